@@ -1,0 +1,110 @@
+# make                 the library and the command        make test         build and pass every test
+# make demo            four unlike nodes learn digits      make bench        figures against peers
+# make V=1             show commands                       make SAN=address,undefined  (or thread)
+# make CROSS_COMPILE=aarch64-linux-gnu-                    make install DESTDIR= PREFIX=
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+
+# A CC or AR given by the user wins over CROSS_COMPILE; make's own default does not.
+CROSS_COMPILE ?=
+ifeq ($(origin CC),default)
+  CC := $(CROSS_COMPILE)gcc
+endif
+ifeq ($(origin AR),default)
+  AR := $(CROSS_COMPILE)ar
+endif
+ifeq ($(origin LD),default)
+  LD := $(CROSS_COMPILE)ld
+endif
+NM           ?= $(CROSS_COMPILE)nm
+CFLAGS       ?= -O2 -g
+LDFLAGS      ?=
+DESTDIR      ?=
+PREFIX       ?= /usr/local
+INSTALL      ?= install
+BASH         ?= bash
+VERSION      := $(shell sed -n 's/.define ECH_VERSION "\(.*\)"/\1/p' lib/echelon.h)
+
+# Objects of different kinds of build never meet.
+B ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(CROSS_COMPILE),/$(patsubst %-,%,$(notdir $(CROSS_COMPILE))))
+comma := ,
+ifneq ($(V),1)
+  Q := @
+endif
+
+WARN = -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla $(if $(WERROR),-Werror)
+# What the project itself needs comes first; the user's CFLAGS last, so that they win.
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) -ffp-contract=off -fvisibility=hidden -pthread \
+             $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) $(CPPFLAGS) $(CFLAGS)
+LIBS = -lm -ldl -lpthread
+
+# A room sees its own headers and those of the rooms below it: an include that points up does not compile.
+INC_pure      := -Iport/pure
+INC_port      := $(INC_pure) -Iport
+INC_hal       := $(INC_port) -Ihal
+INC_ops       := $(INC_hal) -Iops
+INC_net       := $(INC_port) -Inet
+INC_sched     := $(INC_pure) -Ilib/sched
+INC_lib       := $(INC_ops) -Inet -Ilib -Ilib/model -Ilib/data -Ilib/sched -Ilib/run
+INC_tools     := $(INC_pure) -Ilib
+INC_test      := $(INC_lib) -Itest
+room = $(if $(filter port/pure/%,$1),pure,$(if $(filter lib/sched/%,$1),sched,$(firstword $(subst /, ,$1))))
+inc  = $(INC_$(call room,$1))
+
+SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/ref/*.c ops/cpu/*.c net/*.c lib/*.c lib/*/*.c))
+# ops/cpu/isa_*.c hold the fast kernels: the same text compiled once for each instruction set, chosen at run time.
+ISA_SRC := $(filter ops/cpu/isa_%.c,$(SRC))
+ISAS    := base $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),avx2 avx512)
+ISA_FLAGS_base   := -DECHI_ISA=base
+ISA_FLAGS_avx2   := -DECHI_ISA=avx2 -mavx2 -mfma
+ISA_FLAGS_avx512 := -DECHI_ISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512
+OBJ  := $(patsubst %.c,$(B)/%.o,$(filter-out $(ISA_SRC),$(SRC))) \
+        $(foreach i,$(ISAS),$(patsubst %.c,$(B)/%.$i.o,$(ISA_SRC)))
+LIB  := $(B)/libechelon.a
+TOOL := $(B)/echelon
+TOOL_SRC := $(sort $(wildcard tools/*.c))
+TESTS := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/unit/test_*.c test/ops/test_*.c test/cluster/test_*.c)))
+BENCHES := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/bench_*.c)))
+
+.PHONY: all lib clean test check demo bench install uninstall FORCE
+.SECONDARY:
+all: $(LIB) $(if $(TOOL_SRC),$(TOOL))
+lib: $(LIB)
+
+# Changes only when compiler or flags change, so that a new flag rebuilds everything.
+FLAGS := $(CC) $(ALL_CFLAGS) $(LDFLAGS)
+$(B)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
+
+$(B)/%.o: %.c $(B)/flags
+	@mkdir -p $(@D)
+	@$(if $(Q),echo '  CC    $<')
+	$(Q)$(CC) $(ALL_CFLAGS) $(call inc,$<) -MMD -MP -c -o $@ $<
+define ISA_RULE
+$(B)/%.$1.o: %.c $(B)/flags
+	@mkdir -p $$(@D)
+	@$(if $(Q),echo '  CC    $$< ($1)')
+	$(Q)$(CC) $(ALL_CFLAGS) -O3 -ffp-contract=fast $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
+endef
+$(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))
+
+$(LIB): $(OBJ)
+	@$(if $(Q),echo '  AR    $@')
+	$(Q)rm -f $@ && $(AR) rcs $@ $(OBJ)
+$(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
+	@$(if $(Q),echo '  LINK  $@')
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+$(TESTS): %: %.o $(LIB)
+	@$(if $(Q),echo '  LINK  $@')
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
+$(BENCHES): %: %.o $(LIB)
+	@$(if $(Q),echo '  LINK  $@')
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
+
+clean:
+	rm -rf build
+
+-include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(BENCHES:=.d)

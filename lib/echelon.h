@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Echelon: trains convolutional networks across machines that do not match. This header is the manual.
+ *
+ * Two ways in (see test/outside/ for a short program of each):
+ *   whole      describe a model, name a data set, ech_train;
+ *   sync only  keep your own model and arithmetic, register your arrays, ech_session_open / ech_step_begin /
+ *              ech_gradient_ready / ech_step_end / ech_session_close.
+ *
+ * Rules that hold for every call:
+ *   - What can fail returns ech_status and, if you give a `struct ech_error`, a sentence that says what to do.
+ *   - The library never prints, aborts, exits, or reads the environment unasked. Log lines go to your callback.
+ *   - create/destroy come in pairs; destroying NULL is harmless; `out_` parameters are set only on success.
+ *   - Objects are used by one thread at a time; different objects are independent.
+ *   - Tensors are float rows, one sample after the other, each [C][H][W]. */
+#ifndef ECHELON_H
+#define ECHELON_H
+
+#include "ech_status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ECH_VERSION "0.1.0"
+const char *ech_version(void);   /* of the archive; equal to ECH_VERSION when header and archive fit */
+
+/* ------------------------------------------------------------------ models */
+
+typedef struct ech_model ech_model;
+
+/* An empty model for samples of channels x height x width (each 1..65536). */
+ech_status ech_model_create(int channels, int height, int width, ech_model **out_model, struct ech_error *err);
+void ech_model_destroy(ech_model *model);
+/* Layers, in order. A call that does not fit (say, a kernel larger than its padded input) makes the model *broken*: later
+ * calls do nothing and the first sentence comes out of ech_model_finish or any use of the model. So calls need no checks
+ * one by one. Layers with parameters are named conv1, conv2, ... fc1, ... in order of appearance. */
+void ech_model_conv2d(ech_model *model, int out_channels, int kernel, int stride, int pad);
+void ech_model_relu(ech_model *model);
+void ech_model_max_pool(ech_model *model, int kernel, int stride, int pad);
+void ech_model_avg_pool(ech_model *model, int kernel, int stride, int pad);
+void ech_model_fc(ech_model *model, int outputs);       /* flattens [C][H][W] */
+/* ECH_OK when the model is whole and every shape fits. */
+ech_status ech_model_finish(const ech_model *model, struct ech_error *err);
+/* A built-in model by name ("lenet5"), or a text file: one layer a line, '#' starts a comment:
+ *     input 1 28 28
+ *     conv2d out 6 kernel 5 pad 2        (stride 1 and pad 0 when not given)
+ *     relu
+ *     max_pool kernel 2                  (stride = kernel when not given; avg_pool alike)
+ *     fc out 10
+ * Errors name file, line and word. */
+ech_status ech_model_open(const char *name_or_path, ech_model **out_model, struct ech_error *err);
+/* The same text from memory (no NUL needed); `name` is used in messages. */
+ech_status ech_model_parse(const char *text, size_t len, const char *name, ech_model **out_model, struct ech_error *err);
+/* Writes the model's text form into buf (NUL-terminated when cap > 0) and returns the length it needs without the NUL. */
+size_t ech_model_text(const ech_model *model, char *buf, size_t cap);
+/* A table for people: layer, kind, output shape, parameters, multiply-adds a sample. Like ech_model_text. */
+size_t ech_model_describe(const ech_model *model, char *buf, size_t cap);
+size_t ech_model_params(const ech_model *model);        /* number of floats */
+
+/* -------------------------------------------------------------------- data */
+
+typedef struct ech_data ech_data;
+
+/* A folder with MNIST's four idx files (train-images-idx3-ubyte, ...; a `.idx3-ubyte`-style dot name works too).
+ * Pixels become (x/255 - 0.1307) / 0.3081. "glyphs" is the built-in generated digit set (28 x 28, ten classes). */
+ech_status ech_data_open(const char *dir_or_name, uint64_t seed, ech_data **out_data, struct ech_error *err);
+void ech_data_destroy(ech_data *data);
+
+/* Your own samples. `read` fills rows [n][C][H][W] (already normalised) and labels [n] (each < classes) for the samples
+ * index[0..n), of the training set or, when test is 1, of the test set; it returns 0, or anything else to stop the run.
+ * It may be called from several of the library's threads at once, must give the same sample for the same index on every
+ * node, and must stay valid until ech_data_destroy. */
+typedef int (*ech_data_read)(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels);
+struct ech_data_callback {
+    int channels, height, width, classes;   /* classes 2..256 */
+    uint32_t train_samples, test_samples;   /* train at least 1; test may be 0 (accuracy is then not measured) */
+    ech_data_read read;
+    void *user;
+    const char *name;                       /* for reports and the nodes' agreement; all nodes the same */
+};
+ech_status ech_data_from_callback(const struct ech_data_callback *callback, ech_data **out_data, struct ech_error *err);
+
+uint32_t ech_data_samples(const ech_data *data, int test);
+void ech_data_shape(const ech_data *data, int *out_channels, int *out_height, int *out_width, int *out_classes);
+/* Reads samples as a run would see them: rows [n][C][H][W], labels [n]. */
+ech_status ech_data_get(const ech_data *data, int test, const uint32_t *index, int n, float *rows, uint8_t *labels, struct ech_error *err);
+
+/* ------------------------------------------------------------------ options */
+
+enum ech_log_level { ECH_LOG_ERROR, ECH_LOG_WARN, ECH_LOG_INFO, ECH_LOG_DEBUG };
+
+struct ech_progress {
+    double seconds;             /* of training, without measuring */
+    uint64_t steps, samples;    /* rounds and samples applied */
+    double epochs;
+    double loss;                /* mean over the samples since the last call */
+    double images_per_second;   /* since the last call */
+    double staleness;           /* mean since the last call, in rounds */
+    uint64_t bytes_sent;        /* by this node */
+    double accuracy;            /* of the last look, 0..1; negative before the first */
+    int looked;                 /* 1: this call reports a look at the test set */
+};
+
+/* Options of a run. Get defaults with ech_config_init; set fields yourself or by name with ech_config_set. Fields are
+ * added only at the end; `size` says which of them the caller knows. Zero-length strings mean "not given". */
+struct ech_config {
+    size_t size;                  /* set by ech_config_init */
+    int rank, world;              /* this node, all nodes */
+    char coordinator[256];        /* host:port; rank 0 binds it */
+    char bind[256];               /* address the other nodes listen on */
+    double join_timeout;          /* seconds to wait for all nodes (default 60) */
+    char sync[16];                /* bsp asp ssp gssp */
+    int staleness;                /* S, 0.. (default 3) */
+    int groups;                   /* 0: auto */
+    int separate;                 /* -1 auto, 0 off, 1 one head owner */
+    char shares[256];             /* "speed", "equal", or a list "24,24,12,4" (BSP) */
+    int batch;                    /* B, 0: max(64, 16 x trunk workers) */
+    int samples_per_step;         /* n of the asynchronous policies, 0: chosen by the planner */
+    double lr, momentum, weight_decay;   /* negative: the model's default */
+    double epochs;                /* default 10; ends there or at steps or target_accuracy, whichever comes first */
+    int64_t steps;                /* rounds of B samples; negative: not given; 0: no training */
+    double target_accuracy;       /* 0..1; 0: not given. A run that ends without it: ECH_E_NOT_REACHED */
+    uint32_t eval_every;          /* samples between looks at the test set (default 3000); 0: only at the end */
+    uint64_t seed;                /* default 1 */
+    int no_shuffle;
+    int threads;                  /* of computation (default 1) */
+    char device[64];              /* "cpu" */
+    double slow;                  /* this node computes that many times slower (>= 1), by sleeping */
+    double deadline;              /* seconds without a word from a needed node before the run ends (default 10) */
+    char init[1024], save[1024], report[1024];   /* files; rank 0 uses save and report; every node must be able to read init */
+    char plan[1024], save_plan[1024];            /* plan to follow instead of making one; where rank 0 writes the plan */
+    /* Callbacks, from a thread of the library, at most one at a time; may be NULL; must not call back into this run. */
+    void (*on_log)(void *user, enum ech_log_level level, const char *line);
+    void (*on_bound)(void *user, const char *address);             /* rank 0, once it listens: "127.0.0.1:40001" */
+    void (*on_progress)(void *user, const struct ech_progress *p); /* rank 0, about once a second and at each look */
+    void *user;
+    /* When not NULL: the run ends in order soon after *stop becomes non-zero (a signal handler may set it). */
+    const volatile int *stop;
+};
+void ech_config_init(struct ech_config *config);
+
+/* One row of the option table: what ech_config_set, ech_config_from_env and the command line all use. */
+struct ech_option {
+    const char *name;      /* "eval-every"; on the command line --eval-every, in the environment ECH_EVAL_EVERY */
+    const char *value;     /* how its value is shown: "SAMPLES", or NULL for a switch without a value */
+    const char *fallback;  /* its default, as text */
+    const char *help;      /* one line */
+};
+const struct ech_option *ech_options(int *out_count);
+/* Sets an option from text. ECH_E_ARGUMENT with a sentence that names option, value and what is allowed. */
+ech_status ech_config_set(struct ech_config *config, const char *name, const char *value, struct ech_error *err);
+/* Takes ECH_RANK, ECH_WORLD, ECH_COORDINATOR and every other option from the environment. Refuses ECH_ names that are no option. */
+ech_status ech_config_from_env(struct ech_config *config, struct ech_error *err);
+/* ECH_OK when the options fit together. Called by ech_train and ech_session_open too. */
+ech_status ech_config_check(const struct ech_config *config, struct ech_error *err);
+
+/* ------------------------------------------------------------- train, whole */
+
+#define ECH_WORLD_MAX 64
+#define ECH_KINDS_MAX 32
+#define ECH_GROUPS_MAX 8
+
+/* What a run did. On ranks other than 0 only `lost_peer`, bytes_sent and the plan are meaningful. */
+struct ech_report {
+    char model[32], data[96], sync[16], version[16];
+    int world, separate, n_groups;
+    int group_of[ECH_WORLD_MAX];          /* group of each rank's worker; -1 when it has none */
+    int owner_of[ECH_GROUPS_MAX];         /* rank that owns the trunk for each group */
+    int head;                             /* rank that owns the head; -1 when nothing is separated */
+    int batch[ECH_WORLD_MAX];             /* samples a step of each rank */
+    int round;                            /* B */
+    double step_seconds[ECH_WORLD_MAX];   /* measured at start: one step of 64 samples, whole model */
+    uint64_t steps, samples;
+    double epochs, seconds, images_per_second, measuring_seconds, startup_seconds;
+    double train_loss, test_accuracy, best_accuracy;
+    double target_seconds, target_epochs; /* when target_accuracy was first reached; negative: never */
+    uint64_t bytes_sent[ECH_KINDS_MAX];   /* by all nodes, by message kind */
+    const char *kind_name[ECH_KINDS_MAX]; /* NULL ends the list */
+    double staleness_max, staleness_mean; /* of trunk pushes, in rounds */
+    uint64_t seed;
+    size_t resident_peak;                 /* bytes, this node */
+    int lost_peer;                        /* rank whose loss ended the run; -1 */
+};
+/* The report as one JSON object, like ech_model_text. */
+size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);
+
+/* Joins the other nodes and trains until the run ends. Blocks. Every rank calls it with the same model, data and options
+ * (rank, device, threads, slow and callbacks may differ). out_report may be NULL; it is filled as far as the run came,
+ * also on failure. params (may be NULL): on rank 0, ech_model_params(model) floats that receive the trained weights.
+ * ECH_E_NOT_REACHED, ECH_E_DIVERGED, ECH_E_PEER_LOST (error.peer names it), ECH_E_TIMEOUT, ECH_E_MISMATCH, ECH_E_BUSY,
+ * ECH_E_ABORTED (stopped), and what the arguments can do wrong. */
+ech_status ech_train(const ech_model *model, const ech_data *data, const struct ech_config *config, float *params,
+                     struct ech_report *out_report, struct ech_error *err);
+
+/* -------------------------------------------------------- train, sync only */
+
+/* One array of your model. Layers are handed over in the order given; the same names, counts and order on all nodes. */
+struct ech_param {
+    const char *name;
+    float *value;          /* [count]: Echelon writes new weights here, only inside ech_session_open, ech_step_begin and ech_session_close */
+    const float *grad;     /* [count]: read between ech_gradient_ready and the next ech_step_begin */
+    size_t count;
+};
+typedef struct ech_session ech_session;
+
+/* What a step is to compute: `n` samples, numbers in index[0..n), each 0..train_samples-1. */
+struct ech_step {
+    int n;
+    const uint32_t *index; /* valid until ech_step_end */
+    uint32_t epoch;
+};
+
+/* Joins the other nodes with your own arrays. train_samples: size of the training set (all nodes can read all of it).
+ * rank 0's values are the initial weights of all. sync bsp, asp, ssp or gssp; nothing is separated; looks at a test set
+ * are yours to make. params and the arrays must stay valid until ech_session_close. Blocks until all nodes have joined
+ * and measured: `measure`, when not NULL, is called a few times with a number of samples and must compute gradients for
+ * the samples as a step would (its results are not used); without it shares are equal. */
+ech_status ech_session_open(const struct ech_param *params, int n_params, uint32_t train_samples, const struct ech_config *config,
+                            int (*measure)(void *user, const uint32_t *index, int n), void *user,
+                            ech_session **out_session, struct ech_error *err);
+/* Waits for samples and for the weights they are to be computed on; writes new weights into the arrays. ECH_E_END: the
+ * run is over, all weights are final; call ech_session_close. */
+ech_status ech_step_begin(ech_session *session, struct ech_step *out_step, struct ech_error *err);
+/* The gradient of array `param`, as the *mean* over the step's n samples, is ready in its grad array. Returns at once.
+ * Once for each array, in any order. */
+ech_status ech_gradient_ready(ech_session *session, int param, struct ech_error *err);
+/* The step is done: loss is the mean over its samples (goes into the report). ECH_E_DIVERGED when it is not finite. */
+ech_status ech_step_end(ech_session *session, double loss, struct ech_error *err);
+/* Leaves in order, frees. After ECH_E_END the values are the trained weights, equal on all nodes. NULL is harmless. */
+ech_status ech_session_close(ech_session *session, struct ech_report *out_report, struct ech_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

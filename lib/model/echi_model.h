@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A model as the rest of the library sees it: layers with shapes inferred and checked, and the places of its parameters
+ * in one flat array. The public half (ech_model_*) is in echelon.h. */
+#ifndef ECHI_MODEL_H
+#define ECHI_MODEL_H
+#include "echelon.h"
+#include "echi_ops.h"
+
+#define ECHI_LAYERS_MAX 256
+
+struct ech_model {
+    char name[32];                              /* "lenet5", "custom", or the file's name */
+    struct echi_shape input;
+    struct echi_layer layers[ECHI_LAYERS_MAX];
+    int n_layers;
+    size_t n_params;                            /* floats in the flat array, in the order of the layers, weight before bias */
+    bool broken; struct ech_error error;        /* a builder call failed: reported by every later use */
+};
+
+/* A range of the flat array that travels and is applied as one: the parameters of one layer that has any. */
+struct echi_param_layer { int layer; size_t at, count; char name[32]; };
+/* Fills at most `cap`, returns how many there are. */
+int echi_model_param_layers(const struct ech_model *model, struct echi_param_layer *out, int cap);
+
+/* ECH_E_SHAPE/ECH_E_ARGUMENT unless the model is whole: at least one layer, ends in an fc (or conv) of `classes` outputs. */
+ech_status echi_model_check(const struct ech_model *model, struct echi_shape data, int classes, struct ech_error *err);
+/* First layer of the head: the first fc layer (its flattening belongs to it); n_layers when there is no fc or nothing before it. */
+int echi_model_cut(const struct ech_model *model);
+/* SHA-256 over the canonical text (ech_model_text's form, without comments), as 64 hex digits. */
+void echi_model_hash(const struct ech_model *model, char out[65]);
+/* PyTorch's default initialisation (weights and biases uniform in +-1/sqrt(fan_in)), keyed by (seed, layer, place). */
+void echi_model_init(const struct ech_model *model, uint64_t seed, float *params);
+
+/* safetensors, PyTorch's names and shapes. load: every tensor must be there with the right shape and dtype F32. */
+ech_status echi_safetensors_save(const char *path, const struct ech_model *model, const float *params, struct ech_error *err);
+ech_status echi_safetensors_load(const char *path, const struct ech_model *model, float *params, struct ech_error *err);
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Bytes between nodes. Given the table of message kinds when it is opened, net joins the nodes of a run, moves
+ * messages in chunks (the most urgent first) under credits, and reports peer up, peer lost, message, sent. It adds no
+ * floats and decides nothing.
+ *
+ * Threads: all calls come from one thread (the I/O thread), but echi_net_wake, which may come from any. Nothing
+ * blocks but echi_net_poll, which waits at most until its deadline.
+ *
+ * A message is a kind, a small `meta` (at most the kind's meta_cap bytes, copied) and a payload (at most payload_cap).
+ * Kinds with payload_cap 0 are control: they need no credit. A payload travels only into a buffer that its receiver
+ * has posted for (peer, kind): posting grants one credit. A sender's message without a credit waits in its queue. */
+#ifndef ECHI_NET_H
+#define ECHI_NET_H
+#include "ech_status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ECHI_NET_WORLD_MAX 64
+#define ECHI_NET_KINDS_MAX 32
+#define ECHI_NET_CHUNK 65536u       /* bytes of payload in one frame at most */
+#define ECHI_NET_PROTOCOL 1u        /* raised when a frame changes */
+
+struct echi_net_kind {
+    const char *name;
+    uint8_t priority;               /* 0 most urgent; decides chunk by chunk */
+    uint32_t meta_cap;              /* bytes, at most 4096 */
+    uint64_t payload_cap;           /* bytes; 0: control */
+    float tolerance;                /* part of the payload that may be lost; 0 on every transport that exists yet */
+};
+
+/* A value that all nodes must share, compared at hello; a difference is refused with both sides' values. */
+struct echi_net_fingerprint { char name[24]; char value[72]; };   /* "model", 64 hex digits */
+
+struct echi_net_hub;                /* the in-process transport's meeting place, shared by all its nodes */
+ech_status echi_net_hub_create(int world, struct echi_net_hub **out, struct ech_error *err);
+void echi_net_hub_destroy(struct echi_net_hub *hub);             /* after all nets on it are closed */
+
+struct echi_net_config {
+    int rank, world;                              /* world 1..ECHI_NET_WORLD_MAX */
+    const struct echi_net_kind *kinds; int n_kinds;   /* kept by reference; the same table on all nodes (its hash is a fingerprint) */
+    const struct echi_net_fingerprint *fingerprints; int n_fingerprints;   /* copied; at most 8 */
+    struct echi_net_hub *hub;                     /* not NULL: in-process; the fields below are then not used */
+    const char *coordinator;                      /* "host:port", "[addr]:port"; rank 0 binds it (port 0: any) */
+    const char *bind;                             /* address that ranks other than 0 listen on; NULL: the address of the
+                                                     route to the coordinator (never loopback to remote peers) */
+    int64_t join_timeout;                         /* ns for all nodes to meet */
+};
+
+enum echi_net_event_type {
+    ECHI_NET_WAITING,   /* still joining; `text` says how many of how many joined and who is missing (at most each 2 s) */
+    ECHI_NET_READY,     /* all nodes are connected with all; comes once, before any message */
+    ECHI_NET_MESSAGE,   /* whole; payload (if any) is in the posted buffer named by `cookie`, which is yours again */
+    ECHI_NET_SENT,      /* the payload given to echi_net_send with `cookie` is yours again */
+    ECHI_NET_LOST       /* the connection to `peer` is gone, with the reason in `text`; its posted and sent buffers are
+                           yours again without further events. Also what follows a peer's orderly echi_net_close: then
+                           `orderly` is set */
+};
+struct echi_net_event {
+    enum echi_net_event_type type;
+    int peer, kind;
+    const uint8_t *meta; size_t meta_len;         /* valid until the next poll */
+    void *payload; size_t payload_len; uint64_t cookie;
+    bool orderly;
+    const char *text;                             /* valid until the next poll */
+};
+
+struct echi_net;
+/* Starts joining; errors that need no peer (bad address, port in use) come at once, in a sentence that names option and
+ * address. The rest comes from echi_net_poll. */
+ech_status echi_net_open(const struct echi_net_config *config, struct echi_net **out, struct ech_error *err);
+/* Says good-bye to all, sends what is queued for at most `linger` ns, closes. NULL is harmless. */
+void echi_net_close(struct echi_net *net, int64_t linger);
+/* The address bound here, "127.0.0.1:40001"; valid until close. */
+const char *echi_net_address(const struct echi_net *net);
+
+/* Runs I/O until at least one event is there, echi_net_wake was called, or `deadline` (clock of echi_now) has passed;
+ * hands out at most `cap` events. Fails only when the join fails (timeout: names the missing ranks; mismatch: both
+ * values) or on a broken OS call. */
+ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net_event *out, int cap, int *out_count, struct ech_error *err);
+/* Makes a waiting or the next poll return. Any thread; async-signal-safe. */
+void echi_net_wake(struct echi_net *net);
+
+/* Grants one credit: the next payload of `kind` from `peer` goes to buffer[0..cap). Belongs to net until its MESSAGE. */
+ech_status echi_net_post(struct echi_net *net, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err);
+/* Queues a message. meta is copied; payload belongs to net until SENT (no SENT when payload_len is 0). Fails with
+ * ECH_E_PEER_LOST when the peer is gone, ECH_E_MEMORY when the peer's queue is full (bound: 1,024 messages). */
+ech_status echi_net_send(struct echi_net *net, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
+                         size_t payload_len, uint64_t cookie, struct ech_error *err);
+
+/* Bytes put on the wire so far by kind (frames and headers included; [n_kinds] is hello, credits and the like). */
+void echi_net_bytes_sent(const struct echi_net *net, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
+#endif

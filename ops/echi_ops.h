@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The arithmetic of a network: what a layer is, and a *stack*, a run of layers made ready for one device.
+ *
+ * A stack holds the activations of one mini-batch in flight. The calls for one step are, in this order:
+ *     echi_stack_input, echi_stack_forward for each unit, then either
+ *       (with the loss here)  echi_stack_loss,                    or
+ *       (loss elsewhere)      echi_stack_output ... echi_stack_output_grad
+ *     echi_stack_backward for each unit from the last to the first, and, if wanted, echi_stack_input_grad.
+ * A *unit* is one or more layers that run as one (a convolution with its ReLU and pooling): the finest place at which a
+ * step can be interrupted for more urgent work.
+ *
+ * Rows are float, one sample after the other, each [C][H][W] (design, section 10): the border layout. What a stack uses
+ * inside is its own business. Gradients are *sums* over the batch of whatever the loss was scaled with (design, 6).
+ * One thread at a time per stack. No call allocates after echi_stack_create. */
+#ifndef ECHI_OPS_H
+#define ECHI_OPS_H
+#include "ech_status.h"
+#include "echi_hal.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum echi_op { ECHI_OP_CONV2D, ECHI_OP_FC, ECHI_OP_MAX_POOL, ECHI_OP_AVG_POOL, ECHI_OP_RELU };
+const char *echi_op_name(enum echi_op op);                     /* "conv2d" */
+
+struct echi_shape { int c, h, w; };                            /* of one sample; a vector is c x 1 x 1 */
+static inline size_t echi_shape_size(struct echi_shape s) { return (size_t)s.c * (size_t)s.h * (size_t)s.w; }
+
+/* One layer, with its shapes already inferred and checked (lib/model does both). */
+struct echi_layer {
+    char name[32];               /* "conv1"; parameters are "conv1.weight", "conv1.bias" */
+    enum echi_op op;
+    struct echi_shape in, out;
+    int kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;   /* conv2d and pools */
+    bool bias;                   /* conv2d and fc */
+    size_t weight_at, weights;   /* place and number of floats in the flat parameter array; [out,in,kh,kw] or [out,in] */
+    size_t bias_at, biases;      /* [out] */
+};
+/* Pools: padding counts as absent (max) and as zeros in the divisor (average, as PyTorch's default count_include_pad).
+ * Output size floor((in + 2 pad - kernel) / stride) + 1. Of equal values in a window max-pool takes the first in row
+ * order; ReLU's derivative at 0 is 0. */
+
+enum echi_kernels { ECHI_KERNELS_FAST, ECHI_KERNELS_REFERENCE };
+
+struct echi_stack;
+
+/* Makes `count` layers ready for batches of 1..max_n samples. `layers` is copied. */
+ech_status echi_stack_create(struct echi_device *device, enum echi_kernels kernels, const struct echi_layer *layers, int count,
+                             int max_n, struct echi_stack **out, struct ech_error *err);
+void echi_stack_destroy(struct echi_stack *stack);             /* NULL is harmless */
+size_t echi_stack_bytes(const struct echi_stack *stack);       /* of activations and scratch */
+int echi_stack_units(const struct echi_stack *stack);
+void echi_stack_unit(const struct echi_stack *stack, int unit, int *out_first, int *out_end);   /* layers [first, end) */
+const char *echi_stack_kernel(const struct echi_stack *stack, int unit);   /* what was chosen: "conv+relu+maxpool avx512" */
+
+/* Begins a step: n samples. rows [n][in.c*in.h*in.w]; not needed any more after the call. */
+ech_status echi_stack_input(struct echi_stack *stack, int n, const float *rows, struct ech_error *err);
+/* `params` is the whole flat array of the model, of which the layers' places are read. */
+ech_status echi_stack_forward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct ech_error *err);
+/* Output of the last unit: rows [n][out]. */
+ech_status echi_stack_output(struct echi_stack *stack, float *rows, struct ech_error *err);
+/* Softmax and cross-entropy over the last unit's output. labels [n], each below out.c. Sets the gradient of the output
+ * to scale * (softmax - onehot). *out_loss: sum over samples of -log p (unscaled); *out_correct: samples whose largest
+ * output is at their label. Non-finite losses are reported as such, not as a failure. */
+ech_status echi_stack_loss(struct echi_stack *stack, const uint8_t *labels, float scale, double *out_loss, int *out_correct, struct ech_error *err);
+/* Gradient of the last unit's output, given from elsewhere: rows [n][out]. */
+ech_status echi_stack_output_grad(struct echi_stack *stack, const float *rows, struct ech_error *err);
+/* Backward of one unit. *Sets* (does not add to) the unit's places in `grads`, a flat array like `params`. */
+ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
+                               bool need_input_grad, struct ech_error *err);
+/* After backward of unit 0 with need_input_grad: rows [n][in]. */
+ech_status echi_stack_input_grad(struct echi_stack *stack, float *rows, struct ech_error *err);
+
+/* --- arithmetic on flat ranges of parameters; at and count in floats --- */
+
+/* SGD as PyTorch's, on a whole push of weight f = n/B (design, 6): g += f*wd*w; v = m*v + g; w_out = w - lr*v.
+ * w_out may be w (in place) or another buffer (a fresh snapshot). */
+ech_status echi_apply_sgd(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
+                          const struct echi_buffer *g, size_t at, size_t count, float lr, float momentum, float decay_times_f, struct ech_error *err);
+/* sum += g */
+ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count, struct ech_error *err);
+/* The change instead of the weights (design, 6, "Owner's state"): g += f*wd*w; v = m*v + g; a_out = a - lr*v. */
+ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer *w, const struct echi_buffer *a, struct echi_buffer *a_out,
+                            struct echi_buffer *v, const struct echi_buffer *g, size_t at, size_t count, float lr, float momentum,
+                            float decay_times_f, struct ech_error *err);
+/* w = w0 + states[0] + states[1] + ... in that order, bit for bit the same on every node. */
+ech_status echi_sum_states(struct echi_device *device, struct echi_buffer *w, const struct echi_buffer *w0,
+                           const struct echi_buffer *const *states, int n_states, size_t at, size_t count, struct ech_error *err);
+/* True when every float of the range is finite. */
+ech_status echi_all_finite(struct echi_device *device, const struct echi_buffer *x, size_t at, size_t count, bool *out_finite, struct ech_error *err);
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The machine and its operating system, as the rooms above see it. Every function here is the only place that
+ * makes the corresponding system call. */
+#ifndef ECHI_OS_H
+#define ECHI_OS_H
+#include "ech_status.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* --- clock: nanoseconds; time means time, never a count of steps --- */
+int64_t echi_now(void);                    /* monotonic, from an arbitrary start */
+int64_t echi_thread_cpu(void);             /* CPU time that the calling thread has used */
+void echi_sleep_until(int64_t deadline);   /* absolute, on the clock of echi_now; a past deadline returns at once */
+
+/* --- threads --- */
+struct echi_thread { pthread_t handle; };
+struct echi_mutex { pthread_mutex_t handle; };
+struct echi_cond { pthread_cond_t handle; };   /* waits on the clock of echi_now */
+ech_status echi_thread_start(struct echi_thread *t, const char *name, void *(*run)(void *), void *arg, struct ech_error *err);
+void echi_thread_join(struct echi_thread *t);
+ech_status echi_mutex_init(struct echi_mutex *m, struct ech_error *err);
+void echi_mutex_destroy(struct echi_mutex *m);
+void echi_mutex_lock(struct echi_mutex *m);
+void echi_mutex_unlock(struct echi_mutex *m);
+ech_status echi_cond_init(struct echi_cond *c, struct ech_error *err);
+void echi_cond_destroy(struct echi_cond *c);
+void echi_cond_signal(struct echi_cond *c);
+void echi_cond_broadcast(struct echi_cond *c);
+/* Waits for a signal; deadline INT64_MAX waits without one. False when the deadline passed. */
+bool echi_cond_wait(struct echi_cond *c, struct echi_mutex *m, int64_t deadline);
+
+/* --- memory --- */
+void *echi_alloc_aligned(size_t bytes);    /* 64-byte aligned, zeroed; NULL when there is none; free with echi_free_aligned */
+void echi_free_aligned(void *p);
+
+/* --- files --- */
+/* The whole file in one malloc'd block (caller frees). Refuses more than `most` bytes. Errors name the path. */
+ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err);
+/* Writes a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder: after a failure at any
+ * moment `path` is either what it was or complete. */
+ech_status echi_file_write(const char *path, const void *bytes, size_t len, struct ech_error *err);
+bool echi_file_exists(const char *path);
+
+/* --- dynamic loading, for GPU stacks found at run time --- */
+void *echi_library_open(const char *name);             /* NULL when it is not there */
+void *echi_library_symbol(void *library, const char *name);
+void echi_library_close(void *library);
+
+/* --- the machine --- */
+enum echi_cpu_level { ECHI_CPU_BASE, ECHI_CPU_AVX2, ECHI_CPU_AVX512 };   /* AVX2: with FMA; AVX512: F, BW, DQ, VL */
+enum echi_cpu_level echi_cpu_level(void);  /* what processor and OS support together */
+int echi_cpu_count(void);                  /* processors this process may run on */
+size_t echi_resident_peak(void);           /* bytes, 0 when the OS does not say */
+ech_status echi_entropy(void *out, size_t len, struct ech_error *err);
+#endif
