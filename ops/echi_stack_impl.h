@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What an implementation of a stack supplies. ops/stack.c checks every argument and the order of calls, then calls the
+ * table; it is the table's only caller, so implementations may assume clean input: unit in range, n in 1..max_n, buffers
+ * on the stack's device and large enough, input before forward, forward before backward. */
+#ifndef ECHI_STACK_IMPL_H
+#define ECHI_STACK_IMPL_H
+#include "echi_ops.h"
+
+struct echi_stack_unit { int first, end; char kernel[48]; };   /* layers [first, end) and what was chosen for them */
+
+struct echi_stack_impl {
+    const char *name;
+    /* *out_state is the implementation's own; fills units[0..*out_units) (room for `count`) and *out_bytes. May refuse a
+     * layer with ECH_E_UNSUPPORTED: stack.c then takes the next implementation of its list, the reference last. */
+    ech_status (*create)(struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,
+                         struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err);
+    void (*destroy)(void *state);
+    void (*input)(void *state, int n, const float *rows);
+    void (*forward)(void *state, int unit, const float *params);
+    void (*output)(void *state, float *rows);
+    void (*loss)(void *state, const uint8_t *labels, float scale, double *out_loss, int *out_correct);
+    void (*output_grad)(void *state, const float *rows);
+    void (*backward)(void *state, int unit, const float *params, float *grads, bool need_input_grad);
+    void (*input_grad)(void *state, float *rows);
+};
+extern const struct echi_stack_impl echi_stack_reference;   /* ops/ref: seven loops, [N][C][H][W] */
+extern const struct echi_stack_impl echi_stack_cpu;         /* ops/cpu: blocks of samples, batch-minor, vector kernels */
+#endif
