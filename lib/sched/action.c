@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The list of actions that a role returns. */
+#include "echi_sched.h"
+
+#include <string.h>
+
+struct echi_action *echi_act(struct echi_actions *out, enum echi_action_type type) {
+    if (out->count == out->cap) {
+        out->overflow = true;
+        out->count--;   /* the run is over anyway; keep the callers free of a check */
+    }
+    struct echi_action *a = &out->list[out->count++];
+    memset(a, 0, sizeof *a);
+    a->type = (uint8_t)type;
+    return a;
+}
+
+struct echi_action *echi_act_send(struct echi_actions *out, int to, enum echi_role to_role, enum echi_role from_role,
+                                  enum echi_kind kind) {
+    struct echi_action *a = echi_act(out, ECHI_ACTION_SEND);
+    a->to = (uint8_t)to;
+    a->kind = (uint8_t)kind;
+    a->msg.kind = (uint8_t)kind;
+    a->msg.to_role = (uint8_t)to_role;
+    a->msg.from_role = (uint8_t)from_role;
+    return a;
+}
+
+void echi_act_post(struct echi_actions *out, int from, enum echi_kind kind, struct echi_slot slot) {
+    struct echi_action *a = echi_act(out, ECHI_ACTION_POST);
+    a->to = (uint8_t)from;
+    a->kind = (uint8_t)kind;
+    a->slot = slot;
+}
+
+void echi_act_fault(struct echi_actions *out, ech_status status, const char *text) {
+    struct echi_action *a = echi_act(out, ECHI_ACTION_FAULT);
+    a->msg.layer = (uint16_t)status;
+    size_t len = strlen(text);
+    if (len >= sizeof a->msg.text) len = sizeof a->msg.text - 1;
+    memcpy(a->msg.text, text, len);
+}

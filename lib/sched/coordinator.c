@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The coordinator: membership, the plan, the clock of looks and the end of a run. Its ledger is in ledger.c. */
+#include "echi_ledger.h"
+
+#include <string.h>
+
+static const struct echi_plan *plan_of(const struct echi_coordinator *c) { return &c->setup->plan; }
+
+void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_wishes *wishes,
+                           const struct echi_goal *goal, bool plan_given) {
+    memset(c, 0, sizeof *c);
+    c->setup = setup;
+    c->wishes = *wishes;
+    c->goal = *goal;
+    c->plan_given = plan_given;
+    c->next_lease = 1;
+    c->next_look = goal->eval_every ? goal->eval_every : UINT64_MAX;
+    c->lost_peer = -1;
+    c->target_at = -1;
+    c->accuracy = c->best_accuracy = -1;
+}
+
+int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now) {
+    if (c->train_began == 0) return 0;
+    int64_t at = c->train_ended ? c->train_ended : now, held = c->measuring;
+    if (c->phase == ECHI_RUN_HOLDS || c->phase == ECHI_RUN_LOOKS) held += now - c->hold_began;
+    return at - c->train_began - held;
+}
+
+/* ---- asking all and waiting for each ---- */
+
+static void tell_all(struct echi_coordinator *c, enum echi_kind kind, struct echi_actions *out) {
+    for (int r = 0; r < c->wishes.world; r++) echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, kind);
+}
+
+static void wait_for(struct echi_coordinator *c, int answers) {
+    memset(c->mark, 0, sizeof c->mark);
+    c->waits_for = answers;
+}
+
+/* True when this was the last answer; each node counts once. */
+static bool last_answer(struct echi_coordinator *c, int from) {
+    if (c->mark[from]) return false;
+    c->mark[from] = true;
+    return --c->waits_for == 0;
+}
+
+static void fail(struct echi_coordinator *c, ech_status status, int peer, const char *text, struct echi_actions *out) {
+    if (c->phase == ECHI_RUN_ENDED) return;
+    c->phase = ECHI_RUN_ENDED;
+    c->status = status;
+    c->lost_peer = status == ECH_E_PEER_LOST || status == ECH_E_TIMEOUT ? peer : -1;
+    memcpy(c->text, text, strlen(text) < sizeof c->text ? strlen(text) + 1 : sizeof c->text);
+    c->text[sizeof c->text - 1] = 0;
+    for (int r = 1; r < c->wishes.world; r++) {
+        if (r == peer && status == ECH_E_PEER_LOST) continue;
+        struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_END);
+        a->msg.layer = (uint16_t)status;
+        a->msg.peer = peer < 0 ? ECHI_NONE : (uint8_t)peer;
+        memcpy(a->msg.text, c->text, sizeof a->msg.text);
+    }
+    echi_act(out, ECHI_ACTION_DONE);
+}
+
+/* ---- start: times, plan, first weights ---- */
+
+static void make_plan(struct echi_coordinator *c, struct echi_actions *out) {
+    if (!c->plan_given) {
+        char text[240];
+        ech_status status = echi_plan_make(&c->wishes, c->times, &c->setup->plan, text, sizeof text);
+        if (status != ECH_OK) return fail(c, status, -1, text, out);
+    }
+    c->policy = echi_policy_of((enum echi_sync)plan_of(c)->sync);
+    c->phase = ECHI_RUN_PLANNED;
+    echi_act(out, ECHI_ACTION_PLAN);
+    wait_for(c, c->wishes.world);
+}
+
+static void send_params(struct echi_action *a, bool final) {
+    a->slot = (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};
+    a->msg.flag = final;
+}
+
+static void feed(struct echi_coordinator *c, struct echi_actions *out) {
+    c->phase = ECHI_RUN_FEEDS;
+    for (int g = 0; g < plan_of(c)->n_groups; g++)
+        send_params(echi_act_send(out, plan_of(c)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_PARAMS), false);
+    if (plan_of(c)->separated)
+        send_params(echi_act_send(out, plan_of(c)->head, ECHI_ROLE_HEAD, ECHI_ROLE_COORDINATOR, ECHI_KIND_PARAMS), false);
+    c->waits_for = plan_of(c)->n_groups + plan_of(c)->separated;
+}
+
+/* ---- looks ---- */
+
+static void hold(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
+    while (c->next_look <= c->applied) c->next_look += c->goal.eval_every;
+    c->phase = ECHI_RUN_HOLDS;
+    c->hold_began = now;
+    tell_all(c, ECHI_KIND_HOLD, out);
+    wait_for(c, c->wishes.world);
+}
+
+/* Copies group 0's trunk and the head. The two may live on one node and answer in either order, so each is received in a
+ * place of its own; the driver puts it where its sender's role says. */
+static void ask(struct echi_coordinator *c, enum echi_run_phase phase, struct echi_actions *out) {
+    c->phase = phase;
+    c->parts_out = 1;
+    echi_act_post(out, plan_of(c)->owner_of[0], ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 1});
+    echi_act_send(out, plan_of(c)->owner_of[0], ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK);
+    if (plan_of(c)->separated) {
+        c->parts_out = 2;
+        echi_act_post(out, plan_of(c)->head, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 2});
+        echi_act_send(out, plan_of(c)->head, ECHI_ROLE_HEAD, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK);
+    }
+}
+
+static void end(struct echi_coordinator *c, struct echi_actions *out) {
+    c->phase = ECHI_RUN_ENDS;
+    if (c->status == ECH_OK && c->goal.target_accuracy > 0 && c->target_at < 0 && c->best_accuracy < c->goal.target_accuracy)
+        c->status = ECH_E_NOT_REACHED;
+    for (int r = 0; r < c->wishes.world; r++) {
+        if (r > 0 && c->goal.give_final)
+            send_params(echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_PARAMS), true);
+        struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_END);
+        a->msg.layer = (uint16_t)c->status;
+        a->msg.peer = ECHI_NONE;
+    }
+    wait_for(c, c->wishes.world);
+}
+
+static void look(struct echi_coordinator *c, struct echi_actions *out) {
+    const bool fresh = c->goal.has_test && (c->looks == 0 || c->looked_at != c->applied || plan_of(c)->n_groups > 1);
+    if (c->phase == ECHI_RUN_LAST_LOOK && !fresh) return end(c, out);
+    struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
+    t->kind = ECHI_TASK_EVAL;
+    t->role = ECHI_ROLE_COORDINATOR;
+    t->weights = (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};
+}
+
+static void looked(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    c->accuracy = e->result->accuracy;
+    if (c->accuracy > c->best_accuracy) c->best_accuracy = c->accuracy;
+    c->looked_at = c->applied;
+    c->looks++;
+    if (c->goal.target_accuracy > 0 && c->accuracy >= c->goal.target_accuracy && c->target_at < 0) {
+        c->target_at = echi_coordinator_clock(c, e->now);
+        c->target_samples = c->applied;
+        c->stopping = true;
+    }
+    if (c->phase == ECHI_RUN_LAST_LOOK) return end(c, out);
+    c->measuring += e->now - c->hold_began;
+    c->phase = ECHI_RUN_TRAINS;
+    tell_all(c, ECHI_KIND_RELEASE, out);
+}
+
+/* ---- progress ---- */
+
+static void next(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    if (c->phase != ECHI_RUN_TRAINS) return;
+    if (c->goal.has_test && c->applied >= c->next_look) return hold(c, e->now, out);
+    echi_ledger_deal(c, out);
+    if (c->n_out > 0) return;
+    c->phase = ECHI_RUN_DRAINS;
+    for (int g = 0; g < plan_of(c)->n_groups; g++)
+        echi_act_send(out, plan_of(c)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_DRAIN);
+    wait_for(c, plan_of(c)->n_groups);
+}
+
+static void on_applied(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
+    if (!echi_ledger_in(c, &m->lease, e->from))
+        return fail(c, ECH_E_INTERNAL, e->from, "an owner applied a lease that is not out", out);
+    c->applied_rounds = m->version;
+    c->loss_sum += m->loss;
+    c->loss_of_run = c->loss_of_run == 0 ? m->loss / m->lease.n : c->loss_of_run + 0.01 * (m->loss / m->lease.n - c->loss_of_run);
+    c->loss_samples += m->lease.n;
+    c->stale_sum += m->staleness;
+    c->stale_count++;
+    c->stale_of_run += m->staleness;
+    c->stale_of_run_count++;
+    if (m->staleness > c->stale_max) c->stale_max = m->staleness;
+}
+
+static void on_message(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
+    switch (m->kind) {
+    case ECHI_KIND_MEASURED:
+        if (c->phase != ECHI_RUN_MEASURES) break;
+        if (!echi_times_decode(e->bytes, e->len, &c->times[e->from]))
+            return fail(c, ECH_E_FORMAT, e->from, "a node sent step times that make no sense", out);
+        if (last_answer(c, e->from)) make_plan(c, out);
+        break;
+    case ECHI_KIND_READY:
+        if (c->phase == ECHI_RUN_PLANNED && last_answer(c, e->from)) feed(c, out);
+        break;
+    case ECHI_KIND_STARTED:
+        if (c->phase == ECHI_RUN_FEEDS && --c->waits_for == 0) {
+            c->phase = ECHI_RUN_TRAINS;
+            c->train_began = e->now;
+        }
+        break;
+    case ECHI_KIND_APPLIED: on_applied(c, e, out); break;
+    case ECHI_KIND_HELD:
+        if (c->phase == ECHI_RUN_HOLDS && last_answer(c, e->from)) ask(c, ECHI_RUN_LOOKS, out);
+        break;
+    case ECHI_KIND_PARAMS:
+        if ((c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) && --c->parts_out == 0) look(c, out);
+        break;
+    case ECHI_KIND_DRAINED:
+        if (c->phase == ECHI_RUN_DRAINS && last_answer(c, e->from)) {
+            c->train_ended = e->now;
+            ask(c, ECHI_RUN_LAST_LOOK, out);
+        }
+        break;
+    case ECHI_KIND_FAULT: fail(c, (ech_status)m->layer, m->peer == ECHI_NONE ? e->from : m->peer, m->text, out); break;
+    case ECHI_KIND_STATS:
+        if (c->phase == ECHI_RUN_ENDS && last_answer(c, e->from)) {
+            c->phase = ECHI_RUN_ENDED;
+            echi_act(out, ECHI_ACTION_DONE);
+        }
+        break;
+    default: fail(c, ECH_E_INTERNAL, e->from, "the coordinator got a message that is not for it", out);
+    }
+}
+
+void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    if (c->phase == ECHI_RUN_ENDED) return;
+    switch (e->type) {
+    case ECHI_EVENT_START: wait_for(c, c->wishes.world); break;
+    case ECHI_EVENT_MESSAGE: on_message(c, e, out); break;
+    case ECHI_EVENT_COMPUTED: looked(c, e, out); break;
+    case ECHI_EVENT_LOST: fail(c, ECH_E_PEER_LOST, e->from, "", out); break;
+    case ECHI_EVENT_STOP:
+        c->stopping = true;
+        c->status = ECH_E_ABORTED;
+        if (c->phase < ECHI_RUN_TRAINS) fail(c, ECH_E_ABORTED, -1, "the run was stopped before training began", out);
+        break;
+    default: break;
+    }
+    next(c, e, out);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The roles. Each is a struct that its driver holds and one function that takes an event and appends actions. Their
+ * fields are for the role itself and for tests; a driver reads only what the comments name. */
+#ifndef ECHI_ROLES_H
+#define ECHI_ROLES_H
+#include "echi_planner.h"
+#include "echi_policy.h"
+
+/* ---- worker: computes forward and backward ---- */
+enum echi_worker_phase { ECHI_WORKER_WAITS_WEIGHTS, ECHI_WORKER_IDLE, ECHI_WORKER_FORWARD, ECHI_WORKER_WAITS_HEAD, ECHI_WORKER_BACKWARD };
+struct echi_worker {
+    const struct echi_setup *setup;
+    const struct echi_policy *policy;
+    enum echi_worker_phase phase;
+    uint8_t current;                              /* WORKER_WEIGHTS slot to compute on */
+    uint64_t version;                             /* of those weights */
+    struct echi_lease lease[ECHI_LEASES_AHEAD + 1]; int n_leases;   /* lease[0] is being computed unless idle */
+    double loss; uint32_t correct;                /* of the step in flight */
+    int next_layer;                               /* the layer whose gradient travels next, from the last down */
+    bool ready[256];                              /* gradients that are there and wait for the layers above them */
+    int sending;                                  /* gradients (and rows) on their way out: their slots are not free yet */
+};
+void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup);
+void echi_worker_step(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
+
+/* ---- owner of the trunk, or of all layers, for one group ---- */
+struct echi_push { struct echi_lease lease; int layers_in; bool whole, more; double loss, staleness; uint32_t correct; uint64_t version; };
+struct echi_owner {
+    const struct echi_setup *setup;
+    const struct echi_policy *policy;
+    int group;
+    bool started;
+    struct echi_worker_view view[ECHI_WORLD_MAX];
+    struct echi_push push[ECHI_WORLD_MAX];        /* the push that is arriving, or waits to be taken, from each worker */
+    uint8_t queue[ECHI_WORLD_MAX]; int queued;    /* ranks whose whole pushes wait, in order of arrival */
+    bool answer[ECHI_WORLD_MAX];                  /* owes this worker weights */
+    uint64_t seen_samples[ECHI_WORLD_MAX];        /* samples in w when the worker last got weights */
+    int busy;                                     /* tasks out: 0 or 1 */
+    uint32_t round, round_in;                     /* BSP: samples of the current round that are in */
+    uint8_t round_rank[ECHI_WORLD_MAX]; int round_count;   /* BSP: whose pushes make up the round so far */
+    /* snapshots of the weights */
+    uint8_t current; uint16_t in_flight[ECHI_SNAPSHOTS]; int sends;
+    uint64_t version, samples;                    /* pushes (BSP: rounds) and samples in the current weights, all groups' */
+    uint64_t next_samples;                        /* in those being computed, without the push itself */
+    /* several groups */
+    uint64_t state_version, state_samples;        /* of A_g */
+    uint8_t state_current; int8_t state_sending; int state_out;   /* slot being sent (-1 none) and sends not finished */
+    uint32_t since_send;                          /* pushes applied since the last state went out */
+    uint64_t sent_version, sent_samples;          /* what the last state sent contained */
+    struct { uint64_t version, samples; uint8_t current; bool there, refresh; uint64_t acked, acked_samples; } peer[ECHI_GROUPS_MAX];
+    bool draining, drained, asked;
+    bool stale;                                   /* a peer's state has come in that the weights do not contain yet */
+};
+void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int group);
+void echi_owner_step(struct echi_owner *o, const struct echi_event *event, struct echi_actions *out);
+
+/* ---- head: owner of the head's layers, which it also computes on the rows that workers send ---- */
+struct echi_head {
+    const struct echi_setup *setup;
+    const struct echi_policy *policy;
+    bool started, member[ECHI_WORLD_MAX];
+    struct echi_lease lease[ECHI_WORLD_MAX];      /* of the rows that wait, by worker */
+    uint8_t queue[ECHI_WORLD_MAX]; int queued;
+    int busy;
+    uint8_t current; uint16_t in_flight[3];
+    uint64_t version;
+    uint32_t round_in;
+    bool apply_due; uint32_t apply_samples, apply_divisor;
+};
+void echi_head_init(struct echi_head *h, const struct echi_setup *setup);
+void echi_head_step(struct echi_head *h, const struct echi_event *event, struct echi_actions *out);
+
+/* ---- coordinator: membership, plan, ledger, the clock of looks, the end ---- */
+enum echi_run_phase { ECHI_RUN_MEASURES, ECHI_RUN_PLANNED, ECHI_RUN_FEEDS, ECHI_RUN_TRAINS, ECHI_RUN_HOLDS, ECHI_RUN_LOOKS,
+                      ECHI_RUN_DRAINS, ECHI_RUN_LAST_LOOK, ECHI_RUN_ENDS, ECHI_RUN_ENDED };
+struct echi_goal {
+    uint32_t train_samples;
+    uint64_t samples;                             /* stop after so many */
+    double target_accuracy;                       /* 0: none */
+    uint32_t eval_every;                          /* samples; 0: only at the end */
+    bool has_test;                                /* there is a test set to look at */
+    bool give_final;                              /* all nodes get the final weights (sessions) */
+};
+#define ECHI_LEASES_OUT_MAX (ECHI_WORLD_MAX * (ECHI_LEASES_AHEAD + 1))
+struct echi_coordinator {
+    struct echi_wishes wishes;
+    struct echi_goal goal;
+    struct echi_setup *setup;                     /* its plan is filled in by the coordinator */
+    const struct echi_policy *policy;
+    bool plan_given;                              /* setup->plan came from a file */
+    enum echi_run_phase phase;
+    struct echi_times times[ECHI_WORLD_MAX];
+    bool mark[ECHI_WORLD_MAX]; int waits_for;     /* nodes (or owners) whose answer is still out */
+    /* ledger */
+    uint32_t epoch, start, next_lease, next_round;
+    uint64_t issued, applied, applied_rounds;
+    struct echi_lease out[ECHI_LEASES_OUT_MAX]; int n_out;
+    int held[ECHI_WORLD_MAX];                     /* leases out by worker */
+    bool stopping;                                /* no further lease */
+    /* clock */
+    int64_t train_began, hold_began, measuring, train_ended;
+    uint64_t next_look, looked_at;
+    bool last;                                    /* the look in progress is the last */
+    int parts_out;                                /* owners whose layers are still to come */
+    /* what happened; the driver reads these */
+    ech_status status; int lost_peer; char text[240];
+    double loss_sum; uint64_t loss_samples; double stale_sum, stale_max; uint64_t stale_count;   /* the driver may reset sums */
+    double accuracy, best_accuracy, loss_of_run, stale_of_run; uint64_t stale_of_run_count;
+    int64_t target_at; uint64_t target_samples;   /* -1: not reached */
+    uint64_t looks;
+};
+void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_wishes *wishes, const struct echi_goal *goal, bool plan_given);
+void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *event, struct echi_actions *out);
+/* Nanoseconds of training so far, held time taken out. */
+int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now);
+#endif

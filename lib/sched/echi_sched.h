@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The words of the scheduler: limits, leases, plans, messages, and the events and actions of a role.
+ *
+ * Everything in lib/sched is pure: no sockets, clock, threads or files, no floats of parameters, no allocation. A role is
+ * a struct; it takes an event with the time and returns actions; a driver (lib/run) makes them true. Roles name payloads
+ * as *slots*, numbered buffers that the driver holds: a role never sees a byte of a payload. */
+#ifndef ECHI_SCHED_H
+#define ECHI_SCHED_H
+#include "ech_status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ECHI_WORLD_MAX 64
+#define ECHI_GROUPS_MAX 8
+#define ECHI_LEASES_AHEAD 2           /* leases a worker holds at once, so that no round trip shows */
+#define ECHI_SNAPSHOTS (2 + 4)        /* weights: one current, one being written, and 4 sends at once (design, section 5) */
+#define ECHI_STATE_COPIES 3           /* own state: current, being written, being sent */
+#define ECHI_NONE 255                 /* no rank, no group */
+
+/* ---------------------------------------------------------------- the plan */
+
+enum echi_sync { ECHI_SYNC_BSP, ECHI_SYNC_ASP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP, ECHI_SYNCS };
+
+/* Who does what. Plain data: made by the planner on rank 0, sent to all. */
+struct echi_plan {
+    uint8_t sync, world, n_groups;
+    uint8_t separated;                    /* 1: the layers from the cut on belong to `head` */
+    uint8_t head;                         /* rank, ECHI_NONE when nothing is separated */
+    uint8_t owner_of[ECHI_GROUPS_MAX];    /* rank that owns the trunk (or all layers) for each group */
+    uint8_t group_of[ECHI_WORLD_MAX];     /* ECHI_NONE: this rank has no worker */
+    uint32_t n[ECHI_WORLD_MAX];           /* samples a step; 0 exactly where there is no worker */
+    uint32_t round;                       /* B */
+    uint32_t staleness;                   /* S, in steps */
+    uint32_t rounds_apart;                /* R: how far a group may run ahead of what the others have acknowledged */
+    double lr, momentum, decay;
+};
+int echi_plan_workers(const struct echi_plan *plan, int group);   /* of one group; group -1: of all */
+
+/* A range of an epoch's permutation, handed to a worker, for one owner and, under BSP, one round. */
+struct echi_lease {
+    uint32_t id;                          /* from 1, never reused in a run; 0: no lease */
+    uint32_t epoch, start, n;             /* samples start .. start+n-1 of the epoch's permutation */
+    uint32_t round, round_size;           /* round_size: B, or what is left in an epoch's last round under BSP */
+    uint8_t worker, owner;                /* ranks */
+};
+
+/* What a run trains, as far as roles must know it. The driver derives it from the model; the same on all nodes. */
+struct echi_setup {
+    struct echi_plan plan;
+    int rank;
+    int n_layers;                         /* with parameters */
+    int cut;                              /* first of them that belongs to the head; n_layers when not separated */
+    uint32_t cut_width;                   /* floats a sample at the cut */
+};
+
+/* -------------------------------------------------------------- messages */
+
+/* X(NAME, "name", priority, carries a payload) in wire order: append only. */
+#define ECHI_KIND_LIST(X)                                                                                              \
+    X(HEARTBEAT, "heartbeat", 0, 0)   /* both ways: I am here */                                                        \
+    X(MEASURED, "measured", 0, 0)     /* node -> coordinator: step times */                                             \
+    X(PLAN, "plan", 0, 0)             /* coordinator -> node */                                                         \
+    X(READY, "ready", 0, 0)           /* node -> coordinator: my roles stand */                                         \
+    X(STARTED, "started", 0, 0)       /* owner, head -> coordinator: I have the initial weights */                      \
+    X(LEASE, "lease", 0, 0)           /* coordinator -> worker */                                                       \
+    X(APPLIED, "applied", 0, 0)       /* owner -> coordinator: the lease is in */                                       \
+    X(HOLD, "hold", 0, 0)             /* coordinator -> node: start no task */                                          \
+    X(HELD, "held", 0, 0)             /* node -> coordinator: no task runs */                                           \
+    X(RELEASE, "release", 0, 0)       /* coordinator -> node */                                                         \
+    X(ASK, "ask", 0, 0)               /* coordinator -> owner, head: send me your layers */                             \
+    X(DRAIN, "drain", 0, 0)           /* coordinator -> owner: no lease is out */                                       \
+    X(DRAINED, "drained", 0, 0)       /* owner -> coordinator: all owners have my complete state */                     \
+    X(STATE_ACK, "state_ack", 0, 0)   /* owner -> owner */                                                              \
+    X(FAULT, "fault", 0, 0)           /* node -> coordinator: I cannot go on */                                         \
+    X(END, "end", 0, 0)               /* coordinator -> node: the run is over */                                        \
+    X(STATS, "stats", 0, 0)           /* node -> coordinator: bytes sent */                                             \
+    X(ACT_GRAD, "activation_grad", 1, 1) /* head -> worker: rows [n][cut_width] */                                      \
+    X(ACT, "activation", 2, 1)        /* worker -> head: rows [n][cut_width], then n labels of one byte */              \
+    X(WEIGHTS, "weights", 3, 1)       /* owner -> worker: a snapshot of its layers */                                   \
+    X(PUSH, "push", 4, 1)             /* worker -> owner: gradient of one layer, the last layer first */                \
+    X(STATE, "state", 5, 1)           /* owner -> owner: the sum of a group's changes */                                \
+    X(PARAMS, "params", 6, 1)         /* initial, measured and final weights, to and from the coordinator */
+
+enum echi_kind {
+#define ECHI_KIND_ENUM(name, text, priority, payload) ECHI_KIND_##name,
+    ECHI_KIND_LIST(ECHI_KIND_ENUM)
+#undef ECHI_KIND_ENUM
+    ECHI_KINDS
+};
+const char *echi_kind_name(int kind);
+int echi_kind_priority(int kind);
+bool echi_kind_has_payload(int kind);
+
+enum echi_role { ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLES };
+
+/* What a message says; each kind uses the fields that echi_msg_encode writes for it, the others are zero. */
+struct echi_msg {
+    uint8_t kind, to_role, from_role;
+    uint8_t group, peer, flag;      /* flag: PUSH: the worker holds another lease; WEIGHTS: final; PARAMS: final */
+    uint16_t layer;                 /* PUSH; END, FAULT: ech_status */
+    uint32_t correct;
+    struct echi_lease lease;
+    uint64_t version, samples;
+    double loss, staleness;         /* loss: sum over the lease's samples; staleness in rounds */
+    char text[240];                 /* FAULT, END */
+};
+#define ECHI_MSG_MAX 320            /* bytes of an encoded message at most; plans and times are larger, see below */
+size_t echi_msg_encode(const struct echi_msg *msg, uint8_t *out, size_t cap);   /* 0 when it does not fit */
+/* False when the bytes are not a message of this kind. Ranges that need a plan to judge are judged by the role. */
+bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg *out);
+
+#define ECHI_PLAN_BYTES_MAX 1024
+size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);
+bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *out);   /* also false unless echi_plan_valid */
+bool echi_plan_valid(const struct echi_plan *plan);
+
+/* Seconds of one step, measured by a node at several numbers of samples (ascending). */
+#define ECHI_TIMES_MAX 12
+#define ECHI_TIMES_BYTES_MAX 512
+struct echi_times {
+    uint32_t count, n[ECHI_TIMES_MAX];
+    double trunk[ECHI_TIMES_MAX], head[ECHI_TIMES_MAX];   /* forward and backward; head 0 where a model has no cut */
+};
+size_t echi_times_encode(const struct echi_times *times, uint8_t *out, size_t cap);
+bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *out);
+double echi_times_trunk(const struct echi_times *times, uint32_t n);   /* interpolated, extrapolated beyond the last */
+double echi_times_head(const struct echi_times *times, uint32_t n);
+double echi_times_whole(const struct echi_times *times, uint32_t n);
+
+/* ------------------------------------------------------ slots, events, actions */
+
+enum echi_slot_kind {
+    ECHI_SLOT_NONE,
+    ECHI_SLOT_WORKER_WEIGHTS,   /* [2]: current and spare */
+    ECHI_SLOT_WORKER_GRADS,     /* [1] */
+    ECHI_SLOT_WORKER_ACT,       /* [1] rows and labels on their way to the head */
+    ECHI_SLOT_WORKER_ACT_GRAD,  /* [1] */
+    ECHI_SLOT_OWNER_GRADS,      /* [rank of the worker] */
+    ECHI_SLOT_OWNER_SUM,        /* [1] BSP: sum of a round */
+    ECHI_SLOT_OWNER_WEIGHTS,    /* [ECHI_SNAPSHOTS] */
+    ECHI_SLOT_OWNER_MOMENTUM,   /* [1] */
+    ECHI_SLOT_OWNER_W0,         /* [1] several groups: the common start */
+    ECHI_SLOT_OWNER_STATE,      /* [ECHI_STATE_COPIES] A_g */
+    ECHI_SLOT_OWNER_PEER,       /* [2 * group + 0 or 1] the others' states: last complete, and one being received */
+    ECHI_SLOT_HEAD_ROWS,        /* [rank of the worker] activations and labels, as ACT carries them */
+    ECHI_SLOT_HEAD_ROWS_GRAD,   /* [rank of the worker] */
+    ECHI_SLOT_HEAD_GRADS,       /* [1] */
+    ECHI_SLOT_HEAD_SUM,         /* [1] BSP */
+    ECHI_SLOT_HEAD_WEIGHTS,     /* [3] */
+    ECHI_SLOT_HEAD_MOMENTUM,    /* [1] */
+    ECHI_SLOT_COORD_PARAMS,     /* [3] initial weights, then those last looked at; 1 and 2: parts as they come in */
+    ECHI_SLOT_NODE_FINAL,       /* [1] sessions: the final weights */
+    ECHI_SLOT_KINDS
+};
+struct echi_slot { uint8_t kind, index; };
+
+/* What a lane can be asked for, the most urgent first: a head never waits for more than one unit of its own node. */
+enum echi_task_kind {
+    ECHI_TASK_HEAD,       /* rows -> loss, gradient of rows, gradient of the head's layers */
+    ECHI_TASK_HEAD_APPLY,
+    ECHI_TASK_ADD,        /* sum of a round += a push (or = the first) */
+    ECHI_TASK_APPLY,
+    ECHI_TASK_REFRESH,    /* weights from w0 and the states as they are now */
+    ECHI_TASK_BACKWARD,   /* trunk, from the gradient of the activations */
+    ECHI_TASK_STEP,       /* nothing separated: forward, loss, backward */
+    ECHI_TASK_FORWARD,    /* trunk */
+    ECHI_TASK_EVAL,       /* accuracy over the test set; the only task that runs while the cluster is held */
+    ECHI_TASKS
+};
+/* Names every slot that it reads and writes: a driver chooses nothing. */
+struct echi_task {
+    uint8_t kind, role;
+    uint8_t first;                          /* ADD, HEAD under BSP: set the sum instead of adding to it */
+    uint8_t n_rows;                         /* HEAD: number of row slots merged */
+    uint8_t rows[ECHI_WORLD_MAX];           /* HEAD: ranks whose HEAD_ROWS slots are meant, in this order */
+    uint32_t row_count[ECHI_WORLD_MAX];     /* HEAD: samples of each */
+    struct echi_lease lease;                /* STEP, FORWARD, BACKWARD, APPLY, ADD */
+    struct echi_slot weights, weights_out;  /* read; written (APPLY, HEAD_APPLY, REFRESH) */
+    struct echi_slot grads, state, state_out;
+    uint8_t peer[ECHI_GROUPS_MAX];          /* APPLY, REFRESH with several groups: index of each other group's state slot;
+                                               ECHI_NONE for one's own and for states not there yet */
+    uint32_t samples;                       /* APPLY, HEAD_APPLY: weight of the push is samples / divisor */
+    uint32_t divisor;                       /* B of every gradient in this task */
+};
+struct echi_result { double loss[ECHI_WORLD_MAX]; uint32_t correct[ECHI_WORLD_MAX]; double accuracy; };   /* HEAD: by place in rows; else [0] */
+
+enum echi_event_type {
+    ECHI_EVENT_START,      /* the role's slots stand: post what you take, say that you are there */
+    ECHI_EVENT_MESSAGE,    /* payload, if any, whole in `slot` */
+    ECHI_EVENT_SENT,       /* the payload sent from `slot` has left it */
+    ECHI_EVENT_GRADIENT,   /* BACKWARD, STEP: the gradient of `layer` is in its place */
+    ECHI_EVENT_COMPUTED,   /* `task` is done, with `result` */
+    ECHI_EVENT_LOST,       /* node `from` is gone */
+    ECHI_EVENT_STOP        /* coordinator: the user wants an orderly end */
+};
+struct echi_event {
+    uint8_t type, from;
+    int64_t now;                            /* ns */
+    const struct echi_msg *msg;             /* MESSAGE */
+    const uint8_t *bytes; size_t len;       /* MESSAGE of kind MEASURED: encoded times */
+    struct echi_slot slot;
+    int layer;
+    const struct echi_task *task; const struct echi_result *result;
+};
+
+enum echi_action_type {
+    ECHI_ACTION_SEND,      /* msg to role msg.to_role of node `to`, with the payload in `slot` if its kind carries one */
+    ECHI_ACTION_POST,      /* the next payload of `kind` from node `to` goes to `slot` (PUSH: one for each layer) */
+    ECHI_ACTION_COMPUTE,
+    ECHI_ACTION_PLAN,      /* coordinator: send `plan` to all nodes */
+    ECHI_ACTION_FAULT,     /* this node cannot go on: status in msg.layer, sentence in msg.text */
+    ECHI_ACTION_DONE       /* coordinator: the run has ended */
+};
+struct echi_action {
+    uint8_t type, to, kind;
+    struct echi_slot slot;
+    struct echi_msg msg;
+    struct echi_task task;
+};
+/* The list a role appends to. A list that is full means a bug: `overflow` is set and the driver ends the run. */
+struct echi_actions { struct echi_action *list; int count, cap; bool overflow; };
+struct echi_action *echi_act(struct echi_actions *out, enum echi_action_type type);   /* never NULL: zeroed room for one action */
+/* An action that sends `kind` to (node, role) from `from_role`; the caller fills the rest of ->msg and ->slot. */
+struct echi_action *echi_act_send(struct echi_actions *out, int to, enum echi_role to_role, enum echi_role from_role, enum echi_kind kind);
+void echi_act_post(struct echi_actions *out, int from, enum echi_kind kind, struct echi_slot slot);
+void echi_act_fault(struct echi_actions *out, ech_status status, const char *text);
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The head: owns the layers after the cut and computes them on the rows that workers send (Stanza, papers.md 2.2).
+ * A batch of rows is trained in one visit, so the head's gradient is never stale; rows of several waiting workers merge
+ * into one product. Activation gradients leave before the head's own update. */
+#include "echi_roles.h"
+
+#include <string.h>
+
+#define MERGE_ROWS 256   /* the driver's head stack holds max(this, largest n) rows */
+
+void echi_head_init(struct echi_head *h, const struct echi_setup *setup) {
+    memset(h, 0, sizeof *h);
+    h->setup = setup;
+    h->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
+    for (int r = 0; r < setup->plan.world; r++) h->member[r] = setup->plan.group_of[r] != ECHI_NONE;
+}
+
+static void take_rows(struct echi_head *h, struct echi_actions *out) {
+    struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
+    t->kind = ECHI_TASK_HEAD;
+    t->role = ECHI_ROLE_HEAD;
+    t->weights = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, h->current};
+    t->grads = (struct echi_slot){ECHI_SLOT_HEAD_GRADS, 0};
+    t->divisor = h->lease[h->queue[0]].round_size;
+    if (h->policy->rounds) {
+        t->state = (struct echi_slot){ECHI_SLOT_HEAD_SUM, 0};
+        t->first = h->round_in == 0;
+    }
+    int taken = 0;
+    while (taken < h->queued && (taken == 0 || t->samples + h->lease[h->queue[taken]].n <= MERGE_ROWS)) {
+        t->rows[taken] = h->queue[taken];
+        t->row_count[taken] = h->lease[h->queue[taken]].n;
+        t->samples += t->row_count[taken];
+        taken++;
+    }
+    t->n_rows = (uint8_t)taken;
+    h->queued -= taken;
+    memmove(&h->queue[0], &h->queue[taken], (size_t)h->queued);
+    h->busy = 1;
+}
+
+static void pump(struct echi_head *h, struct echi_actions *out) {
+    if (h->busy || !h->started) return;
+    if (h->apply_due) {
+        uint8_t to = 0;
+        while (to < 3 && (to == h->current || h->in_flight[to])) to++;
+        if (to == 3) return;   /* waits for a SENT */
+        struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
+        t->kind = ECHI_TASK_HEAD_APPLY;
+        t->role = ECHI_ROLE_HEAD;
+        t->weights = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, h->current};
+        t->weights_out = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, to};
+        t->grads = (struct echi_slot){h->policy->rounds ? ECHI_SLOT_HEAD_SUM : ECHI_SLOT_HEAD_GRADS, 0};
+        t->samples = h->apply_samples;
+        t->divisor = h->apply_divisor;
+        h->busy = 1;
+        return;
+    }
+    if (h->queued) take_rows(h, out);
+}
+
+static void on_computed(struct echi_head *h, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_task *t = e->task;
+    h->busy = 0;
+    if (t->kind == ECHI_TASK_HEAD_APPLY) {
+        h->current = t->weights_out.index;
+        h->version++;
+        h->apply_due = false;
+        h->round_in = 0;
+        return;
+    }
+    for (int i = 0; i < t->n_rows; i++) {
+        const uint8_t rank = t->rows[i];
+        struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_HEAD, ECHI_KIND_ACT_GRAD);
+        a->slot = (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, rank};
+        a->msg.lease = h->lease[rank];
+        a->msg.loss = e->result->loss[i];
+        a->msg.correct = e->result->correct[i];
+        a->msg.version = h->version;
+        echi_act_post(out, rank, ECHI_KIND_ACT, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, rank});
+    }
+    h->round_in += t->samples;
+    h->apply_samples = h->policy->rounds ? h->round_in : t->samples;
+    h->apply_divisor = t->divisor;
+    h->apply_due = !h->policy->rounds || h->round_in == t->divisor;
+}
+
+static void on_message(struct echi_head *h, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
+    switch (m->kind) {
+    case ECHI_KIND_PARAMS:
+        h->started = true;
+        echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_STARTED);
+        break;
+    case ECHI_KIND_ACT:
+        if (!h->member[e->from] || m->lease.worker != e->from || m->lease.n < 1 || m->lease.n > h->setup->plan.n[e->from] ||
+            m->lease.round_size < m->lease.n)
+            return echi_act_fault(out, ECH_E_FORMAT, "rows do not fit the plan: do all nodes run the same version?");
+        h->lease[e->from] = m->lease;
+        h->queue[h->queued++] = e->from;
+        break;
+    case ECHI_KIND_ASK: {
+        /* At once, also while a task of ours waits for the cluster's release: the current snapshot is whole. */
+        struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_PARAMS);
+        a->slot = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, h->current};
+        h->in_flight[h->current]++;
+        break;
+    }
+    default: echi_act_fault(out, ECH_E_INTERNAL, "the head got a message that is not for it");
+    }
+}
+
+void echi_head_step(struct echi_head *h, const struct echi_event *e, struct echi_actions *out) {
+    switch (e->type) {
+    case ECHI_EVENT_START:
+        echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, 0});
+        for (int r = 0; r < h->setup->plan.world; r++)
+            if (h->member[r]) echi_act_post(out, r, ECHI_KIND_ACT, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, (uint8_t)r});
+        break;
+    case ECHI_EVENT_MESSAGE: on_message(h, e, out); break;
+    case ECHI_EVENT_COMPUTED: on_computed(h, e, out); break;
+    case ECHI_EVENT_SENT:
+        if (e->slot.kind == ECHI_SLOT_HEAD_WEIGHTS) h->in_flight[e->slot.index]--;
+        break;
+    default: break;
+    }
+    pump(h, out);
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Messages, plans and step times to bytes and back. Pure and bounded: every length is checked before it is used. */
+#include "echi_sched.h"
+#include "echi_bytes.h"
+
+#include <string.h>
+
+static const struct { const char *name; uint8_t priority, payload; } kinds[ECHI_KINDS] = {
+#define ROW(name, text, priority, payload) [ECHI_KIND_##name] = {text, priority, payload},
+    ECHI_KIND_LIST(ROW)
+#undef ROW
+};
+
+const char *echi_kind_name(int kind) { return kind >= 0 && kind < ECHI_KINDS ? kinds[kind].name : NULL; }
+int echi_kind_priority(int kind) { return kind >= 0 && kind < ECHI_KINDS ? kinds[kind].priority : 7; }
+bool echi_kind_has_payload(int kind) { return kind >= 0 && kind < ECHI_KINDS && kinds[kind].payload; }
+
+/* Which fields a kind carries, so that encoding and decoding cannot drift apart. */
+enum { F_LEASE = 1, F_LAYER = 2, F_FLAG = 4, F_LOSS = 8, F_VERSION = 16, F_SAMPLES = 32, F_STALE = 64, F_GROUP = 128, F_TEXT = 256 };
+static const uint16_t fields[ECHI_KINDS] = {
+    [ECHI_KIND_LEASE] = F_LEASE,
+    [ECHI_KIND_APPLIED] = F_LEASE | F_LOSS | F_VERSION | F_STALE,
+    [ECHI_KIND_STATE_ACK] = F_GROUP | F_VERSION,
+    [ECHI_KIND_FAULT] = F_LAYER | F_GROUP | F_TEXT,
+    [ECHI_KIND_END] = F_LAYER | F_GROUP | F_TEXT,
+    [ECHI_KIND_ACT_GRAD] = F_LEASE | F_LOSS | F_VERSION,
+    [ECHI_KIND_ACT] = F_LEASE,
+    [ECHI_KIND_WEIGHTS] = F_VERSION | F_FLAG | F_SAMPLES,
+    [ECHI_KIND_PUSH] = F_LEASE | F_LAYER | F_FLAG | F_LOSS | F_VERSION,
+    [ECHI_KIND_STATE] = F_GROUP | F_VERSION | F_SAMPLES | F_FLAG,
+    [ECHI_KIND_PARAMS] = F_FLAG,
+};
+
+static void put_lease(struct echi_writer *w, const struct echi_lease *l) {
+    echi_put32(w, l->id);
+    echi_put32(w, l->epoch);
+    echi_put32(w, l->start);
+    echi_put32(w, l->n);
+    echi_put32(w, l->round);
+    echi_put32(w, l->round_size);
+    echi_put8(w, l->worker);
+    echi_put8(w, l->owner);
+}
+
+static void get_lease(struct echi_reader *r, struct echi_lease *l) {
+    l->id = echi_get32(r);
+    l->epoch = echi_get32(r);
+    l->start = echi_get32(r);
+    l->n = echi_get32(r);
+    l->round = echi_get32(r);
+    l->round_size = echi_get32(r);
+    l->worker = echi_get8(r);
+    l->owner = echi_get8(r);
+}
+
+size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
+    if (m->kind >= ECHI_KINDS) return 0;
+    const uint16_t f = fields[m->kind];
+    struct echi_writer w = echi_writer_over(out, cap);
+    echi_put8(&w, m->to_role);
+    echi_put8(&w, m->from_role);
+    if (f & F_LEASE) put_lease(&w, &m->lease);
+    if (f & F_LAYER) echi_put16(&w, m->layer);
+    if (f & F_FLAG) echi_put8(&w, m->flag);
+    if (f & F_LOSS) { echi_put_f64(&w, m->loss); echi_put32(&w, m->correct); }
+    if (f & F_VERSION) echi_put64(&w, m->version);
+    if (f & F_SAMPLES) echi_put64(&w, m->samples);
+    if (f & F_STALE) echi_put_f64(&w, m->staleness);
+    if (f & F_GROUP) { echi_put8(&w, m->group); echi_put8(&w, m->peer); }
+    if (f & F_TEXT) {
+        size_t len = strlen(m->text);
+        echi_put8(&w, (uint8_t)len);
+        echi_put_bytes(&w, m->text, len);
+    }
+    return w.ok ? (size_t)(w.at - out) : 0;
+}
+
+bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg *m) {
+    memset(m, 0, sizeof *m);
+    if (kind < 0 || kind >= ECHI_KINDS) return false;
+    const uint16_t f = fields[kind];
+    struct echi_reader r = echi_reader_over(bytes, len);
+    m->kind = (uint8_t)kind;
+    m->to_role = echi_get8(&r);
+    m->from_role = echi_get8(&r);
+    if (f & F_LEASE) get_lease(&r, &m->lease);
+    if (f & F_LAYER) m->layer = echi_get16(&r);
+    if (f & F_FLAG) m->flag = echi_get8(&r);
+    if (f & F_LOSS) { m->loss = echi_get_f64(&r); m->correct = echi_get32(&r); }
+    if (f & F_VERSION) m->version = echi_get64(&r);
+    if (f & F_SAMPLES) m->samples = echi_get64(&r);
+    if (f & F_STALE) m->staleness = echi_get_f64(&r);
+    if (f & F_GROUP) { m->group = echi_get8(&r); m->peer = echi_get8(&r); }
+    if (f & F_TEXT) {
+        size_t text_len = echi_get8(&r);
+        if (text_len >= sizeof m->text) return false;
+        echi_get_bytes(&r, m->text, text_len);
+        if (memchr(m->text, 0, text_len)) return false;
+    }
+    /* MEASURED and PLAN carry a body of their own behind the two roles; all others end here. */
+    if (kind != ECHI_KIND_MEASURED && kind != ECHI_KIND_PLAN && kind != ECHI_KIND_STATS && r.at != r.end) return false;
+    return r.ok && m->to_role < ECHI_ROLES && m->from_role < ECHI_ROLES;
+}
+
+int echi_plan_workers(const struct echi_plan *plan, int group) {
+    int count = 0;
+    for (int r = 0; r < plan->world; r++)
+        if (plan->group_of[r] != ECHI_NONE && (group < 0 || plan->group_of[r] == group)) count++;
+    return count;
+}
+
+bool echi_plan_valid(const struct echi_plan *p) {
+    if (p->sync >= ECHI_SYNCS || p->world < 1 || p->world > ECHI_WORLD_MAX) return false;
+    if (p->n_groups < 1 || p->n_groups > ECHI_GROUPS_MAX || p->separated > 1) return false;
+    if (p->separated ? p->head >= p->world : p->head != ECHI_NONE) return false;
+    if (p->round < 1 || p->round > 1u << 24) return false;
+    for (int g = 0; g < p->n_groups; g++)
+        if (p->owner_of[g] >= p->world || echi_plan_workers(p, g) < 1) return false;
+    /* An owner keeps one group: two on one node would share its slots. */
+    for (int g = 0; g < p->n_groups; g++)
+        for (int h = 0; h < g; h++)
+            if (p->owner_of[g] == p->owner_of[h]) return false;
+    for (int r = 0; r < p->world; r++) {
+        if (p->group_of[r] == ECHI_NONE ? p->n[r] != 0 : (p->n[r] < 1 || p->n[r] > 1u << 20)) return false;
+        if (p->group_of[r] != ECHI_NONE && p->group_of[r] >= p->n_groups) return false;
+    }
+    return true;
+}
+
+size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
+    struct echi_writer w = echi_writer_over(out, cap);
+    echi_put8(&w, p->sync);
+    echi_put8(&w, p->world);
+    echi_put8(&w, p->n_groups);
+    echi_put8(&w, p->separated);
+    echi_put8(&w, p->head);
+    echi_put32(&w, p->round);
+    echi_put32(&w, p->staleness);
+    echi_put32(&w, p->rounds_apart);
+    echi_put_f64(&w, p->lr);
+    echi_put_f64(&w, p->momentum);
+    echi_put_f64(&w, p->decay);
+    echi_put_bytes(&w, p->owner_of, p->n_groups);
+    echi_put_bytes(&w, p->group_of, p->world);
+    for (int r = 0; r < p->world; r++) echi_put32(&w, p->n[r]);
+    return w.ok ? (size_t)(w.at - out) : 0;
+}
+
+bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
+    memset(p, 0, sizeof *p);
+    struct echi_reader r = echi_reader_over(bytes, len);
+    p->sync = echi_get8(&r);
+    p->world = echi_get8(&r);
+    p->n_groups = echi_get8(&r);
+    p->separated = echi_get8(&r);
+    p->head = echi_get8(&r);
+    p->round = echi_get32(&r);
+    p->staleness = echi_get32(&r);
+    p->rounds_apart = echi_get32(&r);
+    p->lr = echi_get_f64(&r);
+    p->momentum = echi_get_f64(&r);
+    p->decay = echi_get_f64(&r);
+    if (!r.ok || p->n_groups > ECHI_GROUPS_MAX || p->world > ECHI_WORLD_MAX) return false;
+    memset(p->owner_of, ECHI_NONE, sizeof p->owner_of);
+    memset(p->group_of, ECHI_NONE, sizeof p->group_of);
+    echi_get_bytes(&r, p->owner_of, p->n_groups);
+    echi_get_bytes(&r, p->group_of, p->world);
+    for (int i = 0; i < p->world; i++) p->n[i] = echi_get32(&r);
+    return r.ok && r.at == r.end && echi_plan_valid(p);
+}
+
+size_t echi_times_encode(const struct echi_times *t, uint8_t *out, size_t cap) {
+    struct echi_writer w = echi_writer_over(out, cap);
+    echi_put8(&w, (uint8_t)t->count);
+    for (uint32_t i = 0; i < t->count; i++) {
+        echi_put32(&w, t->n[i]);
+        echi_put_f64(&w, t->trunk[i]);
+        echi_put_f64(&w, t->head[i]);
+    }
+    return w.ok ? (size_t)(w.at - out) : 0;
+}
+
+bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *t) {
+    memset(t, 0, sizeof *t);
+    struct echi_reader r = echi_reader_over(bytes, len);
+    t->count = echi_get8(&r);
+    if (t->count < 1 || t->count > ECHI_TIMES_MAX) return false;
+    for (uint32_t i = 0; i < t->count; i++) {
+        t->n[i] = echi_get32(&r);
+        t->trunk[i] = echi_get_f64(&r);
+        t->head[i] = echi_get_f64(&r);
+        /* Written so that a NaN is refused as well. */
+        if (!(t->trunk[i] > 0 && t->trunk[i] < 1e6 && t->head[i] >= 0 && t->head[i] < 1e6)) return false;
+        if (t->n[i] < 1 || (i && t->n[i] <= t->n[i - 1])) return false;
+    }
+    return r.ok && r.at == r.end;
+}
+
+/* Straight lines between the measured sizes; below the first in proportion, beyond the last along the last slope. */
+static double interpolate(const struct echi_times *t, const double *y, uint32_t n) {
+    if (n == 0 || t->count == 0) return 0;
+    if (t->count == 1 || n <= t->n[0]) return n >= t->n[0] ? y[0] * n / t->n[0] : y[0];
+    uint32_t i = 1;
+    while (i + 1 < t->count && n > t->n[i]) i++;
+    double slope = (y[i] - y[i - 1]) / (t->n[i] - t->n[i - 1]);
+    double value = y[i - 1] + slope * ((double)n - t->n[i - 1]);
+    return value > y[0] ? value : y[0];
+}
+
+double echi_times_trunk(const struct echi_times *t, uint32_t n) { return interpolate(t, t->trunk, n); }
+double echi_times_head(const struct echi_times *t, uint32_t n) { return interpolate(t, t->head, n); }
+double echi_times_whole(const struct echi_times *t, uint32_t n) { return echi_times_trunk(t, n) + echi_times_head(t, n); }

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The owner of the trunk (or of all layers) for one group: collects whole pushes, applies each once, answers with
+ * weights. With several groups it keeps the sum of its own changes, the state A_g, and exchanges it with the other
+ * owners (design, section 6, "Owner's state"). */
+#include "echi_roles.h"
+
+#include <string.h>
+
+static const struct echi_plan *plan_of(const struct echi_owner *o) { return &o->setup->plan; }
+static bool several(const struct echi_owner *o) { return plan_of(o)->n_groups > 1; }
+
+void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int group) {
+    memset(o, 0, sizeof *o);
+    o->setup = setup;
+    o->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
+    o->group = group;
+    o->state_sending = -1;
+    for (int r = 0; r < setup->plan.world; r++) o->view[r].member = setup->plan.group_of[r] == group;
+}
+
+/* ---- weights out ---- */
+
+static void send_weights(struct echi_owner *o, int rank, struct echi_actions *out) {
+    struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_KIND_WEIGHTS);
+    a->slot = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
+    a->msg.version = o->version;
+    a->msg.samples = o->samples;
+    o->in_flight[o->current]++;
+    o->sends++;
+    o->answer[rank] = false;
+    o->seen_samples[rank] = o->samples;
+}
+
+/* An answer waits for a place among the sends and then gets the newest weights. */
+static void answer(struct echi_owner *o, struct echi_actions *out) {
+    for (int r = 0; r < plan_of(o)->world && o->sends < ECHI_SNAPSHOTS - 2; r++)
+        if (o->answer[r] && o->policy->before_reply(o->view, plan_of(o)->world, r, plan_of(o)->staleness)) send_weights(o, r, out);
+}
+
+static uint8_t free_snapshot(const struct echi_owner *o) {
+    for (uint8_t i = 0; i < ECHI_SNAPSHOTS; i++)
+        if (i != o->current && o->in_flight[i] == 0) return i;
+    return ECHI_NONE;   /* only while the coordinator's copy is on its way as well: the apply then waits for a SENT */
+}
+
+static uint8_t free_state(const struct echi_owner *o) {
+    uint8_t i = 0;
+    while (i == o->state_current || i == o->state_sending) i++;
+    return i;
+}
+
+/* ---- states between owners ---- */
+
+static uint64_t samples_with_peers(const struct echi_owner *o) {
+    uint64_t sum = o->state_samples;
+    for (int g = 0; g < plan_of(o)->n_groups; g++)
+        if (g != o->group) sum += o->peer[g].samples;
+    return sum;
+}
+
+/* R: no group runs further ahead than this of what the others are known to have. */
+static bool too_far_ahead(const struct echi_owner *o) {
+    if (!several(o)) return false;
+    const uint64_t most = (uint64_t)plan_of(o)->rounds_apart * plan_of(o)->round;
+    for (int g = 0; g < plan_of(o)->n_groups; g++)
+        if (g != o->group && o->state_samples - o->peer[g].acked_samples > most) return true;
+    return false;
+}
+
+static void exchange(struct echi_owner *o, struct echi_actions *out) {
+    if (!several(o) || o->state_sending >= 0 || o->state_version == o->sent_version) return;
+    if (o->since_send < (uint32_t)echi_plan_workers(plan_of(o), o->group) && !o->draining && !too_far_ahead(o)) return;
+    for (int g = 0; g < plan_of(o)->n_groups; g++) {
+        if (g == o->group) continue;
+        struct echi_action *a = echi_act_send(out, plan_of(o)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_OWNER, ECHI_KIND_STATE);
+        a->slot = (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current};
+        a->msg.group = (uint8_t)o->group;
+        a->msg.version = o->state_version;
+        a->msg.samples = o->state_samples;
+        o->state_out++;
+    }
+    o->state_sending = (int8_t)o->state_current;
+    o->sent_version = o->state_version;
+    o->sent_samples = o->state_samples;
+    o->since_send = 0;
+}
+
+/* Where the next state of group g is received: never the copy that weights are made of, and not while a task reads. */
+static void post_states(struct echi_owner *o, struct echi_actions *out) {
+    if (o->busy) return;
+    for (int g = 0; g < plan_of(o)->n_groups; g++) {
+        if (!o->peer[g].refresh) continue;
+        o->peer[g].refresh = false;
+        uint8_t spare = (uint8_t)(o->peer[g].there ? !o->peer[g].current : 0);
+        echi_act_post(out, plan_of(o)->owner_of[g], ECHI_KIND_STATE, (struct echi_slot){ECHI_SLOT_OWNER_PEER, (uint8_t)(2 * g + spare)});
+    }
+}
+
+/* ---- tasks: one at a time ---- */
+
+static struct echi_task *compute(struct echi_owner *o, enum echi_task_kind kind, struct echi_actions *out) {
+    struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
+    t->kind = (uint8_t)kind;
+    t->role = ECHI_ROLE_OWNER;
+    t->weights = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
+    o->busy = 1;
+    return t;
+}
+
+static void name_states(const struct echi_owner *o, struct echi_task *t) {
+    memset(t->peer, ECHI_NONE, sizeof t->peer);
+    if (!several(o)) return;
+    for (int g = 0; g < plan_of(o)->n_groups; g++)
+        if (g != o->group && o->peer[g].there) t->peer[g] = (uint8_t)(2 * g + o->peer[g].current);
+    t->state = (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current};
+}
+
+static void apply(struct echi_owner *o, struct echi_slot grads, const struct echi_lease *lease, uint32_t samples, uint32_t divisor,
+                  uint8_t to, struct echi_actions *out) {
+    struct echi_task *t = compute(o, ECHI_TASK_APPLY, out);
+    t->grads = grads;
+    t->lease = *lease;
+    t->samples = samples;
+    t->divisor = divisor;
+    t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, to};
+    name_states(o, t);
+    o->next_samples = o->samples;
+    if (several(o)) {
+        t->state_out = (struct echi_slot){ECHI_SLOT_OWNER_STATE, free_state(o)};
+        o->stale = false;   /* what is there now goes into these weights */
+        o->next_samples = samples_with_peers(o);
+    }
+}
+
+static void pump(struct echi_owner *o, struct echi_actions *out) {
+    if (o->busy || !o->started) return;
+    const uint8_t to = free_snapshot(o);
+    if (o->round_count) {
+        const struct echi_push *first = &o->push[o->round_rank[0]];
+        if (o->round_in == first->lease.round_size) {
+            if (to != ECHI_NONE)
+                apply(o, (struct echi_slot){ECHI_SLOT_OWNER_SUM, 0}, &first->lease, o->round_in, o->round_in, to, out);
+            return;
+        }
+    }
+    if (o->queued) {
+        const uint8_t rank = o->queue[0];
+        struct echi_push *p = &o->push[rank];
+        const struct echi_slot grads = {ECHI_SLOT_OWNER_GRADS, rank};
+        if (o->policy->push_arrived(&p->lease) == ECHI_TAKE_ADD) {
+            struct echi_task *t = compute(o, ECHI_TASK_ADD, out);
+            t->grads = grads;
+            t->lease = p->lease;
+            t->first = o->round_count == 0;
+            t->state = (struct echi_slot){ECHI_SLOT_OWNER_SUM, 0};
+        } else {
+            if (to == ECHI_NONE || too_far_ahead(o)) return;
+            apply(o, grads, &p->lease, p->lease.n, plan_of(o)->round, to, out);
+            p->staleness = (double)(o->next_samples - o->seen_samples[rank]) / plan_of(o)->round;
+        }
+        o->queued--;
+        memmove(&o->queue[0], &o->queue[1], (size_t)o->queued);
+        return;
+    }
+    if (o->stale && o->asked && o->draining && to != ECHI_NONE) {
+        struct echi_task *t = compute(o, ECHI_TASK_REFRESH, out);
+        t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, to};
+        name_states(o, t);
+        o->stale = false;
+        o->next_samples = samples_with_peers(o);
+    }
+}
+
+/* The coordinator's questions. In the middle of a run the current snapshot answers at once: the cluster is held, so a task
+ * of ours may be waiting for the release. After the drain the answer waits until all states are in the weights. */
+static void report(struct echi_owner *o, struct echi_actions *out) {
+    if (!o->started) return;
+    if (o->asked && (!o->draining || (!o->stale && !o->busy))) {
+        struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_PARAMS);
+        a->slot = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
+        o->in_flight[o->current]++;
+        o->sends++;
+        o->asked = false;
+    }
+    if (o->draining && !o->drained && o->queued == 0 && !o->busy) {
+        for (int g = 0; g < plan_of(o)->n_groups; g++)
+            if (g != o->group && o->peer[g].acked != o->state_version) return;
+        o->drained = true;
+        echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_DRAINED);
+    }
+}
+
+static void applied(struct echi_owner *o, int rank, struct echi_actions *out) {
+    struct echi_push *p = &o->push[rank];
+    struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_APPLIED);
+    a->msg.lease = p->lease;
+    a->msg.loss = p->loss;
+    a->msg.correct = p->correct;
+    a->msg.version = o->version;
+    a->msg.staleness = p->staleness;
+    memset(p, 0, sizeof *p);
+    o->answer[rank] = true;
+}
+
+static void start_training(struct echi_owner *o, struct echi_actions *out) {
+    o->started = true;
+    echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_STARTED);
+    for (int r = 0; r < plan_of(o)->world; r++) o->answer[r] = o->view[r].member;
+}
+
+static void on_computed(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_task *t = e->task;
+    o->busy = 0;
+    if (t->kind == ECHI_TASK_ADD) {
+        o->round_in += t->lease.n;
+        o->round_rank[o->round_count++] = t->lease.worker;
+        echi_act_post(out, t->lease.worker, ECHI_KIND_PUSH, t->grads);
+        return;
+    }
+    o->current = t->weights_out.index;
+    o->samples = o->next_samples + t->samples;
+    if (t->kind == ECHI_TASK_REFRESH) {
+        if (!o->started) start_training(o, out);
+        return;
+    }
+    o->version++;
+    if (o->round_count) {
+        for (int i = 0; i < o->round_count; i++) applied(o, o->round_rank[i], out);
+        for (int r = 0; r < plan_of(o)->world; r++) o->answer[r] = o->view[r].member;
+        o->round_count = 0;
+        o->round_in = 0;
+        return;
+    }
+    const int rank = t->lease.worker;
+    o->view[rank].steps++;
+    o->view[rank].idle = !o->push[rank].more;
+    if (several(o)) {
+        o->state_current = t->state_out.index;
+        o->state_version++;
+        o->state_samples += t->samples;
+        o->since_send++;
+    }
+    applied(o, rank, out);
+    echi_act_post(out, rank, ECHI_KIND_PUSH, t->grads);
+}
+
+static void on_push(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
+    struct echi_push *p = &o->push[e->from];
+    if (!o->view[e->from].member || m->lease.worker != e->from || m->lease.owner != o->setup->rank || p->whole ||
+        m->layer != o->setup->cut - 1 - p->layers_in || (p->layers_in > 0 && p->lease.id != m->lease.id) ||
+        m->lease.n < 1 || m->lease.n > plan_of(o)->n[e->from] || m->lease.round_size < m->lease.n)
+        return echi_act_fault(out, ECH_E_FORMAT, "a push does not fit the plan: do all nodes run the same version?");
+    p->lease = m->lease;
+    p->layers_in++;
+    if (p->layers_in < o->setup->cut) return;
+    p->whole = true;
+    p->more = m->flag;
+    p->loss = m->loss;
+    p->correct = m->correct;
+    struct echi_worker_view *v = &o->view[e->from];
+    if (v->idle) {
+        /* A worker that had run out enters anew, with the group's smallest count. */
+        v->idle = false;
+        uint32_t least = UINT32_MAX;
+        for (int r = 0; r < plan_of(o)->world; r++)
+            if (o->view[r].member && !o->view[r].idle && r != e->from && o->view[r].steps < least) least = o->view[r].steps;
+        if (least != UINT32_MAX && least > v->steps) v->steps = least;
+    }
+    o->queue[o->queued++] = e->from;
+}
+
+static void on_message(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
+    switch (m->kind) {
+    case ECHI_KIND_PARAMS:
+        if (several(o)) {
+            struct echi_task *t = compute(o, ECHI_TASK_REFRESH, out);
+            t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, 0};
+            name_states(o, t);
+        } else {
+            start_training(o, out);
+        }
+        break;
+    case ECHI_KIND_PUSH: on_push(o, e, out); break;
+    case ECHI_KIND_STATE:
+        if (m->group >= plan_of(o)->n_groups || m->group == o->group || e->from != plan_of(o)->owner_of[m->group] ||
+            m->version <= o->peer[m->group].version || m->samples < o->peer[m->group].samples)
+            return echi_act_fault(out, ECH_E_FORMAT, "a group's state does not fit the plan: do all nodes run the same version?");
+        o->peer[m->group].current = (uint8_t)(e->slot.index & 1);
+        o->peer[m->group].there = true;
+        o->peer[m->group].refresh = true;
+        o->peer[m->group].version = m->version;
+        o->peer[m->group].samples = m->samples;
+        o->stale = true;
+        struct echi_action *a = echi_act_send(out, e->from, ECHI_ROLE_OWNER, ECHI_ROLE_OWNER, ECHI_KIND_STATE_ACK);
+        a->msg.group = m->group;
+        a->msg.version = m->version;
+        break;
+    case ECHI_KIND_STATE_ACK:
+        for (int g = 0; g < plan_of(o)->n_groups; g++)
+            if (plan_of(o)->owner_of[g] == e->from && m->version == o->sent_version) {
+                o->peer[g].acked = m->version;
+                o->peer[g].acked_samples = o->sent_samples;
+            }
+        break;
+    case ECHI_KIND_ASK: o->asked = true; break;
+    case ECHI_KIND_DRAIN: o->draining = true; break;
+    default: echi_act_fault(out, ECH_E_INTERNAL, "an owner got a message that is not for owners");
+    }
+}
+
+static void on_start(struct echi_owner *o, struct echi_actions *out) {
+    echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){several(o) ? ECHI_SLOT_OWNER_W0 : ECHI_SLOT_OWNER_WEIGHTS, 0});
+    for (int r = 0; r < plan_of(o)->world; r++)
+        if (o->view[r].member) echi_act_post(out, r, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint8_t)r});
+    for (int g = 0; g < plan_of(o)->n_groups; g++) o->peer[g].refresh = g != o->group;
+}
+
+void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
+    switch (e->type) {
+    case ECHI_EVENT_START: on_start(o, out); break;
+    case ECHI_EVENT_MESSAGE: on_message(o, e, out); break;
+    case ECHI_EVENT_COMPUTED: on_computed(o, e, out); break;
+    case ECHI_EVENT_SENT:
+        if (e->slot.kind == ECHI_SLOT_OWNER_WEIGHTS) {
+            o->in_flight[e->slot.index]--;
+            o->sends--;
+        } else if (e->slot.kind == ECHI_SLOT_OWNER_STATE && --o->state_out == 0) {
+            o->state_sending = -1;
+        }
+        break;
+    default: break;
+    }
+    post_states(o, out);
+    exchange(o, out);
+    if (o->started) answer(o, out);
+    pump(o, out);
+    report(o, out);
+}

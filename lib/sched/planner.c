@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The planner: who computes, who owns what, and how many samples each takes. */
+#include "echi_planner.h"
+
+#include <string.h>
+
+/* Within a group nobody waits long when the slowest is at most this much slower than the fastest: with S = 3 the bound
+ * then bites only after a dozen steps of drift, which jitter undoes. */
+#define GROUP_RATIO 1.25
+/* A head node's worker that would keep less than this part of its node is more trouble than help. */
+#define LEAST_LEFT 0.10
+/* "Efficient": this part of the best rate that was measured. */
+#define EFFICIENT 0.90
+
+static ech_status refuse(char *text, size_t cap, const char *sentence) {
+    size_t len = strlen(sentence);
+    if (cap == 0) return ECH_E_ARGUMENT;
+    if (len >= cap) len = cap - 1;
+    memcpy(text, sentence, len);
+    text[len] = 0;
+    return ECH_E_ARGUMENT;
+}
+
+/* Most samples, up to `most`, whose step takes at most `seconds`. Taken from above, because measured times may dip. */
+static uint32_t samples_within(const struct echi_times *times, double seconds, uint32_t most) {
+    if (echi_times_whole(times, most) <= seconds) return most;
+    uint32_t low = 0, high = most;   /* low fits, high does not */
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (echi_times_whole(times, middle) <= seconds) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+void echi_shares_by_speed(const struct echi_times *times, int count, uint32_t batch, uint32_t *out_n) {
+    double low = 0, high = echi_times_whole(&times[0], batch);
+    for (int step = 0; step < 60; step++) {
+        double middle = (low + high) / 2;
+        uint64_t sum = 0;
+        for (int i = 0; i < count; i++) sum += samples_within(&times[i], middle, batch);
+        if (sum >= batch) high = middle;
+        else low = middle;
+    }
+    uint64_t sum = 0;
+    for (int i = 0; i < count; i++) sum += out_n[i] = samples_within(&times[i], high, batch);
+    /* Too many is as fast: take the surplus from the slowest, who then hold up nobody. */
+    while (sum > batch) {
+        int slowest = -1;
+        for (int i = 0; i < count; i++)
+            if (out_n[i] && (slowest < 0 || echi_times_whole(&times[i], batch) > echi_times_whole(&times[slowest], batch)))
+                slowest = i;
+        uint32_t surplus = (uint32_t)(sum - batch), take = out_n[slowest] < surplus ? out_n[slowest] : surplus;
+        out_n[slowest] -= take;
+        sum -= take;
+    }
+    /* `high` comes from bisection and may be a hair short of the least time. */
+    if (sum < batch) out_n[0] += (uint32_t)(batch - sum);
+}
+
+static int fastest(const struct echi_times *times, int world, uint32_t n) {
+    int best = 0;
+    for (int r = 1; r < world; r++)
+        if (echi_times_whole(&times[r], n) < echi_times_whole(&times[best], n)) best = r;
+    return best;
+}
+
+/* The smallest measured n at which the fastest node is efficient: small steps keep staleness low. */
+static uint32_t efficient_samples(const struct echi_times *t, uint32_t round, int workers) {
+    double best = 0;
+    for (uint32_t i = 0; i < t->count; i++) {
+        double rate = t->n[i] / (t->trunk[i] + t->head[i]);
+        if (rate > best) best = rate;
+    }
+    uint32_t most = 4 * round / (uint32_t)workers;   /* more than 4 B in flight and the plan would have to warn */
+    uint32_t chosen = t->n[0];
+    for (uint32_t i = 0; i < t->count && (t->n[i] <= most || i == 0); i++) {
+        chosen = t->n[i];
+        if (t->n[i] / (t->trunk[i] + t->head[i]) >= EFFICIENT * best) break;
+    }
+    return chosen;
+}
+
+/* Seconds of a worker's step of n samples on the head's node, once all workers' rows have been through the head there.
+ * Rates r_i = n / t_i of the others, head cost c per step: r_h t_h = 1 - (sum r_i + r_h) c, in steps a second. Negative
+ * when the head leaves too little. */
+static double seconds_beside_head(const struct echi_times *times, int world, int head, uint32_t n) {
+    double cost = echi_times_head(&times[head], n), own = echi_times_trunk(&times[head], n), others = 0;
+    for (int r = 0; r < world; r++)
+        if (r != head) others += 1 / echi_times_trunk(&times[r], n);
+    double rate = (1 - others * cost) / (own + cost);
+    return rate * own < LEAST_LEFT ? -1 : 1 / rate;
+}
+
+static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan, char *text, size_t cap) {
+    uint32_t n[ECHI_WORLD_MAX] = {0};
+    if (w->shares == ECHI_SHARES_LIST) {
+        memcpy(n, w->share, sizeof n);
+    } else if (w->shares == ECHI_SHARES_EQUAL) {
+        if ((uint32_t)w->world > plan->round)
+            return refuse(text, cap, "--sync bsp --shares equal needs at least one sample for each node: raise --batch to the number of nodes");
+        for (int r = 0; r < w->world; r++) n[r] = plan->round / (uint32_t)w->world + ((uint32_t)r < plan->round % (uint32_t)w->world);
+    } else {
+        struct echi_times adjusted[ECHI_WORLD_MAX];
+        for (int r = 0; r < w->world; r++) {
+            adjusted[r] = times[r];
+            if (!plan->separated) continue;
+            /* Workers compute the trunk only; the head's node has the whole round's rows on top. */
+            for (uint32_t i = 0; i < times[r].count; i++)
+                adjusted[r].head[i] = r == plan->head ? echi_times_head(&times[r], plan->round) : 0;
+        }
+        echi_shares_by_speed(adjusted, w->world, plan->round, n);
+    }
+    for (int r = 0; r < w->world; r++) {
+        plan->n[r] = n[r];
+        plan->group_of[r] = n[r] ? 0 : ECHI_NONE;
+    }
+    return ECH_OK;
+}
+
+static void async_groups(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan) {
+    const uint32_t n = w->samples_per_step ? w->samples_per_step : efficient_samples(&times[fastest(times, w->world, 64)], plan->round, w->world);
+    double value[ECHI_WORLD_MAX];
+    int rank[ECHI_WORLD_MAX], group[ECHI_WORLD_MAX], count = 0;
+    for (int r = 0; r < w->world; r++) {
+        uint32_t own = w->shares == ECHI_SHARES_LIST ? w->share[r] : n;
+        double seconds = own == 0 ? -1 : !plan->separated ? echi_times_whole(&times[r], own)
+                         : r == plan->head ? seconds_beside_head(times, w->world, r, own) : echi_times_trunk(&times[r], own);
+        if (w->world == 1 && own) seconds = echi_times_whole(&times[r], own);
+        if (seconds <= 0) continue;
+        plan->n[r] = own;
+        int at = count++;
+        for (; at > 0 && value[at - 1] > seconds; at--) {
+            value[at] = value[at - 1];
+            rank[at] = rank[at - 1];
+        }
+        value[at] = seconds;
+        rank[at] = r;
+    }
+    plan->n_groups = 1;
+    memset(group, 0, sizeof group);
+    if (w->sync == ECHI_SYNC_GSSP && w->groups == 0) {
+        plan->n_groups = (uint8_t)echi_cluster_auto(value, count, GROUP_RATIO, ECHI_GROUPS_MAX, group);
+    } else if (w->sync == ECHI_SYNC_GSSP) {
+        plan->n_groups = (uint8_t)(w->groups < count ? w->groups : count);
+        echi_cluster(value, count, plan->n_groups, group);
+    }
+    /* Values ascend, so a group's first member is its fastest: its owner. */
+    for (int i = count - 1; i >= 0; i--) {
+        plan->group_of[rank[i]] = (uint8_t)group[i];
+        plan->owner_of[group[i]] = (uint8_t)rank[i];
+    }
+}
+
+ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan, char *text,
+                          size_t cap) {
+    memset(plan, 0, sizeof *plan);
+    memset(plan->group_of, ECHI_NONE, sizeof plan->group_of);
+    memset(plan->owner_of, ECHI_NONE, sizeof plan->owner_of);
+    plan->sync = (uint8_t)w->sync;
+    plan->world = (uint8_t)w->world;
+    plan->head = ECHI_NONE;
+    plan->staleness = w->staleness;
+    plan->rounds_apart = 4;
+    plan->round = w->batch ? w->batch : 16u * (uint32_t)w->world > 64 ? 16u * (uint32_t)w->world : 64;
+    if (w->separate == 1 && !w->has_cut)
+        return refuse(text, cap, "--separate 1 needs a model with convolutions followed by fully connected layers; use --separate off");
+    plan->separated = w->has_cut && w->world > 1 && (w->separate == 1 || (w->separate == -1 && w->sync == ECHI_SYNC_GSSP));
+    const int fast = fastest(times, w->world, plan->round < 64 ? plan->round : 64);
+    if (plan->separated) plan->head = (uint8_t)fast;
+    const bool async = w->sync != ECHI_SYNC_BSP;
+    plan->lr = w->lr;
+    plan->momentum = w->momentum;
+    plan->decay = w->decay;
+    if (async && !w->lr_given) plan->lr *= plan->round / 64.0;   /* only lr / B matters there */
+    if (async && !plan->separated && w->world > 1 && !w->lr_given && !w->momentum_given) {
+        /* Without a head owner staleness hurts the FC layers; less memory at the same lr / (1 - m) is safer. */
+        plan->momentum = 0.5;
+        plan->lr *= 5;
+    }
+    if (async) {
+        async_groups(w, times, plan);
+    } else {
+        plan->n_groups = 1;
+        plan->owner_of[0] = (uint8_t)fast;
+        ech_status status = bsp_shares(w, times, plan, text, cap);
+        if (status != ECH_OK) return status;
+    }
+    if (!echi_plan_valid(plan)) return refuse(text, cap, "no node is left with samples to compute: check --shares, --batch and --groups");
+    return ECH_OK;
+}

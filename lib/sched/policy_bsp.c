@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Bulk synchronous parallel: all pushes of a round are summed and applied once; equal to one node with the whole batch. */
+#include "echi_policy.h"
+
+/* Version t of the weights is that after t rounds: what round t is computed on. */
+static bool may_begin(const struct echi_lease *lease, uint64_t weights_version) { return lease->round == weights_version; }
+
+static enum echi_take push_arrived(const struct echi_lease *lease) {
+    (void)lease;
+    return ECHI_TAKE_ADD;
+}
+
+static bool before_reply(const struct echi_worker_view views[ECHI_WORLD_MAX], int world, int rank, uint32_t staleness) {
+    (void)views, (void)world, (void)rank, (void)staleness;
+    return true;   /* the round's apply is what was waited for */
+}
+
+const struct echi_policy echi_policy_bsp = {"bsp", true, false, may_begin, push_arrived, before_reply};
