@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The live driver: what makes the roles' actions true on a node. One I/O thread runs the roles (node.c) over the wire
+ * (wire.c); one lane computes (lane.c, exec.c). Data flows node -> lane -> node through two bounded queues. */
+#ifndef ECHI_RUN_H
+#define ECHI_RUN_H
+#include "echelon.h"
+#include "echi_data.h"
+#include "echi_hal.h"
+#include "echi_model.h"
+#include "echi_net.h"
+#include "echi_ops.h"
+#include "echi_os.h"
+#include "echi_roles.h"
+
+#include <stdatomic.h>
+
+/* ---------------------------------------------------------------- wire.c */
+
+/* The net, plus what stays on this node: a message to one's own rank is copied from slot to slot under the same rules
+ * (kinds, posts, order) and never touches a socket. I/O thread only. */
+struct echi_wire;
+ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire **out, struct ech_error *err);
+void echi_wire_close(struct echi_wire *wire, int64_t linger);
+const char *echi_wire_address(const struct echi_wire *wire);
+ech_status echi_wire_poll(struct echi_wire *wire, int64_t deadline, struct echi_net_event *out, int cap, int *out_count, struct ech_error *err);
+void echi_wire_wake(struct echi_wire *wire);   /* any thread */
+ech_status echi_wire_post(struct echi_wire *wire, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err);
+ech_status echi_wire_send(struct echi_wire *wire, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
+                          size_t len, uint64_t cookie, struct ech_error *err);
+void echi_wire_bytes_sent(const struct echi_wire *wire, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
+
+/* ------------------------------------------------------------ what is run */
+
+/* A model and its data as a run needs them, whether they are Echelon's or a custom trainer's (then no layers, no data). */
+struct echi_job {
+    const struct ech_model *model;            /* NULL in a session */
+    const struct ech_data *data;              /* NULL in a session */
+    struct echi_param_layer layer[ECHI_LAYERS_MAX]; int n_layers;   /* with parameters */
+    size_t n_params;
+    int cut;                                  /* first layer of the head (of the model's layers); 0 when there is none */
+    int cut_params;                           /* the same, counted in layers with parameters; n_layers when there is none */
+    size_t cut_width;                         /* floats a sample at the cut */
+    uint32_t train_samples, test_samples;
+    uint64_t seed;
+    bool shuffle;
+};
+/* Floats [*at, *at + *count) that an owner (head false) or the head (true) keeps under this plan. */
+void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bool head, size_t *at, size_t *count);
+/* Sample numbers of a lease. */
+void echi_job_samples(const struct echi_job *job, const struct echi_lease *lease, uint32_t *out_index);
+
+/* ----------------------------------------------------------------- lane.c */
+
+/* What comes back from a lane: a gradient of a layer, or a finished task. */
+struct echi_done { bool gradient; int layer; struct echi_task task; struct echi_result result; ech_status status; struct ech_error error; };
+
+/* One thread that runs tasks, the most urgent first; it looks for more urgent ones at every unit of a task. */
+struct echi_lane;
+typedef ech_status (*echi_lane_run)(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
+/* `notify` is called (any thread) after something was put where echi_lane_take finds it. slow >= 1 (see ech_config). */
+ech_status echi_lane_create(echi_lane_run run, void *self, void (*notify)(void *), void *notify_self, double slow,
+                            struct echi_lane **out, struct ech_error *err);
+void echi_lane_destroy(struct echi_lane *lane);      /* drops what has not begun, waits for what runs */
+ech_status echi_lane_submit(struct echi_lane *lane, const struct echi_task *task, struct ech_error *err);
+bool echi_lane_take(struct echi_lane *lane, struct echi_done *out);
+/* While held no task starts or goes on but EVAL. echi_lane_is_held: true once nothing runs. */
+void echi_lane_hold(struct echi_lane *lane, bool hold);
+bool echi_lane_is_held(struct echi_lane *lane);
+/* Called by the running task between units: runs what is more urgent than `kind`, waits while held, sleeps what a slow
+ * node owes. */
+void echi_lane_breathe(struct echi_lane *lane, enum echi_task_kind kind);
+void echi_lane_gradient(struct echi_lane *lane, const struct echi_task *task, int layer, const struct echi_result *result);
+/* Runs a function on the lane's thread before any task, and waits for it (measuring at start). */
+ech_status echi_lane_call(struct echi_lane *lane, ech_status (*call)(void *self, struct ech_error *err), void *self, struct ech_error *err);
+
+/* The debt of a node that plays a slow one. */
+struct echi_slowness { double factor; int64_t cpu_mark, debt; };
+void echi_slowness_begin(struct echi_slowness *s, double factor);   /* on the thread that computes */
+void echi_slowness_pay(struct echi_slowness *s);
+
+/* ----------------------------------------------------------------- exec.c */
+
+/* Slots and the arithmetic on them. Slots are made by echi_exec_setup once the plan is known; after that nothing allocates. */
+struct echi_exec;
+ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, struct echi_exec **out, struct ech_error *err);
+void echi_exec_destroy(struct echi_exec *exec);
+void echi_exec_use_lane(struct echi_exec *exec, struct echi_lane *lane);   /* whose breathe and gradient it calls */
+struct echi_device *echi_exec_device(struct echi_exec *exec);
+ech_status echi_exec_setup(struct echi_exec *exec, const struct echi_setup *setup, struct ech_error *err);
+void *echi_exec_slot(struct echi_exec *exec, struct echi_slot slot, size_t *out_bytes);   /* NULL when there is none */
+ech_status echi_exec_run(void *exec, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
+
+/* -------------------------------------------------------------- measure.c */
+
+/* Seconds of a step at several sizes, on the calling thread, which a slow node's factor holds up too. */
+ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err);
+
+/* ----------------------------------------------------------------- node.c */
+
+/* A session's half of a node: the caller's thread computes the worker's steps. NULL in ech_train. */
+struct echi_user_lane {
+    void *self;
+    ech_status (*measure)(void *self, struct echi_times *out, struct ech_error *err);   /* blocks the I/O thread until done */
+    void (*submit)(void *self, const struct echi_task *task);
+    bool (*take)(void *self, struct echi_done *out);
+    void (*final)(void *self, const float *params);      /* the trained weights, all layers */
+};
+struct echi_node_config {
+    const struct ech_config *config;
+    const struct echi_job *job;
+    const struct echi_user_lane *user;
+    const atomic_bool *abandoned;             /* sessions: the caller computes no more steps; NULL in ech_train */
+    float *params;                            /* rank 0: initial weights in, trained weights out */
+    void (*started)(void *self, struct echi_wire *wire, struct echi_exec *exec); void *started_self;   /* may be NULL */
+};
+/* Joins, runs, leaves. Blocks. */
+ech_status echi_node_run(const struct echi_node_config *node, struct ech_report *report, struct ech_error *err);
+
+/* Options made numbers: what the coordinator is to plan and when to stop. */
+ech_status echi_wishes_from(const struct ech_config *config, const struct echi_job *job, struct echi_wishes *out, struct ech_error *err);
+
+/* ------------------------------------------------------------ plan_file.c */
+
+/* A plan as a short text file that people read and edit. Errors name file, line and word. */
+ech_status echi_plan_save(const char *path, const struct echi_plan *plan, struct ech_error *err);
+ech_status echi_plan_load(const char *path, struct echi_plan *out, struct ech_error *err);
+#endif

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Tasks made true: the slots of a node and the arithmetic on them. */
+#include "echi_run.h"
+#include "echi_checked.h"
+#include "echi_error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define EVAL_ROWS 128        /* test samples in one forward pass */
+#define MERGE_ROWS 256       /* as in lib/sched/head.c */
+#define SLOTS_PER_KIND 64
+
+struct echi_exec {
+    const struct echi_job *job;
+    struct echi_device *device;
+    struct echi_lane *lane;                       /* NULL while measuring */
+    const struct echi_setup *setup;
+    struct echi_buffer *slot[ECHI_SLOT_KINDS][SLOTS_PER_KIND];
+    struct echi_stack *trunk, *head, *eval;       /* trunk: all layers where nothing is separated */
+    /* scratch of the worker's, the head's and the look's tasks, which may be nested in one another */
+    float *rows, *head_rows, *head_rows_grad, *eval_rows;
+    uint8_t *labels, *head_labels, *eval_labels;
+    uint32_t *index, *eval_index;
+};
+
+ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, struct echi_exec **out, struct ech_error *err) {
+    struct echi_exec *x = calloc(1, sizeof *x);
+    if (!x) return echi_fail_memory(err, "run.exec", "the tasks of this node");
+    x->job = job;
+    ech_status status = echi_device_open(device, threads, &x->device, err);
+    if (status != ECH_OK) {
+        echi_exec_destroy(x);
+        return status;
+    }
+    *out = x;
+    return ECH_OK;
+}
+
+void echi_exec_destroy(struct echi_exec *x) {
+    if (!x) return;
+    for (int k = 0; k < ECHI_SLOT_KINDS; k++)
+        for (int i = 0; i < SLOTS_PER_KIND; i++) echi_buffer_destroy(x->slot[k][i]);
+    echi_stack_destroy(x->trunk);
+    echi_stack_destroy(x->head);
+    echi_stack_destroy(x->eval);
+    free(x->rows);
+    free(x->head_rows);
+    free(x->head_rows_grad);
+    free(x->eval_rows);
+    free(x->labels);
+    free(x->head_labels);
+    free(x->eval_labels);
+    free(x->index);
+    free(x->eval_index);
+    echi_device_close(x->device);
+    free(x);
+}
+
+struct echi_device *echi_exec_device(struct echi_exec *x) { return x->device; }
+void echi_exec_use_lane(struct echi_exec *x, struct echi_lane *lane) { x->lane = lane; }
+
+/* ------------------------------------------------------------- set-up */
+
+static ech_status allocate(void *out_pointer, size_t count, size_t size, const char *what, struct ech_error *err) {
+    void *p = calloc(count ? count : 1, size);
+    if (!p) return echi_fail_memory(err, "run.setup", what);
+    memcpy(out_pointer, &p, sizeof p);
+    return ECH_OK;
+}
+
+static ech_status make_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err) {
+    for (int i = first; i < first + count; i++)
+        if (!x->slot[kind][i]) ECHI_TRY(echi_buffer_create(x->device, bytes, &x->slot[kind][i], err));
+    return ECH_OK;
+}
+
+static ech_status sample_room(const struct echi_exec *x, uint32_t n, float **rows, uint8_t **labels, uint32_t **index, struct ech_error *err) {
+    const struct echi_shape s = x->job->data->shape;
+    size_t floats;
+    if (!echi_mul_size(n, echi_shape_size(s), &floats)) return echi_fail_memory(err, "run.setup", "a batch of samples");
+    ECHI_TRY(allocate(rows, floats, sizeof **rows, "a batch of samples", err));
+    ECHI_TRY(allocate(labels, n, 1, "a batch of labels", err));
+    return allocate(index, n, sizeof **index, "a batch of sample numbers", err);
+}
+
+static ech_status make_stack(struct echi_exec *x, int first, int end, uint32_t n, struct echi_stack **out, struct ech_error *err) {
+    return echi_stack_create(x->device, ECHI_KERNELS_FAST, x->job->model->layers + first, end - first, (int)n, out, err);
+}
+
+static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, uint32_t n, size_t all, struct ech_error *err) {
+    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 2, all, err));
+    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_GRADS, 0, 1, all, err));
+    if (!x->job->model) return ECH_OK;
+    ECHI_TRY(make_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk, err));
+    ECHI_TRY(sample_room(x, n, &x->rows, &x->labels, &x->index, err));
+    if (!p->separated) return ECH_OK;
+    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_ACT, 0, 1, n * (4 * x->job->cut_width + 1), err));
+    return make_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, 1, n * 4 * x->job->cut_width, err);
+}
+
+static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
+    ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_WEIGHTS, 0, ECHI_SNAPSHOTS, all, err));
+    ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, all, err));
+    if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, all, err));
+    for (int r = 0; r < p->world; r++)
+        if (p->group_of[r] == group) ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_GRADS, r, 1, all, err));
+    if (p->n_groups == 1) return ECH_OK;
+    ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_W0, 0, 1, all, err));
+    ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_STATE, 0, ECHI_STATE_COPIES, all, err));
+    for (int g = 0; g < p->n_groups; g++)
+        if (g != group) ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_PEER, 2 * g, 2, all, err));
+    return ECH_OK;
+}
+
+static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
+    const size_t width = x->job->cut_width;
+    uint32_t most = MERGE_ROWS;
+    for (int r = 0; r < p->world; r++) {
+        if (p->group_of[r] == ECHI_NONE) continue;
+        if (p->n[r] > most) most = p->n[r];
+        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, p->n[r] * (4 * width + 1), err));
+        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, r, 1, p->n[r] * 4 * width, err));
+    }
+    ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_WEIGHTS, 0, 3, all, err));
+    ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_GRADS, 0, 1, all, err));
+    ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_MOMENTUM, 0, 1, all, err));
+    if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_SUM, 0, 1, all, err));
+    ECHI_TRY(make_stack(x, x->job->cut, x->job->model->n_layers, most, &x->head, err));
+    ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(float), "rows at the head", err));
+    ECHI_TRY(allocate(&x->head_rows_grad, most * width, sizeof(float), "gradients of rows at the head", err));
+    return allocate(&x->head_labels, most, 1, "labels at the head", err);
+}
+
+ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, struct ech_error *err) {
+    const struct echi_plan *p = &setup->plan;
+    const size_t all = x->job->n_params * sizeof(float);
+    x->setup = setup;
+    if (p->group_of[setup->rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, p->n[setup->rank], all, err));
+    for (int g = 0; g < p->n_groups; g++)
+        if (p->owner_of[g] == setup->rank) ECHI_TRY(setup_owner(x, p, g, all, err));
+    if (p->separated && p->head == setup->rank) ECHI_TRY(setup_head(x, p, all, err));
+    if (!x->job->model) ECHI_TRY(make_slots(x, ECHI_SLOT_NODE_FINAL, 0, 1, all, err));
+    if (setup->rank != 0) return ECH_OK;
+    ECHI_TRY(make_slots(x, ECHI_SLOT_COORD_PARAMS, 0, 3, all, err));
+    if (!x->job->model || x->job->test_samples == 0) return ECH_OK;
+    ECHI_TRY(sample_room(x, EVAL_ROWS, &x->eval_rows, &x->eval_labels, &x->eval_index, err));
+    return make_stack(x, 0, x->job->model->n_layers, EVAL_ROWS, &x->eval, err);
+}
+
+void *echi_exec_slot(struct echi_exec *x, struct echi_slot slot, size_t *out_bytes) {
+    if (slot.kind >= ECHI_SLOT_KINDS || slot.index >= SLOTS_PER_KIND || !x->slot[slot.kind][slot.index]) return NULL;
+    if (out_bytes) *out_bytes = echi_buffer_bytes(x->slot[slot.kind][slot.index]);
+    return echi_buffer_host(x->slot[slot.kind][slot.index]);
+}
+
+/* -------------------------------------------------------------- tasks */
+
+static struct echi_buffer *slot(struct echi_exec *x, struct echi_slot s) { return x->slot[s.kind][s.index]; }
+
+static void report_gradients(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, int unit, const struct echi_result *result) {
+    int first, end;
+    echi_stack_unit(stack, unit, &first, &end);
+    for (int i = x->job->n_layers - 1; i >= 0; i--)
+        if (x->job->layer[i].layer >= first && x->job->layer[i].layer < end) echi_lane_gradient(x->lane, task, i, result);
+}
+
+static ech_status forward(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
+    const struct echi_lease *l = &task->lease;
+    struct echi_buffer *weights = slot(x, task->weights);
+    const bool whole = task->kind == ECHI_TASK_STEP;
+    echi_job_samples(x->job, l, x->index);
+    ECHI_TRY(echi_data_read(x->job->data, false, x->index, (int)l->n, x->rows, x->labels, err));
+    ECHI_TRY(echi_stack_input(x->trunk, (int)l->n, x->rows, err));
+    const int units = echi_stack_units(x->trunk);
+    for (int u = 0; u < units; u++) {
+        ECHI_TRY(echi_stack_forward(x->trunk, u, weights, err));
+        echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
+    }
+    if (!whole) {
+        float *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_WORKER_ACT, 0}, NULL);
+        ECHI_TRY(echi_stack_output(x->trunk, rows, err));
+        memcpy(rows + l->n * x->job->cut_width, x->labels, l->n);
+        return ECH_OK;
+    }
+    int correct = 0;
+    ECHI_TRY(echi_stack_loss(x->trunk, x->labels, 1.0f / (float)task->divisor, &result->loss[0], &correct, err));
+    result->correct[0] = (uint32_t)correct;
+    return ECH_OK;
+}
+
+static ech_status backward(struct echi_exec *x, const struct echi_task *task, const struct echi_result *result, struct ech_error *err) {
+    for (int u = echi_stack_units(x->trunk) - 1; u >= 0; u--) {
+        ECHI_TRY(echi_stack_backward(x->trunk, u, slot(x, task->weights), slot(x, task->grads), u > 0, err));
+        report_gradients(x, task, x->trunk, u, result);
+        if (u > 0) echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
+    }
+    return ECH_OK;
+}
+
+static ech_status head(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
+    const size_t width = x->job->cut_width;
+    uint32_t n = 0;
+    for (int i = 0; i < task->n_rows; i++) {
+        const float *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, task->rows[i]}, NULL);
+        memcpy(x->head_rows + n * width, rows, task->row_count[i] * width * sizeof(float));
+        memcpy(x->head_labels + n, rows + task->row_count[i] * width, task->row_count[i]);
+        n += task->row_count[i];
+    }
+    struct echi_buffer *weights = slot(x, task->weights), *grads = slot(x, task->grads);
+    ECHI_TRY(echi_stack_input(x->head, (int)n, x->head_rows, err));
+    const int units = echi_stack_units(x->head);
+    for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->head, u, weights, err));
+    double loss = 0;
+    int correct = 0;
+    ECHI_TRY(echi_stack_loss(x->head, x->head_labels, 1.0f / (float)task->divisor, &loss, &correct, err));
+    for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward(x->head, u, weights, grads, true, err));
+    ECHI_TRY(echi_stack_input_grad(x->head, x->head_rows_grad, err));
+    n = 0;
+    uint32_t given = 0;
+    for (int i = 0; i < task->n_rows; i++) {
+        float *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, task->rows[i]}, NULL);
+        memcpy(rows, x->head_rows_grad + n * width, task->row_count[i] * width * sizeof(float));
+        n += task->row_count[i];
+        /* The visit's loss and hits, divided by rows: their sums, which is what is reported, are exact. */
+        result->loss[i] = loss * task->row_count[i] / task->samples;
+        result->correct[i] = (uint32_t)((uint64_t)correct * n / task->samples) - given;
+        given += result->correct[i];
+    }
+    if (task->state.kind == ECHI_SLOT_NONE) return ECH_OK;
+    size_t at, count;
+    echi_job_range(x->job, &x->setup->plan, true, &at, &count);
+    if (!task->first) return echi_add(x->device, slot(x, task->state), grads, at, count, err);
+    memcpy((float *)echi_buffer_host(slot(x, task->state)) + at, (float *)echi_buffer_host(grads) + at, count * sizeof(float));
+    return ECH_OK;
+}
+
+/* Own state and those of the others, in the order of the groups; own_slot is that to use for one's own. */
+static ech_status sum_states(struct echi_exec *x, const struct echi_task *task, struct echi_slot own, struct ech_error *err) {
+    const struct echi_buffer *states[ECHI_GROUPS_MAX];
+    const struct echi_plan *p = &x->setup->plan;
+    size_t at, count;
+    int n = 0;
+    for (int g = 0; g < p->n_groups; g++) {
+        if (p->owner_of[g] == x->setup->rank) states[n++] = slot(x, own);
+        else if (task->peer[g] != ECHI_NONE) states[n++] = x->slot[ECHI_SLOT_OWNER_PEER][task->peer[g]];
+    }
+    echi_job_range(x->job, p, false, &at, &count);
+    return echi_sum_states(x->device, slot(x, task->weights_out), x->slot[ECHI_SLOT_OWNER_W0][0], states, n, at, count, err);
+}
+
+static ech_status apply(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
+    const struct echi_plan *p = &x->setup->plan;
+    const float lr = (float)p->lr, momentum = (float)p->momentum;
+    const float decay = (float)(p->decay * task->samples / task->divisor);
+    struct echi_buffer *v = x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0];
+    size_t at, count;
+    echi_job_range(x->job, p, of_head, &at, &count);
+    if (task->state_out.kind == ECHI_SLOT_NONE)
+        return echi_apply_sgd(x->device, slot(x, task->weights), slot(x, task->weights_out), v, slot(x, task->grads), at, count, lr, momentum,
+                              decay, err);
+    ECHI_TRY(echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), v, slot(x, task->grads), at,
+                              count, lr, momentum, decay, err));
+    return sum_states(x, task, task->state_out, err);
+}
+
+static ech_status add(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
+    size_t at, count;
+    echi_job_range(x->job, &x->setup->plan, false, &at, &count);
+    if (!task->first) return echi_add(x->device, slot(x, task->state), slot(x, task->grads), at, count, err);
+    memcpy((float *)echi_buffer_host(slot(x, task->state)) + at, (float *)echi_buffer_host(slot(x, task->grads)) + at, count * sizeof(float));
+    return ECH_OK;
+}
+
+static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
+    const uint32_t all = x->job->test_samples;
+    const int units = echi_stack_units(x->eval);
+    uint32_t hits = 0;
+    for (uint32_t at = 0; at < all; at += EVAL_ROWS) {
+        const int n = (int)(all - at < EVAL_ROWS ? all - at : EVAL_ROWS);
+        for (int i = 0; i < n; i++) x->eval_index[i] = at + (uint32_t)i;
+        ECHI_TRY(echi_data_read(x->job->data, true, x->eval_index, n, x->eval_rows, x->eval_labels, err));
+        ECHI_TRY(echi_stack_input(x->eval, n, x->eval_rows, err));
+        for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->eval, u, slot(x, task->weights), err));
+        double loss;
+        int correct = 0;
+        ECHI_TRY(echi_stack_loss(x->eval, x->eval_labels, 0, &loss, &correct, err));
+        hits += (uint32_t)correct;
+    }
+    result->accuracy = (double)hits / all;
+    return ECH_OK;
+}
+
+ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
+    struct echi_exec *x = self;
+    switch ((enum echi_task_kind)task->kind) {
+    case ECHI_TASK_HEAD: return head(x, task, result, err);
+    case ECHI_TASK_HEAD_APPLY: return apply(x, task, true, err);
+    case ECHI_TASK_ADD: return add(x, task, err);
+    case ECHI_TASK_APPLY: return apply(x, task, false, err);
+    case ECHI_TASK_REFRESH: return sum_states(x, task, task->state, err);
+    case ECHI_TASK_FORWARD: return forward(x, task, result, err);
+    case ECHI_TASK_BACKWARD: {
+        ECHI_TRY(echi_stack_output_grad(x->trunk, echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, 0}, NULL), err));
+        return backward(x, task, result, err);
+    }
+    case ECHI_TASK_STEP:
+        ECHI_TRY(forward(x, task, result, err));
+        return backward(x, task, result, err);
+    case ECHI_TASK_EVAL: return eval(x, task, result, err);
+    case ECHI_TASKS: break;
+    }
+    return echi_fail(err, ECH_E_INTERNAL, "run.exec", "no task has the number %d", task->kind);
+}

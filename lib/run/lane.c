@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The compute lane: one thread, tasks by urgency, interrupted between units. */
+#include "echi_run.h"
+#include "echi_error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define WAITING_MAX 256
+#define DONE_MAX 1024     /* gradients and finished tasks not yet taken; a node has fewer layers and tasks out */
+
+struct echi_lane {
+    struct echi_thread thread;
+    struct echi_mutex mutex;
+    struct echi_cond changed;
+    echi_lane_run run;
+    void *self;
+    void (*notify)(void *);
+    void *notify_self;
+    struct echi_slowness slowness;     /* lane's thread only */
+    double slow;
+    /* under the mutex */
+    bool quit, hold, parked, started;
+    struct echi_task waiting[WAITING_MAX];
+    int n_waiting;
+    struct echi_done done[DONE_MAX];
+    int done_first, done_count;
+    ech_status (*call)(void *, struct ech_error *);
+    void *call_self;
+    struct ech_error *call_err;
+    ech_status call_status;
+};
+
+void echi_slowness_begin(struct echi_slowness *s, double factor) { *s = (struct echi_slowness){.factor = factor, .cpu_mark = echi_thread_cpu()}; }
+
+void echi_slowness_pay(struct echi_slowness *s) {
+    if (s->factor <= 1) return;
+    int64_t cpu = echi_thread_cpu();
+    s->debt += (int64_t)((s->factor - 1) * (double)(cpu - s->cpu_mark));
+    s->cpu_mark = cpu;
+    if (s->debt < 1000000) return;
+    int64_t until = echi_now() + s->debt;
+    echi_sleep_until(until);
+    s->debt = until - echi_now();      /* oversleeping is credit */
+    s->cpu_mark = echi_thread_cpu();
+}
+
+static void put_done(struct echi_lane *l, const struct echi_done *d) {
+    echi_mutex_lock(&l->mutex);
+    if (l->done_count < DONE_MAX) l->done[(l->done_first + l->done_count++) % DONE_MAX] = *d;
+    echi_mutex_unlock(&l->mutex);
+    l->notify(l->notify_self);
+}
+
+/* The most urgent task that may run now and is more urgent than `than`; under the mutex. */
+static bool pick(struct echi_lane *l, int than, struct echi_task *out) {
+    int best = -1;
+    for (int i = 0; i < l->n_waiting; i++) {
+        const int kind = l->waiting[i].kind;
+        if (l->hold ? kind != ECHI_TASK_EVAL : kind >= than) continue;
+        if (best < 0 || kind < l->waiting[best].kind) best = i;
+    }
+    if (best < 0) return false;
+    *out = l->waiting[best];
+    memmove(&l->waiting[best], &l->waiting[best + 1], (size_t)(--l->n_waiting - best) * sizeof l->waiting[0]);
+    return true;
+}
+
+static void run_one(struct echi_lane *l, const struct echi_task *task) {
+    struct echi_done d;
+    memset(&d, 0, sizeof d);
+    d.task = *task;
+    d.status = l->run(l->self, task, &d.result, &d.error);
+    echi_slowness_pay(&l->slowness);
+    put_done(l, &d);
+}
+
+/* Waits while held; runs tasks more urgent than `than`. With `idle` it goes on waiting for tasks until told to quit. */
+static void serve(struct echi_lane *l, int than, bool idle) {
+    struct echi_task task;
+    echi_mutex_lock(&l->mutex);
+    for (;;) {
+        if (l->quit) break;
+        if (l->call) {
+            echi_mutex_unlock(&l->mutex);
+            ech_status status = l->call(l->call_self, l->call_err);
+            echi_mutex_lock(&l->mutex);
+            l->call_status = status;
+            l->call = NULL;
+            echi_cond_broadcast(&l->changed);
+            continue;
+        }
+        if (pick(l, than, &task)) {
+            l->parked = false;
+            echi_mutex_unlock(&l->mutex);
+            run_one(l, &task);
+            echi_mutex_lock(&l->mutex);
+            continue;
+        }
+        if (!l->hold && !idle) break;
+        if (!l->parked) {
+            l->parked = true;
+            if (l->hold) {
+                echi_mutex_unlock(&l->mutex);
+                l->notify(l->notify_self);
+                echi_mutex_lock(&l->mutex);
+                continue;
+            }
+        }
+        echi_cond_wait(&l->changed, &l->mutex, INT64_MAX);
+    }
+    l->parked = false;
+    echi_mutex_unlock(&l->mutex);
+}
+
+static void *lane_main(void *self) {
+    struct echi_lane *l = self;
+    echi_slowness_begin(&l->slowness, l->slow);
+    serve(l, ECHI_TASKS, true);
+    return NULL;
+}
+
+ech_status echi_lane_create(echi_lane_run run, void *self, void (*notify)(void *), void *notify_self, double slow, struct echi_lane **out,
+                            struct ech_error *err) {
+    struct echi_lane *l = calloc(1, sizeof *l);
+    if (!l) return echi_fail_memory(err, "run.lane", "the compute lane");
+    l->run = run;
+    l->self = self;
+    l->notify = notify;
+    l->notify_self = notify_self;
+    l->slow = slow;
+    ech_status status = echi_mutex_init(&l->mutex, err);
+    if (status != ECH_OK) goto no_mutex;
+    status = echi_cond_init(&l->changed, err);
+    if (status != ECH_OK) goto no_cond;
+    status = echi_thread_start(&l->thread, "ech-lane", lane_main, l, err);
+    if (status != ECH_OK) goto no_thread;
+    *out = l;
+    return ECH_OK;
+no_thread:
+    echi_cond_destroy(&l->changed);
+no_cond:
+    echi_mutex_destroy(&l->mutex);
+no_mutex:
+    free(l);
+    return status;
+}
+
+void echi_lane_destroy(struct echi_lane *l) {
+    if (!l) return;
+    echi_mutex_lock(&l->mutex);
+    l->quit = true;
+    echi_cond_broadcast(&l->changed);
+    echi_mutex_unlock(&l->mutex);
+    echi_thread_join(&l->thread);
+    echi_cond_destroy(&l->changed);
+    echi_mutex_destroy(&l->mutex);
+    free(l);
+}
+
+ech_status echi_lane_submit(struct echi_lane *l, const struct echi_task *task, struct ech_error *err) {
+    echi_mutex_lock(&l->mutex);
+    const bool room = l->n_waiting < WAITING_MAX;
+    if (room) l->waiting[l->n_waiting++] = *task;
+    echi_cond_broadcast(&l->changed);
+    echi_mutex_unlock(&l->mutex);
+    return room ? ECH_OK : echi_fail(err, ECH_E_INTERNAL, "run.lane", "more than %d tasks wait on this node", WAITING_MAX);
+}
+
+bool echi_lane_take(struct echi_lane *l, struct echi_done *out) {
+    echi_mutex_lock(&l->mutex);
+    const bool some = l->done_count > 0;
+    if (some) {
+        *out = l->done[l->done_first];
+        l->done_first = (l->done_first + 1) % DONE_MAX;
+        l->done_count--;
+    }
+    echi_mutex_unlock(&l->mutex);
+    return some;
+}
+
+void echi_lane_hold(struct echi_lane *l, bool hold) {
+    echi_mutex_lock(&l->mutex);
+    l->hold = hold;
+    echi_cond_broadcast(&l->changed);
+    echi_mutex_unlock(&l->mutex);
+}
+
+bool echi_lane_is_held(struct echi_lane *l) {
+    echi_mutex_lock(&l->mutex);
+    const bool held = l->hold && l->parked;
+    echi_mutex_unlock(&l->mutex);
+    return held;
+}
+
+void echi_lane_breathe(struct echi_lane *l, enum echi_task_kind kind) {
+    if (!l) return;
+    echi_slowness_pay(&l->slowness);
+    serve(l, (int)kind, false);
+}
+
+void echi_lane_gradient(struct echi_lane *l, const struct echi_task *task, int layer, const struct echi_result *result) {
+    struct echi_done d;
+    memset(&d, 0, sizeof d);
+    d.gradient = true;
+    d.layer = layer;
+    d.task = *task;
+    d.result = *result;
+    put_done(l, &d);
+}
+
+ech_status echi_lane_call(struct echi_lane *l, ech_status (*call)(void *, struct ech_error *), void *self, struct ech_error *err) {
+    echi_mutex_lock(&l->mutex);
+    l->call_self = self;
+    l->call_err = err;
+    l->call = call;
+    echi_cond_broadcast(&l->changed);
+    while (l->call) echi_cond_wait(&l->changed, &l->mutex, INT64_MAX);
+    ech_status status = l->call_status;
+    echi_mutex_unlock(&l->mutex);
+    return status;
+}

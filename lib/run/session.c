@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Sync only: a custom trainer's arrays and arithmetic. The caller's thread is the lane of the worker's steps; a thread
+ * of ours runs the node. They meet in a small mailbox. */
+#include "echi_run.h"
+#include "echi_error.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DONE_MAX (2 * ECHI_LAYERS_MAX)
+#define MEASURE_STEPS 3
+
+struct ech_session {
+    struct ech_config config;
+    struct echi_job job;
+    struct ech_param param[ECHI_LAYERS_MAX];
+    struct echi_user_lane lane;
+    struct echi_node_config node;
+    struct ech_report report;
+    struct ech_error error;
+    float *first;                            /* rank 0: the initial weights, then the final ones */
+    struct echi_thread thread;
+    bool running;                            /* the thread was started */
+    atomic_bool abandoned;                   /* the caller computes no more steps */
+    /* the caller's thread */
+    bool in_step, ready[ECHI_LAYERS_MAX];
+    struct echi_task task;                   /* of the step in hand */
+    uint32_t *index;
+    uint32_t index_room;
+    struct echi_slowness slowness;
+    int (*measure)(void *user, const uint32_t *index, int n);
+    void *measure_user;
+    /* under the mutex */
+    struct echi_mutex mutex;
+    struct echi_cond changed;
+    struct echi_wire *wire;
+    struct echi_exec *exec;
+    bool asked_measure, measured, has_task, ended, final_in;
+    struct echi_times times;
+    struct echi_task next_task;
+    struct echi_done *done;                  /* [DONE_MAX], a ring */
+    int done_first, done_count;
+    ech_status status;
+};
+
+/* --------------------------------------------- called on the node's thread */
+
+static ech_status lane_measure(void *self, struct echi_times *out, struct ech_error *err) {
+    (void)err;
+    struct ech_session *s = self;
+    echi_mutex_lock(&s->mutex);
+    s->asked_measure = true;
+    echi_cond_broadcast(&s->changed);
+    while (!s->measured) echi_cond_wait(&s->changed, &s->mutex, INT64_MAX);
+    *out = s->times;
+    echi_mutex_unlock(&s->mutex);
+    return ECH_OK;
+}
+
+static void lane_submit(void *self, const struct echi_task *task) {
+    struct ech_session *s = self;
+    echi_mutex_lock(&s->mutex);
+    s->next_task = *task;
+    s->has_task = true;
+    echi_cond_broadcast(&s->changed);
+    echi_mutex_unlock(&s->mutex);
+}
+
+static bool lane_take(void *self, struct echi_done *out) {
+    struct ech_session *s = self;
+    echi_mutex_lock(&s->mutex);
+    const bool some = s->done_count > 0;
+    if (some) {
+        *out = s->done[s->done_first];
+        s->done_first = (s->done_first + 1) % DONE_MAX;
+        s->done_count--;
+    }
+    echi_mutex_unlock(&s->mutex);
+    return some;
+}
+
+static void lane_final(void *self, const float *params) {
+    struct ech_session *s = self;
+    echi_mutex_lock(&s->mutex);
+    memcpy(s->first, params, s->job.n_params * sizeof *params);
+    s->final_in = true;
+    echi_mutex_unlock(&s->mutex);
+}
+
+static void node_started(void *self, struct echi_wire *wire, struct echi_exec *exec) {
+    struct ech_session *s = self;
+    echi_mutex_lock(&s->mutex);
+    s->wire = wire;
+    s->exec = exec;
+    echi_cond_broadcast(&s->changed);
+    echi_mutex_unlock(&s->mutex);
+}
+
+static void *node_main(void *self) {
+    struct ech_session *s = self;
+    ech_status status = echi_node_run(&s->node, &s->report, &s->error);
+    echi_mutex_lock(&s->mutex);
+    s->wire = NULL;
+    s->exec = NULL;
+    s->ended = true;
+    s->status = status;
+    if (s->config.rank == 0 && status == ECH_OK) s->final_in = true;
+    echi_cond_broadcast(&s->changed);
+    echi_mutex_unlock(&s->mutex);
+    return NULL;
+}
+
+/* ------------------------------------------------- the caller's thread */
+
+static void copy_in(struct ech_session *s, const float *flat) {
+    for (int p = 0; p < s->job.n_layers; p++) memcpy(s->param[p].value, flat + s->job.layer[p].at, s->param[p].count * sizeof(float));
+}
+
+/* Hands something to the node. The node may have ended meanwhile: then nobody takes it, and nobody needs to. */
+static void hand_over(struct ech_session *s, const struct echi_done *d) {
+    echi_mutex_lock(&s->mutex);
+    if (s->wire && s->done_count < DONE_MAX) {
+        s->done[(s->done_first + s->done_count++) % DONE_MAX] = *d;
+        echi_wire_wake(s->wire);
+    }
+    echi_mutex_unlock(&s->mutex);
+}
+
+static ech_status failure(const struct ech_session *s, struct ech_error *err) {
+    if (err) *err = s->error;
+    return s->status;
+}
+
+/* Seconds of the caller's steps at a few sizes; equal for all when there is nothing to call. */
+static ech_status run_measure(struct ech_session *s, struct ech_error *err) {
+    static const uint32_t sizes[] = {8, 16, 32, 64};
+    memset(&s->times, 0, sizeof s->times);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const uint32_t n = sizes[i];
+        s->times.n[i] = n;
+        s->times.trunk[i] = n * 1e-5;
+        s->times.count++;
+        if (!s->measure) continue;
+        for (uint32_t k = 0; k < n; k++) s->index[k] = k % s->job.train_samples;
+        for (int step = 0; step <= MEASURE_STEPS; step++) {
+            const int64_t began = echi_now();
+            echi_slowness_begin(&s->slowness, s->config.slow);
+            if (s->measure(s->measure_user, s->index, (int)n) != 0)
+                return echi_fail(err, ECH_E_ABORTED, "session.open", "the measure callback asked to stop");
+            echi_slowness_pay(&s->slowness);
+            const double seconds = ((double)(echi_now() - began) + (double)s->slowness.debt) * 1e-9;
+            /* The first step warms up; of the others the fastest is what the machine can do. */
+            if (step == 1 || (step > 1 && seconds < s->times.trunk[i])) s->times.trunk[i] = seconds > 1e-9 ? seconds : 1e-9;
+        }
+    }
+    return ECH_OK;
+}
+
+static ech_status fill(struct ech_session *s, const struct ech_param *params, int n_params, uint32_t train_samples, struct ech_error *err) {
+    struct echi_job *job = &s->job;
+    job->n_layers = job->cut_params = n_params;
+    job->train_samples = train_samples;
+    job->seed = s->config.seed;
+    job->shuffle = !s->config.no_shuffle;
+    for (int p = 0; p < n_params; p++) {
+        if (!params[p].name || !params[p].value || !params[p].grad || params[p].count == 0)
+            return echi_fail(err, ECH_E_ARGUMENT, "session.open", "array %d needs a name, a value, a grad and a count above 0", p);
+        s->param[p] = params[p];
+        job->layer[p].layer = p;
+        job->layer[p].at = job->n_params;
+        job->layer[p].count = params[p].count;
+        snprintf(job->layer[p].name, sizeof job->layer[p].name, "%s", params[p].name);
+        if (__builtin_add_overflow(job->n_params, params[p].count, &job->n_params) || job->n_params > SIZE_MAX / sizeof(float))
+            return echi_fail(err, ECH_E_ARGUMENT, "session.open", "the arrays up to '%s' are larger than memory can be", params[p].name);
+    }
+    s->first = malloc(job->n_params * sizeof *s->first);
+    s->done = calloc(DONE_MAX, sizeof *s->done);
+    s->index_room = 65536;
+    s->index = calloc(s->index_room, sizeof *s->index);
+    if (!s->first || !s->done || !s->index) return echi_fail_memory(err, "session.open", "the session");
+    for (int p = 0; p < n_params; p++) memcpy(s->first + job->layer[p].at, params[p].value, params[p].count * sizeof(float));
+    return ECH_OK;
+}
+
+static void discard(struct ech_session *s) {
+    echi_cond_destroy(&s->changed);
+    echi_mutex_destroy(&s->mutex);
+    free(s->first);
+    free(s->done);
+    free(s->index);
+    free(s);
+}
+
+/* The node asks for the step times once, when all have joined; wait for that, or for its end. */
+static ech_status meet(struct ech_session *s, struct ech_error *err) {
+    echi_mutex_lock(&s->mutex);
+    while (!s->asked_measure && !s->ended) echi_cond_wait(&s->changed, &s->mutex, INT64_MAX);
+    const bool ended = s->ended;
+    echi_mutex_unlock(&s->mutex);
+    if (ended) return failure(s, err);
+    ech_status status = run_measure(s, err);
+    echi_mutex_lock(&s->mutex);
+    s->measured = true;
+    echi_cond_broadcast(&s->changed);
+    while (!s->exec && !s->ended) echi_cond_wait(&s->changed, &s->mutex, INT64_MAX);
+    if (status == ECH_OK && s->ended) status = failure(s, err);
+    echi_mutex_unlock(&s->mutex);
+    return status;
+}
+
+ech_status ech_session_open(const struct ech_param *params, int n_params, uint32_t train_samples, const struct ech_config *config,
+                            int (*measure)(void *user, const uint32_t *index, int n), void *user, ech_session **out_session, struct ech_error *err) {
+    if (!params || n_params < 1 || n_params > ECHI_LAYERS_MAX || train_samples < 1 || !config || !out_session)
+        return echi_fail(err, ECH_E_ARGUMENT, "session.open", "ech_session_open needs 1 to %d arrays, at least one sample and a config", ECHI_LAYERS_MAX);
+    ECHI_TRY(ech_config_check(config, err));
+    if (config->target_accuracy > 0 || config->separate > 0 || config->init[0] || config->save[0])
+        return echi_fail(err, ECH_E_ARGUMENT, "session.open", "in a session looks, files and the head are the caller's: leave target-accuracy, separate, init and save alone");
+    struct ech_session *s = calloc(1, sizeof *s);
+    if (!s) return echi_fail_memory(err, "session.open", "the session");
+    ech_status status = echi_mutex_init(&s->mutex, err);
+    if (status != ECH_OK) {
+        free(s);
+        return status;
+    }
+    status = echi_cond_init(&s->changed, err);
+    if (status != ECH_OK) {
+        echi_mutex_destroy(&s->mutex);
+        free(s);
+        return status;
+    }
+    s->config = *config;
+    s->config.eval_every = 0;
+    s->measure = measure;
+    s->measure_user = user;
+    ECHI_TRY_GOTO(fill(s, params, n_params, train_samples, err), failed);
+    s->lane = (struct echi_user_lane){s, lane_measure, lane_submit, lane_take, lane_final};
+    s->node = (struct echi_node_config){.config = &s->config, .job = &s->job, .user = &s->lane, .abandoned = &s->abandoned, .params = s->first, .started = node_started, .started_self = s};
+    s->report.world = config->world;
+    s->report.head = s->report.lost_peer = -1;
+    s->report.seed = config->seed;
+    s->report.target_seconds = s->report.target_epochs = -1;
+    snprintf(s->report.sync, sizeof s->report.sync, "%s", config->sync);
+    snprintf(s->report.model, sizeof s->report.model, "session");
+    snprintf(s->report.version, sizeof s->report.version, "%s", ECH_VERSION);
+    ECHI_TRY_GOTO(echi_thread_start(&s->thread, "ech-node", node_main, s, err), failed);
+    s->running = true;
+    status = meet(s, err);
+    if (status != ECH_OK) goto failed;
+    *out_session = s;
+    return ECH_OK;
+failed:
+    if (s->running) {
+        atomic_store(&s->abandoned, true);
+        echi_thread_join(&s->thread);
+    }
+    discard(s);
+    return status;
+}
+
+ech_status ech_step_begin(ech_session *s, struct ech_step *out, struct ech_error *err) {
+    if (!s || !out) return echi_fail(err, ECH_E_ARGUMENT, "step.begin", "ech_step_begin needs a session and a place for the step");
+    if (s->in_step) return echi_fail(err, ECH_E_ARGUMENT, "step.begin", "the step before has not ended: call ech_step_end first");
+    echi_mutex_lock(&s->mutex);
+    while (!s->has_task && !s->ended) echi_cond_wait(&s->changed, &s->mutex, INT64_MAX);
+    const bool task = s->has_task && !s->ended;
+    ech_status status = ECH_OK;
+    if (task) {
+        s->task = s->next_task;
+        s->has_task = false;
+        copy_in(s, echi_exec_slot(s->exec, s->task.weights, NULL));
+    } else if (s->status == ECH_OK) {
+        if (s->final_in) copy_in(s, s->first);
+        status = ECH_E_END;
+    } else {
+        status = failure(s, err);
+    }
+    echi_mutex_unlock(&s->mutex);
+    if (!task) return status == ECH_E_END ? echi_fail(err, ECH_E_END, "step.begin", "the run is over; the weights are final") : status;
+    if (s->task.lease.n > s->index_room) return echi_fail(err, ECH_E_INTERNAL, "step.begin", "a step of %u samples is larger than a session takes", s->task.lease.n);
+    echi_job_samples(&s->job, &s->task.lease, s->index);
+    memset(s->ready, 0, sizeof s->ready);
+    s->in_step = true;
+    echi_slowness_begin(&s->slowness, s->config.slow);
+    *out = (struct ech_step){.n = (int)s->task.lease.n, .index = s->index, .epoch = s->task.lease.epoch};
+    return ECH_OK;
+}
+
+ech_status ech_gradient_ready(ech_session *s, int param, struct ech_error *err) {
+    if (!s || !s->in_step) return echi_fail(err, ECH_E_ARGUMENT, "gradient.ready", "no step is in hand: call ech_step_begin first");
+    if (param < 0 || param >= s->job.n_layers) return echi_fail(err, ECH_E_ARGUMENT, "gradient.ready", "array %d is none of 0..%d", param, s->job.n_layers - 1);
+    if (s->ready[param]) return echi_fail(err, ECH_E_ARGUMENT, "gradient.ready", "the gradient of '%s' was already given in this step", s->job.layer[param].name);
+    s->ready[param] = true;
+    /* Mean over n to sum over n divided by B (design, section 6). */
+    const float scale = (float)((double)s->task.lease.n / s->task.divisor);
+    const float *grad = s->param[param].grad;
+    struct echi_done d;
+    memset(&d, 0, sizeof d);
+    echi_mutex_lock(&s->mutex);
+    float *to = s->exec ? (float *)echi_exec_slot(s->exec, s->task.grads, NULL) + s->job.layer[param].at : NULL;
+    if (to) for (size_t i = 0; i < s->param[param].count; i++) to[i] = grad[i] * scale;
+    echi_mutex_unlock(&s->mutex);
+    d.gradient = true;
+    d.layer = param;
+    d.task = s->task;
+    hand_over(s, &d);
+    return ECH_OK;
+}
+
+ech_status ech_step_end(ech_session *s, double loss, struct ech_error *err) {
+    if (!s || !s->in_step) return echi_fail(err, ECH_E_ARGUMENT, "step.end", "no step is in hand: call ech_step_begin first");
+    for (int p = 0; p < s->job.n_layers; p++)
+        if (!s->ready[p]) return echi_fail(err, ECH_E_ARGUMENT, "step.end", "the gradient of '%s' was not given: call ech_gradient_ready for each array", s->job.layer[p].name);
+    echi_slowness_pay(&s->slowness);
+    struct echi_done d;
+    memset(&d, 0, sizeof d);
+    d.task = s->task;
+    d.result.loss[0] = loss * s->task.lease.n;
+    hand_over(s, &d);
+    s->in_step = false;
+    return isfinite(loss) ? ECH_OK : echi_fail(err, ECH_E_DIVERGED, "step.end", "the loss is not a number any more: lower the learning rate, or look for bad samples");
+}
+
+ech_status ech_session_close(ech_session *s, struct ech_report *out_report, struct ech_error *err) {
+    if (!s) return ECH_OK;
+    atomic_store(&s->abandoned, true);   /* means something only while the run is not over */
+    echi_thread_join(&s->thread);
+    ech_status status = s->status;
+    if (status != ECH_OK && err) *err = s->error;
+    if (out_report) *out_report = s->report;
+    discard(s);
+    return status;
+}

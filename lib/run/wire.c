@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The wire of a node: net for the others, copies for itself. */
+#include "echi_run.h"
+#include "echi_error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LOCAL_MAX 512    /* messages to oneself waiting, and posts for them; roles have far fewer out */
+
+struct local_message { int kind; size_t meta_len, len; uint64_t cookie; const void *payload; uint8_t meta[ECHI_MSG_MAX + 1024]; };
+struct local_post { int kind; void *buffer; size_t cap; uint64_t cookie; };
+
+struct echi_wire {
+    struct echi_net *net;
+    const struct echi_net_kind *kinds;
+    int rank;
+    bool ready;                                    /* net has said READY; local messages wait for it */
+    struct local_message *message[LOCAL_MAX];      /* in order; [0, messages) wait, the rest are free */
+    int messages;
+    struct local_post post[LOCAL_MAX];
+    int posts;
+    int n_given;
+};
+
+ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire **out, struct ech_error *err) {
+    struct echi_wire *w = calloc(1, sizeof *w);
+    if (!w) return echi_fail_memory(err, "run.open", "the wire");
+    w->kinds = config->kinds;
+    w->rank = config->rank;
+    for (int i = 0; i < LOCAL_MAX; i++)
+        if (!(w->message[i] = calloc(1, sizeof *w->message[i]))) {
+            echi_wire_close(w, 0);
+            return echi_fail_memory(err, "run.open", "messages to oneself");
+        }
+    ech_status status = echi_net_open(config, &w->net, err);
+    if (status != ECH_OK) echi_wire_close(w, 0);
+    else *out = w;
+    return status;
+}
+
+void echi_wire_close(struct echi_wire *w, int64_t linger) {
+    if (!w) return;
+    echi_net_close(w->net, linger);
+    for (int i = 0; i < LOCAL_MAX; i++) free(w->message[i]);
+    free(w);
+}
+
+const char *echi_wire_address(const struct echi_wire *w) { return echi_net_address(w->net); }
+void echi_wire_wake(struct echi_wire *w) { echi_net_wake(w->net); }
+void echi_wire_bytes_sent(const struct echi_wire *w, uint64_t out[ECHI_NET_KINDS_MAX + 1]) { echi_net_bytes_sent(w->net, out); }
+
+ech_status echi_wire_post(struct echi_wire *w, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err) {
+    if (peer != w->rank) return echi_net_post(w->net, peer, kind, buffer, cap, cookie, err);
+    if (w->posts == LOCAL_MAX) return echi_fail(err, ECH_E_INTERNAL, "run.post", "too many places posted for messages to oneself");
+    w->post[w->posts++] = (struct local_post){kind, buffer, cap, cookie};
+    return ECH_OK;
+}
+
+ech_status echi_wire_send(struct echi_wire *w, int peer, int kind, const void *meta, size_t meta_len, const void *payload, size_t len,
+                          uint64_t cookie, struct ech_error *err) {
+    if (peer != w->rank) return echi_net_send(w->net, peer, kind, meta, meta_len, payload, len, cookie, err);
+    struct local_message *m = w->messages + w->n_given < LOCAL_MAX ? w->message[w->messages] : NULL;
+    if (!m || meta_len > sizeof m->meta) return echi_fail(err, ECH_E_INTERNAL, "run.send", "too many or too long messages to oneself");
+    m->kind = kind;
+    m->meta_len = meta_len;
+    memcpy(m->meta, meta, meta_len);
+    m->payload = payload;
+    m->len = len;
+    m->cookie = cookie;
+    w->messages++;
+    return ECH_OK;
+}
+
+/* Takes the first post for `kind`; false when there is none. */
+static bool take_post(struct echi_wire *w, int kind, struct local_post *out) {
+    for (int i = 0; i < w->posts; i++) {
+        if (w->post[i].kind != kind) continue;
+        *out = w->post[i];
+        memmove(&w->post[i], &w->post[i + 1], (size_t)(--w->posts - i) * sizeof w->post[0]);
+        return true;
+    }
+    return false;
+}
+
+/* Hands out what can be delivered, in order within each kind. Each takes at most two events: MESSAGE and SENT. */
+static ech_status deliver(struct echi_wire *w, struct echi_net_event *out, int cap, int *count, struct ech_error *err) {
+    bool blocked[ECHI_NET_KINDS_MAX] = {false};
+    for (int i = 0; i < w->messages && *count + 2 <= cap;) {
+        struct local_message *m = w->message[i];
+        struct local_post post = {0};
+        if (blocked[m->kind] || (m->len > 0 && !take_post(w, m->kind, &post))) {
+            blocked[m->kind] = true;
+            i++;
+            continue;
+        }
+        if (m->len > post.cap && m->len > 0)
+            return echi_fail(err, ECH_E_INTERNAL, "run.deliver", "a message of %zu bytes to oneself has only %zu bytes of room", m->len, post.cap);
+        if (m->len) memcpy(post.buffer, m->payload, m->len);
+        out[(*count)++] = (struct echi_net_event){.type = ECHI_NET_MESSAGE, .peer = w->rank, .kind = m->kind, .meta = m->meta,
+            .meta_len = m->meta_len, .payload = post.buffer, .payload_len = m->len, .cookie = post.cookie};
+        if (m->len) out[(*count)++] = (struct echi_net_event){.type = ECHI_NET_SENT, .peer = w->rank, .kind = m->kind, .cookie = m->cookie};
+        /* The message's room moves behind those that wait, where it rests until the next poll. */
+        memmove(&w->message[i], &w->message[i + 1], (size_t)(LOCAL_MAX - 1 - i) * sizeof w->message[0]);
+        w->message[LOCAL_MAX - 1] = m;
+        w->messages--;
+        w->n_given++;
+    }
+    return ECH_OK;
+}
+
+ech_status echi_wire_poll(struct echi_wire *w, int64_t deadline, struct echi_net_event *out, int cap, int *out_count, struct ech_error *err) {
+    *out_count = 0;
+    w->n_given = 0;
+    if (w->ready) ECHI_TRY(deliver(w, out, cap / 2, out_count, err));
+    int more = 0;
+    ECHI_TRY(echi_net_poll(w->net, *out_count ? 0 : deadline, out + *out_count, cap - *out_count, &more, err));
+    for (int i = *out_count; i < *out_count + more; i++)
+        if (out[i].type == ECHI_NET_READY) w->ready = true;
+    *out_count += more;
+    return ECH_OK;
+}
