@@ -1,7 +1,10 @@
-# make                 the library and the command        make test         build and pass every test
-# make demo            four unlike nodes learn digits      make bench        figures against peers
-# make V=1             show commands                       make SAN=address,undefined  (or thread)
-# make CROSS_COMPILE=aarch64-linux-gnu-                    make install DESTDIR= PREFIX=
+# make                 the library and the command        make test          build and pass every test
+# make demo            four unlike nodes learn digits      make bench         figures against peers
+# make install DESTDIR= PREFIX=/usr/local                  make uninstall, make clean
+#
+# V=1 shows commands. WERROR=1: warnings are errors. SAN=address,undefined or SAN=thread: sanitizers, in a folder of
+# their own. STATIC=1: a command that needs no shared library (CPU only). CROSS_COMPILE=aarch64-linux-gnu-
+# make test ONLY=port runs the tests with that in their name; ECH_INSTALL=0 forbids it to install cmocka.
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -25,10 +28,12 @@ DESTDIR      ?=
 PREFIX       ?= /usr/local
 INSTALL      ?= install
 BASH         ?= bash
+TEST_TIMEOUT ?= 120
+ONLY         ?=
 VERSION      := $(shell sed -n 's/.define ECH_VERSION "\(.*\)"/\1/p' lib/echelon.h)
 
 # Objects of different kinds of build never meet.
-B ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(CROSS_COMPILE),/$(patsubst %-,%,$(notdir $(CROSS_COMPILE))))
+B ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(STATIC),/static)$(if $(CROSS_COMPILE),/$(patsubst %-,%,$(notdir $(CROSS_COMPILE))))
 comma := ,
 ifneq ($(V),1)
   Q := @
@@ -37,7 +42,9 @@ endif
 WARN = -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla $(if $(WERROR),-Werror)
 # What the project itself needs comes first; the user's CFLAGS last, so that they win.
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) -ffp-contract=off -fvisibility=hidden -pthread \
-             $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) $(CPPFLAGS) $(CFLAGS)
+             $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
+             $(if $(STATIC),-DECHI_STATIC) $(CPPFLAGS) $(CFLAGS)
+ALL_LDFLAGS = $(if $(STATIC),-static) $(LDFLAGS)
 LIBS = -lm -ldl -lpthread
 
 # A room sees its own headers and those of the rooms below it: an include that points up does not compile.
@@ -65,16 +72,18 @@ OBJ  := $(patsubst %.c,$(B)/%.o,$(filter-out $(ISA_SRC),$(SRC))) \
 LIB  := $(B)/libechelon.a
 TOOL := $(B)/echelon
 TOOL_SRC := $(sort $(wildcard tools/*.c))
-TESTS := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/unit/test_*.c test/ops/test_*.c test/cluster/test_*.c)))
+TESTS := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/*/test_*.c)))
+# Checks of the objects themselves say nothing new about objects with sanitizers in them.
+TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
 BENCHES := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/bench_*.c)))
 
-.PHONY: all lib clean test check demo bench install uninstall FORCE
+.PHONY: all lib clean test layers names demo bench install uninstall FORCE
 .SECONDARY:
 all: $(LIB) $(if $(TOOL_SRC),$(TOOL))
 lib: $(LIB)
 
 # Changes only when compiler or flags change, so that a new flag rebuilds everything.
-FLAGS := $(CC) $(ALL_CFLAGS) $(LDFLAGS)
+FLAGS := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)
 $(B)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
@@ -93,16 +102,54 @@ $(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))
 
 $(LIB): $(OBJ)
 	@$(if $(Q),echo '  AR    $@')
-	$(Q)rm -f $@ && $(AR) rcs $@ $(OBJ)
+	$(Q)rm -f $@ && $(AR) qcs $@ $(OBJ)
 $(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 $(TESTS): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
 $(BENCHES): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(LIB) $(LIBS)
+
+# What test programs are compiled with. Probed, and installed when it may be, before the first of them.
+$(B)/test-needs: test/needs.sh
+	@mkdir -p $(@D)
+	@CC="$(CC)" $(BASH) test/needs.sh $@
+$(TESTS:=.o): | $(B)/test-needs
+
+# A complete installation, for the tests that see Echelon as a user does.
+STAGE := $(abspath $(B)/stage)
+SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" OBJ="$(OBJ)" LIB="$(LIB)" ECHELON="$(abspath $(TOOL))" STAGE="$(STAGE)"
+test: all $(TESTS) $(B)/test-needs
+	@$(call install_into,,$(STAGE))
+	@$(SCRIPT_ENV) TEST_TIMEOUT="$(TEST_TIMEOUT)" ONLY="$(ONLY)" $(BASH) test/run.sh $(TESTS) $(TEST_SCRIPTS)
+
+layers names: $(LIB)
+	@$(SCRIPT_ENV) $(BASH) test/check/$@.sh
+
+demo: $(TOOL)
+	$(Q)ECHELON=$(TOOL) $(BASH) tools/demo.sh
+bench: all $(BENCHES)
+	$(Q)$(SCRIPT_ENV) $(BASH) test/bench/run.sh
+
+# $(call install_into,DESTDIR,PREFIX). The archive is static: link with pkg-config --static.
+define install_into
+set -e; root="$1$2"; \
+$(INSTALL) -d "$$root/bin" "$$root/lib/pkgconfig" "$$root/include/echelon"; \
+$(INSTALL) -m 644 $(LIB) "$$root/lib"; \
+$(INSTALL) -m 644 lib/echelon.h port/pure/ech_status.h "$$root/include/echelon"; \
+sed -e 's|@PREFIX@|$2|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(if $(SAN),-fsanitize=$(SAN) )-pthread $(LIBS)|' lib/echelon.pc.in > "$$root/lib/pkgconfig/echelon.pc"; \
+$(if $(TOOL_SRC),$(INSTALL) -m 755 $(TOOL) "$$root/bin";) \
+$(if $(wildcard tools/echelon.1),$(INSTALL) -d "$$root/share/man/man1"; $(INSTALL) -m 644 tools/echelon.1 "$$root/share/man/man1";)
+endef
+install: all
+	$(Q)$(call install_into,$(DESTDIR),$(PREFIX))
+uninstall:
+	$(Q)cd "$(DESTDIR)$(PREFIX)" && rm -f lib/libechelon.a lib/pkgconfig/echelon.pc include/echelon/echelon.h \
+	    include/echelon/ech_status.h bin/echelon share/man/man1/echelon.1
+	$(Q)if [ -d "$(DESTDIR)$(PREFIX)/include/echelon" ]; then rmdir "$(DESTDIR)$(PREFIX)/include/echelon"; fi
 
 clean:
 	rm -rf build
