@@ -8,6 +8,10 @@ logs=$B/test-logs
 mkdir -p "$logs"
 passed=0 failed=0 skipped=0
 
+# A sanitizer's malloc is to answer NULL like any other when there is too little memory: the tests ask for too much.
+export ASAN_OPTIONS="allocator_may_return_null=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
+export TSAN_OPTIONS="allocator_may_return_null=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
+
 # Leak detection needs ptrace, which some containers forbid. Only where a leak planted here goes unseen is it switched off.
 case ",${SAN:-}," in
 *,address,*)
@@ -16,7 +20,7 @@ case ",${SAN:-}," in
         $CC -x c -fsanitize=address -o "$probe" - || exit 1
     if ! "$probe" 2>&1 | grep -q 'detected memory leaks'; then
         echo "leak detection does not work here (a planted leak went unseen): switched off"
-        export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+        ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
     fi ;;
 esac
 
