@@ -41,10 +41,9 @@ endif
 
 WARN = -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla $(if $(WERROR),-Werror)
 # What the project itself needs comes first; the user's CFLAGS last, so that they win.
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) -ffp-contract=off -fvisibility=hidden -pthread \
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 $(WARN) -ffp-contract=off -fvisibility=hidden -pthread \
              $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
              $(if $(STATIC),-DECHI_STATIC) $(CPPFLAGS) $(CFLAGS)
-ALL_LDFLAGS = $(if $(STATIC),-static) $(LDFLAGS)
 LIBS = -lm -ldl -lpthread
 
 # A room sees its own headers and those of the rooms below it: an include that points up does not compile.
@@ -77,13 +76,13 @@ TESTS := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/*/test_*.c)))
 TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
 BENCHES := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/bench_*.c)))
 
-.PHONY: all lib clean test layers names demo bench install uninstall FORCE
+.PHONY: all lib clean tests test layers names demo bench install uninstall FORCE
 .SECONDARY:
 all: $(LIB) $(if $(TOOL_SRC),$(TOOL))
 lib: $(LIB)
 
 # Changes only when compiler or flags change, so that a new flag rebuilds everything.
-FLAGS := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)
+FLAGS := $(CC) $(ALL_CFLAGS) $(LDFLAGS)
 $(B)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
@@ -105,13 +104,13 @@ $(LIB): $(OBJ)
 	$(Q)rm -f $@ && $(AR) qcs $@ $(OBJ)
 $(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(if $(STATIC),-static) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 $(TESTS): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
 $(BENCHES): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(LIB) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
 
 # What test programs are compiled with. Probed, and installed when it may be, before the first of them.
 $(B)/test-needs: test/needs.sh
@@ -122,6 +121,7 @@ $(TESTS:=.o): | $(B)/test-needs
 # A complete installation, for the tests that see Echelon as a user does.
 STAGE := $(abspath $(B)/stage)
 SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" OBJ="$(OBJ)" LIB="$(LIB)" ECHELON="$(abspath $(TOOL))" STAGE="$(STAGE)"
+tests: $(TESTS) $(BENCHES)
 test: all $(TESTS) $(B)/test-needs
 	@$(call install_into,,$(STAGE))
 	@$(SCRIPT_ENV) TEST_TIMEOUT="$(TEST_TIMEOUT)" ONLY="$(ONLY)" $(BASH) test/run.sh $(TESTS) $(TEST_SCRIPTS)

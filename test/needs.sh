@@ -3,6 +3,7 @@
 # What the tests need beyond a compiler: cmocka and pkg-config. Finds out by trying, installs what is missing through the
 # system's package manager when it may (root, or sudo without a password; ECH_INSTALL=0 forbids), otherwise says how.
 # usage: CC=gcc test/needs.sh STAMP      the file STAMP is made when all is there
+# shellcheck disable=SC2086 # commands are words
 set -u
 stamp=$1
 
@@ -61,8 +62,10 @@ if [ -n "$lack" ]; then
     fi
     echo "Installing them: $as$command"
     log=$stamp.log
-    # A fresh machine has no list of packages yet.
-    if ! $as$command >"$log" 2>&1 </dev/null && { [[ $command != apt-get* ]] || ! { $as apt-get update && $as$command; } >>"$log" 2>&1 </dev/null; }; then
+    install() { # A fresh machine has no list of packages yet.
+        $as$command || { [[ $command = apt-get* ]] && ${as}apt-get update && $as$command; }
+    }
+    if ! install >"$log" 2>&1 </dev/null; then
         tail -n 15 "$log"
         echo "That failed (all of its output: $log). Install them by hand, then run make test again:"
         echo "    ${as/ -n/}$command"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs each test in a process of its own with a time limit, prints a line for each and, of those that fail, what they said.
-# usage: B=build TEST_TIMEOUT=120 [ONLY=word] test/run.sh TEST...
+# usage: B=build CC=gcc NM=nm SAN= TEST_TIMEOUT=120 [ONLY=word] test/run.sh TEST...
 # A script that cannot run here exits with 77 and says why in its last line; a program's status 77 is a failure.
 set -u
 logs=$B/test-logs
@@ -24,8 +24,12 @@ case ",${SAN:-}," in
     fi ;;
 esac
 
+# A program without threads has no data races: ThreadSanitizer, the slowest of all, is for the others.
+starts_threads() { [[ $1 = *.sh ]] || $NM -u "$1" | grep -q pthread_create; }
+
 for test in "$@"; do
     case $test in *"${ONLY:-}"*) ;; *) continue ;; esac
+    [[ ,${SAN:-}, != *,thread,* ]] || starts_threads "$test" || continue
     name=${test#"$B"/}
     log=$logs/$(tr / - <<<"$name").log
     case $test in

@@ -32,4 +32,4 @@ done
 grep -q '^prefix=/opt/echelon$' "$work/root/opt/echelon/lib/pkgconfig/echelon.pc"
 $MAKE --no-print-directory uninstall B="$B" DESTDIR="$work/root" PREFIX=/opt/echelon
 left=$(find "$work/root" -type f)
-[ -z "$left" ] || { echo "make uninstall left:" $left; exit 1; }
+[ -z "$left" ] || { printf 'make uninstall left:\n%s\n' "$left"; exit 1; }

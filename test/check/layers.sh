@@ -49,7 +49,7 @@ for object in $(objects lib/sched/); do
     impure=$($NM -u "$object" | awk 'NF == 2 { print $2 }' | grep -vE "^(echi?_.*|$pure)\$" || true)
     if [ -n "$impure" ]; then
         status=1
-        echo "${object#"$B"/} is not pure: it uses" $impure
+        printf '%s is not pure: it uses\n%s\n' "${object#"$B"/}" "$impure"
     fi
 done
 exit $status

@@ -10,7 +10,7 @@ status=0
 foreign=$($NM -g --defined-only "$LIB" | awk 'NF == 3 { print $3 }' | grep -vE '^(echi?_|__x86\.)' || true)
 if [ -n "$foreign" ]; then
     status=1
-    echo "global names that do not begin with ech_ or echi_ (make them static):" $foreign
+    printf 'global names that do not begin with ech_ or echi_ (make them static):\n%s\n' "$foreign"
 fi
 
 # Also as their checked forms (__printf_chk). A FILE may be used; the program's own streams may not.
@@ -22,7 +22,7 @@ for object in $OBJ; do
     found=$($NM -u "$object" | awk 'NF == 2 { print $2 }' | grep -E "^(__)?($names)(_chk)?\$" || true)
     if [ -n "$found" ]; then
         status=1
-        echo "${object#"$B"/} uses" $found "- the library returns an error or calls the log callback instead"
+        printf '%s uses what the library may not (return an error, call the log callback):\n%s\n' "${object#"$B"/}" "$found"
     fi
 done
 exit $status
