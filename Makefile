@@ -81,11 +81,17 @@ BENCHES := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/bench_*.c)))
 all: $(LIB) $(if $(TOOL_SRC),$(TOOL))
 lib: $(LIB)
 
-# Changes only when compiler or flags change, so that a new flag rebuilds everything.
+# Changes only when compiler or flags change, so that a new flag rebuilds everything; likewise the list of objects, so
+# that a file taken away leaves the archive.
 FLAGS := $(CC) $(ALL_CFLAGS) $(LDFLAGS)
 $(B)/flags: FORCE
-	@mkdir -p $(@D)
-	@echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
+	$(call keep,$(FLAGS))
+$(B)/objects: FORCE
+	$(call keep,$(OBJ))
+define keep
+@mkdir -p $(@D)
+@echo '$1' | cmp -s - $@ || echo '$1' > $@
+endef
 
 $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
@@ -99,7 +105,7 @@ $(B)/%.$1.o: %.c $(B)/flags
 endef
 $(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))
 
-$(LIB): $(OBJ)
+$(LIB): $(OBJ) $(B)/objects
 	@$(if $(Q),echo '  AR    $@')
 	$(Q)rm -f $@ && $(AR) qcs $@ $(OBJ)
 $(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
