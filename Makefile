@@ -121,7 +121,7 @@ $(BENCHES): %: %.o $(LIB)
 # What test programs are compiled with. Probed, and installed when it may be, before the first of them.
 $(B)/test-needs: test/needs.sh
 	@mkdir -p $(@D)
-	@CC="$(CC)" $(BASH) test/needs.sh $@
+	@CC="$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS)" $(BASH) test/needs.sh $@
 $(TESTS:=.o): | $(B)/test-needs
 
 # A complete installation, for the tests that see Echelon as a user does.

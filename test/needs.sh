@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the tests need beyond a compiler: cmocka and pkg-config. Finds out by trying, installs what is missing through the
 # system's package manager when it may (root, or sudo without a password; ECH_INSTALL=0 forbids), otherwise says how.
-# usage: CC=gcc test/needs.sh STAMP      the file STAMP is made when all is there
+# usage: CC="gcc FLAGS" test/needs.sh STAMP      the file STAMP is made when all is there
 # shellcheck disable=SC2086 # commands are words
 set -u
 stamp=$1
@@ -23,8 +23,10 @@ C
 }
 
 missing() {
-    have_cmocka || echo cmocka
-    command -v pkg-config >/dev/null || echo pkg-config
+    local names=
+    have_cmocka || names=cmocka
+    command -v pkg-config >/dev/null || names="${names:+$names and }pkg-config"
+    echo "$names"
 }
 
 # The command that installs all of it, for the first package manager there is.
@@ -40,7 +42,7 @@ install_command() {
 
 read -ra CC_WORDS <<<"${CC:-cc}"
 trap 'rm -f "$stamp.probe"' EXIT
-lack=$(missing | tr '\n' ' ')
+lack=$(missing)
 if [ -n "$lack" ]; then
     echo "The tests need: $lack"
     command=$(install_command)
@@ -71,9 +73,9 @@ if [ -n "$lack" ]; then
         echo "    ${as/ -n/}$command"
         exit 1
     fi
-    lack=$(missing | tr '\n' ' ')
+    lack=$(missing)
     if [ -n "$lack" ]; then
-        echo "$lack is installed, but ${CC:-cc} does not find it: give CPPFLAGS=-I... and LDFLAGS=-L..., or install it for this compiler."
+        echo "Installed, but $lack is still not found by ${CC:-cc}: give CPPFLAGS=-I... and LDFLAGS=-L..., or install it for this compiler."
         exit 1
     fi
 fi
