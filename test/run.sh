@@ -27,6 +27,11 @@ esac
 # A program without threads has no data races: ThreadSanitizer, the slowest of all, is for the others.
 starts_threads() { [[ $1 = *.sh ]] || $NM -u "$1" | grep -q pthread_create; }
 
+# With job control each test is a process group, so that nothing of it outlives it, nor an interrupt here.
+set -m
+group=
+trap '[ -z "$group" ] || kill -KILL -- "-$group" 2>/dev/null; exit 130' INT TERM
+
 for test in "$@"; do
     case $test in *"${ONLY:-}"*) ;; *) continue ;; esac
     [[ ,${SAN:-}, != *,thread,* ]] || starts_threads "$test" || continue
@@ -38,8 +43,11 @@ for test in "$@"; do
     *)    run=("./$test") ;;
     esac
     SECONDS=0
-    timeout -k 5 "$TEST_TIMEOUT" "${run[@]}" >"$log" 2>&1 </dev/null
+    timeout -k 5 "$TEST_TIMEOUT" "${run[@]}" >"$log" 2>&1 </dev/null &
+    group=$!
+    wait $group 2>/dev/null
     status=$?
+    kill -KILL -- -$group 2>/dev/null
     if [ $status = 0 ]; then
         passed=$((passed + 1))
         printf 'ok      %s  (%d s)\n' "$name" $SECONDS
