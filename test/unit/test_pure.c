@@ -81,10 +81,10 @@ static void below_is_even(void **state) {
     }
     for (int i = 0; i < BOUND; i++) assert_true(fabs(seen[i] - (double)N / BOUND) < 6 * sqrt((double)N / BOUND));
     assert_int_equal(echi_random_below(&r, 1), 0);
-    /* Of three quarters of all words a biased draw would hit the lower half twice as often as the upper. */
-    int low = 0;
-    for (int i = 0; i < N; i++) low += echi_random_below(&r, 0xC0000000u) < 0x60000000u;
-    assert_true(abs(low - N / 2) < 6 * 123); /* sqrt(N / 4) = 122.5 */
+    /* Four words for three results: without a second draw every third result would come twice as often as the others. */
+    int thirds = 0;
+    for (int i = 0; i < N; i++) thirds += echi_random_below(&r, 0xC0000000u) % 3 == 0;
+    assert_true(abs(thirds - N / 3) < 6 * 116); /* sqrt(N * 1/3 * 2/3) = 115.5 */
 }
 
 static void check_bijection(uint64_t seed, uint32_t epoch, uint32_t count) {
