@@ -39,9 +39,13 @@ ifneq ($(V),1)
   Q := @
 endif
 
+# On 32-bit x86 floats are computed as floats too, as on every other machine, and not in x87's 80 bits.
+MACHINE := $(shell $(CC) -dumpmachine)
+MACHINE_CFLAGS := $(if $(filter i386-% i486-% i586-% i686-%,$(MACHINE)),-msse2 -mfpmath=sse)
+
 WARN = -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla $(if $(WERROR),-Werror)
 # What the project itself needs comes first; the user's CFLAGS last, so that they win.
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 $(WARN) -ffp-contract=off -fvisibility=hidden -pthread \
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 $(WARN) -ffp-contract=off -fvisibility=hidden -pthread $(MACHINE_CFLAGS) \
              $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
              $(if $(STATIC),-DECHI_STATIC) $(CPPFLAGS) $(CFLAGS)
 LIBS = -lm -ldl -lpthread
@@ -62,7 +66,7 @@ inc  = $(INC_$(call room,$1))
 SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/ref/*.c ops/cpu/*.c net/*.c lib/*.c lib/*/*.c))
 # ops/cpu/isa_*.c hold the fast kernels: the same text compiled once for each instruction set, chosen at run time.
 ISA_SRC := $(filter ops/cpu/isa_%.c,$(SRC))
-ISAS    := base $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),avx2 avx512)
+ISAS    := base $(if $(findstring x86_64,$(MACHINE)),avx2 avx512)
 ISA_FLAGS_base   := -DECHI_ISA=base
 ISA_FLAGS_avx2   := -DECHI_ISA=avx2 -mavx2 -mfma
 ISA_FLAGS_avx512 := -DECHI_ISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512
