@@ -1,7 +1,10 @@
-# make                 the library and the command        make test         build and pass every test
-# make demo            four unlike nodes learn digits      make bench        figures against peers
-# make V=1             show commands                       make SAN=address,undefined  (or thread)
-# make CROSS_COMPILE=aarch64-linux-gnu-                    make install DESTDIR= PREFIX=
+# make                 the library and the command        make test          build and pass every test
+# make demo            four unlike nodes learn digits      make bench         figures against peers
+# make install DESTDIR= PREFIX=/usr/local                  make uninstall, make clean
+#
+# V=1 shows commands. WERROR=1: warnings are errors. SAN=address,undefined or SAN=thread: sanitizers, in a folder of
+# their own. STATIC=1: a command that needs no shared library (CPU only). CROSS_COMPILE=aarch64-linux-gnu-
+# make test ONLY=port runs the tests with that in their name; ECH_INSTALL=0 forbids it to install cmocka.
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -25,19 +28,26 @@ DESTDIR      ?=
 PREFIX       ?= /usr/local
 INSTALL      ?= install
 BASH         ?= bash
+TEST_TIMEOUT ?= 120
+ONLY         ?=
 VERSION      := $(shell sed -n 's/.define ECH_VERSION "\(.*\)"/\1/p' lib/echelon.h)
 
 # Objects of different kinds of build never meet.
-B ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(CROSS_COMPILE),/$(patsubst %-,%,$(notdir $(CROSS_COMPILE))))
+B ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(STATIC),/static)$(if $(CROSS_COMPILE),/$(patsubst %-,%,$(notdir $(CROSS_COMPILE))))
 comma := ,
 ifneq ($(V),1)
   Q := @
 endif
 
+# On 32-bit x86 floats are computed as floats too, as on every other machine, and not in x87's 80 bits.
+MACHINE := $(shell $(CC) -dumpmachine)
+MACHINE_CFLAGS := $(if $(filter i386-% i486-% i586-% i686-%,$(MACHINE)),-msse2 -mfpmath=sse)
+
 WARN = -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla $(if $(WERROR),-Werror)
 # What the project itself needs comes first; the user's CFLAGS last, so that they win.
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARN) -ffp-contract=off -fvisibility=hidden -pthread \
-             $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) $(CPPFLAGS) $(CFLAGS)
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 $(WARN) -ffp-contract=off -fvisibility=hidden -pthread $(MACHINE_CFLAGS) \
+             $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
+             $(if $(STATIC),-DECHI_STATIC) $(CPPFLAGS) $(CFLAGS)
 LIBS = -lm -ldl -lpthread
 
 # A room sees its own headers and those of the rooms below it: an include that points up does not compile.
@@ -56,7 +66,7 @@ inc  = $(INC_$(call room,$1))
 SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/ref/*.c ops/cpu/*.c net/*.c lib/*.c lib/*/*.c))
 # ops/cpu/isa_*.c hold the fast kernels: the same text compiled once for each instruction set, chosen at run time.
 ISA_SRC := $(filter ops/cpu/isa_%.c,$(SRC))
-ISAS    := base $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),avx2 avx512)
+ISAS    := base $(if $(findstring x86_64,$(MACHINE)),avx2 avx512)
 ISA_FLAGS_base   := -DECHI_ISA=base
 ISA_FLAGS_avx2   := -DECHI_ISA=avx2 -mavx2 -mfma
 ISA_FLAGS_avx512 := -DECHI_ISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512
@@ -65,19 +75,27 @@ OBJ  := $(patsubst %.c,$(B)/%.o,$(filter-out $(ISA_SRC),$(SRC))) \
 LIB  := $(B)/libechelon.a
 TOOL := $(B)/echelon
 TOOL_SRC := $(sort $(wildcard tools/*.c))
-TESTS := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/unit/test_*.c test/ops/test_*.c test/cluster/test_*.c)))
+TESTS := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/*/test_*.c)))
+# Checks of the objects themselves say nothing new about objects with sanitizers in them.
+TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
 BENCHES := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/bench_*.c)))
 
-.PHONY: all lib clean test check demo bench install uninstall FORCE
+.PHONY: all lib clean tests test layers names demo bench install uninstall FORCE
 .SECONDARY:
 all: $(LIB) $(if $(TOOL_SRC),$(TOOL))
 lib: $(LIB)
 
-# Changes only when compiler or flags change, so that a new flag rebuilds everything.
+# Changes only when compiler or flags change, so that a new flag rebuilds everything; likewise the list of objects, so
+# that a file taken away leaves the archive.
 FLAGS := $(CC) $(ALL_CFLAGS) $(LDFLAGS)
 $(B)/flags: FORCE
-	@mkdir -p $(@D)
-	@echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
+	$(call keep,$(FLAGS))
+$(B)/objects: FORCE
+	$(call keep,$(OBJ))
+define keep
+@mkdir -p $(@D)
+@echo '$1' | cmp -s - $@ || echo '$1' > $@
+endef
 
 $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
@@ -91,18 +109,57 @@ $(B)/%.$1.o: %.c $(B)/flags
 endef
 $(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))
 
-$(LIB): $(OBJ)
+$(LIB): $(OBJ) $(B)/objects
 	@$(if $(Q),echo '  AR    $@')
-	$(Q)rm -f $@ && $(AR) rcs $@ $(OBJ)
+	$(Q)rm -f $@ && $(AR) qcs $@ $(OBJ)
 $(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(if $(STATIC),-static) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 $(TESTS): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
 $(BENCHES): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
+
+# What test programs are compiled with. Probed, and installed when it may be, before the first of them.
+$(B)/test-needs: test/needs.sh
+	@mkdir -p $(@D)
+	@CC="$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS)" $(BASH) test/needs.sh $@
+$(TESTS:=.o): | $(B)/test-needs
+
+# A complete installation, for the tests that see Echelon as a user does.
+STAGE := $(abspath $(B)/stage)
+SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" OBJ="$(OBJ)" LIB="$(LIB)" ECHELON="$(abspath $(TOOL))" STAGE="$(STAGE)"
+tests: $(TESTS) $(BENCHES)
+test: all $(TESTS) $(B)/test-needs
+	@$(call install_into,,$(STAGE))
+	@$(SCRIPT_ENV) TEST_TIMEOUT="$(TEST_TIMEOUT)" ONLY="$(ONLY)" $(BASH) test/run.sh $(TESTS) $(TEST_SCRIPTS)
+
+layers names: $(LIB)
+	@$(SCRIPT_ENV) $(BASH) test/check/$@.sh
+
+demo: $(TOOL)
+	$(Q)ECHELON=$(TOOL) $(BASH) tools/demo.sh
+bench: all $(BENCHES)
+	$(Q)$(SCRIPT_ENV) $(BASH) test/bench/run.sh
+
+# $(call install_into,DESTDIR,PREFIX). The archive is static: link with pkg-config --static.
+define install_into
+set -e; root="$1$2"; \
+$(INSTALL) -d "$$root/bin" "$$root/lib/pkgconfig" "$$root/include/echelon"; \
+$(INSTALL) -m 644 $(LIB) "$$root/lib"; \
+$(INSTALL) -m 644 lib/echelon.h port/pure/ech_status.h "$$root/include/echelon"; \
+sed -e 's|@PREFIX@|$2|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(if $(SAN),-fsanitize=$(SAN) )-pthread $(LIBS)|' lib/echelon.pc.in > "$$root/lib/pkgconfig/echelon.pc"; \
+$(if $(TOOL_SRC),$(INSTALL) -m 755 $(TOOL) "$$root/bin";) \
+$(if $(wildcard tools/echelon.1),$(INSTALL) -d "$$root/share/man/man1"; $(INSTALL) -m 644 tools/echelon.1 "$$root/share/man/man1";)
+endef
+install: all
+	$(Q)$(call install_into,$(DESTDIR),$(PREFIX))
+uninstall:
+	$(Q)cd "$(DESTDIR)$(PREFIX)" && rm -f lib/libechelon.a lib/pkgconfig/echelon.pc include/echelon/echelon.h \
+	    include/echelon/ech_status.h bin/echelon share/man/man1/echelon.1
+	$(Q)if [ -d "$(DESTDIR)$(PREFIX)/include/echelon" ]; then rmdir "$(DESTDIR)$(PREFIX)/include/echelon"; fi
 
 clean:
 	rm -rf build

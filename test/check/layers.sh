@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# No call points up: every ech_ or echi_ name that a room's objects use is defined in that room or in one below it.
+# And lib/sched is pure: beyond such names it uses only a short list of functions that compute in memory.
+# usage: B=build OBJ="build/port/clock.o ..." NM=nm test/check/layers.sh
+set -eu
+status=0
+
+# objects PREFIX...: the objects whose path below $B begins with one of them
+objects() {
+    local object prefix
+    for object in $OBJ; do
+        for prefix in "$@"; do
+            case ${object#"$B"/} in "$prefix"*) echo "$object" && break ;; esac
+        done
+    done
+}
+# Both print "name" lines; nm's lines are "VALUE TYPE NAME" and "FILE:" headings.
+defined() { [ $# = 0 ] || $NM -g --defined-only "$@" | awk 'NF == 3 { print $3 }' | sort -u; }
+wanted() { [ $# = 0 ] || $NM -u "$@" | awk 'NF == 2 { print $2 }' | sort -u; }
+
+# room NAME PREFIX...: the room's objects are those of the first prefix; all of them together must be closed.
+room() {
+    local name=$1 own all open
+    own=$(objects "$2")
+    shift
+    all=$(objects "$@")
+    # shellcheck disable=SC2086 # lists of objects
+    open=$(comm -23 <(wanted $own | grep '^echi\?_') <(defined $all))
+    if [ -n "$open" ]; then
+        status=1
+        echo "$name uses names that neither it nor a room below it defines:"
+        for symbol in $open; do
+            echo "    $symbol, in $(for o in $own; do ! $NM -u "$o" | grep -qw "$symbol" || echo "${o#"$B"/}"; done | tr '\n' ' ')"
+        done
+    fi
+}
+room port/pure port/pure/
+room port      port/
+room hal       hal/ port/
+room ops       ops/ hal/ port/
+room net       net/ port/
+room lib/sched lib/sched/ port/pure/
+room lib       lib/ net/ ops/ hal/ port/
+
+# Set-up may allocate; no clock, thread, file or text output is on this list. The rest is arithmetic, and what compilers call.
+pure='malloc|calloc|free|mem(cpy|set|move|cmp|chr)|str(n?cmp|n?len|chr)|sqrtf?|fabsf?|floor|ceil|l?l?round|fmin|fmax|log2?|exp2?|pow|__.*|_GLOBAL_OFFSET_TABLE_'
+for object in $(objects lib/sched/); do
+    impure=$($NM -u "$object" | awk 'NF == 2 { print $2 }' | grep -vE "^(echi?_.*|$pure)\$" || true)
+    if [ -n "$impure" ]; then
+        status=1
+        printf '%s is not pure: it uses\n%s\n' "${object#"$B"/}" "$impure"
+    fi
+done
+exit $status

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs each test in a process of its own with a time limit, prints a line for each and, of those that fail, what they said.
+# usage: B=build CC=gcc NM=nm SAN= TEST_TIMEOUT=120 [ONLY=word] test/run.sh TEST...
+# A script that cannot run here exits with 77 and says why in its last line; a program's status 77 is a failure.
+set -u
+logs=$B/test-logs
+mkdir -p "$logs"
+passed=0 failed=0 skipped=0
+
+# A sanitizer's malloc is to answer NULL like any other when there is too little memory: the tests ask for too much.
+export ASAN_OPTIONS="allocator_may_return_null=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
+export TSAN_OPTIONS="allocator_may_return_null=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
+
+# Leak detection needs ptrace, which some containers forbid. Only where a leak planted here goes unseen is it switched off.
+case ",${SAN:-}," in
+*,address,*)
+    probe=$B/leak-probe
+    printf '#include <stdlib.h>\nint main(void) { char *volatile p = malloc(7); p = 0; return p != 0; }\n' |
+        $CC -x c -fsanitize=address -o "$probe" - || exit 1
+    if ! "$probe" 2>&1 | grep -q 'detected memory leaks'; then
+        echo "leak detection does not work here (a planted leak went unseen): switched off"
+        ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
+    fi ;;
+esac
+
+# A program without threads has no data races: ThreadSanitizer, the slowest of all, is for the others.
+starts_threads() { [[ $1 = *.sh ]] || $NM -u "$1" | grep -q pthread_create; }
+
+# With job control each test is a process group, so that nothing of it outlives it, nor an interrupt here.
+set -m
+group=
+trap '[ -z "$group" ] || kill -KILL -- "-$group" 2>/dev/null; exit 130' INT TERM
+
+for test in "$@"; do
+    case $test in *"${ONLY:-}"*) ;; *) continue ;; esac
+    [[ ,${SAN:-}, != *,thread,* ]] || starts_threads "$test" || continue
+    name=${test#"$B"/}
+    log=$logs/$(tr / - <<<"$name").log
+    case $test in
+    *.sh) run=(bash "$test") ;;
+    /*)   run=("$test") ;;
+    *)    run=("./$test") ;;
+    esac
+    SECONDS=0
+    timeout -k 5 "$TEST_TIMEOUT" "${run[@]}" >"$log" 2>&1 </dev/null &
+    group=$!
+    wait $group 2>/dev/null
+    status=$?
+    kill -KILL -- -$group 2>/dev/null
+    if [ $status = 0 ]; then
+        passed=$((passed + 1))
+        printf 'ok      %s  (%d s)\n' "$name" $SECONDS
+        rm -f "$log"
+    elif [ $status = 77 ] && [ "${run[0]}" = bash ]; then
+        skipped=$((skipped + 1))
+        printf 'skipped %s: %s\n' "$name" "$(tail -n 1 "$log")"
+    else
+        failed=$((failed + 1))
+        case $status in
+        124 | 137) why="still running after $TEST_TIMEOUT s" ;;
+        *)         why="status $status" ;;
+        esac
+        printf 'FAILED  %s  (%s; output: %s)\n' "$name" "$why" "$log"
+        tail -n 60 "$log" | sed 's/^/        /'
+    fi
+done
+[ $skipped = 0 ] || echo "$skipped skipped"
+echo "$passed passed, $failed failed"
+[ $failed = 0 ] && [ $passed != 0 ]
