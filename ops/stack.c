@@ -9,6 +9,7 @@
 #include <string.h>
 
 const struct echi_stack_impl *const echi_stack_implementations[] = {
+    &echi_stack_cpu,
     &echi_stack_reference,
     NULL,
 };
