@@ -31,8 +31,8 @@ INLINE void relu_pool(int kernel_h, int kernel_w, const float *x, ptrdiff_t x_ro
         for (int r = 0; r < kernel_h; r++)
             for (int c = 0; c < kernel_w; c++) {
                 const vec v = load(x + r * x_row + c * VEC_FLOATS);
-                const ivec more = v > most;
-                most = pick(v <= most, most, v);   /* so that a NaN stays */
+                const ivec more = (v > most) | (v != v);   /* nothing is more than a NaN, so it stays */
+                most = pick(more, v, most);
                 at = (more & (r * kernel_w + c)) | (~more & at);
             }
         store(y + i * y_column, most);

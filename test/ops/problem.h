@@ -58,7 +58,8 @@ static inline struct echi_layer *problem_window(struct problem *p, enum echi_op 
     l->in = in;
     l->kernel_h = kh, l->kernel_w = kw, l->stride_h = sh, l->stride_w = sw, l->pad_h = ph, l->pad_w = pw;
     l->out = (struct echi_shape){op == ECHI_OP_CONV2D ? out_c : in.c, (in.h + 2 * ph - kh) / sh + 1, (in.w + 2 * pw - kw) / sw + 1};
-    problem_say(p, " %s:%d,k%dx%d,s%dx%d,p%dx%d%s", echi_op_name(op), l->out.c, kh, kw, sh, sw, ph, pw, bias ? ",b" : "");
+    problem_say(p, " %s:%d,k%dx%d,s%dx%d,p%dx%d%s", echi_op_name(op), l->out.c, kh, kw, sh, sw, ph, pw,
+                op == ECHI_OP_CONV2D && bias ? ",b" : "");
     if (op != ECHI_OP_CONV2D) return l;
     l->bias = bias;
     l->weights = (size_t)out_c * (size_t)in.c * (size_t)kh * (size_t)kw;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Every implementation of a stack against the reference, over random single layers and stacks.
+ * Every implementation of a stack that this processor can run against the reference, over random single layers and stacks.
  *
  * *Exact* cases use small integers, so that every sum is exact in any order, and compare with ==. (Average-pool divides:
  * there the windows' areas are powers of two.) Cases with real numbers compare with |a - b| <= REAL_TOLERANCE * (largest
@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "cpu/echi_cpu_kernels.h"
 #include "echi_stack_impl.h"
 #include "problem.h"
 
@@ -20,6 +21,10 @@
 #define REAL_TOLERANCE 1e-5
 
 static struct echi_device *device;
+
+/* echi_stack_cpu is the best of these. A level that the processor does not have is refused at creation and skipped. */
+static const struct echi_stack_impl *const candidates[] = {&echi_stack_cpu_base, &echi_stack_cpu_avx2, &echi_stack_cpu_avx512};
+#define CANDIDATES (sizeof candidates / sizeof candidates[0])
 
 /* One implementation at work on a problem, all its memory between guards. */
 struct bench {
@@ -153,6 +158,25 @@ static float small_integer(struct echi_random *r, int most, double density) {
 
 enum numbers { INTEGERS, REALS, INTEGERS_BACK_REALS };
 
+/* Makes the last layer's weights small enough for outputs within +-1. Where a probability is close to 1, p - 1 has few good
+ * digits left in float, and then no bound relative to the gradient could hold; test_large_outputs looks at those. */
+static void tame_outputs(const struct problem *p, int n, float *params, const float *in) {
+    struct bench b;
+    size_t out = (size_t)n * out_size(p);
+    float largest = 1, *zeros = calloc(out, sizeof *zeros);
+    uint8_t *labels = calloc((size_t)n, 1);
+    const struct echi_layer *last = &p->layers[p->count - 1];
+    struct step step = {n, WITH_OUTPUT_GRAD, false, params, in, zeros, labels};
+    assert_true(bench_open(&b, p, &echi_stack_reference, n));
+    bench_step(&b, &step);
+    for (size_t i = 0; i < out; i++) largest = fmaxf(largest, fabsf(guarded_floats(b.out)[i]));
+    for (size_t i = 0; i < last->weights; i++) params[last->weight_at + i] /= largest;
+    for (size_t i = 0; i < last->biases; i++) params[last->bias_at + i] /= largest;
+    bench_close(&b);
+    free(zeros);
+    free(labels);
+}
+
 /* Two steps on each implementation's one stack, the larger first, so that what the first leaves behind must not show. */
 static void check_problem(const struct problem *p, int max_n, enum numbers numbers, enum ending ending, bool input_grad,
                           struct echi_random *r) {
@@ -162,24 +186,28 @@ static void check_problem(const struct problem *p, int max_n, enum numbers numbe
     uint8_t *labels = malloc(rows);
     double spread = 1 / sqrt(1 + (double)in_size(p) / 16);
     for (size_t i = 0; i < p->params; i++) params[i] = numbers == REALS ? (float)(echi_random_normal(r) * spread) : small_integer(r, 2, 0.3);
-    struct bench wanted, got;
-    for (int k = 0; echi_stack_implementations[k] != &echi_stack_reference; k++) {
-        if (!bench_open(&got, p, echi_stack_implementations[k], max_n)) continue;
-        assert_true(bench_open(&wanted, p, &echi_stack_reference, max_n));
-        for (int round = 0; round < 2; round++) {
-            int n = round == 0 ? max_n : random_from(r, 1, max_n);
-            for (size_t i = 0; i < rows * in_size(p); i++) in[i] = numbers == REALS ? (float)echi_random_normal(r) : small_integer(r, 2, 0.5);
-            for (size_t i = 0; i < rows * out_size(p); i++) dout[i] = numbers == INTEGERS ? small_integer(r, 2, 0.3) : (float)echi_random_normal(r);
-            for (size_t i = 0; i < rows; i++) labels[i] = (uint8_t)echi_random_below(r, (uint32_t)out_size(p) < 256 ? (uint32_t)out_size(p) : 256);
-            struct step step = {n, ending, input_grad, params, in, dout, labels};
-            bench_step(&wanted, &step);
-            bench_step(&got, &step);
-            check_all_set(&wanted);
-            compare_step(&got, &wanted, &step, numbers == INTEGERS && ending == WITH_OUTPUT_GRAD ? 0 : REAL_TOLERANCE);
+    struct bench wanted, got[CANDIDATES];
+    bool here[CANDIDATES];
+    assert_true(bench_open(&wanted, p, &echi_stack_reference, max_n));
+    for (size_t k = 0; k < CANDIDATES; k++) here[k] = bench_open(&got[k], p, candidates[k], max_n);
+    for (int round = 0; round < 2; round++) {
+        int n = round == 0 ? max_n : random_from(r, 1, max_n);
+        for (size_t i = 0; i < rows * in_size(p); i++) in[i] = numbers == REALS ? (float)echi_random_normal(r) : small_integer(r, 2, 0.5);
+        for (size_t i = 0; i < rows * out_size(p); i++) dout[i] = numbers == INTEGERS ? small_integer(r, 2, 0.3) : (float)echi_random_normal(r);
+        for (size_t i = 0; i < rows; i++) labels[i] = (uint8_t)echi_random_below(r, (uint32_t)out_size(p) < 256 ? (uint32_t)out_size(p) : 256);
+        if (ending == WITH_LOSS) tame_outputs(p, n, params, in);
+        struct step step = {n, ending, input_grad, params, in, dout, labels};
+        bench_step(&wanted, &step);
+        check_all_set(&wanted);
+        for (size_t k = 0; k < CANDIDATES; k++) {
+            if (!here[k]) continue;
+            bench_step(&got[k], &step);
+            compare_step(&got[k], &wanted, &step, numbers == INTEGERS ? 0 : REAL_TOLERANCE);
         }
-        bench_close(&wanted);
-        bench_close(&got);
     }
+    bench_close(&wanted);
+    for (size_t k = 0; k < CANDIDATES; k++)
+        if (here[k]) bench_close(&got[k]);
     free(params);
     free(in);
     free(dout);
@@ -289,7 +317,7 @@ static void test_real_gradients_through_kinks(void **state) {
 
 static void test_lenet5(void **state) {
     (void)state;
-    static const int batches[] = {1, 3, 16, 33, 64, 70};
+    static const int batches[] = {1, 16, 33, 70};
     for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
         struct problem p;
         struct echi_random r;
@@ -306,7 +334,12 @@ static void test_nan_is_seen(void **state) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "nan", seed, 10);
-        int layers = random_from(&r, 1, 4);
+        if (seed % 2 == 0) {
+            problem_window(&p, ECHI_OP_CONV2D, 5, 2, 2, 1, 1, 1, 1, true);
+            problem_relu(&p);
+            problem_window(&p, ECHI_OP_MAX_POOL, 0, 2, 2, 2, 2, 0, 0, false);
+        }
+        int layers = random_from(&r, 0, 4);
         for (int i = 0; i < layers; i++) random_layer(&p, &r, true);
         problem_fc(&p, 10, true);
         int n = random_batch(&r), bad = random_from(&r, 0, n - 1);
@@ -319,8 +352,8 @@ static void test_nan_is_seen(void **state) {
         in[at] = NAN;
         struct step step = {n, WITH_LOSS, true, params, in, dout, labels};
         struct bench wanted, got;
-        for (int k = 0; echi_stack_implementations[k] != &echi_stack_reference; k++) {
-            if (!bench_open(&got, &p, echi_stack_implementations[k], n)) continue;
+        for (size_t k = 0; k < CANDIDATES; k++) {
+            if (!bench_open(&got, &p, candidates[k], n)) continue;
             assert_true(bench_open(&wanted, &p, &echi_stack_reference, n));
             bench_step(&wanted, &step);
             bench_step(&got, &step);
@@ -343,13 +376,13 @@ static void test_large_outputs(void **state) {
     problem_begin(&p, 1, 1, 1);
     problem_fc(&p, 10, false);
     static const float scales[] = {1e-3f, 1, 80, 1e4f, -1e4f, 1e30f};
-    for (size_t k = 0; echi_stack_implementations[k] != NULL; k++)
+    for (size_t k = 0; k <= CANDIDATES; k++)
         for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++) {
             float params[64] = {0}, in[3] = {scales[i], scales[i], 1}, dout[30] = {0};
             const uint8_t labels[3] = {0, 9, 4};
             for (int o = 0; o < 10; o++) params[p.layers[0].weight_at + (size_t)o] = (float)o - 4.5f;
             struct bench b;
-            assert_true(bench_open(&b, &p, echi_stack_implementations[k], 3));
+            if (!bench_open(&b, &p, k < CANDIDATES ? candidates[k] : &echi_stack_reference, 3)) continue;
             struct step step = {3, WITH_LOSS, true, params, in, dout, labels};
             bench_step(&b, &step);
             double wanted = 0;
