@@ -23,6 +23,14 @@ struct echi_stack_impl {
     void (*backward)(void *state, int unit, const float *params, float *grads, bool need_input_grad);
     void (*input_grad)(void *state, float *rows);
 };
+/* Fastest first, the reference last, then NULL. */
+extern const struct echi_stack_impl *const echi_stack_implementations[];
+/* As echi_stack_create, with one implementation and no other to fall back on: tests hold each against the reference. */
+ech_status echi_stack_create_with(struct echi_device *device, const struct echi_stack_impl *impl, const struct echi_layer *layers,
+                                  int count, int max_n, struct echi_stack **out, struct ech_error *err);
+/* ECH_OK when the layer's shapes, window and parameter counts fit together. */
+ech_status echi_layer_check(const struct echi_layer *layer, struct ech_error *err);
+
 extern const struct echi_stack_impl echi_stack_reference;   /* ops/ref: seven loops, [N][C][H][W] */
 extern const struct echi_stack_impl echi_stack_cpu;         /* ops/cpu: blocks of samples, batch-minor, vector kernels */
 #endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Convolutions, with the ReLU and the max-pool that follow. Taps that fall into the padding are left out: whole rows of them
+ * here, columns in the kernel (conv_row). Weights are read where they are, so nothing is packed or rearranged. */
+#include "echi_cpu_stack.h"
+
+#include <string.h>
+
+static int max_int(int a, int b) { return a > b ? a : b; }
+static int min_int(int a, int b) { return a < b ? a : b; }
+
+void echi_cpu_conv_margins(const struct echi_layer *l, int *left, int *right) {
+    *left = l->pad_w;
+    *right = max_int(0, (l->out.w - 1) * l->stride_w - l->pad_w + l->kernel_w - l->in.w);
+}
+
+/* The gradient of the input is again a convolution, of dy with the kernel turned round. With a stride s there are s of them
+ * along each axis: inputs phase, phase + s, ... see only the taps k = first, first + s, ... */
+struct phase { struct echi_cpu_axis axis; int first; };
+
+static struct phase phase_of(int phase, int in, int out, int kernel, int stride, int pad) {
+    const int first = (phase + pad) % stride;
+    const int taps = first < kernel ? (kernel - first + stride - 1) / stride : 0;
+    const int base = (phase + pad - first) / stride - (taps - 1);
+    const int count = phase < in ? (in - phase + stride - 1) / stride : 0;
+    return (struct phase){{.count = count, .step = 1, .base = base, .taps = taps, .size = out}, first};
+}
+
+void echi_cpu_conv_grad_margins(const struct echi_layer *l, int most_vectors, int *left, int *right) {
+    *left = *right = 0;
+    for (int phase = 0; phase < l->stride_w; phase++) {
+        const struct echi_cpu_axis a = phase_of(phase, l->in.w, l->out.w, l->kernel_w, l->stride_w, l->pad_w).axis;
+        *left = max_int(*left, min_int(-a.base, most_vectors - 1));
+        *right = max_int(*right, min_int(a.count - 1 + a.base + a.taps - a.size, most_vectors - 1));
+    }
+}
+
+/* One row of outputs; p->loop is {channels, rows of taps, taps along the row}. A kernel one column wide has its long loop over
+ * the channels. */
+static void row_of_outputs(const struct echi_cpu_kernels *k, struct echi_cpu_product *p, const struct echi_cpu_axis *a) {
+    p->vectors = a->count;
+    p->x_p = (ptrdiff_t)a->step * k->width;
+    if (a->taps == 1 && a->base >= 0 && (a->count - 1) * a->step + a->base < a->size) {
+        p->x += (ptrdiff_t)a->base * k->width;
+        p->loop[2] = p->loop[0];
+        p->loop[0] = (struct echi_cpu_loop){1, 0, 0};
+        k->product(p);
+    } else {
+        k->conv_row(p, a);
+    }
+}
+
+static void forward_row(const struct echi_cpu_stack *s, int unit, const float *params, int group, int row, float *out, ptrdiff_t out_o,
+                        ptrdiff_t out_p, bool relu) {
+    const struct echi_layer *l = s->units[unit].layer;
+    const struct echi_cpu_view x = echi_cpu_value(s, unit);
+    const int top = row * l->stride_h - l->pad_h, first = max_int(0, -top), end = min_int(l->kernel_h, l->in.h - top);
+    const ptrdiff_t plane = (ptrdiff_t)l->kernel_h * l->kernel_w;
+    const struct echi_cpu_axis axis = {.count = l->out.w, .step = l->stride_w, .base = -l->pad_w, .taps = l->kernel_w, .size = l->in.w};
+    struct echi_cpu_product p = {
+        .x = x.at + group * x.group + (top + first) * x.row, .w = params + l->weight_at + first * l->kernel_w, .w_o = plane * l->in.c,
+        .start = l->bias ? params + l->bias_at : NULL, .out = out, .out_o = out_o, .out_p = out_p,
+        .loop = {{l->in.c, x.channel, plane}, {end - first, x.row, l->kernel_w}, {l->kernel_w, x.column, 1}}, .outputs = l->out.c,
+        .relu = relu};
+    row_of_outputs(s->k, &p, &axis);
+}
+
+void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *params) {
+    const struct echi_cpu_kernels *k = s->k;
+    const struct echi_cpu_unit *u = &s->units[unit];
+    const struct echi_layer *l = u->layer, *pool = u->pool;
+    const struct echi_cpu_view y = echi_cpu_value(s, unit + 1);
+    const ptrdiff_t width = k->width, row = l->out.w * width;
+    for (int g = 0; g < s->groups; g++) {
+        if (!pool) {
+            for (int r = 0; r < l->out.h; r++)
+                forward_row(s, unit, params, g, r, y.at + g * y.group + r * y.row, y.channel, y.column, u->relu);
+            continue;
+        }
+        const struct echi_cpu_window w = {.kernel_h = pool->kernel_h, .kernel_w = pool->kernel_w, .stride_w = pool->stride_w,
+                                          .in_w = l->out.w, .count = pool->out.w};
+        const ptrdiff_t band = pool->kernel_h * row;   /* the rows of one window, of one channel */
+        for (int r = 0; r < pool->out.h; r++) {
+            for (int i = 0; i < pool->kernel_h; i++)
+                forward_row(s, unit, params, g, r * pool->stride_h + i, s->rows + i * row, band, width, false);
+            for (int c = 0; c < l->out.c; c++)
+                k->relu_pool(s->rows + c * band, row, &w, y.at + g * y.group + c * y.channel + r * y.row, y.column,
+                             u->place + (((ptrdiff_t)g * l->out.c + c) * pool->out.h + r) * pool->out.w * width);
+        }
+    }
+}
+
+/* Brings the gradient of one group, output channels [begin, end), back through pool and ReLU into u->dy, and adds it up for
+ * the bias. */
+static void grad_before_relu(struct echi_cpu_stack *s, int unit, int g, int begin, int end) {
+    const struct echi_cpu_kernels *k = s->k;
+    const struct echi_cpu_unit *u = &s->units[unit];
+    const struct echi_layer *l = u->layer, *pool = u->pool;
+    const struct echi_cpu_view y = echi_cpu_value(s, unit + 1), dy = echi_cpu_grad(s, unit + 1);
+    for (int c = begin; c < end; c++) {
+        float *to = u->dy + c * u->dy_channel + (ptrdiff_t)u->dy_left * k->width, *sum = s->bias_sums + (ptrdiff_t)c * k->width;
+        if (!pool) {
+            for (int r = 0; r < l->out.h; r++) {
+                const ptrdiff_t at = g * y.group + c * y.channel + r * y.row;   /* dy lies as y does */
+                k->relu_back(dy.at + at, dy.column, u->relu ? y.at + at : NULL, y.column, to + r * u->dy_row, k->width, l->out.w, sum);
+            }
+            continue;
+        }
+        const struct echi_cpu_window w = {.kernel_h = pool->kernel_h, .kernel_w = pool->kernel_w, .stride_w = pool->stride_w,
+                                          .in_w = l->out.w, .count = pool->out.w};
+        const bool covers = pool->stride_h == pool->kernel_h && pool->stride_w == pool->kernel_w &&
+                            pool->out.h * pool->kernel_h == l->out.h && pool->out.w * pool->kernel_w == l->out.w;
+        if (!covers) memset(u->dy + c * u->dy_channel, 0, (size_t)u->dy_channel * sizeof(float));
+        for (int r = 0; r < pool->out.h; r++)
+            k->relu_pool_back(dy.at + g * dy.group + c * dy.channel + r * dy.row, dy.column,
+                              u->place + (((ptrdiff_t)g * l->out.c + c) * pool->out.h + r) * pool->out.w * k->width, &w,
+                              to + r * pool->stride_h * u->dy_row, u->dy_row, sum);
+    }
+}
+
+/* Bytes of dy that a pass over the taps should find in the first-level cache. */
+enum { DY_BYTES = 24 * 1024 };
+
+/* Adds one group's share to the weight gradients of output channels [begin, end): s->sums is [channel - begin][in][kh][kw][lane].
+ * The tile of taps lies along the row, or across channels when the kernel is one column wide. */
+static void weight_sums(struct echi_cpu_stack *s, int unit, int g, int begin, int end) {
+    const struct echi_cpu_kernels *k = s->k;
+    const struct echi_cpu_unit *u = &s->units[unit];
+    const struct echi_layer *l = u->layer;
+    const struct echi_cpu_view x = echi_cpu_value(s, unit);
+    const ptrdiff_t width = k->width, kernel_row = l->kernel_w * width, plane = l->kernel_h * kernel_row, filter = l->in.c * plane;
+    const bool narrow = l->kernel_w == 1;
+    const int tap_groups = narrow ? 1 : l->in.c, taps = narrow ? l->in.c : l->kernel_w;
+    for (int o = begin, tiles = (end - begin + k->most_outputs - 1) / k->most_outputs; tiles > 0; tiles--) {
+        const int outputs = (end - o + tiles - 1) / tiles;
+        const int band = max_int(1, DY_BYTES / (int)((ptrdiff_t)outputs * l->out.w * width * (ptrdiff_t)sizeof(float)));
+        for (int r0 = 0; r0 < l->out.h; r0 += band)
+            for (int c = 0; c < tap_groups; c++)
+                for (int ky = 0; ky < l->kernel_h; ky++) {
+                    /* Rows r with 0 <= r * stride - pad + ky < in.h. */
+                    const int shift = ky - l->pad_h;
+                    const int from = max_int(r0, shift < 0 ? (-shift + l->stride_h - 1) / l->stride_h : 0);
+                    const int to = min_int(min_int(r0 + band, l->out.h), shift < l->in.h ? (l->in.h - 1 - shift) / l->stride_h + 1 : 0);
+                    if (from >= to) continue;
+                    for (int t = 0, left = (taps + k->most_taps - 1) / k->most_taps; left > 0; left--) {
+                        const int n = (taps - t + left - 1) / left;
+                        k->outer(&(struct echi_cpu_outer){
+                            .dy = u->dy + o * u->dy_channel + from * u->dy_row + u->dy_left * width,
+                            .x = x.at + g * x.group + (narrow ? t : c) * x.channel + (from * l->stride_h + shift) * x.row +
+                                 ((narrow ? 0 : t) - l->pad_w) * width,
+                            .acc = s->sums + (o - begin) * filter + (narrow ? t : c) * plane + ky * kernel_row + (narrow ? 0 : t * width),
+                            .dy_o = u->dy_channel, .dy_row = u->dy_row, .x_t = narrow ? x.channel : width, .x_row = l->stride_h * x.row,
+                            .x_column = l->stride_w * width, .acc_o = filter, .acc_t = narrow ? plane : width, .rows = to - from,
+                            .columns = l->out.w, .outputs = outputs, .taps = n});
+                        t += n;
+                    }
+                }
+        o += outputs;
+    }
+}
+
+static void input_grad(struct echi_cpu_stack *s, int unit, int g, const float *params) {
+    const struct echi_cpu_kernels *k = s->k;
+    const struct echi_cpu_unit *u = &s->units[unit];
+    const struct echi_layer *l = u->layer;
+    const struct echi_cpu_view dx = echi_cpu_grad(s, unit);
+    const ptrdiff_t plane = (ptrdiff_t)l->kernel_h * l->kernel_w;
+    for (int row = 0; row < l->in.h; row++) {
+        const struct phase py = phase_of(row % l->stride_h, l->in.h, l->out.h, l->kernel_h, l->stride_h, l->pad_h);
+        const int top = row / l->stride_h + py.axis.base, first = max_int(0, -top), end = min_int(py.axis.taps, l->out.h - top);
+        for (int phase = 0; phase < l->stride_w; phase++) {
+            const struct phase px = phase_of(phase, l->in.w, l->out.w, l->kernel_w, l->stride_w, l->pad_w);
+            if (px.axis.count == 0) continue;
+            /* Tap j of a phase is the kernel's tap first + stride * (taps - 1 - j). */
+            const ptrdiff_t ky = py.first + l->stride_h * (py.axis.taps - 1 - first), kx = px.first + l->stride_w * (px.axis.taps - 1);
+            struct echi_cpu_product p = {
+                .x = u->dy + (top + first) * u->dy_row + (ptrdiff_t)u->dy_left * k->width,
+                .w = params + l->weight_at + ky * l->kernel_w + kx, .w_o = plane,
+                .out = dx.at + g * dx.group + row * dx.row + phase * dx.column, .out_o = dx.channel, .out_p = l->stride_w * dx.column,
+                .loop = {{l->out.c, u->dy_channel, plane * l->in.c}, {max_int(0, end - first), u->dy_row, -(ptrdiff_t)l->stride_h * l->kernel_w},
+                         {px.axis.taps, k->width, -l->stride_w}}, .outputs = l->in.c};
+            row_of_outputs(k, &p, &px.axis);
+        }
+    }
+}
+
+/* Few enough channels at a time that their sums (a vector for each weight) stay small; then dy must be brought back anew for
+ * the input's gradient, which needs all of them. */
+void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
+    const struct echi_cpu_unit *u = &s->units[unit];
+    const struct echi_layer *l = u->layer;
+    const int channels = l->out.c;
+    const size_t width = (size_t)s->k->width, filter = l->weights / (size_t)channels;
+    const bool at_once = u->chunk >= channels;
+    memset(s->bias_sums, 0, (size_t)channels * width * sizeof(float));
+    for (int begin = 0; begin < channels; begin += u->chunk) {
+        const int end = min_int(begin + u->chunk, channels);
+        memset(s->sums, 0, (size_t)(end - begin) * filter * width * sizeof(float));
+        for (int g = 0; g < s->groups; g++) {
+            grad_before_relu(s, unit, g, begin, end);
+            weight_sums(s, unit, g, begin, end);
+            if (at_once && need_input_grad) input_grad(s, unit, g, params);
+        }
+        s->k->reduce(s->sums, (size_t)(end - begin) * filter, grads + l->weight_at + (size_t)begin * filter);
+    }
+    if (l->bias) s->k->reduce(s->bias_sums, (size_t)channels, grads + l->bias_at);
+    if (at_once || !need_input_grad) return;
+    for (int g = 0; g < s->groups; g++) {
+        grad_before_relu(s, unit, g, 0, channels);
+        input_grad(s, unit, g, params);
+    }
+}

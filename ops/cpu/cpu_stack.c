@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The fast stack: cuts the layers into units, lays out its memory, and passes each call on to the unit's kind. */
+#include "echi_cpu_stack.h"
+#include "echi_checked.h"
+#include "echi_error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------ units */
+
+/* A max-pool runs with its convolution when its windows do not overlap and a byte can name a place in one. */
+static bool pool_fits(const struct echi_layer *l) {
+    return l->op == ECHI_OP_MAX_POOL && l->pad_h == 0 && l->pad_w == 0 && l->stride_h >= l->kernel_h && l->stride_w >= l->kernel_w &&
+           (int64_t)l->kernel_h * l->kernel_w < 255;
+}
+
+/* Makes the unit that begins at layers[first]; returns the layer after it. */
+static int plan_unit(const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
+    int next = first + 1;
+    *u = (struct echi_cpu_unit){.layer = &layers[first]};
+    const enum echi_op op = layers[first].op;
+    if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC) && next < count && layers[next].op == ECHI_OP_RELU) {
+        u->relu = true;
+        next++;
+        if (op == ECHI_OP_CONV2D && next < count && pool_fits(&layers[next])) u->pool = &layers[next++];
+    }
+    return next;
+}
+
+/* ----------------------------------------------------------------- memory */
+
+/* Hands out 64-byte aligned pieces of one block; with no block yet it only adds up. */
+struct arena { char *block; size_t used; bool ok; };
+
+static void *take(struct arena *a, size_t count, size_t size) {
+    size_t bytes, end;
+    const size_t at = a->used;
+    if (!echi_mul_size(count, size, &bytes) || !echi_add_size(bytes, 63, &bytes) || !echi_add_size(at, bytes & ~(size_t)63, &end)) {
+        a->ok = false;
+        return NULL;
+    }
+    a->used = end;
+    return a->block ? a->block + at : NULL;
+}
+static void *take2(struct arena *a, size_t rows, size_t count, size_t size) {
+    size_t total;
+    if (!echi_mul_size(rows, count, &total)) a->ok = false, total = 0;
+    return take(a, total, size);
+}
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Weight sums of one convolution may take this much. */
+enum { SUMS_BYTES = 1 << 20 };
+
+static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
+    const size_t width = (size_t)s->k->width, lanes = (size_t)s->max_groups * width;
+    size_t rows = 0, sums = 0, biases = 0, dz = 0, samples = 0, tail = 0;
+    for (int b = 0; b <= s->n_units; b++) {
+        struct echi_cpu_boundary *at = &s->boundaries[b];
+        const size_t row = (size_t)at->left + (size_t)at->shape.w + (size_t)at->right;
+        size_t positions;
+        if (!echi_mul_size(row, (size_t)at->shape.c * (size_t)at->shape.h, &positions)) a->ok = false, positions = 0;
+        at->value = take2(a, positions, lanes, sizeof(float));
+        at->grad = take2(a, positions, lanes, sizeof(float));
+    }
+    for (int i = 0; i < s->n_units; i++) {
+        struct echi_cpu_unit *u = &s->units[i];
+        const struct echi_layer *l = u->layer;
+        const size_t out = (size_t)l->out.c;
+        if (l->op == ECHI_OP_CONV2D) {
+            int right;
+            echi_cpu_conv_grad_margins(l, s->k->most_vectors, &u->dy_left, &right);
+            u->dy_row = (u->dy_left + l->out.w + right) * (ptrdiff_t)width;
+            u->dy_channel = l->out.h * u->dy_row;
+            u->dy = take2(a, out, (size_t)u->dy_channel, sizeof(float));
+            const size_t filter = l->weights / out * width;
+            u->chunk = (int)larger((size_t)s->k->most_outputs, SUMS_BYTES / sizeof(float) / filter);
+            if (u->chunk > l->out.c) u->chunk = l->out.c;
+            sums = larger(sums, (size_t)u->chunk * filter);
+            biases = larger(biases, out * width);
+            if (u->pool) {
+                u->place = take2(a, echi_shape_size(u->pool->out), lanes, 1);
+                rows = larger(rows, out * (size_t)u->pool->kernel_h * (size_t)l->out.w * width);
+            }
+        } else if (l->op == ECHI_OP_FC) {
+            const size_t in = echi_shape_size(l->in);
+            biases = larger(biases, out * width);
+            dz = larger(dz, out * lanes);
+            samples = larger(samples, (in + width) * ECHI_CPU_SAMPLES);
+            tail = larger(tail, out * width);
+        }
+    }
+    s->rows = take(a, rows, sizeof(float));
+    s->sums = take(a, sums, sizeof(float));
+    s->bias_sums = take(a, biases, sizeof(float));
+    s->dz = take(a, dz, sizeof(float));
+    s->samples = take(a, samples, sizeof(float));
+    s->tail = take(a, tail, sizeof(float));
+}
+
+static struct echi_cpu_view view(const struct echi_cpu_stack *s, const struct echi_cpu_boundary *b, float *data) {
+    const ptrdiff_t width = s->k->width;
+    struct echi_cpu_view v;
+    if (b->across) {
+        v.group = width;
+        v.column = s->groups * width;
+        v.row = b->shape.w * v.column;
+        v.channel = b->shape.h * v.row;
+        v.at = data;
+    } else {
+        v.column = width;
+        v.row = (b->left + b->shape.w + b->right) * width;
+        v.channel = b->shape.h * v.row;
+        v.group = b->shape.c * v.channel;
+        v.at = data + b->left * width;
+    }
+    return v;
+}
+struct echi_cpu_view echi_cpu_value(const struct echi_cpu_stack *s, int boundary) {
+    return view(s, &s->boundaries[boundary], s->boundaries[boundary].value);
+}
+struct echi_cpu_view echi_cpu_grad(const struct echi_cpu_stack *s, int boundary) {
+    return view(s, &s->boundaries[boundary], s->boundaries[boundary].grad);
+}
+
+/* ----------------------------------------------------- create and destroy */
+
+static void destroy(void *state) {
+    struct echi_cpu_stack *s = state;
+    if (!s) return;
+    echi_free_aligned(s->memory);
+    free(s->boundaries);
+    free(s->units);
+    free(s->layers);
+    free(s);
+}
+
+static const char *op_name(const struct echi_layer *l) {
+    static const char *const names[] = {[ECHI_OP_CONV2D] = "conv", [ECHI_OP_FC] = "fc", [ECHI_OP_MAX_POOL] = "maxpool",
+                                        [ECHI_OP_AVG_POOL] = "avgpool", [ECHI_OP_RELU] = "relu"};
+    return names[l->op];
+}
+
+static ech_status create_with(const struct echi_cpu_kernels *k, const struct echi_layer *layers, int count, int max_n, void **out_state,
+                              struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err) {
+    struct echi_cpu_stack *s = calloc(1, sizeof *s);
+    if (!s) return echi_fail_memory(err, "stack.create", "a stack");
+    s->k = k;
+    s->max_groups = (max_n + k->width - 1) / k->width;
+    s->layers = malloc((size_t)count * sizeof *s->layers);
+    s->units = malloc((size_t)count * sizeof *s->units);
+    s->boundaries = calloc((size_t)count + 1, sizeof *s->boundaries);
+    if (!s->layers || !s->units || !s->boundaries) goto no_memory;
+    memcpy(s->layers, layers, (size_t)count * sizeof *layers);
+
+    s->boundaries[0].shape = layers[0].in;
+    for (int first = 0, next; first < count; first = next) {
+        struct echi_cpu_unit *u = &s->units[s->n_units];
+        struct echi_cpu_boundary *in = &s->boundaries[s->n_units];
+        next = plan_unit(s->layers, count, first, u);
+        in->across = u->layer->op == ECHI_OP_FC;
+        if (u->layer->op == ECHI_OP_CONV2D) echi_cpu_conv_margins(u->layer, &in->left, &in->right);
+        struct echi_stack_unit *told = &units[s->n_units++];
+        told->first = first;
+        told->end = next;
+        snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s", op_name(u->layer), u->relu ? "+relu" : "", u->pool ? "+maxpool" : "", k->name);
+        s->boundaries[s->n_units].shape = layers[next - 1].out;
+    }
+
+    struct arena a = {.ok = true};
+    lay_out(s, &a);
+    if (!a.ok || !(s->memory = a.block = echi_alloc_aligned(a.used))) goto no_memory;
+    *out_bytes = a.used;
+    a.used = 0;
+    lay_out(s, &a);
+    *out_units = s->n_units;
+    *out_state = s;
+    return ECH_OK;
+
+no_memory:
+    destroy(s);
+    return echi_fail_memory(err, "stack.create", "activations");
+}
+
+/* ------------------------------------------------------------- the borders */
+
+/* Rows of samples into a boundary and out of it, a group at a time, in runs of evenly spaced vectors. */
+struct runs { int count, columns; ptrdiff_t step; };
+
+static struct runs runs_of(const struct echi_cpu_boundary *b, const struct echi_cpu_view *v) {
+    if (b->left == 0 && b->right == 0) return (struct runs){1, (int)echi_shape_size(b->shape), 0};
+    return (struct runs){b->shape.c * b->shape.h, b->shape.w, v->row};
+}
+static int lanes_of(const struct echi_cpu_stack *s, int group) {
+    const int left = s->n - group * s->k->width;
+    return left < s->k->width ? left : s->k->width;
+}
+
+static void rows_in(const struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, const float *rows) {
+    const struct echi_cpu_boundary *b = &s->boundaries[boundary];
+    const struct runs r = runs_of(b, &v);
+    const ptrdiff_t size = (ptrdiff_t)echi_shape_size(b->shape);
+    for (int g = 0; g < s->groups; g++)
+        for (int i = 0; i < r.count; i++)
+            s->k->to_vectors(rows + g * s->k->width * size + (ptrdiff_t)i * r.columns, size, lanes_of(s, g), r.columns,
+                             v.at + g * v.group + i * r.step, v.column);
+}
+static void rows_out(const struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, float *rows) {
+    const struct echi_cpu_boundary *b = &s->boundaries[boundary];
+    const struct runs r = runs_of(b, &v);
+    const ptrdiff_t size = (ptrdiff_t)echi_shape_size(b->shape);
+    for (int g = 0; g < s->groups; g++)
+        for (int i = 0; i < r.count; i++)
+            s->k->to_rows(v.at + g * v.group + i * r.step, v.column, lanes_of(s, g), r.columns,
+                          rows + g * s->k->width * size + (ptrdiff_t)i * r.columns, size);
+}
+
+static void input(void *state, int n, const float *rows) {
+    struct echi_cpu_stack *s = state;
+    s->n = n;
+    s->groups = (n + s->k->width - 1) / s->k->width;
+    rows_in(s, 0, echi_cpu_value(s, 0), rows);
+}
+static void output(void *state, float *rows) {
+    struct echi_cpu_stack *s = state;
+    rows_out(s, s->n_units, echi_cpu_value(s, s->n_units), rows);
+}
+static void output_grad(void *state, const float *rows) {
+    struct echi_cpu_stack *s = state;
+    rows_in(s, s->n_units, echi_cpu_grad(s, s->n_units), rows);
+}
+static void input_grad(void *state, float *rows) {
+    struct echi_cpu_stack *s = state;
+    rows_out(s, 0, echi_cpu_grad(s, 0), rows);
+}
+
+static void loss(void *state, const uint8_t *labels, float scale, double *out_loss, int *out_correct) {
+    struct echi_cpu_stack *s = state;
+    const struct echi_cpu_view x = echi_cpu_value(s, s->n_units), dx = echi_cpu_grad(s, s->n_units);
+    *out_loss = 0.0;
+    *out_correct = 0;
+    for (int g = 0; g < s->groups; g++)
+        s->k->softmax_loss(x.at + g * x.group, x.channel, s->boundaries[s->n_units].shape.c, labels + g * s->k->width, lanes_of(s, g), scale,
+                           dx.at + g * dx.group, dx.channel, out_loss, out_correct);
+}
+
+/* ---------------------------------------------------------------- the step */
+
+static void forward(void *state, int unit, const float *params) {
+    struct echi_cpu_stack *s = state;
+    switch (s->units[unit].layer->op) {
+    case ECHI_OP_CONV2D: echi_cpu_conv_forward(s, unit, params); break;
+    case ECHI_OP_FC: echi_cpu_fc_forward(s, unit, params); break;
+    case ECHI_OP_RELU: echi_cpu_relu_forward(s, unit); break;
+    case ECHI_OP_MAX_POOL:
+    case ECHI_OP_AVG_POOL: echi_cpu_pool_forward(s, unit); break;
+    }
+}
+
+static void backward(void *state, int unit, const float *params, float *grads, bool need_input_grad) {
+    struct echi_cpu_stack *s = state;
+    switch (s->units[unit].layer->op) {
+    case ECHI_OP_CONV2D: echi_cpu_conv_backward(s, unit, params, grads, need_input_grad); break;
+    case ECHI_OP_FC: echi_cpu_fc_backward(s, unit, params, grads, need_input_grad); break;
+    case ECHI_OP_RELU:
+        if (need_input_grad) echi_cpu_relu_backward(s, unit);
+        break;
+    case ECHI_OP_MAX_POOL:
+    case ECHI_OP_AVG_POOL:
+        if (need_input_grad) echi_cpu_pool_backward(s, unit);
+        break;
+    }
+}
+
+/* -------------------------------------------------------------- the tables */
+
+const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
+    if (level > echi_cpu_level()) return NULL;
+#if defined(__x86_64__)
+    if (level == ECHI_CPU_AVX512) return &echi_cpu_kernels_avx512;
+    if (level == ECHI_CPU_AVX2) return &echi_cpu_kernels_avx2;
+#endif
+    return level == ECHI_CPU_BASE ? &echi_cpu_kernels_base : NULL;
+}
+
+#define CREATE_ARGS                                                                                                     \
+    struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,                 \
+        struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err
+#define CREATE(name, level)                                                                                             \
+    static ech_status name(CREATE_ARGS) {                                                                               \
+        (void)device;                                                                                                   \
+        const struct echi_cpu_kernels *k = echi_cpu_kernels_for(level);                                                 \
+        if (!k) return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create", "this processor lacks the instructions asked for"); \
+        return create_with(k, layers, count, max_n, out_state, units, out_units, out_bytes, err);                        \
+    }
+#define STACK(text, create_function)                                                                                    \
+    {                                                                                                                   \
+        .name = text, .create = create_function, .destroy = destroy, .input = input, .forward = forward, .output = output, \
+        .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad                        \
+    }
+CREATE(create_best, echi_cpu_level())
+CREATE(create_base, ECHI_CPU_BASE)
+CREATE(create_avx2, ECHI_CPU_AVX2)
+CREATE(create_avx512, ECHI_CPU_AVX512)
+const struct echi_stack_impl echi_stack_cpu = STACK("cpu", create_best);
+const struct echi_stack_impl echi_stack_cpu_base = STACK("cpu-base", create_base);
+const struct echi_stack_impl echi_stack_cpu_avx2 = STACK("cpu-avx2", create_avx2);
+const struct echi_stack_impl echi_stack_cpu_avx512 = STACK("cpu-avx512", create_avx512);

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The vector kernels behind ops/cpu, one table for each instruction set.
+ *
+ * Everything is *batch-minor*: the samples of a batch are cut into groups of `width` (floats in one vector register), and
+ * wherever this page says "vector" it means one number of each sample of a group. A kernel therefore never looks across
+ * lanes, works for any spatial shape, and reads a weight once for `width` samples.
+ *
+ * Strides are in floats. No kernel allocates; none needs alignment. */
+#ifndef ECHI_CPU_KERNELS_H
+#define ECHI_CPU_KERNELS_H
+#include "echi_os.h"
+#include "echi_stack_impl.h"
+
+/* One loop of a sum of products: n terms, `x` floats apart in the vectors and `w` floats apart in the weights. */
+struct echi_cpu_loop { int n; ptrdiff_t x, w; };
+
+/* out[o][p] = start[o] + sum over the three loops of weight[o] * x[p], for `outputs` o and `vectors` p. Forward and backward of
+ * convolution and fully connected layers are all this sum; only the strides differ. */
+struct echi_cpu_product {
+    const float *x;            /* vector p is at x + p * x_p */
+    const float *w;            /* weight of output o is at w + o * w_o */
+    const float *start;        /* a number for each output (bias); NULL: 0 */
+    float *out;                /* vector p of output o goes to out + o * out_o + p * out_p */
+    ptrdiff_t x_p, w_o, out_o, out_p;
+    struct echi_cpu_loop loop[3];   /* outermost first */
+    int outputs, vectors;
+    bool add;                  /* add to what is in out (start must be NULL) */
+    bool relu;                 /* store max(., 0) */
+};
+
+/* How output columns meet input columns along a row: output q = 0..count-1 reads input column q * step + base + j with tap
+ * j = 0..taps-1, where that column lies in [0, size). */
+struct echi_cpu_axis { int count, step, base, taps, size; };
+
+/* acc[o][t] += sum over rows and columns of dy[o] * x[t], vectors all: the gradient of outputs x taps weights, still one
+ * number a lane. */
+struct echi_cpu_outer {
+    const float *dy;           /* [o: dy_o][row: dy_row][column: width] */
+    const float *x;            /* [t: x_t][row: x_row][column: x_column] */
+    float *acc;                /* [o: acc_o][t: acc_t] */
+    ptrdiff_t dy_o, dy_row, x_t, x_row, x_column, acc_o, acc_t;
+    int rows, columns, outputs, taps;   /* outputs <= most_outputs, taps <= most_taps */
+};
+
+/* Pooling of one row of windows; window i begins at column i * stride - pad, its rows are all there. */
+struct echi_cpu_window { int kernel_h, kernel_w, stride_w, pad_w, in_w, count; };
+
+struct echi_cpu_kernels {
+    const char *name;          /* "avx512" */
+    int width;                 /* floats in a vector */
+    int most_outputs, most_taps;   /* of `outer` */
+    int most_vectors;          /* that `conv_row` computes at once: it may read most_vectors - 1 steps beyond a row's ends */
+    void (*product)(const struct echi_cpu_product *p);
+    /* The same along one row: p->x is the row's column 0, p->vectors the axis' count, loop[2] the taps along the row. */
+    void (*conv_row)(const struct echi_cpu_product *p, const struct echi_cpu_axis *axis);
+    void (*outer)(const struct echi_cpu_outer *o);
+    /* out[i] = sum of the lanes of vector i. */
+    void (*reduce)(const float *vectors, size_t count, float *out);
+    /* vectors[c][lane] = rows[lane][c] for lane < lanes, 0 for the other lanes; c < columns. */
+    void (*to_vectors)(const float *rows, ptrdiff_t row, int lanes, int columns, float *vectors, ptrdiff_t vector);
+    void (*to_rows)(const float *vectors, ptrdiff_t vector, int lanes, int columns, float *rows, ptrdiff_t row);
+    /* y = max(x, 0), `count` vectors. */
+    void (*relu)(const float *x, ptrdiff_t x_column, float *y, ptrdiff_t y_column, int count);
+    /* dx = dy where y > 0 (everywhere when y is NULL), else 0; *sum += all of dx when sum (one vector) is not NULL. */
+    void (*relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column, int count,
+                      float *sum);
+    /* max(0, largest of the window) and its place in the window (one byte a lane; 255 where nothing is above 0). */
+    void (*relu_pool)(const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column, uint8_t *place);
+    /* Its backward: sets every element of the windows; *sum += all of dx. */
+    void (*relu_pool_back)(const float *dy, ptrdiff_t dy_column, const uint8_t *place, const struct echi_cpu_window *w, float *dx,
+                           ptrdiff_t dx_row, float *sum);
+    void (*max_pool)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column);
+    /* dx (same strides as x) += dy at the first largest element of each window. */
+    void (*max_pool_back)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, const float *dy,
+                          ptrdiff_t dy_column, float *dx);
+    /* y = scale * sum of the window; dx += scale * dy all over the window. */
+    void (*avg_pool)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, float scale, float *y, ptrdiff_t y_column);
+    void (*avg_pool_back)(const float *dy, ptrdiff_t dy_column, const struct echi_cpu_window *w, float scale, float *dx, ptrdiff_t dx_row,
+                          ptrdiff_t dx_column);
+    /* One group of echi_stack_loss: x[c][lane], labels of the first `lanes` lanes; dx is 0 in the others. */
+    void (*softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uint8_t *labels, int lanes, float scale, float *dx,
+                         ptrdiff_t dx_class, double *loss, int *correct);
+};
+
+extern const struct echi_cpu_kernels echi_cpu_kernels_base;
+#if defined(__x86_64__)
+extern const struct echi_cpu_kernels echi_cpu_kernels_avx2, echi_cpu_kernels_avx512;
+#endif
+/* The table for a level; NULL when this machine or this build does not have it. */
+const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level);
+
+/* echi_stack_cpu with the instruction set fixed, for tests and benches: create answers ECH_E_UNSUPPORTED when it is missing. */
+extern const struct echi_stack_impl echi_stack_cpu_base, echi_stack_cpu_avx2, echi_stack_cpu_avx512;
+#endif

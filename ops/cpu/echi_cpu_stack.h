@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The fast stack's own state, shared by the files of this room.
+ *
+ * Between units lie *boundaries*: the activations that one unit writes and the next one reads, and their gradients. A
+ * boundary is laid out as its reader likes it:
+ *     for a convolution, a pool or ReLU   [group][channel][row][column][lane]   rows with zero margins for padding
+ *     for a fully connected layer         [channel][row][column][group][lane]   so that one weight serves many groups
+ * where a group is as many samples as a vector has lanes. Lanes beyond the batch hold zeros on input and a zero gradient. */
+#ifndef ECHI_CPU_STACK_H
+#define ECHI_CPU_STACK_H
+#include "echi_cpu_kernels.h"
+
+/* Where vectors lie; `at` is group 0, channel 0, row 0, column 0. Strides in floats. */
+struct echi_cpu_view { float *at; ptrdiff_t group, channel, row, column; };
+
+struct echi_cpu_boundary {
+    struct echi_shape shape;
+    int left, right;           /* margin columns, always zero */
+    bool across;               /* the fully connected layout: groups side by side */
+    float *value, *grad;
+};
+
+struct echi_cpu_unit {
+    const struct echi_layer *layer;      /* what it computes first: any operation */
+    const struct echi_layer *pool;       /* a max-pool run with a convolution, or NULL */
+    bool relu;                           /* ReLU run with it */
+    uint8_t *place;                      /* of each maximum: [group][channel][row][column][lane] */
+    float *dy;                           /* convolution: gradient before ReLU, one group: [channel][row][margins, column][lane] */
+    int dy_left;
+    ptrdiff_t dy_row, dy_channel;
+    int chunk;                           /* convolution: output channels whose weight gradients are summed at a time */
+};
+
+struct echi_cpu_stack {
+    const struct echi_cpu_kernels *k;
+    struct echi_layer *layers;
+    struct echi_cpu_unit *units;
+    struct echi_cpu_boundary *boundaries;   /* n_units + 1: unit u reads boundary u and writes boundary u + 1 */
+    int n_units, max_groups;
+    int n, groups;                       /* of the step */
+    /* Scratch, used within one call. */
+    float *rows;                         /* convolution rows on their way to a pool */
+    float *sums;                         /* weight gradients, a vector each */
+    float *bias_sums;                    /* bias gradients, a vector each */
+    float *dz;                           /* fully connected: gradient before ReLU, [out][group][lane] */
+    float *samples;                      /* fully connected: input as rows of samples, [sample][in, rounded up] */
+    float *tail;                         /* fully connected: gradients of the last columns, [out][lane] */
+    void *memory;                        /* all of the above arrays */
+};
+
+/* Samples of which a fully connected layer's weight gradient is summed at a time. */
+enum { ECHI_CPU_SAMPLES = 64 };
+
+struct echi_cpu_view echi_cpu_value(const struct echi_cpu_stack *s, int boundary);
+struct echi_cpu_view echi_cpu_grad(const struct echi_cpu_stack *s, int boundary);
+
+/* Margins that a convolution needs on the rows it reads, forward and backward. */
+void echi_cpu_conv_margins(const struct echi_layer *conv, int *left, int *right);
+void echi_cpu_conv_grad_margins(const struct echi_layer *conv, int most_vectors, int *left, int *right);
+
+void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *params);
+void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
+void echi_cpu_fc_forward(struct echi_cpu_stack *s, int unit, const float *params);
+void echi_cpu_fc_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
+void echi_cpu_relu_forward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_relu_backward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_pool_forward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_pool_backward(struct echi_cpu_stack *s, int unit);
+#endif

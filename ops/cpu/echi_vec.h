@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The vector type of the instruction set that a file isa_*.c is compiled for, and the names of its functions.
+ * The Makefile compiles each isa_*.c once for each set, with -DECHI_ISA=base, avx2 or avx512. */
+#ifndef ECHI_VEC_H
+#define ECHI_VEC_H
+#include "echi_cpu_kernels.h"
+
+#if defined(__AVX512F__)
+#define VEC_FLOATS 16
+#elif defined(__AVX2__)
+#define VEC_FLOATS 8
+#else
+#define VEC_FLOATS 4
+#endif
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define VEC_REGISTERS 32
+#else
+#define VEC_REGISTERS 16
+#endif
+
+typedef float vec __attribute__((vector_size(VEC_FLOATS * 4)));
+typedef int32_t ivec __attribute__((vector_size(VEC_FLOATS * 4)));   /* of a comparison: -1 where true */
+typedef uint8_t bytes __attribute__((vector_size(VEC_FLOATS)));
+typedef float vec_anywhere __attribute__((vector_size(VEC_FLOATS * 4), aligned(4), may_alias));
+typedef uint8_t bytes_anywhere __attribute__((vector_size(VEC_FLOATS), aligned(1), may_alias));
+
+#define ISA_JOIN2(name, isa) name##_##isa
+#define ISA_JOIN(name, isa) ISA_JOIN2(name, isa)
+#define ISA(name) ISA_JOIN(echi_cpu_##name, ECHI_ISA)   /* ISA(relu): echi_cpu_relu_avx512 */
+
+#ifdef __clang__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE vec load(const float *p) { return *(const vec_anywhere *)p; }
+INLINE void store(float *p, vec v) { *(vec_anywhere *)p = v; }
+INLINE vec splat(float x) { return x - (vec){0}; }
+INLINE vec pick(ivec mask, vec yes, vec no) { return (vec)((mask & (ivec)yes) | (~mask & (ivec)no)); }
+
+/* Each family of kernels, implemented in the file of that name. */
+void ISA(product)(const struct echi_cpu_product *p);
+void ISA(conv_row)(const struct echi_cpu_product *p, const struct echi_cpu_axis *axis);
+void ISA(outer)(const struct echi_cpu_outer *o);
+void ISA(reduce)(const float *vectors, size_t count, float *out);
+void ISA(to_vectors)(const float *rows, ptrdiff_t row, int lanes, int columns, float *vectors, ptrdiff_t vector);
+void ISA(to_rows)(const float *vectors, ptrdiff_t vector, int lanes, int columns, float *rows, ptrdiff_t row);
+void ISA(relu)(const float *x, ptrdiff_t x_column, float *y, ptrdiff_t y_column, int count);
+void ISA(relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column, int count,
+                    float *sum);
+void ISA(relu_pool)(const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column, uint8_t *place);
+void ISA(relu_pool_back)(const float *dy, ptrdiff_t dy_column, const uint8_t *place, const struct echi_cpu_window *w, float *dx,
+                         ptrdiff_t dx_row, float *sum);
+void ISA(max_pool)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column);
+void ISA(max_pool_back)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, const float *dy,
+                        ptrdiff_t dy_column, float *dx);
+void ISA(avg_pool)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, float scale, float *y,
+                   ptrdiff_t y_column);
+void ISA(avg_pool_back)(const float *dy, ptrdiff_t dy_column, const struct echi_cpu_window *w, float scale, float *dx, ptrdiff_t dx_row,
+                        ptrdiff_t dx_column);
+void ISA(softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uint8_t *labels, int lanes, float scale, float *dx,
+                       ptrdiff_t dx_class, double *loss, int *correct);
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The sum of products that does most of a network's arithmetic: a tile of outputs x vectors is held in registers while the
+ * three loops run; each step loads `vectors` vectors, broadcasts `outputs` weights and makes a multiply-add of each pair. */
+#include "echi_vec.h"
+
+/* The largest tiles: their accumulators, one row of vectors and one weight must fit the registers. */
+#if VEC_REGISTERS == 32
+#define WIDE_VECTORS 4       /* 6 x 4 */
+#define TALL_OUTPUTS 12      /* 12 x 1, 12 x 2: few vectors still give enough independent sums */
+#else
+#define WIDE_VECTORS 2       /* 6 x 2 */
+#define TALL_OUTPUTS 12      /* 12 x 1 */
+#endif
+#define WIDE_OUTPUTS 6
+#define TALL_VECTORS (WIDE_VECTORS / 2)
+
+/* `n2` terms in the innermost loop; x, w, start and out belong to the tile, everything else to the product. */
+#define TILE_ARGS const struct echi_cpu_product *p, int n2, const float *x, const float *w, const float *start, float *out
+
+INLINE void tile(int outputs, int vectors, TILE_ARGS) {
+    vec sum[TALL_OUTPUTS][WIDE_VECTORS];
+    UNROLL for (int o = 0; o < outputs; o++) {
+        const vec begin = start ? splat(start[o]) : (vec){0};
+        UNROLL for (int v = 0; v < vectors; v++) { sum[o][v] = begin; }
+    }
+    const struct echi_cpu_loop l0 = p->loop[0], l1 = p->loop[1], l2 = p->loop[2];
+    const ptrdiff_t x_p = p->x_p, w_o = p->w_o;
+    for (int i = 0; i < l0.n; i++) {
+        for (int j = 0; j < l1.n; j++) {
+            const float *xk = x + i * l0.x + j * l1.x, *wk = w + i * l0.w + j * l1.w;
+            for (int k = 0; k < n2; k++, xk += l2.x, wk += l2.w) {
+                vec in[WIDE_VECTORS];
+                UNROLL for (int v = 0; v < vectors; v++) { in[v] = load(xk + v * x_p); }
+                UNROLL for (int o = 0; o < outputs; o++) {
+                    const vec weight = splat(wk[o * w_o]);
+                    UNROLL for (int v = 0; v < vectors; v++) { sum[o][v] += weight * in[v]; }
+                }
+            }
+        }
+    }
+    UNROLL for (int o = 0; o < outputs; o++) {
+        UNROLL for (int v = 0; v < vectors; v++) {
+            float *to = out + o * p->out_o + v * p->out_p;
+            vec s = sum[o][v];
+            if (p->add) s += load(to);
+            if (p->relu) s = pick(s < 0.0f, (vec){0}, s);
+            store(to, s);
+        }
+    }
+}
+
+#define TILE(o, v)                                                                                                      \
+    static void tile_##o##x##v(TILE_ARGS) { tile(o, v, p, n2, x, w, start, out); }
+#define TILES(v) TILE(1, v) TILE(2, v) TILE(3, v) TILE(4, v) TILE(5, v) TILE(6, v)
+#define NAMES(v) {tile_1x##v, tile_2x##v, tile_3x##v, tile_4x##v, tile_5x##v, tile_6x##v}
+TILES(1) TILES(2) TILE(12, 1)
+#if VEC_REGISTERS == 32
+TILES(3) TILES(4) TILE(12, 2)
+static void (*const wide[WIDE_VECTORS][WIDE_OUTPUTS])(TILE_ARGS) = {NAMES(1), NAMES(2), NAMES(3), NAMES(4)};
+static void (*const tall[TALL_VECTORS])(TILE_ARGS) = {tile_12x1, tile_12x2};
+#else
+static void (*const wide[WIDE_VECTORS][WIDE_OUTPUTS])(TILE_ARGS) = {NAMES(1), NAMES(2)};
+static void (*const tall[TALL_VECTORS])(TILE_ARGS) = {tile_12x1};
+#endif
+
+/* All outputs of `vectors` vectors, in tiles of nearly equal size. */
+static void column(const struct echi_cpu_product *p, int vectors, int n2, const float *x, const float *w, float *out) {
+    int o = 0;
+    if (vectors <= TALL_VECTORS)
+        for (; p->outputs - o >= TALL_OUTPUTS; o += TALL_OUTPUTS)
+            tall[vectors - 1](p, n2, x, w + o * p->w_o, p->start ? p->start + o : NULL, out + o * p->out_o);
+    for (int tiles = (p->outputs - o + WIDE_OUTPUTS - 1) / WIDE_OUTPUTS; tiles > 0; tiles--) {
+        const int n = (p->outputs - o + tiles - 1) / tiles;
+        wide[vectors - 1][n - 1](p, n2, x, w + o * p->w_o, p->start ? p->start + o : NULL, out + o * p->out_o);
+        o += n;
+    }
+}
+
+void ISA(product)(const struct echi_cpu_product *p) {
+    for (int v = 0, tiles = (p->vectors + WIDE_VECTORS - 1) / WIDE_VECTORS; tiles > 0; tiles--) {
+        const int n = (p->vectors - v + tiles - 1) / tiles;
+        column(p, n, p->loop[2].n, p->x + v * p->x_p, p->w, p->out + v * p->out_p);
+        v += n;
+    }
+}
+
+/* Near the ends of a row some taps fall outside the input. Those that are outside for every column of a tile are left out;
+ * for the rest the tile reads zeros from the margins of the row. */
+void ISA(conv_row)(const struct echi_cpu_product *p, const struct echi_cpu_axis *axis) {
+    for (int q = 0, tiles = (axis->count + WIDE_VECTORS - 1) / WIDE_VECTORS; tiles > 0; tiles--) {
+        const int n = (axis->count - q + tiles - 1) / tiles;
+        const int first = q * axis->step + axis->base, last = first + (n - 1) * axis->step;
+        const int begin = last < 0 ? -last : 0;
+        int end = axis->size - first < axis->taps ? axis->size - first : axis->taps;
+        if (end < begin) end = begin;
+        column(p, n, end - begin, p->x + (ptrdiff_t)(first + begin) * p->loop[2].x, p->w + begin * p->loop[2].w, p->out + q * p->out_p);
+        q += n;
+    }
+}

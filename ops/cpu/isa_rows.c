@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Between rows of samples and vectors over samples: square blocks are transposed in registers. */
+#include "echi_vec.h"
+
+#if VEC_FLOATS == 16
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif VEC_FLOATS == 8
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#else
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#endif
+
+/* A riffle of the upper and the lower half moves every bit of the place (row, column) by one; as many riffles as a row number
+ * has bits exchange rows and columns. */
+INLINE void transpose(vec m[VEC_FLOATS]) {
+    UNROLL for (int bits = VEC_FLOATS; bits > 1; bits /= 2) {
+        vec t[VEC_FLOATS];
+        UNROLL for (int i = 0; i < VEC_FLOATS / 2; i++) {
+            t[2 * i] = ZIP_LOW(m[i], m[i + VEC_FLOATS / 2]);
+            t[2 * i + 1] = ZIP_HIGH(m[i], m[i + VEC_FLOATS / 2]);
+        }
+        UNROLL for (int i = 0; i < VEC_FLOATS; i++) { m[i] = t[i]; }
+    }
+}
+
+/* Blocks of VEC_FLOATS columns; the last one overlaps its neighbour when they do not come out even. */
+INLINE int next_block(int at, int columns) {
+    const int next = at + VEC_FLOATS;
+    return next < columns && columns - next < VEC_FLOATS ? columns - VEC_FLOATS : next;
+}
+
+void ISA(to_vectors)(const float *rows, ptrdiff_t row, int lanes, int columns, float *vectors, ptrdiff_t vector) {
+    if (columns < VEC_FLOATS) {
+        for (int c = 0; c < columns; c++)
+            for (int lane = 0; lane < VEC_FLOATS; lane++) vectors[c * vector + lane] = lane < lanes ? rows[lane * row + c] : 0.0f;
+        return;
+    }
+    for (int c = 0; c < columns; c = next_block(c, columns)) {
+        vec m[VEC_FLOATS];
+        UNROLL for (int lane = 0; lane < VEC_FLOATS; lane++) { m[lane] = lane < lanes ? load(rows + lane * row + c) : (vec){0}; }
+        transpose(m);
+        UNROLL for (int i = 0; i < VEC_FLOATS; i++) { store(vectors + (c + i) * vector, m[i]); }
+    }
+}
+
+void ISA(to_rows)(const float *vectors, ptrdiff_t vector, int lanes, int columns, float *rows, ptrdiff_t row) {
+    if (columns < VEC_FLOATS) {
+        for (int lane = 0; lane < lanes; lane++)
+            for (int c = 0; c < columns; c++) rows[lane * row + c] = vectors[c * vector + lane];
+        return;
+    }
+    for (int c = 0; c < columns; c = next_block(c, columns)) {
+        vec m[VEC_FLOATS];
+        UNROLL for (int i = 0; i < VEC_FLOATS; i++) { m[i] = load(vectors + (c + i) * vector); }
+        transpose(m);
+        UNROLL for (int lane = 0; lane < VEC_FLOATS; lane++) {
+            if (lane < lanes) store(rows + lane * row + c, m[lane]);
+        }
+    }
+}
+
+void ISA(reduce)(const float *vectors, size_t count, float *out) {
+    size_t i = 0;
+    for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) {
+        vec m[VEC_FLOATS];
+        UNROLL for (int j = 0; j < VEC_FLOATS; j++) { m[j] = load(vectors + (i + (size_t)j) * VEC_FLOATS); }
+        transpose(m);
+        vec sum = m[0];
+        UNROLL for (int j = 1; j < VEC_FLOATS; j++) { sum += m[j]; }
+        store(out + i, sum);
+    }
+    for (; i < count; i++) {
+        float sum = 0.0f;
+        for (int lane = 0; lane < VEC_FLOATS; lane++) sum += vectors[i * VEC_FLOATS + (size_t)lane];
+        out[i] = sum;
+    }
+}

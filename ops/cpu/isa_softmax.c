@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Softmax and cross-entropy of one group of samples. */
+#include "echi_vec.h"
+
+#include <math.h>
+
+/* e^x for x <= 0: x = n ln 2 + r, |r| <= ln 2 / 2; e^r by its Taylor series to r^7 (the rest is below 2^-27); 2^n by the bits
+ * of a float. Below -87, where the result would not be a normal number, it is 0. A NaN stays. */
+INLINE vec exp_negative(vec x) {
+    const float magic = 12582912.0f;   /* 1.5 * 2^23: adding it rounds to an integer in the lowest bits */
+    const ivec tiny = x < -87.0f;
+    const vec clamped = pick(tiny, splat(-87.0f), x);
+    const vec shifted = clamped * 1.44269504f + magic;
+    const vec n = shifted - magic;
+    const vec r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;   /* ln 2 in two parts: the first product is exact */
+    vec p = r * (1.0f / 5040) + 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r * r + r + 1.0f;
+    const ivec power = (((ivec)shifted - 0x4b400000) + 127) << 23;
+    return pick(tiny, (vec){0}, p * (vec)power);
+}
+
+void ISA(softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uint8_t *labels, int lanes, float scale, float *dx,
+                       ptrdiff_t dx_class, double *loss, int *correct) {
+    vec most = load(x);
+    ivec best = {0};
+    for (int c = 1; c < classes; c++) {
+        const vec v = load(x + c * x_class);
+        const ivec more = v > most;
+        most = pick(more, v, most);
+        best = (more & c) | (~more & best);
+    }
+    vec sum = {0};
+    for (int c = 0; c < classes; c++) {
+        const vec e = exp_negative(load(x + c * x_class) - most);
+        store(dx + c * dx_class, e);
+        sum += e;
+    }
+    ivec label = {0}, real = {0};
+    for (int lane = 0; lane < lanes; lane++) {
+        label[lane] = labels[lane];
+        real[lane] = -1;
+        *loss += log((double)sum[lane]) + (double)most[lane] - (double)x[labels[lane] * x_class + lane];
+        *correct += best[lane] == labels[lane];
+    }
+    const vec factor = scale / sum;
+    for (int c = 0; c < classes; c++) {
+        float *to = dx + c * dx_class;
+        const vec d = load(to) * factor - pick(label == c, splat(scale), (vec){0});
+        store(to, pick(real, d, (vec){0}));
+    }
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Arithmetic on flat ranges of parameters. Every float is computed by the operations that the header writes down, in that
+ * order, each rounded by itself (the Makefile forbids contraction), so the result is the same on every instruction set.
+ *
+ * Ranges are worked through in blocks that stay in the first cache; a whole block has a fixed length, which lets the
+ * compiler turn the small loops below into vector code. */
+#include "echi_error.h"
+#include "echi_ops.h"
+
+#include <string.h>
+
+#define BLOCK 1024
+
+/* --- what is done to one block; the pointers never overlap --- */
+
+/* v = momentum * v + (g + decay * w) */
+static inline void velocity(size_t count, float *restrict v, const float *restrict g, const float *restrict w, float momentum,
+                            float decay) {
+    for (size_t i = 0; i < count; i++) v[i] = momentum * v[i] + (g[i] + decay * w[i]);
+}
+
+/* w = w - lr * v */
+static inline void descend(size_t count, float *restrict w, const float *restrict v, float lr) {
+    for (size_t i = 0; i < count; i++) w[i] = w[i] - lr * v[i];
+}
+
+static inline void add(size_t count, float *restrict sum, const float *restrict g) {
+    for (size_t i = 0; i < count; i++) sum[i] += g[i];
+}
+
+/* A float is infinite or NaN exactly when all bits of its exponent are set. */
+static inline bool finite(size_t count, const float *x) {
+    const uint32_t exponent = 0x7f800000u;
+    uint32_t bad = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bad |= (bits & exponent) == exponent;
+    }
+    return bad == 0;
+}
+
+/* --- checked ranges --- */
+
+/* The floats [at, at + count) of a buffer. */
+static ech_status range_of(const struct echi_device *device, const struct echi_buffer *buffer, const char *name, size_t at, size_t count,
+                           const char *operation, float **out, struct ech_error *err) {
+    if (device == NULL || buffer == NULL)
+        return echi_fail(err, ECH_E_ARGUMENT, operation, "%s is NULL", device == NULL ? "device" : name);
+    float *host = echi_buffer_host(buffer);
+    if (host == NULL) return echi_fail(err, ECH_E_UNSUPPORTED, operation, "%s is not in host memory; choose the device 'cpu'", name);
+    if ((uintptr_t)host % sizeof(float) != 0)
+        return echi_fail(err, ECH_E_ARGUMENT, operation, "%s does not start at a multiple of %zu bytes", name, sizeof(float));
+    size_t floats = echi_buffer_bytes(buffer) / sizeof(float);
+    if (at > floats || count > floats - at)
+        return echi_fail(err, ECH_E_ARGUMENT, operation, "%zu floats at %zu do not fit in %s, which has %zu", count, at, name, floats);
+    *out = host + at;
+    return ECH_OK;
+}
+
+/* `written` is changed while `other` is read or changed, so they must be different memory. */
+static ech_status apart(const float *written, const char *written_name, const float *other, const char *other_name, size_t count,
+                        const char *operation, struct ech_error *err) {
+    uintptr_t a = (uintptr_t)written, b = (uintptr_t)other, bytes = count * sizeof(float);
+    if (bytes == 0 || a + bytes <= b || b + bytes <= a) return ECH_OK;
+    return echi_fail(err, ECH_E_ARGUMENT, operation, "%s and %s are the same memory; they must be two buffers", written_name, other_name);
+}
+
+/* As `apart`, but the very same place is fine: each float is read before it is written. */
+static ech_status apart_or_same(const float *written, const char *written_name, const float *other, const char *other_name,
+                                size_t count, const char *operation, struct ech_error *err) {
+    return written == other ? ECH_OK : apart(written, written_name, other, other_name, count, operation, err);
+}
+
+/* --- the calls --- */
+
+/* v = momentum * v + (g + decay * w); a_out = a - lr * v. With a = w that is SGD itself. */
+static void apply(size_t count, const float *w, const float *a, float *a_out, float *v, const float *g, float lr, float momentum,
+                  float decay) {
+    size_t i = 0;
+    for (; i + BLOCK <= count; i += BLOCK) {
+        velocity(BLOCK, v + i, g + i, w + i, momentum, decay);
+        if (a_out != a) memcpy(a_out + i, a + i, BLOCK * sizeof *a);
+        descend(BLOCK, a_out + i, v + i, lr);
+    }
+    velocity(count - i, v + i, g + i, w + i, momentum, decay);
+    if (a_out != a) memcpy(a_out + i, a + i, (count - i) * sizeof *a);
+    descend(count - i, a_out + i, v + i, lr);
+}
+
+ech_status echi_apply_sgd(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
+                          const struct echi_buffer *g, size_t at, size_t count, float lr, float momentum, float decay_times_f,
+                          struct ech_error *err) {
+    static const char op[] = "apply.sgd";
+    float *from, *to, *speed, *gradient;
+    ECHI_TRY(range_of(device, w, "w", at, count, op, &from, err));
+    ECHI_TRY(range_of(device, w_out, "w_out", at, count, op, &to, err));
+    ECHI_TRY(range_of(device, v, "v", at, count, op, &speed, err));
+    ECHI_TRY(range_of(device, g, "g", at, count, op, &gradient, err));
+    ECHI_TRY(apart_or_same(to, "w_out", from, "w", count, op, err));
+    ECHI_TRY(apart(to, "w_out", speed, "v", count, op, err));
+    ECHI_TRY(apart(to, "w_out", gradient, "g", count, op, err));
+    ECHI_TRY(apart(speed, "v", from, "w", count, op, err));
+    ECHI_TRY(apart(speed, "v", gradient, "g", count, op, err));
+    apply(count, from, from, to, speed, gradient, lr, momentum, decay_times_f);
+    return ECH_OK;
+}
+
+ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer *w, const struct echi_buffer *a, struct echi_buffer *a_out,
+                            struct echi_buffer *v, const struct echi_buffer *g, size_t at, size_t count, float lr, float momentum,
+                            float decay_times_f, struct ech_error *err) {
+    static const char op[] = "apply.state";
+    float *weights, *from, *to, *speed, *gradient;
+    ECHI_TRY(range_of(device, w, "w", at, count, op, &weights, err));
+    ECHI_TRY(range_of(device, a, "a", at, count, op, &from, err));
+    ECHI_TRY(range_of(device, a_out, "a_out", at, count, op, &to, err));
+    ECHI_TRY(range_of(device, v, "v", at, count, op, &speed, err));
+    ECHI_TRY(range_of(device, g, "g", at, count, op, &gradient, err));
+    ECHI_TRY(apart_or_same(to, "a_out", from, "a", count, op, err));
+    ECHI_TRY(apart(to, "a_out", weights, "w", count, op, err));
+    ECHI_TRY(apart(to, "a_out", speed, "v", count, op, err));
+    ECHI_TRY(apart(to, "a_out", gradient, "g", count, op, err));
+    ECHI_TRY(apart(speed, "v", weights, "w", count, op, err));
+    ECHI_TRY(apart(speed, "v", from, "a", count, op, err));
+    ECHI_TRY(apart(speed, "v", gradient, "g", count, op, err));
+    apply(count, weights, from, to, speed, gradient, lr, momentum, decay_times_f);
+    return ECH_OK;
+}
+
+ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count,
+                    struct ech_error *err) {
+    float *to, *from;
+    ECHI_TRY(range_of(device, sum, "sum", at, count, "add", &to, err));
+    ECHI_TRY(range_of(device, g, "g", at, count, "add", &from, err));
+    ECHI_TRY(apart(to, "sum", from, "g", count, "add", err));
+    size_t i = 0;
+    for (; i + BLOCK <= count; i += BLOCK) add(BLOCK, to + i, from + i);
+    add(count - i, to + i, from + i);
+    return ECH_OK;
+}
+
+ech_status echi_sum_states(struct echi_device *device, struct echi_buffer *w, const struct echi_buffer *w0,
+                           const struct echi_buffer *const *states, int n_states, size_t at, size_t count, struct ech_error *err) {
+    static const char op[] = "sum.states";
+    float *to, *from, *state;
+    if (n_states < 0 || (n_states > 0 && states == NULL))
+        return echi_fail(err, ECH_E_ARGUMENT, op, "%d states are announced, but %s", n_states, n_states < 0 ? "that is no number" : "states is NULL");
+    ECHI_TRY(range_of(device, w, "w", at, count, op, &to, err));
+    ECHI_TRY(range_of(device, w0, "w0", at, count, op, &from, err));
+    ECHI_TRY(apart_or_same(to, "w", from, "w0", count, op, err));
+    for (int s = 0; s < n_states; s++) {
+        ECHI_TRY(range_of(device, states[s], "a state", at, count, op, &state, err));
+        ECHI_TRY(apart(to, "w", state, "a state", count, op, err));
+    }
+    if (to != from) memcpy(to, from, count * sizeof *to);
+    for (int s = 0; s < n_states; s++) ECHI_TRY(echi_add(device, w, states[s], at, count, err));
+    return ECH_OK;
+}
+
+ech_status echi_all_finite(struct echi_device *device, const struct echi_buffer *x, size_t at, size_t count, bool *out_finite,
+                           struct ech_error *err) {
+    float *from;
+    if (out_finite == NULL) return echi_fail(err, ECH_E_ARGUMENT, "all.finite", "out_finite is NULL");
+    ECHI_TRY(range_of(device, x, "x", at, count, "all.finite", &from, err));
+    bool all = true;
+    size_t i = 0;
+    for (; all && i + BLOCK <= count; i += BLOCK) all = finite(BLOCK, from + i);
+    *out_finite = all && finite(count - i, from + i);
+    return ECH_OK;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The reference operations: what each layer means, in the plainest loops. Everything faster is compared with these.
+ *
+ * All arrays are dense, [n][c][h][w], one sample after the other. Backward functions *set* what they compute. A NULL bias
+ * (or dbias) means that the layer has none.
+ *
+ * The text is compiled for float into the library. A test that wants it in double defines ECHI_REF_DOUBLE and includes
+ * the .c files: then all names end in _double. */
+#ifndef ECHI_REF_H
+#define ECHI_REF_H
+#include "echi_ops.h"
+
+#ifdef ECHI_REF_DOUBLE
+typedef double echi_real;
+#define ECHI_REF(name) echi_ref_##name##_double
+#else
+typedef float echi_real;
+#define ECHI_REF(name) echi_ref_##name
+#endif
+
+/* Place of (sample, c, h, w) in an array of samples of shape `s`. */
+static inline size_t echi_ref_at(struct echi_shape s, int sample, int c, int h, int w) {
+    return (((size_t)sample * (size_t)s.c + (size_t)c) * (size_t)s.h + (size_t)h) * (size_t)s.w + (size_t)w;
+}
+
+/* x [n][in], weight [out.c][in.c][kh][kw], bias [out.c], y [n][out] */
+void ECHI_REF(conv2d_forward)(const struct echi_layer *l, int n, const echi_real *x, const echi_real *weight, const echi_real *bias,
+                              echi_real *y);
+void ECHI_REF(conv2d_backward_input)(const struct echi_layer *l, int n, const echi_real *dy, const echi_real *weight, echi_real *dx);
+void ECHI_REF(conv2d_backward_params)(const struct echi_layer *l, int n, const echi_real *x, const echi_real *dy, echi_real *dweight,
+                                      echi_real *dbias);
+
+/* x [n][in], weight [out.c][in], bias [out.c], y [n][out.c] */
+void ECHI_REF(fc_forward)(const struct echi_layer *l, int n, const echi_real *x, const echi_real *weight, const echi_real *bias,
+                          echi_real *y);
+void ECHI_REF(fc_backward_input)(const struct echi_layer *l, int n, const echi_real *dy, const echi_real *weight, echi_real *dx);
+void ECHI_REF(fc_backward_params)(const struct echi_layer *l, int n, const echi_real *x, const echi_real *dy, echi_real *dweight,
+                                  echi_real *dbias);
+
+void ECHI_REF(max_pool_forward)(const struct echi_layer *l, int n, const echi_real *x, echi_real *y);
+void ECHI_REF(max_pool_backward)(const struct echi_layer *l, int n, const echi_real *x, const echi_real *dy, echi_real *dx);
+void ECHI_REF(avg_pool_forward)(const struct echi_layer *l, int n, const echi_real *x, echi_real *y);
+void ECHI_REF(avg_pool_backward)(const struct echi_layer *l, int n, const echi_real *dy, echi_real *dx);
+
+void ECHI_REF(relu_forward)(const struct echi_layer *l, int n, const echi_real *x, echi_real *y);
+void ECHI_REF(relu_backward)(const struct echi_layer *l, int n, const echi_real *x, const echi_real *dy, echi_real *dx);
+
+/* y [n][classes], labels [n]. dy = scale * (softmax(y) - onehot); *out_loss = sum of -log softmax(y)[label]; *out_correct =
+ * samples whose first largest output is at their label. */
+void ECHI_REF(softmax_cross_entropy)(int n, int classes, const echi_real *y, const uint8_t *labels, echi_real scale, echi_real *dy,
+                                     double *out_loss, int *out_correct);
+
+/* g += decay * w; v = momentum * v + g; w -= lr * v (g itself is left as it is) */
+void ECHI_REF(sgd)(size_t count, echi_real *w, echi_real *v, const echi_real *g, echi_real lr, echi_real momentum, echi_real decay);
+#endif

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A stack as its callers see it: every argument and the order of calls are checked here, once, and then an implementation
+ * is called that need not check anything. */
+#include "echi_checked.h"
+#include "echi_error.h"
+#include "echi_stack_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct echi_stack_impl *const echi_stack_implementations[] = {
+    &echi_stack_cpu,
+    &echi_stack_reference,
+    NULL,
+};
+
+struct echi_stack {
+    const struct echi_stack_impl *impl;
+    void *state;                        /* the implementation's */
+    struct echi_stack_unit *units;      /* [n_units] */
+    int n_units, max_n;
+    struct echi_shape in, out;
+    size_t params_end;                  /* floats that the flat arrays must have */
+    size_t bytes;
+    /* Where the step is. */
+    int n;                              /* its samples; 0: no input yet */
+    int forward_next;                   /* the unit to go forward next; n_units: all are done */
+    int backward_next;                  /* the unit to go backward next; n_units: no gradient of the output yet; -1: all are done */
+    bool has_gradient;                  /* the gradient at the output of unit backward_next (of the input, when -1) is there */
+};
+
+/* --- creation --- */
+
+static bool same_shape(struct echi_shape a, struct echi_shape b) { return a.c == b.c && a.h == b.h && a.w == b.w; }
+
+/* One past the last float that [at, at + count) touches, if that is more than *end. */
+static bool extend(size_t *end, size_t at, size_t count) {
+    size_t last = 0;
+    if (count == 0) return true;
+    if (!echi_add_size(at, count, &last)) return false;
+    if (last > *end) *end = last;
+    return true;
+}
+
+/* Every layer by itself, each with the one before it, and the size of the flat array they ask for. */
+static ech_status check_layers(const struct echi_layer *layers, int count, int max_n, size_t *out_params_end, struct ech_error *err) {
+    size_t end = 0, bytes = 0;
+    for (int i = 0; i < count; i++) {
+        const struct echi_layer *l = &layers[i];
+        ECHI_TRY(echi_layer_check(l, err));
+        size_t most = echi_shape_size(l->in) > echi_shape_size(l->out) ? echi_shape_size(l->in) : echi_shape_size(l->out);
+        if (!echi_mul_size(most, (size_t)max_n, &bytes) || !echi_mul_size(bytes, sizeof(float), &bytes))
+            return echi_fail_at(err, ECH_E_SHAPE, "stack.create", -1, l->name, "layer '%s': %d samples of it do not fit in memory",
+                                l->name, max_n);
+        if (!extend(&end, l->weight_at, l->weights) || !extend(&end, l->bias_at, l->biases))
+            return echi_fail_at(err, ECH_E_SHAPE, "stack.create", -1, l->name, "layer '%s': its parameters lie outside any memory",
+                                l->name);
+        if (i == 0) continue;
+        const struct echi_layer *before = &layers[i - 1];
+        bool flattens = l->op == ECHI_OP_FC && echi_shape_size(before->out) == echi_shape_size(l->in);
+        if (!flattens && !same_shape(before->out, l->in))
+            return echi_fail_at(err, ECH_E_SHAPE, "stack.create", -1, l->name,
+                                "layer '%s' takes %dx%dx%d, but '%s' before it gives %dx%dx%d", l->name, l->in.c, l->in.h, l->in.w,
+                                before->name, before->out.c, before->out.h, before->out.w);
+    }
+    if (!echi_mul_size(end, sizeof(float), &bytes))
+        return echi_fail(err, ECH_E_SHAPE, "stack.create", "%zu parameters do not fit in memory", end);
+    *out_params_end = end;
+    return ECH_OK;
+}
+
+ech_status echi_stack_create_with(struct echi_device *device, const struct echi_stack_impl *impl, const struct echi_layer *layers,
+                                  int count, int max_n, struct echi_stack **out, struct ech_error *err) {
+    if (out == NULL) return echi_fail(err, ECH_E_ARGUMENT, "stack.create", "out is NULL");
+    *out = NULL;
+    if (device == NULL || layers == NULL || count < 1 || max_n < 1)
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.create", "a stack needs a device, at least 1 layer (%d given) and room for at "
+                         "least 1 sample (%d given)", count, max_n);
+    if (!echi_device_describe(device)->host_memory)
+        return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create", "there are no kernels for %s yet; choose 'cpu'",
+                         echi_device_describe(device)->name);
+    size_t params_end = 0;
+    ECHI_TRY(check_layers(layers, count, max_n, &params_end, err));
+
+    struct echi_stack *stack = calloc(1, sizeof *stack);
+    struct echi_stack_unit *units = calloc((size_t)count, sizeof *units);
+    if (stack == NULL || units == NULL) {
+        free(stack);
+        free(units);
+        return echi_fail_memory(err, "stack.create", "a stack");
+    }
+    *stack = (struct echi_stack){.impl = impl, .units = units, .max_n = max_n, .in = layers[0].in, .out = layers[count - 1].out,
+                                 .params_end = params_end};
+    ech_status status = impl->create(device, layers, count, max_n, &stack->state, units, &stack->n_units, &stack->bytes, err);
+    if (status != ECH_OK) {
+        free(units);
+        free(stack);
+        return status;
+    }
+    *out = stack;
+    return ECH_OK;
+}
+
+ech_status echi_stack_create(struct echi_device *device, enum echi_kernels kernels, const struct echi_layer *layers, int count,
+                             int max_n, struct echi_stack **out, struct ech_error *err) {
+    if (kernels == ECHI_KERNELS_REFERENCE)
+        return echi_stack_create_with(device, &echi_stack_reference, layers, count, max_n, out, err);
+    ech_status status = ECH_E_UNSUPPORTED;
+    for (int i = 0; echi_stack_implementations[i] != NULL && status == ECH_E_UNSUPPORTED; i++)
+        status = echi_stack_create_with(device, echi_stack_implementations[i], layers, count, max_n, out, err);
+    return status;
+}
+
+void echi_stack_destroy(struct echi_stack *stack) {
+    if (stack == NULL) return;
+    stack->impl->destroy(stack->state);
+    free(stack->units);
+    free(stack);
+}
+
+size_t echi_stack_bytes(const struct echi_stack *stack) { return stack->bytes; }
+int echi_stack_units(const struct echi_stack *stack) { return stack->n_units; }
+
+void echi_stack_unit(const struct echi_stack *stack, int unit, int *out_first, int *out_end) {
+    bool there = unit >= 0 && unit < stack->n_units;
+    *out_first = there ? stack->units[unit].first : 0;
+    *out_end = there ? stack->units[unit].end : 0;
+}
+
+const char *echi_stack_kernel(const struct echi_stack *stack, int unit) {
+    return unit >= 0 && unit < stack->n_units ? stack->units[unit].kernel : "";
+}
+
+/* --- checks of a call --- */
+
+static ech_status need(const char *operation, bool present, const char *what, struct ech_error *err) {
+    return present ? ECH_OK : echi_fail(err, ECH_E_ARGUMENT, operation, "%s is NULL", what);
+}
+
+static ech_status need_unit(const struct echi_stack *stack, const char *operation, int unit, struct ech_error *err) {
+    if (unit >= 0 && unit < stack->n_units) return ECH_OK;
+    return echi_fail(err, ECH_E_ARGUMENT, operation, "there is no unit %d; the stack has units 0 to %d", unit, stack->n_units - 1);
+}
+
+static ech_status need_floats(const struct echi_stack *stack, const char *operation, const struct echi_buffer *buffer,
+                              const char *what, struct ech_error *err) {
+    ECHI_TRY(need(operation, buffer != NULL, what, err));
+    if (echi_buffer_host(buffer) == NULL || (uintptr_t)echi_buffer_host(buffer) % sizeof(float) != 0)
+        return echi_fail(err, ECH_E_ARGUMENT, operation, "%s must be floats in host memory", what);
+    if (echi_buffer_bytes(buffer) / sizeof(float) < stack->params_end)
+        return echi_fail(err, ECH_E_ARGUMENT, operation, "%s has %zu bytes, but the layers' parameters reach to float %zu", what,
+                         echi_buffer_bytes(buffer), stack->params_end);
+    return ECH_OK;
+}
+
+/* All units have gone forward. */
+static ech_status need_output(const struct echi_stack *stack, const char *operation, struct ech_error *err) {
+    ECHI_TRY(need(operation, stack != NULL, "stack", err));
+    if (stack->n == 0) return echi_fail(err, ECH_E_ARGUMENT, operation, "there is no input yet; call echi_stack_input first");
+    if (stack->forward_next < stack->n_units)
+        return echi_fail(err, ECH_E_ARGUMENT, operation, "unit %d has not gone forward yet; call echi_stack_forward first",
+                         stack->forward_next);
+    return ECH_OK;
+}
+
+/* The place in a step where the gradient of the output is given: once. */
+static ech_status need_no_gradient(const struct echi_stack *stack, const char *operation, struct ech_error *err) {
+    ECHI_TRY(need_output(stack, operation, err));
+    if (stack->has_gradient || stack->backward_next < stack->n_units)
+        return echi_fail(err, ECH_E_ARGUMENT, operation,
+                         "the gradient of this step's output is set already; begin the next step with echi_stack_input");
+    return ECH_OK;
+}
+
+/* --- one step --- */
+
+ech_status echi_stack_input(struct echi_stack *stack, int n, const float *rows, struct ech_error *err) {
+    ECHI_TRY(need("stack.input", stack != NULL, "stack", err));
+    ECHI_TRY(need("stack.input", rows != NULL, "rows", err));
+    if (n < 1 || n > stack->max_n)
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.input", "%d samples; the stack was made for 1 to %d", n, stack->max_n);
+    stack->impl->input(stack->state, n, rows);
+    stack->n = n;
+    stack->forward_next = 0;
+    stack->backward_next = stack->n_units;
+    stack->has_gradient = false;
+    return ECH_OK;
+}
+
+ech_status echi_stack_forward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct ech_error *err) {
+    ECHI_TRY(need("stack.forward", stack != NULL, "stack", err));
+    ECHI_TRY(need_unit(stack, "stack.forward", unit, err));
+    ECHI_TRY(need_floats(stack, "stack.forward", params, "params", err));
+    if (stack->n == 0) return echi_fail(err, ECH_E_ARGUMENT, "stack.forward", "there is no input yet; call echi_stack_input first");
+    if (unit != stack->forward_next)
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.forward", "unit %d cannot go forward now; %d of %d units are done, and they go in order",
+                         unit, stack->forward_next, stack->n_units);
+    stack->impl->forward(stack->state, unit, echi_buffer_host(params));
+    stack->forward_next++;
+    return ECH_OK;
+}
+
+ech_status echi_stack_output(struct echi_stack *stack, float *rows, struct ech_error *err) {
+    ECHI_TRY(need_no_gradient(stack, "stack.output", err));
+    ECHI_TRY(need("stack.output", rows != NULL, "rows", err));
+    stack->impl->output(stack->state, rows);
+    return ECH_OK;
+}
+
+ech_status echi_stack_loss(struct echi_stack *stack, const uint8_t *labels, float scale, double *out_loss, int *out_correct,
+                           struct ech_error *err) {
+    ECHI_TRY(need_no_gradient(stack, "stack.loss", err));
+    ECHI_TRY(need("stack.loss", labels != NULL, "labels", err));
+    ECHI_TRY(need("stack.loss", out_loss != NULL && out_correct != NULL, "out_loss or out_correct", err));
+    if (stack->out.h != 1 || stack->out.w != 1)
+        return echi_fail(err, ECH_E_SHAPE, "stack.loss", "the output is %dx%dx%d; a loss needs a vector, one number a class",
+                         stack->out.c, stack->out.h, stack->out.w);
+    for (int s = 0; s < stack->n; s++)
+        if (labels[s] >= stack->out.c)
+            return echi_fail(err, ECH_E_ARGUMENT, "stack.loss", "label %d of sample %d of the batch is not below the %d outputs",
+                             labels[s], s, stack->out.c);
+    stack->impl->loss(stack->state, labels, scale, out_loss, out_correct);
+    stack->has_gradient = true;
+    stack->backward_next = stack->n_units - 1;
+    return ECH_OK;
+}
+
+ech_status echi_stack_output_grad(struct echi_stack *stack, const float *rows, struct ech_error *err) {
+    ECHI_TRY(need_no_gradient(stack, "stack.output_grad", err));
+    ECHI_TRY(need("stack.output_grad", rows != NULL, "rows", err));
+    stack->impl->output_grad(stack->state, rows);
+    stack->has_gradient = true;
+    stack->backward_next = stack->n_units - 1;
+    return ECH_OK;
+}
+
+ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
+                               bool need_input_grad, struct ech_error *err) {
+    ECHI_TRY(need_output(stack, "stack.backward", err));
+    ECHI_TRY(need_unit(stack, "stack.backward", unit, err));
+    ECHI_TRY(need_floats(stack, "stack.backward", params, "params", err));
+    ECHI_TRY(need_floats(stack, "stack.backward", grads, "grads", err));
+    if (stack->backward_next == stack->n_units)
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.backward",
+                         "the gradient of the output is not set yet; call echi_stack_loss or echi_stack_output_grad first");
+    if (unit != stack->backward_next)
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.backward",
+                         "unit %d cannot go backward now; units go from the last to the first, and %d are left", unit,
+                         stack->backward_next + 1);
+    if (!stack->has_gradient)
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.backward",
+                         "unit %d has no gradient to start from; call echi_stack_backward of unit %d with need_input_grad", unit,
+                         unit + 1);
+    stack->impl->backward(stack->state, unit, echi_buffer_host(params), echi_buffer_host(grads), need_input_grad);
+    stack->backward_next--;
+    stack->has_gradient = need_input_grad;
+    return ECH_OK;
+}
+
+ech_status echi_stack_input_grad(struct echi_stack *stack, float *rows, struct ech_error *err) {
+    ECHI_TRY(need_output(stack, "stack.input_grad", err));
+    ECHI_TRY(need("stack.input_grad", rows != NULL, "rows", err));
+    if (stack->backward_next != -1 || !stack->has_gradient)
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.input_grad",
+                         "the gradient of the input is not there; call echi_stack_backward of unit 0 with need_input_grad first");
+    stack->impl->input_grad(stack->state, rows);
+    return ECH_OK;
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Every implementation of a stack that this processor can run against the reference, over random single layers and stacks.
+ *
+ * *Exact* cases use small integers, so that every sum is exact in any order, and compare with ==. (Average-pool divides:
+ * there the windows' areas are powers of two.) Cases with real numbers compare with |a - b| <= REAL_TOLERANCE * (largest
+ * magnitude in the array); what goes into a ReLU or max-pool stays integer there too, because a last bit that differs may
+ * turn a whole gradient elsewhere. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "cpu/echi_cpu_kernels.h"
+#include "echi_stack_impl.h"
+#include "problem.h"
+
+#include <math.h>
+
+/* Sums of a few thousand products of float, in another order and with fused products. */
+#define REAL_TOLERANCE 1e-5
+
+static struct echi_device *device;
+
+/* echi_stack_cpu is the best of these. A level that the processor does not have is refused at creation and skipped. */
+static const struct echi_stack_impl *const candidates[] = {&echi_stack_cpu_base, &echi_stack_cpu_avx2, &echi_stack_cpu_avx512};
+#define CANDIDATES (sizeof candidates / sizeof candidates[0])
+
+/* One implementation at work on a problem, all its memory between guards. */
+struct bench {
+    struct echi_stack *stack;
+    const struct problem *p;
+    int max_n;
+    struct guarded params, grads, in, out, dout, din, labels;
+    struct echi_buffer *params_buffer, *grads_buffer;
+    double loss;
+    int correct;
+};
+
+static size_t in_size(const struct problem *p) { return echi_shape_size(p->layers[0].in); }
+static size_t out_size(const struct problem *p) { return echi_shape_size(p->layers[p->count - 1].out); }
+
+static bool bench_open(struct bench *b, const struct problem *p, const struct echi_stack_impl *impl, int max_n) {
+    struct ech_error err;
+    memset(b, 0, sizeof *b);
+    ech_status status = echi_stack_create_with(device, impl, p->layers, p->count, max_n, &b->stack, &err);
+    if (status == ECH_E_UNSUPPORTED) return false;
+    if (status != ECH_OK) fail_msg("%s: %s: %s", p->text, impl->name, err.text);
+    b->p = p;
+    b->max_n = max_n;
+    size_t n = (size_t)max_n;
+    b->params = guarded_new(p->params * sizeof(float));
+    b->grads = guarded_new(p->params * sizeof(float));
+    b->in = guarded_new(n * in_size(p) * sizeof(float));
+    b->din = guarded_new(n * in_size(p) * sizeof(float));
+    b->out = guarded_new(n * out_size(p) * sizeof(float));
+    b->dout = guarded_new(n * out_size(p) * sizeof(float));
+    b->labels = guarded_new(n);
+    assert_int_equal(echi_buffer_wrap(device, guarded_floats(b->params), b->params.bytes, &b->params_buffer, &err), ECH_OK);
+    assert_int_equal(echi_buffer_wrap(device, guarded_floats(b->grads), b->grads.bytes, &b->grads_buffer, &err), ECH_OK);
+    return true;
+}
+
+static void bench_close(struct bench *b) {
+    struct guarded *all[] = {&b->params, &b->grads, &b->in, &b->din, &b->out, &b->dout, &b->labels};
+    echi_stack_destroy(b->stack);
+    echi_buffer_destroy(b->params_buffer);
+    echi_buffer_destroy(b->grads_buffer);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (!guards_intact(*all[i])) fail_msg("%s: wrote past array %zu", b->p->text, i);
+        free(all[i]->block);
+    }
+}
+
+/* A float that no arithmetic gives: what is still this was never set. */
+#define UNTOUCHED 12345.678f
+
+enum ending { WITH_LOSS, WITH_OUTPUT_GRAD };
+
+struct step { int n; enum ending ending; bool input_grad; const float *params, *in, *dout; const uint8_t *labels; };
+
+static void bench_step(struct bench *b, const struct step *step) {
+    const struct problem *p = b->p;
+    struct ech_error err = {.text = "no error"};
+    size_t rows = (size_t)step->n, in = rows * in_size(p), out = rows * out_size(p);
+    memcpy(guarded_floats(b->params), step->params, p->params * sizeof(float));
+    memcpy(guarded_floats(b->in), step->in, in * sizeof(float));
+    memcpy(guarded_floats(b->dout), step->dout, out * sizeof(float));
+    memcpy(guarded_floats(b->labels), step->labels, rows);
+    for (size_t i = 0; i < p->params; i++) guarded_floats(b->grads)[i] = UNTOUCHED;
+    for (size_t i = 0; i < (size_t)b->max_n * in_size(p); i++) guarded_floats(b->din)[i] = UNTOUCHED;
+    for (size_t i = 0; i < (size_t)b->max_n * out_size(p); i++) guarded_floats(b->out)[i] = UNTOUCHED;
+
+    assert_int_equal(echi_stack_input(b->stack, step->n, guarded_floats(b->in), &err), ECH_OK);
+    memset(guarded_floats(b->in), 0x7f, in * sizeof(float));    /* the caller may reuse it at once */
+    for (int u = 0; u < echi_stack_units(b->stack); u++)
+        assert_int_equal(echi_stack_forward(b->stack, u, b->params_buffer, &err), ECH_OK);
+    assert_int_equal(echi_stack_output(b->stack, guarded_floats(b->out), &err), ECH_OK);
+    if (step->ending == WITH_LOSS) {
+        const uint8_t *labels = (const uint8_t *)(void *)guarded_floats(b->labels);
+        assert_int_equal(echi_stack_loss(b->stack, labels, 0.125f, &b->loss, &b->correct, &err), ECH_OK);
+    } else {
+        assert_int_equal(echi_stack_output_grad(b->stack, guarded_floats(b->dout), &err), ECH_OK);
+        memset(guarded_floats(b->dout), 0x7f, out * sizeof(float));
+    }
+    for (int u = echi_stack_units(b->stack) - 1; u >= 0; u--)
+        assert_int_equal(echi_stack_backward(b->stack, u, b->params_buffer, b->grads_buffer, u > 0 || step->input_grad, &err), ECH_OK);
+    if (step->input_grad) assert_int_equal(echi_stack_input_grad(b->stack, guarded_floats(b->din), &err), ECH_OK);
+    if (memcmp(guarded_floats(b->params), step->params, p->params * sizeof(float)) != 0) fail_msg("%s: changed the parameters", p->text);
+}
+
+/* tolerance 0: equal, where -0 is 0 and NaN is NaN. */
+static void compare(const struct problem *p, const struct bench *b, const char *what, int n, const float *got, const float *wanted,
+                    size_t count, double tolerance) {
+    double largest = 0;
+    for (size_t i = 0; i < count; i++)
+        if (isfinite(wanted[i]) && fabs((double)wanted[i]) > largest) largest = fabs((double)wanted[i]);
+    for (size_t i = 0; i < count; i++) {
+        if (isnan(got[i]) && isnan(wanted[i])) continue;
+        if (fabs((double)got[i] - (double)wanted[i]) <= tolerance * largest) continue;
+        fail_msg("%s, n %d, %s: %s[%zu] is %.9g, the reference has %.9g", p->text, n, echi_stack_kernel(b->stack, 0), what, i,
+                 (double)got[i], (double)wanted[i]);
+    }
+}
+
+static void compare_step(const struct bench *got, const struct bench *wanted, const struct step *step, double tolerance) {
+    const struct problem *p = got->p;
+    size_t rows = (size_t)got->max_n;
+    compare(p, got, "output", step->n, guarded_floats(got->out), guarded_floats(wanted->out), rows * out_size(p), tolerance);
+    /* Gaps between the layers' places are part of the comparison: both must have left them untouched. */
+    compare(p, got, "grads", step->n, guarded_floats(got->grads), guarded_floats(wanted->grads), p->params, tolerance);
+    compare(p, got, "input grad", step->n, guarded_floats(got->din), guarded_floats(wanted->din), rows * in_size(p), tolerance);
+    if (step->ending != WITH_LOSS) return;
+    if (fabs(got->loss - wanted->loss) > REAL_TOLERANCE * (1 + fabs(wanted->loss)))
+        fail_msg("%s, n %d: loss %.9g, the reference has %.9g", p->text, step->n, got->loss, wanted->loss);
+    if (got->correct != wanted->correct) fail_msg("%s, n %d: %d correct, the reference has %d", p->text, step->n, got->correct, wanted->correct);
+}
+
+/* In the reference's gradients: every place of a layer is set, every gap is not. */
+static void check_all_set(const struct bench *b) {
+    const struct problem *p = b->p;
+    bool *owned = calloc(p->params, sizeof *owned);
+    for (int i = 0; i < p->count; i++) {
+        for (size_t k = 0; k < p->layers[i].weights; k++) owned[p->layers[i].weight_at + k] = true;
+        for (size_t k = 0; k < p->layers[i].biases; k++) owned[p->layers[i].bias_at + k] = true;
+    }
+    for (size_t i = 0; i < p->params; i++)
+        if ((guarded_floats(b->grads)[i] == UNTOUCHED) == owned[i]) fail_msg("%s: grads[%zu] was %s", p->text, i, owned[i] ? "not set" : "written");
+    free(owned);
+}
+
+/* --- data --- */
+
+/* An integer, 0 with probability 1 - density. */
+static float small_integer(struct echi_random *r, int most, double density) {
+    return echi_random_unit(r) < density ? (float)random_from(r, -most, most) : 0;
+}
+
+enum numbers { INTEGERS, REALS, INTEGERS_BACK_REALS };
+
+/* Makes the last layer's weights small enough for outputs within +-1. Where a probability is close to 1, p - 1 has few good
+ * digits left in float, and then no bound relative to the gradient could hold; test_large_outputs looks at those. */
+static void tame_outputs(const struct problem *p, int n, float *params, const float *in) {
+    struct bench b;
+    size_t out = (size_t)n * out_size(p);
+    float largest = 1, *zeros = calloc(out, sizeof *zeros);
+    uint8_t *labels = calloc((size_t)n, 1);
+    const struct echi_layer *last = &p->layers[p->count - 1];
+    struct step step = {n, WITH_OUTPUT_GRAD, false, params, in, zeros, labels};
+    assert_true(bench_open(&b, p, &echi_stack_reference, n));
+    bench_step(&b, &step);
+    for (size_t i = 0; i < out; i++) largest = fmaxf(largest, fabsf(guarded_floats(b.out)[i]));
+    for (size_t i = 0; i < last->weights; i++) params[last->weight_at + i] /= largest;
+    for (size_t i = 0; i < last->biases; i++) params[last->bias_at + i] /= largest;
+    bench_close(&b);
+    free(zeros);
+    free(labels);
+}
+
+/* Two steps on each implementation's one stack, the larger first, so that what the first leaves behind must not show. */
+static void check_problem(const struct problem *p, int max_n, enum numbers numbers, enum ending ending, bool input_grad,
+                          struct echi_random *r) {
+    size_t rows = (size_t)max_n;
+    float *params = malloc(p->params * sizeof(float)), *in = malloc(rows * in_size(p) * sizeof(float));
+    float *dout = malloc(rows * out_size(p) * sizeof(float));
+    uint8_t *labels = malloc(rows);
+    double spread = 1 / sqrt(1 + (double)in_size(p) / 16);
+    for (size_t i = 0; i < p->params; i++) params[i] = numbers == REALS ? (float)(echi_random_normal(r) * spread) : small_integer(r, 2, 0.3);
+    struct bench wanted, got[CANDIDATES];
+    bool here[CANDIDATES];
+    assert_true(bench_open(&wanted, p, &echi_stack_reference, max_n));
+    for (size_t k = 0; k < CANDIDATES; k++) here[k] = bench_open(&got[k], p, candidates[k], max_n);
+    for (int round = 0; round < 2; round++) {
+        int n = round == 0 ? max_n : random_from(r, 1, max_n);
+        for (size_t i = 0; i < rows * in_size(p); i++) in[i] = numbers == REALS ? (float)echi_random_normal(r) : small_integer(r, 2, 0.5);
+        for (size_t i = 0; i < rows * out_size(p); i++) dout[i] = numbers == INTEGERS ? small_integer(r, 2, 0.3) : (float)echi_random_normal(r);
+        for (size_t i = 0; i < rows; i++) labels[i] = (uint8_t)echi_random_below(r, (uint32_t)out_size(p) < 256 ? (uint32_t)out_size(p) : 256);
+        if (ending == WITH_LOSS) tame_outputs(p, n, params, in);
+        struct step step = {n, ending, input_grad, params, in, dout, labels};
+        bench_step(&wanted, &step);
+        check_all_set(&wanted);
+        for (size_t k = 0; k < CANDIDATES; k++) {
+            if (!here[k]) continue;
+            bench_step(&got[k], &step);
+            compare_step(&got[k], &wanted, &step, numbers == INTEGERS ? 0 : REAL_TOLERANCE);
+        }
+    }
+    bench_close(&wanted);
+    for (size_t k = 0; k < CANDIDATES; k++)
+        if (here[k]) bench_close(&got[k]);
+    free(params);
+    free(in);
+    free(dout);
+    free(labels);
+}
+
+static void begin_case(struct problem *p, struct echi_random *r, const char *test, uint32_t seed, int most_side) {
+    echi_random_init(r, seed, ECHI_STREAM_TEST, 0);
+    problem_begin(p, random_from(r, 1, 9), random_from(r, 1, most_side), random_from(r, 1, most_side));
+    problem_say(p, " (%s seed %u)", test, seed);
+}
+
+static int random_batch(struct echi_random *r) { return echi_random_below(r, 3) == 0 ? random_from(r, 1, 70) : random_from(r, 1, 20); }
+
+/* A window whose area is a power of two, so that an average of integers is exact. */
+static void exact_avg_pool(struct problem *p, struct echi_random *r) {
+    static const int sides[] = {1, 2, 4};
+    struct echi_shape in = problem_shape(p);
+    int kh = sides[echi_random_below(r, 3)], kw = sides[echi_random_below(r, 3)];
+    if (kh > in.h) kh = 1;
+    if (kw > in.w) kw = 1;
+    problem_window(p, ECHI_OP_AVG_POOL, 0, kh, kw, random_from(r, 1, 3), random_from(r, 1, 3), random_from(r, 0, kh / 2),
+                   random_from(r, 0, kw / 2), false);
+}
+
+static void random_layer(struct problem *p, struct echi_random *r, bool exact) {
+    switch (echi_random_below(r, 5)) {
+    case 0: random_window(p, r, ECHI_OP_CONV2D); break;
+    case 1: problem_fc(p, random_from(r, 1, 40), echi_random_below(r, 3) != 0); break;
+    case 2: random_window(p, r, ECHI_OP_MAX_POOL); break;
+    case 3:
+        if (exact) exact_avg_pool(p, r);
+        else random_window(p, r, ECHI_OP_AVG_POOL);
+        break;
+    default: problem_relu(p); break;
+    }
+}
+
+static void test_single_layers_exact(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 500; seed++) {
+        struct problem p;
+        struct echi_random r;
+        begin_case(&p, &r, "single", seed, 14);
+        random_layer(&p, &r, true);
+        check_problem(&p, random_batch(&r), INTEGERS, WITH_OUTPUT_GRAD, echi_random_below(&r, 4) != 0, &r);
+    }
+}
+
+static void test_stacks_exact(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 300; seed++) {
+        struct problem p;
+        struct echi_random r;
+        begin_case(&p, &r, "stack", seed, 16);
+        int layers = random_from(&r, 2, 6);
+        for (int i = 0; i < layers; i++) random_layer(&p, &r, true);
+        check_problem(&p, random_batch(&r), INTEGERS, WITH_OUTPUT_GRAD, echi_random_below(&r, 4) != 0, &r);
+    }
+}
+
+/* The runs that a fast implementation fuses, in every shape. */
+static void test_conv_relu_pool_exact(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 200; seed++) {
+        struct problem p;
+        struct echi_random r;
+        begin_case(&p, &r, "fused", seed, 18);
+        random_window(&p, &r, ECHI_OP_CONV2D);
+        if (echi_random_below(&r, 4) != 0) problem_relu(&p);
+        if (echi_random_below(&r, 4) != 0) random_window(&p, &r, ECHI_OP_MAX_POOL);
+        if (echi_random_below(&r, 2) != 0) problem_fc(&p, random_from(&r, 1, 33), true);
+        if (echi_random_below(&r, 2) != 0) problem_relu(&p);
+        check_problem(&p, random_batch(&r), INTEGERS, WITH_OUTPUT_GRAD, echi_random_below(&r, 2) != 0, &r);
+    }
+}
+
+static void test_real_numbers(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 150; seed++) {
+        struct problem p;
+        struct echi_random r;
+        begin_case(&p, &r, "real", seed, 12);
+        int layers = random_from(&r, 1, 3);
+        for (int i = 0; i < layers; i++) {
+            uint32_t kind = echi_random_below(&r, 3);
+            if (kind == 0) problem_fc(&p, random_from(&r, 1, 40), true);
+            else random_window(&p, &r, kind == 1 ? ECHI_OP_CONV2D : ECHI_OP_AVG_POOL);
+        }
+        bool loss = echi_random_below(&r, 2) != 0;
+        if (loss) problem_fc(&p, random_from(&r, 1, 20), true);
+        check_problem(&p, random_batch(&r), REALS, loss ? WITH_LOSS : WITH_OUTPUT_GRAD, true, &r);
+    }
+}
+
+static void test_real_gradients_through_kinks(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 150; seed++) {
+        struct problem p;
+        struct echi_random r;
+        begin_case(&p, &r, "kinks", seed, 12);
+        int layers = random_from(&r, 2, 5);
+        for (int i = 0; i < layers; i++) random_layer(&p, &r, true);
+        check_problem(&p, random_batch(&r), INTEGERS_BACK_REALS, WITH_OUTPUT_GRAD, true, &r);
+    }
+}
+
+static void test_lenet5(void **state) {
+    (void)state;
+    static const int batches[] = {1, 16, 33, 70};
+    for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
+        struct problem p;
+        struct echi_random r;
+        echi_random_init(&r, i, ECHI_STREAM_TEST, 1);
+        problem_lenet5(&p);
+        check_problem(&p, batches[i], INTEGERS, WITH_OUTPUT_GRAD, i % 2 == 0, &r);
+    }
+}
+
+/* A NaN in one sample shows in that sample's output as in the reference, and nowhere else. */
+static void test_nan_is_seen(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 100; seed++) {
+        struct problem p;
+        struct echi_random r;
+        begin_case(&p, &r, "nan", seed, 10);
+        if (seed % 2 == 0) {
+            problem_window(&p, ECHI_OP_CONV2D, 5, 2, 2, 1, 1, 1, 1, true);
+            problem_relu(&p);
+            problem_window(&p, ECHI_OP_MAX_POOL, 0, 2, 2, 2, 2, 0, 0, false);
+        }
+        int layers = random_from(&r, 0, 4);
+        for (int i = 0; i < layers; i++) random_layer(&p, &r, true);
+        problem_fc(&p, 10, true);
+        int n = random_batch(&r), bad = random_from(&r, 0, n - 1);
+        size_t rows = (size_t)n, at = (size_t)bad * in_size(&p) + echi_random_below(&r, (uint32_t)in_size(&p));
+        float *params = malloc(p.params * sizeof(float)), *in = malloc(rows * in_size(&p) * sizeof(float));
+        float *dout = calloc(rows * out_size(&p), sizeof(float));
+        uint8_t *labels = calloc(rows, 1);
+        for (size_t i = 0; i < p.params; i++) params[i] = small_integer(&r, 2, 0.5);
+        for (size_t i = 0; i < rows * in_size(&p); i++) in[i] = small_integer(&r, 2, 0.5);
+        in[at] = NAN;
+        struct step step = {n, WITH_LOSS, true, params, in, dout, labels};
+        struct bench wanted, got;
+        for (size_t k = 0; k < CANDIDATES; k++) {
+            if (!bench_open(&got, &p, candidates[k], n)) continue;
+            assert_true(bench_open(&wanted, &p, &echi_stack_reference, n));
+            bench_step(&wanted, &step);
+            bench_step(&got, &step);
+            compare(&p, &got, "output with a NaN", n, guarded_floats(got.out), guarded_floats(wanted.out), rows * out_size(&p), 0);
+            if (isnan(wanted.loss) && !isnan(got.loss)) fail_msg("%s: the loss hides a NaN", p.text);
+            bench_close(&wanted);
+            bench_close(&got);
+        }
+        free(params);
+        free(in);
+        free(dout);
+        free(labels);
+    }
+}
+
+/* Outputs of any size: the loss stays finite and is the closed form. */
+static void test_large_outputs(void **state) {
+    (void)state;
+    struct problem p;
+    problem_begin(&p, 1, 1, 1);
+    problem_fc(&p, 10, false);
+    static const float scales[] = {1e-3f, 1, 80, 1e4f, -1e4f, 1e30f};
+    for (size_t k = 0; k <= CANDIDATES; k++)
+        for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++) {
+            float params[64] = {0}, in[3] = {scales[i], scales[i], 1}, dout[30] = {0};
+            const uint8_t labels[3] = {0, 9, 4};
+            for (int o = 0; o < 10; o++) params[p.layers[0].weight_at + (size_t)o] = (float)o - 4.5f;
+            struct bench b;
+            if (!bench_open(&b, &p, k < CANDIDATES ? candidates[k] : &echi_stack_reference, 3)) continue;
+            struct step step = {3, WITH_LOSS, true, params, in, dout, labels};
+            bench_step(&b, &step);
+            double wanted = 0;
+            for (int s = 0; s < 3; s++) {
+                double sum = 0, x = (double)in[s], m = x > 0 ? 4.5 * x : -4.5 * x;
+                for (int o = 0; o < 10; o++) sum += exp((o - 4.5) * x - m);
+                wanted += log(sum) - ((labels[s] - 4.5) * x - m);
+            }
+            if (!(fabs(b.loss - wanted) <= 1e-6 * (1 + fabs(wanted))))
+                fail_msg("%s, scale %g: loss %.9g, should be %.9g", echi_stack_kernel(b.stack, 0), (double)scales[i], b.loss, wanted);
+            for (size_t g = 0; g < 10; g++) assert_true(isfinite(guarded_floats(b.grads)[p.layers[0].weight_at + g]));
+            bench_close(&b);
+        }
+}
+
+static int open_device(void **state) {
+    (void)state;
+    return echi_device_open("cpu", 1, &device, NULL) == ECH_OK ? 0 : -1;
+}
+static int close_device(void **state) {
+    (void)state;
+    echi_device_close(device);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_single_layers_exact),
+        cmocka_unit_test(test_stacks_exact),
+        cmocka_unit_test(test_conv_relu_pool_exact),
+        cmocka_unit_test(test_real_numbers),
+        cmocka_unit_test(test_real_gradients_through_kinks),
+        cmocka_unit_test(test_lenet5),
+        cmocka_unit_test(test_nan_is_seen),
+        cmocka_unit_test(test_large_outputs),
+    };
+    return cmocka_run_group_tests_name("parity", tests, open_device, close_device);
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One suite over every device that every backend has, and what a caller may do wrong. A backend without a device, like
+ * the skeleton, must answer ECH_E_UNSUPPORTED everywhere. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "echi_backends.h"
+#include "echi_os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void assert_fails(ech_status status, ech_status wanted, const struct ech_error *err, const char *word) {
+    assert_int_equal(status, wanted);
+    assert_int_equal(err->code, wanted);
+    if (strstr(err->text, word) == NULL) fail_msg("'%s' does not say '%s'", err->text, word);
+}
+
+/* --- the suite --- */
+
+static void check_memory(struct echi_device *device) {
+    struct ech_error err;
+    struct echi_buffer *buffer = NULL;
+    struct echi_queue *queue = NULL;
+    uint8_t bytes[1000], back[1000];
+    assert_int_equal(echi_buffer_create(device, sizeof bytes, &buffer, &err), ECH_OK);
+    assert_int_equal(echi_queue_create(device, &queue, &err), ECH_OK);
+    assert_int_equal(echi_buffer_bytes(buffer), sizeof bytes);
+    if (echi_device_describe(device)->host_memory) {
+        assert_non_null(echi_buffer_host(buffer));
+        assert_int_equal((uintptr_t)echi_buffer_host(buffer) % 64, 0);
+    }
+
+    memset(back, 1, sizeof back);
+    echi_event event = 0;
+    assert_int_equal(echi_queue_read(queue, buffer, 0, back, sizeof back, &err), ECH_OK);
+    assert_int_equal(echi_queue_event(queue, &event, &err), ECH_OK);
+    assert_int_equal(echi_event_wait(queue, event, echi_now() + 1000000000, &err), ECH_OK);
+    assert_true(echi_event_done(queue, event));
+    for (size_t i = 0; i < sizeof back; i++) assert_int_equal(back[i], 0);
+
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * 7 + 3);
+    assert_int_equal(echi_queue_write(queue, buffer, 0, bytes, sizeof bytes, &err), ECH_OK);
+    assert_int_equal(echi_queue_copy(queue, buffer, 600, buffer, 100, 333, &err), ECH_OK);
+    assert_int_equal(echi_queue_write(queue, buffer, 999, "x", 1, &err), ECH_OK);
+    assert_int_equal(echi_queue_read(queue, buffer, 0, back, sizeof back, &err), ECH_OK);
+    echi_event later = 0;
+    assert_int_equal(echi_queue_event(queue, &later, &err), ECH_OK);
+    assert_true(later > event);
+    assert_int_equal(echi_event_wait(queue, later, echi_now() + 1000000000, &err), ECH_OK);
+    memmove(bytes + 600, bytes + 100, 333);
+    bytes[999] = 'x';
+    assert_memory_equal(bytes, back, sizeof bytes);
+
+    echi_queue_destroy(queue);
+    echi_buffer_destroy(buffer);
+}
+
+static void check_ranges(struct echi_device *device) {
+    struct ech_error err;
+    struct echi_buffer *buffer = NULL, *none = NULL;
+    struct echi_queue *queue = NULL;
+    char bytes[100] = {0};
+    assert_int_equal(echi_buffer_create(device, sizeof bytes, &buffer, &err), ECH_OK);
+    assert_int_equal(echi_buffer_create(device, 0, &none, &err), ECH_OK);
+    assert_int_equal(echi_queue_create(device, &queue, &err), ECH_OK);
+    assert_int_equal(echi_buffer_bytes(none), 0);
+
+    assert_fails(echi_queue_write(queue, buffer, 1, bytes, 100, &err), ECH_E_ARGUMENT, &err, "fit");
+    assert_fails(echi_queue_write(queue, buffer, 101, bytes, 0, &err), ECH_E_ARGUMENT, &err, "fit");
+    assert_fails(echi_queue_write(queue, buffer, SIZE_MAX, bytes, 2, &err), ECH_E_ARGUMENT, &err, "fit");
+    assert_fails(echi_queue_read(queue, buffer, 2, bytes, SIZE_MAX, &err), ECH_E_ARGUMENT, &err, "fit");
+    assert_fails(echi_queue_copy(queue, buffer, 0, buffer, 99, 2, &err), ECH_E_ARGUMENT, &err, "fit");
+    assert_fails(echi_queue_copy(queue, buffer, 99, buffer, 0, 2, &err), ECH_E_ARGUMENT, &err, "fit");
+    assert_fails(echi_queue_copy(queue, buffer, 0, buffer, 9, 10, &err), ECH_E_ARGUMENT, &err, "overlap");
+    assert_fails(echi_queue_copy(queue, none, 0, buffer, 0, 1, &err), ECH_E_ARGUMENT, &err, "fit");
+    assert_fails(echi_queue_write(queue, buffer, 0, NULL, 1, &err), ECH_E_ARGUMENT, &err, "NULL");
+    assert_fails(echi_queue_read(queue, NULL, 0, bytes, 1, &err), ECH_E_ARGUMENT, &err, "NULL");
+    assert_fails(echi_queue_run(queue, NULL, NULL, &err), ECH_E_ARGUMENT, &err, "NULL");
+    assert_int_equal(echi_queue_write(queue, buffer, 100, NULL, 0, &err), ECH_OK);
+    assert_int_equal(echi_queue_copy(queue, buffer, 0, buffer, 50, 50, &err), ECH_OK);
+
+    /* An event that nobody took is never done, and waiting for it does not hang. */
+    echi_event event = 0;
+    assert_int_equal(echi_queue_event(queue, &event, &err), ECH_OK);
+    assert_false(echi_event_done(queue, event + 1000));
+    ech_status status = echi_event_wait(queue, event + 1000, echi_now(), &err);
+    assert_true(status == ECH_E_ARGUMENT || status == ECH_E_TIMEOUT);
+
+    echi_queue_destroy(queue);
+    echi_buffer_destroy(none);
+    echi_buffer_destroy(buffer);
+}
+
+static void add_one(void *args) { (*(int *)args)++; }
+
+static void check_host(struct echi_device *device) {
+    struct ech_error err;
+    struct echi_queue *queue = NULL;
+    struct echi_buffer *wrapped = NULL;
+    assert_int_equal(echi_queue_create(device, &queue, &err), ECH_OK);
+    int calls = 0;
+    ech_status status = echi_queue_run(queue, add_one, &calls, &err);
+    echi_queue_destroy(queue);
+    if (status == ECH_OK) assert_int_equal(calls, 1);
+    else assert_int_equal(status, ECH_E_UNSUPPORTED);
+
+    float mine[4] = {1, 2, 3, 4};
+    status = echi_buffer_wrap(device, mine, sizeof mine, &wrapped, &err);
+    if (status == ECH_OK) assert_ptr_equal(echi_buffer_host(wrapped), mine);
+    else assert_int_equal(status, ECH_E_UNSUPPORTED);
+    echi_buffer_destroy(wrapped);
+    assert_true(mine[0] == 1 && mine[3] == 4);
+}
+
+static void test_each_device(void **state) {
+    (void)state;
+    int devices = 0;
+    for (int b = 0; b < echi_backend_count(); b++) {
+        const struct echi_backend *backend = echi_backend_at(b);
+        for (int d = 0; d < backend->device_count(); d++, devices++) {
+            struct ech_error err;
+            struct echi_device *device = NULL;
+            char spec[32];
+            snprintf(spec, sizeof spec, "%s:%d", backend->name, d);
+            assert_int_equal(echi_device_open(spec, 2, &device, &err), ECH_OK);
+            const struct echi_device_info *info = echi_device_describe(device);
+            assert_string_equal(info->backend, backend->name);
+            assert_true(info->name[0] != '\0' && info->compute_units >= 1);
+            assert_int_equal(echi_device_threads(device), 2);
+            check_memory(device);
+            check_ranges(device);
+            check_host(device);
+            echi_device_close(device);
+        }
+    }
+    assert_true(devices >= 1);
+}
+
+/* --- names --- */
+
+static void test_cpu_is_always_there(void **state) {
+    (void)state;
+    struct ech_error err;
+    struct echi_device *device = NULL;
+    assert_int_equal(echi_device_open("cpu", 1, &device, &err), ECH_OK);
+    const struct echi_device_info *info = echi_device_describe(device);
+    assert_true(info->host_memory);
+    const char *level = strrchr(info->name, ',');
+    assert_non_null(level);
+    static const char *const known[] = {", base", ", AVX2", ", AVX-512"};
+    assert_string_equal(level, known[echi_cpu_level()]);
+    echi_device_close(device);
+    echi_device_close(NULL);
+    echi_buffer_destroy(NULL);
+    echi_queue_destroy(NULL);
+}
+
+static void test_specs_that_are_wrong(void **state) {
+    (void)state;
+    struct ech_error err;
+    struct echi_device *device = NULL;
+    assert_fails(echi_device_open("gpu", 1, &device, &err), ECH_E_ARGUMENT, &err, "cpu");
+    assert_fails(echi_device_open("", 1, &device, &err), ECH_E_ARGUMENT, &err, "cpu");
+    assert_fails(echi_device_open("cp", 1, &device, &err), ECH_E_ARGUMENT, &err, "cpu");
+    assert_fails(echi_device_open("cpu:", 1, &device, &err), ECH_E_ARGUMENT, &err, "number");
+    assert_fails(echi_device_open("cpu:-1", 1, &device, &err), ECH_E_ARGUMENT, &err, "number");
+    assert_fails(echi_device_open("cpu:0x", 1, &device, &err), ECH_E_ARGUMENT, &err, "number");
+    assert_fails(echi_device_open("cpu:99999999999999999999", 1, &device, &err), ECH_E_ARGUMENT, &err, "number");
+    assert_fails(echi_device_open("cpu:1", 1, &device, &err), ECH_E_UNSUPPORTED, &err, "cpu:0");
+    assert_fails(echi_device_open("null", 1, &device, &err), ECH_E_UNSUPPORTED, &err, "cpu:0");
+    assert_fails(echi_device_open("cpu", 0, &device, &err), ECH_E_ARGUMENT, &err, "threads");
+    assert_fails(echi_device_open(NULL, 1, &device, &err), ECH_E_ARGUMENT, &err, "NULL");
+    assert_fails(echi_device_open("cpu", 1, NULL, &err), ECH_E_ARGUMENT, &err, "NULL");
+    assert_null(device);
+    assert_int_equal(echi_device_open("gpu", 1, &device, NULL), ECH_E_ARGUMENT);
+    assert_null(echi_backend_at(-1));
+    assert_null(echi_backend_at(echi_backend_count()));
+}
+
+static void test_a_buffer_of_another_device(void **state) {
+    (void)state;
+    struct ech_error err;
+    struct echi_device *a = NULL, *b = NULL;
+    struct echi_buffer *buffer = NULL;
+    struct echi_queue *queue = NULL;
+    char byte = 0;
+    assert_int_equal(echi_device_open("cpu", 1, &a, &err), ECH_OK);
+    assert_int_equal(echi_device_open("cpu", 1, &b, &err), ECH_OK);
+    assert_int_equal(echi_buffer_create(a, 10, &buffer, &err), ECH_OK);
+    assert_int_equal(echi_queue_create(b, &queue, &err), ECH_OK);
+    assert_fails(echi_queue_read(queue, buffer, 0, &byte, 1, &err), ECH_E_ARGUMENT, &err, "another device");
+    echi_queue_destroy(queue);
+    echi_buffer_destroy(buffer);
+    echi_device_close(b);
+    echi_device_close(a);
+}
+
+static void test_more_memory_than_there_is(void **state) {
+    (void)state;
+    struct ech_error err;
+    struct echi_device *device = NULL;
+    struct echi_buffer *buffer = NULL;
+    assert_int_equal(echi_device_open("cpu", 1, &device, &err), ECH_OK);
+    assert_fails(echi_buffer_create(device, SIZE_MAX, &buffer, &err), ECH_E_MEMORY, &err, "memory");
+    assert_null(buffer);
+    echi_device_close(device);
+}
+
+/* --- a backend that is not finished --- */
+
+/* Opens like the CPU, so that every call reaches the entry under test. */
+static void assert_unsupported_everywhere(const struct echi_backend *backend) {
+    struct ech_error err;
+    struct echi_device *device = NULL;
+    struct echi_buffer *buffer = NULL;
+    struct echi_queue *queue = NULL;
+    int value = 0;
+    assert_int_equal(echi_device_open_on(backend, 0, 1, &device, &err), ECH_OK);
+    assert_fails(echi_buffer_create(device, 8, &buffer, &err), ECH_E_UNSUPPORTED, &err, "buffer_create");
+    assert_fails(echi_buffer_wrap(device, &value, sizeof value, &buffer, &err), ECH_E_UNSUPPORTED, &err, "buffer_wrap");
+    assert_fails(echi_queue_create(device, &queue, &err), ECH_E_UNSUPPORTED, &err, "queue_create");
+    assert_true(buffer == NULL && queue == NULL);
+    echi_device_close(device);
+
+    /* The rest of the entries, on memory and a queue that are there. */
+    struct echi_backend half = *backend;
+    half.buffer_create = echi_backend_cpu.buffer_create;
+    half.buffer_destroy = echi_backend_cpu.buffer_destroy;
+    half.queue_create = echi_backend_cpu.queue_create;
+    half.queue_destroy = echi_backend_cpu.queue_destroy;
+    assert_int_equal(echi_device_open_on(&half, 0, 1, &device, &err), ECH_OK);
+    assert_int_equal(echi_buffer_create(device, 8, &buffer, &err), ECH_OK);
+    assert_int_equal(echi_queue_create(device, &queue, &err), ECH_OK);
+    assert_null(echi_buffer_host(buffer));
+    echi_event event = 1;
+    assert_fails(echi_queue_write(queue, buffer, 0, &value, 4, &err), ECH_E_UNSUPPORTED, &err, "queue_write");
+    assert_fails(echi_queue_read(queue, buffer, 0, &value, 4, &err), ECH_E_UNSUPPORTED, &err, "queue_read");
+    assert_fails(echi_queue_copy(queue, buffer, 0, buffer, 4, 4, &err), ECH_E_UNSUPPORTED, &err, "queue_copy");
+    assert_fails(echi_queue_run(queue, add_one, &value, &err), ECH_E_UNSUPPORTED, &err, "queue_run");
+    assert_fails(echi_queue_event(queue, &event, &err), ECH_E_UNSUPPORTED, &err, "queue_event");
+    assert_fails(echi_event_wait(queue, 0, 0, &err), ECH_E_UNSUPPORTED, &err, "event_wait");
+    assert_false(echi_event_done(queue, 0));
+    assert_int_equal(value, 0);
+    echi_queue_destroy(queue);
+    echi_buffer_destroy(buffer);
+    echi_device_close(device);
+}
+
+static void test_the_skeleton(void **state) {
+    (void)state;
+    struct ech_error err;
+    struct echi_device *device = NULL;
+    struct echi_backend opens = echi_backend_null;
+    assert_int_equal(echi_backend_null.device_count(), 0);
+    assert_fails(echi_device_open_on(&opens, 0, 1, &device, &err), ECH_E_UNSUPPORTED, &err, "device_info");
+    opens.device_info = echi_backend_cpu.device_info;
+    assert_fails(echi_device_open_on(&opens, 0, 1, &device, &err), ECH_E_UNSUPPORTED, &err, "device_open");
+    assert_null(device);
+    opens.device_open = echi_backend_cpu.device_open;
+    assert_unsupported_everywhere(&opens);
+}
+
+static void test_entries_left_out(void **state) {
+    (void)state;
+    struct ech_error err;
+    struct echi_device *device = NULL;
+    struct echi_backend empty = {.name = "half"};
+    assert_fails(echi_device_open_on(&empty, 0, 1, &device, &err), ECH_E_UNSUPPORTED, &err, "'half'");
+    empty.device_info = echi_backend_cpu.device_info;
+    empty.device_open = echi_backend_cpu.device_open;
+    assert_unsupported_everywhere(&empty);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_device),
+        cmocka_unit_test(test_cpu_is_always_there),
+        cmocka_unit_test(test_specs_that_are_wrong),
+        cmocka_unit_test(test_a_buffer_of_another_device),
+        cmocka_unit_test(test_more_memory_than_there_is),
+        cmocka_unit_test(test_the_skeleton),
+        cmocka_unit_test(test_entries_left_out),
+    };
+    return cmocka_run_group_tests_name("hal", tests, NULL, NULL);
+}
