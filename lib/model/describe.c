@@ -8,7 +8,8 @@
 #include <stdio.h>
 
 static const char *const kinds[] = {
-    [ECHI_OP_CONV2D] = "conv2d", [ECHI_OP_FC] = "fc", [ECHI_OP_MAX_POOL] = "max_pool", [ECHI_OP_AVG_POOL] = "avg_pool", [ECHI_OP_RELU] = "relu",
+    [ECHI_OP_CONV2D] = "conv2d",     [ECHI_OP_FC] = "fc",     [ECHI_OP_MAX_POOL] = "max_pool",
+    [ECHI_OP_AVG_POOL] = "avg_pool", [ECHI_OP_RELU] = "relu",
 };
 
 /* Multiply-adds of one sample forward: each of the out.c * out.h * out.w outputs is a dot product over its fan-in. Both
@@ -33,7 +34,7 @@ size_t ech_model_describe(const ech_model *model, char *buf, size_t cap) {
     echi_print(&p, "%-12s %-9s %-20s %12s %15s\n", "layer", "kind", "output", "parameters", "multiply-adds");
     print_shape(&p, "input", "", model->input);
     echi_print(&p, "\n");
-    double total = 0;   /* of up to 256 layers, each below 2^62 */
+    double total = 0; /* of up to 256 layers, each below 2^62 */
     for (int i = 0; i < model->n_layers; i++) {
         const struct echi_layer *layer = &model->layers[i];
         uint64_t work = multiply_adds(layer);

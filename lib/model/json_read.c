@@ -107,7 +107,10 @@ static bool read_hex4(struct echi_json *j, uint32_t *out) {
     *out = 0;
     for (int i = 0; i < 4; i++) {
         const uint8_t c = *j->at++;
-        const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        const int digit = c >= '0' && c <= '9'   ? c - '0'
+                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                                 : -1;
         if (digit < 0) return wrong(j, "'\\u' needs four hexadecimal digits");
         *out = *out << 4 | (uint32_t)digit;
     }

@@ -17,17 +17,19 @@
 #define FLOATS_MAX ((size_t)INT_MAX)
 
 static const char *const name_stems[] = {
-    [ECHI_OP_CONV2D] = "conv", [ECHI_OP_FC] = "fc",     [ECHI_OP_MAX_POOL] = "max_pool",
+    [ECHI_OP_CONV2D] = "conv",       [ECHI_OP_FC] = "fc",     [ECHI_OP_MAX_POOL] = "max_pool",
     [ECHI_OP_AVG_POOL] = "avg_pool", [ECHI_OP_RELU] = "relu",
 };
 
 ech_status ech_model_create(int channels, int height, int width, ech_model **out_model, struct ech_error *err) {
     if (!out_model) return echi_fail(err, ECH_E_ARGUMENT, "model.create", "out_model is NULL: give a place for the model");
     if (channels < 1 || channels > ECHI_DIM_MAX || height < 1 || height > ECHI_DIM_MAX || width < 1 || width > ECHI_DIM_MAX)
-        return echi_fail(err, ECH_E_ARGUMENT, "model.create", "input %d x %d x %d: channels, height and width must each be 1 to %d",
-                         channels, height, width, ECHI_DIM_MAX);
+        return echi_fail(err, ECH_E_ARGUMENT, "model.create",
+                         "input %d x %d x %d: channels, height and width must each be 1 to %d", channels, height, width,
+                         ECHI_DIM_MAX);
     size_t plane, size;
-    if (!echi_mul_size((size_t)height, (size_t)width, &plane) || !echi_mul_size(plane, (size_t)channels, &size) || size > FLOATS_MAX)
+    if (!echi_mul_size((size_t)height, (size_t)width, &plane) || !echi_mul_size(plane, (size_t)channels, &size) ||
+        size > FLOATS_MAX)
         return echi_fail(err, ECH_E_SHAPE, "model.create", "input %d x %d x %d: a sample may have at most %zu values", channels,
                          height, width, FLOATS_MAX);
     struct ech_model *model = calloc(1, sizeof *model);
@@ -41,7 +43,8 @@ ech_status ech_model_create(int channels, int height, int width, ech_model **out
 void ech_model_destroy(ech_model *model) { free(model); }
 
 /* Makes the model broken; the sentence begins with the layer's name. */
-__attribute__((format(printf, 4, 5)))
+static void refuse(struct ech_model *model, const struct echi_layer *layer, ech_status code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 static void refuse(struct ech_model *model, const struct echi_layer *layer, ech_status code, const char *fmt, ...) {
     char text[sizeof model->error.text];
     va_list args;
@@ -87,14 +90,15 @@ static bool set_window(struct ech_model *model, struct echi_layer *layer, int ke
     int64_t h = (int64_t)layer->in.h + 2 * (int64_t)pad, w = (int64_t)layer->in.w + 2 * (int64_t)pad;
     size_t padded;
     if (kernel > h || kernel > w) {
-        refuse(model, layer, ECH_E_SHAPE, "kernel %d is larger than its input, %lld x %lld with pad %d: use a smaller kernel or more pad",
-               kernel, (long long)h, (long long)w, pad);
+        refuse(model, layer, ECH_E_SHAPE,
+               "kernel %d is larger than its input, %lld x %lld with pad %d: use a smaller kernel or more pad", kernel,
+               (long long)h, (long long)w, pad);
         return false;
     }
     /* The padded input too must be countable: kernels may hold it. */
     if (!volume(layer->in.c, h, w, &padded)) {
-        refuse(model, layer, ECH_E_SHAPE, "its input with pad %d, %d x %lld x %lld, has more than %zu values: use a smaller pad", pad,
-               layer->in.c, (long long)h, (long long)w, FLOATS_MAX);
+        refuse(model, layer, ECH_E_SHAPE, "its input with pad %d, %d x %lld x %lld, has more than %zu values: use a smaller pad",
+               pad, layer->in.c, (long long)h, (long long)w, FLOATS_MAX);
         return false;
     }
     layer->kernel_h = layer->kernel_w = kernel;
@@ -110,9 +114,11 @@ static bool place_params(struct ech_model *model, struct echi_layer *layer, size
     size_t end;
     layer->bias = true;
     layer->biases = (size_t)layer->out.c;
-    if (!echi_mul_size(layer->biases, fan_in, &layer->weights) || !echi_add_size(model->n_params, layer->weights, &layer->bias_at) ||
-        !echi_add_size(layer->bias_at, layer->biases, &end) || end > FLOATS_MAX) {
-        refuse(model, layer, ECH_E_SHAPE, "with it the model has more than %zu parameters: make it, or its input, smaller", FLOATS_MAX);
+    if (!echi_mul_size(layer->biases, fan_in, &layer->weights) ||
+        !echi_add_size(model->n_params, layer->weights, &layer->bias_at) || !echi_add_size(layer->bias_at, layer->biases, &end) ||
+        end > FLOATS_MAX) {
+        refuse(model, layer, ECH_E_SHAPE, "with it the model has more than %zu parameters: make it, or its input, smaller",
+               FLOATS_MAX);
         return false;
     }
     layer->weight_at = model->n_params;
@@ -122,8 +128,9 @@ static bool place_params(struct ech_model *model, struct echi_layer *layer, size
 static void end_layer(struct ech_model *model, const struct echi_layer *layer) {
     size_t size;
     if (!volume(layer->out.c, layer->out.h, layer->out.w, &size)) {
-        refuse(model, layer, ECH_E_SHAPE, "its output %d x %d x %d has more than %zu values: use a larger stride or fewer channels",
-               layer->out.c, layer->out.h, layer->out.w, FLOATS_MAX);
+        refuse(model, layer, ECH_E_SHAPE,
+               "its output %d x %d x %d has more than %zu values: use a larger stride or fewer channels", layer->out.c,
+               layer->out.h, layer->out.w, FLOATS_MAX);
         return;
     }
     model->layers[model->n_layers++] = *layer;
@@ -156,22 +163,30 @@ static void add_pool(struct ech_model *model, enum echi_op op, int kernel, int s
     struct echi_layer layer;
     if (!begin_layer(model, op, &layer) || !set_window(model, &layer, kernel, stride, pad)) return;
     if (pad >= kernel) {
-        refuse(model, &layer, ECH_E_SHAPE, "pad %d must be below kernel %d, or a window would hold nothing but padding", pad, kernel);
+        refuse(model, &layer, ECH_E_SHAPE, "pad %d must be below kernel %d, or a window would hold nothing but padding", pad,
+               kernel);
         return;
     }
     end_layer(model, &layer);
 }
 
-void ech_model_max_pool(ech_model *model, int kernel, int stride, int pad) { add_pool(model, ECHI_OP_MAX_POOL, kernel, stride, pad); }
-void ech_model_avg_pool(ech_model *model, int kernel, int stride, int pad) { add_pool(model, ECHI_OP_AVG_POOL, kernel, stride, pad); }
+void ech_model_max_pool(ech_model *model, int kernel, int stride, int pad) {
+    add_pool(model, ECHI_OP_MAX_POOL, kernel, stride, pad);
+}
+void ech_model_avg_pool(ech_model *model, int kernel, int stride, int pad) {
+    add_pool(model, ECHI_OP_AVG_POOL, kernel, stride, pad);
+}
 
 ech_status ech_model_finish(const ech_model *model, struct ech_error *err) {
-    if (!model) return echi_fail(err, ECH_E_ARGUMENT, "model.finish", "no model was given (NULL): make one with ech_model_create or ech_model_open");
+    if (!model)
+        return echi_fail(err, ECH_E_ARGUMENT, "model.finish",
+                         "no model was given (NULL): make one with ech_model_create or ech_model_open");
     if (model->broken) {
         if (err) *err = model->error;
         return model->error.code;
     }
-    if (!model->n_layers) return echi_fail(err, ECH_E_ARGUMENT, "model.finish", "model '%s' has no layers: add at least one fc", model->name);
+    if (!model->n_layers)
+        return echi_fail(err, ECH_E_ARGUMENT, "model.finish", "model '%s' has no layers: add at least one fc", model->name);
     return ECH_OK;
 }
 
@@ -195,15 +210,19 @@ ech_status echi_model_check(const struct ech_model *model, struct echi_shape dat
     ECHI_TRY(ech_model_finish(model, err));
     const struct echi_shape in = model->input;
     if (in.c != data.c || in.h != data.h || in.w != data.w)
-        return echi_fail(err, ECH_E_SHAPE, "model.check", "model '%s' takes samples of %d x %d x %d but the data has %d x %d x %d: change the model's input",
+        return echi_fail(err, ECH_E_SHAPE, "model.check",
+                         "model '%s' takes samples of %d x %d x %d but the data has %d x %d x %d: change the model's input",
                          model->name, in.c, in.h, in.w, data.c, data.h, data.w);
     const struct echi_layer *last = &model->layers[model->n_layers - 1];
     if (last->op != ECHI_OP_FC && last->op != ECHI_OP_CONV2D)
-        return echi_fail_at(err, ECH_E_SHAPE, "model.check", -1, last->name, "%s: model '%s' must end in an fc (or conv2d) with one output for each of the %d classes",
-                            last->name, model->name, classes);
+        return echi_fail_at(err, ECH_E_SHAPE, "model.check", -1, last->name,
+                            "%s: model '%s' must end in an fc (or conv2d) with one output for each of the %d classes", last->name,
+                            model->name, classes);
     if (last->out.c != classes || last->out.h != 1 || last->out.w != 1)
-        return echi_fail_at(err, ECH_E_SHAPE, "model.check", -1, last->name, "%s: the last layer of model '%s' has %d x %d x %d outputs but the data has %d classes: give it %d x 1 x 1",
-                            last->name, model->name, last->out.c, last->out.h, last->out.w, classes, classes);
+        return echi_fail_at(
+            err, ECH_E_SHAPE, "model.check", -1, last->name,
+            "%s: the last layer of model '%s' has %d x %d x %d outputs but the data has %d classes: give it %d x 1 x 1",
+            last->name, model->name, last->out.c, last->out.h, last->out.w, classes, classes);
     return ECH_OK;
 }
 

@@ -13,20 +13,22 @@
 #include "echi_print.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADER_MAX ((size_t)100000000)   /* the format's own bound */
-#define DIMS_MAX 8                       /* dimensions that are kept of a tensor in a file; ours have up to 4 */
+#define HEADER_MAX ((size_t)100000000) /* the format's own bound */
+#define DIMS_MAX 8                     /* dimensions that are kept of a tensor in a file; ours have up to 4 */
 
 /* A tensor that the model has. */
 struct tensor {
-    char name[48];                /* "conv1.weight" */
+    char name[48]; /* "conv1.weight" */
     uint64_t shape[4];
     int dims;
-    size_t at, count;             /* in the flat array, in floats */
-    bool seen;                    /* loading: the file's header has it, */
-    uint64_t begin;               /*   and its data begins there */
+    size_t at, count; /* in the flat array, in floats */
+    bool seen;        /* loading: the file's header has it, */
+    uint64_t begin;   /*   and its data begins there */
 };
 
 static void set_tensor(struct tensor *t, const char *layer, const char *part, size_t at, size_t count) {
@@ -36,7 +38,8 @@ static void set_tensor(struct tensor *t, const char *layer, const char *part, si
 }
 
 /* The model's tensors in the order of its layers, weight before bias; *out_tensors is malloc'd. */
-static ech_status list_tensors(const struct ech_model *model, struct tensor **out_tensors, int *out_count, struct ech_error *err) {
+static ech_status list_tensors(const struct ech_model *model, struct tensor **out_tensors, int *out_count,
+                               struct ech_error *err) {
     struct tensor *t = malloc(2 * (size_t)model->n_layers * sizeof *t);
     int n = 0;
     if (!t) return echi_fail_memory(err, "safetensors", "the list of tensors");
@@ -81,7 +84,7 @@ static void print_header(struct echi_print *p, const struct tensor *t, int n) {
         at += 4 * t[i].count;
     }
     echi_print(p, "%s", n ? "}" : "{}");
-    while (p->len % 8) echi_print(p, " ");   /* so that the data is aligned in the file */
+    while (p->len % 8) echi_print(p, " "); /* so that the data is aligned in the file */
 }
 
 ech_status echi_safetensors_save(const char *path, const struct ech_model *model, const float *params, struct ech_error *err) {
@@ -99,7 +102,7 @@ ech_status echi_safetensors_save(const char *path, const struct ech_model *model
         return echi_fail_memory(err, "safetensors.save", "the file's contents");
     }
     echi_store64(file, header.len);
-    header = (struct echi_print){(char *)file + 8, header.len + 1, 0};   /* the NUL behind it gives way to the data */
+    header = (struct echi_print){(char *)file + 8, header.len + 1, 0}; /* the NUL behind it gives way to the data */
     print_header(&header, tensors, n);
     for (size_t i = 0; i < model->n_params; i++) {
         uint32_t bits;
@@ -115,7 +118,7 @@ ech_status echi_safetensors_save(const char *path, const struct ech_model *model
 /* --- loading --- */
 
 struct loader {
-    char path[80];                /* fit for a message */
+    char path[80]; /* fit for a message */
     const struct ech_model *model;
     struct tensor *tensors;
     int n;
@@ -127,14 +130,18 @@ struct loader {
 
 /* One tensor as the file's header describes it. */
 struct entry {
-    char name[48];                /* fit for a message */
+    char name[48]; /* fit for a message */
     struct echi_json_string dtype;
     uint64_t shape[DIMS_MAX], offset[2];
     int dims;
 };
 
 /* Names for a sentence: the first few, and how many more there are. */
-struct names { char text[136]; struct echi_print p; int count; };
+struct names {
+    char text[136];
+    struct echi_print p;
+    int count;
+};
 enum { NAMES_SHOWN = 3 };
 
 static void add_name(struct names *names, const char *name) {
@@ -148,9 +155,20 @@ static const char *end_names(struct names *names) {
     return names->text;
 }
 
+/* The sentence of a refusal begins with the file. */
+static ech_status refuse(const struct loader *l, ech_status code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static ech_status refuse(const struct loader *l, ech_status code, const char *fmt, ...) {
+    char text[320];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return echi_fail(l->err, code, "safetensors.load", "%s: %s", l->path, text);
+}
+
 static ech_status bad_json(const struct loader *l) {
-    return echi_fail(l->err, ECH_E_FORMAT, "safetensors.load", "%s: its header is not the JSON of a safetensors file (byte %td: %s): is the file damaged?",
-                     l->path, l->json.at - l->json.begin, l->json.wrong);
+    return refuse(l, ECH_E_FORMAT, "its header is not the JSON of a safetensors file (byte %td: %s): is the file damaged?",
+                  l->json.at - l->json.begin, l->json.wrong);
 }
 
 /* An array of numbers: returns how many there are and keeps the first `cap`. */
@@ -173,8 +191,8 @@ static ech_status read_entry(struct loader *l, struct entry *e) {
         int k = 0;
         while (k < KEYS && !echi_json_equal(&key, keys[k])) k++;
         if (k == KEYS || given >> k & 1)
-            return echi_fail(l->err, ECH_E_FORMAT, "safetensors.load", "%s: tensor '%s' has %s in its header: is the file damaged?", l->path, e->name,
-                             k == KEYS ? "a key besides dtype, shape and data_offsets" : "a key twice");
+            return refuse(l, ECH_E_FORMAT, "tensor '%s' has %s in its header: is the file damaged?", e->name,
+                          k == KEYS ? "a key besides dtype, shape and data_offsets" : "a key twice");
         given |= 1u << k;
         if (k == DTYPE) echi_json_string(&l->json, &e->dtype);
         if (k == SHAPE) e->dims = read_numbers(&l->json, e->shape, DIMS_MAX);
@@ -182,36 +200,36 @@ static ech_status read_entry(struct loader *l, struct entry *e) {
     }
     if (l->json.wrong) return bad_json(l);
     if (given != (1u << KEYS) - 1 || offsets != 2)
-        return echi_fail(l->err, ECH_E_FORMAT, "safetensors.load", "%s: tensor '%s' must have a dtype, a shape and two data_offsets in its header", l->path, e->name);
+        return refuse(l, ECH_E_FORMAT, "tensor '%s' must have a dtype, a shape and two data_offsets in its header", e->name);
     return ECH_OK;
 }
 
 /* Whether the file's tensor is the model's, and where its data begins. */
 static ech_status check_entry(const struct loader *l, struct tensor *t, const struct entry *e) {
     char shown[24];
-    if (t->seen)
-        return echi_fail(l->err, ECH_E_FORMAT, "safetensors.load", "%s: tensor '%s' is there twice", l->path, t->name);
+    if (t->seen) return refuse(l, ECH_E_FORMAT, "tensor '%s' is there twice", t->name);
     t->seen = true;
     if (!echi_json_equal(&e->dtype, "F32")) {
         size_t kept = e->dtype.len < sizeof e->dtype.text ? e->dtype.len : sizeof e->dtype.text;
-        return echi_fail(l->err, ECH_E_UNSUPPORTED, "safetensors.load", "%s: tensor '%s' has dtype %s, only F32 can be read: convert the file to float32",
-                         l->path, t->name, echi_printable(shown, sizeof shown, e->dtype.text, kept));
+        return refuse(l, ECH_E_UNSUPPORTED, "tensor '%s' has dtype %s, only F32 can be read: convert the file to float32",
+                      t->name, echi_printable(shown, sizeof shown, e->dtype.text, kept));
     }
     if (e->dims != t->dims || memcmp(e->shape, t->shape, (size_t)t->dims * sizeof *t->shape)) {
         char has[120], needs[48];
         struct echi_print h = {has, sizeof has, 0}, w = {needs, sizeof needs, 0};
         print_shape(&h, e->shape, e->dims < DIMS_MAX ? e->dims : DIMS_MAX);
         print_shape(&w, t->shape, t->dims);
-        return echi_fail(l->err, ECH_E_SHAPE, "safetensors.load", "%s: tensor '%s' has shape %s but model '%s' needs %s: give the file of this model",
-                         l->path, t->name, has, l->model->name, needs);
+        return refuse(l, ECH_E_SHAPE, "tensor '%s' has shape %s but model '%s' needs %s: give the file of this model", t->name,
+                      has, l->model->name, needs);
     }
     const uint64_t begin = e->offset[0], end = e->offset[1], bytes = 4 * (uint64_t)t->count;
     if (end < begin || end - begin != bytes)
-        return echi_fail(l->err, ECH_E_FORMAT, "safetensors.load", "%s: tensor '%s' needs %" PRIu64 " bytes but its data_offsets are [%" PRIu64 ",%" PRIu64 "]",
-                         l->path, t->name, bytes, begin, end);
+        return refuse(l, ECH_E_FORMAT, "tensor '%s' needs %" PRIu64 " bytes but its data_offsets are [%" PRIu64 ",%" PRIu64 "]",
+                      t->name, bytes, begin, end);
     if (end > l->data_len)
-        return echi_fail(l->err, ECH_E_FORMAT, "safetensors.load", "%s: tensor '%s' ends at byte %" PRIu64 " of the data but the file has only %zu: is it cut short?",
-                         l->path, t->name, end, l->data_len);
+        return refuse(l, ECH_E_FORMAT,
+                      "tensor '%s' ends at byte %" PRIu64 " of the data but the file has only %zu: is it cut short?", t->name,
+                      end, l->data_len);
     t->begin = begin;
     return ECH_OK;
 }
@@ -231,7 +249,7 @@ static ech_status read_header(struct loader *l) {
         struct entry e;
         struct tensor *t = l->tensors, *end = t + l->n;
         if (echi_json_equal(&name, "__metadata__")) {
-            if (metadata) return echi_fail(l->err, ECH_E_FORMAT, "safetensors.load", "%s: '__metadata__' is there twice", l->path);
+            if (metadata) return refuse(l, ECH_E_FORMAT, "'__metadata__' is there twice");
             metadata = true;
             skip_metadata(&l->json);
             continue;
@@ -239,16 +257,19 @@ static ech_status read_header(struct loader *l) {
         echi_printable(e.name, sizeof e.name, name.text, name.len < sizeof name.text ? name.len : sizeof name.text);
         ECHI_TRY(read_entry(l, &e));
         while (t < end && !echi_json_equal(&name, t->name)) t++;
-        if (t < end) ECHI_TRY(check_entry(l, t, &e));
-        else add_name(&extra, e.name);
+        if (t < end)
+            ECHI_TRY(check_entry(l, t, &e));
+        else
+            add_name(&extra, e.name);
     }
     if (!echi_json_end(&l->json)) return bad_json(l);
     for (int i = 0; i < l->n; i++)
         if (!l->tensors[i].seen) add_name(&missing, l->tensors[i].name);
     if (!missing.count && !extra.count) return ECH_OK;
-    return echi_fail(l->err, ECH_E_SHAPE, "safetensors.load", "%s: not the parameters of model '%s': %s%s%s%s%s; give the file of this model", l->path,
-                     l->model->name, missing.count ? "it lacks " : "", missing.count ? end_names(&missing) : "",
-                     missing.count && extra.count ? " and " : "", extra.count ? "it has besides " : "", extra.count ? end_names(&extra) : "");
+    return refuse(l, ECH_E_SHAPE, "not the parameters of model '%s': %s%s%s%s%s; give the file of this model", l->model->name,
+                  missing.count ? "it lacks " : "", missing.count ? end_names(&missing) : "",
+                  missing.count && extra.count ? " and " : "", extra.count ? "it has besides " : "",
+                  extra.count ? end_names(&extra) : "");
 }
 
 static int by_begin(const void *a, const void *b) {
@@ -263,21 +284,23 @@ static ech_status check_cover(const struct loader *l) {
     for (int i = 0; i < l->n; i++) {
         const struct tensor *t = &l->tensors[i];
         if (t->begin != covered)
-            return echi_fail(l->err, ECH_E_FORMAT, "safetensors.load", "%s: tensor '%s' begins at byte %" PRIu64 " of the data but the one before ends at %" PRIu64,
-                             l->path, t->name, t->begin, covered);
+            return refuse(l, ECH_E_FORMAT,
+                          "tensor '%s' begins at byte %" PRIu64 " of the data but the one before ends at %" PRIu64, t->name,
+                          t->begin, covered);
         covered += 4 * (uint64_t)t->count;
     }
     if (covered != l->data_len)
-        return echi_fail(l->err, ECH_E_FORMAT, "safetensors.load", "%s: its data has %zu bytes but its tensors end at %" PRIu64, l->path, l->data_len, covered);
+        return refuse(l, ECH_E_FORMAT, "its data has %zu bytes but its tensors end at %" PRIu64, l->data_len, covered);
     return ECH_OK;
 }
 
 static ech_status load_bytes(struct loader *l, const uint8_t *file, size_t len, float *params) {
-    if (len < 8) return echi_fail(l->err, ECH_E_FORMAT, "safetensors.load", "%s: has %zu bytes, too few for a safetensors file", l->path, len);
+    if (len < 8) return refuse(l, ECH_E_FORMAT, "has %zu bytes, too few for a safetensors file", len);
     const uint64_t header = echi_load64(file);
     if (header > HEADER_MAX || header > len - 8)
-        return echi_fail(l->err, ECH_E_FORMAT, "safetensors.load", "%s: its header would have %" PRIu64 " bytes but the file has %zu: cut short, or no safetensors file?",
-                         l->path, header, len);
+        return refuse(l, ECH_E_FORMAT,
+                      "its header would have %" PRIu64 " bytes but the file has %zu: cut short, or no safetensors file?", header,
+                      len);
     l->data = file + 8 + (size_t)header;
     l->data_len = len - 8 - (size_t)header;
     echi_json_begin(&l->json, file + 8, (size_t)header);

@@ -13,9 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_MAX ((size_t)1 << 20)   /* bytes of a model file */
+#define TEXT_MAX ((size_t)1 << 20) /* bytes of a model file */
 
-static const struct { const char *name, *text; } builtins[] = {
+static const struct {
+    const char *name, *text;
+} builtins[] = {
     /* LeCun et al., "Gradient-based learning applied to document recognition", 1998, with today's ReLU and max-pooling. */
     {"lenet5", "input 1 28 28\n"
                "conv2d out 6 kernel 5 pad 2\n"
@@ -36,7 +38,10 @@ static const struct { const char *name, *text; } builtins[] = {
 enum key { OUT, KERNEL, STRIDE, PAD, KEYS };
 static const char *const key_words[KEYS] = {[OUT] = "out", [KERNEL] = "kernel", [STRIDE] = "stride", [PAD] = "pad"};
 enum { HAS_OUT = 1 << OUT, HAS_KERNEL = 1 << KERNEL, HAS_STRIDE = 1 << STRIDE, HAS_PAD = 1 << PAD };
-static const struct form { const char *word; unsigned needs, allows; } forms[] = {
+static const struct form {
+    const char *word;
+    unsigned needs, allows;
+} forms[] = {
     [ECHI_OP_CONV2D] = {"conv2d", HAS_OUT | HAS_KERNEL, HAS_OUT | HAS_KERNEL | HAS_STRIDE | HAS_PAD},
     [ECHI_OP_FC] = {"fc", HAS_OUT, HAS_OUT},
     [ECHI_OP_MAX_POOL] = {"max_pool", HAS_KERNEL, HAS_KERNEL | HAS_STRIDE | HAS_PAD},
@@ -47,17 +52,21 @@ static const struct form { const char *word; unsigned needs, allows; } forms[] =
 
 /* --- reading --- */
 
-struct word { const char *at; size_t len; };
+struct word {
+    const char *at;
+    size_t len;
+};
 
 /* Where the reader is, for its messages and for its next word. */
 struct reader {
-    char name[120];          /* of the text, fit for a message */
+    char name[120]; /* of the text, fit for a message */
     int line;
-    const char *at, *end;    /* what is left of the line */
+    const char *at, *end; /* what is left of the line */
     struct ech_error *err;
 };
 
-__attribute__((format(printf, 2, 3)))
+/* A refusal: its sentence begins with the text's name and the line. */
+static ech_status complain(const struct reader *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static ech_status complain(const struct reader *r, const char *fmt, ...) {
     char text[320];
     va_list args;
@@ -80,7 +89,9 @@ static bool next_word(struct reader *r, struct word *w) {
 static bool word_is(struct word w, const char *text) { return w.len == strlen(text) && !memcmp(w.at, text, w.len); }
 
 /* For messages: at most 40 characters of the word. Each call's result lives in the caller's buffer. */
-struct shown { char text[44]; };
+struct shown {
+    char text[44];
+};
 static const char *show(struct word w, struct shown *s) { return echi_printable(s->text, sizeof s->text, w.at, w.len); }
 
 /* Number of single-letter insertions, deletions and replacements between `w` and `known` (Levenshtein). Both short. */
@@ -108,10 +119,13 @@ static ech_status unknown_word(const struct reader *r, struct word w, const char
     char list[120];
     struct echi_print p = {list, sizeof list, 0};
     const char *nearest = NULL;
-    int least = 4;   /* further than three letters away is another word, not a slip */
+    int least = 4; /* further than three letters away is another word, not a slip */
     for (size_t i = 0; i < count; i++) {
         int distance = edit_distance(w, known[i]);
-        if (distance < least && distance < (int)strlen(known[i])) { least = distance; nearest = known[i]; }
+        if (distance < least && distance < (int)strlen(known[i])) {
+            least = distance;
+            nearest = known[i];
+        }
         echi_print(&p, "%s%s", i ? ", " : "", known[i]);
     }
     struct shown s;
@@ -193,11 +207,21 @@ static ech_status read_layer(struct reader *r, struct word first, struct ech_mod
     ECHI_TRY(read_keys(r, first, &forms[op], value, &given));
     if (!(given & HAS_STRIDE)) value[STRIDE] = op == ECHI_OP_CONV2D ? 1 : value[KERNEL];
     switch ((enum echi_op)op) {
-    case ECHI_OP_CONV2D: ech_model_conv2d(model, value[OUT], value[KERNEL], value[STRIDE], value[PAD]); break;
-    case ECHI_OP_FC: ech_model_fc(model, value[OUT]); break;
-    case ECHI_OP_MAX_POOL: ech_model_max_pool(model, value[KERNEL], value[STRIDE], value[PAD]); break;
-    case ECHI_OP_AVG_POOL: ech_model_avg_pool(model, value[KERNEL], value[STRIDE], value[PAD]); break;
-    case ECHI_OP_RELU: ech_model_relu(model); break;
+    case ECHI_OP_CONV2D:
+        ech_model_conv2d(model, value[OUT], value[KERNEL], value[STRIDE], value[PAD]);
+        break;
+    case ECHI_OP_FC:
+        ech_model_fc(model, value[OUT]);
+        break;
+    case ECHI_OP_MAX_POOL:
+        ech_model_max_pool(model, value[KERNEL], value[STRIDE], value[PAD]);
+        break;
+    case ECHI_OP_AVG_POOL:
+        ech_model_avg_pool(model, value[KERNEL], value[STRIDE], value[PAD]);
+        break;
+    case ECHI_OP_RELU:
+        ech_model_relu(model);
+        break;
     }
     if (!model->broken) return ECH_OK;
     return echi_fail_at(r->err, model->error.code, "model.parse", -1, model->error.layer, "%s:%d: '%s' does not fit: %s", r->name,
@@ -207,8 +231,10 @@ static ech_status read_layer(struct reader *r, struct word first, struct ech_mod
 static ech_status read_line(struct reader *r, struct ech_model **model) {
     if (memchr(r->at, 0, (size_t)(r->end - r->at))) return complain(r, "a NUL byte: this is no text file");
     const char *comment = memchr(r->at, '#', (size_t)(r->end - r->at));
-    if (comment) r->end = comment;
-    else if (r->end > r->at && r->end[-1] == '\r') r->end--;
+    if (comment)
+        r->end = comment;
+    else if (r->end > r->at && r->end[-1] == '\r')
+        r->end--;
     struct word first;
     if (!next_word(r, &first)) return ECH_OK;
     return word_is(first, "input") ? read_input(r, first, model) : read_layer(r, first, *model);
@@ -224,8 +250,11 @@ static ech_status read_lines(struct reader *r, const char *text, size_t len, str
         at = newline ? newline + 1 : end;
         ECHI_TRY(read_line(r, model));
     }
-    if (!*model) return echi_fail(r->err, ECH_E_FORMAT, "model.parse", "%s: has no 'input' line: begin with 'input CHANNELS HEIGHT WIDTH'", r->name);
-    if (!(*model)->n_layers) return echi_fail(r->err, ECH_E_FORMAT, "model.parse", "%s: has no layers: add at least one 'fc out CLASSES'", r->name);
+    if (!*model)
+        return echi_fail(r->err, ECH_E_FORMAT, "model.parse", "%s: has no 'input' line: begin with 'input CHANNELS HEIGHT WIDTH'",
+                         r->name);
+    if (!(*model)->n_layers)
+        return echi_fail(r->err, ECH_E_FORMAT, "model.parse", "%s: has no layers: add at least one 'fc out CLASSES'", r->name);
     return ECH_OK;
 }
 
@@ -236,7 +265,8 @@ ech_status ech_model_parse(const char *text, size_t len, const char *name, ech_m
     if (!name) name = "model text";
     echi_printable_path(r.name, sizeof r.name, name);
     if (len > TEXT_MAX)
-        return echi_fail(err, ECH_E_FORMAT, "model.parse", "%s: has %zu bytes, but a model's text is at most %zu: is this a model file?", r.name, len, TEXT_MAX);
+        return echi_fail(err, ECH_E_FORMAT, "model.parse",
+                         "%s: has %zu bytes, but a model's text is at most %zu: is this a model file?", r.name, len, TEXT_MAX);
     ech_status status = read_lines(&r, text, len, &model);
     if (status) {
         ech_model_destroy(model);
@@ -264,7 +294,8 @@ ech_status ech_model_open(const char *name_or_path, ech_model **out_model, struc
     ech_status status = echi_file_read(name_or_path, TEXT_MAX, &bytes, &len, &why);
     if (status) {
         char shown[120];
-        return echi_fail(err, status, "model.open", "'%s' is no built-in model (there is: %s) and no model file that can be read: %s",
+        return echi_fail(err, status, "model.open",
+                         "'%s' is no built-in model (there is: %s) and no model file that can be read: %s",
                          echi_printable_path(shown, sizeof shown, name_or_path), list, why.text);
     }
     status = ech_model_parse((const char *)bytes, len, name_or_path, out_model, err);
@@ -291,8 +322,10 @@ static void print_line(const struct ech_model *model, int i, struct echi_print *
 size_t ech_model_text(const ech_model *model, char *buf, size_t cap) {
     struct echi_print p = {buf, cap, 0};
     struct ech_error why;
-    if (ech_model_finish(model, &why)) echi_print(&p, "# not a whole model: %s\n", why.text);
-    else for (int i = 0; i <= model->n_layers; i++) print_line(model, i, &p);
+    if (ech_model_finish(model, &why))
+        echi_print(&p, "# not a whole model: %s\n", why.text);
+    else
+        for (int i = 0; i <= model->n_layers; i++) print_line(model, i, &p);
     return p.len;
 }
 

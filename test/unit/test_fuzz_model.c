@@ -26,12 +26,19 @@ static int print_last_case(void **state) {
     return 0;
 }
 
-static const char base_text[] = "# a net\ninput 3 12 12\nconv2d out 4 kernel 3 stride 1 pad 1\r\nrelu\nmax_pool kernel 2 stride 2 pad 0\n"
-                                "avg_pool kernel 3 stride 1 pad 1\nconv2d out 5 kernel 2\nfc out 12\nrelu\nfc out 10";
-static const char *const text_pieces[] = {"input 1 1 1\n", "65536", "65537", "-1", "99999999999999999999", "conv2d", "kernel", "out", "pad 65536", "\r\n",
-                                          "\n\n", "#", "\0", "\xff\xfe", " ", "\t", "fc out 65536\n", "stride 0", "conv2d out 65536 kernel 1\n", "\x1b["};
-static const char *const json_pieces[] = {"{", "}", "[", "]", ",", ":", "\"", "\\", "\\u0000", "\\ud800", "18446744073709551615", "18446744073709551616",
-                                          "-1", "1.5", "0", "\"dtype\":\"F16\"", "\"shape\":[]", "[[[[[[[[", "{{{{{{{{", "\xf0\x90\x80", "null", "__metadata__"};
+static const char base_text[] =
+    "# a net\ninput 3 12 12\nconv2d out 4 kernel 3 stride 1 pad 1\r\nrelu\nmax_pool kernel 2 stride 2 pad 0\n"
+    "avg_pool kernel 3 stride 1 pad 1\nconv2d out 5 kernel 2\nfc out 12\nrelu\nfc out 10";
+/* clang-format off: as words on a line */
+static const char *const text_pieces[] = {
+    "input 1 1 1\n", "65536", "65537", "-1", "99999999999999999999", "conv2d", "kernel", "out", "pad 65536", "\r\n", "\n\n",
+    "#", "\0", "\xff\xfe", " ", "\t", "fc out 65536\n", "stride 0", "conv2d out 65536 kernel 1\n", "\x1b[",
+};
+static const char *const json_pieces[] = {
+    "{", "}", "[", "]", ",", ":", "\"", "\\", "\\u0000", "\\ud800", "18446744073709551615", "18446744073709551616", "-1",
+    "1.5", "0", "\"dtype\":\"F16\"", "\"shape\":[]", "[[[[[[[[", "{{{{{{{{", "\xf0\x90\x80", "null", "__metadata__",
+};
+/* clang-format on */
 
 /* Changes 1..4 places of bytes[*len]: flips a bit, writes a byte, cuts, doubles or removes a part, or puts in a piece. */
 static void mutate(struct echi_random *r, char *bytes, size_t *len, size_t cap, const char *const *pieces, uint32_t n_pieces) {
@@ -40,9 +47,15 @@ static void mutate(struct echi_random *r, char *bytes, size_t *len, size_t cap, 
         size_t part = echi_random_below(r, 24);
         if (part > left) part = left;
         switch (echi_random_below(r, 6)) {
-        case 0: if (left) bytes[at] = (char)(bytes[at] ^ 1 << echi_random_below(r, 8)); break;
-        case 1: if (left) bytes[at] = (char)echi_random_below(r, 256); break;
-        case 2: if (echi_random_below(r, 4) == 0) *len = at; break;
+        case 0:
+            if (left) bytes[at] = (char)(bytes[at] ^ 1 << echi_random_below(r, 8));
+            break;
+        case 1:
+            if (left) bytes[at] = (char)echi_random_below(r, 256);
+            break;
+        case 2:
+            if (echi_random_below(r, 4) == 0) *len = at;
+            break;
         case 3:
             memmove(bytes + at, bytes + at + part, left - part);
             *len -= part;
@@ -54,7 +67,7 @@ static void mutate(struct echi_random *r, char *bytes, size_t *len, size_t cap, 
             break;
         default: {
             const char *piece = pieces[echi_random_below(r, n_pieces)];
-            const size_t n = *piece ? strlen(piece) : 1;   /* the empty piece stands for a NUL byte */
+            const size_t n = *piece ? strlen(piece) : 1; /* the empty piece stands for a NUL byte */
             if (*len + n > cap) break;
             memmove(bytes + at + n, bytes + at, left);
             memcpy(bytes + at, piece, n);
@@ -110,7 +123,7 @@ static void test_text(void **state) {
         accepted += try_text(text, len);
     }
     print_message("%d of %d texts were accepted\n", accepted, TEXT_CASES);
-    assert_in_range(accepted, TEXT_CASES / 100, TEXT_CASES / 2);   /* the cases reach both sides */
+    assert_in_range(accepted, TEXT_CASES / 100, TEXT_CASES / 2); /* the cases reach both sides */
 }
 
 static char path[] = "/tmp/echelon-fuzz-XXXXXX";

@@ -6,9 +6,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "echi_bytes.h"
 #include "echi_model.h"
+#include "echi_sha256.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,12 +50,17 @@ static void assert_broken(ech_model *model, ech_status code, const char *const *
 static void test_lenet5(void **state) {
     (void)state;
     ech_model *m = lenet5();
-    static const struct { const char *name; enum echi_op op; int c, h, w; size_t weights, biases; } want[] = {
-        {"conv1", ECHI_OP_CONV2D, 6, 28, 28, 150, 6},   {"relu1", ECHI_OP_RELU, 6, 28, 28, 0, 0},
+    static const struct {
+        const char *name;
+        enum echi_op op;
+        int c, h, w;
+        size_t weights, biases;
+    } want[] = {
+        {"conv1", ECHI_OP_CONV2D, 6, 28, 28, 150, 6},     {"relu1", ECHI_OP_RELU, 6, 28, 28, 0, 0},
         {"max_pool1", ECHI_OP_MAX_POOL, 6, 14, 14, 0, 0}, {"conv2", ECHI_OP_CONV2D, 16, 10, 10, 2400, 16},
-        {"relu2", ECHI_OP_RELU, 16, 10, 10, 0, 0},      {"max_pool2", ECHI_OP_MAX_POOL, 16, 5, 5, 0, 0},
-        {"fc1", ECHI_OP_FC, 120, 1, 1, 48000, 120},     {"relu3", ECHI_OP_RELU, 120, 1, 1, 0, 0},
-        {"fc2", ECHI_OP_FC, 84, 1, 1, 10080, 84},       {"relu4", ECHI_OP_RELU, 84, 1, 1, 0, 0},
+        {"relu2", ECHI_OP_RELU, 16, 10, 10, 0, 0},        {"max_pool2", ECHI_OP_MAX_POOL, 16, 5, 5, 0, 0},
+        {"fc1", ECHI_OP_FC, 120, 1, 1, 48000, 120},       {"relu3", ECHI_OP_RELU, 120, 1, 1, 0, 0},
+        {"fc2", ECHI_OP_FC, 84, 1, 1, 10080, 84},         {"relu4", ECHI_OP_RELU, 84, 1, 1, 0, 0},
         {"fc3", ECHI_OP_FC, 10, 1, 1, 840, 10},
     };
     const int layers = sizeof want / sizeof *want;
@@ -82,7 +90,7 @@ static void test_lenet5(void **state) {
     assert_int_equal(echi_model_param_layers(m, NULL, 0), 5);
     memset(p, 0xab, sizeof p);
     assert_int_equal(echi_model_param_layers(m, p, 2), 5);
-    assert_int_equal((unsigned char)p[2].name[0], 0xab);   /* nothing beyond cap was written */
+    assert_int_equal((unsigned char)p[2].name[0], 0xab); /* nothing beyond cap was written */
     assert_int_equal(echi_model_param_layers(m, p, 8), 5);
     assert_string_equal(p[1].name, "conv2");
     assert_int_equal(p[1].layer, 3);
@@ -119,14 +127,17 @@ static void test_refusals(void **state) {
     ech_model *m = model_of(1, 4, 8);
     ech_model_conv2d(m, 2, 3, 1, 0);
     ech_model_conv2d(m, 2, 5, 1, 1);
-    ech_model_conv2d(m, 0, 0, 0, 0);   /* does nothing: the first sentence stays */
+    ech_model_conv2d(m, 0, 0, 0, 0); /* does nothing: the first sentence stays */
     assert_int_equal(m->n_layers, 1);
     assert_broken(m, ECH_E_SHAPE, WORDS("conv2: ", "kernel 5", "4 x 8"));
 
-    static const struct { int out, kernel, stride, pad; const char *word; } wrong[] = {
-        {0, 3, 1, 0, "out 0"},         {-1, 3, 1, 0, "out -1"},        {65537, 3, 1, 0, "out 65537"},
-        {2, 0, 1, 0, "kernel 0"},      {2, 3, 0, 0, "stride 0"},       {2, 3, -2147483647, 0, "stride"},
-        {2, 3, 1, -1, "pad -1"},       {2, 2147483647, 1, 0, "kernel"}, {2, 3, 1, 2147483647, "pad"},
+    static const struct {
+        int out, kernel, stride, pad;
+        const char *word;
+    } wrong[] = {
+        {0, 3, 1, 0, "out 0"},    {-1, 3, 1, 0, "out -1"},         {65537, 3, 1, 0, "out 65537"},
+        {2, 0, 1, 0, "kernel 0"}, {2, 3, 0, 0, "stride 0"},        {2, 3, -2147483647, 0, "stride"},
+        {2, 3, 1, -1, "pad -1"},  {2, 2147483647, 1, 0, "kernel"}, {2, 3, 1, 2147483647, "pad"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         m = model_of(1, 8, 8);
@@ -154,7 +165,7 @@ static void test_overflow(void **state) {
     ech_model *m = NULL;
     struct ech_error err;
     assert_int_equal(ech_model_create(65536, 65536, 65536, &m, &err), ECH_E_SHAPE);
-    assert_int_equal(ech_model_create(1, 32768, 65536, &m, &err), ECH_E_SHAPE);   /* exactly 2^31 */
+    assert_int_equal(ech_model_create(1, 32768, 65536, &m, &err), ECH_E_SHAPE); /* exactly 2^31 */
     assert_int_equal(ech_model_create(1, 65537, 1, &m, &err), ECH_E_ARGUMENT);
     assert_int_equal(ech_model_create(0, 1, 1, &m, &err), ECH_E_ARGUMENT);
     assert_int_equal(ech_model_create(1, 1, 1, NULL, &err), ECH_E_ARGUMENT);
@@ -165,14 +176,17 @@ static void test_overflow(void **state) {
     ech_model_conv2d(m, 2, 1, 1, 0);
     assert_broken(m, ECH_E_SHAPE, WORDS("conv1: ", "output", "2147483647"));
     m = model_of(1, 32767, 65536);
-    ech_model_conv2d(m, 1, 65536, 65536, 65536);   /* a small output, but a padded input beyond 2^31 */
+    ech_model_conv2d(m, 1, 65536, 65536, 65536); /* a small output, but a padded input beyond 2^31 */
     assert_broken(m, ECH_E_SHAPE, WORDS("conv1: ", "pad 65536"));
     m = model_of(1, 256, 256);
     ech_model_fc(m, 32767);
     ech_model_fc(m, 1);
-    assert_int_equal(ech_model_params(m), 2147483647);   /* just fits: (2^16 + 1) * 32767 and (32767 + 1) * 1 */
+    assert_int_equal(ech_model_params(m), 2147483647); /* just fits: (2^16 + 1) * 32767 and (32767 + 1) * 1 */
     ech_model_fc(m, 1);
     assert_broken(m, ECH_E_SHAPE, WORDS("fc3: ", "2147483647 parameters"));
+    m = model_of(1, 1, 65535);
+    ech_model_fc(m, 32768); /* 2^15 * 2^16: one too many */
+    assert_broken(m, ECH_E_SHAPE, WORDS("fc1: ", "2147483647 parameters"));
 }
 
 static void test_check_and_cut(void **state) {
@@ -190,13 +204,13 @@ static void test_check_and_cut(void **state) {
     assert_string_equal(err.layer, "relu5");
     ech_model_destroy(m);
 
-    m = model_of(1, 8, 8);   /* ends in a convolution: nothing to cut */
+    m = model_of(1, 8, 8); /* ends in a convolution: nothing to cut */
     ech_model_conv2d(m, 10, 8, 1, 0);
     assert_int_equal(echi_model_check(m, (struct echi_shape){1, 8, 8}, 10, &err), ECH_OK);
     assert_int_equal(echi_model_cut(m), 1);
     ech_model_destroy(m);
 
-    m = model_of(1, 8, 8);   /* no parameters before the first fc */
+    m = model_of(1, 8, 8); /* no parameters before the first fc */
     ech_model_avg_pool(m, 2, 2, 0);
     ech_model_fc(m, 10);
     assert_int_equal(echi_model_cut(m), 2);
@@ -232,6 +246,21 @@ static void test_init(void **state) {
         assert_true(fabs(sum / count) < 5 * sqrt(1 / (3 * count)));
         assert_true(fabs(squares / count - 1.0 / 3) < 5 * sqrt(4 / (45 * count)));
     }
+    /* What seed 1 means is fixed: a run that is repeated from its seed begins with the same bits for ever. */
+    struct echi_sha256 sha;
+    uint8_t digest[32], bits[4];
+    char hex[65];
+    echi_model_init(m, 1, b);
+    echi_sha256_begin(&sha);
+    for (size_t k = 0; k < n; k++) {
+        uint32_t word;
+        memcpy(&word, &b[k], 4);
+        echi_store32(bits, word);
+        echi_sha256_add(&sha, bits, 4);
+    }
+    echi_sha256_end(&sha, digest);
+    for (int i = 0; i < 32; i++) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    assert_string_equal(hex, "9e5511e5d5b10d7563dc08b1a9898dac57e319cfb4495f78b1b7b9ba065d9f72");
     /* A layer's numbers do not depend on what comes after it. */
     ech_model *start = model_of(1, 28, 28);
     ech_model_conv2d(start, 6, 5, 1, 2);
@@ -271,9 +300,9 @@ static void test_null(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lenet5),        cmocka_unit_test(test_window_shapes), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_overflow),      cmocka_unit_test(test_check_and_cut), cmocka_unit_test(test_init),
-        cmocka_unit_test(test_describe),      cmocka_unit_test(test_null),
+        cmocka_unit_test(test_lenet5),   cmocka_unit_test(test_window_shapes), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_overflow), cmocka_unit_test(test_check_and_cut), cmocka_unit_test(test_init),
+        cmocka_unit_test(test_describe), cmocka_unit_test(test_null),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

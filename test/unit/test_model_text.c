@@ -32,7 +32,8 @@ static void assert_refused_bytes(const char *text, size_t len, const char *const
 
 static void test_forms(void **state) {
     (void)state;
-    ech_model *m = parse("input 3 32 20\nconv2d out 4 kernel 3\nmax_pool kernel 3\navg_pool kernel 3 stride 1 pad 1\nrelu\nfc out 7\n");
+    ech_model *m =
+        parse("input 3 32 20\nconv2d out 4 kernel 3\nmax_pool kernel 3\navg_pool kernel 3 stride 1 pad 1\nrelu\nfc out 7\n");
     char text[400];
     size_t len = ech_model_text(m, text, sizeof text);
     assert_string_equal(text, "input 3 32 20\nconv2d out 4 kernel 3 stride 1 pad 0\nmax_pool kernel 3 stride 3 pad 0\n"
@@ -56,8 +57,8 @@ static void test_same_model_in_other_clothes(void **state) {
     (void)state;
     static const char *const same[] = {
         "input 1 8 8\nconv2d out 2 kernel 3 pad 1\nrelu\nfc out 3\n",
-        "input 1 8 8\nconv2d out 2 kernel 3 pad 1\nrelu\nfc out 3",                    /* no last newline */
-        "input 1 8 8\r\nconv2d out 2 kernel 3 pad 1\r\nrelu\r\nfc out 3\r\n",          /* CRLF */
+        "input 1 8 8\nconv2d out 2 kernel 3 pad 1\nrelu\nfc out 3",           /* no last newline */
+        "input 1 8 8\r\nconv2d out 2 kernel 3 pad 1\r\nrelu\r\nfc out 3\r\n", /* CRLF */
         "\n\t# a digit net\n\ninput\t1 8  8 # grey\r\n  conv2d pad 1 kernel 3 out 2 stride 1\n\trelu#now\nfc  out 003   \n\n",
     };
     char want[65], hash[65];
@@ -102,7 +103,8 @@ static void test_refusals(void **state) {
     assert_refused("relu\ninput 1 8 8\n", "net.txt:1: ", "'relu' comes before 'input'");
     assert_refused("input 0 8 8\nfc out 2\n", "net.txt:1: ", "input 0 x 8 x 8");
     assert_refused("input 65536 65536 65536\nfc out 2\n", "net.txt:1: ", "at most");
-    static const char *const numbers[] = {"-1", "+1", "1.0", "1e3", "0x3", "65537", "4294967297", "18446744073709551617", "three", "3\v"};
+    static const char *const numbers[] = {"-1",    "+1", "1.0", "1e3", "0x3", "65537", "4294967297", "18446744073709551617",
+                                          "three", "3\v"};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         char text[80];
         snprintf(text, sizeof text, "input 1 8 8\nconv2d out 2 kernel %s\n", numbers[i]);
@@ -115,7 +117,7 @@ static void test_refusals(void **state) {
     assert_refused("# only talk\n", "net.txt: ", "no 'input'");
     assert_refused("input 1 8 8\n", "net.txt: ", "no layers");
     assert_refused("input 1 8 8\nre\rlu\n", "net.txt:2: ", "'re?lu'");
-    assert_refused("input 1 8 8\n\x1b[31mred\n", "net.txt:2: ", "'?[31mred'");   /* no escapes on the user's terminal */
+    assert_refused("input 1 8 8\n\x1b[31mred\n", "net.txt:2: ", "'?[31mred'"); /* no escapes on the user's terminal */
     assert_refused_bytes("input 1 8 8\nrelu\0\nfc out 2\n", 28, (const char *const[]){"net.txt:2: ", "NUL", NULL});
     assert_refused_bytes("input 1 8 8\nrelu # \0\nfc out 2\n", 31, (const char *const[]){"net.txt:2: ", "NUL", NULL});
 }
@@ -175,8 +177,12 @@ static void test_open(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),    cmocka_unit_test(test_same_model_in_other_clothes), cmocka_unit_test(test_hash_is_of_the_text),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_long_things),                 cmocka_unit_test(test_open),
+        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_same_model_in_other_clothes),
+        cmocka_unit_test(test_hash_is_of_the_text),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_long_things),
+        cmocka_unit_test(test_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
