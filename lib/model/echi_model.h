@@ -7,6 +7,7 @@
 #include "echi_ops.h"
 
 #define ECHI_LAYERS_MAX 256
+#define ECHI_DIM_MAX 65536                      /* largest channels, height, width, kernel, stride, pad, outputs */
 
 struct ech_model {
     char name[32];                              /* "lenet5", "custom", or the file's name */
@@ -24,7 +25,8 @@ int echi_model_param_layers(const struct ech_model *model, struct echi_param_lay
 
 /* ECH_E_SHAPE/ECH_E_ARGUMENT unless the model is whole: at least one layer, ends in an fc (or conv) of `classes` outputs. */
 ech_status echi_model_check(const struct ech_model *model, struct echi_shape data, int classes, struct ech_error *err);
-/* First layer of the head: the first fc layer (its flattening belongs to it); n_layers when there is no fc or nothing before it. */
+/* First layer of the head: the first fc layer (its flattening belongs to it); n_layers when there is no fc or no layer
+ * with parameters before it, for then there is nothing to separate. */
 int echi_model_cut(const struct ech_model *model);
 /* SHA-256 over the canonical text (ech_model_text's form, without comments), as 64 hex digits. */
 void echi_model_hash(const struct ech_model *model, char out[65]);

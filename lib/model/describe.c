@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A model as a table for people. */
+#include "echi_model.h"
+
+#include "echi_print.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char *const kinds[] = {
+    [ECHI_OP_CONV2D] = "conv2d",     [ECHI_OP_FC] = "fc",     [ECHI_OP_MAX_POOL] = "max_pool",
+    [ECHI_OP_AVG_POOL] = "avg_pool", [ECHI_OP_RELU] = "relu",
+};
+
+/* Multiply-adds of one sample forward: each of the out.c * out.h * out.w outputs is a dot product over its fan-in. Both
+ * factors are below 2^31, so the product fits; layers without parameters multiply nothing. */
+static uint64_t multiply_adds(const struct echi_layer *layer) {
+    return layer->weights ? (uint64_t)echi_shape_size(layer->out) * (layer->weights / (size_t)layer->out.c) : 0;
+}
+
+static void print_shape(struct echi_print *p, const char *name, const char *kind, struct echi_shape s) {
+    char shape[40];
+    snprintf(shape, sizeof shape, "%d x %d x %d", s.c, s.h, s.w);
+    echi_print(p, "%-12s %-9s %-20s", name, kind, shape);
+}
+
+size_t ech_model_describe(const ech_model *model, char *buf, size_t cap) {
+    struct echi_print p = {buf, cap, 0};
+    struct ech_error why;
+    if (ech_model_finish(model, &why)) {
+        echi_print(&p, "not a whole model: %s\n", why.text);
+        return p.len;
+    }
+    echi_print(&p, "%-12s %-9s %-20s %12s %15s\n", "layer", "kind", "output", "parameters", "multiply-adds");
+    print_shape(&p, "input", "", model->input);
+    echi_print(&p, "\n");
+    double total = 0; /* of up to 256 layers, each below 2^62 */
+    for (int i = 0; i < model->n_layers; i++) {
+        const struct echi_layer *layer = &model->layers[i];
+        uint64_t work = multiply_adds(layer);
+        print_shape(&p, layer->name, kinds[layer->op], layer->out);
+        echi_print(&p, " %12zu %15" PRIu64 "\n", layer->weights + layer->biases, work);
+        total += (double)work;
+    }
+    echi_print(&p, "%-43s %12zu %15.0f\n", "total", model->n_params, total);
+    return p.len;
+}

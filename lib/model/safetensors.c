@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Parameters as a safetensors file: eight bytes of header length, a JSON header that gives each tensor's dtype, shape and
+ * place, then the data. Names and shapes are PyTorch's, so that either side reads the other's files.
+ *
+ * A file is foreign bytes: every length is checked before it is used, and `params` is written only when all is right. */
+#include "echi_model.h"
+#include "json_read.h"
+
+#include "echi_bytes.h"
+#include "echi_checked.h"
+#include "echi_error.h"
+#include "echi_os.h"
+#include "echi_print.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEADER_MAX ((size_t)100000000) /* the format's own bound */
+#define DIMS_MAX 8                     /* dimensions that are kept of a tensor in a file; ours have up to 4 */
+
+/* A tensor that the model has. */
+struct tensor {
+    char name[48]; /* "conv1.weight" */
+    uint64_t shape[4];
+    int dims;
+    size_t at, count; /* in the flat array, in floats */
+    bool seen;        /* loading: the file's header has it, */
+    uint64_t begin;   /*   and its data begins there */
+};
+
+static void set_tensor(struct tensor *t, const char *layer, const char *part, size_t at, size_t count) {
+    *t = (struct tensor){.at = at, .count = count};
+    struct echi_print p = {t->name, sizeof t->name, 0};
+    echi_print(&p, "%s.%s", layer, part);
+}
+
+/* The model's tensors in the order of its layers, weight before bias; *out_tensors is malloc'd. */
+static ech_status list_tensors(const struct ech_model *model, struct tensor **out_tensors, int *out_count,
+                               struct ech_error *err) {
+    struct tensor *t = malloc(2 * (size_t)model->n_layers * sizeof *t);
+    int n = 0;
+    if (!t) return echi_fail_memory(err, "safetensors", "the list of tensors");
+    for (int i = 0; i < model->n_layers; i++) {
+        const struct echi_layer *l = &model->layers[i];
+        if (!l->weights) continue;
+        struct tensor *weight = &t[n++], *bias = &t[n++];
+        const uint64_t out = (uint64_t)l->out.c;
+        set_tensor(weight, l->name, "weight", l->weight_at, l->weights);
+        set_tensor(bias, l->name, "bias", l->bias_at, l->biases);
+        bias->dims = 1;
+        bias->shape[0] = weight->shape[0] = out;
+        if (l->op == ECHI_OP_FC) {
+            weight->dims = 2;
+            weight->shape[1] = l->weights / out;
+        } else {
+            weight->dims = 4;
+            weight->shape[1] = (uint64_t)l->in.c;
+            weight->shape[2] = (uint64_t)l->kernel_h;
+            weight->shape[3] = (uint64_t)l->kernel_w;
+        }
+    }
+    *out_tensors = t;
+    *out_count = n;
+    return ECH_OK;
+}
+
+static void print_shape(struct echi_print *p, const uint64_t *shape, int dims) {
+    echi_print(p, "[");
+    for (int d = 0; d < dims; d++) echi_print(p, "%s%" PRIu64, d ? "," : "", shape[d]);
+    echi_print(p, "]");
+}
+
+/* --- saving --- */
+
+static void print_header(struct echi_print *p, const struct tensor *t, int n) {
+    size_t at = 0;
+    for (int i = 0; i < n; i++) {
+        echi_print(p, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":", i ? "," : "{", t[i].name);
+        print_shape(p, t[i].shape, t[i].dims);
+        echi_print(p, ",\"data_offsets\":[%zu,%zu]}", at, at + 4 * t[i].count);
+        at += 4 * t[i].count;
+    }
+    echi_print(p, "%s", n ? "}" : "{}");
+    while (p->len % 8) echi_print(p, " "); /* so that the data is aligned in the file */
+}
+
+ech_status echi_safetensors_save(const char *path, const struct ech_model *model, const float *params, struct ech_error *err) {
+    struct tensor *tensors;
+    int n;
+    ECHI_TRY(ech_model_finish(model, err));
+    ECHI_TRY(list_tensors(model, &tensors, &n, err));
+    struct echi_print header = {NULL, 0, 0};
+    print_header(&header, tensors, n);
+    const size_t data_at = 8 + header.len;
+    size_t len;
+    uint8_t *file = echi_mul_size(model->n_params, 4, &len) && echi_add_size(len, data_at + 1, &len) ? malloc(len) : NULL;
+    if (!file) {
+        free(tensors);
+        return echi_fail_memory(err, "safetensors.save", "the file's contents");
+    }
+    echi_store64(file, header.len);
+    header = (struct echi_print){(char *)file + 8, header.len + 1, 0}; /* the NUL behind it gives way to the data */
+    print_header(&header, tensors, n);
+    for (size_t i = 0; i < model->n_params; i++) {
+        uint32_t bits;
+        memcpy(&bits, &params[i], 4);
+        echi_store32(file + data_at + 4 * i, bits);
+    }
+    ech_status status = echi_file_write(path, file, len - 1, err);
+    free(file);
+    free(tensors);
+    return status;
+}
+
+/* --- loading --- */
+
+struct loader {
+    char path[80]; /* fit for a message */
+    const struct ech_model *model;
+    struct tensor *tensors;
+    int n;
+    const uint8_t *data;
+    size_t data_len;
+    struct echi_json json;
+    struct ech_error *err;
+};
+
+/* One tensor as the file's header describes it. */
+struct entry {
+    char name[48]; /* fit for a message */
+    struct echi_json_string dtype;
+    uint64_t shape[DIMS_MAX], offset[2];
+    int dims;
+};
+
+/* Names for a sentence: the first few, and how many more there are. */
+struct names {
+    char text[136];
+    struct echi_print p;
+    int count;
+};
+enum { NAMES_SHOWN = 3 };
+
+static void add_name(struct names *names, const char *name) {
+    if (!names->count) names->p = (struct echi_print){names->text, sizeof names->text, 0};
+    if (names->count < NAMES_SHOWN) echi_print(&names->p, "%s%.36s", names->count ? ", " : "", name);
+    names->count++;
+}
+
+static const char *end_names(struct names *names) {
+    if (names->count > NAMES_SHOWN) echi_print(&names->p, " and %d more", names->count - NAMES_SHOWN);
+    return names->text;
+}
+
+/* The sentence of a refusal begins with the file. */
+static ech_status refuse(const struct loader *l, ech_status code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static ech_status refuse(const struct loader *l, ech_status code, const char *fmt, ...) {
+    char text[320];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return echi_fail(l->err, code, "safetensors.load", "%s: %s", l->path, text);
+}
+
+static ech_status bad_json(const struct loader *l) {
+    return refuse(l, ECH_E_FORMAT, "its header is not the JSON of a safetensors file (byte %td: %s): is the file damaged?",
+                  l->json.at - l->json.begin, l->json.wrong);
+}
+
+/* An array of numbers: returns how many there are and keeps the first `cap`. */
+static int read_numbers(struct echi_json *j, uint64_t *out, int cap) {
+    int n = 0;
+    echi_json_array(j);
+    for (uint64_t value = 0; echi_json_element(j) && echi_json_whole(j, &value); n++)
+        if (n < cap) out[n] = value;
+    return n;
+}
+
+static ech_status read_entry(struct loader *l, struct entry *e) {
+    static const char *const keys[] = {"dtype", "shape", "data_offsets"};
+    enum { DTYPE, SHAPE, OFFSETS, KEYS };
+    unsigned given = 0;
+    int offsets = 0;
+    struct echi_json_string key;
+    echi_json_object(&l->json);
+    while (echi_json_member(&l->json, &key)) {
+        int k = 0;
+        while (k < KEYS && !echi_json_equal(&key, keys[k])) k++;
+        if (k == KEYS || given >> k & 1)
+            return refuse(l, ECH_E_FORMAT, "tensor '%s' has %s in its header: is the file damaged?", e->name,
+                          k == KEYS ? "a key besides dtype, shape and data_offsets" : "a key twice");
+        given |= 1u << k;
+        if (k == DTYPE) echi_json_string(&l->json, &e->dtype);
+        if (k == SHAPE) e->dims = read_numbers(&l->json, e->shape, DIMS_MAX);
+        if (k == OFFSETS) offsets = read_numbers(&l->json, e->offset, 2);
+    }
+    if (l->json.wrong) return bad_json(l);
+    if (given != (1u << KEYS) - 1 || offsets != 2)
+        return refuse(l, ECH_E_FORMAT, "tensor '%s' must have a dtype, a shape and two data_offsets in its header", e->name);
+    return ECH_OK;
+}
+
+/* Whether the file's tensor is the model's, and where its data begins. */
+static ech_status check_entry(const struct loader *l, struct tensor *t, const struct entry *e) {
+    char shown[24];
+    if (t->seen) return refuse(l, ECH_E_FORMAT, "tensor '%s' is there twice", t->name);
+    t->seen = true;
+    if (!echi_json_equal(&e->dtype, "F32")) {
+        size_t kept = e->dtype.len < sizeof e->dtype.text ? e->dtype.len : sizeof e->dtype.text;
+        return refuse(l, ECH_E_UNSUPPORTED, "tensor '%s' has dtype %s, only F32 can be read: convert the file to float32",
+                      t->name, echi_printable(shown, sizeof shown, e->dtype.text, kept));
+    }
+    if (e->dims != t->dims || memcmp(e->shape, t->shape, (size_t)t->dims * sizeof *t->shape)) {
+        char has[120], needs[48];
+        struct echi_print h = {has, sizeof has, 0}, w = {needs, sizeof needs, 0};
+        print_shape(&h, e->shape, e->dims < DIMS_MAX ? e->dims : DIMS_MAX);
+        print_shape(&w, t->shape, t->dims);
+        return refuse(l, ECH_E_SHAPE, "tensor '%s' has shape %s but model '%s' needs %s: give the file of this model", t->name,
+                      has, l->model->name, needs);
+    }
+    const uint64_t begin = e->offset[0], end = e->offset[1], bytes = 4 * (uint64_t)t->count;
+    if (end < begin || end - begin != bytes)
+        return refuse(l, ECH_E_FORMAT, "tensor '%s' needs %" PRIu64 " bytes but its data_offsets are [%" PRIu64 ",%" PRIu64 "]",
+                      t->name, bytes, begin, end);
+    if (end > l->data_len)
+        return refuse(l, ECH_E_FORMAT,
+                      "tensor '%s' ends at byte %" PRIu64 " of the data but the file has only %zu: is it cut short?", t->name,
+                      end, l->data_len);
+    t->begin = begin;
+    return ECH_OK;
+}
+
+static void skip_metadata(struct echi_json *j) {
+    struct echi_json_string key, value;
+    echi_json_object(j);
+    while (echi_json_member(j, &key)) echi_json_string(j, &value);
+}
+
+static ech_status read_header(struct loader *l) {
+    struct echi_json_string name;
+    struct names missing = {.count = 0}, extra = {.count = 0};
+    bool metadata = false;
+    echi_json_object(&l->json);
+    while (echi_json_member(&l->json, &name)) {
+        struct entry e;
+        struct tensor *t = l->tensors, *end = t + l->n;
+        if (echi_json_equal(&name, "__metadata__")) {
+            if (metadata) return refuse(l, ECH_E_FORMAT, "'__metadata__' is there twice");
+            metadata = true;
+            skip_metadata(&l->json);
+            continue;
+        }
+        echi_printable(e.name, sizeof e.name, name.text, name.len < sizeof name.text ? name.len : sizeof name.text);
+        ECHI_TRY(read_entry(l, &e));
+        while (t < end && !echi_json_equal(&name, t->name)) t++;
+        if (t < end)
+            ECHI_TRY(check_entry(l, t, &e));
+        else
+            add_name(&extra, e.name);
+    }
+    if (!echi_json_end(&l->json)) return bad_json(l);
+    for (int i = 0; i < l->n; i++)
+        if (!l->tensors[i].seen) add_name(&missing, l->tensors[i].name);
+    if (!missing.count && !extra.count) return ECH_OK;
+    return refuse(l, ECH_E_SHAPE, "not the parameters of model '%s': %s%s%s%s%s; give the file of this model", l->model->name,
+                  missing.count ? "it lacks " : "", missing.count ? end_names(&missing) : "",
+                  missing.count && extra.count ? " and " : "", extra.count ? "it has besides " : "",
+                  extra.count ? end_names(&extra) : "");
+}
+
+static int by_begin(const void *a, const void *b) {
+    const struct tensor *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* The data must be covered exactly: a hole could hide something, an overlap make one weight two. */
+static ech_status check_cover(const struct loader *l) {
+    uint64_t covered = 0;
+    qsort(l->tensors, (size_t)l->n, sizeof *l->tensors, by_begin);
+    for (int i = 0; i < l->n; i++) {
+        const struct tensor *t = &l->tensors[i];
+        if (t->begin != covered)
+            return refuse(l, ECH_E_FORMAT,
+                          "tensor '%s' begins at byte %" PRIu64 " of the data but the one before ends at %" PRIu64, t->name,
+                          t->begin, covered);
+        covered += 4 * (uint64_t)t->count;
+    }
+    if (covered != l->data_len)
+        return refuse(l, ECH_E_FORMAT, "its data has %zu bytes but its tensors end at %" PRIu64, l->data_len, covered);
+    return ECH_OK;
+}
+
+static ech_status load_bytes(struct loader *l, const uint8_t *file, size_t len, float *params) {
+    if (len < 8) return refuse(l, ECH_E_FORMAT, "has %zu bytes, too few for a safetensors file", len);
+    const uint64_t header = echi_load64(file);
+    if (header > HEADER_MAX || header > len - 8)
+        return refuse(l, ECH_E_FORMAT,
+                      "its header would have %" PRIu64 " bytes but the file has %zu: cut short, or no safetensors file?", header,
+                      len);
+    l->data = file + 8 + (size_t)header;
+    l->data_len = len - 8 - (size_t)header;
+    echi_json_begin(&l->json, file + 8, (size_t)header);
+    ECHI_TRY(read_header(l));
+    ECHI_TRY(check_cover(l));
+    for (const struct tensor *t = l->tensors; t < l->tensors + l->n; t++) {
+        const uint8_t *from = l->data + (size_t)t->begin;
+        for (size_t k = 0; k < t->count; k++) {
+            const uint32_t bits = echi_load32(from + 4 * k);
+            memcpy(&params[t->at + k], &bits, 4);
+        }
+    }
+    return ECH_OK;
+}
+
+ech_status echi_safetensors_load(const char *path, const struct ech_model *model, float *params, struct ech_error *err) {
+    struct loader l = {.model = model, .err = err};
+    uint8_t *file = NULL;
+    size_t len, most;
+    ECHI_TRY(ech_model_finish(model, err));
+    if (!echi_mul_size(model->n_params, 4, &most) || !echi_add_size(most, 8 + HEADER_MAX, &most)) most = SIZE_MAX;
+    ECHI_TRY(list_tensors(model, &l.tensors, &l.n, err));
+    echi_printable_path(l.path, sizeof l.path, path);
+    ech_status status = echi_file_read(path, most, &file, &len, err);
+    if (status == ECH_OK) status = load_bytes(&l, file, len, params);
+    free(file);
+    free(l.tensors);
+    return status;
+}
