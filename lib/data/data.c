@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What all data sets share: opening by name, the checks before every read, and the way a hash is written. */
+#include "echi_pixels.h"
+
+#include "echi_error.h"
+#include "echi_sha256.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+ech_status ech_data_open(const char *dir_or_name, uint64_t seed, ech_data **out_data, struct ech_error *err) {
+    if (!out_data) return echi_fail(err, ECH_E_ARGUMENT, "data.open", "out_data is NULL: give a place for the data set");
+    if (!dir_or_name || !*dir_or_name)
+        return echi_fail(err, ECH_E_ARGUMENT, "data.open", "no data set is named: give a folder with MNIST's four idx files, or glyphs");
+    return strcmp(dir_or_name, "glyphs") == 0 ? echi_glyphs_open(seed, out_data, err) : echi_idx_open(dir_or_name, out_data, err);
+}
+
+void ech_data_destroy(ech_data *data) {
+    if (!data) return;
+    data->source->destroy(data->self);
+    free(data);
+}
+
+uint32_t ech_data_samples(const ech_data *data, int test) { return !data ? 0 : test ? data->n_test : data->n_train; }
+
+void ech_data_shape(const ech_data *data, int *out_channels, int *out_height, int *out_width, int *out_classes) {
+    if (!data) return;
+    if (out_channels) *out_channels = data->shape.c;
+    if (out_height) *out_height = data->shape.h;
+    if (out_width) *out_width = data->shape.w;
+    if (out_classes) *out_classes = data->classes;
+}
+
+ech_status echi_data_read(const struct ech_data *data, bool test, const uint32_t *index, int n, float *rows, uint8_t *labels,
+                          struct ech_error *err) {
+    uint32_t count = test ? data->n_test : data->n_train;
+    for (int i = 0; i < n; i++)
+        if (index[i] >= count)
+            return echi_fail(err, ECH_E_ARGUMENT, "data.read", "sample %u was asked for, but the %s set of %s has %u: count from 0",
+                             (unsigned)index[i], test ? "test" : "training", data->name, (unsigned)count);
+    return data->source->read(data->self, test, index, n, rows, labels, err);
+}
+
+ech_status ech_data_get(const ech_data *data, int test, const uint32_t *index, int n, float *rows, uint8_t *labels,
+                        struct ech_error *err) {
+    if (!data || n < 0 || (n > 0 && (!index || !rows || !labels)))
+        return echi_fail(err, ECH_E_ARGUMENT, "data.get", "data, index, rows and labels must not be NULL and n (%d) not negative", n);
+    return echi_data_read(data, test != 0, index, n, rows, labels, err);
+}
+
+void echi_data_hash_end(struct echi_sha256 *s, char out[65]) {
+    static const char hex[] = "0123456789abcdef";
+    uint8_t digest[32];
+    echi_sha256_end(s, digest);
+    for (int i = 0; i < 32; i++) {
+        out[2 * i] = hex[digest[i] >> 4];
+        out[2 * i + 1] = hex[digest[i] & 15];
+    }
+    out[64] = 0;
+}
+
+void echi_data_name(char out[96], const char *name) {
+    size_t len = strlen(name), skip = len > 95 ? len - 95 : 0;
+    memcpy(out, name + skip, len - skip + 1);
+}

@@ -1,0 +1,86 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# tools/get-data: from a folder, and from a network that is played by a false curl.
+set -u
+tool=$(cd "$(dirname "$0")/../.." && pwd)/tools/get-data
+die() { echo "test_get_data: $*"; exit 1; }
+expect() { # expect STATUS WORD ARGUMENTS...: the exit status, and a word in what is said
+    want=$1 word=$2
+    shift 2
+    said=$("$tool" "$@" 2>&1)
+    got=$?
+    [ $got -eq "$want" ] || die "get-data $* ended with $got, not $want: $said"
+    case $said in *"$word"*) ;; *) die "get-data $* does not say '$word': $said" ;; esac
+}
+nothing_in() { [ ! -e "$1" ] || die "$1 was left behind: $(ls -A "$1")"; }
+
+expect 0 'usage: get-data' --help
+expect 2 'usage: get-data'
+expect 2 'unknown option --up' mnist --up
+expect 2 'unknown data set cifar' cifar
+expect 2 '--to needs a folder' mnist --to
+expect 1 'is not a folder' mnist --from /nonexistent --to /nonexistent/to
+
+[ -n "${ECHELON_DATA:-}" ] || { echo 'skipped: ECHELON_DATA is not set'; exit 0; }
+[ -f "$ECHELON_DATA/mnist/train-images-idx3-ubyte.gz" ] || { echo "skipped: no .gz files in $ECHELON_DATA/mnist"; exit 0; }
+real=$(cd "$ECHELON_DATA/mnist" && pwd)
+tmp=$(mktemp -d) || die 'no temporary folder'
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' HUP INT TERM
+names='train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte t10k-labels-idx1-ubyte'
+whole() { # whole DIR: the four files and nothing else, as gzip unpacks them
+    for n in $names; do gzip -dc <"$real/$n.gz" | cmp -s - "$1/$n" || die "$1/$n is not what $n.gz holds"; done
+    [ "$(ls -A "$1" | wc -l)" -eq 4 ] || die "$1 has more than the four files: $(ls -A "$1")"
+}
+
+# Packed files, then plain ones under their other names, then again over what is there.
+expect 0 'MNIST is in' mnist --from "$real" --to "$tmp/with space/a"
+whole "$tmp/with space/a"
+mkdir "$tmp/plain"
+for n in $names; do cp "$tmp/with space/a/$n" "$tmp/plain/$(echo "$n" | sed 's/-idx/.idx/')"; done
+expect 0 'MNIST is in' mnist --to "$tmp/b" --from "$tmp/plain"
+whole "$tmp/b"
+echo damaged >"$tmp/b/t10k-labels-idx1-ubyte"
+expect 0 'MNIST is in' mnist --to "$tmp/b" --from "$real"
+whole "$tmp/b"
+
+# A missing and a damaged source leave nothing, and what was there stays.
+mkdir "$tmp/bad"
+cp "$real"/*.gz "$tmp/bad"
+rm "$tmp/bad/t10k-labels-idx1-ubyte.gz"
+expect 1 'neither t10k-labels-idx1-ubyte.gz' mnist --from "$tmp/bad" --to "$tmp/c"
+nothing_in "$tmp/c"
+head -c 4000 "$real/t10k-labels-idx1-ubyte.gz" >"$tmp/bad/t10k-labels-idx1-ubyte.gz"
+expect 3 't10k-labels-idx1-ubyte.gz is not MNIST' mnist --from "$tmp/bad" --to "$tmp/c"
+nothing_in "$tmp/c"
+mkdir "$tmp/c"
+echo mine >"$tmp/c/train-labels-idx1-ubyte"
+expect 3 'is not MNIST' mnist --from "$tmp/bad" --to "$tmp/c"
+[ "$(ls -A "$tmp/c")" = train-labels-idx1-ubyte ] && [ "$(cat "$tmp/c/train-labels-idx1-ubyte")" = mine ] ||
+    die "what was in --to did not survive a failure: $(ls -A "$tmp/c")"
+
+# The network: a curl that finds files in $FALSE_NET/<host>.
+mkdir "$tmp/bin"
+cat >"$tmp/bin/curl" <<'END'
+#!/bin/sh
+while [ $# -gt 0 ]; do
+    case $1 in -o) out=$2; shift ;; https://*) url=$1 ;; esac
+    shift
+done
+host=${url#https://}
+cp "$FALSE_NET/${host%%/*}/${url##*/}" "$out" 2>/dev/null || exit 22
+END
+chmod +x "$tmp/bin/curl"
+PATH=$tmp/bin:$PATH FALSE_NET=$tmp/net
+export PATH FALSE_NET
+one=$FALSE_NET/ossci-datasets.s3.amazonaws.com two=$FALSE_NET/storage.googleapis.com
+mkdir -p "$one" "$two"
+expect 1 'no mirror gave' mnist --to "$tmp/d"
+nothing_in "$tmp/d"
+cp "$tmp"/bad/*.gz "$one"
+expect 3 'is not MNIST' mnist --to "$tmp/d"
+nothing_in "$tmp/d"
+cp "$real"/t10k*.gz "$two"
+expect 0 'trying the next mirror' mnist --to "$tmp/d"
+whole "$tmp/d"
+echo 'test_get_data: passed'
