@@ -24,4 +24,6 @@ ech_status echi_hello_load(const uint8_t *body, size_t len, struct echi_hello *o
 ech_status echi_hello_compare(const struct echi_hello *mine, const struct echi_hello *theirs, struct ech_error *err);
 /* Copies foreign text as printable ASCII, at most cap - 1 characters, terminated. */
 void echi_text_clean(char *out, size_t cap, const uint8_t *text, size_t len);
+/* snprintf for sentences: what does not fit is cut, on purpose. */
+void echi_text_print(char *out, size_t cap, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 #endif

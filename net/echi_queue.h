@@ -21,6 +21,7 @@ struct echi_message {
     const uint8_t *payload;
     uint64_t len, at;                                     /* of the payload; how much of it is in a batch */
     uint32_t number, meta_len;
+    int peer;
     uint8_t kind;
     uint8_t meta[];                                       /* room for the largest meta_cap of the table */
 };

@@ -5,6 +5,7 @@
 #include "echi_error.h"
 #include "echi_sha256.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 static void hash_kinds(const struct echi_net_kind *kinds, int n_kinds, char hex[65]) {
@@ -108,4 +109,11 @@ void echi_text_clean(char *out, size_t cap, const uint8_t *text, size_t len) {
     if (len > cap - 1) len = cap - 1;
     for (size_t i = 0; i < len; i++) out[i] = text[i] >= 32 && text[i] < 127 ? (char)text[i] : '?';
     out[len] = 0;
+}
+
+void echi_text_print(char *out, size_t cap, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(out, cap, fmt, args);
+    va_end(args);
 }

@@ -76,17 +76,17 @@ static ech_status tcp_dial(struct echi_transport *t, int rank, const char *addre
     if (fd < 0) return echi_fail(err, ECH_E_IO, "net.dial", "cannot be dialled, no socket: %s", strerror(errno));
     int rc = connect(fd, (const struct sockaddr *)&one->at, one->len);
     if (rc != 0 && errno != EINPROGRESS && errno != EINTR) {
-        echi_fail(err, ECH_E_PEER_LOST, "net.dial", "cannot be reached: %s", strerror(errno));
-    } else {
-        struct tcp_link *l = make_link(tcp, fd, EPOLLIN | EPOLLOUT, user);
-        if (l) {
-            *out = &l->link;
-            return ECH_OK;
-        }
-        echi_fail_memory(err, "net.dial", "a connection");
+        ech_status status = echi_fail(err, ECH_E_PEER_LOST, "net.dial", "cannot be reached: %s", strerror(errno));
+        close(fd);
+        return status;
     }
-    close(fd);
-    return err ? err->code : ECH_E_IO;
+    struct tcp_link *l = make_link(tcp, fd, EPOLLIN | EPOLLOUT, user);
+    if (!l) {
+        close(fd);
+        return echi_fail_memory(err, "net.dial", "a connection");
+    }
+    *out = &l->link;
+    return ECH_OK;
 }
 
 static ech_status tcp_dialled(struct echi_transport *t, struct echi_link *link, struct ech_error *err) {
