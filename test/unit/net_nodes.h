@@ -41,7 +41,7 @@ struct node {
 };
 
 /* The next event, or one of type -1 when `wait` has passed. */
-static struct echi_net_event next_event(struct node *node, int64_t wait) {
+static inline struct echi_net_event next_event(struct node *node, int64_t wait) {
     struct echi_net_event event = {.type = (enum echi_net_event_type)-1};
     struct ech_error err = {.code = ECH_OK};
     int64_t deadline = echi_now() + wait;
@@ -59,7 +59,7 @@ static struct echi_net_event next_event(struct node *node, int64_t wait) {
 }
 
 /* The next event that is no WAITING and, where a message is expected, no orderly farewell of a node that is done. */
-static struct echi_net_event expect(struct node *node, int type) {
+static inline struct echi_net_event expect(struct node *node, int type) {
     struct echi_net_event event;
     do event = next_event(node, 10 * SECOND);
     while (event.type == ECHI_NET_WAITING || (event.type == ECHI_NET_LOST && event.orderly && type == ECHI_NET_MESSAGE));
@@ -69,14 +69,14 @@ static struct echi_net_event expect(struct node *node, int type) {
     return event;
 }
 
-static void send_to(struct node *node, int peer, int kind, const void *meta, size_t meta_len, const void *payload, size_t len, uint64_t cookie) {
+static inline void send_to(struct node *node, int peer, int kind, const void *meta, size_t meta_len, const void *payload, size_t len, uint64_t cookie) {
     struct ech_error err = {.code = ECH_OK};
     ech_status status = echi_net_send(node->net, peer, kind, meta, meta_len, payload, len, cookie, &err);
     if (status != ECH_OK) fprintf(stderr, "rank %d: %s\n", node->rank, err.text);
     CHECK(status == ECH_OK);
 }
 
-static void post_for(struct node *node, int peer, int kind, void *buffer, size_t cap, uint64_t cookie) {
+static inline void post_for(struct node *node, int peer, int kind, void *buffer, size_t cap, uint64_t cookie) {
     CHECK(echi_net_post(node->net, peer, kind, buffer, cap, cookie, NULL) == ECH_OK);
 }
 
@@ -88,7 +88,7 @@ static inline void *run_node(void *arg) {
     return NULL;
 }
 
-static struct echi_net_config node_config(int rank, int world, struct echi_net_hub *hub, const char *coordinator) {
+static inline struct echi_net_config node_config(int rank, int world, struct echi_net_hub *hub, const char *coordinator) {
     return (struct echi_net_config){.rank = rank, .world = world, .kinds = test_kinds, .n_kinds = N_KINDS, .hub = hub,
                                     .coordinator = coordinator, .join_timeout = 10 * SECOND};
 }
