@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Addresses: text to sockaddr and back. */
+#include "echi_address.h"
+#include "echi_error.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Splits "host:port", "[v6]:port" and, without a port, "host", "v6" and "[v6]". */
+static bool split(const char *text, bool port_optional, char *host, size_t host_cap, long *port) {
+    const char *host_start = text, *host_end, *colon;
+    if (text[0] == '[') {
+        host_start = text + 1;
+        host_end = strchr(text, ']');
+        if (!host_end || (host_end[1] != ':' && host_end[1] != 0)) return false;
+        colon = host_end[1] == ':' ? host_end + 1 : NULL;
+    } else {
+        colon = strchr(text, ':');
+        if (colon && strchr(colon + 1, ':')) colon = NULL;      /* a bare IPv6 address has no port */
+        host_end = colon ? colon : text + strlen(text);
+    }
+    *port = 0;
+    if (colon) {
+        char *end;
+        *port = strtol(colon + 1, &end, 10);
+        if (end == colon + 1 || *end || *port < 0 || *port > 65535) return false;
+    } else if (!port_optional) {
+        return false;
+    }
+    size_t len = (size_t)(host_end - host_start);
+    if (len == 0 || len >= host_cap) return false;
+    memcpy(host, host_start, len);
+    host[len] = 0;
+    return true;
+}
+
+ech_status echi_address_parse(const char *text, const char *option, bool names, bool port_optional, struct echi_addresses *out,
+                              struct ech_error *err) {
+    char host[256];
+    long port;
+    out->count = 0;
+    if (!split(text, port_optional, host, sizeof host, &port))
+        return echi_fail(err, ECH_E_ARGUMENT, "net.address", "%s %s is no address: write host:port or [IPv6 address]:port, port 0 to 65535",
+                         option, text);
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = names ? 0 : AI_NUMERICHOST}, *found = NULL;
+    int rc = getaddrinfo(host, NULL, &hints, &found);
+    if (rc != 0)
+        return echi_fail(err, ECH_E_ARGUMENT, "net.address", "%s %s: the host %s was not found (%s): check the name or give a number",
+                         option, text, host, gai_strerror(rc));
+    for (struct addrinfo *a = found; a && out->count < ECHI_ADDRESSES_MAX; a = a->ai_next) {
+        if (a->ai_family != AF_INET && a->ai_family != AF_INET6) continue;
+        struct echi_address *to = &out->list[out->count++];
+        memset(&to->at, 0, sizeof to->at);
+        memcpy(&to->at, a->ai_addr, a->ai_addrlen);
+        to->len = a->ai_addrlen;
+        echi_address_set_port(to, (unsigned)port);
+    }
+    freeaddrinfo(found);
+    if (out->count == 0)
+        return echi_fail(err, ECH_E_ARGUMENT, "net.address", "%s %s has neither an IPv4 nor an IPv6 address", option, text);
+    return ECH_OK;
+}
+
+void echi_address_format(const struct echi_address *address, char *out, size_t cap) {
+    char host[INET6_ADDRSTRLEN + 20];
+    if (getnameinfo((const struct sockaddr *)&address->at, address->len, host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0)
+        snprintf(host, sizeof host, "?");
+    snprintf(out, cap, address->at.ss_family == AF_INET6 ? "[%s]:%u" : "%s:%u", host, echi_address_port(address));
+}
+
+/* sockaddr_storage may be read as the family's own struct: that is what it is for. */
+static in_port_t *port_of(const struct echi_address *address) {
+    return address->at.ss_family == AF_INET6 ? &((struct sockaddr_in6 *)(uintptr_t)&address->at)->sin6_port
+                                             : &((struct sockaddr_in *)(uintptr_t)&address->at)->sin_port;
+}
+
+void echi_address_set_port(struct echi_address *address, unsigned port) { *port_of(address) = htons((uint16_t)port); }
+
+unsigned echi_address_port(const struct echi_address *address) { return ntohs(*port_of(address)); }
+
+bool echi_address_is_any(const struct echi_address *address) {
+    if (address->at.ss_family == AF_INET6)
+        return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)(const void *)&address->at)->sin6_addr);
+    return ((const struct sockaddr_in *)(const void *)&address->at)->sin_addr.s_addr == htonl(INADDR_ANY);
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Connections: frames in both directions over one link. */
+#include "echi_bytes.h"
+#include "echi_error.h"
+#include "echi_net_impl.h"
+#include "echi_os.h"
+
+#include <stdio.h>
+
+#define BATCHES_A_TURN 8        /* after so many the other connections have their turn */
+#define READS_A_TURN 8
+
+void echi_conn_set_state(struct echi_net *net, struct echi_conn *conn, enum echi_conn_state state) {
+    bool was = conn->state != ECHI_CONN_FREE && conn->state != ECHI_CONN_UP;
+    bool is = state != ECHI_CONN_FREE && state != ECHI_CONN_UP;
+    net->strangers += (int)is - (int)was;
+    conn->state = state;
+}
+
+struct echi_conn *echi_conn_take(struct echi_net *net) {
+    struct echi_conn *oldest = NULL;
+    for (int i = 0; i < net->n_conns; i++) {
+        struct echi_conn *conn = &net->conns[i];
+        if (conn->state == ECHI_CONN_FREE) return conn;
+        bool stranger = conn->state == ECHI_CONN_LEAVING || (conn->state == ECHI_CONN_GREETING && !conn->dialled);
+        if (stranger && (!oldest || conn->deadline < oldest->deadline)) oldest = conn;
+    }
+    if (oldest) echi_conn_close(net, oldest);
+    return oldest;
+}
+
+void echi_conn_start(struct echi_net *net, struct echi_conn *conn, struct echi_link *link, int rank, bool dialled) {
+    const int64_t patience = 3000000000;
+    conn->link = link;
+    conn->rank = rank;
+    conn->dialled = dialled;
+    conn->blocked = conn->mute = conn->finished = conn->farewell = conn->in_batch = false;
+    conn->deadline = echi_now() + patience;
+    conn->out_len = conn->out_taken = 0;
+    echi_batch_begin(&conn->batch);
+    echi_receive_begin(&conn->receive, net->kinds, net->n_kinds);
+    echi_conn_set_state(net, conn, dialled ? ECHI_CONN_DIALLING : ECHI_CONN_GREETING);
+}
+
+void echi_conn_close(struct echi_net *net, struct echi_conn *conn) {
+    if (conn->state == ECHI_CONN_FREE) return;
+    for (struct echi_message *m = conn->batch.done, *next; m; m = next) {
+        next = m->next;
+        echi_pool_give(&net->messages, m);
+    }
+    echi_batch_begin(&conn->batch);
+    net->transport->ops->hang_up(net->transport, conn->link);
+    conn->link = NULL;
+    echi_conn_set_state(net, conn, ECHI_CONN_FREE);
+}
+
+void echi_conn_put(struct echi_net *net, struct echi_conn *conn, enum echi_frame_type type, const void *body, size_t len) {
+    if (len + ECHI_FRAME_HEADER > ECHI_CONN_OUTBOX - conn->out_len) {
+        echi_conn_broken(net, conn, &(struct ech_error){.code = ECH_E_PEER_LOST, .text = "does not read what it is sent"});
+        return;
+    }
+    struct echi_frame frame = {.type = (uint8_t)type, .meta_len = (uint32_t)len};
+    echi_frame_store(&frame, conn->outbox + conn->out_len);
+    if (len) memcpy(conn->outbox + conn->out_len + ECHI_FRAME_HEADER, body, len);
+    conn->out_len += ECHI_FRAME_HEADER + len;
+    net->sent[net->n_kinds] += ECHI_FRAME_HEADER + len;
+}
+
+void echi_conn_refuse(struct echi_net *net, struct echi_conn *conn, ech_status status, const char *text) {
+    const int64_t grace = 1000000000;
+    uint8_t body[4 + sizeof((struct ech_error *)0)->text];
+    struct echi_writer w = echi_writer_over(body, sizeof body);
+    echi_put32(&w, (uint32_t)status);
+    echi_put_bytes(&w, text, strnlen(text, sizeof body - 4));
+    conn->deadline = echi_now() + grace;
+    echi_conn_set_state(net, conn, ECHI_CONN_LEAVING);
+    echi_conn_put(net, conn, ECHI_FRAME_REFUSE, body, (size_t)(w.at - body));
+    echi_conn_flush(net, conn);
+}
+
+/* --- writing --- */
+
+static void through(struct echi_net *net, struct echi_conn *conn) {
+    for (struct echi_message *m = conn->batch.done, *next; m; m = next) {
+        next = m->next;
+        if (m->len > 0) {
+            m->next = NULL;
+            *net->sent_end = m;
+            net->sent_end = &m->next;
+        } else {
+            echi_pool_give(&net->messages, m);
+        }
+    }
+    echi_batch_begin(&conn->batch);
+    conn->in_batch = false;
+    if (conn->out_taken == conn->out_len) conn->out_taken = conn->out_len = 0;
+}
+
+static bool next_batch(struct echi_net *net, struct echi_conn *conn) {
+    struct echi_batch *batch = &conn->batch;
+    echi_batch_bytes(batch, conn->outbox + conn->out_taken, conn->out_len - conn->out_taken);
+    conn->out_taken = conn->out_len;
+    bool talks = conn->state == ECHI_CONN_UP && net->phase >= ECHI_NET_RUNNING;
+    if (talks) echi_batch_fill(batch, &net->peers[conn->rank].queue, net->sent);
+    conn->in_batch = batch->count > 0;
+    return conn->in_batch;
+}
+
+void echi_conn_flush(struct echi_net *net, struct echi_conn *conn) {
+    struct echi_transport *t = net->transport;
+    if (conn->state == ECHI_CONN_FREE || conn->state == ECHI_CONN_DIALLING || conn->blocked || conn->mute || conn->finished) return;
+    for (int turn = 0; turn < BATCHES_A_TURN; turn++) {
+        if (!conn->in_batch && !next_batch(net, conn)) break;
+        size_t put;
+        struct echi_batch *batch = &conn->batch;
+        ech_status status = t->ops->write(t, conn->link, batch->iov + batch->at, batch->count - batch->at, &put, NULL);
+        if (status != ECH_OK) {
+            /* Reading ends, too, when the peer is gone, and says whether it had said good-bye. */
+            conn->mute = true;
+            break;
+        }
+        if (!echi_batch_wrote(batch, put)) {
+            conn->blocked = true;
+            break;
+        }
+        through(net, conn);
+        if (turn == BATCHES_A_TURN - 1) net->more_to_send = true;
+    }
+    t->ops->watch_write(t, conn->link, conn->blocked);
+    if (conn->state == ECHI_CONN_LEAVING && !conn->in_batch) {
+        conn->finished = true;
+        t->ops->finish(t, conn->link);
+    }
+}
+
+/* --- reading --- */
+
+/* Whether what arrives on the connection is still of interest. */
+static bool listens(const struct echi_conn *conn) { return conn->state == ECHI_CONN_GREETING || conn->state == ECHI_CONN_UP; }
+
+static void handle_frame(struct echi_net *net, struct echi_conn *conn) {
+    struct echi_receive *r = &conn->receive;
+    struct ech_error err = {.code = ECH_OK};
+    bool message = r->frame.type == ECHI_FRAME_DATA || r->frame.type == ECHI_FRAME_CREDIT || r->frame.type == ECHI_FRAME_GOODBYE;
+    if (!message) {
+        echi_join_frame(net, conn, &r->frame, r->meta);
+        return;
+    }
+    /* Nobody sends a message before rank 0 has called READY, so one that comes first brings the same news. */
+    if (conn->state == ECHI_CONN_UP && net->phase == ECHI_NET_LINKED && net->rank != 0) echi_join_running(net);
+    if (conn->state != ECHI_CONN_UP || net->phase < ECHI_NET_RUNNING) {
+        echi_fail(&err, ECH_E_FORMAT, "net.read", "sent a message before the run began");
+    } else if (r->frame.type == ECHI_FRAME_GOODBYE) {
+        conn->farewell = true;
+        echi_fail(&err, ECH_E_END, "net.read", "left in order");
+    } else {
+        echi_deliver_frame(net, conn->rank, r, &err);
+    }
+    if (err.code != ECH_OK) echi_conn_broken(net, conn, &err);
+}
+
+void echi_conn_process(struct echi_net *net, struct echi_conn *conn) {
+    while (listens(conn) && echi_event_room(net)) {
+        enum echi_receive_step step;
+        struct ech_error err;
+        ech_status status = echi_receive_next(&conn->receive, &step, &err);
+        if (status != ECH_OK) {
+            echi_conn_broken(net, conn, &err);
+            return;
+        }
+        if (step == ECHI_RECEIVE_MORE) return;
+        if (step == ECHI_RECEIVE_CHUNK) echi_deliver_chunk(net, conn->rank, &conn->receive.frame);
+        else handle_frame(net, conn);
+    }
+}
+
+/* One who was refused is read only to learn that he has hung up. */
+static void read_nothing(struct echi_net *net, struct echi_conn *conn) {
+    uint8_t junk[4096];
+    size_t got;
+    struct iovec iov = {junk, sizeof junk};
+    if (net->transport->ops->read(net->transport, conn->link, &iov, 1, &got, NULL) != ECH_OK) echi_conn_close(net, conn);
+}
+
+void echi_conn_read(struct echi_net *net, struct echi_conn *conn) {
+    if (conn->state == ECHI_CONN_LEAVING) read_nothing(net, conn);
+    for (int turn = 0; turn < READS_A_TURN && listens(conn) && echi_event_room(net); turn++) {
+        struct iovec iov[2];
+        size_t got, space = 0;
+        int n = echi_receive_space(&conn->receive, iov);
+        for (int i = 0; i < n; i++) space += iov[i].iov_len;
+        struct ech_error err;
+        ech_status status = net->transport->ops->read(net->transport, conn->link, iov, n, &got, &err);
+        if (status != ECH_OK) {
+            echi_conn_broken(net, conn, &err);
+            return;
+        }
+        echi_receive_got(&conn->receive, got);
+        echi_conn_process(net, conn);
+        if (got < space) return;
+    }
+}
+
+void echi_conn_broken(struct echi_net *net, struct echi_conn *conn, const struct ech_error *why) {
+    if (net->phase >= ECHI_NET_RUNNING && conn->state == ECHI_CONN_UP) echi_peer_lose(net, conn->rank, conn->farewell, why->text);
+    else echi_join_broken(net, conn, why);
+}

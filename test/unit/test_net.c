@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What every transport must do: each test runs over the in-process transport and over TCP. */
+#include "net_nodes.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+/* The transport under test, as cmocka's state: NULL or the address for rank 0. */
+static const char *address_of(void **state) { return *state; }
+
+static void over(void **state, int world, void (*body)(struct node *), void *shared) {
+    atomic_store(&failures, 0);
+    run_world(world, address_of(state), body, shared);
+    assert_int_equal(atomic_load(&failures), 0);
+}
+
+/* --- every node sends to every other, in order --- */
+
+#define ROUNDS 300
+
+static void everybody_talks(struct node *node) {
+    expect(node, ECHI_NET_READY);
+    uint32_t seen[8] = {0};
+    for (uint32_t n = 0; n < ROUNDS; n++)
+        for (int to = 0; to < node->world; to++)
+            if (to != node->rank) send_to(node, to, NOTE, &n, sizeof n, NULL, 0, 0);
+    for (int left = ROUNDS * (node->world - 1); left > 0; left--) {
+        struct echi_net_event e = expect(node, ECHI_NET_MESSAGE);
+        if (e.type != ECHI_NET_MESSAGE) return;
+        uint32_t n;
+        CHECK(e.kind == NOTE && e.meta_len == sizeof n && e.payload == NULL && e.payload_len == 0);
+        memcpy(&n, e.meta, sizeof n);
+        CHECK(n == seen[e.peer]);
+        seen[e.peer] = n + 1;
+    }
+}
+
+static void test_worlds(void **state) {
+    for (int world = 1; world <= 5; world++) over(state, world, everybody_talks, NULL);
+}
+
+/* --- payloads --- */
+
+static uint8_t pattern(size_t i, unsigned seed) { return (uint8_t)((i * 2654435761u + seed) >> 11); }
+
+static uint8_t *filled(size_t len, unsigned seed) {
+    uint8_t *bytes = malloc(len + 1);
+    for (size_t i = 0; i < len; i++) bytes[i] = pattern(i, seed);
+    return bytes;
+}
+
+static bool is_filled(const uint8_t *bytes, size_t len, unsigned seed) {
+    for (size_t i = 0; i < len; i++)
+        if (bytes[i] != pattern(i, seed)) return false;
+    return true;
+}
+
+static const size_t lengths[] = {1, 55, 4096, 65535, 65536, 65537, 131072, 200001, 10u << 20};
+#define N_LENGTHS (sizeof lengths / sizeof lengths[0])
+
+static void payloads(struct node *node) {
+    expect(node, ECHI_NET_READY);
+    if (node->rank == 0) {
+        uint8_t *bytes[N_LENGTHS];
+        for (unsigned i = 0; i < N_LENGTHS; i++) {
+            bytes[i] = filled(lengths[i], i);
+            send_to(node, 1, PUSH, &i, sizeof i, bytes[i], lengths[i], 100 + i);
+        }
+        for (unsigned i = 0; i < N_LENGTHS; i++) {
+            struct echi_net_event e = expect(node, ECHI_NET_SENT);
+            CHECK(e.kind == PUSH && e.peer == 1 && e.cookie == 100 + i && e.payload_len == lengths[i]);
+            free(bytes[i]);
+        }
+        struct echi_net_event e = expect(node, ECHI_NET_LOST);
+        CHECK(e.peer == 1 && e.orderly);
+        return;
+    }
+    uint8_t *places[N_LENGTHS];
+    for (unsigned i = 0; i < N_LENGTHS; i++) {
+        places[i] = malloc(lengths[i] + 8);
+        memset(places[i] + lengths[i], 0xA5, 8);
+        post_for(node, 0, PUSH, places[i], lengths[i], 200 + i);
+    }
+    for (unsigned i = 0; i < N_LENGTHS; i++) {
+        struct echi_net_event e = expect(node, ECHI_NET_MESSAGE);
+        unsigned meta = 99;
+        if (e.meta_len == sizeof meta) memcpy(&meta, e.meta, sizeof meta);
+        CHECK(meta == i && e.cookie == 200 + i && e.payload == places[i] && e.payload_len == lengths[i]);
+        CHECK(is_filled(places[i], lengths[i], i));
+        for (int g = 0; g < 8; g++) CHECK(places[i][lengths[i] + (size_t)g] == 0xA5);
+        free(places[i]);
+    }
+}
+
+static void test_payloads(void **state) { over(state, 2, payloads, NULL); }
+
+/* --- priorities --- */
+
+static void urgent_overtakes(struct node *node) {
+    const size_t len = 32u << 20;
+    uint8_t *bytes = filled(len, 7), beat = 1;
+    expect(node, ECHI_NET_READY);
+    if (node->rank == 0) {
+        uint64_t sent[ECHI_NET_KINDS_MAX + 1] = {0};
+        int count;
+        struct echi_net_event e;
+        send_to(node, 1, BULK, NULL, 0, bytes, len, 1);
+        for (int i = 0; i < 10000 && sent[BULK] == 0; i++) {
+            CHECK(echi_net_poll(node->net, echi_now() + MS, &e, 1, &count, NULL) == ECH_OK && count == 0);
+            echi_net_bytes_sent(node->net, sent);
+        }
+        CHECK(sent[BULK] > 0 && sent[BULK] < len / 2);
+        send_to(node, 1, ROWS, NULL, 0, bytes, 100000, 2);
+        send_to(node, 1, HEARTBEAT, &beat, 1, NULL, 0, 0);
+        CHECK(expect(node, ECHI_NET_SENT).cookie == 2);
+        CHECK(expect(node, ECHI_NET_SENT).cookie == 1);
+        echi_net_bytes_sent(node->net, sent);
+        CHECK(sent[BULK] == len + (len / ECHI_NET_CHUNK) * 56 && sent[HEARTBEAT] == 57 && sent[ROWS] == 100000 + 2 * 56);
+        expect(node, ECHI_NET_LOST);
+    } else {
+        uint8_t *rows = malloc(100000);
+        memset(bytes, 0, len);
+        post_for(node, 0, BULK, bytes, len, 11);
+        post_for(node, 0, ROWS, rows, 100000, 12);
+        CHECK(expect(node, ECHI_NET_MESSAGE).kind == HEARTBEAT);
+        CHECK(expect(node, ECHI_NET_MESSAGE).cookie == 12 && is_filled(rows, 100000, 7));
+        CHECK(expect(node, ECHI_NET_MESSAGE).cookie == 11 && is_filled(bytes, len, 7));
+        free(rows);
+    }
+    free(bytes);
+}
+
+static void test_urgent_overtakes(void **state) { over(state, 2, urgent_overtakes, NULL); }
+
+/* --- credits --- */
+
+static void credits(struct node *node) {
+    static uint8_t out[1000];
+    expect(node, ECHI_NET_READY);
+    if (node->rank == 0) {
+        /* No credit: the push waits, what is behind it of other kinds does not. */
+        send_to(node, 1, PUSH, "a", 1, out, sizeof out, 1);
+        send_to(node, 1, PUSH, "b", 1, NULL, 0, 2);
+        send_to(node, 1, NOTE, "c", 1, NULL, 0, 3);
+        CHECK(expect(node, ECHI_NET_MESSAGE).kind == NOTE);      /* the other side's word that it has waited */
+        uint64_t sent[ECHI_NET_KINDS_MAX + 1];
+        echi_net_bytes_sent(node->net, sent);
+        CHECK(sent[PUSH] == 0);
+        send_to(node, 1, NOTE, "d", 1, NULL, 0, 4);
+        CHECK(expect(node, ECHI_NET_SENT).cookie == 1);
+        expect(node, ECHI_NET_LOST);
+        return;
+    }
+    uint8_t in[1000];
+    CHECK(expect(node, ECHI_NET_MESSAGE).meta[0] == 'c');
+    CHECK((int)next_event(node, 50 * MS).type == -1);
+    send_to(node, 0, NOTE, NULL, 0, NULL, 0, 0);
+    CHECK(expect(node, ECHI_NET_MESSAGE).meta[0] == 'd');
+    post_for(node, 0, PUSH, in, sizeof in, 5);
+    struct echi_net_event e = expect(node, ECHI_NET_MESSAGE);
+    CHECK(e.meta[0] == 'a' && e.cookie == 5);
+    e = expect(node, ECHI_NET_MESSAGE);
+    CHECK(e.meta[0] == 'b' && e.payload == NULL && e.payload_len == 0);      /* nothing to put anywhere: needs no credit */
+}
+
+static void test_credits(void **state) { over(state, 2, credits, NULL); }
+
+static void many_posts(struct node *node) {
+    enum { MANY = 1024 };
+    static uint32_t values[MANY];
+    struct ech_error err;
+    expect(node, ECHI_NET_READY);
+    if (node->rank == 1) {
+        static uint32_t places[MANY];
+        for (unsigned i = 0; i < MANY; i++) post_for(node, 0, PUSH, &places[i], 4, i);
+        CHECK(echi_net_post(node->net, 0, PUSH, places, 4, 0, &err) == ECH_E_MEMORY && strstr(err.text, "'push' from rank 0"));
+        for (unsigned i = 0; i < MANY; i++) {
+            struct echi_net_event e = expect(node, ECHI_NET_MESSAGE);
+            CHECK(e.cookie == i && e.payload == &places[i] && places[i] == 3 * i);
+            if (e.type != ECHI_NET_MESSAGE) return;
+        }
+        return;
+    }
+    for (unsigned i = 0; i < MANY; i++) {
+        values[i] = 3 * i;
+        send_to(node, 1, PUSH, NULL, 0, &values[i], 4, i);
+    }
+    CHECK(echi_net_send(node->net, 1, NOTE, NULL, 0, NULL, 0, 0, &err) == ECH_E_MEMORY && strstr(err.text, "rank 1"));
+    for (unsigned i = 0; i < MANY; i++) CHECK(expect(node, ECHI_NET_SENT).cookie == i);
+    expect(node, ECHI_NET_LOST);
+}
+
+static void test_many_posts(void **state) { over(state, 2, many_posts, NULL); }
+
+/* More small messages than the ring of events holds, handed out a few at a time: none is lost, each meta is right. */
+static void flood(struct node *node) {
+    enum { FLOOD = 20000 };
+    expect(node, ECHI_NET_READY);
+    struct echi_net_event events[7];
+    int count;
+    if (node->rank == 0) {
+        for (uint32_t n = 0; n < FLOOD;) {
+            uint8_t meta[100] = {0};
+            memcpy(meta, &n, sizeof n);
+            if (echi_net_send(node->net, 1, NOTE, meta, sizeof meta, NULL, 0, 0, NULL) == ECH_OK) n++;
+            else CHECK(echi_net_poll(node->net, echi_now() + MS, events, 7, &count, NULL) == ECH_OK);
+        }
+        expect(node, ECHI_NET_LOST);
+        return;
+    }
+    for (uint32_t n = 0; n < FLOOD;) {
+        CHECK(echi_net_poll(node->net, echi_now() + 5 * SECOND, events, 7, &count, NULL) == ECH_OK && count > 0);
+        if (count == 0) return;
+        for (int i = 0; i < count; i++, n++) {
+            uint32_t got = 0;
+            if (events[i].meta_len == 100) memcpy(&got, events[i].meta, sizeof got);
+            CHECK(events[i].type == ECHI_NET_MESSAGE && got == n);
+            if (got != n) return;
+        }
+    }
+}
+
+static void test_flood(void **state) { over(state, 2, flood, NULL); }
+
+/* --- waking and deadlines --- */
+
+static void *wake_later(void *arg) {
+    echi_sleep_until(echi_now() + 30 * MS);
+    echi_net_wake(arg);
+    return NULL;
+}
+
+static void waking(struct node *node) {
+    expect(node, ECHI_NET_READY);
+    struct echi_thread waker;
+    struct echi_net_event e;
+    int count;
+    CHECK(echi_thread_start(&waker, "waker", wake_later, node->net, NULL) == ECH_OK);
+    int64_t start = echi_now();
+    CHECK(echi_net_poll(node->net, INT64_MAX, &e, 1, &count, NULL) == ECH_OK && count == 0);
+    CHECK(echi_now() - start < 5 * SECOND);
+    echi_thread_join(&waker);
+    echi_net_wake(node->net);      /* before the poll: kept for it */
+    echi_net_wake(node->net);
+    CHECK(echi_net_poll(node->net, INT64_MAX, &e, 1, &count, NULL) == ECH_OK && count == 0);
+    start = echi_now();
+    CHECK(echi_net_poll(node->net, start + 30 * MS, &e, 1, &count, NULL) == ECH_OK && count == 0);
+    CHECK(echi_now() - start >= 30 * MS);
+}
+
+static void test_waking(void **state) { over(state, 1, waking, NULL); }
+
+/* --- what the caller may not do --- */
+
+static void misuse(struct node *node) {
+    struct ech_error err;
+    char big[300] = {0};
+    expect(node, ECHI_NET_READY);
+    if (node->rank == 1) {
+        expect(node, ECHI_NET_LOST);
+        CHECK(echi_net_send(node->net, 0, NOTE, NULL, 0, NULL, 0, 0, &err) == ECH_E_PEER_LOST && strstr(err.text, "rank 0"));
+        CHECK(echi_net_post(node->net, 0, PUSH, big, 1, 0, &err) == ECH_E_PEER_LOST);
+        return;
+    }
+    CHECK(echi_net_send(node->net, 0, NOTE, NULL, 0, NULL, 0, 0, &err) == ECH_E_ARGUMENT);
+    CHECK(echi_net_send(node->net, 2, NOTE, NULL, 0, NULL, 0, 0, &err) == ECH_E_ARGUMENT);
+    CHECK(echi_net_send(node->net, 1, N_KINDS, NULL, 0, NULL, 0, 0, &err) == ECH_E_ARGUMENT);
+    CHECK(echi_net_send(node->net, 1, NOTE, big, 201, NULL, 0, 0, &err) == ECH_E_ARGUMENT && strstr(err.text, "'note' of 201 + 0"));
+    CHECK(echi_net_send(node->net, 1, NOTE, NULL, 0, big, 1, 0, &err) == ECH_E_ARGUMENT);
+    CHECK(echi_net_post(node->net, 1, NOTE, big, 1, 0, &err) == ECH_E_ARGUMENT);
+}
+
+static void test_misuse(void **state) { over(state, 2, misuse, NULL); }
+
+/* A payload larger than the posted buffer ends the connection, in words, and touches nothing. */
+static void too_large(struct node *node) {
+    static uint8_t out[101];
+    expect(node, ECHI_NET_READY);
+    if (node->rank == 0) {
+        send_to(node, 1, PUSH, NULL, 0, out, sizeof out, 1);
+        struct echi_net_event e = next_event(node, 5 * SECOND);
+        if (e.type == ECHI_NET_SENT) e = next_event(node, 5 * SECOND);
+        CHECK(e.type == ECHI_NET_LOST && !e.orderly);
+        return;
+    }
+    uint8_t in[101];
+    memset(in, 0xA5, sizeof in);
+    post_for(node, 0, PUSH, in, 100, 0);
+    struct echi_net_event e = expect(node, ECHI_NET_LOST);
+    CHECK(!e.orderly && strstr(e.text, "rank 0") && strstr(e.text, "'push' of 101 bytes into a buffer of 100"));
+    for (size_t i = 0; i < sizeof in; i++) CHECK(in[i] == 0xA5);
+}
+
+static void test_too_large(void **state) { over(state, 2, too_large, NULL); }
+
+/* --- setup --- */
+
+int main(void) {
+    static const char *const tcp = "127.0.0.1:0";
+#define ON(test, name, at) {name, test, NULL, NULL, (void *)(uintptr_t)(at)}
+#define BOTH(test) ON(test, #test " in-process", NULL), ON(test, #test " TCP", tcp)
+    const struct CMUnitTest tests[] = {BOTH(test_worlds), BOTH(test_payloads), BOTH(test_urgent_overtakes), BOTH(test_credits), BOTH(test_many_posts),
+                                       BOTH(test_flood), BOTH(test_waking), BOTH(test_misuse), BOTH(test_too_large)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
