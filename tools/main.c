@@ -33,7 +33,7 @@ int main(int argc, char **argv) {
         return flushed(0);
     }
     char near[80];
-    if (*word) fprintf(stderr, "echelon: there is no command '%s'%s\n", word, hint(word, words, 4, near, sizeof near));
+    if (*word) fprintf(stderr, "echelon: there is no command '%s'%s\n", word, hint("", word, words, 4, near, sizeof near));
     fputs(usage, stderr);
     return EXIT_USAGE;
 }

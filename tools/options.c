@@ -61,7 +61,7 @@ static size_t distance(const char *a, const char *b) {
     return row[n];
 }
 
-const char *hint(const char *word, const char *const *known, int n, char *buf, size_t cap) {
+const char *hint(const char *dashes, const char *word, const char *const *known, int n, char *buf, size_t cap) {
     size_t near = strlen(word) / 3 + 1;   /* a third of the letters may be wrong */
     const char *best = NULL;
     for (int i = 0; i < n; i++) {
@@ -70,7 +70,7 @@ const char *hint(const char *word, const char *const *known, int n, char *buf, s
         near = d;
         best = known[i];
     }
-    if (best) snprintf(buf, cap, "; did you mean %s?", best);
+    if (best) snprintf(buf, cap, "; did you mean %s%s?", dashes, best);
     else buf[0] = 0;
     return buf;
 }
@@ -140,7 +140,7 @@ static ech_status take(struct command *command, int argc, char **argv, int *at, 
         char given[64], near[80];
         snprintf(given, sizeof given, "%.*s", (int)len, name);
         return wrong(err, "there is no option --%s%s (`echelon train --help` lists all)", given,
-                     hint(given, known, k, near, sizeof near));
+                     hint("--", given, known, k, near, sizeof near));
     }
     if (name[len] == '=') value = name + len + 1;
     else if (option->value) {

@@ -25,8 +25,8 @@ struct command {
 ech_status command_parse(struct command *command, int argc, char **argv, struct ech_error *err);
 /* The part of --help that lists the options. */
 void command_print_options(FILE *to);
-/* "; did you mean x?" into buf, or "" when nothing known is near to the word. */
-const char *hint(const char *word, const char *const *known, int n, char *buf, size_t cap);
+/* "; did you mean --x?" into buf, or "" when nothing known is near to the word. */
+const char *hint(const char *dashes, const char *word, const char *const *known, int n, char *buf, size_t cap);
 
 /* progress.c: what a run says while it runs, on stderr. */
 struct progress {
