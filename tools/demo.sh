@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # `make demo`: four nodes on this machine, one of them four times slower, learn digits in three ways.
-#   demo.sh [path of the echelon command]
 set -euo pipefail
 export LC_ALL=C   # numbers with a point
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-echelon=${1:-$root/build/echelon}
+echelon=${ECHELON:-$root/build/echelon}
 out=$root/build/demo
 target=0.985
 mkdir -p "$out"
