@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The options of a run: one table that defaults, text, environment, command line and --help all come from. A new option
+ * is a field at the end of struct ech_config and one line here. */
+#include "echelon.h"
+#include "echi_error.h"
+
+#include <errno.h>
+#include <float.h>
+#include <locale.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum kind { INT, INT64, UINT32, UINT64, REAL, SWITCH, TEXT };
+
+/* A word that stands for a number which cannot be written otherwise. */
+struct word {
+    const char *text;
+    double value;
+};
+#define WORDS_MAX 2
+static const struct word no_word[WORDS_MAX] = {{0}};
+static const struct word auto_zero[WORDS_MAX] = {{"auto", 0}};
+static const struct word auto_negative[WORDS_MAX] = {{"auto", -1}};
+static const struct word off_zero[WORDS_MAX] = {{"off", 0}};
+static const struct word off_negative[WORDS_MAX] = {{"off", -1}};
+static const struct word separate_words[WORDS_MAX] = {{"auto", -1}, {"off", 0}};
+
+struct rule {
+    enum kind kind;
+    size_t at, size;              /* of the field */
+    double least, most;           /* of a number given as text */
+    const struct word *words;
+    ech_status (*fits)(const struct ech_config *config, struct ech_error *err);   /* what a range cannot say; may be NULL */
+};
+
+static ech_status sync_fits(const struct ech_config *config, struct ech_error *err);
+static ech_status separate_fits(const struct ech_config *config, struct ech_error *err);
+static ech_status shares_fit(const struct ech_config *config, struct ech_error *err);
+static ech_status coordinator_fits(const struct ech_config *config, struct ech_error *err);
+
+/* X(field, name, value, fallback, kind, least, most, words, fits, help) */
+#define OPTIONS(X)                                                                                                            \
+    X(rank, "rank", "R", "0", INT, 0, ECH_WORLD_MAX - 1, no_word, NULL, "number of this node; rank 0 coordinates")            \
+    X(world, "world", "N", "1", INT, 1, ECH_WORLD_MAX, no_word, NULL, "number of nodes")                                      \
+    X(coordinator, "coordinator", "HOST:PORT", "", TEXT, 0, 0, no_word, coordinator_fits,                                     \
+      "where the nodes meet; rank 0 listens there (port 0: any free one)")                                                    \
+    X(bind, "bind", "ADDRESS", "", TEXT, 0, 0, no_word, NULL,                                                                 \
+      "address that the other nodes listen on (when not given: that of the route to the coordinator)")                        \
+    X(join_timeout, "join-timeout", "SECONDS", "60", REAL, 0.01, 86400, no_word, NULL, "how long all nodes may take to join") \
+    X(sync, "sync", "POLICY", "bsp", TEXT, 0, 0, no_word, sync_fits,                                                          \
+      "bsp (in step), asp (nobody waits), ssp (bounded staleness), gssp (groups of like speed)")                              \
+    X(staleness, "staleness", "S", "3", INT, 0, 1000000, no_word, NULL,                                                       \
+      "steps that a worker may be ahead of its group's slowest (ssp, gssp)")                                                  \
+    X(groups, "groups", "G", "auto", INT, 0, ECH_GROUPS_MAX, auto_zero, NULL, "number of groups (gssp); auto: by speed")      \
+    X(separate, "separate", "F", "auto", INT, 0, ECH_WORLD_MAX, separate_words, separate_fits,                                \
+      "nodes that train the fully connected layers for all: off, 1, or auto (under gssp the planner's choice, else off)")     \
+    X(shares, "shares", "SHARES", "speed", TEXT, 0, 0, no_word, shares_fit,                                                   \
+      "how bsp divides a round: speed, equal, or samples of each rank as in 24,24,12,4")                                      \
+    X(batch, "batch", "B", "auto", INT, 0, 65536, auto_zero, NULL,                                                            \
+      "samples of a round, divisor of every gradient; auto: 64, or 16 a worker when that is more")                            \
+    X(samples_per_step, "samples-per-step", "SAMPLES", "auto", INT, 0, 65536, auto_zero, NULL,                                \
+      "samples of one worker's step (asp, ssp, gssp)")                                                                        \
+    X(lr, "lr", "RATE", "auto", REAL, 0, 1000, auto_negative, NULL, "learning rate; auto: the model's")                       \
+    X(momentum, "momentum", "M", "auto", REAL, 0, 0.999, auto_negative, NULL, "momentum of SGD; auto: the model's")           \
+    X(weight_decay, "weight-decay", "W", "auto", REAL, 0, 1, auto_negative, NULL, "weight decay of SGD; auto: the model's")   \
+    X(epochs, "epochs", "E", "10", REAL, 0, 1000000, no_word, NULL, "ends the run after so many passes over the data")        \
+    X(steps, "steps", "ROUNDS", "off", INT64, 0, 1e15, off_negative, NULL,                                                    \
+      "ends the run after so many rounds of B samples; 0: no training")                                                       \
+    X(target_accuracy, "target-accuracy", "A", "off", REAL, 0, 1, off_zero, NULL,                                             \
+      "ends the run at a look that finds this accuracy (0.985); ending without it is a failure")                              \
+    X(eval_every, "eval-every", "SAMPLES", "3000", UINT32, 0, UINT32_MAX, no_word, NULL,                                      \
+      "training samples between looks at the test set; 0: one look at the end")                                               \
+    X(seed, "seed", "S", "1", UINT64, 0, DBL_MAX, no_word, NULL, "of initial weights, order of samples and glyphs")           \
+    X(no_shuffle, "no-shuffle", NULL, "off", SWITCH, 0, 1, no_word, NULL, "take samples in the order of the file")            \
+    X(threads, "threads", "T", "1", INT, 1, 1024, no_word, NULL, "threads of computation on this node")                       \
+    X(device, "device", "DEVICE", "cpu", TEXT, 0, 0, no_word, NULL, "where this node computes")                               \
+    X(slow, "slow", "FACTOR", "1", REAL, 1, 1000, no_word, NULL,                                                              \
+      "this node computes so many times slower, by sleeping (to try unlike nodes on one machine)")                            \
+    X(deadline, "deadline", "SECONDS", "10", REAL, 0.01, 86400, no_word, NULL,                                                \
+      "without a word from a node that is needed for so long, the run ends and names it")                                     \
+    X(init, "init", "FILE", "", TEXT, 0, 0, no_word, NULL, "initial weights (safetensors); every node reads it")              \
+    X(save, "save", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes the trained weights (safetensors)")           \
+    X(report, "report", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes what the run did (JSON)")                 \
+    X(plan, "plan", "FILE", "", TEXT, 0, 0, no_word, NULL, "plan to follow instead of making one")                            \
+    X(save_plan, "save-plan", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes the plan")
+
+#define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
+#define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \
+    {kind, offsetof(struct ech_config, field), sizeof ((struct ech_config *)0)->field, least, most, words, fits},
+static const struct ech_option options[] = {OPTIONS(PUBLIC_ROW)};
+static const struct rule rules[] = {OPTIONS(RULE_ROW)};
+enum { N_OPTIONS = (int)(sizeof options / sizeof options[0]) };
+
+const struct ech_option *ech_options(int *out_count) {
+    if (out_count) *out_count = N_OPTIONS;
+    return options;
+}
+
+static ech_status refuse(struct ech_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static ech_status refuse(struct ech_error *err, const char *fmt, ...) {
+    char text[sizeof err->text];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return echi_fail(err, ECH_E_ARGUMENT, "config", "%s", text);
+}
+
+static int find(const char *name) {
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (strcmp(options[i].name, name) == 0) return i;
+    return -1;
+}
+
+/* ------------------------------------------------------------- fields */
+
+static double number_of(const struct ech_config *config, const struct rule *rule) {
+    const void *field = (const char *)config + rule->at;
+    switch (rule->kind) {
+    case INT:
+    case SWITCH: return *(const int *)field;
+    case INT64: return (double)*(const int64_t *)field;
+    case UINT32: return *(const uint32_t *)field;
+    case UINT64: return (double)*(const uint64_t *)field;
+    case REAL: return *(const double *)field;
+    case TEXT: break;
+    }
+    return 0;
+}
+
+/* `value` is in the field's range, or what one of its words stands for. */
+static void put_number(struct ech_config *config, const struct rule *rule, double value) {
+    void *field = (char *)config + rule->at;
+    switch (rule->kind) {
+    case INT:
+    case SWITCH: *(int *)field = (int)value; break;
+    case INT64: *(int64_t *)field = (int64_t)value; break;
+    case UINT32: *(uint32_t *)field = (uint32_t)value; break;
+    case REAL: *(double *)field = value; break;
+    case UINT64:   /* has no range and no words: see put_text */
+    case TEXT: break;
+    }
+}
+
+/* What option i takes, for the end of a sentence: "a whole number from 0 to 8, or 'auto'". */
+static const char *allowed(int i, char *buf, size_t cap) {
+    const struct rule *rule = &rules[i];
+    const struct word *w = rule->words;
+    if (rule->kind == SWITCH) snprintf(buf, cap, "'on' or 'off'");
+    else if (rule->kind == UINT64) snprintf(buf, cap, "a whole number from 0 to %llu", (unsigned long long)UINT64_MAX);
+    else
+        snprintf(buf, cap, "a %snumber from %.15g to %.15g%s%s%s%s%s%s", rule->kind == REAL ? "" : "whole ", rule->least,
+                 rule->most, w[0].text ? ", or '" : "", w[0].text ? w[0].text : "", w[0].text ? "'" : "",
+                 w[1].text ? ", or '" : "", w[1].text ? w[1].text : "", w[1].text ? "'" : "");
+    return buf;
+}
+
+/* The whole of `text` as a finite decimal number. The program's locale has no say in what a point is. */
+static bool parse_real(const char *text, double *out) {
+    if (!*text || text[strspn(text, "0123456789.eE+-")]) return false;
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (!c) return false;
+    locale_t before = uselocale(c);
+    char *end;
+    double value = strtod(text, &end);
+    uselocale(before);
+    freelocale(c);
+    if (*end || !isfinite(value)) return false;
+    *out = value;
+    return true;
+}
+
+static bool is_digits(const char *text) { return *text && !text[strspn(text, "0123456789")]; }
+
+/* Writes `text` into the field of option i, or returns false when it is none of what `allowed` says. */
+static bool put_text(struct ech_config *config, int i, const char *text) {
+    const struct rule *rule = &rules[i];
+    for (int w = 0; w < WORDS_MAX && rule->words[w].text; w++) {
+        if (strcmp(rule->words[w].text, text) != 0) continue;
+        put_number(config, rule, rule->words[w].value);
+        return true;
+    }
+    double value;
+    if (rule->kind == SWITCH) {
+        bool on = strcmp(text, "on") == 0 || strcmp(text, "1") == 0;
+        if (!on && strcmp(text, "off") != 0 && strcmp(text, "0") != 0) return false;
+        value = on;
+    } else if (rule->kind == UINT64) {
+        if (!is_digits(text)) return false;
+        errno = 0;
+        unsigned long long whole = strtoull(text, NULL, 10);
+        if (errno) return false;
+        *(uint64_t *)(void *)((char *)config + rule->at) = whole;
+        return true;
+    } else if ((rule->kind != REAL && !is_digits(text)) || !parse_real(text, &value)) return false;
+    if (value < rule->least || value > rule->most) return false;
+    put_number(config, rule, value);
+    return true;
+}
+
+/* Is the field of option i, however it was set, one that may be? */
+static ech_status field_fits(const struct ech_config *config, int i, struct ech_error *err) {
+    const struct rule *rule = &rules[i];
+    char what[160];
+    if (rule->kind == TEXT) {
+        if (!memchr((const char *)config + rule->at, 0, rule->size))
+            return refuse(err, "option %s has no end: give at most %zu bytes and a final NUL", options[i].name, rule->size - 1);
+    } else if (rule->kind != UINT64) {
+        double value = number_of(config, rule);
+        bool fits = isfinite(value) && value >= rule->least && value <= rule->most;
+        for (int w = 0; w < WORDS_MAX && rule->words[w].text; w++)
+            fits = fits || (rule->words[w].value < 0 && value < 0);   /* any negative number says "not given" */
+        if (!fits) return refuse(err, "option %s is %g: give %s", options[i].name, value, allowed(i, what, sizeof what));
+    }
+    return rule->fits ? rule->fits(config, err) : ECH_OK;
+}
+
+/* ---------------------------------------------- what a range cannot say */
+
+static ech_status sync_fits(const struct ech_config *config, struct ech_error *err) {
+    static const char *const known[] = {"bsp", "asp", "ssp", "gssp"};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(config->sync, known[i]) == 0) return ECH_OK;
+    return refuse(err, "option sync is '%s': give bsp, asp, ssp or gssp", config->sync);
+}
+
+static ech_status separate_fits(const struct ech_config *config, struct ech_error *err) {
+    if (config->separate <= 1) return ECH_OK;
+    return echi_fail(err, ECH_E_UNSUPPORTED, "config",
+                     "option separate is %d: several nodes for the fully connected layers come in a later version; give 1, "
+                     "'auto' or 'off'", config->separate);
+}
+
+static ech_status coordinator_fits(const struct ech_config *config, struct ech_error *err) {
+    const char *text = config->coordinator, *colon = strrchr(text, ':');
+    if (!*text) return ECH_OK;
+    bool port = colon && is_digits(colon + 1) && strlen(colon + 1) <= 5 && atoi(colon + 1) <= 65535;
+    bool host = colon && colon > text && (text[0] == '[' ? colon[-1] == ']' : strchr(text, ':') == colon);
+    if (port && host) return ECH_OK;
+    return refuse(err, "option coordinator is '%.80s': give HOST:PORT with a port from 0 to 65535, as in 10.0.0.1:7000 or [::1]:7000",
+                  text);
+}
+
+/* The list of shares: returns how many entries it has (0: it is none), and their sum. */
+static int share_list(const char *text, long *out_sum) {
+    int n = 0;
+    *out_sum = 0;
+    for (const char *at = text;; at++) {
+        size_t digits = strspn(at, "0123456789");
+        if (digits == 0 || digits > 6) return 0;
+        *out_sum += strtol(at, NULL, 10);
+        n++;
+        at += digits;
+        if (!*at) return n;
+        if (*at != ',') return 0;
+    }
+}
+
+static ech_status shares_fit(const struct ech_config *config, struct ech_error *err) {
+    long sum;
+    if (strcmp(config->shares, "speed") == 0 || strcmp(config->shares, "equal") == 0) return ECH_OK;
+    if (share_list(config->shares, &sum) > 0) return ECH_OK;
+    return refuse(err, "option shares is '%.80s': give speed, equal, or a list with the samples of each rank, as in 24,24,12,4",
+                  config->shares);
+}
+
+/* ------------------------------------------------------------- the calls */
+
+ech_status ech_config_set(struct ech_config *config, const char *name, const char *value, struct ech_error *err) {
+    if (!config || !name) return refuse(err, "ech_config_set needs a config and the name of an option");
+    int i = find(name);
+    if (i < 0) return refuse(err, "there is no option '%.60s'; `echelon train --help` lists them", name);
+    char what[160];
+    if (!value) {
+        if (rules[i].kind != SWITCH)
+            return refuse(err, "option %s needs a value %s: %s", name, options[i].value, options[i].help);
+        value = "on";
+    }
+    struct ech_config next = *config;   /* so that a refused value leaves nothing behind */
+    if (rules[i].kind == TEXT) {
+        if (strlen(value) >= rules[i].size)
+            return refuse(err, "option %s is longer than the %zu bytes it may have", name, rules[i].size - 1);
+        strcpy((char *)&next + rules[i].at, value);
+    } else if (!put_text(&next, i, value))
+        return refuse(err, "option %s is '%.60s': give %s", name, value, allowed(i, what, sizeof what));
+    ECHI_TRY(field_fits(&next, i, err));
+    *config = next;
+    return ECH_OK;
+}
+
+void ech_config_init(struct ech_config *config) {
+    if (!config) return;
+    *config = (struct ech_config){.size = sizeof *config};
+    for (int i = 0; i < N_OPTIONS; i++) (void)ech_config_set(config, options[i].name, options[i].fallback, NULL);
+}
+
+/* "ECH_EVAL_EVERY" for "eval-every": does `variable`, of `len` bytes, name option i? */
+static bool names_option(const char *variable, size_t len, int i) {
+    const char *name = options[i].name;
+    if (strlen(name) != len - 4) return false;
+    for (size_t c = 4; c < len; c++, name++) {
+        char upper = *name == '-' ? '_' : *name >= 'a' && *name <= 'z' ? (char)(*name - 'a' + 'A') : *name;
+        if (variable[c] != upper) return false;
+    }
+    return true;
+}
+
+ech_status ech_config_from_env(struct ech_config *config, struct ech_error *err) {
+    if (!config) return refuse(err, "ech_config_from_env needs a config");
+    struct ech_config next = *config;
+    for (char **at = environ; at && *at; at++) {
+        const char *equals = strchr(*at, '=');
+        if (strncmp(*at, "ECH_", 4) != 0 || !equals) continue;
+        size_t len = (size_t)(equals - *at);
+        if (strncmp(*at, "ECH_INSTALL=", 12) == 0) continue;   /* speaks to our Makefile, not to a run */
+        int i = 0;
+        while (i < N_OPTIONS && !names_option(*at, len, i)) i++;
+        if (i == N_OPTIONS)
+            return refuse(err, "the environment has %.*s, which is no option; unset it, or see `echelon train --help` for the names",
+                          (int)(len < 80 ? len : 80), *at);
+        struct ech_error why;
+        ech_status status = ech_config_set(&next, options[i].name, equals + 1, &why);
+        if (status != ECH_OK) return echi_fail(err, status, "config", "%.*s in the environment: %s", (int)len, *at, why.text);
+    }
+    *config = next;
+    return ECH_OK;
+}
+
+/* A list of shares is bsp's, has a number for each rank, and sums to B. */
+static ech_status share_list_fits(const struct ech_config *config, struct ech_error *err) {
+    long sum;
+    int entries = share_list(config->shares, &sum);
+    if (entries == 0) return ECH_OK;
+    if (strcmp(config->sync, "bsp") != 0)
+        return refuse(err, "option shares is a list, but sync is %s: only bsp divides a round; leave shares out", config->sync);
+    if (entries != config->world)
+        return refuse(err, "option shares has %d numbers for %d nodes: give one for each rank (0 is allowed)", entries, config->world);
+    if (config->batch == 0) return refuse(err, "option shares sums to %ld and batch is auto: give batch %ld too", sum, sum);
+    if (sum != config->batch)
+        return refuse(err, "option shares sums to %ld, but batch is %d: make them equal", sum, config->batch);
+    return ECH_OK;
+}
+
+ech_status ech_config_check(const struct ech_config *config, struct ech_error *err) {
+    if (!config) return refuse(err, "no config was given");
+    if (config->size != sizeof *config)
+        return refuse(err, "config.size is %zu, not %zu: call ech_config_init first, from the header of this version (%s)",
+                      config->size, sizeof *config, ECH_VERSION);
+    for (int i = 0; i < N_OPTIONS; i++) ECHI_TRY(field_fits(config, i, err));
+    bool bsp = strcmp(config->sync, "bsp") == 0;
+    if (config->rank >= config->world)
+        return refuse(err, "option rank is %d, but world is %d: ranks go from 0 to %d", config->rank, config->world, config->world - 1);
+    if (config->world > 1 && !*config->coordinator)
+        return refuse(err, "option coordinator is missing: %d nodes need one HOST:PORT to meet, the same for all", config->world);
+    if (config->groups > 1 && strcmp(config->sync, "gssp") != 0)
+        return refuse(err, "option groups is %d, but sync is %s, which has one group: leave groups out, or give sync gssp",
+                      config->groups, config->sync);
+    if (config->groups > config->world)
+        return refuse(err, "option groups is %d for %d nodes: give at most one group a node, or auto", config->groups, config->world);
+    if (bsp && config->samples_per_step > 0)
+        return refuse(err, "option samples-per-step is %d, but under bsp steps follow from batch and shares: leave it out",
+                      config->samples_per_step);
+    return share_list_fits(config, err);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * struct ech_report as one JSON object (RFC 8259). */
+#include "echelon.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Text that grows past the end of its buffer: what does not fit is counted all the same. */
+struct text {
+    char *buf;
+    size_t cap, len;
+};
+
+static void add(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add(struct text *t, const char *fmt, ...) {
+    size_t left = t->len < t->cap ? t->cap - t->len : 0;
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(left ? t->buf + t->len : NULL, left, fmt, args);
+    va_end(args);
+    if (n > 0) t->len += (size_t)n;
+}
+
+/* The bytes of one UTF-8 character at `at` (its sequence whole, shortest and no surrogate), or 0. */
+static int utf8(const unsigned char *at) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (at[0] < 0x80) return 1;
+    int n = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;
+    if (at[0] < 0xc2 || at[0] > 0xf4) return 0;
+    uint32_t code = at[0] & (0x7fu >> n);
+    for (int i = 1; i < n; i++) {   /* a NUL is no continuation, so this stays inside the string */
+        if ((at[i] & 0xc0) != 0x80) return 0;
+        code = code << 6 | (at[i] & 0x3f);
+    }
+    return code >= least[n] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? n : 0;
+}
+
+/* A path may hold any bytes; JSON may not: what is not UTF-8 becomes the replacement character. */
+static void add_string(struct text *t, const char *string) {
+    add(t, "\"");
+    for (const unsigned char *at = (const unsigned char *)string; *at;) {
+        int n = utf8(at);
+        if (n == 0) add(t, "\\ufffd");
+        else if (*at == '"' || *at == '\\') add(t, "\\%c", *at);
+        else if (*at < 0x20 || *at == 0x7f) add(t, "\\u%04x", *at);
+        else add(t, "%.*s", n, (const char *)at);
+        at += n ? n : 1;
+    }
+    add(t, "\"");
+}
+
+static void add_key(struct text *t, const char *name) { add(t, ",\n  \"%s\": ", name); }
+
+/* JSON has no word for infinities and NaN: they become null. */
+static void add_number(struct text *t, double value) {
+    if (isfinite(value)) add(t, "%.10g", value);
+    else add(t, "null");
+}
+
+static void add_real(struct text *t, const char *name, double value) {
+    add_key(t, name);
+    add_number(t, value);
+}
+
+/* A negative number says "there is none". */
+static void add_optional(struct text *t, const char *name, double value) { add_real(t, name, value < 0 ? NAN : value); }
+
+static void add_whole(struct text *t, const char *name, uint64_t value) {
+    add_key(t, name);
+    add(t, "%llu", (unsigned long long)value);
+}
+
+static void add_text(struct text *t, const char *name, const char *value) {
+    add_key(t, name);
+    add_string(t, value);
+}
+
+/* [[0, 1], [2, 3]]: for each group the ranks whose workers are in it. */
+static void add_groups(struct text *t, const struct ech_report *r, int world, int groups) {
+    add_key(t, "groups");
+    add(t, "[");
+    for (int g = 0; g < groups; g++) {
+        bool first = true;
+        add(t, "%s[", g ? ", " : "");
+        for (int rank = 0; rank < world; rank++) {
+            if (r->group_of[rank] != g) continue;
+            add(t, "%s%d", first ? "" : ", ", rank);
+            first = false;
+        }
+        add(t, "]");
+    }
+    add(t, "]");
+}
+
+static void add_ints(struct text *t, const char *name, const int *values, int n) {
+    add_key(t, name);
+    add(t, "[");
+    for (int i = 0; i < n; i++) add(t, "%s%d", i ? ", " : "", values[i]);
+    add(t, "]");
+}
+
+static void add_reals(struct text *t, const char *name, const double *values, int n) {
+    add_key(t, name);
+    add(t, "[");
+    for (int i = 0; i < n; i++) {
+        if (i) add(t, ", ");
+        add_number(t, values[i]);
+    }
+    add(t, "]");
+}
+
+static void add_bytes(struct text *t, const struct ech_report *r) {
+    add_key(t, "bytes_sent");
+    add(t, "{");
+    for (int k = 0; k < ECH_KINDS_MAX && r->kind_name[k]; k++) {
+        if (k) add(t, ", ");
+        add_string(t, r->kind_name[k]);
+        add(t, ": %llu", (unsigned long long)r->bytes_sent[k]);
+    }
+    add(t, "}");
+}
+
+static int within(int value, int most) { return value < 0 ? 0 : value > most ? most : value; }
+
+static void add_all(struct text *t, const struct ech_report *r) {
+    const int world = within(r->world, ECH_WORLD_MAX), groups = within(r->n_groups, ECH_GROUPS_MAX);
+    add(t, "{\n  \"version\": ");
+    add_string(t, r->version);
+    add_text(t, "model", r->model);
+    add_text(t, "data", r->data);
+    add_text(t, "sync", r->sync);
+    add_whole(t, "seed", r->seed);
+    add_key(t, "separate");
+    add(t, "%d", r->separate);
+    add_key(t, "world");
+    add(t, "%d", world);
+    add_groups(t, r, world, groups);
+    add_ints(t, "owners", r->owner_of, groups);
+    add_ints(t, "head", &r->head, r->head >= 0);
+    add_ints(t, "batch", r->batch, world);
+    add_key(t, "round");
+    add(t, "%d", r->round);
+    add_reals(t, "step_seconds", r->step_seconds, world);
+    add_whole(t, "steps", r->steps);
+    add_whole(t, "samples", r->samples);
+    add_real(t, "epochs", r->epochs);
+    add_real(t, "seconds", r->seconds);
+    add_real(t, "images_per_second", r->images_per_second);
+    add_real(t, "measuring_seconds", r->measuring_seconds);
+    add_real(t, "startup_seconds", r->startup_seconds);
+    add_real(t, "train_loss", r->train_loss);
+    add_optional(t, "test_accuracy", r->test_accuracy);
+    add_optional(t, "best_accuracy", r->best_accuracy);
+    add_optional(t, "target_seconds", r->target_seconds);
+    add_optional(t, "target_epochs", r->target_epochs);
+    add_bytes(t, r);
+    add_real(t, "staleness_max", r->staleness_max);
+    add_real(t, "staleness_mean", r->staleness_mean);
+    add_whole(t, "resident_peak", r->resident_peak);
+    add_optional(t, "lost_peer", r->lost_peer);
+    add(t, "\n}\n");
+}
+
+size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap) {
+    if (buf && cap) buf[0] = 0;
+    if (!report) return 0;
+    struct text t = {.buf = buf, .cap = buf ? cap : 0};
+    /* The program's locale may write a comma for a point. */
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);
+    add_all(&t, report);
+    uselocale(before);
+    if (c) freelocale(c);
+    return t.len;
+}

@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The `echelon` command as a user meets it: exit statuses, one clear sentence for each mistake, within ten seconds, and
+# runs that end in order whatever happens to their nodes.
+set -u
+export LC_ALL=C
+root=$(cd "$(dirname "$0")/../.." && pwd)
+echelon=${ECHELON:-$root/build/echelon}
+work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-cli.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+port=$((20000 + $$ % 10000))
+free_port() {   # into $port
+    port=$((port + 1))
+    while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
+}
+failures=0
+bad() {
+    failures=$((failures + 1))
+    printf 'BAD  %s\n' "$*"
+    sed 's/^/     | /' "$work/out" "$work/err"
+}
+# expect STATUS PATTERN ARGUMENT...: the command ends within ten seconds with that status, and says it (on either stream).
+# A refusal (2 or more) is one line on stderr, and no line is cut or empty.
+expect() {
+    local wanted=$1 pattern=$2 status
+    shift 2
+    timeout 10 "$echelon" "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    [[ $status =~ ^($wanted)$ ]] || { bad "status $status, not $wanted: echelon $*"; return; }
+    grep -qE -e "$pattern" "$work/out" "$work/err" || bad "does not say '$pattern': echelon $*"
+}
+# The same for what must fail before anything starts: one line, no more.
+refuse() {
+    expect "$@"
+    [ "$(wc -l <"$work/err")" = 1 ] && [ ! -s "$work/out" ] || bad "not one line: echelon ${*:3}"
+}
+
+# --- words
+expect 0 '^echelon [0-9]+\.[0-9]+\.[0-9]+$' --version
+expect 0 'usage: echelon train' help
+expect 2 'usage: echelon train'
+expect 2 "no command 'tarin'; did you mean train" tarin
+expect 0 'Exit status:' train --help
+expect 0 'Exit status:' train --world 7 --help
+grep -q '^Others:' "$work/out" && bad "an option is in no section of --help"
+grep -oE '^  --[a-z-]+' "$work/out" | tr -d ' ' | sort >"$work/help-options"
+awk 'after == ".TP" && $2 ~ /^\\-\\-/ { gsub(/\\/, "", $2); print $2 } { after = $0 }' "$root/tools/echelon.1" | sort >"$work/man-options"
+diff "$work/help-options" "$work/man-options" >"$work/out" || bad "--help (<) and the man page (>) list different options"
+"$echelon" train --help >/dev/full 2>/dev/null && bad "a full disk behind stdout is not noticed"
+
+# --- usage
+refuse 2 '--data is missing.*get-data mnist.*glyphs' train
+refuse 2 'no option --dtaa; did you mean --data' train --dtaa x
+refuse 2 'no option --epoch=?.*did you mean --epochs' train --epoch=3
+refuse 2 "'glyphs' is no option" train glyphs
+refuse 2 '--batch needs a value' train --batch
+refuse 2 'rank.*70.*0 to 63' train --data glyphs --rank 70
+refuse 2 'rank is 2.*world is 2' train --data glyphs --rank 2 --world 2 --coordinator 127.0.0.1:1
+refuse 2 'coordinator is missing' train --data glyphs --world 2
+refuse 2 'sync.*bsp, asp, ssp or gssp' train --data glyphs --sync fast
+refuse 16 'separate is 2.*later' train --data glyphs --separate 2
+refuse 2 'lr.*nan.*number' train --data glyphs --lr nan
+refuse 2 'samples-per-step' train --data glyphs --samples-per-step 8
+refuse 2 '--local.*from 1 to 64' train --data glyphs --local 65
+refuse 2 'leave out --rank' train --data glyphs --local 2 --world 2
+refuse 2 'names rank 4' train --data glyphs --local 4 --slow 4=2
+refuse 2 "slow '3:4'|slow.*3:4" train --data glyphs --local 4 --slow 3:4
+refuse 2 "slow.*0\.5.*1 to" train --data glyphs --local 4 --slow 1=0.5
+refuse 2 'shares has 3 numbers for 4 nodes' train --data glyphs --local 4 --batch 60 --shares 20,20,20
+refuse 2 '--progress.*auto, on or off' train --data glyphs --progress maybe
+ECH_RNAK=1 refuse 2 'ECH_RNAK, which is no option' train --data glyphs
+ECH_BATCH=many refuse 2 'ECH_BATCH.*many.*whole number' train --data glyphs
+ECH_INSTALL=0 refuse 2 '--data is missing' train
+
+# --- files
+refuse 13 "$work/nowhere" train --data "$work/nowhere"
+refuse 13 '--report .*its folder is not there' train --data glyphs --report "$work/nowhere/r.json"
+refuse 13 '--save .*it is a folder' train --data glyphs --save "$work"
+expect '1[34]' "$work/no.model|no.model" train --data glyphs --model "$work/no.model" 2>/dev/null
+
+# --- a run
+expect 0 '^  accuracy ' train --data glyphs --steps 20 --report "$work/one.json" --progress off
+grep -q '^  "steps": 20,$' "$work/one.json" || bad "one.json has no 20 steps"
+expect 0 'group 0' train --data glyphs --local 4 --slow 3=4 --sync=gssp --steps 20 --report "$work/four.json" --save "$work/four.safetensors"
+grep -q '^  "world": 4,$' "$work/four.json" || bad "four.json has no world of 4"
+[ -s "$work/four.safetensors" ] || bad "--save wrote nothing"
+expect 26 'not reached' train --data glyphs --steps 2 --target-accuracy 1 --progress off
+expect 21 'rank|lr|loss' train --data glyphs --steps 200 --lr 1000 --progress off --save "$work/diverged"
+[ ! -e "$work/diverged" ] || bad "a diverged run saved its weights"
+
+# --- nodes that do not come, and places that are taken
+free_port
+expect 17 'rank 1' train --data glyphs --world 2 --rank 0 --coordinator "127.0.0.1:$port" --join-timeout 2
+free_port
+expect 17 "127.0.0.1:$port" train --data glyphs --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 2
+timeout 20 "$echelon" train --data glyphs --world 2 --rank 0 --coordinator "127.0.0.1:$port" --join-timeout 8 >/dev/null 2>&1 &
+holder=$!
+for _ in $(seq 50); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break || sleep 0.1; done
+refuse 20 "$port" train --data glyphs --world 2 --rank 0 --coordinator "127.0.0.1:$port"
+kill $holder 2>/dev/null
+wait $holder
+
+# --- nodes that end early. A long run in the background; children are its nodes in order of rank.
+background() { "$echelon" train --data glyphs --epochs 1000 --eval-every 0 --progress off "$@" >"$work/out" 2>"$work/err" & run=$!; }
+children() {   # children N: the run's N nodes into nodes, when all have started
+    mapfile -t nodes < <(awk -v parent="$run" '$4 == parent { print $1 }' /proc/[0-9]*/stat 2>/dev/null | sort -n)
+    [ ${#nodes[@]} = "$1" ]
+}
+ended() {   # ended STATUS PATTERN WHAT: the background run ends so within ten seconds, and none of its nodes is left
+    local status node
+    for _ in $(seq 100); do kill -0 $run 2>/dev/null || break; sleep 0.1; done
+    kill -0 $run 2>/dev/null && { bad "$3: still running after ten seconds"; kill -KILL $run; }
+    wait $run 2>/dev/null
+    status=$?
+    [[ $status =~ ^($1)$ ]] || bad "$3: status $status, not $1"
+    [ -z "$2" ] || grep -qE -e "$2" "$work/err" || bad "$3: does not say '$2'"
+    for node in "${nodes[@]}"; do   # one that nobody has waited for yet (Z) has ended
+        awk '{ exit $3 == "Z" }' "/proc/$node/stat" 2>/dev/null && bad "$3: node $node is left"
+    done
+}
+started() { for _ in $(seq 50); do children "$1" && break; sleep 0.1; done; sleep 1.5; }
+nodes=()
+background --local 3
+started 3
+kill -KILL "${nodes[2]}"
+ended '18|137' 'rank 2' "a node killed in mid-run"
+background --local 3 --save "$work/stopped"
+started 3
+kill -TERM $run
+ended 22 'stop' "the command told to end"
+background --local 3
+started 3
+kill -KILL $run
+sleep 0.3
+ended 137 '' "the command killed"
+
+[ $failures = 0 ] && echo "cli: all as expected" || echo "cli: $failures not as expected"
+[ $failures = 0 ]

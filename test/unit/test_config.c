@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The option table: defaults, text, environment, and what is refused with which words. */
+#include "echelon.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static struct ech_config fresh(void) {
+    struct ech_config c;
+    memset(&c, 0xa5, sizeof c);   /* init must not need zeros */
+    ech_config_init(&c);
+    return c;
+}
+
+static void set(struct ech_config *c, const char *name, const char *value) {
+    struct ech_error err = {0};
+    if (ech_config_set(c, name, value, &err) != ECH_OK) fail_msg("%s=%s: %s", name, value ? value : "(none)", err.text);
+}
+
+/* The call is refused, with a sentence that holds each of the words, and the config is as it was. */
+static void refused(const char *name, const char *value, ech_status expected, const char *word) {
+    struct ech_config c = fresh(), before = c;
+    struct ech_error err = {0};
+    ech_status status = ech_config_set(&c, name, value, &err);
+    if (status != expected) fail_msg("%s=%s: %s, not %s", name, value, ech_status_name(status), ech_status_name(expected));
+    assert_int_equal(err.code, expected);
+    if (!strstr(err.text, word) || !strstr(err.text, name)) fail_msg("%s=%s: '%s' lacks '%s'", name, value, err.text, word);
+    assert_memory_equal(&c, &before, sizeof c);
+}
+
+static void test_defaults(void **state) {
+    (void)state;
+    struct ech_config c = fresh();
+    struct ech_error err;
+    assert_int_equal(c.size, sizeof c);
+    assert_int_equal(c.rank, 0);
+    assert_int_equal(c.world, 1);
+    assert_string_equal(c.coordinator, "");
+    assert_string_equal(c.sync, "bsp");
+    assert_string_equal(c.shares, "speed");
+    assert_string_equal(c.device, "cpu");
+    assert_int_equal(c.staleness, 3);
+    assert_int_equal(c.groups, 0);
+    assert_int_equal(c.separate, -1);
+    assert_int_equal(c.batch, 0);
+    assert_int_equal(c.samples_per_step, 0);
+    assert_true(c.lr < 0 && c.momentum < 0 && c.weight_decay < 0);
+    assert_true(c.epochs == 10 && c.steps < 0 && c.target_accuracy == 0 && c.eval_every == 3000);
+    assert_true(c.seed == 1 && c.no_shuffle == 0 && c.threads == 1);
+    assert_true(c.slow == 1 && c.deadline == 10 && c.join_timeout == 60);
+    assert_null(c.on_log);
+    assert_null(c.stop);
+    assert_int_equal(ech_config_check(&c, &err), ECH_OK);
+}
+
+/* What --help shows as default is what init sets, and is accepted as text. */
+static void test_fallbacks_are_settable(void **state) {
+    (void)state;
+    struct ech_config c = fresh(), d = fresh();
+    int n;
+    const struct ech_option *o = ech_options(&n);
+    assert_true(n > 20);
+    for (int i = 0; i < n; i++) {
+        set(&c, o[i].name, o[i].fallback);
+        assert_true(o[i].help && *o[i].help);
+        for (int j = 0; j < i; j++) assert_string_not_equal(o[i].name, o[j].name);
+    }
+    assert_memory_equal(&c, &d, sizeof c);
+}
+
+static void test_set(void **state) {
+    (void)state;
+    struct ech_config c = fresh();
+    set(&c, "rank", "3");
+    set(&c, "world", "64");
+    set(&c, "coordinator", "[::1]:7000");
+    set(&c, "sync", "gssp");
+    set(&c, "groups", "2");
+    set(&c, "separate", "off");
+    set(&c, "batch", "65536");
+    set(&c, "lr", "2.5e-2");
+    set(&c, "weight-decay", "5e-4");
+    set(&c, "steps", "0");
+    set(&c, "target-accuracy", "0.985");
+    set(&c, "eval-every", "4294967295");
+    set(&c, "seed", "18446744073709551615");
+    set(&c, "no-shuffle", NULL);
+    set(&c, "save", "a file.safetensors");
+    assert_true(c.rank == 3 && c.world == 64 && c.groups == 2 && c.separate == 0 && c.batch == 65536);
+    assert_string_equal(c.coordinator, "[::1]:7000");
+    assert_string_equal(c.save, "a file.safetensors");
+    assert_true(c.lr == 0.025 && c.weight_decay == 5e-4 && c.target_accuracy == 0.985);
+    assert_true(c.steps == 0 && c.eval_every == UINT32_MAX && c.seed == UINT64_MAX && c.no_shuffle == 1);
+    set(&c, "separate", "auto");
+    assert_int_equal(c.separate, -1);
+    set(&c, "no-shuffle", "off");
+    assert_int_equal(c.no_shuffle, 0);
+    set(&c, "lr", "auto");
+    assert_true(c.lr < 0);
+}
+
+static void test_refused_text(void **state) {
+    (void)state;
+    static const struct { const char *name, *value, *word; } cases[] = {
+        {"rank", "-1", "0 to 63"}, {"rank", "64", "0 to 63"}, {"rank", "", "0 to 63"}, {"rank", "1 ", "0 to 63"},
+        {"rank", " 1", "0 to 63"}, {"rank", "1.0", "0 to 63"}, {"rank", "0x1", "0 to 63"}, {"rank", "+1", "0 to 63"},
+        {"world", "0", "1 to 64"}, {"world", "65", "1 to 64"}, {"world", "99999999999999999999", "1 to 64"},
+        {"staleness", "-1", "0 to"}, {"batch", "-1", "'auto'"}, {"batch", "65537", "65536"}, {"groups", "9", "0 to 8"},
+        {"lr", "-1", "'auto'"}, {"lr", "nan", "number"}, {"lr", "inf", "number"}, {"lr", "1e999", "number"},
+        {"lr", "0,02", "number"}, {"lr", "0.02x", "number"}, {"lr", "1e", "number"}, {"momentum", "1", "0.999"},
+        {"weight-decay", "2", "0 to 1"}, {"epochs", "-1", "0 to"}, {"steps", "-1", "'off'"}, {"target-accuracy", "98.5", "0 to 1"},
+        {"eval-every", "4294967296", "4294967295"}, {"seed", "-1", "18446744073709551615"},
+        {"seed", "18446744073709551616", "18446744073709551615"}, {"threads", "0", "1 to"}, {"slow", "0.5", "1 to"},
+        {"deadline", "0", "0.01"}, {"join-timeout", "0", "0.01"}, {"no-shuffle", "maybe", "'on' or 'off'"}, {"sync", "BSP", "gssp"},
+        {"sync", "", "gssp"}, {"shares", "", "speed"}, {"shares", "1,,2", "speed"}, {"shares", "1,2,", "speed"},
+        {"shares", "-1,2", "speed"}, {"shares", "9999999", "speed"}, {"coordinator", "host", "HOST:PORT"},
+        {"coordinator", ":7000", "HOST:PORT"}, {"coordinator", "host:", "HOST:PORT"}, {"coordinator", "host:65536", "HOST:PORT"},
+        {"coordinator", "::1:7000", "HOST:PORT"}, {"coordinator", "host:99999999999999999999", "HOST:PORT"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        refused(cases[i].name, cases[i].value, ECH_E_ARGUMENT, cases[i].word);
+    refused("rank", NULL, ECH_E_ARGUMENT, "needs a value");
+    refused("no-such-option", "1", ECH_E_ARGUMENT, "no option");
+    refused("separate", "2", ECH_E_UNSUPPORTED, "later");
+    char long_text[2000];
+    memset(long_text, 'x', sizeof long_text - 1);
+    long_text[sizeof long_text - 1] = 0;
+    refused("save", long_text, ECH_E_ARGUMENT, "1023 bytes");
+}
+
+/* Fields may be set without text: each of these changes a good config into one that is refused, naming `word`. */
+static void spoil(int which, struct ech_config *c) {
+    switch (which) {
+    case 0: c->size = 0; break;
+    case 1: c->rank = 4; break;
+    case 2: c->rank = -1; break;
+    case 3: c->coordinator[0] = 0; break;
+    case 4: c->lr = (double)NAN; break;
+    case 5: c->slow = 0; break;
+    case 6: memset(c->save, 'x', sizeof c->save); break;
+    case 7: c->separate = 2; break;
+    case 8: strcpy(c->sync, "bsp"); break;           /* with two groups */
+    case 9: c->groups = 5; break;                    /* of four nodes */
+    case 10: strcpy(c->shares, "16,16,16,16"); break; /* under gssp */
+    case 11: strcpy(c->sync, "local"); break;
+    case 12: c->batch = -5; break;
+    default: c->deadline = (double)INFINITY; break;
+    }
+}
+
+static void test_check(void **state) {
+    (void)state;
+    static const char *const word[] = {"ech_config_init", "rank is 4", "rank", "coordinator", "lr", "slow", "save", "separate",
+                                       "groups", "groups", "shares", "sync", "batch", "deadline"};
+    struct ech_config good = fresh();
+    struct ech_error err = {0};
+    set(&good, "world", "4");
+    set(&good, "coordinator", "127.0.0.1:0");
+    set(&good, "sync", "gssp");
+    set(&good, "groups", "2");
+    assert_int_equal(ech_config_check(&good, &err), ECH_OK);
+    for (int i = 0; i < (int)(sizeof word / sizeof word[0]); i++) {
+        struct ech_config c = good;
+        spoil(i, &c);
+        if (ech_config_check(&c, &err) == ECH_OK || !strstr(err.text, word[i])) fail_msg("case %d: '%s'", i, err.text);
+    }
+    assert_int_equal(ech_config_check(NULL, &err), ECH_E_ARGUMENT);
+    assert_int_not_equal(ech_config_check(NULL, NULL), ECH_OK);
+}
+
+static void test_share_lists(void **state) {
+    (void)state;
+    static const struct { const char *shares, *batch, *word; } cases[] = {
+        {"24,24,12,4", "64", NULL}, {"64,0,0,0", "64", NULL},      {"24,24,12", "60", "3 numbers"},
+        {"24,24,12,5", "64", "65"}, {"24,24,12,4", "auto", "batch 64"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ech_config c = fresh();
+        struct ech_error err = {0};
+        set(&c, "world", "4");
+        set(&c, "coordinator", "localhost:7000");
+        set(&c, "shares", cases[i].shares);
+        set(&c, "batch", cases[i].batch);
+        ech_status status = ech_config_check(&c, &err);
+        if ((status == ECH_OK) != !cases[i].word) fail_msg("%s: %s", cases[i].shares, err.text);
+        if (cases[i].word && !strstr(err.text, cases[i].word)) fail_msg("%s: '%s'", cases[i].shares, err.text);
+    }
+    struct ech_config c = fresh();
+    set(&c, "samples-per-step", "8");
+    assert_int_equal(ech_config_check(&c, NULL), ECH_E_ARGUMENT);   /* bsp's steps follow from the shares */
+    set(&c, "sync", "asp");
+    assert_int_equal(ech_config_check(&c, NULL), ECH_OK);
+}
+
+static void test_environment(void **state) {
+    (void)state;
+    struct ech_config c = fresh(), before;
+    struct ech_error err = {0};
+    setenv("ECH_INSTALL", "0", 1);
+    setenv("ECH_RANK", "1", 1);
+    setenv("ECH_WORLD", "2", 1);
+    setenv("ECH_COORDINATOR", "localhost:7000", 1);
+    setenv("ECH_EVAL_EVERY", "500", 1);
+    setenv("ECHELON_DATA", "/data", 1);   /* another name, not ours to judge */
+    assert_int_equal(ech_config_from_env(&c, &err), ECH_OK);
+    assert_true(c.rank == 1 && c.world == 2 && c.eval_every == 500);
+    assert_string_equal(c.coordinator, "localhost:7000");
+    before = c;
+    setenv("ECH_EVAL_EVERY", "often", 1);
+    assert_int_equal(ech_config_from_env(&c, &err), ECH_E_ARGUMENT);
+    assert_non_null(strstr(err.text, "ECH_EVAL_EVERY"));
+    assert_memory_equal(&c, &before, sizeof c);
+    unsetenv("ECH_EVAL_EVERY");
+    static const char *const strangers[] = {"ECH_RNAK", "ECH_", "ECH_rank", "ECH_EVAL-EVERY", "ECH_RANK2", "ECH_INSTALLED"};
+    for (size_t i = 0; i < sizeof strangers / sizeof strangers[0]; i++) {
+        setenv(strangers[i], "1", 1);
+        assert_int_equal(ech_config_from_env(&c, &err), ECH_E_ARGUMENT);
+        assert_non_null(strstr(err.text, strangers[i]));
+        unsetenv(strangers[i]);
+    }
+    assert_int_equal(ech_config_from_env(&c, &err), ECH_OK);
+    unsetenv("ECH_RANK");
+    unsetenv("ECH_WORLD");
+    unsetenv("ECH_COORDINATOR");
+}
+
+/* A program may have a locale with a decimal comma; an option means the same there. */
+static void test_locale(void **state) {
+    (void)state;
+    static const char *const comma[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "nl_NL.UTF-8"};
+    size_t i = 0, n = sizeof comma / sizeof comma[0];
+    while (i < n && !setlocale(LC_ALL, comma[i])) i++;
+    if (i == n) skip();
+    struct ech_config c = fresh();
+    set(&c, "lr", "0.25");
+    setlocale(LC_ALL, "C");
+    assert_true(c.lr == 0.25);
+}
+
+/* Any text for any option: taken or refused with a sentence, never more. Seeded; what is taken passes the check of its
+ * own field again when set anew. */
+static void test_any_text(void **state) {
+    (void)state;
+    static const char letters[] = "0123456789.,-+eE:[]autofbspg xX\x80\xff";
+    uint64_t x = 20240607;
+    int n;
+    const struct ech_option *o = ech_options(&n);
+    for (int round = 0; round < 20000; round++) {
+        char text[24];
+        size_t len = 0;
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        const struct ech_option *option = &o[(x >> 33) % (uint64_t)n];
+        size_t want = (x >> 20) % sizeof text;
+        for (; len < want; len++) {
+            x = x * 6364136223846793005u + 1442695040888963407u;
+            text[len] = letters[(x >> 33) % (sizeof letters - 1)];
+        }
+        text[len] = 0;
+        struct ech_config c = fresh();
+        struct ech_error err = {0};
+        ech_status status = ech_config_set(&c, option->name, text, &err);
+        if (status != ECH_OK && !strstr(err.text, option->name)) fail_msg("round %d: %s='%s': '%s'", round, option->name, text, err.text);
+        if (status == ECH_OK && ech_config_set(&c, option->name, text, &err) != ECH_OK) fail_msg("round %d: %s", round, err.text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),     cmocka_unit_test(test_fallbacks_are_settable),
+        cmocka_unit_test(test_set),          cmocka_unit_test(test_refused_text),
+        cmocka_unit_test(test_check),        cmocka_unit_test(test_share_lists),
+        cmocka_unit_test(test_environment),  cmocka_unit_test(test_locale),
+        cmocka_unit_test(test_any_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

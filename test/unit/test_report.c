@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The report's JSON: the keys that scripts read, and that it is JSON whatever is in it (by a checker of RFC 8259 that
+ * shares nothing with the writer). */
+#include "echelon.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* Each function returns the place after what it has read, or NULL when it is not there. */
+static const char *value(const char *at);
+static const char *space(const char *at) { return at + strspn(at, " \t\r\n"); }
+static const char *digits(const char *at) { return strspn(at, "0123456789") ? at + strspn(at, "0123456789") : NULL; }
+
+static const char *number(const char *at) {
+    if (*at == '-') at++;
+    if (at[0] == '0' && at[1] >= '0' && at[1] <= '9') return NULL;
+    at = digits(at);
+    if (at && *at == '.') at = digits(at + 1);
+    if (at && (*at == 'e' || *at == 'E')) at = digits(at + 1 + (at[1] == '+' || at[1] == '-'));
+    return at;
+}
+
+static const char *string(const char *at) {
+    if (*at++ != '"') return NULL;
+    for (; *at && *at != '"'; at++) {
+        if ((unsigned char)*at < 0x20) return NULL;
+        if (*at != '\\') continue;
+        at++;
+        if (*at == 'u') {
+            if (strspn(at + 1, "0123456789abcdefABCDEF") < 4) return NULL;
+            at += 4;
+        } else if (!*at || !strchr("\"\\/bfnrt", *at)) return NULL;
+    }
+    return *at == '"' ? at + 1 : NULL;
+}
+
+static const char *list(const char *at, bool object, char end) {
+    at = space(at + 1);
+    if (*at == end) return at + 1;
+    for (;;) {
+        if (object) {
+            at = string(space(at));
+            if (!at) return NULL;
+            at = space(at);
+            if (*at++ != ':') return NULL;
+        }
+        at = value(at);
+        if (!at) return NULL;
+        at = space(at);
+        if (*at == end) return at + 1;
+        if (*at++ != ',') return NULL;
+    }
+}
+
+static const char *value(const char *at) {
+    at = space(at);
+    if (*at == '{') return list(at, true, '}');
+    if (*at == '[') return list(at, false, ']');
+    if (*at == '"') return string(at);
+    if (strncmp(at, "null", 4) == 0) return at + 4;
+    return number(at);
+}
+
+static bool is_json(const char *text) {
+    const char *end = *space(text) == '{' ? value(text) : NULL;
+    return end && !*space(end);
+}
+
+/* UTF-8 by the C library, in a locale of that kind when there is one. */
+static bool is_utf8(const char *text) { return setlocale(LC_CTYPE, "C.UTF-8") == NULL || mbstowcs(NULL, text, 0) != (size_t)-1; }
+
+static struct ech_report sample(void) {
+    struct ech_report r = {.model = "lenet5", .data = "data/mnist", .sync = "gssp", .version = "0.1.0", .world = 4, .separate = 1,
+                           .n_groups = 2, .group_of = {0, 0, -1, 1}, .owner_of = {1, 3}, .head = 2, .batch = {8, 8, 0, 8},
+                           .round = 64, .step_seconds = {0.01, 0.01, 0.008, 0.04}, .steps = 4690, .samples = 300160, .epochs = 5.0027,
+                           .seconds = 41.5, .images_per_second = 7232.77, .measuring_seconds = 2.5, .startup_seconds = 1.25,
+                           .train_loss = 0.0123, .test_accuracy = 0.9871, .best_accuracy = 0.9874, .target_seconds = 20.25,
+                           .target_epochs = 2.5, .bytes_sent = {1000, UINT64_MAX}, .kind_name = {"push", "weights"},
+                           .staleness_max = 1.75, .staleness_mean = 0.5, .seed = UINT64_MAX, .resident_peak = 104857600, .lost_peer = -1};
+    return r;
+}
+
+static const char *json(const struct ech_report *r) {
+    static char buf[65536];
+    size_t len = ech_report_json(r, buf, sizeof buf);
+    assert_true(len < sizeof buf);
+    assert_int_equal(len, strlen(buf));
+    return buf;
+}
+
+static void test_keys(void **state) {
+    (void)state;
+    static const char *const lines[] = {
+        "\"version\": \"0.1.0\"", "\"model\": \"lenet5\"", "\"data\": \"data/mnist\"", "\"sync\": \"gssp\"", "\"separate\": 1",
+        "\"world\": 4", "\"groups\": [[0, 1], [3]]", "\"owners\": [1, 3]", "\"head\": [2]", "\"batch\": [8, 8, 0, 8]",
+        "\"round\": 64", "\"step_seconds\": [0.01, 0.01, 0.008, 0.04]", "\"steps\": 4690", "\"samples\": 300160",
+        "\"epochs\": 5.0027", "\"seconds\": 41.5", "\"images_per_second\": 7232.77", "\"measuring_seconds\": 2.5",
+        "\"startup_seconds\": 1.25", "\"train_loss\": 0.0123", "\"test_accuracy\": 0.9871", "\"best_accuracy\": 0.9874",
+        "\"target_seconds\": 20.25", "\"target_epochs\": 2.5", "\"bytes_sent\": {\"push\": 1000, \"weights\": 18446744073709551615}",
+        "\"staleness_max\": 1.75", "\"staleness_mean\": 0.5", "\"seed\": 18446744073709551615", "\"resident_peak\": 104857600",
+        "\"lost_peer\": null"};
+    struct ech_report r = sample();
+    const char *text = json(&r);
+    assert_true(is_json(text));
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char line[160];   /* a key a line, for scripts without a JSON reader */
+        snprintf(line, sizeof line, "\n  %s", lines[i]);
+        if (!strstr(text, line)) fail_msg("no line '%s' in %s", lines[i], text);
+    }
+}
+
+static void test_nothing_to_say(void **state) {
+    (void)state;
+    struct ech_report r = sample();
+    r.head = -1;
+    r.n_groups = 0;
+    r.target_seconds = r.test_accuracy = -1;
+    r.train_loss = (double)NAN;
+    r.images_per_second = (double)INFINITY;
+    r.kind_name[0] = NULL;
+    const char *text = json(&r);
+    assert_true(is_json(text));
+    assert_non_null(strstr(text, "\"head\": []"));
+    assert_non_null(strstr(text, "\"groups\": []"));
+    assert_non_null(strstr(text, "\"target_seconds\": null"));
+    assert_non_null(strstr(text, "\"test_accuracy\": null"));
+    assert_non_null(strstr(text, "\"train_loss\": null"));
+    assert_non_null(strstr(text, "\"images_per_second\": null"));
+    assert_non_null(strstr(text, "\"bytes_sent\": {}"));
+    struct ech_report zero = {0};
+    assert_true(is_json(json(&zero)));
+    assert_int_equal(ech_report_json(NULL, NULL, 0), 0);
+}
+
+/* Like ech_model_text: the length it needs, and never a byte past cap. */
+static void test_caps(void **state) {
+    (void)state;
+    struct ech_report r = sample();
+    char whole[8192], part[8192];
+    size_t need = ech_report_json(&r, NULL, 0);
+    assert_int_equal(ech_report_json(&r, whole, sizeof whole), need);
+    for (size_t cap = 0; cap <= need + 1; cap++) {
+        memset(part, 0x5a, sizeof part);
+        assert_int_equal(ech_report_json(&r, part, cap), need);
+        size_t kept = cap == 0 ? 0 : cap <= need ? cap - 1 : need;
+        assert_memory_equal(part, whole, kept);
+        if (cap) assert_int_equal(part[kept], 0);
+        assert_int_equal(part[cap], 0x5a);
+    }
+}
+
+/* Whatever bytes are in the report, the text is JSON in UTF-8. Seeded. */
+static void test_any_bytes(void **state) {
+    (void)state;
+    uint64_t x = 7;
+    for (int round = 0; round < 3000; round++) {
+        struct ech_report r = sample();
+        for (size_t i = 0; i < sizeof r.data - 1; i++) {
+            x = x * 6364136223846793005u + 1442695040888963407u;
+            unsigned pick = (unsigned)(x >> 40);
+            r.data[i] = (char)(pick % 3 == 0 ? pick >> 8 : pick % 3 == 1 ? 0x80 | (pick >> 8 & 0x3f) : 0xe0 | (pick >> 8 & 0x1f));
+        }
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        memcpy(&r.seconds, &x, sizeof x);
+        r.world = (int)(x >> 50) - 4096;
+        r.n_groups = (int)(x >> 45 & 15) - 4;
+        const char *text = json(&r);
+        if (!is_json(text) || !is_utf8(text)) fail_msg("round %d: %s", round, text);
+    }
+    setlocale(LC_ALL, "C");
+}
+
+static void test_locale(void **state) {
+    (void)state;
+    static const char *const comma[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "nl_NL.UTF-8"};
+    size_t i = 0, n = sizeof comma / sizeof comma[0];
+    while (i < n && !setlocale(LC_ALL, comma[i])) i++;
+    if (i == n) skip();
+    struct ech_report r = sample();
+    const char *text = json(&r);
+    setlocale(LC_ALL, "C");
+    assert_non_null(strstr(text, "41.5"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_keys), cmocka_unit_test(test_nothing_to_say), cmocka_unit_test(test_caps),
+        cmocka_unit_test(test_any_bytes), cmocka_unit_test(test_locale),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * --local N: N nodes as child processes of this one, which only watches them. Model and data are opened before, so the
+ * children share their memory, and no thread exists when they are forked. */
+#include "tool.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct nodes {
+    const struct command *command;
+    const ech_model *model;
+    const ech_data *data;
+    int world, running;
+    pid_t pid[ECH_WORLD_MAX];     /* 0: not started, or ended */
+    int status[ECH_WORLD_MAX];    /* exit status as a shell gives it */
+    int first_failed;             /* rank; -1: none has */
+    double since;                 /* when rank 0 ended or a node failed; negative: neither */
+    enum { FREE_TO_RUN, ASKED_TO_END, KILLED } asked;
+};
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void signal_all(const struct nodes *n, int number) {
+    for (int r = 0; r < n->world; r++)
+        if (n->pid[r] > 0) kill(n->pid[r], number);
+}
+
+/* The child's side of fork: never returns. */
+static void child(const struct nodes *n, int rank, const char *coordinator, int address_fd, pid_t parent) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(EXIT_STATUS + ECH_E_ABORTED);   /* it died before prctl */
+    signal(SIGINT, SIG_IGN);   /* a terminal sends it to us too; the parent passes it on as SIGTERM */
+    struct command mine = *n->command;
+    mine.config.rank = rank;
+    if (mine.slow[rank] > 0) mine.config.slow = mine.slow[rank];
+    if (coordinator) snprintf(mine.config.coordinator, sizeof mine.config.coordinator, "%s", coordinator);
+    int status = train_node(&mine, n->model, n->data, address_fd);
+    fflush(NULL);
+    _exit(status);
+}
+
+static bool start(struct nodes *n, int rank, const char *coordinator, int address_fd, int parents_fd) {
+    fflush(NULL);   /* or the child would write what is still buffered again */
+    pid_t parent = getpid(), pid = fork();
+    if (pid == 0) {
+        if (parents_fd >= 0) close(parents_fd);
+        child(n, rank, coordinator, address_fd, parent);
+    }
+    if (pid < 0) {
+        fprintf(stderr, "echelon: rank %d cannot be started: %s\n", rank, strerror(errno));
+        return false;
+    }
+    n->pid[rank] = pid;
+    n->running++;
+    return true;
+}
+
+/* Takes note of one child that has ended, if there is one. */
+static bool reap(struct nodes *n) {
+    int raw;
+    pid_t pid = waitpid(-1, &raw, WNOHANG);
+    if (pid <= 0) return false;
+    for (int r = 0; r < n->world; r++) {
+        if (n->pid[r] != pid) continue;
+        n->pid[r] = 0;
+        n->running--;
+        n->status[r] = WIFSIGNALED(raw) ? 128 + WTERMSIG(raw) : WEXITSTATUS(raw);
+        if (n->status[r] != 0 && n->first_failed < 0) n->first_failed = r;
+        if (n->since < 0 && (r == 0 || n->status[r] != 0)) n->since = now();
+        if (WIFSIGNALED(raw) && n->asked != KILLED) fprintf(stderr, "echelon: rank %d was ended by signal %d\n", r, WTERMSIG(raw));
+    }
+    return true;
+}
+
+/* Reads rank 0's address; false when rank 0 ended instead (it has said why) or the user stopped the run. */
+static bool read_address(int fd, char *buf, size_t cap) {
+    size_t len = 0;
+    while (len + 1 < cap && !stops) {
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        if (poll(&ready, 1, 100) <= 0) continue;
+        if (read(fd, buf + len, 1) != 1) return false;
+        if (buf[len] == '\n') {
+            buf[len] = 0;
+            return true;
+        }
+        len++;
+    }
+    return false;
+}
+
+static void ask_to_end(struct nodes *n) {
+    if (n->asked != FREE_TO_RUN) return;
+    n->asked = ASKED_TO_END;
+    signal_all(n, SIGTERM);
+}
+
+static void kill_all(struct nodes *n) {
+    n->asked = KILLED;
+    signal_all(n, SIGKILL);
+}
+
+/* After a node has failed the others notice and end by themselves; those that were still joining are asked to, and what
+ * has not ended long after is killed: a command must not hang. */
+static void hurry(struct nodes *n) {
+    const double patience = n->command->config.deadline + 5, waited = n->since < 0 ? 0 : now() - n->since;
+    if (waited > 2 && n->first_failed >= 0) ask_to_end(n);
+    if (waited > patience && n->asked != KILLED) {
+        fprintf(stderr, "echelon: %d of %d nodes did not end within %.0f s after the first; killed\n", n->running, n->world, patience);
+        kill_all(n);
+    }
+}
+
+static void wait_for_all(struct nodes *n) {
+    while (n->running > 0) {
+        while (reap(n)) {}
+        if (stops > 0) ask_to_end(n);
+        if (stops > 1 && n->asked != KILLED) kill_all(n);   /* a second signal means it */
+        hurry(n);
+        if (n->running > 0) poll(NULL, 0, 50);              /* any signal ends the wait at once */
+    }
+}
+
+/* Rank 0's word is the run's, unless it only ended because it was told to after another had failed. */
+static int result(const struct nodes *n) {
+    bool told = n->status[0] == exit_status(ECH_E_ABORTED) || n->status[0] == 128 + SIGKILL;
+    if (n->first_failed >= 0 && (n->status[0] == 0 || told)) return n->status[n->first_failed];
+    return n->status[0];
+}
+
+int local_run(const struct command *command, const ech_model *model, const ech_data *data) {
+    struct nodes n = {.command = command, .model = model, .data = data, .world = command->local, .first_failed = -1, .since = -1};
+    char address[256];
+    int channel[2];
+    if (pipe(channel) != 0) {
+        fprintf(stderr, "echelon: no pipe to rank 0: %s\n", strerror(errno));
+        return exit_status(ECH_E_BUSY);
+    }
+    watch_signals(false);
+    bool started = start(&n, 0, NULL, channel[1], channel[0]);
+    close(channel[1]);   /* so that the pipe ends when rank 0 does */
+    bool bound = started && read_address(channel[0], address, sizeof address);
+    close(channel[0]);
+    for (int r = 1; bound && started && r < n.world; r++) started = start(&n, r, address, -1, -1);
+    if (!started) ask_to_end(&n);
+    wait_for_all(&n);
+    return started ? result(&n) : exit_status(ECH_E_BUSY);
+}

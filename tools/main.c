@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The `echelon` command: finds the subcommand, and what all of them share. */
+#include "tool.h"
+
+#include <string.h>
+
+static const char usage[] = "usage: echelon train --data DIR|glyphs [options]   train a model, alone or with other nodes\n"
+                            "       echelon train --help                       every option, with its default\n"
+                            "       echelon --version\n";
+
+int exit_status(ech_status status) {
+    if (status == ECH_OK) return 0;
+    return status == ECH_E_ARGUMENT ? EXIT_USAGE : EXIT_STATUS + (int)status;
+}
+
+/* A full disk or a closed pipe behind stdout is a failure like any other. */
+static int flushed(int status) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    perror("echelon: writing to standard output failed");
+    return status ? status : exit_status(ECH_E_IO);
+}
+
+int main(int argc, char **argv) {
+    static const char *const words[] = {"train", "help", "--help", "--version"};
+    const char *word = argc > 1 ? argv[1] : "";
+    if (strcmp(word, "train") == 0) return flushed(train_main(argc - 2, argv + 2));
+    if (strcmp(word, "--version") == 0) {
+        printf("echelon %s\n", ech_version());
+        return flushed(0);
+    }
+    if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        fputs(usage, stdout);
+        return flushed(0);
+    }
+    char near[80];
+    if (*word) fprintf(stderr, "echelon: there is no command '%s'%s\n", word, hint("", word, words, 4, near, sizeof near));
+    fputs(usage, stderr);
+    return EXIT_USAGE;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a run says while it runs, on stderr: one line that is rewritten on a terminal, now and then a line elsewhere. */
+#include "tool.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+void progress_init(struct progress *p, const struct command *command) {
+    int rank = command->config.rank;
+    *p = (struct progress){.quiet = command->progress == PROGRESS_OFF || rank != 0, .terminal = isatty(STDERR_FILENO) == 1};
+    p->every = p->terminal || command->progress == PROGRESS_ON ? 0 : 10;
+    if (rank == 0) snprintf(p->prefix, sizeof p->prefix, "echelon: ");
+    else snprintf(p->prefix, sizeof p->prefix, "echelon: rank %d: ", rank);
+}
+
+/* Erases the line that \r would rewrite, so that another may be written in its place. */
+static void clear_line(struct progress *p) {
+    if (p->open) fputs("\r\033[K", stderr);
+    p->open = false;
+}
+
+void progress_log(struct progress *p, enum ech_log_level level, const char *line) {
+    if (level >= ECH_LOG_DEBUG || (level >= ECH_LOG_INFO && p->quiet)) return;
+    clear_line(p);
+    fprintf(stderr, "%s%s\n", p->prefix, line);
+}
+
+/* Columns of the terminal behind stderr: a line that is wider would not be rewritten, but scroll. */
+static int columns(void) {
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
+}
+
+void progress_show(struct progress *p, const struct ech_progress *now) {
+    if (p->quiet) return;
+    if (!p->terminal && !now->looked && p->said && now->seconds - p->last < p->every) return;
+    p->last = now->seconds;
+    p->said = true;
+    char line[256], bytes[32], accuracy[32] = "";
+    if (now->accuracy >= 0) snprintf(accuracy, sizeof accuracy, "  accuracy %.2f %%", 100 * now->accuracy);
+    snprintf(line, sizeof line, "%6.1f s  epoch %.2f  loss %.4f  %.0f images/s  staleness %.2f  sent %s%s", now->seconds, now->epochs,
+             now->loss, now->images_per_second, now->staleness, bytes_text((double)now->bytes_sent, bytes, sizeof bytes), accuracy);
+    clear_line(p);
+    if (p->terminal) fprintf(stderr, "%.*s", columns(), line);
+    else fprintf(stderr, "%s\n", line);
+    p->open = p->terminal;
+}
+
+void progress_end(struct progress *p) {
+    if (p->open) fputc('\n', stderr);
+    p->open = false;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the files of the `echelon` command share. */
+#ifndef ECHELON_TOOL_H
+#define ECHELON_TOOL_H
+#include "echelon.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Exit statuses: 0 what was asked was done, 2 usage, otherwise 10 + the library's status. */
+enum { EXIT_USAGE = 2, EXIT_STATUS = 10 };
+int exit_status(ech_status status);
+
+/* What the command line of `train` says: the library's options, and the tool's own. */
+struct command {
+    struct ech_config config;
+    const char *model, *data;
+    int local;                            /* --local N; 0: not given */
+    double slow[ECH_WORLD_MAX];           /* --slow RANK=FACTOR; 0: not given */
+    enum { PROGRESS_AUTO, PROGRESS_ON, PROGRESS_OFF } progress;
+    bool help;
+};
+
+/* options.c: environment, then command line. On failure a sentence is in err. */
+ech_status command_parse(struct command *command, int argc, char **argv, struct ech_error *err);
+/* The part of --help that lists the options. */
+void command_print_options(FILE *to);
+/* "; did you mean --x?" into buf, or "" when nothing known is near to the word. */
+const char *hint(const char *dashes, const char *word, const char *const *known, int n, char *buf, size_t cap);
+
+/* progress.c: what a run says while it runs, on stderr. */
+struct progress {
+    bool quiet, terminal;
+    bool open;            /* the cursor stands in a line that the next one rewrites */
+    bool said;            /* a line was written */
+    double every, last;   /* seconds between lines, and when the last was written */
+    char prefix[24];      /* "echelon: ", or "echelon: rank 3: " */
+};
+void progress_init(struct progress *p, const struct command *command);
+void progress_log(struct progress *p, enum ech_log_level level, const char *line);
+void progress_show(struct progress *p, const struct ech_progress *now);
+void progress_end(struct progress *p);
+
+/* summary.c: what a run did, for people. */
+void summary_print(FILE *to, const struct command *command, const struct ech_report *report, ech_status status);
+/* "12.3 MB" into buf. */
+const char *bytes_text(double bytes, char *buf, size_t cap);
+
+/* train.c */
+int train_main(int argc, char **argv);
+/* One node of the run described by command, in this process. `address_fd`, when not -1, receives the coordinator's
+ * address and a line end. Returns the exit status. */
+int train_node(const struct command *command, const ech_model *model, const ech_data *data, int address_fd);
+extern volatile int stops;             /* SIGINTs and SIGTERMs so far; what the library watches */
+/* Counts them from now on; with `once`, only the first: a second ends the process. */
+void watch_signals(bool once);
+
+/* local.c: the nodes of --local N as child processes. Returns the exit status. */
+int local_run(const struct command *command, const ech_model *model, const ech_data *data);
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * `echelon train`: opens model and data, then runs one node here, or all of them as children (local.c). */
+#include "tool.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+volatile int stops;
+
+static void on_stop(int number) {
+    (void)number;
+    stops++;
+}
+
+void watch_signals(bool once) {
+    struct sigaction action = {.sa_handler = on_stop, .sa_flags = once ? (int)SA_RESETHAND : 0};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static void print_help(void) {
+    puts("usage: echelon train --data DIR|glyphs [options]\n\n"
+         "Trains a model on this node, on N nodes started here (--local N), or as one of several nodes that meet:\n"
+         "  echelon train --data data/mnist --local 4 --slow 3=4 --sync gssp\n"
+         "  echelon train --data data/mnist --world 2 --rank 0 --coordinator 10.0.0.1:7000      (and rank 1 elsewhere)\n\n"
+         "Every option may be written --name VALUE or --name=VALUE. Those of the run may also come from the environment\n"
+         "(ECH_EVAL_EVERY for --eval-every); the command line wins. In brackets: what holds when an option is not given.");
+    command_print_options(stdout);
+    puts("\nExit status:");
+    printf("  %3d  what was asked was done\n", 0);
+    printf("  %3d  usage: an argument or option is wrong\n", EXIT_USAGE);
+#define ROW(name, number, text, retry, remake)                                                                                \
+    if (name != ECH_OK && name != ECH_E_ARGUMENT && name != ECH_E_AGAIN && name != ECH_E_END)                                 \
+        printf("  %3d  %s\n", exit_status(name), text);
+    ECH_STATUS_LIST(ROW)
+#undef ROW
+    puts("  128+N  with --local: a node was ended by signal N");
+}
+
+/* A run of an hour must not end with a file that could never have been written. The file itself is not touched. */
+static ech_status check_writable(const char *option, const char *path, struct ech_error *err) {
+    if (!*path) return ECH_OK;
+    char folder[1024];
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (!slash) strcpy(folder, ".");
+    else slash[slash == folder] = 0;
+    struct stat st;
+    const char *why = NULL;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) why = "it is a folder; give the name of a file";
+    else if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode)) why = "its folder is not there; make it first";
+    else if (access(folder, W_OK | X_OK) != 0 || (access(path, F_OK) == 0 && access(path, W_OK) != 0)) why = strerror(errno);
+    if (!why) return ECH_OK;
+    *err = (struct ech_error){.code = ECH_E_IO, .peer = -1};
+    snprintf(err->text, sizeof err->text, "--%s %.200s cannot be written: %s", option, path, why);
+    return ECH_E_IO;
+}
+
+static ech_status check_outputs(const struct ech_config *config, struct ech_error *err) {
+    if (config->rank != 0) return ECH_OK;   /* rank 0 writes them */
+    ech_status status = check_writable("report", config->report, err);
+    if (status == ECH_OK) status = check_writable("save", config->save, err);
+    if (status == ECH_OK) status = check_writable("save-plan", config->save_plan, err);
+    return status;
+}
+
+struct node {
+    struct progress progress;
+    int address_fd;
+};
+
+static void on_log(void *user, enum ech_log_level level, const char *line) {
+    struct node *node = user;
+    progress_log(&node->progress, level, line);
+}
+
+static void on_progress(void *user, const struct ech_progress *now) {
+    struct node *node = user;
+    progress_show(&node->progress, now);
+}
+
+/* Tells the parent where rank 0 listens; without it the others cannot start. */
+static void on_bound(void *user, const char *address) {
+    struct node *node = user;
+    if (node->address_fd < 0) return;
+    dprintf(node->address_fd, "%s\n", address);
+    close(node->address_fd);
+    node->address_fd = -1;
+}
+
+int train_node(const struct command *command, const ech_model *model, const ech_data *data, int address_fd) {
+    struct node node = {.address_fd = address_fd};
+    struct ech_config config = command->config;
+    progress_init(&node.progress, command);
+    config.on_log = on_log;
+    config.on_progress = on_progress;
+    config.on_bound = on_bound;
+    config.user = &node;
+    config.stop = &stops;
+    struct ech_report report = {0};
+    struct ech_error err = {0};
+    ech_status status = ech_train(model, data, &config, NULL, &report, &err);
+    progress_end(&node.progress);
+    if (config.rank == 0) summary_print(stdout, command, &report, status);
+    fflush(stdout);
+    if (status != ECH_OK) fprintf(stderr, "%s%s\n", node.progress.prefix, err.text);
+    return exit_status(status);
+}
+
+int train_main(int argc, char **argv) {
+    struct command command;
+    struct ech_error err = {0};
+    ech_model *model = NULL;
+    ech_data *data = NULL;
+    ech_status status = command_parse(&command, argc, argv, &err);
+    if (status == ECH_OK && command.help) {
+        print_help();
+        return 0;
+    }
+    if (status == ECH_OK && !command.data) {
+        status = ECH_E_ARGUMENT;
+        snprintf(err.text, sizeof err.text,
+                 "--data is missing: give a folder with MNIST's four idx files (`tools/get-data mnist` fetches them to "
+                 "data/mnist), or --data glyphs for generated digits");
+    }
+    if (status == ECH_OK) status = check_outputs(&command.config, &err);
+    if (status == ECH_OK) status = ech_model_open(command.model, &model, &err);
+    if (status == ECH_OK) status = ech_data_open(command.data, command.config.seed, &data, &err);
+    int code = exit_status(status);
+    if (status != ECH_OK) fprintf(stderr, "echelon: %s\n", err.text);
+    else if (command.local > 1) code = local_run(&command, model, data);
+    else {
+        watch_signals(true);
+        code = train_node(&command, model, data, -1);
+    }
+    ech_data_destroy(data);
+    ech_model_destroy(model);
+    return code;
+}
