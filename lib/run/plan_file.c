@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A plan as a text file: one fact a line, '#' starts a comment.
+ *     sync gssp
+ *     world 4
+ *     round 64
+ *     staleness 3
+ *     rounds_apart 4
+ *     lr 0.02
+ *     momentum 0.9
+ *     decay 0
+ *     head 0                                  (or none)
+ *     group 0 owner 1 workers 1:64 2:64       (rank:samples a step)
+ *     group 1 owner 0 workers 0:64 */
+#include "echi_run.h"
+#include "echi_error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PLAN_FILE_MAX 65536
+#define SPACE " \t\r"
+
+ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ech_error *err) {
+    char *text = malloc(PLAN_FILE_MAX), *at = text;
+    if (!text) return echi_fail_memory(err, "plan.save", "the plan");
+    const char *end = text + PLAN_FILE_MAX;
+#define PRINT(...) at += snprintf(at, (size_t)(end - at), __VA_ARGS__)
+    PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\nlr %.17g\nmomentum %.17g\ndecay %.17g\n",
+          echi_policy_of((enum echi_sync)p->sync)->name, p->world, p->round, p->staleness, p->rounds_apart, p->lr, p->momentum, p->decay);
+    if (p->separated) PRINT("head %d\n", p->head);
+    else PRINT("head none\n");
+    for (int g = 0; g < p->n_groups; g++) {
+        PRINT("group %d owner %d workers", g, p->owner_of[g]);
+        for (int r = 0; r < p->world; r++)
+            if (p->group_of[r] == g) PRINT(" %d:%u", r, p->n[r]);
+        PRINT("\n");
+    }
+#undef PRINT
+    ech_status status = echi_file_write(path, text, (size_t)(at - text), err);
+    free(text);
+    return status;
+}
+
+struct reader { const char *path; int line; char *rest; struct ech_error *err; };
+
+static ech_status refuse(const struct reader *r, const char *what, const char *word) {
+    return echi_fail(r->err, ECH_E_FORMAT, "plan.load", "%s:%d: %s, found '%.40s'", r->path, r->line, what, word ? word : "end of line");
+}
+
+/* The rest of the line is one whole number in [least, most]. */
+static ech_status whole(struct reader *r, const char *word, unsigned long least, unsigned long most, const char *what, unsigned long *out) {
+    char *end;
+    if (!word || word[0] < '0' || word[0] > '9') return refuse(r, what, word);
+    *out = strtoul(word, &end, 10);
+    if (*end || *out < least || *out > most) return refuse(r, what, word);
+    return ECH_OK;
+}
+
+static ech_status real(struct reader *r, const char *word, const char *what, double *out) {
+    char *end;
+    if (!word) return refuse(r, what, word);
+    *out = strtod(word, &end);
+    if (end == word || *end || !(*out >= 0 && *out < 1e6)) return refuse(r, what, word);
+    return ECH_OK;
+}
+
+static ech_status read_group(struct reader *r, struct echi_plan *p) {
+    unsigned long g, owner, rank, n;
+    ECHI_TRY(whole(r, strtok_r(NULL, SPACE, &r->rest), 0, ECHI_GROUPS_MAX - 1, "group needs a number from 0 to 7", &g));
+    char *word = strtok_r(NULL, SPACE, &r->rest);
+    if (!word || strcmp(word, "owner") != 0) return refuse(r, "expected 'owner'", word);
+    ECHI_TRY(whole(r, strtok_r(NULL, SPACE, &r->rest), 0, ECHI_WORLD_MAX - 1, "owner needs a rank", &owner));
+    word = strtok_r(NULL, SPACE, &r->rest);
+    if (!word || strcmp(word, "workers") != 0) return refuse(r, "expected 'workers'", word);
+    if (p->owner_of[g] != ECHI_NONE) return refuse(r, "this group was described before", "group");
+    p->owner_of[g] = (uint8_t)owner;
+    if (g + 1 > p->n_groups) p->n_groups = (uint8_t)(g + 1);
+    while ((word = strtok_r(NULL, SPACE, &r->rest))) {
+        char *colon = strchr(word, ':');
+        if (!colon) return refuse(r, "a worker is written rank:samples", word);
+        *colon = 0;
+        ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, "a worker's rank is a number from 0 to 63", &rank));
+        ECHI_TRY(whole(r, colon + 1, 1, 1u << 20, "a worker's samples are a number from 1 to 1048576", &n));
+        if (p->group_of[rank] != ECHI_NONE) return refuse(r, "this rank is in a group already", word);
+        p->group_of[rank] = (uint8_t)g;
+        p->n[rank] = (uint32_t)n;
+    }
+    return ECH_OK;
+}
+
+static ech_status read_line(struct reader *r, const char *key, struct echi_plan *p) {
+    unsigned long v = 0;
+    if (strcmp(key, "group") == 0) return read_group(r, p);
+    char *word = strtok_r(NULL, SPACE, &r->rest);
+    if (strcmp(key, "sync") == 0) {
+        for (int s = 0; s < ECHI_SYNCS && word; s++)
+            if (strcmp(word, echi_policy_of((enum echi_sync)s)->name) == 0) {
+                p->sync = (uint8_t)s;
+                return ECH_OK;
+            }
+        return refuse(r, "sync is one of bsp, asp, ssp, gssp", word);
+    }
+    if (strcmp(key, "head") == 0) {
+        p->separated = word && strcmp(word, "none") != 0;
+        if (word && !p->separated) return ECH_OK;
+        ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, "head needs a rank, or none", &v));
+        p->head = (uint8_t)v;
+        return ECH_OK;
+    }
+    if (strcmp(key, "lr") == 0) return real(r, word, "lr needs a number", &p->lr);
+    if (strcmp(key, "momentum") == 0) return real(r, word, "momentum needs a number", &p->momentum);
+    if (strcmp(key, "decay") == 0) return real(r, word, "decay needs a number", &p->decay);
+    if (strcmp(key, "world") == 0) {
+        ECHI_TRY(whole(r, word, 1, ECHI_WORLD_MAX, "world is a number from 1 to 64", &v));
+        p->world = (uint8_t)v;
+    } else if (strcmp(key, "round") == 0) {
+        ECHI_TRY(whole(r, word, 1, 1u << 24, "round is a number of samples", &v));
+        p->round = (uint32_t)v;
+    } else if (strcmp(key, "staleness") == 0) {
+        ECHI_TRY(whole(r, word, 0, 1000000, "staleness is a number of steps", &v));
+        p->staleness = (uint32_t)v;
+    } else if (strcmp(key, "rounds_apart") == 0) {
+        ECHI_TRY(whole(r, word, 1, 1000000, "rounds_apart is a number of rounds, at least 1", &v));
+        p->rounds_apart = (uint32_t)v;
+    } else {
+        return refuse(r, "expected sync, world, round, staleness, rounds_apart, lr, momentum, decay, head or group", key);
+    }
+    return ECH_OK;
+}
+
+ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_error *err) {
+    uint8_t *bytes;
+    size_t len;
+    ECHI_TRY(echi_file_read(path, PLAN_FILE_MAX, &bytes, &len, err));
+    char *text = malloc(len + 1);
+    if (!text) {
+        free(bytes);
+        return echi_fail_memory(err, "plan.load", "the plan");
+    }
+    memcpy(text, bytes, len);
+    text[len] = 0;
+    free(bytes);
+    memset(p, 0, sizeof *p);
+    memset(p->owner_of, ECHI_NONE, sizeof p->owner_of);
+    memset(p->group_of, ECHI_NONE, sizeof p->group_of);
+    p->head = ECHI_NONE;
+    p->staleness = 3;
+    p->rounds_apart = 4;
+    struct reader r = {path, 0, NULL, err};
+    ech_status status = strlen(text) == len ? ECH_OK : echi_fail(err, ECH_E_FORMAT, "plan.load", "%s is not a text file", path);
+    for (char *line = text, *next; status == ECH_OK && line; line = next) {
+        next = strchr(line, '\n');
+        if (next) *next++ = 0;
+        r.line++;
+        line[strcspn(line, "#")] = 0;
+        const char *key = strtok_r(line, SPACE, &r.rest);
+        if (!key) continue;
+        status = read_line(&r, key, p);
+        const char *more = status == ECH_OK ? strtok_r(NULL, SPACE, &r.rest) : NULL;
+        if (more) status = refuse(&r, "nothing more is expected on this line", more);
+    }
+    if (status == ECH_OK && !echi_plan_valid(p))
+        status = echi_fail(err, ECH_E_FORMAT, "plan.load", "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round", path);
+    free(text);
+    return status;
+}
