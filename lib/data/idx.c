@@ -25,8 +25,9 @@ enum { PATH_MOST = 4096, SHOWN = 160 };
 /* A folder may be deep: messages show the end of a long path, so that what to do still fits behind it. */
 struct path { char text[PATH_MOST + 64], shown[SHOWN + 1]; };
 
+/* An empty name gives the folder itself. */
 static void path_join(struct path *p, const char *dir, const char *name, const char *suffix) {
-    snprintf(p->text, sizeof p->text, "%s/%s%s", dir, name, suffix);
+    snprintf(p->text, sizeof p->text, "%s%s%s%s", dir, *name ? "/" : "", name, suffix);
     size_t len = strlen(p->text), skip = len > SHOWN ? len - SHOWN : 0;
     memcpy(p->shown, p->text + skip, len - skip + 1);
     if (skip) memcpy(p->shown, "...", 3);

@@ -192,19 +192,26 @@ static void mnist_is_mnist(void **state) {
     (void)state;
     static const int want[2][10] = {{5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949}, {980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009}};
     const char *root = getenv("ECHELON_DATA");
+    if (!root || !*root) {
+        print_message("skipped: ECHELON_DATA is not set\n");
+        skip();
+    }
     char dir[1024];
-    snprintf(dir, sizeof dir, "%s/mnist", root ? root : "");
+    snprintf(dir, sizeof dir, "%s/mnist", root);
     struct ech_error err = {0};
     ech_data *data = NULL;
     int64_t start = echi_now();
-    ech_status status = root ? ech_data_open(dir, 1, &data, &err) : ECH_E_IO;
-    if (!root || (status == ECH_E_FORMAT && strstr(err.text, ".gz"))) {
-        print_message("skipped: ECHELON_DATA %s\n", root ? "has MNIST only packed" : "is not set");
-        skip();
+    ech_status status = ech_data_open(dir, 1, &data, &err);
+    if (status == ECH_E_FORMAT && strstr(err.text, "only as .gz")) {   /* do what the sentence says */
+        if (system("tools/get-data mnist --from \"$ECHELON_DATA/mnist\" --to build/mnist") != 0) fail_msg("tools/get-data failed");
+        start = echi_now();
+        status = ech_data_open("build/mnist", 1, &data, &err);
     }
     if (status != ECH_OK) fail_msg("%s", err.text);
     print_message("opened in %.3f s, %zu MiB resident at most\n", (double)(echi_now() - start) * 1e-9, echi_resident_peak() >> 20);
+#ifndef __SANITIZE_ADDRESS__   /* which keeps what is freed */
     assert_true(echi_resident_peak() < (size_t)80 << 20);   /* leaves 48 MiB for the rest of a node */
+#endif
     for (int t = 0; t < 2; t++) {
         uint32_t n = ech_data_samples(data, t);
         assert_int_equal(n, t ? 10000 : 60000);
