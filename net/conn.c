@@ -34,7 +34,7 @@ void echi_conn_start(struct echi_net *net, struct echi_conn *conn, struct echi_l
     conn->link = link;
     conn->rank = rank;
     conn->dialled = dialled;
-    conn->blocked = conn->mute = conn->finished = conn->farewell = conn->in_batch = false;
+    conn->blocked = conn->mute = conn->parting = conn->finished = conn->farewell = conn->in_batch = false;
     conn->deadline = echi_now() + patience;
     conn->out_len = conn->out_taken = 0;
     echi_batch_begin(&conn->batch);
@@ -147,7 +147,7 @@ static void handle_frame(struct echi_net *net, struct echi_conn *conn) {
         return;
     }
     /* Nobody sends a message before rank 0 has called READY, so one that comes first brings the same news. */
-    if (conn->state == ECHI_CONN_UP && net->phase == ECHI_NET_LINKED && net->rank != 0) echi_join_running(net);
+    if (conn->state == ECHI_CONN_UP && net->phase == ECHI_NET_LINKED && net->rank != 0) echi_join_ready(net);
     if (conn->state != ECHI_CONN_UP || net->phase < ECHI_NET_RUNNING) {
         echi_fail(&err, ECH_E_FORMAT, "net.read", "sent a message before the run began");
     } else if (r->frame.type == ECHI_FRAME_GOODBYE) {

@@ -27,7 +27,8 @@ struct echi_conn {
     bool dialled;                        /* by us */
     bool blocked;                        /* the transport takes no more for now */
     bool mute;                           /* writing failed; what it sent may still be read */
-    bool finished, farewell;             /* we write no more; it has said good-bye */
+    bool parting, finished;              /* we have said good-bye; we write no more */
+    bool farewell;                       /* it has said good-bye */
     bool in_batch;
     int64_t deadline;                    /* of every state but UP */
     size_t out_len, out_taken;           /* of the outbox; how much of it is in the batch or was sent */
@@ -135,5 +136,5 @@ int64_t echi_join_next(const struct echi_net *net);          /* when the next ti
 void echi_join_linked(struct echi_net *net, struct echi_conn *conn);
 void echi_join_frame(struct echi_net *net, struct echi_conn *conn, const struct echi_frame *frame, const uint8_t *body);
 void echi_join_broken(struct echi_net *net, struct echi_conn *conn, const struct ech_error *why);
-void echi_join_running(struct echi_net *net);
+void echi_join_ready(struct echi_net *net);                  /* rank 0 has called READY */
 #endif

@@ -14,7 +14,7 @@
 
 struct echi_transport;                 /* state of one node; made by the functions at the end */
 struct echi_link { void *user; };      /* first member of a transport's own link; `user` is the caller's */
-struct echi_ready { struct echi_link *link; bool read, write; };   /* link NULL: somebody waits to be accepted */
+struct echi_ready { void *user; bool read, write; };   /* of a link; NULL: somebody waits to be accepted */
 
 struct echi_transport_ops {
     /* Listens: at the coordinator's address when `beside` is NULL, else where `beside` leaves this node (or at the

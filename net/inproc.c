@@ -225,7 +225,7 @@ static int collect(struct node *node, struct echi_ready *out, int cap) {
     for (struct end *end = node->ends; end && count < cap; end = end->next) {
         bool readable = end->count > 0 || end->ended;
         bool writable = end->watched && (!end->other || end->other->count < RING);
-        if (readable || writable) out[count++] = (struct echi_ready){&end->link, readable, writable};
+        if (readable || writable) out[count++] = (struct echi_ready){end->link.user, readable, writable};
     }
     return count;
 }

@@ -18,8 +18,9 @@ static void fail_join(struct echi_net *net, ech_status status, int rank, const c
     if (net->failed != ECH_OK || net->phase >= ECHI_NET_RUNNING) return;
     net->failed = echi_fail_at(&net->failure, status, "net.join", rank, NULL, "%s", text);
     if (net->rank != 0) return;
+    /* Those who have not said hello yet may be nodes, too: without this they would call again until their time is up. */
     for (int i = 0; i < net->n_conns; i++)
-        if (net->conns[i].state == ECHI_CONN_UP) echi_conn_refuse(net, &net->conns[i], status, text);
+        if (net->conns[i].state == ECHI_CONN_UP || net->conns[i].state == ECHI_CONN_GREETING) echi_conn_refuse(net, &net->conns[i], status, text);
 }
 
 static bool complete(const struct echi_net *net) {
@@ -66,6 +67,15 @@ static void send_peers(struct echi_net *net) {
     broadcast(net, ECHI_FRAME_PEERS, body, (size_t)(w.at - body));
 }
 
+static void begin_run(struct echi_net *net) {
+    net->phase = ECHI_NET_RUNNING;
+    net->has_news = false;
+    /* There is room: only news were told until now. READY is in the ring before any message can be. */
+    echi_event_add(net, ECHI_NET_READY, -1);
+    /* Rank 0 keeps listening, to tell one who comes too late that he is. */
+    if (net->rank != 0) net->transport->ops->unlisten(net->transport);
+}
+
 static void progress(struct echi_net *net) {
     if (net->phase == ECHI_NET_MEETING && net->rank == 0 && complete(net)) {
         send_peers(net);
@@ -79,17 +89,8 @@ static void progress(struct echi_net *net) {
         for (int i = 1; i < net->world; i++)
             if (!net->peers[i].linked) return;
         broadcast(net, ECHI_FRAME_READY, NULL, 0);
-        echi_join_running(net);
+        begin_run(net);
     }
-}
-
-void echi_join_running(struct echi_net *net) {
-    net->phase = ECHI_NET_RUNNING;
-    net->has_news = false;
-    /* There is room: only news were told until now. READY is in the ring before any message can be. */
-    echi_event_add(net, ECHI_NET_READY, -1);
-    /* Rank 0 keeps listening, to tell one who comes too late that he is. */
-    if (net->rank != 0) net->transport->ops->unlisten(net->transport);
 }
 
 static void attach(struct echi_net *net, struct echi_conn *conn, int rank) {
@@ -186,7 +187,6 @@ static void greet_caller(struct echi_net *net, struct echi_conn *conn, const str
     echi_conn_refuse(net, conn, err.code, err.text);
     if (net->phase >= ECHI_NET_RUNNING) return;
     echi_text_print(net->refused, sizeof net->refused, "%s", err.text);
-    net->next_news = 0;
 }
 
 static void on_hello(struct echi_net *net, struct echi_conn *conn, const uint8_t *body, size_t len) {
@@ -246,9 +246,9 @@ static void on_peers(struct echi_net *net, struct echi_conn *conn, const uint8_t
     progress(net);
 }
 
-static void on_ready(struct echi_net *net) {
+void echi_join_ready(struct echi_net *net) {
     if (complete(net)) {
-        echi_join_running(net);
+        begin_run(net);
         return;
     }
     char missing[160], text[300];
@@ -269,7 +269,7 @@ void echi_join_frame(struct echi_net *net, struct echi_conn *conn, const struct 
         net->peers[conn->rank].linked = true;
         progress(net);
     } else if (frame->type == ECHI_FRAME_READY && from_0 && net->phase == ECHI_NET_LINKED) {
-        on_ready(net);
+        echi_join_ready(net);
     } else if (frame->type != ECHI_FRAME_READY || !from_0 || net->phase != ECHI_NET_RUNNING) {
         /* (A READY that another node's message has overtaken is fine.) */
         echi_conn_broken(net, conn, &(struct ech_error){.code = ECH_E_FORMAT, .text = "sent a frame that was not its turn"});
@@ -304,7 +304,6 @@ void echi_join_broken(struct echi_net *net, struct echi_conn *conn, const struct
         echi_text_print(text, sizeof text, "a node that called cannot join: %.200s", why->text);
         echi_conn_refuse(net, conn, ECH_E_MISMATCH, text);
         echi_text_print(net->refused, sizeof net->refused, "%s", text);
-        net->next_news = 0;
         return;
     }
     echi_conn_close(net, conn);

@@ -138,19 +138,17 @@ static ech_status look(struct echi_net *net, int64_t deadline, struct ech_error 
     ECHI_TRY(net->transport->ops->wait(net->transport, deadline, ready, ECHI_NET_WORLD_MAX, &n, err));
     bool callers = false;
     for (int i = 0; i < n; i++) {
-        struct echi_link *link = ready[i].link;
-        struct echi_conn *conn = link ? link->user : NULL;
-        if (!link) {
+        struct echi_conn *conn = ready[i].user;
+        if (!conn) {
             callers = true;
             continue;
         }
-        /* What was handled before in this round may have ended this connection. */
-        if (conn->link != link) continue;
+        /* What was handled before in this round may have ended this connection: then it is free and all three do nothing. */
         if (ready[i].write && conn->state == ECHI_CONN_DIALLING) echi_join_linked(net, conn);
         if (ready[i].write) conn->blocked = false;
-        if (ready[i].read && conn->link == link) echi_conn_read(net, conn);
+        if (ready[i].read) echi_conn_read(net, conn);
     }
-    /* Last, because it may give a connection of this round to somebody else. */
+    /* Last, because it may give a connection that has become free to somebody else. */
     if (callers) accept_all(net);
     return ECH_OK;
 }
@@ -271,11 +269,13 @@ static int part(struct echi_net *net) {
         struct echi_conn *conn = net->peers[i].conn;
         if (!conn || conn->mute) continue;
         left++;
-        bool busy = conn->in_batch || conn->out_len > conn->out_taken || net->peers[i].queue.waiting;
-        if (busy || conn->finished) continue;
-        echi_conn_put(net, conn, ECHI_FRAME_GOODBYE, NULL, 0);
-        echi_conn_flush(net, conn);
-        if (conn->in_batch) continue;
+        if (conn->finished || conn->in_batch || net->peers[i].queue.waiting) continue;
+        if (!conn->parting) {
+            conn->parting = true;
+            echi_conn_put(net, conn, ECHI_FRAME_GOODBYE, NULL, 0);
+            echi_conn_flush(net, conn);
+            if (conn->in_batch) continue;
+        }
         conn->finished = true;
         net->transport->ops->finish(net->transport, conn->link);
     }
@@ -289,7 +289,7 @@ void echi_net_close(struct echi_net *net, int64_t linger) {
         net->phase = ECHI_NET_CLOSING;
         net->transport->ops->unlisten(net->transport);
         do work(net);
-        while (part(net) > 0 && echi_now() < deadline && look(net, deadline, NULL) == ECH_OK);
+        while (part(net) > 0 && echi_now() < deadline && look(net, net->more_to_send ? 0 : deadline, NULL) == ECH_OK);
     }
     destroy(net);
 }

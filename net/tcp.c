@@ -255,7 +255,7 @@ static ech_status tcp_wait(struct echi_transport *t, int64_t deadline, struct ec
             continue;
         }
         const uint32_t broken = EPOLLERR | EPOLLHUP;
-        out[(*count)++] = (struct echi_ready){.link = tag == &tcp->listener ? NULL : tag,
+        out[(*count)++] = (struct echi_ready){.user = tag == &tcp->listener ? NULL : ((struct tcp_link *)tag)->link.user,
                                               .read = (events[i].events & (EPOLLIN | broken)) != 0,
                                               .write = (events[i].events & (EPOLLOUT | broken)) != 0};
     }

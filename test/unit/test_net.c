@@ -97,6 +97,30 @@ static void payloads(struct node *node) {
 
 static void test_payloads(void **state) { over(state, 2, payloads, NULL); }
 
+/* Whoever closes first waits until what he sent is out. */
+static void close_sends_all(struct node *node) {
+    const size_t len = 20u << 20;
+    static uint8_t *bytes;            /* rank 0's, which may be freed only when its net is closed */
+    expect(node, ECHI_NET_READY);
+    if (node->rank == 0) {
+        bytes = filled(len, 5);
+        send_to(node, 1, BULK, NULL, 0, bytes, len, 1);
+        send_to(node, 1, NOTE, "end", 3, NULL, 0, 0);
+        return;
+    }
+    uint8_t *place = calloc(1, len);
+    echi_sleep_until(echi_now() + 20 * MS);
+    post_for(node, 0, BULK, place, len, 2);
+    CHECK(expect(node, ECHI_NET_MESSAGE).kind == NOTE);
+    CHECK(expect(node, ECHI_NET_MESSAGE).cookie == 2 && is_filled(place, len, 5));
+    struct echi_net_event e = expect(node, ECHI_NET_LOST);
+    CHECK(e.orderly && strstr(e.text, "rank 0 left in order"));
+    free(bytes);
+    free(place);
+}
+
+static void test_close_sends_all(void **state) { over(state, 2, close_sends_all, NULL); }
+
 /* --- priorities --- */
 
 static void urgent_overtakes(struct node *node) {
@@ -302,7 +326,7 @@ int main(void) {
     static const char *const tcp = "127.0.0.1:0";
 #define ON(test, name, at) {name, test, NULL, NULL, (void *)(uintptr_t)(at)}
 #define BOTH(test) ON(test, #test " in-process", NULL), ON(test, #test " TCP", tcp)
-    const struct CMUnitTest tests[] = {BOTH(test_worlds), BOTH(test_payloads), BOTH(test_urgent_overtakes), BOTH(test_credits), BOTH(test_many_posts),
-                                       BOTH(test_flood), BOTH(test_waking), BOTH(test_misuse), BOTH(test_too_large)};
+    const struct CMUnitTest tests[] = {BOTH(test_worlds), BOTH(test_payloads), BOTH(test_close_sends_all), BOTH(test_urgent_overtakes), BOTH(test_credits),
+                                       BOTH(test_many_posts), BOTH(test_flood), BOTH(test_waking), BOTH(test_misuse), BOTH(test_too_large)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
