@@ -44,9 +44,7 @@ static void child(const struct nodes *n, int rank, const char *coordinator, int 
     mine.config.rank = rank;
     if (mine.slow[rank] > 0) mine.config.slow = mine.slow[rank];
     if (coordinator) snprintf(mine.config.coordinator, sizeof mine.config.coordinator, "%s", coordinator);
-    int status = train_node(&mine, n->model, n->data, address_fd);
-    fflush(NULL);
-    _exit(status);
+    _exit(flushed(train_node(&mine, n->model, n->data, address_fd)));
 }
 
 static bool start(struct nodes *n, int rank, const char *coordinator, int address_fd, int parents_fd) {

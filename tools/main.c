@@ -13,8 +13,7 @@ int exit_status(ech_status status) {
     return status == ECH_E_ARGUMENT ? EXIT_USAGE : EXIT_STATUS + (int)status;
 }
 
-/* A full disk or a closed pipe behind stdout is a failure like any other. */
-static int flushed(int status) {
+int flushed(int status) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
     perror("echelon: writing to standard output failed");
     return status ? status : exit_status(ECH_E_IO);

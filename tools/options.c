@@ -11,7 +11,7 @@ static const struct ech_option own[] = {
     {"model", "NAME|FILE", "lenet5", "built-in model, or a text file with one layer a line"},
     {"data", "DIR|glyphs", "", "folder with MNIST's four idx files, or the built-in generated digits"},
     {"local", "N", "", "start N nodes on this machine (instead of --rank, --world, --coordinator)"},
-    {"slow", "RANK=FACTOR[,...]", "", "that node computes so many times slower, by sleeping; a mere FACTOR: this node"},
+    {"slow", "RANK=FACTOR[,...]", "", "that node computes so many times slower, by sleeping; a mere FACTOR: this node (with --local: all)"},
     {"progress", "WHEN", "auto", "on, off, or auto: one line on a terminal, else a line each 10 s and each look"},
     {"help", NULL, "", "this text"},
 };

@@ -10,6 +10,8 @@
 /* Exit statuses: 0 what was asked was done, 2 usage, otherwise 10 + the library's status. */
 enum { EXIT_USAGE = 2, EXIT_STATUS = 10 };
 int exit_status(ech_status status);
+/* Writes out what is buffered for stdout: a full disk or a closed pipe behind it makes a good status a bad one. */
+int flushed(int status);
 
 /* What the command line of `train` says: the library's options, and the tool's own. */
 struct command {

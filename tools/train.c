@@ -108,8 +108,9 @@ int train_node(const struct command *command, const ech_model *model, const ech_
     ech_status status = ech_train(model, data, &config, NULL, &report, &err);
     progress_end(&node.progress);
     if (config.rank == 0) summary_print(stdout, command, &report, status);
-    fflush(stdout);
-    if (status != ECH_OK) fprintf(stderr, "%s%s\n", node.progress.prefix, err.text);
+    fflush(stdout);   /* before the error, when both go to one terminal */
+    bool said = command->local && config.rank != 0 && (status == ECH_E_NOT_REACHED || status == ECH_E_ABORTED);   /* by rank 0 */
+    if (status != ECH_OK && !said) fprintf(stderr, "%s%s\n", node.progress.prefix, err.text);
     return exit_status(status);
 }
 

@@ -346,6 +346,18 @@ static ech_status share_list_fits(const struct ech_config *config, struct ech_er
     return ECH_OK;
 }
 
+/* Rank 0 writes each file once, at the end: two under one name would leave one of them. */
+static ech_status outputs_differ(const struct ech_config *config, struct ech_error *err) {
+    const struct { const char *name, *path; } output[] = {
+        {"save", config->save}, {"report", config->report}, {"save-plan", config->save_plan}};
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < i; j++)
+            if (*output[i].path && strcmp(output[i].path, output[j].path) == 0)
+                return refuse(err, "options %s and %s both name %.200s: give each its own file", output[j].name, output[i].name,
+                              output[i].path);
+    return ECH_OK;
+}
+
 ech_status ech_config_check(const struct ech_config *config, struct ech_error *err) {
     if (!config) return refuse(err, "no config was given");
     if (config->size != sizeof *config)
@@ -365,5 +377,6 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
     if (bsp && config->samples_per_step > 0)
         return refuse(err, "option samples-per-step is %d, but under bsp steps follow from batch and shares: leave it out",
                       config->samples_per_step);
-    return share_list_fits(config, err);
+    ECHI_TRY(share_list_fits(config, err));
+    return outputs_differ(config, err);
 }

@@ -57,7 +57,7 @@ accuracy_of() {
 }
 cd "$work"
 least=0.85
-[ "$data" != glyphs ] || least=0.5
+[ "$data" != glyphs ] || least=0.75
 
 together 4 whole ./whole
 accuracy_of whole 0.95
