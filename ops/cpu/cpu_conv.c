@@ -84,77 +84,96 @@ void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *para
                 forward_row(s, unit, params, g, r * pool->stride_h + i, s->rows + i * row, band, width, false);
             for (int c = 0; c < l->out.c; c++)
                 k->relu_pool(s->rows + c * band, row, &w, y.at + g * y.group + c * y.channel + r * y.row, y.column,
-                             u->place + (((ptrdiff_t)g * l->out.c + c) * pool->out.h + r) * pool->out.w * width);
+                             u->place + (((ptrdiff_t)g * l->out.c + c) * pool->out.h + r) * u->place_row);
         }
     }
 }
 
-/* Brings the gradient of one group, output channels [begin, end), back through pool and ReLU into u->dy, and adds it up for
- * the bias. */
-static void grad_before_relu(struct echi_cpu_stack *s, int unit, int g, int begin, int end) {
+/* Output channels [c, c_end) and rows [r, r_end) of one group. */
+struct part { int g, c, c_end, r, r_end; };
+
+/* Brings the gradient of a part back through pool and ReLU into u->dy, where row r is written as row r - base. Adds it up for
+ * the bias. With a pool, r is the first row of a window. */
+static void grad_before_relu(struct echi_cpu_stack *s, int unit, struct part part, int base) {
     const struct echi_cpu_kernels *k = s->k;
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer, *pool = u->pool;
     const struct echi_cpu_view y = echi_cpu_value(s, unit + 1), dy = echi_cpu_grad(s, unit + 1);
-    for (int c = begin; c < end; c++) {
-        float *to = u->dy + c * u->dy_channel + (ptrdiff_t)u->dy_left * k->width, *sum = s->bias_sums + (ptrdiff_t)c * k->width;
+    for (int c = part.c; c < part.c_end; c++) {
+        float *to = u->dy + c * u->dy_channel + (ptrdiff_t)u->dy_left * k->width - base * u->dy_row;
+        float *sum = s->bias_sums + (ptrdiff_t)c * k->width;
+        const ptrdiff_t at = part.g * y.group + c * y.channel;   /* dy lies as y does */
         if (!pool) {
-            for (int r = 0; r < l->out.h; r++) {
-                const ptrdiff_t at = g * y.group + c * y.channel + r * y.row;   /* dy lies as y does */
-                k->relu_back(dy.at + at, dy.column, u->relu ? y.at + at : NULL, y.column, to + r * u->dy_row, k->width, l->out.w, sum);
-            }
+            for (int r = part.r; r < part.r_end; r++)
+                k->relu_back(dy.at + at + r * dy.row, dy.column, u->relu ? y.at + at + r * y.row : NULL, y.column, to + r * u->dy_row,
+                             k->width, l->out.w, sum);
             continue;
         }
         const struct echi_cpu_window w = {.kernel_h = pool->kernel_h, .kernel_w = pool->kernel_w, .stride_w = pool->stride_w,
                                           .in_w = l->out.w, .count = pool->out.w};
         const bool covers = pool->stride_h == pool->kernel_h && pool->stride_w == pool->kernel_w &&
                             pool->out.h * pool->kernel_h == l->out.h && pool->out.w * pool->kernel_w == l->out.w;
-        if (!covers) memset(u->dy + c * u->dy_channel, 0, (size_t)u->dy_channel * sizeof(float));
-        for (int r = 0; r < pool->out.h; r++)
-            k->relu_pool_back(dy.at + g * dy.group + c * dy.channel + r * dy.row, dy.column,
-                              u->place + (((ptrdiff_t)g * l->out.c + c) * pool->out.h + r) * pool->out.w * k->width, &w,
-                              to + r * pool->stride_h * u->dy_row, u->dy_row, sum);
+        if (!covers) memset(to + part.r * u->dy_row - u->dy_left * k->width, 0, (size_t)((part.r_end - part.r) * u->dy_row) * sizeof(float));
+        for (int i = part.r / pool->stride_h; i < pool->out.h && i * pool->stride_h < part.r_end; i++)
+            k->relu_pool_back(dy.at + at + i * dy.row, dy.column, u->place + (((ptrdiff_t)part.g * l->out.c + c) * pool->out.h + i) * u->place_row,
+                              &w, to + i * pool->stride_h * u->dy_row, u->dy_row, sum);
     }
 }
 
-/* Bytes of dy that a pass over the taps should find in the first-level cache. */
-enum { DY_BYTES = 24 * 1024 };
-
-/* Adds one group's share to the weight gradients of output channels [begin, end): s->sums is [channel - begin][in][kh][kw][lane].
- * The tile of taps lies along the row, or across channels when the kernel is one column wide. */
-static void weight_sums(struct echi_cpu_stack *s, int unit, int g, int begin, int end) {
+/* Adds the share of a part to its weight gradients; `sums` begins with channel part.c: [channel][in][kh][kw][lane]. Row r of dy
+ * is in u->dy as row r - base. The tile of taps lies along the row, or across channels when the kernel is one column wide. */
+static void weight_sums(const struct echi_cpu_stack *s, int unit, struct part part, int base, float *sums) {
     const struct echi_cpu_kernels *k = s->k;
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
     const struct echi_cpu_view x = echi_cpu_value(s, unit);
-    const ptrdiff_t width = k->width, kernel_row = l->kernel_w * width, plane = l->kernel_h * kernel_row, filter = l->in.c * plane;
+    const ptrdiff_t width = k->width, kernel_row = l->kernel_w * width, plane = l->kernel_h * kernel_row;
     const bool narrow = l->kernel_w == 1;
     const int tap_groups = narrow ? 1 : l->in.c, taps = narrow ? l->in.c : l->kernel_w;
-    for (int o = begin, tiles = (end - begin + k->most_outputs - 1) / k->most_outputs; tiles > 0; tiles--) {
-        const int outputs = (end - o + tiles - 1) / tiles;
-        const int band = max_int(1, DY_BYTES / (int)((ptrdiff_t)outputs * l->out.w * width * (ptrdiff_t)sizeof(float)));
-        for (int r0 = 0; r0 < l->out.h; r0 += band)
-            for (int c = 0; c < tap_groups; c++)
-                for (int ky = 0; ky < l->kernel_h; ky++) {
-                    /* Rows r with 0 <= r * stride - pad + ky < in.h. */
-                    const int shift = ky - l->pad_h;
-                    const int from = max_int(r0, shift < 0 ? (-shift + l->stride_h - 1) / l->stride_h : 0);
-                    const int to = min_int(min_int(r0 + band, l->out.h), shift < l->in.h ? (l->in.h - 1 - shift) / l->stride_h + 1 : 0);
-                    if (from >= to) continue;
-                    for (int t = 0, left = (taps + k->most_taps - 1) / k->most_taps; left > 0; left--) {
-                        const int n = (taps - t + left - 1) / left;
-                        k->outer(&(struct echi_cpu_outer){
-                            .dy = u->dy + o * u->dy_channel + from * u->dy_row + u->dy_left * width,
-                            .x = x.at + g * x.group + (narrow ? t : c) * x.channel + (from * l->stride_h + shift) * x.row +
-                                 ((narrow ? 0 : t) - l->pad_w) * width,
-                            .acc = s->sums + (o - begin) * filter + (narrow ? t : c) * plane + ky * kernel_row + (narrow ? 0 : t * width),
-                            .dy_o = u->dy_channel, .dy_row = u->dy_row, .x_t = narrow ? x.channel : width, .x_row = l->stride_h * x.row,
-                            .x_column = l->stride_w * width, .acc_o = filter, .acc_t = narrow ? plane : width, .rows = to - from,
-                            .columns = l->out.w, .outputs = outputs, .taps = n});
-                        t += n;
-                    }
-                }
-        o += outputs;
+    const ptrdiff_t x_tap = narrow ? x.channel : x.column, sum_tap = narrow ? plane : width;
+    for (int c = 0; c < tap_groups; c++)
+        for (int ky = 0; ky < l->kernel_h; ky++) {
+            /* Rows r with 0 <= r * stride + shift < in.h. */
+            const int shift = ky - l->pad_h;
+            const int from = max_int(part.r, shift < 0 ? (-shift + l->stride_h - 1) / l->stride_h : 0);
+            const int to = min_int(part.r_end, shift < l->in.h ? (l->in.h - 1 - shift) / l->stride_h + 1 : 0);
+            if (from >= to) continue;
+            for (int t = 0, tiles = (taps + k->most_taps - 1) / k->most_taps; tiles > 0; tiles--) {
+                const int n = (taps - t + tiles - 1) / tiles;
+                k->outer(&(struct echi_cpu_outer){
+                    .dy = u->dy + part.c * u->dy_channel + (from - base) * u->dy_row + u->dy_left * width,
+                    .x = x.at + part.g * x.group + c * x.channel + (from * l->stride_h + shift) * x.row - l->pad_w * x.column + t * x_tap,
+                    .acc = sums + c * plane + ky * kernel_row + t * sum_tap, .dy_o = u->dy_channel, .dy_row = u->dy_row, .x_t = x_tap,
+                    .x_row = l->stride_h * x.row, .x_column = l->stride_w * x.column, .acc_o = l->in.c * plane, .acc_t = sum_tap,
+                    .rows = to - from, .columns = l->out.w, .outputs = part.c_end - part.c, .taps = n});
+                t += n;
+            }
+        }
+}
+
+/* Bytes of dy that the passes over the taps should find in the first-level cache. */
+enum { DY_BYTES = 24 * 1024 };
+
+/* Weight gradients of output channels [begin, end), one group's share: s->sums begins with channel `begin`. Goes through dy in
+ * parts that are used while they are in the cache; `keep` leaves all of them in u->dy, otherwise the parts share its first rows. */
+static void params_grad(struct echi_cpu_stack *s, int unit, int g, int begin, int end, bool keep) {
+    const struct echi_cpu_kernels *k = s->k;
+    const struct echi_cpu_unit *u = &s->units[unit];
+    const struct echi_layer *l = u->layer;
+    const ptrdiff_t filter = (ptrdiff_t)(l->weights / (size_t)l->out.c) * k->width;
+    const int step = u->pool ? u->pool->stride_h : 1;
+    struct part part = {.g = g, .c = begin};
+    for (int tiles = (end - begin + k->most_outputs - 1) / k->most_outputs; tiles > 0; tiles--) {
+        part.c_end = part.c + (end - part.c + tiles - 1) / tiles;
+        const int rows = DY_BYTES / (int)((part.c_end - part.c) * u->dy_row * (ptrdiff_t)sizeof(float));
+        const int band = max_int(1, rows / step) * step;
+        for (part.r = 0; part.r < l->out.h; part.r = part.r_end) {
+            part.r_end = min_int(part.r + band, l->out.h);
+            const int base = keep ? 0 : part.r;
+            grad_before_relu(s, unit, part, base);
+            weight_sums(s, unit, part, base, s->sums + (part.c - begin) * filter);
+        }
+        part.c = part.c_end;
     }
 }
 
@@ -196,8 +215,7 @@ void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *par
         const int end = min_int(begin + u->chunk, channels);
         memset(s->sums, 0, (size_t)(end - begin) * filter * width * sizeof(float));
         for (int g = 0; g < s->groups; g++) {
-            grad_before_relu(s, unit, g, begin, end);
-            weight_sums(s, unit, g, begin, end);
+            params_grad(s, unit, g, begin, end, at_once && need_input_grad);
             if (at_once && need_input_grad) input_grad(s, unit, g, params);
         }
         s->k->reduce(s->sums, (size_t)(end - begin) * filter, grads + l->weight_at + (size_t)begin * filter);
@@ -205,7 +223,7 @@ void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *par
     if (l->bias) s->k->reduce(s->bias_sums, (size_t)channels, grads + l->bias_at);
     if (at_once || !need_input_grad) return;
     for (int g = 0; g < s->groups; g++) {
-        grad_before_relu(s, unit, g, 0, channels);
+        grad_before_relu(s, unit, (struct part){.g = g, .c_end = channels, .r_end = l->out.h}, 0);
         input_grad(s, unit, g, params);
     }
 }

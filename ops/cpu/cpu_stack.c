@@ -81,7 +81,8 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
             sums = larger(sums, (size_t)u->chunk * filter);
             biases = larger(biases, out * width);
             if (u->pool) {
-                u->place = take2(a, echi_shape_size(u->pool->out), lanes, 1);
+                u->place_row = (u->pool->out.w + 3) / 4 * (ptrdiff_t)width;
+                u->place = take2(a, (size_t)s->max_groups * out * (size_t)u->pool->out.h, (size_t)u->place_row, sizeof(int32_t));
                 rows = larger(rows, out * (size_t)u->pool->kernel_h * (size_t)l->out.w * width);
             }
         } else if (l->op == ECHI_OP_FC) {

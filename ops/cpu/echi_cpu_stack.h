@@ -24,7 +24,8 @@ struct echi_cpu_unit {
     const struct echi_layer *layer;      /* what it computes first: any operation */
     const struct echi_layer *pool;       /* a max-pool run with a convolution, or NULL */
     bool relu;                           /* ReLU run with it */
-    uint8_t *place;                      /* of each maximum: [group][channel][row][column][lane] */
+    int32_t *place;                      /* of each maximum: [group][channel][row][place_row], see relu_pool */
+    ptrdiff_t place_row;
     float *dy;                           /* convolution: gradient before ReLU, one group: [channel][row][margins, column][lane] */
     int dy_left;
     ptrdiff_t dy_row, dy_channel;

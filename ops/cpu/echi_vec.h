@@ -20,9 +20,8 @@
 
 typedef float vec __attribute__((vector_size(VEC_FLOATS * 4)));
 typedef int32_t ivec __attribute__((vector_size(VEC_FLOATS * 4)));   /* of a comparison: -1 where true */
-typedef uint8_t bytes __attribute__((vector_size(VEC_FLOATS)));
 typedef float vec_anywhere __attribute__((vector_size(VEC_FLOATS * 4), aligned(4), may_alias));
-typedef uint8_t bytes_anywhere __attribute__((vector_size(VEC_FLOATS), aligned(1), may_alias));
+typedef int32_t ivec_anywhere __attribute__((vector_size(VEC_FLOATS * 4), aligned(4), may_alias));
 
 #define ISA_JOIN2(name, isa) name##_##isa
 #define ISA_JOIN(name, isa) ISA_JOIN2(name, isa)
@@ -37,8 +36,19 @@ typedef uint8_t bytes_anywhere __attribute__((vector_size(VEC_FLOATS), aligned(1
 
 INLINE vec load(const float *p) { return *(const vec_anywhere *)p; }
 INLINE void store(float *p, vec v) { *(vec_anywhere *)p = v; }
+INLINE ivec load_int(const int32_t *p) { return *(const ivec_anywhere *)p; }
+INLINE void store_int(int32_t *p, ivec v) { *(ivec_anywhere *)p = v; }
 INLINE vec splat(float x) { return x - (vec){0}; }
 INLINE vec pick(ivec mask, vec yes, vec no) { return (vec)((mask & (ivec)yes) | (~mask & (ivec)no)); }
+
+/* Keeps a loaded vector in a register: without it gcc may read memory again for every use. */
+#if defined(__x86_64__)
+#define IN_REGISTER(v) __asm__("" : "+v"(v))
+#elif defined(__aarch64__)
+#define IN_REGISTER(v) __asm__("" : "+w"(v))
+#else
+#define IN_REGISTER(v) ((void)(v))
+#endif
 
 /* Each family of kernels, implemented in the file of that name. */
 void ISA(product)(const struct echi_cpu_product *p);
@@ -50,8 +60,8 @@ void ISA(to_rows)(const float *vectors, ptrdiff_t vector, int lanes, int columns
 void ISA(relu)(const float *x, ptrdiff_t x_column, float *y, ptrdiff_t y_column, int count);
 void ISA(relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column, int count,
                     float *sum);
-void ISA(relu_pool)(const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column, uint8_t *place);
-void ISA(relu_pool_back)(const float *dy, ptrdiff_t dy_column, const uint8_t *place, const struct echi_cpu_window *w, float *dx,
+void ISA(relu_pool)(const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column, int32_t *place);
+void ISA(relu_pool_back)(const float *dy, ptrdiff_t dy_column, const int32_t *place, const struct echi_cpu_window *w, float *dx,
                          ptrdiff_t dx_row, float *sum);
 void ISA(max_pool)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column);
 void ISA(max_pool_back)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, const float *dy,

@@ -21,7 +21,10 @@ INLINE void tile(int outputs, int taps, const struct echi_cpu_outer *a) {
         const float *x = a->x + r * a->x_row, *dy = a->dy + r * a->dy_row;
         for (int c = 0; c < a->columns; c++, x += x_column, dy += VEC_FLOATS) {
             vec in[MOST_TAPS];
-            UNROLL for (int t = 0; t < taps; t++) { in[t] = load(x + t * x_t); }
+            UNROLL for (int t = 0; t < taps; t++) {
+                in[t] = load(x + t * x_t);
+                IN_REGISTER(in[t]);
+            }
             UNROLL for (int o = 0; o < outputs; o++) {
                 const vec d = load(dy + o * dy_o);
                 UNROLL for (int t = 0; t < taps; t++) { sum[o][t] += d * in[t]; }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ReLU and pooling. Of equal values in a window the first in row order is the largest; ReLU's derivative at 0 is 0. */
+ * ReLU and pooling. Of equal values in a window the first in row order is the largest; ReLU's derivative at 0 is 0.
+ * A NaN counts as larger than anything, so that it is seen at the end. */
 #include "echi_vec.h"
 
 void ISA(relu)(const float *x, ptrdiff_t x_column, float *y, ptrdiff_t y_column, int count) {
     for (int i = 0; i < count; i++) {
         const vec v = load(x + i * x_column);
-        store(y + i * y_column, pick(v < 0.0f, (vec){0}, v));
+        store(y + i * y_column, pick(v <= 0.0f, (vec){0}, v));
     }
 }
 
@@ -14,45 +15,56 @@ void ISA(relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdif
     vec total = {0};
     for (int i = 0; i < count; i++) {
         vec d = load(dy + i * dy_column);
-        if (y) d = pick(load(y + i * y_column) > 0.0f, d, (vec){0});
+        if (y) d = pick(load(y + i * y_column) <= 0.0f, (vec){0}, d);
         store(dx + i * dx_column, d);
         total += d;
     }
     if (sum) store(sum, load(sum) + total);
 }
 
-#define NOWHERE 255   /* as the place of a maximum: ReLU has cut it off */
+/* Lanes where v does not replace the largest so far. */
+INLINE ivec no_larger(vec v, vec most) { return (v <= most) | (most != most); }
+
+/* Places in windows that ReLU and max-pool share: a byte each, those of four windows in one integer of each lane. */
+#define NOWHERE 255   /* ReLU has cut the maximum off */
 
 INLINE void relu_pool(int kernel_h, int kernel_w, const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y,
-                      ptrdiff_t y_column, uint8_t *place) {
+                      ptrdiff_t y_column, int32_t *place) {
+    ivec packed = {0};
     for (int i = 0; i < w->count; i++, x += w->stride_w * VEC_FLOATS) {
         vec most = {0};
         ivec at = NOWHERE - (ivec){0};
         for (int r = 0; r < kernel_h; r++)
             for (int c = 0; c < kernel_w; c++) {
                 const vec v = load(x + r * x_row + c * VEC_FLOATS);
-                const ivec more = (v > most) | (v != v);   /* nothing is more than a NaN, so it stays */
-                most = pick(more, v, most);
-                at = (more & (r * kernel_w + c)) | (~more & at);
+                const ivec stay = no_larger(v, most);
+                most = pick(stay, most, v);
+                at = (stay & at) | (~stay & (r * kernel_w + c));
             }
         store(y + i * y_column, most);
-        *(bytes_anywhere *)(place + i * VEC_FLOATS) = __builtin_convertvector(at, bytes);
+        packed |= at << (i % 4 * 8);
+        if (i % 4 == 3 || i + 1 == w->count) {
+            store_int(place + i / 4 * VEC_FLOATS, packed);
+            packed = (ivec){0};
+        }
     }
 }
 
-void ISA(relu_pool)(const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column, uint8_t *place) {
+void ISA(relu_pool)(const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column, int32_t *place) {
     if (w->kernel_h == 2 && w->kernel_w == 2)
         relu_pool(2, 2, x, x_row, w, y, y_column, place);
     else
         relu_pool(w->kernel_h, w->kernel_w, x, x_row, w, y, y_column, place);
 }
 
-INLINE void relu_pool_back(int kernel_h, int kernel_w, const float *dy, ptrdiff_t dy_column, const uint8_t *place,
+INLINE void relu_pool_back(int kernel_h, int kernel_w, const float *dy, ptrdiff_t dy_column, const int32_t *place,
                            const struct echi_cpu_window *w, float *dx, ptrdiff_t dx_row, float *sum) {
     vec total = load(sum);
+    ivec packed = {0};
     for (int i = 0; i < w->count; i++, dx += w->stride_w * VEC_FLOATS) {
         const vec d = load(dy + i * dy_column);
-        const ivec at = __builtin_convertvector(*(const bytes_anywhere *)(place + i * VEC_FLOATS), ivec);
+        packed = i % 4 == 0 ? load_int(place + i / 4 * VEC_FLOATS) : packed >> 8;
+        const ivec at = packed & 255;
         total += pick(at == NOWHERE, (vec){0}, d);
         for (int r = 0; r < kernel_h; r++)
             for (int c = 0; c < kernel_w; c++) store(dx + r * dx_row + c * VEC_FLOATS, pick(at == r * kernel_w + c, d, (vec){0}));
@@ -60,7 +72,7 @@ INLINE void relu_pool_back(int kernel_h, int kernel_w, const float *dy, ptrdiff_
     store(sum, total);
 }
 
-void ISA(relu_pool_back)(const float *dy, ptrdiff_t dy_column, const uint8_t *place, const struct echi_cpu_window *w, float *dx,
+void ISA(relu_pool_back)(const float *dy, ptrdiff_t dy_column, const int32_t *place, const struct echi_cpu_window *w, float *dx,
                          ptrdiff_t dx_row, float *sum) {
     if (w->kernel_h == 2 && w->kernel_w == 2)
         relu_pool_back(2, 2, dy, dy_column, place, w, dx, dx_row, sum);
@@ -82,9 +94,9 @@ INLINE vec largest(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const st
     for (int r = 0; r < w->kernel_h; r++)
         for (int c = begin; c < end; c++) {
             const vec v = load(x + r * x_row + c * x_column);
-            const ivec more = (v > most) | (v != v) | (*at < 0);
-            most = pick(more, v, most);
-            *at = (more & (r * w->in_w + c)) | (~more & *at);
+            const ivec stay = no_larger(v, most) & (*at >= 0);
+            most = pick(stay, most, v);
+            *at = (stay & *at) | (~stay & (r * w->in_w + c));
         }
     return most;
 }

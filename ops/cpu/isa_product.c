@@ -38,14 +38,18 @@ INLINE void tile(int outputs, int vectors, TILE_ARGS) {
             }
         }
     }
-    UNROLL for (int o = 0; o < outputs; o++) {
-        UNROLL for (int v = 0; v < vectors; v++) {
-            float *to = out + o * p->out_o + v * p->out_p;
-            vec s = sum[o][v];
-            if (p->add) s += load(to);
-            if (p->relu) s = pick(s < 0.0f, (vec){0}, s);
-            store(to, s);
+    if (p->add) {
+        UNROLL for (int o = 0; o < outputs; o++) {
+            UNROLL for (int v = 0; v < vectors; v++) { sum[o][v] += load(out + o * p->out_o + v * p->out_p); }
         }
+    }
+    if (p->relu) {
+        UNROLL for (int o = 0; o < outputs; o++) {
+            UNROLL for (int v = 0; v < vectors; v++) { sum[o][v] = pick(sum[o][v] < 0.0f, (vec){0}, sum[o][v]); }
+        }
+    }
+    UNROLL for (int o = 0; o < outputs; o++) {
+        UNROLL for (int v = 0; v < vectors; v++) { store(out + o * p->out_o + v * p->out_p, sum[o][v]); }
     }
 }
 

@@ -29,9 +29,9 @@ void ISA(softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uin
     ivec best = {0};
     for (int c = 1; c < classes; c++) {
         const vec v = load(x + c * x_class);
-        const ivec more = v > most;
-        most = pick(more, v, most);
-        best = (more & c) | (~more & best);
+        const ivec stay = (v <= most) | (most != most);
+        most = pick(stay, most, v);
+        best = (stay & best) | (~stay & c);
     }
     vec sum = {0};
     for (int c = 0; c < classes; c++) {
@@ -44,7 +44,7 @@ void ISA(softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uin
         label[lane] = labels[lane];
         real[lane] = -1;
         *loss += log((double)sum[lane]) + (double)most[lane] - (double)x[labels[lane] * x_class + lane];
-        *correct += best[lane] == labels[lane];
+        *correct += best[lane] == labels[lane] && most[lane] == most[lane];
     }
     const vec factor = scale / sum;
     for (int c = 0; c < classes; c++) {
