@@ -331,7 +331,7 @@ ech_status ech_config_from_env(struct ech_config *config, struct ech_error *err)
     return ECH_OK;
 }
 
-/* A list of shares is bsp's, has a number for each rank, and sums to B. */
+/* A list of shares is bsp's, has a number for each rank, one of them not 0, and sums to B. */
 static ech_status share_list_fits(const struct ech_config *config, struct ech_error *err) {
     long sum;
     int entries = share_list(config->shares, &sum);
@@ -340,8 +340,8 @@ static ech_status share_list_fits(const struct ech_config *config, struct ech_er
         return refuse(err, "option shares is a list, but sync is %s: only bsp divides a round; leave shares out", config->sync);
     if (entries != config->world)
         return refuse(err, "option shares has %d numbers for %d nodes: give one for each rank (0 is allowed)", entries, config->world);
-    if (config->batch == 0) return refuse(err, "option shares sums to %ld and batch is auto: give batch %ld too", sum, sum);
-    if (sum != config->batch)
+    if (sum == 0) return refuse(err, "option shares is 0 for every rank: somebody must work");
+    if (config->batch > 0 && sum != config->batch)   /* auto: B is the sum */
         return refuse(err, "option shares sums to %ld, but batch is %d: make them equal", sum, config->batch);
     return ECH_OK;
 }

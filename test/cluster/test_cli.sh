@@ -85,7 +85,7 @@ expect 0 'group 0' train --data glyphs --local 4 --slow 3=4 --sync=gssp --steps 
 grep -q '^  "world": 4,$' "$work/four.json" || bad "four.json has no world of 4"
 [ -s "$work/four.safetensors" ] || bad "--save wrote nothing"
 expect 26 'not reached' train --data glyphs --steps 2 --target-accuracy 1 --progress off
-expect 21 'rank|lr|loss' train --data glyphs --steps 200 --lr 1000 --progress off --save "$work/diverged"
+expect 21 'rank|lr|loss' train --data glyphs --steps 200 --lr 1000 --weight-decay 1 --progress off --save "$work/diverged"
 [ ! -e "$work/diverged" ] || bad "a diverged run saved its weights"
 
 # --- nodes that do not come, and places that are taken

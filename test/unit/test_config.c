@@ -181,7 +181,8 @@ static void test_share_lists(void **state) {
     (void)state;
     static const struct { const char *shares, *batch, *word; } cases[] = {
         {"24,24,12,4", "64", NULL}, {"64,0,0,0", "64", NULL},      {"24,24,12", "60", "3 numbers"},
-        {"24,24,12,5", "64", "65"}, {"24,24,12,4", "auto", "batch 64"},
+        {"24,24,12,5", "64", "65"}, {"24,24,12,4", "auto", NULL},
+        {"0,0,0,0", "auto", "work"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ech_config c = fresh();
