@@ -6,11 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_SECONDS 0.015    /* of each size: long enough that a host's share of a processor averages out */
-#define LEAST_STEPS 3
-#define MOST_STEPS 200
-static const uint32_t sizes[] = {4, 8, 16, 24, 32, 48, 64, 96, 128};
-_Static_assert(sizeof sizes / sizeof sizes[0] <= ECHI_TIMES_MAX, "more sizes than struct echi_times holds");
+/* Every size is run for a few milliseconds in each of several sweeps. The shortest step of a size gives the shape; how much
+ * longer the steps of a sweep took on average gives the scale, because a host may own only a share of a processor, dealt
+ * out in periods of up to 100 ms. The fastest sweep counts: what else happens to run at start only makes steps longer. */
+#define SWEEPS 3
+#define SECONDS_A_SIZE 0.008
+static const uint32_t sizes[] = {8, 16, 32, 48, 64, 96, 128};
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
+_Static_assert(SIZES <= ECHI_TIMES_MAX, "more sizes than struct echi_times holds");
 
 struct bench {
     struct echi_stack *trunk, *head;
@@ -33,24 +36,45 @@ static ech_status one_step(const struct bench *b, int n, bool head, struct ech_e
     return ECH_OK;
 }
 
-static ech_status seconds_of(const struct bench *b, int n, bool head, struct echi_slowness *slowness, double *out, struct ech_error *err) {
-    ECHI_TRY(one_step(b, n, head, err));   /* warms caches and pages */
-    echi_slowness_pay(slowness);
-    const int64_t began = echi_now();
-    int steps = 0;
-    do {
-        ECHI_TRY(one_step(b, n, head, err));
+struct timing { double least[SIZES][2]; double wall[SWEEPS]; int steps[SWEEPS][SIZES][2]; };   /* [2]: trunk, head */
+
+static ech_status time_size(const struct bench *b, int sweep, int size, bool head, struct echi_slowness *slowness, struct timing *t, struct ech_error *err) {
+    double sum = 0;
+    if (sweep == 0) {
+        ECHI_TRY(one_step(b, (int)sizes[size], head, err));   /* warms caches and pages */
         echi_slowness_pay(slowness);
-        steps++;
-    } while (steps < LEAST_STEPS || ((double)(echi_now() - began) < LEAST_SECONDS * 1e9 && steps < MOST_STEPS));
-    *out = ((double)(echi_now() - began) + (double)slowness->debt) * 1e-9 / steps;
+    }
+    while (sum < SECONDS_A_SIZE) {
+        const int64_t began = echi_now(), owed = slowness->debt;
+        ECHI_TRY(one_step(b, (int)sizes[size], head, err));
+        echi_slowness_pay(slowness);
+        const double seconds = (double)(echi_now() - began + slowness->debt - owed) * 1e-9;
+        if (t->least[size][head] == 0 || seconds < t->least[size][head]) t->least[size][head] = seconds;
+        t->steps[sweep][size][head]++;
+        sum += seconds;
+    }
+    t->wall[sweep] += sum;
     return ECH_OK;
 }
 
+/* How much longer than their shortest the steps of the fastest sweep took. */
+static double scale_of(const struct timing *t) {
+    double best = 0;
+    for (int sweep = 0; sweep < SWEEPS; sweep++) {
+        double shortest = 0;
+        for (int i = 0; i < SIZES; i++)
+            for (int head = 0; head < 2; head++) shortest += t->steps[sweep][i][head] * t->least[i][head];
+        const double scale = t->wall[sweep] / shortest;
+        if (sweep == 0 || scale < best) best = scale;
+    }
+    return best;
+}
+
 ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err) {
-    const int most = (int)sizes[sizeof sizes / sizeof sizes[0] - 1];
+    const int most = (int)sizes[SIZES - 1];
     const bool cut = job->cut > 0;
     struct bench b = {0};
+    struct timing timing = {0};
     struct echi_slowness slowness;
     ech_status status = ECH_OK;
     memset(out, 0, sizeof *out);
@@ -69,12 +93,16 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     echi_model_init(job->model, 1, echi_buffer_host(b.params));
     for (size_t i = 0; i < (size_t)most * echi_shape_size(job->model->input); i++) b.rows[i] = (float)(i % 17) * 0.1f - 0.8f;
     for (size_t i = 0; i < (size_t)most * job->cut_width; i++) b.cut_rows[i] = (float)(i % 13) * 0.1f;
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    for (int sweep = 0; sweep < SWEEPS; sweep++)
+        for (int i = 0; i < SIZES; i++)
+            for (int head = 0; head <= cut; head++) ECHI_TRY_GOTO(time_size(&b, sweep, i, head, &slowness, &timing, err), out);
+    const double scale = scale_of(&timing);
+    for (int i = 0; i < SIZES; i++) {
         out->n[i] = sizes[i];
-        ECHI_TRY_GOTO(seconds_of(&b, (int)sizes[i], false, &slowness, &out->trunk[i], err), out);
-        if (cut) ECHI_TRY_GOTO(seconds_of(&b, (int)sizes[i], true, &slowness, &out->head[i], err), out);
-        out->count++;
+        out->trunk[i] = timing.least[i][0] * scale;
+        out->head[i] = timing.least[i][1] * scale;
     }
+    out->count = SIZES;
 out:
     echi_stack_destroy(b.trunk);
     echi_stack_destroy(b.head);

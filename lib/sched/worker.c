@@ -99,7 +99,7 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
         echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, 0});
     }
     if (!(w->loss - w->loss == 0))
-        return echi_act_fault(out, ECH_E_DIVERGED, "the loss is not a number any more: lower --lr, or look for bad samples in the data");
+        return echi_act_fault(out, ECH_E_DIVERGED, "the loss has grown beyond all numbers: lower --lr, or look for bad samples in the data");
     push_ready(w, true, out);
     w->phase = ECHI_WORKER_WAITS_WEIGHTS;
     w->n_leases--;
