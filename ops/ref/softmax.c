@@ -7,7 +7,7 @@
 #include <math.h>
 
 /* The first largest; a NaN counts as larger than anything, so that it is seen. */
-static int largest(int classes, const echi_real *y) {
+static int predicted(int classes, const echi_real *y) {
     int best = 0;
     for (int k = 1; k < classes; k++) {
         bool best_is_nan = y[best] != y[best];
@@ -23,7 +23,7 @@ void ECHI_REF(softmax_cross_entropy)(int n, int classes, const echi_real *y, con
     for (int s = 0; s < n; s++) {
         const echi_real *row = y + (size_t)s * (size_t)classes;
         echi_real *drow = dy + (size_t)s * (size_t)classes;
-        int best = largest(classes, row), label = labels[s];
+        int best = predicted(classes, row), label = labels[s];
         double m = (double)row[best], sum = 0;
         for (int k = 0; k < classes; k++) sum += exp((double)row[k] - m);
         loss += log(sum) - ((double)row[label] - m);

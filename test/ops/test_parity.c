@@ -115,6 +115,7 @@ static void compare(const struct problem *p, const struct bench *b, const char *
     double largest = 0;
     for (size_t i = 0; i < count; i++)
         if (isfinite(wanted[i]) && fabs((double)wanted[i]) > largest) largest = fabs((double)wanted[i]);
+    if (tolerance == 0 && largest >= 1 << 24) fail_msg("%s: %s has %g, too large for an exact sum", p->text, what, largest);
     for (size_t i = 0; i < count; i++) {
         if (isnan(got[i]) && isnan(wanted[i])) continue;
         if (fabs((double)got[i] - (double)wanted[i]) <= tolerance * largest) continue;

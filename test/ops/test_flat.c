@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Arithmetic on flat ranges: against the same rule in double, bit for bit against floats computed one at a time, and what
+ * lies around a range stays as it is. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "problem.h"
+
+#include <math.h>
+
+#define FLOATS 5000
+
+static struct echi_device *device;
+
+struct array { struct guarded memory; struct echi_buffer *buffer; float *f; };
+
+static struct array array_new(struct echi_random *r, size_t floats) {
+    struct array a = {.memory = guarded_new(floats * sizeof(float))};
+    a.f = guarded_floats(a.memory);
+    for (size_t i = 0; i < floats; i++) a.f[i] = (float)echi_random_normal(r);
+    assert_int_equal(echi_buffer_wrap(device, a.f, floats * sizeof(float), &a.buffer, NULL), ECH_OK);
+    return a;
+}
+
+static void array_free(struct array *a) {
+    assert_true(guards_intact(a->memory));
+    echi_buffer_destroy(a->buffer);
+    free(a->memory.block);
+}
+
+static float *copy_of(const struct array *a) {
+    float *copy = malloc(a->memory.bytes);
+    memcpy(copy, a->f, a->memory.bytes);
+    return copy;
+}
+
+static bool same_bits(const float *a, const float *b, size_t count) { return count == 0 || memcmp(a, b, count * sizeof *a) == 0; }
+
+/* Ranges that begin and end anywhere, shorter and longer than a block, also empty. */
+static void random_range(struct echi_random *r, size_t *at, size_t *count) {
+    *at = echi_random_below(r, FLOATS + 1);
+    *count = echi_random_below(r, (uint32_t)(FLOATS - *at + 1));
+    if (echi_random_below(r, 3) == 0 && *count > 40) *count = echi_random_below(r, 40);
+}
+
+/* One float by the rule of the header; `volatile` keeps each operation rounded by itself. */
+static float rule(float w, float a, float *v, float g, float lr, float momentum, float decay) {
+    volatile float decayed = decay * w, with_decay = g + decayed, old = momentum * *v, speed = old + with_decay, step = lr * speed;
+    *v = speed;
+    return a - step;
+}
+
+static void check_apply(uint32_t seed, bool of_state, bool in_place) {
+    struct echi_random r;
+    echi_random_init(&r, seed, ECHI_STREAM_TEST, 70);
+    struct array w = array_new(&r, FLOATS), a = array_new(&r, FLOATS), out = array_new(&r, FLOATS), v = array_new(&r, FLOATS);
+    struct array g = array_new(&r, FLOATS), *from = of_state ? &a : &w, *to = in_place ? from : &out;
+    float *w0 = copy_of(&w), *from0 = copy_of(from), *to0 = copy_of(to), *v0 = copy_of(&v), *g0 = copy_of(&g);
+    float lr = 0.05f, momentum = 0.9f, decay = 0.01f;
+    size_t at, count;
+    random_range(&r, &at, &count);
+    ech_status status = of_state ? echi_apply_state(device, w.buffer, a.buffer, to->buffer, v.buffer, g.buffer, at, count, lr, momentum, decay, NULL)
+                                 : echi_apply_sgd(device, w.buffer, to->buffer, v.buffer, g.buffer, at, count, lr, momentum, decay, NULL);
+    assert_int_equal(status, ECH_OK);
+    for (size_t i = 0; i < FLOATS; i++) {
+        float speed = v0[i], next = to0[i];
+        if (i >= at && i < at + count) {
+            next = rule(w0[i], from0[i], &speed, g0[i], lr, momentum, decay);
+            double exact_v = (double)momentum * (double)v0[i] + ((double)g0[i] + (double)decay * (double)w0[i]);
+            double exact = (double)from0[i] - (double)lr * exact_v;
+            if (fabs((double)v.f[i] - exact_v) > 1e-6 || fabs((double)to->f[i] - exact) > 1e-6)
+                fail_msg("seed %u: [%zu] is %.9g, in double %.9g", seed, i, (double)to->f[i], exact);
+        }
+        if (!same_bits(&v.f[i], &speed, 1) || !same_bits(&to->f[i], &next, 1))
+            fail_msg("seed %u, range %zu+%zu: [%zu] is %.9g, one at a time it is %.9g", seed, at, count, i, (double)to->f[i], (double)next);
+    }
+    assert_true(same_bits(g.f, g0, FLOATS));
+    if (to != &w) assert_true(same_bits(w.f, w0, FLOATS));
+    if (to != from) assert_true(same_bits(from->f, from0, FLOATS));
+    free(w0), free(from0), free(to0), free(v0), free(g0);
+    array_free(&w), array_free(&a), array_free(&out), array_free(&v), array_free(&g);
+}
+
+static void test_apply(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 40; seed++) {
+        check_apply(seed, false, false);
+        check_apply(seed, false, true);
+        check_apply(seed, true, false);
+        check_apply(seed, true, true);
+    }
+}
+
+static void test_add(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 40; seed++) {
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 71);
+        struct array sum = array_new(&r, FLOATS), g = array_new(&r, FLOATS);
+        float *before = copy_of(&sum);
+        size_t at, count;
+        random_range(&r, &at, &count);
+        assert_int_equal(echi_add(device, sum.buffer, g.buffer, at, count, NULL), ECH_OK);
+        for (size_t i = 0; i < FLOATS; i++) {
+            float wanted = i >= at && i < at + count ? before[i] + g.f[i] : before[i];
+            if (!same_bits(&sum.f[i], &wanted, 1)) fail_msg("seed %u: [%zu]", seed, i);
+        }
+        free(before);
+        array_free(&sum), array_free(&g);
+    }
+}
+
+/* ((w0 + s0) + s1) + ..., the same bits for the whole range at once, in pieces, and in place. */
+static void test_sum_states(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 30; seed++) {
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 72);
+        struct array w0 = array_new(&r, FLOATS), w = array_new(&r, FLOATS), pieces = array_new(&r, FLOATS), states[5];
+        const struct echi_buffer *buffers[5];
+        int n = random_from(&r, 0, 5);
+        for (int s = 0; s < n; s++) states[s] = array_new(&r, FLOATS), buffers[s] = states[s].buffer;
+        assert_int_equal(echi_sum_states(device, w.buffer, w0.buffer, buffers, n, 0, FLOATS, NULL), ECH_OK);
+        for (size_t at = 0; at < FLOATS;) {
+            size_t count = echi_random_below(&r, 700) + 1;
+            if (count > FLOATS - at) count = FLOATS - at;
+            assert_int_equal(echi_sum_states(device, pieces.buffer, w0.buffer, buffers, n, at, count, NULL), ECH_OK);
+            at += count;
+        }
+        for (size_t i = 0; i < FLOATS; i++) {
+            volatile float wanted = w0.f[i];
+            double exact = (double)w0.f[i];
+            for (int s = 0; s < n; s++) wanted = wanted + states[s].f[i], exact += (double)states[s].f[i];
+            float one = wanted;
+            if (!same_bits(&w.f[i], &one, 1) || fabs(exact - (double)one) > 1e-5) fail_msg("seed %u, %d states: [%zu]", seed, n, i);
+        }
+        assert_true(same_bits(w.f, pieces.f, FLOATS));
+        assert_int_equal(echi_sum_states(device, w0.buffer, w0.buffer, buffers, n, 0, FLOATS, NULL), ECH_OK);
+        assert_true(same_bits(w.f, w0.f, FLOATS));
+        for (int s = 0; s < n; s++) array_free(&states[s]);
+        array_free(&w0), array_free(&w), array_free(&pieces);
+    }
+}
+
+static void test_all_finite(void **state) {
+    (void)state;
+    static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
+    static const float good[] = {3.4028235e38f, -3.4028235e38f, 1e-45f, -0.0f};
+    struct echi_random r;
+    echi_random_init(&r, 1, ECHI_STREAM_TEST, 73);
+    struct array x = array_new(&r, FLOATS);
+    for (int i = 0; i < 400; i++) {
+        size_t at, count, place = echi_random_below(&r, FLOATS);
+        bool finite = false, is_bad = i % 3 != 0;
+        float keep = x.f[place];
+        random_range(&r, &at, &count);
+        x.f[place] = is_bad ? bad[i % 4] : good[i % 4];
+        assert_int_equal(echi_all_finite(device, x.buffer, at, count, &finite, NULL), ECH_OK);
+        if (finite != !(is_bad && place >= at && place < at + count)) fail_msg("case %d: %g at %zu, range %zu+%zu", i, (double)x.f[place], place, at, count);
+        x.f[place] = keep;
+    }
+    array_free(&x);
+}
+
+/* A diverged gradient shows in what is applied. */
+static void test_nan_is_applied(void **state) {
+    (void)state;
+    struct echi_random r;
+    echi_random_init(&r, 1, ECHI_STREAM_TEST, 74);
+    struct array w = array_new(&r, 100), v = array_new(&r, 100), g = array_new(&r, 100);
+    bool finite = true;
+    g.f[37] = NAN;
+    assert_int_equal(echi_apply_sgd(device, w.buffer, w.buffer, v.buffer, g.buffer, 0, 100, 0.1f, 0, 0, NULL), ECH_OK);
+    assert_true(isnan(w.f[37]) && isfinite(w.f[36]));
+    assert_int_equal(echi_all_finite(device, w.buffer, 0, 100, &finite, NULL), ECH_OK);
+    assert_false(finite);
+    array_free(&w), array_free(&v), array_free(&g);
+}
+
+static void assert_refused(ech_status status, const struct ech_error *err, const char *word) {
+    assert_int_equal(status, ECH_E_ARGUMENT);
+    assert_int_equal(err->code, ECH_E_ARGUMENT);
+    if (strstr(err->text, word) == NULL) fail_msg("'%s' does not say '%s'", err->text, word);
+}
+
+static void test_misuse(void **state) {
+    (void)state;
+    struct ech_error err;
+    struct echi_random r;
+    bool finite;
+    echi_random_init(&r, 1, ECHI_STREAM_TEST, 75);
+    struct array a = array_new(&r, 100), b = array_new(&r, 100), c = array_new(&r, 100), small = array_new(&r, 50);
+    struct echi_buffer *odd = NULL, *later = NULL;
+    assert_int_equal(echi_buffer_wrap(device, (char *)a.f + 1, 100, &odd, &err), ECH_OK);
+    assert_int_equal(echi_buffer_wrap(device, a.f + 10, 200, &later, &err), ECH_OK);
+
+    assert_refused(echi_add(device, a.buffer, small.buffer, 0, 51, &err), &err, "g");
+    assert_refused(echi_add(device, a.buffer, b.buffer, 101, 0, &err), &err, "sum");
+    assert_refused(echi_add(device, a.buffer, b.buffer, SIZE_MAX, 2, &err), &err, "sum");
+    assert_refused(echi_add(device, a.buffer, b.buffer, 2, SIZE_MAX, &err), &err, "sum");
+    assert_refused(echi_add(device, a.buffer, a.buffer, 0, 100, &err), &err, "same memory");
+    assert_refused(echi_add(device, a.buffer, later, 0, 50, &err), &err, "same memory");
+    assert_int_equal(echi_add(device, a.buffer, later, 0, 10, &err), ECH_OK);
+    assert_refused(echi_add(device, odd, b.buffer, 0, 1, &err), &err, "multiple");
+    assert_refused(echi_add(NULL, a.buffer, b.buffer, 0, 1, &err), &err, "NULL");
+    assert_refused(echi_add(device, a.buffer, NULL, 0, 1, &err), &err, "g is NULL");
+    assert_refused(echi_apply_sgd(device, a.buffer, a.buffer, b.buffer, b.buffer, 0, 1, 1, 0, 0, &err), &err, "v and g");
+    assert_refused(echi_apply_sgd(device, a.buffer, b.buffer, b.buffer, c.buffer, 0, 1, 1, 0, 0, &err), &err, "w_out and v");
+    assert_refused(echi_apply_sgd(device, a.buffer, a.buffer, b.buffer, NULL, 0, 1, 1, 0, 0, &err), &err, "g is NULL");
+    assert_refused(echi_apply_state(device, a.buffer, b.buffer, a.buffer, c.buffer, small.buffer, 0, 1, 1, 0, 0, &err), &err, "a_out and w");
+    assert_refused(echi_sum_states(device, a.buffer, b.buffer, NULL, 1, 0, 1, &err), &err, "states");
+    assert_refused(echi_sum_states(device, a.buffer, b.buffer, NULL, -1, 0, 1, &err), &err, "-1");
+    const struct echi_buffer *itself[] = {a.buffer}, *none[] = {NULL};
+    assert_refused(echi_sum_states(device, a.buffer, b.buffer, itself, 1, 0, 1, &err), &err, "same memory");
+    assert_refused(echi_sum_states(device, a.buffer, b.buffer, none, 1, 0, 1, &err), &err, "NULL");
+    assert_refused(echi_all_finite(device, a.buffer, 0, 101, &finite, &err), &err, "100");
+    assert_refused(echi_all_finite(device, a.buffer, 0, 1, NULL, &err), &err, "NULL");
+    echi_buffer_destroy(odd);
+    echi_buffer_destroy(later);
+    array_free(&a), array_free(&b), array_free(&c), array_free(&small);
+}
+
+static int open_device(void **state) {
+    (void)state;
+    return echi_device_open("cpu", 1, &device, NULL) == ECH_OK ? 0 : -1;
+}
+static int close_device(void **state) {
+    (void)state;
+    echi_device_close(device);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_apply),          cmocka_unit_test(test_add),    cmocka_unit_test(test_sum_states), cmocka_unit_test(test_all_finite),
+        cmocka_unit_test(test_nan_is_applied), cmocka_unit_test(test_misuse),
+    };
+    return cmocka_run_group_tests_name("flat", tests, open_device, close_device);
+}

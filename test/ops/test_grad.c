@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Every gradient of the reference operations against central differences. The very text of ops/ref is compiled here for
+ * double, where (f(x + h) - f(x - h)) / 2h has enough digits to tell a wrong formula from a rounded one.
+ *
+ * The objective is the sum of output times a fixed random weight, so its gradient by the output is that weight. Conv2d, fc
+ * and average-pool are linear in each number: there the difference is exact but for rounding. Max-pool and ReLU are linear
+ * between kinks: inputs are spread so that no two values of a window, and no value and 0, are closer than the step. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#define ECHI_REF_DOUBLE
+#include "ref/conv2d.c"
+#include "ref/fc.c"
+#include "ref/pool.c"
+#include "ref/relu.c"
+#include "ref/sgd.c"
+#include "ref/softmax.c"
+
+#include "problem.h"
+
+#define STEP 1e-4
+#define TOLERANCE 1e-8
+
+struct check {
+    struct problem p;
+    const struct echi_layer *l;
+    int n;
+    size_t in, out;
+    double *x, *weight, *bias, *y, *dy, *dx, *dweight, *dbias;
+};
+
+static double *some(size_t count) {
+    double *p = calloc(count + 1, sizeof *p);
+    if (p == NULL) abort();
+    return p;
+}
+
+static void check_open(struct check *c, int n) {
+    c->l = &c->p.layers[0];
+    c->n = n;
+    c->in = (size_t)n * echi_shape_size(c->l->in);
+    c->out = (size_t)n * echi_shape_size(c->l->out);
+    c->x = some(c->in), c->dx = some(c->in), c->y = some(c->out), c->dy = some(c->out);
+    c->weight = some(c->l->weights), c->dweight = some(c->l->weights);
+    c->bias = some(c->l->biases), c->dbias = some(c->l->biases);
+}
+
+static void check_close(struct check *c) {
+    double *const all[] = {c->x, c->dx, c->y, c->dy, c->weight, c->dweight, c->bias, c->dbias};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free(all[i]);
+}
+
+static void fill_normal(struct echi_random *r, double *p, size_t count) {
+    for (size_t i = 0; i < count; i++) p[i] = echi_random_normal(r);
+}
+
+/* Every value a different odd multiple of 0.01, of either sign, in random order. */
+static void fill_spread(struct echi_random *r, double *p, size_t count) {
+    for (size_t i = 0; i < count; i++) p[i] = 0.01 * (2 * ((double)i - (double)(count / 2)) + 1);
+    for (size_t i = count; i > 1; i--) {
+        size_t j = echi_random_below(r, (uint32_t)i);
+        double keep = p[i - 1];
+        p[i - 1] = p[j], p[j] = keep;
+    }
+}
+
+static void forward(const struct check *c) {
+    const double *bias = c->l->bias ? c->bias : NULL;
+    switch (c->l->op) {
+    case ECHI_OP_CONV2D: echi_ref_conv2d_forward_double(c->l, c->n, c->x, c->weight, bias, c->y); break;
+    case ECHI_OP_FC: echi_ref_fc_forward_double(c->l, c->n, c->x, c->weight, bias, c->y); break;
+    case ECHI_OP_MAX_POOL: echi_ref_max_pool_forward_double(c->l, c->n, c->x, c->y); break;
+    case ECHI_OP_AVG_POOL: echi_ref_avg_pool_forward_double(c->l, c->n, c->x, c->y); break;
+    case ECHI_OP_RELU: echi_ref_relu_forward_double(c->l, c->n, c->x, c->y); break;
+    }
+}
+
+static void backward(const struct check *c) {
+    double *dbias = c->l->bias ? c->dbias : NULL;
+    switch (c->l->op) {
+    case ECHI_OP_CONV2D:
+        echi_ref_conv2d_backward_params_double(c->l, c->n, c->x, c->dy, c->dweight, dbias);
+        echi_ref_conv2d_backward_input_double(c->l, c->n, c->dy, c->weight, c->dx);
+        break;
+    case ECHI_OP_FC:
+        echi_ref_fc_backward_params_double(c->l, c->n, c->x, c->dy, c->dweight, dbias);
+        echi_ref_fc_backward_input_double(c->l, c->n, c->dy, c->weight, c->dx);
+        break;
+    case ECHI_OP_MAX_POOL: echi_ref_max_pool_backward_double(c->l, c->n, c->x, c->dy, c->dx); break;
+    case ECHI_OP_AVG_POOL: echi_ref_avg_pool_backward_double(c->l, c->n, c->dy, c->dx); break;
+    case ECHI_OP_RELU: echi_ref_relu_backward_double(c->l, c->n, c->x, c->dy, c->dx); break;
+    }
+}
+
+static double objective(const struct check *c) {
+    double sum = 0;
+    forward(c);
+    for (size_t i = 0; i < c->out; i++) sum += c->y[i] * c->dy[i];
+    return sum;
+}
+
+/* Up to 40 numbers of one array, evenly spread over it from a random start. */
+static void compare(const struct check *c, struct echi_random *r, const char *what, double *x, const double *dx, size_t count) {
+    size_t by = count / 40 + 1;
+    for (size_t i = count > 0 ? echi_random_below(r, (uint32_t)by) : 0; i < count; i += by) {
+        double keep = x[i];
+        x[i] = keep + STEP;
+        double above = objective(c);
+        x[i] = keep - STEP;
+        double below = objective(c);
+        x[i] = keep;
+        double numeric = (above - below) / (2 * STEP);
+        if (fabs(numeric - dx[i]) > TOLERANCE * (1 + fabs(numeric)))
+            fail_msg("%s, n %d: gradient of %s[%zu] is %.12g, the difference says %.12g", c->p.text, c->n, what, i, dx[i], numeric);
+    }
+}
+
+/* Backward first, into memory that holds something else: it must set. */
+static void check_gradients(struct check *c, struct echi_random *r, bool kinks) {
+    if (kinks) fill_spread(r, c->x, c->in);
+    else fill_normal(r, c->x, c->in);
+    fill_normal(r, c->weight, c->l->weights);
+    fill_normal(r, c->bias, c->l->biases);
+    fill_normal(r, c->dy, c->out);
+    fill_normal(r, c->dx, c->in);
+    fill_normal(r, c->dweight, c->l->weights);
+    fill_normal(r, c->dbias, c->l->biases);
+    backward(c);
+    compare(c, r, "the input", c->x, c->dx, c->in);
+    compare(c, r, "the weight", c->weight, c->dweight, c->l->weights);
+    compare(c, r, "the bias", c->bias, c->dbias, c->l->biases);
+}
+
+static void check_op(enum echi_op op, uint32_t cases) {
+    for (uint32_t seed = 0; seed < cases; seed++) {
+        struct echi_random r;
+        struct check c;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, (uint32_t)op);
+        problem_begin(&c.p, random_from(&r, 1, 4), random_from(&r, 1, 9), random_from(&r, 1, 9));
+        problem_say(&c.p, " (seed %u)", seed);
+        if (op == ECHI_OP_FC) problem_fc(&c.p, random_from(&r, 1, 12), seed % 3 != 0);
+        else if (op == ECHI_OP_RELU) problem_relu(&c.p);
+        else random_window(&c.p, &r, op);
+        check_open(&c, random_from(&r, 1, 3));
+        check_gradients(&c, &r, op == ECHI_OP_MAX_POOL || op == ECHI_OP_RELU);
+        check_close(&c);
+    }
+}
+
+static void test_conv2d(void **state) { (void)state, check_op(ECHI_OP_CONV2D, 120); }
+static void test_fc(void **state) { (void)state, check_op(ECHI_OP_FC, 60); }
+static void test_max_pool(void **state) { (void)state, check_op(ECHI_OP_MAX_POOL, 120); }
+static void test_avg_pool(void **state) { (void)state, check_op(ECHI_OP_AVG_POOL, 120); }
+static void test_relu(void **state) { (void)state, check_op(ECHI_OP_RELU, 30); }
+
+/* Shapes that random ones may miss: a 1x1 kernel, a kernel as large as the input, one that hangs over on all sides. */
+static void test_conv2d_corners(void **state) {
+    (void)state;
+    static const struct { int c, h, w, out, kh, kw, sh, sw, ph, pw; } shapes[] = {
+        {3, 5, 4, 2, 1, 1, 1, 1, 0, 0}, {2, 6, 7, 3, 6, 7, 1, 1, 0, 0}, {1, 1, 1, 1, 1, 1, 1, 1, 0, 0}, {1, 3, 3, 2, 7, 7, 1, 1, 2, 2},
+        {2, 1, 9, 2, 1, 3, 1, 2, 0, 1}, {1, 4, 4, 1, 2, 2, 3, 3, 3, 3}, {2, 9, 5, 1, 3, 5, 3, 2, 1, 2},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct echi_random r;
+        struct check c;
+        echi_random_init(&r, i, ECHI_STREAM_TEST, 50);
+        problem_begin(&c.p, shapes[i].c, shapes[i].h, shapes[i].w);
+        problem_window(&c.p, ECHI_OP_CONV2D, shapes[i].out, shapes[i].kh, shapes[i].kw, shapes[i].sh, shapes[i].sw, shapes[i].ph,
+                       shapes[i].pw, true);
+        check_open(&c, 2);
+        check_gradients(&c, &r, false);
+        check_close(&c);
+    }
+}
+
+/* What the header promises at the kinks themselves. */
+static void test_at_the_kinks(void **state) {
+    (void)state;
+    struct problem p;
+    problem_begin(&p, 1, 2, 2);
+    problem_relu(&p);
+    const double x[4] = {0, -0.0, 1, -1}, dy[4] = {5, 6, 7, 8};
+    double y[4], dx[4];
+    echi_ref_relu_forward_double(&p.layers[0], 1, x, y);
+    echi_ref_relu_backward_double(&p.layers[0], 1, x, dy, dx);
+    assert_true(y[0] == 0 && y[1] == 0 && y[2] == 1 && y[3] == 0);
+    assert_true(dx[0] == 0 && dx[1] == 0 && dx[2] == 7 && dx[3] == 0);
+
+    problem_begin(&p, 1, 2, 2);
+    problem_window(&p, ECHI_OP_MAX_POOL, 0, 2, 2, 1, 1, 0, 0, false);
+    const double equal[4] = {1, 3, 3, 3};
+    echi_ref_max_pool_backward_double(&p.layers[0], 1, equal, dy, dx);
+    assert_true(dx[0] == 0 && dx[1] == 5 && dx[2] == 0 && dx[3] == 0);
+
+    /* Padding does not exist for max-pool, and is a zero that counts for average-pool. */
+    const double negative[4] = {-1, -2, -3, -4};
+    problem_begin(&p, 1, 2, 2);
+    problem_window(&p, ECHI_OP_MAX_POOL, 0, 2, 2, 3, 3, 1, 1, false);
+    echi_ref_max_pool_forward_double(&p.layers[0], 1, negative, y);
+    assert_true(y[0] == -1);
+    p.layers[0].op = ECHI_OP_AVG_POOL;
+    echi_ref_avg_pool_forward_double(&p.layers[0], 1, negative, y);
+    assert_true(y[0] == -0.25);
+}
+
+static void test_softmax(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 40; seed++) {
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 60);
+        int n = random_from(&r, 1, 4), classes = random_from(&r, 1, 12), correct = 0;
+        double y[48], dy[48], unused[48], scale = 0.1 + echi_random_unit(&r), loss = 0;
+        uint8_t labels[4];
+        size_t count = (size_t)(n * classes);
+        fill_normal(&r, y, count);
+        for (int s = 0; s < n; s++) labels[s] = (uint8_t)echi_random_below(&r, (uint32_t)classes);
+        echi_ref_softmax_cross_entropy_double(n, classes, y, labels, scale, dy, &loss, &correct);
+        for (size_t i = 0; i < count; i++) {
+            double keep = y[i], above, below;
+            y[i] = keep + STEP;
+            echi_ref_softmax_cross_entropy_double(n, classes, y, labels, scale, unused, &above, &correct);
+            y[i] = keep - STEP;
+            echi_ref_softmax_cross_entropy_double(n, classes, y, labels, scale, unused, &below, &correct);
+            y[i] = keep;
+            double numeric = scale * (above - below) / (2 * STEP);
+            if (fabs(numeric - dy[i]) > TOLERANCE) fail_msg("seed %u: dy[%zu] is %.12g, should be %.12g", seed, i, dy[i], numeric);
+        }
+    }
+}
+
+static void test_softmax_counts(void **state) {
+    (void)state;
+    const double y[12] = {1, 2, 3, 3, 2, 1, 2, 2, 1, NAN, 1, 0};
+    double dy[12], loss = 0;
+    int correct = -1;
+    echi_ref_softmax_cross_entropy_double(3, 3, y, (const uint8_t[]){2, 1, 0}, 1, dy, &loss, &correct);
+    assert_int_equal(correct, 2);   /* of two equal outputs the first is the answer */
+    double closed = 2 * log(1 + exp(-1) + exp(-2)) + 1 + log(2 + exp(-1));
+    assert_true(fabs(loss - closed) < 1e-12);
+    echi_ref_softmax_cross_entropy_double(4, 3, y, (const uint8_t[]){2, 1, 0, 0}, 1, dy, &loss, &correct);
+    assert_int_equal(correct, 2);   /* a NaN is no answer, and shows */
+    assert_true(isnan(loss));
+}
+
+/* Three steps of PyTorch's rule, by hand: w 1, g 0.5, lr 0.1, momentum 0.9, decay 0.2. */
+static void test_sgd(void **state) {
+    (void)state;
+    double w = 1, v = 0, g = 0.5;
+    static const double wanted[][2] = {{0.7, 0.93}, {1.316, 0.7984}, {1.84408, 0.613992}};
+    for (int i = 0; i < 3; i++) {
+        echi_ref_sgd_double(1, &w, &v, &g, 0.1, 0.9, 0.2);
+        assert_true(fabs(v - wanted[i][0]) < 1e-12 && fabs(w - wanted[i][1]) < 1e-12);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conv2d),         cmocka_unit_test(test_conv2d_corners), cmocka_unit_test(test_fc),
+        cmocka_unit_test(test_max_pool),       cmocka_unit_test(test_avg_pool),       cmocka_unit_test(test_relu),
+        cmocka_unit_test(test_at_the_kinks),   cmocka_unit_test(test_softmax),        cmocka_unit_test(test_softmax_counts),
+        cmocka_unit_test(test_sgd),
+    };
+    return cmocka_run_group_tests_name("grad", tests, NULL, NULL);
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A stack as its callers may misuse it: each call out of order, each wrong argument and each layer that does not fit is
+ * refused with a sentence, and the stack goes on working. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "echi_stack_impl.h"
+#include "problem.h"
+
+static struct echi_device *device;
+
+static void assert_fails(ech_status status, ech_status wanted, const struct ech_error *err, const char *word) {
+    if (status != wanted) fail_msg("status %s instead of %s ('%s')", ech_status_name(status), ech_status_name(wanted), err->text);
+    assert_int_equal(err->code, wanted);
+    if (strstr(err->text, word) == NULL) fail_msg("'%s' does not say '%s'", err->text, word);
+}
+
+/* Three layers that every implementation runs as at least two units: a pool that overlaps, and two fully connected. */
+struct fixture {
+    struct problem p;
+    struct echi_stack *stack;
+    struct echi_buffer *params, *grads, *small;
+    float in[4 * 25], out[4 * 3];
+    uint8_t labels[4];
+    double loss;
+    int correct, units;
+};
+
+static void fixture_open(struct fixture *f, enum echi_kernels kernels) {
+    memset(f, 0, sizeof *f);
+    problem_begin(&f->p, 1, 5, 5);
+    problem_window(&f->p, ECHI_OP_MAX_POOL, 0, 3, 3, 1, 1, 0, 0, false);
+    problem_fc(&f->p, 4, true);
+    problem_fc(&f->p, 3, true);
+    assert_int_equal(echi_stack_create(device, kernels, f->p.layers, f->p.count, 4, &f->stack, NULL), ECH_OK);
+    assert_int_equal(echi_buffer_create(device, f->p.params * sizeof(float), &f->params, NULL), ECH_OK);
+    assert_int_equal(echi_buffer_create(device, f->p.params * sizeof(float), &f->grads, NULL), ECH_OK);
+    assert_int_equal(echi_buffer_create(device, 8, &f->small, NULL), ECH_OK);
+    f->units = echi_stack_units(f->stack);
+    assert_true(f->units >= 2);
+}
+
+static void fixture_close(struct fixture *f) {
+    echi_stack_destroy(f->stack);
+    echi_buffer_destroy(f->params);
+    echi_buffer_destroy(f->grads);
+    echi_buffer_destroy(f->small);
+}
+
+static void go_forward(struct fixture *f) {
+    assert_int_equal(echi_stack_input(f->stack, 4, f->in, NULL), ECH_OK);
+    for (int u = 0; u < f->units; u++) assert_int_equal(echi_stack_forward(f->stack, u, f->params, NULL), ECH_OK);
+}
+
+static void check_order(enum echi_kernels kernels) {
+    struct ech_error err;
+    struct fixture f;
+    fixture_open(&f, kernels);
+    struct echi_stack *s = f.stack;
+    int last = f.units - 1;
+
+    /* Nothing before the input. */
+    assert_fails(echi_stack_forward(s, 0, f.params, &err), ECH_E_ARGUMENT, &err, "echi_stack_input");
+    assert_fails(echi_stack_output(s, f.out, &err), ECH_E_ARGUMENT, &err, "echi_stack_input");
+    assert_fails(echi_stack_loss(s, f.labels, 1, &f.loss, &f.correct, &err), ECH_E_ARGUMENT, &err, "echi_stack_input");
+    assert_fails(echi_stack_output_grad(s, f.out, &err), ECH_E_ARGUMENT, &err, "echi_stack_input");
+    assert_fails(echi_stack_backward(s, last, f.params, f.grads, true, &err), ECH_E_ARGUMENT, &err, "echi_stack_input");
+    assert_fails(echi_stack_input_grad(s, f.in, &err), ECH_E_ARGUMENT, &err, "echi_stack_input");
+
+    /* Units in order, each once. */
+    assert_int_equal(echi_stack_input(s, 4, f.in, &err), ECH_OK);
+    assert_fails(echi_stack_forward(s, 1, f.params, &err), ECH_E_ARGUMENT, &err, "in order");
+    assert_int_equal(echi_stack_forward(s, 0, f.params, &err), ECH_OK);
+    assert_fails(echi_stack_forward(s, 0, f.params, &err), ECH_E_ARGUMENT, &err, "in order");
+    assert_fails(echi_stack_output(s, f.out, &err), ECH_E_ARGUMENT, &err, "echi_stack_forward");
+    assert_fails(echi_stack_loss(s, f.labels, 1, &f.loss, &f.correct, &err), ECH_E_ARGUMENT, &err, "echi_stack_forward");
+
+    /* No way back before a gradient, no second gradient. */
+    go_forward(&f);
+    assert_fails(echi_stack_backward(s, last, f.params, f.grads, true, &err), ECH_E_ARGUMENT, &err, "echi_stack_loss");
+    assert_fails(echi_stack_input_grad(s, f.in, &err), ECH_E_ARGUMENT, &err, "unit 0");
+    assert_int_equal(echi_stack_output(s, f.out, &err), ECH_OK);
+    assert_int_equal(echi_stack_loss(s, f.labels, 1, &f.loss, &f.correct, &err), ECH_OK);
+    assert_fails(echi_stack_output_grad(s, f.out, &err), ECH_E_ARGUMENT, &err, "already");
+    assert_fails(echi_stack_loss(s, f.labels, 1, &f.loss, &f.correct, &err), ECH_E_ARGUMENT, &err, "already");
+    assert_fails(echi_stack_output(s, f.out, &err), ECH_E_ARGUMENT, &err, "already");
+    assert_fails(echi_stack_backward(s, 0, f.params, f.grads, true, &err), ECH_E_ARGUMENT, &err, "last to the first");
+
+    /* Backward without the gradient of the input ends there. */
+    assert_int_equal(echi_stack_backward(s, last, f.params, f.grads, false, &err), ECH_OK);
+    assert_fails(echi_stack_backward(s, last - 1, f.params, f.grads, true, &err), ECH_E_ARGUMENT, &err, "need_input_grad");
+
+    /* A whole step still works, and its end is an end. */
+    go_forward(&f);
+    assert_int_equal(echi_stack_output_grad(s, f.out, &err), ECH_OK);
+    for (int u = last; u >= 0; u--) assert_int_equal(echi_stack_backward(s, u, f.params, f.grads, true, &err), ECH_OK);
+    assert_int_equal(echi_stack_input_grad(s, f.in, &err), ECH_OK);
+    assert_fails(echi_stack_backward(s, 0, f.params, f.grads, true, &err), ECH_E_ARGUMENT, &err, "0 are left");
+
+    go_forward(&f);
+    assert_int_equal(echi_stack_output_grad(s, f.out, &err), ECH_OK);
+    for (int u = last; u >= 0; u--) assert_int_equal(echi_stack_backward(s, u, f.params, f.grads, u > 0, &err), ECH_OK);
+    assert_fails(echi_stack_input_grad(s, f.in, &err), ECH_E_ARGUMENT, &err, "need_input_grad");
+    fixture_close(&f);
+}
+
+static void test_order_of_calls(void **state) {
+    (void)state;
+    check_order(ECHI_KERNELS_FAST);
+    check_order(ECHI_KERNELS_REFERENCE);
+}
+
+static void test_arguments(void **state) {
+    (void)state;
+    struct ech_error err;
+    struct fixture f;
+    fixture_open(&f, ECHI_KERNELS_FAST);
+    struct echi_stack *s = f.stack;
+    assert_fails(echi_stack_input(s, 0, f.in, &err), ECH_E_ARGUMENT, &err, "1 to 4");
+    assert_fails(echi_stack_input(s, 5, f.in, &err), ECH_E_ARGUMENT, &err, "1 to 4");
+    assert_fails(echi_stack_input(s, -1, f.in, &err), ECH_E_ARGUMENT, &err, "1 to 4");
+    assert_fails(echi_stack_input(s, 1, NULL, &err), ECH_E_ARGUMENT, &err, "rows");
+    assert_fails(echi_stack_input(NULL, 1, f.in, &err), ECH_E_ARGUMENT, &err, "stack");
+    assert_int_equal(echi_stack_input(s, 4, f.in, &err), ECH_OK);
+    assert_fails(echi_stack_forward(s, -1, f.params, &err), ECH_E_ARGUMENT, &err, "unit -1");
+    assert_fails(echi_stack_forward(s, f.units, f.params, &err), ECH_E_ARGUMENT, &err, "units 0 to");
+    assert_fails(echi_stack_forward(s, 0, NULL, &err), ECH_E_ARGUMENT, &err, "params");
+    assert_fails(echi_stack_forward(s, 0, f.small, &err), ECH_E_ARGUMENT, &err, "8 bytes");
+    go_forward(&f);
+    assert_fails(echi_stack_output(s, NULL, &err), ECH_E_ARGUMENT, &err, "rows");
+    f.labels[2] = 3;
+    assert_fails(echi_stack_loss(s, f.labels, 1, &f.loss, &f.correct, &err), ECH_E_ARGUMENT, &err, "label 3 of sample 2");
+    f.labels[2] = 2;
+    assert_fails(echi_stack_loss(s, NULL, 1, &f.loss, &f.correct, &err), ECH_E_ARGUMENT, &err, "labels");
+    assert_fails(echi_stack_loss(s, f.labels, 1, NULL, &f.correct, &err), ECH_E_ARGUMENT, &err, "out_loss");
+    assert_int_equal(echi_stack_loss(s, f.labels, 1, &f.loss, &f.correct, &err), ECH_OK);
+    assert_fails(echi_stack_backward(s, f.units - 1, f.params, f.small, true, &err), ECH_E_ARGUMENT, &err, "grads");
+    assert_int_equal(echi_stack_backward(s, f.units - 1, f.params, f.grads, true, &err), ECH_OK);
+    echi_stack_destroy(NULL);
+    fixture_close(&f);
+}
+
+/* Units cover the layers, in order, each once, and say what was chosen. */
+static void test_units(void **state) {
+    (void)state;
+    struct problem p;
+    problem_lenet5(&p);
+    for (int kernels = ECHI_KERNELS_FAST; kernels <= ECHI_KERNELS_REFERENCE; kernels++) {
+        struct echi_stack *s = NULL;
+        assert_int_equal(echi_stack_create(device, (enum echi_kernels)kernels, p.layers, p.count, 8, &s, NULL), ECH_OK);
+        int next = 0, first, end;
+        for (int u = 0; u < echi_stack_units(s); u++, next = end) {
+            echi_stack_unit(s, u, &first, &end);
+            assert_true(first == next && end > first);
+            assert_true(echi_stack_kernel(s, u)[0] != '\0');
+        }
+        assert_int_equal(next, p.count);
+        assert_true(echi_stack_bytes(s) > 0);
+        assert_string_equal(echi_stack_kernel(s, -1), "");
+        echi_stack_unit(s, 99, &first, &end);
+        assert_true(first == 0 && end == 0);
+        bool reference = strstr(echi_stack_kernel(s, 0), "reference") != NULL;
+        assert_true(reference == (kernels == ECHI_KERNELS_REFERENCE));
+        echi_stack_destroy(s);
+    }
+}
+
+/* --- layers that do not fit --- */
+
+static void assert_refused(const struct problem *p, ech_status wanted, const char *word) {
+    struct ech_error err;
+    struct echi_stack *s = NULL;
+    assert_fails(echi_stack_create(device, ECHI_KERNELS_FAST, p->layers, p->count, 4, &s, &err), wanted, &err, word);
+    assert_null(s);
+}
+
+static void good_conv(struct problem *p) {
+    problem_begin(p, 2, 8, 8);
+    problem_window(p, ECHI_OP_CONV2D, 3, 3, 3, 1, 1, 1, 1, true);
+}
+
+static void test_layers_that_do_not_fit(void **state) {
+    (void)state;
+    struct problem p;
+    struct echi_layer *l = &p.layers[0];
+    good_conv(&p), l->out.h++;
+    assert_refused(&p, ECH_E_SHAPE, "conv2d1");
+    good_conv(&p), l->stride_h = 0;
+    assert_refused(&p, ECH_E_SHAPE, "stride");
+    good_conv(&p), l->pad_w = -1;
+    assert_refused(&p, ECH_E_SHAPE, "padding");
+    good_conv(&p), l->kernel_h = INT32_MAX;
+    assert_refused(&p, ECH_E_SHAPE, "kernel");
+    good_conv(&p), l->pad_h = INT32_MAX;
+    assert_refused(&p, ECH_E_SHAPE, "padding");
+    good_conv(&p), l->in.c = 0;
+    assert_refused(&p, ECH_E_SHAPE, "at least 1");
+    good_conv(&p), l->weights--;
+    assert_refused(&p, ECH_E_SHAPE, "weights");
+    good_conv(&p), l->biases = 0;
+    assert_refused(&p, ECH_E_SHAPE, "biases");
+    good_conv(&p), l->weight_at = SIZE_MAX - 3;
+    assert_refused(&p, ECH_E_SHAPE, "parameters");
+    good_conv(&p), l->op = (enum echi_op)99;
+    assert_refused(&p, ECH_E_UNSUPPORTED, "99");
+    problem_begin(&p, 1, 4, 4), problem_window(&p, ECHI_OP_MAX_POOL, 0, 2, 2, 2, 2, 2, 0, false);
+    assert_refused(&p, ECH_E_SHAPE, "smaller than the window");
+    problem_begin(&p, 1, 4, 4), problem_window(&p, ECHI_OP_AVG_POOL, 0, 2, 2, 2, 2, 0, 0, false), l->out.c = 2;
+    assert_refused(&p, ECH_E_SHAPE, "channels");
+    problem_begin(&p, 1, 4, 4), problem_relu(&p), l->out.w = 5;
+    assert_refused(&p, ECH_E_SHAPE, "relu1");
+    problem_begin(&p, 1, 4, 4), problem_fc(&p, 3, true), l->out.h = 2;
+    assert_refused(&p, ECH_E_SHAPE, "vector");
+    problem_begin(&p, INT32_MAX, INT32_MAX, INT32_MAX), problem_relu(&p);
+    assert_refused(&p, ECH_E_SHAPE, "relu1");
+    problem_begin(&p, INT32_MAX, INT32_MAX, 1), problem_relu(&p);
+    assert_refused(&p, ECH_E_SHAPE, "samples");
+    good_conv(&p), problem_relu(&p), p.layers[1].in = p.layers[1].out = (struct echi_shape){3, 8, 9};
+    assert_refused(&p, ECH_E_SHAPE, "before it gives");
+    good_conv(&p);
+    struct ech_error err;
+    struct echi_stack *s = NULL;
+    assert_fails(echi_stack_create(device, ECHI_KERNELS_FAST, p.layers, 0, 4, &s, &err), ECH_E_ARGUMENT, &err, "layer");
+    assert_fails(echi_stack_create(device, ECHI_KERNELS_FAST, p.layers, 1, 0, &s, &err), ECH_E_ARGUMENT, &err, "sample");
+    assert_fails(echi_stack_create(NULL, ECHI_KERNELS_FAST, p.layers, 1, 4, &s, &err), ECH_E_ARGUMENT, &err, "device");
+}
+
+/* A loss needs a vector. */
+static void test_loss_of_an_image(void **state) {
+    (void)state;
+    struct problem p;
+    struct ech_error err;
+    struct echi_stack *s = NULL;
+    struct echi_buffer *params = NULL;
+    float in[16] = {0};
+    double loss;
+    int correct;
+    problem_begin(&p, 1, 4, 4), problem_relu(&p);
+    assert_int_equal(echi_stack_create(device, ECHI_KERNELS_FAST, p.layers, 1, 1, &s, &err), ECH_OK);
+    assert_int_equal(echi_buffer_create(device, 0, &params, &err), ECH_OK);     /* no parameters, none needed */
+    assert_int_equal(echi_stack_input(s, 1, in, &err), ECH_OK);
+    assert_int_equal(echi_stack_forward(s, 0, params, &err), ECH_OK);
+    assert_fails(echi_stack_loss(s, (const uint8_t[]){0}, 1, &loss, &correct, &err), ECH_E_SHAPE, &err, "vector");
+    echi_stack_destroy(s);
+    echi_buffer_destroy(params);
+}
+
+static int open_device(void **state) {
+    (void)state;
+    return echi_device_open("cpu", 1, &device, NULL) == ECH_OK ? 0 : -1;
+}
+static int close_device(void **state) {
+    (void)state;
+    echi_device_close(device);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order_of_calls), cmocka_unit_test(test_arguments),        cmocka_unit_test(test_units),
+        cmocka_unit_test(test_layers_that_do_not_fit), cmocka_unit_test(test_loss_of_an_image),
+    };
+    return cmocka_run_group_tests_name("stack", tests, open_device, close_device);
+}
