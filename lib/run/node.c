@@ -127,7 +127,7 @@ static void send_plain(struct node *n, int to, enum echi_kind kind, enum echi_ro
 static void send_body(struct node *n, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len) {
     uint8_t meta[2 + ECHI_PLAN_BYTES_MAX] = {(uint8_t)to_role, ECHI_ROLE_NODE};
     memcpy(meta + 2, body, len);
-    ech_status status = echi_wire_send(n->wire, to, kind, meta, 2 + len, NULL, 0, 0, n->err);
+    ech_status status = echi_wire_send(n->wire, to, (int)kind, meta, 2 + len, NULL, 0, 0, n->err);
     if (status != ECH_OK && status != ECH_E_PEER_LOST) give_up(n, status);
 }
 
@@ -261,6 +261,25 @@ static ech_status new_role(void *out, size_t size, struct ech_error *err) {
     return ECH_OK;
 }
 
+/* The plan, in words, on every node. */
+static void log_plan(struct node *n) {
+    const struct echi_plan *p = &n->setup.plan;
+    if (n->world == 1) return;
+    for (int g = 0; g < p->n_groups; g++) {
+        char list[400] = "";
+        size_t at = 0;
+        for (int r = 0; r < p->world; r++)
+            if (p->group_of[r] == g && at + 24 < sizeof list) at += (size_t)snprintf(list + at, sizeof list - at, "%s%d (%u)", at ? ", " : "", r, p->n[r]);
+        logf_node(n, ECH_LOG_INFO, "plan: group %d: ranks (samples a step) %s; %s owned by rank %d", g, list, p->separated ? "trunk" : "weights", p->owner_of[g]);
+    }
+    if (p->separated) logf_node(n, ECH_LOG_INFO, "plan: the head is trained by rank %d", p->head);
+    uint64_t at_once = 0;
+    for (int r = 0; r < p->world; r++) at_once += p->n[r];
+    if (p->sync != ECHI_SYNC_BSP && at_once > 4 * (uint64_t)p->round)
+        logf_node(n, ECH_LOG_WARN, "plan: %llu samples are on their way at once, more than 4 B (%u): expect staleness to hurt; lower --samples-per-step or raise --batch",
+                  (unsigned long long)at_once, 4 * p->round);
+}
+
 static ech_status stand_roles(struct node *n) {
     const struct echi_plan *p = &n->setup.plan;
     n->setup.rank = n->rank;
@@ -292,6 +311,7 @@ static void on_plan(struct node *n, const uint8_t *body, size_t len) {
         return send_fault(n, ECH_E_FORMAT, n->rank, "the plan that came does not fit this node");
     n->planned = true;
     n->setup.plan = plan;
+    log_plan(n);
     ech_status status = stand_roles(n);
     if (status != ECH_OK) return send_fault(n, status, n->rank, n->err ? n->err->text : ech_status_text(status));
     if (n->coordinator && n->c->params) memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), n->c->params, n->job->n_params * sizeof(float));
