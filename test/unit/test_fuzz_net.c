@@ -109,7 +109,7 @@ static int feed(const uint8_t *bytes, size_t len, uint32_t most, uint64_t *sum) 
                 if (r.frame.chunk_len) echi_receive_place(&r, place);
             } else {
                 for (uint32_t i = 0; i < r.frame.chunk_len; i++) *sum = *sum * 31 + place[i];
-                for (size_t i = 0; i < 16; i++) assert_int_equal(place[ECHI_NET_CHUNK + i], 0xA5);
+                for (size_t i = 0; i < 16; i++) assert_true(place[ECHI_NET_CHUNK + i] == 0xA5);
             }
         }
     }
@@ -276,8 +276,10 @@ static void test_live(void **state) {
             }
         }
         if (!gone) fail_msg("round %d of seed %u hangs", round, SEED);
+        int spoilt = 0;
         for (int i = 0; i < 4; i++)
-            for (int b = 150000; b < 200000; b++) assert_int_equal(place[i][b], 0xA5);
+            for (int b = 150000; b < 200000; b++) spoilt += place[i][b] != 0xA5;
+        assert_int_equal(spoilt, 0);
         close(fd);
         echi_net_close(net, 0);
     }
