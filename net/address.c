@@ -21,7 +21,7 @@ static bool split(const char *text, bool port_optional, char *host, size_t host_
         colon = host_end[1] == ':' ? host_end + 1 : NULL;
     } else {
         colon = strchr(text, ':');
-        if (colon && strchr(colon + 1, ':')) colon = NULL;      /* a bare IPv6 address has no port */
+        if (colon && strchr(colon + 1, ':')) colon = NULL; /* a bare IPv6 address has no port */
         host_end = colon ? colon : text + strlen(text);
     }
     *port = 0;
@@ -45,13 +45,14 @@ ech_status echi_address_parse(const char *text, const char *option, bool names, 
     long port;
     out->count = 0;
     if (!split(text, port_optional, host, sizeof host, &port))
-        return echi_fail(err, ECH_E_ARGUMENT, "net.address", "%s %s is no address: write host:port or [IPv6 address]:port, port 0 to 65535",
-                         option, text);
+        return echi_fail(err, ECH_E_ARGUMENT, "net.address",
+                         "%s %s is no address: write host:port or [IPv6 address]:port, port 0 to 65535", option, text);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = names ? 0 : AI_NUMERICHOST}, *found = NULL;
     int rc = getaddrinfo(host, NULL, &hints, &found);
     if (rc != 0)
-        return echi_fail(err, ECH_E_ARGUMENT, "net.address", "%s %s: the host %s was not found (%s): check the name or give a number",
-                         option, text, host, gai_strerror(rc));
+        return echi_fail(err, ECH_E_ARGUMENT, "net.address",
+                         "%s %s: the host %s was not found (%s): check the name or give a number", option, text, host,
+                         gai_strerror(rc));
     for (struct addrinfo *a = found; a && out->count < ECHI_ADDRESSES_MAX; a = a->ai_next) {
         if (a->ai_family != AF_INET && a->ai_family != AF_INET6) continue;
         struct echi_address *to = &out->list[out->count++];

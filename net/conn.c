@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#define BATCHES_A_TURN 8        /* after so many the other connections have their turn */
+#define BATCHES_A_TURN 8 /* after so many the other connections have their turn */
 #define READS_A_TURN 8
 
 void echi_conn_set_state(struct echi_net *net, struct echi_conn *conn, enum echi_conn_state state) {
@@ -108,7 +108,8 @@ static bool next_batch(struct echi_net *net, struct echi_conn *conn) {
 
 void echi_conn_flush(struct echi_net *net, struct echi_conn *conn) {
     struct echi_transport *t = net->transport;
-    if (conn->state == ECHI_CONN_FREE || conn->state == ECHI_CONN_DIALLING || conn->blocked || conn->mute || conn->finished) return;
+    if (conn->state == ECHI_CONN_FREE || conn->state == ECHI_CONN_DIALLING || conn->blocked || conn->mute || conn->finished)
+        return;
     for (int turn = 0; turn < BATCHES_A_TURN; turn++) {
         if (!conn->in_batch && !next_batch(net, conn)) break;
         size_t put;
@@ -169,8 +170,10 @@ void echi_conn_process(struct echi_net *net, struct echi_conn *conn) {
             return;
         }
         if (step == ECHI_RECEIVE_MORE) return;
-        if (step == ECHI_RECEIVE_CHUNK) echi_deliver_chunk(net, conn->rank, &conn->receive.frame);
-        else handle_frame(net, conn);
+        if (step == ECHI_RECEIVE_CHUNK)
+            echi_deliver_chunk(net, conn->rank, &conn->receive.frame);
+        else
+            handle_frame(net, conn);
     }
 }
 
@@ -202,6 +205,8 @@ void echi_conn_read(struct echi_net *net, struct echi_conn *conn) {
 }
 
 void echi_conn_broken(struct echi_net *net, struct echi_conn *conn, const struct ech_error *why) {
-    if (net->phase >= ECHI_NET_RUNNING && conn->state == ECHI_CONN_UP) echi_peer_lose(net, conn->rank, conn->farewell, why->text);
-    else echi_join_broken(net, conn, why);
+    if (net->phase >= ECHI_NET_RUNNING && conn->state == ECHI_CONN_UP)
+        echi_peer_lose(net, conn->rank, conn->farewell, why->text);
+    else
+        echi_join_broken(net, conn, why);
 }

@@ -56,8 +56,9 @@ static ech_status begin_payload(struct echi_inlet *inlet, const struct echi_net_
     if (inlet->open) return echi_fail(err, ECH_E_FORMAT, "net.read", "began a '%s' within another", kind->name);
     if (!inlet->first) return echi_fail(err, ECH_E_FORMAT, "net.read", "sent a '%s' without a credit", kind->name);
     if (f->total > inlet->first->cap)
-        return echi_fail(err, ECH_E_FORMAT, "net.read", "sent a '%s' of %" PRIu64 " bytes into a buffer of %zu: both must size it alike",
-                         kind->name, f->total, inlet->first->cap);
+        return echi_fail(err, ECH_E_FORMAT, "net.read",
+                         "sent a '%s' of %" PRIu64 " bytes into a buffer of %zu: both must size it alike", kind->name, f->total,
+                         inlet->first->cap);
     inlet->open = true;
     inlet->number = f->message;
     inlet->total = f->total;

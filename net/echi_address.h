@@ -9,8 +9,14 @@
 #include <sys/socket.h>
 
 #define ECHI_ADDRESSES_MAX 4
-struct echi_address { struct sockaddr_storage at; socklen_t len; };
-struct echi_addresses { int count; struct echi_address list[ECHI_ADDRESSES_MAX]; };
+struct echi_address {
+    struct sockaddr_storage at;
+    socklen_t len;
+};
+struct echi_addresses {
+    int count;
+    struct echi_address list[ECHI_ADDRESSES_MAX];
+};
 
 /* `option` is what the user calls the text ("--coordinator"). With `names` host names are looked up, which may take as
  * long as the system's resolver does; without, only numbers are understood. `port_optional`: a missing port is 0. */
@@ -20,5 +26,5 @@ ech_status echi_address_parse(const char *text, const char *option, bool names, 
 void echi_address_format(const struct echi_address *address, char *out, size_t cap);
 void echi_address_set_port(struct echi_address *address, unsigned port);
 unsigned echi_address_port(const struct echi_address *address);
-bool echi_address_is_any(const struct echi_address *address);      /* 0.0.0.0 or :: */
+bool echi_address_is_any(const struct echi_address *address); /* 0.0.0.0 or :: */
 #endif

@@ -10,25 +10,25 @@
  *    8 epoch u32      12 message u32  16 meta_len u32               20 chunk_len u32
  *   24 offset u64     32 total u64    40 authenticator, 16 bytes, all 0 until there are keys */
 #define ECHI_FRAME_HEADER 56u
-#define ECHI_FRAME_BODY_CAP 8192u      /* body of net's own frames */
-#define ECHI_FRAME_EPOCH 1u            /* the first membership; raised when nodes may join a running cluster */
-#define ECHI_NET_CREDITS_MAX 1024u     /* per (peer, kind) */
+#define ECHI_FRAME_BODY_CAP 8192u  /* body of net's own frames */
+#define ECHI_FRAME_EPOCH 1u        /* the first membership; raised when nodes may join a running cluster */
+#define ECHI_NET_CREDITS_MAX 1024u /* per (peer, kind) */
 #define ECHI_NET_META_MAX 4096u
 
 enum echi_frame_type {
-    ECHI_FRAME_HELLO = 1,   /* body: echi_hello.h; the first frame in either direction */
-    ECHI_FRAME_REFUSE,      /* body: status u32, a sentence; the sender hangs up */
-    ECHI_FRAME_PEERS,       /* rank 0 to all: where every rank listens */
-    ECHI_FRAME_CONNECTED,   /* to rank 0: I have a link to every node */
-    ECHI_FRAME_READY,       /* rank 0 to all: every node has */
-    ECHI_FRAME_DATA,        /* one chunk of a message; meta comes with the first */
-    ECHI_FRAME_CREDIT,      /* `total` more payloads of `kind` may come */
-    ECHI_FRAME_GOODBYE      /* nothing follows */
+    ECHI_FRAME_HELLO = 1, /* body: echi_hello.h; the first frame in either direction */
+    ECHI_FRAME_REFUSE,    /* body: status u32, a sentence; the sender hangs up */
+    ECHI_FRAME_PEERS,     /* rank 0 to all: where every rank listens */
+    ECHI_FRAME_CONNECTED, /* to rank 0: I have a link to every node */
+    ECHI_FRAME_READY,     /* rank 0 to all: every node has */
+    ECHI_FRAME_DATA,      /* one chunk of a message; meta comes with the first */
+    ECHI_FRAME_CREDIT,    /* `total` more payloads of `kind` may come */
+    ECHI_FRAME_GOODBYE    /* nothing follows */
 };
 
 struct echi_frame {
     uint8_t type, kind;
-    uint32_t message;       /* number of the message between these two nodes */
+    uint32_t message; /* number of the message between these two nodes */
     uint32_t meta_len, chunk_len;
     uint64_t offset, total; /* of the chunk in the payload; of the payload */
 };

@@ -4,12 +4,12 @@
 #define ECHI_HELLO_H
 #include "echi_frame.h"
 
-#define ECHI_HELLO_PRINTS 9            /* the hash of the table of kinds, then at most 8 of the caller's */
-#define ECHI_NET_ADDRESS 64            /* "[address%scope]:port" with its end */
+#define ECHI_HELLO_PRINTS 9 /* the hash of the table of kinds, then at most 8 of the caller's */
+#define ECHI_NET_ADDRESS 64 /* "[address%scope]:port" with its end */
 
 struct echi_hello {
     int rank, world;
-    char address[ECHI_NET_ADDRESS];    /* where the node listens, "" when nobody has to know */
+    char address[ECHI_NET_ADDRESS]; /* where the node listens, "" when nobody has to know */
     int n_prints;
     struct echi_net_fingerprint prints[ECHI_HELLO_PRINTS];
 };

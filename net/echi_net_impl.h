@@ -8,66 +8,71 @@
 
 #include <stdatomic.h>
 
-#define ECHI_NET_EVENTS 512              /* that wait for the caller; a full ring stops reading */
-#define ECHI_NET_STRANGERS 16            /* connections of nobody we know yet, beside one for each rank */
-#define ECHI_CONN_OUTBOX 20480u          /* all of net's own frames that one connection ever needs */
+#define ECHI_NET_EVENTS 512     /* that wait for the caller; a full ring stops reading */
+#define ECHI_NET_STRANGERS 16   /* connections of nobody we know yet, beside one for each rank */
+#define ECHI_CONN_OUTBOX 20480u /* all of net's own frames that one connection ever needs */
 
 enum echi_conn_state {
     ECHI_CONN_FREE,
-    ECHI_CONN_DIALLING,                  /* we have called and wait for the link */
-    ECHI_CONN_GREETING,                  /* linked; no hello from the other side yet */
-    ECHI_CONN_UP,                        /* it is `rank`, and its peer's connection */
-    ECHI_CONN_LEAVING                    /* refused: only what is in the outbox still goes out */
+    ECHI_CONN_DIALLING, /* we have called and wait for the link */
+    ECHI_CONN_GREETING, /* linked; no hello from the other side yet */
+    ECHI_CONN_UP,       /* it is `rank`, and its peer's connection */
+    ECHI_CONN_LEAVING   /* refused: only what is in the outbox still goes out */
 };
 
 struct echi_conn {
     enum echi_conn_state state;
     struct echi_link *link;
-    int rank;                            /* -1: not known yet */
-    bool dialled;                        /* by us */
-    bool blocked;                        /* the transport takes no more for now */
-    bool mute;                           /* writing failed; what it sent may still be read */
-    bool parting, finished;              /* we have said good-bye; we write no more */
-    bool farewell;                       /* it has said good-bye */
+    int rank;               /* -1: not known yet */
+    bool dialled;           /* by us */
+    bool blocked;           /* the transport takes no more for now */
+    bool mute;              /* writing failed; what it sent may still be read */
+    bool parting, finished; /* we have said good-bye; we write no more */
+    bool farewell;          /* it has said good-bye */
     bool in_batch;
-    int64_t deadline;                    /* of every state but UP */
-    size_t out_len, out_taken;           /* of the outbox; how much of it is in the batch or was sent */
+    int64_t deadline;          /* of every state but UP */
+    size_t out_len, out_taken; /* of the outbox; how much of it is in the batch or was sent */
     struct echi_batch batch;
     uint8_t outbox[ECHI_CONN_OUTBOX];
     struct echi_receive receive;
 };
 
-struct echi_post { struct echi_post *next; uint8_t *buffer; size_t cap; uint64_t cookie; };
+struct echi_post {
+    struct echi_post *next;
+    uint8_t *buffer;
+    size_t cap;
+    uint64_t cookie;
+};
 
 /* One kind of messages from one peer. */
 struct echi_inlet {
     struct echi_post *first, *last;
     uint32_t posts;
-    bool open;                           /* a message is under way into *first */
+    bool open; /* a message is under way into *first */
     uint32_t number, meta_len;
     uint64_t got, total;
-    uint8_t *meta;                       /* meta_cap bytes */
+    uint8_t *meta; /* meta_cap bytes */
 };
 
 enum echi_peer_state { ECHI_PEER_ABSENT, ECHI_PEER_UP, ECHI_PEER_LOST };
 struct echi_peer {
     enum echi_peer_state state;
-    struct echi_conn *conn;              /* NULL unless UP */
-    bool linked;                         /* rank 0: it has reported links to all */
-    bool orderly, untold;                /* LOST: by good-bye; its event is not out yet */
+    struct echi_conn *conn; /* NULL unless UP */
+    bool linked;            /* rank 0: it has reported links to all */
+    bool orderly, untold;   /* LOST: by good-bye; its event is not out yet */
     bool dialling;
     unsigned tries;
     int64_t dial_at, pause;
     char address[ECHI_NET_ADDRESS];
-    char text[300];                      /* why it was lost; before that, why dialling it failed */
+    char text[300]; /* why it was lost; before that, why dialling it failed */
     struct echi_queue queue;
     struct echi_inlet inlets[ECHI_NET_KINDS_MAX];
 };
 
 enum echi_net_phase {
-    ECHI_NET_MEETING,                    /* every node with rank 0 */
-    ECHI_NET_LINKING,                    /* every node with every other */
-    ECHI_NET_LINKED,                     /* this one is; waiting to hear that all are */
+    ECHI_NET_MEETING, /* every node with rank 0 */
+    ECHI_NET_LINKING, /* every node with every other */
+    ECHI_NET_LINKED,  /* this one is; waiting to hear that all are */
     ECHI_NET_RUNNING,
     ECHI_NET_CLOSING
 };
@@ -75,29 +80,29 @@ enum echi_net_phase {
 struct echi_net {
     int rank, world, n_kinds;
     const struct echi_net_kind *kinds;
-    struct echi_net_hub *own_hub;        /* a world of one needs no sockets */
+    struct echi_net_hub *own_hub; /* a world of one needs no sockets */
     struct echi_transport *transport;
     struct echi_hello hello;
-    char address[ECHI_NET_ADDRESS];      /* where this node listens */
-    char coordinator[160];               /* as the caller wrote it */
+    char address[ECHI_NET_ADDRESS]; /* where this node listens */
+    char coordinator[160];          /* as the caller wrote it */
 
     enum echi_net_phase phase;
     int64_t opened, join_timeout, next_news;
     bool has_news;
-    char news[400], refused[300];        /* text of WAITING; the last refusal, for the sentence at the end */
-    ech_status failed;                   /* the join has: every poll says so again */
+    char news[400], refused[300]; /* text of WAITING; the last refusal, for the sentence at the end */
+    ech_status failed;            /* the join has: every poll says so again */
     struct ech_error failure;
 
-    struct echi_peer *peers;             /* world of them; one's own stays ABSENT */
+    struct echi_peer *peers; /* world of them; one's own stays ABSENT */
     struct echi_conn *conns;
-    int n_conns, strangers;              /* strangers: connections neither FREE nor UP */
+    int n_conns, strangers; /* strangers: connections neither FREE nor UP */
     bool more_to_send;
     int lost_untold;
     int polls_without_wait;
     atomic_bool woken;
 
     struct echi_pool messages, posts;
-    struct echi_message *sent_first, **sent_end;   /* payloads written whole, to be told */
+    struct echi_message *sent_first, **sent_end; /* payloads written whole, to be told */
     struct echi_net_event events[ECHI_NET_EVENTS];
     int first_event, n_events, handed;
     size_t meta_max;
@@ -123,18 +128,18 @@ void echi_conn_set_state(struct echi_net *net, struct echi_conn *conn, enum echi
 
 /* --- deliver.c: frames of messages to events --- */
 bool echi_event_room(const struct echi_net *net);
-struct echi_net_event *echi_event_add(struct echi_net *net, enum echi_net_event_type type, int peer);   /* needs room */
-void echi_event_collect(struct echi_net *net);       /* what waited for room: WAITING, SENT, LOST */
+struct echi_net_event *echi_event_add(struct echi_net *net, enum echi_net_event_type type, int peer); /* needs room */
+void echi_event_collect(struct echi_net *net); /* what waited for room: WAITING, SENT, LOST */
 ech_status echi_deliver_frame(struct echi_net *net, int rank, struct echi_receive *r, struct ech_error *err);
 void echi_deliver_chunk(struct echi_net *net, int rank, const struct echi_frame *frame);
 void echi_peer_lose(struct echi_net *net, int rank, bool orderly, const char *why);
 
 /* --- join.c --- */
 void echi_join_start(struct echi_net *net);
-void echi_join_tick(struct echi_net *net, int64_t now);      /* timers: dials, strangers' time, news, the timeout */
-int64_t echi_join_next(const struct echi_net *net);          /* when the next timer is due */
+void echi_join_tick(struct echi_net *net, int64_t now); /* timers: dials, strangers' time, news, the timeout */
+int64_t echi_join_next(const struct echi_net *net);     /* when the next timer is due */
 void echi_join_linked(struct echi_net *net, struct echi_conn *conn);
 void echi_join_frame(struct echi_net *net, struct echi_conn *conn, const struct echi_frame *frame, const uint8_t *body);
 void echi_join_broken(struct echi_net *net, struct echi_conn *conn, const struct ech_error *why);
-void echi_join_ready(struct echi_net *net);                  /* rank 0 has called READY */
+void echi_join_ready(struct echi_net *net); /* rank 0 has called READY */
 #endif

@@ -9,40 +9,47 @@
 #include <sys/uio.h>
 
 /* Slots of one size, taken and given back without touching the allocator. Slots never used are never touched. */
-struct echi_pool { uint8_t *memory; void *free; size_t slot, count, touched; };
+struct echi_pool {
+    uint8_t *memory;
+    void *free;
+    size_t slot, count, touched;
+};
 ech_status echi_pool_create(struct echi_pool *pool, size_t slot, size_t count, const char *what, struct ech_error *err);
 void echi_pool_destroy(struct echi_pool *pool);
-void *echi_pool_take(struct echi_pool *pool);            /* NULL when all are out */
+void *echi_pool_take(struct echi_pool *pool); /* NULL when all are out */
 void echi_pool_give(struct echi_pool *pool, void *slot);
 
 struct echi_message {
     struct echi_message *next;
     uint64_t order, cookie;
     const uint8_t *payload;
-    uint64_t len, at;                                     /* of the payload; how much of it is in a batch */
+    uint64_t len, at; /* of the payload; how much of it is in a batch */
     uint32_t number, meta_len;
     int peer;
     uint8_t kind;
-    uint8_t meta[];                                       /* room for the largest meta_cap of the table */
+    uint8_t meta[]; /* room for the largest meta_cap of the table */
 };
 
 #define ECHI_BATCH_FRAMES 48
 /* Frames that go out with one system call, in order. A batch once begun is finished before the next is made. */
 struct echi_batch {
     struct iovec iov[2 + 3 * ECHI_BATCH_FRAMES];
-    int count, at;                                        /* entries; the first one not yet written */
+    int count, at; /* entries; the first one not yet written */
     int frames;
     size_t bytes;
-    struct echi_message *done;                            /* messages whose last byte is in this batch, in order */
+    struct echi_message *done; /* messages whose last byte is in this batch, in order */
     struct echi_message **done_end;
     uint8_t headers[ECHI_BATCH_FRAMES][ECHI_FRAME_HEADER];
 };
 
-struct echi_lane { struct echi_message *first, *last; uint32_t credits, owed; };
+struct echi_lane {
+    struct echi_message *first, *last;
+    uint32_t credits, owed;
+};
 struct echi_queue {
     const struct echi_net_kind *kinds;
     int n_kinds, count;
-    uint32_t waiting, owing;                              /* bit per kind: has messages; has credits to tell of */
+    uint32_t waiting, owing; /* bit per kind: has messages; has credits to tell of */
     uint32_t number;
     uint64_t order;
     struct echi_lane lanes[ECHI_NET_KINDS_MAX];
@@ -50,10 +57,10 @@ struct echi_queue {
 
 /* `kinds` is kept by reference. */
 void echi_queue_begin(struct echi_queue *q, const struct echi_net_kind *kinds, int n_kinds);
-void echi_queue_push(struct echi_queue *q, struct echi_message *m);      /* the queue's until it is in batch->done */
+void echi_queue_push(struct echi_queue *q, struct echi_message *m); /* the queue's until it is in batch->done */
 /* The peer granted credits. False when that is more than it may. */
 bool echi_queue_granted(struct echi_queue *q, int kind, uint32_t credits);
-void echi_queue_grant(struct echi_queue *q, int kind);                   /* we grant one: it is told in the next batch */
+void echi_queue_grant(struct echi_queue *q, int kind); /* we grant one: it is told in the next batch */
 /* Gives all waiting messages back to the pool. */
 void echi_queue_clear(struct echi_queue *q, struct echi_pool *pool);
 

@@ -10,20 +10,20 @@
 #define ECHI_RECEIVE_BUFFER 65536u
 
 enum echi_receive_step {
-    ECHI_RECEIVE_MORE,    /* nothing whole is left: read on */
-    ECHI_RECEIVE_FRAME,   /* `frame` and its `meta` are here; when chunk_len > 0 echi_receive_place must follow */
-    ECHI_RECEIVE_CHUNK    /* the payload of `frame` is in its place */
+    ECHI_RECEIVE_MORE,  /* nothing whole is left: read on */
+    ECHI_RECEIVE_FRAME, /* `frame` and its `meta` are here; when chunk_len > 0 echi_receive_place must follow */
+    ECHI_RECEIVE_CHUNK  /* the payload of `frame` is in its place */
 };
 
 struct echi_receive {
     const struct echi_net_kind *kinds;
     int n_kinds;
     struct echi_frame frame;
-    const uint8_t *meta;                     /* in `buffer`: valid until the next call */
-    uint8_t *place;                          /* where the rest of the chunk goes */
-    size_t left;                             /* how much of it is to come */
+    const uint8_t *meta; /* in `buffer`: valid until the next call */
+    uint8_t *place;      /* where the rest of the chunk goes */
+    size_t left;         /* how much of it is to come */
     bool in_chunk;
-    size_t begin, end;                       /* bytes of `buffer` not looked at yet */
+    size_t begin, end; /* bytes of `buffer` not looked at yet */
     uint8_t buffer[ECHI_RECEIVE_BUFFER];
 };
 

@@ -12,9 +12,14 @@
 
 #include <sys/uio.h>
 
-struct echi_transport;                 /* state of one node; made by the functions at the end */
-struct echi_link { void *user; };      /* first member of a transport's own link; `user` is the caller's */
-struct echi_ready { void *user; bool read, write; };   /* of a link; NULL: somebody waits to be accepted */
+struct echi_transport; /* state of one node; made by the functions at the end */
+struct echi_link {
+    void *user;
+}; /* first member of a transport's own link; `user` is the caller's */
+struct echi_ready {
+    void *user;
+    bool read, write;
+}; /* of a link; NULL: somebody waits to be accepted */
 
 struct echi_transport_ops {
     /* Listens: at the coordinator's address when `beside` is NULL, else where `beside` leaves this node (or at the
@@ -25,16 +30,18 @@ struct echi_transport_ops {
     void (*unlisten)(struct echi_transport *t);
     /* Begins a link to `rank` at `address` (rank 0: the coordinator's; then `attempt` chooses among the addresses of its
      * name). The link is the caller's and must be given to hang_up. */
-    ech_status (*dial)(struct echi_transport *t, int rank, const char *address, unsigned attempt, void *user, struct echi_link **out,
-                       struct ech_error *err);
+    ech_status (*dial)(struct echi_transport *t, int rank, const char *address, unsigned attempt, void *user,
+                       struct echi_link **out, struct ech_error *err);
     /* Has the dialled link come about? ECH_E_AGAIN: not yet; it becomes ready to write when that changes. */
     ech_status (*dialled)(struct echi_transport *t, struct echi_link *link, struct ech_error *err);
     /* The next link that somebody else has begun, the caller's as with dial; NULL when there is none. */
     struct echi_link *(*accept)(struct echi_transport *t, void *user);
     /* ECH_E_END: the peer sends no more. ECH_E_PEER_LOST: the link broke. */
-    ech_status (*read)(struct echi_transport *t, struct echi_link *link, struct iovec *iov, int n, size_t *got, struct ech_error *err);
+    ech_status (*read)(struct echi_transport *t, struct echi_link *link, struct iovec *iov, int n, size_t *got,
+                       struct ech_error *err);
     /* The bytes are the caller's again at return. ECH_E_PEER_LOST: the link broke (what the peer sent may still be read). */
-    ech_status (*write)(struct echi_transport *t, struct echi_link *link, struct iovec *iov, int n, size_t *put, struct ech_error *err);
+    ech_status (*write)(struct echi_transport *t, struct echi_link *link, struct iovec *iov, int n, size_t *put,
+                        struct ech_error *err);
     /* Whether `wait` reports the link ready to write; off at first, on for a dialled link. Reading is always reported. */
     void (*watch_write)(struct echi_transport *t, struct echi_link *link, bool on);
     /* Nothing more will be written; what was written still arrives. */
@@ -42,13 +49,16 @@ struct echi_transport_ops {
     void (*hang_up)(struct echi_transport *t, struct echi_link *link);
     /* Waits until a link is ready, `wake` was called or `deadline` has passed. Reports levels, not edges. ECH_E_IO only when
      * the OS fails. */
-    ech_status (*wait)(struct echi_transport *t, int64_t deadline, struct echi_ready *out, int cap, int *count, struct ech_error *err);
+    ech_status (*wait)(struct echi_transport *t, int64_t deadline, struct echi_ready *out, int cap, int *count,
+                       struct ech_error *err);
     /* Any thread, and signal handlers. */
     void (*wake)(struct echi_transport *t);
     /* After all links were given to hang_up. */
     void (*destroy)(struct echi_transport *t);
 };
-struct echi_transport { const struct echi_transport_ops *ops; };
+struct echi_transport {
+    const struct echi_transport_ops *ops;
+};
 
 ech_status echi_tcp_create(const struct echi_net_config *config, struct echi_transport **out, struct ech_error *err);
 ech_status echi_inproc_create(const struct echi_net_config *config, struct echi_transport **out, struct ech_error *err);

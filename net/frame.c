@@ -49,8 +49,10 @@ ech_status echi_frame_load(const uint8_t in[ECHI_FRAME_HEADER], const struct ech
                            struct echi_frame *out, struct ech_error *err) {
     if (memcmp(in, magic, sizeof magic) != 0) return echi_fail(err, ECH_E_FORMAT, "net.frame", "what it sent is not Echelon's");
     if (in[4] != ECHI_NET_PROTOCOL)
-        return echi_fail(err, ECH_E_MISMATCH, "net.frame", "it speaks protocol %u and this node %u: use the same release of Echelon "
-                         "on all nodes", in[4], ECHI_NET_PROTOCOL);
+        return echi_fail(err, ECH_E_MISMATCH, "net.frame",
+                         "it speaks protocol %u and this node %u: use the same release of Echelon "
+                         "on all nodes",
+                         in[4], ECHI_NET_PROTOCOL);
     *out = (struct echi_frame){.type = in[5],
                                .kind = in[6],
                                .message = echi_load32(in + 12),
@@ -62,11 +64,11 @@ ech_status echi_frame_load(const uint8_t in[ECHI_FRAME_HEADER], const struct ech
     uint32_t epoch = echi_load32(in + 8);
     uint64_t authenticator = echi_load64(in + 40) | echi_load64(in + 48);
 
-    const char *wrong = flags || authenticator            ? "flags or an authenticator that this release does not know"
-                        : epoch != ECHI_FRAME_EPOCH       ? "a frame of another membership"
-                        : out->type == ECHI_FRAME_DATA    ? check_data(out, kinds, n_kinds)
-                        : out->type == ECHI_FRAME_CREDIT  ? check_credit(out, kinds, n_kinds)
-                                                          : check_own(out);
+    const char *wrong = flags || authenticator           ? "flags or an authenticator that this release does not know"
+                        : epoch != ECHI_FRAME_EPOCH      ? "a frame of another membership"
+                        : out->type == ECHI_FRAME_DATA   ? check_data(out, kinds, n_kinds)
+                        : out->type == ECHI_FRAME_CREDIT ? check_credit(out, kinds, n_kinds)
+                                                         : check_own(out);
     if (wrong) return echi_fail(err, ECH_E_FORMAT, "net.frame", "it sent %s", wrong);
     return ECH_OK;
 }

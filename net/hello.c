@@ -96,7 +96,8 @@ ech_status echi_hello_compare(const struct echi_hello *mine, const struct echi_h
         if (strcmp(a->name, b->name) != 0 || strcmp(a->value, b->value) != 0)
             return echi_fail_at(err, ECH_E_MISMATCH, "net.hello", theirs->rank, NULL,
                                 "rank %d has %s %s but rank %d has %s %s: start all nodes with the same model, data, options and "
-                                "release", theirs->rank, b->name, b->value, mine->rank, a->name, a->value);
+                                "release",
+                                theirs->rank, b->name, b->value, mine->rank, a->name, a->value);
     }
     if (mine->n_prints != theirs->n_prints)
         return echi_fail_at(err, ECH_E_MISMATCH, "net.hello", theirs->rank, NULL,

@@ -15,25 +15,25 @@
 
 #define RING 131072u
 
-struct end {                              /* one node's end of a link */
+struct end { /* one node's end of a link */
     struct echi_link link;
-    struct node *node;                    /* whose end it is */
-    struct end *other;                    /* NULL once the other side has hung up */
-    struct end *next;                     /* of the node's ends, or of those that wait to be accepted */
-    bool ended, watched;                  /* the other side writes no more; report readiness to write */
-    size_t begin, count;                  /* of what the other side has written */
+    struct node *node;   /* whose end it is */
+    struct end *other;   /* NULL once the other side has hung up */
+    struct end *next;    /* of the node's ends, or of those that wait to be accepted */
+    bool ended, watched; /* the other side writes no more; report readiness to write */
+    size_t begin, count; /* of what the other side has written */
     uint8_t ring[RING];
 };
 struct node {
     struct echi_transport base;
     struct echi_net_hub *hub;
     int rank, waker;
-    bool listening, asleep;               /* asleep: somebody who changes something must ring the waker */
-    struct end *ends, *callers;           /* links; links not accepted yet, oldest first */
+    bool listening, asleep;     /* asleep: somebody who changes something must ring the waker */
+    struct end *ends, *callers; /* links; links not accepted yet, oldest first */
 };
 struct echi_net_hub {
     int world;
-    struct echi_mutex mutex;              /* guards everything of every node on the hub */
+    struct echi_mutex mutex; /* guards everything of every node on the hub */
     struct node *nodes[ECHI_NET_WORLD_MAX];
 };
 
@@ -104,8 +104,10 @@ static ech_status inproc_dial(struct echi_transport *t, int rank, const char *ad
     ech_status status = ECH_OK;
     echi_mutex_lock(&hub->mutex);
     struct node *callee = rank < hub->world ? hub->nodes[rank] : NULL;
-    if (!mine || !theirs) status = echi_fail_memory(err, "net.dial", "a connection");
-    else if (!callee || !callee->listening) status = echi_fail(err, ECH_E_PEER_LOST, "net.dial", "is not there");
+    if (!mine || !theirs)
+        status = echi_fail_memory(err, "net.dial", "a connection");
+    else if (!callee || !callee->listening)
+        status = echi_fail(err, ECH_E_PEER_LOST, "net.dial", "is not there");
     if (status == ECH_OK) {
         /* Rings stay as they are: what was not written is never read. */
         mine->link.user = user, theirs->link.user = NULL;
@@ -172,7 +174,8 @@ static size_t give(struct end *to, const uint8_t *from, size_t len) {
     return given;
 }
 
-static ech_status inproc_read(struct echi_transport *t, struct echi_link *link, struct iovec *iov, int n, size_t *got, struct ech_error *err) {
+static ech_status inproc_read(struct echi_transport *t, struct echi_link *link, struct iovec *iov, int n, size_t *got,
+                              struct ech_error *err) {
     struct end *end = (struct end *)link;
     *got = 0;
     echi_mutex_lock(&of(t)->hub->mutex);
@@ -180,10 +183,12 @@ static ech_status inproc_read(struct echi_transport *t, struct echi_link *link, 
     bool over = *got == 0 && end->ended;
     if (*got > 0 && end->other && end->other->watched) notify(end->other->node);
     echi_mutex_unlock(&of(t)->hub->mutex);
-    return over ? echi_fail(err, ECH_E_END, "net.read", "closed the connection without a good-bye: it ended or was killed") : ECH_OK;
+    return over ? echi_fail(err, ECH_E_END, "net.read", "closed the connection without a good-bye: it ended or was killed")
+                : ECH_OK;
 }
 
-static ech_status inproc_write(struct echi_transport *t, struct echi_link *link, struct iovec *iov, int n, size_t *put, struct ech_error *err) {
+static ech_status inproc_write(struct echi_transport *t, struct echi_link *link, struct iovec *iov, int n, size_t *put,
+                               struct ech_error *err) {
     struct end *end = (struct end *)link;
     *put = 0;
     echi_mutex_lock(&of(t)->hub->mutex);
@@ -230,7 +235,8 @@ static int collect(struct node *node, struct echi_ready *out, int cap) {
     return count;
 }
 
-static ech_status inproc_wait(struct echi_transport *t, int64_t deadline, struct echi_ready *out, int cap, int *count, struct ech_error *err) {
+static ech_status inproc_wait(struct echi_transport *t, int64_t deadline, struct echi_ready *out, int cap, int *count,
+                              struct ech_error *err) {
     struct node *node = of(t);
     echi_mutex_lock(&node->hub->mutex);
     *count = collect(node, out, cap);
@@ -243,7 +249,8 @@ static ech_status inproc_wait(struct echi_transport *t, int64_t deadline, struct
     struct timespec ts = {.tv_sec = (time_t)(left / second), .tv_nsec = (long)(left % second)};
     struct pollfd p = {.fd = node->waker, .events = POLLIN};
     int rc = ppoll(&p, 1, left == INT64_MAX ? NULL : &ts, NULL);
-    if (rc < 0 && errno != EINTR) return echi_fail(err, ECH_E_IO, "net.wait", "waiting for the other nodes failed: %s", strerror(errno));
+    if (rc < 0 && errno != EINTR)
+        return echi_fail(err, ECH_E_IO, "net.wait", "waiting for the other nodes failed: %s", strerror(errno));
     uint64_t rings;
     if (rc > 0) (void)!read(node->waker, &rings, sizeof rings);
 
@@ -267,9 +274,19 @@ static void inproc_destroy(struct echi_transport *t) {
 }
 
 static const struct echi_transport_ops inproc_ops = {
-    .listen = inproc_listen, .unlisten = inproc_unlisten, .dial = inproc_dial, .dialled = inproc_dialled, .accept = inproc_accept,
-    .read = inproc_read, .write = inproc_write, .watch_write = inproc_watch_write, .finish = inproc_finish,
-    .hang_up = inproc_hang_up, .wait = inproc_wait, .wake = inproc_wake, .destroy = inproc_destroy,
+    .listen = inproc_listen,
+    .unlisten = inproc_unlisten,
+    .dial = inproc_dial,
+    .dialled = inproc_dialled,
+    .accept = inproc_accept,
+    .read = inproc_read,
+    .write = inproc_write,
+    .watch_write = inproc_watch_write,
+    .finish = inproc_finish,
+    .hang_up = inproc_hang_up,
+    .wait = inproc_wait,
+    .wake = inproc_wake,
+    .destroy = inproc_destroy,
 };
 
 ech_status echi_inproc_create(const struct echi_net_config *config, struct echi_transport **out, struct ech_error *err) {
@@ -278,7 +295,8 @@ ech_status echi_inproc_create(const struct echi_net_config *config, struct echi_
         return echi_fail(err, ECH_E_ARGUMENT, "net.open", "the hub was made for %d nodes, not %d", hub->world, config->world);
     struct node *node = calloc(1, sizeof *node);
     if (!node) return echi_fail_memory(err, "net.open", "the in-process transport");
-    *node = (struct node){.base = {&inproc_ops}, .hub = hub, .rank = config->rank, .waker = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+    *node =
+        (struct node){.base = {&inproc_ops}, .hub = hub, .rank = config->rank, .waker = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
     ech_status status = ECH_OK;
     if (node->waker < 0) {
         status = echi_fail(err, ECH_E_IO, "net.open", "no descriptor for waking: %s", strerror(errno));
@@ -308,8 +326,10 @@ ech_status echi_net_hub_create(int world, struct echi_net_hub **out, struct ech_
     if (!hub) return echi_fail_memory(err, "net.hub", "the hub");
     hub->world = world;
     ech_status status = echi_mutex_init(&hub->mutex, err);
-    if (status == ECH_OK) *out = hub;
-    else free(hub);
+    if (status == ECH_OK)
+        *out = hub;
+    else
+        free(hub);
     return status;
 }
 

@@ -20,7 +20,8 @@ static void fail_join(struct echi_net *net, ech_status status, int rank, const c
     if (net->rank != 0) return;
     /* Those who have not said hello yet may be nodes, too: without this they would call again until their time is up. */
     for (int i = 0; i < net->n_conns; i++)
-        if (net->conns[i].state == ECHI_CONN_UP || net->conns[i].state == ECHI_CONN_GREETING) echi_conn_refuse(net, &net->conns[i], status, text);
+        if (net->conns[i].state == ECHI_CONN_UP || net->conns[i].state == ECHI_CONN_GREETING)
+            echi_conn_refuse(net, &net->conns[i], status, text);
 }
 
 static bool complete(const struct echi_net *net) {
@@ -164,14 +165,20 @@ static void greet_caller(struct echi_net *net, struct echi_conn *conn, const str
     if (theirs->world != net->world) {
         echi_hello_compare(&net->hello, theirs, &err);
     } else if (rank >= net->world || rank <= net->rank) {
-        echi_fail_at(&err, ECH_E_MISMATCH, "net.join", rank, NULL, "a node with --rank %d called rank %d of %d: ranks are 1 to %d for "
-                     "those that call rank 0, and every node needs its own", rank, net->rank, net->world, net->world - 1);
+        echi_fail_at(&err, ECH_E_MISMATCH, "net.join", rank, NULL,
+                     "a node with --rank %d called rank %d of %d: ranks are 1 to %d for "
+                     "those that call rank 0, and every node needs its own",
+                     rank, net->rank, net->world, net->world - 1);
     } else if (net->phase >= ECHI_NET_RUNNING) {
-        echi_fail_at(&err, ECH_E_BUSY, "net.join", rank, NULL, "rank %d came when the run had begun with all %d nodes: choose another "
-                     "--coordinator for another run", rank, net->world);
+        echi_fail_at(&err, ECH_E_BUSY, "net.join", rank, NULL,
+                     "rank %d came when the run had begun with all %d nodes: choose another "
+                     "--coordinator for another run",
+                     rank, net->world);
     } else if (net->peers[rank].state == ECHI_PEER_UP) {
-        echi_fail_at(&err, ECH_E_MISMATCH, "net.join", rank, NULL, "rank %d has joined already from %s, and another node with --rank %d "
-                     "came: give every node its own --rank", rank, net->peers[rank].address, rank);
+        echi_fail_at(&err, ECH_E_MISMATCH, "net.join", rank, NULL,
+                     "rank %d has joined already from %s, and another node with --rank %d "
+                     "came: give every node its own --rank",
+                     rank, net->peers[rank].address, rank);
     } else if (echi_hello_compare(&net->hello, theirs, &err) == ECH_OK) {
         echi_text_print(net->peers[rank].address, sizeof net->peers[rank].address, "%s", theirs->address);
         attach(net, conn, rank);
@@ -253,7 +260,8 @@ void echi_join_ready(struct echi_net *net) {
     }
     char missing[160], text[300];
     list_missing(net, missing, sizeof missing);
-    echi_text_print(text, sizeof text, "the link between rank %d and %s broke just before the run began: start it again", net->rank, missing);
+    echi_text_print(text, sizeof text, "the link between rank %d and %s broke just before the run began: start it again",
+                    net->rank, missing);
     fail_join(net, ECH_E_PEER_LOST, -1, text);
 }
 
@@ -285,13 +293,14 @@ static void member_lost(struct echi_net *net, int rank, const char *why) {
     peer->conn = NULL;
     peer->linked = false;
     if (rank == 0) {
-        echi_text_print(text, sizeof text, "rank 0 at %s %.200s before all nodes had joined: see what it says there", net->coordinator, why);
+        echi_text_print(text, sizeof text, "rank 0 at %s %.200s before all nodes had joined: see what it says there",
+                        net->coordinator, why);
         fail_join(net, ECH_E_PEER_LOST, 0, text);
     } else if (net->rank == 0 && net->phase > ECHI_NET_MEETING) {
         echi_text_print(text, sizeof text, "rank %d %.200s while the nodes were joining: see what it says there", rank, why);
         fail_join(net, ECH_E_PEER_LOST, rank, text);
     } else if (net->phase > ECHI_NET_MEETING && rank < net->rank) {
-        dial_soon(net, rank);    /* rank 0 has a link to both and will judge who is gone */
+        dial_soon(net, rank); /* rank 0 has a link to both and will judge who is gone */
     }
 }
 
@@ -323,19 +332,26 @@ static void time_out(struct echi_net *net) {
     double waited = (double)net->join_timeout / (double)second;
     list_missing(net, missing, sizeof missing);
     if (net->rank != 0 && net->peers[0].state != ECHI_PEER_UP) {
-        echi_text_print(text, sizeof text, "no coordinator at %s after %.1f s and %u tries, at the last it %.120s: start rank 0 there or correct "
-                 "--coordinator", net->coordinator, waited, net->peers[0].tries, net->peers[0].text[0] ? net->peers[0].text : "was silent");
+        echi_text_print(text, sizeof text,
+                        "no coordinator at %s after %.1f s and %u tries, at the last it %.120s: start rank 0 there or correct "
+                        "--coordinator",
+                        net->coordinator, waited, net->peers[0].tries, net->peers[0].text[0] ? net->peers[0].text : "was silent");
     } else if (net->rank != 0) {
-        echi_text_print(text, sizeof text, "rank %d has joined rank 0 at %s, but within %.1f s not all %d nodes met; no link to %s", net->rank,
-                 net->coordinator, waited, net->world, missing);
+        echi_text_print(text, sizeof text,
+                        "rank %d has joined rank 0 at %s, but within %.1f s not all %d nodes met; no link to %s", net->rank,
+                        net->coordinator, waited, net->world, missing);
     } else if (net->phase == ECHI_NET_MEETING) {
-        echi_text_print(text, sizeof text, "%d of %d nodes joined within %.1f s, %s did not: start what is missing with --coordinator %s%s%.150s",
-                 count_joined(net), net->world, waited, missing, net->address, net->refused[0] ? "; refused: " : "", net->refused);
+        echi_text_print(text, sizeof text,
+                        "%d of %d nodes joined within %.1f s, %s did not: start what is missing with --coordinator %s%s%.150s",
+                        count_joined(net), net->world, waited, missing, net->address, net->refused[0] ? "; refused: " : "",
+                        net->refused);
     } else {
         for (int i = net->world - 1; i > 0; i--)
             if (!net->peers[i].linked) echi_text_print(missing, sizeof missing, "rank %d", i);
-        echi_text_print(text, sizeof text, "all %d nodes reached rank 0 within %.1f s, but %s could not reach every other node: check the "
-                 "firewalls between them or give --bind", net->world, waited, missing);
+        echi_text_print(text, sizeof text,
+                        "all %d nodes reached rank 0 within %.1f s, but %s could not reach every other node: check the "
+                        "firewalls between them or give --bind",
+                        net->world, waited, missing);
     }
     fail_join(net, ECH_E_TIMEOUT, -1, text);
 }
@@ -344,13 +360,15 @@ static void tell_news(struct echi_net *net) {
     char missing[160];
     list_missing(net, missing, sizeof missing);
     if (net->rank != 0 && net->peers[0].state != ECHI_PEER_UP)
-        echi_text_print(net->news, sizeof net->news, "waiting for the coordinator at %s (%u tries)%s%.200s", net->coordinator, net->peers[0].tries,
-                 net->peers[0].text[0] ? ": it " : "", net->peers[0].text);
+        echi_text_print(net->news, sizeof net->news, "waiting for the coordinator at %s (%u tries)%s%.200s", net->coordinator,
+                        net->peers[0].tries, net->peers[0].text[0] ? ": it " : "", net->peers[0].text);
     else if (net->rank != 0 && net->phase == ECHI_NET_MEETING)
-        echi_text_print(net->news, sizeof net->news, "joined rank 0 at %s; waiting until it has all %d nodes", net->coordinator, net->world);
+        echi_text_print(net->news, sizeof net->news, "joined rank 0 at %s; waiting until it has all %d nodes", net->coordinator,
+                        net->world);
     else
         echi_text_print(net->news, sizeof net->news, "%d of %d nodes are here; waiting for %s%s%s", count_joined(net), net->world,
-                 complete(net) ? "their links to each other" : missing, net->refused[0] ? "; refused: " : "", net->refused);
+                        complete(net) ? "their links to each other" : missing, net->refused[0] ? "; refused: " : "",
+                        net->refused);
     net->has_news = true;
     net->next_news = echi_now() + NEWS_EVERY;
 }
@@ -374,7 +392,8 @@ void echi_join_tick(struct echi_net *net, int64_t now) {
         struct echi_conn *conn = &net->conns[i];
         if (conn->state == ECHI_CONN_FREE || conn->state == ECHI_CONN_UP || now < conn->deadline) continue;
         struct ech_error why = {.code = ECH_E_TIMEOUT};
-        echi_text_print(why.text, sizeof why.text, "%s", conn->state == ECHI_CONN_DIALLING ? "does not answer" : "does not say hello");
+        echi_text_print(why.text, sizeof why.text, "%s",
+                        conn->state == ECHI_CONN_DIALLING ? "does not answer" : "does not say hello");
         echi_conn_broken(net, conn, &why);
     }
     if (net->phase >= ECHI_NET_RUNNING || net->failed != ECH_OK) return;

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define QUEUE_MAX 1024            /* messages that wait for one peer */
-#define POLLS_WITHOUT_WAIT 8      /* events may be handed out so often before the links are looked at again */
+#define QUEUE_MAX 1024       /* messages that wait for one peer */
+#define POLLS_WITHOUT_WAIT 8 /* events may be handed out so often before the links are looked at again */
 
 /* --- open --- */
 
@@ -19,8 +19,10 @@ static ech_status check_kinds(const struct echi_net_config *config, struct ech_e
     for (int i = 0; i < config->n_kinds; i++) {
         const struct echi_net_kind *kind = &config->kinds[i];
         if (!kind->name || kind->meta_cap > ECHI_NET_META_MAX || kind->payload_cap > SIZE_MAX || !(kind->tolerance == 0.0f))
-            return echi_fail(err, ECH_E_ARGUMENT, "net.open", "kind %d of message: it needs a name, a meta_cap of at most %u, and tolerance 0 "
-                             "until a transport may lose bytes", i, ECHI_NET_META_MAX);
+            return echi_fail(err, ECH_E_ARGUMENT, "net.open",
+                             "kind %d of message: it needs a name, a meta_cap of at most %u, and tolerance 0 "
+                             "until a transport may lose bytes",
+                             i, ECHI_NET_META_MAX);
     }
     return ECH_OK;
 }
@@ -31,7 +33,8 @@ static ech_status check_config(const struct echi_net_config *config, struct ech_
     if (config->rank < 0 || config->rank >= config->world)
         return echi_fail(err, ECH_E_ARGUMENT, "net.open", "--rank %d in a world of %d: give 0 to %d", config->rank, config->world,
                          config->world - 1);
-    if (config->n_fingerprints < 0 || config->n_fingerprints >= ECHI_HELLO_PRINTS || (config->n_fingerprints && !config->fingerprints))
+    if (config->n_fingerprints < 0 || config->n_fingerprints >= ECHI_HELLO_PRINTS ||
+        (config->n_fingerprints && !config->fingerprints))
         return echi_fail(err, ECH_E_ARGUMENT, "net.open", "%d fingerprints: at most %d are compared", config->n_fingerprints,
                          ECHI_HELLO_PRINTS - 1);
     if (!config->hub && config->world > 1 && !config->coordinator)
@@ -101,7 +104,8 @@ ech_status echi_net_open(const struct echi_net_config *config, struct echi_net *
     net->n_kinds = config->n_kinds;
     net->join_timeout = config->join_timeout;
     net->sent_end = &net->sent_first;
-    echi_text_print(net->coordinator, sizeof net->coordinator, "%s", config->hub || !config->coordinator ? "the hub" : config->coordinator);
+    echi_text_print(net->coordinator, sizeof net->coordinator, "%s",
+                    config->hub || !config->coordinator ? "the hub" : config->coordinator);
     echi_hello_make(&net->hello, config);
     ech_status status;
     ECHI_TRY_GOTO(make_tables(net, err), fail);
@@ -158,7 +162,7 @@ static void work(struct echi_net *net) {
     echi_join_tick(net, echi_now());
     net->more_to_send = false;
     for (int i = 0; i < net->n_conns; i++) {
-        echi_conn_process(net, &net->conns[i]);     /* what a full ring of events had held up */
+        echi_conn_process(net, &net->conns[i]); /* what a full ring of events had held up */
         echi_conn_flush(net, &net->conns[i]);
     }
     echi_event_collect(net);
@@ -171,7 +175,8 @@ static int hand_out(struct echi_net *net, struct echi_net_event *out, int cap) {
     return count;
 }
 
-ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net_event *out, int cap, int *out_count, struct ech_error *err) {
+ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net_event *out, int cap, int *out_count,
+                         struct ech_error *err) {
     *out_count = 0;
     if (cap < 1) return echi_fail(err, ECH_E_ARGUMENT, "net.poll", "no room for events: give at least 1");
     net->first_event = (net->first_event + net->handed) % ECHI_NET_EVENTS;
@@ -204,8 +209,8 @@ void echi_net_wake(struct echi_net *net) {
 
 static ech_status check_target(const struct echi_net *net, int peer, int kind, const char *operation, struct ech_error *err) {
     if (peer < 0 || peer >= net->world || peer == net->rank)
-        return echi_fail_at(err, ECH_E_ARGUMENT, operation, peer, NULL, "rank %d is no peer of rank %d in a world of %d", peer, net->rank,
-                            net->world);
+        return echi_fail_at(err, ECH_E_ARGUMENT, operation, peer, NULL, "rank %d is no peer of rank %d in a world of %d", peer,
+                            net->rank, net->world);
     if (kind < 0 || kind >= net->n_kinds)
         return echi_fail_at(err, ECH_E_ARGUMENT, operation, peer, NULL, "kind %d of message: there are %d", kind, net->n_kinds);
     if (net->peers[peer].state == ECHI_PEER_LOST)
@@ -213,19 +218,25 @@ static ech_status check_target(const struct echi_net *net, int peer, int kind, c
     return ECH_OK;
 }
 
-ech_status echi_net_post(struct echi_net *net, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err) {
+ech_status echi_net_post(struct echi_net *net, int peer, int kind, void *buffer, size_t cap, uint64_t cookie,
+                         struct ech_error *err) {
     ECHI_TRY(check_target(net, peer, kind, "net.post", err));
     if (net->kinds[kind].payload_cap == 0 || !buffer || cap == 0)
-        return echi_fail_at(err, ECH_E_ARGUMENT, "net.post", peer, NULL, "a buffer of %zu bytes for '%s', which has payloads of at most "
-                            "%llu", cap, net->kinds[kind].name, (unsigned long long)net->kinds[kind].payload_cap);
+        return echi_fail_at(err, ECH_E_ARGUMENT, "net.post", peer, NULL,
+                            "a buffer of %zu bytes for '%s', which has payloads of at most "
+                            "%llu",
+                            cap, net->kinds[kind].name, (unsigned long long)net->kinds[kind].payload_cap);
     struct echi_inlet *inlet = &net->peers[peer].inlets[kind];
     struct echi_post *post = inlet->posts < ECHI_NET_CREDITS_MAX ? echi_pool_take(&net->posts) : NULL;
     if (!post)
-        return echi_fail_at(err, ECH_E_MEMORY, "net.post", peer, NULL, "%u buffers are posted for '%s' from rank %d: wait for messages first",
-                            inlet->posts, net->kinds[kind].name, peer);
+        return echi_fail_at(err, ECH_E_MEMORY, "net.post", peer, NULL,
+                            "%u buffers are posted for '%s' from rank %d: wait for messages first", inlet->posts,
+                            net->kinds[kind].name, peer);
     *post = (struct echi_post){NULL, buffer, cap, cookie};
-    if (inlet->first) inlet->last->next = post;
-    else inlet->first = post;
+    if (inlet->first)
+        inlet->last->next = post;
+    else
+        inlet->first = post;
     inlet->last = post;
     inlet->posts++;
     echi_queue_grant(&net->peers[peer].queue, kind);
@@ -237,13 +248,15 @@ ech_status echi_net_send(struct echi_net *net, int peer, int kind, const void *m
     ECHI_TRY(check_target(net, peer, kind, "net.send", err));
     const struct echi_net_kind *k = &net->kinds[kind];
     if (meta_len > k->meta_cap || payload_len > k->payload_cap || (meta_len && !meta) || (payload_len && !payload))
-        return echi_fail_at(err, ECH_E_ARGUMENT, "net.send", peer, NULL, "'%s' of %zu + %zu bytes: it may have %u + %llu", k->name, meta_len,
-                            payload_len, k->meta_cap, (unsigned long long)k->payload_cap);
+        return echi_fail_at(err, ECH_E_ARGUMENT, "net.send", peer, NULL, "'%s' of %zu + %zu bytes: it may have %u + %llu",
+                            k->name, meta_len, payload_len, k->meta_cap, (unsigned long long)k->payload_cap);
     struct echi_queue *queue = &net->peers[peer].queue;
     struct echi_message *m = queue->count < QUEUE_MAX ? echi_pool_take(&net->messages) : NULL;
     if (!m)
-        return echi_fail_at(err, ECH_E_MEMORY, "net.send", peer, NULL, "%d messages wait for rank %d already, '%s' cannot: it reads too "
-                            "slowly or has granted no credits", queue->count, peer, k->name);
+        return echi_fail_at(err, ECH_E_MEMORY, "net.send", peer, NULL,
+                            "%d messages wait for rank %d already, '%s' cannot: it reads too "
+                            "slowly or has granted no credits",
+                            queue->count, peer, k->name);
     m->peer = peer;
     m->kind = (uint8_t)kind;
     m->cookie = cookie;

@@ -21,8 +21,10 @@ void echi_pool_destroy(struct echi_pool *pool) { free(pool->memory); }
 
 void *echi_pool_take(struct echi_pool *pool) {
     void *slot = pool->free;
-    if (slot) memcpy(&pool->free, slot, sizeof pool->free);
-    else if (pool->touched < pool->count) slot = pool->memory + pool->slot * pool->touched++;
+    if (slot)
+        memcpy(&pool->free, slot, sizeof pool->free);
+    else if (pool->touched < pool->count)
+        slot = pool->memory + pool->slot * pool->touched++;
     return slot;
 }
 
@@ -43,8 +45,10 @@ void echi_queue_push(struct echi_queue *q, struct echi_message *m) {
     m->at = 0;
     m->order = q->order++;
     m->number = q->number++;
-    if (lane->first) lane->last->next = m;
-    else lane->first = m;
+    if (lane->first)
+        lane->last->next = m;
+    else
+        lane->first = m;
     lane->last = m;
     q->waiting |= 1u << m->kind;
     q->count++;
@@ -120,8 +124,12 @@ static void add_chunk(struct echi_batch *b, struct echi_queue *q, int kind, uint
     struct echi_lane *lane = &q->lanes[kind];
     struct echi_message *m = lane->first;
     uint64_t left = m->len - m->at;
-    struct echi_frame frame = {.type = ECHI_FRAME_DATA, .kind = m->kind, .message = m->number,
-                               .meta_len = m->at == 0 ? m->meta_len : 0, .offset = m->at, .total = m->len,
+    struct echi_frame frame = {.type = ECHI_FRAME_DATA,
+                               .kind = m->kind,
+                               .message = m->number,
+                               .meta_len = m->at == 0 ? m->meta_len : 0,
+                               .offset = m->at,
+                               .total = m->len,
                                .chunk_len = left < ECHI_NET_CHUNK ? (uint32_t)left : ECHI_NET_CHUNK};
     if (m->at == 0 && m->len > 0) lane->credits--;
     add_frame(b, &frame);

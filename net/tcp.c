@@ -20,10 +20,14 @@
 /* Bytes that the kernel holds unsent at most: what is in there can no longer be overtaken by something urgent. */
 #define NOT_SENT_MAX (128 * 1024)
 
-struct tcp_link { struct echi_link link; int fd; bool watched; };
+struct tcp_link {
+    struct echi_link link;
+    int fd;
+    bool watched;
+};
 struct tcp {
     struct echi_transport base;
-    int epoll, waker, listener, spare;           /* spare: a descriptor kept for refusing when there are no more */
+    int epoll, waker, listener, spare; /* spare: a descriptor kept for refusing when there are no more */
     struct echi_addresses coordinator;
     char coordinator_text[256];
     bool has_bind;
@@ -66,8 +70,8 @@ static struct tcp_link *make_link(struct tcp *tcp, int fd, uint32_t events, void
     return NULL;
 }
 
-static ech_status tcp_dial(struct echi_transport *t, int rank, const char *address, unsigned attempt, void *user, struct echi_link **out,
-                           struct ech_error *err) {
+static ech_status tcp_dial(struct echi_transport *t, int rank, const char *address, unsigned attempt, void *user,
+                           struct echi_link **out, struct ech_error *err) {
     struct tcp *tcp = of(t);
     struct echi_addresses to = tcp->coordinator;
     if (rank != 0) ECHI_TRY(echi_address_parse(address, "address of a node", false, false, &to, err));
@@ -120,7 +124,8 @@ static struct echi_link *tcp_accept(struct echi_transport *t, void *user) {
     }
 }
 
-static ech_status tcp_read(struct echi_transport *t, struct echi_link *link, struct iovec *iov, int n, size_t *got, struct ech_error *err) {
+static ech_status tcp_read(struct echi_transport *t, struct echi_link *link, struct iovec *iov, int n, size_t *got,
+                           struct ech_error *err) {
     (void)t;
     *got = 0;
     ssize_t rc;
@@ -132,7 +137,8 @@ static ech_status tcp_read(struct echi_transport *t, struct echi_link *link, str
     return echi_fail(err, ECH_E_PEER_LOST, "net.read", "is gone: %s", strerror(errno));
 }
 
-static ech_status tcp_write(struct echi_transport *t, struct echi_link *link, struct iovec *iov, int n, size_t *put, struct ech_error *err) {
+static ech_status tcp_write(struct echi_transport *t, struct echi_link *link, struct iovec *iov, int n, size_t *put,
+                            struct ech_error *err) {
     (void)t;
     *put = 0;
     struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)n};
@@ -158,13 +164,14 @@ static void tcp_finish(struct echi_transport *t, struct echi_link *link) {
 
 static void tcp_hang_up(struct echi_transport *t, struct echi_link *link) {
     (void)t;
-    close(((struct tcp_link *)link)->fd);      /* leaves the epoll with its last descriptor */
+    close(((struct tcp_link *)link)->fd); /* leaves the epoll with its last descriptor */
     free(link);
 }
 
 /* --- listening --- */
 
-static ech_status listen_at(struct tcp *tcp, const struct echi_address *at, const char *option, const char *text, struct ech_error *err) {
+static ech_status listen_at(struct tcp *tcp, const struct echi_address *at, const char *option, const char *text,
+                            struct ech_error *err) {
     int fd = socket(at->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), yes = 1;
     if (fd < 0) return echi_fail(err, ECH_E_IO, "net.listen", "%s %s: no socket: %s", option, text, strerror(errno));
     /* A run may begin right after another ended; it does not let two listen at once. */
@@ -177,10 +184,11 @@ static ech_status listen_at(struct tcp *tcp, const struct echi_address *at, cons
     int failure = errno;
     close(fd);
     if (failure == EADDRINUSE)
-        return echi_fail(err, ECH_E_BUSY, "net.listen", "%s %s: the port is in use: stop the program that has it or choose another port",
-                         option, text);
+        return echi_fail(err, ECH_E_BUSY, "net.listen",
+                         "%s %s: the port is in use: stop the program that has it or choose another port", option, text);
     if (failure == EADDRNOTAVAIL)
-        return echi_fail(err, ECH_E_ARGUMENT, "net.listen", "%s %s is no address of this machine: give one of its own", option, text);
+        return echi_fail(err, ECH_E_ARGUMENT, "net.listen", "%s %s is no address of this machine: give one of its own", option,
+                         text);
     return echi_fail(err, ECH_E_IO, "net.listen", "%s %s: cannot listen there: %s", option, text, strerror(failure));
 }
 
@@ -238,7 +246,8 @@ static int wait_events(struct tcp *tcp, int64_t deadline, struct epoll_event *ev
     return epoll_wait(tcp->epoll, events, EVENTS, 0);
 }
 
-static ech_status tcp_wait(struct echi_transport *t, int64_t deadline, struct echi_ready *out, int cap, int *count, struct ech_error *err) {
+static ech_status tcp_wait(struct echi_transport *t, int64_t deadline, struct echi_ready *out, int cap, int *count,
+                           struct ech_error *err) {
     struct tcp *tcp = of(t);
     struct epoll_event events[EVENTS];
     *count = 0;
@@ -269,9 +278,19 @@ static void tcp_wake(struct echi_transport *t) {
 }
 
 static const struct echi_transport_ops tcp_ops = {
-    .listen = tcp_listen, .unlisten = tcp_unlisten, .dial = tcp_dial, .dialled = tcp_dialled, .accept = tcp_accept, .read = tcp_read,
-    .write = tcp_write, .watch_write = tcp_watch_write, .finish = tcp_finish, .hang_up = tcp_hang_up, .wait = tcp_wait,
-    .wake = tcp_wake, .destroy = tcp_destroy,
+    .listen = tcp_listen,
+    .unlisten = tcp_unlisten,
+    .dial = tcp_dial,
+    .dialled = tcp_dialled,
+    .accept = tcp_accept,
+    .read = tcp_read,
+    .write = tcp_write,
+    .watch_write = tcp_watch_write,
+    .finish = tcp_finish,
+    .hang_up = tcp_hang_up,
+    .wait = tcp_wait,
+    .wake = tcp_wake,
+    .destroy = tcp_destroy,
 };
 
 ech_status echi_tcp_create(const struct echi_net_config *config, struct echi_transport **out, struct ech_error *err) {
@@ -281,7 +300,8 @@ ech_status echi_tcp_create(const struct echi_net_config *config, struct echi_tra
     tcp->epoll = tcp->waker = tcp->listener = tcp->spare = -1;
     ech_status status = ECH_OK;
     ECHI_TRY_GOTO(echi_address_parse(config->coordinator, "--coordinator", true, false, &tcp->coordinator, err), fail);
-    echi_text_clean(tcp->coordinator_text, sizeof tcp->coordinator_text, (const uint8_t *)config->coordinator, strlen(config->coordinator));
+    echi_text_clean(tcp->coordinator_text, sizeof tcp->coordinator_text, (const uint8_t *)config->coordinator,
+                    strlen(config->coordinator));
     tcp->has_bind = config->bind != NULL;
     if (tcp->has_bind) ECHI_TRY_GOTO(echi_address_parse(config->bind, "--bind", true, true, &tcp->bind, err), fail);
     tcp->epoll = epoll_create1(EPOLL_CLOEXEC);

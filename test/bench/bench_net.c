@@ -12,7 +12,7 @@
 enum { PING, STOP, N_KINDS };
 #define LARGEST (8u << 20)
 static const struct echi_net_kind kinds[N_KINDS] = {{"ping", 1, 64, LARGEST, 0}, {"stop", 0, 0, 0, 0}};
-static uint8_t buffers[64][LARGEST / 8];      /* for many on the way */
+static uint8_t buffers[64][LARGEST / 8]; /* for many on the way */
 static uint8_t big[2][LARGEST];
 
 static void fail(const struct ech_error *err) {
@@ -31,8 +31,8 @@ static struct echi_net_event next(struct echi_net *net) {
 
 /* Sends back whatever comes, from the very buffer, which is posted again once it has left. */
 static int echo(const char *address) {
-    struct echi_net_config config = {.rank = 1, .world = 2, .kinds = kinds, .n_kinds = N_KINDS, .coordinator = address,
-                                     .join_timeout = 5000000000};
+    struct echi_net_config config = {
+        .rank = 1, .world = 2, .kinds = kinds, .n_kinds = N_KINDS, .coordinator = address, .join_timeout = 5000000000};
     struct echi_net *net;
     struct ech_error err;
     if (echi_net_open(&config, &net, &err) != ECH_OK) fail(&err);
@@ -73,13 +73,13 @@ static double stream(struct echi_net *net, size_t len, int times, int deep) {
 }
 
 int main(void) {
-    struct echi_net_config config = {.rank = 0, .world = 2, .kinds = kinds, .n_kinds = N_KINDS, .coordinator = "127.0.0.1:0",
-                                     .join_timeout = 5000000000};
+    struct echi_net_config config = {
+        .rank = 0, .world = 2, .kinds = kinds, .n_kinds = N_KINDS, .coordinator = "127.0.0.1:0", .join_timeout = 5000000000};
     struct echi_net *net;
     struct ech_error err;
     if (echi_net_open(&config, &net, &err) != ECH_OK) fail(&err);
     pid_t child = fork();
-    if (child == 0) return echo(echi_net_address(net));      /* the copy of rank 0 in the child is never touched */
+    if (child == 0) return echo(echi_net_address(net)); /* the copy of rank 0 in the child is never touched */
     while (next(net).type != ECHI_NET_READY) {}
     static const size_t lengths[] = {0, 64, 10000, 250000, LARGEST};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {

@@ -15,34 +15,31 @@
 
 /* cmocka's assertions belong to the main thread; these count. */
 static atomic_int failures;
-#define CHECK(ok)                                                                                                       \
-    do {                                                                                                                \
-        if (!(ok)) {                                                                                                    \
-            atomic_fetch_add(&failures, 1);                                                                             \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #ok);                                          \
-        }                                                                                                               \
+#define CHECK(ok)                                                                                                                \
+    do {                                                                                                                         \
+        if (!(ok)) {                                                                                                             \
+            atomic_fetch_add(&failures, 1);                                                                                      \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #ok);                                                   \
+        }                                                                                                                        \
     } while (0)
 
 enum { HEARTBEAT, NOTE, PUSH, ROWS, BULK, N_KINDS };
 static const struct echi_net_kind test_kinds[N_KINDS] = {
-    [HEARTBEAT] = {"heartbeat", 0, 16, 0, 0},
-    [NOTE] = {"note", 1, 200, 0, 0},
-    [PUSH] = {"push", 3, 64, 16u << 20, 0},
-    [ROWS] = {"rows", 2, 64, 300000, 0},
-    [BULK] = {"bulk", 3, 8, 64u << 20, 0},
+    [HEARTBEAT] = {"heartbeat", 0, 16, 0, 0}, [NOTE] = {"note", 1, 200, 0, 0},       [PUSH] = {"push", 3, 64, 16u << 20, 0},
+    [ROWS] = {"rows", 2, 64, 300000, 0},      [BULK] = {"bulk", 3, 8, 64u << 20, 0},
 };
 
 struct node {
     int rank, world;
     struct echi_net *net;
     void (*body)(struct node *node);
-    void *shared;                 /* the test's own */
+    void *shared; /* the test's own */
     struct echi_thread thread;
 };
 
 /* The next event, or one of type -1 when `wait` has passed. */
 static inline struct echi_net_event next_event(struct node *node, int64_t wait) {
-    struct echi_net_event event = {.type = (enum echi_net_event_type)-1};
+    struct echi_net_event event = {.type = (enum echi_net_event_type) - 1};
     struct ech_error err = {.code = ECH_OK};
     int64_t deadline = echi_now() + wait;
     int count = 0;
@@ -64,12 +61,14 @@ static inline struct echi_net_event expect(struct node *node, int type) {
     do event = next_event(node, 10 * SECOND);
     while (event.type == ECHI_NET_WAITING || (event.type == ECHI_NET_LOST && event.orderly && type == ECHI_NET_MESSAGE));
     CHECK((int)event.type == type);
-    if ((int)event.type != type) fprintf(stderr, "rank %d of %d: event %d, not %d: %s\n", node->rank, node->world, (int)event.type, type,
-                                         event.type == ECHI_NET_LOST ? event.text : "");
+    if ((int)event.type != type)
+        fprintf(stderr, "rank %d of %d: event %d, not %d: %s\n", node->rank, node->world, (int)event.type, type,
+                event.type == ECHI_NET_LOST ? event.text : "");
     return event;
 }
 
-static inline void send_to(struct node *node, int peer, int kind, const void *meta, size_t meta_len, const void *payload, size_t len, uint64_t cookie) {
+static inline void send_to(struct node *node, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
+                           size_t len, uint64_t cookie) {
     struct ech_error err = {.code = ECH_OK};
     ech_status status = echi_net_send(node->net, peer, kind, meta, meta_len, payload, len, cookie, &err);
     if (status != ECH_OK) fprintf(stderr, "rank %d: %s\n", node->rank, err.text);
@@ -80,7 +79,6 @@ static inline void post_for(struct node *node, int peer, int kind, void *buffer,
     CHECK(echi_net_post(node->net, peer, kind, buffer, cap, cookie, NULL) == ECH_OK);
 }
 
-
 static inline void *run_node(void *arg) {
     struct node *node = arg;
     node->body(node);
@@ -89,8 +87,13 @@ static inline void *run_node(void *arg) {
 }
 
 static inline struct echi_net_config node_config(int rank, int world, struct echi_net_hub *hub, const char *coordinator) {
-    return (struct echi_net_config){.rank = rank, .world = world, .kinds = test_kinds, .n_kinds = N_KINDS, .hub = hub,
-                                    .coordinator = coordinator, .join_timeout = 10 * SECOND};
+    return (struct echi_net_config){.rank = rank,
+                                    .world = world,
+                                    .kinds = test_kinds,
+                                    .n_kinds = N_KINDS,
+                                    .hub = hub,
+                                    .coordinator = coordinator,
+                                    .join_timeout = 10 * SECOND};
 }
 
 /* Opens and runs a world; `at` is where rank 0 listens, NULL for in-process. */
@@ -100,8 +103,10 @@ static inline void run_world(int world, const char *at, void (*body)(struct node
     struct ech_error err = {.code = ECH_OK};
     char coordinator[64] = "";
     int opened = 0;
-    if (!at) CHECK(echi_net_hub_create(world, &hub, &err) == ECH_OK);
-    else snprintf(coordinator, sizeof coordinator, "%s", at);
+    if (!at)
+        CHECK(echi_net_hub_create(world, &hub, &err) == ECH_OK);
+    else
+        snprintf(coordinator, sizeof coordinator, "%s", at);
     for (; opened < world; opened++) {
         struct node *node = &nodes[opened];
         struct echi_net_config config = node_config(opened, world, hub, coordinator);
@@ -115,8 +120,10 @@ static inline void run_world(int world, const char *at, void (*body)(struct node
     if (opened == world)
         for (int i = 0; i < world; i++) CHECK(echi_thread_start(&nodes[i].thread, "node", run_node, &nodes[i], NULL) == ECH_OK);
     for (int i = 0; i < opened; i++) {
-        if (opened == world) echi_thread_join(&nodes[i].thread);
-        else echi_net_close(nodes[i].net, 0);
+        if (opened == world)
+            echi_thread_join(&nodes[i].thread);
+        else
+            echi_net_close(nodes[i].net, 0);
     }
     echi_net_hub_destroy(hub);
 }

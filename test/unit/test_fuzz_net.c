@@ -30,10 +30,17 @@ static void mutate(uint8_t *bytes, size_t len) {
     for (uint32_t times = 1 + below(4); times > 0; times--) {
         uint8_t *at = &bytes[below((uint32_t)len)];
         switch (below(4)) {
-        case 0: *at = (uint8_t)below(256); break;
-        case 1: *at ^= (uint8_t)(1u << below(8)); break;
-        case 2: *at = 255; break;
-        default: *at = 0;
+        case 0:
+            *at = (uint8_t)below(256);
+            break;
+        case 1:
+            *at ^= (uint8_t)(1u << below(8));
+            break;
+        case 2:
+            *at = 255;
+            break;
+        default:
+            *at = 0;
         }
     }
 }
@@ -55,8 +62,13 @@ static void append_message(uint8_t kind, uint32_t number, uint32_t meta_len, uin
     uint64_t at = 0;
     do {
         uint64_t chunk = total - at < ECHI_NET_CHUNK ? total - at : ECHI_NET_CHUNK;
-        append((struct echi_frame){.type = ECHI_FRAME_DATA, .kind = kind, .message = number, .meta_len = at == 0 ? meta_len : 0,
-                                   .offset = at, .total = total, .chunk_len = (uint32_t)chunk});
+        append((struct echi_frame){.type = ECHI_FRAME_DATA,
+                                   .kind = kind,
+                                   .message = number,
+                                   .meta_len = at == 0 ? meta_len : 0,
+                                   .offset = at,
+                                   .total = total,
+                                   .chunk_len = (uint32_t)chunk});
         at += chunk;
     } while (at < total);
 }
@@ -109,7 +121,7 @@ static int feed(const uint8_t *bytes, size_t len, uint32_t most, uint64_t *sum) 
                 if (r.frame.chunk_len) echi_receive_place(&r, place);
             } else {
                 for (uint32_t i = 0; i < r.frame.chunk_len; i++) *sum = *sum * 31 + place[i];
-                for (size_t i = 0; i < 16; i++) assert_int_equal(place[ECHI_NET_CHUNK + i], 0xA5);
+                for (size_t i = 0; i < 16; i++) assert_true(place[ECHI_NET_CHUNK + i] == 0xA5);
             }
         }
     }
@@ -135,11 +147,12 @@ static void test_mutated_streams(void **state) {
     for (int round = 0; round < 1500; round++) {
         make_stream();
         memcpy(copy, stream, stream_len);
-        for (uint32_t times = 1 + below(3); times > 0; times--) mutate(copy + starts[below((uint32_t)n_starts)], ECHI_FRAME_HEADER);
+        for (uint32_t times = 1 + below(3); times > 0; times--)
+            mutate(copy + starts[below((uint32_t)n_starts)], ECHI_FRAME_HEADER);
         uint64_t sum;
         stopped += feed(copy, stream_len - below(100), 1 + below(100000), &sum) < n_starts;
     }
-    assert_true(stopped > 1000);      /* else the mutations miss what is checked */
+    assert_true(stopped > 1000); /* else the mutations miss what is checked */
 }
 
 static void test_headers(void **state) {
@@ -154,10 +167,11 @@ static void test_headers(void **state) {
         if (echi_frame_load(bytes, test_kinds, N_KINDS, &out, NULL) != ECH_OK) continue;
         taken++;
         echi_frame_store(&out, again);
-        assert_memory_equal(bytes, again, sizeof bytes);      /* nothing in a header that is taken goes unread */
+        assert_memory_equal(bytes, again, sizeof bytes); /* nothing in a header that is taken goes unread */
         if (out.type == ECHI_FRAME_DATA) {
             assert_true(out.kind < N_KINDS && out.total <= test_kinds[out.kind].payload_cap && out.chunk_len <= ECHI_NET_CHUNK);
-            assert_true(out.offset <= out.total && out.offset + out.chunk_len <= out.total && out.meta_len <= test_kinds[out.kind].meta_cap);
+            assert_true(out.offset <= out.total && out.offset + out.chunk_len <= out.total &&
+                        out.meta_len <= test_kinds[out.kind].meta_cap);
         }
     }
     assert_true(taken > 1000);
@@ -170,7 +184,7 @@ static void test_hellos(void **state) {
     struct echi_net_fingerprint prints[8];
     for (int i = 0; i < 8; i++) {
         snprintf(prints[i].name, sizeof prints[i].name, "a name of 22 chars.. %d", i % 10);
-        memset(prints[i].value, 'x', sizeof prints[i].value);      /* not even terminated */
+        memset(prints[i].value, 'x', sizeof prints[i].value); /* not even terminated */
     }
     struct echi_net_config config = node_config(7, 9, NULL, NULL);
     config.fingerprints = prints;
@@ -183,7 +197,7 @@ static void test_hellos(void **state) {
     assert_int_equal(echi_hello_compare(&hello, &back, NULL), ECH_OK);
     for (size_t cut = 0; cut < len; cut++) assert_int_equal(echi_hello_load(body, cut, &back, NULL), ECH_E_FORMAT);
     for (int round = 0; round < 50000; round++) {
-        uint8_t *copy = malloc(len);      /* of the very size, for the sanitizer */
+        uint8_t *copy = malloc(len); /* of the very size, for the sanitizer */
         memcpy(copy, body, len);
         mutate(copy, len);
         struct ech_error err;
@@ -254,7 +268,7 @@ static void test_live(void **state) {
             assert_int_equal(echi_net_post(net, 1, i < 2 ? PUSH : ROWS, place[i], 150000, 0, NULL), ECH_OK);
         }
         make_stream();
-        size_t first = starts[1];      /* without the hello */
+        size_t first = starts[1]; /* without the hello */
         memcpy(copy, stream, stream_len);
         if (round > 0) mutate(copy + starts[1 + below((uint32_t)n_starts - 1)], ECHI_FRAME_HEADER);
         size_t at = first;
@@ -276,8 +290,10 @@ static void test_live(void **state) {
             }
         }
         if (!gone) fail_msg("round %d of seed %u hangs", round, SEED);
+        int spoilt = 0;
         for (int i = 0; i < 4; i++)
-            for (int b = 150000; b < 200000; b++) assert_int_equal(place[i][b], 0xA5);
+            for (int b = 150000; b < 200000; b++) spoilt += place[i][b] != 0xA5;
+        assert_int_equal(spoilt, 0);
         close(fd);
         echi_net_close(net, 0);
     }
@@ -293,8 +309,8 @@ static int seed(void **state) {
 int main(void) {
     print_message("seed %u\n", SEED);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_cuts, seed), cmocka_unit_test_setup(test_mutated_streams, seed),
-        cmocka_unit_test_setup(test_headers, seed), cmocka_unit_test_setup(test_hellos, seed),
+        cmocka_unit_test_setup(test_cuts, seed),      cmocka_unit_test_setup(test_mutated_streams, seed),
+        cmocka_unit_test_setup(test_headers, seed),   cmocka_unit_test_setup(test_hellos, seed),
         cmocka_unit_test_setup(test_addresses, seed), cmocka_unit_test_setup(test_live, seed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

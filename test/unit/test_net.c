@@ -100,7 +100,7 @@ static void test_payloads(void **state) { over(state, 2, payloads, NULL); }
 /* Whoever closes first waits until what he sent is out. */
 static void close_sends_all(struct node *node) {
     const size_t len = 20u << 20;
-    static uint8_t *bytes;            /* rank 0's, which may be freed only when its net is closed */
+    static uint8_t *bytes; /* rank 0's, which may be freed only when its net is closed */
     expect(node, ECHI_NET_READY);
     if (node->rank == 0) {
         bytes = filled(len, 5);
@@ -169,7 +169,7 @@ static void credits(struct node *node) {
         send_to(node, 1, PUSH, "a", 1, out, sizeof out, 1);
         send_to(node, 1, PUSH, "b", 1, NULL, 0, 2);
         send_to(node, 1, NOTE, "c", 1, NULL, 0, 3);
-        CHECK(expect(node, ECHI_NET_MESSAGE).kind == NOTE);      /* the other side's word that it has waited */
+        CHECK(expect(node, ECHI_NET_MESSAGE).kind == NOTE); /* the other side's word that it has waited */
         uint64_t sent[ECHI_NET_KINDS_MAX + 1];
         echi_net_bytes_sent(node->net, sent);
         CHECK(sent[PUSH] == 0);
@@ -187,7 +187,7 @@ static void credits(struct node *node) {
     struct echi_net_event e = expect(node, ECHI_NET_MESSAGE);
     CHECK(e.meta[0] == 'a' && e.cookie == 5);
     e = expect(node, ECHI_NET_MESSAGE);
-    CHECK(e.meta[0] == 'b' && e.payload == NULL && e.payload_len == 0);      /* nothing to put anywhere: needs no credit */
+    CHECK(e.meta[0] == 'b' && e.payload == NULL && e.payload_len == 0); /* nothing to put anywhere: needs no credit */
 }
 
 static void test_credits(void **state) { over(state, 2, credits, NULL); }
@@ -229,8 +229,10 @@ static void flood(struct node *node) {
         for (uint32_t n = 0; n < FLOOD;) {
             uint8_t meta[100] = {0};
             memcpy(meta, &n, sizeof n);
-            if (echi_net_send(node->net, 1, NOTE, meta, sizeof meta, NULL, 0, 0, NULL) == ECH_OK) n++;
-            else CHECK(echi_net_poll(node->net, echi_now() + MS, events, 7, &count, NULL) == ECH_OK);
+            if (echi_net_send(node->net, 1, NOTE, meta, sizeof meta, NULL, 0, 0, NULL) == ECH_OK)
+                n++;
+            else
+                CHECK(echi_net_poll(node->net, echi_now() + MS, events, 7, &count, NULL) == ECH_OK);
         }
         expect(node, ECHI_NET_LOST);
         return;
@@ -267,7 +269,7 @@ static void waking(struct node *node) {
     CHECK(echi_net_poll(node->net, INT64_MAX, &e, 1, &count, NULL) == ECH_OK && count == 0);
     CHECK(echi_now() - start < 5 * SECOND);
     echi_thread_join(&waker);
-    echi_net_wake(node->net);      /* before the poll: kept for it */
+    echi_net_wake(node->net); /* before the poll: kept for it */
     echi_net_wake(node->net);
     CHECK(echi_net_poll(node->net, INT64_MAX, &e, 1, &count, NULL) == ECH_OK && count == 0);
     start = echi_now();
@@ -292,7 +294,8 @@ static void misuse(struct node *node) {
     CHECK(echi_net_send(node->net, 0, NOTE, NULL, 0, NULL, 0, 0, &err) == ECH_E_ARGUMENT);
     CHECK(echi_net_send(node->net, 2, NOTE, NULL, 0, NULL, 0, 0, &err) == ECH_E_ARGUMENT);
     CHECK(echi_net_send(node->net, 1, N_KINDS, NULL, 0, NULL, 0, 0, &err) == ECH_E_ARGUMENT);
-    CHECK(echi_net_send(node->net, 1, NOTE, big, 201, NULL, 0, 0, &err) == ECH_E_ARGUMENT && strstr(err.text, "'note' of 201 + 0"));
+    CHECK(echi_net_send(node->net, 1, NOTE, big, 201, NULL, 0, 0, &err) == ECH_E_ARGUMENT &&
+          strstr(err.text, "'note' of 201 + 0"));
     CHECK(echi_net_send(node->net, 1, NOTE, NULL, 0, big, 1, 0, &err) == ECH_E_ARGUMENT);
     CHECK(echi_net_post(node->net, 1, NOTE, big, 1, 0, &err) == ECH_E_ARGUMENT);
 }
@@ -324,9 +327,12 @@ static void test_too_large(void **state) { over(state, 2, too_large, NULL); }
 
 int main(void) {
     static const char *const tcp = "127.0.0.1:0";
-#define ON(test, name, at) {name, test, NULL, NULL, (void *)(uintptr_t)(at)}
+#define ON(test, name, at)                                                                                                       \
+    { name, test, NULL, NULL, (void *)(uintptr_t)(at) }
 #define BOTH(test) ON(test, #test " in-process", NULL), ON(test, #test " TCP", tcp)
-    const struct CMUnitTest tests[] = {BOTH(test_worlds), BOTH(test_payloads), BOTH(test_close_sends_all), BOTH(test_urgent_overtakes), BOTH(test_credits),
-                                       BOTH(test_many_posts), BOTH(test_flood), BOTH(test_waking), BOTH(test_misuse), BOTH(test_too_large)};
+    const struct CMUnitTest tests[] = {
+        BOTH(test_worlds),  BOTH(test_payloads),   BOTH(test_close_sends_all), BOTH(test_urgent_overtakes),
+        BOTH(test_credits), BOTH(test_many_posts), BOTH(test_flood),           BOTH(test_waking),
+        BOTH(test_misuse),  BOTH(test_too_large)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

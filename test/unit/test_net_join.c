@@ -24,7 +24,7 @@ struct joiner {
     struct ech_error err;
     char news[400];
     bool ready;
-    int64_t stay;                    /* how long it goes on after READY */
+    int64_t stay; /* how long it goes on after READY */
     struct echi_thread thread;
 };
 
@@ -127,8 +127,10 @@ static void test_late_coordinator(void **state) {
 
 static void test_fingerprints(void **state) {
     (void)state;
-    struct echi_net_fingerprint ours[2] = {{"data", "same"}, {"model", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}};
-    struct echi_net_fingerprint theirs[2] = {{"data", "same"}, {"model", "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"}};
+    struct echi_net_fingerprint ours[2] = {{"data", "same"},
+                                           {"model", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}};
+    struct echi_net_fingerprint theirs[2] = {{"data", "same"},
+                                             {"model", "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"}};
     struct joiner j[3] = {joiner(0, 4, 5 * SECOND), joiner(1, 4, SECOND), joiner(2, 4, 5 * SECOND)};
     for (int i = 0; i < 3; i++) {
         j[i].config.fingerprints = i == 2 ? theirs : ours;
@@ -138,7 +140,7 @@ static void test_fingerprints(void **state) {
     open_and_start(j, 3);
     finish(j, 3);
     assert_true(echi_now() - start < 4 * SECOND);
-    for (int i = 0; i < 3; i += 2) {      /* rank 1 may still be on its way when the run ends */
+    for (int i = 0; i < 3; i += 2) { /* rank 1 may still be on its way when the run ends */
         assert_int_equal(j[i].status, ECH_E_MISMATCH);
         assert_says(j[i].err.text, "rank 2 has model fedcba9876543210");
         assert_says(j[i].err.text, "rank 0 has model 0123456789abcdef");
@@ -177,7 +179,7 @@ static void test_wrong_world_and_double_rank(void **state) {
     assert_int_equal(j[2].status, ECH_E_MISMATCH);
     assert_says(j[3].err.text, "rank 1 has joined already from 127.0.0.1:");
     assert_int_equal(j[3].status, ECH_E_MISMATCH);
-    assert_int_equal(j[0].status, ECH_E_TIMEOUT);      /* neither of them harmed the join; rank 2 never came */
+    assert_int_equal(j[0].status, ECH_E_TIMEOUT); /* neither of them harmed the join; rank 2 never came */
     assert_says(j[0].err.text, "2 of 3 nodes joined within 0.7 s, rank 2 did not");
     assert_says(j[0].err.text, "refused: rank 1 has joined already");
 }
@@ -196,15 +198,16 @@ static void test_addresses(void **state) {
     assert_says(second.err.text, "in use");
     echi_net_close(first.net, 0);
 
-    static const char *const bad[] = {"", "host", ":1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:1x", "[::1", "[::1]", "[::1]1",
-                                      "[]:1", "::1"};
+    static const char *const bad[] = {
+        "",      "host",   ":1",   "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:1x", "[::1",
+        "[::1]", "[::1]1", "[]:1", "::1"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         second.config.coordinator = bad[i];
         second.err.text[0] = 0;
         if (echi_net_open(&second.config, &second.net, &second.err) != ECH_E_ARGUMENT) fail_msg("'%s' was taken", bad[i]);
         assert_says(second.err.text, "--coordinator");
     }
-    second.config.coordinator = "192.0.2.1:7";      /* of a range kept for examples: no machine has it */
+    second.config.coordinator = "192.0.2.1:7"; /* of a range kept for examples: no machine has it */
     assert_int_equal(echi_net_open(&second.config, &second.net, &second.err), ECH_E_ARGUMENT);
     assert_says(second.err.text, "no address of this machine");
     second.config.coordinator = NULL;
@@ -328,7 +331,7 @@ static void test_strangers(void **state) {
             fds[n++] = stranger(address, http, sizeof http - 1);
             fds[n++] = stranger(address, noise, sizeof noise);
         }
-        if (round > 0) break;      /* the second time the run goes on */
+        if (round > 0) break; /* the second time the run goes on */
         for (int i = 1; i < 3; i++) {
             j[i].config.coordinator = address;
             assert_int_equal(echi_net_open(&j[i].config, &j[i].net, &j[i].err), ECH_OK);
@@ -392,10 +395,19 @@ static void test_other_server(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_never_joins), cmocka_unit_test(test_no_coordinator), cmocka_unit_test(test_late_coordinator),
-        cmocka_unit_test(test_fingerprints), cmocka_unit_test(test_kinds_differ), cmocka_unit_test(test_wrong_world_and_double_rank),
-        cmocka_unit_test(test_addresses), cmocka_unit_test(test_ipv6), cmocka_unit_test(test_bind), cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_strangers), cmocka_unit_test(test_late_comer), cmocka_unit_test(test_other_server),
+        cmocka_unit_test(test_never_joins),
+        cmocka_unit_test(test_no_coordinator),
+        cmocka_unit_test(test_late_coordinator),
+        cmocka_unit_test(test_fingerprints),
+        cmocka_unit_test(test_kinds_differ),
+        cmocka_unit_test(test_wrong_world_and_double_rank),
+        cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_ipv6),
+        cmocka_unit_test(test_bind),
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_late_comer),
+        cmocka_unit_test(test_other_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
