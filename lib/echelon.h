@@ -130,7 +130,7 @@ struct ech_config {
     char device[64];              /* "cpu" */
     double slow;                  /* this node computes that many times slower (>= 1), by sleeping */
     double deadline;              /* seconds without a word from a needed node before the run ends (default 10) */
-    char init[1024], save[1024], report[1024];   /* files; rank 0 uses save and report; every node must be able to read init */
+    char init[1024], save[1024], report[1024];   /* files; only rank 0 reads init and writes save and report */
     char plan[1024], save_plan[1024];            /* plan to follow instead of making one; where rank 0 writes the plan */
     /* Callbacks, from a thread of the library, at most one at a time; may be NULL; must not call back into this run. */
     void (*on_log)(void *user, enum ech_log_level level, const char *line);

@@ -83,7 +83,7 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
       "this node computes so many times slower, by sleeping (to try unlike nodes on one machine)")                            \
     X(deadline, "deadline", "SECONDS", "10", REAL, 0.01, 86400, no_word, NULL,                                                \
       "without a word from a node that is needed for so long, the run ends and names it")                                     \
-    X(init, "init", "FILE", "", TEXT, 0, 0, no_word, NULL, "initial weights (safetensors); every node reads it")              \
+    X(init, "init", "FILE", "", TEXT, 0, 0, no_word, NULL, "initial weights (safetensors); rank 0 reads it")              \
     X(save, "save", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes the trained weights (safetensors)")           \
     X(report, "report", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes what the run did (JSON)")                 \
     X(plan, "plan", "FILE", "", TEXT, 0, 0, no_word, NULL, "plan to follow instead of making one")                            \
