@@ -70,8 +70,8 @@ bool echi_lane_is_held(struct echi_lane *lane);
  * node owes. */
 void echi_lane_breathe(struct echi_lane *lane, enum echi_task_kind kind);
 void echi_lane_gradient(struct echi_lane *lane, const struct echi_task *task, int layer, const struct echi_result *result);
-/* Runs a function on the lane's thread before any task, and waits for it (measuring at start). */
-ech_status echi_lane_call(struct echi_lane *lane, ech_status (*call)(void *self, struct ech_error *err), void *self, struct ech_error *err);
+/* Runs a function once on the lane's thread, before any task, then notifies (measuring at start). Does not wait. */
+void echi_lane_call(struct echi_lane *lane, void (*call)(void *self), void *self);
 
 /* The debt of a node that plays a slow one. */
 struct echi_slowness { double factor; int64_t cpu_mark, debt; };
@@ -100,7 +100,8 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
 /* A session's half of a node: the caller's thread computes the worker's steps. NULL in ech_train. */
 struct echi_user_lane {
     void *self;
-    ech_status (*measure)(void *self, struct echi_times *out, struct ech_error *err);   /* blocks the I/O thread until done */
+    void (*measure)(void *self);                          /* asks the caller's thread to measure; see `measured` */
+    bool (*measured)(void *self, struct echi_times *out, ech_status *out_status);   /* true once, when it has; wakes the wire */
     void (*submit)(void *self, const struct echi_task *task);
     bool (*take)(void *self, struct echi_done *out);
     void (*final)(void *self, const float *params);      /* the trained weights, all layers */
@@ -111,7 +112,8 @@ struct echi_node_config {
     const struct echi_user_lane *user;
     const atomic_bool *abandoned;             /* sessions: the caller computes no more steps; NULL in ech_train */
     float *params;                            /* rank 0: initial weights in, trained weights out */
-    void (*started)(void *self, struct echi_wire *wire, struct echi_exec *exec); void *started_self;   /* may be NULL */
+    /* Called on the node's thread, may be NULL: the wire stands; later again: the slots stand as well. */
+    void (*started)(void *self, struct echi_wire *wire, struct echi_exec *exec); void *started_self;
 };
 /* Joins, runs, leaves. Blocks. */
 ech_status echi_node_run(const struct echi_node_config *node, struct ech_report *report, struct ech_error *err);

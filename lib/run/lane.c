@@ -25,10 +25,8 @@ struct echi_lane {
     int n_waiting;
     struct echi_done done[DONE_MAX];
     int done_first, done_count;
-    ech_status (*call)(void *, struct ech_error *);
+    void (*call)(void *);              /* to be run once, before any task */
     void *call_self;
-    struct ech_error *call_err;
-    ech_status call_status;
 };
 
 void echi_slowness_begin(struct echi_slowness *s, double factor) { *s = (struct echi_slowness){.factor = factor, .cpu_mark = echi_thread_cpu()}; }
@@ -47,9 +45,10 @@ void echi_slowness_pay(struct echi_slowness *s) {
 
 static void put_done(struct echi_lane *l, const struct echi_done *d) {
     echi_mutex_lock(&l->mutex);
+    const bool first = l->done_count == 0;   /* else its taker is on the way already */
     if (l->done_count < DONE_MAX) l->done[(l->done_first + l->done_count++) % DONE_MAX] = *d;
     echi_mutex_unlock(&l->mutex);
-    l->notify(l->notify_self);
+    if (first) l->notify(l->notify_self);
 }
 
 /* The most urgent task that may run now and is more urgent than `than`; under the mutex. */
@@ -82,12 +81,12 @@ static void serve(struct echi_lane *l, int than, bool idle) {
     for (;;) {
         if (l->quit) break;
         if (l->call) {
-            echi_mutex_unlock(&l->mutex);
-            ech_status status = l->call(l->call_self, l->call_err);
-            echi_mutex_lock(&l->mutex);
-            l->call_status = status;
+            void (*call)(void *) = l->call;
             l->call = NULL;
-            echi_cond_broadcast(&l->changed);
+            echi_mutex_unlock(&l->mutex);
+            call(l->call_self);
+            l->notify(l->notify_self);
+            echi_mutex_lock(&l->mutex);
             continue;
         }
         if (pick(l, than, &task)) {
@@ -209,14 +208,10 @@ void echi_lane_gradient(struct echi_lane *l, const struct echi_task *task, int l
     put_done(l, &d);
 }
 
-ech_status echi_lane_call(struct echi_lane *l, ech_status (*call)(void *, struct ech_error *), void *self, struct ech_error *err) {
+void echi_lane_call(struct echi_lane *l, void (*call)(void *), void *self) {
     echi_mutex_lock(&l->mutex);
     l->call_self = self;
-    l->call_err = err;
     l->call = call;
     echi_cond_broadcast(&l->changed);
-    while (l->call) echi_cond_wait(&l->changed, &l->mutex, INT64_MAX);
-    ech_status status = l->call_status;
     echi_mutex_unlock(&l->mutex);
-    return status;
 }

@@ -11,6 +11,10 @@
  * out in periods of up to 100 ms. The fastest sweep counts: what else happens to run at start only makes steps longer. */
 #define SWEEPS 3
 #define SECONDS_A_SIZE 0.008
+/* A large model on a small machine must not spend minutes here: no size is tried beyond one whose step takes so long (but
+ * two at least, for a slope), and no sweep begins after so long. */
+#define LONG_STEP 0.15
+#define LONG_SWEEPS 2.0
 static const uint32_t sizes[] = {8, 16, 32, 48, 64, 96, 128};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 _Static_assert(SIZES <= ECHI_TIMES_MAX, "more sizes than struct echi_times holds");
@@ -36,7 +40,7 @@ static ech_status one_step(const struct bench *b, int n, bool head, struct ech_e
     return ECH_OK;
 }
 
-struct timing { double least[SIZES][2]; double wall[SWEEPS]; int steps[SWEEPS][SIZES][2]; };   /* [2]: trunk, head */
+struct timing { int sizes, sweeps; double least[SIZES][2]; double wall[SWEEPS]; int steps[SWEEPS][SIZES][2]; };   /* [2]: trunk, head */
 
 static ech_status time_size(const struct bench *b, int sweep, int size, bool head, struct echi_slowness *slowness, struct timing *t, struct ech_error *err) {
     double sum = 0;
@@ -60,9 +64,9 @@ static ech_status time_size(const struct bench *b, int sweep, int size, bool hea
 /* How much longer than their shortest the steps of the fastest sweep took. */
 static double scale_of(const struct timing *t) {
     double best = 0;
-    for (int sweep = 0; sweep < SWEEPS; sweep++) {
+    for (int sweep = 0; sweep < t->sweeps; sweep++) {
         double shortest = 0;
-        for (int i = 0; i < SIZES; i++)
+        for (int i = 0; i < t->sizes; i++)
             for (int head = 0; head < 2; head++) shortest += t->steps[sweep][i][head] * t->least[i][head];
         const double scale = t->wall[sweep] / shortest;
         if (sweep == 0 || scale < best) best = scale;
@@ -93,16 +97,22 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     echi_model_init(job->model, 1, echi_buffer_host(b.params));
     for (size_t i = 0; i < (size_t)most * echi_shape_size(job->model->input); i++) b.rows[i] = (float)(i % 17) * 0.1f - 0.8f;
     for (size_t i = 0; i < (size_t)most * job->cut_width; i++) b.cut_rows[i] = (float)(i % 13) * 0.1f;
-    for (int sweep = 0; sweep < SWEEPS; sweep++)
-        for (int i = 0; i < SIZES; i++)
+    const int64_t began = echi_now();
+    timing.sizes = SIZES;
+    while (timing.sweeps < SWEEPS && (timing.sweeps == 0 || (double)(echi_now() - began) < LONG_SWEEPS * 1e9)) {
+        const int sweep = timing.sweeps++;
+        for (int i = 0; i < timing.sizes; i++) {
             for (int head = 0; head <= cut; head++) ECHI_TRY_GOTO(time_size(&b, sweep, i, head, &slowness, &timing, err), out);
+            if (i > 0 && timing.least[i][0] + timing.least[i][1] > LONG_STEP) timing.sizes = i + 1;
+        }
+    }
     const double scale = scale_of(&timing);
-    for (int i = 0; i < SIZES; i++) {
+    for (int i = 0; i < timing.sizes; i++) {
         out->n[i] = sizes[i];
         out->trunk[i] = timing.least[i][0] * scale;
         out->head[i] = timing.least[i][1] * scale;
     }
-    out->count = SIZES;
+    out->count = (uint32_t)timing.sizes;
 out:
     echi_stack_destroy(b.trunk);
     echi_stack_destroy(b.head);

@@ -32,6 +32,12 @@ struct node {
     struct echi_owner *owner;
     struct echi_head *head;
     bool planned;
+    /* measuring at start, on the lane's thread until `measured` */
+    bool measuring;
+    atomic_bool measured;
+    struct echi_times times;
+    ech_status measure_status;
+    struct ech_error measure_error;
     struct echi_action action[ACTIONS_MAX];
     /* state of the loop */
     bool ready, over, held_asked, final_in, end_in;
@@ -234,24 +240,28 @@ static void perform(struct node *n, struct echi_actions *list) {
 
 /* ---------------------------------------------------------- start-up */
 
-static ech_status measure_here(void *self, struct ech_error *err) {
-    struct node *n = ((void **)self)[0];
-    struct echi_times *times = ((void **)self)[1];
-    return echi_measure(n->job, echi_exec_device(n->exec), n->c->config->slow, times, err);
+/* On the lane's thread; the node takes the result when it is notified. */
+static void measure_here(void *self) {
+    struct node *n = self;
+    n->measure_status = echi_measure(n->job, echi_exec_device(n->exec), n->c->config->slow, &n->times, &n->measure_error);
+    atomic_store(&n->measured, true);
 }
 
+/* Step times take a while; the I/O thread goes on meanwhile, so that nobody takes this node for lost. */
 static void measure(struct node *n) {
-    struct echi_times times;
-    void *both[2] = {n, &times};
-    ech_status status = n->c->user ? n->c->user->measure(n->c->user->self, &times, n->err) : echi_lane_call(n->lane, measure_here, both, n->err);
-    if (status != ECH_OK) {
-        send_fault(n, status, n->rank, n->err ? n->err->text : ech_status_text(status));
-        return;
-    }
-    if (n->report)
-        n->report->step_seconds[n->rank] = echi_times_whole(&times, 64);
+    n->measuring = true;
+    if (n->c->user) n->c->user->measure(n->c->user->self);
+    else echi_lane_call(n->lane, measure_here, n);
+}
+
+static void take_measured(struct node *n) {
+    if (!n->measuring) return;
+    if (n->c->user ? !n->c->user->measured(n->c->user->self, &n->times, &n->measure_status) : !atomic_load(&n->measured)) return;
+    n->measuring = false;
+    if (n->measure_status != ECH_OK) return send_fault(n, n->measure_status, n->rank, n->measure_error.text[0] ? n->measure_error.text : ech_status_text(n->measure_status));
+    if (n->report) n->report->step_seconds[n->rank] = echi_times_whole(&n->times, 64);
     uint8_t body[ECHI_TIMES_BYTES_MAX];
-    send_body(n, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&times, body, sizeof body));
+    send_body(n, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&n->times, body, sizeof body));
 }
 
 static ech_status new_role(void *out, size_t size, struct ech_error *err) {
@@ -483,6 +493,7 @@ static void on_done(struct node *n, const struct echi_done *d) {
 
 static void take_done(struct node *n) {
     struct echi_done d;
+    take_measured(n);
     while (!n->over && echi_lane_take(n->lane, &d)) on_done(n, &d);
     while (!n->over && n->c->user && n->c->user->take(n->c->user->self, &d)) on_done(n, &d);
     if (n->held_asked && echi_lane_is_held(n->lane)) {
@@ -686,6 +697,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     ECHI_TRY_GOTO(open_wire(n), out);
     ECHI_TRY_GOTO(echi_lane_create(echi_exec_run, n->exec, notify, n, config->config->slow, &n->lane, n->err), out);
     echi_exec_use_lane(n->exec, n->lane);
+    if (config->started) config->started(config->started_self, n->wire, NULL);
     if (n->rank == 0 && config->config->on_bound) config->config->on_bound(config->config->user, echi_wire_address(n->wire));
     loop(n);
     status = n->status;

@@ -40,6 +40,7 @@ struct ech_session {
     struct echi_exec *exec;
     bool asked_measure, measured, has_task, ended, final_in;
     struct echi_times times;
+    ech_status measure_status;
     struct echi_task next_task;
     struct echi_done *done;                  /* [DONE_MAX], a ring */
     int done_first, done_count;
@@ -48,16 +49,22 @@ struct ech_session {
 
 /* --------------------------------------------- called on the node's thread */
 
-static ech_status lane_measure(void *self, struct echi_times *out, struct ech_error *err) {
-    (void)err;
+static void lane_measure(void *self) {
     struct ech_session *s = self;
     echi_mutex_lock(&s->mutex);
     s->asked_measure = true;
     echi_cond_broadcast(&s->changed);
-    while (!s->measured) echi_cond_wait(&s->changed, &s->mutex, INT64_MAX);
-    *out = s->times;
     echi_mutex_unlock(&s->mutex);
-    return ECH_OK;
+}
+
+static bool lane_measured(void *self, struct echi_times *out, ech_status *out_status) {
+    struct ech_session *s = self;
+    echi_mutex_lock(&s->mutex);
+    const bool measured = s->measured;
+    *out = s->times;
+    *out_status = s->measure_status;
+    echi_mutex_unlock(&s->mutex);
+    return measured;
 }
 
 static void lane_submit(void *self, const struct echi_task *task) {
@@ -204,7 +211,8 @@ static ech_status meet(struct ech_session *s, struct ech_error *err) {
     ech_status status = run_measure(s, err);
     echi_mutex_lock(&s->mutex);
     s->measured = true;
-    echi_cond_broadcast(&s->changed);
+    s->measure_status = status;
+    if (s->wire) echi_wire_wake(s->wire);
     while (!s->exec && !s->ended) echi_cond_wait(&s->changed, &s->mutex, INT64_MAX);
     if (status == ECH_OK && s->ended) status = failure(s, err);
     echi_mutex_unlock(&s->mutex);
@@ -236,7 +244,7 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
     s->measure = measure;
     s->measure_user = user;
     ECHI_TRY_GOTO(fill(s, params, n_params, train_samples, err), failed);
-    s->lane = (struct echi_user_lane){s, lane_measure, lane_submit, lane_take, lane_final};
+    s->lane = (struct echi_user_lane){s, lane_measure, lane_measured, lane_submit, lane_take, lane_final};
     s->node = (struct echi_node_config){.config = &s->config, .job = &s->job, .user = &s->lane, .abandoned = &s->abandoned, .params = s->first, .started = node_started, .started_self = s};
     s->report.world = config->world;
     s->report.head = s->report.lost_peer = -1;
