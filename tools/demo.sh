@@ -8,6 +8,9 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 echelon=${ECHELON:-$root/build/echelon}
 out=$root/build/demo
 target=0.985
+# Four nodes on, say, two cores would wait for each other's cores, and the slow one would have the most to itself. So each
+# gets a quarter of a core, rank 3 a quarter of that: now they are as unlike as machines of their own.
+slow=0=4,1=4,2=4,3=16
 mkdir -p "$out"
 
 # --- data: what is here, else what can be fetched, else generated
@@ -32,9 +35,9 @@ data=$(find_data)
 run() {
     local name=$1 title=$2 status=0
     shift 2
-    echo "== $title: echelon train --local 4 --slow 3=4 $*"
+    echo "== $title: echelon train --local 4 --slow $slow $*"
     rm -f "$out/$name.json"
-    "$echelon" train --data "$data" --local 4 --slow 3=4 --target-accuracy $target --epochs 6 --report "$out/$name.json" "$@" || status=$?
+    "$echelon" train --data "$data" --local 4 --slow $slow --target-accuracy $target --epochs 6 --report "$out/$name.json" "$@" || status=$?
     [ $status = 0 ] || [ $status = 26 ] || exit $status   # 26: the target was not reached
     echo
 }
@@ -52,7 +55,7 @@ row() {
     [ "$seconds" = null ] && seconds="not reached" || seconds=$(printf '%.1f s' "$seconds")
     printf '%-24s %10.0f   %11s   %10s\n' "$2" "$(value "$1" images_per_second)" "$seconds" "$(bytes "$1")"
 }
-echo "Four nodes, rank 3 four times slower, on $data:"
+echo "Four nodes, rank 3 four times slower than the others, on $data:"
 printf '%-24s %10s   %11s   %10s\n' "" "images/s" "to 98.5 %" "sent"
 row equal "BSP, equal shares"
 row speed "BSP, shares by speed"
