@@ -175,7 +175,7 @@ struct ech_report {
     double step_seconds[ECH_WORLD_MAX];   /* measured at start: one step of 64 samples, whole model */
     uint64_t steps, samples;
     double epochs, seconds, images_per_second, measuring_seconds, startup_seconds;
-    double train_loss, test_accuracy, best_accuracy;
+    double train_loss, test_accuracy, best_accuracy;   /* accuracies 0..1; negative: nobody looked */
     double target_seconds, target_epochs; /* when target_accuracy was first reached; negative: never */
     uint64_t bytes_sent[ECH_KINDS_MAX];   /* by all nodes, by message kind */
     const char *kind_name[ECH_KINDS_MAX]; /* NULL ends the list */

@@ -250,6 +250,7 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
     s->report.head = s->report.lost_peer = -1;
     s->report.seed = config->seed;
     s->report.target_seconds = s->report.target_epochs = -1;
+    s->report.test_accuracy = s->report.best_accuracy = -1;
     snprintf(s->report.sync, sizeof s->report.sync, "%s", config->sync);
     snprintf(s->report.model, sizeof s->report.model, "session");
     snprintf(s->report.version, sizeof s->report.version, "%s", ECH_VERSION);

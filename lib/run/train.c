@@ -61,6 +61,7 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
     report->head = -1;
     report->lost_peer = -1;
     report->target_seconds = report->target_epochs = -1;
+    report->test_accuracy = report->best_accuracy = -1;
     if (config->rank == 0) {
         weights = calloc(model->n_params, sizeof *weights);
         if (!weights) {
