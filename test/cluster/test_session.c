@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Sync only, as a custom trainer meets it: nodes as threads over loopback, a model of whole numbers whose sums are exact. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "echelon.h"
+
+#define WORLD_MAX 4
+#define SAMPLES 48
+enum { FIRST = 3, SECOND = 2 };
+
+/* The "gradient" of sample i is i for each number of the first array, 1 for each of the second: sums of whole numbers,
+ * exact in float whoever adds them. */
+struct node {
+    struct ech_config config;
+    float first[FIRST], first_grad[FIRST], second[SECOND], second_grad[SECOND];
+    uint32_t seen[SAMPLES];          /* how often this node got each sample */
+    int steps, leave_after;          /* leave_after: closes early, 0 never */
+    double poison;                   /* added to the loss of every step */
+    ech_status opened, status, closed;
+    struct ech_report report;
+    struct ech_error error;
+    pthread_t thread;
+};
+
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    char address[64];
+} meeting = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, ""};
+
+static void on_bound(void *user, const char *address) {
+    (void)user;
+    pthread_mutex_lock(&meeting.mutex);
+    snprintf(meeting.address, sizeof meeting.address, "%s", address);
+    pthread_cond_broadcast(&meeting.changed);
+    pthread_mutex_unlock(&meeting.mutex);
+}
+
+static int measure(void *user, const uint32_t *index, int n) {
+    struct node *node = user;
+    (void)index;
+    return node->leave_after < 0 && n > 0;   /* leave_after -1: refuses to measure */
+}
+
+static void *node_main(void *self) {
+    struct node *n = self;
+    const struct ech_param params[] = {{"first", n->first, n->first_grad, FIRST}, {"second", n->second, n->second_grad, SECOND}};
+    ech_session *session = NULL;
+    struct ech_step step;
+    n->opened = ech_session_open(params, 2, SAMPLES, &n->config, measure, n, &session, &n->error);
+    if (n->opened != ECH_OK) return NULL;
+    while ((n->status = ech_step_begin(session, &step, &n->error)) == ECH_OK) {
+        double sum = 0;
+        for (int i = 0; i < step.n; i++) {
+            n->seen[step.index[i]]++;
+            sum += step.index[i];
+        }
+        for (int k = 0; k < FIRST; k++) n->first_grad[k] = (float)(sum / step.n);
+        for (int k = 0; k < SECOND; k++) n->second_grad[k] = 1;
+        /* Both orders are the caller's right. */
+        const int order = n->steps & 1;
+        ech_gradient_ready(session, order, NULL);
+        ech_gradient_ready(session, !order, NULL);
+        n->status = ech_step_end(session, 1 + n->poison, &n->error);
+        n->steps++;
+        if (n->status != ECH_OK || n->steps == n->leave_after) break;
+    }
+    n->closed = ech_session_close(session, &n->report, &n->error);
+    return NULL;
+}
+
+static struct node nodes[WORLD_MAX];
+
+static void prepare(int world, const char *sync) {
+    memset(nodes, 0, sizeof nodes);
+    for (int r = 0; r < world; r++) {
+        struct ech_config *c = &nodes[r].config;
+        ech_config_init(c);
+        c->rank = r;
+        c->world = world;
+        snprintf(c->sync, sizeof c->sync, "%s", sync);
+        c->batch = 8;
+        c->samples_per_step = strcmp(sync, "bsp") == 0 ? 0 : 4;
+        c->lr = 1.0 / 64;
+        c->momentum = 0;
+        c->epochs = 3;
+        c->deadline = 5;
+        nodes[r].first[0] = r == 0 ? 2 : -99;   /* rank 0's values start all */
+    }
+    nodes[0].config.on_bound = on_bound;
+    snprintf(nodes[0].config.coordinator, sizeof nodes[0].config.coordinator, "127.0.0.1:0");
+}
+
+static void run(int world) {
+    meeting.address[0] = 0;
+    pthread_create(&nodes[0].thread, NULL, node_main, &nodes[0]);
+    pthread_mutex_lock(&meeting.mutex);
+    while (!meeting.address[0] && world > 1) pthread_cond_wait(&meeting.changed, &meeting.mutex);
+    pthread_mutex_unlock(&meeting.mutex);
+    for (int r = 1; r < world; r++) {
+        snprintf(nodes[r].config.coordinator, sizeof nodes[r].config.coordinator, "%s", meeting.address);
+        pthread_create(&nodes[r].thread, NULL, node_main, &nodes[r]);
+    }
+    for (int r = 0; r < world; r++) pthread_join(nodes[r].thread, NULL);
+}
+
+static void assert_trained(int world, double epochs) {
+    uint32_t seen[SAMPLES] = {0};
+    for (int r = 0; r < world; r++) {
+        if (nodes[r].status != ECH_E_END || nodes[r].closed != ECH_OK) print_error("rank %d: %s\n", r, nodes[r].error.text);
+        assert_int_equal(nodes[r].status, ECH_E_END);
+        assert_int_equal(nodes[r].closed, ECH_OK);
+        for (int i = 0; i < SAMPLES; i++) seen[i] += nodes[r].seen[i];
+        assert_memory_equal(nodes[r].first, nodes[0].first, sizeof nodes[0].first);
+        assert_memory_equal(nodes[r].second, nodes[0].second, sizeof nodes[0].second);
+    }
+    for (int i = 0; i < SAMPLES; i++) assert_int_equal(seen[i], (int)epochs);
+    /* Each sample moved each number by its gradient * lr / B, whatever the order: momentum is 0. */
+    const double lr_by_b = nodes[0].config.lr / 8;
+    assert_true(fabs(nodes[0].first[0] - (2 - epochs * (SAMPLES * (SAMPLES - 1) / 2) * lr_by_b)) < 1e-4);
+    assert_true(fabs(nodes[0].second[1] - (-epochs * SAMPLES * lr_by_b)) < 1e-5);
+    assert_int_equal(nodes[0].report.samples, (int)epochs * SAMPLES);
+}
+
+static void test_every_policy_trains_each_sample_once_an_epoch(void **state) {
+    (void)state;
+    static const char *const policies[] = {"bsp", "asp", "ssp", "gssp"};
+    for (size_t p = 0; p < sizeof policies / sizeof policies[0]; p++)
+        for (int world = 1; world <= WORLD_MAX; world++) {
+            prepare(world, policies[p]);
+            run(world);
+            assert_trained(world, 3);
+        }
+}
+
+static void test_unequal_shares_are_exact(void **state) {
+    (void)state;
+    prepare(3, "bsp");
+    for (int r = 0; r < 3; r++) snprintf(nodes[r].config.shares, sizeof nodes[r].config.shares, "5,0,3");
+    run(3);
+    assert_trained(3, 3);
+    assert_int_equal(nodes[1].steps, 0);
+}
+
+static void test_leaving_early_ends_the_run_for_all(void **state) {
+    (void)state;
+    for (int leaver = 0; leaver < 3; leaver++) {
+        prepare(3, "bsp");
+        nodes[leaver].leave_after = 2;
+        run(3);
+        for (int r = 0; r < 3; r++) {
+            assert_int_equal(nodes[r].closed, ECH_E_ABORTED);
+            assert_non_null(strstr(nodes[r].error.text, "closed its session"));
+        }
+    }
+}
+
+static void test_a_loss_that_is_no_number_ends_the_run(void **state) {
+    (void)state;
+    prepare(2, "gssp");
+    nodes[1].poison = 1e308 * 10;
+    run(2);
+    assert_int_equal(nodes[1].status, ECH_E_DIVERGED);
+    for (int r = 0; r < 2; r++) assert_int_equal(nodes[r].closed, ECH_E_DIVERGED);
+}
+
+static void test_refusing_to_measure_ends_the_opening(void **state) {
+    (void)state;
+    prepare(2, "bsp");
+    nodes[1].leave_after = -1;
+    run(2);
+    assert_int_equal(nodes[0].opened, ECH_E_ABORTED);
+    assert_int_equal(nodes[1].opened, ECH_E_ABORTED);
+}
+
+static void test_misuse_is_refused_with_a_sentence(void **state) {
+    (void)state;
+    float value[2] = {0}, grad[2] = {0};
+    struct ech_param param = {"w", value, grad, 2};
+    struct ech_config config;
+    struct ech_error err;
+    struct ech_step step;
+    ech_session *session = NULL;
+    ech_config_init(&config);
+    assert_int_equal(ech_session_open(NULL, 1, 8, &config, NULL, NULL, &session, &err), ECH_E_ARGUMENT);
+    assert_int_equal(ech_session_open(&param, 1, 0, &config, NULL, NULL, &session, &err), ECH_E_ARGUMENT);
+    param.grad = NULL;
+    assert_int_equal(ech_session_open(&param, 1, 8, &config, NULL, NULL, &session, &err), ECH_E_ARGUMENT);
+    param.grad = grad;
+    config.target_accuracy = 0.5;
+    assert_int_equal(ech_session_open(&param, 1, 8, &config, NULL, NULL, &session, &err), ECH_E_ARGUMENT);
+    config.target_accuracy = 0;
+    config.steps = 2;
+    config.batch = 4;
+    assert_int_equal(ech_session_open(&param, 1, 8, &config, NULL, NULL, &session, &err), ECH_OK);
+    assert_int_equal(ech_gradient_ready(session, 0, &err), ECH_E_ARGUMENT);
+    assert_int_equal(ech_step_end(session, 0, &err), ECH_E_ARGUMENT);
+    assert_int_equal(ech_step_begin(session, &step, &err), ECH_OK);
+    assert_int_equal(ech_step_begin(session, &step, &err), ECH_E_ARGUMENT);
+    assert_int_equal(ech_gradient_ready(session, 1, &err), ECH_E_ARGUMENT);
+    assert_int_equal(ech_step_end(session, 0, &err), ECH_E_ARGUMENT);   /* 'w' was not given */
+    assert_non_null(strstr(err.text, "'w'"));
+    assert_int_equal(ech_gradient_ready(session, 0, &err), ECH_OK);
+    assert_int_equal(ech_gradient_ready(session, 0, &err), ECH_E_ARGUMENT);
+    assert_int_equal(ech_step_end(session, 0, &err), ECH_OK);
+    assert_int_equal(ech_session_close(session, NULL, &err), ECH_E_ABORTED);   /* one of two steps was done */
+    assert_int_equal(ech_session_close(NULL, NULL, NULL), ECH_OK);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_policy_trains_each_sample_once_an_epoch), cmocka_unit_test(test_unequal_shares_are_exact),
+        cmocka_unit_test(test_leaving_early_ends_the_run_for_all),            cmocka_unit_test(test_a_loss_that_is_no_number_ends_the_run),
+        cmocka_unit_test(test_refusing_to_measure_ends_the_opening),          cmocka_unit_test(test_misuse_is_refused_with_a_sentence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
