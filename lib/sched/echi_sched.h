@@ -45,6 +45,8 @@ struct echi_lease {
     uint32_t round, round_size;           /* round_size: B, or what is left in an epoch's last round under BSP */
     uint8_t worker, owner;                /* ranks */
 };
+/* A peer's lease is one that this plan can give to `worker`. An asynchronous step may be larger than a round. */
+bool echi_lease_fits(const struct echi_lease *lease, const struct echi_plan *plan, int worker);
 
 /* What a run trains, as far as roles must know it. The driver derives it from the model; the same on all nodes. */
 struct echi_setup {

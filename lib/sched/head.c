@@ -93,8 +93,7 @@ static void on_message(struct echi_head *h, const struct echi_event *e, struct e
         echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_STARTED);
         break;
     case ECHI_KIND_ACT:
-        if (!h->member[e->from] || m->lease.worker != e->from || m->lease.n < 1 || m->lease.n > h->setup->plan.n[e->from] ||
-            m->lease.round_size < m->lease.n)
+        if (!h->member[e->from] || !echi_lease_fits(&m->lease, &h->setup->plan, e->from))
             return echi_act_fault(out, ECH_E_FORMAT, "rows do not fit the plan: do all nodes run the same version?");
         h->lease[e->from] = m->lease;
         h->queue[h->queued++] = e->from;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Messages, plans and step times to bytes and back. Pure and bounded: every length is checked before it is used. */
-#include "echi_sched.h"
 #include "echi_bytes.h"
+#include "echi_policy.h"
 
 #include <string.h>
 
@@ -107,6 +107,11 @@ int echi_plan_workers(const struct echi_plan *plan, int group) {
     for (int r = 0; r < plan->world; r++)
         if (plan->group_of[r] != ECHI_NONE && (group < 0 || plan->group_of[r] == group)) count++;
     return count;
+}
+
+bool echi_lease_fits(const struct echi_lease *l, const struct echi_plan *p, int worker) {
+    const uint32_t most = echi_policy_of((enum echi_sync)p->sync)->rounds ? l->round_size : p->n[worker];
+    return l->worker == worker && l->n >= 1 && l->n <= p->n[worker] && l->n <= most && l->round_size >= 1;
 }
 
 bool echi_plan_valid(const struct echi_plan *p) {

@@ -247,9 +247,8 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
 static void on_push(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     struct echi_push *p = &o->push[e->from];
-    if (!o->view[e->from].member || m->lease.worker != e->from || m->lease.owner != o->setup->rank || p->whole ||
-        m->layer != o->setup->cut - 1 - p->layers_in || (p->layers_in > 0 && p->lease.id != m->lease.id) ||
-        m->lease.n < 1 || m->lease.n > plan_of(o)->n[e->from] || m->lease.round_size < m->lease.n)
+    if (!o->view[e->from].member || !echi_lease_fits(&m->lease, plan_of(o), e->from) || m->lease.owner != o->setup->rank || p->whole ||
+        m->layer != o->setup->cut - 1 - p->layers_in || (p->layers_in > 0 && p->lease.id != m->lease.id))
         return echi_act_fault(out, ECH_E_FORMAT, "a push does not fit the plan: do all nodes run the same version?");
     p->lease = m->lease;
     p->layers_in++;
