@@ -161,7 +161,7 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
         if (more) status = refuse(&r, "nothing more is expected on this line", more);
     }
     if (status == ECH_OK && !echi_plan_valid(p))
-        status = echi_fail(err, ECH_E_FORMAT, "plan.load", "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round", path);
+        status = echi_fail(err, ECH_E_FORMAT, "plan.load", "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round", path);
     free(text);
     return status;
 }

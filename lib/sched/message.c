@@ -125,11 +125,15 @@ bool echi_plan_valid(const struct echi_plan *p) {
     for (int g = 0; g < p->n_groups; g++)
         for (int h = 0; h < g; h++)
             if (p->owner_of[g] == p->owner_of[h]) return false;
+    uint64_t in_step = 0;
     for (int r = 0; r < p->world; r++) {
+        in_step += p->n[r];
         if (p->group_of[r] == ECHI_NONE ? p->n[r] != 0 : (p->n[r] < 1 || p->n[r] > 1u << 20)) return false;
         if (p->group_of[r] != ECHI_NONE && p->group_of[r] >= p->n_groups) return false;
     }
-    return true;
+    const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
+    if (p->n_groups > 1 && !policy->grouped) return false;
+    return !policy->rounds || in_step == p->round;
 }
 
 size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
