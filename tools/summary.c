@@ -22,7 +22,7 @@ static void print_groups(FILE *to, const struct ech_report *r) {
 }
 
 void summary_print(FILE *to, const struct command *command, const struct ech_report *r, ech_status status) {
-    if (status != ECH_OK && r->samples == 0) return;   /* it ended before there was anything to tell */
+    if (r->n_groups == 0 || (status != ECH_OK && r->samples == 0)) return;   /* it ended before there was anything to tell */
     uint64_t bytes = 0;
     for (int k = 0; k < ECH_KINDS_MAX && r->kind_name[k]; k++) bytes += r->bytes_sent[k];
     char sent[32];

@@ -53,7 +53,7 @@ static ech_status check_writable(const char *option, const char *path, struct ec
     else slash[slash == folder] = 0;
     struct stat st;
     const char *why = NULL;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) why = "it is a folder; give the name of a file";
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) why = S_ISDIR(st.st_mode) ? "it is a folder; give the name of a file" : "it is a device or pipe; give the name of a file";
     else if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode)) why = "its folder is not there; make it first";
     else if (access(folder, W_OK | X_OK) != 0 || (access(path, F_OK) == 0 && access(path, W_OK) != 0)) why = strerror(errno);
     if (!why) return ECH_OK;
@@ -72,7 +72,7 @@ static ech_status check_outputs(const struct ech_config *config, struct ech_erro
 
 struct node {
     struct progress progress;
-    int address_fd;
+    int address_fd, world;
 };
 
 static void on_log(void *user, enum ech_log_level level, const char *line) {
@@ -85,17 +85,22 @@ static void on_progress(void *user, const struct ech_progress *now) {
     progress_show(&node->progress, now);
 }
 
-/* Tells the parent where rank 0 listens; without it the others cannot start. */
+/* Tells the parent, or whoever starts the other ranks, where rank 0 listens: port 0 asks for any that is free. */
 static void on_bound(void *user, const char *address) {
     struct node *node = user;
-    if (node->address_fd < 0) return;
+    if (node->address_fd < 0) {
+        char line[320];
+        snprintf(line, sizeof line, "rank 0 listens at %s: start the others with --coordinator %s", address, address);
+        if (node->world > 1) progress_log(&node->progress, ECH_LOG_INFO, line);
+        return;
+    }
     dprintf(node->address_fd, "%s\n", address);
     close(node->address_fd);
     node->address_fd = -1;
 }
 
 int train_node(const struct command *command, const ech_model *model, const ech_data *data, int address_fd) {
-    struct node node = {.address_fd = address_fd};
+    struct node node = {.address_fd = address_fd, .world = command->config.world};
     struct ech_config config = command->config;
     progress_init(&node.progress, command);
     config.on_log = on_log;
@@ -109,7 +114,7 @@ int train_node(const struct command *command, const ech_model *model, const ech_
     progress_end(&node.progress);
     if (config.rank == 0) summary_print(stdout, command, &report, status);
     fflush(stdout);   /* before the error, when both go to one terminal */
-    bool said = command->local && config.rank != 0 && (status == ECH_E_NOT_REACHED || status == ECH_E_ABORTED);   /* by rank 0 */
+    bool said = command->local && config.rank != 0 && strcmp(err.operation, "run.end") == 0;   /* by rank 0, on the same terminal */
     if (status != ECH_OK && !said) fprintf(stderr, "%s%s\n", node.progress.prefix, err.text);
     return exit_status(status);
 }

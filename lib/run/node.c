@@ -206,6 +206,31 @@ static void do_compute(struct node *n, const struct echi_task *task) {
     if (status != ECH_OK) give_up(n, status);
 }
 
+/* Rank 0's sentence for an end that is not as asked. */
+static void tell_end(struct node *n) {
+    const struct echi_coordinator *c = n->coordinator;
+    switch (c->status) {
+    case ECH_OK: break;
+    case ECH_E_PEER_LOST:
+        echi_fail_at(n->err, c->status, "run", c->lost_peer, NULL, "rank %d was lost (%s): the run ends; start it again, with --init from a saved file if there is one",
+                     c->lost_peer, n->lost_text[0] ? n->lost_text : c->text);
+        break;
+    case ECH_E_NOT_REACHED:
+        echi_fail(n->err, c->status, "run", "the best look found %.2f %%, not the %.2f %% of --target-accuracy: allow more --epochs or change --lr",
+                  100 * c->best_accuracy, 100 * n->c->config->target_accuracy);
+        break;
+    case ECH_E_ABORTED:
+        if (c->at_fault < 0) {
+            echi_fail(n->err, c->status, "run", "the run was stopped after %llu samples", (unsigned long long)c->applied);
+            break;
+        }
+        /* fall through */
+    default:
+        if (c->at_fault > 0) echi_fail_at(n->err, c->status, "run", c->at_fault, NULL, "rank %d: %s", c->at_fault, c->text);
+        else echi_fail_at(n->err, c->status, "run", c->at_fault, NULL, "%s", c->text);
+    }
+}
+
 static void perform(struct node *n, struct echi_actions *list) {
     if (list->overflow) {
         echi_fail(n->err, ECH_E_INTERNAL, "run.perform", "a role asked for more than %d things at once", ACTIONS_MAX);
@@ -220,18 +245,7 @@ static void perform(struct node *n, struct echi_actions *list) {
         case ECHI_ACTION_PLAN: send_plan(n); break;
         case ECHI_ACTION_FAULT: send_fault(n, (ech_status)a->msg.layer, n->rank, a->msg.text); break;
         case ECHI_ACTION_DONE:
-            if (n->coordinator->status != ECH_OK) {
-                const int peer = n->coordinator->lost_peer;
-                if (n->coordinator->status == ECH_E_PEER_LOST)
-                    echi_fail_at(n->err, ECH_E_PEER_LOST, "run", peer, NULL, "rank %d was lost (%s): the run ends; start it again, with --init from a saved file if there is one", peer,
-                                 n->lost_text[0] ? n->lost_text : n->coordinator->text);
-                else if (n->coordinator->status == ECH_E_NOT_REACHED)
-                    echi_fail(n->err, ECH_E_NOT_REACHED, "run", "the best look found %.2f %%, not the %.2f %% of --target-accuracy: allow more --epochs or change --lr",
-                              100 * n->coordinator->best_accuracy, 100 * n->c->config->target_accuracy);
-                else if (n->coordinator->status == ECH_E_ABORTED)
-                    echi_fail(n->err, ECH_E_ABORTED, "run", "the run was stopped after %llu samples", (unsigned long long)n->coordinator->applied);
-                else echi_fail_at(n->err, n->coordinator->status, "run", peer, NULL, "%s", n->coordinator->text);
-            }
+            tell_end(n);
             give_up(n, n->coordinator->status);
             break;
         }
@@ -376,10 +390,13 @@ static void on_node_message(struct node *n, int from, const struct echi_msg *m, 
         n->status = (ech_status)m->layer;
         if (n->rank == 0) return end_here(n);
         const int peer = m->peer == ECHI_NONE ? -1 : m->peer;
+        char who[16] = "";
+        if (peer >= 0) snprintf(who, sizeof who, "rank %d: ", peer);
+        /* Only what rank 0 says is news: "run.end" tells a caller who sees both. */
         if (n->status == ECH_E_PEER_LOST)
-            echi_fail_at(n->err, n->status, "run", peer, NULL, "rank %d was lost: the coordinator ended the run", peer);
+            echi_fail_at(n->err, n->status, "run.end", peer, NULL, "rank %d was lost: the coordinator ended the run", peer);
         else if (n->status != ECH_OK)
-            echi_fail_at(n->err, n->status, "run", peer, NULL, "the coordinator ended the run: %s", m->text[0] ? m->text : ech_status_text(n->status));
+            echi_fail_at(n->err, n->status, "run.end", peer, NULL, "the coordinator ended the run: %s%s", who, m->text[0] ? m->text : ech_status_text(n->status));
         /* A run that ends on a failure has no final weights to wait for; nor has a node that never learnt the plan. */
         if (n->status != ECH_OK && n->status != ECH_E_NOT_REACHED && n->status != ECH_E_ABORTED) return give_up(n, n->status);
         end_here(n);
@@ -446,7 +463,8 @@ static void on_message(struct node *n, const struct echi_net_event *e) {
 }
 
 static void on_lost(struct node *n, int peer, bool orderly, const char *text) {
-    if (n->end_in || (orderly && peer != 0)) return;
+    /* Who leaves in order before the end has a reason; the coordinator ends the run, the others wait for its word. */
+    if (n->end_in || (orderly && peer != 0 && !n->coordinator)) return;
     snprintf(n->lost_text, sizeof n->lost_text, "%s", text ? text : "");
     if (n->coordinator) {
         struct echi_event event = {.type = ECHI_EVENT_LOST, .from = (uint8_t)peer};
@@ -562,12 +580,12 @@ static void check_stop(struct node *n, bool *told) {
     }
     if (abandoned) {
         /* Its leases will never be computed, so there is nothing to wait for. */
-        send_fault(n, ECH_E_ABORTED, n->rank, "a node closed its session before the run was over");
+        send_fault(n, ECH_E_ABORTED, n->rank, "the session was closed before the run was over");
     } else if (n->coordinator) {
         struct echi_event event = {.type = ECHI_EVENT_STOP};
         role_event(n, ECHI_ROLE_COORDINATOR, &event);
     } else {
-        send_fault(n, ECH_E_ABORTED, n->rank, "a node was told to stop");
+        send_plain(n, 0, ECHI_KIND_STOP, ECHI_ROLE_COORDINATOR);
     }
 }
 
@@ -598,6 +616,7 @@ static void loop(struct node *n) {
 static void fill_plan(const struct node *n, struct ech_report *r) {
     const struct echi_plan *p = &n->setup.plan;
     if (!n->planned) return;
+    snprintf(r->sync, sizeof r->sync, "%s", echi_policy_of((enum echi_sync)p->sync)->name);   /* a plan from a file decides */
     r->separate = p->separated;
     r->n_groups = p->n_groups;
     r->head = p->separated ? p->head : -1;

@@ -73,7 +73,8 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
     }
     const struct echi_node_config node = {.config = config, .job = job, .params = weights};
     status = echi_node_run(&node, report, err);
-    if (config->rank == 0 && (status == ECH_OK || status == ECH_E_NOT_REACHED || status == ECH_E_ABORTED)) {
+    const bool stopped = status == ECH_E_ABORTED && report->samples > 0;   /* before that there is nothing to keep */
+    if (config->rank == 0 && (status == ECH_OK || status == ECH_E_NOT_REACHED || stopped)) {
         /* What was trained is kept, also when it was not enough; a failure to write is the one to tell of. */
         ech_status written = config->save[0] ? echi_safetensors_save(config->save, model, weights, err) : ECH_OK;
         if (written == ECH_OK && config->report[0]) written = write_report(config->report, report, err);

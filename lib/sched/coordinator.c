@@ -15,7 +15,7 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
     c->plan_given = plan_given;
     c->next_lease = 1;
     c->next_look = goal->eval_every ? goal->eval_every : UINT64_MAX;
-    c->lost_peer = -1;
+    c->lost_peer = c->at_fault = -1;
     c->target_at = -1;
     c->accuracy = c->best_accuracy = -1;
 }
@@ -49,7 +49,9 @@ static void fail(struct echi_coordinator *c, ech_status status, int peer, const 
     if (c->phase == ECHI_RUN_ENDED) return;
     c->phase = ECHI_RUN_ENDED;
     c->status = status;
-    c->lost_peer = status == ECH_E_PEER_LOST || status == ECH_E_TIMEOUT ? peer : -1;
+    const bool lost = status == ECH_E_PEER_LOST || status == ECH_E_TIMEOUT;
+    c->lost_peer = lost ? peer : -1;
+    c->at_fault = lost ? -1 : peer;
     memcpy(c->text, text, strlen(text) < sizeof c->text ? strlen(text) + 1 : sizeof c->text);
     c->text[sizeof c->text - 1] = 0;
     for (int r = 1; r < c->wishes.world; r++) {
@@ -166,6 +168,14 @@ static void next(struct echi_coordinator *c, const struct echi_event *e, struct 
     wait_for(c, plan_of(c)->n_groups);
 }
 
+/* An orderly end: what is out is trained, the last look taken, and all of it kept. */
+static void stop(struct echi_coordinator *c, struct echi_actions *out) {
+    if (c->phase < ECHI_RUN_TRAINS) return fail(c, ECH_E_ABORTED, -1, "the run was stopped before training began", out);
+    if (c->phase >= ECHI_RUN_ENDS) return;
+    c->stopping = true;
+    c->status = ECH_E_ABORTED;
+}
+
 static void on_applied(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     if (!echi_ledger_in(c, &m->lease, e->from))
@@ -213,6 +223,7 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
         }
         break;
     case ECHI_KIND_FAULT: fail(c, (ech_status)m->layer, m->peer == ECHI_NONE ? e->from : m->peer, m->text, out); break;
+    case ECHI_KIND_STOP: stop(c, out); break;
     case ECHI_KIND_STATS:
         if (c->phase == ECHI_RUN_ENDS && last_answer(c, e->from)) {
             c->phase = ECHI_RUN_ENDED;
@@ -230,11 +241,7 @@ void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *
     case ECHI_EVENT_MESSAGE: on_message(c, e, out); break;
     case ECHI_EVENT_COMPUTED: looked(c, e, out); break;
     case ECHI_EVENT_LOST: fail(c, ECH_E_PEER_LOST, e->from, "", out); break;
-    case ECHI_EVENT_STOP:
-        c->stopping = true;
-        c->status = ECH_E_ABORTED;
-        if (c->phase < ECHI_RUN_TRAINS) fail(c, ECH_E_ABORTED, -1, "the run was stopped before training began", out);
-        break;
+    case ECHI_EVENT_STOP: stop(c, out); break;
     default: break;
     }
     next(c, e, out);

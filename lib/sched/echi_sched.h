@@ -83,7 +83,8 @@ struct echi_setup {
     X(WEIGHTS, "weights", 3, 1)       /* owner -> worker: a snapshot of its layers */                                   \
     X(PUSH, "push", 4, 1)             /* worker -> owner: gradient of one layer, the last layer first */                \
     X(STATE, "state", 5, 1)           /* owner -> owner: the sum of a group's changes */                                \
-    X(PARAMS, "params", 6, 1)         /* initial, measured and final weights, to and from the coordinator */
+    X(PARAMS, "params", 6, 1)         /* initial, measured and final weights, to and from the coordinator */            \
+    X(STOP, "stop", 0, 0)             /* node -> coordinator: my user wants an orderly end */
 
 enum echi_kind {
 #define ECHI_KIND_ENUM(name, text, priority, payload) ECHI_KIND_##name,
