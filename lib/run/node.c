@@ -397,8 +397,8 @@ static void on_node_message(struct node *n, int from, const struct echi_msg *m, 
             echi_fail_at(n->err, n->status, "run.end", peer, NULL, "rank %d was lost: the coordinator ended the run", peer);
         else if (n->status != ECH_OK)
             echi_fail_at(n->err, n->status, "run.end", peer, NULL, "the coordinator ended the run: %s%s", who, m->text[0] ? m->text : ech_status_text(n->status));
-        /* A run that ends on a failure has no final weights to wait for; nor has a node that never learnt the plan. */
-        if (n->status != ECH_OK && n->status != ECH_E_NOT_REACHED && n->status != ECH_E_ABORTED) return give_up(n, n->status);
+        /* Only a run that ends in order has final weights to wait for. */
+        if (!m->flag) return give_up(n, n->status);
         end_here(n);
         break;
     }

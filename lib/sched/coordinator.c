@@ -126,6 +126,7 @@ static void end(struct echi_coordinator *c, struct echi_actions *out) {
         struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_END);
         a->msg.layer = (uint16_t)c->status;
         a->msg.peer = ECHI_NONE;
+        a->msg.flag = 1;
     }
     wait_for(c, c->wishes.world);
 }

@@ -101,7 +101,8 @@ enum echi_role { ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_R
 /* What a message says; each kind uses the fields that echi_msg_encode writes for it, the others are zero. */
 struct echi_msg {
     uint8_t kind, to_role, from_role;
-    uint8_t group, peer, flag;      /* flag: PUSH: the worker holds another lease; WEIGHTS: final; PARAMS: final */
+    uint8_t group, peer, flag;      /* flag: PUSH: the worker holds another lease; PARAMS: final; END: in order,
+                                       each node answers with STATS */
     uint16_t layer;                 /* PUSH; END, FAULT: ech_status */
     uint32_t correct;
     struct echi_lease lease;
