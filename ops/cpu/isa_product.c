@@ -14,8 +14,8 @@
 #define WIDE_OUTPUTS 6
 #define TALL_VECTORS (WIDE_VECTORS / 2)
 
-/* `n2` terms in the innermost loop; x, w, start and out belong to the tile, everything else to the product. */
-#define TILE_ARGS const struct echi_cpu_product *p, int n2, const float *x, const float *w, const float *start, float *out
+/* Loops, x, w, start and out are the tile's own, everything else is as in the product. */
+#define TILE_ARGS const struct echi_cpu_product *p, const struct echi_cpu_loop *loop, const float *x, const float *w, const float *start, float *out
 
 INLINE void tile(int outputs, int vectors, TILE_ARGS) {
     vec sum[TALL_OUTPUTS][WIDE_VECTORS];
@@ -23,12 +23,12 @@ INLINE void tile(int outputs, int vectors, TILE_ARGS) {
         const vec begin = start ? splat(start[o]) : (vec){0};
         UNROLL for (int v = 0; v < vectors; v++) { sum[o][v] = begin; }
     }
-    const struct echi_cpu_loop l0 = p->loop[0], l1 = p->loop[1], l2 = p->loop[2];
+    const struct echi_cpu_loop l0 = loop[0], l1 = loop[1], l2 = loop[2];
     const ptrdiff_t x_p = p->x_p, w_o = p->w_o;
     for (int i = 0; i < l0.n; i++) {
         for (int j = 0; j < l1.n; j++) {
             const float *xk = x + i * l0.x + j * l1.x, *wk = w + i * l0.w + j * l1.w;
-            for (int k = 0; k < n2; k++, xk += l2.x, wk += l2.w) {
+            for (int k = 0; k < l2.n; k++, xk += l2.x, wk += l2.w) {
                 vec in[WIDE_VECTORS];
                 UNROLL for (int v = 0; v < vectors; v++) { in[v] = load(xk + v * x_p); }
                 UNROLL for (int o = 0; o < outputs; o++) {
@@ -54,7 +54,7 @@ INLINE void tile(int outputs, int vectors, TILE_ARGS) {
 }
 
 #define TILE(o, v)                                                                                                      \
-    static void tile_##o##x##v(TILE_ARGS) { tile(o, v, p, n2, x, w, start, out); }
+    static void tile_##o##x##v(TILE_ARGS) { tile(o, v, p, loop, x, w, start, out); }
 #define TILES(v) TILE(1, v) TILE(2, v) TILE(3, v) TILE(4, v) TILE(5, v) TILE(6, v)
 #define NAMES(v) {tile_1x##v, tile_2x##v, tile_3x##v, tile_4x##v, tile_5x##v, tile_6x##v}
 TILES(1) TILES(2) TILE(12, 1)
@@ -68,14 +68,14 @@ static void (*const tall[TALL_VECTORS])(TILE_ARGS) = {tile_12x1};
 #endif
 
 /* All outputs of `vectors` vectors, in tiles of nearly equal size. */
-static void column(const struct echi_cpu_product *p, int vectors, int n2, const float *x, const float *w, float *out) {
+static void column(const struct echi_cpu_product *p, int vectors, const struct echi_cpu_loop *loop, const float *x, const float *w, float *out) {
     int o = 0;
     if (vectors <= TALL_VECTORS)
         for (; p->outputs - o >= TALL_OUTPUTS; o += TALL_OUTPUTS)
-            tall[vectors - 1](p, n2, x, w + o * p->w_o, p->start ? p->start + o : NULL, out + o * p->out_o);
+            tall[vectors - 1](p, loop, x, w + o * p->w_o, p->start ? p->start + o : NULL, out + o * p->out_o);
     for (int tiles = (p->outputs - o + WIDE_OUTPUTS - 1) / WIDE_OUTPUTS; tiles > 0; tiles--) {
         const int n = (p->outputs - o + tiles - 1) / tiles;
-        wide[vectors - 1][n - 1](p, n2, x, w + o * p->w_o, p->start ? p->start + o : NULL, out + o * p->out_o);
+        wide[vectors - 1][n - 1](p, loop, x, w + o * p->w_o, p->start ? p->start + o : NULL, out + o * p->out_o);
         o += n;
     }
 }
@@ -83,21 +83,45 @@ static void column(const struct echi_cpu_product *p, int vectors, int n2, const 
 void ISA(product)(const struct echi_cpu_product *p) {
     for (int v = 0, tiles = (p->vectors + WIDE_VECTORS - 1) / WIDE_VECTORS; tiles > 0; tiles--) {
         const int n = (p->vectors - v + tiles - 1) / tiles;
-        column(p, n, p->loop[2].n, p->x + v * p->x_p, p->w, p->out + v * p->out_p);
+        column(p, n, p->loop, p->x + v * p->x_p, p->w, p->out + v * p->out_p);
         v += n;
     }
 }
 
 /* Near the ends of a row some taps fall outside the input. Those that are outside for every column of a tile are left out;
- * for the rest the tile reads zeros from the margins of the row. */
+ * for the rest the tile reads zeros from the margins of the row. So tiles are narrower there: as wide as they can be while
+ * such reads are at most one for every two columns. */
+struct taps { int begin, end; };
+
+INLINE struct taps taps_of(const struct echi_cpu_axis *axis, int first_column, int last_column) {
+    const int first = first_column * axis->step + axis->base, last = last_column * axis->step + axis->base;
+    const int begin = last < 0 ? -last : 0, end = axis->size - first < axis->taps ? axis->size - first : axis->taps;
+    return (struct taps){begin, end > begin ? end : begin};
+}
+
+INLINE int tile_width(const struct echi_cpu_axis *axis, int q) {
+    const int left = axis->count - q, tiles = (left + WIDE_VECTORS - 1) / WIDE_VECTORS, most = (left + tiles - 1) / tiles;
+    const int first = q * axis->step + axis->base;
+    if (first >= 0 && first + (most - 1) * axis->step + axis->taps <= axis->size) return most;
+    int width = 1, useful = 0;
+    for (int n = 1; n <= most; n++) {
+        const struct taps own = taps_of(axis, q + n - 1, q + n - 1), all = taps_of(axis, q, q + n - 1);
+        useful += own.end - own.begin;
+        if (2 * (n * (all.end - all.begin) - useful) <= n) width = n;
+    }
+    return width;
+}
+
 void ISA(conv_row)(const struct echi_cpu_product *p, const struct echi_cpu_axis *axis) {
-    for (int q = 0, tiles = (axis->count + WIDE_VECTORS - 1) / WIDE_VECTORS; tiles > 0; tiles--) {
-        const int n = (axis->count - q + tiles - 1) / tiles;
-        const int first = q * axis->step + axis->base, last = first + (n - 1) * axis->step;
-        const int begin = last < 0 ? -last : 0;
-        int end = axis->size - first < axis->taps ? axis->size - first : axis->taps;
-        if (end < begin) end = begin;
-        column(p, n, end - begin, p->x + (ptrdiff_t)(first + begin) * p->loop[2].x, p->w + begin * p->loop[2].w, p->out + q * p->out_p);
-        q += n;
+    /* The longest loop goes inside: channels or the taps along the row. */
+    const int along = p->loop[0].n > p->loop[2].n ? 0 : 2;
+    struct echi_cpu_loop loop[3] = {p->loop[2 - along], p->loop[1], p->loop[along]};
+    const struct echi_cpu_loop row = p->loop[2];
+    for (int q = 0, n; q < axis->count; q += n) {
+        n = tile_width(axis, q);
+        const struct taps taps = taps_of(axis, q, q + n - 1);
+        loop[along].n = taps.end - taps.begin;
+        column(p, n, loop, p->x + (ptrdiff_t)(q * axis->step + axis->base + taps.begin) * row.x, p->w + taps.begin * row.w,
+               p->out + q * p->out_p);
     }
 }
