@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * LeNet-5 on one thread: a training step (input, forward, loss, backward, SGD) as a whole and unit by unit.
+ *
+ *     bench_lenet               a table: the parts of a step at batch 64, whole steps and evaluation at other sizes
+ *     bench_lenet train 64      one number, images a second of training at that batch: the median of some runs */
+#include "cpu/echi_cpu_kernels.h"
+#include "echi_model.h"
+#include "echi_ops.h"
+#include "echi_os.h"
+#include "echi_random.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_PARTS = 40, MOST_N = 1024 };
+
+struct bench {
+    struct ech_model *model;
+    struct echi_device *device;
+    struct echi_buffer *params, *grads, *velocity;
+    struct echi_stack *stack;
+    int n, units;
+    float *rows;
+    uint8_t labels[MOST_N];
+};
+
+static void check(ech_status status, const struct ech_error *err) {
+    if (status == ECH_OK) return;
+    fprintf(stderr, "%s\n", err->text);
+    exit(1);
+}
+
+static void begin(struct bench *b, int n) {
+    struct ech_error err;
+    struct echi_random r;
+    echi_random_init(&r, 1, ECHI_STREAM_TEST, 0);
+    check(ech_model_open("lenet5", &b->model, &err), &err);
+    check(echi_device_open("cpu", 1, &b->device, &err), &err);
+    const size_t bytes = b->model->n_params * sizeof(float), image = echi_shape_size(b->model->input);
+    check(echi_buffer_create(b->device, bytes, &b->params, &err), &err);
+    check(echi_buffer_create(b->device, bytes, &b->grads, &err), &err);
+    check(echi_buffer_create(b->device, bytes, &b->velocity, &err), &err);
+    echi_model_init(b->model, 1, echi_buffer_host(b->params));
+    check(echi_stack_create(b->device, ECHI_KERNELS_FAST, b->model->layers, b->model->n_layers, n, &b->stack, &err), &err);
+    b->n = n;
+    b->units = echi_stack_units(b->stack);
+    b->rows = malloc((size_t)n * image * sizeof(float));
+    if (!b->rows) exit(1);
+    for (size_t i = 0; i < (size_t)n * image; i++) b->rows[i] = (float)echi_random_normal(&r);
+    for (int i = 0; i < n; i++) b->labels[i] = (uint8_t)echi_random_below(&r, 10);
+}
+
+static void end(struct bench *b) {
+    echi_stack_destroy(b->stack);
+    echi_buffer_destroy(b->params);
+    echi_buffer_destroy(b->grads);
+    echi_buffer_destroy(b->velocity);
+    echi_device_close(b->device);
+    ech_model_destroy(b->model);
+    free(b->rows);
+}
+
+/* One step; *at gets the time after each part, in the order input, units forward, loss, units backward, SGD. */
+static int step(struct bench *b, int64_t *at) {
+    struct ech_error err;
+    double loss;
+    int correct, parts = 0;
+    check(echi_stack_input(b->stack, b->n, b->rows, &err), &err);
+    at[parts++] = echi_now();
+    for (int u = 0; u < b->units; u++) {
+        check(echi_stack_forward(b->stack, u, b->params, &err), &err);
+        at[parts++] = echi_now();
+    }
+    check(echi_stack_loss(b->stack, b->labels, 1.0f / (float)b->n, &loss, &correct, &err), &err);
+    at[parts++] = echi_now();
+    for (int u = b->units - 1; u >= 0; u--) {
+        check(echi_stack_backward(b->stack, u, b->params, b->grads, u > 0, &err), &err);
+        at[parts++] = echi_now();
+    }
+    check(echi_apply_sgd(b->device, b->params, b->params, b->velocity, b->grads, 0, b->model->n_params, 0.001f, 0.9f, 0.0f, &err), &err);
+    at[parts++] = echi_now();
+    return parts;
+}
+
+static void evaluate(struct bench *b) {
+    struct ech_error err;
+    double loss;
+    int correct;
+    check(echi_stack_input(b->stack, b->n, b->rows, &err), &err);
+    for (int u = 0; u < b->units; u++) check(echi_stack_forward(b->stack, u, b->params, &err), &err);
+    check(echi_stack_loss(b->stack, b->labels, 1.0f, &loss, &correct, &err), &err);
+}
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+static double median(double *values, int count) {
+    qsort(values, (size_t)count, sizeof *values, by_value);
+    return values[count / 2];
+}
+
+/* Images a second: the median of some runs of about a quarter of a second each. */
+static double images_per_second(int n, bool train) {
+    enum { RUNS = 7 };
+    struct bench b;
+    double speed[RUNS];
+    int64_t at[MOST_PARTS];
+    begin(&b, n);
+    for (int run = -1; run < RUNS; run++) {   /* the first one warms up */
+        const int64_t start = echi_now();
+        int64_t images = 0, now;
+        do {
+            for (int i = 0; i < 10; i++) {
+                if (train)
+                    step(&b, at);
+                else
+                    evaluate(&b);
+            }
+            images += 10 * n;
+            now = echi_now();
+        } while (now - start < 250000000);
+        if (run >= 0) speed[run] = (double)images * 1e9 / (double)(now - start);
+    }
+    end(&b);
+    return median(speed, RUNS);
+}
+
+/* Multiply-adds a second, in billions of operations, of the product kernel on data in the first-level cache: what the other
+ * figures can hope for on this machine at this moment. */
+static double ceiling(void) {
+    enum { TERMS = 64, OUTPUTS = 6, VECTORS = 4, RUNS = 15, CALLS = 3000 };
+    static _Alignas(64) float x[TERMS * VECTORS * 16], w[OUTPUTS * TERMS], out[OUTPUTS * VECTORS * 16];
+    const struct echi_cpu_kernels *k = echi_cpu_kernels_for(echi_cpu_level());
+    const struct echi_cpu_product p = {.x = x, .x_p = k->width, .w = w, .w_o = TERMS, .out = out, .out_o = VECTORS * k->width,
+                                       .out_p = k->width, .loop = {{1, 0, 0}, {1, 0, 0}, {TERMS, VECTORS * k->width, 1}},
+                                       .outputs = OUTPUTS, .vectors = VECTORS};
+    double speed[RUNS];
+    for (int run = 0; run < RUNS; run++) {
+        const int64_t start = echi_now();
+        for (int i = 0; i < CALLS; i++) k->product(&p);
+        speed[run] = 2.0 * TERMS * OUTPUTS * VECTORS * k->width * CALLS / (double)(echi_now() - start);
+    }
+    return median(speed, RUNS);
+}
+
+/* Floating-point operations for one sample: forward, and each half of backward, alike. */
+static double flops(const struct echi_layer *l) {
+    if (l->op == ECHI_OP_CONV2D) return 2.0 * (double)l->weights * l->out.h * l->out.w;
+    return l->op == ECHI_OP_FC ? 2.0 * (double)l->weights : 0.0;
+}
+
+static void print_part(const char *what, const char *kernel, double ns, double operations, double peak) {
+    if (operations > 0.0)
+        printf("  %-9s %-28s %8.1f us %8.1f GFLOP/s  %3.0f %% of the ceiling\n", what, kernel, ns / 1e3, operations / ns,
+               100.0 * operations / ns / peak);
+    else
+        printf("  %-9s %-28s %8.1f us\n", what, kernel, ns / 1e3);
+}
+
+static void table_of_parts(int n) {
+    enum { STEPS = 301 };
+    static double time[MOST_PARTS][STEPS];
+    const double peak = ceiling();
+    struct bench b;
+    double all = 0.0;
+    int64_t at[MOST_PARTS];
+    begin(&b, n);
+    for (int i = 0; i < 20; i++) step(&b, at);
+    for (int i = 0; i < STEPS; i++) {
+        int64_t before = echi_now();
+        const int64_t start = before;
+        const int parts = step(&b, at);
+        for (int p = 0; p < parts; p++) {
+            time[p][i] = (double)(at[p] - before);
+            before = at[p];
+        }
+        time[parts][i] = (double)(before - start);
+    }
+    printf("one step, batch %d, median of %d; ceiling (multiply-adds from the first-level cache): %.0f GFLOP/s\n", n, STEPS, peak);
+    int p = 0;
+    print_part("input", "", median(time[p++], STEPS), 0.0, peak);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < b.units; i++) {
+            const int u = pass == 0 ? i : b.units - 1 - i;
+            int first, last;
+            double operations = 0.0;
+            echi_stack_unit(b.stack, u, &first, &last);
+            for (int l = first; l < last; l++) operations += n * flops(&b.model->layers[l]) * (pass == 0 || u == 0 ? 1.0 : 2.0);
+            all += operations;
+            print_part(pass == 0 ? "forward" : "backward", echi_stack_kernel(b.stack, u), median(time[p++], STEPS), operations, peak);
+        }
+        print_part(pass == 0 ? "loss" : "sgd", "", median(time[p++], STEPS), 0.0, peak);
+    }
+    print_part("step", "", median(time[p], STEPS), all, peak);
+    printf("  %zu KiB of activations and scratch\n", echi_stack_bytes(b.stack) / 1024);
+    end(&b);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[1], "train") == 0) {
+        const int n = atoi(argv[2]);
+        if (n < 1 || n > MOST_N) {
+            fprintf(stderr, "bench_lenet: batch %s is not in 1..%d\n", argv[2], MOST_N);
+            return 1;
+        }
+        printf("%.0f\n", images_per_second(n, true));
+        return 0;
+    }
+    if (argc != 1) {
+        fprintf(stderr, "usage: bench_lenet [train BATCH]\n");
+        return 1;
+    }
+    static const int sizes[] = {16, 20, 24, 32, 40, 48, 64, 128};
+    table_of_parts(64);
+    printf("images a second    training  evaluation\n");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        printf("  batch %4d      %10.0f  %10.0f\n", sizes[i], images_per_second(sizes[i], true), images_per_second(sizes[i], false));
+    return 0;
+}
