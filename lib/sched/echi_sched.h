@@ -46,6 +46,9 @@ struct echi_lease {
     uint8_t worker, owner;                /* ranks */
 };
 
+/* May a push or rows of this lease come from its worker? By the plan alone, so that whoever sent it can be believed. */
+bool echi_lease_valid(const struct echi_lease *lease, const struct echi_plan *plan);
+
 /* What a run trains, as far as roles must know it. The driver derives it from the model; the same on all nodes. */
 struct echi_setup {
     struct echi_plan plan;
@@ -81,7 +84,8 @@ struct echi_setup {
     X(WEIGHTS, "weights", 3, 1)       /* owner -> worker: a snapshot of its layers */                                   \
     X(PUSH, "push", 4, 1)             /* worker -> owner: gradient of one layer, the last layer first */                \
     X(STATE, "state", 5, 1)           /* owner -> owner: the sum of a group's changes */                                \
-    X(PARAMS, "params", 6, 1)         /* initial, measured and final weights, to and from the coordinator */
+    X(PARAMS, "params", 6, 1)         /* initial, measured and final weights, to and from the coordinator */             \
+    X(ENTER, "enter", 0, 0)         /* worker -> owner: I hold a lease again, this one */
 
 enum echi_kind {
 #define ECHI_KIND_ENUM(name, text, priority, payload) ECHI_KIND_##name,
@@ -98,7 +102,7 @@ enum echi_role { ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_R
 /* What a message says; each kind uses the fields that echi_msg_encode writes for it, the others are zero. */
 struct echi_msg {
     uint8_t kind, to_role, from_role;
-    uint8_t group, peer, flag;      /* flag: PUSH: the worker holds another lease; WEIGHTS: final; PARAMS: final */
+    uint8_t group, peer, flag;      /* flag: PUSH: the worker holds another lease; ASK: the last, after the drain; PARAMS: final */
     uint16_t layer;                 /* PUSH; END, FAULT: ech_status */
     uint32_t correct;
     struct echi_lease lease;
