@@ -89,7 +89,14 @@ static void feed(struct echi_coordinator *c, struct echi_actions *out) {
         send_params(echi_act_send(out, plan_of(c)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_PARAMS), false);
     if (plan_of(c)->separated)
         send_params(echi_act_send(out, plan_of(c)->head, ECHI_ROLE_HEAD, ECHI_ROLE_COORDINATOR, ECHI_KIND_PARAMS), false);
-    c->waits_for = plan_of(c)->n_groups + plan_of(c)->separated;
+    /* Each says that it has started, and the weights leave their slot, which looks will write. */
+    c->waits_for = 2 * (plan_of(c)->n_groups + plan_of(c)->separated);
+}
+
+static void fed(struct echi_coordinator *c, int64_t now) {
+    if (c->phase != ECHI_RUN_FEEDS || --c->waits_for > 0) return;
+    c->phase = ECHI_RUN_TRAINS;
+    c->train_began = now;
 }
 
 /* ---- looks ---- */
@@ -105,14 +112,15 @@ static void hold(struct echi_coordinator *c, int64_t now, struct echi_actions *o
 /* Copies group 0's trunk and the head. The two may live on one node and answer in either order, so each is received in a
  * place of its own; the driver puts it where its sender's role says. */
 static void ask(struct echi_coordinator *c, enum echi_run_phase phase, struct echi_actions *out) {
+    const bool last = phase == ECHI_RUN_LAST_LOOK;
     c->phase = phase;
     c->parts_out = 1;
     echi_act_post(out, plan_of(c)->owner_of[0], ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 1});
-    echi_act_send(out, plan_of(c)->owner_of[0], ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK);
+    echi_act_send(out, plan_of(c)->owner_of[0], ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = last;
     if (plan_of(c)->separated) {
         c->parts_out = 2;
         echi_act_post(out, plan_of(c)->head, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 2});
-        echi_act_send(out, plan_of(c)->head, ECHI_ROLE_HEAD, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK);
+        echi_act_send(out, plan_of(c)->head, ECHI_ROLE_HEAD, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = last;
     }
 }
 
@@ -172,7 +180,7 @@ static void next(struct echi_coordinator *c, const struct echi_event *e, struct 
 /* An orderly end: what is out is trained, the last look taken, and all of it kept. */
 static void stop(struct echi_coordinator *c, struct echi_actions *out) {
     if (c->phase < ECHI_RUN_TRAINS) return fail(c, ECH_E_ABORTED, -1, "the run was stopped before training began", out);
-    if (c->phase >= ECHI_RUN_ENDS) return;
+    if (c->phase >= ECHI_RUN_DRAINS) return;   /* it ends by itself, with all that it was to do */
     c->stopping = true;
     c->status = ECH_E_ABORTED;
 }
@@ -181,7 +189,6 @@ static void on_applied(struct echi_coordinator *c, const struct echi_event *e, s
     const struct echi_msg *m = e->msg;
     if (!echi_ledger_in(c, &m->lease, e->from))
         return fail(c, ECH_E_INTERNAL, e->from, "an owner applied a lease that is not out", out);
-    c->applied_rounds = m->version;
     c->loss_sum += m->loss;
     c->loss_of_run = c->loss_of_run == 0 ? m->loss / m->lease.n : c->loss_of_run + 0.01 * (m->loss / m->lease.n - c->loss_of_run);
     c->loss_samples += m->lease.n;
@@ -190,6 +197,27 @@ static void on_applied(struct echi_coordinator *c, const struct echi_event *e, s
     c->stale_of_run += m->staleness;
     c->stale_of_run_count++;
     if (m->staleness > c->stale_max) c->stale_max = m->staleness;
+}
+
+static bool owns(const struct echi_coordinator *c, int rank) {
+    for (int g = 0; g < plan_of(c)->n_groups; g++)
+        if (plan_of(c)->owner_of[g] == rank) return true;
+    return false;
+}
+
+static void on_fault(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
+    ech_status status = ECH_E_INTERNAL;   /* what the node says, if that is a failure at all */
+#define FAILURE(name, number, text, retry, remake) if (m->layer == (number) && (number) != 0) status = name;
+    ECH_STATUS_LIST(FAILURE)
+#undef FAILURE
+    fail(c, status, m->peer < c->wishes.world ? m->peer : e->from, m->text, out);
+}
+
+static void all_said(struct echi_coordinator *c, int from, struct echi_actions *out) {
+    if (c->phase != ECHI_RUN_ENDS || !last_answer(c, from)) return;
+    c->phase = ECHI_RUN_ENDED;
+    echi_act(out, ECHI_ACTION_DONE);
 }
 
 static void on_message(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
@@ -204,12 +232,7 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
     case ECHI_KIND_READY:
         if (c->phase == ECHI_RUN_PLANNED && last_answer(c, e->from)) feed(c, out);
         break;
-    case ECHI_KIND_STARTED:
-        if (c->phase == ECHI_RUN_FEEDS && --c->waits_for == 0) {
-            c->phase = ECHI_RUN_TRAINS;
-            c->train_began = e->now;
-        }
-        break;
+    case ECHI_KIND_STARTED: fed(c, e->now); break;
     case ECHI_KIND_APPLIED: on_applied(c, e, out); break;
     case ECHI_KIND_HELD:
         if (c->phase == ECHI_RUN_HOLDS && last_answer(c, e->from)) ask(c, ECHI_RUN_LOOKS, out);
@@ -218,19 +241,14 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
         if ((c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) && --c->parts_out == 0) look(c, out);
         break;
     case ECHI_KIND_DRAINED:
-        if (c->phase == ECHI_RUN_DRAINS && last_answer(c, e->from)) {
+        if (c->phase == ECHI_RUN_DRAINS && owns(c, e->from) && last_answer(c, e->from)) {
             c->train_ended = e->now;
             ask(c, ECHI_RUN_LAST_LOOK, out);
         }
         break;
-    case ECHI_KIND_FAULT: fail(c, (ech_status)m->layer, m->peer == ECHI_NONE ? e->from : m->peer, m->text, out); break;
+    case ECHI_KIND_FAULT: on_fault(c, e, out); break;
     case ECHI_KIND_STOP: stop(c, out); break;
-    case ECHI_KIND_STATS:
-        if (c->phase == ECHI_RUN_ENDS && last_answer(c, e->from)) {
-            c->phase = ECHI_RUN_ENDED;
-            echi_act(out, ECHI_ACTION_DONE);
-        }
-        break;
+    case ECHI_KIND_STATS: all_said(c, e->from, out); break;
     default: fail(c, ECH_E_INTERNAL, e->from, "the coordinator got a message that is not for it", out);
     }
 }
@@ -241,7 +259,12 @@ void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *
     case ECHI_EVENT_START: wait_for(c, c->wishes.world); break;
     case ECHI_EVENT_MESSAGE: on_message(c, e, out); break;
     case ECHI_EVENT_COMPUTED: looked(c, e, out); break;
-    case ECHI_EVENT_LOST: fail(c, ECH_E_PEER_LOST, e->from, "", out); break;
+    case ECHI_EVENT_SENT: fed(c, e->now); break;
+    case ECHI_EVENT_LOST:
+        /* Once the run has ended well, whoever leaves without its last word only leaves a gap in the report. */
+        if (c->phase == ECHI_RUN_ENDS) all_said(c, e->from, out);
+        else fail(c, ECH_E_PEER_LOST, e->from, "", out);
+        break;
     case ECHI_EVENT_STOP: stop(c, out); break;
     default: break;
     }

@@ -18,13 +18,14 @@ struct echi_worker {
     double loss; uint32_t correct;                /* of the step in flight */
     int next_layer;                               /* the layer whose gradient travels next, from the last down */
     bool ready[256];                              /* gradients that are there and wait for the layers above them */
+    bool entered;                                 /* the owner counts this worker among those that hold a lease */
     int sending;                                  /* gradients (and rows) on their way out: their slots are not free yet */
 };
 void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup);
 void echi_worker_step(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
 
 /* ---- owner of the trunk, or of all layers, for one group ---- */
-struct echi_push { struct echi_lease lease; int layers_in; bool whole, more; double loss, staleness; uint32_t correct; uint64_t version; };
+struct echi_push { struct echi_lease lease; int layers_in; bool whole, more; double loss, staleness; uint32_t correct; };
 struct echi_owner {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
@@ -33,7 +34,9 @@ struct echi_owner {
     struct echi_worker_view view[ECHI_WORLD_MAX];
     struct echi_push push[ECHI_WORLD_MAX];        /* the push that is arriving, or waits to be taken, from each worker */
     uint8_t queue[ECHI_WORLD_MAX]; int queued;    /* ranks whose whole pushes wait, in order of arrival */
+    uint32_t entered[ECHI_WORLD_MAX], last[ECHI_WORLD_MAX];   /* leases (ids rise): a worker's last ENTER, and the last applied */
     bool answer[ECHI_WORLD_MAX];                  /* owes this worker weights */
+    int turn;                                     /* the rank to look at first when there is a place for a send */
     uint64_t seen_samples[ECHI_WORLD_MAX];        /* samples in w when the worker last got weights */
     int busy;                                     /* tasks out: 0 or 1 */
     uint32_t round, round_in;                     /* BSP: samples of the current round that are in */
@@ -63,8 +66,10 @@ struct echi_head {
     uint8_t queue[ECHI_WORLD_MAX]; int queued;
     int busy;
     uint8_t current; uint16_t in_flight[3];
+    bool answering[ECHI_WORLD_MAX];               /* the gradient of this worker's last rows has not left its slot */
     uint64_t version;
     uint32_t round_in;
+    bool asked;                                   /* for the last weights, once nothing is left to apply */
     bool apply_due; uint32_t apply_samples, apply_divisor;
 };
 void echi_head_init(struct echi_head *h, const struct echi_setup *setup);

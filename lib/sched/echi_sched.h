@@ -45,8 +45,9 @@ struct echi_lease {
     uint32_t round, round_size;           /* round_size: B, or what is left in an epoch's last round under BSP */
     uint8_t worker, owner;                /* ranks */
 };
-/* A peer's lease is one that this plan can give to `worker`. An asynchronous step may be larger than a round. */
-bool echi_lease_fits(const struct echi_lease *lease, const struct echi_plan *plan, int worker);
+
+/* May a push or rows of this lease come from its worker? By the plan alone, so that whoever sent it can be believed. */
+bool echi_lease_valid(const struct echi_lease *lease, const struct echi_plan *plan);
 
 /* What a run trains, as far as roles must know it. The driver derives it from the model; the same on all nodes. */
 struct echi_setup {
@@ -84,6 +85,7 @@ struct echi_setup {
     X(PUSH, "push", 4, 1)             /* worker -> owner: gradient of one layer, the last layer first */                \
     X(STATE, "state", 5, 1)           /* owner -> owner: the sum of a group's changes */                                \
     X(PARAMS, "params", 6, 1)         /* initial, measured and final weights, to and from the coordinator */            \
+    X(ENTER, "enter", 0, 0)           /* worker -> owner: I hold a lease again, this one */                                  \
     X(STOP, "stop", 0, 0)             /* node -> coordinator: my user wants an orderly end */
 
 enum echi_kind {
@@ -101,8 +103,8 @@ enum echi_role { ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_R
 /* What a message says; each kind uses the fields that echi_msg_encode writes for it, the others are zero. */
 struct echi_msg {
     uint8_t kind, to_role, from_role;
-    uint8_t group, peer, flag;      /* flag: PUSH: the worker holds another lease; PARAMS: final; END: in order,
-                                       each node answers with STATS */
+    uint8_t group, peer, flag;      /* flag: PUSH: the worker holds another lease; ASK: the last, after the drain; PARAMS:
+                                       final; END: in order, each node answers with STATS */
     uint16_t layer;                 /* PUSH; END, FAULT: ech_status */
     uint32_t correct;
     struct echi_lease lease;

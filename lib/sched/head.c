@@ -15,27 +15,35 @@ void echi_head_init(struct echi_head *h, const struct echi_setup *setup) {
     for (int r = 0; r < setup->plan.world; r++) h->member[r] = setup->plan.group_of[r] != ECHI_NONE;
 }
 
+/* Merges waiting rows, the oldest first. Rows whose answer would be written where the last one is still being read wait. */
 static void take_rows(struct echi_head *h, struct echi_actions *out) {
+    int at = 0;
+    while (at < h->queued && h->answering[h->queue[at]]) at++;
+    if (at == h->queued) return;   /* waits for a SENT */
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
     t->kind = ECHI_TASK_HEAD;
     t->role = ECHI_ROLE_HEAD;
     t->weights = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, h->current};
     t->grads = (struct echi_slot){ECHI_SLOT_HEAD_GRADS, 0};
-    t->divisor = h->lease[h->queue[0]].round_size;
+    t->divisor = h->lease[h->queue[at]].round_size;
     if (h->policy->rounds) {
         t->state = (struct echi_slot){ECHI_SLOT_HEAD_SUM, 0};
         t->first = h->round_in == 0;
     }
-    int taken = 0;
-    while (taken < h->queued && (taken == 0 || t->samples + h->lease[h->queue[taken]].n <= MERGE_ROWS)) {
-        t->rows[taken] = h->queue[taken];
-        t->row_count[taken] = h->lease[h->queue[taken]].n;
-        t->samples += t->row_count[taken];
-        taken++;
+    int kept = 0;
+    for (int i = 0; i < h->queued; i++) {
+        const uint8_t rank = h->queue[i];
+        const uint32_t n = h->lease[rank].n;
+        /* The oldest is taken however many it brings, so nobody is passed for ever. */
+        if (h->answering[rank] || (t->n_rows > 0 && t->samples + n > MERGE_ROWS)) {
+            h->queue[kept++] = rank;
+            continue;
+        }
+        t->rows[t->n_rows] = rank;
+        t->row_count[t->n_rows++] = n;
+        t->samples += n;
     }
-    t->n_rows = (uint8_t)taken;
-    h->queued -= taken;
-    memmove(&h->queue[0], &h->queue[taken], (size_t)h->queued);
+    h->queued = kept;
     h->busy = 1;
 }
 
@@ -73,6 +81,7 @@ static void on_computed(struct echi_head *h, const struct echi_event *e, struct 
         const uint8_t rank = t->rows[i];
         struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_HEAD, ECHI_KIND_ACT_GRAD);
         a->slot = (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, rank};
+        h->answering[rank] = true;
         a->msg.lease = h->lease[rank];
         a->msg.loss = e->result->loss[i];
         a->msg.correct = e->result->correct[i];
@@ -85,26 +94,41 @@ static void on_computed(struct echi_head *h, const struct echi_event *e, struct 
     h->apply_due = !h->policy->rounds || h->round_in == t->divisor;
 }
 
+/* The next round's rows may come before this one's update is done. */
+static bool of_this_round(const struct echi_head *h, const struct echi_lease *lease) {
+    if (!h->policy->rounds) return true;
+    if (h->apply_due) return lease->round == h->version + 1;
+    return lease->round == h->version && (h->round_in == 0 || lease->round_size == h->apply_divisor);
+}
+
+static void send_params(struct echi_head *h, struct echi_actions *out) {
+    struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_PARAMS);
+    a->slot = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, h->current};
+    h->in_flight[h->current]++;
+    h->asked = false;
+}
+
 static void on_message(struct echi_head *h, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     switch (m->kind) {
     case ECHI_KIND_PARAMS:
+        if (e->from != 0 || h->started) return echi_act_fault(out, ECH_E_INTERNAL, "first weights came to the head twice, or from a stranger");
         h->started = true;
         echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_STARTED);
         break;
     case ECHI_KIND_ACT:
-        if (!h->member[e->from] || !echi_lease_fits(&m->lease, &h->setup->plan, e->from))
+        if (m->lease.worker != e->from || !echi_lease_valid(&m->lease, &h->setup->plan) || !of_this_round(h, &m->lease))
             return echi_act_fault(out, ECH_E_FORMAT, "rows do not fit the plan: do all nodes run the same version?");
         h->lease[e->from] = m->lease;
         h->queue[h->queued++] = e->from;
         break;
-    case ECHI_KIND_ASK: {
-        /* At once, also while a task of ours waits for the cluster's release: the current snapshot is whole. */
-        struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_PARAMS);
-        a->slot = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, h->current};
-        h->in_flight[h->current]++;
+    case ECHI_KIND_ASK:
+        if (e->from != 0 || !h->started) return echi_act_fault(out, ECH_E_INTERNAL, "the head was asked too early, or by a stranger");
+        /* In the middle of a run at once: a task of ours may wait for the cluster's release, and the current snapshot is
+         * whole. At the end after the last update, which a worker's gradients do not wait for. */
+        h->asked = true;
+        if (!m->flag) send_params(h, out);
         break;
-    }
     default: echi_act_fault(out, ECH_E_INTERNAL, "the head got a message that is not for it");
     }
 }
@@ -120,8 +144,10 @@ void echi_head_step(struct echi_head *h, const struct echi_event *e, struct echi
     case ECHI_EVENT_COMPUTED: on_computed(h, e, out); break;
     case ECHI_EVENT_SENT:
         if (e->slot.kind == ECHI_SLOT_HEAD_WEIGHTS) h->in_flight[e->slot.index]--;
+        else h->answering[e->slot.index] = false;
         break;
     default: break;
     }
     pump(h, out);
+    if (h->asked && !h->busy && !h->apply_due && h->queued == 0) send_params(h, out);
 }

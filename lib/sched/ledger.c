@@ -69,6 +69,7 @@ bool echi_ledger_in(struct echi_coordinator *c, const struct echi_lease *l, int 
         if (c->out[i].id != l->id || c->out[i].owner != owner || c->out[i].worker != l->worker || c->out[i].n != l->n) continue;
         c->held[l->worker]--;
         c->applied += l->n;
+        if (c->applied_rounds <= l->round) c->applied_rounds = (uint64_t)l->round + 1;   /* a round is applied whole */
         c->out[i] = c->out[--c->n_out];
         return true;
     }

@@ -20,15 +20,17 @@ enum { F_LEASE = 1, F_LAYER = 2, F_FLAG = 4, F_LOSS = 8, F_VERSION = 16, F_SAMPL
 static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_LEASE] = F_LEASE,
     [ECHI_KIND_APPLIED] = F_LEASE | F_LOSS | F_VERSION | F_STALE,
-    [ECHI_KIND_STATE_ACK] = F_GROUP | F_VERSION,
+    [ECHI_KIND_ASK] = F_FLAG,
+    [ECHI_KIND_STATE_ACK] = F_GROUP | F_VERSION | F_SAMPLES,
     [ECHI_KIND_FAULT] = F_LAYER | F_GROUP | F_TEXT,
     [ECHI_KIND_END] = F_LAYER | F_FLAG | F_GROUP | F_TEXT,
     [ECHI_KIND_ACT_GRAD] = F_LEASE | F_LOSS | F_VERSION,
     [ECHI_KIND_ACT] = F_LEASE,
-    [ECHI_KIND_WEIGHTS] = F_VERSION | F_FLAG | F_SAMPLES,
+    [ECHI_KIND_WEIGHTS] = F_VERSION | F_SAMPLES,
     [ECHI_KIND_PUSH] = F_LEASE | F_LAYER | F_FLAG | F_LOSS | F_VERSION,
-    [ECHI_KIND_STATE] = F_GROUP | F_VERSION | F_SAMPLES | F_FLAG,
+    [ECHI_KIND_STATE] = F_GROUP | F_VERSION | F_SAMPLES,
     [ECHI_KIND_PARAMS] = F_FLAG,
+    [ECHI_KIND_ENTER] = F_LEASE,
 };
 
 static void put_lease(struct echi_writer *w, const struct echi_lease *l) {
@@ -109,31 +111,37 @@ int echi_plan_workers(const struct echi_plan *plan, int group) {
     return count;
 }
 
-bool echi_lease_fits(const struct echi_lease *l, const struct echi_plan *p, int worker) {
-    const uint32_t most = echi_policy_of((enum echi_sync)p->sync)->rounds ? l->round_size : p->n[worker];
-    return l->worker == worker && l->n >= 1 && l->n <= p->n[worker] && l->n <= most && l->round_size >= 1;
+bool echi_lease_valid(const struct echi_lease *l, const struct echi_plan *p) {
+    if (l->id == 0 || l->worker >= p->world || p->group_of[l->worker] == ECHI_NONE) return false;
+    if (l->owner != p->owner_of[p->group_of[l->worker]] || l->n < 1 || l->n > p->n[l->worker]) return false;
+    /* A step of an asynchronous worker may be larger than a round; a share of a round may not. */
+    if (!echi_policy_of((enum echi_sync)p->sync)->rounds) return l->round_size == p->round;
+    return l->round_size <= p->round && l->n <= l->round_size;
 }
+
+static bool is_rate(double v) { return v >= 0 && v < 1e6; }   /* false for a NaN */
 
 bool echi_plan_valid(const struct echi_plan *p) {
     if (p->sync >= ECHI_SYNCS || p->world < 1 || p->world > ECHI_WORLD_MAX) return false;
     if (p->n_groups < 1 || p->n_groups > ECHI_GROUPS_MAX || p->separated > 1) return false;
     if (p->separated ? p->head >= p->world : p->head != ECHI_NONE) return false;
     if (p->round < 1 || p->round > 1u << 24) return false;
+    if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay)) return false;
+    const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
+    if (p->n_groups > 1 && !policy->grouped) return false;
     for (int g = 0; g < p->n_groups; g++)
         if (p->owner_of[g] >= p->world || echi_plan_workers(p, g) < 1) return false;
     /* An owner keeps one group: two on one node would share its slots. */
     for (int g = 0; g < p->n_groups; g++)
         for (int h = 0; h < g; h++)
             if (p->owner_of[g] == p->owner_of[h]) return false;
-    uint64_t in_step = 0;
+    uint64_t sum = 0;
     for (int r = 0; r < p->world; r++) {
-        in_step += p->n[r];
         if (p->group_of[r] == ECHI_NONE ? p->n[r] != 0 : (p->n[r] < 1 || p->n[r] > 1u << 20)) return false;
         if (p->group_of[r] != ECHI_NONE && p->group_of[r] >= p->n_groups) return false;
+        sum += p->n[r];
     }
-    const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
-    if (p->n_groups > 1 && !policy->grouped) return false;
-    return !policy->rounds || in_step == p->round;
+    return !policy->rounds || sum == p->round;
 }
 
 size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {

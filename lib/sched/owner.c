@@ -15,7 +15,10 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
     o->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
     o->group = group;
     o->state_sending = -1;
-    for (int r = 0; r < setup->plan.world; r++) o->view[r].member = setup->plan.group_of[r] == group;
+    for (int r = 0; r < setup->plan.world; r++) {
+        o->view[r].member = setup->plan.group_of[r] == group;
+        o->view[r].idle = true;   /* until it says that it has a lease */
+    }
 }
 
 /* ---- weights out ---- */
@@ -31,10 +34,16 @@ static void send_weights(struct echi_owner *o, int rank, struct echi_actions *ou
     o->seen_samples[rank] = o->samples;
 }
 
-/* An answer waits for a place among the sends and then gets the newest weights. */
+/* An answer waits for a place among the sends and then gets the newest weights. The ranks have their turn one after the
+ * other: with few places and many workers nobody is passed for ever. */
 static void answer(struct echi_owner *o, struct echi_actions *out) {
-    for (int r = 0; r < plan_of(o)->world && o->sends < ECHI_SNAPSHOTS - 2; r++)
-        if (o->answer[r] && o->policy->before_reply(o->view, plan_of(o)->world, r, plan_of(o)->staleness)) send_weights(o, r, out);
+    const int world = plan_of(o)->world, first = o->turn;
+    for (int i = 0; i < world && o->sends < ECHI_SNAPSHOTS - 2; i++) {
+        const int r = (first + i) % world;
+        if (!o->answer[r] || !o->policy->before_reply(o->view, world, r, plan_of(o)->staleness)) continue;
+        send_weights(o, r, out);
+        o->turn = (r + 1) % world;
+    }
 }
 
 static uint8_t free_snapshot(const struct echi_owner *o) {
@@ -102,7 +111,6 @@ static struct echi_task *compute(struct echi_owner *o, enum echi_task_kind kind,
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
     t->kind = (uint8_t)kind;
     t->role = ECHI_ROLE_OWNER;
-    t->weights = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
     o->busy = 1;
     return t;
 }
@@ -122,6 +130,7 @@ static void apply(struct echi_owner *o, struct echi_slot grads, const struct ech
     t->lease = *lease;
     t->samples = samples;
     t->divisor = divisor;
+    t->weights = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
     t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, to};
     name_states(o, t);
     o->next_samples = o->samples;
@@ -233,7 +242,8 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     }
     const int rank = t->lease.worker;
     o->view[rank].steps++;
-    o->view[rank].idle = !o->push[rank].more;
+    o->last[rank] = t->lease.id;
+    o->view[rank].idle = !o->push[rank].more && o->entered[rank] <= t->lease.id;
     if (several(o)) {
         o->state_current = t->state_out.index;
         o->state_version++;
@@ -244,11 +254,38 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     echi_act_post(out, rank, ECHI_KIND_PUSH, t->grads);
 }
 
+/* A worker that had run out holds a lease again: it enters with the group's smallest count, or its own where that is larger
+ * (else one that runs out at every step would never be held back). */
+static void enter(struct echi_owner *o, int rank) {
+    uint32_t least = UINT32_MAX;
+    for (int r = 0; r < plan_of(o)->world; r++)
+        if (o->view[r].member && !o->view[r].idle && o->view[r].steps < least) least = o->view[r].steps;
+    if (least != UINT32_MAX && least > o->view[rank].steps) o->view[rank].steps = least;
+    o->view[rank].idle = false;
+}
+
+/* Its word on that may be overtaken by pushes, in either direction; the numbers of the leases tell. */
+static void on_enter(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_lease *l = &e->msg->lease;
+    if (l->worker != e->from || !o->view[e->from].member || !echi_lease_valid(l, plan_of(o)))
+        return echi_act_fault(out, ECH_E_FORMAT, "a worker's lease does not fit the plan: do all nodes run the same version?");
+    o->entered[e->from] = l->id;
+    if (o->view[e->from].idle && l->id > o->last[e->from]) enter(o, e->from);
+}
+
+static bool push_fits(const struct echi_owner *o, const struct echi_event *e) {
+    const struct echi_lease *l = &e->msg->lease;
+    const struct echi_push *p = &o->push[e->from];
+    if (!o->started || !o->view[e->from].member || l->worker != e->from || !echi_lease_valid(l, plan_of(o))) return false;
+    if (p->whole || e->msg->layer != o->setup->cut - 1 - p->layers_in || (p->layers_in > 0 && p->lease.id != l->id)) return false;
+    if (!o->policy->rounds) return l->id > o->last[e->from];
+    return l->round == o->version && (o->round_count == 0 || l->round_size == o->push[o->round_rank[0]].lease.round_size);
+}
+
 static void on_push(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     struct echi_push *p = &o->push[e->from];
-    if (!o->view[e->from].member || !echi_lease_fits(&m->lease, plan_of(o), e->from) || m->lease.owner != o->setup->rank || p->whole ||
-        m->layer != o->setup->cut - 1 - p->layers_in || (p->layers_in > 0 && p->lease.id != m->lease.id))
+    if (!push_fits(o, e))
         return echi_act_fault(out, ECH_E_FORMAT, "a push does not fit the plan: do all nodes run the same version?");
     p->lease = m->lease;
     p->layers_in++;
@@ -257,15 +294,7 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     p->more = m->flag;
     p->loss = m->loss;
     p->correct = m->correct;
-    struct echi_worker_view *v = &o->view[e->from];
-    if (v->idle) {
-        /* A worker that had run out enters anew, with the group's smallest count. */
-        v->idle = false;
-        uint32_t least = UINT32_MAX;
-        for (int r = 0; r < plan_of(o)->world; r++)
-            if (o->view[r].member && !o->view[r].idle && r != e->from && o->view[r].steps < least) least = o->view[r].steps;
-        if (least != UINT32_MAX && least > v->steps) v->steps = least;
-    }
+    if (o->view[e->from].idle) enter(o, e->from);
     o->queue[o->queued++] = e->from;
 }
 
@@ -273,6 +302,7 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
     const struct echi_msg *m = e->msg;
     switch (m->kind) {
     case ECHI_KIND_PARAMS:
+        if (e->from != 0 || o->started || o->busy) return echi_act_fault(out, ECH_E_INTERNAL, "first weights came to an owner twice, or from a stranger");
         if (several(o)) {
             struct echi_task *t = compute(o, ECHI_TASK_REFRESH, out);
             t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, 0};
@@ -282,6 +312,7 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
         }
         break;
     case ECHI_KIND_PUSH: on_push(o, e, out); break;
+    case ECHI_KIND_ENTER: on_enter(o, e, out); break;
     case ECHI_KIND_STATE:
         if (m->group >= plan_of(o)->n_groups || m->group == o->group || e->from != plan_of(o)->owner_of[m->group] ||
             m->version <= o->peer[m->group].version || m->samples < o->peer[m->group].samples)
@@ -295,16 +326,24 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
         struct echi_action *a = echi_act_send(out, e->from, ECHI_ROLE_OWNER, ECHI_ROLE_OWNER, ECHI_KIND_STATE_ACK);
         a->msg.group = m->group;
         a->msg.version = m->version;
+        a->msg.samples = m->samples;
         break;
     case ECHI_KIND_STATE_ACK:
+        /* Also of a version that is not the last sent: the next one may leave before its word is back. */
+        if (m->group != o->group || m->version > o->sent_version || m->samples > o->sent_samples)
+            return echi_act_fault(out, ECH_E_FORMAT, "a state was acknowledged that was never sent: do all nodes run the same version?");
         for (int g = 0; g < plan_of(o)->n_groups; g++)
-            if (plan_of(o)->owner_of[g] == e->from && m->version == o->sent_version) {
+            if (plan_of(o)->owner_of[g] == e->from && m->version > o->peer[g].acked) {
                 o->peer[g].acked = m->version;
-                o->peer[g].acked_samples = o->sent_samples;
+                o->peer[g].acked_samples = m->samples;
             }
         break;
-    case ECHI_KIND_ASK: o->asked = true; break;
-    case ECHI_KIND_DRAIN: o->draining = true; break;
+    case ECHI_KIND_ASK:
+    case ECHI_KIND_DRAIN:
+        if (e->from != 0) return echi_act_fault(out, ECH_E_INTERNAL, "an owner got a command that is not the coordinator's");
+        if (m->kind == ECHI_KIND_ASK) o->asked = true;
+        else o->draining = true;
+        break;
     default: echi_act_fault(out, ECH_E_INTERNAL, "an owner got a message that is not for owners");
     }
 }

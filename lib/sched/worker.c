@@ -40,6 +40,7 @@ static void push_ready(struct echi_worker *w, bool done, struct echi_actions *ou
         a->msg.lease = w->lease[0];
         a->msg.layer = (uint16_t)w->next_layer;
         a->msg.flag = w->n_leases > 1;
+        w->entered = a->msg.flag;
         a->msg.version = w->version;
         a->msg.loss = w->loss;
         a->msg.correct = w->correct;
@@ -52,11 +53,15 @@ static void on_message(struct echi_worker *w, const struct echi_event *e, struct
     const struct echi_msg *m = e->msg;
     switch (m->kind) {
     case ECHI_KIND_LEASE:
-        if (w->n_leases > ECHI_LEASES_AHEAD || m->lease.n < 1 || m->lease.n > w->setup->plan.n[w->setup->rank])
-            return echi_act_fault(out, ECH_E_INTERNAL, "the coordinator leased more than this worker can hold");
+        if (e->from != 0 || w->n_leases > ECHI_LEASES_AHEAD || m->lease.worker != w->setup->rank || !echi_lease_valid(&m->lease, &w->setup->plan))
+            return echi_act_fault(out, ECH_E_FORMAT, "a lease does not fit the plan: do all nodes run the same version?");
         w->lease[w->n_leases++] = m->lease;
+        /* The owner thinks that this worker has run out, and lets the others run ahead of it. */
+        if (!w->entered) echi_act_send(out, owner_rank(w), ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_ENTER)->msg.lease = m->lease;
+        w->entered = true;
         break;
     case ECHI_KIND_WEIGHTS:
+        if (e->from != owner_rank(w)) return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
         if (w->phase != ECHI_WORKER_WAITS_WEIGHTS && w->phase != ECHI_WORKER_IDLE)
             return echi_act_fault(out, ECH_E_INTERNAL, "weights came in the middle of a step");
         w->current = e->slot.index;
@@ -65,7 +70,7 @@ static void on_message(struct echi_worker *w, const struct echi_event *e, struct
         echi_act_post(out, owner_rank(w), ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint8_t)!w->current});
         break;
     case ECHI_KIND_ACT_GRAD: {
-        if (w->phase != ECHI_WORKER_WAITS_HEAD || m->lease.id != w->lease[0].id)
+        if (e->from != w->setup->plan.head || w->phase != ECHI_WORKER_WAITS_HEAD || m->lease.id != w->lease[0].id)
             return echi_act_fault(out, ECH_E_INTERNAL, "the head answered a lease that this worker does not compute");
         w->loss = m->loss;
         w->correct = m->correct;

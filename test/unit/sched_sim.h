@@ -1,0 +1,674 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A whole cluster in one thread: all roles of all nodes, a queue of things that are due in virtual time, and a toy model.
+ *
+ * The model has 5 layers of 3 words; its arithmetic wraps, so that sums are exact in any order and results compare with ==.
+ * A message arrives when it is due, in order only within (sender, receiver, kind), and a payload only into a posted place.
+ * "Sent" comes at a time of its own, before or after the message. Tasks end in any order. Every message goes through its
+ * byte form. Each part of a slot knows who reads or writes it, from the action that says so to the event that ends it: two
+ * writers, or a writer beside a reader, is a race and fails, whether or not a byte went wrong in this run. */
+#ifndef SCHED_SIM_H
+#define SCHED_SIM_H
+#include "echi_random.h"
+#include "echi_roles.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { LAYERS = 5, WORDS = 3, PARAMS = LAYERS * WORDS, CUT = 3, NODES = 7, INDICES = 8, N_MAX = 40, ROOM = 2 * N_MAX, SAMPLES_MAX = 128,
+       MESSAGES = 1024, TASKS = 64, POSTS = 8, ACTIONS = 8 * ECHI_WORLD_MAX, LEASES = 4096 };
+
+/* ---- the toy model ---- */
+
+static uint32_t mix(uint32_t a, uint32_t b) {
+    uint32_t x = a * 2654435761u + b * 2246822519u + 374761393u;
+    x = (x ^ x >> 15) * 2246822519u;
+    return (x ^ x >> 13) * 3266489917u;
+}
+static uint32_t fold(const uint32_t *w, int first, int end) {
+    uint32_t sum = 0;
+    for (int i = first * WORDS; i < end * WORDS; i++) sum = mix(sum, w[i]);
+    return sum;
+}
+static uint32_t label_of(uint32_t sample) { return sample * 7 & 255; }
+static uint32_t loss_of(uint32_t label) { return label % 5; }
+static uint32_t toy_forward(const uint32_t *w, uint32_t sample) { return mix(sample, fold(w, 0, CUT)); }
+/* One row through the head: adds to the gradients of its layers, gives the gradient of the activation. */
+static uint32_t toy_head(const uint32_t *w, uint32_t *grads, uint32_t act, uint32_t label, uint32_t divisor) {
+    const uint32_t signal = mix(mix(act, label), fold(w, CUT, LAYERS) + divisor);
+    for (int i = CUT * WORDS; i < PARAMS; i++) grads[i] += mix(signal, (uint32_t)i);
+    return mix(signal, 99);
+}
+static void toy_backward(const uint32_t *w, uint32_t *grads, uint32_t sample, uint32_t act_grad) {
+    for (int i = 0; i < CUT * WORDS; i++) grads[i] += mix(mix(act_grad, sample), w[i] + (uint32_t)i);
+}
+static void toy_step(const uint32_t *w, uint32_t *grads, const struct echi_lease *l) {
+    memset(grads, 0, PARAMS * sizeof *grads);
+    for (uint32_t s = l->start; s < l->start + l->n; s++)
+        toy_backward(w, grads, s, toy_head(w, grads, toy_forward(w, s), label_of(s), l->round_size));
+}
+static uint32_t toy_velocity(uint32_t *v, uint32_t w, uint32_t g, uint32_t samples) { return *v = 3 * *v + g + 5 * samples * w; }
+
+/* ---- the cluster ---- */
+
+struct place { uint32_t word[ROOM]; uint8_t readers[LAYERS]; bool writer[LAYERS]; };
+struct message { uint8_t from, to, kind, meta[2 + ECHI_PLAN_BYTES_MAX]; size_t meta_len; int words; uint32_t word[ROOM]; bool going; int64_t due; };
+struct sent { uint8_t node, role; struct echi_slot slot; int first, end; int64_t due; };
+struct work { uint8_t node; int layer; struct echi_task task; struct echi_result result; int64_t due; };
+struct posted { struct echi_slot slot; uint8_t role; int first, end; };
+struct node {
+    struct echi_setup setup;
+    struct echi_worker worker;
+    struct echi_owner owner;
+    struct echi_head head;
+    bool has_worker, has_owner, has_head, held, ended;
+    uint32_t speed;
+    struct place place[ECHI_SLOT_KINDS][INDICES];
+    struct posted post[NODES][ECHI_KINDS][POSTS];
+    uint8_t posts[NODES][ECHI_KINDS], going[NODES][ECHI_KINDS];   /* places, and payloads on their way to them */
+    int64_t last_due[NODES][ECHI_KINDS];    /* of messages to each node */
+};
+struct sim {
+    uint64_t seed;
+    struct echi_random random;
+    struct echi_plan plan;                  /* given, unless `wishes` is to be planned */
+    struct echi_wishes wishes;
+    struct echi_goal goal;
+    bool plan_given;
+    int64_t stop_at;                        /* 0: never */
+    int64_t now;
+    uint64_t events;
+    struct echi_coordinator coordinator;
+    struct node node[NODES];
+    struct message *queue[MESSAGES], pool[MESSAGES]; int messages;
+    struct sent sents[MESSAGES]; int n_sents;
+    struct work work[TASKS]; int works;
+    struct echi_action action[ACTIONS];
+    bool done;
+    /* what is watched */
+    uint8_t leased[SAMPLES_MAX], computed[SAMPLES_MAX], applied[SAMPLES_MAX], headed[SAMPLES_MAX];
+    bool lease_applied[LEASES];
+    uint32_t began_on[LEASES][PARAMS];      /* weights that a lease was computed on */
+    uint64_t applied_samples, seen[NODES];  /* in the weights of a single group: now, and when a worker was answered */
+    double staleness[LEASES];
+    bool tracked[NODES]; uint32_t others[NODES][NODES];   /* pushes of others since a worker was answered */
+    int looks;
+};
+
+static void die(struct sim *s, const char *what) {
+    static const char *const run[] = {"measures", "planned", "feeds", "trains", "holds", "looks", "drains", "last look", "ends", "ended"};
+    static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "backward"};
+    print_error("seed %llu, after %llu events: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, %d leases out, %llu of %llu samples in\n",
+                (unsigned long long)s->seed, (unsigned long long)s->events, what, s->plan.sync, s->plan.world, s->plan.n_groups, s->plan.separated,
+                s->plan.round, run[s->coordinator.phase], s->coordinator.n_out, (unsigned long long)s->coordinator.applied,
+                (unsigned long long)s->goal.samples);
+    for (int r = 0; r < s->plan.world; r++) {
+        const struct node *n = &s->node[r];
+        print_error("  rank %d%s:", r, n->held ? " (held)" : "");
+        if (n->has_worker) print_error(" worker %s, %d leases, %d sends;", worker[n->worker.phase], n->worker.n_leases, n->worker.sending);
+        if (n->has_owner) print_error(" owner of %d%s%s, %d queued, busy %d, %d sends, state %llu;", n->owner.group, n->owner.draining ? " draining" : "",
+                                      n->owner.drained ? " drained" : "", n->owner.queued, n->owner.busy, n->owner.sends, (unsigned long long)n->owner.state_version);
+        if (n->has_head) print_error(" head, %d queued, busy %d;", n->head.queued, n->head.busy);
+        print_error("\n");
+    }
+    for (int i = 0; i < s->messages; i++)
+        print_error("  %s from %d to %d\n", echi_kind_name(s->queue[i]->kind), s->queue[i]->from, s->queue[i]->to);
+    fail();
+}
+#define CHECK(s, condition) do { if (!(condition)) { char text_[200]; snprintf(text_, sizeof text_, "line %d: %s", __LINE__, #condition); die(s, text_); } } while (0)
+
+static int cut_of(const struct sim *s) { return s->plan.separated ? CUT : LAYERS; }
+/* Mostly about `scale`, now and then far longer: slow links, a machine that pages. */
+static int64_t after(struct sim *s, uint32_t scale) {
+    int64_t delay = 1 + echi_random_below(&s->random, 2 * scale + 1);
+    if (echi_random_below(&s->random, 40) == 0) delay *= 20;
+    return s->now + delay;
+}
+
+/* ---- slots ---- */
+
+static struct place *place(struct sim *s, int node, struct echi_slot slot) {
+    CHECK(s, slot.kind > ECHI_SLOT_NONE && slot.kind < ECHI_SLOT_KINDS && slot.index < INDICES);
+    return &s->node[node].place[slot.kind][slot.index];
+}
+static void race(struct sim *s, int node, struct echi_slot slot, int layer, const char *what) {
+    char text[160];
+    snprintf(text, sizeof text, "race on node %d, slot kind %d index %d, layer %d: %s", node, slot.kind, slot.index, layer, what);
+    die(s, text);
+}
+static void read_begins(struct sim *s, int node, struct echi_slot slot, int first, int end) {
+    struct place *p = place(s, node, slot);
+    for (int l = first; l < end; l++) {
+        if (p->writer[l]) race(s, node, slot, l, "read while it is written");
+        p->readers[l]++;
+    }
+}
+static void read_ends(struct sim *s, int node, struct echi_slot slot, int first, int end) {
+    for (int l = first; l < end; l++) place(s, node, slot)->readers[l]--;
+}
+static void write_begins(struct sim *s, int node, struct echi_slot slot, int first, int end) {
+    struct place *p = place(s, node, slot);
+    for (int l = first; l < end; l++) {
+        if (p->writer[l]) race(s, node, slot, l, "written by two");
+        if (p->readers[l]) race(s, node, slot, l, "written while it is read");
+        p->writer[l] = true;
+    }
+}
+static void write_ends(struct sim *s, int node, struct echi_slot slot, int first, int end) {
+    for (int l = first; l < end; l++) place(s, node, slot)->writer[l] = false;
+}
+
+/* What a task reads and writes, and in which layers; gradients of a worker are let go layer by layer, not here. */
+static void touch(struct sim *s, int node, const struct echi_task *t, bool begins) {
+    void (*reads)(struct sim *, int, struct echi_slot, int, int) = begins ? read_begins : read_ends;
+    void (*writes)(struct sim *, int, struct echi_slot, int, int) = begins ? write_begins : write_ends;
+    const int cut = cut_of(s);
+    const struct echi_slot act = {ECHI_SLOT_WORKER_ACT, 0}, act_grad = {ECHI_SLOT_WORKER_ACT_GRAD, 0}, w0 = {ECHI_SLOT_OWNER_W0, 0};
+    switch ((enum echi_task_kind)t->kind) {
+    case ECHI_TASK_STEP:
+        reads(s, node, t->weights, 0, cut);
+        if (begins) writes(s, node, t->grads, 0, cut);
+        break;
+    case ECHI_TASK_FORWARD:
+        reads(s, node, t->weights, 0, cut);
+        writes(s, node, act, 0, 1);
+        break;
+    case ECHI_TASK_BACKWARD:
+        reads(s, node, t->weights, 0, cut);
+        reads(s, node, act_grad, 0, 1);
+        if (begins) writes(s, node, t->grads, 0, cut);
+        break;
+    case ECHI_TASK_HEAD:
+        reads(s, node, t->weights, CUT, LAYERS);
+        writes(s, node, t->grads, CUT, LAYERS);
+        for (int i = 0; i < t->n_rows; i++) {
+            reads(s, node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, t->rows[i]}, 0, 1);
+            writes(s, node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, t->rows[i]}, 0, 1);
+        }
+        if (t->state.kind) writes(s, node, t->state, CUT, LAYERS);
+        break;
+    case ECHI_TASK_HEAD_APPLY:
+        reads(s, node, t->weights, CUT, LAYERS);
+        reads(s, node, t->grads, CUT, LAYERS);
+        writes(s, node, t->weights_out, CUT, LAYERS);
+        break;
+    case ECHI_TASK_ADD:
+        reads(s, node, t->grads, 0, cut);
+        writes(s, node, t->state, 0, cut);
+        break;
+    case ECHI_TASK_APPLY:
+    case ECHI_TASK_REFRESH:
+        if (t->kind == ECHI_TASK_APPLY) {
+            reads(s, node, t->weights, 0, cut);
+            reads(s, node, t->grads, 0, cut);
+        }
+        if (s->plan.n_groups > 1) {
+            reads(s, node, w0, 0, cut);
+            reads(s, node, t->state, 0, cut);
+            for (int g = 0; g < s->plan.n_groups; g++)
+                if (t->peer[g] != ECHI_NONE) reads(s, node, (struct echi_slot){ECHI_SLOT_OWNER_PEER, t->peer[g]}, 0, cut);
+        }
+        writes(s, node, t->weights_out, 0, cut);
+        if (t->state_out.kind) writes(s, node, t->state_out, 0, cut);
+        break;
+    case ECHI_TASK_EVAL: reads(s, node, t->weights, 0, LAYERS); break;
+    case ECHI_TASKS: break;
+    }
+}
+
+/* ---- messages ---- */
+
+/* Layers (or [0, 1) for rows) and words of a slot that a message carries. */
+static void extent(const struct sim *s, int kind, const struct echi_msg *m, bool head, int *first, int *end, int *at, int *words) {
+    *first = 0;
+    *end = cut_of(s);
+    if (kind == ECHI_KIND_PUSH) { *first = m->layer; *end = m->layer + 1; }
+    if (kind == ECHI_KIND_PARAMS && m->flag) *end = LAYERS;
+    else if (kind == ECHI_KIND_PARAMS && head) { *first = CUT; *end = LAYERS; }
+    *at = *first * WORDS;
+    *words = (*end - *first) * WORDS;
+    if (kind == ECHI_KIND_ACT || kind == ECHI_KIND_ACT_GRAD) {
+        *end = 1;
+        *words = (int)m->lease.n * (kind == ECHI_KIND_ACT ? 2 : 1);
+    }
+}
+
+static int64_t never(int to, int kind) { return INT64_MAX - to * ECHI_KINDS - kind; }
+
+static struct message *queue_message(struct sim *s, int from, int to, int kind) {
+    CHECK(s, s->messages < MESSAGES);
+    struct message *m = s->queue[s->messages++];
+    /* HOLD and RELEASE are equally urgent, and a link gives the older of equals first. */
+    int64_t *last = &s->node[from].last_due[to][kind == ECHI_KIND_RELEASE ? ECHI_KIND_HOLD : kind];
+    int64_t due = after(s, echi_kind_has_payload(kind) ? 30 : 10);
+    if (due <= *last) due = *last + 1;
+    *last = due;
+    m->from = (uint8_t)from;
+    m->to = (uint8_t)to;
+    m->kind = (uint8_t)kind;
+    m->words = 0;
+    m->going = false;
+    m->due = due;
+    return m;
+}
+
+static void send_body(struct sim *s, int from, int to, enum echi_kind kind, enum echi_role role, const uint8_t *body, size_t len) {
+    struct message *m = queue_message(s, from, to, kind);
+    m->meta[0] = (uint8_t)role;
+    m->meta[1] = ECHI_ROLE_NODE;
+    if (len) memcpy(m->meta + 2, body, len);
+    m->meta_len = 2 + len;
+}
+
+static void watch_send(struct sim *s, int node, const struct echi_action *a) {
+    const struct echi_lease *l = &a->msg.lease;
+    if (a->kind == ECHI_KIND_LEASE) {
+        CHECK(s, l->n >= 1 && l->start + l->n <= s->goal.train_samples && l->id < LEASES);
+        for (uint32_t i = l->start; i < l->start + l->n; i++) s->leased[i]++;
+    } else if (a->kind == ECHI_KIND_WEIGHTS) {
+        s->tracked[a->to] = !s->node[node].owner.view[a->to].idle;
+        memset(s->others[a->to], 0, sizeof s->others[a->to]);
+        s->seen[a->to] = s->applied_samples;
+    } else if (a->kind == ECHI_KIND_APPLIED) {
+        CHECK(s, l->id < LEASES && !s->lease_applied[l->id]);
+        s->lease_applied[l->id] = true;
+        if (s->plan.n_groups == 1) CHECK(s, a->msg.staleness == s->staleness[l->id]);
+        for (uint32_t i = l->start; i < l->start + l->n; i++) s->applied[i]++;
+    }
+}
+
+static void send_action(struct sim *s, int node, const struct echi_action *a) {
+    CHECK(s, a->to < s->plan.world && a->kind == a->msg.kind);
+    watch_send(s, node, a);
+    struct message *m = queue_message(s, node, a->to, a->kind);
+    m->meta_len = echi_msg_encode(&a->msg, m->meta, ECHI_MSG_MAX);
+    CHECK(s, m->meta_len > 0);
+    if (!echi_kind_has_payload(a->kind)) return;
+    int first, end, at;
+    extent(s, a->kind, &a->msg, a->msg.to_role == ECHI_ROLE_HEAD || a->msg.from_role == ECHI_ROLE_HEAD, &first, &end, &at, &m->words);
+    read_begins(s, node, a->slot, first, end);
+    memcpy(m->word, place(s, node, a->slot)->word + at, (size_t)m->words * sizeof m->word[0]);
+    CHECK(s, s->n_sents < MESSAGES);
+    /* Until there is a place for it, it is due never: a number that says whose it is. */
+    s->sents[s->n_sents++] = (struct sent){(uint8_t)node, a->msg.from_role, a->slot, first, end, never(a->to, a->kind)};
+}
+
+static void post_one(struct sim *s, int node, const struct echi_action *a, enum echi_role role, int first, int end) {
+    write_begins(s, node, a->slot, first, end);
+    uint8_t *count = &s->node[node].posts[a->to][a->kind];
+    CHECK(s, *count < POSTS);
+    s->node[node].post[a->to][a->kind][(*count)++] = (struct posted){a->slot, (uint8_t)role, first, end};
+}
+static void post_action(struct sim *s, int node, const struct echi_action *a) {
+    const int cut = cut_of(s);
+    switch (a->slot.kind) {
+    case ECHI_SLOT_OWNER_GRADS:
+        for (int l = cut - 1; l >= 0; l--) post_one(s, node, a, ECHI_ROLE_OWNER, l, l + 1);
+        break;
+    case ECHI_SLOT_HEAD_ROWS: post_one(s, node, a, ECHI_ROLE_HEAD, 0, 1); break;
+    case ECHI_SLOT_HEAD_WEIGHTS: post_one(s, node, a, ECHI_ROLE_HEAD, CUT, LAYERS); break;
+    case ECHI_SLOT_WORKER_ACT_GRAD: post_one(s, node, a, ECHI_ROLE_WORKER, 0, 1); break;
+    case ECHI_SLOT_WORKER_WEIGHTS: post_one(s, node, a, ECHI_ROLE_WORKER, 0, cut); break;
+    case ECHI_SLOT_COORD_PARAMS: post_one(s, node, a, ECHI_ROLE_COORDINATOR, 0, LAYERS); break;
+    case ECHI_SLOT_NODE_FINAL: post_one(s, node, a, ECHI_ROLE_NODE, 0, LAYERS); break;
+    default: post_one(s, node, a, ECHI_ROLE_OWNER, 0, cut); break;
+    }
+}
+
+/* ---- roles ---- */
+
+static void role_event(struct sim *s, int node, enum echi_role role, struct echi_event *e) {
+    struct echi_actions list = {s->action, 0, ACTIONS, false};
+    struct node *n = &s->node[node];
+    e->now = s->now;
+    if (role == ECHI_ROLE_COORDINATOR && node == 0) echi_coordinator_step(&s->coordinator, e, &list);
+    else if (role == ECHI_ROLE_WORKER && n->has_worker) echi_worker_step(&n->worker, e, &list);
+    else if (role == ECHI_ROLE_OWNER && n->has_owner) echi_owner_step(&n->owner, e, &list);
+    else if (role == ECHI_ROLE_HEAD && n->has_head) echi_head_step(&n->head, e, &list);
+    else die(s, "an event for a role that is not here");
+    CHECK(s, !list.overflow);
+    for (int i = 0; i < list.count; i++) {
+        const struct echi_action *a = &list.list[i];
+        switch ((enum echi_action_type)a->type) {
+        case ECHI_ACTION_SEND: send_action(s, node, a); break;
+        case ECHI_ACTION_POST: post_action(s, node, a); break;
+        case ECHI_ACTION_COMPUTE:
+            CHECK(s, s->works < TASKS);
+            touch(s, node, &a->task, true);
+            s->work[s->works++] = (struct work){.node = (uint8_t)node, .layer = cut_of(s), .task = a->task, .due = after(s, n->speed)};
+            break;
+        case ECHI_ACTION_PLAN: {
+            uint8_t body[ECHI_PLAN_BYTES_MAX];
+            s->plan = n->setup.plan;
+            size_t len = echi_plan_encode(&s->plan, body, sizeof body);
+            CHECK(s, len > 0);
+            for (int r = 0; r < s->plan.world; r++) send_body(s, 0, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
+            break;
+        }
+        case ECHI_ACTION_FAULT: die(s, a->msg.text); break;
+        case ECHI_ACTION_DONE: s->done = true; break;
+        }
+    }
+}
+
+static void stand(struct sim *s, int node, const struct message *m) {
+    struct node *n = &s->node[node];
+    CHECK(s, echi_plan_decode(m->meta + 2, m->meta_len - 2, &n->setup.plan));
+    n->setup.rank = node;
+    n->setup.n_layers = LAYERS;
+    n->setup.cut = cut_of(s);
+    n->setup.cut_width = 1;
+    struct echi_event start = {.type = ECHI_EVENT_START};
+    for (int g = 0; g < s->plan.n_groups; g++) {
+        if (s->plan.owner_of[g] != node) continue;
+        n->has_owner = true;
+        echi_owner_init(&n->owner, &n->setup, g);
+        role_event(s, node, ECHI_ROLE_OWNER, &start);
+    }
+    if (s->plan.separated && s->plan.head == node) {
+        n->has_head = true;
+        echi_head_init(&n->head, &n->setup);
+        role_event(s, node, ECHI_ROLE_HEAD, &start);
+    }
+    if (s->plan.group_of[node] != ECHI_NONE) {
+        n->has_worker = true;
+        echi_worker_init(&n->worker, &n->setup);
+        role_event(s, node, ECHI_ROLE_WORKER, &start);
+    }
+    if (s->goal.give_final && node != 0) {
+        const struct echi_action a = {.to = 0, .kind = ECHI_KIND_PARAMS, .slot = {ECHI_SLOT_NODE_FINAL, 0}};
+        post_action(s, node, &a);
+    }
+    send_body(s, node, 0, ECHI_KIND_READY, ECHI_ROLE_COORDINATOR, NULL, 0);
+}
+
+static void node_message(struct sim *s, int node, const struct message *m) {
+    struct node *n = &s->node[node];
+    switch (m->kind) {
+    case ECHI_KIND_PLAN: stand(s, node, m); break;
+    case ECHI_KIND_HOLD:
+        CHECK(s, !n->held);
+        n->held = true;
+        send_body(s, node, 0, ECHI_KIND_HELD, ECHI_ROLE_COORDINATOR, NULL, 0);
+        break;
+    case ECHI_KIND_RELEASE: n->held = false; break;
+    case ECHI_KIND_PARAMS: break;
+    case ECHI_KIND_END:
+        n->ended = true;
+        send_body(s, node, 0, ECHI_KIND_STATS, ECHI_ROLE_COORDINATOR, NULL, 0);
+        break;
+    default: die(s, "a message that is not for nodes");
+    }
+}
+
+static void deliver(struct sim *s, const struct message *m) {
+    struct node *n = &s->node[m->to];
+    struct echi_msg msg;
+    struct posted post = {0};
+    CHECK(s, echi_msg_decode(m->kind, m->meta, m->meta_len, &msg));
+    if (m->words) {
+        int first, end, at, words;
+        uint8_t *count = &n->posts[m->from][m->kind];
+        post = n->post[m->from][m->kind][0];
+        memmove(&n->post[m->from][m->kind][0], &n->post[m->from][m->kind][1], --*count * sizeof post);
+        n->going[m->from][m->kind]--;
+        extent(s, m->kind, &msg, msg.to_role == ECHI_ROLE_HEAD || msg.from_role == ECHI_ROLE_HEAD, &first, &end, &at, &words);
+        CHECK(s, words == m->words && post.role == msg.to_role && first >= post.first && end <= post.end);
+        memcpy(place(s, m->to, post.slot)->word + at, m->word, (size_t)words * sizeof m->word[0]);
+        write_ends(s, m->to, post.slot, post.first, post.end);
+        if (post.slot.kind == ECHI_SLOT_COORD_PARAMS) {   /* the driver puts a part where it belongs */
+            const struct echi_slot whole = {ECHI_SLOT_COORD_PARAMS, 0};
+            write_begins(s, m->to, whole, first, end);
+            memcpy(place(s, m->to, whole)->word + at, m->word, (size_t)words * sizeof m->word[0]);
+            write_ends(s, m->to, whole, first, end);
+        }
+    }
+    if (msg.to_role == ECHI_ROLE_NODE) return node_message(s, m->to, m);
+    struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = m->from, .msg = &msg, .bytes = m->meta + 2, .len = m->meta_len - 2, .slot = post.slot};
+    role_event(s, m->to, (enum echi_role)msg.to_role, &e);
+}
+
+/* ---- tasks ---- */
+
+static void note_begin(struct sim *s, const struct work *w, const uint32_t *weights) {
+    const struct echi_lease *l = &w->task.lease;
+    memcpy(s->began_on[l->id], weights, PARAMS * sizeof weights[0]);
+    for (uint32_t i = l->start; i < l->start + l->n; i++) s->computed[i]++;
+}
+
+static void run_head(struct sim *s, struct work *w) {
+    const struct echi_task *t = &w->task;
+    const uint32_t *weights = place(s, w->node, t->weights)->word;
+    uint32_t *grads = place(s, w->node, t->grads)->word, samples = 0;
+    memset(grads, 0, PARAMS * sizeof *grads);
+    for (int i = 0; i < t->n_rows; i++) {
+        const uint32_t *rows = place(s, w->node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, t->rows[i]})->word;
+        uint32_t *out = place(s, w->node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, t->rows[i]})->word;
+        const struct echi_lease *l = &s->node[w->node].head.lease[t->rows[i]];
+        CHECK(s, t->row_count[i] == l->n && l->round_size == t->divisor);
+        for (uint32_t k = 0; k < t->row_count[i]; k++) {
+            out[k] = toy_head(weights, grads, rows[2 * k], rows[2 * k + 1], t->divisor);
+            w->result.loss[i] += loss_of(rows[2 * k + 1]);
+            s->headed[l->start + k]++;
+        }
+        samples += t->row_count[i];
+    }
+    CHECK(s, samples == t->samples);
+    if (!t->state.kind) return;
+    uint32_t *sum = place(s, w->node, t->state)->word;
+    for (int i = CUT * WORDS; i < PARAMS; i++) sum[i] = (t->first ? 0 : sum[i]) + grads[i];
+}
+
+static void count_push(struct sim *s, const struct echi_lease *l) {
+    if (s->plan.sync != ECHI_SYNC_SSP && s->plan.sync != ECHI_SYNC_GSSP) return;
+    for (int r = 0; r < s->plan.world; r++) {
+        if (r == l->worker || !s->tracked[r] || s->plan.group_of[r] != s->plan.group_of[l->worker]) continue;
+        /* Answered at a count s, with all others at least at s - S, none of whom is answered beyond s + S. */
+        CHECK(s, ++s->others[r][l->worker] <= 2 * s->plan.staleness + 1);
+    }
+    s->tracked[l->worker] = false;
+}
+
+static void run_apply(struct sim *s, struct work *w, bool of_head) {
+    const struct echi_task *t = &w->task;
+    const int first = of_head ? CUT * WORDS : 0, end = of_head ? PARAMS : cut_of(s) * WORDS;
+    const uint32_t *weights = place(s, w->node, t->weights)->word, *grads = place(s, w->node, t->grads)->word;
+    uint32_t *to = place(s, w->node, t->weights_out)->word;
+    uint32_t *v = s->node[w->node].place[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0].word;
+    if (!of_head) {
+        if (s->plan.sync == ECHI_SYNC_BSP) {
+            CHECK(s, t->samples == t->divisor && t->divisor == t->lease.round_size);
+        } else {
+            CHECK(s, t->samples == t->lease.n && t->divisor == s->plan.round && t->lease.round_size == s->plan.round);
+            count_push(s, &t->lease);
+            s->staleness[t->lease.id] = (double)(s->applied_samples - s->seen[t->lease.worker]) / s->plan.round;
+            if (!s->plan.separated) {
+                uint32_t expected[PARAMS];
+                toy_step(s->began_on[t->lease.id], expected, &t->lease);
+                CHECK(s, memcmp(expected, grads, sizeof expected) == 0);
+            }
+        }
+        s->applied_samples += t->samples;
+    }
+    for (int i = first; i < end; i++) {
+        const uint32_t step = toy_velocity(&v[i], weights[i], grads[i], t->samples);
+        if (t->state_out.kind) place(s, w->node, t->state_out)->word[i] = place(s, w->node, t->state)->word[i] - step;
+        else to[i] = weights[i] - step;
+    }
+}
+
+/* w0 and all states, in the order of the groups. */
+static void sum_states(struct sim *s, int node, struct echi_slot own, const uint8_t *peer, uint32_t *out) {
+    memcpy(out, s->node[node].place[ECHI_SLOT_OWNER_W0][0].word, PARAMS * sizeof *out);
+    for (int g = 0; g < s->plan.n_groups; g++) {
+        if (g != s->node[node].owner.group && peer[g] == ECHI_NONE) continue;
+        const uint32_t *state = g == s->node[node].owner.group ? place(s, node, own)->word : s->node[node].place[ECHI_SLOT_OWNER_PEER][peer[g]].word;
+        for (int i = 0; i < cut_of(s) * WORDS; i++) out[i] += state[i];
+    }
+}
+
+static void run_look(struct sim *s, struct work *w) {
+    /* The copy is what group 0's owner and the head have now: nothing has moved since they were held. */
+    const struct node *o = &s->node[s->plan.owner_of[0]], *h = s->plan.separated ? &s->node[s->plan.head] : NULL;
+    const uint32_t *copy = place(s, 0, w->task.weights)->word;
+    for (int r = 0; r < s->plan.world; r++) CHECK(s, s->node[r].held || s->coordinator.phase == ECHI_RUN_LAST_LOOK);
+    CHECK(s, memcmp(copy, o->place[ECHI_SLOT_OWNER_WEIGHTS][o->owner.current].word, (size_t)cut_of(s) * WORDS * sizeof *copy) == 0);
+    if (h) CHECK(s, memcmp(copy + CUT * WORDS, h->place[ECHI_SLOT_HEAD_WEIGHTS][h->head.current].word + CUT * WORDS, (PARAMS - CUT * WORDS) * sizeof *copy) == 0);
+    w->result.accuracy = echi_random_unit(&s->random);
+    s->looks++;
+}
+
+static void run_task(struct sim *s, struct work *w) {
+    const struct echi_task *t = &w->task;
+    switch ((enum echi_task_kind)t->kind) {
+    case ECHI_TASK_STEP:
+        note_begin(s, w, place(s, w->node, t->weights)->word);
+        toy_step(place(s, w->node, t->weights)->word, place(s, w->node, t->grads)->word, &t->lease);
+        for (uint32_t i = 0; i < t->lease.n; i++) w->result.loss[0] += loss_of(label_of(t->lease.start + i));
+        break;
+    case ECHI_TASK_FORWARD: {
+        uint32_t *rows = s->node[w->node].place[ECHI_SLOT_WORKER_ACT][0].word;
+        note_begin(s, w, place(s, w->node, t->weights)->word);
+        for (uint32_t i = 0; i < t->lease.n; i++) {
+            rows[2 * i] = toy_forward(place(s, w->node, t->weights)->word, t->lease.start + i);
+            rows[2 * i + 1] = label_of(t->lease.start + i);
+        }
+        break;
+    }
+    case ECHI_TASK_BACKWARD: {
+        uint32_t *grads = place(s, w->node, t->grads)->word;
+        memset(grads, 0, CUT * WORDS * sizeof *grads);
+        CHECK(s, memcmp(s->began_on[t->lease.id], place(s, w->node, t->weights)->word, CUT * WORDS * sizeof *grads) == 0);
+        for (uint32_t i = 0; i < t->lease.n; i++)
+            toy_backward(place(s, w->node, t->weights)->word, grads, t->lease.start + i, s->node[w->node].place[ECHI_SLOT_WORKER_ACT_GRAD][0].word[i]);
+        break;
+    }
+    case ECHI_TASK_HEAD: run_head(s, w); break;
+    case ECHI_TASK_HEAD_APPLY: run_apply(s, w, true); break;
+    case ECHI_TASK_ADD: {
+        uint32_t *sum = place(s, w->node, t->state)->word;
+        for (int i = 0; i < cut_of(s) * WORDS; i++) sum[i] = (t->first ? 0 : sum[i]) + place(s, w->node, t->grads)->word[i];
+        break;
+    }
+    case ECHI_TASK_APPLY:
+        run_apply(s, w, false);
+        if (t->state_out.kind) sum_states(s, w->node, t->state_out, t->peer, place(s, w->node, t->weights_out)->word);
+        break;
+    case ECHI_TASK_REFRESH: sum_states(s, w->node, t->state, t->peer, place(s, w->node, t->weights_out)->word); break;
+    case ECHI_TASK_EVAL: run_look(s, w); break;
+    case ECHI_TASKS: break;
+    }
+}
+
+/* The next thing of a task: the gradient of one layer, or its end. */
+static void work_on(struct sim *s, int at) {
+    struct work *w = &s->work[at];
+    const bool layered = w->task.kind == ECHI_TASK_STEP || w->task.kind == ECHI_TASK_BACKWARD;
+    if (!layered || w->layer == cut_of(s)) run_task(s, w);
+    if (layered && w->layer > 0) {
+        w->layer--;
+        w->due = after(s, s->node[w->node].speed / LAYERS);
+        write_ends(s, w->node, w->task.grads, w->layer, w->layer + 1);
+        struct work now = *w;
+        struct echi_event e = {.type = ECHI_EVENT_GRADIENT, .layer = now.layer, .task = &now.task, .result = &now.result};
+        return role_event(s, now.node, ECHI_ROLE_WORKER, &e);
+    }
+    struct work now = *w;
+    *w = s->work[--s->works];
+    touch(s, now.node, &now.task, false);
+    struct echi_event e = {.type = ECHI_EVENT_COMPUTED, .task = &now.task, .result = &now.result};
+    role_event(s, now.node, (enum echi_role)now.task.role, &e);
+}
+
+/* ---- time ---- */
+
+/* Payloads whose place is there are on their way; from now on their SENT may come, before or after the message. */
+static void set_going(struct sim *s) {
+    for (int i = 0; i < s->messages; i++) {
+        struct message *m = s->queue[i];
+        uint8_t *going = &s->node[m->to].going[m->from][m->kind];
+        if (m->words == 0 || m->going || *going == s->node[m->to].posts[m->from][m->kind]) continue;
+        m->going = true;
+        ++*going;
+        int k = 0;
+        while (k < s->n_sents && (s->sents[k].node != m->from || s->sents[k].due != never(m->to, m->kind))) k++;
+        CHECK(s, k < s->n_sents);
+        s->sents[k].due = after(s, 30);
+    }
+}
+
+/* Does the earliest thing that can happen; false when nothing can. */
+static bool step(struct sim *s) {
+    enum { NOTHING, MESSAGE, SENT, WORK } what = NOTHING;
+    int at = 0;
+    int64_t due = INT64_MAX / 2;
+    set_going(s);
+    for (int i = 0; i < s->messages; i++)
+        if (s->queue[i]->due < due && (s->queue[i]->going || s->queue[i]->words == 0)) { what = MESSAGE; at = i; due = s->queue[i]->due; }
+    for (int i = 0; i < s->n_sents; i++)
+        if (s->sents[i].due < due) { what = SENT; at = i; due = s->sents[i].due; }
+    for (int i = 0; i < s->works; i++)
+        if (s->work[i].due < due && (!s->node[s->work[i].node].held || s->work[i].task.kind == ECHI_TASK_EVAL)) { what = WORK; at = i; due = s->work[i].due; }
+    if (what == NOTHING) return false;
+    if (due > s->now) s->now = due;
+    s->events++;
+    if (what == MESSAGE) {
+        struct message *m = s->queue[at];
+        memmove(&s->queue[at], &s->queue[at + 1], (size_t)(--s->messages - at) * sizeof s->queue[0]);
+        s->queue[s->messages] = m;
+        struct message now = *m;
+        deliver(s, &now);
+    } else if (what == SENT) {
+        const struct sent now = s->sents[at];
+        memmove(&s->sents[at], &s->sents[at + 1], (size_t)(--s->n_sents - at) * sizeof s->sents[0]);
+        read_ends(s, now.node, now.slot, now.first, now.end);
+        struct echi_event e = {.type = ECHI_EVENT_SENT, .slot = now.slot};
+        role_event(s, now.node, (enum echi_role)now.role, &e);
+    } else {
+        work_on(s, at);
+    }
+    return true;
+}
+
+/* Runs from the start to the end, and on until nothing moves any more. The caller has filled plan or wishes, and goal. */
+static void sim_run(struct sim *s) {
+    static const uint32_t speeds[] = {10, 40, 160, 1000};
+    uint32_t *initial = s->node[0].place[ECHI_SLOT_COORD_PARAMS][0].word;
+    const int world = s->plan_given ? s->plan.world : s->wishes.world;
+    s->now = 1;
+    s->wishes.world = world;
+    s->plan.world = (uint8_t)world;
+    for (int i = 0; i < MESSAGES; i++) s->queue[i] = &s->pool[i];
+    for (int i = 0; i < PARAMS; i++) initial[i] = mix((uint32_t)s->seed, (uint32_t)i);
+    s->node[0].setup.plan = s->plan;
+    echi_coordinator_init(&s->coordinator, &s->node[0].setup, &s->wishes, &s->goal, s->plan_given);
+    struct echi_event start = {.type = ECHI_EVENT_START};
+    role_event(s, 0, ECHI_ROLE_COORDINATOR, &start);
+    for (int r = 0; r < world; r++) {
+        struct echi_times times = {.count = 2, .n = {1, 16}};
+        uint8_t body[ECHI_TIMES_BYTES_MAX];
+        s->node[r].speed = speeds[echi_random_below(&s->random, 4)];
+        for (int i = 0; i < 2; i++) {
+            times.trunk[i] = (4 + times.n[i]) * 1e-4 * s->node[r].speed;
+            times.head[i] = times.trunk[i] / 8;
+        }
+        send_body(s, r, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&times, body, sizeof body));
+    }
+    bool stopped = false;
+    while (!s->done) {
+        if (!step(s)) die(s, "nothing moves any more, and the run has not ended");
+        CHECK(s, s->events < 200000);
+        if (s->stop_at && !stopped && s->now >= s->stop_at && !s->done) {
+            struct echi_event stop = {.type = ECHI_EVENT_STOP};
+            stopped = true;
+            role_event(s, 0, ECHI_ROLE_COORDINATOR, &stop);
+        }
+    }
+    while (step(s)) {}
+}
+#endif
