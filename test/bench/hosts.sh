@@ -20,6 +20,8 @@ hosts_open() {
     mkdir "$hosts" 2>/dev/null || return 1
     trap hosts_close EXIT
     [ $hosts_v = 1 ] || { echo +cpu > "$hosts/cgroup.subtree_control"; } 2>/dev/null || return 1
+    # Ahead of whatever else the machine does: a host has its share when it wants it.
+    if [ $hosts_v = 1 ]; then echo 100000 > "$hosts/cpu.shares"; else echo 10000 > "$hosts/cpu.weight"; fi
     for share; do
         mkdir "$hosts/$rank" || return 1
         host_share $rank "$share" || return 1
