@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the benches share; sourced by them. Reports are JSON with one key a line, so they need no JSON reader.
+set -euo pipefail
+export LC_ALL=C   # numbers with a point
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+echelon=${ECHELON:-$root/build/echelon}
+out=$root/build/bench
+mkdir -p "$out"
+
+# The folder with MNIST's four files, unpacked to build/mnist when only packed ones are there.
+find_mnist() {
+    local folder
+    for folder in ${ECHELON_DATA:+"$ECHELON_DATA/mnist"} "$root/data/mnist" "$root/build/mnist"; do
+        if [ -f "$folder/train-images-idx3-ubyte" ]; then echo "$folder"; return; fi
+        if [ -f "$folder/train-images-idx3-ubyte.gz" ]; then
+            "$root/tools/get-data" mnist --from "$folder" --to "$root/build/mnist" >&2 && echo "$root/build/mnist" && return
+        fi
+    done
+    return 1
+}
+
+# value FILE KEY: a number of a report, or null. It is empty when there is no such key.
+value() { sed -n "s/^  \"$2\": \(.*[^,]\),*\$/\1/p" "$1"; }
+
+# median NUMBER...: "inf" is larger than all.
+median() {
+    printf '%s\n' "$@" | sed 's/^inf$/1e999/' | sort -g |
+        awk '{ v[NR] = $1 } END { m = NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2; print m == "1e999" || m == m + 1 ? "inf" : m }'
+}
+
+# compare A '<=' B prints "yes" or "NO"; inf is allowed.
+compare() {
+    awk -v a="$1" -v op="$2" -v b="$3" 'BEGIN {
+        if (a == "inf") a = 1e30; if (b == "inf") b = 1e30
+        print (op == ">=" ? a + 0 >= b + 0 : a + 0 <= b + 0) ? "yes" : "NO" }'
+}
+
+# ratio A B: A/B with two decimals; a run that never arrived makes it 0 or inf.
+ratio() {
+    awk -v a="$1" -v b="$2" 'BEGIN {
+        if (a == "inf") print "inf"; else if (b == "inf") print "0.00"; else if (b + 0 == 0) print "inf"; else printf "%.2f\n", a / b }'
+}
