@@ -49,17 +49,24 @@ static void row_of_outputs(const struct echi_cpu_kernels *k, struct echi_cpu_pro
     }
 }
 
-static void forward_row(const struct echi_cpu_stack *s, int unit, const float *params, int group, int row, float *out, ptrdiff_t out_o,
-                        ptrdiff_t out_p, bool relu) {
+static void forward_row(const struct echi_cpu_stack *s, int unit, const float *params, int group, int row, float *out,
+                        ptrdiff_t out_o, ptrdiff_t out_p, bool relu) {
     const struct echi_layer *l = s->units[unit].layer;
     const struct echi_cpu_view x = echi_cpu_value(s, unit);
     const int top = row * l->stride_h - l->pad_h, first = max_int(0, -top), end = min_int(l->kernel_h, l->in.h - top);
     const ptrdiff_t plane = (ptrdiff_t)l->kernel_h * l->kernel_w;
-    const struct echi_cpu_axis axis = {.count = l->out.w, .step = l->stride_w, .base = -l->pad_w, .taps = l->kernel_w, .size = l->in.w};
+    const struct echi_cpu_axis axis = {
+        .count = l->out.w, .step = l->stride_w, .base = -l->pad_w, .taps = l->kernel_w, .size = l->in.w};
     struct echi_cpu_product p = {
-        .x = x.at + group * x.group + (top + first) * x.row, .w = params + l->weight_at + first * l->kernel_w, .w_o = plane * l->in.c,
-        .start = l->bias ? params + l->bias_at : NULL, .out = out, .out_o = out_o, .out_p = out_p,
-        .loop = {{l->in.c, x.channel, plane}, {end - first, x.row, l->kernel_w}, {l->kernel_w, x.column, 1}}, .outputs = l->out.c,
+        .x = x.at + group * x.group + (top + first) * x.row,
+        .w = params + l->weight_at + first * l->kernel_w,
+        .w_o = plane * l->in.c,
+        .start = l->bias ? params + l->bias_at : NULL,
+        .out = out,
+        .out_o = out_o,
+        .out_p = out_p,
+        .loop = {{l->in.c, x.channel, plane}, {end - first, x.row, l->kernel_w}, {l->kernel_w, x.column, 1}},
+        .outputs = l->out.c,
         .relu = relu};
     row_of_outputs(s->k, &p, &axis);
 }
@@ -105,18 +112,21 @@ static void grad_before_relu(struct echi_cpu_stack *s, int unit, struct part par
         const ptrdiff_t at = part.g * y.group + c * y.channel;   /* dy lies as y does */
         if (!pool) {
             for (int r = part.r; r < part.r_end; r++)
-                k->relu_back(dy.at + at + r * dy.row, dy.column, u->relu ? y.at + at + r * y.row : NULL, y.column, to + r * u->dy_row,
-                             k->width, l->out.w, sum);
+                k->relu_back(dy.at + at + r * dy.row, dy.column, u->relu ? y.at + at + r * y.row : NULL, y.column,
+                             to + r * u->dy_row, k->width, l->out.w, sum);
             continue;
         }
         const struct echi_cpu_window w = {.kernel_h = pool->kernel_h, .kernel_w = pool->kernel_w, .stride_w = pool->stride_w,
                                           .in_w = l->out.w, .count = pool->out.w};
         const bool covers = pool->stride_h == pool->kernel_h && pool->stride_w == pool->kernel_w &&
                             pool->out.h * pool->kernel_h == l->out.h && pool->out.w * pool->kernel_w == l->out.w;
-        if (!covers) memset(to + part.r * u->dy_row - u->dy_left * k->width, 0, (size_t)((part.r_end - part.r) * u->dy_row) * sizeof(float));
+        if (!covers)
+            memset(to + part.r * u->dy_row - u->dy_left * k->width, 0,
+                   (size_t)((part.r_end - part.r) * u->dy_row) * sizeof(float));
         for (int i = part.r / pool->stride_h; i < pool->out.h && i * pool->stride_h < part.r_end; i++)
-            k->relu_pool_back(dy.at + at + i * dy.row, dy.column, u->place + (((ptrdiff_t)part.g * l->out.c + c) * pool->out.h + i) * u->place_row,
-                              &w, to + i * pool->stride_h * u->dy_row, u->dy_row, sum);
+            k->relu_pool_back(dy.at + at + i * dy.row, dy.column,
+                              u->place + (((ptrdiff_t)part.g * l->out.c + c) * pool->out.h + i) * u->place_row, &w,
+                              to + i * pool->stride_h * u->dy_row, u->dy_row, sum);
     }
 }
 
@@ -140,12 +150,22 @@ static void weight_sums(const struct echi_cpu_stack *s, int unit, struct part pa
             if (from >= to) continue;
             for (int t = 0, tiles = (taps + k->most_taps - 1) / k->most_taps; tiles > 0; tiles--) {
                 const int n = (taps - t + tiles - 1) / tiles;
-                k->outer(&(struct echi_cpu_outer){
-                    .dy = u->dy + part.c * u->dy_channel + (from - base) * u->dy_row + u->dy_left * width,
-                    .x = x.at + part.g * x.group + c * x.channel + (from * l->stride_h + shift) * x.row - l->pad_w * x.column + t * x_tap,
-                    .acc = sums + c * plane + ky * kernel_row + t * sum_tap, .dy_o = u->dy_channel, .dy_row = u->dy_row, .x_t = x_tap,
-                    .x_row = l->stride_h * x.row, .x_column = l->stride_w * x.column, .acc_o = l->in.c * plane, .acc_t = sum_tap,
-                    .rows = to - from, .columns = l->out.w, .outputs = part.c_end - part.c, .taps = n});
+                k->outer(&(struct echi_cpu_outer){.dy = u->dy + part.c * u->dy_channel + (from - base) * u->dy_row +
+                                                        u->dy_left * width,
+                                                  .x = x.at + part.g * x.group + c * x.channel +
+                                                       (from * l->stride_h + shift) * x.row - l->pad_w * x.column + t * x_tap,
+                                                  .acc = sums + c * plane + ky * kernel_row + t * sum_tap,
+                                                  .dy_o = u->dy_channel,
+                                                  .dy_row = u->dy_row,
+                                                  .x_t = x_tap,
+                                                  .x_row = l->stride_h * x.row,
+                                                  .x_column = l->stride_w * x.column,
+                                                  .acc_o = l->in.c * plane,
+                                                  .acc_t = sum_tap,
+                                                  .rows = to - from,
+                                                  .columns = l->out.w,
+                                                  .outputs = part.c_end - part.c,
+                                                  .taps = n});
                 t += n;
             }
         }
@@ -155,7 +175,8 @@ static void weight_sums(const struct echi_cpu_stack *s, int unit, struct part pa
 enum { DY_BYTES = 24 * 1024 };
 
 /* Weight gradients of output channels [begin, end), one group's share: s->sums begins with channel `begin`. Goes through dy in
- * parts that are used while they are in the cache; `keep` leaves all of them in u->dy, otherwise the parts share its first rows. */
+ * parts that are used while they are in the cache; `keep` leaves all of them in u->dy, otherwise the parts share its first rows.
+ */
 static void params_grad(struct echi_cpu_stack *s, int unit, int g, int begin, int end, bool keep) {
     const struct echi_cpu_kernels *k = s->k;
     const struct echi_cpu_unit *u = &s->units[unit];
@@ -190,13 +211,18 @@ static void input_grad(struct echi_cpu_stack *s, int unit, int g, const float *p
             const struct phase px = phase_of(phase, l->in.w, l->out.w, l->kernel_w, l->stride_w, l->pad_w);
             if (px.axis.count == 0) continue;
             /* Tap j of a phase is the kernel's tap first + stride * (taps - 1 - j). */
-            const ptrdiff_t ky = py.first + l->stride_h * (py.axis.taps - 1 - first), kx = px.first + l->stride_w * (px.axis.taps - 1);
-            struct echi_cpu_product p = {
-                .x = u->dy + (top + first) * u->dy_row + (ptrdiff_t)u->dy_left * k->width,
-                .w = params + l->weight_at + ky * l->kernel_w + kx, .w_o = plane,
-                .out = dx.at + g * dx.group + row * dx.row + phase * dx.column, .out_o = dx.channel, .out_p = l->stride_w * dx.column,
-                .loop = {{l->out.c, u->dy_channel, plane * l->in.c}, {max_int(0, end - first), u->dy_row, -(ptrdiff_t)l->stride_h * l->kernel_w},
-                         {px.axis.taps, k->width, -l->stride_w}}, .outputs = l->in.c};
+            const ptrdiff_t ky = py.first + l->stride_h * (py.axis.taps - 1 - first),
+                            kx = px.first + l->stride_w * (px.axis.taps - 1);
+            struct echi_cpu_product p = {.x = u->dy + (top + first) * u->dy_row + (ptrdiff_t)u->dy_left * k->width,
+                                         .w = params + l->weight_at + ky * l->kernel_w + kx,
+                                         .w_o = plane,
+                                         .out = dx.at + g * dx.group + row * dx.row + phase * dx.column,
+                                         .out_o = dx.channel,
+                                         .out_p = l->stride_w * dx.column,
+                                         .loop = {{l->out.c, u->dy_channel, plane * l->in.c},
+                                                  {max_int(0, end - first), u->dy_row, -(ptrdiff_t)l->stride_h * l->kernel_w},
+                                                  {px.axis.taps, k->width, -l->stride_w}},
+                                         .outputs = l->in.c};
             row_of_outputs(k, &p, &px.axis);
         }
     }

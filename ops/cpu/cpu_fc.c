@@ -27,9 +27,17 @@ static void weight_grad(struct echi_cpu_stack *s, int unit, const float *dz, flo
         const int samples = s->n - first < ECHI_CPU_SAMPLES ? s->n - first : ECHI_CPU_SAMPLES;
         for (int i = 0; i < samples; i += width)
             k->to_rows(x.at + first + i, x.column, samples - i < width ? samples - i : width, in, s->samples + i * row, row);
-        struct echi_cpu_product p = {.x = s->samples, .x_p = width, .w = dz + first, .w_o = (ptrdiff_t)s->groups * width, .out = dw,
-                                     .out_o = in, .out_p = width, .loop = {{1, 0, 0}, {1, 0, 0}, {samples, row, 1}}, .outputs = out,
-                                     .vectors = whole, .add = first > 0};
+        struct echi_cpu_product p = {.x = s->samples,
+                                     .x_p = width,
+                                     .w = dz + first,
+                                     .w_o = (ptrdiff_t)s->groups * width,
+                                     .out = dw,
+                                     .out_o = in,
+                                     .out_p = width,
+                                     .loop = {{1, 0, 0}, {1, 0, 0}, {samples, row, 1}},
+                                     .outputs = out,
+                                     .vectors = whole,
+                                     .add = first > 0};
         k->product(&p);
         if (rest == 0) continue;
         p.x += (ptrdiff_t)whole * width;
@@ -55,8 +63,8 @@ void echi_cpu_fc_backward(struct echi_cpu_stack *s, int unit, const float *param
     const ptrdiff_t across = (ptrdiff_t)s->groups * width;
     memset(s->bias_sums, 0, (size_t)out * (size_t)width * sizeof(float));
     for (int o = 0; o < out; o++)
-        k->relu_back(dy.at + o * dy.channel, dy.group, u->relu ? y.at + o * y.channel : NULL, y.group, s->dz + o * across, width, s->groups,
-                     s->bias_sums + (ptrdiff_t)o * width);
+        k->relu_back(dy.at + o * dy.channel, dy.group, u->relu ? y.at + o * y.channel : NULL, y.group, s->dz + o * across, width,
+                     s->groups, s->bias_sums + (ptrdiff_t)o * width);
     if (l->bias) k->reduce(s->bias_sums, (size_t)out, grads + l->bias_at);
     weight_grad(s, unit, s->dz, grads + l->weight_at);
     if (need_input_grad)

@@ -10,8 +10,8 @@ void echi_cpu_relu_forward(struct echi_cpu_stack *s, int unit) {
     for (int g = 0; g < s->groups; g++)
         for (int c = 0; c < shape.c; c++)
             for (int r = 0; r < shape.h; r++)
-                s->k->relu(x.at + g * x.group + c * x.channel + r * x.row, x.column, y.at + g * y.group + c * y.channel + r * y.row, y.column,
-                           shape.w);
+                s->k->relu(x.at + g * x.group + c * x.channel + r * x.row, x.column,
+                           y.at + g * y.group + c * y.channel + r * y.row, y.column, shape.w);
 }
 
 void echi_cpu_relu_backward(struct echi_cpu_stack *s, int unit) {
@@ -21,8 +21,8 @@ void echi_cpu_relu_backward(struct echi_cpu_stack *s, int unit) {
         for (int c = 0; c < shape.c; c++)
             for (int r = 0; r < shape.h; r++) {
                 const ptrdiff_t at = g * y.group + c * y.channel + r * y.row;   /* dy lies as y does */
-                s->k->relu_back(dy.at + at, dy.column, y.at + at, y.column, dx.at + g * dx.group + c * dx.channel + r * dx.row, dx.column,
-                                shape.w, NULL);
+                s->k->relu_back(dy.at + at, dy.column, y.at + at, y.column, dx.at + g * dx.group + c * dx.channel + r * dx.row,
+                                dx.column, shape.w, NULL);
             }
 }
 
@@ -61,7 +61,8 @@ void echi_cpu_pool_backward(struct echi_cpu_stack *s, int unit) {
         for (int c = 0; c < l->in.c; c++) {
             const ptrdiff_t plane = g * x.group + c * x.channel;   /* dx lies as x does */
             for (int r = 0; r < l->in.h; r++)
-                for (int i = 0; i < l->in.w; i++) memset(dx.at + plane + r * dx.row + i * dx.column, 0, (size_t)s->k->width * sizeof(float));
+                for (int i = 0; i < l->in.w; i++)
+                    memset(dx.at + plane + r * dx.row + i * dx.column, 0, (size_t)s->k->width * sizeof(float));
             for (int r = 0; r < l->out.h; r++) {
                 int first;
                 const struct echi_cpu_window w = window_row(l, r, &first);

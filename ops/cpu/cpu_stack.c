@@ -12,8 +12,8 @@
 
 /* A max-pool runs with its convolution when its windows do not overlap and a byte can name a place in one. */
 static bool pool_fits(const struct echi_layer *l) {
-    return l->op == ECHI_OP_MAX_POOL && l->pad_h == 0 && l->pad_w == 0 && l->stride_h >= l->kernel_h && l->stride_w >= l->kernel_w &&
-           (int64_t)l->kernel_h * l->kernel_w < 255;
+    return l->op == ECHI_OP_MAX_POOL && l->pad_h == 0 && l->pad_w == 0 && l->stride_h >= l->kernel_h &&
+           l->stride_w >= l->kernel_w && (int64_t)l->kernel_h * l->kernel_w < 255;
 }
 
 /* Makes the unit that begins at layers[first]; returns the layer after it. */
@@ -37,7 +37,8 @@ struct arena { char *block; size_t used; bool ok; };
 static void *take(struct arena *a, size_t count, size_t size) {
     size_t bytes, end;
     const size_t at = a->used;
-    if (!echi_mul_size(count, size, &bytes) || !echi_add_size(bytes, 63, &bytes) || !echi_add_size(at, bytes & ~(size_t)63, &end)) {
+    if (!echi_mul_size(count, size, &bytes) || !echi_add_size(bytes, 63, &bytes) ||
+        !echi_add_size(at, bytes & ~(size_t)63, &end)) {
         a->ok = false;
         return NULL;
     }
@@ -144,8 +145,9 @@ static const char *op_name(const struct echi_layer *l) {
     return names[l->op];
 }
 
-static ech_status create_with(const struct echi_cpu_kernels *k, const struct echi_layer *layers, int count, int max_n, void **out_state,
-                              struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err) {
+static ech_status create_with(const struct echi_cpu_kernels *k, const struct echi_layer *layers, int count, int max_n,
+                              void **out_state, struct echi_stack_unit *units, int *out_units, size_t *out_bytes,
+                              struct ech_error *err) {
     struct echi_cpu_stack *s = calloc(1, sizeof *s);
     if (!s) return echi_fail_memory(err, "stack.create", "a stack");
     s->k = k;
@@ -166,7 +168,8 @@ static ech_status create_with(const struct echi_cpu_kernels *k, const struct ech
         struct echi_stack_unit *told = &units[s->n_units++];
         told->first = first;
         told->end = next;
-        snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s", op_name(u->layer), u->relu ? "+relu" : "", u->pool ? "+maxpool" : "", k->name);
+        snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s", op_name(u->layer), u->relu ? "+relu" : "",
+                 u->pool ? "+maxpool" : "", k->name);
         s->boundaries[s->n_units].shape = layers[next - 1].out;
     }
 
@@ -243,8 +246,8 @@ static void loss(void *state, const uint8_t *labels, float scale, double *out_lo
     *out_loss = 0.0;
     *out_correct = 0;
     for (int g = 0; g < s->groups; g++)
-        s->k->softmax_loss(x.at + g * x.group, x.channel, s->boundaries[s->n_units].shape.c, labels + g * s->k->width, lanes_of(s, g), scale,
-                           dx.at + g * dx.group, dx.channel, out_loss, out_correct);
+        s->k->softmax_loss(x.at + g * x.group, x.channel, s->boundaries[s->n_units].shape.c, labels + g * s->k->width,
+                           lanes_of(s, g), scale, dx.at + g * dx.group, dx.channel, out_loss, out_correct);
 }
 
 /* ---------------------------------------------------------------- the step */

@@ -62,22 +62,25 @@ struct echi_cpu_kernels {
     /* y = max(x, 0), `count` vectors. */
     void (*relu)(const float *x, ptrdiff_t x_column, float *y, ptrdiff_t y_column, int count);
     /* dx = dy where y > 0 (everywhere when y is NULL), else 0; *sum += all of dx when sum (one vector) is not NULL. */
-    void (*relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column, int count,
-                      float *sum);
+    void (*relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column,
+                      int count, float *sum);
     /* max(0, largest of the window) and its place in the window (a byte a lane, 255 where nothing is above 0; four windows to a
      * vector of integers). */
-    void (*relu_pool)(const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column, int32_t *place);
+    void (*relu_pool)(const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column,
+                      int32_t *place);
     /* Its backward: sets every element of the windows; *sum += all of dx. */
     void (*relu_pool_back)(const float *dy, ptrdiff_t dy_column, const int32_t *place, const struct echi_cpu_window *w, float *dx,
                            ptrdiff_t dx_row, float *sum);
-    void (*max_pool)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column);
+    void (*max_pool)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, float *y,
+                     ptrdiff_t y_column);
     /* dx (same strides as x) += dy at the first largest element of each window. */
     void (*max_pool_back)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, const float *dy,
                           ptrdiff_t dy_column, float *dx);
     /* y = scale * sum of the window; dx += scale * dy all over the window. */
-    void (*avg_pool)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, float scale, float *y, ptrdiff_t y_column);
-    void (*avg_pool_back)(const float *dy, ptrdiff_t dy_column, const struct echi_cpu_window *w, float scale, float *dx, ptrdiff_t dx_row,
-                          ptrdiff_t dx_column);
+    void (*avg_pool)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, float scale, float *y,
+                     ptrdiff_t y_column);
+    void (*avg_pool_back)(const float *dy, ptrdiff_t dy_column, const struct echi_cpu_window *w, float scale, float *dx,
+                          ptrdiff_t dx_row, ptrdiff_t dx_column);
     /* One group of echi_stack_loss: x[c][lane], labels of the first `lanes` lanes; dx is 0 in the others. */
     void (*softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uint8_t *labels, int lanes, float scale, float *dx,
                          ptrdiff_t dx_class, double *loss, int *correct);

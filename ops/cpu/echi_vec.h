@@ -58,18 +58,20 @@ void ISA(reduce)(const float *vectors, size_t count, float *out);
 void ISA(to_vectors)(const float *rows, ptrdiff_t row, int lanes, int columns, float *vectors, ptrdiff_t vector);
 void ISA(to_rows)(const float *vectors, ptrdiff_t vector, int lanes, int columns, float *rows, ptrdiff_t row);
 void ISA(relu)(const float *x, ptrdiff_t x_column, float *y, ptrdiff_t y_column, int count);
-void ISA(relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column, int count,
-                    float *sum);
-void ISA(relu_pool)(const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column, int32_t *place);
+void ISA(relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column,
+                    int count, float *sum);
+void ISA(relu_pool)(const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column,
+                    int32_t *place);
 void ISA(relu_pool_back)(const float *dy, ptrdiff_t dy_column, const int32_t *place, const struct echi_cpu_window *w, float *dx,
                          ptrdiff_t dx_row, float *sum);
-void ISA(max_pool)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column);
+void ISA(max_pool)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, float *y,
+                   ptrdiff_t y_column);
 void ISA(max_pool_back)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, const float *dy,
                         ptrdiff_t dy_column, float *dx);
 void ISA(avg_pool)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, float scale, float *y,
                    ptrdiff_t y_column);
-void ISA(avg_pool_back)(const float *dy, ptrdiff_t dy_column, const struct echi_cpu_window *w, float scale, float *dx, ptrdiff_t dx_row,
-                        ptrdiff_t dx_column);
+void ISA(avg_pool_back)(const float *dy, ptrdiff_t dy_column, const struct echi_cpu_window *w, float scale, float *dx,
+                        ptrdiff_t dx_row, ptrdiff_t dx_column);
 void ISA(softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uint8_t *labels, int lanes, float scale, float *dx,
                        ptrdiff_t dx_class, double *loss, int *correct);
 #endif

@@ -41,8 +41,9 @@ INLINE void tile(int outputs, int taps, const struct echi_cpu_outer *a) {
 #if VEC_REGISTERS == 32
 #define TILES(o) TILE(o, 1) TILE(o, 2) TILE(o, 3) TILE(o, 4) TILE(o, 5)
 #define NAMES(o) {tile_##o##x1, tile_##o##x2, tile_##o##x3, tile_##o##x4, tile_##o##x5}
-TILES(1) TILES(2) TILES(3) TILES(4) TILES(5)
-static void (*const tiles[MOST_OUTPUTS][MOST_TAPS])(const struct echi_cpu_outer *) = {NAMES(1), NAMES(2), NAMES(3), NAMES(4), NAMES(5)};
+TILES(1)
+TILES(2) TILES(3) TILES(4) TILES(5) static void (*const tiles[MOST_OUTPUTS][MOST_TAPS])(const struct echi_cpu_outer *) = {
+    NAMES(1), NAMES(2), NAMES(3), NAMES(4), NAMES(5)};
 #else
 #define TILES(o) TILE(o, 1) TILE(o, 2) TILE(o, 3)
 #define NAMES(o) {tile_##o##x1, tile_##o##x2, tile_##o##x3}

@@ -10,8 +10,8 @@ void ISA(relu)(const float *x, ptrdiff_t x_column, float *y, ptrdiff_t y_column,
     }
 }
 
-void ISA(relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column, int count,
-                    float *sum) {
+void ISA(relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column,
+                    int count, float *sum) {
     vec total = {0};
     for (int i = 0; i < count; i++) {
         vec d = load(dy + i * dy_column);
@@ -50,7 +50,8 @@ INLINE void relu_pool(int kernel_h, int kernel_w, const float *x, ptrdiff_t x_ro
     }
 }
 
-void ISA(relu_pool)(const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column, int32_t *place) {
+void ISA(relu_pool)(const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column,
+                    int32_t *place) {
     if (w->kernel_h == 2 && w->kernel_w == 2)
         relu_pool(2, 2, x, x_row, w, y, y_column, place);
     else
@@ -88,7 +89,8 @@ INLINE void window_columns(const struct echi_cpu_window *w, int i, int *begin, i
 }
 
 /* The largest of a window and, as row * in_w + column, its place (-1: the window is empty). */
-INLINE vec largest(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, int begin, int end, ivec *at) {
+INLINE vec largest(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, int begin, int end,
+                   ivec *at) {
     vec most = splat(-__builtin_inff());
     *at = (ivec){0} - 1;
     for (int r = 0; r < w->kernel_h; r++)
@@ -101,7 +103,8 @@ INLINE vec largest(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const st
     return most;
 }
 
-void ISA(max_pool)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column) {
+void ISA(max_pool)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const struct echi_cpu_window *w, float *y,
+                   ptrdiff_t y_column) {
     for (int i = 0; i < w->count; i++) {
         int begin, end;
         ivec at;
@@ -138,8 +141,8 @@ void ISA(avg_pool)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const st
     }
 }
 
-void ISA(avg_pool_back)(const float *dy, ptrdiff_t dy_column, const struct echi_cpu_window *w, float scale, float *dx, ptrdiff_t dx_row,
-                        ptrdiff_t dx_column) {
+void ISA(avg_pool_back)(const float *dy, ptrdiff_t dy_column, const struct echi_cpu_window *w, float scale, float *dx,
+                        ptrdiff_t dx_row, ptrdiff_t dx_column) {
     for (int i = 0; i < w->count; i++) {
         int begin, end;
         window_columns(w, i, &begin, &end);

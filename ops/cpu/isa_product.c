@@ -96,8 +96,13 @@ void ISA(product)(const struct echi_cpu_product *p) {
     for (int v = 0, n; v < p->vectors; v += n) {
         const int left = p->vectors - v, tiles = (left + WIDE_VECTORS - 1) / WIDE_VECTORS;
         n = (left + tiles - 1) / tiles;
-        column(p, n, &(struct run){.loop = {p->loop[0], p->loop[1], p->loop[2]}, .x = p->x + v * p->x_p, .w = p->w, .start = p->start,
-                                   .out = p->out + v * p->out_p, .tiles = 1});
+        column(p, n,
+               &(struct run){.loop = {p->loop[0], p->loop[1], p->loop[2]},
+                             .x = p->x + v * p->x_p,
+                             .w = p->w,
+                             .start = p->start,
+                             .out = p->out + v * p->out_p,
+                             .tiles = 1});
     }
 }
 

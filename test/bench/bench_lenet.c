@@ -78,7 +78,8 @@ static int step(struct bench *b, int64_t *at) {
         check(echi_stack_backward(b->stack, u, b->params, b->grads, u > 0, &err), &err);
         at[parts++] = echi_now();
     }
-    check(echi_apply_sgd(b->device, b->params, b->params, b->velocity, b->grads, 0, b->model->n_params, 0.001f, 0.9f, 0.0f, &err), &err);
+    check(echi_apply_sgd(b->device, b->params, b->params, b->velocity, b->grads, 0, b->model->n_params, 0.001f, 0.9f, 0.0f, &err),
+          &err);
     at[parts++] = echi_now();
     return parts;
 }
@@ -178,7 +179,8 @@ static void table_of_parts(int n) {
         }
         time[parts][i] = (double)(before - start);
     }
-    printf("one step, batch %d, median of %d; ceiling (multiply-adds from the first-level cache): %.0f GFLOP/s\n", n, STEPS, peak);
+    printf("one step, batch %d, median of %d; ceiling (multiply-adds from the first-level cache): %.0f GFLOP/s\n", n, STEPS,
+           peak);
     int p = 0;
     print_part("input", "", median(time[p++], STEPS), 0.0, peak);
     for (int pass = 0; pass < 2; pass++) {
@@ -189,7 +191,8 @@ static void table_of_parts(int n) {
             echi_stack_unit(b.stack, u, &first, &last);
             for (int l = first; l < last; l++) operations += n * flops(&b.model->layers[l]) * (pass == 0 || u == 0 ? 1.0 : 2.0);
             all += operations;
-            print_part(pass == 0 ? "forward" : "backward", echi_stack_kernel(b.stack, u), median(time[p++], STEPS), operations, peak);
+            print_part(pass == 0 ? "forward" : "backward", echi_stack_kernel(b.stack, u), median(time[p++], STEPS), operations,
+                       peak);
         }
         print_part(pass == 0 ? "loss" : "sgd", "", median(time[p++], STEPS), 0.0, peak);
     }
@@ -216,6 +219,7 @@ int main(int argc, char **argv) {
     table_of_parts(64);
     printf("images a second    training  evaluation\n");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        printf("  batch %4d      %10.0f  %10.0f\n", sizes[i], images_per_second(sizes[i], true), images_per_second(sizes[i], false));
+        printf("  batch %4d      %10.0f  %10.0f\n", sizes[i], images_per_second(sizes[i], true),
+               images_per_second(sizes[i], false));
     return 0;
 }
