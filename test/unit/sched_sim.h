@@ -20,7 +20,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { LAYERS = 5, WORDS = 3, PARAMS = LAYERS * WORDS, CUT = 3, NODES = 7, INDICES = 8, N_MAX = 40, ROOM = 2 * N_MAX, SAMPLES_MAX = 128,
+enum { LAYERS = 5, WORDS = 3, PARAMS = LAYERS * WORDS, CUT = 3, NODES = 7, INDICES = 2 * NODES, N_MAX = 40, ROOM = 2 * N_MAX, SAMPLES_MAX = 128,
        MESSAGES = 1024, TASKS = 64, POSTS = 8, ACTIONS = 8 * ECHI_WORLD_MAX, LEASES = 4096 };
 
 /* ---- the toy model ---- */
@@ -96,7 +96,8 @@ struct sim {
     uint32_t began_on[LEASES][PARAMS];      /* weights that a lease was computed on */
     uint64_t applied_samples, seen[NODES];  /* in the weights of a single group: now, and when a worker was answered */
     double staleness[LEASES];
-    bool tracked[NODES]; uint32_t others[NODES][NODES];   /* pushes of others since a worker was answered */
+    /* The bound: pushes of others since a worker was answered, if its owner knows that it computes. */
+    bool answered[NODES], tracked[NODES], more[NODES]; uint32_t entered[NODES], others[NODES][NODES];
     int looks;
 };
 
@@ -265,13 +266,14 @@ static void send_body(struct sim *s, int from, int to, enum echi_kind kind, enum
     m->meta_len = 2 + len;
 }
 
-static void watch_send(struct sim *s, int node, const struct echi_action *a) {
+static void watch_send(struct sim *s, const struct echi_action *a) {
     const struct echi_lease *l = &a->msg.lease;
     if (a->kind == ECHI_KIND_LEASE) {
         CHECK(s, l->n >= 1 && l->start + l->n <= s->goal.train_samples && l->id < LEASES);
         for (uint32_t i = l->start; i < l->start + l->n; i++) s->leased[i]++;
     } else if (a->kind == ECHI_KIND_WEIGHTS) {
-        s->tracked[a->to] = !s->node[node].owner.view[a->to].idle;
+        s->answered[a->to] = true;
+        s->tracked[a->to] = s->more[a->to] || s->entered[a->to];
         memset(s->others[a->to], 0, sizeof s->others[a->to]);
         s->seen[a->to] = s->applied_samples;
     } else if (a->kind == ECHI_KIND_APPLIED) {
@@ -284,7 +286,7 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
 
 static void send_action(struct sim *s, int node, const struct echi_action *a) {
     CHECK(s, a->to < s->plan.world && a->kind == a->msg.kind);
-    watch_send(s, node, a);
+    watch_send(s, a);
     struct message *m = queue_message(s, node, a->to, a->kind);
     m->meta_len = echi_msg_encode(&a->msg, m->meta, ECHI_MSG_MAX);
     CHECK(s, m->meta_len > 0);
@@ -428,6 +430,12 @@ static void deliver(struct sim *s, const struct message *m) {
             write_ends(s, m->to, whole, first, end);
         }
     }
+    if (m->kind == ECHI_KIND_PUSH) s->more[m->from] = msg.flag;
+    if (m->kind == ECHI_KIND_ENTER && !s->lease_applied[msg.lease.id]) s->entered[m->from] = msg.lease.id;
+    if (m->kind == ECHI_KIND_ENTER && s->answered[m->from] && !s->tracked[m->from]) {
+        s->tracked[m->from] = true;
+        memset(s->others[m->from], 0, sizeof s->others[m->from]);
+    }
     if (msg.to_role == ECHI_ROLE_NODE) return node_message(s, m->to, m);
     struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = m->from, .msg = &msg, .bytes = m->meta + 2, .len = m->meta_len - 2, .slot = post.slot};
     role_event(s, m->to, (enum echi_role)msg.to_role, &e);
@@ -471,7 +479,8 @@ static void count_push(struct sim *s, const struct echi_lease *l) {
         /* Answered at a count s, with all others at least at s - S, none of whom is answered beyond s + S. */
         CHECK(s, ++s->others[r][l->worker] <= 2 * s->plan.staleness + 1);
     }
-    s->tracked[l->worker] = false;
+    s->answered[l->worker] = s->tracked[l->worker] = false;
+    if (s->entered[l->worker] <= l->id) s->entered[l->worker] = 0;
 }
 
 static void run_apply(struct sim *s, struct work *w, bool of_head) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The roles of whole clusters, thousands of runs under every policy, and single roles that are told wrong things. */
+ * The roles of whole clusters, thousands of runs under every policy, and single roles that are told wrong things.
+ * SEED=17 build/test/unit/test_sched_roles repeats one run of each. */
 #include "sched_sim.h"
 
-enum { RUNS = 3000 };
+enum { RUNS = 2000 };
 
 static uint32_t below(struct sim *s, uint32_t bound) { return echi_random_below(&s->random, bound); }
 
@@ -38,10 +39,11 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
         for (int r = 0; r < p->world; r++) p->group_of[r] = p->n[r] ? 0 : ECHI_NONE;
     } else {
         if (sync == ECHI_SYNC_GSSP) p->n_groups = (uint8_t)(1 + below(s, p->world < 4 ? p->world : 4));
+        const bool large = below(s, 10) == 0;   /* more rows at the head than it merges */
         for (int r = 0; r < p->world; r++) {
             if (r >= p->n_groups && below(s, 6) == 0) continue;
             p->group_of[r] = (uint8_t)(r < p->n_groups ? r : (int)below(s, p->n_groups));
-            p->n[r] = 1 + below(s, below(s, 8) ? 8 : N_MAX);
+            p->n[r] = large ? N_MAX - below(s, 3) : 1 + below(s, below(s, 8) ? 8 : N_MAX);
         }
     }
     /* Owners are any nodes, one each; not always of their own group. */
@@ -153,14 +155,384 @@ static void run_policy(enum echi_sync sync) {
         check_weights(s);
     }
 }
+
+/* Plans by the planner, from times that match the speeds. */
+static void planned(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= RUNS / 2; seed++) {
+        struct sim *s = sim_new(seed);
+        choose_goal(s);
+        s->wishes = (struct echi_wishes){.sync = (enum echi_sync)below(s, ECHI_SYNCS), .world = 1 + (int)below(s, NODES), .separate = (int)below(s, 3) - 1,
+                                         .has_cut = true, .groups = (int)below(s, 4), .batch = 8 + below(s, 20), .staleness = below(s, 4), .lr = 0.1};
+        sim_run(s);
+        if (s->coordinator.status == ECH_E_ABORTED && s->coordinator.issued == 0) continue;
+        check_counts(s);
+        check_silence(s);
+        check_weights(s);
+    }
+}
 static void bsp(void **state) { (void)state; run_policy(ECHI_SYNC_BSP); }
 static void asp(void **state) { (void)state; run_policy(ECHI_SYNC_ASP); }
 static void ssp(void **state) { (void)state; run_policy(ECHI_SYNC_SSP); }
 static void gssp(void **state) { (void)state; run_policy(ECHI_SYNC_GSSP); }
 
+/* ---- one role by itself ---- */
+
+static struct echi_setup setup;
+static struct echi_action action[ACTIONS];
+static struct echi_actions acted;
+
+/* `workers` workers of one sample a step, one group each where `groups` says so; nothing separated. */
+static void small_plan(enum echi_sync sync, int world, int groups) {
+    memset(&setup, 0, sizeof setup);
+    setup.n_layers = setup.cut = 1;
+    setup.plan = (struct echi_plan){.sync = (uint8_t)sync, .world = (uint8_t)world, .n_groups = (uint8_t)groups, .head = ECHI_NONE,
+                                    .round = (uint32_t)world, .staleness = 1, .rounds_apart = 1};
+    memset(setup.plan.owner_of, ECHI_NONE, sizeof setup.plan.owner_of);
+    memset(setup.plan.group_of, ECHI_NONE, sizeof setup.plan.group_of);
+    for (int r = 0; r < world; r++) {
+        setup.plan.group_of[r] = (uint8_t)(r % groups);
+        setup.plan.n[r] = 1;
+    }
+    for (int g = 0; g < groups; g++) setup.plan.owner_of[g] = (uint8_t)g;
+    assert_true(echi_plan_valid(&setup.plan));
+}
+static struct echi_lease small_lease(uint32_t id, int worker) {
+    return (struct echi_lease){.id = id, .n = 1, .round_size = setup.plan.round, .worker = (uint8_t)worker,
+                               .owner = setup.plan.owner_of[setup.plan.group_of[worker]]};
+}
+/* The n-th action of a type (and kind, if it sends), or NULL. */
+static const struct echi_action *acted_on(enum echi_action_type type, int kind, int n) {
+    for (int i = 0; i < acted.count; i++)
+        if (action[i].type == type && (type != ECHI_ACTION_SEND || action[i].kind == kind) && n-- == 0) return &action[i];
+    return NULL;
+}
+static bool faulted(void) { return acted_on(ECHI_ACTION_FAULT, 0, 0) != NULL; }
+static void acted_none(void) { acted = (struct echi_actions){action, 0, ACTIONS, false}; }
+
+static void tell_owner(struct echi_owner *o, int from, const struct echi_msg *m) {
+    const struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = (uint8_t)from, .msg = m};
+    acted_none();
+    echi_owner_step(o, &e, &acted);
+}
+static void owner_started(struct echi_owner *o, int group) {
+    const struct echi_event start = {.type = ECHI_EVENT_START};
+    const struct echi_msg params = {.kind = ECHI_KIND_PARAMS};
+    acted_none();
+    echi_owner_init(o, &setup, group);
+    echi_owner_step(o, &start, &acted);
+    tell_owner(o, 0, &params);
+}
+/* Ends the task that the last event began. */
+static void owner_computed(struct echi_owner *o) {
+    const struct echi_action *a = acted_on(ECHI_ACTION_COMPUTE, 0, 0);
+    assert_non_null(a);
+    const struct echi_task task = a->task;
+    const struct echi_event e = {.type = ECHI_EVENT_COMPUTED, .task = &task};
+    acted_none();
+    echi_owner_step(o, &e, &acted);
+}
+static void owner_sent(struct echi_owner *o, struct echi_slot slot) {
+    const struct echi_event e = {.type = ECHI_EVENT_SENT, .slot = slot};
+    acted_none();
+    echi_owner_step(o, &e, &acted);
+}
+static void push(struct echi_owner *o, uint32_t id, int worker, bool more) {
+    const struct echi_msg m = {.kind = ECHI_KIND_PUSH, .lease = small_lease(id, worker), .flag = more};
+    tell_owner(o, worker, &m);
+}
+static void say_enter(struct echi_owner *o, uint32_t id, int worker) {
+    const struct echi_msg m = {.kind = ECHI_KIND_ENTER, .lease = small_lease(id, worker)};
+    tell_owner(o, worker, &m);
+}
+
+/* ENTER and the pushes before and after it may overtake each other. */
+static void a_worker_counts_exactly_while_it_holds_a_lease(void **state) {
+    (void)state;
+    struct echi_owner o;
+    small_plan(ECHI_SYNC_SSP, 2, 1);
+    owner_started(&o, 0);
+    assert_true(o.view[0].idle && o.view[1].idle);
+    say_enter(&o, 1, 0);
+    say_enter(&o, 2, 1);
+    assert_false(o.view[0].idle || o.view[1].idle);
+    push(&o, 1, 0, false);
+    owner_computed(&o);
+    assert_true(o.view[0].idle);
+    /* word of lease 3 after a push of it: the push counts, and when it was the last the late word does not */
+    push(&o, 3, 0, false);
+    assert_false(o.view[0].idle);
+    owner_computed(&o);
+    say_enter(&o, 3, 0);
+    assert_true(o.view[0].idle);
+    /* word of lease 5 before the push of lease 4 that said there was none */
+    say_enter(&o, 4, 0);
+    say_enter(&o, 5, 0);
+    push(&o, 4, 0, false);
+    owner_computed(&o);
+    assert_false(o.view[0].idle);
+    push(&o, 5, 0, false);
+    owner_computed(&o);
+    assert_true(o.view[0].idle);
+    assert_int_equal(o.view[0].steps, 4);
+    /* a slow one that had run out enters with the smallest count of those that hold leases, a fast one with its own */
+    o.view[1].idle = true;
+    say_enter(&o, 6, 0);
+    say_enter(&o, 7, 1);
+    assert_int_equal(o.view[1].steps, 4);
+    o.view[0].steps = 9;
+    o.view[0].idle = true;
+    say_enter(&o, 8, 0);
+    assert_int_equal(o.view[0].steps, 9);
+}
+
+static void answers_take_turns(void **state) {
+    (void)state;
+    struct echi_owner o;
+    uint32_t answers[8] = {0}, id = 1;
+    small_plan(ECHI_SYNC_ASP, 8, 1);
+    owner_started(&o, 0);
+    /* Every answered worker pushes at once; the places for sends are what is scarce. */
+    for (int i = 0; i < 400; i++) {
+        const struct echi_action *a = acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 0);
+        uint8_t to[8];
+        struct echi_slot slot[8];
+        int count = 0;
+        for (; a; a = acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, count)) {
+            to[count] = a->to;
+            slot[count++] = a->slot;
+        }
+        assert_true(count > 0);
+        for (int k = 0; k < count; k++) {
+            answers[to[k]]++;
+            push(&o, id++, to[k], true);
+            while (acted_on(ECHI_ACTION_COMPUTE, 0, 0)) owner_computed(&o);
+            assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 0));
+        }
+        struct echi_action kept[8];
+        int n = 0;
+        for (int k = 0; k < count; k++) {
+            owner_sent(&o, slot[k]);
+            for (int j = 0; acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, j); j++) kept[n++] = *acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, j);
+        }
+        memcpy(action, kept, (size_t)n * sizeof kept[0]);
+        acted.count = n;
+    }
+    for (int r = 1; r < 8; r++) assert_in_range(answers[r], answers[0] - 1, answers[0] + 1);
+}
+
+/* The word on a state counts also when the next state has left before it came. */
+static void an_early_acknowledgement_counts(void **state) {
+    (void)state;
+    struct echi_owner o;
+    small_plan(ECHI_SYNC_GSSP, 2, 2);
+    owner_started(&o, 0);
+    owner_computed(&o);   /* the first weights from w0 */
+    for (uint32_t id = 1; id <= 2; id++) {
+        push(&o, id, 0, true);
+        owner_computed(&o);
+        const struct echi_action *a = acted_on(ECHI_ACTION_SEND, ECHI_KIND_STATE, 0);
+        assert_non_null(a);
+        assert_int_equal(a->msg.version, id);
+        owner_sent(&o, a->slot);
+    }
+    const struct echi_msg ack = {.kind = ECHI_KIND_STATE_ACK, .group = 0, .version = 1, .samples = 1};
+    tell_owner(&o, 1, &ack);
+    assert_int_equal(o.peer[1].acked, 1);
+    assert_int_equal(o.peer[1].acked_samples, 1);
+    const struct echi_msg never_sent = {.kind = ECHI_KIND_STATE_ACK, .group = 0, .version = 3, .samples = 3};
+    tell_owner(&o, 1, &never_sent);
+    assert_true(faulted());
+}
+
+/* R: with nobody acknowledging, an owner stops; the word on it makes it go on. */
+static void an_owner_waits_for_acknowledgements(void **state) {
+    (void)state;
+    struct echi_owner o;
+    small_plan(ECHI_SYNC_GSSP, 2, 2);
+    owner_started(&o, 0);
+    owner_computed(&o);
+    uint32_t id = 1;
+    for (; id <= 3; id++) {   /* R = 1 round of 2 samples: the third goes beyond it */
+        push(&o, id, 0, true);
+        owner_computed(&o);
+    }
+    push(&o, id, 0, true);
+    assert_null(acted_on(ECHI_ACTION_COMPUTE, 0, 0));
+    const struct echi_msg ack = {.kind = ECHI_KIND_STATE_ACK, .group = 0, .version = 1, .samples = 1};
+    tell_owner(&o, 1, &ack);
+    assert_non_null(acted_on(ECHI_ACTION_COMPUTE, 0, 0));
+}
+
+static void owners_refuse_what_does_not_fit(void **state) {
+    (void)state;
+    struct echi_owner o;
+    for (int i = 0; i < 12; i++) {
+        small_plan(ECHI_SYNC_GSSP, 4, 2);
+        struct echi_lease l = small_lease(1, 1);
+        owner_started(&o, 1);
+        owner_computed(&o);
+        struct echi_msg m = {.kind = ECHI_KIND_PUSH, .lease = l};
+        int from = 1;
+        switch (i) {
+        case 0: from = 3; break;                                   /* another's lease */
+        case 1: from = 0, m.lease.worker = 0; break;               /* another group's worker */
+        case 2: m.lease.owner = 0; break;
+        case 3: m.lease.n = 2; break;
+        case 4: m.lease.n = 0; break;
+        case 5: m.lease.id = 0; break;
+        case 6: m.lease.round_size = 5; break;
+        case 7: m.layer = 1; break;
+        case 8: m.kind = ECHI_KIND_STATE, m.group = 1, m.version = 1; break;         /* one's own state */
+        case 9: m.kind = ECHI_KIND_STATE, m.group = 0, m.version = 1; break;         /* by a node that does not own it */
+        case 10: m.kind = ECHI_KIND_DRAIN; break;
+        case 11: m.kind = ECHI_KIND_PARAMS, from = 0; break;                         /* a second time */
+        }
+        tell_owner(&o, from, &m);
+        if (!faulted()) fail_msg("case %d was taken", i);
+    }
+    /* A lease that is in is not applied again. */
+    small_plan(ECHI_SYNC_ASP, 2, 1);
+    owner_started(&o, 0);
+    push(&o, 7, 1, true);
+    owner_computed(&o);
+    push(&o, 7, 1, true);
+    assert_true(faulted());
+}
+
+static void workers_refuse_what_does_not_fit(void **state) {
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        struct echi_worker w;
+        const struct echi_event start = {.type = ECHI_EVENT_START};
+        struct echi_msg m = {.kind = ECHI_KIND_LEASE};
+        struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = 0, .msg = &m};
+        small_plan(ECHI_SYNC_ASP, 2, 1);
+        setup.rank = 1;
+        m.lease = small_lease(1, 1);
+        acted_none();
+        echi_worker_init(&w, &setup);
+        echi_worker_step(&w, &start, &acted);
+        switch (i) {
+        case 0: e.from = 1; break;
+        case 1: m.lease.worker = 0; break;
+        case 2: m.lease.owner = 1; break;
+        case 3: m.lease.n = 0; break;
+        case 4: m.lease.round_size = 0; break;                     /* a divisor */
+        case 5: m.kind = ECHI_KIND_WEIGHTS, e.from = 1; break;
+        case 6: m.kind = ECHI_KIND_ACT_GRAD; break;                /* nobody asked */
+        case 7:
+            for (uint32_t id = 1; id <= ECHI_LEASES_AHEAD + 1; id++) {
+                m.lease.id = id;
+                echi_worker_step(&w, &e, &acted);
+            }
+            assert_false(faulted());
+            break;
+        }
+        echi_worker_step(&w, &e, &acted);
+        if (!faulted()) fail_msg("case %d was taken", i);
+    }
+}
+
+static struct echi_coordinator coordinator;
+static void tell_coordinator(int from, const struct echi_msg *m) {
+    const struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = (uint8_t)from, .now = 1000, .msg = m};
+    acted_none();
+    echi_coordinator_step(&coordinator, &e, &acted);
+}
+static void coordinator_in(enum echi_run_phase phase) {
+    const struct echi_wishes wishes = {.world = setup.plan.world};
+    const struct echi_goal goal = {.train_samples = 1000000, .samples = 100000000};
+    echi_coordinator_init(&coordinator, &setup, &wishes, &goal, true);
+    coordinator.policy = echi_policy_of((enum echi_sync)setup.plan.sync);
+    coordinator.phase = phase;
+    coordinator.waits_for = setup.plan.world;
+}
+
+static void the_ledger_believes_only_itself(void **state) {
+    (void)state;
+    small_plan(ECHI_SYNC_BSP, 4, 1);
+    coordinator_in(ECHI_RUN_TRAINS);
+    const struct echi_msg nothing = {.kind = ECHI_KIND_HELD};
+    tell_coordinator(1, &nothing);   /* any event deals leases */
+    assert_int_equal(coordinator.n_out, 2 * 4);
+    /* A version that would be thousands of rounds ahead: no lease beyond the next round. */
+    const struct echi_msg m = {.kind = ECHI_KIND_APPLIED, .lease = coordinator.out[0], .version = UINT64_MAX / 2, .loss = 1};
+    tell_coordinator(0, &m);
+    assert_int_equal(coordinator.n_out, 2 * 4 - 1 + 4);
+    assert_false(acted.overflow);
+    /* The same again, or from another: the run ends. */
+    tell_coordinator(0, &m);
+    assert_int_equal(coordinator.status, ECH_E_INTERNAL);
+}
+
+static void a_fault_is_a_failure(void **state) {
+    (void)state;
+    static const struct { uint16_t said; ech_status meant; uint8_t peer; int lost; } table[] = {
+        {ECH_E_DIVERGED, ECH_E_DIVERGED, ECHI_NONE, -1}, {ECH_OK, ECH_E_INTERNAL, ECHI_NONE, -1}, {999, ECH_E_INTERNAL, 0, -1},
+        {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 2, 2},        {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 200, 1},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        struct echi_msg m = {.kind = ECHI_KIND_FAULT, .layer = table[i].said, .peer = table[i].peer, .text = "why"};
+        small_plan(ECHI_SYNC_ASP, 4, 1);
+        coordinator_in(ECHI_RUN_TRAINS);
+        tell_coordinator(1, &m);
+        assert_int_equal(coordinator.status, table[i].meant);
+        assert_int_equal(coordinator.lost_peer, table[i].lost);
+        assert_string_equal(coordinator.text, "why");
+        assert_non_null(acted_on(ECHI_ACTION_DONE, 0, 0));
+    }
+}
+
+static void a_node_may_leave_while_the_run_ends(void **state) {
+    (void)state;
+    const struct echi_msg stats = {.kind = ECHI_KIND_STATS};
+    const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = 2}, stop = {.type = ECHI_EVENT_STOP};
+    small_plan(ECHI_SYNC_ASP, 3, 1);
+    coordinator_in(ECHI_RUN_ENDS);
+    tell_coordinator(0, &stats);
+    tell_coordinator(1, &stats);
+    acted_none();
+    echi_coordinator_step(&coordinator, &stop, &acted);
+    echi_coordinator_step(&coordinator, &lost, &acted);
+    assert_non_null(acted_on(ECHI_ACTION_DONE, 0, 0));
+    assert_int_equal(coordinator.status, ECH_OK);
+    /* In the middle of a run it ends it, with its number. */
+    coordinator_in(ECHI_RUN_TRAINS);
+    acted_none();
+    echi_coordinator_step(&coordinator, &lost, &acted);
+    assert_int_equal(coordinator.status, ECH_E_PEER_LOST);
+    assert_int_equal(coordinator.lost_peer, 2);
+}
+
+static void only_owners_drain(void **state) {
+    (void)state;
+    const struct echi_msg drained = {.kind = ECHI_KIND_DRAINED};
+    small_plan(ECHI_SYNC_GSSP, 4, 2);
+    coordinator_in(ECHI_RUN_DRAINS);
+    coordinator.waits_for = 2;
+    tell_coordinator(3, &drained);
+    tell_coordinator(2, &drained);
+    tell_coordinator(1, &drained);
+    tell_coordinator(1, &drained);
+    assert_int_equal(coordinator.phase, ECHI_RUN_DRAINS);
+    tell_coordinator(0, &drained);
+    assert_int_equal(coordinator.phase, ECHI_RUN_LAST_LOOK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp),
+        cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(planned),
+        cmocka_unit_test(a_worker_counts_exactly_while_it_holds_a_lease),
+        cmocka_unit_test(answers_take_turns),
+        cmocka_unit_test(an_early_acknowledgement_counts),
+        cmocka_unit_test(an_owner_waits_for_acknowledgements),
+        cmocka_unit_test(owners_refuse_what_does_not_fit),
+        cmocka_unit_test(workers_refuse_what_does_not_fit),
+        cmocka_unit_test(the_ledger_believes_only_itself),
+        cmocka_unit_test(a_fault_is_a_failure),
+        cmocka_unit_test(a_node_may_leave_while_the_run_ends),
+        cmocka_unit_test(only_owners_drain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
