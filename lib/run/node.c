@@ -463,8 +463,9 @@ static void on_message(struct node *n, const struct echi_net_event *e) {
 }
 
 static void on_lost(struct node *n, int peer, bool orderly, const char *text) {
-    /* Who leaves in order before the end has a reason; the coordinator ends the run, the others wait for its word. */
-    if (n->end_in || (orderly && peer != 0 && !n->coordinator)) return;
+    /* Who leaves in order before the end has a reason; the coordinator ends the run, or goes without a last word when it has
+     * ended already; the others wait for its word. */
+    if (!n->coordinator && (n->end_in || (orderly && peer != 0))) return;
     snprintf(n->lost_text, sizeof n->lost_text, "%s", text ? text : "");
     if (n->coordinator) {
         struct echi_event event = {.type = ECHI_EVENT_LOST, .from = (uint8_t)peer};
