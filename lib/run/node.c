@@ -550,7 +550,7 @@ static void show_progress(struct node *n, int64_t now) {
 
 static void check_deadlines(struct node *n, int64_t now) {
     const int64_t deadline = (int64_t)(n->c->config->deadline * 1e9);
-    if (!n->ready || n->end_in) return;
+    if (!n->ready || (n->end_in && !n->coordinator)) return;
     /* A judge that was itself late cannot tell who is silent. */
     if (now - n->looped > deadline / 4)
         for (int r = 0; r < n->world; r++) n->heard[r] = now;

@@ -434,6 +434,57 @@ static void workers_refuse_what_does_not_fit(void **state) {
     }
 }
 
+static void tell_head(struct echi_head *h, int from, const struct echi_msg *m) {
+    const struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = (uint8_t)from, .msg = m};
+    acted_none();
+    echi_head_step(h, &e, &acted);
+}
+static void head_computed(struct echi_head *h) {
+    static const struct echi_result result;
+    const struct echi_task task = acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
+    const struct echi_event e = {.type = ECHI_EVENT_COMPUTED, .task = &task, .result = &result};
+    acted_none();
+    echi_head_step(h, &e, &acted);
+}
+
+/* Rows merge up to 256, the oldest first; one that does not fit is the oldest next time. */
+static void the_head_merges_what_fits(void **state) {
+    (void)state;
+    struct echi_head h;
+    struct echi_msg m = {.kind = ECHI_KIND_PARAMS};
+    small_plan(ECHI_SYNC_ASP, 5, 1);
+    setup.plan.separated = 1;
+    setup.plan.head = 0;
+    const uint32_t n[] = {10, 100, 300, 100, 56};
+    for (int r = 0; r < 5; r++) setup.plan.n[r] = n[r];
+    echi_head_init(&h, &setup);
+    tell_head(&h, 0, &m);
+    for (uint8_t r = 0; r < 5; r++) {
+        m = (struct echi_msg){.kind = ECHI_KIND_ACT, .lease = small_lease(r + 1u, r)};
+        m.lease.n = n[r];
+        tell_head(&h, r, &m);
+        assert_int_equal(acted_on(ECHI_ACTION_COMPUTE, 0, 0) != NULL, r == 0);
+        if (r > 0) continue;
+        head_computed(&h);        /* its rows; now its update runs, and the others arrive */
+    }
+    const struct echi_task update = {.kind = ECHI_TASK_HEAD_APPLY, .weights_out = {ECHI_SLOT_HEAD_WEIGHTS, 1}};
+    const struct echi_event updated = {.type = ECHI_EVENT_COMPUTED, .task = &update};
+    acted_none();
+    echi_head_step(&h, &updated, &acted);
+    const struct echi_task *t = &acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
+    assert_int_equal(t->n_rows, 3);
+    assert_int_equal(t->samples, 256);
+    assert_int_equal(t->rows[0], 1);
+    assert_int_equal(t->rows[1], 3);
+    assert_int_equal(t->rows[2], 4);
+    head_computed(&h);
+    head_computed(&h);
+    t = &acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
+    assert_int_equal(t->n_rows, 1);
+    assert_int_equal(t->rows[0], 2);
+    assert_int_equal(t->samples, 300);
+}
+
 static struct echi_coordinator coordinator;
 static void tell_coordinator(int from, const struct echi_msg *m) {
     const struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = (uint8_t)from, .now = 1000, .msg = m};
@@ -529,6 +580,7 @@ int main(void) {
         cmocka_unit_test(an_owner_waits_for_acknowledgements),
         cmocka_unit_test(owners_refuse_what_does_not_fit),
         cmocka_unit_test(workers_refuse_what_does_not_fit),
+        cmocka_unit_test(the_head_merges_what_fits),
         cmocka_unit_test(the_ledger_believes_only_itself),
         cmocka_unit_test(a_fault_is_a_failure),
         cmocka_unit_test(a_node_may_leave_while_the_run_ends),
