@@ -671,6 +671,8 @@ static ech_status make_coordinator(struct node *n) {
         ECHI_TRY(echi_plan_load(c->plan, &n->setup.plan, n->err));
         if (n->setup.plan.world != n->world)
             return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s is a plan for %d nodes, but --world is %d", c->plan, n->setup.plan.world, n->world);
+        if (n->setup.plan.separated && n->job->cut == 0)
+            return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s separates layers, but this model has no fully connected layers behind convolutions: give 'head none'", c->plan);
     }
     const uint32_t batch = c->plan[0] ? n->setup.plan.round : wishes.batch ? wishes.batch : 16u * (uint32_t)n->world > 64 ? 16u * (uint32_t)n->world : 64;
     goal.samples = c->steps >= 0 ? (uint64_t)c->steps * batch : (uint64_t)(c->epochs * n->job->train_samples + 0.5);

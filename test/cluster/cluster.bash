@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the cluster tests share; sourced. Each starts nodes of the `echelon` command and says what it expects of them.
+set -u
+export LC_ALL=C
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+echelon=${ECHELON:-$root/build/echelon}
+work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-cluster.XXXXXX")
+patience=$([ -z "${SAN:-}" ] && echo 10 || echo 60)   # seconds; sanitizers take their time
+failures=0 checks=0
+nodes=()       # process ids of the nodes started by hand, by rank
+
+# What a test leaves running would hold the next one up. Only what was started here is ended.
+clean_up() {
+    local pid
+    for pid in "${nodes[@]}" ${run:-}; do kill -KILL "$pid"; done 2>/dev/null
+    rm -rf "$work"
+}
+trap clean_up EXIT
+
+bad() {
+    failures=$((failures + 1))
+    printf 'BAD  %s\n' "$*"
+    tail -n 8 "$work"/out "$work"/err "$work"/*.log 2>/dev/null | sed 's/^/     | /'
+}
+check() {      # check WHAT COMMAND...
+    local what=$1
+    shift
+    checks=$((checks + 1))
+    "$@" || bad "$what"
+}
+verdict() {    # the script's last word
+    echo "$1: $checks checks, $failures not as expected"
+    [ $failures = 0 ]
+}
+
+# idx_set DIR TRAIN TEST: grey images, labels 0 to 9 in turn; opened in no time, where glyphs must be drawn.
+big_endian() { printf "\\x$(printf %08x "$1" | sed 's/../&\\x/g; s/\\x$//')"; }
+idx_set() {
+    local name count
+    mkdir -p "$1"
+    for name in train:$2 t10k:$3; do
+        count=${name#*:} name=${name%:*}
+        { big_endian 2051; big_endian "$count"; big_endian 28; big_endian 28; head -c $((784 * count)) /dev/zero | tr '\0' @; } >"$1/$name-images-idx3-ubyte"
+        { big_endian 2049; big_endian "$count"; for _ in $(seq $(((count + 9) / 10))); do printf '\0\1\2\3\4\5\6\7\10\11'; done | head -c "$count"; } >"$1/$name-labels-idx1-ubyte"
+    done
+}
+
+port=$((20000 + $$ % 10000))
+free_port() {  # into $port
+    port=$((port + 1))
+    while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
+}
+
+# --- a command that ends by itself
+# expect STATUS PATTERN ARGUMENT...: `echelon train` ends in time with that status, and says it on one of its streams.
+expect() {
+    local wanted=$1 pattern=$2 status
+    shift 2
+    checks=$((checks + 1))
+    timeout "$patience" "$echelon" train "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    [[ $status =~ ^($wanted)$ ]] || { bad "status $status, not $wanted: echelon train $*"; return; }
+    grep -qE -e "$pattern" "$work/out" "$work/err" || bad "does not say '$pattern': echelon train $*"
+}
+# The same for what is wrong: exactly one sentence on stderr, nothing on stdout.
+refuse() {
+    expect "$@"
+    [ "$(grep -cv 'joined\|listens\|waiting' "$work/err")" = 1 ] || bad "not one sentence: echelon train ${*:3}"
+    [ ! -s "$work/out" ] || bad "a table for a run that never was: echelon train ${*:3}"
+}
+
+# --- nodes started by hand: rank r's output is in $work/r.log
+start() {      # start RANK ARGUMENT...
+    local rank=$1
+    shift
+    "$echelon" train --rank "$rank" --progress off "$@" >"$work/$rank.log" 2>&1 </dev/null &
+    nodes[rank]=$!
+}
+ended() {      # ended PID SECONDS: its exit status into $status; "hangs" when it has not ended by then
+    local tenths=$(($2 * 10))
+    while kill -0 "$1" 2>/dev/null && [ $tenths -gt 0 ]; do
+        sleep 0.1
+        tenths=$((tenths - 1))
+    done
+    if kill -0 "$1" 2>/dev/null; then
+        kill -KILL "$1"
+        wait "$1" 2>/dev/null
+        status=hangs
+    else
+        wait "$1" 2>/dev/null
+        status=$?
+    fi
+}
+# node_ends RANK SECONDS STATUS PATTERN WHAT: that node ends so, and says it (if there is a pattern).
+node_ends() {
+    checks=$((checks + 1))
+    ended "${nodes[$1]}" "$2"
+    unset "nodes[$1]"
+    [[ $status =~ ^($3)$ ]] || bad "$5: rank $1 ended with $status, not $3"
+    [ -z "$4" ] || grep -qE -e "$4" "$work/$1.log" || bad "$5: rank $1 does not say '$4'"
+}

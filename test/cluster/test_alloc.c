@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * No allocation in the step loop after the first step: this program has a malloc of its own, which counts, and trains
+ * through ech_train, alone and as two nodes. */
+#include "echelon.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+/* ------------------------------------------------------------- counting */
+
+static atomic_ulong allocations;         /* since the program began */
+static void *_Atomic latest;             /* who asked for the latest */
+
+#ifndef SANITIZED                        /* a sanitizer has a malloc of its own already */
+
+static struct { void *(*malloc)(size_t), *(*calloc)(size_t, size_t), *(*realloc)(void *, size_t), (*free)(void *);
+                int (*posix_memalign)(void **, size_t, size_t); void *(*aligned_alloc)(size_t, size_t); } real;
+static char early[8192];                 /* for what dlsym itself asks for */
+static size_t early_used;
+
+static bool is_early(const void *p) { return (const char *)p >= early && (const char *)p < early + sizeof early; }
+
+static void *take_early(size_t size) {
+    size_t at = early_used;
+    early_used += (size + 15) & ~(size_t)15;
+    return early_used <= sizeof early ? early + at : NULL;
+}
+
+static void find(void *out, const char *name) {
+    void *symbol = dlsym(RTLD_NEXT, name);
+    memcpy(out, &symbol, sizeof symbol);
+}
+
+static bool looked_up(void) {
+    static bool looking, found;          /* the first call comes before main, and before any thread */
+    if (found) return true;
+    if (looking) return false;
+    looking = true;
+    find(&real.malloc, "malloc");
+    find(&real.calloc, "calloc");
+    find(&real.realloc, "realloc");
+    find(&real.free, "free");
+    find(&real.posix_memalign, "posix_memalign");
+    find(&real.aligned_alloc, "aligned_alloc");
+    return found = true;
+}
+
+static void count(void *caller) {
+    atomic_fetch_add(&allocations, 1);
+    atomic_store(&latest, caller);
+}
+
+#define OURS __attribute__((visibility("default")))
+OURS void *malloc(size_t size) {
+    count(__builtin_return_address(0));
+    return looked_up() ? real.malloc(size) : take_early(size);
+}
+OURS void *calloc(size_t n, size_t size) {
+    count(__builtin_return_address(0));
+    return looked_up() ? real.calloc(n, size) : take_early(n * size);
+}
+OURS void *realloc(void *old, size_t size) {
+    count(__builtin_return_address(0));
+    if (!looked_up()) return NULL;
+    if (!is_early(old)) return real.realloc(old, size);
+    void *p = real.malloc(size);
+    if (p) memcpy(p, old, size < (size_t)(early + sizeof early - (char *)old) ? size : (size_t)(early + sizeof early - (char *)old));
+    return p;
+}
+OURS void free(void *p) {
+    if (p && !is_early(p) && looked_up()) real.free(p);
+}
+OURS int posix_memalign(void **out, size_t alignment, size_t size) {
+    count(__builtin_return_address(0));
+    return looked_up() ? real.posix_memalign(out, alignment, size) : ENOMEM;
+}
+OURS void *aligned_alloc(size_t alignment, size_t size) {
+    count(__builtin_return_address(0));
+    return looked_up() ? real.aligned_alloc(alignment, size) : NULL;
+}
+
+#endif
+
+/* ------------------------------------------------------------- the window */
+
+/* Opens when this node's worker comes for its FIRST_WATCHED-th batch, and is looked at with each further one. */
+enum { FIRST_WATCHED = 3, SAMPLES = 640, TESTS = 64, SIDE = 28, CLASSES = 10 };
+static struct { int steps; unsigned long at_open, so_far; void *who; } window;
+
+static void look(void) {
+    const unsigned long now = atomic_load(&allocations);
+    if (++window.steps == FIRST_WATCHED) window.at_open = now;
+    if (window.steps < FIRST_WATCHED) return;
+    if (now - window.at_open > window.so_far) window.who = atomic_load(&latest);
+    window.so_far = now - window.at_open;
+}
+
+/* Some picture for each number; what is learnt does not matter. */
+static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+    (void)user;
+    if (!test) look();
+    for (int i = 0; i < n; i++) {
+        labels[i] = (uint8_t)(index[i] % CLASSES);
+        for (uint32_t p = 0; p < SIDE * SIDE; p++) rows[(uint32_t)i * SIDE * SIDE + p] = (float)((p * (index[i] % CLASSES + 1)) % 17) * 0.1f - 0.8f;
+    }
+    return 0;
+}
+
+static void keep_address(void *user, const char *address) {
+    dprintf(*(int *)user, "%s\n", address);
+}
+
+/* Trains as one node; true when all went well and nothing was allocated. */
+static bool train(struct ech_config *config, const char *what) {
+    struct ech_error err = {.code = ECH_OK};
+    const struct ech_data_callback callback = {.channels = 1, .height = SIDE, .width = SIDE, .classes = CLASSES,
+                                               .train_samples = SAMPLES, .test_samples = TESTS, .read = read_samples, .name = "stripes"};
+    ech_model *model = NULL;
+    ech_data *data = NULL;
+    ech_status status = ech_model_open("lenet5", &model, &err);
+    if (status == ECH_OK) status = ech_data_from_callback(&callback, &data, &err);
+    memset(&window, 0, sizeof window);
+    if (status == ECH_OK) status = ech_train(model, data, config, NULL, NULL, &err);
+    ech_data_destroy(data);
+    ech_model_destroy(model);
+    if (status != ECH_OK) fprintf(stderr, "%s, rank %d: %s\n", what, config->rank, err.text);
+    /* A window that was never open, or a malloc that is not ours, would prove nothing. */
+    const bool watched = window.steps >= 10 && window.at_open > 20;
+    if (!watched) fprintf(stderr, "%s, rank %d: only %d steps and %lu allocations before\n", what, config->rank, window.steps, window.at_open);
+    Dl_info at = {0};
+    if (window.so_far > 0 && window.who) dladdr(window.who, &at);
+    if (window.so_far > 0)
+        fprintf(stderr, "%s, rank %d: %lu allocations in %d steps, the last from %s (%p in %s)\n", what, config->rank, window.so_far,
+                window.steps - FIRST_WATCHED, at.dli_sname ? at.dli_sname : "?", (void *)((char *)window.who - (char *)at.dli_fbase), at.dli_fname ? at.dli_fname : "?");
+    return status == ECH_OK && watched && window.so_far == 0;
+}
+
+static void set(struct ech_config *config, const char *name, const char *value) {
+    struct ech_error err;
+    if (ech_config_set(config, name, value, &err) != ECH_OK) fail_msg("%s", err.text);
+}
+
+static void defaults(struct ech_config *config, const char *sync) {
+    ech_config_init(config);
+    set(config, "sync", sync);
+    set(config, "batch", "32");
+    set(config, "epochs", "8");
+    set(config, "eval-every", "1000");   /* looks are part of the loop */
+}
+
+/* ------------------------------------------------------------- the tests */
+
+static void one_node(void **state) {
+    (void)state;
+#ifdef SANITIZED
+    skip();
+#else
+    for (int policy = 0; policy < 2; policy++) {
+        const char *sync = policy ? "gssp" : "bsp";
+        struct ech_config config;
+        defaults(&config, sync);
+        assert_true(train(&config, sync));
+    }
+#endif
+}
+
+/* Rank 1 is a child that reads from a pipe where to go. */
+static void two_nodes(const char *what, const char *sync, const char *separate, const char *groups) {
+    int channel[2];
+    struct ech_config config;
+    defaults(&config, sync);
+    set(&config, "world", "2");
+    set(&config, "separate", separate);
+    set(&config, "groups", groups);
+    if (strcmp(sync, "bsp") != 0) set(&config, "samples-per-step", "8");
+    else set(&config, "shares", "equal");
+    assert_int_equal(pipe(channel), 0);
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        char address[128] = "";
+        ssize_t got = read(channel[0], address, sizeof address - 1);
+        if (got > 1) address[got - 1] = 0;
+        set(&config, "coordinator", address);
+        set(&config, "rank", "1");
+        _exit(train(&config, what) ? 0 : 1);
+    }
+    set(&config, "coordinator", "127.0.0.1:0");
+    config.on_bound = keep_address;
+    config.user = &channel[1];
+    const bool here = train(&config, what);
+    int there;
+    close(channel[1]);
+    close(channel[0]);
+    assert_int_equal(waitpid(child, &there, 0), child);
+    assert_true(here);
+    assert_true(WIFEXITED(there) && WEXITSTATUS(there) == 0);
+}
+
+static void two_nodes_each_policy(void **state) {
+    (void)state;
+#ifdef SANITIZED
+    skip();
+#else
+    two_nodes("gssp, two groups", "gssp", "auto", "2");
+    two_nodes("gssp, one group", "gssp", "off", "1");
+    two_nodes("bsp", "bsp", "off", "auto");
+    two_nodes("bsp with a head", "bsp", "1", "auto");
+#endif
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_node), cmocka_unit_test(two_nodes_each_policy)};
+    return cmocka_run_group_tests_name("allocations", tests, NULL, NULL);
+}

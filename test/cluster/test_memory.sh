@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A node that trains LeNet-5 with MNIST loaded stays under 128 MiB resident, whatever it does: by the kernel's own count
+# of each node, and by the report's.
+. "$(dirname "$0")/cluster.bash"
+skip() {
+    echo "$*"
+    exit 77
+}
+case ",${SAN:-}," in *,address,* | *,thread,*) skip "sanitizers take memory of their own" ;; esac
+[ -n "${ECHELON_DATA:-}" ] || skip "ECHELON_DATA is not set: no MNIST to load"
+mnist=$ECHELON_DATA/mnist
+if [ ! -f "$mnist/train-images-idx3-ubyte" ] && [ ! -f "$mnist/train-images.idx3-ubyte" ]; then
+    "$root/tools/get-data" mnist --from "$mnist" --to "$work/mnist" >/dev/null 2>&1 || skip "no MNIST in $mnist"
+    mnist=$work/mnist
+fi
+limit=$((128 * 1024))   # KiB
+
+plan() {       # everything at once on rank 0: coordinator, owner, head and worker
+    printf 'sync %s\nworld 2\nround 64\nlr 0.02\nmomentum 0.9\ndecay 0\nhead %s\ngroup 0 owner 0 workers 0:%d 1:%d\n' "$@" >"$work/plan"
+}
+hwm() { awk '/^VmHWM:/ { print $2 }' "/proc/$1/status" 2>/dev/null; }
+under() {      # under WHAT ARGUMENTS OF BOTH NODES: two nodes by hand, each with data of its own
+    local what=$1 most=(0 0) now
+    shift
+    free_port
+    rm -f "$work/report"
+    start 0 --data "$mnist" --world 2 --coordinator "127.0.0.1:$port" --epochs 0.5 --report "$work/report" "$@"
+    start 1 --data "$mnist" --world 2 --coordinator "127.0.0.1:$port" --epochs 0.5 "$@"
+    while kill -0 "${nodes[0]}" 2>/dev/null; do
+        for rank in 0 1; do
+            now=$(hwm "${nodes[rank]}")
+            [ "${now:-0}" -le "${most[rank]}" ] || most[rank]=$now
+        done
+        sleep 0.1
+    done
+    node_ends 0 "$patience" 0 accuracy "$what"
+    node_ends 1 "$patience" 0 '' "$what"
+    reported=$(($(sed -n 's/^  "resident_peak": \([0-9]*\),*$/\1/p' "$work/report") / 1024))
+    echo "$what: ${most[0]} and ${most[1]} KiB, $reported by the report"
+    for now in "${most[@]}" "$reported"; do check "$what: $now KiB resident" [ "$now" -gt 10000 -a "$now" -lt $limit ]; done
+    check "the report says $reported KiB, the kernel ${most[0]}" [ $((reported + 100)) -ge "${most[0]}" ]
+}
+plan gssp 0 64 64
+under "all roles on one node, gssp" --plan "$work/plan"
+plan bsp none 40 24
+under "bsp" --plan "$work/plan"
+plan asp 0 128 128
+under "two threads, 128 samples a step" --plan "$work/plan" --threads 2
+
+verdict memory
