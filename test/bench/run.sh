@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What `make bench` runs: the machine, then each bench in turn. Each can be run alone, too.
+#   make bench ONLY="lenet cluster"    of: lenet, accuracy, cluster, memory, net
+# What is printed is also kept in build/bench/bench.txt.
+source "$(dirname "$0")/common.sh"
+here=$root/test/bench
+export ECHELON=$echelon B=${B:-$root/build}
+
+machine() {
+    local cpu
+    cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
+    echo "date      $(date -u '+%Y-%m-%d %H:%M UTC')"
+    echo "commit    $(git -C "$root" describe --always --dirty 2>/dev/null || echo 'not a clone')"
+    echo "CPU       ${cpu:-unknown}, $(nproc) cores, $(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo | awk '{ printf "%.0f GiB", $1 / 1048576 }')"
+    echo "system    $(uname -sr), $(${CC:-cc} --version | head -1)"
+    echo "load      $(cut -d' ' -f1-3 /proc/loadavg) (figures are worth something when it is near 0)"
+}
+
+# A node training LeNet-5, with MNIST loaded: one alone, and the largest of four in a cluster (rank 0, which looks).
+memory() {
+    local data report=$out/memory.json
+    data=$(find_mnist) || { echo "no MNIST: skipped"; return 0; }
+    local title options peak
+    while IFS=: read -r title options; do
+        "$echelon" train --data "$data" --steps 200 --progress off --report "$report" $options > /dev/null
+        peak=$(value "$report" resident_peak)
+        printf '  %-36s %6.1f MiB resident at most   <= 128 %s\n' "$title" "$(awk -v b="$peak" 'BEGIN { print b / 1048576 }')" \
+            "$(compare "$peak" '<=' $((128 << 20)))"
+    done <<< "one node:
+rank 0 of four, bsp:--local 4
+rank 0 of four, gssp, head apart:--local 4 --sync gssp"
+}
+
+bench() {
+    case $1 in
+    lenet) [ ! -f "$here/bench_lenet.sh" ] || env -u OPENBLAS_CORETYPE bash "$here/bench_lenet.sh" ;;
+    accuracy | cluster) bash "$here/$1.sh" ;;
+    memory) memory ;;
+    net) "$B/test/bench/bench_net" ;;
+    *) echo "there is no bench '$1': lenet, accuracy, cluster, memory, net"; return 2 ;;
+    esac
+}
+
+main() {
+    local name status failed=
+    machine
+    for name in ${ONLY:-lenet memory accuracy cluster net}; do
+        printf '\n== %s\n' "$name"
+        status=0
+        bench "$name" || status=$?
+        [ $status = 0 ] || [ $status = 77 ] || failed+=" $name"   # 77: something it compares with is not here
+    done
+    echo
+    [ -z "$failed" ] || { echo "failed:$failed"; return 1; }
+    echo "all ran"
+}
+main 2>&1 | tee "$out/bench.txt"
