@@ -36,18 +36,9 @@ static ech_status hash(struct ech_data *data, struct ech_error *err) {
     size_t size = echi_shape_size(data->shape);
     float *row = calloc(size, sizeof *row);   /* [c][h][w] */
     if (!row) return echi_fail_memory(err, OPEN, "one sample");
-    uint8_t header[40], word[4];
-    struct echi_writer w = echi_writer_over(header, sizeof header);
-    echi_put_bytes(&w, "echelon callback", 16);
-    echi_put32(&w, data->n_train);
-    echi_put32(&w, data->n_test);
-    echi_put32(&w, (uint32_t)data->shape.c);
-    echi_put32(&w, (uint32_t)data->shape.h);
-    echi_put32(&w, (uint32_t)data->shape.w);
-    echi_put32(&w, (uint32_t)data->classes);
+    uint8_t word[4];
     struct echi_sha256 s;
-    echi_sha256_begin(&s);
-    echi_sha256_add(&s, header, sizeof header);
+    echi_data_hash_begin(data, "echelon callback", &s);
     echi_sha256_add(&s, data->name, sizeof data->name);
     ech_status status = ECH_OK;
     for (int t = 0; t < 2; t++) {

@@ -2,6 +2,7 @@
  * What all data sets share: opening by name, the checks before every read, and the way a hash is written. */
 #include "echi_pixels.h"
 
+#include "echi_bytes.h"
 #include "echi_error.h"
 #include "echi_sha256.h"
 
@@ -46,6 +47,20 @@ ech_status ech_data_get(const ech_data *data, int test, const uint32_t *index, i
     if (!data || n < 0 || (n > 0 && (!index || !rows || !labels)))
         return echi_fail(err, ECH_E_ARGUMENT, "data.get", "data, index, rows and labels must not be NULL and n (%d) not negative", n);
     return echi_data_read(data, test != 0, index, n, rows, labels, err);
+}
+
+void echi_data_hash_begin(const struct ech_data *data, const char tag[16], struct echi_sha256 *s) {
+    uint8_t header[40];
+    struct echi_writer w = echi_writer_over(header, sizeof header);
+    echi_put_bytes(&w, tag, 16);
+    echi_put32(&w, data->n_train);
+    echi_put32(&w, data->n_test);
+    echi_put32(&w, (uint32_t)data->shape.c);
+    echi_put32(&w, (uint32_t)data->shape.h);
+    echi_put32(&w, (uint32_t)data->shape.w);
+    echi_put32(&w, (uint32_t)data->classes);
+    echi_sha256_begin(s);
+    echi_sha256_add(s, header, sizeof header);
 }
 
 void echi_data_hash_end(struct echi_sha256 *s, char out[65]) {

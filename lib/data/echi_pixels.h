@@ -24,6 +24,8 @@ ech_status echi_glyphs_open(uint64_t seed, struct ech_data **out, struct ech_err
 
 /* The end of a hash: 64 hex digits and a NUL. */
 struct echi_sha256;
+/* The hash of a data set begins with what it is (a tag of 16 characters), its counts and its shape. */
+void echi_data_hash_begin(const struct ech_data *data, const char tag[16], struct echi_sha256 *s);
 void echi_data_hash_end(struct echi_sha256 *s, char out[65]);
 /* Copies as much of the end of `name` as fits. */
 void echi_data_name(char out[96], const char *name);

@@ -3,7 +3,6 @@
  * 256 entries normalises on read. */
 #include "echi_pixels.h"
 
-#include "echi_bytes.h"
 #include "echi_error.h"
 #include "echi_sha256.h"
 
@@ -45,18 +44,8 @@ static void pixels_destroy(void *self) {
 
 /* Over what a run sees, not over how it was stored: a folder with dash names and one with dot names hash alike. */
 static void hash(struct ech_data *data, const struct pixels *p) {
-    uint8_t header[40];
-    struct echi_writer w = echi_writer_over(header, sizeof header);
-    echi_put_bytes(&w, "echelon pixels 1", 16);
-    echi_put32(&w, data->n_train);
-    echi_put32(&w, data->n_test);
-    echi_put32(&w, (uint32_t)data->shape.c);
-    echi_put32(&w, (uint32_t)data->shape.h);
-    echi_put32(&w, (uint32_t)data->shape.w);
-    echi_put32(&w, (uint32_t)data->classes);
     struct echi_sha256 s;
-    echi_sha256_begin(&s);
-    echi_sha256_add(&s, header, sizeof header);
+    echi_data_hash_begin(data, "echelon pixels 1", &s);
     for (int t = 0; t < 2; t++) {
         echi_sha256_add(&s, p->set[t].pixels, p->set[t].count * p->size);
         echi_sha256_add(&s, p->set[t].labels, p->set[t].count);
