@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the files of the I/O thread share: node.c (loop, deadlines), node_actions.c (what roles ask for), node_events.c
+ * (what happens), node_report.c (progress and report). */
+#ifndef ECHI_NODE_H
+#define ECHI_NODE_H
+#include "echi_run.h"
+
+#define ECHI_NODE_ACTIONS (8 * ECHI_WORLD_MAX)   /* of one event, at most */
+#define ECHI_SECOND INT64_C(1000000000)
+
+struct echi_node {
+    const struct echi_node_config *c;
+    const struct echi_job *job;
+    struct ech_report *report;
+    struct ech_error *err;
+    int rank, world;
+    struct echi_wire *wire;
+    struct echi_exec *exec;
+    struct echi_lane *lane;
+    struct echi_setup setup;
+    /* roles hosted here */
+    struct echi_coordinator *coordinator;     /* rank 0 */
+    struct echi_worker *worker;
+    struct echi_owner *owner;
+    struct echi_head *head;
+    bool planned;
+    /* measuring at start, on the lane's thread until `measured` */
+    bool measuring;
+    atomic_bool measured;
+    struct echi_times times;
+    ech_status measure_status;
+    struct ech_error measure_error;
+    struct echi_action action[ECHI_NODE_ACTIONS];
+    /* state of the loop */
+    bool ready, over, held_asked, final_in, end_in;
+    ech_status status;
+    int64_t began, looped, heard[ECHI_WORLD_MAX], heartbeat_at, progress_at, leave_by;
+    int lost; char lost_text[200];
+    struct ech_progress shown; int64_t shown_clock; uint64_t shown_looks;
+    uint64_t sent_by_kind[ECHI_KINDS + 1];    /* rank 0: summed over all nodes */
+};
+
+/* ---- node.c ---- */
+void echi_node_log(struct echi_node *n, enum ech_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Ends the loop; the first reason stays. */
+void echi_node_give_up(struct echi_node *n, ech_status status);
+
+/* ---- node_actions.c ---- */
+static inline struct echi_slot echi_node_slot(uint64_t cookie) { return (struct echi_slot){(uint8_t)(cookie >> 8), (uint8_t)cookie}; }
+static inline enum echi_role echi_node_role(uint64_t cookie) { return (enum echi_role)(cookie >> 16); }
+/* Bytes [*at, *at + *len) of a slot that a message carries. One place decides it for sender and receiver. `head` says
+ * whose layers a PARAMS is about. */
+void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len);
+/* Gives an event to a role and performs what it asks for; nothing when the role is not hosted here. */
+void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event *e);
+void echi_node_send_plain(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role);
+/* A message with a body of its own behind the two role bytes: step times, the plan, bytes sent. */
+void echi_node_send_body(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len);
+void echi_node_post(struct echi_node *n, const struct echi_action *a);
+/* Tells the coordinator that this node cannot go on, or that `peer` misbehaves. */
+void echi_node_fault(struct echi_node *n, ech_status status, int peer, const char *text);
+
+/* ---- node_events.c ---- */
+void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e);
+void echi_node_lost(struct echi_node *n, int peer, bool orderly, const char *text);
+void echi_node_take_done(struct echi_node *n);   /* what the lanes have finished */
+
+/* ---- node_report.c ---- */
+void echi_node_progress(struct echi_node *n, int64_t now);
+void echi_node_report(const struct echi_node *n, struct ech_report *r);
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Actions made true: messages sent, places posted, tasks begun. */
+#include "echi_node.h"
+#include "echi_error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ------------------------------------------------- payloads of messages */
+
+static uint64_t cookie_of(enum echi_role role, struct echi_slot slot) { return (uint64_t)role << 16 | (uint64_t)slot.kind << 8 | slot.index; }
+
+void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len) {
+    const struct echi_plan *p = &n->setup.plan;
+    const size_t width = n->job->cut_width;
+    size_t first = 0, count = 0;
+    switch (kind) {
+    case ECHI_KIND_PUSH:
+        *at = n->job->layer[m->layer].at * sizeof(float);
+        *len = n->job->layer[m->layer].count * sizeof(float);
+        return;
+    case ECHI_KIND_ACT:
+        *at = 0;
+        *len = m->lease.n * (width * sizeof(float) + 1);
+        return;
+    case ECHI_KIND_ACT_GRAD:
+        *at = 0;
+        *len = m->lease.n * width * sizeof(float);
+        return;
+    case ECHI_KIND_PARAMS:
+        if (m->flag) count = n->job->n_params;
+        else echi_job_range(n->job, p, head, &first, &count);
+        break;
+    default: echi_job_range(n->job, p, false, &first, &count); break;
+    }
+    *at = first * sizeof(float);
+    *len = count * sizeof(float);
+}
+
+/* ------------------------------------------------------ events to roles */
+
+static void perform(struct echi_node *n, struct echi_actions *list);
+
+void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event *e) {
+    struct echi_actions list = {n->action, 0, ECHI_NODE_ACTIONS, false};
+    e->now = echi_now();
+    if (role == ECHI_ROLE_COORDINATOR && n->coordinator) echi_coordinator_step(n->coordinator, e, &list);
+    else if (role == ECHI_ROLE_WORKER && n->worker) echi_worker_step(n->worker, e, &list);
+    else if (role == ECHI_ROLE_OWNER && n->owner) echi_owner_step(n->owner, e, &list);
+    else if (role == ECHI_ROLE_HEAD && n->head) echi_head_step(n->head, e, &list);
+    perform(n, &list);
+}
+
+static void send_message(struct echi_node *n, int to, const struct echi_msg *m, const void *payload, size_t len, uint64_t cookie) {
+    uint8_t meta[ECHI_MSG_MAX];
+    size_t size = echi_msg_encode(m, meta, sizeof meta);
+    ech_status status = size ? echi_wire_send(n->wire, to, m->kind, meta, size, payload, len, cookie, n->err)
+                             : echi_fail(n->err, ECH_E_INTERNAL, "run.send", "a %s message does not fit", echi_kind_name(m->kind));
+    /* A peer that is gone is dealt with by its LOST event. */
+    if (status != ECH_OK && status != ECH_E_PEER_LOST) echi_node_give_up(n, status);
+}
+
+void echi_node_send_plain(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role) {
+    struct echi_msg m = {.kind = (uint8_t)kind, .to_role = (uint8_t)to_role, .from_role = ECHI_ROLE_NODE};
+    send_message(n, to, &m, NULL, 0, 0);
+}
+
+void echi_node_send_body(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len) {
+    uint8_t meta[2 + ECHI_PLAN_BYTES_MAX] = {(uint8_t)to_role, ECHI_ROLE_NODE};
+    memcpy(meta + 2, body, len);
+    ech_status status = echi_wire_send(n->wire, to, (int)kind, meta, 2 + len, NULL, 0, 0, n->err);
+    if (status != ECH_OK && status != ECH_E_PEER_LOST) echi_node_give_up(n, status);
+}
+
+static void do_send(struct echi_node *n, const struct echi_action *a) {
+    if (!echi_kind_has_payload(a->kind)) return send_message(n, a->to, &a->msg, NULL, 0, 0);
+    size_t at, len, room;
+    echi_node_extent(n, a->kind, &a->msg, a->msg.to_role == ECHI_ROLE_HEAD || a->msg.from_role == ECHI_ROLE_HEAD, &at, &len);
+    const uint8_t *base = echi_exec_slot(n->exec, a->slot, &room);
+    if (!base || at + len > room) {
+        echi_fail(n->err, ECH_E_INTERNAL, "run.send", "a %s message has no slot to send from", echi_kind_name(a->kind));
+        return echi_node_give_up(n, ECH_E_INTERNAL);
+    }
+    send_message(n, a->to, &a->msg, base + at, len, cookie_of((enum echi_role)a->msg.from_role, a->slot));
+}
+
+static void post_part(struct echi_node *n, const struct echi_action *a, enum echi_role role, size_t at, size_t len) {
+    size_t room;
+    uint8_t *base = echi_exec_slot(n->exec, a->slot, &room);
+    ech_status status = base && at + len <= room ? echi_wire_post(n->wire, a->to, a->kind, base + at, len, cookie_of(role, a->slot), n->err)
+                        : echi_fail(n->err, ECH_E_INTERNAL, "run.post", "a %s message has no slot to come to", echi_kind_name(a->kind));
+    if (status != ECH_OK && status != ECH_E_PEER_LOST) echi_node_give_up(n, status);
+}
+
+void echi_node_post(struct echi_node *n, const struct echi_action *a) {
+    size_t at, len;
+    struct echi_msg m = {.kind = a->kind};
+    switch (a->slot.kind) {
+    case ECHI_SLOT_OWNER_GRADS:
+        for (int layer = n->setup.cut - 1; layer >= 0; layer--) {
+            m.layer = (uint16_t)layer;
+            echi_node_extent(n, a->kind, &m, false, &at, &len);
+            post_part(n, a, ECHI_ROLE_OWNER, at, len);
+        }
+        return;
+    case ECHI_SLOT_HEAD_ROWS: m.lease.n = n->setup.plan.n[a->to]; break;
+    case ECHI_SLOT_WORKER_ACT_GRAD: m.lease.n = n->setup.plan.n[n->rank]; break;
+    case ECHI_SLOT_COORD_PARAMS:    /* a part of either kind; put in its place when it is here */
+    case ECHI_SLOT_NODE_FINAL: m.flag = 1; break;
+    default: break;
+    }
+    static const uint8_t role[ECHI_SLOT_KINDS] = {
+        [ECHI_SLOT_WORKER_WEIGHTS] = ECHI_ROLE_WORKER, [ECHI_SLOT_WORKER_ACT_GRAD] = ECHI_ROLE_WORKER, [ECHI_SLOT_OWNER_WEIGHTS] = ECHI_ROLE_OWNER,
+        [ECHI_SLOT_OWNER_W0] = ECHI_ROLE_OWNER, [ECHI_SLOT_OWNER_PEER] = ECHI_ROLE_OWNER, [ECHI_SLOT_HEAD_ROWS] = ECHI_ROLE_HEAD,
+        [ECHI_SLOT_HEAD_WEIGHTS] = ECHI_ROLE_HEAD, [ECHI_SLOT_COORD_PARAMS] = ECHI_ROLE_COORDINATOR, [ECHI_SLOT_NODE_FINAL] = ECHI_ROLE_NODE,
+    };
+    echi_node_extent(n, a->kind, &m, a->slot.kind == ECHI_SLOT_HEAD_WEIGHTS, &at, &len);
+    post_part(n, a, (enum echi_role)role[a->slot.kind], at, len);
+}
+
+void echi_node_fault(struct echi_node *n, ech_status status, int peer, const char *text) {
+    struct echi_msg m = {.kind = ECHI_KIND_FAULT, .to_role = ECHI_ROLE_COORDINATOR, .from_role = ECHI_ROLE_NODE, .layer = (uint16_t)status,
+                         .peer = peer < 0 ? ECHI_NONE : (uint8_t)peer};
+    snprintf(m.text, sizeof m.text, "%s", text);
+    send_message(n, 0, &m, NULL, 0, 0);
+}
+
+static void send_plan(struct echi_node *n) {
+    uint8_t body[ECHI_PLAN_BYTES_MAX];
+    size_t len = echi_plan_encode(&n->setup.plan, body, sizeof body);
+    for (int r = 0; r < n->world; r++) echi_node_send_body(n, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
+    if (n->c->config->save_plan[0]) {
+        ech_status status = echi_plan_save(n->c->config->save_plan, &n->setup.plan, n->err);
+        if (status != ECH_OK) echi_node_give_up(n, status);
+    }
+}
+
+static void do_compute(struct echi_node *n, const struct echi_task *task) {
+    if (n->c->user && task->kind == ECHI_TASK_STEP) return n->c->user->submit(n->c->user->self, task);
+    ech_status status = echi_lane_submit(n->lane, task, n->err);
+    if (status != ECH_OK) echi_node_give_up(n, status);
+}
+
+/* Rank 0's sentence for an end that is not as asked. */
+static void tell_end(struct echi_node *n) {
+    const struct echi_coordinator *c = n->coordinator;
+    switch (c->status) {
+    case ECH_OK: break;
+    case ECH_E_PEER_LOST:
+        echi_fail_at(n->err, c->status, "run", c->lost_peer, NULL, "rank %d was lost (%s): the run ends; start it again, with --init from a saved file if there is one",
+                     c->lost_peer, n->lost_text[0] ? n->lost_text : c->text);
+        break;
+    case ECH_E_NOT_REACHED:
+        echi_fail(n->err, c->status, "run", "the best look found %.2f %%, not the %.2f %% of --target-accuracy: allow more --epochs or change --lr",
+                  100 * c->best_accuracy, 100 * n->c->config->target_accuracy);
+        break;
+    case ECH_E_ABORTED:
+        if (c->at_fault < 0) {
+            echi_fail(n->err, c->status, "run", "the run was stopped after %llu samples", (unsigned long long)c->applied);
+            break;
+        }
+        /* fall through */
+    default:
+        if (c->at_fault > 0) echi_fail_at(n->err, c->status, "run", c->at_fault, NULL, "rank %d: %s", c->at_fault, c->text);
+        else echi_fail_at(n->err, c->status, "run", c->at_fault, NULL, "%s", c->text);
+    }
+}
+
+static void perform(struct echi_node *n, struct echi_actions *list) {
+    if (list->overflow) {
+        echi_fail(n->err, ECH_E_INTERNAL, "run.perform", "a role asked for more than %d things at once", ECHI_NODE_ACTIONS);
+        echi_node_give_up(n, ECH_E_INTERNAL);
+    }
+    for (int i = 0; i < list->count && !n->over; i++) {
+        const struct echi_action *a = &list->list[i];
+        switch ((enum echi_action_type)a->type) {
+        case ECHI_ACTION_SEND: do_send(n, a); break;
+        case ECHI_ACTION_POST: echi_node_post(n, a); break;
+        case ECHI_ACTION_COMPUTE: do_compute(n, &a->task); break;
+        case ECHI_ACTION_PLAN: send_plan(n); break;
+        case ECHI_ACTION_FAULT: echi_node_fault(n, (ech_status)a->msg.layer, n->rank, a->msg.text); break;
+        case ECHI_ACTION_DONE:
+            tell_end(n);
+            echi_node_give_up(n, n->coordinator->status);
+            break;
+        }
+    }
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What happens to a node: the start, messages, lost peers, finished tasks. */
+#include "echi_node.h"
+#include "echi_bytes.h"
+#include "echi_error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GRACE (3 * ECHI_SECOND)   /* for the coordinator's word on why a peer left */
+
+/* ---------------------------------------------------------- start-up */
+
+/* On the lane's thread; the node takes the result when it is notified. */
+static void measure_here(void *self) {
+    struct echi_node *n = self;
+    n->measure_status = echi_measure(n->job, echi_exec_device(n->exec), n->c->config->slow, &n->times, &n->measure_error);
+    atomic_store(&n->measured, true);
+}
+
+/* Step times take a while; the I/O thread goes on meanwhile, so that nobody takes this node for lost. */
+static void measure(struct echi_node *n) {
+    n->measuring = true;
+    if (n->c->user) n->c->user->measure(n->c->user->self);
+    else echi_lane_call(n->lane, measure_here, n);
+}
+
+static void take_measured(struct echi_node *n) {
+    if (!n->measuring) return;
+    if (n->c->user ? !n->c->user->measured(n->c->user->self, &n->times, &n->measure_status) : !atomic_load(&n->measured)) return;
+    n->measuring = false;
+    if (n->measure_status != ECH_OK) return echi_node_fault(n, n->measure_status, n->rank, n->measure_error.text[0] ? n->measure_error.text : ech_status_text(n->measure_status));
+    if (n->report) n->report->step_seconds[n->rank] = echi_times_whole(&n->times, 64);
+    uint8_t body[ECHI_TIMES_BYTES_MAX];
+    echi_node_send_body(n, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&n->times, body, sizeof body));
+}
+
+static ech_status new_role(void *out, size_t size, struct ech_error *err) {
+    void *p = calloc(1, size);
+    if (!p) return echi_fail_memory(err, "run.setup", "a role");
+    memcpy(out, &p, sizeof p);
+    return ECH_OK;
+}
+
+/* The plan, in words, on every node. */
+static void log_plan(struct echi_node *n) {
+    const struct echi_plan *p = &n->setup.plan;
+    if (n->world == 1) return;
+    for (int g = 0; g < p->n_groups; g++) {
+        char list[400] = "";
+        size_t at = 0;
+        for (int r = 0; r < p->world; r++)
+            if (p->group_of[r] == g && at + 24 < sizeof list) at += (size_t)snprintf(list + at, sizeof list - at, "%s%d (%u)", at ? ", " : "", r, p->n[r]);
+        echi_node_log(n, ECH_LOG_INFO, "plan: group %d: ranks (samples a step) %s; %s owned by rank %d", g, list, p->separated ? "trunk" : "weights", p->owner_of[g]);
+    }
+    if (p->separated) echi_node_log(n, ECH_LOG_INFO, "plan: the head is trained by rank %d", p->head);
+    uint64_t at_once = 0;
+    for (int r = 0; r < p->world; r++) at_once += p->n[r];
+    if (p->sync != ECHI_SYNC_BSP && at_once > 4 * (uint64_t)p->round)
+        echi_node_log(n, ECH_LOG_WARN, "plan: %llu samples are on their way at once, more than 4 B (%u): expect staleness to hurt; lower --samples-per-step or raise --batch",
+                  (unsigned long long)at_once, 4 * p->round);
+}
+
+static ech_status stand_roles(struct echi_node *n) {
+    const struct echi_plan *p = &n->setup.plan;
+    n->setup.rank = n->rank;
+    n->setup.n_layers = n->job->n_layers;
+    n->setup.cut = p->separated ? n->job->cut_params : n->job->n_layers;
+    n->setup.cut_width = (uint32_t)n->job->cut_width;
+    if (p->separated && n->job->cut == 0)
+        return echi_fail(n->err, ECH_E_MISMATCH, "run.setup", "the plan separates layers, but this model has no fully connected layers behind convolutions");
+    ECHI_TRY(echi_exec_setup(n->exec, &n->setup, n->err));
+    if (p->group_of[n->rank] != ECHI_NONE) {
+        ECHI_TRY(new_role(&n->worker, sizeof *n->worker, n->err));
+        echi_worker_init(n->worker, &n->setup);
+    }
+    for (int g = 0; g < p->n_groups; g++) {
+        if (p->owner_of[g] != n->rank) continue;
+        ECHI_TRY(new_role(&n->owner, sizeof *n->owner, n->err));
+        echi_owner_init(n->owner, &n->setup, g);
+    }
+    if (p->separated && p->head == n->rank) {
+        ECHI_TRY(new_role(&n->head, sizeof *n->head, n->err));
+        echi_head_init(n->head, &n->setup);
+    }
+    return ECH_OK;
+}
+
+static void on_plan(struct echi_node *n, const uint8_t *body, size_t len) {
+    struct echi_plan plan;
+    if (n->planned || !echi_plan_decode(body, len, &plan) || plan.world != n->world)
+        return echi_node_fault(n, ECH_E_FORMAT, n->rank, "the plan that came does not fit this node");
+    n->planned = true;
+    n->setup.plan = plan;
+    log_plan(n);
+    ech_status status = stand_roles(n);
+    if (status != ECH_OK) return echi_node_fault(n, status, n->rank, n->err ? n->err->text : ech_status_text(status));
+    if (n->coordinator && n->c->params) memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), n->c->params, n->job->n_params * sizeof(float));
+    /* The order of the posts for the coordinator's PARAMS is the order in which it sends them: owner, head, final. */
+    struct echi_event start = {.type = ECHI_EVENT_START};
+    echi_node_event(n, ECHI_ROLE_OWNER, &start);
+    echi_node_event(n, ECHI_ROLE_HEAD, &start);
+    echi_node_event(n, ECHI_ROLE_WORKER, &start);
+    if (n->c->user && n->rank != 0) {
+        const struct echi_action a = {.type = ECHI_ACTION_POST, .to = 0, .kind = ECHI_KIND_PARAMS, .slot = {ECHI_SLOT_NODE_FINAL, 0}};
+        echi_node_post(n, &a);
+    }
+    if (n->c->started) n->c->started(n->c->started_self, n->wire, n->exec);
+    echi_node_send_plain(n, 0, ECHI_KIND_READY, ECHI_ROLE_COORDINATOR);
+}
+
+/* ------------------------------------------------------------ messages */
+
+static void send_stats(struct echi_node *n) {
+    uint64_t bytes[ECHI_NET_KINDS_MAX + 1] = {0};
+    uint8_t body[8 * (ECHI_KINDS + 1)];
+    echi_wire_bytes_sent(n->wire, bytes);
+    for (int k = 0; k <= ECHI_KINDS; k++) echi_store64(body + 8 * k, bytes[k]);
+    echi_node_send_body(n, 0, ECHI_KIND_STATS, ECHI_ROLE_COORDINATOR, body, sizeof body);
+}
+
+static void end_here(struct echi_node *n) {
+    /* In a session the final weights travel behind the END, which is more urgent: wait for both. */
+    if (!n->end_in || n->over) return;
+    if (n->c->user && n->rank != 0 && !n->final_in) return;
+    send_stats(n);
+    /* Whether the target was reached is rank 0's to say. */
+    if (n->rank != 0) echi_node_give_up(n, n->status == ECH_E_NOT_REACHED ? ECH_OK : n->status);
+}
+
+static void on_node_message(struct echi_node *n, int from, const struct echi_msg *m, const uint8_t *body, size_t len) {
+    switch (m->kind) {
+    case ECHI_KIND_HEARTBEAT: break;
+    case ECHI_KIND_PLAN: on_plan(n, body, len); break;
+    case ECHI_KIND_HOLD:
+        n->held_asked = true;
+        echi_lane_hold(n->lane, true);
+        break;
+    case ECHI_KIND_RELEASE: echi_lane_hold(n->lane, false); break;
+    case ECHI_KIND_PARAMS:
+        n->c->user->final(n->c->user->self, echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_NODE_FINAL, 0}, NULL));
+        n->final_in = true;
+        end_here(n);
+        break;
+    case ECHI_KIND_END: {
+        n->end_in = true;
+        n->status = (ech_status)m->layer;
+        if (n->rank == 0) return end_here(n);
+        const int peer = m->peer == ECHI_NONE ? -1 : m->peer;
+        char who[16] = "";
+        if (peer >= 0) snprintf(who, sizeof who, "rank %d: ", peer);
+        /* Only what rank 0 says is news: "run.end" tells a caller who sees both. */
+        if (n->status == ECH_E_PEER_LOST)
+            echi_fail_at(n->err, n->status, "run.end", peer, NULL, "rank %d was lost: the coordinator ended the run", peer);
+        else if (n->status != ECH_OK)
+            echi_fail_at(n->err, n->status, "run.end", peer, NULL, "the coordinator ended the run: %s%s", who, m->text[0] ? m->text : ech_status_text(n->status));
+        /* Only a run that ends in order has final weights to wait for. */
+        if (!m->flag) return echi_node_give_up(n, n->status);
+        end_here(n);
+        break;
+    }
+    default: echi_node_fault(n, ECH_E_INTERNAL, from, "a node got a message that is not for it");
+    }
+}
+
+static void on_stats(struct echi_node *n, int from, const uint8_t *body, size_t len) {
+    if (len != 8 * (ECHI_KINDS + 1)) return;
+    for (int k = 0; k <= ECHI_KINDS; k++) n->sent_by_kind[k] += echi_load64(body + 8 * k);
+    (void)from;
+}
+
+/* Puts a part of the weights where its sender's role says. */
+static bool place_params(struct echi_node *n, const struct echi_net_event *e, const struct echi_msg *m) {
+    size_t at, len;
+    echi_node_extent(n, ECHI_KIND_PARAMS, m, m->from_role == ECHI_ROLE_HEAD, &at, &len);
+    if (e->payload_len != len) return false;
+    memcpy((uint8_t *)echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL) + at, e->payload, len);
+    return true;
+}
+
+/* The payload has the length that its message promises, and the labels of rows are labels. */
+static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, const struct echi_msg *m) {
+    if (!echi_kind_has_payload(e->kind)) return true;
+    if (!n->planned) return false;
+    if (e->kind == ECHI_KIND_PUSH && m->layer >= n->job->n_layers) return false;
+    if ((e->kind == ECHI_KIND_ACT || e->kind == ECHI_KIND_ACT_GRAD) && m->lease.n > 1u << 20) return false;
+    size_t at, len;
+    echi_node_extent(n, e->kind, m, m->from_role == ECHI_ROLE_HEAD || m->to_role == ECHI_ROLE_HEAD, &at, &len);
+    if (e->payload_len != len) return false;
+    if (e->kind != ECHI_KIND_ACT) return true;
+    const uint8_t *labels = (const uint8_t *)e->payload + m->lease.n * n->job->cut_width * sizeof(float);
+    for (uint32_t i = 0; i < m->lease.n; i++)
+        if (labels[i] >= n->job->data->classes) return false;
+    return true;
+}
+
+static void on_message(struct echi_node *n, const struct echi_net_event *e) {
+    struct echi_msg m;
+    n->heard[e->peer] = echi_now();
+    if (!echi_msg_decode(e->kind, e->meta, e->meta_len, &m) || !payload_fits(n, e, &m)) {
+        char text[160];
+        snprintf(text, sizeof text, "rank %d sent a malformed %s message to rank %d: do all nodes run the same version?", e->peer,
+                 echi_kind_name(e->kind) ? echi_kind_name(e->kind) : "?", n->rank);
+        return echi_node_fault(n, ECH_E_FORMAT, e->peer, text);
+    }
+    if (m.to_role == ECHI_ROLE_NODE) {
+        /* Only the coordinator commands nodes; heartbeats come from anywhere. */
+        if (e->peer != 0 && m.kind != ECHI_KIND_HEARTBEAT) return;
+        return on_node_message(n, e->peer, &m, e->meta + 2, e->meta_len - 2);
+    }
+    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_STATS) on_stats(n, e->peer, e->meta + 2, e->meta_len - 2);
+    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_MEASURED && n->report && n->coordinator) {
+        struct echi_times times;
+        if (echi_times_decode(e->meta + 2, e->meta_len - 2, &times)) n->report->step_seconds[e->peer] = echi_times_whole(&times, 64);
+    }
+    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_PARAMS && (!n->coordinator || !place_params(n, e, &m))) return;
+    struct echi_event event = {.type = ECHI_EVENT_MESSAGE, .from = (uint8_t)e->peer, .msg = &m, .bytes = e->meta + 2, .len = e->meta_len - 2,
+                               .slot = echi_node_slot(e->cookie)};
+    echi_node_event(n, (enum echi_role)m.to_role, &event);
+}
+
+void echi_node_lost(struct echi_node *n, int peer, bool orderly, const char *text) {
+    /* Who leaves in order before the end has a reason; the coordinator ends the run, or goes without a last word when it has
+     * ended already; the others wait for its word. */
+    if (!n->coordinator && (n->end_in || (orderly && peer != 0))) return;
+    snprintf(n->lost_text, sizeof n->lost_text, "%s", text ? text : "");
+    if (n->coordinator) {
+        struct echi_event event = {.type = ECHI_EVENT_LOST, .from = (uint8_t)peer};
+        return echi_node_event(n, ECHI_ROLE_COORDINATOR, &event);
+    }
+    /* The coordinator has the word on who is lost; if it is the lost one, or says nothing, this node leaves by itself. */
+    n->lost = peer;
+    n->leave_by = peer == 0 ? 0 : echi_now() + GRACE;
+}
+
+void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e) {
+    switch (e->type) {
+    case ECHI_NET_WAITING: echi_node_log(n, ECH_LOG_INFO, "%s", e->text); break;
+    case ECHI_NET_READY: {
+        n->ready = true;
+        const int64_t now = echi_now();
+        for (int r = 0; r < n->world; r++) n->heard[r] = now;
+        if (n->world > 1) echi_node_log(n, ECH_LOG_INFO, "all %d nodes have joined; measuring step times", n->world);
+        struct echi_event start = {.type = ECHI_EVENT_START};
+        echi_node_event(n, ECHI_ROLE_COORDINATOR, &start);
+        measure(n);
+        break;
+    }
+    case ECHI_NET_MESSAGE: on_message(n, e); break;
+    case ECHI_NET_SENT: {
+        struct echi_event event = {.type = ECHI_EVENT_SENT, .from = (uint8_t)e->peer, .slot = echi_node_slot(e->cookie)};
+        echi_node_event(n, echi_node_role(e->cookie), &event);
+        break;
+    }
+    case ECHI_NET_LOST: echi_node_lost(n, e->peer, e->orderly, e->text); break;
+    }
+}
+
+/* ----------------------------------------------------- computed things */
+
+static void on_done(struct echi_node *n, const struct echi_done *d) {
+    if (d->status != ECH_OK) {
+        if (n->err) *n->err = d->error;
+        return echi_node_fault(n, d->status, n->rank, d->error.text);
+    }
+    struct echi_event event = {.type = d->gradient ? ECHI_EVENT_GRADIENT : ECHI_EVENT_COMPUTED, .layer = d->layer, .task = &d->task, .result = &d->result};
+    echi_node_event(n, (enum echi_role)d->task.role, &event);
+}
+
+void echi_node_take_done(struct echi_node *n) {
+    struct echi_done d;
+    take_measured(n);
+    while (!n->over && echi_lane_take(n->lane, &d)) on_done(n, &d);
+    while (!n->over && n->c->user && n->c->user->take(n->c->user->self, &d)) on_done(n, &d);
+    if (n->held_asked && echi_lane_is_held(n->lane)) {
+        n->held_asked = false;
+        echi_node_send_plain(n, 0, ECHI_KIND_HELD, ECHI_ROLE_COORDINATOR);
+    }
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Progress while a run goes, the report when it ends. */
+#include "echi_node.h"
+
+#include <stdio.h>
+
+void echi_node_progress(struct echi_node *n, int64_t now) {
+    struct echi_coordinator *c = n->coordinator;
+    if (!c || !n->c->config->on_progress || c->phase < ECHI_RUN_TRAINS || c->phase == ECHI_RUN_ENDED) return;
+    const bool looked = c->looks != n->shown_looks;
+    if (now < n->progress_at && !looked) return;
+    const int64_t clock = echi_coordinator_clock(c, now);
+    if (!looked && clock - n->shown_clock < ECHI_SECOND / 5) return;   /* held: nothing new to tell */
+    uint64_t bytes[ECHI_NET_KINDS_MAX + 1] = {0};
+    struct ech_progress p = {.seconds = (double)clock * 1e-9, .samples = c->applied, .steps = c->applied / n->setup.plan.round,
+        .epochs = (double)c->applied / n->job->train_samples, .accuracy = c->accuracy, .looked = looked,
+        .loss = c->loss_samples ? c->loss_sum / (double)c->loss_samples : n->shown.loss,
+        .staleness = c->stale_count ? c->stale_sum / (double)c->stale_count : n->shown.staleness};
+    const double passed = (double)(clock - n->shown_clock) * 1e-9;
+    p.images_per_second = passed > 0.05 ? (double)(c->applied - n->shown.samples) / passed : n->shown.images_per_second;
+    echi_wire_bytes_sent(n->wire, bytes);
+    for (int k = 0; k <= ECHI_NET_KINDS_MAX; k++) p.bytes_sent += bytes[k];
+    c->loss_sum = c->stale_sum = 0;
+    c->loss_samples = c->stale_count = 0;
+    n->shown = p;
+    n->shown_clock = clock;
+    n->shown_looks = c->looks;
+    n->progress_at = now + ECHI_SECOND;
+    n->c->config->on_progress(n->c->config->user, &p);
+}
+
+
+static void fill_plan(const struct echi_node *n, struct ech_report *r) {
+    const struct echi_plan *p = &n->setup.plan;
+    if (!n->planned) return;
+    snprintf(r->sync, sizeof r->sync, "%s", echi_policy_of((enum echi_sync)p->sync)->name);   /* a plan from a file decides */
+    r->separate = p->separated;
+    r->n_groups = p->n_groups;
+    r->head = p->separated ? p->head : -1;
+    r->round = (int)p->round;
+    for (int i = 0; i < p->world; i++) {
+        r->group_of[i] = p->group_of[i] == ECHI_NONE ? -1 : p->group_of[i];
+        r->batch[i] = (int)p->n[i];
+    }
+    for (int g = 0; g < p->n_groups; g++) r->owner_of[g] = p->owner_of[g];
+}
+
+void echi_node_report(const struct echi_node *n, struct ech_report *r) {
+    const struct echi_coordinator *c = n->coordinator;
+    fill_plan(n, r);
+    r->resident_peak = echi_resident_peak();
+    r->lost_peer = n->lost;
+    for (int k = 0; k < ECHI_KINDS; k++) {
+        r->kind_name[k] = echi_kind_name(k);
+        r->bytes_sent[k] = n->sent_by_kind[k];
+    }
+    r->kind_name[ECHI_KINDS] = "other";      /* hello, credits */
+    r->bytes_sent[ECHI_KINDS] = n->sent_by_kind[ECHI_KINDS];
+    if (!c) return;
+    if (c->lost_peer >= 0) r->lost_peer = c->lost_peer;
+    const int64_t now = echi_now();
+    r->samples = c->applied;
+    r->steps = n->planned ? c->applied / n->setup.plan.round : 0;
+    r->epochs = (double)c->applied / n->job->train_samples;
+    r->seconds = (double)echi_coordinator_clock(c, now) * 1e-9;
+    r->images_per_second = r->seconds > 0 ? (double)c->applied / r->seconds : 0;
+    r->measuring_seconds = (double)c->measuring * 1e-9;
+    r->startup_seconds = c->train_began ? (double)(c->train_began - n->began) * 1e-9 : 0;
+    r->train_loss = c->loss_of_run;
+    r->test_accuracy = c->accuracy;
+    r->best_accuracy = c->best_accuracy;
+    r->target_seconds = c->target_at < 0 ? -1 : (double)c->target_at * 1e-9;
+    r->target_epochs = c->target_at < 0 ? -1 : (double)c->target_samples / n->job->train_samples;
+    r->staleness_max = c->stale_max;
+    r->staleness_mean = c->stale_of_run_count ? c->stale_of_run / (double)c->stale_of_run_count : 0;
+}
