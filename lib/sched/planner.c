@@ -36,7 +36,7 @@ static uint32_t samples_within(const struct echi_times *times, double seconds, u
 }
 
 void echi_shares_by_speed(const struct echi_times *times, int count, uint32_t batch, uint32_t *out_n) {
-    double low = 0, high = echi_times_whole(&times[0], batch);
+    double low = 0, high = echi_times_whole(&times[0], batch);   /* high is always enough for all samples */
     for (int step = 0; step < 60; step++) {
         double middle = (low + high) / 2;
         uint64_t sum = 0;
@@ -56,8 +56,6 @@ void echi_shares_by_speed(const struct echi_times *times, int count, uint32_t ba
         out_n[slowest] -= take;
         sum -= take;
     }
-    /* `high` comes from bisection and may be a hair short of the least time. */
-    if (sum < batch) out_n[0] += (uint32_t)(batch - sum);
 }
 
 static int fastest(const struct echi_times *times, int world, uint32_t n) {
@@ -98,7 +96,9 @@ static double seconds_beside_head(const struct echi_times *times, int world, int
 static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan, char *text, size_t cap) {
     uint32_t n[ECHI_WORLD_MAX] = {0};
     if (w->shares == ECHI_SHARES_LIST) {
-        memcpy(n, w->share, sizeof n);
+        uint64_t sum = 0;
+        for (int r = 0; r < w->world; r++) sum += n[r] = w->share[r];
+        if (sum != plan->round) return refuse(text, cap, "under --sync bsp the numbers of --shares must add up to --batch");
     } else if (w->shares == ECHI_SHARES_EQUAL) {
         if ((uint32_t)w->world > plan->round)
             return refuse(text, cap, "--sync bsp --shares equal needs at least one sample for each node: raise --batch to the number of nodes");
@@ -169,6 +169,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     if (w->separate == 1 && !w->has_cut)
         return refuse(text, cap, "--separate 1 needs a model with convolutions followed by fully connected layers; use --separate off");
     plan->separated = w->has_cut && w->world > 1 && (w->separate == 1 || (w->separate == -1 && w->sync == ECHI_SYNC_GSSP));
+    if (w->sync == ECHI_SYNC_GSSP && w->groups > ECHI_GROUPS_MAX) return refuse(text, cap, "--groups can be 8 at most; or leave it to auto");
     const int fast = fastest(times, w->world, plan->round < 64 ? plan->round : 64);
     if (plan->separated) plan->head = (uint8_t)fast;
     const bool async = w->sync != ECHI_SYNC_BSP;
