@@ -258,7 +258,7 @@ static struct message *queue_message(struct sim *s, int from, int to, int kind) 
     return m;
 }
 
-static void send_body(struct sim *s, int from, int to, enum echi_kind kind, enum echi_role role, const uint8_t *body, size_t len) {
+static void send_body(struct sim *s, int from, int to, int kind, enum echi_role role, const uint8_t *body, size_t len) {
     struct message *m = queue_message(s, from, to, kind);
     m->meta[0] = (uint8_t)role;
     m->meta[1] = ECHI_ROLE_NODE;
