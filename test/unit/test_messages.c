@@ -12,12 +12,24 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const struct echi_lease lease = {.id = 0x01020304, .epoch = 5, .start = 0x00010000, .n = 32, .round = 7, .round_size = 64, .worker = 3, .owner = 1};
+static const struct echi_lease lease = {
+    .id = 0x01020304, .epoch = 5, .start = 0x00010000, .n = 32, .round = 7, .round_size = 64, .worker = 3, .owner = 1};
 
 /* Every field set, each to something of its own; a kind drops those that it does not carry. */
 static struct echi_msg full_message(int kind) {
-    struct echi_msg m = {.kind = (uint8_t)kind, .to_role = ECHI_ROLE_OWNER, .from_role = ECHI_ROLE_WORKER, .group = 2, .peer = 9, .flag = 1, .layer = 0x0a0b,
-                         .correct = 31, .lease = lease, .version = UINT64_C(0x1122334455667788), .samples = 77, .loss = 1.5, .staleness = 0.25};
+    struct echi_msg m = {.kind = (uint8_t)kind,
+                         .to_role = ECHI_ROLE_OWNER,
+                         .from_role = ECHI_ROLE_WORKER,
+                         .group = 2,
+                         .peer = 9,
+                         .flag = 1,
+                         .layer = 0x0a0b,
+                         .correct = 31,
+                         .lease = lease,
+                         .version = UINT64_C(0x1122334455667788),
+                         .samples = 77,
+                         .loss = 1.5,
+                         .staleness = 0.25};
     strcpy(m.text, "because");
     return m;
 }
@@ -132,8 +144,18 @@ static void the_bytes_themselves(void **state) {
 /* ---- plans and times ---- */
 
 static struct echi_plan good_plan(void) {
-    struct echi_plan p = {.sync = ECHI_SYNC_GSSP, .world = 4, .n_groups = 2, .separated = 1, .head = 2, .n = {8, 0, 8, 300}, .round = 64, .staleness = 3,
-                          .rounds_apart = 4, .lr = 0.02, .momentum = 0.9, .decay = 1e-4};
+    struct echi_plan p = {.sync = ECHI_SYNC_GSSP,
+                          .world = 4,
+                          .n_groups = 2,
+                          .separated = 1,
+                          .head = 2,
+                          .n = {8, 0, 8, 300},
+                          .round = 64,
+                          .staleness = 3,
+                          .rounds_apart = 4,
+                          .lr = 0.02,
+                          .momentum = 0.9,
+                          .decay = 1e-4};
     memset(p.owner_of, ECHI_NONE, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     p.owner_of[0] = 2;
@@ -162,7 +184,8 @@ static void plans_come_back(void **state) {
     }
     assert_false(echi_plan_decode(bytes, len + 1, &back));
     /* The largest plan has room. */
-    struct echi_plan large = {.sync = ECHI_SYNC_GSSP, .world = ECHI_WORLD_MAX, .n_groups = ECHI_GROUPS_MAX, .head = ECHI_NONE, .round = 1};
+    struct echi_plan large = {
+        .sync = ECHI_SYNC_GSSP, .world = ECHI_WORLD_MAX, .n_groups = ECHI_GROUPS_MAX, .head = ECHI_NONE, .round = 1};
     for (int r = 0; r < ECHI_WORLD_MAX; r++) {
         large.group_of[r] = (uint8_t)(r % ECHI_GROUPS_MAX);
         large.n[r] = 1u << 20;
@@ -217,7 +240,7 @@ static void plans_that_make_no_sense(void **state) {
 static void leases_fit_the_plan(void **state) {
     (void)state;
     struct echi_plan p = good_plan();
-    const struct echi_lease good = {.id = 1, .n = 300, .round_size = 64, .worker = 3, .owner = 1};   /* a step may exceed a round */
+    const struct echi_lease good = {.id = 1, .n = 300, .round_size = 64, .worker = 3, .owner = 1}; /* a step may exceed a round */
     assert_true(echi_lease_valid(&good, &p));
     for (int i = 0; i < 7; i++) {
         struct echi_lease l = good;
@@ -302,8 +325,9 @@ static void strangers_bytes(void **state) {
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 6);
         const int what = (int)echi_random_below(&r, ECHI_KINDS + 6);
         const struct echi_msg m = full_message(what);
-        size_t len = what < ECHI_KINDS ? echi_msg_encode(&m, bytes, sizeof bytes) : what < ECHI_KINDS + 3 ? echi_plan_encode(&good, bytes, sizeof bytes)
-                                                                                  : echi_times_encode(&times, bytes, sizeof bytes);
+        size_t len = what < ECHI_KINDS       ? echi_msg_encode(&m, bytes, sizeof bytes)
+                     : what < ECHI_KINDS + 3 ? echi_plan_encode(&good, bytes, sizeof bytes)
+                                             : echi_times_encode(&times, bytes, sizeof bytes);
         mutate(&r, bytes, &len, sizeof bytes);
         uint8_t *exact = malloc(len ? len : 1);
         assert_non_null(exact);
@@ -312,7 +336,8 @@ static void strangers_bytes(void **state) {
         if (what < ECHI_KINDS) {
             struct echi_msg back;
             good_bytes = echi_msg_decode(what, exact, len, &back);
-            if (good_bytes && (back.kind != what || back.to_role >= ECHI_ROLES || back.from_role >= ECHI_ROLES || !memchr(back.text, 0, sizeof back.text)))
+            if (good_bytes && (back.kind != what || back.to_role >= ECHI_ROLES || back.from_role >= ECHI_ROLES ||
+                               !memchr(back.text, 0, sizeof back.text)))
                 fail_msg("seed %u", seed);
         } else if (what < ECHI_KINDS + 3) {
             struct echi_plan back;
@@ -331,9 +356,10 @@ static void strangers_bytes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_comes_back), cmocka_unit_test(fields_arrive),  cmocka_unit_test(the_bytes_themselves),
-        cmocka_unit_test(plans_come_back),       cmocka_unit_test(plans_that_make_no_sense), cmocka_unit_test(leases_fit_the_plan),
-        cmocka_unit_test(times_come_back),       cmocka_unit_test(strangers_bytes),
+        cmocka_unit_test(every_kind_comes_back),    cmocka_unit_test(fields_arrive),
+        cmocka_unit_test(the_bytes_themselves),     cmocka_unit_test(plans_come_back),
+        cmocka_unit_test(plans_that_make_no_sense), cmocka_unit_test(leases_fit_the_plan),
+        cmocka_unit_test(times_come_back),          cmocka_unit_test(strangers_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,13 +57,20 @@ static void a_plan_file_is_read(void **state) {
 
 /* A plan at random, valid. */
 static struct echi_plan any_plan(struct echi_random *r) {
-    struct echi_plan p = {.sync = (uint8_t)echi_random_below(r, ECHI_SYNCS), .world = (uint8_t)(1 + echi_random_below(r, ECHI_WORLD_MAX)),
-                          .n_groups = 1, .head = ECHI_NONE, .round = 1 + echi_random_below(r, 1u << 24), .staleness = echi_random_below(r, 1000001),
-                          .rounds_apart = 1 + echi_random_below(r, 1000000), .lr = echi_random_unit(r), .momentum = echi_random_unit(r) / 3,
+    struct echi_plan p = {.sync = (uint8_t)echi_random_below(r, ECHI_SYNCS),
+                          .world = (uint8_t)(1 + echi_random_below(r, ECHI_WORLD_MAX)),
+                          .n_groups = 1,
+                          .head = ECHI_NONE,
+                          .round = 1 + echi_random_below(r, 1u << 24),
+                          .staleness = echi_random_below(r, 1000001),
+                          .rounds_apart = 1 + echi_random_below(r, 1000000),
+                          .lr = echi_random_unit(r),
+                          .momentum = echi_random_unit(r) / 3,
                           .decay = echi_random_unit(r) * 1e-9};
     memset(p.owner_of, ECHI_NONE, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
-    if (p.sync == ECHI_SYNC_GSSP) p.n_groups = (uint8_t)(1 + echi_random_below(r, p.world < ECHI_GROUPS_MAX ? p.world : ECHI_GROUPS_MAX));
+    if (p.sync == ECHI_SYNC_GSSP)
+        p.n_groups = (uint8_t)(1 + echi_random_below(r, p.world < ECHI_GROUPS_MAX ? p.world : ECHI_GROUPS_MAX));
     if (echi_random_below(r, 2)) {
         p.separated = 1;
         p.head = (uint8_t)echi_random_below(r, p.world);
@@ -167,26 +174,39 @@ static void a_refusal_names_file_and_line(void **state) {
 
 static void a_key_said_twice_is_refused(void **state) {
     (void)state;
-    static const char *const lines[] = {"sync gssp", "world 4", "round 64", "staleness 2", "rounds_apart 5", "lr 0.02", "momentum 0.9", "decay 1e-4", "head 2"};
+    static const char *const lines[] = {"sync gssp", "world 4",      "round 64",   "staleness 2", "rounds_apart 5",
+                                        "lr 0.02",   "momentum 0.9", "decay 1e-4", "head 2"};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         char all[2048], place[80];
         snprintf(all, sizeof all, "%s\n%s\n", good, lines[i]);
         snprintf(place, sizeof place, "%s:14: ", path);
         assert_int_equal(load(all, strlen(all)), ECH_E_FORMAT);
-        if (strncmp(error.text, place, strlen(place)) != 0 || !strstr(error.text, "before")) fail_msg("'%s': '%s'", lines[i], error.text);
+        if (strncmp(error.text, place, strlen(place)) != 0 || !strstr(error.text, "before"))
+            fail_msg("'%s': '%s'", lines[i], error.text);
     }
 }
 
 /* Nothing in one line is wrong, but the whole is: the file is named. */
 static void a_plan_that_is_not_whole_is_refused(void **state) {
     (void)state;
-    static const struct { int line; const char *text; } table[] = {
-        {2, ""}, {3, ""}, {4, ""}, {12, ""}, {11, "head 5"}, {13, "group 1 owner 2 workers 3:300"}, {13, "group 1 owner 1 workers"},
-        {13, "group 2 owner 1 workers 3:300"}, {13, "group 1 owner 1 workers 7:8"}, {2, "sync ssp"}, {2, "sync bsp"},
+    static const struct { int line; const char *text;
+    } table[] = {
+        {2, ""},
+        {3, ""},
+        {4, ""},
+        {12, ""},
+        {11, "head 5"},
+        {13, "group 1 owner 2 workers 3:300"},
+        {13, "group 1 owner 1 workers"},
+        {13, "group 2 owner 1 workers 3:300"},
+        {13, "group 1 owner 1 workers 7:8"},
+        {2, "sync ssp"},
+        {2, "sync bsp"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const ech_status status = load_with(table[i].line, table[i].text);
-        if (status != ECH_E_FORMAT || !strstr(error.text, path)) fail_msg("line %d '%s': status %d '%s'", table[i].line, table[i].text, status, error.text);
+        if (status != ECH_E_FORMAT || !strstr(error.text, path))
+            fail_msg("line %d '%s': status %d '%s'", table[i].line, table[i].text, status, error.text);
     }
     assert_int_equal(load("", 0), ECH_E_FORMAT);
     assert_int_equal(load("sync gssp\0world 4\n", 18), ECH_E_FORMAT);
@@ -212,7 +232,8 @@ static void strangers_files(void **state) {
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 8);
         memcpy(text, good, len);
         for (uint32_t times = 1 + echi_random_below(&r, 2); times; times--) {
-            const uint32_t at = echi_random_below(&r, (uint32_t)len), from = echi_random_below(&r, (uint32_t)len), most = (uint32_t)len - (at > from ? at : from);
+            const uint32_t at = echi_random_below(&r, (uint32_t)len), from = echi_random_below(&r, (uint32_t)len),
+                           most = (uint32_t)len - (at > from ? at : from);
             switch (echi_random_below(&r, 4)) {
             case 0: text[at] = (char)echi_random_u32(&r); break;
             case 1: text[at] = " \n:#0945"[echi_random_below(&r, 8)]; break;
@@ -221,7 +242,8 @@ static void strangers_files(void **state) {
             }
         }
         const ech_status status = load(text, len);
-        if (status == ECH_OK ? !echi_plan_valid(&plan) : !strstr(error.text, path)) fail_msg("seed %u: status %d '%s'", seed, status, error.text);
+        if (status == ECH_OK ? !echi_plan_valid(&plan) : !strstr(error.text, path))
+            fail_msg("seed %u: status %d '%s'", seed, status, error.text);
         taken += status == ECH_OK;
     }
     assert_in_range(taken, 100, 2900);

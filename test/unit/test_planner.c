@@ -63,7 +63,8 @@ static void clusters_are_the_best(void **state) {
             for (int i = 1; i < count; i++) assert_in_range(group[i] - group[i - 1], 0, 1);
             assert_int_equal(group[count - 1], groups - 1);
             const double cost = cost_of(value, group, count), least = least_cost(value, count, groups);
-            if (cost > least * (1 + 1e-9) + 1e-12) fail_msg("seed %u: %d values in %d groups cost %g, but %g is possible", seed, count, groups, cost, least);
+            if (cost > least * (1 + 1e-9) + 1e-12)
+                fail_msg("seed %u: %d values in %d groups cost %g, but %g is possible", seed, count, groups, cost, least);
         }
     }
 }
@@ -171,7 +172,14 @@ static void nodes(int world, const double *seconds, double head) {
             times[r].head[i] = whole * head;
         }
     }
-    wishes = (struct echi_wishes){.sync = ECHI_SYNC_GSSP, .world = world, .separate = -1, .has_cut = true, .batch = 64, .staleness = 3, .lr = 0.02, .momentum = 0.9};
+    wishes = (struct echi_wishes){.sync = ECHI_SYNC_GSSP,
+                                  .world = world,
+                                  .separate = -1,
+                                  .has_cut = true,
+                                  .batch = 64,
+                                  .staleness = 3,
+                                  .lr = 0.02,
+                                  .momentum = 0.9};
 }
 static void make(void) {
     const ech_status status = echi_plan_make(&wishes, times, &plan, text, sizeof text);
@@ -234,16 +242,22 @@ static void the_heads_worker_counts_by_what_is_left(void **state) {
 static void rates_follow_the_defaults(void **state) {
     (void)state;
     const double seconds[] = {1, 1};
-    static const struct { enum echi_sync sync; int world, separate; bool lr_given, momentum_given; uint32_t batch; double lr, momentum; } table[] = {
-        {ECHI_SYNC_BSP, 2, 0, false, false, 128, 0.02, 0.9},    /* as said */
+    static const struct {
+        enum echi_sync sync;
+        int world, separate;
+        bool lr_given, momentum_given;
+        uint32_t batch;
+        double lr, momentum;
+    } table[] = {
+        {ECHI_SYNC_BSP, 2, 0, false, false, 128, 0.02, 0.9}, /* as said */
         {ECHI_SYNC_GSSP, 2, 1, false, false, 64, 0.02, 0.9},
-        {ECHI_SYNC_GSSP, 2, 1, false, false, 128, 0.04, 0.9},   /* only lr / B matters */
-        {ECHI_SYNC_GSSP, 2, 1, true, false, 128, 0.02, 0.9},    /* the user's word counts */
-        {ECHI_SYNC_ASP, 2, 0, false, false, 64, 0.1, 0.5},      /* without a head owner: less memory, five times the rate */
+        {ECHI_SYNC_GSSP, 2, 1, false, false, 128, 0.04, 0.9}, /* only lr / B matters */
+        {ECHI_SYNC_GSSP, 2, 1, true, false, 128, 0.02, 0.9},  /* the user's word counts */
+        {ECHI_SYNC_ASP, 2, 0, false, false, 64, 0.1, 0.5},    /* without a head owner: less memory, five times the rate */
         {ECHI_SYNC_SSP, 2, 0, false, false, 128, 0.2, 0.5},
         {ECHI_SYNC_ASP, 2, 0, true, false, 64, 0.02, 0.9},
         {ECHI_SYNC_ASP, 2, 0, false, true, 64, 0.02, 0.9},
-        {ECHI_SYNC_ASP, 1, 0, false, false, 64, 0.02, 0.9},     /* alone nothing is stale */
+        {ECHI_SYNC_ASP, 1, 0, false, false, 64, 0.02, 0.9}, /* alone nothing is stale */
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         nodes(table[i].world, seconds, 0.05);
@@ -253,7 +267,8 @@ static void rates_follow_the_defaults(void **state) {
         wishes.momentum_given = table[i].momentum_given;
         wishes.batch = table[i].batch;
         make();
-        if (plan.lr != table[i].lr || plan.momentum != table[i].momentum) fail_msg("row %zu: lr %g, momentum %g", i, plan.lr, plan.momentum);
+        if (plan.lr != table[i].lr || plan.momentum != table[i].momentum)
+            fail_msg("row %zu: lr %g, momentum %g", i, plan.lr, plan.momentum);
     }
 }
 
