@@ -42,7 +42,7 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
     return status;
 }
 
-struct reader { const char *path; int line; char *rest; struct ech_error *err; };
+struct reader { const char *path; int line; unsigned said; char *rest; struct ech_error *err; };   /* said: keys, by bit */
 
 static ech_status refuse(const struct reader *r, const char *what, const char *word) {
     return echi_fail(r->err, ECH_E_FORMAT, "plan.load", "%s:%d: %s, found '%.40s'", r->path, r->line, what, word ? word : "end of line");
@@ -92,6 +92,12 @@ static ech_status read_group(struct reader *r, struct echi_plan *p) {
 static ech_status read_line(struct reader *r, const char *key, struct echi_plan *p) {
     unsigned long v = 0;
     if (strcmp(key, "group") == 0) return read_group(r, p);
+    static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "lr", "momentum", "decay", "head"};
+    for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
+        if (strcmp(key, once[i]) != 0) continue;
+        if (r->said & 1u << i) return refuse(r, "this was said before", key);
+        r->said |= 1u << i;
+    }
     char *word = strtok_r(NULL, SPACE, &r->rest);
     if (strcmp(key, "sync") == 0) {
         for (int s = 0; s < ECHI_SYNCS && word; s++)
@@ -147,7 +153,7 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
     p->head = ECHI_NONE;
     p->staleness = 3;
     p->rounds_apart = 4;
-    struct reader r = {path, 0, NULL, err};
+    struct reader r = {path, 0, 0, NULL, err};
     ech_status status = strlen(text) == len ? ECH_OK : echi_fail(err, ECH_E_FORMAT, "plan.load", "%s is not a text file", path);
     for (char *line = text, *next; status == ECH_OK && line; line = next) {
         next = strchr(line, '\n');

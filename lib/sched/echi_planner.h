@@ -17,13 +17,13 @@ struct echi_wishes {
     uint32_t batch;                    /* B; 0: max(64, 16 x trunk workers) */
     uint32_t samples_per_step;         /* n of the asynchronous policies; 0: chosen */
     uint32_t staleness;
-    double lr, momentum, decay;        /* lr as meant for a B of 64 under the asynchronous policies' default rule, see planner.c */
+    double lr, momentum, decay; /* lr as meant for a B of 64 under the asynchronous policies' default rule, see planner.c */
     bool lr_given, momentum_given;
 };
 
 /* Makes the plan. ECH_E_ARGUMENT and a sentence in text[cap] when the wishes cannot be met. */
-ech_status echi_plan_make(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *out_plan,
-                          char *text, size_t cap);
+ech_status echi_plan_make(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
+                          struct echi_plan *out_plan, char *text, size_t cap);
 
 /* Exact one-dimensional clustering: cuts `count` ascending values > 0 into `groups` runs with the least sum, over the
  * runs, of squared relative deviation from the run's mean (dynamic programming over all cuts). out_group[i] ascending from 0. */

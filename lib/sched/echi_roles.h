@@ -7,7 +7,13 @@
 #include "echi_policy.h"
 
 /* ---- worker: computes forward and backward ---- */
-enum echi_worker_phase { ECHI_WORKER_WAITS_WEIGHTS, ECHI_WORKER_IDLE, ECHI_WORKER_FORWARD, ECHI_WORKER_WAITS_HEAD, ECHI_WORKER_BACKWARD };
+enum echi_worker_phase {
+    ECHI_WORKER_WAITS_WEIGHTS,
+    ECHI_WORKER_IDLE,
+    ECHI_WORKER_FORWARD,
+    ECHI_WORKER_WAITS_HEAD,
+    ECHI_WORKER_BACKWARD
+};
 struct echi_worker {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
@@ -50,7 +56,12 @@ struct echi_owner {
     uint8_t state_current; int8_t state_sending; int state_out;   /* slot being sent (-1 none) and sends not finished */
     uint32_t since_send;                          /* pushes applied since the last state went out */
     uint64_t sent_version, sent_samples;          /* what the last state sent contained */
-    struct { uint64_t version, samples; uint8_t current; bool there, refresh; uint64_t acked, acked_samples; } peer[ECHI_GROUPS_MAX];
+    struct {
+        uint64_t version, samples;
+        uint8_t current;
+        bool there, refresh;
+        uint64_t acked, acked_samples;
+    } peer[ECHI_GROUPS_MAX];
     bool draining, drained, asked;
     bool stale;                                   /* a peer's state has come in that the weights do not contain yet */
 };
@@ -115,7 +126,8 @@ struct echi_coordinator {
     int64_t target_at; uint64_t target_samples;   /* -1: not reached */
     uint64_t looks;
 };
-void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_wishes *wishes, const struct echi_goal *goal, bool plan_given);
+void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_wishes *wishes,
+                           const struct echi_goal *goal, bool plan_given);
 void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *event, struct echi_actions *out);
 /* Nanoseconds of training so far, held time taken out. */
 int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now);

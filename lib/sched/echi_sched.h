@@ -190,7 +190,12 @@ struct echi_task {
     uint32_t samples;                       /* APPLY, HEAD_APPLY: weight of the push is samples / divisor */
     uint32_t divisor;                       /* B of every gradient in this task */
 };
-struct echi_result { double loss[ECHI_WORLD_MAX]; uint32_t correct[ECHI_WORLD_MAX]; double accuracy; };   /* HEAD: by place in rows; else [0] */
+/* HEAD: by place in rows; else [0]. */
+struct echi_result {
+    double loss[ECHI_WORLD_MAX];
+    uint32_t correct[ECHI_WORLD_MAX];
+    double accuracy;
+};
 
 enum echi_event_type {
     ECHI_EVENT_START,      /* the role's slots stand: post what you take, say that you are there */
@@ -229,7 +234,8 @@ struct echi_action {
 struct echi_actions { struct echi_action *list; int count, cap; bool overflow; };
 struct echi_action *echi_act(struct echi_actions *out, enum echi_action_type type);   /* never NULL: zeroed room for one action */
 /* An action that sends `kind` to (node, role) from `from_role`; the caller fills the rest of ->msg and ->slot. */
-struct echi_action *echi_act_send(struct echi_actions *out, int to, enum echi_role to_role, enum echi_role from_role, enum echi_kind kind);
+struct echi_action *echi_act_send(struct echi_actions *out, int to, enum echi_role to_role, enum echi_role from_role,
+                                  enum echi_kind kind);
 void echi_act_post(struct echi_actions *out, int from, enum echi_kind kind, struct echi_slot slot);
 void echi_act_fault(struct echi_actions *out, ech_status status, const char *text);
 #endif

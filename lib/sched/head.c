@@ -112,7 +112,8 @@ static void on_message(struct echi_head *h, const struct echi_event *e, struct e
     const struct echi_msg *m = e->msg;
     switch (m->kind) {
     case ECHI_KIND_PARAMS:
-        if (e->from != 0 || h->started) return echi_act_fault(out, ECH_E_INTERNAL, "first weights came to the head twice, or from a stranger");
+        if (e->from != 0 || h->started)
+            return echi_act_fault(out, ECH_E_INTERNAL, "first weights came to the head twice, or from a stranger");
         h->started = true;
         echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_STARTED);
         break;
@@ -123,7 +124,8 @@ static void on_message(struct echi_head *h, const struct echi_event *e, struct e
         h->queue[h->queued++] = e->from;
         break;
     case ECHI_KIND_ASK:
-        if (e->from != 0 || !h->started) return echi_act_fault(out, ECH_E_INTERNAL, "the head was asked too early, or by a stranger");
+        if (e->from != 0 || !h->started)
+            return echi_act_fault(out, ECH_E_INTERNAL, "the head was asked too early, or by a stranger");
         /* In the middle of a run at once: a task of ours may wait for the cluster's release, and the current snapshot is
          * whole. At the end after the last update, which a worker's gradients do not wait for. */
         h->asked = true;

@@ -15,7 +15,8 @@ static uint32_t available(struct echi_coordinator *c, uint32_t want) {
     return want < most ? want : (uint32_t)most;
 }
 
-static void lease(struct echi_coordinator *c, int rank, uint32_t n, uint32_t round, uint32_t round_size, struct echi_actions *out) {
+static void lease(struct echi_coordinator *c, int rank, uint32_t n, uint32_t round, uint32_t round_size,
+                  struct echi_actions *out) {
     const struct echi_plan *p = &c->setup->plan;
     struct echi_lease *l = &c->out[c->n_out++];
     *l = (struct echi_lease){.id = c->next_lease++, .epoch = c->epoch, .start = c->start, .n = n, .round = round,

@@ -16,7 +16,17 @@ int echi_kind_priority(int kind) { return kind >= 0 && kind < ECHI_KINDS ? kinds
 bool echi_kind_has_payload(int kind) { return kind >= 0 && kind < ECHI_KINDS && kinds[kind].payload; }
 
 /* Which fields a kind carries, so that encoding and decoding cannot drift apart. */
-enum { F_LEASE = 1, F_LAYER = 2, F_FLAG = 4, F_LOSS = 8, F_VERSION = 16, F_SAMPLES = 32, F_STALE = 64, F_GROUP = 128, F_TEXT = 256 };
+enum {
+    F_LEASE = 1,
+    F_LAYER = 2,
+    F_FLAG = 4,
+    F_LOSS = 8,
+    F_VERSION = 16,
+    F_SAMPLES = 32,
+    F_STALE = 64,
+    F_GROUP = 128,
+    F_TEXT = 256
+};
 static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_LEASE] = F_LEASE,
     [ECHI_KIND_APPLIED] = F_LEASE | F_LOSS | F_VERSION | F_STALE,

@@ -101,7 +101,8 @@ static void post_states(struct echi_owner *o, struct echi_actions *out) {
         if (!o->peer[g].refresh) continue;
         o->peer[g].refresh = false;
         uint8_t spare = (uint8_t)(o->peer[g].there ? !o->peer[g].current : 0);
-        echi_act_post(out, plan_of(o)->owner_of[g], ECHI_KIND_STATE, (struct echi_slot){ECHI_SLOT_OWNER_PEER, (uint8_t)(2 * g + spare)});
+        echi_act_post(out, plan_of(o)->owner_of[g], ECHI_KIND_STATE,
+                      (struct echi_slot){ECHI_SLOT_OWNER_PEER, (uint8_t)(2 * g + spare)});
     }
 }
 
@@ -123,8 +124,8 @@ static void name_states(const struct echi_owner *o, struct echi_task *t) {
     t->state = (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current};
 }
 
-static void apply(struct echi_owner *o, struct echi_slot grads, const struct echi_lease *lease, uint32_t samples, uint32_t divisor,
-                  uint8_t to, struct echi_actions *out) {
+static void apply(struct echi_owner *o, struct echi_slot grads, const struct echi_lease *lease, uint32_t samples,
+                  uint32_t divisor, uint8_t to, struct echi_actions *out) {
     struct echi_task *t = compute(o, ECHI_TASK_APPLY, out);
     t->grads = grads;
     t->lease = *lease;
@@ -302,7 +303,8 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
     const struct echi_msg *m = e->msg;
     switch (m->kind) {
     case ECHI_KIND_PARAMS:
-        if (e->from != 0 || o->started || o->busy) return echi_act_fault(out, ECH_E_INTERNAL, "first weights came to an owner twice, or from a stranger");
+        if (e->from != 0 || o->started || o->busy)
+            return echi_act_fault(out, ECH_E_INTERNAL, "first weights came to an owner twice, or from a stranger");
         if (several(o)) {
             struct echi_task *t = compute(o, ECHI_TASK_REFRESH, out);
             t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, 0};
@@ -331,7 +333,8 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
     case ECHI_KIND_STATE_ACK:
         /* Also of a version that is not the last sent: the next one may leave before its word is back. */
         if (m->group != o->group || m->version > o->sent_version || m->samples > o->sent_samples)
-            return echi_act_fault(out, ECH_E_FORMAT, "a state was acknowledged that was never sent: do all nodes run the same version?");
+            return echi_act_fault(out, ECH_E_FORMAT,
+                                  "a state was acknowledged that was never sent: do all nodes run the same version?");
         for (int g = 0; g < plan_of(o)->n_groups; g++)
             if (plan_of(o)->owner_of[g] == e->from && m->version > o->peer[g].acked) {
                 o->peer[g].acked = m->version;

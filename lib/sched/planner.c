@@ -36,7 +36,7 @@ static uint32_t samples_within(const struct echi_times *times, double seconds, u
 }
 
 void echi_shares_by_speed(const struct echi_times *times, int count, uint32_t batch, uint32_t *out_n) {
-    double low = 0, high = echi_times_whole(&times[0], batch);
+    double low = 0, high = echi_times_whole(&times[0], batch);   /* high is always enough for all samples */
     for (int step = 0; step < 60; step++) {
         double middle = (low + high) / 2;
         uint64_t sum = 0;
@@ -56,8 +56,6 @@ void echi_shares_by_speed(const struct echi_times *times, int count, uint32_t ba
         out_n[slowest] -= take;
         sum -= take;
     }
-    /* `high` comes from bisection and may be a hair short of the least time. */
-    if (sum < batch) out_n[0] += (uint32_t)(batch - sum);
 }
 
 static int fastest(const struct echi_times *times, int world, uint32_t n) {
@@ -95,14 +93,20 @@ static double seconds_beside_head(const struct echi_times *times, int world, int
     return rate * own < LEAST_LEFT ? -1 : 1 / rate;
 }
 
-static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan, char *text, size_t cap) {
+static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan, char *text,
+                             size_t cap) {
     uint32_t n[ECHI_WORLD_MAX] = {0};
     if (w->shares == ECHI_SHARES_LIST) {
-        memcpy(n, w->share, sizeof n);
+        uint64_t sum = 0;
+        for (int r = 0; r < w->world; r++) sum += n[r] = w->share[r];
+        if (sum != plan->round) return refuse(text, cap, "under --sync bsp the numbers of --shares must add up to --batch");
     } else if (w->shares == ECHI_SHARES_EQUAL) {
         if ((uint32_t)w->world > plan->round)
-            return refuse(text, cap, "--sync bsp --shares equal needs at least one sample for each node: raise --batch to the number of nodes");
-        for (int r = 0; r < w->world; r++) n[r] = plan->round / (uint32_t)w->world + ((uint32_t)r < plan->round % (uint32_t)w->world);
+            return refuse(
+                text, cap,
+                "--sync bsp --shares equal needs at least one sample for each node: raise --batch to the number of nodes");
+        for (int r = 0; r < w->world; r++)
+            n[r] = plan->round / (uint32_t)w->world + ((uint32_t)r < plan->round % (uint32_t)w->world);
     } else {
         struct echi_times adjusted[ECHI_WORLD_MAX];
         for (int r = 0; r < w->world; r++) {
@@ -122,7 +126,8 @@ static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_time
 }
 
 static void async_groups(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan) {
-    const uint32_t n = w->samples_per_step ? w->samples_per_step : efficient_samples(&times[fastest(times, w->world, 64)], plan->round, w->world);
+    const uint32_t n = w->samples_per_step ? w->samples_per_step
+                                           : efficient_samples(&times[fastest(times, w->world, 64)], plan->round, w->world);
     double value[ECHI_WORLD_MAX];
     int rank[ECHI_WORLD_MAX], group[ECHI_WORLD_MAX], count = 0;
     for (int r = 0; r < w->world; r++) {
@@ -155,8 +160,8 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
     }
 }
 
-ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan, char *text,
-                          size_t cap) {
+ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan,
+                          char *text, size_t cap) {
     memset(plan, 0, sizeof *plan);
     memset(plan->group_of, ECHI_NONE, sizeof plan->group_of);
     memset(plan->owner_of, ECHI_NONE, sizeof plan->owner_of);
@@ -167,8 +172,11 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     plan->rounds_apart = 4;
     plan->round = w->batch ? w->batch : 16u * (uint32_t)w->world > 64 ? 16u * (uint32_t)w->world : 64;
     if (w->separate == 1 && !w->has_cut)
-        return refuse(text, cap, "--separate 1 needs a model with convolutions followed by fully connected layers; use --separate off");
+        return refuse(text, cap,
+                      "--separate 1 needs a model with convolutions followed by fully connected layers; use --separate off");
     plan->separated = w->has_cut && w->world > 1 && (w->separate == 1 || (w->separate == -1 && w->sync == ECHI_SYNC_GSSP));
+    if (w->sync == ECHI_SYNC_GSSP && w->groups > ECHI_GROUPS_MAX)
+        return refuse(text, cap, "--groups can be 8 at most; or leave it to auto");
     const int fast = fastest(times, w->world, plan->round < 64 ? plan->round : 64);
     if (plan->separated) plan->head = (uint8_t)fast;
     const bool async = w->sync != ECHI_SYNC_BSP;
@@ -189,6 +197,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
         ech_status status = bsp_shares(w, times, plan, text, cap);
         if (status != ECH_OK) return status;
     }
-    if (!echi_plan_valid(plan)) return refuse(text, cap, "no node is left with samples to compute: check --shares, --batch and --groups");
+    if (!echi_plan_valid(plan))
+        return refuse(text, cap, "no node is left with samples to compute: check --shares, --batch and --groups");
     return ECH_OK;
 }

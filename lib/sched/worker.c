@@ -53,15 +53,18 @@ static void on_message(struct echi_worker *w, const struct echi_event *e, struct
     const struct echi_msg *m = e->msg;
     switch (m->kind) {
     case ECHI_KIND_LEASE:
-        if (e->from != 0 || w->n_leases > ECHI_LEASES_AHEAD || m->lease.worker != w->setup->rank || !echi_lease_valid(&m->lease, &w->setup->plan))
+        if (e->from != 0 || w->n_leases > ECHI_LEASES_AHEAD || m->lease.worker != w->setup->rank ||
+            !echi_lease_valid(&m->lease, &w->setup->plan))
             return echi_act_fault(out, ECH_E_FORMAT, "a lease does not fit the plan: do all nodes run the same version?");
         w->lease[w->n_leases++] = m->lease;
         /* The owner thinks that this worker has run out, and lets the others run ahead of it. */
-        if (!w->entered) echi_act_send(out, owner_rank(w), ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_ENTER)->msg.lease = m->lease;
+        if (!w->entered)
+            echi_act_send(out, owner_rank(w), ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_ENTER)->msg.lease = m->lease;
         w->entered = true;
         break;
     case ECHI_KIND_WEIGHTS:
-        if (e->from != owner_rank(w)) return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
+        if (e->from != owner_rank(w))
+            return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
         if (w->phase != ECHI_WORKER_WAITS_WEIGHTS && w->phase != ECHI_WORKER_IDLE)
             return echi_act_fault(out, ECH_E_INTERNAL, "weights came in the middle of a step");
         w->current = e->slot.index;
@@ -104,7 +107,8 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
         echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, 0});
     }
     if (!(w->loss - w->loss == 0))
-        return echi_act_fault(out, ECH_E_DIVERGED, "the loss has grown beyond all numbers: lower --lr, or look for bad samples in the data");
+        return echi_act_fault(out, ECH_E_DIVERGED,
+                              "the loss has grown beyond all numbers: lower --lr, or look for bad samples in the data");
     push_ready(w, true, out);
     w->phase = ECHI_WORKER_WAITS_WEIGHTS;
     w->n_leases--;

@@ -20,8 +20,22 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { LAYERS = 5, WORDS = 3, PARAMS = LAYERS * WORDS, CUT = 3, NODES = 7, INDICES = 2 * NODES, N_MAX = 40, ROOM = 2 * N_MAX, SAMPLES_MAX = 128,
-       MESSAGES = 1024, TASKS = 64, POSTS = 8, ACTIONS = 8 * ECHI_WORLD_MAX, LEASES = 4096 };
+enum {
+    LAYERS = 5,
+    WORDS = 3,
+    PARAMS = LAYERS * WORDS,
+    CUT = 3,
+    NODES = 7,
+    INDICES = 2 * NODES,
+    N_MAX = 40,
+    ROOM = 2 * N_MAX,
+    SAMPLES_MAX = 128,
+    MESSAGES = 1024,
+    TASKS = 64,
+    POSTS = 8,
+    ACTIONS = 8 * ECHI_WORLD_MAX,
+    LEASES = 4096
+};
 
 /* ---- the toy model ---- */
 
@@ -57,7 +71,14 @@ static uint32_t toy_velocity(uint32_t *v, uint32_t w, uint32_t g, uint32_t sampl
 /* ---- the cluster ---- */
 
 struct place { uint32_t word[ROOM]; uint8_t readers[LAYERS]; bool writer[LAYERS]; };
-struct message { uint8_t from, to, kind, meta[2 + ECHI_PLAN_BYTES_MAX]; size_t meta_len; int words; uint32_t word[ROOM]; bool going; int64_t due; };
+struct message {
+    uint8_t from, to, kind, meta[2 + ECHI_PLAN_BYTES_MAX];
+    size_t meta_len;
+    int words;
+    uint32_t word[ROOM];
+    bool going;
+    int64_t due;
+};
 struct sent { uint8_t node, role; struct echi_slot slot; int first, end; int64_t due; };
 struct work { uint8_t node; int layer; struct echi_task task; struct echi_result result; int64_t due; };
 struct posted { struct echi_slot slot; uint8_t role; int first, end; };
@@ -102,18 +123,23 @@ struct sim {
 };
 
 static void die(struct sim *s, const char *what) {
-    static const char *const run[] = {"measures", "planned", "feeds", "trains", "holds", "looks", "drains", "last look", "ends", "ended"};
+    static const char *const run[] = {"measures", "planned", "feeds",     "trains", "holds",
+                                      "looks",    "drains",  "last look", "ends",   "ended"};
     static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "backward"};
-    print_error("seed %llu, after %llu events: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, %d leases out, %llu of %llu samples in\n",
-                (unsigned long long)s->seed, (unsigned long long)s->events, what, s->plan.sync, s->plan.world, s->plan.n_groups, s->plan.separated,
-                s->plan.round, run[s->coordinator.phase], s->coordinator.n_out, (unsigned long long)s->coordinator.applied,
-                (unsigned long long)s->goal.samples);
+    print_error("seed %llu, after %llu events: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, %d leases "
+                "out, %llu of %llu samples in\n",
+                (unsigned long long)s->seed, (unsigned long long)s->events, what, s->plan.sync, s->plan.world, s->plan.n_groups,
+                s->plan.separated, s->plan.round, run[s->coordinator.phase], s->coordinator.n_out,
+                (unsigned long long)s->coordinator.applied, (unsigned long long)s->goal.samples);
     for (int r = 0; r < s->plan.world; r++) {
         const struct node *n = &s->node[r];
         print_error("  rank %d%s:", r, n->held ? " (held)" : "");
-        if (n->has_worker) print_error(" worker %s, %d leases, %d sends;", worker[n->worker.phase], n->worker.n_leases, n->worker.sending);
-        if (n->has_owner) print_error(" owner of %d%s%s, %d queued, busy %d, %d sends, state %llu;", n->owner.group, n->owner.draining ? " draining" : "",
-                                      n->owner.drained ? " drained" : "", n->owner.queued, n->owner.busy, n->owner.sends, (unsigned long long)n->owner.state_version);
+        if (n->has_worker)
+            print_error(" worker %s, %d leases, %d sends;", worker[n->worker.phase], n->worker.n_leases, n->worker.sending);
+        if (n->has_owner)
+            print_error(" owner of %d%s%s, %d queued, busy %d, %d sends, state %llu;", n->owner.group,
+                        n->owner.draining ? " draining" : "", n->owner.drained ? " drained" : "", n->owner.queued, n->owner.busy,
+                        n->owner.sends, (unsigned long long)n->owner.state_version);
         if (n->has_head) print_error(" head, %d queued, busy %d;", n->head.queued, n->head.busy);
         print_error("\n");
     }
@@ -121,7 +147,14 @@ static void die(struct sim *s, const char *what) {
         print_error("  %s from %d to %d\n", echi_kind_name(s->queue[i]->kind), s->queue[i]->from, s->queue[i]->to);
     fail();
 }
-#define CHECK(s, condition) do { if (!(condition)) { char text_[200]; snprintf(text_, sizeof text_, "line %d: %s", __LINE__, #condition); die(s, text_); } } while (0)
+#define CHECK(s, condition)                                                                                                      \
+    do {                                                                                                                         \
+        if (!(condition)) {                                                                                                      \
+            char text_[200];                                                                                                     \
+            snprintf(text_, sizeof text_, "line %d: %s", __LINE__, #condition);                                                  \
+            die(s, text_);                                                                                                       \
+        }                                                                                                                        \
+    } while (0)
 
 static int cut_of(const struct sim *s) { return s->plan.separated ? CUT : LAYERS; }
 /* Mostly about `scale`, now and then far longer: slow links, a machine that pages. */
@@ -169,7 +202,8 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     void (*reads)(struct sim *, int, struct echi_slot, int, int) = begins ? read_begins : read_ends;
     void (*writes)(struct sim *, int, struct echi_slot, int, int) = begins ? write_begins : write_ends;
     const int cut = cut_of(s);
-    const struct echi_slot act = {ECHI_SLOT_WORKER_ACT, 0}, act_grad = {ECHI_SLOT_WORKER_ACT_GRAD, 0}, w0 = {ECHI_SLOT_OWNER_W0, 0};
+    const struct echi_slot act = {ECHI_SLOT_WORKER_ACT, 0}, act_grad = {ECHI_SLOT_WORKER_ACT_GRAD, 0},
+                           w0 = {ECHI_SLOT_OWNER_W0, 0};
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_STEP:
         reads(s, node, t->weights, 0, cut);
@@ -225,7 +259,8 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
 /* ---- messages ---- */
 
 /* Layers (or [0, 1) for rows) and words of a slot that a message carries. */
-static void extent(const struct sim *s, int kind, const struct echi_msg *m, bool head, int *first, int *end, int *at, int *words) {
+static void extent(const struct sim *s, int kind, const struct echi_msg *m, bool head, int *first, int *end, int *at,
+                   int *words) {
     *first = 0;
     *end = cut_of(s);
     if (kind == ECHI_KIND_PUSH) { *first = m->layer; *end = m->layer + 1; }
@@ -258,7 +293,7 @@ static struct message *queue_message(struct sim *s, int from, int to, int kind) 
     return m;
 }
 
-static void send_body(struct sim *s, int from, int to, enum echi_kind kind, enum echi_role role, const uint8_t *body, size_t len) {
+static void send_body(struct sim *s, int from, int to, int kind, enum echi_role role, const uint8_t *body, size_t len) {
     struct message *m = queue_message(s, from, to, kind);
     m->meta[0] = (uint8_t)role;
     m->meta[1] = ECHI_ROLE_NODE;
@@ -292,7 +327,8 @@ static void send_action(struct sim *s, int node, const struct echi_action *a) {
     CHECK(s, m->meta_len > 0);
     if (!echi_kind_has_payload(a->kind)) return;
     int first, end, at;
-    extent(s, a->kind, &a->msg, a->msg.to_role == ECHI_ROLE_HEAD || a->msg.from_role == ECHI_ROLE_HEAD, &first, &end, &at, &m->words);
+    extent(s, a->kind, &a->msg, a->msg.to_role == ECHI_ROLE_HEAD || a->msg.from_role == ECHI_ROLE_HEAD, &first, &end, &at,
+           &m->words);
     read_begins(s, node, a->slot, first, end);
     memcpy(m->word, place(s, node, a->slot)->word + at, (size_t)m->words * sizeof m->word[0]);
     CHECK(s, s->n_sents < MESSAGES);
@@ -342,7 +378,8 @@ static void role_event(struct sim *s, int node, enum echi_role role, struct echi
         case ECHI_ACTION_COMPUTE:
             CHECK(s, s->works < TASKS);
             touch(s, node, &a->task, true);
-            s->work[s->works++] = (struct work){.node = (uint8_t)node, .layer = cut_of(s), .task = a->task, .due = after(s, n->speed)};
+            s->work[s->works++] =
+                (struct work){.node = (uint8_t)node, .layer = cut_of(s), .task = a->task, .due = after(s, n->speed)};
             break;
         case ECHI_ACTION_PLAN: {
             uint8_t body[ECHI_PLAN_BYTES_MAX];
@@ -437,7 +474,12 @@ static void deliver(struct sim *s, const struct message *m) {
         memset(s->others[m->from], 0, sizeof s->others[m->from]);
     }
     if (msg.to_role == ECHI_ROLE_NODE) return node_message(s, m->to, m);
-    struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = m->from, .msg = &msg, .bytes = m->meta + 2, .len = m->meta_len - 2, .slot = post.slot};
+    struct echi_event e = {.type = ECHI_EVENT_MESSAGE,
+                           .from = m->from,
+                           .msg = &msg,
+                           .bytes = m->meta + 2,
+                           .len = m->meta_len - 2,
+                           .slot = post.slot};
     role_event(s, m->to, (enum echi_role)msg.to_role, &e);
 }
 
@@ -516,7 +558,8 @@ static void sum_states(struct sim *s, int node, struct echi_slot own, const uint
     memcpy(out, s->node[node].place[ECHI_SLOT_OWNER_W0][0].word, PARAMS * sizeof *out);
     for (int g = 0; g < s->plan.n_groups; g++) {
         if (g != s->node[node].owner.group && peer[g] == ECHI_NONE) continue;
-        const uint32_t *state = g == s->node[node].owner.group ? place(s, node, own)->word : s->node[node].place[ECHI_SLOT_OWNER_PEER][peer[g]].word;
+        const uint32_t *state =
+            g == s->node[node].owner.group ? place(s, node, own)->word : s->node[node].place[ECHI_SLOT_OWNER_PEER][peer[g]].word;
         for (int i = 0; i < cut_of(s) * WORDS; i++) out[i] += state[i];
     }
 }
@@ -526,8 +569,11 @@ static void run_look(struct sim *s, struct work *w) {
     const struct node *o = &s->node[s->plan.owner_of[0]], *h = s->plan.separated ? &s->node[s->plan.head] : NULL;
     const uint32_t *copy = place(s, 0, w->task.weights)->word;
     for (int r = 0; r < s->plan.world; r++) CHECK(s, s->node[r].held || s->coordinator.phase == ECHI_RUN_LAST_LOOK);
-    CHECK(s, memcmp(copy, o->place[ECHI_SLOT_OWNER_WEIGHTS][o->owner.current].word, (size_t)cut_of(s) * WORDS * sizeof *copy) == 0);
-    if (h) CHECK(s, memcmp(copy + CUT * WORDS, h->place[ECHI_SLOT_HEAD_WEIGHTS][h->head.current].word + CUT * WORDS, (PARAMS - CUT * WORDS) * sizeof *copy) == 0);
+    CHECK(s,
+          memcmp(copy, o->place[ECHI_SLOT_OWNER_WEIGHTS][o->owner.current].word, (size_t)cut_of(s) * WORDS * sizeof *copy) == 0);
+    if (h)
+        CHECK(s, memcmp(copy + CUT * WORDS, h->place[ECHI_SLOT_HEAD_WEIGHTS][h->head.current].word + CUT * WORDS,
+                        (PARAMS - CUT * WORDS) * sizeof *copy) == 0);
     w->result.accuracy = echi_random_unit(&s->random);
     s->looks++;
 }
@@ -554,7 +600,8 @@ static void run_task(struct sim *s, struct work *w) {
         memset(grads, 0, CUT * WORDS * sizeof *grads);
         CHECK(s, memcmp(s->began_on[t->lease.id], place(s, w->node, t->weights)->word, CUT * WORDS * sizeof *grads) == 0);
         for (uint32_t i = 0; i < t->lease.n; i++)
-            toy_backward(place(s, w->node, t->weights)->word, grads, t->lease.start + i, s->node[w->node].place[ECHI_SLOT_WORKER_ACT_GRAD][0].word[i]);
+            toy_backward(place(s, w->node, t->weights)->word, grads, t->lease.start + i,
+                         s->node[w->node].place[ECHI_SLOT_WORKER_ACT_GRAD][0].word[i]);
         break;
     }
     case ECHI_TASK_HEAD: run_head(s, w); break;
@@ -618,11 +665,19 @@ static bool step(struct sim *s) {
     int64_t due = INT64_MAX / 2;
     set_going(s);
     for (int i = 0; i < s->messages; i++)
-        if (s->queue[i]->due < due && (s->queue[i]->going || s->queue[i]->words == 0)) { what = MESSAGE; at = i; due = s->queue[i]->due; }
+        if (s->queue[i]->due < due && (s->queue[i]->going || s->queue[i]->words == 0)) {
+            what = MESSAGE;
+            at = i;
+            due = s->queue[i]->due;
+        }
     for (int i = 0; i < s->n_sents; i++)
         if (s->sents[i].due < due) { what = SENT; at = i; due = s->sents[i].due; }
     for (int i = 0; i < s->works; i++)
-        if (s->work[i].due < due && (!s->node[s->work[i].node].held || s->work[i].task.kind == ECHI_TASK_EVAL)) { what = WORK; at = i; due = s->work[i].due; }
+        if (s->work[i].due < due && (!s->node[s->work[i].node].held || s->work[i].task.kind == ECHI_TASK_EVAL)) {
+            what = WORK;
+            at = i;
+            due = s->work[i].due;
+        }
     if (what == NOTHING) return false;
     if (due > s->now) s->now = due;
     s->events++;

@@ -76,10 +76,13 @@ static void check_silence(struct sim *s) {
         CHECK(s, n->ended && !n->held);
         if (n->has_worker) CHECK(s, n->worker.sending == 0 && n->worker.n_leases == 0);
         if (n->has_owner) {
-            CHECK(s, n->owner.sends == 0 && n->owner.state_out == 0 && n->owner.state_sending < 0 && n->owner.busy == 0 && n->owner.drained);
+            CHECK(s, n->owner.sends == 0 && n->owner.state_out == 0 && n->owner.state_sending < 0 && n->owner.busy == 0 &&
+                         n->owner.drained);
             for (int i = 0; i < ECHI_SNAPSHOTS; i++) CHECK(s, n->owner.in_flight[i] == 0);
         }
-        if (n->has_head) CHECK(s, n->head.busy == 0 && n->head.queued == 0 && !n->head.in_flight[0] && !n->head.in_flight[1] && !n->head.in_flight[2]);
+        if (n->has_head)
+            CHECK(s, n->head.busy == 0 && n->head.queued == 0 && !n->head.in_flight[0] && !n->head.in_flight[1] &&
+                         !n->head.in_flight[2]);
         for (int k = 1; k < ECHI_SLOT_KINDS; k++)
             for (int i = 0; i < INDICES; i++)
                 for (int l = 0; l < LAYERS; l++) CHECK(s, n->place[k][i].readers[l] == 0);
@@ -114,7 +117,8 @@ static void check_weights(struct sim *s) {
         const int rank = s->plan.owner_of[g];
         const struct echi_owner *o = &s->node[rank].owner;
         if (s->plan.n_groups == 1) {
-            CHECK(s, memcmp(final, place(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current})->word, (size_t)cut_of(s) * WORDS * 4) == 0);
+            CHECK(s, memcmp(final, place(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current})->word,
+                            (size_t)cut_of(s) * WORDS * 4) == 0);
             continue;
         }
         uint8_t peer[ECHI_GROUPS_MAX];
@@ -127,7 +131,8 @@ static void check_weights(struct sim *s) {
     }
     if (s->plan.separated) {
         const struct node *h = &s->node[s->plan.head];
-        CHECK(s, memcmp(final + CUT * WORDS, h->place[ECHI_SLOT_HEAD_WEIGHTS][h->head.current].word + CUT * WORDS, (PARAMS - CUT * WORDS) * 4) == 0);
+        CHECK(s, memcmp(final + CUT * WORDS, h->place[ECHI_SLOT_HEAD_WEIGHTS][h->head.current].word + CUT * WORDS,
+                        (PARAMS - CUT * WORDS) * 4) == 0);
     }
     for (int r = 1; r < s->plan.world && s->goal.give_final; r++)
         CHECK(s, memcmp(final, s->node[r].place[ECHI_SLOT_NODE_FINAL][0].word, PARAMS * 4) == 0);
@@ -162,8 +167,14 @@ static void planned(void **state) {
     for (uint64_t seed = 1; seed <= RUNS / 2; seed++) {
         struct sim *s = sim_new(seed);
         choose_goal(s);
-        s->wishes = (struct echi_wishes){.sync = (enum echi_sync)below(s, ECHI_SYNCS), .world = 1 + (int)below(s, NODES), .separate = (int)below(s, 3) - 1,
-                                         .has_cut = true, .groups = (int)below(s, 4), .batch = 8 + below(s, 20), .staleness = below(s, 4), .lr = 0.1};
+        s->wishes = (struct echi_wishes){.sync = (enum echi_sync)below(s, ECHI_SYNCS),
+                                         .world = 1 + (int)below(s, NODES),
+                                         .separate = (int)below(s, 3) - 1,
+                                         .has_cut = true,
+                                         .groups = (int)below(s, 4),
+                                         .batch = 8 + below(s, 20),
+                                         .staleness = below(s, 4),
+                                         .lr = 0.1};
         sim_run(s);
         if (s->coordinator.status == ECH_E_ABORTED && s->coordinator.issued == 0) continue;
         check_counts(s);
@@ -186,8 +197,13 @@ static struct echi_actions acted;
 static void small_plan(enum echi_sync sync, int world, int groups) {
     memset(&setup, 0, sizeof setup);
     setup.n_layers = setup.cut = 1;
-    setup.plan = (struct echi_plan){.sync = (uint8_t)sync, .world = (uint8_t)world, .n_groups = (uint8_t)groups, .head = ECHI_NONE,
-                                    .round = (uint32_t)world, .staleness = 1, .rounds_apart = 1};
+    setup.plan = (struct echi_plan){.sync = (uint8_t)sync,
+                                    .world = (uint8_t)world,
+                                    .n_groups = (uint8_t)groups,
+                                    .head = ECHI_NONE,
+                                    .round = (uint32_t)world,
+                                    .staleness = 1,
+                                    .rounds_apart = 1};
     memset(setup.plan.owner_of, ECHI_NONE, sizeof setup.plan.owner_of);
     memset(setup.plan.group_of, ECHI_NONE, sizeof setup.plan.group_of);
     for (int r = 0; r < world; r++) {
@@ -313,7 +329,8 @@ static void answers_take_turns(void **state) {
         int n = 0;
         for (int k = 0; k < count; k++) {
             owner_sent(&o, slot[k]);
-            for (int j = 0; acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, j); j++) kept[n++] = *acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, j);
+            for (int j = 0; acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, j); j++)
+                kept[n++] = *acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, j);
         }
         memcpy(action, kept, (size_t)n * sizeof kept[0]);
         acted.count = n;

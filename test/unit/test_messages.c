@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The byte form of messages, plans and step times: round trips, the bytes themselves, and bytes from a stranger. */
+#include "echi_random.h"
+#include "echi_sched.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const struct echi_lease lease = {
+    .id = 0x01020304, .epoch = 5, .start = 0x00010000, .n = 32, .round = 7, .round_size = 64, .worker = 3, .owner = 1};
+
+/* Every field set, each to something of its own; a kind drops those that it does not carry. */
+static struct echi_msg full_message(int kind) {
+    struct echi_msg m = {.kind = (uint8_t)kind,
+                         .to_role = ECHI_ROLE_OWNER,
+                         .from_role = ECHI_ROLE_WORKER,
+                         .group = 2,
+                         .peer = 9,
+                         .flag = 1,
+                         .layer = 0x0a0b,
+                         .correct = 31,
+                         .lease = lease,
+                         .version = UINT64_C(0x1122334455667788),
+                         .samples = 77,
+                         .loss = 1.5,
+                         .staleness = 0.25};
+    strcpy(m.text, "because");
+    return m;
+}
+
+static void every_kind_comes_back(void **state) {
+    (void)state;
+    for (int kind = 0; kind < ECHI_KINDS; kind++) {
+        const struct echi_msg m = full_message(kind);
+        struct echi_msg back, again;
+        uint8_t bytes[ECHI_MSG_MAX], twice[ECHI_MSG_MAX];
+        const size_t len = echi_msg_encode(&m, bytes, sizeof bytes);
+        assert_in_range(len, 2, ECHI_MSG_MAX);
+        assert_true(echi_msg_decode(kind, bytes, len, &back));
+        assert_int_equal(back.kind, kind);
+        assert_int_equal(back.to_role, m.to_role);
+        assert_int_equal(back.from_role, m.from_role);
+        /* What comes back is what was said, or nothing. */
+        assert_true(back.group == m.group || back.group == 0);
+        assert_true(back.layer == m.layer || back.layer == 0);
+        assert_true(back.loss == m.loss || back.loss == 0);
+        assert_true(back.version == m.version || back.version == 0);
+        assert_true(back.samples == m.samples || back.samples == 0);
+        assert_true(back.lease.id == 0 || memcmp(&back.lease, &m.lease, sizeof lease) == 0);
+        assert_true(back.text[0] == 0 || strcmp(back.text, m.text) == 0);
+        assert_int_equal(echi_msg_encode(&back, twice, sizeof twice), len);
+        assert_memory_equal(bytes, twice, len);
+        for (size_t cut = 0; cut < len; cut++) {
+            assert_false(echi_msg_decode(kind, bytes, cut, &again));
+            assert_int_equal(echi_msg_encode(&m, twice, cut), 0);
+        }
+        /* One byte more is not a message, but where a body follows. */
+        bytes[len] = 0;
+        const bool body = kind == ECHI_KIND_MEASURED || kind == ECHI_KIND_PLAN || kind == ECHI_KIND_STATS;
+        assert_int_equal(echi_msg_decode(kind, bytes, len + 1, &again), body);
+        assert_non_null(echi_kind_name(kind));
+        assert_true(echi_kind_priority(kind) < 8);
+    }
+    struct echi_msg m;
+    uint8_t bytes[2] = {0};
+    assert_false(echi_msg_decode(ECHI_KINDS, bytes, 2, &m));
+    assert_false(echi_msg_decode(-1, bytes, 2, &m));
+    m.kind = ECHI_KINDS;
+    assert_int_equal(echi_msg_encode(&m, bytes, 2), 0);
+    assert_null(echi_kind_name(ECHI_KINDS));
+    assert_false(echi_kind_has_payload(-1));
+}
+
+/* The fields that a role reads of each kind arrive. */
+static void fields_arrive(void **state) {
+    (void)state;
+    static const struct { int kind; bool has_lease, layer, flag, loss, version, samples, stale, group, text; } table[] = {
+        {.kind = ECHI_KIND_LEASE, .has_lease = true},
+        {.kind = ECHI_KIND_APPLIED, .has_lease = true, .loss = true, .version = true, .stale = true},
+        {.kind = ECHI_KIND_ASK, .flag = true},
+        {.kind = ECHI_KIND_STATE_ACK, .group = true, .version = true, .samples = true},
+        {.kind = ECHI_KIND_FAULT, .layer = true, .group = true, .text = true},
+        {.kind = ECHI_KIND_END, .layer = true, .flag = true, .group = true, .text = true},
+        {.kind = ECHI_KIND_ACT_GRAD, .has_lease = true, .loss = true, .version = true},
+        {.kind = ECHI_KIND_ACT, .has_lease = true},
+        {.kind = ECHI_KIND_WEIGHTS, .version = true, .samples = true},
+        {.kind = ECHI_KIND_PUSH, .has_lease = true, .layer = true, .flag = true, .loss = true, .version = true},
+        {.kind = ECHI_KIND_STATE, .group = true, .version = true, .samples = true},
+        {.kind = ECHI_KIND_PARAMS, .flag = true},
+        {.kind = ECHI_KIND_ENTER, .has_lease = true},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        const struct echi_msg m = full_message(table[i].kind);
+        struct echi_msg back;
+        uint8_t bytes[ECHI_MSG_MAX];
+        assert_true(echi_msg_decode(table[i].kind, bytes, echi_msg_encode(&m, bytes, sizeof bytes), &back));
+        assert_int_equal(back.lease.id != 0, table[i].has_lease);
+        assert_int_equal(back.layer != 0, table[i].layer);
+        assert_int_equal(back.flag != 0, table[i].flag);
+        assert_int_equal(back.loss != 0 && back.correct == 31, table[i].loss);
+        assert_int_equal(back.version != 0, table[i].version);
+        assert_int_equal(back.samples != 0, table[i].samples);
+        assert_int_equal(back.staleness != 0, table[i].stale);
+        assert_int_equal(back.group != 0 && back.peer != 0, table[i].group);
+        assert_int_equal(back.text[0] != 0, table[i].text);
+    }
+}
+
+/* Nodes of one version must agree on these for ever; a change here is a change of the protocol. */
+static void the_bytes_themselves(void **state) {
+    (void)state;
+    static const uint8_t lease_bytes[] = {2, 1, 4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 1};
+    static const uint8_t push_bytes[] = {
+        3, 2,                                           /* to the owner, from a worker */
+        4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 1,
+        0x0b, 0x0a, 1,                                  /* layer, holds another lease */
+        0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 31, 0, 0, 0,      /* loss 1.5, correct */
+        0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, /* version */
+    };
+    uint8_t bytes[ECHI_MSG_MAX];
+    struct echi_msg m = full_message(ECHI_KIND_PUSH);
+    assert_int_equal(echi_msg_encode(&m, bytes, sizeof bytes), sizeof push_bytes);
+    assert_memory_equal(bytes, push_bytes, sizeof push_bytes);
+    m = full_message(ECHI_KIND_LEASE);
+    m.to_role = ECHI_ROLE_WORKER;
+    m.from_role = ECHI_ROLE_COORDINATOR;
+    assert_int_equal(echi_msg_encode(&m, bytes, sizeof bytes), sizeof lease_bytes);
+    assert_memory_equal(bytes, lease_bytes, sizeof lease_bytes);
+    /* Kinds are numbered by their place in the list. */
+    assert_int_equal(ECHI_KIND_HEARTBEAT, 0);
+    assert_int_equal(ECHI_KIND_LEASE, 5);
+    assert_int_equal(ECHI_KIND_PUSH, 20);
+    assert_int_equal(ECHI_KIND_PARAMS, 22);
+    assert_int_equal(ECHI_KIND_ENTER, 23);
+    assert_int_equal(ECHI_KIND_STOP, 24);
+}
+
+/* ---- plans and times ---- */
+
+static struct echi_plan good_plan(void) {
+    struct echi_plan p = {.sync = ECHI_SYNC_GSSP,
+                          .world = 4,
+                          .n_groups = 2,
+                          .separated = 1,
+                          .head = 2,
+                          .n = {8, 0, 8, 300},
+                          .round = 64,
+                          .staleness = 3,
+                          .rounds_apart = 4,
+                          .lr = 0.02,
+                          .momentum = 0.9,
+                          .decay = 1e-4};
+    memset(p.owner_of, ECHI_NONE, sizeof p.owner_of);
+    memset(p.group_of, ECHI_NONE, sizeof p.group_of);
+    p.owner_of[0] = 2;
+    p.owner_of[1] = 1;
+    p.group_of[0] = p.group_of[2] = 0;
+    p.group_of[3] = 1;
+    return p;
+}
+
+static void plans_come_back(void **state) {
+    (void)state;
+    const struct echi_plan p = good_plan();
+    struct echi_plan back;
+    uint8_t bytes[ECHI_PLAN_BYTES_MAX], twice[ECHI_PLAN_BYTES_MAX];
+    const size_t len = echi_plan_encode(&p, bytes, sizeof bytes);
+    assert_true(len > 0 && echi_plan_decode(bytes, len, &back));
+    assert_memory_equal(back.owner_of, p.owner_of, sizeof p.owner_of);
+    assert_memory_equal(back.group_of, p.group_of, sizeof p.group_of);
+    assert_memory_equal(back.n, p.n, sizeof p.n);
+    assert_true(back.lr == p.lr && back.momentum == p.momentum && back.decay == p.decay && back.round == p.round);
+    assert_int_equal(echi_plan_encode(&back, twice, sizeof twice), len);
+    assert_memory_equal(bytes, twice, len);
+    for (size_t cut = 0; cut < len; cut++) {
+        assert_false(echi_plan_decode(bytes, cut, &back));
+        assert_int_equal(echi_plan_encode(&p, twice, cut), 0);
+    }
+    assert_false(echi_plan_decode(bytes, len + 1, &back));
+    /* The largest plan has room. */
+    struct echi_plan large = {
+        .sync = ECHI_SYNC_GSSP, .world = ECHI_WORLD_MAX, .n_groups = ECHI_GROUPS_MAX, .head = ECHI_NONE, .round = 1};
+    for (int r = 0; r < ECHI_WORLD_MAX; r++) {
+        large.group_of[r] = (uint8_t)(r % ECHI_GROUPS_MAX);
+        large.n[r] = 1u << 20;
+    }
+    for (int g = 0; g < ECHI_GROUPS_MAX; g++) large.owner_of[g] = (uint8_t)g;
+    assert_true(echi_plan_valid(&large));
+    assert_true(echi_plan_encode(&large, bytes, sizeof bytes) > 0);
+}
+
+static void plans_that_make_no_sense(void **state) {
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        struct echi_plan p = good_plan();
+        assert_true(echi_plan_valid(&p));
+        switch (i) {
+        case 0: p.sync = ECHI_SYNCS; break;
+        case 1: p.world = 0; break;
+        case 2: p.world = ECHI_WORLD_MAX + 1; break;
+        case 3: p.n_groups = 0; break;
+        case 4: p.n_groups = 3; break;                          /* nobody in it */
+        case 5: p.separated = 2; break;
+        case 6: p.head = 4; break;
+        case 7: p.separated = 0; break;                         /* and still a head */
+        case 8: p.round = 0; break;
+        case 9: p.round = (1u << 24) + 1; break;
+        case 10: p.owner_of[1] = 4; break;
+        case 11: p.owner_of[1] = 2; break;                      /* two groups on one node */
+        case 12: p.n[0] = 0; break;
+        case 13: p.n[1] = 1; break;
+        case 14: p.n[0] = (1u << 20) + 1; break;
+        case 15: p.group_of[0] = 2; break;
+        case 16: p.lr = -1; break;
+        case 17: p.momentum = strtod("nan", NULL); break;
+        case 18: p.decay = strtod("inf", NULL); break;
+        case 19: p.sync = ECHI_SYNC_SSP; break;                 /* has one group */
+        }
+        if (echi_plan_valid(&p)) fail_msg("case %d is valid", i);
+    }
+    /* Under bsp the shares of a round add up to it. */
+    struct echi_plan p = good_plan();
+    p.sync = ECHI_SYNC_BSP;
+    p.n_groups = 1;
+    p.owner_of[1] = ECHI_NONE;
+    p.group_of[3] = 0;
+    assert_false(echi_plan_valid(&p));
+    p.round = 8 + 8 + 300;
+    assert_true(echi_plan_valid(&p));
+    p.round++;
+    assert_false(echi_plan_valid(&p));
+}
+
+static void leases_fit_the_plan(void **state) {
+    (void)state;
+    struct echi_plan p = good_plan();
+    const struct echi_lease good = {.id = 1, .n = 300, .round_size = 64, .worker = 3, .owner = 1}; /* a step may exceed a round */
+    assert_true(echi_lease_valid(&good, &p));
+    for (int i = 0; i < 7; i++) {
+        struct echi_lease l = good;
+        switch (i) {
+        case 0: l.id = 0; break;
+        case 1: l.worker = 1; break;                            /* has no worker */
+        case 2: l.worker = 200; break;
+        case 3: l.owner = 2; break;
+        case 4: l.n = 301; break;
+        case 5: l.n = 0; break;
+        case 6: l.round_size = 63; break;
+        }
+        if (echi_lease_valid(&l, &p)) fail_msg("case %d is valid", i);
+    }
+    p.sync = ECHI_SYNC_BSP;
+    struct echi_lease l = {.id = 1, .n = 8, .round_size = 20, .worker = 0, .owner = 2};   /* an epoch's last round is short */
+    assert_true(echi_lease_valid(&l, &p));
+    l.round_size = 7;
+    assert_false(echi_lease_valid(&l, &p));
+    l.round_size = 65;
+    assert_false(echi_lease_valid(&l, &p));
+}
+
+static void times_come_back(void **state) {
+    (void)state;
+    const struct echi_times t = {.count = 3, .n = {1, 8, 64}, .trunk = {0.5, 1, 4}, .head = {0, 0.25, 1}};
+    struct echi_times back, bad;
+    uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
+    const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
+    assert_int_equal(len, 1 + 3 * 20);
+    assert_true(echi_times_decode(bytes, len, &back));
+    assert_memory_equal(&back, &t, sizeof t);
+    for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));
+    assert_false(echi_times_decode(bytes, len + 1, &back));
+    for (int i = 0; i < 7; i++) {
+        bad = t;
+        switch (i) {
+        case 0: bad.count = 0; break;
+        case 1: bad.n[1] = 1; break;                            /* not ascending */
+        case 2: bad.n[0] = 0; break;
+        case 3: bad.trunk[1] = 0; break;
+        case 4: bad.trunk[1] = strtod("nan", NULL); break;
+        case 5: bad.head[2] = -1; break;
+        case 6: bad.trunk[2] = strtod("inf", NULL); break;
+        }
+        if (echi_times_decode(bytes, echi_times_encode(&bad, bytes, sizeof bytes), &back)) fail_msg("case %d was taken", i);
+    }
+    bytes[0] = ECHI_TIMES_MAX + 1;
+    assert_false(echi_times_decode(bytes, sizeof bytes, &back));
+    /* Straight lines between the sizes, along the last one beyond, nothing for nothing. */
+    assert_true(echi_times_trunk(&t, 0) == 0);
+    assert_true(echi_times_trunk(&t, 1) == 0.5);
+    assert_true(echi_times_trunk(&t, 36) == 2.5);
+    assert_true(echi_times_trunk(&t, 120) == 7);
+    assert_true(echi_times_whole(&t, 8) == 1.25);
+}
+
+/* ---- bytes from a stranger ---- */
+
+static void mutate(struct echi_random *r, uint8_t *bytes, size_t *len, size_t cap) {
+    for (uint32_t times = 1 + echi_random_below(r, 4); times; times--) {
+        const uint32_t at = *len ? echi_random_below(r, (uint32_t)*len) : 0;
+        switch (echi_random_below(r, 5)) {
+        case 0: bytes[at] = (uint8_t)echi_random_u32(r); break;
+        case 1: bytes[at] ^= (uint8_t)(1u << echi_random_below(r, 8)); break;
+        case 2: bytes[at] = echi_random_below(r, 2) ? 0xff : 0; break;
+        case 3: *len = at; break;
+        case 4: if (*len < cap) bytes[(*len)++] = (uint8_t)echi_random_u32(r); break;
+        }
+    }
+}
+
+/* Each copy ends where its allocation does, so that a sanitizer sees one byte too far. What is taken keeps its promises. */
+static void strangers_bytes(void **state) {
+    (void)state;
+    const struct echi_plan good = good_plan();
+    const struct echi_times times = {.count = 3, .n = {1, 8, 64}, .trunk = {0.5, 1, 4}, .head = {0, 0.25, 1}};
+    int taken = 0;
+    for (uint32_t seed = 1; seed <= 30000; seed++) {
+        struct echi_random r;
+        uint8_t bytes[ECHI_PLAN_BYTES_MAX];
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 6);
+        const int what = (int)echi_random_below(&r, ECHI_KINDS + 6);
+        const struct echi_msg m = full_message(what);
+        size_t len = what < ECHI_KINDS       ? echi_msg_encode(&m, bytes, sizeof bytes)
+                     : what < ECHI_KINDS + 3 ? echi_plan_encode(&good, bytes, sizeof bytes)
+                                             : echi_times_encode(&times, bytes, sizeof bytes);
+        mutate(&r, bytes, &len, sizeof bytes);
+        uint8_t *exact = malloc(len ? len : 1);
+        assert_non_null(exact);
+        memcpy(exact, bytes, len);
+        bool good_bytes;
+        if (what < ECHI_KINDS) {
+            struct echi_msg back;
+            good_bytes = echi_msg_decode(what, exact, len, &back);
+            if (good_bytes && (back.kind != what || back.to_role >= ECHI_ROLES || back.from_role >= ECHI_ROLES ||
+                               !memchr(back.text, 0, sizeof back.text)))
+                fail_msg("seed %u", seed);
+        } else if (what < ECHI_KINDS + 3) {
+            struct echi_plan back;
+            good_bytes = echi_plan_decode(exact, len, &back);
+            if (good_bytes && !echi_plan_valid(&back)) fail_msg("seed %u", seed);
+        } else {
+            struct echi_times back;
+            good_bytes = echi_times_decode(exact, len, &back);
+            if (good_bytes && (back.count > ECHI_TIMES_MAX || !(echi_times_whole(&back, 64) > 0))) fail_msg("seed %u", seed);
+        }
+        taken += good_bytes;
+        free(exact);
+    }
+    assert_in_range(taken, 3000, 27000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_comes_back),    cmocka_unit_test(fields_arrive),
+        cmocka_unit_test(the_bytes_themselves),     cmocka_unit_test(plans_come_back),
+        cmocka_unit_test(plans_that_make_no_sense), cmocka_unit_test(leases_fit_the_plan),
+        cmocka_unit_test(times_come_back),          cmocka_unit_test(strangers_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

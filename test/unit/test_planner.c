@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The planner against brute force: clustering over all cuts, shares over all partitions; head, groups and rates of plans. */
+#include "echi_planner.h"
+#include "echi_random.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* ---- clustering ---- */
+
+static double cost_of(const double *value, const int *group, int count) {
+    double cost = 0;
+    for (int i = 0; i < count; i++) {
+        double sum = 0, members = 0;
+        for (int k = 0; k < count; k++)
+            if (group[k] == group[i]) { sum += value[k]; members++; }
+        const double off = value[i] / (sum / members) - 1;
+        cost += off * off;
+    }
+    return cost;
+}
+
+/* Cuts are the set bits of a mask: bit i cuts between i and i + 1. */
+static double least_cost(const double *value, int count, int groups) {
+    double least = 1e300;
+    for (unsigned mask = 0; mask < 1u << (count - 1); mask++) {
+        int group[12] = {0};
+        for (int i = 1; i < count; i++) group[i] = group[i - 1] + (int)(mask >> (i - 1) & 1);
+        if (group[count - 1] != groups - 1) continue;
+        const double cost = cost_of(value, group, count);
+        if (cost < least) least = cost;
+    }
+    return least;
+}
+
+static void sorted_values(struct echi_random *r, double *value, int count) {
+    for (int i = 0; i < count; i++) {
+        double v = echi_random_below(r, 4) ? 0.01 + echi_random_unit(r) : 0.5;   /* some alike */
+        int at = i;
+        for (; at > 0 && value[at - 1] > v; at--) value[at] = value[at - 1];
+        value[at] = v;
+    }
+}
+
+static void clusters_are_the_best(void **state) {
+    (void)state;
+    for (uint32_t seed = 1; seed <= 400; seed++) {
+        struct echi_random r;
+        double value[10];
+        int group[10];
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 2);
+        const int count = 1 + (int)echi_random_below(&r, 10);
+        sorted_values(&r, value, count);
+        for (int groups = 1; groups <= count && groups <= ECHI_GROUPS_MAX; groups++) {
+            echi_cluster(value, count, groups, group);
+            assert_int_equal(group[0], 0);
+            for (int i = 1; i < count; i++) assert_in_range(group[i] - group[i - 1], 0, 1);
+            assert_int_equal(group[count - 1], groups - 1);
+            const double cost = cost_of(value, group, count), least = least_cost(value, count, groups);
+            if (cost > least * (1 + 1e-9) + 1e-12)
+                fail_msg("seed %u: %d values in %d groups cost %g, but %g is possible", seed, count, groups, cost, least);
+        }
+    }
+}
+
+static bool tight(const double *value, const int *group, int count, double ratio) {
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < i; k++)
+            if (group[i] == group[k] && value[i] > ratio * value[k]) return false;
+    return true;
+}
+
+static void clusters_are_as_few_as_are_tight(void **state) {
+    (void)state;
+    for (uint32_t seed = 1; seed <= 400; seed++) {
+        struct echi_random r;
+        double value[10];
+        int group[10], fewer[10];
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 3);
+        const int count = 1 + (int)echi_random_below(&r, 10), most = 1 + (int)echi_random_below(&r, 8);
+        sorted_values(&r, value, count);
+        const int groups = echi_cluster_auto(value, count, 1.25, most, group);
+        assert_in_range(groups, 1, most < count ? most : count);
+        assert_int_equal(group[count - 1], groups - 1);
+        if (groups < most && groups < count) assert_true(tight(value, group, count, 1.25));
+        for (int g = 1; g < groups; g++) {
+            echi_cluster(value, count, g, fewer);
+            assert_false(tight(value, fewer, count, 1.25));
+        }
+    }
+    const double value[] = {1.0, 1.1, 1.2, 4.0, 4.1, 16.0};
+    int group[6];
+    assert_int_equal(echi_cluster_auto(value, 6, 1.25, 8, group), 3);
+    const int expected[] = {0, 0, 0, 1, 1, 2};
+    assert_memory_equal(group, expected, sizeof expected);
+}
+
+/* ---- shares ---- */
+
+static double makespan(const struct echi_times *times, const uint32_t *n, int count) {
+    double longest = 0;
+    for (int i = 0; i < count; i++)
+        if (echi_times_whole(&times[i], n[i]) > longest) longest = echi_times_whole(&times[i], n[i]);
+    return longest;
+}
+
+static double least_makespan(const struct echi_times *times, uint32_t *n, int at, int count, uint32_t left) {
+    if (at == count - 1) {
+        n[at] = left;
+        return makespan(times, n, count);
+    }
+    double least = 1e300;
+    for (uint32_t i = 0; i <= left; i++) {
+        n[at] = i;
+        const double rest = least_makespan(times, n, at + 1, count, left - i);
+        if (rest < least) least = rest;
+    }
+    return least;
+}
+
+static void shares_are_the_fastest(void **state) {
+    (void)state;
+    for (uint32_t seed = 1; seed <= 300; seed++) {
+        struct echi_random r;
+        struct echi_times times[4];
+        uint32_t n[4], any[4], sum = 0;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 4);
+        const int count = 1 + (int)echi_random_below(&r, 4);
+        const uint32_t batch = 1 + echi_random_below(&r, 24);
+        memset(times, 0, sizeof times);
+        for (int i = 0; i < count; i++) {
+            const double speed = 1 + 9 * echi_random_unit(&r);
+            times[i].count = 1 + echi_random_below(&r, 4);
+            for (uint32_t k = 0; k < times[i].count; k++) {
+                times[i].n[k] = (k ? times[i].n[k - 1] : 0) + 1 + echi_random_below(&r, 8);
+                times[i].trunk[k] = (k ? times[i].trunk[k - 1] : speed) + speed * echi_random_unit(&r);
+                times[i].head[k] = (k ? times[i].head[k - 1] : 0) + echi_random_unit(&r);
+            }
+        }
+        echi_shares_by_speed(times, count, batch, n);
+        for (int i = 0; i < count; i++) sum += n[i];
+        assert_int_equal(sum, batch);
+        const double found = makespan(times, n, count), least = least_makespan(times, any, 0, count, batch);
+        if (found > least * (1 + 1e-12)) fail_msg("seed %u: a step takes %.17g, but %.17g is possible", seed, found, least);
+    }
+}
+
+/* ---- plans ---- */
+
+static struct echi_times times[ECHI_WORLD_MAX];
+static struct echi_wishes wishes;
+static struct echi_plan plan;
+static char text[240];
+
+/* Each node's seconds a sample; the head's part is `head` of it. Efficient from 8 samples on. */
+static void nodes(int world, const double *seconds, double head) {
+    memset(times, 0, sizeof times);
+    memset(&wishes, 0, sizeof wishes);
+    for (int r = 0; r < world; r++) {
+        static const uint32_t n[] = {1, 4, 8, 16, 64};
+        times[r].count = 5;
+        for (int i = 0; i < 5; i++) {
+            const double whole = seconds[r] * (n[i] < 8 ? 8 : n[i]);
+            times[r].n[i] = n[i];
+            times[r].trunk[i] = whole * (1 - head);
+            times[r].head[i] = whole * head;
+        }
+    }
+    wishes = (struct echi_wishes){.sync = ECHI_SYNC_GSSP,
+                                  .world = world,
+                                  .separate = -1,
+                                  .has_cut = true,
+                                  .batch = 64,
+                                  .staleness = 3,
+                                  .lr = 0.02,
+                                  .momentum = 0.9};
+}
+static void make(void) {
+    const ech_status status = echi_plan_make(&wishes, times, &plan, text, sizeof text);
+    if (status != ECH_OK) fail_msg("%s", text);
+    assert_true(echi_plan_valid(&plan));
+}
+static void refused(const char *word) {
+    memset(text, 0, sizeof text);
+    assert_int_equal(echi_plan_make(&wishes, times, &plan, text, sizeof text), ECH_E_ARGUMENT);
+    if (!strstr(text, word)) fail_msg("'%s' does not say '%s'", text, word);
+    char little[8];
+    assert_int_equal(echi_plan_make(&wishes, times, &plan, little, sizeof little), ECH_E_ARGUMENT);
+    assert_true(memchr(little, 0, sizeof little) != NULL);
+    assert_int_equal(echi_plan_make(&wishes, times, &plan, NULL, 0), ECH_E_ARGUMENT);
+}
+
+static void the_fastest_node_has_the_head(void **state) {
+    (void)state;
+    const double seconds[] = {2, 1, 2, 8};
+    nodes(4, seconds, 0.05);
+    make();
+    assert_true(plan.separated);
+    assert_int_equal(plan.head, 1);
+    /* Rank 1 is left 1 - 0.05 (1/1.9 + 1/1.9 + 1/7.6 + ...) of itself: still the fastest, its group is the first. */
+    assert_int_equal(plan.group_of[1], 0);
+    assert_int_equal(plan.owner_of[0], 1);
+    assert_int_equal(plan.group_of[0], plan.group_of[2]);
+    assert_int_equal(plan.group_of[3], plan.n_groups - 1);
+    assert_int_equal(plan.owner_of[plan.n_groups - 1], 3);
+    for (int r = 0; r < 4; r++) assert_int_equal(plan.n[r], 8);
+    assert_int_equal(plan.staleness, 3);
+    assert_int_equal(plan.rounds_apart, 4);
+}
+
+static void the_heads_worker_counts_by_what_is_left(void **state) {
+    (void)state;
+    /* All alike. The head costs h and the trunk 1 - h of a step, so a step of the head's node takes, beside the others' two
+     * a (1 - h): r = (1 - 2 h / (1 - h)) / 1; with h = 0.15 about 1.55 of a step, the others' is 0.85. */
+    const double seconds[] = {1, 1, 1};
+    nodes(3, seconds, 0.15);
+    make();
+    assert_int_equal(plan.head, 0);
+    assert_int_equal(plan.n_groups, 2);
+    assert_int_equal(plan.group_of[1], 0);
+    assert_int_equal(plan.group_of[2], 0);
+    assert_int_equal(plan.group_of[0], 1);
+    /* A head that takes all of its node leaves no worker there. */
+    nodes(3, seconds, 0.4);
+    make();
+    assert_int_equal(plan.group_of[0], ECHI_NONE);
+    assert_int_equal(plan.n[0], 0);
+    assert_int_equal(plan.n_groups, 1);
+    assert_int_equal(plan.head, 0);
+    /* Nor does a wish for three groups find three workers. */
+    wishes.groups = 3;
+    make();
+    assert_int_equal(plan.n_groups, 2);
+}
+
+static void rates_follow_the_defaults(void **state) {
+    (void)state;
+    const double seconds[] = {1, 1};
+    static const struct {
+        enum echi_sync sync;
+        int world, separate;
+        bool lr_given, momentum_given;
+        uint32_t batch;
+        double lr, momentum;
+    } table[] = {
+        {ECHI_SYNC_BSP, 2, 0, false, false, 128, 0.02, 0.9}, /* as said */
+        {ECHI_SYNC_GSSP, 2, 1, false, false, 64, 0.02, 0.9},
+        {ECHI_SYNC_GSSP, 2, 1, false, false, 128, 0.04, 0.9}, /* only lr / B matters */
+        {ECHI_SYNC_GSSP, 2, 1, true, false, 128, 0.02, 0.9},  /* the user's word counts */
+        {ECHI_SYNC_ASP, 2, 0, false, false, 64, 0.1, 0.5},    /* without a head owner: less memory, five times the rate */
+        {ECHI_SYNC_SSP, 2, 0, false, false, 128, 0.2, 0.5},
+        {ECHI_SYNC_ASP, 2, 0, true, false, 64, 0.02, 0.9},
+        {ECHI_SYNC_ASP, 2, 0, false, true, 64, 0.02, 0.9},
+        {ECHI_SYNC_ASP, 1, 0, false, false, 64, 0.02, 0.9}, /* alone nothing is stale */
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        nodes(table[i].world, seconds, 0.05);
+        wishes.sync = table[i].sync;
+        wishes.separate = table[i].separate;
+        wishes.lr_given = table[i].lr_given;
+        wishes.momentum_given = table[i].momentum_given;
+        wishes.batch = table[i].batch;
+        make();
+        if (plan.lr != table[i].lr || plan.momentum != table[i].momentum)
+            fail_msg("row %zu: lr %g, momentum %g", i, plan.lr, plan.momentum);
+    }
+}
+
+static void bsp_shares_sum_to_the_round(void **state) {
+    (void)state;
+    const double seconds[] = {1, 1, 1, 4};
+    nodes(4, seconds, 0.05);
+    wishes.sync = ECHI_SYNC_BSP;
+    wishes.separate = 0;
+    make();
+    assert_int_equal(plan.separated, 0);
+    assert_int_equal(plan.head, ECHI_NONE);
+    assert_int_equal(plan.n[0] + plan.n[1] + plan.n[2] + plan.n[3], 64);
+    assert_true(plan.n[3] < plan.n[0]);
+    wishes.shares = ECHI_SHARES_EQUAL;
+    wishes.batch = 66;
+    make();
+    const uint32_t equal[] = {17, 17, 16, 16}, list[] = {60, 0, 4, 0};
+    assert_memory_equal(plan.n, equal, sizeof equal);
+    wishes.shares = ECHI_SHARES_LIST;
+    wishes.batch = 64;
+    memcpy(wishes.share, list, sizeof list);
+    make();
+    assert_memory_equal(plan.n, list, sizeof list);
+    assert_int_equal(plan.group_of[1], ECHI_NONE);
+    /* The default round: 64, and 16 a node beyond four. */
+    wishes.shares = ECHI_SHARES_SPEED;
+    wishes.batch = 0;
+    make();
+    assert_int_equal(plan.round, 64);
+    const double many[] = {1, 1, 1, 1, 1, 1, 1};
+    nodes(7, many, 0);
+    wishes.batch = 0;
+    make();
+    assert_int_equal(plan.round, 112);
+}
+
+static void what_cannot_be_is_refused(void **state) {
+    (void)state;
+    const double seconds[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    nodes(10, seconds, 0);
+    wishes.has_cut = false;
+    wishes.separate = 1;
+    refused("--separate");
+    nodes(10, seconds, 0);
+    wishes.groups = 9;
+    refused("--groups");
+    nodes(10, seconds, 0);
+    wishes.sync = ECHI_SYNC_BSP;
+    wishes.shares = ECHI_SHARES_EQUAL;
+    wishes.batch = 9;
+    refused("--batch");
+    wishes.shares = ECHI_SHARES_LIST;
+    wishes.share[0] = 8;
+    refused("--shares");
+    nodes(10, seconds, 0);
+    wishes.shares = ECHI_SHARES_LIST;   /* nobody computes */
+    refused("--shares");
+    nodes(2, seconds, 0);
+    wishes.batch = UINT32_MAX;
+    refused("--batch");
+}
+
+/* Any wishes over any times: a valid plan or a sentence. */
+static void whatever_is_wished(void **state) {
+    (void)state;
+    int made = 0;
+    for (uint32_t seed = 1; seed <= 3000; seed++) {
+        struct echi_random r;
+        double seconds[ECHI_WORLD_MAX];
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 5);
+        const int world = 1 + (int)echi_random_below(&r, echi_random_below(&r, 8) ? 8 : ECHI_WORLD_MAX);
+        for (int i = 0; i < world; i++) seconds[i] = 1e-6 + echi_random_unit(&r) * (echi_random_below(&r, 3) ? 1 : 100);
+        nodes(world, seconds, echi_random_unit(&r) * 0.9);
+        wishes.sync = (enum echi_sync)echi_random_below(&r, ECHI_SYNCS);
+        wishes.separate = (int)echi_random_below(&r, 3) - 1;
+        wishes.has_cut = echi_random_below(&r, 4) != 0;
+        wishes.groups = (int)echi_random_below(&r, 10);
+        wishes.shares = (enum echi_shares)echi_random_below(&r, 3);
+        wishes.batch = echi_random_below(&r, 4) ? echi_random_below(&r, 200) : 0;
+        wishes.samples_per_step = echi_random_below(&r, 2) ? 0 : echi_random_below(&r, 100);
+        for (int i = 0; i < world; i++) wishes.share[i] = echi_random_below(&r, 3);
+        memset(text, 0, sizeof text);
+        const ech_status status = echi_plan_make(&wishes, times, &plan, text, sizeof text);
+        if (status == ECH_OK ? !echi_plan_valid(&plan) : text[0] == 0) fail_msg("seed %u: status %d '%s'", seed, status, text);
+        made += status == ECH_OK;
+    }
+    assert_true(made > 1500);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(clusters_are_the_best),
+        cmocka_unit_test(clusters_are_as_few_as_are_tight),
+        cmocka_unit_test(shares_are_the_fastest),
+        cmocka_unit_test(the_fastest_node_has_the_head),
+        cmocka_unit_test(the_heads_worker_counts_by_what_is_left),
+        cmocka_unit_test(rates_follow_the_defaults),
+        cmocka_unit_test(bsp_shares_sum_to_the_round),
+        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(whatever_is_wished),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
