@@ -51,13 +51,21 @@ void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event
     perform(n, &list);
 }
 
+/* What the wire said to a send or a post. A peer that is gone is dealt with by its LOST event; until that is here, or after
+ * the run has ended, its sentence must not take the place of the one that tells why. */
+static void settle(struct echi_node *n, ech_status status, const struct ech_error *why) {
+    if (status == ECH_OK || status == ECH_E_PEER_LOST || n->over) return;
+    *n->err = *why;
+    echi_node_give_up(n, status);
+}
+
 static void send_message(struct echi_node *n, int to, const struct echi_msg *m, const void *payload, size_t len, uint64_t cookie) {
     uint8_t meta[ECHI_MSG_MAX];
     size_t size = echi_msg_encode(m, meta, sizeof meta);
-    ech_status status = size ? echi_wire_send(n->wire, to, m->kind, meta, size, payload, len, cookie, n->err)
-                             : echi_fail(n->err, ECH_E_INTERNAL, "run.send", "a %s message does not fit", echi_kind_name(m->kind));
-    /* A peer that is gone is dealt with by its LOST event. */
-    if (status != ECH_OK && status != ECH_E_PEER_LOST) echi_node_give_up(n, status);
+    struct ech_error why;
+    ech_status status = size ? echi_wire_send(n->wire, to, m->kind, meta, size, payload, len, cookie, &why)
+                             : echi_fail(&why, ECH_E_INTERNAL, "run.send", "a %s message does not fit", echi_kind_name(m->kind));
+    settle(n, status, &why);
 }
 
 void echi_node_send_plain(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role) {
@@ -68,8 +76,9 @@ void echi_node_send_plain(struct echi_node *n, int to, enum echi_kind kind, enum
 void echi_node_send_body(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len) {
     uint8_t meta[2 + ECHI_PLAN_BYTES_MAX] = {(uint8_t)to_role, ECHI_ROLE_NODE};
     memcpy(meta + 2, body, len);
-    ech_status status = echi_wire_send(n->wire, to, (int)kind, meta, 2 + len, NULL, 0, 0, n->err);
-    if (status != ECH_OK && status != ECH_E_PEER_LOST) echi_node_give_up(n, status);
+    struct ech_error why;
+    ech_status status = echi_wire_send(n->wire, to, (int)kind, meta, 2 + len, NULL, 0, 0, &why);
+    settle(n, status, &why);
 }
 
 static void do_send(struct echi_node *n, const struct echi_action *a) {
@@ -78,8 +87,8 @@ static void do_send(struct echi_node *n, const struct echi_action *a) {
     echi_node_extent(n, a->kind, &a->msg, a->msg.to_role == ECHI_ROLE_HEAD || a->msg.from_role == ECHI_ROLE_HEAD, &at, &len);
     const uint8_t *base = echi_exec_slot(n->exec, a->slot, &room);
     if (!base || at + len > room) {
-        echi_fail(n->err, ECH_E_INTERNAL, "run.send", "a %s message has no slot to send from", echi_kind_name(a->kind));
-        return echi_node_give_up(n, ECH_E_INTERNAL);
+        struct ech_error why;
+        return settle(n, echi_fail(&why, ECH_E_INTERNAL, "run.send", "a %s message has no slot to send from", echi_kind_name(a->kind)), &why);
     }
     send_message(n, a->to, &a->msg, base + at, len, cookie_of((enum echi_role)a->msg.from_role, a->slot));
 }
@@ -87,9 +96,10 @@ static void do_send(struct echi_node *n, const struct echi_action *a) {
 static void post_part(struct echi_node *n, const struct echi_action *a, enum echi_role role, size_t at, size_t len) {
     size_t room;
     uint8_t *base = echi_exec_slot(n->exec, a->slot, &room);
-    ech_status status = base && at + len <= room ? echi_wire_post(n->wire, a->to, a->kind, base + at, len, cookie_of(role, a->slot), n->err)
-                        : echi_fail(n->err, ECH_E_INTERNAL, "run.post", "a %s message has no slot to come to", echi_kind_name(a->kind));
-    if (status != ECH_OK && status != ECH_E_PEER_LOST) echi_node_give_up(n, status);
+    struct ech_error why;
+    ech_status status = base && at + len <= room ? echi_wire_post(n->wire, a->to, a->kind, base + at, len, cookie_of(role, a->slot), &why)
+                        : echi_fail(&why, ECH_E_INTERNAL, "run.post", "a %s message has no slot to come to", echi_kind_name(a->kind));
+    settle(n, status, &why);
 }
 
 void echi_node_post(struct echi_node *n, const struct echi_action *a) {
