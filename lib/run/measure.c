@@ -40,7 +40,7 @@ static ech_status one_step(const struct bench *b, int n, bool head, struct ech_e
     return ECH_OK;
 }
 
-struct timing { int sizes, sweeps; double least[SIZES][2]; double wall[SWEEPS]; int steps[SWEEPS][SIZES][2]; };   /* [2]: trunk, head */
+struct timing { int sizes, sweeps; double least[SIZES][2], exchange; double wall[SWEEPS]; int steps[SWEEPS][SIZES][2]; };   /* [2]: trunk, head */
 
 static ech_status time_size(const struct bench *b, int sweep, int size, bool head, struct echi_slowness *slowness, struct timing *t, struct ech_error *err) {
     double sum = 0;
@@ -58,6 +58,17 @@ static ech_status time_size(const struct bench *b, int sweep, int size, bool hea
         sum += seconds;
     }
     t->wall[sweep] += sum;
+    return ECH_OK;
+}
+
+/* A message with all parameters: its bytes are copied into a socket or out of one, which together with the frames costs
+ * about as much as three plain copies (bench_net), and the owner adds what a push brings. */
+static ech_status time_exchange(const struct bench *b, struct echi_device *device, size_t n_params, struct timing *t, struct ech_error *err) {
+    const int64_t began = echi_now();
+    for (int copy = 0; copy < 3; copy++) memcpy(echi_buffer_host(b->grads), echi_buffer_host(b->params), n_params * sizeof(float));
+    ECHI_TRY(echi_add(device, b->grads, b->params, 0, n_params, err));
+    const double seconds = (double)(echi_now() - began) * 1e-9;
+    if (t->exchange == 0 || seconds < t->exchange) t->exchange = seconds;
     return ECH_OK;
 }
 
@@ -103,6 +114,7 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
         const int sweep = timing.sweeps++;
         for (int i = 0; i < timing.sizes; i++) {
             for (int head = 0; head <= cut; head++) ECHI_TRY_GOTO(time_size(&b, sweep, i, head, &slowness, &timing, err), out);
+            ECHI_TRY_GOTO(time_exchange(&b, device, job->n_params, &timing, err), out);
             if (i > 0 && timing.least[i][0] + timing.least[i][1] > LONG_STEP) timing.sizes = i + 1;
         }
     }
@@ -113,6 +125,7 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
         out->head[i] = timing.least[i][1] * scale;
     }
     out->count = (uint32_t)timing.sizes;
+    out->exchange = timing.exchange * scale;
 out:
     echi_stack_destroy(b.trunk);
     echi_stack_destroy(b.head);

@@ -204,6 +204,7 @@ size_t echi_times_encode(const struct echi_times *t, uint8_t *out, size_t cap) {
         echi_put_f64(&w, t->trunk[i]);
         echi_put_f64(&w, t->head[i]);
     }
+    echi_put_f64(&w, t->exchange);
     return w.ok ? (size_t)(w.at - out) : 0;
 }
 
@@ -220,12 +221,22 @@ bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *t) {
         if (!(t->trunk[i] > 0 && t->trunk[i] < 1e6 && t->head[i] >= 0 && t->head[i] < 1e6)) return false;
         if (t->n[i] < 1 || (i && t->n[i] <= t->n[i - 1])) return false;
     }
-    return r.ok && r.at == r.end;
+    t->exchange = echi_get_f64(&r);
+    return r.ok && r.at == r.end && t->exchange >= 0 && t->exchange < 1e6;
+}
+
+/* Vector kernels compute rows in blocks, so that a step of the first size takes as long as one of twice that. Samples are
+ * then counted in blocks: 33 take as long as 48. */
+static uint32_t whole_blocks(const struct echi_times *t, uint32_t n) {
+    if (t->count < 2 || t->n[1] != 2 * t->n[0]) return n;
+    if (t->trunk[1] + t->head[1] > 1.2 * (t->trunk[0] + t->head[0])) return n;
+    return (n + t->n[1] - 1) / t->n[1] * t->n[1];
 }
 
 /* Straight lines between the measured sizes; below the first in proportion, beyond the last along the last slope. */
 static double interpolate(const struct echi_times *t, const double *y, uint32_t n) {
     if (n == 0 || t->count == 0) return 0;
+    n = whole_blocks(t, n);
     if (t->count == 1 || n <= t->n[0]) return n >= t->n[0] ? y[0] * n / t->n[0] : y[0];
     uint32_t i = 1;
     while (i + 1 < t->count && n > t->n[i]) i++;

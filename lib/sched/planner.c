@@ -93,6 +93,17 @@ static double seconds_beside_head(const struct echi_times *times, int world, int
     return rate * own < LEAST_LEFT ? -1 : 1 / rate;
 }
 
+/* What a round takes on a node that is given so many samples: its layers of them, a push and weights back, at the owner
+ * those of all workers, and at the head the whole round's rows. */
+static struct echi_times bsp_times(const struct echi_times *times, const struct echi_plan *plan, int rank, int workers) {
+    struct echi_times t = *times;
+    for (uint32_t i = 0; i < t.count; i++) {
+        if (plan->separated) t.head[i] = rank == plan->head ? echi_times_head(times, plan->round) : 0;
+        else t.head[i] += 2 * times->exchange * (rank == plan->owner_of[0] ? workers : 1);
+    }
+    return t;
+}
+
 static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan, char *text,
                              size_t cap) {
     uint32_t n[ECHI_WORLD_MAX] = {0};
@@ -108,15 +119,15 @@ static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_time
         for (int r = 0; r < w->world; r++)
             n[r] = plan->round / (uint32_t)w->world + ((uint32_t)r < plan->round % (uint32_t)w->world);
     } else {
-        struct echi_times adjusted[ECHI_WORLD_MAX];
-        for (int r = 0; r < w->world; r++) {
-            adjusted[r] = times[r];
-            if (!plan->separated) continue;
-            /* Workers compute the trunk only; the head's node has the whole round's rows on top. */
-            for (uint32_t i = 0; i < times[r].count; i++)
-                adjusted[r].head[i] = r == plan->head ? echi_times_head(&times[r], plan->round) : 0;
+        /* The owner's work depends on how many workers there are, and they on it: the second look knows the first's. */
+        int workers = w->world;
+        for (int look = 0; look < 2; look++) {
+            struct echi_times adjusted[ECHI_WORLD_MAX];
+            for (int r = 0; r < w->world; r++) adjusted[r] = bsp_times(&times[r], plan, r, workers);
+            echi_shares_by_speed(adjusted, w->world, plan->round, n);
+            workers = 0;
+            for (int r = 0; r < w->world; r++) workers += n[r] > 0;
         }
-        echi_shares_by_speed(adjusted, w->world, plan->round, n);
     }
     for (int r = 0; r < w->world; r++) {
         plan->n[r] = n[r];

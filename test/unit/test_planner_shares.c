@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The planner's shares: samples in whole blocks, and what an owner has to do besides its own samples. */
+#include "echi_planner.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+/* A node that computes `block` samples at once in `seconds`. */
+static struct echi_times node_times(uint32_t block, double seconds) {
+    static const uint32_t sizes[] = {8, 16, 32, 48, 64, 96, 128};
+    struct echi_times t = {.count = sizeof sizes / sizeof sizes[0]};
+    for (uint32_t i = 0; i < t.count; i++) {
+        t.n[i] = sizes[i];
+        t.trunk[i] = (sizes[i] + block - 1) / block * seconds;
+    }
+    return t;
+}
+
+static struct echi_plan plan_bsp(const struct echi_times times[ECHI_WORLD_MAX], int world, uint32_t batch) {
+    const struct echi_wishes wishes = {.sync = ECHI_SYNC_BSP, .world = world, .separate = 0, .batch = batch, .lr = 0.02, .momentum = 0.9};
+    struct echi_plan plan;
+    char text[240];
+    assert_int_equal(echi_plan_make(&wishes, times, &plan, text, sizeof text), ECH_OK);
+    uint32_t sum = 0;
+    for (int r = 0; r < world; r++) sum += plan.n[r];
+    assert_int_equal(sum, batch);
+    return plan;
+}
+
+static void test_blocks(void **state) {
+    (void)state;
+    struct echi_times times[ECHI_WORLD_MAX] = {node_times(16, 1e-3), node_times(16, 1e-3), node_times(16, 1e-3)};
+    assert_float_equal(echi_times_whole(&times[0], 33), 3e-3, 1e-12);
+    assert_float_equal(echi_times_whole(&times[0], 48), 3e-3, 1e-12);
+    assert_float_equal(echi_times_whole(&times[0], 1), 1e-3, 1e-12);
+    struct echi_plan plan = plan_bsp(times, 3, 128);
+    for (int r = 0; r < 3; r++) assert_int_equal(plan.n[r] % 16, 0);
+    /* Where twice the samples take twice the time there are no blocks. */
+    times[0] = node_times(1, 1e-4);
+    assert_float_equal(echi_times_whole(&times[0], 33), 33e-4, 1e-12);
+}
+
+static void test_owner_computes_less(void **state) {
+    (void)state;
+    struct echi_times times[ECHI_WORLD_MAX];
+    for (int r = 0; r < 4; r++) times[r] = node_times(1, r == 3 ? 4e-4 : 1e-4);
+    const struct echi_plan without = plan_bsp(times, 4, 130);
+    assert_int_equal(without.n[3], 10);
+    for (int r = 0; r < 3; r++) assert_int_equal(without.n[r], 40);
+    /* A message of 0.5 ms: each worker has two a round, the owner two for each worker. */
+    for (int r = 0; r < 4; r++) times[r].exchange = r == 3 ? 2e-3 : 5e-4;
+    const struct echi_plan with = plan_bsp(times, 4, 130);
+    const int owner = with.owner_of[0], other = owner == 0 ? 1 : 0;
+    assert_true(with.n[owner] + 18 <= with.n[other]);
+    assert_true(with.n[3] < without.n[3]);
+}
+
+static void test_times_travel(void **state) {
+    (void)state;
+    struct echi_times times = node_times(16, 1e-3), back;
+    uint8_t body[ECHI_TIMES_BYTES_MAX];
+    times.exchange = 1.25e-4;
+    size_t len = echi_times_encode(&times, body, sizeof body);
+    assert_true(len > 0 && echi_times_decode(body, len, &back));
+    assert_memory_equal(&times, &back, sizeof times);
+    assert_false(echi_times_decode(body, len - 1, &back));
+    times.exchange = -1;
+    len = echi_times_encode(&times, body, sizeof body);
+    assert_false(echi_times_decode(body, len, &back));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_blocks), cmocka_unit_test(test_owner_computes_less), cmocka_unit_test(test_times_travel)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
