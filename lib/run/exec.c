@@ -20,7 +20,8 @@ struct echi_exec {
     struct echi_lane *lane;                       /* NULL while measuring */
     const struct echi_setup *setup;
     struct echi_buffer *slot[ECHI_SLOT_KINDS][SLOTS_PER_KIND];
-    struct echi_stack *trunk, *head, *eval;       /* trunk: all layers where nothing is separated */
+    struct echi_stack *trunk[ECHI_STRANDS];       /* all layers where nothing is separated */
+    struct echi_stack *head, *eval;
     /* scratch of the worker's, the head's and the look's tasks, which may be nested in one another */
     float *rows, *head_rows, *head_rows_grad, *eval_rows;
     uint8_t *labels, *head_labels, *eval_labels;
@@ -44,7 +45,7 @@ void echi_exec_destroy(struct echi_exec *x) {
     if (!x) return;
     for (int k = 0; k < ECHI_SLOT_KINDS; k++)
         for (int i = 0; i < SLOTS_PER_KIND; i++) echi_buffer_destroy(x->slot[k][i]);
-    echi_stack_destroy(x->trunk);
+    for (int i = 0; i < ECHI_STRANDS; i++) echi_stack_destroy(x->trunk[i]);
     echi_stack_destroy(x->head);
     echi_stack_destroy(x->eval);
     free(x->rows);
@@ -92,14 +93,15 @@ static ech_status make_stack(struct echi_exec *x, int first, int end, uint32_t n
 }
 
 static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, uint32_t n, size_t all, struct ech_error *err) {
-    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 2, all, err));
-    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_GRADS, 0, 1, all, err));
+    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 2 * p->strands, all, err));
+    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_GRADS, 0, p->strands, all, err));
     if (!x->job->model) return ECH_OK;
-    ECHI_TRY(make_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk, err));
+    for (int i = 0; i < p->strands; i++)
+        ECHI_TRY(make_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk[i], err));
     ECHI_TRY(sample_room(x, n, &x->rows, &x->labels, &x->index, err));
     if (!p->separated) return ECH_OK;
-    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_ACT, 0, 1, n * (4 * x->job->cut_width + 1), err));
-    return make_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, 1, n * 4 * x->job->cut_width, err);
+    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->strands, n * (4 * x->job->cut_width + 1), err));
+    return make_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->strands, n * 4 * x->job->cut_width, err);
 }
 
 static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
@@ -174,32 +176,34 @@ static void report_gradients(struct echi_exec *x, const struct echi_task *task, 
 static ech_status forward(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     const struct echi_lease *l = &task->lease;
     struct echi_buffer *weights = slot(x, task->weights);
+    struct echi_stack *trunk = x->trunk[task->strand];
     const bool whole = task->kind == ECHI_TASK_STEP;
     echi_job_samples(x->job, l, x->index);
     ECHI_TRY(echi_data_read(x->job->data, false, x->index, (int)l->n, x->rows, x->labels, err));
-    ECHI_TRY(echi_stack_input(x->trunk, (int)l->n, x->rows, err));
-    const int units = echi_stack_units(x->trunk);
+    ECHI_TRY(echi_stack_input(trunk, (int)l->n, x->rows, err));
+    const int units = echi_stack_units(trunk);
     for (int u = 0; u < units; u++) {
-        ECHI_TRY(echi_stack_forward(x->trunk, u, weights, err));
+        ECHI_TRY(echi_stack_forward(trunk, u, weights, err));
         echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
     }
     if (!whole) {
-        float *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_WORKER_ACT, 0}, NULL);
-        ECHI_TRY(echi_stack_output(x->trunk, rows, err));
+        float *rows = echi_exec_slot(x, task->act, NULL);
+        ECHI_TRY(echi_stack_output(trunk, rows, err));
         memcpy(rows + l->n * x->job->cut_width, x->labels, l->n);
         return ECH_OK;
     }
     int correct = 0;
-    ECHI_TRY(echi_stack_loss(x->trunk, x->labels, 1.0f / (float)task->divisor, &result->loss[0], &correct, err));
+    ECHI_TRY(echi_stack_loss(trunk, x->labels, 1.0f / (float)task->divisor, &result->loss[0], &correct, err));
     result->loss[0] = sane_loss(result->loss[0], l->n);
     result->correct[0] = (uint32_t)correct;
     return ECH_OK;
 }
 
 static ech_status backward(struct echi_exec *x, const struct echi_task *task, const struct echi_result *result, struct ech_error *err) {
-    for (int u = echi_stack_units(x->trunk) - 1; u >= 0; u--) {
-        ECHI_TRY(echi_stack_backward(x->trunk, u, slot(x, task->weights), slot(x, task->grads), u > 0, err));
-        report_gradients(x, task, x->trunk, u, result);
+    struct echi_stack *trunk = x->trunk[task->strand];
+    for (int u = echi_stack_units(trunk) - 1; u >= 0; u--) {
+        ECHI_TRY(echi_stack_backward(trunk, u, slot(x, task->weights), slot(x, task->grads), u > 0, err));
+        report_gradients(x, task, trunk, u, result);
         if (u > 0) echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
     }
     return ECH_OK;
@@ -309,7 +313,7 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
     case ECHI_TASK_REFRESH: return sum_states(x, task, task->state, err);
     case ECHI_TASK_FORWARD: return forward(x, task, result, err);
     case ECHI_TASK_BACKWARD: {
-        ECHI_TRY(echi_stack_output_grad(x->trunk, echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, 0}, NULL), err));
+        ECHI_TRY(echi_stack_output_grad(x->trunk[task->strand], echi_exec_slot(x, task->act, NULL), err));
         return backward(x, task, result, err);
     }
     case ECHI_TASK_STEP:

@@ -7,31 +7,34 @@
 #include "echi_policy.h"
 
 /* ---- worker: computes forward and backward ---- */
-enum echi_worker_phase {
-    ECHI_WORKER_WAITS_WEIGHTS,
-    ECHI_WORKER_IDLE,
-    ECHI_WORKER_FORWARD,
-    ECHI_WORKER_WAITS_HEAD,
-    ECHI_WORKER_BACKWARD
+enum echi_strand_phase { ECHI_STRAND_WAITS_WEIGHTS, ECHI_STRAND_IDLE, ECHI_STRAND_FORWARD, ECHI_STRAND_WAITS_HEAD,
+                         ECHI_STRAND_ANSWERED, ECHI_STRAND_BACKWARD };
+/* One step in flight. Each strand computes on the weights that answer its own last push. */
+struct echi_strand {
+    enum echi_strand_phase phase;
+    uint32_t since;                               /* which of several strands has been in this phase the longest */
+    uint8_t weights;                              /* WORKER_WEIGHTS slot to compute on */
+    uint64_t version, samples;                    /* of those weights */
+    struct echi_lease lease;                      /* being computed */
+    struct echi_slot act_grad;                    /* ANSWERED: the head's answer */
+    double loss; uint32_t correct;
+    int next_layer;                               /* the layer whose gradient travels next, from the last down */
+    bool ready[256];                              /* gradients that are there and wait for the layers above them */
+    int sending;                                  /* gradients and rows on their way out: their slots are not free yet */
 };
 struct echi_worker {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
-    enum echi_worker_phase phase;
-    uint8_t current;                              /* WORKER_WEIGHTS slot to compute on */
-    uint64_t version;                             /* of those weights */
-    struct echi_lease lease[ECHI_LEASES_AHEAD + 1]; int n_leases;   /* lease[0] is being computed unless idle */
-    double loss; uint32_t correct;                /* of the step in flight */
-    int next_layer;                               /* the layer whose gradient travels next, from the last down */
-    bool ready[256];                              /* gradients that are there and wait for the layers above them */
-    bool entered;                                 /* the owner counts this worker among those that hold a lease */
-    int sending;                                  /* gradients (and rows) on their way out: their slots are not free yet */
+    struct echi_strand strand[ECHI_STRANDS];
+    uint32_t turns;                               /* changes of phase so far */
+    struct echi_lease lease[ECHI_LEASES_AHEAD]; int n_leases;   /* that no strand has begun */
+    bool entered;                                 /* the owner knows that this worker holds a lease */
 };
 void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup);
 void echi_worker_step(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
 
 /* ---- owner of the trunk, or of all layers, for one group ---- */
-struct echi_push { struct echi_lease lease; int layers_in; bool whole, more; double loss, staleness; uint32_t correct; };
+struct echi_push { struct echi_lease lease; int layers_in; bool whole, more; double loss, staleness; uint32_t correct; uint64_t seen; };   /* seen: samples in the weights it was computed on */
 struct echi_owner {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
@@ -41,9 +44,8 @@ struct echi_owner {
     struct echi_push push[ECHI_WORLD_MAX];        /* the push that is arriving, or waits to be taken, from each worker */
     uint8_t queue[ECHI_WORLD_MAX]; int queued;    /* ranks whose whole pushes wait, in order of arrival */
     uint32_t entered[ECHI_WORLD_MAX], last[ECHI_WORLD_MAX];   /* leases (ids rise): a worker's last ENTER, and the last applied */
-    bool answer[ECHI_WORLD_MAX];                  /* owes this worker weights */
+    uint8_t answer[ECHI_WORLD_MAX];               /* weights owed to this worker, so many times */
     int turn;                                     /* the rank to look at first when there is a place for a send */
-    uint64_t seen_samples[ECHI_WORLD_MAX];        /* samples in w when the worker last got weights */
     int busy;                                     /* tasks out: 0 or 1 */
     uint32_t round, round_in;                     /* BSP: samples of the current round that are in */
     uint8_t round_rank[ECHI_WORLD_MAX]; int round_count;   /* BSP: whose pushes make up the round so far */

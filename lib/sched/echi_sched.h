@@ -14,7 +14,8 @@
 
 #define ECHI_WORLD_MAX 64
 #define ECHI_GROUPS_MAX 8
-#define ECHI_LEASES_AHEAD 2           /* leases a worker holds at once, so that no round trip shows */
+#define ECHI_STRANDS 2                /* steps of one worker in flight at most */
+#define ECHI_LEASES_AHEAD (ECHI_STRANDS + 1)   /* leases a worker holds at most: one more than it computes, so that no round trip shows */
 #define ECHI_SNAPSHOTS (2 + 4)        /* weights: one current, one being written, and 4 sends at once (design, section 5) */
 #define ECHI_STATE_COPIES 3           /* own state: current, being written, being sent */
 #define ECHI_NONE 255                 /* no rank, no group */
@@ -30,6 +31,8 @@ struct echi_plan {
     uint8_t head;                         /* rank, ECHI_NONE when nothing is separated */
     uint8_t owner_of[ECHI_GROUPS_MAX];    /* rank that owns the trunk (or all layers) for each group */
     uint8_t group_of[ECHI_WORLD_MAX];     /* ECHI_NONE: this rank has no worker */
+    uint8_t strands;                      /* steps that a worker has in flight: while one waits for the head or its owner, the
+                                             other computes; 1 unless separated and asynchronous */
     uint32_t n[ECHI_WORLD_MAX];           /* samples a step; 0 exactly where there is no worker */
     uint32_t round;                       /* B */
     uint32_t staleness;                   /* S, in steps */
@@ -141,10 +144,10 @@ double echi_times_whole(const struct echi_times *times, uint32_t n);
 
 enum echi_slot_kind {
     ECHI_SLOT_NONE,
-    ECHI_SLOT_WORKER_WEIGHTS,   /* [2]: current and spare */
-    ECHI_SLOT_WORKER_GRADS,     /* [1] */
-    ECHI_SLOT_WORKER_ACT,       /* [1] rows and labels on their way to the head */
-    ECHI_SLOT_WORKER_ACT_GRAD,  /* [1] */
+    ECHI_SLOT_WORKER_WEIGHTS,   /* [2 * strands]: each strand's current one, and as many spare */
+    ECHI_SLOT_WORKER_GRADS,     /* [strand] */
+    ECHI_SLOT_WORKER_ACT,       /* [strand] rows and labels on their way to the head */
+    ECHI_SLOT_WORKER_ACT_GRAD,  /* [strands] in the order in which they come */
     ECHI_SLOT_OWNER_GRADS,      /* [rank of the worker] */
     ECHI_SLOT_OWNER_SUM,        /* [1] BSP: sum of a round */
     ECHI_SLOT_OWNER_WEIGHTS,    /* [ECHI_SNAPSHOTS] */
@@ -180,6 +183,8 @@ enum echi_task_kind {
 /* Names every slot that it reads and writes: a driver chooses nothing. */
 struct echi_task {
     uint8_t kind, role;
+    uint8_t strand;                         /* FORWARD, BACKWARD, STEP: whose activations */
+    struct echi_slot act;                   /* FORWARD: where rows go; BACKWARD: the gradient of those rows */
     uint8_t first;                          /* ADD, HEAD under BSP: set the sum instead of adding to it */
     uint8_t n_rows;                         /* HEAD: number of row slots merged */
     uint8_t rows[ECHI_WORLD_MAX];           /* HEAD: ranks whose HEAD_ROWS slots are meant, in this order */

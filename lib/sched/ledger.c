@@ -54,12 +54,12 @@ static void deal_round(struct echi_coordinator *c, uint32_t size, struct echi_ac
 void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out) {
     const struct echi_plan *p = &c->setup->plan;
     if (c->policy->rounds) {
-        while (!c->stopping && c->issued < c->goal.samples && c->next_round < c->applied_rounds + ECHI_LEASES_AHEAD)
+        while (!c->stopping && c->issued < c->goal.samples && c->next_round < c->applied_rounds + 1 + p->strands)
             deal_round(c, available(c, p->round), out);
         return;
     }
     /* One each in turn, so that nobody takes two from the end of the data while another has none. */
-    for (int ahead = 1; ahead <= ECHI_LEASES_AHEAD; ahead++)
+    for (int ahead = 1; ahead <= p->strands + 1; ahead++)
         for (int r = 0; r < p->world; r++)
             if (!c->stopping && p->group_of[r] != ECHI_NONE && c->held[r] < ahead && c->issued < c->goal.samples)
                 lease(c, r, available(c, p->n[r]), 0, p->round, out);

@@ -37,7 +37,7 @@ static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_ACT_GRAD] = F_LEASE | F_LOSS | F_VERSION,
     [ECHI_KIND_ACT] = F_LEASE,
     [ECHI_KIND_WEIGHTS] = F_VERSION | F_SAMPLES,
-    [ECHI_KIND_PUSH] = F_LEASE | F_LAYER | F_FLAG | F_LOSS | F_VERSION,
+    [ECHI_KIND_PUSH] = F_LEASE | F_LAYER | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES,
     [ECHI_KIND_STATE] = F_GROUP | F_VERSION | F_SAMPLES,
     [ECHI_KIND_PARAMS] = F_FLAG,
     [ECHI_KIND_ENTER] = F_LEASE,
@@ -136,9 +136,11 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->n_groups < 1 || p->n_groups > ECHI_GROUPS_MAX || p->separated > 1) return false;
     if (p->separated ? p->head >= p->world : p->head != ECHI_NONE) return false;
     if (p->round < 1 || p->round > 1u << 24) return false;
+    if (p->strands < 1 || p->strands > ECHI_STRANDS) return false;
     if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay)) return false;
     const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
     if (p->n_groups > 1 && !policy->grouped) return false;
+    if (p->strands > 1 && (policy->rounds || !p->separated)) return false;
     for (int g = 0; g < p->n_groups; g++)
         if (p->owner_of[g] >= p->world || echi_plan_workers(p, g) < 1) return false;
     /* An owner keeps one group: two on one node would share its slots. */
@@ -161,6 +163,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put8(&w, p->n_groups);
     echi_put8(&w, p->separated);
     echi_put8(&w, p->head);
+    echi_put8(&w, p->strands);
     echi_put32(&w, p->round);
     echi_put32(&w, p->staleness);
     echi_put32(&w, p->rounds_apart);
@@ -181,6 +184,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->n_groups = echi_get8(&r);
     p->separated = echi_get8(&r);
     p->head = echi_get8(&r);
+    p->strands = echi_get8(&r);
     p->round = echi_get32(&r);
     p->staleness = echi_get32(&r);
     p->rounds_apart = echi_get32(&r);

@@ -30,8 +30,7 @@ static void send_weights(struct echi_owner *o, int rank, struct echi_actions *ou
     a->msg.samples = o->samples;
     o->in_flight[o->current]++;
     o->sends++;
-    o->answer[rank] = false;
-    o->seen_samples[rank] = o->samples;
+    o->answer[rank]--;
 }
 
 /* An answer waits for a place among the sends and then gets the newest weights. The ranks have their turn one after the
@@ -166,7 +165,7 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
         } else {
             if (to == ECHI_NONE || too_far_ahead(o)) return;
             apply(o, grads, &p->lease, p->lease.n, plan_of(o)->round, to, out);
-            p->staleness = (double)(o->next_samples - o->seen_samples[rank]) / plan_of(o)->round;
+            p->staleness = (double)(o->next_samples - p->seen) / plan_of(o)->round;
         }
         o->queued--;
         memmove(&o->queue[0], &o->queue[1], (size_t)o->queued);
@@ -209,13 +208,13 @@ static void applied(struct echi_owner *o, int rank, struct echi_actions *out) {
     a->msg.version = o->version;
     a->msg.staleness = p->staleness;
     memset(p, 0, sizeof *p);
-    o->answer[rank] = true;
+    o->answer[rank]++;
 }
 
 static void start_training(struct echi_owner *o, struct echi_actions *out) {
     o->started = true;
     echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_STARTED);
-    for (int r = 0; r < plan_of(o)->world; r++) o->answer[r] = o->view[r].member;
+    for (int r = 0; r < plan_of(o)->world; r++) o->answer[r] = o->view[r].member ? plan_of(o)->strands : 0;
 }
 
 static void on_computed(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
@@ -295,6 +294,7 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     p->more = m->flag;
     p->loss = m->loss;
     p->correct = m->correct;
+    p->seen = m->samples <= o->samples ? m->samples : o->samples;
     if (o->view[e->from].idle) enter(o, e->from);
     o->queue[o->queued++] = e->from;
 }

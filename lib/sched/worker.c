@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The worker: takes leases, computes forward and backward, pushes gradients, waits for weights (design, section 3). */
+ * The worker: takes leases, computes forward and backward, pushes gradients, waits for weights (design, section 3).
+ *
+ * A step is a *strand* while it is in flight. With two of them one computes while the other waits for the head's answer
+ * or for weights; each computes on the weights that answer its own last push. */
 #include "echi_roles.h"
 
 #include <string.h>
@@ -15,119 +18,167 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     w->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
 }
 
-static void begin(struct echi_worker *w, struct echi_actions *out) {
-    if (w->phase != ECHI_WORKER_IDLE || w->n_leases == 0 || w->sending > 0) return;
-    if (!w->policy->may_begin(&w->lease[0], w->version)) return;
-    const bool separated = w->setup->plan.separated;
+static void enter(struct echi_worker *w, struct echi_strand *s, enum echi_strand_phase phase) {
+    s->phase = phase;
+    s->since = w->turns++;
+}
+
+/* Of the strands in this phase the one that has been in it the longest; NULL when there is none. */
+static struct echi_strand *oldest(struct echi_worker *w, enum echi_strand_phase phase) {
+    struct echi_strand *found = NULL;
+    for (int i = 0; i < w->setup->plan.strands; i++)
+        if (w->strand[i].phase == phase && (!found || w->strand[i].since < found->since)) found = &w->strand[i];
+    return found;
+}
+
+static struct echi_task *compute(struct echi_worker *w, const struct echi_strand *s, enum echi_task_kind kind, struct echi_actions *out) {
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
-    t->kind = separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP;
+    t->kind = (uint8_t)kind;
     t->role = ECHI_ROLE_WORKER;
-    t->lease = w->lease[0];
-    t->weights = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, w->current};
-    t->grads = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, 0};
-    t->divisor = w->lease[0].round_size;
-    w->phase = separated ? ECHI_WORKER_FORWARD : ECHI_WORKER_BACKWARD;
-    w->next_layer = w->setup->cut - 1;
-    memset(w->ready, 0, sizeof w->ready);
+    t->strand = (uint8_t)(s - w->strand);
+    t->lease = s->lease;
+    t->weights = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, s->weights};
+    t->grads = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, t->strand};
+    t->divisor = s->lease.round_size;
+    return t;
+}
+
+/* One strand at a time goes forward and one backward, so that rows and pushes leave in the order of their leases. */
+static void begin(struct echi_worker *w, struct echi_actions *out) {
+    struct echi_strand *s = oldest(w, ECHI_STRAND_ANSWERED);
+    if (s && !oldest(w, ECHI_STRAND_BACKWARD)) {
+        compute(w, s, ECHI_TASK_BACKWARD, out)->act = s->act_grad;
+        enter(w, s, ECHI_STRAND_BACKWARD);
+    }
+    s = oldest(w, ECHI_STRAND_IDLE);
+    if (!s || w->n_leases == 0 || s->sending > 0 || oldest(w, ECHI_STRAND_FORWARD)) return;
+    if (!w->policy->may_begin(&w->lease[0], s->version)) return;
+    s->lease = w->lease[0];
+    w->n_leases--;
+    memmove(&w->lease[0], &w->lease[1], (size_t)w->n_leases * sizeof w->lease[0]);
+    s->next_layer = w->setup->cut - 1;
+    memset(s->ready, 0, sizeof s->ready);
+    const bool separated = w->setup->plan.separated;
+    struct echi_task *t = compute(w, s, separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, out);
+    if (separated) t->act = (struct echi_slot){ECHI_SLOT_WORKER_ACT, t->strand};
+    enter(w, s, separated ? ECHI_STRAND_FORWARD : ECHI_STRAND_BACKWARD);
+}
+
+/* Does this worker hold a lease beside the one of strand `s`? */
+static bool holds_another(const struct echi_worker *w, const struct echi_strand *s) {
+    for (int i = 0; i < w->setup->plan.strands; i++)
+        if (&w->strand[i] != s && w->strand[i].phase >= ECHI_STRAND_FORWARD) return true;
+    return w->n_leases > 0;
 }
 
 /* Gradients travel from the last layer to the first, so that the owner can post their places in that order. The first
  * layer's goes last and carries the step's loss, so it waits for the end of the step (`done`). */
-static void push_ready(struct echi_worker *w, bool done, struct echi_actions *out) {
-    while (w->next_layer >= 0 && w->ready[w->next_layer] && (done || w->next_layer > 0)) {
+static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, struct echi_actions *out) {
+    while (s->next_layer >= 0 && s->ready[s->next_layer] && (done || s->next_layer > 0)) {
         struct echi_action *a = echi_act_send(out, owner_rank(w), ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_PUSH);
-        a->slot = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, 0};
-        a->msg.lease = w->lease[0];
-        a->msg.layer = (uint16_t)w->next_layer;
-        a->msg.flag = w->n_leases > 1;
+        a->slot = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, (uint8_t)(s - w->strand)};
+        a->msg.lease = s->lease;
+        a->msg.layer = (uint16_t)s->next_layer;
+        a->msg.flag = holds_another(w, s);
         w->entered = a->msg.flag;
-        a->msg.version = w->version;
-        a->msg.loss = w->loss;
-        a->msg.correct = w->correct;
-        w->sending++;
-        w->next_layer--;
+        a->msg.version = s->version;
+        a->msg.samples = s->samples;
+        a->msg.loss = s->loss;
+        a->msg.correct = s->correct;
+        s->sending++;
+        s->next_layer--;
     }
 }
 
+static void on_lease(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_lease *l = &e->msg->lease;
+    if (e->from != 0 || w->n_leases == ECHI_LEASES_AHEAD || l->worker != w->setup->rank || !echi_lease_valid(l, &w->setup->plan))
+        return echi_act_fault(out, ECH_E_FORMAT, "a lease does not fit the plan: do all nodes run the same version?");
+    w->lease[w->n_leases++] = *l;
+    /* The owner thinks that this worker has run out, and lets the others run ahead of it. */
+    if (!w->entered) echi_act_send(out, owner_rank(w), ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_ENTER)->msg.lease = *l;
+    w->entered = true;
+}
+
+/* Weights answer the push that has waited the longest; weights that nobody waits for (a round in which this worker had no
+ * share) are newer ones for an idle strand. The slot they replace is posted for the next. */
+static void on_weights(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    struct echi_strand *s = oldest(w, ECHI_STRAND_WAITS_WEIGHTS);
+    if (!s) s = oldest(w, ECHI_STRAND_IDLE);
+    if (e->from != owner_rank(w)) return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
+    if (!s) return echi_act_fault(out, ECH_E_INTERNAL, "weights came in the middle of a step");
+    const uint8_t before = s->weights;
+    s->weights = e->slot.index;
+    s->version = e->msg->version;
+    s->samples = e->msg->samples;
+    enter(w, s, ECHI_STRAND_IDLE);
+    echi_act_post(out, owner_rank(w), ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, before});
+}
+
+static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    struct echi_strand *s = oldest(w, ECHI_STRAND_WAITS_HEAD);   /* the head answers in the order it was asked */
+    if (e->from != w->setup->plan.head || !s || e->msg->lease.id != s->lease.id)
+        return echi_act_fault(out, ECH_E_INTERNAL, "the head answered a lease that this worker does not compute");
+    s->loss = e->msg->loss;
+    s->correct = e->msg->correct;
+    s->act_grad = e->slot;
+    enter(w, s, ECHI_STRAND_ANSWERED);
+}
+
 static void on_message(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
-    const struct echi_msg *m = e->msg;
-    switch (m->kind) {
-    case ECHI_KIND_LEASE:
-        if (e->from != 0 || w->n_leases > ECHI_LEASES_AHEAD || m->lease.worker != w->setup->rank ||
-            !echi_lease_valid(&m->lease, &w->setup->plan))
-            return echi_act_fault(out, ECH_E_FORMAT, "a lease does not fit the plan: do all nodes run the same version?");
-        w->lease[w->n_leases++] = m->lease;
-        /* The owner thinks that this worker has run out, and lets the others run ahead of it. */
-        if (!w->entered)
-            echi_act_send(out, owner_rank(w), ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_ENTER)->msg.lease = m->lease;
-        w->entered = true;
-        break;
-    case ECHI_KIND_WEIGHTS:
-        if (e->from != owner_rank(w))
-            return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
-        if (w->phase != ECHI_WORKER_WAITS_WEIGHTS && w->phase != ECHI_WORKER_IDLE)
-            return echi_act_fault(out, ECH_E_INTERNAL, "weights came in the middle of a step");
-        w->current = e->slot.index;
-        w->version = m->version;
-        w->phase = ECHI_WORKER_IDLE;
-        echi_act_post(out, owner_rank(w), ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint8_t)!w->current});
-        break;
-    case ECHI_KIND_ACT_GRAD: {
-        if (e->from != w->setup->plan.head || w->phase != ECHI_WORKER_WAITS_HEAD || m->lease.id != w->lease[0].id)
-            return echi_act_fault(out, ECH_E_INTERNAL, "the head answered a lease that this worker does not compute");
-        w->loss = m->loss;
-        w->correct = m->correct;
-        struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
-        t->kind = ECHI_TASK_BACKWARD;
-        t->role = ECHI_ROLE_WORKER;
-        t->lease = w->lease[0];
-        t->weights = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, w->current};
-        t->grads = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, 0};
-        t->divisor = w->lease[0].round_size;
-        w->phase = ECHI_WORKER_BACKWARD;
-        break;
-    }
+    switch (e->msg->kind) {
+    case ECHI_KIND_LEASE: on_lease(w, e, out); break;
+    case ECHI_KIND_WEIGHTS: on_weights(w, e, out); break;
+    case ECHI_KIND_ACT_GRAD: on_act_grad(w, e, out); break;
     default: echi_act_fault(out, ECH_E_INTERNAL, "a worker got a message that is not for workers");
     }
 }
 
 static void on_computed(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    struct echi_strand *s = &w->strand[e->task->strand];
     if (e->task->kind == ECHI_TASK_FORWARD) {
         struct echi_action *a = echi_act_send(out, w->setup->plan.head, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER, ECHI_KIND_ACT);
-        a->slot = (struct echi_slot){ECHI_SLOT_WORKER_ACT, 0};
-        a->msg.lease = w->lease[0];
-        w->sending++;
-        w->phase = ECHI_WORKER_WAITS_HEAD;
+        a->slot = e->task->act;
+        a->msg.lease = s->lease;
+        s->sending++;
+        enter(w, s, ECHI_STRAND_WAITS_HEAD);
         return;
     }
     if (e->task->kind == ECHI_TASK_STEP) {
-        w->loss = e->result->loss[0];
-        w->correct = e->result->correct[0];
+        s->loss = e->result->loss[0];
+        s->correct = e->result->correct[0];
     } else {
-        echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, 0});
+        echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, e->task->act);
     }
-    if (!(w->loss - w->loss == 0))
+    if (!(s->loss - s->loss == 0))
         return echi_act_fault(out, ECH_E_DIVERGED,
                               "the loss has grown beyond all numbers: lower --lr, or look for bad samples in the data");
-    push_ready(w, true, out);
-    w->phase = ECHI_WORKER_WAITS_WEIGHTS;
-    w->n_leases--;
-    memmove(&w->lease[0], &w->lease[1], (size_t)w->n_leases * sizeof w->lease[0]);
+    push_ready(w, s, true, out);
+    enter(w, s, ECHI_STRAND_WAITS_WEIGHTS);
+}
+
+/* One spare place for weights a strand: strand i begins with slot 2i as its own, 2i + 1 is posted; the first answers
+ * take the places of the weights before them. */
+static void on_start(struct echi_worker *w, struct echi_actions *out) {
+    for (int i = 0; i < w->setup->plan.strands; i++) {
+        w->strand[i].weights = (uint8_t)(2 * i);
+        echi_act_post(out, owner_rank(w), ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint8_t)(2 * i + 1)});
+        if (w->setup->plan.separated)
+            echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, (uint8_t)i});
+    }
 }
 
 void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     switch (e->type) {
-    case ECHI_EVENT_START:
-        echi_act_post(out, owner_rank(w), ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, 0});
-        if (w->setup->plan.separated)
-            echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, 0});
-        break;
+    case ECHI_EVENT_START: on_start(w, out); break;
     case ECHI_EVENT_MESSAGE: on_message(w, e, out); break;
-    case ECHI_EVENT_SENT: w->sending--; break;
-    case ECHI_EVENT_GRADIENT:
-        w->ready[e->layer] = true;
-        push_ready(w, false, out);
+    case ECHI_EVENT_SENT: w->strand[e->slot.index].sending--; break;
+    case ECHI_EVENT_GRADIENT: {
+        struct echi_strand *s = &w->strand[e->task->strand];
+        s->ready[e->layer] = true;
+        push_ready(w, s, false, out);
         break;
+    }
     case ECHI_EVENT_COMPUTED: on_computed(w, e, out); break;
     default: break;
     }

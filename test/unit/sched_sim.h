@@ -115,7 +115,8 @@ struct sim {
     uint8_t leased[SAMPLES_MAX], computed[SAMPLES_MAX], applied[SAMPLES_MAX], headed[SAMPLES_MAX];
     bool lease_applied[LEASES];
     uint32_t began_on[LEASES][PARAMS];      /* weights that a lease was computed on */
-    uint64_t applied_samples, seen[NODES];  /* in the weights of a single group: now, and when a worker was answered */
+    uint64_t applied_samples;               /* in the weights of a single group */
+    uint64_t slot_samples[NODES][2 * ECHI_STRANDS], seen[LEASES];   /* in a worker's weights; in those a lease began on */
     double staleness[LEASES];
     /* The bound: pushes of others since a worker was answered, if its owner knows that it computes. */
     bool answered[NODES], tracked[NODES], more[NODES]; uint32_t entered[NODES], others[NODES][NODES];
@@ -125,7 +126,7 @@ struct sim {
 static void die(struct sim *s, const char *what) {
     static const char *const run[] = {"measures", "planned", "feeds",     "trains", "holds",
                                       "looks",    "drains",  "last look", "ends",   "ended"};
-    static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "backward"};
+    static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "answered", "backward"};
     print_error("seed %llu, after %llu events: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, %d leases "
                 "out, %llu of %llu samples in\n",
                 (unsigned long long)s->seed, (unsigned long long)s->events, what, s->plan.sync, s->plan.world, s->plan.n_groups,
@@ -134,8 +135,8 @@ static void die(struct sim *s, const char *what) {
     for (int r = 0; r < s->plan.world; r++) {
         const struct node *n = &s->node[r];
         print_error("  rank %d%s:", r, n->held ? " (held)" : "");
-        if (n->has_worker)
-            print_error(" worker %s, %d leases, %d sends;", worker[n->worker.phase], n->worker.n_leases, n->worker.sending);
+        for (int i = 0; n->has_worker && i < s->plan.strands; i++)
+            print_error(" worker %s, %d leases, %d sends;", worker[n->worker.strand[i].phase], n->worker.n_leases, n->worker.strand[i].sending);
         if (n->has_owner)
             print_error(" owner of %d%s%s, %d queued, busy %d, %d sends, state %llu;", n->owner.group,
                         n->owner.draining ? " draining" : "", n->owner.drained ? " drained" : "", n->owner.queued, n->owner.busy,
@@ -202,8 +203,7 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     void (*reads)(struct sim *, int, struct echi_slot, int, int) = begins ? read_begins : read_ends;
     void (*writes)(struct sim *, int, struct echi_slot, int, int) = begins ? write_begins : write_ends;
     const int cut = cut_of(s);
-    const struct echi_slot act = {ECHI_SLOT_WORKER_ACT, 0}, act_grad = {ECHI_SLOT_WORKER_ACT_GRAD, 0},
-                           w0 = {ECHI_SLOT_OWNER_W0, 0};
+    const struct echi_slot w0 = {ECHI_SLOT_OWNER_W0, 0};
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_STEP:
         reads(s, node, t->weights, 0, cut);
@@ -211,11 +211,11 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         break;
     case ECHI_TASK_FORWARD:
         reads(s, node, t->weights, 0, cut);
-        writes(s, node, act, 0, 1);
+        writes(s, node, t->act, 0, 1);
         break;
     case ECHI_TASK_BACKWARD:
         reads(s, node, t->weights, 0, cut);
-        reads(s, node, act_grad, 0, 1);
+        reads(s, node, t->act, 0, 1);
         if (begins) writes(s, node, t->grads, 0, cut);
         break;
     case ECHI_TASK_HEAD:
@@ -310,7 +310,7 @@ static void watch_send(struct sim *s, const struct echi_action *a) {
         s->answered[a->to] = true;
         s->tracked[a->to] = s->more[a->to] || s->entered[a->to];
         memset(s->others[a->to], 0, sizeof s->others[a->to]);
-        s->seen[a->to] = s->applied_samples;
+        CHECK(s, s->plan.n_groups > 1 || a->msg.samples == s->applied_samples);
     } else if (a->kind == ECHI_KIND_APPLIED) {
         CHECK(s, l->id < LEASES && !s->lease_applied[l->id]);
         s->lease_applied[l->id] = true;
@@ -467,6 +467,7 @@ static void deliver(struct sim *s, const struct message *m) {
             write_ends(s, m->to, whole, first, end);
         }
     }
+    if (m->kind == ECHI_KIND_WEIGHTS) s->slot_samples[m->to][post.slot.index] = msg.samples;
     if (m->kind == ECHI_KIND_PUSH) s->more[m->from] = msg.flag;
     if (m->kind == ECHI_KIND_ENTER && !s->lease_applied[msg.lease.id]) s->entered[m->from] = msg.lease.id;
     if (m->kind == ECHI_KIND_ENTER && s->answered[m->from] && !s->tracked[m->from]) {
@@ -488,6 +489,7 @@ static void deliver(struct sim *s, const struct message *m) {
 static void note_begin(struct sim *s, const struct work *w, const uint32_t *weights) {
     const struct echi_lease *l = &w->task.lease;
     memcpy(s->began_on[l->id], weights, PARAMS * sizeof weights[0]);
+    s->seen[l->id] = s->slot_samples[w->node][w->task.weights.index];
     for (uint32_t i = l->start; i < l->start + l->n; i++) s->computed[i]++;
 }
 
@@ -518,8 +520,9 @@ static void count_push(struct sim *s, const struct echi_lease *l) {
     if (s->plan.sync != ECHI_SYNC_SSP && s->plan.sync != ECHI_SYNC_GSSP) return;
     for (int r = 0; r < s->plan.world; r++) {
         if (r == l->worker || !s->tracked[r] || s->plan.group_of[r] != s->plan.group_of[l->worker]) continue;
-        /* Answered at a count s, with all others at least at s - S, none of whom is answered beyond s + S. */
-        CHECK(s, ++s->others[r][l->worker] <= 2 * s->plan.staleness + 1);
+        /* Answered at a count s, with all others at least at s - S, none of whom is answered beyond s + S. With several
+         * strands a worker is answered again before its push: what is counted here is then of no one step. */
+        CHECK(s, ++s->others[r][l->worker] <= 2 * s->plan.staleness + 1 || s->plan.strands > 1);
     }
     s->answered[l->worker] = s->tracked[l->worker] = false;
     if (s->entered[l->worker] <= l->id) s->entered[l->worker] = 0;
@@ -537,7 +540,7 @@ static void run_apply(struct sim *s, struct work *w, bool of_head) {
         } else {
             CHECK(s, t->samples == t->lease.n && t->divisor == s->plan.round && t->lease.round_size == s->plan.round);
             count_push(s, &t->lease);
-            s->staleness[t->lease.id] = (double)(s->applied_samples - s->seen[t->lease.worker]) / s->plan.round;
+            s->staleness[t->lease.id] = (double)(s->applied_samples - s->seen[t->lease.id]) / s->plan.round;
             if (!s->plan.separated) {
                 uint32_t expected[PARAMS];
                 toy_step(s->began_on[t->lease.id], expected, &t->lease);
@@ -587,7 +590,7 @@ static void run_task(struct sim *s, struct work *w) {
         for (uint32_t i = 0; i < t->lease.n; i++) w->result.loss[0] += loss_of(label_of(t->lease.start + i));
         break;
     case ECHI_TASK_FORWARD: {
-        uint32_t *rows = s->node[w->node].place[ECHI_SLOT_WORKER_ACT][0].word;
+        uint32_t *rows = place(s, w->node, t->act)->word;
         note_begin(s, w, place(s, w->node, t->weights)->word);
         for (uint32_t i = 0; i < t->lease.n; i++) {
             rows[2 * i] = toy_forward(place(s, w->node, t->weights)->word, t->lease.start + i);
@@ -601,7 +604,7 @@ static void run_task(struct sim *s, struct work *w) {
         CHECK(s, memcmp(s->began_on[t->lease.id], place(s, w->node, t->weights)->word, CUT * WORDS * sizeof *grads) == 0);
         for (uint32_t i = 0; i < t->lease.n; i++)
             toy_backward(place(s, w->node, t->weights)->word, grads, t->lease.start + i,
-                         s->node[w->node].place[ECHI_SLOT_WORKER_ACT_GRAD][0].word[i]);
+                         place(s, w->node, t->act)->word[i]);
         break;
     }
     case ECHI_TASK_HEAD: run_head(s, w); break;

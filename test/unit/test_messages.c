@@ -90,7 +90,7 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_ACT_GRAD, .has_lease = true, .loss = true, .version = true},
         {.kind = ECHI_KIND_ACT, .has_lease = true},
         {.kind = ECHI_KIND_WEIGHTS, .version = true, .samples = true},
-        {.kind = ECHI_KIND_PUSH, .has_lease = true, .layer = true, .flag = true, .loss = true, .version = true},
+        {.kind = ECHI_KIND_PUSH, .has_lease = true, .layer = true, .flag = true, .loss = true, .version = true, .samples = true},
         {.kind = ECHI_KIND_STATE, .group = true, .version = true, .samples = true},
         {.kind = ECHI_KIND_PARAMS, .flag = true},
         {.kind = ECHI_KIND_ENTER, .has_lease = true},
@@ -122,6 +122,7 @@ static void the_bytes_themselves(void **state) {
         0x0b, 0x0a, 1,                                  /* layer, holds another lease */
         0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 31, 0, 0, 0,      /* loss 1.5, correct */
         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, /* version */
+        77, 0, 0, 0, 0, 0, 0, 0,                        /* samples */
     };
     uint8_t bytes[ECHI_MSG_MAX];
     struct echi_msg m = full_message(ECHI_KIND_PUSH);
@@ -153,6 +154,7 @@ static struct echi_plan good_plan(void) {
                           .round = 64,
                           .staleness = 3,
                           .rounds_apart = 4,
+                          .strands = 2,
                           .lr = 0.02,
                           .momentum = 0.9,
                           .decay = 1e-4};
@@ -185,7 +187,7 @@ static void plans_come_back(void **state) {
     assert_false(echi_plan_decode(bytes, len + 1, &back));
     /* The largest plan has room. */
     struct echi_plan large = {
-        .sync = ECHI_SYNC_GSSP, .world = ECHI_WORLD_MAX, .n_groups = ECHI_GROUPS_MAX, .head = ECHI_NONE, .round = 1};
+        .sync = ECHI_SYNC_GSSP, .world = ECHI_WORLD_MAX, .n_groups = ECHI_GROUPS_MAX, .head = ECHI_NONE, .round = 1, .strands = 1};
     for (int r = 0; r < ECHI_WORLD_MAX; r++) {
         large.group_of[r] = (uint8_t)(r % ECHI_GROUPS_MAX);
         large.n[r] = 1u << 20;
@@ -197,7 +199,7 @@ static void plans_come_back(void **state) {
 
 static void plans_that_make_no_sense(void **state) {
     (void)state;
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 22; i++) {
         struct echi_plan p = good_plan();
         assert_true(echi_plan_valid(&p));
         switch (i) {
@@ -221,6 +223,8 @@ static void plans_that_make_no_sense(void **state) {
         case 17: p.momentum = strtod("nan", NULL); break;
         case 18: p.decay = strtod("inf", NULL); break;
         case 19: p.sync = ECHI_SYNC_SSP; break;                 /* has one group */
+        case 20: p.strands = 0; break;
+        case 21: p.strands = ECHI_STRANDS + 1; break;
         }
         if (echi_plan_valid(&p)) fail_msg("case %d is valid", i);
     }
@@ -232,6 +236,8 @@ static void plans_that_make_no_sense(void **state) {
     p.group_of[3] = 0;
     assert_false(echi_plan_valid(&p));
     p.round = 8 + 8 + 300;
+    assert_false(echi_plan_valid(&p));   /* in a round each worker has one step */
+    p.strands = 1;
     assert_true(echi_plan_valid(&p));
     p.round++;
     assert_false(echi_plan_valid(&p));

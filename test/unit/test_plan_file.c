@@ -64,6 +64,7 @@ static struct echi_plan any_plan(struct echi_random *r) {
                           .round = 1 + echi_random_below(r, 1u << 24),
                           .staleness = echi_random_below(r, 1000001),
                           .rounds_apart = 1 + echi_random_below(r, 1000000),
+                          .strands = 1,
                           .lr = echi_random_unit(r),
                           .momentum = echi_random_unit(r) / 3,
                           .decay = echi_random_unit(r) * 1e-9};
@@ -73,6 +74,7 @@ static struct echi_plan any_plan(struct echi_random *r) {
         p.n_groups = (uint8_t)(1 + echi_random_below(r, p.world < ECHI_GROUPS_MAX ? p.world : ECHI_GROUPS_MAX));
     if (echi_random_below(r, 2)) {
         p.separated = 1;
+        p.strands = (uint8_t)(p.sync == ECHI_SYNC_BSP ? 1 : 1 + echi_random_below(r, ECHI_STRANDS));
         p.head = (uint8_t)echi_random_below(r, p.world);
     }
     uint32_t sum = 0;

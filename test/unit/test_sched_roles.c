@@ -28,6 +28,7 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     p->head = p->separated ? (uint8_t)below(s, p->world) : ECHI_NONE;
     p->staleness = below(s, 4);
     p->rounds_apart = 1 + below(s, 4);
+    p->strands = (uint8_t)(p->separated && sync != ECHI_SYNC_BSP ? 1 + below(s, ECHI_STRANDS) : 1);
     p->round = 1 + below(s, 30);
     p->lr = 0.1;
     p->momentum = 0.9;
@@ -74,7 +75,7 @@ static void check_silence(struct sim *s) {
     for (int r = 0; r < s->plan.world; r++) {
         const struct node *n = &s->node[r];
         CHECK(s, n->ended && !n->held);
-        if (n->has_worker) CHECK(s, n->worker.sending == 0 && n->worker.n_leases == 0);
+        for (int i = 0; n->has_worker && i < s->plan.strands; i++) CHECK(s, n->worker.strand[i].sending == 0 && n->worker.n_leases == 0);
         if (n->has_owner) {
             CHECK(s, n->owner.sends == 0 && n->owner.state_out == 0 && n->owner.state_sending < 0 && n->owner.busy == 0 &&
                          n->owner.drained);
@@ -203,7 +204,8 @@ static void small_plan(enum echi_sync sync, int world, int groups) {
                                     .head = ECHI_NONE,
                                     .round = (uint32_t)world,
                                     .staleness = 1,
-                                    .rounds_apart = 1};
+                                    .rounds_apart = 1,
+                                    .strands = 1};
     memset(setup.plan.owner_of, ECHI_NONE, sizeof setup.plan.owner_of);
     memset(setup.plan.group_of, ECHI_NONE, sizeof setup.plan.group_of);
     for (int r = 0; r < world; r++) {
@@ -439,7 +441,7 @@ static void workers_refuse_what_does_not_fit(void **state) {
         case 5: m.kind = ECHI_KIND_WEIGHTS, e.from = 1; break;
         case 6: m.kind = ECHI_KIND_ACT_GRAD; break;                /* nobody asked */
         case 7:
-            for (uint32_t id = 1; id <= ECHI_LEASES_AHEAD + 1; id++) {
+            for (uint32_t id = 1; id <= ECHI_LEASES_AHEAD; id++) {
                 m.lease.id = id;
                 echi_worker_step(&w, &e, &acted);
             }
