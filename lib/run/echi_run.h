@@ -69,7 +69,7 @@ bool echi_lane_is_held(struct echi_lane *lane);
 /* Called by the running task between units: runs what is more urgent than `kind`, waits while held, sleeps what a slow
  * node owes. */
 void echi_lane_breathe(struct echi_lane *lane, enum echi_task_kind kind);
-void echi_lane_gradient(struct echi_lane *lane, const struct echi_task *task, int layer, const struct echi_result *result);
+void echi_lane_gradient(struct echi_lane *lane, const struct echi_task *task, int layer, size_t bytes, const struct echi_result *result);
 /* Runs a function once on the lane's thread, before any task, then notifies (measuring at start). Does not wait. */
 void echi_lane_call(struct echi_lane *lane, void (*call)(void *self), void *self);
 

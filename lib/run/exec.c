@@ -170,7 +170,7 @@ static void report_gradients(struct echi_exec *x, const struct echi_task *task, 
     int first, end;
     echi_stack_unit(stack, unit, &first, &end);
     for (int i = x->job->n_layers - 1; i >= 0; i--)
-        if (x->job->layer[i].layer >= first && x->job->layer[i].layer < end) echi_lane_gradient(x->lane, task, i, result);
+        if (x->job->layer[i].layer >= first && x->job->layer[i].layer < end) echi_lane_gradient(x->lane, task, i, x->job->layer[i].count * sizeof(float), result);
 }
 
 static ech_status forward(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {

@@ -7,6 +7,9 @@
 #include <string.h>
 
 #define WAITING_MAX 256
+/* Gradients of fewer bytes than a chunk of the wire wait for the next, or for the end of their task: sending them a little
+ * earlier saves less than waking a thread costs. */
+#define WORTH_A_WAKE 65536
 #define DONE_MAX 1024     /* gradients and finished tasks not yet taken; a node has fewer layers and tasks out */
 
 struct echi_lane {
@@ -19,12 +22,14 @@ struct echi_lane {
     void *notify_self;
     struct echi_slowness slowness;     /* lane's thread only */
     double slow;
+    size_t untold;                     /* bytes of gradients that nobody was told of; lane's thread only */
     /* under the mutex */
     bool quit, hold, parked, started;
     struct echi_task waiting[WAITING_MAX];
     int n_waiting;
     struct echi_done done[DONE_MAX];
     int done_first, done_count;
+    bool told;                         /* the taker was notified and has not found the ring empty since */
     void (*call)(void *);              /* to be run once, before any task */
     void *call_self;
 };
@@ -43,12 +48,13 @@ void echi_slowness_pay(struct echi_slowness *s) {
     s->cpu_mark = echi_thread_cpu();
 }
 
-static void put_done(struct echi_lane *l, const struct echi_done *d) {
+static void put_done(struct echi_lane *l, const struct echi_done *d, bool tell) {
     echi_mutex_lock(&l->mutex);
-    const bool first = l->done_count == 0;   /* else its taker is on the way already */
     if (l->done_count < DONE_MAX) l->done[(l->done_first + l->done_count++) % DONE_MAX] = *d;
+    const bool notify = tell && !l->told;   /* else its taker is on the way already, or will be told with the next */
+    l->told = l->told || tell;
     echi_mutex_unlock(&l->mutex);
-    if (first) l->notify(l->notify_self);
+    if (notify) l->notify(l->notify_self);
 }
 
 /* The most urgent task that may run now and is more urgent than `than`; under the mutex. */
@@ -73,7 +79,8 @@ static void run_one(struct echi_lane *l, const struct echi_task *task) {
     /* A look is measuring, not the work of the node that is played: it is not charged. */
     if (task->kind == ECHI_TASK_EVAL) l->slowness.cpu_mark = echi_thread_cpu();
     else echi_slowness_pay(&l->slowness);
-    put_done(l, &d);
+    l->untold = 0;
+    put_done(l, &d, true);
 }
 
 /* Waits while held; runs tasks more urgent than `than`. With `idle` it goes on waiting for tasks until told to quit. */
@@ -175,6 +182,8 @@ bool echi_lane_take(struct echi_lane *l, struct echi_done *out) {
         *out = l->done[l->done_first];
         l->done_first = (l->done_first + 1) % DONE_MAX;
         l->done_count--;
+    } else {
+        l->told = false;
     }
     echi_mutex_unlock(&l->mutex);
     return some;
@@ -200,14 +209,17 @@ void echi_lane_breathe(struct echi_lane *l, enum echi_task_kind kind) {
     serve(l, (int)kind, false);
 }
 
-void echi_lane_gradient(struct echi_lane *l, const struct echi_task *task, int layer, const struct echi_result *result) {
+void echi_lane_gradient(struct echi_lane *l, const struct echi_task *task, int layer, size_t bytes, const struct echi_result *result) {
     struct echi_done d;
     memset(&d, 0, sizeof d);
     d.gradient = true;
     d.layer = layer;
     d.task = *task;
     d.result = *result;
-    put_done(l, &d);
+    l->untold += bytes;
+    const bool tell = l->untold >= WORTH_A_WAKE;
+    if (tell) l->untold = 0;
+    put_done(l, &d, tell);
 }
 
 void echi_lane_call(struct echi_lane *l, void (*call)(void *), void *self) {

@@ -132,6 +132,7 @@ struct echi_times {
     uint32_t count, n[ECHI_TIMES_MAX];
     double trunk[ECHI_TIMES_MAX], head[ECHI_TIMES_MAX];   /* forward and backward; head 0 where a model has no cut */
     double exchange;   /* to take in one push of all layers, or to send one; 0: not known */
+    double messages;   /* what a step's messages cost besides their bytes; 0: not known */
 };
 size_t echi_times_encode(const struct echi_times *times, uint8_t *out, size_t cap);
 bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *out);

@@ -209,6 +209,7 @@ size_t echi_times_encode(const struct echi_times *t, uint8_t *out, size_t cap) {
         echi_put_f64(&w, t->head[i]);
     }
     echi_put_f64(&w, t->exchange);
+    echi_put_f64(&w, t->messages);
     return w.ok ? (size_t)(w.at - out) : 0;
 }
 
@@ -226,7 +227,8 @@ bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *t) {
         if (t->n[i] < 1 || (i && t->n[i] <= t->n[i - 1])) return false;
     }
     t->exchange = echi_get_f64(&r);
-    return r.ok && r.at == r.end && t->exchange >= 0 && t->exchange < 1e6;
+    t->messages = echi_get_f64(&r);
+    return r.ok && r.at == r.end && t->exchange >= 0 && t->exchange < 1e6 && t->messages >= 0 && t->messages < 1e6;
 }
 
 /* Vector kernels compute rows in blocks, so that a step of the first size takes as long as one of twice that. Samples are

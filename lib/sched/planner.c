@@ -9,10 +9,8 @@
 #define GROUP_RATIO 1.25
 /* A head node's worker that would keep less than this part of its node is more trouble than help. */
 #define LEAST_LEFT 0.10
-/* "Efficient": this part of the best rate, when each step costs its arithmetic and so many seconds for its messages: six of
- * them, some thirty system calls (counted on LeNet-5, a worker whose head and owner are elsewhere). */
+/* "Efficient": this part of the best rate, when each step costs its arithmetic and its messages. */
 #define EFFICIENT 0.85
-#define STEP_MESSAGES 60e-6
 /* All workers' samples under way, in rounds. LeNet-5 with its head apart, four workers, reached 98.5 % in 1.0 to 1.6 epochs
  * with 1 round under way, 1.3 to 1.5 with 2, 1.7 to 2.2 with 3 or 4 (three seeds each). */
 #define MOST_ROUNDS_IN_FLIGHT 2
@@ -69,7 +67,7 @@ static int fastest(const struct echi_times *times, int world, uint32_t n) {
 }
 
 /* Samples a second of steps of the i-th measured size. */
-static double step_rate(const struct echi_times *t, uint32_t i) { return t->n[i] / (t->trunk[i] + t->head[i] + STEP_MESSAGES); }
+static double step_rate(const struct echi_times *t, uint32_t i) { return t->n[i] / (t->trunk[i] + t->head[i] + t->messages); }
 
 /* The smallest measured n at which the fastest node is efficient: small steps keep staleness low. */
 static uint32_t efficient_samples(const struct echi_times *t, uint32_t round, int steps_in_flight) {
@@ -86,10 +84,12 @@ static uint32_t efficient_samples(const struct echi_times *t, uint32_t round, in
 }
 
 /* Seconds of a worker's step of n samples on the head's node, once all workers' rows have been through the head there.
- * Rates r_i = n / t_i of the others, head cost c per step: r_h t_h = 1 - (sum r_i + r_h) c, in steps a second. Negative
- * when the head leaves too little. */
+ * Rates r_i = 1 / t_i of the others, in steps a second, and head cost c per step: r_h t_h = 1 - (sum r_i + r_h) c. In c are
+ * the rows, the head's update of its layers (most of the model, so about what an exchange costs), and the messages.
+ * Negative when the head leaves too little. */
 static double seconds_beside_head(const struct echi_times *times, int world, int head, uint32_t n) {
-    double cost = echi_times_head(&times[head], n), own = echi_times_trunk(&times[head], n), others = 0;
+    double cost = echi_times_head(&times[head], n) + times[head].exchange + times[head].messages;
+    double own = echi_times_trunk(&times[head], n), others = 0;
     for (int r = 0; r < world; r++)
         if (r != head) others += 1 / echi_times_trunk(&times[r], n);
     double rate = (1 - others * cost) / (own + cost);

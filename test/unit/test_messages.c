@@ -272,16 +272,17 @@ static void leases_fit_the_plan(void **state) {
 
 static void times_come_back(void **state) {
     (void)state;
-    const struct echi_times t = {.count = 3, .n = {1, 8, 64}, .trunk = {0.5, 1, 4}, .head = {0, 0.25, 1}, .exchange = 0.125};
+    const struct echi_times t = {.count = 3, .n = {1, 8, 64}, .trunk = {0.5, 1, 4}, .head = {0, 0.25, 1}, .exchange = 0.125,
+                                  .messages = 0.0625};
     struct echi_times back, bad;
     uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
     const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
-    assert_int_equal(len, 1 + 3 * 20 + 8);
+    assert_int_equal(len, 1 + 3 * 20 + 2 * 8);
     assert_true(echi_times_decode(bytes, len, &back));
     assert_memory_equal(&back, &t, sizeof t);
     for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));
     assert_false(echi_times_decode(bytes, len + 1, &back));
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 9; i++) {
         bad = t;
         switch (i) {
         case 0: bad.count = 0; break;
@@ -292,6 +293,7 @@ static void times_come_back(void **state) {
         case 5: bad.head[2] = -1; break;
         case 6: bad.trunk[2] = strtod("inf", NULL); break;
         case 7: bad.exchange = -1; break;
+        case 8: bad.messages = strtod("nan", NULL); break;
         }
         if (echi_times_decode(bytes, echi_times_encode(&bad, bytes, sizeof bytes), &back)) fail_msg("case %d was taken", i);
     }

@@ -63,6 +63,7 @@ static void test_times_travel(void **state) {
     struct echi_times times = node_times(16, 1e-3), back;
     uint8_t body[ECHI_TIMES_BYTES_MAX];
     times.exchange = 1.25e-4;
+    times.messages = 6e-5;
     size_t len = echi_times_encode(&times, body, sizeof body);
     assert_true(len > 0 && echi_times_decode(body, len, &back));
     assert_memory_equal(&times, &back, sizeof times);
