@@ -88,9 +88,9 @@ for victim in 1 0; do
     kill -KILL "${children[victim]}"
     local_ends '18|137' "rank $victim\b.* (was lost|was ended by signal 9)" "--local, kill -9 of the ${role[victim]}"
 done
-local_run
+local_run --deadline 1
 kill -STOP "${children[2]}"
-local_ends '18|137' "rank 2 was lost \(no word for 2 seconds" "--local, SIGSTOP of the owner"
+local_ends '18|137' "rank 2 was lost \(no word for 1 seconds" "--local, SIGSTOP of the owner"
 rm -f "$work/saved"
 local_run --save "$work/saved"
 kill -INT $run
