@@ -69,41 +69,73 @@ per_image() { awk -v total="$1" -v n="$2" 'BEGIN { printf "%.0f", total / n }'; 
 bytes_sent() { value "$1" bytes_sent | grep -o ': [0-9]*' | awk '{ sum += $2 } END { print sum }'; }
 # best OP NAME NAME: of the medians of two configurations the one that OP ('>=' or '<=') prefers.
 best() { if [ "$(compare "${result[$2]}" "$1" "${result[$3]}")" = yes ]; then echo "$2"; else echo "$3"; fi; }
-verdict() { printf '  %-58s %8s   %s %-5s %s\n' "$1" "$2" "$3" "$4" "$(compare "$2" "$3" "$4")"; }
+verdict() { printf '  %-58s %8.2f   %s %-5s %s\n' "$1" "$2" "$3" "$4" "$(compare "$2" "$3" "$4")"; }
 declare -A result runs
 
-if [[ $parts == *speed* ]]; then
-    # Each host by itself: the cluster's speed is compared with the sum.
-    sum=0
-    for ((rank = 0; rank < world; rank++)); do
-        speeds=()
-        for try in 1 2 3; do
-            (node $rank --epochs 0.5 --eval-every 0 --report "$dir/own-$rank-$try.json" > "$dir/own-$rank.out" 2>&1) || { cat "$dir/own-$rank.out"; exit 1; }
-            speeds+=("$(value "$dir/own-$rank-$try.json" images_per_second)")
-        done
-        own=$(median "${speeds[@]}")
-        printf '  rank %d alone %34.0f images/s\n' "$rank" "$own"
-        sum=$(awk -v a="$sum" -v b="$own" 'BEGIN { print a + b }')
-    done
-    printf '  sum of the hosts by themselves %16.0f images/s\n\n' "$sum"
+# What the machine did besides: cores busy with work that is not ours, from one call to the next.
+others_since() {   # into $others
+    local cpu rest now mine
+    read -r cpu rest < /proc/stat
+    now=$(awk -v hz="$(getconf CLK_TCK)" '{ print ($1 + $2 + $3 + $6 + $7) / hz }' <<< "$rest")
+    times > "$dir/times"   # a pipe would show a subshell's
+    mine=$(awk '{ for (i = 1; i <= NF; i++) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } } END { print sum }' "$dir/times")
+    others=$(awk -v b="$now" -v m="$mine" -v b0="${busy0:-$now}" -v m0="${mine0:-$mine}" -v s="$((SECONDS - ${seconds0:-$SECONDS}))" \
+        'BEGIN { o = s ? (b - b0 - m + m0) / s : 0; printf "%.2f", o < 0 ? 0 : o }')
+    busy0=$now mine0=$mine seconds0=$SECONDS
+}
+others_since
 
-    echo "throughput, images/s, runs of 2 epochs without looks (median of seeds $speed_seeds)"
+# ratios NAME NAME: of two configurations seed by seed, which what changes on the machine disturbs least; their median.
+ratios() {
+    local i a b all=()
+    read -ra a <<< "${runs[$1]}"
+    read -ra b <<< "${runs[$2]}"
+    for i in "${!a[@]}"; do all+=("$(ratio "${a[i]}" "${b[i]}")"); done
+    median "${all[@]}"
+}
+
+if [[ $parts == *speed* ]]; then
+    echo "throughput, images/s: each host alone, their sum, and runs of 2 epochs without looks"
+    printf '  %-6s' seed
+    for ((rank = 0; rank < world; rank++)); do printf '%9s' "rank $rank"; done
+    for name in sum $names; do printf '%10s' "$name"; done
+    echo "   busy with other work"
     for seed in $speed_seeds; do   # seed by seed, so that what changes on the machine meets all alike
+        printf '  %-6s' "$seed"
+        sum=0
+        for ((rank = 0; rank < world; rank++)); do
+            (node $rank --epochs 0.3 --eval-every 0 --seed "$seed" --report "$dir/own-$rank-$seed.json" > "$dir/own-$rank.out" 2>&1) ||
+                { cat "$dir/own-$rank.out"; exit 1; }
+            own=$(value "$dir/own-$rank-$seed.json" images_per_second)
+            printf '%9.0f' "$own"
+            sum=$(awk -v a="$sum" -v b="$own" 'BEGIN { print a + b }')
+        done
+        runs[sum]+=" $sum"
+        printf '%10.0f' "$sum"
         for name in $names; do
             train "speed-$name-$seed" ${options[$name]} --seed "$seed" --epochs 2 --eval-every 0
-            runs[$name]+=" $(value "$dir/speed-$name-$seed.json" images_per_second)"
+            speed=$(value "$dir/speed-$name-$seed.json" images_per_second)
+            runs[$name]+=" $speed"
+            printf '%10.0f' "$speed"
         done
+        others_since
+        echo "   $others cores"
     done
-    for name in $names; do
+    printf '  %-6s%*s' median $((9 * world)) ""
+    for name in sum $names; do
         result[$name]=$(median ${runs[$name]})
+        printf '%10.0f' "${result[$name]}"
+    done
+    echo
+    for name in $names; do
         report=$dir/speed-$name-${speed_seeds%% *}.json
-        printf '  %-28s %8.0f   %6s B sent an image; samples a step %s, round %s, head %s\n' "${title[$name]}" "${result[$name]}" \
+        printf '  %-26s %6s bytes sent an image; samples a step %s, round %s, head %s\n' "${title[$name]}" \
             "$(per_image "$(bytes_sent "$report")" "$(value "$report" samples)")" "$(value "$report" batch)" "$(value "$report" round)" "$(value "$report" head)"
     done
     by_speed=$(best '>=' speed64 speed128)
-    verdict "GSSP over BSP equal" "$(ratio "${result[gssp]}" "${result[equal]}")" '>=' 2.0
-    verdict "GSSP over ${title[$by_speed]}" "$(ratio "${result[gssp]}" "${result[$by_speed]}")" '>=' 1.0
-    verdict "${title[$by_speed]} over the sum of the hosts" "$(ratio "${result[$by_speed]}" "$sum")" '>=' 0.6
+    verdict "GSSP over BSP equal" "$(ratios gssp equal)" '>=' 2.0
+    verdict "GSSP over ${title[$by_speed]}" "$(ratios gssp "$by_speed")" '>=' 1.0
+    verdict "${title[$by_speed]} over the sum of the hosts alone" "$(ratios "$by_speed" sum)" '>=' 0.6
     echo
 fi
 
@@ -124,7 +156,8 @@ if [[ $parts == *time* ]]; then
             runs[$name]+=" $seconds"
             printf '%20s' "$(printf '%.2f' "$seconds") (${epochs:+$(printf '%.2f' "$epochs")})"
         done
-        echo
+        others_since
+        echo "   $others cores busy with other work"
     done
     printf '  %-6s' median
     for name in $names; do
