@@ -10,15 +10,16 @@ hosts_open() {
     local base share rank=0
     if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
         hosts_v=2 base=/sys/fs/cgroup
-        { echo +cpu > $base/cgroup.subtree_control; } 2>/dev/null || return 1
+        { echo +cpu > $base/cgroup.subtree_control; } 2>/dev/null || { hosts_v=; return 1; }
     elif [ -e /sys/fs/cgroup/cpu/cpu.cfs_quota_us ]; then
         hosts_v=1 base=/sys/fs/cgroup/cpu
     else
         return 1
     fi
     hosts=$base/echelon-bench-$$
-    mkdir "$hosts" 2>/dev/null || return 1
+    mkdir "$hosts" 2>/dev/null || { hosts_v=; return 1; }
     trap hosts_close EXIT
+    trap 'exit 143' TERM   # so that EXIT is run then, too
     [ $hosts_v = 1 ] || { echo +cpu > "$hosts/cgroup.subtree_control"; } 2>/dev/null || return 1
     # Ahead of whatever else the machine does: a host has its share when it wants it.
     if [ $hosts_v = 1 ]; then echo 100000 > "$hosts/cpu.shares"; else echo 10000 > "$hosts/cpu.weight"; fi
