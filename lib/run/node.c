@@ -39,10 +39,12 @@ static void check_deadlines(struct echi_node *n, int64_t now) {
             for (int r = 1; r < n->world; r++) echi_node_send_plain(n, r, ECHI_KIND_HEARTBEAT, ECHI_ROLE_NODE);
         else echi_node_send_plain(n, 0, ECHI_KIND_HEARTBEAT, ECHI_ROLE_NODE);
     }
-    char text[120];
-    snprintf(text, sizeof text, "no word for %.3g seconds, see --deadline", n->c->config->deadline);
-    for (int r = n->coordinator ? 1 : 0; r < (n->coordinator ? n->world : 1); r++)
-        if (now - n->heard[r] > deadline && !n->over) echi_node_lost(n, r, false, text);
+    for (int r = n->coordinator ? 1 : 0; r < (n->coordinator ? n->world : 1); r++) {
+        if (now - n->heard[r] <= deadline || n->over) continue;
+        char text[120];
+        snprintf(text, sizeof text, "no word for %.3g seconds, see --deadline", n->c->config->deadline);
+        echi_node_lost(n, r, false, text);
+    }
     if (!n->over && n->lost >= 0 && now >= n->leave_by) {
         echi_fail_at(n->err, ECH_E_PEER_LOST, "run", n->lost, NULL, "rank %d%s was lost (%s): this node leaves", n->lost,
                      n->lost == 0 ? ", the coordinator," : "", n->lost_text);
