@@ -145,8 +145,14 @@ static bool train(struct ech_config *config, const char *what) {
     ech_data_destroy(data);
     ech_model_destroy(model);
     if (status != ECH_OK) fprintf(stderr, "%s, rank %d: %s\n", what, config->rank, err.text);
-    /* A window that was never open, or a malloc that is not ours, would prove nothing. */
-    const bool watched = window.steps >= 10 && window.at_open > 20;
+    /* A window that was never open, or a malloc that is not ours, would prove nothing. Under a sanitizer it is not ours:
+     * the runs are then only what the sanitizer watches. */
+#ifdef SANITIZED
+    const bool counted = true;
+#else
+    const bool counted = window.at_open > 20;
+#endif
+    const bool watched = window.steps >= 10 && counted;
     if (!watched) fprintf(stderr, "%s, rank %d: only %d steps and %lu allocations before\n", what, config->rank, window.steps, window.at_open);
     Dl_info at = {0};
     if (window.so_far > 0 && window.who) dladdr(window.who, &at);
@@ -173,16 +179,12 @@ static void defaults(struct ech_config *config, const char *sync) {
 
 static void one_node(void **state) {
     (void)state;
-#ifdef SANITIZED
-    skip();
-#else
     for (int policy = 0; policy < 2; policy++) {
         const char *sync = policy ? "gssp" : "bsp";
         struct ech_config config;
         defaults(&config, sync);
         assert_true(train(&config, sync));
     }
-#endif
 }
 
 /* Rank 1 is a child that reads from a pipe where to go. */
@@ -221,14 +223,10 @@ static void two_nodes(const char *what, const char *sync, const char *separate, 
 
 static void two_nodes_each_policy(void **state) {
     (void)state;
-#ifdef SANITIZED
-    skip();
-#else
     two_nodes("gssp, two groups", "gssp", "auto", "2");
     two_nodes("gssp, one group", "gssp", "off", "1");
     two_nodes("bsp", "bsp", "off", "auto");
     two_nodes("bsp with a head", "bsp", "1", "auto");
-#endif
 }
 
 int main(void) {
