@@ -61,8 +61,10 @@ static bool lane_measured(void *self, struct echi_times *out, ech_status *out_st
     struct ech_session *s = self;
     echi_mutex_lock(&s->mutex);
     const bool measured = s->measured;
-    *out = s->times;
-    *out_status = s->measure_status;
+    if (measured) {   /* before that the caller's thread is writing them */
+        *out = s->times;
+        *out_status = s->measure_status;
+    }
     echi_mutex_unlock(&s->mutex);
     return measured;
 }
