@@ -112,7 +112,8 @@ struct echi_node_config {
     const struct echi_user_lane *user;
     const atomic_bool *abandoned;             /* sessions: the caller computes no more steps; NULL in ech_train */
     float *params;                            /* rank 0: initial weights in, trained weights out */
-    /* Called on the node's thread, may be NULL: the wire stands; later again: the slots stand as well. */
+    /* Called on the node's thread, may be NULL: the wire stands; later again: the slots stand as well; at last, with NULLs:
+     * both are about to go. */
     void (*started)(void *self, struct echi_wire *wire, struct echi_exec *exec); void *started_self;
 };
 /* Joins, runs, leaves. Blocks. */

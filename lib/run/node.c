@@ -164,6 +164,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     }
     if (report) echi_node_report(n, report);
 out:
+    if (config->started) config->started(config->started_self, NULL, NULL);
     echi_lane_destroy(n->lane);
     echi_wire_close(n->wire, LINGER);
     echi_exec_destroy(n->exec);

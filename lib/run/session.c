@@ -112,8 +112,6 @@ static void *node_main(void *self) {
     struct ech_session *s = self;
     ech_status status = echi_node_run(&s->node, &s->report, &s->error);
     echi_mutex_lock(&s->mutex);
-    s->wire = NULL;
-    s->exec = NULL;
     s->ended = true;
     s->status = status;
     if (s->config.rank == 0 && status == ECH_OK) s->final_in = true;
@@ -275,8 +273,8 @@ ech_status ech_step_begin(ech_session *s, struct ech_step *out, struct ech_error
     if (!s || !out) return echi_fail(err, ECH_E_ARGUMENT, "step.begin", "ech_step_begin needs a session and a place for the step");
     if (s->in_step) return echi_fail(err, ECH_E_ARGUMENT, "step.begin", "the step before has not ended: call ech_step_end first");
     echi_mutex_lock(&s->mutex);
-    while (!s->has_task && !s->ended) echi_cond_wait(&s->changed, &s->mutex, INT64_MAX);
-    const bool task = s->has_task && !s->ended;
+    while (!(s->has_task && s->exec) && !s->ended) echi_cond_wait(&s->changed, &s->mutex, INT64_MAX);
+    const bool task = !s->ended;
     ech_status status = ECH_OK;
     if (task) {
         s->task = s->next_task;
