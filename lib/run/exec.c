@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define EVAL_ROWS 128        /* test samples in one forward pass */
-#define MERGE_ROWS 256       /* as in lib/sched/head.c */
 #define SLOTS_PER_KIND 64
 /* Cross-entropy a sample beyond which no run comes back: chance is log(classes), a sure mistake of sane weights some tens. */
 #define LOST_LOSS 1e6
@@ -120,7 +119,7 @@ static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, in
 
 static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
     const size_t width = x->job->cut_width;
-    uint32_t most = MERGE_ROWS;
+    uint32_t most = ECHI_MERGE_ROWS;
     for (int r = 0; r < p->world; r++) {
         if (p->group_of[r] == ECHI_NONE) continue;
         if (p->n[r] > most) most = p->n[r];
@@ -209,6 +208,16 @@ static ech_status backward(struct echi_exec *x, const struct echi_task *task, co
     return ECH_OK;
 }
 
+/* The round's sum takes in the task's gradients: the first sets it, the others are added. */
+static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
+    size_t at, count;
+    echi_job_range(x->job, &x->setup->plan, of_head, &at, &count);
+    if (!task->first) return echi_add(x->device, slot(x, task->state), slot(x, task->grads), at, count, err);
+    memcpy((float *)echi_buffer_host(slot(x, task->state)) + at, (float *)echi_buffer_host(slot(x, task->grads)) + at,
+           count * sizeof(float));
+    return ECH_OK;
+}
+
 static ech_status head(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     const size_t width = x->job->cut_width;
     uint32_t n = 0;
@@ -239,12 +248,7 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
         result->correct[i] = (uint32_t)((uint64_t)correct * n / task->samples) - given;
         given += result->correct[i];
     }
-    if (task->state.kind == ECHI_SLOT_NONE) return ECH_OK;
-    size_t at, count;
-    echi_job_range(x->job, &x->setup->plan, true, &at, &count);
-    if (!task->first) return echi_add(x->device, slot(x, task->state), grads, at, count, err);
-    memcpy((float *)echi_buffer_host(slot(x, task->state)) + at, (float *)echi_buffer_host(grads) + at, count * sizeof(float));
-    return ECH_OK;
+    return task->state.kind == ECHI_SLOT_NONE ? ECH_OK : add(x, task, true, err);
 }
 
 /* Own state and those of the others, in the order of the groups; own_slot is that to use for one's own. */
@@ -276,14 +280,6 @@ static ech_status apply(struct echi_exec *x, const struct echi_task *task, bool 
     return sum_states(x, task, task->state_out, err);
 }
 
-static ech_status add(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
-    size_t at, count;
-    echi_job_range(x->job, &x->setup->plan, false, &at, &count);
-    if (!task->first) return echi_add(x->device, slot(x, task->state), slot(x, task->grads), at, count, err);
-    memcpy((float *)echi_buffer_host(slot(x, task->state)) + at, (float *)echi_buffer_host(slot(x, task->grads)) + at, count * sizeof(float));
-    return ECH_OK;
-}
-
 static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     const uint32_t all = x->job->test_samples;
     const int units = echi_stack_units(x->eval);
@@ -308,7 +304,7 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
     switch ((enum echi_task_kind)task->kind) {
     case ECHI_TASK_HEAD: return head(x, task, result, err);
     case ECHI_TASK_HEAD_APPLY: return apply(x, task, true, err);
-    case ECHI_TASK_ADD: return add(x, task, err);
+    case ECHI_TASK_ADD: return add(x, task, false, err);
     case ECHI_TASK_APPLY: return apply(x, task, false, err);
     case ECHI_TASK_REFRESH: return sum_states(x, task, task->state, err);
     case ECHI_TASK_FORWARD: return forward(x, task, result, err);

@@ -108,7 +108,7 @@ static ech_status make_coordinator(struct echi_node *n) {
         if (n->setup.plan.separated && n->job->cut == 0)
             return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s separates layers, but this model has no fully connected layers behind convolutions: give 'head none'", c->plan);
     }
-    const uint32_t batch = c->plan[0] ? n->setup.plan.round : wishes.batch ? wishes.batch : 16u * (uint32_t)n->world > 64 ? 16u * (uint32_t)n->world : 64;
+    const uint32_t batch = c->plan[0] ? n->setup.plan.round : echi_wishes_round(&wishes);
     goal.samples = c->steps >= 0 ? (uint64_t)c->steps * batch : (uint64_t)(c->epochs * n->job->train_samples + 0.5);
     n->coordinator = calloc(1, sizeof *n->coordinator);
     if (!n->coordinator) return echi_fail_memory(n->err, "run.setup", "the coordinator");

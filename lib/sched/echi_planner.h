@@ -21,6 +21,9 @@ struct echi_wishes {
     bool lr_given, momentum_given;
 };
 
+/* B: as wished, else max(64, 16 x nodes). */
+uint32_t echi_wishes_round(const struct echi_wishes *wishes);
+
 /* Makes the plan. ECH_E_ARGUMENT and a sentence in text[cap] when the wishes cannot be met. */
 ech_status echi_plan_make(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
                           struct echi_plan *out_plan, char *text, size_t cap);

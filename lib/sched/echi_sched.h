@@ -14,6 +14,7 @@
 
 #define ECHI_WORLD_MAX 64
 #define ECHI_GROUPS_MAX 8
+#define ECHI_MERGE_ROWS 256           /* rows the head merges into one visit, unless one step alone brings more */
 #define ECHI_STRANDS 2                /* steps of one worker in flight at most */
 #define ECHI_LEASES_AHEAD (ECHI_STRANDS + 1)   /* leases a worker holds at most: one more than it computes, so that no round trip shows */
 #define ECHI_SNAPSHOTS (2 + 4)        /* weights: one current, one being written, and 4 sends at once (design, section 5) */

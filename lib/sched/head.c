@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-#define MERGE_ROWS 256   /* the driver's head stack holds max(this, largest n) rows */
-
 void echi_head_init(struct echi_head *h, const struct echi_setup *setup) {
     memset(h, 0, sizeof *h);
     h->setup = setup;
@@ -35,7 +33,7 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
         const uint8_t rank = h->queue[i];
         const uint32_t n = h->lease[rank].n;
         /* The oldest is taken however many it brings, so nobody is passed for ever. */
-        if (h->answering[rank] || (t->n_rows > 0 && t->samples + n > MERGE_ROWS)) {
+        if (h->answering[rank] || (t->n_rows > 0 && t->samples + n > ECHI_MERGE_ROWS)) {
             h->queue[kept++] = rank;
             continue;
         }

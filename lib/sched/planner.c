@@ -174,6 +174,11 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
     }
 }
 
+uint32_t echi_wishes_round(const struct echi_wishes *w) {
+    const uint32_t by_nodes = 16u * (uint32_t)w->world;
+    return w->batch ? w->batch : by_nodes > 64 ? by_nodes : 64;
+}
+
 ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan,
                           char *text, size_t cap) {
     memset(plan, 0, sizeof *plan);
@@ -184,7 +189,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     plan->head = ECHI_NONE;
     plan->staleness = w->staleness;
     plan->rounds_apart = 4;
-    plan->round = w->batch ? w->batch : 16u * (uint32_t)w->world > 64 ? 16u * (uint32_t)w->world : 64;
+    plan->round = echi_wishes_round(w);
     if (w->separate == 1 && !w->has_cut)
         return refuse(text, cap,
                       "--separate 1 needs a model with convolutions followed by fully connected layers; use --separate off");
