@@ -190,7 +190,7 @@ size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);
 /* Joins the other nodes and trains until the run ends. Blocks. Every rank calls it with the same model, data and options
  * (rank, device, threads, slow and callbacks may differ). out_report may be NULL; it is filled as far as the run came,
  * also on failure. params (may be NULL): on rank 0, ech_model_params(model) floats that receive the trained weights.
- * ECH_E_NOT_REACHED, ECH_E_DIVERGED, ECH_E_PEER_LOST (error.peer names it), ECH_E_TIMEOUT, ECH_E_MISMATCH, ECH_E_BUSY,
+ * ECH_E_NOT_REACHED (rank 0 only: the others return ECH_OK), ECH_E_DIVERGED, ECH_E_PEER_LOST (error.peer names it), ECH_E_TIMEOUT, ECH_E_MISMATCH, ECH_E_BUSY,
  * ECH_E_ABORTED (stopped), and what the arguments can do wrong. */
 ech_status ech_train(const ech_model *model, const ech_data *data, const struct ech_config *config, float *params,
                      struct ech_report *out_report, struct ech_error *err);
