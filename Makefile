@@ -65,6 +65,7 @@ inc  = $(INC_$(call room,$1))
 
 SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/ref/*.c ops/cpu/*.c net/*.c lib/*.c lib/*/*.c))
 # ops/cpu/isa_*.c hold the fast kernels: the same text compiled once for each instruction set, chosen at run time.
+# All but isa_flat.c, which promises the same bits everywhere, may fuse products and sums.
 ISA_SRC := $(filter ops/cpu/isa_%.c,$(SRC))
 ISAS    := base $(if $(findstring x86_64,$(MACHINE)),avx2 avx512)
 ISA_FLAGS_base   := -DECHI_ISA=base
@@ -105,7 +106,7 @@ define ISA_RULE
 $(B)/%.$1.o: %.c $(B)/flags
 	@mkdir -p $$(@D)
 	@$(if $(Q),echo '  CC    $$< ($1)')
-	$(Q)$(CC) $(ALL_CFLAGS) -O3 -ffp-contract=fast $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
+	$(Q)$(CC) $(ALL_CFLAGS) -O3 $$(if $$(filter %/isa_flat.c,$$<),,-ffp-contract=fast) $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))
 

@@ -92,6 +92,7 @@ void echi_deliver_chunk(struct echi_net *net, int rank, const struct echi_frame 
     inlet->first = post->next;
     inlet->posts--;
     inlet->open = false;
+    echi_queue_used(&net->peers[rank].queue, frame->kind);
     struct echi_net_event *event = add_message(net, rank, frame->kind, inlet->meta, inlet->meta_len);
     event->payload = post->buffer;
     event->payload_len = (size_t)inlet->total;

@@ -44,7 +44,8 @@ struct echi_batch {
 
 struct echi_lane {
     struct echi_message *first, *last;
-    uint32_t credits, owed;
+    uint32_t credits;    /* that we have */
+    uint32_t owed, told; /* that we grant: not yet told of; told of and, for all we know, not used */
 };
 struct echi_queue {
     const struct echi_net_kind *kinds;
@@ -60,7 +61,8 @@ void echi_queue_begin(struct echi_queue *q, const struct echi_net_kind *kinds, i
 void echi_queue_push(struct echi_queue *q, struct echi_message *m); /* the queue's until it is in batch->done */
 /* The peer granted credits. False when that is more than it may. */
 bool echi_queue_granted(struct echi_queue *q, int kind, uint32_t credits);
-void echi_queue_grant(struct echi_queue *q, int kind); /* we grant one: it is told in the next batch */
+void echi_queue_grant(struct echi_queue *q, int kind); /* we grant one: told in the next batch, or at once if it is the peer's only one */
+void echi_queue_used(struct echi_queue *q, int kind);  /* a message of the peer has taken a credit */
 /* Gives all waiting messages back to the pool. */
 void echi_queue_clear(struct echi_queue *q, struct echi_pool *pool);
 

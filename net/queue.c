@@ -66,6 +66,8 @@ void echi_queue_grant(struct echi_queue *q, int kind) {
     q->owing |= 1u << kind;
 }
 
+void echi_queue_used(struct echi_queue *q, int kind) { q->lanes[kind].told--; }
+
 void echi_queue_clear(struct echi_queue *q, struct echi_pool *pool) {
     for (int k = 0; k < q->n_kinds; k++) {
         while (q->lanes[k].first) {
@@ -115,6 +117,7 @@ static void add_credits(struct echi_batch *b, struct echi_queue *q, uint64_t *se
     for (; q->owing; q->owing &= q->owing - 1) {
         int k = __builtin_ctz(q->owing);
         add_frame(b, &(struct echi_frame){.type = ECHI_FRAME_CREDIT, .kind = (uint8_t)k, .total = q->lanes[k].owed});
+        q->lanes[k].told += q->lanes[k].owed;
         q->lanes[k].owed = 0;
         sent[q->n_kinds] += ECHI_FRAME_HEADER;
     }
@@ -147,8 +150,16 @@ static void add_chunk(struct echi_batch *b, struct echi_queue *q, int kind, uint
     b->done_end = &m->next;
 }
 
+/* Does the peer need to be told now? A credit that is not its only one of a kind can ride with the next message: a frame of its
+ * own would cost both sides a system call and a wake-up. */
+static bool credits_are_urgent(const struct echi_queue *q) {
+    for (uint32_t left = q->owing; left; left &= left - 1)
+        if (q->lanes[__builtin_ctz(left)].told == 0) return true;
+    return false;
+}
+
 void echi_batch_fill(struct echi_batch *b, struct echi_queue *q, uint64_t *sent) {
-    add_credits(b, q, sent);
+    if (most_urgent(q) >= 0 || credits_are_urgent(q)) add_credits(b, q, sent);
     while (b->frames < ECHI_BATCH_FRAMES && b->bytes < ECHI_NET_CHUNK) {
         int kind = most_urgent(q);
         if (kind < 0) break;

@@ -258,11 +258,7 @@ static ech_status tcp_wait(struct echi_transport *t, int64_t deadline, struct ec
     }
     for (int i = 0; i < n && *count < cap; i++) {
         void *tag = events[i].data.ptr;
-        if (tag == &tcp->waker) {
-            uint64_t calls;
-            (void)!read(tcp->waker, &calls, sizeof calls);
-            continue;
-        }
+        if (tag == &tcp->waker) continue;
         const uint32_t broken = EPOLLERR | EPOLLHUP;
         out[(*count)++] = (struct echi_ready){.user = tag == &tcp->listener ? NULL : ((struct tcp_link *)tag)->link.user,
                                               .read = (events[i].events & (EPOLLIN | broken)) != 0,
@@ -307,7 +303,8 @@ ech_status echi_tcp_create(const struct echi_net_config *config, struct echi_tra
     tcp->epoll = epoll_create1(EPOLL_CLOEXEC);
     tcp->waker = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     tcp->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (tcp->epoll < 0 || tcp->waker < 0 || !watch(tcp, EPOLL_CTL_ADD, tcp->waker, EPOLLIN, &tcp->waker)) {
+    /* The waker is reported once for each write (by its edge), so that nobody has to read it. */
+    if (tcp->epoll < 0 || tcp->waker < 0 || !watch(tcp, EPOLL_CTL_ADD, tcp->waker, EPOLLIN | EPOLLET, &tcp->waker)) {
         status = echi_fail(err, ECH_E_IO, "net.open", "no descriptors for the network: %s", strerror(errno));
         goto fail;
     }

@@ -1,44 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Arithmetic on flat ranges of parameters. Every float is computed by the operations that the header writes down, in that
- * order, each rounded by itself (the Makefile forbids contraction), so the result is the same on every instruction set.
- *
- * Ranges are worked through in blocks that stay in the first cache; a whole block has a fixed length, which lets the
- * compiler turn the small loops below into vector code. */
+ * Arithmetic on flat ranges of parameters: the checks, and the kernels of the best instruction set. Every float is computed
+ * by the operations that the header writes down, in that order, each rounded by itself, so the result is the same on every
+ * machine. */
+#include "cpu/echi_cpu_kernels.h"
 #include "echi_error.h"
 #include "echi_ops.h"
 
 #include <string.h>
 
-#define BLOCK 1024
-
-/* --- what is done to one block; the pointers never overlap --- */
-
-/* v = momentum * v + (g + decay * w) */
-static inline void velocity(size_t count, float *restrict v, const float *restrict g, const float *restrict w, float momentum,
-                            float decay) {
-    for (size_t i = 0; i < count; i++) v[i] = momentum * v[i] + (g[i] + decay * w[i]);
-}
-
-/* w = w - lr * v */
-static inline void descend(size_t count, float *restrict w, const float *restrict v, float lr) {
-    for (size_t i = 0; i < count; i++) w[i] = w[i] - lr * v[i];
-}
-
-static inline void add(size_t count, float *restrict sum, const float *restrict g) {
-    for (size_t i = 0; i < count; i++) sum[i] += g[i];
-}
-
-/* A float is infinite or NaN exactly when all bits of its exponent are set. */
-static inline bool finite(size_t count, const float *x) {
-    const uint32_t exponent = 0x7f800000u;
-    uint32_t bad = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        bad |= (bits & exponent) == exponent;
-    }
-    return bad == 0;
-}
+static const struct echi_cpu_kernels *kernels(void) { return echi_cpu_kernels_for(echi_cpu_level()); }
 
 /* --- checked ranges --- */
 
@@ -74,20 +44,6 @@ static ech_status apart_or_same(const float *written, const char *written_name, 
 
 /* --- the calls --- */
 
-/* v = momentum * v + (g + decay * w); a_out = a - lr * v. With a = w that is SGD itself. */
-static void apply(size_t count, const float *w, const float *a, float *a_out, float *v, const float *g, float lr, float momentum,
-                  float decay) {
-    size_t i = 0;
-    for (; i + BLOCK <= count; i += BLOCK) {
-        velocity(BLOCK, v + i, g + i, w + i, momentum, decay);
-        if (a_out != a) memcpy(a_out + i, a + i, BLOCK * sizeof *a);
-        descend(BLOCK, a_out + i, v + i, lr);
-    }
-    velocity(count - i, v + i, g + i, w + i, momentum, decay);
-    if (a_out != a) memcpy(a_out + i, a + i, (count - i) * sizeof *a);
-    descend(count - i, a_out + i, v + i, lr);
-}
-
 ech_status echi_apply_sgd(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
                           const struct echi_buffer *g, size_t at, size_t count, float lr, float momentum, float decay_times_f,
                           struct ech_error *err) {
@@ -102,7 +58,7 @@ ech_status echi_apply_sgd(struct echi_device *device, const struct echi_buffer *
     ECHI_TRY(apart(to, "w_out", gradient, "g", count, op, err));
     ECHI_TRY(apart(speed, "v", from, "w", count, op, err));
     ECHI_TRY(apart(speed, "v", gradient, "g", count, op, err));
-    apply(count, from, from, to, speed, gradient, lr, momentum, decay_times_f);
+    kernels()->descend(&(struct echi_cpu_descent){from, from, gradient, to, speed, lr, momentum, decay_times_f}, count);
     return ECH_OK;
 }
 
@@ -123,7 +79,7 @@ ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer
     ECHI_TRY(apart(speed, "v", weights, "w", count, op, err));
     ECHI_TRY(apart(speed, "v", from, "a", count, op, err));
     ECHI_TRY(apart(speed, "v", gradient, "g", count, op, err));
-    apply(count, weights, from, to, speed, gradient, lr, momentum, decay_times_f);
+    kernels()->descend(&(struct echi_cpu_descent){weights, from, gradient, to, speed, lr, momentum, decay_times_f}, count);
     return ECH_OK;
 }
 
@@ -133,9 +89,7 @@ ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const s
     ECHI_TRY(range_of(device, sum, "sum", at, count, "add", &to, err));
     ECHI_TRY(range_of(device, g, "g", at, count, "add", &from, err));
     ECHI_TRY(apart(to, "sum", from, "g", count, "add", err));
-    size_t i = 0;
-    for (; i + BLOCK <= count; i += BLOCK) add(BLOCK, to + i, from + i);
-    add(count - i, to + i, from + i);
+    kernels()->add(to, from, count);
     return ECH_OK;
 }
 
@@ -162,9 +116,6 @@ ech_status echi_all_finite(struct echi_device *device, const struct echi_buffer 
     float *from;
     if (out_finite == NULL) return echi_fail(err, ECH_E_ARGUMENT, "all.finite", "out_finite is NULL");
     ECHI_TRY(range_of(device, x, "x", at, count, "all.finite", &from, err));
-    bool all = true;
-    size_t i = 0;
-    for (; all && i + BLOCK <= count; i += BLOCK) all = finite(BLOCK, from + i);
-    *out_finite = all && finite(count - i, from + i);
+    *out_finite = kernels()->finite(from, count);
     return ECH_OK;
 }

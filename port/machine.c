@@ -13,6 +13,7 @@
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
+#include <stdatomic.h>
 
 /* The registers that the OS saves when it switches threads. A processor may have AVX-512 under an OS that does not. */
 static uint64_t saved_state(void) {
@@ -23,7 +24,7 @@ static uint64_t saved_state(void) {
 
 static bool has(uint64_t value, uint64_t bits) { return (value & bits) == bits; }
 
-enum echi_cpu_level echi_cpu_level(void) {
+static enum echi_cpu_level look(void) {
     const uint64_t FMA = 1u << 12, OSXSAVE = 1u << 27, AVX = 1u << 28;                    /* leaf 1, ecx */
     const uint64_t AVX2 = 1u << 5, F = 1u << 16, DQ = 1u << 17, BW = 1u << 30, VL = 1u << 31; /* leaf 7, ebx */
     const uint64_t YMM = 0x6, ZMM = 0xe6;                    /* XCR0: SSE and AVX; with opmask and the upper halves */
@@ -32,6 +33,17 @@ enum echi_cpu_level echi_cpu_level(void) {
     const uint64_t saved = saved_state();
     if (!has(saved, YMM) || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !has(b, AVX2)) return ECHI_CPU_BASE;
     return has(saved, ZMM) && has(b, F | DQ | BW | VL) ? ECHI_CPU_AVX512 : ECHI_CPU_AVX2;
+}
+
+/* Asking the processor takes microseconds on a virtual machine, so it is asked once; twice does no harm. */
+enum echi_cpu_level echi_cpu_level(void) {
+    static atomic_int known;   /* level + 1 */
+    int level = atomic_load_explicit(&known, memory_order_relaxed) - 1;
+    if (level < 0) {
+        level = (int)look();
+        atomic_store_explicit(&known, level + 1, memory_order_relaxed);
+    }
+    return (enum echi_cpu_level)level;
 }
 
 #else

@@ -69,7 +69,9 @@ bool echi_lane_is_held(struct echi_lane *lane);
 /* Called by the running task between units: runs what is more urgent than `kind`, waits while held, sleeps what a slow
  * node owes. */
 void echi_lane_breathe(struct echi_lane *lane, enum echi_task_kind kind);
+/* Called by the running task: the gradient of a layer, or of a head's rows, is in its place. */
 void echi_lane_gradient(struct echi_lane *lane, const struct echi_task *task, int layer, size_t bytes, const struct echi_result *result);
+void echi_lane_rows(struct echi_lane *lane, const struct echi_task *task, const struct echi_result *result);
 /* Runs a function once on the lane's thread, before any task, then notifies (measuring at start). Does not wait. */
 void echi_lane_call(struct echi_lane *lane, void (*call)(void *self), void *self);
 

@@ -218,6 +218,35 @@ static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of
     return ECH_OK;
 }
 
+/* Own state and those of the others, in the order of the groups; own_slot is that to use for one's own. */
+static ech_status sum_states(struct echi_exec *x, const struct echi_task *task, struct echi_slot own, struct ech_error *err) {
+    const struct echi_buffer *states[ECHI_GROUPS_MAX];
+    const struct echi_plan *p = &x->setup->plan;
+    size_t at, count;
+    int n = 0;
+    for (int g = 0; g < p->n_groups; g++) {
+        if (p->owner_of[g] == x->setup->rank) states[n++] = slot(x, own);
+        else if (task->peer[g] != ECHI_NONE) states[n++] = x->slot[ECHI_SLOT_OWNER_PEER][task->peer[g]];
+    }
+    echi_job_range(x->job, p, false, &at, &count);
+    return echi_sum_states(x->device, slot(x, task->weights_out), x->slot[ECHI_SLOT_OWNER_W0][0], states, n, at, count, err);
+}
+
+static ech_status apply(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
+    const struct echi_plan *p = &x->setup->plan;
+    const float lr = (float)p->lr, momentum = (float)p->momentum;
+    const float decay = (float)(p->decay * task->samples / task->divisor);
+    struct echi_buffer *v = x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0];
+    size_t at, count;
+    echi_job_range(x->job, p, of_head, &at, &count);
+    if (task->state_out.kind == ECHI_SLOT_NONE)
+        return echi_apply_sgd(x->device, slot(x, task->weights), slot(x, task->weights_out), v, slot(x, task->grads), at, count, lr, momentum,
+                              decay, err);
+    ECHI_TRY(echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), v, slot(x, task->grads), at,
+                              count, lr, momentum, decay, err));
+    return sum_states(x, task, task->state_out, err);
+}
+
 static ech_status head(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     const size_t width = x->job->cut_width;
     uint32_t n = 0;
@@ -248,36 +277,9 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
         result->correct[i] = (uint32_t)((uint64_t)correct * n / task->samples) - given;
         given += result->correct[i];
     }
-    return task->state.kind == ECHI_SLOT_NONE ? ECH_OK : add(x, task, true, err);
-}
-
-/* Own state and those of the others, in the order of the groups; own_slot is that to use for one's own. */
-static ech_status sum_states(struct echi_exec *x, const struct echi_task *task, struct echi_slot own, struct ech_error *err) {
-    const struct echi_buffer *states[ECHI_GROUPS_MAX];
-    const struct echi_plan *p = &x->setup->plan;
-    size_t at, count;
-    int n = 0;
-    for (int g = 0; g < p->n_groups; g++) {
-        if (p->owner_of[g] == x->setup->rank) states[n++] = slot(x, own);
-        else if (task->peer[g] != ECHI_NONE) states[n++] = x->slot[ECHI_SLOT_OWNER_PEER][task->peer[g]];
-    }
-    echi_job_range(x->job, p, false, &at, &count);
-    return echi_sum_states(x->device, slot(x, task->weights_out), x->slot[ECHI_SLOT_OWNER_W0][0], states, n, at, count, err);
-}
-
-static ech_status apply(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
-    const struct echi_plan *p = &x->setup->plan;
-    const float lr = (float)p->lr, momentum = (float)p->momentum;
-    const float decay = (float)(p->decay * task->samples / task->divisor);
-    struct echi_buffer *v = x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0];
-    size_t at, count;
-    echi_job_range(x->job, p, of_head, &at, &count);
-    if (task->state_out.kind == ECHI_SLOT_NONE)
-        return echi_apply_sgd(x->device, slot(x, task->weights), slot(x, task->weights_out), v, slot(x, task->grads), at, count, lr, momentum,
-                              decay, err);
-    ECHI_TRY(echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), v, slot(x, task->grads), at,
-                              count, lr, momentum, decay, err));
-    return sum_states(x, task, task->state_out, err);
+    if (task->state.kind != ECHI_SLOT_NONE) return add(x, task, true, err);
+    echi_lane_rows(x->lane, task, result);
+    return apply(x, task, true, err);
 }
 
 static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {

@@ -25,6 +25,7 @@ struct echi_lane {
     size_t untold;                     /* bytes of gradients that nobody was told of; lane's thread only */
     /* under the mutex */
     bool quit, hold, parked, started;
+    bool waits;                        /* for `changed`, and nobody has signalled it yet */
     struct echi_task waiting[WAITING_MAX];
     int n_waiting;
     struct echi_done done[DONE_MAX];
@@ -46,6 +47,14 @@ void echi_slowness_pay(struct echi_slowness *s) {
     echi_sleep_until(until);
     s->debt = until - echi_now();      /* oversleeping is credit */
     s->cpu_mark = echi_thread_cpu();
+}
+
+/* Gives the mutex back first: who is woken wants it. */
+static void unlock_and_wake(struct echi_lane *l) {
+    const bool waits = l->waits;
+    l->waits = false;
+    echi_mutex_unlock(&l->mutex);
+    if (waits) echi_cond_broadcast(&l->changed);
 }
 
 static void put_done(struct echi_lane *l, const struct echi_done *d, bool tell) {
@@ -115,6 +124,7 @@ static void serve(struct echi_lane *l, int than, bool idle) {
                 continue;
             }
         }
+        l->waits = true;
         echi_cond_wait(&l->changed, &l->mutex, INT64_MAX);
     }
     l->parked = false;
@@ -158,8 +168,7 @@ void echi_lane_destroy(struct echi_lane *l) {
     if (!l) return;
     echi_mutex_lock(&l->mutex);
     l->quit = true;
-    echi_cond_broadcast(&l->changed);
-    echi_mutex_unlock(&l->mutex);
+    unlock_and_wake(l);
     echi_thread_join(&l->thread);
     echi_cond_destroy(&l->changed);
     echi_mutex_destroy(&l->mutex);
@@ -170,8 +179,7 @@ ech_status echi_lane_submit(struct echi_lane *l, const struct echi_task *task, s
     echi_mutex_lock(&l->mutex);
     const bool room = l->n_waiting < WAITING_MAX;
     if (room) l->waiting[l->n_waiting++] = *task;
-    echi_cond_broadcast(&l->changed);
-    echi_mutex_unlock(&l->mutex);
+    unlock_and_wake(l);
     return room ? ECH_OK : echi_fail(err, ECH_E_INTERNAL, "run.lane", "more than %d tasks wait on this node", WAITING_MAX);
 }
 
@@ -192,8 +200,7 @@ bool echi_lane_take(struct echi_lane *l, struct echi_done *out) {
 void echi_lane_hold(struct echi_lane *l, bool hold) {
     echi_mutex_lock(&l->mutex);
     l->hold = hold;
-    echi_cond_broadcast(&l->changed);
-    echi_mutex_unlock(&l->mutex);
+    unlock_and_wake(l);
 }
 
 bool echi_lane_is_held(struct echi_lane *l) {
@@ -209,23 +216,31 @@ void echi_lane_breathe(struct echi_lane *l, enum echi_task_kind kind) {
     serve(l, (int)kind, false);
 }
 
-void echi_lane_gradient(struct echi_lane *l, const struct echi_task *task, int layer, size_t bytes, const struct echi_result *result) {
+static void put_part(struct echi_lane *l, const struct echi_task *task, int layer, const struct echi_result *result, bool tell) {
     struct echi_done d;
     memset(&d, 0, sizeof d);
     d.gradient = true;
     d.layer = layer;
     d.task = *task;
     d.result = *result;
+    put_done(l, &d, tell);
+}
+
+void echi_lane_gradient(struct echi_lane *l, const struct echi_task *task, int layer, size_t bytes, const struct echi_result *result) {
     l->untold += bytes;
     const bool tell = l->untold >= WORTH_A_WAKE;
     if (tell) l->untold = 0;
-    put_done(l, &d, tell);
+    put_part(l, task, layer, result, tell);
+}
+
+void echi_lane_rows(struct echi_lane *l, const struct echi_task *task, const struct echi_result *result) {
+    echi_slowness_pay(&l->slowness);
+    put_part(l, task, 0, result, true);
 }
 
 void echi_lane_call(struct echi_lane *l, void (*call)(void *), void *self) {
     echi_mutex_lock(&l->mutex);
     l->call_self = self;
     l->call = call;
-    echi_cond_broadcast(&l->changed);
-    echi_mutex_unlock(&l->mutex);
+    unlock_and_wake(l);
 }

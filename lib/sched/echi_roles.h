@@ -81,9 +81,9 @@ struct echi_head {
     uint8_t current; uint16_t in_flight[3];
     bool answering[ECHI_WORLD_MAX];               /* the gradient of this worker's last rows has not left its slot */
     uint64_t version;
-    uint32_t round_in;
+    uint32_t round_in;                            /* rows of this round so far */
     bool asked;                                   /* for the last weights, once nothing is left to apply */
-    bool apply_due; uint32_t apply_samples, apply_divisor;
+    bool apply_due; uint32_t apply_divisor;       /* of a round */
 };
 void echi_head_init(struct echi_head *h, const struct echi_setup *setup);
 void echi_head_step(struct echi_head *h, const struct echi_event *event, struct echi_actions *out);

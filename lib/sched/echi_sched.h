@@ -171,8 +171,8 @@ struct echi_slot { uint8_t kind, index; };
 
 /* What a lane can be asked for, the most urgent first: a head never waits for more than one unit of its own node. */
 enum echi_task_kind {
-    ECHI_TASK_HEAD,       /* rows -> loss, gradient of rows, gradient of the head's layers */
-    ECHI_TASK_HEAD_APPLY,
+    ECHI_TASK_HEAD,       /* rows -> loss, gradient of rows, gradient of the head's layers, and, with weights_out, their update */
+    ECHI_TASK_HEAD_APPLY, /* of a round */
     ECHI_TASK_ADD,        /* sum of a round += a push (or = the first) */
     ECHI_TASK_APPLY,
     ECHI_TASK_REFRESH,    /* weights from w0 and the states as they are now */
@@ -192,11 +192,11 @@ struct echi_task {
     uint8_t rows[ECHI_WORLD_MAX];           /* HEAD: ranks whose HEAD_ROWS slots are meant, in this order */
     uint32_t row_count[ECHI_WORLD_MAX];     /* HEAD: samples of each */
     struct echi_lease lease;                /* STEP, FORWARD, BACKWARD, APPLY, ADD */
-    struct echi_slot weights, weights_out;  /* read; written (APPLY, HEAD_APPLY, REFRESH) */
+    struct echi_slot weights, weights_out;  /* read; written (APPLY, HEAD, HEAD_APPLY, REFRESH) */
     struct echi_slot grads, state, state_out;
     uint8_t peer[ECHI_GROUPS_MAX];          /* APPLY, REFRESH with several groups: index of each other group's state slot;
                                                ECHI_NONE for one's own and for states not there yet */
-    uint32_t samples;                       /* APPLY, HEAD_APPLY: weight of the push is samples / divisor */
+    uint32_t samples;                       /* APPLY, HEAD, HEAD_APPLY: weight of the push is samples / divisor */
     uint32_t divisor;                       /* B of every gradient in this task */
 };
 /* HEAD: by place in rows; else [0]. */
@@ -210,7 +210,7 @@ enum echi_event_type {
     ECHI_EVENT_START,      /* the role's slots stand: post what you take, say that you are there */
     ECHI_EVENT_MESSAGE,    /* payload, if any, whole in `slot` */
     ECHI_EVENT_SENT,       /* the payload sent from `slot` has left it */
-    ECHI_EVENT_GRADIENT,   /* BACKWARD, STEP: the gradient of `layer` is in its place */
+    ECHI_EVENT_GRADIENT,   /* BACKWARD, STEP: the gradient of `layer` is in its place; HEAD with weights_out: the rows', with `result` */
     ECHI_EVENT_COMPUTED,   /* `task` is done, with `result` */
     ECHI_EVENT_LOST,       /* node `from` is gone */
     ECHI_EVENT_STOP        /* coordinator: the user wants an orderly end */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The head: owns the layers after the cut and computes them on the rows that workers send (Stanza, papers.md 2.2).
  * A batch of rows is trained in one visit, so the head's gradient is never stale; rows of several waiting workers merge
- * into one product. Activation gradients leave before the head's own update. */
+ * into one product. Activation gradients leave before the head's own update. Where no round is waited for, both are one task:
+ * its GRADIENT event says that the rows' gradients may leave, and what is left of it is the update. */
 #include "echi_roles.h"
 
 #include <string.h>
@@ -13,15 +14,26 @@ void echi_head_init(struct echi_head *h, const struct echi_setup *setup) {
     for (int r = 0; r < setup->plan.world; r++) h->member[r] = setup->plan.group_of[r] != ECHI_NONE;
 }
 
+/* Where the next weights are written; false while all copies are in use: a SENT will come. */
+static bool free_weights(const struct echi_head *h, struct echi_slot *out) {
+    uint8_t to = 0;
+    while (to < 3 && (to == h->current || h->in_flight[to])) to++;
+    *out = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, to};
+    return to < 3;
+}
+
 /* Merges waiting rows, the oldest first. Rows whose answer would be written where the last one is still being read wait. */
 static void take_rows(struct echi_head *h, struct echi_actions *out) {
     int at = 0;
     while (at < h->queued && h->answering[h->queue[at]]) at++;
     if (at == h->queued) return;   /* waits for a SENT */
+    struct echi_slot to = {0};
+    if (!h->policy->rounds && !free_weights(h, &to)) return;
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
     t->kind = ECHI_TASK_HEAD;
     t->role = ECHI_ROLE_HEAD;
     t->weights = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, h->current};
+    t->weights_out = to;
     t->grads = (struct echi_slot){ECHI_SLOT_HEAD_GRADS, 0};
     t->divisor = h->lease[h->queue[at]].round_size;
     if (h->policy->rounds) {
@@ -48,16 +60,15 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
 static void pump(struct echi_head *h, struct echi_actions *out) {
     if (h->busy || !h->started) return;
     if (h->apply_due) {
-        uint8_t to = 0;
-        while (to < 3 && (to == h->current || h->in_flight[to])) to++;
-        if (to == 3) return;   /* waits for a SENT */
+        struct echi_slot to;
+        if (!free_weights(h, &to)) return;
         struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
         t->kind = ECHI_TASK_HEAD_APPLY;
         t->role = ECHI_ROLE_HEAD;
         t->weights = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, h->current};
-        t->weights_out = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, to};
-        t->grads = (struct echi_slot){h->policy->rounds ? ECHI_SLOT_HEAD_SUM : ECHI_SLOT_HEAD_GRADS, 0};
-        t->samples = h->apply_samples;
+        t->weights_out = to;
+        t->grads = (struct echi_slot){ECHI_SLOT_HEAD_SUM, 0};
+        t->samples = h->round_in;
         t->divisor = h->apply_divisor;
         h->busy = 1;
         return;
@@ -65,16 +76,9 @@ static void pump(struct echi_head *h, struct echi_actions *out) {
     if (h->queued) take_rows(h, out);
 }
 
-static void on_computed(struct echi_head *h, const struct echi_event *e, struct echi_actions *out) {
+/* The rows' gradients are in their places. */
+static void answer(struct echi_head *h, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_task *t = e->task;
-    h->busy = 0;
-    if (t->kind == ECHI_TASK_HEAD_APPLY) {
-        h->current = t->weights_out.index;
-        h->version++;
-        h->apply_due = false;
-        h->round_in = 0;
-        return;
-    }
     for (int i = 0; i < t->n_rows; i++) {
         const uint8_t rank = t->rows[i];
         struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_HEAD, ECHI_KIND_ACT_GRAD);
@@ -86,10 +90,22 @@ static void on_computed(struct echi_head *h, const struct echi_event *e, struct 
         a->msg.version = h->version;
         echi_act_post(out, rank, ECHI_KIND_ACT, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, rank});
     }
+}
+
+static void on_computed(struct echi_head *h, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_task *t = e->task;
+    h->busy = 0;
+    if (t->weights_out.kind != ECHI_SLOT_NONE) {
+        h->current = t->weights_out.index;
+        h->version++;
+        h->apply_due = false;
+        h->round_in = 0;
+        return;
+    }
+    answer(h, e, out);
     h->round_in += t->samples;
-    h->apply_samples = h->policy->rounds ? h->round_in : t->samples;
     h->apply_divisor = t->divisor;
-    h->apply_due = !h->policy->rounds || h->round_in == t->divisor;
+    h->apply_due = h->round_in == t->divisor;
 }
 
 /* The next round's rows may come before this one's update is done. */
@@ -141,6 +157,7 @@ void echi_head_step(struct echi_head *h, const struct echi_event *e, struct echi
             if (h->member[r]) echi_act_post(out, r, ECHI_KIND_ACT, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, (uint8_t)r});
         break;
     case ECHI_EVENT_MESSAGE: on_message(h, e, out); break;
+    case ECHI_EVENT_GRADIENT: answer(h, e, out); break;
     case ECHI_EVENT_COMPUTED: on_computed(h, e, out); break;
     case ECHI_EVENT_SENT:
         if (e->slot.kind == ECHI_SLOT_HEAD_WEIGHTS) h->in_flight[e->slot.index]--;

@@ -45,6 +45,13 @@ struct echi_cpu_outer {
 /* Pooling of one row of windows; window i begins at column i * stride - pad, its rows are all there. */
 struct echi_cpu_window { int kernel_h, kernel_w, stride_w, pad_w, in_w, count; };
 
+/* One SGD step of a range: v = momentum * v + (g + decay * w); out = a - lr * v. `out` may be `a`, which may be `w`. */
+struct echi_cpu_descent {
+    const float *w, *a, *g;
+    float *out, *v;
+    float lr, momentum, decay;
+};
+
 struct echi_cpu_kernels {
     const char *name;          /* "avx512" */
     int width;                 /* floats in a vector */
@@ -84,6 +91,10 @@ struct echi_cpu_kernels {
     /* One group of echi_stack_loss: x[c][lane], labels of the first `lanes` lanes; dx is 0 in the others. */
     void (*softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uint8_t *labels, int lanes, float scale, float *dx,
                          ptrdiff_t dx_class, double *loss, int *correct);
+    /* Flat ranges; the same bits in every table. */
+    void (*descend)(const struct echi_cpu_descent *d, size_t count);
+    void (*add)(float *sum, const float *x, size_t count);
+    bool (*finite)(const float *x, size_t count);   /* no infinity, no NaN */
 };
 
 extern const struct echi_cpu_kernels echi_cpu_kernels_base;

@@ -74,4 +74,7 @@ void ISA(avg_pool_back)(const float *dy, ptrdiff_t dy_column, const struct echi_
                         ptrdiff_t dx_row, ptrdiff_t dx_column);
 void ISA(softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uint8_t *labels, int lanes, float scale, float *dx,
                        ptrdiff_t dx_class, double *loss, int *correct);
+void ISA(descend)(const struct echi_cpu_descent *d, size_t count);
+void ISA(add)(float *sum, const float *x, size_t count);
+bool ISA(finite)(const float *x, size_t count);
 #endif

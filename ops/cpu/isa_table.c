@@ -26,4 +26,7 @@ const struct echi_cpu_kernels ISA(kernels) = {
     .avg_pool = ISA(avg_pool),
     .avg_pool_back = ISA(avg_pool_back),
     .softmax_loss = ISA(softmax_loss),
+    .descend = ISA(descend),
+    .add = ISA(add),
+    .finite = ISA(finite),
 };

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "cpu/echi_cpu_kernels.h"
 #include "problem.h"
 
 #include <math.h>
@@ -165,6 +166,33 @@ static void test_all_finite(void **state) {
     array_free(&x);
 }
 
+/* Every instruction set that this machine has gives the bits of the plainest one. */
+static void test_same_on_every_set(void **state) {
+    (void)state;
+    enum { MOST = 700 };
+    const struct echi_cpu_kernels *plain = echi_cpu_kernels_for(ECHI_CPU_BASE);
+    for (enum echi_cpu_level level = ECHI_CPU_AVX2; level <= echi_cpu_level(); level++) {
+        const struct echi_cpu_kernels *wide = echi_cpu_kernels_for(level);
+        for (uint32_t seed = 0; seed < 60; seed++) {
+            struct echi_random r;
+            echi_random_init(&r, seed, ECHI_STREAM_TEST, 76);
+            const size_t count = echi_random_below(&r, MOST + 1);
+            struct array w = array_new(&r, count), g = array_new(&r, count), v[2], out[2];
+            for (int i = 0; i < 2; i++) v[i] = array_new(&r, count), out[i] = array_new(&r, count);
+            memcpy(v[1].f, v[0].f, count * sizeof(float));
+            for (int i = 0; i < 2; i++) {
+                const struct echi_cpu_kernels *k = i ? wide : plain;
+                k->descend(&(struct echi_cpu_descent){w.f, w.f, g.f, out[i].f, v[i].f, 0.05f, 0.9f, 0.01f}, count);
+                k->add(out[i].f, g.f, count);
+                assert_true(k->finite(out[i].f, count));
+            }
+            if (!same_bits(v[0].f, v[1].f, count) || !same_bits(out[0].f, out[1].f, count)) fail_msg("%s, seed %u: other bits", wide->name, seed);
+            for (int i = 0; i < 2; i++) array_free(&v[i]), array_free(&out[i]);
+            array_free(&w), array_free(&g);
+        }
+    }
+}
+
 /* A diverged gradient shows in what is applied. */
 static void test_nan_is_applied(void **state) {
     (void)state;
@@ -236,7 +264,7 @@ static int close_device(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_apply),          cmocka_unit_test(test_add),    cmocka_unit_test(test_sum_states), cmocka_unit_test(test_all_finite),
-        cmocka_unit_test(test_nan_is_applied), cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_same_on_every_set), cmocka_unit_test(test_nan_is_applied), cmocka_unit_test(test_misuse),
     };
     return cmocka_run_group_tests_name("flat", tests, open_device, close_device);
 }

@@ -221,6 +221,8 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     case ECHI_TASK_HEAD:
         reads(s, node, t->weights, CUT, LAYERS);
         writes(s, node, t->grads, CUT, LAYERS);
+        if (t->weights_out.kind) writes(s, node, t->weights_out, CUT, LAYERS);
+        if (!begins && t->weights_out.kind) break;   /* the rows were let go when their gradients were there */
         for (int i = 0; i < t->n_rows; i++) {
             reads(s, node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, t->rows[i]}, 0, 1);
             writes(s, node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, t->rows[i]}, 0, 1);
@@ -607,7 +609,10 @@ static void run_task(struct sim *s, struct work *w) {
                          place(s, w->node, t->act)->word[i]);
         break;
     }
-    case ECHI_TASK_HEAD: run_head(s, w); break;
+    case ECHI_TASK_HEAD:
+        if (t->weights_out.kind) run_apply(s, w, true);
+        else run_head(s, w);
+        break;
     case ECHI_TASK_HEAD_APPLY: run_apply(s, w, true); break;
     case ECHI_TASK_ADD: {
         uint32_t *sum = place(s, w->node, t->state)->word;
@@ -624,9 +629,24 @@ static void run_task(struct sim *s, struct work *w) {
     }
 }
 
-/* The next thing of a task: the gradient of one layer, or its end. */
+/* A head with an update of its own to make lets its rows go first. */
+static void answer_rows(struct sim *s, struct work *w) {
+    run_head(s, w);
+    for (int i = 0; i < w->task.n_rows; i++) {
+        read_ends(s, w->node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, w->task.rows[i]}, 0, 1);
+        write_ends(s, w->node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, w->task.rows[i]}, 0, 1);
+    }
+    w->layer = 0;
+    w->due = after(s, s->node[w->node].speed / LAYERS);
+    struct work now = *w;
+    struct echi_event e = {.type = ECHI_EVENT_GRADIENT, .task = &now.task, .result = &now.result};
+    role_event(s, now.node, ECHI_ROLE_HEAD, &e);
+}
+
+/* The next thing of a task: the gradient of one layer, of the rows, or its end. */
 static void work_on(struct sim *s, int at) {
     struct work *w = &s->work[at];
+    if (w->task.kind == ECHI_TASK_HEAD && w->task.weights_out.kind && w->layer > 0) return answer_rows(s, w);
     const bool layered = w->task.kind == ECHI_TASK_STEP || w->task.kind == ECHI_TASK_BACKWARD;
     if (!layered || w->layer == cut_of(s)) run_task(s, w);
     if (layered && w->layer > 0) {

@@ -458,10 +458,9 @@ static void tell_head(struct echi_head *h, int from, const struct echi_msg *m) {
     acted_none();
     echi_head_step(h, &e, &acted);
 }
-static void head_computed(struct echi_head *h) {
+static void head_did(struct echi_head *h, enum echi_event_type what, const struct echi_task *task) {
     static const struct echi_result result;
-    const struct echi_task task = acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
-    const struct echi_event e = {.type = ECHI_EVENT_COMPUTED, .task = &task, .result = &result};
+    const struct echi_event e = {.type = (uint8_t)what, .task = task, .result = &result};
     acted_none();
     echi_head_step(h, &e, &acted);
 }
@@ -478,30 +477,33 @@ static void the_head_merges_what_fits(void **state) {
     for (int r = 0; r < 5; r++) setup.plan.n[r] = n[r];
     echi_head_init(&h, &setup);
     tell_head(&h, 0, &m);
+    struct echi_task t = {0};
     for (uint8_t r = 0; r < 5; r++) {
         m = (struct echi_msg){.kind = ECHI_KIND_ACT, .lease = small_lease(r + 1u, r)};
         m.lease.n = n[r];
         tell_head(&h, r, &m);
         assert_int_equal(acted_on(ECHI_ACTION_COMPUTE, 0, 0) != NULL, r == 0);
         if (r > 0) continue;
-        head_computed(&h);        /* its rows; now its update runs, and the others arrive */
+        t = acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
+        head_did(&h, ECHI_EVENT_GRADIENT, &t);   /* now its update runs, and the others arrive */
+        assert_non_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_ACT_GRAD, 0));
     }
-    const struct echi_task update = {.kind = ECHI_TASK_HEAD_APPLY, .weights_out = {ECHI_SLOT_HEAD_WEIGHTS, 1}};
-    const struct echi_event updated = {.type = ECHI_EVENT_COMPUTED, .task = &update};
-    acted_none();
-    echi_head_step(&h, &updated, &acted);
-    const struct echi_task *t = &acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
-    assert_int_equal(t->n_rows, 3);
-    assert_int_equal(t->samples, 256);
-    assert_int_equal(t->rows[0], 1);
-    assert_int_equal(t->rows[1], 3);
-    assert_int_equal(t->rows[2], 4);
-    head_computed(&h);
-    head_computed(&h);
-    t = &acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
-    assert_int_equal(t->n_rows, 1);
-    assert_int_equal(t->rows[0], 2);
-    assert_int_equal(t->samples, 300);
+    head_did(&h, ECHI_EVENT_COMPUTED, &t);
+    assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_ACT_GRAD, 0));
+    assert_int_equal(h.current, t.weights_out.index);
+    t = acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
+    assert_int_equal(t.n_rows, 3);
+    assert_int_equal(t.samples, 256);
+    assert_int_equal(t.rows[0], 1);
+    assert_int_equal(t.rows[1], 3);
+    assert_int_equal(t.rows[2], 4);
+    assert_int_equal(t.weights.index, h.current);
+    head_did(&h, ECHI_EVENT_GRADIENT, &t);
+    head_did(&h, ECHI_EVENT_COMPUTED, &t);
+    t = acted_on(ECHI_ACTION_COMPUTE, 0, 0)->task;
+    assert_int_equal(t.n_rows, 1);
+    assert_int_equal(t.rows[0], 2);
+    assert_int_equal(t.samples, 300);
 }
 
 static struct echi_coordinator coordinator;

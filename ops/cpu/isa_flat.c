@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Flat ranges of parameters. Unlike the other kernels these owe the same bits on every instruction set: each operation
+ * is rounded by itself (the Makefile compiles this file without contraction), and no sum goes across floats. */
+#include "echi_vec.h"
+
+#include <string.h>
+
+void ISA(descend)(const struct echi_cpu_descent *d, size_t count) {
+    const vec lr = splat(d->lr), momentum = splat(d->momentum), decay = splat(d->decay);
+    size_t i = 0;
+    for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) {
+        const vec v = momentum * load(d->v + i) + (load(d->g + i) + decay * load(d->w + i));
+        const vec out = load(d->a + i) - lr * v;
+        store(d->v + i, v);
+        store(d->out + i, out);
+    }
+    for (; i < count; i++) {
+        d->v[i] = d->momentum * d->v[i] + (d->g[i] + d->decay * d->w[i]);
+        d->out[i] = d->a[i] - d->lr * d->v[i];
+    }
+}
+
+void ISA(add)(float *sum, const float *x, size_t count) {
+    size_t i = 0;
+    for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) store(sum + i, load(sum + i) + load(x + i));
+    for (; i < count; i++) sum[i] += x[i];
+}
+
+/* A float is infinite or NaN exactly when all bits of its exponent are set. */
+bool ISA(finite)(const float *x, size_t count) {
+    const int32_t exponent = 0x7f800000;
+    const ivec all = exponent - (ivec){0};
+    ivec bad = {0};
+    size_t i = 0;
+    for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) bad |= ((ivec)load(x + i) & all) == all;
+    bool good = true;
+    for (int lane = 0; lane < VEC_FLOATS; lane++) good = good && bad[lane] == 0;
+    for (; i < count; i++) {
+        int32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        good = good && (bits & exponent) != exponent;
+    }
+    return good;
+}
