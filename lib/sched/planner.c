@@ -11,9 +11,13 @@
 #define LEAST_LEFT 0.10
 /* "Efficient": this part of the best rate, when each step costs its arithmetic and its messages. */
 #define EFFICIENT 0.85
-/* All workers' samples under way, in rounds. LeNet-5 with its head apart, four workers, reached 98.5 % in 1.0 to 1.6 epochs
- * with 1 round under way, 1.3 to 1.5 with 2, 1.7 to 2.2 with 3 or 4 (three seeds each). */
+/* All workers' samples under way, in rounds, at most: more of them are staler. Where every node trains all layers: 2. With the
+ * head apart only the trunk is stale: 3; LeNet-5 on four nodes reached 98.5 % in 1.0 to 1.6 epochs with 1 round under way, 1.4 to
+ * 1.9 (median 1.65 of seven seeds) with 2.75, and the long steps cost a fifth less than the short ones. */
 #define MOST_ROUNDS_IN_FLIGHT 2
+#define MOST_ROUNDS_BESIDE_HEAD 3
+/* Kernels take samples in vectors of up to so many: steps beside a head are whole blocks. */
+#define BLOCK 16
 
 static ech_status refuse(char *text, size_t cap, const char *sentence) {
     size_t len = strlen(sentence);
@@ -91,7 +95,7 @@ static double seconds_beside_head(const struct echi_times *times, int world, int
     double cost = echi_times_head(&times[head], n) + times[head].exchange + times[head].messages;
     double own = echi_times_trunk(&times[head], n), others = 0;
     for (int r = 0; r < world; r++)
-        if (r != head) others += 1 / echi_times_trunk(&times[r], n);
+        if (r != head) others += 1 / (echi_times_trunk(&times[r], n) + times[r].messages);
     double rate = (1 - others * cost) / (own + cost);
     return rate * own < LEAST_LEFT ? -1 : 1 / rate;
 }
@@ -139,9 +143,25 @@ static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_time
     return ECH_OK;
 }
 
+/* Steps of about the same length: as many samples as a worker is fast (rates in samples a second), in whole blocks. A slow
+ * node's gradients are then not staler than the others', who would else pass it many times in a step. */
+static void samples_by_speed(const double *rate, struct echi_plan *plan) {
+    double all = 0;
+    for (int r = 0; r < plan->world; r++) all += rate[r];
+    const double seconds = MOST_ROUNDS_BESIDE_HEAD * (double)plan->round / plan->strands / all;
+    for (int r = 0; r < plan->world; r++) {
+        if (rate[r] <= 0) continue;
+        const double blocks = rate[r] * seconds / BLOCK + 0.5, most = plan->round / BLOCK;
+        plan->n[r] = BLOCK * (blocks < 1 || most < 1 ? 1 : (uint32_t)(blocks < most ? blocks : most));
+    }
+}
+
 static void async_groups(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan) {
+    const bool by_speed = plan->separated && w->samples_per_step == 0 && w->shares != ECHI_SHARES_LIST;
     const uint32_t n = w->samples_per_step ? w->samples_per_step
-                                           : efficient_samples(&times[fastest(times, w->world, 64)], plan->round, w->world * plan->strands);
+                       : by_speed ? plan->round
+                                  : efficient_samples(&times[fastest(times, w->world, 64)], plan->round, w->world * plan->strands);
+    double rate[ECHI_WORLD_MAX] = {0};
     double value[ECHI_WORLD_MAX];
     int rank[ECHI_WORLD_MAX], group[ECHI_WORLD_MAX], count = 0;
     for (int r = 0; r < w->world; r++) {
@@ -151,6 +171,7 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
         if (w->world == 1 && own) seconds = echi_times_whole(&times[r], own);
         if (seconds <= 0) continue;
         plan->n[r] = own;
+        rate[r] = own / seconds;
         int at = count++;
         for (; at > 0 && value[at - 1] > seconds; at--) {
             value[at] = value[at - 1];
@@ -159,6 +180,7 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
         value[at] = seconds;
         rank[at] = r;
     }
+    if (by_speed) samples_by_speed(rate, plan);
     plan->n_groups = 1;
     memset(group, 0, sizeof group);
     if (w->sync == ECHI_SYNC_GSSP && w->groups == 0) {
@@ -172,6 +194,13 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
         plan->group_of[rank[i]] = (uint8_t)group[i];
         plan->owner_of[group[i]] = (uint8_t)rank[i];
     }
+}
+
+/* Two steps in flight hide what a worker waits for, at the price of shorter steps: worth it where a step of a round's samples
+ * is longer away, at the head and in messages, than it is computed here. */
+static int strands_beside_head(const struct echi_times *fast, uint32_t n) {
+    const double away = echi_times_head(fast, n) + 3 * fast->exchange + fast->messages;
+    return away > echi_times_trunk(fast, n) ? ECHI_STRANDS : 1;
 }
 
 uint32_t echi_wishes_round(const struct echi_wishes *w) {
@@ -199,7 +228,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     const int fast = fastest(times, w->world, plan->round < 64 ? plan->round : 64);
     if (plan->separated) plan->head = (uint8_t)fast;
     const bool async = w->sync != ECHI_SYNC_BSP;
-    plan->strands = async && plan->separated ? ECHI_STRANDS : 1;
+    plan->strands = async && plan->separated ? (uint8_t)strands_beside_head(&times[fast], plan->round) : 1;
     plan->lr = w->lr;
     plan->momentum = w->momentum;
     plan->decay = w->decay;

@@ -209,9 +209,27 @@ static void the_fastest_node_has_the_head(void **state) {
     assert_int_equal(plan.group_of[0], plan.group_of[2]);
     assert_int_equal(plan.group_of[3], plan.n_groups - 1);
     assert_int_equal(plan.owner_of[plan.n_groups - 1], 3);
-    for (int r = 0; r < 4; r++) assert_int_equal(plan.n[r], 8);
+    /* 3 B under way, by speed (0.526, 0.941, 0.526, 0.132 samples a second), in blocks of 16, B at most. */
+    static const uint32_t n[] = {48, 64, 48, 16};
+    assert_memory_equal(plan.n, n, sizeof n);
+    assert_int_equal(plan.strands, 1);
     assert_int_equal(plan.staleness, 3);
     assert_int_equal(plan.rounds_apart, 4);
+}
+
+/* Where a step is longer away than it is computed, two are in flight, of half the samples. */
+static void a_far_head_makes_two_strands(void **state) {
+    (void)state;
+    const double seconds[] = {1, 1, 1, 4};
+    nodes(4, seconds, 0.05);
+    for (int r = 0; r < 4; r++) times[r].messages = 64 * seconds[r];
+    make();
+    assert_int_equal(plan.strands, 2);
+    for (int r = 0; r < 4; r++) assert_true(plan.n[r] == 0 || (plan.n[r] % 16 == 0 && plan.n[r] <= 48));
+    /* A size that the user wishes is everybody's. */
+    wishes.samples_per_step = 20;
+    make();
+    for (int r = 0; r < 4; r++) assert_true(plan.n[r] == 0 || plan.n[r] == 20);
 }
 
 static void the_heads_worker_counts_by_what_is_left(void **state) {
@@ -365,6 +383,7 @@ int main(void) {
         cmocka_unit_test(clusters_are_as_few_as_are_tight),
         cmocka_unit_test(shares_are_the_fastest),
         cmocka_unit_test(the_fastest_node_has_the_head),
+        cmocka_unit_test(a_far_head_makes_two_strands),
         cmocka_unit_test(the_heads_worker_counts_by_what_is_left),
         cmocka_unit_test(rates_follow_the_defaults),
         cmocka_unit_test(bsp_shares_sum_to_the_round),
