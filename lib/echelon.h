@@ -118,7 +118,7 @@ struct ech_config {
     int separate;                 /* -1 auto, 0 off, 1 one head owner */
     char shares[256];             /* "speed", "equal", or a list "24,24,12,4" (BSP) */
     int batch;                    /* B, 0: max(64, 16 x trunk workers) */
-    int samples_per_step;         /* n of the asynchronous policies, 0: chosen by the planner */
+    int samples_per_step;         /* n of the asynchronous policies, for all; 0: chosen by the planner, by speed with a head apart */
     double lr, momentum, weight_decay;   /* negative: the model's default */
     double epochs;                /* default 10; ends there or at steps or target_accuracy, whichever comes first */
     int64_t steps;                /* rounds of B samples; negative: not given; 0: no training */
