@@ -48,7 +48,6 @@ void echi_seal_end(struct echi_seal *s, uint8_t out_tag[ECHI_SEAL_TAG]) {
     echi_store64(lengths + 8, s->body);
     echi_poly1305_add(&s->mac, lengths, sizeof lengths);
     echi_poly1305_end(&s->mac, out_tag);
-    *s = (struct echi_seal){0};
 }
 
 bool echi_seal_check(struct echi_seal *s, const uint8_t tag[ECHI_SEAL_TAG]) {
