@@ -8,12 +8,15 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline void echi_store16(uint8_t *p, uint16_t v) { for (int i = 0; i < 2; i++) p[i] = (uint8_t)(v >> (8 * i)); }
-static inline void echi_store32(uint8_t *p, uint32_t v) { for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> (8 * i)); }
-static inline void echi_store64(uint8_t *p, uint64_t v) { for (int i = 0; i < 8; i++) p[i] = (uint8_t)(v >> (8 * i)); }
+/* Written out and not as loops: compilers make one instruction of each of these, gcc 12 at -O2 of the loops none. */
 static inline uint16_t echi_load16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
-static inline uint32_t echi_load32(const uint8_t *p) { uint32_t v = 0; for (int i = 3; i >= 0; i--) v = v << 8 | p[i]; return v; }
-static inline uint64_t echi_load64(const uint8_t *p) { uint64_t v = 0; for (int i = 7; i >= 0; i--) v = v << 8 | p[i]; return v; }
+static inline uint32_t echi_load32(const uint8_t *p) {
+    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+static inline uint64_t echi_load64(const uint8_t *p) { return echi_load32(p) | (uint64_t)echi_load32(p + 4) << 32; }
+static inline void echi_store16(uint8_t *p, uint16_t v) { p[0] = (uint8_t)v, p[1] = (uint8_t)(v >> 8); }
+static inline void echi_store32(uint8_t *p, uint32_t v) { echi_store16(p, (uint16_t)v), echi_store16(p + 2, (uint16_t)(v >> 16)); }
+static inline void echi_store64(uint8_t *p, uint64_t v) { echi_store32(p, (uint32_t)v), echi_store32(p + 4, (uint32_t)(v >> 32)); }
 static inline uint32_t echi_load32be(const uint8_t *p) {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
