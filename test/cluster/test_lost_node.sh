@@ -67,6 +67,7 @@ done
 
 # --- the same under --local: the command speaks for its nodes
 local_run() {  # local_run ARGUMENT...: in the background; its nodes, in order of rank, into children
+    rm -f "$work/err"   # `trains` must not read the last run's
     "$echelon" train --local 4 "${endless[@]}" --progress on "$@" >"$work/out" 2>"$work/err" </dev/null &
     run=$!
     trains "$work/err"
