@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every size is run for a few milliseconds in each of several sweeps. The shortest step of a size gives the shape; how much
- * longer the steps of a sweep took on average gives the scale, because a host may own only a share of a processor, dealt
- * out in periods of up to 100 ms. The fastest sweep counts: what else happens to run at start only makes steps longer. */
+/* Every size is run for a few milliseconds in each of several sweeps. The least processor time of a size gives the shape; how
+ * much longer the steps of a sweep took on the clock gives the scale, because a host may own only a share of a processor,
+ * dealt out in periods of up to 100 ms: a long step then never fits between two waits, a short one does, and the shortest
+ * times on the clock would compare them wrongly. The fastest sweep counts: what else happens to run at start only makes
+ * steps longer. */
 #define SWEEPS 3
 #define SECONDS_A_SIZE 0.008
 /* A large model on a small machine must not spend minutes here: no size is tried beyond one whose step takes so long (but
@@ -43,7 +45,7 @@ static ech_status one_step(const struct bench *b, int n, bool head, struct ech_e
     return ECH_OK;
 }
 
-struct timing { int sizes, sweeps; double least[SIZES][2], exchange; double wall[SWEEPS]; int steps[SWEEPS][SIZES][2]; };   /* [2]: trunk, head */
+struct timing { int sizes, sweeps; double least[SIZES][2] /* of the processor */, exchange; double wall[SWEEPS]; int steps[SWEEPS][SIZES][2]; };   /* [2]: trunk, head */
 
 static ech_status time_size(const struct bench *b, int sweep, int size, bool head, struct echi_slowness *slowness, struct timing *t, struct ech_error *err) {
     double sum = 0;
@@ -52,11 +54,12 @@ static ech_status time_size(const struct bench *b, int sweep, int size, bool hea
         echi_slowness_pay(slowness);
     }
     while (sum < SECONDS_A_SIZE) {
-        const int64_t began = echi_now(), owed = slowness->debt;
+        const int64_t began = echi_now(), cpu_began = echi_thread_cpu(), owed = slowness->debt;
         ECHI_TRY(one_step(b, (int)sizes[size], head, err));
+        const double cpu = (double)(echi_thread_cpu() - cpu_began) * 1e-9;
         echi_slowness_pay(slowness);
         const double seconds = (double)(echi_now() - began + slowness->debt - owed) * 1e-9;
-        if (t->least[size][head] == 0 || seconds < t->least[size][head]) t->least[size][head] = seconds;
+        if (t->least[size][head] == 0 || cpu < t->least[size][head]) t->least[size][head] = cpu;
         t->steps[sweep][size][head]++;
         sum += seconds;
     }
@@ -67,15 +70,15 @@ static ech_status time_size(const struct bench *b, int sweep, int size, bool hea
 /* A message with all parameters: its bytes are copied into a socket or out of one, which together with the frames costs
  * about as much as three plain copies (bench_net), and the owner adds what a push brings. */
 static ech_status time_exchange(const struct bench *b, struct echi_device *device, size_t n_params, struct timing *t, struct ech_error *err) {
-    const int64_t began = echi_now();
+    const int64_t began = echi_thread_cpu();
     for (int copy = 0; copy < 3; copy++) memcpy(echi_buffer_host(b->grads), echi_buffer_host(b->params), n_params * sizeof(float));
     ECHI_TRY(echi_add(device, b->grads, b->params, 0, n_params, err));
-    const double seconds = (double)(echi_now() - began) * 1e-9;
+    const double seconds = (double)(echi_thread_cpu() - began) * 1e-9;
     if (t->exchange == 0 || seconds < t->exchange) t->exchange = seconds;
     return ECH_OK;
 }
 
-/* How much longer than their shortest the steps of the fastest sweep took. */
+/* How much longer than their least processor time the steps of the fastest sweep took. */
 static double scale_of(const struct timing *t) {
     double best = 0;
     for (int sweep = 0; sweep < t->sweeps; sweep++) {
@@ -118,7 +121,7 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
         for (int i = 0; i < timing.sizes; i++) {
             for (int head = 0; head <= cut; head++) ECHI_TRY_GOTO(time_size(&b, sweep, i, head, &slowness, &timing, err), out);
             ECHI_TRY_GOTO(time_exchange(&b, device, job->n_params, &timing, err), out);
-            if (i > 0 && timing.least[i][0] + timing.least[i][1] > LONG_STEP) timing.sizes = i + 1;
+            if (i > 0 && (timing.least[i][0] + timing.least[i][1]) * (slow > 1 ? slow : 1) > LONG_STEP) timing.sizes = i + 1;
         }
     }
     const double scale = scale_of(&timing);
