@@ -4,6 +4,7 @@
 #
 # V=1 shows commands. WERROR=1: warnings are errors. SAN=address,undefined or SAN=thread: sanitizers, in a folder of
 # their own. STATIC=1: a command that needs no shared library (CPU only). CROSS_COMPILE=aarch64-linux-gnu-
+# DOUBLE=1: all arithmetic in double, for the test of exactness; see ops/echi_real.h.
 # make test ONLY=port runs the tests with that in their name; ECH_INSTALL=0 forbids it to install cmocka.
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
@@ -33,7 +34,7 @@ ONLY         ?=
 VERSION      := $(shell sed -n 's/.define ECH_VERSION "\(.*\)"/\1/p' lib/echelon.h)
 
 # Objects of different kinds of build never meet.
-B ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(STATIC),/static)$(if $(CROSS_COMPILE),/$(patsubst %-,%,$(notdir $(CROSS_COMPILE))))
+B ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(STATIC),/static)$(if $(DOUBLE),/double)$(if $(CROSS_COMPILE),/$(patsubst %-,%,$(notdir $(CROSS_COMPILE))))
 comma := ,
 ifneq ($(V),1)
   Q := @
@@ -47,7 +48,7 @@ WARN = -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototy
 # What the project itself needs comes first; the user's CFLAGS last, so that they win.
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 $(WARN) -ffp-contract=off -fvisibility=hidden -pthread $(MACHINE_CFLAGS) \
              $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
-             $(if $(STATIC),-DECHI_STATIC) $(CPPFLAGS) $(CFLAGS)
+             $(if $(STATIC),-DECHI_STATIC) $(if $(DOUBLE),-DECHI_DOUBLE) $(CPPFLAGS) $(CFLAGS)
 LIBS = -lm -ldl -lpthread
 
 # A room sees its own headers and those of the rooms below it: an include that points up does not compile.
@@ -64,6 +65,9 @@ room = $(if $(filter port/pure/%,$1),pure,$(if $(filter lib/sched/%,$1),sched,$(
 inc  = $(INC_$(call room,$1))
 
 SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/ref/*.c ops/cpu/*.c net/*.c lib/*.c lib/*/*.c))
+ifdef DOUBLE   # neither the fast kernels nor the calls of echelon.h that take floats
+SRC := $(filter-out ops/cpu/% lib/run/train.c lib/run/session.c,$(SRC))
+endif
 # ops/cpu/isa_*.c hold the fast kernels: the same text compiled once for each instruction set, chosen at run time.
 # All but isa_flat.c, which promises the same bits everywhere, may fuse products and sums.
 ISA_SRC := $(filter ops/cpu/isa_%.c,$(SRC))
@@ -75,8 +79,10 @@ OBJ  := $(patsubst %.c,$(B)/%.o,$(filter-out $(ISA_SRC),$(SRC))) \
         $(foreach i,$(ISAS),$(patsubst %.c,$(B)/%.$i.o,$(ISA_SRC)))
 LIB  := $(B)/libechelon.a
 TOOL := $(B)/echelon
-TOOL_SRC := $(sort $(wildcard tools/*.c))
-TESTS := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/*/test_*.c)))
+TOOL_SRC := $(if $(DOUBLE),,$(sort $(wildcard tools/*.c)))
+TESTS := $(patsubst %.c,$(B)/%,$(sort $(if $(DOUBLE),test/cluster/test_exact.c,$(wildcard test/*/test_*.c))))
+# The test of exactness once more, against the archive in double.
+DOUBLE_TEST := $(if $(DOUBLE),,$(B)/double/test/cluster/test_exact)
 # Checks of the objects themselves say nothing new about objects with sanitizers in them.
 TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
 BENCHES := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/bench_*.c)))
@@ -119,6 +125,10 @@ $(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
 $(TESTS): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
+# It watches the tasks of live nodes, and puts them on the in-process transport.
+$(B)/test/cluster/test_exact: private LDFLAGS += -Wl,--wrap=echi_exec_run,--wrap=echi_measure,--wrap=echi_wire_open
+$(DOUBLE_TEST): FORCE | $(B)/test-needs
+	$(Q)$(MAKE) DOUBLE=1 B=$(B)/double $@
 $(BENCHES): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
@@ -132,10 +142,10 @@ $(TESTS:=.o): | $(B)/test-needs
 # A complete installation, for the tests that see Echelon as a user does.
 STAGE := $(abspath $(B)/stage)
 SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" OBJ="$(OBJ)" LIB="$(LIB)" ECHELON="$(abspath $(TOOL))" STAGE="$(STAGE)"
-tests: $(TESTS) $(BENCHES)
-test: all $(TESTS) $(B)/test-needs
+tests: $(TESTS) $(DOUBLE_TEST) $(BENCHES)
+test: all $(TESTS) $(DOUBLE_TEST) $(B)/test-needs
 	@$(call install_into,,$(STAGE))
-	@$(SCRIPT_ENV) TEST_TIMEOUT="$(TEST_TIMEOUT)" ONLY="$(ONLY)" $(BASH) test/run.sh $(TESTS) $(TEST_SCRIPTS)
+	@$(SCRIPT_ENV) TEST_TIMEOUT="$(TEST_TIMEOUT)" ONLY="$(ONLY)" $(BASH) test/run.sh $(TESTS) $(DOUBLE_TEST) $(TEST_SCRIPTS)
 
 layers names: $(LIB)
 	@$(SCRIPT_ENV) $(BASH) test/check/$@.sh

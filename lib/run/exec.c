@@ -22,7 +22,7 @@ struct echi_exec {
     struct echi_stack *trunk[ECHI_STRANDS];       /* all layers where nothing is separated */
     struct echi_stack *head, *eval;
     /* scratch of the worker's, the head's and the look's tasks, which may be nested in one another */
-    float *rows, *head_rows, *head_rows_grad, *eval_rows;
+    echi_real *rows, *head_rows, *head_rows_grad, *eval_rows;
     uint8_t *labels, *head_labels, *eval_labels;
     uint32_t *index, *eval_index;
 };
@@ -78,7 +78,7 @@ static ech_status make_slots(struct echi_exec *x, enum echi_slot_kind kind, int 
     return ECH_OK;
 }
 
-static ech_status sample_room(const struct echi_exec *x, uint32_t n, float **rows, uint8_t **labels, uint32_t **index, struct ech_error *err) {
+static ech_status sample_room(const struct echi_exec *x, uint32_t n, echi_real **rows, uint8_t **labels, uint32_t **index, struct ech_error *err) {
     const struct echi_shape s = x->job->data->shape;
     size_t floats;
     if (!echi_mul_size(n, echi_shape_size(s), &floats)) return echi_fail_memory(err, "run.setup", "a batch of samples");
@@ -99,8 +99,8 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
         ECHI_TRY(make_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk[i], err));
     ECHI_TRY(sample_room(x, n, &x->rows, &x->labels, &x->index, err));
     if (!p->separated) return ECH_OK;
-    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->strands, n * (4 * x->job->cut_width + 1), err));
-    return make_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->strands, n * 4 * x->job->cut_width, err);
+    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->strands, n * (sizeof(echi_real) * x->job->cut_width + 1), err));
+    return make_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->strands, n * sizeof(echi_real) * x->job->cut_width, err);
 }
 
 static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
@@ -123,22 +123,22 @@ static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, siz
     for (int r = 0; r < p->world; r++) {
         if (p->group_of[r] == ECHI_NONE) continue;
         if (p->n[r] > most) most = p->n[r];
-        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, p->n[r] * (4 * width + 1), err));
-        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, r, 1, p->n[r] * 4 * width, err));
+        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, p->n[r] * (sizeof(echi_real) * width + 1), err));
+        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, r, 1, p->n[r] * sizeof(echi_real) * width, err));
     }
     ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_WEIGHTS, 0, 3, all, err));
     ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_GRADS, 0, 1, all, err));
     ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_MOMENTUM, 0, 1, all, err));
     if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_SUM, 0, 1, all, err));
     ECHI_TRY(make_stack(x, x->job->cut, x->job->model->n_layers, most, &x->head, err));
-    ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(float), "rows at the head", err));
-    ECHI_TRY(allocate(&x->head_rows_grad, most * width, sizeof(float), "gradients of rows at the head", err));
+    ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(echi_real), "rows at the head", err));
+    ECHI_TRY(allocate(&x->head_rows_grad, most * width, sizeof(echi_real), "gradients of rows at the head", err));
     return allocate(&x->head_labels, most, 1, "labels at the head", err);
 }
 
 ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, struct ech_error *err) {
     const struct echi_plan *p = &setup->plan;
-    const size_t all = x->job->n_params * sizeof(float);
+    const size_t all = x->job->n_params * sizeof(echi_real);
     x->setup = setup;
     if (p->group_of[setup->rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, p->n[setup->rank], all, err));
     for (int g = 0; g < p->n_groups; g++)
@@ -169,7 +169,21 @@ static void report_gradients(struct echi_exec *x, const struct echi_task *task, 
     int first, end;
     echi_stack_unit(stack, unit, &first, &end);
     for (int i = x->job->n_layers - 1; i >= 0; i--)
-        if (x->job->layer[i].layer >= first && x->job->layer[i].layer < end) echi_lane_gradient(x->lane, task, i, x->job->layer[i].count * sizeof(float), result);
+        if (x->job->layer[i].layer >= first && x->job->layer[i].layer < end) echi_lane_gradient(x->lane, task, i, x->job->layer[i].count * sizeof(echi_real), result);
+}
+
+/* Data sets give floats. They come to the end of the room for `rows`, which is the same place where echi_real is float. */
+static ech_status read_samples(const struct echi_job *job, bool test, const uint32_t *index, int n, echi_real *rows, uint8_t *labels,
+                               struct ech_error *err) {
+    const size_t count = (size_t)n * echi_shape_size(job->data->shape);
+    float *given = (float *)(void *)(rows + count) - count;
+    ECHI_TRY(echi_data_read(job->data, test, index, n, given, labels, err));
+    for (size_t i = 0; sizeof(echi_real) != sizeof(float) && i < count; i++) {
+        float value;
+        memcpy(&value, given + i, sizeof value);
+        rows[i] = value;
+    }
+    return ECH_OK;
 }
 
 static ech_status forward(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
@@ -178,7 +192,7 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     struct echi_stack *trunk = x->trunk[task->strand];
     const bool whole = task->kind == ECHI_TASK_STEP;
     echi_job_samples(x->job, l, x->index);
-    ECHI_TRY(echi_data_read(x->job->data, false, x->index, (int)l->n, x->rows, x->labels, err));
+    ECHI_TRY(read_samples(x->job, false, x->index, (int)l->n, x->rows, x->labels, err));
     ECHI_TRY(echi_stack_input(trunk, (int)l->n, x->rows, err));
     const int units = echi_stack_units(trunk);
     for (int u = 0; u < units; u++) {
@@ -186,13 +200,13 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
         echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
     }
     if (!whole) {
-        float *rows = echi_exec_slot(x, task->act, NULL);
+        echi_real *rows = echi_exec_slot(x, task->act, NULL);
         ECHI_TRY(echi_stack_output(trunk, rows, err));
         memcpy(rows + l->n * x->job->cut_width, x->labels, l->n);
         return ECH_OK;
     }
     int correct = 0;
-    ECHI_TRY(echi_stack_loss(trunk, x->labels, 1.0f / (float)task->divisor, &result->loss[0], &correct, err));
+    ECHI_TRY(echi_stack_loss(trunk, x->labels, (echi_real)1 / (echi_real)task->divisor, &result->loss[0], &correct, err));
     result->loss[0] = sane_loss(result->loss[0], l->n);
     result->correct[0] = (uint32_t)correct;
     return ECH_OK;
@@ -213,8 +227,8 @@ static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of
     size_t at, count;
     echi_job_range(x->job, &x->setup->plan, of_head, &at, &count);
     if (!task->first) return echi_add(x->device, slot(x, task->state), slot(x, task->grads), at, count, err);
-    memcpy((float *)echi_buffer_host(slot(x, task->state)) + at, (float *)echi_buffer_host(slot(x, task->grads)) + at,
-           count * sizeof(float));
+    memcpy((echi_real *)echi_buffer_host(slot(x, task->state)) + at, (echi_real *)echi_buffer_host(slot(x, task->grads)) + at,
+           count * sizeof(echi_real));
     return ECH_OK;
 }
 
@@ -234,8 +248,8 @@ static ech_status sum_states(struct echi_exec *x, const struct echi_task *task, 
 
 static ech_status apply(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
-    const float lr = (float)p->lr, momentum = (float)p->momentum;
-    const float decay = (float)(p->decay * task->samples / task->divisor);
+    const echi_real lr = (echi_real)p->lr, momentum = (echi_real)p->momentum;
+    const echi_real decay = (echi_real)(p->decay * task->samples / task->divisor);
     struct echi_buffer *v = x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0];
     size_t at, count;
     echi_job_range(x->job, p, of_head, &at, &count);
@@ -251,8 +265,8 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
     const size_t width = x->job->cut_width;
     uint32_t n = 0;
     for (int i = 0; i < task->n_rows; i++) {
-        const float *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, task->rows[i]}, NULL);
-        memcpy(x->head_rows + n * width, rows, task->row_count[i] * width * sizeof(float));
+        const echi_real *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, task->rows[i]}, NULL);
+        memcpy(x->head_rows + n * width, rows, task->row_count[i] * width * sizeof(echi_real));
         memcpy(x->head_labels + n, rows + task->row_count[i] * width, task->row_count[i]);
         n += task->row_count[i];
     }
@@ -262,15 +276,15 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
     for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->head, u, weights, err));
     double loss = 0;
     int correct = 0;
-    ECHI_TRY(echi_stack_loss(x->head, x->head_labels, 1.0f / (float)task->divisor, &loss, &correct, err));
+    ECHI_TRY(echi_stack_loss(x->head, x->head_labels, (echi_real)1 / (echi_real)task->divisor, &loss, &correct, err));
     for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward(x->head, u, weights, grads, true, err));
     ECHI_TRY(echi_stack_input_grad(x->head, x->head_rows_grad, err));
     loss = sane_loss(loss, n);
     n = 0;
     uint32_t given = 0;
     for (int i = 0; i < task->n_rows; i++) {
-        float *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, task->rows[i]}, NULL);
-        memcpy(rows, x->head_rows_grad + n * width, task->row_count[i] * width * sizeof(float));
+        echi_real *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, task->rows[i]}, NULL);
+        memcpy(rows, x->head_rows_grad + n * width, task->row_count[i] * width * sizeof(echi_real));
         n += task->row_count[i];
         /* The visit's loss and hits, divided by rows: their sums, which is what is reported, are exact. */
         result->loss[i] = loss * task->row_count[i] / task->samples;
@@ -289,7 +303,7 @@ static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct
     for (uint32_t at = 0; at < all; at += EVAL_ROWS) {
         const int n = (int)(all - at < EVAL_ROWS ? all - at : EVAL_ROWS);
         for (int i = 0; i < n; i++) x->eval_index[i] = at + (uint32_t)i;
-        ECHI_TRY(echi_data_read(x->job->data, true, x->eval_index, n, x->eval_rows, x->eval_labels, err));
+        ECHI_TRY(read_samples(x->job, true, x->eval_index, n, x->eval_rows, x->eval_labels, err));
         ECHI_TRY(echi_stack_input(x->eval, n, x->eval_rows, err));
         for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->eval, u, slot(x, task->weights), err));
         double loss;

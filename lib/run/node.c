@@ -159,7 +159,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     loop(n);
     status = n->status;
     if (n->coordinator && n->planned && config->params && (status == ECH_OK || status == ECH_E_NOT_REACHED || status == ECH_E_ABORTED)) {
-        size_t bytes = n->job->n_params * sizeof(float);
+        size_t bytes = n->job->n_params * sizeof(echi_real);
         memcpy(config->params, echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), bytes);
     }
     if (report) echi_node_report(n, report);

@@ -16,16 +16,16 @@ void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg
     size_t first = 0, count = 0;
     switch (kind) {
     case ECHI_KIND_PUSH:
-        *at = n->job->layer[m->layer].at * sizeof(float);
-        *len = n->job->layer[m->layer].count * sizeof(float);
+        *at = n->job->layer[m->layer].at * sizeof(echi_real);
+        *len = n->job->layer[m->layer].count * sizeof(echi_real);
         return;
     case ECHI_KIND_ACT:
         *at = 0;
-        *len = m->lease.n * (width * sizeof(float) + 1);
+        *len = m->lease.n * (width * sizeof(echi_real) + 1);
         return;
     case ECHI_KIND_ACT_GRAD:
         *at = 0;
-        *len = m->lease.n * width * sizeof(float);
+        *len = m->lease.n * width * sizeof(echi_real);
         return;
     case ECHI_KIND_PARAMS:
         if (m->flag) count = n->job->n_params;
@@ -33,8 +33,8 @@ void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg
         break;
     default: echi_job_range(n->job, p, false, &first, &count); break;
     }
-    *at = first * sizeof(float);
-    *len = count * sizeof(float);
+    *at = first * sizeof(echi_real);
+    *len = count * sizeof(echi_real);
 }
 
 /* ------------------------------------------------------ events to roles */
