@@ -69,10 +69,12 @@ ifdef DOUBLE   # neither the fast kernels nor the calls of echelon.h that take f
 SRC := $(filter-out ops/cpu/% lib/run/train.c lib/run/session.c,$(SRC))
 endif
 # ops/cpu/isa_*.c hold the fast kernels: the same text compiled once for each instruction set, chosen at run time.
-# All but isa_flat.c, which promises the same bits everywhere, may fuse products and sums.
+# `fixed` is no instruction set but a promise: the same operations in the same order on every machine, which
+# --deterministic needs. There, and in isa_flat.c, which promises the same bits too, products and sums are not fused.
 ISA_SRC := $(filter ops/cpu/isa_%.c,$(SRC))
-ISAS    := base $(if $(findstring x86_64,$(MACHINE)),avx2 avx512)
+ISAS    := base fixed $(if $(findstring x86_64,$(MACHINE)),avx2 avx512)
 ISA_FLAGS_base   := -DECHI_ISA=base
+ISA_FLAGS_fixed  := -DECHI_ISA=fixed -DECHI_FIXED
 ISA_FLAGS_avx2   := -DECHI_ISA=avx2 -mavx2 -mfma
 ISA_FLAGS_avx512 := -DECHI_ISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512
 OBJ  := $(patsubst %.c,$(B)/%.o,$(filter-out $(ISA_SRC),$(SRC))) \
@@ -112,7 +114,7 @@ define ISA_RULE
 $(B)/%.$1.o: %.c $(B)/flags
 	@mkdir -p $$(@D)
 	@$(if $(Q),echo '  CC    $$< ($1)')
-	$(Q)$(CC) $(ALL_CFLAGS) -O3 $$(if $$(filter %/isa_flat.c,$$<),,-ffp-contract=fast) $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
+	$(Q)$(CC) $(ALL_CFLAGS) -O3 $$(if $$(filter fixed,$1)$$(filter %/isa_flat.c,$$<),,-ffp-contract=fast) $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))
 

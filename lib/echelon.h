@@ -139,6 +139,7 @@ struct ech_config {
     void *user;
     /* When not NULL: the run ends in order soon after *stop becomes non-zero (a signal handler may set it). */
     const volatile int *stop;
+    int deterministic;            /* 1 (BSP, ech_train): the same bits whatever the nodes, shares, cut and machines; slower */
 };
 void ech_config_init(struct ech_config *config);
 

@@ -42,7 +42,9 @@ struct echi_layer {
  * Output size floor((in + 2 pad - kernel) / stride) + 1. Of equal values in a window max-pool takes the first in row
  * order; ReLU's derivative at 0 is 0. */
 
-enum echi_kernels { ECHI_KERNELS_FAST, ECHI_KERNELS_REFERENCE };
+/* FIXED: the same bits on every machine. What one sample gives does not depend on those beside it in the batch; the gradient
+ * of a parameter is a sum over the batch, in an order of its own. */
+enum echi_kernels { ECHI_KERNELS_FAST, ECHI_KERNELS_FIXED, ECHI_KERNELS_REFERENCE };
 
 struct echi_stack;
 
@@ -88,6 +90,14 @@ ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer
 /* w = w0 + states[0] + states[1] + ... in that order, bit for bit the same on every node. */
 ech_status echi_sum_states(struct echi_device *device, struct echi_buffer *w, const struct echi_buffer *w0,
                            const struct echi_buffer *const *states, int n_states, size_t at, size_t count, struct ech_error *err);
+/* Sums that do not depend on the order of their terms: 64-bit integers that count 2^-44. Buffers named `sum` and `terms` hold
+ * one int64_t for each parameter. ECH_E_DIVERGED when a gradient or a sum lies beyond what they can hold (about 2^18). */
+ech_status echi_exact_take(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count,
+                           bool add, struct ech_error *err);            /* sum = g, or with `add` sum += g */
+ech_status echi_exact_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *terms, size_t at, size_t count,
+                          struct ech_error *err);
+ech_status echi_exact_round(struct echi_device *device, struct echi_buffer *g, const struct echi_buffer *sum, size_t at, size_t count,
+                            struct ech_error *err);                    /* g = sum, rounded once */
 /* True when every float of the range is finite. */
 ech_status echi_all_finite(struct echi_device *device, const struct echi_buffer *x, size_t at, size_t count, bool *out_finite, struct ech_error *err);
 #endif

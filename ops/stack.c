@@ -107,6 +107,10 @@ ech_status echi_stack_create(struct echi_device *device, enum echi_kernels kerne
                              int max_n, struct echi_stack **out, struct ech_error *err) {
     if (kernels == ECHI_KERNELS_REFERENCE)
         return echi_stack_create_with(device, &echi_stack_reference, layers, count, max_n, out, err);
+#ifndef ECHI_DOUBLE
+    if (kernels == ECHI_KERNELS_FIXED)
+        return echi_stack_create_with(device, &echi_stack_cpu_fixed, layers, count, max_n, out, err);
+#endif
     ech_status status = ECH_E_UNSUPPORTED;
     for (int i = 0; echi_stack_implementations[i] != NULL && status == ECH_E_UNSUPPORTED; i++)
         status = echi_stack_create_with(device, echi_stack_implementations[i], layers, count, max_n, out, err);

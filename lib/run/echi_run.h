@@ -43,6 +43,7 @@ struct echi_job {
     uint32_t train_samples, test_samples;
     uint64_t seed;
     bool shuffle;
+    enum echi_kernels kernels;                /* FIXED under --deterministic */
 };
 /* What ech_train runs, from model, data and options. ECH_E_SHAPE when model and data do not fit together. */
 ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *out,

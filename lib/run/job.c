@@ -23,6 +23,7 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
     job->test_samples = data->n_test;
     job->seed = config->seed;
     job->shuffle = !config->no_shuffle;
+    job->kernels = config->deterministic ? ECHI_KERNELS_FIXED : ECHI_KERNELS_FAST;
     if (job->cut > 0 && job->cut_params == 0) job->cut = 0;   /* nothing to train in front of the head */
     return ECH_OK;
 }

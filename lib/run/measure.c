@@ -100,8 +100,8 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     ech_status status = ECH_OK;
     memset(out, 0, sizeof *out);
     echi_slowness_begin(&slowness, slow);
-    ECHI_TRY_GOTO(echi_stack_create(device, ECHI_KERNELS_FAST, job->model->layers, cut ? job->cut : job->model->n_layers, most, &b.trunk, err), out);
-    if (cut) ECHI_TRY_GOTO(echi_stack_create(device, ECHI_KERNELS_FAST, job->model->layers + job->cut, job->model->n_layers - job->cut, most, &b.head, err), out);
+    ECHI_TRY_GOTO(echi_stack_create(device, job->kernels, job->model->layers, cut ? job->cut : job->model->n_layers, most, &b.trunk, err), out);
+    if (cut) ECHI_TRY_GOTO(echi_stack_create(device, job->kernels, job->model->layers + job->cut, job->model->n_layers - job->cut, most, &b.head, err), out);
     ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(echi_real), &b.params, err), out);
     ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(echi_real), &b.grads, err), out);
     b.rows = calloc((size_t)most * echi_shape_size(job->model->input), sizeof *b.rows);

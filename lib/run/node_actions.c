@@ -15,10 +15,12 @@ void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg
     const size_t width = n->job->cut_width;
     size_t first = 0, count = 0;
     switch (kind) {
-    case ECHI_KIND_PUSH:
-        *at = n->job->layer[m->layer].at * sizeof(echi_real);
-        *len = n->job->layer[m->layer].count * sizeof(echi_real);
+    case ECHI_KIND_PUSH: {
+        const size_t number = p->deterministic ? sizeof(int64_t) : sizeof(echi_real);
+        *at = n->job->layer[m->layer].at * number;
+        *len = n->job->layer[m->layer].count * number;
         return;
+    }
     case ECHI_KIND_ACT:
         *at = 0;
         *len = m->lease.n * (width * sizeof(echi_real) + 1);

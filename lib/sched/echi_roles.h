@@ -124,6 +124,7 @@ struct echi_coordinator {
     ech_status status; int lost_peer; char text[240];
     int at_fault;                                 /* rank that could not go on, -1: none, or it was lost */
     double loss_sum; uint64_t loss_samples; double stale_sum, stale_max; uint64_t stale_count;   /* the driver may reset sums */
+    double round_loss; uint32_t round_in;         /* of the round whose leases are coming in */
     double accuracy, best_accuracy, loss_of_run, stale_of_run; uint64_t stale_of_run_count;
     int64_t target_at; uint64_t target_samples;   /* -1: not reached */
     uint64_t looks;

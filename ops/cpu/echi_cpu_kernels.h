@@ -97,7 +97,7 @@ struct echi_cpu_kernels {
     bool (*finite)(const echi_real *x, size_t count);   /* no infinity, no NaN */
 };
 
-extern const struct echi_cpu_kernels echi_cpu_kernels_base;
+extern const struct echi_cpu_kernels echi_cpu_kernels_base, echi_cpu_kernels_fixed;
 #if defined(__x86_64__)
 extern const struct echi_cpu_kernels echi_cpu_kernels_avx2, echi_cpu_kernels_avx512;
 #endif
