@@ -1,5 +1,6 @@
 # make                 the library and the command        make test          build and pass every test
 # make demo            four unlike nodes learn digits      make bench         figures against peers
+# make pytorch         gradients and steps against PyTorch's, if a Python has it (BENCH_PYTHON)
 # make install DESTDIR= PREFIX=/usr/local                  make uninstall, make clean
 #
 # V=1 shows commands. WERROR=1: warnings are errors. SAN=address,undefined or SAN=thread: sanitizers, in a folder of
@@ -89,7 +90,7 @@ DOUBLE_TEST := $(if $(DOUBLE),,$(B)/double/test/cluster/test_exact)
 TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
 BENCHES := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/bench_*.c)))
 
-.PHONY: all lib clean tests test layers names demo bench install uninstall FORCE
+.PHONY: all lib clean tests test layers names demo bench pytorch install uninstall FORCE
 .SECONDARY:
 all: $(LIB) $(if $(TOOL_SRC),$(TOOL))
 lib: $(LIB)
@@ -167,6 +168,9 @@ sed -e 's|@PREFIX@|$2|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(if $(SAN),-f
 $(if $(TOOL_SRC),$(INSTALL) -m 755 $(TOOL) "$$root/bin";) \
 $(if $(wildcard tools/echelon.1),$(INSTALL) -d "$$root/share/man/man1"; $(INSTALL) -m 644 tools/echelon.1 "$$root/share/man/man1";)
 endef
+# Gradients, losses and steps against PyTorch's, where a Python has it: see test/pytorch/.
+pytorch: $(TOOL)
+	$(Q)ECHELON="$(abspath $(TOOL))" $(BASH) test/pytorch/run.sh || [ $$? = 77 ]
 install: all
 	$(Q)$(call install_into,$(DESTDIR),$(PREFIX))
 uninstall:
