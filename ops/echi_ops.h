@@ -66,7 +66,8 @@ ech_status echi_stack_output(struct echi_stack *stack, echi_real *rows, struct e
 /* Softmax and cross-entropy over the last unit's output. labels [n], each below out.c. Sets the gradient of the output
  * to scale * (softmax - onehot). *out_loss: sum over samples of -log p (unscaled); *out_correct: samples whose largest
  * output is at their label. Non-finite losses are reported as such, not as a failure. */
-ech_status echi_stack_loss(struct echi_stack *stack, const uint8_t *labels, echi_real scale, double *out_loss, int *out_correct, struct ech_error *err);
+ech_status echi_stack_loss(struct echi_stack *stack, const uint8_t *labels, echi_real scale, double *out_loss, int *out_correct,
+                           struct ech_error *err);
 /* Gradient of the last unit's output, given from elsewhere: rows [n][out]. */
 ech_status echi_stack_output_grad(struct echi_stack *stack, const echi_real *rows, struct ech_error *err);
 /* Backward of one unit. *Sets* (does not add to) the unit's places in `grads`, a flat array like `params`. */
@@ -80,7 +81,8 @@ ech_status echi_stack_input_grad(struct echi_stack *stack, echi_real *rows, stru
 /* SGD as PyTorch's, on a whole push of weight f = n/B (design, 6): g += f*wd*w; v = m*v + g; w_out = w - lr*v.
  * w_out may be w (in place) or another buffer (a fresh snapshot). */
 ech_status echi_apply_sgd(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
-                          const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum, echi_real decay_times_f, struct ech_error *err);
+                          const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum, echi_real decay_times_f,
+                          struct ech_error *err);
 /* sum += g */
 ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count, struct ech_error *err);
 /* The change instead of the weights (design, 6, "Owner's state"): g += f*wd*w; v = m*v + g; a_out = a - lr*v. */

@@ -25,7 +25,8 @@ static ech_status numbers(const struct echi_buffer *buffer, size_t size, size_t 
 
 static ech_status too_large(const char *operation, struct ech_error *err) {
     return echi_fail(err, ECH_E_DIVERGED, operation,
-                     "a gradient is larger than --deterministic can add up (2^18), or no number: lower --lr, or look for bad samples in the data");
+                     "a gradient is larger than --deterministic can add up (2^18), or no number: lower --lr, or look for bad "
+                     "samples in the data");
 }
 
 ech_status echi_exact_take(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count,

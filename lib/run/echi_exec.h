@@ -29,11 +29,13 @@ static inline struct echi_buffer *slot(struct echi_exec *x, struct echi_slot s) 
 /* Layers [first, end) of the model, for up to n samples. */
 ech_status echi_exec_stack(struct echi_exec *x, int first, int end, uint32_t n, struct echi_stack **out, struct ech_error *err);
 /* Samples as rows of numbers. */
-ech_status echi_exec_read(const struct echi_job *job, bool test, const uint32_t *index, int n, echi_real *rows, uint8_t *labels, struct ech_error *err);
+ech_status echi_exec_read(const struct echi_job *job, bool test, const uint32_t *index, int n, echi_real *rows, uint8_t *labels,
+                          struct ech_error *err);
 /* The sum over n samples as it is reported: a loss that is lost is none, even while its floats are still finite. */
 double echi_exec_sane_loss(double loss, uint32_t n);
 /* The update that APPLY, HEAD_APPLY or HEAD asks for, by these gradients. */
-ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head, struct ech_error *err);
+ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head,
+                           struct ech_error *err);
 
 /* ---- exec_granules.c ---- */
 ech_status echi_granules_setup_worker(struct echi_exec *x, uint32_t n, struct ech_error *err);

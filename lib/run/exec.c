@@ -63,7 +63,8 @@ static ech_status make_slots(struct echi_exec *x, enum echi_slot_kind kind, int 
     return ECH_OK;
 }
 
-static ech_status sample_room(const struct echi_exec *x, uint32_t n, echi_real **rows, uint8_t **labels, uint32_t **index, struct ech_error *err) {
+static ech_status sample_room(const struct echi_exec *x, uint32_t n, echi_real **rows, uint8_t **labels, uint32_t **index,
+                              struct ech_error *err) {
     const struct echi_shape s = x->job->data->shape;
     size_t floats;
     if (!echi_mul_size(n, echi_shape_size(s), &floats)) return echi_fail_memory(err, "run.setup", "a batch of samples");
@@ -157,11 +158,13 @@ void *echi_exec_slot(struct echi_exec *x, struct echi_slot slot, size_t *out_byt
 
 double echi_exec_sane_loss(double loss, uint32_t n) { return loss < LOST_LOSS * n ? loss : (double)NAN; }
 
-static void report_gradients(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, int unit, const struct echi_result *result) {
+static void report_gradients(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, int unit,
+                             const struct echi_result *result) {
     int first, end;
     echi_stack_unit(stack, unit, &first, &end);
     for (int i = x->job->n_layers - 1; i >= 0; i--)
-        if (x->job->layer[i].layer >= first && x->job->layer[i].layer < end) echi_lane_gradient(x->lane, task, i, x->job->layer[i].count * sizeof(echi_real), result);
+        if (x->job->layer[i].layer >= first && x->job->layer[i].layer < end)
+            echi_lane_gradient(x->lane, task, i, x->job->layer[i].count * sizeof(echi_real), result);
 }
 
 /* Data sets give floats. They come to the end of the room for `rows`, which is the same place where echi_real is float. */
@@ -238,7 +241,8 @@ static ech_status sum_states(struct echi_exec *x, const struct echi_task *task, 
     return echi_sum_states(x->device, slot(x, task->weights_out), x->slot[ECHI_SLOT_OWNER_W0][0], states, n, at, count, err);
 }
 
-ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head, struct ech_error *err) {
+ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head,
+                           struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
     const echi_real lr = (echi_real)p->lr, momentum = (echi_real)p->momentum;
     const echi_real decay = (echi_real)(p->decay * task->samples / task->divisor);

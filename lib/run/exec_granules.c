@@ -42,7 +42,8 @@ static ech_status read_lease(struct echi_exec *x, const struct echi_lease *l, st
     return echi_exec_read(x->job, false, x->index, (int)l->n, x->rows, x->labels, err);
 }
 
-static ech_status forward(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, uint32_t granule, struct ech_error *err) {
+static ech_status forward(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, uint32_t granule,
+                          struct ech_error *err) {
     const size_t at = granule * ECHI_GRANULE * echi_shape_size(x->job->data->shape);
     const int units = echi_stack_units(stack);
     ECHI_TRY(echi_stack_input(stack, samples_in(task->lease.n, granule), x->rows + at, err));

@@ -60,7 +60,9 @@ static void deal_round(struct echi_coordinator *c, uint32_t size, struct echi_ac
 void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out) {
     const struct echi_plan *p = &c->setup->plan;
     if (c->policy->rounds) {
-        while (!c->stopping && c->issued < c->goal.samples && c->next_round < c->applied_rounds + 1 + p->strands)
+        /* Nothing is out at a look that must find the same round each time. */
+        const uint64_t most = p->deterministic && c->goal.has_test ? c->next_look : UINT64_MAX;
+        while (!c->stopping && c->issued < most && c->issued < c->goal.samples && c->next_round < c->applied_rounds + 1 + p->strands)
             deal_round(c, available(c, p->round), out);
         return;
     }

@@ -25,6 +25,14 @@ same head "${rounds[@]}" --local 2 --separate 1 --slow 1=3
 same threads "${rounds[@]}" --local 2 --threads 3
 check "nothing was learnt" awk -v a="$(value test_accuracy "$work/alone.json")" 'BEGIN { exit !(a > 0.3) }'
 
+# A look finds the same weights, however many rounds are under way, so it also ends a run at the same one.
+first=ends
+until=(--data glyphs --batch 48 --epochs 2 --target-accuracy 0.5)
+same ends "${until[@]}" --eval-every 100
+same ends-too "${until[@]}" --local 4 --separate 1 --eval-every 100
+same ends-as-well "${until[@]}" --local 3 --separate off --eval-every 100
+check "it ended early" [ "$(value samples "$work/ends.json")" -lt 6000 ]
+
 first=short
 epochs=(--data "$work/data" --batch 44 --epochs 1.997 --seed 3)   # 1,000 = 22 x 44 + 32; 1,997 ends with a granule of one
 same short "${epochs[@]}"

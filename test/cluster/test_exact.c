@@ -321,6 +321,7 @@ static void bits_alike(const char *text, int n_shapes, uint64_t ends_in) {
     echi_real *start = open_run(text), *alone = room(run.params), *end = room(run.params);
     struct ech_report first, other;
     run.deterministic = true;
+    run.restart = false;
     train(&one, start, alone, &first);
     assert_true(apart(alone, start) > 0.01 && first.train_loss > 0);
     for (int i = 0; i < n_shapes; i++) {
