@@ -3,10 +3,10 @@
  * is a field at the end of struct ech_config and one line here. */
 #include "echelon.h"
 #include "echi_error.h"
+#include "echi_number.h"
 
 #include <errno.h>
 #include <float.h>
-#include <locale.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -160,21 +160,6 @@ static const char *allowed(int i, char *buf, size_t cap) {
     return buf;
 }
 
-/* The whole of `text` as a finite decimal number. The program's locale has no say in what a point is. */
-static bool parse_real(const char *text, double *out) {
-    if (!*text || text[strspn(text, "0123456789.eE+-")]) return false;
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!c) return false;
-    locale_t before = uselocale(c);
-    char *end;
-    double value = strtod(text, &end);
-    uselocale(before);
-    freelocale(c);
-    if (*end || !isfinite(value)) return false;
-    *out = value;
-    return true;
-}
-
 static bool is_digits(const char *text) { return *text && !text[strspn(text, "0123456789")]; }
 
 /* Writes `text` into the field of option i, or returns false when it is none of what `allowed` says. */
@@ -197,7 +182,7 @@ static bool put_text(struct ech_config *config, int i, const char *text) {
         if (errno) return false;
         *(uint64_t *)(void *)((char *)config + rule->at) = whole;
         return true;
-    } else if ((rule->kind != REAL && !is_digits(text)) || !parse_real(text, &value)) return false;
+    } else if ((rule->kind != REAL && !is_digits(text)) || !echi_parse_real(text, &value)) return false;
     if (value < rule->least || value > rule->most) return false;
     put_number(config, rule, value);
     return true;

@@ -24,7 +24,7 @@ struct echi_lane {
     double slow;
     size_t untold;                     /* bytes of gradients that nobody was told of; lane's thread only */
     /* under the mutex */
-    bool quit, hold, parked, started;
+    bool quit, hold, parked;
     bool waits;                        /* for `changed`, and nobody has signalled it yet */
     struct echi_task waiting[WAITING_MAX];
     int n_waiting;

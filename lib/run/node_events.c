@@ -56,7 +56,7 @@ static void log_plan(struct echi_node *n) {
     }
     if (p->separated) echi_node_log(n, ECH_LOG_INFO, "plan: the head is trained by rank %d", p->head);
     uint64_t at_once = 0;
-    for (int r = 0; r < p->world; r++) at_once += p->n[r];
+    for (int r = 0; r < p->world; r++) at_once += p->n[r] * p->strands;
     if (p->sync != ECHI_SYNC_BSP && at_once > 4 * (uint64_t)p->round)
         echi_node_log(n, ECH_LOG_WARN, "plan: %llu samples are on their way at once, more than 4 B (%u): expect staleness to hurt; lower --samples-per-step or raise --batch",
                   (unsigned long long)at_once, 4 * p->round);

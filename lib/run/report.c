@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * struct ech_report as one JSON object (RFC 8259). */
 #include "echelon.h"
+#include "echi_number.h"
 
-#include <locale.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -170,10 +170,9 @@ size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap) {
     if (buf && cap) buf[0] = 0;
     if (!report) return 0;
     struct text t = {.buf = buf, .cap = buf ? cap : 0};
-    /* The program's locale may write a comma for a point. */
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);
+    struct echi_point point;
+    echi_point_begin(&point);
     add_all(&t, report);
-    uselocale(before);
-    if (c) freelocale(c);
+    echi_point_end(&point);
     return t.len;
 }
