@@ -132,13 +132,18 @@ struct ech_config {
     double deadline;              /* seconds without a word from a needed node before the run ends (default 10) */
     char init[1024], save[1024], report[1024];   /* files; only rank 0 reads init and writes save and report */
     char plan[1024], save_plan[1024];            /* plan to follow instead of making one; where rank 0 writes the plan */
-    /* Callbacks, from a thread of the library, at most one at a time; may be NULL; must not call back into this run. */
+    /* Callbacks, from a thread of the library, at most one at a time; may be NULL; must not call back into this run, and
+     * return soon: meanwhile this node serves nobody, and the others may take it for lost. */
     void (*on_log)(void *user, enum ech_log_level level, const char *line);
     void (*on_bound)(void *user, const char *address);             /* rank 0, once it listens: "127.0.0.1:40001" */
     void (*on_progress)(void *user, const struct ech_progress *p); /* rank 0, about once a second and at each look */
     void *user;
     /* When not NULL: the run ends in order soon after *stop becomes non-zero (a signal handler may set it). */
     const volatile int *stop;
+    /* When not NULL: each time *tell changes (a signal handler may add 1) this node says who waits for whom, in which phase,
+     * in a few lines, one a role, to on_tell (as the callbacks above; NULL: to on_log, as ECH_LOG_INFO). For a run that hangs. */
+    const volatile int *tell;
+    void (*on_tell)(void *user, const char *line);
 };
 void ech_config_init(struct ech_config *config);
 

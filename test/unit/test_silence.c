@@ -101,6 +101,7 @@ static void a_slow_steady_peer_lives(void **state) {
 static void what_is_learned_are_the_pauses(void **state) {
     (void)state;
     begin(10 * SECOND);
+    echi_fair_look(&fair, real, SECOND);
     for (int burst = 0; burst < 200; burst++)
         for (int word = 0; word < 11; word++) {
             real += word == 0 ? 700 * MS : 30 * MS;
