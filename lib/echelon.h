@@ -167,6 +167,7 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
 #define ECH_WORLD_MAX 64
 #define ECH_KINDS_MAX 32
 #define ECH_GROUPS_MAX 8
+#define ECH_STALENESS_BINS 13
 
 /* What a run did. On ranks other than 0 only `lost_peer`, bytes_sent and the plan are meaningful. */
 struct ech_report {
@@ -188,6 +189,12 @@ struct ech_report {
     uint64_t seed;
     size_t resident_peak;                 /* bytes, this node */
     int lost_peer;                        /* rank whose loss ended the run; -1 */
+    /* Pushes by staleness, in rounds of B samples. The first bin counts those of 0, bin i those above staleness_edge[i - 1] and at
+     * most staleness_edge[i], the last those above all edges. trunk: what others added between the weights that a push was
+     * computed on and its apply. head: by how much the head's weights behind a push were older than the newest that any push
+     * applied so far came from; the head's own gradients are never stale. Empty where nothing is separated. */
+    double staleness_edge[ECH_STALENESS_BINS - 1];
+    uint64_t staleness_trunk[ECH_STALENESS_BINS], staleness_head[ECH_STALENESS_BINS];
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

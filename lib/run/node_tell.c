@@ -147,12 +147,27 @@ static void tell_worker(struct echi_node *n, struct line *l, int64_t now) {
 
 /* --------------------------------------------------------------- the owner */
 
+/* Who of the workers with a share has nothing in the round yet. */
+static void add_round(struct line *l, const struct echi_node *n) {
+    const struct echi_owner *o = n->owner;
+    const char *before = ", none of rank";
+    add(l, "; %u samples of its round are in", o->round_in);
+    for (int r = 0; r < n->world; r++) {
+        bool in = !o->view[r].member;
+        for (int i = 0; i < o->round_count; i++) in = in || o->round_rank[i] == r;
+        for (int i = 0; i < o->queued; i++) in = in || o->queue[i] == r;
+        if (in) continue;
+        add(l, "%s %d", before, r);
+        before = ",";
+    }
+}
+
 static void tell_owner(struct echi_node *n, struct line *l) {
     const struct echi_owner *o = n->owner;
     const struct echi_plan *p = &n->setup.plan;
     add(l, "owner of group %d: version %llu", o->group, (unsigned long long)o->version);
     if (!o->started) add(l, "; waits for the first weights from rank 0");
-    if (o->round_count) add(l, "; %u samples of the round are in", o->round_in);
+    if (o->policy->rounds) add_round(l, n);
     for (int i = 0; i < o->queued; i++) add(l, "%s %d", i ? "," : "; whole pushes wait from rank", o->queue[i]);
     const char *before = "; pushes come in from";
     for (int r = 0; r < n->world; r++) {
