@@ -224,6 +224,7 @@ static void tell_lane(struct echi_node *n, struct line *l, int64_t now) {
     echi_lane_look(n->lane, &v);
     add(l, "lane: ");
     if (n->measuring) add(l, "measures step times");
+    else if (n->standing) add(l, "makes its slots");
     else if (v.runs && v.task.lease.id) add(l, "computes %s (lease %u of rank %d) since %.3f s", name[v.task.kind], v.task.lease.id, v.task.lease.worker, seconds(v.since, now));
     else if (v.runs) add(l, "computes %s since %.3f s", name[v.task.kind], seconds(v.since, now));
     else add(l, "idle");
