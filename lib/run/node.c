@@ -27,9 +27,12 @@ void echi_node_give_up(struct echi_node *n, ech_status status) {
     n->status = status;
 }
 
+/* A number that a signal handler, or another thread of the caller's, may change at any time. */
+static int asked(const volatile int *number) { return number ? __atomic_load_n(number, __ATOMIC_RELAXED) : 0; }
+
 static void check_stop(struct echi_node *n, bool *told) {
     const bool abandoned = n->c->abandoned && atomic_load(n->c->abandoned);
-    if (*told || n->end_in || !(abandoned || (n->c->config->stop && *n->c->config->stop))) return;
+    if (*told || n->end_in || !(abandoned || asked(n->c->config->stop))) return;
     *told = true;
     if (!n->ready) {
         echi_fail(n->err, ECH_E_ABORTED, "run", "stopped while waiting for the other nodes");
@@ -49,9 +52,9 @@ static void check_stop(struct echi_node *n, bool *told) {
 static void notify(void *self) { echi_wire_wake(((struct echi_node *)self)->wire); }
 
 static void check_tell(struct echi_node *n) {
-    const volatile int *tell = n->c->config->tell;
-    if (!tell || *tell == n->tells) return;
-    n->tells = *tell;
+    const int tells = asked(n->c->config->tell);
+    if (tells == n->tells) return;
+    n->tells = tells;
     echi_tell_all(n, echi_now());
 }
 
@@ -130,7 +133,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     n->rank = config->config->rank;
     n->world = config->config->world;
     n->lost = -1;
-    n->tells = config->config->tell ? *config->config->tell : 0;
+    n->tells = asked(config->config->tell);
     n->began = echi_now();
     ech_status status;
     ECHI_TRY_GOTO(echi_exec_create(n->job, config->config->device, config->config->threads, &n->exec, n->err), out);
