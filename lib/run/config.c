@@ -82,7 +82,7 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
     X(slow, "slow", "FACTOR", "1", REAL, 1, 1000, no_word, NULL,                                                              \
       "this node computes so many times slower, by sleeping (to try unlike nodes on one machine)")                            \
     X(deadline, "deadline", "SECONDS", "10", REAL, 0.01, 86400, no_word, NULL,                                                \
-      "a node without a word for so long is lost; one that was always prompt sooner, from two fifths of it on")                                     \
+      "a node without a word for so long is lost; a prompt one sooner, after two fifths of it at least")                        \
     X(init, "init", "FILE", "", TEXT, 0, 0, no_word, NULL, "initial weights (safetensors); rank 0 reads it")              \
     X(save, "save", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes the trained weights (safetensors)")           \
     X(report, "report", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes what the run did (JSON)")                 \

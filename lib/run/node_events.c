@@ -92,7 +92,8 @@ static void on_plan(struct echi_node *n, const uint8_t *body, size_t len) {
     if (n->standing || n->planned || !echi_plan_decode(body, len, &plan) || plan.world != n->world)
         return echi_node_fault(n, ECH_E_FORMAT, n->rank, "the plan that came does not fit this node");
     if (plan.separated && n->job->cut == 0)
-        return echi_node_fault(n, ECH_E_MISMATCH, n->rank, "the plan separates layers, but this model has no fully connected layers behind convolutions");
+        return echi_node_fault(n, ECH_E_MISMATCH, n->rank,
+                               "the plan separates layers, but this model has no fully connected layers behind convolutions");
     n->setup.plan = plan;
     n->setup.rank = n->rank;
     n->setup.n_layers = n->job->n_layers;
