@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,6 +252,23 @@ static void strangers_files(void **state) {
     assert_in_range(taken, 100, 2900);
 }
 
+/* The program's locale may write numbers with a comma; a plan file is the same on every machine. */
+static void a_comma_is_no_point(void **state) {
+    (void)state;
+    static const char *const comma[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "nl_NL.UTF-8"};
+    size_t i = 0, n = sizeof comma / sizeof comma[0];
+    while (i < n && !setlocale(LC_ALL, comma[i])) i++;
+    if (i == n) skip();
+    const ech_status status = load(good, sizeof good - 1), saved = echi_plan_save(path, &plan, &error);
+    setlocale(LC_ALL, "C");
+    assert_int_equal(status, ECH_OK);
+    assert_int_equal(saved, ECH_OK);
+    assert_true(plan.lr == 0.02 && plan.decay == 1e-4);
+    const struct echi_plan before = plan;
+    assert_int_equal(echi_plan_load(path, &plan, &error), ECH_OK);
+    assert_true(plan.lr == before.lr && plan.momentum == before.momentum && plan.decay == before.decay);
+}
+
 static int clean_up(void **state) {
     (void)state;
     unlink(path);
@@ -263,6 +281,7 @@ int main(void) {
         cmocka_unit_test(a_plan_file_is_read),         cmocka_unit_test(what_is_saved_is_loaded),
         cmocka_unit_test(a_refusal_names_file_and_line), cmocka_unit_test(a_key_said_twice_is_refused),
         cmocka_unit_test(a_plan_that_is_not_whole_is_refused), cmocka_unit_test(strangers_files),
+        cmocka_unit_test(a_comma_is_no_point),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }
