@@ -202,6 +202,7 @@ static void a_plan_that_is_not_whole_is_refused(void **state) {
         {13, "group 1 owner 1 workers"},
         {13, "group 2 owner 1 workers 3:300"},
         {13, "group 1 owner 1 workers 7:8"},
+        {13, "group 1 owner 1 workers 3:300 7:8"},   /* found by fuzzing: rank 7 was dropped unseen */
         {2, "sync ssp"},
         {2, "sync bsp"},
     };
