@@ -44,10 +44,10 @@ struct input {
     bool named; /* kept under a name of its own, not under its hash */
 };
 static struct input pool[POOL_MAX];
-static int n_pool;
+static int n_pool, taken[POOL_MAX], n_taken; /* taken: which of the pool the parser takes */
 
 static void add(const uint8_t *bytes, size_t len, bool named) {
-    if (n_pool == POOL_MAX) return;
+    FUZZ_CHECK(n_pool < POOL_MAX);
     uint8_t *copy = malloc(len + 1);
     FUZZ_CHECK(copy != NULL);
     memcpy(copy, bytes, len);
@@ -122,15 +122,19 @@ static void load_pool(const struct fuzz_driver *d) {
         load_folder(folder, d->most);
     }
     for (int i = 0; i < n_pool; i++) {
-        try_input(d, pool[i].bytes, pool[i].len);
+        if (try_input(d, pool[i].bytes, pool[i].len)) taken[n_taken++] = i;
         fuzz_cover_end(true);
     }
 }
 
-/* One in two from all, one in two from the newest quarter. */
+/* One of those that are taken, of the newest quarter, or of all: each a third. */
 static const struct input *choose(struct echi_random *r) {
-    const uint32_t all = (uint32_t)n_pool, newest = all - all / 4;
-    return &pool[echi_random_below(r, 2) && newest < all ? newest + echi_random_below(r, all - newest) : echi_random_below(r, all)];
+    const uint32_t all = (uint32_t)n_pool, newest = all / 4;
+    switch (echi_random_below(r, 3)) {
+    case 0: if (n_taken) return &pool[taken[echi_random_below(r, (uint32_t)n_taken)]]; break;
+    case 1: if (newest) return &pool[all - newest + echi_random_below(r, newest)]; break;
+    }
+    return &pool[echi_random_below(r, all)];
 }
 
 static void fuzz(const struct fuzz_driver *d) {
@@ -146,8 +150,9 @@ static void fuzz(const struct fuzz_driver *d) {
         size_t len = from->len;
         memcpy(news->bytes, from->bytes, len);
         fuzz_mutate(&r, d, news->bytes, &len, other->bytes, other->len);
-        try_input(d, news->bytes, len);
-        if (options.shortly || !fuzz_cover_end(true)) continue;
+        const bool good = try_input(d, news->bytes, len);
+        if (options.shortly || n_pool == POOL_MAX || !fuzz_cover_end(true)) continue;
+        if (good) taken[n_taken++] = n_pool;
         add(news->bytes, len, false);
         hashed_name(name, news->bytes, len);
         if (options.keep) write_input(folder, name, news->bytes, len);
@@ -185,8 +190,8 @@ static bool run_driver(const struct fuzz_driver *d) {
     }
     /* A driver that takes everything or nothing tests nothing. */
     const bool both = news->taken * 200 > news->runs && (news->runs - news->taken) * 200 > news->runs;
-    if (!both) printf("%s: too few inputs were taken, or too few refused\n", d->name);
-    return both;
+    if (options.shortly && !both) printf("%s: too few inputs were taken, or too few refused\n", d->name);
+    return both || !options.shortly;
 }
 
 static int by_length(const void *a, const void *b) {
