@@ -96,9 +96,9 @@ static bool try_input(const struct fuzz_driver *d, const uint8_t *bytes, size_t 
     news->len = len;
     if (bytes != news->bytes) memcpy(news->bytes, bytes, len);
     fuzz_cover_begin();
-    const bool taken = fuzz_run(d, news->bytes, len);
-    news->taken += taken;
-    return taken;
+    const bool good = fuzz_run(d, news->bytes, len);
+    news->taken += good;
+    return good;
 }
 
 /* Inputs to start from: those that the driver makes, all of which are valid; then those that were kept. */
