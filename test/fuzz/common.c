@@ -76,6 +76,15 @@ const char *fuzz_out_path(void) {
     return path;
 }
 
+size_t fuzz_seed_text(const char *const *texts, int i, uint8_t *out, size_t cap) {
+    for (int k = 0; k <= i; k++)
+        if (!texts[k]) return 0;
+    const size_t len = strlen(texts[i]);
+    FUZZ_CHECK(len <= cap);
+    memcpy(out, texts[i], len);
+    return len;
+}
+
 uint8_t *fuzz_read(const char *path, size_t *out_len) {
     FILE *f = fopen(path, "rb");
     if (!f) return NULL;

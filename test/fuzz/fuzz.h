@@ -18,8 +18,9 @@ struct fuzz_driver {
     const char *name; /* also the folder of its corpus */
     /* Tries one input; true when the parser took it. bytes[0..len) is a block of just that size. */
     bool (*one)(const uint8_t *bytes, size_t len);
-    /* The i-th valid input, made by the library's own writers, so that it stays valid when a format changes; 0: no more. */
-    size_t (*seed)(int i, uint8_t *out, size_t cap);
+    /* The i-th input to start from, made by the library's own writers, so that it stays what it is when a format changes;
+     * 0: no more. It must be taken; or refused, when *good comes back false. */
+    size_t (*seed)(int i, uint8_t *out, size_t cap, bool *good);
     /* Makes bytes whole again that a mutation left with a stale length or checksum, or nothing would get past those; may be
      * NULL. Half of the mutated inputs pass through it. */
     void (*repair)(uint8_t *bytes, size_t *len, size_t cap);
@@ -50,6 +51,8 @@ const char *fuzz_file(int which, const void *bytes, size_t len);
 /* A folder that is removed when the program ends, in memory where the machine has such a place; a path in it to write to. */
 const char *fuzz_out_folder(void);
 const char *fuzz_out_path(void);
+/* For `seed`: the i-th of some texts, NULL behind the last. */
+size_t fuzz_seed_text(const char *const *texts, int i, uint8_t *out, size_t cap);
 /* Reads a whole file; the block is the caller's. NULL when it cannot be read. */
 uint8_t *fuzz_read(const char *path, size_t *out_len);
 

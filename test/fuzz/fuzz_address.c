@@ -5,6 +5,7 @@
 #include "echi_address.h"
 #include "echi_hello.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool one(const uint8_t *bytes, size_t len) {
@@ -19,6 +20,10 @@ static bool one(const uint8_t *bytes, size_t len) {
         fuzz_sentence(&err, status);
         return false;
     }
+    /* The port, if there is one, read once more. */
+    const char *colon = strrchr(text, ':');
+    if (colon && (text[0] == '[' ? colon[-1] == ']' : strchr(text, ':') == colon))
+        FUZZ_CHECK(strtoul(colon + 1, NULL, 10) == echi_address_port(&found.list[0]));
     FUZZ_CHECK(found.count >= 1 && found.count <= ECHI_ADDRESSES_MAX);
     echi_address_format(&found.list[0], written, sizeof written);
     FUZZ_CHECK(echi_address_parse(written, "--bind", false, false, &back, &err) == ECH_OK);
@@ -28,11 +33,10 @@ static bool one(const uint8_t *bytes, size_t len) {
     return true;
 }
 
-static size_t seed(int i, uint8_t *out, size_t cap) {
-    static const char *const text[] = {"127.0.0.1:80", "[::1]:65535", "[fe80::1]:1", "10.0.0.1:0", "0.0.0.0:7", "[::ffff:1.2.3.4]:5"};
-    if (i >= (int)(sizeof text / sizeof *text) || strlen(text[i]) > cap) return 0;
-    memcpy(out, text[i], strlen(text[i]));
-    return strlen(text[i]);
+static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
+    static const char *const text[] = {"127.0.0.1:80", "[::1]:65535", "[fe80::1]:1", "10.0.0.1:0", "0.0.0.0:7", "[::ffff:1.2.3.4]:5", NULL};
+    (void)good; /* all are */
+    return fuzz_seed_text(text, i, out, cap);
 }
 
 /* clang-format off: as words on a line */

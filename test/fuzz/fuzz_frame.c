@@ -115,7 +115,7 @@ static bool one(const uint8_t *bytes, size_t len) {
     return whole.status == ECH_OK && whole.frames > 0;
 }
 
-static size_t seed(int i, uint8_t *out, size_t cap) {
+static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     static const struct echi_frame plain[] = {
         {.type = ECHI_FRAME_HELLO, .meta_len = 900},
         {.type = ECHI_FRAME_DATA, .kind = HEARTBEAT, .message = 1, .meta_len = 16},
@@ -130,13 +130,25 @@ static size_t seed(int i, uint8_t *out, size_t cap) {
         {.type = ECHI_FRAME_REFUSE, .meta_len = 44},
         {.type = ECHI_FRAME_GOODBYE},
     };
-    enum { N = sizeof plain / sizeof *plain };
-    if (i > N) return 0;
+    /* One number of a good header changed. Sums that wrap, caps passed by one, tables read beyond their end. */
+    static const struct { int of, at, width; uint64_t value; } bad[] = {
+        {3, 0, 4, 0x4e484345 ^ 1}, {3, 4, 1, 99}, {3, 5, 1, 0}, {3, 5, 1, 255}, {3, 6, 1, N_KINDS}, {3, 6, 1, 255}, {3, 7, 1, 1}, {3, 8, 4, 0},
+        {3, 16, 4, 65}, {3, 16, 4, UINT32_MAX}, {3, 20, 4, 65537}, {3, 20, 4, UINT32_MAX}, {3, 20, 4, 0}, {3, 24, 8, UINT64_MAX},
+        {3, 24, 8, UINT64_MAX - 65535}, {4, 24, 8, UINT64_MAX - 4463}, {4, 24, 8, 65537}, {4, 16, 4, 1}, {3, 32, 8, (16u << 20) + 1},
+        {3, 32, 8, 65535}, {3, 32, 8, UINT64_MAX}, {3, 32, 8, 0}, {3, 40, 8, 1}, {3, 48, 8, 1}, {2, 32, 8, 0}, {2, 32, 8, 1025},
+        {2, 6, 1, NOTE}, {2, 12, 4, 1}, {2, 20, 4, 1}, {0, 16, 4, 8193}, {0, 20, 4, 1}, {0, 12, 4, 1}, {6, 16, 4, 4097}, {1, 32, 8, 1},
+    };
+    enum { N = sizeof plain / sizeof *plain, BAD = sizeof bad / sizeof *bad };
+    if (i > N + BAD) return 0;
+    *good = i <= N;
+    const int first = i < N ? i : i == N ? 0 : bad[i - N - 1].of, end = i == N ? N : first + 1;
     size_t len = 0;
-    for (int k = i < N ? i : 0; k < N && (i == N || k == i) && len + ECHI_FRAME_HEADER <= cap; k++) {
+    for (int k = first; k < end && len + ECHI_FRAME_HEADER <= cap; k++) {
         echi_frame_store(&plain[k], out + len);
+        echi_store32(out + len + 8, ECHI_FRAME_EPOCH);
         len += ECHI_FRAME_HEADER;
     }
+    for (int b = 0; !*good && b < bad[i - N - 1].width; b++) out[bad[i - N - 1].at + b] = (uint8_t)(bad[i - N - 1].value >> 8 * b);
     return len;
 }
 
@@ -145,6 +157,7 @@ static void repair(uint8_t *bytes, size_t *len, size_t cap) {
     (void)cap;
     uint8_t good[ECHI_FRAME_HEADER];
     echi_frame_store(&(struct echi_frame){.type = ECHI_FRAME_READY}, good);
+    echi_store32(good + 8, ECHI_FRAME_EPOCH);
     for (size_t at = 0; at + ECHI_FRAME_HEADER <= *len; at += ECHI_FRAME_HEADER) {
         memcpy(bytes + at, good, 5);
         bytes[at + 7] = good[7];

@@ -47,12 +47,18 @@ static bool one(const uint8_t *bytes, size_t len) {
     return true;
 }
 
-static size_t seed(int i, uint8_t *out, size_t cap) {
+static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     static struct echi_hello hello;
     static uint8_t body[ECHI_FRAME_BODY_CAP];
-    if (i > 2) return 0;
-    make(&hello, 4 * i);
-    const size_t len = echi_hello_store(&hello, body);
+    if (i > 6) return 0;
+    make(&hello, i < 3 ? 4 * i : 8);
+    *good = i < 3;
+    size_t len = echi_hello_store(&hello, body);
+    uint8_t *address = memmem(body, len, "[fe80", 5); /* before it its length, behind it the number of prints */
+    if (i == 3) len--;
+    if (i == 4) body[len++] = 0;
+    if (i == 5) address[-1] = ECHI_NET_ADDRESS;
+    if (i == 6) address[strlen(hello.address)] = ECHI_HELLO_PRINTS + 1;
     if (len > cap) return 0;
     memcpy(out, body, len);
     return len;

@@ -25,14 +25,29 @@ static bool one_message(const uint8_t *bytes, size_t len) {
     return true;
 }
 
-static size_t seed_message(int i, uint8_t *out, size_t cap) {
+static size_t seed_message(int i, uint8_t *out, size_t cap, bool *good) {
     struct echi_msg m = {.kind = (uint8_t)i, .to_role = ECHI_ROLE_OWNER, .from_role = ECHI_ROLE_WORKER, .group = 2, .peer = 9,
                          .flag = 1, .layer = 3, .correct = 31, .version = 88, .samples = 77, .loss = 1.5, .staleness = 0.25,
                          .lease = {.id = 1, .epoch = 5, .n = 32, .round = 7, .round_size = 64, .worker = 3, .owner = 1},
                          .text = "because"};
-    if (i >= ECHI_KINDS) return 0;
-    out[0] = (uint8_t)i;
-    return 1 + echi_msg_encode(&m, out + 1, cap - 1);
+    /* Numbers beyond the tables, a text without room for its end, one with a NUL in it, and a byte too many. */
+    enum { BAD = 8 };
+    if (i >= ECHI_KINDS + BAD) return 0;
+    const int bad = i - ECHI_KINDS;
+    *good = bad < 0;
+    if (bad >= 0) m.kind = ECHI_KIND_END;
+    if (bad == 2) m.to_role = ECHI_ROLES;
+    if (bad == 3) m.from_role = 255;
+    if (bad == 4) memset(m.text, 'x', sizeof m.text - 1);
+    out[0] = m.kind;
+    size_t len = 1 + echi_msg_encode(&m, out + 1, cap - 1);
+    if (bad == 0) out[0] = ECHI_KINDS;
+    if (bad == 1) out[0] = 255;
+    if (bad == 4) out[len - sizeof m.text] = sizeof m.text, out[len++] = 'x';
+    if (bad == 5) out[len - 3] = 0;
+    if (bad == 6) out[len++] = 0;
+    if (bad == 7) out[len - 8]++;
+    return len;
 }
 
 const struct fuzz_driver fuzz_message = {.name = "message", .one = one_message, .seed = seed_message, .most = 512};
@@ -54,7 +69,7 @@ static bool one_plan(const uint8_t *bytes, size_t len) {
     return true;
 }
 
-static size_t seed_plan(int i, uint8_t *out, size_t cap) {
+static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
     struct echi_plan p = {.sync = ECHI_SYNC_GSSP, .world = 4, .n_groups = 2, .separated = 1, .head = 2, .n = {8, 0, 8, 300},
                           .round = 64, .staleness = 3, .rounds_apart = 4, .strands = 2, .lr = 0.02, .momentum = 0.9, .decay = 1e-4};
     memset(p.owner_of, ECHI_NONE, sizeof p.owner_of);
@@ -74,7 +89,18 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap) {
         for (int r = 0; r < ECHI_WORLD_MAX; r++) p.group_of[r] = (uint8_t)(r % ECHI_GROUPS_MAX), p.n[r] = 1u << 20;
         for (int g = 0; g < ECHI_GROUPS_MAX; g++) p.owner_of[g] = (uint8_t)g;
         break;
-    default: return 0;
+    default: { /* the first one with a byte changed, by its place; then one too many and one too few */
+        static const struct { uint8_t at, value; } bad[] = {{0, ECHI_SYNCS}, {0, 255}, {1, 0}, {1, 65}, {1, 255}, {2, 0}, {2, 9}, {2, 255}, {3, 2},
+                                                            {4, 4}, {4, ECHI_NONE}, {5, 0}, {5, 3}, {9, 255}, {25, 255}, {42, 4}, {42, 1}, {44, 2}, {44, ECHI_NONE}};
+        const int b = i - 3, count = sizeof bad / sizeof *bad;
+        if (b > count + 1) return 0;
+        size_t len = seed_plan(0, out, cap, good);
+        *good = false;
+        if (b < count) out[bad[b].at] = bad[b].value;
+        if (b == count) out[len++] = 0;
+        if (b == count + 1) len--;
+        return len;
+    }
     }
     return echi_plan_encode(&p, out, cap);
 }
@@ -98,10 +124,21 @@ static bool one_times(const uint8_t *bytes, size_t len) {
     return true;
 }
 
-static size_t seed_times(int i, uint8_t *out, size_t cap) {
+static size_t seed_times(int i, uint8_t *out, size_t cap, bool *good) {
     struct echi_times t = {.count = i == 0 ? 1 : i == 1 ? 3 : ECHI_TIMES_MAX, .exchange = 0.125, .messages = 0.0625};
     for (uint32_t k = 0; k < t.count; k++) t.n[k] = 1u << k, t.trunk[k] = 0.5 * (k + 1), t.head[k] = 0.25 * k;
-    return i < 3 ? echi_times_encode(&t, out, cap) : 0;
+    /* Sizes that do not ascend, times that are none, more sizes than there is room for. */
+    *good = i < 3;
+    if (i == 3) t.n[2] = t.n[1];
+    if (i == 4) t.n[0] = 0;
+    if (i == 5) t.trunk[3] = NAN;
+    if (i == 6) t.head[3] = -1;
+    if (i == 7) t.exchange = INFINITY;
+    if (i == 8) t.trunk[0] = 0;
+    size_t len = i < 11 ? echi_times_encode(&t, out, cap) : 0;
+    if (i == 9) out[0] = 0;
+    if (i == 10) out[0] = ECHI_TIMES_MAX + 1;
+    return len;
 }
 
 const struct fuzz_driver fuzz_times = {.name = "times", .one = one_times, .seed = seed_times, .most = ECHI_TIMES_BYTES_MAX};

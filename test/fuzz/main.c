@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SHORT_RUNS = 6000, POOL_MAX = 20000, STUCK_SECONDS = 60 };
+enum { SHORT_RUNS = 20000, POOL_MAX = 20000, STUCK_SECONDS = 60 };
 
 static struct {
     const char *only, *keep, *merge, *corpus;
@@ -38,20 +38,23 @@ static struct news {
     int pool, features;
 } *news;
 
+/* What must become of an input. Files in the corpus say it with their names: ok-, no-, and x- for either. */
+enum fate { EITHER, TAKEN, REFUSED };
 struct input {
     uint8_t *bytes;
     size_t len;
+    enum fate fate;
     bool named; /* kept under a name of its own, not under its hash */
 };
 static struct input pool[POOL_MAX];
 static int n_pool, taken[POOL_MAX], n_taken; /* taken: which of the pool the parser takes */
 
-static void add(const uint8_t *bytes, size_t len, bool named) {
+static void add(const uint8_t *bytes, size_t len, enum fate fate, bool named) {
     FUZZ_CHECK(n_pool < POOL_MAX);
     uint8_t *copy = malloc(len + 1);
     FUZZ_CHECK(copy != NULL);
     memcpy(copy, bytes, len);
-    pool[n_pool++] = (struct input){copy, len, named};
+    pool[n_pool++] = (struct input){copy, len, fate, named};
 }
 
 /* Files that this program wrote are called x- and the hash of what is in them. */
@@ -78,7 +81,9 @@ static void load_folder(const char *folder, size_t most) {
         size_t len;
         snprintf(path, sizeof path, "%s/%s", folder, list[i]->d_name);
         uint8_t *bytes = fuzz_read(path, &len);
-        if (bytes) add(bytes, len < most ? len : most, strncmp(list[i]->d_name, "x-", 2) != 0);
+        const char *name = list[i]->d_name;
+        const enum fate fate = !strncmp(name, "ok-", 3) ? TAKEN : !strncmp(name, "no-", 3) ? REFUSED : EITHER;
+        if (bytes) add(bytes, len < most ? len : most, fate, fate != EITHER);
         free(bytes);
         free(list[i]);
     }
@@ -101,18 +106,15 @@ static bool try_input(const struct fuzz_driver *d, const uint8_t *bytes, size_t 
     return good;
 }
 
-/* Inputs to start from: those that the driver makes, all of which are valid; then those that were kept. */
+/* Inputs to start from: those that the driver makes; then those that were kept. */
 static void load_pool(const struct fuzz_driver *d) {
     static uint8_t bytes[FUZZ_INPUT_MAX];
     char folder[400];
     size_t len;
-    for (int i = 0; d->seed && (len = d->seed(i, bytes, d->most)) > 0; i++) add(bytes, len, true);
-    for (int i = 0; i < n_pool; i++) {
-        FUZZ_CHECK(try_input(d, pool[i].bytes, pool[i].len));
-        /* Cut at each byte, at most at 300 places of a long one. */
-        const size_t step = 1 + pool[i].len / 300;
-        for (size_t cut = 0; options.shortly && cut < pool[i].len; cut += step) try_input(d, pool[i].bytes, cut);
-    }
+    bool good = true;
+    for (int i = 0; d->seed && (len = d->seed(i, bytes, d->most, &good)) > 0; i++, good = true)
+        add(bytes, len, good ? TAKEN : REFUSED, true);
+    const int made = n_pool;
     snprintf(folder, sizeof folder, "%s/%s", options.corpus, d->name);
     load_folder(folder, d->most);
     if (options.keep) {
@@ -122,8 +124,13 @@ static void load_pool(const struct fuzz_driver *d) {
         load_folder(folder, d->most);
     }
     for (int i = 0; i < n_pool; i++) {
-        if (try_input(d, pool[i].bytes, pool[i].len)) taken[n_taken++] = i;
+        const bool was = try_input(d, pool[i].bytes, pool[i].len);
         fuzz_cover_end(true);
+        if (was) taken[n_taken++] = i;
+        FUZZ_CHECK(pool[i].fate == EITHER || was == (pool[i].fate == TAKEN));
+        if (!options.shortly || !was || i >= made) continue;
+        /* Cut at each byte, at most at 300 places of a long one. */
+        for (size_t cut = 0; cut < pool[i].len; cut += 1 + pool[i].len / 300) try_input(d, pool[i].bytes, cut);
     }
 }
 
@@ -141,7 +148,7 @@ static void fuzz(const struct fuzz_driver *d) {
     char folder[400], name[32];
     snprintf(folder, sizeof folder, "%s/%s", options.keep ? options.keep : "", d->name);
     load_pool(d);
-    if (!n_pool) add((const uint8_t *)"", 0, true);
+    if (!n_pool) add((const uint8_t *)"", 0, EITHER, true);
     const double end = cpu_seconds() + options.seconds;
     for (uint32_t i = 0; options.shortly ? i < SHORT_RUNS : i % 64 != 0 || cpu_seconds() < end; i++) {
         struct echi_random r;
@@ -153,7 +160,7 @@ static void fuzz(const struct fuzz_driver *d) {
         const bool good = try_input(d, news->bytes, len);
         if (options.shortly || n_pool == POOL_MAX || !fuzz_cover_end(true)) continue;
         if (good) taken[n_taken++] = n_pool;
-        add(news->bytes, len, false);
+        add(news->bytes, len, EITHER, false);
         hashed_name(name, news->bytes, len);
         if (options.keep) write_input(folder, name, news->bytes, len);
         news->pool = n_pool;
