@@ -51,7 +51,9 @@ const char *fuzz_file(int which, const void *bytes, size_t len) {
 }
 
 static char out_folder[64];
+static pid_t out_maker; /* children leave the folder alone */
 static void remove_out(void) {
+    if (getpid() != out_maker) return;
     DIR *folder = opendir(out_folder);
     char path[400];
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
@@ -66,6 +68,7 @@ const char *fuzz_out_folder(void) {
     if (out_folder[0]) return out_folder;
     snprintf(out_folder, sizeof out_folder, "%s/echelon-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     FUZZ_CHECK(mkdtemp(out_folder) != NULL);
+    out_maker = getpid();
     atexit(remove_out);
     return out_folder;
 }
