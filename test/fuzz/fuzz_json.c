@@ -150,13 +150,14 @@ static bool quoted(struct text *t, struct pieces *p) {
 
 static bool whole(struct text *t, struct pieces *p) {
     const uint8_t *first = t->at;
-    __extension__ unsigned __int128 value = 0;
+    uint64_t value = 0;
     while (peek(t) >= '0' && peek(t) <= '9') {
-        value = value * 10 + (unsigned)(*t->at++ - '0');
-        if (value > UINT64_MAX) return false;
+        const uint64_t digit = (uint64_t)(*t->at++ - '0');
+        if (value > (UINT64_MAX - digit) / 10) return false;
+        value = value * 10 + digit;
     }
     if (t->at == first || (*first == '0' && t->at - first > 1)) return false;
-    piece(p, 'n', (uint64_t)value);
+    piece(p, 'n', value);
     return true;
 }
 
