@@ -31,7 +31,13 @@ struct fuzz_driver {
 };
 
 /* In this order everywhere. A new driver is a file with `const struct fuzz_driver fuzz_NAME` and its word here. */
-#define FUZZ_DRIVERS(X) X(frame) X(hello) X(message) X(plan) X(times) X(model) X(plan_file) X(json) X(safetensors) X(idx) X(config) X(address)
+#define FUZZ_DRIVERS(X)                                                                                                          \
+    X(frame) X(hello) X(address)                                                                                                 \
+    X(message) X(plan) X(times)                                                                                                  \
+    X(model) X(json)                                                                                                             \
+    X(idx)                                                                                                                       \
+    X(plan_file) X(config)                                                                                                       \
+    X(safetensors)
 #define FUZZ_DECLARE(name) extern const struct fuzz_driver fuzz_##name;
 FUZZ_DRIVERS(FUZZ_DECLARE)
 #undef FUZZ_DECLARE
