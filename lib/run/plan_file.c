@@ -176,7 +176,9 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
         const char *more = status == ECH_OK ? strtok_r(NULL, SPACE, &r.rest) : NULL;
         if (more) status = refuse(&r, "nothing more is expected on this line", more);
     }
-    if (status == ECH_OK && !echi_plan_valid(p))
+    bool beyond = false; /* a rank that the world does not have would be dropped unseen */
+    for (int rank = p->world; rank < ECHI_WORLD_MAX; rank++) beyond = beyond || p->group_of[rank] != ECHI_NONE;
+    if (status == ECH_OK && (beyond || !echi_plan_valid(p)))
         status = echi_fail(err, ECH_E_FORMAT, "plan.load", "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round; if deterministic, bsp and samples that 4 divides", path);
     free(text);
     return status;
