@@ -263,7 +263,7 @@ static void cve_2022_0315_temporary_files(void **state) {
 
 static void sentences_hold_no_commands(void **state) {
     (void)state;
-    static const char *const foreign[] = {"\x1b[2J", "\x1b]0;x\x07", "\xc2\x9b" "31m", "\x7f\x08\x08"};
+    static const char *const foreign[] = {"\x1b[2J", "\x1b]0;x\x07", "\xc2\x9b[31m", "\x7f\x08\x08"};
     struct ech_config config;
     ech_config_init(&config);
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
