@@ -91,6 +91,9 @@ static ech_status make_coordinator(struct echi_node *n) {
         ECHI_TRY(echi_plan_load(c->plan, &n->setup.plan, n->err));
         if (n->setup.plan.world != n->world)
             return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s is a plan for %d nodes, but --world is %d", c->plan, n->setup.plan.world, n->world);
+        if (n->setup.plan.deterministic != c->deterministic)
+            return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s is a plan %s --deterministic: start every node %s it", c->plan,
+                             c->deterministic ? "without" : "for", c->deterministic ? "without" : "with");
         if (n->setup.plan.separated && n->job->cut == 0)
             return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s separates layers, but this model has no fully connected layers behind convolutions: give 'head none'", c->plan);
     }
@@ -109,15 +112,16 @@ static ech_status open_wire(struct echi_node *n) {
         ECHI_KIND_LIST(KIND)
 #undef KIND
     };
-    struct echi_net_fingerprint print[4] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}};
+    struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"arithmetic", ""}};
     if (n->job->model) echi_model_hash(n->job->model, print[1].value);
     else snprintf(print[1].value, sizeof print[1].value, "%zu floats in %d arrays", n->job->n_params, n->job->n_layers);
     if (n->job->data) snprintf(print[2].value, sizeof print[2].value, "%s", n->job->data->hash);
     else snprintf(print[2].value, sizeof print[2].value, "%u samples", n->job->train_samples);
     if (n->job->shuffle) snprintf(print[3].value, sizeof print[3].value, "seed %llu", (unsigned long long)n->job->seed);
     else snprintf(print[3].value, sizeof print[3].value, "order of the file");
+    snprintf(print[4].value, sizeof print[4].value, "%s, %zu bits", c->deterministic ? "--deterministic" : "as fast as each node can", 8 * sizeof(echi_real));
     const struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
-        .n_fingerprints = 4, .coordinator = c->coordinator[0] ? c->coordinator : NULL, .bind = c->bind[0] ? c->bind : NULL,
+        .n_fingerprints = (int)(sizeof print / sizeof print[0]), .coordinator = c->coordinator[0] ? c->coordinator : NULL, .bind = c->bind[0] ? c->bind : NULL,
         .join_timeout = (int64_t)(c->join_timeout * 1e9)};
     return echi_wire_open(&net, &n->wire, n->err);
 }
@@ -146,7 +150,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     loop(n);
     status = n->status;
     if (n->coordinator && n->planned && config->params && (status == ECH_OK || status == ECH_E_NOT_REACHED || status == ECH_E_ABORTED)) {
-        size_t bytes = n->job->n_params * sizeof(float);
+        size_t bytes = n->job->n_params * sizeof(echi_real);
         memcpy(config->params, echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), bytes);
     }
     if (report) echi_node_report(n, report);

@@ -112,7 +112,7 @@ static void take_slots(struct echi_node *n) {
     n->planned = true;
     ech_status status = stand_roles(n);
     if (status != ECH_OK) return echi_node_fault(n, status, n->rank, n->err ? n->err->text : ech_status_text(status));
-    if (n->coordinator && n->c->params) memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), n->c->params, n->job->n_params * sizeof(float));
+    if (n->coordinator && n->c->params) memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), n->c->params, n->job->n_params * sizeof(echi_real));
     /* The order of the posts for the coordinator's PARAMS is the order in which it sends them: owner, head, final. */
     struct echi_event start = {.type = ECHI_EVENT_START};
     echi_node_event(n, ECHI_ROLE_OWNER, &start);
@@ -205,7 +205,7 @@ static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, co
     echi_node_extent(n, e->kind, m, m->from_role == ECHI_ROLE_HEAD || m->to_role == ECHI_ROLE_HEAD, &at, &len);
     if (e->payload_len != len) return false;
     if (e->kind != ECHI_KIND_ACT) return true;
-    const uint8_t *labels = (const uint8_t *)e->payload + m->lease.n * n->job->cut_width * sizeof(float);
+    const uint8_t *labels = (const uint8_t *)e->payload + m->lease.n * n->job->cut_width * sizeof(echi_real);
     for (uint32_t i = 0; i < m->lease.n; i++)
         if (labels[i] >= n->job->data->classes) return false;
     return true;
