@@ -7,6 +7,7 @@
 # their own. STATIC=1: a command that needs no shared library (CPU only). CROSS_COMPILE=aarch64-linux-gnu-
 # DOUBLE=1: all arithmetic in double, for the test of exactness; see ops/echi_real.h.
 # make test ONLY=port runs the tests with that in their name; ECH_INSTALL=0 forbids it to install cmocka.
+# make fuzz FUZZ_SECONDS=60 ONLY=frame: fuzzes the parsers, guided by coverage, so long each; see test/fuzz/README.md
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -31,6 +32,7 @@ PREFIX       ?= /usr/local
 INSTALL      ?= install
 BASH         ?= bash
 TEST_TIMEOUT ?= 120
+FUZZ_SECONDS ?= 60
 ONLY         ?=
 VERSION      := $(shell sed -n 's/.define ECH_VERSION "\(.*\)"/\1/p' lib/echelon.h)
 
@@ -88,16 +90,22 @@ TESTS := $(patsubst %.c,$(B)/%,$(sort $(if $(DOUBLE),test/cluster/test_exact.c,$
 DOUBLE_TEST := $(if $(DOUBLE),,$(B)/double/test/cluster/test_exact)
 # Checks of the objects themselves say nothing new about objects with sanitizers in them.
 TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
+# One program of several files. COVERAGE=1 lets it see which way an input went: flags of the library's objects and the
+# drivers', not of the files that watch.
+FUZZ := $(B)/test/fuzz/test_fuzz
+FUZZ_COMMON := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard test/fuzz/fuzz_*.c)) test/fuzz/common.c test/fuzz/heap.c)
+FUZZ_OBJ := $(FUZZ_COMMON) $(patsubst %,$(B)/test/fuzz/%.o,main mutate cover)
+FUZZ_WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc free)
 BENCHES := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/bench_*.c)))
 
-.PHONY: all lib clean tests test layers names demo bench pytorch install uninstall FORCE
+.PHONY: all lib clean tests test layers names demo bench fuzz libfuzzer pytorch install uninstall FORCE
 .SECONDARY:
 all: $(LIB) $(if $(TOOL_SRC),$(TOOL))
 lib: $(LIB)
 
 # Changes only when compiler or flags change, so that a new flag rebuilds everything; likewise the list of objects, so
 # that a file taken away leaves the archive.
-FLAGS := $(CC) $(ALL_CFLAGS) $(LDFLAGS)
+FLAGS := $(CC) $(ALL_CFLAGS) $(COVERAGE) $(LDFLAGS)
 $(B)/flags: FORCE
 	$(call keep,$(FLAGS))
 $(B)/objects: FORCE
@@ -136,6 +144,13 @@ $(BENCHES): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
 
+ifeq ($(COVERAGE),1)
+  $(OBJ): CPPFLAGS += -fsanitize-coverage=trace-pc
+endif
+$(FUZZ): $(FUZZ_OBJ) $(LIB)
+	@$(if $(Q),echo '  LINK  $@')
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(FUZZ_WRAP) -o $@ $(FUZZ_OBJ) $(LIB) $(LIBS)
+
 # What test programs are compiled with. Probed, and installed when it may be, before the first of them.
 $(B)/test-needs: test/needs.sh
 	@mkdir -p $(@D)
@@ -145,10 +160,10 @@ $(TESTS:=.o): | $(B)/test-needs
 # A complete installation, for the tests that see Echelon as a user does.
 STAGE := $(abspath $(B)/stage)
 SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" OBJ="$(OBJ)" LIB="$(LIB)" ECHELON="$(abspath $(TOOL))" STAGE="$(STAGE)"
-tests: $(TESTS) $(DOUBLE_TEST) $(BENCHES)
-test: all $(TESTS) $(DOUBLE_TEST) $(B)/test-needs
+tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(BENCHES)
+test: all $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(B)/test-needs
 	@$(call install_into,,$(STAGE))
-	@$(SCRIPT_ENV) TEST_TIMEOUT="$(TEST_TIMEOUT)" ONLY="$(ONLY)" $(BASH) test/run.sh $(TESTS) $(DOUBLE_TEST) $(TEST_SCRIPTS)
+	@$(SCRIPT_ENV) TEST_TIMEOUT="$(TEST_TIMEOUT)" ONLY="$(ONLY)" $(BASH) test/run.sh $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(TEST_SCRIPTS)
 
 layers names: $(LIB)
 	@$(SCRIPT_ENV) $(BASH) test/check/$@.sh
@@ -157,6 +172,18 @@ demo: $(TOOL)
 	$(Q)ECHELON=$(TOOL) $(BASH) tools/demo.sh
 bench: all $(BENCHES)
 	$(Q)$(SCRIPT_ENV) $(BASH) test/bench/run.sh
+
+# Long runs in folders of their own. What they find new ways with is kept in build/fuzz/found.
+fuzz:
+	+$(Q)$(MAKE) B=build/fuzz SAN=address,undefined COVERAGE=1 build/fuzz/test/fuzz/test_fuzz
+	$(Q)build/fuzz/test/fuzz/test_fuzz --seconds $(FUZZ_SECONDS) --keep build/fuzz/found --seed $(or $(FUZZ_SEED),$(shell date +%s)) $(if $(ONLY),--only $(ONLY))
+# The same drivers under clang's own fuzzer; ONLY says which.
+libfuzzer:
+	+$(Q)$(MAKE) CC=clang B=build/libfuzzer SAN=address,undefined,fuzzer-no-link build/libfuzzer/test/fuzz/libfuzzer
+	$(Q)mkdir -p build/libfuzzer/found/$(ONLY)
+	$(Q)FUZZ_DRIVER=$(ONLY) build/libfuzzer/test/fuzz/libfuzzer -max_total_time=$(FUZZ_SECONDS) build/libfuzzer/found/$(ONLY) test/fuzz/corpus/$(ONLY)
+$(B)/test/fuzz/libfuzzer: $(FUZZ_COMMON) $(B)/test/fuzz/libfuzzer.o $(LIB)
+	$(Q)$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer $(LDFLAGS) $(FUZZ_WRAP) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 
 # $(call install_into,DESTDIR,PREFIX). The archive is static: link with pkg-config --static.
 define install_into
@@ -181,4 +208,4 @@ uninstall:
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(BENCHES:=.d)
+-include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(FUZZ_OBJ:.o=.d) $(BENCHES:=.d)

@@ -17,7 +17,7 @@
  * two at least, for a slope), and no sweep begins after so long. */
 #define LONG_STEP 0.15
 #define LONG_SWEEPS 2.0
-/* Seconds for the messages of an asynchronous step on a whole processor: six of them, some thirty system calls (counted on
+/* Seconds for the messages of an asynchronous step on a whole processor: six of them, some fourteen system calls (counted on
  * LeNet-5, a worker whose head and owner are elsewhere). A host with a share of a processor takes so much longer. */
 #define STEP_MESSAGES 60e-6
 static const uint32_t sizes[] = {8, 16, 32, 48, 64, 96, 128};

@@ -73,12 +73,13 @@ static int fastest(const struct echi_times *times, int world, uint32_t n) {
 /* Samples a second of steps of the i-th measured size. */
 static double step_rate(const struct echi_times *t, uint32_t i) { return t->n[i] / (t->trunk[i] + t->head[i] + t->messages); }
 
-/* The smallest measured n at which the fastest node is efficient: small steps keep staleness low. */
-static uint32_t efficient_samples(const struct echi_times *t, uint32_t round, int steps_in_flight) {
+/* Where every node trains all layers: the smallest measured n at which the fastest is efficient, since small steps keep
+ * staleness low. */
+static uint32_t efficient_samples(const struct echi_times *t, uint32_t round, int workers) {
     double best = 0;
     for (uint32_t i = 0; i < t->count; i++)
         if (step_rate(t, i) > best) best = step_rate(t, i);
-    uint32_t most = MOST_ROUNDS_IN_FLIGHT * round / (uint32_t)steps_in_flight;
+    uint32_t most = MOST_ROUNDS_IN_FLIGHT * round / (uint32_t)workers;
     uint32_t chosen = t->n[0];
     for (uint32_t i = 0; i < t->count && (t->n[i] <= most || i == 0); i++) {
         chosen = t->n[i];
@@ -181,8 +182,8 @@ static void samples_by_speed(const double *rate, struct echi_plan *plan) {
 static void async_groups(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan) {
     const bool by_speed = plan->separated && w->samples_per_step == 0 && w->shares != ECHI_SHARES_LIST;
     const uint32_t n = w->samples_per_step ? w->samples_per_step
-                       : by_speed ? plan->round
-                                  : efficient_samples(&times[fastest(times, w->world, 64)], plan->round, w->world * plan->strands);
+                       : plan->separated ? plan->round
+                                         : efficient_samples(&times[fastest(times, w->world, 64)], plan->round, w->world);
     double rate[ECHI_WORLD_MAX] = {0};
     double value[ECHI_WORLD_MAX];
     int rank[ECHI_WORLD_MAX], group[ECHI_WORLD_MAX], count = 0;
