@@ -197,6 +197,7 @@ static void two_nodes(const char *what, const char *sync, const char *separate, 
     set(&config, "groups", groups);
     if (strcmp(sync, "bsp") != 0) set(&config, "samples-per-step", "8");
     else set(&config, "shares", "equal");
+    if (strstr(what, "deterministic")) set(&config, "deterministic", "on");
     assert_int_equal(pipe(channel), 0);
     fflush(NULL);
     const pid_t child = fork();
@@ -227,6 +228,8 @@ static void two_nodes_each_policy(void **state) {
     two_nodes("gssp, one group", "gssp", "off", "1");
     two_nodes("bsp", "bsp", "off", "auto");
     two_nodes("bsp with a head", "bsp", "1", "auto");
+    two_nodes("bsp, deterministic", "bsp", "off", "auto");
+    two_nodes("bsp with a head, deterministic", "bsp", "1", "auto");
 }
 
 int main(void) {
