@@ -139,6 +139,9 @@ struct ech_config {
     void *user;
     /* When not NULL: the run ends in order soon after *stop becomes non-zero (a signal handler may set it). */
     const volatile int *stop;
+    char key[1024];               /* file with the key of the run (at least 16 bytes, the same on all nodes): nodes prove that
+                                     they have it, and every frame carries an authenticator (SECURITY.md) */
+    int insecure;                 /* without a key: meet beyond this machine all the same */
 };
 void ech_config_init(struct ech_config *config);
 
