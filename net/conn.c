@@ -124,8 +124,8 @@ void echi_conn_flush(struct echi_net *net, struct echi_conn *conn) {
         struct echi_batch *batch = &conn->batch;
         ech_status status = t->ops->write(t, conn->link, batch->iov + batch->at, batch->count - batch->at, &put, NULL);
         if (status != ECH_OK) {
-            /* Reading ends, too, when the peer is gone, and says whether it had said good-bye. */
-            conn->mute = true;
+            conn->mute = true; /* echi_conn_bury does the rest: here one of its frames may be in hand */
+            net->more_to_send = true;
             break;
         }
         if (!echi_batch_wrote(batch, put)) {
@@ -200,7 +200,7 @@ static void read_nothing(struct echi_net *net, struct echi_conn *conn) {
     if (net->transport->ops->read(net->transport, conn->link, &iov, 1, &got, NULL) != ECH_OK) echi_conn_close(net, conn);
 }
 
-void echi_conn_read(struct echi_net *net, struct echi_conn *conn) {
+bool echi_conn_read(struct echi_net *net, struct echi_conn *conn) {
     if (conn->state == ECHI_CONN_LEAVING) read_nothing(net, conn);
     for (int turn = 0; turn < READS_A_TURN && listens(conn) && echi_event_room(net); turn++) {
         struct iovec iov[2];
@@ -211,12 +211,18 @@ void echi_conn_read(struct echi_net *net, struct echi_conn *conn) {
         ech_status status = net->transport->ops->read(net->transport, conn->link, iov, n, &got, &err);
         if (status != ECH_OK) {
             echi_conn_broken(net, conn, &err);
-            return;
+            return true;
         }
         echi_receive_got(&conn->receive, got);
         echi_conn_process(net, conn);
-        if (got < space) return;
+        if (got < space) return true;
     }
+    return false;
+}
+
+void echi_conn_bury(struct echi_net *net, struct echi_conn *conn) {
+    if (!conn->mute || !listens(conn) || !echi_conn_read(net, conn) || !listens(conn)) return;
+    echi_conn_broken(net, conn, &(struct ech_error){.code = ECH_E_PEER_LOST, .text = "is gone: it takes nothing any more"});
 }
 
 void echi_conn_broken(struct echi_net *net, struct echi_conn *conn, const struct ech_error *why) {

@@ -12,7 +12,7 @@
  * WIRE.md tells it byte by byte. */
 #define ECHI_FRAME_HEADER 56u
 #define ECHI_FRAME_SEALED 40u      /* of the header, these are under the seal; the authenticator is the seal */
-#define ECHI_FRAME_BODY_CAP 8192u  /* body of net's own frames */
+#define ECHI_FRAME_BODY_CAP 4096u  /* body of net's own frames; each type has its own, at most this */
 #define ECHI_FRAME_EPOCH 1u        /* the first membership */
 #define ECHI_NET_CREDITS_MAX 1024u /* per (peer, kind) */
 #define ECHI_NET_META_MAX 4096u
@@ -27,7 +27,8 @@ enum echi_frame_type {
     ECHI_FRAME_CREDIT,    /* `total` more payloads of `kind` may come */
     ECHI_FRAME_GOODBYE,   /* nothing follows */
     ECHI_FRAME_CHALLENGE, /* body: a nonce; a keyed listener's answer to a hello */
-    ECHI_FRAME_PROOF      /* body: what only those can make who know the key */
+    ECHI_FRAME_PROOF,     /* body: what only those can make who know the key */
+    ECHI_FRAME_TYPES
 };
 
 struct echi_frame {

@@ -132,7 +132,10 @@ void echi_conn_start(struct echi_net *net, struct echi_conn *conn, struct echi_l
 void echi_conn_put(struct echi_net *net, struct echi_conn *conn, enum echi_frame_type type, const void *body, size_t len);
 void echi_conn_refuse(struct echi_net *net, struct echi_conn *conn, ech_status status, const char *text);
 void echi_conn_flush(struct echi_net *net, struct echi_conn *conn);
-void echi_conn_read(struct echi_net *net, struct echi_conn *conn);
+/* True when nothing more is there for now. */
+bool echi_conn_read(struct echi_net *net, struct echi_conn *conn);
+/* A connection that could not be written to: what the other side still said is read (it may be its good-bye), then it is lost. */
+void echi_conn_bury(struct echi_net *net, struct echi_conn *conn);
 /* Handles the frames that are in the buffer, as far as there is room for events. */
 void echi_conn_process(struct echi_net *net, struct echi_conn *conn);
 /* The connection is of no use any more, for the reason in `why` ("closed the connection"): tells the peer or the join. */

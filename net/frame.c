@@ -38,19 +38,26 @@ static const char *check_credit(const struct echi_frame *f, const struct echi_ne
     return NULL;
 }
 
+/* What follows a header of net's own frames: at most so many bytes, ... */
+static const uint16_t body_caps[ECHI_FRAME_TYPES] = {[ECHI_FRAME_HELLO] = 1024, [ECHI_FRAME_REFUSE] = 4 + 400, [ECHI_FRAME_PEERS] = 64 * 64,
+                                                     [ECHI_FRAME_CHALLENGE] = 32, [ECHI_FRAME_PROOF] = 32};
+/* ... exactly so many in these. */
+static bool body_is_fixed(uint8_t type) { return type != ECHI_FRAME_HELLO && type != ECHI_FRAME_REFUSE && type != ECHI_FRAME_PEERS; }
+
 static const char *check_own(const struct echi_frame *f) {
-    if (f->type < ECHI_FRAME_HELLO || f->type > ECHI_FRAME_PROOF) return "a frame of an unknown type";
-    if (f->meta_len > ECHI_FRAME_BODY_CAP) return "a frame body above its cap";
+    if (f->type < ECHI_FRAME_HELLO || f->type >= ECHI_FRAME_TYPES) return "a frame of an unknown type";
+    const uint32_t exact = body_is_fixed(f->type) ? body_caps[f->type] : f->meta_len;
+    if (f->meta_len > body_caps[f->type] || f->meta_len != exact) return "a frame body of a wrong length";
     if (f->kind || f->chunk_len || f->offset || f->total || f->message) return "a frame with fields that it must not have";
     return NULL;
 }
 
 ech_status echi_frame_load(const uint8_t in[ECHI_FRAME_HEADER], const struct echi_net_kind *kinds, int n_kinds, bool sealed,
                            struct echi_frame *out, struct ech_error *err) {
-    if (memcmp(in, magic, sizeof magic) != 0) return echi_fail(err, ECH_E_FORMAT, "net.frame", "what it sent is not Echelon's");
+    if (memcmp(in, magic, sizeof magic) != 0) return echi_fail(err, ECH_E_FORMAT, "net.frame", "does not speak Echelon's protocol");
     if (in[4] != ECHI_NET_PROTOCOL)
         return echi_fail(err, ECH_E_MISMATCH, "net.frame",
-                         "it speaks protocol %u and this node %u: use the same release of Echelon "
+                         "speaks protocol %u and this node %u: use the same release of Echelon "
                          "on all nodes",
                          in[4], ECHI_NET_PROTOCOL);
     *out = (struct echi_frame){.type = in[5],
@@ -70,6 +77,6 @@ ech_status echi_frame_load(const uint8_t in[ECHI_FRAME_HEADER], const struct ech
                         : out->type == ECHI_FRAME_DATA   ? check_data(out, kinds, n_kinds)
                         : out->type == ECHI_FRAME_CREDIT ? check_credit(out, kinds, n_kinds)
                                                          : check_own(out);
-    if (wrong) return echi_fail(err, ECH_E_FORMAT, "net.frame", "it sent %s", wrong);
+    if (wrong) return echi_fail(err, ECH_E_FORMAT, "net.frame", "sent %s", wrong);
     return ECH_OK;
 }

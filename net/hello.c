@@ -87,7 +87,7 @@ ech_status echi_hello_load(const uint8_t *body, size_t len, struct echi_hello *o
         get_text(&r, out->prints[i].name, sizeof out->prints[i].name);
         get_text(&r, out->prints[i].value, sizeof out->prints[i].value);
     }
-    if (!r.ok || r.at != r.end) return echi_fail(err, ECH_E_FORMAT, "net.hello", "it sent a malformed hello");
+    if (!r.ok || r.at != r.end) return echi_fail(err, ECH_E_FORMAT, "net.hello", "sent a malformed hello");
     return ECH_OK;
 }
 

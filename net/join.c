@@ -255,7 +255,7 @@ void echi_join_broken(struct echi_net *net, struct echi_conn *conn, const struct
     bool dialled = conn->dialled, other_protocol = why->code == ECH_E_MISMATCH;
     if (state == ECHI_CONN_GREETING && !dialled && other_protocol) {
         char text[300];
-        echi_text_print(text, sizeof text, "a node that called cannot join: %.200s", why->text);
+        echi_text_print(text, sizeof text, "a node that called cannot join: it %.200s", why->text);
         echi_conn_refuse(net, conn, ECH_E_MISMATCH, text);
         echi_text_print(net->refused, sizeof net->refused, "%s", text);
         return;
@@ -267,7 +267,7 @@ void echi_join_broken(struct echi_net *net, struct echi_conn *conn, const struct
         dial_later(net, rank, why->text);
         if (rank != 0 || !other_protocol) return;
         char text[400];
-        echi_text_print(text, sizeof text, "rank 0 at %s cannot be joined: %.200s", net->coordinator, why->text);
+        echi_text_print(text, sizeof text, "rank 0 at %s cannot be joined: it %.200s", net->coordinator, why->text);
         echi_join_fail(net, ECH_E_MISMATCH, 0, text);
     }
 }

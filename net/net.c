@@ -174,6 +174,7 @@ static void work(struct echi_net *net) {
     for (int i = 0; i < net->n_conns; i++) {
         echi_conn_process(net, &net->conns[i]); /* what a full ring of events had held up */
         echi_conn_flush(net, &net->conns[i]);
+        echi_conn_bury(net, &net->conns[i]);
     }
     echi_event_collect(net);
 }
