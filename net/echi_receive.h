@@ -27,7 +27,7 @@ struct echi_receive {
     const uint8_t *meta; /* in `buffer`: valid until the next call */
     uint8_t *place;      /* where the rest of the chunk goes */
     size_t left;         /* how much of it is to come */
-    bool in_chunk;
+    bool in_chunk, bulk;       /* bulk: the last payload was a large one */
     struct echi_sealer sealer; /* off until its owner begins it */
     struct echi_seal seal;     /* of the frame in hand */
     uint8_t tag[ECHI_SEAL_TAG];

@@ -16,7 +16,7 @@ void echi_receive_begin(struct echi_receive *r, const struct echi_net_kind *kind
     r->meta = NULL;
     r->place = NULL;
     r->left = 0;
-    r->in_chunk = false;
+    r->in_chunk = r->bulk = false;
     r->begin = r->end = 0;
     echi_secret_wipe(&r->sealer, sizeof r->sealer);
 }
@@ -30,10 +30,9 @@ int echi_receive_space(struct echi_receive *r, struct iovec iov[2]) {
     }
     int n = 0;
     size_t room = ECHI_RECEIVE_BUFFER - r->end;
-    if (r->left > 0) {
-        iov[n++] = (struct iovec){r->place, r->left};
-        if (room > LOOK_AHEAD) room = LOOK_AHEAD;
-    }
+    if (r->left > 0) iov[n++] = (struct iovec){r->place, r->left};
+    /* Behind a large chunk another is likely: of it, too, only the beginning. */
+    if ((r->left > 0 || r->bulk) && room > LOOK_AHEAD) room = LOOK_AHEAD;
     iov[n++] = (struct iovec){r->buffer + r->end, room};
     return n;
 }
@@ -54,6 +53,7 @@ void echi_receive_place(struct echi_receive *r, void *place) {
     r->begin += have;
     r->place = (uint8_t *)place + have;
     r->left = r->frame.chunk_len - have;
+    r->bulk = r->frame.chunk_len > 4 * LOOK_AHEAD;
     r->in_chunk = true;
 }
 

@@ -12,7 +12,8 @@
 struct faults {
     bool one_byte;                     /* at a time, in both directions */
     uint64_t again_at;                 /* the n-th read or write does nothing */
-    uint64_t break_read, break_write;  /* the link breaks when so many bytes were read (written) */
+    uint64_t break_read, break_write;  /* the link breaks when so many bytes were read (written); ... */
+    bool only_writes;                  /* ... reading goes on, and nothing comes */
     uint64_t flip_at;                  /* a bit of this byte of what is read is turned; which one: its place modulo 8 */
     /* what has happened */
     uint64_t calls, read, written;
@@ -33,14 +34,13 @@ static inline ech_status faulty_break(struct faults *f, struct echi_link *l, str
     return ECH_E_PEER_LOST;
 }
 
-/* The part of iov that may be used at once, in *one when it is not all of it. Returns how many entries that are. */
-static inline int faulty_part(struct faults *f, uint64_t done, uint64_t breaks, struct iovec *iov, int n, struct iovec *one) {
+/* May only a part of iov be used at once? Then *one is that part. */
+static inline bool faulty_part(const struct faults *f, uint64_t done, uint64_t breaks, const struct iovec *iov, struct iovec *one) {
     uint64_t most = f->one_byte ? 1 : NOWHERE;
-    if (breaks != NOWHERE && breaks >= done && breaks - done < most) most = breaks - done;
-    if (most == NOWHERE) return n;
+    if (!f->struck && breaks != NOWHERE && breaks >= done && breaks - done < most) most = breaks - done;
     *one = iov[0];
     if (one->iov_len > most) one->iov_len = (size_t)most;
-    return 1;
+    return most != NOWHERE;
 }
 
 static inline ech_status faulty_read(struct echi_transport *t, struct echi_link *l, struct iovec *iov, int n, size_t *got, struct ech_error *err) {
@@ -51,10 +51,10 @@ static inline ech_status faulty_read(struct echi_transport *t, struct echi_link 
         f->struck = true;
         return ECH_OK;
     }
-    if (l == f->broken || (f->read == f->break_read && !f->struck)) return faulty_break(f, l, err);
-    int parts = faulty_part(f, f->read, f->break_read, iov, n, &one);
-    struct iovec *to = parts == n && !f->one_byte && f->break_read == NOWHERE ? iov : &one;
-    ech_status status = INNER(t)->ops->read(INNER(t), l, to, parts, got, err);
+    if ((l == f->broken && !f->only_writes) || (f->read == f->break_read && !f->struck)) return faulty_break(f, l, err);
+    bool part = faulty_part(f, f->read, f->break_read, iov, &one);
+    struct iovec *to = part ? &one : iov;
+    ech_status status = INNER(t)->ops->read(INNER(t), l, to, part ? 1 : n, got, err);
     if (status == ECH_OK && f->flip_at >= f->read && f->flip_at < f->read + *got) {
         size_t at = (size_t)(f->flip_at - f->read);
         int i = 0;
@@ -75,9 +75,8 @@ static inline ech_status faulty_write(struct echi_transport *t, struct echi_link
         return ECH_OK;
     }
     if (l == f->broken || (f->written == f->break_write && !f->struck)) return faulty_break(f, l, err);
-    int parts = faulty_part(f, f->written, f->break_write, iov, n, &one);
-    struct iovec *from = parts == n && !f->one_byte && f->break_write == NOWHERE ? iov : &one;
-    ech_status status = INNER(t)->ops->write(INNER(t), l, from, parts, put, err);
+    bool part = faulty_part(f, f->written, f->break_write, iov, &one);
+    ech_status status = INNER(t)->ops->write(INNER(t), l, part ? &one : iov, part ? 1 : n, put, err);
     f->written += *put;
     return status;
 }

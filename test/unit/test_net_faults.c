@@ -27,7 +27,7 @@ struct side {
     int told, turns;
     uint8_t in[PUSH_LEN];
 };
-struct world { struct echi_net_hub *hub; struct side side[2]; bool busy; int64_t began; };
+struct world { struct echi_net_hub *hub; struct side side[2]; bool busy; int64_t began, failed; };
 
 static uint8_t byte_at(unsigned kind, size_t i) { return (uint8_t)(kind * 91 + i * 7 + 3); }
 
@@ -83,7 +83,7 @@ static void turn(struct world *w, int rank) {
 }
 
 static const char *world_at; /* NULL: in-process */
-static int64_t join_timeout; /* short where one side may have to wait for one that gave up */
+static int64_t join_timeout = 60 * SECOND; /* none ends by its own time, however busy the machine is, but where that is the test */
 
 static void open_side(struct world *w, int rank, const char *at) {
     struct side *me = &w->side[rank];
@@ -120,7 +120,11 @@ static bool step_world(struct world *w) {
         echi_net_close(b->net, 0);
         b->net = NULL;
     }
-    if (echi_now() - w->began > 20 * SECOND) fail_msg("hangs: %d %d", a->outcome, b->outcome);
+    /* One that cannot join leaves the other waiting for as long as its user said. */
+    bool failed = a->outcome == FAILED || b->outcome == FAILED;
+    if (failed && !w->failed) w->failed = echi_now();
+    if (failed && echi_now() - w->failed > 50 * MS) return false;
+    if (echi_now() - w->began > 30 * SECOND) fail_msg("hangs: %d %d", a->outcome, b->outcome);
     return a->outcome == GOING || b->outcome == GOING;
 }
 
@@ -181,7 +185,7 @@ static void judge_broken(const struct world *w) {
     for (int s = 0; s < 2; s++) {
         const struct side *me = &w->side[s];
         assert_false(me->wrong);
-        if (me->outcome == FAILED && me->status != ECH_E_PEER_LOST && me->status != ECH_E_TIMEOUT) fail_msg("rank %d: %d, %s", s, me->status, me->text);
+        if (me->outcome == FAILED && me->status != ECH_E_PEER_LOST) fail_msg("rank %d: %d, %s", s, me->status, me->text);
         if (me->outcome == LOST && !strstr(me->text, s ? "rank 0 " : "rank 1 ")) fail_msg("names nobody: %s", me->text);
     }
 }
@@ -200,6 +204,14 @@ static void set_read_0(struct faults f[2], uint64_t place) { f[0].break_read = p
 static void set_read_1(struct faults f[2], uint64_t place) { f[1].break_read = place; }
 static void set_write_0(struct faults f[2], uint64_t place) { f[0].break_write = place; }
 static void set_write_1(struct faults f[2], uint64_t place) { f[1].break_write = place; }
+static void set_deaf_0(struct faults f[2], uint64_t place) {
+    f[0].break_write = place;
+    f[0].only_writes = true;
+}
+static void set_deaf_1(struct faults f[2], uint64_t place) {
+    f[1].break_write = place;
+    f[1].only_writes = true;
+}
 static void set_flip_0(struct faults f[2], uint64_t place) { f[0].flip_at = place; }
 static void set_flip_1(struct faults f[2], uint64_t place) { f[1].flip_at = place; }
 static void set_bytes(struct faults f[2], uint64_t place) {
@@ -208,43 +220,44 @@ static void set_bytes(struct faults f[2], uint64_t place) {
 }
 
 struct way { const char *address, *key; };
-static void take_way(void **state, int64_t join) {
+static void take_way(void **state) {
     const struct way *way = *state;
-    join_timeout = join;
     world_at = way->address;
     test_key = way->key;
 }
 
 static void test_one_byte(void **state) {
-    take_way(state, 20 * SECOND);
+    take_way(state);
     struct tally t = at_each_place(set_bytes, 0, 1, judge_unharmed);
     tell("a byte at a time", &t);
     assert_true(t.done == 2 * t.worlds);
 }
 
 static void test_again(void **state) {
-    take_way(state, 20 * SECOND);
+    take_way(state);
     struct tally t = at_each_place(set_again_0, 0, 1, judge_unharmed), u = at_each_place(set_again_1, 0, 1, judge_unharmed);
     tell("not yet", &t);
     assert_true(t.struck > 5 && u.struck > 5);
 }
 
 static void test_broken(void **state) {
-    void (*const sets[])(struct faults *, uint64_t) = {set_read_0, set_read_1, set_write_0, set_write_1};
-    take_way(state, 300 * MS);
-    for (int i = 0; i < 4; i++) {
+    void (*const sets[])(struct faults *, uint64_t) = {set_read_0, set_read_1, set_write_0, set_write_1, set_deaf_0, set_deaf_1};
+    take_way(state);
+    for (int i = 0; i < 6; i++) {
         struct tally t = at_each_place(sets[i], 0, world_at ? 17 : 1, judge_broken);
         tell("broken links", &t);
-        assert_true(t.struck > (world_at ? 20 : 400) && t.done > 0 && t.lost > 10);
+        assert_true(t.struck > (world_at ? 15 : 300) && t.done > 0 && t.lost > 10);
     }
 }
 
 static void test_flipped(void **state) {
-    take_way(state, 300 * MS);
+    take_way(state);
+    join_timeout = SECOND; /* a length that is larger than it was: both wait until then */
     struct tally t = at_each_place(set_flip_0, 0, 1, judge_flipped), u = at_each_place(set_flip_1, 0, 1, judge_flipped);
+    join_timeout = 60 * SECOND;
     tell("turned bits", &t);
     tell("turned bits", &u);
-    assert_true(t.struck > 300 && u.struck > 600 && t.lost > 100 && u.lost > 300);
+    assert_true(t.struck > 300 && u.struck > 600 && t.lost > 50 && u.lost > 100);
 }
 
 /* --- signals --- */
@@ -276,7 +289,7 @@ static void under_signals(struct node *node) {
 }
 
 static void test_signals(void **state) {
-    take_way(state, 20 * SECOND);
+    take_way(state);
     struct sigaction action = {.sa_handler = on_ring}, before; /* without SA_RESTART: calls return EINTR */
     struct itimerval often = {{0, 150}, {0, 150}}, never = {{0, 0}, {0, 0}};
     sigaction(SIGALRM, &action, &before);
