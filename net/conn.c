@@ -56,6 +56,7 @@ void echi_conn_close(struct echi_net *net, struct echi_conn *conn) {
     conn->link = NULL;
     echi_secret_wipe(&conn->sealer, sizeof conn->sealer);
     echi_secret_wipe(&conn->receive.sealer, sizeof conn->receive.sealer);
+    echi_secret_wipe(&conn->receive.seal, sizeof conn->receive.seal);
     echi_conn_set_state(net, conn, ECHI_CONN_FREE);
 }
 
