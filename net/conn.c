@@ -215,6 +215,7 @@ bool echi_conn_read(struct echi_net *net, struct echi_conn *conn) {
             return true;
         }
         echi_receive_got(&conn->receive, got);
+        if (conn->state == ECHI_CONN_UP) net->peers[conn->rank].got += got;
         echi_conn_process(net, conn);
         if (got < space) return true;
     }

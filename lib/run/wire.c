@@ -31,10 +31,10 @@ static uint64_t payload_cap(const struct echi_job *job, int kind) {
     case ECHI_KIND_PUSH:
         for (int i = 0; i < job->n_layers; i++)
             if (job->layer[i].count > layer) layer = job->layer[i].count;
-        return layer * sizeof(float);
-    case ECHI_KIND_ACT: return rows * (width * sizeof(float) + 1);
-    case ECHI_KIND_ACT_GRAD: return rows * width * sizeof(float);
-    default: return echi_kind_has_payload(kind) ? job->n_params * sizeof(float) : 0;
+        return layer * sizeof(int64_t); /* what --deterministic sends; a float is no larger */
+    case ECHI_KIND_ACT: return rows * (width * sizeof(echi_real) + 1);
+    case ECHI_KIND_ACT_GRAD: return rows * width * sizeof(echi_real);
+    default: return echi_kind_has_payload(kind) ? job->n_params * sizeof(echi_real) : 0;
     }
 }
 
@@ -72,6 +72,15 @@ void echi_wire_close(struct echi_wire *w, int64_t linger) {
 const char *echi_wire_address(const struct echi_wire *w) { return echi_net_address(w->net); }
 void echi_wire_wake(struct echi_wire *w) { echi_net_wake(w->net); }
 void echi_wire_bytes_sent(const struct echi_wire *w, uint64_t out[ECHI_NET_KINDS_MAX + 1]) { echi_net_bytes_sent(w->net, out); }
+uint64_t echi_wire_bytes_from(const struct echi_wire *w, int peer) { return echi_net_bytes_from(w->net, peer); }
+
+int echi_wire_waiting(const struct echi_wire *w, int peer, int kind, bool *out_for_credit) {
+    if (peer != w->rank) return echi_net_waiting(w->net, peer, kind, out_for_credit);
+    int count = 0;
+    for (int i = 0; i < w->messages; i++) count += w->message[i]->kind == kind;
+    *out_for_credit = count > 0;
+    return count;
+}
 
 ech_status echi_wire_post(struct echi_wire *w, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err) {
     if (peer != w->rank) return echi_net_post(w->net, peer, kind, buffer, cap, cookie, err);
