@@ -145,6 +145,9 @@ struct ech_config {
      * in a few lines, one a role, to on_tell (as the callbacks above; NULL: to on_log, as ECH_LOG_INFO). For a run that hangs. */
     const volatile int *tell;
     void (*on_tell)(void *user, const char *line);
+    char key[1024];               /* file with the key of the run (at least 16 bytes, the same on all nodes): nodes prove that
+                                     they have it, and every frame carries an authenticator (SECURITY.md) */
+    int insecure;                 /* without a key: meet beyond this machine all the same */
 };
 void ech_config_init(struct ech_config *config);
 

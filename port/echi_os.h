@@ -39,6 +39,9 @@ void echi_free_aligned(void *p);
 /* --- files --- */
 /* The whole file in one malloc'd block (caller frees). Refuses more than `most` bytes. Errors name the path. */
 ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err);
+/* The same for a secret, which the caller wipes: refuses a file of this user that others may read or change (as ssh does),
+ * since then it is none. */
+ech_status echi_file_read_secret(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err);
 /* Writes a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder: after a failure at any
  * moment `path` is either what it was or complete. */
 ech_status echi_file_write(const char *path, const void *bytes, size_t len, struct ech_error *err);

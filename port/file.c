@@ -57,7 +57,7 @@ static ech_status read_all(int fd, const char *path, size_t expected, size_t mos
     return ECH_OK;
 }
 
-ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
+static ech_status read_file(const char *path, bool secret, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
     /* Non-blocking: opening a pipe that nobody writes to would wait for ever. */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return fail_read(err, path);
@@ -67,6 +67,11 @@ ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, si
     else if (!S_ISREG(info.st_mode))
         status = echi_fail(err, ECH_E_ARGUMENT, "file.read", "'%s' is %s, not a file: give the path of a file", path,
                            S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
+    else if (secret && info.st_uid == geteuid() && (info.st_mode & (S_IRWXG | S_IRWXO)))
+        status = echi_fail(err, ECH_E_ARGUMENT, "file.read",
+                           "'%s' is a secret that others may read or change (its mode is %03o): chmod 600 it, and make a new one if "
+                           "somebody may have read it",
+                           path, (unsigned)info.st_mode & 0777);
     else if ((uintmax_t)info.st_size > most)
         status = echi_fail(err, ECH_E_FORMAT, "file.read", "'%s' has %ju bytes, more than the %zu allowed here: is it the right file?", path,
                            (uintmax_t)info.st_size, most);
@@ -74,6 +79,14 @@ ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, si
         status = read_all(fd, path, (size_t)info.st_size, most, out_bytes, out_len, err);
     close(fd);
     return status;
+}
+
+ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
+    return read_file(path, false, most, out_bytes, out_len, err);
+}
+
+ech_status echi_file_read_secret(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
+    return read_file(path, true, most, out_bytes, out_len, err);
 }
 
 /* ---------------------------------------------------------------- writing */

@@ -22,7 +22,7 @@ static const struct {
     const char *title, *names;
 } sections[] = {
     {"What to train", " model data init "},
-    {"Nodes", " local rank world coordinator bind join-timeout deadline device threads slow "},
+    {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device threads slow "},
     {"How the nodes work together", " sync staleness groups separate shares samples-per-step plan "},
     {"Learning", " batch lr momentum weight-decay seed no-shuffle deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},

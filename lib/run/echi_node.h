@@ -18,6 +18,7 @@ struct echi_node {
     struct ech_report *report;
     struct ech_error *err;
     int rank, world;
+    struct echi_net_kind kinds[ECHI_KINDS];
     struct echi_wire *wire;
     struct echi_exec *exec;
     struct echi_lane *lane;

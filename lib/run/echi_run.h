@@ -14,24 +14,6 @@
 
 #include <stdatomic.h>
 
-/* ---------------------------------------------------------------- wire.c */
-
-/* The net, plus what stays on this node: a message to one's own rank is copied from slot to slot under the same rules
- * (kinds, posts, order) and never touches a socket. I/O thread only. */
-struct echi_wire;
-ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire **out, struct ech_error *err);
-void echi_wire_close(struct echi_wire *wire, int64_t linger);
-const char *echi_wire_address(const struct echi_wire *wire);
-ech_status echi_wire_poll(struct echi_wire *wire, int64_t deadline, struct echi_net_event *out, int cap, int *out_count, struct ech_error *err);
-void echi_wire_wake(struct echi_wire *wire);   /* any thread */
-ech_status echi_wire_post(struct echi_wire *wire, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err);
-ech_status echi_wire_send(struct echi_wire *wire, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
-                          size_t len, uint64_t cookie, struct ech_error *err);
-void echi_wire_bytes_sent(const struct echi_wire *wire, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
-uint64_t echi_wire_bytes_from(const struct echi_wire *wire, int peer);   /* not of oneself */
-/* As echi_net_waiting; of messages to oneself those that wait for a post. */
-int echi_wire_waiting(const struct echi_wire *wire, int peer, int kind, bool *out_for_credit);
-
 /* ------------------------------------------------------------ what is run */
 
 /* A model and its data as a run needs them, whether they are Echelon's or a custom trainer's (then no layers, no data). */
@@ -55,6 +37,26 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
 void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bool head, size_t *at, size_t *count);
 /* Sample numbers of a lease. */
 void echi_job_samples(const struct echi_job *job, const struct echi_lease *lease, uint32_t *out_index);
+
+/* ---------------------------------------------------------------- wire.c */
+
+/* The net, plus what stays on this node: a message to one's own rank is copied from slot to slot under the same rules
+ * (kinds, posts, order) and never touches a socket. I/O thread only. */
+struct echi_wire;
+/* The table of message kinds for this job: nobody accepts more than what a message of the kind can need. */
+void echi_wire_kinds(const struct echi_job *job, struct echi_net_kind out[ECHI_KINDS]);
+ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire **out, struct ech_error *err);
+void echi_wire_close(struct echi_wire *wire, int64_t linger);
+const char *echi_wire_address(const struct echi_wire *wire);
+ech_status echi_wire_poll(struct echi_wire *wire, int64_t deadline, struct echi_net_event *out, int cap, int *out_count, struct ech_error *err);
+void echi_wire_wake(struct echi_wire *wire);   /* any thread */
+ech_status echi_wire_post(struct echi_wire *wire, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err);
+ech_status echi_wire_send(struct echi_wire *wire, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
+                          size_t len, uint64_t cookie, struct ech_error *err);
+void echi_wire_bytes_sent(const struct echi_wire *wire, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
+uint64_t echi_wire_bytes_from(const struct echi_wire *wire, int peer);   /* not of oneself */
+/* As echi_net_waiting; of messages to oneself those that wait for a post. */
+int echi_wire_waiting(const struct echi_wire *wire, int peer, int kind, bool *out_for_credit);
 
 /* ----------------------------------------------------------------- lane.c */
 

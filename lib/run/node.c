@@ -2,6 +2,7 @@
  * The I/O thread of a node: joins the others, hosts the roles, leaves. */
 #include "echi_node.h"
 #include "echi_error.h"
+#include "echi_secret.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -107,11 +108,6 @@ static ech_status make_coordinator(struct echi_node *n) {
 
 static ech_status open_wire(struct echi_node *n) {
     const struct ech_config *c = n->c->config;
-    static const struct echi_net_kind kinds[ECHI_KINDS] = {
-#define KIND(name, text, priority, payload) {text, priority, 2 + ECHI_PLAN_BYTES_MAX, (payload) ? UINT64_C(1) << 36 : 0, 0},
-        ECHI_KIND_LIST(KIND)
-#undef KIND
-    };
     struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"arithmetic", ""}};
     if (n->job->model) echi_model_hash(n->job->model, print[1].value);
     else snprintf(print[1].value, sizeof print[1].value, "%zu floats in %d arrays", n->job->n_params, n->job->n_layers);
@@ -120,10 +116,17 @@ static ech_status open_wire(struct echi_node *n) {
     if (n->job->shuffle) snprintf(print[3].value, sizeof print[3].value, "seed %llu", (unsigned long long)n->job->seed);
     else snprintf(print[3].value, sizeof print[3].value, "order of the file");
     snprintf(print[4].value, sizeof print[4].value, "%s, %zu bits", c->deterministic ? "--deterministic" : "as fast as each node can", 8 * sizeof(echi_real));
-    const struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
+    echi_wire_kinds(n->job, n->kinds);
+    struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = n->kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
         .n_fingerprints = (int)(sizeof print / sizeof print[0]), .coordinator = c->coordinator[0] ? c->coordinator : NULL, .bind = c->bind[0] ? c->bind : NULL,
-        .join_timeout = (int64_t)(c->join_timeout * 1e9)};
-    return echi_wire_open(&net, &n->wire, n->err);
+        .join_timeout = (int64_t)(c->join_timeout * 1e9), .insecure = c->insecure != 0};
+    uint8_t *key = NULL;
+    if (c->key[0]) ECHI_TRY(echi_file_read_secret(c->key, ECHI_NET_KEY_MOST, &key, &net.key_len, n->err));
+    net.key = key;
+    ech_status status = echi_wire_open(&net, &n->wire, n->err);
+    if (key) echi_secret_wipe(key, net.key_len);
+    free(key);
+    return status;
 }
 
 ech_status echi_node_run(const struct echi_node_config *config, struct ech_report *report, struct ech_error *err) {

@@ -103,6 +103,7 @@ enum echi_kind {
 const char *echi_kind_name(int kind);
 int echi_kind_priority(int kind);
 bool echi_kind_has_payload(int kind);
+uint32_t echi_kind_meta_cap(int kind);   /* bytes of an encoded message of this kind at most, the roles and a body behind them included */
 
 enum echi_role { ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLES };
 

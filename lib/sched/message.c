@@ -44,6 +44,25 @@ static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_ENTER] = F_LEASE,
 };
 
+/* Kinds that are not encoded here, but carry a body of their own behind the two role bytes. */
+static const uint16_t bodies[ECHI_KINDS] = {
+    [ECHI_KIND_MEASURED] = ECHI_TIMES_BYTES_MAX,
+    [ECHI_KIND_PLAN] = ECHI_PLAN_BYTES_MAX,
+    [ECHI_KIND_STATS] = 8 * (ECHI_KINDS + 1),
+};
+
+uint32_t echi_kind_meta_cap(int kind) {
+    static const struct { uint16_t field, bytes; } sizes[] = {
+        {F_LEASE, 26}, {F_LAYER, 2}, {F_FLAG, 1}, {F_LOSS, 12}, {F_VERSION, 8}, {F_SAMPLES, 8}, {F_STALE, 8}, {F_GROUP, 2},
+        {F_TEXT, sizeof ((struct echi_msg *)0)->text} /* a byte for its length in place of its end */
+    };
+    if (kind < 0 || kind >= ECHI_KINDS) return 0;
+    uint32_t cap = 2u + bodies[kind];
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (fields[kind] & sizes[i].field) cap += sizes[i].bytes;
+    return cap;
+}
+
 static void put_lease(struct echi_writer *w, const struct echi_lease *l) {
     echi_put32(w, l->id);
     echi_put32(w, l->epoch);
