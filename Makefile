@@ -78,7 +78,7 @@ TOOL := $(B)/echelon
 TOOL_SRC := $(sort $(wildcard tools/*.c))
 TESTS := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/*/test_*.c)))
 # Checks of the objects themselves say nothing new about objects with sanitizers in them.
-TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
+TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh test/faults/test_*.sh $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
 BENCHES := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/bench_*.c)))
 
 .PHONY: all lib clean tests test layers names demo bench install uninstall FORCE
@@ -118,10 +118,15 @@ $(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
 	$(Q)$(CC) $(ALL_CFLAGS) $(if $(STATIC),-static) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 $(TESTS): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WRAPS) -o $@ $(filter %.o,$^) $(LIB) -lcmocka $(LIBS)
 $(BENCHES): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
+
+# Programs of test/faults: calls of the C library are led through inject.c, which can make them fail.
+FAULTS := $(filter $(B)/test/faults/%,$(TESTS))
+$(FAULTS): $(B)/test/faults/inject.o
+$(FAULTS): WRAPS := $(shell sed -n 's/^WRAPPED.[^,]*, \([a-z0-9_]*\),.*/-Wl,--wrap=\1/p' test/faults/inject.c)
 
 # What test programs are compiled with. Probed, and installed when it may be, before the first of them.
 $(B)/test-needs: test/needs.sh
@@ -165,4 +170,4 @@ uninstall:
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(BENCHES:=.d)
+-include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(BENCHES:=.d) $(B)/test/faults/inject.d
