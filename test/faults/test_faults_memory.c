@@ -14,6 +14,7 @@
 #include "unit/test_data_files.h"
 
 static char file_path[160];
+static bool nothing_left;      /* no allocation succeeds any more: a node cannot even take a call, and those who call give up in time */
 static struct ech_error error;
 
 /* ------------------------------------------------------------ what is done */
@@ -72,11 +73,16 @@ static ech_status plan_to_a_file_and_back(void) {
     return status == ECH_OK ? echi_plan_load(file_path, &plan, &error) : status;
 }
 
-/* The nodes' statuses as one: all well, or that of the first that is not and tells the most. */
+/* The nodes' statuses as one: all well, or that of the first that is not and tells the most. The others may say that they
+ * lost it, or were told to stop waiting for it. */
 static ech_status of_nodes(int world) {
     ech_status status = ECH_OK;
     for (int r = 0; r < world; r++) {
-        if (nodes[r].status == ECH_OK || status == ECH_E_MEMORY) continue;
+        const ech_status s = nodes[r].status;
+        const bool fits = s == ECH_OK || s == ECH_E_MEMORY || s == ECH_E_PEER_LOST || (s == ECH_E_ABORTED && nodes_stop) || (s == ECH_E_TIMEOUT && nothing_left);
+        if (!fits || (s != ECH_OK && strlen(nodes[r].error.text) < 15))
+            fail_msg("%s: rank %d ends with %s, '%s'", nodes_doing, r, ech_status_name(s), nodes[r].error.text);
+        if (s == ECH_OK || status == ECH_E_MEMORY) continue;
         status = nodes[r].status;
         error = nodes[r].error;
     }
@@ -85,6 +91,7 @@ static ech_status of_nodes(int world) {
 
 static ech_status train(int world, const char *sync, int separate, bool session) {
     prepare_nodes(world, sync, separate);
+    for (int r = 0; r < world && nothing_left; r++) nodes[r].config.join_timeout = 0.5;
     if (!session) {
         snprintf(nodes[0].config.save, sizeof nodes[0].config.save, "%s", file_path);
         snprintf(nodes[0].config.report, sizeof nodes[0].config.report, "%s.json", file_path);
@@ -113,30 +120,37 @@ static const struct act {
     ech_status (*run)(void);
     int least;           /* allocations that it makes at least: fewer, and the sweep would prove nothing */
     int stride;          /* without ECH_FAULTS=all */
-    bool of_one_thread;  /* its N-th allocation is the same each time */
+    int world;           /* nodes; 0: nothing is run */
+    enum { QUICK, LONG, SEVERAL } kind;   /* LONG: all that follow fail only with ECH_FAULTS=all; SEVERAL: so too, and nodes that
+                                             run at once, so that the N-th allocation is another each time */
 } acts[] = {
-    {"build a model", build_model, 1, 1, true},
-    {"open lenet5", open_builtin_model, 1, 1, true},
-    {"a model's text", open_model_text, 2, 1, true},
-    {"glyphs", open_glyphs, 4, 1, true},
-    {"idx files", open_idx, 6, 1, true},
-    {"a data callback", open_callback, 3, 1, true},
-    {"weights to a file and back", weights_to_a_file_and_back, 3, 1, true},
-    {"a plan to a file and back", plan_to_a_file_and_back, 3, 1, true},
-    {"train bsp", train_bsp, 30, 3, false},
-    {"train asp", train_asp, 30, 5, false},
-    {"train ssp", train_ssp, 30, 7, false},
-    {"train gssp", train_gssp, 30, 7, false},
-    {"train with a head", train_with_head, 30, 3, false},
-    {"session bsp", session_bsp, 20, 3, false},
-    {"session gssp", session_gssp, 20, 3, false},
-    {"two nodes, bsp", two_bsp, 60, 7, false},
-    {"two nodes with a head", two_with_head, 60, 7, false},
-    {"three nodes with a head", three_with_head, 100, 11, false},
-    {"two sessions, ssp", two_sessions, 50, 7, false},
-    {"three sessions, bsp", three_sessions, 80, 11, false},
+    {"build a model", build_model, 1, 1, 0, QUICK},
+    {"open lenet5", open_builtin_model, 1, 1, 0, QUICK},
+    {"a model's text", open_model_text, 2, 1, 0, QUICK},
+    {"glyphs", open_glyphs, 4, 1, 0, LONG},
+    {"idx files", open_idx, 6, 1, 0, QUICK},
+    {"a data callback", open_callback, 3, 1, 0, QUICK},
+    {"weights to a file and back", weights_to_a_file_and_back, 3, 1, 0, QUICK},
+    {"a plan to a file and back", plan_to_a_file_and_back, 3, 1, 0, QUICK},
+    {"train bsp", train_bsp, 30, 3, 1, LONG},
+    {"train asp", train_asp, 30, 5, 1, LONG},
+    {"train ssp", train_ssp, 30, 7, 1, LONG},
+    {"train gssp", train_gssp, 30, 7, 1, LONG},
+    {"train with a head", train_with_head, 30, 3, 1, LONG},
+    {"session bsp", session_bsp, 20, 3, 1, LONG},
+    {"session gssp", session_gssp, 20, 3, 1, LONG},
+    {"two nodes, bsp", two_bsp, 60, 7, 2, SEVERAL},
+    {"two nodes with a head", two_with_head, 60, 7, 2, SEVERAL},
+    {"three nodes with a head", three_with_head, 100, 11, 3, SEVERAL},
+    {"two sessions, ssp", two_sessions, 50, 7, 2, SEVERAL},
+    {"three sessions, bsp", three_sessions, 80, 11, 3, SEVERAL},
 };
 enum { ACTS = sizeof acts / sizeof acts[0], N_MAX = 4096 };
+
+/* Allocations that a run may do without: those that read the name of a node's processor, and those of links, which are dialled
+ * anew (each has two ends; two more because nodes at once need not fail in the same place). */
+static int name_of_processor;
+static int forgives(const struct act *act) { return act->world * name_of_processor + (act->world > 1 ? act->world * (act->world - 1) + 2 : 0); }
 
 static bool all_of_them(void) {
     const char *word = getenv("ECH_FAULTS");
@@ -174,19 +188,20 @@ static ech_status attempt(const struct act *act) {
     return status;
 }
 
-/* One run in which allocation n fails (and with `rest` all that follow). False when there was no such allocation. */
-static bool one(const struct act *act, long n, bool rest) {
+/* One run in which allocation n fails (and with `rest` all that follow). */
+static ech_status one(const struct act *act, long n, bool rest) {
     snprintf(nodes_doing, sizeof nodes_doing, "%s: allocation %ld%s", act->name, n, rest ? " and all that follow" : "");
     const long live = inject_live();
     inject(INJECT_ALLOC, n, rest ? LONG_MAX / 2 : 1, ENOMEM);
+    nothing_left = rest;
     const ech_status status = attempt(act);
+    nothing_left = false;
     const long hits = inject_hits(), lost = inject_live() - live;
-    /* What is lost by one node may end the others by its silence; of one node there is no other word. */
-    const bool told = status == ECH_E_MEMORY || (status == ECH_OK && !act->of_one_thread && hits > 0);
-    if (hits > 0 && (!told || lost != 0 || (status != ECH_OK && strlen(error.text) < 15)))
+    const bool told = status == ECH_OK || ((status == ECH_E_MEMORY || (rest && act->kind == SEVERAL)) && strlen(error.text) >= 15);
+    if (!told || lost != 0 || (hits == 0 && act->kind != SEVERAL))
         fail_msg("%s: status %s, %ld blocks lost, '%s' (%s)", nodes_doing, ech_status_name(status), lost, error.text, where(n));
     inject_nothing();
-    return hits > 0;
+    return hits > 0 ? status : ECH_E_AGAIN;   /* nodes at once: this time there was no n-th */
 }
 
 static void each_allocation(void **state) {
@@ -200,9 +215,11 @@ static void each_allocation(void **state) {
     if (count < act->least) fail_msg("%s: only %ld allocations", act->name, count);
     const int n = choose(act, count, chosen);
     print_message("%s: %ld allocations, %d tried\n", act->name, count, n);
+    int forgiven = 0;
     for (int i = 0; i < n; i++) {
-        if (!one(act, chosen[i], false) && act->of_one_thread) fail_msg("%s: allocation %ld was not reached", act->name, chosen[i]);
-        if (act->of_one_thread || all_of_them()) one(act, chosen[i], true);
+        forgiven += one(act, chosen[i], false) == ECH_OK;
+        if (forgiven > forgives(act)) fail_msg("%s: allocation %ld failed and all was well (%s)", act->name, chosen[i], where(chosen[i]));
+        if (act->kind == QUICK || all_of_them()) one(act, chosen[i], true);
     }
     assert_int_equal(attempt(act), ECH_OK);   /* all these failures left nothing behind */
 }
@@ -213,6 +230,11 @@ static int setup(void **state) {
     make_files(files);
     write_files(files);
     path_in_folder(file_path, "file");
+    uint8_t *bytes;
+    size_t len;
+    inject_nothing();
+    if (echi_file_read("/proc/cpuinfo", 1 << 20, &bytes, &len, &error) == ECH_OK) free(bytes);
+    name_of_processor = (int)inject_calls(INJECT_ALLOC);
     return 0;
 }
 
