@@ -15,6 +15,21 @@
 
 bool echi_file_exists(const char *path) { return access(path, F_OK) == 0; }
 
+/* A signal to the host program must not cost it a file: on network file systems these calls may be interrupted. */
+static int open_again(const char *path, int flags, mode_t mode) {
+    int fd;
+    do fd = open(path, flags, mode);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+static int sync_again(int fd) {
+    int code;
+    do code = fsync(fd);
+    while (code != 0 && errno == EINTR);
+    return code;
+}
+
 /* ---------------------------------------------------------------- reading */
 
 static ech_status fail_read(struct ech_error *err, const char *path) {
@@ -59,7 +74,7 @@ static ech_status read_all(int fd, const char *path, size_t expected, size_t mos
 
 ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
     /* Non-blocking: opening a pipe that nobody writes to would wait for ever. */
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int fd = open_again(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0) return fail_read(err, path);
     struct stat info;
     ech_status status;
@@ -91,7 +106,8 @@ static bool write_all(int fd, const uint8_t *at, size_t len) {
     while (len) {
         const ssize_t put = write(fd, at, len);
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return false;
+        if (put == 0) errno = EIO;   /* a device that takes nothing and says nothing: trying for ever would help nobody */
+        if (put <= 0) return false;
         at += put;
         len -= (size_t)put;
     }
@@ -104,10 +120,10 @@ static bool sync_folder(const char *path) {
     const char *slash = strrchr(path, '/');
     if (!slash) snprintf(folder, sizeof folder, ".");
     else snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int fd = open_again(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd < 0) return false;
     /* Some network file systems cannot sync a folder, and say EINVAL. */
-    const bool good = fsync(fd) == 0 || errno == EINVAL;
+    const bool good = sync_again(fd) == 0 || errno == EINVAL;
     const int code = errno;
     close(fd);
     errno = code;
@@ -123,7 +139,7 @@ static int create_beside(const char *path, char name[PATH_MAX]) {
             errno = ENAMETOOLONG;
             return -1;
         }
-        const int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        const int fd = open_again(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0 || errno != EEXIST) return fd;
     }
     return -1;
@@ -136,10 +152,11 @@ static ech_status replace(const char *path, const struct stat *before, const voi
     if (fd < 0) return fail_write(err, path, "creating a temporary file beside it");
     const char *failed = !write_all(fd, bytes, len)                       ? "writing"
                          : before && fchmod(fd, before->st_mode & 07777)  ? "keeping its permissions"
-                         : fsync(fd)                                      ? "syncing"
+                         : sync_again(fd)                                  ? "syncing"
                                                                           : NULL;
     const int code = errno;
-    if (close(fd) != 0 && !failed) failed = "closing";
+    /* An interrupted close has closed all the same, and what was written is synced. */
+    if (close(fd) != 0 && errno != EINTR && !failed) failed = "closing";
     else if (failed) errno = code;
     if (!failed && rename(name, path) != 0) failed = "renaming";
     if (failed) {

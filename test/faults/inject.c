@@ -168,20 +168,21 @@ WRAPPED(int, rename, const char *from, const char *to) { MAY_FAIL(RENAME, -1); r
 WRAPPED(FILE *, fopen, const char *path, const char *mode) { MAY_FAIL(STREAM, NULL); return __real_fopen(path, mode); }
 WRAPPED(FILE *, fopen64, const char *path, const char *mode) { MAY_FAIL(STREAM, NULL); return __real_fopen64(path, mode); }
 
-/* INJECT_SHORT: a byte moves, where more were asked for. */
+/* False when the call is to fail; else how much it is to move. */
 static bool cut(int error, size_t *len) {
-    if (error != INJECT_SHORT) errno = error;
-    else if (*len > 1) *len = 1;
-    return error == INJECT_SHORT;
+    if (error == INJECT_SHORT && *len > 1) *len = 1;
+    if (error == INJECT_ZERO) *len = 0;
+    if (error > 0) errno = error;
+    return error <= 0;
 }
 
 WRAPPED(ssize_t, read, int fd, void *to, size_t len) {
     const int error = verdict(INJECT_READ, CALLER);
-    return error && !cut(error, &len) ? -1 : __real_read(fd, to, len);
+    return cut(error, &len) ? __real_read(fd, to, len) : -1;
 }
 WRAPPED(ssize_t, write, int fd, const void *from, size_t len) {
     const int error = verdict(INJECT_WRITE, CALLER);
-    return error && !cut(error, &len) ? -1 : __real_write(fd, from, len);
+    return cut(error, &len) ? __real_write(fd, from, len) : -1;
 }
 
 /* ------------------------------------------------------------------ the OS */

@@ -20,8 +20,9 @@ enum inject_call {
 };
 const char *inject_name(enum inject_call call);
 
-/* An `error` that is no errno: the read or write moves one byte. */
+/* An `error` that is no errno: the read or write moves one byte, or none. */
 #define INJECT_SHORT (-1)
+#define INJECT_ZERO (-2)
 
 /* From now on the first-th such call (1: the next), and the times-1 after it, fail with `error` (an errno; for RESOLVE an
  * EAI_ number). Counting starts anew; what was asked before is forgotten. These three only while no thread of the library

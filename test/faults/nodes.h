@@ -25,7 +25,6 @@ struct node {
     struct ech_error error;
     struct ech_report report;
     atomic_bool joined, ended;
-    void (*per_batch)(struct node *node);   /* called when its worker reads samples; may be NULL */
     pthread_t thread;
 };
 
@@ -34,7 +33,6 @@ static ech_model *tiny;
 static volatile int nodes_stop;
 static char nodes_address[128];
 static atomic_bool nodes_bound;
-static _Thread_local struct node *this_node;
 
 /* --------------------------------------------------------- model and data */
 
@@ -107,14 +105,13 @@ static void on_log(void *user, enum ech_log_level level, const char *line) {
 
 static void *node_main(void *self) {
     struct node *n = self;
-    this_node = n;
     n->status = ech_train(tiny, tiny_data, &n->config, NULL, &n->report, &n->error);
     atomic_store(&n->ended, true);
     return NULL;
 }
 
 /* A custom trainer of PARAMS numbers in two arrays. */
-static void *session_main(void *self) {
+static inline void *session_main(void *self) {
     struct node *n = self;
     float value[2][PARAMS / 2] = {{0}}, grad[2][PARAMS / 2] = {{0}};
     const struct ech_param params[] = {{"first", value[0], grad[0], PARAMS / 2}, {"second", value[1], grad[1], PARAMS / 2}};
