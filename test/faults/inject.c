@@ -232,6 +232,9 @@ void inject_clock_real(void) {
     atomic_store(&ahead, 0);
 }
 
+static _Thread_local const _Atomic int64_t *mine;
+void inject_clock_follow(const _Atomic int64_t *of_machine) { mine = of_machine; }
+
 static atomic_llong haste;
 void inject_clock_hasten(int64_t by) { atomic_store(&haste, by); }
 
@@ -245,7 +248,8 @@ static bool on_a_lane(void) {
 WRAPPED(int, clock_gettime, clockid_t id, struct timespec *out) {
     const int code = __real_clock_gettime(id, out);
     if (id == CLOCK_MONOTONIC && atomic_load(&haste) && on_a_lane()) atomic_fetch_add(&ahead, atomic_load(&haste));
-    if (id == CLOCK_MONOTONIC) *out = timespec_of(atomic_load(&stopped) ? stopped_at : nanoseconds(out) + atomic_load(&ahead));
+    if (id == CLOCK_MONOTONIC)
+        *out = timespec_of((atomic_load(&stopped) ? stopped_at : nanoseconds(out) + atomic_load(&ahead)) + (mine ? atomic_load(mine) : 0));
     else if (id == CLOCK_THREAD_CPUTIME_ID && atomic_load(&stopped)) *out = timespec_of(0);
     return code;
 }
