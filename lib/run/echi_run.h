@@ -28,6 +28,9 @@ ech_status echi_wire_post(struct echi_wire *wire, int peer, int kind, void *buff
 ech_status echi_wire_send(struct echi_wire *wire, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
                           size_t len, uint64_t cookie, struct ech_error *err);
 void echi_wire_bytes_sent(const struct echi_wire *wire, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
+uint64_t echi_wire_bytes_from(const struct echi_wire *wire, int peer);   /* not of oneself */
+/* As echi_net_waiting; of messages to oneself those that wait for a post. */
+int echi_wire_waiting(const struct echi_wire *wire, int peer, int kind, bool *out_for_credit);
 
 /* ------------------------------------------------------------ what is run */
 
@@ -72,6 +75,9 @@ void echi_lane_breathe(struct echi_lane *lane, enum echi_task_kind kind);
 /* Called by the running task: the gradient of a layer, or of a head's rows, is in its place. */
 void echi_lane_gradient(struct echi_lane *lane, const struct echi_task *task, int layer, size_t bytes, const struct echi_result *result);
 void echi_lane_rows(struct echi_lane *lane, const struct echi_task *task, const struct echi_result *result);
+/* What a lane is at: the task in hand (the most urgent of those begun), since when, and how many wait. */
+struct echi_lane_view { bool runs, held; struct echi_task task; int64_t since; int waiting; };
+void echi_lane_look(struct echi_lane *lane, struct echi_lane_view *out);
 /* Runs a function once on the lane's thread, before any task, then notifies (measuring at start). Does not wait. */
 void echi_lane_call(struct echi_lane *lane, void (*call)(void *self), void *self);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The I/O thread of a node: joins the others, hosts the roles, watches deadlines, leaves. */
+ * The I/O thread of a node: joins the others, hosts the roles, leaves. */
 #include "echi_node.h"
 #include "echi_error.h"
 
@@ -27,31 +27,6 @@ void echi_node_give_up(struct echi_node *n, ech_status status) {
     n->status = status;
 }
 
-static void check_deadlines(struct echi_node *n, int64_t now) {
-    const int64_t deadline = (int64_t)(n->c->config->deadline * 1e9);
-    if (!n->ready || (n->end_in && !n->coordinator)) return;
-    /* A judge that was itself late cannot tell who is silent. */
-    if (now - n->looped > deadline / 4)
-        for (int r = 0; r < n->world; r++) n->heard[r] = now;
-    if (now >= n->heartbeat_at) {
-        n->heartbeat_at = now + deadline / 5;
-        if (n->coordinator)
-            for (int r = 1; r < n->world; r++) echi_node_send_plain(n, r, ECHI_KIND_HEARTBEAT, ECHI_ROLE_NODE);
-        else echi_node_send_plain(n, 0, ECHI_KIND_HEARTBEAT, ECHI_ROLE_NODE);
-    }
-    for (int r = n->coordinator ? 1 : 0; r < (n->coordinator ? n->world : 1); r++) {
-        if (now - n->heard[r] <= deadline || n->over) continue;
-        char text[120];
-        snprintf(text, sizeof text, "no word for %.3g seconds, see --deadline", n->c->config->deadline);
-        echi_node_lost(n, r, false, text);
-    }
-    if (!n->over && n->lost >= 0 && now >= n->leave_by) {
-        echi_fail_at(n->err, ECH_E_PEER_LOST, "run", n->lost, NULL, "rank %d%s was lost (%s): this node leaves", n->lost,
-                     n->lost == 0 ? ", the coordinator," : "", n->lost_text);
-        echi_node_give_up(n, ECH_E_PEER_LOST);
-    }
-}
-
 static void check_stop(struct echi_node *n, bool *told) {
     const bool abandoned = n->c->abandoned && atomic_load(n->c->abandoned);
     if (*told || n->end_in || !(abandoned || (n->c->config->stop && *n->c->config->stop))) return;
@@ -73,23 +48,31 @@ static void check_stop(struct echi_node *n, bool *told) {
 
 static void notify(void *self) { echi_wire_wake(((struct echi_node *)self)->wire); }
 
+static void check_tell(struct echi_node *n) {
+    const volatile int *tell = n->c->config->tell;
+    if (!tell || *tell == n->tells) return;
+    n->tells = *tell;
+    echi_tell_all(n, echi_now());
+}
+
 static void loop(struct echi_node *n) {
     struct echi_net_event event[EVENTS_MAX];
     bool told = false;
-    n->looped = n->began;
+    echi_fair_begin(&n->fair, n->began);
     while (!n->over) {
         int count = 0;
-        int64_t now = echi_now(), wake_at = now + ECHI_SECOND / 5;
-        if (n->ready && n->coordinator && n->coordinator->phase == ECHI_RUN_ENDS) wake_at = now + ECHI_SECOND / 50;
-        ech_status status = echi_wire_poll(n->wire, wake_at, event, EVENTS_MAX, &count, n->err);
+        ech_status status = echi_wire_poll(n->wire, n->fair.due, event, EVENTS_MAX, &count, n->err);
         if (status != ECH_OK) return echi_node_give_up(n, status);
+        int64_t now = echi_now();
+        echi_fair_look(&n->fair, now, echi_watch_beat(n, now));
         for (int i = 0; i < count && !n->over; i++) echi_node_on_net(n, &event[i]);
         echi_node_take_done(n);
-        now = echi_now();
-        check_deadlines(n, now);
+        echi_watch_judge(n, now);
         check_stop(n, &told);
+        check_tell(n);
         if (!n->over) echi_node_progress(n, now);
-        n->looped = now;
+        now = echi_now();
+        if (now - n->fair.looked > n->round_most) n->round_most = now - n->fair.looked;
     }
 }
 
@@ -147,6 +130,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     n->rank = config->config->rank;
     n->world = config->config->world;
     n->lost = -1;
+    n->tells = config->config->tell ? *config->config->tell : 0;
     n->began = echi_now();
     ech_status status;
     ECHI_TRY_GOTO(echi_exec_create(n->job, config->config->device, config->config->threads, &n->exec, n->err), out);

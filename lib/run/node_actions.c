@@ -48,6 +48,7 @@ void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event
     else if (role == ECHI_ROLE_WORKER && n->worker) echi_worker_step(n->worker, e, &list);
     else if (role == ECHI_ROLE_OWNER && n->owner) echi_owner_step(n->owner, e, &list);
     else if (role == ECHI_ROLE_HEAD && n->head) echi_head_step(n->head, e, &list);
+    echi_tell_note(n, e->now);
     perform(n, &list);
 }
 

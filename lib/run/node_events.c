@@ -197,7 +197,6 @@ static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, co
 
 static void on_message(struct echi_node *n, const struct echi_net_event *e) {
     struct echi_msg m;
-    n->heard[e->peer] = echi_now();
     if (!echi_msg_decode(e->kind, e->meta, e->meta_len, &m) || !payload_fits(n, e, &m)) {
         char text[160];
         snprintf(text, sizeof text, "rank %d sent a malformed %s message to rank %d: do all nodes run the same version?", e->peer,
@@ -237,23 +236,23 @@ void echi_node_lost(struct echi_node *n, int peer, bool orderly, const char *tex
 void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e) {
     switch (e->type) {
     case ECHI_NET_WAITING: echi_node_log(n, ECH_LOG_INFO, "%s", e->text); break;
-    case ECHI_NET_READY: {
+    case ECHI_NET_READY:
         n->ready = true;
-        const int64_t now = echi_now();
-        for (int r = 0; r < n->world; r++) n->heard[r] = now;
+        echi_watch_begin(n);
         if (n->world > 1) echi_node_log(n, ECH_LOG_INFO, "all %d nodes have joined; measuring step times", n->world);
-        struct echi_event start = {.type = ECHI_EVENT_START};
-        echi_node_event(n, ECHI_ROLE_COORDINATOR, &start);
+        echi_node_event(n, ECHI_ROLE_COORDINATOR, &(struct echi_event){.type = ECHI_EVENT_START});
         measure(n);
         break;
-    }
     case ECHI_NET_MESSAGE: on_message(n, e); break;
     case ECHI_NET_SENT: {
         struct echi_event event = {.type = ECHI_EVENT_SENT, .from = (uint8_t)e->peer, .slot = echi_node_slot(e->cookie)};
         echi_node_event(n, echi_node_role(e->cookie), &event);
         break;
     }
-    case ECHI_NET_LOST: echi_node_lost(n, e->peer, e->orderly, e->text); break;
+    case ECHI_NET_LOST:
+        n->watched[e->peer].lost = true;
+        echi_node_lost(n, e->peer, e->orderly, e->text);
+        break;
     }
 }
 

@@ -197,6 +197,10 @@ static void on_applied(struct echi_coordinator *c, const struct echi_event *e, s
     c->stale_of_run += m->staleness;
     c->stale_of_run_count++;
     if (m->staleness > c->stale_max) c->stale_max = m->staleness;
+    c->trunk_bins[echi_staleness_bin(m->staleness)]++;
+    if (!plan_of(c)->separated) return;
+    if (m->head > c->head_newest) c->head_newest = m->head;
+    c->head_bins[echi_staleness_bin((double)(c->head_newest - m->head) / plan_of(c)->round)]++;
 }
 
 static bool owns(const struct echi_coordinator *c, int rank) {

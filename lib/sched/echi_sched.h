@@ -113,6 +113,7 @@ struct echi_msg {
     uint32_t correct;
     struct echi_lease lease;
     uint64_t version, samples;
+    uint64_t head;                  /* ACT_GRAD, PUSH, APPLIED: samples in the head's weights that the gradient came from */
     double loss, staleness;         /* loss: sum over the lease's samples; staleness in rounds */
     char text[240];                 /* FAULT, END */
 };
@@ -141,6 +142,12 @@ bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *out)
 double echi_times_trunk(const struct echi_times *times, uint32_t n);
 double echi_times_head(const struct echi_times *times, uint32_t n);
 double echi_times_whole(const struct echi_times *times, uint32_t n);
+
+/* Staleness is counted in bins, in rounds: the first holds what is 0 (or below), bin i what is above edge i - 1 and at most
+ * edge i, the last what is above them all. */
+#define ECHI_STALENESS_BINS 13
+extern const double echi_staleness_edge[ECHI_STALENESS_BINS - 1];
+int echi_staleness_bin(double rounds);
 
 /* ------------------------------------------------------ slots, events, actions */
 

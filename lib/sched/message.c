@@ -25,19 +25,20 @@ enum {
     F_SAMPLES = 32,
     F_STALE = 64,
     F_GROUP = 128,
-    F_TEXT = 256
+    F_TEXT = 256,
+    F_HEAD = 512
 };
 static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_LEASE] = F_LEASE,
-    [ECHI_KIND_APPLIED] = F_LEASE | F_LOSS | F_VERSION | F_STALE,
+    [ECHI_KIND_APPLIED] = F_LEASE | F_LOSS | F_VERSION | F_STALE | F_HEAD,
     [ECHI_KIND_ASK] = F_FLAG,
     [ECHI_KIND_STATE_ACK] = F_GROUP | F_VERSION | F_SAMPLES,
     [ECHI_KIND_FAULT] = F_LAYER | F_GROUP | F_TEXT,
     [ECHI_KIND_END] = F_LAYER | F_FLAG | F_GROUP | F_TEXT,
-    [ECHI_KIND_ACT_GRAD] = F_LEASE | F_LOSS | F_VERSION,
+    [ECHI_KIND_ACT_GRAD] = F_LEASE | F_LOSS | F_VERSION | F_HEAD,
     [ECHI_KIND_ACT] = F_LEASE,
     [ECHI_KIND_WEIGHTS] = F_VERSION | F_SAMPLES,
-    [ECHI_KIND_PUSH] = F_LEASE | F_LAYER | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES,
+    [ECHI_KIND_PUSH] = F_LEASE | F_LAYER | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES | F_HEAD,
     [ECHI_KIND_STATE] = F_GROUP | F_VERSION | F_SAMPLES,
     [ECHI_KIND_PARAMS] = F_FLAG,
     [ECHI_KIND_ENTER] = F_LEASE,
@@ -77,6 +78,7 @@ size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
     if (f & F_LOSS) { echi_put_f64(&w, m->loss); echi_put32(&w, m->correct); }
     if (f & F_VERSION) echi_put64(&w, m->version);
     if (f & F_SAMPLES) echi_put64(&w, m->samples);
+    if (f & F_HEAD) echi_put64(&w, m->head);
     if (f & F_STALE) echi_put_f64(&w, m->staleness);
     if (f & F_GROUP) { echi_put8(&w, m->group); echi_put8(&w, m->peer); }
     if (f & F_TEXT) {
@@ -101,6 +103,7 @@ bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg
     if (f & F_LOSS) { m->loss = echi_get_f64(&r); m->correct = echi_get32(&r); }
     if (f & F_VERSION) m->version = echi_get64(&r);
     if (f & F_SAMPLES) m->samples = echi_get64(&r);
+    if (f & F_HEAD) m->head = echi_get64(&r);
     if (f & F_STALE) m->staleness = echi_get_f64(&r);
     if (f & F_GROUP) { m->group = echi_get8(&r); m->peer = echi_get8(&r); }
     if (f & F_TEXT) {

@@ -28,6 +28,7 @@ static struct echi_msg full_message(int kind) {
                          .lease = lease,
                          .version = UINT64_C(0x1122334455667788),
                          .samples = 77,
+                         .head = 78,
                          .loss = 1.5,
                          .staleness = 0.25};
     strcpy(m.text, "because");
@@ -52,6 +53,7 @@ static void every_kind_comes_back(void **state) {
         assert_true(back.loss == m.loss || back.loss == 0);
         assert_true(back.version == m.version || back.version == 0);
         assert_true(back.samples == m.samples || back.samples == 0);
+        assert_true(back.head == m.head || back.head == 0);
         assert_true(back.lease.id == 0 || memcmp(&back.lease, &m.lease, sizeof lease) == 0);
         assert_true(back.text[0] == 0 || strcmp(back.text, m.text) == 0);
         assert_int_equal(echi_msg_encode(&back, twice, sizeof twice), len);
@@ -80,17 +82,17 @@ static void every_kind_comes_back(void **state) {
 /* The fields that a role reads of each kind arrive. */
 static void fields_arrive(void **state) {
     (void)state;
-    static const struct { int kind; bool has_lease, layer, flag, loss, version, samples, stale, group, text; } table[] = {
+    static const struct { int kind; bool has_lease, layer, flag, loss, version, samples, head, stale, group, text; } table[] = {
         {.kind = ECHI_KIND_LEASE, .has_lease = true},
-        {.kind = ECHI_KIND_APPLIED, .has_lease = true, .loss = true, .version = true, .stale = true},
+        {.kind = ECHI_KIND_APPLIED, .has_lease = true, .loss = true, .version = true, .head = true, .stale = true},
         {.kind = ECHI_KIND_ASK, .flag = true},
         {.kind = ECHI_KIND_STATE_ACK, .group = true, .version = true, .samples = true},
         {.kind = ECHI_KIND_FAULT, .layer = true, .group = true, .text = true},
         {.kind = ECHI_KIND_END, .layer = true, .flag = true, .group = true, .text = true},
-        {.kind = ECHI_KIND_ACT_GRAD, .has_lease = true, .loss = true, .version = true},
+        {.kind = ECHI_KIND_ACT_GRAD, .has_lease = true, .loss = true, .version = true, .head = true},
         {.kind = ECHI_KIND_ACT, .has_lease = true},
         {.kind = ECHI_KIND_WEIGHTS, .version = true, .samples = true},
-        {.kind = ECHI_KIND_PUSH, .has_lease = true, .layer = true, .flag = true, .loss = true, .version = true, .samples = true},
+        {.kind = ECHI_KIND_PUSH, .has_lease = true, .layer = true, .flag = true, .loss = true, .version = true, .samples = true, .head = true},
         {.kind = ECHI_KIND_STATE, .group = true, .version = true, .samples = true},
         {.kind = ECHI_KIND_PARAMS, .flag = true},
         {.kind = ECHI_KIND_ENTER, .has_lease = true},
@@ -105,6 +107,7 @@ static void fields_arrive(void **state) {
         assert_int_equal(back.flag != 0, table[i].flag);
         assert_int_equal(back.loss != 0 && back.correct == 31, table[i].loss);
         assert_int_equal(back.version != 0, table[i].version);
+        assert_int_equal(back.head != 0, table[i].head);
         assert_int_equal(back.samples != 0, table[i].samples);
         assert_int_equal(back.staleness != 0, table[i].stale);
         assert_int_equal(back.group != 0 && back.peer != 0, table[i].group);
@@ -123,6 +126,7 @@ static void the_bytes_themselves(void **state) {
         0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 31, 0, 0, 0,      /* loss 1.5, correct */
         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, /* version */
         77, 0, 0, 0, 0, 0, 0, 0,                        /* samples */
+        78, 0, 0, 0, 0, 0, 0, 0,                        /* samples in the head's weights */
     };
     uint8_t bytes[ECHI_MSG_MAX];
     struct echi_msg m = full_message(ECHI_KIND_PUSH);
