@@ -33,12 +33,13 @@ static ech_model *tiny;
 static volatile int nodes_stop;
 static char nodes_address[128];
 static atomic_bool nodes_bound;
+static atomic_uint nodes_pause;   /* microseconds that each step takes longer */
 
 /* --------------------------------------------------------- model and data */
 
 static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
     (void)user;
-    (void)test;
+    if (!test && atomic_load(&nodes_pause)) usleep(atomic_load(&nodes_pause));
     for (int i = 0; i < n; i++) {
         labels[i] = (uint8_t)(index[i] % CLASSES);
         for (uint32_t p = 0; p < SIDE * SIDE; p++) rows[(uint32_t)i * SIDE * SIDE + p] = (float)(p * (labels[i] + 1u) % 7) * 0.2f - 0.6f;
@@ -121,6 +122,7 @@ static inline void *session_main(void *self) {
     if (n->status == ECH_OK) {
         ech_status status;
         while ((status = ech_step_begin(session, &step, &n->error)) == ECH_OK) {
+            if (atomic_load(&nodes_pause)) usleep(atomic_load(&nodes_pause));
             for (int k = 0; k < PARAMS; k++) grad[k / (PARAMS / 2)][k % (PARAMS / 2)] = (float)step.index[0];
             for (int p = 1; p >= 0; p--) ech_gradient_ready(session, p, NULL);
             if ((status = ech_step_end(session, 1, &n->error)) != ECH_OK) break;
