@@ -6,11 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 bool echi_file_exists(const char *path) { return access(path, F_OK) == 0; }
@@ -97,6 +100,7 @@ static ech_status fail_write(struct ech_error *err, const char *path, const char
     const int code = errno;
     const char *advice = code == ENOENT || code == ENOTDIR    ? ": make its folder first"
                          : code == ENOSPC || code == EDQUOT   ? ": free some space"
+                         : code == EFBIG                      ? ": raise the limit of file sizes (ulimit -f)"
                          : code == EACCES || code == EROFS    ? ": choose a folder you may write to"
                                                               : "";
     return echi_fail(err, ECH_E_IO, "file.write", "cannot write '%s' (%s: %s)%s", path, what, strerror(code), advice);
@@ -112,6 +116,22 @@ static bool write_all(int fd, const uint8_t *at, size_t len) {
         len -= (size_t)put;
     }
     return true;
+}
+
+/* A file larger than the process may write raises SIGXFSZ in the thread that writes, which ends a program that does not expect
+ * it. Here it is only an error: the signal is held back, and one that came of this write is taken away. */
+static bool write_quietly(int fd, const uint8_t *at, size_t len) {
+    sigset_t too_large, before, waiting;
+    sigemptyset(&too_large);
+    sigaddset(&too_large, SIGXFSZ);
+    sigpending(&waiting);
+    pthread_sigmask(SIG_BLOCK, &too_large, &before);
+    const bool good = write_all(fd, at, len);
+    const int code = errno;
+    if (!good && code == EFBIG && !sigismember(&waiting, SIGXFSZ)) sigtimedwait(&too_large, NULL, &(struct timespec){0});
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = code;
+    return good;
 }
 
 /* Syncs the folder that holds `path`, so that the rename is on the disk too. */
@@ -150,7 +170,7 @@ static ech_status replace(const char *path, const struct stat *before, const voi
     char name[PATH_MAX];
     const int fd = create_beside(path, name);
     if (fd < 0) return fail_write(err, path, "creating a temporary file beside it");
-    const char *failed = !write_all(fd, bytes, len)                       ? "writing"
+    const char *failed = !write_quietly(fd, bytes, len)                   ? "writing"
                          : before && fchmod(fd, before->st_mode & 07777)  ? "keeping its permissions"
                          : sync_again(fd)                                  ? "syncing"
                                                                           : NULL;
