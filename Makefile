@@ -1,5 +1,6 @@
 # make                 the library and the command        make test          build and pass every test
 # make demo            four unlike nodes learn digits      make bench         figures against peers
+# make faults          every call of the OS that can fail fails once (minutes)
 # make install DESTDIR= PREFIX=/usr/local                  make uninstall, make clean
 #
 # V=1 shows commands. WERROR=1: warnings are errors. SAN=address,undefined or SAN=thread: sanitizers, in a folder of
@@ -81,7 +82,7 @@ TESTS := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/*/test_*.c)))
 TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh test/faults/test_*.sh $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
 BENCHES := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/bench_*.c)))
 
-.PHONY: all lib clean tests test layers names demo bench install uninstall FORCE
+.PHONY: all lib clean tests test faults layers names demo bench install uninstall FORCE
 .SECONDARY:
 all: $(LIB) $(if $(TOOL_SRC),$(TOOL))
 lib: $(LIB)
@@ -141,6 +142,10 @@ tests: $(TESTS) $(BENCHES)
 test: all $(TESTS) $(B)/test-needs
 	@$(call install_into,,$(STAGE))
 	@$(SCRIPT_ENV) TEST_TIMEOUT="$(TEST_TIMEOUT)" ONLY="$(ONLY)" $(BASH) test/run.sh $(TESTS) $(TEST_SCRIPTS)
+
+# Every call that can fail fails once: minutes, where the tests of test/faults alone try a part.
+faults: all $(FAULTS)
+	@ECH_FAULTS=all $(SCRIPT_ENV) TEST_TIMEOUT=3000 ONLY="$(ONLY)" $(BASH) test/run.sh $(FAULTS) $(wildcard test/faults/test_*.sh)
 
 layers names: $(LIB)
 	@$(SCRIPT_ENV) $(BASH) test/check/$@.sh
