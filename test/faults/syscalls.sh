@@ -9,7 +9,7 @@ command -v strace >/dev/null || { echo "strace is not installed"; exit 77; }
 idx_set "$work/data" 128 16
 default='read=EINTR read=EIO write=EINTR write=ENOSPC openat=EMFILE openat=EINTR openat=EACCES mmap=ENOMEM clone3=EAGAIN socket=EMFILE bind=EADDRINUSE
 listen=EINVAL accept4=EMFILE connect=EINTR connect=ECONNREFUSED readv=EINTR readv=ECONNRESET sendmsg=EINTR sendmsg=EPIPE sendmsg=ENOBUFS epoll_wait=EINTR
-epoll_ctl=ENOMEM epoll_create1=EMFILE eventfd2=EMFILE ppoll=EINTR fsync=EIO fsync=EINTR rename=EIO close=EINTR futex=EINTR clock_nanosleep=EINTR
+epoll_ctl=ENOMEM epoll_create1=EMFILE eventfd2=EMFILE ppoll=EINTR fsync=EIO fsync=EINTR rename=EIO close=EINTR clock_nanosleep=EINTR
 getrandom=ENOSYS sched_getaffinity=EINVAL setsockopt=ENOPROTOOPT getsockname=ENOBUFS'
 tried=0
 # shellcheck disable=SC2086 # a list
