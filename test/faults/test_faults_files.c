@@ -95,6 +95,7 @@ static bool write_once(const struct writer *w, const struct trouble *t, long n, 
     const char *wrong = NULL;
     if (descriptors() != fds) wrong = "a descriptor is lost";
     else if (entries(folder) != after.there) wrong = "something is left beside the file";
+    else if (w->exact && hits && !t->harmless && status == ECH_OK && !(t->call == INJECT_CLOSE && n > 1)) wrong = "the failure is not told";   /* (a folder's close) */
     else if (status != ECH_OK && hits == 0) wrong = "it failed without a reason";
     else if (status == ECH_OK && (!after.there || same(&before, &after))) wrong = "it says that it wrote what it did not";
     else if (hits && t->harmless && status != ECH_OK && !rest) wrong = "it failed without need";
