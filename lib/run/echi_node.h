@@ -27,13 +27,18 @@ struct echi_node {
     struct echi_worker *worker;
     struct echi_owner *owner;
     struct echi_head *head;
-    bool planned;
+    bool planned;                             /* and the roles stand */
     /* measuring at start, on the lane's thread until `measured` */
     bool measuring;
     atomic_bool measured;
     struct echi_times times;
     ech_status measure_status;
     struct ech_error measure_error;
+    /* making the slots, on the lane's thread until `has_slots` */
+    bool standing;
+    atomic_bool has_slots;
+    ech_status slots_status;
+    struct ech_error slots_error;
     struct echi_action action[ECHI_NODE_ACTIONS];
     /* state of the loop */
     bool ready, over, held_asked, final_in, end_in;

@@ -46,7 +46,11 @@ struct echi_job {
     uint32_t train_samples, test_samples;
     uint64_t seed;
     bool shuffle;
+    enum echi_kernels kernels;                /* FIXED under --deterministic */
 };
+/* What ech_train runs, from model, data and options. ECH_E_SHAPE when model and data do not fit together. */
+ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *out,
+                         struct ech_error *err);
 /* Floats [*at, *at + *count) that an owner (head false) or the head (true) keeps under this plan. */
 void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bool head, size_t *at, size_t *count);
 /* Sample numbers of a lease. */
@@ -112,14 +116,14 @@ struct echi_user_lane {
     bool (*measured)(void *self, struct echi_times *out, ech_status *out_status);   /* true once, when it has; wakes the wire */
     void (*submit)(void *self, const struct echi_task *task);
     bool (*take)(void *self, struct echi_done *out);
-    void (*final)(void *self, const float *params);      /* the trained weights, all layers */
+    void (*final)(void *self, const echi_real *params);      /* the trained weights, all layers */
 };
 struct echi_node_config {
     const struct ech_config *config;
     const struct echi_job *job;
     const struct echi_user_lane *user;
     const atomic_bool *abandoned;             /* sessions: the caller computes no more steps; NULL in ech_train */
-    float *params;                            /* rank 0: initial weights in, trained weights out */
+    echi_real *params;                        /* rank 0: initial weights in, trained weights out */
     /* Called on the node's thread, may be NULL: the wire stands; later again: the slots stand as well; at last, with NULLs:
      * both are about to go. */
     void (*started)(void *self, struct echi_wire *wire, struct echi_exec *exec); void *started_self;

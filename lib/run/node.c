@@ -34,9 +34,12 @@ void echi_node_give_up(struct echi_node *n, ech_status status) {
     n->status = status;
 }
 
+/* A number that a signal handler, or another thread of the caller's, may change at any time. */
+static int asked(const volatile int *number) { return number ? __atomic_load_n(number, __ATOMIC_RELAXED) : 0; }
+
 static void check_stop(struct echi_node *n, bool *told) {
     const bool abandoned = n->c->abandoned && atomic_load(n->c->abandoned);
-    if (*told || n->end_in || !(abandoned || (n->c->config->stop && *n->c->config->stop))) return;
+    if (*told || n->end_in || !(abandoned || asked(n->c->config->stop))) return;
     *told = true;
     if (!n->ready) {
         echi_fail(n->err, ECH_E_ABORTED, "run", "stopped while waiting for the other nodes");
@@ -56,9 +59,9 @@ static void check_stop(struct echi_node *n, bool *told) {
 static void notify(void *self) { echi_wire_wake(((struct echi_node *)self)->wire); }
 
 static void check_tell(struct echi_node *n) {
-    const volatile int *tell = n->c->config->tell;
-    if (!tell || *tell == n->tells) return;
-    n->tells = *tell;
+    const int tells = asked(n->c->config->tell);
+    if (tells == n->tells) return;
+    n->tells = tells;
     echi_tell_all(n, echi_node_now(n));
 }
 
@@ -95,6 +98,9 @@ static ech_status make_coordinator(struct echi_node *n) {
         ECHI_TRY(echi_plan_load(c->plan, &n->setup.plan, n->err));
         if (n->setup.plan.world != n->world)
             return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s is a plan for %d nodes, but --world is %d", c->plan, n->setup.plan.world, n->world);
+        if (n->setup.plan.deterministic != c->deterministic)
+            return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s is a plan %s --deterministic: start every node %s it", c->plan,
+                             c->deterministic ? "without" : "for", c->deterministic ? "without" : "with");
         if (n->setup.plan.separated && n->job->cut == 0)
             return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s separates layers, but this model has no fully connected layers behind convolutions: give 'head none'", c->plan);
     }
@@ -113,15 +119,16 @@ static ech_status open_wire(struct echi_node *n) {
         ECHI_KIND_LIST(KIND)
 #undef KIND
     };
-    struct echi_net_fingerprint print[4] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}};
+    struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"arithmetic", ""}};
     if (n->job->model) echi_model_hash(n->job->model, print[1].value);
     else snprintf(print[1].value, sizeof print[1].value, "%zu floats in %d arrays", n->job->n_params, n->job->n_layers);
     if (n->job->data) snprintf(print[2].value, sizeof print[2].value, "%s", n->job->data->hash);
     else snprintf(print[2].value, sizeof print[2].value, "%u samples", n->job->train_samples);
     if (n->job->shuffle) snprintf(print[3].value, sizeof print[3].value, "seed %llu", (unsigned long long)n->job->seed);
     else snprintf(print[3].value, sizeof print[3].value, "order of the file");
+    snprintf(print[4].value, sizeof print[4].value, "%s, %zu bits", c->deterministic ? "--deterministic" : "as fast as each node can", 8 * sizeof(echi_real));
     const struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
-        .n_fingerprints = 4, .coordinator = c->coordinator[0] ? c->coordinator : NULL, .bind = c->bind[0] ? c->bind : NULL,
+        .n_fingerprints = (int)(sizeof print / sizeof print[0]), .coordinator = c->coordinator[0] ? c->coordinator : NULL, .bind = c->bind[0] ? c->bind : NULL,
         .join_timeout = (int64_t)(c->join_timeout * 1e9)};
     return echi_wire_open(&net, &n->wire, n->err);
 }
@@ -137,7 +144,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     n->rank = config->config->rank;
     n->world = config->config->world;
     n->lost = -1;
-    n->tells = config->config->tell ? *config->config->tell : 0;
+    n->tells = asked(config->config->tell);
     n->began = echi_node_now(n);
     ech_status status;
     ECHI_TRY_GOTO(echi_exec_create(n->job, config->config->device, config->config->threads, &n->exec, n->err), out);
@@ -150,7 +157,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     loop(n);
     status = n->status;
     if (n->coordinator && n->planned && config->params && (status == ECH_OK || status == ECH_E_NOT_REACHED || status == ECH_E_ABORTED)) {
-        size_t bytes = n->job->n_params * sizeof(float);
+        size_t bytes = n->job->n_params * sizeof(echi_real);
         memcpy(config->params, echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), bytes);
     }
     if (report) echi_node_report(n, report);

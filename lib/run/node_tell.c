@@ -86,8 +86,8 @@ static void add_leases(struct line *l, const struct echi_coordinator *c, int ran
 
 static void tell_coordinator(struct echi_node *n, struct line *l, int64_t now) {
     const struct echi_coordinator *c = n->coordinator;
-    add(l, "coordinator: %s since %.1f s; %llu of %llu samples are in", phase_name(c->phase), seconds(n->told_run.at, now), (unsigned long long)c->applied,
-        (unsigned long long)c->goal.samples);
+    add(l, "coordinator: %s since %.1f s; %llu of %llu samples are in", phase_name(c->phase), seconds(n->told_run.at, now),
+        (unsigned long long)c->applied, (unsigned long long)c->goal.samples);
     const char *before = "; waits for rank";
     for (int r = 0; r < n->world; r++) {
         if (!answer_out(n, r)) continue;
@@ -121,7 +121,7 @@ static void add_strand(struct line *l, const struct echi_node *n, const struct e
     case ECHI_STRAND_IDLE:
         if (n->worker->n_leases == 0) add(l, "waits for a lease from rank 0");
         else if (s->sending > 0) add(l, "waits until %d gradients of lease %u have left", s->sending, s->lease.id);
-        else add(l, "holds version %llu, which lease %u may not be computed on, or another strand goes first", (unsigned long long)s->version, n->worker->lease[0].id);
+        else add(l, "holds version %llu; lease %u needs another, or another strand goes first", (unsigned long long)s->version, n->worker->lease[0].id);
         break;
     case ECHI_STRAND_FORWARD: add(l, "computes lease %u forward", s->lease.id); break;
     case ECHI_STRAND_WAITS_HEAD: add(l, "waits for the head, rank %d, to answer lease %u", n->setup.plan.head, s->lease.id); break;
@@ -189,7 +189,8 @@ static void tell_owner(struct echi_node *n, struct line *l) {
     before = "; states not acknowledged:";
     for (int g = 0; g < p->n_groups; g++) {
         if (g == o->group || o->peer[g].acked == o->state_version) continue;
-        add(l, "%s rank %d has version %llu of %llu", before, p->owner_of[g], (unsigned long long)o->peer[g].acked, (unsigned long long)o->state_version);
+        add(l, "%s rank %d has version %llu of %llu", before, p->owner_of[g], (unsigned long long)o->peer[g].acked,
+            (unsigned long long)o->state_version);
         before = ",";
     }
     if (o->draining) add(l, o->drained ? "; drained" : "; drains");
@@ -222,11 +223,11 @@ static void tell_lane(struct echi_node *n, struct line *l, int64_t now) {
         [ECHI_TASK_STEP] = "a whole step", [ECHI_TASK_FORWARD] = "a trunk forward", [ECHI_TASK_EVAL] = "the accuracy"};
     struct echi_lane_view v;
     echi_lane_look(n->lane, &v);
-    add(l, "lane: ");
-    if (n->measuring) add(l, "measures step times");
-    else if (v.runs && v.task.lease.id) add(l, "computes %s (lease %u of rank %d) since %.3f s", name[v.task.kind], v.task.lease.id, v.task.lease.worker, seconds(v.since, now));
-    else if (v.runs) add(l, "computes %s since %.3f s", name[v.task.kind], seconds(v.since, now));
-    else add(l, "idle");
+    if (n->measuring) add(l, "lane: measures step times");
+    else if (n->standing) add(l, "lane: makes its slots");
+    else if (v.runs) add(l, "lane: computes %s since %.3f s", name[v.task.kind], seconds(v.since, now));
+    else add(l, "lane: idle");
+    if (v.runs && v.task.lease.id) add(l, ", lease %u of rank %d", v.task.lease.id, v.task.lease.worker);
     add(l, "; %d tasks wait%s", v.waiting, v.held ? "; held" : "");
     say(n, l);
 }
@@ -253,7 +254,8 @@ static void tell_peers(struct echi_node *n, struct line *l) {
         const struct echi_watched *w = &n->watched[r];
         add(l, "%s rank %d ", l->len ? "," : "peers:", r);
         if (w->lost) add(l, "is lost");
-        else add(l, "spoke %.1f s ago (lost after %.3g s)", seconds(w->silence.since, n->fair.now), seconds(0, echi_silence_bound(&w->silence, &n->patience)));
+        else add(l, "spoke %.1f s ago (lost after %.3g s)", seconds(w->silence.since, n->fair.now),
+                 seconds(0, echi_silence_bound(&w->silence, &n->patience)));
     }
     if (l->len > 0) say(n, l);
 }
@@ -265,7 +267,8 @@ void echi_tell_all(struct echi_node *n, int64_t now) {
         add(&l, "; has not met all nodes yet");
         return say(n, &l);
     }
-    add(&l, "; I/O thread: late by %.0f ms at most, busy for %.0f ms at a time at most", seconds(0, n->fair.late_most) * 1e3, seconds(0, n->round_most) * 1e3);
+    add(&l, "; I/O thread: late by %.0f ms at most, busy for %.0f ms at a time at most", seconds(0, n->fair.late_most) * 1e3,
+        seconds(0, n->round_most) * 1e3);
     if (n->end_in) add(&l, "; the run is over%s", n->c->user && n->rank != 0 && !n->final_in ? ", the final weights are to come" : "");
     say(n, &l);
     if (n->coordinator) tell_coordinator(n, &l, now);
@@ -288,11 +291,12 @@ const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_
         add(&l, ", while %s of lease %u was to come", n->job->layer[n->setup.cut - 1 - push->layers_in].name, push->lease.id);
     for (int i = 0; n->worker && i < n->setup.plan.strands && l.len == 0; i++) {
         const struct echi_strand *s = &n->worker->strand[i];
-        if ((s->phase == ECHI_STRAND_WAITS_WEIGHTS && owner_of(n) == peer) || (s->phase == ECHI_STRAND_WAITS_HEAD && n->setup.plan.head == peer) ||
-            (s->phase == ECHI_STRAND_IDLE && peer == 0 && n->worker->n_leases == 0)) {
-            add(&l, ", while the worker here ");
-            add_strand(&l, n, s);
-        }
+        const bool weights = s->phase == ECHI_STRAND_WAITS_WEIGHTS && owner_of(n) == peer;
+        const bool head = s->phase == ECHI_STRAND_WAITS_HEAD && n->setup.plan.head == peer;
+        const bool lease = s->phase == ECHI_STRAND_IDLE && n->worker->n_leases == 0 && peer == 0;
+        if (!weights && !head && !lease) continue;
+        add(&l, ", while the worker here ");
+        add_strand(&l, n, s);
     }
     if (l.len == 0 && n->coordinator && n->coordinator->held[peer] > 0) {
         add(&l, ", while training, with lease");

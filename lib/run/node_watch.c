@@ -40,13 +40,14 @@ static void judge(struct echi_node *n, int r) {
     const uint64_t bytes = echi_wire_bytes_from(n->wire, r);
     const double seconds = (double)silent * 1e-9, limit = (double)bound * 1e-9;
     if (bytes != w->bytes) {
-        if (w->late) echi_node_log(n, ECH_LOG_INFO, "rank %d is heard again, after %.3g s", r, seconds);
+        if (w->late) echi_node_log(n, ECH_LOG_WARN, "rank %d is heard again, after %.3g s", r, seconds);
         w->bytes = bytes;
         w->late = false;
         echi_silence_word(&w->silence, &n->patience, n->fair.now);
     } else if (silent > bound) {
         char owed[120], text[200];
-        snprintf(text, sizeof text, "no word for %.3g seconds%s; --deadline is %.3g", seconds, echi_tell_owed(n, r, owed, sizeof owed), n->c->config->deadline);
+        snprintf(text, sizeof text, "no word for %.3g seconds%s; --deadline is %.3g", seconds, echi_tell_owed(n, r, owed, sizeof owed),
+                 n->c->config->deadline);
         w->lost = true;
         echi_node_lost(n, r, false, text);
     } else if (!w->late && silent > bound / 2) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The roles. Each is a struct that its driver holds and one function that takes an event and appends actions. Their
- * fields are for the role itself and for tests; a driver reads only what the comments name. */
+ * fields are for the role itself and for tests; a driver reads only what the comments name, and one file of it, which tells
+ * a person who waits for whom, may read all (lib/run/node_tell.c). */
 #ifndef ECHI_ROLES_H
 #define ECHI_ROLES_H
 #include "echi_planner.h"
@@ -131,6 +132,7 @@ struct echi_coordinator {
     ech_status status; int lost_peer; char text[240];
     int at_fault;                                 /* rank that could not go on, -1: none, or it was lost */
     double loss_sum; uint64_t loss_samples; double stale_sum, stale_max; uint64_t stale_count;   /* the driver may reset sums */
+    double round_loss; uint32_t round_in;         /* of the round whose leases are coming in */
     uint64_t trunk_bins[ECHI_STALENESS_BINS], head_bins[ECHI_STALENESS_BINS];   /* pushes by staleness, see echi_staleness_bin */
     uint64_t head_newest;                         /* samples in the newest head's weights that an applied push came from */
     double accuracy, best_accuracy, loss_of_run, stale_of_run; uint64_t stale_of_run_count;

@@ -20,6 +20,7 @@
 #define ECHI_SNAPSHOTS (2 + 4)        /* weights: one current, one being written, and 4 sends at once (design, section 5) */
 #define ECHI_STATE_COPIES 3           /* own state: current, being written, being sent */
 #define ECHI_NONE 255                 /* no rank, no group */
+#define ECHI_GRANULE 4                /* samples that --deterministic takes as one, by their place in the round */
 
 /* ---------------------------------------------------------------- the plan */
 
@@ -34,6 +35,7 @@ struct echi_plan {
     uint8_t group_of[ECHI_WORLD_MAX];     /* ECHI_NONE: this rank has no worker */
     uint8_t strands;                      /* steps that a worker has in flight: while one waits for the head or its owner, the
                                              other computes; 1 unless separated and asynchronous */
+    uint8_t deterministic;                /* 1: shares are whole granules, sums are in whole numbers (design, section 6); BSP only */
     uint32_t n[ECHI_WORLD_MAX];           /* samples a step; 0 exactly where there is no worker */
     uint32_t round;                       /* B */
     uint32_t staleness;                   /* S, in steps */

@@ -112,6 +112,22 @@ static struct echi_times bsp_times(const struct echi_times *times, const struct 
     return t;
 }
 
+/* The shares nearest to n[0..world) that are whole granules: what is cut off goes where most was. */
+static void whole_granules(uint32_t *n, int world) {
+    uint32_t rest[ECHI_WORLD_MAX], cut_off = 0;
+    for (int r = 0; r < world; r++) {
+        cut_off += rest[r] = n[r] % ECHI_GRANULE;
+        n[r] -= rest[r];
+    }
+    for (; cut_off >= ECHI_GRANULE; cut_off -= ECHI_GRANULE) {
+        int most = 0;
+        for (int r = 1; r < world; r++)
+            if (rest[r] > rest[most]) most = r;
+        n[most] += ECHI_GRANULE;
+        rest[most] = 0;
+    }
+}
+
 static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan, char *text,
                              size_t cap) {
     uint32_t n[ECHI_WORLD_MAX] = {0};
@@ -136,6 +152,12 @@ static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_time
             workers = 0;
             for (int r = 0; r < w->world; r++) workers += n[r] > 0;
         }
+    }
+    if (w->deterministic) {
+        bool whole = plan->round % ECHI_GRANULE == 0;
+        for (int r = 0; r < w->world; r++) whole = whole && (w->shares != ECHI_SHARES_LIST || n[r] % ECHI_GRANULE == 0);
+        if (!whole) return refuse(text, cap, "--deterministic deals samples in granules of 4: 4 must divide --batch and each number of --shares");
+        whole_granules(n, w->world);
     }
     for (int r = 0; r < w->world; r++) {
         plan->n[r] = n[r];
@@ -219,6 +241,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     plan->head = ECHI_NONE;
     plan->staleness = w->staleness;
     plan->rounds_apart = 4;
+    plan->deterministic = w->deterministic;
     plan->round = echi_wishes_round(w);
     if (w->separate == 1 && !w->has_cut)
         return refuse(text, cap,

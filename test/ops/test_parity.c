@@ -21,7 +21,7 @@
 #define REAL_TOLERANCE 1e-5
 
 /* echi_stack_cpu is the best of these. A level that the processor does not have is refused at creation and skipped. */
-static const struct echi_stack_impl *const candidates[] = {&echi_stack_cpu_base, &echi_stack_cpu_avx2, &echi_stack_cpu_avx512};
+static const struct echi_stack_impl *const candidates[] = {&echi_stack_cpu_base, &echi_stack_cpu_fixed, &echi_stack_cpu_avx2, &echi_stack_cpu_avx512};
 #define CANDIDATES (sizeof candidates / sizeof candidates[0])
 
 /* One implementation at work on a problem, all its memory between guards. */
