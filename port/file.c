@@ -6,14 +6,32 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 bool echi_file_exists(const char *path) { return access(path, F_OK) == 0; }
+
+/* A signal to the host program must not cost it a file: on network file systems these calls may be interrupted. */
+static int open_again(const char *path, int flags, mode_t mode) {
+    int fd;
+    do fd = open(path, flags, mode);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+static int sync_again(int fd) {
+    int code;
+    do code = fsync(fd);
+    while (code != 0 && errno == EINTR);
+    return code;
+}
 
 /* ---------------------------------------------------------------- reading */
 
@@ -59,7 +77,7 @@ static ech_status read_all(int fd, const char *path, size_t expected, size_t mos
 
 static ech_status read_file(const char *path, bool secret, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
     /* Non-blocking: opening a pipe that nobody writes to would wait for ever. */
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int fd = open_again(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0) return fail_read(err, path);
     struct stat info;
     ech_status status;
@@ -95,6 +113,7 @@ static ech_status fail_write(struct ech_error *err, const char *path, const char
     const int code = errno;
     const char *advice = code == ENOENT || code == ENOTDIR    ? ": make its folder first"
                          : code == ENOSPC || code == EDQUOT   ? ": free some space"
+                         : code == EFBIG                      ? ": raise the limit of file sizes (ulimit -f)"
                          : code == EACCES || code == EROFS    ? ": choose a folder you may write to"
                                                               : "";
     return echi_fail(err, ECH_E_IO, "file.write", "cannot write '%s' (%s: %s)%s", path, what, strerror(code), advice);
@@ -104,11 +123,28 @@ static bool write_all(int fd, const uint8_t *at, size_t len) {
     while (len) {
         const ssize_t put = write(fd, at, len);
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return false;
+        if (put == 0) errno = EIO;   /* a device that takes nothing and says nothing: trying for ever would help nobody */
+        if (put <= 0) return false;
         at += put;
         len -= (size_t)put;
     }
     return true;
+}
+
+/* A file larger than the process may write raises SIGXFSZ in the thread that writes, which ends a program that does not expect
+ * it. Here it is only an error: the signal is held back, and one that came of this write is taken away. */
+static bool write_quietly(int fd, const uint8_t *at, size_t len) {
+    sigset_t too_large, before, waiting;
+    sigemptyset(&too_large);
+    sigaddset(&too_large, SIGXFSZ);
+    sigpending(&waiting);
+    pthread_sigmask(SIG_BLOCK, &too_large, &before);
+    const bool good = write_all(fd, at, len);
+    const int code = errno;
+    if (!good && code == EFBIG && !sigismember(&waiting, SIGXFSZ)) sigtimedwait(&too_large, NULL, &(struct timespec){0});
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = code;
+    return good;
 }
 
 /* Syncs the folder that holds `path`, so that the rename is on the disk too. */
@@ -117,10 +153,10 @@ static bool sync_folder(const char *path) {
     const char *slash = strrchr(path, '/');
     if (!slash) snprintf(folder, sizeof folder, ".");
     else snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int fd = open_again(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd < 0) return false;
     /* Some network file systems cannot sync a folder, and say EINVAL. */
-    const bool good = fsync(fd) == 0 || errno == EINVAL;
+    const bool good = sync_again(fd) == 0 || errno == EINVAL;
     const int code = errno;
     close(fd);
     errno = code;
@@ -136,7 +172,7 @@ static int create_beside(const char *path, char name[PATH_MAX]) {
             errno = ENAMETOOLONG;
             return -1;
         }
-        const int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        const int fd = open_again(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0 || errno != EEXIST) return fd;
     }
     return -1;
@@ -147,12 +183,13 @@ static ech_status replace(const char *path, const struct stat *before, const voi
     char name[PATH_MAX];
     const int fd = create_beside(path, name);
     if (fd < 0) return fail_write(err, path, "creating a temporary file beside it");
-    const char *failed = !write_all(fd, bytes, len)                       ? "writing"
+    const char *failed = !write_quietly(fd, bytes, len)                   ? "writing"
                          : before && fchmod(fd, before->st_mode & 07777)  ? "keeping its permissions"
-                         : fsync(fd)                                      ? "syncing"
+                         : sync_again(fd)                                  ? "syncing"
                                                                           : NULL;
     const int code = errno;
-    if (close(fd) != 0 && !failed) failed = "closing";
+    /* An interrupted close has closed all the same, and what was written is synced. */
+    if (close(fd) != 0 && errno != EINTR && !failed) failed = "closing";
     else if (failed) errno = code;
     if (!failed && rename(name, path) != 0) failed = "renaming";
     if (failed) {

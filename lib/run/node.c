@@ -22,6 +22,13 @@ void echi_node_log(struct echi_node *n, enum ech_log_level level, const char *fm
     n->c->config->on_log(n->c->config->user, level, line);
 }
 
+int64_t echi_node_now(struct echi_node *n) {
+    const int64_t now = echi_now();
+    if (now < n->clock) n->clock_back += n->clock - now;
+    n->clock = now;
+    return now + n->clock_back;
+}
+
 void echi_node_give_up(struct echi_node *n, ech_status status) {
     if (n->over) return;
     n->over = true;
@@ -56,7 +63,7 @@ static void check_tell(struct echi_node *n) {
     const int tells = asked(n->c->config->tell);
     if (tells == n->tells) return;
     n->tells = tells;
-    echi_tell_all(n, echi_now());
+    echi_tell_all(n, echi_node_now(n));
 }
 
 static void loop(struct echi_node *n) {
@@ -65,9 +72,9 @@ static void loop(struct echi_node *n) {
     echi_fair_begin(&n->fair, n->began);
     while (!n->over) {
         int count = 0;
-        ech_status status = echi_wire_poll(n->wire, n->fair.due, event, EVENTS_MAX, &count, n->err);
+        ech_status status = echi_wire_poll(n->wire, n->fair.due - n->clock_back, event, EVENTS_MAX, &count, n->err);
         if (status != ECH_OK) return echi_node_give_up(n, status);
-        int64_t now = echi_now();
+        int64_t now = echi_node_now(n);
         echi_fair_look(&n->fair, now, echi_watch_beat(n, now));
         for (int i = 0; i < count && !n->over; i++) echi_node_on_net(n, &event[i]);
         echi_node_take_done(n);
@@ -75,7 +82,7 @@ static void loop(struct echi_node *n) {
         check_stop(n, &told);
         check_tell(n);
         if (!n->over) echi_node_progress(n, now);
-        now = echi_now();
+        now = echi_node_now(n);
         if (now - n->fair.looked > n->round_most) n->round_most = now - n->fair.looked;
     }
 }
@@ -141,7 +148,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     n->world = config->config->world;
     n->lost = -1;
     n->tells = asked(config->config->tell);
-    n->began = echi_now();
+    n->began = echi_node_now(n);
     ech_status status;
     ECHI_TRY_GOTO(echi_exec_create(n->job, config->config->device, config->config->threads, &n->exec, n->err), out);
     if (n->rank == 0) ECHI_TRY_GOTO(make_coordinator(n), out);

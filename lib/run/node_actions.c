@@ -45,7 +45,7 @@ static void perform(struct echi_node *n, struct echi_actions *list);
 
 void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event *e) {
     struct echi_actions list = {n->action, 0, ECHI_NODE_ACTIONS, false};
-    e->now = echi_now();
+    e->now = echi_node_now(n);
     if (role == ECHI_ROLE_COORDINATOR && n->coordinator) echi_coordinator_step(n->coordinator, e, &list);
     else if (role == ECHI_ROLE_WORKER && n->worker) echi_worker_step(n->worker, e, &list);
     else if (role == ECHI_ROLE_OWNER && n->owner) echi_owner_step(n->owner, e, &list);

@@ -246,7 +246,7 @@ void echi_node_lost(struct echi_node *n, int peer, bool orderly, const char *tex
     }
     /* The coordinator has the word on who is lost; if it is the lost one, or says nothing, this node leaves by itself. */
     n->lost = peer;
-    n->leave_by = peer == 0 ? 0 : echi_now() + GRACE;
+    n->leave_by = peer == 0 ? 0 : echi_node_now(n) + GRACE;
 }
 
 void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e) {

@@ -61,7 +61,7 @@ void echi_node_report(const struct echi_node *n, struct ech_report *r) {
     r->bytes_sent[ECHI_KINDS] = n->sent_by_kind[ECHI_KINDS];
     if (!c) return;
     if (c->lost_peer >= 0) r->lost_peer = c->lost_peer;
-    const int64_t now = echi_now();
+    const int64_t now = n->clock + n->clock_back;
     r->samples = c->applied;
     r->steps = n->planned ? c->applied / n->setup.plan.round : 0;
     r->epochs = (double)c->applied / n->job->train_samples;
