@@ -318,6 +318,7 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
         ECHI_TRY(forward(x, task, result, err));
         return backward(x, task, result, err);
     case ECHI_TASK_EVAL: return eval(x, task, result, err);
+    case ECHI_TASK_KEEP:   /* never on a lane */
     case ECHI_TASKS: break;
     }
     return echi_fail(err, ECH_E_INTERNAL, "run.exec", "no task has the number %d", task->kind);

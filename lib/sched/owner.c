@@ -142,7 +142,7 @@ static void apply(struct echi_owner *o, struct echi_slot grads, const struct ech
 }
 
 static void pump(struct echi_owner *o, struct echi_actions *out) {
-    if (o->busy || !o->started) return;
+    if (o->busy || !o->started || o->momentum_sending) return;
     const uint8_t to = free_snapshot(o);
     if (o->round_count) {
         const struct echi_push *first = &o->push[o->round_rank[0]];
@@ -187,9 +187,17 @@ static void report(struct echi_owner *o, struct echi_actions *out) {
     if (o->asked && (!o->draining || (!o->stale && !o->busy))) {
         struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_PARAMS);
         a->slot = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
+        a->msg.flag = o->asked_as == ECHI_ASK_KEEP ? ECHI_PARAMS_KEPT : ECHI_PARAMS_PART;
         o->in_flight[o->current]++;
         o->sends++;
         o->asked = false;
+    }
+    if (o->asked_momentum && !o->busy) {
+        struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_PARAMS);
+        a->slot = (struct echi_slot){ECHI_SLOT_OWNER_MOMENTUM, 0};
+        a->msg.flag = ECHI_PARAMS_MOMENTUM;
+        o->momentum_sending++;
+        o->asked_momentum = false;
     }
     if (o->draining && !o->drained && o->queued == 0 && !o->busy) {
         for (int g = 0; g < plan_of(o)->n_groups; g++)
@@ -287,6 +295,7 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     struct echi_push *p = &o->push[e->from];
     if (!push_fits(o, e))
         return echi_act_fault(out, ECH_E_FORMAT, "a push does not fit the plan: do all nodes run the same version?");
+    o->draining = o->drained = false;   /* a lease after the drain: it was for a checkpoint */
     p->lease = m->lease;
     p->layers_in++;
     if (p->layers_in < o->setup->cut) return;
@@ -305,6 +314,7 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
     case ECHI_KIND_PARAMS:
         if (e->from != 0 || o->started || o->busy)
             return echi_act_fault(out, ECH_E_INTERNAL, "first weights came to an owner twice, or from a stranger");
+        if (++o->fed <= plan_of(o)->resumed) break;   /* the momentum is still to come */
         if (several(o)) {
             struct echi_task *t = compute(o, ECHI_TASK_REFRESH, out);
             t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, 0};
@@ -344,8 +354,14 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
     case ECHI_KIND_ASK:
     case ECHI_KIND_DRAIN:
         if (e->from != 0) return echi_act_fault(out, ECH_E_INTERNAL, "an owner got a command that is not the coordinator's");
-        if (m->kind == ECHI_KIND_ASK) o->asked = true;
-        else o->draining = true;
+        if (m->kind == ECHI_KIND_DRAIN) {
+            o->draining = true;
+        } else if (m->flag == ECHI_ASK_MOMENTUM) {
+            o->asked_momentum = true;
+        } else {
+            o->asked = true;
+            o->asked_as = m->flag;
+        }
         break;
     default: echi_act_fault(out, ECH_E_INTERNAL, "an owner got a message that is not for owners");
     }
@@ -353,6 +369,7 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
 
 static void on_start(struct echi_owner *o, struct echi_actions *out) {
     echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){several(o) ? ECHI_SLOT_OWNER_W0 : ECHI_SLOT_OWNER_WEIGHTS, 0});
+    if (plan_of(o)->resumed) echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_OWNER_MOMENTUM, 0});
     for (int r = 0; r < plan_of(o)->world; r++)
         if (o->view[r].member) echi_act_post(out, r, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint8_t)r});
     for (int g = 0; g < plan_of(o)->n_groups; g++) o->peer[g].refresh = g != o->group;
@@ -367,6 +384,8 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
         if (e->slot.kind == ECHI_SLOT_OWNER_WEIGHTS) {
             o->in_flight[e->slot.index]--;
             o->sends--;
+        } else if (e->slot.kind == ECHI_SLOT_OWNER_MOMENTUM) {
+            o->momentum_sending--;
         } else if (e->slot.kind == ECHI_SLOT_OWNER_STATE && --o->state_out == 0) {
             o->state_sending = -1;
         }
