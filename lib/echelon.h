@@ -139,6 +139,11 @@ struct ech_config {
     void *user;
     /* When not NULL: the run ends in order soon after *stop becomes non-zero (a signal handler may set it). */
     const volatile int *stop;
+    /* Checkpoints: a folder on rank 0, which alone reads and writes there; it is made if its parent is there. */
+    char checkpoint[1024];
+    int64_t every;                /* rounds between them; 0: only when the run ends or is stopped (default 1000) */
+    int keep;                     /* the last so many are kept (default 3) */
+    int resume;                   /* go on from the newest whole one; from the beginning when there is none yet */
 };
 void ech_config_init(struct ech_config *config);
 
@@ -183,6 +188,8 @@ struct ech_report {
     uint64_t seed;
     size_t resident_peak;                 /* bytes, this node */
     int lost_peer;                        /* rank whose loss ended the run; -1 */
+    double checkpoint_seconds;            /* no training while checkpoints were gathered, and at the end written */
+    uint64_t resumed_samples;             /* of `samples`, those of the runs before this one; seconds and samples are those of all */
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

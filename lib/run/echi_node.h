@@ -45,6 +45,8 @@ void echi_node_log(struct echi_node *n, enum ech_log_level level, const char *fm
 /* Ends the loop; the first reason stays. */
 void echi_node_give_up(struct echi_node *n, ech_status status);
 
+void echi_node_notify(void *self);   /* any thread: there is something to take */
+
 /* ---- node_actions.c ---- */
 static inline struct echi_slot echi_node_slot(uint64_t cookie) { return (struct echi_slot){(uint8_t)(cookie >> 8), (uint8_t)cookie}; }
 static inline enum echi_role echi_node_role(uint64_t cookie) { return (enum echi_role)(cookie >> 16); }

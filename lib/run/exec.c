@@ -152,6 +152,10 @@ ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, 
     return make_stack(x, 0, x->job->model->n_layers, EVAL_ROWS, &x->eval, err);
 }
 
+ech_status echi_exec_setup_kept(struct echi_exec *x, struct ech_error *err) {
+    return make_slots(x, ECHI_SLOT_COORD_KEPT, 0, 1 + x->setup->plan.n_groups, x->job->n_params * sizeof(float), err);
+}
+
 void *echi_exec_slot(struct echi_exec *x, struct echi_slot slot, size_t *out_bytes) {
     if (slot.kind >= ECHI_SLOT_KINDS || slot.index >= SLOTS_PER_KIND || !x->slot[slot.kind][slot.index]) return NULL;
     if (out_bytes) *out_bytes = echi_buffer_bytes(x->slot[slot.kind][slot.index]);

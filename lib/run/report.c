@@ -163,6 +163,8 @@ static void add_all(struct text *t, const struct ech_report *r) {
     add_real(t, "staleness_mean", r->staleness_mean);
     add_whole(t, "resident_peak", r->resident_peak);
     add_optional(t, "lost_peer", r->lost_peer);
+    add_real(t, "checkpoint_seconds", r->checkpoint_seconds);
+    add_whole(t, "resumed_samples", r->resumed_samples);
     add(t, "\n}\n");
 }
 

@@ -51,12 +51,6 @@ int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now) {
     return from->clock + at - c->train_began - held;
 }
 
-struct echi_standing echi_coordinator_standing(const struct echi_coordinator *c, int64_t now) {
-    return (struct echi_standing){.epoch = c->epoch, .start = c->start, .samples = c->applied, .looks = c->looks,
-        .clock = echi_coordinator_clock(c, now), .measuring = c->measuring, .keeping = c->keeping, .accuracy = c->accuracy,
-        .best_accuracy = c->best_accuracy, .loss = c->loss_of_run, .target_at = c->target_at, .target_samples = c->target_samples};
-}
-
 /* ---- asking all and waiting for each ---- */
 
 static void tell_all(struct echi_coordinator *c, enum echi_kind kind, struct echi_actions *out) {

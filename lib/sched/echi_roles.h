@@ -138,9 +138,10 @@ struct echi_coordinator {
     int parts_out;                                /* owners whose layers are still to come */
     /* checkpoints */
     uint64_t next_keep;                           /* samples: no lease is issued beyond, until the checkpoint is gathered */
-    uint64_t keep_samples, kept_samples;          /* of the one being written, and of the last that is complete (UINT64_MAX: none) */
+    uint64_t kept_samples;                        /* of the last that is complete (UINT64_MAX: none) */
     int next_part;                                /* the next to ask for */
     bool writing;                                 /* a KEEP task is out */
+    struct echi_standing standing;                /* what it writes; the driver reads it */
     int64_t keep_began, keeping, last_keeping;    /* the last, at the end of the run, is beside the clock */
     /* what happened; the driver reads these */
     ech_status status; int lost_peer; char text[240];
@@ -155,6 +156,4 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
 void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *event, struct echi_actions *out);
 /* Nanoseconds of training so far, those before a resume included, held time and checkpoints taken out. */
 int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now);
-/* What the driver writes when it is asked to KEEP. */
-struct echi_standing echi_coordinator_standing(const struct echi_coordinator *c, int64_t now);
 #endif

@@ -52,7 +52,7 @@ static void ask_next(struct echi_coordinator *c, uint8_t place, struct echi_acti
 
 bool echi_keep_gather(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
     const bool end = c->phase >= ECHI_RUN_DRAINS;
-    const bool tried = c->phase == ECHI_RUN_LAST_KEEP && c->keep_samples == c->applied;   /* and it could not be written */
+    const bool tried = c->phase == ECHI_RUN_LAST_KEEP && c->standing.samples == c->applied;   /* and it could not be written */
     if (!c->goal.keep) return false;
     if (c->phase == ECHI_RUN_DRAINS) c->keep_began = now;
     if (end && !c->writing && (tried || c->kept_samples == c->applied)) return false;
@@ -73,16 +73,19 @@ void echi_keep_part(struct echi_coordinator *c, const struct echi_event *e, stru
     t->role = ECHI_ROLE_COORDINATOR;
     t->weights = (struct echi_slot){ECHI_SLOT_COORD_KEPT, 0};
     c->writing = true;
-    c->keep_samples = c->applied;
-    if (c->phase == ECHI_RUN_LAST_KEEP) return;
-    c->keeping += e->now - c->keep_began;
-    c->phase = ECHI_RUN_TRAINS;
-    move_on(c);
+    if (c->phase == ECHI_RUN_GATHERS) {
+        c->keeping += e->now - c->keep_began;
+        c->phase = ECHI_RUN_TRAINS;
+        move_on(c);
+    }
+    c->standing = (struct echi_standing){.epoch = c->epoch, .start = c->start, .samples = c->applied, .looks = c->looks,
+        .clock = echi_coordinator_clock(c, e->now), .measuring = c->measuring, .keeping = c->keeping, .accuracy = c->accuracy,
+        .best_accuracy = c->best_accuracy, .loss = c->loss_of_run, .target_at = c->target_at, .target_samples = c->target_samples};
 }
 
 bool echi_keep_done(struct echi_coordinator *c, const struct echi_event *e) {
     c->writing = false;
-    if (e->result->kept) c->kept_samples = c->keep_samples;
+    if (e->result->kept) c->kept_samples = c->standing.samples;
     if (c->phase != ECHI_RUN_LAST_KEEP) return false;
     c->last_keeping = e->now - c->keep_began;
     return true;
