@@ -171,7 +171,7 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
         memmove(&o->queue[0], &o->queue[1], (size_t)o->queued);
         return;
     }
-    if (o->stale && o->asked && o->draining && to != ECHI_NONE) {
+    if (o->stale && o->asked && o->asked_as != ECHI_ASK_LOOK && to != ECHI_NONE) {
         struct echi_task *t = compute(o, ECHI_TASK_REFRESH, out);
         t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, to};
         name_states(o, t);
@@ -184,7 +184,7 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
  * of ours may be waiting for the release. After the drain the answer waits until all states are in the weights. */
 static void report(struct echi_owner *o, struct echi_actions *out) {
     if (!o->started) return;
-    if (o->asked && (!o->draining || (!o->stale && !o->busy))) {
+    if (o->asked && (o->asked_as == ECHI_ASK_LOOK || (!o->stale && !o->busy))) {
         struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_PARAMS);
         a->slot = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
         a->msg.flag = o->asked_as == ECHI_ASK_KEEP ? ECHI_PARAMS_KEPT : ECHI_PARAMS_PART;
@@ -295,7 +295,7 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     struct echi_push *p = &o->push[e->from];
     if (!push_fits(o, e))
         return echi_act_fault(out, ECH_E_FORMAT, "a push does not fit the plan: do all nodes run the same version?");
-    o->draining = o->drained = false;   /* a lease after the drain: it was for a checkpoint */
+    o->draining = false;   /* a lease after the drain: it was for a checkpoint */
     p->lease = m->lease;
     p->layers_in++;
     if (p->layers_in < o->setup->cut) return;
@@ -306,6 +306,16 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     p->seen = m->samples <= o->samples ? m->samples : o->samples;
     if (o->view[e->from].idle) enter(o, e->from);
     o->queue[o->queued++] = e->from;
+}
+
+/* At the end, or for a checkpoint. Everything is in, so no worker is ahead of another when it enters anew. */
+static void on_drain(struct echi_owner *o) {
+    uint32_t most = 0;
+    for (int r = 0; r < plan_of(o)->world; r++)
+        if (o->view[r].steps > most) most = o->view[r].steps;
+    for (int r = 0; r < plan_of(o)->world; r++) o->view[r].steps = most;
+    o->draining = true;
+    o->drained = false;
 }
 
 static void on_message(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
@@ -355,7 +365,7 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
     case ECHI_KIND_DRAIN:
         if (e->from != 0) return echi_act_fault(out, ECH_E_INTERNAL, "an owner got a command that is not the coordinator's");
         if (m->kind == ECHI_KIND_DRAIN) {
-            o->draining = true;
+            on_drain(o);
         } else if (m->flag == ECHI_ASK_MOMENTUM) {
             o->asked_momentum = true;
         } else {
