@@ -234,16 +234,22 @@ static void empty(void) {
     disk.stashed = 0;
 }
 
-static int counted, temporaries;
+static int counted, temporaries, marks_alone;
 static ech_status count_one(void *self, const char *name) {
     const size_t len = strlen(name), end = strlen(self);
+    const char *dot = strrchr(name, '.');
+    char path[NAME];
+    if (dot && strcmp(dot, ".complete") == 0) {
+        snprintf(path, sizeof path, "%s/%.*s.safetensors", folder, (int)(dot - name), name);
+        marks_alone += !echi_file_exists(path);
+    }
     if (len > 4 && strcmp(name + len - 4, ".tmp") == 0) temporaries++;
     if (len > end && strcmp(name + len - end, self) == 0) counted++;
     return ECH_OK;
 }
 static int count(const char *ending) {
     char end[32];
-    counted = temporaries = 0;
+    counted = temporaries = marks_alone = 0;
     snprintf(end, sizeof end, "%s", ending);
     assert_int_equal(echi_folder_list(folder, count_one, end, NULL), ECH_OK);
     return counted;
@@ -303,6 +309,7 @@ static void the_last_ones_are_kept(void **state) {
 /* What one write did, then a restart. `before`: samples of the newest before it. */
 static void check_after(enum mode mode, int k, bool lost, ech_status status, uint64_t before, uint64_t tried) {
     power_on(lost);
+    assert_int_equal((count(".complete"), marks_alone), 0);
     const uint64_t found = resumes_at();
     if (found != before && found != tried) print_error("mode %d, call %d, lost %d: resumes at %d\n", mode, k, lost, (int)found);
     assert_true(found == before || found == tried);
