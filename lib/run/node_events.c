@@ -191,8 +191,8 @@ static void on_stats(struct echi_node *n, int from, const uint8_t *body, size_t 
 static struct echi_slot place_of(const struct echi_node *n, int from, const struct echi_msg *m) {
     const bool gathers = n->coordinator->phase == ECHI_RUN_GATHERS || n->coordinator->phase == ECHI_RUN_LAST_KEEP;
     const struct echi_plan *p = &n->setup.plan;
-    if (m->flag == ECHI_PARAMS_PART) return (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};
-    if (!gathers || n->coordinator->writing) return (struct echi_slot){0};
+    if (!gathers) return m->flag == ECHI_PARAMS_PART ? (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0} : (struct echi_slot){0};
+    if (n->coordinator->writing) return (struct echi_slot){0};
     if (m->flag == ECHI_PARAMS_KEPT) return (struct echi_slot){ECHI_SLOT_COORD_KEPT, 0};
     if (m->flag == ECHI_PARAMS_MOMENTUM && m->from_role == ECHI_ROLE_HEAD) return (struct echi_slot){ECHI_SLOT_COORD_KEPT, 1};
     for (int g = 0; m->flag == ECHI_PARAMS_MOMENTUM && g < p->n_groups; g++)
@@ -226,15 +226,17 @@ static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, co
     return true;
 }
 
+static void malformed(struct echi_node *n, const struct echi_net_event *e) {
+    char text[160];
+    snprintf(text, sizeof text, "rank %d sent a malformed %s message to rank %d: do all nodes run the same version?", e->peer,
+             echi_kind_name(e->kind) ? echi_kind_name(e->kind) : "?", n->rank);
+    echi_node_fault(n, ECH_E_FORMAT, e->peer, text);
+}
+
 static void on_message(struct echi_node *n, const struct echi_net_event *e) {
     struct echi_msg m;
     n->heard[e->peer] = echi_now();
-    if (!echi_msg_decode(e->kind, e->meta, e->meta_len, &m) || !payload_fits(n, e, &m)) {
-        char text[160];
-        snprintf(text, sizeof text, "rank %d sent a malformed %s message to rank %d: do all nodes run the same version?", e->peer,
-                 echi_kind_name(e->kind) ? echi_kind_name(e->kind) : "?", n->rank);
-        return echi_node_fault(n, ECH_E_FORMAT, e->peer, text);
-    }
+    if (!echi_msg_decode(e->kind, e->meta, e->meta_len, &m) || !payload_fits(n, e, &m)) return malformed(n, e);
     if (m.to_role == ECHI_ROLE_NODE) {
         /* Only the coordinator commands nodes; heartbeats come from anywhere. */
         if (e->peer != 0 && m.kind != ECHI_KIND_HEARTBEAT) return;
@@ -245,7 +247,7 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
         struct echi_times times;
         if (echi_times_decode(e->meta + 2, e->meta_len - 2, &times)) n->report->step_seconds[e->peer] = echi_times_whole(&times, 64);
     }
-    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_PARAMS && (!n->coordinator || !place_params(n, e, &m))) return;
+    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_PARAMS && n->coordinator && !place_params(n, e, &m)) return malformed(n, e);
     struct echi_event event = {.type = ECHI_EVENT_MESSAGE, .from = (uint8_t)e->peer, .msg = &m, .bytes = e->meta + 2, .len = e->meta_len - 2,
                                .slot = echi_node_slot(e->cookie)};
     echi_node_event(n, (enum echi_role)m.to_role, &event);
