@@ -23,13 +23,14 @@
 /* ------------------------------------------------------------- the disk */
 
 enum mode { GOOD, REFUSES, FULL, CUT };   /* REFUSES: the k-th call alone; FULL: from then on nothing is written; CUT: the power goes */
+enum step { CREATED, RENAMED, REMOVED };
 enum { STEPS = 64, NAME = 512 };
 static struct {
     enum mode mode;
     int at, calls;                        /* which call it is; calls so far */
     bool off;                             /* the power is */
     /* not on the disk yet */
-    struct { enum { CREATED, RENAMED, REMOVED } what; char from[NAME], to[NAME]; } step[STEPS];
+    struct { enum step what; char from[NAME], to[NAME]; } step[STEPS];
     int steps;
     struct { int fd; char name[NAME]; bool dirty; } file[STEPS];
     int files, stashed;
@@ -48,7 +49,7 @@ static bool fails(bool needs_room) {
     return disk.mode == FULL ? call >= disk.at && needs_room : call == disk.at;
 }
 
-static void note(int what, const char *from, const char *to) {
+static void note(enum step what, const char *from, const char *to) {
     assert_true(disk.steps < STEPS);
     disk.step[disk.steps].what = what;
     snprintf(disk.step[disk.steps].from, NAME, "%s", from);
