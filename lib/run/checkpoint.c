@@ -32,6 +32,7 @@ static const char *const keys[N_WORDS] = {WORDS(WORD_KEY, WORD_KEY, WORD_KEY)};
 static const char kinds[N_WORDS] = {WORDS(IS_TEXT, IS_NUMBER, IS_REAL)};
 
 #define BILLION UINT64_C(1000000000)
+#define REAL_MOST 1000000   /* so that nine decimals come back as they went */
 
 /* What JSON would have to escape is for people only, and becomes '?'. */
 static void put_text(struct echi_word *w, const char *text) {
@@ -44,7 +45,7 @@ static void put_number(struct echi_word *w, uint64_t value) { snprintf(w->text, 
 
 /* Nine decimals, without a locale's opinion of the point. Negative: there is none. */
 static void put_real(struct echi_word *w, double value) {
-    const uint64_t scaled = value >= 0 && value < 1e9 ? (uint64_t)(value * (double)BILLION + 0.5) : 0;
+    const uint64_t scaled = value >= 0 && value < REAL_MOST ? (uint64_t)(value * (double)BILLION + 0.5) : 0;
     if (value < 0) snprintf(w->text, sizeof w->text, "none");
     else snprintf(w->text, sizeof w->text, "%" PRIu64 ".%09" PRIu64, scaled / BILLION, scaled % BILLION);
 }
@@ -119,11 +120,12 @@ static bool parse_word(const char *text, char kind, uint64_t *out, bool *out_non
     *out_none = strcmp(text, "none") == 0;
     *out = 0;
     if (*out_none) return true;
-    if (!parse_number(&text, out)) return false;
+    if (!parse_number(&text, out) || (kind == 'r' && *out >= REAL_MOST)) return false;
     if (kind == 'n') return !*text && *out <= INT64_MAX;
     uint64_t billionths = 0;
     if (*text++ != '.' || strlen(text) != 9 || !parse_number(&text, &billionths) || *text) return false;
-    return !__builtin_mul_overflow(*out, BILLION, out) && !__builtin_add_overflow(*out, billionths, out);
+    *out = *out * BILLION + billionths;
+    return true;
 }
 
 static double real_of(const struct reader *r, enum word w) { return r->none[w] ? -1 : (double)r->number[w] / (double)BILLION; }
