@@ -56,6 +56,13 @@ expect 0 'nothing left to do' "${train[@]}" --steps "$(word rounds)" --checkpoin
 check "with nothing left to do: other weights" cmp -s "$work/whole" "$work/again"
 expect 0 "nothing left to do" "${train[@]}" --steps "$(word rounds)" --checkpoint "$kept" --resume --local 3 --sync gssp
 
+# --- deterministic: the bits of one node that was never cut, whatever the nodes before and after the cut
+rm -rf "$kept"
+expect 0 '^  speed ' "${train[@]}" --deterministic --steps 150 --save "$work/whole"
+expect 0 '^  speed ' "${train[@]}" --deterministic --steps 130 --local 3 --separate 1 --checkpoint "$kept"
+goes_on 20 --deterministic --local 2 --save "$work/again"
+check "deterministic, resumed: other weights than in one go" cmp -s "$work/whole" "$work/again"
+
 # --- several nodes: killed, then resumed with the same, other and no others, from policy to policy
 rm -rf "$kept"
 killed 2 --every 10 --local 3
@@ -88,7 +95,7 @@ refuse 2 'made with data .*/data .*this run has data .*/other' --data "$work/oth
 refuse 13 'cannot be made' --data "$work/data" --checkpoint "$work/no/such"
 
 # --- a broken one is skipped, and named
-printf 'x' | dd of="$(newest | sed 's/complete$/safetensors/')" bs=1 seek=9000 conv=notrunc 2>/dev/null
+printf '%64s' | tr ' ' x | dd of="$(newest | sed 's/complete$/safetensors/')" bs=1 seek=9000 conv=notrunc 2>/dev/null
 broken=$(newest | grep -o '[1-9][0-9]*\.' | tail -n 1)
 check "there are two to choose from" [ "$(ls "$kept"/*.complete | wc -l)" -gt 1 ]
 expect 0 "checkpoint ${broken%.} is broken and skipped" "${train[@]}" --checkpoint "$kept" --resume --steps $(($(word rounds) + 5))
