@@ -181,8 +181,6 @@ static ech_status resume(struct echi_checkpoints *f, struct ech_error *err) {
 
 static ech_status open_folder(struct echi_checkpoints *f, struct ech_error *err) {
     const char *folder = f->config->checkpoint;
-    if (sizeof(echi_real) != sizeof(float))
-        return echi_fail(err, ECH_E_UNSUPPORTED, "checkpoint.open", "this build computes in double, and a checkpoint holds floats: leave --checkpoint out");
     ECHI_TRY(echi_folder_make(folder, err));
     ECHI_TRY(echi_folder_lock(folder, &f->lock, err));
     f->room = f->config->keep + 2;

@@ -3,7 +3,7 @@
  *     checkpoint-00000007.safetensors   weights under the model's names, momentum under "momentum.<group>.<name>" (the head's
  *                                       with group 0's), and in the metadata where the run stands and what it trains
  *     checkpoint-00000007.complete      its mark: size and SHA-256 of the other
- * Numbers rise and are never used again, so nothing is ever written over: a checkpoint is there once its mark is, and a mark
+ * All in float: a build in double has no ech_train, and so no checkpoints. Numbers rise and are never used again, so nothing is ever written over: a checkpoint is there once its mark is, and a mark
  * is there before an older checkpoint goes, mark first. */
 #ifndef ECHI_CHECKPOINT_H
 #define ECHI_CHECKPOINT_H
