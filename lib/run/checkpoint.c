@@ -121,7 +121,7 @@ static bool parse_word(const char *text, char kind, uint64_t *out, bool *out_non
     *out = 0;
     if (*out_none) return true;
     if (!parse_number(&text, out) || (kind == 'r' && *out >= REAL_MOST)) return false;
-    if (kind == 'n') return !*text && *out <= INT64_MAX;
+    if (kind == 'n') return !*text && *out <= INT64_MAX / 4; /* a run adds its own times to these, and them to each other */
     uint64_t billionths = 0;
     if (*text++ != '.' || strlen(text) != 9 || !parse_number(&text, &billionths) || *text) return false;
     *out = *out * BILLION + billionths;

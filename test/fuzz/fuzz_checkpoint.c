@@ -60,6 +60,8 @@ static bool one(const uint8_t *bytes, size_t len) {
     FUZZ_CHECK(c.groups >= 1 && c.groups <= ECHI_GROUPS_MAX);
     FUZZ_CHECK(c.at.start <= TRAIN && c.at.samples == (uint64_t)c.at.epoch * TRAIN + c.at.start);
     FUZZ_CHECK(c.at.clock >= 0 && c.at.measuring >= 0 && c.at.keeping >= 0 && c.at.target_at >= -1);
+    const int64_t most = INT64_MAX / 4; /* of what is added up */
+    FUZZ_CHECK(c.at.clock <= most && c.at.measuring <= most && c.at.keeping <= most && c.at.target_at <= most);
     FUZZ_CHECK(c.at.accuracy <= 1 && c.at.best_accuracy <= 1 && c.at.loss >= 0);
     for (int g = 1; c.separated && g < c.groups; g++)   /* the head's layers have one velocity */
         for (int i = TRUNK; i < PARAMS; i++) FUZZ_CHECK(c.momentum[g * PARAMS + i] == 0);
