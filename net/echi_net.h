@@ -53,8 +53,8 @@ enum echi_net_event_type {
     ECHI_NET_READY,     /* all nodes are connected with all; comes once, before any message */
     ECHI_NET_MESSAGE,   /* whole; payload (if any) is in the posted buffer named by `cookie`, which is yours again */
     ECHI_NET_SENT,      /* the payload given to echi_net_send with `cookie` is yours again */
-    ECHI_NET_LOST       /* the connection to `peer` is gone, with the reason in `text`; its posted and sent buffers are
-                           yours again without further events. Also what follows a peer's orderly echi_net_close: then
+    ECHI_NET_LOST       /* the connection to `peer` is gone, with the reason in `text`; the buffers posted for it are yours
+                           again, those sent come back as SENT, before or after this. Also what follows a peer's orderly echi_net_close: then
                            `orderly` is set */
 };
 struct echi_net_event {
@@ -88,6 +88,10 @@ ech_status echi_net_post(struct echi_net *net, int peer, int kind, void *buffer,
  * ECH_E_PEER_LOST when the peer is gone, ECH_E_MEMORY when the peer's queue is full (bound: 1,024 messages). */
 ech_status echi_net_send(struct echi_net *net, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
                          size_t payload_len, uint64_t cookie, struct ech_error *err);
+
+/* Ends the connection to `peer`, whatever it says: nothing of it is delivered after this call but events that wait already,
+ * posted buffers are yours again at once, sent ones come back as SENT, LOST follows. Harmless for a peer that is gone. */
+void echi_net_drop(struct echi_net *net, int peer);
 
 /* Bytes put on the wire so far by kind (frames and headers included; [n_kinds] is hello, credits and the like). */
 void echi_net_bytes_sent(const struct echi_net *net, uint64_t out[ECHI_NET_KINDS_MAX + 1]);

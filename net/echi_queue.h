@@ -63,8 +63,8 @@ void echi_queue_push(struct echi_queue *q, struct echi_message *m); /* the queue
 bool echi_queue_granted(struct echi_queue *q, int kind, uint32_t credits);
 void echi_queue_grant(struct echi_queue *q, int kind); /* we grant one: told in the next batch, or at once if it is the peer's only one */
 void echi_queue_used(struct echi_queue *q, int kind);  /* a message of the peer has taken a credit */
-/* Gives all waiting messages back to the pool. */
-void echi_queue_clear(struct echi_queue *q, struct echi_pool *pool);
+/* Takes all waiting messages out: a list by `next`, the caller's from now on. */
+struct echi_message *echi_queue_clear(struct echi_queue *q);
 
 void echi_batch_begin(struct echi_batch *b);
 void echi_batch_bytes(struct echi_batch *b, const void *bytes, size_t len);

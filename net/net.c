@@ -268,6 +268,11 @@ ech_status echi_net_send(struct echi_net *net, int peer, int kind, const void *m
     return ECH_OK;
 }
 
+void echi_net_drop(struct echi_net *net, int peer) {
+    if (peer < 0 || peer >= net->world || net->peers[peer].state != ECHI_PEER_UP) return;
+    echi_peer_lose(net, peer, false, "was dropped");
+}
+
 void echi_net_bytes_sent(const struct echi_net *net, uint64_t out[ECHI_NET_KINDS_MAX + 1]) {
     memset(out, 0, (ECHI_NET_KINDS_MAX + 1) * sizeof *out);
     memcpy(out, net->sent, ((size_t)net->n_kinds + 1) * sizeof *out);
