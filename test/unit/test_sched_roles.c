@@ -74,6 +74,7 @@ static void check_silence(struct sim *s) {
     CHECK(s, s->messages == 0 && s->n_sents == 0 && s->works == 0);
     for (int r = 0; r < s->plan.world; r++) {
         const struct node *n = &s->node[r];
+        if (n->dead) continue;
         CHECK(s, n->ended && !n->held);
         for (int i = 0; n->has_worker && i < s->plan.strands; i++) CHECK(s, n->worker.strand[i].sending == 0 && n->worker.n_leases == 0);
         if (n->has_owner) {
@@ -90,20 +91,38 @@ static void check_silence(struct sim *s) {
     }
 }
 
+/* The leases in the states that are left: all of a living owner's, of a lost one's those in the version that all others keep. */
+static void count_surviving(struct sim *s) {
+    for (int id = 1; id < LEASES; id++) {
+        const struct echi_lease *l = &s->applied_lease[id];
+        if (!s->lease_applied[id]) continue;
+        const int group = echi_plan_group_owned(&s->plan, l->owner);
+        bool in = !s->node[l->owner].dead;
+        for (int r = 0; r < s->plan.world && s->node[l->owner].dead; r++)
+            if (s->node[r].has_owner && !s->node[r].dead) in = s->applied_version[id] <= s->node[r].owner.peer[group].version;
+        for (uint32_t i = l->start; in && i < l->start + l->n; i++) s->applied[i]++;
+    }
+}
+
 static void check_counts(struct sim *s) {
     const struct echi_coordinator *c = &s->coordinator;
     uint64_t loss = 0;
-    CHECK(s, c->applied == c->issued && c->applied == s->applied_samples && c->n_out == 0);
+    CHECK(s, c->applied == c->issued && c->n_out == 0 && c->n_again == 0);
+    CHECK(s, c->applied == s->applied_samples || s->owner_killed);
+    count_surviving(s);
     if (!s->stop_at && s->goal.target_accuracy == 0) CHECK(s, c->applied == s->goal.samples && c->status == ECH_OK);
     for (uint32_t i = 0; i < s->goal.train_samples; i++) {
         const uint64_t times = c->applied / s->goal.train_samples + (i < c->applied % s->goal.train_samples);
-        CHECK(s, s->leased[i] == times && s->computed[i] == times && s->applied[i] == times);
+        CHECK(s, s->applied[i] == times);
+        CHECK(s, s->killed ? s->leased[i] >= times && s->computed[i] >= times : s->leased[i] == times && s->computed[i] == times);
         if (s->plan.separated) CHECK(s, s->headed[i] == times);
         loss += times * loss_of(label_of(i));
     }
-    CHECK(s, c->loss_sum == (double)loss && c->loss_samples == c->applied);
+    CHECK(s, s->owner_killed || (c->loss_sum == (double)loss && c->loss_samples == c->applied));
+    CHECK(s, (c->again_leases == 0) == (c->again_samples == 0) && (s->killed || c->again_leases == 0));
     CHECK(s, s->goal.has_test ? c->looks >= 1 : c->looks == 0);
     CHECK(s, (uint64_t)s->looks == c->looks);
+    if (s->plan.separated) CHECK(s, s->node[s->plan.head].head.repeats <= s->repeats && s->repeats <= c->again_samples + SAMPLES_MAX);
 }
 
 /* What --save would write: on one node what that node computes; on all owners the same. */
@@ -117,6 +136,7 @@ static void check_weights(struct sim *s) {
     for (int g = 0; g < s->plan.n_groups; g++) {
         const int rank = s->plan.owner_of[g];
         const struct echi_owner *o = &s->node[rank].owner;
+        if (s->node[rank].dead) continue;
         if (s->plan.n_groups == 1) {
             CHECK(s, memcmp(final, place(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current})->word,
                             (size_t)cut_of(s) * WORDS * 4) == 0);
@@ -125,7 +145,9 @@ static void check_weights(struct sim *s) {
         uint8_t peer[ECHI_GROUPS_MAX];
         for (int p = 0; p < s->plan.n_groups; p++) {
             peer[p] = o->peer[p].there ? (uint8_t)(2 * p + o->peer[p].current) : ECHI_NONE;
-            if (p != g) CHECK(s, o->peer[p].version == s->node[s->plan.owner_of[p]].owner.state_version);
+            if (p == g) continue;
+            const struct node *owner = &s->node[s->plan.owner_of[p]];
+            CHECK(s, owner->dead ? o->peer[p].version <= owner->owner.state_version : o->peer[p].version == owner->owner.state_version);
         }
         sum_states(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current}, peer, expected);
         CHECK(s, memcmp(final, expected, (size_t)cut_of(s) * WORDS * 4) == 0);
@@ -136,7 +158,7 @@ static void check_weights(struct sim *s) {
                         (PARAMS - CUT * WORDS) * 4) == 0);
     }
     for (int r = 1; r < s->plan.world && s->goal.give_final; r++)
-        CHECK(s, memcmp(final, s->node[r].place[ECHI_SLOT_NODE_FINAL][0].word, PARAMS * 4) == 0);
+        CHECK(s, s->node[r].dead || memcmp(final, s->node[r].place[ECHI_SLOT_NODE_FINAL][0].word, PARAMS * 4) == 0);
 }
 
 static struct sim *sim_new(uint64_t seed) {
@@ -159,6 +181,53 @@ static void run_policy(enum echi_sync sync) {
         check_counts(s);
         check_silence(s);
         check_weights(s);
+    }
+}
+
+/* ---- kills ---- */
+
+static void chosen(struct sim *s, enum echi_sync sync) {
+    choose_goal(s);
+    choose_plan(s, sync);
+    s->plan_given = true;
+    s->stop_at = 0;
+}
+static void check_all(struct sim *s) {
+    check_counts(s);
+    check_silence(s);
+    check_weights(s);
+}
+
+/* Several nodes of a run die, at any events. */
+static void kills(void **state) {
+    (void)state;
+    const char *only = getenv("SEED");
+    for (uint64_t seed = only ? strtoull(only, NULL, 10) : 1; seed <= (only ? strtoull(only, NULL, 10) : 4 * RUNS); seed++) {
+        struct sim *s = sim_new(seed);
+        chosen(s, (enum echi_sync)(seed % ECHI_SYNCS));
+        for (int i = 0; i < KILLS; i++) {
+            s->kill_at[i] = below(s, 3) ? 1 + below(s, below(s, 2) ? 300 : 3000) : 0;
+            s->kill_rank[i] = -1;
+        }
+        sim_run(s);
+        check_all(s);
+    }
+}
+
+/* Every rank that may be lost, at every event of a run. */
+static void a_kill_at_every_event(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 24; seed++) {
+        uint64_t events = 1;
+        for (uint64_t at = 1; at <= events; at++) {
+            struct sim *s = sim_new(seed);
+            chosen(s, (enum echi_sync)(seed % ECHI_SYNCS));
+            s->kill_at[0] = at;
+            s->kill_rank[0] = -1;
+            sim_run(s);
+            check_all(s);
+            if (at == events || s->events > events) events = s->events < 1500 ? s->events : 1500;
+        }
     }
 }
 
@@ -516,6 +585,7 @@ static void coordinator_in(enum echi_run_phase phase) {
     const struct echi_wishes wishes = {.world = setup.plan.world};
     const struct echi_goal goal = {.train_samples = 1000000, .samples = 100000000};
     echi_coordinator_init(&coordinator, &setup, &wishes, &goal, true);
+    coordinator.plan = setup.plan;
     coordinator.policy = echi_policy_of((enum echi_sync)setup.plan.sync);
     coordinator.phase = phase;
     coordinator.waits_for = setup.plan.world;
@@ -529,7 +599,7 @@ static void the_ledger_believes_only_itself(void **state) {
     tell_coordinator(1, &nothing);   /* any event deals leases */
     assert_int_equal(coordinator.n_out, 2 * 4);
     /* A version that would be thousands of rounds ahead: no lease beyond the next round. */
-    const struct echi_msg m = {.kind = ECHI_KIND_APPLIED, .lease = coordinator.out[0], .version = UINT64_MAX / 2, .loss = 1};
+    const struct echi_msg m = {.kind = ECHI_KIND_APPLIED, .lease = coordinator.out[0].lease, .version = UINT64_MAX / 2, .loss = 1};
     tell_coordinator(0, &m);
     assert_int_equal(coordinator.n_out, 2 * 4 - 1 + 4);
     assert_false(acted.overflow);
@@ -595,6 +665,7 @@ static void only_owners_drain(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(planned),
+        cmocka_unit_test(kills), cmocka_unit_test(a_kill_at_every_event),
         cmocka_unit_test(a_worker_counts_exactly_while_it_holds_a_lease),
         cmocka_unit_test(answers_take_turns),
         cmocka_unit_test(an_early_acknowledgement_counts),
