@@ -158,7 +158,7 @@ static void on_computed(struct echi_head *h, const struct echi_event *e, struct 
 
 /* The next round's rows may come before this one's update is done. */
 static bool of_this_round(const struct echi_head *h, const struct echi_lease *lease) {
-    if (!h->policy->rounds || (lease->again && lease->round + 1 == h->version)) return true;
+    if (!h->policy->rounds || (lease->again && (lease->round == h->version || lease->round + 1 == h->version))) return true;
     if (h->apply_due) return lease->round == h->version + 1;
     return lease->round == h->version && (h->round_in == 0 || lease->round_size == h->apply_divisor);
 }

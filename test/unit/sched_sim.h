@@ -582,7 +582,7 @@ static void count_push(struct sim *s, const struct echi_lease *l) {
     if (s->plan.sync != ECHI_SYNC_SSP && s->plan.sync != ECHI_SYNC_GSSP) return;
     if (s->owner_killed) return;
     for (int r = 0; r < s->plan.world; r++) {
-        if (r == l->worker || !s->tracked[r] || s->plan.group_of[r] != s->plan.group_of[l->worker]) continue;
+        if (r == l->worker || !s->tracked[r] || s->node[r].dead || s->plan.group_of[r] != s->plan.group_of[l->worker]) continue;
         /* Answered at a count s, with all others at least at s - S, none of whom is answered beyond s + S. With several
          * strands a worker is answered again before its push: what is counted here is then of no one step. */
         CHECK(s, ++s->others[r][l->worker] <= 2 * s->plan.staleness + 1 || s->plan.strands > 1);
@@ -638,7 +638,7 @@ static void run_look(struct sim *s, struct work *w) {
     const uint32_t *copy = place(s, 0, w->task.weights)->word;
     for (int r = 0; r < s->plan.world; r++)
         CHECK(s, s->node[r].held || s->node[r].dead || s->coordinator.phase == ECHI_RUN_LAST_LOOK);
-    CHECK(s, o->dead ||
+    CHECK(s, s->owner_killed ||   /* its copy may be that of a node that is lost by now */
           memcmp(copy, o->place[ECHI_SLOT_OWNER_WEIGHTS][o->owner.current].word, (size_t)cut_of(s) * WORDS * sizeof *copy) == 0);
     if (h)
         CHECK(s, memcmp(copy + CUT * WORDS, h->place[ECHI_SLOT_HEAD_WEIGHTS][h->head.current].word + CUT * WORDS,

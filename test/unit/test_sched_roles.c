@@ -79,7 +79,7 @@ static void check_silence(struct sim *s) {
         for (int i = 0; n->has_worker && i < s->plan.strands; i++) CHECK(s, n->worker.strand[i].sending == 0 && n->worker.n_leases == 0);
         if (n->has_owner) {
             CHECK(s, n->owner.sends == 0 && n->owner.state_out == 0 && n->owner.state_sending < 0 && n->owner.busy == 0 &&
-                         n->owner.drained);
+                         (n->owner.drained || s->killed));
             for (int i = 0; i < ECHI_SNAPSHOTS; i++) CHECK(s, n->owner.in_flight[i] == 0);
         }
         if (n->has_head)
