@@ -183,6 +183,9 @@ struct ech_report {
     uint64_t seed;
     size_t resident_peak;                 /* bytes, this node */
     int lost_peer;                        /* rank whose loss ended the run; -1 */
+    int n_lost, lost[ECH_WORLD_MAX];      /* ranks that were lost while the others went on, in order */
+    uint64_t leases_again, samples_again; /* work of theirs that others were given again; `samples` counts each once */
+    uint64_t head_repeats;                /* rows that the head had trained already: answered, not trained again */
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

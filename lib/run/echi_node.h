@@ -35,9 +35,10 @@ struct echi_node {
     bool ready, over, held_asked, final_in, end_in;
     ech_status status;
     int64_t began, looped, heard[ECHI_WORLD_MAX], heartbeat_at, progress_at, leave_by;
-    int lost; char lost_text[200];
+    int lost; char lost_text[200];            /* a peer whose connection broke, until the coordinator's word on it is here */
+    bool gone[ECHI_WORLD_MAX];                /* lost, by the coordinator's word */
     struct ech_progress shown; int64_t shown_clock; uint64_t shown_looks;
-    uint64_t sent_by_kind[ECHI_KINDS + 1];    /* rank 0: summed over all nodes */
+    uint64_t sent_by_kind[ECHI_KINDS + 1], head_repeats;   /* rank 0: summed over all nodes */
 };
 
 /* ---- node.c ---- */
@@ -54,6 +55,8 @@ void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg
 /* Gives an event to a role and performs what it asks for; nothing when the role is not hosted here. */
 void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event *e);
 void echi_node_send_plain(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role);
+/* This node's roles stand; it knows of all losses up to this membership epoch. */
+void echi_node_send_ready(struct echi_node *n, uint32_t members);
 /* A message with a body of its own behind the two role bytes: step times, the plan, bytes sent. */
 void echi_node_send_body(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len);
 void echi_node_post(struct echi_node *n, const struct echi_action *a);

@@ -103,12 +103,23 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
     return make_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->strands, n * 4 * x->job->cut_width, err);
 }
 
+static ech_status setup_grads(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
+    for (int r = 0; r < p->world; r++)
+        if (!p->lost[r] && p->group_of[r] == group) ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_GRADS, r, 1, all, err));
+    return ECH_OK;
+}
+
+ech_status echi_exec_regroup(struct echi_exec *x, struct ech_error *err) {
+    const struct echi_plan *p = &x->setup->plan;
+    const int group = echi_plan_group_owned(p, x->setup->rank);
+    return group < 0 ? ECH_OK : setup_grads(x, p, group, x->job->n_params * sizeof(float), err);
+}
+
 static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
     ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_WEIGHTS, 0, ECHI_SNAPSHOTS, all, err));
     ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, all, err));
     if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, all, err));
-    for (int r = 0; r < p->world; r++)
-        if (p->group_of[r] == group) ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_GRADS, r, 1, all, err));
+    ECHI_TRY(setup_grads(x, p, group, all, err));
     if (p->n_groups == 1) return ECH_OK;
     ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_W0, 0, 1, all, err));
     ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_STATE, 0, ECHI_STATE_COPIES, all, err));
@@ -122,9 +133,9 @@ static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, siz
     uint32_t most = ECHI_MERGE_ROWS;
     for (int r = 0; r < p->world; r++) {
         if (p->group_of[r] == ECHI_NONE) continue;
-        if (p->n[r] > most) most = p->n[r];
-        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, p->n[r] * (4 * width + 1), err));
-        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, r, 1, p->n[r] * 4 * width, err));
+        if (echi_plan_room(p, r) > most) most = echi_plan_room(p, r);
+        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, echi_plan_room(p, r) * (4 * width + 1), err));
+        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, r, 1, echi_plan_room(p, r) * 4 * width, err));
     }
     ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_WEIGHTS, 0, 3, all, err));
     ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_GRADS, 0, 1, all, err));
@@ -140,7 +151,7 @@ ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, 
     const struct echi_plan *p = &setup->plan;
     const size_t all = x->job->n_params * sizeof(float);
     x->setup = setup;
-    if (p->group_of[setup->rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, p->n[setup->rank], all, err));
+    if (p->group_of[setup->rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, echi_plan_room(p, setup->rank), all, err));
     for (int g = 0; g < p->n_groups; g++)
         if (p->owner_of[g] == setup->rank) ECHI_TRY(setup_owner(x, p, g, all, err));
     if (p->separated && p->head == setup->rank) ECHI_TRY(setup_head(x, p, all, err));
@@ -278,6 +289,7 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
         given += result->correct[i];
     }
     if (task->state.kind != ECHI_SLOT_NONE) return add(x, task, true, err);
+    if (task->weights_out.kind == ECHI_SLOT_NONE) return ECH_OK;   /* rows that came again: answered, not trained */
     echi_lane_rows(x->lane, task, result);
     return apply(x, task, true, err);
 }

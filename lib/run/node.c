@@ -40,7 +40,7 @@ static void check_deadlines(struct echi_node *n, int64_t now) {
         else echi_node_send_plain(n, 0, ECHI_KIND_HEARTBEAT, ECHI_ROLE_NODE);
     }
     for (int r = n->coordinator ? 1 : 0; r < (n->coordinator ? n->world : 1); r++) {
-        if (now - n->heard[r] <= deadline || n->over) continue;
+        if (n->gone[r] || now - n->heard[r] <= deadline || n->over) continue;
         char text[120];
         snprintf(text, sizeof text, "no word for %.3g seconds, see --deadline", n->c->config->deadline);
         echi_node_lost(n, r, false, text);
