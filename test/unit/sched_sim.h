@@ -121,7 +121,7 @@ struct sim {
     uint8_t leased[SAMPLES_MAX], computed[SAMPLES_MAX], applied[SAMPLES_MAX], headed[SAMPLES_MAX];
     bool lease_applied[LEASES];
     struct echi_lease applied_lease[LEASES]; uint64_t applied_version[LEASES];   /* in its owner's state from this version on */
-    uint64_t repeats;
+    uint64_t repeats, handed_on;            /* rows answered again; states of lost groups handed on */
     uint32_t began_on[LEASES][PARAMS];      /* weights that a lease was computed on */
     uint64_t applied_samples;               /* in the weights of a single group */
     uint64_t slot_samples[NODES][2 * ECHI_STRANDS], seen[LEASES];   /* in a worker's weights; in those a lease began on */
@@ -528,6 +528,7 @@ static void deliver(struct sim *s, const struct message *m) {
             write_ends(s, m->to, whole, first, end);
         }
     }
+    s->handed_on += m->kind == ECHI_KIND_FROZEN;
     if (m->kind == ECHI_KIND_WEIGHTS) s->slot_samples[m->to][post.slot.index] = msg.samples;
     if (m->kind == ECHI_KIND_PUSH) s->more[m->from] = msg.flag;
     if (m->kind == ECHI_KIND_ENTER && !s->lease_applied[msg.lease.id]) s->entered[m->from] = msg.lease.id;

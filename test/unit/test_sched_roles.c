@@ -198,9 +198,10 @@ static void check_all(struct sim *s) {
     check_weights(s);
 }
 
-/* Several nodes of a run die, at any events. */
+/* Several nodes of a run die, at any events. What losses can bring about does come about. */
 static void kills(void **state) {
     (void)state;
+    uint64_t killed = 0, owners = 0, again = 0, repeats = 0;
     const char *only = getenv("SEED");
     for (uint64_t seed = only ? strtoull(only, NULL, 10) : 1; seed <= (only ? strtoull(only, NULL, 10) : 4 * RUNS); seed++) {
         struct sim *s = sim_new(seed);
@@ -211,7 +212,34 @@ static void kills(void **state) {
         }
         sim_run(s);
         check_all(s);
+        killed += (uint64_t)s->killed;
+        owners += s->owner_killed;
+        again += s->coordinator.again_leases;
+        repeats += s->repeats;
     }
+    if (!only) assert_true(killed > RUNS && owners > 100 && again > RUNS && repeats > RUNS);
+}
+
+/* Owners die, one soon after the other, so that also those die whose copy of a lost state was to be handed on. */
+static void owners_die(void **state) {
+    (void)state;
+    uint64_t twice = 0, handed_on = 0, taken_back = 0;
+    for (uint64_t seed = 1; seed <= 2 * RUNS; seed++) {
+        struct sim *s = sim_new(seed);
+        do {
+            memset(&s->plan, 0, sizeof s->plan);
+            chosen(s, ECHI_SYNC_GSSP);
+        } while (s->plan.n_groups < 3);
+        s->kill_at[0] = 50 + below(s, 600);
+        for (int i = 1; i < KILLS - 1; i++) s->kill_at[i] = s->kill_at[i - 1] + 1 + below(s, below(s, 2) ? 40 : 200);
+        for (int i = 0; i < KILLS - 1; i++) s->kill_rank[i] = s->plan.owner_of[below(s, s->plan.n_groups)];
+        sim_run(s);
+        check_all(s);
+        twice += s->killed > 1;
+        handed_on += s->handed_on > 0;
+        taken_back += s->applied_samples > s->coordinator.applied;
+    }
+    assert_true(twice > 100 && handed_on > 100 && taken_back > 100);
 }
 
 /* Every rank that may be lost, at every event of a run. */
@@ -510,7 +538,7 @@ static void workers_refuse_what_does_not_fit(void **state) {
         case 5: m.kind = ECHI_KIND_WEIGHTS, e.from = 1; break;
         case 6: m.kind = ECHI_KIND_ACT_GRAD; break;                /* nobody asked */
         case 7:
-            for (uint32_t id = 1; id <= ECHI_LEASES_AHEAD; id++) {
+            for (uint32_t id = 1; id <= ECHI_LEASES_HELD; id++) {
                 m.lease.id = id;
                 echi_worker_step(&w, &e, &acted);
             }
@@ -612,11 +640,12 @@ static void a_fault_is_a_failure(void **state) {
     (void)state;
     static const struct { uint16_t said; ech_status meant; uint8_t peer; int lost; } table[] = {
         {ECH_E_DIVERGED, ECH_E_DIVERGED, ECHI_NONE, -1}, {ECH_OK, ECH_E_INTERNAL, ECHI_NONE, -1}, {999, ECH_E_INTERNAL, 0, -1},
-        {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 2, 2},        {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 200, 1},
+        {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 2, 2},        {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 200, 1},   /* each the only owner */
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         struct echi_msg m = {.kind = ECHI_KIND_FAULT, .layer = table[i].said, .peer = table[i].peer, .text = "why"};
         small_plan(ECHI_SYNC_ASP, 4, 1);
+        if (table[i].lost >= 0) setup.plan.owner_of[0] = (uint8_t)table[i].lost;
         coordinator_in(ECHI_RUN_TRAINS);
         tell_coordinator(1, &m);
         assert_int_equal(coordinator.status, table[i].meant);
@@ -639,12 +668,96 @@ static void a_node_may_leave_while_the_run_ends(void **state) {
     echi_coordinator_step(&coordinator, &lost, &acted);
     assert_non_null(acted_on(ECHI_ACTION_DONE, 0, 0));
     assert_int_equal(coordinator.status, ECH_OK);
-    /* In the middle of a run it ends it, with its number. */
-    coordinator_in(ECHI_RUN_TRAINS);
+}
+
+/* Whose loss ends a run, with its number; all others are told, and the run goes on. */
+static void a_loss_ends_the_run_only_where_it_must(void **state) {
+    (void)state;
+    for (int world = 2; world <= 4; world++)
+        for (int rank = 1; rank < world; rank++)
+            for (int how = 0; how < 5; how++) {
+                const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = (uint8_t)rank};
+                small_plan(how == 4 ? ECHI_SYNC_GSSP : ECHI_SYNC_ASP, world, how == 4 ? 2 : 1);
+                if (how == 1) setup.plan.separated = 1, setup.plan.head = (uint8_t)rank;
+                if (how == 2) setup.plan.owner_of[0] = (uint8_t)rank;
+                if (how == 3)   /* nobody else works */
+                    for (int r = 0; r < world; r++)
+                        if (r != rank) setup.plan.group_of[r] = ECHI_NONE, setup.plan.n[r] = 0;
+                coordinator_in(ECHI_RUN_TRAINS);
+                acted_none();
+                echi_coordinator_step(&coordinator, &lost, &acted);
+                const bool survived = how == 0 || how == 4;
+                assert_int_equal(coordinator.status, survived ? ECH_OK : ECH_E_PEER_LOST);
+                assert_int_equal(coordinator.lost_peer, survived ? -1 : rank);
+                for (int i = 0; i < world - 1; i++)
+                    assert_int_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LOST, i) != NULL, survived);
+                assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LOST, world - 1));
+                if (how != 0) continue;
+                /* A second time it is no news; no lease leaves before all know. */
+                acted_none();
+                echi_coordinator_step(&coordinator, &lost, &acted);
+                assert_int_equal(acted.count, 0);
+                for (int r = 0; r < world; r++) {
+                    const struct echi_msg ready = {.kind = ECHI_KIND_READY, .members = 1};
+                    if (r == rank) continue;
+                    assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, 0));
+                    tell_coordinator(r, &ready);
+                }
+                assert_non_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, 0));
+            }
+    /* Before the roles stand there is nothing that could go on. */
+    const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = 2};
+    small_plan(ECHI_SYNC_ASP, 4, 1);
+    coordinator_in(ECHI_RUN_PLANNED);
     acted_none();
     echi_coordinator_step(&coordinator, &lost, &acted);
     assert_int_equal(coordinator.status, ECH_E_PEER_LOST);
-    assert_int_equal(coordinator.lost_peer, 2);
+}
+
+/* A lost worker's leases: those that are in stay in, the others go out again, whole, with new numbers, to who is left. */
+static void only_revoked_leases_go_out_again(void **state) {
+    (void)state;
+    const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = 2};
+    const struct echi_msg nothing = {.kind = ECHI_KIND_HELD}, ready = {.kind = ECHI_KIND_READY, .members = 1};
+    small_plan(ECHI_SYNC_ASP, 3, 1);
+    setup.plan.n[2] = 5;   /* more than the others take at once */
+    coordinator_in(ECHI_RUN_TRAINS);
+    tell_coordinator(1, &nothing);
+    struct echi_lease of_lost[2];
+    for (int i = 0, k = 0; i < coordinator.n_out; i++)
+        if (coordinator.out[i].lease.worker == 2) of_lost[k++] = coordinator.out[i].lease;
+    acted_none();
+    echi_coordinator_step(&coordinator, &lost, &acted);
+    tell_coordinator(0, &ready);
+    assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_REVOKE, 0));
+    tell_coordinator(1, &ready);
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_REVOKE, i));
+        assert_int_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_REVOKE, i)->msg.lease.id, of_lost[i].id);
+    }
+    struct echi_msg in = {.kind = ECHI_KIND_REVOKED, .lease = of_lost[0], .flag = 1, .members = 1};
+    tell_coordinator(0, &in);
+    assert_int_equal(coordinator.n_again, 0);
+    in.lease = of_lost[1];
+    in.flag = 0;
+    tell_coordinator(0, &in);
+    assert_int_equal(coordinator.n_again, 1);
+    tell_coordinator(0, &in);   /* no second time */
+    assert_int_equal(coordinator.n_again, 1);
+    /* Its five samples go out one by one as the others apply theirs. */
+    uint32_t next = of_lost[1].start;
+    while (coordinator.n_again > 0) {
+        struct echi_msg m = {.kind = ECHI_KIND_APPLIED, .loss = 1};
+        for (int i = 0; i < coordinator.n_out; i++)
+            if (coordinator.out[i].lease.worker != 2) m.lease = coordinator.out[i].lease;
+        tell_coordinator(0, &m);
+        const struct echi_action *a = acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, 0);
+        assert_non_null(a);
+        assert_true(a->msg.lease.again && a->msg.lease.n == 1 && a->msg.lease.start == next && a->msg.lease.id > of_lost[1].id);
+        next++;
+    }
+    assert_int_equal(next, of_lost[1].start + 5);
+    assert_int_equal(coordinator.again_samples, 5);
 }
 
 static void only_owners_drain(void **state) {
@@ -665,7 +778,7 @@ static void only_owners_drain(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(planned),
-        cmocka_unit_test(kills), cmocka_unit_test(a_kill_at_every_event),
+        cmocka_unit_test(kills), cmocka_unit_test(owners_die), cmocka_unit_test(a_kill_at_every_event),
         cmocka_unit_test(a_worker_counts_exactly_while_it_holds_a_lease),
         cmocka_unit_test(answers_take_turns),
         cmocka_unit_test(an_early_acknowledgement_counts),
@@ -676,6 +789,8 @@ int main(void) {
         cmocka_unit_test(the_ledger_believes_only_itself),
         cmocka_unit_test(a_fault_is_a_failure),
         cmocka_unit_test(a_node_may_leave_while_the_run_ends),
+        cmocka_unit_test(a_loss_ends_the_run_only_where_it_must),
+        cmocka_unit_test(only_revoked_leases_go_out_again),
         cmocka_unit_test(only_owners_drain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
