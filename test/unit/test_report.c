@@ -85,7 +85,8 @@ static struct ech_report sample(void) {
                            .seconds = 41.5, .images_per_second = 7232.77, .measuring_seconds = 2.5, .startup_seconds = 1.25,
                            .train_loss = 0.0123, .test_accuracy = 0.9871, .best_accuracy = 0.9874, .target_seconds = 20.25,
                            .target_epochs = 2.5, .bytes_sent = {1000, UINT64_MAX}, .kind_name = {"push", "weights"},
-                           .staleness_max = 1.75, .staleness_mean = 0.5, .seed = UINT64_MAX, .resident_peak = 104857600, .lost_peer = -1};
+                           .staleness_max = 1.75, .staleness_mean = 0.5, .seed = UINT64_MAX, .resident_peak = 104857600, .lost_peer = -1,
+                           .n_lost = 2, .lost = {3, 1}, .leases_again = 4, .samples_again = 96, .head_repeats = 32};
     return r;
 }
 
@@ -107,7 +108,7 @@ static void test_keys(void **state) {
         "\"startup_seconds\": 1.25", "\"train_loss\": 0.0123", "\"test_accuracy\": 0.9871", "\"best_accuracy\": 0.9874",
         "\"target_seconds\": 20.25", "\"target_epochs\": 2.5", "\"bytes_sent\": {\"push\": 1000, \"weights\": 18446744073709551615}",
         "\"staleness_max\": 1.75", "\"staleness_mean\": 0.5", "\"seed\": 18446744073709551615", "\"resident_peak\": 104857600",
-        "\"lost_peer\": null"};
+        "\"lost_peer\": null", "\"lost\": [3, 1]", "\"leases_again\": 4", "\"samples_again\": 96", "\"head_repeats\": 32"};
     struct ech_report r = sample();
     const char *text = json(&r);
     assert_true(is_json(text));
