@@ -129,7 +129,7 @@ struct ech_config {
     int threads;                  /* of computation (default 1) */
     char device[64];              /* "cpu" */
     double slow;                  /* this node computes that many times slower (>= 1), by sleeping */
-    double deadline;              /* seconds without a word from a needed node before the run ends (default 10) */
+    double deadline;              /* seconds without a word from a node before it is lost (default 10) */
     char init[1024], save[1024], report[1024];   /* files; only rank 0 reads init and writes save and report */
     char plan[1024], save_plan[1024];            /* plan to follow instead of making one; where rank 0 writes the plan */
     /* Callbacks, from a thread of the library, at most one at a time; may be NULL; must not call back into this run. */

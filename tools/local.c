@@ -128,7 +128,9 @@ static void kill_all(struct nodes *n) {
 static void hurry(struct nodes *n) {
     if (n->goes) return;
     const double patience = n->command->config.deadline + 5, waited = n->since < 0 ? 0 : now() - n->since;
-    if (waited > 2 && n->first_failed >= 0) ask_to_end(n);
+    /* A node that was killed may leave a run that goes on, once it has measured and planned. */
+    const bool was_killed = n->first_failed > 0 && n->status[n->first_failed] >= 128;
+    if (waited > (was_killed ? n->command->config.deadline : 2) && n->first_failed >= 0) ask_to_end(n);
     if (waited > patience && n->asked != KILLED) {
         fprintf(stderr, "echelon: %d of %d nodes did not end within %.0f s after the first; killed\n", n->running, n->world, patience);
         kill_all(n);

@@ -254,10 +254,11 @@ void echi_node_lost(struct echi_node *n, int peer, bool orderly, const char *tex
         struct echi_event event = {.type = ECHI_EVENT_LOST, .from = (uint8_t)peer};
         return echi_node_event(n, ECHI_ROLE_COORDINATOR, &event);
     }
+    if (peer != 0) echi_node_fault(n, ECH_E_PEER_LOST, peer, n->lost_text);
+    if (peer != 0 && !n->planned) return;   /* its word comes behind the plan, which will do without that node */
     /* The coordinator has the word on who is lost; if it is the lost one, or says nothing, this node leaves by itself. */
     n->lost = peer;
     n->leave_by = peer == 0 ? 0 : echi_now() + GRACE;
-    if (peer != 0) echi_node_fault(n, ECH_E_PEER_LOST, peer, n->lost_text);
 }
 
 void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e) {

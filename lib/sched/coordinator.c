@@ -76,6 +76,8 @@ static void fail(struct echi_coordinator *c, ech_status status, int peer, const 
 
 /* ---- start: times, plan, first weights ---- */
 
+static void lose(struct echi_coordinator *c, int rank, const char *text, struct echi_actions *out);
+
 static void make_plan(struct echi_coordinator *c, struct echi_actions *out) {
     if (!c->plan_given) {
         char text[240];
@@ -83,10 +85,13 @@ static void make_plan(struct echi_coordinator *c, struct echi_actions *out) {
         if (status != ECH_OK) return fail(c, status, -1, text, out);
     }
     c->plan = c->setup->plan;
+    memset(c->plan.lost, 0, sizeof c->plan.lost);
     c->policy = echi_policy_of((enum echi_sync)plan_of(c)->sync);
     c->phase = ECHI_RUN_PLANNED;
     echi_act(out, ECHI_ACTION_PLAN);
     wait_for(c, c->wishes.world);
+    for (int r = 0; r < c->wishes.world; r++)   /* whom the plan leaves out, unless it came from a file */
+        if (c->wishes.absent[r]) lose(c, r, "", out);
 }
 
 static void send_params(struct echi_action *a, bool final) {
@@ -311,7 +316,14 @@ static void lose(struct echi_coordinator *c, int rank, const char *text, struct 
         /* The run has ended well: whoever leaves without its last word only leaves a gap in the report. */
         return all_said(c, rank, out);
     }
-    if (c->phase < ECHI_RUN_FEEDS || (c->phase == ECHI_RUN_FEEDS && group >= 0) || !echi_plan_can_lose(&c->plan, rank))
+    if (c->phase == ECHI_RUN_MEASURES && rank != 0) {
+        if (c->wishes.absent[rank]) return;
+        c->wishes.absent[rank] = true;
+        if (last_answer(c, rank)) make_plan(c, out);
+        return;
+    }
+    /* An owner that has not begun leaves nothing that could go on. */
+    if ((c->phase < ECHI_RUN_TRAINS && group >= 0) || !echi_plan_can_lose(&c->plan, rank))
         return fail(c, ECH_E_PEER_LOST, rank, text, out);
     echi_plan_lose(&c->plan, rank);
     c->lost_rank[c->n_lost++] = (uint8_t)rank;
@@ -325,6 +337,7 @@ static void lose(struct echi_coordinator *c, int rank, const char *text, struct 
         a->msg.peer = (uint8_t)rank;
         a->msg.members = c->members;
     }
+    if (c->phase == ECHI_RUN_PLANNED && last_answer(c, rank)) feed(c, out);
     if (c->phase == ECHI_RUN_HOLDS && last_answer(c, rank)) ask(c, ECHI_RUN_LOOKS, out);
     if (c->phase == ECHI_RUN_DRAINS) c->phase = ECHI_RUN_TRAINS;   /* drained anew once all that was lost is back */
 }
@@ -342,7 +355,7 @@ static void on_fault(struct echi_coordinator *c, const struct echi_event *e, str
 
 static void on_message(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
-    if (lost(c, e->from)) return;   /* it still came, but nobody counts on it any more */
+    if (lost(c, e->from) || c->wishes.absent[e->from]) return;   /* it still came, but nobody counts on it any more */
     switch (m->kind) {
     case ECHI_KIND_MEASURED:
         if (c->phase != ECHI_RUN_MEASURES) break;

@@ -289,8 +289,9 @@ static int64_t never(int to, int kind) { return INT64_MAX - to * ECHI_KINDS - ki
 static struct message *queue_message(struct sim *s, int from, int to, int kind) {
     CHECK(s, s->messages < MESSAGES);
     struct message *m = s->queue[s->messages++];
-    /* HOLD and RELEASE are equally urgent, and a link gives the older of equals first. */
-    int64_t *last = &s->node[from].last_due[to][kind == ECHI_KIND_RELEASE ? ECHI_KIND_HOLD : kind];
+    /* HOLD and RELEASE are equally urgent, PLAN and LOST as well, and a link gives the older of equals first. */
+    const int behind = kind == ECHI_KIND_RELEASE ? ECHI_KIND_HOLD : kind == ECHI_KIND_LOST ? ECHI_KIND_PLAN : kind;
+    int64_t *last = &s->node[from].last_due[to][behind];
     int64_t due = after(s, echi_kind_has_payload(kind) ? 30 : 10);
     if (due <= *last) due = *last + 1;
     *last = due;
@@ -304,6 +305,7 @@ static struct message *queue_message(struct sim *s, int from, int to, int kind) 
 }
 
 static void send_body(struct sim *s, int from, int to, int kind, enum echi_role role, const uint8_t *body, size_t len) {
+    if (s->node[to].dead) return;
     struct message *m = queue_message(s, from, to, kind);
     m->meta[0] = (uint8_t)role;
     m->meta[1] = ECHI_ROLE_NODE;
@@ -783,16 +785,18 @@ static void kill_node(struct sim *s, int rank) {
 
 /* A rank whose loss is survived, of those that live; -1: there is none now. */
 static int victim(struct sim *s, int wanted) {
-    struct echi_plan plan = s->coordinator.plan;
     const enum echi_run_phase phase = s->coordinator.phase;
-    if (phase < ECHI_RUN_FEEDS || phase == ECHI_RUN_ENDED) return -1;
+    struct echi_plan plan = phase == ECHI_RUN_MEASURES ? s->node[0].setup.plan : s->coordinator.plan;
+    const bool made = phase > ECHI_RUN_MEASURES || s->plan_given;   /* else there is no plan yet in which it could matter */
+    if (phase == ECHI_RUN_ENDED) return -1;
+    plan.world = s->plan.world;
     for (int r = 0; r < plan.world; r++)
         if (s->node[r].dead && !plan.lost[r]) echi_plan_lose(&plan, r);
     const uint32_t first = wanted >= 0 ? (uint32_t)wanted : echi_random_below(&s->random, plan.world);
     for (uint32_t i = 0; i < (wanted >= 0 ? 1u : plan.world); i++) {
         const int r = (int)((first + i) % plan.world);
-        if (plan.lost[r] || !echi_plan_can_lose(&plan, r)) continue;
-        if (phase == ECHI_RUN_FEEDS && echi_plan_group_owned(&plan, r) >= 0) continue;
+        if (plan.lost[r] || r == 0 || (made && !echi_plan_can_lose(&plan, r))) continue;
+        if (made && phase < ECHI_RUN_TRAINS && echi_plan_group_owned(&plan, r) >= 0) continue;
         return r;
     }
     return -1;

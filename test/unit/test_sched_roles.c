@@ -259,9 +259,9 @@ static void a_kill_at_every_event(void **state) {
     }
 }
 
-/* Plans by the planner, from times that match the speeds. */
-static void planned(void **state) {
-    (void)state;
+/* Plans by the planner, from times that match the speeds; with kills, also before there is a plan. */
+static void run_planned(bool with_kills) {
+    uint64_t absent = 0, ended = 0;
     for (uint64_t seed = 1; seed <= RUNS / 2; seed++) {
         struct sim *s = sim_new(seed);
         choose_goal(s);
@@ -273,13 +273,26 @@ static void planned(void **state) {
                                          .batch = 8 + below(s, 20),
                                          .staleness = below(s, 4),
                                          .lr = 0.1};
+        for (int i = 0; i < KILLS && with_kills; i++) {
+            s->kill_at[i] = 1 + below(s, i ? 600 : 12);
+            s->kill_rank[i] = -1;
+        }
         sim_run(s);
         if (s->coordinator.status == ECH_E_ABORTED && s->coordinator.issued == 0) continue;
-        check_counts(s);
-        check_silence(s);
-        check_weights(s);
+        for (int r = 0; r < s->plan.world; r++) absent += s->coordinator.wishes.absent[r];
+        if (s->coordinator.status == ECH_E_PEER_LOST) {   /* it was planned in before anybody knew, and owns something */
+            const int rank = s->coordinator.lost_peer;
+            CHECK(s, s->node[rank].dead && s->coordinator.issued == 0 && (echi_plan_group_owned(&s->coordinator.plan, rank) >= 0 ||
+                                                                                 !echi_plan_can_lose(&s->coordinator.plan, rank)));
+            ended++;
+            continue;
+        }
+        check_all(s);
     }
+    if (with_kills) assert_true(absent > 50 && ended > 0 && ended < 100);
 }
+static void planned(void **state) { (void)state; run_planned(false); }
+static void planned_kills(void **state) { (void)state; run_planned(true); }
 static void bsp(void **state) { (void)state; run_policy(ECHI_SYNC_BSP); }
 static void asp(void **state) { (void)state; run_policy(ECHI_SYNC_ASP); }
 static void ssp(void **state) { (void)state; run_policy(ECHI_SYNC_SSP); }
@@ -705,13 +718,15 @@ static void a_loss_ends_the_run_only_where_it_must(void **state) {
                 }
                 assert_non_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, 0));
             }
-    /* Before the roles stand there is nothing that could go on. */
-    const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = 2};
-    small_plan(ECHI_SYNC_ASP, 4, 1);
-    coordinator_in(ECHI_RUN_PLANNED);
-    acted_none();
-    echi_coordinator_step(&coordinator, &lost, &acted);
-    assert_int_equal(coordinator.status, ECH_E_PEER_LOST);
+    /* An owner that has no weights yet leaves nothing that could go on; a worker does no harm. */
+    for (uint8_t rank = 1; rank <= 2; rank++) {
+        const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = rank};
+        small_plan(ECHI_SYNC_GSSP, 4, 2);
+        coordinator_in(ECHI_RUN_PLANNED);
+        acted_none();
+        echi_coordinator_step(&coordinator, &lost, &acted);
+        assert_int_equal(coordinator.status, rank == 1 ? ECH_E_PEER_LOST : ECH_OK);
+    }
 }
 
 /* A lost worker's leases: those that are in stay in, the others go out again, whole, with new numbers, to who is left. */
@@ -778,7 +793,7 @@ static void only_owners_drain(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(planned),
-        cmocka_unit_test(kills), cmocka_unit_test(owners_die), cmocka_unit_test(a_kill_at_every_event),
+        cmocka_unit_test(kills), cmocka_unit_test(owners_die), cmocka_unit_test(planned_kills), cmocka_unit_test(a_kill_at_every_event),
         cmocka_unit_test(a_worker_counts_exactly_while_it_holds_a_lease),
         cmocka_unit_test(answers_take_turns),
         cmocka_unit_test(an_early_acknowledgement_counts),
