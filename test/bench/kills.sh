@@ -6,16 +6,15 @@
 #   RUNS=200 SEED=1 test/bench/kills.sh
 . "$(dirname "$0")/common.sh"
 
-runs=${RUNS:-20} RANDOM=${SEED:-1}
+runs=${RUNS:-20} nodes=() RANDOM=${SEED:-1}
 work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-kills.XXXXXX")
 run=
 trap 'kill -KILL $run 2>/dev/null || true; rm -rf "$work"' EXIT
 
 # Each role on ranks of its own, and the slow one with a group of its own, which it owns.
 plan() {       # plan FILE SYNC HEAD GROUPS...
-    printf 'sync %s\nworld 5\nround 80\nlr 0.02\nmomentum 0.9\ndecay 0\nhead %s\n' "$2" "$3" >"$1"
-    shift 3
-    printf '%s\n' "$@" >>"$1"
+    { printf 'sync %s\nworld 5\nround 80\nlr 0.02\nmomentum 0.9\ndecay 0\nhead %s\n' "$2" "$3"
+      printf '%s\n' "${@:4}"; } >"$1"
 }
 plan "$work/bsp" bsp none 'group 0 owner 0 workers 0:20 1:20 2:20 3:10 4:10'
 plan "$work/bsp+head" bsp 0 'group 0 owner 0 workers 1:25 2:25 3:20 4:10'
@@ -46,7 +45,7 @@ nodes_of() {   # its nodes, in order of rank
 declare -A plain cost count noticed
 for kind in "${kinds[@]}"; do
     times=()
-    for _ in 1 2 3; do
+    for _ in $(seq ${PLAIN:-3}); do
         begin "$kind"
         finish
         times+=("$seconds")
@@ -69,12 +68,13 @@ for ((i = 1; i <= runs; i++)); do
     sleep "$after"
     mapfile -t nodes < <(nodes_of "$run")
     began=$(date +%s%N)
-    kill -KILL "${nodes[victim]}" 2>/dev/null || true
+    [ -n "${nodes[victim]:-}" ] && kill -KILL "${nodes[victim]}" 2>/dev/null || true   # else it has ended already
     for ((t = 0; t < 500; t++)); do grep -q "rank $victim was lost" "$work/err" && break; kill -0 "$run" 2>/dev/null || break; sleep 0.005; done
     took=$((($(date +%s%N) - began) / 1000000))
     finish
     outcome=good
     [ "$status" = 0 ] || outcome="status $status: $(tail -n 1 "$work/err")"
+    [ -e "$work/report" ] || { echo "{}" >"$work/report"; outcome="no report, status $status: $(tail -n 1 "$work/err")"; }
     [ "$(value "$work/report" samples)" = "$samples" ] || outcome="$outcome; not $samples samples"
     lost=$(value "$work/report" lost)
     if [ "$lost" = "[$victim]" ]; then
