@@ -1,7 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is run: ranges of parameters under a plan, and the samples of a lease. */
+ * What is run: model and data as a job, ranges of parameters under a plan, and the samples of a lease. */
 #include "echi_run.h"
+#include "echi_error.h"
 #include "echi_random.h"
+
+#include <string.h>
+
+ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *job,
+                         struct ech_error *err) {
+    memset(job, 0, sizeof *job);
+    ECHI_TRY(echi_model_check(model, data->shape, data->classes, err));
+    job->model = model;
+    job->data = data;
+    job->n_layers = echi_model_param_layers(model, job->layer, ECHI_LAYERS_MAX);
+    job->n_params = model->n_params;
+    int cut = echi_model_cut(model);
+    job->cut = cut < model->n_layers ? cut : 0;
+    job->cut_params = job->n_layers;
+    while (job->cut > 0 && job->cut_params > 0 && job->layer[job->cut_params - 1].layer >= job->cut) job->cut_params--;
+    job->cut_width = job->cut > 0 ? echi_shape_size(model->layers[job->cut].in) : 0;
+    job->train_samples = data->n_train;
+    job->test_samples = data->n_test;
+    job->seed = config->seed;
+    job->shuffle = !config->no_shuffle;
+    job->kernels = config->deterministic ? ECHI_KERNELS_FIXED : ECHI_KERNELS_FAST;
+    if (job->cut > 0 && job->cut_params == 0) job->cut = 0;   /* nothing to train in front of the head */
+    return ECH_OK;
+}
 
 void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bool head, size_t *at, size_t *count) {
     const size_t cut = plan->separated ? job->layer[job->cut_params].at : job->n_params;

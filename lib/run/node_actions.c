@@ -15,17 +15,19 @@ void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg
     const size_t width = n->job->cut_width;
     size_t first = 0, count = 0;
     switch (kind) {
-    case ECHI_KIND_PUSH:
-        *at = n->job->layer[m->layer].at * sizeof(float);
-        *len = n->job->layer[m->layer].count * sizeof(float);
+    case ECHI_KIND_PUSH: {
+        const size_t number = p->deterministic ? sizeof(int64_t) : sizeof(echi_real);
+        *at = n->job->layer[m->layer].at * number;
+        *len = n->job->layer[m->layer].count * number;
         return;
+    }
     case ECHI_KIND_ACT:
         *at = 0;
-        *len = m->lease.n * (width * sizeof(float) + 1);
+        *len = m->lease.n * (width * sizeof(echi_real) + 1);
         return;
     case ECHI_KIND_ACT_GRAD:
         *at = 0;
-        *len = m->lease.n * width * sizeof(float);
+        *len = m->lease.n * width * sizeof(echi_real);
         return;
     case ECHI_KIND_PARAMS:
         if (m->flag) count = n->job->n_params;
@@ -33,8 +35,8 @@ void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg
         break;
     default: echi_job_range(n->job, p, false, &first, &count); break;
     }
-    *at = first * sizeof(float);
-    *len = count * sizeof(float);
+    *at = first * sizeof(echi_real);
+    *len = count * sizeof(echi_real);
 }
 
 /* ------------------------------------------------------ events to roles */
@@ -48,6 +50,7 @@ void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event
     else if (role == ECHI_ROLE_WORKER && n->worker) echi_worker_step(n->worker, e, &list);
     else if (role == ECHI_ROLE_OWNER && n->owner) echi_owner_step(n->owner, e, &list);
     else if (role == ECHI_ROLE_HEAD && n->head) echi_head_step(n->head, e, &list);
+    echi_tell_note(n, e->now);
     perform(n, &list);
 }
 

@@ -68,31 +68,37 @@ static void deal_again(struct echi_coordinator *c, struct echi_actions *out) {
 }
 
 /* One round: shares as planned, or in proportion (largest remainder first) when an epoch ends with fewer samples or workers
- * are lost. A share that is larger than its worker has room for goes in parts. */
+ * are lost. It is dealt sample by sample, or in granules, of which the last may then be short; a share that is larger than its
+ * worker has room for goes in parts. */
 static void deal_round(struct echi_coordinator *c, uint32_t size, struct echi_actions *out) {
     const struct echi_plan *p = &c->plan;
+    const uint32_t unit = p->deterministic ? ECHI_GRANULE : 1, units = (size + unit - 1) / unit;
     uint32_t n[ECHI_WORLD_MAX];
     uint64_t rest[ECHI_WORLD_MAX], all = 0;
     uint32_t dealt = 0;
     for (int r = 0; r < p->world; r++) all += works(p, r) ? p->n[r] : 0;
     for (int r = 0; r < p->world; r++) {
-        uint64_t share = works(p, r) ? (uint64_t)p->n[r] * size : 0;
+        uint64_t share = works(p, r) ? (uint64_t)p->n[r] * units : 0;
         n[r] = (uint32_t)(share / all);
         rest[r] = share % all;
         dealt += n[r];
     }
-    for (; dealt < size; dealt++) {
+    for (; dealt < units; dealt++) {
         int most = 0;
         for (int r = 1; r < p->world; r++)
             if (rest[r] > rest[most]) most = r;
         n[most]++;
         rest[most] = 0;
     }
-    for (int r = 0; r < p->world; r++)
-        for (uint32_t left = n[r], part; left > 0; left -= part) {
-            part = left < echi_plan_room(p, r) ? left : echi_plan_room(p, r);
+    uint32_t left = size;
+    for (int r = 0; r < p->world; r++) {
+        uint32_t own = n[r] * unit < left ? n[r] * unit : left;
+        left -= own;
+        for (uint32_t part; own > 0; own -= part) {
+            part = own < echi_plan_room(p, r) ? own : echi_plan_room(p, r);
             lease(c, r, part, c->next_round, size, out);
         }
+    }
     c->next_round++;
 }
 
@@ -100,7 +106,9 @@ void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out) {
     const struct echi_plan *p = &c->plan;
     if (c->policy->rounds) {
         deal_again(c, out);
-        while (!c->stopping && c->issued < c->goal.samples && c->next_round < c->applied_rounds + 1 + p->strands)
+        /* Nothing is out at a look that must find the same round each time. */
+        const uint64_t most = p->deterministic && c->goal.has_test ? c->next_look : UINT64_MAX;
+        while (!c->stopping && c->issued < most && c->issued < c->goal.samples && c->next_round < c->applied_rounds + 1 + p->strands)
             deal_round(c, available(c, p->round), out);
         return;
     }

@@ -51,7 +51,8 @@ void echi_plan_lose(struct echi_plan *plan, int rank) {
 }
 
 uint32_t echi_plan_room(const struct echi_plan *plan, int rank) {
-    const uint32_t n = plan->n[rank], part = (plan->round + ECHI_ROUND_PARTS - 1) / ECHI_ROUND_PARTS;
+    const uint32_t n = plan->n[rank], unit = plan->deterministic ? ECHI_GRANULE : 1;
+    const uint32_t part = ((plan->round + unit - 1) / unit + ECHI_ROUND_PARTS - 1) / ECHI_ROUND_PARTS * unit;
     if (n == 0 || plan->world == 1 || !echi_policy_of((enum echi_sync)plan->sync)->rounds) return n;
     return n > part ? n : part;
 }

@@ -220,6 +220,7 @@ static void applied(struct echi_owner *o, const struct echi_push *p, struct echi
     a->msg.version = several(o) ? o->state_version : o->version;
     a->msg.acked = acked_by_all(o);
     a->msg.staleness = p->staleness;
+    a->msg.head = p->head;
 }
 
 static void start_training(struct echi_owner *o, struct echi_actions *out) {
@@ -319,6 +320,7 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     if (p->layers_in < o->setup->cut) return;
     p->whole = true;
     p->more = m->flag;
+    p->head = m->head;
     p->loss = m->loss;
     p->correct = m->correct;
     p->seen = m->samples <= o->samples ? m->samples : o->samples;

@@ -79,7 +79,7 @@ done
 rm -f "$work"/report
 begin --report "$work/report"
 kill -STOP "${nodes[3]}"
-says "$work/0.log" "rank 3 was lost \(no word for 2 seconds.*\): the others go on" "SIGSTOP of the worker"
+says "$work/0.log" "rank 3 was lost \(no word for [0-9.]+ seconds.*\): the others go on" "SIGSTOP of the worker"
 kill -CONT "${nodes[3]}"
 node_ends 3 "$patience" 18 'rank [0-9].* was lost' "SIGCONT of the worker, much later"
 kill -TERM "${nodes[0]}"
@@ -87,7 +87,7 @@ others 3 22 'stopped' "SIGTERM after the worker was lost"
 accounts "$work/report" '[0-9]*' 3 "SIGSTOP of the worker"
 begin
 kill -STOP "${nodes[0]}"
-others 0 18 "rank 0\b.* was lost \(no word for 2 seconds|rank 0 was lost: the coord" "SIGSTOP of the coordinator"
+others 0 18 "rank 0\b.* was lost \(no word for [0-9.]+ seconds|rank 0 was lost: the coord" "SIGSTOP of the coordinator"
 kill -CONT "${nodes[0]}"
 node_ends 0 "$patience" 18 'rank [0-9].* was lost' "SIGCONT of the coordinator, much later"
 
@@ -135,7 +135,7 @@ for victim in 3 2; do
 done
 local_run --deadline 1
 kill -STOP "${children[2]}"
-says "$work/err" "rank 2 was lost \(no word for 1 seconds.*\): the others go on" "--local, SIGSTOP of the owner"
+says "$work/err" "rank 2 was lost \(no word for [0-9.]+ seconds.*\): the others go on" "--local, SIGSTOP of the owner"
 kill -CONT "${children[2]}"
 kill -INT $run
 local_ends 22 'the run was stopped after [1-9][0-9]* samples' "--local, SIGINT after a loss"
