@@ -511,7 +511,7 @@ static void node_message(struct sim *s, int node, const struct message *m, const
     }
 }
 
-static void note_applied(struct sim *s, uint32_t id) {
+static void note_apart(struct sim *s, uint32_t id) {
     s->pushes++;
     if (s->head_met[id] > s->head_newest) s->head_newest = s->head_met[id];
     const uint64_t quarters = (4 * (s->head_newest - s->head_met[id]) + s->plan.round - 1) / s->plan.round;
@@ -542,7 +542,7 @@ static void deliver(struct sim *s, const struct message *m) {
     }
     s->handed_on += m->kind == ECHI_KIND_FROZEN;
     if (m->kind == ECHI_KIND_WEIGHTS) s->slot_samples[m->to][post.slot.index] = msg.samples;
-    if (m->kind == ECHI_KIND_APPLIED) note_applied(s, msg.lease.id);
+    if (m->kind == ECHI_KIND_APPLIED) note_apart(s, msg.lease.id);
     if (m->kind == ECHI_KIND_PUSH) s->more[m->from] = msg.flag;
     if (m->kind == ECHI_KIND_ENTER && !s->lease_applied[msg.lease.id]) s->entered[m->from] = msg.lease.id;
     if (m->kind == ECHI_KIND_ENTER && s->answered[m->from] && !s->tracked[m->from]) {
