@@ -19,7 +19,7 @@ struct nodes {
     int world, running;
     pid_t pid[ECH_WORLD_MAX];     /* 0: not started, or ended */
     int status[ECH_WORLD_MAX];    /* exit status as a shell gives it */
-    int first_failed;             /* rank; -1: none has */
+    int first_failed;             /* rank, of those that failed before the run went, and 0; -1: none has */
     double since;                 /* when rank 0 ended or a node failed; negative: neither */
     int channel;                  /* from rank 0: its address, and later that the run goes; -1: closed */
     bool goes;                    /* all have joined and train: what becomes of a lost node is rank 0's to decide */
@@ -84,7 +84,7 @@ static bool reap(struct nodes *n) {
         n->pid[r] = 0;
         n->running--;
         n->status[r] = WIFSIGNALED(raw) ? 128 + WTERMSIG(raw) : WEXITSTATUS(raw);
-        if (n->status[r] != 0 && n->first_failed < 0) n->first_failed = r;
+        if (n->status[r] != 0 && n->first_failed < 0 && (!n->goes || r == 0)) n->first_failed = r;
         if (r == 0 || (n->since < 0 && n->status[r] != 0)) n->since = now();
         if (r == 0) n->goes = false;
         if (WIFSIGNALED(raw) && n->asked != KILLED) fprintf(stderr, "echelon: rank %d was ended by signal %d\n", r, WTERMSIG(raw));
