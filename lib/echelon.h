@@ -206,6 +206,9 @@ struct ech_report {
     uint64_t staleness_trunk[ECH_STALENESS_BINS], staleness_head[ECH_STALENESS_BINS];
     double checkpoint_seconds;            /* no training while checkpoints were gathered, and at the end written */
     uint64_t resumed_samples;             /* of `samples`, those of the runs before this one; seconds and samples are those of all */
+    int n_lost, lost[ECH_WORLD_MAX];      /* ranks that were lost while the others went on, in order */
+    uint64_t leases_again, samples_again; /* work of theirs that others were given again; `samples` counts each once */
+    uint64_t head_repeats;                /* rows that the head had trained already: answered, not trained again */
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

@@ -47,10 +47,7 @@ void echi_conn_start(struct echi_net *net, struct echi_conn *conn, struct echi_l
 
 void echi_conn_close(struct echi_net *net, struct echi_conn *conn) {
     if (conn->state == ECHI_CONN_FREE) return;
-    for (struct echi_message *m = conn->batch.done, *next; m; m = next) {
-        next = m->next;
-        echi_pool_give(&net->messages, m);
-    }
+    echi_event_sent(net, conn->batch.done);
     echi_batch_begin(&conn->batch);
     net->transport->ops->hang_up(net->transport, conn->link);
     conn->link = NULL;
@@ -90,16 +87,7 @@ void echi_conn_refuse(struct echi_net *net, struct echi_conn *conn, ech_status s
 /* --- writing --- */
 
 static void through(struct echi_net *net, struct echi_conn *conn) {
-    for (struct echi_message *m = conn->batch.done, *next; m; m = next) {
-        next = m->next;
-        if (m->len > 0) {
-            m->next = NULL;
-            *net->sent_end = m;
-            net->sent_end = &m->next;
-        } else {
-            echi_pool_give(&net->messages, m);
-        }
-    }
+    echi_event_sent(net, conn->batch.done);
     echi_batch_begin(&conn->batch);
     conn->in_batch = false;
     if (conn->out_taken == conn->out_len) conn->out_taken = conn->out_len = 0;

@@ -18,7 +18,20 @@ struct echi_net_event *echi_event_add(struct echi_net *net, enum echi_net_event_
 void echi_event_void(struct echi_net *net, int peer) {
     for (int i = net->handed; i < net->n_events; i++) {
         struct echi_net_event *event = &net->events[(net->first_event + i) % ECHI_NET_EVENTS];
-        if (event->peer == peer) event->type = ECHI_EVENT_VOID;
+        if (event->peer == peer && event->type == ECHI_NET_MESSAGE) event->type = ECHI_EVENT_VOID;
+    }
+}
+
+void echi_event_sent(struct echi_net *net, struct echi_message *list) {
+    for (struct echi_message *m = list, *next; m; m = next) {
+        next = m->next;
+        if (m->len > 0) {
+            m->next = NULL;
+            *net->sent_end = m;
+            net->sent_end = &m->next;
+        } else {
+            echi_pool_give(&net->messages, m);
+        }
     }
 }
 
@@ -124,7 +137,7 @@ void echi_peer_lose(struct echi_net *net, int rank, bool orderly, const char *wh
     net->lost_untold++;
     peer->conn = NULL;
     echi_conn_close(net, conn);
-    echi_queue_clear(&peer->queue, &net->messages);
+    echi_event_sent(net, echi_queue_clear(&peer->queue));
     for (int k = 0; k < net->n_kinds; k++) {
         while (peer->inlets[k].first) {
             struct echi_post *post = peer->inlets[k].first;

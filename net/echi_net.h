@@ -64,8 +64,8 @@ enum echi_net_event_type {
     ECHI_NET_READY,     /* all nodes are connected with all; comes once, before any message */
     ECHI_NET_MESSAGE,   /* whole; payload (if any) is in the posted buffer named by `cookie`, which is yours again */
     ECHI_NET_SENT,      /* the payload given to echi_net_send with `cookie` is yours again */
-    ECHI_NET_LOST       /* the connection to `peer` is gone, with the reason in `text`; its posted and sent buffers are
-                           yours again without further events. Also what follows a peer's orderly echi_net_close: then
+    ECHI_NET_LOST       /* the connection to `peer` is gone, with the reason in `text`; the buffers posted for it are yours
+                           again, those sent come back as SENT, before or after this. Also what follows a peer's orderly echi_net_close: then
                            `orderly` is set */
 };
 struct echi_net_event {
@@ -100,10 +100,10 @@ ech_status echi_net_post(struct echi_net *net, int peer, int kind, void *buffer,
 ech_status echi_net_send(struct echi_net *net, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
                          size_t payload_len, uint64_t cookie, struct ech_error *err);
 
-/* The membership has been raised without `peer` (only the coordinator decides so): the connection is closed, and nothing
- * that it has sent and that no event has told of yet is delivered. LOST comes as always, with `why` ("was declared lost")
- * behind its name. Nothing when it is lost already. */
-void echi_net_expel(struct echi_net *net, int peer, const char *why);
+/* The membership has been raised without `peer` (only the coordinator decides so), whatever it says: the connection is closed, and
+ * no message of it that has not been handed out is. Posted buffers are yours again at once, sent ones come back as SENT; LOST
+ * follows, with `why` ("was declared lost") behind its name. Nothing when it is lost already. */
+void echi_net_drop(struct echi_net *net, int peer, const char *why);
 
 /* Bytes put on the wire so far by kind (frames and headers included; [n_kinds] is hello, credits and the like). */
 void echi_net_bytes_sent(const struct echi_net *net, uint64_t out[ECHI_NET_KINDS_MAX + 1]);

@@ -149,6 +149,8 @@ bool echi_event_room(const struct echi_net *net);
 /* What waits in the ring and is about the peer is not handed out. */
 void echi_event_void(struct echi_net *net, int peer);
 struct echi_net_event *echi_event_add(struct echi_net *net, enum echi_net_event_type type, int peer); /* needs room */
+/* These messages are through, or never will be: payloads are to be told as SENT, the rest goes back to the pool. */
+void echi_event_sent(struct echi_net *net, struct echi_message *list);
 void echi_event_collect(struct echi_net *net); /* what waited for room: WAITING, SENT, LOST */
 ech_status echi_deliver_frame(struct echi_net *net, int rank, struct echi_receive *r, struct ech_error *err);
 void echi_deliver_chunk(struct echi_net *net, int rank, const struct echi_frame *frame);

@@ -65,8 +65,8 @@ void echi_queue_grant(struct echi_queue *q, int kind); /* we grant one: told in 
 void echi_queue_used(struct echi_queue *q, int kind);  /* a message of the peer has taken a credit */
 /* Messages of a kind that wait; whether the first of them waits for a credit. */
 int echi_queue_waiting(const struct echi_queue *q, int kind, bool *out_for_credit);
-/* Gives all waiting messages back to the pool. */
-void echi_queue_clear(struct echi_queue *q, struct echi_pool *pool);
+/* Takes all waiting messages out: a list by `next`, the caller's from now on. */
+struct echi_message *echi_queue_clear(struct echi_queue *q);
 
 void echi_batch_begin(struct echi_batch *b);
 void echi_batch_bytes(struct echi_batch *b, const void *bytes, size_t len);

@@ -289,7 +289,7 @@ ech_status echi_net_send(struct echi_net *net, int peer, int kind, const void *m
     return ECH_OK;
 }
 
-void echi_net_expel(struct echi_net *net, int peer, const char *why) {
+void echi_net_drop(struct echi_net *net, int peer, const char *why) {
     if (peer < 0 || peer >= net->world || net->peers[peer].state != ECHI_PEER_UP || net->phase < ECHI_NET_RUNNING) return;
     echi_event_void(net, peer);
     echi_peer_lose(net, peer, false, why);

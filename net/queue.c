@@ -79,16 +79,17 @@ int echi_queue_waiting(const struct echi_queue *q, int kind, bool *out_for_credi
     return count;
 }
 
-void echi_queue_clear(struct echi_queue *q, struct echi_pool *pool) {
+struct echi_message *echi_queue_clear(struct echi_queue *q) {
+    struct echi_message *list = NULL;
     for (int k = 0; k < q->n_kinds; k++) {
-        while (q->lanes[k].first) {
-            struct echi_message *m = q->lanes[k].first;
-            q->lanes[k].first = m->next;
-            echi_pool_give(pool, m);
-        }
+        if (!q->lanes[k].first) continue;
+        q->lanes[k].last->next = list;
+        list = q->lanes[k].first;
+        q->lanes[k].first = NULL;
     }
     q->waiting = q->owing = 0;
     q->count = 0;
+    return list;
 }
 
 /* The kind whose first message may go now, or -1. */

@@ -19,8 +19,10 @@ struct nodes {
     int world, running;
     pid_t pid[ECH_WORLD_MAX];     /* 0: not started, or ended */
     int status[ECH_WORLD_MAX];    /* exit status as a shell gives it */
-    int first_failed;             /* rank; -1: none has */
+    int first_failed;             /* rank, of those that failed before the run went, and 0; -1: none has */
     double since;                 /* when rank 0 ended or a node failed; negative: neither */
+    int channel;                  /* from rank 0: its address, and later that the run goes; -1: closed */
+    bool goes;                    /* all have joined and train: what becomes of a lost node is rank 0's to decide */
     int told;                     /* SIGUSR1s passed on */
     enum { FREE_TO_RUN, ASKED_TO_END, KILLED } asked;
 };
@@ -82,11 +84,25 @@ static bool reap(struct nodes *n) {
         n->pid[r] = 0;
         n->running--;
         n->status[r] = WIFSIGNALED(raw) ? 128 + WTERMSIG(raw) : WEXITSTATUS(raw);
-        if (n->status[r] != 0 && n->first_failed < 0) n->first_failed = r;
-        if (n->since < 0 && (r == 0 || n->status[r] != 0)) n->since = now();
+        if (n->status[r] != 0 && n->first_failed < 0 && (!n->goes || r == 0)) n->first_failed = r;
+        if (r == 0 || (n->since < 0 && n->status[r] != 0)) n->since = now();
+        if (r == 0) n->goes = false;
         if (WIFSIGNALED(raw) && n->asked != KILLED) fprintf(stderr, "echelon: rank %d was ended by signal %d\n", r, WTERMSIG(raw));
     }
     return true;
+}
+
+/* Rank 0's word that the run goes, or the end of its channel. */
+static void hear(struct nodes *n) {
+    char byte;
+    struct pollfd ready = {.fd = n->channel, .events = POLLIN};
+    if (n->channel < 0 || poll(&ready, 1, 0) <= 0) return;
+    if (read(n->channel, &byte, 1) == 1) {
+        n->goes = n->pid[0] > 0;
+        return;
+    }
+    close(n->channel);
+    n->channel = -1;
 }
 
 /* Reads rank 0's address; false when rank 0 ended instead (it has said why) or the user stopped the run. */
@@ -116,11 +132,14 @@ static void kill_all(struct nodes *n) {
     signal_all(n, SIGKILL);
 }
 
-/* After a node has failed the others notice and end by themselves; those that were still joining are asked to, and what
- * has not ended long after is killed: a command must not hang. */
+/* After a node has failed while they were still joining the others are asked to end, and what has not ended long after is
+ * killed: a command must not hang. Once the run goes, rank 0 decides: it goes on without the lost one, or ends for all. */
 static void hurry(struct nodes *n) {
+    if (n->goes) return;
     const double patience = n->command->config.deadline + 5, waited = n->since < 0 ? 0 : now() - n->since;
-    if (waited > 2 && n->first_failed >= 0) ask_to_end(n);
+    /* A node that was killed may leave a run that goes on, once it has measured and planned. */
+    const bool was_killed = n->first_failed > 0 && n->status[n->first_failed] >= 128;
+    if (waited > (was_killed ? n->command->config.deadline : 2) && n->first_failed >= 0) ask_to_end(n);
     if (waited > patience && n->asked != KILLED) {
         fprintf(stderr, "echelon: %d of %d nodes did not end within %.0f s after the first; killed\n", n->running, n->world, patience);
         kill_all(n);
@@ -129,6 +148,7 @@ static void hurry(struct nodes *n) {
 
 static void wait_for_all(struct nodes *n) {
     while (n->running > 0) {
+        hear(n);
         while (reap(n)) {}
         if (stops > 0) ask_to_end(n);
         if (stops > 1 && n->asked != KILLED) kill_all(n);   /* a second signal means it */
@@ -141,15 +161,18 @@ static void wait_for_all(struct nodes *n) {
     }
 }
 
-/* Rank 0's word is the run's, unless it only ended because it was told to after another had failed. */
+/* Rank 0's word is the run's, unless it only ended because it was told to after another had failed. Where it did all that was
+ * asked, nodes may have been lost on the way: killed, or alone (the coordinator is then what they have lost). */
 static int result(const struct nodes *n) {
     bool told = n->status[0] == exit_status(ECH_E_ABORTED) || n->status[0] == 128 + SIGKILL;
-    if (n->first_failed >= 0 && (n->status[0] == 0 || told)) return n->status[n->first_failed];
+    if (n->first_failed >= 0 && told) return n->status[n->first_failed];
+    for (int r = 1; r < n->world && n->status[0] == 0; r++)
+        if (n->status[r] != 0 && n->status[r] != exit_status(ECH_E_PEER_LOST) && n->status[r] < 128) return n->status[r];
     return n->status[0];
 }
 
 int local_run(const struct command *command, const ech_model *model, const ech_data *data) {
-    struct nodes n = {.command = command, .model = model, .data = data, .world = command->local, .first_failed = -1, .since = -1};
+    struct nodes n = {.command = command, .model = model, .data = data, .world = command->local, .first_failed = -1, .since = -1, .channel = -1};
     char address[256];
     int channel[2];
     if (pipe(channel) != 0) {
@@ -160,9 +183,10 @@ int local_run(const struct command *command, const ech_model *model, const ech_d
     bool started = start(&n, 0, NULL, channel[1], channel[0]);
     close(channel[1]);   /* so that the pipe ends when rank 0 does */
     bool bound = started && read_address(channel[0], address, sizeof address);
-    close(channel[0]);
-    for (int r = 1; bound && started && r < n.world; r++) started = start(&n, r, address, -1, -1);
+    n.channel = channel[0];
+    for (int r = 1; bound && started && r < n.world; r++) started = start(&n, r, address, -1, channel[0]);
     if (!started) ask_to_end(&n);
     wait_for_all(&n);
+    if (n.channel >= 0) close(n.channel);
     return started ? result(&n) : exit_status(ECH_E_BUSY);
 }

@@ -58,6 +58,11 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
     else if (status == ECH_E_NOT_REACHED) fprintf(to, "  target           %.2f %% not reached\n", 100 * command->config.target_accuracy);
     if (r->test_accuracy >= 0)
         fprintf(to, "  accuracy         %.2f %% (best look %.2f %%)\n", 100 * r->test_accuracy, 100 * r->best_accuracy);
+    if (r->n_lost > 0) {
+        fprintf(to, "  lost             rank%s", r->n_lost > 1 ? "s" : "");
+        for (int i = 0; i < r->n_lost; i++) fprintf(to, "%s %d", i ? "," : "", r->lost[i]);
+        fprintf(to, "; %llu samples were issued again\n", (unsigned long long)r->samples_again);
+    }
     print_staleness(to, r);
     fprintf(to, "  sent             %s, by all nodes\n", bytes_text((double)bytes, sent, sizeof sent));
 }

@@ -106,6 +106,11 @@ static void on_tell_line(void *user, const char *line) {
 
 static void on_progress(void *user, const struct ech_progress *now) {
     struct node *node = user;
+    if (node->address_fd >= 0) {   /* the parent waits to hear that the run goes */
+        dprintf(node->address_fd, "+");
+        close(node->address_fd);
+        node->address_fd = -1;
+    }
     progress_show(&node->progress, now);
 }
 
@@ -119,8 +124,6 @@ static void on_bound(void *user, const char *address) {
         return;
     }
     dprintf(node->address_fd, "%s\n", address);
-    close(node->address_fd);
-    node->address_fd = -1;
 }
 
 int train_node(const struct command *command, const ech_model *model, const ech_data *data, int address_fd) {

@@ -53,9 +53,11 @@ struct echi_node {
     struct { int phase; int64_t at; } told_run; /* since when the coordinator and the strands are where they are */
     struct { uint32_t turn; int64_t at; } told_strand[ECHI_STRANDS];
     int tells;                                /* ech_config.tell, as it was last seen */
-    int lost; char lost_text[200];
+    int lost; char lost_text[200];            /* a peer whose connection broke, until the coordinator's word on it is here */
+    bool gone[ECHI_WORLD_MAX];                /* lost, by the coordinator's word */
+    struct echi_msg gone_early[ECHI_WORLD_MAX]; int n_gone_early;   /* its words that came before the slots stood */
     struct ech_progress shown; int64_t shown_clock; uint64_t shown_looks;
-    uint64_t sent_by_kind[ECHI_KINDS + 1];    /* rank 0: summed over all nodes */
+    uint64_t sent_by_kind[ECHI_KINDS + 1], head_repeats;   /* rank 0: summed over all nodes */
 };
 
 /* ---- node.c ---- */
@@ -87,6 +89,8 @@ void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg
 /* Gives an event to a role and performs what it asks for; nothing when the role is not hosted here. */
 void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event *e);
 void echi_node_send_plain(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role);
+/* This node's roles stand; it knows of all losses up to this membership epoch. */
+void echi_node_send_ready(struct echi_node *n, uint32_t members);
 /* A message with a body of its own behind the two role bytes: step times, the plan, bytes sent. */
 void echi_node_send_body(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len);
 void echi_node_post(struct echi_node *n, const struct echi_action *a);

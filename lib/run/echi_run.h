@@ -53,6 +53,8 @@ void echi_wire_wake(struct echi_wire *wire);   /* any thread */
 ech_status echi_wire_post(struct echi_wire *wire, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err);
 ech_status echi_wire_send(struct echi_wire *wire, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
                           size_t len, uint64_t cookie, struct ech_error *err);
+/* As echi_net_drop. From now on a payload sent to this peer comes back as SENT at the next poll. */
+void echi_wire_drop(struct echi_wire *wire, int peer);
 void echi_wire_bytes_sent(const struct echi_wire *wire, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
 uint64_t echi_wire_bytes_from(const struct echi_wire *wire, int peer);   /* not of oneself */
 /* As echi_net_waiting; of messages to oneself those that wait for a post. */
@@ -102,6 +104,8 @@ void echi_exec_use_lane(struct echi_exec *exec, struct echi_lane *lane);   /* wh
 struct echi_device *echi_exec_device(struct echi_exec *exec);
 ech_status echi_exec_setup(struct echi_exec *exec, const struct echi_setup *setup, struct ech_error *err);
 ech_status echi_exec_setup_kept(struct echi_exec *exec, struct ech_error *err);   /* rank 0's, for checkpoints; after setup */
+/* A node was lost: makes the places for workers that have joined this node's group, once each. */
+ech_status echi_exec_regroup(struct echi_exec *exec, struct ech_error *err);
 void *echi_exec_slot(struct echi_exec *exec, struct echi_slot slot, size_t *out_bytes);   /* NULL when there is none */
 ech_status echi_exec_run(void *exec, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
 

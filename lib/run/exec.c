@@ -95,12 +95,23 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
     return make_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->strands, n * sizeof(echi_real) * x->job->cut_width, err);
 }
 
+static ech_status setup_grads(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
+    for (int r = 0; r < p->world; r++)
+        if (!p->lost[r] && p->group_of[r] == group) ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_GRADS, r, 1, sums_size(x, all), err));
+    return ECH_OK;
+}
+
+ech_status echi_exec_regroup(struct echi_exec *x, struct ech_error *err) {
+    const struct echi_plan *p = &x->setup->plan;
+    const int group = echi_plan_group_owned(p, x->setup->rank);
+    return group < 0 ? ECH_OK : setup_grads(x, p, group, x->job->n_params * sizeof(echi_real), err);
+}
+
 static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
     ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_WEIGHTS, 0, ECHI_SNAPSHOTS, all, err));
     ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, all, err));
     if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
-    for (int r = 0; r < p->world; r++)
-        if (p->group_of[r] == group) ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_GRADS, r, 1, sums_size(x, all), err));
+    ECHI_TRY(setup_grads(x, p, group, all, err));
     if (p->deterministic) ECHI_TRY(echi_buffer_create(x->device, all, &x->rounded, err));
     if (p->n_groups == 1) return ECH_OK;
     ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_W0, 0, 1, all, err));
@@ -115,9 +126,10 @@ static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, siz
     uint32_t most = ECHI_MERGE_ROWS;
     for (int r = 0; r < p->world; r++) {
         if (p->group_of[r] == ECHI_NONE) continue;
-        if (p->n[r] > most) most = p->n[r];
-        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, p->n[r] * (sizeof(echi_real) * width + 1), err));
-        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, r, 1, p->n[r] * sizeof(echi_real) * width, err));
+        const uint32_t n = echi_plan_room(p, r);
+        if (n > most) most = n;
+        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, n * (sizeof(echi_real) * width + 1), err));
+        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, r, 1, n * sizeof(echi_real) * width, err));
     }
     ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_WEIGHTS, 0, 3, all, err));
     ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_GRADS, 0, 1, all, err));
@@ -133,7 +145,7 @@ ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, 
     const struct echi_plan *p = &setup->plan;
     const size_t all = x->job->n_params * sizeof(echi_real);
     x->setup = setup;
-    if (p->group_of[setup->rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, p->n[setup->rank], all, err));
+    if (p->group_of[setup->rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, echi_plan_room(p, setup->rank), all, err));
     for (int g = 0; g < p->n_groups; g++)
         if (p->owner_of[g] == setup->rank) ECHI_TRY(setup_owner(x, p, g, all, err));
     if (p->separated && p->head == setup->rank) ECHI_TRY(setup_head(x, p, all, err));
@@ -292,6 +304,7 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
         given += result->correct[i];
     }
     if (task->state.kind != ECHI_SLOT_NONE) return add(x, task, true, err);
+    if (task->weights_out.kind == ECHI_SLOT_NONE) return ECH_OK;   /* rows that came again: answered, not trained */
     echi_lane_rows(x->lane, task, result);
     return echi_exec_apply(x, task, slot(x, task->grads), true, err);
 }

@@ -77,6 +77,11 @@ void echi_node_send_plain(struct echi_node *n, int to, enum echi_kind kind, enum
     send_message(n, to, &m, NULL, 0, 0);
 }
 
+void echi_node_send_ready(struct echi_node *n, uint32_t members) {
+    struct echi_msg m = {.kind = ECHI_KIND_READY, .to_role = ECHI_ROLE_COORDINATOR, .from_role = ECHI_ROLE_NODE, .members = members};
+    send_message(n, 0, &m, NULL, 0, 0);
+}
+
 void echi_node_send_body(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len) {
     uint8_t meta[2 + ECHI_PLAN_BYTES_MAX] = {(uint8_t)to_role, ECHI_ROLE_NODE};
     memcpy(meta + 2, body, len);
@@ -117,8 +122,8 @@ void echi_node_post(struct echi_node *n, const struct echi_action *a) {
             post_part(n, a, ECHI_ROLE_OWNER, at, len);
         }
         return;
-    case ECHI_SLOT_HEAD_ROWS: m.lease.n = n->setup.plan.n[a->to]; break;
-    case ECHI_SLOT_WORKER_ACT_GRAD: m.lease.n = n->setup.plan.n[n->rank]; break;
+    case ECHI_SLOT_HEAD_ROWS: m.lease.n = echi_plan_room(&n->setup.plan, a->to); break;
+    case ECHI_SLOT_WORKER_ACT_GRAD: m.lease.n = echi_plan_room(&n->setup.plan, n->rank); break;
     case ECHI_SLOT_COORD_PARAMS:    /* a part of either kind; put in its place when it is here */
     case ECHI_SLOT_NODE_FINAL: m.flag = ECHI_PARAMS_FINAL; break;
     default: break;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define STATS_BYTES (8 * (ECHI_KINDS + 2))   /* bytes sent by kind, and by net itself; rows that the head answered again */
 #define GRACE (3 * ECHI_SECOND)   /* for the coordinator's word on why a peer left */
 
 /* ---------------------------------------------------------- start-up */
@@ -120,6 +121,30 @@ static void on_plan(struct echi_node *n, const uint8_t *body, size_t len) {
     echi_lane_call(n->lane, make_slots, n);
 }
 
+/* The coordinator's word that a node is gone: from here on nothing of it is taken, and the run goes on without it. */
+static void on_lost(struct echi_node *n, const struct echi_msg *m) {
+    static const enum echi_role role[] = {ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER};
+    const int peer = m->peer;
+    if (peer >= n->world || peer == n->rank || n->gone[peer]) return;
+    if (!n->planned) {   /* the roles do not stand yet */
+        if (n->n_gone_early < ECHI_WORLD_MAX) n->gone_early[n->n_gone_early++] = *m;
+        return;
+    }
+    n->gone[peer] = true;
+    if (n->lost == peer) n->lost = -1;
+    if (n->coordinator)
+        echi_node_log(n, ECH_LOG_WARN, "rank %d was lost (%s): the others go on, what it had not finished is issued again", peer,
+                      n->lost_text[0] ? n->lost_text : "another node cannot reach it");
+    n->lost_text[0] = 0;
+    echi_wire_drop(n->wire, peer);
+    echi_plan_lose(&n->setup.plan, peer);
+    ech_status status = echi_exec_regroup(n->exec, n->err);
+    if (status != ECH_OK) return echi_node_fault(n, status, n->rank, n->err->text);
+    struct echi_event e = {.type = ECHI_EVENT_LOST, .from = (uint8_t)peer, .msg = m};
+    for (size_t i = 0; i < sizeof role / sizeof role[0] && !n->over; i++) echi_node_event(n, role[i], &e);
+    echi_node_send_ready(n, m->members);
+}
+
 /* The slots are there: the roles begin. Nobody sends them anything before this node has said that it is ready. */
 static void take_slots(struct echi_node *n) {
     if (!n->standing || !atomic_load(&n->has_slots)) return;
@@ -139,16 +164,18 @@ static void take_slots(struct echi_node *n) {
         echi_node_post(n, &a);
     }
     if (n->c->started) n->c->started(n->c->started_self, n->wire, n->exec);
-    echi_node_send_plain(n, 0, ECHI_KIND_READY, ECHI_ROLE_COORDINATOR);
+    echi_node_send_ready(n, 0);
+    for (int i = 0; i < n->n_gone_early; i++) on_lost(n, &n->gone_early[i]);
 }
 
 /* ------------------------------------------------------------ messages */
 
 static void send_stats(struct echi_node *n) {
     uint64_t bytes[ECHI_NET_KINDS_MAX + 1] = {0};
-    uint8_t body[8 * (ECHI_KINDS + 1)];
+    uint8_t body[STATS_BYTES];
     echi_wire_bytes_sent(n->wire, bytes);
     for (int k = 0; k <= ECHI_KINDS; k++) echi_store64(body + 8 * k, bytes[k]);
+    echi_store64(body + 8 * (ECHI_KINDS + 1), n->head ? n->head->repeats : 0);
     echi_node_send_body(n, 0, ECHI_KIND_STATS, ECHI_ROLE_COORDINATOR, body, sizeof body);
 }
 
@@ -169,6 +196,7 @@ static void on_node_message(struct echi_node *n, int from, const struct echi_msg
         n->held_asked = true;
         echi_lane_hold(n->lane, true);
         break;
+    case ECHI_KIND_LOST: on_lost(n, m); break;
     case ECHI_KIND_RELEASE: echi_lane_hold(n->lane, false); break;
     case ECHI_KIND_PARAMS:
         n->c->user->final(n->c->user->self, echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_NODE_FINAL, 0}, NULL));
@@ -197,8 +225,9 @@ static void on_node_message(struct echi_node *n, int from, const struct echi_msg
 }
 
 static void on_stats(struct echi_node *n, int from, const uint8_t *body, size_t len) {
-    if (len != 8 * (ECHI_KINDS + 1)) return;
+    if (len != STATS_BYTES) return;
     for (int k = 0; k <= ECHI_KINDS; k++) n->sent_by_kind[k] += echi_load64(body + 8 * k);
+    n->head_repeats += echi_load64(body + 8 * (ECHI_KINDS + 1));
     (void)from;
 }
 
@@ -251,6 +280,7 @@ static void malformed(struct echi_node *n, const struct echi_net_event *e) {
 
 static void on_message(struct echi_node *n, const struct echi_net_event *e) {
     struct echi_msg m;
+    if (n->gone[e->peer]) return;
     if (!echi_msg_decode(e->kind, e->meta, e->meta_len, &m) || !payload_fits(n, e, &m)) return malformed(n, e);
     if (m.to_role == ECHI_ROLE_NODE) {
         /* Only the coordinator commands nodes; heartbeats come from anywhere. */
@@ -271,12 +301,14 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
 void echi_node_lost(struct echi_node *n, int peer, bool orderly, const char *text) {
     /* Who leaves in order before the end has a reason; the coordinator ends the run, or goes without a last word when it has
      * ended already; the others wait for its word. */
-    if (!n->coordinator && (n->end_in || (orderly && peer != 0))) return;
+    if (n->gone[peer] || (!n->coordinator && (n->end_in || (orderly && peer != 0)))) return;
     snprintf(n->lost_text, sizeof n->lost_text, "%s", text ? text : "");
     if (n->coordinator) {
         struct echi_event event = {.type = ECHI_EVENT_LOST, .from = (uint8_t)peer};
         return echi_node_event(n, ECHI_ROLE_COORDINATOR, &event);
     }
+    if (peer != 0) echi_node_fault(n, ECH_E_PEER_LOST, peer, n->lost_text);
+    if (peer != 0 && !n->planned) return;   /* its word comes behind the plan, which will do without that node */
     /* The coordinator has the word on who is lost; if it is the lost one, or says nothing, this node leaves by itself. */
     n->lost = peer;
     n->leave_by = peer == 0 ? 0 : echi_node_now(n) + GRACE;

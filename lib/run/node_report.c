@@ -20,7 +20,8 @@ void echi_node_progress(struct echi_node *n, int64_t now) {
         .loss = c->loss_samples ? c->loss_sum / (double)c->loss_samples : n->shown.loss,
         .staleness = c->stale_count ? c->stale_sum / (double)c->stale_count : n->shown.staleness};
     const double passed = (double)(clock - n->shown_clock) * 1e-9;
-    p.images_per_second = passed > 0.05 ? (double)(c->applied - n->shown.samples) / passed : n->shown.images_per_second;
+    /* A lost owner's last pushes are taken back: then there are fewer than before. */
+    p.images_per_second = passed > 0.05 && c->applied >= n->shown.samples ? (double)(c->applied - n->shown.samples) / passed : n->shown.images_per_second;
     echi_wire_bytes_sent(n->wire, bytes);
     for (int k = 0; k <= ECHI_NET_KINDS_MAX; k++) p.bytes_sent += bytes[k];
     c->loss_sum = c->stale_sum = 0;
@@ -61,6 +62,11 @@ void echi_node_report(const struct echi_node *n, struct ech_report *r) {
     r->bytes_sent[ECHI_KINDS] = n->sent_by_kind[ECHI_KINDS];
     if (!c) return;
     if (c->lost_peer >= 0) r->lost_peer = c->lost_peer;
+    r->n_lost = c->n_lost;
+    for (int i = 0; i < c->n_lost; i++) r->lost[i] = c->lost_rank[i];
+    r->leases_again = c->again_leases;
+    r->samples_again = c->again_samples;
+    r->head_repeats = n->head_repeats;
     const int64_t now = n->clock + n->clock_back;
     r->samples = c->applied;
     r->steps = n->planned ? c->applied / n->setup.plan.round : 0;

@@ -84,7 +84,7 @@ static bool answer_out(const struct echi_node *n, int rank) {
 static void add_leases(struct line *l, const struct echi_coordinator *c, int rank) {
     int shown = 0;
     for (int i = 0; i < c->n_out; i++)
-        if (c->out[i].worker == rank && shown++ < 3) add(l, "%s%u", shown > 1 ? ", " : " ", c->out[i].id);
+        if (c->out[i].lease.worker == rank && shown++ < 3) add(l, "%s%u", shown > 1 ? ", " : " ", c->out[i].lease.id);
     if (shown > 3) add(l, " and %d more", shown - 3);
 }
 
@@ -160,7 +160,7 @@ static void add_round(struct line *l, const struct echi_node *n) {
     add(l, "; %u samples of its round are in", o->round_in);
     for (int r = 0; r < n->world; r++) {
         bool in = !o->view[r].member;
-        for (int i = 0; i < o->round_count; i++) in = in || o->round_rank[i] == r;
+        for (int i = 0; i < o->round_count; i++) in = in || o->round_push[i].lease.worker == r;
         for (int i = 0; i < o->queued; i++) in = in || o->queue[i] == r;
         if (in) continue;
         add(l, "%s %d", before, r);

@@ -59,7 +59,7 @@ static void judge(struct echi_node *n, int r) {
 void echi_watch_judge(struct echi_node *n, int64_t now) {
     if (!watches(n)) return;
     for (int r = first_judged(n); r < end_judged(n) && !n->over; r++)
-        if (!n->watched[r].lost) judge(n, r);
+        if (!n->watched[r].lost && !n->gone[r]) judge(n, r);
     if (n->over || n->lost < 0 || now < n->leave_by) return;
     echi_fail_at(n->err, ECH_E_PEER_LOST, "run", n->lost, NULL, "rank %d%s was lost (%s): this node leaves", n->lost,
                  n->lost == 0 ? ", the coordinator," : "", n->lost_text);

@@ -175,6 +175,10 @@ static void add_all(struct text *t, const struct ech_report *r) {
     add_optional(t, "lost_peer", r->lost_peer);
     add_real(t, "checkpoint_seconds", r->checkpoint_seconds);
     add_whole(t, "resumed_samples", r->resumed_samples);
+    add_ints(t, "lost", r->lost, within(r->n_lost, ECH_WORLD_MAX));
+    add_whole(t, "leases_again", r->leases_again);
+    add_whole(t, "samples_again", r->samples_again);
+    add_whole(t, "head_repeats", r->head_repeats);
     add(t, "\n}\n");
 }
 

@@ -22,6 +22,8 @@ struct echi_wire {
     struct local_post post[LOCAL_MAX];
     int posts;
     int n_given;
+    struct { int peer; uint64_t cookie; } back[LOCAL_MAX];   /* payloads for peers that are gone: they come back as SENT */
+    int n_back;
 };
 
 static uint64_t payload_cap(const struct echi_job *job, int kind) {
@@ -80,6 +82,8 @@ int echi_wire_waiting(const struct echi_wire *w, int peer, int kind, bool *out_f
     return count;
 }
 
+void echi_wire_drop(struct echi_wire *w, int peer) { echi_net_drop(w->net, peer, "was declared lost"); }
+
 ech_status echi_wire_post(struct echi_wire *w, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err) {
     if (peer != w->rank) return echi_net_post(w->net, peer, kind, buffer, cap, cookie, err);
     if (w->posts == LOCAL_MAX) return echi_fail(err, ECH_E_INTERNAL, "run.post", "too many places posted for messages to oneself");
@@ -89,7 +93,14 @@ ech_status echi_wire_post(struct echi_wire *w, int peer, int kind, void *buffer,
 
 ech_status echi_wire_send(struct echi_wire *w, int peer, int kind, const void *meta, size_t meta_len, const void *payload, size_t len,
                           uint64_t cookie, struct ech_error *err) {
-    if (peer != w->rank) return echi_net_send(w->net, peer, kind, meta, meta_len, payload, len, cookie, err);
+    if (peer != w->rank) {
+        ech_status status = echi_net_send(w->net, peer, kind, meta, meta_len, payload, len, cookie, err);
+        if (status != ECH_E_PEER_LOST || len == 0) return status;
+        if (w->n_back == LOCAL_MAX) return echi_fail(err, ECH_E_INTERNAL, "run.send", "too many messages to nodes that are gone");
+        w->back[w->n_back].peer = peer;
+        w->back[w->n_back++].cookie = cookie;
+        return ECH_OK;
+    }
     struct local_message *m = w->messages + w->n_given < LOCAL_MAX ? w->message[w->messages] : NULL;
     if (!m || meta_len > sizeof m->meta) return echi_fail(err, ECH_E_INTERNAL, "run.send", "too many or too long messages to oneself");
     m->kind = kind;
@@ -142,6 +153,10 @@ static ech_status deliver(struct echi_wire *w, struct echi_net_event *out, int c
 ech_status echi_wire_poll(struct echi_wire *w, int64_t deadline, struct echi_net_event *out, int cap, int *out_count, struct ech_error *err) {
     *out_count = 0;
     w->n_given = 0;
+    while (w->n_back > 0 && *out_count < cap / 4) {
+        w->n_back--;
+        out[(*out_count)++] = (struct echi_net_event){.type = ECHI_NET_SENT, .peer = w->back[w->n_back].peer, .cookie = w->back[w->n_back].cookie};
+    }
     if (w->ready) ECHI_TRY(deliver(w, out, cap / 2, out_count, err));
     int more = 0;
     ECHI_TRY(echi_net_poll(w->net, *out_count ? 0 : deadline, out + *out_count, cap - *out_count, &more, err));

@@ -4,7 +4,14 @@
 
 #include <string.h>
 
-static const struct echi_plan *plan_of(const struct echi_coordinator *c) { return &c->setup->plan; }
+static const struct echi_plan *plan_of(const struct echi_coordinator *c) { return &c->plan; }
+static bool lost(const struct echi_coordinator *c, int rank) { return c->plan.lost[rank]; }
+static int living(const struct echi_coordinator *c) { return c->wishes.world - c->n_lost; }
+static int living_owners(const struct echi_coordinator *c) {
+    int count = 0;
+    for (int g = 0; g < c->plan.n_groups; g++) count += echi_plan_group_lives(&c->plan, g);
+    return count;
+}
 
 /* What a checkpoint kept is the beginning of this run. A round's number counts from the resume. */
 static void stand_on(struct echi_coordinator *c, const struct echi_standing *s) {
@@ -36,6 +43,8 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
     c->next_lease = 1;
     c->next_look = goal->eval_every ? goal->eval_every : UINT64_MAX;
     c->lost_peer = c->at_fault = -1;
+    c->source = ECHI_NONE;
+    c->calm = true;
     c->target_at = -1;
     c->accuracy = c->best_accuracy = -1;
     c->next_keep = c->kept_samples = UINT64_MAX;
@@ -54,7 +63,8 @@ int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now) {
 /* ---- asking all and waiting for each ---- */
 
 static void tell_all(struct echi_coordinator *c, enum echi_kind kind, struct echi_actions *out) {
-    for (int r = 0; r < c->wishes.world; r++) echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, kind);
+    for (int r = 0; r < c->wishes.world; r++)
+        if (!lost(c, r)) echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, kind);
 }
 
 static void wait_for(struct echi_coordinator *c, int answers) {
@@ -73,13 +83,13 @@ static void fail(struct echi_coordinator *c, ech_status status, int peer, const 
     if (c->phase == ECHI_RUN_ENDED) return;
     c->phase = ECHI_RUN_ENDED;
     c->status = status;
-    const bool lost = status == ECH_E_PEER_LOST || status == ECH_E_TIMEOUT;
-    c->lost_peer = lost ? peer : -1;
-    c->at_fault = lost ? -1 : peer;
+    const bool gone = status == ECH_E_PEER_LOST || status == ECH_E_TIMEOUT;
+    c->lost_peer = gone ? peer : -1;
+    c->at_fault = gone ? -1 : peer;
     memcpy(c->text, text, strlen(text) < sizeof c->text ? strlen(text) + 1 : sizeof c->text);
     c->text[sizeof c->text - 1] = 0;
     for (int r = 1; r < c->wishes.world; r++) {
-        if (r == peer && status == ECH_E_PEER_LOST) continue;
+        if (lost(c, r) || (r == peer && status == ECH_E_PEER_LOST)) continue;
         struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_END);
         a->msg.layer = (uint16_t)status;
         a->msg.peer = peer < 0 ? ECHI_NONE : (uint8_t)peer;
@@ -90,17 +100,23 @@ static void fail(struct echi_coordinator *c, ech_status status, int peer, const 
 
 /* ---- start: times, plan, first weights ---- */
 
-static void make_plan(struct echi_coordinator *c, struct echi_actions *out) {
+static void lose(struct echi_coordinator *c, int rank, const char *text, int64_t now, struct echi_actions *out);
+
+static void make_plan(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
     if (!c->plan_given) {
         char text[240];
         ech_status status = echi_plan_make(&c->wishes, c->times, &c->setup->plan, text, sizeof text);
         if (status != ECH_OK) return fail(c, status, -1, text, out);
     }
-    c->policy = echi_policy_of((enum echi_sync)plan_of(c)->sync);
     c->setup->plan.resumed = c->goal.resumed;
+    c->plan = c->setup->plan;
+    memset(c->plan.lost, 0, sizeof c->plan.lost);
+    c->policy = echi_policy_of((enum echi_sync)plan_of(c)->sync);
     c->phase = ECHI_RUN_PLANNED;
     echi_act(out, ECHI_ACTION_PLAN);
     wait_for(c, c->wishes.world);
+    for (int r = 0; r < c->wishes.world; r++)   /* whom the plan leaves out, unless it came from a file */
+        if (c->wishes.absent[r]) lose(c, r, "", now, out);
 }
 
 static void send_params(struct echi_action *a, enum echi_params what, struct echi_slot slot) {
@@ -139,21 +155,28 @@ static void hold(struct echi_coordinator *c, int64_t now, struct echi_actions *o
     c->phase = ECHI_RUN_HOLDS;
     c->hold_began = now;
     tell_all(c, ECHI_KIND_HOLD, out);
-    wait_for(c, c->wishes.world);
+    wait_for(c, living(c));
+}
+
+static uint8_t asked_as(const struct echi_coordinator *c) { return c->phase == ECHI_RUN_LAST_LOOK ? ECHI_ASK_LAST : ECHI_ASK_LOOK; }
+
+/* The trunk of group 0, or of the fastest that is left. */
+static void ask_trunk(struct echi_coordinator *c, struct echi_actions *out) {
+    c->source = plan_of(c)->owner_of[echi_plan_first_group(plan_of(c))];
+    echi_act_post(out, c->source, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 1});
+    echi_act_send(out, c->source, ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = asked_as(c);
 }
 
 /* Copies group 0's trunk and the head. The two may live on one node and answer in either order, so each is received in a
  * place of its own; the driver puts it where its sender's role says. */
 static void ask(struct echi_coordinator *c, enum echi_run_phase phase, struct echi_actions *out) {
-    const uint8_t as = phase == ECHI_RUN_LAST_LOOK ? ECHI_ASK_LAST : ECHI_ASK_LOOK;
     c->phase = phase;
     c->parts_out = 1;
-    echi_act_post(out, plan_of(c)->owner_of[0], ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 1});
-    echi_act_send(out, plan_of(c)->owner_of[0], ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = as;
+    ask_trunk(c, out);
     if (plan_of(c)->separated) {
         c->parts_out = 2;
         echi_act_post(out, plan_of(c)->head, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 2});
-        echi_act_send(out, plan_of(c)->head, ECHI_ROLE_HEAD, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = as;
+        echi_act_send(out, plan_of(c)->head, ECHI_ROLE_HEAD, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = asked_as(c);
     }
 }
 
@@ -162,6 +185,7 @@ static void end(struct echi_coordinator *c, struct echi_actions *out) {
     if (c->status == ECH_OK && c->goal.target_accuracy > 0 && c->target_at < 0 && c->best_accuracy < c->goal.target_accuracy)
         c->status = ECH_E_NOT_REACHED;
     for (int r = 0; r < c->wishes.world; r++) {
+        if (lost(c, r)) continue;
         if (r > 0 && c->goal.give_final)
             send_params(echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_PARAMS), ECHI_PARAMS_FINAL,
                         (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0});
@@ -170,7 +194,7 @@ static void end(struct echi_coordinator *c, struct echi_actions *out) {
         a->msg.peer = ECHI_NONE;
         a->msg.flag = 1;
     }
-    wait_for(c, c->wishes.world);
+    wait_for(c, living(c));
 }
 
 static void look(struct echi_coordinator *c, struct echi_actions *out) {
@@ -200,15 +224,27 @@ static void looked(struct echi_coordinator *c, const struct echi_event *e, struc
 
 /* ---- progress ---- */
 
+static bool all_settled(const struct echi_coordinator *c) {
+    for (int g = 0; g < c->plan.n_groups; g++)
+        if (c->frozen[g].lost && !c->frozen[g].settled) return false;
+    return true;
+}
+
+void echi_drain(struct echi_coordinator *c, struct echi_actions *out) {
+    for (int g = 0; g < plan_of(c)->n_groups; g++)
+        if (echi_plan_group_lives(plan_of(c), g))
+            echi_act_send(out, plan_of(c)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_DRAIN)->msg.members = c->members;
+    wait_for(c, living_owners(c));
+}
+
 static void next(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     if (c->phase != ECHI_RUN_TRAINS) return;
     if (c->goal.has_test && c->applied >= c->next_look) return hold(c, e->now, out);
+    if (!c->calm) return;
     echi_ledger_deal(c, out);
-    if (c->n_out > 0 || echi_keep_quiet(c, e->now, out)) return;
+    if (c->n_out > 0 || c->n_again > 0 || !all_settled(c) || echi_keep_quiet(c, e->now, out)) return;
     c->phase = ECHI_RUN_DRAINS;
-    for (int g = 0; g < plan_of(c)->n_groups; g++)
-        echi_act_send(out, plan_of(c)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_DRAIN);
-    wait_for(c, plan_of(c)->n_groups);
+    echi_drain(c, out);
 }
 
 /* An orderly end: what is out is trained, the last look taken, and all of it kept. */
@@ -226,7 +262,7 @@ static void note_loss(struct echi_coordinator *c, double of_a_sample) {
 
 static void on_applied(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
-    if (!echi_ledger_in(c, &m->lease, e->from))
+    if (!echi_ledger_in(c, m, e->from))
         return fail(c, ECH_E_INTERNAL, e->from, "an owner applied a lease that is not out", out);
     c->loss_sum += m->loss;
     if (c->policy->rounds) {   /* whoever did which part */
@@ -256,10 +292,118 @@ static void end_drained(struct echi_coordinator *c, int64_t now, struct echi_act
     if (!echi_keep_gather(c, now, out)) ask(c, ECHI_RUN_LAST_LOOK, out);
 }
 
-static bool owns(const struct echi_coordinator *c, int rank) {
-    for (int g = 0; g < plan_of(c)->n_groups; g++)
-        if (plan_of(c)->owner_of[g] == rank) return true;
-    return false;
+static void all_said(struct echi_coordinator *c, int from, struct echi_actions *out) {
+    if (c->phase != ECHI_RUN_ENDS || !last_answer(c, from)) return;
+    c->phase = ECHI_RUN_ENDED;
+    echi_act(out, ECHI_ACTION_DONE);
+}
+
+/* ---- losses (design, section 6, "Ledger" and "Owner's state") ----
+ * All living nodes are told, and say when they take nothing more from the lost one (READY with the new membership epoch). Only
+ * then owners are asked what is in, and leases are dealt again: what a node says afterwards cannot be overtaken. */
+
+/* Does every living owner's word on the group's last state stand? */
+static bool all_known(const struct echi_coordinator *c, const struct echi_frozen *f) {
+    for (int g = 0; g < c->plan.n_groups; g++)
+        if (echi_plan_group_lives(&c->plan, g) && !f->known[c->plan.owner_of[g]]) return false;
+    return true;
+}
+
+static bool all_have(const struct echi_coordinator *c, const struct echi_frozen *f) {
+    for (int g = 0; g < c->plan.n_groups; g++)
+        if (echi_plan_group_lives(&c->plan, g) && f->have[c->plan.owner_of[g]] != f->version) return false;
+    return true;
+}
+
+/* An owner's copy of a lost group's state. The highest version is kept; its holder hands it to all. */
+static void on_copy(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
+    if (m->group >= c->plan.n_groups || m->members != c->members || echi_plan_group_owned(&c->plan, e->from) < 0) return;
+    struct echi_frozen *f = &c->frozen[m->group];
+    if (!f->lost || f->settled) return;
+    f->known[e->from] = true;
+    f->have[e->from] = m->version;
+    if (!f->decided && (f->holder == ECHI_NONE || m->version > f->version)) {
+        f->holder = e->from;
+        f->version = m->version;
+        memcpy(f->mark, m->mark, sizeof f->mark);
+    }
+    if (!all_known(c, f)) return;
+    const bool news = !f->decided;
+    if (news) echi_ledger_decide(c, c->plan.owner_of[m->group], f->mark);
+    f->decided = true;
+    if (all_have(c, f)) {
+        f->settled = true;
+        echi_ledger_settled(c, c->plan.owner_of[m->group]);
+        return;
+    }
+    for (int g = 0; g < c->plan.n_groups && news; g++) {
+        if (!echi_plan_group_lives(&c->plan, g)) continue;
+        struct echi_action *a = echi_act_send(out, c->plan.owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_REVOKE);
+        a->msg.group = m->group;
+        a->msg.peer = f->holder;
+    }
+}
+
+static void on_revoked(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    if (e->msg->lease.id == 0) on_copy(c, e, out);
+    else echi_ledger_answer(c, &e->msg->lease, e->msg->flag);
+}
+
+/* A node knows of all losses up to an epoch. */
+static void on_ready(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    c->ready[e->from] = e->msg->members;
+    for (int r = 0; r < c->wishes.world; r++)
+        if (!lost(c, r) && c->ready[r] != c->members) return;
+    c->calm = true;
+    echi_ledger_ask(c, out);
+    if (c->source != ECHI_NONE && lost(c, c->source)) ask_trunk(c, out);
+}
+
+/* The states that are not agreed on yet: who holds what is asked again. */
+static void doubt(struct echi_coordinator *c, int rank) {
+    for (int g = 0; g < c->plan.n_groups; g++) {
+        struct echi_frozen *f = &c->frozen[g];
+        if (!f->lost || f->settled) continue;
+        memset(f->known, 0, sizeof f->known);
+        if (f->decided && f->holder != rank) continue;
+        f->decided = false;
+        f->holder = ECHI_NONE;
+    }
+}
+
+static void lose(struct echi_coordinator *c, int rank, const char *text, int64_t now, struct echi_actions *out) {
+    if (lost(c, rank)) return;
+    const int group = echi_plan_group_owned(&c->plan, rank);
+    if (c->phase == ECHI_RUN_ENDS) {
+        /* The run has ended well: whoever leaves without its last word only leaves a gap in the report. */
+        return all_said(c, rank, out);
+    }
+    if (c->phase == ECHI_RUN_MEASURES && rank != 0) {
+        if (c->wishes.absent[rank]) return;
+        c->wishes.absent[rank] = true;
+        if (last_answer(c, rank)) make_plan(c, now, out);
+        return;
+    }
+    /* An owner that has not begun leaves nothing that could go on. */
+    if ((c->phase < ECHI_RUN_TRAINS && group >= 0) || !echi_plan_can_lose(&c->plan, rank))
+        return fail(c, ECH_E_PEER_LOST, rank, text, out);
+    echi_plan_lose(&c->plan, rank);
+    c->lost_rank[c->n_lost++] = (uint8_t)rank;
+    c->members++;
+    c->calm = false;
+    if (group >= 0) c->frozen[group] = (struct echi_frozen){.lost = true, .holder = ECHI_NONE};
+    doubt(c, rank);
+    for (int r = 0; r < c->wishes.world; r++) {
+        if (lost(c, r)) continue;
+        struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_LOST);
+        a->msg.peer = (uint8_t)rank;
+        a->msg.members = c->members;
+    }
+    if (c->phase == ECHI_RUN_PLANNED && last_answer(c, rank)) feed(c, out);
+    if (c->phase == ECHI_RUN_HOLDS && last_answer(c, rank)) ask(c, ECHI_RUN_LOOKS, out);
+    echi_keep_lost(c, rank, now);
+    if (c->phase == ECHI_RUN_DRAINS) c->phase = ECHI_RUN_TRAINS;   /* drained anew once all that was lost is back */
 }
 
 static void on_fault(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
@@ -268,39 +412,41 @@ static void on_fault(struct echi_coordinator *c, const struct echi_event *e, str
 #define FAILURE(name, number, text, retry, remake) if (m->layer == (number) && (number) != 0) status = name;
     ECH_STATUS_LIST(FAILURE)
 #undef FAILURE
-    fail(c, status, m->peer < c->wishes.world ? m->peer : e->from, m->text, out);
-}
-
-static void all_said(struct echi_coordinator *c, int from, struct echi_actions *out) {
-    if (c->phase != ECHI_RUN_ENDS || !last_answer(c, from)) return;
-    c->phase = ECHI_RUN_ENDED;
-    echi_act(out, ECHI_ACTION_DONE);
+    const int peer = m->peer < c->wishes.world ? m->peer : e->from;
+    if (status == ECH_E_PEER_LOST) lose(c, peer, m->text, e->now, out);
+    else fail(c, status, peer, m->text, out);
 }
 
 static void on_message(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
+    if (lost(c, e->from) || c->wishes.absent[e->from]) return;   /* it still came, but nobody counts on it any more */
     switch (m->kind) {
     case ECHI_KIND_MEASURED:
         if (c->phase != ECHI_RUN_MEASURES) break;
         if (!echi_times_decode(e->bytes, e->len, &c->times[e->from]))
             return fail(c, ECH_E_FORMAT, e->from, "a node sent step times that make no sense", out);
-        if (last_answer(c, e->from)) make_plan(c, out);
+        if (last_answer(c, e->from)) make_plan(c, e->now, out);
         break;
     case ECHI_KIND_READY:
-        if (c->phase == ECHI_RUN_PLANNED && last_answer(c, e->from)) feed(c, out);
+        if (m->members > 0) on_ready(c, e, out);
+        else if (c->phase == ECHI_RUN_PLANNED && last_answer(c, e->from)) feed(c, out);
         break;
+    case ECHI_KIND_REVOKED: on_revoked(c, e, out); break;
     case ECHI_KIND_STARTED: fed(c, e->now); break;
     case ECHI_KIND_APPLIED: on_applied(c, e, out); break;
     case ECHI_KIND_HELD:
         if (c->phase == ECHI_RUN_HOLDS && last_answer(c, e->from)) ask(c, ECHI_RUN_LOOKS, out);
         break;
     case ECHI_KIND_PARAMS:
+        if (m->from_role == ECHI_ROLE_OWNER) c->source = ECHI_NONE;
         if ((c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) && --c->parts_out == 0) look(c, out);
         else if (c->phase == ECHI_RUN_GATHERS || c->phase == ECHI_RUN_LAST_KEEP) echi_keep_part(c, e, out);
         break;
     case ECHI_KIND_DRAINED:
-        if (c->phase == ECHI_RUN_QUIETS && owns(c, e->from) && last_answer(c, e->from)) echi_keep_gather(c, e->now, out);
-        if (c->phase == ECHI_RUN_DRAINS && owns(c, e->from) && last_answer(c, e->from)) {
+        if (m->members != c->members || echi_plan_group_owned(plan_of(c), e->from) < 0) break;
+        if (c->phase == ECHI_RUN_QUIETS && last_answer(c, e->from)) {
+            echi_keep_gather(c, e->now, out);
+        } else if (c->phase == ECHI_RUN_DRAINS && last_answer(c, e->from)) {
             c->train_ended = e->now;
             end_drained(c, e->now, out);
         }
@@ -322,11 +468,7 @@ void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *
         else if (echi_keep_done(c, e)) end_drained(c, e->now, out);
         break;
     case ECHI_EVENT_SENT: fed(c, e->now); break;
-    case ECHI_EVENT_LOST:
-        /* Once the run has ended well, whoever leaves without its last word only leaves a gap in the report. */
-        if (c->phase == ECHI_RUN_ENDS) all_said(c, e->from, out);
-        else fail(c, ECH_E_PEER_LOST, e->from, "", out);
-        break;
+    case ECHI_EVENT_LOST: lose(c, e->from, "", e->now, out); break;
     case ECHI_EVENT_STOP: stop(c, out); break;
     default: break;
     }

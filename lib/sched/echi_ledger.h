@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of the coordinator share. The ledger (ledger.c): which samples are out, with whom, and which are in.
- * Checkpoints (keep.c). */
+ * What the files of the coordinator share. The ledger (ledger.c): which samples are out, with whom, which are in, and which must
+ * be issued again. Checkpoints (keep.c). */
 #ifndef ECHI_LEDGER_H
 #define ECHI_LEDGER_H
 #include "echi_roles.h"
 
-/* Gives every worker the leases it may hold; under a policy with rounds, whole rounds to all. */
+/* Gives every living worker the leases it may hold, those that are to be issued again first; under a policy with rounds,
+ * whole rounds to all. */
 void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out);
-/* A lease is in: takes it from those that are out. False when it is not out, or not with this owner. */
-bool echi_ledger_in(struct echi_coordinator *c, const struct echi_lease *lease, int owner);
+/* An APPLIED: takes its lease from those that are out. False when it is not out, or not with this owner. */
+bool echi_ledger_in(struct echi_coordinator *c, const struct echi_msg *m, int owner);
+
+/* Asks the owners of lost workers' leases whether they are in. */
+void echi_ledger_ask(struct echi_coordinator *c, struct echi_actions *out);
+/* The answer: in, then its APPLIED is on the way, or revoked, then it is to be issued again. */
+void echi_ledger_answer(struct echi_coordinator *c, const struct echi_lease *lease, bool in);
+/* An owner is lost, and its leases up to each worker's mark are in the state that is kept: those beyond, out or in, are to be
+ * issued again. May be asked again with lower marks, until it is settled. */
+void echi_ledger_decide(struct echi_coordinator *c, int owner, const uint32_t mark[ECHI_WORLD_MAX]);
+void echi_ledger_settled(struct echi_coordinator *c, int owner);
 /* True while samples are left that the user asked for. */
 bool echi_ledger_unfinished(const struct echi_coordinator *c);
 
@@ -24,4 +34,11 @@ bool echi_keep_gather(struct echi_coordinator *c, int64_t now, struct echi_actio
 void echi_keep_part(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out);
 /* The KEEP task is done. True when the end of the run has waited for it. */
 bool echi_keep_done(struct echi_coordinator *c, const struct echi_event *e);
+/* A node is lost: a checkpoint in progress is given up, and begun anew once all that was lost is back. */
+void echi_keep_lost(struct echi_coordinator *c, int rank, int64_t now);
+
+/* ---- coordinator.c ---- */
+
+/* Asks all living owners to drain, and begins to wait for them. */
+void echi_drain(struct echi_coordinator *c, struct echi_actions *out);
 #endif

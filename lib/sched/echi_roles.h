@@ -23,14 +23,17 @@ struct echi_strand {
     int next_layer;                               /* the layer whose gradient travels next, from the last down */
     bool ready[256];                              /* gradients that are there and wait for the layers above them */
     int sending;                                  /* gradients and rows on their way out: their slots are not free yet */
+    bool abandoned;                               /* its owner is lost: the step goes no further than what is under way */
+    bool renewed; uint8_t fresh;                  /* the new owner's weights came before the abandoned step was over */
 };
 struct echi_worker {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
     struct echi_strand strand[ECHI_STRANDS];
     uint32_t turns;                               /* changes of phase so far */
-    struct echi_lease lease[ECHI_LEASES_AHEAD]; int n_leases;   /* that no strand has begun */
+    struct echi_lease lease[ECHI_LEASES_HELD]; int n_leases;   /* that no strand has begun */
     bool entered;                                 /* the owner knows that this worker holds a lease */
+    uint8_t owner;                                /* rank: who answers with weights; another when that one is lost */
 };
 void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup);
 void echi_worker_step(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
@@ -55,8 +58,8 @@ struct echi_owner {
     uint8_t answer[ECHI_WORLD_MAX];               /* weights owed to this worker, so many times */
     int turn;                                     /* the rank to look at first when there is a place for a send */
     int busy;                                     /* tasks out: 0 or 1 */
-    uint32_t round, round_in;                     /* BSP: samples of the current round that are in */
-    uint8_t round_rank[ECHI_WORLD_MAX]; int round_count;   /* BSP: whose pushes make up the round so far */
+    uint32_t round_in;                            /* BSP: samples of the current round that are in */
+    struct echi_push round_push[ECHI_ROUND_LEASES]; int round_count;   /* BSP: the pushes that make up the round so far */
     /* snapshots of the weights */
     uint8_t current; uint16_t in_flight[ECHI_SNAPSHOTS]; int sends;
     uint64_t version, samples;                    /* pushes (BSP: rounds) and samples in the current weights, all groups' */
@@ -71,7 +74,11 @@ struct echi_owner {
         uint8_t current;
         bool there, refresh;
         uint64_t acked, acked_samples;
+        uint32_t mark[ECHI_WORLD_MAX];            /* by worker, the last lease that is in this copy */
+        uint8_t from;                             /* its owner is lost, and this rank sends the last state; else ECHI_NONE */
     } peer[ECHI_GROUPS_MAX];
+    int frozen_out;                               /* sends of lost groups' states that are not finished */
+    uint32_t members;                             /* membership epoch: losses so far that this owner knows of */
     bool draining, drained, asked;
     uint8_t asked_as;                             /* enum echi_ask, while asked */
     bool asked_momentum; int momentum_sending;    /* no apply writes it meanwhile */
@@ -81,6 +88,10 @@ struct echi_owner {
 void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int group);
 void echi_owner_step(struct echi_owner *o, const struct echi_event *event, struct echi_actions *out);
 
+/* A worker's leases that the head has trained and that can still be issued again, at most: those in its group's state that
+ * nobody else has, and those in flight. */
+#define ECHI_TRAINED_KEPT (ECHI_UNACKED_MAX + ECHI_LEASES_AHEAD)
+
 /* ---- head: owner of the head's layers, which it also computes on the rows that workers send ---- */
 struct echi_head {
     const struct echi_setup *setup;
@@ -89,7 +100,7 @@ struct echi_head {
     struct echi_lease lease[ECHI_WORLD_MAX];      /* of the rows that wait, by worker */
     uint8_t queue[ECHI_WORLD_MAX]; int queued;
     int busy;
-    uint8_t current; uint16_t in_flight[3];
+    uint8_t current, previous; uint16_t in_flight[3];   /* previous: the weights of the round before */
     bool answering[ECHI_WORLD_MAX];               /* the gradient of this worker's last rows has not left its slot */
     uint64_t version, samples;                    /* of the current weights: updates, and samples in them */
     uint32_t round_in;                            /* rows of this round so far */
@@ -97,6 +108,10 @@ struct echi_head {
     bool asked_momentum; int momentum_sending;    /* no update writes it meanwhile */
     int fed;                                      /* first weights and, in a resumed run, momentum that have come */
     bool apply_due; uint32_t apply_divisor;       /* of a round */
+    /* What was trained of each worker's rows, in a ring: samples that come again, because a node was lost, are not trained again. */
+    struct { uint32_t epoch, start, n; } trained[ECHI_WORLD_MAX][ECHI_TRAINED_KEPT];
+    uint32_t trained_count[ECHI_WORLD_MAX];
+    uint64_t repeats;                             /* rows that came again; the driver reads it */
 };
 void echi_head_init(struct echi_head *h, const struct echi_setup *setup);
 void echi_head_step(struct echi_head *h, const struct echi_event *event, struct echi_actions *out);
@@ -123,20 +138,32 @@ struct echi_goal {
     bool keep; uint64_t keep_every;               /* checkpoints, each so many rounds; 0: only at the end */
     bool resumed; struct echi_standing from;      /* begin there */
 };
-#define ECHI_LEASES_OUT_MAX (ECHI_WORLD_MAX * (ECHI_LEASES_AHEAD + 1))
+#define ECHI_LEASES_OUT_MAX 1024
+#define ECHI_LEASES_KEPT_MAX (ECHI_GROUPS_MAX * 2 * ECHI_UNACKED_MAX + ECHI_LEASES_OUT_MAX)
+/* A group whose owner is lost: its last state is agreed on, then handed to all. */
+struct echi_frozen {
+    bool lost, decided, settled;                  /* settled: all owners have it */
+    uint8_t holder;                               /* has the highest version; ECHI_NONE: nobody has told yet */
+    uint64_t version; uint32_t mark[ECHI_WORLD_MAX];   /* of the holder's copy */
+    bool known[ECHI_WORLD_MAX]; uint64_t have[ECHI_WORLD_MAX];   /* by owner */
+};
 struct echi_coordinator {
     struct echi_wishes wishes;
     struct echi_goal goal;
     struct echi_setup *setup;                     /* its plan is filled in by the coordinator */
     const struct echi_policy *policy;
     bool plan_given;                              /* setup->plan came from a file */
+    struct echi_plan plan;                        /* the same, but a loss shows here first */
     enum echi_run_phase phase;
     struct echi_times times[ECHI_WORLD_MAX];
     bool mark[ECHI_WORLD_MAX]; int waits_for;     /* nodes (or owners) whose answer is still out */
     /* ledger */
     uint32_t epoch, start, next_lease, next_round;
     uint64_t issued, applied, applied_rounds;
-    struct echi_lease out[ECHI_LEASES_OUT_MAX]; int n_out;
+    struct { struct echi_lease lease; bool asked; } out[ECHI_LEASES_OUT_MAX]; int n_out;   /* asked: its owner, whether it is in */
+    struct echi_lease again[ECHI_LEASES_OUT_MAX + ECHI_LEASES_KEPT_MAX]; int n_again;   /* revoked: to be issued again */
+    /* Several groups: in, at this version of the owner's state, but another owner may lack it yet. */
+    struct { struct echi_lease lease; uint64_t version; } kept[ECHI_LEASES_KEPT_MAX]; int n_kept;
     int held[ECHI_WORLD_MAX];                     /* leases out by worker */
     bool stopping;                                /* no further lease */
     /* clock */
@@ -148,9 +175,17 @@ struct echi_coordinator {
     uint64_t next_keep;                           /* samples: no lease is issued beyond, until the checkpoint is gathered */
     uint64_t kept_samples;                        /* of the last that is complete (UINT64_MAX: none) */
     int next_part;                                /* the next to ask for */
+    uint8_t part_from[3]; bool part_void;         /* whose part comes to which place; a node was lost: what comes is not used */
     bool writing;                                 /* a KEEP task is out */
     struct echi_standing standing;                /* what it writes; the driver reads it */
     int64_t keep_began, keeping, last_keeping;    /* the last, at the end of the run, is beside the clock */
+    uint8_t source;                               /* rank whose trunk is still to come, ECHI_NONE: none */
+    /* losses */
+    uint32_t members, ready[ECHI_WORLD_MAX];      /* membership epoch; what each node has said of it */
+    bool calm;                                    /* all living nodes know of all losses: leases may be dealt */
+    struct echi_frozen frozen[ECHI_GROUPS_MAX];
+    uint8_t lost_rank[ECHI_WORLD_MAX]; int n_lost;   /* in order; the driver reads these and the next two */
+    uint64_t again_leases, again_samples;         /* issued again */
     /* what happened; the driver reads these */
     ech_status status; int lost_peer; char text[240];
     int at_fault;                                 /* rank that could not go on, -1: none, or it was lost */

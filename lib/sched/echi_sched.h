@@ -16,7 +16,11 @@
 #define ECHI_GROUPS_MAX 8
 #define ECHI_MERGE_ROWS 256           /* rows the head merges into one visit, unless one step alone brings more */
 #define ECHI_STRANDS 2                /* steps of one worker in flight at most */
-#define ECHI_LEASES_AHEAD (ECHI_STRANDS + 1)   /* leases a worker holds at most: one more than it computes, so that no round trip shows */
+#define ECHI_LEASES_AHEAD (ECHI_STRANDS + 1)   /* leases dealt ahead to a worker: one more than it computes, so that no round trip shows */
+#define ECHI_ROUND_PARTS 16           /* a share of a round may be leased in so many parts, see echi_plan_room */
+#define ECHI_LEASES_HELD 192          /* leases a worker can hold: under BSP those of lost workers come on top of its own */
+#define ECHI_ROUND_LEASES 256         /* leases that make up a round, at most */
+#define ECHI_UNACKED_MAX 256          /* pushes in a group's state that another owner has not acknowledged, at most */
 #define ECHI_SNAPSHOTS (2 + 4)        /* weights: one current, one being written, and 4 sends at once (design, section 5) */
 #define ECHI_STATE_COPIES 3           /* own state: current, being written, being sent */
 #define ECHI_NONE 255                 /* no rank, no group */
@@ -42,8 +46,23 @@ struct echi_plan {
     uint32_t staleness;                   /* S, in steps */
     uint32_t rounds_apart;                /* R: how far a group may run ahead of what the others have acknowledged */
     double lr, momentum, decay;
+    uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among a plan's bytes, which are sent before any is */
 };
-int echi_plan_workers(const struct echi_plan *plan, int group);   /* of one group; group -1: of all */
+int echi_plan_workers(const struct echi_plan *plan, int group);   /* living ones of one group; group -1: of all */
+
+/* ---- members.c: who is still here ---- */
+
+/* May the run go on without this rank? No: rank 0, the head's owner, the last owner of the trunk, the last worker. */
+bool echi_plan_can_lose(const struct echi_plan *plan, int rank);
+/* Takes a rank out. The workers of a group whose owner it was join the nearest group that has one, of two as near the faster. */
+void echi_plan_lose(struct echi_plan *plan, int rank);
+/* The group that rank owns, -1: none; whether a group still has its owner; the fastest that has. */
+int echi_plan_group_owned(const struct echi_plan *plan, int rank);
+bool echi_plan_group_lives(const struct echi_plan *plan, int group);
+int echi_plan_first_group(const struct echi_plan *plan);
+/* Samples of one lease that a worker has room for. Under BSP more than its share where that is small: when others are lost,
+ * shares grow, and what is larger than the room is leased in parts. */
+uint32_t echi_plan_room(const struct echi_plan *plan, int rank);
 
 /* A range of an epoch's permutation, handed to a worker, for one owner and, under BSP, one round. */
 struct echi_lease {
@@ -51,6 +70,7 @@ struct echi_lease {
     uint32_t epoch, start, n;             /* samples start .. start+n-1 of the epoch's permutation */
     uint32_t round, round_size;           /* round_size: B, or what is left in an epoch's last round under BSP */
     uint8_t worker, owner;                /* ranks */
+    uint8_t again;                        /* 1: these samples were in a lease before, whose worker or owner is lost */
 };
 
 /* May a push or rows of this lease come from its worker? By the plan alone, so that whoever sent it can be believed. */
@@ -93,7 +113,13 @@ struct echi_setup {
     X(STATE, "state", 5, 1)           /* owner -> owner: the sum of a group's changes */                                \
     X(PARAMS, "params", 6, 1)         /* initial, measured and final weights, to and from the coordinator */            \
     X(ENTER, "enter", 0, 0)           /* worker -> owner: I hold a lease again, this one */                                  \
-    X(STOP, "stop", 0, 0)             /* node -> coordinator: my user wants an orderly end */
+    X(STOP, "stop", 0, 0)             /* node -> coordinator: my user wants an orderly end */                             \
+    X(LOST, "lost", 0, 0)             /* coordinator -> node: `peer` is gone, take nothing more from it; answer READY */   \
+    X(REVOKE, "revoke", 0, 0)         /* coordinator -> owner: is this lease in? If not, it never will be. Without a lease:  \
+                                         the state of `group`, whose owner is lost, is `peer`'s copy */                      \
+    X(REVOKED, "revoked", 0, 0)       /* owner -> coordinator: the lease is in (flag) or revoked. Without a lease: my copy of  \
+                                         `group`, whose owner is lost, has this version and these marks */                   \
+    X(FROZEN, "frozen", 5, 1)         /* owner -> owner: the last state of a group whose owner is lost */
 
 enum echi_kind {
 #define ECHI_KIND_ENUM(name, text, priority, payload) ECHI_KIND_##name,
@@ -119,16 +145,19 @@ enum echi_params { ECHI_PARAMS_PART, ECHI_PARAMS_FINAL, ECHI_PARAMS_KEPT, ECHI_P
 struct echi_msg {
     uint8_t kind, to_role, from_role;
     uint8_t group, peer, flag;      /* flag: PUSH: the worker holds another lease; ASK: enum echi_ask; PARAMS: enum
-                                       echi_params; END: in order, each node answers with STATS */
+                                       echi_params; END: in order, each node answers with STATS; REVOKED: the lease is in */
     uint16_t layer;                 /* PUSH; END, FAULT: ech_status */
     uint32_t correct;
     struct echi_lease lease;
     uint64_t version, samples;
     uint64_t head;                  /* ACT_GRAD, PUSH, APPLIED: samples in the head's weights that the gradient came from */
     double loss, staleness;         /* loss: sum over the lease's samples; staleness in rounds */
+    uint64_t acked;                 /* APPLIED: version of the group's state that all other owners have */
+    uint32_t members;               /* LOST, READY, DRAIN, DRAINED, REVOKED: membership epoch, 0 until the first loss */
+    uint32_t mark[ECHI_WORLD_MAX];  /* STATE, FROZEN, REVOKED: by worker, the last lease that is in this state */
     char text[240];                 /* FAULT, END */
 };
-#define ECHI_MSG_MAX 320            /* bytes of an encoded message at most; plans and times are larger, see below */
+#define ECHI_MSG_MAX 640            /* bytes of an encoded message at most; plans and times are larger, see below */
 size_t echi_msg_encode(const struct echi_msg *msg, uint8_t *out, size_t cap);   /* 0 when it does not fit */
 /* False when the bytes are not a message of this kind. Ranges that need a plan to judge are judged by the role. */
 bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg *out);
@@ -233,7 +262,9 @@ enum echi_event_type {
     ECHI_EVENT_SENT,       /* the payload sent from `slot` has left it */
     ECHI_EVENT_GRADIENT,   /* BACKWARD, STEP: the gradient of `layer` is in its place; HEAD with weights_out: the rows', with `result` */
     ECHI_EVENT_COMPUTED,   /* `task` is done, with `result` */
-    ECHI_EVENT_LOST,       /* node `from` is gone */
+    ECHI_EVENT_LOST,       /* node `from` is gone. All roles but the coordinator: by its word, in `msg`; the plan says so already, and
+                              nothing from that node comes any more. Places posted for it are the role's again; SENT comes for
+                              what was sent to it, before or after this, also when it is sent later */
     ECHI_EVENT_STOP        /* coordinator: the user wants an orderly end */
 };
 struct echi_event {

@@ -22,11 +22,54 @@ static bool free_weights(const struct echi_head *h, struct echi_slot *out) {
     return to < 3;
 }
 
+/* Rows for an owner that is lost: their worker waits for an answer, but their samples are issued again. */
+static bool in_vain(const struct echi_head *h, const struct echi_lease *l) { return h->setup->plan.lost[l->owner]; }
+
+/* Was this lease's work trained before, for a worker that is lost or for an owner that is? */
+static bool repeats(const struct echi_head *h, const struct echi_lease *l) {
+    if (!l->again) return false;
+    for (int r = 0; r < h->setup->plan.world; r++) {
+        const uint32_t kept = h->trained_count[r] < ECHI_TRAINED_KEPT ? h->trained_count[r] : ECHI_TRAINED_KEPT;
+        for (uint32_t i = 0; i < kept; i++)
+            if (h->trained[r][i].epoch == l->epoch && l->start - h->trained[r][i].start < h->trained[r][i].n) return true;
+    }
+    return false;
+}
+
+static void remember(struct echi_head *h, const struct echi_lease *l) {
+    const uint32_t at = h->trained_count[l->worker]++ % ECHI_TRAINED_KEPT;
+    h->trained[l->worker][at].epoch = l->epoch;
+    h->trained[l->worker][at].start = l->start;
+    h->trained[l->worker][at].n = l->n;
+}
+
+/* Rows that come again are answered like the first time, with the weights of their round, and not trained. */
+static void take_untrained(struct echi_head *h, int at, struct echi_actions *out) {
+    const uint8_t rank = h->queue[at];
+    const struct echi_lease *l = &h->lease[rank];
+    const bool before = h->policy->rounds && l->round < h->version;
+    struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
+    t->kind = ECHI_TASK_HEAD;
+    t->role = ECHI_ROLE_HEAD;
+    t->weights = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, before ? h->previous : h->current};
+    t->grads = (struct echi_slot){ECHI_SLOT_HEAD_GRADS, 0};
+    t->divisor = l->round_size;
+    t->rows[0] = rank;
+    t->row_count[0] = l->n;
+    t->n_rows = 1;
+    t->samples = l->n;
+    h->queued--;
+    memmove(&h->queue[at], &h->queue[at + 1], (size_t)(h->queued - at));
+    if (!in_vain(h, l)) h->repeats += l->n;
+    h->busy = 1;
+}
+
 /* Merges waiting rows, the oldest first. Rows whose answer would be written where the last one is still being read wait. */
 static void take_rows(struct echi_head *h, struct echi_actions *out) {
     int at = 0;
     while (at < h->queued && h->answering[h->queue[at]]) at++;
     if (at == h->queued) return;   /* waits for a SENT */
+    if (in_vain(h, &h->lease[h->queue[at]]) || repeats(h, &h->lease[h->queue[at]])) return take_untrained(h, at, out);
     struct echi_slot to = {0};
     if (!h->policy->rounds && !free_weights(h, &to)) return;
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
@@ -45,13 +88,15 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
         const uint8_t rank = h->queue[i];
         const uint32_t n = h->lease[rank].n;
         /* The oldest is taken however many it brings, so nobody is passed for ever. */
-        if (h->answering[rank] || (t->n_rows > 0 && t->samples + n > ECHI_MERGE_ROWS)) {
+        if (h->answering[rank] || (t->n_rows > 0 && t->samples + n > ECHI_MERGE_ROWS) ||
+            in_vain(h, &h->lease[rank]) || repeats(h, &h->lease[rank])) {
             h->queue[kept++] = rank;
             continue;
         }
         t->rows[t->n_rows] = rank;
         t->row_count[t->n_rows++] = n;
         t->samples += n;
+        remember(h, &h->lease[rank]);
     }
     h->queued = kept;
     h->busy = 1;
@@ -81,6 +126,7 @@ static void answer(struct echi_head *h, const struct echi_event *e, struct echi_
     const struct echi_task *t = e->task;
     for (int i = 0; i < t->n_rows; i++) {
         const uint8_t rank = t->rows[i];
+        if (!h->member[rank]) continue;   /* lost meanwhile */
         struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_HEAD, ECHI_KIND_ACT_GRAD);
         a->slot = (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, rank};
         h->answering[rank] = true;
@@ -97,6 +143,7 @@ static void on_computed(struct echi_head *h, const struct echi_event *e, struct 
     const struct echi_task *t = e->task;
     h->busy = 0;
     if (t->weights_out.kind != ECHI_SLOT_NONE) {
+        h->previous = h->current;
         h->current = t->weights_out.index;
         h->version++;
         h->samples += t->samples;
@@ -105,6 +152,7 @@ static void on_computed(struct echi_head *h, const struct echi_event *e, struct 
         return;
     }
     answer(h, e, out);
+    if (t->state.kind == ECHI_SLOT_NONE) return;   /* rows that came again */
     h->round_in += t->samples;
     h->apply_divisor = t->divisor;
     h->apply_due = h->round_in == t->divisor;
@@ -112,9 +160,24 @@ static void on_computed(struct echi_head *h, const struct echi_event *e, struct 
 
 /* The next round's rows may come before this one's update is done. */
 static bool of_this_round(const struct echi_head *h, const struct echi_lease *lease) {
-    if (!h->policy->rounds) return true;
+    if (!h->policy->rounds || (lease->again && (lease->round == h->version || lease->round + 1 == h->version))) return true;
     if (h->apply_due) return lease->round == h->version + 1;
     return lease->round == h->version && (h->round_in == 0 || lease->round_size == h->apply_divisor);
+}
+
+static bool rows_fit(const struct echi_head *h, int from, const struct echi_lease *l) {
+    const struct echi_plan *p = &h->setup->plan;
+    if (l->worker != from || l->owner >= p->world) return false;
+    if (in_vain(h, l)) return h->member[from] && l->n >= 1 && l->n <= echi_plan_room(p, from) && l->round_size == p->round;
+    return echi_lease_valid(l, p) && of_this_round(h, l);
+}
+
+static void on_lost(struct echi_head *h, int rank) {
+    h->member[rank] = false;
+    int kept = 0;
+    for (int i = 0; i < h->queued; i++)
+        if (h->queue[i] != rank) h->queue[kept++] = h->queue[i];
+    h->queued = kept;
 }
 
 static void send_params(struct echi_head *h, struct echi_actions *out) {
@@ -144,7 +207,7 @@ static void on_message(struct echi_head *h, const struct echi_event *e, struct e
         echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_STARTED);
         break;
     case ECHI_KIND_ACT:
-        if (m->lease.worker != e->from || !echi_lease_valid(&m->lease, &h->setup->plan) || !of_this_round(h, &m->lease))
+        if (!rows_fit(h, e->from, &m->lease))
             return echi_act_fault(out, ECH_E_FORMAT, "rows do not fit the plan: do all nodes run the same version?");
         h->lease[e->from] = m->lease;
         h->queue[h->queued++] = e->from;
@@ -182,6 +245,7 @@ void echi_head_step(struct echi_head *h, const struct echi_event *e, struct echi
         else if (e->slot.kind == ECHI_SLOT_HEAD_MOMENTUM) h->momentum_sending--;
         else h->answering[e->slot.index] = false;
         break;
+    case ECHI_EVENT_LOST: on_lost(h, e->from); break;
     default: break;
     }
     pump(h, out);

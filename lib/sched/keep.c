@@ -3,9 +3,7 @@
  * and momentum come to rank 0, and training goes on while they are written (design, section 6, "Checkpoints"). */
 #include "echi_ledger.h"
 
-#include <string.h>
-
-static const struct echi_plan *plan_of(const struct echi_coordinator *c) { return &c->setup->plan; }
+static const struct echi_plan *plan_of(const struct echi_coordinator *c) { return &c->plan; }
 
 /* Always multiples of B * every, so that a run and the rest of it that is resumed keep at the same places. */
 static void move_on(struct echi_coordinator *c) {
@@ -26,24 +24,29 @@ bool echi_keep_quiet(struct echi_coordinator *c, int64_t now, struct echi_action
     }
     c->phase = ECHI_RUN_QUIETS;
     c->keep_began = now;
-    for (int g = 0; g < plan_of(c)->n_groups; g++)
-        echi_act_send(out, plan_of(c)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_DRAIN);
-    memset(c->mark, 0, sizeof c->mark);
-    c->waits_for = plan_of(c)->n_groups;
+    echi_drain(c, out);
     return true;
 }
 
-/* ---- the parts: the weights of group 0, the momentum of each group, then both of the head ---- */
+/* ---- the parts: the weights of the first group, the momentum of each that lives, then both of the head ---- */
 
 static int count_parts(const struct echi_plan *p) { return 1 + p->n_groups + (p->separated ? 2 : 0); }
+
+/* The parts from `part` on that are there. A group whose owner is lost has no momentum any more. */
+static int there_is(const struct echi_plan *p, int part) {
+    while (part > 0 && part <= p->n_groups && !echi_plan_group_lives(p, part - 1)) part++;
+    return part;
+}
 
 /* Two places, so that one part travels while the next is asked for. Who answers first is as it may be; the driver puts each
  * part where its sender and its flag say. */
 static void ask_next(struct echi_coordinator *c, uint8_t place, struct echi_actions *out) {
     const struct echi_plan *p = plan_of(c);
-    const int part = c->next_part++;
+    const int part = there_is(p, c->next_part);
     const bool of_head = part > p->n_groups, weights = part == 0 || part == p->n_groups + 1;
-    const int rank = of_head ? p->head : p->owner_of[part == 0 ? 0 : part - 1];
+    const int rank = of_head ? p->head : p->owner_of[part == 0 ? echi_plan_first_group(p) : part - 1];
+    c->next_part = there_is(p, part + 1);
+    c->part_from[place] = (uint8_t)rank;
     echi_act_post(out, rank, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, place});
     echi_act_send(out, rank, of_head ? ECHI_ROLE_HEAD : ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag =
         weights ? ECHI_ASK_KEEP : ECHI_ASK_MOMENTUM;
@@ -64,10 +67,31 @@ bool echi_keep_gather(struct echi_coordinator *c, int64_t now, struct echi_actio
     return true;
 }
 
+static void give_up(struct echi_coordinator *c, int64_t now) {
+    c->keeping += now - c->keep_began;
+    c->train_ended = 0;
+    c->part_void = false;
+    c->phase = ECHI_RUN_TRAINS;
+}
+
+/* What living nodes were asked for still comes, and is waited for. */
+void echi_keep_lost(struct echi_coordinator *c, int rank, int64_t now) {
+    const bool gathers = c->phase == ECHI_RUN_GATHERS || c->phase == ECHI_RUN_LAST_KEEP;
+    for (int place = 1; gathers && place <= 2; place++) {
+        if (c->parts_out == 0 || c->part_from[place] != rank) continue;
+        c->part_from[place] = ECHI_NONE;
+        c->parts_out--;
+    }
+    c->part_void = gathers && c->parts_out > 0;
+    if (c->phase == ECHI_RUN_QUIETS || (gathers && !c->part_void)) give_up(c, now);
+}
+
 void echi_keep_part(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     c->parts_out--;
-    if (c->next_part < count_parts(plan_of(c))) ask_next(c, e->slot.index, out);
+    c->part_from[e->slot.index] = ECHI_NONE;
+    if (!c->part_void && c->next_part < count_parts(plan_of(c))) ask_next(c, e->slot.index, out);
     if (c->parts_out > 0) return;
+    if (c->part_void) return give_up(c, e->now);
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
     t->kind = ECHI_TASK_KEEP;
     t->role = ECHI_ROLE_COORDINATOR;

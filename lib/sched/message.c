@@ -26,11 +26,21 @@ enum {
     F_STALE = 64,
     F_GROUP = 128,
     F_TEXT = 256,
-    F_HEAD = 512
+    F_HEAD = 512,
+    F_ACKED = 1024,
+    F_MEMBERS = 2048,
+    F_MARKS = 4096
 };
 static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_LEASE] = F_LEASE,
-    [ECHI_KIND_APPLIED] = F_LEASE | F_LOSS | F_VERSION | F_STALE | F_HEAD,
+    [ECHI_KIND_READY] = F_MEMBERS,
+    [ECHI_KIND_DRAIN] = F_MEMBERS,
+    [ECHI_KIND_DRAINED] = F_MEMBERS,
+    [ECHI_KIND_LOST] = F_GROUP | F_MEMBERS,
+    [ECHI_KIND_REVOKE] = F_LEASE | F_GROUP,
+    [ECHI_KIND_REVOKED] = F_LEASE | F_FLAG | F_GROUP | F_VERSION | F_MEMBERS | F_MARKS,
+    [ECHI_KIND_FROZEN] = F_GROUP | F_VERSION | F_SAMPLES | F_MARKS,
+    [ECHI_KIND_APPLIED] = F_LEASE | F_LOSS | F_VERSION | F_STALE | F_HEAD | F_ACKED,
     [ECHI_KIND_ASK] = F_FLAG,
     [ECHI_KIND_STATE_ACK] = F_GROUP | F_VERSION | F_SAMPLES,
     [ECHI_KIND_FAULT] = F_LAYER | F_GROUP | F_TEXT,
@@ -39,7 +49,7 @@ static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_ACT] = F_LEASE,
     [ECHI_KIND_WEIGHTS] = F_VERSION | F_SAMPLES,
     [ECHI_KIND_PUSH] = F_LEASE | F_LAYER | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES | F_HEAD,
-    [ECHI_KIND_STATE] = F_GROUP | F_VERSION | F_SAMPLES,
+    [ECHI_KIND_STATE] = F_GROUP | F_VERSION | F_SAMPLES | F_MARKS,
     [ECHI_KIND_PARAMS] = F_FLAG,
     [ECHI_KIND_ENTER] = F_LEASE,
 };
@@ -51,18 +61,6 @@ static const uint16_t bodies[ECHI_KINDS] = {
     [ECHI_KIND_STATS] = 8 * (ECHI_KINDS + 1),
 };
 
-uint32_t echi_kind_meta_cap(int kind) {
-    static const struct { uint16_t field, bytes; } sizes[] = {
-        {F_LEASE, 26}, {F_LAYER, 2}, {F_FLAG, 1}, {F_LOSS, 12}, {F_VERSION, 8}, {F_SAMPLES, 8}, {F_STALE, 8}, {F_GROUP, 2},
-        {F_TEXT, sizeof ((struct echi_msg *)0)->text} /* a byte for its length in place of its end */
-    };
-    if (kind < 0 || kind >= ECHI_KINDS) return 0;
-    uint32_t cap = 2u + bodies[kind];
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (fields[kind] & sizes[i].field) cap += sizes[i].bytes;
-    return cap;
-}
-
 static void put_lease(struct echi_writer *w, const struct echi_lease *l) {
     echi_put32(w, l->id);
     echi_put32(w, l->epoch);
@@ -72,6 +70,7 @@ static void put_lease(struct echi_writer *w, const struct echi_lease *l) {
     echi_put32(w, l->round_size);
     echi_put8(w, l->worker);
     echi_put8(w, l->owner);
+    echi_put8(w, l->again);
 }
 
 static void get_lease(struct echi_reader *r, struct echi_lease *l) {
@@ -83,6 +82,22 @@ static void get_lease(struct echi_reader *r, struct echi_lease *l) {
     l->round_size = echi_get32(r);
     l->worker = echi_get8(r);
     l->owner = echi_get8(r);
+    l->again = echi_get8(r);
+}
+
+/* As many as there are up to the last that is not 0. */
+static void put_marks(struct echi_writer *w, const uint32_t *mark) {
+    uint8_t count = ECHI_WORLD_MAX;
+    while (count > 0 && mark[count - 1] == 0) count--;
+    echi_put8(w, count);
+    for (int i = 0; i < count; i++) echi_put32(w, mark[i]);
+}
+
+static bool get_marks(struct echi_reader *r, uint32_t *mark) {
+    const uint8_t count = echi_get8(r);
+    if (count > ECHI_WORLD_MAX) return false;
+    for (int i = 0; i < count; i++) mark[i] = echi_get32(r);
+    return count == 0 || mark[count - 1] != 0;
 }
 
 size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
@@ -105,7 +120,20 @@ size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
         echi_put8(&w, (uint8_t)len);
         echi_put_bytes(&w, m->text, len);
     }
+    if (f & F_ACKED) echi_put64(&w, m->acked);
+    if (f & F_MEMBERS) echi_put32(&w, m->members);
+    if (f & F_MARKS) put_marks(&w, m->mark);
     return w.ok ? (size_t)(w.at - out) : 0;
+}
+
+/* What the largest message of this kind comes to: the encoding itself says it. */
+uint32_t echi_kind_meta_cap(int kind) {
+    if (kind < 0 || kind >= ECHI_KINDS) return 0;
+    struct echi_msg most = {.kind = (uint8_t)kind};
+    uint8_t bytes[ECHI_MSG_MAX];
+    memset(most.mark, 0xff, sizeof most.mark);
+    memset(most.text, 'x', sizeof most.text - 1);
+    return (uint32_t)echi_msg_encode(&most, bytes, sizeof bytes) + bodies[kind];
 }
 
 bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg *m) {
@@ -131,21 +159,17 @@ bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg
         echi_get_bytes(&r, m->text, text_len);
         if (memchr(m->text, 0, text_len)) return false;
     }
+    if (f & F_ACKED) m->acked = echi_get64(&r);
+    if (f & F_MEMBERS) m->members = echi_get32(&r);
+    if ((f & F_MARKS) && !get_marks(&r, m->mark)) return false;
     /* MEASURED and PLAN carry a body of their own behind the two roles; all others end here. */
     if (kind != ECHI_KIND_MEASURED && kind != ECHI_KIND_PLAN && kind != ECHI_KIND_STATS && r.at != r.end) return false;
     return r.ok && m->to_role < ECHI_ROLES && m->from_role < ECHI_ROLES;
 }
 
-int echi_plan_workers(const struct echi_plan *plan, int group) {
-    int count = 0;
-    for (int r = 0; r < plan->world; r++)
-        if (plan->group_of[r] != ECHI_NONE && (group < 0 || plan->group_of[r] == group)) count++;
-    return count;
-}
-
 bool echi_lease_valid(const struct echi_lease *l, const struct echi_plan *p) {
     if (l->id == 0 || l->worker >= p->world || p->group_of[l->worker] == ECHI_NONE) return false;
-    if (l->owner != p->owner_of[p->group_of[l->worker]] || l->n < 1 || l->n > p->n[l->worker]) return false;
+    if (l->owner != p->owner_of[p->group_of[l->worker]] || l->n < 1 || l->n > echi_plan_room(p, l->worker)) return false;
     /* Only what is left at the end of an epoch may be less than a granule. */
     if (p->deterministic && (l->start % ECHI_GRANULE || (l->n % ECHI_GRANULE && l->round_size % ECHI_GRANULE == 0))) return false;
     /* A step of an asynchronous worker may be larger than a round; a share of a round may not. */

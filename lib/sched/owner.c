@@ -7,6 +7,7 @@
 #include <string.h>
 
 static const struct echi_plan *plan_of(const struct echi_owner *o) { return &o->setup->plan; }
+static bool lives(const struct echi_owner *o, int group) { return echi_plan_group_lives(plan_of(o), group); }
 static bool several(const struct echi_owner *o) { return plan_of(o)->n_groups > 1; }
 
 void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int group) {
@@ -19,6 +20,7 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
         o->view[r].member = setup->plan.group_of[r] == group;
         o->view[r].idle = true;   /* until it says that it has a lease */
     }
+    for (int g = 0; g < setup->plan.n_groups; g++) o->peer[g].from = ECHI_NONE;
 }
 
 /* ---- weights out ---- */
@@ -66,12 +68,14 @@ static uint64_t samples_with_peers(const struct echi_owner *o) {
     return sum;
 }
 
-/* R: no group runs further ahead than this of what the others are known to have. */
+/* R: no group runs further ahead than this of what the others are known to have; the ledger keeps what they may lack. */
 static bool too_far_ahead(const struct echi_owner *o) {
     if (!several(o)) return false;
     const uint64_t most = (uint64_t)plan_of(o)->rounds_apart * plan_of(o)->round;
     for (int g = 0; g < plan_of(o)->n_groups; g++)
-        if (g != o->group && o->state_samples - o->peer[g].acked_samples > most) return true;
+        if (g != o->group && lives(o, g) &&
+            (o->state_samples - o->peer[g].acked_samples > most || o->state_version - o->peer[g].acked >= ECHI_UNACKED_MAX))
+            return true;
     return false;
 }
 
@@ -79,15 +83,16 @@ static void exchange(struct echi_owner *o, struct echi_actions *out) {
     if (!several(o) || o->state_sending >= 0 || o->state_version == o->sent_version) return;
     if (o->since_send < (uint32_t)echi_plan_workers(plan_of(o), o->group) && !o->draining && !too_far_ahead(o)) return;
     for (int g = 0; g < plan_of(o)->n_groups; g++) {
-        if (g == o->group) continue;
+        if (g == o->group || !lives(o, g)) continue;
         struct echi_action *a = echi_act_send(out, plan_of(o)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_OWNER, ECHI_KIND_STATE);
         a->slot = (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current};
         a->msg.group = (uint8_t)o->group;
         a->msg.version = o->state_version;
         a->msg.samples = o->state_samples;
+        memcpy(a->msg.mark, o->last, sizeof a->msg.mark);
         o->state_out++;
     }
-    o->state_sending = (int8_t)o->state_current;
+    if (o->state_out > 0) o->state_sending = (int8_t)o->state_current;
     o->sent_version = o->state_version;
     o->sent_samples = o->state_samples;
     o->since_send = 0;
@@ -97,10 +102,10 @@ static void exchange(struct echi_owner *o, struct echi_actions *out) {
 static void post_states(struct echi_owner *o, struct echi_actions *out) {
     if (o->busy) return;
     for (int g = 0; g < plan_of(o)->n_groups; g++) {
-        if (!o->peer[g].refresh) continue;
+        if (!o->peer[g].refresh || (!lives(o, g) && o->frozen_out > 0)) continue;
         o->peer[g].refresh = false;
-        uint8_t spare = (uint8_t)(o->peer[g].there ? !o->peer[g].current : 0);
-        echi_act_post(out, plan_of(o)->owner_of[g], ECHI_KIND_STATE,
+        const uint8_t spare = (uint8_t)(o->peer[g].there ? !o->peer[g].current : 0);
+        echi_act_post(out, lives(o, g) ? plan_of(o)->owner_of[g] : o->peer[g].from, lives(o, g) ? ECHI_KIND_STATE : ECHI_KIND_FROZEN,
                       (struct echi_slot){ECHI_SLOT_OWNER_PEER, (uint8_t)(2 * g + spare)});
     }
 }
@@ -145,7 +150,7 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
     if (o->busy || !o->started || o->momentum_sending) return;
     const uint8_t to = free_snapshot(o);
     if (o->round_count) {
-        const struct echi_push *first = &o->push[o->round_rank[0]];
+        const struct echi_push *first = &o->round_push[0];
         if (o->round_in == first->lease.round_size) {
             if (to != ECHI_NONE)
                 apply(o, (struct echi_slot){ECHI_SLOT_OWNER_SUM, 0}, &first->lease, o->round_in, o->round_in, to, out);
@@ -201,23 +206,29 @@ static void report(struct echi_owner *o, struct echi_actions *out) {
     }
     if (o->draining && !o->drained && o->queued == 0 && !o->busy) {
         for (int g = 0; g < plan_of(o)->n_groups; g++)
-            if (g != o->group && o->peer[g].acked != o->state_version) return;
+            if (g != o->group && lives(o, g) && o->peer[g].acked != o->state_version) return;
         o->drained = true;
-        echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_DRAINED);
+        echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_DRAINED)->msg.members = o->members;
     }
 }
 
-static void applied(struct echi_owner *o, int rank, struct echi_actions *out) {
-    struct echi_push *p = &o->push[rank];
+/* The version that no loss of an owner can take back: all others have it. */
+static uint64_t acked_by_all(const struct echi_owner *o) {
+    uint64_t least = o->state_version;
+    for (int g = 0; g < plan_of(o)->n_groups; g++)
+        if (g != o->group && lives(o, g) && o->peer[g].acked < least) least = o->peer[g].acked;
+    return least;
+}
+
+static void applied(struct echi_owner *o, const struct echi_push *p, struct echi_actions *out) {
     struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_APPLIED);
     a->msg.lease = p->lease;
     a->msg.loss = p->loss;
     a->msg.correct = p->correct;
-    a->msg.version = o->version;
+    a->msg.version = several(o) ? o->state_version : o->version;
+    a->msg.acked = acked_by_all(o);
     a->msg.staleness = p->staleness;
     a->msg.head = p->head;
-    memset(p, 0, sizeof *p);
-    o->answer[rank]++;
 }
 
 static void start_training(struct echi_owner *o, struct echi_actions *out) {
@@ -230,9 +241,11 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     const struct echi_task *t = e->task;
     o->busy = 0;
     if (t->kind == ECHI_TASK_ADD) {
+        const int rank = t->lease.worker;
         o->round_in += t->lease.n;
-        o->round_rank[o->round_count++] = t->lease.worker;
-        echi_act_post(out, t->lease.worker, ECHI_KIND_PUSH, t->grads);
+        o->round_push[o->round_count++] = o->push[rank];
+        o->push[rank] = (struct echi_push){0};
+        if (o->view[rank].member) echi_act_post(out, rank, ECHI_KIND_PUSH, t->grads);
         return;
     }
     o->current = t->weights_out.index;
@@ -243,7 +256,7 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     }
     o->version++;
     if (o->round_count) {
-        for (int i = 0; i < o->round_count; i++) applied(o, o->round_rank[i], out);
+        for (int i = 0; i < o->round_count; i++) applied(o, &o->round_push[i], out);
         for (int r = 0; r < plan_of(o)->world; r++) o->answer[r] = o->view[r].member;
         o->round_count = 0;
         o->round_in = 0;
@@ -259,7 +272,10 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
         o->state_samples += t->samples;
         o->since_send++;
     }
-    applied(o, rank, out);
+    applied(o, &o->push[rank], out);
+    o->push[rank] = (struct echi_push){0};
+    if (!o->view[rank].member) return;
+    o->answer[rank]++;
     echi_act_post(out, rank, ECHI_KIND_PUSH, t->grads);
 }
 
@@ -282,13 +298,24 @@ static void on_enter(struct echi_owner *o, const struct echi_event *e, struct ec
     if (o->view[e->from].idle && l->id > o->last[e->from]) enter(o, e->from);
 }
 
+/* Is this lease applied, or certain to be? A push that is whole is applied, whatever becomes of its worker. */
+static bool is_in(const struct echi_owner *o, const struct echi_lease *l) {
+    const struct echi_push *waits = &o->push[l->worker];
+    if (waits->whole && waits->lease.id == l->id) return true;
+    if (!o->policy->rounds) return l->id <= o->last[l->worker];
+    for (int i = 0; i < o->round_count; i++)
+        if (o->round_push[i].lease.id == l->id) return true;
+    return l->round < o->version;
+}
+
 static bool push_fits(const struct echi_owner *o, const struct echi_event *e) {
     const struct echi_lease *l = &e->msg->lease;
     const struct echi_push *p = &o->push[e->from];
     if (!o->started || !o->view[e->from].member || l->worker != e->from || !echi_lease_valid(l, plan_of(o))) return false;
     if (p->whole || e->msg->layer != o->setup->cut - 1 - p->layers_in || (p->layers_in > 0 && p->lease.id != l->id)) return false;
     if (!o->policy->rounds) return l->id > o->last[e->from];
-    return l->round == o->version && (o->round_count == 0 || l->round_size == o->push[o->round_rank[0]].lease.round_size);
+    return l->round == o->version && o->round_count < ECHI_ROUND_LEASES &&
+           (o->round_count == 0 || l->round_size == o->round_push[0].lease.round_size) && !is_in(o, l);
 }
 
 static void on_push(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
@@ -308,6 +335,112 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     p->seen = m->samples <= o->samples ? m->samples : o->samples;
     if (o->view[e->from].idle) enter(o, e->from);
     o->queue[o->queued++] = e->from;
+}
+
+static void take_state(struct echi_owner *o, const struct echi_event *e) {
+    const struct echi_msg *m = e->msg;
+    o->peer[m->group].current = (uint8_t)(e->slot.index & 1);
+    o->peer[m->group].there = true;
+    o->peer[m->group].version = m->version;
+    o->peer[m->group].samples = m->samples;
+    memcpy(o->peer[m->group].mark, m->mark, sizeof m->mark);
+    o->stale = true;
+}
+
+static void on_state(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
+    if (m->group >= plan_of(o)->n_groups || m->group == o->group || e->from != plan_of(o)->owner_of[m->group] ||
+        m->version <= o->peer[m->group].version || m->samples < o->peer[m->group].samples)
+        return echi_act_fault(out, ECH_E_FORMAT, "a group's state does not fit the plan: do all nodes run the same version?");
+    take_state(o, e);
+    o->peer[m->group].refresh = true;
+    struct echi_action *a = echi_act_send(out, e->from, ECHI_ROLE_OWNER, ECHI_ROLE_OWNER, ECHI_KIND_STATE_ACK);
+    a->msg.group = m->group;
+    a->msg.version = m->version;
+    a->msg.samples = m->samples;
+}
+
+/* ---- losses ---- */
+
+/* To the coordinator: which version of a lost group's state is here, and which leases are in it. */
+static void tell_copy(const struct echi_owner *o, int group, struct echi_actions *out) {
+    struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_REVOKED);
+    a->msg.group = (uint8_t)group;
+    a->msg.version = o->peer[group].version;
+    a->msg.members = o->members;
+    memcpy(a->msg.mark, o->peer[group].mark, sizeof a->msg.mark);
+}
+
+static void on_frozen(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
+    if (m->group >= plan_of(o)->n_groups || m->group == o->group || e->from != o->peer[m->group].from ||
+        m->version < o->peer[m->group].version || m->samples < o->peer[m->group].samples)
+        return echi_act_fault(out, ECH_E_FORMAT, "a lost group's state does not fit the plan: do all nodes run the same version?");
+    take_state(o, e);
+    o->peer[m->group].from = ECHI_NONE;
+    tell_copy(o, m->group, out);
+}
+
+/* Hands the last state of a lost group to all other owners. */
+static void hand_on(struct echi_owner *o, int group, struct echi_actions *out) {
+    for (int g = 0; g < plan_of(o)->n_groups; g++) {
+        if (g == o->group || !lives(o, g)) continue;
+        struct echi_action *a = echi_act_send(out, plan_of(o)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_OWNER, ECHI_KIND_FROZEN);
+        a->slot = (struct echi_slot){ECHI_SLOT_OWNER_PEER, (uint8_t)(2 * group + o->peer[group].current)};
+        a->msg.group = (uint8_t)group;
+        a->msg.version = o->peer[group].version;
+        a->msg.samples = o->peer[group].samples;
+        memcpy(a->msg.mark, o->peer[group].mark, sizeof a->msg.mark);
+        o->frozen_out++;
+    }
+}
+
+static void on_revoke(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
+    const struct echi_lease *l = &m->lease;
+    const bool of_group = l->id == 0;
+    if (e->from != 0 || (of_group ? m->group >= plan_of(o)->n_groups || m->group == o->group || m->peer >= plan_of(o)->world
+                                  : l->worker >= plan_of(o)->world))
+        return echi_act_fault(out, ECH_E_FORMAT, "an owner was told of a loss that does not fit the plan: do all nodes run the same version?");
+    if (!of_group) {
+        struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_REVOKED);
+        a->msg.lease = *l;
+        a->msg.flag = is_in(o, l);
+        a->msg.members = o->members;
+    } else if (m->peer == o->setup->rank) {
+        hand_on(o, m->group, out);
+    } else if (!plan_of(o)->lost[m->peer]) {
+        o->peer[m->group].from = m->peer;
+        o->peer[m->group].refresh = true;
+    }
+}
+
+/* A worker of a lost owner joins: it is owed weights, and enters with its first lease. */
+static void join(struct echi_owner *o, int rank, struct echi_actions *out) {
+    o->view[rank] = (struct echi_worker_view){.member = true, .idle = true};
+    o->answer[rank] = o->started ? plan_of(o)->strands : 0;
+    echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint8_t)rank});
+}
+
+static void on_lost(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_plan *p = plan_of(o);
+    o->members = e->msg->members;
+    if (o->view[e->from].member) {
+        o->view[e->from].member = false;
+        o->answer[e->from] = 0;
+        if (!o->push[e->from].whole) o->push[e->from] = (struct echi_push){0};
+    }
+    for (int r = 0; r < p->world; r++)
+        if (!p->lost[r] && p->group_of[r] == o->group && !o->view[r].member) join(o, r, out);
+    for (int g = 0; g < p->n_groups; g++) {
+        if (g == o->group || lives(o, g)) continue;
+        if (p->owner_of[g] == e->from || o->peer[g].from == e->from) {
+            o->peer[g].from = ECHI_NONE;
+            o->peer[g].refresh = false;
+        }
+        tell_copy(o, g, out);
+    }
+    o->draining = o->drained = false;
 }
 
 /* At the end, or for a checkpoint. Everything is in, so no worker is ahead of another when it enters anew. */
@@ -337,21 +470,9 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
         break;
     case ECHI_KIND_PUSH: on_push(o, e, out); break;
     case ECHI_KIND_ENTER: on_enter(o, e, out); break;
-    case ECHI_KIND_STATE:
-        if (m->group >= plan_of(o)->n_groups || m->group == o->group || e->from != plan_of(o)->owner_of[m->group] ||
-            m->version <= o->peer[m->group].version || m->samples < o->peer[m->group].samples)
-            return echi_act_fault(out, ECH_E_FORMAT, "a group's state does not fit the plan: do all nodes run the same version?");
-        o->peer[m->group].current = (uint8_t)(e->slot.index & 1);
-        o->peer[m->group].there = true;
-        o->peer[m->group].refresh = true;
-        o->peer[m->group].version = m->version;
-        o->peer[m->group].samples = m->samples;
-        o->stale = true;
-        struct echi_action *a = echi_act_send(out, e->from, ECHI_ROLE_OWNER, ECHI_ROLE_OWNER, ECHI_KIND_STATE_ACK);
-        a->msg.group = m->group;
-        a->msg.version = m->version;
-        a->msg.samples = m->samples;
-        break;
+    case ECHI_KIND_STATE: on_state(o, e, out); break;
+    case ECHI_KIND_FROZEN: on_frozen(o, e, out); break;
+    case ECHI_KIND_REVOKE: on_revoke(o, e, out); break;
     case ECHI_KIND_STATE_ACK:
         /* Also of a version that is not the last sent: the next one may leave before its word is back. */
         if (m->group != o->group || m->version > o->sent_version || m->samples > o->sent_samples)
@@ -367,7 +488,7 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
     case ECHI_KIND_DRAIN:
         if (e->from != 0) return echi_act_fault(out, ECH_E_INTERNAL, "an owner got a command that is not the coordinator's");
         if (m->kind == ECHI_KIND_DRAIN) {
-            on_drain(o);
+            if (m->members == o->members) on_drain(o);   /* else said before a loss: it will be said again */
         } else if (m->flag == ECHI_ASK_MOMENTUM) {
             o->asked_momentum = true;
         } else {
@@ -400,8 +521,11 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
             o->momentum_sending--;
         } else if (e->slot.kind == ECHI_SLOT_OWNER_STATE && --o->state_out == 0) {
             o->state_sending = -1;
+        } else if (e->slot.kind == ECHI_SLOT_OWNER_PEER) {
+            o->frozen_out--;
         }
         break;
+    case ECHI_EVENT_LOST: on_lost(o, e, out); break;
     default: break;
     }
     post_states(o, out);

@@ -63,10 +63,10 @@ void echi_shares_by_speed(const struct echi_times *times, int count, uint32_t ba
     }
 }
 
-static int fastest(const struct echi_times *times, int world, uint32_t n) {
-    int best = 0;
-    for (int r = 1; r < world; r++)
-        if (echi_times_whole(&times[r], n) < echi_times_whole(&times[best], n)) best = r;
+static int fastest(const struct echi_wishes *w, const struct echi_times *times, uint32_t n) {
+    int best = 0;   /* rank 0 plans, so it is here */
+    for (int r = 1; r < w->world; r++)
+        if (!w->absent[r] && echi_times_whole(&times[r], n) < echi_times_whole(&times[best], n)) best = r;
     return best;
 }
 
@@ -92,11 +92,11 @@ static uint32_t efficient_samples(const struct echi_times *t, uint32_t round, in
  * Rates r_i = 1 / t_i of the others, in steps a second, and head cost c per step: r_h t_h = 1 - (sum r_i + r_h) c. In c are
  * the rows, the head's update of its layers (most of the model, so about what an exchange costs), and the messages.
  * Negative when the head leaves too little. */
-static double seconds_beside_head(const struct echi_times *times, int world, int head, uint32_t n) {
+static double seconds_beside_head(const struct echi_wishes *w, const struct echi_times *times, int head, uint32_t n) {
     double cost = echi_times_head(&times[head], n) + times[head].exchange + times[head].messages;
     double own = echi_times_trunk(&times[head], n), others = 0;
-    for (int r = 0; r < world; r++)
-        if (r != head) others += 1 / (echi_times_trunk(&times[r], n) + times[r].messages);
+    for (int r = 0; r < w->world; r++)
+        if (r != head && !w->absent[r]) others += 1 / (echi_times_trunk(&times[r], n) + times[r].messages);
     double rate = (1 - others * cost) / (own + cost);
     return rate * own < LEAST_LEFT ? -1 : 1 / rate;
 }
@@ -130,27 +130,32 @@ static void whole_granules(uint32_t *n, int world) {
 
 static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan, char *text,
                              size_t cap) {
-    uint32_t n[ECHI_WORLD_MAX] = {0};
+    uint32_t n[ECHI_WORLD_MAX] = {0}, some[ECHI_WORLD_MAX];
+    int rank[ECHI_WORLD_MAX], here = 0;
+    for (int r = 0; r < w->world; r++)
+        if (!w->absent[r]) rank[here++] = r;
     if (w->shares == ECHI_SHARES_LIST) {
         uint64_t sum = 0;
         for (int r = 0; r < w->world; r++) sum += n[r] = w->share[r];
+        for (int r = 0; r < w->world; r++)
+            if (w->absent[r] && n[r] > 0) return refuse(text, cap, "a node that has a share in --shares was lost before training began");
         if (sum != plan->round) return refuse(text, cap, "under --sync bsp the numbers of --shares must add up to --batch");
     } else if (w->shares == ECHI_SHARES_EQUAL) {
         if ((uint32_t)w->world > plan->round)
             return refuse(
                 text, cap,
                 "--sync bsp --shares equal needs at least one sample for each node: raise --batch to the number of nodes");
-        for (int r = 0; r < w->world; r++)
-            n[r] = plan->round / (uint32_t)w->world + ((uint32_t)r < plan->round % (uint32_t)w->world);
+        for (int i = 0; i < here; i++)
+            n[rank[i]] = plan->round / (uint32_t)here + ((uint32_t)i < plan->round % (uint32_t)here);
     } else {
         /* The owner's work depends on how many workers there are, and they on it: the second look knows the first's. */
-        int workers = w->world;
+        int workers = here;
         for (int look = 0; look < 2; look++) {
             struct echi_times adjusted[ECHI_WORLD_MAX];
-            for (int r = 0; r < w->world; r++) adjusted[r] = bsp_times(&times[r], plan, r, workers);
-            echi_shares_by_speed(adjusted, w->world, plan->round, n);
+            for (int i = 0; i < here; i++) adjusted[i] = bsp_times(&times[rank[i]], plan, rank[i], workers);
+            echi_shares_by_speed(adjusted, here, plan->round, some);
             workers = 0;
-            for (int r = 0; r < w->world; r++) workers += n[r] > 0;
+            for (int i = 0; i < here; i++) workers += (n[rank[i]] = some[i]) > 0;
         }
     }
     if (w->deterministic) {
@@ -183,14 +188,15 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
     const bool by_speed = plan->separated && w->samples_per_step == 0 && w->shares != ECHI_SHARES_LIST;
     const uint32_t n = w->samples_per_step ? w->samples_per_step
                        : plan->separated ? plan->round
-                                         : efficient_samples(&times[fastest(times, w->world, 64)], plan->round, w->world);
+                                         : efficient_samples(&times[fastest(w, times, 64)], plan->round, w->world);
     double rate[ECHI_WORLD_MAX] = {0};
     double value[ECHI_WORLD_MAX];
     int rank[ECHI_WORLD_MAX], group[ECHI_WORLD_MAX], count = 0;
     for (int r = 0; r < w->world; r++) {
+        if (w->absent[r]) continue;
         uint32_t own = w->shares == ECHI_SHARES_LIST ? w->share[r] : n;
         double seconds = own == 0 ? -1 : !plan->separated ? echi_times_whole(&times[r], own)
-                         : r == plan->head ? seconds_beside_head(times, w->world, r, own) : echi_times_trunk(&times[r], own);
+                         : r == plan->head ? seconds_beside_head(w, times, r, own) : echi_times_trunk(&times[r], own);
         if (w->world == 1 && own) seconds = echi_times_whole(&times[r], own);
         if (seconds <= 0) continue;
         plan->n[r] = own;
@@ -249,7 +255,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     plan->separated = w->has_cut && w->world > 1 && (w->separate == 1 || (w->separate == -1 && w->sync == ECHI_SYNC_GSSP));
     if (w->sync == ECHI_SYNC_GSSP && w->groups > ECHI_GROUPS_MAX)
         return refuse(text, cap, "--groups can be 8 at most; or leave it to auto");
-    const int fast = fastest(times, w->world, plan->round < 64 ? plan->round : 64);
+    const int fast = fastest(w, times, plan->round < 64 ? plan->round : 64);
     if (plan->separated) plan->head = (uint8_t)fast;
     const bool async = w->sync != ECHI_SYNC_BSP;
     plan->strands = async && plan->separated ? (uint8_t)strands_beside_head(&times[fast], plan->round) : 1;

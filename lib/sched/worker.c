@@ -7,15 +7,11 @@
 
 #include <string.h>
 
-static int owner_rank(const struct echi_worker *w) {
-    const struct echi_plan *p = &w->setup->plan;
-    return p->owner_of[p->group_of[w->setup->rank]];
-}
-
 void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     memset(w, 0, sizeof *w);
     w->setup = setup;
     w->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
+    w->owner = setup->plan.owner_of[setup->plan.group_of[setup->rank]];
 }
 
 static void enter(struct echi_worker *w, struct echi_strand *s, enum echi_strand_phase phase) {
@@ -43,6 +39,14 @@ static struct echi_task *compute(struct echi_worker *w, const struct echi_strand
     return t;
 }
 
+/* The first lease that may be computed on these weights, or -1. Under BSP one of a lost worker may have to be done before one
+ * of the next round that came earlier; else leases are taken in their order. */
+static int may_begin(const struct echi_worker *w, const struct echi_strand *s) {
+    for (int i = 0; i < w->n_leases; i++)
+        if (w->policy->may_begin(&w->lease[i], s->version)) return i;
+    return -1;
+}
+
 /* One strand at a time goes forward and one backward, so that rows and pushes leave in the order of their leases. */
 static void begin(struct echi_worker *w, struct echi_actions *out) {
     struct echi_strand *s = oldest(w, ECHI_STRAND_ANSWERED);
@@ -51,11 +55,12 @@ static void begin(struct echi_worker *w, struct echi_actions *out) {
         enter(w, s, ECHI_STRAND_BACKWARD);
     }
     s = oldest(w, ECHI_STRAND_IDLE);
-    if (!s || w->n_leases == 0 || s->sending > 0 || oldest(w, ECHI_STRAND_FORWARD)) return;
-    if (!w->policy->may_begin(&w->lease[0], s->version)) return;
-    s->lease = w->lease[0];
+    if (!s || s->sending > 0 || oldest(w, ECHI_STRAND_FORWARD)) return;
+    const int first = may_begin(w, s);
+    if (first < 0) return;
+    s->lease = w->lease[first];
     w->n_leases--;
-    memmove(&w->lease[0], &w->lease[1], (size_t)w->n_leases * sizeof w->lease[0]);
+    memmove(&w->lease[first], &w->lease[first + 1], (size_t)(w->n_leases - first) * sizeof w->lease[0]);
     s->next_layer = w->setup->cut - 1;
     memset(s->ready, 0, sizeof s->ready);
     const bool separated = w->setup->plan.separated;
@@ -74,8 +79,9 @@ static bool holds_another(const struct echi_worker *w, const struct echi_strand 
 /* Gradients travel from the last layer to the first, so that the owner can post their places in that order. The first
  * layer's goes last and carries the step's loss, so it waits for the end of the step (`done`). */
 static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, struct echi_actions *out) {
+    if (s->abandoned) return;
     while (s->next_layer >= 0 && s->ready[s->next_layer] && (done || s->next_layer > 0)) {
-        struct echi_action *a = echi_act_send(out, owner_rank(w), ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_PUSH);
+        struct echi_action *a = echi_act_send(out, w->owner, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_PUSH);
         a->slot = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, (uint8_t)(s - w->strand)};
         a->msg.lease = s->lease;
         a->msg.layer = (uint16_t)s->next_layer;
@@ -93,12 +99,35 @@ static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, 
 
 static void on_lease(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_lease *l = &e->msg->lease;
-    if (e->from != 0 || w->n_leases == ECHI_LEASES_AHEAD || l->worker != w->setup->rank || !echi_lease_valid(l, &w->setup->plan))
+    if (e->from == 0 && l->owner < w->setup->plan.world && w->setup->plan.lost[l->owner]) return;   /* dealt before it was lost */
+    if (e->from != 0 || w->n_leases == ECHI_LEASES_HELD || l->worker != w->setup->rank || !echi_lease_valid(l, &w->setup->plan))
         return echi_act_fault(out, ECH_E_FORMAT, "a lease does not fit the plan: do all nodes run the same version?");
     w->lease[w->n_leases++] = *l;
     /* The owner thinks that this worker has run out, and lets the others run ahead of it. */
-    if (!w->entered) echi_act_send(out, owner_rank(w), ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_ENTER)->msg.lease = *l;
+    if (!w->entered) echi_act_send(out, w->owner, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_ENTER)->msg.lease = *l;
     w->entered = true;
+}
+
+static void renew(struct echi_worker *w, struct echi_strand *s, uint8_t weights, struct echi_actions *out) {
+    const uint8_t before = s->weights;
+    s->weights = weights;
+    enter(w, s, ECHI_STRAND_IDLE);
+    echi_act_post(out, w->owner, ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, before});
+}
+
+/* A strand whose step is abandoned but not over yet, and that has no weights of the new owner. */
+static struct echi_strand *unrenewed(struct echi_worker *w) {
+    for (int i = 0; i < w->setup->plan.strands; i++)
+        if (w->strand[i].abandoned && !w->strand[i].renewed) return &w->strand[i];
+    return NULL;
+}
+
+/* The abandoned step is over: nothing computes on its weights any more. */
+static void over(struct echi_worker *w, struct echi_strand *s, struct echi_actions *out) {
+    s->abandoned = false;
+    enter(w, s, ECHI_STRAND_WAITS_WEIGHTS);
+    if (s->renewed) renew(w, s, s->fresh, out);
+    s->renewed = false;
 }
 
 /* Weights answer the push that has waited the longest; weights that nobody waits for (a round in which this worker had no
@@ -106,14 +135,17 @@ static void on_lease(struct echi_worker *w, const struct echi_event *e, struct e
 static void on_weights(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     struct echi_strand *s = oldest(w, ECHI_STRAND_WAITS_WEIGHTS);
     if (!s) s = oldest(w, ECHI_STRAND_IDLE);
-    if (e->from != owner_rank(w)) return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
+    if (!s) s = unrenewed(w);
+    if (e->from != w->owner) return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
     if (!s) return echi_act_fault(out, ECH_E_INTERNAL, "weights came in the middle of a step");
-    const uint8_t before = s->weights;
-    s->weights = e->slot.index;
     s->version = e->msg->version;
     s->samples = e->msg->samples;
-    enter(w, s, ECHI_STRAND_IDLE);
-    echi_act_post(out, owner_rank(w), ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, before});
+    if (s->phase >= ECHI_STRAND_FORWARD) {
+        s->renewed = true;
+        s->fresh = e->slot.index;
+    } else {
+        renew(w, s, e->slot.index, out);
+    }
 }
 
 static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
@@ -124,7 +156,9 @@ static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struc
     s->correct = e->msg->correct;
     s->act_grad = e->slot;
     s->head = e->msg->head;
-    enter(w, s, ECHI_STRAND_ANSWERED);
+    if (!s->abandoned) return enter(w, s, ECHI_STRAND_ANSWERED);
+    echi_act_post(out, e->from, ECHI_KIND_ACT_GRAD, e->slot);
+    over(w, s, out);
 }
 
 static void on_message(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
@@ -138,6 +172,7 @@ static void on_message(struct echi_worker *w, const struct echi_event *e, struct
 
 static void on_computed(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     struct echi_strand *s = &w->strand[e->task->strand];
+    if (e->task->kind == ECHI_TASK_FORWARD && s->abandoned) return over(w, s, out);
     if (e->task->kind == ECHI_TASK_FORWARD) {
         struct echi_action *a = echi_act_send(out, w->setup->plan.head, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER, ECHI_KIND_ACT);
         a->slot = e->task->act;
@@ -152,11 +187,32 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
     } else {
         echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, e->task->act);
     }
+    if (s->abandoned) return over(w, s, out);
     if (!(s->loss - s->loss == 0))
         return echi_act_fault(out, ECH_E_DIVERGED,
                               "the loss has grown beyond all numbers: lower --lr, or look for bad samples in the data");
     push_ready(w, s, true, out);
-    enter(w, s, ECHI_STRAND_WAITS_WEIGHTS);
+    /* Where rounds are waited for, another lease of this round may come: its weights are those that are here. */
+    enter(w, s, w->policy->rounds ? ECHI_STRAND_IDLE : ECHI_STRAND_WAITS_WEIGHTS);
+}
+
+/* The owner is lost: what is in flight for it goes no further, and another one answers from now on. */
+static void change_owner(struct echi_worker *w, struct echi_actions *out) {
+    const struct echi_plan *p = &w->setup->plan;
+    w->owner = p->owner_of[p->group_of[w->setup->rank]];
+    w->n_leases = 0;
+    w->entered = false;
+    bool used[2 * ECHI_STRANDS] = {false};
+    for (int i = 0; i < p->strands; i++) {
+        struct echi_strand *s = &w->strand[i];
+        used[s->weights] = true;
+        s->renewed = false;
+        s->abandoned = s->phase >= ECHI_STRAND_FORWARD;
+        if (s->phase == ECHI_STRAND_ANSWERED) echi_act_post(out, p->head, ECHI_KIND_ACT_GRAD, s->act_grad);
+        if (s->phase == ECHI_STRAND_ANSWERED || s->phase == ECHI_STRAND_IDLE) over(w, s, out);
+    }
+    for (uint8_t i = 0; i < 2 * p->strands; i++)
+        if (!used[i]) echi_act_post(out, w->owner, ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, i});
 }
 
 /* One spare place for weights a strand: strand i begins with slot 2i as its own, 2i + 1 is posted; the first answers
@@ -164,7 +220,7 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
 static void on_start(struct echi_worker *w, struct echi_actions *out) {
     for (int i = 0; i < w->setup->plan.strands; i++) {
         w->strand[i].weights = (uint8_t)(2 * i);
-        echi_act_post(out, owner_rank(w), ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint8_t)(2 * i + 1)});
+        echi_act_post(out, w->owner, ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint8_t)(2 * i + 1)});
         if (w->setup->plan.separated)
             echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, (uint8_t)i});
     }
@@ -175,6 +231,7 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
     case ECHI_EVENT_START: on_start(w, out); break;
     case ECHI_EVENT_MESSAGE: on_message(w, e, out); break;
     case ECHI_EVENT_SENT: w->strand[e->slot.index].sending--; break;
+    case ECHI_EVENT_LOST: if (e->from == w->owner) change_owner(w, out); break;
     case ECHI_EVENT_GRADIENT: {
         struct echi_strand *s = &w->strand[e->task->strand];
         s->ready[e->layer] = true;

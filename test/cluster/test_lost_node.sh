@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Nodes that are killed, stopped or told to end in mid-run: the others name the rank that is gone and leave in order, with
-# the documented status, in time; nothing is left behind, and what was trained until a signal is kept.
+# Nodes that are killed, stopped or told to end in mid-run. Without a worker, or an owner where another is left, the others go
+# on and every sample is accounted for. Without the head or the coordinator they name the rank that is gone and leave in order,
+# with the documented status, in time; nothing is left behind, and what was trained until a signal is kept.
 . "$(dirname "$0")/cluster.bash"
 
 # Each role on a rank of its own: 0 coordinates (and is a group by itself), 1 is the head, 2 owns what 2 and 3 train.
@@ -18,7 +19,7 @@ group 1 owner 0 workers 0:32
 END
 role=(coordinator head owner worker)
 idx_set "$work/data" 2000 100
-endless=(--data "$work/data" --plan "$work/plan" --epochs 100000 --eval-every 0 --deadline 2)
+endless=(--data "$work/data" --plan "$work/plan" --epochs 60000 --eval-every 0 --deadline 2)
 
 trains() {     # trains LOG: waits until progress is told there
     for _ in $(seq $((10 * patience))); do
@@ -37,8 +38,37 @@ others() {     # others RANK STATUS PATTERN WHAT: all but that rank end so
     for rank in 0 1 2 3; do [ $rank = "$1" ] || node_ends $rank "$patience" "$2" "$3" "$4"; done
 }
 
-# --- killed: the connection breaks, and everybody knows at once
-for victim in 3 2 1 0; do
+says() {       # says LOG PATTERN WHAT: soon
+    for _ in $(seq $((10 * patience))); do
+        grep -qE -e "$2" "$1" && return
+        sleep 0.1
+    done
+    bad "$3: does not say '$2'"
+}
+accounts() {   # accounts REPORT SAMPLES LOST WHAT: each sample once, and what it took
+    check "$4: not $2 samples" grep -q "\"samples\": $2," "$1"
+    check "$4: not $3 lost" grep -q "\"lost\": \[$3\]" "$1"
+    check "$4: nothing is issued again" grep -qE '"samples_again": [1-9]' "$1"
+}
+
+# --- killed: the connection breaks, and everybody knows at once. The others do all that was asked.
+for victim in 3 2; do
+    rm -f "$work"/report
+    begin --epochs 30 --report "$work/report"
+    kill -KILL "${nodes[victim]}"
+    says "$work/0.log" "rank $victim was lost \(.*\): the others go on" "kill -9 of the ${role[victim]}"
+    others $victim 0 '' "kill -9 of the ${role[victim]}"
+    accounts "$work/report" 60000 $victim "kill -9 of the ${role[victim]}"
+    ended "${nodes[victim]}" 1
+done
+rm -f "$work"/report   # one after the other, until those are left that must be
+begin --epochs 30 --report "$work/report"
+kill -KILL "${nodes[2]}"
+sleep 0.1
+kill -KILL "${nodes[3]}"
+for rank in 0 1; do node_ends $rank "$patience" 0 '' "kill -9 of owner and worker"; done
+accounts "$work/report" 60000 '2, 3' "kill -9 of owner and worker"
+for victim in 1 0; do
     begin
     kill -KILL "${nodes[victim]}"
     others $victim 18 "rank $victim\b.* was lost" "kill -9 of the ${role[victim]}"
@@ -46,13 +76,20 @@ for victim in 3 2 1 0; do
 done
 
 # --- stopped: no connection breaks, only the word fails to come. Continued, it finds itself alone and leaves as well.
-for victim in 3 0; do
-    begin
-    kill -STOP "${nodes[victim]}"
-    others $victim 18 "rank $victim\b.* was lost \(no word for [0-9.]+ seconds|rank $victim was lost: the coord" "SIGSTOP of the ${role[victim]}"
-    kill -CONT "${nodes[victim]}"
-    node_ends $victim "$patience" 18 'rank [0-9].* was lost' "SIGCONT of the ${role[victim]}, much later"
-done
+rm -f "$work"/report
+begin --report "$work/report"
+kill -STOP "${nodes[3]}"
+says "$work/0.log" "rank 3 was lost \(no word for [0-9.]+ seconds.*\): the others go on" "SIGSTOP of the worker"
+kill -CONT "${nodes[3]}"
+node_ends 3 "$patience" 18 'rank [0-9].* was lost' "SIGCONT of the worker, much later"
+kill -TERM "${nodes[0]}"
+others 3 22 'stopped' "SIGTERM after the worker was lost"
+accounts "$work/report" '[0-9]*' 3 "SIGSTOP of the worker"
+begin
+kill -STOP "${nodes[0]}"
+others 0 18 "rank 0\b.* was lost \(no word for [0-9.]+ seconds|rank 0 was lost: the coord" "SIGSTOP of the coordinator"
+kill -CONT "${nodes[0]}"
+node_ends 0 "$patience" 18 'rank [0-9].* was lost' "SIGCONT of the coordinator, much later"
 
 # --- told to end: whoever gets the signal, all leave in order, and rank 0 keeps what was trained
 for who in 0:TERM 3:INT; do
@@ -89,9 +126,19 @@ for victim in 1 0; do
     kill -KILL "${children[victim]}"
     local_ends '18|137' "rank $victim\b.* (was lost|was ended by signal 9)" "--local, kill -9 of the ${role[victim]}"
 done
+for victim in 3 2; do
+    rm -f "$work/report"
+    local_run --epochs 30 --report "$work/report"
+    kill -KILL "${children[victim]}"
+    local_ends 0 "rank $victim was lost .*: the others go on" "--local, kill -9 of the ${role[victim]}"
+    accounts "$work/report" 60000 $victim "--local, kill -9 of the ${role[victim]}"
+done
 local_run --deadline 1
 kill -STOP "${children[2]}"
-local_ends '18|137' "rank 2 was lost \(no word for [0-9.]+ seconds, while .*; --deadline is 1\)" "--local, SIGSTOP of the owner"
+says "$work/err" "rank 2 was lost \(no word for [0-9.]+ seconds.*\): the others go on" "--local, SIGSTOP of the owner"
+kill -CONT "${children[2]}"
+kill -INT $run
+local_ends 22 'the run was stopped after [1-9][0-9]* samples' "--local, SIGINT after a loss"
 rm -f "$work/saved"
 local_run --save "$work/saved"
 kill -INT $run

@@ -34,7 +34,8 @@ enum {
     TASKS = 64,
     POSTS = 8,
     ACTIONS = 8 * ECHI_WORLD_MAX,
-    LEASES = 4096
+    LEASES = 4096,
+    KILLS = 4
 };
 
 /* ---- the toy model ---- */
@@ -92,6 +93,7 @@ struct node {
     struct place place[ECHI_SLOT_KINDS][INDICES];
     struct posted post[NODES][ECHI_KINDS][POSTS];
     uint8_t posts[NODES][ECHI_KINDS], going[NODES][ECHI_KINDS];   /* places, and payloads on their way to them */
+    bool dead, gone[NODES];                 /* killed; who is lost, as this node was told */
     int64_t last_due[NODES][ECHI_KINDS];    /* of messages to each node */
 };
 /* A checkpoint, as the driver would write it: weights, then the momentum of each group. */
@@ -103,6 +105,10 @@ struct sim {
     struct echi_wishes wishes;
     struct echi_goal goal;
     bool plan_given;
+    uint64_t kill_at[KILLS];                /* after so many events one that may be lost is killed; 0: none */
+    int kill_rank[KILLS], killed;           /* -1: any */
+    bool owner_killed;
+    int64_t notice[NODES];                  /* when the coordinator sees that a killed node is gone */
     int64_t stop_at;                        /* 0: never */
     int64_t cut_at;                         /* the power goes; 0: never */
     struct kept from;                       /* what a resumed run begins with */
@@ -119,6 +125,8 @@ struct sim {
     /* what is watched */
     uint8_t leased[SAMPLES_MAX], computed[SAMPLES_MAX], applied[SAMPLES_MAX], headed[SAMPLES_MAX];
     bool lease_applied[LEASES];
+    struct echi_lease applied_lease[LEASES]; uint64_t applied_version[LEASES];   /* in its owner's state from this version on */
+    uint64_t repeats, handed_on;            /* rows answered again; states of lost groups handed on */
     uint32_t began_on[LEASES][PARAMS];      /* weights that a lease was computed on */
     uint64_t applied_samples;               /* in the weights of a single group */
     uint64_t slot_samples[NODES][2 * ECHI_STRANDS], seen[LEASES];   /* in a worker's weights; in those a lease began on */
@@ -297,8 +305,9 @@ static int64_t never(int to, int kind) { return INT64_MAX - to * ECHI_KINDS - ki
 static struct message *queue_message(struct sim *s, int from, int to, int kind) {
     CHECK(s, s->messages < MESSAGES);
     struct message *m = s->queue[s->messages++];
-    /* HOLD and RELEASE are equally urgent, and a link gives the older of equals first. */
-    int64_t *last = &s->node[from].last_due[to][kind == ECHI_KIND_RELEASE ? ECHI_KIND_HOLD : kind];
+    /* HOLD and RELEASE are equally urgent, PLAN and LOST as well, and a link gives the older of equals first. */
+    const int behind = kind == ECHI_KIND_RELEASE ? ECHI_KIND_HOLD : kind == ECHI_KIND_LOST ? ECHI_KIND_PLAN : kind;
+    int64_t *last = &s->node[from].last_due[to][behind];
     int64_t due = after(s, echi_kind_has_payload(kind) ? 30 : 10);
     if (due <= *last) due = *last + 1;
     *last = due;
@@ -312,11 +321,19 @@ static struct message *queue_message(struct sim *s, int from, int to, int kind) 
 }
 
 static void send_body(struct sim *s, int from, int to, int kind, enum echi_role role, const uint8_t *body, size_t len) {
+    if (s->node[to].dead) return;
     struct message *m = queue_message(s, from, to, kind);
     m->meta[0] = (uint8_t)role;
     m->meta[1] = ECHI_ROLE_NODE;
     if (len) memcpy(m->meta + 2, body, len);
     m->meta_len = 2 + len;
+}
+
+static void note_applied(struct sim *s, const struct echi_lease *l, uint64_t version) {
+    CHECK(s, !s->lease_applied[l->id]);
+    s->lease_applied[l->id] = true;
+    s->applied_lease[l->id] = *l;
+    s->applied_version[l->id] = version;
 }
 
 static void watch_send(struct sim *s, const struct echi_action *a) {
@@ -330,23 +347,29 @@ static void watch_send(struct sim *s, const struct echi_action *a) {
         memset(s->others[a->to], 0, sizeof s->others[a->to]);
         CHECK(s, s->plan.n_groups > 1 || a->msg.samples == s->applied_samples);
     } else if (a->kind == ECHI_KIND_APPLIED) {
-        CHECK(s, l->id < LEASES && !s->lease_applied[l->id]);
-        s->lease_applied[l->id] = true;
+        CHECK(s, l->id < LEASES);
+        if (s->plan.sync == ECHI_SYNC_BSP) note_applied(s, l, 0);
         if (s->plan.n_groups == 1) CHECK(s, a->msg.staleness == s->staleness[l->id]);
-        for (uint32_t i = l->start; i < l->start + l->n; i++) s->applied[i]++;
     }
 }
 
 static void send_action(struct sim *s, int node, const struct echi_action *a) {
     CHECK(s, a->to < s->plan.world && a->kind == a->msg.kind);
     watch_send(s, a);
+    int first, end, at, words;
+    extent(s, a->kind, &a->msg, a->msg.to_role == ECHI_ROLE_HEAD || a->msg.from_role == ECHI_ROLE_HEAD, &first, &end, &at, &words);
+    if (s->node[a->to].dead) {   /* nobody reads it: a payload comes back */
+        if (!echi_kind_has_payload(a->kind)) return;
+        read_begins(s, node, a->slot, first, end);
+        CHECK(s, s->n_sents < MESSAGES);
+        s->sents[s->n_sents++] = (struct sent){(uint8_t)node, a->msg.from_role, a->slot, first, end, after(s, 30)};
+        return;
+    }
     struct message *m = queue_message(s, node, a->to, a->kind);
     m->meta_len = echi_msg_encode(&a->msg, m->meta, ECHI_MSG_MAX);
     CHECK(s, m->meta_len > 0);
     if (!echi_kind_has_payload(a->kind)) return;
-    int first, end, at;
-    extent(s, a->kind, &a->msg, a->msg.to_role == ECHI_ROLE_HEAD || a->msg.from_role == ECHI_ROLE_HEAD, &first, &end, &at,
-           &m->words);
+    m->words = words;
     read_begins(s, node, a->slot, first, end);
     memcpy(m->word, place(s, node, a->slot)->word + at, (size_t)m->words * sizeof m->word[0]);
     CHECK(s, s->n_sents < MESSAGES);
@@ -355,6 +378,7 @@ static void send_action(struct sim *s, int node, const struct echi_action *a) {
 }
 
 static void post_one(struct sim *s, int node, const struct echi_action *a, enum echi_role role, int first, int end) {
+    if (s->node[node].gone[a->to]) return;
     write_begins(s, node, a->slot, first, end);
     uint8_t *count = &s->node[node].posts[a->to][a->kind];
     CHECK(s, *count < POSTS);
@@ -471,6 +495,20 @@ static void role_event(struct sim *s, int node, enum echi_role role, struct echi
     }
 }
 
+static void send_ready(struct sim *s, int node, uint32_t members) {
+    struct echi_action a = {.type = ECHI_ACTION_SEND, .to = 0, .kind = ECHI_KIND_READY};
+    a.msg = (struct echi_msg){.kind = ECHI_KIND_READY, .to_role = ECHI_ROLE_COORDINATOR, .members = members};
+    send_action(s, node, &a);
+}
+
+/* Takes a message out of the queue that will not arrive. */
+static void drop(struct sim *s, int at) {
+    struct message *m = s->queue[at];
+    if (m->going) s->node[m->to].going[m->from][m->kind]--;
+    memmove(&s->queue[at], &s->queue[at + 1], (size_t)(--s->messages - at) * sizeof s->queue[0]);
+    s->queue[s->messages] = m;
+}
+
 static void stand(struct sim *s, int node, const struct message *m) {
     struct node *n = &s->node[node];
     CHECK(s, echi_plan_decode(m->meta + 2, m->meta_len - 2, &n->setup.plan));
@@ -499,10 +537,32 @@ static void stand(struct sim *s, int node, const struct message *m) {
         const struct echi_action a = {.to = 0, .kind = ECHI_KIND_PARAMS, .slot = {ECHI_SLOT_NODE_FINAL, 0}};
         post_action(s, node, &a);
     }
-    send_body(s, node, 0, ECHI_KIND_READY, ECHI_ROLE_COORDINATOR, NULL, 0);
+    send_ready(s, node, 0);
 }
 
-static void node_message(struct sim *s, int node, const struct message *m) {
+/* The word that a node is lost: what came from it and waits is dropped, places for it are free, the roles are told. */
+static void lose(struct sim *s, int node, const struct echi_msg *m) {
+    struct node *n = &s->node[node];
+    CHECK(s, s->node[m->peer].dead && !n->gone[m->peer]);
+    n->gone[m->peer] = true;
+    for (int i = s->messages - 1; i >= 0; i--)
+        if (s->queue[i]->from == m->peer && s->queue[i]->to == node) drop(s, i);
+    for (int k = 0; k < ECHI_KINDS; k++) {
+        for (int i = 0; i < n->posts[m->peer][k]; i++) {
+            const struct posted *p = &n->post[m->peer][k][i];
+            write_ends(s, node, p->slot, p->first, p->end);
+        }
+        n->posts[m->peer][k] = 0;
+    }
+    echi_plan_lose(&n->setup.plan, m->peer);
+    struct echi_event e = {.type = ECHI_EVENT_LOST, .from = m->peer, .msg = m};
+    if (n->has_owner) role_event(s, node, ECHI_ROLE_OWNER, &e);
+    if (n->has_head) role_event(s, node, ECHI_ROLE_HEAD, &e);
+    if (n->has_worker) role_event(s, node, ECHI_ROLE_WORKER, &e);
+    send_ready(s, node, m->members);
+}
+
+static void node_message(struct sim *s, int node, const struct message *m, const struct echi_msg *msg) {
     struct node *n = &s->node[node];
     switch (m->kind) {
     case ECHI_KIND_PLAN: stand(s, node, m); break;
@@ -512,6 +572,7 @@ static void node_message(struct sim *s, int node, const struct message *m) {
         send_body(s, node, 0, ECHI_KIND_HELD, ECHI_ROLE_COORDINATOR, NULL, 0);
         break;
     case ECHI_KIND_RELEASE: n->held = false; break;
+    case ECHI_KIND_LOST: lose(s, node, msg); break;
     case ECHI_KIND_PARAMS: break;
     case ECHI_KIND_END:
         n->ended = true;
@@ -521,7 +582,7 @@ static void node_message(struct sim *s, int node, const struct message *m) {
     }
 }
 
-static void note_applied(struct sim *s, uint32_t id) {
+static void note_apart(struct sim *s, uint32_t id) {
     s->pushes++;
     if (s->head_met[id] > s->head_newest) s->head_newest = s->head_met[id];
     const uint64_t quarters = (4 * (s->head_newest - s->head_met[id]) + s->plan.round - 1) / s->plan.round;
@@ -550,8 +611,9 @@ static void deliver(struct sim *s, const struct message *m) {
             write_ends(s, m->to, whole, first, end);
         }
     }
+    s->handed_on += m->kind == ECHI_KIND_FROZEN;
     if (m->kind == ECHI_KIND_WEIGHTS) s->slot_samples[m->to][post.slot.index] = msg.samples;
-    if (m->kind == ECHI_KIND_APPLIED) note_applied(s, msg.lease.id);
+    if (m->kind == ECHI_KIND_APPLIED) note_apart(s, msg.lease.id);
     if (m->kind == ECHI_KIND_PUSH) s->more[m->from] = msg.flag;
     if (m->kind == ECHI_KIND_ENTER && !s->lease_applied[msg.lease.id]) s->entered[m->from] = msg.lease.id;
     /* One that its push has overtaken says nothing any more: the worker may have run out since. */
@@ -559,7 +621,7 @@ static void deliver(struct sim *s, const struct message *m) {
         s->tracked[m->from] = true;
         memset(s->others[m->from], 0, sizeof s->others[m->from]);
     }
-    if (msg.to_role == ECHI_ROLE_NODE) return node_message(s, m->to, m);
+    if (msg.to_role == ECHI_ROLE_NODE) return node_message(s, m->to, m, &msg);
     struct echi_event e = {.type = ECHI_EVENT_MESSAGE,
                            .from = m->from,
                            .msg = &msg,
@@ -592,20 +654,22 @@ static void run_head(struct sim *s, struct work *w) {
         for (uint32_t k = 0; k < t->row_count[i]; k++) {
             out[k] = toy_head(weights, grads, rows[2 * k], rows[2 * k + 1], t->divisor);
             w->result.loss[i] += loss_of(rows[2 * k + 1]);
-            s->headed[l->start + k]++;
+            if (t->weights_out.kind || t->state.kind) s->headed[l->start + k]++;
+            else s->repeats++;
         }
         samples += t->row_count[i];
     }
     CHECK(s, samples == t->samples && (samples <= 256 || t->n_rows == 1));
-    if (!t->state.kind) return;
+    if (!t->state.kind) return;   /* trained in its second half, or not at all */
     uint32_t *sum = place(s, w->node, t->state)->word;
     for (int i = CUT * WORDS; i < PARAMS; i++) sum[i] = (t->first ? 0 : sum[i]) + grads[i];
 }
 
 static void count_push(struct sim *s, const struct echi_lease *l) {
     if (s->plan.sync != ECHI_SYNC_SSP && s->plan.sync != ECHI_SYNC_GSSP) return;
+    if (s->owner_killed) return;
     for (int r = 0; r < s->plan.world; r++) {
-        if (r == l->worker || !s->tracked[r] || s->plan.group_of[r] != s->plan.group_of[l->worker]) continue;
+        if (r == l->worker || !s->tracked[r] || s->node[r].dead || s->plan.group_of[r] != s->plan.group_of[l->worker]) continue;
         /* Answered at a count s, with all others at least at s - S, none of whom is answered beyond s + S. With several
          * strands a worker is answered again before its push: what is counted here is then of no one step. */
         CHECK(s, ++s->others[r][l->worker] <= 2 * s->plan.staleness + 1 || s->plan.strands > 1);
@@ -627,6 +691,7 @@ static void run_apply(struct sim *s, struct work *w, bool of_head) {
         } else {
             CHECK(s, t->samples == t->lease.n && t->divisor == s->plan.round && t->lease.round_size == s->plan.round);
             count_push(s, &t->lease);
+            note_applied(s, &t->lease, s->node[w->node].owner.state_version + 1);
             s->staleness[t->lease.id] = (double)(s->applied_samples - s->seen[t->lease.id]) / s->plan.round;
             if (!s->plan.separated) {
                 uint32_t expected[PARAMS];
@@ -656,10 +721,12 @@ static void sum_states(struct sim *s, int node, struct echi_slot own, const uint
 
 static void run_look(struct sim *s, struct work *w) {
     /* The copy is what group 0's owner and the head have now: nothing has moved since they were held. */
-    const struct node *o = &s->node[s->plan.owner_of[0]], *h = s->plan.separated ? &s->node[s->plan.head] : NULL;
+    const struct echi_plan *now = &s->coordinator.plan;
+    const struct node *o = &s->node[now->owner_of[echi_plan_first_group(now)]], *h = s->plan.separated ? &s->node[s->plan.head] : NULL;
     const uint32_t *copy = place(s, 0, w->task.weights)->word;
-    for (int r = 0; r < s->plan.world; r++) CHECK(s, s->node[r].held || s->coordinator.phase == ECHI_RUN_LAST_LOOK);
-    CHECK(s,
+    for (int r = 0; r < s->plan.world; r++)
+        CHECK(s, s->node[r].held || s->node[r].dead || s->coordinator.phase == ECHI_RUN_LAST_LOOK);
+    CHECK(s, s->owner_killed ||   /* its copy may be that of a node that is lost by now */
           memcmp(copy, o->place[ECHI_SLOT_OWNER_WEIGHTS][o->owner.current].word, (size_t)cut_of(s) * WORDS * sizeof *copy) == 0);
     if (h)
         CHECK(s, memcmp(copy + CUT * WORDS, h->place[ECHI_SLOT_HEAD_WEIGHTS][h->head.current].word + CUT * WORDS,
@@ -767,9 +834,63 @@ static void set_going(struct sim *s) {
     }
 }
 
+/* ---- kills ---- */
+
+/* A node is gone from one moment to the next. Of what it had sent a part still comes, by each link up to a moment of its own;
+ * what was sent to it comes back. The coordinator sees it some time later, or is told by another node. */
+static void kill_node(struct sim *s, int rank) {
+    struct node *n = &s->node[rank];
+    int64_t cut[NODES];
+    n->dead = true;
+    s->killed++;
+    s->tracked[rank] = s->answered[rank] = false;
+    if (echi_plan_group_owned(&s->coordinator.plan, rank) >= 0) s->owner_killed = true;
+    for (int r = 0; r < NODES; r++) cut[r] = s->now + (echi_random_below(&s->random, 2) ? echi_random_below(&s->random, 300) : 0);
+    for (int i = s->messages - 1; i >= 0; i--) {
+        const struct message *m = s->queue[i];
+        if (m->to == rank) {
+            for (int k = 0; k < s->n_sents && m->words && !m->going; k++)
+                if (s->sents[k].node == m->from && s->sents[k].due == never(rank, m->kind)) s->sents[k].due = after(s, 30);
+            drop(s, i);
+        } else if (m->from == rank && ((m->words && !m->going) || m->due > cut[m->to])) {
+            drop(s, i);
+        }
+    }
+    for (int i = s->n_sents - 1; i >= 0; i--)
+        if (s->sents[i].node == rank) s->sents[i] = s->sents[--s->n_sents];
+    for (int i = s->works - 1; i >= 0; i--)
+        if (s->work[i].node == rank) s->work[i] = s->work[--s->works];
+    s->notice[rank] = after(s, echi_random_below(&s->random, 2) ? 20 : 1000);
+    const int other = (int)echi_random_below(&s->random, s->plan.world);
+    if (echi_random_below(&s->random, 3) == 0 && !s->node[other].dead) {
+        struct echi_action a = {.type = ECHI_ACTION_SEND, .to = 0, .kind = ECHI_KIND_FAULT};
+        a.msg = (struct echi_msg){.kind = ECHI_KIND_FAULT, .to_role = ECHI_ROLE_COORDINATOR, .layer = ECH_E_PEER_LOST, .peer = (uint8_t)rank};
+        send_action(s, other, &a);
+    }
+}
+
+/* A rank whose loss is survived, of those that live; -1: there is none now. */
+static int victim(struct sim *s, int wanted) {
+    const enum echi_run_phase phase = s->coordinator.phase;
+    struct echi_plan plan = phase == ECHI_RUN_MEASURES ? s->node[0].setup.plan : s->coordinator.plan;
+    const bool made = phase > ECHI_RUN_MEASURES || s->plan_given;   /* else there is no plan yet in which it could matter */
+    if (phase == ECHI_RUN_ENDED) return -1;
+    plan.world = s->plan.world;
+    for (int r = 0; r < plan.world; r++)
+        if (s->node[r].dead && !plan.lost[r]) echi_plan_lose(&plan, r);
+    const uint32_t first = wanted >= 0 ? (uint32_t)wanted : echi_random_below(&s->random, plan.world);
+    for (uint32_t i = 0; i < (wanted >= 0 ? 1u : plan.world); i++) {
+        const int r = (int)((first + i) % plan.world);
+        if (plan.lost[r] || r == 0 || (made && !echi_plan_can_lose(&plan, r))) continue;
+        if (made && phase < ECHI_RUN_TRAINS && echi_plan_group_owned(&plan, r) >= 0) continue;
+        return r;
+    }
+    return -1;
+}
+
 /* Does the earliest thing that can happen; false when nothing can. */
 static bool step(struct sim *s) {
-    enum { NOTHING, MESSAGE, SENT, WORK } what = NOTHING;
+    enum { NOTHING, MESSAGE, SENT, WORK, NOTICE } what = NOTHING;
     int at = 0;
     int64_t due = INT64_MAX / 2;
     set_going(s);
@@ -787,6 +908,12 @@ static bool step(struct sim *s) {
             at = i;
             due = s->work[i].due;
         }
+    for (int r = 0; r < NODES; r++)
+        if (s->notice[r] && s->notice[r] < due) {
+            what = NOTICE;
+            at = r;
+            due = s->notice[r];
+        }
     if (what == NOTHING) return false;
     if (due > s->now) s->now = due;
     s->events++;
@@ -802,6 +929,10 @@ static bool step(struct sim *s) {
         read_ends(s, now.node, now.slot, now.first, now.end);
         struct echi_event e = {.type = ECHI_EVENT_SENT, .slot = now.slot};
         role_event(s, now.node, (enum echi_role)now.role, &e);
+    } else if (what == NOTICE) {
+        s->notice[at] = 0;
+        struct echi_event e = {.type = ECHI_EVENT_LOST, .from = (uint8_t)at};
+        role_event(s, 0, ECHI_ROLE_COORDINATOR, &e);
     } else {
         work_on(s, at);
     }
@@ -837,6 +968,11 @@ static void sim_run(struct sim *s) {
         if (!step(s)) die(s, "nothing moves any more, and the run has not ended");
         if (s->cut_at && s->now >= s->cut_at) return;
         CHECK(s, s->events < 200000);
+        for (int i = 0; i < KILLS && !s->done; i++)
+            if (s->kill_at[i] == s->events) {
+                const int rank = victim(s, s->kill_rank[i]);
+                if (rank >= 0) kill_node(s, rank);
+            }
         if (s->stop_at && !stopped && s->now >= s->stop_at && !s->done) {
             struct echi_event stop = {.type = ECHI_EVENT_STOP};
             stopped = true;

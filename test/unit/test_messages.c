@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 static const struct echi_lease lease = {
-    .id = 0x01020304, .epoch = 5, .start = 0x00010000, .n = 32, .round = 7, .round_size = 64, .worker = 3, .owner = 1};
+    .id = 0x01020304, .epoch = 5, .start = 0x00010000, .n = 32, .round = 7, .round_size = 64, .worker = 3, .owner = 1, .again = 1};
 
 /* Every field set, each to something of its own; a kind drops those that it does not carry. */
 static struct echi_msg full_message(int kind) {
@@ -30,7 +30,11 @@ static struct echi_msg full_message(int kind) {
                          .samples = 77,
                          .head = 78,
                          .loss = 1.5,
-                         .staleness = 0.25};
+                         .staleness = 0.25,
+                         .acked = UINT64_C(0x0102030405060708),
+                         .members = 0x0c0d0e0f,
+                         .mark = {7, 0, 9}};
+    m.mark[ECHI_WORLD_MAX - 1] = 11;
     strcpy(m.text, "because");
     return m;
 }
@@ -63,6 +67,9 @@ static void every_kind_comes_back(void **state) {
         assert_true(back.samples == m.samples || back.samples == 0);
         assert_true(back.head == m.head || back.head == 0);
         assert_true(back.lease.id == 0 || memcmp(&back.lease, &m.lease, sizeof lease) == 0);
+        assert_true(back.acked == m.acked || back.acked == 0);
+        assert_true(back.members == m.members || back.members == 0);
+        assert_true(back.mark[0] == 0 || memcmp(back.mark, m.mark, sizeof m.mark) == 0);
         assert_true(back.text[0] == 0 || strcmp(back.text, m.text) == 0);
         assert_int_equal(echi_msg_encode(&back, twice, sizeof twice), len);
         assert_memory_equal(bytes, twice, len);
@@ -92,9 +99,16 @@ static void every_kind_comes_back(void **state) {
 /* The fields that a role reads of each kind arrive. */
 static void fields_arrive(void **state) {
     (void)state;
-    static const struct { int kind; bool has_lease, layer, flag, loss, version, samples, head, stale, group, text; } table[] = {
+    static const struct { int kind; bool has_lease, layer, flag, loss, version, samples, head, stale, group, text, acked, members, marks; } table[] = {
         {.kind = ECHI_KIND_LEASE, .has_lease = true},
-        {.kind = ECHI_KIND_APPLIED, .has_lease = true, .loss = true, .version = true, .head = true, .stale = true},
+        {.kind = ECHI_KIND_APPLIED, .has_lease = true, .loss = true, .version = true, .head = true, .stale = true, .acked = true},
+        {.kind = ECHI_KIND_READY, .members = true},
+        {.kind = ECHI_KIND_DRAIN, .members = true},
+        {.kind = ECHI_KIND_DRAINED, .members = true},
+        {.kind = ECHI_KIND_LOST, .group = true, .members = true},
+        {.kind = ECHI_KIND_REVOKE, .has_lease = true, .group = true},
+        {.kind = ECHI_KIND_REVOKED, .has_lease = true, .flag = true, .group = true, .version = true, .members = true, .marks = true},
+        {.kind = ECHI_KIND_FROZEN, .group = true, .version = true, .samples = true, .marks = true},
         {.kind = ECHI_KIND_ASK, .flag = true},
         {.kind = ECHI_KIND_STATE_ACK, .group = true, .version = true, .samples = true},
         {.kind = ECHI_KIND_FAULT, .layer = true, .group = true, .text = true},
@@ -103,7 +117,7 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_ACT, .has_lease = true},
         {.kind = ECHI_KIND_WEIGHTS, .version = true, .samples = true},
         {.kind = ECHI_KIND_PUSH, .has_lease = true, .layer = true, .flag = true, .loss = true, .version = true, .samples = true, .head = true},
-        {.kind = ECHI_KIND_STATE, .group = true, .version = true, .samples = true},
+        {.kind = ECHI_KIND_STATE, .group = true, .version = true, .samples = true, .marks = true},
         {.kind = ECHI_KIND_PARAMS, .flag = true},
         {.kind = ECHI_KIND_ENTER, .has_lease = true},
     };
@@ -122,16 +136,19 @@ static void fields_arrive(void **state) {
         assert_int_equal(back.staleness != 0, table[i].stale);
         assert_int_equal(back.group != 0 && back.peer != 0, table[i].group);
         assert_int_equal(back.text[0] != 0, table[i].text);
+        assert_int_equal(back.acked != 0, table[i].acked);
+        assert_int_equal(back.members != 0, table[i].members);
+        assert_int_equal(back.mark[0] == 7 && back.mark[ECHI_WORLD_MAX - 1] == 11, table[i].marks);
     }
 }
 
 /* Nodes of one version must agree on these for ever; a change here is a change of the protocol. */
 static void the_bytes_themselves(void **state) {
     (void)state;
-    static const uint8_t lease_bytes[] = {2, 1, 4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 1};
+    static const uint8_t lease_bytes[] = {2, 1, 4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 1, 1};
     static const uint8_t push_bytes[] = {
         3, 2,                                           /* to the owner, from a worker */
-        4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 1,
+        4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 1, 1,
         0x0b, 0x0a, 1,                                  /* layer, holds another lease */
         0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 31, 0, 0, 0,      /* loss 1.5, correct */
         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, /* version */
@@ -154,6 +171,7 @@ static void the_bytes_themselves(void **state) {
     assert_int_equal(ECHI_KIND_PARAMS, 22);
     assert_int_equal(ECHI_KIND_ENTER, 23);
     assert_int_equal(ECHI_KIND_STOP, 24);
+    assert_int_equal(ECHI_KIND_FROZEN, 28);
 }
 
 /* ---- plans and times ---- */

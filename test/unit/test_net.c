@@ -369,6 +369,44 @@ static void too_large(struct node *node) {
     for (size_t i = 0; i < sizeof in; i++) CHECK(in[i] == 0xA5);
 }
 
+/* Node 0 drops node 1 while a large payload is on its way to it and others wait, some without a credit: each comes back once, and
+ * LOST once. Node 1 hears nothing more of it. */
+static void drops(struct node *node) {
+    enum { SENDS = 5 };
+    static uint8_t payload[8 << 20], room[8 << 20];
+    if (node->rank == 1) {
+        expect(node, ECHI_NET_READY);
+        post_for(node, 0, PUSH, room, sizeof room, 0);
+        send_to(node, 0, NOTE, NULL, 0, NULL, 0, 0);
+        struct echi_net_event e;
+        do e = next_event(node, 10 * SECOND);
+        while (e.type == ECHI_NET_MESSAGE || e.type == ECHI_NET_WAITING);
+        CHECK(e.type == ECHI_NET_LOST && !e.orderly);
+        return;
+    }
+    expect(node, ECHI_NET_READY);
+    expect(node, ECHI_NET_MESSAGE);
+    for (uint64_t i = 0; i < SENDS; i++) send_to(node, 1, i < 3 ? PUSH : ROWS, NULL, 0, payload, i ? 1000 : sizeof payload, i);
+    send_to(node, 1, NOTE, NULL, 0, NULL, 0, 99);
+    echi_net_poll(node->net, 0, &(struct echi_net_event){0}, 0, &(int){0}, NULL);
+    echi_net_drop(node->net, 1, "was dropped");
+    echi_net_drop(node->net, 1, "was dropped");   /* harmless */
+    echi_net_drop(node->net, 0, "was dropped");
+    int back = 0, lost = 0;
+    while (back < SENDS || lost < 1) {
+        const struct echi_net_event e = next_event(node, 10 * SECOND);
+        CHECK(e.type == ECHI_NET_SENT || e.type == ECHI_NET_LOST);
+        if (e.type == ECHI_NET_SENT) CHECK(e.cookie < SENDS);
+        if ((int)e.type == -1) return;
+        back += e.type == ECHI_NET_SENT;
+        lost += e.type == ECHI_NET_LOST;
+    }
+    CHECK(back == SENDS && lost == 1);
+    CHECK((int)next_event(node, 50 * MS).type == -1);
+    CHECK(echi_net_send(node->net, 1, NOTE, NULL, 0, NULL, 0, 0, NULL) == ECH_E_PEER_LOST);
+}
+static void test_drops(void **state) { over(state, 2, drops, NULL); }
+
 static void test_too_large(void **state) { over(state, 2, too_large, NULL); }
 
 /* --- setup --- */
@@ -384,6 +422,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         EACH(test_worlds),  EACH(test_payloads),   EACH(test_close_sends_all), EACH(test_urgent_overtakes),
         EACH(test_credits), EACH(test_many_posts), EACH(test_flood),           EACH(test_waking),
-        EACH(test_misuse),  EACH(test_too_large),  EACH(test_who_sends_is_there)};
+        EACH(test_misuse),  EACH(test_too_large),  EACH(test_who_sends_is_there), EACH(test_drops)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -794,7 +794,7 @@ static void test_bind_loopback_far_from_home(void **state) {
 
 /* --- membership --- */
 
-static void test_expel(void **state) {
+static void test_drop(void **state) {
     (void)state;
     struct echi_net_hub *hub;
     struct echi_net *net[2];
@@ -820,7 +820,7 @@ static void test_expel(void **state) {
     for (int turn = 0; turn < 20; turn++) assert_int_equal(echi_net_poll(net[1], 0, e, 4, &count, &err), ECH_OK);
     assert_int_equal(echi_net_poll(net[0], echi_now() + SECOND, e, 1, &count, &err), ECH_OK); /* one of three is told of */
     assert_true(count == 1 && e[0].type == ECHI_NET_MESSAGE);
-    echi_net_expel(net[0], 1, "was declared lost");
+    echi_net_drop(net[0], 1, "was declared lost");
     int lost = 0;
     for (int turn = 0; turn < 20; turn++) {
         assert_int_equal(echi_net_poll(net[0], 0, e, 4, &count, &err), ECH_OK);
@@ -832,7 +832,7 @@ static void test_expel(void **state) {
     }
     assert_int_equal(lost, 1);
     assert_int_equal(echi_net_send(net[0], 1, NOTE, "n", 1, NULL, 0, 0, &err), ECH_E_PEER_LOST);
-    echi_net_expel(net[0], 1, "again");
+    echi_net_drop(net[0], 1, "again");
     echi_net_close(net[0], 0), echi_net_close(net[1], 0);
     echi_net_hub_destroy(hub);
 }
@@ -865,7 +865,7 @@ int main(void) {
         cmocka_unit_test(test_loopback_unless_keyed),
         cmocka_unit_test(test_loopback_to_remote),
         cmocka_unit_test(test_bind_loopback_far_from_home),
-        cmocka_unit_test(test_expel),
+        cmocka_unit_test(test_drop),
         cmocka_unit_test(test_other_membership),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

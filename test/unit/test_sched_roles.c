@@ -78,11 +78,12 @@ static void check_silence(struct sim *s) {
     CHECK(s, s->messages == 0 && s->n_sents == 0 && s->works == 0);
     for (int r = 0; r < s->plan.world; r++) {
         const struct node *n = &s->node[r];
+        if (n->dead) continue;
         CHECK(s, n->ended && !n->held);
         for (int i = 0; n->has_worker && i < s->plan.strands; i++) CHECK(s, n->worker.strand[i].sending == 0 && n->worker.n_leases == 0);
         if (n->has_owner) {
             CHECK(s, n->owner.sends == 0 && n->owner.state_out == 0 && n->owner.state_sending < 0 && n->owner.busy == 0 &&
-                         n->owner.drained);
+                         (n->owner.drained || s->killed));
             for (int i = 0; i < ECHI_SNAPSHOTS; i++) CHECK(s, n->owner.in_flight[i] == 0);
         }
         if (n->has_head)
@@ -99,21 +100,39 @@ static uint64_t before(const struct sim *s, uint32_t i) {
     return s->from.at.samples / s->goal.train_samples + (i < s->from.at.samples % s->goal.train_samples);
 }
 
+/* The leases in the states that are left: all of a living owner's, of a lost one's those in the version that all others keep. */
+static void count_surviving(struct sim *s) {
+    for (int id = 1; id < LEASES; id++) {
+        const struct echi_lease *l = &s->applied_lease[id];
+        if (!s->lease_applied[id]) continue;
+        const int group = echi_plan_group_owned(&s->plan, l->owner);
+        bool in = !s->node[l->owner].dead;
+        for (int r = 0; r < s->plan.world && s->node[l->owner].dead; r++)
+            if (s->node[r].has_owner && !s->node[r].dead) in = s->applied_version[id] <= s->node[r].owner.peer[group].version;
+        for (uint32_t i = l->start; in && i < l->start + l->n; i++) s->applied[i]++;
+    }
+}
+
 static void check_counts(struct sim *s) {
     const struct echi_coordinator *c = &s->coordinator;
     uint64_t loss = 0;
-    CHECK(s, c->applied == c->issued && c->applied == s->from.at.samples + s->applied_samples && c->n_out == 0);
+    CHECK(s, c->applied == c->issued && c->n_out == 0 && c->n_again == 0);
+    CHECK(s, c->applied == s->from.at.samples + s->applied_samples || s->owner_killed);
+    count_surviving(s);
     if (!s->stop_at && s->goal.target_accuracy == 0) CHECK(s, c->applied == s->goal.samples && c->status == ECH_OK);
     for (uint32_t i = 0; i < s->goal.train_samples; i++) {
         const uint64_t times = c->applied / s->goal.train_samples + (i < c->applied % s->goal.train_samples);
-        CHECK(s, s->leased[i] == times && s->computed[i] == times && s->applied[i] == times);
+        CHECK(s, s->applied[i] == times);
+        CHECK(s, s->killed ? s->leased[i] >= times && s->computed[i] >= times : s->leased[i] == times && s->computed[i] == times);
         if (s->plan.separated) CHECK(s, s->headed[i] == times);
         loss += (times - before(s, i)) * loss_of(label_of(i));
     }
-    CHECK(s, c->loss_sum == (double)loss && c->loss_samples == s->applied_samples);
+    CHECK(s, s->owner_killed || (c->loss_sum == (double)loss && c->loss_samples == s->applied_samples));
+    CHECK(s, (c->again_leases == 0) == (c->again_samples == 0) && (s->killed || c->again_leases == 0));
     CHECK(s, s->goal.has_test ? c->looks >= 1 : c->looks == 0);
     CHECK(s, (uint64_t)s->looks == c->looks - s->from.at.looks);
     if (s->goal.keep) CHECK(s, c->kept_samples == c->applied || c->standing.samples == c->applied);   /* else it could not be written */
+    if (s->plan.separated) CHECK(s, s->node[s->plan.head].head.repeats <= s->repeats && s->repeats <= c->again_samples + SAMPLES_MAX);
 }
 
 /* The histograms count each push once; the head's agrees with what the simulation saw, where its bins are quarters. */
@@ -144,6 +163,7 @@ static void check_weights(struct sim *s) {
     for (int g = 0; g < s->plan.n_groups; g++) {
         const int rank = s->plan.owner_of[g];
         const struct echi_owner *o = &s->node[rank].owner;
+        if (s->node[rank].dead) continue;
         if (s->plan.n_groups == 1) {
             CHECK(s, memcmp(final, place(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current})->word,
                             (size_t)cut_of(s) * WORDS * 4) == 0);
@@ -152,7 +172,9 @@ static void check_weights(struct sim *s) {
         uint8_t peer[ECHI_GROUPS_MAX];
         for (int p = 0; p < s->plan.n_groups; p++) {
             peer[p] = o->peer[p].there ? (uint8_t)(2 * p + o->peer[p].current) : ECHI_NONE;
-            if (p != g) CHECK(s, o->peer[p].version == s->node[s->plan.owner_of[p]].owner.state_version);
+            if (p == g) continue;
+            const struct node *owner = &s->node[s->plan.owner_of[p]];
+            CHECK(s, owner->dead ? o->peer[p].version <= owner->owner.state_version : o->peer[p].version == owner->owner.state_version);
         }
         sum_states(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current}, peer, expected);
         CHECK(s, memcmp(final, expected, (size_t)cut_of(s) * WORDS * 4) == 0);
@@ -163,7 +185,7 @@ static void check_weights(struct sim *s) {
                         (PARAMS - CUT * WORDS) * 4) == 0);
     }
     for (int r = 1; r < s->plan.world && s->goal.give_final; r++)
-        CHECK(s, memcmp(final, s->node[r].place[ECHI_SLOT_NODE_FINAL][0].word, PARAMS * 4) == 0);
+        CHECK(s, s->node[r].dead || memcmp(final, s->node[r].place[ECHI_SLOT_NODE_FINAL][0].word, PARAMS * 4) == 0);
 }
 
 static struct sim *sim_new(uint64_t seed) {
@@ -190,9 +212,84 @@ static void run_policy(enum echi_sync sync) {
     }
 }
 
-/* Plans by the planner, from times that match the speeds. */
-static void planned(void **state) {
+/* ---- kills ---- */
+
+static void chosen(struct sim *s, enum echi_sync sync) {
+    choose_goal(s);
+    choose_plan(s, sync);
+    s->plan_given = true;
+    s->stop_at = 0;
+}
+static void check_all(struct sim *s) {
+    check_counts(s);
+    check_silence(s);
+    check_weights(s);
+}
+
+/* Several nodes of a run die, at any events. What losses can bring about does come about. */
+static void kills(void **state) {
     (void)state;
+    uint64_t killed = 0, owners = 0, again = 0, repeats = 0;
+    const char *only = getenv("SEED");
+    for (uint64_t seed = only ? strtoull(only, NULL, 10) : 1; seed <= (only ? strtoull(only, NULL, 10) : 4 * RUNS); seed++) {
+        struct sim *s = sim_new(seed);
+        chosen(s, (enum echi_sync)(seed % ECHI_SYNCS));
+        for (int i = 0; i < KILLS; i++) {
+            s->kill_at[i] = below(s, 3) ? 1 + below(s, below(s, 2) ? 300 : 3000) : 0;
+            s->kill_rank[i] = -1;
+        }
+        sim_run(s);
+        check_all(s);
+        killed += (uint64_t)s->killed;
+        owners += s->owner_killed;
+        again += s->coordinator.again_leases;
+        repeats += s->repeats;
+    }
+    if (!only) assert_true(killed > RUNS && owners > 100 && again > RUNS && repeats > RUNS);
+}
+
+/* Owners die, one soon after the other, so that also those die whose copy of a lost state was to be handed on. */
+static void owners_die(void **state) {
+    (void)state;
+    uint64_t twice = 0, handed_on = 0, taken_back = 0;
+    for (uint64_t seed = 1; seed <= 2 * RUNS; seed++) {
+        struct sim *s = sim_new(seed);
+        do {
+            memset(&s->plan, 0, sizeof s->plan);
+            chosen(s, ECHI_SYNC_GSSP);
+        } while (s->plan.n_groups < 3);
+        s->kill_at[0] = 50 + below(s, 600);
+        for (int i = 1; i < KILLS - 1; i++) s->kill_at[i] = s->kill_at[i - 1] + 1 + below(s, below(s, 2) ? 40 : 200);
+        for (int i = 0; i < KILLS - 1; i++) s->kill_rank[i] = s->plan.owner_of[below(s, s->plan.n_groups)];
+        sim_run(s);
+        check_all(s);
+        twice += s->killed > 1;
+        handed_on += s->handed_on > 0;
+        taken_back += s->applied_samples > s->coordinator.applied;
+    }
+    assert_true(twice > 100 && handed_on > 100 && taken_back > 100);
+}
+
+/* Every rank that may be lost, at every event of a run. */
+static void a_kill_at_every_event(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 24; seed++) {
+        uint64_t events = 1;
+        for (uint64_t at = 1; at <= events; at++) {
+            struct sim *s = sim_new(seed);
+            chosen(s, (enum echi_sync)(seed % ECHI_SYNCS));
+            s->kill_at[0] = at;
+            s->kill_rank[0] = -1;
+            sim_run(s);
+            check_all(s);
+            if (at == events || s->events > events) events = s->events < 1500 ? s->events : 1500;
+        }
+    }
+}
+
+/* Plans by the planner, from times that match the speeds; with kills, also before there is a plan. */
+static void run_planned(bool with_kills) {
+    uint64_t absent = 0, ended = 0;
     for (uint64_t seed = 1; seed <= RUNS / 2; seed++) {
         struct sim *s = sim_new(seed);
         choose_goal(s);
@@ -204,13 +301,24 @@ static void planned(void **state) {
                                          .batch = 8 + below(s, 20),
                                          .staleness = below(s, 4),
                                          .lr = 0.1};
+        for (int i = 0; i < KILLS && with_kills; i++) {
+            s->kill_at[i] = 1 + below(s, i ? 600 : 12);
+            s->kill_rank[i] = -1;
+        }
         sim_run(s);
         if (s->coordinator.status == ECH_E_ABORTED && s->coordinator.issued == 0) continue;
-        check_counts(s);
-        check_silence(s);
-        check_weights(s);
-        check_stalenesses(s);
+        for (int r = 0; r < s->plan.world; r++) absent += s->coordinator.wishes.absent[r];
+        if (s->coordinator.status == ECH_E_PEER_LOST) {   /* it was planned in before anybody knew, and owns something */
+            const int rank = s->coordinator.lost_peer;
+            CHECK(s, s->node[rank].dead && s->coordinator.issued == 0 && (echi_plan_group_owned(&s->coordinator.plan, rank) >= 0 ||
+                                                                                 !echi_plan_can_lose(&s->coordinator.plan, rank)));
+            ended++;
+            continue;
+        }
+        check_all(s);
+        if (!with_kills) check_stalenesses(s);
     }
+    if (with_kills) assert_true(absent > 50 && ended > 0 && ended < 100);
 }
 /* Cut at any moment and resumed with other nodes, groups and policy: every sample counts once, and bsp ends with the very
  * weights of one node that was never cut. */
@@ -255,6 +363,8 @@ static void resumed(void **state) {
     assert_true(cut > RUNS / 4);
 }
 
+static void planned(void **state) { (void)state; run_planned(false); }
+static void planned_kills(void **state) { (void)state; run_planned(true); }
 static void bsp(void **state) { (void)state; run_policy(ECHI_SYNC_BSP); }
 static void asp(void **state) { (void)state; run_policy(ECHI_SYNC_ASP); }
 static void ssp(void **state) { (void)state; run_policy(ECHI_SYNC_SSP); }
@@ -513,7 +623,7 @@ static void workers_refuse_what_does_not_fit(void **state) {
         case 5: m.kind = ECHI_KIND_WEIGHTS, e.from = 1; break;
         case 6: m.kind = ECHI_KIND_ACT_GRAD; break;                /* nobody asked */
         case 7:
-            for (uint32_t id = 1; id <= ECHI_LEASES_AHEAD; id++) {
+            for (uint32_t id = 1; id <= ECHI_LEASES_HELD; id++) {
                 m.lease.id = id;
                 echi_worker_step(&w, &e, &acted);
             }
@@ -588,6 +698,7 @@ static void coordinator_in(enum echi_run_phase phase) {
     const struct echi_wishes wishes = {.world = setup.plan.world};
     const struct echi_goal goal = {.train_samples = 1000000, .samples = 100000000};
     echi_coordinator_init(&coordinator, &setup, &wishes, &goal, true);
+    coordinator.plan = setup.plan;
     coordinator.policy = echi_policy_of((enum echi_sync)setup.plan.sync);
     coordinator.phase = phase;
     coordinator.waits_for = setup.plan.world;
@@ -601,7 +712,7 @@ static void the_ledger_believes_only_itself(void **state) {
     tell_coordinator(1, &nothing);   /* any event deals leases */
     assert_int_equal(coordinator.n_out, 2 * 4);
     /* A version that would be thousands of rounds ahead: no lease beyond the next round. */
-    const struct echi_msg m = {.kind = ECHI_KIND_APPLIED, .lease = coordinator.out[0], .version = UINT64_MAX / 2, .loss = 1};
+    const struct echi_msg m = {.kind = ECHI_KIND_APPLIED, .lease = coordinator.out[0].lease, .version = UINT64_MAX / 2, .loss = 1};
     tell_coordinator(0, &m);
     assert_int_equal(coordinator.n_out, 2 * 4 - 1 + 4);
     assert_false(acted.overflow);
@@ -614,11 +725,12 @@ static void a_fault_is_a_failure(void **state) {
     (void)state;
     static const struct { uint16_t said; ech_status meant; uint8_t peer; int lost; } table[] = {
         {ECH_E_DIVERGED, ECH_E_DIVERGED, ECHI_NONE, -1}, {ECH_OK, ECH_E_INTERNAL, ECHI_NONE, -1}, {999, ECH_E_INTERNAL, 0, -1},
-        {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 2, 2},        {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 200, 1},
+        {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 2, 2},        {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 200, 1},   /* each the only owner */
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         struct echi_msg m = {.kind = ECHI_KIND_FAULT, .layer = table[i].said, .peer = table[i].peer, .text = "why"};
         small_plan(ECHI_SYNC_ASP, 4, 1);
+        if (table[i].lost >= 0) setup.plan.owner_of[0] = (uint8_t)table[i].lost;
         coordinator_in(ECHI_RUN_TRAINS);
         tell_coordinator(1, &m);
         assert_int_equal(coordinator.status, table[i].meant);
@@ -641,12 +753,98 @@ static void a_node_may_leave_while_the_run_ends(void **state) {
     echi_coordinator_step(&coordinator, &lost, &acted);
     assert_non_null(acted_on(ECHI_ACTION_DONE, 0, 0));
     assert_int_equal(coordinator.status, ECH_OK);
-    /* In the middle of a run it ends it, with its number. */
+}
+
+/* Whose loss ends a run, with its number; all others are told, and the run goes on. */
+static void a_loss_ends_the_run_only_where_it_must(void **state) {
+    (void)state;
+    for (int world = 2; world <= 4; world++)
+        for (int rank = 1; rank < world; rank++)
+            for (int how = 0; how < 5; how++) {
+                const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = (uint8_t)rank};
+                small_plan(how == 4 ? ECHI_SYNC_GSSP : ECHI_SYNC_ASP, world, how == 4 ? 2 : 1);
+                if (how == 1) setup.plan.separated = 1, setup.plan.head = (uint8_t)rank;
+                if (how == 2) setup.plan.owner_of[0] = (uint8_t)rank;
+                if (how == 3)   /* nobody else works */
+                    for (int r = 0; r < world; r++)
+                        if (r != rank) setup.plan.group_of[r] = ECHI_NONE, setup.plan.n[r] = 0;
+                coordinator_in(ECHI_RUN_TRAINS);
+                acted_none();
+                echi_coordinator_step(&coordinator, &lost, &acted);
+                const bool survived = how == 0 || how == 4;
+                assert_int_equal(coordinator.status, survived ? ECH_OK : ECH_E_PEER_LOST);
+                assert_int_equal(coordinator.lost_peer, survived ? -1 : rank);
+                for (int i = 0; i < world - 1; i++)
+                    assert_int_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LOST, i) != NULL, survived);
+                assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LOST, world - 1));
+                if (how != 0) continue;
+                /* A second time it is no news; no lease leaves before all know. */
+                acted_none();
+                echi_coordinator_step(&coordinator, &lost, &acted);
+                assert_int_equal(acted.count, 0);
+                for (int r = 0; r < world; r++) {
+                    const struct echi_msg ready = {.kind = ECHI_KIND_READY, .members = 1};
+                    if (r == rank) continue;
+                    assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, 0));
+                    tell_coordinator(r, &ready);
+                }
+                assert_non_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, 0));
+            }
+    /* An owner that has no weights yet leaves nothing that could go on; a worker does no harm. */
+    for (uint8_t rank = 1; rank <= 2; rank++) {
+        const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = rank};
+        small_plan(ECHI_SYNC_GSSP, 4, 2);
+        coordinator_in(ECHI_RUN_PLANNED);
+        acted_none();
+        echi_coordinator_step(&coordinator, &lost, &acted);
+        assert_int_equal(coordinator.status, rank == 1 ? ECH_E_PEER_LOST : ECH_OK);
+    }
+}
+
+/* A lost worker's leases: those that are in stay in, the others go out again, whole, with new numbers, to who is left. */
+static void only_revoked_leases_go_out_again(void **state) {
+    (void)state;
+    const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = 2};
+    const struct echi_msg nothing = {.kind = ECHI_KIND_HELD}, ready = {.kind = ECHI_KIND_READY, .members = 1};
+    small_plan(ECHI_SYNC_ASP, 3, 1);
+    setup.plan.n[2] = 5;   /* more than the others take at once */
     coordinator_in(ECHI_RUN_TRAINS);
+    tell_coordinator(1, &nothing);
+    struct echi_lease of_lost[2];
+    for (int i = 0, k = 0; i < coordinator.n_out; i++)
+        if (coordinator.out[i].lease.worker == 2) of_lost[k++] = coordinator.out[i].lease;
     acted_none();
     echi_coordinator_step(&coordinator, &lost, &acted);
-    assert_int_equal(coordinator.status, ECH_E_PEER_LOST);
-    assert_int_equal(coordinator.lost_peer, 2);
+    tell_coordinator(0, &ready);
+    assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_REVOKE, 0));
+    tell_coordinator(1, &ready);
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_REVOKE, i));
+        assert_int_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_REVOKE, i)->msg.lease.id, of_lost[i].id);
+    }
+    struct echi_msg in = {.kind = ECHI_KIND_REVOKED, .lease = of_lost[0], .flag = 1, .members = 1};
+    tell_coordinator(0, &in);
+    assert_int_equal(coordinator.n_again, 0);
+    in.lease = of_lost[1];
+    in.flag = 0;
+    tell_coordinator(0, &in);
+    assert_int_equal(coordinator.n_again, 1);
+    tell_coordinator(0, &in);   /* no second time */
+    assert_int_equal(coordinator.n_again, 1);
+    /* Its five samples go out one by one as the others apply theirs. */
+    uint32_t next = of_lost[1].start;
+    while (coordinator.n_again > 0) {
+        struct echi_msg m = {.kind = ECHI_KIND_APPLIED, .loss = 1};
+        for (int i = 0; i < coordinator.n_out; i++)
+            if (coordinator.out[i].lease.worker != 2) m.lease = coordinator.out[i].lease;
+        tell_coordinator(0, &m);
+        const struct echi_action *a = acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, 0);
+        assert_non_null(a);
+        assert_true(a->msg.lease.again && a->msg.lease.n == 1 && a->msg.lease.start == next && a->msg.lease.id > of_lost[1].id);
+        next++;
+    }
+    assert_int_equal(next, of_lost[1].start + 5);
+    assert_int_equal(coordinator.again_samples, 5);
 }
 
 static void only_owners_drain(void **state) {
@@ -682,6 +880,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(staleness_has_its_bin), cmocka_unit_test(resumed),
         cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(planned),
+        cmocka_unit_test(kills), cmocka_unit_test(owners_die), cmocka_unit_test(planned_kills), cmocka_unit_test(a_kill_at_every_event),
         cmocka_unit_test(a_worker_counts_exactly_while_it_holds_a_lease),
         cmocka_unit_test(answers_take_turns),
         cmocka_unit_test(an_early_acknowledgement_counts),
@@ -692,6 +891,8 @@ int main(void) {
         cmocka_unit_test(the_ledger_believes_only_itself),
         cmocka_unit_test(a_fault_is_a_failure),
         cmocka_unit_test(a_node_may_leave_while_the_run_ends),
+        cmocka_unit_test(a_loss_ends_the_run_only_where_it_must),
+        cmocka_unit_test(only_revoked_leases_go_out_again),
         cmocka_unit_test(only_owners_drain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

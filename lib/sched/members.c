@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Who is still here: what a plan says of the nodes that are left. */
+#include "echi_policy.h"
+
+int echi_plan_workers(const struct echi_plan *plan, int group) {
+    int count = 0;
+    for (int r = 0; r < plan->world; r++)
+        if (!plan->lost[r] && plan->group_of[r] != ECHI_NONE && (group < 0 || plan->group_of[r] == group)) count++;
+    return count;
+}
+
+int echi_plan_group_owned(const struct echi_plan *plan, int rank) {
+    for (int g = 0; g < plan->n_groups; g++)
+        if (plan->owner_of[g] == rank) return g;
+    return -1;
+}
+
+bool echi_plan_group_lives(const struct echi_plan *plan, int group) { return !plan->lost[plan->owner_of[group]]; }
+
+int echi_plan_first_group(const struct echi_plan *plan) {
+    int g = 0;
+    while (g + 1 < plan->n_groups && !echi_plan_group_lives(plan, g)) g++;
+    return g;
+}
+
+bool echi_plan_can_lose(const struct echi_plan *plan, int rank) {
+    if (rank == 0 || (plan->separated && plan->head == rank)) return false;
+    int owners = 0;
+    for (int g = 0; g < plan->n_groups; g++) owners += plan->owner_of[g] != rank && echi_plan_group_lives(plan, g);
+    if (owners == 0) return false;
+    const int workers = echi_plan_workers(plan, -1);
+    return workers - (!plan->lost[rank] && plan->group_of[rank] != ECHI_NONE) > 0;
+}
+
+/* The living group whose number is nearest: groups are numbered by speed. */
+static int nearest(const struct echi_plan *plan, int group) {
+    for (int far = 1; far < plan->n_groups; far++) {
+        if (group - far >= 0 && echi_plan_group_lives(plan, group - far)) return group - far;
+        if (group + far < plan->n_groups && echi_plan_group_lives(plan, group + far)) return group + far;
+    }
+    return group;
+}
+
+void echi_plan_lose(struct echi_plan *plan, int rank) {
+    plan->lost[rank] = 1;
+    const int group = echi_plan_group_owned(plan, rank);
+    if (group < 0) return;
+    const int to = nearest(plan, group);
+    for (int r = 0; r < plan->world; r++)
+        if (!plan->lost[r] && plan->group_of[r] == group) plan->group_of[r] = (uint8_t)to;
+}
+
+uint32_t echi_plan_room(const struct echi_plan *plan, int rank) {
+    const uint32_t n = plan->n[rank], unit = plan->deterministic ? ECHI_GRANULE : 1;
+    const uint32_t part = ((plan->round + unit - 1) / unit + ECHI_ROUND_PARTS - 1) / ECHI_ROUND_PARTS * unit;
+    if (n == 0 || plan->world == 1 || !echi_policy_of((enum echi_sync)plan->sync)->rounds) return n;
+    return n > part ? n : part;
+}
