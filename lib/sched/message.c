@@ -51,18 +51,6 @@ static const uint16_t bodies[ECHI_KINDS] = {
     [ECHI_KIND_STATS] = 8 * (ECHI_KINDS + 1),
 };
 
-uint32_t echi_kind_meta_cap(int kind) {
-    static const struct { uint16_t field, bytes; } sizes[] = {
-        {F_LEASE, 26}, {F_LAYER, 2}, {F_FLAG, 1}, {F_LOSS, 12}, {F_VERSION, 8}, {F_SAMPLES, 8}, {F_STALE, 8}, {F_GROUP, 2},
-        {F_TEXT, sizeof ((struct echi_msg *)0)->text} /* a byte for its length in place of its end */
-    };
-    if (kind < 0 || kind >= ECHI_KINDS) return 0;
-    uint32_t cap = 2u + bodies[kind];
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (fields[kind] & sizes[i].field) cap += sizes[i].bytes;
-    return cap;
-}
-
 static void put_lease(struct echi_writer *w, const struct echi_lease *l) {
     echi_put32(w, l->id);
     echi_put32(w, l->epoch);
@@ -106,6 +94,15 @@ size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
         echi_put_bytes(&w, m->text, len);
     }
     return w.ok ? (size_t)(w.at - out) : 0;
+}
+
+/* Only the text has no fixed length. */
+uint32_t echi_kind_meta_cap(int kind) {
+    if (kind < 0 || kind >= ECHI_KINDS) return 0;
+    struct echi_msg longest = {.kind = (uint8_t)kind};
+    uint8_t bytes[ECHI_MSG_MAX];
+    memset(longest.text, 'x', sizeof longest.text - 1);
+    return (uint32_t)echi_msg_encode(&longest, bytes, sizeof bytes) + bodies[kind];
 }
 
 bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg *m) {
