@@ -188,6 +188,13 @@ static int hand_out(struct echi_net *net, struct echi_net_event *out, int cap) {
     return count;
 }
 
+/* A deadline is over, too, when the clock has gone back behind the moment at which the wait for it began: who set it did not
+ * mean to wait for as long as that. */
+static bool passed(int64_t began, int64_t deadline) {
+    const int64_t now = echi_now();
+    return now >= deadline || now < began;
+}
+
 ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net_event *out, int cap, int *out_count,
                          struct ech_error *err) {
     *out_count = 0;
@@ -196,13 +203,14 @@ ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net
     net->n_events -= net->handed;
     net->handed = 0;
     bool done = false, waited = false;
+    const int64_t entered = echi_now();
     for (;;) {
         work(net);
         if (net->failed != ECH_OK) {
             if (err) *err = net->failure;
             return net->failed;
         }
-        if (atomic_exchange(&net->woken, false) || net->n_events > 0 || (waited && echi_now() >= deadline)) done = true;
+        if (atomic_exchange(&net->woken, false) || net->n_events > 0 || (waited && passed(entered, deadline))) done = true;
         if (done && (waited || net->polls_without_wait < POLLS_WITHOUT_WAIT)) break;
         int64_t until = echi_join_next(net);
         if (deadline < until) until = deadline;
@@ -323,11 +331,11 @@ static int part(struct echi_net *net) {
 void echi_net_close(struct echi_net *net, int64_t linger) {
     if (!net) return;
     if (net->phase == ECHI_NET_RUNNING) {
-        int64_t deadline = echi_now() + linger;
+        const int64_t began = echi_now(), deadline = began + linger;
         net->phase = ECHI_NET_CLOSING;
         net->transport->ops->unlisten(net->transport);
         do work(net);
-        while (part(net) > 0 && echi_now() < deadline && look(net, net->more_to_send ? 0 : deadline, NULL) == ECH_OK);
+        while (part(net) > 0 && !passed(began, deadline) && look(net, net->more_to_send ? 0 : deadline, NULL) == ECH_OK);
     }
     destroy(net);
 }

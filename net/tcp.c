@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define EVENTS 64
+#define WAIT_MAX 500 /* milliseconds of one wait */
 /* Bytes that the kernel holds unsent at most: what is in there can no longer be overtaken by something urgent. */
 #define NOT_SENT_MAX (128 * 1024)
 
@@ -265,12 +266,13 @@ static void tcp_unlisten(struct echi_transport *t) { close_fd(&of(t)->listener);
 
 /* --- waiting --- */
 
-/* epoll counts in milliseconds; a nearer deadline is waited for with poll, which counts in nanoseconds. */
+/* epoll counts in milliseconds; a nearer deadline is waited for with poll, which counts in nanoseconds. A far one is waited
+ * for in parts: a clock that has jumped is then noticed. */
 static int wait_events(struct tcp *tcp, int64_t deadline, struct epoll_event *events) {
     const int64_t ms = 1000000, far = 20 * ms;
     if (deadline == INT64_MAX) return epoll_wait(tcp->epoll, events, EVENTS, -1);
     int64_t left = deadline - echi_now();
-    if (left >= far) return epoll_wait(tcp->epoll, events, EVENTS, (int)(left / ms > 1000000 ? 1000000 : left / ms));
+    if (left >= far) return epoll_wait(tcp->epoll, events, EVENTS, (int)(left / ms > WAIT_MAX ? WAIT_MAX : left / ms));
     if (left > 0) {
         struct pollfd p = {.fd = tcp->epoll, .events = POLLIN};
         struct timespec ts = {.tv_nsec = (long)left};

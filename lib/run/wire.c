@@ -16,6 +16,7 @@ struct echi_wire {
     const struct echi_net_kind *kinds;
     int rank;
     bool ready;                                    /* net has said READY; local messages wait for it */
+    struct local_message *room;                    /* [LOCAL_MAX], the messages themselves */
     struct local_message *message[LOCAL_MAX];      /* in order; [0, messages) wait, the rest are free */
     int messages;
     struct local_post post[LOCAL_MAX];
@@ -51,12 +52,9 @@ ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire
     if (!w) return echi_fail_memory(err, "run.open", "the wire");
     w->kinds = config->kinds;
     w->rank = config->rank;
-    for (int i = 0; i < LOCAL_MAX; i++)
-        if (!(w->message[i] = calloc(1, sizeof *w->message[i]))) {
-            echi_wire_close(w, 0);
-            return echi_fail_memory(err, "run.open", "messages to oneself");
-        }
-    ech_status status = echi_net_open(config, &w->net, err);
+    w->room = calloc(LOCAL_MAX, sizeof *w->room);
+    for (int i = 0; i < LOCAL_MAX && w->room; i++) w->message[i] = &w->room[i];
+    ech_status status = w->room ? echi_net_open(config, &w->net, err) : echi_fail_memory(err, "run.open", "messages to oneself");
     if (status != ECH_OK) echi_wire_close(w, 0);
     else *out = w;
     return status;
@@ -65,7 +63,7 @@ ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire
 void echi_wire_close(struct echi_wire *w, int64_t linger) {
     if (!w) return;
     echi_net_close(w->net, linger);
-    for (int i = 0; i < LOCAL_MAX; i++) free(w->message[i]);
+    free(w->room);
     free(w);
 }
 

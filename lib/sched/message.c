@@ -157,7 +157,7 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->n_groups < 1 || p->n_groups > ECHI_GROUPS_MAX || p->separated > 1) return false;
     if (p->separated ? p->head >= p->world : p->head != ECHI_NONE) return false;
     if (p->round < 1 || p->round > 1u << 24) return false;
-    if (p->strands < 1 || p->strands > ECHI_STRANDS || p->deterministic > 1) return false;
+    if (p->strands < 1 || p->strands > ECHI_STRANDS || p->resumed > 1 || p->deterministic > 1) return false;
     if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay)) return false;
     const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
     if (p->n_groups > 1 && !policy->grouped) return false;
@@ -187,6 +187,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put8(&w, p->separated);
     echi_put8(&w, p->head);
     echi_put8(&w, p->strands);
+    echi_put8(&w, p->resumed);
     echi_put8(&w, p->deterministic);
     echi_put32(&w, p->round);
     echi_put32(&w, p->staleness);
@@ -209,6 +210,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->separated = echi_get8(&r);
     p->head = echi_get8(&r);
     p->strands = echi_get8(&r);
+    p->resumed = echi_get8(&r);
     p->deterministic = echi_get8(&r);
     p->round = echi_get32(&r);
     p->staleness = echi_get32(&r);
