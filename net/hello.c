@@ -97,8 +97,9 @@ ech_status echi_hello_compare(const struct echi_hello *mine, const struct echi_h
                             "rank %d was started with --world %d but rank %d with --world %d: give all nodes the same",
                             theirs->rank, theirs->world, mine->rank, mine->world);
     int n = mine->n_prints < theirs->n_prints ? mine->n_prints : theirs->n_prints;
-    for (int i = 0; i < n; i++) {
-        const struct echi_net_fingerprint *a = &mine->prints[i], *b = &theirs->prints[i];
+    /* The table of kinds comes last: its caps follow from the model, whose name says more to a user. */
+    for (int k = 1; k <= n; k++) {
+        const struct echi_net_fingerprint *a = &mine->prints[k % n], *b = &theirs->prints[k % n];
         if (strcmp(a->name, b->name) != 0 || strcmp(a->value, b->value) != 0)
             return echi_fail_at(err, ECH_E_MISMATCH, "net.hello", theirs->rank, NULL,
                                 "rank %d has %s %s but rank %d has %s %s: start all nodes with the same model, data, options and "

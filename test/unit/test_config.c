@@ -202,6 +202,20 @@ static void test_share_lists(void **state) {
     assert_int_equal(ech_config_check(&c, NULL), ECH_OK);
 }
 
+static void test_key_options(void **state) {
+    (void)state;
+    struct ech_config c = fresh();
+    struct ech_error err = {0};
+    assert_true(!c.key[0] && !c.insecure);
+    set(&c, "key", "run.key");
+    assert_int_equal(ech_config_check(&c, &err), ECH_OK);
+    set(&c, "insecure", "on");
+    assert_int_equal(ech_config_check(&c, &err), ECH_E_ARGUMENT);
+    assert_non_null(strstr(err.text, "key and insecure contradict"));
+    set(&c, "key", "");
+    assert_int_equal(ech_config_check(&c, &err), ECH_OK);
+}
+
 static void test_environment(void **state) {
     (void)state;
     struct ech_config c = fresh(), before;
@@ -279,7 +293,7 @@ int main(void) {
         cmocka_unit_test(test_defaults),     cmocka_unit_test(test_fallbacks_are_settable),
         cmocka_unit_test(test_set),          cmocka_unit_test(test_refused_text),
         cmocka_unit_test(test_check),        cmocka_unit_test(test_share_lists),
-        cmocka_unit_test(test_environment),  cmocka_unit_test(test_locale),
+        cmocka_unit_test(test_key_options), cmocka_unit_test(test_environment),  cmocka_unit_test(test_locale),
         cmocka_unit_test(test_any_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -359,9 +359,9 @@ static void test_strangers(void **state) {
 static void test_late_comer(void **state) {
     (void)state;
     struct joiner j[2] = {joiner(0, 2, 5 * SECOND), joiner(1, 2, 5 * SECOND)}, late = joiner(1, 2, 2 * SECOND);
-    j[0].stay = j[1].stay = 300 * MS;
+    j[0].stay = j[1].stay = 2 * SECOND;
     open_and_start(j, 2);
-    echi_sleep_until(echi_now() + 100 * MS);
+    echi_sleep_until(echi_now() + SECOND);
     late.config.coordinator = j[1].config.coordinator;
     assert_int_equal(echi_net_open(&late.config, &late.net, &late.err), ECH_OK);
     join(&late);
