@@ -93,3 +93,12 @@ bool echi_address_is_any(const struct echi_address *address) {
         return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)(const void *)&address->at)->sin6_addr);
     return ((const struct sockaddr_in *)(const void *)&address->at)->sin_addr.s_addr == htonl(INADDR_ANY);
 }
+
+bool echi_address_is_loopback(const struct echi_address *address) {
+    const uint32_t v4_mask = htonl(0xff000000), v4_loopback = htonl(0x7f000000);
+    if (address->at.ss_family == AF_INET6) {
+        const struct in6_addr *a = &((const struct sockaddr_in6 *)(const void *)&address->at)->sin6_addr;
+        return IN6_IS_ADDR_LOOPBACK(a) || (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == 127);
+    }
+    return (((const struct sockaddr_in *)(const void *)&address->at)->sin_addr.s_addr & v4_mask) == v4_loopback;
+}

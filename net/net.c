@@ -3,6 +3,7 @@
 #include "echi_error.h"
 #include "echi_net_impl.h"
 #include "echi_os.h"
+#include "echi_secret.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,9 @@ static ech_status check_config(const struct echi_net_config *config, struct ech_
         (config->n_fingerprints && !config->fingerprints))
         return echi_fail(err, ECH_E_ARGUMENT, "net.open", "%d fingerprints: at most %d are compared", config->n_fingerprints,
                          ECHI_HELLO_PRINTS - 1);
+    if (config->key && (config->key_len < ECHI_NET_KEY_LEAST || config->key_len > ECHI_NET_KEY_MOST))
+        return echi_fail(err, ECH_E_ARGUMENT, "net.open", "--key has %zu bytes: give a file of %d to %d random bytes", config->key_len,
+                         ECHI_NET_KEY_LEAST, ECHI_NET_KEY_MOST);
     if (!config->hub && config->world > 1 && !config->coordinator)
         return echi_fail(err, ECH_E_ARGUMENT, "net.open", "%d nodes need --coordinator host:port to meet", config->world);
     return check_kinds(config, err);
@@ -76,6 +80,7 @@ static ech_status make_transport(struct echi_net *net, const struct echi_net_con
         alone.hub = net->own_hub;
     }
     ECHI_TRY(alone.hub ? echi_inproc_create(&alone, &net->transport, err) : echi_tcp_create(&alone, &net->transport, err));
+    if (config->wrap) net->transport = config->wrap(config->wrap_self, net->transport);
     if (net->rank == 0) ECHI_TRY(net->transport->ops->listen(net->transport, NULL, net->address, err));
     return ECH_OK;
 }
@@ -90,6 +95,7 @@ static void destroy(struct echi_net *net) {
     free(net->inlet_metas);
     free(net->conns);
     free(net->peers);
+    echi_secret_wipe(net->root, sizeof net->root);
     free(net);
 }
 
@@ -103,6 +109,9 @@ ech_status echi_net_open(const struct echi_net_config *config, struct echi_net *
     net->kinds = config->kinds;
     net->n_kinds = config->n_kinds;
     net->join_timeout = config->join_timeout;
+    net->epoch = config->epoch ? config->epoch : ECHI_FRAME_EPOCH;
+    net->keyed = config->key != NULL;
+    if (net->keyed) echi_keys_root(config->key, config->key_len, net->root);
     net->sent_end = &net->sent_first;
     echi_text_print(net->coordinator, sizeof net->coordinator, "%s",
                     config->hub || !config->coordinator ? "the hub" : config->coordinator);
@@ -124,7 +133,8 @@ const char *echi_net_address(const struct echi_net *net) { return net->address; 
 
 static void accept_all(struct echi_net *net) {
     struct echi_link *link;
-    while ((link = net->transport->ops->accept(net->transport, NULL)) != NULL) {
+    /* No more at once than there are places: a flood of callers must not keep those away who are here. */
+    for (int i = 0; i < ECHI_NET_STRANGERS && (link = net->transport->ops->accept(net->transport, NULL)) != NULL; i++) {
         struct echi_conn *conn = echi_conn_take(net);
         if (!conn) {
             net->transport->ops->hang_up(net->transport, link);
@@ -164,14 +174,17 @@ static void work(struct echi_net *net) {
     for (int i = 0; i < net->n_conns; i++) {
         echi_conn_process(net, &net->conns[i]); /* what a full ring of events had held up */
         echi_conn_flush(net, &net->conns[i]);
+        echi_conn_bury(net, &net->conns[i]);
     }
     echi_event_collect(net);
 }
 
 static int hand_out(struct echi_net *net, struct echi_net_event *out, int cap) {
-    int count = net->n_events < cap ? net->n_events : cap;
-    for (int i = 0; i < count; i++) out[i] = net->events[(net->first_event + i) % ECHI_NET_EVENTS];
-    net->handed = count;
+    int count = 0;
+    for (net->handed = 0; net->handed < net->n_events && count < cap; net->handed++) {
+        const struct echi_net_event *event = &net->events[(net->first_event + net->handed) % ECHI_NET_EVENTS];
+        if (event->type != ECHI_EVENT_VOID) out[count++] = *event;
+    }
     return count;
 }
 
@@ -274,6 +287,12 @@ ech_status echi_net_send(struct echi_net *net, int peer, int kind, const void *m
     if (meta_len) memcpy(m->meta, meta, meta_len);
     echi_queue_push(queue, m);
     return ECH_OK;
+}
+
+void echi_net_expel(struct echi_net *net, int peer, const char *why) {
+    if (peer < 0 || peer >= net->world || net->peers[peer].state != ECHI_PEER_UP || net->phase < ECHI_NET_RUNNING) return;
+    echi_event_void(net, peer);
+    echi_peer_lose(net, peer, false, why);
 }
 
 void echi_net_bytes_sent(const struct echi_net *net, uint64_t out[ECHI_NET_KINDS_MAX + 1]) {

@@ -75,7 +75,7 @@ static ech_status read_all(int fd, const char *path, size_t expected, size_t mos
     return ECH_OK;
 }
 
-ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
+static ech_status read_file(const char *path, bool secret, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
     /* Non-blocking: opening a pipe that nobody writes to would wait for ever. */
     const int fd = open_again(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0) return fail_read(err, path);
@@ -85,6 +85,11 @@ ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, si
     else if (!S_ISREG(info.st_mode))
         status = echi_fail(err, ECH_E_ARGUMENT, "file.read", "'%s' is %s, not a file: give the path of a file", path,
                            S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
+    else if (secret && info.st_uid == geteuid() && (info.st_mode & (S_IRWXG | S_IRWXO)))
+        status = echi_fail(err, ECH_E_ARGUMENT, "file.read",
+                           "'%s' is a secret that others may read or change (its mode is %03o): chmod 600 it, and make a new one if "
+                           "somebody may have read it",
+                           path, (unsigned)info.st_mode & 0777);
     else if ((uintmax_t)info.st_size > most)
         status = echi_fail(err, ECH_E_FORMAT, "file.read", "'%s' has %ju bytes, more than the %zu allowed here: is it the right file?", path,
                            (uintmax_t)info.st_size, most);
@@ -92,6 +97,14 @@ ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, si
         status = read_all(fd, path, (size_t)info.st_size, most, out_bytes, out_len, err);
     close(fd);
     return status;
+}
+
+ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
+    return read_file(path, false, most, out_bytes, out_len, err);
+}
+
+ech_status echi_file_read_secret(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
+    return read_file(path, true, most, out_bytes, out_len, err);
 }
 
 /* ---------------------------------------------------------------- writing */
@@ -134,12 +147,7 @@ static bool write_quietly(int fd, const uint8_t *at, size_t len) {
     return good;
 }
 
-/* Syncs the folder that holds `path`, so that the rename is on the disk too. */
-static bool sync_folder(const char *path) {
-    char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    if (!slash) snprintf(folder, sizeof folder, ".");
-    else snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+static bool sync_folder(const char *folder) {
     const int fd = open_again(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd < 0) return false;
     /* Some network file systems cannot sync a folder, and say EINVAL. */
@@ -148,6 +156,15 @@ static bool sync_folder(const char *path) {
     close(fd);
     errno = code;
     return good;
+}
+
+/* Syncs the folder that holds `path`, so that the rename is on the disk too. */
+static bool sync_around(const char *path) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (!slash) snprintf(folder, sizeof folder, ".");
+    else snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    return sync_folder(folder);
 }
 
 /* Creates a file of a new name beside `path`. open and not mkstemp: the file gets the permissions of the user's umask. */
@@ -165,37 +182,68 @@ static int create_beside(const char *path, char name[PATH_MAX]) {
     return -1;
 }
 
-/* `path` names the file itself, not a link to it. `before` describes the file that it replaces, or is NULL. */
-static ech_status replace(const char *path, const struct stat *before, const void *bytes, size_t len, struct ech_error *err) {
-    char name[PATH_MAX];
-    const int fd = create_beside(path, name);
-    if (fd < 0) return fail_write(err, path, "creating a temporary file beside it");
-    const char *failed = !write_quietly(fd, bytes, len)                   ? "writing"
-                         : before && fchmod(fd, before->st_mode & 07777)  ? "keeping its permissions"
-                         : sync_again(fd)                                  ? "syncing"
-                                                                          : NULL;
-    const int code = errno;
+void echi_file_abandon(struct echi_file *f) {
+    close(f->fd);
+    unlink(f->name);
+}
+
+/* The failure's own errno is the one to tell of. */
+static ech_status give_up(struct echi_file *f, const char *what, struct ech_error *err) {
+    const ech_status status = fail_write(err, f->path, what);
+    echi_file_abandon(f);
+    return status;
+}
+
+ech_status echi_file_begin(struct echi_file *f, const char *path, struct ech_error *err) {
+    struct stat link, info;
+    const bool there = lstat(path, &link) == 0;
+    if (!there && errno != ENOENT) return fail_write(err, path, "looking at it");
+    /* A rename over /dev/null or /dev/stdout would replace the device, or the link, itself. */
+    f->replaces = there;
+    if (there && S_ISLNK(link.st_mode)) {
+        if (!realpath(path, f->path)) return fail_write(err, path, "following the link");
+    } else if (snprintf(f->path, sizeof f->path, "%s", path) >= (int)sizeof f->path) {
+        errno = ENAMETOOLONG;
+        return fail_write(err, path, "looking at it");
+    }
+    if (there && stat(path, &info) != 0) return fail_write(err, path, "looking at it");
+    if (there && !S_ISREG(info.st_mode))
+        return echi_fail(err, ECH_E_ARGUMENT, "file.write", "'%s' is %s, not a file: give the path of a file to write", path,
+                         S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
+    f->mode = there ? info.st_mode & 07777 : 0;
+    f->fd = create_beside(f->path, f->name);
+    return f->fd < 0 ? fail_write(err, f->path, "creating a temporary file beside it") : ECH_OK;
+}
+
+ech_status echi_file_put(struct echi_file *f, const void *bytes, size_t len, struct ech_error *err) {
+    return write_quietly(f->fd, bytes, len) ? ECH_OK : give_up(f, "writing", err);
+}
+
+ech_status echi_file_commit(struct echi_file *f, struct ech_error *err) {
+    if (f->replaces && fchmod(f->fd, f->mode) != 0) return give_up(f, "keeping its permissions", err);
+    if (sync_again(f->fd) != 0) return give_up(f, "syncing", err);
     /* An interrupted close has closed all the same, and what was written is synced. */
-    if (close(fd) != 0 && errno != EINTR && !failed) failed = "closing";
-    else if (failed) errno = code;
-    if (!failed && rename(name, path) != 0) failed = "renaming";
+    const bool closed = close(f->fd) == 0 || errno == EINTR;
+    const char *failed = !closed ? "closing" : rename(f->name, f->path) != 0 ? "renaming" : NULL;
     if (failed) {
-        const ech_status status = fail_write(err, path, failed);
-        unlink(name);
+        const ech_status status = fail_write(err, f->path, failed);
+        unlink(f->name);
         return status;
     }
-    return sync_folder(path) ? ECH_OK : fail_write(err, path, "syncing its folder");
+    return sync_around(f->path) ? ECH_OK : fail_write(err, f->path, "syncing its folder");
 }
 
 ech_status echi_file_write(const char *path, const void *bytes, size_t len, struct ech_error *err) {
-    struct stat link, info;
-    if (lstat(path, &link) != 0) return errno == ENOENT ? replace(path, NULL, bytes, len, err) : fail_write(err, path, "looking at it");
-    /* A rename over /dev/null or /dev/stdout would replace the device, or the link, itself. */
-    char target[PATH_MAX];
-    if (S_ISLNK(link.st_mode) && !realpath(path, target)) return fail_write(err, path, "following the link");
-    if (stat(path, &info) != 0) return fail_write(err, path, "looking at it");
-    if (!S_ISREG(info.st_mode))
-        return echi_fail(err, ECH_E_ARGUMENT, "file.write", "'%s' is %s, not a file: give the path of a file to write", path,
-                         S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
-    return replace(S_ISLNK(link.st_mode) ? target : path, &info, bytes, len, err);
+    struct echi_file f;
+    ECHI_TRY(echi_file_begin(&f, path, err));
+    ECHI_TRY(echi_file_put(&f, bytes, len, err));
+    return echi_file_commit(&f, err);
+}
+
+ech_status echi_file_remove(const char *path, struct ech_error *err) {
+    return unlink(path) == 0 || errno == ENOENT ? ECH_OK : fail_write(err, path, "removing it");
+}
+
+ech_status echi_folder_sync(const char *path, struct ech_error *err) {
+    return sync_folder(path) ? ECH_OK : fail_write(err, path, "syncing the folder");
 }

@@ -18,6 +18,7 @@ struct echi_node {
     struct ech_report *report;
     struct ech_error *err;
     int rank, world;
+    struct echi_net_kind kinds[ECHI_KINDS];
     struct echi_wire *wire;
     struct echi_exec *exec;
     struct echi_lane *lane;
@@ -64,6 +65,7 @@ void echi_node_log(struct echi_node *n, enum ech_log_level level, const char *fm
 /* Ends the loop; the first reason stays. */
 void echi_node_give_up(struct echi_node *n, ech_status status);
 
+void echi_node_notify(void *self);   /* any thread: there is something to take */
 /* ---- node_watch.c ---- */
 void echi_watch_begin(struct echi_node *n);              /* all nodes have joined */
 /* Sends the heartbeat when it is due. Returns how long the next round of the loop may take, in ns. */

@@ -68,6 +68,8 @@ void echi_node_report(const struct echi_node *n, struct ech_report *r) {
     r->seconds = (double)echi_coordinator_clock(c, now) * 1e-9;
     r->images_per_second = r->seconds > 0 ? (double)c->applied / r->seconds : 0;
     r->measuring_seconds = (double)c->measuring * 1e-9;
+    r->checkpoint_seconds = (double)(c->keeping + c->last_keeping) * 1e-9;
+    r->resumed_samples = c->goal.from.samples;
     r->startup_seconds = c->train_began ? (double)(c->train_began - n->began) * 1e-9 : 0;
     r->train_loss = c->loss_of_run;
     r->test_accuracy = c->accuracy;
