@@ -209,7 +209,7 @@ WRAPPED(void *, dlopen, const char *name, int flags) { return verdict(INJECT_LIB
 /* What echi_now reads is the real clock plus `ahead`, or `stopped_at` while it stands still. */
 static atomic_llong ahead;
 static atomic_bool stopped;
-static long long stopped_at;
+static atomic_llong stopped_at;
 int __real_clock_gettime(clockid_t id, struct timespec *out);
 
 static long long nanoseconds(const struct timespec *t) { return t->tv_sec * 1000000000LL + t->tv_nsec; }
@@ -223,8 +223,8 @@ static long long real_now(void) {
 void inject_clock_jump(int64_t by) { atomic_fetch_add(&ahead, by); }
 void inject_clock_stop(bool stop) {
     if (stop == atomic_load(&stopped)) return;
-    if (stop) stopped_at = real_now() + atomic_load(&ahead);
-    else atomic_store(&ahead, stopped_at - real_now());
+    if (stop) atomic_store(&stopped_at, real_now() + atomic_load(&ahead));
+    else atomic_store(&ahead, atomic_load(&stopped_at) - real_now());
     atomic_store(&stopped, stop);
 }
 void inject_clock_real(void) {
@@ -249,19 +249,19 @@ WRAPPED(int, clock_gettime, clockid_t id, struct timespec *out) {
     const int code = __real_clock_gettime(id, out);
     if (id == CLOCK_MONOTONIC && atomic_load(&haste) && on_a_lane()) atomic_fetch_add(&ahead, atomic_load(&haste));
     if (id == CLOCK_MONOTONIC)
-        *out = timespec_of((atomic_load(&stopped) ? stopped_at : nanoseconds(out) + atomic_load(&ahead)) + (mine ? atomic_load(mine) : 0));
+        *out = timespec_of((atomic_load(&stopped) ? atomic_load(&stopped_at) : nanoseconds(out) + atomic_load(&ahead)) + (mine ? atomic_load(mine) : 0));
     else if (id == CLOCK_THREAD_CPUTIME_ID && atomic_load(&stopped)) *out = timespec_of(0);
     return code;
 }
 /* A sleep lasts as long as it seemed when it began: nobody wakes a sleeper because his clock was changed. */
 WRAPPED(int, clock_nanosleep, clockid_t id, int flags, const struct timespec *until, struct timespec *left) {
     if (id != CLOCK_MONOTONIC || !(flags & TIMER_ABSTIME)) return __real_clock_nanosleep(id, flags, until, left);
-    const long long now = real_now(), seen = atomic_load(&stopped) ? stopped_at : now + atomic_load(&ahead);
+    const long long now = real_now(), seen = atomic_load(&stopped) ? atomic_load(&stopped_at) : now + atomic_load(&ahead);
     const struct timespec real = timespec_of(now + nanoseconds(until) - seen);
     return __real_clock_nanosleep(id, flags, &real, left);
 }
 WRAPPED(int, pthread_cond_timedwait, pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until) {
-    const long long now = real_now(), seen = atomic_load(&stopped) ? stopped_at : now + atomic_load(&ahead);
+    const long long now = real_now(), seen = atomic_load(&stopped) ? atomic_load(&stopped_at) : now + atomic_load(&ahead);
     const struct timespec real = timespec_of(now + nanoseconds(until) - seen);
     return __real_pthread_cond_timedwait(cond, mutex, &real);
 }

@@ -185,7 +185,7 @@ static void run_nodes(int world, void *(*main_of_node)(void *)) {
     }
     int waited = 0;
     while (any(started, not_ended)) {
-        if (any(started, has_failed) && any(started, still_joining) && ++waited > 250) nodes_stop = 1;
+        if (any(started, has_failed) && any(started, still_joining) && ++waited > 250) __atomic_store_n(&nodes_stop, 1, __ATOMIC_RELAXED);
         usleep(200);
     }
     for (int r = 0; r < started; r++) pthread_join(nodes[r].thread, NULL);
