@@ -53,7 +53,7 @@ static const uint16_t bodies[ECHI_KINDS] = {
 
 uint32_t echi_kind_meta_cap(int kind) {
     static const struct { uint16_t field, bytes; } sizes[] = {
-        {F_LEASE, 26}, {F_LAYER, 2}, {F_FLAG, 1}, {F_LOSS, 12}, {F_VERSION, 8}, {F_SAMPLES, 8}, {F_STALE, 8}, {F_GROUP, 2},
+        {F_LEASE, 26}, {F_LAYER, 2}, {F_FLAG, 1}, {F_LOSS, 12}, {F_VERSION, 8}, {F_SAMPLES, 8}, {F_STALE, 8}, {F_GROUP, 2}, {F_HEAD, 8},
         {F_TEXT, sizeof ((struct echi_msg *)0)->text} /* a byte for its length in place of its end */
     };
     if (kind < 0 || kind >= ECHI_KINDS) return 0;
