@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STATS_BYTES (8 * (ECHI_KINDS + 2))   /* bytes sent by kind, and by net itself; rows that the head answered again */
 #define GRACE (3 * ECHI_SECOND)   /* for the coordinator's word on why a peer left */
 
 /* ---------------------------------------------------------- start-up */
@@ -172,7 +171,7 @@ static void take_slots(struct echi_node *n) {
 
 static void send_stats(struct echi_node *n) {
     uint64_t bytes[ECHI_NET_KINDS_MAX + 1] = {0};
-    uint8_t body[STATS_BYTES];
+    uint8_t body[ECHI_STATS_BYTES];
     echi_wire_bytes_sent(n->wire, bytes);
     for (int k = 0; k <= ECHI_KINDS; k++) echi_store64(body + 8 * k, bytes[k]);
     echi_store64(body + 8 * (ECHI_KINDS + 1), n->head ? n->head->repeats : 0);
@@ -225,7 +224,7 @@ static void on_node_message(struct echi_node *n, int from, const struct echi_msg
 }
 
 static void on_stats(struct echi_node *n, int from, const uint8_t *body, size_t len) {
-    if (len != STATS_BYTES) return;
+    if (len != ECHI_STATS_BYTES) return;
     for (int k = 0; k <= ECHI_KINDS; k++) n->sent_by_kind[k] += echi_load64(body + 8 * k);
     n->head_repeats += echi_load64(body + 8 * (ECHI_KINDS + 1));
     (void)from;

@@ -29,7 +29,8 @@ int64_t echi_watch_beat(struct echi_node *n, int64_t now) {
     if (!watches(n)) return next;
     if (now >= n->heartbeat_at) {
         n->heartbeat_at = now + n->patience.beat;
-        for (int r = first_judged(n); r < end_judged(n); r++) echi_node_send_plain(n, r, ECHI_KIND_HEARTBEAT, ECHI_ROLE_NODE);
+        for (int r = first_judged(n); r < end_judged(n); r++)
+            if (!n->gone[r]) echi_node_send_plain(n, r, ECHI_KIND_HEARTBEAT, ECHI_ROLE_NODE);
     }
     return n->heartbeat_at - now < next ? n->heartbeat_at - now : next;
 }

@@ -162,6 +162,7 @@ size_t echi_msg_encode(const struct echi_msg *msg, uint8_t *out, size_t cap);   
 /* False when the bytes are not a message of this kind. Ranges that need a plan to judge are judged by the role. */
 bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg *out);
 
+#define ECHI_STATS_BYTES (8 * (ECHI_KINDS + 2))   /* bytes sent by kind, and by net itself; rows that the head answered again */
 #define ECHI_PLAN_BYTES_MAX 1024
 size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);
 bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *out);   /* also false unless echi_plan_valid */

@@ -58,7 +58,7 @@ static const uint16_t fields[ECHI_KINDS] = {
 static const uint16_t bodies[ECHI_KINDS] = {
     [ECHI_KIND_MEASURED] = ECHI_TIMES_BYTES_MAX,
     [ECHI_KIND_PLAN] = ECHI_PLAN_BYTES_MAX,
-    [ECHI_KIND_STATS] = 8 * (ECHI_KINDS + 1),
+    [ECHI_KIND_STATS] = ECHI_STATS_BYTES,
 };
 
 static void put_lease(struct echi_writer *w, const struct echi_lease *l) {

@@ -424,14 +424,17 @@ static void begin_keep(struct sim *s) {
     const struct node *n = s->node, *h = s->plan.separated ? &n[s->plan.head] : NULL;
     const int words = cut_of(s) * WORDS;
     struct kept *k = &s->writing;
-    CHECK(s, c->writing && c->standing.samples == s->from.at.samples + s->applied_samples);
+    CHECK(s, c->writing && (s->owner_killed || c->standing.samples == s->from.at.samples + s->applied_samples));
     CHECK(s, c->standing.samples == (uint64_t)c->standing.epoch * s->goal.train_samples + c->standing.start);
     *k = (struct kept){.there = true, .at = c->standing, .groups = s->plan.n_groups};
+    for (int g = 0; g < k->groups; g++)   /* the driver's part: the momentum of a lost owner is lost with it */
+        if (!echi_plan_group_lives(&c->plan, g)) memset(s->node[0].place[ECHI_SLOT_COORD_KEPT][1 + g].word, 0, (size_t)words * 4);
     for (int i = 0; i <= k->groups; i++) memcpy(k->word[i], n->place[ECHI_SLOT_COORD_KEPT][i].word, sizeof k->word[i]);
     for (int g = 0; g < k->groups; g++) {
         const struct node *o = &n[s->plan.owner_of[g]];
+        if (!echi_plan_group_lives(&c->plan, g)) continue;
         CHECK(s, !o->owner.busy && o->owner.queued == 0);
-        if (g == 0) CHECK(s, memcmp(k->word[0], o->place[ECHI_SLOT_OWNER_WEIGHTS][o->owner.current].word, (size_t)words * 4) == 0);
+        if (g == echi_plan_first_group(&c->plan)) CHECK(s, memcmp(k->word[0], o->place[ECHI_SLOT_OWNER_WEIGHTS][o->owner.current].word, (size_t)words * 4) == 0);
         CHECK(s, memcmp(k->word[1 + g], o->place[ECHI_SLOT_OWNER_MOMENTUM][0].word, (size_t)words * 4) == 0);
     }
     if (!h) return;

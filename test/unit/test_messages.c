@@ -53,7 +53,7 @@ static void every_kind_comes_back(void **state) {
         longest.text[sizeof longest.text - 1] = 0;
         const size_t most = echi_msg_encode(&longest, twice, sizeof twice);
         const size_t bodies = kind == ECHI_KIND_MEASURED ? ECHI_TIMES_BYTES_MAX : kind == ECHI_KIND_PLAN ? ECHI_PLAN_BYTES_MAX
-                              : kind == ECHI_KIND_STATS  ? 8 * (ECHI_KINDS + 1) : 0;
+                              : kind == ECHI_KIND_STATS  ? ECHI_STATS_BYTES : 0;
         assert_int_equal(echi_kind_meta_cap(kind), most + bodies);
         assert_true(echi_msg_decode(kind, bytes, len, &back));
         assert_int_equal(back.kind, kind);

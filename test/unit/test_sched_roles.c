@@ -338,6 +338,8 @@ static void resumed(void **state) {
         const struct echi_goal goal = s->goal;
         choose_plan(s, sync);
         s->plan_given = true;
+        if (seed % 2) s->kill_at[0] = 1 + below(s, 1000);
+        s->kill_rank[0] = -1;
         sim_run(s);
         if (!s->kept.there) continue;
         const uint32_t round = s->plan.round;
