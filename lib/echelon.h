@@ -139,6 +139,8 @@ struct ech_config {
     void *user;
     /* When not NULL: the run ends in order soon after *stop becomes non-zero (a signal handler may set it). */
     const volatile int *stop;
+    char record[1024];            /* folder in which each node writes rank<N>.events for `echelon replay`; made if it is not there. A disk
+                                     that is full ends the recording with a log line, and not the run */
 };
 void ech_config_init(struct ech_config *config);
 

@@ -43,6 +43,13 @@ ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, si
  * moment `path` is either what it was or complete. */
 ech_status echi_file_write(const char *path, const void *bytes, size_t len, struct ech_error *err);
 bool echi_file_exists(const char *path);
+/* A file written bit by bit while something goes on: made anew (an older one is emptied), then added to. What is there is
+ * what was appended so far; nothing is synced. The descriptor is the caller's until echi_file_close. */
+ech_status echi_file_create(const char *path, int *out_file, struct ech_error *err);
+ech_status echi_file_append(int file, const void *bytes, size_t len, struct ech_error *err);
+void echi_file_close(int file);
+/* Makes a folder if it is not there. Its parent must be. */
+ech_status echi_folder_make(const char *path, struct ech_error *err);
 
 /* --- dynamic loading, for GPU stacks found at run time --- */
 void *echi_library_open(const char *name);             /* NULL when it is not there */

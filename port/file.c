@@ -162,3 +162,27 @@ ech_status echi_file_write(const char *path, const void *bytes, size_t len, stru
                          S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
     return replace(S_ISLNK(link.st_mode) ? target : path, &info, bytes, len, err);
 }
+
+ech_status echi_file_create(const char *path, int *out_file, struct ech_error *err) {
+    /* Non-blocking: opening a pipe that nobody reads would wait for ever. */
+    *out_file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
+    return *out_file < 0 ? fail_write(err, path, "creating it") : ECH_OK;
+}
+
+ech_status echi_file_append(int file, const void *bytes, size_t len, struct ech_error *err) {
+    if (write_all(file, bytes, len)) return ECH_OK;
+    return echi_fail(err, ECH_E_IO, "file.append", "writing failed (%s)%s", strerror(errno), errno == ENOSPC || errno == EDQUOT ? ": free some space" : "");
+}
+
+void echi_file_close(int file) { close(file); }
+
+/* ---------------------------------------------------------------- folders */
+
+ech_status echi_folder_make(const char *path, struct ech_error *err) {
+    struct stat info;
+    if (mkdir(path, 0777) == 0) return ECH_OK;
+    const int code = errno;
+    if (code == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode)) return ECH_OK;
+    return echi_fail(err, ECH_E_IO, "folder.make", "cannot make the folder '%s' (%s)%s", path, strerror(code),
+                     code == ENOENT ? ": make the folder that it is in first" : code == EEXIST ? ": a file has that name" : "");
+}

@@ -26,7 +26,7 @@ static const struct {
     {"How the nodes work together", " sync staleness groups separate shares samples-per-step plan "},
     {"Learning", " batch lr momentum weight-decay seed no-shuffle "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
-    {"What it tells", " progress report save save-plan help "},
+    {"What it tells", " progress report save save-plan record help "},
 };
 enum { N_SECTIONS = (int)(sizeof sections / sizeof sections[0]) };
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ech_status make_job(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *job,
-                           struct ech_error *err) {
+ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *job,
+                         struct ech_error *err) {
     ECHI_TRY(echi_model_check(model, data->shape, data->classes, err));
     job->model = model;
     job->data = data;
@@ -51,7 +51,7 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
         status = echi_fail_memory(err, "train", "the run");
         goto out;
     }
-    ECHI_TRY_GOTO(make_job(model, data, config, job, err), out);
+    ECHI_TRY_GOTO(echi_job_make(model, data, config, job, err), out);
     snprintf(report->model, sizeof report->model, "%s", model->name);
     snprintf(report->data, sizeof report->data, "%s", data->name);
     snprintf(report->sync, sizeof report->sync, "%s", config->sync);
