@@ -57,6 +57,9 @@ extern volatile int stops;             /* SIGINTs and SIGTERMs so far; what the 
 /* Counts them from now on; with `once`, only the first: a second ends the process. */
 void watch_signals(bool once);
 
+/* replay.c */
+int replay_main(int argc, char **argv);
+
 /* local.c: the nodes of --local N as child processes. Returns the exit status. */
 int local_run(const struct command *command, const ech_model *model, const ech_data *data);
 #endif
