@@ -127,7 +127,7 @@ static bool note_action(struct stage *s, const struct echi_action *a, const char
     case ECHI_ACTION_SEND:
         if (!echi_kind_has_payload(a->kind)) return true;
         if (a->slot.kind == ECHI_SLOT_NONE) return *why = "it names no slot to send from", false;
-        return owe(s, owed_slot(OWED_SENT, a->msg.from_role, a->to, 0, a->slot), 1);
+        return owe(s, owed_slot(OWED_SENT, a->msg.from_role, 0, 0, a->slot), 1);
     case ECHI_ACTION_POST:
         if (a->slot.kind == ECHI_SLOT_NONE) return *why = "it names no slot to receive into", false;
         return owe(s, owed_slot(OWED_PAYLOAD, 0, a->to, a->kind, a->slot), a->kind == ECHI_KIND_PUSH ? s->setup.cut : 1);
@@ -149,7 +149,7 @@ static const char *unasked(struct stage *s, const struct echi_traced *t) {
         if (e->msg->to_role != t->role) return "the message is for another role";
         if (!echi_kind_has_payload(e->msg->kind)) return e->slot.kind == ECHI_SLOT_NONE ? NULL : "a message without a payload cannot be in a slot";
         return pay(s, owed_slot(OWED_PAYLOAD, 0, e->from, e->msg->kind, e->slot), true) ? NULL : "no role has asked for that payload in that slot";
-    case ECHI_EVENT_SENT: return pay(s, owed_slot(OWED_SENT, t->role, e->from, 0, e->slot), true) ? NULL : "no role has sent anything from that slot";
+    case ECHI_EVENT_SENT: return pay(s, owed_slot(OWED_SENT, t->role, 0, 0, e->slot), true) ? NULL : "no role has sent anything from that slot";
     case ECHI_EVENT_GRADIENT:
         if (e->layer >= s->setup.n_layers || e->task->role != t->role) return "it does not fit its task";
         return pay(s, owed_task(e->task), false) ? NULL : "no role has asked for that task";

@@ -140,8 +140,11 @@ static void put_event(struct echi_writer *w, const struct echi_event *e) {
     echi_put64(w, (uint64_t)e->now);
     switch ((enum echi_event_type)e->type) {
     case ECHI_EVENT_START:
-    case ECHI_EVENT_LOST:
     case ECHI_EVENT_STOP: break;
+    case ECHI_EVENT_LOST:
+        echi_put8(w, e->msg != NULL);
+        if (e->msg) put_message(w, e);
+        break;
     case ECHI_EVENT_MESSAGE: put_message(w, e); break;
     case ECHI_EVENT_SENT: put_slot(w, e->slot); break;
     case ECHI_EVENT_GRADIENT: echi_put16(w, (uint16_t)e->layer); /* fall through */
@@ -159,8 +162,10 @@ static void get_event(struct echi_reader *r, struct echi_traced *t) {
     e->now = (int64_t)echi_get64(r);
     switch ((enum echi_event_type)e->type) {
     case ECHI_EVENT_START:
-    case ECHI_EVENT_LOST:
     case ECHI_EVENT_STOP: break;
+    case ECHI_EVENT_LOST:
+        if (echi_get8(r)) get_message(r, t);
+        break;
     case ECHI_EVENT_MESSAGE: get_message(r, t); break;
     case ECHI_EVENT_SENT: e->slot = get_slot(r); break;
     case ECHI_EVENT_GRADIENT: e->layer = echi_get16(r); /* fall through */
