@@ -40,7 +40,7 @@ struct run {
 };
 
 static ech_status fail_at(const struct run *x, const struct node *n, ech_status status, const char *what) {
-    char event[240];
+    char event[160];
     echi_event_text(&n->record.event, event, sizeof event);
     const int rank = n->recording->about.rank;
     return echi_fail_at(x->err, status, "replay.compute", rank, NULL, "rank %d, event %llu, %s (%s): %s", rank,

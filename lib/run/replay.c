@@ -166,17 +166,28 @@ static const char *unasked(struct stage *s, const struct echi_traced *t) {
 /* -------------------------------------------------------------- comparison */
 
 static ech_status fail_at(const struct echi_recording *r, const struct echi_traced *t, struct ech_error *err, const char *what, const char *detail) {
-    char event[200];
+    char event[100];
     echi_event_text(t, event, sizeof event);
     return echi_fail_at(err, ECH_E_MISMATCH, "replay.roles", r->about.rank, NULL, "rank %d, event %llu, %s (%s): %s%s", r->about.rank,
                         (unsigned long long)r->events, echi_role_name(t->role), event, what, detail);
+}
+
+/* Leaves of a text its beginning and what is near to place `at`: there it differs from another one. */
+static void shorten(char *text, size_t at) {
+    enum { BEGINNING = 36, BEFORE = 12, MOST = 100 };
+    const char *gap = " ... ";
+    if (at > BEGINNING + BEFORE + strlen(gap)) {
+        memcpy(text + BEGINNING, gap, strlen(gap));
+        memmove(text + BEGINNING + strlen(gap), text + at - BEFORE, strlen(text + at - BEFORE) + 1);
+    }
+    if (strlen(text) > MOST) text[MOST] = 0;
 }
 
 /* The first action in which the two lists differ, both in words. */
 static ech_status fail_differ(const struct echi_recording *r, const struct echi_traced *t, const uint8_t *now, size_t now_len, struct ech_error *err) {
     struct echi_reader was_at = echi_reader_over(t->actions, t->actions_len), now_at = echi_reader_over(now, now_len);
     struct echi_traced_action was, is;
-    char was_text[160] = "nothing", now_text[160] = "nothing", detail[400];
+    char was_text[320] = "nothing", now_text[320] = "nothing", detail[400];
     bool more_was, more_is;
     do {
         const uint8_t *was_from = was_at.at, *now_from = now_at.at;
@@ -188,7 +199,11 @@ static ech_status fail_differ(const struct echi_recording *r, const struct echi_
     } while (more_was || more_is);
     if (more_was) echi_action_text(&was, was_text, sizeof was_text);
     if (more_is) echi_action_text(&is, now_text, sizeof now_text);
-    snprintf(detail, sizeof detail, "'%s' was recorded, '%s' is what a fresh role asks for", was_text, now_text);
+    size_t common = 0;
+    while (was_text[common] && was_text[common] == now_text[common]) common++;
+    shorten(was_text, common);
+    shorten(now_text, common);
+    snprintf(detail, sizeof detail, "'%s' was recorded, '%s' is what fresh roles ask for", was_text, now_text);
     return fail_at(r, t, err, "the actions differ: ", detail);
 }
 

@@ -3,7 +3,10 @@
  * or forged with checks that fit, they give a sentence and do no harm. Whole runs with real arithmetic: test_replay.sh. */
 #include "sched_sim.h"
 
+#include "echelon_dev.h"
 #include "echi_recording.h"
+
+#include <unistd.h>
 
 enum { PLANS = 150, FORGED = 4000, TAPE = 1 << 22 };
 
@@ -242,13 +245,134 @@ static void other_versions_are_refused(void **state) {
     assert_int_equal(echi_recording_open((const uint8_t *)"echo", 4, "tape", &r, &err), ECH_E_FORMAT);
 }
 
+/* ---- a whole run of one node, with files ---- */
+
+static char folder[] = "/tmp/echelon-replay.XXXXXX", record_path[64];
+
+static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+    (void)user, (void)test;
+    for (int i = 0; i < n; i++) {
+        labels[i] = (uint8_t)(index[i] % 3);
+        for (uint32_t p = 0; p < 64; p++) rows[(uint32_t)i * 64 + p] = (float)(p % (labels[i] + 2u)) * 0.3f - 0.2f;
+    }
+    return 0;
+}
+static ech_data *make_data(void) {
+    const struct ech_data_callback callback = {.channels = 1, .height = 8, .width = 8, .classes = 3, .train_samples = 60, .test_samples = 9,
+                                               .read = read_samples, .name = "stripes"};
+    ech_data *data = NULL;
+    assert_int_equal(ech_data_from_callback(&callback, &data, NULL), ECH_OK);
+    return data;
+}
+static ech_model *make_model(void) {
+    static const char text[] = "input 1 8 8\nconv2d out 2 kernel 3\nrelu\nmax_pool kernel 2\nfc out 3\n";
+    ech_model *model = NULL;
+    assert_int_equal(ech_model_parse(text, strlen(text), "small", &model, NULL), ECH_OK);
+    return model;
+}
+static void configure(struct ech_config *config) {
+    ech_config_init(config);
+    assert_int_equal(ech_config_set(config, "steps", "6", NULL), ECH_OK);
+    assert_int_equal(ech_config_set(config, "batch", "16", NULL), ECH_OK);
+    assert_int_equal(ech_config_set(config, "record", folder, NULL), ECH_OK);
+}
+
+/* Changes a word of the recording, with checks that fit; the same again changes it back. */
+static void change_word(const char *from, const char *to) {
+    struct tape t = {0};
+    assert_int_equal(strlen(from), strlen(to));
+    assert_int_equal(echi_file_read(record_path, TAPE, &t.bytes, &t.len, NULL), ECH_OK);
+    uint8_t *at = memmem(t.bytes, t.len, from, strlen(from));
+    assert_non_null(at);
+    memcpy(at, to, strlen(to));
+    mend(&t);
+    assert_int_equal(echi_file_write(record_path, t.bytes, t.len, NULL), ECH_OK);
+    free(t.bytes);
+}
+
+static void refused(const struct ech_replay_options *o, ech_status status, const char *word, const char *other) {
+    struct ech_error err = {0};
+    assert_int_equal(ech_replay(o, NULL, &err), status);
+    if (!strstr(err.text, word) || !strstr(err.text, other)) fail_msg("'%s' has not both '%s' and '%s'", err.text, word, other);
+}
+
+static void another_machine_is_refused(void **state) {
+    (void)state;
+    struct ech_config config;
+    struct ech_error err = {0};
+    struct ech_replay_report report;
+    ech_model *model = make_model();
+    ech_data *data = make_data();
+    const struct ech_replay_options whole = {.dir = folder, .model = model, .data = data}, roles = {.dir = folder};
+    configure(&config);
+    if (ech_train(model, data, &config, NULL, NULL, &err) != ECH_OK) fail_msg("%s", err.text);
+    if (ech_replay(&whole, &report, &err) != ECH_OK) fail_msg("%s", err.text);
+    assert_true(report.tasks > 6 && report.world == 1 && report.unended == 0 && strlen(report.weights) == 64);
+
+    char isa[16];
+    snprintf(isa, sizeof isa, "%s", echi_isa_name());
+    isa[0] ^= 1;
+    change_word(echi_isa_name(), isa);   /* the first is the machine's own name for it, in the head */
+    refused(&whole, ECH_E_MISMATCH, isa, echi_isa_name());
+    if (ech_replay(&roles, &report, &err) != ECH_OK) fail_msg("roles need no like machine: %s", err.text);
+    assert_int_equal(report.tasks, 0);
+    change_word(isa, echi_isa_name());
+    change_word("trunk: conv+relu", "trunk: conv+gelu");
+    refused(&whole, ECH_E_MISMATCH, "conv+gelu", "conv+relu");
+    change_word("trunk: conv+gelu", "trunk: conv+relu");
+    if (ech_replay(&whole, &report, &err) != ECH_OK) fail_msg("%s", err.text);
+    ech_data_destroy(data);
+    ech_model_destroy(model);
+}
+
+static void of_a_session_the_roles_are_replayed(void **state) {
+    (void)state;
+    float value[4] = {1, 2, 3, 4}, grad[4] = {0.1f, 0.2f, -0.1f, 0};
+    const struct ech_param param = {.name = "w", .value = value, .grad = grad, .count = 4};
+    struct ech_config config;
+    struct ech_error err = {0};
+    struct ech_replay_report report;
+    struct ech_step step;
+    ech_session *session = NULL;
+    ech_status status;
+    configure(&config);
+    if (ech_session_open(&param, 1, 60, &config, NULL, NULL, &session, &err) != ECH_OK) fail_msg("%s", err.text);
+    while ((status = ech_step_begin(session, &step, &err)) == ECH_OK) {
+        assert_int_equal(ech_gradient_ready(session, 0, &err), ECH_OK);
+        assert_int_equal(ech_step_end(session, 0.5, &err), ECH_OK);
+    }
+    assert_int_equal(status, ECH_E_END);
+    assert_int_equal(ech_session_close(session, NULL, &err), ECH_OK);
+    ech_model *model = make_model();
+    ech_data *data = make_data();
+    const struct ech_replay_options whole = {.dir = folder, .model = model, .data = data}, roles = {.dir = folder};
+    if (ech_replay(&roles, &report, &err) != ECH_OK) fail_msg("%s", err.text);
+    assert_true(report.events > 6 * 3 && report.tasks == 0);
+    refused(&whole, ECH_E_UNSUPPORTED, "session", "--roles");
+    ech_data_destroy(data);
+    ech_model_destroy(model);
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    if (!mkdtemp(folder)) return -1;
+    snprintf(record_path, sizeof record_path, "%s/rank0.events", folder);
+    return 0;
+}
+static int remove_folder(void **state) {
+    (void)state;
+    unlink(record_path);
+    return rmdir(folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fresh_roles_do_the_same),      cmocka_unit_test(every_changed_byte_is_found),
         cmocka_unit_test(a_cut_recording_is_replayed_so_far), cmocka_unit_test(forged_recordings_do_no_harm),
         cmocka_unit_test(differences_are_told_in_words), cmocka_unit_test(other_versions_are_refused),
+        cmocka_unit_test(another_machine_is_refused),   cmocka_unit_test(of_a_session_the_roles_are_replayed),
     };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests(tests, make_folder, remove_folder);
     for (int r = 0; r < NODES; r++) free(tape[r].bytes);
     return failed;
 }
