@@ -106,7 +106,7 @@ static bool pay(struct stage *s, struct owed o, bool whole) {
 static bool names_slots(const struct echi_task *t) {
     const bool weights = t->weights.kind, out = t->weights_out.kind, grads = t->grads.kind, act = t->act.kind, state = t->state.kind;
     switch ((enum echi_task_kind)t->kind) {
-    case ECHI_TASK_HEAD: return weights && grads && out != state && t->n_rows > 0;
+    case ECHI_TASK_HEAD: return weights && grads && !(out && state) && t->n_rows > 0;
     case ECHI_TASK_HEAD_APPLY: return weights && out && grads;
     case ECHI_TASK_ADD: return grads && state;
     case ECHI_TASK_APPLY: return weights && out && grads && state == (t->state_out.kind != ECHI_SLOT_NONE);
