@@ -190,7 +190,16 @@ out:
 
 /* --------------------------------------------------------------------- show */
 
-static ech_status show_one(struct echi_recording *r, void (*line)(void *user, const char *text), void *user, struct ech_error *err) {
+struct shown { void (*line)(void *user, const char *text); void *user; };
+
+/* Names and sentences come from the file: none of their bytes commands a terminal. */
+static void show_line(const struct shown *to, char *text) {
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
+    to->line(to->user, text);
+}
+
+static ech_status show_one(struct echi_recording *r, const struct shown *to, struct ech_error *err) {
     const struct echi_about *a = &r->about;
     struct echi_record *record = malloc(sizeof *record);
     char text[1024], words[512];
@@ -199,33 +208,33 @@ static ech_status show_one(struct echi_recording *r, void (*line)(void *user, co
     if (!record) return echi_fail_memory(err, "replay.show", "a record");
     snprintf(text, sizeof text, "rank %d of %d: %s on %s, echelon %s, %s (%s, %s, %u thread%s), seed %llu", a->rank, a->world, a->model, a->data, a->version,
              a->device, a->device_name, a->isa, a->threads, a->threads == 1 ? "" : "s", (unsigned long long)a->seed);
-    line(user, text);
+    show_line(to, text);
     while ((status = echi_recording_read(r, record, err)) == ECH_OK && record->kind != 0) {
         if (record->kind == ECHI_RECORD_SETUP) {
             const struct echi_plan *p = &record->setup.setup.plan;
             snprintf(text, sizeof text, "the plan is here: %s, %d groups, B %u; kernels: %.700s", echi_policy_of((enum echi_sync)p->sync)->name, p->n_groups, p->round,
                      record->setup.kernels[0] ? record->setup.kernels : "the program's own");
-            line(user, text);
+            show_line(to, text);
         }
         if (record->kind == ECHI_RECORD_END) {
             snprintf(text, sizeof text, "the end: status %u (%s), %llu events", r->end.status, ech_status_text((ech_status)r->end.status), (unsigned long long)r->end.events);
-            line(user, text);
+            show_line(to, text);
         }
         if (record->kind != ECHI_RECORD_EVENT) continue;
         const struct echi_traced *t = &record->event;
         if (began == 0) began = t->event.now;
         echi_event_text(t, words, sizeof words);
         snprintf(text, sizeof text, "%11.6f  %llu  %-11s  %s", (double)(t->event.now - began) * 1e-9, (unsigned long long)r->events, echi_role_name(t->role), words);
-        line(user, text);
+        show_line(to, text);
         struct echi_reader at = echi_reader_over(t->actions, t->actions_len);
         struct echi_traced_action action;
         while (echi_trace_next_action(&at, &action)) {
             echi_action_text(&action, words, sizeof words);
             snprintf(text, sizeof text, "                  -> %s", words);
-            line(user, text);
+            show_line(to, text);
         }
     }
-    if (status == ECH_OK && !r->ended) line(user, "no end: the node was killed here or later, or its disk was full");
+    if (status == ECH_OK && !r->ended) to->line(to->user, "no end: the node was killed here or later, or its disk was full");
     free(record);
     return status;
 }
@@ -236,7 +245,7 @@ ech_status ech_replay_show(const char *dir, int rank, void (*line)(void *user, c
     ECHI_TRY(make_files(dir, &f, err));
     ech_status status = rank < 0 ? load_all(f, dir, err) : load(f, dir, rank, err);
     for (int r = 0; status == ECH_OK && r < (rank < 0 ? f->world : ECHI_WORLD_MAX); r++)
-        if (rank < 0 || r == rank) status = show_one(&f->recording[r], line, user, err);
+        if (rank < 0 || r == rank) status = show_one(&f->recording[r], &(struct shown){line, user}, err);
     discard(f);
     return status;
 }
