@@ -167,11 +167,11 @@ static void set(struct ech_config *config, const char *name, const char *value) 
     if (ech_config_set(config, name, value, &err) != ECH_OK) fail_msg("%s", err.text);
 }
 
-static char folder[] = "/tmp/echelon-alloc.XXXXXX";
+static char record_folder[] = "/tmp/echelon-alloc.XXXXXX";
 
 static void defaults(struct ech_config *config, const char *sync) {
     ech_config_init(config);
-    set(config, "record", folder);       /* so is recording */
+    set(config, "record", record_folder);   /* so is recording */
     set(config, "sync", sync);
     set(config, "batch", "32");
     set(config, "epochs", "8");
@@ -234,16 +234,16 @@ static void two_nodes_each_policy(void **state) {
 
 static int make_folder(void **state) {
     (void)state;
-    return mkdtemp(folder) ? 0 : -1;
+    return mkdtemp(record_folder) ? 0 : -1;
 }
 static int remove_folder(void **state) {
     (void)state;
     for (int rank = 0; rank < 2; rank++) {
         char path[64];
-        snprintf(path, sizeof path, "%s/rank%d.events", folder, rank);
+        snprintf(path, sizeof path, "%s/rank%d.events", record_folder, rank);
         unlink(path);
     }
-    return rmdir(folder);
+    return rmdir(record_folder);
 }
 
 int main(void) {

@@ -104,8 +104,8 @@ no_replay 2 'there is no option --rols.*did you mean --roles' "$work/run" --rols
 no_replay 2 '--rank .x.: give a whole number' "$work/run" --show --rank x
 no_replay 2 'leave --roles out' "$work/run" --roles --save "$work/again"
 replays 0 '^usage: echelon replay DIR' --help
-refuse 1. 'cannot make the folder .*no/such' --data "$work/data" --local 2 --record "$work/no/such/folder" --steps 1
-refuse 1. 'cannot make the folder' --data "$work/data" --record "$work/live" --steps 1
+refuse 1. 'folder .*no/such/folder' --data "$work/data" --local 2 --record "$work/no/such/folder" --steps 1
+refuse 1. 'folder .*live' --data "$work/data" --record "$work/live" --steps 1
 
 # --- a node that is killed leaves what it had written; the others' recordings are whole
 rm -rf "$work/run"
