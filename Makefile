@@ -1,10 +1,13 @@
 # make                 the library and the command        make test          build and pass every test
 # make demo            four unlike nodes learn digits      make bench         figures against peers
+# make pytorch         gradients and steps against PyTorch's, if a Python has it (BENCH_PYTHON)
 # make install DESTDIR= PREFIX=/usr/local                  make uninstall, make clean
 #
 # V=1 shows commands. WERROR=1: warnings are errors. SAN=address,undefined or SAN=thread: sanitizers, in a folder of
 # their own. STATIC=1: a command that needs no shared library (CPU only). CROSS_COMPILE=aarch64-linux-gnu-
+# DOUBLE=1: all arithmetic in double, for the test of exactness; see ops/echi_real.h.
 # make test ONLY=port runs the tests with that in their name; ECH_INSTALL=0 forbids it to install cmocka.
+# make fuzz FUZZ_SECONDS=60 ONLY=frame: fuzzes the parsers, guided by coverage, so long each; see test/fuzz/README.md
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -29,11 +32,12 @@ PREFIX       ?= /usr/local
 INSTALL      ?= install
 BASH         ?= bash
 TEST_TIMEOUT ?= 120
+FUZZ_SECONDS ?= 60
 ONLY         ?=
 VERSION      := $(shell sed -n 's/.define ECH_VERSION "\(.*\)"/\1/p' lib/echelon.h)
 
 # Objects of different kinds of build never meet.
-B ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(STATIC),/static)$(if $(CROSS_COMPILE),/$(patsubst %-,%,$(notdir $(CROSS_COMPILE))))
+B ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(STATIC),/static)$(if $(DOUBLE),/double)$(if $(CROSS_COMPILE),/$(patsubst %-,%,$(notdir $(CROSS_COMPILE))))
 comma := ,
 ifneq ($(V),1)
   Q := @
@@ -47,7 +51,7 @@ WARN = -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototy
 # What the project itself needs comes first; the user's CFLAGS last, so that they win.
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 $(WARN) -ffp-contract=off -fvisibility=hidden -pthread $(MACHINE_CFLAGS) \
              $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
-             $(if $(STATIC),-DECHI_STATIC) $(CPPFLAGS) $(CFLAGS)
+             $(if $(STATIC),-DECHI_STATIC) $(if $(DOUBLE),-DECHI_DOUBLE) $(CPPFLAGS) $(CFLAGS)
 LIBS = -lm -ldl -lpthread
 
 # A room sees its own headers and those of the rooms below it: an include that points up does not compile.
@@ -64,31 +68,44 @@ room = $(if $(filter port/pure/%,$1),pure,$(if $(filter lib/sched/%,$1),sched,$(
 inc  = $(INC_$(call room,$1))
 
 SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/ref/*.c ops/cpu/*.c net/*.c lib/*.c lib/*/*.c))
+ifdef DOUBLE   # neither the fast kernels nor the calls of echelon.h that take floats
+SRC := $(filter-out ops/cpu/% lib/run/train.c lib/run/session.c,$(SRC))
+endif
 # ops/cpu/isa_*.c hold the fast kernels: the same text compiled once for each instruction set, chosen at run time.
-# All but isa_flat.c, which promises the same bits everywhere, may fuse products and sums.
+# `fixed` is no instruction set but a promise: the same operations in the same order on every machine, which
+# --deterministic needs. There, and in isa_flat.c, which promises the same bits too, products and sums are not fused.
 ISA_SRC := $(filter ops/cpu/isa_%.c,$(SRC))
-ISAS    := base $(if $(findstring x86_64,$(MACHINE)),avx2 avx512)
+ISAS    := base fixed $(if $(findstring x86_64,$(MACHINE)),avx2 avx512)
 ISA_FLAGS_base   := -DECHI_ISA=base
+ISA_FLAGS_fixed  := -DECHI_ISA=fixed -DECHI_FIXED
 ISA_FLAGS_avx2   := -DECHI_ISA=avx2 -mavx2 -mfma
 ISA_FLAGS_avx512 := -DECHI_ISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512
 OBJ  := $(patsubst %.c,$(B)/%.o,$(filter-out $(ISA_SRC),$(SRC))) \
         $(foreach i,$(ISAS),$(patsubst %.c,$(B)/%.$i.o,$(ISA_SRC)))
 LIB  := $(B)/libechelon.a
 TOOL := $(B)/echelon
-TOOL_SRC := $(sort $(wildcard tools/*.c))
-TESTS := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/*/test_*.c)))
+TOOL_SRC := $(if $(DOUBLE),,$(sort $(wildcard tools/*.c)))
+TESTS := $(patsubst %.c,$(B)/%,$(sort $(if $(DOUBLE),test/cluster/test_exact.c,$(wildcard test/*/test_*.c))))
+# The test of exactness once more, against the archive in double.
+DOUBLE_TEST := $(if $(DOUBLE),,$(B)/double/test/cluster/test_exact)
 # Checks of the objects themselves say nothing new about objects with sanitizers in them.
 TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
+# One program of several files. COVERAGE=1 lets it see which way an input went: flags of the library's objects and the
+# drivers', not of the files that watch.
+FUZZ := $(B)/test/fuzz/test_fuzz
+FUZZ_COMMON := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard test/fuzz/fuzz_*.c)) test/fuzz/common.c test/fuzz/heap.c)
+FUZZ_OBJ := $(FUZZ_COMMON) $(patsubst %,$(B)/test/fuzz/%.o,main mutate cover)
+FUZZ_WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc free)
 BENCHES := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/bench_*.c)))
 
-.PHONY: all lib clean tests test layers names demo bench install uninstall FORCE
+.PHONY: all lib clean tests test layers names demo bench fuzz libfuzzer pytorch install uninstall FORCE
 .SECONDARY:
 all: $(LIB) $(if $(TOOL_SRC),$(TOOL))
 lib: $(LIB)
 
 # Changes only when compiler or flags change, so that a new flag rebuilds everything; likewise the list of objects, so
 # that a file taken away leaves the archive.
-FLAGS := $(CC) $(ALL_CFLAGS) $(LDFLAGS)
+FLAGS := $(CC) $(ALL_CFLAGS) $(COVERAGE) $(LDFLAGS)
 $(B)/flags: FORCE
 	$(call keep,$(FLAGS))
 $(B)/objects: FORCE
@@ -106,7 +123,7 @@ define ISA_RULE
 $(B)/%.$1.o: %.c $(B)/flags
 	@mkdir -p $$(@D)
 	@$(if $(Q),echo '  CC    $$< ($1)')
-	$(Q)$(CC) $(ALL_CFLAGS) -O3 $$(if $$(filter %/isa_flat.c,$$<),,-ffp-contract=fast) $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
+	$(Q)$(CC) $(ALL_CFLAGS) -O3 $$(if $$(filter fixed,$1)$$(filter %/isa_flat.c,$$<),,-ffp-contract=fast) $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))
 
@@ -119,9 +136,20 @@ $(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
 $(TESTS): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
+# It watches the tasks of live nodes, and puts them on the in-process transport.
+$(B)/test/cluster/test_exact: private LDFLAGS += -Wl,--wrap=echi_exec_run,--wrap=echi_measure,--wrap=echi_wire_open,--wrap=echi_cpu_level
+$(DOUBLE_TEST): FORCE | $(B)/test-needs
+	$(Q)$(MAKE) DOUBLE=1 B=$(B)/double $@
 $(BENCHES): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
+
+ifeq ($(COVERAGE),1)
+  $(OBJ): CPPFLAGS += -fsanitize-coverage=trace-pc
+endif
+$(FUZZ): $(FUZZ_OBJ) $(LIB)
+	@$(if $(Q),echo '  LINK  $@')
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(FUZZ_WRAP) -o $@ $(FUZZ_OBJ) $(LIB) $(LIBS)
 
 # What test programs are compiled with. Probed, and installed when it may be, before the first of them.
 $(B)/test-needs: test/needs.sh
@@ -132,10 +160,10 @@ $(TESTS:=.o): | $(B)/test-needs
 # A complete installation, for the tests that see Echelon as a user does.
 STAGE := $(abspath $(B)/stage)
 SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" OBJ="$(OBJ)" LIB="$(LIB)" ECHELON="$(abspath $(TOOL))" STAGE="$(STAGE)"
-tests: $(TESTS) $(BENCHES)
-test: all $(TESTS) $(B)/test-needs
+tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(BENCHES)
+test: all $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(B)/test-needs
 	@$(call install_into,,$(STAGE))
-	@$(SCRIPT_ENV) TEST_TIMEOUT="$(TEST_TIMEOUT)" ONLY="$(ONLY)" $(BASH) test/run.sh $(TESTS) $(TEST_SCRIPTS)
+	@$(SCRIPT_ENV) TEST_TIMEOUT="$(TEST_TIMEOUT)" ONLY="$(ONLY)" $(BASH) test/run.sh $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(TEST_SCRIPTS)
 
 layers names: $(LIB)
 	@$(SCRIPT_ENV) $(BASH) test/check/$@.sh
@@ -144,6 +172,18 @@ demo: $(TOOL)
 	$(Q)ECHELON=$(TOOL) $(BASH) tools/demo.sh
 bench: all $(BENCHES)
 	$(Q)$(SCRIPT_ENV) $(BASH) test/bench/run.sh
+
+# Long runs in folders of their own. What they find new ways with is kept in build/fuzz/found.
+fuzz:
+	+$(Q)$(MAKE) B=build/fuzz SAN=address,undefined COVERAGE=1 build/fuzz/test/fuzz/test_fuzz
+	$(Q)build/fuzz/test/fuzz/test_fuzz --seconds $(FUZZ_SECONDS) --keep build/fuzz/found --seed $(or $(FUZZ_SEED),$(shell date +%s)) $(if $(ONLY),--only $(ONLY))
+# The same drivers under clang's own fuzzer; ONLY says which.
+libfuzzer:
+	+$(Q)$(MAKE) CC=clang B=build/libfuzzer SAN=address,undefined,fuzzer-no-link build/libfuzzer/test/fuzz/libfuzzer
+	$(Q)mkdir -p build/libfuzzer/found/$(ONLY)
+	$(Q)FUZZ_DRIVER=$(ONLY) build/libfuzzer/test/fuzz/libfuzzer -max_total_time=$(FUZZ_SECONDS) build/libfuzzer/found/$(ONLY) test/fuzz/corpus/$(ONLY)
+$(B)/test/fuzz/libfuzzer: $(FUZZ_COMMON) $(B)/test/fuzz/libfuzzer.o $(LIB)
+	$(Q)$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer $(LDFLAGS) $(FUZZ_WRAP) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 
 # $(call install_into,DESTDIR,PREFIX). The archive is static: link with pkg-config --static.
 define install_into
@@ -155,6 +195,9 @@ sed -e 's|@PREFIX@|$2|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(if $(SAN),-f
 $(if $(TOOL_SRC),$(INSTALL) -m 755 $(TOOL) "$$root/bin";) \
 $(if $(wildcard tools/echelon.1),$(INSTALL) -d "$$root/share/man/man1"; $(INSTALL) -m 644 tools/echelon.1 "$$root/share/man/man1";)
 endef
+# Gradients, losses and steps against PyTorch's, where a Python has it: see test/pytorch/.
+pytorch: $(TOOL)
+	$(Q)ECHELON="$(abspath $(TOOL))" $(BASH) test/pytorch/run.sh || [ $$? = 77 ]
 install: all
 	$(Q)$(call install_into,$(DESTDIR),$(PREFIX))
 uninstall:
@@ -165,4 +208,4 @@ uninstall:
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(BENCHES:=.d)
+-include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(FUZZ_OBJ:.o=.d) $(BENCHES:=.d)

@@ -132,13 +132,19 @@ struct ech_config {
     double deadline;              /* seconds without a word from a needed node before the run ends (default 10) */
     char init[1024], save[1024], report[1024];   /* files; only rank 0 reads init and writes save and report */
     char plan[1024], save_plan[1024];            /* plan to follow instead of making one; where rank 0 writes the plan */
-    /* Callbacks, from a thread of the library, at most one at a time; may be NULL; must not call back into this run. */
+    /* Callbacks, from a thread of the library, at most one at a time; may be NULL; must not call back into this run, and
+     * return soon: meanwhile this node serves nobody, and the others may take it for lost. */
     void (*on_log)(void *user, enum ech_log_level level, const char *line);
     void (*on_bound)(void *user, const char *address);             /* rank 0, once it listens: "127.0.0.1:40001" */
     void (*on_progress)(void *user, const struct ech_progress *p); /* rank 0, about once a second and at each look */
     void *user;
     /* When not NULL: the run ends in order soon after *stop becomes non-zero (a signal handler may set it). */
     const volatile int *stop;
+    int deterministic;            /* 1 (BSP, ech_train): the same bits whatever the nodes, shares, cut and machines; slower */
+    /* When not NULL: each time *tell changes (a signal handler may add 1) this node says who waits for whom, in which phase,
+     * in a few lines, one a role, to on_tell (as the callbacks above; NULL: to on_log, as ECH_LOG_INFO). For a run that hangs. */
+    const volatile int *tell;
+    void (*on_tell)(void *user, const char *line);
     char record[1024];            /* folder in which each node writes rank<N>.events for `echelon replay`; made if it is not there. A disk
                                      that is full ends the recording with a log line, and not the run */
 };
@@ -164,6 +170,7 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
 #define ECH_WORLD_MAX 64
 #define ECH_KINDS_MAX 32
 #define ECH_GROUPS_MAX 8
+#define ECH_STALENESS_BINS 13
 
 /* What a run did. On ranks other than 0 only `lost_peer`, bytes_sent and the plan are meaningful. */
 struct ech_report {
@@ -185,6 +192,12 @@ struct ech_report {
     uint64_t seed;
     size_t resident_peak;                 /* bytes, this node */
     int lost_peer;                        /* rank whose loss ended the run; -1 */
+    /* Pushes by staleness, in rounds of B samples. The first bin counts those of 0, bin i those above staleness_edge[i - 1] and at
+     * most staleness_edge[i], the last those above all edges. trunk: what others added between the weights that a push was
+     * computed on and its apply. head: by how much the head's weights behind a push were older than the newest that any push
+     * applied so far came from; the head's own gradients are never stale. Empty where nothing is separated. */
+    double staleness_edge[ECH_STALENESS_BINS - 1];
+    uint64_t staleness_trunk[ECH_STALENESS_BINS], staleness_head[ECH_STALENESS_BINS];
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

@@ -199,6 +199,7 @@ void echi_conn_read(struct echi_net *net, struct echi_conn *conn) {
             return;
         }
         echi_receive_got(&conn->receive, got);
+        if (conn->state == ECHI_CONN_UP) net->peers[conn->rank].got += got;
         echi_conn_process(net, conn);
         if (got < space) return;
     }

@@ -91,4 +91,8 @@ ech_status echi_net_send(struct echi_net *net, int peer, int kind, const void *m
 
 /* Bytes put on the wire so far by kind (frames and headers included; [n_kinds] is hello, credits and the like). */
 void echi_net_bytes_sent(const struct echi_net *net, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
+/* Bytes that have come from `peer` so far, of whole messages or not: who sends is there, however long his message. */
+uint64_t echi_net_bytes_from(const struct echi_net *net, int peer);
+/* How many messages of `kind` wait to be sent to `peer`, and whether it is a credit that the first of them waits for. */
+int echi_net_waiting(const struct echi_net *net, int peer, int kind, bool *out_for_credit);
 #endif

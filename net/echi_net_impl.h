@@ -67,6 +67,7 @@ struct echi_peer {
     char text[300]; /* why it was lost; before that, why dialling it failed */
     struct echi_queue queue;
     struct echi_inlet inlets[ECHI_NET_KINDS_MAX];
+    uint64_t got; /* bytes, since it is UP */
 };
 
 enum echi_net_phase {

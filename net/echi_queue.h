@@ -63,6 +63,8 @@ void echi_queue_push(struct echi_queue *q, struct echi_message *m); /* the queue
 bool echi_queue_granted(struct echi_queue *q, int kind, uint32_t credits);
 void echi_queue_grant(struct echi_queue *q, int kind); /* we grant one: told in the next batch, or at once if it is the peer's only one */
 void echi_queue_used(struct echi_queue *q, int kind);  /* a message of the peer has taken a credit */
+/* Messages of a kind that wait; whether the first of them waits for a credit. */
+int echi_queue_waiting(const struct echi_queue *q, int kind, bool *out_for_credit);
 /* Gives all waiting messages back to the pool. */
 void echi_queue_clear(struct echi_queue *q, struct echi_pool *pool);
 

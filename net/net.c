@@ -273,6 +273,12 @@ void echi_net_bytes_sent(const struct echi_net *net, uint64_t out[ECHI_NET_KINDS
     memcpy(out, net->sent, ((size_t)net->n_kinds + 1) * sizeof *out);
 }
 
+uint64_t echi_net_bytes_from(const struct echi_net *net, int peer) { return net->peers[peer].got; }
+
+int echi_net_waiting(const struct echi_net *net, int peer, int kind, bool *out_for_credit) {
+    return echi_queue_waiting(&net->peers[peer].queue, kind, out_for_credit);
+}
+
 /* --- close --- */
 
 /* Says good-bye where all is sent. Returns how many connections are still to be waited for. */

@@ -68,6 +68,17 @@ void echi_queue_grant(struct echi_queue *q, int kind) {
 
 void echi_queue_used(struct echi_queue *q, int kind) { q->lanes[kind].told--; }
 
+/* May the lane's first message not even begin? */
+static bool lacks_credit(const struct echi_lane *lane) { return lane->first->len > 0 && lane->first->at == 0 && lane->credits == 0; }
+
+int echi_queue_waiting(const struct echi_queue *q, int kind, bool *out_for_credit) {
+    const struct echi_lane *lane = &q->lanes[kind];
+    int count = 0;
+    for (const struct echi_message *m = lane->first; m; m = m->next) count++;
+    *out_for_credit = count > 0 && lacks_credit(lane);
+    return count;
+}
+
 void echi_queue_clear(struct echi_queue *q, struct echi_pool *pool) {
     for (int k = 0; k < q->n_kinds; k++) {
         while (q->lanes[k].first) {
@@ -86,8 +97,7 @@ static int most_urgent(const struct echi_queue *q) {
     for (uint32_t left = q->waiting; left; left &= left - 1) {
         int k = __builtin_ctz(left);
         const struct echi_message *m = q->lanes[k].first;
-        bool needs_credit = m->len > 0 && m->at == 0;
-        if (needs_credit && q->lanes[k].credits == 0) continue;
+        if (lacks_credit(&q->lanes[k])) continue;
         if (best < 0 || q->kinds[k].priority < q->kinds[best].priority ||
             (q->kinds[k].priority == q->kinds[best].priority && m->order < q->lanes[best].first->order))
             best = k;

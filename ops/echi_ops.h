@@ -16,6 +16,7 @@
 #define ECHI_OPS_H
 #include "ech_status.h"
 #include "echi_hal.h"
+#include "echi_real.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,7 +42,9 @@ struct echi_layer {
  * Output size floor((in + 2 pad - kernel) / stride) + 1. Of equal values in a window max-pool takes the first in row
  * order; ReLU's derivative at 0 is 0. */
 
-enum echi_kernels { ECHI_KERNELS_FAST, ECHI_KERNELS_REFERENCE };
+/* FIXED: the same bits on every machine. What one sample gives does not depend on those beside it in the batch; the gradient
+ * of a parameter is a sum over the batch, in an order of its own. */
+enum echi_kernels { ECHI_KERNELS_FAST, ECHI_KERNELS_FIXED, ECHI_KERNELS_REFERENCE };
 
 struct echi_stack;
 
@@ -55,38 +58,48 @@ void echi_stack_unit(const struct echi_stack *stack, int unit, int *out_first, i
 const char *echi_stack_kernel(const struct echi_stack *stack, int unit);   /* what was chosen: "conv+relu+maxpool avx512" */
 
 /* Begins a step: n samples. rows [n][in.c*in.h*in.w]; not needed any more after the call. */
-ech_status echi_stack_input(struct echi_stack *stack, int n, const float *rows, struct ech_error *err);
+ech_status echi_stack_input(struct echi_stack *stack, int n, const echi_real *rows, struct ech_error *err);
 /* `params` is the whole flat array of the model, of which the layers' places are read. */
 ech_status echi_stack_forward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct ech_error *err);
 /* Output of the last unit: rows [n][out]. */
-ech_status echi_stack_output(struct echi_stack *stack, float *rows, struct ech_error *err);
+ech_status echi_stack_output(struct echi_stack *stack, echi_real *rows, struct ech_error *err);
 /* Softmax and cross-entropy over the last unit's output. labels [n], each below out.c. Sets the gradient of the output
  * to scale * (softmax - onehot). *out_loss: sum over samples of -log p (unscaled); *out_correct: samples whose largest
  * output is at their label. Non-finite losses are reported as such, not as a failure. */
-ech_status echi_stack_loss(struct echi_stack *stack, const uint8_t *labels, float scale, double *out_loss, int *out_correct, struct ech_error *err);
+ech_status echi_stack_loss(struct echi_stack *stack, const uint8_t *labels, echi_real scale, double *out_loss, int *out_correct,
+                           struct ech_error *err);
 /* Gradient of the last unit's output, given from elsewhere: rows [n][out]. */
-ech_status echi_stack_output_grad(struct echi_stack *stack, const float *rows, struct ech_error *err);
+ech_status echi_stack_output_grad(struct echi_stack *stack, const echi_real *rows, struct ech_error *err);
 /* Backward of one unit. *Sets* (does not add to) the unit's places in `grads`, a flat array like `params`. */
 ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
                                bool need_input_grad, struct ech_error *err);
 /* After backward of unit 0 with need_input_grad: rows [n][in]. */
-ech_status echi_stack_input_grad(struct echi_stack *stack, float *rows, struct ech_error *err);
+ech_status echi_stack_input_grad(struct echi_stack *stack, echi_real *rows, struct ech_error *err);
 
 /* --- arithmetic on flat ranges of parameters; at and count in floats --- */
 
 /* SGD as PyTorch's, on a whole push of weight f = n/B (design, 6): g += f*wd*w; v = m*v + g; w_out = w - lr*v.
  * w_out may be w (in place) or another buffer (a fresh snapshot). */
 ech_status echi_apply_sgd(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
-                          const struct echi_buffer *g, size_t at, size_t count, float lr, float momentum, float decay_times_f, struct ech_error *err);
+                          const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum, echi_real decay_times_f,
+                          struct ech_error *err);
 /* sum += g */
 ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count, struct ech_error *err);
 /* The change instead of the weights (design, 6, "Owner's state"): g += f*wd*w; v = m*v + g; a_out = a - lr*v. */
 ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer *w, const struct echi_buffer *a, struct echi_buffer *a_out,
-                            struct echi_buffer *v, const struct echi_buffer *g, size_t at, size_t count, float lr, float momentum,
-                            float decay_times_f, struct ech_error *err);
+                            struct echi_buffer *v, const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum,
+                            echi_real decay_times_f, struct ech_error *err);
 /* w = w0 + states[0] + states[1] + ... in that order, bit for bit the same on every node. */
 ech_status echi_sum_states(struct echi_device *device, struct echi_buffer *w, const struct echi_buffer *w0,
                            const struct echi_buffer *const *states, int n_states, size_t at, size_t count, struct ech_error *err);
+/* Sums that do not depend on the order of their terms: 64-bit integers that count 2^-44. Buffers named `sum` and `terms` hold
+ * one int64_t for each parameter. ECH_E_DIVERGED when a gradient or a sum lies beyond what they can hold (about 2^18). */
+ech_status echi_exact_take(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count,
+                           bool add, struct ech_error *err);            /* sum = g, or with `add` sum += g */
+ech_status echi_exact_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *terms, size_t at, size_t count,
+                          struct ech_error *err);
+ech_status echi_exact_round(struct echi_device *device, struct echi_buffer *g, const struct echi_buffer *sum, size_t at, size_t count,
+                            struct ech_error *err);                    /* g = sum, rounded once */
 /* True when every float of the range is finite. */
 ech_status echi_all_finite(struct echi_device *device, const struct echi_buffer *x, size_t at, size_t count, bool *out_finite, struct ech_error *err);
 #endif

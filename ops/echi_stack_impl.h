@@ -15,13 +15,13 @@ struct echi_stack_impl {
     ech_status (*create)(struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,
                          struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err);
     void (*destroy)(void *state);
-    void (*input)(void *state, int n, const float *rows);
-    void (*forward)(void *state, int unit, const float *params);
-    void (*output)(void *state, float *rows);
-    void (*loss)(void *state, const uint8_t *labels, float scale, double *out_loss, int *out_correct);
-    void (*output_grad)(void *state, const float *rows);
-    void (*backward)(void *state, int unit, const float *params, float *grads, bool need_input_grad);
-    void (*input_grad)(void *state, float *rows);
+    void (*input)(void *state, int n, const echi_real *rows);
+    void (*forward)(void *state, int unit, const echi_real *params);
+    void (*output)(void *state, echi_real *rows);
+    void (*loss)(void *state, const uint8_t *labels, echi_real scale, double *out_loss, int *out_correct);
+    void (*output_grad)(void *state, const echi_real *rows);
+    void (*backward)(void *state, int unit, const echi_real *params, echi_real *grads, bool need_input_grad);
+    void (*input_grad)(void *state, echi_real *rows);
 };
 /* Fastest first, the reference last, then NULL. */
 extern const struct echi_stack_impl *const echi_stack_implementations[];
@@ -33,4 +33,5 @@ ech_status echi_layer_check(const struct echi_layer *layer, struct ech_error *er
 
 extern const struct echi_stack_impl echi_stack_reference;   /* ops/ref: seven loops, [N][C][H][W] */
 extern const struct echi_stack_impl echi_stack_cpu;         /* ops/cpu: blocks of samples, batch-minor, vector kernels */
+extern const struct echi_stack_impl echi_stack_cpu_fixed;   /* the same with kernels that give the same bits on every machine */
 #endif

@@ -8,20 +8,41 @@
 
 #include <string.h>
 
+#ifdef ECHI_DOUBLE   /* there are no vector kernels in double: the same operations in plain loops */
+static void descend(const struct echi_cpu_descent *d, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        d->v[i] = d->momentum * d->v[i] + (d->g[i] + d->decay * d->w[i]);
+        d->out[i] = d->a[i] - d->lr * d->v[i];
+    }
+}
+static void add(echi_real *sum, const echi_real *x, size_t count) {
+    for (size_t i = 0; i < count; i++) sum[i] += x[i];
+}
+static bool finite_all(const echi_real *x, size_t count) {
+    bool good = true;
+    for (size_t i = 0; i < count; i++) good = good && x[i] - x[i] == 0;
+    return good;
+}
+static const struct echi_cpu_kernels *kernels(void) {
+    static const struct echi_cpu_kernels plain = {.descend = descend, .add = add, .finite = finite_all};
+    return &plain;
+}
+#else
 static const struct echi_cpu_kernels *kernels(void) { return echi_cpu_kernels_for(echi_cpu_level()); }
+#endif
 
 /* --- checked ranges --- */
 
 /* The floats [at, at + count) of a buffer. */
 static ech_status range_of(const struct echi_device *device, const struct echi_buffer *buffer, const char *name, size_t at, size_t count,
-                           const char *operation, float **out, struct ech_error *err) {
+                           const char *operation, echi_real **out, struct ech_error *err) {
     if (device == NULL || buffer == NULL)
         return echi_fail(err, ECH_E_ARGUMENT, operation, "%s is NULL", device == NULL ? "device" : name);
-    float *host = echi_buffer_host(buffer);
+    echi_real *host = echi_buffer_host(buffer);
     if (host == NULL) return echi_fail(err, ECH_E_UNSUPPORTED, operation, "%s is not in host memory; choose the device 'cpu'", name);
-    if ((uintptr_t)host % sizeof(float) != 0)
-        return echi_fail(err, ECH_E_ARGUMENT, operation, "%s does not start at a multiple of %zu bytes", name, sizeof(float));
-    size_t floats = echi_buffer_bytes(buffer) / sizeof(float);
+    if ((uintptr_t)host % sizeof(echi_real) != 0)
+        return echi_fail(err, ECH_E_ARGUMENT, operation, "%s does not start at a multiple of %zu bytes", name, sizeof(echi_real));
+    size_t floats = echi_buffer_bytes(buffer) / sizeof(echi_real);
     if (at > floats || count > floats - at)
         return echi_fail(err, ECH_E_ARGUMENT, operation, "%zu floats at %zu do not fit in %s, which has %zu", count, at, name, floats);
     *out = host + at;
@@ -29,15 +50,15 @@ static ech_status range_of(const struct echi_device *device, const struct echi_b
 }
 
 /* `written` is changed while `other` is read or changed, so they must be different memory. */
-static ech_status apart(const float *written, const char *written_name, const float *other, const char *other_name, size_t count,
+static ech_status apart(const echi_real *written, const char *written_name, const echi_real *other, const char *other_name, size_t count,
                         const char *operation, struct ech_error *err) {
-    uintptr_t a = (uintptr_t)written, b = (uintptr_t)other, bytes = count * sizeof(float);
+    uintptr_t a = (uintptr_t)written, b = (uintptr_t)other, bytes = count * sizeof(echi_real);
     if (bytes == 0 || a + bytes <= b || b + bytes <= a) return ECH_OK;
     return echi_fail(err, ECH_E_ARGUMENT, operation, "%s and %s are the same memory; they must be two buffers", written_name, other_name);
 }
 
 /* As `apart`, but the very same place is fine: each float is read before it is written. */
-static ech_status apart_or_same(const float *written, const char *written_name, const float *other, const char *other_name,
+static ech_status apart_or_same(const echi_real *written, const char *written_name, const echi_real *other, const char *other_name,
                                 size_t count, const char *operation, struct ech_error *err) {
     return written == other ? ECH_OK : apart(written, written_name, other, other_name, count, operation, err);
 }
@@ -45,10 +66,10 @@ static ech_status apart_or_same(const float *written, const char *written_name, 
 /* --- the calls --- */
 
 ech_status echi_apply_sgd(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
-                          const struct echi_buffer *g, size_t at, size_t count, float lr, float momentum, float decay_times_f,
+                          const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum, echi_real decay_times_f,
                           struct ech_error *err) {
     static const char op[] = "apply.sgd";
-    float *from, *to, *speed, *gradient;
+    echi_real *from, *to, *speed, *gradient;
     ECHI_TRY(range_of(device, w, "w", at, count, op, &from, err));
     ECHI_TRY(range_of(device, w_out, "w_out", at, count, op, &to, err));
     ECHI_TRY(range_of(device, v, "v", at, count, op, &speed, err));
@@ -63,10 +84,10 @@ ech_status echi_apply_sgd(struct echi_device *device, const struct echi_buffer *
 }
 
 ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer *w, const struct echi_buffer *a, struct echi_buffer *a_out,
-                            struct echi_buffer *v, const struct echi_buffer *g, size_t at, size_t count, float lr, float momentum,
-                            float decay_times_f, struct ech_error *err) {
+                            struct echi_buffer *v, const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum,
+                            echi_real decay_times_f, struct ech_error *err) {
     static const char op[] = "apply.state";
-    float *weights, *from, *to, *speed, *gradient;
+    echi_real *weights, *from, *to, *speed, *gradient;
     ECHI_TRY(range_of(device, w, "w", at, count, op, &weights, err));
     ECHI_TRY(range_of(device, a, "a", at, count, op, &from, err));
     ECHI_TRY(range_of(device, a_out, "a_out", at, count, op, &to, err));
@@ -85,7 +106,7 @@ ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer
 
 ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count,
                     struct ech_error *err) {
-    float *to, *from;
+    echi_real *to, *from;
     ECHI_TRY(range_of(device, sum, "sum", at, count, "add", &to, err));
     ECHI_TRY(range_of(device, g, "g", at, count, "add", &from, err));
     ECHI_TRY(apart(to, "sum", from, "g", count, "add", err));
@@ -96,7 +117,7 @@ ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const s
 ech_status echi_sum_states(struct echi_device *device, struct echi_buffer *w, const struct echi_buffer *w0,
                            const struct echi_buffer *const *states, int n_states, size_t at, size_t count, struct ech_error *err) {
     static const char op[] = "sum.states";
-    float *to, *from, *state;
+    echi_real *to, *from, *state;
     if (n_states < 0 || (n_states > 0 && states == NULL))
         return echi_fail(err, ECH_E_ARGUMENT, op, "%d states are announced, but %s", n_states, n_states < 0 ? "that is no number" : "states is NULL");
     ECHI_TRY(range_of(device, w, "w", at, count, op, &to, err));
@@ -113,7 +134,7 @@ ech_status echi_sum_states(struct echi_device *device, struct echi_buffer *w, co
 
 ech_status echi_all_finite(struct echi_device *device, const struct echi_buffer *x, size_t at, size_t count, bool *out_finite,
                            struct ech_error *err) {
-    float *from;
+    echi_real *from;
     if (out_finite == NULL) return echi_fail(err, ECH_E_ARGUMENT, "all.finite", "out_finite is NULL");
     ECHI_TRY(range_of(device, x, "x", at, count, "all.finite", &from, err));
     *out_finite = kernels()->finite(from, count);

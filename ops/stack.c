@@ -9,7 +9,9 @@
 #include <string.h>
 
 const struct echi_stack_impl *const echi_stack_implementations[] = {
+#ifndef ECHI_DOUBLE
     &echi_stack_cpu,
+#endif
     &echi_stack_reference,
     NULL,
 };
@@ -49,7 +51,7 @@ static ech_status check_layers(const struct echi_layer *layers, int count, int m
         const struct echi_layer *l = &layers[i];
         ECHI_TRY(echi_layer_check(l, err));
         size_t most = echi_shape_size(l->in) > echi_shape_size(l->out) ? echi_shape_size(l->in) : echi_shape_size(l->out);
-        if (!echi_mul_size(most, (size_t)max_n, &bytes) || !echi_mul_size(bytes, sizeof(float), &bytes))
+        if (!echi_mul_size(most, (size_t)max_n, &bytes) || !echi_mul_size(bytes, sizeof(echi_real), &bytes))
             return echi_fail_at(err, ECH_E_SHAPE, "stack.create", -1, l->name, "layer '%s': %d samples of it do not fit in memory",
                                 l->name, max_n);
         if (!extend(&end, l->weight_at, l->weights) || !extend(&end, l->bias_at, l->biases))
@@ -63,7 +65,7 @@ static ech_status check_layers(const struct echi_layer *layers, int count, int m
                                 "layer '%s' takes %dx%dx%d, but '%s' before it gives %dx%dx%d", l->name, l->in.c, l->in.h, l->in.w,
                                 before->name, before->out.c, before->out.h, before->out.w);
     }
-    if (!echi_mul_size(end, sizeof(float), &bytes))
+    if (!echi_mul_size(end, sizeof(echi_real), &bytes))
         return echi_fail(err, ECH_E_SHAPE, "stack.create", "%zu parameters do not fit in memory", end);
     *out_params_end = end;
     return ECH_OK;
@@ -105,6 +107,10 @@ ech_status echi_stack_create(struct echi_device *device, enum echi_kernels kerne
                              int max_n, struct echi_stack **out, struct ech_error *err) {
     if (kernels == ECHI_KERNELS_REFERENCE)
         return echi_stack_create_with(device, &echi_stack_reference, layers, count, max_n, out, err);
+#ifndef ECHI_DOUBLE
+    if (kernels == ECHI_KERNELS_FIXED)
+        return echi_stack_create_with(device, &echi_stack_cpu_fixed, layers, count, max_n, out, err);
+#endif
     ech_status status = ECH_E_UNSUPPORTED;
     for (int i = 0; echi_stack_implementations[i] != NULL && status == ECH_E_UNSUPPORTED; i++)
         status = echi_stack_create_with(device, echi_stack_implementations[i], layers, count, max_n, out, err);
@@ -145,9 +151,9 @@ static ech_status need_unit(const struct echi_stack *stack, const char *operatio
 static ech_status need_floats(const struct echi_stack *stack, const char *operation, const struct echi_buffer *buffer,
                               const char *what, struct ech_error *err) {
     ECHI_TRY(need(operation, buffer != NULL, what, err));
-    if (echi_buffer_host(buffer) == NULL || (uintptr_t)echi_buffer_host(buffer) % sizeof(float) != 0)
+    if (echi_buffer_host(buffer) == NULL || (uintptr_t)echi_buffer_host(buffer) % sizeof(echi_real) != 0)
         return echi_fail(err, ECH_E_ARGUMENT, operation, "%s must be floats in host memory", what);
-    if (echi_buffer_bytes(buffer) / sizeof(float) < stack->params_end)
+    if (echi_buffer_bytes(buffer) / sizeof(echi_real) < stack->params_end)
         return echi_fail(err, ECH_E_ARGUMENT, operation, "%s has %zu bytes, but the layers' parameters reach to float %zu", what,
                          echi_buffer_bytes(buffer), stack->params_end);
     return ECH_OK;
@@ -174,7 +180,7 @@ static ech_status need_no_gradient(const struct echi_stack *stack, const char *o
 
 /* --- one step --- */
 
-ech_status echi_stack_input(struct echi_stack *stack, int n, const float *rows, struct ech_error *err) {
+ech_status echi_stack_input(struct echi_stack *stack, int n, const echi_real *rows, struct ech_error *err) {
     ECHI_TRY(need("stack.input", stack != NULL, "stack", err));
     ECHI_TRY(need("stack.input", rows != NULL, "rows", err));
     if (n < 1 || n > stack->max_n)
@@ -200,14 +206,14 @@ ech_status echi_stack_forward(struct echi_stack *stack, int unit, const struct e
     return ECH_OK;
 }
 
-ech_status echi_stack_output(struct echi_stack *stack, float *rows, struct ech_error *err) {
+ech_status echi_stack_output(struct echi_stack *stack, echi_real *rows, struct ech_error *err) {
     ECHI_TRY(need_no_gradient(stack, "stack.output", err));
     ECHI_TRY(need("stack.output", rows != NULL, "rows", err));
     stack->impl->output(stack->state, rows);
     return ECH_OK;
 }
 
-ech_status echi_stack_loss(struct echi_stack *stack, const uint8_t *labels, float scale, double *out_loss, int *out_correct,
+ech_status echi_stack_loss(struct echi_stack *stack, const uint8_t *labels, echi_real scale, double *out_loss, int *out_correct,
                            struct ech_error *err) {
     ECHI_TRY(need_no_gradient(stack, "stack.loss", err));
     ECHI_TRY(need("stack.loss", labels != NULL, "labels", err));
@@ -225,7 +231,7 @@ ech_status echi_stack_loss(struct echi_stack *stack, const uint8_t *labels, floa
     return ECH_OK;
 }
 
-ech_status echi_stack_output_grad(struct echi_stack *stack, const float *rows, struct ech_error *err) {
+ech_status echi_stack_output_grad(struct echi_stack *stack, const echi_real *rows, struct ech_error *err) {
     ECHI_TRY(need_no_gradient(stack, "stack.output_grad", err));
     ECHI_TRY(need("stack.output_grad", rows != NULL, "rows", err));
     stack->impl->output_grad(stack->state, rows);
@@ -257,7 +263,7 @@ ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct 
     return ECH_OK;
 }
 
-ech_status echi_stack_input_grad(struct echi_stack *stack, float *rows, struct ech_error *err) {
+ech_status echi_stack_input_grad(struct echi_stack *stack, echi_real *rows, struct ech_error *err) {
     ECHI_TRY(need_output(stack, "stack.input_grad", err));
     ECHI_TRY(need("stack.input_grad", rows != NULL, "rows", err));
     if (stack->backward_next != -1 || !stack->has_gradient)

@@ -21,6 +21,7 @@ struct nodes {
     int status[ECH_WORLD_MAX];    /* exit status as a shell gives it */
     int first_failed;             /* rank; -1: none has */
     double since;                 /* when rank 0 ended or a node failed; negative: neither */
+    int told;                     /* SIGUSR1s passed on */
     enum { FREE_TO_RUN, ASKED_TO_END, KILLED } asked;
 };
 
@@ -36,10 +37,13 @@ static void signal_all(const struct nodes *n, int number) {
 }
 
 /* The child's side of fork: never returns. */
-static void child(const struct nodes *n, int rank, const char *coordinator, int address_fd, pid_t parent) {
+static void child(const struct nodes *n, int rank, const char *coordinator, int address_fd, pid_t parent, sigset_t stop_signals) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(EXIT_STATUS + ECH_E_ABORTED);   /* it died before prctl */
+    stops = 0;                 /* those were the parent's, which passes them on */
+    watch_stops(true);
     signal(SIGINT, SIG_IGN);   /* a terminal sends it to us too; the parent passes it on as SIGTERM */
+    sigprocmask(SIG_UNBLOCK, &stop_signals, NULL);
     struct command mine = *n->command;
     mine.config.rank = rank;
     if (mine.slow[rank] > 0) mine.config.slow = mine.slow[rank];
@@ -49,11 +53,16 @@ static void child(const struct nodes *n, int rank, const char *coordinator, int 
 
 static bool start(struct nodes *n, int rank, const char *coordinator, int address_fd, int parents_fd) {
     fflush(NULL);   /* or the child would write what is still buffered again */
+    sigset_t stop_signals;
+    sigemptyset(&stop_signals);
+    sigaddset(&stop_signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &stop_signals, NULL);   /* the child opens its ears when it has its own way to hear */
     pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
         if (parents_fd >= 0) close(parents_fd);
-        child(n, rank, coordinator, address_fd, parent);
+        child(n, rank, coordinator, address_fd, parent, stop_signals);
     }
+    sigprocmask(SIG_UNBLOCK, &stop_signals, NULL);
     if (pid < 0) {
         fprintf(stderr, "echelon: rank %d cannot be started: %s\n", rank, strerror(errno));
         return false;
@@ -123,6 +132,10 @@ static void wait_for_all(struct nodes *n) {
         while (reap(n)) {}
         if (stops > 0) ask_to_end(n);
         if (stops > 1 && n->asked != KILLED) kill_all(n);   /* a second signal means it */
+        if (tells != n->told) {
+            n->told = tells;
+            signal_all(n, SIGUSR1);
+        }
         hurry(n);
         if (n->running > 0) poll(NULL, 0, 50);              /* any signal ends the wait at once */
     }
@@ -143,7 +156,7 @@ int local_run(const struct command *command, const ech_model *model, const ech_d
         fprintf(stderr, "echelon: no pipe to rank 0: %s\n", strerror(errno));
         return exit_status(ECH_E_BUSY);
     }
-    watch_signals(false);
+    watch_stops(false);
     bool started = start(&n, 0, NULL, channel[1], channel[0]);
     close(channel[1]);   /* so that the pipe ends when rank 0 does */
     bool bound = started && read_address(channel[0], address, sizeof address);

@@ -24,7 +24,7 @@ static const struct {
     {"What to train", " model data init "},
     {"Nodes", " local rank world coordinator bind join-timeout deadline device threads slow "},
     {"How the nodes work together", " sync staleness groups separate shares samples-per-step plan "},
-    {"Learning", " batch lr momentum weight-decay seed no-shuffle "},
+    {"Learning", " batch lr momentum weight-decay seed no-shuffle deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
     {"What it tells", " progress report save save-plan record help "},
 };

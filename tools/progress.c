@@ -19,10 +19,13 @@ static void clear_line(struct progress *p) {
     p->open = false;
 }
 
-void progress_log(struct progress *p, enum ech_log_level level, const char *line) {
-    if (level >= ECH_LOG_DEBUG || (level >= ECH_LOG_INFO && p->quiet)) return;
+void progress_tell(struct progress *p, const char *line) {
     clear_line(p);
     fprintf(stderr, "%s%s\n", p->prefix, line);
+}
+
+void progress_log(struct progress *p, enum ech_log_level level, const char *line) {
+    if (level < ECH_LOG_INFO || (level == ECH_LOG_INFO && !p->quiet)) progress_tell(p, line);
 }
 
 /* Columns of the terminal behind stderr: a line that is wider would not be rewritten, but scroll. */

@@ -21,6 +21,28 @@ static void print_groups(FILE *to, const struct ech_report *r) {
     if (r->head >= 0) fprintf(to, "  fully connected  trained by rank %d\n", r->head);
 }
 
+/* "<= 0.5": the upper edge of the bin that holds this part of all pushes. */
+static const char *quantile(const struct ech_report *r, const uint64_t *bins, double part, char *buf, size_t cap) {
+    uint64_t all = 0, below = 0;
+    int bin = 0;
+    for (int i = 0; i < ECH_STALENESS_BINS; i++) all += bins[i];
+    while (bin < ECH_STALENESS_BINS - 1 && (double)(below += bins[bin]) < part * (double)all) bin++;
+    if (bin == ECH_STALENESS_BINS - 1) snprintf(buf, cap, "> %g", r->staleness_edge[bin - 1]);
+    else snprintf(buf, cap, "%s%g", bin ? "<= " : "", r->staleness_edge[bin]);
+    return buf;
+}
+
+static void print_staleness(FILE *to, const struct ech_report *r) {
+    char median[32], most[32];
+    if (!(r->staleness_max > 0)) return;   /* in step */
+    fprintf(to, "  staleness        median %s, 95 %% %s, most %.2f rounds", quantile(r, r->staleness_trunk, 0.5, median, sizeof median),
+            quantile(r, r->staleness_trunk, 0.95, most, sizeof most), r->staleness_max);
+    if (r->head >= 0)
+        fprintf(to, "; behind the head: median %s, 95 %% %s", quantile(r, r->staleness_head, 0.5, median, sizeof median),
+                quantile(r, r->staleness_head, 0.95, most, sizeof most));
+    fputc('\n', to);
+}
+
 void summary_print(FILE *to, const struct command *command, const struct ech_report *r, ech_status status) {
     if (r->n_groups == 0 || (status != ECH_OK && r->samples == 0)) return;   /* it ended before there was anything to tell */
     uint64_t bytes = 0;
@@ -36,5 +58,6 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
     else if (status == ECH_E_NOT_REACHED) fprintf(to, "  target           %.2f %% not reached\n", 100 * command->config.target_accuracy);
     if (r->test_accuracy >= 0)
         fprintf(to, "  accuracy         %.2f %% (best look %.2f %%)\n", 100 * r->test_accuracy, 100 * r->best_accuracy);
+    print_staleness(to, r);
     fprintf(to, "  sent             %s, by all nodes\n", bytes_text((double)bytes, sent, sizeof sent));
 }

@@ -40,6 +40,7 @@ struct progress {
 };
 void progress_init(struct progress *p, const struct command *command);
 void progress_log(struct progress *p, enum ech_log_level level, const char *line);
+void progress_tell(struct progress *p, const char *line);   /* what was asked for: never held back */
 void progress_show(struct progress *p, const struct ech_progress *now);
 void progress_end(struct progress *p);
 
@@ -54,8 +55,10 @@ int train_main(int argc, char **argv);
  * address and a line end. Returns the exit status. */
 int train_node(const struct command *command, const ech_model *model, const ech_data *data, int address_fd);
 extern volatile int stops;             /* SIGINTs and SIGTERMs so far; what the library watches */
-/* Counts them from now on; with `once`, only the first: a second ends the process. */
-void watch_signals(bool once);
+extern volatile int tells;             /* SIGUSR1s so far */
+/* Counts them from now on. A second one that asks to stop ends the process at once where `once` says so. */
+void watch_stops(bool once);
+void watch_tells(void);
 
 /* replay.c */
 int replay_main(int argc, char **argv);

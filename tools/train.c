@@ -9,20 +9,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-volatile int stops;
+volatile int stops, tells;
 
 static void on_stop(int number) {
     (void)number;
     stops++;
 }
 
-void watch_signals(bool once) {
-    struct sigaction action = {.sa_handler = on_stop, .sa_flags = once ? (int)SA_RESETHAND : 0};
+static void on_last_stop(int number) {
+    if (stops++ == 0) return;
+    signal(number, SIG_DFL);
+    raise(number);   /* takes effect when this handler returns */
+}
+
+static void on_tell(int number) {
+    (void)number;
+    tells++;
+}
+
+static void watch(int number, void (*handler)(int), int flags) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
     sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    sigaction(number, &action, NULL);
+}
+
+void watch_stops(bool once) {
+    watch(SIGINT, once ? on_last_stop : on_stop, 0);
+    watch(SIGTERM, once ? on_last_stop : on_stop, 0);
     signal(SIGPIPE, SIG_IGN);
 }
+
+void watch_tells(void) { watch(SIGUSR1, on_tell, SA_RESTART); }
 
 static void print_help(void) {
     puts("usage: echelon train --data DIR|glyphs [options]\n\n"
@@ -40,7 +57,9 @@ static void print_help(void) {
         printf("  %3d  %s\n", exit_status(name), text);
     ECH_STATUS_LIST(ROW)
 #undef ROW
-    puts("  128+N  with --local: a node was ended by signal N");
+    puts("  128+N  with --local: a node was ended by signal N\n\n"
+         "Signals: SIGINT and SIGTERM end the run in order, and what was trained is saved; a second one ends it at once. SIGUSR1:\n"
+         "each node says on stderr who waits for whom, and the run goes on.");
 }
 
 /* A run of an hour must not end with a file that could never have been written. The file itself is not touched. */
@@ -80,6 +99,11 @@ static void on_log(void *user, enum ech_log_level level, const char *line) {
     progress_log(&node->progress, level, line);
 }
 
+static void on_tell_line(void *user, const char *line) {
+    struct node *node = user;
+    progress_tell(&node->progress, line);
+}
+
 static void on_progress(void *user, const struct ech_progress *now) {
     struct node *node = user;
     progress_show(&node->progress, now);
@@ -108,6 +132,8 @@ int train_node(const struct command *command, const ech_model *model, const ech_
     config.on_bound = on_bound;
     config.user = &node;
     config.stop = &stops;
+    config.tell = &tells;
+    config.on_tell = on_tell_line;
     struct ech_report report = {0};
     struct ech_error err = {0};
     ech_status status = ech_train(model, data, &config, NULL, &report, &err);
@@ -124,6 +150,7 @@ int train_main(int argc, char **argv) {
     struct ech_error err = {0};
     ech_model *model = NULL;
     ech_data *data = NULL;
+    watch_tells();   /* who asks too early is answered later, and does not end the run */
     ech_status status = command_parse(&command, argc, argv, &err);
     if (status == ECH_OK && command.help) {
         print_help();
@@ -142,7 +169,7 @@ int train_main(int argc, char **argv) {
     if (status != ECH_OK) fprintf(stderr, "echelon: %s\n", err.text);
     else if (command.local > 1) code = local_run(&command, model, data);
     else {
-        watch_signals(true);
+        watch_stops(true);
         code = train_node(&command, model, data, -1);
     }
     ech_data_destroy(data);

@@ -3,10 +3,10 @@
  * is a field at the end of struct ech_config and one line here. */
 #include "echelon.h"
 #include "echi_error.h"
+#include "echi_number.h"
 
 #include <errno.h>
 #include <float.h>
-#include <locale.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -82,12 +82,14 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
     X(slow, "slow", "FACTOR", "1", REAL, 1, 1000, no_word, NULL,                                                              \
       "this node computes so many times slower, by sleeping (to try unlike nodes on one machine)")                            \
     X(deadline, "deadline", "SECONDS", "10", REAL, 0.01, 86400, no_word, NULL,                                                \
-      "without a word from a node that is needed for so long, the run ends and names it")                                     \
+      "a node without a word for so long is lost; a prompt one sooner, after two fifths of it at least")                        \
     X(init, "init", "FILE", "", TEXT, 0, 0, no_word, NULL, "initial weights (safetensors); rank 0 reads it")              \
     X(save, "save", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes the trained weights (safetensors)")           \
     X(report, "report", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes what the run did (JSON)")                 \
     X(plan, "plan", "FILE", "", TEXT, 0, 0, no_word, NULL, "plan to follow instead of making one")                            \
-    X(save_plan, "save-plan", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes the plan")                          \
+    X(save_plan, "save-plan", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes the plan")                       \
+    X(deterministic, "deterministic", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                               \
+      "bsp only: the same trained weights, bit for bit, whatever the number of nodes, their shares and their processors") \
     X(record, "record", "DIR", "", TEXT, 0, 0, no_word, NULL,                                                                 \
       "where each node writes what its roles are told (rank0.events, ...), for `echelon replay`")
 
@@ -162,21 +164,6 @@ static const char *allowed(int i, char *buf, size_t cap) {
     return buf;
 }
 
-/* The whole of `text` as a finite decimal number. The program's locale has no say in what a point is. */
-static bool parse_real(const char *text, double *out) {
-    if (!*text || text[strspn(text, "0123456789.eE+-")]) return false;
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!c) return false;
-    locale_t before = uselocale(c);
-    char *end;
-    double value = strtod(text, &end);
-    uselocale(before);
-    freelocale(c);
-    if (*end || !isfinite(value)) return false;
-    *out = value;
-    return true;
-}
-
 static bool is_digits(const char *text) { return *text && !text[strspn(text, "0123456789")]; }
 
 /* Writes `text` into the field of option i, or returns false when it is none of what `allowed` says. */
@@ -199,7 +186,7 @@ static bool put_text(struct ech_config *config, int i, const char *text) {
         if (errno) return false;
         *(uint64_t *)(void *)((char *)config + rule->at) = whole;
         return true;
-    } else if ((rule->kind != REAL && !is_digits(text)) || !parse_real(text, &value)) return false;
+    } else if ((rule->kind != REAL && !is_digits(text)) || !echi_parse_real(text, &value)) return false;
     if (value < rule->least || value > rule->most) return false;
     put_number(config, rule, value);
     return true;
@@ -348,6 +335,21 @@ static ech_status share_list_fits(const struct ech_config *config, struct ech_er
     return ECH_OK;
 }
 
+/* Samples are dealt in granules of four, and only a round has a sum. */
+static ech_status deterministic_fits(const struct ech_config *config, struct ech_error *err) {
+    if (!config->deterministic) return ECH_OK;
+    if (strcmp(config->sync, "bsp") != 0)
+        return refuse(err, "option deterministic is on, but sync is %s, where weights depend on who comes first: give sync bsp", config->sync);
+    if (config->batch % 4 != 0)
+        return refuse(err, "option batch is %d, but deterministic deals samples in fours: give a multiple of 4", config->batch);
+    for (const char *at = config->shares; share_list(config->shares, &(long){0}) > 0 && at; at = strchr(at, ',')) {
+        if (*at == ',') at++;
+        if (atoi(at) % 4 != 0)
+            return refuse(err, "option shares is '%.80s', but deterministic deals samples in fours: give multiples of 4", config->shares);
+    }
+    return ECH_OK;
+}
+
 /* Rank 0 writes each file once, at the end: two under one name would leave one of them. */
 static ech_status outputs_differ(const struct ech_config *config, struct ech_error *err) {
     const struct { const char *name, *path; } output[] = {
@@ -380,5 +382,6 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
         return refuse(err, "option samples-per-step is %d, but under bsp steps follow from batch and shares: leave it out",
                       config->samples_per_step);
     ECHI_TRY(share_list_fits(config, err));
+    ECHI_TRY(deterministic_fits(config, err));
     return outputs_differ(config, err);
 }

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of the I/O thread share: node.c (loop, deadlines), node_actions.c (what roles ask for), node_events.c
- * (what happens), node_report.c (progress and report). */
+ * What the files of the I/O thread share: node.c (loop), node_watch.c (heartbeats, deadlines), node_actions.c (what roles
+ * ask for), node_events.c (what happens), node_tell.c (who waits for whom), node_report.c (progress and report). */
 #ifndef ECHI_NODE_H
 #define ECHI_NODE_H
 #include "echi_recording.h"
+#include "echi_silence.h"
 
 #define ECHI_NODE_ACTIONS (8 * ECHI_WORLD_MAX)   /* of one event, at most */
 #define ECHI_SECOND INT64_C(1000000000)
+
+/* What this node thinks of a peer that it judges. */
+struct echi_watched { struct echi_silence silence; uint64_t bytes; bool late, lost; };
 
 struct echi_node {
     const struct echi_node_config *c;
@@ -23,7 +27,7 @@ struct echi_node {
     struct echi_worker *worker;
     struct echi_owner *owner;
     struct echi_head *head;
-    bool planned;
+    bool planned;                             /* and the roles stand */
     struct echi_recorder *recorder;           /* NULL: nothing is recorded, or not any more */
     /* measuring at start, on the lane's thread until `measured` */
     bool measuring;
@@ -31,11 +35,23 @@ struct echi_node {
     struct echi_times times;
     ech_status measure_status;
     struct ech_error measure_error;
+    /* making the slots, on the lane's thread until `has_slots` */
+    bool standing;
+    atomic_bool has_slots;
+    ech_status slots_status;
+    struct ech_error slots_error;
     struct echi_action action[ECHI_NODE_ACTIONS];
     /* state of the loop */
     bool ready, over, held_asked, final_in, end_in;
     ech_status status;
-    int64_t began, looped, heard[ECHI_WORLD_MAX], heartbeat_at, progress_at, leave_by;
+    int64_t began, heartbeat_at, progress_at, leave_by;
+    struct echi_fair fair;                    /* the clock on which peers are judged */
+    struct echi_patience patience;
+    struct echi_watched watched[ECHI_WORLD_MAX];
+    int64_t round_most;                       /* the longest that a round of the loop took beside waiting */
+    struct { int phase; int64_t at; } told_run; /* since when the coordinator and the strands are where they are */
+    struct { uint32_t turn; int64_t at; } told_strand[ECHI_STRANDS];
+    int tells;                                /* ech_config.tell, as it was last seen */
     int lost; char lost_text[200];
     struct ech_progress shown; int64_t shown_clock; uint64_t shown_looks;
     uint64_t sent_by_kind[ECHI_KINDS + 1];    /* rank 0: summed over all nodes */
@@ -47,6 +63,18 @@ void echi_node_log(struct echi_node *n, enum ech_log_level level, const char *fm
 void echi_node_give_up(struct echi_node *n, ech_status status);
 /* Tells of a recording that cannot be written any further, and goes on without it. */
 void echi_node_check_recorder(struct echi_node *n);
+
+/* ---- node_watch.c ---- */
+void echi_watch_begin(struct echi_node *n);              /* all nodes have joined */
+/* Sends the heartbeat when it is due. Returns how long the next round of the loop may take, in ns. */
+int64_t echi_watch_beat(struct echi_node *n, int64_t now);
+void echi_watch_judge(struct echi_node *n, int64_t now);   /* who is silent for too long is lost */
+
+/* ---- node_tell.c ---- */
+void echi_tell_note(struct echi_node *n, int64_t now);   /* after each step of a role: phases that have changed */
+void echi_tell_all(struct echi_node *n, int64_t now);    /* a line a role to the caller: who waits for whom */
+/* What this node waits for from `peer`, for the end of a sentence: ", while ..."; or "". */
+const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_t cap);
 
 /* ---- node_actions.c ---- */
 static inline struct echi_slot echi_node_slot(uint64_t cookie) { return (struct echi_slot){(uint8_t)(cookie >> 8), (uint8_t)cookie}; }

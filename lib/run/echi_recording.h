@@ -24,6 +24,8 @@ struct echi_about {
     uint32_t threads;
     uint64_t seed;
     uint8_t rank, world;
+    uint8_t real_bytes;       /* of a parameter: 4, or 8 in an archive built for double */
+    bool deterministic;
     bool shuffle, session;    /* session: the user's own model, whose arithmetic nobody can repeat */
     uint32_t train_samples, test_samples;
     /* rank 0 */
@@ -59,7 +61,7 @@ const char *echi_recorder_trouble(struct echi_recorder *r);
 void echi_recorder_close(struct echi_recorder *r);   /* NULL is harmless */
 
 /* SHA-256 of weights, by which a replay is compared with its run. */
-void echi_weights_hash(const float *weights, size_t count, uint8_t out[32]);
+void echi_weights_hash(const echi_real *weights, size_t count, uint8_t out[32]);
 /* The instruction set that this machine's kernels use: "avx2". */
 const char *echi_isa_name(void);
 
@@ -113,7 +115,7 @@ ech_status echi_replay_roles(struct echi_recording *r, uint64_t *out_events, uin
 
 /* Repeats the arithmetic of a whole run, one recording a rank, whose roles were replayed before. `params`: the initial
  * weights in, the trained ones out. *out_tasks, *out_payloads: computed and copied. ECH_E_MISMATCH: another arithmetic. */
-ech_status echi_recompute(struct echi_recording *recording, int world, const struct echi_job *job, float *params, uint64_t *out_tasks,
+ech_status echi_recompute(struct echi_recording *recording, int world, const struct echi_job *job, echi_real *params, uint64_t *out_tasks,
                           uint64_t *out_payloads, struct ech_error *err);
 
 /* ----------------------------------------------------------- trace_text.c */

@@ -28,6 +28,9 @@ ech_status echi_wire_post(struct echi_wire *wire, int peer, int kind, void *buff
 ech_status echi_wire_send(struct echi_wire *wire, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
                           size_t len, uint64_t cookie, struct ech_error *err);
 void echi_wire_bytes_sent(const struct echi_wire *wire, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
+uint64_t echi_wire_bytes_from(const struct echi_wire *wire, int peer);   /* not of oneself */
+/* As echi_net_waiting; of messages to oneself those that wait for a post. */
+int echi_wire_waiting(const struct echi_wire *wire, int peer, int kind, bool *out_for_credit);
 
 /* ------------------------------------------------------------ what is run */
 
@@ -43,7 +46,11 @@ struct echi_job {
     uint32_t train_samples, test_samples;
     uint64_t seed;
     bool shuffle;
+    enum echi_kernels kernels;                /* FIXED under --deterministic */
 };
+/* What ech_train runs, from model, data and options. ECH_E_SHAPE when model and data do not fit together. */
+ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *out,
+                         struct ech_error *err);
 /* Floats [*at, *at + *count) that an owner (head false) or the head (true) keeps under this plan. */
 void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bool head, size_t *at, size_t *count);
 /* How model and data are compared between nodes and with recordings: hashes; in a session, counts. */
@@ -52,9 +59,6 @@ void echi_job_words(const struct echi_job *job, char model[ECHI_JOB_WORD], char 
 /* Bytes [*at, *at + *len) of a slot that a message carries. One place decides it for sender, receiver and replay. `head` says
  * whose layers a PARAMS is about. */
 void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len);
-/* What a model and its data are for a run of these options. They must fit, and stay. */
-ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *out,
-                         struct ech_error *err);
 /* Sample numbers of a lease. */
 void echi_job_samples(const struct echi_job *job, const struct echi_lease *lease, uint32_t *out_index);
 
@@ -82,6 +86,9 @@ void echi_lane_breathe(struct echi_lane *lane, enum echi_task_kind kind);
 /* Called by the running task: the gradient of a layer, or of a head's rows, is in its place. */
 void echi_lane_gradient(struct echi_lane *lane, const struct echi_task *task, int layer, size_t bytes, const struct echi_result *result);
 void echi_lane_rows(struct echi_lane *lane, const struct echi_task *task, const struct echi_result *result);
+/* What a lane is at: the task in hand (the most urgent of those begun), since when, and how many wait. */
+struct echi_lane_view { bool runs, held; struct echi_task task; int64_t since; int waiting; };
+void echi_lane_look(struct echi_lane *lane, struct echi_lane_view *out);
 /* Runs a function once on the lane's thread, before any task, then notifies (measuring at start). Does not wait. */
 void echi_lane_call(struct echi_lane *lane, void (*call)(void *self), void *self);
 
@@ -118,14 +125,14 @@ struct echi_user_lane {
     bool (*measured)(void *self, struct echi_times *out, ech_status *out_status);   /* true once, when it has; wakes the wire */
     void (*submit)(void *self, const struct echi_task *task);
     bool (*take)(void *self, struct echi_done *out);
-    void (*final)(void *self, const float *params);      /* the trained weights, all layers */
+    void (*final)(void *self, const echi_real *params);      /* the trained weights, all layers */
 };
 struct echi_node_config {
     const struct ech_config *config;
     const struct echi_job *job;
     const struct echi_user_lane *user;
     const atomic_bool *abandoned;             /* sessions: the caller computes no more steps; NULL in ech_train */
-    float *params;                            /* rank 0: initial weights in, trained weights out */
+    echi_real *params;                        /* rank 0: initial weights in, trained weights out */
     /* Called on the node's thread, may be NULL: the wire stands; later again: the slots stand as well; at last, with NULLs:
      * both are about to go. */
     void (*started)(void *self, struct echi_wire *wire, struct echi_exec *exec); void *started_self;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tasks made true: the slots of a node and the arithmetic on them. */
-#include "echi_run.h"
+#include "echi_exec.h"
 #include "echi_checked.h"
 #include "echi_error.h"
 
@@ -10,23 +10,6 @@
 #include <string.h>
 
 #define EVAL_ROWS 128        /* test samples in one forward pass */
-#define SLOTS_PER_KIND 64
-/* Cross-entropy a sample beyond which no run comes back: chance is log(classes), a sure mistake of sane weights some tens. */
-#define LOST_LOSS 1e6
-
-struct echi_exec {
-    const struct echi_job *job;
-    struct echi_device *device;
-    struct echi_lane *lane;                       /* NULL while measuring */
-    const struct echi_setup *setup;
-    struct echi_buffer *slot[ECHI_SLOT_KINDS][SLOTS_PER_KIND];
-    struct echi_stack *trunk[ECHI_STRANDS];       /* all layers where nothing is separated */
-    struct echi_stack *head, *eval;
-    /* scratch of the worker's, the head's and the look's tasks, which may be nested in one another */
-    float *rows, *head_rows, *head_rows_grad, *eval_rows;
-    uint8_t *labels, *head_labels, *eval_labels;
-    uint32_t *index, *eval_index;
-};
 
 ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, struct echi_exec **out, struct ech_error *err) {
     struct echi_exec *x = calloc(1, sizeof *x);
@@ -44,7 +27,7 @@ ech_status echi_exec_create(const struct echi_job *job, const char *device, int 
 void echi_exec_destroy(struct echi_exec *x) {
     if (!x) return;
     for (int k = 0; k < ECHI_SLOT_KINDS; k++)
-        for (int i = 0; i < SLOTS_PER_KIND; i++) echi_buffer_destroy(x->slot[k][i]);
+        for (int i = 0; i < ECHI_SLOTS_PER_KIND; i++) echi_buffer_destroy(x->slot[k][i]);
     for (int i = 0; i < ECHI_STRANDS; i++) echi_stack_destroy(x->trunk[i]);
     echi_stack_destroy(x->head);
     echi_stack_destroy(x->eval);
@@ -57,6 +40,8 @@ void echi_exec_destroy(struct echi_exec *x) {
     free(x->eval_labels);
     free(x->index);
     free(x->eval_index);
+    echi_granules_destroy(x);
+    echi_buffer_destroy(x->rounded);
     echi_device_close(x->device);
     free(x);
 }
@@ -79,7 +64,8 @@ static ech_status make_slots(struct echi_exec *x, enum echi_slot_kind kind, int 
     return ECH_OK;
 }
 
-static ech_status sample_room(const struct echi_exec *x, uint32_t n, float **rows, uint8_t **labels, uint32_t **index, struct ech_error *err) {
+static ech_status sample_room(const struct echi_exec *x, uint32_t n, echi_real **rows, uint8_t **labels, uint32_t **index,
+                              struct ech_error *err) {
     const struct echi_shape s = x->job->data->shape;
     size_t floats;
     if (!echi_mul_size(n, echi_shape_size(s), &floats)) return echi_fail_memory(err, "run.setup", "a batch of samples");
@@ -88,28 +74,35 @@ static ech_status sample_room(const struct echi_exec *x, uint32_t n, float **row
     return allocate(index, n, sizeof **index, "a batch of sample numbers", err);
 }
 
-static ech_status make_stack(struct echi_exec *x, int first, int end, uint32_t n, struct echi_stack **out, struct ech_error *err) {
-    return echi_stack_create(x->device, ECHI_KERNELS_FAST, x->job->model->layers + first, end - first, (int)n, out, err);
+ech_status echi_exec_stack(struct echi_exec *x, int first, int end, uint32_t n, struct echi_stack **out, struct ech_error *err) {
+    return echi_stack_create(x->device, x->job->kernels, x->job->model->layers + first, end - first, (int)n, out, err);
+}
+
+/* Bytes of gradients on their way to a sum, and of sums, where `all` parameters have so many bytes. */
+static size_t sums_size(const struct echi_exec *x, size_t all) {
+    return x->setup->plan.deterministic ? all / sizeof(echi_real) * sizeof(int64_t) : all;
 }
 
 static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, uint32_t n, size_t all, struct ech_error *err) {
     ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 2 * p->strands, all, err));
-    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_GRADS, 0, p->strands, all, err));
+    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_GRADS, 0, p->strands, sums_size(x, all), err));
     if (!x->job->model) return ECH_OK;
-    for (int i = 0; i < p->strands; i++)
-        ECHI_TRY(make_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk[i], err));
+    for (int i = 0; i < p->strands && !p->deterministic; i++)
+        ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk[i], err));
+    if (p->deterministic) ECHI_TRY(echi_granules_setup_worker(x, n, err));
     ECHI_TRY(sample_room(x, n, &x->rows, &x->labels, &x->index, err));
     if (!p->separated) return ECH_OK;
-    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->strands, n * (4 * x->job->cut_width + 1), err));
-    return make_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->strands, n * 4 * x->job->cut_width, err);
+    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->strands, n * (sizeof(echi_real) * x->job->cut_width + 1), err));
+    return make_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->strands, n * sizeof(echi_real) * x->job->cut_width, err);
 }
 
 static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
     ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_WEIGHTS, 0, ECHI_SNAPSHOTS, all, err));
     ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, all, err));
-    if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, all, err));
+    if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
     for (int r = 0; r < p->world; r++)
-        if (p->group_of[r] == group) ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_GRADS, r, 1, all, err));
+        if (p->group_of[r] == group) ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_GRADS, r, 1, sums_size(x, all), err));
+    if (p->deterministic) ECHI_TRY(echi_buffer_create(x->device, all, &x->rounded, err));
     if (p->n_groups == 1) return ECH_OK;
     ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_W0, 0, 1, all, err));
     ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_STATE, 0, ECHI_STATE_COPIES, all, err));
@@ -124,22 +117,22 @@ static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, siz
     for (int r = 0; r < p->world; r++) {
         if (p->group_of[r] == ECHI_NONE) continue;
         if (p->n[r] > most) most = p->n[r];
-        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, p->n[r] * (4 * width + 1), err));
-        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, r, 1, p->n[r] * 4 * width, err));
+        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, p->n[r] * (sizeof(echi_real) * width + 1), err));
+        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, r, 1, p->n[r] * sizeof(echi_real) * width, err));
     }
     ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_WEIGHTS, 0, 3, all, err));
     ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_GRADS, 0, 1, all, err));
     ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_MOMENTUM, 0, 1, all, err));
-    if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_SUM, 0, 1, all, err));
-    ECHI_TRY(make_stack(x, x->job->cut, x->job->model->n_layers, most, &x->head, err));
-    ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(float), "rows at the head", err));
-    ECHI_TRY(allocate(&x->head_rows_grad, most * width, sizeof(float), "gradients of rows at the head", err));
+    if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_SUM, 0, 1, sums_size(x, all), err));
+    ECHI_TRY(echi_exec_stack(x, x->job->cut, x->job->model->n_layers, most, &x->head, err));
+    ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(echi_real), "rows at the head", err));
+    ECHI_TRY(allocate(&x->head_rows_grad, most * width, sizeof(echi_real), "gradients of rows at the head", err));
     return allocate(&x->head_labels, most, 1, "labels at the head", err);
 }
 
 ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, struct ech_error *err) {
     const struct echi_plan *p = &setup->plan;
-    const size_t all = x->job->n_params * sizeof(float);
+    const size_t all = x->job->n_params * sizeof(echi_real);
     x->setup = setup;
     if (p->group_of[setup->rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, p->n[setup->rank], all, err));
     for (int g = 0; g < p->n_groups; g++)
@@ -150,11 +143,11 @@ ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, 
     ECHI_TRY(make_slots(x, ECHI_SLOT_COORD_PARAMS, 0, 3, all, err));
     if (!x->job->model || x->job->test_samples == 0) return ECH_OK;
     ECHI_TRY(sample_room(x, EVAL_ROWS, &x->eval_rows, &x->eval_labels, &x->eval_index, err));
-    return make_stack(x, 0, x->job->model->n_layers, EVAL_ROWS, &x->eval, err);
+    return echi_exec_stack(x, 0, x->job->model->n_layers, EVAL_ROWS, &x->eval, err);
 }
 
 void *echi_exec_slot(struct echi_exec *x, struct echi_slot slot, size_t *out_bytes) {
-    if (slot.kind >= ECHI_SLOT_KINDS || slot.index >= SLOTS_PER_KIND || !x->slot[slot.kind][slot.index]) return NULL;
+    if (slot.kind >= ECHI_SLOT_KINDS || slot.index >= ECHI_SLOTS_PER_KIND || !x->slot[slot.kind][slot.index]) return NULL;
     if (out_bytes) *out_bytes = echi_buffer_bytes(x->slot[slot.kind][slot.index]);
     return echi_buffer_host(x->slot[slot.kind][slot.index]);
 }
@@ -174,16 +167,32 @@ void echi_exec_kernels(const struct echi_exec *x, char *buf, size_t cap) {
 
 /* -------------------------------------------------------------- tasks */
 
-/* The sum over n samples as it is reported: a loss that is lost is none, even while its floats are still finite. */
-static double sane_loss(double loss, uint32_t n) { return loss < LOST_LOSS * n ? loss : (double)NAN; }
+/* Cross-entropy a sample beyond which no run comes back: chance is log(classes), a sure mistake of sane weights some tens. */
+#define LOST_LOSS 1e6
 
-static struct echi_buffer *slot(struct echi_exec *x, struct echi_slot s) { return x->slot[s.kind][s.index]; }
+double echi_exec_sane_loss(double loss, uint32_t n) { return loss < LOST_LOSS * n ? loss : (double)NAN; }
 
-static void report_gradients(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, int unit, const struct echi_result *result) {
+static void report_gradients(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, int unit,
+                             const struct echi_result *result) {
     int first, end;
     echi_stack_unit(stack, unit, &first, &end);
     for (int i = x->job->n_layers - 1; i >= 0; i--)
-        if (x->job->layer[i].layer >= first && x->job->layer[i].layer < end) echi_lane_gradient(x->lane, task, i, x->job->layer[i].count * sizeof(float), result);
+        if (x->job->layer[i].layer >= first && x->job->layer[i].layer < end)
+            echi_lane_gradient(x->lane, task, i, x->job->layer[i].count * sizeof(echi_real), result);
+}
+
+/* Data sets give floats. They come to the end of the room for `rows`, which is the same place where echi_real is float. */
+ech_status echi_exec_read(const struct echi_job *job, bool test, const uint32_t *index, int n, echi_real *rows, uint8_t *labels,
+                          struct ech_error *err) {
+    const size_t count = (size_t)n * echi_shape_size(job->data->shape);
+    float *given = (float *)(void *)(rows + count) - count;
+    ECHI_TRY(echi_data_read(job->data, test, index, n, given, labels, err));
+    for (size_t i = 0; sizeof(echi_real) != sizeof(float) && i < count; i++) {
+        float value;
+        memcpy(&value, given + i, sizeof value);
+        rows[i] = value;
+    }
+    return ECH_OK;
 }
 
 static ech_status forward(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
@@ -192,7 +201,7 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     struct echi_stack *trunk = x->trunk[task->strand];
     const bool whole = task->kind == ECHI_TASK_STEP;
     echi_job_samples(x->job, l, x->index);
-    ECHI_TRY(echi_data_read(x->job->data, false, x->index, (int)l->n, x->rows, x->labels, err));
+    ECHI_TRY(echi_exec_read(x->job, false, x->index, (int)l->n, x->rows, x->labels, err));
     ECHI_TRY(echi_stack_input(trunk, (int)l->n, x->rows, err));
     const int units = echi_stack_units(trunk);
     for (int u = 0; u < units; u++) {
@@ -200,14 +209,14 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
         echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
     }
     if (!whole) {
-        float *rows = echi_exec_slot(x, task->act, NULL);
+        echi_real *rows = echi_exec_slot(x, task->act, NULL);
         ECHI_TRY(echi_stack_output(trunk, rows, err));
         memcpy(rows + l->n * x->job->cut_width, x->labels, l->n);
         return ECH_OK;
     }
     int correct = 0;
-    ECHI_TRY(echi_stack_loss(trunk, x->labels, 1.0f / (float)task->divisor, &result->loss[0], &correct, err));
-    result->loss[0] = sane_loss(result->loss[0], l->n);
+    ECHI_TRY(echi_stack_loss(trunk, x->labels, (echi_real)1 / (echi_real)task->divisor, &result->loss[0], &correct, err));
+    result->loss[0] = echi_exec_sane_loss(result->loss[0], l->n);
     result->correct[0] = (uint32_t)correct;
     return ECH_OK;
 }
@@ -227,8 +236,8 @@ static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of
     size_t at, count;
     echi_job_range(x->job, &x->setup->plan, of_head, &at, &count);
     if (!task->first) return echi_add(x->device, slot(x, task->state), slot(x, task->grads), at, count, err);
-    memcpy((float *)echi_buffer_host(slot(x, task->state)) + at, (float *)echi_buffer_host(slot(x, task->grads)) + at,
-           count * sizeof(float));
+    memcpy((echi_real *)echi_buffer_host(slot(x, task->state)) + at, (echi_real *)echi_buffer_host(slot(x, task->grads)) + at,
+           count * sizeof(echi_real));
     return ECH_OK;
 }
 
@@ -246,17 +255,18 @@ static ech_status sum_states(struct echi_exec *x, const struct echi_task *task, 
     return echi_sum_states(x->device, slot(x, task->weights_out), x->slot[ECHI_SLOT_OWNER_W0][0], states, n, at, count, err);
 }
 
-static ech_status apply(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
+ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head,
+                           struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
-    const float lr = (float)p->lr, momentum = (float)p->momentum;
-    const float decay = (float)(p->decay * task->samples / task->divisor);
+    const echi_real lr = (echi_real)p->lr, momentum = (echi_real)p->momentum;
+    const echi_real decay = (echi_real)(p->decay * task->samples / task->divisor);
     struct echi_buffer *v = x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0];
     size_t at, count;
     echi_job_range(x->job, p, of_head, &at, &count);
     if (task->state_out.kind == ECHI_SLOT_NONE)
-        return echi_apply_sgd(x->device, slot(x, task->weights), slot(x, task->weights_out), v, slot(x, task->grads), at, count, lr, momentum,
+        return echi_apply_sgd(x->device, slot(x, task->weights), slot(x, task->weights_out), v, grads, at, count, lr, momentum,
                               decay, err);
-    ECHI_TRY(echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), v, slot(x, task->grads), at,
+    ECHI_TRY(echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), v, grads, at,
                               count, lr, momentum, decay, err));
     return sum_states(x, task, task->state_out, err);
 }
@@ -265,8 +275,8 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
     const size_t width = x->job->cut_width;
     uint32_t n = 0;
     for (int i = 0; i < task->n_rows; i++) {
-        const float *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, task->rows[i]}, NULL);
-        memcpy(x->head_rows + n * width, rows, task->row_count[i] * width * sizeof(float));
+        const echi_real *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, task->rows[i]}, NULL);
+        memcpy(x->head_rows + n * width, rows, task->row_count[i] * width * sizeof(echi_real));
         memcpy(x->head_labels + n, rows + task->row_count[i] * width, task->row_count[i]);
         n += task->row_count[i];
     }
@@ -276,15 +286,15 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
     for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->head, u, weights, err));
     double loss = 0;
     int correct = 0;
-    ECHI_TRY(echi_stack_loss(x->head, x->head_labels, 1.0f / (float)task->divisor, &loss, &correct, err));
+    ECHI_TRY(echi_stack_loss(x->head, x->head_labels, (echi_real)1 / (echi_real)task->divisor, &loss, &correct, err));
     for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward(x->head, u, weights, grads, true, err));
     ECHI_TRY(echi_stack_input_grad(x->head, x->head_rows_grad, err));
-    loss = sane_loss(loss, n);
+    loss = echi_exec_sane_loss(loss, n);
     n = 0;
     uint32_t given = 0;
     for (int i = 0; i < task->n_rows; i++) {
-        float *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, task->rows[i]}, NULL);
-        memcpy(rows, x->head_rows_grad + n * width, task->row_count[i] * width * sizeof(float));
+        echi_real *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, task->rows[i]}, NULL);
+        memcpy(rows, x->head_rows_grad + n * width, task->row_count[i] * width * sizeof(echi_real));
         n += task->row_count[i];
         /* The visit's loss and hits, divided by rows: their sums, which is what is reported, are exact. */
         result->loss[i] = loss * task->row_count[i] / task->samples;
@@ -293,7 +303,7 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
     }
     if (task->state.kind != ECHI_SLOT_NONE) return add(x, task, true, err);
     echi_lane_rows(x->lane, task, result);
-    return apply(x, task, true, err);
+    return echi_exec_apply(x, task, slot(x, task->grads), true, err);
 }
 
 static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
@@ -303,7 +313,7 @@ static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct
     for (uint32_t at = 0; at < all; at += EVAL_ROWS) {
         const int n = (int)(all - at < EVAL_ROWS ? all - at : EVAL_ROWS);
         for (int i = 0; i < n; i++) x->eval_index[i] = at + (uint32_t)i;
-        ECHI_TRY(echi_data_read(x->job->data, true, x->eval_index, n, x->eval_rows, x->eval_labels, err));
+        ECHI_TRY(echi_exec_read(x->job, true, x->eval_index, n, x->eval_rows, x->eval_labels, err));
         ECHI_TRY(echi_stack_input(x->eval, n, x->eval_rows, err));
         for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->eval, u, slot(x, task->weights), err));
         double loss;
@@ -317,11 +327,12 @@ static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct
 
 ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     struct echi_exec *x = self;
+    if (x->setup->plan.deterministic && task->kind != ECHI_TASK_EVAL) return echi_granules_run(x, task, result, err);
     switch ((enum echi_task_kind)task->kind) {
     case ECHI_TASK_HEAD: return head(x, task, result, err);
-    case ECHI_TASK_HEAD_APPLY: return apply(x, task, true, err);
+    case ECHI_TASK_HEAD_APPLY: return echi_exec_apply(x, task, slot(x, task->grads), true, err);
     case ECHI_TASK_ADD: return add(x, task, false, err);
-    case ECHI_TASK_APPLY: return apply(x, task, false, err);
+    case ECHI_TASK_APPLY: return echi_exec_apply(x, task, slot(x, task->grads), false, err);
     case ECHI_TASK_REFRESH: return sum_states(x, task, task->state, err);
     case ECHI_TASK_FORWARD: return forward(x, task, result, err);
     case ECHI_TASK_BACKWARD: {

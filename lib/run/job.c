@@ -1,9 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is run: ranges of parameters under a plan, and the samples of a lease. */
+ * What is run: model and data as a job, ranges of parameters under a plan, and the samples of a lease. */
 #include "echi_run.h"
+#include "echi_error.h"
 #include "echi_random.h"
 
 #include <stdio.h>
+#include <string.h>
+
+ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *job,
+                         struct ech_error *err) {
+    memset(job, 0, sizeof *job);
+    ECHI_TRY(echi_model_check(model, data->shape, data->classes, err));
+    job->model = model;
+    job->data = data;
+    job->n_layers = echi_model_param_layers(model, job->layer, ECHI_LAYERS_MAX);
+    job->n_params = model->n_params;
+    int cut = echi_model_cut(model);
+    job->cut = cut < model->n_layers ? cut : 0;
+    job->cut_params = job->n_layers;
+    while (job->cut > 0 && job->cut_params > 0 && job->layer[job->cut_params - 1].layer >= job->cut) job->cut_params--;
+    job->cut_width = job->cut > 0 ? echi_shape_size(model->layers[job->cut].in) : 0;
+    job->train_samples = data->n_train;
+    job->test_samples = data->n_test;
+    job->seed = config->seed;
+    job->shuffle = !config->no_shuffle;
+    job->kernels = config->deterministic ? ECHI_KERNELS_FIXED : ECHI_KERNELS_FAST;
+    if (job->cut > 0 && job->cut_params == 0) job->cut = 0;   /* nothing to train in front of the head */
+    return ECH_OK;
+}
 
 void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bool head, size_t *at, size_t *count) {
     const size_t cut = plan->separated ? job->layer[job->cut_params].at : job->n_params;
@@ -27,17 +51,19 @@ void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, i
     const size_t width = job->cut_width;
     size_t first = 0, count = 0;
     switch (kind) {
-    case ECHI_KIND_PUSH:
-        *at = job->layer[m->layer].at * sizeof(float);
-        *len = job->layer[m->layer].count * sizeof(float);
+    case ECHI_KIND_PUSH: {
+        const size_t number = plan->deterministic ? sizeof(int64_t) : sizeof(echi_real);
+        *at = job->layer[m->layer].at * number;
+        *len = job->layer[m->layer].count * number;
         return;
+    }
     case ECHI_KIND_ACT:
         *at = 0;
-        *len = m->lease.n * (width * sizeof(float) + 1);
+        *len = m->lease.n * (width * sizeof(echi_real) + 1);
         return;
     case ECHI_KIND_ACT_GRAD:
         *at = 0;
-        *len = m->lease.n * width * sizeof(float);
+        *len = m->lease.n * width * sizeof(echi_real);
         return;
     case ECHI_KIND_PARAMS:
         if (m->flag) count = job->n_params;
@@ -45,6 +71,6 @@ void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, i
         break;
     default: echi_job_range(job, plan, false, &first, &count); break;
     }
-    *at = first * sizeof(float);
-    *len = count * sizeof(float);
+    *at = first * sizeof(echi_real);
+    *len = count * sizeof(echi_real);
 }

@@ -24,12 +24,14 @@ struct echi_lane {
     double slow;
     size_t untold;                     /* bytes of gradients that nobody was told of; lane's thread only */
     /* under the mutex */
-    bool quit, hold, parked, started;
+    bool quit, hold, parked;
     bool waits;                        /* for `changed`, and nobody has signalled it yet */
     struct echi_task waiting[WAITING_MAX];
     int n_waiting;
     struct echi_done done[DONE_MAX];
     int done_first, done_count;
+    struct { struct echi_task task; int64_t since; } begun[ECHI_TASKS];   /* each more urgent than the one before it */
+    int n_begun;
     bool told;                         /* the taker was notified and has not found the ring empty since */
     void (*call)(void *);              /* to be run once, before any task */
     void *call_self;
@@ -109,9 +111,12 @@ static void serve(struct echi_lane *l, int than, bool idle) {
         }
         if (pick(l, than, &task)) {
             l->parked = false;
+            l->begun[l->n_begun].task = task;
+            l->begun[l->n_begun++].since = echi_now();
             echi_mutex_unlock(&l->mutex);
             run_one(l, &task);
             echi_mutex_lock(&l->mutex);
+            l->n_begun--;
             continue;
         }
         if (!l->hold && !idle) break;
@@ -238,6 +243,19 @@ void echi_lane_rows(struct echi_lane *l, const struct echi_task *task, const str
     if (!l) return;
     echi_slowness_pay(&l->slowness);
     put_part(l, task, 0, result, true);
+}
+
+void echi_lane_look(struct echi_lane *l, struct echi_lane_view *out) {
+    memset(out, 0, sizeof *out);
+    echi_mutex_lock(&l->mutex);
+    out->held = l->hold;
+    out->waiting = l->n_waiting;
+    if (l->n_begun > 0) {
+        out->runs = true;
+        out->task = l->begun[l->n_begun - 1].task;
+        out->since = l->begun[l->n_begun - 1].since;
+    }
+    echi_mutex_unlock(&l->mutex);
 }
 
 void echi_lane_call(struct echi_lane *l, void (*call)(void *), void *self) {

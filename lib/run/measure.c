@@ -17,7 +17,7 @@
  * two at least, for a slope), and no sweep begins after so long. */
 #define LONG_STEP 0.15
 #define LONG_SWEEPS 2.0
-/* Seconds for the messages of an asynchronous step on a whole processor: six of them, some thirty system calls (counted on
+/* Seconds for the messages of an asynchronous step on a whole processor: six of them, some fourteen system calls (counted on
  * LeNet-5, a worker whose head and owner are elsewhere). A host with a share of a processor takes so much longer. */
 #define STEP_MESSAGES 60e-6
 static const uint32_t sizes[] = {8, 16, 32, 48, 64, 96, 128};
@@ -27,7 +27,7 @@ _Static_assert(SIZES <= ECHI_TIMES_MAX, "more sizes than struct echi_times holds
 struct bench {
     struct echi_stack *trunk, *head;
     struct echi_buffer *params, *grads;
-    float *rows, *cut_rows;
+    echi_real *rows, *cut_rows;
     uint8_t *labels;
 };
 
@@ -71,7 +71,7 @@ static ech_status time_size(const struct bench *b, int sweep, int size, bool hea
  * about as much as three plain copies (bench_net), and the owner adds what a push brings. */
 static ech_status time_exchange(const struct bench *b, struct echi_device *device, size_t n_params, struct timing *t, struct ech_error *err) {
     const int64_t began = echi_thread_cpu();
-    for (int copy = 0; copy < 3; copy++) memcpy(echi_buffer_host(b->grads), echi_buffer_host(b->params), n_params * sizeof(float));
+    for (int copy = 0; copy < 3; copy++) memcpy(echi_buffer_host(b->grads), echi_buffer_host(b->params), n_params * sizeof(echi_real));
     ECHI_TRY(echi_add(device, b->grads, b->params, 0, n_params, err));
     const double seconds = (double)(echi_thread_cpu() - began) * 1e-9;
     if (t->exchange == 0 || seconds < t->exchange) t->exchange = seconds;
@@ -100,10 +100,10 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     ech_status status = ECH_OK;
     memset(out, 0, sizeof *out);
     echi_slowness_begin(&slowness, slow);
-    ECHI_TRY_GOTO(echi_stack_create(device, ECHI_KERNELS_FAST, job->model->layers, cut ? job->cut : job->model->n_layers, most, &b.trunk, err), out);
-    if (cut) ECHI_TRY_GOTO(echi_stack_create(device, ECHI_KERNELS_FAST, job->model->layers + job->cut, job->model->n_layers - job->cut, most, &b.head, err), out);
-    ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(float), &b.params, err), out);
-    ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(float), &b.grads, err), out);
+    ECHI_TRY_GOTO(echi_stack_create(device, job->kernels, job->model->layers, cut ? job->cut : job->model->n_layers, most, &b.trunk, err), out);
+    if (cut) ECHI_TRY_GOTO(echi_stack_create(device, job->kernels, job->model->layers + job->cut, job->model->n_layers - job->cut, most, &b.head, err), out);
+    ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(echi_real), &b.params, err), out);
+    ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(echi_real), &b.grads, err), out);
     b.rows = calloc((size_t)most * echi_shape_size(job->model->input), sizeof *b.rows);
     b.cut_rows = calloc((size_t)most * (job->cut_width ? job->cut_width : 1), sizeof *b.cut_rows);
     b.labels = calloc((size_t)most, 1);
@@ -112,8 +112,8 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
         goto out;
     }
     echi_model_init(job->model, 1, echi_buffer_host(b.params));
-    for (size_t i = 0; i < (size_t)most * echi_shape_size(job->model->input); i++) b.rows[i] = (float)(i % 17) * 0.1f - 0.8f;
-    for (size_t i = 0; i < (size_t)most * job->cut_width; i++) b.cut_rows[i] = (float)(i % 13) * 0.1f;
+    for (size_t i = 0; i < (size_t)most * echi_shape_size(job->model->input); i++) b.rows[i] = (echi_real)(i % 17) / 10 - (echi_real)0.8;
+    for (size_t i = 0; i < (size_t)most * job->cut_width; i++) b.cut_rows[i] = (echi_real)(i % 13) / 10;
     const int64_t began = echi_now();
     timing.sizes = SIZES;
     while (timing.sweeps < SWEEPS && (timing.sweeps == 0 || (double)(echi_now() - began) < LONG_SWEEPS * 1e9)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The I/O thread of a node: joins the others, hosts the roles, watches deadlines, leaves. */
+ * The I/O thread of a node: joins the others, hosts the roles, leaves. */
 #include "echi_node.h"
 #include "echi_error.h"
 
@@ -35,34 +35,12 @@ void echi_node_check_recorder(struct echi_node *n) {
     n->recorder = NULL;
 }
 
-static void check_deadlines(struct echi_node *n, int64_t now) {
-    const int64_t deadline = (int64_t)(n->c->config->deadline * 1e9);
-    if (!n->ready || (n->end_in && !n->coordinator)) return;
-    /* A judge that was itself late cannot tell who is silent. */
-    if (now - n->looped > deadline / 4)
-        for (int r = 0; r < n->world; r++) n->heard[r] = now;
-    if (now >= n->heartbeat_at) {
-        n->heartbeat_at = now + deadline / 5;
-        if (n->coordinator)
-            for (int r = 1; r < n->world; r++) echi_node_send_plain(n, r, ECHI_KIND_HEARTBEAT, ECHI_ROLE_NODE);
-        else echi_node_send_plain(n, 0, ECHI_KIND_HEARTBEAT, ECHI_ROLE_NODE);
-    }
-    for (int r = n->coordinator ? 1 : 0; r < (n->coordinator ? n->world : 1); r++) {
-        if (now - n->heard[r] <= deadline || n->over) continue;
-        char text[120];
-        snprintf(text, sizeof text, "no word for %.3g seconds, see --deadline", n->c->config->deadline);
-        echi_node_lost(n, r, false, text);
-    }
-    if (!n->over && n->lost >= 0 && now >= n->leave_by) {
-        echi_fail_at(n->err, ECH_E_PEER_LOST, "run", n->lost, NULL, "rank %d%s was lost (%s): this node leaves", n->lost,
-                     n->lost == 0 ? ", the coordinator," : "", n->lost_text);
-        echi_node_give_up(n, ECH_E_PEER_LOST);
-    }
-}
+/* A number that a signal handler, or another thread of the caller's, may change at any time. */
+static int asked(const volatile int *number) { return number ? __atomic_load_n(number, __ATOMIC_RELAXED) : 0; }
 
 static void check_stop(struct echi_node *n, bool *told) {
     const bool abandoned = n->c->abandoned && atomic_load(n->c->abandoned);
-    if (*told || n->end_in || !(abandoned || (n->c->config->stop && *n->c->config->stop))) return;
+    if (*told || n->end_in || !(abandoned || asked(n->c->config->stop))) return;
     *told = true;
     if (!n->ready) {
         echi_fail(n->err, ECH_E_ABORTED, "run", "stopped while waiting for the other nodes");
@@ -81,23 +59,31 @@ static void check_stop(struct echi_node *n, bool *told) {
 
 static void notify(void *self) { echi_wire_wake(((struct echi_node *)self)->wire); }
 
+static void check_tell(struct echi_node *n) {
+    const int tells = asked(n->c->config->tell);
+    if (tells == n->tells) return;
+    n->tells = tells;
+    echi_tell_all(n, echi_now());
+}
+
 static void loop(struct echi_node *n) {
     struct echi_net_event event[EVENTS_MAX];
     bool told = false;
-    n->looped = n->began;
+    echi_fair_begin(&n->fair, n->began);
     while (!n->over) {
         int count = 0;
-        int64_t now = echi_now(), wake_at = now + ECHI_SECOND / 5;
-        if (n->ready && n->coordinator && n->coordinator->phase == ECHI_RUN_ENDS) wake_at = now + ECHI_SECOND / 50;
-        ech_status status = echi_wire_poll(n->wire, wake_at, event, EVENTS_MAX, &count, n->err);
+        ech_status status = echi_wire_poll(n->wire, n->fair.due, event, EVENTS_MAX, &count, n->err);
         if (status != ECH_OK) return echi_node_give_up(n, status);
+        int64_t now = echi_now();
+        echi_fair_look(&n->fair, now, echi_watch_beat(n, now));
         for (int i = 0; i < count && !n->over; i++) echi_node_on_net(n, &event[i]);
         echi_node_take_done(n);
-        now = echi_now();
-        check_deadlines(n, now);
+        echi_watch_judge(n, now);
         check_stop(n, &told);
+        check_tell(n);
         if (!n->over) echi_node_progress(n, now);
-        n->looped = now;
+        now = echi_now();
+        if (now - n->fair.looked > n->round_most) n->round_most = now - n->fair.looked;
     }
 }
 
@@ -114,6 +100,9 @@ static ech_status make_coordinator(struct echi_node *n, struct echi_about *about
         ECHI_TRY(echi_plan_load(c->plan, &n->setup.plan, n->err));
         if (n->setup.plan.world != n->world)
             return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s is a plan for %d nodes, but --world is %d", c->plan, n->setup.plan.world, n->world);
+        if (n->setup.plan.deterministic != c->deterministic)
+            return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s is a plan %s --deterministic: start every node %s it", c->plan,
+                             c->deterministic ? "without" : "for", c->deterministic ? "without" : "with");
         if (n->setup.plan.separated && n->job->cut == 0)
             return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s separates layers, but this model has no fully connected layers behind convolutions: give 'head none'", c->plan);
     }
@@ -144,6 +133,8 @@ static ech_status open_recorder(struct echi_node *n, struct echi_about *about) {
     about->seed = c->seed;
     about->rank = (uint8_t)n->rank;
     about->world = (uint8_t)n->world;
+    about->real_bytes = sizeof(echi_real);
+    about->deterministic = c->deterministic != 0;
     about->shuffle = n->job->shuffle;
     about->session = n->job->model == NULL;
     about->train_samples = n->job->train_samples;
@@ -167,12 +158,13 @@ static ech_status open_wire(struct echi_node *n) {
         ECHI_KIND_LIST(KIND)
 #undef KIND
     };
-    struct echi_net_fingerprint print[4] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}};
+    struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"arithmetic", ""}};
     echi_job_words(n->job, print[1].value, print[2].value);
     if (n->job->shuffle) snprintf(print[3].value, sizeof print[3].value, "seed %llu", (unsigned long long)n->job->seed);
     else snprintf(print[3].value, sizeof print[3].value, "order of the file");
+    snprintf(print[4].value, sizeof print[4].value, "%s, %zu bits", c->deterministic ? "--deterministic" : "as fast as each node can", 8 * sizeof(echi_real));
     const struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
-        .n_fingerprints = 4, .coordinator = c->coordinator[0] ? c->coordinator : NULL, .bind = c->bind[0] ? c->bind : NULL,
+        .n_fingerprints = (int)(sizeof print / sizeof print[0]), .coordinator = c->coordinator[0] ? c->coordinator : NULL, .bind = c->bind[0] ? c->bind : NULL,
         .join_timeout = (int64_t)(c->join_timeout * 1e9)};
     return echi_wire_open(&net, &n->wire, n->err);
 }
@@ -188,6 +180,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     n->rank = config->config->rank;
     n->world = config->config->world;
     n->lost = -1;
+    n->tells = asked(config->config->tell);
     n->began = echi_now();
     ech_status status;
     struct echi_about about = {0};
@@ -202,7 +195,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     loop(n);
     status = n->status;
     if (n->coordinator && n->planned && config->params && (status == ECH_OK || status == ECH_E_NOT_REACHED || status == ECH_E_ABORTED)) {
-        size_t bytes = n->job->n_params * sizeof(float);
+        size_t bytes = n->job->n_params * sizeof(echi_real);
         memcpy(config->params, echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), bytes);
     }
     if (report) echi_node_report(n, report);

@@ -56,7 +56,7 @@ static void log_plan(struct echi_node *n) {
     }
     if (p->separated) echi_node_log(n, ECH_LOG_INFO, "plan: the head is trained by rank %d", p->head);
     uint64_t at_once = 0;
-    for (int r = 0; r < p->world; r++) at_once += p->n[r];
+    for (int r = 0; r < p->world; r++) at_once += p->n[r] * p->strands;
     if (p->sync != ECHI_SYNC_BSP && at_once > 4 * (uint64_t)p->round)
         echi_node_log(n, ECH_LOG_WARN, "plan: %llu samples are on their way at once, more than 4 B (%u): expect staleness to hurt; lower --samples-per-step or raise --batch",
                   (unsigned long long)at_once, 4 * p->round);
@@ -64,13 +64,6 @@ static void log_plan(struct echi_node *n) {
 
 static ech_status stand_roles(struct echi_node *n) {
     const struct echi_plan *p = &n->setup.plan;
-    n->setup.rank = n->rank;
-    n->setup.n_layers = n->job->n_layers;
-    n->setup.cut = p->separated ? n->job->cut_params : n->job->n_layers;
-    n->setup.cut_width = (uint32_t)n->job->cut_width;
-    if (p->separated && n->job->cut == 0)
-        return echi_fail(n->err, ECH_E_MISMATCH, "run.setup", "the plan separates layers, but this model has no fully connected layers behind convolutions");
-    ECHI_TRY(echi_exec_setup(n->exec, &n->setup, n->err));
     if (p->group_of[n->rank] != ECHI_NONE) {
         ECHI_TRY(new_role(&n->worker, sizeof *n->worker, n->err));
         echi_worker_init(n->worker, &n->setup);
@@ -92,16 +85,39 @@ static ech_status stand_roles(struct echi_node *n) {
     return ECH_OK;
 }
 
+/* On the lane's thread, like measuring: the slots of a large model take seconds, and meanwhile this node must be heard. */
+static void make_slots(void *self) {
+    struct echi_node *n = self;
+    n->slots_status = echi_exec_setup(n->exec, &n->setup, &n->slots_error);
+    atomic_store(&n->has_slots, true);
+}
+
 static void on_plan(struct echi_node *n, const uint8_t *body, size_t len) {
     struct echi_plan plan;
-    if (n->planned || !echi_plan_decode(body, len, &plan) || plan.world != n->world)
+    if (n->standing || n->planned || !echi_plan_decode(body, len, &plan) || plan.world != n->world)
         return echi_node_fault(n, ECH_E_FORMAT, n->rank, "the plan that came does not fit this node");
-    n->planned = true;
+    if (plan.separated && n->job->cut == 0)
+        return echi_node_fault(n, ECH_E_MISMATCH, n->rank,
+                               "the plan separates layers, but this model has no fully connected layers behind convolutions");
     n->setup.plan = plan;
+    n->setup.rank = n->rank;
+    n->setup.n_layers = n->job->n_layers;
+    n->setup.cut = plan.separated ? n->job->cut_params : n->job->n_layers;
+    n->setup.cut_width = (uint32_t)n->job->cut_width;
     log_plan(n);
+    n->standing = true;
+    echi_lane_call(n->lane, make_slots, n);
+}
+
+/* The slots are there: the roles begin. Nobody sends them anything before this node has said that it is ready. */
+static void take_slots(struct echi_node *n) {
+    if (!n->standing || !atomic_load(&n->has_slots)) return;
+    n->standing = false;
+    if (n->slots_status != ECH_OK) return echi_node_fault(n, n->slots_status, n->rank, n->slots_error.text);
+    n->planned = true;
     ech_status status = stand_roles(n);
     if (status != ECH_OK) return echi_node_fault(n, status, n->rank, n->err ? n->err->text : ech_status_text(status));
-    if (n->coordinator && n->c->params) memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), n->c->params, n->job->n_params * sizeof(float));
+    if (n->coordinator && n->c->params) memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), n->c->params, n->job->n_params * sizeof(echi_real));
     /* The order of the posts for the coordinator's PARAMS is the order in which it sends them: owner, head, final. */
     struct echi_event start = {.type = ECHI_EVENT_START};
     echi_node_event(n, ECHI_ROLE_OWNER, &start);
@@ -194,7 +210,7 @@ static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, co
     echi_node_extent(n, e->kind, m, m->from_role == ECHI_ROLE_HEAD || m->to_role == ECHI_ROLE_HEAD, &at, &len);
     if (e->payload_len != len) return false;
     if (e->kind != ECHI_KIND_ACT) return true;
-    const uint8_t *labels = (const uint8_t *)e->payload + m->lease.n * n->job->cut_width * sizeof(float);
+    const uint8_t *labels = (const uint8_t *)e->payload + m->lease.n * n->job->cut_width * sizeof(echi_real);
     for (uint32_t i = 0; i < m->lease.n; i++)
         if (labels[i] >= n->job->data->classes) return false;
     return true;
@@ -202,7 +218,6 @@ static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, co
 
 static void on_message(struct echi_node *n, const struct echi_net_event *e) {
     struct echi_msg m;
-    n->heard[e->peer] = echi_now();
     if (!echi_msg_decode(e->kind, e->meta, e->meta_len, &m) || !payload_fits(n, e, &m)) {
         char text[160];
         snprintf(text, sizeof text, "rank %d sent a malformed %s message to rank %d: do all nodes run the same version?", e->peer,
@@ -242,23 +257,23 @@ void echi_node_lost(struct echi_node *n, int peer, bool orderly, const char *tex
 void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e) {
     switch (e->type) {
     case ECHI_NET_WAITING: echi_node_log(n, ECH_LOG_INFO, "%s", e->text); break;
-    case ECHI_NET_READY: {
+    case ECHI_NET_READY:
         n->ready = true;
-        const int64_t now = echi_now();
-        for (int r = 0; r < n->world; r++) n->heard[r] = now;
+        echi_watch_begin(n);
         if (n->world > 1) echi_node_log(n, ECH_LOG_INFO, "all %d nodes have joined; measuring step times", n->world);
-        struct echi_event start = {.type = ECHI_EVENT_START};
-        echi_node_event(n, ECHI_ROLE_COORDINATOR, &start);
+        echi_node_event(n, ECHI_ROLE_COORDINATOR, &(struct echi_event){.type = ECHI_EVENT_START});
         measure(n);
         break;
-    }
     case ECHI_NET_MESSAGE: on_message(n, e); break;
     case ECHI_NET_SENT: {
         struct echi_event event = {.type = ECHI_EVENT_SENT, .from = (uint8_t)e->peer, .slot = echi_node_slot(e->cookie)};
         echi_node_event(n, echi_node_role(e->cookie), &event);
         break;
     }
-    case ECHI_NET_LOST: echi_node_lost(n, e->peer, e->orderly, e->text); break;
+    case ECHI_NET_LOST:
+        n->watched[e->peer].lost = true;
+        echi_node_lost(n, e->peer, e->orderly, e->text);
+        break;
     }
 }
 
@@ -276,6 +291,7 @@ static void on_done(struct echi_node *n, const struct echi_done *d) {
 void echi_node_take_done(struct echi_node *n) {
     struct echi_done d;
     take_measured(n);
+    take_slots(n);
     while (!n->over && echi_lane_take(n->lane, &d)) on_done(n, &d);
     while (!n->over && n->c->user && n->c->user->take(n->c->user->self, &d)) on_done(n, &d);
     if (n->held_asked && echi_lane_is_held(n->lane)) {

@@ -3,6 +3,9 @@
 #include "echi_node.h"
 
 #include <stdio.h>
+#include <string.h>
+
+_Static_assert(ECH_STALENESS_BINS == ECHI_STALENESS_BINS, "the report has a place for each bin");
 
 void echi_node_progress(struct echi_node *n, int64_t now) {
     struct echi_coordinator *c = n->coordinator;
@@ -73,4 +76,7 @@ void echi_node_report(const struct echi_node *n, struct ech_report *r) {
     r->target_epochs = c->target_at < 0 ? -1 : (double)c->target_samples / n->job->train_samples;
     r->staleness_max = c->stale_max;
     r->staleness_mean = c->stale_of_run_count ? c->stale_of_run / (double)c->stale_of_run_count : 0;
+    memcpy(r->staleness_edge, echi_staleness_edge, sizeof r->staleness_edge);
+    memcpy(r->staleness_trunk, c->trunk_bins, sizeof r->staleness_trunk);
+    memcpy(r->staleness_head, c->head_bins, sizeof r->staleness_head);
 }

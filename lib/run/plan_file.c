@@ -6,6 +6,7 @@
  *     staleness 3
  *     rounds_apart 4
  *     strands 1                               (steps a worker has in flight: 2 where a head is apart)
+ *     deterministic 0                         (1: samples in granules, sums in whole numbers)
  *     lr 0.02
  *     momentum 0.9
  *     decay 0
@@ -14,6 +15,7 @@
  *     group 1 owner 0 workers 0:64 */
 #include "echi_run.h"
 #include "echi_error.h"
+#include "echi_number.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,9 +28,11 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
     char *text = malloc(PLAN_FILE_MAX), *at = text;
     if (!text) return echi_fail_memory(err, "plan.save", "the plan");
     const char *end = text + PLAN_FILE_MAX;
+    struct echi_point point;
+    echi_point_begin(&point);
 #define PRINT(...) at += snprintf(at, (size_t)(end - at), __VA_ARGS__)
-    PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\nstrands %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\n",
-          echi_policy_of((enum echi_sync)p->sync)->name, p->world, p->round, p->staleness, p->rounds_apart, p->strands, p->lr, p->momentum, p->decay);
+    PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\nstrands %d\ndeterministic %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\n",
+          echi_policy_of((enum echi_sync)p->sync)->name, p->world, p->round, p->staleness, p->rounds_apart, p->strands, p->deterministic, p->lr, p->momentum, p->decay);
     if (p->separated) PRINT("head %d\n", p->head);
     else PRINT("head none\n");
     for (int g = 0; g < p->n_groups; g++) {
@@ -38,6 +42,7 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
         PRINT("\n");
     }
 #undef PRINT
+    echi_point_end(&point);
     ech_status status = echi_file_write(path, text, (size_t)(at - text), err);
     free(text);
     return status;
@@ -59,10 +64,7 @@ static ech_status whole(struct reader *r, const char *word, unsigned long least,
 }
 
 static ech_status real(struct reader *r, const char *word, const char *what, double *out) {
-    char *end;
-    if (!word) return refuse(r, what, word);
-    *out = strtod(word, &end);
-    if (end == word || *end || !(*out >= 0 && *out < 1e6)) return refuse(r, what, word);
+    if (!word || !echi_parse_real(word, out) || !(*out >= 0 && *out < 1e6)) return refuse(r, what, word);
     return ECH_OK;
 }
 
@@ -93,7 +95,7 @@ static ech_status read_group(struct reader *r, struct echi_plan *p) {
 static ech_status read_line(struct reader *r, const char *key, struct echi_plan *p) {
     unsigned long v = 0;
     if (strcmp(key, "group") == 0) return read_group(r, p);
-    static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "lr", "momentum", "decay", "head"};
+    static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "lr", "momentum", "decay", "head"};
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;
         if (r->said & 1u << i) return refuse(r, "this was said before", key);
@@ -133,8 +135,11 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     } else if (strcmp(key, "strands") == 0) {
         ECHI_TRY(whole(r, word, 1, ECHI_STRANDS, "strands is 1 or 2", &v));
         p->strands = (uint8_t)v;
+    } else if (strcmp(key, "deterministic") == 0) {
+        ECHI_TRY(whole(r, word, 0, 1, "deterministic is 0 or 1", &v));
+        p->deterministic = (uint8_t)v;
     } else {
-        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, lr, momentum, decay, head or group", key);
+        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, head or group", key);
     }
     return ECH_OK;
 }
@@ -171,8 +176,10 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
         const char *more = status == ECH_OK ? strtok_r(NULL, SPACE, &r.rest) : NULL;
         if (more) status = refuse(&r, "nothing more is expected on this line", more);
     }
-    if (status == ECH_OK && !echi_plan_valid(p))
-        status = echi_fail(err, ECH_E_FORMAT, "plan.load", "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round", path);
+    bool beyond = false; /* a rank that the world does not have would be dropped unseen */
+    for (int rank = p->world; rank < ECHI_WORLD_MAX; rank++) beyond = beyond || p->group_of[rank] != ECHI_NONE;
+    if (status == ECH_OK && (beyond || !echi_plan_valid(p)))
+        status = echi_fail(err, ECH_E_FORMAT, "plan.load", "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round; if deterministic, bsp and samples that 4 divides", path);
     free(text);
     return status;
 }

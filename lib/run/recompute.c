@@ -34,7 +34,7 @@ struct run {
     int world;
     struct node *node;
     struct queue *queue;                  /* [from][to][kind] */
-    float *params;
+    echi_real *params;
     uint64_t tasks, payloads;
     struct ech_error *err;
 };
@@ -221,7 +221,7 @@ static ech_status merge(struct run *x) {
     return ECH_OK;
 }
 
-ech_status echi_recompute(struct echi_recording *recording, int world, const struct echi_job *job, float *params, uint64_t *out_tasks,
+ech_status echi_recompute(struct echi_recording *recording, int world, const struct echi_job *job, echi_real *params, uint64_t *out_tasks,
                           uint64_t *out_payloads, struct ech_error *err) {
     struct run x = {.job = job, .world = world, .params = params, .err = err};
     ech_status status = ECH_OK;

@@ -27,7 +27,7 @@ const char *echi_isa_name(void) {
     return name[echi_cpu_level()];
 }
 
-void echi_weights_hash(const float *weights, size_t count, uint8_t out[32]) {
+void echi_weights_hash(const echi_real *weights, size_t count, uint8_t out[32]) {
     struct echi_sha256 sha;
     echi_sha256_begin(&sha);
     echi_sha256_add(&sha, weights, count * sizeof *weights);

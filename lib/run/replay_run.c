@@ -95,6 +95,9 @@ static ech_status comparable(const struct files *f, const struct ech_replay_opti
     echi_job_words(job, model, data);
     if (strcmp(first->model_hash, model) != 0) return differs(err, -1, "the model", first->model_hash, model, "give the recorded one with --model");
     if (strcmp(first->data_hash, data) != 0) return differs(err, -1, "the data", first->data_hash, data, "give the recorded set with --data");
+    snprintf(was, sizeof was, "%d bits", 8 * first->real_bytes);
+    snprintf(is, sizeof is, "%d bits", 8 * (int)sizeof(echi_real));
+    if (strcmp(was, is) != 0) return differs(err, -1, "the size of a number", was, is, "replay it with the archive that recorded it");
     for (int r = 0; r < f->world; r++) {
         const struct echi_about *a = &f->recording[r].about;
         snprintf(was, sizeof was, "%u", a->threads);
@@ -113,7 +116,7 @@ static ech_status complete(struct files *f, struct ech_error *err) {
     return ECH_OK;
 }
 
-static ech_status first_weights(const struct echi_about *a, const struct ech_replay_options *o, float *params, struct ech_error *err) {
+static ech_status first_weights(const struct echi_about *a, const struct ech_replay_options *o, echi_real *params, struct ech_error *err) {
     const char *init = o->init ? o->init : a->init;
     uint8_t hash[32];
     if (init[0]) ECHI_TRY(echi_safetensors_load(init, o->model, params, err));
@@ -137,7 +140,7 @@ static ech_status replay_roles(struct files *f, struct ech_replay_report *report
     return ECH_OK;
 }
 
-static ech_status replay_arithmetic(struct files *f, const struct ech_replay_options *o, const struct echi_job *job, float *params,
+static ech_status replay_arithmetic(struct files *f, const struct ech_replay_options *o, const struct echi_job *job, echi_real *params,
                                     struct ech_replay_report *report, struct ech_error *err) {
     ECHI_TRY(complete(f, err));
     ECHI_TRY(first_weights(&f->recording[0].about, o, params, err));
@@ -155,7 +158,7 @@ ech_status ech_replay(const struct ech_replay_options *o, struct ech_replay_repo
     struct files *f = NULL;
     struct ech_replay_report report = {0};
     struct echi_job *job = NULL;
-    float *weights = NULL;
+    echi_real *weights = NULL;
     const int64_t began = echi_now();
     if (!o || !o->model != !o->data) return echi_fail(err, ECH_E_ARGUMENT, "replay", "ech_replay needs options, and both a model and data or neither");
     ECHI_TRY(make_files(o->dir, &f, err));
@@ -167,6 +170,7 @@ ech_status ech_replay(const struct ech_replay_options *o, struct ech_replay_repo
         ech_config_init(&config);
         config.seed = f->recording[0].about.seed;
         config.no_shuffle = !f->recording[0].about.shuffle;
+        config.deterministic = f->recording[0].about.deterministic;
         job = calloc(1, sizeof *job);
         weights = calloc(o->model->n_params ? o->model->n_params : 1, sizeof *weights);
         if (!job || !weights) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * struct ech_report as one JSON object (RFC 8259). */
 #include "echelon.h"
+#include "echi_number.h"
 
-#include <locale.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -114,6 +114,13 @@ static void add_reals(struct text *t, const char *name, const double *values, in
     add(t, "]");
 }
 
+static void add_counts(struct text *t, const char *name, const uint64_t *values, int n) {
+    add_key(t, name);
+    add(t, "[");
+    for (int i = 0; i < n; i++) add(t, "%s%llu", i ? ", " : "", (unsigned long long)values[i]);
+    add(t, "]");
+}
+
 static void add_bytes(struct text *t, const struct ech_report *r) {
     add_key(t, "bytes_sent");
     add(t, "{");
@@ -161,6 +168,9 @@ static void add_all(struct text *t, const struct ech_report *r) {
     add_bytes(t, r);
     add_real(t, "staleness_max", r->staleness_max);
     add_real(t, "staleness_mean", r->staleness_mean);
+    add_reals(t, "staleness_edges", r->staleness_edge, ECH_STALENESS_BINS - 1);
+    add_counts(t, "staleness_trunk", r->staleness_trunk, ECH_STALENESS_BINS);
+    add_counts(t, "staleness_head", r->staleness_head, r->head >= 0 ? ECH_STALENESS_BINS : 0);
     add_whole(t, "resident_peak", r->resident_peak);
     add_optional(t, "lost_peer", r->lost_peer);
     add(t, "\n}\n");
@@ -170,10 +180,9 @@ size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap) {
     if (buf && cap) buf[0] = 0;
     if (!report) return 0;
     struct text t = {.buf = buf, .cap = buf ? cap : 0};
-    /* The program's locale may write a comma for a point. */
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);
+    struct echi_point point;
+    echi_point_begin(&point);
     add_all(&t, report);
-    uselocale(before);
-    if (c) freelocale(c);
+    echi_point_end(&point);
     return t.len;
 }

@@ -226,6 +226,8 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
     ECHI_TRY(ech_config_check(config, err));
     if (config->target_accuracy > 0 || config->separate > 0 || config->init[0] || config->save[0])
         return echi_fail(err, ECH_E_ARGUMENT, "session.open", "in a session looks, files and the head are the caller's: leave target-accuracy, separate, init and save alone");
+    if (config->deterministic)
+        return echi_fail(err, ECH_E_ARGUMENT, "session.open", "deterministic orders the arithmetic of Echelon's own layers, and in a session it is the caller's: leave it out");
     struct ech_session *s = calloc(1, sizeof *s);
     if (!s) return echi_fail_memory(err, "session.open", "the session");
     ech_status status = echi_mutex_init(&s->mutex, err);

@@ -7,26 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *job,
-                         struct ech_error *err) {
-    ECHI_TRY(echi_model_check(model, data->shape, data->classes, err));
-    job->model = model;
-    job->data = data;
-    job->n_layers = echi_model_param_layers(model, job->layer, ECHI_LAYERS_MAX);
-    job->n_params = model->n_params;
-    int cut = echi_model_cut(model);
-    job->cut = cut < model->n_layers ? cut : 0;
-    job->cut_params = job->n_layers;
-    while (job->cut > 0 && job->cut_params > 0 && job->layer[job->cut_params - 1].layer >= job->cut) job->cut_params--;
-    job->cut_width = job->cut > 0 ? echi_shape_size(model->layers[job->cut].in) : 0;
-    job->train_samples = data->n_train;
-    job->test_samples = data->n_test;
-    job->seed = config->seed;
-    job->shuffle = !config->no_shuffle;
-    if (job->cut > 0 && job->cut_params == 0) job->cut = 0;   /* nothing to train in front of the head */
-    return ECH_OK;
-}
-
 static ech_status write_report(const char *path, const struct ech_report *report, struct ech_error *err) {
     size_t len = ech_report_json(report, NULL, 0);
     char *text = malloc(len + 1);

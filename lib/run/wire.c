@@ -49,6 +49,15 @@ void echi_wire_close(struct echi_wire *w, int64_t linger) {
 const char *echi_wire_address(const struct echi_wire *w) { return echi_net_address(w->net); }
 void echi_wire_wake(struct echi_wire *w) { echi_net_wake(w->net); }
 void echi_wire_bytes_sent(const struct echi_wire *w, uint64_t out[ECHI_NET_KINDS_MAX + 1]) { echi_net_bytes_sent(w->net, out); }
+uint64_t echi_wire_bytes_from(const struct echi_wire *w, int peer) { return echi_net_bytes_from(w->net, peer); }
+
+int echi_wire_waiting(const struct echi_wire *w, int peer, int kind, bool *out_for_credit) {
+    if (peer != w->rank) return echi_net_waiting(w->net, peer, kind, out_for_credit);
+    int count = 0;
+    for (int i = 0; i < w->messages; i++) count += w->message[i]->kind == kind;
+    *out_for_credit = count > 0;
+    return count;
+}
 
 ech_status echi_wire_post(struct echi_wire *w, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err) {
     if (peer != w->rank) return echi_net_post(w->net, peer, kind, buffer, cap, cookie, err);

@@ -41,6 +41,7 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->momentum_given = c->momentum >= 0;
     w->lr = w->lr_given ? c->lr : job->model && strcmp(job->model->name, "lenet5") == 0 ? LENET5_LR : OTHER_LR;
     w->momentum = w->momentum_given ? c->momentum : MOMENTUM;
+    w->deterministic = c->deterministic;
     w->decay = c->weight_decay >= 0 ? c->weight_decay : 0;
     if (strcmp(c->shares, "speed") == 0) w->shares = ECHI_SHARES_SPEED;
     else if (strcmp(c->shares, "equal") == 0) w->shares = ECHI_SHARES_EQUAL;

@@ -185,18 +185,36 @@ static void stop(struct echi_coordinator *c, struct echi_actions *out) {
     c->status = ECH_E_ABORTED;
 }
 
+/* The loss that the report gives leans on the last hundred or so. */
+static void note_loss(struct echi_coordinator *c, double of_a_sample) {
+    c->loss_of_run += c->loss_of_run == 0 ? of_a_sample : 0.01 * (of_a_sample - c->loss_of_run);
+}
+
 static void on_applied(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     if (!echi_ledger_in(c, &m->lease, e->from))
         return fail(c, ECH_E_INTERNAL, e->from, "an owner applied a lease that is not out", out);
     c->loss_sum += m->loss;
-    c->loss_of_run = c->loss_of_run == 0 ? m->loss / m->lease.n : c->loss_of_run + 0.01 * (m->loss / m->lease.n - c->loss_of_run);
+    if (c->policy->rounds) {   /* whoever did which part */
+        c->round_loss += m->loss;
+        c->round_in += m->lease.n;
+        if (c->round_in >= m->lease.round_size) {
+            note_loss(c, c->round_loss / c->round_in);
+            c->round_loss = c->round_in = 0;
+        }
+    } else {
+        note_loss(c, m->loss / m->lease.n);
+    }
     c->loss_samples += m->lease.n;
     c->stale_sum += m->staleness;
     c->stale_count++;
     c->stale_of_run += m->staleness;
     c->stale_of_run_count++;
     if (m->staleness > c->stale_max) c->stale_max = m->staleness;
+    c->trunk_bins[echi_staleness_bin(m->staleness)]++;
+    if (!plan_of(c)->separated) return;
+    if (m->head > c->head_newest) c->head_newest = m->head;
+    c->head_bins[echi_staleness_bin((double)(c->head_newest - m->head) / plan_of(c)->round)]++;
 }
 
 static bool owns(const struct echi_coordinator *c, int rank) {

@@ -19,6 +19,7 @@ struct echi_wishes {
     uint32_t staleness;
     double lr, momentum, decay; /* lr as meant for a B of 64 under the asynchronous policies' default rule, see planner.c */
     bool lr_given, momentum_given;
+    bool deterministic;                /* BSP: shares of whole granules */
 };
 
 /* B: as wished, else max(64, 16 x nodes). */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The roles. Each is a struct that its driver holds and one function that takes an event and appends actions. Their
- * fields are for the role itself and for tests; a driver reads only what the comments name. */
+ * fields are for the role itself and for tests; a driver reads only what the comments name, and one file of it, which tells
+ * a person who waits for whom, may read all (lib/run/node_tell.c). */
 #ifndef ECHI_ROLES_H
 #define ECHI_ROLES_H
 #include "echi_planner.h"
@@ -17,6 +18,7 @@ struct echi_strand {
     uint64_t version, samples;                    /* of those weights */
     struct echi_lease lease;                      /* being computed */
     struct echi_slot act_grad;                    /* ANSWERED: the head's answer */
+    uint64_t head;                                /* samples in the head's weights that it came from */
     double loss; uint32_t correct;
     int next_layer;                               /* the layer whose gradient travels next, from the last down */
     bool ready[256];                              /* gradients that are there and wait for the layers above them */
@@ -34,7 +36,13 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup);
 void echi_worker_step(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
 
 /* ---- owner of the trunk, or of all layers, for one group ---- */
-struct echi_push { struct echi_lease lease; int layers_in; bool whole, more; double loss, staleness; uint32_t correct; uint64_t seen; };   /* seen: samples in the weights it was computed on */
+struct echi_push {
+    struct echi_lease lease;
+    int layers_in;
+    bool whole, more;
+    double loss, staleness; uint32_t correct;
+    uint64_t seen, head;                          /* samples in the weights it was computed on; in the head's behind it */
+};
 struct echi_owner {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
@@ -80,7 +88,7 @@ struct echi_head {
     int busy;
     uint8_t current; uint16_t in_flight[3];
     bool answering[ECHI_WORLD_MAX];               /* the gradient of this worker's last rows has not left its slot */
-    uint64_t version;
+    uint64_t version, samples;                    /* of the current weights: updates, and samples in them */
     uint32_t round_in;                            /* rows of this round so far */
     bool asked;                                   /* for the last weights, once nothing is left to apply */
     bool apply_due; uint32_t apply_divisor;       /* of a round */
@@ -124,6 +132,9 @@ struct echi_coordinator {
     ech_status status; int lost_peer; char text[240];
     int at_fault;                                 /* rank that could not go on, -1: none, or it was lost */
     double loss_sum; uint64_t loss_samples; double stale_sum, stale_max; uint64_t stale_count;   /* the driver may reset sums */
+    double round_loss; uint32_t round_in;         /* of the round whose leases are coming in */
+    uint64_t trunk_bins[ECHI_STALENESS_BINS], head_bins[ECHI_STALENESS_BINS];   /* pushes by staleness, see echi_staleness_bin */
+    uint64_t head_newest;                         /* samples in the newest head's weights that an applied push came from */
     double accuracy, best_accuracy, loss_of_run, stale_of_run; uint64_t stale_of_run_count;
     int64_t target_at; uint64_t target_samples;   /* -1: not reached */
     uint64_t looks;

@@ -20,6 +20,7 @@
 #define ECHI_SNAPSHOTS (2 + 4)        /* weights: one current, one being written, and 4 sends at once (design, section 5) */
 #define ECHI_STATE_COPIES 3           /* own state: current, being written, being sent */
 #define ECHI_NONE 255                 /* no rank, no group */
+#define ECHI_GRANULE 4                /* samples that --deterministic takes as one, by their place in the round */
 
 /* ---------------------------------------------------------------- the plan */
 
@@ -34,6 +35,7 @@ struct echi_plan {
     uint8_t group_of[ECHI_WORLD_MAX];     /* ECHI_NONE: this rank has no worker */
     uint8_t strands;                      /* steps that a worker has in flight: while one waits for the head or its owner, the
                                              other computes; 1 unless separated and asynchronous */
+    uint8_t deterministic;                /* 1: shares are whole granules, sums are in whole numbers (design, section 6); BSP only */
     uint32_t n[ECHI_WORLD_MAX];           /* samples a step; 0 exactly where there is no worker */
     uint32_t round;                       /* B */
     uint32_t staleness;                   /* S, in steps */
@@ -113,6 +115,7 @@ struct echi_msg {
     uint32_t correct;
     struct echi_lease lease;
     uint64_t version, samples;
+    uint64_t head;                  /* ACT_GRAD, PUSH, APPLIED: samples in the head's weights that the gradient came from */
     double loss, staleness;         /* loss: sum over the lease's samples; staleness in rounds */
     char text[240];                 /* FAULT, END */
 };
@@ -141,6 +144,12 @@ bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *out)
 double echi_times_trunk(const struct echi_times *times, uint32_t n);
 double echi_times_head(const struct echi_times *times, uint32_t n);
 double echi_times_whole(const struct echi_times *times, uint32_t n);
+
+/* Staleness is counted in bins, in rounds: the first holds what is 0 (or below), bin i what is above edge i - 1 and at most
+ * edge i, the last what is above them all. */
+#define ECHI_STALENESS_BINS 13
+extern const double echi_staleness_edge[ECHI_STALENESS_BINS - 1];
+int echi_staleness_bin(double rounds);
 
 /* ------------------------------------------------------ slots, events, actions */
 

@@ -88,6 +88,7 @@ static void answer(struct echi_head *h, const struct echi_event *e, struct echi_
         a->msg.loss = e->result->loss[i];
         a->msg.correct = e->result->correct[i];
         a->msg.version = h->version;
+        a->msg.head = h->samples;
         echi_act_post(out, rank, ECHI_KIND_ACT, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, rank});
     }
 }
@@ -98,6 +99,7 @@ static void on_computed(struct echi_head *h, const struct echi_event *e, struct 
     if (t->weights_out.kind != ECHI_SLOT_NONE) {
         h->current = t->weights_out.index;
         h->version++;
+        h->samples += t->samples;
         h->apply_due = false;
         h->round_in = 0;
         return;

@@ -27,34 +27,42 @@ static void lease(struct echi_coordinator *c, int rank, uint32_t n, uint32_t rou
     echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_COORDINATOR, ECHI_KIND_LEASE)->msg.lease = *l;
 }
 
-/* One round: shares as planned, or in proportion (largest remainder first) when an epoch ends with fewer samples. */
+/* One round: shares as planned, or in proportion (largest remainder first) when an epoch ends with fewer samples. It is dealt
+ * sample by sample, or in granules, of which the last may then be short. */
 static void deal_round(struct echi_coordinator *c, uint32_t size, struct echi_actions *out) {
     const struct echi_plan *p = &c->setup->plan;
+    const uint32_t unit = p->deterministic ? ECHI_GRANULE : 1, units = (size + unit - 1) / unit;
     uint32_t n[ECHI_WORLD_MAX];
     uint64_t rest[ECHI_WORLD_MAX];
     uint32_t dealt = 0;
     for (int r = 0; r < p->world; r++) {
-        uint64_t share = (uint64_t)p->n[r] * size;
+        uint64_t share = (uint64_t)p->n[r] * units;
         n[r] = (uint32_t)(share / p->round);
         rest[r] = share % p->round;
         dealt += n[r];
     }
-    for (; dealt < size; dealt++) {
+    for (; dealt < units; dealt++) {
         int most = 0;
         for (int r = 1; r < p->world; r++)
             if (rest[r] > rest[most]) most = r;
         n[most]++;
         rest[most] = 0;
     }
-    for (int r = 0; r < p->world; r++)
-        if (n[r]) lease(c, r, n[r], c->next_round, size, out);
+    uint32_t left = size;
+    for (int r = 0; r < p->world; r++) {
+        const uint32_t own = n[r] * unit < left ? n[r] * unit : left;
+        if (own) lease(c, r, own, c->next_round, size, out);
+        left -= own;
+    }
     c->next_round++;
 }
 
 void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out) {
     const struct echi_plan *p = &c->setup->plan;
     if (c->policy->rounds) {
-        while (!c->stopping && c->issued < c->goal.samples && c->next_round < c->applied_rounds + 1 + p->strands)
+        /* Nothing is out at a look that must find the same round each time. */
+        const uint64_t most = p->deterministic && c->goal.has_test ? c->next_look : UINT64_MAX;
+        while (!c->stopping && c->issued < most && c->issued < c->goal.samples && c->next_round < c->applied_rounds + 1 + p->strands)
             deal_round(c, available(c, p->round), out);
         return;
     }

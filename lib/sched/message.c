@@ -26,19 +26,20 @@ enum {
     F_SAMPLES = 32,
     F_STALE = 64,
     F_GROUP = 128,
-    F_TEXT = 256
+    F_TEXT = 256,
+    F_HEAD = 512
 };
 static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_LEASE] = F_LEASE,
-    [ECHI_KIND_APPLIED] = F_LEASE | F_LOSS | F_VERSION | F_STALE,
+    [ECHI_KIND_APPLIED] = F_LEASE | F_LOSS | F_VERSION | F_STALE | F_HEAD,
     [ECHI_KIND_ASK] = F_FLAG,
     [ECHI_KIND_STATE_ACK] = F_GROUP | F_VERSION | F_SAMPLES,
     [ECHI_KIND_FAULT] = F_LAYER | F_GROUP | F_TEXT,
     [ECHI_KIND_END] = F_LAYER | F_FLAG | F_GROUP | F_TEXT,
-    [ECHI_KIND_ACT_GRAD] = F_LEASE | F_LOSS | F_VERSION,
+    [ECHI_KIND_ACT_GRAD] = F_LEASE | F_LOSS | F_VERSION | F_HEAD,
     [ECHI_KIND_ACT] = F_LEASE,
     [ECHI_KIND_WEIGHTS] = F_VERSION | F_SAMPLES,
-    [ECHI_KIND_PUSH] = F_LEASE | F_LAYER | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES,
+    [ECHI_KIND_PUSH] = F_LEASE | F_LAYER | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES | F_HEAD,
     [ECHI_KIND_STATE] = F_GROUP | F_VERSION | F_SAMPLES,
     [ECHI_KIND_PARAMS] = F_FLAG,
     [ECHI_KIND_ENTER] = F_LEASE,
@@ -78,6 +79,7 @@ size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
     if (f & F_LOSS) { echi_put_f64(&w, m->loss); echi_put32(&w, m->correct); }
     if (f & F_VERSION) echi_put64(&w, m->version);
     if (f & F_SAMPLES) echi_put64(&w, m->samples);
+    if (f & F_HEAD) echi_put64(&w, m->head);
     if (f & F_STALE) echi_put_f64(&w, m->staleness);
     if (f & F_GROUP) { echi_put8(&w, m->group); echi_put8(&w, m->peer); }
     if (f & F_TEXT) {
@@ -102,6 +104,7 @@ bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg
     if (f & F_LOSS) { m->loss = echi_get_f64(&r); m->correct = echi_get32(&r); }
     if (f & F_VERSION) m->version = echi_get64(&r);
     if (f & F_SAMPLES) m->samples = echi_get64(&r);
+    if (f & F_HEAD) m->head = echi_get64(&r);
     if (f & F_STALE) m->staleness = echi_get_f64(&r);
     if (f & F_GROUP) { m->group = echi_get8(&r); m->peer = echi_get8(&r); }
     if (f & F_TEXT) {
@@ -125,6 +128,8 @@ int echi_plan_workers(const struct echi_plan *plan, int group) {
 bool echi_lease_valid(const struct echi_lease *l, const struct echi_plan *p) {
     if (l->id == 0 || l->worker >= p->world || p->group_of[l->worker] == ECHI_NONE) return false;
     if (l->owner != p->owner_of[p->group_of[l->worker]] || l->n < 1 || l->n > p->n[l->worker]) return false;
+    /* Only what is left at the end of an epoch may be less than a granule. */
+    if (p->deterministic && (l->start % ECHI_GRANULE || (l->n % ECHI_GRANULE && l->round_size % ECHI_GRANULE == 0))) return false;
     /* A step of an asynchronous worker may be larger than a round; a share of a round may not. */
     if (!echi_policy_of((enum echi_sync)p->sync)->rounds) return l->round_size == p->round;
     return l->round_size <= p->round && l->n <= l->round_size;
@@ -137,10 +142,11 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->n_groups < 1 || p->n_groups > ECHI_GROUPS_MAX || p->separated > 1) return false;
     if (p->separated ? p->head >= p->world : p->head != ECHI_NONE) return false;
     if (p->round < 1 || p->round > 1u << 24) return false;
-    if (p->strands < 1 || p->strands > ECHI_STRANDS) return false;
+    if (p->strands < 1 || p->strands > ECHI_STRANDS || p->deterministic > 1) return false;
     if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay)) return false;
     const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
     if (p->n_groups > 1 && !policy->grouped) return false;
+    if (p->deterministic && (!policy->rounds || p->round % ECHI_GRANULE)) return false;
     if (p->strands > 1 && (policy->rounds || !p->separated)) return false;
     for (int g = 0; g < p->n_groups; g++)
         if (p->owner_of[g] >= p->world || echi_plan_workers(p, g) < 1) return false;
@@ -152,6 +158,7 @@ bool echi_plan_valid(const struct echi_plan *p) {
     for (int r = 0; r < p->world; r++) {
         if (p->group_of[r] == ECHI_NONE ? p->n[r] != 0 : (p->n[r] < 1 || p->n[r] > 1u << 20)) return false;
         if (p->group_of[r] != ECHI_NONE && p->group_of[r] >= p->n_groups) return false;
+        if (p->deterministic && p->n[r] % ECHI_GRANULE) return false;
         sum += p->n[r];
     }
     return !policy->rounds || sum == p->round;
@@ -165,6 +172,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put8(&w, p->separated);
     echi_put8(&w, p->head);
     echi_put8(&w, p->strands);
+    echi_put8(&w, p->deterministic);
     echi_put32(&w, p->round);
     echi_put32(&w, p->staleness);
     echi_put32(&w, p->rounds_apart);
@@ -186,6 +194,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->separated = echi_get8(&r);
     p->head = echi_get8(&r);
     p->strands = echi_get8(&r);
+    p->deterministic = echi_get8(&r);
     p->round = echi_get32(&r);
     p->staleness = echi_get32(&r);
     p->rounds_apart = echi_get32(&r);

@@ -207,6 +207,7 @@ static void applied(struct echi_owner *o, int rank, struct echi_actions *out) {
     a->msg.correct = p->correct;
     a->msg.version = o->version;
     a->msg.staleness = p->staleness;
+    a->msg.head = p->head;
     memset(p, 0, sizeof *p);
     o->answer[rank]++;
 }
@@ -292,6 +293,7 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     if (p->layers_in < o->setup->cut) return;
     p->whole = true;
     p->more = m->flag;
+    p->head = m->head;
     p->loss = m->loss;
     p->correct = m->correct;
     p->seen = m->samples <= o->samples ? m->samples : o->samples;

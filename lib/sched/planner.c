@@ -73,12 +73,13 @@ static int fastest(const struct echi_times *times, int world, uint32_t n) {
 /* Samples a second of steps of the i-th measured size. */
 static double step_rate(const struct echi_times *t, uint32_t i) { return t->n[i] / (t->trunk[i] + t->head[i] + t->messages); }
 
-/* The smallest measured n at which the fastest node is efficient: small steps keep staleness low. */
-static uint32_t efficient_samples(const struct echi_times *t, uint32_t round, int steps_in_flight) {
+/* Where every node trains all layers: the smallest measured n at which the fastest is efficient, since small steps keep
+ * staleness low. */
+static uint32_t efficient_samples(const struct echi_times *t, uint32_t round, int workers) {
     double best = 0;
     for (uint32_t i = 0; i < t->count; i++)
         if (step_rate(t, i) > best) best = step_rate(t, i);
-    uint32_t most = MOST_ROUNDS_IN_FLIGHT * round / (uint32_t)steps_in_flight;
+    uint32_t most = MOST_ROUNDS_IN_FLIGHT * round / (uint32_t)workers;
     uint32_t chosen = t->n[0];
     for (uint32_t i = 0; i < t->count && (t->n[i] <= most || i == 0); i++) {
         chosen = t->n[i];
@@ -111,6 +112,22 @@ static struct echi_times bsp_times(const struct echi_times *times, const struct 
     return t;
 }
 
+/* The shares nearest to n[0..world) that are whole granules: what is cut off goes where most was. */
+static void whole_granules(uint32_t *n, int world) {
+    uint32_t rest[ECHI_WORLD_MAX], cut_off = 0;
+    for (int r = 0; r < world; r++) {
+        cut_off += rest[r] = n[r] % ECHI_GRANULE;
+        n[r] -= rest[r];
+    }
+    for (; cut_off >= ECHI_GRANULE; cut_off -= ECHI_GRANULE) {
+        int most = 0;
+        for (int r = 1; r < world; r++)
+            if (rest[r] > rest[most]) most = r;
+        n[most] += ECHI_GRANULE;
+        rest[most] = 0;
+    }
+}
+
 static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan, char *text,
                              size_t cap) {
     uint32_t n[ECHI_WORLD_MAX] = {0};
@@ -136,6 +153,12 @@ static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_time
             for (int r = 0; r < w->world; r++) workers += n[r] > 0;
         }
     }
+    if (w->deterministic) {
+        bool whole = plan->round % ECHI_GRANULE == 0;
+        for (int r = 0; r < w->world; r++) whole = whole && (w->shares != ECHI_SHARES_LIST || n[r] % ECHI_GRANULE == 0);
+        if (!whole) return refuse(text, cap, "--deterministic deals samples in granules of 4: 4 must divide --batch and each number of --shares");
+        whole_granules(n, w->world);
+    }
     for (int r = 0; r < w->world; r++) {
         plan->n[r] = n[r];
         plan->group_of[r] = n[r] ? 0 : ECHI_NONE;
@@ -159,8 +182,8 @@ static void samples_by_speed(const double *rate, struct echi_plan *plan) {
 static void async_groups(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan) {
     const bool by_speed = plan->separated && w->samples_per_step == 0 && w->shares != ECHI_SHARES_LIST;
     const uint32_t n = w->samples_per_step ? w->samples_per_step
-                       : by_speed ? plan->round
-                                  : efficient_samples(&times[fastest(times, w->world, 64)], plan->round, w->world * plan->strands);
+                       : plan->separated ? plan->round
+                                         : efficient_samples(&times[fastest(times, w->world, 64)], plan->round, w->world);
     double rate[ECHI_WORLD_MAX] = {0};
     double value[ECHI_WORLD_MAX];
     int rank[ECHI_WORLD_MAX], group[ECHI_WORLD_MAX], count = 0;
@@ -218,6 +241,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     plan->head = ECHI_NONE;
     plan->staleness = w->staleness;
     plan->rounds_apart = 4;
+    plan->deterministic = w->deterministic;
     plan->round = echi_wishes_round(w);
     if (w->separate == 1 && !w->has_cut)
         return refuse(text, cap,

@@ -286,6 +286,7 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put_f64(w, s->decay);
     echi_put8(w, s->lr_given);
     echi_put8(w, s->momentum_given);
+    echi_put8(w, s->deterministic);
 }
 
 bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
@@ -309,6 +310,7 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->decay = echi_get_f64(r);
     s->lr_given = echi_get8(r) != 0;
     s->momentum_given = echi_get8(r) != 0;
+    s->deterministic = echi_get8(r) != 0;
     const uint32_t most = 1u << 24;
     for (int i = 0; i < world; i++)
         if (r->ok && s->share[i] > most) r->ok = false;

@@ -83,6 +83,7 @@ static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, 
         w->entered = a->msg.flag;
         a->msg.version = s->version;
         a->msg.samples = s->samples;
+        a->msg.head = s->head;
         a->msg.loss = s->loss;
         a->msg.correct = s->correct;
         s->sending++;
@@ -122,6 +123,7 @@ static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struc
     s->loss = e->msg->loss;
     s->correct = e->msg->correct;
     s->act_grad = e->slot;
+    s->head = e->msg->head;
     enter(w, s, ECHI_STRAND_ANSWERED);
 }
 

@@ -292,10 +292,10 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
 #define CREATE_ARGS                                                                                                     \
     struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,                 \
         struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err
-#define CREATE(name, level)                                                                                             \
+#define CREATE(name, kernels)                                                                                           \
     static ech_status name(CREATE_ARGS) {                                                                               \
         (void)device;                                                                                                   \
-        const struct echi_cpu_kernels *k = echi_cpu_kernels_for(level);                                                 \
+        const struct echi_cpu_kernels *k = kernels;                                                                     \
         if (!k) return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create", "this processor lacks the instructions asked for"); \
         return create_with(k, layers, count, max_n, out_state, units, out_units, out_bytes, err);                        \
     }
@@ -304,11 +304,13 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
         .name = text, .create = create_function, .destroy = destroy, .input = input, .forward = forward, .output = output, \
         .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad                        \
     }
-CREATE(create_best, echi_cpu_level())
-CREATE(create_base, ECHI_CPU_BASE)
-CREATE(create_avx2, ECHI_CPU_AVX2)
-CREATE(create_avx512, ECHI_CPU_AVX512)
+CREATE(create_best, echi_cpu_kernels_for(echi_cpu_level()))
+CREATE(create_fixed, &echi_cpu_kernels_fixed)
+CREATE(create_base, echi_cpu_kernels_for(ECHI_CPU_BASE))
+CREATE(create_avx2, echi_cpu_kernels_for(ECHI_CPU_AVX2))
+CREATE(create_avx512, echi_cpu_kernels_for(ECHI_CPU_AVX512))
 const struct echi_stack_impl echi_stack_cpu = STACK("cpu", create_best);
+const struct echi_stack_impl echi_stack_cpu_fixed = STACK("cpu-fixed", create_fixed);
 const struct echi_stack_impl echi_stack_cpu_base = STACK("cpu-base", create_base);
 const struct echi_stack_impl echi_stack_cpu_avx2 = STACK("cpu-avx2", create_avx2);
 const struct echi_stack_impl echi_stack_cpu_avx512 = STACK("cpu-avx512", create_avx512);

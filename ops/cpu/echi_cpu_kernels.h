@@ -47,9 +47,9 @@ struct echi_cpu_window { int kernel_h, kernel_w, stride_w, pad_w, in_w, count; }
 
 /* One SGD step of a range: v = momentum * v + (g + decay * w); out = a - lr * v. `out` may be `a`, which may be `w`. */
 struct echi_cpu_descent {
-    const float *w, *a, *g;
-    float *out, *v;
-    float lr, momentum, decay;
+    const echi_real *w, *a, *g;
+    echi_real *out, *v;
+    echi_real lr, momentum, decay;
 };
 
 struct echi_cpu_kernels {
@@ -93,11 +93,11 @@ struct echi_cpu_kernels {
                          ptrdiff_t dx_class, double *loss, int *correct);
     /* Flat ranges; the same bits in every table. */
     void (*descend)(const struct echi_cpu_descent *d, size_t count);
-    void (*add)(float *sum, const float *x, size_t count);
-    bool (*finite)(const float *x, size_t count);   /* no infinity, no NaN */
+    void (*add)(echi_real *sum, const echi_real *x, size_t count);
+    bool (*finite)(const echi_real *x, size_t count);   /* no infinity, no NaN */
 };
 
-extern const struct echi_cpu_kernels echi_cpu_kernels_base;
+extern const struct echi_cpu_kernels echi_cpu_kernels_base, echi_cpu_kernels_fixed;
 #if defined(__x86_64__)
 extern const struct echi_cpu_kernels echi_cpu_kernels_avx2, echi_cpu_kernels_avx512;
 #endif

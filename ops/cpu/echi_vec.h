@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The vector type of the instruction set that a file isa_*.c is compiled for, and the names of its functions.
- * The Makefile compiles each isa_*.c once for each set, with -DECHI_ISA=base, avx2 or avx512. */
+ * The Makefile compiles each isa_*.c once for each set, with -DECHI_ISA=base, avx2 or avx512, and
+ * once as `fixed`: vectors of four floats whatever the machine has, so that every sum has the same terms in the same order. */
 #ifndef ECHI_VEC_H
 #define ECHI_VEC_H
 #include "echi_cpu_kernels.h"
 
-#if defined(__AVX512F__)
+#if defined(ECHI_FIXED)
+#define VEC_FLOATS 4
+#elif defined(__AVX512F__)
 #define VEC_FLOATS 16
 #elif defined(__AVX2__)
 #define VEC_FLOATS 8
 #else
 #define VEC_FLOATS 4
 #endif
-#if defined(__AVX512F__) || defined(__aarch64__)
+#if !defined(ECHI_FIXED) && (defined(__AVX512F__) || defined(__aarch64__))
 #define VEC_REGISTERS 32
 #else
 #define VEC_REGISTERS 16

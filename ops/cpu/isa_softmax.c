@@ -2,7 +2,7 @@
  * Softmax and cross-entropy of one group of samples. */
 #include "echi_vec.h"
 
-#include <math.h>
+#include <string.h>
 
 /* e^x for x <= 0: x = n ln 2 + r, |r| <= ln 2 / 2; e^r by its Taylor series to r^7 (the rest is below 2^-27); 2^n by the bits
  * of a float. Below -87, where the result would not be a normal number, it is 0. A NaN stays. */
@@ -21,6 +21,25 @@ INLINE vec exp_negative(vec x) {
     p = p * r * r + r + 1.0f;
     const ivec power = (((ivec)shifted - 0x4b400000) + 127) << 23;
     return pick(tiny, (vec){0}, p * (vec)power);
+}
+
+/* ln x for x >= 1, the same on every machine: x = 2^n m with m in [sqrt(1/2), sqrt(2)]; ln m = 2 artanh t with t = (m - 1) /
+ * (m + 1), by its series to t^21 (the rest is below 2^-58). Infinity and NaN stay. */
+INLINE double log_of(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if (!(x - x == 0)) return x;
+    double n = (double)((int)(bits >> 52) - 1023), m;
+    bits = (bits & UINT64_C(0x000fffffffffffff)) | UINT64_C(0x3ff0000000000000);
+    memcpy(&m, &bits, sizeof m);
+    if (m > 1.4142135623730951) {
+        m *= 0.5;
+        n += 1;
+    }
+    const double t = (m - 1) / (m + 1), t2 = t * t;
+    double sum = 0;
+    for (int k = 21; k >= 1; k -= 2) sum = sum * t2 + 1.0 / k;
+    return n * 0.69314718055994531 + 2 * t * sum;
 }
 
 void ISA(softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uint8_t *labels, int lanes, float scale, float *dx,
@@ -43,7 +62,7 @@ void ISA(softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uin
     for (int lane = 0; lane < lanes; lane++) {
         label[lane] = labels[lane];
         real[lane] = -1;
-        *loss += log((double)sum[lane]) + (double)most[lane] - (double)x[labels[lane] * x_class + lane];
+        *loss += log_of((double)sum[lane]) + (double)most[lane] - (double)x[labels[lane] * x_class + lane];
         *correct += best[lane] == labels[lane] && most[lane] == most[lane];
     }
     const vec factor = scale / sum;

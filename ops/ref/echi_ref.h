@@ -4,17 +4,15 @@
  * All arrays are dense, [n][c][h][w], one sample after the other. Backward functions *set* what they compute. A NULL bias
  * (or dbias) means that the layer has none.
  *
- * The text is compiled for float into the library. A test that wants it in double defines ECHI_REF_DOUBLE and includes
- * the .c files: then all names end in _double. */
+ * The text is compiled for float into the library. A test that wants it in double defines ECHI_DOUBLE and includes the .c
+ * files: then all names end in _double. */
 #ifndef ECHI_REF_H
 #define ECHI_REF_H
 #include "echi_ops.h"
 
-#ifdef ECHI_REF_DOUBLE
-typedef double echi_real;
+#ifdef ECHI_DOUBLE
 #define ECHI_REF(name) echi_ref_##name##_double
 #else
-typedef float echi_real;
 #define ECHI_REF(name) echi_ref_##name
 #endif
 

@@ -12,14 +12,14 @@
 
 /* Border i lies before layer i; border `count` is the output. */
 struct border {
-    float *value;       /* [max_n][shape before layer i] */
-    float *gradient;    /* of the same shape */
+    echi_real *value;       /* [max_n][shape before layer i] */
+    echi_real *gradient;    /* of the same shape */
 };
 struct reference {
     int count, n;               /* layers; samples of the step under way */
     struct echi_layer *layers;  /* [count] */
     struct border *borders;     /* [count + 1] */
-    float *memory;              /* holds all borders */
+    echi_real *memory;              /* holds all borders */
 };
 
 static size_t border_size(const struct echi_layer *layers, int count, int i) {
@@ -44,7 +44,7 @@ static ech_status reference_create(struct echi_device *device, const struct echi
         size_t border = 0;
         fits = fits && echi_mul_size(border_size(layers, count, i), 2 * (size_t)max_n, &border) && echi_add_size(floats, border, &floats);
     }
-    if (!fits || !echi_mul_size(floats, sizeof(float), &bytes))
+    if (!fits || !echi_mul_size(floats, sizeof(echi_real), &bytes))
         return echi_fail(err, ECH_E_SHAPE, "stack.create", "the activations of %d samples do not fit in memory; use fewer", max_n);
 
     struct reference *r = calloc(1, sizeof *r);
@@ -59,7 +59,7 @@ static ech_status reference_create(struct echi_device *device, const struct echi
     }
     memcpy(r->layers, layers, (size_t)count * sizeof *layers);
 
-    float *next = r->memory;
+    echi_real *next = r->memory;
     for (int i = 0; i <= count; i++) {
         size_t size = border_size(layers, count, i) * (size_t)max_n;
         r->borders[i] = (struct border){.value = next, .gradient = next + size};
@@ -77,70 +77,70 @@ static ech_status reference_create(struct echi_device *device, const struct echi
 }
 
 static size_t border_bytes(const struct reference *r, int i) {
-    return (size_t)r->n * border_size(r->layers, r->count, i) * sizeof(float);
+    return (size_t)r->n * border_size(r->layers, r->count, i) * sizeof(echi_real);
 }
 
-static void reference_input(void *state, int n, const float *rows) {
+static void reference_input(void *state, int n, const echi_real *rows) {
     struct reference *r = state;
     r->n = n;
     memcpy(r->borders[0].value, rows, border_bytes(r, 0));
 }
 
-static void reference_forward(void *state, int unit, const float *params) {
+static void reference_forward(void *state, int unit, const echi_real *params) {
     struct reference *r = state;
     const struct echi_layer *l = &r->layers[unit];
-    const float *x = r->borders[unit].value;
-    float *y = r->borders[unit + 1].value;
-    const float *weight = params + l->weight_at;
-    const float *bias = l->bias ? params + l->bias_at : NULL;
+    const echi_real *x = r->borders[unit].value;
+    echi_real *y = r->borders[unit + 1].value;
+    const echi_real *weight = params + l->weight_at;
+    const echi_real *bias = l->bias ? params + l->bias_at : NULL;
     switch (l->op) {
-    case ECHI_OP_CONV2D: echi_ref_conv2d_forward(l, r->n, x, weight, bias, y); break;
-    case ECHI_OP_FC: echi_ref_fc_forward(l, r->n, x, weight, bias, y); break;
-    case ECHI_OP_MAX_POOL: echi_ref_max_pool_forward(l, r->n, x, y); break;
-    case ECHI_OP_AVG_POOL: echi_ref_avg_pool_forward(l, r->n, x, y); break;
-    case ECHI_OP_RELU: echi_ref_relu_forward(l, r->n, x, y); break;
+    case ECHI_OP_CONV2D: ECHI_REF(conv2d_forward)(l, r->n, x, weight, bias, y); break;
+    case ECHI_OP_FC: ECHI_REF(fc_forward)(l, r->n, x, weight, bias, y); break;
+    case ECHI_OP_MAX_POOL: ECHI_REF(max_pool_forward)(l, r->n, x, y); break;
+    case ECHI_OP_AVG_POOL: ECHI_REF(avg_pool_forward)(l, r->n, x, y); break;
+    case ECHI_OP_RELU: ECHI_REF(relu_forward)(l, r->n, x, y); break;
     }
 }
 
-static void reference_output(void *state, float *rows) {
+static void reference_output(void *state, echi_real *rows) {
     struct reference *r = state;
     memcpy(rows, r->borders[r->count].value, border_bytes(r, r->count));
 }
 
-static void reference_loss(void *state, const uint8_t *labels, float scale, double *out_loss, int *out_correct) {
+static void reference_loss(void *state, const uint8_t *labels, echi_real scale, double *out_loss, int *out_correct) {
     struct reference *r = state;
     const struct border *out = &r->borders[r->count];
-    echi_ref_softmax_cross_entropy(r->n, r->layers[r->count - 1].out.c, out->value, labels, scale, out->gradient, out_loss,
+    ECHI_REF(softmax_cross_entropy)(r->n, r->layers[r->count - 1].out.c, out->value, labels, scale, out->gradient, out_loss,
                                    out_correct);
 }
 
-static void reference_output_grad(void *state, const float *rows) {
+static void reference_output_grad(void *state, const echi_real *rows) {
     struct reference *r = state;
     memcpy(r->borders[r->count].gradient, rows, border_bytes(r, r->count));
 }
 
-static void reference_backward(void *state, int unit, const float *params, float *grads, bool need_input_grad) {
+static void reference_backward(void *state, int unit, const echi_real *params, echi_real *grads, bool need_input_grad) {
     struct reference *r = state;
     const struct echi_layer *l = &r->layers[unit];
-    const float *x = r->borders[unit].value;
-    const float *dy = r->borders[unit + 1].gradient;
-    float *dx = r->borders[unit].gradient;
-    const float *weight = params + l->weight_at;
-    float *dweight = grads + l->weight_at;
-    float *dbias = l->bias ? grads + l->bias_at : NULL;
-    if (l->op == ECHI_OP_CONV2D) echi_ref_conv2d_backward_params(l, r->n, x, dy, dweight, dbias);
-    if (l->op == ECHI_OP_FC) echi_ref_fc_backward_params(l, r->n, x, dy, dweight, dbias);
+    const echi_real *x = r->borders[unit].value;
+    const echi_real *dy = r->borders[unit + 1].gradient;
+    echi_real *dx = r->borders[unit].gradient;
+    const echi_real *weight = params + l->weight_at;
+    echi_real *dweight = grads + l->weight_at;
+    echi_real *dbias = l->bias ? grads + l->bias_at : NULL;
+    if (l->op == ECHI_OP_CONV2D) ECHI_REF(conv2d_backward_params)(l, r->n, x, dy, dweight, dbias);
+    if (l->op == ECHI_OP_FC) ECHI_REF(fc_backward_params)(l, r->n, x, dy, dweight, dbias);
     if (!need_input_grad) return;
     switch (l->op) {
-    case ECHI_OP_CONV2D: echi_ref_conv2d_backward_input(l, r->n, dy, weight, dx); break;
-    case ECHI_OP_FC: echi_ref_fc_backward_input(l, r->n, dy, weight, dx); break;
-    case ECHI_OP_MAX_POOL: echi_ref_max_pool_backward(l, r->n, x, dy, dx); break;
-    case ECHI_OP_AVG_POOL: echi_ref_avg_pool_backward(l, r->n, dy, dx); break;
-    case ECHI_OP_RELU: echi_ref_relu_backward(l, r->n, x, dy, dx); break;
+    case ECHI_OP_CONV2D: ECHI_REF(conv2d_backward_input)(l, r->n, dy, weight, dx); break;
+    case ECHI_OP_FC: ECHI_REF(fc_backward_input)(l, r->n, dy, weight, dx); break;
+    case ECHI_OP_MAX_POOL: ECHI_REF(max_pool_backward)(l, r->n, x, dy, dx); break;
+    case ECHI_OP_AVG_POOL: ECHI_REF(avg_pool_backward)(l, r->n, dy, dx); break;
+    case ECHI_OP_RELU: ECHI_REF(relu_backward)(l, r->n, x, dy, dx); break;
     }
 }
 
-static void reference_input_grad(void *state, float *rows) {
+static void reference_input_grad(void *state, echi_real *rows) {
     struct reference *r = state;
     memcpy(rows, r->borders[0].gradient, border_bytes(r, 0));
 }

@@ -2,6 +2,7 @@
 #include "echi_error.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,6 +36,16 @@ int ech_status_may_retry(ech_status status) {
     return 0;
 }
 
+/* Sentences quote foreign bytes and end on terminals: no control character gets there, neither of ASCII nor U+0080 to
+ * U+009F in UTF-8. Other bytes stay, for a path may be written in any script. */
+static void clean(char *text) {
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        const bool c1 = c[0] == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f;
+        if (*c < ' ' || *c == 0x7f || c1) *c = '?';
+        if (c1) *++c = '?';
+    }
+}
+
 static ech_status fill(struct ech_error *err, ech_status code, const char *operation, int peer, const char *layer,
                        const char *fmt, va_list args) {
     if (!err) return code;
@@ -43,6 +54,7 @@ static ech_status fill(struct ech_error *err, ech_status code, const char *opera
     snprintf(err->operation, sizeof err->operation, "%s", operation);
     snprintf(err->layer, sizeof err->layer, "%s", layer ? layer : "");
     vsnprintf(err->text, sizeof err->text, fmt, args);
+    clean(err->text);
     return code;
 }
 

@@ -5,7 +5,7 @@
 #include "ech_status.h"
 
 /* Fills *err (when not NULL) and returns `code`, so that a function can end with `return echi_fail(...)`.
- * `fmt` is printf's; the text is cut at the size of the field. */
+ * `fmt` is printf's; the text is cut at the size of the field, and control characters in it become '?'. */
 ech_status echi_fail(struct ech_error *err, ech_status code, const char *operation, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* The same, naming the rank or the layer concerned (peer -1 and layer NULL mean none). */

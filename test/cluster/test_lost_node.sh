@@ -49,7 +49,7 @@ done
 for victim in 3 0; do
     begin
     kill -STOP "${nodes[victim]}"
-    others $victim 18 "rank $victim\b.* was lost \(no word for 2 seconds|rank $victim was lost: the coord" "SIGSTOP of the ${role[victim]}"
+    others $victim 18 "rank $victim\b.* was lost \(no word for [0-9.]+ seconds|rank $victim was lost: the coord" "SIGSTOP of the ${role[victim]}"
     kill -CONT "${nodes[victim]}"
     node_ends $victim "$patience" 18 'rank [0-9].* was lost' "SIGCONT of the ${role[victim]}, much later"
 done
@@ -91,7 +91,7 @@ for victim in 1 0; do
 done
 local_run --deadline 1
 kill -STOP "${children[2]}"
-local_ends '18|137' "rank 2 was lost \(no word for 1 seconds" "--local, SIGSTOP of the owner"
+local_ends '18|137' "rank 2 was lost \(no word for [0-9.]+ seconds, while .*; --deadline is 1\)" "--local, SIGSTOP of the owner"
 rm -f "$work/saved"
 local_run --save "$work/saved"
 kill -INT $run

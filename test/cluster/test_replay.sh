@@ -32,6 +32,7 @@ runs=(
     "--local 1 --steps 20"
     "--local 3 --sync bsp --batch 33 --steps 31 --eval-every 300"
     "--local 3 --sync bsp --batch 33 --steps 31 --separate 1 --slow 1=3"
+    "--local 3 --sync bsp --batch 32 --steps 20 --separate 1 --deterministic --slow 1=2"
     "--local 4 --sync asp --samples-per-step 7 --epochs 1.5 --slow 3=4"
     "--local 3 --sync asp --separate 1 --epochs 1.2 --eval-every 400"
     "--local 3 --sync ssp --staleness 0 --samples-per-step 16 --epochs 1 --slow 2=4"

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "echelon.h"
 
@@ -26,6 +27,8 @@ struct node {
     uint32_t seen[SAMPLES];          /* how often this node got each sample */
     int steps, leave_after;          /* leave_after: closes early, 0 never */
     double poison;                   /* added to the loss of every step */
+    volatile int tell;               /* asked in its second step, when config.tell points here */
+    _Atomic int coordinator_told, worker_told;   /* lines that say so */
     ech_status opened, status, closed;
     struct ech_report report;
     struct ech_error error;
@@ -52,6 +55,20 @@ static int measure(void *user, const uint32_t *index, int n) {
     return node->leave_after < 0 && n > 0;   /* leave_after -1: refuses to measure */
 }
 
+/* Who waits for whom, in the middle of a step: the caller's thread computes, the library's answers. */
+static void on_tell(void *user, const char *line) {
+    struct node *n = user;
+    n->coordinator_told += strncmp(line, "coordinator: trains since ", 26) == 0;
+    n->worker_told += strstr(line, "worker of group 0: computes lease ") != NULL;
+}
+static void on_log(void *user, enum ech_log_level level, const char *line) {
+    if (level == ECH_LOG_INFO) on_tell(user, line);
+}
+static void ask(struct node *n) {
+    __atomic_fetch_add(&n->tell, 1, __ATOMIC_RELAXED);
+    for (int tenth = 0; tenth < 100 && !n->worker_told; tenth++) usleep(100000);
+}
+
 static void *node_main(void *self) {
     struct node *n = self;
     const struct ech_param params[] = {{"first", n->first, n->first_grad, FIRST}, {"second", n->second, n->second_grad, SECOND}};
@@ -67,6 +84,7 @@ static void *node_main(void *self) {
         }
         for (int k = 0; k < FIRST; k++) n->first_grad[k] = (float)(sum / step.n);
         for (int k = 0; k < SECOND; k++) n->second_grad[k] = 1;
+        if (n->config.tell && n->steps == 1) ask(n);
         /* Both orders are the caller's right. */
         const int order = n->steps & 1;
         ech_gradient_ready(session, order, NULL);
@@ -219,11 +237,30 @@ static void test_misuse_is_refused_with_a_sentence(void **state) {
     assert_int_equal(ech_session_close(NULL, NULL, NULL), ECH_OK);
 }
 
+/* It is told where config says, once for each time it is asked. */
+static void test_who_waits_for_whom(void **state) {
+    (void)state;
+    prepare(2, "ssp");
+    for (int r = 0; r < 2; r++) {
+        nodes[r].config.tell = &nodes[r].tell;
+        nodes[r].config.user = &nodes[r];
+    }
+    nodes[0].config.on_tell = on_tell;
+    nodes[1].config.on_log = on_log;
+    run(2);
+    assert_trained(2, 3);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(nodes[r].worker_told, 1);
+        assert_int_equal(nodes[r].coordinator_told, r == 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_policy_trains_each_sample_once_an_epoch), cmocka_unit_test(test_unequal_shares_are_exact),
         cmocka_unit_test(test_leaving_early_ends_the_run_for_all),            cmocka_unit_test(test_a_loss_that_is_no_number_ends_the_run),
-        cmocka_unit_test(test_refusing_to_measure_ends_the_opening),          cmocka_unit_test(test_misuse_is_refused_with_a_sentence),
+        cmocka_unit_test(test_refusing_to_measure_ends_the_opening),          cmocka_unit_test(test_who_waits_for_whom),
+        cmocka_unit_test(test_misuse_is_refused_with_a_sentence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,6 +110,19 @@ static inline void problem_lenet5(struct problem *p) {
     problem_fc(p, 10, true);
 }
 
+/* --- the device of a group of tests: its set-up and tear-down --- */
+
+static struct echi_device *problem_device __attribute__((unused));
+static inline int problem_open_device(void **state) {
+    (void)state;
+    return echi_device_open("cpu", 1, &problem_device, NULL) == ECH_OK ? 0 : -1;
+}
+static inline int problem_close_device(void **state) {
+    (void)state;
+    echi_device_close(problem_device);
+    return 0;
+}
+
 static inline int random_from(struct echi_random *r, int least, int most) {
     return least + (int)echi_random_below(r, (uint32_t)(most - least + 1));
 }

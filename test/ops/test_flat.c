@@ -14,15 +14,13 @@
 
 #define FLOATS 5000
 
-static struct echi_device *device;
-
 struct array { struct guarded memory; struct echi_buffer *buffer; float *f; };
 
 static struct array array_new(struct echi_random *r, size_t floats) {
     struct array a = {.memory = guarded_new(floats * sizeof(float))};
     a.f = guarded_floats(a.memory);
     for (size_t i = 0; i < floats; i++) a.f[i] = (float)echi_random_normal(r);
-    assert_int_equal(echi_buffer_wrap(device, a.f, floats * sizeof(float), &a.buffer, NULL), ECH_OK);
+    assert_int_equal(echi_buffer_wrap(problem_device, a.f, floats * sizeof(float), &a.buffer, NULL), ECH_OK);
     return a;
 }
 
@@ -63,8 +61,8 @@ static void check_apply(uint32_t seed, bool of_state, bool in_place) {
     float lr = 0.05f, momentum = 0.9f, decay = 0.01f;
     size_t at, count;
     random_range(&r, &at, &count);
-    ech_status status = of_state ? echi_apply_state(device, w.buffer, a.buffer, to->buffer, v.buffer, g.buffer, at, count, lr, momentum, decay, NULL)
-                                 : echi_apply_sgd(device, w.buffer, to->buffer, v.buffer, g.buffer, at, count, lr, momentum, decay, NULL);
+    ech_status status = of_state ? echi_apply_state(problem_device, w.buffer, a.buffer, to->buffer, v.buffer, g.buffer, at, count, lr, momentum, decay, NULL)
+                                 : echi_apply_sgd(problem_device, w.buffer, to->buffer, v.buffer, g.buffer, at, count, lr, momentum, decay, NULL);
     assert_int_equal(status, ECH_OK);
     for (size_t i = 0; i < FLOATS; i++) {
         float speed = v0[i], next = to0[i];
@@ -104,7 +102,7 @@ static void test_add(void **state) {
         float *before = copy_of(&sum);
         size_t at, count;
         random_range(&r, &at, &count);
-        assert_int_equal(echi_add(device, sum.buffer, g.buffer, at, count, NULL), ECH_OK);
+        assert_int_equal(echi_add(problem_device, sum.buffer, g.buffer, at, count, NULL), ECH_OK);
         for (size_t i = 0; i < FLOATS; i++) {
             float wanted = i >= at && i < at + count ? before[i] + g.f[i] : before[i];
             if (!same_bits(&sum.f[i], &wanted, 1)) fail_msg("seed %u: [%zu]", seed, i);
@@ -124,11 +122,11 @@ static void test_sum_states(void **state) {
         const struct echi_buffer *buffers[5];
         int n = random_from(&r, 0, 5);
         for (int s = 0; s < n; s++) states[s] = array_new(&r, FLOATS), buffers[s] = states[s].buffer;
-        assert_int_equal(echi_sum_states(device, w.buffer, w0.buffer, buffers, n, 0, FLOATS, NULL), ECH_OK);
+        assert_int_equal(echi_sum_states(problem_device, w.buffer, w0.buffer, buffers, n, 0, FLOATS, NULL), ECH_OK);
         for (size_t at = 0; at < FLOATS;) {
             size_t count = echi_random_below(&r, 700) + 1;
             if (count > FLOATS - at) count = FLOATS - at;
-            assert_int_equal(echi_sum_states(device, pieces.buffer, w0.buffer, buffers, n, at, count, NULL), ECH_OK);
+            assert_int_equal(echi_sum_states(problem_device, pieces.buffer, w0.buffer, buffers, n, at, count, NULL), ECH_OK);
             at += count;
         }
         for (size_t i = 0; i < FLOATS; i++) {
@@ -139,7 +137,7 @@ static void test_sum_states(void **state) {
             if (!same_bits(&w.f[i], &one, 1) || fabs(exact - (double)one) > 1e-5) fail_msg("seed %u, %d states: [%zu]", seed, n, i);
         }
         assert_true(same_bits(w.f, pieces.f, FLOATS));
-        assert_int_equal(echi_sum_states(device, w0.buffer, w0.buffer, buffers, n, 0, FLOATS, NULL), ECH_OK);
+        assert_int_equal(echi_sum_states(problem_device, w0.buffer, w0.buffer, buffers, n, 0, FLOATS, NULL), ECH_OK);
         assert_true(same_bits(w.f, w0.f, FLOATS));
         for (int s = 0; s < n; s++) array_free(&states[s]);
         array_free(&w0), array_free(&w), array_free(&pieces);
@@ -159,7 +157,7 @@ static void test_all_finite(void **state) {
         float keep = x.f[place];
         random_range(&r, &at, &count);
         x.f[place] = is_bad ? bad[i % 4] : good[i % 4];
-        assert_int_equal(echi_all_finite(device, x.buffer, at, count, &finite, NULL), ECH_OK);
+        assert_int_equal(echi_all_finite(problem_device, x.buffer, at, count, &finite, NULL), ECH_OK);
         if (finite != !(is_bad && place >= at && place < at + count)) fail_msg("case %d: %g at %zu, range %zu+%zu", i, (double)x.f[place], place, at, count);
         x.f[place] = keep;
     }
@@ -201,9 +199,9 @@ static void test_nan_is_applied(void **state) {
     struct array w = array_new(&r, 100), v = array_new(&r, 100), g = array_new(&r, 100);
     bool finite = true;
     g.f[37] = NAN;
-    assert_int_equal(echi_apply_sgd(device, w.buffer, w.buffer, v.buffer, g.buffer, 0, 100, 0.1f, 0, 0, NULL), ECH_OK);
+    assert_int_equal(echi_apply_sgd(problem_device, w.buffer, w.buffer, v.buffer, g.buffer, 0, 100, 0.1f, 0, 0, NULL), ECH_OK);
     assert_true(isnan(w.f[37]) && isfinite(w.f[36]));
-    assert_int_equal(echi_all_finite(device, w.buffer, 0, 100, &finite, NULL), ECH_OK);
+    assert_int_equal(echi_all_finite(problem_device, w.buffer, 0, 100, &finite, NULL), ECH_OK);
     assert_false(finite);
     array_free(&w), array_free(&v), array_free(&g);
 }
@@ -222,43 +220,33 @@ static void test_misuse(void **state) {
     echi_random_init(&r, 1, ECHI_STREAM_TEST, 75);
     struct array a = array_new(&r, 100), b = array_new(&r, 100), c = array_new(&r, 100), small = array_new(&r, 50);
     struct echi_buffer *odd = NULL, *later = NULL;
-    assert_int_equal(echi_buffer_wrap(device, (char *)a.f + 1, 100, &odd, &err), ECH_OK);
-    assert_int_equal(echi_buffer_wrap(device, a.f + 10, 200, &later, &err), ECH_OK);
+    assert_int_equal(echi_buffer_wrap(problem_device, (char *)a.f + 1, 100, &odd, &err), ECH_OK);
+    assert_int_equal(echi_buffer_wrap(problem_device, a.f + 10, 200, &later, &err), ECH_OK);
 
-    assert_refused(echi_add(device, a.buffer, small.buffer, 0, 51, &err), &err, "g");
-    assert_refused(echi_add(device, a.buffer, b.buffer, 101, 0, &err), &err, "sum");
-    assert_refused(echi_add(device, a.buffer, b.buffer, SIZE_MAX, 2, &err), &err, "sum");
-    assert_refused(echi_add(device, a.buffer, b.buffer, 2, SIZE_MAX, &err), &err, "sum");
-    assert_refused(echi_add(device, a.buffer, a.buffer, 0, 100, &err), &err, "same memory");
-    assert_refused(echi_add(device, a.buffer, later, 0, 50, &err), &err, "same memory");
-    assert_int_equal(echi_add(device, a.buffer, later, 0, 10, &err), ECH_OK);
-    assert_refused(echi_add(device, odd, b.buffer, 0, 1, &err), &err, "multiple");
+    assert_refused(echi_add(problem_device, a.buffer, small.buffer, 0, 51, &err), &err, "g");
+    assert_refused(echi_add(problem_device, a.buffer, b.buffer, 101, 0, &err), &err, "sum");
+    assert_refused(echi_add(problem_device, a.buffer, b.buffer, SIZE_MAX, 2, &err), &err, "sum");
+    assert_refused(echi_add(problem_device, a.buffer, b.buffer, 2, SIZE_MAX, &err), &err, "sum");
+    assert_refused(echi_add(problem_device, a.buffer, a.buffer, 0, 100, &err), &err, "same memory");
+    assert_refused(echi_add(problem_device, a.buffer, later, 0, 50, &err), &err, "same memory");
+    assert_int_equal(echi_add(problem_device, a.buffer, later, 0, 10, &err), ECH_OK);
+    assert_refused(echi_add(problem_device, odd, b.buffer, 0, 1, &err), &err, "multiple");
     assert_refused(echi_add(NULL, a.buffer, b.buffer, 0, 1, &err), &err, "NULL");
-    assert_refused(echi_add(device, a.buffer, NULL, 0, 1, &err), &err, "g is NULL");
-    assert_refused(echi_apply_sgd(device, a.buffer, a.buffer, b.buffer, b.buffer, 0, 1, 1, 0, 0, &err), &err, "v and g");
-    assert_refused(echi_apply_sgd(device, a.buffer, b.buffer, b.buffer, c.buffer, 0, 1, 1, 0, 0, &err), &err, "w_out and v");
-    assert_refused(echi_apply_sgd(device, a.buffer, a.buffer, b.buffer, NULL, 0, 1, 1, 0, 0, &err), &err, "g is NULL");
-    assert_refused(echi_apply_state(device, a.buffer, b.buffer, a.buffer, c.buffer, small.buffer, 0, 1, 1, 0, 0, &err), &err, "a_out and w");
-    assert_refused(echi_sum_states(device, a.buffer, b.buffer, NULL, 1, 0, 1, &err), &err, "states");
-    assert_refused(echi_sum_states(device, a.buffer, b.buffer, NULL, -1, 0, 1, &err), &err, "-1");
+    assert_refused(echi_add(problem_device, a.buffer, NULL, 0, 1, &err), &err, "g is NULL");
+    assert_refused(echi_apply_sgd(problem_device, a.buffer, a.buffer, b.buffer, b.buffer, 0, 1, 1, 0, 0, &err), &err, "v and g");
+    assert_refused(echi_apply_sgd(problem_device, a.buffer, b.buffer, b.buffer, c.buffer, 0, 1, 1, 0, 0, &err), &err, "w_out and v");
+    assert_refused(echi_apply_sgd(problem_device, a.buffer, a.buffer, b.buffer, NULL, 0, 1, 1, 0, 0, &err), &err, "g is NULL");
+    assert_refused(echi_apply_state(problem_device, a.buffer, b.buffer, a.buffer, c.buffer, small.buffer, 0, 1, 1, 0, 0, &err), &err, "a_out and w");
+    assert_refused(echi_sum_states(problem_device, a.buffer, b.buffer, NULL, 1, 0, 1, &err), &err, "states");
+    assert_refused(echi_sum_states(problem_device, a.buffer, b.buffer, NULL, -1, 0, 1, &err), &err, "-1");
     const struct echi_buffer *itself[] = {a.buffer}, *none[] = {NULL};
-    assert_refused(echi_sum_states(device, a.buffer, b.buffer, itself, 1, 0, 1, &err), &err, "same memory");
-    assert_refused(echi_sum_states(device, a.buffer, b.buffer, none, 1, 0, 1, &err), &err, "NULL");
-    assert_refused(echi_all_finite(device, a.buffer, 0, 101, &finite, &err), &err, "100");
-    assert_refused(echi_all_finite(device, a.buffer, 0, 1, NULL, &err), &err, "NULL");
+    assert_refused(echi_sum_states(problem_device, a.buffer, b.buffer, itself, 1, 0, 1, &err), &err, "same memory");
+    assert_refused(echi_sum_states(problem_device, a.buffer, b.buffer, none, 1, 0, 1, &err), &err, "NULL");
+    assert_refused(echi_all_finite(problem_device, a.buffer, 0, 101, &finite, &err), &err, "100");
+    assert_refused(echi_all_finite(problem_device, a.buffer, 0, 1, NULL, &err), &err, "NULL");
     echi_buffer_destroy(odd);
     echi_buffer_destroy(later);
     array_free(&a), array_free(&b), array_free(&c), array_free(&small);
-}
-
-static int open_device(void **state) {
-    (void)state;
-    return echi_device_open("cpu", 1, &device, NULL) == ECH_OK ? 0 : -1;
-}
-static int close_device(void **state) {
-    (void)state;
-    echi_device_close(device);
-    return 0;
 }
 
 int main(void) {
@@ -266,5 +254,5 @@ int main(void) {
         cmocka_unit_test(test_apply),          cmocka_unit_test(test_add),    cmocka_unit_test(test_sum_states), cmocka_unit_test(test_all_finite),
         cmocka_unit_test(test_same_on_every_set), cmocka_unit_test(test_nan_is_applied), cmocka_unit_test(test_misuse),
     };
-    return cmocka_run_group_tests_name("flat", tests, open_device, close_device);
+    return cmocka_run_group_tests_name("flat", tests, problem_open_device, problem_close_device);
 }

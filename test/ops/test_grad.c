@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#define ECHI_REF_DOUBLE
+#define ECHI_DOUBLE
 #include "ref/conv2d.c"
 #include "ref/fc.c"
 #include "ref/pool.c"

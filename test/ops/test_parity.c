@@ -20,10 +20,8 @@
 /* Sums of a few thousand products of float, in another order and with fused products. */
 #define REAL_TOLERANCE 1e-5
 
-static struct echi_device *device;
-
 /* echi_stack_cpu is the best of these. A level that the processor does not have is refused at creation and skipped. */
-static const struct echi_stack_impl *const candidates[] = {&echi_stack_cpu_base, &echi_stack_cpu_avx2, &echi_stack_cpu_avx512};
+static const struct echi_stack_impl *const candidates[] = {&echi_stack_cpu_base, &echi_stack_cpu_fixed, &echi_stack_cpu_avx2, &echi_stack_cpu_avx512};
 #define CANDIDATES (sizeof candidates / sizeof candidates[0])
 
 /* One implementation at work on a problem, all its memory between guards. */
@@ -43,7 +41,7 @@ static size_t out_size(const struct problem *p) { return echi_shape_size(p->laye
 static bool bench_open(struct bench *b, const struct problem *p, const struct echi_stack_impl *impl, int max_n) {
     struct ech_error err;
     memset(b, 0, sizeof *b);
-    ech_status status = echi_stack_create_with(device, impl, p->layers, p->count, max_n, &b->stack, &err);
+    ech_status status = echi_stack_create_with(problem_device, impl, p->layers, p->count, max_n, &b->stack, &err);
     if (status == ECH_E_UNSUPPORTED) return false;
     if (status != ECH_OK) fail_msg("%s: %s: %s", p->text, impl->name, err.text);
     b->p = p;
@@ -56,8 +54,8 @@ static bool bench_open(struct bench *b, const struct problem *p, const struct ec
     b->out = guarded_new(n * out_size(p) * sizeof(float));
     b->dout = guarded_new(n * out_size(p) * sizeof(float));
     b->labels = guarded_new(n);
-    assert_int_equal(echi_buffer_wrap(device, guarded_floats(b->params), b->params.bytes, &b->params_buffer, &err), ECH_OK);
-    assert_int_equal(echi_buffer_wrap(device, guarded_floats(b->grads), b->grads.bytes, &b->grads_buffer, &err), ECH_OK);
+    assert_int_equal(echi_buffer_wrap(problem_device, guarded_floats(b->params), b->params.bytes, &b->params_buffer, &err), ECH_OK);
+    assert_int_equal(echi_buffer_wrap(problem_device, guarded_floats(b->grads), b->grads.bytes, &b->grads_buffer, &err), ECH_OK);
     return true;
 }
 
@@ -399,16 +397,6 @@ static void test_large_outputs(void **state) {
         }
 }
 
-static int open_device(void **state) {
-    (void)state;
-    return echi_device_open("cpu", 1, &device, NULL) == ECH_OK ? 0 : -1;
-}
-static int close_device(void **state) {
-    (void)state;
-    echi_device_close(device);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_single_layers_exact),
@@ -420,5 +408,5 @@ int main(void) {
         cmocka_unit_test(test_nan_is_seen),
         cmocka_unit_test(test_large_outputs),
     };
-    return cmocka_run_group_tests_name("parity", tests, open_device, close_device);
+    return cmocka_run_group_tests_name("parity", tests, problem_open_device, problem_close_device);
 }

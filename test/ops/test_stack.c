@@ -10,8 +10,6 @@
 #include "echi_stack_impl.h"
 #include "problem.h"
 
-static struct echi_device *device;
-
 static void assert_fails(ech_status status, ech_status wanted, const struct ech_error *err, const char *word) {
     if (status != wanted) fail_msg("status %s instead of %s ('%s')", ech_status_name(status), ech_status_name(wanted), err->text);
     assert_int_equal(err->code, wanted);
@@ -35,10 +33,10 @@ static void fixture_open(struct fixture *f, enum echi_kernels kernels) {
     problem_window(&f->p, ECHI_OP_MAX_POOL, 0, 3, 3, 1, 1, 0, 0, false);
     problem_fc(&f->p, 4, true);
     problem_fc(&f->p, 3, true);
-    assert_int_equal(echi_stack_create(device, kernels, f->p.layers, f->p.count, 4, &f->stack, NULL), ECH_OK);
-    assert_int_equal(echi_buffer_create(device, f->p.params * sizeof(float), &f->params, NULL), ECH_OK);
-    assert_int_equal(echi_buffer_create(device, f->p.params * sizeof(float), &f->grads, NULL), ECH_OK);
-    assert_int_equal(echi_buffer_create(device, 8, &f->small, NULL), ECH_OK);
+    assert_int_equal(echi_stack_create(problem_device, kernels, f->p.layers, f->p.count, 4, &f->stack, NULL), ECH_OK);
+    assert_int_equal(echi_buffer_create(problem_device, f->p.params * sizeof(float), &f->params, NULL), ECH_OK);
+    assert_int_equal(echi_buffer_create(problem_device, f->p.params * sizeof(float), &f->grads, NULL), ECH_OK);
+    assert_int_equal(echi_buffer_create(problem_device, 8, &f->small, NULL), ECH_OK);
     f->units = echi_stack_units(f->stack);
     assert_true(f->units >= 2);
 }
@@ -150,7 +148,7 @@ static void test_units(void **state) {
     problem_lenet5(&p);
     for (int kernels = ECHI_KERNELS_FAST; kernels <= ECHI_KERNELS_REFERENCE; kernels++) {
         struct echi_stack *s = NULL;
-        assert_int_equal(echi_stack_create(device, (enum echi_kernels)kernels, p.layers, p.count, 8, &s, NULL), ECH_OK);
+        assert_int_equal(echi_stack_create(problem_device, (enum echi_kernels)kernels, p.layers, p.count, 8, &s, NULL), ECH_OK);
         int next = 0, first, end;
         for (int u = 0; u < echi_stack_units(s); u++, next = end) {
             echi_stack_unit(s, u, &first, &end);
@@ -173,7 +171,7 @@ static void test_units(void **state) {
 static void assert_refused(const struct problem *p, ech_status wanted, const char *word) {
     struct ech_error err;
     struct echi_stack *s = NULL;
-    assert_fails(echi_stack_create(device, ECHI_KERNELS_FAST, p->layers, p->count, 4, &s, &err), wanted, &err, word);
+    assert_fails(echi_stack_create(problem_device, ECHI_KERNELS_FAST, p->layers, p->count, 4, &s, &err), wanted, &err, word);
     assert_null(s);
 }
 
@@ -223,8 +221,8 @@ static void test_layers_that_do_not_fit(void **state) {
     good_conv(&p);
     struct ech_error err;
     struct echi_stack *s = NULL;
-    assert_fails(echi_stack_create(device, ECHI_KERNELS_FAST, p.layers, 0, 4, &s, &err), ECH_E_ARGUMENT, &err, "layer");
-    assert_fails(echi_stack_create(device, ECHI_KERNELS_FAST, p.layers, 1, 0, &s, &err), ECH_E_ARGUMENT, &err, "sample");
+    assert_fails(echi_stack_create(problem_device, ECHI_KERNELS_FAST, p.layers, 0, 4, &s, &err), ECH_E_ARGUMENT, &err, "layer");
+    assert_fails(echi_stack_create(problem_device, ECHI_KERNELS_FAST, p.layers, 1, 0, &s, &err), ECH_E_ARGUMENT, &err, "sample");
     assert_fails(echi_stack_create(NULL, ECHI_KERNELS_FAST, p.layers, 1, 4, &s, &err), ECH_E_ARGUMENT, &err, "device");
 }
 
@@ -239,8 +237,8 @@ static void test_loss_of_an_image(void **state) {
     double loss;
     int correct;
     problem_begin(&p, 1, 4, 4), problem_relu(&p);
-    assert_int_equal(echi_stack_create(device, ECHI_KERNELS_FAST, p.layers, 1, 1, &s, &err), ECH_OK);
-    assert_int_equal(echi_buffer_create(device, 0, &params, &err), ECH_OK);     /* no parameters, none needed */
+    assert_int_equal(echi_stack_create(problem_device, ECHI_KERNELS_FAST, p.layers, 1, 1, &s, &err), ECH_OK);
+    assert_int_equal(echi_buffer_create(problem_device, 0, &params, &err), ECH_OK);     /* no parameters, none needed */
     assert_int_equal(echi_stack_input(s, 1, in, &err), ECH_OK);
     assert_int_equal(echi_stack_forward(s, 0, params, &err), ECH_OK);
     assert_fails(echi_stack_loss(s, (const uint8_t[]){0}, 1, &loss, &correct, &err), ECH_E_SHAPE, &err, "vector");
@@ -248,20 +246,10 @@ static void test_loss_of_an_image(void **state) {
     echi_buffer_destroy(params);
 }
 
-static int open_device(void **state) {
-    (void)state;
-    return echi_device_open("cpu", 1, &device, NULL) == ECH_OK ? 0 : -1;
-}
-static int close_device(void **state) {
-    (void)state;
-    echi_device_close(device);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order_of_calls), cmocka_unit_test(test_arguments),        cmocka_unit_test(test_units),
         cmocka_unit_test(test_layers_that_do_not_fit), cmocka_unit_test(test_loss_of_an_image),
     };
-    return cmocka_run_group_tests_name("stack", tests, open_device, close_device);
+    return cmocka_run_group_tests_name("stack", tests, problem_open_device, problem_close_device);
 }

@@ -118,6 +118,9 @@ struct sim {
     uint64_t applied_samples;               /* in the weights of a single group */
     uint64_t slot_samples[NODES][2 * ECHI_STRANDS], seen[LEASES];   /* in a worker's weights; in those a lease began on */
     double staleness[LEASES];
+    /* Samples in each copy of the head's weights, in those that a lease's rows met, in the newest of applied pushes; the pushes
+     * by how many rounds these lie apart, in quarters of a round up to two. */
+    uint64_t head_in[3], head_met[LEASES], head_newest, head_apart[8], pushes;
     /* The bound: pushes of others since a worker was answered, if its owner knows that it computes. */
     bool answered[NODES], tracked[NODES], more[NODES]; uint32_t entered[NODES], others[NODES][NODES];
     int looks;
@@ -451,6 +454,13 @@ static void node_message(struct sim *s, int node, const struct message *m) {
     }
 }
 
+static void note_applied(struct sim *s, uint32_t id) {
+    s->pushes++;
+    if (s->head_met[id] > s->head_newest) s->head_newest = s->head_met[id];
+    const uint64_t quarters = (4 * (s->head_newest - s->head_met[id]) + s->plan.round - 1) / s->plan.round;
+    if (quarters < 8) s->head_apart[quarters]++;
+}
+
 static void deliver(struct sim *s, const struct message *m) {
     struct node *n = &s->node[m->to];
     struct echi_msg msg;
@@ -474,6 +484,7 @@ static void deliver(struct sim *s, const struct message *m) {
         }
     }
     if (m->kind == ECHI_KIND_WEIGHTS) s->slot_samples[m->to][post.slot.index] = msg.samples;
+    if (m->kind == ECHI_KIND_APPLIED) note_applied(s, msg.lease.id);
     if (m->kind == ECHI_KIND_PUSH) s->more[m->from] = msg.flag;
     if (m->kind == ECHI_KIND_ENTER && !s->lease_applied[msg.lease.id]) s->entered[m->from] = msg.lease.id;
     if (m->kind == ECHI_KIND_ENTER && s->answered[m->from] && !s->tracked[m->from]) {
@@ -509,6 +520,7 @@ static void run_head(struct sim *s, struct work *w) {
         uint32_t *out = place(s, w->node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, t->rows[i]})->word;
         const struct echi_lease *l = &s->node[w->node].head.lease[t->rows[i]];
         CHECK(s, t->row_count[i] == l->n && l->round_size == t->divisor);
+        s->head_met[l->id] = s->head_in[t->weights.index];
         for (uint32_t k = 0; k < t->row_count[i]; k++) {
             out[k] = toy_head(weights, grads, rows[2 * k], rows[2 * k + 1], t->divisor);
             w->result.loss[i] += loss_of(rows[2 * k + 1]);
@@ -540,6 +552,7 @@ static void run_apply(struct sim *s, struct work *w, bool of_head) {
     const uint32_t *weights = place(s, w->node, t->weights)->word, *grads = place(s, w->node, t->grads)->word;
     uint32_t *to = place(s, w->node, t->weights_out)->word;
     uint32_t *v = s->node[w->node].place[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0].word;
+    if (of_head) s->head_in[t->weights_out.index] = s->head_in[t->weights.index] + t->samples;
     if (!of_head) {
         if (s->plan.sync == ECHI_SYNC_BSP) {
             CHECK(s, t->samples == t->divisor && t->divisor == t->lease.round_size);

@@ -121,6 +121,52 @@ static void close_sends_all(struct node *node) {
 
 static void test_close_sends_all(void **state) { over(state, 2, close_sends_all, NULL); }
 
+/* --- what may be asked of a peer --- */
+
+/* A payload without a place waits for a credit, and is counted; its first bytes are a sign of life long before its last. */
+static void who_sends_is_there(struct node *node) {
+    const size_t len = 32u << 20;
+    uint8_t *bytes = filled(len, 9);
+    bool for_credit = true;
+    expect(node, ECHI_NET_READY);
+    if (node->rank == 0) {
+        CHECK(echi_net_waiting(node->net, 1, BULK, &for_credit) == 0 && !for_credit);
+        send_to(node, 1, BULK, NULL, 0, bytes, len, 1);
+        send_to(node, 1, BULK, NULL, 0, bytes, 100, 2);
+        send_to(node, 1, NOTE, "now", 3, NULL, 0, 0);
+        CHECK(echi_net_waiting(node->net, 1, NOTE, &for_credit) == 1 && !for_credit);
+        CHECK(expect(node, ECHI_NET_MESSAGE).kind == NOTE);   /* both have had their time to leave */
+        CHECK(echi_net_waiting(node->net, 1, NOTE, &for_credit) == 0 && !for_credit);
+        CHECK(echi_net_waiting(node->net, 1, BULK, &for_credit) == 2 && for_credit);
+        send_to(node, 1, NOTE, "go", 2, NULL, 0, 0);
+        CHECK(expect(node, ECHI_NET_SENT).cookie == 1 && expect(node, ECHI_NET_SENT).cookie == 2);
+        CHECK(echi_net_waiting(node->net, 1, BULK, &for_credit) == 0 && !for_credit);
+        CHECK(expect(node, ECHI_NET_LOST).orderly);
+    } else {
+        uint8_t *place = calloc(1, len);
+        CHECK(expect(node, ECHI_NET_MESSAGE).meta_len == 3);
+        send_to(node, 0, NOTE, "got", 3, NULL, 0, 0);
+        CHECK(expect(node, ECHI_NET_MESSAGE).meta_len == 2);
+        const uint64_t before = echi_net_bytes_from(node->net, 0);
+        uint64_t last = before;
+        int signs = 0;
+        post_for(node, 0, BULK, place, len, 3);
+        post_for(node, 0, BULK, place, len, 4);
+        struct echi_net_event e = {.type = ECHI_NET_READY};
+        for (int64_t end = echi_now() + 10 * SECOND; e.type != ECHI_NET_MESSAGE && echi_now() < end;) {
+            e = next_event(node, 0);
+            signs += e.type != ECHI_NET_MESSAGE && echi_net_bytes_from(node->net, 0) > last;
+            last = echi_net_bytes_from(node->net, 0);
+        }
+        CHECK(e.type == ECHI_NET_MESSAGE && e.payload_len == len && signs > 3 && last - before >= len);
+        CHECK(expect(node, ECHI_NET_MESSAGE).payload_len == 100);
+        free(place);
+    }
+    free(bytes);
+}
+
+static void test_who_sends_is_there(void **state) { over(state, 2, who_sends_is_there, NULL); }
+
 /* --- priorities --- */
 
 static void urgent_overtakes(struct node *node) {
@@ -333,6 +379,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         BOTH(test_worlds),  BOTH(test_payloads),   BOTH(test_close_sends_all), BOTH(test_urgent_overtakes),
         BOTH(test_credits), BOTH(test_many_posts), BOTH(test_flood),           BOTH(test_waking),
-        BOTH(test_misuse),  BOTH(test_too_large)};
+        BOTH(test_misuse),  BOTH(test_too_large),  BOTH(test_who_sends_is_there)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

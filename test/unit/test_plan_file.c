@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Plan files: what is saved is loaded, every refusal names the file and the line, and bytes from a stranger do no harm. */
+ * Plan files: what is saved is loaded, every refusal names the file and the line. Files of
+ * a stranger are in test/fuzz. */
 #include "echi_random.h"
 #include "echi_run.h"
 
@@ -7,6 +8,7 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,6 +204,7 @@ static void a_plan_that_is_not_whole_is_refused(void **state) {
         {13, "group 1 owner 1 workers"},
         {13, "group 2 owner 1 workers 3:300"},
         {13, "group 1 owner 1 workers 7:8"},
+        {13, "group 1 owner 1 workers 3:300 7:8"},   /* found by fuzzing: rank 7 was dropped unseen */
         {2, "sync ssp"},
         {2, "sync bsp"},
     };
@@ -224,31 +227,21 @@ static void a_plan_that_is_not_whole_is_refused(void **state) {
     assert_non_null(strstr(error.text, path));
 }
 
-static void strangers_files(void **state) {
+/* The program's locale may write numbers with a comma; a plan file is the same on every machine. */
+static void a_comma_is_no_point(void **state) {
     (void)state;
-    int taken = 0;
-    for (uint32_t seed = 1; seed <= 3000; seed++) {
-        struct echi_random r;
-        char text[1024];
-        size_t len = strlen(good);
-        echi_random_init(&r, seed, ECHI_STREAM_TEST, 8);
-        memcpy(text, good, len);
-        for (uint32_t times = 1 + echi_random_below(&r, 2); times; times--) {
-            const uint32_t at = echi_random_below(&r, (uint32_t)len), from = echi_random_below(&r, (uint32_t)len),
-                           most = (uint32_t)len - (at > from ? at : from);
-            switch (echi_random_below(&r, 4)) {
-            case 0: text[at] = (char)echi_random_u32(&r); break;
-            case 1: text[at] = " \n:#0945"[echi_random_below(&r, 8)]; break;
-            case 2: memmove(text + at, text + from, echi_random_below(&r, most + 1)); break;
-            case 3: if (at > 0) len = at; break;
-            }
-        }
-        const ech_status status = load(text, len);
-        if (status == ECH_OK ? !echi_plan_valid(&plan) : !strstr(error.text, path))
-            fail_msg("seed %u: status %d '%s'", seed, status, error.text);
-        taken += status == ECH_OK;
-    }
-    assert_in_range(taken, 100, 2900);
+    static const char *const comma[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "nl_NL.UTF-8"};
+    size_t i = 0, n = sizeof comma / sizeof comma[0];
+    while (i < n && !setlocale(LC_ALL, comma[i])) i++;
+    if (i == n) skip();
+    const ech_status status = load(good, sizeof good - 1), saved = echi_plan_save(path, &plan, &error);
+    setlocale(LC_ALL, "C");
+    assert_int_equal(status, ECH_OK);
+    assert_int_equal(saved, ECH_OK);
+    assert_true(plan.lr == 0.02 && plan.decay == 1e-4);
+    const struct echi_plan before = plan;
+    assert_int_equal(echi_plan_load(path, &plan, &error), ECH_OK);
+    assert_true(plan.lr == before.lr && plan.momentum == before.momentum && plan.decay == before.decay);
 }
 
 static int clean_up(void **state) {
@@ -262,7 +255,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_file_is_read),         cmocka_unit_test(what_is_saved_is_loaded),
         cmocka_unit_test(a_refusal_names_file_and_line), cmocka_unit_test(a_key_said_twice_is_refused),
-        cmocka_unit_test(a_plan_that_is_not_whole_is_refused), cmocka_unit_test(strangers_files),
+        cmocka_unit_test(a_plan_that_is_not_whole_is_refused),
+        cmocka_unit_test(a_comma_is_no_point),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }

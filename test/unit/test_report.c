@@ -85,6 +85,7 @@ static struct ech_report sample(void) {
                            .seconds = 41.5, .images_per_second = 7232.77, .measuring_seconds = 2.5, .startup_seconds = 1.25,
                            .train_loss = 0.0123, .test_accuracy = 0.9871, .best_accuracy = 0.9874, .target_seconds = 20.25,
                            .target_epochs = 2.5, .bytes_sent = {1000, UINT64_MAX}, .kind_name = {"push", "weights"},
+                           .staleness_edge = {0, 0.25, 0.5}, .staleness_trunk = {1, 20, 300, [12] = UINT64_MAX}, .staleness_head = {7, [11] = 8, 9},
                            .staleness_max = 1.75, .staleness_mean = 0.5, .seed = UINT64_MAX, .resident_peak = 104857600, .lost_peer = -1};
     return r;
 }
@@ -106,6 +107,9 @@ static void test_keys(void **state) {
         "\"epochs\": 5.0027", "\"seconds\": 41.5", "\"images_per_second\": 7232.77", "\"measuring_seconds\": 2.5",
         "\"startup_seconds\": 1.25", "\"train_loss\": 0.0123", "\"test_accuracy\": 0.9871", "\"best_accuracy\": 0.9874",
         "\"target_seconds\": 20.25", "\"target_epochs\": 2.5", "\"bytes_sent\": {\"push\": 1000, \"weights\": 18446744073709551615}",
+        "\"staleness_edges\": [0, 0.25, 0.5, 0, 0, 0, 0, 0, 0, 0, 0, 0]",
+        "\"staleness_trunk\": [1, 20, 300, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18446744073709551615]",
+        "\"staleness_head\": [7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 9]",
         "\"staleness_max\": 1.75", "\"staleness_mean\": 0.5", "\"seed\": 18446744073709551615", "\"resident_peak\": 104857600",
         "\"lost_peer\": null"};
     struct ech_report r = sample();
@@ -131,6 +135,7 @@ static void test_nothing_to_say(void **state) {
     assert_true(is_json(text));
     assert_non_null(strstr(text, "\"head\": []"));
     assert_non_null(strstr(text, "\"groups\": []"));
+    assert_non_null(strstr(text, "\"staleness_head\": []"));
     assert_non_null(strstr(text, "\"target_seconds\": null"));
     assert_non_null(strstr(text, "\"test_accuracy\": null"));
     assert_non_null(strstr(text, "\"train_loss\": null"));

@@ -3,6 +3,8 @@
  * SEED=17 build/test/unit/test_sched_roles repeats one run of each. */
 #include "sched_sim.h"
 
+#include <math.h>
+
 enum { RUNS = 2000 };
 
 static uint32_t below(struct sim *s, uint32_t bound) { return echi_random_below(&s->random, bound); }
@@ -106,6 +108,23 @@ static void check_counts(struct sim *s) {
     CHECK(s, (uint64_t)s->looks == c->looks);
 }
 
+/* The histograms count each push once; the head's agrees with what the simulation saw, where its bins are quarters. */
+static void check_stalenesses(struct sim *s) {
+    const struct echi_coordinator *c = &s->coordinator;
+    uint64_t trunk = 0, head = 0;
+    for (int b = 0; b < ECHI_STALENESS_BINS; b++) {
+        trunk += c->trunk_bins[b];
+        head += c->head_bins[b];
+    }
+    CHECK(s, trunk == s->pushes && head == (s->plan.separated ? s->pushes : 0));
+    if (s->plan.sync == ECHI_SYNC_BSP) CHECK(s, c->trunk_bins[0] == trunk && c->head_bins[0] == head);
+    for (int b = 0; b <= 4 && s->plan.separated; b++) CHECK(s, c->head_bins[b] == s->head_apart[b]);
+    if (s->plan.separated) CHECK(s, c->head_bins[5] == s->head_apart[5] + s->head_apart[6]);
+    const double least = c->stale_max > 0 ? echi_staleness_edge[echi_staleness_bin(c->stale_max) - 1] : -1;
+    for (int b = echi_staleness_bin(c->stale_max) + 1; b < ECHI_STALENESS_BINS; b++) CHECK(s, c->trunk_bins[b] == 0);
+    CHECK(s, trunk == 0 || (c->stale_max > least && c->trunk_bins[echi_staleness_bin(c->stale_max)] > 0));
+}
+
 /* What --save would write: on one node what that node computes; on all owners the same. */
 static void check_weights(struct sim *s) {
     const uint32_t *final = s->node[0].place[ECHI_SLOT_COORD_PARAMS][0].word;
@@ -159,6 +178,7 @@ static void run_policy(enum echi_sync sync) {
         check_counts(s);
         check_silence(s);
         check_weights(s);
+        check_stalenesses(s);
     }
 }
 
@@ -181,6 +201,7 @@ static void planned(void **state) {
         check_counts(s);
         check_silence(s);
         check_weights(s);
+        check_stalenesses(s);
     }
 }
 static void bsp(void **state) { (void)state; run_policy(ECHI_SYNC_BSP); }
@@ -592,8 +613,23 @@ static void only_owners_drain(void **state) {
     assert_int_equal(coordinator.phase, ECHI_RUN_LAST_LOOK);
 }
 
+/* The bins of staleness: each edge is the last of its bin, and no number at all falls outside. */
+static void staleness_has_its_bin(void **state) {
+    (void)state;
+    assert_int_equal(echi_staleness_bin(-1), 0);
+    assert_int_equal(echi_staleness_bin(0), 0);
+    for (int i = 0; i < ECHI_STALENESS_BINS - 1; i++) {
+        assert_int_equal(echi_staleness_bin(echi_staleness_edge[i]), i);
+        assert_int_equal(echi_staleness_bin(echi_staleness_edge[i] + 1e-9), i + 1);
+    }
+    assert_int_equal(echi_staleness_bin(1e300), ECHI_STALENESS_BINS - 1);
+    assert_int_equal(echi_staleness_bin((double)INFINITY), ECHI_STALENESS_BINS - 1);
+    assert_int_equal(echi_staleness_bin((double)NAN), ECHI_STALENESS_BINS - 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(staleness_has_its_bin),
         cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(planned),
         cmocka_unit_test(a_worker_counts_exactly_while_it_holds_a_lease),
         cmocka_unit_test(answers_take_turns),

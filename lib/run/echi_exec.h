@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the files of the computing lane share: exec.c (slots, and the tasks as they usually are), exec_granules.c (the same
+ * tasks under --deterministic). */
+#ifndef ECHI_EXEC_H
+#define ECHI_EXEC_H
+#include "echi_run.h"
+
+#define ECHI_SLOTS_PER_KIND 64
+
+struct echi_exec {
+    const struct echi_job *job;
+    struct echi_device *device;
+    struct echi_lane *lane;                       /* NULL while measuring */
+    const struct echi_setup *setup;
+    struct echi_buffer *slot[ECHI_SLOT_KINDS][ECHI_SLOTS_PER_KIND];
+    struct echi_stack *trunk[ECHI_STRANDS];       /* all layers where nothing is separated */
+    struct echi_stack *head, *eval;
+    /* scratch of the worker's, the head's and the look's tasks, which may be nested in one another */
+    echi_real *rows, *head_rows, *head_rows_grad, *eval_rows;
+    uint8_t *labels, *head_labels, *eval_labels;
+    uint32_t *index, *eval_index;
+    /* --deterministic: a stack for each granule whose activations must be kept, gradients of one granule, a round's sum made floats */
+    struct echi_stack **granule; uint32_t granules;
+    struct echi_buffer *of_granule, *rounded;
+};
+
+/* ---- exec.c ---- */
+static inline struct echi_buffer *slot(struct echi_exec *x, struct echi_slot s) { return x->slot[s.kind][s.index]; }
+/* Layers [first, end) of the model, for up to n samples. */
+ech_status echi_exec_stack(struct echi_exec *x, int first, int end, uint32_t n, struct echi_stack **out, struct ech_error *err);
+/* Samples as rows of numbers. */
+ech_status echi_exec_read(const struct echi_job *job, bool test, const uint32_t *index, int n, echi_real *rows, uint8_t *labels,
+                          struct ech_error *err);
+/* The sum over n samples as it is reported: a loss that is lost is none, even while its floats are still finite. */
+double echi_exec_sane_loss(double loss, uint32_t n);
+/* The update that APPLY, HEAD_APPLY or HEAD asks for, by these gradients. */
+ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head,
+                           struct ech_error *err);
+
+/* ---- exec_granules.c ---- */
+ech_status echi_granules_setup_worker(struct echi_exec *x, uint32_t n, struct ech_error *err);
+ech_status echi_granules_run(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
+void echi_granules_destroy(struct echi_exec *x);
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The tasks under --deterministic (design, section 6). Samples are computed in granules of ECHI_GRANULE, by their place in
+ * the round, with kernels that do the same operations in the same order everywhere; each granule's gradient becomes whole
+ * numbers. What is added up is whole, so neither who computed a granule nor when it came in can change a bit. */
+#include "echi_exec.h"
+#include "echi_error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LOSS_UNITS 0x1p24   /* losses are counted in 2^-24: as doubles their sums are exact up to 2^29 */
+
+static double whole_loss(double loss) {
+    return loss < 0x1p28 ? (double)(int64_t)(loss * LOSS_UNITS + 0.5) / LOSS_UNITS : loss;   /* a NaN stays */
+}
+
+static uint32_t granules_of(uint32_t n) { return (n + ECHI_GRANULE - 1) / ECHI_GRANULE; }
+static int samples_in(uint32_t n, uint32_t granule) {
+    const uint32_t left = n - granule * ECHI_GRANULE;
+    return (int)(left < ECHI_GRANULE ? left : ECHI_GRANULE);
+}
+
+/* With a head elsewhere the activations of all granules wait for it; else one granule is done with before the next. */
+ech_status echi_granules_setup_worker(struct echi_exec *x, uint32_t n, struct ech_error *err) {
+    const struct echi_plan *p = &x->setup->plan;
+    x->granules = p->separated ? granules_of(n) : 1;
+    x->granule = calloc(x->granules, sizeof *x->granule);
+    if (!x->granule) return echi_fail_memory(err, "run.setup", "granules");
+    for (uint32_t g = 0; g < x->granules; g++)
+        ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, ECHI_GRANULE, &x->granule[g], err));
+    return echi_buffer_create(x->device, x->job->n_params * sizeof(echi_real), &x->of_granule, err);
+}
+
+void echi_granules_destroy(struct echi_exec *x) {
+    for (uint32_t g = 0; x->granule && g < x->granules; g++) echi_stack_destroy(x->granule[g]);
+    free(x->granule);
+    echi_buffer_destroy(x->of_granule);
+}
+
+static ech_status read_lease(struct echi_exec *x, const struct echi_lease *l, struct ech_error *err) {
+    echi_job_samples(x->job, l, x->index);
+    return echi_exec_read(x->job, false, x->index, (int)l->n, x->rows, x->labels, err);
+}
+
+static ech_status forward(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, uint32_t granule,
+                          struct ech_error *err) {
+    const size_t at = granule * ECHI_GRANULE * echi_shape_size(x->job->data->shape);
+    const int units = echi_stack_units(stack);
+    ECHI_TRY(echi_stack_input(stack, samples_in(task->lease.n, granule), x->rows + at, err));
+    for (int u = 0; u < units; u++) {
+        ECHI_TRY(echi_stack_forward(stack, u, slot(x, task->weights), err));
+        echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
+    }
+    return ECH_OK;
+}
+
+/* The layers' gradients of one granule go into the lease's sums; with the last granule they are there. */
+static ech_status backward(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, uint32_t granule,
+                           const struct echi_result *result, struct ech_error *err) {
+    const bool last = granule + 1 == granules_of(task->lease.n);
+    for (int u = echi_stack_units(stack) - 1; u >= 0; u--) {
+        int first, end;
+        echi_stack_unit(stack, u, &first, &end);
+        ECHI_TRY(echi_stack_backward(stack, u, slot(x, task->weights), x->of_granule, u > 0, err));
+        for (int i = x->job->n_layers - 1; i >= 0; i--) {
+            const struct echi_param_layer *l = &x->job->layer[i];
+            if (l->layer < first || l->layer >= end) continue;
+            ECHI_TRY(echi_exact_take(x->device, slot(x, task->grads), x->of_granule, l->at, l->count, granule > 0, err));
+            if (last) echi_lane_gradient(x->lane, task, i, l->count * sizeof(int64_t), result);
+        }
+        if (u > 0) echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
+    }
+    return ECH_OK;
+}
+
+static ech_status step(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
+    struct echi_stack *stack = x->granule[0];
+    ECHI_TRY(read_lease(x, &task->lease, err));
+    for (uint32_t g = 0; g < granules_of(task->lease.n); g++) {
+        double loss = 0;
+        int correct = 0;
+        ECHI_TRY(forward(x, task, stack, g, err));
+        ECHI_TRY(echi_stack_loss(stack, x->labels + g * ECHI_GRANULE, (echi_real)1 / (echi_real)task->divisor, &loss, &correct, err));
+        result->loss[0] += whole_loss(loss);
+        result->correct[0] += (uint32_t)correct;
+        ECHI_TRY(backward(x, task, stack, g, result, err));
+    }
+    result->loss[0] = echi_exec_sane_loss(result->loss[0], task->lease.n);
+    return ECH_OK;
+}
+
+static ech_status trunk_forward(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
+    echi_real *rows = echi_exec_slot(x, task->act, NULL);
+    ECHI_TRY(read_lease(x, &task->lease, err));
+    for (uint32_t g = 0; g < granules_of(task->lease.n); g++) {
+        ECHI_TRY(forward(x, task, x->granule[g], g, err));
+        ECHI_TRY(echi_stack_output(x->granule[g], rows + g * ECHI_GRANULE * x->job->cut_width, err));
+    }
+    memcpy(rows + task->lease.n * x->job->cut_width, x->labels, task->lease.n);
+    return ECH_OK;
+}
+
+static ech_status trunk_backward(struct echi_exec *x, const struct echi_task *task, const struct echi_result *result, struct ech_error *err) {
+    const echi_real *rows = echi_exec_slot(x, task->act, NULL);
+    for (uint32_t g = 0; g < granules_of(task->lease.n); g++) {
+        ECHI_TRY(echi_stack_output_grad(x->granule[g], rows + g * ECHI_GRANULE * x->job->cut_width, err));
+        ECHI_TRY(backward(x, task, x->granule[g], g, result, err));
+    }
+    return ECH_OK;
+}
+
+/* One granule of a worker's rows; its gradient is added to the head's sums, or sets them. */
+static ech_status head_granule(struct echi_exec *x, const struct echi_task *task, const echi_real *rows, echi_real *rows_grad,
+                               const uint8_t *labels, int n, bool add, double *loss, int *correct, struct ech_error *err) {
+    const struct echi_buffer *weights = slot(x, task->weights);
+    struct echi_buffer *grads = slot(x, task->grads);
+    const int units = echi_stack_units(x->head);
+    size_t at, count;
+    ECHI_TRY(echi_stack_input(x->head, n, rows, err));
+    for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->head, u, weights, err));
+    ECHI_TRY(echi_stack_loss(x->head, labels, (echi_real)1 / (echi_real)task->divisor, loss, correct, err));
+    for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward(x->head, u, weights, grads, true, err));
+    ECHI_TRY(echi_stack_input_grad(x->head, rows_grad, err));
+    echi_job_range(x->job, &x->setup->plan, true, &at, &count);
+    return echi_exact_take(x->device, slot(x, task->state), grads, at, count, add, err);
+}
+
+static ech_status head(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
+    const size_t width = x->job->cut_width;
+    bool add = !task->first;
+    for (int i = 0; i < task->n_rows; i++) {
+        const uint32_t n = task->row_count[i];
+        const echi_real *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, task->rows[i]}, NULL);
+        echi_real *rows_grad = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, task->rows[i]}, NULL);
+        const uint8_t *labels = (const uint8_t *)(rows + n * width);
+        for (uint32_t g = 0; g < granules_of(n); g++, add = true) {
+            double loss = 0;
+            int correct = 0;
+            ECHI_TRY(head_granule(x, task, rows + g * ECHI_GRANULE * width, rows_grad + g * ECHI_GRANULE * width, labels + g * ECHI_GRANULE,
+                                  samples_in(n, g), add, &loss, &correct, err));
+            result->loss[i] += whole_loss(loss);
+            result->correct[i] += (uint32_t)correct;
+        }
+        result->loss[i] = echi_exec_sane_loss(result->loss[i], n);
+    }
+    return ECH_OK;
+}
+
+static ech_status add(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
+    struct echi_buffer *sum = slot(x, task->state), *terms = slot(x, task->grads);
+    size_t at, count;
+    echi_job_range(x->job, &x->setup->plan, false, &at, &count);
+    if (!task->first) return echi_exact_add(x->device, sum, terms, at, count, err);
+    memcpy((int64_t *)echi_buffer_host(sum) + at, (int64_t *)echi_buffer_host(terms) + at, count * sizeof(int64_t));
+    return ECH_OK;
+}
+
+/* The only rounding of a round's sum. */
+static ech_status apply(struct echi_exec *x, const struct echi_task *task, struct echi_buffer *rounded, bool of_head, struct ech_error *err) {
+    size_t at, count;
+    echi_job_range(x->job, &x->setup->plan, of_head, &at, &count);
+    ECHI_TRY(echi_exact_round(x->device, rounded, slot(x, task->grads), at, count, err));
+    return echi_exec_apply(x, task, rounded, of_head, err);
+}
+
+ech_status echi_granules_run(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
+    switch ((enum echi_task_kind)task->kind) {
+    case ECHI_TASK_STEP: return step(x, task, result, err);
+    case ECHI_TASK_FORWARD: return trunk_forward(x, task, err);
+    case ECHI_TASK_BACKWARD: return trunk_backward(x, task, result, err);
+    case ECHI_TASK_HEAD: return head(x, task, result, err);
+    case ECHI_TASK_ADD: return add(x, task, err);
+    case ECHI_TASK_APPLY: return apply(x, task, x->rounded, false, err);
+    case ECHI_TASK_HEAD_APPLY: return apply(x, task, x->slot[ECHI_SLOT_HEAD_GRADS][0], true, err);
+    default: return echi_fail(err, ECH_E_INTERNAL, "run.exec", "no task under --deterministic has the number %d", task->kind);
+    }
+}

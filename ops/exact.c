@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Sums in whole numbers (design, section 6, "--deterministic"). Floats added in another order round otherwise; integers do
+ * not. A gradient becomes a count of 2^-44, which is finer than the rounding of the float it came from unless that is below
+ * 2^-20, and there the error, 2^-45 a granule, is nothing against the sum of a round. */
+#include "echi_error.h"
+#include "echi_ops.h"
+
+#include <string.h>
+
+#define UNITS 0x1p44      /* in 1 */
+#define MOST 0x1p62       /* units of one gradient: a sum of two still fits */
+
+/* Numbers [at, at + count) of a buffer, of `size` bytes each: *out is a pointer to them. */
+static ech_status numbers(const struct echi_buffer *buffer, size_t size, size_t at, size_t count, const char *operation, void *out,
+                          struct ech_error *err) {
+    uint8_t *host = buffer ? echi_buffer_host(buffer) : NULL;
+    if (!host) return echi_fail(err, ECH_E_ARGUMENT, operation, "a buffer is NULL or not in host memory; choose the device 'cpu'");
+    const size_t room = echi_buffer_bytes(buffer) / size;
+    if ((uintptr_t)host % size != 0 || at > room || count > room - at)
+        return echi_fail(err, ECH_E_ARGUMENT, operation, "%zu numbers at %zu do not fit in a buffer of %zu", count, at, room);
+    host += at * size;
+    memcpy(out, &host, sizeof host);
+    return ECH_OK;
+}
+
+static ech_status too_large(const char *operation, struct ech_error *err) {
+    return echi_fail(err, ECH_E_DIVERGED, operation,
+                     "a gradient is larger than --deterministic can add up (2^18), or no number: lower --lr, or look for bad "
+                     "samples in the data");
+}
+
+ech_status echi_exact_take(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count,
+                           bool add, struct ech_error *err) {
+    (void)device;
+    int64_t *to;
+    const echi_real *from;
+    ECHI_TRY(numbers(sum, sizeof *to, at, count, "exact.take", &to, err));
+    ECHI_TRY(numbers(g, sizeof *from, at, count, "exact.take", &from, err));
+    bool bad = false;
+    for (size_t i = 0; i < count; i++) {
+        const double units = (double)from[i] * UNITS;
+        const bool fits = units > -MOST && units < MOST;   /* false for a NaN */
+        const int64_t term = fits ? (int64_t)(units + (units < 0 ? -0.5 : 0.5)) : 0;
+        bad |= !fits | __builtin_add_overflow(add ? to[i] : 0, term, &to[i]);
+    }
+    return bad ? too_large("exact.take", err) : ECH_OK;
+}
+
+ech_status echi_exact_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *terms, size_t at, size_t count,
+                          struct ech_error *err) {
+    (void)device;
+    int64_t *to;
+    const int64_t *from;
+    ECHI_TRY(numbers(sum, sizeof *to, at, count, "exact.add", &to, err));
+    ECHI_TRY(numbers(terms, sizeof *from, at, count, "exact.add", &from, err));
+    bool bad = false;
+    for (size_t i = 0; i < count; i++) bad |= __builtin_add_overflow(to[i], from[i], &to[i]);
+    return bad ? too_large("exact.add", err) : ECH_OK;
+}
+
+ech_status echi_exact_round(struct echi_device *device, struct echi_buffer *g, const struct echi_buffer *sum, size_t at, size_t count,
+                            struct ech_error *err) {
+    (void)device;
+    echi_real *to;
+    const int64_t *from;
+    ECHI_TRY(numbers(g, sizeof *to, at, count, "exact.round", &to, err));
+    ECHI_TRY(numbers(sum, sizeof *from, at, count, "exact.round", &from, err));
+    for (size_t i = 0; i < count; i++) to[i] = (echi_real)from[i] * (echi_real)(1 / UNITS);
+    return ECH_OK;
+}

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# --deterministic as a user meets it: the same file of weights, loss and accuracy from any cluster, over TCP; and what does not
+# go with it is refused.
+. "$(dirname "$0")/cluster.bash"
+idx_set "$work/data" 1000 50
+# Ten pictures again and again, a bar at another height for each label: something that is learnt in no time.
+for label in 0 1 2 3 4 5 6 7 8 9; do
+    { head -c $((70 * label)) /dev/zero; head -c 100 /dev/zero | tr '\0' '\377'; head -c $((684 - 70 * label)) /dev/zero; } >>"$work/ten"
+done
+bars() { { big_endian 2051; big_endian $(($2 * 10)); big_endian 28; big_endian 28; for _ in $(seq "$2"); do echo "$work/ten"; done | xargs cat; } >"$work/data/$1-images-idx3-ubyte"; }
+bars train 100
+bars t10k 5
+patience=$((4 * patience))   # what is slow by choice is slower beside others
+value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}$/\1/p" "$2"; }   # value KEY REPORT
+
+# 40 rounds of 48 and looks on the way; a run that ends at a look; epochs that end in short rounds.
+same() {       # same NAME ARGUMENT...: weights, loss and accuracy are those of $first
+    local name=$1
+    shift
+    expect 0 '^  speed ' --deterministic --progress off --eval-every 600 --save "$work/$name" --report "$work/$name.json" "$@"
+    check "$name: other weights than $first's" cmp -s "$work/$first" "$work/$name"
+    for key in train_loss test_accuracy best_accuracy samples; do
+        check "$name: another $key than $first's" [ "$(value $key "$work/$first.json")" = "$(value $key "$work/$name.json")" ]
+    done
+}
+first=alone
+rounds=(--data "$work/data" --batch 48 --steps 40)
+same alone "${rounds[@]}" --local 1
+same three "${rounds[@]}" --local 3 --separate off
+same four "${rounds[@]}" --local 4 --separate 1 --shares 4,24,0,20
+same head "${rounds[@]}" --local 2 --separate 1 --slow 1=3
+same threads "${rounds[@]}" --local 2 --threads 3
+check "nothing was learnt" awk -v a="$(value test_accuracy "$work/alone.json")" 'BEGIN { exit !(a > 0.3) }'
+
+# A look finds the same weights, however many rounds are under way, so it also ends a run at the same one.
+first=ends
+until=(--data "$work/data" --batch 48 --epochs 2 --target-accuracy 0.3)
+same ends "${until[@]}" --eval-every 300
+same ends-too "${until[@]}" --local 4 --separate 1 --eval-every 300
+same ends-as-well "${until[@]}" --local 3 --separate off --eval-every 300
+check "it ended early" [ "$(value samples "$work/ends.json")" -lt 2000 ]
+
+first=short
+epochs=(--data "$work/data" --batch 44 --epochs 1.997 --seed 3)   # 1,000 = 22 x 44 + 32; 1,997 ends with a granule of one
+same short "${epochs[@]}"
+same shorter "${epochs[@]}" --local 5 --separate 1 --shares 4,4,4,28,4
+same shortest "${epochs[@]}" --local 3 --shares equal --separate off
+
+# Without it the same question has another answer, so the above says something.
+expect 0 '^  speed ' "${rounds[@]}" --progress off --save "$work/fast"
+check "without --deterministic the same bits" eval '! cmp -s "$work/alone" "$work/fast"'
+
+# --- what does not go with it
+refuse 2 'give sync bsp' --data "$work/data" --deterministic --sync gssp
+refuse 2 'multiple of 4' --data "$work/data" --deterministic --batch 30
+refuse 2 'multiples of 4' --data "$work/data" --deterministic --local 2 --shares 30,34
+expect 0 '^  speed ' --data "$work/data" --local 2 --deterministic --batch 32 --steps 2 --save-plan "$work/plan"
+expect 0 '^  speed ' --data "$work/data" --local 2 --deterministic --plan "$work/plan" --steps 2
+refuse 2 'for --deterministic: start every node with it' --data "$work/data" --local 2 --plan "$work/plan" --steps 2
+sed -i '/^deterministic/d' "$work/plan"
+refuse 2 'without --deterministic: start every node without it' --data "$work/data" --local 2 --deterministic --plan "$work/plan" --steps 2
+
+# --- all nodes, or none
+free_port
+start 0 --data "$work/data" --world 2 --coordinator 127.0.0.1:$port --deterministic --steps 2 --join-timeout 20
+start 1 --data "$work/data" --world 2 --coordinator 127.0.0.1:$port --steps 2 --join-timeout 20
+node_ends 1 25 '[1-9][0-9]*' '--deterministic.*as fast as|as fast as.*--deterministic' "one node without --deterministic"
+kill "${nodes[0]}" 2>/dev/null
+node_ends 0 25 '.*' '' "one node without --deterministic"
+
+verdict deterministic

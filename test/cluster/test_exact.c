@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * BSP is exact: however a round is dealt out, the sum that is applied is that of one node. Live nodes run as threads, over
+ * the in-process transport or TCP; this program watches what their lanes compute (the linker hands it echi_exec_run).
+ *
+ * It is built twice. With the library: the summed gradients of 50 consecutive steps, each from the same weights, agree as far
+ * as floats do, and under --deterministic 50 free steps end in the same bits. With the archive in double (ops/echi_real.h):
+ * 50 free steps end within 1e-12. In float that would say nothing: one flipped ReLU after some ten steps, and runs that are
+ * both right differ by a fifth. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "echi_bytes.h"
+#include "echi_error.h"
+#include "echi_random.h"
+#include "echi_run.h"
+#include "echi_sha256.h"
+
+#define WORLD_MAX 7
+#define BATCH 24
+#define SAMPLES 333                 /* of an epoch: 13 rounds and one of 21 */
+#define STEPS 50
+enum { ROUNDS = 3 * 14 + 8 + 1 };   /* that STEPS x BATCH samples are: three epochs, and 201 samples */
+
+struct shape { const char *name; int world; const char *separate, *shares; bool tcp; };
+
+/* ------------------------------------------------- what is trained */
+
+static int noise(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+    const uint32_t size = *(const uint32_t *)user;
+    (void)test;
+    for (int i = 0; i < n; i++) {
+        struct echi_random random;
+        echi_random_init(&random, 5, ECHI_STREAM_TEST, index[i]);
+        labels[i] = (uint8_t)(index[i] % 10);
+        for (uint32_t k = 0; k < size; k++) rows[(uint32_t)i * size + k] = (float)(4 * echi_random_unit(&random) - 2) + (k % 10 == labels[i]);
+    }
+    return 0;
+}
+
+/* Every kind of layer, and sides that are no multiple of anything. */
+static const char small_text[] = "input 2 13 11\nconv2d out 4 kernel 3 pad 1\nrelu\nmax_pool kernel 2\nconv2d out 6 kernel 3\n"
+                                 "max_pool kernel 2 stride 1\nrelu\navg_pool kernel 2 stride 1\nfc out 17\nrelu\nfc out 10\n";
+
+/* ------------------------------------------------- one run at a time */
+
+static struct run {
+    ech_model *model;
+    ech_data *data;
+    uint32_t size;                      /* floats of a sample */
+    size_t params, cut;                 /* all, and where the head's begin */
+    bool separated, deterministic, restart;
+    bool plain;                         /* as if the processor had no more than every processor of its kind */
+    struct echi_net_hub *hub;           /* NULL: TCP */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    char address[64];                   /* of rank 0 */
+    int step[2];                        /* rounds applied by owner and head */
+    echi_real *gradient, *weights;      /* [ROUNDS][params]: sums as they were applied, weights after that */
+    const echi_real *start_from;        /* restart: weights after each round, of another run */
+} run = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+struct node { struct ech_config config; struct ech_error error; struct ech_report report; echi_real *params; ech_status status; pthread_t thread; };
+
+/* --- in the place of the library's own */
+
+ech_status __real_echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
+ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
+ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
+    const bool head = task->kind == ECHI_TASK_HEAD_APPLY;
+    if (!head && task->kind != ECHI_TASK_APPLY) return __real_echi_exec_run(self, task, result, err);
+    const size_t at = head ? run.cut : 0, count = head ? run.params - run.cut : run.separated ? run.cut : run.params;
+    const size_t row = (size_t)run.step[head]++ * run.params + at;
+    if (!run.deterministic) memcpy(run.gradient + row, (echi_real *)echi_exec_slot(self, task->grads, NULL) + at, count * sizeof(echi_real));
+    ECHI_TRY(__real_echi_exec_run(self, task, result, err));
+    echi_real *weights = (echi_real *)echi_exec_slot(self, task->weights_out, NULL) + at;
+    if (run.restart) memcpy(weights, run.start_from + row, count * sizeof *weights);
+    memcpy(run.weights + row, weights, count * sizeof *weights);
+    return ECH_OK;
+}
+
+enum echi_cpu_level __real_echi_cpu_level(void);
+enum echi_cpu_level __wrap_echi_cpu_level(void);
+enum echi_cpu_level __wrap_echi_cpu_level(void) { return run.plain ? ECHI_CPU_BASE : __real_echi_cpu_level(); }
+
+/* Step times decide about shares, which are given here. */
+ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err);
+ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err) {
+    (void)job, (void)device, (void)slow, (void)err;
+    *out = (struct echi_times){.count = 2, .n = {8, 64}, .trunk = {8e-5, 64e-5}, .head = {1e-5, 8e-5}};
+    return ECH_OK;
+}
+
+ech_status __real_echi_wire_open(const struct echi_net_config *config, struct echi_wire **out, struct ech_error *err);
+ech_status __wrap_echi_wire_open(const struct echi_net_config *config, struct echi_wire **out, struct ech_error *err);
+ech_status __wrap_echi_wire_open(const struct echi_net_config *config, struct echi_wire **out, struct ech_error *err) {
+    struct echi_net_config net = *config;
+    net.hub = run.hub;
+    return __real_echi_wire_open(&net, out, err);
+}
+
+/* --- nodes as threads */
+
+static void on_bound(void *user, const char *address) {
+    (void)user;
+    pthread_mutex_lock(&run.mutex);
+    snprintf(run.address, sizeof run.address, "%s", address);
+    pthread_cond_broadcast(&run.changed);
+    pthread_mutex_unlock(&run.mutex);
+}
+
+static void *node_main(void *self) {
+    struct node *n = self;
+    struct echi_job *job = calloc(1, sizeof *job);
+    n->status = job ? ech_config_check(&n->config, &n->error) : ECH_E_MEMORY;
+    if (n->status == ECH_OK) n->status = echi_job_make(run.model, run.data, &n->config, job, &n->error);
+    const struct echi_node_config config = {.config = &n->config, .job = job, .params = n->params};
+    if (n->status == ECH_OK) n->status = echi_node_run(&config, &n->report, &n->error);
+    if (n->config.rank == 0) on_bound(NULL, "ended");
+    free(job);
+    return NULL;
+}
+
+/* Trains STEPS rounds from `start` and leaves the weights in `end`; the report of rank 0 in *report when that is not NULL. */
+static void train(const struct shape *s, const echi_real *start, echi_real *end, struct ech_report *report) {
+    struct node *nodes = calloc(WORLD_MAX, sizeof *nodes);
+    assert_non_null(nodes);
+    run.separated = strcmp(s->separate, "1") == 0;
+    run.step[0] = run.step[1] = 0;
+    run.address[0] = 0;
+    run.hub = NULL;
+    if (!s->tcp) assert_int_equal(echi_net_hub_create(s->world, &run.hub, NULL), ECH_OK);
+    for (int r = 0; r < s->world; r++) {
+        struct ech_config *c = &nodes[r].config;
+        ech_config_init(c);
+        c->rank = r;
+        c->world = s->world;
+        c->batch = BATCH;
+        c->steps = STEPS;
+        c->eval_every = 0;
+        c->deterministic = run.deterministic;
+        c->lr = 0.05;
+        c->momentum = 0.9;
+        c->weight_decay = 1e-3;
+        c->join_timeout = c->deadline = 60;
+        snprintf(c->coordinator, sizeof c->coordinator, "127.0.0.1:0");
+        assert_int_equal(ech_config_set(c, "separate", s->separate, NULL), ECH_OK);
+        assert_int_equal(ech_config_set(c, "shares", s->shares, NULL), ECH_OK);
+        c->on_bound = on_bound;
+    }
+    memcpy(end, start, run.params * sizeof *end);
+    nodes[0].params = end;
+    for (int r = 0; r < s->world; r++) {
+        if (r == 1 && s->tcp) {
+            pthread_mutex_lock(&run.mutex);
+            while (!run.address[0]) pthread_cond_wait(&run.changed, &run.mutex);
+            pthread_mutex_unlock(&run.mutex);
+        }
+        if (r > 0 && s->tcp) snprintf(nodes[r].config.coordinator, sizeof nodes[r].config.coordinator, "%s", run.address);
+        assert_int_equal(pthread_create(&nodes[r].thread, NULL, node_main, &nodes[r]), 0);
+    }
+    for (int r = 0; r < s->world; r++) pthread_join(nodes[r].thread, NULL);
+    echi_net_hub_destroy(run.hub);
+    for (int r = 0; r < s->world; r++) {
+        if (nodes[r].status != ECH_OK) print_error("%s, rank %d: %s\n", s->name, r, nodes[r].error.text);
+        assert_int_equal(nodes[r].status, ECH_OK);
+    }
+    /* What was to be watched was there, and all of it. */
+    assert_int_equal(run.step[0], ROUNDS);
+    assert_int_equal(run.step[1], run.separated && s->world > 1 ? ROUNDS : 0);
+    assert_int_equal(nodes[0].report.samples, STEPS * BATCH);
+    if (report) *report = nodes[0].report;
+    free(nodes);
+}
+
+static echi_real *room(size_t count) {
+    echi_real *p = calloc(count, sizeof *p);
+    assert_non_null(p);
+    return p;
+}
+
+/* The model of `text`, or LeNet-5, and weights to start from. */
+static echi_real *open_run(const char *text) {
+    struct echi_job *job = calloc(1, sizeof *job);
+    struct ech_config config;
+    struct ech_data_callback data = {.classes = 10, .train_samples = SAMPLES, .read = noise, .user = &run.size, .name = "noise"};
+    assert_non_null(job);
+    assert_int_equal(text ? ech_model_parse(text, strlen(text), "small", &run.model, NULL) : ech_model_open("lenet5", &run.model, NULL), ECH_OK);
+    data.channels = run.model->input.c, data.height = run.model->input.h, data.width = run.model->input.w;
+    run.size = (uint32_t)echi_shape_size(run.model->input);
+    assert_int_equal(ech_data_from_callback(&data, &run.data, NULL), ECH_OK);
+    ech_config_init(&config);
+    assert_int_equal(echi_job_make(run.model, run.data, &config, job, NULL), ECH_OK);
+    run.params = job->n_params;
+    run.cut = job->layer[job->cut_params].at;
+    run.gradient = room(ROUNDS * run.params);
+    run.weights = room(ROUNDS * run.params);
+    float *first = malloc(run.params * sizeof *first);
+    assert_non_null(first);
+    echi_model_init(run.model, 3, first);
+    echi_real *start = room(run.params);
+    for (size_t i = 0; i < run.params; i++) start[i] = first[i];
+    free(first);
+    free(job);
+    return start;
+}
+
+static void close_run(echi_real *start) {
+    ech_data_destroy(run.data);
+    ech_model_destroy(run.model);
+    free(run.gradient);
+    free(run.weights);
+    free(start);
+}
+
+/* |a - b| / |a|, norms over all parameters. */
+static double apart(const echi_real *a, const echi_real *b) {
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < run.params; i++) {
+        difference += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        norm += (double)a[i] * (double)a[i];
+    }
+    assert_true(norm > 0);
+    return sqrt(difference / norm);
+}
+
+/* Shares that differ, some of none. The first are whole granules of four, as --deterministic needs them. */
+static const struct shape one = {"one node", 1, "off", "24", false};
+static const struct shape shapes[] = {
+    {"--local 4 --separate 1", 4, "1", "4,12,0,8", true},
+    {"--local 3 --separate off", 3, "off", "4,8,12", true},
+    {"2 nodes", 2, "off", "4,20", false},
+    {"2 nodes and a head", 2, "1", "16,8", false},
+    {"3 nodes", 3, "off", "12,4,8", false},
+    {"4 nodes and a head", 4, "1", "4,4,4,12", false},
+    {"5 nodes", 5, "off", "4,0,8,8,4", false},
+    {"5 nodes and a head", 5, "1", "0,12,4,4,4", false},
+    {"6 nodes", 6, "off", "4,4,4,4,4,4", false},
+    {"7 nodes", 7, "off", "0,4,4,4,4,4,4", false},
+    {"7 nodes and a head", 7, "1", "4,4,4,0,4,4,4", false},
+    {"odd shares and a head", 4, "1", "1,13,3,7", false},
+    {"odd shares", 3, "off", "1,5,18", true},
+};
+enum { SHAPES = sizeof shapes / sizeof shapes[0], WHOLE = SHAPES - 2, NAMED = 2 /* the first, which LeNet-5 is tried on too */ };
+
+#ifdef ECHI_DOUBLE
+
+static void ends_alike(const char *text, int n_shapes) {
+    echi_real *start = open_run(text), *alone = room(run.params), *end = room(run.params);
+    train(&one, start, alone, NULL);
+    assert_true(apart(alone, start) > 0.01);   /* it went somewhere */
+    for (int i = 0; i < n_shapes; i++) {
+        train(&shapes[i], start, end, NULL);
+        const double d = apart(alone, end);
+        print_message("%s, %s: %.2g apart after %d steps\n", text ? "small" : "lenet5", shapes[i].name, d, STEPS);
+        assert_true(d <= 1e-12);
+    }
+    free(alone);
+    free(end);
+    close_run(start);
+}
+
+static void test_weights_after_free_steps(void **state) {
+    (void)state;
+    ends_alike(small_text, SHAPES);
+    ends_alike(NULL, NAMED);
+}
+
+#define TESTS cmocka_unit_test(test_weights_after_free_steps)
+
+#else
+
+static void sums_alike(const char *text, int n_shapes) {
+    echi_real *start = open_run(text), *end = room(run.params);
+    train(&one, start, end, NULL);
+    echi_real *gradient = run.gradient, *weights = run.weights;
+    run.gradient = room(ROUNDS * run.params);
+    run.weights = room(ROUNDS * run.params);
+    run.restart = true;
+    run.start_from = weights;
+    for (int i = 0; i < n_shapes; i++) {
+        double most = 0;
+        memset(run.gradient, 0, ROUNDS * run.params * sizeof *run.gradient);
+        train(&shapes[i], start, end, NULL);
+        for (size_t step = 0; step < ROUNDS; step++) {
+            const double d = apart(gradient + step * run.params, run.gradient + step * run.params);
+            if (d > most) most = d;
+        }
+        print_message("%s, %s: summed gradients at most %.2g apart\n", text ? "small" : "lenet5", shapes[i].name, most);
+        assert_true(most <= 5e-6);
+    }
+    run.restart = false;
+    free(gradient);
+    free(weights);
+    free(end);
+    close_run(start);
+}
+
+static void test_summed_gradients_from_the_same_weights(void **state) {
+    (void)state;
+    sums_alike(small_text, SHAPES);
+    sums_alike(NULL, NAMED);
+}
+
+/* What every machine and every compiler comes to: the first eight bytes of SHA-256 over the weights after 50 steps. Whoever
+ * changes what is computed here puts in the new ones, found on one machine, and then tries another. */
+#define SMALL_ENDS_IN UINT64_C(0xd697c3ee99d55811)
+#define LENET5_ENDS_IN UINT64_C(0x9fede1ea2f9c077d)
+
+/* Under --deterministic the same bits, of weights and of the loss, and with the instructions of another processor too. */
+static void bits_alike(const char *text, int n_shapes, uint64_t ends_in) {
+    echi_real *start = open_run(text), *alone = room(run.params), *end = room(run.params);
+    struct ech_report first, other;
+    run.deterministic = true;
+    run.restart = false;
+    train(&one, start, alone, &first);
+    assert_true(apart(alone, start) > 0.01 && first.train_loss > 0);
+    for (int i = 0; i < n_shapes; i++) {
+        run.plain = i % 2 == 0;
+        train(&shapes[i], start, end, &other);
+        if (memcmp(alone, end, run.params * sizeof *end)) fail_msg("%s: not the same bits, %.2g apart", shapes[i].name, apart(alone, end));
+        assert_memory_equal(&first.train_loss, &other.train_loss, sizeof first.train_loss);
+    }
+    run.deterministic = run.plain = false;
+    struct echi_sha256 hash;
+    uint8_t digest[32];
+    echi_sha256_begin(&hash);
+    echi_sha256_add(&hash, alone, run.params * sizeof *alone);
+    echi_sha256_end(&hash, digest);
+    if (echi_load64(digest) != ends_in)
+        fail_msg("%s: %016llx: other weights than everywhere else", text ? "small" : "lenet5", (unsigned long long)echi_load64(digest));
+    free(alone);
+    free(end);
+    close_run(start);
+}
+
+static void test_deterministic_runs_end_in_the_same_bits(void **state) {
+    (void)state;
+    bits_alike(small_text, WHOLE, SMALL_ENDS_IN);
+    bits_alike(NULL, NAMED, LENET5_ENDS_IN);
+}
+
+#define TESTS cmocka_unit_test(test_summed_gradients_from_the_same_weights), cmocka_unit_test(test_deterministic_runs_end_in_the_same_bits)
+
+#endif
+
+int main(void) {
+    const struct CMUnitTest tests[] = {TESTS};
+    return cmocka_run_group_tests_name("exactness", tests, NULL, NULL);
+}

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Who is only late is not lost, and a judge that was away itself accuses nobody. SIGUSR1: who waits for whom, also in a run
+# that hangs. A second SIGTERM ends at once.
+. "$(dirname "$0")/cluster.bash"
+
+idx_set "$work/data" 2000 100
+endless=(--data "$work/data" --epochs 100000 --eval-every 0)
+
+says() {       # says FILE PATTERN SECONDS WHAT
+    checks=$((checks + 1))
+    for _ in $(seq $((10 * $3))); do
+        grep -qE -e "$2" "$1" 2>/dev/null && return
+        sleep 0.1
+    done
+    bad "$4: does not say '$2'"
+}
+begin() {      # begin WORLD ARGUMENT...: nodes by hand, training
+    local world=$1 rank
+    shift
+    free_port
+    rm -f "$work"/?.log
+    nodes=()
+    for ((rank = 0; rank < world; rank++)); do
+        start $rank --world $world --coordinator "127.0.0.1:$port" "${endless[@]}" --progress on "$@"
+    done
+    says "$work/0.log" 'images/s' $patience "the run begins"
+}
+stop_all() {   # stop_all WHAT: told to end, all do, so they were still there
+    local rank
+    kill -TERM "${nodes[0]}"
+    node_ends 0 "$patience" 22 'the run was stopped after [1-9]' "$1"
+    for rank in "${!nodes[@]}"; do node_ends $rank "$patience" 22 'stopped' "$1"; done
+}
+
+# --- a worker that is stopped for less than the deadline is late, and goes on
+begin 3 --deadline 12
+kill -STOP "${nodes[2]}"
+says "$work/0.log" 'rank 2 is late: no word for [0-9.]+ s; after [0-9.]+ s it counts as lost' 10 "a worker stopped for a while"
+kill -CONT "${nodes[2]}"
+says "$work/0.log" 'rank 2 is heard again, after' "$patience" "a worker stopped for a while"
+stop_all "a worker stopped for a while"
+
+# --- the whole machine sleeps for longer than the deadline; the judge wakes first
+begin 3 --deadline 1
+for _ in 1 2 3; do
+    kill -STOP "${nodes[@]}"
+    sleep 2
+    kill -CONT "${nodes[0]}"
+    sleep 0.1
+    kill -CONT "${nodes[@]}"
+    sleep 0.3
+done
+stop_all "all stopped, longer than the deadline"
+
+# --- a judge with a fraction of a processor
+begin 3 --deadline 1
+for _ in $(seq 12); do
+    kill -STOP "${nodes[0]}"
+    sleep 0.25
+    kill -CONT "${nodes[0]}"
+    sleep 0.02
+done
+stop_all "a judge that seldom runs"
+
+# --- SIGUSR1, in a round that cannot end
+printf '%s\n' 'sync bsp' 'world 3' 'round 64' 'lr 0.02' 'momentum 0.9' 'decay 0' 'head none' 'group 0 owner 0 workers 0:32 1:16 2:16' >"$work/plan"
+begin 3 --deadline 60 --plan "$work/plan"
+kill -STOP "${nodes[2]}"
+sleep 0.5
+kill -USR1 "${nodes[0]}" "${nodes[1]}"
+says "$work/0.log" 'coordinator: trains since [0-9.]+ s; .* leases out: .*rank 2 has [0-9]+' 5 "SIGUSR1 to rank 0"
+says "$work/0.log" 'owner of group 0: version [0-9]+; [1-9][0-9]* samples of its round are in, none of rank 2;' 5 "SIGUSR1 to rank 0"
+says "$work/0.log" 'peers: rank 1 spoke [0-9.]+ s ago .*, rank 2 spoke' 5 "SIGUSR1 to rank 0"
+says "$work/1.log" 'worker of group 0: waits for weights from rank 0, behind the push of lease [0-9]+, since [0-9.]+ s' 5 "SIGUSR1 to rank 1"
+says "$work/1.log" 'lane: idle' 5 "SIGUSR1 to rank 1"
+says "$work/1.log" 'node: rank 1 of 3' 5 "SIGUSR1 to rank 1"
+# ... which SIGTERM cannot end in order, and a second one ends at once.
+kill -TERM "${nodes[1]}"
+sleep 0.3
+check "the first SIGTERM waits for an orderly end" kill -0 "${nodes[1]}"
+kill -TERM "${nodes[1]}"
+node_ends 1 5 143 '' "a second SIGTERM"
+kill -CONT "${nodes[2]}"
+for rank in 0 2; do node_ends $rank "$patience" '18|22' '' "after a second SIGTERM elsewhere"; done
+
+# --- SIGUSR1 before all have joined
+free_port
+nodes=()
+start 0 --world 2 --coordinator "127.0.0.1:$port" "${endless[@]}"
+sleep 0.5
+kill -USR1 "${nodes[0]}"
+says "$work/0.log" 'node: rank 0 of 2, .* has not met all nodes yet' 5 "SIGUSR1 while joining"
+kill -TERM "${nodes[0]}"
+node_ends 0 "$patience" 22 'stopped while waiting' "SIGTERM while joining"
+
+# --- under --local the command passes both on
+local_run() {
+    rm -f "$work"/{err,out,saved,report}
+    "$echelon" train --local 3 "${endless[@]}" --progress on --save "$work/saved" --report "$work/report" "$@" >"$work/out" 2>"$work/err" </dev/null &
+    run=$!
+    says "$work/err" 'images/s' "$patience" "a run with --local begins"
+}
+local_run
+kill -USR1 $run
+for rank in 0 1 2; do says "$work/err" "node: rank $rank of 3" 5 "SIGUSR1 under --local"; done
+kill -TERM $run
+ended $run "$patience"
+check "SIGTERM under --local: ended with $status, not 22" [ "$status" = 22 ]
+check "SIGTERM under --local: weights saved" [ -s "$work/saved" ]
+check "SIGTERM under --local: report written" grep -q '"samples": [1-9]' "$work/report"
+local_run --deadline 60
+stopped=$(pgrep -P $run | tail -n 1)
+kill -STOP "$stopped"
+kill -TERM $run
+sleep 0.5
+check "SIGTERM under --local waits for an orderly end" kill -0 $run
+kill -TERM $run
+ended $run 5
+run=
+check "a second SIGTERM under --local: ended with $status, not 137" [ "$status" = 137 ]
+check "a second SIGTERM under --local leaves node $stopped" eval "! kill -0 $stopped 2>/dev/null"
+
+verdict "liveness"

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# How much of each parser the corpus and a run of SECONDS a driver go through: builds the drivers with gcc's --coverage in a
+# folder of its own, runs them, and prints lines and branches of each file that parses foreign bytes.
+# usage: [CORPUS=folder] test/fuzz/coverage.sh [SECONDS]      without SECONDS: the short run of make test
+set -eu
+cd "$(dirname "$0")/../.."
+build=build/coverage
+make -s B=$build CFLAGS="-O0 -g --coverage" LDFLAGS=--coverage $build/test/fuzz/test_fuzz >/dev/null
+find $build -name '*.gcda' -delete
+$build/test/fuzz/test_fuzz ${1:+--seconds "$1"} ${CORPUS:+--keep "$CORPUS"} >/dev/null
+
+parsers="net/frame.c net/receive.c net/hello.c net/address.c lib/sched/message.c lib/sched/trace.c lib/model/text.c lib/model/model.c
+         lib/model/json_read.c lib/model/safetensors.c lib/data/idx.c lib/run/plan_file.c lib/run/config.c lib/run/recording.c
+         lib/run/checkpoint.c port/pure/echi_error.c"
+printf '%-26s %7s %9s %9s\n' file lines covered branches
+for file in $parsers; do
+    [ -e "$build/${file%.c}.gcno" ] || continue
+    gcov -b -n -o "$build/${file%.c}.gcda" "$file" 2>/dev/null | awk -v file="$file" '
+        $1 == "File" { ours = index($0, "\047" file "\047") }
+        ours && /^Lines executed/ { split($2, part, ":"); lines = part[2]; count = $4 }
+        ours && /^Taken at least once/ { split($4, part, ":"); branches = part[2] }
+        END { printf "%-26s %7s %9s %9s\n", file, count, lines, branches }'
+done

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A stream of frames through the receiving state machine. An input is headers, one behind the other; the meta and payload
+ * that each announces are put in behind it, so that a few bytes of input make a long stream. Each is read twice, whole
+ * and in cuts: both must see the same. */
+#include "fuzz.h"
+
+#include "echi_bytes.h"
+#include "echi_receive.h"
+
+#include <string.h>
+
+enum { HEARTBEAT, NOTE, PUSH, ROWS, N_KINDS };
+static const struct echi_net_kind kinds[N_KINDS] = {
+    [HEARTBEAT] = {"heartbeat", 0, 16, 0, 0},
+    [NOTE] = {"note", 1, ECHI_NET_META_MAX, 0, 0},
+    [PUSH] = {"push", 3, 64, 16u << 20, 0},
+    [ROWS] = {"rows", 2, 64, 300000, 0},
+};
+
+static uint8_t stream[1u << 20];
+
+static size_t expand(const uint8_t *bytes, size_t len) {
+    size_t n = 0;
+    while (len >= ECHI_FRAME_HEADER && n + ECHI_FRAME_HEADER + ECHI_FRAME_BODY_CAP + ECHI_NET_CHUNK <= sizeof stream) {
+        memcpy(stream + n, bytes, ECHI_FRAME_HEADER);
+        n += ECHI_FRAME_HEADER;
+        uint32_t meta = echi_load32(bytes + 16), chunk = echi_load32(bytes + 20);
+        bytes += ECHI_FRAME_HEADER;
+        len -= ECHI_FRAME_HEADER;
+        if (meta > ECHI_FRAME_BODY_CAP || chunk > ECHI_NET_CHUNK) break; /* refused at this header: the rest as it is */
+        for (uint32_t i = 0; i < meta + chunk; i++) stream[n++] = (uint8_t)(i * 31 + i / 256);
+    }
+    if (len > sizeof stream - n) len = sizeof stream - n;
+    memcpy(stream + n, bytes, len);
+    return n + len;
+}
+
+/* What a reader of the stream has seen. */
+struct seen {
+    uint64_t hash;
+    int frames;
+    ech_status status;
+};
+static void note(struct seen *s, const uint8_t *bytes, size_t n) {
+    for (size_t i = 0; i < n; i++) s->hash = (s->hash ^ bytes[i]) * 1099511628211u;
+}
+
+/* What the header promises, said once more and not as the parser says it. */
+static void check_frame(const struct echi_receive *r) {
+    const struct echi_frame *f = &r->frame;
+    uint8_t again[ECHI_FRAME_HEADER];
+    echi_frame_store(f, again);
+    FUZZ_CHECK(memcmp(again, r->meta - ECHI_FRAME_HEADER, sizeof again) == 0); /* nothing in a header goes unread */
+    if (f->type == ECHI_FRAME_DATA) {
+        FUZZ_CHECK(f->kind < N_KINDS && f->total <= kinds[f->kind].payload_cap && f->meta_len <= kinds[f->kind].meta_cap);
+        FUZZ_CHECK(f->chunk_len <= ECHI_NET_CHUNK && f->offset <= f->total && f->chunk_len <= f->total - f->offset);
+        FUZZ_CHECK(f->offset == 0 || f->meta_len == 0);
+    } else {
+        FUZZ_CHECK(f->meta_len <= ECHI_FRAME_BODY_CAP && f->chunk_len == 0 && f->offset == 0);
+        FUZZ_CHECK(f->type != ECHI_FRAME_CREDIT || (f->total >= 1 && f->total <= ECHI_NET_CREDITS_MAX && f->kind < N_KINDS));
+    }
+}
+
+/* Reads in cuts of 1..most bytes. */
+static struct seen read_stream(size_t len, uint32_t most) {
+    static struct echi_receive r;
+    static uint8_t place[ECHI_NET_CHUNK + 16];
+    struct seen seen = {.hash = 1};
+    struct echi_random random;
+    size_t at = 0;
+    echi_random_init(&random, len, ECHI_STREAM_TEST, most);
+    echi_receive_begin(&r, kinds, N_KINDS);
+    memset(place + ECHI_NET_CHUNK, 0xA5, 16);
+    while (at < len) {
+        struct iovec iov[2];
+        const int n = echi_receive_space(&r, iov);
+        size_t want = 1 + echi_random_below(&random, most), got = 0;
+        for (int i = 0; i < n; i++) {
+            size_t part = iov[i].iov_len < want - got ? iov[i].iov_len : want - got;
+            if (part > len - at) part = len - at;
+            if (part) memcpy(iov[i].iov_base, stream + at, part);
+            at += part;
+            got += part;
+        }
+        FUZZ_CHECK(got > 0); /* or a live node would spin */
+        echi_receive_got(&r, got);
+        for (;;) {
+            enum echi_receive_step step;
+            struct ech_error err = {0};
+            seen.status = echi_receive_next(&r, &step, &err);
+            if (seen.status != ECH_OK) {
+                fuzz_sentence(&err, seen.status);
+                return seen;
+            }
+            if (step == ECHI_RECEIVE_MORE) break;
+            if (step == ECHI_RECEIVE_FRAME) {
+                check_frame(&r);
+                seen.frames++;
+                note(&seen, r.meta - ECHI_FRAME_HEADER, ECHI_FRAME_HEADER + r.frame.meta_len);
+                if (r.frame.chunk_len) echi_receive_place(&r, place);
+            } else {
+                note(&seen, place, r.frame.chunk_len);
+                for (size_t i = 0; i < 16; i++) FUZZ_CHECK(place[ECHI_NET_CHUNK + i] == 0xA5);
+            }
+        }
+    }
+    return seen;
+}
+
+static bool one(const uint8_t *bytes, size_t len) {
+    static const uint32_t most[] = {3, 100, 5000, 70000};
+    const size_t n = expand(bytes, len);
+    const struct seen whole = read_stream(n, 1u << 30), cut = read_stream(n, most[n > 4000 ? 1 + len % 3 : len % 4]);
+    FUZZ_CHECK(whole.hash == cut.hash && whole.frames == cut.frames && whole.status == cut.status);
+    return whole.status == ECH_OK && whole.frames > 0;
+}
+
+static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
+    static const struct echi_frame plain[] = {
+        {.type = ECHI_FRAME_HELLO, .meta_len = 900},
+        {.type = ECHI_FRAME_DATA, .kind = HEARTBEAT, .message = 1, .meta_len = 16},
+        {.type = ECHI_FRAME_CREDIT, .kind = PUSH, .total = 3},
+        {.type = ECHI_FRAME_DATA, .kind = PUSH, .message = 2, .meta_len = 64, .total = 70000, .chunk_len = 65536},
+        {.type = ECHI_FRAME_DATA, .kind = PUSH, .message = 2, .offset = 65536, .total = 70000, .chunk_len = 4464},
+        {.type = ECHI_FRAME_DATA, .kind = ROWS, .message = 3, .total = 1, .chunk_len = 1},
+        {.type = ECHI_FRAME_DATA, .kind = NOTE, .message = 4, .meta_len = 4096},
+        {.type = ECHI_FRAME_PEERS, .meta_len = 4096},
+        {.type = ECHI_FRAME_CONNECTED},
+        {.type = ECHI_FRAME_READY},
+        {.type = ECHI_FRAME_REFUSE, .meta_len = 44},
+        {.type = ECHI_FRAME_GOODBYE},
+    };
+    /* One number of a good header changed. Sums that wrap, caps passed by one, tables read beyond their end. */
+    static const struct { int of, at, width; uint64_t value; } bad[] = {
+        {3, 0, 4, 0x4e484345 ^ 1}, {3, 4, 1, 99}, {3, 5, 1, 0}, {3, 5, 1, 255}, {3, 6, 1, N_KINDS}, {3, 6, 1, 255}, {3, 7, 1, 1}, {3, 8, 4, 0},
+        {3, 16, 4, 65}, {3, 16, 4, UINT32_MAX}, {3, 20, 4, 65537}, {3, 20, 4, UINT32_MAX}, {3, 20, 4, 0}, {3, 24, 8, UINT64_MAX},
+        {3, 24, 8, UINT64_MAX - 65535}, {4, 24, 8, UINT64_MAX - 4463}, {4, 24, 8, 65537}, {4, 16, 4, 1}, {3, 32, 8, (16u << 20) + 1},
+        {3, 32, 8, 65535}, {3, 32, 8, UINT64_MAX}, {3, 32, 8, 0}, {3, 40, 8, 1}, {3, 48, 8, 1}, {2, 32, 8, 0}, {2, 32, 8, 1025},
+        {2, 6, 1, NOTE}, {2, 12, 4, 1}, {2, 20, 4, 1}, {0, 16, 4, 8193}, {0, 20, 4, 1}, {0, 12, 4, 1}, {6, 16, 4, 4097}, {1, 32, 8, 1},
+    };
+    enum { N = sizeof plain / sizeof *plain, BAD = sizeof bad / sizeof *bad };
+    if (i > N + BAD) return 0;
+    *good = i <= N;
+    const int first = i < N ? i : i == N ? 0 : bad[i - N - 1].of, end = i == N ? N : first + 1;
+    size_t len = 0;
+    for (int k = first; k < end && len + ECHI_FRAME_HEADER <= cap; k++) {
+        echi_frame_store(&plain[k], out + len);
+        echi_store32(out + len + 8, ECHI_FRAME_EPOCH);
+        len += ECHI_FRAME_HEADER;
+    }
+    for (int b = 0; !*good && b < bad[i - N - 1].width; b++) out[bad[i - N - 1].at + b] = (uint8_t)(bad[i - N - 1].value >> 8 * b);
+    return len;
+}
+
+/* What never differs is put right, so that the fields behind it are looked at. */
+static void repair(uint8_t *bytes, size_t *len, size_t cap) {
+    (void)cap;
+    uint8_t good[ECHI_FRAME_HEADER];
+    echi_frame_store(&(struct echi_frame){.type = ECHI_FRAME_READY}, good);
+    echi_store32(good + 8, ECHI_FRAME_EPOCH);
+    for (size_t at = 0; at + ECHI_FRAME_HEADER <= *len; at += ECHI_FRAME_HEADER) {
+        memcpy(bytes + at, good, 5);
+        bytes[at + 7] = good[7];
+        memcpy(bytes + at + 8, good + 8, 4);
+        memcpy(bytes + at + 40, good + 40, 16);
+    }
+}
+
+const struct fuzz_driver fuzz_frame = {.name = "frame", .one = one, .seed = seed, .repair = repair, .most = 56 * 16};

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Messages of the scheduler, the plan and the step times: what is decoded encodes to the same bytes. */
+#include "fuzz.h"
+
+#include "echi_bytes.h"
+#include "echi_run.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- messages: the first byte is the kind, the rest what came with it --- */
+
+static bool one_message(const uint8_t *bytes, size_t len) {
+    struct echi_msg m;
+    uint8_t again[ECHI_MSG_MAX];
+    if (len == 0) return false;
+    const int kind = bytes[0];
+    if (!echi_msg_decode(kind, bytes + 1, len - 1, &m)) return false;
+    FUZZ_CHECK(kind < ECHI_KINDS && m.kind == kind && m.to_role < ECHI_ROLES && m.from_role < ECHI_ROLES);
+    FUZZ_CHECK(memchr(m.text, 0, sizeof m.text) != NULL);
+    const size_t n = echi_msg_encode(&m, again, sizeof again);
+    /* Three kinds have a body of their own behind what every message has. */
+    const bool body = kind == ECHI_KIND_MEASURED || kind == ECHI_KIND_PLAN || kind == ECHI_KIND_STATS;
+    FUZZ_CHECK(n > 0 && (body ? n <= len - 1 : n == len - 1) && memcmp(again, bytes + 1, n) == 0);
+    return true;
+}
+
+static size_t seed_message(int i, uint8_t *out, size_t cap, bool *good) {
+    struct echi_msg m = {.kind = (uint8_t)i, .to_role = ECHI_ROLE_OWNER, .from_role = ECHI_ROLE_WORKER, .group = 2, .peer = 9,
+                         .flag = 1, .layer = 3, .correct = 31, .version = 88, .samples = 77, .loss = 1.5, .staleness = 0.25,
+                         .lease = {.id = 1, .epoch = 5, .n = 32, .round = 7, .round_size = 64, .worker = 3, .owner = 1},
+                         .text = "because"};
+    /* Numbers beyond the tables, a text without room for its end, one with a NUL in it, and a byte too many. */
+    enum { BAD = 8 };
+    if (i >= ECHI_KINDS + BAD) return 0;
+    const int bad = i - ECHI_KINDS;
+    *good = bad < 0;
+    if (bad >= 0) m.kind = ECHI_KIND_END;
+    if (bad == 2) m.to_role = ECHI_ROLES;
+    if (bad == 3) m.from_role = 255;
+    if (bad == 4) memset(m.text, 'x', sizeof m.text - 1);
+    out[0] = m.kind;
+    size_t len = 1 + echi_msg_encode(&m, out + 1, cap - 1);
+    if (bad == 0) out[0] = ECHI_KINDS;
+    if (bad == 1) out[0] = 255;
+    if (bad == 4) out[len - sizeof m.text] = sizeof m.text, out[len++] = 'x';
+    if (bad == 5) out[len - 3] = 0;
+    if (bad == 6) out[len++] = 0;
+    if (bad == 7) out[len - 8]++;
+    return len;
+}
+
+const struct fuzz_driver fuzz_message = {.name = "message", .one = one_message, .seed = seed_message, .most = 512};
+
+/* --- plans --- */
+
+static bool one_plan(const uint8_t *bytes, size_t len) {
+    struct echi_plan plan, back;
+    uint8_t again[ECHI_PLAN_BYTES_MAX];
+    if (!echi_plan_decode(bytes, len, &plan)) return false;
+    FUZZ_CHECK(echi_plan_valid(&plan));
+    FUZZ_CHECK(echi_plan_encode(&plan, again, sizeof again) == len && memcmp(again, bytes, len) == 0);
+    /* As a file it is the same plan, where a file may say it: see fuzz_plan_file.c for the bounds of a file. */
+    if (plan.rounds_apart < 1 || plan.rounds_apart > 1000000 || plan.staleness > 1000000) return true;
+    struct ech_error err = {0};
+    FUZZ_CHECK(echi_plan_save(fuzz_out_path(), &plan, &err) == ECH_OK);
+    FUZZ_CHECK(echi_plan_load(fuzz_out_path(), &back, &err) == ECH_OK);
+    FUZZ_CHECK(echi_plan_encode(&back, again, sizeof again) == len && memcmp(again, bytes, len) == 0);
+    return true;
+}
+
+static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
+    struct echi_plan p = {.sync = ECHI_SYNC_GSSP, .world = 4, .n_groups = 2, .separated = 1, .head = 2, .n = {8, 0, 8, 300},
+                          .round = 64, .staleness = 3, .rounds_apart = 4, .strands = 2, .lr = 0.02, .momentum = 0.9, .decay = 1e-4};
+    memset(p.owner_of, ECHI_NONE, sizeof p.owner_of);
+    memset(p.group_of, ECHI_NONE, sizeof p.group_of);
+    switch (i) {
+    case 0:
+        p.owner_of[0] = 2, p.owner_of[1] = 1;
+        p.group_of[0] = p.group_of[2] = 0, p.group_of[3] = 1;
+        break;
+    case 1: /* one node under bsp */
+        p.sync = ECHI_SYNC_BSP, p.world = 1, p.n_groups = 1, p.separated = 0, p.head = ECHI_NONE, p.strands = 1;
+        p.n[0] = 64, p.n[2] = p.n[3] = 0;
+        p.owner_of[0] = p.group_of[0] = 0;
+        break;
+    case 2: /* as large as one may be */
+        p.world = ECHI_WORLD_MAX, p.n_groups = ECHI_GROUPS_MAX;
+        for (int r = 0; r < ECHI_WORLD_MAX; r++) p.group_of[r] = (uint8_t)(r % ECHI_GROUPS_MAX), p.n[r] = 1u << 20;
+        for (int g = 0; g < ECHI_GROUPS_MAX; g++) p.owner_of[g] = (uint8_t)g;
+        break;
+    default: { /* the first one with a byte changed, by its place; then one too many and one too few */
+        static const struct { uint8_t at, value; } bad[] = {{0, ECHI_SYNCS}, {0, 255}, {1, 0}, {1, 65}, {1, 255}, {2, 0}, {2, 9}, {2, 255}, {3, 2},
+                                                            {4, 4}, {4, ECHI_NONE}, {5, 0}, {5, 3}, {9, 255}, {25, 255}, {42, 4}, {42, 1}, {44, 2}, {44, ECHI_NONE}};
+        const int b = i - 3, count = sizeof bad / sizeof *bad;
+        if (b > count + 1) return 0;
+        size_t len = seed_plan(0, out, cap, good);
+        *good = false;
+        if (b < count) out[bad[b].at] = bad[b].value;
+        if (b == count) out[len++] = 0;
+        if (b == count + 1) len--;
+        return len;
+    }
+    }
+    return echi_plan_encode(&p, out, cap);
+}
+
+const struct fuzz_driver fuzz_plan = {.name = "plan", .one = one_plan, .seed = seed_plan, .most = ECHI_PLAN_BYTES_MAX, .heap = 80000};
+
+/* --- step times --- */
+
+static bool one_times(const uint8_t *bytes, size_t len) {
+    struct echi_times t;
+    uint8_t again[ECHI_TIMES_BYTES_MAX];
+    if (!echi_times_decode(bytes, len, &t)) return false;
+    FUZZ_CHECK(t.count >= 1 && t.count <= ECHI_TIMES_MAX);
+    FUZZ_CHECK(echi_times_encode(&t, again, sizeof again) == len && memcmp(again, bytes, len) == 0);
+    /* A planner may ask for any number of samples that a plan may hold. */
+    static const uint32_t ask[] = {1, 2, 7, 64, 65, 1000, 65536, 1u << 20, 1u << 24};
+    for (size_t i = 0; i < sizeof ask / sizeof *ask; i++) {
+        const double whole = echi_times_whole(&t, ask[i]);
+        FUZZ_CHECK(isfinite(whole) && whole > 0);
+    }
+    return true;
+}
+
+static size_t seed_times(int i, uint8_t *out, size_t cap, bool *good) {
+    struct echi_times t = {.count = i == 0 ? 1 : i == 1 ? 3 : ECHI_TIMES_MAX, .exchange = 0.125, .messages = 0.0625};
+    for (uint32_t k = 0; k < t.count; k++) t.n[k] = 1u << k, t.trunk[k] = 0.5 * (k + 1), t.head[k] = 0.25 * k;
+    /* Sizes that do not ascend, times that are none, more sizes than there is room for. */
+    *good = i < 3;
+    if (i == 3) t.n[2] = t.n[1];
+    if (i == 4) t.n[0] = 0;
+    if (i == 5) t.trunk[3] = NAN;
+    if (i == 6) t.head[3] = -1;
+    if (i == 7) t.exchange = INFINITY;
+    if (i == 8) t.trunk[0] = 0;
+    size_t len = i < 11 ? echi_times_encode(&t, out, cap) : 0;
+    if (i == 9) out[0] = 0;
+    if (i == 10) out[0] = ECHI_TIMES_MAX + 1;
+    return len;
+}
+
+const struct fuzz_driver fuzz_times = {.name = "times", .one = one_times, .seed = seed_times, .most = ECHI_TIMES_BYTES_MAX};

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Model text: what is taken has shapes that follow from each other and parameters that lie one behind the other, all
+ * countable in an int; its text parses to the same model. */
+#include "fuzz.h"
+
+#include "echi_model.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Shapes and places, worked out once more in 64 bits: enough, since each bound is checked before the next product. */
+static void check_model(const struct ech_model *m) {
+    typedef int64_t wide;
+    struct echi_shape in = m->input;
+    wide params = 0;
+    FUZZ_CHECK((wide)in.c * in.h <= INT_MAX && (wide)in.c * in.h * in.w <= INT_MAX);
+    FUZZ_CHECK(m->n_layers >= 1 && m->n_layers <= ECHI_LAYERS_MAX && !m->broken);
+    for (int i = 0; i < m->n_layers; i++) {
+        const struct echi_layer *l = &m->layers[i];
+        wide c = in.c, h = in.h, w = in.w, fan_in = 0;
+        FUZZ_CHECK(l->in.c == in.c && l->in.h == in.h && l->in.w == in.w);
+        if (l->op == ECHI_OP_FC) {
+            fan_in = c * h * w;
+            c = l->out.c, h = w = 1;
+        } else if (l->op != ECHI_OP_RELU) {
+            const wide k = l->kernel_h, s = l->stride_h, p = l->pad_h;
+            FUZZ_CHECK(k >= 1 && s >= 1 && p >= 0 && l->kernel_w == k && l->stride_w == s && l->pad_w == p);
+            FUZZ_CHECK(h + 2 * p >= k && w + 2 * p >= k && c * (h + 2 * p) * (w + 2 * p) <= INT_MAX);
+            FUZZ_CHECK(l->op == ECHI_OP_CONV2D || p < k);
+            if (l->op == ECHI_OP_CONV2D) fan_in = c * k * k, c = l->out.c;
+            h = (h + 2 * p - k) / s + 1;
+            w = (w + 2 * p - k) / s + 1;
+        }
+        FUZZ_CHECK(l->out.c == c && l->out.h == h && l->out.w == w && c >= 1 && c * h * w <= INT_MAX);
+        FUZZ_CHECK(l->weights == (size_t)(fan_in ? fan_in * c : 0) && l->biases == (size_t)(fan_in ? c : 0));
+        if (fan_in) FUZZ_CHECK(l->weight_at == (size_t)params && l->bias_at == (size_t)(params + fan_in * c));
+        params += fan_in ? fan_in * c + c : 0;
+        in = l->out;
+    }
+    FUZZ_CHECK(m->n_params == (size_t)params && params <= INT_MAX);
+    const int cut = echi_model_cut(m);
+    FUZZ_CHECK(cut >= 1 && cut <= m->n_layers && (cut == m->n_layers || m->layers[cut].op == ECHI_OP_FC));
+}
+
+static bool one(const uint8_t *bytes, size_t len) {
+    static char out[ECHI_LAYERS_MAX * 64];
+    ech_model *model = NULL, *again = NULL;
+    struct ech_error err = {0};
+    const ech_status status = ech_model_parse((const char *)bytes, len, "fuzz", &model, &err);
+    if (status != ECH_OK) {
+        FUZZ_CHECK(model == NULL);
+        fuzz_sentence(&err, status);
+        return false;
+    }
+    check_model(model);
+    const size_t n = ech_model_text(model, out, sizeof out);
+    FUZZ_CHECK(n < sizeof out && strlen(out) == n);
+    FUZZ_CHECK(ech_model_parse(out, n, "fuzz", &again, NULL) == ECH_OK);
+    FUZZ_CHECK(again->n_params == model->n_params && again->n_layers == model->n_layers);
+    FUZZ_CHECK(memcmp(again->layers, model->layers, sizeof model->layers) == 0);
+    char one_hash[65], other[65];
+    echi_model_hash(model, one_hash);
+    echi_model_hash(again, other);
+    FUZZ_CHECK(strcmp(one_hash, other) == 0);
+    (void)ech_model_describe(model, out, sizeof out);
+    const ech_status whole = echi_model_check(model, (struct echi_shape){1, 28, 28}, 10, &err);
+    if (whole != ECH_OK) fuzz_sentence(&err, whole);
+    ech_model_destroy(again);
+    ech_model_destroy(model);
+    return true;
+}
+
+static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
+    static const char *const text[] = {
+        "# a net\ninput 3 12 12\nconv2d out 4 kernel 3 stride 1 pad 1\r\nrelu\nmax_pool kernel 2 stride 2 pad 0\n"
+        "avg_pool kernel 3 stride 1 pad 1\nconv2d out 5 kernel 2\nfc out 12\nrelu\nfc out 10",
+        "input 1 28 28\nconv2d out 6 kernel 5 pad 2\nrelu\nmax_pool kernel 2\nfc out 10\n",
+        "input 1 1 1\nrelu\n",
+        "input 1 65536 32767\nfc out 1\n",
+        NULL,
+    };
+    (void)good; /* all are */
+    return fuzz_seed_text(text, i, out, cap);
+}
+
+/* clang-format off: as words on a line */
+static const char *const words[] = {
+    "input 1 1 1\n", "65536", "65537", "-1", "99999999999999999999", "conv2d ", "kernel ", "out ", "pad ", "stride ", "\r\n", "\n\n",
+    "#", "", "\xff\xfe", " ", "\t", "fc out 65536\n", "stride 0", "conv2d out 65536 kernel 1\n", "\x1b[", "max_pool ", "avg_pool ",
+    "relu\n", "pad 65536", "kernel 1\n", "kernal", NULL,
+};
+/* clang-format on */
+
+const struct fuzz_driver fuzz_model = {
+    .name = "model", .one = one, .seed = seed, .words = words, .most = 4096, .heap = 2 * sizeof(struct ech_model) + 65536};

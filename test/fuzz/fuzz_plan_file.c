@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Plan files: what is loaded is whole, and saved it loads again as the same plan, byte for byte on the wire. */
+#include "fuzz.h"
+
+#include "echi_run.h"
+
+#include <string.h>
+
+static bool one(const uint8_t *bytes, size_t len) {
+    struct echi_plan plan, again;
+    struct ech_error err = {0};
+    const ech_status status = echi_plan_load(fuzz_file(0, bytes, len), &plan, &err);
+    if (status != ECH_OK) {
+        fuzz_sentence(&err, status);
+        FUZZ_CHECK(strstr(err.text, "/proc/self/fd/") != NULL); /* names the file */
+        return false;
+    }
+    FUZZ_CHECK(echi_plan_valid(&plan));
+    FUZZ_CHECK(echi_plan_save(fuzz_out_path(), &plan, &err) == ECH_OK);
+    FUZZ_CHECK(echi_plan_load(fuzz_out_path(), &again, &err) == ECH_OK);
+    FUZZ_CHECK(memcmp(&plan, &again, sizeof plan) == 0);
+    return true;
+}
+
+static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
+    static const char *const text[] = {
+        "# a plan\nsync gssp\nworld 4\r\nround 64   # B\n\nstaleness 2\nrounds_apart 5\nlr 0.02\nmomentum 0.9\ndecay 1e-4\nhead 2\n"
+        "strands 2\ngroup 0 owner 2 workers 0:8 2:8\n\tgroup 1 owner 1 workers 3:300",
+        "sync bsp\nworld 1\nround 8\ngroup 0 owner 0 workers 0:8\n",
+        "sync asp\nworld 3\nround 64\nhead none\ngroup 0 owner 2 workers 2:1 1:1048576\n",
+        NULL,
+    };
+    (void)good; /* all are */
+    return fuzz_seed_text(text, i, out, cap);
+}
+
+/* clang-format off: as words on a line */
+static const char *const words[] = {
+    "sync ", "bsp", "asp", "ssp", "gssp", "world ", "round ", "staleness ", "rounds_apart ", "strands ", "lr ", "momentum ", "decay ",
+    "head ", "none", "group ", "owner ", "workers ", ":", " 63:1", " 64:1", "1048576", "1048577", "16777216", "nan", "inf", "-0",
+    "1e-320", "0x1p3", "1e6", "\n", "\r\n", "#", "", "\x1b[31m", " ", "\t", "63", "64", "7", "8", NULL,
+};
+/* clang-format on */
+
+const struct fuzz_driver fuzz_plan_file = {
+    .name = "plan_file", .one = one, .seed = seed, .words = words, .most = 4096, .heap = 80000, .heap_a_byte = 2};
