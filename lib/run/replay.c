@@ -14,7 +14,7 @@
 #define TASK_BYTES 1024
 
 /* What a role has asked for and not been answered yet. */
-struct owed { uint8_t what, role, peer, kind, slot_kind, slot_index; uint16_t len; uint8_t task[TASK_BYTES]; };
+struct owed { uint8_t what, role, peer, kind, slot_kind, slot_index; uint16_t len; int times; uint8_t task[TASK_BYTES]; };
 enum { OWED_TASK, OWED_SENT, OWED_PAYLOAD };
 
 struct stage {
@@ -76,27 +76,26 @@ static struct owed owed_slot(int what, int role, int peer, int kind, struct echi
 }
 
 static bool owe(struct stage *s, struct owed o, int times) {
-    for (; times > 0; times--) {
-        if (s->n_owed == s->room) {
-            const size_t room = s->room ? 2 * s->room : 64;
-            struct owed *larger = realloc(s->owed, room * sizeof *larger);
-            if (!larger) return false;
-            s->owed = larger;
-            s->room = room;
-        }
-        s->owed[s->n_owed++] = o;
+    if (s->n_owed == s->room) {
+        const size_t room = s->room ? 2 * s->room : 64;
+        struct owed *larger = realloc(s->owed, room * sizeof *larger);
+        if (!larger) return false;
+        s->owed = larger;
+        s->room = room;
     }
+    o.times = times;
+    s->owed[s->n_owed++] = o;
     return true;
 }
 
 /* False when it is not owed. A task stays owed while its gradients come. */
 static bool pay(struct stage *s, struct owed o, bool whole) {
     for (size_t i = 0; i < s->n_owed; i++) {
-        const struct owed *e = &s->owed[i];
+        struct owed *e = &s->owed[i];
         if (e->what != o.what || e->role != o.role || e->peer != o.peer || e->kind != o.kind || e->slot_kind != o.slot_kind ||
             e->slot_index != o.slot_index || e->len != o.len || memcmp(e->task, o.task, o.len) != 0)
             continue;
-        if (whole) s->owed[i] = s->owed[--s->n_owed];
+        if (whole && --e->times == 0) *e = s->owed[--s->n_owed];
         return true;
     }
     return false;

@@ -164,7 +164,11 @@ static void get_event(struct echi_reader *r, struct echi_traced *t) {
     case ECHI_EVENT_START:
     case ECHI_EVENT_STOP: break;
     case ECHI_EVENT_LOST:
-        if (echi_get8(r)) get_message(r, t);
+        switch (echi_get8(r)) {
+        case 0: break;
+        case 1: get_message(r, t); break;
+        default: r->ok = false;
+        }
         break;
     case ECHI_EVENT_MESSAGE: get_message(r, t); break;
     case ECHI_EVENT_SENT: e->slot = get_slot(r); break;
