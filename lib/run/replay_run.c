@@ -116,7 +116,7 @@ static ech_status complete(struct files *f, struct ech_error *err) {
     return ECH_OK;
 }
 
-static ech_status first_weights(const struct echi_about *a, const struct ech_replay_options *o, echi_real *params, struct ech_error *err) {
+static ech_status first_weights(const struct echi_about *a, const struct ech_replay_options *o, float *params, struct ech_error *err) {
     const char *init = o->init ? o->init : a->init;
     uint8_t hash[32];
     if (init[0]) ECHI_TRY(echi_safetensors_load(init, o->model, params, err));
@@ -140,7 +140,7 @@ static ech_status replay_roles(struct files *f, struct ech_replay_report *report
     return ECH_OK;
 }
 
-static ech_status replay_arithmetic(struct files *f, const struct ech_replay_options *o, const struct echi_job *job, echi_real *params,
+static ech_status replay_arithmetic(struct files *f, const struct ech_replay_options *o, const struct echi_job *job, float *params,
                                     struct ech_replay_report *report, struct ech_error *err) {
     ECHI_TRY(complete(f, err));
     ECHI_TRY(first_weights(&f->recording[0].about, o, params, err));
@@ -158,7 +158,7 @@ ech_status ech_replay(const struct ech_replay_options *o, struct ech_replay_repo
     struct files *f = NULL;
     struct ech_replay_report report = {0};
     struct echi_job *job = NULL;
-    echi_real *weights = NULL;
+    float *weights = NULL;
     const int64_t began = echi_now();
     if (!o || !o->model != !o->data) return echi_fail(err, ECH_E_ARGUMENT, "replay", "ech_replay needs options, and both a model and data or neither");
     ECHI_TRY(make_files(o->dir, &f, err));
