@@ -91,6 +91,7 @@ struct echi_recording {
     const uint8_t *bytes; size_t len, at;
     uint64_t check;
     uint64_t events;              /* read so far */
+    int64_t now;                  /* of the last of them: a node's clock does not go back */
     struct echi_about about;
     bool ended; struct echi_recorded_end end;
 };

@@ -170,6 +170,7 @@ void echi_recording_rewind(struct echi_recording *r) {
     r->at = HEAD_LEN;
     r->check = echi_check(ECHI_CHECK_BEGIN, r->bytes, HEAD_LEN);
     r->events = 0;
+    r->now = 0;
     r->ended = false;
 }
 
@@ -240,5 +241,8 @@ ech_status echi_recording_read(struct echi_recording *r, struct echi_record *out
         return damaged(r, "a plan makes no sense", err);
     if (out->kind == ECHI_RECORD_EVENT && (!echi_trace_get(body, len, &out->event) || out->event.event.from >= r->about.world))
         return damaged(r, "an event makes no sense", err);
+    if (out->kind != ECHI_RECORD_EVENT) return ECH_OK;
+    if (out->event.event.now < r->now) return damaged(r, "its clock goes back", err);
+    r->now = out->event.event.now;
     return ECH_OK;
 }

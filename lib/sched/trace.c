@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define META_MAX (2 + ECHI_PLAN_BYTES_MAX)
+#define TIME_MAX (INT64_C(1) << 60)   /* 36 years in ns: differences and sums of what passes between them stay numbers */
 
 /* What an encoder of this room has written at w->at; 0 bytes mean that there was no room. */
 static void advance(struct echi_writer *w, size_t bytes) {
@@ -160,6 +161,7 @@ static void get_event(struct echi_reader *r, struct echi_traced *t) {
     e->type = echi_get8(r);
     e->from = echi_get8(r);
     e->now = (int64_t)echi_get64(r);
+    if (e->now < 0 || e->now > TIME_MAX) r->ok = false;
     switch ((enum echi_event_type)e->type) {
     case ECHI_EVENT_START:
     case ECHI_EVENT_STOP: break;
