@@ -1,5 +1,6 @@
 # make                 the library and the command        make test          build and pass every test
 # make demo            four unlike nodes learn digits      make bench         figures against peers
+# make faults          every call of the OS that can fail fails once (minutes)
 # make pytorch         gradients and steps against PyTorch's, if a Python has it (BENCH_PYTHON)
 # make install DESTDIR= PREFIX=/usr/local                  make uninstall, make clean
 #
@@ -89,7 +90,7 @@ TESTS := $(patsubst %.c,$(B)/%,$(sort $(if $(DOUBLE),test/cluster/test_exact.c,$
 # The test of exactness once more, against the archive in double.
 DOUBLE_TEST := $(if $(DOUBLE),,$(B)/double/test/cluster/test_exact)
 # Checks of the objects themselves say nothing new about objects with sanitizers in them.
-TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
+TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh test/faults/test_*.sh $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
 # One program of several files. COVERAGE=1 lets it see which way an input went: flags of the library's objects and the
 # drivers', not of the files that watch.
 FUZZ := $(B)/test/fuzz/test_fuzz
@@ -98,7 +99,7 @@ FUZZ_OBJ := $(FUZZ_COMMON) $(patsubst %,$(B)/test/fuzz/%.o,main mutate cover)
 FUZZ_WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc free)
 BENCHES := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/bench_*.c)))
 
-.PHONY: all lib clean tests test layers names demo bench fuzz libfuzzer pytorch install uninstall FORCE
+.PHONY: all lib clean tests test faults layers names demo bench fuzz libfuzzer pytorch install uninstall FORCE
 .SECONDARY:
 all: $(LIB) $(if $(TOOL_SRC),$(TOOL))
 lib: $(LIB)
@@ -135,7 +136,7 @@ $(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
 	$(Q)$(CC) $(ALL_CFLAGS) $(if $(STATIC),-static) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 $(TESTS): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) -lcmocka $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WRAPS) -o $@ $(filter %.o,$^) $(LIB) -lcmocka $(LIBS)
 # It watches the tasks of live nodes, and puts them on the in-process transport.
 $(B)/test/cluster/test_exact: private LDFLAGS += -Wl,--wrap=echi_exec_run,--wrap=echi_measure,--wrap=echi_wire_open,--wrap=echi_cpu_level
 $(DOUBLE_TEST): FORCE | $(B)/test-needs
@@ -143,6 +144,11 @@ $(DOUBLE_TEST): FORCE | $(B)/test-needs
 $(BENCHES): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
+
+# Programs of test/faults: calls of the C library are led through inject.c, which can make them fail.
+FAULTS := $(filter $(B)/test/faults/%,$(TESTS))
+$(FAULTS): $(B)/test/faults/inject.o
+$(FAULTS): WRAPS := $(shell sed -n 's/^WRAPPED.[^,]*, \([a-z0-9_]*\),.*/-Wl,--wrap=\1/p' test/faults/inject.c)
 
 ifeq ($(COVERAGE),1)
   $(OBJ): CPPFLAGS += -fsanitize-coverage=trace-pc
@@ -164,6 +170,10 @@ tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(BENCHES)
 test: all $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(B)/test-needs
 	@$(call install_into,,$(STAGE))
 	@$(SCRIPT_ENV) TEST_TIMEOUT="$(TEST_TIMEOUT)" ONLY="$(ONLY)" $(BASH) test/run.sh $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(TEST_SCRIPTS)
+
+# Every call that can fail fails once: minutes, where the tests of test/faults alone try a part.
+faults: all $(FAULTS)
+	@ECH_FAULTS=all $(SCRIPT_ENV) TEST_TIMEOUT=3000 ONLY="$(ONLY)" $(BASH) test/run.sh $(FAULTS) $(wildcard test/faults/test_*.sh)
 
 layers names: $(LIB)
 	@$(SCRIPT_ENV) $(BASH) test/check/$@.sh
@@ -208,4 +218,4 @@ uninstall:
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(FUZZ_OBJ:.o=.d) $(BENCHES:=.d)
+-include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(FUZZ_OBJ:.o=.d) $(BENCHES:=.d) $(B)/test/faults/inject.d

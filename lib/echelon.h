@@ -129,7 +129,7 @@ struct ech_config {
     int threads;                  /* of computation (default 1) */
     char device[64];              /* "cpu" */
     double slow;                  /* this node computes that many times slower (>= 1), by sleeping */
-    double deadline;              /* seconds without a word from a needed node before the run ends (default 10) */
+    double deadline;              /* seconds without a word after which a node is lost at the latest (default 10) */
     char init[1024], save[1024], report[1024];   /* files; only rank 0 reads init and writes save and report */
     char plan[1024], save_plan[1024];            /* plan to follow instead of making one; where rank 0 writes the plan */
     /* Callbacks, from a thread of the library, at most one at a time; may be NULL; must not call back into this run, and
@@ -145,6 +145,14 @@ struct ech_config {
      * in a few lines, one a role, to on_tell (as the callbacks above; NULL: to on_log, as ECH_LOG_INFO). For a run that hangs. */
     const volatile int *tell;
     void (*on_tell)(void *user, const char *line);
+    char key[1024];               /* file with the key of the run (at least 16 bytes, the same on all nodes): nodes prove that
+                                     they have it, and every frame carries an authenticator (SECURITY.md) */
+    int insecure;                 /* without a key: meet beyond this machine all the same */
+    /* Checkpoints: a folder on rank 0, which alone reads and writes there; it is made if its parent is there. */
+    char checkpoint[1024];
+    int64_t every;                /* rounds between them; 0: only when the run ends or is stopped (default 1000) */
+    int keep;                     /* the last so many are kept (default 3) */
+    int resume;                   /* go on from the newest whole one; from the beginning when there is none yet */
     char record[1024];            /* folder in which each node writes rank<N>.events for `echelon replay`; made if it is not there. A disk
                                      that is full ends the recording with a log line, and not the run */
 };
@@ -198,6 +206,8 @@ struct ech_report {
      * applied so far came from; the head's own gradients are never stale. Empty where nothing is separated. */
     double staleness_edge[ECH_STALENESS_BINS - 1];
     uint64_t staleness_trunk[ECH_STALENESS_BINS], staleness_head[ECH_STALENESS_BINS];
+    double checkpoint_seconds;            /* no training while checkpoints were gathered, and at the end written */
+    uint64_t resumed_samples;             /* of `samples`, those of the runs before this one; seconds and samples are those of all */
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

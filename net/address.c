@@ -49,6 +49,10 @@ ech_status echi_address_parse(const char *text, const char *option, bool names, 
                          "%s %s is no address: write host:port or [IPv6 address]:port, port 0 to 65535", option, text);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = names ? 0 : AI_NUMERICHOST}, *found = NULL;
     int rc = getaddrinfo(host, NULL, &hints, &found);
+    if (rc == EAI_MEMORY) return echi_fail(err, ECH_E_MEMORY, "net.address", "%s %s: out of memory for looking it up", option, text);
+    if (rc == EAI_AGAIN || rc == EAI_FAIL || rc == EAI_SYSTEM)
+        return echi_fail(err, ECH_E_IO, "net.address", "%s %s: no name service answered for %s (%s): try again or give a number", option,
+                         text, host, gai_strerror(rc));
     if (rc != 0)
         return echi_fail(err, ECH_E_ARGUMENT, "net.address",
                          "%s %s: the host %s was not found (%s): check the name or give a number", option, text, host,
@@ -88,4 +92,13 @@ bool echi_address_is_any(const struct echi_address *address) {
     if (address->at.ss_family == AF_INET6)
         return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)(const void *)&address->at)->sin6_addr);
     return ((const struct sockaddr_in *)(const void *)&address->at)->sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
+bool echi_address_is_loopback(const struct echi_address *address) {
+    const uint32_t v4_mask = htonl(0xff000000), v4_loopback = htonl(0x7f000000);
+    if (address->at.ss_family == AF_INET6) {
+        const struct in6_addr *a = &((const struct sockaddr_in6 *)(const void *)&address->at)->sin6_addr;
+        return IN6_IS_ADDR_LOOPBACK(a) || (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == 127);
+    }
+    return (((const struct sockaddr_in *)(const void *)&address->at)->sin_addr.s_addr & v4_mask) == v4_loopback;
 }

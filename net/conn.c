@@ -4,6 +4,7 @@
 #include "echi_error.h"
 #include "echi_net_impl.h"
 #include "echi_os.h"
+#include "echi_secret.h"
 
 #include <stdio.h>
 
@@ -22,7 +23,8 @@ struct echi_conn *echi_conn_take(struct echi_net *net) {
     for (int i = 0; i < net->n_conns; i++) {
         struct echi_conn *conn = &net->conns[i];
         if (conn->state == ECHI_CONN_FREE) return conn;
-        bool stranger = conn->state == ECHI_CONN_LEAVING || (conn->state == ECHI_CONN_GREETING && !conn->dialled);
+        bool greets = conn->state == ECHI_CONN_GREETING || conn->state == ECHI_CONN_PROVING;
+        bool stranger = conn->state == ECHI_CONN_LEAVING || (greets && !conn->dialled);
         if (stranger && (!oldest || conn->deadline < oldest->deadline)) oldest = conn;
     }
     if (oldest) echi_conn_close(net, oldest);
@@ -34,7 +36,8 @@ void echi_conn_start(struct echi_net *net, struct echi_conn *conn, struct echi_l
     conn->link = link;
     conn->rank = rank;
     conn->dialled = dialled;
-    conn->blocked = conn->mute = conn->parting = conn->finished = conn->farewell = conn->in_batch = false;
+    conn->blocked = conn->mute = conn->parting = conn->finished = conn->farewell = conn->in_batch = conn->proven = false;
+    conn->epoch = 0;
     conn->deadline = echi_now() + patience;
     conn->out_len = conn->out_taken = 0;
     echi_batch_begin(&conn->batch);
@@ -51,6 +54,9 @@ void echi_conn_close(struct echi_net *net, struct echi_conn *conn) {
     echi_batch_begin(&conn->batch);
     net->transport->ops->hang_up(net->transport, conn->link);
     conn->link = NULL;
+    echi_secret_wipe(&conn->sealer, sizeof conn->sealer);
+    echi_secret_wipe(&conn->receive.sealer, sizeof conn->receive.sealer);
+    echi_secret_wipe(&conn->receive.seal, sizeof conn->receive.seal);
     echi_conn_set_state(net, conn, ECHI_CONN_FREE);
 }
 
@@ -59,9 +65,12 @@ void echi_conn_put(struct echi_net *net, struct echi_conn *conn, enum echi_frame
         echi_conn_broken(net, conn, &(struct ech_error){.code = ECH_E_PEER_LOST, .text = "does not read what it is sent"});
         return;
     }
-    struct echi_frame frame = {.type = (uint8_t)type, .meta_len = (uint32_t)len};
-    echi_frame_store(&frame, conn->outbox + conn->out_len);
-    if (len) memcpy(conn->outbox + conn->out_len + ECHI_FRAME_HEADER, body, len);
+    struct echi_frame frame = {.type = (uint8_t)type, .epoch = net->epoch, .meta_len = (uint32_t)len};
+    uint8_t *header = conn->outbox + conn->out_len;
+    echi_frame_store(&frame, header);
+    if (len) memcpy(header + ECHI_FRAME_HEADER, body, len);
+    /* Frames leave in the order in which they are sealed: a batch takes the whole outbox before it seals anything else. */
+    echi_sealer_stamp(&conn->sealer, header, body, len, NULL, 0);
     conn->out_len += ECHI_FRAME_HEADER + len;
     net->sent[net->n_kinds] += ECHI_FRAME_HEADER + len;
 }
@@ -101,7 +110,7 @@ static bool next_batch(struct echi_net *net, struct echi_conn *conn) {
     echi_batch_bytes(batch, conn->outbox + conn->out_taken, conn->out_len - conn->out_taken);
     conn->out_taken = conn->out_len;
     bool talks = conn->state == ECHI_CONN_UP && net->phase >= ECHI_NET_RUNNING;
-    if (talks) echi_batch_fill(batch, &net->peers[conn->rank].queue, net->sent);
+    if (talks) echi_batch_fill(batch, &net->peers[conn->rank].queue, net->epoch, &conn->sealer, net->sent);
     conn->in_batch = batch->count > 0;
     return conn->in_batch;
 }
@@ -116,8 +125,8 @@ void echi_conn_flush(struct echi_net *net, struct echi_conn *conn) {
         struct echi_batch *batch = &conn->batch;
         ech_status status = t->ops->write(t, conn->link, batch->iov + batch->at, batch->count - batch->at, &put, NULL);
         if (status != ECH_OK) {
-            /* Reading ends, too, when the peer is gone, and says whether it had said good-bye. */
-            conn->mute = true;
+            conn->mute = true; /* echi_conn_bury does the rest: here one of its frames may be in hand */
+            net->more_to_send = true;
             break;
         }
         if (!echi_batch_wrote(batch, put)) {
@@ -137,11 +146,18 @@ void echi_conn_flush(struct echi_net *net, struct echi_conn *conn) {
 /* --- reading --- */
 
 /* Whether what arrives on the connection is still of interest. */
-static bool listens(const struct echi_conn *conn) { return conn->state == ECHI_CONN_GREETING || conn->state == ECHI_CONN_UP; }
+static bool listens(const struct echi_conn *conn) {
+    return conn->state == ECHI_CONN_GREETING || conn->state == ECHI_CONN_PROVING || conn->state == ECHI_CONN_UP;
+}
 
 static void handle_frame(struct echi_net *net, struct echi_conn *conn) {
     struct echi_receive *r = &conn->receive;
     struct ech_error err = {.code = ECH_OK};
+    if (conn->epoch && r->frame.epoch != conn->epoch) {
+        echi_fail(&err, ECH_E_FORMAT, "net.read", "sent a frame of membership %u, but was admitted to %u", r->frame.epoch, conn->epoch);
+        echi_conn_broken(net, conn, &err);
+        return;
+    }
     bool message = r->frame.type == ECHI_FRAME_DATA || r->frame.type == ECHI_FRAME_CREDIT || r->frame.type == ECHI_FRAME_GOODBYE;
     if (!message) {
         echi_join_frame(net, conn, &r->frame, r->meta);
@@ -185,7 +201,7 @@ static void read_nothing(struct echi_net *net, struct echi_conn *conn) {
     if (net->transport->ops->read(net->transport, conn->link, &iov, 1, &got, NULL) != ECH_OK) echi_conn_close(net, conn);
 }
 
-void echi_conn_read(struct echi_net *net, struct echi_conn *conn) {
+bool echi_conn_read(struct echi_net *net, struct echi_conn *conn) {
     if (conn->state == ECHI_CONN_LEAVING) read_nothing(net, conn);
     for (int turn = 0; turn < READS_A_TURN && listens(conn) && echi_event_room(net); turn++) {
         struct iovec iov[2];
@@ -196,13 +212,19 @@ void echi_conn_read(struct echi_net *net, struct echi_conn *conn) {
         ech_status status = net->transport->ops->read(net->transport, conn->link, iov, n, &got, &err);
         if (status != ECH_OK) {
             echi_conn_broken(net, conn, &err);
-            return;
+            return true;
         }
         echi_receive_got(&conn->receive, got);
         if (conn->state == ECHI_CONN_UP) net->peers[conn->rank].got += got;
         echi_conn_process(net, conn);
-        if (got < space) return;
+        if (got < space) return true;
     }
+    return false;
+}
+
+void echi_conn_bury(struct echi_net *net, struct echi_conn *conn) {
+    if (!conn->mute || !listens(conn) || !echi_conn_read(net, conn) || !listens(conn)) return;
+    echi_conn_broken(net, conn, &(struct ech_error){.code = ECH_E_PEER_LOST, .text = "is gone: it takes nothing any more"});
 }
 
 void echi_conn_broken(struct echi_net *net, struct echi_conn *conn, const struct ech_error *why) {

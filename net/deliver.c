@@ -15,6 +15,13 @@ struct echi_net_event *echi_event_add(struct echi_net *net, enum echi_net_event_
     return &net->events[at];
 }
 
+void echi_event_void(struct echi_net *net, int peer) {
+    for (int i = net->handed; i < net->n_events; i++) {
+        struct echi_net_event *event = &net->events[(net->first_event + i) % ECHI_NET_EVENTS];
+        if (event->peer == peer) event->type = ECHI_EVENT_VOID;
+    }
+}
+
 void echi_event_collect(struct echi_net *net) {
     if (net->has_news && echi_event_room(net)) {
         net->has_news = false;

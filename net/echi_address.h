@@ -26,5 +26,6 @@ ech_status echi_address_parse(const char *text, const char *option, bool names, 
 void echi_address_format(const struct echi_address *address, char *out, size_t cap);
 void echi_address_set_port(struct echi_address *address, unsigned port);
 unsigned echi_address_port(const struct echi_address *address);
+bool echi_address_is_loopback(const struct echi_address *address); /* 127.0.0.0/8 or ::1 */
 bool echi_address_is_any(const struct echi_address *address); /* 0.0.0.0 or :: */
 #endif

@@ -5,9 +5,14 @@
 #include "echi_frame.h"
 
 #define ECHI_HELLO_PRINTS 9 /* the hash of the table of kinds, then at most 8 of the caller's */
+#define ECHI_HELLO_NONCE 32
 #define ECHI_NET_ADDRESS 64 /* "[address%scope]:port" with its end */
 
+enum echi_authenticator { ECHI_AUTHENTICATOR_NONE, ECHI_AUTHENTICATOR_POLY1305 };
+
 struct echi_hello {
+    int authenticator;               /* enum echi_authenticator: none without a key, Poly1305 with one */
+    uint8_t nonce[ECHI_HELLO_NONCE]; /* the sender's of this connection; 0 without a key */
     int rank, world;
     char address[ECHI_NET_ADDRESS]; /* where the node listens, "" when nobody has to know */
     int n_prints;

@@ -20,7 +20,9 @@
 #define ECHI_NET_WORLD_MAX 64
 #define ECHI_NET_KINDS_MAX 32
 #define ECHI_NET_CHUNK 65536u       /* bytes of payload in one frame at most */
-#define ECHI_NET_PROTOCOL 1u        /* raised when a frame changes */
+#define ECHI_NET_PROTOCOL 2u        /* raised when a frame changes */
+#define ECHI_NET_KEY_LEAST 16       /* bytes of a key */
+#define ECHI_NET_KEY_MOST 4096
 
 struct echi_net_kind {
     const char *name;
@@ -37,6 +39,8 @@ struct echi_net_hub;                /* the in-process transport's meeting place,
 ech_status echi_net_hub_create(int world, struct echi_net_hub **out, struct ech_error *err);
 void echi_net_hub_destroy(struct echi_net_hub *hub);             /* after all nets on it are closed */
 
+struct echi_transport;             /* echi_transport.h */
+
 struct echi_net_config {
     int rank, world;                              /* world 1..ECHI_NET_WORLD_MAX */
     const struct echi_net_kind *kinds; int n_kinds;   /* kept by reference; the same table on all nodes (its hash is a fingerprint) */
@@ -46,6 +50,13 @@ struct echi_net_config {
     const char *bind;                             /* address that ranks other than 0 listen on; NULL: the address of the
                                                      route to the coordinator (never loopback to remote peers) */
     int64_t join_timeout;                         /* ns for all nodes to meet */
+    /* Security, on either transport. With a key every node proves to every other that it has the same, and every frame
+     * carries an authenticator. Without one (NULL), TCP goes to loopback addresses only, unless `insecure`. */
+    const void *key; size_t key_len;              /* ECHI_NET_KEY_LEAST..ECHI_NET_KEY_MOST bytes; read during open, then the caller's again */
+    bool insecure;
+    uint32_t epoch;                               /* the membership into which this node is admitted, the same for all that meet; 0: 1 */
+    /* Tests: stands between net and its transport, which belongs to what is returned. NULL: nothing does. */
+    struct echi_transport *(*wrap)(void *self, struct echi_transport *inner); void *wrap_self;
 };
 
 enum echi_net_event_type {
@@ -67,8 +78,8 @@ struct echi_net_event {
 };
 
 struct echi_net;
-/* Starts joining; errors that need no peer (bad address, port in use) come at once, in a sentence that names option and
- * address. The rest comes from echi_net_poll. */
+/* Starts joining; errors that need no peer (bad address, port in use, an address that needs a key) come at once, in a
+ * sentence that names option and address. The rest comes from echi_net_poll. */
 ech_status echi_net_open(const struct echi_net_config *config, struct echi_net **out, struct ech_error *err);
 /* Says good-bye to all, sends what is queued for at most `linger` ns, closes. NULL is harmless. */
 void echi_net_close(struct echi_net *net, int64_t linger);
@@ -88,6 +99,11 @@ ech_status echi_net_post(struct echi_net *net, int peer, int kind, void *buffer,
  * ECH_E_PEER_LOST when the peer is gone, ECH_E_MEMORY when the peer's queue is full (bound: 1,024 messages). */
 ech_status echi_net_send(struct echi_net *net, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
                          size_t payload_len, uint64_t cookie, struct ech_error *err);
+
+/* The membership has been raised without `peer` (only the coordinator decides so): the connection is closed, and nothing
+ * that it has sent and that no event has told of yet is delivered. LOST comes as always, with `why` ("was declared lost")
+ * behind its name. Nothing when it is lost already. */
+void echi_net_expel(struct echi_net *net, int peer, const char *why);
 
 /* Bytes put on the wire so far by kind (frames and headers included; [n_kinds] is hello, credits and the like). */
 void echi_net_bytes_sent(const struct echi_net *net, uint64_t out[ECHI_NET_KINDS_MAX + 1]);

@@ -2,20 +2,24 @@
  * What the files of net share: the node, its peers, its connections and its events. */
 #ifndef ECHI_NET_IMPL_H
 #define ECHI_NET_IMPL_H
+#include "echi_keys.h"
 #include "echi_queue.h"
 #include "echi_receive.h"
+#include "echi_sha256.h"
 #include "echi_transport.h"
 
 #include <stdatomic.h>
 
 #define ECHI_NET_EVENTS 512     /* that wait for the caller; a full ring stops reading */
 #define ECHI_NET_STRANGERS 16   /* connections of nobody we know yet, beside one for each rank */
+#define ECHI_EVENT_VOID ((enum echi_net_event_type)-1) /* in the ring, and not to be handed out */
 #define ECHI_CONN_OUTBOX 20480u /* all of net's own frames that one connection ever needs */
 
 enum echi_conn_state {
     ECHI_CONN_FREE,
     ECHI_CONN_DIALLING, /* we have called and wait for the link */
     ECHI_CONN_GREETING, /* linked; no hello from the other side yet */
+    ECHI_CONN_PROVING,  /* keyed: challenged, no proof from the other side yet */
     ECHI_CONN_UP,       /* it is `rank`, and its peer's connection */
     ECHI_CONN_LEAVING   /* refused: only what is in the outbox still goes out */
 };
@@ -30,7 +34,14 @@ struct echi_conn {
     bool parting, finished; /* we have said good-bye; we write no more */
     bool farewell;          /* it has said good-bye */
     bool in_batch;
-    int64_t deadline;          /* of every state but UP */
+    bool proven;            /* keyed: the other side has the key; from here on both sides seal */
+    uint32_t epoch;         /* of the other side's admission; 0: not known yet */
+    int64_t deadline;          /* of every state but UP: one for all of them together */
+    uint8_t nonce[ECHI_HELLO_NONCE];
+    struct echi_sha256 opening;                   /* over the frames before the proofs; ... */
+    uint8_t transcript[ECHI_KEYS_BYTES];          /* ... its end */
+    struct echi_hello hello;                      /* a caller's, kept until it has proven itself */
+    struct echi_sealer sealer;                    /* of what we send; receive.sealer is the other one */
     size_t out_len, out_taken; /* of the outbox; how much of it is in the batch or was sent */
     struct echi_batch batch;
     uint8_t outbox[ECHI_CONN_OUTBOX];
@@ -84,6 +95,9 @@ struct echi_net {
     struct echi_net_hub *own_hub; /* a world of one needs no sockets */
     struct echi_transport *transport;
     struct echi_hello hello;
+    bool keyed;
+    uint8_t root[ECHI_KEYS_BYTES];  /* of the key */
+    uint32_t epoch;                 /* of this node's admission */
     char address[ECHI_NET_ADDRESS]; /* where this node listens */
     char coordinator[160];          /* as the caller wrote it */
 
@@ -119,7 +133,10 @@ void echi_conn_start(struct echi_net *net, struct echi_conn *conn, struct echi_l
 void echi_conn_put(struct echi_net *net, struct echi_conn *conn, enum echi_frame_type type, const void *body, size_t len);
 void echi_conn_refuse(struct echi_net *net, struct echi_conn *conn, ech_status status, const char *text);
 void echi_conn_flush(struct echi_net *net, struct echi_conn *conn);
-void echi_conn_read(struct echi_net *net, struct echi_conn *conn);
+/* True when nothing more is there for now. */
+bool echi_conn_read(struct echi_net *net, struct echi_conn *conn);
+/* A connection that could not be written to: what the other side still said is read (it may be its good-bye), then it is lost. */
+void echi_conn_bury(struct echi_net *net, struct echi_conn *conn);
 /* Handles the frames that are in the buffer, as far as there is room for events. */
 void echi_conn_process(struct echi_net *net, struct echi_conn *conn);
 /* The connection is of no use any more, for the reason in `why` ("closed the connection"): tells the peer or the join. */
@@ -129,6 +146,8 @@ void echi_conn_set_state(struct echi_net *net, struct echi_conn *conn, enum echi
 
 /* --- deliver.c: frames of messages to events --- */
 bool echi_event_room(const struct echi_net *net);
+/* What waits in the ring and is about the peer is not handed out. */
+void echi_event_void(struct echi_net *net, int peer);
 struct echi_net_event *echi_event_add(struct echi_net *net, enum echi_net_event_type type, int peer); /* needs room */
 void echi_event_collect(struct echi_net *net); /* what waited for room: WAITING, SENT, LOST */
 ech_status echi_deliver_frame(struct echi_net *net, int rank, struct echi_receive *r, struct ech_error *err);
@@ -140,7 +159,16 @@ void echi_join_start(struct echi_net *net);
 void echi_join_tick(struct echi_net *net, int64_t now); /* timers: dials, strangers' time, news, the timeout */
 int64_t echi_join_next(const struct echi_net *net);     /* when the next timer is due */
 void echi_join_linked(struct echi_net *net, struct echi_conn *conn);
+void echi_join_attach(struct echi_net *net, struct echi_conn *conn, int rank); /* it is that rank, and fits */
+void echi_join_progress(struct echi_net *net);                                 /* after an attach */
+/* The join is over, for this reason; rank 0 tells the others. Nothing when it had failed already, or succeeded. */
+void echi_join_fail(struct echi_net *net, ech_status status, int rank, const char *text);
 void echi_join_frame(struct echi_net *net, struct echi_conn *conn, const struct echi_frame *frame, const uint8_t *body);
 void echi_join_broken(struct echi_net *net, struct echi_conn *conn, const struct ech_error *why);
 void echi_join_ready(struct echi_net *net); /* rank 0 has called READY */
+
+/* --- greet.c --- */
+void echi_greet_begin(struct echi_net *net, struct echi_conn *conn); /* we have called, and are linked */
+/* HELLO, CHALLENGE, PROOF, REFUSE. */
+void echi_greet_frame(struct echi_net *net, struct echi_conn *conn, const struct echi_frame *frame, const uint8_t *body);
 #endif

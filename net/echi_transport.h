@@ -36,6 +36,8 @@ struct echi_transport_ops {
     ech_status (*dialled)(struct echi_transport *t, struct echi_link *link, struct ech_error *err);
     /* The next link that somebody else has begun, the caller's as with dial; NULL when there is none. */
     struct echi_link *(*accept)(struct echi_transport *t, void *user);
+    /* The other end, for sentences: "10.0.0.7:41012". */
+    void (*name)(struct echi_transport *t, struct echi_link *link, char out[ECHI_NET_ADDRESS]);
     /* ECH_E_END: the peer sends no more. ECH_E_PEER_LOST: the link broke. */
     ech_status (*read)(struct echi_transport *t, struct echi_link *link, struct iovec *iov, int n, size_t *got,
                        struct ech_error *err);

@@ -12,7 +12,7 @@ void echi_frame_store(const struct echi_frame *f, uint8_t out[ECHI_FRAME_HEADER]
     out[4] = ECHI_NET_PROTOCOL;
     out[5] = f->type;
     out[6] = f->kind;
-    echi_store32(out + 8, ECHI_FRAME_EPOCH);
+    echi_store32(out + 8, f->epoch);
     echi_store32(out + 12, f->message);
     echi_store32(out + 16, f->meta_len);
     echi_store32(out + 20, f->chunk_len);
@@ -38,37 +38,45 @@ static const char *check_credit(const struct echi_frame *f, const struct echi_ne
     return NULL;
 }
 
+/* What follows a header of net's own frames: at most so many bytes, ... */
+static const uint16_t body_caps[ECHI_FRAME_TYPES] = {[ECHI_FRAME_HELLO] = 1024, [ECHI_FRAME_REFUSE] = 4 + 400, [ECHI_FRAME_PEERS] = 64 * 64,
+                                                     [ECHI_FRAME_CHALLENGE] = 32, [ECHI_FRAME_PROOF] = 32};
+/* ... exactly so many in these. */
+static bool body_is_fixed(uint8_t type) { return type != ECHI_FRAME_HELLO && type != ECHI_FRAME_REFUSE && type != ECHI_FRAME_PEERS; }
+
 static const char *check_own(const struct echi_frame *f) {
-    if (f->type < ECHI_FRAME_HELLO || f->type > ECHI_FRAME_GOODBYE) return "a frame of an unknown type";
-    if (f->meta_len > ECHI_FRAME_BODY_CAP) return "a frame body above its cap";
+    if (f->type < ECHI_FRAME_HELLO || f->type >= ECHI_FRAME_TYPES) return "a frame of an unknown type";
+    const uint32_t exact = body_is_fixed(f->type) ? body_caps[f->type] : f->meta_len;
+    if (f->meta_len > body_caps[f->type] || f->meta_len != exact) return "a frame body of a wrong length";
     if (f->kind || f->chunk_len || f->offset || f->total || f->message) return "a frame with fields that it must not have";
     return NULL;
 }
 
-ech_status echi_frame_load(const uint8_t in[ECHI_FRAME_HEADER], const struct echi_net_kind *kinds, int n_kinds,
+ech_status echi_frame_load(const uint8_t in[ECHI_FRAME_HEADER], const struct echi_net_kind *kinds, int n_kinds, bool sealed,
                            struct echi_frame *out, struct ech_error *err) {
-    if (memcmp(in, magic, sizeof magic) != 0) return echi_fail(err, ECH_E_FORMAT, "net.frame", "what it sent is not Echelon's");
+    if (memcmp(in, magic, sizeof magic) != 0) return echi_fail(err, ECH_E_FORMAT, "net.frame", "does not speak Echelon's protocol");
     if (in[4] != ECHI_NET_PROTOCOL)
         return echi_fail(err, ECH_E_MISMATCH, "net.frame",
-                         "it speaks protocol %u and this node %u: use the same release of Echelon "
+                         "speaks protocol %u and this node %u: use the same release of Echelon "
                          "on all nodes",
                          in[4], ECHI_NET_PROTOCOL);
     *out = (struct echi_frame){.type = in[5],
                                .kind = in[6],
+                               .epoch = echi_load32(in + 8),
                                .message = echi_load32(in + 12),
                                .meta_len = echi_load32(in + 16),
                                .chunk_len = echi_load32(in + 20),
                                .offset = echi_load64(in + 24),
                                .total = echi_load64(in + 32)};
     uint8_t flags = in[7];
-    uint32_t epoch = echi_load32(in + 8);
-    uint64_t authenticator = echi_load64(in + 40) | echi_load64(in + 48);
+    uint64_t authenticator = echi_load64(in + ECHI_FRAME_SEALED) | echi_load64(in + ECHI_FRAME_SEALED + 8);
 
-    const char *wrong = flags || authenticator           ? "flags or an authenticator that this release does not know"
-                        : epoch != ECHI_FRAME_EPOCH      ? "a frame of another membership"
+    const char *wrong = flags                            ? "flags that this release does not know"
+                        : authenticator && !sealed       ? "an authenticator where none was agreed on"
+                        : out->epoch == 0                ? "a frame of no membership"
                         : out->type == ECHI_FRAME_DATA   ? check_data(out, kinds, n_kinds)
                         : out->type == ECHI_FRAME_CREDIT ? check_credit(out, kinds, n_kinds)
                                                          : check_own(out);
-    if (wrong) return echi_fail(err, ECH_E_FORMAT, "net.frame", "it sent %s", wrong);
+    if (wrong) return echi_fail(err, ECH_E_FORMAT, "net.frame", "sent %s", wrong);
     return ECH_OK;
 }

@@ -30,6 +30,7 @@ static void hash_kinds(const struct echi_net_kind *kinds, int n_kinds, char hex[
 
 void echi_hello_make(struct echi_hello *hello, const struct echi_net_config *config) {
     memset(hello, 0, sizeof *hello);
+    hello->authenticator = config->key ? ECHI_AUTHENTICATOR_POLY1305 : ECHI_AUTHENTICATOR_NONE;
     hello->rank = config->rank;
     hello->world = config->world;
     hello->n_prints = 1 + config->n_fingerprints;
@@ -58,6 +59,8 @@ static void get_text(struct echi_reader *r, char *out, size_t cap) {
 
 size_t echi_hello_store(const struct echi_hello *hello, uint8_t out[ECHI_FRAME_BODY_CAP]) {
     struct echi_writer w = echi_writer_over(out, ECHI_FRAME_BODY_CAP);
+    echi_put8(&w, (uint8_t)hello->authenticator);
+    echi_put_bytes(&w, hello->nonce, sizeof hello->nonce);
     echi_put16(&w, (uint16_t)hello->rank);
     echi_put16(&w, (uint16_t)hello->world);
     put_text(&w, hello->address);
@@ -72,6 +75,9 @@ size_t echi_hello_store(const struct echi_hello *hello, uint8_t out[ECHI_FRAME_B
 ech_status echi_hello_load(const uint8_t *body, size_t len, struct echi_hello *out, struct ech_error *err) {
     struct echi_reader r = echi_reader_over(body, len);
     memset(out, 0, sizeof *out);
+    out->authenticator = echi_get8(&r);
+    if (out->authenticator > ECHI_AUTHENTICATOR_POLY1305) r.ok = false;
+    echi_get_bytes(&r, out->nonce, sizeof out->nonce);
     out->rank = echi_get16(&r);
     out->world = echi_get16(&r);
     get_text(&r, out->address, sizeof out->address);
@@ -81,7 +87,7 @@ ech_status echi_hello_load(const uint8_t *body, size_t len, struct echi_hello *o
         get_text(&r, out->prints[i].name, sizeof out->prints[i].name);
         get_text(&r, out->prints[i].value, sizeof out->prints[i].value);
     }
-    if (!r.ok || r.at != r.end) return echi_fail(err, ECH_E_FORMAT, "net.hello", "it sent a malformed hello");
+    if (!r.ok || r.at != r.end) return echi_fail(err, ECH_E_FORMAT, "net.hello", "sent a malformed hello");
     return ECH_OK;
 }
 

@@ -147,6 +147,16 @@ static struct echi_link *inproc_accept(struct echi_transport *t, void *user) {
     return end ? &end->link : NULL;
 }
 
+static void inproc_name(struct echi_transport *t, struct echi_link *link, char out[ECHI_NET_ADDRESS]) {
+    struct end *end = (struct end *)link;
+    echi_mutex_lock(&of(t)->hub->mutex);
+    if (end->other)
+        snprintf(out, ECHI_NET_ADDRESS, "inproc:%d", end->other->node->rank);
+    else
+        snprintf(out, ECHI_NET_ADDRESS, "inproc:?");
+    echi_mutex_unlock(&of(t)->hub->mutex);
+}
+
 /* The part of a ring from `at` that lies in one piece, at most `len`. */
 static size_t piece(size_t at, size_t len) { return len < RING - at ? len : RING - at; }
 
@@ -279,6 +289,7 @@ static const struct echi_transport_ops inproc_ops = {
     .dial = inproc_dial,
     .dialled = inproc_dialled,
     .accept = inproc_accept,
+    .name = inproc_name,
     .read = inproc_read,
     .write = inproc_write,
     .watch_write = inproc_watch_write,

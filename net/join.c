@@ -2,6 +2,7 @@
  * How the nodes of a run meet. Every node dials rank 0 and says hello, with the address at which it listens itself. When
  * all have, rank 0 tells all where the others are; each dials the ranks below its own. Who has a link to everybody
  * reports so to rank 0, and when all have, rank 0 calls READY. */
+#include "echi_address.h"
 #include "echi_bytes.h"
 #include "echi_error.h"
 #include "echi_net_impl.h"
@@ -14,14 +15,14 @@ static const int64_t ms = 1000000, second = 1000000000;
 #define GRACE (2 * second)
 #define NEWS_EVERY (2 * second)
 
-static void fail_join(struct echi_net *net, ech_status status, int rank, const char *text) {
+void echi_join_fail(struct echi_net *net, ech_status status, int rank, const char *text) {
     if (net->failed != ECH_OK || net->phase >= ECHI_NET_RUNNING) return;
     net->failed = echi_fail_at(&net->failure, status, "net.join", rank, NULL, "%s", text);
     if (net->rank != 0) return;
     /* Those who have not said hello yet may be nodes, too: without this they would call again until their time is up. */
     for (int i = 0; i < net->n_conns; i++)
-        if (net->conns[i].state == ECHI_CONN_UP || net->conns[i].state == ECHI_CONN_GREETING)
-            echi_conn_refuse(net, &net->conns[i], status, text);
+        if (net->conns[i].state == ECHI_CONN_UP || net->conns[i].state == ECHI_CONN_GREETING || net->conns[i].state == ECHI_CONN_PROVING)
+            echi_conn_refuse(net, &net->conns[i], status, net->keyed && !net->conns[i].proven ? "the join has ended" : text);
 }
 
 static bool complete(const struct echi_net *net) {
@@ -57,6 +58,29 @@ static void broadcast(struct echi_net *net, enum echi_frame_type type, const voi
         if (net->peers[i].state == ECHI_PEER_UP) echi_conn_put(net, net->peers[i].conn, type, body, len);
 }
 
+/* Is this the text of an address that only its own machine reaches? */
+static bool is_loopback(const char *text) {
+    struct echi_addresses a;
+    return echi_address_parse(text, "", false, false, &a, NULL) == ECH_OK && echi_address_is_loopback(&a.list[0]);
+}
+
+/* Rank 0 knows where all listen: a rank on another machine cannot call one that listens on loopback. */
+static bool all_reachable(struct echi_net *net) {
+    for (int i = 2; i < net->world; i++)
+        for (int j = 1; j < i; j++) {
+            const char *from = net->peers[i].address, *to = net->peers[j].address;
+            if (!is_loopback(to) || is_loopback(from)) continue;
+            char text[400];
+            echi_text_print(text, sizeof text,
+                            "rank %d listens at %s, where rank %d, which is at %s, cannot reach it: start rank %d with the --coordinator "
+                            "that rank %d has, or with --bind",
+                            j, to, i, from, j, i);
+            echi_join_fail(net, ECH_E_ARGUMENT, j, text);
+            return false;
+        }
+    return true;
+}
+
 static void send_peers(struct echi_net *net) {
     uint8_t body[ECHI_FRAME_BODY_CAP];
     struct echi_writer w = echi_writer_over(body, sizeof body);
@@ -77,8 +101,9 @@ static void begin_run(struct echi_net *net) {
     if (net->rank != 0) net->transport->ops->unlisten(net->transport);
 }
 
-static void progress(struct echi_net *net) {
+void echi_join_progress(struct echi_net *net) {
     if (net->phase == ECHI_NET_MEETING && net->rank == 0 && complete(net)) {
+        if (net->failed != ECH_OK || !all_reachable(net)) return;
         send_peers(net);
         net->phase = ECHI_NET_LINKING;
     }
@@ -94,7 +119,7 @@ static void progress(struct echi_net *net) {
     }
 }
 
-static void attach(struct echi_net *net, struct echi_conn *conn, int rank) {
+void echi_join_attach(struct echi_net *net, struct echi_conn *conn, int rank) {
     conn->rank = rank;
     echi_conn_set_state(net, conn, ECHI_CONN_UP);
     net->peers[rank].state = ECHI_PEER_UP;
@@ -123,18 +148,18 @@ static void dial(struct echi_net *net, int rank) {
     struct echi_conn *conn = echi_conn_take(net);
     struct echi_link *link;
     struct ech_error err = {.text = "cannot be dialled: too many strangers hold connections"};
-    if (!conn || net->transport->ops->dial(net->transport, rank, peer->address, peer->tries++, conn, &link, &err) != ECH_OK) {
+    ech_status status = ECH_E_BUSY;
+    if (conn) status = net->transport->ops->dial(net->transport, rank, peer->address, peer->tries++, conn, &link, &err);
+    if (status == ECH_E_ARGUMENT) { /* no address, or one that must not be called: it stays so */
+        echi_join_fail(net, status, rank, err.text);
+        return;
+    }
+    if (status != ECH_OK) {
         dial_later(net, rank, err.text);
         return;
     }
     peer->dialling = false;
     echi_conn_start(net, conn, link, rank, true);
-}
-
-static void say_hello(struct echi_net *net, struct echi_conn *conn) {
-    uint8_t body[ECHI_FRAME_BODY_CAP];
-    echi_text_print(net->hello.address, sizeof net->hello.address, "%s", net->address);
-    echi_conn_put(net, conn, ECHI_FRAME_HELLO, body, echi_hello_store(&net->hello, body));
 }
 
 void echi_join_linked(struct echi_net *net, struct echi_conn *conn) {
@@ -147,94 +172,15 @@ void echi_join_linked(struct echi_net *net, struct echi_conn *conn) {
         return;
     }
     if (conn->rank == 0 && t->ops->listen(t, conn->link, net->address, &err) != ECH_OK) {
-        fail_join(net, err.code, -1, err.text);
+        echi_join_fail(net, err.code, -1, err.text);
         return;
     }
     t->ops->watch_write(t, conn->link, false);
     echi_conn_set_state(net, conn, ECHI_CONN_GREETING);
-    say_hello(net, conn);
+    echi_greet_begin(net, conn);
 }
 
-/* --- greeting --- */
-
-/* Somebody who called us has said who he is. */
-static void greet_caller(struct echi_net *net, struct echi_conn *conn, const struct echi_hello *theirs) {
-    struct ech_error err = {.code = ECH_OK};
-    int rank = theirs->rank;
-    bool in_world = theirs->world == net->world && rank < net->world;
-    if (theirs->world != net->world) {
-        echi_hello_compare(&net->hello, theirs, &err);
-    } else if (rank >= net->world || rank <= net->rank) {
-        echi_fail_at(&err, ECH_E_MISMATCH, "net.join", rank, NULL,
-                     "a node with --rank %d called rank %d of %d: ranks are 1 to %d for "
-                     "those that call rank 0, and every node needs its own",
-                     rank, net->rank, net->world, net->world - 1);
-    } else if (net->phase >= ECHI_NET_RUNNING) {
-        echi_fail_at(&err, ECH_E_BUSY, "net.join", rank, NULL,
-                     "rank %d came when the run had begun with all %d nodes: choose another "
-                     "--coordinator for another run",
-                     rank, net->world);
-    } else if (net->peers[rank].state == ECHI_PEER_UP) {
-        echi_fail_at(&err, ECH_E_MISMATCH, "net.join", rank, NULL,
-                     "rank %d has joined already from %s, and another node with --rank %d "
-                     "came: give every node its own --rank",
-                     rank, net->peers[rank].address, rank);
-    } else if (echi_hello_compare(&net->hello, theirs, &err) == ECH_OK) {
-        echi_text_print(net->peers[rank].address, sizeof net->peers[rank].address, "%s", theirs->address);
-        attach(net, conn, rank);
-        say_hello(net, conn);
-        progress(net);
-        return;
-    } else {
-        /* A node of this very run that believes in another model or data: waiting for it would be in vain. */
-        echi_conn_refuse(net, conn, err.code, err.text);
-        if (in_world) fail_join(net, err.code, rank, err.text);
-        return;
-    }
-    echi_conn_refuse(net, conn, err.code, err.text);
-    if (net->phase >= ECHI_NET_RUNNING) return;
-    echi_text_print(net->refused, sizeof net->refused, "%s", err.text);
-}
-
-static void on_hello(struct echi_net *net, struct echi_conn *conn, const uint8_t *body, size_t len) {
-    struct echi_hello theirs;
-    struct ech_error err;
-    if (conn->state != ECHI_CONN_GREETING || echi_hello_load(body, len, &theirs, &err) != ECH_OK) {
-        echi_conn_broken(net, conn, &(struct ech_error){.code = ECH_E_FORMAT, .text = "sent no proper hello"});
-        return;
-    }
-    if (!conn->dialled) {
-        greet_caller(net, conn, &theirs);
-        return;
-    }
-    if (theirs.rank != conn->rank) {
-        struct ech_error why = {.code = ECH_E_FORMAT};
-        echi_text_print(why.text, sizeof why.text, "answered as rank %d", theirs.rank);
-        echi_conn_broken(net, conn, &why);
-        return;
-    }
-    if (echi_hello_compare(&net->hello, &theirs, &err) != ECH_OK) {
-        fail_join(net, err.code, theirs.rank, err.text);
-        return;
-    }
-    attach(net, conn, theirs.rank);
-    progress(net);
-}
-
-static void on_refuse(struct echi_net *net, struct echi_conn *conn, const uint8_t *body, size_t len) {
-    struct echi_reader r = echi_reader_over(body, len);
-    uint32_t code = echi_get32(&r);
-    char text[300], sentence[400];
-    echi_text_clean(text, sizeof text, r.at, (size_t)(r.end - r.at));
-    /* Between others than rank 0 it means that one of the two has not seen yet that an older link of theirs is gone. */
-    if (!conn->dialled || conn->rank != 0 || !r.ok) {
-        echi_conn_broken(net, conn, &(struct ech_error){.code = ECH_E_PEER_LOST, .text = "refused the connection"});
-        return;
-    }
-    bool known = code == ECH_E_BUSY || code == ECH_E_TIMEOUT || code == ECH_E_PEER_LOST;
-    echi_text_print(sentence, sizeof sentence, "rank 0 at %s ended the join: %s", net->coordinator, text);
-    fail_join(net, known ? (ech_status)code : ECH_E_MISMATCH, 0, sentence);
-}
+/* --- frames of the join --- */
 
 static void on_peers(struct echi_net *net, struct echi_conn *conn, const uint8_t *body, size_t len) {
     struct echi_reader r = echi_reader_over(body, len);
@@ -250,7 +196,7 @@ static void on_peers(struct echi_net *net, struct echi_conn *conn, const uint8_t
     }
     net->phase = ECHI_NET_LINKING;
     for (int i = 1; i < net->rank; i++) dial_soon(net, i);
-    progress(net);
+    echi_join_progress(net);
 }
 
 void echi_join_ready(struct echi_net *net) {
@@ -262,20 +208,19 @@ void echi_join_ready(struct echi_net *net) {
     list_missing(net, missing, sizeof missing);
     echi_text_print(text, sizeof text, "the link between rank %d and %s broke just before the run began: start it again",
                     net->rank, missing);
-    fail_join(net, ECH_E_PEER_LOST, -1, text);
+    echi_join_fail(net, ECH_E_PEER_LOST, -1, text);
 }
 
 void echi_join_frame(struct echi_net *net, struct echi_conn *conn, const struct echi_frame *frame, const uint8_t *body) {
     bool up = conn->state == ECHI_CONN_UP, from_0 = up && conn->rank == 0;
-    if (frame->type == ECHI_FRAME_HELLO) {
-        on_hello(net, conn, body, frame->meta_len);
-    } else if (frame->type == ECHI_FRAME_REFUSE && net->phase < ECHI_NET_RUNNING) {
-        on_refuse(net, conn, body, frame->meta_len);
+    if (frame->type == ECHI_FRAME_HELLO || frame->type == ECHI_FRAME_CHALLENGE || frame->type == ECHI_FRAME_PROOF ||
+        (frame->type == ECHI_FRAME_REFUSE && net->phase < ECHI_NET_RUNNING)) {
+        echi_greet_frame(net, conn, frame, body);
     } else if (frame->type == ECHI_FRAME_PEERS && from_0 && net->phase == ECHI_NET_MEETING) {
         on_peers(net, conn, body, frame->meta_len);
     } else if (frame->type == ECHI_FRAME_CONNECTED && up && net->rank == 0 && net->phase < ECHI_NET_RUNNING) {
         net->peers[conn->rank].linked = true;
-        progress(net);
+        echi_join_progress(net);
     } else if (frame->type == ECHI_FRAME_READY && from_0 && net->phase == ECHI_NET_LINKED) {
         echi_join_ready(net);
     } else if (frame->type != ECHI_FRAME_READY || !from_0 || net->phase != ECHI_NET_RUNNING) {
@@ -295,10 +240,10 @@ static void member_lost(struct echi_net *net, int rank, const char *why) {
     if (rank == 0) {
         echi_text_print(text, sizeof text, "rank 0 at %s %.200s before all nodes had joined: see what it says there",
                         net->coordinator, why);
-        fail_join(net, ECH_E_PEER_LOST, 0, text);
+        echi_join_fail(net, ECH_E_PEER_LOST, 0, text);
     } else if (net->rank == 0 && net->phase > ECHI_NET_MEETING) {
         echi_text_print(text, sizeof text, "rank %d %.200s while the nodes were joining: see what it says there", rank, why);
-        fail_join(net, ECH_E_PEER_LOST, rank, text);
+        echi_join_fail(net, ECH_E_PEER_LOST, rank, text);
     } else if (net->phase > ECHI_NET_MEETING && rank < net->rank) {
         dial_soon(net, rank); /* rank 0 has a link to both and will judge who is gone */
     }
@@ -310,7 +255,7 @@ void echi_join_broken(struct echi_net *net, struct echi_conn *conn, const struct
     bool dialled = conn->dialled, other_protocol = why->code == ECH_E_MISMATCH;
     if (state == ECHI_CONN_GREETING && !dialled && other_protocol) {
         char text[300];
-        echi_text_print(text, sizeof text, "a node that called cannot join: %.200s", why->text);
+        echi_text_print(text, sizeof text, "a node that called cannot join: it %.200s", why->text);
         echi_conn_refuse(net, conn, ECH_E_MISMATCH, text);
         echi_text_print(net->refused, sizeof net->refused, "%s", text);
         return;
@@ -322,8 +267,8 @@ void echi_join_broken(struct echi_net *net, struct echi_conn *conn, const struct
         dial_later(net, rank, why->text);
         if (rank != 0 || !other_protocol) return;
         char text[400];
-        echi_text_print(text, sizeof text, "rank 0 at %s cannot be joined: %.200s", net->coordinator, why->text);
-        fail_join(net, ECH_E_MISMATCH, 0, text);
+        echi_text_print(text, sizeof text, "rank 0 at %s cannot be joined: it %.200s", net->coordinator, why->text);
+        echi_join_fail(net, ECH_E_MISMATCH, 0, text);
     }
 }
 
@@ -353,7 +298,7 @@ static void time_out(struct echi_net *net) {
                         "firewalls between them or give --bind",
                         net->world, waited, missing);
     }
-    fail_join(net, ECH_E_TIMEOUT, -1, text);
+    echi_join_fail(net, ECH_E_TIMEOUT, -1, text);
 }
 
 static void tell_news(struct echi_net *net) {
@@ -379,7 +324,7 @@ void echi_join_start(struct echi_net *net) {
     net->opened = echi_now();
     net->next_news = net->opened + NEWS_EVERY;
     if (net->rank != 0) dial_soon(net, 0);
-    progress(net);
+    echi_join_progress(net);
 }
 
 static int64_t give_up_at(const struct echi_net *net) {
@@ -393,7 +338,9 @@ void echi_join_tick(struct echi_net *net, int64_t now) {
         if (conn->state == ECHI_CONN_FREE || conn->state == ECHI_CONN_UP || now < conn->deadline) continue;
         struct ech_error why = {.code = ECH_E_TIMEOUT};
         echi_text_print(why.text, sizeof why.text, "%s",
-                        conn->state == ECHI_CONN_DIALLING ? "does not answer" : "does not say hello");
+                        conn->state == ECHI_CONN_DIALLING  ? "does not answer"
+                        : conn->state == ECHI_CONN_PROVING ? "does not prove that it has the key"
+                                                           : "does not say hello");
         echi_conn_broken(net, conn, &why);
     }
     if (net->phase >= ECHI_NET_RUNNING || net->failed != ECH_OK) return;

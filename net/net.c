@@ -3,6 +3,7 @@
 #include "echi_error.h"
 #include "echi_net_impl.h"
 #include "echi_os.h"
+#include "echi_secret.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,9 @@ static ech_status check_config(const struct echi_net_config *config, struct ech_
         (config->n_fingerprints && !config->fingerprints))
         return echi_fail(err, ECH_E_ARGUMENT, "net.open", "%d fingerprints: at most %d are compared", config->n_fingerprints,
                          ECHI_HELLO_PRINTS - 1);
+    if (config->key && (config->key_len < ECHI_NET_KEY_LEAST || config->key_len > ECHI_NET_KEY_MOST))
+        return echi_fail(err, ECH_E_ARGUMENT, "net.open", "--key has %zu bytes: give a file of %d to %d random bytes", config->key_len,
+                         ECHI_NET_KEY_LEAST, ECHI_NET_KEY_MOST);
     if (!config->hub && config->world > 1 && !config->coordinator)
         return echi_fail(err, ECH_E_ARGUMENT, "net.open", "%d nodes need --coordinator host:port to meet", config->world);
     return check_kinds(config, err);
@@ -76,6 +80,7 @@ static ech_status make_transport(struct echi_net *net, const struct echi_net_con
         alone.hub = net->own_hub;
     }
     ECHI_TRY(alone.hub ? echi_inproc_create(&alone, &net->transport, err) : echi_tcp_create(&alone, &net->transport, err));
+    if (config->wrap) net->transport = config->wrap(config->wrap_self, net->transport);
     if (net->rank == 0) ECHI_TRY(net->transport->ops->listen(net->transport, NULL, net->address, err));
     return ECH_OK;
 }
@@ -90,6 +95,7 @@ static void destroy(struct echi_net *net) {
     free(net->inlet_metas);
     free(net->conns);
     free(net->peers);
+    echi_secret_wipe(net->root, sizeof net->root);
     free(net);
 }
 
@@ -103,6 +109,9 @@ ech_status echi_net_open(const struct echi_net_config *config, struct echi_net *
     net->kinds = config->kinds;
     net->n_kinds = config->n_kinds;
     net->join_timeout = config->join_timeout;
+    net->epoch = config->epoch ? config->epoch : ECHI_FRAME_EPOCH;
+    net->keyed = config->key != NULL;
+    if (net->keyed) echi_keys_root(config->key, config->key_len, net->root);
     net->sent_end = &net->sent_first;
     echi_text_print(net->coordinator, sizeof net->coordinator, "%s",
                     config->hub || !config->coordinator ? "the hub" : config->coordinator);
@@ -124,7 +133,8 @@ const char *echi_net_address(const struct echi_net *net) { return net->address; 
 
 static void accept_all(struct echi_net *net) {
     struct echi_link *link;
-    while ((link = net->transport->ops->accept(net->transport, NULL)) != NULL) {
+    /* No more at once than there are places: a flood of callers must not keep those away who are here. */
+    for (int i = 0; i < ECHI_NET_STRANGERS && (link = net->transport->ops->accept(net->transport, NULL)) != NULL; i++) {
         struct echi_conn *conn = echi_conn_take(net);
         if (!conn) {
             net->transport->ops->hang_up(net->transport, link);
@@ -164,15 +174,25 @@ static void work(struct echi_net *net) {
     for (int i = 0; i < net->n_conns; i++) {
         echi_conn_process(net, &net->conns[i]); /* what a full ring of events had held up */
         echi_conn_flush(net, &net->conns[i]);
+        echi_conn_bury(net, &net->conns[i]);
     }
     echi_event_collect(net);
 }
 
 static int hand_out(struct echi_net *net, struct echi_net_event *out, int cap) {
-    int count = net->n_events < cap ? net->n_events : cap;
-    for (int i = 0; i < count; i++) out[i] = net->events[(net->first_event + i) % ECHI_NET_EVENTS];
-    net->handed = count;
+    int count = 0;
+    for (net->handed = 0; net->handed < net->n_events && count < cap; net->handed++) {
+        const struct echi_net_event *event = &net->events[(net->first_event + net->handed) % ECHI_NET_EVENTS];
+        if (event->type != ECHI_EVENT_VOID) out[count++] = *event;
+    }
     return count;
+}
+
+/* A deadline is over, too, when the clock has gone back behind the moment at which the wait for it began: who set it did not
+ * mean to wait for as long as that. */
+static bool passed(int64_t began, int64_t deadline) {
+    const int64_t now = echi_now();
+    return now >= deadline || now < began;
 }
 
 ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net_event *out, int cap, int *out_count,
@@ -183,13 +203,14 @@ ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net
     net->n_events -= net->handed;
     net->handed = 0;
     bool done = false, waited = false;
+    const int64_t entered = echi_now();
     for (;;) {
         work(net);
         if (net->failed != ECH_OK) {
             if (err) *err = net->failure;
             return net->failed;
         }
-        if (atomic_exchange(&net->woken, false) || net->n_events > 0 || (waited && echi_now() >= deadline)) done = true;
+        if (atomic_exchange(&net->woken, false) || net->n_events > 0 || (waited && passed(entered, deadline))) done = true;
         if (done && (waited || net->polls_without_wait < POLLS_WITHOUT_WAIT)) break;
         int64_t until = echi_join_next(net);
         if (deadline < until) until = deadline;
@@ -268,6 +289,12 @@ ech_status echi_net_send(struct echi_net *net, int peer, int kind, const void *m
     return ECH_OK;
 }
 
+void echi_net_expel(struct echi_net *net, int peer, const char *why) {
+    if (peer < 0 || peer >= net->world || net->peers[peer].state != ECHI_PEER_UP || net->phase < ECHI_NET_RUNNING) return;
+    echi_event_void(net, peer);
+    echi_peer_lose(net, peer, false, why);
+}
+
 void echi_net_bytes_sent(const struct echi_net *net, uint64_t out[ECHI_NET_KINDS_MAX + 1]) {
     memset(out, 0, (ECHI_NET_KINDS_MAX + 1) * sizeof *out);
     memcpy(out, net->sent, ((size_t)net->n_kinds + 1) * sizeof *out);
@@ -304,11 +331,11 @@ static int part(struct echi_net *net) {
 void echi_net_close(struct echi_net *net, int64_t linger) {
     if (!net) return;
     if (net->phase == ECHI_NET_RUNNING) {
-        int64_t deadline = echi_now() + linger;
+        const int64_t began = echi_now(), deadline = began + linger;
         net->phase = ECHI_NET_CLOSING;
         net->transport->ops->unlisten(net->transport);
         do work(net);
-        while (part(net) > 0 && echi_now() < deadline && look(net, net->more_to_send ? 0 : deadline, NULL) == ECH_OK);
+        while (part(net) > 0 && !passed(began, deadline) && look(net, net->more_to_send ? 0 : deadline, NULL) == ECH_OK);
     }
     destroy(net);
 }

@@ -118,36 +118,41 @@ void echi_batch_bytes(struct echi_batch *b, const void *bytes, size_t len) {
     b->bytes += len;
 }
 
-static void add_frame(struct echi_batch *b, const struct echi_frame *frame) {
-    echi_frame_store(frame, b->headers[b->frames]);
-    echi_batch_bytes(b, b->headers[b->frames++], ECHI_FRAME_HEADER);
+static void add_frame(struct echi_batch *b, const struct echi_frame *frame, struct echi_sealer *sealer, const uint8_t *meta,
+                      const uint8_t *chunk) {
+    uint8_t *header = b->headers[b->frames++];
+    echi_frame_store(frame, header);
+    echi_sealer_stamp(sealer, header, meta, frame->meta_len, chunk, frame->chunk_len);
+    echi_batch_bytes(b, header, ECHI_FRAME_HEADER);
+    echi_batch_bytes(b, meta, frame->meta_len);
+    echi_batch_bytes(b, chunk, frame->chunk_len);
 }
 
-static void add_credits(struct echi_batch *b, struct echi_queue *q, uint64_t *sent) {
+static void add_credits(struct echi_batch *b, struct echi_queue *q, uint32_t epoch, struct echi_sealer *sealer, uint64_t *sent) {
     for (; q->owing; q->owing &= q->owing - 1) {
         int k = __builtin_ctz(q->owing);
-        add_frame(b, &(struct echi_frame){.type = ECHI_FRAME_CREDIT, .kind = (uint8_t)k, .total = q->lanes[k].owed});
+        const struct echi_frame frame = {.type = ECHI_FRAME_CREDIT, .kind = (uint8_t)k, .epoch = epoch, .total = q->lanes[k].owed};
+        add_frame(b, &frame, sealer, NULL, NULL);
         q->lanes[k].told += q->lanes[k].owed;
         q->lanes[k].owed = 0;
         sent[q->n_kinds] += ECHI_FRAME_HEADER;
     }
 }
 
-static void add_chunk(struct echi_batch *b, struct echi_queue *q, int kind, uint64_t *sent) {
+static void add_chunk(struct echi_batch *b, struct echi_queue *q, int kind, uint32_t epoch, struct echi_sealer *sealer, uint64_t *sent) {
     struct echi_lane *lane = &q->lanes[kind];
     struct echi_message *m = lane->first;
     uint64_t left = m->len - m->at;
     struct echi_frame frame = {.type = ECHI_FRAME_DATA,
                                .kind = m->kind,
+                               .epoch = epoch,
                                .message = m->number,
                                .meta_len = m->at == 0 ? m->meta_len : 0,
                                .offset = m->at,
                                .total = m->len,
                                .chunk_len = left < ECHI_NET_CHUNK ? (uint32_t)left : ECHI_NET_CHUNK};
     if (m->at == 0 && m->len > 0) lane->credits--;
-    add_frame(b, &frame);
-    echi_batch_bytes(b, m->meta, frame.meta_len);
-    if (frame.chunk_len) echi_batch_bytes(b, m->payload + m->at, frame.chunk_len);
+    add_frame(b, &frame, sealer, m->meta, frame.chunk_len ? m->payload + m->at : NULL);
     sent[kind] += ECHI_FRAME_HEADER + frame.meta_len + frame.chunk_len;
     m->at += frame.chunk_len;
     if (m->at < m->len) return;
@@ -168,12 +173,12 @@ static bool credits_are_urgent(const struct echi_queue *q) {
     return false;
 }
 
-void echi_batch_fill(struct echi_batch *b, struct echi_queue *q, uint64_t *sent) {
-    if (most_urgent(q) >= 0 || credits_are_urgent(q)) add_credits(b, q, sent);
+void echi_batch_fill(struct echi_batch *b, struct echi_queue *q, uint32_t epoch, struct echi_sealer *sealer, uint64_t *sent) {
+    if (most_urgent(q) >= 0 || credits_are_urgent(q)) add_credits(b, q, epoch, sealer, sent);
     while (b->frames < ECHI_BATCH_FRAMES && b->bytes < ECHI_NET_CHUNK) {
         int kind = most_urgent(q);
         if (kind < 0) break;
-        add_chunk(b, q, kind, sent);
+        add_chunk(b, q, kind, epoch, sealer, sent);
     }
 }
 

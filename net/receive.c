@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The receiving state machine. */
 #include "echi_receive.h"
+#include "echi_error.h"
+#include "echi_secret.h"
 
 #include <string.h>
 
@@ -14,8 +16,9 @@ void echi_receive_begin(struct echi_receive *r, const struct echi_net_kind *kind
     r->meta = NULL;
     r->place = NULL;
     r->left = 0;
-    r->in_chunk = false;
+    r->in_chunk = r->bulk = false;
     r->begin = r->end = 0;
+    echi_secret_wipe(&r->sealer, sizeof r->sealer);
 }
 
 int echi_receive_space(struct echi_receive *r, struct iovec iov[2]) {
@@ -27,10 +30,9 @@ int echi_receive_space(struct echi_receive *r, struct iovec iov[2]) {
     }
     int n = 0;
     size_t room = ECHI_RECEIVE_BUFFER - r->end;
-    if (r->left > 0) {
-        iov[n++] = (struct iovec){r->place, r->left};
-        if (room > LOOK_AHEAD) room = LOOK_AHEAD;
-    }
+    if (r->left > 0) iov[n++] = (struct iovec){r->place, r->left};
+    /* Behind a large chunk another is likely: of it, too, only the beginning. */
+    if ((r->left > 0 || r->bulk) && room > LOOK_AHEAD) room = LOOK_AHEAD;
     iov[n++] = (struct iovec){r->buffer + r->end, room};
     return n;
 }
@@ -51,7 +53,22 @@ void echi_receive_place(struct echi_receive *r, void *place) {
     r->begin += have;
     r->place = (uint8_t *)place + have;
     r->left = r->frame.chunk_len - have;
+    r->bulk = r->frame.chunk_len > 4 * LOOK_AHEAD;
     r->in_chunk = true;
+}
+
+/* The receiver counts frames as the sender does, so one that is repeated, left out or overtaken does not check either. */
+static void open_seal(struct echi_receive *r, const uint8_t *header) {
+    memcpy(r->tag, header + ECHI_FRAME_SEALED, sizeof r->tag);
+    echi_seal_begin(&r->seal, r->sealer.key, 0, r->sealer.sequence++);
+    echi_seal_head(&r->seal, header, ECHI_FRAME_SEALED);
+    echi_seal_body(&r->seal, r->meta, r->frame.meta_len);
+}
+
+static ech_status check_seal(struct echi_receive *r, struct ech_error *err) {
+    if (echi_seal_check(&r->seal, r->tag)) return ECH_OK;
+    return echi_fail(err, ECH_E_FORMAT, "net.read",
+                     "sent a frame whose authenticator is wrong: on the way its bytes were changed, repeated or left out");
 }
 
 ech_status echi_receive_next(struct echi_receive *r, enum echi_receive_step *out, struct ech_error *err) {
@@ -59,17 +76,25 @@ ech_status echi_receive_next(struct echi_receive *r, enum echi_receive_step *out
     if (r->in_chunk) {
         if (r->left > 0) return ECH_OK;
         r->in_chunk = false;
+        if (r->sealer.on) {
+            echi_seal_body(&r->seal, r->place - r->frame.chunk_len, r->frame.chunk_len);
+            ECHI_TRY(check_seal(r, err));
+        }
         *out = ECHI_RECEIVE_CHUNK;
         return ECH_OK;
     }
     size_t have = r->end - r->begin;
     if (have < ECHI_FRAME_HEADER) return ECH_OK;
     /* A header that waits for its meta is checked again when more has come; that is rare and keeps one state less. */
-    ech_status status = echi_frame_load(r->buffer + r->begin, r->kinds, r->n_kinds, &r->frame, err);
-    if (status != ECH_OK) return status;
+    const uint8_t *header = r->buffer + r->begin;
+    ECHI_TRY(echi_frame_load(header, r->kinds, r->n_kinds, r->sealer.on, &r->frame, err));
     if (have - ECHI_FRAME_HEADER < r->frame.meta_len) return ECH_OK;
-    r->meta = r->buffer + r->begin + ECHI_FRAME_HEADER;
+    r->meta = header + ECHI_FRAME_HEADER;
     r->begin += ECHI_FRAME_HEADER + r->frame.meta_len;
+    if (r->sealer.on) {
+        open_seal(r, header);
+        if (r->frame.chunk_len == 0) ECHI_TRY(check_seal(r, err));
+    }
     *out = ECHI_RECEIVE_FRAME;
     return ECH_OK;
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define EVENTS 64
+#define WAIT_MAX 500 /* milliseconds of one wait */
 /* Bytes that the kernel holds unsent at most: what is in there can no longer be overtaken by something urgent. */
 #define NOT_SENT_MAX (128 * 1024)
 
@@ -30,6 +31,7 @@ struct tcp {
     int epoll, waker, listener, spare; /* spare: a descriptor kept for refusing when there are no more */
     struct echi_addresses coordinator;
     char coordinator_text[256];
+    bool guarded; /* neither a key nor --insecure: loopback only */
     bool has_bind;
     struct echi_addresses bind;
 };
@@ -70,11 +72,26 @@ static struct tcp_link *make_link(struct tcp *tcp, int fd, uint32_t events, void
     return NULL;
 }
 
+/* Without a key nobody may be spoken to beyond this machine, unless the user says that he knows. */
+static ech_status check_guard(const struct tcp *tcp, const struct echi_addresses *to, const char *what, const char *text,
+                              struct ech_error *err) {
+    for (int i = 0; tcp->guarded && i < to->count; i++)
+        if (!echi_address_is_loopback(&to->list[i]))
+            return echi_fail(err, ECH_E_ARGUMENT, "net.open",
+                             "%s %s leads off this machine: give --key FILE, the same file of at least %d random bytes on all nodes; or "
+                             "--insecure, if whoever reaches that network may join the run and change it",
+                             what, text, ECHI_NET_KEY_LEAST);
+    return ECH_OK;
+}
+
 static ech_status tcp_dial(struct echi_transport *t, int rank, const char *address, unsigned attempt, void *user,
                            struct echi_link **out, struct ech_error *err) {
     struct tcp *tcp = of(t);
     struct echi_addresses to = tcp->coordinator;
-    if (rank != 0) ECHI_TRY(echi_address_parse(address, "address of a node", false, false, &to, err));
+    if (rank != 0) {
+        ECHI_TRY(echi_address_parse(address, "the address of a node", false, false, &to, err));
+        ECHI_TRY(check_guard(tcp, &to, "the address of a node", address, err));
+    }
     const struct echi_address *one = &to.list[attempt % (unsigned)to.count];
     int fd = socket(one->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return echi_fail(err, ECH_E_IO, "net.dial", "cannot be dialled, no socket: %s", strerror(errno));
@@ -122,6 +139,15 @@ static struct echi_link *tcp_accept(struct echi_transport *t, void *user) {
             return NULL;
         }
     }
+}
+
+static void tcp_name(struct echi_transport *t, struct echi_link *link, char out[ECHI_NET_ADDRESS]) {
+    (void)t;
+    struct echi_address a = {.len = sizeof a.at};
+    if (getpeername(((struct tcp_link *)link)->fd, (struct sockaddr *)&a.at, &a.len) == 0)
+        echi_address_format(&a, out, ECHI_NET_ADDRESS);
+    else
+        strcpy(out, "?");
 }
 
 static ech_status tcp_read(struct echi_transport *t, struct echi_link *link, struct iovec *iov, int n, size_t *got,
@@ -212,6 +238,15 @@ static ech_status tcp_listen(struct echi_transport *t, struct echi_link *beside,
     struct echi_address route = name_of(((struct tcp_link *)beside)->fd);
     echi_address_set_port(&route, 0);
     struct echi_address at = tcp->has_bind ? tcp->bind.list[0] : route;
+    if (echi_address_is_loopback(&at) && !echi_address_is_loopback(&route)) {
+        char own[ECHI_NET_ADDRESS], from[ECHI_NET_ADDRESS];
+        echi_address_format(&at, own, sizeof own);
+        echi_address_format(&route, from, sizeof from);
+        return echi_fail(err, ECH_E_ARGUMENT, "net.listen",
+                         "--bind %s cannot be reached from other machines, but the coordinator is on one (the route there leaves from "
+                         "%s): leave --bind out or give an address that the other nodes reach",
+                         own, from);
+    }
     if (tcp->listener < 0) {
         char text[ECHI_NET_ADDRESS];
         echi_address_format(&at, text, sizeof text);
@@ -231,12 +266,13 @@ static void tcp_unlisten(struct echi_transport *t) { close_fd(&of(t)->listener);
 
 /* --- waiting --- */
 
-/* epoll counts in milliseconds; a nearer deadline is waited for with poll, which counts in nanoseconds. */
+/* epoll counts in milliseconds; a nearer deadline is waited for with poll, which counts in nanoseconds. A far one is waited
+ * for in parts: a clock that has jumped is then noticed. */
 static int wait_events(struct tcp *tcp, int64_t deadline, struct epoll_event *events) {
     const int64_t ms = 1000000, far = 20 * ms;
     if (deadline == INT64_MAX) return epoll_wait(tcp->epoll, events, EVENTS, -1);
     int64_t left = deadline - echi_now();
-    if (left >= far) return epoll_wait(tcp->epoll, events, EVENTS, (int)(left / ms > 1000000 ? 1000000 : left / ms));
+    if (left >= far) return epoll_wait(tcp->epoll, events, EVENTS, (int)(left / ms > WAIT_MAX ? WAIT_MAX : left / ms));
     if (left > 0) {
         struct pollfd p = {.fd = tcp->epoll, .events = POLLIN};
         struct timespec ts = {.tv_nsec = (long)left};
@@ -279,6 +315,7 @@ static const struct echi_transport_ops tcp_ops = {
     .dial = tcp_dial,
     .dialled = tcp_dialled,
     .accept = tcp_accept,
+    .name = tcp_name,
     .read = tcp_read,
     .write = tcp_write,
     .watch_write = tcp_watch_write,
@@ -298,8 +335,13 @@ ech_status echi_tcp_create(const struct echi_net_config *config, struct echi_tra
     ECHI_TRY_GOTO(echi_address_parse(config->coordinator, "--coordinator", true, false, &tcp->coordinator, err), fail);
     echi_text_clean(tcp->coordinator_text, sizeof tcp->coordinator_text, (const uint8_t *)config->coordinator,
                     strlen(config->coordinator));
+    tcp->guarded = !config->key && !config->insecure;
+    ECHI_TRY_GOTO(check_guard(tcp, &tcp->coordinator, "--coordinator", tcp->coordinator_text, err), fail);
     tcp->has_bind = config->bind != NULL;
-    if (tcp->has_bind) ECHI_TRY_GOTO(echi_address_parse(config->bind, "--bind", true, true, &tcp->bind, err), fail);
+    if (tcp->has_bind) {
+        ECHI_TRY_GOTO(echi_address_parse(config->bind, "--bind", true, true, &tcp->bind, err), fail);
+        ECHI_TRY_GOTO(check_guard(tcp, &tcp->bind, "--bind", config->bind, err), fail);
+    }
     tcp->epoll = epoll_create1(EPOLL_CLOEXEC);
     tcp->waker = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     tcp->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);

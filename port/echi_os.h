@@ -39,6 +39,9 @@ void echi_free_aligned(void *p);
 /* --- files --- */
 /* The whole file in one malloc'd block (caller frees). Refuses more than `most` bytes. Errors name the path. */
 ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err);
+/* The same for a secret, which the caller wipes: refuses a file of this user that others may read or change (as ssh does),
+ * since then it is none. */
+ech_status echi_file_read_secret(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err);
 /* Writes a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder: after a failure at any
  * moment `path` is either what it was or complete. */
 ech_status echi_file_write(const char *path, const void *bytes, size_t len, struct ech_error *err);
@@ -48,8 +51,24 @@ bool echi_file_exists(const char *path);
 ech_status echi_file_create(const char *path, int *out_file, struct ech_error *err);
 ech_status echi_file_append(int file, const void *bytes, size_t len, struct ech_error *err);
 void echi_file_close(int file);
-/* Makes a folder if it is not there. Its parent must be. */
-ech_status echi_folder_make(const char *path, struct ech_error *err);
+/* The same in pieces: begin, put as often as you like, commit. After a failure, or abandon, nothing is left of it. */
+struct echi_file { int fd; bool replaces; unsigned mode; char path[4096], name[4096]; };
+ech_status echi_file_begin(struct echi_file *file, const char *path, struct ech_error *err);
+ech_status echi_file_put(struct echi_file *file, const void *bytes, size_t len, struct ech_error *err);
+ech_status echi_file_commit(struct echi_file *file, struct ech_error *err);
+void echi_file_abandon(struct echi_file *file);
+/* Takes the name away; not an error when there is none. On the disk only after echi_folder_sync. */
+ech_status echi_file_remove(const char *path, struct ech_error *err);
+
+/* --- folders --- */
+ech_status echi_folder_make(const char *path, struct ech_error *err);   /* its parent must be there; it may itself be */
+/* Calls `each` with the name of everything in it, in no order, until it fails. */
+ech_status echi_folder_list(const char *path, ech_status (*each)(void *self, const char *name), void *self, struct ech_error *err);
+ech_status echi_folder_sync(const char *path, struct ech_error *err);   /* what was renamed or removed in it is on the disk */
+/* One process at a time: ECH_E_BUSY while another holds it; ends with the process, or when *out_lock is given back. A file
+ * system without locks gives one all the same. */
+ech_status echi_folder_lock(const char *path, int *out_lock, struct ech_error *err);
+void echi_folder_unlock(int lock);
 
 /* --- dynamic loading, for GPU stacks found at run time --- */
 void *echi_library_open(const char *name);             /* NULL when it is not there */

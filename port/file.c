@@ -6,14 +6,32 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 bool echi_file_exists(const char *path) { return access(path, F_OK) == 0; }
+
+/* A signal to the host program must not cost it a file: on network file systems these calls may be interrupted. */
+static int open_again(const char *path, int flags, mode_t mode) {
+    int fd;
+    do fd = open(path, flags, mode);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+static int sync_again(int fd) {
+    int code;
+    do code = fsync(fd);
+    while (code != 0 && errno == EINTR);
+    return code;
+}
 
 /* ---------------------------------------------------------------- reading */
 
@@ -57,9 +75,9 @@ static ech_status read_all(int fd, const char *path, size_t expected, size_t mos
     return ECH_OK;
 }
 
-ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
+static ech_status read_file(const char *path, bool secret, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
     /* Non-blocking: opening a pipe that nobody writes to would wait for ever. */
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int fd = open_again(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0) return fail_read(err, path);
     struct stat info;
     ech_status status;
@@ -67,6 +85,11 @@ ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, si
     else if (!S_ISREG(info.st_mode))
         status = echi_fail(err, ECH_E_ARGUMENT, "file.read", "'%s' is %s, not a file: give the path of a file", path,
                            S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
+    else if (secret && info.st_uid == geteuid() && (info.st_mode & (S_IRWXG | S_IRWXO)))
+        status = echi_fail(err, ECH_E_ARGUMENT, "file.read",
+                           "'%s' is a secret that others may read or change (its mode is %03o): chmod 600 it, and make a new one if "
+                           "somebody may have read it",
+                           path, (unsigned)info.st_mode & 0777);
     else if ((uintmax_t)info.st_size > most)
         status = echi_fail(err, ECH_E_FORMAT, "file.read", "'%s' has %ju bytes, more than the %zu allowed here: is it the right file?", path,
                            (uintmax_t)info.st_size, most);
@@ -76,12 +99,21 @@ ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, si
     return status;
 }
 
+ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
+    return read_file(path, false, most, out_bytes, out_len, err);
+}
+
+ech_status echi_file_read_secret(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
+    return read_file(path, true, most, out_bytes, out_len, err);
+}
+
 /* ---------------------------------------------------------------- writing */
 
 static ech_status fail_write(struct ech_error *err, const char *path, const char *what) {
     const int code = errno;
     const char *advice = code == ENOENT || code == ENOTDIR    ? ": make its folder first"
                          : code == ENOSPC || code == EDQUOT   ? ": free some space"
+                         : code == EFBIG                      ? ": raise the limit of file sizes (ulimit -f)"
                          : code == EACCES || code == EROFS    ? ": choose a folder you may write to"
                                                               : "";
     return echi_fail(err, ECH_E_IO, "file.write", "cannot write '%s' (%s: %s)%s", path, what, strerror(code), advice);
@@ -91,27 +123,48 @@ static bool write_all(int fd, const uint8_t *at, size_t len) {
     while (len) {
         const ssize_t put = write(fd, at, len);
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return false;
+        if (put == 0) errno = EIO;   /* a device that takes nothing and says nothing: trying for ever would help nobody */
+        if (put <= 0) return false;
         at += put;
         len -= (size_t)put;
     }
     return true;
 }
 
-/* Syncs the folder that holds `path`, so that the rename is on the disk too. */
-static bool sync_folder(const char *path) {
-    char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    if (!slash) snprintf(folder, sizeof folder, ".");
-    else snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+/* A file larger than the process may write raises SIGXFSZ in the thread that writes, which ends a program that does not expect
+ * it. Here it is only an error: the signal is held back, and one that came of this write is taken away. */
+static bool write_quietly(int fd, const uint8_t *at, size_t len) {
+    sigset_t too_large, before, waiting;
+    sigemptyset(&too_large);
+    sigaddset(&too_large, SIGXFSZ);
+    sigpending(&waiting);
+    pthread_sigmask(SIG_BLOCK, &too_large, &before);
+    const bool good = write_all(fd, at, len);
+    const int code = errno;
+    if (!good && code == EFBIG && !sigismember(&waiting, SIGXFSZ)) sigtimedwait(&too_large, NULL, &(struct timespec){0});
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = code;
+    return good;
+}
+
+static bool sync_folder(const char *folder) {
+    const int fd = open_again(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd < 0) return false;
     /* Some network file systems cannot sync a folder, and say EINVAL. */
-    const bool good = fsync(fd) == 0 || errno == EINVAL;
+    const bool good = sync_again(fd) == 0 || errno == EINVAL;
     const int code = errno;
     close(fd);
     errno = code;
     return good;
+}
+
+/* Syncs the folder that holds `path`, so that the rename is on the disk too. */
+static bool sync_around(const char *path) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (!slash) snprintf(folder, sizeof folder, ".");
+    else snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    return sync_folder(folder);
 }
 
 /* Creates a file of a new name beside `path`. open and not mkstemp: the file gets the permissions of the user's umask. */
@@ -123,44 +176,76 @@ static int create_beside(const char *path, char name[PATH_MAX]) {
             errno = ENAMETOOLONG;
             return -1;
         }
-        const int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        const int fd = open_again(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0 || errno != EEXIST) return fd;
     }
     return -1;
 }
 
-/* `path` names the file itself, not a link to it. `before` describes the file that it replaces, or is NULL. */
-static ech_status replace(const char *path, const struct stat *before, const void *bytes, size_t len, struct ech_error *err) {
-    char name[PATH_MAX];
-    const int fd = create_beside(path, name);
-    if (fd < 0) return fail_write(err, path, "creating a temporary file beside it");
-    const char *failed = !write_all(fd, bytes, len)                       ? "writing"
-                         : before && fchmod(fd, before->st_mode & 07777)  ? "keeping its permissions"
-                         : fsync(fd)                                      ? "syncing"
-                                                                          : NULL;
-    const int code = errno;
-    if (close(fd) != 0 && !failed) failed = "closing";
-    else if (failed) errno = code;
-    if (!failed && rename(name, path) != 0) failed = "renaming";
+void echi_file_abandon(struct echi_file *f) {
+    close(f->fd);
+    unlink(f->name);
+}
+
+/* The failure's own errno is the one to tell of. */
+static ech_status give_up(struct echi_file *f, const char *what, struct ech_error *err) {
+    const ech_status status = fail_write(err, f->path, what);
+    echi_file_abandon(f);
+    return status;
+}
+
+ech_status echi_file_begin(struct echi_file *f, const char *path, struct ech_error *err) {
+    struct stat link, info;
+    const bool there = lstat(path, &link) == 0;
+    if (!there && errno != ENOENT) return fail_write(err, path, "looking at it");
+    /* A rename over /dev/null or /dev/stdout would replace the device, or the link, itself. */
+    f->replaces = there;
+    if (there && S_ISLNK(link.st_mode)) {
+        if (!realpath(path, f->path)) return fail_write(err, path, "following the link");
+    } else if (snprintf(f->path, sizeof f->path, "%s", path) >= (int)sizeof f->path) {
+        errno = ENAMETOOLONG;
+        return fail_write(err, path, "looking at it");
+    }
+    if (there && stat(path, &info) != 0) return fail_write(err, path, "looking at it");
+    if (there && !S_ISREG(info.st_mode))
+        return echi_fail(err, ECH_E_ARGUMENT, "file.write", "'%s' is %s, not a file: give the path of a file to write", path,
+                         S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
+    f->mode = there ? info.st_mode & 07777 : 0;
+    f->fd = create_beside(f->path, f->name);
+    return f->fd < 0 ? fail_write(err, f->path, "creating a temporary file beside it") : ECH_OK;
+}
+
+ech_status echi_file_put(struct echi_file *f, const void *bytes, size_t len, struct ech_error *err) {
+    return write_quietly(f->fd, bytes, len) ? ECH_OK : give_up(f, "writing", err);
+}
+
+ech_status echi_file_commit(struct echi_file *f, struct ech_error *err) {
+    if (f->replaces && fchmod(f->fd, f->mode) != 0) return give_up(f, "keeping its permissions", err);
+    if (sync_again(f->fd) != 0) return give_up(f, "syncing", err);
+    /* An interrupted close has closed all the same, and what was written is synced. */
+    const bool closed = close(f->fd) == 0 || errno == EINTR;
+    const char *failed = !closed ? "closing" : rename(f->name, f->path) != 0 ? "renaming" : NULL;
     if (failed) {
-        const ech_status status = fail_write(err, path, failed);
-        unlink(name);
+        const ech_status status = fail_write(err, f->path, failed);
+        unlink(f->name);
         return status;
     }
-    return sync_folder(path) ? ECH_OK : fail_write(err, path, "syncing its folder");
+    return sync_around(f->path) ? ECH_OK : fail_write(err, f->path, "syncing its folder");
 }
 
 ech_status echi_file_write(const char *path, const void *bytes, size_t len, struct ech_error *err) {
-    struct stat link, info;
-    if (lstat(path, &link) != 0) return errno == ENOENT ? replace(path, NULL, bytes, len, err) : fail_write(err, path, "looking at it");
-    /* A rename over /dev/null or /dev/stdout would replace the device, or the link, itself. */
-    char target[PATH_MAX];
-    if (S_ISLNK(link.st_mode) && !realpath(path, target)) return fail_write(err, path, "following the link");
-    if (stat(path, &info) != 0) return fail_write(err, path, "looking at it");
-    if (!S_ISREG(info.st_mode))
-        return echi_fail(err, ECH_E_ARGUMENT, "file.write", "'%s' is %s, not a file: give the path of a file to write", path,
-                         S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
-    return replace(S_ISLNK(link.st_mode) ? target : path, &info, bytes, len, err);
+    struct echi_file f;
+    ECHI_TRY(echi_file_begin(&f, path, err));
+    ECHI_TRY(echi_file_put(&f, bytes, len, err));
+    return echi_file_commit(&f, err);
+}
+
+ech_status echi_file_remove(const char *path, struct ech_error *err) {
+    return unlink(path) == 0 || errno == ENOENT ? ECH_OK : fail_write(err, path, "removing it");
+}
+
+ech_status echi_folder_sync(const char *path, struct ech_error *err) {
+    return sync_folder(path) ? ECH_OK : fail_write(err, path, "syncing the folder");
 }
 
 ech_status echi_file_create(const char *path, int *out_file, struct ech_error *err) {
@@ -175,14 +260,3 @@ ech_status echi_file_append(int file, const void *bytes, size_t len, struct ech_
 }
 
 void echi_file_close(int file) { close(file); }
-
-/* ---------------------------------------------------------------- folders */
-
-ech_status echi_folder_make(const char *path, struct ech_error *err) {
-    struct stat info;
-    if (mkdir(path, 0777) == 0) return ECH_OK;
-    const int code = errno;
-    if (code == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode)) return ECH_OK;
-    return echi_fail(err, ECH_E_IO, "folder.make", "cannot make the folder '%s' (%s)%s", path, strerror(code),
-                     code == ENOENT ? ": make the folder that it is in first" : code == EEXIST ? ": a file has that name" : "");
-}

@@ -11,7 +11,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#if defined(__x86_64__) || defined(__i386__)
+/* 32-bit programs have no kernels for more than the base, on whatever processor they run. */
+#if defined(__x86_64__)
 #include <cpuid.h>
 #include <stdatomic.h>
 

@@ -2,7 +2,9 @@
  * The `echelon` command: finds the subcommand, and what all of them share. */
 #include "tool.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char usage[] = "usage: echelon train --data DIR|glyphs [options]   train a model, alone or with other nodes\n"
                             "       echelon train --help                       every option, with its default\n"
@@ -20,7 +22,17 @@ int flushed(int status) {
     return status ? status : exit_status(ECH_E_IO);
 }
 
+/* Where a standard stream was closed, the next file or socket would take its number, and get what is said there. A stream for
+ * output becomes one that cannot be written: that is told at the end. */
+static void keep_standard_streams(void) {
+    int fd;
+    do fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO) close(fd);
+}
+
 int main(int argc, char **argv) {
+    keep_standard_streams();
     static const char *const words[] = {"train", "replay", "help", "--help", "--version"};
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "train") == 0) return flushed(train_main(argc - 2, argv + 2));

@@ -22,10 +22,11 @@ static const struct {
     const char *title, *names;
 } sections[] = {
     {"What to train", " model data init "},
-    {"Nodes", " local rank world coordinator bind join-timeout deadline device threads slow "},
+    {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device threads slow "},
     {"How the nodes work together", " sync staleness groups separate shares samples-per-step plan "},
     {"Learning", " batch lr momentum weight-decay seed no-shuffle deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
+    {"Stopping and going on", " checkpoint every keep resume "},
     {"What it tells", " progress report save save-plan record help "},
 };
 enum { N_SECTIONS = (int)(sizeof sections / sizeof sections[0]) };

@@ -33,6 +33,25 @@ void echi_model_hash(const struct ech_model *model, char out[65]);
 /* PyTorch's default initialisation (weights and biases uniform in +-1/sqrt(fan_in)), keyed by (seed, layer, place). */
 void echi_model_init(const struct ech_model *model, uint64_t seed, float *params);
 
+/* A safetensors file with more in it than one model's weights (a checkpoint): several sets of the model's tensors, and words. */
+struct echi_tensor_set {
+    char prefix[24];                            /* in front of every name: "", "momentum.0." */
+    int first, end;                             /* those of the model's layers [first, end) */
+    float *values;                              /* [n_params], laid out as the model's parameters */
+};
+struct echi_word { const char *key; char text[80]; };   /* printable ASCII without quotes and backslashes */
+struct echi_tensors;                            /* which tensors, in the order of the file */
+ech_status echi_tensors_create(const struct ech_model *model, const struct echi_tensor_set *sets, int n_sets, struct echi_tensors **out, struct ech_error *err);
+void echi_tensors_destroy(struct echi_tensors *tensors);
+/* What stands in front of the data; like ech_model_text, but no NUL is written: `out` may be NULL. Allocates nothing. */
+size_t echi_tensors_header(const struct echi_tensors *tensors, const struct echi_word *words, int n_words, uint8_t *out, size_t cap);
+/* Range i of the data, from 0 up; false when there is none. */
+bool echi_tensors_data(const struct echi_tensors *tensors, int i, const float **out_values, size_t *out_count);
+/* From foreign bytes. The words: calls `each` for every one. The tensors: into their sets' values, only when all is right.
+ * `path` is for messages. The list is then in the order of the file that was read. */
+ech_status echi_tensors_words(const char *path, const uint8_t *file, size_t len, void (*each)(void *self, const char *key, const char *text), void *self, struct ech_error *err);
+ech_status echi_tensors_read(const char *path, const uint8_t *file, size_t len, struct echi_tensors *tensors, struct ech_error *err);
+
 /* safetensors, PyTorch's names and shapes. load: every tensor must be there with the right shape and dtype F32. */
 ech_status echi_safetensors_save(const char *path, const struct ech_model *model, const float *params, struct ech_error *err);
 ech_status echi_safetensors_load(const char *path, const struct ech_model *model, float *params, struct ech_error *err);

@@ -26,30 +26,32 @@ struct tensor {
     char name[48]; /* "conv1.weight" */
     uint64_t shape[4];
     int dims;
-    size_t at, count; /* in the flat array, in floats */
+    float *values;    /* [count], where its set's are */
+    size_t count;
     bool seen;        /* loading: the file's header has it, */
     uint64_t begin;   /*   and its data begins there */
 };
 
-static void set_tensor(struct tensor *t, const char *layer, const char *part, size_t at, size_t count) {
-    *t = (struct tensor){.at = at, .count = count};
+struct echi_tensors {
+    const struct ech_model *model;
+    int n;
+    struct tensor tensor[]; /* set after set, in the order of the layers, weight before bias */
+};
+
+static void set_tensor(struct tensor *t, const struct echi_tensor_set *set, const char *layer, const char *part, size_t at, size_t count) {
+    *t = (struct tensor){.values = set->values ? set->values + at : NULL, .count = count};
     struct echi_print p = {t->name, sizeof t->name, 0};
-    echi_print(&p, "%s.%s", layer, part);
+    echi_print(&p, "%s%s.%s", set->prefix, layer, part);
 }
 
-/* The model's tensors in the order of its layers, weight before bias; *out_tensors is malloc'd. */
-static ech_status list_tensors(const struct ech_model *model, struct tensor **out_tensors, int *out_count,
-                               struct ech_error *err) {
-    struct tensor *t = malloc(2 * (size_t)model->n_layers * sizeof *t);
-    int n = 0;
-    if (!t) return echi_fail_memory(err, "safetensors", "the list of tensors");
-    for (int i = 0; i < model->n_layers; i++) {
-        const struct echi_layer *l = &model->layers[i];
+static void list_set(struct echi_tensors *list, const struct echi_tensor_set *set) {
+    for (int i = set->first; i < set->end; i++) {
+        const struct echi_layer *l = &list->model->layers[i];
         if (!l->weights) continue;
-        struct tensor *weight = &t[n++], *bias = &t[n++];
+        struct tensor *weight = &list->tensor[list->n++], *bias = &list->tensor[list->n++];
         const uint64_t out = (uint64_t)l->out.c;
-        set_tensor(weight, l->name, "weight", l->weight_at, l->weights);
-        set_tensor(bias, l->name, "bias", l->bias_at, l->biases);
+        set_tensor(weight, set, l->name, "weight", l->weight_at, l->weights);
+        set_tensor(bias, set, l->name, "bias", l->bias_at, l->biases);
         bias->dims = 1;
         bias->shape[0] = weight->shape[0] = out;
         if (l->op == ECHI_OP_FC) {
@@ -62,9 +64,28 @@ static ech_status list_tensors(const struct ech_model *model, struct tensor **ou
             weight->shape[3] = (uint64_t)l->kernel_w;
         }
     }
-    *out_tensors = t;
-    *out_count = n;
+}
+
+ech_status echi_tensors_create(const struct ech_model *model, const struct echi_tensor_set *sets, int n_sets, struct echi_tensors **out,
+                               struct ech_error *err) {
+    ECHI_TRY(ech_model_finish(model, err));
+    size_t most = 0;
+    for (int i = 0; i < n_sets; i++) most += 2 * (size_t)(sets[i].end - sets[i].first);
+    struct echi_tensors *list = malloc(sizeof *list + most * sizeof list->tensor[0]);
+    if (!list) return echi_fail_memory(err, "safetensors", "the list of tensors");
+    list->model = model;
+    list->n = 0;
+    for (int i = 0; i < n_sets; i++) list_set(list, &sets[i]);
+    *out = list;
     return ECH_OK;
+}
+
+void echi_tensors_destroy(struct echi_tensors *list) { free(list); }
+
+/* The weights of the whole model, and nothing else. */
+static ech_status list_weights(const struct ech_model *model, float *values, struct echi_tensors **out, struct ech_error *err) {
+    const struct echi_tensor_set set = {.end = model->n_layers, .values = values};
+    return echi_tensors_create(model, &set, 1, out, err);
 }
 
 static void print_shape(struct echi_print *p, const uint64_t *shape, int dims) {
@@ -75,35 +96,43 @@ static void print_shape(struct echi_print *p, const uint64_t *shape, int dims) {
 
 /* --- saving --- */
 
-static void print_header(struct echi_print *p, const struct tensor *t, int n) {
+size_t echi_tensors_header(const struct echi_tensors *list, const struct echi_word *words, int n_words, uint8_t *out, size_t cap) {
+    const struct tensor *t = list->tensor;
+    struct echi_print p = {(char *)out, out ? cap : 0, 8};
     size_t at = 0;
-    for (int i = 0; i < n; i++) {
-        echi_print(p, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":", i ? "," : "{", t[i].name);
-        print_shape(p, t[i].shape, t[i].dims);
-        echi_print(p, ",\"data_offsets\":[%zu,%zu]}", at, at + 4 * t[i].count);
+    for (int i = 0; i < n_words; i++)
+        echi_print(&p, "%s\"%s\":\"%s\"", i ? "," : "{\"__metadata__\":{", words[i].key, words[i].text);
+    if (n_words) echi_print(&p, "}");
+    for (int i = 0; i < list->n; i++) {
+        echi_print(&p, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":", i || n_words ? "," : "{", t[i].name);
+        print_shape(&p, t[i].shape, t[i].dims);
+        echi_print(&p, ",\"data_offsets\":[%zu,%zu]}", at, at + 4 * t[i].count);
         at += 4 * t[i].count;
     }
-    echi_print(p, "%s", n ? "}" : "{}");
-    while (p->len % 8) echi_print(p, " "); /* so that the data is aligned in the file */
+    echi_print(&p, "%s", list->n || n_words ? "}" : "{}");
+    while (p.len % 8) echi_print(&p, " "); /* so that the data is aligned in the file */
+    if (out && cap >= 8) echi_store64(out, p.len - 8);
+    return p.len;
+}
+
+bool echi_tensors_data(const struct echi_tensors *list, int i, const float **out_values, size_t *out_count) {
+    if (i < 0 || i >= list->n) return false;
+    *out_values = list->tensor[i].values;
+    *out_count = list->tensor[i].count;
+    return true;
 }
 
 ech_status echi_safetensors_save(const char *path, const struct ech_model *model, const float *params, struct ech_error *err) {
-    struct tensor *tensors;
-    int n;
-    ECHI_TRY(ech_model_finish(model, err));
-    ECHI_TRY(list_tensors(model, &tensors, &n, err));
-    struct echi_print header = {NULL, 0, 0};
-    print_header(&header, tensors, n);
-    const size_t data_at = 8 + header.len;
+    struct echi_tensors *list;
+    ECHI_TRY(list_weights(model, NULL, &list, err));
+    const size_t data_at = echi_tensors_header(list, NULL, 0, NULL, 0);
     size_t len;
     uint8_t *file = echi_mul_size(model->n_params, 4, &len) && echi_add_size(len, data_at + 1, &len) ? malloc(len) : NULL;
     if (!file) {
-        free(tensors);
+        echi_tensors_destroy(list);
         return echi_fail_memory(err, "safetensors.save", "the file's contents");
     }
-    echi_store64(file, header.len);
-    header = (struct echi_print){(char *)file + 8, header.len + 1, 0}; /* the NUL behind it gives way to the data */
-    print_header(&header, tensors, n);
+    echi_tensors_header(list, NULL, 0, file, data_at + 1); /* the NUL behind it gives way to the data */
     for (size_t i = 0; i < model->n_params; i++) {
         uint32_t bits;
         memcpy(&bits, &params[i], 4);
@@ -111,7 +140,7 @@ ech_status echi_safetensors_save(const char *path, const struct ech_model *model
     }
     ech_status status = echi_file_write(path, file, len - 1, err);
     free(file);
-    free(tensors);
+    echi_tensors_destroy(list);
     return status;
 }
 
@@ -120,8 +149,10 @@ ech_status echi_safetensors_save(const char *path, const struct ech_model *model
 struct loader {
     char path[80]; /* fit for a message */
     const struct ech_model *model;
-    struct tensor *tensors;
+    struct tensor *tensors; /* NULL: only the words are wanted */
     int n;
+    void (*word)(void *self, const char *key, const char *text); /* may be NULL */
+    void *word_self;
     const uint8_t *data;
     size_t data_len;
     struct echi_json json;
@@ -234,10 +265,15 @@ static ech_status check_entry(const struct loader *l, struct tensor *t, const st
     return ECH_OK;
 }
 
-static void skip_metadata(struct echi_json *j) {
+/* Words that are too long to be kept are nobody's here. */
+static void read_metadata(struct loader *l) {
     struct echi_json_string key, value;
-    echi_json_object(j);
-    while (echi_json_member(j, &key)) echi_json_string(j, &value);
+    echi_json_object(&l->json);
+    while (echi_json_member(&l->json, &key) && echi_json_string(&l->json, &value)) {
+        if (!l->word || key.len >= sizeof key.text || value.len >= sizeof value.text) continue;
+        key.text[key.len] = value.text[value.len] = 0;
+        l->word(l->word_self, key.text, value.text);
+    }
 }
 
 static ech_status read_header(struct loader *l) {
@@ -247,15 +283,16 @@ static ech_status read_header(struct loader *l) {
     echi_json_object(&l->json);
     while (echi_json_member(&l->json, &name)) {
         struct entry e;
-        struct tensor *t = l->tensors, *end = t + l->n;
+        struct tensor *t = l->tensors, *end = t ? t + l->n : NULL;
         if (echi_json_equal(&name, "__metadata__")) {
             if (metadata) return refuse(l, ECH_E_FORMAT, "'__metadata__' is there twice");
             metadata = true;
-            skip_metadata(&l->json);
+            read_metadata(l);
             continue;
         }
         echi_printable(e.name, sizeof e.name, name.text, name.len < sizeof name.text ? name.len : sizeof name.text);
         ECHI_TRY(read_entry(l, &e));
+        if (!l->tensors) continue;
         while (t < end && !echi_json_equal(&name, t->name)) t++;
         if (t < end)
             ECHI_TRY(check_entry(l, t, &e));
@@ -263,6 +300,7 @@ static ech_status read_header(struct loader *l) {
             add_name(&extra, e.name);
     }
     if (!echi_json_end(&l->json)) return bad_json(l);
+    if (!l->tensors) return ECH_OK;
     for (int i = 0; i < l->n; i++)
         if (!l->tensors[i].seen) add_name(&missing, l->tensors[i].name);
     if (!missing.count && !extra.count) return ECH_OK;
@@ -294,7 +332,8 @@ static ech_status check_cover(const struct loader *l) {
     return ECH_OK;
 }
 
-static ech_status load_bytes(struct loader *l, const uint8_t *file, size_t len, float *params) {
+/* Finds the header and what is behind it. */
+static ech_status open_bytes(struct loader *l, const uint8_t *file, size_t len) {
     if (len < 8) return refuse(l, ECH_E_FORMAT, "has %zu bytes, too few for a safetensors file", len);
     const uint64_t header = echi_load64(file);
     if (header > HEADER_MAX || header > len - 8)
@@ -304,29 +343,41 @@ static ech_status load_bytes(struct loader *l, const uint8_t *file, size_t len, 
     l->data = file + 8 + (size_t)header;
     l->data_len = len - 8 - (size_t)header;
     echi_json_begin(&l->json, file + 8, (size_t)header);
-    ECHI_TRY(read_header(l));
-    ECHI_TRY(check_cover(l));
-    for (const struct tensor *t = l->tensors; t < l->tensors + l->n; t++) {
-        const uint8_t *from = l->data + (size_t)t->begin;
+    return read_header(l);
+}
+
+ech_status echi_tensors_words(const char *path, const uint8_t *file, size_t len, void (*each)(void *self, const char *key, const char *text),
+                              void *self, struct ech_error *err) {
+    struct loader l = {.err = err, .word = each, .word_self = self};
+    echi_printable_path(l.path, sizeof l.path, path);
+    return open_bytes(&l, file, len);
+}
+
+ech_status echi_tensors_read(const char *path, const uint8_t *file, size_t len, struct echi_tensors *list, struct ech_error *err) {
+    struct loader l = {.model = list->model, .tensors = list->tensor, .n = list->n, .err = err};
+    echi_printable_path(l.path, sizeof l.path, path);
+    for (int i = 0; i < list->n; i++) list->tensor[i].seen = false;
+    ECHI_TRY(open_bytes(&l, file, len));
+    ECHI_TRY(check_cover(&l));
+    for (const struct tensor *t = l.tensors; t < l.tensors + l.n; t++) {
+        const uint8_t *from = l.data + (size_t)t->begin;
         for (size_t k = 0; k < t->count; k++) {
             const uint32_t bits = echi_load32(from + 4 * k);
-            memcpy(&params[t->at + k], &bits, 4);
+            memcpy(&t->values[k], &bits, 4);
         }
     }
     return ECH_OK;
 }
 
 ech_status echi_safetensors_load(const char *path, const struct ech_model *model, float *params, struct ech_error *err) {
-    struct loader l = {.model = model, .err = err};
+    struct echi_tensors *list;
     uint8_t *file = NULL;
     size_t len, most;
-    ECHI_TRY(ech_model_finish(model, err));
     if (!echi_mul_size(model->n_params, 4, &most) || !echi_add_size(most, 8 + HEADER_MAX, &most)) most = SIZE_MAX;
-    ECHI_TRY(list_tensors(model, &l.tensors, &l.n, err));
-    echi_printable_path(l.path, sizeof l.path, path);
+    ECHI_TRY(list_weights(model, params, &list, err));
     ech_status status = echi_file_read(path, most, &file, &len, err);
-    if (status == ECH_OK) status = load_bytes(&l, file, len, params);
+    if (status == ECH_OK) status = echi_tensors_read(path, file, len, list, err);
     free(file);
-    free(l.tensors);
+    echi_tensors_destroy(list);
     return status;
 }

@@ -86,10 +86,21 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
     X(init, "init", "FILE", "", TEXT, 0, 0, no_word, NULL, "initial weights (safetensors); rank 0 reads it")              \
     X(save, "save", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes the trained weights (safetensors)")           \
     X(report, "report", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes what the run did (JSON)")                 \
+    X(checkpoint, "checkpoint", "DIR", "", TEXT, 0, 0, no_word, NULL,                                                         \
+      "folder where rank 0 keeps checkpoints: weights, momentum, and where the run stands")                                   \
+    X(every, "every", "ROUNDS", "1000", INT64, 0, 1e15, no_word, NULL,                                                        \
+      "rounds between checkpoints; 0: only when the run ends or is stopped")                                                  \
+    X(keep, "keep", "K", "3", INT, 1, 1000000, no_word, NULL, "how many checkpoints are kept, the last ones")                 \
+    X(resume, "resume", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                                             \
+      "go on from the last whole checkpoint; begin at the beginning when there is none yet")                                  \
     X(plan, "plan", "FILE", "", TEXT, 0, 0, no_word, NULL, "plan to follow instead of making one")                            \
     X(save_plan, "save-plan", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes the plan")                       \
     X(deterministic, "deterministic", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                               \
-      "bsp only: the same trained weights, bit for bit, whatever the number of nodes, their shares and their processors") \
+      "bsp only: the same trained weights, bit for bit, whatever the number of nodes, their shares and their processors")    \
+    X(key, "key", "FILE", "", TEXT, 0, 0, no_word, NULL,                                                                     \
+      "the run's key, 16 random bytes or more, the same on all nodes: others cannot join, nor change what is sent")          \
+    X(insecure, "insecure", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                                        \
+      "without a key, meet beyond this machine all the same: whoever reaches the network may join and change the run")          \
     X(record, "record", "DIR", "", TEXT, 0, 0, no_word, NULL,                                                                 \
       "where each node writes what its roles are told (rank0.events, ...), for `echelon replay`")
 
@@ -381,6 +392,9 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
     if (bsp && config->samples_per_step > 0)
         return refuse(err, "option samples-per-step is %d, but under bsp steps follow from batch and shares: leave it out",
                       config->samples_per_step);
+    if (*config->key && config->insecure) return refuse(err, "options key and insecure contradict each other: leave one of them out");
+    if (config->resume && !*config->checkpoint)
+        return refuse(err, "option resume is on, but checkpoint is missing: give the folder with the checkpoints");
     ECHI_TRY(share_list_fits(config, err));
     ECHI_TRY(deterministic_fits(config, err));
     return outputs_differ(config, err);

@@ -18,6 +18,7 @@ struct echi_node {
     struct ech_report *report;
     struct ech_error *err;
     int rank, world;
+    struct echi_net_kind kinds[ECHI_KINDS];
     struct echi_wire *wire;
     struct echi_exec *exec;
     struct echi_lane *lane;
@@ -45,6 +46,7 @@ struct echi_node {
     bool ready, over, held_asked, final_in, end_in;
     ech_status status;
     int64_t began, heartbeat_at, progress_at, leave_by;
+    int64_t clock, clock_back;                /* echi_now when it was last read, and how far it has gone back altogether */
     struct echi_fair fair;                    /* the clock on which peers are judged */
     struct echi_patience patience;
     struct echi_watched watched[ECHI_WORLD_MAX];
@@ -58,12 +60,15 @@ struct echi_node {
 };
 
 /* ---- node.c ---- */
+/* The time of this node, which its roles and deadlines go by: echi_now, but it never goes back. I/O thread. */
+int64_t echi_node_now(struct echi_node *n);
 void echi_node_log(struct echi_node *n, enum ech_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Ends the loop; the first reason stays. */
 void echi_node_give_up(struct echi_node *n, ech_status status);
 /* Tells of a recording that cannot be written any further, and goes on without it. */
 void echi_node_check_recorder(struct echi_node *n);
 
+void echi_node_notify(void *self);   /* any thread: there is something to take */
 /* ---- node_watch.c ---- */
 void echi_watch_begin(struct echi_node *n);              /* all nodes have joined */
 /* Sends the heartbeat when it is due. Returns how long the next round of the loop may take, in ns. */

@@ -14,24 +14,6 @@
 
 #include <stdatomic.h>
 
-/* ---------------------------------------------------------------- wire.c */
-
-/* The net, plus what stays on this node: a message to one's own rank is copied from slot to slot under the same rules
- * (kinds, posts, order) and never touches a socket. I/O thread only. */
-struct echi_wire;
-ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire **out, struct ech_error *err);
-void echi_wire_close(struct echi_wire *wire, int64_t linger);
-const char *echi_wire_address(const struct echi_wire *wire);
-ech_status echi_wire_poll(struct echi_wire *wire, int64_t deadline, struct echi_net_event *out, int cap, int *out_count, struct ech_error *err);
-void echi_wire_wake(struct echi_wire *wire);   /* any thread */
-ech_status echi_wire_post(struct echi_wire *wire, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err);
-ech_status echi_wire_send(struct echi_wire *wire, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
-                          size_t len, uint64_t cookie, struct ech_error *err);
-void echi_wire_bytes_sent(const struct echi_wire *wire, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
-uint64_t echi_wire_bytes_from(const struct echi_wire *wire, int peer);   /* not of oneself */
-/* As echi_net_waiting; of messages to oneself those that wait for a post. */
-int echi_wire_waiting(const struct echi_wire *wire, int peer, int kind, bool *out_for_credit);
-
 /* ------------------------------------------------------------ what is run */
 
 /* A model and its data as a run needs them, whether they are Echelon's or a custom trainer's (then no layers, no data). */
@@ -61,6 +43,26 @@ void echi_job_words(const struct echi_job *job, char model[ECHI_JOB_WORD], char 
 void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len);
 /* Sample numbers of a lease. */
 void echi_job_samples(const struct echi_job *job, const struct echi_lease *lease, uint32_t *out_index);
+
+/* ---------------------------------------------------------------- wire.c */
+
+/* The net, plus what stays on this node: a message to one's own rank is copied from slot to slot under the same rules
+ * (kinds, posts, order) and never touches a socket. I/O thread only. */
+struct echi_wire;
+/* The table of message kinds for this job: nobody accepts more than what a message of the kind can need. */
+void echi_wire_kinds(const struct echi_job *job, struct echi_net_kind out[ECHI_KINDS]);
+ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire **out, struct ech_error *err);
+void echi_wire_close(struct echi_wire *wire, int64_t linger);
+const char *echi_wire_address(const struct echi_wire *wire);
+ech_status echi_wire_poll(struct echi_wire *wire, int64_t deadline, struct echi_net_event *out, int cap, int *out_count, struct ech_error *err);
+void echi_wire_wake(struct echi_wire *wire);   /* any thread */
+ech_status echi_wire_post(struct echi_wire *wire, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err);
+ech_status echi_wire_send(struct echi_wire *wire, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
+                          size_t len, uint64_t cookie, struct ech_error *err);
+void echi_wire_bytes_sent(const struct echi_wire *wire, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
+uint64_t echi_wire_bytes_from(const struct echi_wire *wire, int peer);   /* not of oneself */
+/* As echi_net_waiting; of messages to oneself those that wait for a post. */
+int echi_wire_waiting(const struct echi_wire *wire, int peer, int kind, bool *out_for_credit);
 
 /* ----------------------------------------------------------------- lane.c */
 
@@ -106,6 +108,7 @@ void echi_exec_destroy(struct echi_exec *exec);
 void echi_exec_use_lane(struct echi_exec *exec, struct echi_lane *lane);   /* whose breathe and gradient it calls */
 struct echi_device *echi_exec_device(struct echi_exec *exec);
 ech_status echi_exec_setup(struct echi_exec *exec, const struct echi_setup *setup, struct ech_error *err);
+ech_status echi_exec_setup_kept(struct echi_exec *exec, struct ech_error *err);   /* rank 0's, for checkpoints; after setup */
 void *echi_exec_slot(struct echi_exec *exec, struct echi_slot slot, size_t *out_bytes);   /* NULL when there is none */
 /* Names of the kernels that were chosen for each unit of each stack, for recordings. NUL-terminated, cut at cap. */
 void echi_exec_kernels(const struct echi_exec *exec, char *buf, size_t cap);
@@ -133,6 +136,7 @@ struct echi_node_config {
     const struct echi_user_lane *user;
     const atomic_bool *abandoned;             /* sessions: the caller computes no more steps; NULL in ech_train */
     echi_real *params;                        /* rank 0: initial weights in, trained weights out */
+    struct echi_checkpoints *checkpoints;     /* rank 0, with --checkpoint; else NULL */
     /* Called on the node's thread, may be NULL: the wire stands; later again: the slots stand as well; at last, with NULLs:
      * both are about to go. */
     void (*started)(void *self, struct echi_wire *wire, struct echi_exec *exec); void *started_self;

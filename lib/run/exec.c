@@ -146,6 +146,10 @@ ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, 
     return echi_exec_stack(x, 0, x->job->model->n_layers, EVAL_ROWS, &x->eval, err);
 }
 
+ech_status echi_exec_setup_kept(struct echi_exec *x, struct ech_error *err) {
+    return make_slots(x, ECHI_SLOT_COORD_KEPT, 0, 1 + x->setup->plan.n_groups, x->job->n_params * sizeof(echi_real), err);
+}
+
 void *echi_exec_slot(struct echi_exec *x, struct echi_slot slot, size_t *out_bytes) {
     if (slot.kind >= ECHI_SLOT_KINDS || slot.index >= ECHI_SLOTS_PER_KIND || !x->slot[slot.kind][slot.index]) return NULL;
     if (out_bytes) *out_bytes = echi_buffer_bytes(x->slot[slot.kind][slot.index]);
@@ -343,6 +347,7 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
         ECHI_TRY(forward(x, task, result, err));
         return backward(x, task, result, err);
     case ECHI_TASK_EVAL: return eval(x, task, result, err);
+    case ECHI_TASK_KEEP:   /* never on a lane */
     case ECHI_TASKS: break;
     }
     return echi_fail(err, ECH_E_INTERNAL, "run.exec", "no task has the number %d", task->kind);

@@ -121,6 +121,7 @@ static ech_status head_granule(struct echi_exec *x, const struct echi_task *task
     ECHI_TRY(echi_stack_loss(x->head, labels, (echi_real)1 / (echi_real)task->divisor, loss, correct, err));
     for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward(x->head, u, weights, grads, true, err));
     ECHI_TRY(echi_stack_input_grad(x->head, rows_grad, err));
+    if (task->state.kind == ECHI_SLOT_NONE) return ECH_OK;   /* rows that came again: answered, not trained */
     echi_job_range(x->job, &x->setup->plan, true, &at, &count);
     return echi_exact_take(x->device, slot(x, task->state), grads, at, count, add, err);
 }

@@ -66,7 +66,7 @@ void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, i
         *len = m->lease.n * width * sizeof(echi_real);
         return;
     case ECHI_KIND_PARAMS:
-        if (m->flag) count = job->n_params;
+        if (m->flag == ECHI_PARAMS_FINAL) count = job->n_params;
         else echi_job_range(job, plan, head, &first, &count);
         break;
     default: echi_job_range(job, plan, false, &first, &count); break;

@@ -3,6 +3,7 @@
 #include "echi_run.h"
 #include "echi_error.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
  * steps longer. */
 #define SWEEPS 3
 #define SECONDS_A_SIZE 0.008
+#define SHORTEST 1e-6   /* seconds that a step takes at least, whatever the clocks say */
 /* A large model on a small machine must not spend minutes here: no size is tried beyond one whose step takes so long (but
  * two at least, for a slope), and no sweep begins after so long. */
 #define LONG_STEP 0.15
@@ -56,9 +58,11 @@ static ech_status time_size(const struct bench *b, int sweep, int size, bool hea
     while (sum < SECONDS_A_SIZE) {
         const int64_t began = echi_now(), cpu_began = echi_thread_cpu(), owed = slowness->debt;
         ECHI_TRY(one_step(b, (int)sizes[size], head, err));
-        const double cpu = (double)(echi_thread_cpu() - cpu_began) * 1e-9;
+        const double cpu = fmax((double)(echi_thread_cpu() - cpu_began) * 1e-9, SHORTEST);
         echi_slowness_pay(slowness);
-        const double seconds = (double)(echi_now() - began + slowness->debt - owed) * 1e-9;
+        const double wall = (double)(echi_now() - began + slowness->debt - owed) * 1e-9;
+        /* No step ends before its processor time has passed: also beside a clock that goes back or stands still this ends. */
+        const double seconds = wall > cpu ? wall : cpu;
         if (t->least[size][head] == 0 || cpu < t->least[size][head]) t->least[size][head] = cpu;
         t->steps[sweep][size][head]++;
         sum += seconds;

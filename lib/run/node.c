@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The I/O thread of a node: joins the others, hosts the roles, leaves. */
 #include "echi_node.h"
+#include "echi_checkpoint.h"
 #include "echi_error.h"
+#include "echi_secret.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,6 +21,13 @@ void echi_node_log(struct echi_node *n, enum ech_log_level level, const char *fm
     vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
     n->c->config->on_log(n->c->config->user, level, line);
+}
+
+int64_t echi_node_now(struct echi_node *n) {
+    const int64_t now = echi_now();
+    if (now < n->clock) n->clock_back += n->clock - now;
+    n->clock = now;
+    return now + n->clock_back;
 }
 
 void echi_node_give_up(struct echi_node *n, ech_status status) {
@@ -57,13 +66,13 @@ static void check_stop(struct echi_node *n, bool *told) {
     }
 }
 
-static void notify(void *self) { echi_wire_wake(((struct echi_node *)self)->wire); }
+void echi_node_notify(void *self) { echi_wire_wake(((struct echi_node *)self)->wire); }
 
 static void check_tell(struct echi_node *n) {
     const int tells = asked(n->c->config->tell);
     if (tells == n->tells) return;
     n->tells = tells;
-    echi_tell_all(n, echi_now());
+    echi_tell_all(n, echi_node_now(n));
 }
 
 static void loop(struct echi_node *n) {
@@ -72,9 +81,9 @@ static void loop(struct echi_node *n) {
     echi_fair_begin(&n->fair, n->began);
     while (!n->over) {
         int count = 0;
-        ech_status status = echi_wire_poll(n->wire, n->fair.due, event, EVENTS_MAX, &count, n->err);
+        ech_status status = echi_wire_poll(n->wire, n->fair.due - n->clock_back, event, EVENTS_MAX, &count, n->err);
         if (status != ECH_OK) return echi_node_give_up(n, status);
-        int64_t now = echi_now();
+        int64_t now = echi_node_now(n);
         echi_fair_look(&n->fair, now, echi_watch_beat(n, now));
         for (int i = 0; i < count && !n->over; i++) echi_node_on_net(n, &event[i]);
         echi_node_take_done(n);
@@ -82,12 +91,24 @@ static void loop(struct echi_node *n) {
         check_stop(n, &told);
         check_tell(n);
         if (!n->over) echi_node_progress(n, now);
-        now = echi_now();
+        now = echi_node_now(n);
         if (now - n->fair.looked > n->round_most) n->round_most = now - n->fair.looked;
     }
 }
 
 /* ------------------------------------------------------------- run it */
+
+static void begin_at(struct echi_node *n, const struct echi_standing *at, struct echi_goal *goal) {
+    goal->from = *at;
+    n->shown = (struct ech_progress){.samples = at->samples, .loss = at->loss};
+    n->shown_clock = at->clock;
+    n->shown_looks = at->looks;
+    if (at->samples >= goal->samples)
+        echi_node_log(n, ECH_LOG_INFO, "nothing left to do: the checkpoint has %llu samples, and %llu were asked for", (unsigned long long)at->samples,
+                      (unsigned long long)goal->samples);
+    else if (goal->target_accuracy > 0 && at->best_accuracy >= goal->target_accuracy)
+        echi_node_log(n, ECH_LOG_INFO, "nothing left to do: %.2f %% was reached before the checkpoint", 100 * goal->target_accuracy);
+}
 
 /* `about` is told what the coordinator begins with. */
 static ech_status make_coordinator(struct echi_node *n, struct echi_about *about) {
@@ -108,6 +129,13 @@ static ech_status make_coordinator(struct echi_node *n, struct echi_about *about
     }
     const uint32_t batch = c->plan[0] ? n->setup.plan.round : echi_wishes_round(&wishes);
     goal.samples = c->steps >= 0 ? (uint64_t)c->steps * batch : (uint64_t)(c->epochs * n->job->train_samples + 0.5);
+    if (n->c->checkpoints) {
+        const struct echi_checkpoint *from = echi_checkpoints_from(n->c->checkpoints);
+        goal.keep = true;
+        goal.keep_every = (uint64_t)c->every;
+        goal.resumed = from != NULL;
+        if (from) begin_at(n, &from->at, &goal);
+    }
     n->coordinator = calloc(1, sizeof *n->coordinator);
     if (!n->coordinator) return echi_fail_memory(n->err, "run.setup", "the coordinator");
     echi_coordinator_init(n->coordinator, &n->setup, &wishes, &goal, c->plan[0] != 0);
@@ -153,20 +181,22 @@ static void end_recording(struct echi_node *n) {
 
 static ech_status open_wire(struct echi_node *n) {
     const struct ech_config *c = n->c->config;
-    static const struct echi_net_kind kinds[ECHI_KINDS] = {
-#define KIND(name, text, priority, payload) {text, priority, 2 + ECHI_PLAN_BYTES_MAX, (payload) ? UINT64_C(1) << 36 : 0, 0},
-        ECHI_KIND_LIST(KIND)
-#undef KIND
-    };
     struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"arithmetic", ""}};
     echi_job_words(n->job, print[1].value, print[2].value);
     if (n->job->shuffle) snprintf(print[3].value, sizeof print[3].value, "seed %llu", (unsigned long long)n->job->seed);
     else snprintf(print[3].value, sizeof print[3].value, "order of the file");
     snprintf(print[4].value, sizeof print[4].value, "%s, %zu bits", c->deterministic ? "--deterministic" : "as fast as each node can", 8 * sizeof(echi_real));
-    const struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
+    echi_wire_kinds(n->job, n->kinds);
+    struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = n->kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
         .n_fingerprints = (int)(sizeof print / sizeof print[0]), .coordinator = c->coordinator[0] ? c->coordinator : NULL, .bind = c->bind[0] ? c->bind : NULL,
-        .join_timeout = (int64_t)(c->join_timeout * 1e9)};
-    return echi_wire_open(&net, &n->wire, n->err);
+        .join_timeout = (int64_t)(c->join_timeout * 1e9), .insecure = c->insecure != 0};
+    uint8_t *key = NULL;
+    if (c->key[0]) ECHI_TRY(echi_file_read_secret(c->key, ECHI_NET_KEY_MOST, &key, &net.key_len, n->err));
+    net.key = key;
+    ech_status status = echi_wire_open(&net, &n->wire, n->err);
+    if (key) echi_secret_wipe(key, net.key_len);
+    free(key);
+    return status;
 }
 
 ech_status echi_node_run(const struct echi_node_config *config, struct ech_report *report, struct ech_error *err) {
@@ -181,14 +211,14 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     n->world = config->config->world;
     n->lost = -1;
     n->tells = asked(config->config->tell);
-    n->began = echi_now();
+    n->began = echi_node_now(n);
     ech_status status;
     struct echi_about about = {0};
     ECHI_TRY_GOTO(echi_exec_create(n->job, config->config->device, config->config->threads, &n->exec, n->err), out);
     if (n->rank == 0) ECHI_TRY_GOTO(make_coordinator(n, &about), out);
     ECHI_TRY_GOTO(open_recorder(n, &about), out);
     ECHI_TRY_GOTO(open_wire(n), out);
-    ECHI_TRY_GOTO(echi_lane_create(echi_exec_run, n->exec, notify, n, config->config->slow, &n->lane, n->err), out);
+    ECHI_TRY_GOTO(echi_lane_create(echi_exec_run, n->exec, echi_node_notify, n, config->config->slow, &n->lane, n->err), out);
     echi_exec_use_lane(n->exec, n->lane);
     if (config->started) config->started(config->started_self, n->wire, NULL);
     if (n->rank == 0 && config->config->on_bound) config->config->on_bound(config->config->user, echi_wire_address(n->wire));
@@ -203,6 +233,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
 out:
     if (config->started) config->started(config->started_self, NULL, NULL);
     echi_lane_destroy(n->lane);
+    echi_checkpoints_stop(config->checkpoints);
     echi_wire_close(n->wire, LINGER);
     echi_recorder_close(n->recorder);
     echi_exec_destroy(n->exec);

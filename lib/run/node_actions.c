@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Actions made true: messages sent, places posted, tasks begun. */
 #include "echi_node.h"
+#include "echi_checkpoint.h"
 #include "echi_error.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@ static void perform(struct echi_node *n, struct echi_actions *list);
 
 void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event *e) {
     struct echi_actions list = {n->action, 0, ECHI_NODE_ACTIONS, false};
-    e->now = echi_now();
+    e->now = echi_node_now(n);
     if (role == ECHI_ROLE_COORDINATOR && n->coordinator) echi_coordinator_step(n->coordinator, e, &list);
     else if (role == ECHI_ROLE_WORKER && n->worker) echi_worker_step(n->worker, e, &list);
     else if (role == ECHI_ROLE_OWNER && n->owner) echi_owner_step(n->owner, e, &list);
@@ -99,15 +100,16 @@ void echi_node_post(struct echi_node *n, const struct echi_action *a) {
     case ECHI_SLOT_HEAD_ROWS: m.lease.n = n->setup.plan.n[a->to]; break;
     case ECHI_SLOT_WORKER_ACT_GRAD: m.lease.n = n->setup.plan.n[n->rank]; break;
     case ECHI_SLOT_COORD_PARAMS:    /* a part of either kind; put in its place when it is here */
-    case ECHI_SLOT_NODE_FINAL: m.flag = 1; break;
+    case ECHI_SLOT_NODE_FINAL: m.flag = ECHI_PARAMS_FINAL; break;
     default: break;
     }
     static const uint8_t role[ECHI_SLOT_KINDS] = {
         [ECHI_SLOT_WORKER_WEIGHTS] = ECHI_ROLE_WORKER, [ECHI_SLOT_WORKER_ACT_GRAD] = ECHI_ROLE_WORKER, [ECHI_SLOT_OWNER_WEIGHTS] = ECHI_ROLE_OWNER,
         [ECHI_SLOT_OWNER_W0] = ECHI_ROLE_OWNER, [ECHI_SLOT_OWNER_PEER] = ECHI_ROLE_OWNER, [ECHI_SLOT_HEAD_ROWS] = ECHI_ROLE_HEAD,
-        [ECHI_SLOT_HEAD_WEIGHTS] = ECHI_ROLE_HEAD, [ECHI_SLOT_COORD_PARAMS] = ECHI_ROLE_COORDINATOR, [ECHI_SLOT_NODE_FINAL] = ECHI_ROLE_NODE,
+        [ECHI_SLOT_HEAD_WEIGHTS] = ECHI_ROLE_HEAD, [ECHI_SLOT_HEAD_MOMENTUM] = ECHI_ROLE_HEAD, [ECHI_SLOT_OWNER_MOMENTUM] = ECHI_ROLE_OWNER,
+        [ECHI_SLOT_COORD_PARAMS] = ECHI_ROLE_COORDINATOR, [ECHI_SLOT_NODE_FINAL] = ECHI_ROLE_NODE,
     };
-    echi_node_extent(n, a->kind, &m, a->slot.kind == ECHI_SLOT_HEAD_WEIGHTS, &at, &len);
+    echi_node_extent(n, a->kind, &m, a->slot.kind == ECHI_SLOT_HEAD_WEIGHTS || a->slot.kind == ECHI_SLOT_HEAD_MOMENTUM, &at, &len);
     post_part(n, a, (enum echi_role)role[a->slot.kind], at, len);
 }
 
@@ -130,6 +132,7 @@ static void send_plan(struct echi_node *n) {
 
 static void do_compute(struct echi_node *n, const struct echi_task *task) {
     if (n->c->user && task->kind == ECHI_TASK_STEP) return n->c->user->submit(n->c->user->self, task);
+    if (task->kind == ECHI_TASK_KEEP) return echi_checkpoints_submit(n->c->checkpoints, task, &n->coordinator->standing);
     ech_status status = echi_lane_submit(n->lane, task, n->err);
     if (status != ECH_OK) echi_node_give_up(n, status);
 }
@@ -140,8 +143,9 @@ static void tell_end(struct echi_node *n) {
     switch (c->status) {
     case ECH_OK: break;
     case ECH_E_PEER_LOST:
-        echi_fail_at(n->err, c->status, "run", c->lost_peer, NULL, "rank %d was lost (%s): the run ends; start it again, with --init from a saved file if there is one",
-                     c->lost_peer, n->lost_text[0] ? n->lost_text : c->text);
+        echi_fail_at(n->err, c->status, "run", c->lost_peer, NULL, "rank %d was lost (%s): the run ends; start it again, %s",
+                     c->lost_peer, n->lost_text[0] ? n->lost_text : c->text,
+                     n->c->checkpoints ? "with --resume" : "with --init from a saved file if there is one");
         break;
     case ECH_E_NOT_REACHED:
         echi_fail(n->err, c->status, "run", "the best look found %.2f %%, not the %.2f %% of --target-accuracy: allow more --epochs or change --lr",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What happens to a node: the start, messages, lost peers, finished tasks. */
 #include "echi_node.h"
+#include "echi_checkpoint.h"
 #include "echi_bytes.h"
 #include "echi_error.h"
 
@@ -85,10 +86,25 @@ static ech_status stand_roles(struct echi_node *n) {
     return ECH_OK;
 }
 
+/* Places for what checkpoints keep; in a resumed run the owners' momentum is in them first. */
+static ech_status stand_checkpoints(struct echi_node *n, struct ech_error *err) {
+    if (!n->c->checkpoints) return ECH_OK;
+    const struct echi_checkpoint *from = echi_checkpoints_from(n->c->checkpoints);
+    const float *kept[1 + ECHI_GROUPS_MAX];
+    ECHI_TRY(echi_exec_setup_kept(n->exec, err));
+    for (int i = 0; i < 1 + n->setup.plan.n_groups; i++) {
+        float *slot = echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)i}, NULL);
+        if (from && i > 0) echi_checkpoint_momentum(from, n->job, &n->setup.plan, i - 1, slot);
+        kept[i] = slot;
+    }
+    return echi_checkpoints_start(n->c->checkpoints, &n->setup.plan, kept, echi_node_notify, n, err);
+}
+
 /* On the lane's thread, like measuring: the slots of a large model take seconds, and meanwhile this node must be heard. */
 static void make_slots(void *self) {
     struct echi_node *n = self;
     n->slots_status = echi_exec_setup(n->exec, &n->setup, &n->slots_error);
+    if (n->slots_status == ECH_OK) n->slots_status = stand_checkpoints(n, &n->slots_error);
     atomic_store(&n->has_slots, true);
 }
 
@@ -191,12 +207,27 @@ static void on_stats(struct echi_node *n, int from, const uint8_t *body, size_t 
     (void)from;
 }
 
-/* Puts a part of the weights where its sender's role says. */
+/* Whose layers, for a look or for a checkpoint, or whose momentum: where such a part belongs. While a checkpoint is not being
+ * gathered its slots are being written to a file. */
+static struct echi_slot place_of(const struct echi_node *n, int from, const struct echi_msg *m) {
+    const bool gathers = n->coordinator->phase == ECHI_RUN_GATHERS || n->coordinator->phase == ECHI_RUN_LAST_KEEP;
+    const struct echi_plan *p = &n->setup.plan;
+    if (!gathers) return m->flag == ECHI_PARAMS_PART ? (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0} : (struct echi_slot){0};
+    if (n->coordinator->writing) return (struct echi_slot){0};
+    if (m->flag == ECHI_PARAMS_KEPT) return (struct echi_slot){ECHI_SLOT_COORD_KEPT, 0};
+    if (m->flag == ECHI_PARAMS_MOMENTUM && m->from_role == ECHI_ROLE_HEAD) return (struct echi_slot){ECHI_SLOT_COORD_KEPT, 1};
+    for (int g = 0; m->flag == ECHI_PARAMS_MOMENTUM && g < p->n_groups; g++)
+        if (p->owner_of[g] == from) return (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)(1 + g)};
+    return (struct echi_slot){0};
+}
+
+/* Puts a part of the weights or of the momentum in its place. */
 static bool place_params(struct echi_node *n, const struct echi_net_event *e, const struct echi_msg *m) {
     size_t at, len;
+    uint8_t *to = echi_exec_slot(n->exec, place_of(n, e->peer, m), NULL);
     echi_node_extent(n, ECHI_KIND_PARAMS, m, m->from_role == ECHI_ROLE_HEAD, &at, &len);
-    if (e->payload_len != len) return false;
-    memcpy((uint8_t *)echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL) + at, e->payload, len);
+    if (!to || e->payload_len != len) return false;
+    memcpy(to + at, e->payload, len);
     return true;
 }
 
@@ -216,14 +247,16 @@ static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, co
     return true;
 }
 
+static void malformed(struct echi_node *n, const struct echi_net_event *e) {
+    char text[160];
+    snprintf(text, sizeof text, "rank %d sent a malformed %s message to rank %d: do all nodes run the same version?", e->peer,
+             echi_kind_name(e->kind) ? echi_kind_name(e->kind) : "?", n->rank);
+    echi_node_fault(n, ECH_E_FORMAT, e->peer, text);
+}
+
 static void on_message(struct echi_node *n, const struct echi_net_event *e) {
     struct echi_msg m;
-    if (!echi_msg_decode(e->kind, e->meta, e->meta_len, &m) || !payload_fits(n, e, &m)) {
-        char text[160];
-        snprintf(text, sizeof text, "rank %d sent a malformed %s message to rank %d: do all nodes run the same version?", e->peer,
-                 echi_kind_name(e->kind) ? echi_kind_name(e->kind) : "?", n->rank);
-        return echi_node_fault(n, ECH_E_FORMAT, e->peer, text);
-    }
+    if (!echi_msg_decode(e->kind, e->meta, e->meta_len, &m) || !payload_fits(n, e, &m)) return malformed(n, e);
     if (m.to_role == ECHI_ROLE_NODE) {
         /* Only the coordinator commands nodes; heartbeats come from anywhere. */
         if (e->peer != 0 && m.kind != ECHI_KIND_HEARTBEAT) return;
@@ -234,7 +267,7 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
         struct echi_times times;
         if (echi_times_decode(e->meta + 2, e->meta_len - 2, &times)) n->report->step_seconds[e->peer] = echi_times_whole(&times, 64);
     }
-    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_PARAMS && (!n->coordinator || !place_params(n, e, &m))) return;
+    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_PARAMS && n->coordinator && !place_params(n, e, &m)) return malformed(n, e);
     struct echi_event event = {.type = ECHI_EVENT_MESSAGE, .from = (uint8_t)e->peer, .msg = &m, .bytes = e->meta + 2, .len = e->meta_len - 2,
                                .slot = echi_node_slot(e->cookie)};
     echi_node_event(n, (enum echi_role)m.to_role, &event);
@@ -251,7 +284,7 @@ void echi_node_lost(struct echi_node *n, int peer, bool orderly, const char *tex
     }
     /* The coordinator has the word on who is lost; if it is the lost one, or says nothing, this node leaves by itself. */
     n->lost = peer;
-    n->leave_by = peer == 0 ? 0 : echi_now() + GRACE;
+    n->leave_by = peer == 0 ? 0 : echi_node_now(n) + GRACE;
 }
 
 void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e) {
@@ -288,11 +321,20 @@ static void on_done(struct echi_node *n, const struct echi_done *d) {
     echi_node_event(n, (enum echi_role)d->task.role, &event);
 }
 
+/* One that could not be written is no reason to end the training that it was to protect: the next is tried. */
+static void on_kept(struct echi_node *n, const struct echi_done *d) {
+    if (d->status == ECH_OK) echi_node_log(n, ECH_LOG_INFO, "checkpoint written: %s", echi_checkpoints_last(n->c->checkpoints));
+    else echi_node_log(n, ECH_LOG_WARN, "no checkpoint this time: %s", d->error.text);
+    struct echi_event event = {.type = ECHI_EVENT_COMPUTED, .task = &d->task, .result = &d->result};
+    echi_node_event(n, ECHI_ROLE_COORDINATOR, &event);
+}
+
 void echi_node_take_done(struct echi_node *n) {
     struct echi_done d;
     take_measured(n);
     take_slots(n);
     while (!n->over && echi_lane_take(n->lane, &d)) on_done(n, &d);
+    if (!n->over && n->c->checkpoints && echi_checkpoints_take(n->c->checkpoints, &d)) on_kept(n, &d);
     while (!n->over && n->c->user && n->c->user->take(n->c->user->self, &d)) on_done(n, &d);
     if (n->held_asked && echi_lane_is_held(n->lane)) {
         n->held_asked = false;

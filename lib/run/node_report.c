@@ -61,13 +61,15 @@ void echi_node_report(const struct echi_node *n, struct ech_report *r) {
     r->bytes_sent[ECHI_KINDS] = n->sent_by_kind[ECHI_KINDS];
     if (!c) return;
     if (c->lost_peer >= 0) r->lost_peer = c->lost_peer;
-    const int64_t now = echi_now();
+    const int64_t now = n->clock + n->clock_back;
     r->samples = c->applied;
     r->steps = n->planned ? c->applied / n->setup.plan.round : 0;
     r->epochs = (double)c->applied / n->job->train_samples;
     r->seconds = (double)echi_coordinator_clock(c, now) * 1e-9;
     r->images_per_second = r->seconds > 0 ? (double)c->applied / r->seconds : 0;
     r->measuring_seconds = (double)c->measuring * 1e-9;
+    r->checkpoint_seconds = (double)(c->keeping + c->last_keeping) * 1e-9;
+    r->resumed_samples = c->goal.from.samples;
     r->startup_seconds = c->train_began ? (double)(c->train_began - n->began) * 1e-9 : 0;
     r->train_loss = c->loss_of_run;
     r->test_accuracy = c->accuracy;

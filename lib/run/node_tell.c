@@ -49,7 +49,10 @@ static const char *phase_name(enum echi_run_phase phase) {
     case ECHI_RUN_TRAINS: return "trains";
     case ECHI_RUN_HOLDS: return "holds all nodes for a look at the test set";
     case ECHI_RUN_LOOKS: return "looks at the test set";
+    case ECHI_RUN_QUIETS: return "waits, for a checkpoint, for owners to have each other's states";
+    case ECHI_RUN_GATHERS: return "gathers a checkpoint";
     case ECHI_RUN_DRAINS: return "waits for owners to have each other's states";
+    case ECHI_RUN_LAST_KEEP: return "keeps the last checkpoint";
     case ECHI_RUN_LAST_LOOK: return "takes the last look at the test set";
     case ECHI_RUN_ENDS: return "waits for last words";
     case ECHI_RUN_ENDED: return "has ended";
@@ -71,6 +74,7 @@ static bool answer_out(const struct echi_node *n, int rank) {
     case ECHI_RUN_PLANNED:
     case ECHI_RUN_HOLDS:
     case ECHI_RUN_ENDS: return !c->mark[rank];
+    case ECHI_RUN_QUIETS:
     case ECHI_RUN_DRAINS: return owns(&n->setup.plan, rank) && !c->mark[rank];
     default: return false;
     }
@@ -98,6 +102,8 @@ static void tell_coordinator(struct echi_node *n, struct line *l, int64_t now) {
         if (c->parts_out > 0) add(l, "; %d owners' weights are still to come", c->parts_out);
         else add(l, "; computes the accuracy");
     }
+    if ((c->phase == ECHI_RUN_GATHERS || c->phase == ECHI_RUN_LAST_KEEP) && c->parts_out > 0) add(l, "; %d parts are asked for", c->parts_out);
+    if (c->writing) add(l, "; a checkpoint of %llu samples is being written", (unsigned long long)c->standing.samples);
     before = "; leases out: rank";
     for (int r = 0; r < n->world; r++) {
         if (c->held[r] == 0) continue;

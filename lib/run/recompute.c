@@ -97,8 +97,10 @@ static ech_status place(struct run *x, struct node *n, const struct flight *f) {
     const struct echi_traced *t = &n->record.event;
     size_t at, len;
     uint8_t *base;
-    /* The coordinator takes parts into places of their own, and its driver puts them together (node_events.c). */
-    const bool part = t->event.slot.kind == ECHI_SLOT_COORD_PARAMS;
+    /* The coordinator takes parts into places of their own, and its driver puts them together (node_events.c). Those of a
+     * checkpoint go into a file. */
+    const bool part = t->role == ECHI_ROLE_COORDINATOR;
+    if (part && t->msg.flag != ECHI_PARAMS_PART) return ECH_OK;
     const struct echi_slot to = part ? (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0} : t->event.slot;
     if (!extent(x, n, t->event.msg, to, &at, &len, &base) || len != f->len) return fail_at(x, n, ECH_E_MISMATCH, "it does not fit into that slot");
     memcpy(base + at, f->payload, len);
@@ -138,6 +140,10 @@ static ech_status on_task(struct run *x, struct node *n, const struct echi_event
     for (int i = 0; i < TASKS_OUT && !t; i++)
         if (n->task[i].used && same_task(&n->task[i].task, e->task)) t = &n->task[i];
     if (!t) return fail_at(x, n, ECH_E_MISMATCH, "nobody has asked for that task");
+    if (e->task->kind == ECHI_TASK_KEEP) {   /* a file, and no arithmetic */
+        t->used = false;
+        return ECH_OK;
+    }
     if (!t->ran) {
         ECHI_TRY(echi_exec_run(n->exec, &t->task, &t->result, x->err));
         t->ran = true;

@@ -114,6 +114,7 @@ static bool names_slots(const struct echi_task *t) {
     case ECHI_TASK_STEP: return weights && grads;
     case ECHI_TASK_FORWARD: return weights && act;
     case ECHI_TASK_EVAL: return weights;
+    case ECHI_TASK_KEEP: return true;   /* all COORD_KEPT */
     case ECHI_TASKS: break;
     }
     return false;

@@ -92,6 +92,8 @@ static ech_status comparable(const struct files *f, const struct ech_replay_opti
     const struct echi_about *first = &f->recording[0].about;
     if (first->session)
         return echi_fail(err, ECH_E_UNSUPPORTED, "replay", "this is the recording of a session, whose arithmetic is the program's own: only its roles can be replayed (--roles)");
+    if (first->goal.resumed)
+        return echi_fail(err, ECH_E_UNSUPPORTED, "replay", "this run went on from a checkpoint, which the recording does not hold: only its roles can be replayed (--roles)");
     echi_job_words(job, model, data);
     if (strcmp(first->model_hash, model) != 0) return differs(err, -1, "the model", first->model_hash, model, "give the recorded one with --model");
     if (strcmp(first->data_hash, data) != 0) return differs(err, -1, "the data", first->data_hash, data, "give the recorded set with --data");

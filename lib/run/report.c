@@ -173,6 +173,8 @@ static void add_all(struct text *t, const struct ech_report *r) {
     add_counts(t, "staleness_head", r->staleness_head, r->head >= 0 ? ECH_STALENESS_BINS : 0);
     add_whole(t, "resident_peak", r->resident_peak);
     add_optional(t, "lost_peer", r->lost_peer);
+    add_real(t, "checkpoint_seconds", r->checkpoint_seconds);
+    add_whole(t, "resumed_samples", r->resumed_samples);
     add(t, "\n}\n");
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ech_train: a whole run on this node. */
-#include "echi_run.h"
+#include "echi_checkpoint.h"
 #include "echi_error.h"
 
 #include <stdio.h>
@@ -24,6 +24,7 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
     struct echi_job *job = calloc(1, sizeof *job);
     struct ech_report *report = calloc(1, sizeof *report);
     float *weights = NULL;
+    struct echi_checkpoints *checkpoints = NULL;
     struct ech_error own = {.peer = -1};
     ech_status status = ECH_OK;
     if (!err) err = &own;
@@ -50,19 +51,24 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
         }
         if (config->init[0]) ECHI_TRY_GOTO(echi_safetensors_load(config->init, model, weights, err), out);
         else echi_model_init(model, config->seed, weights);
+        if (config->checkpoint[0]) ECHI_TRY_GOTO(echi_checkpoints_open(config, job, &checkpoints, err), out);
+        const struct echi_checkpoint *from = checkpoints ? echi_checkpoints_from(checkpoints) : NULL;
+        if (from) memcpy(weights, from->weights, model->n_params * sizeof *weights);
     }
-    const struct echi_node_config node = {.config = config, .job = job, .params = weights};
+    const struct echi_node_config node = {.config = config, .job = job, .params = weights, .checkpoints = checkpoints};
     status = echi_node_run(&node, report, err);
     const bool stopped = status == ECH_E_ABORTED && report->samples > 0;   /* before that there is nothing to keep */
     if (config->rank == 0 && (status == ECH_OK || status == ECH_E_NOT_REACHED || stopped)) {
         /* What was trained is kept, also when it was not enough; a failure to write is the one to tell of. */
         ech_status written = config->save[0] ? echi_safetensors_save(config->save, model, weights, err) : ECH_OK;
         if (written == ECH_OK && config->report[0]) written = write_report(config->report, report, err);
+        if (written == ECH_OK && checkpoints) written = echi_checkpoints_outcome(checkpoints, err);
         if (written != ECH_OK) status = written;
         if (params) memcpy(params, weights, model->n_params * sizeof *weights);
     }
     if (out_report) *out_report = *report;
 out:
+    echi_checkpoints_close(checkpoints);
     free(weights);
     free(report);
     free(job);

@@ -16,6 +16,7 @@ struct echi_wire {
     const struct echi_net_kind *kinds;
     int rank;
     bool ready;                                    /* net has said READY; local messages wait for it */
+    struct local_message *room;                    /* [LOCAL_MAX], the messages themselves */
     struct local_message *message[LOCAL_MAX];      /* in order; [0, messages) wait, the rest are free */
     int messages;
     struct local_post post[LOCAL_MAX];
@@ -23,17 +24,37 @@ struct echi_wire {
     int n_given;
 };
 
+static uint64_t payload_cap(const struct echi_job *job, int kind) {
+    const uint64_t width = job->cut_width, most = 1u << 20; /* samples of a step: a plan has no more, a lease not more than the data */
+    const uint64_t rows = job->train_samples < most ? job->train_samples : most;
+    uint64_t layer = 0;
+    switch (kind) {
+    case ECHI_KIND_PUSH:
+        for (int i = 0; i < job->n_layers; i++)
+            if (job->layer[i].count > layer) layer = job->layer[i].count;
+        return layer * sizeof(int64_t); /* what --deterministic sends; a float is no larger */
+    case ECHI_KIND_ACT: return rows * (width * sizeof(echi_real) + 1);
+    case ECHI_KIND_ACT_GRAD: return rows * width * sizeof(echi_real);
+    default: return echi_kind_has_payload(kind) ? job->n_params * sizeof(echi_real) : 0;
+    }
+}
+
+void echi_wire_kinds(const struct echi_job *job, struct echi_net_kind out[ECHI_KINDS]) {
+    for (int k = 0; k < ECHI_KINDS; k++) {
+        const uint64_t cap = payload_cap(job, k);
+        out[k] = (struct echi_net_kind){.name = echi_kind_name(k), .priority = (uint8_t)echi_kind_priority(k),
+            .meta_cap = echi_kind_meta_cap(k), .payload_cap = cap < SIZE_MAX ? cap : SIZE_MAX};
+    }
+}
+
 ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire **out, struct ech_error *err) {
     struct echi_wire *w = calloc(1, sizeof *w);
     if (!w) return echi_fail_memory(err, "run.open", "the wire");
     w->kinds = config->kinds;
     w->rank = config->rank;
-    for (int i = 0; i < LOCAL_MAX; i++)
-        if (!(w->message[i] = calloc(1, sizeof *w->message[i]))) {
-            echi_wire_close(w, 0);
-            return echi_fail_memory(err, "run.open", "messages to oneself");
-        }
-    ech_status status = echi_net_open(config, &w->net, err);
+    w->room = calloc(LOCAL_MAX, sizeof *w->room);
+    for (int i = 0; i < LOCAL_MAX && w->room; i++) w->message[i] = &w->room[i];
+    ech_status status = w->room ? echi_net_open(config, &w->net, err) : echi_fail_memory(err, "run.open", "messages to oneself");
     if (status != ECH_OK) echi_wire_close(w, 0);
     else *out = w;
     return status;
@@ -42,7 +63,7 @@ ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire
 void echi_wire_close(struct echi_wire *w, int64_t linger) {
     if (!w) return;
     echi_net_close(w->net, linger);
-    for (int i = 0; i < LOCAL_MAX; i++) free(w->message[i]);
+    free(w->room);
     free(w);
 }
 

@@ -6,6 +6,26 @@
 
 static const struct echi_plan *plan_of(const struct echi_coordinator *c) { return &c->setup->plan; }
 
+/* What a checkpoint kept is the beginning of this run. A round's number counts from the resume. */
+static void stand_on(struct echi_coordinator *c, const struct echi_standing *s) {
+    c->epoch = s->epoch;
+    c->start = s->start;
+    c->issued = c->applied = c->kept_samples = s->samples;
+    c->looks = s->looks;
+    c->measuring = s->measuring;
+    c->keeping = s->keeping;
+    c->accuracy = s->accuracy;
+    c->best_accuracy = s->best_accuracy;
+    c->loss_of_run = s->loss;
+    if (c->goal.eval_every)
+        while (c->next_look <= c->applied) c->next_look += c->goal.eval_every;
+    /* The target may be another than it was. */
+    if (c->goal.target_accuracy <= 0 || s->best_accuracy < c->goal.target_accuracy) return;
+    c->target_at = s->target_at >= 0 ? s->target_at : s->clock;
+    c->target_samples = s->target_at >= 0 ? s->target_samples : s->samples;
+    c->stopping = true;
+}
+
 void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_wishes *wishes,
                            const struct echi_goal *goal, bool plan_given) {
     memset(c, 0, sizeof *c);
@@ -18,13 +38,17 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
     c->lost_peer = c->at_fault = -1;
     c->target_at = -1;
     c->accuracy = c->best_accuracy = -1;
+    c->next_keep = c->kept_samples = UINT64_MAX;
+    if (goal->resumed) stand_on(c, &goal->from);
 }
 
 int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now) {
-    if (c->train_began == 0) return 0;
-    int64_t at = c->train_ended ? c->train_ended : now, held = c->measuring;
+    const struct echi_standing *from = &c->goal.from;
+    if (c->train_began == 0) return from->clock;
+    int64_t at = c->train_ended ? c->train_ended : now, held = c->measuring - from->measuring + c->keeping - from->keeping;
     if (c->phase == ECHI_RUN_HOLDS || c->phase == ECHI_RUN_LOOKS) held += now - c->hold_began;
-    return at - c->train_began - held;
+    if (c->phase == ECHI_RUN_QUIETS || c->phase == ECHI_RUN_GATHERS) held += now - c->keep_began;
+    return from->clock + at - c->train_began - held;
 }
 
 /* ---- asking all and waiting for each ---- */
@@ -73,30 +97,39 @@ static void make_plan(struct echi_coordinator *c, struct echi_actions *out) {
         if (status != ECH_OK) return fail(c, status, -1, text, out);
     }
     c->policy = echi_policy_of((enum echi_sync)plan_of(c)->sync);
+    c->setup->plan.resumed = c->goal.resumed;
     c->phase = ECHI_RUN_PLANNED;
     echi_act(out, ECHI_ACTION_PLAN);
     wait_for(c, c->wishes.world);
 }
 
-static void send_params(struct echi_action *a, bool final) {
-    a->slot = (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};
-    a->msg.flag = final;
+static void send_params(struct echi_action *a, enum echi_params what, struct echi_slot slot) {
+    a->slot = slot;
+    a->msg.flag = (uint8_t)what;
+}
+
+/* First weights and, in a resumed run, the momentum of group `g`. */
+static void feed_one(struct echi_coordinator *c, int rank, enum echi_role role, int g, struct echi_actions *out) {
+    send_params(echi_act_send(out, rank, role, ECHI_ROLE_COORDINATOR, ECHI_KIND_PARAMS), ECHI_PARAMS_PART,
+                (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0});
+    if (c->goal.resumed)
+        send_params(echi_act_send(out, rank, role, ECHI_ROLE_COORDINATOR, ECHI_KIND_PARAMS), ECHI_PARAMS_MOMENTUM,
+                    (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)(1 + g)});
 }
 
 static void feed(struct echi_coordinator *c, struct echi_actions *out) {
     c->phase = ECHI_RUN_FEEDS;
-    for (int g = 0; g < plan_of(c)->n_groups; g++)
-        send_params(echi_act_send(out, plan_of(c)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_PARAMS), false);
-    if (plan_of(c)->separated)
-        send_params(echi_act_send(out, plan_of(c)->head, ECHI_ROLE_HEAD, ECHI_ROLE_COORDINATOR, ECHI_KIND_PARAMS), false);
-    /* Each says that it has started, and the weights leave their slot, which looks will write. */
-    c->waits_for = 2 * (plan_of(c)->n_groups + plan_of(c)->separated);
+    for (int g = 0; g < plan_of(c)->n_groups; g++) feed_one(c, plan_of(c)->owner_of[g], ECHI_ROLE_OWNER, g, out);
+    if (plan_of(c)->separated) feed_one(c, plan_of(c)->head, ECHI_ROLE_HEAD, 0, out);
+    /* Each says that it has started, and what it is sent leaves its slot, which looks and checkpoints will write. */
+    c->waits_for = (2 + c->goal.resumed) * (plan_of(c)->n_groups + plan_of(c)->separated);
 }
 
 static void fed(struct echi_coordinator *c, int64_t now) {
     if (c->phase != ECHI_RUN_FEEDS || --c->waits_for > 0) return;
     c->phase = ECHI_RUN_TRAINS;
     c->train_began = now;
+    echi_keep_begin(c);
 }
 
 /* ---- looks ---- */
@@ -112,15 +145,15 @@ static void hold(struct echi_coordinator *c, int64_t now, struct echi_actions *o
 /* Copies group 0's trunk and the head. The two may live on one node and answer in either order, so each is received in a
  * place of its own; the driver puts it where its sender's role says. */
 static void ask(struct echi_coordinator *c, enum echi_run_phase phase, struct echi_actions *out) {
-    const bool last = phase == ECHI_RUN_LAST_LOOK;
+    const uint8_t as = phase == ECHI_RUN_LAST_LOOK ? ECHI_ASK_LAST : ECHI_ASK_LOOK;
     c->phase = phase;
     c->parts_out = 1;
     echi_act_post(out, plan_of(c)->owner_of[0], ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 1});
-    echi_act_send(out, plan_of(c)->owner_of[0], ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = last;
+    echi_act_send(out, plan_of(c)->owner_of[0], ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = as;
     if (plan_of(c)->separated) {
         c->parts_out = 2;
         echi_act_post(out, plan_of(c)->head, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 2});
-        echi_act_send(out, plan_of(c)->head, ECHI_ROLE_HEAD, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = last;
+        echi_act_send(out, plan_of(c)->head, ECHI_ROLE_HEAD, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = as;
     }
 }
 
@@ -130,7 +163,8 @@ static void end(struct echi_coordinator *c, struct echi_actions *out) {
         c->status = ECH_E_NOT_REACHED;
     for (int r = 0; r < c->wishes.world; r++) {
         if (r > 0 && c->goal.give_final)
-            send_params(echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_PARAMS), true);
+            send_params(echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_PARAMS), ECHI_PARAMS_FINAL,
+                        (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0});
         struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_END);
         a->msg.layer = (uint16_t)c->status;
         a->msg.peer = ECHI_NONE;
@@ -170,7 +204,7 @@ static void next(struct echi_coordinator *c, const struct echi_event *e, struct 
     if (c->phase != ECHI_RUN_TRAINS) return;
     if (c->goal.has_test && c->applied >= c->next_look) return hold(c, e->now, out);
     echi_ledger_deal(c, out);
-    if (c->n_out > 0) return;
+    if (c->n_out > 0 || echi_keep_quiet(c, e->now, out)) return;
     c->phase = ECHI_RUN_DRAINS;
     for (int g = 0; g < plan_of(c)->n_groups; g++)
         echi_act_send(out, plan_of(c)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_DRAIN);
@@ -217,6 +251,11 @@ static void on_applied(struct echi_coordinator *c, const struct echi_event *e, s
     c->head_bins[echi_staleness_bin((double)(c->head_newest - m->head) / plan_of(c)->round)]++;
 }
 
+/* Once: a checkpoint that is being written is waited for, and what it lacks is kept by another. */
+static void end_drained(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
+    if (!echi_keep_gather(c, now, out)) ask(c, ECHI_RUN_LAST_LOOK, out);
+}
+
 static bool owns(const struct echi_coordinator *c, int rank) {
     for (int g = 0; g < plan_of(c)->n_groups; g++)
         if (plan_of(c)->owner_of[g] == rank) return true;
@@ -257,11 +296,13 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
         break;
     case ECHI_KIND_PARAMS:
         if ((c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) && --c->parts_out == 0) look(c, out);
+        else if (c->phase == ECHI_RUN_GATHERS || c->phase == ECHI_RUN_LAST_KEEP) echi_keep_part(c, e, out);
         break;
     case ECHI_KIND_DRAINED:
+        if (c->phase == ECHI_RUN_QUIETS && owns(c, e->from) && last_answer(c, e->from)) echi_keep_gather(c, e->now, out);
         if (c->phase == ECHI_RUN_DRAINS && owns(c, e->from) && last_answer(c, e->from)) {
             c->train_ended = e->now;
-            ask(c, ECHI_RUN_LAST_LOOK, out);
+            end_drained(c, e->now, out);
         }
         break;
     case ECHI_KIND_FAULT: on_fault(c, e, out); break;
@@ -276,7 +317,10 @@ void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *
     switch (e->type) {
     case ECHI_EVENT_START: wait_for(c, c->wishes.world); break;
     case ECHI_EVENT_MESSAGE: on_message(c, e, out); break;
-    case ECHI_EVENT_COMPUTED: looked(c, e, out); break;
+    case ECHI_EVENT_COMPUTED:
+        if (e->task->kind == ECHI_TASK_EVAL) looked(c, e, out);
+        else if (echi_keep_done(c, e)) end_drained(c, e->now, out);
+        break;
     case ECHI_EVENT_SENT: fed(c, e->now); break;
     case ECHI_EVENT_LOST:
         /* Once the run has ended well, whoever leaves without its last word only leaves a gap in the report. */

@@ -73,6 +73,9 @@ struct echi_owner {
         uint64_t acked, acked_samples;
     } peer[ECHI_GROUPS_MAX];
     bool draining, drained, asked;
+    uint8_t asked_as;                             /* enum echi_ask, while asked */
+    bool asked_momentum; int momentum_sending;    /* no apply writes it meanwhile */
+    int fed;                                      /* first weights and, in a resumed run, momentum that have come */
     bool stale;                                   /* a peer's state has come in that the weights do not contain yet */
 };
 void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int group);
@@ -90,7 +93,9 @@ struct echi_head {
     bool answering[ECHI_WORLD_MAX];               /* the gradient of this worker's last rows has not left its slot */
     uint64_t version, samples;                    /* of the current weights: updates, and samples in them */
     uint32_t round_in;                            /* rows of this round so far */
-    bool asked;                                   /* for the last weights, once nothing is left to apply */
+    bool asked; uint8_t asked_as;                 /* for weights, once nothing is left to apply; enum echi_ask */
+    bool asked_momentum; int momentum_sending;    /* no update writes it meanwhile */
+    int fed;                                      /* first weights and, in a resumed run, momentum that have come */
     bool apply_due; uint32_t apply_divisor;       /* of a round */
 };
 void echi_head_init(struct echi_head *h, const struct echi_setup *setup);
@@ -98,7 +103,16 @@ void echi_head_step(struct echi_head *h, const struct echi_event *event, struct 
 
 /* ---- coordinator: membership, plan, ledger, the clock of looks, the end ---- */
 enum echi_run_phase { ECHI_RUN_MEASURES, ECHI_RUN_PLANNED, ECHI_RUN_FEEDS, ECHI_RUN_TRAINS, ECHI_RUN_HOLDS, ECHI_RUN_LOOKS,
-                      ECHI_RUN_DRAINS, ECHI_RUN_LAST_LOOK, ECHI_RUN_ENDS, ECHI_RUN_ENDED };
+                      ECHI_RUN_QUIETS, ECHI_RUN_GATHERS, ECHI_RUN_DRAINS, ECHI_RUN_LAST_KEEP, ECHI_RUN_LAST_LOOK, ECHI_RUN_ENDS,
+                      ECHI_RUN_ENDED };
+/* Where a run stands while no lease is out: what a checkpoint keeps of the coordinator, and what a run may begin with. */
+struct echi_standing {
+    uint32_t epoch, start;                        /* of the next lease */
+    uint64_t samples, looks;                      /* applied; looks taken */
+    int64_t clock, measuring, keeping;            /* ns of training, and of what is not counted as such */
+    double accuracy, best_accuracy, loss;         /* accuracies: negative before the first look */
+    int64_t target_at; uint64_t target_samples;   /* of the target accuracy; -1: not reached */
+};
 struct echi_goal {
     uint32_t train_samples;
     uint64_t samples;                             /* stop after so many */
@@ -106,6 +120,8 @@ struct echi_goal {
     uint32_t eval_every;                          /* samples; 0: only at the end */
     bool has_test;                                /* there is a test set to look at */
     bool give_final;                              /* all nodes get the final weights (sessions) */
+    bool keep; uint64_t keep_every;               /* checkpoints, each so many rounds; 0: only at the end */
+    bool resumed; struct echi_standing from;      /* begin there */
 };
 #define ECHI_LEASES_OUT_MAX (ECHI_WORLD_MAX * (ECHI_LEASES_AHEAD + 1))
 struct echi_coordinator {
@@ -128,6 +144,13 @@ struct echi_coordinator {
     uint64_t next_look, looked_at;
     bool last;                                    /* the look in progress is the last */
     int parts_out;                                /* owners whose layers are still to come */
+    /* checkpoints */
+    uint64_t next_keep;                           /* samples: no lease is issued beyond, until the checkpoint is gathered */
+    uint64_t kept_samples;                        /* of the last that is complete (UINT64_MAX: none) */
+    int next_part;                                /* the next to ask for */
+    bool writing;                                 /* a KEEP task is out */
+    struct echi_standing standing;                /* what it writes; the driver reads it */
+    int64_t keep_began, keeping, last_keeping;    /* the last, at the end of the run, is beside the clock */
     /* what happened; the driver reads these */
     ech_status status; int lost_peer; char text[240];
     int at_fault;                                 /* rank that could not go on, -1: none, or it was lost */
@@ -142,6 +165,6 @@ struct echi_coordinator {
 void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_wishes *wishes,
                            const struct echi_goal *goal, bool plan_given);
 void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *event, struct echi_actions *out);
-/* Nanoseconds of training so far, held time taken out. */
+/* Nanoseconds of training so far, those before a resume included, held time and checkpoints taken out. */
 int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now);
 #endif

@@ -35,6 +35,7 @@ struct echi_plan {
     uint8_t group_of[ECHI_WORLD_MAX];     /* ECHI_NONE: this rank has no worker */
     uint8_t strands;                      /* steps that a worker has in flight: while one waits for the head or its owner, the
                                              other computes; 1 unless separated and asynchronous */
+    uint8_t resumed;                      /* 1: the run goes on from a checkpoint; owners and head get their momentum beside the weights */
     uint8_t deterministic;                /* 1: shares are whole granules, sums are in whole numbers (design, section 6); BSP only */
     uint32_t n[ECHI_WORLD_MAX];           /* samples a step; 0 exactly where there is no worker */
     uint32_t round;                       /* B */
@@ -103,14 +104,22 @@ enum echi_kind {
 const char *echi_kind_name(int kind);
 int echi_kind_priority(int kind);
 bool echi_kind_has_payload(int kind);
+uint32_t echi_kind_meta_cap(int kind);   /* bytes of an encoded message of this kind at most, the roles and a body behind them included */
 
 enum echi_role { ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLES };
+
+/* What an owner or the head is asked for: the weights as they are now; after a drain, the weights for the last look, or for
+ * a checkpoint; or the momentum, for a checkpoint. */
+enum echi_ask { ECHI_ASK_LOOK, ECHI_ASK_LAST, ECHI_ASK_KEEP, ECHI_ASK_MOMENTUM };
+/* What PARAMS carries: the layers of the owner or head that sends or gets them; all layers; layers, or the momentum of
+ * layers, for or from a checkpoint. */
+enum echi_params { ECHI_PARAMS_PART, ECHI_PARAMS_FINAL, ECHI_PARAMS_KEPT, ECHI_PARAMS_MOMENTUM };
 
 /* What a message says; each kind uses the fields that echi_msg_encode writes for it, the others are zero. */
 struct echi_msg {
     uint8_t kind, to_role, from_role;
-    uint8_t group, peer, flag;      /* flag: PUSH: the worker holds another lease; ASK: the last, after the drain; PARAMS:
-                                       final; END: in order, each node answers with STATS */
+    uint8_t group, peer, flag;      /* flag: PUSH: the worker holds another lease; ASK: enum echi_ask; PARAMS: enum
+                                       echi_params; END: in order, each node answers with STATS */
     uint16_t layer;                 /* PUSH; END, FAULT: ech_status */
     uint32_t correct;
     struct echi_lease lease;
@@ -174,6 +183,7 @@ enum echi_slot_kind {
     ECHI_SLOT_HEAD_MOMENTUM,    /* [1] */
     ECHI_SLOT_COORD_PARAMS,     /* [3] initial weights, then those last looked at; 1 and 2: parts as they come in */
     ECHI_SLOT_NODE_FINAL,       /* [1] sessions: the final weights */
+    ECHI_SLOT_COORD_KEPT,       /* [1 + groups] of a checkpoint: the weights; the momentum of each group, the head's with that of group 0 */
     ECHI_SLOT_KINDS
 };
 struct echi_slot { uint8_t kind, index; };
@@ -189,6 +199,7 @@ enum echi_task_kind {
     ECHI_TASK_STEP,       /* nothing separated: forward, loss, backward */
     ECHI_TASK_FORWARD,    /* trunk */
     ECHI_TASK_EVAL,       /* accuracy over the test set; the only task that runs while the cluster is held */
+    ECHI_TASK_KEEP,       /* a checkpoint of the COORD_KEPT slots; beside the lane, by a thread that writes */
     ECHI_TASKS
 };
 /* Names every slot that it reads and writes: a driver chooses nothing. */
@@ -213,6 +224,7 @@ struct echi_result {
     double loss[ECHI_WORLD_MAX];
     uint32_t correct[ECHI_WORLD_MAX];
     double accuracy;
+    bool kept;                              /* KEEP: the checkpoint is complete */
 };
 
 enum echi_event_type {

@@ -58,7 +58,7 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
 }
 
 static void pump(struct echi_head *h, struct echi_actions *out) {
-    if (h->busy || !h->started) return;
+    if (h->busy || !h->started || h->momentum_sending) return;
     if (h->apply_due) {
         struct echi_slot to;
         if (!free_weights(h, &to)) return;
@@ -120,8 +120,17 @@ static bool of_this_round(const struct echi_head *h, const struct echi_lease *le
 static void send_params(struct echi_head *h, struct echi_actions *out) {
     struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_PARAMS);
     a->slot = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, h->current};
+    a->msg.flag = h->asked_as == ECHI_ASK_KEEP ? ECHI_PARAMS_KEPT : ECHI_PARAMS_PART;
     h->in_flight[h->current]++;
     h->asked = false;
+}
+
+static void send_momentum(struct echi_head *h, struct echi_actions *out) {
+    struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_PARAMS);
+    a->slot = (struct echi_slot){ECHI_SLOT_HEAD_MOMENTUM, 0};
+    a->msg.flag = ECHI_PARAMS_MOMENTUM;
+    h->momentum_sending++;
+    h->asked_momentum = false;
 }
 
 static void on_message(struct echi_head *h, const struct echi_event *e, struct echi_actions *out) {
@@ -130,6 +139,7 @@ static void on_message(struct echi_head *h, const struct echi_event *e, struct e
     case ECHI_KIND_PARAMS:
         if (e->from != 0 || h->started)
             return echi_act_fault(out, ECH_E_INTERNAL, "first weights came to the head twice, or from a stranger");
+        if (++h->fed <= h->setup->plan.resumed) break;   /* the momentum is still to come */
         h->started = true;
         echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_HEAD, ECHI_KIND_STARTED);
         break;
@@ -143,9 +153,14 @@ static void on_message(struct echi_head *h, const struct echi_event *e, struct e
         if (e->from != 0 || !h->started)
             return echi_act_fault(out, ECH_E_INTERNAL, "the head was asked too early, or by a stranger");
         /* In the middle of a run at once: a task of ours may wait for the cluster's release, and the current snapshot is
-         * whole. At the end after the last update, which a worker's gradients do not wait for. */
+         * whole. After a drain only behind the last update, which a worker's gradients do not wait for. */
+        if (m->flag == ECHI_ASK_MOMENTUM) {
+            h->asked_momentum = true;
+            break;
+        }
         h->asked = true;
-        if (!m->flag) send_params(h, out);
+        h->asked_as = m->flag;
+        if (m->flag == ECHI_ASK_LOOK) send_params(h, out);
         break;
     default: echi_act_fault(out, ECH_E_INTERNAL, "the head got a message that is not for it");
     }
@@ -155,6 +170,7 @@ void echi_head_step(struct echi_head *h, const struct echi_event *e, struct echi
     switch (e->type) {
     case ECHI_EVENT_START:
         echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, 0});
+        if (h->setup->plan.resumed) echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_HEAD_MOMENTUM, 0});
         for (int r = 0; r < h->setup->plan.world; r++)
             if (h->member[r]) echi_act_post(out, r, ECHI_KIND_ACT, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, (uint8_t)r});
         break;
@@ -163,10 +179,13 @@ void echi_head_step(struct echi_head *h, const struct echi_event *e, struct echi
     case ECHI_EVENT_COMPUTED: on_computed(h, e, out); break;
     case ECHI_EVENT_SENT:
         if (e->slot.kind == ECHI_SLOT_HEAD_WEIGHTS) h->in_flight[e->slot.index]--;
+        else if (e->slot.kind == ECHI_SLOT_HEAD_MOMENTUM) h->momentum_sending--;
         else h->answering[e->slot.index] = false;
         break;
     default: break;
     }
     pump(h, out);
-    if (h->asked && !h->busy && !h->apply_due && h->queued == 0) send_params(h, out);
+    if (h->busy || h->apply_due || h->queued) return;
+    if (h->asked) send_params(h, out);
+    if (h->asked_momentum) send_momentum(h, out);
 }

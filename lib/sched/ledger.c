@@ -15,6 +15,11 @@ static uint32_t available(struct echi_coordinator *c, uint32_t want) {
     return want < most ? want : (uint32_t)most;
 }
 
+bool echi_ledger_unfinished(const struct echi_coordinator *c) { return !c->stopping && c->issued < c->goal.samples; }
+
+/* Nothing is issued beyond the next checkpoint. */
+static bool may_issue(const struct echi_coordinator *c) { return echi_ledger_unfinished(c) && c->issued < c->next_keep; }
+
 static void lease(struct echi_coordinator *c, int rank, uint32_t n, uint32_t round, uint32_t round_size,
                   struct echi_actions *out) {
     const struct echi_plan *p = &c->setup->plan;
@@ -62,14 +67,14 @@ void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out) {
     if (c->policy->rounds) {
         /* Nothing is out at a look that must find the same round each time. */
         const uint64_t most = p->deterministic && c->goal.has_test ? c->next_look : UINT64_MAX;
-        while (!c->stopping && c->issued < most && c->issued < c->goal.samples && c->next_round < c->applied_rounds + 1 + p->strands)
+        while (may_issue(c) && c->issued < most && c->next_round < c->applied_rounds + 1 + p->strands)
             deal_round(c, available(c, p->round), out);
         return;
     }
     /* One each in turn, so that nobody takes two from the end of the data while another has none. */
     for (int ahead = 1; ahead <= p->strands + 1; ahead++)
         for (int r = 0; r < p->world; r++)
-            if (!c->stopping && p->group_of[r] != ECHI_NONE && c->held[r] < ahead && c->issued < c->goal.samples)
+            if (may_issue(c) && p->group_of[r] != ECHI_NONE && c->held[r] < ahead)
                 lease(c, r, available(c, p->n[r]), 0, p->round, out);
 }
 

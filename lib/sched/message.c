@@ -45,6 +45,25 @@ static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_ENTER] = F_LEASE,
 };
 
+/* Kinds that are not encoded here, but carry a body of their own behind the two role bytes. */
+static const uint16_t bodies[ECHI_KINDS] = {
+    [ECHI_KIND_MEASURED] = ECHI_TIMES_BYTES_MAX,
+    [ECHI_KIND_PLAN] = ECHI_PLAN_BYTES_MAX,
+    [ECHI_KIND_STATS] = 8 * (ECHI_KINDS + 1),
+};
+
+uint32_t echi_kind_meta_cap(int kind) {
+    static const struct { uint16_t field, bytes; } sizes[] = {
+        {F_LEASE, 26}, {F_LAYER, 2}, {F_FLAG, 1}, {F_LOSS, 12}, {F_VERSION, 8}, {F_SAMPLES, 8}, {F_STALE, 8}, {F_GROUP, 2}, {F_HEAD, 8},
+        {F_TEXT, sizeof ((struct echi_msg *)0)->text} /* a byte for its length in place of its end */
+    };
+    if (kind < 0 || kind >= ECHI_KINDS) return 0;
+    uint32_t cap = 2u + bodies[kind];
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (fields[kind] & sizes[i].field) cap += sizes[i].bytes;
+    return cap;
+}
+
 void echi_lease_put(struct echi_writer *w, const struct echi_lease *l) {
     echi_put32(w, l->id);
     echi_put32(w, l->epoch);
@@ -142,7 +161,7 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->n_groups < 1 || p->n_groups > ECHI_GROUPS_MAX || p->separated > 1) return false;
     if (p->separated ? p->head >= p->world : p->head != ECHI_NONE) return false;
     if (p->round < 1 || p->round > 1u << 24) return false;
-    if (p->strands < 1 || p->strands > ECHI_STRANDS || p->deterministic > 1) return false;
+    if (p->strands < 1 || p->strands > ECHI_STRANDS || p->resumed > 1 || p->deterministic > 1) return false;
     if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay)) return false;
     const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
     if (p->n_groups > 1 && !policy->grouped) return false;
@@ -172,6 +191,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put8(&w, p->separated);
     echi_put8(&w, p->head);
     echi_put8(&w, p->strands);
+    echi_put8(&w, p->resumed);
     echi_put8(&w, p->deterministic);
     echi_put32(&w, p->round);
     echi_put32(&w, p->staleness);
@@ -194,6 +214,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->separated = echi_get8(&r);
     p->head = echi_get8(&r);
     p->strands = echi_get8(&r);
+    p->resumed = echi_get8(&r);
     p->deterministic = echi_get8(&r);
     p->round = echi_get32(&r);
     p->staleness = echi_get32(&r);

@@ -142,7 +142,7 @@ static void apply(struct echi_owner *o, struct echi_slot grads, const struct ech
 }
 
 static void pump(struct echi_owner *o, struct echi_actions *out) {
-    if (o->busy || !o->started) return;
+    if (o->busy || !o->started || o->momentum_sending) return;
     const uint8_t to = free_snapshot(o);
     if (o->round_count) {
         const struct echi_push *first = &o->push[o->round_rank[0]];
@@ -171,7 +171,7 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
         memmove(&o->queue[0], &o->queue[1], (size_t)o->queued);
         return;
     }
-    if (o->stale && o->asked && o->draining && to != ECHI_NONE) {
+    if (o->stale && o->asked && o->asked_as != ECHI_ASK_LOOK && to != ECHI_NONE) {
         struct echi_task *t = compute(o, ECHI_TASK_REFRESH, out);
         t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, to};
         name_states(o, t);
@@ -184,12 +184,20 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
  * of ours may be waiting for the release. After the drain the answer waits until all states are in the weights. */
 static void report(struct echi_owner *o, struct echi_actions *out) {
     if (!o->started) return;
-    if (o->asked && (!o->draining || (!o->stale && !o->busy))) {
+    if (o->asked && (o->asked_as == ECHI_ASK_LOOK || (!o->stale && !o->busy))) {
         struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_PARAMS);
         a->slot = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
+        a->msg.flag = o->asked_as == ECHI_ASK_KEEP ? ECHI_PARAMS_KEPT : ECHI_PARAMS_PART;
         o->in_flight[o->current]++;
         o->sends++;
         o->asked = false;
+    }
+    if (o->asked_momentum && !o->busy) {
+        struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_PARAMS);
+        a->slot = (struct echi_slot){ECHI_SLOT_OWNER_MOMENTUM, 0};
+        a->msg.flag = ECHI_PARAMS_MOMENTUM;
+        o->momentum_sending++;
+        o->asked_momentum = false;
     }
     if (o->draining && !o->drained && o->queued == 0 && !o->busy) {
         for (int g = 0; g < plan_of(o)->n_groups; g++)
@@ -288,6 +296,7 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     struct echi_push *p = &o->push[e->from];
     if (!push_fits(o, e))
         return echi_act_fault(out, ECH_E_FORMAT, "a push does not fit the plan: do all nodes run the same version?");
+    o->draining = false;   /* a lease after the drain: it was for a checkpoint */
     p->lease = m->lease;
     p->layers_in++;
     if (p->layers_in < o->setup->cut) return;
@@ -301,12 +310,23 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     o->queue[o->queued++] = e->from;
 }
 
+/* At the end, or for a checkpoint. Everything is in, so no worker is ahead of another when it enters anew. */
+static void on_drain(struct echi_owner *o) {
+    uint32_t most = 0;
+    for (int r = 0; r < plan_of(o)->world; r++)
+        if (o->view[r].steps > most) most = o->view[r].steps;
+    for (int r = 0; r < plan_of(o)->world; r++) o->view[r].steps = most;
+    o->draining = true;
+    o->drained = false;
+}
+
 static void on_message(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     switch (m->kind) {
     case ECHI_KIND_PARAMS:
         if (e->from != 0 || o->started || o->busy)
             return echi_act_fault(out, ECH_E_INTERNAL, "first weights came to an owner twice, or from a stranger");
+        if (++o->fed <= plan_of(o)->resumed) break;   /* the momentum is still to come */
         if (several(o)) {
             struct echi_task *t = compute(o, ECHI_TASK_REFRESH, out);
             t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, 0};
@@ -346,8 +366,14 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
     case ECHI_KIND_ASK:
     case ECHI_KIND_DRAIN:
         if (e->from != 0) return echi_act_fault(out, ECH_E_INTERNAL, "an owner got a command that is not the coordinator's");
-        if (m->kind == ECHI_KIND_ASK) o->asked = true;
-        else o->draining = true;
+        if (m->kind == ECHI_KIND_DRAIN) {
+            on_drain(o);
+        } else if (m->flag == ECHI_ASK_MOMENTUM) {
+            o->asked_momentum = true;
+        } else {
+            o->asked = true;
+            o->asked_as = m->flag;
+        }
         break;
     default: echi_act_fault(out, ECH_E_INTERNAL, "an owner got a message that is not for owners");
     }
@@ -355,6 +381,7 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
 
 static void on_start(struct echi_owner *o, struct echi_actions *out) {
     echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){several(o) ? ECHI_SLOT_OWNER_W0 : ECHI_SLOT_OWNER_WEIGHTS, 0});
+    if (plan_of(o)->resumed) echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_OWNER_MOMENTUM, 0});
     for (int r = 0; r < plan_of(o)->world; r++)
         if (o->view[r].member) echi_act_post(out, r, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint8_t)r});
     for (int g = 0; g < plan_of(o)->n_groups; g++) o->peer[g].refresh = g != o->group;
@@ -369,6 +396,8 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
         if (e->slot.kind == ECHI_SLOT_OWNER_WEIGHTS) {
             o->in_flight[e->slot.index]--;
             o->sends--;
+        } else if (e->slot.kind == ECHI_SLOT_OWNER_MOMENTUM) {
+            o->momentum_sending--;
         } else if (e->slot.kind == ECHI_SLOT_OWNER_STATE && --o->state_out == 0) {
             o->state_sending = -1;
         }

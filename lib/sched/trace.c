@@ -95,6 +95,7 @@ void echi_result_put(struct echi_writer *w, const struct echi_task *t, const str
         echi_put32(w, result->correct[i]);
     }
     echi_put_f64(w, result->accuracy);
+    echi_put8(w, result->kept);
 }
 
 static void get_result(struct echi_reader *r, const struct echi_task *t, struct echi_result *out) {
@@ -104,6 +105,7 @@ static void get_result(struct echi_reader *r, const struct echi_task *t, struct 
         out->correct[i] = echi_get32(r);
     }
     out->accuracy = echi_get_f64(r);
+    out->kept = echi_get8(r) != 0;
 }
 
 /* ------------------------------------------------------------------ events */
@@ -324,15 +326,32 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
 }
 
 void echi_goal_put(struct echi_writer *w, const struct echi_goal *g) {
+    const struct echi_standing *s = &g->from;
     echi_put32(w, g->train_samples);
     echi_put64(w, g->samples);
     echi_put_f64(w, g->target_accuracy);
     echi_put32(w, g->eval_every);
     echi_put8(w, g->has_test);
     echi_put8(w, g->give_final);
+    echi_put8(w, g->keep);
+    echi_put64(w, g->keep_every);
+    echi_put8(w, g->resumed);
+    echi_put32(w, s->epoch);
+    echi_put32(w, s->start);
+    echi_put64(w, s->samples);
+    echi_put64(w, s->looks);
+    echi_put64(w, (uint64_t)s->clock);
+    echi_put64(w, (uint64_t)s->measuring);
+    echi_put64(w, (uint64_t)s->keeping);
+    echi_put_f64(w, s->accuracy);
+    echi_put_f64(w, s->best_accuracy);
+    echi_put_f64(w, s->loss);
+    echi_put64(w, (uint64_t)s->target_at);
+    echi_put64(w, s->target_samples);
 }
 
 bool echi_goal_get(struct echi_reader *r, struct echi_goal *g) {
+    struct echi_standing *s = &g->from;
     memset(g, 0, sizeof *g);
     g->train_samples = echi_get32(r);
     g->samples = echi_get64(r);
@@ -340,5 +359,22 @@ bool echi_goal_get(struct echi_reader *r, struct echi_goal *g) {
     g->eval_every = echi_get32(r);
     g->has_test = echi_get8(r) != 0;
     g->give_final = echi_get8(r) != 0;
-    return r->ok && g->train_samples > 0;
+    g->keep = echi_get8(r) != 0;
+    g->keep_every = echi_get64(r);
+    g->resumed = echi_get8(r) != 0;
+    s->epoch = echi_get32(r);
+    s->start = echi_get32(r);
+    s->samples = echi_get64(r);
+    s->looks = echi_get64(r);
+    s->clock = (int64_t)echi_get64(r);
+    s->measuring = (int64_t)echi_get64(r);
+    s->keeping = (int64_t)echi_get64(r);
+    s->accuracy = echi_get_f64(r);
+    s->best_accuracy = echi_get_f64(r);
+    s->loss = echi_get_f64(r);
+    s->target_at = (int64_t)echi_get64(r);
+    s->target_samples = echi_get64(r);
+    const int64_t most = INT64_C(1) << 60;   /* ns; see TIME_MAX */
+    if (s->clock < 0 || s->clock > most || s->measuring < 0 || s->measuring > most || s->keeping < 0 || s->keeping > most) return false;
+    return r->ok && g->train_samples > 0 && s->start <= g->train_samples && s->target_at >= -1 && s->target_at <= most;
 }

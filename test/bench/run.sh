@@ -35,9 +35,9 @@ rank 0 of four, gssp, head apart:--local 4 --sync gssp"
 bench() {
     case $1 in
     lenet) [ ! -f "$here/bench_lenet.sh" ] || env -u OPENBLAS_CORETYPE bash "$here/bench_lenet.sh" ;;
-    accuracy | cluster | record) bash "$here/$1.sh" ;;
+    accuracy | cluster | net | record) bash "$here/$1.sh" ;;
     memory) memory ;;
-    net | crypto) "$B/test/bench/bench_$1" ;;
+    crypto) "$B/test/bench/bench_$1" ;;
     *) echo "there is no bench '$1': lenet, accuracy, cluster, memory, net, crypto, record"; return 2 ;;
     esac
 }

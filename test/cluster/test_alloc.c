@@ -190,6 +190,22 @@ static void one_node(void **state) {
     }
 }
 
+/* Gathered, written, and the oldest taken away, in the loop. */
+static void with_checkpoints(void **state) {
+    (void)state;
+    char folder[] = "/tmp/echelon-alloc.XXXXXX", command[64];
+    struct ech_config config;
+    defaults(&config, "bsp");
+    assert_non_null(mkdtemp(folder));
+    set(&config, "checkpoint", folder);
+    set(&config, "every", "10");
+    set(&config, "keep", "1");
+    const bool good = train(&config, "with checkpoints");
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+    assert_true(good);
+}
+
 /* Rank 1 is a child that reads from a pipe where to go. */
 static void two_nodes(const char *what, const char *sync, const char *separate, const char *groups) {
     int channel[2];
@@ -200,6 +216,7 @@ static void two_nodes(const char *what, const char *sync, const char *separate, 
     set(&config, "groups", groups);
     if (strcmp(sync, "bsp") != 0) set(&config, "samples-per-step", "8");
     else set(&config, "shares", "equal");
+    if (strstr(what, "deterministic")) set(&config, "deterministic", "on");
     assert_int_equal(pipe(channel), 0);
     fflush(NULL);
     const pid_t child = fork();
@@ -230,6 +247,8 @@ static void two_nodes_each_policy(void **state) {
     two_nodes("gssp, one group", "gssp", "off", "1");
     two_nodes("bsp", "bsp", "off", "auto");
     two_nodes("bsp with a head", "bsp", "1", "auto");
+    two_nodes("bsp, deterministic", "bsp", "off", "auto");
+    two_nodes("bsp with a head, deterministic", "bsp", "1", "auto");
 }
 
 static int make_folder(void **state) {
@@ -247,6 +266,6 @@ static int remove_folder(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_node), cmocka_unit_test(two_nodes_each_policy)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_node), cmocka_unit_test(with_checkpoints), cmocka_unit_test(two_nodes_each_policy)};
     return cmocka_run_group_tests_name("allocations", tests, make_folder, remove_folder);
 }

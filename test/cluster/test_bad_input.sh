@@ -119,7 +119,7 @@ pair 19 'rank 1 has order seed 2 but rank 0 has order seed 1' 19 'order seed' "a
 pair '17|19' 'rank 1' 19 'started with --world 3' "another world" --world 3
 pair 17 'rank 1' 17 "127.0.0.1:1\b.*--coordinator" "a coordinator elsewhere" --coordinator 127.0.0.1:1
 expect '2|17' 'nohost.invalid' --data "$good" --world 2 --rank 1 --coordinator nohost.invalid:7000 --join-timeout 2
-refuse 2 'no address of this machine' --data "$good" --world 2 --coordinator 203.0.113.9:7000 --join-timeout 2
+refuse 2 'no address of this machine' --data "$good" --world 2 --coordinator 203.0.113.9:7000 --join-timeout 2 --insecure
 free_port
 start 0 --data "$good" --world 3 --coordinator "127.0.0.1:$port" --join-timeout 4
 start 1 --data "$good" --world 3 --coordinator "127.0.0.1:$port" --join-timeout 4

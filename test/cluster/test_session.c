@@ -220,6 +220,9 @@ static void test_misuse_is_refused_with_a_sentence(void **state) {
     config.target_accuracy = 0.5;
     assert_int_equal(ech_session_open(&param, 1, 8, &config, NULL, NULL, &session, &err), ECH_E_ARGUMENT);
     config.target_accuracy = 0;
+    strcpy(config.checkpoint, "kept");   /* the caller's arrays are the caller's to keep */
+    assert_int_equal(ech_session_open(&param, 1, 8, &config, NULL, NULL, &session, &err), ECH_E_ARGUMENT);
+    config.checkpoint[0] = 0;
     config.steps = 2;
     config.batch = 4;
     assert_int_equal(ech_session_open(&param, 1, 8, &config, NULL, NULL, &session, &err), ECH_OK);

@@ -69,6 +69,19 @@ static bool one_plan(const uint8_t *bytes, size_t len) {
     return true;
 }
 
+/* Where the bytes of a plan keep a field of one byte: the first that differs when the field does. */
+static size_t place_in_plan(const uint8_t *bytes, size_t len, size_t field) {
+    struct echi_plan p;
+    uint8_t other[ECHI_PLAN_BYTES_MAX];
+    size_t at = 0;
+    FUZZ_CHECK(echi_plan_decode(bytes, len, &p));
+    ((uint8_t *)&p)[field] ^= 1;
+    const size_t n = echi_plan_encode(&p, other, sizeof other);
+    while (at < len && at < n && bytes[at] == other[at]) at++;
+    FUZZ_CHECK(at < len);
+    return at;
+}
+
 static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
     struct echi_plan p = {.sync = ECHI_SYNC_GSSP, .world = 4, .n_groups = 2, .separated = 1, .head = 2, .n = {8, 0, 8, 300},
                           .round = 64, .staleness = 3, .rounds_apart = 4, .strands = 2, .lr = 0.02, .momentum = 0.9, .decay = 1e-4};
@@ -89,14 +102,20 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         for (int r = 0; r < ECHI_WORLD_MAX; r++) p.group_of[r] = (uint8_t)(r % ECHI_GROUPS_MAX), p.n[r] = 1u << 20;
         for (int g = 0; g < ECHI_GROUPS_MAX; g++) p.owner_of[g] = (uint8_t)g;
         break;
-    default: { /* the first one with a byte changed, by its place; then one too many and one too few */
-        static const struct { uint8_t at, value; } bad[] = {{0, ECHI_SYNCS}, {0, 255}, {1, 0}, {1, 65}, {1, 255}, {2, 0}, {2, 9}, {2, 255}, {3, 2},
-                                                            {4, 4}, {4, ECHI_NONE}, {5, 0}, {5, 3}, {9, 255}, {25, 255}, {42, 4}, {42, 1}, {44, 2}, {44, ECHI_NONE}};
+    default: { /* the first one with a field changed; then a byte too many and one too few */
+        static const struct { size_t field; uint8_t value; } bad[] = {
+            {offsetof(struct echi_plan, sync), ECHI_SYNCS}, {offsetof(struct echi_plan, sync), 255},    {offsetof(struct echi_plan, world), 0},
+            {offsetof(struct echi_plan, world), 65},        {offsetof(struct echi_plan, world), 255},   {offsetof(struct echi_plan, n_groups), 0},
+            {offsetof(struct echi_plan, n_groups), 9},      {offsetof(struct echi_plan, n_groups), 255}, {offsetof(struct echi_plan, separated), 2},
+            {offsetof(struct echi_plan, head), 4},          {offsetof(struct echi_plan, head), ECHI_NONE}, {offsetof(struct echi_plan, strands), 0},
+            {offsetof(struct echi_plan, strands), 3},       {offsetof(struct echi_plan, owner_of), 4},  {offsetof(struct echi_plan, owner_of), 1},
+            {offsetof(struct echi_plan, group_of), 2},      {offsetof(struct echi_plan, group_of), ECHI_NONE},
+        };
         const int b = i - 3, count = sizeof bad / sizeof *bad;
         if (b > count + 1) return 0;
         size_t len = seed_plan(0, out, cap, good);
         *good = false;
-        if (b < count) out[bad[b].at] = bad[b].value;
+        if (b < count) out[place_in_plan(out, len, bad[b].field)] = bad[b].value;
         if (b == count) out[len++] = 0;
         if (b == count + 1) len--;
         return len;

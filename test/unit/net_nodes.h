@@ -29,6 +29,9 @@ static const struct echi_net_kind test_kinds[N_KINDS] = {
     [ROWS] = {"rows", 2, 64, 300000, 0},      [BULK] = {"bulk", 3, 8, 64u << 20, 0},
 };
 
+/* The key of all nodes from here on; NULL: none. */
+static const char *test_key;
+
 struct node {
     int rank, world;
     struct echi_net *net;
@@ -93,6 +96,8 @@ static inline struct echi_net_config node_config(int rank, int world, struct ech
                                     .n_kinds = N_KINDS,
                                     .hub = hub,
                                     .coordinator = coordinator,
+                                    .key = test_key,
+                                    .key_len = test_key ? strlen(test_key) : 0,
                                     .join_timeout = 10 * SECOND};
 }
 

@@ -94,6 +94,8 @@ struct node {
     uint8_t posts[NODES][ECHI_KINDS], going[NODES][ECHI_KINDS];   /* places, and payloads on their way to them */
     int64_t last_due[NODES][ECHI_KINDS];    /* of messages to each node */
 };
+/* A checkpoint, as the driver would write it: weights, then the momentum of each group. */
+struct kept { bool there; struct echi_standing at; int groups; uint32_t word[1 + ECHI_GROUPS_MAX][PARAMS]; };
 struct sim {
     uint64_t seed;
     struct echi_random random;
@@ -102,6 +104,9 @@ struct sim {
     struct echi_goal goal;
     bool plan_given;
     int64_t stop_at;                        /* 0: never */
+    int64_t cut_at;                         /* the power goes; 0: never */
+    struct kept from;                       /* what a resumed run begins with */
+    struct kept writing, kept; int keeps;   /* the one that is being written, the last that is whole */
     int64_t now;
     uint64_t events;
     struct echi_coordinator coordinator;
@@ -129,8 +134,8 @@ struct sim {
 };
 
 static void die(struct sim *s, const char *what) {
-    static const char *const run[] = {"measures", "planned", "feeds",     "trains", "holds",
-                                      "looks",    "drains",  "last look", "ends",   "ended"};
+    static const char *const run[] = {"measures", "planned", "feeds",     "trains",    "holds",     "looks",
+                                      "quiets",   "gathers", "drains", "last keep", "last look", "ends",  "ended"};
     static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "answered", "backward"};
     print_error("seed %llu, after %llu events: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, %d leases "
                 "out, %llu of %llu samples in\n",
@@ -208,7 +213,7 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     void (*reads)(struct sim *, int, struct echi_slot, int, int) = begins ? read_begins : read_ends;
     void (*writes)(struct sim *, int, struct echi_slot, int, int) = begins ? write_begins : write_ends;
     const int cut = cut_of(s);
-    const struct echi_slot w0 = {ECHI_SLOT_OWNER_W0, 0};
+    const struct echi_slot w0 = {ECHI_SLOT_OWNER_W0, 0}, momentum = {ECHI_SLOT_OWNER_MOMENTUM, 0}, head_momentum = {ECHI_SLOT_HEAD_MOMENTUM, 0};
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_STEP:
         reads(s, node, t->weights, 0, cut);
@@ -226,7 +231,10 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     case ECHI_TASK_HEAD:
         reads(s, node, t->weights, CUT, LAYERS);
         writes(s, node, t->grads, CUT, LAYERS);
-        if (t->weights_out.kind) writes(s, node, t->weights_out, CUT, LAYERS);
+        if (t->weights_out.kind) {
+            writes(s, node, t->weights_out, CUT, LAYERS);
+            writes(s, node, head_momentum, CUT, LAYERS);
+        }
         if (!begins && t->weights_out.kind) break;   /* the rows were let go when their gradients were there */
         for (int i = 0; i < t->n_rows; i++) {
             reads(s, node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, t->rows[i]}, 0, 1);
@@ -238,6 +246,7 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         reads(s, node, t->weights, CUT, LAYERS);
         reads(s, node, t->grads, CUT, LAYERS);
         writes(s, node, t->weights_out, CUT, LAYERS);
+        writes(s, node, head_momentum, CUT, LAYERS);
         break;
     case ECHI_TASK_ADD:
         reads(s, node, t->grads, 0, cut);
@@ -248,6 +257,7 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         if (t->kind == ECHI_TASK_APPLY) {
             reads(s, node, t->weights, 0, cut);
             reads(s, node, t->grads, 0, cut);
+            writes(s, node, momentum, 0, cut);
         }
         if (s->plan.n_groups > 1) {
             reads(s, node, w0, 0, cut);
@@ -259,6 +269,9 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         if (t->state_out.kind) writes(s, node, t->state_out, 0, cut);
         break;
     case ECHI_TASK_EVAL: reads(s, node, t->weights, 0, LAYERS); break;
+    case ECHI_TASK_KEEP:
+        for (int i = 0; i <= s->plan.n_groups; i++) reads(s, node, (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)i}, 0, LAYERS);
+        break;
     case ECHI_TASKS: break;
     }
 }
@@ -271,7 +284,7 @@ static void extent(const struct sim *s, int kind, const struct echi_msg *m, bool
     *first = 0;
     *end = cut_of(s);
     if (kind == ECHI_KIND_PUSH) { *first = m->layer; *end = m->layer + 1; }
-    if (kind == ECHI_KIND_PARAMS && m->flag) *end = LAYERS;
+    if (kind == ECHI_KIND_PARAMS && m->flag == ECHI_PARAMS_FINAL) *end = LAYERS;
     else if (kind == ECHI_KIND_PARAMS && head) { *first = CUT; *end = LAYERS; }
     *at = *first * WORDS;
     *words = (*end - *first) * WORDS;
@@ -356,6 +369,7 @@ static void post_action(struct sim *s, int node, const struct echi_action *a) {
         for (int l = cut - 1; l >= 0; l--) post_one(s, node, a, ECHI_ROLE_OWNER, l, l + 1);
         break;
     case ECHI_SLOT_HEAD_ROWS: post_one(s, node, a, ECHI_ROLE_HEAD, 0, 1); break;
+    case ECHI_SLOT_HEAD_MOMENTUM:
     case ECHI_SLOT_HEAD_WEIGHTS: post_one(s, node, a, ECHI_ROLE_HEAD, CUT, LAYERS); break;
     case ECHI_SLOT_WORKER_ACT_GRAD: post_one(s, node, a, ECHI_ROLE_WORKER, 0, 1); break;
     case ECHI_SLOT_WORKER_WEIGHTS: post_one(s, node, a, ECHI_ROLE_WORKER, 0, cut); break;
@@ -363,6 +377,61 @@ static void post_action(struct sim *s, int node, const struct echi_action *a) {
     case ECHI_SLOT_NODE_FINAL: post_one(s, node, a, ECHI_ROLE_NODE, 0, LAYERS); break;
     default: post_one(s, node, a, ECHI_ROLE_OWNER, 0, cut); break;
     }
+}
+
+/* ---- checkpoints ---- */
+
+static int group_of_owner(const struct sim *s, int rank) {
+    for (int g = 0; g < s->plan.n_groups; g++)
+        if (s->plan.owner_of[g] == rank) return g;
+    return -1;
+}
+
+/* Where the driver puts a part that has come to the coordinator. */
+static struct echi_slot place_of(struct sim *s, int from, const struct echi_msg *m) {
+    if (m->flag == ECHI_PARAMS_PART) return (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};
+    if (m->flag == ECHI_PARAMS_KEPT) return (struct echi_slot){ECHI_SLOT_COORD_KEPT, 0};
+    CHECK(s, m->flag == ECHI_PARAMS_MOMENTUM);
+    const int g = m->from_role == ECHI_ROLE_HEAD ? 0 : group_of_owner(s, from);
+    return (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)(1 + g)};
+}
+
+/* A checkpoint is of one moment: nothing is out, and what was gathered is what owners and head have now. */
+static void begin_keep(struct sim *s) {
+    const struct echi_coordinator *c = &s->coordinator;
+    const struct node *n = s->node, *h = s->plan.separated ? &n[s->plan.head] : NULL;
+    const int words = cut_of(s) * WORDS;
+    struct kept *k = &s->writing;
+    CHECK(s, c->writing && c->standing.samples == s->from.at.samples + s->applied_samples);
+    CHECK(s, c->standing.samples == (uint64_t)c->standing.epoch * s->goal.train_samples + c->standing.start);
+    *k = (struct kept){.there = true, .at = c->standing, .groups = s->plan.n_groups};
+    for (int i = 0; i <= k->groups; i++) memcpy(k->word[i], n->place[ECHI_SLOT_COORD_KEPT][i].word, sizeof k->word[i]);
+    for (int g = 0; g < k->groups; g++) {
+        const struct node *o = &n[s->plan.owner_of[g]];
+        CHECK(s, !o->owner.busy && o->owner.queued == 0);
+        if (g == 0) CHECK(s, memcmp(k->word[0], o->place[ECHI_SLOT_OWNER_WEIGHTS][o->owner.current].word, (size_t)words * 4) == 0);
+        CHECK(s, memcmp(k->word[1 + g], o->place[ECHI_SLOT_OWNER_MOMENTUM][0].word, (size_t)words * 4) == 0);
+    }
+    if (!h) return;
+    CHECK(s, !h->head.busy && !h->head.apply_due);
+    CHECK(s, memcmp(k->word[0] + words, h->place[ECHI_SLOT_HEAD_WEIGHTS][h->head.current].word + words, (size_t)(PARAMS - words) * 4) == 0);
+    CHECK(s, memcmp(k->word[1] + words, h->place[ECHI_SLOT_HEAD_MOMENTUM][0].word + words, (size_t)(PARAMS - words) * 4) == 0);
+}
+
+static void end_keep(struct sim *s, struct echi_result *result) {
+    result->kept = echi_random_below(&s->random, 8) != 0;   /* else the disk was full */
+    if (!result->kept) return;
+    s->kept = s->writing;
+    s->keeps++;
+}
+
+/* The momentum of a checkpoint for the groups of the plan: the sum over all groups stays what it was. */
+static void share_momentum(struct sim *s) {
+    for (int from = 0; from < s->from.groups; from++)
+        for (int i = 0; i < PARAMS; i++) {
+            const int groups = i >= cut_of(s) * WORDS ? 1 : s->plan.n_groups;
+            s->node[0].place[ECHI_SLOT_COORD_KEPT][1 + (from < groups ? from : 0)].word[i] += s->from.word[1 + from][i];
+        }
 }
 
 /* ---- roles ---- */
@@ -386,12 +455,14 @@ static void role_event(struct sim *s, int node, enum echi_role role, struct echi
         case ECHI_ACTION_COMPUTE:
             CHECK(s, s->works < TASKS);
             touch(s, node, &a->task, true);
+            if (a->task.kind == ECHI_TASK_KEEP) begin_keep(s);
             s->work[s->works++] =
                 (struct work){.node = (uint8_t)node, .layer = cut_of(s), .task = a->task, .due = after(s, n->speed)};
             break;
         case ECHI_ACTION_PLAN: {
             uint8_t body[ECHI_PLAN_BYTES_MAX];
             s->plan = n->setup.plan;
+            if (s->goal.resumed) share_momentum(s);
             size_t len = echi_plan_encode(&s->plan, body, sizeof body);
             CHECK(s, len > 0);
             for (int r = 0; r < s->plan.world; r++) send_body(s, 0, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
@@ -477,7 +548,7 @@ static void deliver(struct sim *s, const struct message *m) {
         memcpy(place(s, m->to, post.slot)->word + at, m->word, (size_t)words * sizeof m->word[0]);
         write_ends(s, m->to, post.slot, post.first, post.end);
         if (post.slot.kind == ECHI_SLOT_COORD_PARAMS) {   /* the driver puts a part where it belongs */
-            const struct echi_slot whole = {ECHI_SLOT_COORD_PARAMS, 0};
+            const struct echi_slot whole = place_of(s, m->from, &msg);
             write_begins(s, m->to, whole, first, end);
             memcpy(place(s, m->to, whole)->word + at, m->word, (size_t)words * sizeof m->word[0]);
             write_ends(s, m->to, whole, first, end);
@@ -487,7 +558,8 @@ static void deliver(struct sim *s, const struct message *m) {
     if (m->kind == ECHI_KIND_APPLIED) note_applied(s, msg.lease.id);
     if (m->kind == ECHI_KIND_PUSH) s->more[m->from] = msg.flag;
     if (m->kind == ECHI_KIND_ENTER && !s->lease_applied[msg.lease.id]) s->entered[m->from] = msg.lease.id;
-    if (m->kind == ECHI_KIND_ENTER && s->answered[m->from] && !s->tracked[m->from]) {
+    /* One that its push has overtaken says nothing any more: the worker may have run out since. */
+    if (m->kind == ECHI_KIND_ENTER && s->answered[m->from] && !s->tracked[m->from] && !s->lease_applied[msg.lease.id]) {
         s->tracked[m->from] = true;
         memset(s->others[m->from], 0, sizeof s->others[m->from]);
     }
@@ -642,6 +714,7 @@ static void run_task(struct sim *s, struct work *w) {
         break;
     case ECHI_TASK_REFRESH: sum_states(s, w->node, t->state, t->peer, place(s, w->node, t->weights_out)->word); break;
     case ECHI_TASK_EVAL: run_look(s, w); break;
+    case ECHI_TASK_KEEP: end_keep(s, &w->result); break;
     case ECHI_TASKS: break;
     }
 }
@@ -713,7 +786,7 @@ static bool step(struct sim *s) {
     for (int i = 0; i < s->n_sents; i++)
         if (s->sents[i].due < due) { what = SENT; at = i; due = s->sents[i].due; }
     for (int i = 0; i < s->works; i++)
-        if (s->work[i].due < due && (!s->node[s->work[i].node].held || s->work[i].task.kind == ECHI_TASK_EVAL)) {
+        if (s->work[i].due < due && (!s->node[s->work[i].node].held || s->work[i].task.kind == ECHI_TASK_EVAL || s->work[i].task.kind == ECHI_TASK_KEEP)) {
             what = WORK;
             at = i;
             due = s->work[i].due;
@@ -739,7 +812,7 @@ static bool step(struct sim *s) {
     return true;
 }
 
-/* Runs from the start to the end, and on until nothing moves any more. The caller has filled plan or wishes, and goal. */
+/* Runs from the start to the end, and on until nothing moves any more, or until the power goes. The caller has filled plan or wishes, and goal. */
 static void sim_run(struct sim *s) {
     static const uint32_t speeds[] = {10, 40, 160, 1000};
     uint32_t *initial = s->node[0].place[ECHI_SLOT_COORD_PARAMS][0].word;
@@ -748,7 +821,7 @@ static void sim_run(struct sim *s) {
     s->wishes.world = world;
     s->plan.world = (uint8_t)world;
     for (int i = 0; i < MESSAGES; i++) s->queue[i] = &s->pool[i];
-    for (int i = 0; i < PARAMS; i++) initial[i] = mix((uint32_t)s->seed, (uint32_t)i);
+    for (int i = 0; i < PARAMS; i++) initial[i] = s->goal.resumed ? s->from.word[0][i] : mix((uint32_t)s->seed, (uint32_t)i);
     s->node[0].setup.plan = s->plan;
     echi_coordinator_init(&s->coordinator, &s->node[0].setup, &s->wishes, &s->goal, s->plan_given);
     struct echi_event start = {.type = ECHI_EVENT_START};
@@ -766,6 +839,7 @@ static void sim_run(struct sim *s) {
     bool stopped = false;
     while (!s->done) {
         if (!step(s)) die(s, "nothing moves any more, and the run has not ended");
+        if (s->cut_at && s->now >= s->cut_at) return;
         CHECK(s, s->events < 200000);
         if (s->stop_at && !stopped && s->now >= s->stop_at && !s->done) {
             struct echi_event stop = {.type = ECHI_EVENT_STOP};

@@ -49,6 +49,7 @@ static size_t stream_len, starts[256];
 static int n_starts;
 
 static void append(struct echi_frame frame) {
+    frame.epoch = ECHI_FRAME_EPOCH;
     starts[n_starts++] = stream_len;
     echi_frame_store(&frame, stream + stream_len);
     stream_len += ECHI_FRAME_HEADER;
@@ -95,9 +96,9 @@ static int impostor(const char *address) {
     uint8_t out[ECHI_FRAME_BODY_CAP + 2 * ECHI_FRAME_HEADER];
     echi_hello_make(&hello, &config);
     size_t len = echi_hello_store(&hello, out + ECHI_FRAME_HEADER);
-    echi_frame_store(&(struct echi_frame){.type = ECHI_FRAME_HELLO, .meta_len = (uint32_t)len}, out);
+    echi_frame_store(&(struct echi_frame){.type = ECHI_FRAME_HELLO, .epoch = 1, .meta_len = (uint32_t)len}, out);
     len += ECHI_FRAME_HEADER;
-    echi_frame_store(&(struct echi_frame){.type = ECHI_FRAME_CONNECTED}, out + len);
+    echi_frame_store(&(struct echi_frame){.type = ECHI_FRAME_CONNECTED, .epoch = 1}, out + len);
     len += ECHI_FRAME_HEADER;
     assert_int_equal(send(fd, out, len, MSG_NOSIGNAL), len);
     return fd;

@@ -165,21 +165,30 @@ static void cve_2024_42477_numbers_beyond_a_table(void **state) {
         assert_int_equal(echi_msg_decode(ECHI_KIND_HEARTBEAT, to, 2, &m), role < ECHI_ROLES);
         assert_int_equal(echi_msg_decode(ECHI_KIND_HEARTBEAT, from, 2, &m), role < ECHI_ROLES);
     }
-    /* A plan of one node: each of its bytes that is an index or an enum, at every value. */
+    /* A plan of one node: each field that is an index or an enum, at every value of its byte. */
     struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 1, .n_groups = 1, .head = ECHI_NONE, .n = {64}, .round = 64, .strands = 1};
     uint8_t good[ECHI_PLAN_BYTES_MAX];
     const size_t len = echi_plan_encode(&plan, good, sizeof good);
     assert_true(echi_plan_decode(good, len, &plan));
-    static const struct { int at, valid; } byte[] = {{0, ECHI_SYNCS}, {1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {42, 1}, {43, 1}};
+    static const struct { size_t field; int valid; } byte[] = {
+        {offsetof(struct echi_plan, sync), ECHI_SYNCS}, {offsetof(struct echi_plan, world), 1}, {offsetof(struct echi_plan, n_groups), 1},
+        {offsetof(struct echi_plan, separated), 1},     {offsetof(struct echi_plan, head), 1},  {offsetof(struct echi_plan, strands), 1},
+        {offsetof(struct echi_plan, owner_of), 1},      {offsetof(struct echi_plan, group_of), 1}};
     for (size_t i = 0; i < sizeof byte / sizeof *byte; i++) {
+        struct echi_plan changed = plan;
+        uint8_t other[ECHI_PLAN_BYTES_MAX];
         int taken = 0;
-        const uint8_t was = good[byte[i].at];
+        size_t at = 0;   /* where the plan's bytes keep it: the first that differs when it does */
+        ((uint8_t *)&changed)[byte[i].field] ^= 1;
+        assert_true(echi_plan_encode(&changed, other, sizeof other) > 0);
+        while (good[at] == other[at]) at++;
+        const uint8_t was = good[at];
         for (int value = 0; value < 256; value++) {
-            good[byte[i].at] = (uint8_t)value;
-            taken += echi_plan_decode(good, len, &plan);
+            good[at] = (uint8_t)value;
+            taken += echi_plan_decode(good, len, &changed);
         }
-        good[byte[i].at] = was;
-        if (taken != byte[i].valid) fail_msg("byte %d: %d values were taken, not %d", byte[i].at, taken, byte[i].valid);
+        good[at] = was;
+        if (taken != byte[i].valid) fail_msg("field at %zu: %d values were taken, not %d", byte[i].field, taken, byte[i].valid);
     }
     refuse_tensors(FIRST_THREE "\"fc1.bias\":{\"dtype\":\"F99\",\"shape\":[2],\"data_offsets\":[28,36]}}", 0, ECH_E_UNSUPPORTED, "F99");
     struct ech_config config;

@@ -43,6 +43,14 @@ static void every_kind_comes_back(void **state) {
         uint8_t bytes[ECHI_MSG_MAX], twice[ECHI_MSG_MAX];
         const size_t len = echi_msg_encode(&m, bytes, sizeof bytes);
         assert_in_range(len, 2, ECHI_MSG_MAX);
+        /* The cap is what the longest message needs, and not a byte more; a body comes on top. */
+        struct echi_msg longest = m;
+        memset(longest.text, 'x', sizeof longest.text - 1);
+        longest.text[sizeof longest.text - 1] = 0;
+        const size_t most = echi_msg_encode(&longest, twice, sizeof twice);
+        const size_t bodies = kind == ECHI_KIND_MEASURED ? ECHI_TIMES_BYTES_MAX : kind == ECHI_KIND_PLAN ? ECHI_PLAN_BYTES_MAX
+                              : kind == ECHI_KIND_STATS  ? 8 * (ECHI_KINDS + 1) : 0;
+        assert_int_equal(echi_kind_meta_cap(kind), most + bodies);
         assert_true(echi_msg_decode(kind, bytes, len, &back));
         assert_int_equal(back.kind, kind);
         assert_int_equal(back.to_role, m.to_role);
@@ -71,6 +79,8 @@ static void every_kind_comes_back(void **state) {
     }
     struct echi_msg m;
     uint8_t bytes[2] = {0};
+    assert_int_equal(echi_kind_meta_cap(ECHI_KINDS), 0);
+    assert_int_equal(echi_kind_meta_cap(-1), 0);
     assert_false(echi_msg_decode(ECHI_KINDS, bytes, 2, &m));
     assert_false(echi_msg_decode(-1, bytes, 2, &m));
     m.kind = ECHI_KINDS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What every transport must do: each test runs over the in-process transport and over TCP. */
+ * What every transport must do: each test runs over the in-process transport and over TCP, without a key and with one. */
 #include "net_nodes.h"
 
 #include <setjmp.h>
@@ -8,12 +8,14 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* The transport under test, as cmocka's state: NULL or the address for rank 0. */
-static const char *address_of(void **state) { return *state; }
+/* What is under test, as cmocka's state: where rank 0 listens (NULL: in-process), and the key. */
+struct way { const char *address, *key; };
 
 static void over(void **state, int world, void (*body)(struct node *), void *shared) {
+    const struct way *way = *state;
     atomic_store(&failures, 0);
-    run_world(world, address_of(state), body, shared);
+    test_key = way->key;
+    run_world(world, way->address, body, shared);
     assert_int_equal(atomic_load(&failures), 0);
 }
 
@@ -372,13 +374,16 @@ static void test_too_large(void **state) { over(state, 2, too_large, NULL); }
 /* --- setup --- */
 
 int main(void) {
-    static const char *const tcp = "127.0.0.1:0";
-#define ON(test, name, at)                                                                                                       \
-    { name, test, NULL, NULL, (void *)(uintptr_t)(at) }
-#define BOTH(test) ON(test, #test " in-process", NULL), ON(test, #test " TCP", tcp)
+    static struct way inproc, tcp = {"127.0.0.1:0", NULL}, keyed_inproc = {NULL, "sixteen bytes ok"},
+                              keyed_tcp = {"127.0.0.1:0", "a key that is longer than a block of SHA-256, which HMAC treats in a way of its own"};
+#define ON(test, name, way)                                                                                                      \
+    { name, test, NULL, NULL, &(way) }
+#define EACH(test)                                                                                                               \
+    ON(test, #test " in-process", inproc), ON(test, #test " TCP", tcp), ON(test, #test " in-process, keyed", keyed_inproc),      \
+        ON(test, #test " TCP, keyed", keyed_tcp)
     const struct CMUnitTest tests[] = {
-        BOTH(test_worlds),  BOTH(test_payloads),   BOTH(test_close_sends_all), BOTH(test_urgent_overtakes),
-        BOTH(test_credits), BOTH(test_many_posts), BOTH(test_flood),           BOTH(test_waking),
-        BOTH(test_misuse),  BOTH(test_too_large),  BOTH(test_who_sends_is_there)};
+        EACH(test_worlds),  EACH(test_payloads),   EACH(test_close_sends_all), EACH(test_urgent_overtakes),
+        EACH(test_credits), EACH(test_many_posts), EACH(test_flood),           EACH(test_waking),
+        EACH(test_misuse),  EACH(test_too_large),  EACH(test_who_sends_is_there)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -207,6 +207,7 @@ static void test_addresses(void **state) {
         if (echi_net_open(&second.config, &second.net, &second.err) != ECH_E_ARGUMENT) fail_msg("'%s' was taken", bad[i]);
         assert_says(second.err.text, "--coordinator");
     }
+    second.config.insecure = true;
     second.config.coordinator = "192.0.2.1:7"; /* of a range kept for examples: no machine has it */
     assert_int_equal(echi_net_open(&second.config, &second.net, &second.err), ECH_E_ARGUMENT);
     assert_says(second.err.text, "no address of this machine");
@@ -239,6 +240,7 @@ static void test_bind(void **state) {
     (void)state;
     struct joiner j[3] = {joiner(0, 3, 5 * SECOND), joiner(1, 3, 5 * SECOND), joiner(2, 3, 5 * SECOND)};
     j[1].config.bind = "0.0.0.0";
+    j[1].config.insecure = true;
     j[2].config.bind = "127.0.0.1:0";
     open_and_start(j, 3);
     finish(j, 3);

@@ -86,7 +86,8 @@ static struct ech_report sample(void) {
                            .train_loss = 0.0123, .test_accuracy = 0.9871, .best_accuracy = 0.9874, .target_seconds = 20.25,
                            .target_epochs = 2.5, .bytes_sent = {1000, UINT64_MAX}, .kind_name = {"push", "weights"},
                            .staleness_edge = {0, 0.25, 0.5}, .staleness_trunk = {1, 20, 300, [12] = UINT64_MAX}, .staleness_head = {7, [11] = 8, 9},
-                           .staleness_max = 1.75, .staleness_mean = 0.5, .seed = UINT64_MAX, .resident_peak = 104857600, .lost_peer = -1};
+                           .staleness_max = 1.75, .staleness_mean = 0.5, .seed = UINT64_MAX, .resident_peak = 104857600, .lost_peer = -1,
+                           .checkpoint_seconds = 0.125, .resumed_samples = 64};
     return r;
 }
 
@@ -111,7 +112,7 @@ static void test_keys(void **state) {
         "\"staleness_trunk\": [1, 20, 300, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18446744073709551615]",
         "\"staleness_head\": [7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 9]",
         "\"staleness_max\": 1.75", "\"staleness_mean\": 0.5", "\"seed\": 18446744073709551615", "\"resident_peak\": 104857600",
-        "\"lost_peer\": null"};
+        "\"lost_peer\": null", "\"checkpoint_seconds\": 0.125", "\"resumed_samples\": 64"};
     struct ech_report r = sample();
     const char *text = json(&r);
     assert_true(is_json(text));

@@ -20,6 +20,8 @@ static void choose_goal(struct sim *s) {
     s->goal.target_accuracy = below(s, 8) ? 0 : 0.9;
     s->goal.give_final = below(s, 3) == 0;
     s->stop_at = below(s, 12) ? 0 : 1 + below(s, 20000);
+    s->goal.keep = below(s, 3) == 0;
+    s->goal.keep_every = below(s, 6);
 }
 
 static void choose_plan(struct sim *s, enum echi_sync sync) {
@@ -92,20 +94,26 @@ static void check_silence(struct sim *s) {
     }
 }
 
+/* How often sample i was taken in before this run, which was resumed. */
+static uint64_t before(const struct sim *s, uint32_t i) {
+    return s->from.at.samples / s->goal.train_samples + (i < s->from.at.samples % s->goal.train_samples);
+}
+
 static void check_counts(struct sim *s) {
     const struct echi_coordinator *c = &s->coordinator;
     uint64_t loss = 0;
-    CHECK(s, c->applied == c->issued && c->applied == s->applied_samples && c->n_out == 0);
+    CHECK(s, c->applied == c->issued && c->applied == s->from.at.samples + s->applied_samples && c->n_out == 0);
     if (!s->stop_at && s->goal.target_accuracy == 0) CHECK(s, c->applied == s->goal.samples && c->status == ECH_OK);
     for (uint32_t i = 0; i < s->goal.train_samples; i++) {
         const uint64_t times = c->applied / s->goal.train_samples + (i < c->applied % s->goal.train_samples);
         CHECK(s, s->leased[i] == times && s->computed[i] == times && s->applied[i] == times);
         if (s->plan.separated) CHECK(s, s->headed[i] == times);
-        loss += times * loss_of(label_of(i));
+        loss += (times - before(s, i)) * loss_of(label_of(i));
     }
-    CHECK(s, c->loss_sum == (double)loss && c->loss_samples == c->applied);
+    CHECK(s, c->loss_sum == (double)loss && c->loss_samples == s->applied_samples);
     CHECK(s, s->goal.has_test ? c->looks >= 1 : c->looks == 0);
-    CHECK(s, (uint64_t)s->looks == c->looks);
+    CHECK(s, (uint64_t)s->looks == c->looks - s->from.at.looks);
+    if (s->goal.keep) CHECK(s, c->kept_samples == c->applied || c->standing.samples == c->applied);   /* else it could not be written */
 }
 
 /* The histograms count each push once; the head's agrees with what the simulation saw, where its bins are quarters. */
@@ -204,6 +212,49 @@ static void planned(void **state) {
         check_stalenesses(s);
     }
 }
+/* Cut at any moment and resumed with other nodes, groups and policy: every sample counts once, and bsp ends with the very
+ * weights of one node that was never cut. */
+static void resumed(void **state) {
+    (void)state;
+    static struct kept kept;
+    int cut = 0;
+    for (uint64_t seed = 1; seed <= RUNS; seed++) {
+        struct sim *s = sim_new(seed);
+        const enum echi_sync sync = (enum echi_sync)below(s, ECHI_SYNCS);
+        choose_goal(s);
+        s->goal.target_accuracy = 0;
+        s->stop_at = 0;
+        s->goal.keep = true;
+        s->goal.keep_every = 1 + below(s, 3);
+        s->cut_at = 1 + below(s, 10000);
+        const struct echi_goal goal = s->goal;
+        choose_plan(s, sync);
+        s->plan_given = true;
+        sim_run(s);
+        if (!s->kept.there) continue;
+        const uint32_t round = s->plan.round;
+        kept = s->kept;
+        cut++;
+
+        s = sim_new(seed);
+        echi_random_init(&s->random, seed, ECHI_STREAM_TEST, 2);
+        s->goal = goal;
+        s->goal.resumed = true;
+        s->goal.from = kept.at;
+        s->from = kept;
+        do choose_plan(s, sync == ECHI_SYNC_BSP ? sync : 1 + (enum echi_sync)below(s, ECHI_SYNCS - 1));
+        while (sync == ECHI_SYNC_BSP && s->plan.round != round && (memset(&s->plan, 0, sizeof s->plan), true));
+        s->plan_given = true;
+        for (uint32_t i = 0; i < goal.train_samples; i++)
+            s->leased[i] = s->computed[i] = s->applied[i] = s->headed[i] = (uint8_t)before(s, i);
+        sim_run(s);
+        check_counts(s);
+        check_silence(s);
+        check_weights(s);
+    }
+    assert_true(cut > RUNS / 4);
+}
+
 static void bsp(void **state) { (void)state; run_policy(ECHI_SYNC_BSP); }
 static void asp(void **state) { (void)state; run_policy(ECHI_SYNC_ASP); }
 static void ssp(void **state) { (void)state; run_policy(ECHI_SYNC_SSP); }
@@ -629,7 +680,7 @@ static void staleness_has_its_bin(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(staleness_has_its_bin),
+        cmocka_unit_test(staleness_has_its_bin), cmocka_unit_test(resumed),
         cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(planned),
         cmocka_unit_test(a_worker_counts_exactly_while_it_holds_a_lease),
         cmocka_unit_test(answers_take_turns),

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One checkpoint: what its file says, and whether it fits the run that is to go on from it. */
+#include "echi_checkpoint_impl.h"
+#include "echi_checked.h"
+#include "echi_error.h"
+#include "echi_print.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- words */
+
+/* Every word of the metadata. Of NUMBERS and REALS the run goes on; the rest is compared, or only for people. */
+#define WORDS(TEXT, NUMBER, REAL)                                                                                             \
+    TEXT(FORMAT, "echelon_checkpoint") TEXT(VERSION, "version") TEXT(MODEL, "model") TEXT(MODEL_HASH, "model_hash")           \
+    TEXT(DATA, "data") TEXT(DATA_HASH, "data_hash") TEXT(ORDER, "order") TEXT(SYNC, "sync")                                   \
+    NUMBER(WORLD, "world") NUMBER(BATCH, "batch") NUMBER(GROUPS, "groups") NUMBER(SEPARATED, "separated")                     \
+    NUMBER(EPOCH, "epoch") NUMBER(START, "start") NUMBER(SAMPLES, "samples") NUMBER(ROUNDS, "rounds") NUMBER(LOOKS, "looks")  \
+    NUMBER(CLOCK, "training_ns") NUMBER(MEASURING, "measuring_ns") NUMBER(KEEPING, "checkpoint_ns")                           \
+    NUMBER(TARGET_AT, "target_ns") NUMBER(TARGET_SAMPLES, "target_samples")                                                   \
+    REAL(LR, "lr") REAL(MOMENTUM, "momentum") REAL(ACCURACY, "accuracy") REAL(BEST, "best_accuracy") REAL(LOSS, "train_loss")
+#define WORD_NAME(name, key) W_##name,
+enum word { WORDS(WORD_NAME, WORD_NAME, WORD_NAME) N_WORDS };
+_Static_assert(N_WORDS == ECHI_CHECKPOINT_WORDS, "room for every word");
+#define WORD_KEY(name, key) key,
+static const char *const keys[N_WORDS] = {WORDS(WORD_KEY, WORD_KEY, WORD_KEY)};
+#define IS_NUMBER(name, key) 'n',
+#define IS_REAL(name, key) 'r',
+#define IS_TEXT(name, key) 't',
+static const char kinds[N_WORDS] = {WORDS(IS_TEXT, IS_NUMBER, IS_REAL)};
+
+#define BILLION UINT64_C(1000000000)
+#define REAL_MOST 1000000   /* so that nine decimals come back as they went */
+
+/* What JSON would have to escape is for people only, and becomes '?'. */
+static void put_text(struct echi_word *w, const char *text) {
+    echi_printable_path(w->text, sizeof w->text, text);
+    for (char *at = w->text; *at; at++)
+        if (*at == '"' || *at == '\\') *at = '?';
+}
+
+static void put_number(struct echi_word *w, uint64_t value) { snprintf(w->text, sizeof w->text, "%" PRIu64, value); }
+
+/* Nine decimals, without a locale's opinion of the point. Negative: there is none. */
+static void put_real(struct echi_word *w, double value) {
+    const uint64_t scaled = value >= 0 && value < REAL_MOST ? (uint64_t)(value * (double)BILLION + 0.5) : 0;
+    if (value < 0) snprintf(w->text, sizeof w->text, "none");
+    else snprintf(w->text, sizeof w->text, "%" PRIu64 ".%09" PRIu64, scaled / BILLION, scaled % BILLION);
+}
+
+static void order_text(const struct echi_job *job, char *out, size_t cap) {
+    if (job->shuffle) snprintf(out, cap, "seed %" PRIu64, job->seed);
+    else snprintf(out, cap, "order of the file");
+}
+
+void echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const struct echi_job *job, const struct echi_plan *plan,
+                           const struct echi_standing *at) {
+    for (int i = 0; i < N_WORDS; i++) words[i].key = keys[i];
+    put_text(&words[W_FORMAT], "1");
+    put_text(&words[W_VERSION], ECH_VERSION);
+    put_text(&words[W_MODEL], job->model->name);
+    echi_model_hash(job->model, words[W_MODEL_HASH].text);
+    put_text(&words[W_DATA], job->data->name);
+    put_text(&words[W_DATA_HASH], job->data->hash);
+    order_text(job, words[W_ORDER].text, sizeof words[W_ORDER].text);
+    put_text(&words[W_SYNC], echi_policy_of((enum echi_sync)plan->sync)->name);
+    put_number(&words[W_WORLD], plan->world);
+    put_number(&words[W_BATCH], plan->round);
+    put_number(&words[W_GROUPS], plan->n_groups);
+    put_number(&words[W_SEPARATED], plan->separated);
+    put_number(&words[W_EPOCH], at->epoch);
+    put_number(&words[W_START], at->start);
+    put_number(&words[W_SAMPLES], at->samples);
+    put_number(&words[W_ROUNDS], at->samples / plan->round);
+    put_number(&words[W_LOOKS], at->looks);
+    put_number(&words[W_CLOCK], (uint64_t)at->clock);
+    put_number(&words[W_MEASURING], (uint64_t)at->measuring);
+    put_number(&words[W_KEEPING], (uint64_t)at->keeping);
+    if (at->target_at < 0) put_text(&words[W_TARGET_AT], "none");
+    else put_number(&words[W_TARGET_AT], (uint64_t)at->target_at);
+    put_number(&words[W_TARGET_SAMPLES], at->target_samples);
+    put_real(&words[W_LR], plan->lr);
+    put_real(&words[W_MOMENTUM], plan->momentum);
+    put_real(&words[W_ACCURACY], at->accuracy);
+    put_real(&words[W_BEST], at->best_accuracy);
+    put_real(&words[W_LOSS], at->loss);
+}
+
+/* -------------------------------------------------------------- reading */
+
+struct reader {
+    const char *name;
+    bool given[N_WORDS], twice;
+    char text[N_WORDS][sizeof ((struct echi_word *)0)->text];
+    uint64_t number[N_WORDS];   /* reals in billionths */
+    bool none[N_WORDS];
+    struct ech_error *err;
+};
+
+static void take_word(void *self, const char *key, const char *text) {
+    struct reader *r = self;
+    for (int i = 0; i < N_WORDS; i++) {
+        if (strcmp(keys[i], key) != 0) continue;
+        r->twice = r->twice || r->given[i];
+        r->given[i] = strlen(text) < sizeof r->text[i];
+        if (r->given[i]) strcpy(r->text[i], text);
+    }
+}
+
+static bool parse_number(const char **at, uint64_t *out) {
+    const char *first = *at;
+    for (*out = 0; **at >= '0' && **at <= '9'; ++*at)
+        if (__builtin_mul_overflow(*out, 10u, out) || __builtin_add_overflow(*out, (uint64_t)(**at - '0'), out)) return false;
+    return *at > first;
+}
+
+static bool parse_word(const char *text, char kind, uint64_t *out, bool *out_none) {
+    *out_none = strcmp(text, "none") == 0;
+    *out = 0;
+    if (*out_none) return true;
+    if (!parse_number(&text, out) || (kind == 'r' && *out >= REAL_MOST)) return false;
+    if (kind == 'n') return !*text && *out <= INT64_MAX;
+    uint64_t billionths = 0;
+    if (*text++ != '.' || strlen(text) != 9 || !parse_number(&text, &billionths) || *text) return false;
+    *out = *out * BILLION + billionths;
+    return true;
+}
+
+static double real_of(const struct reader *r, enum word w) { return r->none[w] ? -1 : (double)r->number[w] / (double)BILLION; }
+
+static ech_status no_checkpoint(const struct reader *r, const char *why, const char *what) {
+    return echi_fail(r->err, ECH_E_FORMAT, "checkpoint.read", "%s is no checkpoint that a run can go on from (%s%s)", r->name, why, what);
+}
+
+static ech_status read_words(struct reader *r) {
+    if (!r->given[W_FORMAT]) return no_checkpoint(r, "its metadata lacks ", keys[W_FORMAT]);
+    if (strcmp(r->text[W_FORMAT], "1") != 0)
+        return echi_fail(r->err, ECH_E_UNSUPPORTED, "checkpoint.read", "%s has format %s, version " ECH_VERSION " reads format 1: resume with the version that wrote it (%s)",
+                         r->name, r->text[W_FORMAT], r->given[W_VERSION] ? r->text[W_VERSION] : "unknown");
+    if (r->twice) return no_checkpoint(r, "its metadata says something twice", "");
+    for (int i = 0; i < N_WORDS; i++) {
+        if (!r->given[i]) return no_checkpoint(r, "its metadata lacks ", keys[i]);
+        if (kinds[i] != 't' && !parse_word(r->text[i], kinds[i], &r->number[i], &r->none[i]))
+            return no_checkpoint(r, "its metadata has no sound value for ", keys[i]);
+        const bool may_be_none = kinds[i] == 'r' || i == W_TARGET_AT;
+        if (r->none[i] && !may_be_none) return no_checkpoint(r, "its metadata has no value for ", keys[i]);
+    }
+    return ECH_OK;
+}
+
+/* What a checkpoint was trained on must be what is trained on now: the model, the data, and the order of the samples, in
+ * which its place is given. The rest (lr, batch, policy, nodes) may change from one run to the next. */
+static ech_status check_same(const struct reader *r, const struct echi_job *job) {
+    struct echi_word now[2];
+    char order[80];
+    echi_model_hash(job->model, now[0].text);
+    put_text(&now[1], job->data->hash);
+    order_text(job, order, sizeof order);
+    if (strcmp(r->text[W_MODEL_HASH], now[0].text) != 0)
+        return echi_fail(r->err, ECH_E_ARGUMENT, "checkpoint.read", "%s was made with model %s (%.12s...), this run has model %s (%.12s...): give that model, or another --checkpoint folder",
+                         r->name, r->text[W_MODEL], r->text[W_MODEL_HASH], job->model->name, now[0].text);
+    if (strcmp(r->text[W_DATA_HASH], now[1].text) != 0)
+        return echi_fail(r->err, ECH_E_ARGUMENT, "checkpoint.read", "%s was made with data %s (%.12s...), this run has data %s (%.12s...): give that data, or another --checkpoint folder",
+                         r->name, r->text[W_DATA], r->text[W_DATA_HASH], job->data->name, now[1].text);
+    if (strcmp(r->text[W_ORDER], order) != 0)
+        return echi_fail(r->err, ECH_E_ARGUMENT, "checkpoint.read", "%s was made with samples in another order (%s, here %s): give the same --seed and --no-shuffle, or another --checkpoint folder",
+                         r->name, r->text[W_ORDER], order);
+    return ECH_OK;
+}
+
+/* The numbers make sense together: up to `samples` each sample of each epoch is in, and nothing else. */
+static ech_status read_standing(const struct reader *r, const struct echi_job *job, struct echi_checkpoint *c) {
+    const uint64_t *n = r->number;
+    uint64_t in;
+    if (n[W_GROUPS] < 1 || n[W_GROUPS] > ECHI_GROUPS_MAX || n[W_SEPARATED] > (job->cut > 0)) return no_checkpoint(r, "its groups make no sense", "");
+    if (n[W_EPOCH] > UINT32_MAX || n[W_START] > job->train_samples || __builtin_mul_overflow(n[W_EPOCH], job->train_samples, &in) ||
+        n[W_SAMPLES] != in + n[W_START])
+        return no_checkpoint(r, "its place in the data makes no sense", "");
+    if (n[W_ACCURACY] > BILLION || n[W_BEST] > BILLION || r->none[W_LOSS]) return no_checkpoint(r, "its accuracy or loss makes no sense", "");
+    c->groups = (int)n[W_GROUPS];
+    c->separated = n[W_SEPARATED] != 0;
+    c->at = (struct echi_standing){.epoch = (uint32_t)n[W_EPOCH], .start = (uint32_t)n[W_START], .samples = n[W_SAMPLES], .looks = n[W_LOOKS],
+        .clock = (int64_t)n[W_CLOCK], .measuring = (int64_t)n[W_MEASURING], .keeping = (int64_t)n[W_KEEPING],
+        .accuracy = real_of(r, W_ACCURACY), .best_accuracy = real_of(r, W_BEST), .loss = real_of(r, W_LOSS),
+        .target_at = r->none[W_TARGET_AT] ? -1 : (int64_t)n[W_TARGET_AT], .target_samples = n[W_TARGET_SAMPLES]};
+    return ECH_OK;
+}
+
+int echi_checkpoint_sets(const struct echi_job *job, int groups, bool separated, struct echi_tensor_set sets[1 + ECHI_GROUPS_MAX]) {
+    sets[0] = (struct echi_tensor_set){.end = job->model->n_layers};
+    for (int g = 0; g < groups; g++) {
+        sets[1 + g] = (struct echi_tensor_set){.end = separated && g > 0 ? job->cut : job->model->n_layers};
+        snprintf(sets[1 + g].prefix, sizeof sets[1 + g].prefix, "momentum.%d.", g);
+    }
+    return 1 + groups;
+}
+
+static ech_status read_tensors(const struct reader *r, const uint8_t *bytes, size_t len, const struct echi_job *job, struct echi_checkpoint *c) {
+    struct echi_tensor_set sets[1 + ECHI_GROUPS_MAX];
+    struct echi_tensors *list;
+    const int n_sets = echi_checkpoint_sets(job, c->groups, c->separated, sets);
+    c->weights = calloc(job->n_params, sizeof *c->weights);
+    c->momentum = calloc((size_t)c->groups * job->n_params, sizeof *c->momentum);
+    if (!c->weights || !c->momentum) return echi_fail_memory(r->err, "checkpoint.read", "a checkpoint");
+    sets[0].values = c->weights;
+    for (int g = 0; g < c->groups; g++) sets[1 + g].values = c->momentum + (size_t)g * job->n_params;
+    ECHI_TRY(echi_tensors_create(job->model, sets, n_sets, &list, r->err));
+    const ech_status status = echi_tensors_read(r->name, bytes, len, list, r->err);
+    echi_tensors_destroy(list);
+    return status;
+}
+
+ech_status echi_checkpoint_parse(const char *name, const uint8_t *bytes, size_t len, const struct echi_job *job, struct echi_checkpoint *out,
+                                 struct ech_error *err) {
+    char shown[160];
+    struct reader r = {.name = echi_printable_path(shown, sizeof shown, name), .err = err};
+    struct echi_checkpoint c = {.groups = 0};
+    ECHI_TRY(echi_tensors_words(name, bytes, len, take_word, &r, err));
+    for (int i = 0; i < N_WORDS; i++) echi_printable(r.text[i], sizeof r.text[i], r.text[i], strlen(r.text[i]));
+    ECHI_TRY(read_words(&r));
+    ECHI_TRY(check_same(&r, job));
+    ECHI_TRY(read_standing(&r, job, &c));
+    const ech_status status = read_tensors(&r, bytes, len, job, &c);
+    if (status == ECH_OK) *out = c;
+    else echi_checkpoint_free(&c);
+    return status;
+}
+
+void echi_checkpoint_free(struct echi_checkpoint *c) {
+    free(c->weights);
+    free(c->momentum);
+    c->weights = c->momentum = NULL;
+}
+
+/* ------------------------------------------------------------- momentum */
+
+/* Floats [at, at + count) for group g of `groups`. */
+static void share_out(const struct echi_checkpoint *c, size_t n_params, int g, int groups, size_t at, size_t count, float *out) {
+    bool first = true;
+    for (int from = 0; from < c->groups; from++) {
+        const float *v = c->momentum + (size_t)from * n_params;
+        if ((from < groups ? from : 0) != g) continue;
+        if (first) memcpy(out + at, v + at, count * sizeof *out);
+        for (size_t i = at; !first && i < at + count; i++) out[i] += v[i];
+        first = false;
+    }
+    if (first) memset(out + at, 0, count * sizeof *out);
+}
+
+void echi_checkpoint_momentum(const struct echi_checkpoint *c, const struct echi_job *job, const struct echi_plan *plan, int g, float *out) {
+    size_t at, count;
+    echi_job_range(job, plan, false, &at, &count);
+    share_out(c, job->n_params, g, plan->n_groups, at, count, out);
+    echi_job_range(job, plan, true, &at, &count);   /* of one head, where there is one */
+    share_out(c, job->n_params, g, 1, at, count, out);
+}

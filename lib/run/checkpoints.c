@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The folder of checkpoints: which are there, which are whole; the next is written, the oldest go. A thread of its own writes. */
+#include "echi_checkpoint_impl.h"
+#include "echi_bytes.h"
+#include "echi_error.h"
+#include "echi_print.h"
+#include "echi_sha256.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DATA ".safetensors"
+#define MARK ".complete"
+#define MARK_MAX 512
+#define CHUNK 4096             /* floats made bytes at once */
+
+struct echi_checkpoints {
+    const struct ech_config *config;
+    const struct echi_job *job;
+    int lock;
+    uint64_t *number;          /* of those with a mark, ascending, in the rotation; room for one more than there may be */
+    int count, room;
+    uint64_t next;
+    bool resumed;
+    struct echi_checkpoint from;
+    /* writing */
+    struct echi_plan plan;
+    struct echi_tensors *tensors;
+    uint8_t *header;
+    size_t header_room;
+    char last[sizeof ((struct ech_config *)0)->checkpoint + 48];
+    /* the thread; what follows is under the mutex */
+    struct echi_thread thread;
+    struct echi_mutex mutex;
+    struct echi_cond changed;
+    bool running, quit, has_work, has_done;
+    void (*notify)(void *self);
+    void *notify_self;
+    struct echi_task task;
+    struct echi_standing at;
+    struct echi_done done;     /* of the last write */
+};
+
+static void say(const struct echi_checkpoints *f, enum ech_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void say(const struct echi_checkpoints *f, enum ech_log_level level, const char *fmt, ...) {
+    if (!f->config->on_log) return;
+    char line[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    f->config->on_log(f->config->user, level, line);
+}
+
+static void path_of(const struct echi_checkpoints *f, uint64_t number, const char *ending, char out[sizeof f->last]) {
+    snprintf(out, sizeof f->last, "%s/checkpoint-%08" PRIu64 "%s", f->config->checkpoint, number, ending);
+}
+
+/* ---------------------------------------------------------------- marks */
+
+static size_t mark_text(uint64_t number, uint64_t bytes, const uint8_t digest[32], char out[MARK_MAX]) {
+    char hex[65];
+    for (int i = 0; i < 32; i++) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    return (size_t)snprintf(out, MARK_MAX, "This checkpoint is complete.\nfile checkpoint-%08" PRIu64 DATA "\nbytes %" PRIu64 "\nsha256 %s\n", number, bytes, hex);
+}
+
+/* A checkpoint is whole when its mark is, byte for byte, the one that its file would be given. */
+static ech_status read_whole(const struct echi_checkpoints *f, uint64_t number, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
+    char path[sizeof f->last], expected[MARK_MAX];
+    uint8_t *mark, digest[32];
+    size_t mark_len;
+    const uint64_t most = UINT64_C(1) << 40;
+    path_of(f, number, MARK, path);
+    ECHI_TRY(echi_file_read(path, MARK_MAX, &mark, &mark_len, err));
+    path_of(f, number, DATA, path);
+    ech_status status = echi_file_read(path, most < SIZE_MAX / 2 ? (size_t)most : SIZE_MAX / 2, out_bytes, out_len, err);
+    if (status == ECH_OK) {
+        struct echi_sha256 sha;
+        echi_sha256_begin(&sha);
+        echi_sha256_add(&sha, *out_bytes, *out_len);
+        echi_sha256_end(&sha, digest);
+        if (mark_text(number, *out_len, digest, expected) != mark_len || memcmp(expected, mark, mark_len) != 0) {
+            free(*out_bytes);
+            status = echi_fail(err, ECH_E_FORMAT, "checkpoint.read", "%s is not what was written: its mark has another size or SHA-256", path);
+        }
+    }
+    free(mark);
+    return status;
+}
+
+/* -------------------------------------------------------------- opening */
+
+enum part { P_NONE, P_DATA, P_MARK, P_TEMPORARY };
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t len = strlen(text), most = strlen(end);
+    return len >= most && strcmp(text + len - most, end) == 0;
+}
+
+/* What a file in the folder is; P_NONE: not ours. */
+static enum part part_of(const char *name, uint64_t *out_number) {
+    static const char begin[] = "checkpoint-";
+    if (strncmp(name, begin, sizeof begin - 1) != 0) return P_NONE;
+    const char *digits = name + sizeof begin - 1;
+    const size_t n = strspn(digits, "0123456789");
+    if (n < 8 || n > 18) return P_NONE;
+    *out_number = strtoull(digits, NULL, 10);
+    const char *rest = digits + n;
+    if (strcmp(rest, DATA) == 0) return P_DATA;
+    if (strcmp(rest, MARK) == 0) return P_MARK;
+    const bool ours = strncmp(rest, DATA ".", sizeof DATA) == 0 || strncmp(rest, MARK ".", sizeof MARK) == 0;
+    return ours && ends_with(rest, ".tmp") ? P_TEMPORARY : P_NONE;
+}
+
+static ech_status list_one(void *self, const char *name) {
+    struct echi_checkpoints *f = self;
+    uint64_t number;
+    const enum part part = part_of(name, &number);
+    if (part == P_NONE) return ECH_OK;
+    if (number >= f->next) f->next = number + 1;
+    if (part != P_MARK) return ECH_OK;
+    if (f->count + 1 >= f->room) {
+        const int room = 2 * f->room;
+        uint64_t *larger = realloc(f->number, (size_t)room * sizeof *larger);
+        if (!larger) return ECH_E_MEMORY;
+        f->number = larger;
+        f->room = room;
+    }
+    f->number[f->count++] = number;
+    return ECH_OK;
+}
+
+/* What a run left that was cut in the middle of a write. */
+static ech_status clean_one(void *self, const char *name) {
+    const struct echi_checkpoints *f = self;
+    char path[sizeof f->config->checkpoint + 300];
+    uint64_t number;
+    if (part_of(name, &number) != P_TEMPORARY) return ECH_OK;
+    if (snprintf(path, sizeof path, "%s/%s", f->config->checkpoint, name) < (int)sizeof path) echi_file_remove(path, NULL);
+    return ECH_OK;
+}
+
+static int ascending(const void *a, const void *b) {
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The newest that is whole. One that is broken stays where it is, for whoever wants to look at it, but out of the rotation. */
+static ech_status resume(struct echi_checkpoints *f, struct ech_error *err) {
+    const int there = f->count;
+    while (f->count > 0) {
+        const uint64_t number = f->number[f->count - 1];
+        char path[sizeof f->last];
+        uint8_t *bytes;
+        size_t len;
+        struct ech_error why;
+        path_of(f, number, DATA, path);
+        const ech_status whole = read_whole(f, number, &bytes, &len, &why);
+        if (whole == ECH_E_MEMORY) return echi_fail_memory(err, "checkpoint.read", path);
+        if (whole == ECH_OK) {
+            const ech_status status = echi_checkpoint_parse(path, bytes, len, f->job, &f->from, err);
+            free(bytes);
+            if (status != ECH_OK) return status;
+            f->resumed = true;
+            say(f, ECH_LOG_INFO, "going on from %s: %" PRIu64 " samples, %.2f epochs", path, f->from.at.samples,
+                (double)f->from.at.samples / f->job->train_samples);
+            return ECH_OK;
+        }
+        say(f, ECH_LOG_WARN, "checkpoint %" PRIu64 " is broken and skipped: %s", number, why.text);
+        f->count--;
+    }
+    if (there > 0)
+        return echi_fail(err, ECH_E_FORMAT, "checkpoint.open", "none of the %d checkpoints in '%s' is whole: give another --checkpoint folder to begin at the beginning",
+                         there, f->config->checkpoint);
+    say(f, ECH_LOG_INFO, "no checkpoint in '%s' yet: beginning at the beginning", f->config->checkpoint);
+    return ECH_OK;
+}
+
+static ech_status open_folder(struct echi_checkpoints *f, struct ech_error *err) {
+    const char *folder = f->config->checkpoint;
+    ECHI_TRY(echi_folder_make(folder, err));
+    ECHI_TRY(echi_folder_lock(folder, &f->lock, err));
+    f->room = f->config->keep + 2;
+    f->number = calloc((size_t)f->room, sizeof *f->number);
+    if (!f->number) return echi_fail_memory(err, "checkpoint.open", "the list of checkpoints");
+    const ech_status status = echi_folder_list(folder, list_one, f, err);
+    if (status == ECH_E_MEMORY) return echi_fail_memory(err, "checkpoint.open", "the list of checkpoints");
+    ECHI_TRY(status);
+    qsort(f->number, (size_t)f->count, sizeof *f->number, ascending);
+    if (!f->config->resume && f->count > 0)
+        return echi_fail(err, ECH_E_ARGUMENT, "checkpoint.open", "'%s' has checkpoints of an earlier run (the newest is number %" PRIu64 "): give --resume to go on from it, or another folder",
+                         folder, f->number[f->count - 1]);
+    if (f->config->resume) ECHI_TRY(resume(f, err));
+    return echi_folder_list(folder, clean_one, f, err);
+}
+
+ech_status echi_checkpoints_open(const struct ech_config *config, const struct echi_job *job, struct echi_checkpoints **out, struct ech_error *err) {
+    struct echi_checkpoints *f = calloc(1, sizeof *f);
+    if (!f) return echi_fail_memory(err, "checkpoint.open", "the folder of checkpoints");
+    f->config = config;
+    f->job = job;
+    f->lock = -1;
+    f->next = 1;
+    ech_status status = echi_mutex_init(&f->mutex, err);
+    if (status != ECH_OK) {
+        free(f);
+        return status;
+    }
+    status = echi_cond_init(&f->changed, err);
+    if (status != ECH_OK) {
+        echi_mutex_destroy(&f->mutex);
+        free(f);
+        return status;
+    }
+    status = open_folder(f, err);
+    if (status != ECH_OK) echi_checkpoints_close(f);
+    else *out = f;
+    return status;
+}
+
+void echi_checkpoints_close(struct echi_checkpoints *f) {
+    if (!f) return;
+    echi_checkpoints_stop(f);
+    echi_cond_destroy(&f->changed);
+    echi_mutex_destroy(&f->mutex);
+    echi_folder_unlock(f->lock);
+    echi_checkpoint_free(&f->from);
+    echi_tensors_destroy(f->tensors);
+    free(f->number);
+    free(f->header);
+    free(f);
+}
+
+const struct echi_checkpoint *echi_checkpoints_from(const struct echi_checkpoints *f) { return f->resumed ? &f->from : NULL; }
+const char *echi_checkpoints_last(const struct echi_checkpoints *f) { return f->last; }
+
+/* -------------------------------------------------------------- writing */
+
+static ech_status put(struct echi_file *file, struct echi_sha256 *sha, const void *bytes, size_t len, uint64_t *total, struct ech_error *err) {
+    echi_sha256_add(sha, bytes, len);
+    *total += len;
+    return echi_file_put(file, bytes, len, err);
+}
+
+/* Everything but begin and commit: a failure has given the file up. */
+static ech_status put_all(struct echi_checkpoints *f, const struct echi_standing *at, struct echi_file *file, struct echi_sha256 *sha,
+                          uint64_t *total, struct ech_error *err) {
+    struct echi_word words[ECHI_CHECKPOINT_WORDS];
+    const float *values;
+    size_t count;
+    echi_checkpoint_words(words, f->job, &f->plan, at);
+    const size_t len = echi_tensors_header(f->tensors, words, ECHI_CHECKPOINT_WORDS, f->header, f->header_room);
+    ECHI_TRY(put(file, sha, f->header, len, total, err));
+    for (int i = 0; echi_tensors_data(f->tensors, i, &values, &count); i++) {
+        for (size_t done = 0; done < count;) {
+            uint8_t bytes[4 * CHUNK];
+            const size_t n = count - done < CHUNK ? count - done : CHUNK;
+            for (size_t k = 0; k < n; k++) {
+                uint32_t bits;
+                memcpy(&bits, &values[done + k], 4);
+                echi_store32(bytes + 4 * k, bits);
+            }
+            ECHI_TRY(put(file, sha, bytes, 4 * n, total, err));
+            done += n;
+        }
+    }
+    return ECH_OK;
+}
+
+static ech_status write_data(struct echi_checkpoints *f, const char *path, const struct echi_standing *at, uint64_t *out_total, uint8_t digest[32],
+                             struct ech_error *err) {
+    struct echi_file file;
+    struct echi_sha256 sha;
+    *out_total = 0;
+    echi_sha256_begin(&sha);
+    ECHI_TRY(echi_file_begin(&file, path, err));
+    ECHI_TRY(put_all(f, at, &file, &sha, out_total, err));
+    echi_sha256_end(&sha, digest);
+    return echi_file_commit(&file, err);
+}
+
+/* The oldest go, mark first: a mark without its file would be a broken checkpoint. A failure here harms none that is kept,
+ * and is tried again the next time. */
+static void forget_old(struct echi_checkpoints *f) {
+    char path[sizeof f->last];
+    while (f->count > f->config->keep) {
+        path_of(f, f->number[0], MARK, path);
+        if (echi_file_remove(path, NULL) != ECH_OK || echi_folder_sync(f->config->checkpoint, NULL) != ECH_OK) return;
+        path_of(f, f->number[0], DATA, path);
+        echi_file_remove(path, NULL);
+        memmove(&f->number[0], &f->number[1], (size_t)--f->count * sizeof f->number[0]);
+    }
+}
+
+ech_status echi_checkpoints_write(struct echi_checkpoints *f, const struct echi_standing *at, struct ech_error *err) {
+    const uint64_t number = f->next++;
+    char path[sizeof f->last], mark[MARK_MAX], mark_path[sizeof f->last];
+    uint8_t digest[32];
+    uint64_t bytes;
+    path_of(f, number, DATA, path);
+    path_of(f, number, MARK, mark_path);
+    ech_status status = write_data(f, path, at, &bytes, digest, err);
+    if (status == ECH_OK) status = echi_file_write(mark_path, mark, mark_text(number, bytes, digest, mark), err);
+    if (status != ECH_OK) {
+        echi_file_remove(mark_path, NULL);
+        echi_file_remove(path, NULL);
+        return status;
+    }
+    memcpy(f->last, path, sizeof path);
+    f->number[f->count++] = number;
+    forget_old(f);
+    return ECH_OK;
+}
+
+/* ----------------------------------------------------------- the thread */
+
+static void *write_main(void *self) {
+    struct echi_checkpoints *f = self;
+    echi_mutex_lock(&f->mutex);
+    for (;;) {
+        while (!f->has_work && !f->quit) echi_cond_wait(&f->changed, &f->mutex, INT64_MAX);
+        if (!f->has_work) break;
+        const struct echi_standing at = f->at;
+        struct echi_done done = {.task = f->task};
+        echi_mutex_unlock(&f->mutex);
+        done.status = echi_checkpoints_write(f, &at, &done.error);
+        done.result.kept = done.status == ECH_OK;
+        echi_mutex_lock(&f->mutex);
+        f->done = done;
+        f->has_work = false;
+        f->has_done = true;
+        f->notify(f->notify_self);
+    }
+    echi_mutex_unlock(&f->mutex);
+    return NULL;
+}
+
+ech_status echi_checkpoints_prepare(struct echi_checkpoints *f, const struct echi_plan *plan, const float *const *kept, struct ech_error *err) {
+    struct echi_tensor_set sets[1 + ECHI_GROUPS_MAX];
+    struct echi_word words[ECHI_CHECKPOINT_WORDS];
+    const struct echi_standing longest = {.samples = 0};
+    const int n = echi_checkpoint_sets(f->job, plan->n_groups, plan->separated, sets);
+    for (int i = 0; i < n; i++) memcpy(&sets[i].values, &kept[i], sizeof kept[i]);   /* only read */
+    ECHI_TRY(echi_tensors_create(f->job->model, sets, n, &f->tensors, err));
+    f->plan = *plan;
+    echi_checkpoint_words(words, f->job, plan, &longest);
+    f->header_room = echi_tensors_header(f->tensors, words, ECHI_CHECKPOINT_WORDS, NULL, 0) + sizeof words;   /* more than words can grow */
+    f->header = malloc(f->header_room);
+    return f->header ? ECH_OK : echi_fail_memory(err, "checkpoint.start", "the head of a file");
+}
+
+ech_status echi_checkpoints_start(struct echi_checkpoints *f, const struct echi_plan *plan, const float *const *kept, void (*notify)(void *self),
+                                  void *self, struct ech_error *err) {
+    ECHI_TRY(echi_checkpoints_prepare(f, plan, kept, err));
+    f->notify = notify;
+    f->notify_self = self;
+    ECHI_TRY(echi_thread_start(&f->thread, "ech-keep", write_main, f, err));
+    f->running = true;
+    return ECH_OK;
+}
+
+void echi_checkpoints_submit(struct echi_checkpoints *f, const struct echi_task *task, const struct echi_standing *at) {
+    echi_mutex_lock(&f->mutex);
+    f->task = *task;
+    f->at = *at;
+    f->has_work = true;
+    echi_cond_broadcast(&f->changed);
+    echi_mutex_unlock(&f->mutex);
+}
+
+bool echi_checkpoints_take(struct echi_checkpoints *f, struct echi_done *out) {
+    echi_mutex_lock(&f->mutex);
+    const bool some = f->has_done;
+    if (some) *out = f->done;
+    f->has_done = false;
+    echi_mutex_unlock(&f->mutex);
+    return some;
+}
+
+void echi_checkpoints_stop(struct echi_checkpoints *f) {
+    if (!f || !f->running) return;
+    echi_mutex_lock(&f->mutex);
+    f->quit = true;
+    echi_cond_broadcast(&f->changed);
+    echi_mutex_unlock(&f->mutex);
+    echi_thread_join(&f->thread);
+    f->running = false;
+}
+
+ech_status echi_checkpoints_outcome(const struct echi_checkpoints *f, struct ech_error *err) {
+    if (f->done.status != ECH_OK && err) *err = f->done.error;
+    return f->done.status;
+}

@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs that are stopped, killed or out of disk, and go on from their checkpoints: alone to the very same bits, with other
+# nodes and policies to the same samples. Nothing is lost in silence.
+. "$(dirname "$0")/cluster.bash"
+idx_set "$work/data" 2000 100
+kept=$work/kept
+value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}$/\1/p" "$work/report"; }   # value KEY: of the report
+newest() { ls "$kept"/*.complete 2>/dev/null | tail -n 1; }
+word() { grep -ao "\"$1\":\"[^\"]*\"" "$(newest | sed 's/complete$/safetensors/')" | head -n 1 | sed 's/.*:"//; s/"$//'; }   # word KEY: of the newest checkpoint
+train=(--data "$work/data" --eval-every 0 --batch 32 --progress on)
+
+# killed COUNT ARGUMENT...: a run without end, ended by SIGKILL of rank 0 once COUNT checkpoints were written
+killed() {
+    local count=$1 pids
+    shift
+    : >"$work/err"
+    "$echelon" train "${train[@]}" --epochs 100000 --checkpoint "$kept" --resume "$@" >"$work/out" 2>"$work/err" </dev/null &
+    run=$!
+    for _ in $(seq $((10 * patience))); do
+        [ "$(grep -c 'checkpoint written' "$work/err")" -ge "$count" ] && break
+        sleep 0.1
+    done
+    check "killed $*: $count checkpoints in time" [ "$(grep -c 'checkpoint written' "$work/err")" -ge "$count" ]
+    pids=$(cat /proc/[0-9]*/stat 2>/dev/null | awk -v parent=$run '$4 == parent { print $1 }' | sort -n | head -n 1)
+    kill -KILL "${pids:-$run}"    # rank 0 is the first child of --local, and the run itself without
+    wait $run 2>/dev/null
+    run=
+}
+# goes_on ROUNDS ARGUMENT...: resumed, the run ends with so many rounds more, every sample counted once
+goes_on() {
+    local from rounds=$(($(word rounds) + $1))
+    shift
+    from=$(word samples)
+    rm -f "$work/report"
+    expect 0 "going on from .*: $from samples" "${train[@]}" --checkpoint "$kept" --resume --steps $rounds --report "$work/report" "$@"
+    check "$(value samples) samples, not $((32 * rounds)): $*" [ "$(value samples)" = $((32 * rounds)) ]
+    check "resumed at $(value resumed_samples), not $from: $*" [ "$(value resumed_samples)" = "$from" ]
+    check "the last checkpoint has $(word samples) samples, not $((32 * rounds)): $*" [ "$(word samples)" = $((32 * rounds)) ]
+}
+
+# --- alone: the bits of a run that was never cut; epochs of 62.5 rounds end in a short one
+expect 0 '^  speed ' "${train[@]}" --steps 200 --save "$work/whole"
+expect 0 'beginning at the beginning' "${train[@]}" --steps 130 --checkpoint "$kept" --every 7 --resume
+# A slow disk leaves some out, so there may be fewer than three.
+marks=$(ls "$kept"/*.complete | wc -l)
+check "$marks marks for $(ls "$kept"/*.safetensors | wc -l) files, of at most 3" [ "$marks" -le 3 -a "$(ls "$kept" | wc -l)" = $((2 * marks)) ]
+goes_on 70 --save "$work/again" --every 50
+check "resumed: other weights than in one go" cmp -s "$work/whole" "$work/again"
+rm -rf "$kept"
+killed 3 --every 20
+goes_on 30 --save "$work/again"
+expect 0 '^  speed ' "${train[@]}" --steps "$(word rounds)" --save "$work/whole"
+check "killed and resumed: other weights than in one go" cmp -s "$work/whole" "$work/again"
+expect 0 'nothing left to do' "${train[@]}" --steps "$(word rounds)" --checkpoint "$kept" --resume --save "$work/again"
+check "with nothing left to do: other weights" cmp -s "$work/whole" "$work/again"
+expect 0 "nothing left to do" "${train[@]}" --steps "$(word rounds)" --checkpoint "$kept" --resume --local 3 --sync gssp
+
+# --- deterministic: the bits of one node that was never cut, whatever the nodes before and after the cut
+rm -rf "$kept"
+expect 0 '^  speed ' "${train[@]}" --deterministic --steps 150 --save "$work/whole"
+expect 0 '^  speed ' "${train[@]}" --deterministic --steps 130 --local 3 --separate 1 --checkpoint "$kept"
+goes_on 20 --deterministic --local 2 --save "$work/again"
+check "deterministic, resumed: other weights than in one go" cmp -s "$work/whole" "$work/again"
+
+# --- several nodes: killed, then resumed with the same, other and no others, from policy to policy
+rm -rf "$kept"
+killed 2 --every 10 --local 3
+goes_on 20 --local 3
+goes_on 20 --local 2 --every 5
+killed 2 --every 10 --local 3 --sync gssp --groups 2 --separate 1
+goes_on 15 --local 3 --sync gssp --groups 2 --separate 1
+goes_on 15 --local 4 --sync gssp --groups 3 --separate off --every 6
+goes_on 15
+goes_on 15 --local 2 --sync ssp --lr 0.001 --momentum 0.5
+
+# --- SIGTERM leaves a checkpoint with all that was trained
+rm -rf "$kept"
+"$echelon" train "${train[@]}" --epochs 100000 --checkpoint "$kept" --every 0 --local 2 >"$work/out" 2>"$work/err" </dev/null &
+run=$!
+for _ in $(seq $((10 * patience))); do grep -q 'images/s' "$work/err" 2>/dev/null && break || sleep 0.1; done
+kill -TERM $run
+ended $run "$patience"
+run=
+check "SIGTERM: ended with $status, not 22" [ "$status" = 22 ]
+check "SIGTERM: a checkpoint of $(word samples) samples" grep -q "stopped after $(word samples) samples" "$work/err"
+goes_on 10
+
+# --- what is refused, each in a sentence
+refuse 2 'resume is on, but checkpoint is missing' --data "$work/data" --resume
+refuse 2 'checkpoints of an earlier run.*--resume' --data "$work/data" --checkpoint "$kept"
+refuse 2 'in another order \(seed 1, here seed 2\)' --data "$work/data" --checkpoint "$kept" --resume --seed 2
+idx_set "$work/other" 1000 50
+refuse 2 'made with data .*/data .*this run has data .*/other' --data "$work/other" --checkpoint "$kept" --resume
+refuse 13 'cannot be made' --data "$work/data" --checkpoint "$work/no/such"
+
+# --- a broken one is skipped, and named
+printf '%64s' | tr ' ' x | dd of="$(newest | sed 's/complete$/safetensors/')" bs=1 seek=9000 conv=notrunc 2>/dev/null
+broken=$(newest | grep -o '[1-9][0-9]*\.' | tail -n 1)
+check "there are two to choose from" [ "$(ls "$kept"/*.complete | wc -l)" -gt 1 ]
+expect 0 "checkpoint ${broken%.} is broken and skipped" "${train[@]}" --checkpoint "$kept" --resume --steps $(($(word rounds) + 5))
+for mark in "$kept"/*.complete; do echo >>"$mark"; done
+expect 14 'none of the .* checkpoints in .* is whole' "${train[@]}" --checkpoint "$kept" --resume --steps 10000
+
+# --- a full disk: the run goes on without, says so, and does not end well without its last checkpoint
+full=$work/full
+(
+    trap '' XFSZ
+    ulimit -f 100
+    timeout "$patience" "$echelon" train "${train[@]}" --steps 60 --checkpoint "$full" --every 20 >"$work/out" 2>"$work/err" </dev/null
+    [ $? = 13 ]
+) || bad "a full disk: ended well"
+check "a full disk: the run does not say so" grep -q 'no checkpoint this time: .*cannot write' "$work/err"
+check "a full disk: the training goes on" grep -q '1920 samples' "$work/out"
+check "a full disk: something is left of it" [ -z "$(ls "$full")" ]
+
+# --- the files are what others can read
+if command -v python3 >/dev/null; then
+    rm -rf "$kept"
+    expect 0 '^  speed ' "${train[@]}" --steps 20 --local 3 --sync gssp --groups 2 --separate 1 --checkpoint "$kept"
+    python3 - "$kept"/*.safetensors >"$work/out" 2>&1 <<'END' || bad "a checkpoint is not what safetensors say"
+import json, struct, sys
+raw = open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", raw[:8])[0]
+header = json.loads(raw[8:8 + size])
+words = header.pop("__metadata__")
+assert all(isinstance(v, str) for v in words.values()) and words["samples"] == "640" and words["groups"] == "2"
+assert max(t["data_offsets"][1] for t in header.values()) == len(raw) - 8 - size
+layers = [n for n in header if not n.startswith("momentum.")]
+assert layers == [l + p for l in ("conv1", "conv2", "fc1", "fc2", "fc3") for p in (".weight", ".bias")]
+assert header["momentum.0.fc1.weight"]["shape"] == header["fc1.weight"]["shape"] == [120, 400]
+assert "momentum.1.conv2.bias" in header and "momentum.1.fc1.weight" not in header
+END
+fi
+
+verdict checkpoint

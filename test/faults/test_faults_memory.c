@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The N-th allocation fails, for all N: a sentence and ECH_E_MEMORY, nothing leaked, nothing hangs, and the same objects do
+ * their work again. ECH_FAULTS=all tries every N; without it each place that allocates is tried at its first call, and of the
+ * other calls every few. */
+#include "nodes.h"
+
+#include "echi_run.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include "unit/test_data_files.h"
+
+static char file_path[160];
+static bool nothing_left;      /* no allocation succeeds any more: a node cannot even take a call, and those who call give up in time */
+static struct ech_error error;
+
+/* ------------------------------------------------------------ what is done */
+
+static ech_status build_model(void) {
+    ech_model *model = NULL;
+    const ech_status status = build_tiny(&model, &error);
+    ech_model_destroy(model);
+    return status;
+}
+
+static ech_status open_model(const char *name) {
+    ech_model *model = NULL;
+    const ech_status status = ech_model_open(name, &model, &error);
+    if (status == ECH_OK) ech_model_destroy(model);
+    return status;
+}
+static ech_status open_builtin_model(void) { return open_model("lenet5"); }
+
+static ech_status open_model_text(void) {
+    char text[256];
+    const size_t len = ech_model_text(tiny, text, sizeof text);
+    const ech_status status = echi_file_write(file_path, text, len, &error);
+    return status == ECH_OK ? open_model(file_path) : status;
+}
+
+static ech_status open_data(const char *name) {
+    ech_data *data = NULL;
+    const ech_status status = ech_data_open(name, 1, &data, &error);
+    if (status == ECH_OK) ech_data_destroy(data);
+    return status;
+}
+static ech_status open_glyphs(void) { return open_data("glyphs"); }
+static ech_status open_idx(void) { return open_data(folder); }
+
+static ech_status open_callback(void) {
+    ech_data *data = NULL;
+    const ech_status status = ech_data_from_callback(&tiny_callback, &data, &error);
+    if (status == ECH_OK) ech_data_destroy(data);
+    return status;
+}
+
+static ech_status weights_to_a_file_and_back(void) {
+    float weights[256] = {0};
+    assert_true(ech_model_params(tiny) <= 256);
+    const ech_status status = echi_safetensors_save(file_path, tiny, weights, &error);
+    return status == ECH_OK ? echi_safetensors_load(file_path, tiny, weights, &error) : status;
+}
+
+static ech_status plan_to_a_file_and_back(void) {
+    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 1, .round = 8, .staleness = 3, .rounds_apart = 4, .strands = 1, .n_groups = 1, .head = ECHI_NONE};
+    plan.n[0] = 8;
+    for (int r = 1; r < ECHI_WORLD_MAX; r++) plan.group_of[r] = ECHI_NONE;
+    for (int g = 1; g < ECHI_GROUPS_MAX; g++) plan.owner_of[g] = ECHI_NONE;
+    const ech_status status = echi_plan_save(file_path, &plan, &error);
+    return status == ECH_OK ? echi_plan_load(file_path, &plan, &error) : status;
+}
+
+/* The nodes' statuses as one: all well, or that of the first that is not and tells the most. The others may say that they
+ * lost it, or were told to stop waiting for it. */
+static ech_status of_nodes(int world) {
+    ech_status status = ECH_OK;
+    for (int r = 0; r < world; r++) {
+        const ech_status s = nodes[r].status;
+        const bool fits = s == ECH_OK || s == ECH_E_MEMORY || s == ECH_E_PEER_LOST || (s == ECH_E_ABORTED && nodes_stop) || (s == ECH_E_TIMEOUT && nothing_left);
+        if (!fits || (s != ECH_OK && strlen(nodes[r].error.text) < 15))
+            fail_msg("%s: rank %d ends with %s, '%s'", nodes_doing, r, ech_status_name(s), nodes[r].error.text);
+        if (s == ECH_OK || status == ECH_E_MEMORY) continue;
+        status = nodes[r].status;
+        error = nodes[r].error;
+    }
+    return status;
+}
+
+static ech_status train(int world, const char *sync, int separate, bool session) {
+    prepare_nodes(world, sync, separate);
+    for (int r = 0; r < world && nothing_left; r++) nodes[r].config.join_timeout = 0.5;
+    if (!session) {
+        snprintf(nodes[0].config.save, sizeof nodes[0].config.save, "%s", file_path);
+        snprintf(nodes[0].config.report, sizeof nodes[0].config.report, "%s.json", file_path);
+        snprintf(nodes[0].config.save_plan, sizeof nodes[0].config.save_plan, "%s.plan", file_path);
+    }
+    run_nodes(world, session ? session_main : node_main);
+    return of_nodes(world);
+}
+static ech_status train_bsp(void) { return train(1, "bsp", 0, false); }
+static ech_status train_asp(void) { return train(1, "asp", 0, false); }
+static ech_status train_ssp(void) { return train(1, "ssp", 0, false); }
+static ech_status train_gssp(void) { return train(1, "gssp", 0, false); }
+static ech_status train_with_head(void) { return train(1, "gssp", 1, false); }
+static ech_status session_bsp(void) { return train(1, "bsp", 0, true); }
+static ech_status session_gssp(void) { return train(1, "gssp", 0, true); }
+static ech_status two_bsp(void) { return train(2, "bsp", 0, false); }
+static ech_status two_with_head(void) { return train(2, "gssp", 1, false); }
+static ech_status three_with_head(void) { return train(3, "gssp", 1, false); }
+static ech_status two_sessions(void) { return train(2, "ssp", 0, true); }
+static ech_status three_sessions(void) { return train(3, "bsp", 0, true); }
+
+/* --------------------------------------------------------------- the sweep */
+
+static const struct act {
+    const char *name;
+    ech_status (*run)(void);
+    int least;           /* allocations that it makes at least: fewer, and the sweep would prove nothing */
+    int stride;          /* without ECH_FAULTS=all */
+    int world;           /* nodes; 0: nothing is run */
+    enum { QUICK, LONG, SEVERAL } kind;   /* LONG: all that follow fail only with ECH_FAULTS=all; SEVERAL: so too, and nodes that
+                                             run at once, so that the N-th allocation is another each time */
+} acts[] = {
+    {"build a model", build_model, 1, 1, 0, QUICK},
+    {"open lenet5", open_builtin_model, 1, 1, 0, QUICK},
+    {"a model's text", open_model_text, 2, 1, 0, QUICK},
+    {"glyphs", open_glyphs, 4, 1, 0, LONG},
+    {"idx files", open_idx, 6, 1, 0, QUICK},
+    {"a data callback", open_callback, 3, 1, 0, QUICK},
+    {"weights to a file and back", weights_to_a_file_and_back, 3, 1, 0, QUICK},
+    {"a plan to a file and back", plan_to_a_file_and_back, 3, 1, 0, QUICK},
+    {"train bsp", train_bsp, 30, 3, 1, LONG},
+    {"train asp", train_asp, 30, 5, 1, LONG},
+    {"train ssp", train_ssp, 30, 7, 1, LONG},
+    {"train gssp", train_gssp, 30, 7, 1, LONG},
+    {"train with a head", train_with_head, 30, 3, 1, LONG},
+    {"session bsp", session_bsp, 20, 3, 1, LONG},
+    {"session gssp", session_gssp, 20, 3, 1, LONG},
+    {"two nodes, bsp", two_bsp, 60, 7, 2, SEVERAL},
+    {"two nodes with a head", two_with_head, 60, 7, 2, SEVERAL},
+    {"three nodes with a head", three_with_head, 100, 11, 3, SEVERAL},
+    {"two sessions, ssp", two_sessions, 50, 7, 2, SEVERAL},
+    {"three sessions, bsp", three_sessions, 80, 11, 3, SEVERAL},
+};
+enum { ACTS = sizeof acts / sizeof acts[0], N_MAX = 4096 };
+
+/* A run may do without the name of its processor: who asks for memory to read it, as learned at the beginning. */
+static void *namers[16];
+static bool names_processor(const void *caller) {
+    for (size_t i = 0; i < sizeof namers / sizeof namers[0]; i++)
+        if (caller && namers[i] == caller) return true;
+    return false;
+}
+/* And a link that was not made is dialled anew: each has two ends; two more, because nodes at once need not fail in the same
+ * place. */
+static int forgives(const struct act *act) { return act->world > 1 ? act->world * (act->world - 1) + 2 : 0; }
+
+static bool all_of_them(void) {
+    const char *word = getenv("ECH_FAULTS");
+    return word && strcmp(word, "all") == 0;
+}
+
+/* Which N to try: those whose caller was not seen before, and every stride-th. */
+static int choose(const struct act *act, long count, long chosen[N_MAX]) {
+    void *seen[N_MAX];
+    int n_seen = 0, n = 0;
+    for (long i = 1; i <= count && n < N_MAX; i++) {
+        void *caller = inject_caller(i);
+        bool fresh = caller != NULL;
+        for (int s = 0; s < n_seen; s++) fresh = fresh && seen[s] != caller;
+        if (fresh) seen[n_seen++] = caller;
+        if (fresh || all_of_them() || (i - 1) % act->stride == 0) chosen[n++] = i;
+    }
+    return n;
+}
+
+static const char *where(long n) {
+    static char text[160];
+    Dl_info at = {0};
+    const char *caller = inject_caller(n);
+    if (caller) dladdr(caller, &at);
+    snprintf(text, sizeof text, "addr2line -ife %s %#tx", at.dli_fname ? at.dli_fname : "?", at.dli_fbase ? caller - (const char *)at.dli_fbase : 0);
+    return text;
+}
+
+static ech_status attempt(const struct act *act) {
+    memset(&error, 0, sizeof error);
+    watch_for_hang(60);
+    const ech_status status = act->run();
+    watch_for_hang(0);
+    return status;
+}
+
+/* One run in which allocation n fails (and with `rest` all that follow). */
+static ech_status one(const struct act *act, long n, bool rest) {
+    snprintf(nodes_doing, sizeof nodes_doing, "%s: allocation %ld%s", act->name, n, rest ? " and all that follow" : "");
+    const long live = inject_live();
+    inject(INJECT_ALLOC, n, rest ? LONG_MAX / 2 : 1, ENOMEM);
+    nothing_left = rest;
+    const ech_status status = attempt(act);
+    nothing_left = false;
+    const long hits = inject_hits(), lost = inject_live() - live;
+    const bool told = status == ECH_OK || ((status == ECH_E_MEMORY || (rest && act->kind == SEVERAL)) && strlen(error.text) >= 15);
+    if (!told || lost != 0 || (hits == 0 && act->kind != SEVERAL))
+        fail_msg("%s: status %s, %ld blocks lost, '%s' (%s)", nodes_doing, ech_status_name(status), lost, error.text, where(n));
+    inject_nothing();
+    return hits > 0 ? status : ECH_E_AGAIN;   /* nodes at once: this time there was no n-th */
+}
+
+static void each_allocation(void **state) {
+    const struct act *act = *state;
+    static long chosen[N_MAX];
+    inject_nothing();
+    snprintf(nodes_doing, sizeof nodes_doing, "%s: no failure", act->name);
+    const ech_status clean = attempt(act);
+    if (clean != ECH_OK) fail_msg("%s without a failure: %s: %s", act->name, ech_status_name(clean), error.text);
+    const long count = inject_calls(INJECT_ALLOC);
+    if (count < act->least) fail_msg("%s: only %ld allocations", act->name, count);
+    const int n = choose(act, count, chosen);
+    print_message("%s: %ld allocations, %d tried\n", act->name, count, n);
+    int forgiven = 0;
+    for (int i = 0; i < n; i++) {
+        forgiven += one(act, chosen[i], false) == ECH_OK && !names_processor(inject_caller(chosen[i]));
+        if (forgiven > forgives(act)) fail_msg("%s: allocation %ld failed and all was well (%s)", act->name, chosen[i], where(chosen[i]));
+        if (act->kind == QUICK || all_of_them()) one(act, chosen[i], true);
+    }
+    assert_int_equal(attempt(act), ECH_OK);   /* all these failures left nothing behind */
+}
+
+static int setup(void **state) {
+    if (nodes_setup(state) != 0 || make_folder(state) != 0) return -1;
+    struct file files[FILES];
+    make_files(files);
+    write_files(files);
+    path_in_folder(file_path, "file");
+    uint8_t *bytes;
+    size_t len;
+    inject_nothing();
+    if (echi_file_read("/proc/cpuinfo", 1 << 20, &bytes, &len, &error) == ECH_OK) free(bytes);
+    for (long i = 1; i <= inject_calls(INJECT_ALLOC) && i <= 16; i++) namers[i - 1] = inject_caller(i);
+    return 0;
+}
+
+static int teardown(void **state) {
+    remove_file("file");
+    remove_file("file.json");
+    remove_file("file.plan");
+    return nodes_teardown(state) != 0 || remove_folder(state) != 0;
+}
+
+int main(int argc, char **argv) {
+    struct CMUnitTest tests[ACTS];
+    for (int i = 0; i < ACTS; i++)
+        tests[i] = (struct CMUnitTest){.name = acts[i].name, .test_func = each_allocation, .initial_state = (void *)(uintptr_t)&acts[i]};
+    if (argc > 1) cmocka_set_test_filter(argv[1]);   /* one of them, by hand: a pattern such as "train*" */
+    inject_clock_hasten(2000000);
+    return cmocka_run_group_tests_name("allocations that fail", tests, setup, teardown);
+}
