@@ -105,7 +105,9 @@ static void get_result(struct echi_reader *r, const struct echi_task *t, struct 
         out->correct[i] = echi_get32(r);
     }
     out->accuracy = echi_get_f64(r);
-    out->kept = echi_get8(r) != 0;
+    const uint8_t kept = echi_get8(r);
+    if (kept > 1) r->ok = false;
+    out->kept = kept == 1;
 }
 
 /* ------------------------------------------------------------------ events */

@@ -75,6 +75,15 @@ no_replay 1. 'the model differs: recorded .*here .*--model' "$work/run" --init "
 no_replay 1. "threads differs: recorded '1', here '2'" "$work/run" --init "$work/moved" --threads 2
 mv "$work/moved" "$work/first"
 
+# --- checkpoints are no arithmetic; what a run went on from is not in its recording
+recorded --local 3 --sync gssp --steps 12 --checkpoint "$work/kept" --every 5
+replays 0 'bit for bit' "$work/run" --save "$work/again"
+check "other weights with checkpoints" cmp -s "$work/live" "$work/again"
+recorded --local 3 --sync gssp --steps 20 --checkpoint "$work/kept" --every 5 --resume
+replays 0 '^  roles .*as recorded$' "$work/run" --roles
+no_replay 1. 'went on from a checkpoint' "$work/run"
+recorded --local 3 --sync gssp --steps 8 --init "$work/first"
+
 # --- files that are not whole
 keep() { rm -rf "$work/bad" && cp -r "$work/run" "$work/bad"; }
 keep && rm "$work/bad/rank2.events"
