@@ -153,6 +153,8 @@ struct ech_config {
     int64_t every;                /* rounds between them; 0: only when the run ends or is stopped (default 1000) */
     int keep;                     /* the last so many are kept (default 3) */
     int resume;                   /* go on from the newest whole one; from the beginning when there is none yet */
+    char record[1024];            /* folder in which each node writes rank<N>.events for `echelon replay`; made if it is not there. A disk
+                                     that is full ends the recording with a log line, and not the run */
 };
 void ech_config_init(struct ech_config *config);
 

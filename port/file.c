@@ -247,3 +247,16 @@ ech_status echi_file_remove(const char *path, struct ech_error *err) {
 ech_status echi_folder_sync(const char *path, struct ech_error *err) {
     return sync_folder(path) ? ECH_OK : fail_write(err, path, "syncing the folder");
 }
+
+ech_status echi_file_create(const char *path, int *out_file, struct ech_error *err) {
+    /* Non-blocking: opening a pipe that nobody reads would wait for ever. */
+    *out_file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
+    return *out_file < 0 ? fail_write(err, path, "creating it") : ECH_OK;
+}
+
+ech_status echi_file_append(int file, const void *bytes, size_t len, struct ech_error *err) {
+    if (write_all(file, bytes, len)) return ECH_OK;
+    return echi_fail(err, ECH_E_IO, "file.append", "writing failed (%s)%s", strerror(errno), errno == ENOSPC || errno == EDQUOT ? ": free some space" : "");
+}
+
+void echi_file_close(int file) { close(file); }

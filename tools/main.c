@@ -8,6 +8,7 @@
 
 static const char usage[] = "usage: echelon train --data DIR|glyphs [options]   train a model, alone or with other nodes\n"
                             "       echelon train --help                       every option, with its default\n"
+                            "       echelon replay DIR [options]               run again what `train --record DIR` has recorded\n"
                             "       echelon --version\n";
 
 int exit_status(ech_status status) {
@@ -32,9 +33,10 @@ static void keep_standard_streams(void) {
 
 int main(int argc, char **argv) {
     keep_standard_streams();
-    static const char *const words[] = {"train", "help", "--help", "--version"};
+    static const char *const words[] = {"train", "replay", "help", "--help", "--version"};
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "train") == 0) return flushed(train_main(argc - 2, argv + 2));
+    if (strcmp(word, "replay") == 0) return flushed(replay_main(argc - 2, argv + 2));
     if (strcmp(word, "--version") == 0) {
         printf("echelon %s\n", ech_version());
         return flushed(0);
@@ -44,7 +46,7 @@ int main(int argc, char **argv) {
         return flushed(0);
     }
     char near[80];
-    if (*word) fprintf(stderr, "echelon: there is no command '%s'%s\n", word, hint("", word, words, 4, near, sizeof near));
+    if (*word) fprintf(stderr, "echelon: there is no command '%s'%s\n", word, hint("", word, words, sizeof words / sizeof words[0], near, sizeof near));
     fputs(usage, stderr);
     return EXIT_USAGE;
 }

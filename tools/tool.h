@@ -60,6 +60,9 @@ extern volatile int tells;             /* SIGUSR1s so far */
 void watch_stops(bool once);
 void watch_tells(void);
 
+/* replay.c */
+int replay_main(int argc, char **argv);
+
 /* local.c: the nodes of --local N as child processes. Returns the exit status. */
 int local_run(const struct command *command, const ech_model *model, const ech_data *data);
 #endif

@@ -3,7 +3,7 @@
  * ask for), node_events.c (what happens), node_tell.c (who waits for whom), node_report.c (progress and report). */
 #ifndef ECHI_NODE_H
 #define ECHI_NODE_H
-#include "echi_run.h"
+#include "echi_recording.h"
 #include "echi_silence.h"
 
 #define ECHI_NODE_ACTIONS (8 * ECHI_WORLD_MAX)   /* of one event, at most */
@@ -29,6 +29,7 @@ struct echi_node {
     struct echi_owner *owner;
     struct echi_head *head;
     bool planned;                             /* and the roles stand */
+    struct echi_recorder *recorder;           /* NULL: nothing is recorded, or not any more */
     /* measuring at start, on the lane's thread until `measured` */
     bool measuring;
     atomic_bool measured;
@@ -66,6 +67,8 @@ int64_t echi_node_now(struct echi_node *n);
 void echi_node_log(struct echi_node *n, enum ech_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Ends the loop; the first reason stays. */
 void echi_node_give_up(struct echi_node *n, ech_status status);
+/* Tells of a recording that cannot be written any further, and goes on without it. */
+void echi_node_check_recorder(struct echi_node *n);
 
 void echi_node_notify(void *self);   /* any thread: there is something to take */
 /* ---- node_watch.c ---- */
@@ -83,8 +86,7 @@ const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_
 /* ---- node_actions.c ---- */
 static inline struct echi_slot echi_node_slot(uint64_t cookie) { return (struct echi_slot){(uint8_t)(cookie >> 8), (uint8_t)cookie}; }
 static inline enum echi_role echi_node_role(uint64_t cookie) { return (enum echi_role)(cookie >> 16); }
-/* Bytes [*at, *at + *len) of a slot that a message carries. One place decides it for sender and receiver. `head` says
- * whose layers a PARAMS is about. */
+/* echi_job_extent under this node's plan. */
 void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len);
 /* Gives an event to a role and performs what it asks for; nothing when the role is not hosted here. */
 void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event *e);

@@ -35,6 +35,12 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
                          struct ech_error *err);
 /* Floats [*at, *at + *count) that an owner (head false) or the head (true) keeps under this plan. */
 void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bool head, size_t *at, size_t *count);
+/* How model and data are compared between nodes and with recordings: hashes; in a session, counts. */
+#define ECHI_JOB_WORD 72
+void echi_job_words(const struct echi_job *job, char model[ECHI_JOB_WORD], char data[ECHI_JOB_WORD]);
+/* Bytes [*at, *at + *len) of a slot that a message carries. One place decides it for sender, receiver and replay. `head` says
+ * whose layers a PARAMS is about. */
+void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len);
 /* Sample numbers of a lease. */
 void echi_job_samples(const struct echi_job *job, const struct echi_lease *lease, uint32_t *out_index);
 
@@ -80,6 +86,7 @@ bool echi_lane_is_held(struct echi_lane *lane);
 /* Called by the running task between units: runs what is more urgent than `kind`, waits while held, sleeps what a slow
  * node owes. */
 void echi_lane_breathe(struct echi_lane *lane, enum echi_task_kind kind);
+/* Of these three a lane that is NULL does nothing: a replay runs tasks without one. */
 /* Called by the running task: the gradient of a layer, or of a head's rows, is in its place. */
 void echi_lane_gradient(struct echi_lane *lane, const struct echi_task *task, int layer, size_t bytes, const struct echi_result *result);
 void echi_lane_rows(struct echi_lane *lane, const struct echi_task *task, const struct echi_result *result);
@@ -107,6 +114,8 @@ ech_status echi_exec_setup_kept(struct echi_exec *exec, struct ech_error *err); 
 /* A node was lost: makes the places for workers that have joined this node's group, once each. */
 ech_status echi_exec_regroup(struct echi_exec *exec, struct ech_error *err);
 void *echi_exec_slot(struct echi_exec *exec, struct echi_slot slot, size_t *out_bytes);   /* NULL when there is none */
+/* Names of the kernels that were chosen for each unit of each stack, for recordings. NUL-terminated, cut at cap. */
+void echi_exec_kernels(const struct echi_exec *exec, char *buf, size_t cap);
 ech_status echi_exec_run(void *exec, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
 
 /* -------------------------------------------------------------- measure.c */

@@ -5,6 +5,7 @@
 #include "echi_error.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,6 +166,19 @@ void *echi_exec_slot(struct echi_exec *x, struct echi_slot slot, size_t *out_byt
     if (slot.kind >= ECHI_SLOT_KINDS || slot.index >= ECHI_SLOTS_PER_KIND || !x->slot[slot.kind][slot.index]) return NULL;
     if (out_bytes) *out_bytes = echi_buffer_bytes(x->slot[slot.kind][slot.index]);
     return echi_buffer_host(x->slot[slot.kind][slot.index]);
+}
+
+static size_t add_kernels(char *buf, size_t cap, size_t at, const char *name, const struct echi_stack *stack) {
+    const int units = stack ? echi_stack_units(stack) : 0;
+    for (int u = 0; u < units && at < cap; u++) at += (size_t)snprintf(buf + at, cap - at, "%s%s", u ? ", " : name, echi_stack_kernel(stack, u));
+    return at;
+}
+
+void echi_exec_kernels(const struct echi_exec *x, char *buf, size_t cap) {
+    buf[0] = 0;
+    size_t at = add_kernels(buf, cap, 0, "trunk: ", x->trunk[0]);
+    at = add_kernels(buf, cap, at, at ? "; head: " : "head: ", x->head);
+    add_kernels(buf, cap, at, at ? "; look: " : "look: ", x->eval);
 }
 
 /* -------------------------------------------------------------- tasks */

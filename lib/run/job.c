@@ -4,6 +4,7 @@
 #include "echi_error.h"
 #include "echi_random.h"
 
+#include <stdio.h>
 #include <string.h>
 
 ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *job,
@@ -37,4 +38,39 @@ void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bo
 void echi_job_samples(const struct echi_job *job, const struct echi_lease *lease, uint32_t *out_index) {
     for (uint32_t i = 0; i < lease->n; i++)
         out_index[i] = job->shuffle ? echi_permute(job->seed, lease->epoch, job->train_samples, lease->start + i) : lease->start + i;
+}
+
+void echi_job_words(const struct echi_job *job, char model[ECHI_JOB_WORD], char data[ECHI_JOB_WORD]) {
+    if (job->model) echi_model_hash(job->model, model);
+    else snprintf(model, ECHI_JOB_WORD, "%zu floats in %d arrays", job->n_params, job->n_layers);
+    if (job->data) snprintf(data, ECHI_JOB_WORD, "%s", job->data->hash);
+    else snprintf(data, ECHI_JOB_WORD, "%u samples", job->train_samples);
+}
+
+void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len) {
+    const size_t width = job->cut_width;
+    size_t first = 0, count = 0;
+    switch (kind) {
+    case ECHI_KIND_PUSH: {
+        const size_t number = plan->deterministic ? sizeof(int64_t) : sizeof(echi_real);
+        *at = job->layer[m->layer].at * number;
+        *len = job->layer[m->layer].count * number;
+        return;
+    }
+    case ECHI_KIND_ACT:
+        *at = 0;
+        *len = m->lease.n * (width * sizeof(echi_real) + 1);
+        return;
+    case ECHI_KIND_ACT_GRAD:
+        *at = 0;
+        *len = m->lease.n * width * sizeof(echi_real);
+        return;
+    case ECHI_KIND_PARAMS:
+        if (m->flag == ECHI_PARAMS_FINAL) count = job->n_params;
+        else echi_job_range(job, plan, head, &first, &count);
+        break;
+    default: echi_job_range(job, plan, false, &first, &count); break;
+    }
+    *at = first * sizeof(echi_real);
+    *len = count * sizeof(echi_real);
 }

@@ -232,6 +232,7 @@ static void put_part(struct echi_lane *l, const struct echi_task *task, int laye
 }
 
 void echi_lane_gradient(struct echi_lane *l, const struct echi_task *task, int layer, size_t bytes, const struct echi_result *result) {
+    if (!l) return;
     l->untold += bytes;
     const bool tell = l->untold >= WORTH_A_WAKE;
     if (tell) l->untold = 0;
@@ -239,6 +240,7 @@ void echi_lane_gradient(struct echi_lane *l, const struct echi_task *task, int l
 }
 
 void echi_lane_rows(struct echi_lane *l, const struct echi_task *task, const struct echi_result *result) {
+    if (!l) return;
     echi_slowness_pay(&l->slowness);
     put_part(l, task, 0, result, true);
 }

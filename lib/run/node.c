@@ -36,6 +36,14 @@ void echi_node_give_up(struct echi_node *n, ech_status status) {
     n->status = status;
 }
 
+void echi_node_check_recorder(struct echi_node *n) {
+    const char *trouble = echi_recorder_trouble(n->recorder);
+    if (!trouble) return;
+    echi_node_log(n, ECH_LOG_WARN, "the recording in %s ends here: %s; the run goes on", n->c->config->record, trouble);
+    echi_recorder_close(n->recorder);
+    n->recorder = NULL;
+}
+
 /* A number that a signal handler, or another thread of the caller's, may change at any time. */
 static int asked(const volatile int *number) { return number ? __atomic_load_n(number, __ATOMIC_RELAXED) : 0; }
 
@@ -102,7 +110,8 @@ static void begin_at(struct echi_node *n, const struct echi_standing *at, struct
         echi_node_log(n, ECH_LOG_INFO, "nothing left to do: %.2f %% was reached before the checkpoint", 100 * goal->target_accuracy);
 }
 
-static ech_status make_coordinator(struct echi_node *n) {
+/* `about` is told what the coordinator begins with. */
+static ech_status make_coordinator(struct echi_node *n, struct echi_about *about) {
     const struct ech_config *c = n->c->config;
     struct echi_wishes wishes;
     struct echi_goal goal = {.train_samples = n->job->train_samples, .target_accuracy = c->target_accuracy, .eval_every = c->eval_every,
@@ -130,16 +139,50 @@ static ech_status make_coordinator(struct echi_node *n) {
     n->coordinator = calloc(1, sizeof *n->coordinator);
     if (!n->coordinator) return echi_fail_memory(n->err, "run.setup", "the coordinator");
     echi_coordinator_init(n->coordinator, &n->setup, &wishes, &goal, c->plan[0] != 0);
+    about->wishes = wishes;
+    about->goal = goal;
+    about->plan_given = c->plan[0] != 0;
+    about->plan = n->setup.plan;
     return ECH_OK;
+}
+
+static ech_status open_recorder(struct echi_node *n, struct echi_about *about) {
+    const struct ech_config *c = n->c->config;
+    if (!c->record[0]) return ECH_OK;
+    snprintf(about->version, sizeof about->version, "%s", ECH_VERSION);
+    snprintf(about->model, sizeof about->model, "%s", n->job->model ? n->job->model->name : "session");
+    snprintf(about->data, sizeof about->data, "%s", n->job->data ? n->job->data->name : "session");
+    echi_job_words(n->job, about->model_hash, about->data_hash);
+    snprintf(about->device, sizeof about->device, "%s", c->device);
+    snprintf(about->device_name, sizeof about->device_name, "%s", echi_device_describe(echi_exec_device(n->exec))->name);
+    snprintf(about->isa, sizeof about->isa, "%s", echi_isa_name());
+    snprintf(about->init, sizeof about->init, "%s", c->init);
+    about->threads = (uint32_t)c->threads;
+    about->seed = c->seed;
+    about->rank = (uint8_t)n->rank;
+    about->world = (uint8_t)n->world;
+    about->real_bytes = sizeof(echi_real);
+    about->deterministic = c->deterministic != 0;
+    about->shuffle = n->job->shuffle;
+    about->session = n->job->model == NULL;
+    about->train_samples = n->job->train_samples;
+    about->test_samples = n->job->test_samples;
+    if (n->rank == 0 && n->c->params) echi_weights_hash(n->c->params, n->job->n_params, about->initial);
+    return echi_recorder_open(c->record, about, &n->recorder, n->err);
+}
+
+static void end_recording(struct echi_node *n) {
+    if (!n->recorder) return;
+    struct echi_recorded_end end = {.status = (uint32_t)n->status, .has_weights = n->coordinator && n->planned};
+    if (end.has_weights) echi_weights_hash(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), n->job->n_params, end.weights);
+    echi_recorder_end(n->recorder, &end);
+    echi_node_check_recorder(n);
 }
 
 static ech_status open_wire(struct echi_node *n) {
     const struct ech_config *c = n->c->config;
     struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"arithmetic", ""}};
-    if (n->job->model) echi_model_hash(n->job->model, print[1].value);
-    else snprintf(print[1].value, sizeof print[1].value, "%zu floats in %d arrays", n->job->n_params, n->job->n_layers);
-    if (n->job->data) snprintf(print[2].value, sizeof print[2].value, "%s", n->job->data->hash);
-    else snprintf(print[2].value, sizeof print[2].value, "%u samples", n->job->train_samples);
+    echi_job_words(n->job, print[1].value, print[2].value);
     if (n->job->shuffle) snprintf(print[3].value, sizeof print[3].value, "seed %llu", (unsigned long long)n->job->seed);
     else snprintf(print[3].value, sizeof print[3].value, "order of the file");
     snprintf(print[4].value, sizeof print[4].value, "%s, %zu bits", c->deterministic ? "--deterministic" : "as fast as each node can", 8 * sizeof(echi_real));
@@ -170,8 +213,10 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     n->tells = asked(config->config->tell);
     n->began = echi_node_now(n);
     ech_status status;
+    struct echi_about about = {0};
     ECHI_TRY_GOTO(echi_exec_create(n->job, config->config->device, config->config->threads, &n->exec, n->err), out);
-    if (n->rank == 0) ECHI_TRY_GOTO(make_coordinator(n), out);
+    if (n->rank == 0) ECHI_TRY_GOTO(make_coordinator(n, &about), out);
+    ECHI_TRY_GOTO(open_recorder(n, &about), out);
     ECHI_TRY_GOTO(open_wire(n), out);
     ECHI_TRY_GOTO(echi_lane_create(echi_exec_run, n->exec, echi_node_notify, n, config->config->slow, &n->lane, n->err), out);
     echi_exec_use_lane(n->exec, n->lane);
@@ -184,11 +229,13 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
         memcpy(config->params, echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), bytes);
     }
     if (report) echi_node_report(n, report);
+    end_recording(n);
 out:
     if (config->started) config->started(config->started_self, NULL, NULL);
     echi_lane_destroy(n->lane);
     echi_checkpoints_stop(config->checkpoints);
     echi_wire_close(n->wire, LINGER);
+    echi_recorder_close(n->recorder);
     echi_exec_destroy(n->exec);
     free(n->coordinator);
     free(n->worker);

@@ -12,32 +12,7 @@
 static uint64_t cookie_of(enum echi_role role, struct echi_slot slot) { return (uint64_t)role << 16 | (uint64_t)slot.kind << 8 | slot.index; }
 
 void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len) {
-    const struct echi_plan *p = &n->setup.plan;
-    const size_t width = n->job->cut_width;
-    size_t first = 0, count = 0;
-    switch (kind) {
-    case ECHI_KIND_PUSH: {
-        const size_t number = p->deterministic ? sizeof(int64_t) : sizeof(echi_real);
-        *at = n->job->layer[m->layer].at * number;
-        *len = n->job->layer[m->layer].count * number;
-        return;
-    }
-    case ECHI_KIND_ACT:
-        *at = 0;
-        *len = m->lease.n * (width * sizeof(echi_real) + 1);
-        return;
-    case ECHI_KIND_ACT_GRAD:
-        *at = 0;
-        *len = m->lease.n * width * sizeof(echi_real);
-        return;
-    case ECHI_KIND_PARAMS:
-        if (m->flag == ECHI_PARAMS_FINAL) count = n->job->n_params;
-        else echi_job_range(n->job, p, head, &first, &count);
-        break;
-    default: echi_job_range(n->job, p, false, &first, &count); break;
-    }
-    *at = first * sizeof(echi_real);
-    *len = count * sizeof(echi_real);
+    echi_job_extent(n->job, &n->setup.plan, kind, m, head, at, len);
 }
 
 /* ------------------------------------------------------ events to roles */
@@ -51,7 +26,12 @@ void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event
     else if (role == ECHI_ROLE_WORKER && n->worker) echi_worker_step(n->worker, e, &list);
     else if (role == ECHI_ROLE_OWNER && n->owner) echi_owner_step(n->owner, e, &list);
     else if (role == ECHI_ROLE_HEAD && n->head) echi_head_step(n->head, e, &list);
+    else return;   /* not hosted here */
     echi_tell_note(n, e->now);
+    if (n->recorder) {
+        echi_recorder_event(n->recorder, role, e, &list, role == ECHI_ROLE_COORDINATOR ? n->coordinator : NULL);
+        echi_node_check_recorder(n);
+    }
     perform(n, &list);
 }
 

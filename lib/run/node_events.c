@@ -78,6 +78,11 @@ static ech_status stand_roles(struct echi_node *n) {
         ECHI_TRY(new_role(&n->head, sizeof *n->head, n->err));
         echi_head_init(n->head, &n->setup);
     }
+    if (n->recorder) {
+        char kernels[sizeof ((struct echi_recorded_setup *)0)->kernels];
+        echi_exec_kernels(n->exec, kernels, sizeof kernels);
+        echi_recorder_setup(n->recorder, &n->setup, kernels);
+    }
     return ECH_OK;
 }
 

@@ -2,6 +2,7 @@
  * Messages, plans and step times to bytes and back. Pure and bounded: every length is checked before it is used. */
 #include "echi_bytes.h"
 #include "echi_policy.h"
+#include "echi_trace.h"
 
 #include <string.h>
 
@@ -61,7 +62,7 @@ static const uint16_t bodies[ECHI_KINDS] = {
     [ECHI_KIND_STATS] = ECHI_STATS_BYTES,
 };
 
-static void put_lease(struct echi_writer *w, const struct echi_lease *l) {
+void echi_lease_put(struct echi_writer *w, const struct echi_lease *l) {
     echi_put32(w, l->id);
     echi_put32(w, l->epoch);
     echi_put32(w, l->start);
@@ -73,7 +74,7 @@ static void put_lease(struct echi_writer *w, const struct echi_lease *l) {
     echi_put8(w, l->again);
 }
 
-static void get_lease(struct echi_reader *r, struct echi_lease *l) {
+void echi_lease_get(struct echi_reader *r, struct echi_lease *l) {
     l->id = echi_get32(r);
     l->epoch = echi_get32(r);
     l->start = echi_get32(r);
@@ -106,7 +107,7 @@ size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
     struct echi_writer w = echi_writer_over(out, cap);
     echi_put8(&w, m->to_role);
     echi_put8(&w, m->from_role);
-    if (f & F_LEASE) put_lease(&w, &m->lease);
+    if (f & F_LEASE) echi_lease_put(&w, &m->lease);
     if (f & F_LAYER) echi_put16(&w, m->layer);
     if (f & F_FLAG) echi_put8(&w, m->flag);
     if (f & F_LOSS) { echi_put_f64(&w, m->loss); echi_put32(&w, m->correct); }
@@ -144,7 +145,7 @@ bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg
     m->kind = (uint8_t)kind;
     m->to_role = echi_get8(&r);
     m->from_role = echi_get8(&r);
-    if (f & F_LEASE) get_lease(&r, &m->lease);
+    if (f & F_LEASE) echi_lease_get(&r, &m->lease);
     if (f & F_LAYER) m->layer = echi_get16(&r);
     if (f & F_FLAG) m->flag = echi_get8(&r);
     if (f & F_LOSS) { m->loss = echi_get_f64(&r); m->correct = echi_get32(&r); }

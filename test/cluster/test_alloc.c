@@ -167,8 +167,11 @@ static void set(struct ech_config *config, const char *name, const char *value) 
     if (ech_config_set(config, name, value, &err) != ECH_OK) fail_msg("%s", err.text);
 }
 
+static char record_folder[] = "/tmp/echelon-alloc.XXXXXX";
+
 static void defaults(struct ech_config *config, const char *sync) {
     ech_config_init(config);
+    set(config, "record", record_folder);   /* so is recording */
     set(config, "sync", sync);
     set(config, "batch", "32");
     set(config, "epochs", "8");
@@ -248,7 +251,21 @@ static void two_nodes_each_policy(void **state) {
     two_nodes("bsp with a head, deterministic", "bsp", "1", "auto");
 }
 
+static int make_folder(void **state) {
+    (void)state;
+    return mkdtemp(record_folder) ? 0 : -1;
+}
+static int remove_folder(void **state) {
+    (void)state;
+    for (int rank = 0; rank < 2; rank++) {
+        char path[64];
+        snprintf(path, sizeof path, "%s/rank%d.events", record_folder, rank);
+        unlink(path);
+    }
+    return rmdir(record_folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_node), cmocka_unit_test(with_checkpoints), cmocka_unit_test(two_nodes_each_policy)};
-    return cmocka_run_group_tests_name("allocations", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("allocations", tests, make_folder, remove_folder);
 }

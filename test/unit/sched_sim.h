@@ -137,6 +137,8 @@ struct sim {
     /* The bound: pushes of others since a worker was answered, if its owner knows that it computes. */
     bool answered[NODES], tracked[NODES], more[NODES]; uint32_t entered[NODES], others[NODES][NODES];
     int looks;
+    /* Sees each event with what the role asked for; with role NODE and no event: the node has taken the plan. May be NULL. */
+    void (*watch)(struct sim *s, int node, enum echi_role role, const struct echi_event *event, const struct echi_actions *actions);
 };
 
 static void die(struct sim *s, const char *what) {
@@ -471,6 +473,7 @@ static void role_event(struct sim *s, int node, enum echi_role role, struct echi
     else if (role == ECHI_ROLE_HEAD && n->has_head) echi_head_step(&n->head, e, &list);
     else die(s, "an event for a role that is not here");
     CHECK(s, !list.overflow);
+    if (s->watch) s->watch(s, node, role, e, &list);
     for (int i = 0; i < list.count; i++) {
         const struct echi_action *a = &list.list[i];
         switch ((enum echi_action_type)a->type) {
@@ -519,6 +522,7 @@ static void stand(struct sim *s, int node, const struct message *m) {
     n->setup.n_layers = LAYERS;
     n->setup.cut = cut_of(s);
     n->setup.cut_width = 1;
+    if (s->watch) s->watch(s, node, ECHI_ROLE_NODE, NULL, NULL);
     struct echi_event start = {.type = ECHI_EVENT_START};
     for (int g = 0; g < s->plan.n_groups; g++) {
         if (s->plan.owner_of[g] != node) continue;

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Recordings: what a node's roles were told and what they asked for, in a file (README.md, "Recordings", has it byte by
+ * byte). recorder.c writes one while a run goes, recording.c reads it, replay.c and recompute.c run it again. */
+#ifndef ECHI_RECORDING_H
+#define ECHI_RECORDING_H
+#include "echi_run.h"
+#include "echi_sha256.h"
+#include "echi_trace.h"
+
+#define ECHI_RECORDING_MAGIC "echevent"   /* 8 bytes, and then the format's number */
+#define ECHI_RECORDING_FORMAT 1u
+#define ECHI_RECORD_MAX (1u << 18)        /* bytes of a record's body at most */
+
+/* Append only. */
+enum echi_record_kind { ECHI_RECORD_ABOUT = 1, ECHI_RECORD_SETUP, ECHI_RECORD_EVENT, ECHI_RECORD_END };
+
+/* The first record: whose recording this is, and all that must be the same where it is replayed. */
+struct echi_about {
+    char version[16], model[32], model_hash[ECHI_JOB_WORD], data[96], data_hash[ECHI_JOB_WORD];
+    char device[64];          /* as given to --device */
+    char device_name[64];     /* the processor; a word for people: another one with the same instruction set computes the same */
+    char isa[16];
+    char init[1024];          /* --init of rank 0; "" when the weights come from the seed */
+    uint32_t threads;
+    uint64_t seed;
+    uint8_t rank, world;
+    uint8_t real_bytes;       /* of a parameter: 4, or 8 in an archive built for double */
+    bool deterministic;
+    bool shuffle, session;    /* session: the user's own model, whose arithmetic nobody can repeat */
+    uint32_t train_samples, test_samples;
+    /* rank 0 */
+    struct echi_wishes wishes;
+    struct echi_goal goal;
+    bool plan_given; struct echi_plan plan;
+    uint8_t initial[32];      /* SHA-256 of the initial weights */
+};
+
+/* A plan was taken: the roles of this node stand from here on. */
+struct echi_recorded_setup { struct echi_setup setup; char kernels[2048]; };
+
+/* The last record. A file without it belongs to a node that was killed, or to a disk that was full. */
+struct echi_recorded_end {
+    uint32_t status;
+    uint64_t events;
+    bool has_weights; uint8_t weights[32];   /* rank 0: SHA-256 of the trained weights */
+};
+
+/* ------------------------------------------------------------- recorder.c */
+
+/* I/O thread only. What does not fit into the buffer is written at once; nothing allocates after open. */
+struct echi_recorder;
+/* Makes DIR if it is not there (its parent must be) and DIR/rank<N>.events, over an older one. */
+ech_status echi_recorder_open(const char *dir, const struct echi_about *about, struct echi_recorder **out, struct ech_error *err);
+/* These do nothing once a write has failed. */
+void echi_recorder_setup(struct echi_recorder *r, const struct echi_setup *setup, const char *kernels);
+void echi_recorder_event(struct echi_recorder *r, enum echi_role role, const struct echi_event *event, const struct echi_actions *actions,
+                         const struct echi_coordinator *coordinator);
+void echi_recorder_end(struct echi_recorder *r, const struct echi_recorded_end *end);
+/* The sentence of the first failure, once; NULL when there is none (or it was told). */
+const char *echi_recorder_trouble(struct echi_recorder *r);
+void echi_recorder_close(struct echi_recorder *r);   /* NULL is harmless */
+
+/* SHA-256 of weights, by which a replay is compared with its run. */
+void echi_weights_hash(const echi_real *weights, size_t count, uint8_t out[32]);
+/* The instruction set that this machine's kernels use: "avx2". */
+const char *echi_isa_name(void);
+
+/* ------------------------------------------------------------ recording.c */
+
+/* Bytes and their check: each record's goes on from that of the one before, so that no record can be changed, left out or
+ * moved unseen. Begin with ECHI_CHECK_BEGIN. */
+#define ECHI_CHECK_BEGIN UINT64_C(0xcbf29ce484222325)
+uint64_t echi_check(uint64_t check, const uint8_t *bytes, size_t len);
+
+/* Encoders: 0 when it does not fit. Decoders: false when it is none; they are given bytes of strangers. */
+size_t echi_about_encode(const struct echi_about *about, uint8_t *out, size_t cap);
+bool echi_about_decode(const uint8_t *bytes, size_t len, struct echi_about *out);
+size_t echi_setup_encode(const struct echi_setup *setup, const char *kernels, uint8_t *out, size_t cap);
+bool echi_setup_decode(const uint8_t *bytes, size_t len, struct echi_recorded_setup *out);
+size_t echi_end_encode(const struct echi_recorded_end *end, uint8_t *out, size_t cap);
+bool echi_end_decode(const uint8_t *bytes, size_t len, struct echi_recorded_end *out);
+
+/* Puts a record around a body: writes 5 bytes before `body` and 8 after it; returns the new check. */
+#define ECHI_RECORD_HEAD 5u
+#define ECHI_RECORD_TAIL 8u
+uint64_t echi_record_seal(uint64_t check, enum echi_record_kind kind, uint8_t *body, size_t len);
+
+/* A recording in memory and a place in it. */
+struct echi_recording {
+    const char *name;             /* of the file, for sentences */
+    const uint8_t *bytes; size_t len, at;
+    uint64_t check;
+    uint64_t events;              /* read so far */
+    int64_t now;                  /* of the last of them: a node's clock does not go back */
+    struct echi_about about;
+    bool ended; struct echi_recorded_end end;
+};
+/* Reads the head. `bytes` and `name` must stay. */
+ech_status echi_recording_open(const uint8_t *bytes, size_t len, const char *name, struct echi_recording *out, struct ech_error *err);
+void echi_recording_rewind(struct echi_recording *r);
+/* The next record behind the head: its kind and body. *out_kind 0: no more; then `ended` says whether the last was an END.
+ * ECH_E_FORMAT: the file is damaged at a place that the sentence names. */
+ech_status echi_recording_next(struct echi_recording *r, int *out_kind, const uint8_t **out_body, size_t *out_len, struct ech_error *err);
+/* The same, decoded. */
+struct echi_record { int kind; struct echi_recorded_setup setup; struct echi_traced event; };
+ech_status echi_recording_read(struct echi_recording *r, struct echi_record *out, struct ech_error *err);
+
+/* --------------------------------------------------------------- replay.c */
+
+/* Gives a node's events to fresh roles and compares what they ask for. Also checks that every event answers an action: no
+ * task is done, slot sent or payload taken that no role asked for by name. *out_events, out_actions: compared so far, also
+ * after a failure. ECH_E_MISMATCH with a sentence that names rank, event, role and both sides of the first difference. */
+ech_status echi_replay_roles(struct echi_recording *r, uint64_t *out_events, uint64_t *out_actions, struct ech_error *err);
+
+/* ------------------------------------------------------------ recompute.c */
+
+/* Repeats the arithmetic of a whole run, one recording a rank, whose roles were replayed before. `params`: the initial
+ * weights in, the trained ones out. *out_tasks, *out_payloads: computed and copied. ECH_E_MISMATCH: another arithmetic. */
+ech_status echi_recompute(struct echi_recording *recording, int world, const struct echi_job *job, echi_real *params, uint64_t *out_tasks,
+                          uint64_t *out_payloads, struct ech_error *err);
+
+/* ----------------------------------------------------------- trace_text.c */
+
+/* One line of words, NUL-terminated. */
+void echi_event_text(const struct echi_traced *t, char *buf, size_t cap);
+void echi_action_text(const struct echi_traced_action *a, char *buf, size_t cap);
+const char *echi_role_name(int role);
+#endif

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Roles replayed: a node's recorded events into fresh roles, whose actions must be the recorded ones byte for byte.
+ *
+ * Beside that every event must answer an action: a task that is done was asked for in the same words, a slot that was sent
+ * was named by a send, a payload came where a post said. So a driver that chose anything by itself is found, and a role is
+ * never given what it has not asked for, whatever is in the file. */
+#include "echi_recording.h"
+#include "echi_error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TASK_BYTES 1024
+
+/* What a role has asked for and not been answered yet. */
+struct owed { uint8_t what, role, peer, kind, slot_kind, slot_index; uint16_t len; int times; uint8_t task[TASK_BYTES]; };
+enum { OWED_TASK, OWED_SENT, OWED_PAYLOAD };
+
+struct stage {
+    struct echi_setup setup;
+    struct echi_coordinator coordinator;
+    struct echi_worker worker;
+    struct echi_owner owner;
+    struct echi_head head;
+    bool stands, has_coordinator, has_worker, has_owner, has_head;
+    struct echi_action action[8 * ECHI_WORLD_MAX];
+    uint8_t encoded[ECHI_RECORD_MAX];
+    struct owed *owed; size_t n_owed, room;
+    struct echi_record record;
+};
+
+static void stand(struct stage *s, const struct echi_setup *setup) {
+    const struct echi_plan *p = &s->setup.plan;
+    s->setup = *setup;
+    if (s->stands) return;
+    s->stands = true;
+    s->has_worker = p->group_of[setup->rank] != ECHI_NONE;
+    if (s->has_worker) echi_worker_init(&s->worker, &s->setup);
+    for (int g = 0; g < p->n_groups; g++) {
+        if (p->owner_of[g] != setup->rank) continue;
+        s->has_owner = true;
+        echi_owner_init(&s->owner, &s->setup, g);
+    }
+    s->has_head = p->separated && p->head == setup->rank;
+    if (s->has_head) echi_head_init(&s->head, &s->setup);
+}
+
+static bool step(struct stage *s, const struct echi_traced *t, struct echi_actions *out) {
+    switch ((enum echi_role)t->role) {
+    case ECHI_ROLE_COORDINATOR: if (s->has_coordinator) echi_coordinator_step(&s->coordinator, &t->event, out); return s->has_coordinator;
+    case ECHI_ROLE_WORKER: if (s->has_worker) echi_worker_step(&s->worker, &t->event, out); return s->has_worker;
+    case ECHI_ROLE_OWNER: if (s->has_owner) echi_owner_step(&s->owner, &t->event, out); return s->has_owner;
+    case ECHI_ROLE_HEAD: if (s->has_head) echi_head_step(&s->head, &t->event, out); return s->has_head;
+    case ECHI_ROLE_NODE:
+    case ECHI_ROLES: break;
+    }
+    return false;
+}
+
+/* ------------------------------------------------- what roles have asked for */
+
+static size_t encode_task(const struct echi_task *t, uint8_t out[TASK_BYTES]) {
+    struct echi_writer w = echi_writer_over(out, TASK_BYTES);
+    echi_task_put(&w, t);
+    return (size_t)(w.at - out);
+}
+
+static struct owed owed_task(const struct echi_task *t) {
+    struct owed o = {.what = OWED_TASK, .role = t->role};
+    o.len = (uint16_t)encode_task(t, o.task);
+    return o;
+}
+static struct owed owed_slot(int what, int role, int peer, int kind, struct echi_slot slot) {
+    return (struct owed){.what = (uint8_t)what, .role = (uint8_t)role, .peer = (uint8_t)peer, .kind = (uint8_t)kind, .slot_kind = slot.kind, .slot_index = slot.index};
+}
+
+static bool owe(struct stage *s, struct owed o, int times) {
+    if (s->n_owed == s->room) {
+        const size_t room = s->room ? 2 * s->room : 64;
+        struct owed *larger = realloc(s->owed, room * sizeof *larger);
+        if (!larger) return false;
+        s->owed = larger;
+        s->room = room;
+    }
+    o.times = times;
+    s->owed[s->n_owed++] = o;
+    return true;
+}
+
+/* False when it is not owed. A task stays owed while its gradients come. */
+static bool pay(struct stage *s, struct owed o, bool whole) {
+    for (size_t i = 0; i < s->n_owed; i++) {
+        struct owed *e = &s->owed[i];
+        if (e->what != o.what || e->role != o.role || e->peer != o.peer || e->kind != o.kind || e->slot_kind != o.slot_kind ||
+            e->slot_index != o.slot_index || e->len != o.len || memcmp(e->task, o.task, o.len) != 0)
+            continue;
+        if (whole && --e->times == 0) *e = s->owed[--s->n_owed];
+        return true;
+    }
+    return false;
+}
+
+/* Does a task name all slots that one of its kind reads and writes? */
+static bool names_slots(const struct echi_task *t) {
+    const bool weights = t->weights.kind, out = t->weights_out.kind, grads = t->grads.kind, act = t->act.kind, state = t->state.kind;
+    switch ((enum echi_task_kind)t->kind) {
+    case ECHI_TASK_HEAD: return weights && grads && !(out && state) && t->n_rows > 0;
+    case ECHI_TASK_HEAD_APPLY: return weights && out && grads;
+    case ECHI_TASK_ADD: return grads && state;
+    case ECHI_TASK_APPLY: return weights && out && grads && state == (t->state_out.kind != ECHI_SLOT_NONE);
+    case ECHI_TASK_REFRESH: return out && state;
+    case ECHI_TASK_BACKWARD: return weights && grads && act;
+    case ECHI_TASK_STEP: return weights && grads;
+    case ECHI_TASK_FORWARD: return weights && act;
+    case ECHI_TASK_EVAL: return weights;
+    case ECHI_TASK_KEEP: return true;   /* all COORD_KEPT */
+    case ECHI_TASKS: break;
+    }
+    return false;
+}
+
+/* What this action makes others owe; false with a reason when it does not say all that a driver must know. */
+static bool note_action(struct stage *s, const struct echi_action *a, const char **why) {
+    *why = "there is not enough memory to follow it";
+    switch ((enum echi_action_type)a->type) {
+    case ECHI_ACTION_SEND:
+        if (!echi_kind_has_payload(a->kind)) return true;
+        if (a->slot.kind == ECHI_SLOT_NONE) return *why = "it names no slot to send from", false;
+        return owe(s, owed_slot(OWED_SENT, a->msg.from_role, 0, 0, a->slot), 1);
+    case ECHI_ACTION_POST:
+        if (a->slot.kind == ECHI_SLOT_NONE) return *why = "it names no slot to receive into", false;
+        return owe(s, owed_slot(OWED_PAYLOAD, 0, a->to, a->kind, a->slot), a->kind == ECHI_KIND_PUSH ? s->setup.cut : 1);
+    case ECHI_ACTION_COMPUTE:
+        if (!names_slots(&a->task)) return *why = "it does not name every slot that such a task reads and writes", false;
+        return owe(s, owed_task(&a->task), 1);
+    case ECHI_ACTION_PLAN:
+    case ECHI_ACTION_FAULT:
+    case ECHI_ACTION_DONE: break;
+    }
+    return true;
+}
+
+/* NULL when the event is one that this node's roles wait for; else what is wrong with it. */
+static const char *unasked(struct stage *s, const struct echi_traced *t) {
+    const struct echi_event *e = &t->event;
+    switch ((enum echi_event_type)e->type) {
+    case ECHI_EVENT_MESSAGE:
+        if (e->msg->to_role != t->role) return "the message is for another role";
+        if (!echi_kind_has_payload(e->msg->kind)) return e->slot.kind == ECHI_SLOT_NONE ? NULL : "a message without a payload cannot be in a slot";
+        return pay(s, owed_slot(OWED_PAYLOAD, 0, e->from, e->msg->kind, e->slot), true) ? NULL : "no role has asked for that payload in that slot";
+    case ECHI_EVENT_SENT: return pay(s, owed_slot(OWED_SENT, t->role, 0, 0, e->slot), true) ? NULL : "no role has sent anything from that slot";
+    case ECHI_EVENT_GRADIENT:
+        if (e->layer >= s->setup.n_layers || e->task->role != t->role) return "it does not fit its task";
+        return pay(s, owed_task(e->task), false) ? NULL : "no role has asked for that task";
+    case ECHI_EVENT_COMPUTED:
+        if (e->task->role != t->role) return "it does not fit its task";
+        return pay(s, owed_task(e->task), true) ? NULL : "no role has asked for that task";
+    case ECHI_EVENT_START:
+    case ECHI_EVENT_LOST:
+    case ECHI_EVENT_STOP: break;
+    }
+    return NULL;
+}
+
+/* -------------------------------------------------------------- comparison */
+
+static ech_status fail_at(const struct echi_recording *r, const struct echi_traced *t, struct ech_error *err, const char *what, const char *detail) {
+    char event[100];
+    echi_event_text(t, event, sizeof event);
+    return echi_fail_at(err, ECH_E_MISMATCH, "replay.roles", r->about.rank, NULL, "rank %d, event %llu, %s (%s): %s%s", r->about.rank,
+                        (unsigned long long)r->events, echi_role_name(t->role), event, what, detail);
+}
+
+/* Leaves of a text its beginning and what is near to place `at`: there it differs from another one. */
+static void shorten(char *text, size_t at) {
+    enum { BEGINNING = 36, BEFORE = 12, MOST = 100 };
+    const char *gap = " ... ";
+    if (at > BEGINNING + BEFORE + strlen(gap)) {
+        memcpy(text + BEGINNING, gap, strlen(gap));
+        memmove(text + BEGINNING + strlen(gap), text + at - BEFORE, strlen(text + at - BEFORE) + 1);
+    }
+    if (strlen(text) > MOST) text[MOST] = 0;
+}
+
+/* The first action in which the two lists differ, both in words. */
+static ech_status fail_differ(const struct echi_recording *r, const struct echi_traced *t, const uint8_t *now, size_t now_len, struct ech_error *err) {
+    struct echi_reader was_at = echi_reader_over(t->actions, t->actions_len), now_at = echi_reader_over(now, now_len);
+    struct echi_traced_action was, is;
+    char was_text[320] = "nothing", now_text[320] = "nothing", detail[400];
+    bool more_was, more_is;
+    do {
+        const uint8_t *was_from = was_at.at, *now_from = now_at.at;
+        more_was = echi_trace_next_action(&was_at, &was);
+        more_is = echi_trace_next_action(&now_at, &is);
+        const size_t len = (size_t)(was_at.at - was_from);
+        if (more_was && more_is && len == (size_t)(now_at.at - now_from) && memcmp(was_from, now_from, len) == 0) continue;
+        break;
+    } while (more_was || more_is);
+    if (more_was) echi_action_text(&was, was_text, sizeof was_text);
+    if (more_is) echi_action_text(&is, now_text, sizeof now_text);
+    size_t common = 0;
+    while (was_text[common] && was_text[common] == now_text[common]) common++;
+    shorten(was_text, common);
+    shorten(now_text, common);
+    snprintf(detail, sizeof detail, "'%s' was recorded, '%s' is what fresh roles ask for", was_text, now_text);
+    return fail_at(r, t, err, "the actions differ: ", detail);
+}
+
+static ech_status replay_event(struct stage *s, struct echi_recording *r, const struct echi_traced *t, uint64_t *out_actions, struct ech_error *err) {
+    struct echi_actions list = {s->action, 0, (int)(sizeof s->action / sizeof s->action[0]), false};
+    const char *why = unasked(s, t);
+    if (why) return fail_at(r, t, err, why, "");
+    if (!step(s, t, &list)) return fail_at(r, t, err, "this node hosts no such role", "");
+    struct echi_writer w = echi_writer_over(s->encoded, sizeof s->encoded);
+    echi_trace_put_actions(&w, &list, t->role == ECHI_ROLE_COORDINATOR ? &s->coordinator : NULL);
+    const size_t len = (size_t)(w.at - s->encoded);
+    if (!w.ok || len != t->actions_len || memcmp(s->encoded, t->actions, len) != 0) return fail_differ(r, t, s->encoded, len, err);
+    *out_actions += (uint64_t)list.count;
+    for (int i = 0; i < list.count; i++) {
+        if (note_action(s, &list.list[i], &why)) continue;
+        struct echi_reader at = echi_reader_over(t->actions, t->actions_len);
+        struct echi_traced_action action;
+        char text[204] = ": ";
+        for (int k = 0; k <= i && echi_trace_next_action(&at, &action); k++) {}
+        echi_action_text(&action, text + 2, sizeof text - 2);
+        return fail_at(r, t, err, why, text);
+    }
+    return ECH_OK;
+}
+
+ech_status echi_replay_roles(struct echi_recording *r, uint64_t *out_events, uint64_t *out_actions, struct ech_error *err) {
+    struct stage *s = malloc(sizeof *s);
+    if (!s) return echi_fail_memory(err, "replay.roles", "the roles of a node");
+    /* Neither zeros nor anything sane: a role that reads what nobody has set shows it. */
+    memset(s, 0xa5, sizeof *s);
+    memset(&s->setup, 0, sizeof s->setup);
+    s->stands = s->has_worker = s->has_owner = s->has_head = false;
+    s->owed = NULL;
+    s->n_owed = s->room = 0;
+    s->has_coordinator = r->about.rank == 0;
+    if (r->about.plan_given) s->setup.plan = r->about.plan;
+    if (s->has_coordinator) echi_coordinator_init(&s->coordinator, &s->setup, &r->about.wishes, &r->about.goal, r->about.plan_given);
+    ech_status status = ECH_OK;
+    *out_events = *out_actions = 0;
+    echi_recording_rewind(r);
+    for (;;) {
+        status = echi_recording_read(r, &s->record, err);
+        if (status != ECH_OK || s->record.kind == 0 || s->record.kind == ECHI_RECORD_END) break;
+        if (s->record.kind == ECHI_RECORD_SETUP) stand(s, &s->record.setup.setup);
+        if (s->record.kind != ECHI_RECORD_EVENT) continue;
+        status = replay_event(s, r, &s->record.event, out_actions, err);
+        if (status != ECH_OK) break;
+        (*out_events)++;
+    }
+    if (status == ECH_OK && s->record.kind == ECHI_RECORD_END) {   /* nothing may stand behind it */
+        int kind;
+        const uint8_t *body;
+        size_t len;
+        status = echi_recording_next(r, &kind, &body, &len, err);
+    }
+    free(s->owed);
+    free(s);
+    return status;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A recorded run replayed whole: reads the files, refuses what cannot come out the same here, replays the roles of every node,
+ * then the arithmetic of all. */
+#include "echelon_dev.h"
+#include "echi_recording.h"
+#include "echi_error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The recordings of a run, in memory. */
+struct files {
+    int world;
+    char name[ECHI_WORLD_MAX][1200];
+    uint8_t *bytes[ECHI_WORLD_MAX];
+    struct echi_recording *recording;     /* [ECHI_WORLD_MAX] */
+};
+
+static void discard(struct files *f) {
+    if (!f) return;
+    for (int r = 0; r < ECHI_WORLD_MAX; r++) free(f->bytes[r]);
+    free(f->recording);
+    free(f);
+}
+
+static ech_status load(struct files *f, const char *dir, int rank, struct ech_error *err) {
+    size_t len;
+    snprintf(f->name[rank], sizeof f->name[rank], "%s/rank%d.events", dir, rank);
+    if (f->world && !echi_file_exists(f->name[rank]))
+        return echi_fail(err, ECH_E_IO, "replay", "'%.200s' is missing: the run had %d nodes; copy the files of all of them into one folder", f->name[rank], f->world);
+    ECHI_TRY(echi_file_read(f->name[rank], SIZE_MAX / 2, &f->bytes[rank], &len, err));
+    struct echi_recording *r = &f->recording[rank];
+    ECHI_TRY(echi_recording_open(f->bytes[rank], len, f->name[rank], r, err));
+    if (r->about.rank == rank) return ECH_OK;
+    return echi_fail(err, ECH_E_FORMAT, "replay", "'%.200s' was recorded by rank %d: give each file the name it was written under", f->name[rank], r->about.rank);
+}
+
+static ech_status make_files(const char *dir, struct files **out, struct ech_error *err) {
+    if (!dir) return echi_fail(err, ECH_E_ARGUMENT, "replay", "no folder was given");
+    struct files *f = calloc(1, sizeof *f);
+    if (f) f->recording = calloc(ECHI_WORLD_MAX, sizeof *f->recording);
+    if (!f || !f->recording) {
+        discard(f);
+        return echi_fail_memory(err, "replay", "the recordings");
+    }
+    *out = f;
+    return ECH_OK;
+}
+
+static ech_status differs(struct ech_error *err, int rank, const char *what, const char *recorded, const char *here, const char *advice) {
+    return echi_fail_at(err, ECH_E_MISMATCH, "replay", rank, NULL, "%s differs: recorded '%.90s', here '%.90s'; %s", what, recorded, here, advice);
+}
+
+static ech_status load_all(struct files *f, const char *dir, struct ech_error *err) {
+    ECHI_TRY(load(f, dir, 0, err));
+    const struct echi_about *first = &f->recording[0].about;
+    f->world = first->world;
+    for (int r = 1; r < f->world; r++) {
+        ECHI_TRY(load(f, dir, r, err));
+        const struct echi_about *a = &f->recording[r].about;
+        const char *advice = "are these the recordings of one run?";
+        char was[24], is[24];
+        snprintf(was, sizeof was, "%llu of %d", (unsigned long long)first->seed, first->world);
+        snprintf(is, sizeof is, "%llu of %d", (unsigned long long)a->seed, a->world);
+        if (strcmp(first->model_hash, a->model_hash) != 0) return differs(err, r, "the model of two ranks", first->model_hash, a->model_hash, advice);
+        if (strcmp(first->data_hash, a->data_hash) != 0) return differs(err, r, "the data of two ranks", first->data_hash, a->data_hash, advice);
+        if (strcmp(was, is) != 0 || first->shuffle != a->shuffle) return differs(err, r, "the seed, order or world of two ranks", was, is, advice);
+    }
+    return ECH_OK;
+}
+
+ech_status ech_recording_about(const char *dir, struct ech_recording *out, struct ech_error *err) {
+    struct files *f = NULL;
+    ECHI_TRY(make_files(dir, &f, err));
+    ech_status status = load(f, dir, 0, err);
+    const struct echi_about *a = &f->recording[0].about;
+    if (status == ECH_OK) {
+        *out = (struct ech_recording){.world = a->world, .seed = a->seed, .session = a->session};
+        memcpy(out->version, a->version, sizeof out->version);
+        memcpy(out->model, a->model, sizeof out->model);
+        memcpy(out->data, a->data, sizeof out->data);
+    }
+    discard(f);
+    return status;
+}
+
+/* ------------------------------------------- can it come out the same here? */
+
+static ech_status comparable(const struct files *f, const struct ech_replay_options *o, const struct echi_job *job, struct ech_error *err) {
+    char model[ECHI_JOB_WORD], data[ECHI_JOB_WORD], was[16], is[16];
+    const struct echi_about *first = &f->recording[0].about;
+    if (first->session)
+        return echi_fail(err, ECH_E_UNSUPPORTED, "replay", "this is the recording of a session, whose arithmetic is the program's own: only its roles can be replayed (--roles)");
+    if (first->goal.resumed)
+        return echi_fail(err, ECH_E_UNSUPPORTED, "replay", "this run went on from a checkpoint, which the recording does not hold: only its roles can be replayed (--roles)");
+    echi_job_words(job, model, data);
+    if (strcmp(first->model_hash, model) != 0) return differs(err, -1, "the model", first->model_hash, model, "give the recorded one with --model");
+    if (strcmp(first->data_hash, data) != 0) return differs(err, -1, "the data", first->data_hash, data, "give the recorded set with --data");
+    snprintf(was, sizeof was, "%d bits", 8 * first->real_bytes);
+    snprintf(is, sizeof is, "%d bits", 8 * (int)sizeof(echi_real));
+    if (strcmp(was, is) != 0) return differs(err, -1, "the size of a number", was, is, "replay it with the archive that recorded it");
+    for (int r = 0; r < f->world; r++) {
+        const struct echi_about *a = &f->recording[r].about;
+        snprintf(was, sizeof was, "%u", a->threads);
+        snprintf(is, sizeof is, "%d", o->threads);
+        if (o->threads > 0 && strcmp(was, is) != 0) return differs(err, r, "the number of threads", was, is, "leave --threads out");
+        if (strcmp(a->isa, echi_isa_name()) != 0)
+            return differs(err, r, "the instruction set", a->isa, echi_isa_name(), "replay it on a machine like that one, or only its roles (--roles)");
+    }
+    return ECH_OK;
+}
+
+static ech_status complete(struct files *f, struct ech_error *err) {
+    for (int r = 0; r < f->world; r++)
+        if (!f->recording[r].ended)
+            return echi_fail_at(err, ECH_E_FORMAT, "replay", r, NULL, "'%.200s' has no end: rank %d was killed, or its disk was full; only roles can be replayed (--roles)", f->name[r], r);
+    return ECH_OK;
+}
+
+static ech_status first_weights(const struct echi_about *a, const struct ech_replay_options *o, float *params, struct ech_error *err) {
+    const char *init = o->init ? o->init : a->init;
+    uint8_t hash[32];
+    if (init[0]) ECHI_TRY(echi_safetensors_load(init, o->model, params, err));
+    else echi_model_init(o->model, a->seed, params);
+    echi_weights_hash(params, o->model->n_params, hash);
+    if (memcmp(hash, a->initial, sizeof hash) == 0) return ECH_OK;
+    return echi_fail(err, ECH_E_MISMATCH, "replay", "the initial weights %s%.200s are not those that the run began with: give their file with --init", init[0] ? "in " : "of the seed", init);
+}
+
+/* ------------------------------------------------------------------- replay */
+
+static ech_status replay_roles(struct files *f, struct ech_replay_report *report, struct ech_error *err) {
+    for (int r = 0; r < f->world; r++) {
+        uint64_t events = 0, actions = 0;
+        ech_status status = echi_replay_roles(&f->recording[r], &events, &actions, err);
+        report->events += events;
+        report->actions += actions;
+        if (status != ECH_OK) return status;
+        report->unended += !f->recording[r].ended;
+    }
+    return ECH_OK;
+}
+
+static ech_status replay_arithmetic(struct files *f, const struct ech_replay_options *o, const struct echi_job *job, float *params,
+                                    struct ech_replay_report *report, struct ech_error *err) {
+    ECHI_TRY(complete(f, err));
+    ECHI_TRY(first_weights(&f->recording[0].about, o, params, err));
+    ECHI_TRY(echi_recompute(f->recording, f->world, job, params, &report->tasks, &report->payloads, err));
+    const struct echi_recorded_end *end = &f->recording[0].end;
+    uint8_t hash[32];
+    echi_weights_hash(params, job->n_params, hash);
+    for (size_t i = 0; i < sizeof hash; i++) snprintf(report->weights + 2 * i, 3, "%02x", hash[i]);
+    if (end->has_weights && memcmp(hash, end->weights, sizeof hash) != 0)
+        return echi_fail(err, ECH_E_MISMATCH, "replay", "the trained weights are not those of the run (%.16s...), though every loss is: the recording misses something that counts", report->weights);
+    return ECH_OK;
+}
+
+ech_status ech_replay(const struct ech_replay_options *o, struct ech_replay_report *out_report, struct ech_error *err) {
+    struct files *f = NULL;
+    struct ech_replay_report report = {0};
+    struct echi_job *job = NULL;
+    float *weights = NULL;
+    const int64_t began = echi_now();
+    if (!o || !o->model != !o->data) return echi_fail(err, ECH_E_ARGUMENT, "replay", "ech_replay needs options, and both a model and data or neither");
+    ECHI_TRY(make_files(o->dir, &f, err));
+    ech_status status;
+    ECHI_TRY_GOTO(load_all(f, o->dir, err), out);
+    report.world = f->world;
+    if (o->model) {
+        struct ech_config config;
+        ech_config_init(&config);
+        config.seed = f->recording[0].about.seed;
+        config.no_shuffle = !f->recording[0].about.shuffle;
+        config.deterministic = f->recording[0].about.deterministic;
+        job = calloc(1, sizeof *job);
+        weights = calloc(o->model->n_params ? o->model->n_params : 1, sizeof *weights);
+        if (!job || !weights) {
+            status = echi_fail_memory(err, "replay", "the weights");
+            goto out;
+        }
+        ECHI_TRY_GOTO(echi_job_make(o->model, o->data, &config, job, err), out);
+        ECHI_TRY_GOTO(comparable(f, o, job, err), out);
+    }
+    ECHI_TRY_GOTO(replay_roles(f, &report, err), out);
+    if (o->model) ECHI_TRY_GOTO(replay_arithmetic(f, o, job, weights, &report, err), out);
+    if (o->model && o->save) status = echi_safetensors_save(o->save, o->model, weights, err);
+out:
+    report.seconds = (double)(echi_now() - began) * 1e-9;
+    if (out_report) *out_report = report;
+    free(weights);
+    free(job);
+    discard(f);
+    return status;
+}
+
+/* --------------------------------------------------------------------- show */
+
+struct shown { void (*line)(void *user, const char *text); void *user; };
+
+/* Names and sentences come from the file: none of their bytes commands a terminal. */
+static void show_line(const struct shown *to, char *text) {
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
+    to->line(to->user, text);
+}
+
+static ech_status show_one(struct echi_recording *r, const struct shown *to, struct ech_error *err) {
+    const struct echi_about *a = &r->about;
+    struct echi_record *record = malloc(sizeof *record);
+    char text[1024], words[512];
+    int64_t began = 0;
+    ech_status status;
+    if (!record) return echi_fail_memory(err, "replay.show", "a record");
+    snprintf(text, sizeof text, "rank %d of %d: %s on %s, echelon %s, %s (%s, %s, %u thread%s), seed %llu", a->rank, a->world, a->model, a->data, a->version,
+             a->device, a->device_name, a->isa, a->threads, a->threads == 1 ? "" : "s", (unsigned long long)a->seed);
+    show_line(to, text);
+    while ((status = echi_recording_read(r, record, err)) == ECH_OK && record->kind != 0) {
+        if (record->kind == ECHI_RECORD_SETUP) {
+            const struct echi_plan *p = &record->setup.setup.plan;
+            snprintf(text, sizeof text, "the plan is here: %s, %d groups, B %u; kernels: %.700s", echi_policy_of((enum echi_sync)p->sync)->name, p->n_groups, p->round,
+                     record->setup.kernels[0] ? record->setup.kernels : "the program's own");
+            show_line(to, text);
+        }
+        if (record->kind == ECHI_RECORD_END) {
+            snprintf(text, sizeof text, "the end: status %u (%s), %llu events", r->end.status, ech_status_text((ech_status)r->end.status), (unsigned long long)r->end.events);
+            show_line(to, text);
+        }
+        if (record->kind != ECHI_RECORD_EVENT) continue;
+        const struct echi_traced *t = &record->event;
+        if (began == 0) began = t->event.now;
+        echi_event_text(t, words, sizeof words);
+        snprintf(text, sizeof text, "%11.6f  %llu  %-11s  %s", (double)(t->event.now - began) * 1e-9, (unsigned long long)r->events, echi_role_name(t->role), words);
+        show_line(to, text);
+        struct echi_reader at = echi_reader_over(t->actions, t->actions_len);
+        struct echi_traced_action action;
+        while (echi_trace_next_action(&at, &action)) {
+            echi_action_text(&action, words, sizeof words);
+            snprintf(text, sizeof text, "                  -> %s", words);
+            show_line(to, text);
+        }
+    }
+    if (status == ECH_OK && !r->ended) to->line(to->user, "no end: the node was killed here or later, or its disk was full");
+    free(record);
+    return status;
+}
+
+ech_status ech_replay_show(const char *dir, int rank, void (*line)(void *user, const char *text), void *user, struct ech_error *err) {
+    struct files *f = NULL;
+    if (rank < -1 || rank >= ECHI_WORLD_MAX) return echi_fail(err, ECH_E_ARGUMENT, "replay.show", "there is no rank %d", rank);
+    ECHI_TRY(make_files(dir, &f, err));
+    ech_status status = rank < 0 ? load_all(f, dir, err) : load(f, dir, rank, err);
+    for (int r = 0; status == ECH_OK && r < (rank < 0 ? f->world : ECHI_WORLD_MAX); r++)
+        if (rank < 0 || r == rank) status = show_one(&f->recording[r], &(struct shown){line, user}, err);
+    discard(f);
+    return status;
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Events and actions to bytes and back (lib/run/README.md says it byte by byte). */
+#include "echi_trace.h"
+
+#include <string.h>
+
+#define META_MAX (2 + ECHI_PLAN_BYTES_MAX)
+#define TIME_MAX (INT64_C(1) << 60)   /* 36 years in ns: differences and sums of what passes between them stay numbers */
+
+/* What an encoder of this room has written at w->at; 0 bytes mean that there was no room. */
+static void advance(struct echi_writer *w, size_t bytes) {
+    if (bytes) w->at += bytes;
+    else w->ok = false;
+}
+static size_t room(const struct echi_writer *w) { return w->ok ? (size_t)(w->end - w->at) : 0; }
+
+/* A length in two bytes, filled in when what it counts has been written. */
+static uint8_t *begin_counted(struct echi_writer *w) { return echi_writer_take(w, 2); }
+static void end_counted(struct echi_writer *w, uint8_t *length) {
+    if (!w->ok) return;
+    const size_t bytes = (size_t)(w->at - length) - 2;
+    if (bytes > UINT16_MAX) w->ok = false;
+    else echi_store16(length, (uint16_t)bytes);
+}
+static const uint8_t *get_counted(struct echi_reader *r, size_t *out_len) {
+    *out_len = echi_get16(r);
+    return echi_reader_take(r, *out_len);
+}
+
+static void put_slot(struct echi_writer *w, struct echi_slot s) {
+    echi_put8(w, s.kind);
+    echi_put8(w, s.index);
+}
+static struct echi_slot get_slot(struct echi_reader *r) {
+    struct echi_slot s = {echi_get8(r), 0};
+    s.index = echi_get8(r);
+    if (s.kind >= ECHI_SLOT_KINDS) r->ok = false;
+    return s;
+}
+
+/* ------------------------------------------------------- tasks and results */
+
+void echi_task_put(struct echi_writer *w, const struct echi_task *t) {
+    echi_put8(w, t->kind);
+    echi_put8(w, t->role);
+    echi_put8(w, t->strand);
+    put_slot(w, t->act);
+    echi_put8(w, t->first);
+    echi_put8(w, t->n_rows);
+    for (int i = 0; i < t->n_rows && i < ECHI_WORLD_MAX; i++) {
+        echi_put8(w, t->rows[i]);
+        echi_put32(w, t->row_count[i]);
+    }
+    echi_lease_put(w, &t->lease);
+    put_slot(w, t->weights);
+    put_slot(w, t->weights_out);
+    put_slot(w, t->grads);
+    put_slot(w, t->state);
+    put_slot(w, t->state_out);
+    echi_put_bytes(w, t->peer, sizeof t->peer);
+    echi_put32(w, t->samples);
+    echi_put32(w, t->divisor);
+}
+
+static void get_task(struct echi_reader *r, struct echi_task *t) {
+    memset(t, 0, sizeof *t);
+    t->kind = echi_get8(r);
+    t->role = echi_get8(r);
+    t->strand = echi_get8(r);
+    t->act = get_slot(r);
+    t->first = echi_get8(r);
+    t->n_rows = echi_get8(r);
+    if (t->kind >= ECHI_TASKS || t->role >= ECHI_ROLES || t->strand >= ECHI_STRANDS || t->n_rows > ECHI_WORLD_MAX) r->ok = false;
+    for (int i = 0; r->ok && i < t->n_rows; i++) {
+        t->rows[i] = echi_get8(r);
+        t->row_count[i] = echi_get32(r);
+    }
+    echi_lease_get(r, &t->lease);
+    t->weights = get_slot(r);
+    t->weights_out = get_slot(r);
+    t->grads = get_slot(r);
+    t->state = get_slot(r);
+    t->state_out = get_slot(r);
+    echi_get_bytes(r, t->peer, sizeof t->peer);
+    t->samples = echi_get32(r);
+    t->divisor = echi_get32(r);
+}
+
+/* Places of a result that mean something. */
+static int places(const struct echi_task *t) { return t->kind == ECHI_TASK_HEAD ? t->n_rows : 1; }
+
+void echi_result_put(struct echi_writer *w, const struct echi_task *t, const struct echi_result *result) {
+    for (int i = 0; i < places(t); i++) {
+        echi_put_f64(w, result->loss[i]);
+        echi_put32(w, result->correct[i]);
+    }
+    echi_put_f64(w, result->accuracy);
+    echi_put8(w, result->kept);
+}
+
+static void get_result(struct echi_reader *r, const struct echi_task *t, struct echi_result *out) {
+    memset(out, 0, sizeof *out);
+    for (int i = 0; r->ok && i < places(t); i++) {
+        out->loss[i] = echi_get_f64(r);
+        out->correct[i] = echi_get32(r);
+    }
+    out->accuracy = echi_get_f64(r);
+    const uint8_t kept = echi_get8(r);
+    if (kept > 1) r->ok = false;
+    out->kept = kept == 1;
+}
+
+/* ------------------------------------------------------------------ events */
+
+/* A message in its wire form: what echi_msg_encode says of it, and the body behind that of kinds that have one. */
+static void put_message(struct echi_writer *w, const struct echi_event *e) {
+    uint8_t meta[ECHI_MSG_MAX];
+    const size_t len = echi_msg_encode(e->msg, meta, sizeof meta);
+    echi_put8(w, e->msg->kind);
+    put_slot(w, e->slot);
+    uint8_t *length = begin_counted(w);
+    echi_put_bytes(w, meta, len);
+    /* `bytes` is all that stood behind the two roles. */
+    if (e->bytes && len >= 2 && e->len > len - 2) echi_put_bytes(w, e->bytes + (len - 2), e->len - (len - 2));
+    end_counted(w, length);
+    if (!len) w->ok = false;
+}
+
+static void get_message(struct echi_reader *r, struct echi_traced *t) {
+    const int kind = echi_get8(r);
+    t->event.slot = get_slot(r);
+    t->meta = get_counted(r, &t->meta_len);
+    if (!r->ok || t->meta_len < 2 || t->meta_len > META_MAX || !echi_msg_decode(kind, t->meta, t->meta_len, &t->msg)) {
+        r->ok = false;
+        return;
+    }
+    t->event.msg = &t->msg;
+    t->event.bytes = t->meta + 2;
+    t->event.len = t->meta_len - 2;
+}
+
+static void put_event(struct echi_writer *w, const struct echi_event *e) {
+    echi_put8(w, e->type);
+    echi_put8(w, e->from);
+    echi_put64(w, (uint64_t)e->now);
+    switch ((enum echi_event_type)e->type) {
+    case ECHI_EVENT_START:
+    case ECHI_EVENT_STOP: break;
+    case ECHI_EVENT_LOST:
+        echi_put8(w, e->msg != NULL);
+        if (e->msg) put_message(w, e);
+        break;
+    case ECHI_EVENT_MESSAGE: put_message(w, e); break;
+    case ECHI_EVENT_SENT: put_slot(w, e->slot); break;
+    case ECHI_EVENT_GRADIENT: echi_put16(w, (uint16_t)e->layer); /* fall through */
+    case ECHI_EVENT_COMPUTED:
+        echi_task_put(w, e->task);
+        echi_result_put(w, e->task, e->result);
+        break;
+    }
+}
+
+static void get_event(struct echi_reader *r, struct echi_traced *t) {
+    struct echi_event *e = &t->event;
+    e->type = echi_get8(r);
+    e->from = echi_get8(r);
+    e->now = (int64_t)echi_get64(r);
+    if (e->now < 0 || e->now > TIME_MAX) r->ok = false;
+    switch ((enum echi_event_type)e->type) {
+    case ECHI_EVENT_START:
+    case ECHI_EVENT_STOP: break;
+    case ECHI_EVENT_LOST:
+        switch (echi_get8(r)) {
+        case 0: break;
+        case 1: get_message(r, t); break;
+        default: r->ok = false;
+        }
+        break;
+    case ECHI_EVENT_MESSAGE: get_message(r, t); break;
+    case ECHI_EVENT_SENT: e->slot = get_slot(r); break;
+    case ECHI_EVENT_GRADIENT: e->layer = echi_get16(r); /* fall through */
+    case ECHI_EVENT_COMPUTED:
+        get_task(r, &t->task);
+        get_result(r, &t->task, &t->result);
+        e->task = &t->task;
+        e->result = &t->result;
+        break;
+    default: r->ok = false;
+    }
+}
+
+/* ----------------------------------------------------------------- actions */
+
+static void put_action(struct echi_writer *w, const struct echi_action *a, const struct echi_coordinator *c) {
+    uint8_t *length;
+    echi_put8(w, a->type);
+    switch ((enum echi_action_type)a->type) {
+    case ECHI_ACTION_SEND:
+    case ECHI_ACTION_POST:
+        echi_put8(w, a->to);
+        echi_put8(w, a->kind);
+        put_slot(w, a->slot);
+        if (a->type == ECHI_ACTION_POST) break;
+        length = begin_counted(w);
+        advance(w, echi_msg_encode(&a->msg, w->at, room(w)));
+        end_counted(w, length);
+        break;
+    case ECHI_ACTION_COMPUTE: echi_task_put(w, &a->task); break;
+    case ECHI_ACTION_PLAN:
+        length = begin_counted(w);
+        advance(w, echi_plan_encode(&c->setup->plan, w->at, room(w)));
+        end_counted(w, length);
+        break;
+    case ECHI_ACTION_FAULT:
+        echi_put16(w, a->msg.layer);
+        length = begin_counted(w);
+        echi_put_bytes(w, a->msg.text, strlen(a->msg.text));
+        end_counted(w, length);
+        break;
+    case ECHI_ACTION_DONE: echi_put32(w, c ? (uint32_t)c->status : 0); break;
+    }
+}
+
+bool echi_trace_next_action(struct echi_reader *r, struct echi_traced_action *out) {
+    struct echi_action *a = &out->action;
+    if (r->at == r->end) return false;
+    memset(out, 0, sizeof *out);
+    a->type = echi_get8(r);
+    switch ((enum echi_action_type)a->type) {
+    case ECHI_ACTION_SEND:
+    case ECHI_ACTION_POST:
+        a->to = echi_get8(r);
+        a->kind = echi_get8(r);
+        a->slot = get_slot(r);
+        if (a->kind >= ECHI_KINDS) r->ok = false;
+        if (a->type == ECHI_ACTION_POST) break;
+        out->meta = get_counted(r, &out->meta_len);
+        if (r->ok && !echi_msg_decode(a->kind, out->meta, out->meta_len, &a->msg)) r->ok = false;
+        break;
+    case ECHI_ACTION_COMPUTE: get_task(r, &a->task); break;
+    case ECHI_ACTION_PLAN:
+        out->meta = get_counted(r, &out->meta_len);
+        if (r->ok && !echi_plan_decode(out->meta, out->meta_len, &out->plan)) r->ok = false;
+        break;
+    case ECHI_ACTION_FAULT:
+        a->msg.layer = echi_get16(r);
+        out->meta = get_counted(r, &out->meta_len);
+        if (out->meta_len >= sizeof a->msg.text) r->ok = false;
+        if (r->ok) memcpy(a->msg.text, out->meta, out->meta_len);
+        break;
+    case ECHI_ACTION_DONE: out->status = echi_get32(r); break;
+    default: r->ok = false;
+    }
+    return r->ok;
+}
+
+void echi_trace_put_actions(struct echi_writer *w, const struct echi_actions *actions, const struct echi_coordinator *coordinator) {
+    for (int i = 0; i < actions->count; i++) put_action(w, &actions->list[i], coordinator);
+}
+
+void echi_trace_put(struct echi_writer *w, enum echi_role role, const struct echi_event *e, const struct echi_actions *actions,
+                    const struct echi_coordinator *coordinator) {
+    echi_put8(w, (uint8_t)role);
+    put_event(w, e);
+    echi_trace_put_actions(w, actions, coordinator);
+}
+
+bool echi_trace_get(const uint8_t *bytes, size_t len, struct echi_traced *out) {
+    struct echi_reader r = echi_reader_over(bytes, len);
+    memset(out, 0, sizeof *out);
+    out->role = echi_get8(&r);
+    get_event(&r, out);
+    if (!r.ok || out->role >= ECHI_ROLES || out->role == ECHI_ROLE_NODE) return false;
+    out->actions = r.at;
+    out->actions_len = (size_t)(r.end - r.at);
+    struct echi_traced_action action;
+    while (echi_trace_next_action(&r, &action)) {}
+    return r.ok && r.at == r.end;
+}
+
+/* ------------------------------------------------ what a coordinator is given */
+
+void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
+    echi_put8(w, (uint8_t)s->sync);
+    echi_put8(w, (uint8_t)s->world);
+    echi_put8(w, (uint8_t)(s->separate + 1));
+    echi_put8(w, s->has_cut);
+    echi_put8(w, (uint8_t)s->groups);
+    echi_put8(w, (uint8_t)s->shares);
+    for (int r = 0; r < s->world; r++) echi_put32(w, s->share[r]);
+    echi_put32(w, s->batch);
+    echi_put32(w, s->samples_per_step);
+    echi_put32(w, s->staleness);
+    echi_put_f64(w, s->lr);
+    echi_put_f64(w, s->momentum);
+    echi_put_f64(w, s->decay);
+    echi_put8(w, s->lr_given);
+    echi_put8(w, s->momentum_given);
+    echi_put8(w, s->deterministic);
+}
+
+bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
+    memset(s, 0, sizeof *s);
+    const uint8_t sync = echi_get8(r), world = echi_get8(r), separate = echi_get8(r), has_cut = echi_get8(r);
+    const uint8_t groups = echi_get8(r), shares = echi_get8(r);
+    if (sync >= ECHI_SYNCS || world < 1 || world > ECHI_WORLD_MAX || separate > 2 || groups > ECHI_GROUPS_MAX || shares > ECHI_SHARES_LIST)
+        r->ok = false;
+    s->sync = (enum echi_sync)sync;
+    s->world = world;
+    s->separate = separate - 1;
+    s->has_cut = has_cut != 0;
+    s->groups = groups;
+    s->shares = (enum echi_shares)shares;
+    for (int i = 0; r->ok && i < world; i++) s->share[i] = echi_get32(r);
+    s->batch = echi_get32(r);
+    s->samples_per_step = echi_get32(r);
+    s->staleness = echi_get32(r);
+    s->lr = echi_get_f64(r);
+    s->momentum = echi_get_f64(r);
+    s->decay = echi_get_f64(r);
+    s->lr_given = echi_get8(r) != 0;
+    s->momentum_given = echi_get8(r) != 0;
+    s->deterministic = echi_get8(r) != 0;
+    const uint32_t most = 1u << 24;
+    for (int i = 0; i < world; i++)
+        if (r->ok && s->share[i] > most) r->ok = false;
+    return r->ok && s->batch <= most && s->samples_per_step <= most;
+}
+
+void echi_goal_put(struct echi_writer *w, const struct echi_goal *g) {
+    const struct echi_standing *s = &g->from;
+    echi_put32(w, g->train_samples);
+    echi_put64(w, g->samples);
+    echi_put_f64(w, g->target_accuracy);
+    echi_put32(w, g->eval_every);
+    echi_put8(w, g->has_test);
+    echi_put8(w, g->give_final);
+    echi_put8(w, g->keep);
+    echi_put64(w, g->keep_every);
+    echi_put8(w, g->resumed);
+    echi_put32(w, s->epoch);
+    echi_put32(w, s->start);
+    echi_put64(w, s->samples);
+    echi_put64(w, s->looks);
+    echi_put64(w, (uint64_t)s->clock);
+    echi_put64(w, (uint64_t)s->measuring);
+    echi_put64(w, (uint64_t)s->keeping);
+    echi_put_f64(w, s->accuracy);
+    echi_put_f64(w, s->best_accuracy);
+    echi_put_f64(w, s->loss);
+    echi_put64(w, (uint64_t)s->target_at);
+    echi_put64(w, s->target_samples);
+}
+
+bool echi_goal_get(struct echi_reader *r, struct echi_goal *g) {
+    struct echi_standing *s = &g->from;
+    memset(g, 0, sizeof *g);
+    g->train_samples = echi_get32(r);
+    g->samples = echi_get64(r);
+    g->target_accuracy = echi_get_f64(r);
+    g->eval_every = echi_get32(r);
+    g->has_test = echi_get8(r) != 0;
+    g->give_final = echi_get8(r) != 0;
+    g->keep = echi_get8(r) != 0;
+    g->keep_every = echi_get64(r);
+    g->resumed = echi_get8(r) != 0;
+    s->epoch = echi_get32(r);
+    s->start = echi_get32(r);
+    s->samples = echi_get64(r);
+    s->looks = echi_get64(r);
+    s->clock = (int64_t)echi_get64(r);
+    s->measuring = (int64_t)echi_get64(r);
+    s->keeping = (int64_t)echi_get64(r);
+    s->accuracy = echi_get_f64(r);
+    s->best_accuracy = echi_get_f64(r);
+    s->loss = echi_get_f64(r);
+    s->target_at = (int64_t)echi_get64(r);
+    s->target_samples = echi_get64(r);
+    const int64_t most = INT64_C(1) << 60;   /* ns; see TIME_MAX */
+    if (s->clock < 0 || s->clock > most || s->measuring < 0 || s->measuring > most || s->keeping < 0 || s->keeping > most) return false;
+    return r->ok && g->train_samples > 0 && s->start <= g->train_samples && s->target_at >= -1 && s->target_at <= most;
+}

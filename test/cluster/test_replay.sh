@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Live runs under every policy, recorded and replayed: the roles byte for byte, the trained weights bit for bit. And what a
+# recording that does not fit says.
+. "$(dirname "$0")/cluster.bash"
+idx_set "$work/data" 1000 50
+
+# replays STATUS PATTERN ARGUMENT...: `echelon replay` ends in time with that status, and says it on one of its streams.
+replays() {
+    local wanted=$1 pattern=$2 status
+    shift 2
+    checks=$((checks + 1))
+    timeout "$patience" "$echelon" replay "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    [[ $status =~ ^($wanted)$ ]] || { bad "status $status, not $wanted: echelon replay $*"; return; }
+    grep -qE -e "$pattern" "$work/out" "$work/err" || bad "does not say '$pattern': echelon replay $*"
+}
+# The same for what is refused: one sentence on stderr, nothing on stdout.
+no_replay() {
+    replays "$@"
+    [ "$(wc -l <"$work/err")" = 1 ] || bad "not one sentence: echelon replay ${*:3}"
+    [ ! -s "$work/out" ] || bad "a summary of what was refused: echelon replay ${*:3}"
+}
+# recorded ARGUMENT...: a run whose recording is in $work/run and whose weights are in $work/live.
+recorded() {
+    rm -rf "$work/run"
+    expect 0 '^  speed ' --data "$work/data" --progress off --record "$work/run" --save "$work/live" "$@"
+}
+
+# --- every policy, with head and without, slow nodes, two steps in flight, looks in between
+runs=(
+    "--local 1 --steps 20"
+    "--local 3 --sync bsp --batch 33 --steps 31 --eval-every 300"
+    "--local 3 --sync bsp --batch 33 --steps 31 --separate 1 --slow 1=3"
+    "--local 3 --sync bsp --batch 32 --steps 20 --separate 1 --deterministic --slow 1=2"
+    "--local 4 --sync asp --samples-per-step 7 --epochs 1.5 --slow 3=4"
+    "--local 3 --sync asp --separate 1 --epochs 1.2 --eval-every 400"
+    "--local 3 --sync ssp --staleness 0 --samples-per-step 16 --epochs 1 --slow 2=4"
+    "--local 4 --sync gssp --groups 2 --epochs 3 --slow 3=4,2=4"
+    "--local 4 --sync gssp --groups 3 --separate off --samples-per-step 9 --epochs 1.3 --slow 1=3"
+)
+for words in "${runs[@]}"; do
+    read -ra arguments <<<"$words"
+    recorded "${arguments[@]}"
+    replays 0 '^  roles .*as recorded$' "$work/run" --roles
+    replays 0 '^  arithmetic .*bit for bit$' "$work/run" --save "$work/again"
+    check "other weights: $words" cmp -s "$work/live" "$work/again"
+    check "other losses, or no sum: $words" grep -q 'sha256 [0-9a-f]\{64\}' "$work/out"
+done
+# Two steps in flight: the planner takes them where a head is far; here a plan asks for them.
+recorded --local 3 --sync gssp --groups 2 --steps 4 --save-plan "$work/plan"
+sed 's/^strands .*/strands 2/' "$work/plan" >"$work/plan2"
+check "the plan has strands" grep -q '^strands 2' "$work/plan2"
+recorded --local 3 --plan "$work/plan2" --epochs 2 --slow 1=2
+replays 0 'bit for bit' "$work/run" --save "$work/again"
+check "other weights with two strands" cmp -s "$work/live" "$work/again"
+replays 0 'of strand 1' "$work/run" --show
+replays 0 '^rank 1 of 3: lenet5 on ' "$work/run" --show --rank 1
+check "--rank shows one" [ "$(grep -c '^rank . of 3' "$work/out")" = 1 ]
+check "--show has an end" grep -q '^the end: status 0' "$work/out"
+
+# --- from a file of weights, and from a plan made before; what it needs is where the recording says, or given
+cp "$work/live" "$work/first"
+recorded --local 3 --sync gssp --init "$work/first" --plan "$work/plan" --steps 8 --seed 5 --no-shuffle
+replays 0 'bit for bit' "$work/run" --save "$work/again"
+check "other weights after --init" cmp -s "$work/live" "$work/again"
+mv "$work/first" "$work/moved"
+no_replay 1. 'first' "$work/run"
+replays 0 'bit for bit' "$work/run" --init "$work/moved" --data "$work/data" --model lenet5
+no_replay 1. 'initial weights .*--init' "$work/run" --init "$work/live"
+idx_set "$work/other" 999 50
+no_replay 1. 'the data differs: recorded .*here .*--data' "$work/run" --init "$work/moved" --data "$work/other"
+printf 'input 1 28 28\nfc out 10\n' >"$work/model"
+no_replay 1. 'the model differs: recorded .*here .*--model' "$work/run" --init "$work/moved" --model "$work/model"
+no_replay 1. "threads differs: recorded '1', here '2'" "$work/run" --init "$work/moved" --threads 2
+mv "$work/moved" "$work/first"
+
+# --- checkpoints are no arithmetic; what a run went on from is not in its recording
+recorded --local 3 --sync gssp --steps 12 --checkpoint "$work/kept" --every 5
+replays 0 'bit for bit' "$work/run" --save "$work/again"
+check "other weights with checkpoints" cmp -s "$work/live" "$work/again"
+recorded --local 3 --sync gssp --steps 20 --checkpoint "$work/kept" --every 5 --resume
+replays 0 '^  roles .*as recorded$' "$work/run" --roles
+no_replay 1. 'went on from a checkpoint' "$work/run"
+recorded --local 3 --sync gssp --steps 8 --init "$work/first"
+
+# --- files that are not whole
+keep() { rm -rf "$work/bad" && cp -r "$work/run" "$work/bad"; }
+keep && rm "$work/bad/rank2.events"
+no_replay 1. 'rank2.events.* is missing: the run had 3 nodes' "$work/bad"
+keep && cp "$work/bad/rank1.events" "$work/bad/rank2.events"
+no_replay 1. 'was recorded by rank 1' "$work/bad"
+keep && truncate -s -40 "$work/bad/rank1.events"
+no_replay 1. 'rank1.events.* has no end: rank 1 was killed' "$work/bad"
+replays 0 'up to where a recording breaks off' "$work/bad" --roles
+replays 0 'no end: the node was killed' "$work/bad" --show --rank 1
+keep && printf X | dd of="$work/bad/rank1.events" bs=1 seek=3000 conv=notrunc status=none
+no_replay 1. 'rank1.events.* is damaged at byte ' "$work/bad"
+keep && printf '\7' | dd of="$work/bad/rank0.events" bs=1 seek=8 conv=notrunc status=none
+no_replay 1. 'recording of format 7' "$work/bad"
+keep && echo nonsense >"$work/bad/rank0.events"
+no_replay 1. 'is no recording' "$work/bad"
+# One rank's file from another run of the same size: its roles are right, what it was sent is not.
+recorded --local 3 --sync asp --steps 8
+cp -r "$work/run" "$work/asp"
+recorded --local 3 --sync asp --steps 9
+keep && cp "$work/asp/rank1.events" "$work/bad/rank1.events"
+no_replay 1. 'differs|nobody has sent that|damaged|does not' "$work/bad"
+
+# --- words on the command line
+no_replay 2 'give the folder'
+no_replay 1. "cannot read '$work/nothing/rank0.events'" "$work/nothing"
+no_replay 2 'there is no option --rols.*did you mean --roles' "$work/run" --rols
+no_replay 2 '--rank .x.: give a whole number' "$work/run" --show --rank x
+no_replay 2 'leave --roles out' "$work/run" --roles --save "$work/again"
+replays 0 '^usage: echelon replay DIR' --help
+refuse 1. 'folder .*no/such/folder' --data "$work/data" --local 2 --record "$work/no/such/folder" --steps 1
+refuse 1. 'folder .*live' --data "$work/data" --record "$work/live" --steps 1
+
+# --- a node that is killed leaves what it had written; the others' recordings are whole
+rm -rf "$work/run"
+free_port
+for r in 0 1 2; do
+    start $r --data "$work/data" --world 3 --coordinator "127.0.0.1:$port" --sync asp --epochs 1000 --eval-every 0 --record "$work/run"
+done
+for _ in $(seq 100); do [ "$(stat -c %s "$work/run/rank1.events" 2>/dev/null || echo 0)" -gt 20000 ] && break || sleep 0.1; done
+kill -KILL "${nodes[1]}"
+kill -TERM "${nodes[0]}"
+for r in 0 1 2; do node_ends $r "$patience" '.*' '' "a killed node"; done
+replays 0 'up to where a recording breaks off' "$work/run" --roles
+no_replay 1. 'rank1.events.* has no end' "$work/run"
+
+# --- a disk that is full ends the recording, not the run
+if [ -w /dev/full ]; then
+    mkdir "$work/full"
+    ln -s /dev/full "$work/full/rank0.events"
+    expect 1. 'writing failed' --data "$work/data" --record "$work/full" --steps 1
+fi
+rm -rf "$work/run"
+(trap '' XFSZ && ulimit -f 64 && exec "$echelon" train --data "$work/data" --progress off --local 2 --epochs 10 --eval-every 0 --record "$work/run") >"$work/out" 2>"$work/err"
+check "a recording that breaks off ends the run with $?" [ $? = 0 ]
+check "nobody says that the recording breaks off" grep -q 'the recording in .* ends here: writing failed.*the run goes on' "$work/err"
+check "what was trained is not told" grep -q '^  speed ' "$work/out"
+replays 0 'up to where a recording breaks off' "$work/run" --roles
+verdict replay

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Recorded events. What is read encodes to the same bytes; and what is in a recording, however well it checks, makes no role
+ * do more than answer or refuse: each input's events go into fresh roles. The seeds are runs of one node that hosts all roles. */
+#include "fuzz.h"
+
+#include "echi_recording.h"
+
+#include <string.h>
+
+/* Each event again as bytes: those it was read from. */
+static void same_bytes(struct echi_recording *r) {
+    static struct echi_record record;
+    static uint8_t again[ECHI_RECORD_MAX];
+    const struct echi_actions none = {0};
+    struct ech_error err;
+    echi_recording_rewind(r);
+    while (echi_recording_read(r, &record, &err) == ECH_OK && record.kind != 0) {
+        if (record.kind != ECHI_RECORD_EVENT) continue;
+        const struct echi_traced *t = &record.event;
+        struct echi_writer w = echi_writer_over(again, sizeof again);
+        echi_trace_put(&w, (enum echi_role)t->role, &t->event, &none, NULL);
+        const size_t len = (size_t)(w.at - again);
+        FUZZ_CHECK(w.ok && memcmp(again, t->actions - len, len) == 0);
+        char text[64];
+        echi_event_text(t, text, sizeof text);
+        struct echi_reader at = echi_reader_over(t->actions, t->actions_len);
+        struct echi_traced_action action;
+        while (echi_trace_next_action(&at, &action)) echi_action_text(&action, text, sizeof text);
+        FUZZ_CHECK(at.ok && at.at == at.end);
+    }
+}
+
+static bool one(const uint8_t *bytes, size_t len) {
+    struct echi_recording r;
+    struct ech_error err = {0};
+    uint64_t events = 0, actions = 0;
+    ech_status status = echi_recording_open(bytes, len, "rank0.events", &r, &err);
+    if (status == ECH_OK) same_bytes(&r);
+    if (status == ECH_OK) status = echi_replay_roles(&r, &events, &actions, &err);
+    if (status == ECH_OK) return true;
+    FUZZ_CHECK(status == ECH_E_FORMAT || status == ECH_E_MISMATCH);
+    fuzz_sentence(&err, status);
+    return false;
+}
+
+static void repair(uint8_t *bytes, size_t *len, size_t cap) {
+    uint64_t check, events = 0;
+    (void)cap;
+    if (*len < 12) return;
+    memcpy(bytes, ECHI_RECORDING_MAGIC, 8);
+    echi_store32(bytes + 8, ECHI_RECORDING_FORMAT);
+    check = echi_check(ECHI_CHECK_BEGIN, bytes, 12);
+    for (size_t at = 12; *len - at >= ECHI_RECORD_HEAD + ECHI_RECORD_TAIL;) {
+        const size_t body = echi_load32(bytes + at), most = *len - at - ECHI_RECORD_HEAD - ECHI_RECORD_TAIL;
+        if (body > most) return;
+        if (bytes[at + 4] == ECHI_RECORD_EVENT) events++;
+        if (bytes[at + 4] == ECHI_RECORD_END && body >= 12) echi_store64(bytes + at + ECHI_RECORD_HEAD + 4, events);
+        check = echi_record_seal(check, (enum echi_record_kind)bytes[at + 4], bytes + at + ECHI_RECORD_HEAD, body);
+        at += ECHI_RECORD_HEAD + body + ECHI_RECORD_TAIL;
+    }
+}
+
+/* ---- a node by itself, whose messages and tasks are done at once, in order ---- */
+
+enum { WAITING_MAX = 128, POSTS_MAX = 64 };
+static struct alone {
+    struct echi_setup setup;
+    struct echi_coordinator coordinator;
+    struct echi_worker worker;
+    struct echi_owner owner;
+    struct echi_head head;
+    struct echi_action action[8 * ECHI_WORLD_MAX];
+    struct waiting { bool task; uint8_t meta[ECHI_MSG_MAX]; size_t len; struct echi_action what; } waiting[WAITING_MAX];
+    int first, end;
+    struct { uint8_t kind; struct echi_slot slot; } post[POSTS_MAX];
+    int posts;
+    int64_t now;
+    uint8_t *out;
+    size_t at, cap;
+    uint64_t check, events;
+    bool over;
+} a;
+
+static uint8_t *body(void) { return a.out + a.at + ECHI_RECORD_HEAD; }
+static size_t room(void) { return a.cap - a.at - ECHI_RECORD_HEAD - ECHI_RECORD_TAIL; }
+static void seal(enum echi_record_kind kind, size_t len) {
+    FUZZ_CHECK(len > 0);
+    a.check = echi_record_seal(a.check, kind, body(), len);
+    a.at += ECHI_RECORD_HEAD + len + ECHI_RECORD_TAIL;
+}
+
+static void queue(const struct echi_action *what) {
+    FUZZ_CHECK(a.end < WAITING_MAX);
+    struct waiting *w = &a.waiting[a.end++];
+    *w = (struct waiting){.task = what->type == ECHI_ACTION_COMPUTE, .what = *what};
+    if (!w->task) w->len = echi_msg_encode(&what->msg, w->meta, sizeof w->meta);
+}
+
+static void say(int kind, enum echi_role from) {
+    queue(&(struct echi_action){.type = ECHI_ACTION_SEND, .kind = (uint8_t)kind, .msg = {.kind = (uint8_t)kind, .to_role = ECHI_ROLE_COORDINATOR, .from_role = (uint8_t)from}});
+}
+
+static void tell(enum echi_role role, struct echi_event *e) {
+    struct echi_actions list = {a.action, 0, (int)(sizeof a.action / sizeof a.action[0]), false};
+    e->now = a.now += 1000;
+    if (role == ECHI_ROLE_COORDINATOR) echi_coordinator_step(&a.coordinator, e, &list);
+    if (role == ECHI_ROLE_WORKER) echi_worker_step(&a.worker, e, &list);
+    if (role == ECHI_ROLE_OWNER) echi_owner_step(&a.owner, e, &list);
+    if (role == ECHI_ROLE_HEAD) echi_head_step(&a.head, e, &list);
+    struct echi_writer w = echi_writer_over(body(), room());
+    echi_trace_put(&w, role, e, &list, role == ECHI_ROLE_COORDINATOR ? &a.coordinator : NULL);
+    FUZZ_CHECK(w.ok);
+    seal(ECHI_RECORD_EVENT, (size_t)(w.at - body()));
+    a.events++;
+    for (int i = 0; i < list.count; i++) {
+        const struct echi_action *act = &list.list[i];
+        if (act->type == ECHI_ACTION_SEND || act->type == ECHI_ACTION_COMPUTE) queue(act);
+        for (int n = act->type == ECHI_ACTION_POST ? act->kind == ECHI_KIND_PUSH ? a.setup.cut : 1 : 0; n > 0; n--) {
+            FUZZ_CHECK(a.posts < POSTS_MAX);
+            a.post[a.posts].kind = act->kind;
+            a.post[a.posts++].slot = act->slot;
+        }
+        if (act->type == ECHI_ACTION_DONE) a.over = true;
+    }
+}
+
+static void stand(void) {
+    struct echi_event start = {.type = ECHI_EVENT_START};
+    seal(ECHI_RECORD_SETUP, echi_setup_encode(&a.setup, "none", body(), room()));
+    echi_owner_init(&a.owner, &a.setup, 0);
+    echi_head_init(&a.head, &a.setup);
+    echi_worker_init(&a.worker, &a.setup);
+    tell(ECHI_ROLE_OWNER, &start);
+    if (a.setup.plan.separated) tell(ECHI_ROLE_HEAD, &start);
+    tell(ECHI_ROLE_WORKER, &start);
+    say(ECHI_KIND_READY, ECHI_ROLE_NODE);
+}
+
+static void deliver(const struct waiting *w) {
+    struct echi_msg m = w->what.msg;
+    struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .msg = &m, .bytes = w->meta + 2, .len = w->len - 2};
+    if (m.to_role == ECHI_ROLE_NODE) {
+        if (m.kind == ECHI_KIND_HOLD) say(ECHI_KIND_HELD, ECHI_ROLE_NODE);
+        if (m.kind == ECHI_KIND_END) say(ECHI_KIND_STATS, ECHI_ROLE_NODE);
+        return;
+    }
+    const bool payload = echi_kind_has_payload(m.kind);
+    for (int i = 0; payload && i < a.posts; i++) {
+        if (a.post[i].kind != m.kind) continue;
+        e.slot = a.post[i].slot;
+        memmove(&a.post[i], &a.post[i + 1], (size_t)(--a.posts - i) * sizeof a.post[0]);
+        break;
+    }
+    FUZZ_CHECK(payload == (e.slot.kind != ECHI_SLOT_NONE));
+    tell((enum echi_role)m.to_role, &e);
+    struct echi_event sent = {.type = ECHI_EVENT_SENT, .slot = w->what.slot};
+    if (payload) tell((enum echi_role)m.from_role, &sent);
+}
+
+static void compute(const struct echi_task *t) {
+    const struct echi_result result = {.loss = {0.5}, .correct = {1}, .accuracy = 0.25};
+    struct echi_event e = {.type = ECHI_EVENT_GRADIENT, .task = t, .result = &result};
+    const bool layered = t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_BACKWARD;
+    for (e.layer = a.setup.cut - 1; layered && e.layer >= 0; e.layer--) tell((enum echi_role)t->role, &e);
+    e.layer = 0;
+    if (t->kind == ECHI_TASK_HEAD && t->weights_out.kind) tell((enum echi_role)t->role, &e);
+    e.type = ECHI_EVENT_COMPUTED;
+    tell((enum echi_role)t->role, &e);
+}
+
+static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
+    static const struct { uint8_t sync, separated, strands; uint32_t samples; } run[] = {
+        {ECHI_SYNC_BSP, 0, 1, 12}, {ECHI_SYNC_BSP, 1, 1, 8}, {ECHI_SYNC_ASP, 0, 1, 12}, {ECHI_SYNC_GSSP, 1, 2, 16}, {ECHI_SYNC_SSP, 1, 1, 0},
+    };
+    enum { RUNS = sizeof run / sizeof run[0], CUTS = 3 };
+    if (i >= RUNS + CUTS) return 0;
+    const int k = i < RUNS ? i : 0;
+    memset(&a, 0, sizeof a);
+    a.out = out;
+    a.cap = cap;
+    struct echi_about about = {.version = ECH_VERSION, .model = "toy", .model_hash = "m", .data = "toy", .data_hash = "d", .device = "cpu", .device_name = "none",
+                               .isa = "base", .threads = 1, .world = 1, .train_samples = 8, .real_bytes = 4, .plan_given = true,
+                               .wishes = {.sync = (enum echi_sync)run[k].sync, .world = 1, .batch = 4},
+                               .goal = {.train_samples = 8, .samples = run[k].samples, .eval_every = 6, .has_test = true},
+                               .plan = {.sync = run[k].sync, .world = 1, .n_groups = 1, .separated = run[k].separated, .head = run[k].separated ? 0 : ECHI_NONE,
+                                        .strands = run[k].strands, .n = {4}, .round = 4, .staleness = 1, .rounds_apart = 4, .lr = 0.1, .momentum = 0.5}};
+    memset(about.plan.group_of + 1, ECHI_NONE, sizeof about.plan.group_of - 1);
+    memcpy(out, ECHI_RECORDING_MAGIC, 8);
+    echi_store32(out + 8, ECHI_RECORDING_FORMAT);
+    a.at = 12;
+    a.check = echi_check(ECHI_CHECK_BEGIN, out, 12);
+    seal(ECHI_RECORD_ABOUT, echi_about_encode(&about, body(), room()));
+    a.setup = (struct echi_setup){.plan = about.plan, .n_layers = 2, .cut = run[k].separated ? 1 : 2, .cut_width = 1};
+    echi_coordinator_init(&a.coordinator, &a.setup, &about.wishes, &about.goal, true);
+    struct echi_event start = {.type = ECHI_EVENT_START};
+    tell(ECHI_ROLE_COORDINATOR, &start);
+    const struct echi_times times = {.count = 1, .n = {4}, .trunk = {0.5}};
+    uint8_t measured[2 + ECHI_TIMES_BYTES_MAX] = {ECHI_ROLE_COORDINATOR, ECHI_ROLE_NODE};
+    struct echi_msg m = {.kind = ECHI_KIND_MEASURED, .to_role = ECHI_ROLE_COORDINATOR};
+    struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .msg = &m, .bytes = measured + 2, .len = echi_times_encode(&times, measured + 2, ECHI_TIMES_BYTES_MAX)};
+    tell(ECHI_ROLE_COORDINATOR, &e);
+    stand();
+    for (; a.first < a.end && !a.over; a.first++) {
+        const struct waiting now = a.waiting[a.first];
+        if (now.task) compute(&now.what.task);
+        else deliver(&now);
+    }
+    FUZZ_CHECK(a.over);
+    const struct echi_recorded_end end = {.events = a.events, .has_weights = true};
+    seal(ECHI_RECORD_END, echi_end_encode(&end, body(), room()));
+    /* One that breaks off is taken as far as it goes; one with a changed byte, or something behind its end, is not. */
+    if (i == RUNS) return a.at - 20;
+    *good = i < RUNS;
+    if (i == RUNS + 1) out[a.at / 2]++;
+    if (i == RUNS + 2) memcpy(out + a.at, out + 12, 30), a.at += 30;
+    return a.at;
+}
+
+const struct fuzz_driver fuzz_recording = {.name = "recording", .one = one, .seed = seed, .repair = repair, .most = FUZZ_INPUT_MAX, .heap = 4 << 20, .heap_a_byte = 64};

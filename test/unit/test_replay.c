@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Recordings of simulated clusters: replayed into fresh roles they give the same actions; changed in any byte, cut anywhere,
+ * or forged with checks that fit, they give a sentence and do no harm. Whole runs with real arithmetic: test_replay.sh. */
+#include "sched_sim.h"
+
+#include "echelon_dev.h"
+#include "echi_recording.h"
+
+#include <unistd.h>
+
+enum { PLANS = 150, FORGED = 4000, TAPE = 1 << 22 };
+
+/* ---- one recording a node, in memory ---- */
+
+static struct tape { uint8_t *bytes; size_t len; uint64_t check, events; } tape[NODES];
+
+static uint8_t *body_of(struct tape *t) { return t->bytes + t->len + ECHI_RECORD_HEAD; }
+static size_t room_of(const struct tape *t) { return TAPE - t->len - ECHI_RECORD_HEAD - ECHI_RECORD_TAIL; }
+static void seal(struct tape *t, enum echi_record_kind kind, size_t len) {
+    assert_true(len > 0 && len < room_of(t));
+    t->check = echi_record_seal(t->check, kind, body_of(t), len);
+    t->len += ECHI_RECORD_HEAD + len + ECHI_RECORD_TAIL;
+}
+
+static void begin_tape(const struct sim *s, int node) {
+    struct tape *t = &tape[node];
+    struct echi_about about = {.version = ECH_VERSION, .model = "toy", .model_hash = "m", .data = "toy", .data_hash = "d", .device = "cpu",
+                               .device_name = "none", .isa = "base", .threads = 1, .seed = s->seed, .rank = (uint8_t)node,
+                               .world = s->plan.world, .train_samples = s->goal.train_samples};
+    about.wishes = s->wishes;
+    about.wishes.world = s->plan.world;
+    about.goal = s->goal;
+    about.plan_given = s->plan_given;
+    about.plan = s->plan;
+    if (!t->bytes) assert_non_null(t->bytes = malloc(TAPE));
+    memcpy(t->bytes, ECHI_RECORDING_MAGIC, 8);
+    echi_store32(t->bytes + 8, ECHI_RECORDING_FORMAT);
+    t->len = 12;
+    t->events = 0;
+    t->check = echi_check(ECHI_CHECK_BEGIN, t->bytes, t->len);
+    seal(t, ECHI_RECORD_ABOUT, echi_about_encode(&about, body_of(t), room_of(t)));
+}
+
+static void watch(struct sim *s, int node, enum echi_role role, const struct echi_event *e, const struct echi_actions *list) {
+    struct tape *t = &tape[node];
+    if (role == ECHI_ROLE_NODE) return seal(t, ECHI_RECORD_SETUP, echi_setup_encode(&s->node[node].setup, "none", body_of(t), room_of(t)));
+    struct echi_writer w = echi_writer_over(body_of(t), room_of(t));
+    echi_trace_put(&w, role, e, list, role == ECHI_ROLE_COORDINATOR ? &s->coordinator : NULL);
+    assert_true(w.ok);
+    seal(t, ECHI_RECORD_EVENT, (size_t)(w.at - body_of(t)));
+    t->events++;
+}
+
+static void end_tape(int node) {
+    struct tape *t = &tape[node];
+    const struct echi_recorded_end end = {.events = t->events};
+    seal(t, ECHI_RECORD_END, echi_end_encode(&end, body_of(t), room_of(t)));
+}
+
+static uint32_t below(struct sim *s, uint32_t bound) { return echi_random_below(&s->random, bound); }
+
+/* A planned run of every policy in turn; returns its world. */
+static int record_run(uint64_t seed) {
+    static struct sim s;
+    memset(&s, 0, sizeof s);
+    s.seed = seed;
+    echi_random_init(&s.random, seed, ECHI_STREAM_TEST, 7);
+    s.goal = (struct echi_goal){.train_samples = 20 + below(&s, 100), .eval_every = below(&s, 3) ? 10 + below(&s, 60) : 0, .has_test = below(&s, 4) != 0,
+                                .give_final = below(&s, 3) == 0};
+    s.goal.samples = s.goal.train_samples + below(&s, 60);
+    s.stop_at = below(&s, 6) ? 0 : 1 + below(&s, 20000);
+    s.wishes = (struct echi_wishes){.sync = (enum echi_sync)(seed % ECHI_SYNCS), .world = 1 + (int)below(&s, NODES), .separate = (int)below(&s, 3) - 1,
+                                    .has_cut = true, .groups = (int)below(&s, 4), .batch = 8 + below(&s, 20), .staleness = below(&s, 4), .lr = 0.1};
+    s.plan.world = (uint8_t)s.wishes.world;
+    s.watch = watch;
+    for (int r = 0; r < s.wishes.world; r++) begin_tape(&s, r);
+    sim_run(&s);
+    for (int r = 0; r < s.wishes.world; r++) end_tape(r);
+    return s.wishes.world;
+}
+
+static ech_status replay(const uint8_t *bytes, size_t len, bool *out_ended, uint64_t *out_events, struct ech_error *err) {
+    struct echi_recording r;
+    uint64_t actions;
+    *out_ended = false;
+    ech_status status = echi_recording_open(bytes, len, "tape", &r, err);
+    if (status == ECH_OK) status = echi_replay_roles(&r, out_events, &actions, err);
+    if (status == ECH_OK) *out_ended = r.ended;
+    return status;
+}
+
+/* ---- the tests ---- */
+
+static void fresh_roles_do_the_same(void **state) {
+    (void)state;
+    uint64_t all = 0;
+    for (uint64_t seed = 1; seed <= PLANS; seed++) {
+        const int world = record_run(seed);
+        for (int r = 0; r < world; r++) {
+            struct ech_error err = {0};
+            uint64_t events = 0;
+            bool ended;
+            if (replay(tape[r].bytes, tape[r].len, &ended, &events, &err) != ECH_OK) fail_msg("seed %u: %s", (unsigned)seed, err.text);
+            assert_true(ended);
+            assert_int_equal(events, tape[r].events);
+            all += events;
+        }
+    }
+    assert_true(all > 100 * PLANS);
+}
+
+/* A small recording with all four roles in it. */
+static struct tape *small(void) {
+    for (uint64_t seed = 1; seed < 60; seed++) {
+        record_run(seed);
+        struct echi_recording r;
+        struct echi_record record;
+        bool role[ECHI_ROLES] = {false};
+        assert_int_equal(echi_recording_open(tape[0].bytes, tape[0].len, "tape", &r, NULL), ECH_OK);
+        while (echi_recording_read(&r, &record, NULL) == ECH_OK && record.kind)
+            if (record.kind == ECHI_RECORD_EVENT) role[record.event.role] = true;
+        if (role[ECHI_ROLE_COORDINATOR] && role[ECHI_ROLE_WORKER] && role[ECHI_ROLE_OWNER] && role[ECHI_ROLE_HEAD]) return &tape[0];
+    }
+    return NULL;
+}
+
+static void every_changed_byte_is_found(void **state) {
+    (void)state;
+    struct tape *t = small();
+    assert_non_null(t);
+    for (size_t i = 0; i < t->len; i += 1 + i / 400) {
+        struct ech_error err = {0};
+        uint64_t events;
+        bool ended;
+        t->bytes[i] ^= (uint8_t)(1u << i % 8);
+        const ech_status status = replay(t->bytes, t->len, &ended, &events, &err);
+        t->bytes[i] ^= (uint8_t)(1u << i % 8);
+        /* A length that now goes beyond the end looks like a recording that breaks off. */
+        if (status == ECH_OK ? ended : (status != ECH_E_FORMAT && status != ECH_E_MISMATCH) || !err.text[0])
+            fail_msg("byte %zu of %zu changed: %s '%s'", i, t->len, ech_status_name(status), err.text);
+    }
+}
+
+static void a_cut_recording_is_replayed_so_far(void **state) {
+    (void)state;
+    struct tape *t = small();
+    uint64_t most = 0;
+    for (size_t len = 0; len < t->len; len += 1 + len / 300) {
+        struct ech_error err = {0};
+        uint64_t events = 0;
+        bool ended;
+        const ech_status status = replay(t->bytes, len, &ended, &events, &err);
+        assert_false(ended);
+        if (status != ECH_OK) assert_true(status == ECH_E_FORMAT && err.text[0]);
+        assert_true(events >= most || status != ECH_OK);
+        if (events > most) most = events;
+    }
+    assert_true(most > t->events / 2);
+}
+
+/* Where record `at` begins, and all checks from there on made anew. */
+static void mend(struct tape *t) {
+    t->check = echi_check(ECHI_CHECK_BEGIN, t->bytes, 12);
+    for (size_t at = 12; at + ECHI_RECORD_HEAD <= t->len;) {
+        const size_t len = echi_load32(t->bytes + at);
+        if (len > t->len - at - ECHI_RECORD_HEAD - ECHI_RECORD_TAIL) return;
+        t->check = echi_record_seal(t->check, (enum echi_record_kind)t->bytes[at + 4], t->bytes + at + ECHI_RECORD_HEAD, len);
+        at += ECHI_RECORD_HEAD + len + ECHI_RECORD_TAIL;
+    }
+}
+
+/* Bytes changed and the checks made to fit: no event does harm to a role, whatever it says (sanitizers watch). */
+static void forged_recordings_do_no_harm(void **state) {
+    (void)state;
+    struct tape *t = small(), copy = {.bytes = malloc(TAPE)};
+    assert_non_null(copy.bytes);
+    struct echi_random random;
+    int same = 0;
+    for (uint32_t i = 0; i < FORGED; i++) {
+        struct ech_error err = {0};
+        uint64_t events;
+        bool ended;
+        echi_random_init(&random, 5, ECHI_STREAM_TEST, i);
+        copy.len = t->len;
+        memcpy(copy.bytes, t->bytes, t->len);
+        for (uint32_t k = 1 + echi_random_below(&random, 3); k > 0; k--) {
+            /* Mostly near the beginning: the fewer events, the more of these. */
+            const uint32_t most = echi_random_below(&random, 3) ? 4000 : (uint32_t)t->len;
+            const size_t at = 12 + echi_random_below(&random, most < t->len ? most - 12 : (uint32_t)t->len - 12);
+            copy.bytes[at] = echi_random_below(&random, 2) ? (uint8_t)echi_random_u32(&random) : (uint8_t)(copy.bytes[at] + 1);
+        }
+        mend(&copy);
+        const ech_status status = replay(copy.bytes, copy.len, &ended, &events, &err);
+        if (status == ECH_OK) same++;
+        else if ((status != ECH_E_FORMAT && status != ECH_E_MISMATCH) || !err.text[0]) fail_msg("forged %u: %s '%s'", (unsigned)i, ech_status_name(status), err.text);
+    }
+    free(copy.bytes);
+    /* Times, losses and words may be anything; most else is told. */
+    if (same < FORGED / 100 || same > FORGED * 3 / 4) fail_msg("%d of %d replayed without a difference", same, FORGED);
+}
+
+/* Changes the first event that fits: what the replay then says names it. */
+static void differences_are_told_in_words(void **state) {
+    (void)state;
+    struct tape *t = small();
+    size_t at = 12;
+    uint64_t number = 0;
+    struct ech_error err = {0};
+    uint64_t events;
+    bool ended;
+    char expected[80];
+    for (;; at += ECHI_RECORD_HEAD + echi_load32(t->bytes + at) + ECHI_RECORD_TAIL) {
+        struct echi_traced traced;
+        assert_true(at < t->len);
+        if (t->bytes[at + 4] != ECHI_RECORD_EVENT) continue;
+        number++;
+        assert_true(echi_trace_get(t->bytes + at + ECHI_RECORD_HEAD, echi_load32(t->bytes + at), &traced));
+        if (traced.role != ECHI_ROLE_WORKER || traced.event.type != ECHI_EVENT_COMPUTED || traced.actions_len == 0) continue;
+        /* The slot of its first action, which is a send. */
+        assert_int_equal(traced.actions[0], ECHI_ACTION_SEND);
+        t->bytes[traced.actions - t->bytes + 4]++;
+        break;
+    }
+    mend(t);
+    assert_int_equal(replay(t->bytes, t->len, &ended, &events, &err), ECH_E_MISMATCH);
+    snprintf(expected, sizeof expected, "rank 0, event %llu, worker (done: ", (unsigned long long)number);
+    if (!strstr(err.text, expected) || !strstr(err.text, "was recorded, 'send to the ")) fail_msg("%s", err.text);
+}
+
+static void other_versions_are_refused(void **state) {
+    (void)state;
+    struct tape *t = small();
+    struct ech_error err = {0};
+    struct echi_recording r;
+    t->bytes[8] = 9;
+    assert_int_equal(echi_recording_open(t->bytes, t->len, "tape", &r, &err), ECH_E_MISMATCH);
+    assert_non_null(strstr(err.text, "format 9"));
+    t->bytes[8] = ECHI_RECORDING_FORMAT;
+    uint8_t *version = t->bytes + 12 + ECHI_RECORD_HEAD + 2;
+    assert_memory_equal(version, ECH_VERSION, strlen(ECH_VERSION));
+    version[0] = '7';
+    mend(t);
+    assert_int_equal(echi_recording_open(t->bytes, t->len, "tape", &r, &err), ECH_E_MISMATCH);
+    if (!strstr(err.text, "echelon 7.") || !strstr(err.text, ECH_VERSION)) fail_msg("%s", err.text);
+    assert_int_equal(echi_recording_open((const uint8_t *)"echo", 4, "tape", &r, &err), ECH_E_FORMAT);
+}
+
+/* ---- a whole run of one node, with files ---- */
+
+static char folder[] = "/tmp/echelon-replay.XXXXXX", record_path[64];
+
+static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+    (void)user, (void)test;
+    for (int i = 0; i < n; i++) {
+        labels[i] = (uint8_t)(index[i] % 3);
+        for (uint32_t p = 0; p < 64; p++) rows[(uint32_t)i * 64 + p] = (float)(p % (labels[i] + 2u)) * 0.3f - 0.2f;
+    }
+    return 0;
+}
+static ech_data *make_data(void) {
+    const struct ech_data_callback callback = {.channels = 1, .height = 8, .width = 8, .classes = 3, .train_samples = 60, .test_samples = 9,
+                                               .read = read_samples, .name = "stripes"};
+    ech_data *data = NULL;
+    assert_int_equal(ech_data_from_callback(&callback, &data, NULL), ECH_OK);
+    return data;
+}
+static ech_model *make_model(void) {
+    static const char text[] = "input 1 8 8\nconv2d out 2 kernel 3\nrelu\nmax_pool kernel 2\nfc out 3\n";
+    ech_model *model = NULL;
+    assert_int_equal(ech_model_parse(text, strlen(text), "small", &model, NULL), ECH_OK);
+    return model;
+}
+static void configure(struct ech_config *config) {
+    ech_config_init(config);
+    assert_int_equal(ech_config_set(config, "steps", "6", NULL), ECH_OK);
+    assert_int_equal(ech_config_set(config, "batch", "16", NULL), ECH_OK);
+    assert_int_equal(ech_config_set(config, "record", folder, NULL), ECH_OK);
+}
+
+/* Changes a word of the recording, with checks that fit; the same again changes it back. */
+static void change_word(const char *from, const char *to) {
+    struct tape t = {0};
+    assert_int_equal(strlen(from), strlen(to));
+    assert_int_equal(echi_file_read(record_path, TAPE, &t.bytes, &t.len, NULL), ECH_OK);
+    uint8_t *at = memmem(t.bytes, t.len, from, strlen(from));
+    assert_non_null(at);
+    memcpy(at, to, strlen(to));
+    mend(&t);
+    assert_int_equal(echi_file_write(record_path, t.bytes, t.len, NULL), ECH_OK);
+    free(t.bytes);
+}
+
+static void refused(const struct ech_replay_options *o, ech_status status, const char *word, const char *other) {
+    struct ech_error err = {0};
+    assert_int_equal(ech_replay(o, NULL, &err), status);
+    if (!strstr(err.text, word) || !strstr(err.text, other)) fail_msg("'%s' has not both '%s' and '%s'", err.text, word, other);
+}
+
+static void another_machine_is_refused(void **state) {
+    (void)state;
+    struct ech_config config;
+    struct ech_error err = {0};
+    struct ech_replay_report report;
+    ech_model *model = make_model();
+    ech_data *data = make_data();
+    const struct ech_replay_options whole = {.dir = folder, .model = model, .data = data}, roles = {.dir = folder};
+    configure(&config);
+    if (ech_train(model, data, &config, NULL, NULL, &err) != ECH_OK) fail_msg("%s", err.text);
+    if (ech_replay(&whole, &report, &err) != ECH_OK) fail_msg("%s", err.text);
+    assert_true(report.tasks > 6 && report.world == 1 && report.unended == 0 && strlen(report.weights) == 64);
+
+    char isa[16];
+    snprintf(isa, sizeof isa, "%s", echi_isa_name());
+    isa[0] ^= 1;
+    change_word(echi_isa_name(), isa);   /* the first is the machine's own name for it, in the head */
+    refused(&whole, ECH_E_MISMATCH, isa, echi_isa_name());
+    if (ech_replay(&roles, &report, &err) != ECH_OK) fail_msg("roles need no like machine: %s", err.text);
+    assert_int_equal(report.tasks, 0);
+    change_word(isa, echi_isa_name());
+    change_word("trunk: conv+relu", "trunk: conv+gelu");
+    refused(&whole, ECH_E_MISMATCH, "conv+gelu", "conv+relu");
+    change_word("trunk: conv+gelu", "trunk: conv+relu");
+    if (ech_replay(&whole, &report, &err) != ECH_OK) fail_msg("%s", err.text);
+    ech_data_destroy(data);
+    ech_model_destroy(model);
+}
+
+static void of_a_session_the_roles_are_replayed(void **state) {
+    (void)state;
+    float value[4] = {1, 2, 3, 4}, grad[4] = {0.1f, 0.2f, -0.1f, 0};
+    const struct ech_param param = {.name = "w", .value = value, .grad = grad, .count = 4};
+    struct ech_config config;
+    struct ech_error err = {0};
+    struct ech_replay_report report;
+    struct ech_step step;
+    ech_session *session = NULL;
+    ech_status status;
+    configure(&config);
+    if (ech_session_open(&param, 1, 60, &config, NULL, NULL, &session, &err) != ECH_OK) fail_msg("%s", err.text);
+    while ((status = ech_step_begin(session, &step, &err)) == ECH_OK) {
+        assert_int_equal(ech_gradient_ready(session, 0, &err), ECH_OK);
+        assert_int_equal(ech_step_end(session, 0.5, &err), ECH_OK);
+    }
+    assert_int_equal(status, ECH_E_END);
+    assert_int_equal(ech_session_close(session, NULL, &err), ECH_OK);
+    ech_model *model = make_model();
+    ech_data *data = make_data();
+    const struct ech_replay_options whole = {.dir = folder, .model = model, .data = data}, roles = {.dir = folder};
+    if (ech_replay(&roles, &report, &err) != ECH_OK) fail_msg("%s", err.text);
+    assert_true(report.events > 6 * 3 && report.tasks == 0);
+    refused(&whole, ECH_E_UNSUPPORTED, "session", "--roles");
+    ech_data_destroy(data);
+    ech_model_destroy(model);
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    if (!mkdtemp(folder)) return -1;
+    snprintf(record_path, sizeof record_path, "%s/rank0.events", folder);
+    return 0;
+}
+static int remove_folder(void **state) {
+    (void)state;
+    unlink(record_path);
+    return rmdir(folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fresh_roles_do_the_same),      cmocka_unit_test(every_changed_byte_is_found),
+        cmocka_unit_test(a_cut_recording_is_replayed_so_far), cmocka_unit_test(forged_recordings_do_no_harm),
+        cmocka_unit_test(differences_are_told_in_words), cmocka_unit_test(other_versions_are_refused),
+        cmocka_unit_test(another_machine_is_refused),   cmocka_unit_test(of_a_session_the_roles_are_replayed),
+    };
+    const int failed = cmocka_run_group_tests(tests, make_folder, remove_folder);
+    for (int r = 0; r < NODES; r++) free(tape[r].bytes);
+    return failed;
+}
