@@ -210,6 +210,9 @@ static ech_status fail_differ(const struct echi_recording *r, const struct echi_
 static ech_status replay_event(struct stage *s, struct echi_recording *r, const struct echi_traced *t, uint64_t *out_actions, struct ech_error *err) {
     struct echi_actions list = {s->action, 0, (int)(sizeof s->action / sizeof s->action[0]), false};
     const char *why = unasked(s, t);
+    /* As the driver does (node_events.c): the roles of a node are told when its plan says so already. */
+    if (t->event.type == ECHI_EVENT_LOST && t->role != ECHI_ROLE_COORDINATOR && !s->setup.plan.lost[t->event.from])
+        echi_plan_lose(&s->setup.plan, t->event.from);
     if (why) return fail_at(r, t, err, why, "");
     if (!step(s, t, &list)) return fail_at(r, t, err, "this node hosts no such role", "");
     struct echi_writer w = echi_writer_over(s->encoded, sizeof s->encoded);
