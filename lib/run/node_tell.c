@@ -127,7 +127,9 @@ static void add_strand(struct line *l, const struct echi_node *n, const struct e
     case ECHI_STRAND_IDLE:
         if (n->worker->n_leases == 0) add(l, "waits for a lease from rank 0");
         else if (s->sending > 0) add(l, "waits until %d gradients of lease %u have left", s->sending, s->lease.id);
-        else add(l, "holds version %llu; lease %u needs another, or another strand goes first", (unsigned long long)s->version, n->worker->lease[0].id);
+        else if (n->worker->policy->rounds)
+            add(l, "waits for weights from rank %d to begin lease %u: it holds those of round %llu", owner_of(n), n->worker->lease[0].id, (unsigned long long)s->version);
+        else add(l, "waits for another strand to go first with lease %u", n->worker->lease[0].id);
         break;
     case ECHI_STRAND_FORWARD: add(l, "computes lease %u forward", s->lease.id); break;
     case ECHI_STRAND_WAITS_HEAD: add(l, "waits for the head, rank %d, to answer lease %u", n->setup.plan.head, s->lease.id); break;

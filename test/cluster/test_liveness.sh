@@ -72,7 +72,7 @@ kill -USR1 "${nodes[0]}" "${nodes[1]}"
 says "$work/0.log" 'coordinator: trains since [0-9.]+ s; .* leases out: .*rank 2 has [0-9]+' 5 "SIGUSR1 to rank 0"
 says "$work/0.log" 'owner of group 0: version [0-9]+; [1-9][0-9]* samples of its round are in, none of rank 2;' 5 "SIGUSR1 to rank 0"
 says "$work/0.log" 'peers: rank 1 spoke [0-9.]+ s ago .*, rank 2 spoke' 5 "SIGUSR1 to rank 0"
-says "$work/1.log" 'worker of group 0: waits for weights from rank 0, behind the push of lease [0-9]+, since [0-9.]+ s' 5 "SIGUSR1 to rank 1"
+says "$work/1.log" 'worker of group 0: waits for weights from rank 0 to begin lease [0-9]+: it holds those of round [0-9]+, since [0-9.]+ s' 5 "SIGUSR1 to rank 1"
 says "$work/1.log" 'lane: idle' 5 "SIGUSR1 to rank 1"
 says "$work/1.log" 'node: rank 1 of 3' 5 "SIGUSR1 to rank 1"
 # ... which SIGTERM cannot end in order, and a second one ends at once.

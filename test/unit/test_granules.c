@@ -94,7 +94,7 @@ static void test_rounds_are_dealt_in_granules(void **state) {
         n[echi_random_below(&random, (uint32_t)world)] += G;
         struct echi_setup setup = {.plan = plan_of(world, n)};
         assert_true(echi_plan_valid(&setup.plan));
-        struct echi_coordinator c = {.setup = &setup, .policy = echi_policy_of(ECHI_SYNC_BSP), .next_lease = 1,
+        struct echi_coordinator c = {.setup = &setup, .plan = setup.plan, .next_keep = UINT64_MAX, .policy = echi_policy_of(ECHI_SYNC_BSP), .next_lease = 1,
                                      .goal = {.train_samples = samples, .samples = samples}};
         while (c.issued < samples) {
             struct echi_actions out = {list, 0, 8 * ECHI_WORLD_MAX, false};
