@@ -56,8 +56,10 @@ static void check_stop(struct echi_node *n, bool *told) {
         return echi_node_give_up(n, ECH_E_ABORTED);
     }
     if (abandoned) {
-        /* Its leases will never be computed, so there is nothing to wait for. */
-        echi_node_fault(n, ECH_E_ABORTED, n->rank, "the session was closed before the run was over");
+        /* What it handed over before it closed is heard first: the reason may be there. Its other leases will never be computed,
+         * so there is nothing to wait for. */
+        echi_node_take_done(n);
+        if (!n->over) echi_node_fault(n, ECH_E_ABORTED, n->rank, "the session was closed before the run was over");
     } else if (n->coordinator) {
         struct echi_event event = {.type = ECHI_EVENT_STOP};
         echi_node_event(n, ECHI_ROLE_COORDINATOR, &event);
