@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs each test in a process of its own with a time limit, prints a line for each and, of those that fail, what they said.
-# usage: B=build CC=gcc NM=nm SAN= TEST_TIMEOUT=120 [ONLY=word] test/run.sh TEST...
+# As many run at a time as there are processors, or TEST_JOBS.
+# usage: B=build CC=gcc NM=nm SAN= TEST_TIMEOUT=120 [TEST_JOBS=2] [ONLY=word] test/run.sh TEST...
 # A script that cannot run here exits with 77 and says why in its last line; a program's status 77 is a failure.
 set -u
 logs=$B/test-logs
 mkdir -p "$logs"
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 jobs=${TEST_JOBS:-$(nproc)}
 
 # A sanitizer's malloc is to answer NULL like any other when there is too little memory: the tests ask for too much.
 export ASAN_OPTIONS="allocator_may_return_null=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
@@ -29,30 +30,24 @@ starts_threads() { [[ $1 = *.sh ]] || $NM -u "$1" | grep -q pthread_create; }
 
 # With job control each test is a process group, so that nothing of it outlives it, nor an interrupt here.
 set -m
-group=
-trap '[ -z "$group" ] || kill -KILL -- "-$group" 2>/dev/null; exit 130' INT TERM
+declare -A running=() began=()   # name and start of each test that runs, by its process
+trap 'for group in "${!running[@]}"; do kill -KILL -- "-$group"; done 2>/dev/null; exit 130' INT TERM
 
-for test in "$@"; do
-    case $test in *"${ONLY:-}"*) ;; *) continue ;; esac
-    [[ ,${SAN:-}, != *,thread,* ]] || starts_threads "$test" || continue
-    name=${test#"$B"/}
-    log=$logs/$(tr / - <<<"$name").log
-    case $test in
-    *.sh) run=(bash "$test") ;;
-    /*)   run=("$test") ;;
-    *)    run=("./$test") ;;
-    esac
-    SECONDS=0
-    timeout -k 5 "$TEST_TIMEOUT" "${run[@]}" >"$log" 2>&1 </dev/null &
-    group=$!
-    wait $group 2>/dev/null
+log_of() { echo "$logs/$(tr / - <<<"$1").log"; }
+
+# finish PROCESS: says how it went
+finish() {
+    local group=$1 name=${running[$1]} seconds=$((SECONDS - began[$1])) log status why
+    log=$(log_of "$name")
+    wait "$group" 2>/dev/null
     status=$?
-    kill -KILL -- -$group 2>/dev/null
+    kill -KILL -- "-$group" 2>/dev/null
+    unset "running[$group]"
     if [ $status = 0 ]; then
         passed=$((passed + 1))
-        printf 'ok      %s  (%d s)\n' "$name" $SECONDS
+        printf 'ok      %s  (%d s)\n' "$name" $seconds
         rm -f "$log"
-    elif [ $status = 77 ] && [ "${run[0]}" = bash ]; then
+    elif [ $status = 77 ] && [[ $name = *.sh ]]; then
         skipped=$((skipped + 1))
         printf 'skipped %s: %s\n' "$name" "$(tail -n 1 "$log")"
     else
@@ -64,7 +59,34 @@ for test in "$@"; do
         printf 'FAILED  %s  (%s; output: %s)\n' "$name" "$why" "$log"
         tail -n 60 "$log" | sed 's/^/        /'
     fi
+}
+
+# make_room N: waits until fewer than N tests run
+make_room() {
+    local group
+    while [ ${#running[@]} -ge "$1" ]; do
+        for group in "${!running[@]}"; do
+            [[ $'\n'$(jobs -rp)$'\n' = *$'\n'"$group"$'\n'* ]] || finish "$group"
+        done
+        [ ${#running[@]} -lt "$1" ] || sleep 0.05
+    done
+}
+
+for test in "$@"; do
+    case $test in *"${ONLY:-}"*) ;; *) continue ;; esac
+    [[ ,${SAN:-}, != *,thread,* ]] || starts_threads "$test" || continue
+    name=${test#"$B"/}
+    case $test in
+    *.sh) run=(bash "$test") ;;
+    /*)   run=("$test") ;;
+    *)    run=("./$test") ;;
+    esac
+    make_room "$jobs"
+    timeout -k 5 "$TEST_TIMEOUT" "${run[@]}" >"$(log_of "$name")" 2>&1 </dev/null &
+    running[$!]=$name
+    began[$!]=$SECONDS
 done
+make_room 1
 [ $skipped = 0 ] || echo "$skipped skipped"
 echo "$passed passed, $failed failed"
 [ $failed = 0 ] && [ $passed != 0 ]
