@@ -103,6 +103,7 @@ struct echi_net {
 
     enum echi_net_phase phase;
     int64_t opened, join_timeout, next_news;
+    int64_t ticked; /* when all that is timed was last looked at */
     bool has_news;
     char news[400], refused[300]; /* text of WAITING; the last refusal, for the sentence at the end */
     ech_status failed;            /* the join has: every poll says so again */

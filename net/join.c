@@ -14,6 +14,7 @@ static const int64_t ms = 1000000, second = 1000000000;
 /* How much longer the others wait than rank 0, whose sentence names who is missing. */
 #define GRACE (2 * second)
 #define NEWS_EVERY (2 * second)
+#define LATE (2 * NEWS_EVERY)
 
 void echi_join_fail(struct echi_net *net, ech_status status, int rank, const char *text) {
     if (net->failed != ECH_OK || net->phase >= ECHI_NET_RUNNING) return;
@@ -323,6 +324,7 @@ static void tell_news(struct echi_net *net) {
 void echi_join_start(struct echi_net *net) {
     net->opened = echi_now();
     net->next_news = net->opened + NEWS_EVERY;
+    net->ticked = net->opened;
     if (net->rank != 0) dial_soon(net, 0);
     echi_join_progress(net);
 }
@@ -332,7 +334,19 @@ static int64_t give_up_at(const struct echi_net *net) {
     return net->join_timeout < INT64_MAX - net->opened - extra ? net->opened + net->join_timeout + extra : INT64_MAX;
 }
 
+/* While nodes meet nobody waits longer than for the next news: a look that comes much later, or before the last, comes from a clock that jumped or a
+ * node that was stopped. Nobody else is to blame for that time, so all that is timed is moved by it. */
+static void move_times(struct echi_net *net, int64_t by) {
+    net->opened += by;
+    net->next_news += by;
+    for (int i = 0; i < net->world; i++) net->peers[i].dial_at += by;
+    for (int i = 0; i < net->n_conns; i++) net->conns[i].deadline += by;
+}
+
 void echi_join_tick(struct echi_net *net, int64_t now) {
+    const int64_t passed = now - net->ticked;
+    if (passed < 0 || passed > LATE) move_times(net, passed);
+    net->ticked = now;
     for (int i = 0; i < net->n_conns && net->strangers > 0; i++) {
         struct echi_conn *conn = &net->conns[i];
         if (conn->state == ECHI_CONN_FREE || conn->state == ECHI_CONN_UP || now < conn->deadline) continue;
