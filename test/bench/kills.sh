@@ -3,6 +3,7 @@
 # Runs in which a node is killed, RUNS of them (20): any rank but the coordinator, the head's owner and a trunk's only owner, at a
 # random moment of training. Each must end with status 0 and with every sample accounted for. Beside each kind of run stands what a
 # kill cost: its seconds of training beside the same without one, where the nodes share the machine, so that one less is none slower.
+# A run that was over before the kill is one without: it is made again.
 #   RUNS=200 SEED=1 test/bench/kills.sh
 . "$(dirname "$0")/common.sh"
 
@@ -42,7 +43,7 @@ nodes_of() {   # its nodes, in order of rank
     cat /proc/[0-9]*/stat 2>/dev/null | awk -v parent="$1" '$4 == parent { print $1 }' | sort -n
 }
 
-declare -A plain cost count noticed
+declare -A plain cost count noticed alone
 for kind in "${kinds[@]}"; do
     times=()
     for _ in $(seq ${PLAIN:-3}); do
@@ -50,6 +51,7 @@ for kind in "${kinds[@]}"; do
         finish
         times+=("$seconds")
     done
+    alone[$kind]="${times[*]}"
     plain[$kind]=$(median "${times[@]}")
     cost[$kind]= count[$kind]=0 noticed[$kind]=
 done
@@ -64,7 +66,7 @@ for ((i = 1; i <= runs; i++)); do
     begin "$kind"
     # The plan is written when it is sent; training begins some milliseconds later.
     for ((t = 0; t < 2000; t++)); do [ -e "$work/saved" ] && break; sleep 0.01; done
-    after=$(awk -v r=$RANDOM -v s="${plain[$kind]}" 'BEGIN { printf "%.2f", 0.15 + 0.9 * s * r / 32768 }')
+    after=$(awk -v r=$RANDOM -v s="${plain[$kind]}" 'BEGIN { printf "%.2f", 0.1 + s * r / 32768 }')
     sleep "$after"
     mapfile -t nodes < <(nodes_of "$run")
     began=$(date +%s%N)
@@ -81,7 +83,11 @@ for ((i = 1; i <= runs; i++)); do
         cost[$kind]+=" $seconds"
         noticed[$kind]+=" $took"
         outcome="$outcome, $(value "$work/report" samples_again) samples issued again, seen after $took ms"
-    elif [ "$lost" = "[]" ]; then outcome="$outcome, too late"
+    elif [ "$lost" = "[]" ] && [ "$outcome" = good ]; then
+        alone[$kind]+=" $seconds"
+        plain[$kind]=$(median ${alone[$kind]})
+        i=$((i - 1))
+        continue
     else outcome="lost: $lost"; fi
     count[$kind]=$((count[$kind] + 1))
     case $outcome in good*) good=$((good + 1)) ;; esac
