@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whole files: read with a bound, written so that nobody ever sees half of one. */
+ * Whole files: read with a bound, written so that nobody ever sees half of one. Files that grow: see echi_file_append. */
 #include "echi_error.h"
 #include "echi_os.h"
 
@@ -109,14 +109,17 @@ ech_status echi_file_read_secret(const char *path, size_t most, uint8_t **out_by
 
 /* ---------------------------------------------------------------- writing */
 
+static const char *advice_on(int code) {
+    return code == ENOENT || code == ENOTDIR    ? ": make its folder first"
+           : code == ENOSPC || code == EDQUOT   ? ": free some space"
+           : code == EFBIG                      ? ": raise the limit of file sizes (ulimit -f)"
+           : code == EACCES || code == EROFS    ? ": choose a folder you may write to"
+                                                : "";
+}
+
 static ech_status fail_write(struct ech_error *err, const char *path, const char *what) {
     const int code = errno;
-    const char *advice = code == ENOENT || code == ENOTDIR    ? ": make its folder first"
-                         : code == ENOSPC || code == EDQUOT   ? ": free some space"
-                         : code == EFBIG                      ? ": raise the limit of file sizes (ulimit -f)"
-                         : code == EACCES || code == EROFS    ? ": choose a folder you may write to"
-                                                              : "";
-    return echi_fail(err, ECH_E_IO, "file.write", "cannot write '%s' (%s: %s)%s", path, what, strerror(code), advice);
+    return echi_fail(err, ECH_E_IO, "file.write", "cannot write '%s' (%s: %s)%s", path, what, strerror(code), advice_on(code));
 }
 
 static bool write_all(int fd, const uint8_t *at, size_t len) {
@@ -250,13 +253,14 @@ ech_status echi_folder_sync(const char *path, struct ech_error *err) {
 
 ech_status echi_file_create(const char *path, int *out_file, struct ech_error *err) {
     /* Non-blocking: opening a pipe that nobody reads would wait for ever. */
-    *out_file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
+    *out_file = open_again(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
     return *out_file < 0 ? fail_write(err, path, "creating it") : ECH_OK;
 }
 
 ech_status echi_file_append(int file, const void *bytes, size_t len, struct ech_error *err) {
-    if (write_all(file, bytes, len)) return ECH_OK;
-    return echi_fail(err, ECH_E_IO, "file.append", "writing failed (%s)%s", strerror(errno), errno == ENOSPC || errno == EDQUOT ? ": free some space" : "");
+    if (write_quietly(file, bytes, len)) return ECH_OK;
+    const int code = errno;
+    return echi_fail(err, ECH_E_IO, "file.append", "writing failed (%s)%s", strerror(code), advice_on(code));
 }
 
 void echi_file_close(int file) { close(file); }
