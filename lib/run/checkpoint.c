@@ -256,3 +256,9 @@ void echi_checkpoint_momentum(const struct echi_checkpoint *c, const struct echi
     echi_job_range(job, plan, true, &at, &count);   /* of one head, where there is one */
     share_out(c, job->n_params, g, 1, at, count, out);
 }
+
+void echi_checkpoint_forget(const struct echi_job *job, const struct echi_plan *plan, float *momentum) {
+    size_t at, count;
+    echi_job_range(job, plan, false, &at, &count);
+    memset(momentum + at, 0, count * sizeof *momentum);
+}

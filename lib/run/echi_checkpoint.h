@@ -3,8 +3,8 @@
  *     checkpoint-00000007.safetensors   weights under the model's names, momentum under "momentum.<group>.<name>" (the head's
  *                                       with group 0's), and in the metadata where the run stands and what it trains
  *     checkpoint-00000007.complete      its mark: size and SHA-256 of the other
- * All in float: a build in double has no ech_train, and so no checkpoints. Numbers rise and are never used again, so nothing is ever written over: a checkpoint is there once its mark is, and a mark
- * is there before an older checkpoint goes, mark first. */
+ * All in float: a build in double has no ech_train, and so no checkpoints. Numbers rise and are never used again, so nothing is
+ * ever written over: a checkpoint is there once its mark is, and a mark is there before an older checkpoint goes, mark first. */
 #ifndef ECHI_CHECKPOINT_H
 #define ECHI_CHECKPOINT_H
 #include "echi_run.h"
@@ -25,6 +25,9 @@ void echi_checkpoint_free(struct echi_checkpoint *checkpoint);
  * own; that of groups which are no more is added to group 0's; a new group starts at zero. So the sum over all groups, which
  * is what the gradients applied so far still have to move, stays what it was. */
 void echi_checkpoint_momentum(const struct echi_checkpoint *checkpoint, const struct echi_job *job, const struct echi_plan *plan, int g, float *out);
+
+/* A group's owner is lost, and its momentum with it: those become zero. The head's, which lie with group 0's, are still there. */
+void echi_checkpoint_forget(const struct echi_job *job, const struct echi_plan *plan, float *momentum);
 
 /* ---- the folder ---- */
 struct echi_checkpoints;

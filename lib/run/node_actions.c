@@ -138,10 +138,10 @@ static void send_plan(struct echi_node *n) {
 static void do_compute(struct echi_node *n, const struct echi_task *task) {
     if (n->c->user && task->kind == ECHI_TASK_STEP) return n->c->user->submit(n->c->user->self, task);
     if (task->kind == ECHI_TASK_KEEP) {
-        /* The momentum of a group whose owner was lost is lost with it. */
-        for (int g = 0; g < n->setup.plan.n_groups; g++)
-            if (!echi_plan_group_lives(&n->coordinator->plan, g))
-                memset(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)(1 + g)}, NULL), 0, n->job->n_params * sizeof(echi_real));
+        const struct echi_plan *p = &n->coordinator->plan;
+        for (int g = 0; g < p->n_groups; g++)
+            if (!echi_plan_group_lives(p, g))
+                echi_checkpoint_forget(n->job, p, echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)(1 + g)}, NULL));
         return echi_checkpoints_submit(n->c->checkpoints, task, &n->coordinator->standing);
     }
     ech_status status = echi_lane_submit(n->lane, task, n->err);
