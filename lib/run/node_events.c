@@ -228,11 +228,10 @@ static void on_node_message(struct echi_node *n, int from, const struct echi_msg
     }
 }
 
-static void on_stats(struct echi_node *n, int from, const uint8_t *body, size_t len) {
+static void on_stats(struct echi_node *n, const uint8_t *body, size_t len) {
     if (len != ECHI_STATS_BYTES) return;
     for (int k = 0; k <= ECHI_KINDS; k++) n->sent_by_kind[k] += echi_load64(body + 8 * k);
     n->head_repeats += echi_load64(body + 8 * (ECHI_KINDS + 1));
-    (void)from;
 }
 
 /* Whose layers, for a look or for a checkpoint, or whose momentum: where such a part belongs. While a checkpoint is not being
@@ -291,7 +290,7 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
         if (e->peer != 0 && m.kind != ECHI_KIND_HEARTBEAT) return;
         return on_node_message(n, e->peer, &m, e->meta + 2, e->meta_len - 2);
     }
-    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_STATS) on_stats(n, e->peer, e->meta + 2, e->meta_len - 2);
+    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_STATS) on_stats(n, e->meta + 2, e->meta_len - 2);
     if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_MEASURED && n->report && n->coordinator) {
         struct echi_times times;
         if (echi_times_decode(e->meta + 2, e->meta_len - 2, &times)) n->report->step_seconds[e->peer] = echi_times_whole(&times, 64);

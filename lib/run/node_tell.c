@@ -60,22 +60,18 @@ static const char *phase_name(enum echi_run_phase phase) {
     return "is in a phase without a name";
 }
 
-static bool owns(const struct echi_plan *p, int rank) {
-    for (int g = 0; g < p->n_groups; g++)
-        if (p->owner_of[g] == rank) return true;
-    return false;
-}
-
-/* Is the answer of `rank` to what this phase asked still out? */
+/* Is the answer of `rank` to what this phase asked still out, or its word that it knows of a loss? */
 static bool answer_out(const struct echi_node *n, int rank) {
     const struct echi_coordinator *c = n->coordinator;
+    if (c->plan.lost[rank]) return false;
+    if (!c->calm && c->ready[rank] != c->members) return true;
     switch (c->phase) {
     case ECHI_RUN_MEASURES:
     case ECHI_RUN_PLANNED:
     case ECHI_RUN_HOLDS:
     case ECHI_RUN_ENDS: return !c->mark[rank];
     case ECHI_RUN_QUIETS:
-    case ECHI_RUN_DRAINS: return owns(&n->setup.plan, rank) && !c->mark[rank];
+    case ECHI_RUN_DRAINS: return echi_plan_group_owned(&c->plan, rank) >= 0 && !c->mark[rank];
     default: return false;
     }
 }
@@ -92,6 +88,7 @@ static void tell_coordinator(struct echi_node *n, struct line *l, int64_t now) {
     const struct echi_coordinator *c = n->coordinator;
     add(l, "coordinator: %s since %.1f s; %llu of %llu samples are in", phase_name(c->phase), seconds(n->told_run.at, now),
         (unsigned long long)c->applied, (unsigned long long)c->goal.samples);
+    if (!c->calm) add(l, "; a loss is being told");
     const char *before = "; waits for rank";
     for (int r = 0; r < n->world; r++) {
         if (!answer_out(n, r)) continue;
@@ -196,7 +193,7 @@ static void tell_owner(struct echi_node *n, struct line *l) {
     }
     before = "; states not acknowledged:";
     for (int g = 0; g < p->n_groups; g++) {
-        if (g == o->group || o->peer[g].acked == o->state_version) continue;
+        if (g == o->group || !echi_plan_group_lives(p, g) || o->peer[g].acked == o->state_version) continue;
         add(l, "%s rank %d has version %llu of %llu", before, p->owner_of[g], (unsigned long long)o->peer[g].acked,
             (unsigned long long)o->state_version);
         before = ",";
