@@ -50,11 +50,6 @@ static void put_real(struct echi_word *w, double value) {
     else snprintf(w->text, sizeof w->text, "%" PRIu64 ".%09" PRIu64, scaled / BILLION, scaled % BILLION);
 }
 
-static void order_text(const struct echi_job *job, char *out, size_t cap) {
-    if (job->shuffle) snprintf(out, cap, "seed %" PRIu64, job->seed);
-    else snprintf(out, cap, "order of the file");
-}
-
 void echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const struct echi_job *job, const struct echi_plan *plan,
                            const struct echi_standing *at) {
     for (int i = 0; i < N_WORDS; i++) words[i].key = keys[i];
@@ -64,7 +59,7 @@ void echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const 
     echi_model_hash(job->model, words[W_MODEL_HASH].text);
     put_text(&words[W_DATA], job->data->name);
     put_text(&words[W_DATA_HASH], job->data->hash);
-    order_text(job, words[W_ORDER].text, sizeof words[W_ORDER].text);
+    echi_job_order(job, words[W_ORDER].text);
     put_text(&words[W_SYNC], echi_policy_of((enum echi_sync)plan->sync)->name);
     put_number(&words[W_WORLD], plan->world);
     put_number(&words[W_BATCH], plan->round);
@@ -154,10 +149,10 @@ static ech_status read_words(struct reader *r) {
  * which its place is given. The rest (lr, batch, policy, nodes) may change from one run to the next. */
 static ech_status check_same(const struct reader *r, const struct echi_job *job) {
     struct echi_word now[2];
-    char order[80];
+    char order[ECHI_JOB_WORD];
     echi_model_hash(job->model, now[0].text);
     put_text(&now[1], job->data->hash);
-    order_text(job, order, sizeof order);
+    echi_job_order(job, order);
     if (strcmp(r->text[W_MODEL_HASH], now[0].text) != 0)
         return echi_fail(r->err, ECH_E_ARGUMENT, "checkpoint.read", "%s was made with model %s (%.12s...), this run has model %s (%.12s...): give that model, or another --checkpoint folder",
                          r->name, r->text[W_MODEL], r->text[W_MODEL_HASH], job->model->name, now[0].text);

@@ -63,8 +63,9 @@ static void path_of(const struct echi_checkpoints *f, uint64_t number, const cha
 
 static size_t mark_text(uint64_t number, uint64_t bytes, const uint8_t digest[32], char out[MARK_MAX]) {
     char hex[65];
-    for (int i = 0; i < 32; i++) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-    return (size_t)snprintf(out, MARK_MAX, "This checkpoint is complete.\nfile checkpoint-%08" PRIu64 DATA "\nbytes %" PRIu64 "\nsha256 %s\n", number, bytes, hex);
+    echi_sha256_hex(digest, hex);
+    return (size_t)snprintf(out, MARK_MAX, "This checkpoint is complete.\nfile checkpoint-%08" PRIu64 DATA "\nbytes %" PRIu64 "\nsha256 %s\n",
+                            number, bytes, hex);
 }
 
 /* A checkpoint is whole when its mark is, byte for byte, the one that its file would be given. */

@@ -38,6 +38,8 @@ void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bo
 /* How model and data are compared between nodes and with recordings: hashes; in a session, counts. */
 #define ECHI_JOB_WORD 72
 void echi_job_words(const struct echi_job *job, char model[ECHI_JOB_WORD], char data[ECHI_JOB_WORD]);
+/* The order in which samples are dealt, in words; nodes compare it, and a checkpoint with the run that goes on from it. */
+void echi_job_order(const struct echi_job *job, char out[ECHI_JOB_WORD]);
 /* Bytes [*at, *at + *len) of a slot that a message carries. One place decides it for sender, receiver and replay. `head` says
  * whose layers a PARAMS is about. */
 void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len);

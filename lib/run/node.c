@@ -183,8 +183,7 @@ static ech_status open_wire(struct echi_node *n) {
     const struct ech_config *c = n->c->config;
     struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"arithmetic", ""}};
     echi_job_words(n->job, print[1].value, print[2].value);
-    if (n->job->shuffle) snprintf(print[3].value, sizeof print[3].value, "seed %llu", (unsigned long long)n->job->seed);
-    else snprintf(print[3].value, sizeof print[3].value, "order of the file");
+    echi_job_order(n->job, print[3].value);
     snprintf(print[4].value, sizeof print[4].value, "%s, %zu bits", c->deterministic ? "--deterministic" : "as fast as each node can", 8 * sizeof(echi_real));
     echi_wire_kinds(n->job, n->kinds);
     struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = n->kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,

@@ -150,7 +150,7 @@ static ech_status replay_arithmetic(struct files *f, const struct ech_replay_opt
     const struct echi_recorded_end *end = &f->recording[0].end;
     uint8_t hash[32];
     echi_weights_hash(params, job->n_params, hash);
-    for (size_t i = 0; i < sizeof hash; i++) snprintf(report->weights + 2 * i, 3, "%02x", hash[i]);
+    echi_sha256_hex(hash, report->weights);
     if (end->has_weights && memcmp(hash, end->weights, sizeof hash) != 0)
         return echi_fail(err, ECH_E_MISMATCH, "replay", "the trained weights are not those of the run (%.16s...), though every loss is: the recording misses something that counts", report->weights);
     return ECH_OK;
