@@ -42,7 +42,8 @@ static ech_status fail_read(struct ech_error *err, const char *path) {
 }
 
 /* Reads to the end of `fd` and not only as far as fstat says: files under /proc say 0, others grow. */
-static ech_status read_all(int fd, const char *path, size_t expected, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
+static ech_status read_all(int fd, const char *path, size_t expected, size_t most, uint8_t **out_bytes, size_t *out_len,
+                           struct ech_error *err) {
     const size_t top = most < SIZE_MAX ? most + 1 : most; /* one byte more than allowed tells "too long" from "just fits" */
     size_t room = expected < top ? expected + 1 : top, len = 0;
     uint8_t *bytes = malloc(room);
@@ -68,7 +69,8 @@ static ech_status read_all(int fd, const char *path, size_t expected, size_t mos
     }
     if (len > most) {
         free(bytes);
-        return echi_fail(err, ECH_E_FORMAT, "file.read", "'%s' has more than the %zu bytes allowed here: is it the right file?", path, most);
+        return echi_fail(err, ECH_E_FORMAT, "file.read", "'%s' has more than the %zu bytes allowed here: is it the right file?", path,
+                         most);
     }
     *out_bytes = bytes;
     *out_len = len;
@@ -91,8 +93,8 @@ static ech_status read_file(const char *path, bool secret, size_t most, uint8_t 
                            "somebody may have read it",
                            path, (unsigned)info.st_mode & 0777);
     else if ((uintmax_t)info.st_size > most)
-        status = echi_fail(err, ECH_E_FORMAT, "file.read", "'%s' has %ju bytes, more than the %zu allowed here: is it the right file?", path,
-                           (uintmax_t)info.st_size, most);
+        status = echi_fail(err, ECH_E_FORMAT, "file.read", "'%s' has %ju bytes, more than the %zu allowed here: is it the right file?",
+                           path, (uintmax_t)info.st_size, most);
     else
         status = read_all(fd, path, (size_t)info.st_size, most, out_bytes, out_len, err);
     close(fd);

@@ -53,7 +53,8 @@ void echi_job_order(const struct echi_job *job, char out[ECHI_JOB_WORD]) {
     else snprintf(out, ECHI_JOB_WORD, "order of the file");
 }
 
-void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len) {
+void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at,
+                     size_t *len) {
     const size_t width = job->cut_width;
     size_t first = 0, count = 0;
     switch (kind) {

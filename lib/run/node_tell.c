@@ -99,7 +99,8 @@ static void tell_coordinator(struct echi_node *n, struct line *l, int64_t now) {
         if (c->parts_out > 0) add(l, "; %d owners' weights are still to come", c->parts_out);
         else add(l, "; computes the accuracy");
     }
-    if ((c->phase == ECHI_RUN_GATHERS || c->phase == ECHI_RUN_LAST_KEEP) && c->parts_out > 0) add(l, "; %d parts are asked for", c->parts_out);
+    if ((c->phase == ECHI_RUN_GATHERS || c->phase == ECHI_RUN_LAST_KEEP) && c->parts_out > 0)
+        add(l, "; %d parts are asked for", c->parts_out);
     if (c->writing) add(l, "; a checkpoint of %llu samples is being written", (unsigned long long)c->standing.samples);
     before = "; leases out: rank";
     for (int r = 0; r < n->world; r++) {
@@ -125,7 +126,8 @@ static void add_strand(struct line *l, const struct echi_node *n, const struct e
         if (n->worker->n_leases == 0) add(l, "waits for a lease from rank 0");
         else if (s->sending > 0) add(l, "waits until %d gradients of lease %u have left", s->sending, s->lease.id);
         else if (n->worker->policy->rounds)
-            add(l, "waits for weights from rank %d to begin lease %u: it holds those of round %llu", owner_of(n), n->worker->lease[0].id, (unsigned long long)s->version);
+            add(l, "waits for weights from rank %d to begin lease %u: it holds those of round %llu", owner_of(n), n->worker->lease[0].id,
+                (unsigned long long)s->version);
         else add(l, "waits for another strand to go first with lease %u", n->worker->lease[0].id);
         break;
     case ECHI_STRAND_FORWARD: add(l, "computes lease %u forward", s->lease.id); break;
@@ -207,7 +209,8 @@ static void tell_owner(struct echi_node *n, struct line *l) {
 static void tell_head(struct echi_node *n, struct line *l) {
     const struct echi_head *h = n->head;
     add(l, "head: version %llu%s", (unsigned long long)h->version, h->started ? "" : "; waits for the first weights from rank 0");
-    for (int i = 0; i < h->queued; i++) add(l, "%s %d (lease %u)", i ? "," : "; rows wait from rank", h->queue[i], h->lease[h->queue[i]].id);
+    for (int i = 0; i < h->queued; i++)
+        add(l, "%s %d (lease %u)", i ? "," : "; rows wait from rank", h->queue[i], h->lease[h->queue[i]].id);
     const char *before = "; answers have not left for rank";
     for (int r = 0; r < n->world; r++) {
         if (!h->answering[r]) continue;

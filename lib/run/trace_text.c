@@ -18,21 +18,24 @@ static void add(struct line *l, const char *fmt, ...) {
 }
 
 static const char *const role_names[ECHI_ROLES] = {
-    [ECHI_ROLE_NODE] = "node", [ECHI_ROLE_COORDINATOR] = "coordinator", [ECHI_ROLE_WORKER] = "worker", [ECHI_ROLE_OWNER] = "owner", [ECHI_ROLE_HEAD] = "head",
+    [ECHI_ROLE_NODE] = "node", [ECHI_ROLE_COORDINATOR] = "coordinator", [ECHI_ROLE_WORKER] = "worker", [ECHI_ROLE_OWNER] = "owner",
+    [ECHI_ROLE_HEAD] = "head",
 };
 static const char *const task_names[ECHI_TASKS] = {
-    [ECHI_TASK_HEAD] = "head", [ECHI_TASK_HEAD_APPLY] = "head apply", [ECHI_TASK_ADD] = "add", [ECHI_TASK_APPLY] = "apply", [ECHI_TASK_REFRESH] = "refresh",
-    [ECHI_TASK_BACKWARD] = "backward", [ECHI_TASK_STEP] = "step", [ECHI_TASK_FORWARD] = "forward", [ECHI_TASK_EVAL] = "look at the test set",
-    [ECHI_TASK_KEEP] = "checkpoint",
+    [ECHI_TASK_HEAD] = "head", [ECHI_TASK_HEAD_APPLY] = "head apply", [ECHI_TASK_ADD] = "add", [ECHI_TASK_APPLY] = "apply",
+    [ECHI_TASK_REFRESH] = "refresh", [ECHI_TASK_BACKWARD] = "backward", [ECHI_TASK_STEP] = "step", [ECHI_TASK_FORWARD] = "forward",
+    [ECHI_TASK_EVAL] = "look at the test set", [ECHI_TASK_KEEP] = "checkpoint",
 };
 static const char *const slot_names[ECHI_SLOT_KINDS] = {
     [ECHI_SLOT_NONE] = "no slot", [ECHI_SLOT_WORKER_WEIGHTS] = "worker weights", [ECHI_SLOT_WORKER_GRADS] = "worker gradients",
-    [ECHI_SLOT_WORKER_ACT] = "worker rows", [ECHI_SLOT_WORKER_ACT_GRAD] = "worker row gradients", [ECHI_SLOT_OWNER_GRADS] = "owner gradients",
+    [ECHI_SLOT_WORKER_ACT] = "worker rows", [ECHI_SLOT_WORKER_ACT_GRAD] = "worker row gradients",
+    [ECHI_SLOT_OWNER_GRADS] = "owner gradients",
     [ECHI_SLOT_OWNER_SUM] = "owner sum", [ECHI_SLOT_OWNER_WEIGHTS] = "owner weights", [ECHI_SLOT_OWNER_MOMENTUM] = "owner momentum",
     [ECHI_SLOT_OWNER_W0] = "owner first weights", [ECHI_SLOT_OWNER_STATE] = "owner state", [ECHI_SLOT_OWNER_PEER] = "other group's state",
     [ECHI_SLOT_HEAD_ROWS] = "head rows", [ECHI_SLOT_HEAD_ROWS_GRAD] = "head row gradients", [ECHI_SLOT_HEAD_GRADS] = "head gradients",
     [ECHI_SLOT_HEAD_SUM] = "head sum", [ECHI_SLOT_HEAD_WEIGHTS] = "head weights", [ECHI_SLOT_HEAD_MOMENTUM] = "head momentum",
-    [ECHI_SLOT_COORD_KEPT] = "checkpoint's parts", [ECHI_SLOT_COORD_PARAMS] = "coordinator weights", [ECHI_SLOT_NODE_FINAL] = "final weights",
+    [ECHI_SLOT_COORD_KEPT] = "checkpoint's parts", [ECHI_SLOT_COORD_PARAMS] = "coordinator weights",
+    [ECHI_SLOT_NODE_FINAL] = "final weights",
 };
 
 static const char *name_of(const char *const *names, int count, int i) { return i >= 0 && i < count && names[i] ? names[i] : "?"; }
@@ -121,7 +124,9 @@ void echi_action_text(const struct echi_traced_action *t, char *buf, size_t cap)
         add(&l, "compute: ");
         add_task(&l, &a->task);
         break;
-    case ECHI_ACTION_PLAN: add(&l, "tell all the plan (%s, %d groups, B %u)", echi_policy_of((enum echi_sync)t->plan.sync)->name, t->plan.n_groups, t->plan.round); break;
+    case ECHI_ACTION_PLAN:
+        add(&l, "tell all the plan (%s, %d groups, B %u)", echi_policy_of((enum echi_sync)t->plan.sync)->name, t->plan.n_groups, t->plan.round);
+        break;
     case ECHI_ACTION_FAULT: add(&l, "cannot go on: %s", a->msg.text); break;
     case ECHI_ACTION_DONE: add(&l, "the run has ended, status %u", t->status); break;
     }
