@@ -266,10 +266,10 @@ static bool place_params(struct echi_node *n, const struct echi_net_event *e, co
     return true;
 }
 
-/* The payload has the length that its message promises, and the labels of rows are labels. */
+/* The payload is for the role that asked for it and has the length that its message promises; the labels of rows are labels. */
 static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, const struct echi_msg *m) {
     if (!echi_kind_has_payload(e->kind)) return true;
-    if (!n->planned) return false;
+    if (!n->planned || m->to_role != echi_node_role(e->cookie)) return false;
     if (e->kind == ECHI_KIND_PUSH && m->layer >= n->job->n_layers) return false;
     if ((e->kind == ECHI_KIND_ACT || e->kind == ECHI_KIND_ACT_GRAD) && m->lease.n > 1u << 20) return false;
     size_t at, len;

@@ -33,6 +33,8 @@ verdict() {    # the script's last word
     [ $failures = 0 ]
 }
 
+value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}$/\1/p" "${2:-$work/report}"; }   # value KEY [REPORT]
+
 # idx_set DIR TRAIN TEST: grey images, labels 0 to 9 in turn; opened in no time, where glyphs must be drawn.
 big_endian() { printf "\\x$(printf %08x "$1" | sed 's/../&\\x/g; s/\\x$//')"; }
 idx_set() {

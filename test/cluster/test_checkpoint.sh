@@ -5,7 +5,6 @@
 . "$(dirname "$0")/cluster.bash"
 idx_set "$work/data" 2000 100
 kept=$work/kept
-value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}$/\1/p" "$work/report"; }   # value KEY: of the report
 newest() { ls "$kept"/*.complete 2>/dev/null | tail -n 1; }
 word() { grep -ao "\"$1\":\"[^\"]*\"" "$(newest | sed 's/complete$/safetensors/')" | head -n 1 | sed 's/.*:"//; s/"$//'; }   # word KEY: of the newest checkpoint
 train=(--data "$work/data" --eval-every 0 --batch 32 --progress on)
