@@ -9,9 +9,11 @@ patience=$([ -z "${SAN:-}" ] && echo 10 || echo 60)   # seconds; sanitizers take
 failures=0 checks=0
 nodes=()       # process ids of the nodes started by hand, by rank
 
-# What a test leaves running would hold the next one up. Only what was started here is ended.
+# What a test leaves running would hold the next one up. Only what was started here is ended. A command in the background that
+# gets a signal before it has begun is still a copy of this shell, and would run the trap as well.
 clean_up() {
     local pid
+    [ "$BASHPID" = $$ ] || return
     for pid in "${nodes[@]}" ${run:-}; do kill -KILL "$pid"; done 2>/dev/null
     rm -rf "$work"
 }

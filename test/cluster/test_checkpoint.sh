@@ -75,6 +75,7 @@ goes_on 15 --local 2 --sync ssp --lr 0.001 --momentum 0.5
 
 # --- SIGTERM leaves a checkpoint with all that was trained
 rm -rf "$kept"
+: >"$work/err"   # or the last run's progress is taken for this one's
 "$echelon" train "${train[@]}" --epochs 100000 --checkpoint "$kept" --every 0 --local 2 >"$work/out" 2>"$work/err" </dev/null &
 run=$!
 for _ in $(seq $((10 * patience))); do grep -q 'images/s' "$work/err" 2>/dev/null && break || sleep 0.1; done
