@@ -147,14 +147,14 @@ struct ech_config {
     void (*on_tell)(void *user, const char *line);
     char key[1024];               /* file with the key of the run (at least 16 bytes, the same on all nodes): nodes prove that
                                      they have it, and every frame carries an authenticator (SECURITY.md) */
-    int insecure;                 /* without a key: meet beyond this machine all the same */
+    int insecure;                 /* 1: without a key: meet beyond this machine all the same */
     /* Checkpoints: a folder on rank 0, which alone reads and writes there; it is made if its parent is there. */
     char checkpoint[1024];
     int64_t every;                /* rounds between them; 0: only when the run ends or is stopped (default 1000) */
-    int keep;                     /* the last so many are kept (default 3) */
-    int resume;                   /* go on from the newest whole one; from the beginning when there is none yet */
-    char record[1024];            /* folder in which each node writes rank<N>.events for `echelon replay`; made if it is not there. A disk
-                                     that is full ends the recording with a log line, and not the run */
+    int keep;                     /* the last so many are kept, at least 1 (default 3) */
+    int resume;                   /* 1: go on from the newest whole one; from the beginning when there is none yet */
+    char record[1024];            /* folder in which each node writes rank<N>.events for `echelon replay`; made if its parent is there.
+                                     A disk that is full ends the recording with a log line, and not the run */
 };
 void ech_config_init(struct ech_config *config);
 
@@ -180,7 +180,9 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
 #define ECH_GROUPS_MAX 8
 #define ECH_STALENESS_BINS 13
 
-/* What a run did. On ranks other than 0 only `lost_peer`, bytes_sent and the plan are meaningful. */
+/* What a run did. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful. Of a resumed run the counts
+ * of steps and samples, the times, the accuracies and when the target was reached are of all its runs together; bytes, staleness
+ * and what was lost are of the last. */
 struct ech_report {
     char model[32], data[96], sync[16], version[16];
     int world, separate, n_groups;
@@ -218,8 +220,9 @@ size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);
 /* Joins the other nodes and trains until the run ends. Blocks. Every rank calls it with the same model, data and options
  * (rank, device, threads, slow and callbacks may differ). out_report may be NULL; it is filled as far as the run came,
  * also on failure. params (may be NULL): on rank 0, ech_model_params(model) floats that receive the trained weights.
- * ECH_E_NOT_REACHED (rank 0 only: the others return ECH_OK), ECH_E_DIVERGED, ECH_E_PEER_LOST (error.peer names it), ECH_E_TIMEOUT, ECH_E_MISMATCH, ECH_E_BUSY,
- * ECH_E_ABORTED (stopped), and what the arguments can do wrong. */
+ * ECH_E_NOT_REACHED (rank 0 only: the others return ECH_OK), ECH_E_DIVERGED, ECH_E_PEER_LOST (error.peer names it), ECH_E_TIMEOUT,
+ * ECH_E_MISMATCH, ECH_E_BUSY, ECH_E_ABORTED (stopped), ECH_E_IO (a file, or the last checkpoint, could not be written), and what
+ * the arguments can do wrong. */
 ech_status ech_train(const ech_model *model, const ech_data *data, const struct ech_config *config, float *params,
                      struct ech_report *out_report, struct ech_error *err);
 
@@ -228,7 +231,7 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
 /* One array of your model. Layers are handed over in the order given; the same names, counts and order on all nodes. */
 struct ech_param {
     const char *name;
-    float *value;          /* [count]: Echelon writes new weights here, only inside ech_session_open, ech_step_begin and ech_session_close */
+    float *value;          /* [count]: Echelon writes new weights here, only inside ech_session_open, ech_step_begin, ech_session_close */
     const float *grad;     /* [count]: read between ech_gradient_ready and the next ech_step_begin */
     size_t count;
 };

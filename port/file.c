@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whole files: read with a bound, written so that nobody ever sees half of one. */
+ * Whole files: read with a bound, written so that nobody ever sees half of one. Files that grow: see echi_file_append. */
 #include "echi_error.h"
 #include "echi_os.h"
 
@@ -42,7 +42,8 @@ static ech_status fail_read(struct ech_error *err, const char *path) {
 }
 
 /* Reads to the end of `fd` and not only as far as fstat says: files under /proc say 0, others grow. */
-static ech_status read_all(int fd, const char *path, size_t expected, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
+static ech_status read_all(int fd, const char *path, size_t expected, size_t most, uint8_t **out_bytes, size_t *out_len,
+                           struct ech_error *err) {
     const size_t top = most < SIZE_MAX ? most + 1 : most; /* one byte more than allowed tells "too long" from "just fits" */
     size_t room = expected < top ? expected + 1 : top, len = 0;
     uint8_t *bytes = malloc(room);
@@ -68,7 +69,8 @@ static ech_status read_all(int fd, const char *path, size_t expected, size_t mos
     }
     if (len > most) {
         free(bytes);
-        return echi_fail(err, ECH_E_FORMAT, "file.read", "'%s' has more than the %zu bytes allowed here: is it the right file?", path, most);
+        return echi_fail(err, ECH_E_FORMAT, "file.read", "'%s' has more than the %zu bytes allowed here: is it the right file?", path,
+                         most);
     }
     *out_bytes = bytes;
     *out_len = len;
@@ -91,8 +93,8 @@ static ech_status read_file(const char *path, bool secret, size_t most, uint8_t 
                            "somebody may have read it",
                            path, (unsigned)info.st_mode & 0777);
     else if ((uintmax_t)info.st_size > most)
-        status = echi_fail(err, ECH_E_FORMAT, "file.read", "'%s' has %ju bytes, more than the %zu allowed here: is it the right file?", path,
-                           (uintmax_t)info.st_size, most);
+        status = echi_fail(err, ECH_E_FORMAT, "file.read", "'%s' has %ju bytes, more than the %zu allowed here: is it the right file?",
+                           path, (uintmax_t)info.st_size, most);
     else
         status = read_all(fd, path, (size_t)info.st_size, most, out_bytes, out_len, err);
     close(fd);
@@ -109,14 +111,17 @@ ech_status echi_file_read_secret(const char *path, size_t most, uint8_t **out_by
 
 /* ---------------------------------------------------------------- writing */
 
+static const char *advice_on(int code) {
+    return code == ENOENT || code == ENOTDIR    ? ": make its folder first"
+           : code == ENOSPC || code == EDQUOT   ? ": free some space"
+           : code == EFBIG                      ? ": raise the limit of file sizes (ulimit -f)"
+           : code == EACCES || code == EROFS    ? ": choose a folder you may write to"
+                                                : "";
+}
+
 static ech_status fail_write(struct ech_error *err, const char *path, const char *what) {
     const int code = errno;
-    const char *advice = code == ENOENT || code == ENOTDIR    ? ": make its folder first"
-                         : code == ENOSPC || code == EDQUOT   ? ": free some space"
-                         : code == EFBIG                      ? ": raise the limit of file sizes (ulimit -f)"
-                         : code == EACCES || code == EROFS    ? ": choose a folder you may write to"
-                                                              : "";
-    return echi_fail(err, ECH_E_IO, "file.write", "cannot write '%s' (%s: %s)%s", path, what, strerror(code), advice);
+    return echi_fail(err, ECH_E_IO, "file.write", "cannot write '%s' (%s: %s)%s", path, what, strerror(code), advice_on(code));
 }
 
 static bool write_all(int fd, const uint8_t *at, size_t len) {
@@ -250,13 +255,14 @@ ech_status echi_folder_sync(const char *path, struct ech_error *err) {
 
 ech_status echi_file_create(const char *path, int *out_file, struct ech_error *err) {
     /* Non-blocking: opening a pipe that nobody reads would wait for ever. */
-    *out_file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
+    *out_file = open_again(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
     return *out_file < 0 ? fail_write(err, path, "creating it") : ECH_OK;
 }
 
 ech_status echi_file_append(int file, const void *bytes, size_t len, struct ech_error *err) {
-    if (write_all(file, bytes, len)) return ECH_OK;
-    return echi_fail(err, ECH_E_IO, "file.append", "writing failed (%s)%s", strerror(errno), errno == ENOSPC || errno == EDQUOT ? ": free some space" : "");
+    if (write_quietly(file, bytes, len)) return ECH_OK;
+    const int code = errno;
+    return echi_fail(err, ECH_E_IO, "file.append", "writing failed (%s)%s", strerror(code), advice_on(code));
 }
 
 void echi_file_close(int file) { close(file); }

@@ -64,14 +64,9 @@ void echi_data_hash_begin(const struct ech_data *data, const char tag[16], struc
 }
 
 void echi_data_hash_end(struct echi_sha256 *s, char out[65]) {
-    static const char hex[] = "0123456789abcdef";
     uint8_t digest[32];
     echi_sha256_end(s, digest);
-    for (int i = 0; i < 32; i++) {
-        out[2 * i] = hex[digest[i] >> 4];
-        out[2 * i + 1] = hex[digest[i] & 15];
-    }
-    out[64] = 0;
+    echi_sha256_hex(digest, out);
 }
 
 void echi_data_name(char out[96], const char *name) {

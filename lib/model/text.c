@@ -340,5 +340,5 @@ void echi_model_hash(const struct ech_model *model, char out[65]) {
         echi_sha256_add(&sha, line, p.len);
     }
     echi_sha256_end(&sha, digest);
-    for (int i = 0; i < 32; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    echi_sha256_hex(digest, out);
 }

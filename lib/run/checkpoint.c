@@ -50,11 +50,6 @@ static void put_real(struct echi_word *w, double value) {
     else snprintf(w->text, sizeof w->text, "%" PRIu64 ".%09" PRIu64, scaled / BILLION, scaled % BILLION);
 }
 
-static void order_text(const struct echi_job *job, char *out, size_t cap) {
-    if (job->shuffle) snprintf(out, cap, "seed %" PRIu64, job->seed);
-    else snprintf(out, cap, "order of the file");
-}
-
 void echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const struct echi_job *job, const struct echi_plan *plan,
                            const struct echi_standing *at) {
     for (int i = 0; i < N_WORDS; i++) words[i].key = keys[i];
@@ -64,7 +59,7 @@ void echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const 
     echi_model_hash(job->model, words[W_MODEL_HASH].text);
     put_text(&words[W_DATA], job->data->name);
     put_text(&words[W_DATA_HASH], job->data->hash);
-    order_text(job, words[W_ORDER].text, sizeof words[W_ORDER].text);
+    echi_job_order(job, words[W_ORDER].text);
     put_text(&words[W_SYNC], echi_policy_of((enum echi_sync)plan->sync)->name);
     put_number(&words[W_WORLD], plan->world);
     put_number(&words[W_BATCH], plan->round);
@@ -137,7 +132,8 @@ static ech_status no_checkpoint(const struct reader *r, const char *why, const c
 static ech_status read_words(struct reader *r) {
     if (!r->given[W_FORMAT]) return no_checkpoint(r, "its metadata lacks ", keys[W_FORMAT]);
     if (strcmp(r->text[W_FORMAT], "1") != 0)
-        return echi_fail(r->err, ECH_E_UNSUPPORTED, "checkpoint.read", "%s has format %s, version " ECH_VERSION " reads format 1: resume with the version that wrote it (%s)",
+        return echi_fail(r->err, ECH_E_UNSUPPORTED, "checkpoint.read",
+                         "%s has format %s, version " ECH_VERSION " reads format 1: resume with the version that wrote it (%s)",
                          r->name, r->text[W_FORMAT], r->given[W_VERSION] ? r->text[W_VERSION] : "unknown");
     if (r->twice) return no_checkpoint(r, "its metadata says something twice", "");
     for (int i = 0; i < N_WORDS; i++) {
@@ -154,18 +150,21 @@ static ech_status read_words(struct reader *r) {
  * which its place is given. The rest (lr, batch, policy, nodes) may change from one run to the next. */
 static ech_status check_same(const struct reader *r, const struct echi_job *job) {
     struct echi_word now[2];
-    char order[80];
+    char order[ECHI_JOB_WORD];
     echi_model_hash(job->model, now[0].text);
     put_text(&now[1], job->data->hash);
-    order_text(job, order, sizeof order);
+    echi_job_order(job, order);
     if (strcmp(r->text[W_MODEL_HASH], now[0].text) != 0)
-        return echi_fail(r->err, ECH_E_ARGUMENT, "checkpoint.read", "%s was made with model %s (%.12s...), this run has model %s (%.12s...): give that model, or another --checkpoint folder",
+        return echi_fail(r->err, ECH_E_ARGUMENT, "checkpoint.read",
+                         "%s was made with model %s (%.12s...), this run has model %s (%.12s...): give that model, or another --checkpoint folder",
                          r->name, r->text[W_MODEL], r->text[W_MODEL_HASH], job->model->name, now[0].text);
     if (strcmp(r->text[W_DATA_HASH], now[1].text) != 0)
-        return echi_fail(r->err, ECH_E_ARGUMENT, "checkpoint.read", "%s was made with data %s (%.12s...), this run has data %s (%.12s...): give that data, or another --checkpoint folder",
+        return echi_fail(r->err, ECH_E_ARGUMENT, "checkpoint.read",
+                         "%s was made with data %s (%.12s...), this run has data %s (%.12s...): give that data, or another --checkpoint folder",
                          r->name, r->text[W_DATA], r->text[W_DATA_HASH], job->data->name, now[1].text);
     if (strcmp(r->text[W_ORDER], order) != 0)
-        return echi_fail(r->err, ECH_E_ARGUMENT, "checkpoint.read", "%s was made with samples in another order (%s, here %s): give the same --seed and --no-shuffle, or another --checkpoint folder",
+        return echi_fail(r->err, ECH_E_ARGUMENT, "checkpoint.read",
+                         "%s was made with samples in another order (%s, here %s): give the same --seed and --no-shuffle, or another --checkpoint folder",
                          r->name, r->text[W_ORDER], order);
     return ECH_OK;
 }
@@ -174,15 +173,17 @@ static ech_status check_same(const struct reader *r, const struct echi_job *job)
 static ech_status read_standing(const struct reader *r, const struct echi_job *job, struct echi_checkpoint *c) {
     const uint64_t *n = r->number;
     uint64_t in;
-    if (n[W_GROUPS] < 1 || n[W_GROUPS] > ECHI_GROUPS_MAX || n[W_SEPARATED] > (job->cut > 0)) return no_checkpoint(r, "its groups make no sense", "");
+    if (n[W_GROUPS] < 1 || n[W_GROUPS] > ECHI_GROUPS_MAX || n[W_SEPARATED] > (job->cut > 0))
+        return no_checkpoint(r, "its groups make no sense", "");
     if (n[W_EPOCH] > UINT32_MAX || n[W_START] > job->train_samples || __builtin_mul_overflow(n[W_EPOCH], job->train_samples, &in) ||
         n[W_SAMPLES] != in + n[W_START])
         return no_checkpoint(r, "its place in the data makes no sense", "");
-    if (n[W_ACCURACY] > BILLION || n[W_BEST] > BILLION || r->none[W_LOSS]) return no_checkpoint(r, "its accuracy or loss makes no sense", "");
+    if (n[W_ACCURACY] > BILLION || n[W_BEST] > BILLION || r->none[W_LOSS])
+        return no_checkpoint(r, "its accuracy or loss makes no sense", "");
     c->groups = (int)n[W_GROUPS];
     c->separated = n[W_SEPARATED] != 0;
-    c->at = (struct echi_standing){.epoch = (uint32_t)n[W_EPOCH], .start = (uint32_t)n[W_START], .samples = n[W_SAMPLES], .looks = n[W_LOOKS],
-        .clock = (int64_t)n[W_CLOCK], .measuring = (int64_t)n[W_MEASURING], .keeping = (int64_t)n[W_KEEPING],
+    c->at = (struct echi_standing){.epoch = (uint32_t)n[W_EPOCH], .start = (uint32_t)n[W_START], .samples = n[W_SAMPLES],
+        .looks = n[W_LOOKS], .clock = (int64_t)n[W_CLOCK], .measuring = (int64_t)n[W_MEASURING], .keeping = (int64_t)n[W_KEEPING],
         .accuracy = real_of(r, W_ACCURACY), .best_accuracy = real_of(r, W_BEST), .loss = real_of(r, W_LOSS),
         .target_at = r->none[W_TARGET_AT] ? -1 : (int64_t)n[W_TARGET_AT], .target_samples = n[W_TARGET_SAMPLES]};
     return ECH_OK;
@@ -197,7 +198,8 @@ int echi_checkpoint_sets(const struct echi_job *job, int groups, bool separated,
     return 1 + groups;
 }
 
-static ech_status read_tensors(const struct reader *r, const uint8_t *bytes, size_t len, const struct echi_job *job, struct echi_checkpoint *c) {
+static ech_status read_tensors(const struct reader *r, const uint8_t *bytes, size_t len, const struct echi_job *job,
+                               struct echi_checkpoint *c) {
     struct echi_tensor_set sets[1 + ECHI_GROUPS_MAX];
     struct echi_tensors *list;
     const int n_sets = echi_checkpoint_sets(job, c->groups, c->separated, sets);
@@ -212,8 +214,8 @@ static ech_status read_tensors(const struct reader *r, const uint8_t *bytes, siz
     return status;
 }
 
-ech_status echi_checkpoint_parse(const char *name, const uint8_t *bytes, size_t len, const struct echi_job *job, struct echi_checkpoint *out,
-                                 struct ech_error *err) {
+ech_status echi_checkpoint_parse(const char *name, const uint8_t *bytes, size_t len, const struct echi_job *job,
+                                 struct echi_checkpoint *out, struct ech_error *err) {
     char shown[160];
     struct reader r = {.name = echi_printable_path(shown, sizeof shown, name), .err = err};
     struct echi_checkpoint c = {.groups = 0};
@@ -249,10 +251,17 @@ static void share_out(const struct echi_checkpoint *c, size_t n_params, int g, i
     if (first) memset(out + at, 0, count * sizeof *out);
 }
 
-void echi_checkpoint_momentum(const struct echi_checkpoint *c, const struct echi_job *job, const struct echi_plan *plan, int g, float *out) {
+void echi_checkpoint_momentum(const struct echi_checkpoint *c, const struct echi_job *job, const struct echi_plan *plan, int g,
+                              float *out) {
     size_t at, count;
     echi_job_range(job, plan, false, &at, &count);
     share_out(c, job->n_params, g, plan->n_groups, at, count, out);
     echi_job_range(job, plan, true, &at, &count);   /* of one head, where there is one */
     share_out(c, job->n_params, g, 1, at, count, out);
+}
+
+void echi_checkpoint_forget(const struct echi_job *job, const struct echi_plan *plan, float *momentum) {
+    size_t at, count;
+    echi_job_range(job, plan, false, &at, &count);
+    memset(momentum + at, 0, count * sizeof *momentum);
 }

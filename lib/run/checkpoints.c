@@ -63,12 +63,14 @@ static void path_of(const struct echi_checkpoints *f, uint64_t number, const cha
 
 static size_t mark_text(uint64_t number, uint64_t bytes, const uint8_t digest[32], char out[MARK_MAX]) {
     char hex[65];
-    for (int i = 0; i < 32; i++) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-    return (size_t)snprintf(out, MARK_MAX, "This checkpoint is complete.\nfile checkpoint-%08" PRIu64 DATA "\nbytes %" PRIu64 "\nsha256 %s\n", number, bytes, hex);
+    echi_sha256_hex(digest, hex);
+    return (size_t)snprintf(out, MARK_MAX, "This checkpoint is complete.\nfile checkpoint-%08" PRIu64 DATA "\nbytes %" PRIu64 "\nsha256 %s\n",
+                            number, bytes, hex);
 }
 
 /* A checkpoint is whole when its mark is, byte for byte, the one that its file would be given. */
-static ech_status read_whole(const struct echi_checkpoints *f, uint64_t number, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
+static ech_status read_whole(const struct echi_checkpoints *f, uint64_t number, uint8_t **out_bytes, size_t *out_len,
+                             struct ech_error *err) {
     char path[sizeof f->last], expected[MARK_MAX];
     uint8_t *mark, digest[32];
     size_t mark_len;
@@ -84,7 +86,8 @@ static ech_status read_whole(const struct echi_checkpoints *f, uint64_t number, 
         echi_sha256_end(&sha, digest);
         if (mark_text(number, *out_len, digest, expected) != mark_len || memcmp(expected, mark, mark_len) != 0) {
             free(*out_bytes);
-            status = echi_fail(err, ECH_E_FORMAT, "checkpoint.read", "%s is not what was written: its mark has another size or SHA-256", path);
+            status = echi_fail(err, ECH_E_FORMAT, "checkpoint.read", "%s is not what was written: its mark has another size or SHA-256",
+                               path);
         }
     }
     free(mark);
@@ -173,7 +176,8 @@ static ech_status resume(struct echi_checkpoints *f, struct ech_error *err) {
         f->count--;
     }
     if (there > 0)
-        return echi_fail(err, ECH_E_FORMAT, "checkpoint.open", "none of the %d checkpoints in '%s' is whole: give another --checkpoint folder to begin at the beginning",
+        return echi_fail(err, ECH_E_FORMAT, "checkpoint.open",
+                         "none of the %d checkpoints in '%s' is whole: give another --checkpoint folder to begin at the beginning",
                          there, f->config->checkpoint);
     say(f, ECH_LOG_INFO, "no checkpoint in '%s' yet: beginning at the beginning", f->config->checkpoint);
     return ECH_OK;
@@ -191,13 +195,15 @@ static ech_status open_folder(struct echi_checkpoints *f, struct ech_error *err)
     ECHI_TRY(status);
     qsort(f->number, (size_t)f->count, sizeof *f->number, ascending);
     if (!f->config->resume && f->count > 0)
-        return echi_fail(err, ECH_E_ARGUMENT, "checkpoint.open", "'%s' has checkpoints of an earlier run (the newest is number %" PRIu64 "): give --resume to go on from it, or another folder",
+        return echi_fail(err, ECH_E_ARGUMENT, "checkpoint.open",
+                         "'%s' has checkpoints of an earlier run (the newest is number %" PRIu64 "): give --resume to go on from it, or another folder",
                          folder, f->number[f->count - 1]);
     if (f->config->resume) ECHI_TRY(resume(f, err));
     return echi_folder_list(folder, clean_one, f, err);
 }
 
-ech_status echi_checkpoints_open(const struct ech_config *config, const struct echi_job *job, struct echi_checkpoints **out, struct ech_error *err) {
+ech_status echi_checkpoints_open(const struct ech_config *config, const struct echi_job *job, struct echi_checkpoints **out,
+                                 struct ech_error *err) {
     struct echi_checkpoints *f = calloc(1, sizeof *f);
     if (!f) return echi_fail_memory(err, "checkpoint.open", "the folder of checkpoints");
     f->config = config;
@@ -239,7 +245,8 @@ const char *echi_checkpoints_last(const struct echi_checkpoints *f) { return f->
 
 /* -------------------------------------------------------------- writing */
 
-static ech_status put(struct echi_file *file, struct echi_sha256 *sha, const void *bytes, size_t len, uint64_t *total, struct ech_error *err) {
+static ech_status put(struct echi_file *file, struct echi_sha256 *sha, const void *bytes, size_t len, uint64_t *total,
+                      struct ech_error *err) {
     echi_sha256_add(sha, bytes, len);
     *total += len;
     return echi_file_put(file, bytes, len, err);
@@ -270,8 +277,8 @@ static ech_status put_all(struct echi_checkpoints *f, const struct echi_standing
     return ECH_OK;
 }
 
-static ech_status write_data(struct echi_checkpoints *f, const char *path, const struct echi_standing *at, uint64_t *out_total, uint8_t digest[32],
-                             struct ech_error *err) {
+static ech_status write_data(struct echi_checkpoints *f, const char *path, const struct echi_standing *at, uint64_t *out_total,
+                             uint8_t digest[32], struct ech_error *err) {
     struct echi_file file;
     struct echi_sha256 sha;
     *out_total = 0;
@@ -338,7 +345,8 @@ static void *write_main(void *self) {
     return NULL;
 }
 
-ech_status echi_checkpoints_prepare(struct echi_checkpoints *f, const struct echi_plan *plan, const float *const *kept, struct ech_error *err) {
+ech_status echi_checkpoints_prepare(struct echi_checkpoints *f, const struct echi_plan *plan, const float *const *kept,
+                                    struct ech_error *err) {
     struct echi_tensor_set sets[1 + ECHI_GROUPS_MAX];
     struct echi_word words[ECHI_CHECKPOINT_WORDS];
     const struct echi_standing longest = {.samples = 0};
@@ -352,8 +360,8 @@ ech_status echi_checkpoints_prepare(struct echi_checkpoints *f, const struct ech
     return f->header ? ECH_OK : echi_fail_memory(err, "checkpoint.start", "the head of a file");
 }
 
-ech_status echi_checkpoints_start(struct echi_checkpoints *f, const struct echi_plan *plan, const float *const *kept, void (*notify)(void *self),
-                                  void *self, struct ech_error *err) {
+ech_status echi_checkpoints_start(struct echi_checkpoints *f, const struct echi_plan *plan, const float *const *kept,
+                                  void (*notify)(void *self), void *self, struct ech_error *err) {
     ECHI_TRY(echi_checkpoints_prepare(f, plan, kept, err));
     f->notify = notify;
     f->notify_self = self;

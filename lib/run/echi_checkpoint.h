@@ -3,8 +3,8 @@
  *     checkpoint-00000007.safetensors   weights under the model's names, momentum under "momentum.<group>.<name>" (the head's
  *                                       with group 0's), and in the metadata where the run stands and what it trains
  *     checkpoint-00000007.complete      its mark: size and SHA-256 of the other
- * All in float: a build in double has no ech_train, and so no checkpoints. Numbers rise and are never used again, so nothing is ever written over: a checkpoint is there once its mark is, and a mark
- * is there before an older checkpoint goes, mark first. */
+ * All in float: a build in double has no ech_train, and so no checkpoints. Numbers rise and are never used again, so nothing is
+ * ever written over: a checkpoint is there once its mark is, and a mark is there before an older checkpoint goes, mark first. */
 #ifndef ECHI_CHECKPOINT_H
 #define ECHI_CHECKPOINT_H
 #include "echi_run.h"
@@ -18,23 +18,29 @@ struct echi_checkpoint {
 };
 /* From foreign bytes. ECH_E_FORMAT: no checkpoint; ECH_E_ARGUMENT: of another model, data set or order than `job`'s (both
  * sides' values in the sentence). `name` is for messages. Give it back with echi_checkpoint_free. */
-ech_status echi_checkpoint_parse(const char *name, const uint8_t *bytes, size_t len, const struct echi_job *job, struct echi_checkpoint *out,
-                                 struct ech_error *err);
+ech_status echi_checkpoint_parse(const char *name, const uint8_t *bytes, size_t len, const struct echi_job *job,
+                                 struct echi_checkpoint *out, struct ech_error *err);
 void echi_checkpoint_free(struct echi_checkpoint *checkpoint);
 /* Momentum for group g of a plan that may have other groups than the checkpoint: out[n_params]. Each group goes on with its
  * own; that of groups which are no more is added to group 0's; a new group starts at zero. So the sum over all groups, which
  * is what the gradients applied so far still have to move, stays what it was. */
-void echi_checkpoint_momentum(const struct echi_checkpoint *checkpoint, const struct echi_job *job, const struct echi_plan *plan, int g, float *out);
+void echi_checkpoint_momentum(const struct echi_checkpoint *checkpoint, const struct echi_job *job, const struct echi_plan *plan, int g,
+                              float *out);
+
+/* A group's owner is lost, and its momentum with it: those become zero. The head's, which lie with group 0's, are still there. */
+void echi_checkpoint_forget(const struct echi_job *job, const struct echi_plan *plan, float *momentum);
 
 /* ---- the folder ---- */
 struct echi_checkpoints;
 /* Makes the folder if need be, keeps other runs out of it and, with --resume, reads the newest whole checkpoint. Tells what it
  * finds to config->on_log. Both arguments must stay valid until close. */
-ech_status echi_checkpoints_open(const struct ech_config *config, const struct echi_job *job, struct echi_checkpoints **out, struct ech_error *err);
+ech_status echi_checkpoints_open(const struct ech_config *config, const struct echi_job *job, struct echi_checkpoints **out,
+                                 struct ech_error *err);
 void echi_checkpoints_close(struct echi_checkpoints *folder);   /* NULL is harmless */
 const struct echi_checkpoint *echi_checkpoints_from(const struct echi_checkpoints *folder);   /* NULL: begin at the beginning */
 /* Once the plan is known. kept[0]: weights; kept[1 + g]: momentum; each [n_params], and valid as long as there are writes. */
-ech_status echi_checkpoints_prepare(struct echi_checkpoints *folder, const struct echi_plan *plan, const float *const *kept, struct ech_error *err);
+ech_status echi_checkpoints_prepare(struct echi_checkpoints *folder, const struct echi_plan *plan, const float *const *kept,
+                                    struct ech_error *err);
 /* Writes the next one, in the calling thread, then takes away what is beyond --keep. Allocates nothing. */
 ech_status echi_checkpoints_write(struct echi_checkpoints *folder, const struct echi_standing *at, struct ech_error *err);
 const char *echi_checkpoints_last(const struct echi_checkpoints *folder);   /* path of the last that was written; "" */

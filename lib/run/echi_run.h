@@ -38,9 +38,12 @@ void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bo
 /* How model and data are compared between nodes and with recordings: hashes; in a session, counts. */
 #define ECHI_JOB_WORD 72
 void echi_job_words(const struct echi_job *job, char model[ECHI_JOB_WORD], char data[ECHI_JOB_WORD]);
+/* The order in which samples are dealt, in words; nodes compare it, and a checkpoint with the run that goes on from it. */
+void echi_job_order(const struct echi_job *job, char out[ECHI_JOB_WORD]);
 /* Bytes [*at, *at + *len) of a slot that a message carries. One place decides it for sender, receiver and replay. `head` says
  * whose layers a PARAMS is about. */
-void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len);
+void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at,
+                     size_t *len);
 /* Sample numbers of a lease. */
 void echi_job_samples(const struct echi_job *job, const struct echi_lease *lease, uint32_t *out_index);
 
@@ -54,7 +57,8 @@ void echi_wire_kinds(const struct echi_job *job, struct echi_net_kind out[ECHI_K
 ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire **out, struct ech_error *err);
 void echi_wire_close(struct echi_wire *wire, int64_t linger);
 const char *echi_wire_address(const struct echi_wire *wire);
-ech_status echi_wire_poll(struct echi_wire *wire, int64_t deadline, struct echi_net_event *out, int cap, int *out_count, struct ech_error *err);
+ech_status echi_wire_poll(struct echi_wire *wire, int64_t deadline, struct echi_net_event *out, int cap, int *out_count,
+                          struct ech_error *err);
 void echi_wire_wake(struct echi_wire *wire);   /* any thread */
 ech_status echi_wire_post(struct echi_wire *wire, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err);
 ech_status echi_wire_send(struct echi_wire *wire, int peer, int kind, const void *meta, size_t meta_len, const void *payload,

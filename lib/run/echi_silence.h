@@ -21,7 +21,7 @@
 struct echi_fair {
     int64_t now;               /* the fair time at the last look */
     int64_t looked, due;       /* real time: of the last look; by when the next was meant to come */
-    int64_t late_most, late;   /* the longest lateness so far, and all of it together */
+    int64_t late_most;         /* the longest lateness so far */
 };
 void echi_fair_begin(struct echi_fair *fair, int64_t now);
 /* A round of the judge's loop: `now` is read after waiting, `next` is how long the next round may take as planned. */

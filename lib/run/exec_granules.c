@@ -100,7 +100,8 @@ static ech_status trunk_forward(struct echi_exec *x, const struct echi_task *tas
     return ECH_OK;
 }
 
-static ech_status trunk_backward(struct echi_exec *x, const struct echi_task *task, const struct echi_result *result, struct ech_error *err) {
+static ech_status trunk_backward(struct echi_exec *x, const struct echi_task *task, const struct echi_result *result,
+                                 struct ech_error *err) {
     const echi_real *rows = echi_exec_slot(x, task->act, NULL);
     for (uint32_t g = 0; g < granules_of(task->lease.n); g++) {
         ECHI_TRY(echi_stack_output_grad(x->granule[g], rows + g * ECHI_GRANULE * x->job->cut_width, err));
@@ -157,7 +158,8 @@ static ech_status add(struct echi_exec *x, const struct echi_task *task, struct 
 }
 
 /* The only rounding of a round's sum. */
-static ech_status apply(struct echi_exec *x, const struct echi_task *task, struct echi_buffer *rounded, bool of_head, struct ech_error *err) {
+static ech_status apply(struct echi_exec *x, const struct echi_task *task, struct echi_buffer *rounded, bool of_head,
+                        struct ech_error *err) {
     size_t at, count;
     echi_job_range(x->job, &x->setup->plan, of_head, &at, &count);
     ECHI_TRY(echi_exact_round(x->device, rounded, slot(x, task->grads), at, count, err));

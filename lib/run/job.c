@@ -4,6 +4,7 @@
 #include "echi_error.h"
 #include "echi_random.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,7 +48,13 @@ void echi_job_words(const struct echi_job *job, char model[ECHI_JOB_WORD], char 
     else snprintf(data, ECHI_JOB_WORD, "%u samples", job->train_samples);
 }
 
-void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len) {
+void echi_job_order(const struct echi_job *job, char out[ECHI_JOB_WORD]) {
+    if (job->shuffle) snprintf(out, ECHI_JOB_WORD, "seed %" PRIu64, job->seed);
+    else snprintf(out, ECHI_JOB_WORD, "order of the file");
+}
+
+void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at,
+                     size_t *len) {
     const size_t width = job->cut_width;
     size_t first = 0, count = 0;
     switch (kind) {

@@ -106,8 +106,8 @@ static void begin_at(struct echi_node *n, const struct echi_standing *at, struct
     n->shown_clock = at->clock;
     n->shown_looks = at->looks;
     if (at->samples >= goal->samples)
-        echi_node_log(n, ECH_LOG_INFO, "nothing left to do: the checkpoint has %llu samples, and %llu were asked for", (unsigned long long)at->samples,
-                      (unsigned long long)goal->samples);
+        echi_node_log(n, ECH_LOG_INFO, "nothing left to do: the checkpoint has %llu samples, and %llu were asked for",
+                      (unsigned long long)at->samples, (unsigned long long)goal->samples);
     else if (goal->target_accuracy > 0 && at->best_accuracy >= goal->target_accuracy)
         echi_node_log(n, ECH_LOG_INFO, "nothing left to do: %.2f %% was reached before the checkpoint", 100 * goal->target_accuracy);
 }
@@ -122,12 +122,15 @@ static ech_status make_coordinator(struct echi_node *n, struct echi_about *about
     if (c->plan[0]) {
         ECHI_TRY(echi_plan_load(c->plan, &n->setup.plan, n->err));
         if (n->setup.plan.world != n->world)
-            return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s is a plan for %d nodes, but --world is %d", c->plan, n->setup.plan.world, n->world);
+            return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s is a plan for %d nodes, but --world is %d", c->plan,
+                             n->setup.plan.world, n->world);
         if (n->setup.plan.deterministic != c->deterministic)
             return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s is a plan %s --deterministic: start every node %s it", c->plan,
                              c->deterministic ? "without" : "for", c->deterministic ? "without" : "with");
         if (n->setup.plan.separated && n->job->cut == 0)
-            return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s separates layers, but this model has no fully connected layers behind convolutions: give 'head none'", c->plan);
+            return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan",
+                             "%s separates layers, but this model has no fully connected layers behind convolutions: give 'head none'",
+                             c->plan);
     }
     const uint32_t batch = c->plan[0] ? n->setup.plan.round : echi_wishes_round(&wishes);
     goal.samples = c->steps >= 0 ? (uint64_t)c->steps * batch : (uint64_t)(c->epochs * n->job->train_samples + 0.5);
@@ -176,7 +179,8 @@ static ech_status open_recorder(struct echi_node *n, struct echi_about *about) {
 static void end_recording(struct echi_node *n) {
     if (!n->recorder) return;
     struct echi_recorded_end end = {.status = (uint32_t)n->status, .has_weights = n->coordinator && n->planned};
-    if (end.has_weights) echi_weights_hash(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), n->job->n_params, end.weights);
+    if (end.has_weights)
+        echi_weights_hash(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), n->job->n_params, end.weights);
     echi_recorder_end(n->recorder, &end);
     echi_node_check_recorder(n);
 }
@@ -185,13 +189,13 @@ static ech_status open_wire(struct echi_node *n) {
     const struct ech_config *c = n->c->config;
     struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"arithmetic", ""}};
     echi_job_words(n->job, print[1].value, print[2].value);
-    if (n->job->shuffle) snprintf(print[3].value, sizeof print[3].value, "seed %llu", (unsigned long long)n->job->seed);
-    else snprintf(print[3].value, sizeof print[3].value, "order of the file");
-    snprintf(print[4].value, sizeof print[4].value, "%s, %zu bits", c->deterministic ? "--deterministic" : "as fast as each node can", 8 * sizeof(echi_real));
+    echi_job_order(n->job, print[3].value);
+    snprintf(print[4].value, sizeof print[4].value, "%s, %zu bits", c->deterministic ? "--deterministic" : "as fast as each node can",
+             8 * sizeof(echi_real));
     echi_wire_kinds(n->job, n->kinds);
     struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = n->kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
-        .n_fingerprints = (int)(sizeof print / sizeof print[0]), .coordinator = c->coordinator[0] ? c->coordinator : NULL, .bind = c->bind[0] ? c->bind : NULL,
-        .join_timeout = (int64_t)(c->join_timeout * 1e9), .insecure = c->insecure != 0};
+        .n_fingerprints = (int)(sizeof print / sizeof print[0]), .coordinator = c->coordinator[0] ? c->coordinator : NULL,
+        .bind = c->bind[0] ? c->bind : NULL, .join_timeout = (int64_t)(c->join_timeout * 1e9), .insecure = c->insecure != 0};
     uint8_t *key = NULL;
     if (c->key[0]) ECHI_TRY(echi_file_read_secret(c->key, ECHI_NET_KEY_MOST, &key, &net.key_len, n->err));
     net.key = key;

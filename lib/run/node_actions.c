@@ -9,7 +9,9 @@
 
 /* ------------------------------------------------- payloads of messages */
 
-static uint64_t cookie_of(enum echi_role role, struct echi_slot slot) { return (uint64_t)role << 16 | (uint64_t)slot.kind << 8 | slot.index; }
+static uint64_t cookie_of(enum echi_role role, struct echi_slot slot) {
+    return (uint64_t)role << 16 | (uint64_t)slot.kind << 8 | slot.index;
+}
 
 void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len) {
     echi_job_extent(n->job, &n->setup.plan, kind, m, head, at, len);
@@ -77,7 +79,8 @@ static void do_send(struct echi_node *n, const struct echi_action *a) {
     const uint8_t *base = echi_exec_slot(n->exec, a->slot, &room);
     if (!base || at + len > room) {
         struct ech_error why;
-        return settle(n, echi_fail(&why, ECH_E_INTERNAL, "run.send", "a %s message has no slot to send from", echi_kind_name(a->kind)), &why);
+        return settle(n, echi_fail(&why, ECH_E_INTERNAL, "run.send", "a %s message has no slot to send from", echi_kind_name(a->kind)),
+                      &why);
     }
     send_message(n, a->to, &a->msg, base + at, len, cookie_of((enum echi_role)a->msg.from_role, a->slot));
 }
@@ -109,7 +112,8 @@ void echi_node_post(struct echi_node *n, const struct echi_action *a) {
     default: break;
     }
     static const uint8_t role[ECHI_SLOT_KINDS] = {
-        [ECHI_SLOT_WORKER_WEIGHTS] = ECHI_ROLE_WORKER, [ECHI_SLOT_WORKER_ACT_GRAD] = ECHI_ROLE_WORKER, [ECHI_SLOT_OWNER_WEIGHTS] = ECHI_ROLE_OWNER,
+        [ECHI_SLOT_WORKER_WEIGHTS] = ECHI_ROLE_WORKER, [ECHI_SLOT_WORKER_ACT_GRAD] = ECHI_ROLE_WORKER,
+        [ECHI_SLOT_OWNER_WEIGHTS] = ECHI_ROLE_OWNER,
         [ECHI_SLOT_OWNER_W0] = ECHI_ROLE_OWNER, [ECHI_SLOT_OWNER_PEER] = ECHI_ROLE_OWNER, [ECHI_SLOT_HEAD_ROWS] = ECHI_ROLE_HEAD,
         [ECHI_SLOT_HEAD_WEIGHTS] = ECHI_ROLE_HEAD, [ECHI_SLOT_HEAD_MOMENTUM] = ECHI_ROLE_HEAD, [ECHI_SLOT_OWNER_MOMENTUM] = ECHI_ROLE_OWNER,
         [ECHI_SLOT_COORD_PARAMS] = ECHI_ROLE_COORDINATOR, [ECHI_SLOT_NODE_FINAL] = ECHI_ROLE_NODE,
@@ -138,10 +142,11 @@ static void send_plan(struct echi_node *n) {
 static void do_compute(struct echi_node *n, const struct echi_task *task) {
     if (n->c->user && task->kind == ECHI_TASK_STEP) return n->c->user->submit(n->c->user->self, task);
     if (task->kind == ECHI_TASK_KEEP) {
-        /* The momentum of a group whose owner was lost is lost with it. */
-        for (int g = 0; g < n->setup.plan.n_groups; g++)
-            if (!echi_plan_group_lives(&n->coordinator->plan, g))
-                memset(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)(1 + g)}, NULL), 0, n->job->n_params * sizeof(echi_real));
+        const struct echi_plan *p = &n->coordinator->plan;
+        for (int g = 0; g < p->n_groups; g++)
+            if (!echi_plan_group_lives(p, g))
+                echi_checkpoint_forget(n->job, p,
+                                       echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)(1 + g)}, NULL));
         return echi_checkpoints_submit(n->c->checkpoints, task, &n->coordinator->standing);
     }
     ech_status status = echi_lane_submit(n->lane, task, n->err);
@@ -159,7 +164,8 @@ static void tell_end(struct echi_node *n) {
                      n->c->checkpoints ? "with --resume" : "with --init from a saved file if there is one");
         break;
     case ECH_E_NOT_REACHED:
-        echi_fail(n->err, c->status, "run", "the best look found %.2f %%, not the %.2f %% of --target-accuracy: allow more --epochs or change --lr",
+        echi_fail(n->err, c->status, "run",
+                  "the best look found %.2f %%, not the %.2f %% of --target-accuracy: allow more --epochs or change --lr",
                   100 * c->best_accuracy, 100 * n->c->config->target_accuracy);
         break;
     case ECH_E_ABORTED:

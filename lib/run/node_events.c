@@ -31,7 +31,9 @@ static void take_measured(struct echi_node *n) {
     if (!n->measuring) return;
     if (n->c->user ? !n->c->user->measured(n->c->user->self, &n->times, &n->measure_status) : !atomic_load(&n->measured)) return;
     n->measuring = false;
-    if (n->measure_status != ECH_OK) return echi_node_fault(n, n->measure_status, n->rank, n->measure_error.text[0] ? n->measure_error.text : ech_status_text(n->measure_status));
+    if (n->measure_status != ECH_OK)
+        return echi_node_fault(n, n->measure_status, n->rank,
+                               n->measure_error.text[0] ? n->measure_error.text : ech_status_text(n->measure_status));
     if (n->report) n->report->step_seconds[n->rank] = echi_times_whole(&n->times, 64);
     uint8_t body[ECHI_TIMES_BYTES_MAX];
     echi_node_send_body(n, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&n->times, body, sizeof body));
@@ -52,14 +54,17 @@ static void log_plan(struct echi_node *n) {
         char list[400] = "";
         size_t at = 0;
         for (int r = 0; r < p->world; r++)
-            if (p->group_of[r] == g && at + 24 < sizeof list) at += (size_t)snprintf(list + at, sizeof list - at, "%s%d (%u)", at ? ", " : "", r, p->n[r]);
-        echi_node_log(n, ECH_LOG_INFO, "plan: group %d: ranks (samples a step) %s; %s owned by rank %d", g, list, p->separated ? "trunk" : "weights", p->owner_of[g]);
+            if (p->group_of[r] == g && at + 24 < sizeof list)
+                at += (size_t)snprintf(list + at, sizeof list - at, "%s%d (%u)", at ? ", " : "", r, p->n[r]);
+        echi_node_log(n, ECH_LOG_INFO, "plan: group %d: ranks (samples a step) %s; %s owned by rank %d", g, list,
+                      p->separated ? "trunk" : "weights", p->owner_of[g]);
     }
     if (p->separated) echi_node_log(n, ECH_LOG_INFO, "plan: the head is trained by rank %d", p->head);
     uint64_t at_once = 0;
     for (int r = 0; r < p->world; r++) at_once += p->n[r] * p->strands;
     if (p->sync != ECHI_SYNC_BSP && at_once > 4 * (uint64_t)p->round)
-        echi_node_log(n, ECH_LOG_WARN, "plan: %llu samples are on their way at once, more than 4 B (%u): expect staleness to hurt; lower --samples-per-step or raise --batch",
+        echi_node_log(n, ECH_LOG_WARN,
+                      "plan: %llu samples are on their way at once, more than 4 B (%u): expect staleness to hurt; lower --samples-per-step or raise --batch",
                   (unsigned long long)at_once, 4 * p->round);
 }
 
@@ -157,7 +162,9 @@ static void take_slots(struct echi_node *n) {
     n->planned = true;
     ech_status status = stand_roles(n);
     if (status != ECH_OK) return echi_node_fault(n, status, n->rank, n->err ? n->err->text : ech_status_text(status));
-    if (n->coordinator && n->c->params) memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), n->c->params, n->job->n_params * sizeof(echi_real));
+    if (n->coordinator && n->c->params)
+        memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), n->c->params,
+               n->job->n_params * sizeof(echi_real));
     /* The order of the posts for the coordinator's PARAMS is the order in which it sends them: owner, head, final. */
     struct echi_event start = {.type = ECHI_EVENT_START};
     echi_node_event(n, ECHI_ROLE_OWNER, &start);
@@ -218,7 +225,8 @@ static void on_node_message(struct echi_node *n, int from, const struct echi_msg
         if (n->status == ECH_E_PEER_LOST)
             echi_fail_at(n->err, n->status, "run.end", peer, NULL, "rank %d was lost: the coordinator ended the run", peer);
         else if (n->status != ECH_OK)
-            echi_fail_at(n->err, n->status, "run.end", peer, NULL, "the coordinator ended the run: %s%s", who, m->text[0] ? m->text : ech_status_text(n->status));
+            echi_fail_at(n->err, n->status, "run.end", peer, NULL, "the coordinator ended the run: %s%s", who,
+                         m->text[0] ? m->text : ech_status_text(n->status));
         /* Only a run that ends in order has final weights to wait for. */
         if (!m->flag) return echi_node_give_up(n, n->status);
         end_here(n);
@@ -228,11 +236,10 @@ static void on_node_message(struct echi_node *n, int from, const struct echi_msg
     }
 }
 
-static void on_stats(struct echi_node *n, int from, const uint8_t *body, size_t len) {
+static void on_stats(struct echi_node *n, const uint8_t *body, size_t len) {
     if (len != ECHI_STATS_BYTES) return;
     for (int k = 0; k <= ECHI_KINDS; k++) n->sent_by_kind[k] += echi_load64(body + 8 * k);
     n->head_repeats += echi_load64(body + 8 * (ECHI_KINDS + 1));
-    (void)from;
 }
 
 /* Whose layers, for a look or for a checkpoint, or whose momentum: where such a part belongs. While a checkpoint is not being
@@ -259,10 +266,10 @@ static bool place_params(struct echi_node *n, const struct echi_net_event *e, co
     return true;
 }
 
-/* The payload has the length that its message promises, and the labels of rows are labels. */
+/* The payload is for the role that asked for it and has the length that its message promises; the labels of rows are labels. */
 static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, const struct echi_msg *m) {
     if (!echi_kind_has_payload(e->kind)) return true;
-    if (!n->planned) return false;
+    if (!n->planned || m->to_role != echi_node_role(e->cookie)) return false;
     if (e->kind == ECHI_KIND_PUSH && m->layer >= n->job->n_layers) return false;
     if ((e->kind == ECHI_KIND_ACT || e->kind == ECHI_KIND_ACT_GRAD) && m->lease.n > 1u << 20) return false;
     size_t at, len;
@@ -291,14 +298,15 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
         if (e->peer != 0 && m.kind != ECHI_KIND_HEARTBEAT) return;
         return on_node_message(n, e->peer, &m, e->meta + 2, e->meta_len - 2);
     }
-    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_STATS) on_stats(n, e->peer, e->meta + 2, e->meta_len - 2);
+    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_STATS) on_stats(n, e->meta + 2, e->meta_len - 2);
     if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_MEASURED && n->report && n->coordinator) {
         struct echi_times times;
         if (echi_times_decode(e->meta + 2, e->meta_len - 2, &times)) n->report->step_seconds[e->peer] = echi_times_whole(&times, 64);
     }
-    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_PARAMS && n->coordinator && !place_params(n, e, &m)) return malformed(n, e);
-    struct echi_event event = {.type = ECHI_EVENT_MESSAGE, .from = (uint8_t)e->peer, .msg = &m, .bytes = e->meta + 2, .len = e->meta_len - 2,
-                               .slot = echi_node_slot(e->cookie)};
+    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_PARAMS && n->coordinator && !place_params(n, e, &m))
+        return malformed(n, e);
+    struct echi_event event = {.type = ECHI_EVENT_MESSAGE, .from = (uint8_t)e->peer, .msg = &m, .bytes = e->meta + 2,
+        .len = e->meta_len - 2, .slot = echi_node_slot(e->cookie)};
     echi_node_event(n, (enum echi_role)m.to_role, &event);
 }
 
@@ -348,7 +356,8 @@ static void on_done(struct echi_node *n, const struct echi_done *d) {
         if (n->err) *n->err = d->error;
         return echi_node_fault(n, d->status, n->rank, d->error.text);
     }
-    struct echi_event event = {.type = d->gradient ? ECHI_EVENT_GRADIENT : ECHI_EVENT_COMPUTED, .layer = d->layer, .task = &d->task, .result = &d->result};
+    struct echi_event event = {.type = d->gradient ? ECHI_EVENT_GRADIENT : ECHI_EVENT_COMPUTED, .layer = d->layer, .task = &d->task,
+        .result = &d->result};
     echi_node_event(n, (enum echi_role)d->task.role, &event);
 }
 

@@ -33,7 +33,6 @@ void echi_node_progress(struct echi_node *n, int64_t now) {
     n->c->config->on_progress(n->c->config->user, &p);
 }
 
-
 static void fill_plan(const struct echi_node *n, struct ech_report *r) {
     const struct echi_plan *p = &n->setup.plan;
     if (!n->planned) return;

@@ -2,27 +2,16 @@
  * Who waits for whom, in which phase: what a person asks when a run hangs. It needs only this node's I/O thread to be alive,
  * reads the roles and changes nothing. The same words end the sentence that names a peer which was silent for too long. */
 #include "echi_node.h"
+#include "echi_print.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-struct line { char text[480]; size_t len; };
-
-static void add(struct line *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void add(struct line *l, const char *fmt, ...) {
-    va_list args;
-    va_start(args, fmt);
-    const int n = vsnprintf(l->text + l->len, sizeof l->text - l->len, fmt, args);
-    va_end(args);
-    if (n > 0) l->len = l->len + (size_t)n < sizeof l->text ? l->len + (size_t)n : sizeof l->text - 1;
-}
-
-static void say(struct echi_node *n, struct line *l) {
+static void say(struct echi_node *n, struct echi_print *l) {
     const struct ech_config *c = n->c->config;
-    if (c->on_tell) c->on_tell(c->user, l->text);
-    else echi_node_log(n, ECH_LOG_INFO, "%s", l->text);
-    *l = (struct line){0};
+    if (c->on_tell) c->on_tell(c->user, l->buf);
+    else echi_node_log(n, ECH_LOG_INFO, "%s", l->buf);
+    l->len = 0;
+    l->buf[0] = 0;
 }
 
 static double seconds(int64_t from, int64_t now) { return (double)(now - from) * 1e-9; }
@@ -60,54 +49,52 @@ static const char *phase_name(enum echi_run_phase phase) {
     return "is in a phase without a name";
 }
 
-static bool owns(const struct echi_plan *p, int rank) {
-    for (int g = 0; g < p->n_groups; g++)
-        if (p->owner_of[g] == rank) return true;
-    return false;
-}
-
-/* Is the answer of `rank` to what this phase asked still out? */
+/* Is the answer of `rank` to what this phase asked still out, or its word that it knows of a loss? */
 static bool answer_out(const struct echi_node *n, int rank) {
     const struct echi_coordinator *c = n->coordinator;
+    if (c->plan.lost[rank]) return false;
+    if (!c->calm && c->ready[rank] != c->members) return true;
     switch (c->phase) {
     case ECHI_RUN_MEASURES:
     case ECHI_RUN_PLANNED:
     case ECHI_RUN_HOLDS:
     case ECHI_RUN_ENDS: return !c->mark[rank];
     case ECHI_RUN_QUIETS:
-    case ECHI_RUN_DRAINS: return owns(&n->setup.plan, rank) && !c->mark[rank];
+    case ECHI_RUN_DRAINS: return echi_plan_group_owned(&c->plan, rank) >= 0 && !c->mark[rank];
     default: return false;
     }
 }
 
 /* " 12, 13": the leases that `rank` has out, the first few; none: "". */
-static void add_leases(struct line *l, const struct echi_coordinator *c, int rank) {
+static void add_leases(struct echi_print *l, const struct echi_coordinator *c, int rank) {
     int shown = 0;
     for (int i = 0; i < c->n_out; i++)
-        if (c->out[i].lease.worker == rank && shown++ < 3) add(l, "%s%u", shown > 1 ? ", " : " ", c->out[i].lease.id);
-    if (shown > 3) add(l, " and %d more", shown - 3);
+        if (c->out[i].lease.worker == rank && shown++ < 3) echi_print(l, "%s%u", shown > 1 ? ", " : " ", c->out[i].lease.id);
+    if (shown > 3) echi_print(l, " and %d more", shown - 3);
 }
 
-static void tell_coordinator(struct echi_node *n, struct line *l, int64_t now) {
+static void tell_coordinator(struct echi_node *n, struct echi_print *l, int64_t now) {
     const struct echi_coordinator *c = n->coordinator;
-    add(l, "coordinator: %s since %.1f s; %llu of %llu samples are in", phase_name(c->phase), seconds(n->told_run.at, now),
-        (unsigned long long)c->applied, (unsigned long long)c->goal.samples);
+    echi_print(l, "coordinator: %s since %.1f s; %llu of %llu samples are in", phase_name(c->phase), seconds(n->told_run.at, now),
+               (unsigned long long)c->applied, (unsigned long long)c->goal.samples);
+    if (!c->calm) echi_print(l, "; a loss is being told");
     const char *before = "; waits for rank";
     for (int r = 0; r < n->world; r++) {
         if (!answer_out(n, r)) continue;
-        add(l, "%s %d", before, r);
+        echi_print(l, "%s %d", before, r);
         before = ",";
     }
     if (c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) {
-        if (c->parts_out > 0) add(l, "; %d owners' weights are still to come", c->parts_out);
-        else add(l, "; computes the accuracy");
+        if (c->parts_out > 0) echi_print(l, "; %d owners' weights are still to come", c->parts_out);
+        else echi_print(l, "; computes the accuracy");
     }
-    if ((c->phase == ECHI_RUN_GATHERS || c->phase == ECHI_RUN_LAST_KEEP) && c->parts_out > 0) add(l, "; %d parts are asked for", c->parts_out);
-    if (c->writing) add(l, "; a checkpoint of %llu samples is being written", (unsigned long long)c->standing.samples);
+    if ((c->phase == ECHI_RUN_GATHERS || c->phase == ECHI_RUN_LAST_KEEP) && c->parts_out > 0)
+        echi_print(l, "; %d parts are asked for", c->parts_out);
+    if (c->writing) echi_print(l, "; a checkpoint of %llu samples is being written", (unsigned long long)c->standing.samples);
     before = "; leases out: rank";
     for (int r = 0; r < n->world; r++) {
         if (c->held[r] == 0) continue;
-        add(l, "%s %d has", before, r);
+        echi_print(l, "%s %d has", before, r);
         add_leases(l, c, r);
         before = "; rank";
     }
@@ -118,72 +105,73 @@ static void tell_coordinator(struct echi_node *n, struct line *l, int64_t now) {
 
 static int owner_of(const struct echi_node *n) { return n->setup.plan.owner_of[n->setup.plan.group_of[n->rank]]; }
 
-static void add_strand(struct line *l, const struct echi_node *n, const struct echi_strand *s) {
+static void add_strand(struct echi_print *l, const struct echi_node *n, const struct echi_strand *s) {
     switch (s->phase) {
     case ECHI_STRAND_WAITS_WEIGHTS:
-        if (s->lease.id) add(l, "waits for weights from rank %d, behind the push of lease %u", owner_of(n), s->lease.id);
-        else add(l, "waits for the first weights from rank %d", owner_of(n));
+        if (s->lease.id) echi_print(l, "waits for weights from rank %d, behind the push of lease %u", owner_of(n), s->lease.id);
+        else echi_print(l, "waits for the first weights from rank %d", owner_of(n));
         break;
     case ECHI_STRAND_IDLE:
-        if (n->worker->n_leases == 0) add(l, "waits for a lease from rank 0");
-        else if (s->sending > 0) add(l, "waits until %d gradients of lease %u have left", s->sending, s->lease.id);
+        if (n->worker->n_leases == 0) echi_print(l, "waits for a lease from rank 0");
+        else if (s->sending > 0) echi_print(l, "waits until %d gradients of lease %u have left", s->sending, s->lease.id);
         else if (n->worker->policy->rounds)
-            add(l, "waits for weights from rank %d to begin lease %u: it holds those of round %llu", owner_of(n), n->worker->lease[0].id, (unsigned long long)s->version);
-        else add(l, "waits for another strand to go first with lease %u", n->worker->lease[0].id);
+            echi_print(l, "waits for weights from rank %d to begin lease %u: it holds those of round %llu", owner_of(n),
+                       n->worker->lease[0].id, (unsigned long long)s->version);
+        else echi_print(l, "waits for another strand to go first with lease %u", n->worker->lease[0].id);
         break;
-    case ECHI_STRAND_FORWARD: add(l, "computes lease %u forward", s->lease.id); break;
-    case ECHI_STRAND_WAITS_HEAD: add(l, "waits for the head, rank %d, to answer lease %u", n->setup.plan.head, s->lease.id); break;
-    case ECHI_STRAND_ANSWERED: add(l, "waits to go backward with lease %u", s->lease.id); break;
+    case ECHI_STRAND_FORWARD: echi_print(l, "computes lease %u forward", s->lease.id); break;
+    case ECHI_STRAND_WAITS_HEAD: echi_print(l, "waits for the head, rank %d, to answer lease %u", n->setup.plan.head, s->lease.id); break;
+    case ECHI_STRAND_ANSWERED: echi_print(l, "waits to go backward with lease %u", s->lease.id); break;
     case ECHI_STRAND_BACKWARD:
-        add(l, "computes lease %u%s", s->lease.id, n->setup.plan.separated ? " backward" : "");
-        if (s->next_layer >= 0) add(l, ", next to leave is the gradient of %s", n->job->layer[s->next_layer].name);
+        echi_print(l, "computes lease %u%s", s->lease.id, n->setup.plan.separated ? " backward" : "");
+        if (s->next_layer >= 0) echi_print(l, ", next to leave is the gradient of %s", n->job->layer[s->next_layer].name);
         break;
     }
 }
 
-static void tell_worker(struct echi_node *n, struct line *l, int64_t now) {
+static void tell_worker(struct echi_node *n, struct echi_print *l, int64_t now) {
     const struct echi_worker *w = n->worker;
-    add(l, "worker of group %d:", n->setup.plan.group_of[n->rank]);
+    echi_print(l, "worker of group %d:", n->setup.plan.group_of[n->rank]);
     for (int i = 0; i < n->setup.plan.strands; i++) {
-        add(l, i ? "; and " : " ");
+        echi_print(l, i ? "; and " : " ");
         add_strand(l, n, &w->strand[i]);
-        add(l, ", since %.1f s", seconds(n->told_strand[i].at, now));
+        echi_print(l, ", since %.1f s", seconds(n->told_strand[i].at, now));
     }
-    add(l, "; %d leases not begun", w->n_leases);
+    echi_print(l, "; %d leases not begun", w->n_leases);
     say(n, l);
 }
 
 /* --------------------------------------------------------------- the owner */
 
 /* Who of the workers with a share has nothing in the round yet. */
-static void add_round(struct line *l, const struct echi_node *n) {
+static void add_round(struct echi_print *l, const struct echi_node *n) {
     const struct echi_owner *o = n->owner;
     const char *before = ", none of rank";
-    add(l, "; %u samples of its round are in", o->round_in);
+    echi_print(l, "; %u samples of its round are in", o->round_in);
     for (int r = 0; r < n->world; r++) {
         bool in = !o->view[r].member;
         for (int i = 0; i < o->round_count; i++) in = in || o->round_push[i].lease.worker == r;
         for (int i = 0; i < o->queued; i++) in = in || o->queue[i] == r;
         if (in) continue;
-        add(l, "%s %d", before, r);
+        echi_print(l, "%s %d", before, r);
         before = ",";
     }
 }
 
-static void tell_owner(struct echi_node *n, struct line *l) {
+static void tell_owner(struct echi_node *n, struct echi_print *l) {
     const struct echi_owner *o = n->owner;
     const struct echi_plan *p = &n->setup.plan;
-    add(l, "owner of group %d: version %llu", o->group, (unsigned long long)o->version);
-    if (!o->started) add(l, "; waits for the first weights from rank 0");
+    echi_print(l, "owner of group %d: version %llu", o->group, (unsigned long long)o->version);
+    if (!o->started) echi_print(l, "; waits for the first weights from rank 0");
     if (o->policy->rounds) add_round(l, n);
-    for (int i = 0; i < o->queued; i++) add(l, "%s %d", i ? "," : "; whole pushes wait from rank", o->queue[i]);
+    for (int i = 0; i < o->queued; i++) echi_print(l, "%s %d", i ? "," : "; whole pushes wait from rank", o->queue[i]);
     const char *before = "; pushes come in from";
     for (int r = 0; r < n->world; r++) {
         if (o->push[r].whole || o->push[r].layers_in == 0) continue;
-        add(l, "%s rank %d (%d of %d layers of lease %u)", before, r, o->push[r].layers_in, n->setup.cut, o->push[r].lease.id);
+        echi_print(l, "%s rank %d (%d of %d layers of lease %u)", before, r, o->push[r].layers_in, n->setup.cut, o->push[r].lease.id);
         before = ",";
     }
-    add(l, "; %d sends are out", o->sends);
+    echi_print(l, "; %d sends are out", o->sends);
     before = "; weights are held back from";
     for (int r = 0; r < n->world; r++) {
         if (!o->answer[r] || o->policy->before_reply(o->view, p->world, r, p->staleness)) continue;
@@ -191,93 +179,96 @@ static void tell_owner(struct echi_node *n, struct line *l) {
         for (int i = 0; i < n->world; i++)
             if (o->view[i].member && !o->view[i].idle && (slowest < 0 || o->view[i].steps < o->view[slowest].steps)) slowest = i;
         if (slowest < 0) continue;
-        add(l, "%s rank %d, %u steps ahead of rank %d", before, r, o->view[r].steps - o->view[slowest].steps, slowest);
+        echi_print(l, "%s rank %d, %u steps ahead of rank %d", before, r, o->view[r].steps - o->view[slowest].steps, slowest);
         before = ",";
     }
     before = "; states not acknowledged:";
     for (int g = 0; g < p->n_groups; g++) {
-        if (g == o->group || o->peer[g].acked == o->state_version) continue;
-        add(l, "%s rank %d has version %llu of %llu", before, p->owner_of[g], (unsigned long long)o->peer[g].acked,
-            (unsigned long long)o->state_version);
+        if (g == o->group || !echi_plan_group_lives(p, g) || o->peer[g].acked == o->state_version) continue;
+        echi_print(l, "%s rank %d has version %llu of %llu", before, p->owner_of[g], (unsigned long long)o->peer[g].acked,
+                   (unsigned long long)o->state_version);
         before = ",";
     }
-    if (o->draining) add(l, o->drained ? "; drained" : "; drains");
+    if (o->draining) echi_print(l, o->drained ? "; drained" : "; drains");
     say(n, l);
 }
 
 /* ---------------------------------------------------------------- the head */
 
-static void tell_head(struct echi_node *n, struct line *l) {
+static void tell_head(struct echi_node *n, struct echi_print *l) {
     const struct echi_head *h = n->head;
-    add(l, "head: version %llu%s", (unsigned long long)h->version, h->started ? "" : "; waits for the first weights from rank 0");
-    for (int i = 0; i < h->queued; i++) add(l, "%s %d (lease %u)", i ? "," : "; rows wait from rank", h->queue[i], h->lease[h->queue[i]].id);
+    echi_print(l, "head: version %llu%s", (unsigned long long)h->version, h->started ? "" : "; waits for the first weights from rank 0");
+    for (int i = 0; i < h->queued; i++)
+        echi_print(l, "%s %d (lease %u)", i ? "," : "; rows wait from rank", h->queue[i], h->lease[h->queue[i]].id);
     const char *before = "; answers have not left for rank";
     for (int r = 0; r < n->world; r++) {
         if (!h->answering[r]) continue;
-        add(l, "%s %d", before, r);
+        echi_print(l, "%s %d", before, r);
         before = ",";
     }
-    if (h->busy) add(l, "; computes");
-    if (h->policy->rounds) add(l, "; %u rows of the round are in", h->round_in);
+    if (h->busy) echi_print(l, "; computes");
+    if (h->policy->rounds) echi_print(l, "; %u rows of the round are in", h->round_in);
     say(n, l);
 }
 
 /* ------------------------------------------------- the lane, the wire, peers */
 
-static void tell_lane(struct echi_node *n, struct line *l, int64_t now) {
+static void tell_lane(struct echi_node *n, struct echi_print *l, int64_t now) {
     static const char *const name[ECHI_TASKS] = {
         [ECHI_TASK_HEAD] = "the head", [ECHI_TASK_HEAD_APPLY] = "the head's update", [ECHI_TASK_ADD] = "the sum of a round",
         [ECHI_TASK_APPLY] = "an update", [ECHI_TASK_REFRESH] = "weights from states", [ECHI_TASK_BACKWARD] = "a trunk backward",
         [ECHI_TASK_STEP] = "a whole step", [ECHI_TASK_FORWARD] = "a trunk forward", [ECHI_TASK_EVAL] = "the accuracy"};
     struct echi_lane_view v;
     echi_lane_look(n->lane, &v);
-    if (n->measuring) add(l, "lane: measures step times");
-    else if (n->standing) add(l, "lane: makes its slots");
-    else if (v.runs) add(l, "lane: computes %s since %.3f s", name[v.task.kind], seconds(v.since, now));
-    else add(l, "lane: idle");
-    if (v.runs && v.task.lease.id) add(l, ", lease %u of rank %d", v.task.lease.id, v.task.lease.worker);
-    add(l, "; %d tasks wait%s", v.waiting, v.held ? "; held" : "");
+    if (n->measuring) echi_print(l, "lane: measures step times");
+    else if (n->standing) echi_print(l, "lane: makes its slots");
+    else if (v.runs) echi_print(l, "lane: computes %s since %.3f s", name[v.task.kind], seconds(v.since, now));
+    else echi_print(l, "lane: idle");
+    if (v.runs && v.task.lease.id) echi_print(l, ", lease %u of rank %d", v.task.lease.id, v.task.lease.worker);
+    echi_print(l, "; %d tasks wait%s", v.waiting, v.held ? "; held" : "");
     say(n, l);
 }
 
 /* A payload waits where its receiver has granted no place. */
-static void tell_wire(struct echi_node *n, struct line *l) {
+static void tell_wire(struct echi_node *n, struct echi_print *l) {
     const char *before = "wire: waiting to be sent are";
     for (int r = 0; r < n->world; r++)
         for (int k = 0; k < ECHI_KINDS; k++) {
             bool for_credit;
             const int count = echi_wire_waiting(n->wire, r, k, &for_credit);
             if (count == 0) continue;
-            add(l, "%s %s to rank %d", before, echi_kind_name(k), r);
-            if (count > 1) add(l, " (%d)", count);
-            if (for_credit) add(l, " for want of a place there");
+            echi_print(l, "%s %s to rank %d", before, echi_kind_name(k), r);
+            if (count > 1) echi_print(l, " (%d)", count);
+            if (for_credit) echi_print(l, " for want of a place there");
             before = ",";
         }
-    if (l->len == 0) add(l, "wire: nothing waits to be sent");
+    if (l->len == 0) echi_print(l, "wire: nothing waits to be sent");
     say(n, l);
 }
 
-static void tell_peers(struct echi_node *n, struct line *l) {
+static void tell_peers(struct echi_node *n, struct echi_print *l) {
     for (int r = n->coordinator ? 1 : 0; r < (n->coordinator ? n->world : 1); r++) {
         const struct echi_watched *w = &n->watched[r];
-        add(l, "%s rank %d ", l->len ? "," : "peers:", r);
-        if (w->lost) add(l, "is lost");
-        else add(l, "spoke %.1f s ago (lost after %.3g s)", seconds(w->silence.since, n->fair.now),
-                 seconds(0, echi_silence_bound(&w->silence, &n->patience)));
+        echi_print(l, "%s rank %d ", l->len ? "," : "peers:", r);
+        if (w->lost) echi_print(l, "is lost");
+        else echi_print(l, "spoke %.1f s ago (lost after %.3g s)", seconds(w->silence.since, n->fair.now),
+                        seconds(0, echi_silence_bound(&w->silence, &n->patience)));
     }
     if (l->len > 0) say(n, l);
 }
 
 void echi_tell_all(struct echi_node *n, int64_t now) {
-    struct line l = {0};
-    add(&l, "node: rank %d of %d, %.1f s since start", n->rank, n->world, seconds(n->began, now));
+    char text[480] = "";
+    struct echi_print l = {text, sizeof text, 0};
+    echi_print(&l, "node: rank %d of %d, %.1f s since start", n->rank, n->world, seconds(n->began, now));
     if (!n->ready) {
-        add(&l, "; has not met all nodes yet");
+        echi_print(&l, "; has not met all nodes yet");
         return say(n, &l);
     }
-    add(&l, "; I/O thread: late by %.0f ms at most, busy for %.0f ms at a time at most", seconds(0, n->fair.late_most) * 1e3,
-        seconds(0, n->round_most) * 1e3);
-    if (n->end_in) add(&l, "; the run is over%s", n->c->user && n->rank != 0 && !n->final_in ? ", the final weights are to come" : "");
+    echi_print(&l, "; I/O thread: late by %.0f ms at most, busy for %.0f ms at a time at most", seconds(0, n->fair.late_most) * 1e3,
+               seconds(0, n->round_most) * 1e3);
+    if (n->end_in)
+        echi_print(&l, "; the run is over%s", n->c->user && n->rank != 0 && !n->final_in ? ", the final weights are to come" : "");
     say(n, &l);
     if (n->coordinator) tell_coordinator(n, &l, now);
     if (n->worker) tell_worker(n, &l, now);
@@ -293,24 +284,24 @@ void echi_tell_all(struct echi_node *n, int64_t now) {
 /* The nearest to a layer comes first: a push that stopped half-way, then what a strand here waits for, then leases. */
 const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_t cap) {
     const struct echi_push *push = n->owner ? &n->owner->push[peer] : NULL;
-    struct line l = {0};
-    if (n->coordinator && n->coordinator->phase != ECHI_RUN_TRAINS) add(&l, ", while rank 0 %s", phase_name(n->coordinator->phase));
+    struct echi_print l = {buf, cap, 0};
+    buf[0] = 0;
+    if (n->coordinator && n->coordinator->phase != ECHI_RUN_TRAINS) echi_print(&l, ", while rank 0 %s", phase_name(n->coordinator->phase));
     if (push && push->layers_in > 0 && !push->whole)
-        add(&l, ", while %s of lease %u was to come", n->job->layer[n->setup.cut - 1 - push->layers_in].name, push->lease.id);
+        echi_print(&l, ", while %s of lease %u was to come", n->job->layer[n->setup.cut - 1 - push->layers_in].name, push->lease.id);
     for (int i = 0; n->worker && i < n->setup.plan.strands && l.len == 0; i++) {
         const struct echi_strand *s = &n->worker->strand[i];
         const bool weights = s->phase == ECHI_STRAND_WAITS_WEIGHTS && owner_of(n) == peer;
         const bool head = s->phase == ECHI_STRAND_WAITS_HEAD && n->setup.plan.head == peer;
         const bool lease = s->phase == ECHI_STRAND_IDLE && n->worker->n_leases == 0 && peer == 0;
         if (!weights && !head && !lease) continue;
-        add(&l, ", while the worker here ");
+        echi_print(&l, ", while the worker here ");
         add_strand(&l, n, s);
     }
     if (l.len == 0 && n->coordinator && n->coordinator->held[peer] > 0) {
-        add(&l, ", while training, with lease");
+        echi_print(&l, ", while training, with lease");
         add_leases(&l, n->coordinator, peer);
-        add(&l, " out");
+        echi_print(&l, " out");
     }
-    snprintf(buf, cap, "%s", l.text);
     return buf;
 }

@@ -32,7 +32,8 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
     echi_point_begin(&point);
 #define PRINT(...) at += snprintf(at, (size_t)(end - at), __VA_ARGS__)
     PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\nstrands %d\ndeterministic %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\n",
-          echi_policy_of((enum echi_sync)p->sync)->name, p->world, p->round, p->staleness, p->rounds_apart, p->strands, p->deterministic, p->lr, p->momentum, p->decay);
+          echi_policy_of((enum echi_sync)p->sync)->name, p->world, p->round, p->staleness, p->rounds_apart, p->strands, p->deterministic,
+          p->lr, p->momentum, p->decay);
     if (p->separated) PRINT("head %d\n", p->head);
     else PRINT("head none\n");
     for (int g = 0; g < p->n_groups; g++) {
@@ -95,7 +96,8 @@ static ech_status read_group(struct reader *r, struct echi_plan *p) {
 static ech_status read_line(struct reader *r, const char *key, struct echi_plan *p) {
     unsigned long v = 0;
     if (strcmp(key, "group") == 0) return read_group(r, p);
-    static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "lr", "momentum", "decay", "head"};
+    static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "lr", "momentum",
+        "decay", "head"};
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;
         if (r->said & 1u << i) return refuse(r, "this was said before", key);
@@ -139,7 +141,8 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         ECHI_TRY(whole(r, word, 0, 1, "deterministic is 0 or 1", &v));
         p->deterministic = (uint8_t)v;
     } else {
-        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, head or group", key);
+        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, head or group",
+                      key);
     }
     return ECH_OK;
 }
@@ -179,7 +182,8 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
     bool beyond = false; /* a rank that the world does not have would be dropped unseen */
     for (int rank = p->world; rank < ECHI_WORLD_MAX; rank++) beyond = beyond || p->group_of[rank] != ECHI_NONE;
     if (status == ECH_OK && (beyond || !echi_plan_valid(p)))
-        status = echi_fail(err, ECH_E_FORMAT, "plan.load", "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round; if deterministic, bsp and samples that 4 divides", path);
+        status = echi_fail(err, ECH_E_FORMAT, "plan.load",
+                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round; if deterministic, bsp and samples that 4 divides", path);
     free(text);
     return status;
 }

@@ -49,10 +49,13 @@ static ech_status fail_at(const struct run *x, const struct node *n, ech_status 
 
 /* --------------------------------------------------------------- messages */
 
-static struct queue *queue_of(struct run *x, int from, int to, int kind) { return &x->queue[((size_t)from * (size_t)x->world + (size_t)to) * ECHI_KINDS + (size_t)kind]; }
+static struct queue *queue_of(struct run *x, int from, int to, int kind) {
+    return &x->queue[((size_t)from * (size_t)x->world + (size_t)to) * ECHI_KINDS + (size_t)kind];
+}
 
 /* What a message carries, as the sender's slot says. */
-static bool extent(const struct run *x, const struct node *n, const struct echi_msg *m, struct echi_slot slot, size_t *at, size_t *len, uint8_t **out_base) {
+static bool extent(const struct run *x, const struct node *n, const struct echi_msg *m, struct echi_slot slot, size_t *at, size_t *len,
+                   uint8_t **out_base) {
     size_t room = 0;
     if (m->kind == ECHI_KIND_PUSH && m->layer >= x->job->n_layers) return false;
     echi_job_extent(x->job, &n->setup.plan, m->kind, m, m->to_role == ECHI_ROLE_HEAD || m->from_role == ECHI_ROLE_HEAD, at, len);
@@ -102,7 +105,8 @@ static ech_status place(struct run *x, struct node *n, const struct flight *f) {
     const bool part = t->role == ECHI_ROLE_COORDINATOR;
     if (part && t->msg.flag != ECHI_PARAMS_PART) return ECH_OK;
     const struct echi_slot to = part ? (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0} : t->event.slot;
-    if (!extent(x, n, t->event.msg, to, &at, &len, &base) || len != f->len) return fail_at(x, n, ECH_E_MISMATCH, "it does not fit into that slot");
+    if (!extent(x, n, t->event.msg, to, &at, &len, &base) || len != f->len)
+        return fail_at(x, n, ECH_E_MISMATCH, "it does not fit into that slot");
     memcpy(base + at, f->payload, len);
     x->payloads++;
     return ECH_OK;
@@ -150,8 +154,8 @@ static ech_status on_task(struct run *x, struct node *n, const struct echi_event
         x->tasks++;
     }
     char what[160];
-    snprintf(what, sizeof what, "the arithmetic differs: the recorded loss is %.17g, this one %.17g (accuracy %.6g, %.6g)", e->result->loss[0],
-             t->result.loss[0], e->result->accuracy, t->result.accuracy);
+    snprintf(what, sizeof what, "the arithmetic differs: the recorded loss is %.17g, this one %.17g (accuracy %.6g, %.6g)",
+             e->result->loss[0], t->result.loss[0], e->result->accuracy, t->result.accuracy);
     if (!same_result(&t->task, &t->result, e->result)) return fail_at(x, n, ECH_E_MISMATCH, what);
     if (e->type == ECHI_EVENT_COMPUTED) t->used = false;
     return ECH_OK;
@@ -167,13 +171,18 @@ static ech_status stand(struct run *x, struct node *n) {
     n->setup = s->setup;
     if (!first) return ECH_OK;
     if (s->setup.n_layers != x->job->n_layers || (s->setup.plan.separated && x->job->cut == 0))
-        return echi_fail(x->err, ECH_E_MISMATCH, "replay.compute", "the recorded plan is for a model of %d layers with parameters, this one has %d", s->setup.n_layers, x->job->n_layers);
+        return echi_fail(x->err, ECH_E_MISMATCH, "replay.compute",
+                         "the recorded plan is for a model of %d layers with parameters, this one has %d", s->setup.n_layers,
+                         x->job->n_layers);
     ECHI_TRY(echi_exec_setup(n->exec, &n->setup, x->err));
     echi_exec_kernels(n->exec, kernels, sizeof kernels);
     if (strcmp(kernels, s->kernels) != 0)
-        return echi_fail_at(x->err, ECH_E_MISMATCH, "replay.compute", rank, NULL, "rank %d computed with other kernels: recorded '%.150s', here '%.150s'; replay it on a machine like that one",
+        return echi_fail_at(x->err, ECH_E_MISMATCH, "replay.compute", rank, NULL,
+                            "rank %d computed with other kernels: recorded '%.150s', here '%.150s'; replay it on a machine like that one",
                             rank, s->kernels, kernels);
-    if (rank == 0) memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), x->params, x->job->n_params * sizeof *x->params);
+    if (rank == 0)
+        memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), x->params,
+               x->job->n_params * sizeof *x->params);
     return ECH_OK;
 }
 

@@ -97,7 +97,8 @@ bool echi_about_decode(const uint8_t *bytes, size_t len, struct echi_about *a) {
     a->session = echi_get8(&r) != 0;
     a->train_samples = echi_get32(&r);
     a->test_samples = echi_get32(&r);
-    if (a->world < 1 || a->world > ECHI_WORLD_MAX || a->rank >= a->world || a->threads < 1 || a->threads > 1024 || a->train_samples < 1) return false;
+    if (a->world < 1 || a->world > ECHI_WORLD_MAX || a->rank >= a->world || a->threads < 1 || a->threads > 1024 || a->train_samples < 1)
+        return false;
     if (a->rank == 0) {
         get_text(&r, a->init, sizeof a->init);
         echi_get_bytes(&r, a->initial, sizeof a->initial);
@@ -136,8 +137,8 @@ bool echi_setup_decode(const uint8_t *bytes, size_t len, struct echi_recorded_se
     out->setup.cut = echi_get16(&r);
     out->setup.cut_width = echi_get32(&r);
     get_text(&r, out->kernels, sizeof out->kernels);
-    return r.ok && r.at == r.end && out->setup.rank < out->setup.plan.world && out->setup.n_layers >= 1 && out->setup.n_layers <= ECHI_LAYERS_MAX &&
-           out->setup.cut >= 1 && out->setup.cut <= out->setup.n_layers;
+    return r.ok && r.at == r.end && out->setup.rank < out->setup.plan.world && out->setup.n_layers >= 1 &&
+        out->setup.n_layers <= ECHI_LAYERS_MAX && out->setup.cut >= 1 && out->setup.cut <= out->setup.n_layers;
 }
 
 size_t echi_end_encode(const struct echi_recorded_end *e, uint8_t *out, size_t cap) {
@@ -162,8 +163,8 @@ bool echi_end_decode(const uint8_t *bytes, size_t len, struct echi_recorded_end 
 /* ---------------------------------------------------------------- the file */
 
 static ech_status damaged(const struct echi_recording *r, const char *what, struct ech_error *err) {
-    return echi_fail(err, ECH_E_FORMAT, "replay.read", "'%s' is damaged at byte %zu: %s; record the run again, or copy the file again from its node",
-                     r->name, r->at, what);
+    return echi_fail(err, ECH_E_FORMAT, "replay.read",
+                     "'%s' is damaged at byte %zu: %s; record the run again, or copy the file again from its node", r->name, r->at, what);
 }
 
 void echi_recording_rewind(struct echi_recording *r) {
@@ -177,10 +178,12 @@ void echi_recording_rewind(struct echi_recording *r) {
 ech_status echi_recording_open(const uint8_t *bytes, size_t len, const char *name, struct echi_recording *out, struct ech_error *err) {
     *out = (struct echi_recording){.name = name, .bytes = bytes, .len = len};
     if (len < HEAD_LEN || memcmp(bytes, ECHI_RECORDING_MAGIC, MAGIC_LEN) != 0)
-        return echi_fail(err, ECH_E_FORMAT, "replay.read", "'%s' is no recording: give a folder that `echelon train --record` has written", name);
+        return echi_fail(err, ECH_E_FORMAT, "replay.read", "'%s' is no recording: give a folder that `echelon train --record` has written",
+                         name);
     const uint32_t format = echi_load32(bytes + MAGIC_LEN);
     if (format != ECHI_RECORDING_FORMAT)
-        return echi_fail(err, ECH_E_MISMATCH, "replay.read", "'%s' is a recording of format %u, but this echelon (%s) reads format %u: replay it with the version that wrote it",
+        return echi_fail(err, ECH_E_MISMATCH, "replay.read",
+                         "'%s' is a recording of format %u, but this echelon (%s) reads format %u: replay it with the version that wrote it",
                          name, format, ECH_VERSION, ECHI_RECORDING_FORMAT);
     echi_recording_rewind(out);
     int kind;
@@ -188,13 +191,16 @@ ech_status echi_recording_open(const uint8_t *bytes, size_t len, const char *nam
     size_t body_len;
     ECHI_TRY(echi_recording_next(out, &kind, &body, &body_len, err));
     if (kind != ECHI_RECORD_ABOUT)
-        return echi_fail(err, ECH_E_FORMAT, "replay.read", "'%s' ends before it says what was recorded: its node was killed at once, or its disk was full", name);
+        return echi_fail(err, ECH_E_FORMAT, "replay.read",
+                         "'%s' ends before it says what was recorded: its node was killed at once, or its disk was full", name);
     /* The version comes first: another one may have written the rest otherwise. */
     struct echi_reader r = echi_reader_over(body, body_len);
     char version[sizeof out->about.version] = "";
     get_text(&r, version, sizeof version);
     if (r.ok && strcmp(version, ECH_VERSION) != 0)
-        return echi_fail(err, ECH_E_MISMATCH, "replay.read", "'%s' was recorded by echelon %s, but this is %s: replay it with the version that wrote it", name, version, ECH_VERSION);
+        return echi_fail(err, ECH_E_MISMATCH, "replay.read",
+                         "'%s' was recorded by echelon %s, but this is %s: replay it with the version that wrote it", name, version,
+                         ECH_VERSION);
     if (!echi_about_decode(body, body_len, &out->about)) return damaged(out, "what was recorded makes no sense", err);
     return ECH_OK;
 }
@@ -227,7 +233,8 @@ ech_status echi_recording_next(struct echi_recording *r, int *out_kind, const ui
     *out_len = len;
     if (*out_kind == ECHI_RECORD_EVENT) r->events++;
     if (*out_kind != ECHI_RECORD_END) return ECH_OK;
-    if (!echi_end_decode(*out_body, len, &r->end) || r->end.events != r->events) return damaged(r, "the end does not fit what stands before it", err);
+    if (!echi_end_decode(*out_body, len, &r->end) || r->end.events != r->events)
+        return damaged(r, "the end does not fit what stands before it", err);
     r->ended = true;
     return ECH_OK;
 }
@@ -237,7 +244,8 @@ ech_status echi_recording_read(struct echi_recording *r, struct echi_record *out
     size_t len = 0;
     ECHI_TRY(echi_recording_next(r, &out->kind, &body, &len, err));
     if (out->kind == ECHI_RECORD_ABOUT) return echi_recording_read(r, out, err);   /* once, when read from the top */
-    if (out->kind == ECHI_RECORD_SETUP && (!echi_setup_decode(body, len, &out->setup) || out->setup.setup.plan.world != r->about.world || out->setup.setup.rank != r->about.rank))
+    if (out->kind == ECHI_RECORD_SETUP && (!echi_setup_decode(body, len, &out->setup) || out->setup.setup.plan.world != r->about.world ||
+                                           out->setup.setup.rank != r->about.rank))
         return damaged(r, "a plan makes no sense", err);
     if (out->kind == ECHI_RECORD_EVENT && (!echi_trace_get(body, len, &out->event) || out->event.event.from >= r->about.world))
         return damaged(r, "an event makes no sense", err);

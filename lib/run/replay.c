@@ -72,7 +72,8 @@ static struct owed owed_task(const struct echi_task *t) {
     return o;
 }
 static struct owed owed_slot(int what, int role, int peer, int kind, struct echi_slot slot) {
-    return (struct owed){.what = (uint8_t)what, .role = (uint8_t)role, .peer = (uint8_t)peer, .kind = (uint8_t)kind, .slot_kind = slot.kind, .slot_index = slot.index};
+    return (struct owed){.what = (uint8_t)what, .role = (uint8_t)role, .peer = (uint8_t)peer, .kind = (uint8_t)kind, .slot_kind = slot.kind,
+        .slot_index = slot.index};
 }
 
 static bool owe(struct stage *s, struct owed o, int times) {
@@ -147,9 +148,12 @@ static const char *unasked(struct stage *s, const struct echi_traced *t) {
     switch ((enum echi_event_type)e->type) {
     case ECHI_EVENT_MESSAGE:
         if (e->msg->to_role != t->role) return "the message is for another role";
-        if (!echi_kind_has_payload(e->msg->kind)) return e->slot.kind == ECHI_SLOT_NONE ? NULL : "a message without a payload cannot be in a slot";
-        return pay(s, owed_slot(OWED_PAYLOAD, 0, e->from, e->msg->kind, e->slot), true) ? NULL : "no role has asked for that payload in that slot";
-    case ECHI_EVENT_SENT: return pay(s, owed_slot(OWED_SENT, t->role, 0, 0, e->slot), true) ? NULL : "no role has sent anything from that slot";
+        if (!echi_kind_has_payload(e->msg->kind))
+            return e->slot.kind == ECHI_SLOT_NONE ? NULL : "a message without a payload cannot be in a slot";
+        return pay(s, owed_slot(OWED_PAYLOAD, 0, e->from, e->msg->kind, e->slot), true)
+                   ? NULL : "no role has asked for that payload in that slot";
+    case ECHI_EVENT_SENT:
+        return pay(s, owed_slot(OWED_SENT, t->role, 0, 0, e->slot), true) ? NULL : "no role has sent anything from that slot";
     case ECHI_EVENT_GRADIENT:
         if (e->layer >= s->setup.n_layers || e->task->role != t->role) return "it does not fit its task";
         return pay(s, owed_task(e->task), false) ? NULL : "no role has asked for that task";
@@ -165,7 +169,8 @@ static const char *unasked(struct stage *s, const struct echi_traced *t) {
 
 /* -------------------------------------------------------------- comparison */
 
-static ech_status fail_at(const struct echi_recording *r, const struct echi_traced *t, struct ech_error *err, const char *what, const char *detail) {
+static ech_status fail_at(const struct echi_recording *r, const struct echi_traced *t, struct ech_error *err, const char *what,
+                          const char *detail) {
     char event[100];
     echi_event_text(t, event, sizeof event);
     return echi_fail_at(err, ECH_E_MISMATCH, "replay.roles", r->about.rank, NULL, "rank %d, event %llu, %s (%s): %s%s", r->about.rank,
@@ -184,7 +189,8 @@ static void shorten(char *text, size_t at) {
 }
 
 /* The first action in which the two lists differ, both in words. */
-static ech_status fail_differ(const struct echi_recording *r, const struct echi_traced *t, const uint8_t *now, size_t now_len, struct ech_error *err) {
+static ech_status fail_differ(const struct echi_recording *r, const struct echi_traced *t, const uint8_t *now, size_t now_len,
+                              struct ech_error *err) {
     struct echi_reader was_at = echi_reader_over(t->actions, t->actions_len), now_at = echi_reader_over(now, now_len);
     struct echi_traced_action was, is;
     char was_text[320] = "nothing", now_text[320] = "nothing", detail[400];
@@ -207,7 +213,8 @@ static ech_status fail_differ(const struct echi_recording *r, const struct echi_
     return fail_at(r, t, err, "the actions differ: ", detail);
 }
 
-static ech_status replay_event(struct stage *s, struct echi_recording *r, const struct echi_traced *t, uint64_t *out_actions, struct ech_error *err) {
+static ech_status replay_event(struct stage *s, struct echi_recording *r, const struct echi_traced *t, uint64_t *out_actions,
+                               struct ech_error *err) {
     struct echi_actions list = {s->action, 0, (int)(sizeof s->action / sizeof s->action[0]), false};
     const char *why = unasked(s, t);
     /* As the driver does (node_events.c): the roles of a node are told when its plan says so already. */

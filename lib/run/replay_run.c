@@ -28,12 +28,15 @@ static ech_status load(struct files *f, const char *dir, int rank, struct ech_er
     size_t len;
     snprintf(f->name[rank], sizeof f->name[rank], "%s/rank%d.events", dir, rank);
     if (f->world && !echi_file_exists(f->name[rank]))
-        return echi_fail(err, ECH_E_IO, "replay", "'%.200s' is missing: the run had %d nodes; copy the files of all of them into one folder", f->name[rank], f->world);
+        return echi_fail(err, ECH_E_IO, "replay",
+                         "'%.200s' is missing: the run had %d nodes; copy the files of all of them into one folder", f->name[rank],
+                         f->world);
     ECHI_TRY(echi_file_read(f->name[rank], SIZE_MAX / 2, &f->bytes[rank], &len, err));
     struct echi_recording *r = &f->recording[rank];
     ECHI_TRY(echi_recording_open(f->bytes[rank], len, f->name[rank], r, err));
     if (r->about.rank == rank) return ECH_OK;
-    return echi_fail(err, ECH_E_FORMAT, "replay", "'%.200s' was recorded by rank %d: give each file the name it was written under", f->name[rank], r->about.rank);
+    return echi_fail(err, ECH_E_FORMAT, "replay", "'%.200s' was recorded by rank %d: give each file the name it was written under",
+                     f->name[rank], r->about.rank);
 }
 
 static ech_status make_files(const char *dir, struct files **out, struct ech_error *err) {
@@ -49,7 +52,8 @@ static ech_status make_files(const char *dir, struct files **out, struct ech_err
 }
 
 static ech_status differs(struct ech_error *err, int rank, const char *what, const char *recorded, const char *here, const char *advice) {
-    return echi_fail_at(err, ECH_E_MISMATCH, "replay", rank, NULL, "%s differs: recorded '%.90s', here '%.90s'; %s", what, recorded, here, advice);
+    return echi_fail_at(err, ECH_E_MISMATCH, "replay", rank, NULL, "%s differs: recorded '%.90s', here '%.90s'; %s", what, recorded, here,
+                        advice);
 }
 
 static ech_status load_all(struct files *f, const char *dir, struct ech_error *err) {
@@ -63,9 +67,12 @@ static ech_status load_all(struct files *f, const char *dir, struct ech_error *e
         char was[24], is[24];
         snprintf(was, sizeof was, "%llu of %d", (unsigned long long)first->seed, first->world);
         snprintf(is, sizeof is, "%llu of %d", (unsigned long long)a->seed, a->world);
-        if (strcmp(first->model_hash, a->model_hash) != 0) return differs(err, r, "the model of two ranks", first->model_hash, a->model_hash, advice);
-        if (strcmp(first->data_hash, a->data_hash) != 0) return differs(err, r, "the data of two ranks", first->data_hash, a->data_hash, advice);
-        if (strcmp(was, is) != 0 || first->shuffle != a->shuffle) return differs(err, r, "the seed, order or world of two ranks", was, is, advice);
+        if (strcmp(first->model_hash, a->model_hash) != 0)
+            return differs(err, r, "the model of two ranks", first->model_hash, a->model_hash, advice);
+        if (strcmp(first->data_hash, a->data_hash) != 0)
+            return differs(err, r, "the data of two ranks", first->data_hash, a->data_hash, advice);
+        if (strcmp(was, is) != 0 || first->shuffle != a->shuffle)
+            return differs(err, r, "the seed, order or world of two ranks", was, is, advice);
     }
     return ECH_OK;
 }
@@ -91,12 +98,16 @@ static ech_status comparable(const struct files *f, const struct ech_replay_opti
     char model[ECHI_JOB_WORD], data[ECHI_JOB_WORD], was[16], is[16];
     const struct echi_about *first = &f->recording[0].about;
     if (first->session)
-        return echi_fail(err, ECH_E_UNSUPPORTED, "replay", "this is the recording of a session, whose arithmetic is the program's own: only its roles can be replayed (--roles)");
+        return echi_fail(err, ECH_E_UNSUPPORTED, "replay",
+                         "this is the recording of a session, whose arithmetic is the program's own: only its roles can be replayed (--roles)");
     if (first->goal.resumed)
-        return echi_fail(err, ECH_E_UNSUPPORTED, "replay", "this run went on from a checkpoint, which the recording does not hold: only its roles can be replayed (--roles)");
+        return echi_fail(err, ECH_E_UNSUPPORTED, "replay",
+                         "this run went on from a checkpoint, which the recording does not hold: only its roles can be replayed (--roles)");
     echi_job_words(job, model, data);
-    if (strcmp(first->model_hash, model) != 0) return differs(err, -1, "the model", first->model_hash, model, "give the recorded one with --model");
-    if (strcmp(first->data_hash, data) != 0) return differs(err, -1, "the data", first->data_hash, data, "give the recorded set with --data");
+    if (strcmp(first->model_hash, model) != 0)
+        return differs(err, -1, "the model", first->model_hash, model, "give the recorded one with --model");
+    if (strcmp(first->data_hash, data) != 0)
+        return differs(err, -1, "the data", first->data_hash, data, "give the recorded set with --data");
     snprintf(was, sizeof was, "%d bits", 8 * first->real_bytes);
     snprintf(is, sizeof is, "%d bits", 8 * (int)sizeof(echi_real));
     if (strcmp(was, is) != 0) return differs(err, -1, "the size of a number", was, is, "replay it with the archive that recorded it");
@@ -106,7 +117,8 @@ static ech_status comparable(const struct files *f, const struct ech_replay_opti
         snprintf(is, sizeof is, "%d", o->threads);
         if (o->threads > 0 && strcmp(was, is) != 0) return differs(err, r, "the number of threads", was, is, "leave --threads out");
         if (strcmp(a->isa, echi_isa_name()) != 0)
-            return differs(err, r, "the instruction set", a->isa, echi_isa_name(), "replay it on a machine like that one, or only its roles (--roles)");
+            return differs(err, r, "the instruction set", a->isa, echi_isa_name(),
+                           "replay it on a machine like that one, or only its roles (--roles)");
     }
     return ECH_OK;
 }
@@ -114,7 +126,9 @@ static ech_status comparable(const struct files *f, const struct ech_replay_opti
 static ech_status complete(struct files *f, struct ech_error *err) {
     for (int r = 0; r < f->world; r++)
         if (!f->recording[r].ended)
-            return echi_fail_at(err, ECH_E_FORMAT, "replay", r, NULL, "'%.200s' has no end: rank %d was killed, or its disk was full; only roles can be replayed (--roles)", f->name[r], r);
+            return echi_fail_at(err, ECH_E_FORMAT, "replay", r, NULL,
+                                "'%.200s' has no end: rank %d was killed, or its disk was full; only roles can be replayed (--roles)",
+                                f->name[r], r);
     return ECH_OK;
 }
 
@@ -125,7 +139,9 @@ static ech_status first_weights(const struct echi_about *a, const struct ech_rep
     else echi_model_init(o->model, a->seed, params);
     echi_weights_hash(params, o->model->n_params, hash);
     if (memcmp(hash, a->initial, sizeof hash) == 0) return ECH_OK;
-    return echi_fail(err, ECH_E_MISMATCH, "replay", "the initial weights %s%.200s are not those that the run began with: give their file with --init", init[0] ? "in " : "of the seed", init);
+    return echi_fail(err, ECH_E_MISMATCH, "replay",
+                     "the initial weights %s%.200s are not those that the run began with: give their file with --init",
+                     init[0] ? "in " : "of the seed", init);
 }
 
 /* ------------------------------------------------------------------- replay */
@@ -150,9 +166,11 @@ static ech_status replay_arithmetic(struct files *f, const struct ech_replay_opt
     const struct echi_recorded_end *end = &f->recording[0].end;
     uint8_t hash[32];
     echi_weights_hash(params, job->n_params, hash);
-    for (size_t i = 0; i < sizeof hash; i++) snprintf(report->weights + 2 * i, 3, "%02x", hash[i]);
+    echi_sha256_hex(hash, report->weights);
     if (end->has_weights && memcmp(hash, end->weights, sizeof hash) != 0)
-        return echi_fail(err, ECH_E_MISMATCH, "replay", "the trained weights are not those of the run (%.16s...), though every loss is: the recording misses something that counts", report->weights);
+        return echi_fail(err, ECH_E_MISMATCH, "replay",
+                         "the trained weights are not those of the run (%.16s...), though every loss is: the recording misses something that counts",
+                         report->weights);
     return ECH_OK;
 }
 
@@ -162,7 +180,8 @@ ech_status ech_replay(const struct ech_replay_options *o, struct ech_replay_repo
     struct echi_job *job = NULL;
     float *weights = NULL;
     const int64_t began = echi_now();
-    if (!o || !o->model != !o->data) return echi_fail(err, ECH_E_ARGUMENT, "replay", "ech_replay needs options, and both a model and data or neither");
+    if (!o || !o->model != !o->data)
+        return echi_fail(err, ECH_E_ARGUMENT, "replay", "ech_replay needs options, and both a model and data or neither");
     ECHI_TRY(make_files(o->dir, &f, err));
     ech_status status;
     ECHI_TRY_GOTO(load_all(f, o->dir, err), out);
@@ -212,25 +231,28 @@ static ech_status show_one(struct echi_recording *r, const struct shown *to, str
     int64_t began = 0;
     ech_status status;
     if (!record) return echi_fail_memory(err, "replay.show", "a record");
-    snprintf(text, sizeof text, "rank %d of %d: %s on %s, echelon %s, %s (%s, %s, %u thread%s), seed %llu", a->rank, a->world, a->model, a->data, a->version,
-             a->device, a->device_name, a->isa, a->threads, a->threads == 1 ? "" : "s", (unsigned long long)a->seed);
+    snprintf(text, sizeof text, "rank %d of %d: %s on %s, echelon %s, %s (%s, %s, %u thread%s), seed %llu", a->rank, a->world, a->model,
+             a->data, a->version, a->device, a->device_name, a->isa, a->threads, a->threads == 1 ? "" : "s", (unsigned long long)a->seed);
     show_line(to, text);
     while ((status = echi_recording_read(r, record, err)) == ECH_OK && record->kind != 0) {
         if (record->kind == ECHI_RECORD_SETUP) {
             const struct echi_plan *p = &record->setup.setup.plan;
-            snprintf(text, sizeof text, "the plan is here: %s, %d groups, B %u; kernels: %.700s", echi_policy_of((enum echi_sync)p->sync)->name, p->n_groups, p->round,
+            snprintf(text, sizeof text, "the plan is here: %s, %d groups, B %u; kernels: %.700s",
+                     echi_policy_of((enum echi_sync)p->sync)->name, p->n_groups, p->round,
                      record->setup.kernels[0] ? record->setup.kernels : "the program's own");
             show_line(to, text);
         }
         if (record->kind == ECHI_RECORD_END) {
-            snprintf(text, sizeof text, "the end: status %u (%s), %llu events", r->end.status, ech_status_text((ech_status)r->end.status), (unsigned long long)r->end.events);
+            snprintf(text, sizeof text, "the end: status %u (%s), %llu events", r->end.status, ech_status_text((ech_status)r->end.status),
+                     (unsigned long long)r->end.events);
             show_line(to, text);
         }
         if (record->kind != ECHI_RECORD_EVENT) continue;
         const struct echi_traced *t = &record->event;
         if (began == 0) began = t->event.now;
         echi_event_text(t, words, sizeof words);
-        snprintf(text, sizeof text, "%11.6f  %llu  %-11s  %s", (double)(t->event.now - began) * 1e-9, (unsigned long long)r->events, echi_role_name(t->role), words);
+        snprintf(text, sizeof text, "%11.6f  %llu  %-11s  %s", (double)(t->event.now - began) * 1e-9, (unsigned long long)r->events,
+                 echi_role_name(t->role), words);
         show_line(to, text);
         struct echi_reader at = echi_reader_over(t->actions, t->actions_len);
         struct echi_traced_action action;

@@ -2,29 +2,12 @@
  * struct ech_report as one JSON object (RFC 8259). */
 #include "echelon.h"
 #include "echi_number.h"
+#include "echi_print.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
-
-/* Text that grows past the end of its buffer: what does not fit is counted all the same. */
-struct text {
-    char *buf;
-    size_t cap, len;
-};
-
-static void add(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void add(struct text *t, const char *fmt, ...) {
-    size_t left = t->len < t->cap ? t->cap - t->len : 0;
-    va_list args;
-    va_start(args, fmt);
-    int n = vsnprintf(left ? t->buf + t->len : NULL, left, fmt, args);
-    va_end(args);
-    if (n > 0) t->len += (size_t)n;
-}
 
 /* The bytes of one UTF-8 character at `at` (its sequence whole, shortest and no surrogate), or 0. */
 static int utf8(const unsigned char *at) {
@@ -41,117 +24,117 @@ static int utf8(const unsigned char *at) {
 }
 
 /* A path may hold any bytes; JSON may not: what is not UTF-8 becomes the replacement character. */
-static void add_string(struct text *t, const char *string) {
-    add(t, "\"");
+static void add_string(struct echi_print *t, const char *string) {
+    echi_print(t, "\"");
     for (const unsigned char *at = (const unsigned char *)string; *at;) {
         int n = utf8(at);
-        if (n == 0) add(t, "\\ufffd");
-        else if (*at == '"' || *at == '\\') add(t, "\\%c", *at);
-        else if (*at < 0x20 || *at == 0x7f) add(t, "\\u%04x", *at);
-        else add(t, "%.*s", n, (const char *)at);
+        if (n == 0) echi_print(t, "\\ufffd");
+        else if (*at == '"' || *at == '\\') echi_print(t, "\\%c", *at);
+        else if (*at < 0x20 || *at == 0x7f) echi_print(t, "\\u%04x", *at);
+        else echi_print(t, "%.*s", n, (const char *)at);
         at += n ? n : 1;
     }
-    add(t, "\"");
+    echi_print(t, "\"");
 }
 
-static void add_key(struct text *t, const char *name) { add(t, ",\n  \"%s\": ", name); }
+static void add_key(struct echi_print *t, const char *name) { echi_print(t, ",\n  \"%s\": ", name); }
 
 /* JSON has no word for infinities and NaN: they become null. */
-static void add_number(struct text *t, double value) {
-    if (isfinite(value)) add(t, "%.10g", value);
-    else add(t, "null");
+static void add_number(struct echi_print *t, double value) {
+    if (isfinite(value)) echi_print(t, "%.10g", value);
+    else echi_print(t, "null");
 }
 
-static void add_real(struct text *t, const char *name, double value) {
+static void add_real(struct echi_print *t, const char *name, double value) {
     add_key(t, name);
     add_number(t, value);
 }
 
 /* A negative number says "there is none". */
-static void add_optional(struct text *t, const char *name, double value) { add_real(t, name, value < 0 ? NAN : value); }
+static void add_optional(struct echi_print *t, const char *name, double value) { add_real(t, name, value < 0 ? NAN : value); }
 
-static void add_whole(struct text *t, const char *name, uint64_t value) {
+static void add_whole(struct echi_print *t, const char *name, uint64_t value) {
     add_key(t, name);
-    add(t, "%llu", (unsigned long long)value);
+    echi_print(t, "%llu", (unsigned long long)value);
 }
 
-static void add_text(struct text *t, const char *name, const char *value) {
+static void add_text(struct echi_print *t, const char *name, const char *value) {
     add_key(t, name);
     add_string(t, value);
 }
 
 /* [[0, 1], [2, 3]]: for each group the ranks whose workers are in it. */
-static void add_groups(struct text *t, const struct ech_report *r, int world, int groups) {
+static void add_groups(struct echi_print *t, const struct ech_report *r, int world, int groups) {
     add_key(t, "groups");
-    add(t, "[");
+    echi_print(t, "[");
     for (int g = 0; g < groups; g++) {
         bool first = true;
-        add(t, "%s[", g ? ", " : "");
+        echi_print(t, "%s[", g ? ", " : "");
         for (int rank = 0; rank < world; rank++) {
             if (r->group_of[rank] != g) continue;
-            add(t, "%s%d", first ? "" : ", ", rank);
+            echi_print(t, "%s%d", first ? "" : ", ", rank);
             first = false;
         }
-        add(t, "]");
+        echi_print(t, "]");
     }
-    add(t, "]");
+    echi_print(t, "]");
 }
 
-static void add_ints(struct text *t, const char *name, const int *values, int n) {
+static void add_ints(struct echi_print *t, const char *name, const int *values, int n) {
     add_key(t, name);
-    add(t, "[");
-    for (int i = 0; i < n; i++) add(t, "%s%d", i ? ", " : "", values[i]);
-    add(t, "]");
+    echi_print(t, "[");
+    for (int i = 0; i < n; i++) echi_print(t, "%s%d", i ? ", " : "", values[i]);
+    echi_print(t, "]");
 }
 
-static void add_reals(struct text *t, const char *name, const double *values, int n) {
+static void add_reals(struct echi_print *t, const char *name, const double *values, int n) {
     add_key(t, name);
-    add(t, "[");
+    echi_print(t, "[");
     for (int i = 0; i < n; i++) {
-        if (i) add(t, ", ");
+        if (i) echi_print(t, ", ");
         add_number(t, values[i]);
     }
-    add(t, "]");
+    echi_print(t, "]");
 }
 
-static void add_counts(struct text *t, const char *name, const uint64_t *values, int n) {
+static void add_counts(struct echi_print *t, const char *name, const uint64_t *values, int n) {
     add_key(t, name);
-    add(t, "[");
-    for (int i = 0; i < n; i++) add(t, "%s%llu", i ? ", " : "", (unsigned long long)values[i]);
-    add(t, "]");
+    echi_print(t, "[");
+    for (int i = 0; i < n; i++) echi_print(t, "%s%llu", i ? ", " : "", (unsigned long long)values[i]);
+    echi_print(t, "]");
 }
 
-static void add_bytes(struct text *t, const struct ech_report *r) {
+static void add_bytes(struct echi_print *t, const struct ech_report *r) {
     add_key(t, "bytes_sent");
-    add(t, "{");
+    echi_print(t, "{");
     for (int k = 0; k < ECH_KINDS_MAX && r->kind_name[k]; k++) {
-        if (k) add(t, ", ");
+        if (k) echi_print(t, ", ");
         add_string(t, r->kind_name[k]);
-        add(t, ": %llu", (unsigned long long)r->bytes_sent[k]);
+        echi_print(t, ": %llu", (unsigned long long)r->bytes_sent[k]);
     }
-    add(t, "}");
+    echi_print(t, "}");
 }
 
 static int within(int value, int most) { return value < 0 ? 0 : value > most ? most : value; }
 
-static void add_all(struct text *t, const struct ech_report *r) {
+static void add_all(struct echi_print *t, const struct ech_report *r) {
     const int world = within(r->world, ECH_WORLD_MAX), groups = within(r->n_groups, ECH_GROUPS_MAX);
-    add(t, "{\n  \"version\": ");
+    echi_print(t, "{\n  \"version\": ");
     add_string(t, r->version);
     add_text(t, "model", r->model);
     add_text(t, "data", r->data);
     add_text(t, "sync", r->sync);
     add_whole(t, "seed", r->seed);
     add_key(t, "separate");
-    add(t, "%d", r->separate);
+    echi_print(t, "%d", r->separate);
     add_key(t, "world");
-    add(t, "%d", world);
+    echi_print(t, "%d", world);
     add_groups(t, r, world, groups);
     add_ints(t, "owners", r->owner_of, groups);
     add_ints(t, "head", &r->head, r->head >= 0);
     add_ints(t, "batch", r->batch, world);
     add_key(t, "round");
-    add(t, "%d", r->round);
+    echi_print(t, "%d", r->round);
     add_reals(t, "step_seconds", r->step_seconds, world);
     add_whole(t, "steps", r->steps);
     add_whole(t, "samples", r->samples);
@@ -179,13 +162,13 @@ static void add_all(struct text *t, const struct ech_report *r) {
     add_whole(t, "leases_again", r->leases_again);
     add_whole(t, "samples_again", r->samples_again);
     add_whole(t, "head_repeats", r->head_repeats);
-    add(t, "\n}\n");
+    echi_print(t, "\n}\n");
 }
 
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap) {
     if (buf && cap) buf[0] = 0;
     if (!report) return 0;
-    struct text t = {.buf = buf, .cap = buf ? cap : 0};
+    struct echi_print t = {.buf = buf, .cap = buf ? cap : 0};
     struct echi_point point;
     echi_point_begin(&point);
     add_all(&t, report);

@@ -12,10 +12,7 @@ void echi_fair_begin(struct echi_fair *f, int64_t now) { *f = (struct echi_fair)
 
 void echi_fair_look(struct echi_fair *f, int64_t now, int64_t next) {
     const int64_t passed = now - f->looked, late = now - f->due;
-    if (late > 0) {
-        f->late += late;
-        if (late > f->late_most) f->late_most = late;
-    }
+    if (late > f->late_most) f->late_most = late;
     if (passed > 0) f->now += late > 0 ? f->due - f->looked : passed;
     f->looked = now;
     f->due = now + next;

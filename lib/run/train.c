@@ -17,8 +17,8 @@ static ech_status write_report(const char *path, const struct ech_report *report
     return status;
 }
 
-ech_status ech_train(const ech_model *model, const ech_data *data, const struct ech_config *config, float *params, struct ech_report *out_report,
-                     struct ech_error *err) {
+ech_status ech_train(const ech_model *model, const ech_data *data, const struct ech_config *config, float *params,
+                     struct ech_report *out_report, struct ech_error *err) {
     if (!model || !data || !config) return echi_fail(err, ECH_E_ARGUMENT, "train", "ech_train needs a model, data and a config");
     ECHI_TRY(ech_config_check(config, err));
     struct echi_job *job = calloc(1, sizeof *job);

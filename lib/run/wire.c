@@ -136,7 +136,8 @@ static ech_status deliver(struct echi_wire *w, struct echi_net_event *out, int c
             continue;
         }
         if (m->len > post.cap && m->len > 0)
-            return echi_fail(err, ECH_E_INTERNAL, "run.deliver", "a message of %zu bytes to oneself has only %zu bytes of room", m->len, post.cap);
+            return echi_fail(err, ECH_E_INTERNAL, "run.deliver", "a message of %zu bytes to oneself has only %zu bytes of room", m->len,
+                             post.cap);
         if (m->len) memcpy(post.buffer, m->payload, m->len);
         out[(*count)++] = (struct echi_net_event){.type = ECHI_NET_MESSAGE, .peer = w->rank, .kind = m->kind, .meta = m->meta,
             .meta_len = m->meta_len, .payload = post.buffer, .payload_len = m->len, .cookie = post.cookie};
@@ -150,12 +151,14 @@ static ech_status deliver(struct echi_wire *w, struct echi_net_event *out, int c
     return ECH_OK;
 }
 
-ech_status echi_wire_poll(struct echi_wire *w, int64_t deadline, struct echi_net_event *out, int cap, int *out_count, struct ech_error *err) {
+ech_status echi_wire_poll(struct echi_wire *w, int64_t deadline, struct echi_net_event *out, int cap, int *out_count,
+                          struct ech_error *err) {
     *out_count = 0;
     w->n_given = 0;
     while (w->n_back > 0 && *out_count < cap / 4) {
         w->n_back--;
-        out[(*out_count)++] = (struct echi_net_event){.type = ECHI_NET_SENT, .peer = w->back[w->n_back].peer, .cookie = w->back[w->n_back].cookie};
+        out[(*out_count)++] = (struct echi_net_event){.type = ECHI_NET_SENT, .peer = w->back[w->n_back].peer,
+            .cookie = w->back[w->n_back].cookie};
     }
     if (w->ready) ECHI_TRY(deliver(w, out, cap / 2, out_count, err));
     int more = 0;

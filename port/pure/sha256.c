@@ -66,3 +66,12 @@ void echi_sha256_end(struct echi_sha256 *s, uint8_t out[32]) {
     echi_sha256_add(s, length, 8);
     for (int i = 0; i < 32; i++) out[i] = (uint8_t)(s->state[i / 4] >> (24 - 8 * (i % 4)));
 }
+
+void echi_sha256_hex(const uint8_t digest[32], char out[65]) {
+    static const char digit[] = "0123456789abcdef";
+    for (int i = 0; i < 32; i++) {
+        out[2 * i] = digit[digest[i] >> 4];
+        out[2 * i + 1] = digit[digest[i] & 15];
+    }
+    out[64] = 0;
+}

@@ -9,9 +9,11 @@ patience=$([ -z "${SAN:-}" ] && echo 10 || echo 60)   # seconds; sanitizers take
 failures=0 checks=0
 nodes=()       # process ids of the nodes started by hand, by rank
 
-# What a test leaves running would hold the next one up. Only what was started here is ended.
+# What a test leaves running would hold the next one up. Only what was started here is ended. A command in the background that
+# gets a signal before it has begun is still a copy of this shell, and would run the trap as well.
 clean_up() {
     local pid
+    [ "$BASHPID" = $$ ] || return
     for pid in "${nodes[@]}" ${run:-}; do kill -KILL "$pid"; done 2>/dev/null
     rm -rf "$work"
 }
@@ -32,6 +34,8 @@ verdict() {    # the script's last word
     echo "$1: $checks checks, $failures not as expected"
     [ $failures = 0 ]
 }
+
+value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}$/\1/p" "${2:-$work/report}"; }   # value KEY [REPORT]
 
 # idx_set DIR TRAIN TEST: grey images, labels 0 to 9 in turn; opened in no time, where glyphs must be drawn.
 big_endian() { printf "\\x$(printf %08x "$1" | sed 's/../&\\x/g; s/\\x$//')"; }

@@ -5,7 +5,6 @@
 . "$(dirname "$0")/cluster.bash"
 idx_set "$work/data" 2000 100
 kept=$work/kept
-value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}$/\1/p" "$work/report"; }   # value KEY: of the report
 newest() { ls "$kept"/*.complete 2>/dev/null | tail -n 1; }
 word() { grep -ao "\"$1\":\"[^\"]*\"" "$(newest | sed 's/complete$/safetensors/')" | head -n 1 | sed 's/.*:"//; s/"$//'; }   # word KEY: of the newest checkpoint
 train=(--data "$work/data" --eval-every 0 --batch 32 --progress on)
@@ -76,6 +75,7 @@ goes_on 15 --local 2 --sync ssp --lr 0.001 --momentum 0.5
 
 # --- SIGTERM leaves a checkpoint with all that was trained
 rm -rf "$kept"
+: >"$work/err"   # or the last run's progress is taken for this one's
 "$echelon" train "${train[@]}" --epochs 100000 --checkpoint "$kept" --every 0 --local 2 >"$work/out" 2>"$work/err" </dev/null &
 run=$!
 for _ in $(seq $((10 * patience))); do grep -q 'images/s' "$work/err" 2>/dev/null && break || sleep 0.1; done

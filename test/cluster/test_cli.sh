@@ -7,7 +7,7 @@ export LC_ALL=C
 root=$(cd "$(dirname "$0")/../.." && pwd)
 echelon=${ECHELON:-$root/build/echelon}
 work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-cli.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+trap '[ "$BASHPID" = $$ ] && rm -rf "$work"' EXIT   # a command that has not begun is still a copy of this shell
 port=$((20000 + $$ % 10000))
 free_port() {   # into $port
     port=$((port + 1))

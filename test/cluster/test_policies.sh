@@ -4,7 +4,6 @@
 # must be equal is equal.
 . "$(dirname "$0")/cluster.bash"
 idx_set "$work/data" 1000 50
-value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}$/\1/p" "$work/report"; }   # value KEY: of the report
 json() { command -v python3 >/dev/null || return 0; python3 -m json.tool "$work/report" >/dev/null; }
 
 # done_as_asked WORLD SAMPLES ARGUMENT...: status 0, and a whole report with that many samples.

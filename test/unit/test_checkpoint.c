@@ -515,6 +515,23 @@ static void momentum_finds_its_groups(void **state) {
     set_plan(2, true);
 }
 
+/* What a lost owner had is gone; what the head keeps beside it is not, where there is one. */
+static void momentum_of_a_lost_owner_is_gone(void **state) {
+    (void)state;
+    const size_t n = job.n_params;
+    float *momentum = malloc(n * sizeof *momentum);
+    for (int apart = 0; apart <= 1; apart++) {
+        set_plan(2, apart);
+        const size_t cut = apart ? job.layer[job.cut_params].at : n;
+        assert_true(cut > 0 && (apart ? cut < n : cut == n));
+        for (size_t i = 0; i < n; i++) momentum[i] = 1;
+        echi_checkpoint_forget(&job, &plan, momentum);
+        for (size_t i = 0; i < n; i++) assert_true(momentum[i] == (i >= cut));
+    }
+    free(momentum);
+    set_plan(2, true);
+}
+
 /* Bytes from a stranger: they are refused with a sentence, or are a checkpoint that makes sense. */
 static void strange_bytes_do_no_harm(void **state) {
     (void)state;
@@ -560,7 +577,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_ones_are_kept), cmocka_unit_test(cut_at_every_call),      cmocka_unit_test(damage_is_noticed),
         cmocka_unit_test(only_sound_folders_are_used), cmocka_unit_test(other_runs_are_refused), cmocka_unit_test(momentum_finds_its_groups),
-        cmocka_unit_test(strange_bytes_do_no_harm),
+        cmocka_unit_test(momentum_of_a_lost_owner_is_gone), cmocka_unit_test(strange_bytes_do_no_harm),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

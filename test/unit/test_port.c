@@ -359,6 +359,31 @@ static void failed_write_changes_nothing(void **state) {
     assert_int_equal(entries(), 1);
 }
 
+/* A file that grows is refused no otherwise; the signal, which would end a program that does not expect it, does not come. */
+static void growing_file_meets_its_limit(void **state) {
+    (void)state;
+    static uint8_t bytes[600];
+    char *path = in_folder("growing");
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        const struct rlimit limit = {1000, 1000};
+        struct ech_error err = {0};
+        int file;
+        signal(SIGXFSZ, SIG_DFL);
+        const bool good = setrlimit(RLIMIT_FSIZE, &limit) == 0 && echi_file_create(path, &file, NULL) == ECH_OK &&
+                          echi_file_append(file, bytes, sizeof bytes, NULL) == ECH_OK &&
+                          echi_file_append(file, bytes, sizeof bytes, &err) == ECH_E_IO && strstr(err.text, "ulimit -f");
+        _exit(good ? 0 : 1);
+    }
+    int status;
+    struct stat info;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_size, 1000);
+}
+
 /* ---------------------------------------------------- libraries, machine */
 
 static void library_is_found_or_not(void **state) {
@@ -451,6 +476,7 @@ int main(void) {
         WITH_FOLDER(read_does_not_trust_the_size),
         WITH_FOLDER(write_refuses),
         WITH_FOLDER(failed_write_changes_nothing),
+        WITH_FOLDER(growing_file_meets_its_limit),
         cmocka_unit_test(library_is_found_or_not),
         cmocka_unit_test(cpu_level_is_what_the_kernel_says),
         cmocka_unit_test(cpu_count_follows_affinity),

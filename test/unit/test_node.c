@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A node and its driver against a coordinator that is not to be believed: the node says what is wrong, and does nothing else. */
+#include "echi_run.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SECOND INT64_C(1000000000)
+enum { SIDE = 6, CLASSES = 4 };
+
+static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+    (void)user;
+    (void)test;
+    for (int i = 0; i < n; i++) labels[i] = (uint8_t)(index[i] % CLASSES);
+    for (int i = 0; i < n * SIDE * SIDE; i++) rows[i] = (float)(i % 7) * 0.1f;
+    return 0;
+}
+
+static struct {
+    ech_model *model;
+    ech_data *data;
+    struct ech_config config;
+    struct echi_job job;
+    struct ech_error error;
+    ech_status status;                    /* of rank 1 */
+    /* rank 0, played by the test */
+    struct echi_net_kind kinds[ECHI_KINDS];
+    struct echi_net *net;
+    bool ready;                           /* all have met */
+} t;
+
+static void *rank1(void *unused) {
+    t.status = ech_train(t.model, t.data, &t.config, NULL, NULL, &t.error);
+    return unused;
+}
+
+static void open_rank0(void) {
+    struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""},
+                                           {"arithmetic", "as fast as each node can, 32 bits"}};
+    echi_job_words(&t.job, print[1].value, print[2].value);
+    echi_job_order(&t.job, print[3].value);
+    echi_wire_kinds(&t.job, t.kinds);
+    const struct echi_net_config net = {.rank = 0, .world = 2, .kinds = t.kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
+                                        .n_fingerprints = 5, .coordinator = "127.0.0.1:0", .join_timeout = 20 * SECOND};
+    assert_int_equal(echi_net_open(&net, &t.net, NULL), ECH_OK);
+}
+
+/* Waits for a message of this kind, in ten seconds. */
+static struct echi_msg await(int kind) {
+    struct echi_msg m = {0};
+    for (const int64_t end = echi_now() + 10 * SECOND; echi_now() < end;) {
+        struct echi_net_event e;
+        int count = 0;
+        assert_int_equal(echi_net_poll(t.net, end, &e, 1, &count, NULL), ECH_OK);
+        if (count == 0) continue;
+        if (e.type == ECHI_NET_READY) t.ready = true;
+        if (e.type == ECHI_NET_LOST) fail_msg("rank 1 has gone: %s", e.text);
+        if (e.type != ECHI_NET_MESSAGE || e.kind != kind) continue;
+        assert_true(echi_msg_decode(kind, e.meta, e.meta_len, &m));
+        return m;
+    }
+    fail_msg("no %s message", echi_kind_name(kind));
+    return m;
+}
+
+static void say(const struct echi_msg *m, const void *payload, size_t len) {
+    uint8_t meta[ECHI_MSG_MAX];
+    const size_t size = echi_msg_encode(m, meta, sizeof meta);
+    assert_true(size > 0);
+    assert_int_equal(echi_net_send(t.net, 1, m->kind, meta, size, payload, len, 0, NULL), ECH_OK);
+}
+
+/* Rank 1 owns what both train. */
+static void say_plan(void) {
+    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 2, .n_groups = 1, .head = ECHI_NONE, .owner_of = {1}, .strands = 1,
+                             .n = {8, 8}, .round = 16, .staleness = 3, .rounds_apart = 4, .lr = 0.02, .momentum = 0.9};
+    uint8_t body[2 + ECHI_PLAN_BYTES_MAX] = {ECHI_ROLE_NODE, ECHI_ROLE_NODE};
+    memset(plan.group_of + 2, ECHI_NONE, sizeof plan.group_of - 2);
+    const size_t len = echi_plan_encode(&plan, body + 2, sizeof body - 2);
+    assert_true(len > 0);
+    assert_int_equal(echi_net_send(t.net, 1, ECHI_KIND_PLAN, body, 2 + len, NULL, 0, 0, NULL), ECH_OK);
+}
+
+/* First weights that name another role than the one that waits for them: the node itself (in a session those are the final
+ * weights), or a role that it does not host. */
+static void payloads_are_for_who_asked(void **state) {
+    static const uint8_t wrong[] = {ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_ROLE_HEAD};
+    static const float weights[SIDE * SIDE * CLASSES + CLASSES];
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong; i++) {
+        struct echi_thread thread;
+        open_rank0();
+        snprintf(t.config.coordinator, sizeof t.config.coordinator, "%s", echi_net_address(t.net));
+        assert_int_equal(echi_thread_start(&thread, "rank 1", rank1, NULL, NULL), ECH_OK);
+        await(ECHI_KIND_MEASURED);
+        assert_true(t.ready);
+        say_plan();
+        await(ECHI_KIND_READY);
+        say(&(struct echi_msg){.kind = ECHI_KIND_PARAMS, .to_role = wrong[i], .from_role = ECHI_ROLE_COORDINATOR}, weights, sizeof weights);
+        const struct echi_msg fault = await(ECHI_KIND_FAULT);
+        assert_int_equal(fault.layer, ECH_E_FORMAT);
+        assert_non_null(strstr(fault.text, "rank 0 sent a malformed params message"));
+        say(&(struct echi_msg){.kind = ECHI_KIND_END, .to_role = ECHI_ROLE_NODE, .from_role = ECHI_ROLE_COORDINATOR, .layer = ECH_E_FORMAT,
+                               .peer = ECHI_NONE}, NULL, 0);
+        echi_net_close(t.net, 5 * SECOND);
+        echi_thread_join(&thread);
+        assert_int_equal(t.status, ECH_E_FORMAT);
+    }
+}
+
+static int set_up(void **state) {
+    const struct ech_data_callback source = {.channels = 1, .height = SIDE, .width = SIDE, .classes = CLASSES, .train_samples = 48,
+                                             .test_samples = 8, .read = read_samples, .name = "tiny"};
+    static const char text[] = "input 1 6 6\nfc out 4\n";
+    (void)state;
+    if (ech_model_parse(text, sizeof text - 1, "tiny", &t.model, NULL) != ECH_OK) return -1;
+    if (ech_data_from_callback(&source, &t.data, NULL) != ECH_OK) return -1;
+    ech_config_init(&t.config);
+    t.config.rank = 1;
+    t.config.world = 2;
+    t.config.deadline = 20;
+    return echi_job_make(t.model, t.data, &t.config, &t.job, NULL) == ECH_OK ? 0 : -1;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    ech_data_destroy(t.data);
+    ech_model_destroy(t.model);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(payloads_are_for_who_asked)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
