@@ -224,6 +224,29 @@ static struct echi_address name_of(int fd) {
     return a;
 }
 
+/* What a peer can dial of "any address": the one that leads off this machine by default. No packet is sent; the address asked
+ * about is one of those that are kept for documentation. A machine with no way out has only itself to tell. */
+static void make_dialable(struct echi_address *bound) {
+    static const char *const far[] = {"[2001:db8::1]:9", "192.0.2.1:9"}, *const self[] = {"[::1]:9", "127.0.0.1:9"};
+    const int first = bound->at.ss_family == AF_INET6 ? 0 : 1;   /* IPv6's "any" takes calls over IPv4, too */
+    const unsigned port = echi_address_port(bound);
+    struct echi_addresses to;
+    if (!echi_address_is_any(bound)) return;
+    if (echi_address_parse(self[first], "", false, false, &to, NULL) == ECH_OK) *bound = to.list[0];
+    for (int i = first; i < 2; i++) {
+        if (echi_address_parse(far[i], "", false, false, &to, NULL) != ECH_OK) continue;
+        const int fd = socket(to.list[0].at.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        if (fd < 0) continue;
+        const bool leads = connect(fd, (const struct sockaddr *)&to.list[0].at, to.list[0].len) == 0;
+        const struct echi_address own = name_of(fd);
+        close(fd);
+        if (!leads || own.len == 0) continue;
+        *bound = own;
+        break;
+    }
+    echi_address_set_port(bound, port);
+}
+
 static ech_status tcp_listen(struct echi_transport *t, struct echi_link *beside, char *address, struct ech_error *err) {
     struct tcp *tcp = of(t);
     if (!beside) {
@@ -232,6 +255,7 @@ static ech_status tcp_listen(struct echi_transport *t, struct echi_link *beside,
             status = listen_at(tcp, &tcp->coordinator.list[i], "--coordinator", tcp->coordinator_text, err);
         ECHI_TRY(status);
         struct echi_address bound = name_of(tcp->listener);
+        make_dialable(&bound);
         echi_address_format(&bound, address, ECHI_NET_ADDRESS);
         return ECH_OK;
     }

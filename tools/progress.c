@@ -39,10 +39,11 @@ void progress_show(struct progress *p, const struct ech_progress *now) {
     if (!p->terminal && !now->looked && p->said && now->seconds - p->last < p->every) return;
     p->last = now->seconds;
     p->said = true;
-    char line[256], bytes[32], accuracy[32] = "";   /* what matters most comes first: a narrow terminal cuts the end */
+    char line[256], bytes[32], loss[32] = "", accuracy[32] = "";   /* what matters most comes first: a narrow terminal cuts the end */
+    if (now->loss > 0) snprintf(loss, sizeof loss, "  loss %.4f", now->loss);   /* none is known before the first round */
     if (now->accuracy >= 0) snprintf(accuracy, sizeof accuracy, "  test %.2f %%", 100 * now->accuracy);
-    snprintf(line, sizeof line, "%6.1f s  epoch %.2f  loss %.4f%s  %.0f images/s  stale %.2f  sent %s", now->seconds, now->epochs,
-             now->loss, accuracy, now->images_per_second, now->staleness, bytes_text((double)now->bytes_sent, bytes, sizeof bytes));
+    snprintf(line, sizeof line, "%6.1f s  epoch %.2f%s%s  %.0f images/s  stale %.2f  sent %s", now->seconds, now->epochs,
+             loss, accuracy, now->images_per_second, now->staleness, bytes_text((double)now->bytes_sent, bytes, sizeof bytes));
     clear_line(p);
     if (p->terminal) fprintf(stderr, "%.*s", columns(), line);
     else fprintf(stderr, "%s\n", line);

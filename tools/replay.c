@@ -62,8 +62,8 @@ static bool parse_word(struct request *r, int argc, char **argv, int *at) {
         if (!own[i].value && equals) fprintf(stderr, "echelon: --%s takes no value\n", own[i].name);
         if (!own[i].value) return !equals;
         if (!equals && *at < argc) r->value[i] = argv[(*at)++];
-        else if (!equals) fprintf(stderr, "echelon: --%s needs a value: --%s %s\n", own[i].name, own[i].name, own[i].value);
-        return equals || r->value[i][0];
+        if (!r->value[i][0]) fprintf(stderr, "echelon: --%s needs a value: --%s %s\n", own[i].name, own[i].name, own[i].value);
+        return r->value[i][0] != 0;
     }
     char near[80], name[64];
     snprintf(name, sizeof name, "%.*s", (int)len, word + 2);
@@ -106,7 +106,8 @@ static ech_status replay(const struct request *r, int threads, struct ech_error 
     struct ech_recording about;
     struct ech_replay_report report;
     const bool roles = given(r, "roles") != NULL;
-    ech_status status = ech_recording_about(r->dir, &about, err);
+    ech_status status = check_writable("save", given(r, "save") ? given(r, "save") : "", err);
+    if (status == ECH_OK) status = ech_recording_about(r->dir, &about, err);
     if (status != ECH_OK) return status;
     const bool arithmetic = !roles && !about.session;
     if (!roles && about.session) {

@@ -64,5 +64,6 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
         fprintf(to, "; %llu samples were issued again\n", (unsigned long long)r->samples_again);
     }
     print_staleness(to, r);
-    fprintf(to, "  sent             %s, by all nodes\n", bytes_text((double)bytes, sent, sizeof sent));
+    /* Nodes tell what they sent when a run ends in order: of one that was cut nothing is known. */
+    if (bytes > 0 || r->world == 1) fprintf(to, "  sent             %s, by all nodes\n", bytes_text((double)bytes, sent, sizeof sent));
 }

@@ -54,6 +54,8 @@ int train_main(int argc, char **argv);
 /* One node of the run described by command, in this process. `address_fd`, when not -1, receives the coordinator's
  * address and a line end. Returns the exit status. */
 int train_node(const struct command *command, const ech_model *model, const ech_data *data, int address_fd);
+/* A run of an hour must not end with a file that could never have been written. The file itself is not touched; "" is none. */
+ech_status check_writable(const char *option, const char *path, struct ech_error *err);
 extern volatile int stops;             /* SIGINTs and SIGTERMs so far; what the library watches */
 extern volatile int tells;             /* SIGUSR1s so far */
 /* Counts them from now on. A second one that asks to stop ends the process at once where `once` says so. */

@@ -62,8 +62,7 @@ static void print_help(void) {
          "each node says on stderr who waits for whom, and the run goes on.");
 }
 
-/* A run of an hour must not end with a file that could never have been written. The file itself is not touched. */
-static ech_status check_writable(const char *option, const char *path, struct ech_error *err) {
+ech_status check_writable(const char *option, const char *path, struct ech_error *err) {
     if (!*path) return ECH_OK;
     char folder[1024];
     snprintf(folder, sizeof folder, "%s", path);

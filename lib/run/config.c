@@ -395,6 +395,11 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
     if (*config->key && config->insecure) return refuse(err, "options key and insecure contradict each other: leave one of them out");
     if (config->resume && !*config->checkpoint)
         return refuse(err, "option resume is on, but checkpoint is missing: give the folder with the checkpoints");
+    struct ech_config usual;
+    ech_config_init(&usual);
+    if (!*config->checkpoint && (config->every != usual.every || config->keep != usual.keep))   /* an hour later there would be none */
+        return refuse(err, "option %s is given, but checkpoint is missing: give the folder for the checkpoints",
+                      config->every != usual.every ? "every" : "keep");
     ECHI_TRY(share_list_fits(config, err));
     ECHI_TRY(deterministic_fits(config, err));
     return outputs_differ(config, err);

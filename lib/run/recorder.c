@@ -19,6 +19,7 @@ struct echi_recorder {
     uint64_t check, events;
     int64_t written_at;
     struct ech_error why;
+    char path[1200];
     uint8_t buffer[BUFFER];
 };
 
@@ -35,7 +36,11 @@ void echi_weights_hash(const echi_real *weights, size_t count, uint8_t out[32]) 
 }
 
 static void flush(struct echi_recorder *r) {
-    if (!r->failed && r->used && echi_file_append(r->file, r->buffer, r->used, &r->why) != ECH_OK) r->failed = true;
+    struct ech_error why;
+    if (!r->failed && r->used && echi_file_append(r->file, r->buffer, r->used, &why) != ECH_OK) {
+        r->failed = true;
+        echi_fail(&r->why, why.code, "run.record", "'%s': %s", r->path, why.text);
+    }
     r->used = 0;
 }
 
@@ -53,12 +58,11 @@ static void too_long(struct echi_recorder *r, const char *what) {
 }
 
 ech_status echi_recorder_open(const char *dir, const struct echi_about *about, struct echi_recorder **out, struct ech_error *err) {
-    char path[1200];
     ECHI_TRY(echi_folder_make(dir, err));
-    snprintf(path, sizeof path, "%s/rank%d.events", dir, about->rank);
     struct echi_recorder *r = calloc(1, sizeof *r);
     if (!r) return echi_fail_memory(err, "run.record", "the recording");
-    ech_status status = echi_file_create(path, &r->file, err);
+    snprintf(r->path, sizeof r->path, "%s/rank%d.events", dir, about->rank);
+    ech_status status = echi_file_create(r->path, &r->file, err);
     if (status != ECH_OK) {
         free(r);
         return status;

@@ -121,9 +121,10 @@ static bool names_slots(const struct echi_task *t) {
     return false;
 }
 
-/* What this action makes others owe; false with a reason when it does not say all that a driver must know. */
+/* What this action makes others owe; false with a reason when it does not say all that a driver must know, and without one
+ * when there is no memory to note it. */
 static bool note_action(struct stage *s, const struct echi_action *a, const char **why) {
-    *why = "there is not enough memory to follow it";
+    *why = NULL;
     switch ((enum echi_action_type)a->type) {
     case ECHI_ACTION_SEND:
         if (!echi_kind_has_payload(a->kind)) return true;
@@ -229,6 +230,7 @@ static ech_status replay_event(struct stage *s, struct echi_recording *r, const 
     *out_actions += (uint64_t)list.count;
     for (int i = 0; i < list.count; i++) {
         if (note_action(s, &list.list[i], &why)) continue;
+        if (!why) return echi_fail_memory(err, "replay.roles", "what a node's roles wait for");
         struct echi_reader at = echi_reader_over(t->actions, t->actions_len);
         struct echi_traced_action action;
         char text[204] = ": ";

@@ -112,6 +112,9 @@ no_replay 2 'give the folder'
 no_replay 1. "cannot read '$work/nothing/rank0.events'" "$work/nothing"
 no_replay 2 'there is no option --rols.*did you mean --roles' "$work/run" --rols
 no_replay 2 '--rank .x.: give a whole number' "$work/run" --show --rank x
+no_replay 2 '--init needs a value' "$work/run" --init ''
+no_replay 2 '--init needs a value' "$work/run" --init=
+no_replay 13 "--save $work/no/such cannot be written: its folder is not there" "$work/run" --save "$work/no/such"
 no_replay 2 'leave --roles out' "$work/run" --roles --save "$work/again"
 replays 0 '^usage: echelon replay DIR' --help
 refuse 1. 'folder .*no/such/folder' --data "$work/data" --local 2 --record "$work/no/such/folder" --steps 1

@@ -3,6 +3,8 @@
  * a file under its name, nothing left beside it, no descriptor lost, and a sentence that names the file. */
 #include "nodes.h"
 
+#include "echelon_dev.h"
+#include "echi_recording.h"
 #include "echi_run.h"
 
 #include <dirent.h>
@@ -12,7 +14,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-static char folder[64], weights_path[128], plan_path[128], report_path[128];
+static char folder[64], weights_path[128], plan_path[128], report_path[128], record_path[128], events_path[160];
 static float weights[2][256];     /* the old ones and the new ones */
 static struct ech_error error;
 static struct echi_plan plan;
@@ -155,6 +157,52 @@ static void a_run_keeps_what_it_trained(void **state) {
     unlink(weights_path);
 }
 
+static bool warned;
+static void on_warning(void *user, enum ech_log_level level, const char *line) {
+    (void)user;
+    if (level == ECH_LOG_WARN && strstr(line, "the recording in") && strstr(line, "rank0.events") && strstr(line, "the run goes on")) warned = true;
+}
+
+/* A recording ends where its disk did, the run does not, and what is there is a sound beginning. Only a folder that takes
+ * nothing at all is refused, before the run. */
+static void a_run_outlives_its_recording(void **state) {
+    (void)state;
+    static const int errors[] = {ENOSPC, INJECT_ZERO};
+    float params[2][256] = {{0}};
+    int cut = 0;
+    for (size_t e = 0; e < sizeof errors / sizeof errors[0]; e++)
+        for (long n = 0; n < 30; n++) {   /* 0: nothing fails */
+            struct ech_report report;
+            const int fds = descriptors();
+            prepare_nodes(1, "asp", 0);
+            struct ech_config *c = &nodes[0].config;
+            c->on_log = on_warning;
+            c->epochs = 0.5;
+            warned = false;
+            snprintf(c->record, sizeof c->record, "%s", record_path);
+            inject(INJECT_WRITE, n, n > 0, errors[e]);   /* or it is a wake-up that fails, which costs half a second */
+            const ech_status status = ech_train(tiny, tiny_data, c, params[n > 0], &report, &error);
+            const long hits = inject_hits();
+            inject_nothing();
+            assert_int_equal(descriptors(), fds);
+            assert_int_equal(status, n == 1 ? ECH_E_IO : ECH_OK);
+            if (n == 1) assert_non_null(strstr(error.text, "rank0.events"));
+            else assert_memory_equal(params[0], params[n > 0], ech_model_params(tiny) * sizeof(float));
+            struct bytes there = contents(events_path);
+            struct echi_recording r;
+            int kind = ECHI_RECORD_ABOUT;
+            const uint8_t *body;
+            size_t len;
+            if (n != 1) assert_int_equal(echi_recording_open(there.at, there.len, events_path, &r, &error), ECH_OK);
+            while (n != 1 && kind) assert_int_equal(echi_recording_next(&r, &kind, &body, &len, &error), ECH_OK);
+            if (n != 1) assert_int_equal(r.ended, !warned);
+            cut += n > 1 && warned;
+            free(there.at);
+            if (n > 0 && hits == 0) break;
+        }
+    assert_true(cut >= 4);   /* plan and end at least */
+}
+
 /* ---------------------------------------------------------------- reading */
 
 static ech_status load_weights(void) { return echi_safetensors_load(weights_path, tiny, weights[0], &error); }
@@ -165,16 +213,30 @@ static ech_status load_model(void) {
     if (status == ECH_OK) ech_model_destroy(model);
     return status;
 }
+static ech_status load_recording(void) {
+    struct ech_recording about;
+    return ech_recording_about(record_path, &about, &error);
+}
 static const struct reader { const char *name, *path; ech_status (*load)(void); } readers[] = {
-    {"weights", weights_path, load_weights}, {"plan", plan_path, load_plan}, {"model", report_path, load_model}};
+    {"weights", weights_path, load_weights}, {"plan", plan_path, load_plan}, {"model", report_path, load_model},
+    {"recording", events_path, load_recording}};
 static const struct trouble read_troubles[] = {
     {INJECT_OPEN, EMFILE, false}, {INJECT_OPEN, EACCES, false}, {INJECT_OPEN, EINTR, true}, {INJECT_STAT, EIO, false},
     {INJECT_READ, EIO, false},    {INJECT_READ, EINTR, true},   {INJECT_READ, INJECT_SHORT, true},
 };
 enum { READ_TROUBLES = sizeof read_troubles / sizeof read_troubles[0], READERS = sizeof readers / sizeof readers[0] };
 
-static void write_all_three(void) {
+/* Each its file; the recording is of a run that was recorded once. */
+static void write_all(void) {
     char text[256];
+    static struct bytes recorded;
+    if (!recorded.there) {
+        prepare_nodes(1, "bsp", 0);
+        snprintf(nodes[0].config.record, sizeof nodes[0].config.record, "%s", record_path);
+        assert_int_equal(ech_train(tiny, tiny_data, &nodes[0].config, NULL, NULL, &error), ECH_OK);
+        recorded = contents(events_path);
+    }
+    assert_int_equal(echi_file_write(events_path, recorded.at, recorded.len, &error), ECH_OK);
     assert_int_equal(save_weights(1), ECH_OK);
     assert_int_equal(save_plan(1), ECH_OK);
     assert_int_equal(echi_file_write(report_path, text, ech_model_text(tiny, text, sizeof text), &error), ECH_OK);
@@ -182,7 +244,7 @@ static void write_all_three(void) {
 
 static void each_call_of_a_read(void **state) {
     (void)state;
-    write_all_three();
+    write_all();
     for (int r = 0; r < READERS; r++) {
         int tried = 0;
         for (int t = 0; t < READ_TROUBLES; t++) {
@@ -214,7 +276,7 @@ static void a_disk_that_dribbles(void **state) {
     for (uint64_t seed = 1; seed <= 20; seed++)
         for (int k = 0; k < 2; k++) {
             inject_random(INJECT_WRITE, seed, 2, kinds[k]);
-            write_all_three();
+            write_all();
             hits += inject_hits();
             for (int r = 0; r < READERS; r++) {
                 memset(weights[0], 0, sizeof weights[0]);
@@ -233,7 +295,7 @@ static void a_file_that_shrinks(void **state) {
     (void)state;
     struct stat info;
     for (int r = 0; r < READERS; r++) {
-        write_all_three();
+        write_all();
         assert_int_equal(stat(readers[r].path, &info), 0);
         for (off_t len = info.st_size - 1; len >= 0; len = len > 16 ? len / 2 : len - 1) {
             assert_int_equal(truncate(readers[r].path, len), 0);
@@ -274,6 +336,8 @@ static int setup(void **state) {
     if (nodes_setup(state) != 0 || !mkdtemp(folder)) return -1;
     snprintf(weights_path, sizeof weights_path, "%s/weights", folder);
     snprintf(plan_path, sizeof plan_path, "%s/plan", folder);
+    snprintf(record_path, sizeof record_path, "%s/record", folder);
+    snprintf(events_path, sizeof events_path, "%s/rank0.events", record_path);
     snprintf(report_path, sizeof report_path, "%s/report", folder);
     for (int i = 0; i < 256; i++) weights[1][i] = (float)i + 0.5f;
     plan = (struct echi_plan){.sync = ECHI_SYNC_BSP, .world = 1, .round = 8, .staleness = 3, .rounds_apart = 4, .strands = 1, .n_groups = 1, .head = ECHI_NONE};
@@ -287,6 +351,8 @@ static int teardown(void **state) {
     unlink(weights_path);
     unlink(plan_path);
     unlink(report_path);
+    unlink(events_path);
+    rmdir(record_path);
     return nodes_teardown(state) != 0 || rmdir(folder) != 0;
 }
 
@@ -295,7 +361,7 @@ int main(void) {
         cmocka_unit_test_prestate(each_call_of_a_write, (void *)(uintptr_t)&writers[0]),
         cmocka_unit_test_prestate(each_call_of_a_write, (void *)(uintptr_t)&writers[1]),
         cmocka_unit_test_prestate(each_call_of_a_write, (void *)(uintptr_t)&writers[2]),
-        cmocka_unit_test(a_run_keeps_what_it_trained), cmocka_unit_test(each_call_of_a_read), cmocka_unit_test(a_disk_that_dribbles),
+        cmocka_unit_test(a_run_keeps_what_it_trained), cmocka_unit_test(a_run_outlives_its_recording), cmocka_unit_test(each_call_of_a_read), cmocka_unit_test(a_disk_that_dribbles),
         cmocka_unit_test(a_file_that_shrinks), cmocka_unit_test(what_is_no_file),
     };
     inject_clock_hasten(2000000);

@@ -4,8 +4,10 @@
  * other calls every few. */
 #include "nodes.h"
 
+#include "echelon_dev.h"
 #include "echi_run.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -13,7 +15,7 @@
 
 #include "unit/test_data_files.h"
 
-static char file_path[160];
+static char file_path[160], kept_path[160], record_path[160];
 static bool nothing_left;      /* no allocation succeeds any more: a node cannot even take a call, and those who call give up in time */
 static struct ech_error error;
 
@@ -113,6 +115,49 @@ static ech_status three_with_head(void) { return train(3, "gssp", 1, false); }
 static ech_status two_sessions(void) { return train(2, "ssp", 0, true); }
 static ech_status three_sessions(void) { return train(3, "bsp", 0, true); }
 
+static void empty(const char *path) {
+    DIR *dir = opendir(path);
+    if (!dir) return;
+    for (struct dirent *e; (e = readdir(dir));)
+        if (e->d_name[0] != '.') unlinkat(dirfd(dir), e->d_name, 0);
+    closedir(dir);
+}
+
+static ech_status run_one_node(void) {
+    run_nodes(1, node_main);
+    return of_nodes(1);
+}
+
+/* A run that keeps a checkpoint after every round, and one that goes on from the last. */
+static ech_status train_and_resume(void) {
+    empty(kept_path);
+    for (int go_on = 0; go_on < 2; go_on++) {
+        prepare_nodes(1, "gssp", 1);
+        snprintf(nodes[0].config.checkpoint, sizeof nodes[0].config.checkpoint, "%s", kept_path);
+        nodes[0].config.every = 1;
+        nodes[0].config.resume = go_on;
+        nodes[0].config.epochs = 1 + go_on;
+        const ech_status status = run_one_node();
+        if (status != ECH_OK) return status;
+    }
+    return ECH_OK;
+}
+
+static ech_status train_recorded(void) {
+    empty(record_path);
+    prepare_nodes(1, "gssp", 1);
+    snprintf(nodes[0].config.record, sizeof nodes[0].config.record, "%s", record_path);
+    return run_one_node();
+}
+
+/* Of the run that was recorded before. */
+static ech_status replay(void) {
+    const struct ech_replay_options options = {.dir = record_path, .model = tiny, .data = tiny_data, .save = file_path};
+    return ech_replay(&options, NULL, &error);
+}
+static void no_line(void *user, const char *text) { (void)user, (void)text; }
+static ech_status show(void) { return ech_replay_show(record_path, -1, no_line, NULL, &error); }
+
 /* --------------------------------------------------------------- the sweep */
 
 static const struct act {
@@ -139,6 +184,10 @@ static const struct act {
     {"train with a head", train_with_head, 30, 3, 1, LONG},
     {"session bsp", session_bsp, 20, 3, 1, LONG},
     {"session gssp", session_gssp, 20, 3, 1, LONG},
+    {"train with checkpoints and go on", train_and_resume, 60, 7, 1, LONG},
+    {"train recorded", train_recorded, 30, 3, 1, LONG},
+    {"replay", replay, 10, 1, 0, QUICK},
+    {"show a recording", show, 1, 1, 0, QUICK},
     {"two nodes, bsp", two_bsp, 60, 7, 2, SEVERAL},
     {"two nodes with a head", two_with_head, 60, 7, 2, SEVERAL},
     {"three nodes with a head", three_with_head, 100, 11, 3, SEVERAL},
@@ -236,18 +285,24 @@ static int setup(void **state) {
     make_files(files);
     write_files(files);
     path_in_folder(file_path, "file");
+    path_in_folder(kept_path, "kept");
+    path_in_folder(record_path, "record");
     uint8_t *bytes;
     size_t len;
     inject_nothing();
     if (echi_file_read("/proc/cpuinfo", 1 << 20, &bytes, &len, &error) == ECH_OK) free(bytes);
     for (long i = 1; i <= inject_calls(INJECT_ALLOC) && i <= 16; i++) namers[i - 1] = inject_caller(i);
-    return 0;
+    return train_recorded() != ECH_OK;
 }
 
 static int teardown(void **state) {
     remove_file("file");
     remove_file("file.json");
     remove_file("file.plan");
+    empty(kept_path);
+    empty(record_path);
+    rmdir(kept_path);
+    rmdir(record_path);
     return nodes_teardown(state) != 0 || remove_folder(state) != 0;
 }
 
