@@ -56,6 +56,8 @@ static void add_message(struct line *l, const struct echi_msg *m) {
     if (m->flag) add(l, ", flag %d", m->flag);
     if (m->loss != 0) add(l, ", loss %.6g", m->loss);
     if (m->text[0]) add(l, ", '%s'", m->text);
+    for (int r = 0; r < ECHI_WORLD_MAX; r++)   /* what is in a state */
+        if (m->mark[r]) add(l, ", up to lease %u of rank %d", m->mark[r], r);
 }
 
 static void add_task(struct line *l, const struct echi_task *t) {
