@@ -148,8 +148,9 @@ static void keep_address(void *user, const char *address) {
 }
 
 static void tell_both(void *user, const char *address) {
-    keep_address(user, address);
-    keep_address(user, address);
+    int *channel = user;
+    keep_address(&channel[0], address);
+    keep_address(&channel[1], address);
 }
 
 /* Trains as one node; true when all went well and nothing was allocated. */
@@ -279,7 +280,7 @@ static void an_owner_is_lost(void **state) {
     const char plan[] = "sync gssp\nworld 3\nround 32\nlr 0.01\nmomentum 0.5\ndecay 0\nhead none\n"
                         "group 0 owner 1 workers 1:8 2:8\ngroup 1 owner 0 workers 0:8\n";
     struct ech_config config;
-    int channel[2], there[3];
+    int channel[3][2], tell[2], there[3];
     pid_t child[3];
     const int file = mkstemp(path);
     assert_true(file >= 0 && write(file, plan, sizeof plan - 1) == (ssize_t)sizeof plan - 1 && close(file) == 0);
@@ -287,15 +288,18 @@ static void an_owner_is_lost(void **state) {
     set(&config, "plan", path);
     set(&config, "world", "3");
     set(&config, "epochs", "20");
-    assert_int_equal(pipe(channel), 0);
+    for (int rank = 1; rank < 3; rank++) {
+        assert_int_equal(pipe(channel[rank]), 0);
+        tell[rank - 1] = channel[rank][1];
+    }
     fflush(NULL);
     for (int rank = 1; rank < 3; rank++) {
         child[rank] = fork();
         assert_true(child[rank] >= 0);
         if (child[rank] > 0) continue;
         char address[128] = "", number[2] = {(char)('0' + rank), 0};
-        for (size_t at = 0; at + 1 < sizeof address && read(channel[0], &address[at], 1) == 1 && address[at] != '\n'; at++) {}
-        address[strcspn(address, "\n")] = 0;
+        const ssize_t got = read(channel[rank][0], address, sizeof address - 1);
+        if (got > 1) address[got - 1] = 0;
         set(&config, "coordinator", address);
         set(&config, "rank", number);
         dies_at = rank == 1 ? 40 : 0;
@@ -304,14 +308,16 @@ static void an_owner_is_lost(void **state) {
     }
     set(&config, "coordinator", "127.0.0.1:0");
     config.on_bound = tell_both;
-    config.user = &channel[1];
+    config.user = tell;
     of_io = true;
     const bool good = train(&config, "an owner is lost");
     const unsigned long by_lane = atomic_load(&elsewhere);
     of_io = false;
-    close(channel[1]);
-    close(channel[0]);
-    for (int rank = 1; rank < 3; rank++) assert_int_equal(waitpid(child[rank], &there[rank], 0), child[rank]);
+    for (int rank = 1; rank < 3; rank++) {
+        close(channel[rank][1]);
+        close(channel[rank][0]);
+        assert_int_equal(waitpid(child[rank], &there[rank], 0), child[rank]);
+    }
     unlink(path);
     assert_true(good);
     assert_true(WIFSIGNALED(there[1]) && WIFEXITED(there[2]) && WEXITSTATUS(there[2]) == 0);
