@@ -97,7 +97,8 @@ void echi_lane_rows(struct echi_lane *lane, const struct echi_task *task, const 
 /* What a lane is at: the task in hand (the most urgent of those begun), since when, and how many wait. */
 struct echi_lane_view { bool runs, held; struct echi_task task; int64_t since; int waiting; };
 void echi_lane_look(struct echi_lane *lane, struct echi_lane_view *out);
-/* Runs a function once on the lane's thread, before any task, then notifies (measuring at start). Does not wait. */
+/* Runs a function once on the lane's thread, then notifies (measuring, slots): as soon as the task in hand is at the end of a unit,
+ * before any other task, held or not. It is no work of the node that is played slow. Does not wait; one at a time. */
 void echi_lane_call(struct echi_lane *lane, void (*call)(void *self), void *self);
 
 /* The debt of a node that plays a slow one. */
@@ -107,7 +108,7 @@ void echi_slowness_pay(struct echi_slowness *s);
 
 /* ----------------------------------------------------------------- exec.c */
 
-/* Slots and the arithmetic on them. Slots are made by echi_exec_setup once the plan is known; after that nothing allocates. */
+/* Slots and the arithmetic on them. Slots are made by echi_exec_setup once the plan is known; after that only a loss allocates. */
 struct echi_exec;
 ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, struct echi_exec **out, struct ech_error *err);
 void echi_exec_destroy(struct echi_exec *exec);
@@ -115,8 +116,9 @@ void echi_exec_use_lane(struct echi_exec *exec, struct echi_lane *lane);   /* wh
 struct echi_device *echi_exec_device(struct echi_exec *exec);
 ech_status echi_exec_setup(struct echi_exec *exec, const struct echi_setup *setup, struct ech_error *err);
 ech_status echi_exec_setup_kept(struct echi_exec *exec, struct ech_error *err);   /* rank 0's, for checkpoints; after setup */
-/* A node was lost: makes the places for workers that have joined this node's group, once each. */
-ech_status echi_exec_regroup(struct echi_exec *exec, struct ech_error *err);
+/* A node was lost, and `plan` says so: makes the places for workers that join this node's group, once each. On the thread that runs
+ * tasks; events may go on under the plan before, which is that of the setup. */
+ech_status echi_exec_regroup(struct echi_exec *exec, const struct echi_plan *plan, struct ech_error *err);
 void *echi_exec_slot(struct echi_exec *exec, struct echi_slot slot, size_t *out_bytes);   /* NULL when there is none */
 /* Names of the kernels that were chosen for each unit of each stack, for recordings. NUL-terminated, cut at cap. */
 void echi_exec_kernels(const struct echi_exec *exec, char *buf, size_t cap);

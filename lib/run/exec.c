@@ -102,8 +102,7 @@ static ech_status setup_grads(struct echi_exec *x, const struct echi_plan *p, in
     return ECH_OK;
 }
 
-ech_status echi_exec_regroup(struct echi_exec *x, struct ech_error *err) {
-    const struct echi_plan *p = &x->setup->plan;
+ech_status echi_exec_regroup(struct echi_exec *x, const struct echi_plan *p, struct ech_error *err) {
     const int group = echi_plan_group_owned(p, x->setup->rank);
     return group < 0 ? ECH_OK : setup_grads(x, p, group, x->job->n_params * sizeof(echi_real), err);
 }

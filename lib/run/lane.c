@@ -33,7 +33,7 @@ struct echi_lane {
     struct { struct echi_task task; int64_t since; } begun[ECHI_TASKS];   /* each more urgent than the one before it */
     int n_begun;
     bool told;                         /* the taker was notified and has not found the ring empty since */
-    void (*call)(void *);              /* to be run once, before any task */
+    void (*call)(void *);              /* to be run once, before any other task */
     void *call_self;
 };
 
@@ -105,6 +105,7 @@ static void serve(struct echi_lane *l, int than, bool idle) {
             l->call = NULL;
             echi_mutex_unlock(&l->mutex);
             call(l->call_self);
+            l->slowness.cpu_mark = echi_thread_cpu();
             l->notify(l->notify_self);
             echi_mutex_lock(&l->mutex);
             continue;

@@ -130,15 +130,46 @@ static void on_plan(struct echi_node *n, const uint8_t *body, size_t len) {
     echi_lane_call(n->lane, make_slots, n);
 }
 
+/* ------------------------------------------------------------ losses */
+
+/* On the lane's thread, as at the start: places for the gradients of workers that join this owner. */
+static void make_joined(void *self) {
+    struct echi_node *n = self;
+    n->slots_status = echi_exec_regroup(n->exec, &n->next_plan, &n->slots_error);
+    atomic_store(&n->has_slots, true);
+}
+
+/* The first loss that is not told yet, to this node's roles and then to the coordinator. */
+static void tell_loss(struct echi_node *n) {
+    static const enum echi_role role[] = {ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER};
+    const struct echi_msg m = n->loss[0];
+    memmove(&n->loss[0], &n->loss[1], (size_t)(--n->n_losses) * sizeof n->loss[0]);
+    echi_plan_lose(&n->setup.plan, m.peer);
+    struct echi_event e = {.type = ECHI_EVENT_LOST, .from = m.peer, .msg = &m};
+    for (size_t i = 0; i < sizeof role / sizeof role[0] && !n->over; i++) echi_node_event(n, role[i], &e);
+    echi_node_send_ready(n, m.members);
+}
+
+/* An owner that may take in the workers of a lost one needs slots first. Until they are there its roles know of no loss, as if the
+ * word were still on its way: before this node has said READY no lease is dealt and no owner is asked anything, and what a worker
+ * pushes waits for a post, which is the role's. */
+static void tell_losses(struct echi_node *n) {
+    while (n->planned && !n->standing && n->n_losses > 0 && !n->over) {
+        n->next_plan = n->setup.plan;
+        echi_plan_lose(&n->next_plan, n->loss[0].peer);
+        if (echi_plan_group_owned(&n->next_plan, n->loss[0].peer) < 0 || echi_plan_group_owned(&n->next_plan, n->rank) < 0) {
+            tell_loss(n);
+            continue;
+        }
+        n->standing = true;
+        echi_lane_call(n->lane, make_joined, n);
+    }
+}
+
 /* The coordinator's word that a node is gone: from here on nothing of it is taken, and the run goes on without it. */
 static void on_lost(struct echi_node *n, const struct echi_msg *m) {
-    static const enum echi_role role[] = {ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER};
     const int peer = m->peer;
     if (peer >= n->world || peer == n->rank || n->gone[peer]) return;
-    if (!n->planned) {   /* the roles do not stand yet */
-        if (n->n_gone_early < ECHI_WORLD_MAX) n->gone_early[n->n_gone_early++] = *m;
-        return;
-    }
     n->gone[peer] = true;
     if (n->lost == peer) n->lost = -1;
     if (n->coordinator)
@@ -146,19 +177,14 @@ static void on_lost(struct echi_node *n, const struct echi_msg *m) {
                       n->lost_text[0] ? n->lost_text : "another node cannot reach it");
     n->lost_text[0] = 0;
     echi_wire_drop(n->wire, peer);
-    echi_plan_lose(&n->setup.plan, peer);
-    ech_status status = echi_exec_regroup(n->exec, n->err);
-    if (status != ECH_OK) return echi_node_fault(n, status, n->rank, n->err->text);
-    struct echi_event e = {.type = ECHI_EVENT_LOST, .from = (uint8_t)peer, .msg = m};
-    for (size_t i = 0; i < sizeof role / sizeof role[0] && !n->over; i++) echi_node_event(n, role[i], &e);
-    echi_node_send_ready(n, m->members);
+    n->loss[n->n_losses++] = *m;   /* each rank once */
+    tell_losses(n);
 }
 
-/* The slots are there: the roles begin. Nobody sends them anything before this node has said that it is ready. */
-static void take_slots(struct echi_node *n) {
-    if (!n->standing || !atomic_load(&n->has_slots)) return;
-    n->standing = false;
-    if (n->slots_status != ECH_OK) return echi_node_fault(n, n->slots_status, n->rank, n->slots_error.text);
+/* -------------------------------------------------------- slots are there */
+
+/* The roles begin. Nobody sends them anything before this node has said that it is ready. */
+static void begin_roles(struct echi_node *n) {
     n->planned = true;
     ech_status status = stand_roles(n);
     if (status != ECH_OK) return echi_node_fault(n, status, n->rank, n->err ? n->err->text : ech_status_text(status));
@@ -176,7 +202,16 @@ static void take_slots(struct echi_node *n) {
     }
     if (n->c->started) n->c->started(n->c->started_self, n->wire, n->exec);
     echi_node_send_ready(n, 0);
-    for (int i = 0; i < n->n_gone_early; i++) on_lost(n, &n->gone_early[i]);
+}
+
+static void take_slots(struct echi_node *n) {
+    if (!n->standing || !atomic_load(&n->has_slots)) return;
+    n->standing = false;
+    atomic_store(&n->has_slots, false);
+    if (n->slots_status != ECH_OK) return echi_node_fault(n, n->slots_status, n->rank, n->slots_error.text);
+    if (n->planned) tell_loss(n);
+    else begin_roles(n);
+    tell_losses(n);
 }
 
 /* ------------------------------------------------------------ messages */

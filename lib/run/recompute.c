@@ -200,7 +200,7 @@ static ech_status perform(struct run *x, struct node *n, bool *out_waits) {
     }
     if (e->type == ECHI_EVENT_LOST && t->role != ECHI_ROLE_COORDINATOR && !n->setup.plan.lost[e->from]) {
         echi_plan_lose(&n->setup.plan, e->from);
-        ECHI_TRY(echi_exec_regroup(n->exec, x->err));
+        ECHI_TRY(echi_exec_regroup(n->exec, &n->setup.plan, x->err));
     }
     if (e->type == ECHI_EVENT_GRADIENT || e->type == ECHI_EVENT_COMPUTED) ECHI_TRY(on_task(x, n, e));
     struct echi_reader r = echi_reader_over(t->actions, t->actions_len);

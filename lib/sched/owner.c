@@ -279,13 +279,18 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     echi_act_post(out, rank, ECHI_KIND_PUSH, t->grads);
 }
 
-/* A worker that had run out holds a lease again: it enters with the group's smallest count, or its own where that is larger
+/* A worker that had run out holds a lease again: it enters with the smallest count of those that have one, with the largest of all
+ * where nobody has (else one that then enters with more would see many pushes of this one), or with its own where that is larger
  * (else one that runs out at every step would never be held back). */
 static void enter(struct echi_owner *o, int rank) {
-    uint32_t least = UINT32_MAX;
-    for (int r = 0; r < plan_of(o)->world; r++)
-        if (o->view[r].member && !o->view[r].idle && o->view[r].steps < least) least = o->view[r].steps;
-    if (least != UINT32_MAX && least > o->view[rank].steps) o->view[rank].steps = least;
+    uint32_t least = UINT32_MAX, most = 0;
+    for (int r = 0; r < plan_of(o)->world; r++) {
+        const struct echi_worker_view *v = &o->view[r];
+        if (v->member && !v->idle && v->steps < least) least = v->steps;
+        if (v->member && v->steps > most) most = v->steps;
+    }
+    if (least == UINT32_MAX) least = most;
+    if (least > o->view[rank].steps) o->view[rank].steps = least;
     o->view[rank].idle = false;
 }
 

@@ -19,6 +19,10 @@ same() {       # same NAME ARGUMENT...: weights, loss and accuracy are those of 
     local name=$1
     shift
     expect 0 '^  speed ' --deterministic --progress off --eval-every 600 --save "$work/$name" --report "$work/$name.json" "$@"
+    as_first "$name"
+}
+as_first() {
+    local name=$1
     check "$name: other weights than $first's" cmp -s "$work/$first" "$work/$name"
     for key in train_loss test_accuracy best_accuracy samples; do
         check "$name: another $key than $first's" [ "$(value $key "$work/$first.json")" = "$(value $key "$work/$name.json")" ]
@@ -46,6 +50,38 @@ epochs=(--data "$work/data" --batch 44 --epochs 1.997 --seed 3)   # 1,000 = 22 x
 same short "${epochs[@]}"
 same shorter "${epochs[@]}" --local 5 --separate 1 --shares 4,4,4,28,4
 same shortest "${epochs[@]}" --local 3 --shares equal --separate off
+
+# Nodes that are killed in the middle: what they had not finished is done by others, in the same rounds. Rows that the head had
+# of them are answered again, not trained again.
+first=whole
+middle=(--data "$work/data" --deterministic --batch 48 --steps 500 --lr 0.0003 --momentum 0.9 --weight-decay 0.0001)
+same whole "${middle[@]}" --local 1
+check "gradients have died away" awk -v l="$(value train_loss "$work/whole.json")" 'BEGIN { exit !(l > 0.1) }'
+killed() {     # killed NAME VICTIMS HEAD: of four nodes those die, one after the other
+    local name=$1 victims=$2 rank
+    printf '%s\n' 'sync bsp' 'world 4' 'round 48' 'deterministic 1' 'lr 0.0003' 'momentum 0.9' 'decay 0.0001' "head $3" \
+        'group 0 owner 0 workers 0:16 1:8 2:12 3:12' >"$work/plan"
+    free_port
+    rm -f "$work"/?.log
+    for rank in 0 1 2 3; do
+        start $rank "${middle[@]}" --world 4 --coordinator 127.0.0.1:$port --plan "$work/plan" --slow 0=2 --eval-every 600 --progress on --save "$work/$name" --report "$work/$name.json"
+    done
+    for _ in $(seq 300); do grep -q 'images/s' "$work/0.log" && break || sleep 0.1; done
+    for rank in $victims; do
+        kill -KILL "${nodes[rank]}"
+        sleep 0.3
+    done
+    for rank in 0 1 2 3; do
+        [[ " $victims " == *" $rank "* ]] && node_ends $rank "$patience" 137 '' "$name" || node_ends $rank "$patience" 0 '' "$name"
+    done
+    check "$name: not $victims lost" grep -q "\"lost\": \[${victims// /, }\]" "$work/$name.json"
+    check "$name: nothing was issued again" grep -qE '"samples_again": [1-9]' "$work/$name.json"
+    as_first "$name"
+}
+killed worker-killed 2 none
+killed two-killed '3 1' none
+killed trunk-killed 2 1
+killed trunks-killed '3 2' 1
 
 # Without it the same question has another answer, so the above says something.
 expect 0 '^  speed ' "${rounds[@]}" --progress off --save "$work/fast"

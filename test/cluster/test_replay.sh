@@ -133,6 +133,49 @@ for r in 0 1 2; do node_ends $r "$patience" '.*' '' "a killed node"; done
 replays 0 'up to where a recording breaks off' "$work/run" --roles
 no_replay 1. 'rank1.events.* has no end' "$work/run"
 
+# --- a run that goes on without a node: whoever is left has a whole recording, and replays its roles through the loss. Rank 2 owns
+# what 2 and 3 train; without it 3 joins 0.
+cat >"$work/plan" <<'END'
+sync gssp
+world 4
+round 64
+lr 0.02
+momentum 0.9
+decay 0
+head 1
+group 0 owner 2 workers 2:32 3:32
+group 1 owner 0 workers 0:32
+END
+goes_on() {    # goes_on VICTIMS ARGUMENT...: a run of four in which those are killed, one after the other
+    local victims=$1 victim r
+    shift
+    rm -rf "$work/run"
+    free_port
+    for r in 0 1 2 3; do start $r --data "$work/data" --world 4 --coordinator "127.0.0.1:$port" --record "$work/run" "$@"; done
+    for victim in $victims; do
+        for _ in $(seq 100); do [ "$(stat -c %s "$work/run/rank$victim.events" 2>/dev/null || echo 0)" -gt 20000 ] && break || sleep 0.1; done
+        kill -KILL "${nodes[victim]}"
+    done
+    for r in 0 1 2 3; do
+        [[ " $victims " == *" $r "* ]] && node_ends $r "$patience" 137 '' "killed: $*" && continue
+        node_ends $r "$patience" 0 '' "goes on without $victims: $*"
+        replays 0 "rank ${victims%% *} is lost" "$work/run" --show --rank $r
+        check "rank $r has no end without $victims: $*" grep -q '^the end: status 0' "$work/out"
+    done
+    replays 0 'up to where a recording breaks off' "$work/run" --roles
+}
+goes_on 3 --plan "$work/plan" --epochs 60 --eval-every 5000
+goes_on 2 --plan "$work/plan" --epochs 60 --eval-every 5000
+replays 0 'send to the owner of rank 0: push' "$work/run" --show --rank 3
+goes_on '2 3' --plan "$work/plan" --epochs 60
+# Two owners are left: one hands the lost one's last state to the other.
+{ grep -v '^head\|^group' "$work/plan"; printf '%s\n' 'group 0 owner 2 workers 2:32 3:32' 'group 1 owner 0 workers 0:32' 'group 2 owner 1 workers 1:32'; } >"$work/three"
+goes_on 2 --plan "$work/three" --epochs 60 --eval-every 5000
+printf '%s\n' 'sync bsp' 'world 4' 'round 64' 'lr 0.02' 'momentum 0.9' 'decay 0' 'group 0 owner 0 workers 0:16 1:16 2:16 3:16' >"$work/rounds"
+goes_on 3 --plan "$work/rounds" --epochs 30
+goes_on '1 2' --plan "$work/rounds" --epochs 30 --eval-every 5000
+goes_on 2 --plan "$work/plan" --epochs 60 --checkpoint "$work/kept-too" --every 100
+
 # --- a disk that is full ends the recording, not the run
 if [ -w /dev/full ]; then
     mkdir "$work/full"

@@ -94,6 +94,9 @@ struct node {
     struct posted post[NODES][ECHI_KINDS][POSTS];
     uint8_t posts[NODES][ECHI_KINDS], going[NODES][ECHI_KINDS];   /* places, and payloads on their way to them */
     bool dead, gone[NODES];                 /* killed; who is lost, as this node was told */
+    struct echi_msg loss[NODES];            /* of which its roles are not told yet */
+    int losses;
+    int64_t tell_at;                        /* when the first of them is told */
     int64_t last_due[NODES][ECHI_KINDS];    /* of messages to each node */
 };
 /* A checkpoint, as the driver would write it: weights, then the momentum of each group. */
@@ -547,7 +550,22 @@ static void stand(struct sim *s, int node, const struct message *m) {
     send_ready(s, node, 0);
 }
 
-/* The word that a node is lost: what came from it and waits is dropped, places for it are free, the roles are told. */
+/* The roles are told of the first loss. */
+static void tell_loss(struct sim *s, int node) {
+    struct node *n = &s->node[node];
+    const struct echi_msg m = n->loss[0];
+    memmove(&n->loss[0], &n->loss[1], (size_t)(--n->losses) * sizeof n->loss[0]);
+    n->tell_at = after(s, 100);
+    echi_plan_lose(&n->setup.plan, m.peer);
+    struct echi_event e = {.type = ECHI_EVENT_LOST, .from = m.peer, .msg = &m};
+    if (n->has_owner) role_event(s, node, ECHI_ROLE_OWNER, &e);
+    if (n->has_head) role_event(s, node, ECHI_ROLE_HEAD, &e);
+    if (n->has_worker) role_event(s, node, ECHI_ROLE_WORKER, &e);
+    send_ready(s, node, m.members);
+}
+
+/* The word that a node is lost: what came from it and waits is dropped, places for it are free. The roles are told at once, or
+ * later: the driver may have to make slots first. */
 static void lose(struct sim *s, int node, const struct echi_msg *m) {
     struct node *n = &s->node[node];
     CHECK(s, s->node[m->peer].dead && !n->gone[m->peer]);
@@ -561,12 +579,10 @@ static void lose(struct sim *s, int node, const struct echi_msg *m) {
         }
         n->posts[m->peer][k] = 0;
     }
-    echi_plan_lose(&n->setup.plan, m->peer);
-    struct echi_event e = {.type = ECHI_EVENT_LOST, .from = m->peer, .msg = m};
-    if (n->has_owner) role_event(s, node, ECHI_ROLE_OWNER, &e);
-    if (n->has_head) role_event(s, node, ECHI_ROLE_HEAD, &e);
-    if (n->has_worker) role_event(s, node, ECHI_ROLE_WORKER, &e);
-    send_ready(s, node, m->members);
+    n->loss[n->losses++] = *m;
+    if (n->losses > 1) return;
+    if (echi_random_below(&s->random, 2)) tell_loss(s, node);
+    else n->tell_at = after(s, echi_random_below(&s->random, 2) ? 100 : 3000);
 }
 
 static void node_message(struct sim *s, int node, const struct message *m, const struct echi_msg *msg) {
@@ -897,7 +913,7 @@ static int victim(struct sim *s, int wanted) {
 
 /* Does the earliest thing that can happen; false when nothing can. */
 static bool step(struct sim *s) {
-    enum { NOTHING, MESSAGE, SENT, WORK, NOTICE } what = NOTHING;
+    enum { NOTHING, MESSAGE, SENT, WORK, NOTICE, TELL } what = NOTHING;
     int at = 0;
     int64_t due = INT64_MAX / 2;
     set_going(s);
@@ -921,6 +937,12 @@ static bool step(struct sim *s) {
             at = r;
             due = s->notice[r];
         }
+    for (int r = 0; r < NODES; r++)
+        if (s->node[r].losses && !s->node[r].dead && s->node[r].tell_at < due) {
+            what = TELL;
+            at = r;
+            due = s->node[r].tell_at;
+        }
     if (what == NOTHING) return false;
     if (due > s->now) s->now = due;
     s->events++;
@@ -936,6 +958,8 @@ static bool step(struct sim *s) {
         read_ends(s, now.node, now.slot, now.first, now.end);
         struct echi_event e = {.type = ECHI_EVENT_SENT, .slot = now.slot};
         role_event(s, now.node, (enum echi_role)now.role, &e);
+    } else if (what == TELL) {
+        tell_loss(s, at);
     } else if (what == NOTICE) {
         s->notice[at] = 0;
         struct echi_event e = {.type = ECHI_EVENT_LOST, .from = (uint8_t)at};
