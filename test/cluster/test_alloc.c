@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * No allocation in the step loop after the first step: this program has a malloc of its own, which counts, and trains
- * through ech_train, alone and as two nodes. After a loss only the lane's thread allocates: the one that keeps the others informed
- * is not held up. */
+ * through ech_train, alone and as two nodes. */
 #include "echelon.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -34,9 +31,6 @@
 
 static atomic_ulong allocations;         /* since the program began */
 static void *_Atomic latest;             /* who asked for the latest */
-static bool of_io;                   /* those of other threads than the first, which does the I/O, count apart */
-static atomic_ulong elsewhere;
-static pthread_t io_thread;
 
 #ifndef SANITIZED                        /* a sanitizer has a malloc of its own already */
 
@@ -73,10 +67,6 @@ static bool looked_up(void) {
 }
 
 static void count(void *caller) {
-    if (of_io && !pthread_equal(pthread_self(), io_thread)) {
-        atomic_fetch_add(&elsewhere, 1);
-        return;
-    }
     atomic_fetch_add(&allocations, 1);
     atomic_store(&latest, caller);
 }
@@ -118,15 +108,9 @@ OURS void *aligned_alloc(size_t alignment, size_t size) {
 enum { FIRST_WATCHED = 3, SAMPLES = 640, TESTS = 64, SIDE = 28, CLASSES = 10 };
 static struct { int steps; unsigned long at_open, so_far; void *who; } window;
 
-static int dies_at;                      /* a node that is killed at this batch; 0: none */
-
 static void look(void) {
     const unsigned long now = atomic_load(&allocations);
-    if (++window.steps == FIRST_WATCHED) {
-        window.at_open = now;
-        atomic_store(&elsewhere, 0);
-    }
-    if (window.steps == dies_at) raise(SIGKILL);
+    if (++window.steps == FIRST_WATCHED) window.at_open = now;
     if (window.steps < FIRST_WATCHED) return;
     if (now - window.at_open > window.so_far) window.who = atomic_load(&latest);
     window.so_far = now - window.at_open;
@@ -145,12 +129,6 @@ static int read_samples(void *user, int test, const uint32_t *index, int n, floa
 
 static void keep_address(void *user, const char *address) {
     dprintf(*(int *)user, "%s\n", address);
-}
-
-static void tell_both(void *user, const char *address) {
-    int *channel = user;
-    keep_address(&channel[0], address);
-    keep_address(&channel[1], address);
 }
 
 /* Trains as one node; true when all went well and nothing was allocated. */
@@ -273,68 +251,13 @@ static void two_nodes_each_policy(void **state) {
     two_nodes("bsp with a head, deterministic", "bsp", "1", "auto");
 }
 
-/* Rank 1 owns what it and rank 2 train, and dies; rank 0 takes rank 2 in. */
-static void an_owner_is_lost(void **state) {
-    (void)state;
-    char path[] = "/tmp/echelon-alloc.XXXXXX";
-    const char plan[] = "sync gssp\nworld 3\nround 32\nlr 0.01\nmomentum 0.5\ndecay 0\nhead none\n"
-                        "group 0 owner 1 workers 1:8 2:8\ngroup 1 owner 0 workers 0:8\n";
-    struct ech_config config;
-    int channel[3][2], tell[2], there[3];
-    pid_t child[3];
-    const int file = mkstemp(path);
-    assert_true(file >= 0 && write(file, plan, sizeof plan - 1) == (ssize_t)sizeof plan - 1 && close(file) == 0);
-    defaults(&config, "gssp");
-    set(&config, "plan", path);
-    set(&config, "world", "3");
-    set(&config, "epochs", "20");
-    for (int rank = 1; rank < 3; rank++) {
-        assert_int_equal(pipe(channel[rank]), 0);
-        tell[rank - 1] = channel[rank][1];
-    }
-    fflush(NULL);
-    for (int rank = 1; rank < 3; rank++) {
-        child[rank] = fork();
-        assert_true(child[rank] >= 0);
-        if (child[rank] > 0) continue;
-        char address[128] = "", number[2] = {(char)('0' + rank), 0};
-        const ssize_t got = read(channel[rank][0], address, sizeof address - 1);
-        if (got > 1) address[got - 1] = 0;
-        set(&config, "coordinator", address);
-        set(&config, "rank", number);
-        dies_at = rank == 1 ? 40 : 0;
-        of_io = true;
-        _exit(train(&config, "an owner is lost") ? 0 : 1);
-    }
-    set(&config, "coordinator", "127.0.0.1:0");
-    config.on_bound = tell_both;
-    config.user = tell;
-    of_io = true;
-    const bool good = train(&config, "an owner is lost");
-    const unsigned long by_lane = atomic_load(&elsewhere);
-    of_io = false;
-    for (int rank = 1; rank < 3; rank++) {
-        close(channel[rank][1]);
-        close(channel[rank][0]);
-        assert_int_equal(waitpid(child[rank], &there[rank], 0), child[rank]);
-    }
-    unlink(path);
-    assert_true(good);
-    assert_true(WIFSIGNALED(there[1]) && WIFEXITED(there[2]) && WEXITSTATUS(there[2]) == 0);
-#ifndef SANITIZED
-    assert_true(by_lane > 0);   /* places for rank 2 */
-#else
-    (void)by_lane;
-#endif
-}
-
 static int make_folder(void **state) {
     (void)state;
     return mkdtemp(record_folder) ? 0 : -1;
 }
 static int remove_folder(void **state) {
     (void)state;
-    for (int rank = 0; rank < 3; rank++) {
+    for (int rank = 0; rank < 2; rank++) {
         char path[64];
         snprintf(path, sizeof path, "%s/rank%d.events", record_folder, rank);
         unlink(path);
@@ -343,8 +266,6 @@ static int remove_folder(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_node), cmocka_unit_test(with_checkpoints), cmocka_unit_test(two_nodes_each_policy),
-                                       cmocka_unit_test(an_owner_is_lost)};
-    io_thread = pthread_self();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_node), cmocka_unit_test(with_checkpoints), cmocka_unit_test(two_nodes_each_policy)};
     return cmocka_run_group_tests_name("allocations", tests, make_folder, remove_folder);
 }
