@@ -25,7 +25,7 @@ static void hash_kinds(const struct echi_net_kind *kinds, int n_kinds, char hex[
     }
     uint8_t digest[32];
     echi_sha256_end(&sha, digest);
-    for (int i = 0; i < 32; i++) snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    echi_sha256_hex(digest, hex);
 }
 
 void echi_hello_make(struct echi_hello *hello, const struct echi_net_config *config) {

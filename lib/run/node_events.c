@@ -170,6 +170,9 @@ static void tell_losses(struct echi_node *n) {
 static void on_lost(struct echi_node *n, const struct echi_msg *m) {
     const int peer = m->peer;
     if (peer >= n->world || peer == n->rank || n->gone[peer]) return;
+    /* With the coordinator or the head's owner the run ends, and is not told of a loss. */
+    if (peer == 0 || (n->planned && !echi_plan_can_lose(&n->setup.plan, peer)))
+        return echi_node_fault(n, ECH_E_FORMAT, 0, "rank 0 told of a loss that no run outlives: do all nodes run the same version?");
     n->gone[peer] = true;
     if (n->lost == peer) n->lost = -1;
     if (n->coordinator)

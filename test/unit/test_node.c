@@ -85,31 +85,43 @@ static void say_plan(void) {
     assert_int_equal(echi_net_send(t.net, 1, ECHI_KIND_PLAN, body, 2 + len, NULL, 0, 0, NULL), ECH_OK);
 }
 
+/* Rank 1 joins, measures, and has its plan; `lie` is said to it, and it must answer with a fault that says so. */
+static void tells(const struct echi_msg *lie, const void *payload, size_t len, const char *why) {
+    struct echi_thread thread;
+    open_rank0();
+    snprintf(t.config.coordinator, sizeof t.config.coordinator, "%s", echi_net_address(t.net));
+    assert_int_equal(echi_thread_start(&thread, "rank 1", rank1, NULL, NULL), ECH_OK);
+    await(ECHI_KIND_MEASURED);
+    assert_true(t.ready);
+    say_plan();
+    await(ECHI_KIND_READY);
+    say(lie, payload, len);
+    const struct echi_msg fault = await(ECHI_KIND_FAULT);
+    assert_int_equal(fault.layer, ECH_E_FORMAT);
+    assert_non_null(strstr(fault.text, why));
+    say(&(struct echi_msg){.kind = ECHI_KIND_END, .to_role = ECHI_ROLE_NODE, .from_role = ECHI_ROLE_COORDINATOR, .layer = ECH_E_FORMAT,
+                           .peer = ECHI_NONE}, NULL, 0);
+    echi_net_close(t.net, 5 * SECOND);
+    echi_thread_join(&thread);
+    assert_int_equal(t.status, ECH_E_FORMAT);
+}
+
 /* First weights that name another role than the one that waits for them: the node itself (in a session those are the final
  * weights), or a role that it does not host. */
 static void payloads_are_for_who_asked(void **state) {
     static const uint8_t wrong[] = {ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_ROLE_HEAD};
     static const float weights[SIDE * SIDE * CLASSES + CLASSES];
     (void)state;
-    for (size_t i = 0; i < sizeof wrong; i++) {
-        struct echi_thread thread;
-        open_rank0();
-        snprintf(t.config.coordinator, sizeof t.config.coordinator, "%s", echi_net_address(t.net));
-        assert_int_equal(echi_thread_start(&thread, "rank 1", rank1, NULL, NULL), ECH_OK);
-        await(ECHI_KIND_MEASURED);
-        assert_true(t.ready);
-        say_plan();
-        await(ECHI_KIND_READY);
-        say(&(struct echi_msg){.kind = ECHI_KIND_PARAMS, .to_role = wrong[i], .from_role = ECHI_ROLE_COORDINATOR}, weights, sizeof weights);
-        const struct echi_msg fault = await(ECHI_KIND_FAULT);
-        assert_int_equal(fault.layer, ECH_E_FORMAT);
-        assert_non_null(strstr(fault.text, "rank 0 sent a malformed params message"));
-        say(&(struct echi_msg){.kind = ECHI_KIND_END, .to_role = ECHI_ROLE_NODE, .from_role = ECHI_ROLE_COORDINATOR, .layer = ECH_E_FORMAT,
-                               .peer = ECHI_NONE}, NULL, 0);
-        echi_net_close(t.net, 5 * SECOND);
-        echi_thread_join(&thread);
-        assert_int_equal(t.status, ECH_E_FORMAT);
-    }
+    for (size_t i = 0; i < sizeof wrong; i++)
+        tells(&(struct echi_msg){.kind = ECHI_KIND_PARAMS, .to_role = wrong[i], .from_role = ECHI_ROLE_COORDINATOR}, weights,
+              sizeof weights, "rank 0 sent a malformed params message");
+}
+
+/* A node that believed this would wait for ever for the coordinator's next word. */
+static void the_coordinator_is_never_lost(void **state) {
+    (void)state;
+    tells(&(struct echi_msg){.kind = ECHI_KIND_LOST, .to_role = ECHI_ROLE_NODE, .from_role = ECHI_ROLE_COORDINATOR, .peer = 0, .members = 1},
+          NULL, 0, "a loss that no run outlives");
 }
 
 static int set_up(void **state) {
@@ -134,6 +146,6 @@ static int tear_down(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(payloads_are_for_who_asked)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(payloads_are_for_who_asked), cmocka_unit_test(the_coordinator_is_never_lost)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
