@@ -124,6 +124,7 @@ static bool step_world(struct world *w) {
     bool failed = a->outcome == FAILED || b->outcome == FAILED;
     if (failed && !w->failed) w->failed = echi_now();
     if (failed && echi_now() - w->failed > 50 * MS) return false;
+    if (world_at && a->outcome == FAILED) return false;   /* its port may be another world's by now, who would refuse us */
     if (echi_now() - w->began > 30 * SECOND) fail_msg("hangs: %d %d", a->outcome, b->outcome);
     return a->outcome == GOING || b->outcome == GOING;
 }
