@@ -49,6 +49,12 @@ idx_set() {
     done
 }
 
+# plan_of_roles FILE: each role on a rank of its own: 0 coordinates (and is a group by itself), 1 is the head, 2 owns what 2 and 3 train.
+plan_of_roles() {
+    printf '%s\n' 'sync gssp' 'world 4' 'round 64' 'lr 0.02' 'momentum 0.9' 'decay 0' 'head 1' 'group 0 owner 2 workers 2:32 3:32' \
+        'group 1 owner 0 workers 0:32' >"$1"
+}
+
 port=$((20000 + $$ % 10000))
 free_port() {  # into $port
     port=$((port + 1))
@@ -56,16 +62,17 @@ free_port() {  # into $port
 }
 
 # --- a command that ends by itself
-# expect STATUS PATTERN ARGUMENT...: `echelon train` ends in time with that status, and says it on one of its streams.
-expect() {
+# ends_with STATUS PATTERN ARGUMENT...: `echelon ARGUMENT...` ends in time with that status, and says it on one of its streams.
+ends_with() {
     local wanted=$1 pattern=$2 status
     shift 2
     checks=$((checks + 1))
-    timeout "$patience" "$echelon" train "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout "$patience" "$echelon" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
-    [[ $status =~ ^($wanted)$ ]] || { bad "status $status, not $wanted: echelon train $*"; return; }
-    grep -qE -e "$pattern" "$work/out" "$work/err" || bad "does not say '$pattern': echelon train $*"
+    [[ $status =~ ^($wanted)$ ]] || { bad "status $status, not $wanted: echelon $*"; return; }
+    grep -qE -e "$pattern" "$work/out" "$work/err" || bad "does not say '$pattern': echelon $*"
 }
+expect() { ends_with "$1" "$2" train "${@:3}"; }
 # The same for what is wrong: exactly one sentence on stderr, nothing on stdout.
 refuse() {
     expect "$@"

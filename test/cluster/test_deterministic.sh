@@ -12,7 +12,6 @@ bars() { { big_endian 2051; big_endian $(($2 * 10)); big_endian 28; big_endian 2
 bars train 100
 bars t10k 5
 patience=$((4 * patience))   # what is slow by choice is slower beside others
-value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}$/\1/p" "$2"; }   # value KEY REPORT
 
 # 40 rounds of 48 and looks on the way; a run that ends at a look; epochs that end in short rounds.
 same() {       # same NAME ARGUMENT...: weights, loss and accuracy are those of $first

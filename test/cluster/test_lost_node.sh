@@ -5,18 +5,7 @@
 # with the documented status, in time; nothing is left behind, and what was trained until a signal is kept.
 . "$(dirname "$0")/cluster.bash"
 
-# Each role on a rank of its own: 0 coordinates (and is a group by itself), 1 is the head, 2 owns what 2 and 3 train.
-cat >"$work/plan" <<'END'
-sync gssp
-world 4
-round 64
-lr 0.02
-momentum 0.9
-decay 0
-head 1
-group 0 owner 2 workers 2:32 3:32
-group 1 owner 0 workers 0:32
-END
+plan_of_roles "$work/plan"
 role=(coordinator head owner worker)
 idx_set "$work/data" 2000 100
 endless=(--data "$work/data" --plan "$work/plan" --epochs 60000 --eval-every 0 --deadline 2)

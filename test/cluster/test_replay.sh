@@ -5,16 +5,7 @@
 . "$(dirname "$0")/cluster.bash"
 idx_set "$work/data" 1000 50
 
-# replays STATUS PATTERN ARGUMENT...: `echelon replay` ends in time with that status, and says it on one of its streams.
-replays() {
-    local wanted=$1 pattern=$2 status
-    shift 2
-    checks=$((checks + 1))
-    timeout "$patience" "$echelon" replay "$@" >"$work/out" 2>"$work/err" </dev/null
-    status=$?
-    [[ $status =~ ^($wanted)$ ]] || { bad "status $status, not $wanted: echelon replay $*"; return; }
-    grep -qE -e "$pattern" "$work/out" "$work/err" || bad "does not say '$pattern': echelon replay $*"
-}
+replays() { ends_with "$1" "$2" replay "${@:3}"; }
 # The same for what is refused: one sentence on stderr, nothing on stdout.
 no_replay() {
     replays "$@"
@@ -135,17 +126,7 @@ no_replay 1. 'rank1.events.* has no end' "$work/run"
 
 # --- a run that goes on without a node: whoever is left has a whole recording, and replays its roles through the loss. Rank 2 owns
 # what 2 and 3 train; without it 3 joins 0.
-cat >"$work/plan" <<'END'
-sync gssp
-world 4
-round 64
-lr 0.02
-momentum 0.9
-decay 0
-head 1
-group 0 owner 2 workers 2:32 3:32
-group 1 owner 0 workers 0:32
-END
+plan_of_roles "$work/plan"
 goes_on() {    # goes_on VICTIMS ARGUMENT...: a run of four in which those are killed, one after the other
     local victims=$1 victim r
     shift
