@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Progress while a run goes, the report when it ends. */
 #include "echi_node.h"
+#include "echi_ratio.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -41,11 +42,20 @@ static void fill_plan(const struct echi_node *n, struct ech_report *r) {
     r->n_groups = p->n_groups;
     r->head = p->separated ? p->head : -1;
     r->round = (int)p->round;
+    if (p->codec == ECHI_CODEC_DENSE) snprintf(r->codec, sizeof r->codec, "dense");
+    else snprintf(r->codec, sizeof r->codec, "topk:%s", echi_ratios_name((enum echi_ratios)p->ratios));
     for (int i = 0; i < p->world; i++) {
         r->group_of[i] = p->group_of[i] == ECHI_NONE ? -1 : p->group_of[i];
         r->batch[i] = (int)p->n[i];
     }
     for (int g = 0; g < p->n_groups; g++) r->owner_of[g] = p->owner_of[g];
+}
+
+/* Ranks that are lost and had a worker. */
+static uint64_t lost_workers(const struct echi_node *n) {
+    uint64_t count = 0;
+    for (int i = 0; i < n->coordinator->n_lost; i++) count += n->setup.plan.group_of[n->coordinator->lost_rank[i]] != ECHI_NONE;
+    return count;
 }
 
 void echi_node_report(const struct echi_node *n, struct ech_report *r) {
@@ -66,6 +76,9 @@ void echi_node_report(const struct echi_node *n, struct ech_report *r) {
     r->leases_again = c->again_leases;
     r->samples_again = c->again_samples;
     r->head_repeats = n->head_repeats;
+    r->push_ratio = n->coded_of_all[1] ? (double)n->coded_of_all[0] / (double)n->coded_of_all[1] : 1;
+    r->state_ratio = n->coded_of_all[3] ? (double)n->coded_of_all[2] / (double)n->coded_of_all[3] : 1;
+    r->residuals_lost = n->residuals_cleared + (n->setup.plan.codec != ECHI_CODEC_DENSE ? lost_workers(n) : 0);
     const int64_t now = n->clock + n->clock_back;
     r->samples = c->applied;
     r->steps = n->planned ? c->applied / n->setup.plan.round : 0;

@@ -34,6 +34,14 @@ struct echi_worker {
     struct echi_lease lease[ECHI_LEASES_HELD]; int n_leases;   /* that no strand has begun */
     bool entered;                                 /* the owner knows that this worker holds a lease */
     uint8_t owner;                                /* rank: who answers with weights; another when that one is lost */
+    /* codec top-k (design, section 6, "Two kinds of link") */
+    bool fresh;                                   /* the residual begins anew with the next step */
+    uint64_t residuals_cleared;                   /* given up since their owner was lost; the driver reads it */
+    uint8_t spare;                                /* WORKER_WEIGHTS slots (bits) that no strand and no task has */
+    struct { uint64_t version, samples; } coming[ECHI_STRANDS];   /* by WORKER_COMING slot: weights that are here, still coded */
+    uint8_t queue[ECHI_STRANDS]; int queued;      /* these slots in order of arrival, decoded one at a time */
+    bool decoding, dropped; uint8_t source, target;   /* slots of the DECODE task that is out; its owner is lost meanwhile */
+    uint32_t number;                              /* of the last message of this link */
 };
 void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup);
 void echi_worker_step(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
@@ -69,14 +77,26 @@ struct echi_owner {
     uint8_t state_current; int8_t state_sending; int state_out;   /* slot being sent (-1 none) and sends not finished */
     uint32_t since_send;                          /* pushes applied since the last state went out */
     uint64_t sent_version, sent_samples;          /* what the last state sent contained */
+    uint64_t sent_whole;                          /* the version of the last that was sent complete */
     struct {
-        uint64_t version, samples;
+        uint64_t version, samples;                /* of the copy that weights are made of */
         uint8_t current;
         bool there, refresh;
         uint64_t acked, acked_samples;
-        uint32_t mark[ECHI_WORLD_MAX];            /* by worker, the last lease that is in this copy */
+        uint64_t acked_whole;                     /* of what it has complete */
+        /* The last complete copy, which a loss of its owner leaves: its place, what is in it and, by worker, the last lease in it.
+         * Without a codec it is the one that weights are made of. */
+        uint8_t whole; bool whole_there;
+        uint64_t whole_version, whole_samples; uint32_t mark[ECHI_WORLD_MAX];
         uint8_t from;                             /* its owner is lost, and this rank sends the last state; else ECHI_NONE */
+        /* codec top-k */
+        uint32_t number;                          /* of its last message */
+        bool arrived, decoding, tell;             /* a message is here, a task takes it in; then the coordinator is told what is here */
+        struct { bool whole; uint64_t version, samples; uint32_t mark[ECHI_WORLD_MAX]; } coming;
     } peer[ECHI_GROUPS_MAX];
+    /* codec top-k */
+    uint32_t number[ECHI_WORLD_MAX], state_number;   /* of the last message to each worker, and to the other owners */
+    uint8_t coded_out;                            /* OWNER_CODED slots (bits) that are written or sent */
     int frozen_out;                               /* sends of lost groups' states that are not finished */
     uint32_t members;                             /* membership epoch: losses so far that this owner knows of */
     bool draining, drained, asked;
