@@ -9,6 +9,7 @@
 #ifndef SCHED_SIM_H
 #define SCHED_SIM_H
 #include "echi_random.h"
+#include "echi_ratio.h"
 #include "echi_roles.h"
 
 #include <stdarg.h>
@@ -100,7 +101,7 @@ struct node {
     int64_t last_due[NODES][ECHI_KINDS];    /* of messages to each node */
 };
 /* A checkpoint, as the driver would write it: weights, then the momentum of each group. */
-struct kept { bool there; struct echi_standing at; int groups; uint32_t word[1 + ECHI_GROUPS_MAX][PARAMS]; };
+struct kept { bool there, coded; struct echi_standing at; int groups; uint32_t word[1 + ECHI_GROUPS_MAX][PARAMS]; };
 struct sim {
     uint64_t seed;
     struct echi_random random;
@@ -140,6 +141,10 @@ struct sim {
     /* The bound: pushes of others since a worker was answered, if its owner knows that it computes. */
     bool answered[NODES], tracked[NODES], more[NODES]; uint32_t entered[NODES], others[NODES][NODES];
     int looks;
+    /* The codec: gradients that each worker computed, and what was applied of them; samples in weights that are still coded; messages of
+     * state links that were not complete. */
+    uint32_t given[NODES][PARAMS], taken[NODES][PARAMS];
+    uint64_t coming_samples[NODES][ECHI_STRANDS], partly;
     /* Sees each event with what the role asked for; with role NODE and no event: the node has taken the plan. May be NULL. */
     void (*watch)(struct sim *s, int node, enum echi_role role, const struct echi_event *event, const struct echi_actions *actions);
 };
@@ -219,6 +224,8 @@ static void write_ends(struct sim *s, int node, struct echi_slot slot, int first
     for (int l = first; l < end; l++) place(s, node, slot)->writer[l] = false;
 }
 
+#include "toy_codec.h"
+
 /* What a task reads and writes, and in which layers; gradients of a worker are let go layer by layer, not here. */
 static void touch(struct sim *s, int node, const struct echi_task *t, bool begins) {
     void (*reads)(struct sim *, int, struct echi_slot, int, int) = begins ? read_begins : read_ends;
@@ -228,7 +235,19 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_STEP:
         reads(s, node, t->weights, 0, cut);
+        if (t->coded.kind) writes(s, node, t->state, 0, cut);
         if (begins) writes(s, node, t->grads, 0, cut);
+        if (begins && t->coded.kind) writes(s, node, t->coded, 0, cut);
+        break;
+    case ECHI_TASK_ENCODE:
+        reads(s, node, t->weights, 0, cut);
+        writes(s, node, t->state, 0, cut);
+        writes(s, node, t->coded, 0, cut);
+        break;
+    case ECHI_TASK_DECODE:
+        reads(s, node, t->coded, 0, cut);
+        writes(s, node, t->state, 0, cut);
+        if (t->weights_out.kind) writes(s, node, t->weights_out, 0, cut);
         break;
     case ECHI_TASK_FORWARD:
         reads(s, node, t->weights, 0, cut);
@@ -237,7 +256,9 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     case ECHI_TASK_BACKWARD:
         reads(s, node, t->weights, 0, cut);
         reads(s, node, t->act, 0, 1);
+        if (t->coded.kind) writes(s, node, t->state, 0, cut);
         if (begins) writes(s, node, t->grads, 0, cut);
+        if (begins && t->coded.kind) writes(s, node, t->coded, 0, cut);
         break;
     case ECHI_TASK_HEAD:
         reads(s, node, t->weights, CUT, LAYERS);
@@ -299,6 +320,10 @@ static void extent(const struct sim *s, int kind, const struct echi_msg *m, bool
     else if (kind == ECHI_KIND_PARAMS && head) { *first = CUT; *end = LAYERS; }
     *at = *first * WORDS;
     *words = (*end - *first) * WORDS;
+    if (coded_kind(s, kind)) {
+        *at = *first * CODED;
+        *words = (*end - *first) * CODED + (kind != ECHI_KIND_PUSH);
+    }
     if (kind == ECHI_KIND_ACT || kind == ECHI_KIND_ACT_GRAD) {
         *end = 1;
         *words = (int)m->lease.n * (kind == ECHI_KIND_ACT ? 2 : 1);
@@ -399,6 +424,7 @@ static void post_action(struct sim *s, int node, const struct echi_action *a) {
     case ECHI_SLOT_HEAD_MOMENTUM:
     case ECHI_SLOT_HEAD_WEIGHTS: post_one(s, node, a, ECHI_ROLE_HEAD, CUT, LAYERS); break;
     case ECHI_SLOT_WORKER_ACT_GRAD: post_one(s, node, a, ECHI_ROLE_WORKER, 0, 1); break;
+    case ECHI_SLOT_WORKER_COMING:
     case ECHI_SLOT_WORKER_WEIGHTS: post_one(s, node, a, ECHI_ROLE_WORKER, 0, cut); break;
     case ECHI_SLOT_COORD_PARAMS: post_one(s, node, a, ECHI_ROLE_COORDINATOR, 0, LAYERS); break;
     case ECHI_SLOT_NODE_FINAL: post_one(s, node, a, ECHI_ROLE_NODE, 0, LAYERS); break;
@@ -423,6 +449,13 @@ static struct echi_slot place_of(struct sim *s, int from, const struct echi_msg 
     return (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)(1 + g)};
 }
 
+/* Is a task of this owner out that changes weights or momentum? One that encodes an answer only reads. */
+static bool applies(const struct sim *s, int rank) {
+    for (int i = 0; i < s->works; i++)
+        if (s->work[i].node == rank && s->work[i].task.role == ECHI_ROLE_OWNER && s->work[i].task.kind != ECHI_TASK_ENCODE) return true;
+    return false;
+}
+
 /* A checkpoint is of one moment: nothing is out, and what was gathered is what owners and head have now. */
 static void begin_keep(struct sim *s) {
     const struct echi_coordinator *c = &s->coordinator;
@@ -431,14 +464,14 @@ static void begin_keep(struct sim *s) {
     struct kept *k = &s->writing;
     CHECK(s, c->writing && (s->owner_killed || c->standing.samples == s->from.at.samples + s->applied_samples));
     CHECK(s, c->standing.samples == (uint64_t)c->standing.epoch * s->goal.train_samples + c->standing.start);
-    *k = (struct kept){.there = true, .at = c->standing, .groups = s->plan.n_groups};
+    *k = (struct kept){.there = true, .coded = s->plan.codec != ECHI_CODEC_DENSE || s->from.coded, .at = c->standing, .groups = s->plan.n_groups};
     for (int g = 0; g < k->groups; g++)   /* the driver's part: the momentum of a lost owner is lost with it */
         if (!echi_plan_group_lives(&c->plan, g)) memset(s->node[0].place[ECHI_SLOT_COORD_KEPT][1 + g].word, 0, (size_t)words * 4);
     for (int i = 0; i <= k->groups; i++) memcpy(k->word[i], n->place[ECHI_SLOT_COORD_KEPT][i].word, sizeof k->word[i]);
     for (int g = 0; g < k->groups; g++) {
         const struct node *o = &n[s->plan.owner_of[g]];
         if (!echi_plan_group_lives(&c->plan, g)) continue;
-        CHECK(s, !o->owner.busy && o->owner.queued == 0);
+        CHECK(s, !applies(s, s->plan.owner_of[g]) && o->owner.queued == 0);
         if (g == echi_plan_first_group(&c->plan)) CHECK(s, memcmp(k->word[0], o->place[ECHI_SLOT_OWNER_WEIGHTS][o->owner.current].word, (size_t)words * 4) == 0);
         CHECK(s, memcmp(k->word[1 + g], o->place[ECHI_SLOT_OWNER_MOMENTUM][0].word, (size_t)words * 4) == 0);
     }
@@ -635,7 +668,10 @@ static void deliver(struct sim *s, const struct message *m) {
         }
     }
     s->handed_on += m->kind == ECHI_KIND_FROZEN;
-    if (m->kind == ECHI_KIND_WEIGHTS) s->slot_samples[m->to][post.slot.index] = msg.samples;
+    if (m->kind == ECHI_KIND_WEIGHTS) {
+        if (coded_kind(s, m->kind)) s->coming_samples[m->to][post.slot.index] = msg.samples;
+        else s->slot_samples[m->to][post.slot.index] = msg.samples;
+    }
     if (m->kind == ECHI_KIND_APPLIED) note_apart(s, msg.lease.id);
     if (m->kind == ECHI_KIND_PUSH) s->more[m->from] = msg.flag;
     if (m->kind == ECHI_KIND_ENTER && !s->lease_applied[msg.lease.id]) s->entered[m->from] = msg.lease.id;
@@ -704,8 +740,9 @@ static void count_push(struct sim *s, const struct echi_lease *l) {
 static void run_apply(struct sim *s, struct work *w, bool of_head) {
     const struct echi_task *t = &w->task;
     const int first = of_head ? CUT * WORDS : 0, end = of_head ? PARAMS : cut_of(s) * WORDS;
-    const uint32_t *weights = place(s, w->node, t->weights)->word, *grads = place(s, w->node, t->grads)->word;
-    uint32_t *to = place(s, w->node, t->weights_out)->word;
+    const uint32_t *weights = place(s, w->node, t->weights)->word;
+    uint32_t *to = place(s, w->node, t->weights_out)->word, grads[PARAMS];
+    read_push(s, w->node, t, grads);
     uint32_t *v = s->node[w->node].place[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0].word;
     if (of_head) s->head_in[t->weights_out.index] = s->head_in[t->weights.index] + t->samples;
     if (!of_head) {
@@ -716,7 +753,7 @@ static void run_apply(struct sim *s, struct work *w, bool of_head) {
             count_push(s, &t->lease);
             note_applied(s, &t->lease, s->node[w->node].owner.state_version + 1);
             s->staleness[t->lease.id] = (double)(s->applied_samples - s->seen[t->lease.id]) / s->plan.round;
-            if (!s->plan.separated) {
+            if (!s->plan.separated && s->plan.codec == ECHI_CODEC_DENSE) {
                 uint32_t expected[PARAMS];
                 toy_step(s->began_on[t->lease.id], expected, &t->lease);
                 CHECK(s, memcmp(expected, grads, sizeof expected) == 0);
@@ -764,6 +801,7 @@ static void run_task(struct sim *s, struct work *w) {
     case ECHI_TASK_STEP:
         note_begin(s, w, place(s, w->node, t->weights)->word);
         toy_step(place(s, w->node, t->weights)->word, place(s, w->node, t->grads)->word, &t->lease);
+        code_push(s, w->node, t);
         for (uint32_t i = 0; i < t->lease.n; i++) w->result.loss[0] += loss_of(label_of(t->lease.start + i));
         break;
     case ECHI_TASK_FORWARD: {
@@ -782,6 +820,7 @@ static void run_task(struct sim *s, struct work *w) {
         for (uint32_t i = 0; i < t->lease.n; i++)
             toy_backward(place(s, w->node, t->weights)->word, grads, t->lease.start + i,
                          place(s, w->node, t->act)->word[i]);
+        code_push(s, w->node, t);
         break;
     }
     case ECHI_TASK_HEAD:
@@ -790,14 +829,17 @@ static void run_task(struct sim *s, struct work *w) {
         break;
     case ECHI_TASK_HEAD_APPLY: run_apply(s, w, true); break;
     case ECHI_TASK_ADD: {
-        uint32_t *sum = place(s, w->node, t->state)->word;
-        for (int i = 0; i < cut_of(s) * WORDS; i++) sum[i] = (t->first ? 0 : sum[i]) + place(s, w->node, t->grads)->word[i];
+        uint32_t *sum = place(s, w->node, t->state)->word, grads[PARAMS];
+        read_push(s, w->node, t, grads);
+        for (int i = 0; i < cut_of(s) * WORDS; i++) sum[i] = (t->first ? 0 : sum[i]) + grads[i];
         break;
     }
     case ECHI_TASK_APPLY:
         run_apply(s, w, false);
         if (t->state_out.kind) sum_states(s, w->node, t->state_out, t->peer, place(s, w->node, t->weights_out)->word);
         break;
+    case ECHI_TASK_ENCODE: encode(s, w->node, t); break;
+    case ECHI_TASK_DECODE: decode(s, w->node, t); break;
     case ECHI_TASK_REFRESH: sum_states(s, w->node, t->state, t->peer, place(s, w->node, t->weights_out)->word); break;
     case ECHI_TASK_EVAL: run_look(s, w); break;
     case ECHI_TASK_KEEP: end_keep(s, &w->result); break;
@@ -829,6 +871,7 @@ static void work_on(struct sim *s, int at) {
         w->layer--;
         w->due = after(s, s->node[w->node].speed / LAYERS);
         write_ends(s, w->node, w->task.grads, w->layer, w->layer + 1);
+        if (w->task.coded.kind) write_ends(s, w->node, w->task.coded, w->layer, w->layer + 1);
         struct work now = *w;
         struct echi_event e = {.type = ECHI_EVENT_GRADIENT, .layer = now.layer, .task = &now.task, .result = &now.result};
         return role_event(s, now.node, ECHI_ROLE_WORKER, &e);

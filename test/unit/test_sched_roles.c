@@ -51,6 +51,9 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
             p->n[r] = large ? N_MAX - below(s, 3) : 1 + below(s, below(s, 8) ? 8 : N_MAX);
         }
     }
+    p->codec = (uint8_t)below(s, ECHI_CODECS);
+    p->state_ratio = 300000;
+    for (int g = 0; g < p->n_groups; g++) p->base[g] = 300000;
     /* Owners are any nodes, one each; not always of their own group. */
     const uint32_t turn = below(s, p->world);
     for (int g = 0; g < p->n_groups; g++) p->owner_of[g] = (uint8_t)(((uint32_t)g + turn) % p->world);
@@ -154,9 +157,10 @@ static void check_stalenesses(struct sim *s) {
 
 /* What --save would write: on one node what that node computes; on all owners the same. */
 static void check_weights(struct sim *s) {
+    check_residuals(s);
     const uint32_t *final = s->node[0].place[ECHI_SLOT_COORD_PARAMS][0].word;
     uint32_t expected[PARAMS];
-    if (s->plan.sync == ECHI_SYNC_BSP) {
+    if (s->plan.sync == ECHI_SYNC_BSP && s->plan.codec == ECHI_CODEC_DENSE && !s->from.coded) {
         one_node(s, s->coordinator.applied, expected);
         CHECK(s, memcmp(final, expected, sizeof expected) == 0);
     }
