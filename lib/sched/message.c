@@ -182,12 +182,13 @@ bool echi_lease_valid(const struct echi_lease *l, const struct echi_plan *p) {
     return l->round_size <= p->round && l->n <= l->round_size;
 }
 
+/* A dense plan has no ratios, so that no two ways of writing it exist. */
 static bool codec_valid(const struct echi_plan *p) {
     if (p->codec >= ECHI_CODECS || p->ratios >= ECHI_RATIOS) return false;
-    if (p->codec == ECHI_CODEC_DENSE) return true;
-    if (p->deterministic || p->state_ratio < 1 || p->state_ratio > ECHI_RATIO_ONE) return false;
+    const bool topk = p->codec == ECHI_CODEC_TOPK;
+    if (topk ? p->deterministic || p->state_ratio < 1 || p->state_ratio > ECHI_RATIO_ONE : p->ratios || p->state_ratio) return false;
     for (int g = 0; g < p->n_groups; g++)
-        if (p->base[g] < 1 || p->base[g] > ECHI_RATIO_ONE) return false;
+        if (topk ? p->base[g] < 1 || p->base[g] > ECHI_RATIO_ONE : p->base[g] != 0) return false;
     return true;
 }
 

@@ -103,9 +103,9 @@ void echi_ratios_plan(const struct echi_wishes *w, const struct echi_times times
     struct group group[ECHI_GROUPS_MAX];
     double whole[ECHI_GROUPS_MAX];   /* an iteration at the middle ratio, ascending */
     bool by_link = true;
+    if (w->codec == ECHI_CODEC_DENSE) return;
     plan->codec = (uint8_t)w->codec;
     plan->ratios = (uint8_t)w->ratios;
-    if (w->codec == ECHI_CODEC_DENSE) return;
     plan->state_ratio = ECHI_RATIO_STATES;
     const uint64_t sent = plan->separated ? w->trunk_params : w->params, params = sent ? sent : 1;
     for (int g = 0; g < plan->n_groups; g++) {

@@ -33,7 +33,8 @@ static struct echi_msg full_message(int kind) {
                          .staleness = 0.25,
                          .acked = UINT64_C(0x0102030405060708),
                          .members = 0x0c0d0e0f,
-                         .mark = {7, 0, 9}};
+                         .mark = {7, 0, 9},
+                         .number = 0x21222324};
     m.mark[ECHI_WORLD_MAX - 1] = 11;
     strcpy(m.text, "because");
     return m;
@@ -70,6 +71,7 @@ static void every_kind_comes_back(void **state) {
         assert_true(back.acked == m.acked || back.acked == 0);
         assert_true(back.members == m.members || back.members == 0);
         assert_true(back.mark[0] == 0 || memcmp(back.mark, m.mark, sizeof m.mark) == 0);
+        assert_true(back.number == m.number || back.number == 0);
         assert_true(back.text[0] == 0 || strcmp(back.text, m.text) == 0);
         assert_int_equal(echi_msg_encode(&back, twice, sizeof twice), len);
         assert_memory_equal(bytes, twice, len);
@@ -99,7 +101,7 @@ static void every_kind_comes_back(void **state) {
 /* The fields that a role reads of each kind arrive. */
 static void fields_arrive(void **state) {
     (void)state;
-    static const struct { int kind; bool has_lease, layer, flag, loss, version, samples, head, stale, group, text, acked, members, marks; } table[] = {
+    static const struct { int kind; bool has_lease, layer, flag, loss, version, samples, head, stale, group, text, acked, members, marks, number; } table[] = {
         {.kind = ECHI_KIND_LEASE, .has_lease = true},
         {.kind = ECHI_KIND_APPLIED, .has_lease = true, .loss = true, .version = true, .head = true, .stale = true, .acked = true},
         {.kind = ECHI_KIND_READY, .members = true},
@@ -110,14 +112,14 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_REVOKED, .has_lease = true, .flag = true, .group = true, .version = true, .members = true, .marks = true},
         {.kind = ECHI_KIND_FROZEN, .group = true, .version = true, .samples = true, .marks = true},
         {.kind = ECHI_KIND_ASK, .flag = true},
-        {.kind = ECHI_KIND_STATE_ACK, .group = true, .version = true, .samples = true},
+        {.kind = ECHI_KIND_STATE_ACK, .flag = true, .group = true, .version = true, .samples = true},
         {.kind = ECHI_KIND_FAULT, .layer = true, .group = true, .text = true},
         {.kind = ECHI_KIND_END, .layer = true, .flag = true, .group = true, .text = true},
         {.kind = ECHI_KIND_ACT_GRAD, .has_lease = true, .loss = true, .version = true, .head = true},
         {.kind = ECHI_KIND_ACT, .has_lease = true},
-        {.kind = ECHI_KIND_WEIGHTS, .version = true, .samples = true},
+        {.kind = ECHI_KIND_WEIGHTS, .flag = true, .version = true, .samples = true, .number = true},
         {.kind = ECHI_KIND_PUSH, .has_lease = true, .layer = true, .flag = true, .loss = true, .version = true, .samples = true, .head = true},
-        {.kind = ECHI_KIND_STATE, .group = true, .version = true, .samples = true, .marks = true},
+        {.kind = ECHI_KIND_STATE, .flag = true, .group = true, .version = true, .samples = true, .marks = true, .number = true},
         {.kind = ECHI_KIND_PARAMS, .flag = true},
         {.kind = ECHI_KIND_ENTER, .has_lease = true},
     };
@@ -138,6 +140,7 @@ static void fields_arrive(void **state) {
         assert_int_equal(back.text[0] != 0, table[i].text);
         assert_int_equal(back.acked != 0, table[i].acked);
         assert_int_equal(back.members != 0, table[i].members);
+        assert_int_equal(back.number != 0, table[i].number);
         assert_int_equal(back.mark[0] == 7 && back.mark[ECHI_WORLD_MAX - 1] == 11, table[i].marks);
     }
 }
@@ -189,7 +192,11 @@ static struct echi_plan good_plan(void) {
                           .strands = 2,
                           .lr = 0.02,
                           .momentum = 0.9,
-                          .decay = 1e-4};
+                          .decay = 1e-4,
+                          .codec = ECHI_CODEC_TOPK,
+                          .ratios = ECHI_RATIOS_VOLUME,
+                          .state_ratio = 150000,
+                          .base = {250000, 1000000}};
     memset(p.owner_of, ECHI_NONE, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     p.owner_of[0] = 2;
@@ -210,6 +217,8 @@ static void plans_come_back(void **state) {
     assert_memory_equal(back.group_of, p.group_of, sizeof p.group_of);
     assert_memory_equal(back.n, p.n, sizeof p.n);
     assert_true(back.lr == p.lr && back.momentum == p.momentum && back.decay == p.decay && back.round == p.round);
+    assert_true(back.codec == p.codec && back.ratios == p.ratios && back.state_ratio == p.state_ratio);
+    assert_memory_equal(back.base, p.base, sizeof p.base);
     assert_int_equal(echi_plan_encode(&back, twice, sizeof twice), len);
     assert_memory_equal(bytes, twice, len);
     for (size_t cut = 0; cut < len; cut++) {
@@ -231,7 +240,7 @@ static void plans_come_back(void **state) {
 
 static void plans_that_make_no_sense(void **state) {
     (void)state;
-    for (int i = 0; i < 22; i++) {
+    for (int i = 0; i < 30; i++) {
         struct echi_plan p = good_plan();
         assert_true(echi_plan_valid(&p));
         switch (i) {
@@ -257,6 +266,14 @@ static void plans_that_make_no_sense(void **state) {
         case 19: p.sync = ECHI_SYNC_SSP; break;                 /* has one group */
         case 20: p.strands = 0; break;
         case 21: p.strands = ECHI_STRANDS + 1; break;
+        case 22: p.codec = ECHI_CODECS; break;
+        case 23: p.ratios = ECHI_RATIOS; break;
+        case 24: p.state_ratio = 0; break;
+        case 25: p.state_ratio = 1000001; break;
+        case 26: p.base[1] = 0; break;
+        case 27: p.base[0] = 1000001; break;
+        case 28: p.codec = ECHI_CODEC_DENSE; break;             /* and still ratios */
+        case 29: p.deterministic = 1; break;
         }
         if (echi_plan_valid(&p)) fail_msg("case %d is valid", i);
     }
@@ -305,16 +322,16 @@ static void leases_fit_the_plan(void **state) {
 static void times_come_back(void **state) {
     (void)state;
     const struct echi_times t = {.count = 3, .n = {1, 8, 64}, .trunk = {0.5, 1, 4}, .head = {0, 0.25, 1}, .exchange = 0.125,
-                                  .messages = 0.0625};
+                                  .messages = 0.0625, .link = 12.5e6};
     struct echi_times back, bad;
     uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
     const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
-    assert_int_equal(len, 1 + 3 * 20 + 2 * 8);
+    assert_int_equal(len, 1 + 3 * 20 + 3 * 8);
     assert_true(echi_times_decode(bytes, len, &back));
     assert_memory_equal(&back, &t, sizeof t);
     for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));
     assert_false(echi_times_decode(bytes, len + 1, &back));
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 11; i++) {
         bad = t;
         switch (i) {
         case 0: bad.count = 0; break;
@@ -326,6 +343,8 @@ static void times_come_back(void **state) {
         case 6: bad.trunk[2] = strtod("inf", NULL); break;
         case 7: bad.exchange = -1; break;
         case 8: bad.messages = strtod("nan", NULL); break;
+        case 9: bad.link = -1; break;
+        case 10: bad.link = strtod("inf", NULL); break;
         }
         if (echi_times_decode(bytes, echi_times_encode(&bad, bytes, sizeof bytes), &back)) fail_msg("case %d was taken", i);
     }

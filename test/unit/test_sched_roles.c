@@ -52,8 +52,8 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
         }
     }
     p->codec = (uint8_t)below(s, ECHI_CODECS);
-    p->state_ratio = 300000;
-    for (int g = 0; g < p->n_groups; g++) p->base[g] = 300000;
+    p->state_ratio = p->codec ? 300000 : 0;
+    for (int g = 0; g < p->n_groups; g++) p->base[g] = p->state_ratio;
     /* Owners are any nodes, one each; not always of their own group. */
     const uint32_t turn = below(s, p->world);
     for (int g = 0; g < p->n_groups; g++) p->owner_of[g] = (uint8_t)(((uint32_t)g + turn) % p->world);
@@ -304,7 +304,9 @@ static void run_planned(bool with_kills) {
                                          .groups = (int)below(s, 4),
                                          .batch = 8 + below(s, 20),
                                          .staleness = below(s, 4),
-                                         .lr = 0.1};
+                                         .lr = 0.1,
+                                         .codec = (enum echi_codec)below(s, ECHI_CODECS),
+                                         .ratios = (enum echi_ratios)below(s, ECHI_RATIOS)};
         for (int i = 0; i < KILLS && with_kills; i++) {
             s->kill_at[i] = 1 + below(s, i ? 600 : 12);
             s->kill_rank[i] = -1;
