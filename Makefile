@@ -1,6 +1,7 @@
 # make                 the library and the command        make test          build and pass every test
 # make demo            four unlike nodes learn digits      make bench         figures against peers
 # make faults          every call of the OS that can fail fails once (minutes)
+# make reproduce-gssp  GSSP and GDTopK on simulated clusters: a table and plots (hours)
 # make pytorch         gradients and steps against PyTorch's, if a Python has it (BENCH_PYTHON)
 # make install DESTDIR= PREFIX=/usr/local                  make uninstall, make clean
 #
