@@ -85,7 +85,7 @@ static size_t place_in_plan(const uint8_t *bytes, size_t len, size_t field) {
 static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
     struct echi_plan p = {.sync = ECHI_SYNC_GSSP, .world = 4, .n_groups = 2, .separated = 1, .head = 2, .n = {8, 0, 8, 300},
                           .round = 64, .staleness = 3, .rounds_apart = 4, .strands = 2, .lr = 0.02, .momentum = 0.9, .decay = 1e-4};
-    memset(p.owner_of, ECHI_NONE, sizeof p.owner_of);
+    memset(p.owner_of, 0xff, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     switch (i) {
     case 0:
@@ -93,7 +93,7 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         p.group_of[0] = p.group_of[2] = 0, p.group_of[3] = 1;
         break;
     case 1: /* one node under bsp */
-        p.sync = ECHI_SYNC_BSP, p.world = 1, p.n_groups = 1, p.separated = 0, p.head = ECHI_NONE, p.strands = 1;
+        p.sync = ECHI_SYNC_BSP, p.world = 1, p.n_groups = 1, p.separated = 0, p.head = ECHI_NO_RANK, p.strands = 1;
         p.n[0] = 64, p.n[2] = p.n[3] = 0;
         p.owner_of[0] = p.group_of[0] = 0;
         break;

@@ -33,7 +33,7 @@ enum {
     MESSAGES = 1024,
     TASKS = 64,
     POSTS = 8,
-    ACTIONS = 8 * ECHI_WORLD_MAX,
+    ACTIONS = ECHI_ACTIONS_MAX,
     LEASES = 4096,
     KILLS = 4
 };

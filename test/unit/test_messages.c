@@ -190,7 +190,7 @@ static struct echi_plan good_plan(void) {
                           .lr = 0.02,
                           .momentum = 0.9,
                           .decay = 1e-4};
-    memset(p.owner_of, ECHI_NONE, sizeof p.owner_of);
+    memset(p.owner_of, 0xff, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     p.owner_of[0] = 2;
     p.owner_of[1] = 1;
@@ -219,7 +219,7 @@ static void plans_come_back(void **state) {
     assert_false(echi_plan_decode(bytes, len + 1, &back));
     /* The largest plan has room. */
     struct echi_plan large = {
-        .sync = ECHI_SYNC_GSSP, .world = ECHI_WORLD_MAX, .n_groups = ECHI_GROUPS_MAX, .head = ECHI_NONE, .round = 1, .strands = 1};
+        .sync = ECHI_SYNC_GSSP, .world = ECHI_WORLD_MAX, .n_groups = ECHI_GROUPS_MAX, .head = ECHI_NO_RANK, .round = 1, .strands = 1};
     for (int r = 0; r < ECHI_WORLD_MAX; r++) {
         large.group_of[r] = (uint8_t)(r % ECHI_GROUPS_MAX);
         large.n[r] = 1u << 20;
@@ -264,7 +264,7 @@ static void plans_that_make_no_sense(void **state) {
     struct echi_plan p = good_plan();
     p.sync = ECHI_SYNC_BSP;
     p.n_groups = 1;
-    p.owner_of[1] = ECHI_NONE;
+    p.owner_of[1] = ECHI_NO_RANK;
     p.group_of[3] = 0;
     assert_false(echi_plan_valid(&p));
     p.round = 8 + 8 + 300;

@@ -48,13 +48,13 @@ static void a_plan_file_is_read(void **state) {
     assert_true(plan.sync == ECHI_SYNC_GSSP && plan.world == 4 && plan.n_groups == 2 && plan.separated == 1 && plan.head == 2);
     assert_true(plan.round == 64 && plan.staleness == 2 && plan.rounds_apart == 5);
     assert_true(plan.lr == 0.02 && plan.momentum == 0.9 && plan.decay == 1e-4);
-    assert_true(plan.owner_of[0] == 2 && plan.owner_of[1] == 1 && plan.owner_of[2] == ECHI_NONE);
+    assert_true(plan.owner_of[0] == 2 && plan.owner_of[1] == 1 && plan.owner_of[2] == ECHI_NO_RANK);
     assert_true(plan.group_of[0] == 0 && plan.group_of[1] == ECHI_NONE && plan.group_of[2] == 0 && plan.group_of[3] == 1);
     assert_true(plan.n[0] == 8 && plan.n[1] == 0 && plan.n[2] == 8 && plan.n[3] == 300);
     /* What need not be said: S 3, R 4, no head. */
     static const char little[] = "sync bsp\nworld 1\nround 8\ngroup 0 owner 0 workers 0:8\n";
     assert_int_equal(load(little, strlen(little)), ECH_OK);
-    assert_true(plan.staleness == 3 && plan.rounds_apart == 4 && plan.separated == 0 && plan.head == ECHI_NONE);
+    assert_true(plan.staleness == 3 && plan.rounds_apart == 4 && plan.separated == 0 && plan.head == ECHI_NO_RANK);
 }
 
 /* A plan at random, valid. */
@@ -62,7 +62,7 @@ static struct echi_plan any_plan(struct echi_random *r) {
     struct echi_plan p = {.sync = (uint8_t)echi_random_below(r, ECHI_SYNCS),
                           .world = (uint8_t)(1 + echi_random_below(r, ECHI_WORLD_MAX)),
                           .n_groups = 1,
-                          .head = ECHI_NONE,
+                          .head = ECHI_NO_RANK,
                           .round = 1 + echi_random_below(r, 1u << 24),
                           .staleness = echi_random_below(r, 1000001),
                           .rounds_apart = 1 + echi_random_below(r, 1000000),
@@ -70,7 +70,7 @@ static struct echi_plan any_plan(struct echi_random *r) {
                           .lr = echi_random_unit(r),
                           .momentum = echi_random_unit(r) / 3,
                           .decay = echi_random_unit(r) * 1e-9};
-    memset(p.owner_of, ECHI_NONE, sizeof p.owner_of);
+    memset(p.owner_of, 0xff, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     if (p.sync == ECHI_SYNC_GSSP)
         p.n_groups = (uint8_t)(1 + echi_random_below(r, p.world < ECHI_GROUPS_MAX ? p.world : ECHI_GROUPS_MAX));

@@ -29,14 +29,14 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     p->sync = (uint8_t)sync;
     p->world = (uint8_t)(1 + below(s, NODES));
     p->separated = below(s, 2) != 0;
-    p->head = p->separated ? (uint8_t)below(s, p->world) : ECHI_NONE;
+    p->head = p->separated ? (uint16_t)below(s, p->world) : ECHI_NO_RANK;
     p->staleness = below(s, 4);
     p->rounds_apart = 1 + below(s, 4);
     p->strands = (uint8_t)(p->separated && sync != ECHI_SYNC_BSP ? 1 + below(s, ECHI_STRANDS) : 1);
     p->round = 1 + below(s, 30);
     p->lr = 0.1;
     p->momentum = 0.9;
-    memset(p->owner_of, ECHI_NONE, sizeof p->owner_of);
+    memset(p->owner_of, 0xff, sizeof p->owner_of);
     memset(p->group_of, ECHI_NONE, sizeof p->group_of);
     p->n_groups = 1;
     if (sync == ECHI_SYNC_BSP) {
@@ -385,12 +385,12 @@ static void small_plan(enum echi_sync sync, int world, int groups) {
     setup.plan = (struct echi_plan){.sync = (uint8_t)sync,
                                     .world = (uint8_t)world,
                                     .n_groups = (uint8_t)groups,
-                                    .head = ECHI_NONE,
+                                    .head = ECHI_NO_RANK,
                                     .round = (uint32_t)world,
                                     .staleness = 1,
                                     .rounds_apart = 1,
                                     .strands = 1};
-    memset(setup.plan.owner_of, ECHI_NONE, sizeof setup.plan.owner_of);
+    memset(setup.plan.owner_of, 0xff, sizeof setup.plan.owner_of);
     memset(setup.plan.group_of, ECHI_NONE, sizeof setup.plan.group_of);
     for (int r = 0; r < world; r++) {
         setup.plan.group_of[r] = (uint8_t)(r % groups);
@@ -726,7 +726,7 @@ static void the_ledger_believes_only_itself(void **state) {
 static void a_fault_is_a_failure(void **state) {
     (void)state;
     static const struct { uint16_t said; ech_status meant; uint8_t peer; int lost; } table[] = {
-        {ECH_E_DIVERGED, ECH_E_DIVERGED, ECHI_NONE, -1}, {ECH_OK, ECH_E_INTERNAL, ECHI_NONE, -1}, {999, ECH_E_INTERNAL, 0, -1},
+        {ECH_E_DIVERGED, ECH_E_DIVERGED, ECHI_NO_RANK, -1}, {ECH_OK, ECH_E_INTERNAL, ECHI_NO_RANK, -1}, {999, ECH_E_INTERNAL, 0, -1},
         {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 2, 2},        {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 200, 1},   /* each the only owner */
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
