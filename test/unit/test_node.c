@@ -43,7 +43,7 @@ static void open_rank0(void) {
                                            {"arithmetic", "as fast as each node can, 32 bits"}};
     echi_job_words(&t.job, print[1].value, print[2].value);
     echi_job_order(&t.job, print[3].value);
-    echi_wire_kinds(&t.job, t.kinds);
+    echi_wire_kinds(&t.job, 2, t.kinds);
     const struct echi_net_config net = {.rank = 0, .world = 2, .kinds = t.kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
                                         .n_fingerprints = 5, .coordinator = "127.0.0.1:0", .join_timeout = 20 * SECOND};
     assert_int_equal(echi_net_open(&net, &t.net, NULL), ECH_OK);
