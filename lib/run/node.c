@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(ECH_LIVE_MAX == ECHI_NET_WORLD_MAX, "what the header promises, net takes");
+
 #define EVENTS_MAX 64
 #define LINGER (2 * ECHI_SECOND)   /* for the last messages to leave */
 

@@ -245,7 +245,7 @@ ech_status echi_replay_roles(struct echi_recording *r, uint64_t *out_events, uin
     struct stage *s = malloc(sizeof *s);
     if (!s) return echi_fail_memory(err, "replay.roles", "the roles of a node");
     /* Neither zeros nor anything sane: a role that reads what nobody has set shows it. */
-    memset(s, 0xa5, sizeof *s);
+    memset(s, 0xa5, offsetof(struct stage, action));
     memset(&s->setup, 0, sizeof s->setup);
     s->stands = s->has_worker = s->has_owner = s->has_head = false;
     s->owed = NULL;

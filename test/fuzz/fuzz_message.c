@@ -125,7 +125,7 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
     return echi_plan_encode(&p, out, cap);
 }
 
-const struct fuzz_driver fuzz_plan = {.name = "plan", .one = one_plan, .seed = seed_plan, .most = ECHI_PLAN_BYTES_MAX, .heap = 80000};
+const struct fuzz_driver fuzz_plan = {.name = "plan", .one = one_plan, .seed = seed_plan, .most = ECHI_PLAN_BYTES_MAX, .heap = 112000};
 
 /* --- step times --- */
 

@@ -216,4 +216,4 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     return a.at;
 }
 
-const struct fuzz_driver fuzz_recording = {.name = "recording", .one = one, .seed = seed, .repair = repair, .most = FUZZ_INPUT_MAX, .heap = 4 << 20, .heap_a_byte = 64};
+const struct fuzz_driver fuzz_recording = {.name = "recording", .one = one, .seed = seed, .repair = repair, .most = FUZZ_INPUT_MAX, .heap = 10 << 20, .heap_a_byte = 64};

@@ -128,8 +128,8 @@ static void cve_2026_72852_sizes_of_a_network_file(void **state) {
     refuse_model(text, ECH_E_FORMAT, "...'");
     /* Our files name no other layer; a plan names groups and ranks. */
     refuse_plan("group 8 owner 0 workers 0:8", "group needs a number from 0 to 7");
-    refuse_plan("group 0 owner 64 workers 0:8", "owner needs a rank");
-    refuse_plan("group 0 owner 0 workers 64:8", "rank is a number from 0 to 63");
+    refuse_plan("group 0 owner 1024 workers 0:8", "owner needs a rank");
+    refuse_plan("group 0 owner 0 workers 1024:8", "rank is a number from 0 to 1023");
     refuse_plan("group 0 owner 0 workers 0:8 63:8", "ranks below world");
 }
 
