@@ -181,7 +181,7 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
 #define ECH_GROUPS_MAX 8
 #define ECH_STALENESS_BINS 13
 
-/* What a run did, in some 24 KiB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful. Of a resumed run the counts
+/* What a run did, in some 22 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful. Of a resumed run the counts
  * of steps and samples, the times, the accuracies and when the target was reached are of all its runs together; bytes, staleness
  * and what was lost are of the last. */
 struct ech_report {
