@@ -36,7 +36,7 @@ static struct cluster {
     struct work work[8 * ECHI_WORLD_MAX]; int works;
     uint8_t applied[TRAIN];                 /* by sample */
     uint64_t events, held_back;             /* held_back: events of an owner that does not answer all because of a slower one */
-    int most_actions, lost;
+    int most_actions, most_rows, lost;
     size_t most_bytes;
     bool done, owner_lost;
 } s;
@@ -92,6 +92,7 @@ static void perform(int node, const struct echi_action *a) {
         break;
     }
     case ECHI_ACTION_COMPUTE:
+        if (a->task.kind == ECHI_TASK_HEAD && a->task.n_rows > s.most_rows) s.most_rows = a->task.n_rows;
         assert_true(s.works < 8 * ECHI_WORLD_MAX);
         s.work[s.works++] = (struct work){.node = (uint16_t)node, .layer = n->setup.cut, .task = a->task};
         break;
@@ -245,13 +246,14 @@ static void kill_one(void) {
     tell(0, ECHI_ROLE_COORDINATOR, &e);
 }
 
-static void run(enum echi_sync sync, int world, int separate, int steps, bool kills) {
+/* `n`: samples a step. */
+static void run(enum echi_sync sync, int world, int separate, uint32_t n, int steps, bool kills) {
     memset(&s, 0, sizeof s);
     s.world = world;
     echi_random_init(&s.random, (uint64_t)world, ECHI_STREAM_TEST, (uint32_t)sync);
-    const struct echi_wishes wishes = {.sync = sync, .world = world, .separate = separate, .has_cut = separate, .samples_per_step = 4,
-                                       .shares = ECHI_SHARES_SPEED, .batch = (uint32_t)(4 * world), .staleness = 3, .lr = 0.1};
-    const struct echi_goal goal = {.train_samples = TRAIN, .samples = (uint64_t)world * 4 * (uint64_t)steps};
+    const struct echi_wishes wishes = {.sync = sync, .world = world, .separate = separate, .has_cut = separate, .samples_per_step = n,
+                                       .shares = ECHI_SHARES_SPEED, .batch = n * (uint32_t)world, .staleness = 3, .lr = 0.1};
+    const struct echi_goal goal = {.train_samples = TRAIN, .samples = (uint64_t)world * n * (uint64_t)steps};
     struct echi_event start = {.type = ECHI_EVENT_START};
     assert_true(goal.samples <= TRAIN);
     echi_coordinator_init(&s.coordinator, &s.node[0].setup, &wishes, &goal, false);
@@ -295,6 +297,8 @@ static void run(enum echi_sync sync, int world, int separate, int steps, bool ki
     for (uint32_t i = 0; i < goal.samples && !s.owner_lost; i++)
         if (s.applied[i] != 1) fail_msg("sample %u was applied %d times", i, s.applied[i]);
     assert_in_range(s.most_actions, 1, 4 * world + 512);
+    assert_true(s.most_rows <= ECHI_MERGE_STEPS);
+    if (n == 1) assert_int_equal(s.most_rows, ECHI_MERGE_STEPS);
     while (s.first) {
         struct message *m = s.first;
         s.first = m->next;
@@ -312,28 +316,29 @@ static void run(enum echi_sync sync, int world, int separate, int steps, bool ki
 
 static void bsp(void **state) {
     (void)state;
-    run(ECHI_SYNC_BSP, 65, 0, 5, false);
-    run(ECHI_SYNC_BSP, 1024, 0, 4, false);
-    run(ECHI_SYNC_BSP, 1024, 1, 4, true);
+    run(ECHI_SYNC_BSP, 65, 0, 4, 5, false);
+    run(ECHI_SYNC_BSP, 1024, 0, 4, 4, false);
+    run(ECHI_SYNC_BSP, 1024, 1, 4, 4, true);
 }
 
 static void asp(void **state) {
     (void)state;
-    run(ECHI_SYNC_ASP, 300, 0, 5, true);
-    run(ECHI_SYNC_ASP, 1024, 0, 6, false);
+    run(ECHI_SYNC_ASP, 300, 0, 4, 5, true);
+    run(ECHI_SYNC_ASP, 1024, 0, 4, 6, false);
+    run(ECHI_SYNC_ASP, 1024, 1, 1, 6, false);   /* more steps wait at the head than one task takes */
 }
 
 static void ssp(void **state) {
     (void)state;
-    run(ECHI_SYNC_SSP, 256, 0, 24, true);
-    run(ECHI_SYNC_SSP, 1024, 0, 16, false);
+    run(ECHI_SYNC_SSP, 256, 0, 4, 24, true);
+    run(ECHI_SYNC_SSP, 1024, 0, 4, 16, false);
 }
 
 static void gssp(void **state) {
     (void)state;
-    run(ECHI_SYNC_GSSP, 128, 0, 12, true);
-    run(ECHI_SYNC_GSSP, 1024, 0, 8, true);
-    run(ECHI_SYNC_GSSP, 1024, 1, 6, true);
+    run(ECHI_SYNC_GSSP, 128, 0, 4, 12, true);
+    run(ECHI_SYNC_GSSP, 1024, 0, 4, 8, true);
+    run(ECHI_SYNC_GSSP, 1024, 1, 4, 6, true);
 }
 
 int main(void) {
