@@ -198,13 +198,13 @@ static void decoded(struct echi_worker *w, struct echi_actions *out) {
 static void on_weights(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     if (e->from != w->owner) return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
-    if (!coded(w)) return take_weights(w, m->version, m->samples, e->slot.index, out);
+    if (!coded(w)) return take_weights(w, m->version, m->samples, (uint8_t)e->slot.index, out);
     if (!m->flag && m->number != w->number + 1)
         return echi_act_fault(out, ECH_E_FORMAT, "weights came that count from others than are here: do all nodes run the same version?");
     w->number = m->number;
     w->coming[e->slot.index].version = m->version;
     w->coming[e->slot.index].samples = m->samples;
-    w->queue[w->queued++] = e->slot.index;
+    w->queue[w->queued++] = (uint8_t)e->slot.index;
 }
 
 static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {

@@ -24,16 +24,16 @@ static struct echi_task out;   /* the owner's task that has not ended; kind ECHI
 static void plan(int world, int groups) {
     memset(&setup, 0, sizeof setup);
     setup.n_layers = setup.cut = 1;
-    setup.plan = (struct echi_plan){.sync = groups > 1 ? ECHI_SYNC_GSSP : ECHI_SYNC_ASP, .world = (uint8_t)world, .n_groups = (uint8_t)groups,
-        .head = ECHI_NONE, .round = 1u << 20, .staleness = 1000, .rounds_apart = 1, .strands = 1, .codec = ECHI_CODEC_TOPK, .state_ratio = 150000};
-    memset(setup.plan.owner_of, ECHI_NONE, sizeof setup.plan.owner_of);
+    setup.plan = (struct echi_plan){.sync = groups > 1 ? ECHI_SYNC_GSSP : ECHI_SYNC_ASP, .world = (uint16_t)world, .n_groups = (uint8_t)groups,
+        .head = ECHI_NO_RANK, .round = 1u << 20, .staleness = 1000, .rounds_apart = 1, .strands = 1, .codec = ECHI_CODEC_TOPK, .state_ratio = 150000};
+    memset(setup.plan.owner_of, 0xff, sizeof setup.plan.owner_of);
     memset(setup.plan.group_of, ECHI_NONE, sizeof setup.plan.group_of);
     for (int r = 0; r < world; r++) {
         setup.plan.group_of[r] = (uint8_t)(r % groups);
         setup.plan.n[r] = 1;
     }
     for (int g = 0; g < groups; g++) {
-        setup.plan.owner_of[g] = (uint8_t)g;
+        setup.plan.owner_of[g] = (uint16_t)g;
         setup.plan.base[g] = 300000;
     }
     assert_true(echi_plan_valid(&setup.plan));
@@ -62,7 +62,7 @@ static void step(struct echi_event *e) {
     }
 }
 static void tell(int from, const struct echi_msg *m, struct echi_slot slot) {
-    step(&(struct echi_event){.type = ECHI_EVENT_MESSAGE, .from = (uint8_t)from, .msg = m, .slot = slot});
+    step(&(struct echi_event){.type = ECHI_EVENT_MESSAGE, .from = (uint16_t)from, .msg = m, .slot = slot});
 }
 static void sent(struct echi_slot slot) { step(&(struct echi_event){.type = ECHI_EVENT_SENT, .slot = slot}); }
 /* Ends the task that is out; returns it. */
@@ -83,7 +83,7 @@ static void start(int group) {
     if (setup.plan.n_groups > 1) assert_int_equal(computed().kind, ECHI_TASK_REFRESH);
 }
 static struct echi_lease lease(uint32_t id, int rank) {
-    return (struct echi_lease){.id = id, .n = 1, .round_size = setup.plan.round, .worker = (uint8_t)rank, .owner = setup.plan.owner_of[setup.plan.group_of[rank]]};
+    return (struct echi_lease){.id = id, .n = 1, .round_size = setup.plan.round, .worker = (uint16_t)rank, .owner = setup.plan.owner_of[setup.plan.group_of[rank]]};
 }
 
 /* ---- weights ---- */
@@ -180,7 +180,7 @@ static void a_complete_state_comes_before_the_ledger_is_full(void **state) {
     for (int round = 0; round < 20; round++)
         for (int r = 0; r < 40; r += 2) {
             const struct echi_msg push = {.kind = ECHI_KIND_PUSH, .lease = lease(++id, r), .flag = 1};
-            tell(r, &push, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint8_t)r});
+            tell(r, &push, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint16_t)r});
             settle();
             assert_true(owner.state_version - owner.peer[1].acked_whole < ECHI_UNACKED_MAX / 2 + 20);
         }
@@ -217,6 +217,12 @@ static void a_state_that_skips_one_is_refused(void **state) {
     assert_true(owner.peer[0].version == 5 && owner.peer[0].whole_version == 4);
 }
 
+static uint32_t mark_of(const struct echi_msg *m, int rank) {
+    uint32_t mark[3];
+    echi_marks_get(m->marks, mark, 3);
+    return mark[rank];
+}
+
 /* What survives the owner of a group is its last complete state: that is told, and weights are made of it again. When it dies while a
  * complete one is being taken in, its word waits for it. */
 static void a_loss_falls_back_to_what_is_complete(void **state) {
@@ -227,7 +233,9 @@ static void a_loss_falls_back_to_what_is_complete(void **state) {
         settle();
         for (uint32_t i = 1; i <= 3; i++) {
             struct echi_msg m = {.kind = ECHI_KIND_STATE, .group = 2, .version = i, .samples = i, .number = i, .flag = i == 1 || (midway && i == 3)};
-            m.mark[2] = i;
+            uint32_t mark[3] = {0, 0, i};
+            uint8_t room[3 * ECHI_MARK_BYTES];
+            m.marks = echi_marks_of(mark, 3, room);
             tell(2, &m, (struct echi_slot){ECHI_SLOT_OWNER_PEER_CODED, 2});
             if (i == 3 && midway) break;
             computed();
@@ -242,21 +250,21 @@ static void a_loss_falls_back_to_what_is_complete(void **state) {
         }
         const struct echi_action *copy = find(ECHI_ACTION_SEND, ECHI_KIND_REVOKED);
         const uint64_t last = midway ? 3 : 1;
-        assert_true(copy && copy->msg.group == 2 && copy->msg.version == last && copy->msg.mark[2] == last && copy->msg.members == 1);
+        assert_true(copy && copy->msg.group == 2 && copy->msg.version == last && mark_of(&copy->msg, 2) == last && copy->msg.members == 1);
         assert_null(find(ECHI_ACTION_SEND, ECHI_KIND_STATE_ACK));
         assert_true(owner.peer[2].there && owner.peer[2].current == 1 && owner.peer[2].samples == last && owner.stale);
         /* The holder hands on the complete copy, and not the running one. */
         const struct echi_msg hand = {.kind = ECHI_KIND_REVOKE, .group = 2, .peer = 1};
         tell(0, &hand, (struct echi_slot){0});
         const struct echi_action *frozen = find(ECHI_ACTION_SEND, ECHI_KIND_FROZEN);
-        assert_true(frozen && frozen->slot.index == 2 * 2 + 1 && frozen->msg.version == last && frozen->msg.mark[2] == last);
+        assert_true(frozen && frozen->slot.index == 2 * 2 + 1 && frozen->msg.version == last && mark_of(&frozen->msg, 2) == last);
     }
 }
 
 /* ---- the worker ---- */
 
 static void tell_worker(const struct echi_msg *m, int from, uint8_t slot) {
-    echi_worker_step(&worker, begin(&(struct echi_event){.type = ECHI_EVENT_MESSAGE, .from = (uint8_t)from, .msg = m,
+    echi_worker_step(&worker, begin(&(struct echi_event){.type = ECHI_EVENT_MESSAGE, .from = (uint16_t)from, .msg = m,
         .slot = {ECHI_SLOT_WORKER_COMING, slot}}), &acted);
 }
 static void worker_computed(struct echi_task t) {

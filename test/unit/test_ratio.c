@@ -16,7 +16,7 @@ static struct echi_wishes wishes;
 
 /* One worker a group, of so many images a second, a step of 16 and a link of so many megabits a second (0: not known). */
 static struct echi_plan plan_of(enum echi_ratios ratios, int groups, const double *rate, const double *mbits) {
-    struct echi_plan p = {.sync = ECHI_SYNC_GSSP, .world = (uint8_t)groups, .n_groups = (uint8_t)groups};
+    struct echi_plan p = {.sync = ECHI_SYNC_GSSP, .world = (uint16_t)groups, .n_groups = (uint8_t)groups};
     wishes = (struct echi_wishes){.codec = ECHI_CODEC_TOPK, .ratios = ratios, .params = 61706, .trunk_params = 2572};
     for (int g = 0; g < groups; g++) {
         p.group_of[g] = (uint8_t)g;
