@@ -283,11 +283,12 @@ static void marks_come_back(void **state) {
         assert_int_equal(back[100], 0xa5a5a5a5u);
     }
     /* Marks that do not ascend, are 0, of a rank beyond the world, or more than there are. */
-    static const uint8_t good[] = {3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0, 5, 0, 0, 0, 2, 0, 6, 0, 0, 0};
+    static const uint8_t good[] = {3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0, 5, 0, 0, 0, 2, 0, 6, 0, 0, 0,
+                                   1, 0, 0, 0};
     struct echi_msg got;
     uint8_t bad[sizeof good];
     assert_true(echi_msg_decode(ECHI_KIND_STATE, good, sizeof good, &got));
-    static const struct { size_t at; uint8_t value; } wrong[] = {{29, 1}, {29, 0}, {25, 0}, {30, 4}, {21, 1}, {21, 3}, {22, 4}, {22, 0xff}};
+    static const struct { size_t at; uint8_t value; } wrong[] = {{30, 1}, {30, 0}, {26, 0}, {31, 4}, {22, 1}, {22, 3}, {23, 4}, {23, 0xff}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         memcpy(bad, good, sizeof good);
         bad[wrong[i].at] = wrong[i].value;
