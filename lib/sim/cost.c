@@ -12,12 +12,10 @@ void echi_cost_due(struct echi_cost *c, int64_t at, enum echi_cost_due kind, uin
     if (!echi_events_add(&c->events, at > c->now ? at : c->now, kind, who, what)) c->failed = true;
 }
 
-void *echi_cost_more(struct echi_cost *c, void *array, uint32_t *room, size_t size) {
-    const uint32_t more = *room ? 2 * *room : 256;
-    void *grown = realloc(array, more * size);
-    if (grown) *room = more;
-    else c->failed = true;
-    return grown;
+uint32_t echi_cost_new(struct echi_cost *c, struct echi_pool *pool) {
+    const uint32_t id = echi_pool_take(pool);
+    if (id == ECHI_NOTHING) c->failed = true;
+    return id;
 }
 
 ech_status echi_cost_create(const struct echi_hosts *hosts, struct echi_cost_io io, uint64_t seed, struct echi_cost **out, struct ech_error *err) {
@@ -28,7 +26,8 @@ ech_status echi_cost_create(const struct echi_hosts *hosts, struct echi_cost_io 
     c->io = io;
     c->seed = seed;
     c->now = 1;
-    c->free_work = c->free_parcel = ECHI_NOTHING;
+    echi_pool_init(&c->works, sizeof(struct echi_work_out));
+    echi_pool_init(&c->parcels, sizeof(struct echi_parcel));
     c->dead = calloc(n, sizeof *c->dead);
     c->lane = calloc(n, sizeof *c->lane);
     c->link = calloc(n, sizeof *c->link);
@@ -56,8 +55,8 @@ void echi_cost_destroy(struct echi_cost *c) {
     free(c->lane);
     free(c->link);
     free(c->pool);
-    free(c->work);
-    free(c->parcel);
+    echi_pool_free(&c->works);
+    echi_pool_free(&c->parcels);
     free(c->in_order);
     free(c);
 }

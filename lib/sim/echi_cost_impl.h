@@ -4,8 +4,7 @@
 #define ECHI_COST_IMPL_H
 #include "echi_cost.h"
 #include "echi_events.h"
-
-#define ECHI_NOTHING UINT32_MAX   /* no work, no parcel */
+#include "echi_pool.h"
 
 /* Kinds of due things. `turn`: what was due is not any more if the resource's turn has changed since. */
 enum echi_cost_due {
@@ -20,7 +19,7 @@ enum echi_cost_due {
     ECHI_DUE_SELF_SENT        /* who: host; what: the message's cookie */
 };
 
-/* Works and parcels live in arrays that grow; they are named by their places. */
+/* Works and parcels live in pools, and are named by their numbers there. */
 struct echi_work_out { struct echi_work work; double ns; int unit; bool begun; uint32_t next; };   /* unit: the next to be done */
 struct echi_sim_lane {
     uint32_t first;           /* of its works, in the order in which they were asked for */
@@ -70,15 +69,14 @@ struct echi_cost {
     struct echi_sim_lane *lane;
     struct echi_sim_link *link;
     struct echi_sim_pool *pool;
-    struct echi_work_out *work; uint32_t works, work_room, free_work;   /* free ones are chained by `next` */
-    struct echi_parcel *parcel; uint32_t parcels, parcel_room, free_parcel;
+    struct echi_pool works, parcels;
     int64_t *in_order;        /* [hosts * hosts], if any message may be lost: before this the next of the pair does not come */
 };
 
 /* cost.c */
 void echi_cost_due(struct echi_cost *c, int64_t at, enum echi_cost_due kind, uint32_t who, uint64_t what);
-/* The array with room for twice as many of `size` bytes; NULL, and the engine has failed, without memory. */
-void *echi_cost_more(struct echi_cost *c, void *array, uint32_t *room, size_t size);
+/* A new record; ECHI_NOTHING, and the engine has failed, without memory. */
+uint32_t echi_cost_new(struct echi_cost *c, struct echi_pool *pool);
 
 /* lanes.c: true when there is something to tell the caller */
 void echi_cost_lane_create(struct echi_cost *c, int host);

@@ -25,28 +25,13 @@ static double until(const struct echi_work *w, int unit) {
 }
 static bool marked(const struct echi_work *w, int unit) { return !w->shape || w->shape->mark[unit]; }
 
-static uint32_t new_work(struct echi_cost *c, const struct echi_work *work, double ns) {
-    uint32_t id = c->free_work;
-    if (id != ECHI_NOTHING) {
-        c->free_work = c->work[id].next;
-    } else {
-        if (c->works == c->work_room) {
-            struct echi_work_out *more = echi_cost_more(c, c->work, &c->work_room, sizeof *more);
-            if (!more) return ECHI_NOTHING;
-            c->work = more;
-        }
-        id = c->works++;
-    }
-    c->work[id] = (struct echi_work_out){.work = *work, .ns = ns, .next = ECHI_NOTHING};
-    return id;
-}
+static struct echi_work_out *work_at(const struct echi_cost *c, uint32_t id) { return echi_pool_at(&c->works, id); }
 
 static void forget(struct echi_cost *c, int host, uint32_t id) {
     uint32_t *link = &c->lane[host].first;
-    while (*link != id) link = &c->work[*link].next;
-    *link = c->work[id].next;
-    c->work[id].next = c->free_work;
-    c->free_work = id;
+    while (*link != id) link = &work_at(c, *link)->next;
+    *link = work_at(c, id)->next;
+    echi_pool_give(&c->works, id);
 }
 
 /* ------------------------------------------------------- pools of cores */
@@ -115,7 +100,7 @@ static double slow_now(const struct echi_cost *c, int host) {
 static void begin(struct echi_cost *c, int host, uint32_t id) {
     struct echi_sim_lane *l = &c->lane[host];
     struct echi_sim_pool *p = pool_of(c, host);
-    struct echi_work_out *w = &c->work[id];
+    struct echi_work_out *w = work_at(c, id);
     const double from = until(&w->work, w->unit - 1);
     const int last = units_of(&w->work) - 1;
     int end = w->unit;
@@ -135,8 +120,8 @@ static void begin(struct echi_cost *c, int host, uint32_t id) {
 static void choose(struct echi_cost *c, int host) {
     struct echi_sim_lane *l = &c->lane[host];
     uint32_t best = ECHI_NOTHING;
-    for (uint32_t id = l->first; id != ECHI_NOTHING; id = c->work[id].next) {
-        const struct echi_work_out *w = &c->work[id], *b = best == ECHI_NOTHING ? NULL : &c->work[best];
+    for (uint32_t id = l->first; id != ECHI_NOTHING; id = work_at(c, id)->next) {
+        const struct echi_work_out *w = work_at(c, id), *b = best == ECHI_NOTHING ? NULL : work_at(c, best);
         if (l->held && !w->work.while_held) continue;
         if (!b || w->work.urgency < b->work.urgency || (w->work.urgency == b->work.urgency && w->begun && !b->begun)) best = id;
     }
@@ -149,7 +134,7 @@ static void choose(struct echi_cost *c, int host) {
 /* The stretch under way ends with the unit in hand. */
 static void shorten(struct echi_cost *c, int host) {
     struct echi_sim_lane *l = &c->lane[host];
-    const struct echi_work_out *w = &c->work[l->running];
+    const struct echi_work_out *w = work_at(c, l->running);
     if (!w->work.shape) return;
     const double passed = own_time(c, host) - l->began - l->stolen, from = until(&w->work, w->unit - 1);
     int end = w->unit;
@@ -172,10 +157,10 @@ static bool end_stretch(struct echi_cost *c, int host, struct echi_happening *ou
     }
     const uint32_t id = l->running;
     const int unit = l->until_unit;
-    const struct echi_work w = c->work[id].work;
+    const struct echi_work w = work_at(c, id)->work;
     const bool done = unit == units_of(&w) - 1;
     *out = (struct echi_happening){.type = done ? ECHI_HAPPENS_DONE : ECHI_HAPPENS_MARK, .host = host, .unit = unit, .cookie = w.cookie};
-    c->work[id].unit = unit + 1;
+    work_at(c, id)->unit = unit + 1;
     l->running = ECHI_NOTHING;
     l->turn++;
     if (p) {
@@ -208,13 +193,14 @@ bool echi_cost_pool_due(struct echi_cost *c, int pool, uint32_t turn, struct ech
 void echi_cost_compute(struct echi_cost *c, int host, const struct echi_work *work) {
     struct echi_sim_lane *l = &c->lane[host];
     if (c->dead[host]) return;
-    const uint32_t id = new_work(c, work, work->seconds * 1e9 / c->hosts->host[host].speed);
+    const uint32_t id = echi_cost_new(c, &c->works);
     if (id == ECHI_NOTHING) return;
+    *work_at(c, id) = (struct echi_work_out){.work = *work, .ns = work->seconds * 1e9 / c->hosts->host[host].speed, .next = ECHI_NOTHING};
     uint32_t *link = &l->first;
-    while (*link != ECHI_NOTHING) link = &c->work[*link].next;
+    while (*link != ECHI_NOTHING) link = &work_at(c, *link)->next;
     *link = id;
     if (l->running == ECHI_NOTHING) choose(c, host);
-    else if (work->urgency < c->work[l->running].work.urgency) shorten(c, host);
+    else if (work->urgency < work_at(c, l->running)->work.urgency) shorten(c, host);
 }
 
 void echi_cost_hold(struct echi_cost *c, int host, bool hold) {
@@ -223,7 +209,7 @@ void echi_cost_hold(struct echi_cost *c, int host, bool hold) {
     l->held = hold;
     l->told = false;
     if (l->running == ECHI_NOTHING) choose(c, host);
-    else if (hold && !c->work[l->running].work.while_held) shorten(c, host);
+    else if (hold && !work_at(c, l->running)->work.while_held) shorten(c, host);
 }
 
 bool echi_cost_held(const struct echi_cost *c, int host) { return !c->dead[host] && c->lane[host].held && c->lane[host].told; }

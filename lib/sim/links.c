@@ -30,24 +30,7 @@ int64_t echi_cost_delay(const struct echi_cost *c, int from, int to) {
     return from == to ? 0 : llround((c->hosts->host[from].delay + c->hosts->host[to].delay) * 1e9);
 }
 
-static uint32_t new_parcel(struct echi_cost *c) {
-    const uint32_t id = c->free_parcel;
-    if (id != ECHI_NOTHING) {
-        c->free_parcel = c->parcel[id].next;
-        return id;
-    }
-    if (c->parcels == c->parcel_room) {
-        struct echi_parcel *more = echi_cost_more(c, c->parcel, &c->parcel_room, sizeof *more);
-        if (!more) return ECHI_NOTHING;
-        c->parcel = more;
-    }
-    return c->parcels++;
-}
-
-static void free_parcel(struct echi_cost *c, uint32_t id) {
-    c->parcel[id].next = c->free_parcel;
-    c->free_parcel = id;
-}
+static struct echi_parcel *parcel_at(const struct echi_cost *c, uint32_t id) { return echi_pool_at(&c->parcels, id); }
 
 static int64_t processor(const struct echi_sim_link *l, const struct echi_parcel *p) {
     return llround(l->ns_per_message + l->ns_per_copy * (double)p->bytes);
@@ -66,10 +49,10 @@ static void start(struct echi_cost *c, int host) {
     if (l->waiting == 0) return;
     const int p = __builtin_ctz(l->waiting);
     l->sending = l->first[p];
-    l->first[p] = c->parcel[l->sending].next;
+    l->first[p] = parcel_at(c, l->sending)->next;
     if (l->first[p] == ECHI_NOTHING) l->waiting &= ~(1u << p);
     l->began = c->now;
-    l->stretch = c->parcel[l->sending].left;
+    l->stretch = parcel_at(c, l->sending)->left;
     expect_out(c, host);
 }
 
@@ -85,29 +68,29 @@ static void give_way(struct echi_cost *c, int host) {
 }
 
 static void enqueue(struct echi_cost *c, uint32_t id) {
-    struct echi_parcel *p = &c->parcel[id];
+    struct echi_parcel *p = parcel_at(c, id);
     struct echi_sim_link *l = &c->link[p->from];
     p->next = ECHI_NOTHING;
-    if (l->waiting & 1u << p->priority) c->parcel[l->last[p->priority]].next = id;
+    if (l->waiting & 1u << p->priority) parcel_at(c, l->last[p->priority])->next = id;
     else l->first[p->priority] = id;
     l->last[p->priority] = id;
     l->waiting |= 1u << p->priority;
     if (l->sending == ECHI_NOTHING) start(c, p->from);
-    else if (p->priority < c->parcel[l->sending].priority) give_way(c, p->from);
+    else if (p->priority < parcel_at(c, l->sending)->priority) give_way(c, p->from);
 }
 
 void echi_cost_send(struct echi_cost *c, int from, int to, int priority, uint64_t bytes, int64_t not_before, uint64_t cookie) {
     if (c->dead[from]) return;
-    const uint32_t id = new_parcel(c);
+    const uint32_t id = echi_cost_new(c, &c->parcels);
     if (id == ECHI_NOTHING) return;
-    c->parcel[id] = (struct echi_parcel){.cookie = cookie, .bytes = bytes, .left = bytes, .from = (uint16_t)from, .to = (uint16_t)to,
+    *parcel_at(c, id) = (struct echi_parcel){.cookie = cookie, .bytes = bytes, .left = bytes, .from = (uint16_t)from, .to = (uint16_t)to,
         .priority = (uint8_t)(priority < ECHI_COST_PRIORITIES ? priority : ECHI_COST_PRIORITIES - 1)};
     if (from == to || not_before > c->now) echi_cost_due(c, not_before, ECHI_DUE_QUEUE, id, 0);
     else enqueue(c, id);
 }
 
 bool echi_cost_link_queue(struct echi_cost *c, uint32_t id, struct echi_happening *out) {
-    const struct echi_parcel *p = &c->parcel[id];
+    const struct echi_parcel *p = parcel_at(c, id);
     const bool self = p->from == p->to;
     if (!self && !c->dead[p->from]) {
         enqueue(c, id);
@@ -116,7 +99,7 @@ bool echi_cost_link_queue(struct echi_cost *c, uint32_t id, struct echi_happenin
     *out = (struct echi_happening){.type = ECHI_HAPPENS_ARRIVED, .host = p->to, .cookie = p->cookie};
     const bool there = !c->dead[p->from];
     if (there) echi_cost_due(c, c->now, ECHI_DUE_SELF_SENT, p->from, p->cookie);
-    free_parcel(c, id);
+    echi_pool_give(&c->parcels, id);
     return there;
 }
 
@@ -139,7 +122,7 @@ static int64_t losses(struct echi_cost *c, const struct echi_parcel *p) {
 
 /* The last byte has left. */
 static void leave(struct echi_cost *c, uint32_t id) {
-    struct echi_parcel *p = &c->parcel[id];
+    struct echi_parcel *p = parcel_at(c, id);
     const struct echi_sim_link *in = &c->link[p->to];
     const int64_t across = echi_cost_delay(c, p->from, p->to) + losses(c, p), work = llround((double)p->bytes * in->ns_per_byte);
     const int64_t first_byte = c->link[p->from].began + across;
@@ -159,7 +142,7 @@ bool echi_cost_link_out(struct echi_cost *c, int host, uint32_t turn, struct ech
     struct echi_sim_link *l = &c->link[host];
     if (l->turn != turn) return false;
     const uint32_t id = l->sending;
-    struct echi_parcel *p = &c->parcel[id];
+    struct echi_parcel *p = parcel_at(c, id);
     p->left -= l->stretch;
     l->sending = ECHI_NOTHING;
     if (p->left > 0) {   /* the first again of its priority */
@@ -180,9 +163,9 @@ bool echi_cost_link_out(struct echi_cost *c, int host, uint32_t turn, struct ech
 /* ----------------------------------------------------------------- way in */
 
 void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
-    struct echi_parcel *p = &c->parcel[id];
+    struct echi_parcel *p = parcel_at(c, id);
     struct echi_sim_link *l = &c->link[p->to];
-    if (c->dead[p->to]) return free_parcel(c, id);
+    if (c->dead[p->to]) return echi_pool_give(&c->parcels, id);
     const int64_t begin = l->in_free > p->entry ? l->in_free : p->entry, cpu = processor(l, p);
     l->in_free = begin + llround((double)p->bytes * l->ns_per_byte);
     int64_t whole = l->in_free > p->least ? l->in_free : p->least;
@@ -195,21 +178,21 @@ void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
 }
 
 bool echi_cost_link_arrived(struct echi_cost *c, uint32_t id, struct echi_happening *out) {
-    *out = (struct echi_happening){.type = ECHI_HAPPENS_ARRIVED, .host = c->parcel[id].to, .cookie = c->parcel[id].cookie};
-    free_parcel(c, id);
+    *out = (struct echi_happening){.type = ECHI_HAPPENS_ARRIVED, .host = parcel_at(c, id)->to, .cookie = parcel_at(c, id)->cookie};
+    echi_pool_give(&c->parcels, id);
     return !c->dead[out->host];
 }
 
 void echi_cost_link_kill(struct echi_cost *c, int host) {
     struct echi_sim_link *l = &c->link[host];
     l->turn++;
-    if (l->sending != ECHI_NOTHING) free_parcel(c, l->sending);
+    if (l->sending != ECHI_NOTHING) echi_pool_give(&c->parcels, l->sending);
     l->sending = ECHI_NOTHING;
     for (int p = 0; p < ECHI_COST_PRIORITIES; p++)
         while (l->waiting & 1u << p) {
             const uint32_t id = l->first[p];
-            l->first[p] = c->parcel[id].next;
+            l->first[p] = parcel_at(c, id)->next;
             if (l->first[p] == ECHI_NOTHING) l->waiting &= ~(1u << p);
-            free_parcel(c, id);
+            echi_pool_give(&c->parcels, id);
         }
 }
