@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 static const char usage[] = "usage: echelon train --data DIR|glyphs [options]   train a model, alone or with other nodes\n"
-                            "       echelon train --help                       every option, with its default\n"
                             "       echelon sim --data DIR|glyphs [options]     the same run on a simulated cluster, in virtual time\n"
-                            "       echelon replay DIR [options]               run again what `train --record DIR` has recorded\n"
+                            "       echelon train --help, echelon sim --help    every option, with its default\n"
+                            "       echelon replay DIR [options]                run again what `train --record DIR` has recorded\n"
                             "       echelon --version\n";
 
 int exit_status(ech_status status) {

@@ -22,7 +22,8 @@
 
 struct reader {
     struct echi_lines lines;
-    struct echi_hosts hosts;
+    struct echi_hosts hosts;                     /* its `host` is made at the end */
+    struct echi_host host[ECHI_WORLD_MAX];
     char pool_name[ECHI_WORLD_MAX][POOL_NAME];   /* "": of one class only */
     struct echi_host usual;                      /* as the lines so far say */
 };
@@ -152,10 +153,7 @@ static ech_status read_class(struct reader *r) {
         snprintf(needs, sizeof needs, "with this line there are %ld hosts: a cluster has at most %d", count + all->count, ECHI_WORLD_MAX);
         return echi_lines_refuse(&r->lines, needs, "hosts");
     }
-    struct echi_host *host = realloc(all->host, ((size_t)all->count + (size_t)count) * sizeof *host);
-    if (!host) return echi_fail_memory(r->lines.err, "hosts.load", "the hosts");
-    all->host = host;
-    while (count-- > 0) host[all->count++] = h;
+    while (count-- > 0) r->host[all->count++] = h;
     return ECH_OK;
 }
 
@@ -166,8 +164,13 @@ static ech_status read_lines(struct reader *r) {
         else if (strcmp(word, "default") == 0) ECHI_TRY(read_keys(r, &r->usual));
         else return echi_lines_unknown(&r->lines, "line of a host file", word, known, 2);
     }
-    if (r->hosts.count > 0) return ECH_OK;
-    return echi_fail(r->lines.err, ECH_E_FORMAT, "hosts.load", "%s describes no hosts: give a line such as 'hosts 4 speed 1 x link 1 Gb/s'", r->lines.path);
+    const size_t count = (size_t)r->hosts.count;
+    if (count == 0)
+        return echi_fail(r->lines.err, ECH_E_FORMAT, "hosts.load", "%s describes no hosts: give a line such as 'hosts 4 speed 1 x link 1 Gb/s'", r->lines.path);
+    r->hosts.host = malloc(count * sizeof *r->host);
+    if (!r->hosts.host) return echi_fail_memory(r->lines.err, "hosts.load", "the hosts");
+    memcpy(r->hosts.host, r->host, count * sizeof *r->host);
+    return ECH_OK;
 }
 
 /* Reads what `r` was opened on. The reader is the caller's, and too large for a stack. */
@@ -175,7 +178,6 @@ static ech_status read_all(struct reader *r, ech_status opened, struct echi_host
     r->usual = (struct echi_host){.speed = 1, .cores = -1, .stutter_factor = 1, .dies = -1, .joins = -1};
     ech_status status = opened == ECH_OK ? read_lines(r) : opened;
     if (status == ECH_OK) *out = r->hosts;
-    else free(r->hosts.host);
     echi_lines_close(&r->lines);
     free(r);
     return status;
