@@ -39,4 +39,9 @@ struct ech_replay_report {
 ech_status ech_replay(const struct ech_replay_options *options, struct ech_replay_report *out_report, struct ech_error *err);
 /* The recording of one rank (-1: of all, one after the other) as lines for people. */
 ech_status ech_replay_show(const char *dir, int rank, void (*line)(void *user, const char *text), void *user, struct ech_error *err);
+
+/* FAKE until engine merges */
+struct ech_sim_options { const char *hosts; int workers; const char *spread; int costs_only; const char *profile; };
+ech_status ech_simulate(const ech_model *model, const ech_data *data, const struct ech_config *config, const struct ech_sim_options *options,
+                        struct ech_report *out_report, struct ech_error *err);
 #endif

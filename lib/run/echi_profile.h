@@ -6,6 +6,8 @@
 #include "echi_model.h"
 #include "echi_sched.h"
 
+#define ECHI_STEP_MESSAGES 6           /* of an asynchronous step, at its worker */
+
 struct echi_profile {
     char machine[96];                  /* for people: processor and instruction set */
     char model[32];                    /* for people: what the steps trained */
@@ -16,13 +18,15 @@ struct echi_profile {
     double apply;                      /* seconds a parameter: momentum, decay and new weights from a gradient */
     double add;                        /* seconds a parameter: a gradient into the sum of a round */
     double refresh;                    /* seconds a parameter and summand: weights from w0 and the states */
-    double copy;                       /* seconds a byte that goes into a socket, or comes out of one */
+    double copy;                       /* seconds a byte that goes into a socket, or comes out of one, frames included */
     double message;                    /* seconds a message at one end, besides its bytes */
     double look;                       /* seconds a sample of the test set: forward, whole model */
 };
 
 /* LeNet-5 on one thread of the processor that it names: what holds where no profile is given. */
 void echi_profile_builtin(struct echi_profile *out);
+/* A measured machine's, with all about the model filled in; the costs behind `times` are the caller's to fill. */
+void echi_profile_of(struct echi_profile *out, const char *machine, const struct ech_model *model, const struct echi_times *times);
 /* Errors of load name file and line (ECH_E_FORMAT); *out is written only on success. */
 ech_status echi_profile_load(const char *path, struct echi_profile *out, struct ech_error *err);
 ech_status echi_profile_save(const char *path, const struct echi_profile *profile, struct ech_error *err);

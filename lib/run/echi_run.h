@@ -10,6 +10,7 @@
 #include "echi_net.h"
 #include "echi_ops.h"
 #include "echi_os.h"
+#include "echi_profile.h"
 #include "echi_roles.h"
 
 #include <stdatomic.h>
@@ -129,6 +130,11 @@ ech_status echi_exec_run(void *exec, const struct echi_task *task, struct echi_r
 /* Seconds of a step at several sizes, on the calling thread, which a slow node's factor holds up too. */
 ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err);
 
+/* What other tasks cost this machine, for a profile; `times` as echi_measure gave them. On the same thread, a tenth of a second
+ * for LeNet-5. */
+ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *device, const struct echi_times *times, struct echi_profile *out,
+                              struct ech_error *err);
+
 /* ----------------------------------------------------------------- node.c */
 
 /* A session's half of a node: the caller's thread computes the worker's steps. NULL in ech_train. */
@@ -147,6 +153,7 @@ struct echi_node_config {
     const atomic_bool *abandoned;             /* sessions: the caller computes no more steps; NULL in ech_train */
     echi_real *params;                        /* rank 0: initial weights in, trained weights out */
     struct echi_checkpoints *checkpoints;     /* rank 0, with --checkpoint; else NULL */
+    struct echi_profile *profile;             /* rank 0, with --profile-out: filled once measured; else NULL */
     /* Called on the node's thread, may be NULL: the wire stands; later again: the slots stand as well; at last, with NULLs:
      * both are about to go. */
     void (*started)(void *self, struct echi_wire *wire, struct echi_exec *exec); void *started_self;

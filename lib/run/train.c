@@ -14,6 +14,7 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
     struct ech_report *report = calloc(1, sizeof *report);
     float *weights = NULL;
     struct echi_checkpoints *checkpoints = NULL;
+    struct echi_profile profile = {0};
     struct ech_error own = {.peer = -1};
     ech_status status = ECH_OK;
     if (!err) err = &own;
@@ -29,12 +30,14 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
         const struct echi_checkpoint *from = checkpoints ? echi_checkpoints_from(checkpoints) : NULL;
         if (from) memcpy(weights, from->weights, model->n_params * sizeof *weights);
     }
-    const struct echi_node_config node = {.config = config, .job = job, .params = weights, .checkpoints = checkpoints};
+    const struct echi_node_config node = {.config = config, .job = job, .params = weights, .checkpoints = checkpoints,
+                                          .profile = config->rank == 0 && config->profile_out[0] ? &profile : NULL};
     status = echi_node_run(&node, report, err);
     const bool stopped = status == ECH_E_ABORTED && report->samples > 0;   /* before that there is nothing to keep */
     if (config->rank == 0 && (status == ECH_OK || status == ECH_E_NOT_REACHED || stopped)) {
         /* What was trained is kept, also when it was not enough; a failure to write is the one to tell of. */
         ech_status written = echi_outcome_write(model, config, weights, report, err);
+        if (written == ECH_OK && profile.times.count > 0) written = echi_profile_save(config->profile_out, &profile, err);
         if (written == ECH_OK && checkpoints) written = echi_checkpoints_outcome(checkpoints, err);
         if (written != ECH_OK) status = written;
         if (params) memcpy(params, weights, model->n_params * sizeof *weights);

@@ -18,9 +18,9 @@ struct echi_host {
     double delay;              /* seconds one way from its link to the switch: a message from a to b takes delay_a + delay_b */
     double loss;               /* part of its messages (0..1) that are lost and sent again after a timeout, as TCP does: for
                                   the roles a delay, never a loss */
-    double dies, joins;        /* virtual seconds; < 0: never, and there from the beginning. Never both < 0 on rank 0 alone: it stays */
-    struct { double from, until, factor; } slow[ECHI_HOST_SLOWS];   /* lasting slow-downs: from <= t < until (INFINITY: to the */
-    int n_slow;                                                     /* end) it takes `factor` times as long; several: the product */
+    double dies, joins;        /* virtual seconds; < 0: never; there from the beginning. Rank 0's are both < 0 */
+    /* Lasting slow-downs: while from <= t < until (INFINITY: to the end) all takes `factor` times as long; of several, the product. */
+    struct { double from, until, factor; } slow[ECHI_HOST_SLOWS]; int n_slow;
 };
 struct echi_hosts {
     int count, pools;                     /* hosts, by rank; pools of shared cores */
