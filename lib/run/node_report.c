@@ -7,6 +7,20 @@
 
 _Static_assert(ECH_STALENESS_BINS == ECHI_STALENESS_BINS, "the report has a place for each bin");
 
+void echi_progress_make(struct echi_coordinator *c, const struct echi_job *job, uint32_t round, int64_t passed, int64_t clock, bool looked,
+                        uint64_t bytes, struct ech_progress *shown) {
+    struct ech_progress p = {.seconds = (double)clock * 1e-9, .samples = c->applied, .steps = c->applied / round,
+        .epochs = (double)c->applied / job->train_samples, .accuracy = c->accuracy, .looked = looked, .bytes_sent = bytes,
+        .loss = c->loss_samples ? c->loss_sum / (double)c->loss_samples : shown->loss,
+        .staleness = c->stale_count ? c->stale_sum / (double)c->stale_count : shown->staleness};
+    const double seconds = (double)passed * 1e-9;
+    /* A lost owner's last pushes are taken back: then there are fewer than before. */
+    p.images_per_second = seconds > 0.05 && c->applied >= shown->samples ? (double)(c->applied - shown->samples) / seconds : shown->images_per_second;
+    c->loss_sum = c->stale_sum = 0;
+    c->loss_samples = c->stale_count = 0;
+    *shown = p;
+}
+
 void echi_node_progress(struct echi_node *n, int64_t now) {
     struct echi_coordinator *c = n->coordinator;
     if (!c || !n->c->config->on_progress || c->phase < ECHI_RUN_TRAINS || c->phase == ECHI_RUN_ENDED) return;
@@ -14,23 +28,14 @@ void echi_node_progress(struct echi_node *n, int64_t now) {
     if (now < n->progress_at && !looked) return;
     const int64_t clock = echi_coordinator_clock(c, now);
     if (!looked && clock - n->shown_clock < ECHI_SECOND / 5) return;   /* held: nothing new to tell */
-    uint64_t bytes[ECHI_NET_KINDS_MAX + 1] = {0};
-    struct ech_progress p = {.seconds = (double)clock * 1e-9, .samples = c->applied, .steps = c->applied / n->setup.plan.round,
-        .epochs = (double)c->applied / n->job->train_samples, .accuracy = c->accuracy, .looked = looked,
-        .loss = c->loss_samples ? c->loss_sum / (double)c->loss_samples : n->shown.loss,
-        .staleness = c->stale_count ? c->stale_sum / (double)c->stale_count : n->shown.staleness};
-    const double passed = (double)(clock - n->shown_clock) * 1e-9;
-    /* A lost owner's last pushes are taken back: then there are fewer than before. */
-    p.images_per_second = passed > 0.05 && c->applied >= n->shown.samples ? (double)(c->applied - n->shown.samples) / passed : n->shown.images_per_second;
+    uint64_t bytes[ECHI_NET_KINDS_MAX + 1] = {0}, all = 0;
     echi_wire_bytes_sent(n->wire, bytes);
-    for (int k = 0; k <= ECHI_NET_KINDS_MAX; k++) p.bytes_sent += bytes[k];
-    c->loss_sum = c->stale_sum = 0;
-    c->loss_samples = c->stale_count = 0;
-    n->shown = p;
+    for (int k = 0; k <= ECHI_NET_KINDS_MAX; k++) all += bytes[k];
+    echi_progress_make(c, n->job, n->setup.plan.round, clock - n->shown_clock, clock, looked, all, &n->shown);
     n->shown_clock = clock;
     n->shown_looks = c->looks;
     n->progress_at = now + ECHI_SECOND;
-    n->c->config->on_progress(n->c->config->user, &p);
+    n->c->config->on_progress(n->c->config->user, &n->shown);
 }
 
 static void fill_plan(struct ech_report *r, const struct echi_plan *p) {

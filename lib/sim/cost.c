@@ -12,22 +12,22 @@ void echi_cost_due(struct echi_cost *c, int64_t at, enum echi_cost_due kind, uin
     if (!echi_events_add(&c->events, at > c->now ? at : c->now, kind, who, what)) c->failed = true;
 }
 
-uint32_t echi_cost_new(struct echi_cost *c, struct echi_pool *pool) {
-    const uint32_t id = echi_pool_take(pool);
+uint32_t echi_cost_new(struct echi_cost *c, struct echi_records *pool) {
+    const uint32_t id = echi_records_take(pool);
     if (id == ECHI_NOTHING) c->failed = true;
     return id;
 }
 
-ech_status echi_cost_create(const struct echi_hosts *hosts, struct echi_cost_io io, uint64_t seed, struct echi_cost **out, struct ech_error *err) {
+ech_status echi_cost_create(const struct echi_hosts *hosts, struct echi_cost_io io, const double *io_speed, uint64_t seed, struct echi_cost **out,
+                            struct ech_error *err) {
     const size_t n = (size_t)hosts->count;
     struct echi_cost *c = calloc(1, sizeof *c);
     if (!c) return echi_fail_memory(err, "sim.cost", "the cost engine");
     c->hosts = hosts;
-    c->io = io;
     c->seed = seed;
     c->now = 1;
-    echi_pool_init(&c->works, sizeof(struct echi_work_out));
-    echi_pool_init(&c->parcels, sizeof(struct echi_parcel));
+    echi_records_init(&c->works, sizeof(struct echi_work_out));
+    echi_records_init(&c->parcels, sizeof(struct echi_parcel));
     c->dead = calloc(n, sizeof *c->dead);
     c->lane = calloc(n, sizeof *c->lane);
     c->link = calloc(n, sizeof *c->link);
@@ -41,7 +41,7 @@ ech_status echi_cost_create(const struct echi_hosts *hosts, struct echi_cost_io 
     }
     for (int h = 0; h < hosts->count; h++) {
         echi_cost_lane_create(c, h);
-        echi_cost_link_create(c, h);
+        echi_cost_link_create(c, h, io, io_speed ? io_speed[h] : hosts->host[h].speed);
     }
     *out = c;
     return ECH_OK;
@@ -55,8 +55,8 @@ void echi_cost_destroy(struct echi_cost *c) {
     free(c->lane);
     free(c->link);
     free(c->pool);
-    echi_pool_free(&c->works);
-    echi_pool_free(&c->parcels);
+    echi_records_free(&c->works);
+    echi_records_free(&c->parcels);
     free(c->in_order);
     free(c);
 }

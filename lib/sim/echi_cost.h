@@ -26,8 +26,9 @@ struct echi_cost;
 
 /* What of a message a processor has to do at either end: seconds on the machine that hosts' speeds are relative to. */
 struct echi_cost_io { double message, byte; };
-/* `hosts` must stay valid and as it is. */
-ech_status echi_cost_create(const struct echi_hosts *hosts, struct echi_cost_io io, uint64_t seed, struct echi_cost **out, struct ech_error *err);
+/* `hosts` must stay valid and as it is. io_speed [hosts]: how many times as fast as there each does this; NULL: as it computes. */
+ech_status echi_cost_create(const struct echi_hosts *hosts, struct echi_cost_io io, const double *io_speed, uint64_t seed, struct echi_cost **out,
+                            struct ech_error *err);
 void echi_cost_destroy(struct echi_cost *cost);   /* NULL is harmless */
 int64_t echi_cost_now(const struct echi_cost *cost);   /* virtual ns; 1 at the beginning */
 uint64_t echi_cost_events(const struct echi_cost *cost);   /* how many things were due so far */
@@ -66,6 +67,8 @@ void echi_cost_hold(struct echi_cost *cost, int host, bool hold);
 /* How much longer step number `step` of a host takes than it usually does: its jitter (log-normal, median 1) and whether it
  * stutters. For the caller to multiply a work's seconds with. */
 double echi_cost_step_factor(const struct echi_cost *cost, int host, uint64_t step);
+/* The product of its lasting slow-downs now. A stretch of units takes as long as it does when it begins. */
+double echi_cost_slow(const struct echi_cost *cost, int host);
 
 /* ---- links ---- */
 #define ECHI_COST_PRIORITIES 8

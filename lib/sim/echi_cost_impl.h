@@ -4,7 +4,7 @@
 #define ECHI_COST_IMPL_H
 #include "echi_cost.h"
 #include "echi_events.h"
-#include "echi_pool.h"
+#include "echi_records.h"
 
 /* Kinds of due things. `turn`: what was due is not any more if the resource's turn has changed since. */
 enum echi_cost_due {
@@ -59,7 +59,6 @@ struct echi_sim_link {
 };
 struct echi_cost {
     const struct echi_hosts *hosts;
-    struct echi_cost_io io;
     uint64_t seed;
     struct echi_events events;
     int64_t now;
@@ -69,14 +68,14 @@ struct echi_cost {
     struct echi_sim_lane *lane;
     struct echi_sim_link *link;
     struct echi_sim_pool *pool;
-    struct echi_pool works, parcels;
+    struct echi_records works, parcels;
     int64_t *in_order;        /* [hosts * hosts], if any message may be lost: before this the next of the pair does not come */
 };
 
 /* cost.c */
 void echi_cost_due(struct echi_cost *c, int64_t at, enum echi_cost_due kind, uint32_t who, uint64_t what);
 /* A new record; ECHI_NOTHING, and the engine has failed, without memory. */
-uint32_t echi_cost_new(struct echi_cost *c, struct echi_pool *pool);
+uint32_t echi_cost_new(struct echi_cost *c, struct echi_records *pool);
 
 /* lanes.c: true when there is something to tell the caller */
 void echi_cost_lane_create(struct echi_cost *c, int host);
@@ -88,7 +87,7 @@ void echi_cost_steal(struct echi_cost *c, int host, int64_t ns);
 void echi_cost_lane_kill(struct echi_cost *c, int host);
 
 /* links.c: likewise */
-void echi_cost_link_create(struct echi_cost *c, int host);
+void echi_cost_link_create(struct echi_cost *c, int host, struct echi_cost_io io, double io_speed);
 bool echi_cost_link_queue(struct echi_cost *c, uint32_t parcel, struct echi_happening *out);
 bool echi_cost_link_out(struct echi_cost *c, int host, uint32_t turn, struct echi_happening *out);
 void echi_cost_link_in(struct echi_cost *c, uint32_t parcel);

@@ -25,13 +25,13 @@ static double until(const struct echi_work *w, int unit) {
 }
 static bool marked(const struct echi_work *w, int unit) { return !w->shape || w->shape->mark[unit]; }
 
-static struct echi_work_out *work_at(const struct echi_cost *c, uint32_t id) { return echi_pool_at(&c->works, id); }
+static struct echi_work_out *work_at(const struct echi_cost *c, uint32_t id) { return echi_records_at(&c->works, id); }
 
 static void forget(struct echi_cost *c, int host, uint32_t id) {
     uint32_t *link = &c->lane[host].first;
     while (*link != id) link = &work_at(c, *link)->next;
     *link = work_at(c, id)->next;
-    echi_pool_give(&c->works, id);
+    echi_records_give(&c->works, id);
 }
 
 /* ------------------------------------------------------- pools of cores */
@@ -88,7 +88,7 @@ static void expect(struct echi_cost *c, int host) {
     expect_end(c, p);
 }
 
-static double slow_now(const struct echi_cost *c, int host) {
+double echi_cost_slow(const struct echi_cost *c, int host) {
     const struct echi_host *h = &c->hosts->host[host];
     const double now = (double)c->now * 1e-9;
     double factor = 1;
@@ -108,7 +108,7 @@ static void begin(struct echi_cost *c, int host, uint32_t id) {
     w->begun = true;
     l->running = id;
     l->until_unit = end;
-    l->stretch_ns = w->ns * slow_now(c, host);
+    l->stretch_ns = w->ns * echi_cost_slow(c, host);
     l->length = l->stretch_ns * (until(&w->work, end) - from);
     l->began = own_time(c, host);
     l->stolen = l->debt = 0;

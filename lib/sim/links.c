@@ -16,21 +16,21 @@
 #define TIMEOUT INT64_C(200000000)   /* of TCP, in ns: the least that Linux waits before it sends again */
 #define LOSSES_MOST 10               /* of one message in a row: then 3.4 minutes have passed */
 
-void echi_cost_link_create(struct echi_cost *c, int host) {
+void echi_cost_link_create(struct echi_cost *c, int host, struct echi_cost_io io, double io_speed) {
     struct echi_sim_link *l = &c->link[host];
     const struct echi_host *h = &c->hosts->host[host];
     for (int p = 0; p < ECHI_COST_PRIORITIES; p++) l->first[p] = l->last[p] = ECHI_NOTHING;
     l->sending = ECHI_NOTHING;
     l->ns_per_byte = h->rate > 0 ? 1e9 / h->rate : 0;
-    l->ns_per_message = c->io.message * 1e9 / h->speed;
-    l->ns_per_copy = c->io.byte * 1e9 / h->speed;
+    l->ns_per_message = io.message * 1e9 / io_speed;
+    l->ns_per_copy = io.byte * 1e9 / io_speed;
 }
 
 int64_t echi_cost_delay(const struct echi_cost *c, int from, int to) {
     return from == to ? 0 : llround((c->hosts->host[from].delay + c->hosts->host[to].delay) * 1e9);
 }
 
-static struct echi_parcel *parcel_at(const struct echi_cost *c, uint32_t id) { return echi_pool_at(&c->parcels, id); }
+static struct echi_parcel *parcel_at(const struct echi_cost *c, uint32_t id) { return echi_records_at(&c->parcels, id); }
 
 static int64_t processor(const struct echi_sim_link *l, const struct echi_parcel *p) {
     return llround(l->ns_per_message + l->ns_per_copy * (double)p->bytes);
@@ -99,7 +99,7 @@ bool echi_cost_link_queue(struct echi_cost *c, uint32_t id, struct echi_happenin
     *out = (struct echi_happening){.type = ECHI_HAPPENS_ARRIVED, .host = p->to, .cookie = p->cookie};
     const bool there = !c->dead[p->from];
     if (there) echi_cost_due(c, c->now, ECHI_DUE_SELF_SENT, p->from, p->cookie);
-    echi_pool_give(&c->parcels, id);
+    echi_records_give(&c->parcels, id);
     return there;
 }
 
@@ -165,7 +165,7 @@ bool echi_cost_link_out(struct echi_cost *c, int host, uint32_t turn, struct ech
 void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     struct echi_sim_link *l = &c->link[p->to];
-    if (c->dead[p->to]) return echi_pool_give(&c->parcels, id);
+    if (c->dead[p->to]) return echi_records_give(&c->parcels, id);
     const int64_t begin = l->in_free > p->entry ? l->in_free : p->entry, cpu = processor(l, p);
     l->in_free = begin + llround((double)p->bytes * l->ns_per_byte);
     int64_t whole = l->in_free > p->least ? l->in_free : p->least;
@@ -179,20 +179,20 @@ void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
 
 bool echi_cost_link_arrived(struct echi_cost *c, uint32_t id, struct echi_happening *out) {
     *out = (struct echi_happening){.type = ECHI_HAPPENS_ARRIVED, .host = parcel_at(c, id)->to, .cookie = parcel_at(c, id)->cookie};
-    echi_pool_give(&c->parcels, id);
+    echi_records_give(&c->parcels, id);
     return !c->dead[out->host];
 }
 
 void echi_cost_link_kill(struct echi_cost *c, int host) {
     struct echi_sim_link *l = &c->link[host];
     l->turn++;
-    if (l->sending != ECHI_NOTHING) echi_pool_give(&c->parcels, l->sending);
+    if (l->sending != ECHI_NOTHING) echi_records_give(&c->parcels, l->sending);
     l->sending = ECHI_NOTHING;
     for (int p = 0; p < ECHI_COST_PRIORITIES; p++)
         while (l->waiting & 1u << p) {
             const uint32_t id = l->first[p];
             l->first[p] = parcel_at(c, id)->next;
             if (l->first[p] == ECHI_NOTHING) l->waiting &= ~(1u << p);
-            echi_pool_give(&c->parcels, id);
+            echi_records_give(&c->parcels, id);
         }
 }

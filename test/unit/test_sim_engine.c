@@ -64,7 +64,7 @@ static void open_hosts(int count) {
 }
 static void open_engine(struct echi_cost_io io) {
     struct ech_error err;
-    assert_int_equal(echi_cost_create(&hosts, io, 11, &cost, &err), ECH_OK);
+    assert_int_equal(echi_cost_create(&hosts, io, NULL, 11, &cost, &err), ECH_OK);
 }
 static void close_engine(void) {
     assert_false(echi_cost_failed(cost));
