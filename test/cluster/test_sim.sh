@@ -33,6 +33,7 @@ for policy in bsp asp ssp gssp; do
     check "$policy: another seed, other weights" eval '! cmp -s "$work/one.weights" "$work/other.weights"'
 done
 sims 0 'simulated in [0-9.]* s' --data "$good" --workers 2 --steps 3
+check "what costs are taken is said" grep -q 'arithmetic costs what it does on ' "$work/err"
 check "wall time is on stderr only" eval '! grep -q "simulated in" "$work/out" && grep -q "simulated in" "$work/err"'
 for which in one two; do run --workers 8 --spread mild --sync gssp --compute model --epochs 1 --report "$work/$which.json"; done
 check "--compute model: the same report" cmp -s "$work/one.json" "$work/two.json"
@@ -55,7 +56,7 @@ speed_of() { value images_per_second; }
 ratio_is() {   # ratio_is WHAT A B LEAST MOST
     check "$1: $2 / $3" awk -v a="$2" -v b="$3" -v least="$4" -v most="$5" 'BEGIN { exit !(a / b >= least && a / b <= most) }'
 }
-one_host() { printf 'hosts 1 %s\n' "$1" >"$work/h"; run --hosts "$work/h" --compute model --epochs 1 --eval-every 0 --report "$work/report" "${@:2}"; }
+one_host() { printf 'hosts 1 %s\n' "$1" >"$work/h"; run --hosts "$work/h" --compute model --eval-every 0 --epochs 1 --report "$work/report" "${@:2}"; }
 one_host 'speed 2000 images/s' --batch 64
 ratio_is "a host of 2000 images/s" "$(speed_of)" 2000 0.9 1.01
 one_host 'speed 1 x'
