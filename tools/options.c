@@ -17,6 +17,7 @@ static const struct ech_option own[] = {
     {"spread", "NAME", "even", "how unlike they are: even, mild, strong; incast: slow links; links: slow links of four kinds"},
     {"compute", "WHAT", "real", "real: the arithmetic is done, and costs virtual time; model: it only costs, and nothing is learned"},
     {"profile", "FILE", "", "what arithmetic costs, as `echelon train --profile-out` writes it; without it a built-in table"},
+    {"curve", "FILE", "", "a line for each look at the test set: samples, epochs, seconds, loss, accuracy (CSV); rank 0 writes it"},
     {"progress", "WHEN", "auto", "on, off, or auto: one line on a terminal, else a line each 10 s and each look"},
     {"help", NULL, "", "this text"},
 };
@@ -72,7 +73,7 @@ static const struct {
     {"Learning", " batch lr momentum weight-decay seed no-shuffle deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
     {"Stopping and going on", " checkpoint every keep resume "},
-    {"What it tells", " progress report save save-plan record profile-out help "},
+    {"What it tells", " progress report curve save save-plan record profile-out help "},
 };
 enum { N_SECTIONS = (int)(sizeof sections / sizeof sections[0]) };
 
@@ -162,6 +163,7 @@ static ech_status set_count(const char *name, const char *value, int *out, struc
 static ech_status set_own(struct command *command, const char *name, const char *value, struct ech_error *err) {
     if (strcmp(name, "model") == 0) command->model = value;
     else if (strcmp(name, "data") == 0) command->data = value;
+    else if (strcmp(name, "curve") == 0) command->curve = value;
     else if (strcmp(name, "help") == 0) command->help = true;
     else if (strcmp(name, "slow") == 0) return set_slow(command, value, err);
     else if (strcmp(name, "local") == 0) return set_count(name, value, &command->local, err);
@@ -238,6 +240,7 @@ static ech_status settle_sim(const struct command *command, struct ech_error *er
     if (command->hosts && command->spread) return wrong(err, "--hosts says how unlike the machines are: leave --spread out");
     if (command->costs_only && *c->save) return wrong(err, "--compute model learns no weights to --save: leave one of them out");
     if (command->costs_only && *c->init) return wrong(err, "--compute model takes no weights from --init: leave one of them out");
+    if (command->costs_only && *command->curve) return wrong(err, "--compute model learns nothing that --curve could show: leave one of them out");
     if (command->costs_only && c->target_accuracy > 0) return wrong(err, "--compute model learns nothing, so no --target-accuracy is ever reached: leave one of them out");
     return ECH_OK;
 }
@@ -255,7 +258,7 @@ static ech_status check_environment(enum subcommand sub, struct ech_error *err) 
 }
 
 ech_status command_parse(struct command *command, enum subcommand sub, int argc, char **argv, struct ech_error *err) {
-    *command = (struct command){.sub = sub, .model = "lenet5"};
+    *command = (struct command){.sub = sub, .model = "lenet5", .curve = ""};
     ech_config_init(&command->config);
     for (int i = 0; i < argc; i++)   /* help is given whatever else is wrong */
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {

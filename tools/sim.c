@@ -18,8 +18,18 @@ static void print_help(void) {
     puts("\nSignals: SIGINT and SIGTERM end the run in order, and what was trained is saved; a second one ends it at once.");
 }
 
-static void on_log(void *user, enum ech_log_level level, const char *line) { progress_log(user, level, line); }
-static void on_progress(void *user, const struct ech_progress *now) { progress_show(user, now); }
+struct shown {
+    struct progress progress;
+    struct curve curve;
+};
+
+static void on_log(void *user, enum ech_log_level level, const char *line) { progress_log(&((struct shown *)user)->progress, level, line); }
+
+static void on_progress(void *user, const struct ech_progress *now) {
+    struct shown *shown = user;
+    progress_show(&shown->progress, now);
+    curve_add(&shown->curve, now);
+}
 
 static double wall(void) {
     struct timespec t;
@@ -27,27 +37,31 @@ static double wall(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static ech_status simulate(const struct command *command, const ech_model *model, const ech_data *data, struct ech_error *err) {
-    struct progress progress;
+static int simulate(const struct command *command, const ech_model *model, const ech_data *data) {
+    struct shown shown = {0};
+    struct ech_error err = {0};
     struct ech_config config = command->config;
     struct ech_report report = {0};
     const struct ech_sim_options options = {.hosts = command->hosts, .workers = command->workers,
         .spread = command->spread ? command->spread : "even", .costs_only = command->costs_only, .profile = command->profile};
-    progress_init(&progress, command);
+    progress_init(&shown.progress, command);
     config.on_log = on_log;
     config.on_progress = on_progress;
-    config.user = &progress;
+    config.user = &shown;
     config.stop = &stops;
     watch_stops(true);
     const double began = wall();
-    const ech_status status = ech_simulate(model, data, &config, &options, &report, err);
-    progress_end(&progress);
-    summary_print(stdout, command, &report, status);
+    ech_status status = curve_open(&shown.curve, command->curve, &err);
+    const bool tried = status == ECH_OK;
+    if (tried) status = ech_simulate(model, data, &config, &options, &report, &err);
+    progress_end(&shown.progress);
+    if (tried) summary_print(stdout, command, &report, status);
     fflush(stdout);   /* before what follows, when both go to one terminal */
     char line[96];
     snprintf(line, sizeof line, "%.1f s of the cluster's time were simulated in %.1f s", report.seconds, wall() - began);
-    if (report.samples > 0) progress_log(&progress, ECH_LOG_INFO, line);
-    return status;
+    if (report.samples > 0) progress_log(&shown.progress, ECH_LOG_INFO, line);
+    if (status != ECH_OK) fprintf(stderr, "echelon: %s\n", err.text);
+    return curve_close(&shown.curve, exit_status(status));
 }
 
 int sim_main(int argc, char **argv) {
@@ -63,9 +77,10 @@ int sim_main(int argc, char **argv) {
     if (status == ECH_OK) status = command_check_files(&command, &err);
     if (status == ECH_OK) status = ech_model_open(command.model, &model, &err);
     if (status == ECH_OK) status = ech_data_open(command.data, command.config.seed, &data, &err);
-    if (status == ECH_OK) status = simulate(&command, model, data, &err);
+    int code = exit_status(status);
     if (status != ECH_OK) fprintf(stderr, "echelon: %s\n", err.text);
+    else code = simulate(&command, model, data);
     ech_data_destroy(data);
     ech_model_destroy(model);
-    return exit_status(status);
+    return code;
 }

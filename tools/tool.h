@@ -18,7 +18,7 @@ enum subcommand { TRAIN = 1, SIM = 2 };
 struct command {
     enum subcommand sub;
     struct ech_config config;
-    const char *model, *data;
+    const char *model, *data, *curve;     /* curve: --curve FILE; "": not given */
     const char *hosts, *spread, *profile; /* sim; NULL: not given */
     int workers;                          /* sim; 0: not given */
     bool costs_only;                      /* sim: --compute model */
@@ -52,6 +52,12 @@ void progress_log(struct progress *p, enum ech_log_level level, const char *line
 void progress_tell(struct progress *p, const char *line);   /* what was asked for: never held back */
 void progress_show(struct progress *p, const struct ech_progress *now);
 void progress_end(struct progress *p);
+
+/* curve.c: a line for each look, into a file. */
+struct curve { FILE *file; const char *path; };
+ech_status curve_open(struct curve *curve, const char *path, struct ech_error *err);   /* "": none, and the calls below do nothing */
+void curve_add(struct curve *curve, const struct ech_progress *now);
+int curve_close(struct curve *curve, int status);   /* the exit status: a file that could not be written makes a good one bad */
 
 /* summary.c: what a run did, for people. */
 void summary_print(FILE *to, const struct command *command, const struct ech_report *report, ech_status status);

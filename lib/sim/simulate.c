@@ -31,7 +31,7 @@ static ech_status check(const struct ech_config *c, const struct ech_sim_options
 static ech_status load(struct simulation *s, const ech_model *model, const ech_data *data, const struct ech_sim_options *o, struct ech_error *err) {
     echi_profile_builtin(&s->profile);
     if (o->profile) ECHI_TRY(echi_profile_load(o->profile, &s->profile, err));
-    echi_profile_fit(&s->profile, model);
+    const bool fitted = echi_profile_fit(&s->profile, model);
     if (o->hosts) ECHI_TRY(echi_hosts_load(o->hosts, &s->hosts, err));
     else ECHI_TRY(echi_hosts_named(o->workers, o->spread ? o->spread : "even", &s->hosts, err));
     /* A speed in "x" is a share of the profile's machine, messages included. Of one in images/s only the arithmetic is known. */
@@ -42,7 +42,13 @@ static ech_status load(struct simulation *s, const ech_model *model, const ech_d
     snprintf(s->config.coordinator, sizeof s->config.coordinator, "simulated:1");
     ECHI_TRY(ech_config_check(&s->config, err));
     ECHI_TRY(echi_job_make(model, data, &s->config, &s->job, err));
-    return o->costs_only ? ECH_OK : echi_first_weights(model, &s->config, &s->weights, err);
+    if (!o->costs_only) ECHI_TRY(echi_first_weights(model, &s->config, &s->weights, err));
+    if (s->config.on_log) {
+        char line[240];
+        snprintf(line, sizeof line, "arithmetic costs what it does on %s%s", s->profile.machine, fitted ? ", by multiply-adds: the profile is of another model" : "");
+        s->config.on_log(s->config.user, ECH_LOG_INFO, line);
+    }
+    return ECH_OK;
 }
 
 ech_status ech_simulate(const ech_model *model, const ech_data *data, const struct ech_config *config, const struct ech_sim_options *options,

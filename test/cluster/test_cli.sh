@@ -38,12 +38,16 @@ refuse() {
 # --- words
 expect 0 '^echelon [0-9]+\.[0-9]+\.[0-9]+$' --version
 expect 0 'usage: echelon train' help
+expect 0 'echelon sim --data' help
 expect 2 'usage: echelon train'
 expect 2 "no command 'tarin'; did you mean train" tarin
 expect 0 'Exit status:' train --help
 expect 0 'Exit status:' train --world 7 --help
 grep -q '^Others:' "$work/out" && bad "an option is in no section of --help"
-grep -oE '^  --[a-z-]+' "$work/out" | tr -d ' ' | sort >"$work/help-options"
+cp "$work/out" "$work/train-help"
+expect 0 'Exit status:' sim --help
+grep -q '^Others:' "$work/out" && bad "an option is in no section of sim's --help"
+cat "$work/out" "$work/train-help" | grep -oE '^  --[a-z-]+' | tr -d ' ' | sort -u >"$work/help-options"
 awk 'after == ".TP" && $2 ~ /^\\-\\-/ { gsub(/\\/, "", $2); print $2 } { after = $0 }' "$root/tools/echelon.1" | sort >"$work/man-options"
 diff "$work/help-options" "$work/man-options" >"$work/out" || bad "--help (<) and the man page (>) list different options"
 "$echelon" train --help >/dev/full 2>/dev/null && bad "a full disk behind stdout is not noticed"
@@ -78,13 +82,17 @@ ECH_INSTALL=0 refuse 2 '--data is missing' train
 # --- files
 refuse 13 "$work/nowhere" train --data "$work/nowhere"
 refuse 13 '--report .*its folder is not there' train --data glyphs --report "$work/nowhere/r.json"
+refuse 13 '--curve .*its folder is not there' train --data glyphs --curve "$work/nowhere/c.csv"
 refuse 13 '--save .*it is a folder' train --data glyphs --save "$work"
 expect '1[34]' "$work/no.model|no.model" train --data glyphs --model "$work/no.model" 2>/dev/null
 
 # --- a run
 expect 0 '^  accuracy ' train --data glyphs --steps 20 --report "$work/one.json" --progress off
 grep -q '^  "steps": 20,$' "$work/one.json" || bad "one.json has no 20 steps"
-expect 0 'group 0' train --data glyphs --local 4 --slow 3=4 --sync=gssp --steps 20 --report "$work/four.json" --save "$work/four.safetensors"
+expect 0 'group 0' train --data glyphs --local 4 --slow 3=4 --sync=gssp --steps 20 --report "$work/four.json" --save "$work/four.safetensors" \
+    --eval-every 500 --curve "$work/four.csv"
+[ "$(awk -F, 'NR == 1 || ($1 > last && $3 >= 0 && $5 >= 0 && $5 <= 1 && NF == 5) { last = NR > 1 ? $1 : 0; good++ } END { print (good == NR && NR > 2) }' "$work/four.csv")" = 1 ] ||
+    bad "four.csv is not a line for each look: $(cat "$work/four.csv")"
 grep -q '^  "world": 4,$' "$work/four.json" || bad "four.json has no world of 4"
 [ -s "$work/four.safetensors" ] || bad "--save wrote nothing"
 expect 26 'not reached' train --data glyphs --steps 2 --target-accuracy 1 --progress off
