@@ -142,6 +142,8 @@ $(TESTS): %: %.o $(LIB)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WRAPS) -o $@ $(filter %.o,$^) $(LIB) -lcmocka $(LIBS)
 # It watches the tasks of live nodes, and puts them on the in-process transport.
 $(B)/test/cluster/test_exact: private LDFLAGS += -Wl,--wrap=echi_exec_run,--wrap=echi_measure,--wrap=echi_wire_open,--wrap=echi_cpu_level
+# It takes places away, to see a simulated cluster get stuck.
+$(B)/test/cluster/test_sim: private LDFLAGS += -Wl,--wrap=echi_sim_post
 $(DOUBLE_TEST): FORCE | $(B)/test-needs
 	$(Q)$(MAKE) DOUBLE=1 B=$(B)/double $@
 $(BENCHES): %: %.o $(LIB)

@@ -65,7 +65,7 @@ struct echi_sim {
     const struct echi_job *job;
     const struct echi_profile *profile;
     const struct echi_hosts *hosts;
-    const double *io_speed;           /* [world], of what messages cost */
+    const double *io_speed;           /* [world], of what messages cost; NULL: hosts' speeds */
     bool real;                        /* the arithmetic is done */
     struct ech_report *report;
     struct ech_error *err;

@@ -73,13 +73,14 @@ void echi_sim_times(const struct echi_sim *s, int rank, struct echi_times *out) 
     for (int r = 0; r < s->world && h->cores >= 0; r++) crowd += s->hosts->host[r].cores == h->cores;
     const double slow = echi_cost_slow(s->cost, rank), shared = h->cores >= 0 ? (double)crowd / s->hosts->pool_cores[h->cores] : 0;
     const double longer = slow * (shared > 1 ? shared : 1);   /* all measure at once */
+    const double io_speed = s->io_speed ? s->io_speed[rank] : h->speed;
     *out = s->profile->times;
     for (uint32_t i = 0; i < out->count; i++) {
         out->trunk[i] *= longer / h->speed;
         out->head[i] *= longer / h->speed;
     }
-    out->exchange *= longer / s->io_speed[rank];
-    out->messages *= longer / s->io_speed[rank];
+    out->exchange *= longer / io_speed;
+    out->messages *= longer / io_speed;
 }
 
 static double parameters(const struct echi_sim *s, int rank, bool of_head) {
