@@ -151,11 +151,11 @@ static ech_status set_slow(struct command *command, const char *value, struct ec
 }
 
 /* A whole number of nodes. */
-static ech_status set_count(const char *name, const char *value, int *out, struct ech_error *err) {
+static ech_status set_count(const char *name, const char *value, int most, int *out, struct ech_error *err) {
     char *end;
     long n = strtol(value, &end, 10);
-    if (!*value || *end || n < 1 || n > ECH_WORLD_MAX)
-        return wrong(err, "--%s '%.40s': give a whole number of nodes from 1 to %d", name, value, ECH_WORLD_MAX);
+    if (!*value || *end || n < 1 || n > most)
+        return wrong(err, "--%s '%.40s': give a whole number of nodes from 1 to %d", name, value, most);
     *out = (int)n;
     return ECH_OK;
 }
@@ -166,8 +166,8 @@ static ech_status set_own(struct command *command, const char *name, const char 
     else if (strcmp(name, "curve") == 0) command->curve = value;
     else if (strcmp(name, "help") == 0) command->help = true;
     else if (strcmp(name, "slow") == 0) return set_slow(command, value, err);
-    else if (strcmp(name, "local") == 0) return set_count(name, value, &command->local, err);
-    else if (strcmp(name, "workers") == 0) return set_count(name, value, &command->workers, err);
+    else if (strcmp(name, "local") == 0) return set_count(name, value, ECH_LIVE_MAX, &command->local, err);
+    else if (strcmp(name, "workers") == 0) return set_count(name, value, ECH_WORLD_MAX, &command->workers, err);
     else if (strcmp(name, "hosts") == 0) command->hosts = value;
     else if (strcmp(name, "spread") == 0) command->spread = value;
     else if (strcmp(name, "profile") == 0) command->profile = value;

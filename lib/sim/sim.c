@@ -106,7 +106,7 @@ static ech_status open_coordinator(struct echi_sim *s) {
 static ech_status open_all(struct echi_sim *s) {
     const struct echi_cost_io io = {s->profile->message, s->profile->copy};
     double joined = 0;
-    s->actions_room = ECHI_NODE_ACTIONS;
+    s->actions_room = ECHI_ACTIONS_MAX;
     s->node = calloc((size_t)s->world, sizeof *s->node);
     s->action = malloc((size_t)s->actions_room * sizeof *s->action);
     if (!s->node || !s->action) return echi_fail_memory(s->err, "sim", "the nodes");

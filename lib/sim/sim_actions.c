@@ -96,7 +96,7 @@ static void send_plan(struct echi_sim *s) {
 
 static void fault(struct echi_sim *s, int rank, ech_status status, const char *text) {
     struct echi_msg m = {.kind = ECHI_KIND_FAULT, .to_role = ECHI_ROLE_COORDINATOR, .from_role = ECHI_ROLE_NODE, .layer = (uint16_t)status,
-                         .peer = (uint8_t)rank};
+                         .peer = (uint16_t)rank};
     snprintf(m.text, sizeof m.text, "%s", text);
     echi_sim_send(s, rank, 0, &m, (struct echi_slot){0});
 }

@@ -124,7 +124,7 @@ static void noticed(struct echi_sim *s, int rank) {
         snprintf(line, sizeof line, "rank %d has died: nothing was heard of it for too long", rank);
         s->config->on_log(s->config->user, ECH_LOG_WARN, line);
     }
-    echi_sim_event(s, 0, ECHI_ROLE_COORDINATOR, &(struct echi_event){.type = ECHI_EVENT_LOST, .from = (uint8_t)rank});
+    echi_sim_event(s, 0, ECHI_ROLE_COORDINATOR, &(struct echi_event){.type = ECHI_EVENT_LOST, .from = (uint16_t)rank});
 }
 
 /* ---------------------------------------------------------------- messages */
@@ -171,14 +171,14 @@ static void on_arrived(struct echi_sim *s, uint32_t id) {
     if (gone) return;
     if (m.to_role == ECHI_ROLE_NODE) return to_node(s, f->to, &m, meta + 2, f->meta_len - 2);
     if (m.to_role == ECHI_ROLE_COORDINATOR) to_coordinator(s, f, &m, meta + 2, f->meta_len - 2);
-    struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = (uint8_t)f->from, .msg = &m, .bytes = meta + 2, .len = f->meta_len - 2, .slot = f->place};
+    struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = f->from, .msg = &m, .bytes = meta + 2, .len = f->meta_len - 2, .slot = f->place};
     echi_sim_event(s, f->to, (enum echi_role)m.to_role, &e);
 }
 
 static void on_sent(struct echi_sim *s, uint32_t id) {
     const struct echi_flight *f = echi_records_at(&s->flights, id);
     if (!f->payload || s->node[f->from].dead) return;
-    struct echi_event e = {.type = ECHI_EVENT_SENT, .from = (uint8_t)f->to, .slot = f->slot};
+    struct echi_event e = {.type = ECHI_EVENT_SENT, .from = f->to, .slot = f->slot};
     echi_sim_event(s, f->from, (enum echi_role)f->role, &e);
 }
 

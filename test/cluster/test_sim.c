@@ -232,15 +232,12 @@ static void bytes_are_those_of_live_runs(void **state) {
         char plan[] = "/tmp/echelon-sim-plan.XXXXXX";
         close(mkstemp(plan));
         struct echi_plan p;
-        memset(&p, 0, sizeof p);
-        memset(p.group_of, ECHI_NONE, sizeof p.group_of);
-        memset(p.owner_of, ECHI_NONE, sizeof p.owner_of);
+        echi_plan_clear(&p);
         p.world = 3;
         p.n_groups = 1;
         p.separated = (uint8_t)r->separate;
-        p.head = ECHI_NONE;
-        if (separate) p.head = (uint8_t)r->head;
-        p.owner_of[0] = (uint8_t)r->owner_of[0];
+        if (separate) p.head = (uint16_t)r->head;
+        p.owner_of[0] = (uint16_t)r->owner_of[0];
         p.strands = 1;
         p.round = 32;
         p.staleness = 3;
