@@ -42,6 +42,20 @@ for words in "gssp --separate off --groups 2 --codec topk:volume" "bsp --separat
     ends_with 0 'bit for bit' replay "$work/run" --data "$work/data"
 done
 
+# --- simulated: the same bytes twice; without arithmetic messages are as long as they are expected to be, and so is the run
+sim() { ends_with 0 '^  speed ' sim --data "$work/data" --workers 8 --spread links --sync gssp --separate off --steps 100 --eval-every 0 --progress off "$@"; }
+sim --codec topk:volume --report "$work/report" --save "$work/weights"
+sim --codec topk:volume --report "$work/again" --save "$work/weights2"
+check "another simulated run" cmp -s "$work/report" "$work/again"
+check "other simulated weights" cmp -s "$work/weights" "$work/weights2"
+real="$(value push_ratio) $(value state_ratio) $(value seconds)"
+sim --codec topk:volume --compute model --report "$work/report"
+check "computed $real, not computed $(value push_ratio) $(value state_ratio) $(value seconds)" awk -v real="$real" -v push="$(value push_ratio)" \
+    -v state="$(value state_ratio)" -v seconds="$(value seconds)" 'BEGIN { split(real, r); exit !(r[1] < 1.05 * push && r[1] > 0.7 * push &&
+    r[2] < 1.05 * state && r[2] > 0.7 * state && r[3] < 1.1 * seconds && r[3] > 0.8 * seconds) }'
+sim --report "$work/report"
+check "on slow links a run with a codec ($real) is not shorter than one without: $(value seconds) s" less "${real##* }" "$(value seconds)"
+
 # --- a plan in a file
 expect 0 '^  speed ' --data "$work/data" --local 4 --sync gssp --groups 2 --codec topk:paper --batch 33 --steps 2 --save-plan "$work/plan"
 check "the plan says the codec" grep -q '^codec topk:paper' "$work/plan"
@@ -52,6 +66,7 @@ check "a plan's codec holds" grep -q '"codec": "topk:paper"' "$work/report"
 # --- what is refused
 refuse 2 'codec is .topk:most.: give dense, topk' --data "$work/data" --codec topk:most
 refuse 2 'deterministic is on, but codec is topk' --data "$work/data" --codec topk --deterministic
+ends_with 2 "in --hosts FILE, as in 'link 100" sim --data "$work/data" --workers 2 --link 5
 refuse 2 'link is .-1' --data "$work/data" --link -1
 
 # --- a worker is lost: its residual with it; an owner is lost: its workers clear theirs
