@@ -130,12 +130,15 @@ static echi_real suggest(const echi_real *x, size_t count, bool sampled, const s
     return as_number(ranked(x, sampled ? scratch : NULL, samples, part_of(samples, how->ratio), &equal));
 }
 
-/* The first `most` places of numbers that are not below the threshold. */
+/* The first `most` places (at most count) of numbers that are not below the threshold. Which numbers those are nobody can guess, so
+ * there is no branch on it: every place is written, and overwritten unless it counts. */
 static size_t gather(const echi_real *x, size_t count, echi_real least, size_t most, uint32_t *out_index) {
     const bits_t from = magnitude(least);
     size_t n = 0;
-    for (size_t i = 0; i < count && n < most; i++)
-        if (magnitude(x[i]) >= from) out_index[n++] = (uint32_t)i;
+    for (size_t i = 0; i < count && n < most; i++) {
+        out_index[n] = (uint32_t)i;
+        n += magnitude(x[i]) >= from;
+    }
     return n;
 }
 
