@@ -14,7 +14,7 @@
  *     group 0 owner 1 workers 1:64 2:64       (rank:samples a step)
  *     group 1 owner 0 workers 0:64
  *     codec topk:paper                        (or dense; the next two only with topk)
- *     state_ratio 150000                      (of weights and states, in millionths)
+ *     state_ratio 80000                       (of weights and states, in millionths)
  *     base 0 250000                           (of a group; what it means is the policy's: lib/sched/ratio.c) */
 #include "echi_run.h"
 #include "echi_ratio.h"

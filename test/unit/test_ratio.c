@@ -78,11 +78,11 @@ static void balanced_is_the_closed_form(void **state) {
     double whole[4];
     for (int g = 0; g < 4; g++) {
         const double rate = links[g] * 1e6 / 8;
-        whole[g] = 16 / mild[g] + (double)echi_coded_bytes(61706, 150000) / rate + 0.01 * 8 * 61706 / rate;
+        whole[g] = 16 / mild[g] + (double)echi_coded_bytes(61706, 80000) / rate + 0.01 * 8 * 61706 / rate;
     }
     /* They rise with g, so the median of four, taken from above, is that of group 2. */
     for (int g = 0; g < 4; g++) {
-        const double rate = links[g] * 1e6 / 8, pull = (double)echi_coded_bytes(61706, 150000) / rate;
+        const double rate = links[g] * 1e6 / 8, pull = (double)echi_coded_bytes(61706, 80000) / rate;
         double r = (whole[2] - 16 / mild[g] - pull) * rate / (8 * 61706);
         r = r < 0.004 ? 0.004 : r > 0.03 ? 0.03 : r;
         assert_true(fabs(p.base[g] * 1e-6 - r) < 2e-6);
