@@ -57,7 +57,7 @@ echo
 bad=0
 for name in $names; do
     r=$(median ${ratios[$name]})
-    within=$(awk -v r="$r" 'BEGIN { print r >= 0.9 && r <= 1.1 ? "yes" : "NO" }')
+    within=$(awk -v r="$r" 'BEGIN { print (r >= 0.9 && r <= 1.1 ? "yes" : "NO") }')
     [ "$within" = yes ] || bad=$((bad + 1))
     printf '  %-26s live %8.0f   simulated %8.0f   ratio %.2f (median of %d)   within 10 %%: %s\n' "${title[$name]}" "$(median ${live[$name]})" \
         "$(median ${simulated[$name]})" "$r" "$(wc -w <<< "$seeds")" "$within"
