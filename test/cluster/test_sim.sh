@@ -73,7 +73,7 @@ one_host 'speed 1 x slow 3 x from 0 s'
 ratio_is "three times as slow for ever" "$base" "$(speed_of)" 2.7 3.05
 # A profile of a machine twice as slow in everything.
 expect 0 '' --data "$good" --steps 0 --profile-out "$work/profile"
-awk '$1 == "step" { $4 *= 2; $7 *= 2 } /^(apply|add|refresh|copy|message|look) / { $2 *= 2 } { print }' "$work/profile" >"$work/profile2"
+awk '$1 == "step" { $4 *= 2; $7 *= 2 } /^(apply|add|refresh|copy|message|read|look) / { $2 *= 2 } { print }' "$work/profile" >"$work/profile2"
 one_host 'speed 1 x' --profile "$work/profile"
 base=$(speed_of)
 one_host 'speed 1 x' --profile "$work/profile2"
