@@ -38,6 +38,8 @@ check "wall time is on stderr only" eval '! grep -q "simulated in" "$work/out" &
 for which in one two; do run --workers 8 --spread mild --sync gssp --compute model --epochs 1 --report "$work/$which.json"; done
 check "--compute model: the same report" cmp -s "$work/one.json" "$work/two.json"
 
+sims 0 'group 0 +ranks 4[89] to 63;' --data "$good" --workers 64 --spread strong --sync gssp --compute model --steps 3
+
 # --- one node, simulated and live, trains the same weights, bit for bit; with --deterministic any number of them
 expect 0 '^  speed ' --data "$good" --steps 25 --progress off --save "$work/live.weights"
 run --workers 1 --steps 25 --save "$work/sim.weights"
