@@ -47,8 +47,10 @@ run --workers 3 --spread strong --steps 8 --deterministic --save "$work/sim.weig
 check "--deterministic: three nodes train what one live node does" cmp -s "$work/live.weights" "$work/sim.weights"
 
 # --- it learns
-sims 0 '^  accuracy ' --data glyphs --workers 4 --spread strong --sync gssp --epochs 1 --eval-every 0 --report "$work/report" --progress off
+sims 0 '^  accuracy ' --data glyphs --workers 4 --spread strong --sync gssp --epochs 1 --eval-every 5000 --report "$work/report" --curve "$work/curve" --progress off
 accuracy=$(value test_accuracy)
+check "--curve has a line for each look, and the last" [ "$(wc -l <"$work/curve")" = 6 ]
+check "and its seconds are virtual" awk -F, -v all="$(value seconds)" 'NR == 6 { exit !($3 == all + 0 || ($3 / all > 0.999 && $3 / all < 1.001)) }' "$work/curve"
 check "GSSP learns the digits: $accuracy" awk -v a="$accuracy" 'BEGIN { exit !(a > 0.9) }'
 
 # --- virtual time. No jitter, links without bound: images/s follow from what the files say.
@@ -109,6 +111,7 @@ refuse 2 'workers.*0.*from 1' --data "$good" --workers 0
 refuse 2 '--compute .fast.*real or model' --data "$good" --workers 2 --compute fast
 refuse 2 '--save' --data "$good" --workers 2 --compute model --save "$work/s"
 refuse 2 '--init' --data "$good" --workers 2 --compute model --init "$work/s"
+refuse 2 'learns nothing that --curve' --data "$good" --workers 2 --compute model --curve "$work/s"
 refuse 2 'no --target-accuracy' --data "$good" --workers 2 --compute model --target-accuracy 0.5
 for option in '--rank 1' '--world 2' '--coordinator 127.0.0.1:1' '--bind 127.0.0.1' '--join-timeout 3' '--key k' --insecure '--local 2' '--slow 2' '--device cpu' \
     '--threads 2' '--checkpoint c' '--every 3' '--keep 2' --resume '--record r' '--profile-out p'; do
