@@ -55,7 +55,7 @@ void echi_cost_timer(struct echi_cost *cost, int64_t at, int host, uint64_t cook
 struct echi_work_shape { int units; const double *until; const bool *mark; };
 struct echi_work {
     double seconds;                        /* on a machine of speed 1, without other lanes beside it */
-    int urgency;                           /* smaller goes first; of equals the one that has begun, then the one that was asked for first */
+    int urgency;                           /* smaller goes first; of equals the one that was asked for first */
     bool while_held;                       /* also while the host holds */
     const struct echi_work_shape *shape;   /* NULL: one unit that nothing interrupts */
     double part;                           /* without a shape: there is a mark at this part of its time, 0..1; 0: none */

@@ -20,7 +20,7 @@ enum echi_cost_due {
 };
 
 /* Works and parcels live in pools, and are named by their numbers there. */
-struct echi_work_out { struct echi_work work; double ns; int unit; bool begun; uint32_t next; };   /* unit: the next to be done */
+struct echi_work_out { struct echi_work work; double ns; int unit; uint32_t next; };   /* unit: the next to be done */
 struct echi_sim_lane {
     uint32_t first;           /* of its works, in the order in which they were asked for */
     uint32_t running;

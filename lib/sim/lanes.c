@@ -100,12 +100,11 @@ double echi_cost_slow(const struct echi_cost *c, int host) {
 static void begin(struct echi_cost *c, int host, uint32_t id) {
     struct echi_sim_lane *l = &c->lane[host];
     struct echi_sim_pool *p = pool_of(c, host);
-    struct echi_work_out *w = work_at(c, id);
+    const struct echi_work_out *w = work_at(c, id);
     const double from = until(&w->work, w->unit - 1);
     const int last = units_of(&w->work) - 1;
     int end = w->unit;
     while (end < last && !marked(&w->work, end)) end++;
-    w->begun = true;
     l->running = id;
     l->until_unit = end;
     l->stretch_ns = w->ns * echi_cost_slow(c, host);
@@ -116,14 +115,14 @@ static void begin(struct echi_cost *c, int host, uint32_t id) {
     expect(c, host);
 }
 
-/* The most urgent that may run now; of equals one that has begun, then the one that came first. */
+/* The most urgent that may run now; of equals the one that came first. */
 static void choose(struct echi_cost *c, int host) {
     struct echi_sim_lane *l = &c->lane[host];
     uint32_t best = ECHI_NOTHING;
     for (uint32_t id = l->first; id != ECHI_NOTHING; id = work_at(c, id)->next) {
-        const struct echi_work_out *w = work_at(c, id), *b = best == ECHI_NOTHING ? NULL : work_at(c, best);
-        if (l->held && !w->work.while_held) continue;
-        if (!b || w->work.urgency < b->work.urgency || (w->work.urgency == b->work.urgency && w->begun && !b->begun)) best = id;
+        const struct echi_work *w = &work_at(c, id)->work;
+        if (l->held && !w->while_held) continue;
+        if (best == ECHI_NOTHING || w->urgency < work_at(c, best)->work.urgency) best = id;
     }
     if (best != ECHI_NOTHING) return begin(c, host, best);
     if (!l->held || l->told) return;
