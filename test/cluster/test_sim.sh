@@ -124,6 +124,7 @@ ECH_WORLD=4 refuse 2 'the environment has ECH_WORLD, but echelon sim has no --wo
 refuse 2 'did you mean --workers' --data "$good" --worker 2
 refuse 2 'groups is 3' --data "$good" --workers 2 --sync gssp --groups 3
 refuse 2 'shares has 3 numbers for 2 nodes' --data "$good" --workers 2 --batch 60 --shares 20,20,20
+refuse 2 'plan for 4 nodes, but the run has 3' --data "$good" --workers 3 --plan "$work/plan" --progress off
 refuse 13 'no.hosts' --data "$good" --hosts "$work/no.hosts"
 hosts_are() { printf '%s\n' "${@:2}" >"$work/h"; refuse 14 "$work/h$1" --data "$good" --hosts "$work/h"; }
 hosts_are ':2: speed needs' 'hosts 2' 'hosts 2 speed -1 x'
