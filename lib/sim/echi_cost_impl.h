@@ -54,7 +54,8 @@ struct echi_sim_link {
     uint64_t stretch;         /* bytes of it, until it is looked for a more urgent one */
     uint32_t turn;
     uint64_t sent;            /* messages so far, for the random numbers of losses */
-    int64_t in_free, cpu_free;/* when the way in, and the processor for what comes in, are free again */
+    int64_t in_free, urgent_free, cpu_free;   /* when the way in, that for what is most urgent, and the processor for what comes in
+                                                 are free again */
     double ns_per_message, ns_per_copy;   /* of the processor, at either end: a message, and each of its bytes */
 };
 struct echi_cost {

@@ -79,7 +79,7 @@ struct echi_sim {
     struct echi_sim_shape step, forward, backward;
     echi_real *params;                /* real: initial weights in, trained weights out */
     uint64_t sent[ECHI_KINDS + 1];    /* bytes by kind; at last those of credits */
-    int64_t ready_at;                 /* all nodes have joined */
+    int64_t ready_at;                 /* all nodes have joined; 0: not yet */
     bool over;
     ech_status status;
     int rank_died;                    /* the last whose death the coordinator was told of; -1 */

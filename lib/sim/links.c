@@ -13,6 +13,9 @@
 
 #include <math.h>
 
+/* Bytes of others that the most urgent messages find before them on the way in, at most: what a switch holds for a port. Senders have
+ * the rest back, and send it behind what is urgent. */
+#define BUFFER (256 * 1024)
 #define TIMEOUT INT64_C(200000000)   /* of TCP, in ns: the least that Linux waits before it sends again */
 #define LOSSES_MOST 10               /* of one message in a row: then 3.4 minutes have passed */
 
@@ -166,9 +169,15 @@ void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     struct echi_sim_link *l = &c->link[p->to];
     if (c->dead[p->to]) return echi_records_give(&c->parcels, id);
-    const int64_t begin = l->in_free > p->entry ? l->in_free : p->entry, cpu = processor(l, p);
-    l->in_free = begin + llround((double)p->bytes * l->ns_per_byte);
-    int64_t whole = l->in_free > p->least ? l->in_free : p->least;
+    const int64_t own = llround((double)p->bytes * l->ns_per_byte), buffer = llround(BUFFER * l->ns_per_byte), cpu = processor(l, p);
+    int64_t begin = l->in_free > p->entry ? l->in_free : p->entry;
+    l->in_free = begin + own;
+    if (p->priority == 0) {   /* what it passes waits longer */
+        const int64_t behind = l->urgent_free > p->entry + buffer ? l->urgent_free : p->entry + buffer;
+        if (begin > behind) begin = behind;
+        l->urgent_free = begin + own;
+    }
+    int64_t whole = begin + own > p->least ? begin + own : p->least;
     if (cpu > 0) {
         whole = (whole > l->cpu_free ? whole : l->cpu_free) + cpu;
         l->cpu_free = whole;

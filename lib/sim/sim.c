@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_EVERY 4096   /* events between two looks at the real clock and at what the caller wants */
+/* Events between two looks at the real clock and at what the caller wants: without arithmetic, and with it. */
+#define LOOK_EVERY_COST 4096
+#define LOOK_EVERY_REAL 64
 
 void echi_sim_end(struct echi_sim *s, ech_status status) {
     if (s->over) return;
@@ -125,11 +127,12 @@ static ech_status open_all(struct echi_sim *s) {
 }
 
 static void loop(struct echi_sim *s) {
+    const uint64_t every = s->real ? LOOK_EVERY_REAL : LOOK_EVERY_COST;
     struct echi_happening what;
     for (uint64_t i = 1; !s->over && echi_cost_next(s->cost, &what); i++) {
         echi_sim_happened(s, &what);
-        if (i % LOOK_EVERY == 0) check_stop(s);
-        if (i % LOOK_EVERY == 0 || s->coordinator->looks != s->shown_looks) show_progress(s);
+        if (i % every == 0) check_stop(s);
+        if (i % every == 0 || s->coordinator->looks != s->shown_looks) show_progress(s);
     }
     if (s->over) return;
     if (echi_cost_failed(s->cost)) echi_sim_no_memory(s);

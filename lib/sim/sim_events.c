@@ -8,6 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* --------------------------------------------------------------- silence */
+
+/* When rank 0 would take a node for lost that spoke for the last time now: it has heard its heartbeats until then, and nothing else
+ * counts, since words come more often than heartbeats. */
+static int64_t noticed_at(const struct echi_sim *s) {
+    const struct echi_patience patience = echi_patience_of((int64_t)(s->config->deadline * 1e9));
+    const int64_t beats = (echi_sim_now(s) - s->ready_at) / patience.beat, last = s->ready_at + beats * patience.beat;
+    struct echi_silence silence;
+    echi_silence_begin(&silence, &patience, s->ready_at);
+    for (int64_t b = 1; b <= beats && b <= 1000; b++) echi_silence_word(&silence, &patience, s->ready_at + b * patience.beat);
+    return last + echi_silence_bound(&silence, &patience);
+}
+
+static void expect_notice(struct echi_sim *s, int rank) {
+    echi_cost_timer(s->cost, noticed_at(s), 0, echi_sim_timer(ECHI_SIM_NOTICED, (uint32_t)rank));
+}
+
 /* -------------------------------------------------------------- beginning */
 
 /* All have joined. Nobody measures: each says at once what its host takes. */
@@ -17,7 +34,10 @@ static void ready(struct echi_sim *s) {
     for (int r = 0; r < s->world; r++) {
         struct echi_times times;
         uint8_t body[ECHI_TIMES_BYTES_MAX];
-        if (s->node[r].dead) continue;
+        if (s->node[r].dead) {   /* it died before the others were there */
+            expect_notice(s, r);
+            continue;
+        }
         echi_sim_times(s, r, &times);
         echi_sim_send_body(s, r, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&times, body, sizeof body));
     }
@@ -96,17 +116,6 @@ static void on_lost(struct echi_sim *s, int rank, const struct echi_msg *m) {
     echi_sim_send_ready(s, rank, m->members);
 }
 
-/* When rank 0 would take a node for lost that spoke for the last time now: it has heard its heartbeats until then, and nothing else
- * counts, since words come more often than heartbeats. */
-static int64_t noticed_at(const struct echi_sim *s) {
-    const struct echi_patience patience = echi_patience_of((int64_t)(s->config->deadline * 1e9));
-    const int64_t beats = (echi_sim_now(s) - s->ready_at) / patience.beat, last = s->ready_at + (beats > 0 ? beats : 0) * patience.beat;
-    struct echi_silence silence;
-    echi_silence_begin(&silence, &patience, s->ready_at);
-    for (int64_t b = 1; b <= beats && b <= 1000; b++) echi_silence_word(&silence, &patience, s->ready_at + b * patience.beat);
-    return last + echi_silence_bound(&silence, &patience);
-}
-
 static void die(struct echi_sim *s, int rank) {
     s->node[rank].dead = true;
     echi_cost_kill(s->cost, rank);
@@ -114,7 +123,7 @@ static void die(struct echi_sim *s, int rank) {
         echi_fail_at(s->err, ECH_E_PEER_LOST, "sim", 0, NULL, "rank 0 died: without the coordinator the run ends");
         return echi_sim_end(s, ECH_E_PEER_LOST);
     }
-    echi_cost_timer(s->cost, noticed_at(s), 0, echi_sim_timer(ECHI_SIM_NOTICED, (uint32_t)rank));
+    if (s->ready_at > 0) expect_notice(s, rank);
 }
 
 static void noticed(struct echi_sim *s, int rank) {

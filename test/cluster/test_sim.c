@@ -652,6 +652,14 @@ static void late_hosts_delay_the_start(void **state) {
     simulate_well(&b);
     assert_close(b.report.startup_seconds - a.report.startup_seconds, 12.5, 1e-9);
     assert_true(b.report.seconds == a.report.seconds);
+    prepare(&b, 4, "asp");
+    b.host[1].joins = 12.5;
+    b.host[2].dies = 3;    /* while the others wait for rank 1: it is missed when step times are */
+    simulate_well(&b);
+    assert_close(b.report.startup_seconds - a.report.startup_seconds, 12.5 + 10, 1e-6);
+    assert_int_equal(b.report.n_lost, 1);
+    assert_int_equal(b.report.batch[2], 0);
+    assert_int_equal(b.report.samples, 2 * TRAIN);
 }
 
 /* --------------------------------------------------- places, by themselves */

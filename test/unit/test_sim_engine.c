@@ -178,6 +178,22 @@ static void urgent_messages_go_first(void **state) {
     close_engine();
 }
 
+/* On a crowded way in what is most urgent waits for what a switch holds, and no longer; in its order, and nobody gains by it. */
+static void urgent_messages_pass_a_crowd(void **state) {
+    (void)state;
+    open_hosts(12);
+    for (int h = 0; h < 12; h++) host[h].rate = 1e8;
+    open_engine((struct echi_cost_io){0});
+    for (uint64_t h = 1; h < 11; h++) echi_cost_send(cost, (int)h, 0, 4, 1000000, 0, h);   /* 100 ms */
+    for (uint64_t i = 0; i < 3; i++) echi_cost_send(cost, 11, 0, 0, 1000, 1 + 15000000, 100 + i);
+    echi_cost_send(cost, 11, 0, 4, 1000, 1 + 15000000, 200);
+    run_all();
+    for (uint64_t i = 0; i < 3; i++) assert_near(when(ECHI_HAPPENS_ARRIVED, 100 + i), 15e6 + 262144 / 1e8 * NS + (double)(i + 1) * 1e4, 10);
+    assert_near(when(ECHI_HAPPENS_ARRIVED, 10), 100e6, 10);
+    assert_near(when(ECHI_HAPPENS_ARRIVED, 200), 100.04e6, 10);
+    close_engine();
+}
+
 static void to_oneself_it_takes_no_time(void **state) {
     (void)state;
     open_hosts(1);
@@ -570,6 +586,7 @@ int main(void) {
         cmocka_unit_test(one_way_in_is_a_queue),
         cmocka_unit_test(slow_senders_share_a_fast_way_in),
         cmocka_unit_test(urgent_messages_go_first),
+        cmocka_unit_test(urgent_messages_pass_a_crowd),
         cmocka_unit_test(to_oneself_it_takes_no_time),
         cmocka_unit_test(losses_delay_and_keep_order),
         cmocka_unit_test(pairs_keep_order),
