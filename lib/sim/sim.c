@@ -23,6 +23,8 @@ void echi_sim_no_memory(struct echi_sim *s) {
     echi_sim_end(s, ECH_E_MEMORY);
 }
 
+void *echi_sim_params(const struct echi_sim *s) { return echi_exec_slot(s->node[0].exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL); }
+
 /* --------------------------------------------------------------- progress */
 
 static void show_progress(struct echi_sim *s) {
@@ -188,7 +190,7 @@ ech_status echi_sim_run(const struct echi_sim_run *run, struct ech_report *repor
         status = s->status;
         fill_report(s, report);
         if (s->real && s->node[0].planned && (status == ECH_OK || status == ECH_E_NOT_REACHED || status == ECH_E_ABORTED))
-            memcpy(s->params, echi_exec_slot(s->node[0].exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), s->job->n_params * sizeof(echi_real));
+            memcpy(s->params, echi_sim_params(s), s->job->n_params * sizeof(echi_real));
         if (counts) *counts = (struct ech_sim_counts){echi_cost_events(s->cost), s->role_events};
     }
     close_all(s);

@@ -73,7 +73,7 @@ static ech_status stand_slots(struct echi_sim *s, int rank) {
     struct echi_sim_node *n = &s->node[rank];
     if (!s->real) return ECH_OK;
     ECHI_TRY(echi_exec_setup(n->exec, &n->setup, s->err));
-    if (rank == 0) memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), s->params, s->job->n_params * sizeof(echi_real));
+    if (rank == 0) memcpy(echi_sim_params(s), s->params, s->job->n_params * sizeof(echi_real));
     return ECH_OK;
 }
 
@@ -143,7 +143,7 @@ static void place_params(struct echi_sim *s, const struct echi_flight *f) {
     struct echi_exec *x = s->node[0].exec;
     if (!s->real) return;
     const uint8_t *from = echi_exec_slot(x, f->place, NULL);
-    uint8_t *to = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL);
+    uint8_t *to = echi_sim_params(s);
     memcpy(to + f->at, from + f->at, f->len);
 }
 
@@ -165,7 +165,8 @@ static void to_node(struct echi_sim *s, int rank, const struct echi_msg *m, cons
 static void to_coordinator(struct echi_sim *s, const struct echi_flight *f, const struct echi_msg *m, const uint8_t *body, size_t len) {
     struct echi_times times;
     if (m->kind == ECHI_KIND_PARAMS) place_params(s, f);
-    if (m->kind == ECHI_KIND_MEASURED && echi_times_decode(body, len, &times)) s->report->step_seconds[f->from] = echi_times_whole(&times, 64);
+    if (m->kind == ECHI_KIND_MEASURED && echi_times_decode(body, len, &times))
+        s->report->step_seconds[f->from] = echi_times_whole(&times, 64);
 }
 
 static void on_arrived(struct echi_sim *s, uint32_t id) {
@@ -174,13 +175,15 @@ static void on_arrived(struct echi_sim *s, uint32_t id) {
     struct echi_msg m;
     const bool gone = s->node[f->to].setup.plan.lost[f->from];
     if (!gone && !echi_msg_decode(f->kind, meta, f->meta_len, &m)) {
-        echi_fail(s->err, ECH_E_INTERNAL, "sim.message", "a %s message from rank %d to rank %d is malformed", echi_kind_name(f->kind), f->from, f->to);
+        echi_fail(s->err, ECH_E_INTERNAL, "sim.message", "a %s message from rank %d to rank %d is malformed", echi_kind_name(f->kind),
+                  f->from, f->to);
         return echi_sim_end(s, ECH_E_INTERNAL);
     }
     if (gone) return;
     if (m.to_role == ECHI_ROLE_NODE) return to_node(s, f->to, &m, meta + 2, f->meta_len - 2);
     if (m.to_role == ECHI_ROLE_COORDINATOR) to_coordinator(s, f, &m, meta + 2, f->meta_len - 2);
-    struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = f->from, .msg = &m, .bytes = meta + 2, .len = f->meta_len - 2, .slot = f->place};
+    struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = f->from, .msg = &m, .bytes = meta + 2, .len = f->meta_len - 2,
+                           .slot = f->place};
     echi_sim_event(s, f->to, (enum echi_role)m.to_role, &e);
 }
 

@@ -259,9 +259,10 @@ static void pairs_keep_order(void **state) {
         }
         open_engine((struct echi_cost_io){1e-5 * (run % 2), 1e-9 * (run % 2)});
         for (int i = 0; i < 150; i++) {
-            const uint32_t from = echi_random_below(&random, 4), to = echi_random_below(&random, 4), priority = echi_random_below(&random, 3);
+            const uint32_t from = echi_random_below(&random, 4), to = echi_random_below(&random, 4);
+            const uint32_t priority = echi_random_below(&random, 3), most = echi_random_below(&random, 3) ? 300000 : 100;
             struct echi_happening what;
-            echi_cost_send(cost, (int)from, (int)to, (int)priority, 1 + echi_random_below(&random, echi_random_below(&random, 3) ? 300000 : 100), 0,
+            echi_cost_send(cost, (int)from, (int)to, (int)priority, 1 + echi_random_below(&random, most), 0,
                            from << 24 | to << 16 | priority << 12 | sent[from][to][priority]++);
             for (uint32_t k = echi_random_below(&random, 3); k > 0 && echi_cost_next(cost, &what); k--)
                 if (what.type == ECHI_HAPPENS_ARRIVED)
@@ -569,7 +570,8 @@ static void lanes_as_unit_by_unit(void **state) {
         struct echi_happening what;
         int done = 0;
         while (echi_cost_next(cost, &what)) {
-            if (what.type == ECHI_HAPPENS_TIMER) compute(0, w[what.cookie].ns * 1e-9, w[what.cookie].urgency, w[what.cookie].shaped ? &shape5 : NULL, what.cookie);
+            const uint64_t i = what.cookie;
+            if (what.type == ECHI_HAPPENS_TIMER) compute(0, w[i].ns * 1e-9, w[i].urgency, w[i].shaped ? &shape5 : NULL, i);
             if (what.type != ECHI_HAPPENS_DONE) continue;
             assert_near(echi_cost_now(cost) - 1, (double)w[what.cookie].end, 12);
             done++;
