@@ -497,6 +497,36 @@ static void shared_cores_lose_nothing(void **state) {
     close_engine();
 }
 
+/* Whoever dies leaves its cores to the others; and what takes for ever does not come round again. */
+static void the_dead_leave_their_cores(void **state) {
+    (void)state;
+    open_hosts(4);
+    hosts.pools = 1;
+    hosts.pool_cores[0] = 1;
+    for (int h = 0; h < 3; h++) host[h].cores = 0;
+    host[3].n_slow = 4;
+    for (int i = 0; i < 4; i++) {
+        host[3].slow[i].until = INFINITY;
+        host[3].slow[i].factor = 1000;
+    }
+    host[3].speed = 1e-6;
+    open_engine((struct echi_cost_io){0});
+    for (int h = 0; h < 3; h++) compute(h, 1, 3, &shape5, (uint64_t)h);
+    compute(3, 1000, 3, NULL, 9);
+    echi_cost_timer(cost, 1 + (int64_t)(0.6 * NS), 1, 0);   /* a fifth of a second of each is done */
+    struct echi_happening what;
+    n_seen = 0;
+    while (echi_cost_next(cost, &what)) {
+        seen[n_seen++] = (struct seen){what, echi_cost_now(cost) - 1};
+        if (what.type == ECHI_HAPPENS_TIMER) echi_cost_kill(cost, 1);
+    }
+    assert_near(when(ECHI_HAPPENS_DONE, 0), (0.6 + 2 * 0.8) * NS, 10);
+    assert_near(when(ECHI_HAPPENS_DONE, 2), (0.6 + 2 * 0.8) * NS, 10);
+    assert_int_equal(when(ECHI_HAPPENS_DONE, 1), -1);
+    assert_true(when(ECHI_HAPPENS_DONE, 9) > (int64_t)1e18);
+    close_engine();
+}
+
 static void step_factors(void **state) {
     (void)state;
     enum { COUNT = 20000 };
@@ -600,6 +630,7 @@ int main(void) {
         cmocka_unit_test(lasting_slow_downs),
         cmocka_unit_test(shared_cores),
         cmocka_unit_test(shared_cores_lose_nothing),
+        cmocka_unit_test(the_dead_leave_their_cores),
         cmocka_unit_test(step_factors),
         cmocka_unit_test(lanes_as_unit_by_unit),
     };
