@@ -25,7 +25,8 @@
 
 struct echi_cost;
 
-/* What of a message a processor has to do at either end: seconds on the machine that hosts' speeds are relative to. */
+/* What of a message a processor has to do at either end: seconds on the machine that hosts' speeds are relative to. Messages that are
+ * queued for one host at one moment go as one (net writes all frames for a peer at once), and cost `message` once. */
 struct echi_cost_io { double message, byte; };
 /* `hosts` must stay valid and as it is. io_speed [hosts]: how many times as fast as there each does this; NULL: as it computes. */
 ech_status echi_cost_create(const struct echi_hosts *hosts, struct echi_cost_io io, const double *io_speed, uint64_t seed,

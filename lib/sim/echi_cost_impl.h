@@ -44,6 +44,7 @@ struct echi_parcel {
     uint32_t next;
     uint16_t from, to;
     uint8_t priority;
+    bool follows;             /* goes as one with the message before it */
 };
 struct echi_sim_link {
     double ns_per_byte;       /* 0: without bound */
@@ -54,6 +55,7 @@ struct echi_sim_link {
     uint64_t stretch;         /* bytes of it, until it is looked for a more urgent one */
     uint32_t turn;
     uint64_t sent;            /* messages so far, for the random numbers of losses */
+    int64_t queued_at; int queued_to;   /* of the last that was queued; to: 1 + host, 0: none yet */
     int64_t in_free, urgent_free, cpu_free;   /* when the way in, that for what is most urgent, and the processor for what comes in
                                                  are free again */
     double ns_per_message, ns_per_copy;   /* of the processor, at either end: a message, and each of its bytes */

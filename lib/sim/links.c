@@ -36,7 +36,7 @@ int64_t echi_cost_delay(const struct echi_cost *c, int from, int to) {
 static struct echi_parcel *parcel_at(const struct echi_cost *c, uint32_t id) { return echi_records_at(&c->parcels, id); }
 
 static int64_t processor(const struct echi_sim_link *l, const struct echi_parcel *p) {
-    return llround(l->ns_per_message + l->ns_per_copy * (double)p->bytes);
+    return llround((p->follows ? 0 : l->ns_per_message) + l->ns_per_copy * (double)p->bytes);
 }
 
 /* ---------------------------------------------------------------- way out */
@@ -74,6 +74,9 @@ static void enqueue(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     struct echi_sim_link *l = &c->link[p->from];
     p->next = ECHI_NOTHING;
+    p->follows = l->queued_to == 1 + p->to && l->queued_at == c->now;
+    l->queued_to = 1 + p->to;
+    l->queued_at = c->now;
     if (l->waiting & 1u << p->priority) parcel_at(c, l->last[p->priority])->next = id;
     else l->first[p->priority] = id;
     l->last[p->priority] = id;
