@@ -85,6 +85,7 @@ static bool happen(struct echi_cost *c, const struct echi_due *due, struct echi_
     case ECHI_DUE_QUEUE: return echi_cost_link_queue(c, due->who, out);
     case ECHI_DUE_OUT: return echi_cost_link_out(c, who, (uint32_t)due->what, out);
     case ECHI_DUE_IN: echi_cost_link_in(c, due->who); return false;
+    case ECHI_DUE_IN_PART: echi_cost_link_in_part(c, who, due->what, due->at); return false;
     case ECHI_DUE_ARRIVED: return echi_cost_link_arrived(c, due->who, out);
     case ECHI_DUE_SELF_SENT: return !c->dead[who] && tell(out, ECHI_HAPPENS_SENT, who, due->what);
     }

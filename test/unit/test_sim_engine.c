@@ -194,6 +194,20 @@ static void urgent_messages_pass_a_crowd(void **state) {
     close_engine();
 }
 
+/* What gave way on its way out is received while it is sent all the same. */
+static void interruptions_cost_their_own_time(void **state) {
+    (void)state;
+    open_hosts(2);
+    host[0].rate = host[1].rate = 65536e3;
+    open_engine((struct echi_cost_io){0});
+    echi_cost_send(cost, 0, 1, 4, 10 * 65536, 0, 1);
+    for (uint64_t i = 0; i < 5; i++) echi_cost_send(cost, 0, 1, 0, 6554, 1 + (int64_t)i * 2000000, 10 + i);
+    run_all();
+    assert_near(when(ECHI_HAPPENS_SENT, 1), 10.5e6, 100);
+    assert_near(when(ECHI_HAPPENS_ARRIVED, 1), 10.5e6, 100);
+    close_engine();
+}
+
 static void to_oneself_it_takes_no_time(void **state) {
     (void)state;
     open_hosts(1);
@@ -632,6 +646,7 @@ int main(void) {
         cmocka_unit_test(slow_senders_share_a_fast_way_in),
         cmocka_unit_test(urgent_messages_go_first),
         cmocka_unit_test(urgent_messages_pass_a_crowd),
+        cmocka_unit_test(interruptions_cost_their_own_time),
         cmocka_unit_test(to_oneself_it_takes_no_time),
         cmocka_unit_test(losses_delay_and_keep_order),
         cmocka_unit_test(pairs_keep_order),
