@@ -5,6 +5,7 @@
 #include "nodes.h"
 
 #include "echelon_dev.h"
+#include "echi_hosts.h"
 #include "echi_run.h"
 
 #include <dirent.h>
@@ -150,6 +151,28 @@ static ech_status train_recorded(void) {
     return run_one_node();
 }
 
+static ech_status train_for_a_profile(void) {
+    prepare_nodes(1, "bsp", 0);
+    snprintf(nodes[0].config.profile_out, sizeof nodes[0].config.profile_out, "%s.profile", file_path);
+    return run_one_node();
+}
+
+/* The files that a simulation takes. */
+static const char three_hosts[] = "default link 1 Gb/s\nhosts 1 speed 2 x cores 2 of desk\nhosts 2 speed 1 x jitter 0.1 cores 2 of desk\n";
+
+static ech_status hosts_and_a_profile(void) {
+    struct echi_hosts hosts = {0};
+    struct echi_profile profile;
+    echi_profile_builtin(&profile);
+    ech_status status = echi_file_write(file_path, three_hosts, strlen(three_hosts), &error);
+    if (status == ECH_OK) status = echi_hosts_load(file_path, &hosts, &error);
+    echi_hosts_free(&hosts);
+    if (status == ECH_OK) status = echi_hosts_named(3, "strong", &hosts, &error);
+    echi_hosts_free(&hosts);
+    if (status == ECH_OK) status = echi_profile_save(file_path, &profile, &error);
+    return status == ECH_OK ? echi_profile_load(file_path, &profile, &error) : status;
+}
+
 /* Of the run that was recorded before. */
 static ech_status replay(void) {
     const struct ech_replay_options options = {.dir = record_path, .model = tiny, .data = tiny_data, .save = file_path};
@@ -202,6 +225,8 @@ static const struct act {
     {"session gssp", session_gssp, 20, 3, 1, LONG},
     {"train with checkpoints and go on", train_and_resume, 60, 7, 1, LONG},
     {"train recorded", train_recorded, 30, 3, 1, LONG},
+    {"train for a profile", train_for_a_profile, 30, 7, 1, LONG},
+    {"hosts and a profile", hosts_and_a_profile, 5, 1, 0, QUICK},
     {"replay", replay, 10, 1, 0, QUICK},
     {"show a recording", show, 1, 1, 0, QUICK},
     {"simulate four nodes", simulate, 60, 1, 0, QUICK},
@@ -317,6 +342,7 @@ static int teardown(void **state) {
     remove_file("file");
     remove_file("file.json");
     remove_file("file.plan");
+    remove_file("file.profile");
     remove_file("hosts");
     empty(kept_path);
     empty(record_path);
