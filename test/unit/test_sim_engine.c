@@ -206,6 +206,20 @@ static void interruptions_cost_their_own_time(void **state) {
     assert_near(when(ECHI_HAPPENS_SENT, 1), 10.5e6, 100);
     assert_near(when(ECHI_HAPPENS_ARRIVED, 1), 10.5e6, 100);
     close_engine();
+    /* Each of its parts takes its time on a way in that others use, near or far. */
+    for (int far = 0; far < 2; far++) {
+        open_hosts(4);
+        for (int h = 0; h < 4; h++) host[h].rate = 65536e3;
+        host[3].delay = far ? 0.5 : 0;
+        open_engine((struct echi_cost_io){0});
+        echi_cost_send(cost, 0, 3, 4, 10 * 65536, 0, 1);
+        echi_cost_send(cost, 1, 3, 4, 10 * 65536, 0, 2);
+        echi_cost_send(cost, 0, 2, 0, 1, 1 + 500000, 3);
+        run_all();
+        const int64_t one = when(ECHI_HAPPENS_ARRIVED, 1), two = when(ECHI_HAPPENS_ARRIVED, 2);
+        assert_near(one > two ? one : two, 20e6 + 5e8 * far, 100);
+        close_engine();
+    }
 }
 
 static void to_oneself_it_takes_no_time(void **state) {
