@@ -57,12 +57,10 @@ static void end_tape(int node) {
     seal(t, ECHI_RECORD_END, echi_end_encode(&end, body_of(t), room_of(t)));
 }
 
-static uint32_t below(struct sim *s, uint32_t bound) { return echi_random_below(&s->random, bound); }
-
 /* A planned run of every policy in turn; returns its world. */
 static int record_run(uint64_t seed) {
     static struct sim s;
-    memset(&s, 0, sizeof s);
+    memset(&s, 0, offsetof(struct sim, node));
     s.seed = seed;
     echi_random_init(&s.random, seed, ECHI_STREAM_TEST, 7);
     s.goal = (struct echi_goal){.train_samples = 20 + below(&s, 100), .eval_every = below(&s, 3) ? 10 + below(&s, 60) : 0, .has_test = below(&s, 4) != 0,
