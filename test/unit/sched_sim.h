@@ -212,8 +212,9 @@ struct sim {
     uint32_t velocity[ECHI_GROUPS_MAX][PARAMS], mass[ECHI_GROUPS_MAX][LAYERS];
     uint32_t start[PARAMS];                 /* the weights that this run began with */
     uint32_t alone[4][PARAMS], alone_velocity[PARAMS]; uint64_t alone_samples, alone_rounds, head_rounds;   /* one node, by rounds */
-    /* The bound: pushes of others since a worker was answered, if its owner knows that it computes. */
-    bool answered[NODES], tracked[NODES], more[NODES]; uint32_t entered[NODES], others[NODES][NODES]; int answerer[NODES];
+    /* The bound: pushes of others since a worker was answered, if its owner knows that it computes: by a push (lease) that said so,
+     * or an ENTER. */
+    bool answered[NODES], tracked[NODES]; uint32_t more[NODES], entered[NODES], others[NODES][NODES]; int answerer[NODES];
     bool owes_ack;                          /* an owner took a state in this event */
     enum echi_run_phase phase; int64_t clock;
     int looks;

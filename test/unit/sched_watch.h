@@ -30,13 +30,23 @@ static bool rounds(const struct sim *s) { return s->plan.sync == ECHI_SYNC_BSP; 
 
 /* ---- leases ---- */
 
-/* Is what this lease brought still there, as far as the coordinator has decided? */
+/* The highest version of a group's state that one of the living owners has. */
+static uint64_t highest_copy(const struct sim *s, int group) {
+    const struct echi_plan *p = &s->coordinator.plan;
+    uint64_t most = 0;
+    for (int g = 0; g < p->n_groups; g++)
+        if (!p->lost[p->owner_of[g]] && s->has_version[p->owner_of[g]][group] > most) most = s->has_version[p->owner_of[g]][group];
+    return most;
+}
+
+/* Is what this lease brought still there, or in a copy that may be kept? */
 static bool survives(const struct sim *s, uint32_t id) {
     const struct seen_lease *seen = &s->seen[id];
     const struct echi_coordinator *c = &s->coordinator;
     if (!c->plan.lost[seen->lease.owner]) return true;
-    const struct echi_frozen *f = &c->frozen[echi_plan_group_owned(&s->plan, seen->lease.owner)];
-    return !f->decided || seen->version <= f->version;
+    const int group = echi_plan_group_owned(&s->plan, seen->lease.owner);
+    const struct echi_frozen *f = &c->frozen[group];
+    return seen->version <= (f->decided ? f->version : highest_copy(s, group));
 }
 
 static void watch_dealt(struct sim *s, const struct echi_lease *l) {
@@ -126,6 +136,9 @@ static void check_copy(struct sim *s, int group, uint64_t version, const uint32_
     MUST(s, STATE, memcmp(mark, s->state[group][version].mark, sizeof s->state[group][version].mark) == 0);
 }
 
+/* Was this owner told of this lease? */
+static bool told_by(const struct sim *s, uint32_t id, int owner) { return id && s->seen[id].lease.owner == owner; }
+
 static void watch_send(struct sim *s, int node, const struct echi_action *a) {
     const struct echi_lease *l = &a->msg.lease;
     const struct echi_plan *p = &s->node[node].setup.plan;
@@ -134,7 +147,7 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
     case ECHI_KIND_WEIGHTS:
         s->answered[a->to] = true;
         s->answerer[a->to] = node;
-        s->tracked[a->to] = s->more[a->to] || s->entered[a->to];
+        s->tracked[a->to] = told_by(s, s->more[a->to], node) || told_by(s, s->entered[a->to], node);
         memset(s->others[a->to], 0, sizeof s->others[a->to]);
         MUST(s, SUM, a->msg.samples == place(s, node, a->slot)->holds);
         break;
@@ -206,12 +219,12 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
     case ECHI_KIND_APPLIED:
         if (!s->coordinator.plan.lost[from]) note_apart(s, msg->lease.id);
         break;
-    case ECHI_KIND_PUSH: s->more[from] = msg->flag; break;
+    case ECHI_KIND_PUSH: s->more[from] = msg->flag ? msg->lease.id : 0; break;
     case ECHI_KIND_ENTER:
         /* One that its push has overtaken says nothing any more: the worker may have run out since. */
         if (s->seen[msg->lease.id].applied) break;
         s->entered[from] = msg->lease.id;
-        if (!s->answered[from] || s->tracked[from]) break;
+        if (!s->answered[from] || s->tracked[from] || s->answerer[from] != m->to) break;
         s->tracked[from] = true;
         memset(s->others[from], 0, sizeof s->others[from]);
         break;
@@ -223,8 +236,7 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
 static void watch_loss(struct sim *s, int node, int peer) {
     if (s->answerer[peer] == node) s->tracked[peer] = s->answered[peer] = false;
     if (!s->node[node].has_worker || s->node[node].worker.owner != peer) return;
-    s->tracked[node] = s->answered[node] = s->more[node] = false;
-    s->entered[node] = 0;
+    if (s->answerer[node] == peer) s->tracked[node] = s->answered[node] = false;
 }
 
 /* ---- tasks ---- */
@@ -468,9 +480,7 @@ static void watch_frozen(struct sim *s) {
         const struct echi_frozen *f = &s->coordinator.frozen[g];
         const bool decided = f->lost && f->decided;
         if (decided && !s->decided[g]) {
-            uint64_t most = 0;
-            for (int h = 0; h < p->n_groups; h++)
-                if (!p->lost[p->owner_of[h]] && s->has_version[p->owner_of[h]][g] > most) most = s->has_version[p->owner_of[h]][g];
+            const uint64_t most = highest_copy(s, g);
             MUST(s, FREEZE, f->version == most && memcmp(f->mark, s->state[g][most].mark, sizeof s->state[g][most].mark) == 0);
         }
         if (f->lost && f->settled)
