@@ -198,13 +198,13 @@ static void take_up(struct sim *s) {
         s->leased[i] = s->computed[i] = s->applied[i] = s->headed[i] = (uint8_t)times_in(s, s->from.at.samples, i);
 }
 
-static void chosen(struct sim *s, enum echi_sync sync) {
+static inline void chosen(struct sim *s, enum echi_sync sync) {
     choose_goal(s);
     choose_plan(s, sync);
     s->plan_given = true;
     s->stop_at = 0;
 }
-static void check_all(struct sim *s) {
+static inline void check_all(struct sim *s) {
     check_counts(s);
     check_silence(s);
     check_weights(s);

@@ -377,7 +377,7 @@ static int64_t after(struct sim *s, uint32_t scale) {
 /* A node's own time: never back, and nothing that it could compare with another's. */
 static int64_t clock_of(const struct sim *s, int node) {
     const struct node *n = &s->node[node];
-    return n->clock_at + s->now + s->now / 1000 * n->drift + n->clock_jump;
+    return n->clock_at + s->now + s->now * n->drift / 1000 + n->clock_jump;
 }
 
 /* ---- slots ---- */
