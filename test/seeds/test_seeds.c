@@ -66,9 +66,14 @@ static void check_end(struct sim *s) {
     counts.keeps += (uint64_t)s->keeps;
     if (s->calm && (s->events - s->calm_at) * 1000 / s->live_events > counts.live_most)
         counts.live_most = (s->events - s->calm_at) * 1000 / s->live_events;
-    if (c->status == ECH_E_PEER_LOST || (c->status == ECH_E_ABORTED && c->issued == s->from.at.samples)) {
-        /* Before training: somebody was planned in whom nobody knew to be lost, or a user wanted no run. */
-        MUST(s, LEDGER, c->issued == s->from.at.samples && (c->status == ECH_E_ABORTED || s->node[c->lost_peer].doomed));
+    if (c->status == ECH_E_PEER_LOST) {
+        /* It was cut off before there was a plan, which then gave it what a run cannot do without. */
+        MUST(s, LEDGER, s->node[c->lost_peer].doomed_early &&
+                            (!echi_plan_can_lose(&c->plan, c->lost_peer) || echi_plan_group_owned(&c->plan, c->lost_peer) >= 0));
+        counts.ended++;
+        return;
+    }
+    if (c->status == ECH_E_ABORTED && c->issued == s->from.at.samples) {
         counts.early++;
         return;
     }
@@ -131,7 +136,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < DUES_OF; i++) events += counts.due[i];
     tell("", "runs", counts.runs);
     tell("", "with-a-second-phase", counts.calm);
-    tell("", "ended-before-training", counts.early);
+    tell("", "stopped-before-training", counts.early);
+    tell("", "ended-by-a-loss", counts.ended);
     tell("", "resumed", counts.resumed);
     for (int i = 0; i < FAULTS; i++) tell("fault.", fault[i], counts.fault[i]);
     tell("", "losses", counts.losses);

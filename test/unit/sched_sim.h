@@ -118,7 +118,7 @@ struct node {
     bool has_worker, has_owner, has_head, held, ended;
     uint32_t speed;
     bool dead, gone[NODES];                 /* its process is no more; who is lost, as this node was told */
-    bool doomed;                            /* it will be lost, or may be: whatever counts on it must not be counted on */
+    bool doomed, doomed_early;              /* it will be lost, or may be: what it has is not counted on; since before training */
     bool cut[NODES];                        /* no link to that node any more */
     uint8_t rival;                          /* 1 + the node at the other end of such a link, while it is open which of the two is lost */
     int64_t paused, walled; int wall;       /* it handles nothing until then; until then it reaches only nodes with the same `wall` */
@@ -155,7 +155,7 @@ enum fault { FAULT_TAIL, FAULT_TWICE, FAULT_SLOW, FAULT_SKEW, FAULT_PAUSE, FAULT
              FAULT_JUMP, FAULT_STOP, FAULT_POWER, FAULTS };
 struct counts {
     uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
-    uint64_t losses, lost_owners, again, repeats, keeps, resumed, early, stale_most;
+    uint64_t losses, lost_owners, again, repeats, keeps, resumed, early, ended, stale_most;
     uint64_t live_most;                     /* largest part of its bound that a liveness phase took, in thousandths */
 };
 
@@ -892,6 +892,7 @@ static void notice(struct sim *s, int by, int about) {
 /* It will be lost, or may be. */
 static void doom(struct sim *s, int rank) {
     s->node[rank].doomed = true;
+    s->node[rank].doomed_early = s->coordinator.phase < ECHI_RUN_TRAINS;
     s->killed++;
     s->tracked[rank] = s->answered[rank] = false;
     if (echi_plan_group_owned(&s->coordinator.plan, rank) >= 0) s->owner_killed = true;
@@ -1239,7 +1240,7 @@ static void sim_run(struct sim *s) {
     bool stopped = false;
     while (!s->done) {
         if (!step(s)) die(s, MUST_WAIT, "nothing moves any more, and the run has not ended");
-        if (s->cut_at && s->now >= s->cut_at) return;
+        if (s->cut_at && s->now >= s->cut_at && !s->done) return;
         if (s->rates.safety) fault_now_and_then(s);
         else CHECK(s, s->events < 200000);
         for (int i = 0; i < KILLS && !s->done; i++)
