@@ -28,7 +28,7 @@ static void ends(struct sim *s) {
 /* Each kind of fault is in about half of the runs, and then between rare and all the time. */
 static void draw_rates(struct sim *s) {
     struct rates *r = &s->rates;
-    r->safety = 20 + below(s, below(s, 2) ? 300 : 2000);
+    r->safety = 20 + below(s, below(s, 2) ? 200 : 1200);
     r->tails = below(s, 2) << below(s, 8);
     r->twice = below(s, 2) << below(s, 10);
     r->slow = below(s, 2) << below(s, 9);
@@ -47,10 +47,7 @@ static void draw_run(struct sim *s) {
     s->fails = ends;
     s->loud = getenv("SEED") != NULL;
     draw_rates(s);
-    if (below(s, 5)) {
-        chosen(s, (enum echi_sync)below(s, ECHI_SYNCS));
-        return;
-    }
+    if (below(s, 5)) return chosen(s, below(s, 4) ? (enum echi_sync)below(s, ECHI_SYNCS) : ECHI_SYNC_GSSP);
     choose_goal(s);
     s->stop_at = 0;
     s->wishes = (struct echi_wishes){.sync = (enum echi_sync)below(s, ECHI_SYNCS), .world = 1 + (int)below(s, NODES), .separate = (int)below(s, 3) - 1,

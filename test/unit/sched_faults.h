@@ -58,6 +58,12 @@ static bool comes_twice(struct sim *s, const struct echi_msg *m) {
 
 /* ---- nodes and links ---- */
 
+/* Of who may be lost an owner more often than by chance. */
+static int somebody(struct sim *s) {
+    const int owner = s->plan.n_groups > 1 && below(s, 3) == 0 ? victim(s, s->plan.owner_of[below(s, s->plan.n_groups)]) : -1;
+    return owner >= 0 ? owner : victim(s, -1);
+}
+
 static void pause_node(struct sim *s) {
     const int rank = (int)below(s, s->plan.world);
     struct node *n = &s->node[rank];
@@ -68,7 +74,7 @@ static void pause_node(struct sim *s) {
 
 /* The end of a link. `lost` may be lost; `other` sees it first, unless both may be. */
 static void cut_two(struct sim *s) {
-    const int lost = victim(s, -1);
+    const int lost = somebody(s);
     if (lost < 0) return;
     const int other = (int)below(s, s->plan.world);
     if (other == lost || !linked(s, lost, other) || s->node[other].doomed) return;
@@ -102,7 +108,7 @@ static void raise_wall(struct sim *s) {
     for (int r = 0; r < s->plan.world; r++)
         if (s->node[r].walled > s->now) return;   /* one at a time */
     for (int i = 0; i < count; i++) {
-        const int rank = ends_as_loss ? victim(s, -1) : (int)below(s, s->plan.world);
+        const int rank = ends_as_loss ? somebody(s) : (int)below(s, s->plan.world);
         if (rank <= 0 || s->node[rank].doomed || s->node[rank].wall) continue;
         if (ends_as_loss) doom(s, rank);
         s->node[rank].wall = 1;
@@ -188,7 +194,7 @@ static void fault_now_and_then(struct sim *s) {
     if (which < r->walls) return raise_wall(s);
     which -= r->walls;
     if (which < r->kills) {
-        const int rank = victim(s, -1);
+        const int rank = somebody(s);
         if (rank < 0) return;
         count_fault(s, FAULT_KILL, rank, 0);
         return kill_node(s, rank);

@@ -159,7 +159,7 @@ static void check_weights(struct sim *s) {
         const struct echi_owner *o = &s->node[rank].owner;
         if (s->node[rank].dead) continue;
         if (s->plan.n_groups == 1) {
-            CHECK(s, memcmp(final, place(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current})->word,
+            MUST(s, DRAIN, memcmp(final, place(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current})->word,
                             (size_t)cut_of(s) * WORDS * 4) == 0);
             continue;
         }
@@ -168,18 +168,18 @@ static void check_weights(struct sim *s) {
             peer[p] = o->peer[p].there ? (uint8_t)(2 * p + o->peer[p].current) : ECHI_NONE;
             if (p == g) continue;
             const struct node *owner = &s->node[s->plan.owner_of[p]];
-            CHECK(s, owner->dead ? o->peer[p].version <= owner->owner.state_version : o->peer[p].version == owner->owner.state_version);
+            MUST(s, DRAIN, owner->dead ? o->peer[p].version <= owner->owner.state_version : o->peer[p].version == owner->owner.state_version);
         }
         sum_states(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current}, peer, expected);
-        CHECK(s, memcmp(final, expected, (size_t)cut_of(s) * WORDS * 4) == 0);
+        MUST(s, DRAIN, memcmp(final, expected, (size_t)cut_of(s) * WORDS * 4) == 0);
     }
     if (s->plan.separated) {
         const struct node *h = &s->node[s->plan.head];
-        CHECK(s, memcmp(final + CUT * WORDS, place_at(s, s->plan.head, ECHI_SLOT_HEAD_WEIGHTS, h->head.current)->word + CUT * WORDS,
+        MUST(s, DRAIN, memcmp(final + CUT * WORDS, place_at(s, s->plan.head, ECHI_SLOT_HEAD_WEIGHTS, h->head.current)->word + CUT * WORDS,
                         (PARAMS - CUT * WORDS) * 4) == 0);
     }
     for (int r = 1; r < s->plan.world && s->goal.give_final; r++)
-        CHECK(s, s->node[r].dead || memcmp(final, place_at(s, r, ECHI_SLOT_NODE_FINAL, 0)->word, PARAMS * 4) == 0);
+        MUST(s, DRAIN, s->node[r].dead || memcmp(final, place_at(s, r, ECHI_SLOT_NODE_FINAL, 0)->word, PARAMS * 4) == 0);
 }
 
 static struct sim *sim_new(uint64_t seed) {
