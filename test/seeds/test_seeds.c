@@ -47,7 +47,18 @@ static void draw_run(struct sim *s) {
     s->fails = ends;
     s->loud = getenv("SEED") != NULL;
     draw_rates(s);
-    if (below(s, 5)) return chosen(s, below(s, 4) ? (enum echi_sync)below(s, ECHI_SYNCS) : ECHI_SYNC_GSSP);
+    const uint32_t kind = below(s, 8);
+    if (kind < 5) return chosen(s, (enum echi_sync)below(s, ECHI_SYNCS));
+    if (kind == 5) {   /* several owners are lost, one soon after the other, while states are long under way */
+        do {
+            memset(&s->plan, 0, sizeof s->plan);
+            chosen(s, ECHI_SYNC_GSSP);
+        } while (s->plan.n_groups < 4);
+        s->rates.slow = 100 + below(s, 400);
+        s->rates.kills = s->rates.walls = 4;
+        s->rates.every = 20 + below(s, 100);
+        return;
+    }
     choose_goal(s);
     s->stop_at = 0;
     s->wishes = (struct echi_wishes){.sync = (enum echi_sync)below(s, ECHI_SYNCS), .world = 1 + (int)below(s, NODES), .separate = (int)below(s, 3) - 1,

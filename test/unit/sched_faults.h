@@ -60,7 +60,7 @@ static bool comes_twice(struct sim *s, const struct echi_msg *m) {
 
 /* Of who may be lost an owner more often than by chance. */
 static int somebody(struct sim *s) {
-    const int owner = s->plan.n_groups > 1 && below(s, 3) == 0 ? victim(s, s->plan.owner_of[below(s, s->plan.n_groups)]) : -1;
+    const int owner = s->plan.n_groups > 1 && below(s, 2) ? victim(s, s->plan.owner_of[below(s, s->plan.n_groups)]) : -1;
     return owner >= 0 ? owner : victim(s, -1);
 }
 
@@ -183,7 +183,8 @@ static void fault_now_and_then(struct sim *s) {
     }
     if (s->events >= r->safety) return calm_down(s);
     if (s->events < s->next_fault || s->done) return;
-    s->next_fault = s->events + 1 + below(s, 2 * r->every);
+    /* Troubles come together, now and then. */
+    s->next_fault = s->events + 1 + (below(s, 4) ? below(s, 2 * r->every) : below(s, 8));
     const uint32_t all = r->pauses + r->cuts + r->walls + r->kills + r->jumps + r->stops;
     uint32_t which = all ? below(s, all) : 0;
     if (all == 0) return;

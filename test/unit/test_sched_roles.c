@@ -363,6 +363,31 @@ static void an_owner_waits_for_acknowledgements(void **state) {
     assert_non_null(acted_on(ECHI_ACTION_COMPUTE, 0, 0));
 }
 
+/* Of two lost groups this owner hands on one, while another owner hands on the second: each takes what the other sends. */
+static void an_owner_takes_a_lost_state_while_it_hands_on_another(void **state) {
+    (void)state;
+    struct echi_owner o;
+    small_plan(ECHI_SYNC_GSSP, 4, 4);
+    owner_started(&o, 0);
+    owner_computed(&o);
+    for (uint8_t rank = 2; rank <= 3; rank++) {
+        const struct echi_msg lost = {.kind = ECHI_KIND_LOST, .peer = rank, .members = rank - 1u};
+        const struct echi_event e = {.type = ECHI_EVENT_LOST, .from = rank, .msg = &lost};
+        echi_plan_lose(&setup.plan, rank);
+        acted_none();
+        echi_owner_step(&o, &e, &acted);
+    }
+    struct echi_msg revoke = {.kind = ECHI_KIND_REVOKE, .group = 2, .peer = 0};
+    tell_owner(&o, 0, &revoke);
+    const struct echi_action *a = acted_on(ECHI_ACTION_SEND, ECHI_KIND_FROZEN, 0);
+    assert_true(a && a->to == 1 && a->msg.group == 2);
+    revoke.group = 3;
+    revoke.peer = 1;
+    tell_owner(&o, 0, &revoke);
+    a = acted_on(ECHI_ACTION_POST, 0, 0);
+    assert_true(a && a->kind == ECHI_KIND_FROZEN && a->to == 1 && a->slot.kind == ECHI_SLOT_OWNER_PEER && a->slot.index / 2 == 3);
+}
+
 static void owners_refuse_what_does_not_fit(void **state) {
     (void)state;
     struct echi_owner o;
@@ -683,6 +708,7 @@ int main(void) {
         cmocka_unit_test(answers_take_turns),
         cmocka_unit_test(an_early_acknowledgement_counts),
         cmocka_unit_test(an_owner_waits_for_acknowledgements),
+        cmocka_unit_test(an_owner_takes_a_lost_state_while_it_hands_on_another),
         cmocka_unit_test(owners_refuse_what_does_not_fit),
         cmocka_unit_test(workers_refuse_what_does_not_fit),
         cmocka_unit_test(the_head_merges_what_fits),
