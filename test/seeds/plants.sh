@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Bugs planted into copies of lib/sched, one at a time: each must be seen by the invariant it breaks, within so many seeds.
-#   B=build LIB=build/libechelon.a test/seeds/plants.sh [NAME...]     all of plants/, or these
+#   test/seeds/plants.sh [NAME...]     all of plants/, or these; `make tests` has been run
 # Prints a table: the plant, the invariant that saw it, the first seed. Fails when one is not seen, seen by another, or when a plant
 # does not fit the source any more. Where chance decides which of several sees it first, the plant names them: breaks A|B. The real sources have no switch: a plant says which text of which file becomes what.
 set -eu
 cd "$(dirname "$0")/../.."
 B=${B:-build} LIB=${LIB:-$B/libechelon.a} CC=${CC:-gcc}
+plants=${PLANTS:-test/seeds/plants}   # the folder they are in
 seeds=$B/test/seeds/test_seeds.o work=$B/plants failed=0
 
 # plant FILE: reads the plant into its words; the changed source is then in $work
@@ -44,10 +45,10 @@ plant() {
     printf '%s' "$text" >"$work/$name/$file"
 }
 
-[ $# != 0 ] || set -- $(cd test/seeds/plants && ls | sed -n 's/\.plant$//p')
+[ $# != 0 ] || set -- $(cd "$plants" && ls | sed -n 's/\.plant$//p')
 printf '%-34s %-24s %10s %10s\n' plant 'seen by' 'first seed' within
 for each in "$@"; do
-    plant "test/seeds/plants/$each.plant" || { failed=1; continue; }
+    plant "$plants/$each.plant" || { failed=1; continue; }
     # Objects come before the archive: its member of that name is not taken.
     if ! { "$CC" -std=c11 -D_GNU_SOURCE -O2 ${SAN:+-fsanitize=$SAN} -Iport/pure -Ilib/sched -c -o "$work/$name/plant.o" "$work/$name/$file" &&
            "$CC" ${SAN:+-fsanitize=$SAN} -o "$work/$name/seeds" "$seeds" "$work/$name/plant.o" "$LIB" -lcmocka -lm -ldl -lpthread; } 2>"$work/$name/cc"; then
