@@ -22,16 +22,16 @@ static void choose_goal(struct sim *s) {
 static void choose_plan(struct sim *s, enum echi_sync sync) {
     struct echi_plan *p = &s->plan;
     p->sync = (uint8_t)sync;
-    p->world = (uint8_t)(1 + below(s, NODES));
+    p->world = (uint16_t)(1 + below(s, NODES));
     p->separated = below(s, 2) != 0;
-    p->head = p->separated ? (uint8_t)below(s, p->world) : ECHI_NONE;
+    p->head = p->separated ? (uint16_t)below(s, p->world) : ECHI_NO_RANK;
     p->staleness = below(s, 4);
     p->rounds_apart = 1 + below(s, 4);
     p->strands = (uint8_t)(p->separated && sync != ECHI_SYNC_BSP ? 1 + below(s, ECHI_STRANDS) : 1);
     p->round = 1 + below(s, 30);
     p->lr = 0.1;
     p->momentum = 0.9;
-    memset(p->owner_of, ECHI_NONE, sizeof p->owner_of);
+    memset(p->owner_of, 0xff, sizeof p->owner_of);
     memset(p->group_of, ECHI_NONE, sizeof p->group_of);
     p->n_groups = 1;
     if (sync == ECHI_SYNC_BSP) {
@@ -48,7 +48,7 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     }
     /* Owners are any nodes, one each; not always of their own group. */
     const uint32_t turn = below(s, p->world);
-    for (int g = 0; g < p->n_groups; g++) p->owner_of[g] = (uint8_t)(((uint32_t)g + turn) % p->world);
+    for (int g = 0; g < p->n_groups; g++) p->owner_of[g] = (uint16_t)(((uint32_t)g + turn) % p->world);
 }
 
 /* One node that does everything by itself, rounds as in an epoch's last short one. */
@@ -184,7 +184,7 @@ static void check_weights(struct sim *s) {
 
 static struct sim *sim_new(uint64_t seed) {
     static struct sim s;
-    memset(&s, 0, offsetof(struct sim, node));
+    sim_clear(&s);
     s.seed = seed;
     echi_random_init(&s.random, seed, ECHI_STREAM_TEST, 1);
     return &s;

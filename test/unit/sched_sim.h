@@ -44,6 +44,7 @@ enum {
     LEASES = 4096,
     VERSIONS = 2048,
     KILLS = 4,
+    META = 1024,            /* bytes of a message's words */
     NOTES = 40              /* events that a failure tells */
 };
 
@@ -104,7 +105,7 @@ struct message {
     int64_t due;
     size_t meta_len;
     uint32_t word[ROOM];
-    uint8_t meta[2 + ECHI_PLAN_BYTES_MAX];
+    uint8_t meta[META];
 };
 /* Payloads of one kind from one node: places for them, and those that wait for one. */
 struct channel {
@@ -234,6 +235,11 @@ struct sim {
     struct seen_lease seen[LEASES];
     struct seen_state state[ECHI_GROUPS_MAX][VERSIONS];
 };
+
+static void sim_clear(struct sim *s) {
+    memset(s, 0, offsetof(struct sim, node));
+    s->coordinator.phase = ECHI_RUN_MEASURES;
+}
 
 /* sched_watch.h */
 static void watch_send(struct sim *s, int node, const struct echi_action *a);
@@ -402,7 +408,7 @@ static struct place *place(struct sim *s, int node, struct echi_slot slot) {
     return &s->node[node].place[first[slot.kind] + slot.index];
 }
 static struct place *place_at(struct sim *s, int node, int kind, int index) {
-    return place(s, node, (struct echi_slot){(uint8_t)kind, (uint8_t)index});
+    return place(s, node, (struct echi_slot){(uint8_t)kind, (uint16_t)index});
 }
 static void race(struct sim *s, int node, struct echi_slot slot, int layer, const char *what) {
     char text[160];
@@ -571,6 +577,7 @@ static void send_body(struct sim *s, int from, int to, int kind, enum echi_role 
     struct message *m = queue_message(s, from, to, kind);
     m->meta[0] = (uint8_t)role;
     m->meta[1] = ECHI_ROLE_NODE;
+    CHECK(s, 2 + len <= sizeof m->meta);
     if (len) memcpy(m->meta + 2, body, len);
     m->meta_len = 2 + len;
     send_plain(s, m);
@@ -605,7 +612,7 @@ static void send_payload(struct sim *s, int node, const struct echi_action *a) {
         return due_at(s, after(s, 30), DUE_SENT, index_of(s, m), 0);
     }
     m->refs = 2;
-    m->meta_len = echi_msg_encode(&a->msg, m->meta, ECHI_MSG_MAX);
+    m->meta_len = echi_msg_encode(&a->msg, m->meta, sizeof m->meta);
     CHECK(s, m->meta_len > 0);
     memcpy(m->word, place(s, node, a->slot)->word + at, (size_t)words * sizeof m->word[0]);
     struct channel *c = channel(s, a->to, node, a->kind);
@@ -622,7 +629,7 @@ static void send_action(struct sim *s, int node, const struct echi_action *a) {
     if (!linked(s, node, a->to)) return;
     for (int times = 1 + comes_twice(s, &a->msg); times > 0; times--) {
         struct message *m = queue_message(s, node, a->to, a->kind);
-        m->meta_len = echi_msg_encode(&a->msg, m->meta, ECHI_MSG_MAX);
+        m->meta_len = echi_msg_encode(&a->msg, m->meta, sizeof m->meta);
         CHECK(s, m->meta_len > 0);
         send_plain(s, m);
     }
@@ -753,7 +760,7 @@ static void role_event(struct sim *s, int node, enum echi_role role, struct echi
         case ECHI_ACTION_POST: post_action(s, node, a); break;
         case ECHI_ACTION_COMPUTE: compute(s, node, &a->task); break;
         case ECHI_ACTION_PLAN: {
-            uint8_t body[ECHI_PLAN_BYTES_MAX];
+            uint8_t body[META - 2];
             s->plan = n->setup.plan;
             if (s->goal.resumed) share_momentum(s);
             watch_plan(s);
@@ -881,11 +888,11 @@ static void lose(struct sim *s, int node, const struct echi_msg *m) {
 static void notice(struct sim *s, int by, int about) {
     if (s->node[by].gone[about]) return;
     if (by == 0) {
-        struct echi_event e = {.type = ECHI_EVENT_LOST, .from = (uint8_t)about};
+        struct echi_event e = {.type = ECHI_EVENT_LOST, .from = (uint16_t)about};
         return role_event(s, 0, ECHI_ROLE_COORDINATOR, &e);
     }
     struct echi_action a = {.type = ECHI_ACTION_SEND, .to = 0, .kind = ECHI_KIND_FAULT};
-    a.msg = (struct echi_msg){.kind = ECHI_KIND_FAULT, .to_role = ECHI_ROLE_COORDINATOR, .layer = ECH_E_PEER_LOST, .peer = (uint8_t)about};
+    a.msg = (struct echi_msg){.kind = ECHI_KIND_FAULT, .to_role = ECHI_ROLE_COORDINATOR, .layer = ECH_E_PEER_LOST, .peer = (uint16_t)about};
     send_action(s, by, &a);
 }
 
@@ -983,7 +990,7 @@ static void deliver(struct sim *s, const struct message *m) {
     watch_message(s, m, &msg, post.slot);
     if (msg.to_role == ECHI_ROLE_NODE) return node_message(s, m->to, m, &msg);
     struct echi_event e = {.type = ECHI_EVENT_MESSAGE,
-                           .from = (uint8_t)m->from,
+                           .from = m->from,
                            .msg = &msg,
                            .bytes = m->meta + 2,
                            .len = m->meta_len - 2,
@@ -1181,7 +1188,7 @@ static bool step(struct sim *s) {
         it->role = m->role;
         it->kind = m->slot.kind;
         read_ends(s, m->from, m->slot, m->first, m->end);
-        struct echi_event e = {.type = ECHI_EVENT_SENT, .from = (uint8_t)m->to, .slot = m->slot};
+        struct echi_event e = {.type = ECHI_EVENT_SENT, .from = m->to, .slot = m->slot};
         const int node = m->from;
         const enum echi_role role = (enum echi_role)m->role;
         let_go(s, m);
@@ -1218,7 +1225,7 @@ static void sim_run(struct sim *s) {
     }
     s->now = 1;
     s->wishes.world = world;
-    s->plan.world = (uint8_t)world;
+    s->plan.world = (uint16_t)world;
     s->unused = NOBODY;
     uint32_t *initial = place_at(s, 0, ECHI_SLOT_COORD_PARAMS, 0)->word;
     for (int i = 0; i < PARAMS; i++) s->start[i] = initial[i] = s->goal.resumed ? s->from.word[0][i] : mix((uint32_t)s->seed, (uint32_t)i);

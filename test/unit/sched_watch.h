@@ -131,9 +131,11 @@ static void watch_apart(struct sim *s, int node) {
 
 /* ---- what is sent ---- */
 
-static void check_copy(struct sim *s, int group, uint64_t version, const uint32_t *mark) {
+static void check_copy(struct sim *s, int group, uint64_t version, struct echi_marks marks) {
+    uint32_t mark[NODES];
+    echi_marks_get(marks, mark, NODES);
     MUST(s, STATE, version <= s->versions[group]);
-    MUST(s, STATE, memcmp(mark, s->state[group][version].mark, sizeof s->state[group][version].mark) == 0);
+    MUST(s, STATE, memcmp(mark, s->state[group][version].mark, sizeof mark) == 0);
 }
 
 /* Was this owner told of this lease? */
@@ -163,11 +165,11 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
     }
     case ECHI_KIND_STATE:
         MUST(s, STATE, a->msg.version == s->versions[a->msg.group] && a->msg.samples == s->state[a->msg.group][a->msg.version].samples);
-        check_copy(s, a->msg.group, a->msg.version, a->msg.mark);
+        check_copy(s, a->msg.group, a->msg.version, a->msg.marks);
         break;
     case ECHI_KIND_FROZEN:
         MUST(s, STATE, a->msg.version == s->has_version[node][a->msg.group]);
-        check_copy(s, a->msg.group, a->msg.version, a->msg.mark);
+        check_copy(s, a->msg.group, a->msg.version, a->msg.marks);
         break;
     case ECHI_KIND_STATE_ACK:
         MUST(s, STATE, a->msg.version == s->has_version[node][a->msg.group]);
@@ -176,7 +178,7 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
     case ECHI_KIND_REVOKED:
         if (l->id == 0) {
             MUST(s, STATE, a->msg.version == s->has_version[node][a->msg.group]);
-            check_copy(s, a->msg.group, a->msg.version, a->msg.mark);
+            check_copy(s, a->msg.group, a->msg.version, a->msg.marks);
         } else if (!a->msg.flag) {
             MUST(s, ONCE, !seen_of(s, l)->applied);
             s->seen[l->id].revoked = true;
