@@ -38,6 +38,7 @@ static void draw_rates(struct sim *s) {
     r->cuts = below(s, 2) * (1 + below(s, 4));
     r->walls = below(s, 2) * (1 + below(s, 4));
     r->kills = below(s, 2) * (1 + below(s, 4));
+    r->fatal = below(s, 16) == 0;
     r->jumps = below(s, 2) * (1 + below(s, 4));
     r->stops = below(s, 8) == 0;
 }
@@ -75,9 +76,10 @@ static void check_end(struct sim *s) {
     if (s->calm && (s->events - s->calm_at) * 1000 / s->live_events > counts.live_most)
         counts.live_most = (s->events - s->calm_at) * 1000 / s->live_events;
     if (c->status == ECH_E_PEER_LOST) {
-        /* It was cut off before there was a plan, which then gave it what a run cannot do without. */
-        MUST(s, LEDGER, s->node[c->lost_peer].doomed_early &&
-                            (!echi_plan_can_lose(&c->plan, c->lost_peer) || echi_plan_group_owned(&c->plan, c->lost_peer) >= 0));
+        /* Without it there is no run: killed so, or cut off before there was a plan, which then gave it what is needed. */
+        MUST(s, LEDGER, s->node[c->lost_peer].doomed && (s->fatal || s->node[c->lost_peer].doomed_early));
+        MUST(s, LEDGER, !echi_plan_can_lose(&c->plan, c->lost_peer) || echi_plan_group_owned(&c->plan, c->lost_peer) >= 0);
+        for (int r = 1; r < s->plan.world; r++) MUST(s, WAIT, s->node[r].ended || s->node[r].doomed);
         counts.ended++;
         return;
     }
@@ -133,7 +135,7 @@ static void run_seed(uint64_t seed) {
 static void tell(const char *what, const char *name, uint64_t n) { printf("%s%s %llu\n", what, name, (unsigned long long)n); }
 
 int main(int argc, char **argv) {
-    static const char *const fault[FAULTS] = {"tail", "twice", "slow-link", "skewed-clock", "pause", "cut", "wall", "wall-loss", "kill", "jump", "stop", "power"};
+    static const char *const fault[FAULTS] = {"tail", "twice", "slow-link", "skewed-clock", "pause", "cut", "wall", "wall-loss", "kill", "fatal-kill", "jump", "stop", "power"};
     static const char *const due[DUES_OF] = {"messages", "sent", "work", "notices", "losses-told", "ends-itself"};
     static const char *const task[ECHI_TASKS] = {"head", "head-apply", "add", "apply", "refresh", "backward", "step", "forward", "eval", "keep"};
     const char *only = getenv("SEED");

@@ -13,6 +13,7 @@
  *   wall       some nodes cannot reach the others. It heals, and what was sent arrives; or they are declared lost, one by one,
  *              and each of them leaves when it has missed rank 0 for long enough
  *   kill       a process ends
+ *   fatal      one ends that the run cannot do without (but rank 0): the run must end with its name, and all must hear of it
  *   jump       a node's clock jumps forward. Clocks are set and run differently from the beginning, by a rate of their own
  *   stop       a node's user asks for an orderly end
  * The power goes by `cut_at`; resuming is in sched_runs.h. Nodes that join while a run goes are no part of the roles yet: they
@@ -132,6 +133,14 @@ static void lower_wall(struct sim *s) {
     s->wall_ends = 0;
 }
 
+static void kill_fatally(struct sim *s) {
+    const int rank = (int)below(s, s->plan.world);
+    if (s->coordinator.phase < ECHI_RUN_TRAINS || s->node[rank].doomed || rank == 0 || echi_plan_can_lose(&s->coordinator.plan, rank)) return;
+    count_fault(s, FAULT_FATAL, rank, 0);
+    s->fatal = true;
+    kill_node(s, rank);
+}
+
 static void ask_to_stop(struct sim *s) {
     const int rank = (int)below(s, s->plan.world);
     if (!linked(s, rank, 0) || s->coordinator.phase < ECHI_RUN_TRAINS) return;
@@ -185,7 +194,7 @@ static void fault_now_and_then(struct sim *s) {
     if (s->events < s->next_fault || s->done) return;
     /* Troubles come together, now and then. */
     s->next_fault = s->events + 1 + (below(s, 4) ? below(s, 2 * r->every) : below(s, 8));
-    const uint32_t all = r->pauses + r->cuts + r->walls + r->kills + r->jumps + r->stops;
+    const uint32_t all = r->pauses + r->cuts + r->walls + r->kills + r->fatal + r->jumps + r->stops;
     uint32_t which = all ? below(s, all) : 0;
     if (all == 0) return;
     if (which < r->pauses) return pause_node(s);
@@ -201,6 +210,8 @@ static void fault_now_and_then(struct sim *s) {
         return kill_node(s, rank);
     }
     which -= r->kills;
+    if (which < r->fatal) return kill_fatally(s);
+    which -= r->fatal;
     if (which < r->jumps) {
         const int rank = (int)below(s, s->plan.world);
         count_fault(s, FAULT_JUMP, rank, 0);

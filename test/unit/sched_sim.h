@@ -149,11 +149,11 @@ struct rates {
     uint32_t tails, twice;                  /* of a thousand messages: much later; twice */
     uint32_t slow;                          /* of a thousand links */
     uint32_t skewed;                        /* of a thousand clocks */
-    uint32_t pauses, cuts, walls, kills, jumps, stops;   /* weights of what happens next */
+    uint32_t pauses, cuts, walls, kills, fatal, jumps, stops;   /* weights of what happens next */
     uint32_t every;                         /* events from one such to the next, on average */
 };
 enum fault { FAULT_TAIL, FAULT_TWICE, FAULT_SLOW, FAULT_SKEW, FAULT_PAUSE, FAULT_CUT, FAULT_WALL, FAULT_WALL_LOSS, FAULT_KILL,
-             FAULT_JUMP, FAULT_STOP, FAULT_POWER, FAULTS };
+             FAULT_FATAL, FAULT_JUMP, FAULT_STOP, FAULT_POWER, FAULTS };
 struct counts {
     uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
     uint64_t losses, lost_owners, again, repeats, keeps, resumed, early, ended, stale_most;
@@ -194,7 +194,7 @@ struct sim {
     uint64_t events;
     bool done, loud;                        /* loud: every event is told */
     struct rates rates;
-    int64_t wall_ends; bool asked_to_stop;
+    int64_t wall_ends; bool asked_to_stop, fatal;   /* fatal: one was killed whom the run cannot do without */
     bool calm; uint64_t calm_at, next_fault, live_events;   /* the second phase: no faults, and an end within so many events */
     struct counts *counts;                  /* may be NULL */
     void (*fails)(struct sim *s);           /* after a failure was told; NULL: cmocka's */
@@ -277,7 +277,7 @@ enum invariant {
 static void tell_note(const struct sim *s, uint64_t at) {
     static const char *const what[] = {"message", "sent", "work", "notice", "told of a loss", "ends itself", "fault"};
     static const char *const role[] = {"node", "coordinator", "worker", "owner", "head"};
-    static const char *const fault[] = {"tail", "twice", "slow link", "skewed clock", "pause", "cut", "wall", "wall that ends as a loss", "kill",
+    static const char *const fault[] = {"tail", "twice", "slow link", "skewed clock", "pause", "cut", "wall", "wall that ends as a loss", "kill", "fatal kill",
                                         "clock jumps", "stop", "power"};
     const struct note *n = &s->note[at % NOTES];
     print_error("  %6llu at %9lld: ", (unsigned long long)at, (long long)n->now);
@@ -298,9 +298,9 @@ static struct note *note(struct sim *s, enum what what, int node, int from) {
 static void tell_rates(const struct sim *s) {
     const struct rates *r = &s->rates;
     print_error("  faults: %s after %llu events (phase one: %u); of 1,000 messages %u late, %u twice; of 1,000 links %u slow, clocks %u skewed; every %u "
-                "events one of: pause %u, cut %u, wall %u, kill %u, jump %u, stop %u\n", s->calm ? "none more" : "still some",
+                "events one of: pause %u, cut %u, wall %u, kill %u, fatal %u, jump %u, stop %u\n", s->calm ? "none more" : "still some",
                 (unsigned long long)(s->calm ? s->calm_at : s->events), r->safety, r->tails, r->twice, r->slow, r->skewed, r->every, r->pauses, r->cuts,
-                r->walls, r->kills, r->jumps, r->stops);
+                r->walls, r->kills, r->fatal, r->jumps, r->stops);
 }
 
 static void die(struct sim *s, enum invariant which, const char *what) {
@@ -721,10 +721,10 @@ static void share_momentum(struct sim *s) {
 /* ---- roles ---- */
 
 static int new_work(struct sim *s) {
-    for (int i = 0; i < TASKS; i++)
-        if (!s->work_used[i]) return i;
-    CHECK(s, !"too many tasks");
-    return 0;
+    int i = 0;
+    while (i < TASKS && s->work_used[i]) i++;
+    CHECK(s, i < TASKS);
+    return i;
 }
 
 static void compute(struct sim *s, int node, const struct echi_task *t) {
