@@ -35,6 +35,7 @@ for ((first = FIRST; first < FIRST + RUNS; first += piece)); do
     pieces+=("$first $((left < piece ? left : piece))")
 done
 began=$SECONDS
+# shellcheck disable=SC2016 # that shell's own words
 printf '%s\n' "${pieces[@]}" | xargs -P "$JOBS" -L 1 bash -c 'one "$0" "$1"'
 printf '%s runs from seed %s, %s processes, %s s\n\n' "$RUNS" "$FIRST" "$JOBS" $((SECONDS - began))
 for each in "${pieces[@]}"; do cat "$work/${each/ /-}"; done | awk '

@@ -40,18 +40,22 @@ plant() {
             esac ;;
         esac
     done <"$1"
-    [ -n "$file" ] && [ -n "$breaks" ] && [ -n "$within" ] || { echo "$name: no file, breaks or within"; return 1; }
+    if [ -z "$file" ] || [ -z "$breaks" ] || [ -z "$within" ]; then
+        echo "$name: no file, breaks or within"
+        return 1
+    fi
     mkdir -p "$work/$name"
     printf '%s' "$text" >"$work/$name/$file"
 }
 
-[ $# != 0 ] || set -- $(cd "$plants" && ls | sed -n 's/\.plant$//p')
+[ $# != 0 ] || set -- "$plants"/*.plant
 printf '%-34s %-24s %10s %10s\n' plant 'seen by' 'first seed' within
 for each in "$@"; do
-    plant "$plants/$each.plant" || { failed=1; continue; }
-    # Objects come before the archive: its member of that name is not taken.
-    if ! { "$CC" -std=c11 -D_GNU_SOURCE -O2 ${SAN:+-fsanitize=$SAN} -Iport/pure -Ilib/sched -c -o "$work/$name/plant.o" "$work/$name/$file" &&
-           "$CC" ${SAN:+-fsanitize=$SAN} -o "$work/$name/seeds" "$seeds" "$work/$name/plant.o" "$LIB" -lcmocka -lm -ldl -lpthread; } 2>"$work/$name/cc"; then
+    each=${each##*/}
+    plant "$plants/${each%.plant}.plant" || { failed=1; continue; }
+    # Objects come before the archive: its member of that name is not taken. CC may be several words.
+    if ! { $CC -std=c11 -D_GNU_SOURCE -O2 ${SAN:+-fsanitize=$SAN} -Iport/pure -Ilib/sched -c -o "$work/$name/plant.o" "$work/$name/$file" &&
+           $CC ${SAN:+-fsanitize=$SAN} -o "$work/$name/seeds" "$seeds" "$work/$name/plant.o" "$LIB" -lcmocka -lm -ldl -lpthread; } 2>"$work/$name/cc"; then
         echo "$name: does not compile"
         cat "$work/$name/cc"
         failed=1
