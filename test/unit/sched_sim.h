@@ -45,6 +45,7 @@ enum {
     VERSIONS = 2048,
     KILLS = 4,
     META = 1024,            /* bytes of a message's words */
+    ANSWERS = 8,            /* weights on their way to a worker, or computed on, at most */
     NOTES = 40              /* events that a failure tells */
 };
 
@@ -90,8 +91,9 @@ static uint32_t toy_velocity(int i, uint32_t *v, uint32_t w, uint32_t g, uint32_
 
 /* ---- the cluster ---- */
 
-/* holds: of a state or another group's state its version; of weights the samples in them. */
-struct place { uint32_t word[ROOM]; uint64_t holds; uint8_t readers[LAYERS]; bool writer[LAYERS]; };
+/* holds: of a state or another group's state its version; of weights the samples in them. answer: a worker's weights, the number
+ * under which they were sent. */
+struct place { uint32_t word[ROOM]; uint64_t holds; uint32_t answer; uint8_t readers[LAYERS]; bool writer[LAYERS]; };
 struct posted { struct echi_slot slot; uint8_t role, first, end; };
 enum { NOBODY = 0xffff };
 /* One message, with what its sender waits for: a payload's slot until SENT. */
@@ -101,6 +103,7 @@ struct message {
     bool going, dropped;
     uint8_t role, first, end;               /* of the sender's slot */
     struct echi_slot slot;
+    uint32_t answer;
     int words;
     int64_t due;
     size_t meta_len;
@@ -113,7 +116,7 @@ struct channel {
     uint16_t waits, last;                   /* messages without a place */
     struct posted post[POSTS];
 };
-struct work { uint16_t node; int layer; bool used; struct echi_task task; struct echi_result result; };
+struct work { uint16_t node; int layer; struct echi_task task; struct echi_result result; };
 struct node {
     struct echi_setup setup;
     bool has_worker, has_owner, has_head, held, ended;
@@ -163,7 +166,8 @@ struct counts {
 /* What a lease is known to be. */
 struct seen_lease {
     struct echi_lease lease;
-    bool begun, applied, revoked;
+    bool begun, applied, revoked, more;     /* more: its push said that the worker holds another */
+    uint32_t answer;                        /* that brought the weights it began on */
     uint64_t version;                       /* in its owner's state from this version on */
     uint64_t samples;                       /* in the weights it began on */
     double staleness;
@@ -213,9 +217,10 @@ struct sim {
     uint32_t velocity[ECHI_GROUPS_MAX][PARAMS], mass[ECHI_GROUPS_MAX][LAYERS];
     uint32_t start[PARAMS];                 /* the weights that this run began with */
     uint32_t alone[4][PARAMS], alone_velocity[PARAMS]; uint64_t alone_samples, alone_rounds, head_rounds;   /* one node, by rounds */
-    /* The bound: pushes of others since a worker was answered, if its owner knows that it computes: by a push (lease) that said so,
-     * or an ENTER. */
-    bool answered[NODES], tracked[NODES]; uint32_t more[NODES], entered[NODES], others[NODES][NODES]; int answerer[NODES];
+    /* Staleness: the weights sent to a worker, by their number, with the pushes that their owner had applied by then; the owner
+     * that knows that a worker holds a lease (1 + its rank), and the last that it heard of by ENTER. */
+    struct answer { int owner; bool known; uint32_t pushes[NODES]; } answer[NODES][ANSWERS];
+    uint32_t answers[NODES], knower[NODES], entered[NODES], pushes_of[ECHI_GROUPS_MAX][NODES];
     bool owes_ack;                          /* an owner took a state in this event */
     enum echi_run_phase phase; int64_t clock;
     int looks;
@@ -244,7 +249,6 @@ static void sim_clear(struct sim *s) {
 /* sched_watch.h */
 static void watch_send(struct sim *s, int node, const struct echi_action *a);
 static void watch_message(struct sim *s, const struct message *m, const struct echi_msg *msg, struct echi_slot slot);
-static void watch_loss(struct sim *s, int node, int peer);
 static void watch_begins(struct sim *s, int node, const struct echi_task *t);
 static void watch_step(struct sim *s, const struct work *w);
 static void watch_rows(struct sim *s, const struct work *w);
@@ -404,6 +408,7 @@ static int places_of(int kind) {
 static struct place *place(struct sim *s, int node, struct echi_slot slot) {
     static int first[ECHI_SLOT_KINDS + 1];
     for (int k = 0; k < ECHI_SLOT_KINDS && !first[ECHI_SLOT_KINDS]; k++) first[k + 1] = first[k] + places_of(k);
+    CHECK(s, (size_t)first[ECHI_SLOT_KINDS] <= sizeof s->node[node].place / sizeof s->node[node].place[0]);
     CHECK(s, slot.kind > ECHI_SLOT_NONE && slot.kind < ECHI_SLOT_KINDS && slot.index < places_of(slot.kind));
     return &s->node[node].place[first[slot.kind] + slot.index];
 }
@@ -612,6 +617,7 @@ static void send_payload(struct sim *s, int node, const struct echi_action *a) {
         return due_at(s, after(s, 30), DUE_SENT, index_of(s, m), 0);
     }
     m->refs = 2;
+    m->answer = s->answers[a->to];
     m->meta_len = echi_msg_encode(&a->msg, m->meta, sizeof m->meta);
     CHECK(s, m->meta_len > 0);
     memcpy(m->word, place(s, node, a->slot)->word + at, (size_t)words * sizeof m->word[0]);
@@ -827,7 +833,6 @@ static void tell_loss(struct sim *s, int node) {
     memmove(&n->loss[0], &n->loss[1], (size_t)(--n->losses) * sizeof n->loss[0]);
     if (n->losses > 0) due_at(s, after(s, 100), DUE_TELL, node, 0);
     echi_plan_lose(&n->setup.plan, m.peer);
-    watch_loss(s, node, m.peer);
     struct echi_event e = {.type = ECHI_EVENT_LOST, .from = m.peer, .msg = &m};
     if (n->has_owner) role_event(s, node, ECHI_ROLE_OWNER, &e);
     if (n->has_head) role_event(s, node, ECHI_ROLE_HEAD, &e);
@@ -901,7 +906,6 @@ static void doom(struct sim *s, int rank) {
     s->node[rank].doomed = true;
     s->node[rank].doomed_early = s->coordinator.phase < ECHI_RUN_TRAINS;
     s->killed++;
-    s->tracked[rank] = s->answered[rank] = false;
     if (echi_plan_group_owned(&s->coordinator.plan, rank) >= 0) s->owner_killed = true;
 }
 

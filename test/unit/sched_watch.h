@@ -3,7 +3,8 @@
  * where another way to the same number agrees. Everything is ==, and costs little: what a copy must be is written down when it
  * comes about, by the version or the lease that names it.
  *
- *   STALENESS  while a worker computes, each other worker of its owner applies at most 2 S + 1 pushes (lib/sched/README.md)
+ *   STALENESS  while a worker computes, each other worker of its owner applies at most 2 S + 1 pushes, with two strands 2 S + 3
+ *              (lib/sched/README.md); staleness in rounds is what the report says
  *   APART      no owner applies when a living one lacks more than R rounds, or 256 pushes, of its state
  *   ONCE       a lease is applied once and never after it was revoked; no sample twice in states that survive
  *   GRADIENT   what is applied is what its lease gives on the weights it began on; rows and answers are those of their lease
@@ -103,18 +104,39 @@ static struct seen_lease *watch_push(struct sim *s, const struct work *w) {
 
 /* ---- staleness ---- */
 
-static void count_push(struct sim *s, const struct echi_lease *l) {
-    if (s->plan.sync == ECHI_SYNC_SSP || s->plan.sync == ECHI_SYNC_GSSP)
-        for (int r = 0; r < s->plan.world; r++) {
-            if (r == l->worker || !s->tracked[r] || s->node[r].dead || s->answerer[r] != l->owner) continue;
-            const uint32_t pushes = ++s->others[r][l->worker];
-            /* Answered at a count s, with all others at least at s - S, none of whom is answered beyond s + S. With several
-             * strands a worker is answered again before its push: what is counted here is then of no one step. */
-            MUST(s, STALENESS, pushes <= 2 * s->plan.staleness + 1 || s->plan.strands > 1);
-            if (s->counts && s->plan.strands == 1 && pushes > s->counts->stale_most) s->counts->stale_most = pushes;
-        }
-    s->answered[l->worker] = s->tracked[l->worker] = false;
-    if (s->entered[l->worker] <= l->id) s->entered[l->worker] = 0;
+/* A step is applied: since the weights that it was computed on were sent (or since their owner knew that it would be computed), each
+ * other worker of the owner has pushed so often at most. With k strands: answered at a count c, with all others at c - S or more;
+ * its own count is then at most c + k - 1 before this apply, nobody is answered beyond S more, and has k steps under way at most. */
+static void count_push(struct sim *s, const struct seen_lease *seen) {
+    const struct echi_lease *l = &seen->lease;
+    const struct answer *a = &s->answer[l->worker][seen->answer % ANSWERS];
+    uint32_t *pushes = s->pushes_of[echi_plan_group_owned(&s->plan, l->owner)];
+    const uint32_t bound = 2 * s->plan.staleness + 2 * s->plan.strands - 1;
+    MUST(s, DRIVER, s->answers[l->worker] - seen->answer < ANSWERS);
+    for (int r = 0; r < s->plan.world && a->known && s->plan.sync != ECHI_SYNC_ASP; r++) {
+        if (r == l->worker) continue;
+        const uint32_t others = pushes[r] - a->pushes[r];
+        MUST(s, STALENESS, a->owner == l->owner && others <= bound);
+        if (s->counts && others == bound) s->counts->stale_most++;
+    }
+    pushes[l->worker]++;
+    if (seen->more || s->entered[l->worker] > l->id) return;
+    s->knower[l->worker] = 0;   /* it has run out: the weights that it has count from its next lease on */
+    for (int i = 0; i < ANSWERS; i++) s->answer[l->worker][i].known = false;
+}
+
+static void note_answer(struct sim *s, struct answer *a, int owner, bool known) {
+    a->owner = owner;
+    a->known = known;
+    memcpy(a->pushes, s->pushes_of[echi_plan_group_owned(&s->plan, owner)], sizeof a->pushes);
+}
+
+/* An owner hears that a worker holds a lease: what it computes on counts from now. */
+static void note_holds(struct sim *s, int worker, int owner) {
+    if (s->knower[worker] == 1u + (uint32_t)owner) return;
+    s->knower[worker] = 1u + (uint32_t)owner;
+    for (int i = 0; i < ANSWERS; i++)
+        if (s->answer[worker][i].owner == owner) note_answer(s, &s->answer[worker][i], owner, true);
 }
 
 /* No owner runs ahead of what the others that live, as far as it knows, have. */
@@ -138,19 +160,13 @@ static void check_copy(struct sim *s, int group, uint64_t version, struct echi_m
     MUST(s, STATE, memcmp(mark, s->state[group][version].mark, sizeof mark) == 0);
 }
 
-/* Was this owner told of this lease? */
-static bool told_by(const struct sim *s, uint32_t id, int owner) { return id && s->seen[id].lease.owner == owner; }
-
 static void watch_send(struct sim *s, int node, const struct echi_action *a) {
     const struct echi_lease *l = &a->msg.lease;
     const struct echi_plan *p = &s->node[node].setup.plan;
     switch (a->kind) {
     case ECHI_KIND_LEASE: watch_dealt(s, l); break;
     case ECHI_KIND_WEIGHTS:
-        s->answered[a->to] = true;
-        s->answerer[a->to] = node;
-        s->tracked[a->to] = told_by(s, s->more[a->to], node) || told_by(s, s->entered[a->to], node);
-        memset(s->others[a->to], 0, sizeof s->others[a->to]);
+        note_answer(s, &s->answer[a->to][++s->answers[a->to] % ANSWERS], node, s->knower[a->to] == 1u + (uint32_t)node);
         MUST(s, SUM, a->msg.samples == place(s, node, a->slot)->holds);
         break;
     case ECHI_KIND_APPLIED: {
@@ -209,7 +225,10 @@ static void take_copy(struct sim *s, int node, const struct echi_msg *m, struct 
 static void watch_message(struct sim *s, const struct message *m, const struct echi_msg *msg, struct echi_slot slot) {
     const int from = m->from;
     switch (m->kind) {
-    case ECHI_KIND_WEIGHTS: place(s, m->to, slot)->holds = msg->samples; break;
+    case ECHI_KIND_WEIGHTS:
+        place(s, m->to, slot)->holds = msg->samples;
+        place(s, m->to, slot)->answer = m->answer;
+        break;
     case ECHI_KIND_STATE:
         take_copy(s, m->to, msg, place(s, m->to, slot), false);
         s->owes_ack = true;
@@ -221,24 +240,18 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
     case ECHI_KIND_APPLIED:
         if (!s->coordinator.plan.lost[from]) note_apart(s, msg->lease.id);
         break;
-    case ECHI_KIND_PUSH: s->more[from] = msg->flag ? msg->lease.id : 0; break;
+    case ECHI_KIND_PUSH:
+        s->seen[msg->lease.id].more = msg->flag;
+        if (msg->layer == 0) note_holds(s, from, m->to);
+        break;
     case ECHI_KIND_ENTER:
         /* One that its push has overtaken says nothing any more: the worker may have run out since. */
         if (s->seen[msg->lease.id].applied) break;
         s->entered[from] = msg->lease.id;
-        if (!s->answered[from] || s->tracked[from] || s->answerer[from] != m->to) break;
-        s->tracked[from] = true;
-        memset(s->others[from], 0, sizeof s->others[from]);
+        note_holds(s, from, m->to);
         break;
     default: break;
     }
-}
-
-/* A node's roles are told of a loss: nobody waits for the lost one any more, and its workers get another owner. */
-static void watch_loss(struct sim *s, int node, int peer) {
-    if (s->answerer[peer] == node) s->tracked[peer] = s->answered[peer] = false;
-    if (!s->node[node].has_worker || s->node[node].worker.owner != peer) return;
-    if (s->answerer[node] == peer) s->tracked[node] = s->answered[node] = false;
 }
 
 /* ---- tasks ---- */
@@ -256,6 +269,7 @@ static void watch_step(struct sim *s, const struct work *w) {
     seen->begun = true;
     memcpy(seen->began_on, weights->word, sizeof seen->began_on);
     seen->samples = weights->holds;
+    seen->answer = weights->answer;
     for (uint32_t i = l->start; i < l->start + l->n; i++) s->computed[i]++;
 }
 
@@ -345,7 +359,7 @@ static void watch_apply(struct sim *s, const struct work *w) {
     }
     struct seen_lease *seen = watch_push(s, w);
     MUST(s, GRADIENT, t->samples == t->lease.n && t->divisor == s->plan.round && t->lease.round_size == s->plan.round);
-    count_push(s, &t->lease);
+    count_push(s, seen);
     const uint64_t version = ++s->versions[g];
     MUST(s, DRIVER, version < VERSIONS);
     note_applied(s, seen, version);
