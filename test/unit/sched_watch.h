@@ -396,6 +396,7 @@ static void watch_look(struct sim *s, const struct work *w) {
     const struct echi_plan *now = &s->coordinator.plan;
     const int owner = now->owner_of[echi_plan_first_group(now)], head = s->plan.head;
     const uint32_t *copy = place(s, 0, w->task.weights)->word;
+    if (s->coordinator.phase == ECHI_RUN_ENDED) return;   /* it was begun before the run had to end */
     for (int r = 0; r < s->plan.world; r++)
         MUST(s, LOOK, s->node[r].held || s->node[r].doomed || s->coordinator.phase == ECHI_RUN_LAST_LOOK);
     MUST(s, LOOK, s->owner_killed ||   /* its copy may be that of a node that is lost by now */
