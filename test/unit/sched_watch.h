@@ -4,7 +4,7 @@
  * comes about, by the version or the lease that names it.
  *
  *   STALENESS  while a worker computes, each other worker of its owner applies at most 2 S + 1 pushes, with two strands 2 S + 3
- *              (lib/sched/README.md); staleness in rounds is what the report says
+ *              (lib/sched/README.md)
  *   APART      no owner applies when a living one lacks more than R rounds, or 256 pushes, of its state
  *   ONCE       a lease is applied once and never after it was revoked; no sample twice in states that survive
  *   GRADIENT   what is applied is what its lease gives on the weights it began on; rows and answers are those of their lease
@@ -173,7 +173,7 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
         struct seen_lease *seen = seen_of(s, l);
         if (rounds(s)) note_applied(s, seen, 0);
         MUST(s, ONCE, seen->applied);
-        MUST(s, STALENESS, a->msg.staleness == seen->staleness);
+        MUST(s, LEDGER, a->msg.staleness == seen->staleness);   /* in rounds, as the report will say */
         for (int g = 0; g < p->n_groups && p->n_groups > 1; g++)
             MUST(s, STATE, g == s->node[node].owner.group || p->lost[p->owner_of[g]] ||
                                s->has_version[p->owner_of[g]][s->node[node].owner.group] >= a->msg.acked);
