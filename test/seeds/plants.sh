@@ -3,7 +3,8 @@
 # Bugs planted into copies of lib/sched, one at a time: each must be seen by the invariant it breaks, within so many seeds.
 #   test/seeds/plants.sh [NAME...]     all of plants/, or these; `make tests` has been run
 # Prints a table: the plant, the invariant that saw it, the first seed. Fails when one is not seen, seen by another, or when a plant
-# does not fit the source any more. Where chance decides which of several sees it first, the plant names them: breaks A|B. The real sources have no switch: a plant says which text of which file becomes what.
+# does not fit the source any more. Where chance decides which of several sees it first, the plant names them: breaks A|B. The real
+# sources have no switch: a plant says which text of which file becomes what.
 set -eu
 cd "$(dirname "$0")/../.."
 B=${B:-build} LIB=${LIB:-$B/libechelon.a} CC=${CC:-gcc}
@@ -55,7 +56,8 @@ for each in "$@"; do
     plant "$plants/${each%.plant}.plant" || { failed=1; continue; }
     # Objects come before the archive: its member of that name is not taken. CC may be several words.
     if ! { $CC -std=c11 -D_GNU_SOURCE -O2 ${SAN:+-fsanitize=$SAN} -Iport/pure -Ilib/sched -c -o "$work/$name/plant.o" "$work/$name/$file" &&
-           $CC ${SAN:+-fsanitize=$SAN} -o "$work/$name/seeds" "$seeds" "$work/$name/plant.o" "$LIB" -lcmocka -lm -ldl -lpthread; } 2>"$work/$name/cc"; then
+           $CC ${SAN:+-fsanitize=$SAN} -o "$work/$name/seeds" "$seeds" "$work/$name/plant.o" "$LIB" -lcmocka -lm -ldl -lpthread
+         } 2>"$work/$name/cc"; then
         echo "$name: does not compile"
         cat "$work/$name/cc"
         failed=1

@@ -62,8 +62,14 @@ static void draw_run(struct sim *s) {
     }
     choose_goal(s);
     s->stop_at = 0;
-    s->wishes = (struct echi_wishes){.sync = (enum echi_sync)below(s, ECHI_SYNCS), .world = 1 + (int)below(s, NODES), .separate = (int)below(s, 3) - 1,
-                                     .has_cut = true, .groups = (int)below(s, 4), .batch = 8 + below(s, 20), .staleness = below(s, 4), .lr = 0.1};
+    s->wishes = (struct echi_wishes){.sync = (enum echi_sync)below(s, ECHI_SYNCS),
+                                     .world = 1 + (int)below(s, NODES),
+                                     .separate = (int)below(s, 3) - 1,
+                                     .has_cut = true,
+                                     .groups = (int)below(s, 4),
+                                     .batch = 8 + below(s, 20),
+                                     .staleness = below(s, 4),
+                                     .lr = 0.1};
 }
 
 static void check_end(struct sim *s) {
@@ -135,9 +141,9 @@ static void run_seed(uint64_t seed) {
 static void tell(const char *what, const char *name, uint64_t n) { printf("%s%s %llu\n", what, name, (unsigned long long)n); }
 
 int main(int argc, char **argv) {
-    static const char *const fault[FAULTS] = {"tail", "twice", "slow-link", "skewed-clock", "pause", "cut", "wall", "wall-loss", "kill", "fatal-kill", "jump", "stop", "power"};
     static const char *const due[DUES_OF] = {"messages", "sent", "work", "notices", "losses-told", "ends-itself"};
-    static const char *const task[ECHI_TASKS] = {"head", "head-apply", "add", "apply", "refresh", "backward", "step", "forward", "eval", "keep"};
+    static const char *const task[ECHI_TASKS] = {"head", "head-apply", "add", "apply", "refresh", "backward", "step", "forward", "eval",
+                                                 "keep"};
     const char *only = getenv("SEED");
     const uint64_t first = only ? strtoull(only, NULL, 10) : argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     const uint64_t runs = only ? 1 : argc > 2 ? strtoull(argv[2], NULL, 10) : RUNS;
@@ -149,7 +155,7 @@ int main(int argc, char **argv) {
     tell("", "stopped-before-training", counts.early);
     tell("", "ended-by-a-loss", counts.ended);
     tell("", "resumed", counts.resumed);
-    for (int i = 0; i < FAULTS; i++) tell("fault.", fault[i], counts.fault[i]);
+    for (int i = 0; i < FAULTS; i++) tell("fault.", fault_name[i], counts.fault[i]);
     tell("", "losses", counts.losses);
     tell("", "losses.of-owners", counts.lost_owners);
     tell("", "leases-again", counts.again);
@@ -159,7 +165,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < DUES_OF; i++) tell("event.", due[i], counts.due[i]);
     for (int i = 0; i < ECHI_KINDS; i++)
         if (counts.kind[i]) tell("message.", echi_kind_name(i), counts.kind[i]);
-    for (int i = 0; i < ECHI_TASKS; i++) tell("task.", task[i], counts.task[i]);
+    for (int i = 0; i < ECHI_TASKS; i++)
+        if (counts.task[i]) tell("task.", task[i] ? task[i] : "other", counts.task[i]);
     tell("", "as-stale-as-may-be", counts.stale_most);
     tell("most.", "thousandths-of-the-second-phase", counts.live_most);
     return 0;

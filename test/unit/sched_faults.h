@@ -50,7 +50,8 @@ static bool comes_twice(struct sim *s, const struct echi_msg *m) {
     switch (m->kind) {
     case ECHI_KIND_READY: if (m->members == 0) return false; break;
     case ECHI_KIND_REVOKE: if (m->lease.id == 0) return false; break;
-    case ECHI_KIND_ENTER: case ECHI_KIND_STATE_ACK: case ECHI_KIND_REVOKED: case ECHI_KIND_FAULT: case ECHI_KIND_STOP: case ECHI_KIND_LOST: break;
+    case ECHI_KIND_ENTER: case ECHI_KIND_STATE_ACK: case ECHI_KIND_REVOKED: break;
+    case ECHI_KIND_FAULT: case ECHI_KIND_STOP: case ECHI_KIND_LOST: break;
     default: return false;
     }
     count_fault(s, FAULT_TWICE, 0, 0);
@@ -135,7 +136,8 @@ static void lower_wall(struct sim *s) {
 
 static void kill_fatally(struct sim *s) {
     const int rank = (int)below(s, s->plan.world);
-    if (s->coordinator.phase < ECHI_RUN_TRAINS || s->node[rank].doomed || rank == 0 || echi_plan_can_lose(&s->coordinator.plan, rank)) return;
+    const bool needed = rank != 0 && !echi_plan_can_lose(&s->coordinator.plan, rank);
+    if (s->coordinator.phase < ECHI_RUN_TRAINS || s->node[rank].doomed || !needed) return;
     count_fault(s, FAULT_FATAL, rank, 0);
     s->fatal = true;
     kill_node(s, rank);

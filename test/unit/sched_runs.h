@@ -70,7 +70,8 @@ static void one_node(const struct sim *s, uint64_t samples, uint32_t *w) {
 
 /* Nothing is on its way, no slot is read or written, but the places that wait for what will never come. */
 static void check_silence(struct sim *s) {
-    for (int i = 0; i < s->pooled; i++) MUST(s, SILENCE, s->pool[i].refs == 0 || s->node[s->pool[i].from].dead || s->node[s->pool[i].to].dead);
+    for (int i = 0; i < s->pooled; i++)
+        MUST(s, SILENCE, s->pool[i].refs == 0 || s->node[s->pool[i].from].dead || s->node[s->pool[i].to].dead);
     for (int i = 0; i < TASKS; i++) MUST(s, SILENCE, !s->work_used[i] || s->node[s->work[i].node].dead);
     for (int r = 0; r < s->plan.world; r++) {
         const struct node *n = &s->node[r];
@@ -85,7 +86,8 @@ static void check_silence(struct sim *s) {
             for (int i = 0; i < ECHI_SNAPSHOTS; i++) MUST(s, SILENCE, n->owner.in_flight[i] == 0);
         }
         if (n->has_head)
-            MUST(s, SILENCE, n->head.busy == 0 && n->head.queued == 0 && !n->head.in_flight[0] && !n->head.in_flight[1] && !n->head.in_flight[2]);
+            MUST(s, SILENCE, n->head.busy == 0 && n->head.queued == 0 && !n->head.in_flight[0] && !n->head.in_flight[1] &&
+                                 !n->head.in_flight[2]);
         for (size_t i = 0; i < sizeof n->place / sizeof n->place[0]; i++)
             for (int l = 0; l < LAYERS; l++) MUST(s, SILENCE, n->place[i].readers[l] == 0);
     }
@@ -114,7 +116,8 @@ static void check_counts(struct sim *s) {
     MUST(s, LEDGER, c->applied == c->issued && c->n_out == 0 && c->n_again == 0);
     MUST(s, LEDGER, c->applied == before + s->applied_samples || s->owner_killed);
     count_surviving(s);
-    if (!s->stop_at && !s->asked_to_stop && s->goal.target_accuracy == 0) MUST(s, LEDGER, c->applied == s->goal.samples && c->status == ECH_OK);
+    if (!s->stop_at && !s->asked_to_stop && s->goal.target_accuracy == 0)
+        MUST(s, LEDGER, c->applied == s->goal.samples && c->status == ECH_OK);
     for (uint32_t i = 0; i < s->goal.train_samples; i++) {
         const uint64_t times = times_in(s, c->applied, i);
         MUST(s, ONCE, s->applied[i] == times);
@@ -126,7 +129,8 @@ static void check_counts(struct sim *s) {
     MUST(s, LEDGER, (c->again_leases == 0) == (c->again_samples == 0) && (s->killed || c->again_leases == 0));
     MUST(s, LOOK, s->goal.has_test ? c->looks >= 1 : c->looks == 0);
     MUST(s, LOOK, (uint64_t)s->looks == c->looks - s->from.at.looks);
-    if (s->goal.keep) MUST(s, LEDGER, c->kept_samples == c->applied || c->standing.samples == c->applied);   /* else it could not be written */
+    if (s->goal.keep)   /* else it could not be written */
+        MUST(s, LEDGER, c->kept_samples == c->applied || c->standing.samples == c->applied);
     if (s->plan.separated) MUST(s, HEAD, s->node[s->plan.head].head.repeats <= s->repeats && s->repeats <= c->again_samples + SAMPLES_MAX);
 }
 
@@ -170,7 +174,8 @@ static void check_weights(struct sim *s) {
             peer[p] = o->peer[p].there ? (uint8_t)(2 * p + o->peer[p].current) : ECHI_NONE;
             if (p == g) continue;
             const struct node *owner = &s->node[s->plan.owner_of[p]];
-            MUST(s, DRAIN, owner->dead ? o->peer[p].version <= owner->owner.state_version : o->peer[p].version == owner->owner.state_version);
+            const uint64_t version = o->peer[p].version, last = owner->owner.state_version;
+            MUST(s, DRAIN, owner->dead ? version <= last : version == last);
         }
         sum_states(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current}, peer, expected);
         MUST(s, DRAIN, memcmp(final, expected, (size_t)cut_of(s) * WORDS * 4) == 0);

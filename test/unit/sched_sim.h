@@ -155,8 +155,15 @@ struct rates {
     uint32_t pauses, cuts, walls, kills, fatal, jumps, stops;   /* weights of what happens next */
     uint32_t every;                         /* events from one such to the next, on average */
 };
-enum fault { FAULT_TAIL, FAULT_TWICE, FAULT_SLOW, FAULT_SKEW, FAULT_PAUSE, FAULT_CUT, FAULT_WALL, FAULT_WALL_LOSS, FAULT_KILL,
-             FAULT_FATAL, FAULT_JUMP, FAULT_STOP, FAULT_POWER, FAULTS };
+#define FAULT_LIST(X)                                                                                                            \
+    X(TAIL, "late") X(TWICE, "twice") X(SLOW, "slow-link") X(SKEW, "other-clock") X(PAUSE, "pause") X(CUT, "cut") X(WALL, "wall") \
+    X(WALL_LOSS, "wall-and-loss") X(KILL, "kill") X(FATAL, "fatal-kill") X(JUMP, "clock-jumps") X(STOP, "stop") X(POWER, "power")
+enum fault {
+#define FAULT_ENUM(name, text) FAULT_##name,
+    FAULT_LIST(FAULT_ENUM)
+#undef FAULT_ENUM
+    FAULTS
+};
 struct counts {
     uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
     uint64_t losses, lost_owners, again, repeats, keeps, resumed, early, ended, stale_most;
@@ -209,8 +216,9 @@ struct sim {
     uint32_t leases;                        /* numbers dealt so far */
     uint64_t repeats, handed_on;            /* rows answered again; states of lost groups handed on */
     uint64_t applied_samples;               /* in the weights of a single group */
-    uint64_t head_in[3], head_samples, head_newest, head_apart[8], pushes;   /* samples in each copy of the head's weights, in the newest; in the newest of
-                                               applied pushes; pushes by how many quarters of a round these lie apart, up to two rounds */
+    uint64_t head_in[3], head_samples;      /* samples in each copy of the head's weights, and in the current */
+    uint64_t head_newest, head_apart[8], pushes;   /* in the newest that applied pushes came from; pushes by how many quarters of a
+                                               round theirs lie behind it, up to two rounds */
     uint64_t versions[ECHI_GROUPS_MAX];     /* of each group's state */
     uint64_t has_version[NODES][ECHI_GROUPS_MAX], has_samples[NODES][ECHI_GROUPS_MAX];   /* of others' states, by owner */
     bool decided[ECHI_GROUPS_MAX];          /* the last state of a lost group */
@@ -278,19 +286,24 @@ enum invariant {
 #undef INVARIANT_ENUM
 };
 
+#define NAMES(name, text) text,
+static const char *const fault_name[] = {FAULT_LIST(NAMES)}, *const invariant_name[] = {INVARIANTS(NAMES)};
+#undef NAMES
+
 static void tell_note(const struct sim *s, uint64_t at) {
-    static const char *const what[] = {"message", "sent", "work", "notice", "told of a loss", "ends itself", "fault"};
     static const char *const role[] = {"node", "coordinator", "worker", "owner", "head"};
-    static const char *const fault[] = {"tail", "twice", "slow link", "skewed clock", "pause", "cut", "wall", "wall that ends as a loss", "kill", "fatal kill",
-                                        "clock jumps", "stop", "power"};
     const struct note *n = &s->note[at % NOTES];
     print_error("  %6llu at %9lld: ", (unsigned long long)at, (long long)n->now);
-    if (n->what == DUES_OF) print_error("FAULT %s: %d, %d\n", fault[n->kind], n->node, n->from);
-    else if (n->what == DUE_MESSAGE)
-        print_error("%s of rank %d: %s from %d, lease %u, layer %u\n", role[n->role], n->node, echi_kind_name(n->kind), n->from, n->lease, n->layer);
-    else if (n->what == DUE_WORK)
-        print_error("%s of rank %d: task %d, lease %u, layer %u\n", role[n->role], n->node, n->kind, n->lease, n->layer);
-    else print_error("%s of rank %d: %s, kind %d, of %d\n", role[n->role], n->node, what[n->what], n->kind, n->from);
+    if (n->what != DUES_OF) print_error("rank %d, %s: ", n->node, role[n->role]);
+    switch (n->what) {
+    case DUE_MESSAGE: print_error("%s from %d, lease %u, layer %u\n", echi_kind_name(n->kind), n->from, n->lease, n->layer); break;
+    case DUE_SENT: print_error("slot of kind %d sent to %d\n", n->kind, n->from); break;
+    case DUE_WORK: print_error("task of kind %d, lease %u, layer %u\n", n->kind, n->lease, n->layer); break;
+    case DUE_NOTICE: print_error("cannot reach %d\n", n->from); break;
+    case DUE_TELL: print_error("is told that %d is lost\n", n->from); break;
+    case DUE_DEATH: print_error("leaves: it has missed rank 0\n"); break;
+    default: print_error("FAULT %s: %d, %d\n", fault_name[n->kind], n->node, n->from); break;
+    }
 }
 static struct note *note(struct sim *s, enum what what, int node, int from) {
     struct note *n = &s->note[s->notes++ % NOTES];
@@ -301,30 +314,28 @@ static struct note *note(struct sim *s, enum what what, int node, int from) {
 
 static void tell_rates(const struct sim *s) {
     const struct rates *r = &s->rates;
-    print_error("  faults: %s after %llu events (phase one: %u); of 1,000 messages %u late, %u twice; of 1,000 links %u slow, clocks %u skewed; every %u "
-                "events one of: pause %u, cut %u, wall %u, kill %u, fatal %u, jump %u, stop %u\n", s->calm ? "none more" : "still some",
-                (unsigned long long)(s->calm ? s->calm_at : s->events), r->safety, r->tails, r->twice, r->slow, r->skewed, r->every, r->pauses, r->cuts,
-                r->walls, r->kills, r->fatal, r->jumps, r->stops);
+    print_error("  faults: %s after %llu events (phase one: %u); of 1,000 messages %u late, %u twice; of 1,000 links %u slow, clocks "
+                "%u skewed;\n  every %u events one of: pause %u, cut %u, wall %u, kill %u, fatal %u, jump %u, stop %u\n",
+                s->calm ? "none more" : "still some", (unsigned long long)(s->calm ? s->calm_at : s->events), r->safety, r->tails, r->twice,
+                r->slow, r->skewed, r->every, r->pauses, r->cuts, r->walls, r->kills, r->fatal, r->jumps, r->stops);
 }
 
 static void die(struct sim *s, enum invariant which, const char *what) {
-#define INVARIANT_NAME(name, text) text,
-    static const char *const name[] = {INVARIANTS(INVARIANT_NAME)};
-#undef INVARIANT_NAME
     static const char *const run[] = {"measures", "planned", "feeds",     "trains",    "holds",     "looks",
                                       "quiets",   "gathers", "drains", "last keep", "last look", "ends",  "ended"};
     static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "answered", "backward"};
     print_error("seed %llu, after %llu events, broken: %s: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, %d leases "
                 "out, %llu of %llu samples in\n",
-                (unsigned long long)s->seed, (unsigned long long)s->events, name[which], what, s->plan.sync, s->plan.world, s->plan.n_groups,
-                s->plan.separated, s->plan.round, run[s->coordinator.phase], s->coordinator.n_out,
+                (unsigned long long)s->seed, (unsigned long long)s->events, invariant_name[which], what, s->plan.sync, s->plan.world,
+                s->plan.n_groups, s->plan.separated, s->plan.round, run[s->coordinator.phase], s->coordinator.n_out,
                 (unsigned long long)s->coordinator.applied, (unsigned long long)s->goal.samples);
     if (s->rates.safety) tell_rates(s);
     for (int r = 0; r < s->plan.world; r++) {
         const struct node *n = &s->node[r];
         print_error("  rank %d%s%s:", r, n->dead ? " (dead)" : n->doomed ? " (cut off)" : "", n->held ? " (held)" : "");
         for (int i = 0; n->has_worker && i < s->plan.strands; i++)
-            print_error(" worker %s, %d leases, %d sends;", worker[n->worker.strand[i].phase], n->worker.n_leases, n->worker.strand[i].sending);
+            print_error(" worker %s, %d leases, %d sends;", worker[n->worker.strand[i].phase], n->worker.n_leases,
+                        n->worker.strand[i].sending);
         if (n->has_owner)
             print_error(" owner of %d%s%s, %d queued, busy %d, %d sends, state %llu;", n->owner.group,
                         n->owner.draining ? " draining" : "", n->owner.drained ? " drained" : "", n->owner.queued, n->owner.busy,
@@ -334,7 +345,8 @@ static void die(struct sim *s, enum invariant which, const char *what) {
     }
     for (int i = 0; i < s->pooled; i++)
         if (s->pool[i].refs && !s->pool[i].dropped)
-            print_error("  on its way: %s from %d to %d%s\n", echi_kind_name(s->pool[i].kind), s->pool[i].from, s->pool[i].to, s->pool[i].going || !s->pool[i].words ? "" : " (no place)");
+            print_error("  on its way: %s from %d to %d%s\n", echi_kind_name(s->pool[i].kind), s->pool[i].from, s->pool[i].to,
+                        s->pool[i].going || !s->pool[i].words ? "" : " (no place)");
     for (uint64_t i = s->notes > NOTES ? s->notes - NOTES : 0; i < s->notes; i++) tell_note(s, i);
     if (s->fails) s->fails(s);
     fail();
@@ -1217,7 +1229,8 @@ static bool step(struct sim *s) {
     return true;
 }
 
-/* Runs from the start to the end, and on until nothing moves any more, or until the power goes. The caller has filled plan or wishes, and goal. */
+/* Runs from the start to the end, and on until nothing moves any more, or until the power goes. The caller has filled plan or
+ * wishes, and goal. */
 static void sim_run(struct sim *s) {
     static const uint32_t speeds[] = {10, 40, 160, 1000};
     const int world = s->plan_given ? s->plan.world : s->wishes.world;

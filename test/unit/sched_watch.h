@@ -51,7 +51,8 @@ static bool survives(const struct sim *s, uint32_t id) {
 }
 
 static void watch_dealt(struct sim *s, const struct echi_lease *l) {
-    MUST(s, LEDGER, l->n >= 1 && l->start + l->n <= s->goal.train_samples && l->id == s->leases + 1 && l->id < LEASES && l->epoch < EPOCHS_MAX);
+    MUST(s, LEDGER, l->n >= 1 && l->start + l->n <= s->goal.train_samples && l->id == s->leases + 1);
+    MUST(s, DRIVER, l->id < LEASES && l->epoch < EPOCHS_MAX);
     s->leases = l->id;
     struct seen_lease *seen = &s->seen[l->id];
     memset(seen, 0, offsetof(struct seen_lease, began_on));
@@ -65,8 +66,8 @@ static void watch_dealt(struct sim *s, const struct echi_lease *l) {
 static struct seen_lease *seen_of(struct sim *s, const struct echi_lease *l) {
     MUST(s, LEDGER, l->id >= 1 && l->id <= s->leases);
     struct seen_lease *seen = &s->seen[l->id];
-    MUST(s, LEDGER, seen->lease.start == l->start && seen->lease.n == l->n && seen->lease.worker == l->worker && seen->lease.owner == l->owner &&
-                        seen->lease.epoch == l->epoch && seen->lease.round == l->round);
+    MUST(s, LEDGER, seen->lease.epoch == l->epoch && seen->lease.start == l->start && seen->lease.n == l->n);
+    MUST(s, LEDGER, seen->lease.worker == l->worker && seen->lease.owner == l->owner && seen->lease.round == l->round);
     return seen;
 }
 
@@ -147,7 +148,8 @@ static void watch_apart(struct sim *s, int node) {
     for (int other = 0; other < p->n_groups; other++) {
         const int rank = p->owner_of[other];
         if (other == g || p->lost[rank]) continue;
-        MUST(s, APART, samples - s->has_samples[rank][g] <= (uint64_t)p->rounds_apart * p->round && version - s->has_version[rank][g] < ECHI_UNACKED_MAX);
+        MUST(s, APART, samples - s->has_samples[rank][g] <= (uint64_t)p->rounds_apart * p->round);
+        MUST(s, APART, version - s->has_version[rank][g] < ECHI_UNACKED_MAX);
     }
 }
 
@@ -401,7 +403,8 @@ static void watch_look(struct sim *s, const struct work *w) {
         MUST(s, LOOK, s->node[r].held || s->node[r].doomed || s->coordinator.phase == ECHI_RUN_LAST_LOOK);
     MUST(s, LOOK, s->owner_killed ||   /* its copy may be that of a node that is lost by now */
           same(copy, place_at(s, owner, ECHI_SLOT_OWNER_WEIGHTS, s->node[owner].owner.current)->word, 0, cut_of(s) * WORDS));
-    if (s->plan.separated) MUST(s, LOOK, same(copy, place_at(s, head, ECHI_SLOT_HEAD_WEIGHTS, s->node[head].head.current)->word, CUT * WORDS, PARAMS));
+    if (!s->plan.separated) return;
+    MUST(s, LOOK, same(copy, place_at(s, head, ECHI_SLOT_HEAD_WEIGHTS, s->node[head].head.current)->word, CUT * WORDS, PARAMS));
 }
 
 static void watch_ends(struct sim *s, const struct work *w) {
