@@ -89,6 +89,7 @@ struct echi_owner {
         uint8_t whole; bool whole_there;
         uint64_t whole_version, whole_samples; int marks;   /* marks: so many in peer_marks[] */
         uint16_t from;                            /* its owner is lost, and this rank sends the last state; else ECHI_NO_RANK */
+        int handed_on;                            /* sends of a lost group's state that are not finished */
         /* codec top-k */
         uint32_t number;                          /* of its last message */
         bool arrived, decoding, tell;             /* a message is here, a task takes it in; then the coordinator is told what is here */
@@ -97,7 +98,6 @@ struct echi_owner {
     /* codec top-k */
     uint32_t state_number;                        /* of the last message to the other owners */
     uint8_t coded_out;                            /* OWNER_CODED slots (bits) that are written or sent */
-    int frozen_out;                               /* sends of lost groups' states that are not finished */
     uint32_t members;                             /* membership epoch: losses so far that this owner knows of */
     bool draining, drained, asked;
     uint8_t asked_as;                             /* enum echi_ask, while asked */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The codec top-k over the toy model: a third of the words goes, whichever; what does not go stays in the residual. A coded
+ * The codec top-k over the toy model: a third of the words goes, whichever, and each tally; what does not go stays in the residual. A coded
  * layer is its words, of which those that did not go hold rubbish, and a word whose bits say which went. Coded weights and states have
  * one more word: what the sender believes that the receiver has then, all of it. Included by sched_sim.h. */
 
 enum { CODED = WORDS + 1 };
 
+static bool is_coded(const struct sim *s) { return s->plan.codec != ECHI_CODEC_DENSE; }
 static bool coded_kind(const struct sim *s, int kind) {
-    return s->plan.codec != ECHI_CODEC_DENSE && (kind == ECHI_KIND_PUSH || kind == ECHI_KIND_WEIGHTS || kind == ECHI_KIND_STATE);
+    return is_coded(s) && (kind == ECHI_KIND_PUSH || kind == ECHI_KIND_WEIGHTS || kind == ECHI_KIND_STATE);
 }
-static bool goes(uint32_t ratio, uint32_t turn, int word) { return ratio == ECHI_RATIO_ONE || mix(turn, (uint32_t)word) % 3 == 0; }
+static bool goes(uint32_t ratio, uint32_t turn, int word) { return ratio == ECHI_RATIO_ONE || is_tally(word) || mix(turn, (uint32_t)word) % 3 == 0; }
 
 /* Writes the words of x that `go` into a coded slot; returns the place of what follows. */
 static void write_coded(const struct sim *s, uint32_t *to, const uint32_t *x, uint32_t ratio, uint32_t turn) {
@@ -45,10 +46,14 @@ static void read_push(struct sim *s, int node, const struct echi_task *t, uint32
         memcpy(out, from, PARAMS * sizeof *out);
         return;
     }
-    for (int i = 0; i < cut_of(s) * WORDS; i++) {
-        out[i] = is_there(from, i) ? value_of(from, i) : 0;
-        s->taken[t->lease.worker][i] += out[i];
-    }
+    for (int i = 0; i < cut_of(s) * WORDS; i++) out[i] = is_there(from, i) ? value_of(from, i) : 0;
+}
+
+static void note_taken(struct sim *s, int node, const struct echi_task *t) {
+    uint32_t grads[PARAMS];
+    if (!is_coded(s) || t->grads.kind != ECHI_SLOT_OWNER_GRADS) return;
+    read_push(s, node, t, grads);
+    for (int i = 0; i < cut_of(s) * WORDS; i++) s->taken[t->lease.worker][i] += grads[i];
 }
 
 static void encode(struct sim *s, int node, const struct echi_task *t) {
@@ -58,6 +63,7 @@ static void encode(struct sim *s, int node, const struct echi_task *t) {
     for (int i = 0; i < cut_of(s) * WORDS; i++)
         if (is_there(to, i)) known[i] = x[i];
     to[cut_of(s) * CODED] = fold(known, 0, cut_of(s));
+    place(s, node, t->coded)->holds = place(s, node, t->weights)->holds;
     s->partly += t->ratio != ECHI_RATIO_ONE;
 }
 
@@ -69,13 +75,23 @@ static void decode(struct sim *s, int node, const struct echi_task *t) {
         if (is_there(from, i)) to[i] = value_of(from, i);
     CHECK(s, fold(to, 0, cut_of(s)) == from[cut_of(s) * CODED]);
     if (t->weights_out.kind) memcpy(place(s, node, t->weights_out)->word, to, (size_t)cut_of(s) * WORDS * sizeof *to);
-    if (t->role == ECHI_ROLE_WORKER) s->slot_samples[node][t->weights_out.index] = s->coming_samples[node][t->coded.index];
+    if (t->role == ECHI_ROLE_WORKER) {
+        place(s, node, t->weights_out)->holds = place(s, node, t->coded)->holds;
+        place(s, node, t->weights_out)->answer = place(s, node, t->coded)->answer;
+        return;
+    }
+    const int g = t->coded.index;
+    s->has_samples[node][g] = s->coming[node][g].samples;
+    if (!t->weights_out.kind) return;
+    const uint64_t version = s->coming[node][g].version;
+    MUST(s, STATE, memcmp(to, s->state[g][version].word, (size_t)cut_of(s) * WORDS * sizeof *to) == 0);
+    s->has_version[node][g] = place(s, node, t->weights_out)->holds = version;
 }
 
 /* At the end, where no owner was lost: of every living worker what it has computed is applied, or in its residual. */
-static void check_residuals(struct sim *s) {
-    for (int r = 0; r < s->plan.world && s->plan.codec != ECHI_CODEC_DENSE && !s->owner_killed; r++) {
-        const uint32_t *rest = s->node[r].place[ECHI_SLOT_WORKER_RESIDUAL][0].word;
+static inline void check_residuals(struct sim *s) {
+    for (int r = 0; r < s->plan.world && is_coded(s) && !s->owner_killed; r++) {
+        const uint32_t *rest = place_at(s, r, ECHI_SLOT_WORKER_RESIDUAL, 0)->word;
         for (int i = 0; i < cut_of(s) * WORDS && s->node[r].has_worker && !s->node[r].dead; i++)
             CHECK(s, s->taken[r][i] + rest[i] == s->given[r][i]);
     }
