@@ -8,7 +8,7 @@ less() { awk "BEGIN { exit !($1 < $2) }"; }
 report() { expect 0 '^  speed ' --local "$1" --report "$work/report" --progress off "${@:2}"; }
 
 # --- every policy, with sizes that do not divide; with the head apart only the trunk is coded
-for words in "bsp --codec topk" "bsp --separate 1 --codec topk:paper" "asp --codec topk:volume --samples-per-step 7" "ssp --codec topk:paper --staleness 0" \
+for words in "bsp --shares equal --codec topk" "bsp --shares equal --separate 1 --codec topk:paper" "asp --codec topk:volume --samples-per-step 7" "ssp --codec topk:paper --staleness 0" \
     "gssp --codec topk:balanced" "gssp --separate off --groups 2 --codec topk:volume --samples-per-step 13" "gssp --groups 2 --codec topk:paper"; do
     read -ra sync <<<"$words"
     report 3 --data "$work/data" --batch 33 --epochs 2.05 --eval-every 300 --slow 1=3 --sync "${sync[@]}"
@@ -25,7 +25,7 @@ check "one node sends nothing" [ "$(value push_ratio)" = 1 ]
 
 # --- digits are learnt: four epochs, two of them warm-up, pushes of a seventh
 patience=$((6 * patience))
-for sync in bsp ssp "gssp --separate off --groups 2"; do
+for sync in "bsp --shares equal" ssp "gssp --separate off --groups 2"; do
     read -ra words <<<"$sync"
     report 4 --data glyphs --codec topk --epochs 4 --eval-every 0 --sync "${words[@]}"
     check "accuracy $(value test_accuracy): $sync" less 0.9 "$(value test_accuracy)"
@@ -35,7 +35,7 @@ done
 
 # --- a recorded run again, roles and arithmetic
 mkdir "$work/run"
-for words in "gssp --separate off --groups 2 --codec topk:volume" "bsp --separate 1 --codec topk"; do
+for words in "gssp --separate off --groups 2 --codec topk:volume" "bsp --shares equal --separate 1 --codec topk"; do
     read -ra sync <<<"$words"
     rm -f "$work"/run/*
     expect 0 '^  speed ' --data "$work/data" --local 3 --batch 33 --steps 70 --record "$work/run" --sync "${sync[@]}"
