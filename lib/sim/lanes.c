@@ -11,6 +11,8 @@
 
 #include <math.h>
 
+#define NEVER 4e18   /* ns, 127 years: what would take longer is not waited for, and no sum of times overflows */
+
 void echi_cost_lane_create(struct echi_cost *c, int host) {
     c->lane[host].first = c->lane[host].running = ECHI_NOTHING;
 }
@@ -66,7 +68,7 @@ static void expect_end(struct echi_cost *c, struct echi_sim_pool *p) {
     p->turn++;
     if (!first) return;
     const double left = ((double)first->at - p->clock) * crowd(c, p);
-    echi_cost_due(c, c->now + (left > 0 ? (int64_t)ceil(left) : 0), ECHI_DUE_POOL, (uint32_t)(p - c->pool), p->turn);
+    echi_cost_due(c, c->now + (left > 0 ? (int64_t)ceil(fmin(left, NEVER)) : 0), ECHI_DUE_POOL, (uint32_t)(p - c->pool), p->turn);
 }
 
 /* ------------------------------------------------------------- stretches */
@@ -81,7 +83,7 @@ static double own_time(struct echi_cost *c, int host) {
 static void expect(struct echi_cost *c, int host) {
     struct echi_sim_lane *l = &c->lane[host];
     struct echi_sim_pool *p = pool_of(c, host);
-    const int64_t end = llround(l->began + l->length);
+    const int64_t end = llround(fmin(l->began + l->length, NEVER));
     l->turn++;
     if (!p) return echi_cost_due(c, end, ECHI_DUE_LANE, (uint32_t)host, l->turn);
     if (!echi_events_add(&p->ends, end, 0, (uint32_t)host, l->turn)) c->failed = true;

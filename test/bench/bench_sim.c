@@ -23,7 +23,8 @@ static int no_samples(void *user, int test, const uint32_t *index, int n, float 
 
 struct outcome { double seconds; struct ech_sim_counts counts; };
 
-static struct outcome once(const ech_model *model, const ech_data *data, int workers, const char *sync, const char *separate, int64_t steps) {
+static struct outcome once(const ech_model *model, const ech_data *data, int workers, const char *sync, const char *separate,
+                           int64_t steps) {
     static struct ech_config config;
     static struct ech_report report;
     struct ech_error err = {0};
@@ -68,8 +69,8 @@ int main(void) {
         const double mib = (double)echi_resident_peak() / 1048576;
         const bool met = least[1] <= 2 * least[0] && all.seconds <= 15 && mib <= 512;
         good = good && met;
-        printf("  %-4s %-12s                    %5.0f ns an event %5.0f ns an event    %.2f    %5.1f s, %.0f million events, %.0f MiB   %s\n", rows[i][0],
-               strcmp(rows[i][1], "1") == 0 ? "head apart" : "", least[0], least[1], least[1] / least[0], all.seconds,
+        printf("  %-4s %-12s                    %5.0f ns an event %5.0f ns an event    %.2f    %5.1f s, %.0f million events, %.0f MiB   %s\n",
+               rows[i][0], strcmp(rows[i][1], "1") == 0 ? "head apart" : "", least[0], least[1], least[1] / least[0], all.seconds,
                (double)all.counts.events * 1e-6, mib, met ? "met" : "NOT MET");
         fflush(stdout);
     }

@@ -102,14 +102,16 @@ static void prepare(struct run *r, int world, const char *sync) {
     set(&r->config, "momentum", "0.9");
     r->hosts = (struct echi_hosts){.count = world, .host = r->host};
     for (int h = 0; h < world; h++) r->host[h] = (struct echi_host){.speed = 1, .cores = -1, .dies = -1, .joins = -1};
-    r->profile = (struct echi_profile){.times = {.count = 2, .n = {1, 64}, .trunk = {1e-4, 64e-4}, .head = {2e-5, 128e-5}}, .forward = 1.0 / 3};
+    r->profile = (struct echi_profile){.times = {.count = 2, .n = {1, 64}, .trunk = {1e-4, 64e-4}, .head = {2e-5, 128e-5}},
+                                       .forward = 1.0 / 3};
     r->real = true;
 }
 
 static ech_status simulate(struct run *r) {
     assert_int_equal(echi_job_make(model, data, &r->config, &r->job, &r->err), ECH_OK);
     echi_model_init(model, r->config.seed, r->params);
-    const struct echi_sim_run run = {.config = &r->config, .job = &r->job, .hosts = &r->hosts, .profile = &r->profile, .real = r->real, .params = r->params};
+    const struct echi_sim_run run = {.config = &r->config, .job = &r->job, .hosts = &r->hosts, .profile = &r->profile, .real = r->real,
+                                     .params = r->params};
     echi_report_begin(&r->report, model, data, &r->config);
     return echi_sim_run(&run, &r->report, &r->counts, &r->err);
 }
@@ -179,7 +181,8 @@ static struct live live[4];
 /* One node under BSP: the weights, loss and accuracies of ech_train, bit for bit. */
 static void one_node_is_ech_train(void **state) {
     (void)state;
-    static const char *const variants[][2] = {{"deterministic", "off"}, {"deterministic", "on"}, {"weight-decay", "0.01"}, {"no-shuffle", "on"}};
+    static const char *const variants[][2] = {{"deterministic", "off"}, {"deterministic", "on"}, {"weight-decay", "0.01"},
+                                              {"no-shuffle", "on"}};
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
         prepare(&a, 1, "bsp");
         set(&a.config, variants[i][0], variants[i][1]);
@@ -363,7 +366,8 @@ static void bsp_over_links(void **state) {
     }
     simulate_well(&a);
     const double rounds = (double)a.report.steps;
-    const double push = (double)bytes_of(&a.report, "push") / 1e6 / rounds / 4, weights = (double)bytes_of(&a.report, "weights") / 1e6 / (rounds + 1) / 4;
+    const double push = (double)bytes_of(&a.report, "push") / 1e6 / rounds / 4;
+    const double weights = (double)bytes_of(&a.report, "weights") / 1e6 / (rounds + 1) / 4;
     const double expected = rounds * (8 * 1.2e-4 + weights + 4 * push + 2 * 0.004);
     assert_true(push > weights);
     assert_close(a.report.seconds, expected, 0.004 * expected);
@@ -428,7 +432,8 @@ static void steps_take_their_factors(void **state) {
         struct echi_cost *cost;
         assert_int_equal(echi_cost_create(&a.hosts, (struct echi_cost_io){0}, NULL, a.config.seed, &cost, NULL), ECH_OK);
         double expected = 0;
-        for (uint64_t step = 0; step < 2 * TRAIN / 16; step++) expected += 16 * (separate ? 1e-4 : 1.2e-4) * echi_cost_step_factor(cost, 1, step);
+        for (uint64_t step = 0; step < 2 * TRAIN / 16; step++)
+            expected += 16 * (separate ? 1e-4 : 1.2e-4) * echi_cost_step_factor(cost, 1, step);
         echi_cost_destroy(cost);
         assert_close(a.report.seconds, expected, 1e-6);
     }
@@ -652,6 +657,14 @@ static void late_hosts_delay_the_start(void **state) {
     simulate_well(&b);
     assert_close(b.report.startup_seconds - a.report.startup_seconds, 12.5, 1e-9);
     assert_true(b.report.seconds == a.report.seconds);
+    prepare(&b, 4, "asp");
+    b.host[1].joins = 12.5;
+    b.host[2].dies = 3;    /* while the others wait for rank 1: it is missed when step times are */
+    simulate_well(&b);
+    assert_close(b.report.startup_seconds - a.report.startup_seconds, 12.5 + 10, 1e-6);
+    assert_int_equal(b.report.n_lost, 1);
+    assert_int_equal(b.report.batch[2], 0);
+    assert_int_equal(b.report.samples, 2 * TRAIN);
 }
 
 /* --------------------------------------------------- places, by themselves */
@@ -660,12 +673,14 @@ static struct echi_sim *bare;
 static uint32_t wait_for_place(int from, int to) {
     const uint32_t id = echi_records_take(&bare->flights);
     struct echi_flight *f = echi_records_at(&bare->flights, id);
-    *f = (struct echi_flight){.from = (uint16_t)from, .to = (uint16_t)to, .kind = ECHI_KIND_PUSH, .payload = true, .role = ECHI_ROLE_WORKER, .len = 100};
+    *f = (struct echi_flight){.from = (uint16_t)from, .to = (uint16_t)to, .kind = ECHI_KIND_PUSH, .payload = true,
+                              .role = ECHI_ROLE_WORKER, .len = 100};
     echi_sim_wait_for_place(bare, id);
     return id;
 }
 static void post_push(int at, int from, int layers) {
-    const struct echi_action post = {.type = ECHI_ACTION_POST, .to = (uint16_t)from, .kind = ECHI_KIND_PUSH, .slot = {ECHI_SLOT_OWNER_GRADS, (uint16_t)from}};
+    const struct echi_action post = {.type = ECHI_ACTION_POST, .to = (uint16_t)from, .kind = ECHI_KIND_PUSH,
+                                     .slot = {ECHI_SLOT_OWNER_GRADS, (uint16_t)from}};
     bare->node[at].setup.cut = layers;
     echi_sim_post(bare, at, &post);
 }
