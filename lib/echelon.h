@@ -156,6 +156,8 @@ struct ech_config {
     char record[1024];            /* folder in which each node writes rank<N>.events for `echelon replay`; made if its parent is there.
                                      A disk that is full ends the recording with a log line, and not the run */
     char profile_out[1024];       /* where rank 0 writes what arithmetic costs its machine, for `echelon sim --profile` */
+    char codec[32];               /* how changes travel: dense, topk, topk:paper, topk:volume, topk:balanced (GDTopK) */
+    double link;                  /* megabits a second of this node's link, for topk:volume and topk:balanced; 0: not known */
 };
 void ech_config_init(struct ech_config *config);
 
@@ -215,6 +217,10 @@ struct ech_report {
     int n_lost, lost[ECH_WORLD_MAX];      /* ranks that were lost while the others went on, in order */
     uint64_t leases_again, samples_again; /* work of theirs that others were given again; `samples` counts each once */
     uint64_t head_repeats;                /* rows that the head had trained already: answered, not trained again */
+    char codec[32];                       /* "dense", "topk:paper", ... */
+    /* With topk, of pushes and of weights and states between nodes: bytes by those that they would have had dense; 1 with dense. */
+    double push_ratio, state_ratio;
+    uint64_t residuals_lost;              /* with topk: residuals that were lost with their worker, or cleared since its owner was lost */
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

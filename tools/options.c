@@ -49,6 +49,7 @@ static const struct {
     {SIM, "keep", "a simulated run is short, and is not checkpointed"},
     {SIM, "resume", "a simulated run begins at the beginning"},
     {SIM, "record", "the same seed gives the same simulated run again"},
+    {SIM, "link", "say what each node's link carries in --hosts FILE, as in 'link 100 Mb/s'"},
     {SIM, "profile-out", "a simulation measures nothing: `echelon train --profile-out` writes a profile"},
 };
 enum { N_LACKING = (int)(sizeof lacking / sizeof lacking[0]) };
@@ -69,7 +70,7 @@ static const struct {
     {"What to train", " model data init "},
     {"The simulated cluster", " hosts workers spread compute profile "},
     {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device threads slow "},
-    {"How the nodes work together", " sync staleness groups separate shares samples-per-step plan "},
+    {"How the nodes work together", " sync staleness groups separate shares samples-per-step codec link plan "},
     {"Learning", " batch lr momentum weight-decay seed no-shuffle deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
     {"Stopping and going on", " checkpoint every keep resume "},
