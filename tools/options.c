@@ -241,8 +241,10 @@ static ech_status settle_sim(const struct command *command, struct ech_error *er
     if (command->hosts && command->spread) return wrong(err, "--hosts says how unlike the machines are: leave --spread out");
     if (command->costs_only && *c->save) return wrong(err, "--compute model learns no weights to --save: leave one of them out");
     if (command->costs_only && *c->init) return wrong(err, "--compute model takes no weights from --init: leave one of them out");
-    if (command->costs_only && *command->curve) return wrong(err, "--compute model learns nothing that --curve could show: leave one of them out");
-    if (command->costs_only && c->target_accuracy > 0) return wrong(err, "--compute model learns nothing, so no --target-accuracy is ever reached: leave one of them out");
+    if (command->costs_only && *command->curve)
+        return wrong(err, "--compute model learns nothing that --curve could show: leave one of them out");
+    if (command->costs_only && c->target_accuracy > 0)
+        return wrong(err, "--compute model learns nothing, so no --target-accuracy is ever reached: leave one of them out");
     return ECH_OK;
 }
 
@@ -253,7 +255,8 @@ static ech_status check_environment(enum subcommand sub, struct ech_error *err) 
         size_t len = 4;
         for (const char *c = lacking[i].name; *c && len + 1 < sizeof name; c++) name[len++] = *c == '-' ? '_' : (char)(*c - 'a' + 'A');
         name[len] = 0;
-        if (lacking[i].without == sub && getenv(name)) return wrong(err, "the environment has %s, but echelon %s has no --%s: %s", name, name_of(sub), lacking[i].name, lacking[i].instead);
+        if (lacking[i].without == sub && getenv(name))
+            return wrong(err, "the environment has %s, but echelon %s has no --%s: %s", name, name_of(sub), lacking[i].name, lacking[i].instead);
     }
     return ECH_OK;
 }

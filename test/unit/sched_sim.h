@@ -46,7 +46,7 @@ enum {
     VERSIONS = 2048,
     KILLS = 4,
     META = 1024,            /* bytes of a message's words */
-    ANSWERS = 8,            /* weights on their way to a worker, or computed on, at most */
+    ANSWERS = 16,           /* weights on their way to a worker, or computed on, at most: of each owner that it had, too */
     NOTES = 40              /* events that a failure tells */
 };
 
