@@ -112,7 +112,7 @@ struct ech_config {
     char coordinator[256];        /* host:port; rank 0 binds it */
     char bind[256];               /* address the other nodes listen on */
     double join_timeout;          /* seconds to wait for all nodes (default 60) */
-    char sync[16];                /* bsp asp ssp gssp */
+    char sync[16];                /* bsp asp ssp gssp local */
     int staleness;                /* S, 0.. (default 3) */
     int groups;                   /* 0: auto */
     int separate;                 /* -1 auto, 0 off, 1 one head owner */
@@ -155,6 +155,9 @@ struct ech_config {
     int resume;                   /* 1: go on from the newest whole one; from the beginning when there is none yet */
     char record[1024];            /* folder in which each node writes rank<N>.events for `echelon replay`; made if its parent is there.
                                      A disk that is full ends the recording with a log line, and not the run */
+    /* sync local (DiLoCo, arXiv 2311.08105): workers step by themselves, and a round's changes make one outer step. */
+    int inner_steps;              /* H, a worker's steps in a round, in the mean over all (default 16); each gets them by its speed */
+    double outer_lr, outer_momentum;   /* of the outer step, with Nesterov's momentum (defaults 0.7 and 0.9, the paper's) */
 };
 void ech_config_init(struct ech_config *config);
 
@@ -245,7 +248,7 @@ struct ech_step {
 };
 
 /* Joins the other nodes with your own arrays. train_samples: size of the training set (all nodes can read all of it).
- * rank 0's values are the initial weights of all. sync bsp, asp, ssp or gssp; nothing is separated; looks at a test set
+ * rank 0's values are the initial weights of all. sync bsp, asp, ssp, gssp or local; nothing is separated; looks at a test set
  * are yours to make. params and the arrays must stay valid until ech_session_close. Blocks until all nodes have joined
  * and measured: `measure`, when not NULL, is called a few times with a number of samples and must compute gradients for
  * the samples as a step would (its results are not used); without it shares are equal. */

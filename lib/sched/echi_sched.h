@@ -25,10 +25,13 @@
 #define ECHI_STATE_COPIES 3           /* own state: current, being written, being sent */
 #define ECHI_NONE 255                 /* no rank, no group */
 #define ECHI_GRANULE 4                /* samples that --deterministic takes as one, by their place in the round */
+#define ECHI_INNER_MAX 10000          /* `local`: steps of one worker in a round */
+#define ECHI_LOCAL_ROUND_MAX (1u << 30)   /* `local`: samples of a round */
+#define ECHI_DELTAS 2                 /* `local`: changes of one worker that are on their way, or wait for the round before theirs */
 
 /* ---------------------------------------------------------------- the plan */
 
-enum echi_sync { ECHI_SYNC_BSP, ECHI_SYNC_ASP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP, ECHI_SYNCS };
+enum echi_sync { ECHI_SYNC_BSP, ECHI_SYNC_ASP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP, ECHI_SYNC_LOCAL, ECHI_SYNCS };
 
 /* Who does what. Plain data: made by the planner on rank 0, sent to all. */
 struct echi_plan {
@@ -46,6 +49,8 @@ struct echi_plan {
     uint32_t staleness;                   /* S, in steps */
     uint32_t rounds_apart;                /* R: how far a group may run ahead of what the others have acknowledged */
     double lr, momentum, decay;
+    uint32_t inner[ECHI_WORLD_MAX];       /* `local`: a worker's steps in a round, H_i; 0 under the other policies */
+    double outer_lr, outer_momentum;      /* `local`: of the owner's step; 0 under the other policies */
     uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among a plan's bytes, which are sent before any is */
 };
 int echi_plan_workers(const struct echi_plan *plan, int group);   /* living ones of one group; group -1: of all */
@@ -60,15 +65,23 @@ void echi_plan_lose(struct echi_plan *plan, int rank);
 int echi_plan_group_owned(const struct echi_plan *plan, int rank);
 bool echi_plan_group_lives(const struct echi_plan *plan, int group);
 int echi_plan_first_group(const struct echi_plan *plan);
-/* Samples of one lease that a worker has room for. Under BSP more than its share where that is small: when others are lost,
+/* Under a policy with rounds: a worker's samples in a whole round; and the samples of one, or at most of one, since it may have
+ * been dealt before a loss. */
+uint32_t echi_plan_share(const struct echi_plan *plan, int rank);
+uint32_t echi_plan_round(const struct echi_plan *plan);
+uint32_t echi_plan_round_most(const struct echi_plan *plan);
+/* Samples of one lease that a worker may get. Under BSP more than its share where that is small: when others are lost,
  * shares grow, and what is larger than the room is leased in parts. */
 uint32_t echi_plan_room(const struct echi_plan *plan, int rank);
+/* Samples of one step, for which a worker's stack has room: those of a lease, but under `local`, where a lease is several steps. */
+uint32_t echi_plan_step(const struct echi_plan *plan, int rank);
 
 /* A range of an epoch's permutation, handed to a worker, for one owner and, under BSP, one round. */
 struct echi_lease {
     uint32_t id;                          /* from 1, never reused in a run; 0: no lease */
     uint32_t epoch, start, n;             /* samples start .. start+n-1 of the epoch's permutation */
-    uint32_t round, round_size;           /* round_size: B, or what is left in an epoch's last round under BSP */
+    uint32_t round, round_size;           /* round_size: B, or what is left in an epoch's last round under BSP; under `local`, whose
+                                             rounds are many steps long, the samples of the round */
     uint8_t worker, owner;                /* ranks */
     uint8_t again;                        /* 1: these samples were in a lease before, whose worker or owner is lost */
 };
@@ -214,6 +227,9 @@ enum echi_slot_kind {
     ECHI_SLOT_COORD_PARAMS,     /* [3] initial weights, then those last looked at; 1 and 2: parts as they come in */
     ECHI_SLOT_NODE_FINAL,       /* [1] sessions: the final weights */
     ECHI_SLOT_COORD_KEPT,       /* [1 + groups] of a checkpoint: the weights; the momentum of each group, the head's with that of group 0 */
+    ECHI_SLOT_LOCAL_WEIGHTS,    /* [2] `local`: 0: the worker's own weights; 1: what its next change is counted from */
+    ECHI_SLOT_LOCAL_MOMENTUM,   /* [1] `local`: of the worker's own steps */
+    ECHI_SLOT_LOCAL_DELTA,      /* [ECHI_DELTAS] `local`: a lease's change, to be pushed */
     ECHI_SLOT_KINDS
 };
 struct echi_slot { uint8_t kind, index; };
@@ -230,6 +246,10 @@ enum echi_task_kind {
     ECHI_TASK_FORWARD,    /* trunk */
     ECHI_TASK_EVAL,       /* accuracy over the test set; the only task that runs while the cluster is held */
     ECHI_TASK_KEEP,       /* a checkpoint of the COORD_KEPT slots; beside the lane, by a thread that writes */
+    /* `local`. A worker asks for one of these or for a STEP at a time, so they come last without being late. */
+    ECHI_TASK_LOCAL_APPLY,/* own weights and momentum take a step by its gradient */
+    ECHI_TASK_LOCAL_DELTA,/* grads = (state - weights) * samples / divisor; then state = weights */
+    ECHI_TASK_LOCAL_JOIN, /* weights_out = weights + (weights_out - state_out); then state_out = weights */
     ECHI_TASKS
 };
 /* Names every slot that it reads and writes: a driver chooses nothing. */
@@ -241,12 +261,12 @@ struct echi_task {
     uint8_t n_rows;                         /* HEAD: number of row slots merged */
     uint8_t rows[ECHI_WORLD_MAX];           /* HEAD: ranks whose HEAD_ROWS slots are meant, in this order */
     uint32_t row_count[ECHI_WORLD_MAX];     /* HEAD: samples of each */
-    struct echi_lease lease;                /* STEP, FORWARD, BACKWARD, APPLY, ADD */
-    struct echi_slot weights, weights_out;  /* read; written (APPLY, HEAD, HEAD_APPLY, REFRESH) */
+    struct echi_lease lease;                /* STEP, FORWARD, BACKWARD, APPLY, ADD; `local`: STEP, LOCAL_APPLY: a part of one, with its id */
+    struct echi_slot weights, weights_out;  /* read; written (APPLY, HEAD, HEAD_APPLY, REFRESH, LOCAL_APPLY: in place, LOCAL_JOIN) */
     struct echi_slot grads, state, state_out;
     uint8_t peer[ECHI_GROUPS_MAX];          /* APPLY, REFRESH with several groups: index of each other group's state slot;
                                                ECHI_NONE for one's own and for states not there yet */
-    uint32_t samples;                       /* APPLY, HEAD, HEAD_APPLY: weight of the push is samples / divisor */
+    uint32_t samples;                       /* APPLY, HEAD, HEAD_APPLY, LOCAL_APPLY, LOCAL_DELTA: weight of the push is samples / divisor */
     uint32_t divisor;                       /* B of every gradient in this task */
 };
 /* HEAD: by place in rows; else [0]. */

@@ -175,7 +175,7 @@ bool echi_lease_valid(const struct echi_lease *l, const struct echi_plan *p) {
     if (p->deterministic && (l->start % ECHI_GRANULE || (l->n % ECHI_GRANULE && l->round_size % ECHI_GRANULE == 0))) return false;
     /* A step of an asynchronous worker may be larger than a round; a share of a round may not. */
     if (!echi_policy_of((enum echi_sync)p->sync)->rounds) return l->round_size == p->round;
-    return l->round_size <= p->round && l->n <= l->round_size;
+    return l->round_size <= echi_plan_round_most(p) && l->n <= l->round_size;
 }
 
 static bool is_rate(double v) { return v >= 0 && v < 1e6; }   /* false for a NaN */
@@ -189,21 +189,26 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay)) return false;
     const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
     if (p->n_groups > 1 && !policy->grouped) return false;
-    if (p->deterministic && (!policy->rounds || p->round % ECHI_GRANULE)) return false;
+    if (p->deterministic && (!policy->rounds || policy->local || p->round % ECHI_GRANULE)) return false;
     if (p->strands > 1 && (policy->rounds || !p->separated)) return false;
+    if (policy->local ? p->separated || !is_rate(p->outer_lr) || !is_rate(p->outer_momentum) : p->outer_lr != 0 || p->outer_momentum != 0)
+        return false;
     for (int g = 0; g < p->n_groups; g++)
         if (p->owner_of[g] >= p->world || echi_plan_workers(p, g) < 1) return false;
     /* An owner keeps one group: two on one node would share its slots. */
     for (int g = 0; g < p->n_groups; g++)
         for (int h = 0; h < g; h++)
             if (p->owner_of[g] == p->owner_of[h]) return false;
-    uint64_t sum = 0;
+    uint64_t sum = 0, steps = 0;
     for (int r = 0; r < p->world; r++) {
         if (p->group_of[r] == ECHI_NONE ? p->n[r] != 0 : (p->n[r] < 1 || p->n[r] > 1u << 20)) return false;
         if (p->group_of[r] != ECHI_NONE && p->group_of[r] >= p->n_groups) return false;
         if (p->deterministic && p->n[r] % ECHI_GRANULE) return false;
+        if (p->inner[r] > ECHI_INNER_MAX || (p->inner[r] != 0) != (policy->local && p->n[r] != 0)) return false;
         sum += p->n[r];
+        steps += (uint64_t)p->n[r] * p->inner[r];
     }
+    if (policy->local) return steps <= ECHI_LOCAL_ROUND_MAX;
     return !policy->rounds || sum == p->round;
 }
 
@@ -226,6 +231,11 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put_bytes(&w, p->owner_of, p->n_groups);
     echi_put_bytes(&w, p->group_of, p->world);
     for (int r = 0; r < p->world; r++) echi_put32(&w, p->n[r]);
+    if (p->sync == ECHI_SYNC_LOCAL) {
+        echi_put_f64(&w, p->outer_lr);
+        echi_put_f64(&w, p->outer_momentum);
+        for (int r = 0; r < p->world; r++) echi_put16(&w, (uint16_t)p->inner[r]);
+    }
     return w.ok ? (size_t)(w.at - out) : 0;
 }
 
@@ -252,6 +262,11 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     echi_get_bytes(&r, p->owner_of, p->n_groups);
     echi_get_bytes(&r, p->group_of, p->world);
     for (int i = 0; i < p->world; i++) p->n[i] = echi_get32(&r);
+    if (p->sync == ECHI_SYNC_LOCAL) {
+        p->outer_lr = echi_get_f64(&r);
+        p->outer_momentum = echi_get_f64(&r);
+        for (int i = 0; i < p->world; i++) p->inner[i] = echi_get16(&r);
+    }
     return r.ok && r.at == r.end && echi_plan_valid(p);
 }
 

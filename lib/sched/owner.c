@@ -163,6 +163,7 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
         const struct echi_slot grads = {ECHI_SLOT_OWNER_GRADS, rank};
         if (o->policy->push_arrived(&p->lease) == ECHI_TAKE_ADD) {
             struct echi_task *t = compute(o, ECHI_TASK_ADD, out);
+            p->staleness = (double)(o->samples - p->seen) / plan_of(o)->round;   /* under bsp 0 */
             t->grads = grads;
             t->lease = p->lease;
             t->first = o->round_count == 0;

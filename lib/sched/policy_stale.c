@@ -28,6 +28,6 @@ static bool within_bound(const struct echi_worker_view views[ECHI_WORLD_MAX], in
     return true;
 }
 
-const struct echi_policy echi_policy_asp = {"asp", false, false, may_begin, push_arrived, never_waits};
-const struct echi_policy echi_policy_ssp = {"ssp", false, false, may_begin, push_arrived, within_bound};
-const struct echi_policy echi_policy_gssp = {"gssp", false, true, may_begin, push_arrived, within_bound};
+const struct echi_policy echi_policy_asp = {"asp", false, false, false, may_begin, push_arrived, never_waits};
+const struct echi_policy echi_policy_ssp = {"ssp", false, false, false, may_begin, push_arrived, within_bound};
+const struct echi_policy echi_policy_gssp = {"gssp", false, true, false, may_begin, push_arrived, within_bound};

@@ -297,6 +297,9 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put8(w, s->lr_given);
     echi_put8(w, s->momentum_given);
     echi_put8(w, s->deterministic);
+    echi_put32(w, s->inner_steps);
+    echi_put_f64(w, s->outer_lr);
+    echi_put_f64(w, s->outer_momentum);
 }
 
 bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
@@ -321,10 +324,13 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->lr_given = echi_get8(r) != 0;
     s->momentum_given = echi_get8(r) != 0;
     s->deterministic = echi_get8(r) != 0;
+    s->inner_steps = echi_get32(r);
+    s->outer_lr = echi_get_f64(r);
+    s->outer_momentum = echi_get_f64(r);
     const uint32_t most = 1u << 24;
     for (int i = 0; i < world; i++)
         if (r->ok && s->share[i] > most) r->ok = false;
-    return r->ok && s->batch <= most && s->samples_per_step <= most;
+    return r->ok && s->batch <= most && s->samples_per_step <= most && s->inner_steps <= ECHI_INNER_MAX;
 }
 
 void echi_goal_put(struct echi_writer *w, const struct echi_goal *g) {

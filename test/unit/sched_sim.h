@@ -132,6 +132,8 @@ struct sim {
     uint64_t repeats, handed_on;            /* rows answered again; states of lost groups handed on */
     uint32_t began_on[LEASES][PARAMS];      /* weights that a lease was computed on */
     uint64_t applied_samples;               /* in the weights of a single group */
+    uint32_t moved[LEASES][PARAMS], stepped[LEASES];   /* `local`: by the own steps of a lease; samples of those */
+    uint64_t in_own[NODES];                 /* `local`: samples in a worker's own weights */
     uint64_t slot_samples[NODES][2 * ECHI_STRANDS], seen[LEASES];   /* in a worker's weights; in those a lease began on */
     double staleness[LEASES];
     /* Samples in each copy of the head's weights, in those that a lease's rows met, in the newest of applied pushes; the pushes
@@ -178,6 +180,7 @@ static void die(struct sim *s, const char *what) {
         }                                                                                                                        \
     } while (0)
 
+static bool in_rounds(const struct sim *s) { return echi_policy_of((enum echi_sync)s->plan.sync)->rounds; }
 static int cut_of(const struct sim *s) { return s->plan.separated ? CUT : LAYERS; }
 /* Mostly about `scale`, now and then far longer: slow links, a machine that pages. */
 static int64_t after(struct sim *s, uint32_t scale) {
@@ -283,6 +286,21 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     case ECHI_TASK_KEEP:
         for (int i = 0; i <= s->plan.n_groups; i++) reads(s, node, (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)i}, 0, LAYERS);
         break;
+    case ECHI_TASK_LOCAL_APPLY:
+        reads(s, node, t->grads, 0, cut);
+        writes(s, node, t->weights, 0, cut);
+        writes(s, node, t->state, 0, cut);
+        break;
+    case ECHI_TASK_LOCAL_DELTA:
+        reads(s, node, t->weights, 0, cut);
+        writes(s, node, t->state, 0, cut);
+        writes(s, node, t->grads, 0, cut);
+        break;
+    case ECHI_TASK_LOCAL_JOIN:
+        reads(s, node, t->weights, 0, cut);
+        writes(s, node, t->weights_out, 0, cut);
+        writes(s, node, t->state_out, 0, cut);
+        break;
     case ECHI_TASKS: break;
     }
 }
@@ -353,7 +371,7 @@ static void watch_send(struct sim *s, const struct echi_action *a) {
         CHECK(s, s->plan.n_groups > 1 || a->msg.samples == s->applied_samples);
     } else if (a->kind == ECHI_KIND_APPLIED) {
         CHECK(s, l->id < LEASES);
-        if (s->plan.sync == ECHI_SYNC_BSP) note_applied(s, l, 0);
+        if (in_rounds(s)) note_applied(s, l, 0);
         if (s->plan.n_groups == 1) CHECK(s, a->msg.staleness == s->staleness[l->id]);
     }
 }
@@ -659,7 +677,8 @@ static void deliver(struct sim *s, const struct message *m) {
 static void note_begin(struct sim *s, const struct work *w, const uint32_t *weights) {
     const struct echi_lease *l = &w->task.lease;
     memcpy(s->began_on[l->id], weights, PARAMS * sizeof weights[0]);
-    s->seen[l->id] = s->slot_samples[w->node][w->task.weights.index];
+    if (s->plan.sync != ECHI_SYNC_LOCAL) s->seen[l->id] = s->slot_samples[w->node][w->task.weights.index];
+    else if (s->stepped[l->id] == 0) s->seen[l->id] = s->in_own[w->node];
     for (uint32_t i = l->start; i < l->start + l->n; i++) s->computed[i]++;
 }
 
@@ -701,6 +720,49 @@ static void count_push(struct sim *s, const struct echi_lease *l) {
     if (s->entered[l->worker] <= l->id) s->entered[l->worker] = 0;
 }
 
+/* `local`: a round's sum is what the own steps of its leases have moved, each step once. */
+static void check_round(struct sim *s, const struct echi_owner *o, const uint32_t *sum) {
+    uint32_t expected[PARAMS] = {0};
+    for (int k = 0; k < o->round_count; k++) {
+        const uint32_t id = o->round_push[k].lease.id;
+        CHECK(s, s->stepped[id] == o->round_push[k].lease.n);
+        for (int i = 0; i < PARAMS; i++) expected[i] += s->moved[id][i];
+        s->staleness[id] = s->seen[id] < s->applied_samples ? (double)(s->applied_samples - s->seen[id]) / s->plan.round : 0;
+    }
+    CHECK(s, memcmp(sum, expected, sizeof expected) == 0);
+}
+
+/* `local`: what a worker does with weights of its own. */
+static void run_local(struct sim *s, const struct work *w) {
+    const struct echi_task *t = &w->task;
+    uint32_t *own = place(s, w->node, t->kind == ECHI_TASK_LOCAL_JOIN ? t->weights_out : t->weights)->word;
+    uint32_t *origin = t->kind == ECHI_TASK_LOCAL_APPLY ? NULL : place(s, w->node, t->kind == ECHI_TASK_LOCAL_JOIN ? t->state_out : t->state)->word;
+    for (int i = 0; i < PARAMS; i++) {
+        if (t->kind == ECHI_TASK_LOCAL_APPLY) {
+            const uint32_t step = toy_velocity(&place(s, w->node, t->state)->word[i], own[i], place(s, w->node, t->grads)->word[i], t->samples);
+            own[i] -= step;
+            s->moved[t->lease.id][i] += step;
+        } else if (t->kind == ECHI_TASK_LOCAL_DELTA) {
+            place(s, w->node, t->grads)->word[i] = origin[i] - own[i];
+            CHECK(s, origin[i] - own[i] == s->moved[t->lease.id][i]);
+            origin[i] = own[i];
+        } else {
+            const uint32_t from = place(s, w->node, t->weights)->word[i];
+            own[i] = from + (own[i] - origin[i]);
+            origin[i] = from;
+        }
+    }
+    if (t->kind == ECHI_TASK_LOCAL_APPLY) {
+        CHECK(s, t->samples == t->lease.n && t->divisor == s->plan.round && t->weights.index == t->weights_out.index);
+        s->stepped[t->lease.id] += t->lease.n;
+    } else if (t->kind == ECHI_TASK_LOCAL_DELTA) {
+        CHECK(s, t->samples == t->lease.n && t->divisor == t->lease.round_size && s->stepped[t->lease.id] == t->lease.n);
+        s->in_own[w->node] += t->lease.n;
+    } else {
+        s->in_own[w->node] = s->slot_samples[w->node][t->weights.index];
+    }
+}
+
 static void run_apply(struct sim *s, struct work *w, bool of_head) {
     const struct echi_task *t = &w->task;
     const int first = of_head ? CUT * WORDS : 0, end = of_head ? PARAMS : cut_of(s) * WORDS;
@@ -709,8 +771,9 @@ static void run_apply(struct sim *s, struct work *w, bool of_head) {
     uint32_t *v = s->node[w->node].place[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0].word;
     if (of_head) s->head_in[t->weights_out.index] = s->head_in[t->weights.index] + t->samples;
     if (!of_head) {
-        if (s->plan.sync == ECHI_SYNC_BSP) {
+        if (in_rounds(s)) {
             CHECK(s, t->samples == t->divisor && t->divisor == t->lease.round_size);
+            if (s->plan.sync == ECHI_SYNC_LOCAL) check_round(s, &s->node[w->node].owner, grads);
         } else {
             CHECK(s, t->samples == t->lease.n && t->divisor == s->plan.round && t->lease.round_size == s->plan.round);
             count_push(s, &t->lease);
@@ -725,6 +788,11 @@ static void run_apply(struct sim *s, struct work *w, bool of_head) {
         s->applied_samples += t->samples;
     }
     for (int i = first; i < end; i++) {
+        if (s->plan.sync == ECHI_SYNC_LOCAL) {   /* the outer step; without momentum that of outer_lr 1 */
+            v[i] = s->plan.outer_momentum > 0 ? 3 * v[i] + grads[i] : 0;
+            to[i] = weights[i] - (grads[i] + 3 * v[i]);
+            continue;
+        }
         const uint32_t step = toy_velocity(&v[i], weights[i], grads[i], t->samples);
         if (t->state_out.kind) place(s, w->node, t->state_out)->word[i] = place(s, w->node, t->state)->word[i] - step;
         else to[i] = weights[i] - step;
@@ -763,7 +831,7 @@ static void run_task(struct sim *s, struct work *w) {
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_STEP:
         note_begin(s, w, place(s, w->node, t->weights)->word);
-        toy_step(place(s, w->node, t->weights)->word, place(s, w->node, t->grads)->word, &t->lease);
+        toy_step(place(s, w->node, t->weights)->word, place(s, w->node, t->grads)->word, &(struct echi_lease){.start = t->lease.start, .n = t->lease.n, .round_size = t->divisor});
         for (uint32_t i = 0; i < t->lease.n; i++) w->result.loss[0] += loss_of(label_of(t->lease.start + i));
         break;
     case ECHI_TASK_FORWARD: {
@@ -801,6 +869,9 @@ static void run_task(struct sim *s, struct work *w) {
     case ECHI_TASK_REFRESH: sum_states(s, w->node, t->state, t->peer, place(s, w->node, t->weights_out)->word); break;
     case ECHI_TASK_EVAL: run_look(s, w); break;
     case ECHI_TASK_KEEP: end_keep(s, &w->result); break;
+    case ECHI_TASK_LOCAL_APPLY:
+    case ECHI_TASK_LOCAL_DELTA:
+    case ECHI_TASK_LOCAL_JOIN: run_local(s, w); break;
     case ECHI_TASKS: break;
     }
 }

@@ -28,7 +28,7 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     struct echi_plan *p = &s->plan;
     p->sync = (uint8_t)sync;
     p->world = (uint8_t)(1 + below(s, NODES));
-    p->separated = below(s, 2) != 0;
+    p->separated = below(s, 2) && sync != ECHI_SYNC_LOCAL;
     p->head = p->separated ? (uint8_t)below(s, p->world) : ECHI_NONE;
     p->staleness = below(s, 4);
     p->rounds_apart = 1 + below(s, 4);
@@ -45,10 +45,13 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     } else {
         if (sync == ECHI_SYNC_GSSP) p->n_groups = (uint8_t)(1 + below(s, p->world < 4 ? p->world : 4));
         const bool large = below(s, 10) == 0;   /* more rows at the head than it merges */
+        p->outer_lr = sync == ECHI_SYNC_LOCAL;
+        p->outer_momentum = sync == ECHI_SYNC_LOCAL && below(s, 2) ? 0.9 : 0;
         for (int r = 0; r < p->world; r++) {
             if (r >= p->n_groups && below(s, 6) == 0) continue;
             p->group_of[r] = (uint8_t)(r < p->n_groups ? r : (int)below(s, p->n_groups));
             p->n[r] = large ? N_MAX - below(s, 3) : 1 + below(s, below(s, 8) ? 8 : N_MAX);
+            if (sync == ECHI_SYNC_LOCAL) p->inner[r] = 1 + below(s, 5);
         }
     }
     /* Owners are any nodes, one each; not always of their own group. */
@@ -56,16 +59,18 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     for (int g = 0; g < p->n_groups; g++) p->owner_of[g] = (uint8_t)(((uint32_t)g + turn) % p->world);
 }
 
-/* One node that does everything by itself, rounds as in an epoch's last short one. */
+/* One node that does everything by itself, rounds as in an epoch's last short one; under `local` (one worker, outer_lr 1, no outer
+ * momentum) its steps, of which only the last of an epoch or of the run is short. */
 static void one_node(const struct sim *s, uint64_t samples, uint32_t *w) {
+    const bool local = s->plan.sync == ECHI_SYNC_LOCAL;
     uint32_t v[PARAMS] = {0}, grads[PARAMS], start = 0;
     for (int i = 0; i < PARAMS; i++) w[i] = mix((uint32_t)s->seed, (uint32_t)i);
     for (uint64_t done = 0; done < samples;) {
         if (start == s->goal.train_samples) start = 0;
-        uint64_t n = s->plan.round;
+        uint64_t n = local ? s->plan.n[0] : s->plan.round;
         if (n > s->goal.train_samples - start) n = s->goal.train_samples - start;
         if (n > s->goal.samples - done) n = s->goal.samples - done;
-        const struct echi_lease l = {.start = start, .n = (uint32_t)n, .round_size = (uint32_t)n};
+        const struct echi_lease l = {.start = start, .n = (uint32_t)n, .round_size = local ? s->plan.round : (uint32_t)n};
         toy_step(w, grads, &l);
         for (int i = 0; i < PARAMS; i++) w[i] -= toy_velocity(&v[i], w[i], grads[i], l.n);
         start += l.n;
@@ -81,6 +86,7 @@ static void check_silence(struct sim *s) {
         if (n->dead) continue;
         CHECK(s, n->ended && !n->held);
         for (int i = 0; n->has_worker && i < s->plan.strands; i++) CHECK(s, n->worker.strand[i].sending == 0 && n->worker.n_leases == 0);
+        for (int i = 0; i < ECHI_DELTAS; i++) CHECK(s, n->worker.local.delta[i].sending == 0 && !n->worker.local.delta[i].held);
         if (n->has_owner) {
             CHECK(s, n->owner.sends == 0 && n->owner.state_out == 0 && n->owner.state_sending < 0 && n->owner.busy == 0 &&
                          (n->owner.drained || s->killed));
@@ -156,7 +162,8 @@ static void check_stalenesses(struct sim *s) {
 static void check_weights(struct sim *s) {
     const uint32_t *final = s->node[0].place[ECHI_SLOT_COORD_PARAMS][0].word;
     uint32_t expected[PARAMS];
-    if (s->plan.sync == ECHI_SYNC_BSP) {
+    const bool alone = s->plan.sync == ECHI_SYNC_LOCAL && s->plan.world == 1 && s->plan.outer_momentum == 0 && !s->from.there;
+    if (s->plan.sync == ECHI_SYNC_BSP || alone) {
         one_node(s, s->coordinator.applied, expected);
         CHECK(s, memcmp(final, expected, sizeof expected) == 0);
     }
@@ -300,7 +307,10 @@ static void run_planned(bool with_kills) {
                                          .groups = (int)below(s, 4),
                                          .batch = 8 + below(s, 20),
                                          .staleness = below(s, 4),
-                                         .lr = 0.1};
+                                         .lr = 0.1,
+                                         .inner_steps = 1 + below(s, 6),
+                                         .outer_lr = 0.7};
+        if (s->wishes.sync == ECHI_SYNC_LOCAL) s->wishes.separate = 0;
         for (int i = 0; i < KILLS && with_kills; i++) {
             s->kill_at[i] = 1 + below(s, i ? 600 : 12);
             s->kill_rank[i] = -1;
@@ -371,6 +381,7 @@ static void bsp(void **state) { (void)state; run_policy(ECHI_SYNC_BSP); }
 static void asp(void **state) { (void)state; run_policy(ECHI_SYNC_ASP); }
 static void ssp(void **state) { (void)state; run_policy(ECHI_SYNC_SSP); }
 static void gssp(void **state) { (void)state; run_policy(ECHI_SYNC_GSSP); }
+static void local(void **state) { (void)state; run_policy(ECHI_SYNC_LOCAL); }
 
 /* ---- one role by itself ---- */
 
@@ -881,7 +892,7 @@ static void staleness_has_its_bin(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(staleness_has_its_bin), cmocka_unit_test(resumed),
-        cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(planned),
+        cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(local), cmocka_unit_test(planned),
         cmocka_unit_test(kills), cmocka_unit_test(owners_die), cmocka_unit_test(planned_kills), cmocka_unit_test(a_kill_at_every_event),
         cmocka_unit_test(a_worker_counts_exactly_while_it_holds_a_lease),
         cmocka_unit_test(answers_take_turns),
