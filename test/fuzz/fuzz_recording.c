@@ -170,7 +170,7 @@ static void compute(const struct echi_task *t) {
 
 static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     static const struct { uint8_t sync, separated, strands; uint32_t samples; } run[] = {
-        {ECHI_SYNC_BSP, 0, 1, 12}, {ECHI_SYNC_BSP, 1, 1, 8}, {ECHI_SYNC_ASP, 0, 1, 12}, {ECHI_SYNC_GSSP, 1, 2, 16}, {ECHI_SYNC_SSP, 1, 1, 0},
+        {ECHI_SYNC_BSP, 0, 1, 12}, {ECHI_SYNC_BSP, 1, 1, 8}, {ECHI_SYNC_ASP, 0, 1, 12}, {ECHI_SYNC_GSSP, 1, 2, 16}, {ECHI_SYNC_SSP, 1, 1, 0}, {ECHI_SYNC_LOCAL, 0, 1, 12},
     };
     enum { RUNS = sizeof run / sizeof run[0], CUTS = 3 };
     if (i >= RUNS + CUTS) return 0;
@@ -184,6 +184,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
                                .goal = {.train_samples = 8, .samples = run[k].samples, .eval_every = 6, .has_test = true},
                                .plan = {.sync = run[k].sync, .world = 1, .n_groups = 1, .separated = run[k].separated, .head = run[k].separated ? 0 : ECHI_NONE,
                                         .strands = run[k].strands, .n = {4}, .round = 4, .staleness = 1, .rounds_apart = 4, .lr = 0.1, .momentum = 0.5}};
+    if (run[k].sync == ECHI_SYNC_LOCAL) about.plan.inner[0] = 2, about.plan.outer_lr = 0.7, about.plan.n[0] = 2;
     memset(about.plan.group_of + 1, ECHI_NONE, sizeof about.plan.group_of - 1);
     memcpy(out, ECHI_RECORDING_MAGIC, 8);
     echi_store32(out + 8, ECHI_RECORDING_FORMAT);

@@ -227,6 +227,20 @@ static void plans_come_back(void **state) {
     for (int g = 0; g < ECHI_GROUPS_MAX; g++) large.owner_of[g] = (uint8_t)g;
     assert_true(echi_plan_valid(&large));
     assert_true(echi_plan_encode(&large, bytes, sizeof bytes) > 0);
+    large.sync = ECHI_SYNC_LOCAL;
+    large.n_groups = 1;
+    large.outer_lr = 0.7;
+    large.outer_momentum = 0.9;
+    for (int r = 0; r < ECHI_WORLD_MAX; r++) {
+        large.group_of[r] = 0;
+        large.n[r] = 1;
+        large.inner[r] = (uint32_t)(1 + r * 100 % ECHI_INNER_MAX);
+    }
+    const size_t of_local = echi_plan_encode(&large, bytes, sizeof bytes);
+    assert_true(of_local > 0 && echi_plan_decode(bytes, of_local, &back));
+    assert_memory_equal(back.inner, large.inner, sizeof large.inner);
+    assert_true(back.outer_lr == 0.7 && back.outer_momentum == 0.9);
+    for (size_t cut = 0; cut < of_local; cut++) assert_false(echi_plan_decode(bytes, cut, &back));
 }
 
 static void plans_that_make_no_sense(void **state) {
@@ -299,6 +313,17 @@ static void leases_fit_the_plan(void **state) {
     l.round_size = 7;
     assert_false(echi_lease_valid(&l, &p));
     l.round_size = 65;
+    assert_false(echi_lease_valid(&l, &p));
+    /* Under local a lease is a worker's steps of a round, and the round that of all, lost ones too. */
+    p.sync = ECHI_SYNC_LOCAL;
+    p.inner[0] = p.inner[2] = 4;
+    p.inner[3] = 1;
+    p.lost[3] = 1;
+    l = (struct echi_lease){.id = 1, .n = 32, .round_size = 364, .worker = 0, .owner = 2};
+    assert_true(echi_plan_round(&p) == 64 && echi_plan_round_most(&p) == 364 && echi_lease_valid(&l, &p));
+    l.n = 33;
+    assert_false(echi_lease_valid(&l, &p));
+    l.n = 32, l.round_size = 365;
     assert_false(echi_lease_valid(&l, &p));
 }
 

@@ -57,6 +57,23 @@ static void a_plan_file_is_read(void **state) {
     assert_true(plan.staleness == 3 && plan.rounds_apart == 4 && plan.separated == 0 && plan.head == ECHI_NONE);
 }
 
+/* Under `local` a worker has steps in a round, and each has: without them, or with a head, it is no plan. */
+static void a_local_plan_is_read(void **state) {
+    (void)state;
+    static const char good_local[] = "sync local\nworld 2\nround 64\nouter_lr 0.7\nouter_momentum 0.9\ngroup 0 owner 0 workers 0:32x16 1:8x3\n";
+    assert_int_equal(load(good_local, strlen(good_local)), ECH_OK);
+    assert_true(plan.n[0] == 32 && plan.inner[0] == 16 && plan.n[1] == 8 && plan.inner[1] == 3 && plan.outer_lr == 0.7 && plan.outer_momentum == 0.9);
+    assert_true(echi_plan_round(&plan) == 32 * 16 + 24 && echi_plan_room(&plan, 1) == 24 && echi_plan_step(&plan, 1) == 8);
+    static const char *const bad[] = {
+        "sync local\nworld 2\nround 64\ngroup 0 owner 0 workers 0:32x16 1:8\n",
+        "sync local\nworld 2\nround 64\nhead 0\ngroup 0 owner 0 workers 0:32x16 1:8x3\n",
+        "sync local\nworld 2\nround 64\ngroup 0 owner 0 workers 0:32x16\ngroup 1 owner 1 workers 1:8x3\n",
+        "sync local\nworld 2\nround 64\ngroup 0 owner 0 workers 0:1048576x1024 1:1x1\n",
+        "sync local\nworld 2\nround 64\ndeterministic 1\ngroup 0 owner 0 workers 0:32x16 1:8x3\n"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (load(bad[i], strlen(bad[i])) != ECH_E_FORMAT || !strstr(error.text, "not a whole plan")) fail_msg("%zu: '%s'", i, error.text);
+}
+
 /* A plan at random, valid. */
 static struct echi_plan any_plan(struct echi_random *r) {
     struct echi_plan p = {.sync = (uint8_t)echi_random_below(r, ECHI_SYNCS),
@@ -74,16 +91,20 @@ static struct echi_plan any_plan(struct echi_random *r) {
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     if (p.sync == ECHI_SYNC_GSSP)
         p.n_groups = (uint8_t)(1 + echi_random_below(r, p.world < ECHI_GROUPS_MAX ? p.world : ECHI_GROUPS_MAX));
-    if (echi_random_below(r, 2)) {
+    const bool local = p.sync == ECHI_SYNC_LOCAL;
+    if (!local && echi_random_below(r, 2)) {
         p.separated = 1;
         p.strands = (uint8_t)(p.sync == ECHI_SYNC_BSP ? 1 : 1 + echi_random_below(r, ECHI_STRANDS));
         p.head = (uint8_t)echi_random_below(r, p.world);
     }
+    p.outer_lr = local ? echi_random_unit(r) : 0;
+    p.outer_momentum = local ? echi_random_unit(r) / 7 : 0;
     uint32_t sum = 0;
     for (int i = 0; i < p.world; i++) {
         if (i >= p.n_groups && echi_random_below(r, 3) == 0) continue;
         p.group_of[i] = (uint8_t)(i < p.n_groups ? i : (int)echi_random_below(r, p.n_groups));
-        sum += p.n[i] = 1 + echi_random_below(r, 1u << (p.sync == ECHI_SYNC_BSP ? 16 : 20));
+        sum += p.n[i] = 1 + echi_random_below(r, 1u << (local ? 10 : p.sync == ECHI_SYNC_BSP ? 16 : 20));
+        p.inner[i] = local ? 1 + echi_random_below(r, ECHI_INNER_MAX) : 0;
     }
     for (int g = 0; g < p.n_groups; g++) p.owner_of[g] = (uint8_t)(p.world - 1 - g);
     if (p.sync == ECHI_SYNC_BSP) p.round = sum;
@@ -166,6 +187,13 @@ static void a_refusal_names_file_and_line(void **state) {
         {12, "group 0 owner 2 workers 0:1048577", "samples are a number"},
         {12, "group 0 owner 2 workers 0:8 0:8", "in a group already"},
         {13, "group 0 owner 1 workers 3:8", "described before"},
+        {12, "group 0 owner 2 workers 0:8x", "steps in a round"},
+        {12, "group 0 owner 2 workers 0:8x0", "steps in a round"},
+        {12, "group 0 owner 2 workers 0:8x10001", "steps in a round"},
+        {12, "group 0 owner 2 workers 0:x4", "samples are a number"},
+        {12, "group 0 owner 2 workers 0x4:8", "rank is a number"},
+        {8, "outer_lr x", "outer_lr needs a number"},
+        {8, "outer_momentum", "outer_momentum needs a number"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         char place[80];
@@ -207,6 +235,8 @@ static void a_plan_that_is_not_whole_is_refused(void **state) {
         {13, "group 1 owner 1 workers 3:300 7:8"},   /* found by fuzzing: rank 7 was dropped unseen */
         {2, "sync ssp"},
         {2, "sync bsp"},
+        {8, "outer_lr 0.7"},                         /* which gssp has not, nor steps in a round */
+        {13, "group 1 owner 1 workers 3:300x4"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const ech_status status = load_with(table[i].line, table[i].text);
@@ -256,7 +286,7 @@ int main(void) {
         cmocka_unit_test(a_plan_file_is_read),         cmocka_unit_test(what_is_saved_is_loaded),
         cmocka_unit_test(a_refusal_names_file_and_line), cmocka_unit_test(a_key_said_twice_is_refused),
         cmocka_unit_test(a_plan_that_is_not_whole_is_refused),
-        cmocka_unit_test(a_comma_is_no_point),
+        cmocka_unit_test(a_comma_is_no_point),         cmocka_unit_test(a_local_plan_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }

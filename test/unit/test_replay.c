@@ -70,7 +70,9 @@ static int record_run(uint64_t seed) {
     s.goal.samples = s.goal.train_samples + below(&s, 60);
     s.stop_at = below(&s, 6) ? 0 : 1 + below(&s, 20000);
     s.wishes = (struct echi_wishes){.sync = (enum echi_sync)(seed % ECHI_SYNCS), .world = 1 + (int)below(&s, NODES), .separate = (int)below(&s, 3) - 1,
-                                    .has_cut = true, .groups = (int)below(&s, 4), .batch = 8 + below(&s, 20), .staleness = below(&s, 4), .lr = 0.1};
+                                    .has_cut = true, .groups = (int)below(&s, 4), .batch = 8 + below(&s, 20), .staleness = below(&s, 4), .lr = 0.1,
+                                    .inner_steps = 1 + below(&s, 5), .outer_lr = 0.7};
+    if (s.wishes.sync == ECHI_SYNC_LOCAL) s.wishes.separate = 0;
     s.plan.world = (uint8_t)s.wishes.world;
     s.watch = watch;
     for (int r = 0; r < s.wishes.world; r++) begin_tape(&s, r);
