@@ -158,6 +158,9 @@ struct ech_config {
     /* sync local (DiLoCo, arXiv 2311.08105): workers step by themselves, and a round's changes make one outer step. */
     int inner_steps;              /* H, a worker's steps in a round, in the mean over all (default 16); each gets them by its speed */
     double outer_lr, outer_momentum;   /* of the outer step, with Nesterov's momentum (defaults 0.7 and 0.9, the paper's) */
+    /* sync asp, nothing separated */
+    double drop_older;            /* rounds: gradients that are staler are dropped, their samples issued again (arXiv 2501.16168); 0: none */
+    int weigh_by_time;            /* 1: gradients count in proportion to their node's step times (arXiv 2605.13434) */
 };
 void ech_config_init(struct ech_config *config);
 
@@ -216,6 +219,7 @@ struct ech_report {
     int n_lost, lost[ECH_WORLD_MAX];      /* ranks that were lost while the others went on, in order */
     uint64_t leases_again, samples_again; /* work of theirs that others were given again; `samples` counts each once */
     uint64_t head_repeats;                /* rows that the head had trained already: answered, not trained again */
+    uint64_t leases_dropped, samples_dropped;   /* drop_older: too old when they came; issued again, and so among leases_again too */
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

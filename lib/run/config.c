@@ -106,7 +106,11 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
     X(inner_steps, "inner-steps", "H", "16", INT, 1, 10000, no_word, NULL,                                                    \
       "steps of a worker by itself in a round, in the mean over all; each has them by its speed (local)")                     \
     X(outer_lr, "outer-lr", "RATE", "0.7", REAL, 0, 1000, no_word, NULL, "learning rate of the step by a round's change (local)") \
-    X(outer_momentum, "outer-momentum", "M", "0.9", REAL, 0, 0.999, no_word, NULL, "Nesterov momentum of that step (local)")
+    X(outer_momentum, "outer-momentum", "M", "0.9", REAL, 0, 0.999, no_word, NULL, "Nesterov momentum of that step (local)") \
+    X(drop_older, "drop-older", "ROUNDS", "off", REAL, 0, 100000, off_zero, NULL,                                             \
+      "gradients that are staler are dropped, and their samples issued again (asp)")                                          \
+    X(weigh_by_time, "weigh-by-time", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                               \
+      "gradients count in proportion to the time that a step takes on their node (asp)")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \
@@ -377,6 +381,17 @@ static ech_status outputs_differ(const struct ech_config *config, struct ech_err
     return ECH_OK;
 }
 
+static ech_status asp_fits(const struct ech_config *config, struct ech_error *err) {
+    const char *name = config->drop_older > 0 ? "drop-older" : config->weigh_by_time ? "weigh-by-time" : NULL;
+    if (!name) return ECH_OK;
+    if (strcmp(config->sync, "asp") != 0)
+        return refuse(err, "option %s is given, but sync is %s: only asp has it; leave it out, or give sync asp", name, config->sync);
+    if (config->separate > 0)
+        return refuse(err, "option %s is given, and separate is %d: it is of nodes that train all layers; leave one of them out", name,
+                      config->separate);
+    return ECH_OK;
+}
+
 /* What only local has is given only there; what it has not, not there. */
 static ech_status local_fits(const struct ech_config *config, struct ech_error *err) {
     struct ech_config usual;
@@ -413,6 +428,7 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
         return refuse(err, "option samples-per-step is %d, but under bsp steps follow from batch and shares: leave it out",
                       config->samples_per_step);
     ECHI_TRY(local_fits(config, err));
+    ECHI_TRY(asp_fits(config, err));
     if (*config->key && config->insecure) return refuse(err, "options key and insecure contradict each other: leave one of them out");
     if (config->resume && !*config->checkpoint)
         return refuse(err, "option resume is on, but checkpoint is missing: give the folder with the checkpoints");

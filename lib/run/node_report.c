@@ -66,6 +66,8 @@ void echi_node_report(const struct echi_node *n, struct ech_report *r) {
     r->leases_again = c->again_leases;
     r->samples_again = c->again_samples;
     r->head_repeats = n->head_repeats;
+    r->leases_dropped = c->dropped_leases;
+    r->samples_dropped = c->dropped_samples;
     const int64_t now = n->clock + n->clock_back;
     r->samples = c->applied;
     r->steps = n->planned ? c->applied / n->setup.plan.round : 0;

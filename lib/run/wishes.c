@@ -45,6 +45,8 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->inner_steps = (uint32_t)c->inner_steps;
     w->outer_lr = c->outer_lr;
     w->outer_momentum = c->outer_momentum;
+    w->drop_older = c->drop_older;
+    w->weigh_by_time = c->weigh_by_time;
     w->decay = c->weight_decay >= 0 ? c->weight_decay : 0;
     if (strcmp(c->shares, "speed") == 0) w->shares = ECHI_SHARES_SPEED;
     else if (strcmp(c->shares, "equal") == 0) w->shares = ECHI_SHARES_EQUAL;

@@ -349,7 +349,9 @@ static void on_copy(struct echi_coordinator *c, const struct echi_event *e, stru
 
 static void on_revoked(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     if (e->msg->lease.id == 0) on_copy(c, e, out);
-    else echi_ledger_answer(c, &e->msg->lease, e->msg->flag);
+    else if (e->msg->flag != ECHI_REVOKED_DROPPED) echi_ledger_answer(c, &e->msg->lease, e->msg->flag == ECHI_REVOKED_IN);
+    else if (plan_of(c)->drop_older <= 0 || !echi_ledger_dropped(c, &e->msg->lease, e->from))
+        fail(c, ECH_E_INTERNAL, e->from, "an owner dropped a lease that is not out", out);
 }
 
 /* A node knows of all losses up to an epoch. */

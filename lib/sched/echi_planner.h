@@ -23,6 +23,8 @@ struct echi_wishes {
     bool deterministic;                /* BSP: shares of whole granules */
     uint32_t inner_steps;              /* `local`: steps of a worker in a round, in the mean over all; 1 .. ECHI_INNER_MAX */
     double outer_lr, outer_momentum;   /* `local` */
+    double drop_older;                 /* `asp`: in rounds; 0: no push is dropped */
+    bool weigh_by_time;                /* `asp`: a worker's gradients count in proportion to its step times */
 };
 
 /* B: as wished, else max(64, 16 x nodes). */

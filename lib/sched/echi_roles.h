@@ -204,6 +204,7 @@ struct echi_coordinator {
     struct echi_frozen frozen[ECHI_GROUPS_MAX];
     uint8_t lost_rank[ECHI_WORLD_MAX]; int n_lost;   /* in order; the driver reads these and the next two */
     uint64_t again_leases, again_samples;         /* issued again */
+    uint64_t dropped_leases, dropped_samples;     /* `asp`: too old when they came; they are among those issued again */
     /* what happened; the driver reads these */
     ech_status status; int lost_peer; char text[240];
     int at_fault;                                 /* rank that could not go on, -1: none, or it was lost */

@@ -51,8 +51,11 @@ struct echi_plan {
     double lr, momentum, decay;
     uint32_t inner[ECHI_WORLD_MAX];       /* `local`: a worker's steps in a round, H_i; 0 under the other policies */
     double outer_lr, outer_momentum;      /* `local`: of the owner's step; 0 under the other policies */
+    double drop_older;                    /* `asp`: rounds: a push that is staler is not applied, its samples are issued again; 0: none is */
+    uint32_t divisor[ECHI_WORLD_MAX];     /* `asp`: of this worker's gradients, in the place of B; 0: B */
     uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among a plan's bytes, which are sent before any is */
 };
+struct echi_lease;
 int echi_plan_workers(const struct echi_plan *plan, int group);   /* living ones of one group; group -1: of all */
 
 /* ---- members.c: who is still here ---- */
@@ -75,6 +78,8 @@ uint32_t echi_plan_round_most(const struct echi_plan *plan);
 uint32_t echi_plan_room(const struct echi_plan *plan, int rank);
 /* Samples of one step, for which a worker's stack has room: those of a lease, but under `local`, where a lease is several steps. */
 uint32_t echi_plan_step(const struct echi_plan *plan, int rank);
+/* What a worker divides the gradients of a lease by. */
+uint32_t echi_plan_divisor(const struct echi_plan *plan, const struct echi_lease *lease);
 
 /* A range of an epoch's permutation, handed to a worker, for one owner and, under BSP, one round. */
 struct echi_lease {
@@ -130,7 +135,7 @@ struct echi_setup {
     X(LOST, "lost", 0, 0)             /* coordinator -> node: `peer` is gone, take nothing more from it; answer READY */   \
     X(REVOKE, "revoke", 0, 0)         /* coordinator -> owner: is this lease in? If not, it never will be. Without a lease:  \
                                          the state of `group`, whose owner is lost, is `peer`'s copy */                      \
-    X(REVOKED, "revoked", 0, 0)       /* owner -> coordinator: the lease is in (flag) or revoked. Without a lease: my copy of  \
+    X(REVOKED, "revoked", 0, 0)       /* owner -> coordinator: the lease is in, revoked, or dropped (flag). Without a lease: my copy of  \
                                          `group`, whose owner is lost, has this version and these marks */                   \
     X(FROZEN, "frozen", 5, 1)         /* owner -> owner: the last state of a group whose owner is lost */
 
@@ -154,11 +159,14 @@ enum echi_ask { ECHI_ASK_LOOK, ECHI_ASK_LAST, ECHI_ASK_KEEP, ECHI_ASK_MOMENTUM }
  * layers, for or from a checkpoint. */
 enum echi_params { ECHI_PARAMS_PART, ECHI_PARAMS_FINAL, ECHI_PARAMS_KEPT, ECHI_PARAMS_MOMENTUM };
 
+/* What an owner says of a lease: asked for, that it never will be in, or that it is; unasked, that its push was too old (drop_older). */
+enum echi_revoked { ECHI_REVOKED_OUT, ECHI_REVOKED_IN, ECHI_REVOKED_DROPPED };
+
 /* What a message says; each kind uses the fields that echi_msg_encode writes for it, the others are zero. */
 struct echi_msg {
     uint8_t kind, to_role, from_role;
     uint8_t group, peer, flag;      /* flag: PUSH: the worker holds another lease; ASK: enum echi_ask; PARAMS: enum
-                                       echi_params; END: in order, each node answers with STATS; REVOKED: the lease is in */
+                                       echi_params; END: in order, each node answers with STATS; REVOKED: enum echi_revoked */
     uint16_t layer;                 /* PUSH; END, FAULT: ech_status */
     uint32_t correct;
     struct echi_lease lease;

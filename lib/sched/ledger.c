@@ -180,6 +180,18 @@ void echi_ledger_answer(struct echi_coordinator *c, const struct echi_lease *l, 
     }
 }
 
+bool echi_ledger_dropped(struct echi_coordinator *c, const struct echi_lease *l, int owner) {
+    for (int i = 0; i < c->n_out; i++) {
+        if (c->out[i].lease.id != l->id || c->out[i].lease.owner != owner) continue;
+        c->dropped_leases++;
+        c->dropped_samples += c->out[i].lease.n;
+        c->again[c->n_again++] = c->out[i].lease;
+        forget(c, i);
+        return true;
+    }
+    return false;
+}
+
 void echi_ledger_decide(struct echi_coordinator *c, int owner, const uint32_t mark[ECHI_WORLD_MAX]) {
     int left = 0;
     for (int i = 0; i < c->n_kept; i++) {

@@ -66,6 +66,11 @@ static uint32_t shares(const struct echi_plan *plan, bool of_lost) {
 uint32_t echi_plan_round(const struct echi_plan *plan) { return policy_of(plan)->local ? shares(plan, false) : plan->round; }
 uint32_t echi_plan_round_most(const struct echi_plan *plan) { return policy_of(plan)->local ? shares(plan, true) : plan->round; }
 
+uint32_t echi_plan_divisor(const struct echi_plan *plan, const struct echi_lease *lease) {
+    if (policy_of(plan)->local) return plan->round;
+    return plan->divisor[lease->worker] ? plan->divisor[lease->worker] : lease->round_size;
+}
+
 uint32_t echi_plan_step(const struct echi_plan *plan, int rank) {
     return policy_of(plan)->local ? plan->n[rank] : echi_plan_room(plan, rank);
 }

@@ -191,6 +191,9 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->n_groups > 1 && !policy->grouped) return false;
     if (p->deterministic && (!policy->rounds || policy->local || p->round % ECHI_GRANULE)) return false;
     if (p->strands > 1 && (policy->rounds || !p->separated)) return false;
+    /* What makes an old push worth less is asked of one owner that has all layers. */
+    const bool plain_asp = p->sync == ECHI_SYNC_ASP && !p->separated;
+    if (!is_rate(p->drop_older) || (p->drop_older > 0 && !plain_asp)) return false;
     if (policy->local ? p->separated || !is_rate(p->outer_lr) || !is_rate(p->outer_momentum) : p->outer_lr != 0 || p->outer_momentum != 0)
         return false;
     for (int g = 0; g < p->n_groups; g++)
@@ -204,6 +207,7 @@ bool echi_plan_valid(const struct echi_plan *p) {
         if (p->group_of[r] == ECHI_NONE ? p->n[r] != 0 : (p->n[r] < 1 || p->n[r] > 1u << 20)) return false;
         if (p->group_of[r] != ECHI_NONE && p->group_of[r] >= p->n_groups) return false;
         if (p->deterministic && p->n[r] % ECHI_GRANULE) return false;
+        if (p->divisor[r] > 1u << 24 || (p->divisor[r] > 0 && (!plain_asp || p->n[r] == 0))) return false;
         if (p->inner[r] > ECHI_INNER_MAX || (p->inner[r] != 0) != (policy->local && p->n[r] != 0)) return false;
         sum += p->n[r];
         steps += (uint64_t)p->n[r] * p->inner[r];
@@ -231,6 +235,10 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put_bytes(&w, p->owner_of, p->n_groups);
     echi_put_bytes(&w, p->group_of, p->world);
     for (int r = 0; r < p->world; r++) echi_put32(&w, p->n[r]);
+    if (p->sync == ECHI_SYNC_ASP) {
+        echi_put_f64(&w, p->drop_older);
+        for (int r = 0; r < p->world; r++) echi_put32(&w, p->divisor[r]);
+    }
     if (p->sync == ECHI_SYNC_LOCAL) {
         echi_put_f64(&w, p->outer_lr);
         echi_put_f64(&w, p->outer_momentum);
@@ -262,6 +270,10 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     echi_get_bytes(&r, p->owner_of, p->n_groups);
     echi_get_bytes(&r, p->group_of, p->world);
     for (int i = 0; i < p->world; i++) p->n[i] = echi_get32(&r);
+    if (p->sync == ECHI_SYNC_ASP) {
+        p->drop_older = echi_get_f64(&r);
+        for (int i = 0; i < p->world; i++) p->divisor[i] = echi_get32(&r);
+    }
     if (p->sync == ECHI_SYNC_LOCAL) {
         p->outer_lr = echi_get_f64(&r);
         p->outer_momentum = echi_get_f64(&r);

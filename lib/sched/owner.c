@@ -146,6 +146,29 @@ static void apply(struct echi_owner *o, struct echi_slot grads, const struct ech
     }
 }
 
+/* A push that is too old (Ringmaster ASGD, Maranjyan et al. 2025, arXiv 2501.16168, algorithm 4: `if delay < R apply, else ignore`).
+ * The paper draws a new sample each time; here each sample counts once an epoch, so those of the push are issued again. The
+ * run goes on all the same: a push grows old only while others' are applied. */
+static bool drop_old(struct echi_owner *o, struct echi_actions *out) {
+    const uint8_t rank = o->queue[0];
+    struct echi_push *p = &o->push[rank];
+    const double most = plan_of(o)->drop_older;
+    if (most <= 0 || (double)(o->samples - p->seen) <= most * plan_of(o)->round) return false;
+    struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_REVOKED);
+    a->msg.lease = p->lease;
+    a->msg.flag = ECHI_REVOKED_DROPPED;
+    a->msg.members = o->members;
+    o->view[rank].idle = !p->more && o->entered[rank] <= p->lease.id;
+    o->last[rank] = p->lease.id;
+    *p = (struct echi_push){0};
+    o->queued--;
+    memmove(&o->queue[0], &o->queue[1], (size_t)o->queued);
+    if (!o->view[rank].member) return true;
+    o->answer[rank]++;
+    echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, rank});
+    return true;
+}
+
 static void pump(struct echi_owner *o, struct echi_actions *out) {
     if (o->busy || !o->started || o->momentum_sending) return;
     const uint8_t to = free_snapshot(o);
@@ -411,7 +434,7 @@ static void on_revoke(struct echi_owner *o, const struct echi_event *e, struct e
     if (!of_group) {
         struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_REVOKED);
         a->msg.lease = *l;
-        a->msg.flag = is_in(o, l);
+        a->msg.flag = is_in(o, l) ? ECHI_REVOKED_IN : ECHI_REVOKED_OUT;
         a->msg.members = o->members;
     } else if (m->peer == o->setup->rank) {
         hand_on(o, m->group, out);
@@ -536,6 +559,7 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
     }
     post_states(o, out);
     exchange(o, out);
+    while (o->queued && drop_old(o, out)) {}   /* in front of the answers: theirs are among them */
     if (o->started) answer(o, out);
     pump(o, out);
     report(o, out);

@@ -300,6 +300,8 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put32(w, s->inner_steps);
     echi_put_f64(w, s->outer_lr);
     echi_put_f64(w, s->outer_momentum);
+    echi_put_f64(w, s->drop_older);
+    echi_put8(w, s->weigh_by_time);
 }
 
 bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
@@ -327,6 +329,8 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->inner_steps = echi_get32(r);
     s->outer_lr = echi_get_f64(r);
     s->outer_momentum = echi_get_f64(r);
+    s->drop_older = echi_get_f64(r);
+    s->weigh_by_time = echi_get8(r) != 0;
     const uint32_t most = 1u << 24;
     for (int i = 0; i < world; i++)
         if (r->ok && s->share[i] > most) r->ok = false;

@@ -35,7 +35,7 @@ static struct echi_task *compute(struct echi_worker *w, const struct echi_strand
     t->lease = s->lease;
     t->weights = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, s->weights};
     t->grads = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, t->strand};
-    t->divisor = s->lease.round_size;
+    t->divisor = echi_plan_divisor(&w->setup->plan, &s->lease);
     return t;
 }
 

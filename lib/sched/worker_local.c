@@ -77,7 +77,7 @@ static void step(struct echi_worker *w, struct echi_actions *out) {
     t->lease.n = left < most ? left : most;
     t->weights = OWN;
     t->grads = GRADS;
-    t->divisor = w->setup->plan.round;
+    t->divisor = echi_plan_divisor(&w->setup->plan, l);
 }
 
 static void apply(struct echi_worker *w, const struct echi_lease *part, struct echi_actions *out) {

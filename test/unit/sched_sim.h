@@ -369,6 +369,8 @@ static void watch_send(struct sim *s, const struct echi_action *a) {
         s->tracked[a->to] = s->more[a->to] || s->entered[a->to];
         memset(s->others[a->to], 0, sizeof s->others[a->to]);
         CHECK(s, s->plan.n_groups > 1 || a->msg.samples == s->applied_samples);
+    } else if (a->kind == ECHI_KIND_REVOKED && l->id && a->msg.flag == ECHI_REVOKED_DROPPED) {
+        CHECK(s, (double)(s->applied_samples - s->seen[l->id]) > s->plan.drop_older * s->plan.round && s->plan.drop_older > 0);
     } else if (a->kind == ECHI_KIND_APPLIED) {
         CHECK(s, l->id < LEASES);
         if (in_rounds(s)) note_applied(s, l, 0);
@@ -676,6 +678,7 @@ static void deliver(struct sim *s, const struct message *m) {
 
 static void note_begin(struct sim *s, const struct work *w, const uint32_t *weights) {
     const struct echi_lease *l = &w->task.lease;
+    CHECK(s, w->task.divisor == echi_plan_divisor(&s->plan, l));
     memcpy(s->began_on[l->id], weights, PARAMS * sizeof weights[0]);
     if (s->plan.sync != ECHI_SYNC_LOCAL) s->seen[l->id] = s->slot_samples[w->node][w->task.weights.index];
     else if (s->stepped[l->id] == 0) s->seen[l->id] = s->in_own[w->node];
@@ -779,9 +782,12 @@ static void run_apply(struct sim *s, struct work *w, bool of_head) {
             count_push(s, &t->lease);
             note_applied(s, &t->lease, s->node[w->node].owner.state_version + 1);
             s->staleness[t->lease.id] = (double)(s->applied_samples - s->seen[t->lease.id]) / s->plan.round;
+            CHECK(s, s->plan.drop_older == 0 || s->staleness[t->lease.id] <= s->plan.drop_older);
             if (!s->plan.separated) {
                 uint32_t expected[PARAMS];
-                toy_step(s->began_on[t->lease.id], expected, &t->lease);
+                struct echi_lease l = t->lease;
+                if (s->plan.divisor[l.worker]) l.round_size = s->plan.divisor[l.worker];
+                toy_step(s->began_on[l.id], expected, &l);
                 CHECK(s, memcmp(expected, grads, sizeof expected) == 0);
             }
         }

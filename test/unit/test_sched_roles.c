@@ -46,12 +46,15 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
         if (sync == ECHI_SYNC_GSSP) p->n_groups = (uint8_t)(1 + below(s, p->world < 4 ? p->world : 4));
         const bool large = below(s, 10) == 0;   /* more rows at the head than it merges */
         p->outer_lr = sync == ECHI_SYNC_LOCAL;
+        const bool plain_asp = sync == ECHI_SYNC_ASP && !p->separated;
+        p->drop_older = plain_asp && below(s, 2) ? below(s, 8) / 4.0 : 0;
         p->outer_momentum = sync == ECHI_SYNC_LOCAL && below(s, 2) ? 0.9 : 0;
         for (int r = 0; r < p->world; r++) {
             if (r >= p->n_groups && below(s, 6) == 0) continue;
             p->group_of[r] = (uint8_t)(r < p->n_groups ? r : (int)below(s, p->n_groups));
             p->n[r] = large ? N_MAX - below(s, 3) : 1 + below(s, below(s, 8) ? 8 : N_MAX);
             if (sync == ECHI_SYNC_LOCAL) p->inner[r] = 1 + below(s, 5);
+            if (plain_asp && below(s, 2)) p->divisor[r] = 1 + below(s, 50);
         }
     }
     /* Owners are any nodes, one each; not always of their own group. */
@@ -122,6 +125,7 @@ static void count_surviving(struct sim *s) {
 static void check_counts(struct sim *s) {
     const struct echi_coordinator *c = &s->coordinator;
     uint64_t loss = 0;
+    const bool again = s->killed || c->dropped_leases > 0;   /* samples were dealt more than once */
     CHECK(s, c->applied == c->issued && c->n_out == 0 && c->n_again == 0);
     CHECK(s, c->applied == s->from.at.samples + s->applied_samples || s->owner_killed);
     count_surviving(s);
@@ -129,12 +133,13 @@ static void check_counts(struct sim *s) {
     for (uint32_t i = 0; i < s->goal.train_samples; i++) {
         const uint64_t times = c->applied / s->goal.train_samples + (i < c->applied % s->goal.train_samples);
         CHECK(s, s->applied[i] == times);
-        CHECK(s, s->killed ? s->leased[i] >= times && s->computed[i] >= times : s->leased[i] == times && s->computed[i] == times);
+        CHECK(s, again ? s->leased[i] >= times && s->computed[i] >= times : s->leased[i] == times && s->computed[i] == times);
         if (s->plan.separated) CHECK(s, s->headed[i] == times);
         loss += (times - before(s, i)) * loss_of(label_of(i));
     }
     CHECK(s, s->owner_killed || (c->loss_sum == (double)loss && c->loss_samples == s->applied_samples));
-    CHECK(s, (c->again_leases == 0) == (c->again_samples == 0) && (s->killed || c->again_leases == 0));
+    CHECK(s, (c->again_leases == 0) == (c->again_samples == 0) && (again || c->again_leases == 0));
+    CHECK(s, (c->dropped_leases > 0) == (c->dropped_samples > 0) && c->again_samples >= c->dropped_samples);
     CHECK(s, s->goal.has_test ? c->looks >= 1 : c->looks == 0);
     CHECK(s, (uint64_t)s->looks == c->looks - s->from.at.looks);
     if (s->goal.keep) CHECK(s, c->kept_samples == c->applied || c->standing.samples == c->applied);   /* else it could not be written */
