@@ -31,6 +31,7 @@ for world in 1 2 3 5; do
     done
 done
 for policy in "bsp" "bsp --separate 1" "asp --samples-per-step 7" "ssp --staleness 0" "gssp --samples-per-step 13" "gssp --groups 3 --samples-per-step 128" \
+    "asp --weigh-by-time --drop-older 1.5 --samples-per-step 7" "asp --drop-older 0.001"\
     "local --samples-per-step 7 --inner-steps 5" "local --inner-steps 200"; do
     read -ra words <<<"--sync $policy"
     done_as_asked 3 2050 "${words[@]}" --batch 33 --epochs 2.05 --eval-every 300 --slow 1=3
@@ -51,6 +52,12 @@ expect 0 '^  speed ' --data "$work/data" --local 3 --sync local --inner-steps 9 
 check "the plan has no steps in a round" grep -qE '^group 0 owner [0-9] workers 0:[0-9]+x[0-9]+ 1:[0-9]+x[0-9]+ 2:[0-9]+x[0-9]+$' "$work/plan"
 expect 0 'local, 3 nodes' --data "$work/data" --local 3 --plan "$work/plan" --save-plan "$work/again" --steps 2
 check "a plan of local changed on its way through a file" cmp -s "$work/plan" "$work/again"
+# What is too old is dropped, and its samples come again: each counts once, and nothing that was applied is older.
+done_as_asked 4 2000 --sync asp --samples-per-step 8 --batch 33 --epochs 2 --drop-older 0.3 --slow 1=3
+check "$(value samples_dropped) samples dropped, $(value samples_again) again" [ "$(value samples_dropped)" -gt 0 -a "$(value samples_again)" -ge "$(value samples_dropped)" ]
+check "staleness $(value staleness_max), beyond --drop-older 0.3" awk -v s="$(value staleness_max)" 'BEGIN { exit !(s <= 0.3) }'
+refuse 2 'drop-older.*ssp.*only asp' --data "$work/data" --local 3 --sync ssp --drop-older 2
+refuse 2 'weigh-by-time.*separate is 1' --data "$work/data" --local 3 --sync asp --weigh-by-time --separate 1
 refuse 2 'separate.*local' --data "$work/data" --local 3 --sync local --separate 1
 refuse 2 'inner-steps.*bsp.*only local' --data "$work/data" --local 3 --inner-steps 4
 

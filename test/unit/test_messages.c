@@ -227,8 +227,20 @@ static void plans_come_back(void **state) {
     for (int g = 0; g < ECHI_GROUPS_MAX; g++) large.owner_of[g] = (uint8_t)g;
     assert_true(echi_plan_valid(&large));
     assert_true(echi_plan_encode(&large, bytes, sizeof bytes) > 0);
-    large.sync = ECHI_SYNC_LOCAL;
+    large.sync = ECHI_SYNC_ASP;
     large.n_groups = 1;
+    large.drop_older = 1.5;
+    for (int r = 0; r < ECHI_WORLD_MAX; r++) {
+        large.group_of[r] = 0;
+        large.divisor[r] = 1u << 24;
+    }
+    const size_t of_asp = echi_plan_encode(&large, bytes, sizeof bytes);
+    assert_true(of_asp > 0 && echi_plan_decode(bytes, of_asp, &back) && back.drop_older == 1.5);
+    assert_memory_equal(back.divisor, large.divisor, sizeof large.divisor);
+    for (size_t cut = 0; cut < of_asp; cut++) assert_false(echi_plan_decode(bytes, cut, &back));
+    large.drop_older = 0;
+    memset(large.divisor, 0, sizeof large.divisor);
+    large.sync = ECHI_SYNC_LOCAL;
     large.outer_lr = 0.7;
     large.outer_momentum = 0.9;
     for (int r = 0; r < ECHI_WORLD_MAX; r++) {

@@ -97,6 +97,8 @@ static struct echi_plan any_plan(struct echi_random *r) {
         p.strands = (uint8_t)(p.sync == ECHI_SYNC_BSP ? 1 : 1 + echi_random_below(r, ECHI_STRANDS));
         p.head = (uint8_t)echi_random_below(r, p.world);
     }
+    const bool plain_asp = p.sync == ECHI_SYNC_ASP && !p.separated;
+    p.drop_older = plain_asp && echi_random_below(r, 2) ? echi_random_unit(r) : 0;
     p.outer_lr = local ? echi_random_unit(r) : 0;
     p.outer_momentum = local ? echi_random_unit(r) / 7 : 0;
     uint32_t sum = 0;
@@ -104,6 +106,7 @@ static struct echi_plan any_plan(struct echi_random *r) {
         if (i >= p.n_groups && echi_random_below(r, 3) == 0) continue;
         p.group_of[i] = (uint8_t)(i < p.n_groups ? i : (int)echi_random_below(r, p.n_groups));
         sum += p.n[i] = 1 + echi_random_below(r, 1u << (local ? 10 : p.sync == ECHI_SYNC_BSP ? 16 : 20));
+        p.divisor[i] = plain_asp && echi_random_below(r, 2) ? 1 + echi_random_below(r, 1u << 24) : 0;
         p.inner[i] = local ? 1 + echi_random_below(r, ECHI_INNER_MAX) : 0;
     }
     for (int g = 0; g < p.n_groups; g++) p.owner_of[g] = (uint8_t)(p.world - 1 - g);
@@ -192,6 +195,11 @@ static void a_refusal_names_file_and_line(void **state) {
         {12, "group 0 owner 2 workers 0:8x10001", "steps in a round"},
         {12, "group 0 owner 2 workers 0:x4", "samples are a number"},
         {12, "group 0 owner 2 workers 0x4:8", "rank is a number"},
+        {12, "group 0 owner 2 workers 0:8/", "divisor is a number"},
+        {12, "group 0 owner 2 workers 0:8/16777217", "divisor is a number"},
+        {12, "group 0 owner 2 workers 0:8y", "samples are a number"},
+        {12, "group 0 owner 2 workers 0:8x2/3", "steps in a round"},
+        {8, "drop_older -1", "'-1'"},
         {8, "outer_lr x", "outer_lr needs a number"},
         {8, "outer_momentum", "outer_momentum needs a number"},
     };
@@ -237,6 +245,8 @@ static void a_plan_that_is_not_whole_is_refused(void **state) {
         {2, "sync bsp"},
         {8, "outer_lr 0.7"},                         /* which gssp has not, nor steps in a round */
         {13, "group 1 owner 1 workers 3:300x4"},
+        {8, "drop_older 2"},                         /* which only asp has */
+        {13, "group 1 owner 1 workers 3:300/4"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const ech_status status = load_with(table[i].line, table[i].text);

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <math.h>
+
 /* ---- clustering ---- */
 
 static double cost_of(const double *value, const int *group, int count) {
@@ -313,6 +315,34 @@ static void steps_follow_the_speed(void **state) {
     refused("separate off");
 }
 
+/* A worker's gradients count in proportion to its step times, and all samples together for what they would: sum r / divisor is
+ * sum r / B, r the steps a second. */
+static void steps_are_weighed_by_time(void **state) {
+    (void)state;
+    const double seconds[] = {1, 2, 4, 8};
+    nodes(4, seconds, 0.05);
+    wishes.sync = ECHI_SYNC_ASP;
+    wishes.separate = 0;
+    wishes.batch = 6400;
+    wishes.drop_older = 2.5;
+    wishes.weigh_by_time = true;
+    make();
+    assert_true(plan.drop_older == 2.5);
+    double sum = 0, plain = 0;
+    for (int r = 0; r < 4; r++) {
+        const double rate = 1 / echi_times_whole(&times[r], plan.n[r]);
+        sum += rate / plan.divisor[r];
+        plain += rate / plan.round;
+        assert_true(fabs((double)plan.divisor[r] * seconds[r] / ((double)plan.divisor[0] * seconds[0]) - 1) < 1e-3);
+    }
+    assert_true(fabs(sum / plain - 1) < 1e-3);
+    wishes.separate = 1;
+    refused("--drop-older and --weigh-by-time");
+    wishes.separate = 0;
+    wishes.sync = ECHI_SYNC_SSP;
+    refused("--sync asp");
+}
+
 static void bsp_shares_sum_to_the_round(void **state) {
     (void)state;
     const double seconds[] = {1, 1, 1, 4};
@@ -411,6 +441,7 @@ int main(void) {
         cmocka_unit_test(the_heads_worker_counts_by_what_is_left),
         cmocka_unit_test(rates_follow_the_defaults),
         cmocka_unit_test(steps_follow_the_speed),
+        cmocka_unit_test(steps_are_weighed_by_time),
         cmocka_unit_test(bsp_shares_sum_to_the_round),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(whatever_is_wished),
