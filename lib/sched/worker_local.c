@@ -143,7 +143,7 @@ static void on_weights(struct echi_worker *w, const struct echi_event *e, struct
     w->local.fresh = true;
     w->local.behind = 0;
     if (s->phase == ECHI_STRAND_WAITS_WEIGHTS) enter(w, ECHI_STRAND_IDLE);
-    if (d && d->lease.round == s->version) push(w, d, out);
+    if (d) push(w, d, out);   /* its round is that of these weights: it was one ahead */
 }
 
 static void on_delta(struct echi_worker *w, const struct echi_task *t, struct echi_actions *out) {
