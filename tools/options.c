@@ -114,8 +114,8 @@ static ech_status set_own(struct command *command, const char *name, const char 
     else if (strcmp(name, "local") == 0) {
         char *end;
         long n = strtol(value, &end, 10);
-        if (!*value || *end || n < 1 || n > ECH_WORLD_MAX)
-            return wrong(err, "--local '%.40s': give a whole number of nodes from 1 to %d", value, ECH_WORLD_MAX);
+        if (!*value || *end || n < 1 || n > ECH_LIVE_MAX)
+            return wrong(err, "--local '%.40s': give a whole number of nodes from 1 to %d", value, ECH_LIVE_MAX);
         command->local = (int)n;
     } else if (strcmp(value, "auto") == 0) command->progress = PROGRESS_AUTO;
     else if (strcmp(value, "on") == 0) command->progress = PROGRESS_ON;

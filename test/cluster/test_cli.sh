@@ -54,7 +54,7 @@ refuse 2 'no option --dtaa; did you mean --data' train --dtaa x
 refuse 2 'no option --epoch=?.*did you mean --epochs' train --epoch=3
 refuse 2 "'glyphs' is no option" train glyphs
 refuse 2 '--batch needs a value' train --batch
-refuse 2 'rank.*70.*0 to 63' train --data glyphs --rank 70
+refuse 2 'rank.*1024.*0 to 1023' train --data glyphs --rank 1024
 refuse 2 'rank is 2.*world is 2' train --data glyphs --rank 2 --world 2 --coordinator 127.0.0.1:1
 refuse 2 'coordinator is missing' train --data glyphs --world 2
 refuse 2 'sync.*bsp, asp, ssp, gssp or local' train --data glyphs --sync fast
@@ -62,6 +62,7 @@ refuse 16 'separate is 2.*later' train --data glyphs --separate 2
 refuse 2 'lr.*nan.*number' train --data glyphs --lr nan
 refuse 2 'samples-per-step' train --data glyphs --samples-per-step 8
 refuse 2 '--local.*from 1 to 64' train --data glyphs --local 65
+refuse 2 '--world 65.*1 to 64 nodes' train --data glyphs --world 65 --rank 0 --coordinator 127.0.0.1:0
 refuse 2 'leave out --rank' train --data glyphs --local 2 --world 2
 refuse 2 'names rank 4' train --data glyphs --local 4 --slow 4=2
 refuse 2 "slow '3:4'|slow.*3:4" train --data glyphs --local 4 --slow 3:4
