@@ -16,7 +16,7 @@
 enum { LAYERS = 2, TRAIN = 1u << 20, KILLS = 8 };
 
 struct posted { struct posted *next; uint16_t from; uint8_t kind; struct echi_slot slot; };
-struct message { struct message *next; uint16_t from, to; uint8_t kind; struct echi_slot slot; size_t len; uint8_t bytes[]; };
+struct message { struct message *next; uint32_t number; uint16_t from, to; uint8_t kind; struct echi_slot slot; size_t len; uint8_t bytes[]; };
 struct work { uint16_t node; int layer; struct echi_task task; };
 struct node {
     struct echi_setup setup;
@@ -32,7 +32,7 @@ static struct cluster {
     struct echi_coordinator coordinator;
     struct echi_action action[ECHI_ACTIONS_MAX];
     struct node node[ECHI_WORLD_MAX];
-    struct message *first, *last;
+    struct message *first, *last; uint32_t sent;
     struct work work[8 * ECHI_WORLD_MAX]; int works;
     uint8_t applied[TRAIN];                 /* by sample */
     uint64_t events, held_back;             /* held_back: events of an owner that does not answer all because of a slower one */
@@ -48,7 +48,7 @@ static void send(int from, int to, int kind, const uint8_t *bytes, size_t len, s
     if (s.node[to].dead) return;
     struct message *m = malloc(sizeof *m + len);
     assert_non_null(m);
-    *m = (struct message){.from = (uint16_t)from, .to = (uint16_t)to, .kind = (uint8_t)kind, .slot = slot, .len = len};
+    *m = (struct message){.number = s.sent++, .from = (uint16_t)from, .to = (uint16_t)to, .kind = (uint8_t)kind, .slot = slot, .len = len};
     memcpy(m->bytes, bytes, len);
     if (s.first) s.last->next = m;
     else s.first = m;
@@ -195,6 +195,8 @@ static bool deliver(struct message *m) {
         while (*at && ((*at)->from != m->from || (*at)->kind != m->kind)) at = &(*at)->next;
         struct posted *p = *at;
         if (!p) return false;
+        for (const struct message *q = s.first; q; q = q->next)   /* one that has waited longer for that place */
+            if (q->from == m->from && q->to == m->to && q->kind == m->kind && q->number < m->number) return false;
         e.slot = p->slot;
         *at = p->next;
         free(p);
