@@ -24,8 +24,8 @@ static const struct {
 } sections[] = {
     {"What to train", " model data init "},
     {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device threads slow "},
-    {"How the nodes work together", " sync staleness groups separate shares samples-per-step plan "},
-    {"Learning", " batch lr momentum weight-decay seed no-shuffle deterministic "},
+    {"How the nodes work together", " sync staleness groups separate shares samples-per-step inner-steps drop-older weigh-by-time plan "},
+    {"Learning", " batch lr momentum weight-decay outer-lr outer-momentum seed no-shuffle deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
     {"Stopping and going on", " checkpoint every keep resume "},
     {"What it tells", " progress report curve save save-plan record help "},
