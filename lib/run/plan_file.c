@@ -91,7 +91,7 @@ static ech_status read_group(struct reader *r, struct echi_plan *p) {
         if (!colon) return refuse(r, "a worker is written rank:samples", word);
         *colon = 0;
         char *behind = colon + 1 + strspn(colon + 1, "0123456789");   /* the samples */
-        const char what = *behind;
+        const char what = behind > colon + 1 ? *behind : 0;
         if (what == 'x' || what == '/') *behind = 0;
         ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, "a worker's rank is a number from 0 to 1023", &rank));
         ECHI_TRY(whole(r, colon + 1, 1, 1u << 20, "a worker's samples are a number from 1 to 1048576", &n));
