@@ -155,6 +155,7 @@ struct ech_config {
     int resume;                   /* 1: go on from the newest whole one; from the beginning when there is none yet */
     char record[1024];            /* folder in which each node writes rank<N>.events for `echelon replay`; made if its parent is there.
                                      A disk that is full ends the recording with a log line, and not the run */
+    char profile_out[1024];       /* where rank 0 writes what arithmetic costs its machine, for `echelon sim --profile` */
     /* sync local (DiLoCo, arXiv 2311.08105): workers step by themselves, and a round's changes make one outer step. */
     int inner_steps;              /* H, a worker's steps in a round, in the mean over all (default 16); each gets them by its speed */
     double outer_lr, outer_momentum;   /* of the outer step, with Nesterov's momentum (defaults 0.7 and 0.9, the paper's) */
