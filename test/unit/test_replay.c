@@ -57,8 +57,6 @@ static void end_tape(int node) {
     seal(t, ECHI_RECORD_END, echi_end_encode(&end, body_of(t), room_of(t)));
 }
 
-static uint32_t below(struct sim *s, uint32_t bound) { return echi_random_below(&s->random, bound); }
-
 /* A planned run of every policy in turn; returns its world. */
 static int record_run(uint64_t seed) {
     static struct sim s;
@@ -69,7 +67,7 @@ static int record_run(uint64_t seed) {
                                 .give_final = below(&s, 3) == 0};
     s.goal.samples = s.goal.train_samples + below(&s, 60);
     s.stop_at = below(&s, 6) ? 0 : 1 + below(&s, 20000);
-    s.wishes = (struct echi_wishes){.sync = (enum echi_sync)(seed % ECHI_SYNCS), .world = 1 + (int)below(&s, NODES), .separate = (int)below(&s, 3) - 1,
+    s.wishes = (struct echi_wishes){.sync = (enum echi_sync)(seed % TOY_SYNCS), .world = 1 + (int)below(&s, NODES), .separate = (int)below(&s, 3) - 1,
                                     .has_cut = true, .groups = (int)below(&s, 4), .batch = 8 + below(&s, 20), .staleness = below(&s, 4), .lr = 0.1,
                                     .inner_steps = 1 + below(&s, 5), .outer_lr = 0.7};
     if (s.wishes.sync == ECHI_SYNC_LOCAL) s.wishes.separate = 0;
