@@ -156,6 +156,8 @@ struct ech_config {
     char record[1024];            /* folder in which each node writes rank<N>.events for `echelon replay`; made if its parent is there.
                                      A disk that is full ends the recording with a log line, and not the run */
     char profile_out[1024];       /* where rank 0 writes what arithmetic costs its machine, for `echelon sim --profile` */
+    char codec[32];               /* how changes travel: dense, topk, topk:paper, topk:volume, topk:balanced (GDTopK) */
+    double link;                  /* megabits a second of this node's link, for topk:volume and topk:balanced; 0: not known */
     /* sync local (DiLoCo, arXiv 2311.08105): workers step by themselves, and a round's changes make one outer step. */
     int inner_steps;              /* H, a worker's steps in a round, in the mean over all (default 16); each gets them by its speed */
     double outer_lr, outer_momentum;   /* of the outer step, with Nesterov's momentum (defaults 0.7 and 0.9, the paper's) */
@@ -221,6 +223,10 @@ struct ech_report {
     int n_lost, lost[ECH_WORLD_MAX];      /* ranks that were lost while the others went on, in order */
     uint64_t leases_again, samples_again; /* work of theirs that others were given again; `samples` counts each once */
     uint64_t head_repeats;                /* rows that the head had trained already: answered, not trained again */
+    char codec[32];                       /* "dense", "topk:paper", ... */
+    /* With topk, of pushes and of weights and states between nodes: bytes by those that they would have had dense; 1 with dense. */
+    double push_ratio, state_ratio;
+    uint64_t residuals_lost;              /* with topk: residuals that were lost with their worker, or cleared since its owner was lost */
     uint64_t leases_dropped, samples_dropped;   /* drop_older: too old when they came; issued again, and so among leases_again too */
 };
 /* The report as one JSON object, like ech_model_text. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Options made numbers for the planner and the coordinator. */
 #include "echi_run.h"
+#include "echi_ratio.h"
 #include "echi_error.h"
 
 #include <stdlib.h>
@@ -24,6 +25,14 @@ static ech_status parse_shares(const char *text, int world, uint32_t *out, struc
     return ECH_OK;
 }
 
+/* "dense", "topk", "topk:paper": what config.c has let through. */
+static void parse_codec(const char *text, struct echi_wishes *w) {
+    w->codec = strcmp(text, "dense") == 0 ? ECHI_CODEC_DENSE : ECHI_CODEC_TOPK;
+    w->ratios = ECHI_RATIOS_BALANCED;
+    for (int i = 0; i < ECHI_RATIOS; i++)
+        if (strncmp(text, "topk:", 5) == 0 && strcmp(text + 5, echi_ratios_name((enum echi_ratios)i)) == 0) w->ratios = (enum echi_ratios)i;
+}
+
 ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *job, struct echi_wishes *w, struct ech_error *err) {
     memset(w, 0, sizeof *w);
     w->world = c->world;
@@ -42,6 +51,9 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->lr = w->lr_given ? c->lr : job->model && strcmp(job->model->name, "lenet5") == 0 ? LENET5_LR : OTHER_LR;
     w->momentum = w->momentum_given ? c->momentum : MOMENTUM;
     w->deterministic = c->deterministic;
+    parse_codec(c->codec, w);
+    w->params = job->n_params;
+    w->trunk_params = job->cut_params < job->n_layers ? job->layer[job->cut_params].at : job->n_params;
     w->inner_steps = (uint32_t)c->inner_steps;
     w->outer_lr = c->outer_lr;
     w->outer_momentum = c->outer_momentum;

@@ -60,6 +60,10 @@ void echi_task_put(struct echi_writer *w, const struct echi_task *t) {
     echi_put_bytes(w, t->peer, sizeof t->peer);
     echi_put32(w, t->samples);
     echi_put32(w, t->divisor);
+    put_slot(w, t->coded);
+    echi_put32(w, t->ratio);
+    echi_put32(w, t->sample);
+    echi_put32(w, t->number);
 }
 
 static void get_task(struct echi_reader *r, struct echi_task *t) {
@@ -84,6 +88,10 @@ static void get_task(struct echi_reader *r, struct echi_task *t) {
     echi_get_bytes(r, t->peer, sizeof t->peer);
     t->samples = echi_get32(r);
     t->divisor = echi_get32(r);
+    t->coded = get_slot(r);
+    t->ratio = echi_get32(r);
+    t->sample = echi_get32(r);
+    t->number = echi_get32(r);
 }
 
 /* Places of a result that mean something. */
@@ -297,6 +305,10 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put8(w, s->lr_given);
     echi_put8(w, s->momentum_given);
     echi_put8(w, s->deterministic);
+    echi_put8(w, (uint8_t)s->codec);
+    echi_put8(w, (uint8_t)s->ratios);
+    echi_put64(w, s->params);
+    echi_put64(w, s->trunk_params);
     echi_put32(w, s->inner_steps);
     echi_put_f64(w, s->outer_lr);
     echi_put_f64(w, s->outer_momentum);
@@ -328,6 +340,13 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->lr_given = echi_get8(r) != 0;
     s->momentum_given = echi_get8(r) != 0;
     s->deterministic = echi_get8(r) != 0;
+    const uint8_t codec = echi_get8(r), ratios = echi_get8(r);
+    if (codec >= ECHI_CODECS || ratios >= ECHI_RATIOS) r->ok = false;
+    s->codec = (enum echi_codec)codec;
+    s->ratios = (enum echi_ratios)ratios;
+    s->params = echi_get64(r);
+    s->trunk_params = echi_get64(r);
+    if (s->params > UINT64_C(1) << 40 || s->trunk_params > s->params) r->ok = false;
     s->inner_steps = echi_get32(r);
     s->outer_lr = echi_get_f64(r);
     s->outer_momentum = echi_get_f64(r);

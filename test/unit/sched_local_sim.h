@@ -310,6 +310,8 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         writes(s, node, t->weights_out, 0, cut);
         writes(s, node, t->state_out, 0, cut);
         break;
+    case ECHI_TASK_ENCODE:
+    case ECHI_TASK_DECODE:   /* all is dense here */
     case ECHI_TASKS: break;
     }
 }
@@ -888,6 +890,8 @@ static void run_task(struct sim *s, struct work *w) {
     case ECHI_TASK_LOCAL_APPLY:
     case ECHI_TASK_LOCAL_DELTA:
     case ECHI_TASK_LOCAL_JOIN: run_local(s, w); break;
+    case ECHI_TASK_ENCODE:
+    case ECHI_TASK_DECODE:   /* all is dense here */
     case ECHI_TASKS: break;
     }
 }
