@@ -111,7 +111,7 @@ static struct echi_plan any_plan(struct echi_random *r) {
     }
     for (int g = 0; g < p.n_groups; g++) p.owner_of[g] = (uint16_t)(p.world - 1 - g);
     if (p.sync == ECHI_SYNC_BSP) p.round = sum;
-    if (echi_random_below(r, 2) == 0) return p;
+    if (local || p.drop_older > 0 || echi_random_below(r, 2) == 0) return p;
     p.codec = ECHI_CODEC_TOPK;
     p.ratios = (uint8_t)echi_random_below(r, ECHI_RATIOS);
     p.state_ratio = 1 + echi_random_below(r, 1000000);
