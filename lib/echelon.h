@@ -112,7 +112,7 @@ struct ech_config {
     char coordinator[256];        /* host:port; rank 0 binds it */
     char bind[256];               /* address the other nodes listen on */
     double join_timeout;          /* seconds to wait for all nodes (default 60) */
-    char sync[16];                /* bsp asp ssp gssp */
+    char sync[16];                /* bsp asp ssp gssp local */
     int staleness;                /* S, 0.. (default 3) */
     int groups;                   /* 0: auto */
     int separate;                 /* -1 auto, 0 off, 1 one head owner */
@@ -158,6 +158,12 @@ struct ech_config {
     char profile_out[1024];       /* where rank 0 writes what arithmetic costs its machine, for `echelon sim --profile` */
     char codec[32];               /* how changes travel: dense, topk, topk:paper, topk:volume, topk:balanced (GDTopK) */
     double link;                  /* megabits a second of this node's link, for topk:volume and topk:balanced; 0: not known */
+    /* sync local (DiLoCo, arXiv 2311.08105): workers step by themselves, and a round's changes make one outer step. */
+    int inner_steps;              /* H, a worker's steps in a round, in the mean over all (default 16); each gets them by its speed */
+    double outer_lr, outer_momentum;   /* of the outer step, with Nesterov's momentum (defaults 0.7 and 0.9, the paper's) */
+    /* sync asp, nothing separated */
+    double drop_older;            /* rounds: gradients that are staler are dropped, their samples issued again (arXiv 2501.16168); 0: none */
+    int weigh_by_time;            /* 1: gradients count in proportion to their node's step times (arXiv 2605.13434) */
 };
 void ech_config_init(struct ech_config *config);
 
@@ -221,6 +227,7 @@ struct ech_report {
     /* With topk, of pushes and of weights and states between nodes: bytes by those that they would have had dense; 1 with dense. */
     double push_ratio, state_ratio;
     uint64_t residuals_lost;              /* with topk: residuals that were lost with their worker, or cleared since its owner was lost */
+    uint64_t leases_dropped, samples_dropped;   /* drop_older: too old when they came; issued again, and so among leases_again too */
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);
@@ -253,7 +260,7 @@ struct ech_step {
 };
 
 /* Joins the other nodes with your own arrays. train_samples: size of the training set (all nodes can read all of it).
- * rank 0's values are the initial weights of all. sync bsp, asp, ssp or gssp; nothing is separated; looks at a test set
+ * rank 0's values are the initial weights of all. sync bsp, asp, ssp, gssp or local; nothing is separated; looks at a test set
  * are yours to make. params and the arrays must stay valid until ech_session_close. Blocks until all nodes have joined
  * and measured: `measure`, when not NULL, is called a few times with a number of samples and must compute gradients for
  * the samples as a step would (its results are not used); without it shares are equal. */

@@ -83,6 +83,16 @@ ech_status echi_stack_input_grad(struct echi_stack *stack, echi_real *rows, stru
 ech_status echi_apply_sgd(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
                           const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum, echi_real decay_times_f,
                           struct ech_error *err);
+/* SGD with Nesterov's momentum as PyTorch's (dampening 0): v = m*v + g; w_out = w - lr*(g + m*v). w_out may be w. */
+ech_status echi_apply_nesterov(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
+                               const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum,
+                               struct ech_error *err);
+/* What w has gone since `origin`, downwards and weighted: delta = (origin - w) * weight; origin = w. */
+ech_status echi_take_delta(struct echi_device *device, struct echi_buffer *delta, const struct echi_buffer *w, struct echi_buffer *origin,
+                           size_t at, size_t count, echi_real weight, struct ech_error *err);
+/* The same way, from another place: w = from + (w - origin); origin = from. Where w is origin, both become `from` exactly. */
+ech_status echi_rebase(struct echi_device *device, struct echi_buffer *w, struct echi_buffer *origin, const struct echi_buffer *from,
+                       size_t at, size_t count, struct ech_error *err);
 /* sum += g */
 ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count, struct ech_error *err);
 /* The change instead of the weights (design, 6, "Owner's state"): g += f*wd*w; v = m*v + g; a_out = a - lr*v. */

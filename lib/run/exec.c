@@ -85,7 +85,13 @@ static size_t sums_size(const struct echi_exec *x, size_t all) {
 }
 
 static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, uint32_t n, size_t all, struct ech_error *err) {
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 2 * p->strands, all, err));
+    const bool local = echi_policy_of((enum echi_sync)p->sync)->local;
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, local ? 1 : 2 * p->strands, all, err));
+    if (local) {
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_WEIGHTS, 0, 2, all, err));
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_MOMENTUM, 0, 1, all, err));
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_DELTA, 0, ECHI_DELTAS, all, err));
+    }
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_GRADS, 0, p->strands, sums_size(x, all), err));
     if (echi_exec_coded(x)) ECHI_TRY(echi_codec_setup_worker(x, err));
     if (!x->job->model) return ECH_OK;
@@ -150,7 +156,7 @@ ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, 
     const struct echi_plan *p = &setup->plan;
     const size_t all = x->job->n_params * sizeof(echi_real);
     x->setup = setup;
-    if (p->group_of[setup->rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, echi_plan_room(p, setup->rank), all, err));
+    if (p->group_of[setup->rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, echi_plan_step(p, setup->rank), all, err));
     for (int g = 0; g < p->n_groups; g++)
         if (p->owner_of[g] == setup->rank) ECHI_TRY(setup_owner(x, p, g, all, err));
     if (p->separated && p->head == setup->rank) ECHI_TRY(setup_head(x, p, all, err));
@@ -286,15 +292,28 @@ ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, co
     const struct echi_plan *p = &x->setup->plan;
     const echi_real lr = (echi_real)p->lr, momentum = (echi_real)p->momentum;
     const echi_real decay = (echi_real)(p->decay * task->samples / task->divisor);
-    struct echi_buffer *v = x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0];
+    struct echi_buffer *v = task->kind == ECHI_TASK_LOCAL_APPLY ? slot(x, task->state)
+                            : x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0];
     size_t at, count;
     echi_job_range(x->job, p, of_head, &at, &count);
+    if (task->kind == ECHI_TASK_APPLY && echi_policy_of((enum echi_sync)p->sync)->local)   /* decay was in the workers' own steps */
+        return echi_apply_nesterov(x->device, slot(x, task->weights), slot(x, task->weights_out), v, grads, at, count,
+                                   (echi_real)p->outer_lr, (echi_real)p->outer_momentum, err);
     if (task->state_out.kind == ECHI_SLOT_NONE)
         return echi_apply_sgd(x->device, slot(x, task->weights), slot(x, task->weights_out), v, grads, at, count, lr, momentum,
                               decay, err);
     ECHI_TRY(echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), v, grads, at,
                               count, lr, momentum, decay, err));
     return sum_states(x, task, task->state_out, err);
+}
+
+static ech_status take_delta(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
+    return echi_take_delta(x->device, slot(x, task->grads), slot(x, task->weights), slot(x, task->state), 0, x->job->n_params,
+                           (echi_real)task->samples / (echi_real)task->divisor, err);
+}
+
+static ech_status join(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
+    return echi_rebase(x->device, slot(x, task->weights_out), slot(x, task->state_out), slot(x, task->weights), 0, x->job->n_params, err);
 }
 
 static ech_status head(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
@@ -376,6 +395,9 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
         ECHI_TRY(forward(x, task, result, err));
         return backward(x, task, result, err);
     case ECHI_TASK_EVAL: return eval(x, task, result, err);
+    case ECHI_TASK_LOCAL_APPLY: return echi_exec_apply(x, task, slot(x, task->grads), false, err);
+    case ECHI_TASK_LOCAL_DELTA: return take_delta(x, task, err);
+    case ECHI_TASK_LOCAL_JOIN: return join(x, task, err);
     case ECHI_TASK_KEEP:   /* never on a lane */
     case ECHI_TASKS: break;
     }

@@ -68,15 +68,17 @@ static void log_plan(struct echi_node *n) {
         size_t at = 0;
         for (int r = 0; r < p->world; r++)
             if (p->group_of[r] == g && at + 24 < sizeof list)
-                at += (size_t)snprintf(list + at, sizeof list - at, "%s%d (%u)", at ? ", " : "", r, p->n[r]);
-        echi_node_log(n, ECH_LOG_INFO, "plan: group %d: ranks (samples a step) %s; %s owned by rank %d", g, list,
+                at += (size_t)snprintf(list + at, sizeof list - at, p->inner[r] ? "%s%d (%u x %u)" : "%s%d (%u)", at ? ", " : "", r,
+                                       p->n[r], p->inner[r]);
+        echi_node_log(n, ECH_LOG_INFO, "plan: group %d: ranks (samples a step%s) %s; %s owned by rank %d", g,
+                      p->sync == ECHI_SYNC_LOCAL ? " x steps a round" : "", list,
                       p->separated ? "trunk" : "weights", p->owner_of[g]);
     }
     if (p->separated) echi_node_log(n, ECH_LOG_INFO, "plan: the head is trained by rank %d", p->head);
     if (p->codec != ECHI_CODEC_DENSE) log_ratios(n);
     uint64_t at_once = 0;
     for (int r = 0; r < p->world; r++) at_once += p->n[r] * p->strands;
-    if (p->sync != ECHI_SYNC_BSP && at_once > 4 * (uint64_t)p->round)
+    if (!echi_policy_of((enum echi_sync)p->sync)->rounds && at_once > 4 * (uint64_t)p->round)
         echi_node_log(n, ECH_LOG_WARN,
                       "plan: %llu samples are on their way at once, more than 4 B (%u): expect staleness to hurt; lower --samples-per-step or raise --batch",
                   (unsigned long long)at_once, 4 * p->round);
@@ -140,6 +142,10 @@ static void on_plan(struct echi_node *n, const uint8_t *body, size_t len) {
     n->setup.cut = plan.separated ? n->job->cut_params : n->job->n_layers;
     n->setup.cut_width = (uint32_t)n->job->cut_width;
     log_plan(n);
+    const struct echi_checkpoint *from = n->c->checkpoints ? echi_checkpoints_from(n->c->checkpoints) : NULL;
+    if (from && from->local != (plan.sync == ECHI_SYNC_LOCAL))
+        echi_node_log(n, ECH_LOG_WARN, "the checkpoint was made %s sync local, whose momentum is of another kind: momentum starts at zero",
+                      from->local ? "with" : "without");
     n->standing = true;
     echi_lane_call(n->lane, make_slots, n);
 }

@@ -119,6 +119,9 @@ static bool names_slots(const struct echi_task *t) {
     case ECHI_TASK_FORWARD: return weights && act;
     case ECHI_TASK_EVAL: return weights;
     case ECHI_TASK_KEEP: return true;   /* all COORD_KEPT */
+    case ECHI_TASK_LOCAL_APPLY: return weights && out && grads && state;
+    case ECHI_TASK_LOCAL_DELTA: return weights && grads && state;
+    case ECHI_TASK_LOCAL_JOIN: return weights && out && t->state_out.kind;
     case ECHI_TASKS: break;
     }
     return false;

@@ -166,6 +166,8 @@ static void add_all(struct echi_print *t, const struct ech_report *r) {
     add_real(t, "push_ratio", r->push_ratio);
     add_real(t, "state_ratio", r->state_ratio);
     add_whole(t, "residuals_lost", r->residuals_lost);
+    add_whole(t, "leases_dropped", r->leases_dropped);
+    add_whole(t, "samples_dropped", r->samples_dropped);
     echi_print(t, "\n}\n");
 }
 

@@ -13,6 +13,7 @@ static const char *const task_names[ECHI_TASKS] = {
     [ECHI_TASK_HEAD] = "head", [ECHI_TASK_HEAD_APPLY] = "head apply", [ECHI_TASK_ADD] = "add", [ECHI_TASK_APPLY] = "apply",
     [ECHI_TASK_ENCODE] = "encode", [ECHI_TASK_DECODE] = "decode", [ECHI_TASK_REFRESH] = "refresh", [ECHI_TASK_BACKWARD] = "backward", [ECHI_TASK_STEP] = "step", [ECHI_TASK_FORWARD] = "forward",
     [ECHI_TASK_EVAL] = "look at the test set", [ECHI_TASK_KEEP] = "checkpoint",
+    [ECHI_TASK_LOCAL_APPLY] = "own step", [ECHI_TASK_LOCAL_DELTA] = "own change", [ECHI_TASK_LOCAL_JOIN] = "own weights on new ones",
 };
 static const char *const slot_names[ECHI_SLOT_KINDS] = {
     [ECHI_SLOT_NONE] = "no slot", [ECHI_SLOT_WORKER_WEIGHTS] = "worker weights", [ECHI_SLOT_WORKER_GRADS] = "worker gradients",
@@ -28,6 +29,7 @@ static const char *const slot_names[ECHI_SLOT_KINDS] = {
     [ECHI_SLOT_OWNER_KNOWN] = "weights known to worker", [ECHI_SLOT_OWNER_CODED] = "coded weights",
     [ECHI_SLOT_OWNER_STATE_KNOWN] = "known state", [ECHI_SLOT_OWNER_STATE_CODED] = "coded state",
     [ECHI_SLOT_OWNER_PEER_CODED] = "coming state of group",
+    [ECHI_SLOT_LOCAL_WEIGHTS] = "worker own weights", [ECHI_SLOT_LOCAL_MOMENTUM] = "worker own momentum", [ECHI_SLOT_LOCAL_DELTA] = "worker change",
 };
 
 static const char *name_of(const char *const *names, int count, int i) { return i >= 0 && i < count && names[i] ? names[i] : "?"; }

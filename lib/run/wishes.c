@@ -39,7 +39,7 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->sync = ECHI_SYNCS;
     for (int s = 0; s < ECHI_SYNCS; s++)
         if (strcmp(c->sync, echi_policy_of((enum echi_sync)s)->name) == 0) w->sync = (enum echi_sync)s;
-    if (w->sync == ECHI_SYNCS) return echi_fail(err, ECH_E_ARGUMENT, "run.sync", "--sync '%s' is none of bsp, asp, ssp, gssp", c->sync);
+    if (w->sync == ECHI_SYNCS) return echi_fail(err, ECH_E_ARGUMENT, "run.sync", "--sync '%s' is none of bsp, asp, ssp, gssp, local", c->sync);
     w->separate = job->model ? c->separate : 0;
     w->has_cut = job->cut > 0;
     w->groups = c->groups;
@@ -54,6 +54,11 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     parse_codec(c->codec, w);
     w->params = job->n_params;
     w->trunk_params = job->cut_params < job->n_layers ? job->layer[job->cut_params].at : job->n_params;
+    w->inner_steps = (uint32_t)c->inner_steps;
+    w->outer_lr = c->outer_lr;
+    w->outer_momentum = c->outer_momentum;
+    w->drop_older = c->drop_older;
+    w->weigh_by_time = c->weigh_by_time;
     w->decay = c->weight_decay >= 0 ? c->weight_decay : 0;
     if (strcmp(c->shares, "speed") == 0) w->shares = ECHI_SHARES_SPEED;
     else if (strcmp(c->shares, "equal") == 0) w->shares = ECHI_SHARES_EQUAL;

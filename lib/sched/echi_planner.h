@@ -23,6 +23,10 @@ struct echi_wishes {
     bool deterministic;                /* BSP: shares of whole granules */
     enum echi_codec codec; enum echi_ratios ratios;
     uint64_t params, trunk_params;     /* floats of the model, and in front of its cut: what travels; 0: not known */
+    uint32_t inner_steps;              /* `local`: steps of a worker in a round, in the mean over all; 1 .. ECHI_INNER_MAX */
+    double outer_lr, outer_momentum;   /* `local` */
+    double drop_older;                 /* `asp`: in rounds; 0: no push is dropped */
+    bool weigh_by_time;                /* `asp`: a worker's gradients count in proportion to its step times */
 };
 
 /* B: as wished, else max(64, 16 x nodes). */

@@ -27,6 +27,14 @@ struct echi_strand {
     bool abandoned;                               /* its owner is lost: the step goes no further than what is under way */
     bool renewed; uint8_t fresh;                  /* the new owner's weights came before the abandoned step was over */
 };
+/* Policy `local` (worker_local.c): the change that a lease's steps made, on its way to the owner. */
+struct echi_delta {
+    struct echi_lease lease;
+    bool held;                                    /* of a round whose weights have not come: it waits for them */
+    int sending;                                  /* layers on their way out */
+    uint64_t seen;                                /* as echi_push.seen */
+    double loss; uint32_t correct;
+};
 struct echi_worker {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
@@ -43,9 +51,19 @@ struct echi_worker {
     uint8_t queue[ECHI_STRANDS]; int queued;      /* these slots in order of arrival, decoded one at a time */
     bool decoding, dropped; uint8_t source, target;   /* slots of the DECODE task that is out; its owner is lost meanwhile */
     uint32_t number;                              /* of the last message of this link */
+    struct {                                      /* `local`; strand[0] has the lease in hand and what is known of the weights */
+        bool busy;                                /* a task is out */
+        bool fresh;                               /* weights have come that the own ones do not rest on yet */
+        uint32_t done;                            /* samples of the lease in hand that steps were made of */
+        uint64_t behind;                          /* own samples that are in the own weights, and not in those that came last */
+        uint64_t seen;                            /* of the lease in hand */
+        struct echi_delta delta[ECHI_DELTAS];
+    } local;
 };
 void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup);
 void echi_worker_step(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
+/* worker_local.c: the same under `local`; worker.c hands it all events but leases. */
+void echi_worker_local(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
 
 /* ---- owner of the trunk, or of all layers, for one group ---- */
 struct echi_push {
@@ -219,6 +237,7 @@ struct echi_coordinator {
     struct echi_frozen frozen[ECHI_GROUPS_MAX];
     uint16_t lost_rank[ECHI_WORLD_MAX]; int n_lost;   /* in order; the driver reads these and the next two */
     uint64_t again_leases, again_samples;         /* issued again */
+    uint64_t dropped_leases, dropped_samples;     /* `asp`: too old when they came; they are among those issued again */
     /* what happened; the driver reads these */
     ech_status status; int lost_peer; char text[240];
     int at_fault;                                 /* rank that could not go on, -1: none, or it was lost */

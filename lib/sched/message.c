@@ -200,7 +200,7 @@ bool echi_lease_valid(const struct echi_lease *l, const struct echi_plan *p) {
     if (p->deterministic && (l->start % ECHI_GRANULE || (l->n % ECHI_GRANULE && l->round_size % ECHI_GRANULE == 0))) return false;
     /* A step of an asynchronous worker may be larger than a round; a share of a round may not. */
     if (!echi_policy_of((enum echi_sync)p->sync)->rounds) return l->round_size == p->round;
-    return l->round_size <= p->round && l->n <= l->round_size;
+    return l->round_size <= echi_plan_round_most(p) && l->n <= l->round_size;
 }
 
 /* A dense plan has no ratios, so that no two ways of writing it exist. */
@@ -224,22 +224,32 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay)) return false;
     const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
     if (p->n_groups > 1 && !policy->grouped) return false;
-    if (p->deterministic && (!policy->rounds || p->round % ECHI_GRANULE)) return false;
+    if (p->deterministic && (!policy->rounds || policy->local || p->round % ECHI_GRANULE)) return false;
     if (p->strands > 1 && (policy->rounds || !p->separated)) return false;
+    /* What makes an old push worth less is asked of one owner that has all layers. */
+    const bool plain_asp = p->sync == ECHI_SYNC_ASP && !p->separated;
+    if (!is_rate(p->drop_older) || (p->drop_older > 0 && !plain_asp)) return false;
+    if (policy->local ? p->separated || !is_rate(p->outer_lr) || !is_rate(p->outer_momentum) : p->outer_lr != 0 || p->outer_momentum != 0)
+        return false;
     if (!codec_valid(p)) return false;
+    if (p->codec != ECHI_CODEC_DENSE && (policy->local || p->drop_older > 0)) return false;   /* what is dropped or averaged has no residual */
     for (int g = 0; g < p->n_groups; g++)
         if (p->owner_of[g] >= p->world || echi_plan_workers(p, g) < 1) return false;
     /* An owner keeps one group: two on one node would share its slots. */
     for (int g = 0; g < p->n_groups; g++)
         for (int h = 0; h < g; h++)
             if (p->owner_of[g] == p->owner_of[h]) return false;
-    uint64_t sum = 0;
+    uint64_t sum = 0, steps = 0;
     for (int r = 0; r < p->world; r++) {
         if (p->group_of[r] == ECHI_NONE ? p->n[r] != 0 : (p->n[r] < 1 || p->n[r] > 1u << 20)) return false;
         if (p->group_of[r] != ECHI_NONE && p->group_of[r] >= p->n_groups) return false;
         if (p->deterministic && p->n[r] % ECHI_GRANULE) return false;
+        if (p->divisor[r] > 1u << 24 || (p->divisor[r] > 0 && (!plain_asp || p->n[r] == 0))) return false;
+        if (p->inner[r] > ECHI_INNER_MAX || (p->inner[r] != 0) != (policy->local && p->n[r] != 0)) return false;
         sum += p->n[r];
+        steps += (uint64_t)p->n[r] * p->inner[r];
     }
+    if (policy->local) return steps <= ECHI_LOCAL_ROUND_MAX;
     return !policy->rounds || sum == p->round;
 }
 
@@ -266,6 +276,15 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put8(&w, p->ratios);
     echi_put32(&w, p->state_ratio);
     for (int g = 0; g < p->n_groups; g++) echi_put32(&w, p->base[g]);
+    if (p->sync == ECHI_SYNC_ASP) {
+        echi_put_f64(&w, p->drop_older);
+        for (int r = 0; r < p->world; r++) echi_put32(&w, p->divisor[r]);
+    }
+    if (p->sync == ECHI_SYNC_LOCAL) {
+        echi_put_f64(&w, p->outer_lr);
+        echi_put_f64(&w, p->outer_momentum);
+        for (int r = 0; r < p->world; r++) echi_put16(&w, (uint16_t)p->inner[r]);
+    }
     return w.ok ? (size_t)(w.at - out) : 0;
 }
 
@@ -294,6 +313,15 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->ratios = echi_get8(&r);
     p->state_ratio = echi_get32(&r);
     for (int g = 0; g < p->n_groups; g++) p->base[g] = echi_get32(&r);
+    if (p->sync == ECHI_SYNC_ASP) {
+        p->drop_older = echi_get_f64(&r);
+        for (int i = 0; i < p->world; i++) p->divisor[i] = echi_get32(&r);
+    }
+    if (p->sync == ECHI_SYNC_LOCAL) {
+        p->outer_lr = echi_get_f64(&r);
+        p->outer_momentum = echi_get_f64(&r);
+        for (int i = 0; i < p->world; i++) p->inner[i] = echi_get16(&r);
+    }
     return r.ok && r.at == r.end && echi_plan_valid(p);
 }
 

@@ -267,6 +267,28 @@ static void apply(struct echi_owner *o, struct echi_slot grads, const struct ech
     }
 }
 
+/* A push that is too old (Ringmaster ASGD, Maranjyan et al. 2025, arXiv 2501.16168, algorithm 4: `if delay < R apply, else ignore`).
+ * The paper draws a new sample each time; here each sample counts once an epoch, so those of the push are issued again. The
+ * run goes on all the same: a push grows old only while others' are applied. */
+static bool drop_old(struct echi_owner *o, struct echi_actions *out) {
+    const uint16_t rank = o->queue[0];
+    struct echi_push *p = &o->push[rank];
+    const double most = plan_of(o)->drop_older;
+    if (most <= 0 || (double)(o->samples - p->seen) <= most * plan_of(o)->round) return false;
+    struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_REVOKED);
+    a->msg.lease = p->lease;
+    a->msg.flag = ECHI_REVOKED_DROPPED;
+    a->msg.members = o->members;
+    o->last[rank] = p->lease.id;
+    *p = (struct echi_push){0};
+    o->queued--;
+    memmove(&o->queue[0], &o->queue[1], (size_t)o->queued * sizeof o->queue[0]);
+    if (!o->view[rank].member) return true;
+    owe(o, rank, 1);
+    echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, rank});
+    return true;
+}
+
 /* Values of another group's state that have come are set in its running copy; a complete one is kept beside it. */
 static bool decode_state(struct echi_owner *o, struct echi_actions *out) {
     for (int g = 0; g < plan_of(o)->n_groups; g++) {
@@ -299,6 +321,7 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
         const struct echi_slot grads = {ECHI_SLOT_OWNER_GRADS, rank};
         if (o->policy->push_arrived(&p->lease) == ECHI_TAKE_ADD) {
             struct echi_task *t = compute(o, ECHI_TASK_ADD, out);
+            p->staleness = (double)(o->samples - p->seen) / plan_of(o)->round;   /* under bsp 0 */
             t->grads = grads;
             t->lease = p->lease;
             t->first = o->round_count == 0;
@@ -620,7 +643,7 @@ static void on_revoke(struct echi_owner *o, const struct echi_event *e, struct e
     if (!of_group) {
         struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_REVOKED);
         a->msg.lease = *l;
-        a->msg.flag = is_in(o, l);
+        a->msg.flag = is_in(o, l) ? ECHI_REVOKED_IN : ECHI_REVOKED_OUT;
         a->msg.members = o->members;
     } else if (m->peer == o->setup->rank) {
         hand_on(o, m->group, out);
@@ -758,6 +781,7 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
     }
     post_states(o, out);
     exchange(o, out);
+    while (o->queued && drop_old(o, out)) {}   /* in front of the answers: theirs are among them */
     if (o->started) answer(o, out);
     pump(o, out);
     report(o, out);

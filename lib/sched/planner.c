@@ -239,6 +239,41 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
     }
 }
 
+/* `asp`: gradients in proportion to the time that a step takes there (Rescaled ASGD, arXiv 2605.13434): each worker then moves the
+ * weights by as much a second, and the samples of the fast ones do not outweigh the others'. Over all pushes a sample counts for
+ * lr / B in the mean, as without: a step of t_r seconds is weighted with t_r (sum 1 / t) / workers. */
+static void weigh_by_time(const struct echi_times *times, struct echi_plan *plan) {
+    double rate = 0;   /* steps a second of all */
+    int workers = 0;
+    for (int r = 0; r < plan->world; r++) {
+        if (plan->n[r] == 0) continue;
+        rate += 1 / echi_times_whole(&times[r], plan->n[r]);
+        workers++;
+    }
+    for (int r = 0; r < plan->world; r++) {
+        if (plan->n[r] == 0) continue;
+        const double divisor = (double)plan->round * workers / (rate * echi_times_whole(&times[r], plan->n[r])) + 0.5;
+        plan->divisor[r] = divisor < 1 ? 1 : (uint32_t)(divisor < 0x1p24 ? divisor : 0x1p24);
+    }
+}
+
+/* `local`: rounds take about as long everywhere: H_i steps of t_i seconds, in the mean over the workers as many as wished. */
+static void steps_by_speed(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan) {
+    double rate = 0;   /* steps a second of all */
+    int workers = 0;
+    for (int r = 0; r < w->world; r++) {
+        if (plan->n[r] == 0) continue;
+        rate += 1 / echi_times_whole(&times[r], plan->n[r]);
+        workers++;
+    }
+    const double seconds = (double)w->inner_steps * workers / rate;
+    for (int r = 0; r < w->world; r++) {
+        if (plan->n[r] == 0) continue;
+        const double steps = seconds / echi_times_whole(&times[r], plan->n[r]) + 0.5;
+        plan->inner[r] = steps < 1 ? 1 : steps > ECHI_INNER_MAX ? ECHI_INNER_MAX : (uint32_t)steps;
+    }
+}
+
 /* Two steps in flight hide what a worker waits for, at the price of shorter steps: worth it where a step of a round's samples
  * is longer away, at the head and in messages, than it is computed here. */
 static int strands_beside_head(const struct echi_times *fast, uint32_t n) {
@@ -264,6 +299,10 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
         return refuse(text, cap,
                       "--separate 1 needs a model with convolutions followed by fully connected layers; use --separate off");
     plan->separated = w->has_cut && w->world > 1 && (w->separate == 1 || (w->separate == -1 && w->sync == ECHI_SYNC_GSSP));
+    if ((w->drop_older > 0 || w->weigh_by_time) && (w->sync != ECHI_SYNC_ASP || plan->separated))
+        return refuse(text, cap, "--drop-older and --weigh-by-time are of --sync asp with --separate off");
+    if (plan->separated && w->sync == ECHI_SYNC_LOCAL)
+        return refuse(text, cap, "--sync local trains all layers on every node: use --separate off");
     if (w->sync == ECHI_SYNC_GSSP && w->groups > ECHI_GROUPS_MAX)
         return refuse(text, cap, "--groups can be 8 at most; or leave it to auto");
     const int fast = fastest(w, times, plan->round < 64 ? plan->round : 64);
@@ -274,13 +313,20 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     plan->momentum = w->momentum;
     plan->decay = w->decay;
     if (async && !w->lr_given) plan->lr *= plan->round / 64.0;   /* only lr / B matters there */
-    if (async && !plan->separated && w->world > 1 && !w->lr_given && !w->momentum_given) {
+    if (async && w->sync != ECHI_SYNC_LOCAL && !plan->separated && w->world > 1 && !w->lr_given && !w->momentum_given) {
         /* Without a head owner staleness hurts the FC layers; less memory at the same lr / (1 - m) is safer. */
         plan->momentum = 0.5;
         plan->lr *= 5;
     }
     if (async) {
         async_groups(w, times, plan);
+        plan->drop_older = w->drop_older;
+        if (w->weigh_by_time) weigh_by_time(times, plan);
+        if (w->sync == ECHI_SYNC_LOCAL) {
+            plan->outer_lr = w->outer_lr;
+            plan->outer_momentum = w->outer_momentum;
+            steps_by_speed(w, times, plan);
+        }
     } else {
         plan->n_groups = 1;
         plan->owner_of[0] = (uint16_t)fast;

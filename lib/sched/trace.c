@@ -309,6 +309,11 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put8(w, (uint8_t)s->ratios);
     echi_put64(w, s->params);
     echi_put64(w, s->trunk_params);
+    echi_put32(w, s->inner_steps);
+    echi_put_f64(w, s->outer_lr);
+    echi_put_f64(w, s->outer_momentum);
+    echi_put_f64(w, s->drop_older);
+    echi_put8(w, s->weigh_by_time);
 }
 
 bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
@@ -342,10 +347,15 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->params = echi_get64(r);
     s->trunk_params = echi_get64(r);
     if (s->params > UINT64_C(1) << 40 || s->trunk_params > s->params) r->ok = false;
+    s->inner_steps = echi_get32(r);
+    s->outer_lr = echi_get_f64(r);
+    s->outer_momentum = echi_get_f64(r);
+    s->drop_older = echi_get_f64(r);
+    s->weigh_by_time = echi_get8(r) != 0;
     const uint32_t most = 1u << 24;
     for (int i = 0; i < world; i++)
         if (r->ok && s->share[i] > most) r->ok = false;
-    return r->ok && s->batch <= most && s->samples_per_step <= most;
+    return r->ok && s->batch <= most && s->samples_per_step <= most && s->inner_steps <= ECHI_INNER_MAX;
 }
 
 void echi_goal_put(struct echi_writer *w, const struct echi_goal *g) {

@@ -39,7 +39,7 @@ static struct echi_task *compute(struct echi_worker *w, const struct echi_strand
     t->lease = s->lease;
     t->weights = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, s->weights};
     t->grads = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, t->strand};
-    t->divisor = s->lease.round_size;
+    t->divisor = echi_plan_divisor(&w->setup->plan, &s->lease);
     return t;
 }
 
@@ -304,7 +304,17 @@ static void on_start(struct echi_worker *w, struct echi_actions *out) {
     }
 }
 
+/* Under `local` leases come in as they always do; what becomes of them is said in worker_local.c. */
+static void step_local(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    const bool message = e->type == ECHI_EVENT_MESSAGE;
+    if (message && e->msg->kind == ECHI_KIND_LEASE) on_lease(w, e, out);
+    else if (message && e->msg->kind != ECHI_KIND_WEIGHTS)
+        return echi_act_fault(out, ECH_E_INTERNAL, "a worker got a message that is not for workers");
+    echi_worker_local(w, e, out);
+}
+
 void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    if (w->policy->local) return step_local(w, e, out);
     switch (e->type) {
     case ECHI_EVENT_START: on_start(w, out); break;
     case ECHI_EVENT_MESSAGE: on_message(w, e, out); break;

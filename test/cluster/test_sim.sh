@@ -24,7 +24,7 @@ for option in rank coordinator local key slow record checkpoint profile-out; do
 done
 
 # --- the same seed, the same bytes; under every policy, and another seed gives others
-for policy in bsp asp ssp gssp; do
+for policy in bsp asp ssp gssp local; do
     for which in one two; do
         run --workers 4 --spread strong --sync $policy --steps 30 --save "$work/$which.weights" --report "$work/$which.json"
         sleep 0.05   # what depends on the clock on the wall would differ

@@ -50,6 +50,9 @@ enum {
     NOTES = 40              /* events that a failure tells */
 };
 
+/* The policies that are known here; of `local` see test_sched_local.c. */
+enum { TOY_SYNCS = ECHI_SYNC_LOCAL };
+
 /* ---- the toy model ---- */
 
 static uint32_t mix(uint32_t a, uint32_t b) {
@@ -543,6 +546,9 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     case ECHI_TASK_KEEP:
         for (int i = 0; i <= s->plan.n_groups; i++) reads(s, node, (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)i}, 0, LAYERS);
         break;
+    case ECHI_TASK_LOCAL_APPLY:   /* test_sched_local.c */
+    case ECHI_TASK_LOCAL_DELTA:
+    case ECHI_TASK_LOCAL_JOIN:
     case ECHI_TASKS: break;
     }
 }
@@ -1144,6 +1150,9 @@ static void run_task(struct sim *s, struct work *w) {
         s->looks++;
         break;
     case ECHI_TASK_KEEP: end_keep(s, &w->result); break;
+    case ECHI_TASK_LOCAL_APPLY:   /* test_sched_local.c */
+    case ECHI_TASK_LOCAL_DELTA:
+    case ECHI_TASK_LOCAL_JOIN:
     case ECHI_TASKS: break;
     }
     if (t->kind != ECHI_TASK_HEAD || t->weights_out.kind) watch_ends(s, w);

@@ -256,6 +256,36 @@ static void plans_come_back(void **state) {
     assert_memory_equal(back.group_of, large.group_of, sizeof large.group_of);
     assert_memory_equal(back.n, large.n, sizeof large.n);
     for (size_t cut = 0; cut < most; cut += 7) assert_false(echi_plan_decode(bytes, cut, &back));
+    /* So have those with a divisor for each worker, and with steps in a round. */
+    large.sync = ECHI_SYNC_ASP;
+    large.separated = 0;
+    large.head = ECHI_NO_RANK;
+    memset(large.owner_of + 1, 0xff, sizeof large.owner_of - sizeof large.owner_of[0]);
+    large.n_groups = 1;
+    large.drop_older = 1.5;
+    for (int r = 0; r < ECHI_WORLD_MAX; r++) {
+        large.group_of[r] = 0;
+        large.divisor[r] = 1u << 24;
+    }
+    const size_t of_asp = echi_plan_encode(&large, bytes, sizeof bytes);
+    assert_true(of_asp > 0 && echi_plan_decode(bytes, of_asp, &back) && back.drop_older == 1.5);
+    assert_memory_equal(back.divisor, large.divisor, sizeof large.divisor);
+    for (size_t cut = 0; cut < of_asp; cut += 7) assert_false(echi_plan_decode(bytes, cut, &back));
+    large.drop_older = 0;
+    memset(large.divisor, 0, sizeof large.divisor);
+    large.sync = ECHI_SYNC_LOCAL;
+    large.outer_lr = 0.7;
+    large.outer_momentum = 0.9;
+    for (int r = 0; r < ECHI_WORLD_MAX; r++) {
+        large.group_of[r] = 0;
+        large.n[r] = 1;
+        large.inner[r] = (uint32_t)(1 + r * 100 % ECHI_INNER_MAX);
+    }
+    const size_t of_local = echi_plan_encode(&large, bytes, sizeof bytes);
+    assert_true(of_local > 0 && echi_plan_decode(bytes, of_local, &back));
+    assert_memory_equal(back.inner, large.inner, sizeof large.inner);
+    assert_true(back.outer_lr == 0.7 && back.outer_momentum == 0.9);
+    for (size_t cut = 0; cut < of_local; cut += 7) assert_false(echi_plan_decode(bytes, cut, &back));
 }
 
 /* Of a world's marks those that are there travel; what is received is what was there, and nothing that is none is taken. */
@@ -374,6 +404,17 @@ static void leases_fit_the_plan(void **state) {
     l.round_size = 7;
     assert_false(echi_lease_valid(&l, &p));
     l.round_size = 65;
+    assert_false(echi_lease_valid(&l, &p));
+    /* Under local a lease is a worker's steps of a round, and the round that of all, lost ones too. */
+    p.sync = ECHI_SYNC_LOCAL;
+    p.inner[0] = p.inner[2] = 4;
+    p.inner[3] = 1;
+    p.lost[3] = 1;
+    l = (struct echi_lease){.id = 1, .n = 32, .round_size = 364, .worker = 0, .owner = 2};
+    assert_true(echi_plan_round(&p) == 64 && echi_plan_round_most(&p) == 364 && echi_lease_valid(&l, &p));
+    l.n = 33;
+    assert_false(echi_lease_valid(&l, &p));
+    l.n = 32, l.round_size = 365;
     assert_false(echi_lease_valid(&l, &p));
 }
 

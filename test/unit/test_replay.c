@@ -67,7 +67,7 @@ static int record_run(uint64_t seed) {
                                 .give_final = below(&s, 3) == 0};
     s.goal.samples = s.goal.train_samples + below(&s, 60);
     s.stop_at = below(&s, 6) ? 0 : 1 + below(&s, 20000);
-    s.wishes = (struct echi_wishes){.sync = (enum echi_sync)(seed % ECHI_SYNCS), .world = 1 + (int)below(&s, NODES), .separate = (int)below(&s, 3) - 1,
+    s.wishes = (struct echi_wishes){.sync = (enum echi_sync)(seed % TOY_SYNCS), .world = 1 + (int)below(&s, NODES), .separate = (int)below(&s, 3) - 1,
                                     .has_cut = true, .groups = (int)below(&s, 4), .batch = 8 + below(&s, 20), .staleness = below(&s, 4), .lr = 0.1,
                                     .codec = (enum echi_codec)below(&s, ECHI_CODECS), .params = 15, .trunk_params = 9};
     s.plan.world = (uint8_t)s.wishes.world;

@@ -33,7 +33,7 @@ static void kills(void **state) {
     const char *only = getenv("SEED");
     for (uint64_t seed = only ? strtoull(only, NULL, 10) : 1; seed <= (only ? strtoull(only, NULL, 10) : 4 * RUNS); seed++) {
         struct sim *s = sim_new(seed);
-        chosen(s, (enum echi_sync)(seed % ECHI_SYNCS));
+        chosen(s, (enum echi_sync)(seed % TOY_SYNCS));
         for (int i = 0; i < KILLS; i++) {
             s->kill_at[i] = below(s, 3) ? 1 + below(s, below(s, 2) ? 300 : 3000) : 0;
             s->kill_rank[i] = -1;
@@ -77,7 +77,7 @@ static void a_kill_at_every_event(void **state) {
         uint64_t events = 1;
         for (uint64_t at = 1; at <= events; at++) {
             struct sim *s = sim_new(seed);
-            chosen(s, (enum echi_sync)(seed % ECHI_SYNCS));
+            chosen(s, (enum echi_sync)(seed % TOY_SYNCS));
             s->kill_at[0] = at;
             s->kill_rank[0] = -1;
             sim_run(s);
@@ -93,7 +93,7 @@ static void run_planned(bool with_kills) {
     for (uint64_t seed = 1; seed <= RUNS / 2; seed++) {
         struct sim *s = sim_new(seed);
         choose_goal(s);
-        s->wishes = (struct echi_wishes){.sync = (enum echi_sync)below(s, ECHI_SYNCS),
+        s->wishes = (struct echi_wishes){.sync = (enum echi_sync)below(s, TOY_SYNCS),
                                          .world = 1 + (int)below(s, NODES),
                                          .separate = (int)below(s, 3) - 1,
                                          .has_cut = true,
@@ -128,7 +128,7 @@ static void resumed(void **state) {
     int cut = 0;
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         struct sim *s = sim_new(seed);
-        const enum echi_sync sync = (enum echi_sync)below(s, ECHI_SYNCS);
+        const enum echi_sync sync = (enum echi_sync)below(s, TOY_SYNCS);
         choose_goal(s);
         s->goal.target_accuracy = 0;
         s->stop_at = 0;
@@ -150,7 +150,7 @@ static void resumed(void **state) {
         echi_random_init(&s->random, seed, ECHI_STREAM_TEST, 2);
         s->goal = goal;
         s->from = kept;
-        do choose_plan(s, sync == ECHI_SYNC_BSP ? sync : 1 + (enum echi_sync)below(s, ECHI_SYNCS - 1));
+        do choose_plan(s, sync == ECHI_SYNC_BSP ? sync : 1 + (enum echi_sync)below(s, TOY_SYNCS - 1));
         while (sync == ECHI_SYNC_BSP && s->plan.round != round && (memset(&s->plan, 0, sizeof s->plan), true));
         s->plan_given = true;
         take_up(s);
