@@ -112,7 +112,7 @@ struct ech_config {
     char coordinator[256];        /* host:port; rank 0 binds it */
     char bind[256];               /* address the other nodes listen on */
     double join_timeout;          /* seconds to wait for all nodes (default 60) */
-    char sync[16];                /* bsp asp ssp gssp */
+    char sync[16];                /* bsp asp ssp gssp, or auto: the one that is predicted to learn the fastest */
     int staleness;                /* S, 0.. (default 3) */
     int groups;                   /* 0: auto */
     int separate;                 /* -1 auto, 0 off, 1 one head owner */
@@ -155,6 +155,8 @@ struct ech_config {
     int resume;                   /* 1: go on from the newest whole one; from the beginning when there is none yet */
     char record[1024];            /* folder in which each node writes rank<N>.events for `echelon replay`; made if its parent is there.
                                      A disk that is full ends the recording with a log line, and not the run */
+    int rounds_apart;             /* R, 1.. (default 4): rounds that a group may run ahead of what the others have (gssp) */
+    double damping;               /* c, 0.. (default 0, off): a push that is t rounds stale weighs 1 / (1 + c t); not under bsp */
 };
 void ech_config_init(struct ech_config *config);
 
@@ -213,6 +215,9 @@ struct ech_report {
     int n_lost, lost[ECH_WORLD_MAX];      /* ranks that were lost while the others went on, in order */
     uint64_t leases_again, samples_again; /* work of theirs that others were given again; `samples` counts each once */
     uint64_t head_repeats;                /* rows that the head had trained already: answered, not trained again */
+    double predicted_images_per_second, predicted_staleness;   /* of the plan, before it ran; staleness in rounds, mean; negative: nobody could tell */
+    int useless;                          /* rank without whose worker the others were predicted to be faster; -1: none */
+    double useless_gain;                  /* by so much: 0.12 is 12 % more images a second; with sync auto the rank was left out if its batch is 0 */
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

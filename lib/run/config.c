@@ -53,7 +53,7 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
       "address that the other nodes listen on (when not given: that of the route to the coordinator)")                        \
     X(join_timeout, "join-timeout", "SECONDS", "60", REAL, 0.01, 86400, no_word, NULL, "how long all nodes may take to join") \
     X(sync, "sync", "POLICY", "bsp", TEXT, 0, 0, no_word, sync_fits,                                                          \
-      "bsp (in step), asp (nobody waits), ssp (bounded staleness), gssp (groups of like speed)")                              \
+      "bsp (in step), asp (nobody waits), ssp (bounded staleness), gssp (groups of like speed), auto (predicted to learn fastest)")                              \
     X(staleness, "staleness", "S", "3", INT, 0, 1000000, no_word, NULL,                                                       \
       "steps that a worker may be ahead of its group's slowest (ssp, gssp)")                                                  \
     X(groups, "groups", "G", "auto", INT, 0, ECH_GROUPS_MAX, auto_zero, NULL, "number of groups (gssp); auto: by speed")      \
@@ -102,7 +102,11 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
     X(insecure, "insecure", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                                        \
       "without a key, meet beyond this machine all the same: whoever reaches the network may join and change the run")          \
     X(record, "record", "DIR", "", TEXT, 0, 0, no_word, NULL,                                                                 \
-      "where each node writes what its roles are told (rank0.events, ...), for `echelon replay`")
+      "where each node writes what its roles are told (rank0.events, ...), for `echelon replay`")                             \
+    X(rounds_apart, "rounds-apart", "R", "4", INT, 1, 1000000, no_word, NULL,                                                  \
+      "rounds that a group may run ahead of what the others have (gssp)")                                                     \
+    X(damping, "damping", "C", "off", REAL, 0, 1000, off_zero, NULL,                                                           \
+      "a push that is T rounds stale weighs 1 / (1 + C T) (asp, ssp, gssp); off: always 1")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \
@@ -223,10 +227,10 @@ static ech_status field_fits(const struct ech_config *config, int i, struct ech_
 /* ---------------------------------------------- what a range cannot say */
 
 static ech_status sync_fits(const struct ech_config *config, struct ech_error *err) {
-    static const char *const known[] = {"bsp", "asp", "ssp", "gssp"};
+    static const char *const known[] = {"bsp", "asp", "ssp", "gssp", "auto"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(config->sync, known[i]) == 0) return ECH_OK;
-    return refuse(err, "option sync is '%s': give bsp, asp, ssp or gssp", config->sync);
+    return refuse(err, "option sync is '%s': give bsp, asp, ssp, gssp or auto", config->sync);
 }
 
 static ech_status separate_fits(const struct ech_config *config, struct ech_error *err) {
@@ -384,7 +388,7 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
         return refuse(err, "option rank is %d, but world is %d: ranks go from 0 to %d", config->rank, config->world, config->world - 1);
     if (config->world > 1 && !*config->coordinator)
         return refuse(err, "option coordinator is missing: %d nodes need one HOST:PORT to meet, the same for all", config->world);
-    if (config->groups > 1 && strcmp(config->sync, "gssp") != 0)
+    if (config->groups > 1 && strcmp(config->sync, "gssp") != 0 && strcmp(config->sync, "auto") != 0)
         return refuse(err, "option groups is %d, but sync is %s, which has one group: leave groups out, or give sync gssp",
                       config->groups, config->sync);
     if (config->groups > config->world)
@@ -392,6 +396,8 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
     if (bsp && config->samples_per_step > 0)
         return refuse(err, "option samples-per-step is %d, but under bsp steps follow from batch and shares: leave it out",
                       config->samples_per_step);
+    if (bsp && config->damping > 0)
+        return refuse(err, "option damping is %g, but under bsp nothing is stale: leave it out", config->damping);
     if (*config->key && config->insecure) return refuse(err, "options key and insecure contradict each other: leave one of them out");
     if (config->resume && !*config->checkpoint)
         return refuse(err, "option resume is on, but checkpoint is missing: give the folder with the checkpoints");

@@ -286,6 +286,14 @@ ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, co
     return sum_states(x, task, task->state_out, err);
 }
 
+/* A stale push weighs less; its decay does not. */
+static ech_status damp(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
+    size_t at, count;
+    if (task->damping == 0) return ECH_OK;
+    echi_job_range(x->job, &x->setup->plan, false, &at, &count);
+    return echi_scale(x->device, slot(x, task->grads), at, count, (echi_real)task->damping, err);
+}
+
 static ech_status head(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     const size_t width = x->job->cut_width;
     uint32_t n = 0;
@@ -348,7 +356,9 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
     case ECHI_TASK_HEAD: return head(x, task, result, err);
     case ECHI_TASK_HEAD_APPLY: return echi_exec_apply(x, task, slot(x, task->grads), true, err);
     case ECHI_TASK_ADD: return add(x, task, false, err);
-    case ECHI_TASK_APPLY: return echi_exec_apply(x, task, slot(x, task->grads), false, err);
+    case ECHI_TASK_APPLY:
+        ECHI_TRY(damp(x, task, err));
+        return echi_exec_apply(x, task, slot(x, task->grads), false, err);
     case ECHI_TASK_REFRESH: return sum_states(x, task, task->state, err);
     case ECHI_TASK_FORWARD: return forward(x, task, result, err);
     case ECHI_TASK_BACKWARD: {

@@ -48,6 +48,13 @@ static void fill_plan(const struct echi_node *n, struct ech_report *r) {
     for (int g = 0; g < p->n_groups; g++) r->owner_of[g] = p->owner_of[g];
 }
 
+static void fill_choice(const struct echi_choice *c, struct ech_report *r) {
+    r->predicted_images_per_second = c->count ? c->candidate[c->taken].rate : -1;
+    r->predicted_staleness = c->count ? c->candidate[c->taken].staleness : -1;
+    r->useless = c->useless;
+    r->useless_gain = c->gain;
+}
+
 void echi_node_report(const struct echi_node *n, struct ech_report *r) {
     const struct echi_coordinator *c = n->coordinator;
     fill_plan(n, r);
@@ -66,6 +73,7 @@ void echi_node_report(const struct echi_node *n, struct ech_report *r) {
     r->leases_again = c->again_leases;
     r->samples_again = c->again_samples;
     r->head_repeats = n->head_repeats;
+    fill_choice(&c->choice, r);
     const int64_t now = n->clock + n->clock_back;
     r->samples = c->applied;
     r->steps = n->planned ? c->applied / n->setup.plan.round : 0;

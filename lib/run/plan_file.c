@@ -10,6 +10,7 @@
  *     lr 0.02
  *     momentum 0.9
  *     decay 0
+ *     damping 0                               (c: a push that is t rounds stale weighs 1 / (1 + c t); not under bsp)
  *     head 0                                  (or none)
  *     group 0 owner 1 workers 1:64 2:64       (rank:samples a step)
  *     group 1 owner 0 workers 0:64 */
@@ -31,9 +32,9 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
     struct echi_point point;
     echi_point_begin(&point);
 #define PRINT(...) at += snprintf(at, (size_t)(end - at), __VA_ARGS__)
-    PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\nstrands %d\ndeterministic %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\n",
+    PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\nstrands %d\ndeterministic %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\ndamping %.17g\n",
           echi_policy_of((enum echi_sync)p->sync)->name, p->world, p->round, p->staleness, p->rounds_apart, p->strands, p->deterministic,
-          p->lr, p->momentum, p->decay);
+          p->lr, p->momentum, p->decay, p->damping);
     if (p->separated) PRINT("head %d\n", p->head);
     else PRINT("head none\n");
     for (int g = 0; g < p->n_groups; g++) {
@@ -97,7 +98,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     unsigned long v = 0;
     if (strcmp(key, "group") == 0) return read_group(r, p);
     static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "lr", "momentum",
-        "decay", "head"};
+        "decay", "head", "damping"};
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;
         if (r->said & 1u << i) return refuse(r, "this was said before", key);
@@ -122,6 +123,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     if (strcmp(key, "lr") == 0) return real(r, word, "lr needs a number", &p->lr);
     if (strcmp(key, "momentum") == 0) return real(r, word, "momentum needs a number", &p->momentum);
     if (strcmp(key, "decay") == 0) return real(r, word, "decay needs a number", &p->decay);
+    if (strcmp(key, "damping") == 0) return real(r, word, "damping needs a number", &p->damping);
     if (strcmp(key, "world") == 0) {
         ECHI_TRY(whole(r, word, 1, ECHI_WORLD_MAX, "world is a number from 1 to 64", &v));
         p->world = (uint8_t)v;
@@ -141,7 +143,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         ECHI_TRY(whole(r, word, 0, 1, "deterministic is 0 or 1", &v));
         p->deterministic = (uint8_t)v;
     } else {
-        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, head or group",
+        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, damping, head or group",
                       key);
     }
     return ECH_OK;
@@ -183,7 +185,7 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
     for (int rank = p->world; rank < ECHI_WORLD_MAX; rank++) beyond = beyond || p->group_of[rank] != ECHI_NONE;
     if (status == ECH_OK && (beyond || !echi_plan_valid(p)))
         status = echi_fail(err, ECH_E_FORMAT, "plan.load",
-                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round; if deterministic, bsp and samples that 4 divides", path);
+                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round; no damping under bsp; if deterministic, bsp and samples that 4 divides", path);
     free(text);
     return status;
 }

@@ -40,7 +40,8 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
     report->world = config->world;
     report->seed = config->seed;
     report->head = -1;
-    report->lost_peer = -1;
+    report->lost_peer = report->useless = -1;
+    report->predicted_images_per_second = report->predicted_staleness = -1;
     report->target_seconds = report->target_epochs = -1;
     report->test_accuracy = report->best_accuracy = -1;
     if (config->rank == 0) {

@@ -46,6 +46,7 @@ struct echi_plan {
     uint32_t staleness;                   /* S, in steps */
     uint32_t rounds_apart;                /* R: how far a group may run ahead of what the others have acknowledged */
     double lr, momentum, decay;
+    double damping;                       /* c: a push that is t rounds stale weighs 1 / (1 + c t), its samples and its decay do not; BSP: 0 */
     uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among a plan's bytes, which are sent before any is */
 };
 int echi_plan_workers(const struct echi_plan *plan, int group);   /* living ones of one group; group -1: of all */
@@ -176,6 +177,11 @@ struct echi_times {
     double trunk[ECHI_TIMES_MAX], head[ECHI_TIMES_MAX];   /* forward and backward; head 0 where a model has no cut */
     double exchange;   /* to take in one push of all layers, or to send one; 0: not known */
     double messages;   /* what a step's messages cost besides their bytes; 0: not known */
+    /* How steps vary, and how a node is reached; all 0: not known. Steps take exp(jitter x a normal number) times as long, and the
+     * part `stutter` of them `stutter_factor` times as long on top. */
+    double jitter, stutter, stutter_factor;
+    double rate;       /* bytes a second through its link, each way; 0: without bound */
+    double delay;      /* seconds from its link to the middle of the network: from a to b takes a's and b's */
 };
 size_t echi_times_encode(const struct echi_times *times, uint8_t *out, size_t cap);
 bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *out);
@@ -248,6 +254,7 @@ struct echi_task {
                                                ECHI_NONE for one's own and for states not there yet */
     uint32_t samples;                       /* APPLY, HEAD, HEAD_APPLY: weight of the push is samples / divisor */
     uint32_t divisor;                       /* B of every gradient in this task */
+    double damping;                         /* APPLY: the gradient is taken so many times, above 0 and at most 1; 0: once, as it is */
 };
 /* HEAD: by place in rows; else [0]. */
 struct echi_result {

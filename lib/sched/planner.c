@@ -246,7 +246,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     plan->world = (uint8_t)w->world;
     plan->head = ECHI_NONE;
     plan->staleness = w->staleness;
-    plan->rounds_apart = 4;
+    plan->rounds_apart = w->rounds_apart ? w->rounds_apart : 4;
     plan->deterministic = w->deterministic;
     plan->round = echi_wishes_round(w);
     if (w->separate == 1 && !w->has_cut)
@@ -269,6 +269,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
         plan->lr *= 5;
     }
     if (async) {
+        plan->damping = w->damping;
         async_groups(w, times, plan);
     } else {
         plan->n_groups = 1;

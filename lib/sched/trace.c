@@ -60,6 +60,7 @@ void echi_task_put(struct echi_writer *w, const struct echi_task *t) {
     echi_put_bytes(w, t->peer, sizeof t->peer);
     echi_put32(w, t->samples);
     echi_put32(w, t->divisor);
+    echi_put_f64(w, t->damping);
 }
 
 static void get_task(struct echi_reader *r, struct echi_task *t) {
@@ -84,6 +85,8 @@ static void get_task(struct echi_reader *r, struct echi_task *t) {
     echi_get_bytes(r, t->peer, sizeof t->peer);
     t->samples = echi_get32(r);
     t->divisor = echi_get32(r);
+    t->damping = echi_get_f64(r);
+    if (!(t->damping >= 0 && t->damping <= 1)) r->ok = false;
 }
 
 /* Places of a result that mean something. */
@@ -297,6 +300,13 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put8(w, s->lr_given);
     echi_put8(w, s->momentum_given);
     echi_put8(w, s->deterministic);
+    echi_put8(w, s->choose);
+    echi_put32(w, s->load.trunk);
+    echi_put32(w, s->load.head);
+    echi_put32(w, s->load.row);
+    echi_put32(w, s->load.row_grad);
+    echi_put32(w, s->rounds_apart);
+    echi_put_f64(w, s->damping);
 }
 
 bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
@@ -321,6 +331,13 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->lr_given = echi_get8(r) != 0;
     s->momentum_given = echi_get8(r) != 0;
     s->deterministic = echi_get8(r) != 0;
+    s->choose = echi_get8(r) != 0;
+    s->load.trunk = echi_get32(r);
+    s->load.head = echi_get32(r);
+    s->load.row = echi_get32(r);
+    s->load.row_grad = echi_get32(r);
+    s->rounds_apart = echi_get32(r);
+    s->damping = echi_get_f64(r);
     const uint32_t most = 1u << 24;
     for (int i = 0; i < world; i++)
         if (r->ok && s->share[i] > most) r->ok = false;

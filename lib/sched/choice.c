@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The best of several plans, by what is predicted of them. */
+#include "echi_choice.h"
+#include "echi_policy.h"
+
+#include <string.h>
+
+/* Predictions are good to some percent. What is better by less is not better: then the simpler one is taken, and groups of like
+ * speed, whose bound does not bite when speeds turn out otherwise, stay as they are. */
+#define CLEARLY 1.02
+/* A node is named as worse than useless when the others are so many times faster without it. */
+#define USELESS 1.05
+/* So many of the slowest, by computing, link and delay, are looked at; and so many may be left out, one after the other. */
+#define SUSPECTS 3
+#define LEFT_OUT_MOST 4
+
+static struct echi_candidate candidate_of(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load) {
+    struct echi_prediction p;
+    echi_predict(plan, times, load, 0, &p);
+    struct echi_candidate c = {.sync = plan->sync, .groups = plan->n_groups, .separated = plan->separated, .rate = p.rate,
+                               .staleness = p.staleness, .price = echi_price(plan->separated, p.staleness)};
+    c.score = c.rate / c.price;
+    return c;
+}
+
+/* One group to as many as there are workers, and of those that are clearly faster than the groups of like speed the fewest. Each
+ * becomes a candidate of `all`; returns which is taken, its plan in *out. */
+static int best_groups(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice *all, struct echi_plan *out) {
+    struct echi_wishes own = *w;
+    char text[2];
+    const int first = all->count;
+    const int like = out->n_groups;
+    int taken = -1;
+    double best = 0, rate_like = 0;
+    for (own.groups = 1; own.groups <= ECHI_GROUPS_MAX; own.groups++) {
+        struct echi_plan plan;
+        if (echi_plan_make(&own, times, &plan, text, sizeof text) != ECH_OK || plan.n_groups != own.groups) break;
+        const struct echi_candidate c = all->candidate[all->count++] = candidate_of(&plan, times, &w->load);
+        if (c.rate > best) best = c.rate;
+        if (own.groups == like) rate_like = c.rate;
+    }
+    if (best <= rate_like * CLEARLY) taken = first + like - 1;
+    for (int i = first; taken < 0; i++)
+        if (all->candidate[i].rate * CLEARLY >= best) taken = i;
+    own.groups = all->candidate[taken].groups;
+    if (own.groups != like) echi_plan_make(&own, times, out, text, sizeof text);
+    return taken;
+}
+
+/* The plan of one policy, and what is predicted of it, as candidates of `all`. */
+static ech_status one_policy(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice *all, struct echi_plan *out,
+                             char *text, size_t cap) {
+    const ech_status status = echi_plan_make(w, times, out, text, cap);
+    if (status != ECH_OK) return status;
+    if (echi_policy_of(w->sync)->grouped && w->groups == 0) {
+        all->taken = best_groups(w, times, all, out);
+    } else {
+        all->taken = all->count;
+        all->candidate[all->count++] = candidate_of(out, times, &w->load);
+    }
+    return ECH_OK;
+}
+
+/* Of all policies, those with a bound: one without is never clearly faster than groups, whose staleness nobody has to fear. */
+static ech_status all_policies(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice *all, struct echi_plan *out,
+                               char *text, size_t cap) {
+    static const enum echi_sync policy[] = {ECHI_SYNC_BSP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP};
+    struct echi_plan plan[ECHI_CANDIDATES_MAX];
+    const bool may = w->has_cut && w->world > 1;
+    double best = 0;
+    if (w->separate == 1 && !w->has_cut) return echi_plan_make(w, times, out, text, cap);   /* refused there, with a sentence */
+    for (size_t i = 0; i < sizeof policy / sizeof policy[0]; i++)
+        for (int apart = w->separate == 1; apart <= (may && w->separate != 0); apart++) {
+            struct echi_wishes own = *w;
+            struct echi_choice groups = {.count = 0};
+            own.sync = policy[i];
+            own.separate = apart;
+            if (policy[i] == ECHI_SYNC_BSP) own.samples_per_step = 0;
+            if (policy[i] != ECHI_SYNC_GSSP) own.groups = 0;
+            if (one_policy(&own, times, &groups, &plan[all->count], text, cap) != ECH_OK) continue;
+            const struct echi_candidate c = groups.candidate[groups.taken];
+            if (policy[i] == ECHI_SYNC_GSSP && c.groups == 1) continue;   /* that is ssp */
+            all->candidate[all->count++] = c;
+            if (c.score > best) best = c.score;
+        }
+    if (all->count == 0) return ECH_E_ARGUMENT;   /* the sentence of the last one stands */
+    while (all->candidate[all->taken].score * CLEARLY < best) all->taken++;
+    *out = plan[all->taken];
+    return ECH_OK;
+}
+
+static ech_status choose(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice *out, struct echi_plan *plan,
+                         char *text, size_t cap) {
+    *out = (struct echi_choice){.useless = -1};
+    return w->choose && w->world > 1 ? all_policies(w, times, out, plan, text, cap) : one_policy(w, times, out, plan, text, cap);
+}
+
+/* ---- worse than useless ---- */
+
+/* How slow a rank is in one of three ways. */
+static double slowness(const struct echi_times *t, int way) {
+    return way == 0 ? echi_times_whole(t, 64) : way == 1 ? (t->rate > 0 ? 1 / t->rate : 0) : t->delay;
+}
+
+/* The slowest worker in each way. */
+static int suspects(const struct echi_plan *plan, const struct echi_times *times, int out[SUSPECTS]) {
+    int count = 0;
+    for (int way = 0; way < SUSPECTS; way++) {
+        int worst = -1;
+        for (int r = 0; r < plan->world; r++)
+            if (plan->group_of[r] != ECHI_NONE && slowness(&times[r], way) > (worst < 0 ? 0 : slowness(&times[worst], way))) worst = r;
+        bool known = worst < 0;
+        for (int i = 0; i < count; i++) known = known || out[i] == worst;
+        if (!known) out[count++] = worst;
+    }
+    return count;
+}
+
+/* The rate of the same policy without this rank: with as many groups, or with one fewer, which may have been its own. */
+static double rate_without(const struct echi_wishes *w, const struct echi_times *times, const struct echi_plan *plan, int rank) {
+    struct echi_wishes own = *w;
+    char text[2];
+    double best = 0;
+    own.absent[rank] = true;
+    own.sync = (enum echi_sync)plan->sync;
+    own.separate = plan->separated;
+    if (own.sync == ECHI_SYNC_BSP) own.samples_per_step = 0;
+    for (own.groups = plan->n_groups > 1 ? plan->n_groups - 1 : 1; own.groups <= plan->n_groups; own.groups++) {
+        struct echi_plan without;
+        if (echi_plan_make(&own, times, &without, text, sizeof text) != ECH_OK) continue;
+        const double rate = candidate_of(&without, times, &w->load).rate;
+        if (rate > best) best = rate;
+    }
+    return best;
+}
+
+/* The rank whose absence gains the most, if that is worth a word. */
+static int find_useless(const struct echi_wishes *w, const struct echi_times *times, const struct echi_plan *plan, double rate, double *out_gain) {
+    int suspect[SUSPECTS], found = -1;
+    if (w->shares == ECHI_SHARES_LIST || echi_plan_workers(plan, -1) < 2) return -1;
+    *out_gain = USELESS - 1;
+    for (int i = suspects(plan, times, suspect) - 1; i >= 0; i--) {
+        const double gain = rate_without(w, times, plan, suspect[i]) / rate - 1;
+        if (!(gain > *out_gain)) continue;
+        *out_gain = gain;
+        found = suspect[i];
+    }
+    return found;
+}
+
+ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan,
+                            struct echi_choice *out, char *text, size_t cap) {
+    struct echi_wishes w = *wishes;
+    ech_status status = choose(&w, times, out, plan, text, cap);
+    if (status != ECH_OK) return status;
+    out->useless = find_useless(&w, times, plan, out->candidate[out->taken].rate, &out->gain);
+    int rank = out->useless;
+    for (int i = 0; w.choose && rank >= 0 && i < LEFT_OUT_MOST; i++) {
+        struct echi_choice next;
+        struct echi_plan without;
+        w.absent[rank] = true;
+        if (choose(&w, times, &next, &without, text, cap) != ECH_OK ||
+            next.candidate[next.taken].score < out->candidate[out->taken].score * USELESS) break;
+        next.useless = out->useless;
+        next.gain = out->gain;
+        next.left_out = true;
+        *out = next;
+        *plan = without;
+        double gain;
+        rank = find_useless(&w, times, plan, out->candidate[out->taken].rate, &gain);
+    }
+    return ECH_OK;
+}
+
+void echi_plan_judge(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_plan *plan,
+                     struct echi_choice *out) {
+    *out = (struct echi_choice){.useless = -1};
+    for (int r = 0; r < plan->world; r++)
+        if (w->absent[r]) return;   /* lost, and its times not known */
+    out->candidate[out->count++] = candidate_of(plan, times, &w->load);
+}

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A plan played on lanes and links. */
+#include "echi_predict.h"
+#include "echi_policy.h"
+#include "echi_random.h"
+
+#include <string.h>
+
+/* Steps a worker when nobody says how many: what repeats exactly needs few; what is random is played until the noise of a
+ * candidate is about a percent, but no longer than a coordinator may be busy for (some ms a candidate). */
+#define STEPS_EXACT 32
+#define STEPS_RANDOM 768
+#define STEPS_LEAST 16
+#define STEPS_IN_ALL 12288
+/* A worker counts from when it has done so many steps, and all together a quarter of theirs; it does so many more at least. */
+#define FIRST_STEPS 3
+#define COUNTED_LEAST 3
+/* ... unless it is so slow that the others would do so many times what was asked for. */
+#define PATIENCE 4
+/* Of a step's messages (echi_times), those that the head or the owner has with a worker: two of six. */
+#define MESSAGES_THERE (1.0 / 3)
+/* Of a trunk's forward and backward, the part that comes before the head. */
+#define FORWARD (1.0 / 3)
+
+enum what { FORWARD_DONE, ROWS_IN, HEAD_ANSWERS, HEAD_FREE, ANSWER_IN, STEP_DONE, PUSH_IN, APPLIED, WEIGHTS_IN, STATE_IN };
+struct event { double at; uint32_t turn; uint16_t who; uint8_t what, strand; };   /* turn: of two at once the one said first comes first */
+
+struct node {
+    double urgent_until;                  /* the head's and the owner's work, before all other of this lane */
+    double stolen, stolen_before;         /* seconds of it so far; when the worker's task began, or was last put off */
+    double out_until, in_until;           /* the link carries until then */
+    bool busy;                            /* with the worker's task */
+    double forward, backward;             /* seconds of the worker's tasks; all of a step is forward where nothing is separated */
+    double exchange;                      /* seconds to take in a push or to send one, of the layers that travel */
+    double update;                        /* of the head's layers */
+};
+struct strand { enum { AWAY, WANTS_FORWARD, WANTS_BACKWARD } wants; double factor, seen; };
+struct worker {
+    struct strand strand[ECHI_STRANDS];
+    bool held[ECHI_STRANDS];              /* waits for the slowest of its group */
+    uint32_t begun, applied, counted;     /* steps */
+    double first, last;                   /* when the counted ones were applied: the first of them begins the count */
+};
+struct group {
+    int workers;
+    uint32_t least; int at_least;         /* steps of the slowest, and how many have no more */
+    double own, weights, peer[ECHI_GROUPS_MAX], sent;   /* samples in its state, in its weights, of the others in them, in what was sent */
+    int since_send, sends;
+};
+
+/* Events under way: one a strand, two of the head, states from each owner to each other, a round's apply. */
+#define EVENTS_MAX (ECHI_STRANDS * ECHI_WORLD_MAX + 2 + ECHI_GROUPS_MAX * ECHI_GROUPS_MAX + 1)
+
+struct play {
+    const struct echi_plan *plan;
+    const struct echi_times *times;
+    const struct echi_load *load;
+    const struct echi_policy *policy;
+    double now;
+    struct event heap[EVENTS_MAX];
+    int n_events;
+    uint32_t turns;
+    struct node node[ECHI_WORLD_MAX];
+    struct worker worker[ECHI_WORLD_MAX];
+    struct group group[ECHI_GROUPS_MAX];
+    struct { uint16_t who; uint8_t strand; } queue[ECHI_STRANDS * ECHI_WORLD_MAX];   /* rows at the head; the first `visiting` are in work */
+    int queued, visiting;
+    bool head_busy;
+    int round_in;                         /* pushes of this round that are in */
+    uint64_t pushes, warm;
+    double stale;
+    uint64_t stale_count;
+};
+
+/* ---- events: the earliest first ---- */
+
+static bool before(const struct event *a, const struct event *b) { return a->at < b->at || (a->at == b->at && a->turn < b->turn); }
+
+static void tell(struct play *p, double at, enum what what, int who, int strand) {
+    const struct event e = {at, p->turns++, (uint16_t)who, (uint8_t)what, (uint8_t)strand};
+    int i = p->n_events++;
+    for (; i > 0 && before(&e, &p->heap[(i - 1) / 2]); i = (i - 1) / 2) p->heap[i] = p->heap[(i - 1) / 2];
+    p->heap[i] = e;
+}
+
+static struct event next(struct play *p) {
+    const struct event first = p->heap[0], last = p->heap[--p->n_events];
+    int i = 0;
+    for (int child; (child = 2 * i + 1) < p->n_events; i = child) {
+        if (child + 1 < p->n_events && before(&p->heap[child + 1], &p->heap[child])) child++;
+        if (!before(&p->heap[child], &last)) break;
+        p->heap[i] = p->heap[child];
+    }
+    p->heap[i] = last;
+    return first;
+}
+
+/* ---- chance ---- */
+
+/* e^x for |x| up to some tens, without libm: (1 + y + y^2/2 + ...)^1024 with y = x / 1024. */
+static double exponential(double x) {
+    const double y = x / 1024;
+    double e = 1 + y * (1 + y / 2 * (1 + y / 3 * (1 + y / 4)));
+    for (int i = 0; i < 10; i++) e *= e;
+    return e;
+}
+
+static bool is_random(const struct echi_times *t) { return t->jitter > 0 || (t->stutter > 0 && t->stutter_factor > 1); }
+
+/* By how much the k-th step of a rank takes longer: lognormal with median 1, and a stutter now and then. Counted by rank and
+ * step, so that two plans meet the same luck. The normal number is a sum of twelve uniform ones. */
+static double factor_of(const struct echi_times *t, int rank, uint32_t k) {
+    if (!is_random(t)) return 1;
+    uint32_t word[8], sum = 0;
+    echi_random4(1, ECHI_STREAM_PREDICT, (uint32_t)rank, 2 * (uint64_t)k, word);
+    echi_random4(1, ECHI_STREAM_PREDICT, (uint32_t)rank, 2 * (uint64_t)k + 1, word + 4);
+    for (int i = 0; i < 6; i++) sum += (word[i] & 0xffff) + (word[i] >> 16);
+    const double normal = (sum + 6.0) / 65536 - 6;
+    const bool stutters = word[6] < t->stutter * 4294967296.0;
+    return exponential(t->jitter * normal) * (stutters ? t->stutter_factor : 1);
+}
+
+/* ---- resources ---- */
+
+/* Work of the head or of an owner: it waits only for what is as urgent. Returns when it is done. */
+static double urgent(struct node *n, double at, double seconds) {
+    n->urgent_until = (at > n->urgent_until ? at : n->urgent_until) + seconds;
+    n->stolen += seconds;
+    return n->urgent_until;
+}
+
+/* When so many bytes are there: out through one link, behind what left before; in through the other, which takes them as they come. */
+static double carry(struct play *p, int from, int to, double bytes, double at) {
+    if (from == to) return at;
+    const struct echi_times *f = &p->times[from], *t = &p->times[to];
+    const double delay = f->delay + t->delay, slow_out = f->rate > 0 ? bytes / f->rate : 0, slow_in = t->rate > 0 ? bytes / t->rate : 0;
+    struct node *a = &p->node[from], *b = &p->node[to];
+    const double leaves = at > a->out_until ? at : a->out_until, comes = leaves + delay;
+    a->out_until = leaves + slow_out;
+    double there = (comes > b->in_until ? comes : b->in_until) + slow_in;
+    if (there < a->out_until + delay) there = a->out_until + delay;
+    b->in_until = there;
+    return there;
+}
+
+/* ---- worker ---- */
+
+/* The lane's worker: backward before forward. */
+static void work(struct play *p, int r) {
+    struct node *n = &p->node[r];
+    struct worker *w = &p->worker[r];
+    if (n->busy) return;
+    int at = -1;
+    for (int s = 0; s < p->plan->strands; s++)
+        if (w->strand[s].wants == WANTS_BACKWARD || (w->strand[s].wants == WANTS_FORWARD && at < 0)) at = s;
+    if (at < 0) return;
+    struct strand *s = &w->strand[at];
+    const bool forward = s->wants == WANTS_FORWARD;
+    s->wants = AWAY;
+    n->busy = true;
+    n->stolen_before = n->stolen;
+    tell(p, (p->now > n->urgent_until ? p->now : n->urgent_until) + s->factor * (forward ? n->forward : n->backward),
+         forward && p->plan->separated ? FORWARD_DONE : STEP_DONE, r, at);
+}
+
+/* Urgent work came in between: the task ends so much later. */
+static bool put_off(struct play *p, const struct event *e) {
+    struct node *n = &p->node[e->who];
+    const double late = n->stolen - n->stolen_before;
+    n->busy = late > 0;
+    if (!n->busy) return false;
+    n->stolen_before = n->stolen;
+    tell(p, p->now + late, (enum what)e->what, e->who, e->strand);
+    return true;
+}
+
+static void begin(struct play *p, int r, int strand) {
+    struct worker *w = &p->worker[r];
+    w->strand[strand].factor = factor_of(&p->times[r], r, w->begun++);
+    w->strand[strand].wants = WANTS_FORWARD;
+    work(p, r);
+}
+
+/* ---- head ---- */
+
+/* One visit takes all rows that wait, up to as many as a head merges. Under BSP the update comes once a round, and is left out. */
+static void visit(struct play *p) {
+    const int h = p->plan->head;
+    uint32_t rows = 0;
+    for (p->visiting = 0; p->visiting < p->queued; p->visiting++) {
+        const uint32_t n = p->plan->n[p->queue[p->visiting].who];
+        if (rows > 0 && rows + n > ECHI_MERGE_ROWS) break;
+        rows += n;
+    }
+    const struct echi_times *t = &p->times[h];
+    const double answered = urgent(&p->node[h], p->now, echi_times_head(t, rows) + p->visiting * MESSAGES_THERE * t->messages);
+    tell(p, answered, HEAD_ANSWERS, h, 0);
+    tell(p, p->policy->rounds ? answered : urgent(&p->node[h], p->now, p->node[h].update), HEAD_FREE, h, 0);
+    p->head_busy = true;
+}
+
+static void answer(struct play *p) {
+    for (int i = 0; i < p->visiting; i++) {
+        const int r = p->queue[i].who;
+        tell(p, carry(p, p->plan->head, r, (double)p->plan->n[r] * p->load->row_grad, p->now), ANSWER_IN, r, p->queue[i].strand);
+    }
+    p->queued -= p->visiting;
+    memmove(&p->queue[0], &p->queue[p->visiting], (size_t)p->queued * sizeof p->queue[0]);
+}
+
+/* ---- owner ---- */
+
+static double travels(const struct play *p) { return (double)p->load->trunk + (p->plan->separated ? 0 : p->load->head); }
+
+static void reply(struct play *p, int r, int strand) {
+    const int g = p->plan->group_of[r], o = p->plan->owner_of[g];
+    p->worker[r].held[strand] = false;
+    p->worker[r].strand[strand].seen = p->group[g].weights;
+    const double ready = o == r ? p->now : urgent(&p->node[o], p->now, p->node[o].exchange);
+    tell(p, carry(p, o, r, travels(p), ready), WEIGHTS_IN, r, strand);
+}
+
+/* The answers that the policy's bound allows now. */
+static void answer_held(struct play *p, int g) {
+    for (int r = 0; r < p->plan->world; r++)
+        for (int s = 0; p->plan->group_of[r] == g && s < p->plan->strands; s++)
+            if (p->worker[r].held[s] && p->worker[r].applied <= (uint64_t)p->group[g].least + p->plan->staleness) reply(p, r, s);
+}
+
+static void count(struct play *p, int r) {
+    struct worker *w = &p->worker[r];
+    w->applied++;
+    p->pushes++;
+    if (p->pushes <= p->warm || w->applied <= FIRST_STEPS) return;
+    if (w->first == 0) w->first = p->now;
+    else w->counted++;
+    w->last = p->now;
+}
+
+/* Its state to the other owners, once as many pushes as it has workers are in and the last is out (design, section 6). */
+static void exchange(struct play *p, int g) {
+    struct group *a = &p->group[g];
+    const int o = p->plan->owner_of[g];
+    if (p->plan->n_groups == 1 || a->sends > 0 || a->since_send < a->workers) return;
+    a->since_send = 0;
+    a->sent = a->own;
+    for (int h = 0; h < p->plan->n_groups; h++) {
+        if (h == g) continue;
+        a->sends++;
+        tell(p, carry(p, o, p->plan->owner_of[h], travels(p), urgent(&p->node[o], p->now, p->node[o].exchange)), STATE_IN, g, h);
+    }
+}
+
+static void state_in(struct play *p, int from, int to) {
+    const int o = p->plan->owner_of[to];
+    struct group *b = &p->group[to];
+    urgent(&p->node[o], p->now, p->node[o].exchange);
+    b->weights += p->group[from].sent - b->peer[from];
+    b->peer[from] = p->group[from].sent;
+    if (--p->group[from].sends == 0) exchange(p, from);
+}
+
+static void push_in(struct play *p, int r, int strand) {
+    const int o = p->plan->owner_of[p->plan->group_of[r]];
+    const double done = urgent(&p->node[o], p->now, p->node[o].exchange + (o == r ? 0 : MESSAGES_THERE * p->times[o].messages));
+    if (!p->policy->rounds) tell(p, done, APPLIED, r, strand);
+    else if (++p->round_in == p->group[0].workers) tell(p, urgent(&p->node[o], p->now, p->node[o].exchange), APPLIED, r, strand);
+}
+
+static void round_applied(struct play *p) {
+    p->round_in = 0;
+    for (int r = 0; r < p->plan->world; r++) {
+        if (p->plan->group_of[r] == ECHI_NONE) continue;
+        count(p, r);
+        reply(p, r, 0);
+    }
+}
+
+static void recount(struct play *p, int g) {
+    struct group *a = &p->group[g];
+    a->least = UINT32_MAX;
+    a->at_least = 0;
+    for (int r = 0; r < p->plan->world; r++) {
+        if (p->plan->group_of[r] != g || p->worker[r].applied > a->least) continue;
+        a->at_least = p->worker[r].applied < a->least ? 1 : a->at_least + 1;
+        a->least = p->worker[r].applied;
+    }
+}
+
+static void applied(struct play *p, int r, int strand) {
+    const int g = p->plan->group_of[r];
+    struct group *a = &p->group[g];
+    struct worker *w = &p->worker[r];
+    if (p->pushes > p->warm) {
+        p->stale += a->weights - w->strand[strand].seen;
+        p->stale_count++;
+    }
+    a->weights += p->plan->n[r];
+    a->own += p->plan->n[r];
+    a->since_send++;
+    count(p, r);
+    const bool bound = p->plan->sync != ECHI_SYNC_ASP;
+    const bool was_last = w->applied == a->least + 1 && --a->at_least == 0;
+    if (was_last) recount(p, g);
+    if (bound && w->applied > (uint64_t)a->least + p->plan->staleness) w->held[strand] = true;
+    else reply(p, r, strand);
+    if (bound && was_last) answer_held(p, g);
+    exchange(p, g);
+}
+
+/* ---- the play ---- */
+
+static void happens(struct play *p, const struct event *e) {
+    const int r = e->who;
+    switch ((enum what)e->what) {
+    case FORWARD_DONE:
+        if (put_off(p, e)) return;
+        tell(p, carry(p, r, p->plan->head, (double)p->plan->n[r] * p->load->row, p->now), ROWS_IN, r, e->strand);
+        return work(p, r);
+    case ROWS_IN:
+        p->queue[p->queued].who = e->who;
+        p->queue[p->queued++].strand = e->strand;
+        if (!p->head_busy) visit(p);
+        return;
+    case HEAD_ANSWERS: return answer(p);
+    case HEAD_FREE:
+        p->head_busy = false;
+        if (p->queued > 0) visit(p);
+        return;
+    case ANSWER_IN:
+        p->worker[r].strand[e->strand].wants = WANTS_BACKWARD;
+        return work(p, r);
+    case STEP_DONE:
+        if (put_off(p, e)) return;
+        tell(p, carry(p, r, p->plan->owner_of[p->plan->group_of[r]], travels(p), p->now), PUSH_IN, r, e->strand);
+        return work(p, r);
+    case PUSH_IN: return push_in(p, r, e->strand);
+    case APPLIED:
+        if (p->policy->rounds) round_applied(p);
+        else applied(p, r, e->strand);
+        return;
+    case WEIGHTS_IN: return begin(p, r, e->strand);
+    case STATE_IN: return state_in(p, r, e->strand);
+    }
+}
+
+/* What a worker's tasks take on its node, its messages and the bytes through its sockets included. */
+static void set_up(struct play *p, int r) {
+    const struct echi_plan *plan = p->plan;
+    const struct echi_times *t = &p->times[r];
+    struct node *n = &p->node[r];
+    const double all = (double)p->load->trunk + p->load->head;
+    n->exchange = all > 0 ? t->exchange * travels(p) / all : t->exchange;
+    n->update = t->exchange - (plan->separated ? n->exchange : 0);
+    if (plan->group_of[r] == ECHI_NONE) return;
+    const bool elsewhere = plan->owner_of[plan->group_of[r]] != r;
+    const double around = (plan->world > 1 ? t->messages : 0) + (elsewhere ? 2 * n->exchange : 0);
+    const double trunk = echi_times_trunk(t, plan->n[r]);
+    n->forward = plan->separated ? FORWARD * trunk : trunk + echi_times_head(t, plan->n[r]) + around;
+    n->backward = plan->separated ? (1 - FORWARD) * trunk + around : 0;
+    p->group[plan->group_of[r]].workers++;
+    p->group[plan->group_of[r]].at_least++;
+}
+
+static bool enough(const struct play *p, uint64_t wanted) {
+    if (p->pushes < wanted) return false;
+    if (p->pushes >= PATIENCE * wanted) return true;
+    for (int r = 0; r < p->plan->world; r++)
+        if (p->plan->group_of[r] != ECHI_NONE && p->worker[r].counted < COUNTED_LEAST) return false;
+    return true;
+}
+
+void echi_predict(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
+                  uint32_t steps, struct echi_prediction *out) {
+    struct play p;
+    memset(&p, 0, sizeof p);
+    p.plan = plan;
+    p.times = times;
+    p.load = load;
+    p.policy = echi_policy_of((enum echi_sync)plan->sync);
+    bool random = false;
+    uint64_t workers = 0;
+    for (int r = 0; r < plan->world; r++) {
+        set_up(&p, r);
+        if (plan->group_of[r] == ECHI_NONE) continue;
+        workers++;
+        random = random || is_random(&times[r]);
+    }
+    if (steps == 0) {
+        const uint64_t most = STEPS_IN_ALL / workers;
+        steps = !random ? STEPS_EXACT : most > STEPS_RANDOM ? STEPS_RANDOM : most < STEPS_LEAST ? STEPS_LEAST : (uint32_t)most;
+    }
+    const uint64_t wanted = steps * workers;
+    p.warm = wanted / 4;
+    for (int r = 0; r < plan->world; r++)
+        for (int s = 0; plan->group_of[r] != ECHI_NONE && s < plan->strands; s++) begin(&p, r, s);
+    while (!enough(&p, wanted)) {
+        const struct event e = next(&p);
+        p.now = e.at;
+        happens(&p, &e);
+    }
+    /* Worker by worker, each from one of its pushes to another: what repeats exactly is then counted exactly. */
+    out->rate = 0;
+    for (int r = 0; r < plan->world; r++) {
+        const struct worker *w = &p.worker[r];
+        if (w->counted > 0) out->rate += plan->n[r] * (double)w->counted / (w->last - w->first);
+        else if (w->applied > 0) out->rate += plan->n[r] * (double)w->applied / p.now;
+    }
+    out->staleness = p.stale_count ? p.stale / (double)p.stale_count / plan->round : 0;
+}
