@@ -9,9 +9,9 @@
 /* Steps a worker when nobody says how many: what repeats exactly needs few; what is random is played until the noise of a
  * candidate is about a percent, but no longer than a coordinator may be busy for (some ms a candidate). */
 #define STEPS_EXACT 32
-#define STEPS_RANDOM 768
+#define STEPS_RANDOM 1536
 #define STEPS_LEAST 16
-#define STEPS_IN_ALL 12288
+#define STEPS_IN_ALL 24576
 /* A worker counts from when it has done so many steps, and all together a quarter of theirs; it does so many more at least. */
 #define FIRST_STEPS 3
 #define COUNTED_LEAST 3
