@@ -10,8 +10,8 @@
 #define CLEARLY 1.02
 /* A node is named as worse than useless when the others are so many times faster without it. */
 #define USELESS 1.05
-/* So many of the slowest, by computing, link and delay, are looked at; and so many may be left out, one after the other. */
-#define SUSPECTS 3
+/* So many are looked at, the slowest in as many ways; and so many may be left out, one after the other. */
+#define SUSPECTS 4
 #define LEFT_OUT_MOST 4
 
 static struct echi_candidate candidate_of(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load) {
@@ -97,18 +97,30 @@ static ech_status choose(const struct echi_wishes *w, const struct echi_times *t
 
 /* ---- worse than useless ---- */
 
-/* How slow a rank is in one of three ways. */
-static double slowness(const struct echi_times *t, int way) {
-    return way == 0 ? echi_times_whole(t, 64) : way == 1 ? (t->rate > 0 ? 1 / t->rate : 0) : t->delay;
+/* How slow a rank is, in one of several ways: a step and its messages there alone, its arithmetic, its link, its owner's work. */
+static double slowness(const struct echi_times *t, uint32_t n, const struct echi_load *load, int way) {
+    const double bytes = (double)load->trunk + load->head, link = t->rate > 0 ? bytes / t->rate : 0;
+    switch (way) {
+    case 0: return echi_times_whole(t, n) + 2 * (t->exchange + t->delay + link) + t->messages;
+    case 1: return echi_times_whole(t, 64);
+    case 2: return t->delay + link;
+    default: return t->exchange;
+    }
 }
 
 /* The slowest worker in each way. */
-static int suspects(const struct echi_plan *plan, const struct echi_times *times, int out[SUSPECTS]) {
+static int suspects(const struct echi_wishes *w, const struct echi_plan *plan, const struct echi_times *times, int out[SUSPECTS]) {
     int count = 0;
     for (int way = 0; way < SUSPECTS; way++) {
+        double most = 0;
         int worst = -1;
-        for (int r = 0; r < plan->world; r++)
-            if (plan->group_of[r] != ECHI_NONE && slowness(&times[r], way) > (worst < 0 ? 0 : slowness(&times[worst], way))) worst = r;
+        for (int r = 0; r < plan->world; r++) {
+            if (plan->group_of[r] == ECHI_NONE) continue;
+            const double here = slowness(&times[r], plan->n[r], &w->load, way);
+            if (!(here > most)) continue;
+            most = here;
+            worst = r;
+        }
         bool known = worst < 0;
         for (int i = 0; i < count; i++) known = known || out[i] == worst;
         if (!known) out[count++] = worst;
@@ -116,33 +128,45 @@ static int suspects(const struct echi_plan *plan, const struct echi_times *times
     return count;
 }
 
-/* The rate of the same policy without this rank: with as many groups, or with one fewer, which may have been its own. */
-static double rate_without(const struct echi_wishes *w, const struct echi_times *times, const struct echi_plan *plan, int rank) {
+/* The same wishes, less one node. Where the policy is given it stays, with as many groups or, if that is faster, one fewer, which
+ * may have been this node's own; where it is the planner's choice, all are compared anew. */
+static ech_status without(const struct echi_wishes *w, const struct echi_times *times, const struct echi_plan *plan, int rank,
+                          struct echi_choice *out, struct echi_plan *out_plan) {
     struct echi_wishes own = *w;
     char text[2];
-    double best = 0;
     own.absent[rank] = true;
-    own.sync = (enum echi_sync)plan->sync;
-    own.separate = plan->separated;
-    if (own.sync == ECHI_SYNC_BSP) own.samples_per_step = 0;
+    if (w->choose) return choose(&own, times, out, out_plan, text, sizeof text);
+    ech_status status = ECH_E_ARGUMENT;
+    double best = 0;
     for (own.groups = plan->n_groups > 1 ? plan->n_groups - 1 : 1; own.groups <= plan->n_groups; own.groups++) {
-        struct echi_plan without;
-        if (echi_plan_make(&own, times, &without, text, sizeof text) != ECH_OK) continue;
-        const double rate = candidate_of(&without, times, &w->load).rate;
-        if (rate > best) best = rate;
+        struct echi_choice one;
+        struct echi_plan other;
+        if (choose(&own, times, &one, &other, text, sizeof text) != ECH_OK || one.candidate[one.taken].rate <= best) continue;
+        best = one.candidate[one.taken].rate;
+        *out = one;
+        *out_plan = other;
+        status = ECH_OK;
     }
-    return best;
+    return status;
 }
 
-/* The rank whose absence gains the most, if that is worth a word. */
-static int find_useless(const struct echi_wishes *w, const struct echi_times *times, const struct echi_plan *plan, double rate, double *out_gain) {
+/* The rank whose absence gains the most, if that is worth a word: images a second, less what staleness costs where that is weighed. */
+static int find_useless(const struct echi_wishes *w, const struct echi_times *times, const struct echi_plan *plan,
+                        const struct echi_choice *now, double *out_gain, struct echi_choice *out, struct echi_plan *out_plan) {
     int suspect[SUSPECTS], found = -1;
-    if (w->shares == ECHI_SHARES_LIST || echi_plan_workers(plan, -1) < 2) return -1;
+    const struct echi_candidate *with = &now->candidate[now->taken];
     *out_gain = USELESS - 1;
-    for (int i = suspects(plan, times, suspect) - 1; i >= 0; i--) {
-        const double gain = rate_without(w, times, plan, suspect[i]) / rate - 1;
+    if (w->shares == ECHI_SHARES_LIST || echi_plan_workers(plan, -1) < 2) return -1;
+    for (int i = suspects(w, plan, times, suspect) - 1; i >= 0; i--) {
+        struct echi_choice other;
+        struct echi_plan other_plan;
+        if (without(w, times, plan, suspect[i], &other, &other_plan) != ECH_OK) continue;
+        const struct echi_candidate *c = &other.candidate[other.taken];
+        const double gain = (w->choose ? c->score / with->score : c->rate / with->rate) - 1;
         if (!(gain > *out_gain)) continue;
         *out_gain = gain;
+        *out = other;
+        *out_plan = other_plan;
         found = suspect[i];
     }
     return found;
@@ -151,23 +175,23 @@ static int find_useless(const struct echi_wishes *w, const struct echi_times *ti
 ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan,
                             struct echi_choice *out, char *text, size_t cap) {
     struct echi_wishes w = *wishes;
-    ech_status status = choose(&w, times, out, plan, text, cap);
+    const ech_status status = choose(&w, times, out, plan, text, cap);
     if (status != ECH_OK) return status;
-    out->useless = find_useless(&w, times, plan, out->candidate[out->taken].rate, &out->gain);
-    int rank = out->useless;
+    struct echi_choice next;
+    struct echi_plan next_plan;
+    double gain;
+    int rank = find_useless(&w, times, plan, out, &gain, &next, &next_plan);
+    if (rank < 0) return ECH_OK;
+    out->useless = rank;
+    out->gain = gain;
     for (int i = 0; w.choose && rank >= 0 && i < LEFT_OUT_MOST; i++) {
-        struct echi_choice next;
-        struct echi_plan without;
-        w.absent[rank] = true;
-        if (choose(&w, times, &next, &without, text, cap) != ECH_OK ||
-            next.candidate[next.taken].score < out->candidate[out->taken].score * USELESS) break;
         next.useless = out->useless;
         next.gain = out->gain;
         next.left_out = true;
         *out = next;
-        *plan = without;
-        double gain;
-        rank = find_useless(&w, times, plan, out->candidate[out->taken].rate, &gain);
+        *plan = next_plan;
+        w.absent[rank] = true;
+        rank = find_useless(&w, times, plan, out, &gain, &next, &next_plan);
     }
     return ECH_OK;
 }

@@ -716,6 +716,8 @@ static void run_apply(struct sim *s, struct work *w, bool of_head) {
             count_push(s, &t->lease);
             note_applied(s, &t->lease, s->node[w->node].owner.state_version + 1);
             s->staleness[t->lease.id] = (double)(s->applied_samples - s->seen[t->lease.id]) / s->plan.round;
+            CHECK(s, s->plan.damping > 0 ? t->damping > 0 && t->damping <= 1 : t->damping == 0);
+            if (s->plan.n_groups == 1 && s->plan.damping > 0) CHECK(s, t->damping == 1 / (1 + s->plan.damping * s->staleness[t->lease.id]));
             if (!s->plan.separated) {
                 uint32_t expected[PARAMS];
                 toy_step(s->began_on[t->lease.id], expected, &t->lease);

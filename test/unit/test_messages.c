@@ -189,7 +189,8 @@ static struct echi_plan good_plan(void) {
                           .strands = 2,
                           .lr = 0.02,
                           .momentum = 0.9,
-                          .decay = 1e-4};
+                          .decay = 1e-4,
+                          .damping = 0.5};
     memset(p.owner_of, ECHI_NONE, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     p.owner_of[0] = 2;
@@ -209,7 +210,7 @@ static void plans_come_back(void **state) {
     assert_memory_equal(back.owner_of, p.owner_of, sizeof p.owner_of);
     assert_memory_equal(back.group_of, p.group_of, sizeof p.group_of);
     assert_memory_equal(back.n, p.n, sizeof p.n);
-    assert_true(back.lr == p.lr && back.momentum == p.momentum && back.decay == p.decay && back.round == p.round);
+    assert_true(back.lr == p.lr && back.momentum == p.momentum && back.decay == p.decay && back.damping == p.damping && back.round == p.round);
     assert_int_equal(echi_plan_encode(&back, twice, sizeof twice), len);
     assert_memory_equal(bytes, twice, len);
     for (size_t cut = 0; cut < len; cut++) {
@@ -231,7 +232,7 @@ static void plans_come_back(void **state) {
 
 static void plans_that_make_no_sense(void **state) {
     (void)state;
-    for (int i = 0; i < 22; i++) {
+    for (int i = 0; i < 24; i++) {
         struct echi_plan p = good_plan();
         assert_true(echi_plan_valid(&p));
         switch (i) {
@@ -257,6 +258,8 @@ static void plans_that_make_no_sense(void **state) {
         case 19: p.sync = ECHI_SYNC_SSP; break;                 /* has one group */
         case 20: p.strands = 0; break;
         case 21: p.strands = ECHI_STRANDS + 1; break;
+        case 22: p.damping = -1; break;
+        case 23: p.damping = strtod("nan", NULL); break;
         }
         if (echi_plan_valid(&p)) fail_msg("case %d is valid", i);
     }
@@ -270,6 +273,8 @@ static void plans_that_make_no_sense(void **state) {
     p.round = 8 + 8 + 300;
     assert_false(echi_plan_valid(&p));   /* in a round each worker has one step */
     p.strands = 1;
+    assert_false(echi_plan_valid(&p));   /* and nothing is stale */
+    p.damping = 0;
     assert_true(echi_plan_valid(&p));
     p.round++;
     assert_false(echi_plan_valid(&p));
@@ -305,16 +310,16 @@ static void leases_fit_the_plan(void **state) {
 static void times_come_back(void **state) {
     (void)state;
     const struct echi_times t = {.count = 3, .n = {1, 8, 64}, .trunk = {0.5, 1, 4}, .head = {0, 0.25, 1}, .exchange = 0.125,
-                                  .messages = 0.0625};
+                                  .messages = 0.0625, .jitter = 0.15, .stutter = 0.02, .stutter_factor = 5, .rate = 1.25e8, .delay = 1e-3};
     struct echi_times back, bad;
     uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
     const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
-    assert_int_equal(len, 1 + 3 * 20 + 2 * 8);
+    assert_int_equal(len, 1 + 3 * 20 + 7 * 8);
     assert_true(echi_times_decode(bytes, len, &back));
     assert_memory_equal(&back, &t, sizeof t);
     for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));
     assert_false(echi_times_decode(bytes, len + 1, &back));
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 14; i++) {
         bad = t;
         switch (i) {
         case 0: bad.count = 0; break;
@@ -326,6 +331,11 @@ static void times_come_back(void **state) {
         case 6: bad.trunk[2] = strtod("inf", NULL); break;
         case 7: bad.exchange = -1; break;
         case 8: bad.messages = strtod("nan", NULL); break;
+        case 9: bad.jitter = 3; break;
+        case 10: bad.stutter = 1.5; break;
+        case 11: bad.stutter_factor = strtod("inf", NULL); break;
+        case 12: bad.rate = -1; break;
+        case 13: bad.delay = strtod("nan", NULL); break;
         }
         if (echi_times_decode(bytes, echi_times_encode(&bad, bytes, sizeof bytes), &back)) fail_msg("case %d was taken", i);
     }

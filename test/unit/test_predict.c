@@ -254,6 +254,113 @@ static void the_table_that_was_found_before(void **state) {
     }
 }
 
+/* ---- what must hold of any ---- */
+
+/* A valid plan by the planner over random nodes and links. */
+static bool any(struct echi_random *r) {
+    double seconds[12] = {0};
+    const int world = 1 + (int)echi_random_below(r, 12);
+    for (int i = 0; i < world; i++) seconds[i] = 1e-4 * (1 + 9 * echi_random_unit(r));
+    nodes(world, seconds);
+    load = (struct echi_load){.trunk = echi_random_below(r, 100000), .head = echi_random_below(r, 1000000), .row = 1601, .row_grad = 1600};
+    for (int i = 0; i < world; i++) {
+        times[i].exchange = echi_random_below(r, 2) * 1e-4 * echi_random_unit(r);
+        times[i].messages = echi_random_below(r, 2) * 1e-4;
+        times[i].rate = echi_random_below(r, 2) * (1e6 + 1e8 * echi_random_unit(r));
+        times[i].delay = echi_random_below(r, 2) * 1e-3 * echi_random_unit(r);
+        times[i].jitter = echi_random_below(r, 2) * 0.3 * echi_random_unit(r);
+        times[i].stutter = echi_random_below(r, 2) * 0.05;
+        times[i].stutter_factor = 5;
+    }
+    struct echi_wishes w = {.sync = (enum echi_sync)echi_random_below(r, ECHI_SYNCS), .world = world, .separate = (int)echi_random_below(r, 2),
+                            .has_cut = true, .groups = (int)echi_random_below(r, 4), .staleness = echi_random_below(r, 5), .lr = 0.1};
+    char text[240];
+    return echi_plan_make(&w, times, &plan, text, sizeof text) == ECH_OK;
+}
+
+static double unbound(int r) {
+    const double alone = times[r].trunk[0] > 0 ? echi_times_trunk(&times[r], plan.n[r]) + (plan.separated ? 0 : echi_times_head(&times[r], plan.n[r])) : 1;
+    return plan.n[r] / alone;
+}
+
+static void any_plan_has_a_rate(void **state) {
+    (void)state;
+    int made = 0;
+    for (uint32_t seed = 1; seed <= 400; seed++) {
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 21);
+        if (!any(&r)) continue;
+        made++;
+        const struct echi_prediction p = predict(0), again = predict(0);
+        double all = 0;
+        bool random = false;
+        for (int i = 0; i < plan.world; i++) {
+            all += plan.n[i] ? unbound(i) : 0;
+            random = random || times[i].jitter > 0 || times[i].stutter > 0;
+        }
+        if (memcmp(&p, &again, sizeof p) != 0) fail_msg("seed %u: another number the second time", seed);
+        if (!random && p.rate > all * (1 + 1e-9)) fail_msg("seed %u: %g a second, but all nodes together make %g", seed, p.rate, all);
+        if (plan.sync == ECHI_SYNC_BSP ? p.staleness != 0 : !(p.staleness >= 0 && p.staleness < 100)) fail_msg("seed %u: %g stale", seed, p.staleness);
+        /* Everything twice as fast makes everything twice as much. */
+        for (int i = 0; i < plan.world; i++) {
+            for (uint32_t k = 0; k < times[i].count; k++) times[i].trunk[k] /= 2, times[i].head[k] /= 2;
+            times[i].exchange /= 2;
+            times[i].messages /= 2;
+            times[i].delay /= 2;
+            times[i].rate *= 2;
+        }
+        const struct echi_prediction twice = predict(0);
+        if (twice.rate != 2 * p.rate || twice.staleness != p.staleness) fail_msg("seed %u: %g, twice as fast %g", seed, p.rate, twice.rate);
+    }
+    assert_true(made > 300);
+}
+
+/* A resource more: never clearly slower, where nobody is held back by a bound. (With one it may be: a faster node in one group
+ * takes more of the head's link, a slow one in another group gets less of it, and holds up those beside it.) */
+static void more_is_never_clearly_less(void **state) {
+    (void)state;
+    int compared = 0;
+    for (uint32_t seed = 1; seed <= 400; seed++) {
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 22);
+        if (!any(&r) || plan.sync == ECHI_SYNC_SSP || plan.sync == ECHI_SYNC_GSSP) continue;
+        /* Without chance nodes fall in step with each other, well or badly: a faster one may then always come when the head is busy. */
+        for (int i = 0; i < plan.world; i++) times[i].jitter = 0.2, times[i].stutter = 0;
+        const double before = predict(200).rate;
+        const int who = (int)echi_random_below(&r, plan.world);
+        for (int what = 0; what < 5; what++) {
+            const struct echi_times was = times[who];
+            switch (what) {
+            case 0: times[who].rate *= 2; break;
+            case 1: times[who].delay /= 2; break;
+            case 2: times[who].exchange /= 2; break;
+            case 3: times[who].messages = 0; break;
+            default: for (uint32_t k = 0; k < was.count; k++) times[who].trunk[k] *= 0.7, times[who].head[k] *= 0.7;
+            }
+            const double after = predict(200).rate;
+            if (after < 0.95 * before) fail_msg("seed %u: more of %d at rank %d: %g instead of %g", seed, what, who, after, before);
+            compared++;
+            times[who] = was;
+        }
+    }
+    assert_true(compared > 700);
+}
+
+static void staleness_has_a_price(void **state) {
+    (void)state;
+    for (int apart = 0; apart < 2; apart++) {
+        near(echi_price(apart, 0), 1, 1e-12);
+        for (double s = 0; s < 20; s += 0.01) {
+            assert_true(echi_price(apart, s) > 0.5);
+            if (s > 1) assert_true(echi_price(apart, s) > echi_price(apart, s - 0.01));
+            assert_true(echi_price(true, s) <= echi_price(false, s));
+        }
+    }
+    /* The measured rows. */
+    near(echi_price(true, 0.9), 1.55 / 1.80, 0.02);
+    near(echi_price(true, 2), 1.65 / 1.45, 0.02);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_chance_rates_are_those_of_the_formulas),
@@ -262,6 +369,9 @@ int main(void) {
         cmocka_unit_test(the_head_is_one_for_all),
         cmocka_unit_test(two_strands_hide_what_is_waited_for),
         cmocka_unit_test(the_table_that_was_found_before),
+        cmocka_unit_test(any_plan_has_a_rate),
+        cmocka_unit_test(more_is_never_clearly_less),
+        cmocka_unit_test(staleness_has_a_price),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
