@@ -11,37 +11,37 @@
 /* A node is named as worse than useless when the others are so many times faster without it. */
 #define USELESS 1.05
 /* So many are looked at, the slowest in as many ways; and so many may be left out, one after the other. */
-#define SUSPECTS 4
+#define SUSPECTS 5
 #define LEFT_OUT_MOST 4
 
 static struct echi_candidate candidate_of(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load) {
     struct echi_prediction p;
     echi_predict(plan, times, load, 0, &p);
     struct echi_candidate c = {.sync = plan->sync, .groups = plan->n_groups, .separated = plan->separated, .rate = p.rate,
-                               .staleness = p.staleness, .price = echi_price(plan->separated, p.staleness)};
+                               .staleness = p.staleness, .price = echi_price(plan->separated, p.behind)};
     c.score = c.rate / c.price;
     return c;
 }
 
-/* One group to as many as there are workers, and of those that are clearly faster than the groups of like speed the fewest. Each
+static double worth(const struct echi_wishes *w, const struct echi_candidate *c) { return w->choose ? c->score : c->rate; }
+
+/* One group to as many as there are workers, and of those that are clearly better than the groups of like speed the fewest. Each
  * becomes a candidate of `all`; returns which is taken, its plan in *out. */
 static int best_groups(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice *all, struct echi_plan *out) {
     struct echi_wishes own = *w;
     char text[2];
-    const int first = all->count;
-    const int like = out->n_groups;
-    int taken = -1;
-    double best = 0, rate_like = 0;
+    const int first = all->count, like = out->n_groups;
+    double best = 0, of_like = 0;
     for (own.groups = 1; own.groups <= ECHI_GROUPS_MAX; own.groups++) {
         struct echi_plan plan;
         if (echi_plan_make(&own, times, &plan, text, sizeof text) != ECH_OK || plan.n_groups != own.groups) break;
         const struct echi_candidate c = all->candidate[all->count++] = candidate_of(&plan, times, &w->load);
-        if (c.rate > best) best = c.rate;
-        if (own.groups == like) rate_like = c.rate;
+        if (worth(w, &c) > best) best = worth(w, &c);
+        if (own.groups == like) of_like = worth(w, &c);
     }
-    if (best <= rate_like * CLEARLY) taken = first + like - 1;
-    for (int i = first; taken < 0; i++)
-        if (all->candidate[i].rate * CLEARLY >= best) taken = i;
+    int taken = first + like - 1;
+    if (best > of_like * CLEARLY)
+        for (taken = first; worth(w, &all->candidate[taken]) * CLEARLY < best;) taken++;
     own.groups = all->candidate[taken].groups;
     if (own.groups != like) echi_plan_make(&own, times, out, text, sizeof text);
     return taken;
@@ -61,22 +61,44 @@ static ech_status one_policy(const struct echi_wishes *w, const struct echi_time
     return ECH_OK;
 }
 
+/* How long steps are, where nobody says and nobody waits for a round: long ones cost fewer messages, short ones less staleness.
+ * Sets what is the best of a few lengths for the wishes as they are, by score. */
+static void best_length(struct echi_wishes *w, const struct echi_times *times) {
+    static const double rounds[] = {3, 2, 1.5, 1};
+    static const uint32_t samples[] = {0, 16, 32, 64};   /* 0: the planner's */
+    struct echi_wishes own = *w;
+    double best = 0;
+    if (w->sync == ECHI_SYNC_BSP || w->samples_per_step > 0) return;
+    for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++) {
+        struct echi_plan plan;
+        char text[2];
+        if (w->separate) own.under_way = rounds[i];
+        else own.samples_per_step = samples[i];
+        if (echi_plan_make(&own, times, &plan, text, sizeof text) != ECH_OK) continue;
+        const double score = candidate_of(&plan, times, &w->load).score;
+        if (score <= best * CLEARLY) continue;
+        best = score;
+        w->under_way = own.under_way;
+        w->samples_per_step = own.samples_per_step;
+    }
+}
+
 /* Of all policies, those with a bound: one without is never clearly faster than groups, whose staleness nobody has to fear. */
 static ech_status all_policies(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice *all, struct echi_plan *out,
                                char *text, size_t cap) {
     static const enum echi_sync policy[] = {ECHI_SYNC_BSP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP};
     struct echi_plan plan[ECHI_CANDIDATES_MAX];
-    const bool may = w->has_cut && w->world > 1;
     double best = 0;
     if (w->separate == 1 && !w->has_cut) return echi_plan_make(w, times, out, text, cap);   /* refused there, with a sentence */
     for (size_t i = 0; i < sizeof policy / sizeof policy[0]; i++)
-        for (int apart = w->separate == 1; apart <= (may && w->separate != 0); apart++) {
+        for (int apart = w->separate == 1; apart <= (w->has_cut && w->separate != 0); apart++) {
             struct echi_wishes own = *w;
             struct echi_choice groups = {.count = 0};
             own.sync = policy[i];
             own.separate = apart;
             if (policy[i] == ECHI_SYNC_BSP) own.samples_per_step = 0;
             if (policy[i] != ECHI_SYNC_GSSP) own.groups = 0;
+            best_length(&own, times);
             if (one_policy(&own, times, &groups, &plan[all->count], text, cap) != ECH_OK) continue;
             const struct echi_candidate c = groups.candidate[groups.taken];
             if (policy[i] == ECHI_SYNC_GSSP && c.groups == 1) continue;   /* that is ssp */
@@ -103,7 +125,8 @@ static double slowness(const struct echi_times *t, uint32_t n, const struct echi
     switch (way) {
     case 0: return echi_times_whole(t, n) + 2 * (t->exchange + t->delay + link) + t->messages;
     case 1: return echi_times_whole(t, 64);
-    case 2: return t->delay + link;
+    case 2: return link;
+    case 3: return t->delay;
     default: return t->exchange;
     }
 }
@@ -162,7 +185,7 @@ static int find_useless(const struct echi_wishes *w, const struct echi_times *ti
         struct echi_plan other_plan;
         if (without(w, times, plan, suspect[i], &other, &other_plan) != ECH_OK) continue;
         const struct echi_candidate *c = &other.candidate[other.taken];
-        const double gain = (w->choose ? c->score / with->score : c->rate / with->rate) - 1;
+        const double gain = worth(w, c) / worth(w, with) - 1;
         if (!(gain > *out_gain)) continue;
         *out_gain = gain;
         *out = other;

@@ -25,6 +25,7 @@ struct echi_wishes {
     struct echi_load load;             /* what the model moves; all 0: not known */
     uint32_t rounds_apart;             /* R; 0: 4 */
     double damping;                    /* as in the plan */
+    double under_way;                  /* samples of all workers under way beside a head, in rounds; 0: 3. For echi_plan_choose alone */
 };
 
 /* B: as wished, else max(64, 16 x nodes). */

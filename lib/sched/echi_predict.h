@@ -7,7 +7,7 @@
  *
  * What it neglects: frames, credits and the order by priority of what leaves a node (bytes leave in the order in which they were
  * given to the link); layers that travel while others are still computed; that urgent work waits for the end of a unit; the
- * limits on sends at once and on how far groups may be apart (R); looks and checkpoints; leases, which are always there; cores
+ * limit on sends at once; looks and checkpoints; leases, which are always there; cores
  * that hosts share; losses, of bytes and of nodes. */
 #ifndef ECHI_PREDICT_H
 #define ECHI_PREDICT_H
@@ -22,6 +22,7 @@ struct echi_load {
 struct echi_prediction {
     double rate;                          /* samples a second; > 0 */
     double staleness;                     /* of a push, in rounds, mean; counted as owners count it (design, section 6) */
+    double behind;                        /* the same, with what other groups have done and its own does not know yet */
 };
 
 /* Plays `steps` steps a worker on average (0: enough to compare plans by), at most some 25,000 in all unless asked for. The
@@ -31,6 +32,6 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
 
 /* ---- price.c ---- */
 
-/* By how many times more samples are needed for the same accuracy when pushes are so many rounds stale (> 0; 1: as under BSP). */
-double echi_price(bool separated, double staleness);
+/* By how many times more samples are needed for the same accuracy when pushes are so many rounds behind (> 0; 1: as under BSP). */
+double echi_price(bool separated, double behind);
 #endif

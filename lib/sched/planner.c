@@ -173,10 +173,10 @@ static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_time
 
 /* Steps of about the same length: as many samples as a worker is fast (rates in samples a second), in whole blocks. A slow
  * node's gradients are then not staler than the others', who would else pass it many times in a step. */
-static void samples_by_speed(const double *rate, struct echi_plan *plan) {
+static void samples_by_speed(const double *rate, double under_way, struct echi_plan *plan) {
     double all = 0;
     for (int r = 0; r < plan->world; r++) all += rate[r];
-    const double seconds = MOST_ROUNDS_BESIDE_HEAD * (double)plan->round / plan->strands / all;
+    const double seconds = (under_way > 0 ? under_way : MOST_ROUNDS_BESIDE_HEAD) * plan->round / plan->strands / all;
     for (int r = 0; r < plan->world; r++) {
         if (rate[r] <= 0) continue;
         const double blocks = rate[r] * seconds / BLOCK + 0.5, most = plan->round / BLOCK;
@@ -209,7 +209,7 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
         value[at] = seconds;
         rank[at] = r;
     }
-    if (by_speed) samples_by_speed(rate, plan);
+    if (by_speed) samples_by_speed(rate, w->under_way, plan);
     plan->n_groups = 1;
     memset(group, 0, sizeof group);
     if (w->sync == ECHI_SYNC_GSSP && w->groups == 0) {

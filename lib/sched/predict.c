@@ -44,12 +44,15 @@ struct worker {
 struct group {
     int workers;
     uint32_t least; int at_least;         /* steps of the slowest, and how many have no more */
-    double own, weights, peer[ECHI_GROUPS_MAX], sent;   /* samples in its state, in its weights, of the others in them, in what was sent */
+    double own, weights, sent;            /* samples in its state, in its weights, in the state that was sent last */
+    double peer[ECHI_GROUPS_MAX], acked[ECHI_GROUPS_MAX];   /* of the others in its weights; of its own that the others have */
     int since_send, sends;
 };
 
 /* Events under way: one a strand, two of the head, states from each owner to each other, a round's apply. */
 #define EVENTS_MAX (ECHI_STRANDS * ECHI_WORLD_MAX + 2 + ECHI_GROUPS_MAX * ECHI_GROUPS_MAX + 1)
+
+struct step { uint16_t who; uint8_t strand; };
 
 struct play {
     const struct echi_plan *plan;
@@ -63,12 +66,15 @@ struct play {
     struct node node[ECHI_WORLD_MAX];
     struct worker worker[ECHI_WORLD_MAX];
     struct group group[ECHI_GROUPS_MAX];
-    struct { uint16_t who; uint8_t strand; } queue[ECHI_STRANDS * ECHI_WORLD_MAX];   /* rows at the head; the first `visiting` are in work */
+    struct step queue[ECHI_STRANDS * ECHI_WORLD_MAX];   /* rows at the head; the first `visiting` are in work */
     int queued, visiting;
+    struct step stuck[ECHI_STRANDS * ECHI_WORLD_MAX];   /* pushes that wait because their group is too far ahead, in order */
+    int n_stuck;
     bool head_busy;
     int round_in;                         /* pushes of this round that are in */
     uint64_t pushes, warm;
-    double stale;
+    double all;                           /* samples applied, by whomever */
+    double stale, behind;
     uint64_t stale_count;
 };
 
@@ -237,11 +243,18 @@ static void count(struct play *p, int r) {
     w->last = p->now;
 }
 
+/* R (design, section 6): it applies nothing until the others have more of what it did. */
+static bool too_far_ahead(const struct play *p, int g) {
+    for (int h = 0; h < p->plan->n_groups; h++)
+        if (h != g && p->group[g].own - p->group[g].acked[h] > (double)p->plan->rounds_apart * p->plan->round) return true;
+    return false;
+}
+
 /* Its state to the other owners, once as many pushes as it has workers are in and the last is out (design, section 6). */
 static void exchange(struct play *p, int g) {
     struct group *a = &p->group[g];
     const int o = p->plan->owner_of[g];
-    if (p->plan->n_groups == 1 || a->sends > 0 || a->since_send < a->workers) return;
+    if (p->plan->n_groups == 1 || a->sends > 0 || a->since_send == 0 || (a->since_send < a->workers && !too_far_ahead(p, g))) return;
     a->since_send = 0;
     a->sent = a->own;
     for (int h = 0; h < p->plan->n_groups; h++) {
@@ -249,15 +262,6 @@ static void exchange(struct play *p, int g) {
         a->sends++;
         tell(p, carry(p, o, p->plan->owner_of[h], travels(p), urgent(&p->node[o], p->now, p->node[o].exchange)), STATE_IN, g, h);
     }
-}
-
-static void state_in(struct play *p, int from, int to) {
-    const int o = p->plan->owner_of[to];
-    struct group *b = &p->group[to];
-    urgent(&p->node[o], p->now, p->node[o].exchange);
-    b->weights += p->group[from].sent - b->peer[from];
-    b->peer[from] = p->group[from].sent;
-    if (--p->group[from].sends == 0) exchange(p, from);
 }
 
 static void push_in(struct play *p, int r, int strand) {
@@ -293,10 +297,12 @@ static void applied(struct play *p, int r, int strand) {
     struct worker *w = &p->worker[r];
     if (p->pushes > p->warm) {
         p->stale += a->weights - w->strand[strand].seen;
+        p->behind += p->all - w->strand[strand].seen;
         p->stale_count++;
     }
     a->weights += p->plan->n[r];
     a->own += p->plan->n[r];
+    p->all += p->plan->n[r];
     a->since_send++;
     count(p, r);
     const bool bound = p->plan->sync != ECHI_SYNC_ASP;
@@ -306,6 +312,28 @@ static void applied(struct play *p, int r, int strand) {
     else reply(p, r, strand);
     if (bound && was_last) answer_held(p, g);
     exchange(p, g);
+}
+
+static void state_in(struct play *p, int from, int to) {
+    const int o = p->plan->owner_of[to];
+    struct group *b = &p->group[to];
+    urgent(&p->node[o], p->now, p->node[o].exchange);
+    b->weights += p->group[from].sent - b->peer[from];
+    b->peer[from] = p->group[from].acked[to] = p->group[from].sent;
+    const bool last = --p->group[from].sends == 0;
+    int left = 0, count = p->n_stuck;
+    bool stops = too_far_ahead(p, from);
+    for (int i = 0; i < count; i++) {
+        const struct step s = p->stuck[i];
+        if (stops || p->plan->group_of[s.who] != from) {
+            p->stuck[left++] = s;
+            continue;
+        }
+        applied(p, s.who, s.strand);
+        stops = too_far_ahead(p, from);
+    }
+    p->n_stuck = left;
+    if (last) exchange(p, from);
 }
 
 /* ---- the play ---- */
@@ -318,8 +346,7 @@ static void happens(struct play *p, const struct event *e) {
         tell(p, carry(p, r, p->plan->head, (double)p->plan->n[r] * p->load->row, p->now), ROWS_IN, r, e->strand);
         return work(p, r);
     case ROWS_IN:
-        p->queue[p->queued].who = e->who;
-        p->queue[p->queued++].strand = e->strand;
+        p->queue[p->queued++] = (struct step){e->who, e->strand};
         if (!p->head_busy) visit(p);
         return;
     case HEAD_ANSWERS: return answer(p);
@@ -337,6 +364,7 @@ static void happens(struct play *p, const struct event *e) {
     case PUSH_IN: return push_in(p, r, e->strand);
     case APPLIED:
         if (p->policy->rounds) round_applied(p);
+        else if (too_far_ahead(p, p->plan->group_of[r])) p->stuck[p->n_stuck++] = (struct step){e->who, e->strand};
         else applied(p, r, e->strand);
         return;
     case WEIGHTS_IN: return begin(p, r, e->strand);
@@ -394,7 +422,7 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
     p.warm = wanted / 4;
     for (int r = 0; r < plan->world; r++)
         for (int s = 0; plan->group_of[r] != ECHI_NONE && s < plan->strands; s++) begin(&p, r, s);
-    while (!enough(&p, wanted)) {
+    while (p.n_events > 0 && !enough(&p, wanted)) {
         const struct event e = next(&p);
         p.now = e.at;
         happens(&p, &e);
@@ -407,4 +435,5 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
         else if (w->applied > 0) out->rate += plan->n[r] * (double)w->applied / p.now;
     }
     out->staleness = p.stale_count ? p.stale / (double)p.stale_count / plan->round : 0;
+    out->behind = p.stale_count ? p.behind / (double)p.stale_count / plan->round : 0;
 }

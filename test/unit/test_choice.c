@@ -59,6 +59,20 @@ static void classes(const double *of_four) {
     lenet(16, speed);
 }
 
+static struct echi_candidate one(struct echi_wishes w, enum echi_sync sync, int separate, int groups, struct echi_plan *out) {
+    struct echi_prediction p;
+    w.choose = false;
+    w.sync = sync;
+    w.separate = separate;
+    w.groups = groups;
+    if (sync == ECHI_SYNC_BSP) w.samples_per_step = 0;
+    if (echi_plan_make(&w, times, out, text, sizeof text) != ECH_OK) return (struct echi_candidate){0};
+    assert_true(echi_plan_valid(out));
+    echi_predict(out, times, &w.load, 0, &p);
+    const double price = echi_price(out->separated, p.behind);
+    return (struct echi_candidate){out->sync, out->n_groups, out->separated, p.rate, p.staleness, price, p.rate / price};
+}
+
 /* Nothing to win by not waiting. */
 static void even_nodes_go_in_step(void **state) {
     (void)state;
@@ -84,25 +98,10 @@ static void unlike_nodes_go_in_groups_with_the_head_apart(void **state) {
     assert_int_equal(plan.sync, ECHI_SYNC_GSSP);
     assert_int_equal(plan.separated, 1);
     assert_true(plan.n_groups > 1);
-    for (int i = 0; i < choice.count; i++) print_message("sync %d groups %d apart %d: %.0f images/s, %.2f stale, price %.2f, score %.0f\n", choice.candidate[i].sync, choice.candidate[i].groups, choice.candidate[i].separated, choice.candidate[i].rate, choice.candidate[i].staleness, choice.candidate[i].price, choice.candidate[i].score);
-    print_message("useless %d gain %g\n", choice.useless, choice.gain);
 }
 
 /* ---- brute force ---- */
 
-static struct echi_candidate one(struct echi_wishes w, enum echi_sync sync, int separate, int groups, struct echi_plan *out) {
-    struct echi_prediction p;
-    w.choose = false;
-    w.sync = sync;
-    w.separate = separate;
-    w.groups = groups;
-    if (sync == ECHI_SYNC_BSP) w.samples_per_step = 0;
-    if (echi_plan_make(&w, times, out, text, sizeof text) != ECH_OK) return (struct echi_candidate){0};
-    assert_true(echi_plan_valid(out));
-    echi_predict(out, times, &w.load, 0, &p);
-    const double price = echi_price(out->separated, p.staleness);
-    return (struct echi_candidate){out->sync, out->n_groups, out->separated, p.rate, p.staleness, price, p.rate / price};
-}
 
 static void random_nodes(struct echi_random *r) {
     double speed[10] = {0};
@@ -124,7 +123,7 @@ static void random_nodes(struct echi_random *r) {
 static void the_best_of_all_is_taken(void **state) {
     (void)state;
     int of_kind[ECHI_SYNCS][2] = {{0}}, left_out = 0;
-    for (uint32_t seed = 1; seed <= 60; seed++) {
+    for (uint32_t seed = 1; seed <= 24; seed++) {
         struct echi_random r;
         struct echi_plan other;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 31);
@@ -136,20 +135,22 @@ static void the_best_of_all_is_taken(void **state) {
         double best = 0;
         for (int sync = ECHI_SYNC_BSP; sync <= ECHI_SYNC_GSSP; sync++)
             for (int apart = wishes.separate == 1; apart <= (wishes.has_cut && wishes.separate != 0); apart++)
-                for (int g = 1; g <= ECHI_GROUPS_MAX && sync != ECHI_SYNC_ASP; g++) {
-                    if (sync != ECHI_SYNC_GSSP && g > 1) break;
-                    if (sync == ECHI_SYNC_GSSP && wishes.groups > 0 && g != wishes.groups) continue;
-                    const struct echi_candidate c = one(wishes, (enum echi_sync)sync, apart, g, &other);
-                    if (c.score > best) best = c.score;
-                }
-        /* Two steps of "not clearly better": among groups, and among policies. Among groups it is the rate that counts. */
-        if (got * 1.02 * 1.05 < best) { for (int i = 0; i < choice.count; i++) print_message("%d %d %d rate %g score %g\n", choice.candidate[i].sync, choice.candidate[i].groups, choice.candidate[i].separated, choice.candidate[i].rate, choice.candidate[i].score); print_message("left out %d useless %d world %d sep %d groups %d\n", choice.left_out, choice.useless, wishes.world, wishes.separate, wishes.groups); fail_msg("seed %u: a score of %g, but %g is possible", seed, got, best);}
-        if (choice.left_out) continue;   /* then it may be better than all that use every node */
-        const struct echi_candidate same = one(wishes, (enum echi_sync)plan.sync, plan.separated, plan.n_groups, &other);
-        assert_true(same.score == got);
-        assert_memory_equal(&other, &plan, sizeof plan);
+                for (int g = 1; g <= ECHI_GROUPS_MAX && sync != ECHI_SYNC_ASP; g++)
+                    for (int length = 0; length < 4; length++) {
+                        struct echi_wishes w = wishes;
+                        w.samples_per_step = apart || length == 0 ? 0 : 8u << length;
+                        w.under_way = apart ? 1 + 0.75 * length : 0;
+                        if ((sync != ECHI_SYNC_GSSP && g > 1) || (sync == ECHI_SYNC_GSSP && wishes.groups > 0 && g != wishes.groups)) break;
+                        const struct echi_candidate c = one(w, (enum echi_sync)sync, apart, g, &other);
+                        if (c.score > best) best = c.score;
+                    }
+        /* The length of a step is chosen first, the number of groups then, and each has to be clearly better. */
+        if (got * 1.12 < best) fail_msg("seed %u: a score of %g, but %g is possible", seed, got, best);
+        struct echi_prediction p;
+        echi_predict(&plan, times, &wishes.load, 0, &p);
+        assert_true(p.rate == choice.candidate[choice.taken].rate && p.rate / echi_price(plan.separated, p.behind) == got);
     }
-    print_message("bsp %d + %d, ssp %d + %d, gssp %d + %d, left out %d\n", of_kind[0][0], of_kind[0][1], of_kind[2][0], of_kind[2][1], of_kind[3][0], of_kind[3][1], left_out);
+    assert_true(left_out > 0 && left_out < 24);
     assert_true(of_kind[ECHI_SYNC_BSP][0] > 0 && of_kind[ECHI_SYNC_GSSP][1] > 0);
 }
 
@@ -157,7 +158,7 @@ static void the_best_of_all_is_taken(void **state) {
 static void groups_are_as_many_as_are_fast(void **state) {
     (void)state;
     int more = 0, fewer = 0;
-    for (uint32_t seed = 1; seed <= 60; seed++) {
+    for (uint32_t seed = 1; seed <= 30; seed++) {
         struct echi_random r;
         struct echi_plan like, other;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 32);
@@ -173,7 +174,6 @@ static void groups_are_as_many_as_are_fast(void **state) {
         more += plan.n_groups > like.n_groups;
         fewer += plan.n_groups < like.n_groups;
     }
-    print_message("more %d, fewer %d\n", more, fewer);
     assert_true(more > 0 || fewer > 0);
 }
 
@@ -191,7 +191,7 @@ static double gain_without(int rank) {
 static void who_holds_the_others_up_is_named(void **state) {
     (void)state;
     int named = 0, none = 0;
-    for (uint32_t seed = 1; seed <= 80; seed++) {
+    for (uint32_t seed = 1; seed <= 50; seed++) {
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 33);
         random_nodes(&r);
@@ -202,8 +202,8 @@ static void who_holds_the_others_up_is_named(void **state) {
         wishes.groups = 1;
         take();
         double best = -1;
-        for (int k = 0; k < wishes.world && wishes.world > 1; k++)
-            if (gain_without(k) > best) best = gain_without(k);
+        for (int k = 0; k < wishes.world && wishes.world > 1; k++)   /* an owner's loss says who should own, not who is slow */
+            if (k != plan.owner_of[0] && gain_without(k) > best) best = gain_without(k);
         assert_false(choice.left_out);   /* the policy was given: it is only said */
         if (choice.useless < 0) {
             none++;
@@ -216,7 +216,6 @@ static void who_holds_the_others_up_is_named(void **state) {
             if (gain < best - 0.15) fail_msg("seed %u: rank %d costs %g, but another %g", seed, choice.useless, gain, best);
         }
     }
-    print_message("named %d, none %d\n", named, none);
     assert_true(named > 5 && none > 5);
 }
 
@@ -239,12 +238,19 @@ static void a_burden_is_left_out(void **state) {
     take();
     assert_int_equal(choice.useless, 3);
     assert_true(!choice.left_out && plan.n[3] > 0);
-    /* Groups can use it: its own has no one to hold up, and nobody is named. */
+    /* Four times slower than others it is of use to groups: its own has no one to hold up, and nobody is named; ssp has. */
+    lenet(5, (const double[]){2000, 2000, 2000, 500, 2000});
+    for (int r = 0; r < 5; r++) times[r].rate = times[r].delay = 0;
+    wishes.choose = false;
     wishes.sync = ECHI_SYNC_GSSP;
-    wishes.groups = 0;
     take();
     assert_true(plan.n[3] > 0);
     assert_int_equal(choice.useless, -1);
+    wishes.sync = ECHI_SYNC_SSP;
+    wishes.separate = 0;
+    take();
+    assert_int_equal(choice.useless, 3);
+    if (fabs(choice.gain - (4 * 2000.0 / (5 * 500) - 1)) > 0.05) fail_msg("a gain of %g, %g images/s", choice.gain, choice.candidate[0].rate);
 }
 
 static void what_cannot_be_is_refused(void **state) {
