@@ -58,6 +58,7 @@ static ech_status one_policy(const struct echi_wishes *w, const struct echi_time
         all->taken = all->count;
         all->candidate[all->count++] = candidate_of(out, times, &w->load);
     }
+    all->candidate[all->taken].samples_per_step = w->samples_per_step;
     return ECH_OK;
 }
 
@@ -100,7 +101,9 @@ static ech_status all_policies(const struct echi_wishes *w, const struct echi_ti
             if (policy[i] != ECHI_SYNC_GSSP) own.groups = 0;
             best_length(&own, times);
             if (one_policy(&own, times, &groups, &plan[all->count], text, cap) != ECH_OK) continue;
-            const struct echi_candidate c = groups.candidate[groups.taken];
+            struct echi_candidate c = groups.candidate[groups.taken];
+            c.samples_per_step = own.samples_per_step;
+            c.under_way = own.under_way;
             if (policy[i] == ECHI_SYNC_GSSP && c.groups == 1) continue;   /* that is ssp */
             all->candidate[all->count++] = c;
             if (c.score > best) best = c.score;
@@ -151,45 +154,39 @@ static int suspects(const struct echi_wishes *w, const struct echi_plan *plan, c
     return count;
 }
 
-/* The same wishes, less one node. Where the policy is given it stays, with as many groups or, if that is faster, one fewer, which
- * may have been this node's own; where it is the planner's choice, all are compared anew. */
-static ech_status without(const struct echi_wishes *w, const struct echi_times *times, const struct echi_plan *plan, int rank,
-                          struct echi_choice *out, struct echi_plan *out_plan) {
-    struct echi_wishes own = *w;
-    char text[2];
-    own.absent[rank] = true;
-    if (w->choose) return choose(&own, times, out, out_plan, text, sizeof text);
-    ech_status status = ECH_E_ARGUMENT;
+/* What the same wishes are worth without one node, at its best: the policy that was taken, with as many groups or with one fewer,
+ * which may have been this node's own; or, where the policy is the planner's choice, in step. */
+static double worth_without(const struct echi_wishes *w, const struct echi_times *times, const struct echi_candidate *with, int rank) {
     double best = 0;
-    for (own.groups = plan->n_groups > 1 ? plan->n_groups - 1 : 1; own.groups <= plan->n_groups; own.groups++) {
-        struct echi_choice one;
-        struct echi_plan other;
-        if (choose(&own, times, &one, &other, text, sizeof text) != ECH_OK || one.candidate[one.taken].rate <= best) continue;
-        best = one.candidate[one.taken].rate;
-        *out = one;
-        *out_plan = other;
-        status = ECH_OK;
+    for (int i = 0; i < (w->choose ? 4 : 2); i++) {
+        struct echi_wishes own = *w;
+        struct echi_plan plan;
+        char text[2];
+        own.absent[rank] = true;
+        own.sync = i < 2 ? (enum echi_sync)with->sync : ECHI_SYNC_BSP;
+        own.separate = i < 2 ? with->separated : i == 3;
+        own.groups = i < 2 && with->groups > i ? with->groups - i : 0;
+        own.samples_per_step = own.sync == ECHI_SYNC_BSP ? 0 : with->samples_per_step;
+        own.under_way = with->under_way;
+        if ((i == 1 && with->groups < 2) || (i == 3 && (!w->has_cut || w->separate == 0)) || (i == 2 && w->separate == 1)) continue;
+        if (echi_plan_make(&own, times, &plan, text, sizeof text) != ECH_OK) continue;
+        const struct echi_candidate c = candidate_of(&plan, times, &w->load);
+        if (worth(w, &c) > best) best = worth(w, &c);
     }
-    return status;
+    return best;
 }
 
 /* The rank whose absence gains the most, if that is worth a word: images a second, less what staleness costs where that is weighed. */
 static int find_useless(const struct echi_wishes *w, const struct echi_times *times, const struct echi_plan *plan,
-                        const struct echi_choice *now, double *out_gain, struct echi_choice *out, struct echi_plan *out_plan) {
+                        const struct echi_choice *now, double *out_gain) {
     int suspect[SUSPECTS], found = -1;
     const struct echi_candidate *with = &now->candidate[now->taken];
-    *out_gain = USELESS - 1;
+    *out_gain = 0;
     if (w->shares == ECHI_SHARES_LIST || echi_plan_workers(plan, -1) < 2) return -1;
     for (int i = suspects(w, plan, times, suspect) - 1; i >= 0; i--) {
-        struct echi_choice other;
-        struct echi_plan other_plan;
-        if (without(w, times, plan, suspect[i], &other, &other_plan) != ECH_OK) continue;
-        const struct echi_candidate *c = &other.candidate[other.taken];
-        const double gain = worth(w, c) / worth(w, with) - 1;
-        if (!(gain > *out_gain)) continue;
+        const double gain = worth_without(w, times, with, suspect[i]) / worth(w, with) - 1;
+        if (!(gain > USELESS - 1 && gain > *out_gain)) continue;
         *out_gain = gain;
-        *out = other;
-        *out_plan = other_plan;
         found = suspect[i];
     }
     return found;
@@ -200,21 +197,20 @@ ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_
     struct echi_wishes w = *wishes;
     const ech_status status = choose(&w, times, out, plan, text, cap);
     if (status != ECH_OK) return status;
-    struct echi_choice next;
-    struct echi_plan next_plan;
     double gain;
-    int rank = find_useless(&w, times, plan, out, &gain, &next, &next_plan);
-    if (rank < 0) return ECH_OK;
-    out->useless = rank;
-    out->gain = gain;
+    int rank = out->useless = find_useless(&w, times, plan, out, &out->gain);
     for (int i = 0; w.choose && rank >= 0 && i < LEFT_OUT_MOST; i++) {
+        struct echi_choice next;
+        struct echi_plan without;
+        w.absent[rank] = true;
+        if (choose(&w, times, &next, &without, text, cap) != ECH_OK ||
+            next.candidate[next.taken].score < out->candidate[out->taken].score) break;
         next.useless = out->useless;
         next.gain = out->gain;
         next.left_out = true;
         *out = next;
-        *plan = next_plan;
-        w.absent[rank] = true;
-        rank = find_useless(&w, times, plan, out, &gain, &next, &next_plan);
+        *plan = without;
+        rank = find_useless(&w, times, plan, out, &gain);
     }
     return ECH_OK;
 }

@@ -12,6 +12,7 @@ struct echi_candidate {
     uint8_t sync, groups, separated;
     double rate, staleness;               /* predicted: samples a second, mean in rounds */
     double price, score;                  /* score: rate / price */
+    uint32_t samples_per_step; double under_way;   /* as in the wishes: how long steps are; 0: the planner's usual ones */
 };
 
 /* How a plan was come to. */
@@ -25,7 +26,7 @@ struct echi_choice {
 
 /* Makes the plan that the wishes ask for: the best by score of all candidates where wishes->choose says so, else that policy, with
  * the number of groups that is predicted to be the fastest where it is left open. Deterministic. ECH_E_ARGUMENT and a sentence in
- * text[cap] when the wishes cannot be met. May take some ten predictions, each of some ms. */
+ * text[cap] when the wishes cannot be met. Takes some ten to a hundred predictions of a few ms each. */
 ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
                             struct echi_plan *out_plan, struct echi_choice *out_choice, char *text, size_t cap);
 

@@ -11,7 +11,7 @@
 #define STEPS_EXACT 32
 #define STEPS_RANDOM 1536
 #define STEPS_LEAST 16
-#define STEPS_IN_ALL 24576
+#define STEPS_IN_ALL 16384
 /* A worker counts from when it has done so many steps, and all together a quarter of theirs; it does so many more at least. */
 #define FIRST_STEPS 3
 #define COUNTED_LEAST 3
