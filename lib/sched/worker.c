@@ -142,9 +142,9 @@ static void on_weights(struct echi_worker *w, const struct echi_event *e, struct
     s->samples = e->msg->samples;
     if (s->phase >= ECHI_STRAND_FORWARD) {
         s->renewed = true;
-        s->fresh = e->slot.index;
+        s->fresh = (uint8_t)e->slot.index;
     } else {
-        renew(w, s, e->slot.index, out);
+        renew(w, s, (uint8_t)e->slot.index, out);
     }
 }
 

@@ -36,11 +36,11 @@ static void nodes(int world, const double *seconds) {
 static void whole(enum echi_sync sync, int world, uint32_t n) {
     memset(&plan, 0, sizeof plan);
     memset(plan.group_of, ECHI_NONE, sizeof plan.group_of);
-    memset(plan.owner_of, ECHI_NONE, sizeof plan.owner_of);
+    memset(plan.owner_of, 0xff, sizeof plan.owner_of);
     plan.sync = (uint8_t)sync;
-    plan.world = (uint8_t)world;
+    plan.world = (uint16_t)world;
     plan.n_groups = plan.strands = 1;
-    plan.head = ECHI_NONE;
+    plan.head = ECHI_NO_RANK;
     plan.staleness = 3;
     plan.rounds_apart = 4;
     plan.round = n * (uint32_t)world;
