@@ -56,7 +56,7 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
       "bsp (in step), asp (nobody waits), ssp (bounded staleness), gssp (groups of like speed), auto (predicted to learn fastest)")                              \
     X(staleness, "staleness", "S", "3", INT, 0, 1000000, no_word, NULL,                                                       \
       "steps that a worker may be ahead of its group's slowest (ssp, gssp)")                                                  \
-    X(groups, "groups", "G", "auto", INT, 0, ECH_GROUPS_MAX, auto_zero, NULL, "number of groups (gssp); auto: by speed")      \
+    X(groups, "groups", "G", "auto", INT, 0, ECH_GROUPS_MAX, auto_zero, NULL, "number of groups (gssp); auto: by speed, as many as are predicted to be the fastest")      \
     X(separate, "separate", "F", "auto", INT, 0, ECH_WORLD_MAX, separate_words, separate_fits,                                \
       "nodes that train the fully connected layers for all: off, 1, or auto (under gssp the planner's choice, else off)")     \
     X(shares, "shares", "SHARES", "speed", TEXT, 0, 0, no_word, shares_fit,                                                   \
