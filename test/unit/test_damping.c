@@ -69,7 +69,7 @@ static void damped(bool several, double damping) {
         t.state = (struct echi_slot){ECHI_SLOT_OWNER_STATE, 0};
         t.state_out = (struct echi_slot){ECHI_SLOT_OWNER_STATE, 1};
     }
-    struct echi_result result = {{0}};
+    static struct echi_result result;
     assert_int_equal(echi_exec_run(x, &t, &result, NULL), ECH_OK);
     for (size_t i = 0; i < job.n_params; i++) {
         const double was = (double)(i % 7) - 3, weight = damping > 0 ? damping : 1;
