@@ -17,6 +17,8 @@
 static void measure_here(void *self) {
     struct echi_node *n = self;
     n->measure_status = echi_measure(n->job, echi_exec_device(n->exec), n->c->config->slow, &n->times, &n->measure_error);
+    if (n->measure_status == ECH_OK && n->c->profile)
+        n->measure_status = echi_measure_costs(n->job, echi_exec_device(n->exec), &n->times, n->c->profile, &n->measure_error);
     atomic_store(&n->measured, true);
 }
 

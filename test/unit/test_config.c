@@ -160,9 +160,10 @@ static void spoil(int which, struct ech_config *c) {
     case 11: strcpy(c->sync, "local"); break;
     case 12: c->batch = -5; break;
     case 13: strcpy(c->save, "x"), strcpy(c->report, "x"); break;
-    case 14: strcpy(c->sync, "bsp"), c->groups = 0, c->damping = 1; break;
-    case 15: c->damping = -1; break;
-    case 16: c->rounds_apart = 0; break;
+    case 14: strcpy(c->report, "x"), strcpy(c->profile_out, "x"); break;
+    case 15: strcpy(c->sync, "bsp"), c->groups = 0, c->damping = 1; break;
+    case 16: c->damping = -1; break;
+    case 17: c->rounds_apart = 0; break;
     default: c->deadline = (double)INFINITY; break;
     }
 }
@@ -170,7 +171,7 @@ static void spoil(int which, struct ech_config *c) {
 static void test_check(void **state) {
     (void)state;
     static const char *const word[] = {"ech_config_init", "rank is 4", "rank", "coordinator", "lr", "slow", "save", "separate",
-                                       "groups", "groups", "shares", "sync", "batch", "save and report", "damping", "damping", "rounds-apart", "deadline"};
+                                       "groups", "groups", "shares", "sync", "batch", "save and report", "report and profile-out", "damping", "damping", "rounds-apart", "deadline"};
     struct ech_config good = fresh();
     struct ech_error err = {0};
     set(&good, "world", "4");
