@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the files of the I/O thread share: node.c (loop), node_watch.c (heartbeats, deadlines), node_actions.c (what roles
- * ask for), node_events.c (what happens), node_tell.c (who waits for whom), node_choice.c (why this plan), node_report.c (progress and report). */
+ * ask for), node_events.c (what happens), node_tell.c (who waits for whom), node_report.c (progress and report). */
 #ifndef ECHI_NODE_H
 #define ECHI_NODE_H
 #include "echi_recording.h"
@@ -104,9 +104,6 @@ void echi_node_fault(struct echi_node *n, ech_status status, int peer, const cha
 void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e);
 void echi_node_lost(struct echi_node *n, int peer, bool orderly, const char *text);
 void echi_node_take_done(struct echi_node *n);   /* what the lanes have finished */
-
-/* ---- node_choice.c ---- */
-void echi_node_tell_choice(struct echi_node *n);   /* rank 0, once it has planned: what was compared, what was taken, and why */
 
 /* ---- node_report.c ---- */
 void echi_node_progress(struct echi_node *n, int64_t now);

@@ -6,8 +6,7 @@
  * time; all that is random comes from counters, so the same plan gets the same number on every machine.
  *
  * What it neglects: frames, credits and the order by priority of what leaves a node (bytes leave in the order in which they were
- * given to the link); layers that travel while others are still computed; that urgent work waits for the end of a unit; the
- * limit on sends at once; looks and checkpoints; leases, which are always there; cores
+ * given to the link); layers before the cut that travel while others are still computed, and that they are not alike; looks and checkpoints; leases, which are always there; cores
  * that hosts share; losses, of bytes and of nodes. */
 #ifndef ECHI_PREDICT_H
 #define ECHI_PREDICT_H
@@ -17,6 +16,7 @@
 struct echi_load {
     uint32_t trunk, head;                 /* parameters before the cut and from it on; nothing separated: both together count */
     uint32_t row, row_grad;               /* a sample's activations and label at the cut, and their gradient */
+    uint32_t layers;                      /* with parameters, before the cut: urgent work waits for the end of one; 0: not known */
 };
 
 struct echi_prediction {

@@ -22,22 +22,24 @@
 /* Of a trunk's forward and backward, the part that comes before the head. */
 #define FORWARD (1.0 / 3)
 
-enum what { FORWARD_DONE, ROWS_IN, HEAD_ANSWERS, HEAD_FREE, ANSWER_IN, STEP_DONE, PUSH_IN, APPLIED, WEIGHTS_IN, STATE_IN };
+enum what { FORWARD_DONE, ROWS_IN, HEAD_ANSWERS, HEAD_FREE, ANSWER_IN, STEP_DONE, PUSH_IN, APPLIED, SENT, WEIGHTS_IN, STATE_IN };
 struct event { double at; uint32_t turn; uint16_t who; uint8_t what, strand; };   /* turn: of two at once the one said first comes first */
 
 struct node {
     double urgent_until;                  /* the head's and the owner's work, before all other of this lane */
     double stolen, stolen_before;         /* seconds of it so far; when the worker's task began, or was last put off */
     double out_until, in_until;           /* the link carries until then */
-    bool busy;                            /* with the worker's task */
-    double forward, backward;             /* seconds of the worker's tasks; all of a step is forward where nothing is separated */
+    bool busy;                            /* with the worker's task ... */
+    double begun, unit;                   /* ... since then, `stolen_begun` not counted; urgent work waits for the end of a unit of it */
+    double stolen_begun;
+    double forward, backward;             /* seconds of the worker's tasks; where nothing is apart, all of a step, and the last part of it */
     double exchange;                      /* seconds to take in a push or to send one, of the layers that travel */
     double update;                        /* of the head's layers */
 };
 struct strand { enum { AWAY, WANTS_FORWARD, WANTS_BACKWARD } wants; double factor, seen; };
 struct worker {
     struct strand strand[ECHI_STRANDS];
-    bool held[ECHI_STRANDS];              /* waits for the slowest of its group */
+    bool owed[ECHI_STRANDS];              /* weights: it waits for a place, or for the slowest of its group */
     uint32_t begun, applied, counted;     /* steps */
     double first, last;                   /* when the counted ones were applied: the first of them begins the count */
 };
@@ -46,11 +48,12 @@ struct group {
     uint32_t least; int at_least;         /* steps of the slowest, and how many have no more */
     double own, weights, sent;            /* samples in its state, in its weights, in the state that was sent last */
     double peer[ECHI_GROUPS_MAX], acked[ECHI_GROUPS_MAX];   /* of the others in its weights; of its own that the others have */
-    int since_send, sends;
+    int since_send, sends;                /* pushes since then, and states on their way */
+    int owed, sending, turn;              /* weights; the rank that is looked at first */
 };
 
-/* Events under way: one a strand, two of the head, states from each owner to each other, a round's apply. */
-#define EVENTS_MAX (ECHI_STRANDS * ECHI_WORLD_MAX + 2 + ECHI_GROUPS_MAX * ECHI_GROUPS_MAX + 1)
+/* Events under way: one a strand, two of the head, states from each owner to each other, sends of each, a round's apply. */
+#define EVENTS_MAX (ECHI_STRANDS * ECHI_WORLD_MAX + 2 + ECHI_GROUPS_MAX * (ECHI_GROUPS_MAX + ECHI_SNAPSHOTS) + 1)
 
 struct step { uint16_t who; uint8_t strand; };
 
@@ -70,7 +73,7 @@ struct play {
     int queued, visiting;
     struct step stuck[ECHI_STRANDS * ECHI_WORLD_MAX];   /* pushes that wait because their group is too far ahead, in order */
     int n_stuck;
-    bool head_busy;
+    bool head_busy, bound;
     int round_in;                         /* pushes of this round that are in */
     uint64_t pushes, warm;
     double all;                           /* samples applied, by whomever */
@@ -128,9 +131,17 @@ static double factor_of(const struct echi_times *t, int rank, uint32_t k) {
 
 /* ---- resources ---- */
 
-/* Work of the head or of an owner: it waits only for what is as urgent. Returns when it is done. */
+/* Until a lane that computes a worker's task comes to the end of a unit of it. */
+static double unit_left(const struct node *n, double at) {
+    const double done = at - n->begun - (n->stolen - n->stolen_begun);
+    if (!n->busy || done <= 0 || n->unit <= 0) return 0;
+    return ((double)(uint64_t)(done / n->unit) + 1) * n->unit - done;
+}
+
+/* Work of the head or of an owner: it waits for what is as urgent, and for the end of a unit. Returns when it is done. */
 static double urgent(struct node *n, double at, double seconds) {
-    n->urgent_until = (at > n->urgent_until ? at : n->urgent_until) + seconds;
+    if (at > n->urgent_until) n->urgent_until = at + unit_left(n, at);
+    n->urgent_until += seconds;
     n->stolen += seconds;
     return n->urgent_until;
 }
@@ -164,9 +175,11 @@ static void work(struct play *p, int r) {
     const bool forward = s->wants == WANTS_FORWARD;
     s->wants = AWAY;
     n->busy = true;
-    n->stolen_before = n->stolen;
-    tell(p, (p->now > n->urgent_until ? p->now : n->urgent_until) + s->factor * (forward ? n->forward : n->backward),
-         forward && p->plan->separated ? FORWARD_DONE : STEP_DONE, r, at);
+    n->stolen_before = n->stolen_begun = n->stolen;
+    n->begun = p->now > n->urgent_until ? p->now : n->urgent_until;
+    const double seconds = s->factor * (forward ? n->forward : n->backward);
+    n->unit = p->load->layers ? seconds / ((p->plan->separated ? 1 : 2) * p->load->layers) : 0;
+    tell(p, n->begun + seconds, forward && p->plan->separated ? FORWARD_DONE : STEP_DONE, r, at);
 }
 
 /* Urgent work came in between: the task ends so much later. */
@@ -216,21 +229,53 @@ static void answer(struct play *p) {
 
 /* ---- owner ---- */
 
-static double travels(const struct play *p) { return (double)p->load->trunk + (p->plan->separated ? 0 : p->load->head); }
-
-static void reply(struct play *p, int r, int strand) {
-    const int g = p->plan->group_of[r], o = p->plan->owner_of[g];
-    p->worker[r].held[strand] = false;
-    p->worker[r].strand[strand].seen = p->group[g].weights;
-    const double ready = o == r ? p->now : urgent(&p->node[o], p->now, p->node[o].exchange);
-    tell(p, carry(p, o, r, travels(p), ready), WEIGHTS_IN, r, strand);
+/* With nothing apart the layers behind the cut have left when those before it are computed backward. */
+static void push(struct play *p, int r, int strand) {
+    const int o = p->plan->owner_of[p->plan->group_of[r]];
+    const double early = p->worker[r].strand[strand].factor * p->node[r].backward;
+    if (!p->plan->separated) carry(p, r, o, p->load->head, p->now - early);
+    tell(p, carry(p, r, o, p->load->trunk, p->now), PUSH_IN, r, strand);
 }
 
-/* The answers that the policy's bound allows now. */
-static void answer_held(struct play *p, int g) {
-    for (int r = 0; r < p->plan->world; r++)
-        for (int s = 0; p->plan->group_of[r] == g && s < p->plan->strands; s++)
-            if (p->worker[r].held[s] && p->worker[r].applied <= (uint64_t)p->group[g].least + p->plan->staleness) reply(p, r, s);
+/* An owner's sends at once: the others wait, and get what is the newest then. */
+#define SENDS (ECHI_SNAPSHOTS - 2)
+
+static bool held_back(const struct play *p, int r) {
+    const struct group *a = &p->group[p->plan->group_of[r]];
+    return p->bound && p->worker[r].applied > (uint64_t)a->least + p->plan->staleness;
+}
+
+static double travels(const struct play *p) { return (double)p->load->trunk + (p->plan->separated ? 0 : p->load->head); }
+
+static void send_weights(struct play *p, int r, int strand) {
+    const int g = p->plan->group_of[r], o = p->plan->owner_of[g];
+    p->worker[r].owed[strand] = false;
+    p->group[g].owed--;
+    p->worker[r].strand[strand].seen = p->group[g].weights;
+    const double ready = o == r ? p->now : urgent(&p->node[o], p->now, p->node[o].exchange), there = carry(p, o, r, travels(p), ready);
+    tell(p, there, WEIGHTS_IN, r, strand);
+    if (o == r) return;
+    p->group[g].sending++;
+    tell(p, p->node[o].out_until, SENT, g, 0);
+}
+
+/* What is owed, rank by rank, while there are places for sends, to those whom the bound does not hold back. */
+static void answer_owed(struct play *p, int g) {
+    struct group *a = &p->group[g];
+    const int world = p->plan->world, first = a->turn;
+    for (int i = 0; i < world && a->owed > 0 && a->sending < SENDS; i++) {
+        const int r = first + i < world ? first + i : first + i - world;
+        for (int s = 0; p->plan->group_of[r] == g && s < p->plan->strands; s++) {
+            if (!p->worker[r].owed[s] || a->sending == SENDS || held_back(p, r)) continue;
+            send_weights(p, r, s);
+            a->turn = r + 1 < world ? r + 1 : 0;
+        }
+    }
+}
+
+static void reply(struct play *p, int r, int strand) {
+    p->worker[r].owed[strand] = true;
+    p->group[p->plan->group_of[r]].owed++;
 }
 
 static void count(struct play *p, int r) {
@@ -278,6 +323,7 @@ static void round_applied(struct play *p) {
         count(p, r);
         reply(p, r, 0);
     }
+    answer_owed(p, 0);
 }
 
 static void recount(struct play *p, int g) {
@@ -305,12 +351,9 @@ static void applied(struct play *p, int r, int strand) {
     p->all += p->plan->n[r];
     a->since_send++;
     count(p, r);
-    const bool bound = p->plan->sync != ECHI_SYNC_ASP;
-    const bool was_last = w->applied == a->least + 1 && --a->at_least == 0;
-    if (was_last) recount(p, g);
-    if (bound && w->applied > (uint64_t)a->least + p->plan->staleness) w->held[strand] = true;
-    else reply(p, r, strand);
-    if (bound && was_last) answer_held(p, g);
+    if (w->applied == a->least + 1 && --a->at_least == 0) recount(p, g);
+    reply(p, r, strand);
+    answer_owed(p, g);
     exchange(p, g);
 }
 
@@ -359,7 +402,7 @@ static void happens(struct play *p, const struct event *e) {
         return work(p, r);
     case STEP_DONE:
         if (put_off(p, e)) return;
-        tell(p, carry(p, r, p->plan->owner_of[p->plan->group_of[r]], travels(p), p->now), PUSH_IN, r, e->strand);
+        push(p, r, e->strand);
         return work(p, r);
     case PUSH_IN: return push_in(p, r, e->strand);
     case APPLIED:
@@ -367,6 +410,9 @@ static void happens(struct play *p, const struct event *e) {
         else if (too_far_ahead(p, p->plan->group_of[r])) p->stuck[p->n_stuck++] = (struct step){e->who, e->strand};
         else applied(p, r, e->strand);
         return;
+    case SENT:
+        p->group[r].sending--;
+        return answer_owed(p, r);
     case WEIGHTS_IN: return begin(p, r, e->strand);
     case STATE_IN: return state_in(p, r, e->strand);
     }
@@ -384,8 +430,10 @@ static void set_up(struct play *p, int r) {
     const bool elsewhere = plan->owner_of[plan->group_of[r]] != r;
     const double around = (plan->world > 1 ? t->messages : 0) + (elsewhere ? 2 * n->exchange : 0);
     const double trunk = echi_times_trunk(t, plan->n[r]);
-    n->forward = plan->separated ? FORWARD * trunk : trunk + echi_times_head(t, plan->n[r]) + around;
-    n->backward = plan->separated ? (1 - FORWARD) * trunk + around : 0;
+    n->backward = (1 - FORWARD) * trunk;
+    n->forward = FORWARD * trunk;
+    if (plan->separated) n->backward += around;
+    else n->forward += n->backward + echi_times_head(t, plan->n[r]) + around;   /* all of a step is one task */
     p->group[plan->group_of[r]].workers++;
     p->group[plan->group_of[r]].at_least++;
 }
@@ -406,6 +454,7 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
     p.times = times;
     p.load = load;
     p.policy = echi_policy_of((enum echi_sync)plan->sync);
+    p.bound = plan->sync == ECHI_SYNC_SSP || plan->sync == ECHI_SYNC_GSSP;
     bool random = false;
     uint64_t workers = 0;
     for (int r = 0; r < plan->world; r++) {
