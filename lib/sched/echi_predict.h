@@ -16,7 +16,7 @@
 struct echi_load {
     uint32_t trunk, head;                 /* parameters before the cut and from it on; nothing separated: both together count */
     uint32_t row, row_grad;               /* a sample's activations and label at the cut, and their gradient */
-    uint32_t layers;                      /* with parameters, before the cut: urgent work waits for the end of one; 0: not known */
+    uint32_t layers, head_layers;         /* with parameters, before the cut and from it on: urgent work waits for the end of one */
 };
 
 struct echi_prediction {

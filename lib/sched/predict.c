@@ -17,12 +17,15 @@
 #define COUNTED_LEAST 3
 /* ... unless it is so slow that the others would do so many times what was asked for. */
 #define PATIENCE 4
-/* Of a step's messages (echi_times), those that the head or the owner has with a worker: two of six. */
-#define MESSAGES_THERE (1.0 / 3)
+/* echi_times.messages is six of them. */
+#define MESSAGES 6
+/* What a state or a snapshot costs either end, and what weights cost for each state that they are a sum of, in echi_times.exchange. */
+#define COPY 0.6
+#define SUMMAND 0.4
 /* Of a trunk's forward and backward, the part that comes before the head. */
 #define FORWARD (1.0 / 3)
 
-enum what { FORWARD_DONE, ROWS_IN, HEAD_ANSWERS, HEAD_FREE, ANSWER_IN, STEP_DONE, PUSH_IN, APPLIED, SENT, WEIGHTS_IN, STATE_IN };
+enum what { FORWARD_DONE, ROWS_IN, HEAD_ANSWERS, HEAD_FREE, ANSWER_IN, STEP_DONE, PUSH_IN, APPLIED, SENT, WEIGHTS_IN, STATE_OUT, STATE_IN };
 struct event { double at; uint32_t turn; uint16_t who; uint8_t what, strand; };   /* turn: of two at once the one said first comes first */
 
 struct node {
@@ -35,6 +38,7 @@ struct node {
     double forward, backward;             /* seconds of the worker's tasks; where nothing is apart, all of a step, and the last part of it */
     double exchange;                      /* seconds to take in a push or to send one, of the layers that travel */
     double update;                        /* of the head's layers */
+    double message, row;                  /* one besides its bytes; the bytes of a sample to the head and back */
 };
 struct strand { enum { AWAY, WANTS_FORWARD, WANTS_BACKWARD } wants; double factor, seen; };
 struct worker {
@@ -46,9 +50,11 @@ struct worker {
 struct group {
     int workers;
     uint32_t least; int at_least;         /* steps of the slowest, and how many have no more */
-    double own, weights, sent;            /* samples in its state, in its weights, in the state that was sent last */
+    double own, weights, sent;            /* samples in its state, in its weights, in the state that is being sent */
     double peer[ECHI_GROUPS_MAX], acked[ECHI_GROUPS_MAX];   /* of the others in its weights; of its own that the others have */
-    int since_send, sends;                /* pushes since then, and states on their way */
+    double carried[ECHI_GROUPS_MAX];      /* in the state that is on its way to each other; 0: none is */
+    bool due[ECHI_GROUPS_MAX], state_out; /* to whom the state that is being sent has still to go; a look at the link is due */
+    int since_send, sends;                /* pushes since it was sent, and others that it has not left for */
     int owed, sending, turn;              /* weights; the rank that is looked at first */
 };
 
@@ -212,7 +218,7 @@ static void visit(struct play *p) {
         rows += n;
     }
     const struct echi_times *t = &p->times[h];
-    const double answered = urgent(&p->node[h], p->now, echi_times_head(t, rows) + p->visiting * MESSAGES_THERE * t->messages);
+    const double answered = urgent(&p->node[h], p->now, echi_times_head(t, rows) + p->visiting * 2 * p->node[h].message + rows * p->node[h].row);
     tell(p, answered, HEAD_ANSWERS, h, 0);
     tell(p, p->policy->rounds ? answered : urgent(&p->node[h], p->now, p->node[h].update), HEAD_FREE, h, 0);
     p->head_busy = true;
@@ -245,6 +251,8 @@ static bool held_back(const struct play *p, int r) {
     return p->bound && p->worker[r].applied > (uint64_t)a->least + p->plan->staleness;
 }
 
+/* Layers of a push, each a message. */
+static double travelling(const struct play *p) { return p->load->layers + (p->plan->separated ? 0 : p->load->head_layers); }
 static double travels(const struct play *p) { return (double)p->load->trunk + (p->plan->separated ? 0 : p->load->head); }
 
 static void send_weights(struct play *p, int r, int strand) {
@@ -252,7 +260,7 @@ static void send_weights(struct play *p, int r, int strand) {
     p->worker[r].owed[strand] = false;
     p->group[g].owed--;
     p->worker[r].strand[strand].seen = p->group[g].weights;
-    const double ready = o == r ? p->now : urgent(&p->node[o], p->now, p->node[o].exchange), there = carry(p, o, r, travels(p), ready);
+    const double ready = o == r ? p->now : urgent(&p->node[o], p->now, COPY * p->node[o].exchange + p->node[o].message), there = carry(p, o, r, travels(p), ready);
     tell(p, there, WEIGHTS_IN, r, strand);
     if (o == r) return;
     p->group[g].sending++;
@@ -295,25 +303,59 @@ static bool too_far_ahead(const struct play *p, int g) {
     return false;
 }
 
+/* A state leaves when its owner's link has nothing else to carry, and when the one before it has come where it is to go. */
+static void send_states(struct play *p, int g) {
+    struct group *a = &p->group[g];
+    const int o = p->plan->owner_of[g];
+    if (a->sends == 0 || a->state_out) return;
+    if (p->node[o].out_until > p->now) {
+        a->state_out = true;
+        return tell(p, p->node[o].out_until, STATE_OUT, g, 0);
+    }
+    for (int h = 0; h < p->plan->n_groups; h++) {
+        if (!a->due[h] || a->carried[h] > 0) continue;
+        a->due[h] = false;
+        a->carried[h] = a->sent;
+        const double ready = urgent(&p->node[o], p->now, COPY * p->node[o].exchange + p->node[o].message);
+        tell(p, carry(p, o, p->plan->owner_of[h], travels(p), ready), STATE_IN, g, h);
+        a->state_out = true;
+        return tell(p, p->node[o].out_until > p->now ? p->node[o].out_until : p->now, STATE_OUT, g, 1);
+    }
+}
+
 /* Its state to the other owners, once as many pushes as it has workers are in and the last is out (design, section 6). */
 static void exchange(struct play *p, int g) {
     struct group *a = &p->group[g];
-    const int o = p->plan->owner_of[g];
     if (p->plan->n_groups == 1 || a->sends > 0 || a->since_send == 0 || (a->since_send < a->workers && !too_far_ahead(p, g))) return;
     a->since_send = 0;
     a->sent = a->own;
     for (int h = 0; h < p->plan->n_groups; h++) {
-        if (h == g) continue;
-        a->sends++;
-        tell(p, carry(p, o, p->plan->owner_of[h], travels(p), urgent(&p->node[o], p->now, p->node[o].exchange)), STATE_IN, g, h);
+        a->due[h] = h != g;
+        a->sends += h != g;
     }
+    send_states(p, g);
 }
 
+/* The link is free: of a state that left it, if one did. */
+static void state_out(struct play *p, int g, bool left) {
+    p->group[g].state_out = false;
+    if (left && --p->group[g].sends == 0) exchange(p, g);
+    else send_states(p, g);
+}
+
+/* Taken in layer by layer, then applied, with several groups to the sum of w0 and all states; the coordinator is told. */
 static void push_in(struct play *p, int r, int strand) {
     const int o = p->plan->owner_of[p->plan->group_of[r]];
-    const double done = urgent(&p->node[o], p->now, p->node[o].exchange + (o == r ? 0 : MESSAGES_THERE * p->times[o].messages));
-    if (!p->policy->rounds) tell(p, done, APPLIED, r, strand);
-    else if (++p->round_in == p->group[0].workers) tell(p, urgent(&p->node[o], p->now, p->node[o].exchange), APPLIED, r, strand);
+    struct node *n = &p->node[o];
+    const double here = o == r ? n->message : COPY * n->exchange + (travelling(p) + 1) * n->message, apply = 2 * (1 - COPY) * n->exchange;
+    if (p->policy->rounds) {
+        urgent(n, p->now, here + (1 - COPY) * n->exchange);
+        if (++p->round_in < p->group[0].workers) return;
+        tell(p, urgent(n, p->now, apply), APPLIED, r, strand);
+    } else {
+        const double sum = p->plan->n_groups > 1 ? SUMMAND * (p->plan->n_groups + 1) * n->exchange : 0;
+        tell(p, urgent(n, p->now, here + apply + sum), APPLIED, r, strand);
+    }
 }
 
 static void round_applied(struct play *p) {
@@ -360,10 +402,11 @@ static void applied(struct play *p, int r, int strand) {
 static void state_in(struct play *p, int from, int to) {
     const int o = p->plan->owner_of[to];
     struct group *b = &p->group[to];
-    urgent(&p->node[o], p->now, p->node[o].exchange);
-    b->weights += p->group[from].sent - b->peer[from];
-    b->peer[from] = p->group[from].acked[to] = p->group[from].sent;
-    const bool last = --p->group[from].sends == 0;
+    urgent(&p->node[o], p->now, COPY * p->node[o].exchange + 2 * p->node[o].message);
+    struct group *a = &p->group[from];
+    b->weights += a->carried[to] - b->peer[from];
+    b->peer[from] = a->acked[to] = a->carried[to];
+    a->carried[to] = 0;
     int left = 0, count = p->n_stuck;
     bool stops = too_far_ahead(p, from);
     for (int i = 0; i < count; i++) {
@@ -376,7 +419,7 @@ static void state_in(struct play *p, int from, int to) {
         stops = too_far_ahead(p, from);
     }
     p->n_stuck = left;
-    if (last) exchange(p, from);
+    send_states(p, from);
 }
 
 /* ---- the play ---- */
@@ -414,6 +457,7 @@ static void happens(struct play *p, const struct event *e) {
         p->group[r].sending--;
         return answer_owed(p, r);
     case WEIGHTS_IN: return begin(p, r, e->strand);
+    case STATE_OUT: return state_out(p, r, e->strand);
     case STATE_IN: return state_in(p, r, e->strand);
     }
 }
@@ -425,10 +469,15 @@ static void set_up(struct play *p, int r) {
     struct node *n = &p->node[r];
     const double all = (double)p->load->trunk + p->load->head;
     n->exchange = all > 0 ? t->exchange * travels(p) / all : t->exchange;
-    n->update = t->exchange - (plan->separated ? n->exchange : 0);
+    n->message = t->messages / MESSAGES;
+    n->row = all > 0 ? COPY * t->exchange / all * (p->load->row + p->load->row_grad) : 0;
+    n->update = 2 * (1 - COPY) * (t->exchange - (plan->separated ? n->exchange : 0));
     if (plan->group_of[r] == ECHI_NONE) return;
     const bool elsewhere = plan->owner_of[plan->group_of[r]] != r;
-    const double around = (plan->world > 1 ? t->messages : 0) + (elsewhere ? 2 * n->exchange : 0);
+    /* A lease; a push and weights; rows and their answer. */
+    double around = plan->world > 1 ? n->message : 0;
+    if (elsewhere) around += 2 * COPY * n->exchange + (travelling(p) + 1) * n->message;
+    if (plan->separated && plan->head != r) around += 2 * n->message + plan->n[r] * n->row;
     const double trunk = echi_times_trunk(t, plan->n[r]);
     n->backward = (1 - FORWARD) * trunk;
     n->forward = FORWARD * trunk;

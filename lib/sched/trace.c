@@ -306,6 +306,7 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put32(w, s->load.row);
     echi_put32(w, s->load.row_grad);
     echi_put32(w, s->load.layers);
+    echi_put32(w, s->load.head_layers);
     echi_put32(w, s->rounds_apart);
     echi_put_f64(w, s->damping);
 }
@@ -340,6 +341,7 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->load.row = echi_get32(r);
     s->load.row_grad = echi_get32(r);
     s->load.layers = echi_get32(r);
+    s->load.head_layers = echi_get32(r);
     s->rounds_apart = echi_get32(r);
     s->damping = echi_get_f64(r);
     const uint32_t most = 1u << 24;
