@@ -6,7 +6,7 @@
  * time; all that is random comes from counters, so the same plan gets the same number on every machine.
  *
  * What it neglects: frames, credits and the order by priority of what leaves a node (bytes leave in the order in which they were
- * given to the link); layers before the cut that travel while others are still computed, and that they are not alike; looks and checkpoints; leases, which are always there; cores
+ * given to the link); layers before the cut that travel while others are still computed, and that they are not alike; looks and checkpoints; cores
  * that hosts share; losses, of bytes and of nodes. */
 #ifndef ECHI_PREDICT_H
 #define ECHI_PREDICT_H

@@ -22,10 +22,12 @@
 /* What a state or a snapshot costs either end, and what weights cost for each state that they are a sum of, in echi_times.exchange. */
 #define COPY 0.6
 #define SUMMAND 0.4
+/* Bytes of a message without a payload, about. */
+#define CONTROL 128
 /* Of a trunk's forward and backward, the part that comes before the head. */
 #define FORWARD (1.0 / 3)
 
-enum what { FORWARD_DONE, ROWS_IN, HEAD_ANSWERS, HEAD_FREE, ANSWER_IN, STEP_DONE, PUSH_IN, APPLIED, SENT, WEIGHTS_IN, STATE_OUT, STATE_IN };
+enum what { FORWARD_DONE, ROWS_IN, HEAD_ANSWERS, HEAD_FREE, ANSWER_IN, STEP_DONE, PUSH_IN, APPLIED, SENT, WEIGHTS_IN, STATE_OUT, STATE_IN, WORD_IN, LEASE_IN };
 struct event { double at; uint32_t turn; uint16_t who; uint8_t what, strand; };   /* turn: of two at once the one said first comes first */
 
 struct node {
@@ -40,11 +42,12 @@ struct node {
     double update;                        /* of the head's layers */
     double message, row;                  /* one besides its bytes; the bytes of a sample to the head and back */
 };
-struct strand { enum { AWAY, WANTS_FORWARD, WANTS_BACKWARD } wants; double factor, seen; };
+struct strand { enum { AWAY, WANTS_LEASE, WANTS_FORWARD, WANTS_BACKWARD } wants; double factor, seen; };
 struct worker {
     struct strand strand[ECHI_STRANDS];
     bool owed[ECHI_STRANDS];              /* weights: it waits for a place, or for the slowest of its group */
     uint32_t begun, applied, counted;     /* steps */
+    int leases;                           /* that it has not begun; where rounds are dealt ahead they are always there */
     double first, last;                   /* when the counted ones were applied: the first of them begins the count */
 };
 struct group {
@@ -58,8 +61,8 @@ struct group {
     int owed, sending, turn;              /* weights; the rank that is looked at first */
 };
 
-/* Events under way: one a strand, two of the head, states from each owner to each other, sends of each, a round's apply. */
-#define EVENTS_MAX (ECHI_STRANDS * ECHI_WORLD_MAX + 2 + ECHI_GROUPS_MAX * (ECHI_GROUPS_MAX + ECHI_SNAPSHOTS) + 1)
+/* Events under way: one a strand, and one for each lease that it may have ahead, two of the head, states from each owner to each other, sends of each, a round's apply. */
+#define EVENTS_MAX ((ECHI_STRANDS + ECHI_LEASES_AHEAD) * ECHI_WORLD_MAX + 2 + ECHI_GROUPS_MAX * (ECHI_GROUPS_MAX + ECHI_SNAPSHOTS) + 1)
 
 struct step { uint16_t who; uint8_t strand; };
 
@@ -201,9 +204,19 @@ static bool put_off(struct play *p, const struct event *e) {
 
 static void begin(struct play *p, int r, int strand) {
     struct worker *w = &p->worker[r];
+    w->strand[strand].wants = WANTS_LEASE;
+    if (!p->policy->rounds && w->leases == 0) return;
+    w->leases--;
     w->strand[strand].factor = factor_of(&p->times[r], r, w->begun++);
     w->strand[strand].wants = WANTS_FORWARD;
     work(p, r);
+}
+
+static void lease_in(struct play *p, int r) {
+    struct worker *w = &p->worker[r];
+    w->leases++;
+    for (int s = 0; s < p->plan->strands; s++)
+        if (w->strand[s].wants == WANTS_LEASE && w->leases > 0) begin(p, r, s);
 }
 
 /* ---- head ---- */
@@ -379,6 +392,11 @@ static void recount(struct play *p, int g) {
     }
 }
 
+/* Its owner's word that a push is in goes to the coordinator, which deals its worker another lease. */
+static void word_in(struct play *p, int r) {
+    tell(p, carry(p, 0, r, CONTROL, urgent(&p->node[0], p->now, 2 * p->node[0].message)), LEASE_IN, r, 0);
+}
+
 static void applied(struct play *p, int r, int strand) {
     const int g = p->plan->group_of[r];
     struct group *a = &p->group[g];
@@ -395,6 +413,7 @@ static void applied(struct play *p, int r, int strand) {
     count(p, r);
     if (w->applied == a->least + 1 && --a->at_least == 0) recount(p, g);
     reply(p, r, strand);
+    tell(p, carry(p, p->plan->owner_of[g], 0, CONTROL, p->now), WORD_IN, r, 0);
     answer_owed(p, g);
     exchange(p, g);
 }
@@ -456,6 +475,8 @@ static void happens(struct play *p, const struct event *e) {
     case SENT:
         p->group[r].sending--;
         return answer_owed(p, r);
+    case WORD_IN: return word_in(p, r);
+    case LEASE_IN: return lease_in(p, r);
     case WEIGHTS_IN: return begin(p, r, e->strand);
     case STATE_OUT: return state_out(p, r, e->strand);
     case STATE_IN: return state_in(p, r, e->strand);
@@ -510,6 +531,7 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
         set_up(&p, r);
         if (plan->group_of[r] == ECHI_NONE) continue;
         workers++;
+        p.worker[r].leases = plan->strands + 1;
         random = random || is_random(&times[r]);
     }
     if (steps == 0) {
