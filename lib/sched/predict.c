@@ -161,10 +161,11 @@ static double carry(struct play *p, int from, int to, double bytes, double at) {
     const struct echi_times *f = &p->times[from], *t = &p->times[to];
     const double delay = f->delay + t->delay, slow_out = f->rate > 0 ? bytes / f->rate : 0, slow_in = t->rate > 0 ? bytes / t->rate : 0;
     struct node *a = &p->node[from], *b = &p->node[to];
-    const double leaves = at > a->out_until ? at : a->out_until, comes = leaves + delay;
-    a->out_until = leaves + slow_out;
+    const bool first = bytes <= CONTROL;   /* before all that has a payload */
+    const double leaves = at > a->out_until || first ? at : a->out_until, comes = leaves + delay, left = leaves + slow_out;
+    if (!first) a->out_until = left;
     double there = (comes > b->in_until ? comes : b->in_until) + slow_in;
-    if (there < a->out_until + delay) there = a->out_until + delay;
+    if (there < left + delay) there = left + delay;
     b->in_until = there;
     return there;
 }
