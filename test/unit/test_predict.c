@@ -126,6 +126,18 @@ static void bytes_take_their_time(void **state) {
     /* Nobody waits, but the owner's link carries a push of the three others in 4 s each. Its own worker needs no link. */
     whole(ECHI_SYNC_ASP, 4, 1);
     near(predict(64).rate, 1 + 1 / 4.0, 1e-9);
+    /* Four sends at once, rank by rank: the owner's own worker, the last rank, gets its weights when two have left. */
+    nodes(6, (const double[]){0.01, 0.01, 0.01, 0.01, 0.01, 2});
+    for (int r = 0; r < 6; r++) times[r].rate = 100;
+    load = (struct echi_load){.trunk = 400};
+    whole(ECHI_SYNC_BSP, 6, 16);
+    plan.owner_of[0] = 5;
+    near(predict(0).rate, 96 / (2 * 4 + 32.0), 1e-9);
+    nodes(4, seconds);
+    for (int r = 0; r < 4; r++) {
+        times[r].rate = 100;
+        times[r].delay = 0.25;
+    }
     /* Layers behind the cut leave while those before it are computed backward: two thirds of 12.8 s are enough for 75 bytes. */
     load = (struct echi_load){.trunk = 25, .head = 75};
     whole(ECHI_SYNC_BSP, 2, 16);
