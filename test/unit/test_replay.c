@@ -57,8 +57,6 @@ static void end_tape(int node) {
     seal(t, ECHI_RECORD_END, echi_end_encode(&end, body_of(t), room_of(t)));
 }
 
-static uint32_t below(struct sim *s, uint32_t bound) { return echi_random_below(&s->random, bound); }
-
 /* A planned run of every policy in turn; returns its world. */
 static int record_run(uint64_t seed) {
     static struct sim s;
