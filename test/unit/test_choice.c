@@ -123,7 +123,7 @@ static void random_nodes(struct echi_random *r) {
 static void the_best_of_all_is_taken(void **state) {
     (void)state;
     int of_kind[ECHI_SYNCS][2] = {{0}}, left_out = 0;
-    for (uint32_t seed = 1; seed <= 24; seed++) {
+    for (uint32_t seed = 1; seed <= 10; seed++) {
         struct echi_random r;
         struct echi_plan other;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 31);
@@ -150,7 +150,7 @@ static void the_best_of_all_is_taken(void **state) {
         echi_predict(&plan, times, &wishes.load, 0, &p);
         assert_true(p.rate == choice.candidate[choice.taken].rate && p.rate / echi_price(plan.separated, p.behind) == got);
     }
-    assert_true(left_out > 0 && left_out < 24);
+    assert_true(left_out > 0 && left_out < 10);
     assert_true(of_kind[ECHI_SYNC_BSP][0] > 0 && of_kind[ECHI_SYNC_GSSP][1] > 0);
 }
 
@@ -158,7 +158,7 @@ static void the_best_of_all_is_taken(void **state) {
 static void groups_are_as_many_as_are_fast(void **state) {
     (void)state;
     int more = 0, fewer = 0;
-    for (uint32_t seed = 1; seed <= 30; seed++) {
+    for (uint32_t seed = 1; seed <= 12; seed++) {
         struct echi_random r;
         struct echi_plan like, other;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 32);
@@ -197,7 +197,7 @@ static double gain_without(int rank) {
 static void who_holds_the_others_up_is_named(void **state) {
     (void)state;
     int named = 0, none = 0;
-    for (uint32_t seed = 1; seed <= 50; seed++) {
+    for (uint32_t seed = 1; seed <= 20; seed++) {
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 33);
         random_nodes(&r);
@@ -222,7 +222,7 @@ static void who_holds_the_others_up_is_named(void **state) {
             if (gain < best - 0.15) fail_msg("seed %u: rank %d costs %g, but another %g", seed, choice.useless, gain, best);
         }
     }
-    assert_true(named > 5 && none > 5);
+    assert_true(named > 2 && none > 2);
 }
 
 /* Four like nodes, and one whose link makes it a burden in step. */
