@@ -19,8 +19,10 @@
 #define PATIENCE 4
 /* echi_times.messages is six of them. */
 #define MESSAGES 6
-/* What a state or a snapshot costs either end, and what weights cost for each state that they are a sum of, in echi_times.exchange. */
+/* In echi_times.exchange, a push taken in and added: what comes in or goes out, be it a push, a state or weights; momentum, decay and
+ * new weights; and weights for each state that they are a sum of. */
 #define COPY 0.6
+#define APPLY 1.1
 #define SUMMAND 0.4
 /* Bytes of a message without a payload, about. */
 #define CONTROL 128
@@ -361,7 +363,7 @@ static void state_out(struct play *p, int g, bool left) {
 static void push_in(struct play *p, int r, int strand) {
     const int o = p->plan->owner_of[p->plan->group_of[r]];
     struct node *n = &p->node[o];
-    const double here = o == r ? n->message : COPY * n->exchange + (travelling(p) + 1) * n->message, apply = 2 * (1 - COPY) * n->exchange;
+    const double here = o == r ? n->message : COPY * n->exchange + (travelling(p) + 1) * n->message, apply = APPLY * n->exchange;
     if (p->policy->rounds) {
         urgent(n, p->now, here + (1 - COPY) * n->exchange);
         if (++p->round_in < p->group[0].workers) return;
@@ -493,7 +495,7 @@ static void set_up(struct play *p, int r) {
     n->exchange = all > 0 ? t->exchange * travels(p) / all : t->exchange;
     n->message = t->messages / MESSAGES;
     n->row = all > 0 ? COPY * t->exchange / all * (p->load->row + p->load->row_grad) : 0;
-    n->update = 2 * (1 - COPY) * (t->exchange - (plan->separated ? n->exchange : 0));
+    n->update = APPLY * (t->exchange - (plan->separated ? n->exchange : 0));
     if (plan->group_of[r] == ECHI_NONE) return;
     const bool elsewhere = plan->owner_of[plan->group_of[r]] != r;
     /* A lease; a push and weights; rows and their answer. */

@@ -142,12 +142,12 @@ static void bytes_take_their_time(void **state) {
     load = (struct echi_load){.trunk = 25, .head = 75};
     whole(ECHI_SYNC_BSP, 2, 16);
     near(predict(0).rate, 32 / (16 + 0.25 + 0.5 + 1 + 0.5), 1e-9);
-    /* The owner's processor, an exchange 2 s: three pushes taken in and added, its own added (0.4 of that), the round applied (0.8),
+    /* The owner's processor, an exchange 2 s: three pushes taken in and added, its own added (0.4 of that), the round applied (1.1),
      * three snapshots sent (0.6 each); its own worker comes behind all that. */
     nodes(4, seconds);
     times[0].exchange = 2;
     whole(ECHI_SYNC_BSP, 4, 16);
-    near(predict(0).rate, 64 / (16 + 3 * 2 + 0.8 + 1.6 + 3 * 1.2), 1e-9);
+    near(predict(0).rate, 64 / (16 + 3 * 2 + 0.8 + 2.2 + 3 * 1.2), 1e-9);
     /* The others': sent, and taken in. */
     nodes(4, seconds);
     times[3].exchange = 2;
