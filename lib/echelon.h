@@ -156,6 +156,8 @@ struct ech_config {
     char record[1024];            /* folder in which each node writes rank<N>.events for `echelon replay`; made if its parent is there.
                                      A disk that is full ends the recording with a log line, and not the run */
     char profile_out[1024];       /* where rank 0 writes what arithmetic costs its machine, for `echelon sim --profile` */
+    char codec[32];               /* how changes travel: dense, topk, topk:paper, topk:volume, topk:balanced (GDTopK) */
+    double link;                  /* megabits a second of this node's link, for topk:volume and topk:balanced; 0: not known */
     int rounds_apart;             /* R, 1.. (default 4): rounds that a group may run ahead of what the others have (gssp) */
     double damping;               /* c, 0.. (default 0, off): a push that is t rounds stale weighs 1 / (1 + c t); not under bsp */
 };
@@ -217,6 +219,10 @@ struct ech_report {
     int n_lost, lost[ECH_WORLD_MAX];      /* ranks that were lost while the others went on, in order */
     uint64_t leases_again, samples_again; /* work of theirs that others were given again; `samples` counts each once */
     uint64_t head_repeats;                /* rows that the head had trained already: answered, not trained again */
+    char codec[32];                       /* "dense", "topk:paper", ... */
+    /* With topk, of pushes and of weights and states between nodes: bytes by those that they would have had dense; 1 with dense. */
+    double push_ratio, state_ratio;
+    uint64_t residuals_lost;              /* with topk: residuals that were lost with their worker, or cleared since its owner was lost */
     double predicted_images_per_second, predicted_staleness;   /* of the plan, before it ran; staleness in rounds, mean; negative: nobody could tell */
     int useless;                          /* rank without whose worker the others were predicted to be faster; -1: none */
     double useless_gain;                  /* by so much: 0.12 is 12 % more images a second; with sync auto the rank was left out if its batch is 0 */

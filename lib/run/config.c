@@ -40,6 +40,7 @@ struct rule {
 
 static ech_status sync_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status separate_fits(const struct ech_config *config, struct ech_error *err);
+static ech_status codec_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status shares_fit(const struct ech_config *config, struct ech_error *err);
 static ech_status coordinator_fits(const struct ech_config *config, struct ech_error *err);
 
@@ -104,7 +105,11 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
     X(record, "record", "DIR", "", TEXT, 0, 0, no_word, NULL,                                                                 \
       "where each node writes what its roles are told (rank0.events, ...), for `echelon replay`")                             \
     X(profile_out, "profile-out", "FILE", "", TEXT, 0, 0, no_word, NULL,                                                      \
-      "where rank 0 writes what arithmetic costs it, for `echelon sim --profile`")                    \
+      "where rank 0 writes what arithmetic costs it, for `echelon sim --profile`")                                           \
+    X(codec, "codec", "CODEC", "dense", TEXT, 0, 0, no_word, codec_fits,                                                      \
+      "how changes travel: dense, or topk:paper, topk:volume, topk:balanced: the largest now, the rest later (topk: balanced)") \
+    X(link, "link", "MBITS", "auto", REAL, 0, 1e6, auto_zero, NULL,                                                           \
+      "megabits a second of this node's link, which topk:volume and topk:balanced go by; auto: not known")  \
     X(rounds_apart, "rounds-apart", "R", "4", INT, 1, 1000000, no_word, NULL,                                                  \
       "rounds that a group may run ahead of what the others have (gssp)")                                                     \
     X(damping, "damping", "C", "off", REAL, 0, 1000, off_zero, NULL,                                                           \
@@ -242,6 +247,13 @@ static ech_status separate_fits(const struct ech_config *config, struct ech_erro
                      "'auto' or 'off'", config->separate);
 }
 
+static ech_status codec_fits(const struct ech_config *config, struct ech_error *err) {
+    static const char *const known[] = {"dense", "topk", "topk:paper", "topk:volume", "topk:balanced"};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(config->codec, known[i]) == 0) return ECH_OK;
+    return refuse(err, "option codec is '%s': give dense, topk, topk:paper, topk:volume or topk:balanced", config->codec);
+}
+
 static ech_status coordinator_fits(const struct ech_config *config, struct ech_error *err) {
     const char *text = config->coordinator, *colon = strrchr(text, ':');
     if (!*text) return ECH_OK;
@@ -359,6 +371,9 @@ static ech_status deterministic_fits(const struct ech_config *config, struct ech
         return refuse(err, "option deterministic is on, but sync is %s, where weights depend on who comes first: give sync bsp", config->sync);
     if (config->batch % 4 != 0)
         return refuse(err, "option batch is %d, but deterministic deals samples in fours: give a multiple of 4", config->batch);
+    if (strcmp(config->codec, "dense") != 0)
+        return refuse(err, "option deterministic is on, but codec is %s, where what is sent depends on who computes which samples: leave "
+                      "codec out", config->codec);
     for (const char *at = config->shares; share_list(config->shares, &(long){0}) > 0 && at; at = strchr(at, ',')) {
         if (*at == ',') at++;
         if (atoi(at) % 4 != 0)

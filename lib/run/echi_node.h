@@ -58,7 +58,9 @@ struct echi_node {
     bool gone[ECHI_WORLD_MAX];                /* lost, by the coordinator's word */
     struct echi_msg loss[ECHI_WORLD_MAX]; int n_losses;   /* its words of which the roles are not told yet, in order */
     struct ech_progress shown; int64_t shown_clock; uint64_t shown_looks;
+    uint64_t coded[4];                        /* bytes of coded pushes to other nodes, and what they would have been; of weights and states */
     uint64_t sent_by_kind[ECHI_KINDS + 1], head_repeats;   /* rank 0: summed over all nodes */
+    uint64_t coded_of_all[4], residuals_cleared;
 };
 
 /* ---- node.c ---- */

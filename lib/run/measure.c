@@ -191,7 +191,14 @@ out:
 #define COST_RUNS 20   /* the shortest counts */
 
 enum cost { FORWARD, BACKWARD, APPLY, ADD, REFRESH, COPY, READ, LOOK, COSTS };
-struct costs { const struct bench *b; struct echi_device *device; const struct echi_job *job; struct echi_buffer *momentum, *out; int n; uint32_t index[64]; };
+struct costs {
+    const struct bench *b;
+    struct echi_device *device;
+    const struct echi_job *job;
+    struct echi_buffer *momentum, *out;
+    int n;
+    uint32_t index[64];
+};
 
 static ech_status units(struct echi_stack *stack, const struct bench *b, bool backward, struct ech_error *err) {
     const int count = echi_stack_units(stack);

@@ -13,8 +13,12 @@
  *     damping 0                               (c: a push that is t rounds stale weighs 1 / (1 + c t); not under bsp)
  *     head 0                                  (or none)
  *     group 0 owner 1 workers 1:64 2:64       (rank:samples a step)
- *     group 1 owner 0 workers 0:64 */
+ *     group 1 owner 0 workers 0:64
+ *     codec topk:paper                        (or dense; the next two only with topk)
+ *     state_ratio 80000                       (of weights and states, in millionths)
+ *     base 0 250000                           (of a group; what it means is the policy's: lib/sched/ratio.c) */
 #include "echi_run.h"
+#include "echi_ratio.h"
 #include "echi_error.h"
 #include "echi_number.h"
 
@@ -42,6 +46,10 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
         for (int r = 0; r < p->world; r++)
             if (p->group_of[r] == g) PRINT(" %d:%u", r, p->n[r]);
         PRINT("\n");
+    }
+    if (p->codec == ECHI_CODEC_TOPK) {
+        PRINT("codec topk:%s\nstate_ratio %u\n", echi_ratios_name((enum echi_ratios)p->ratios), p->state_ratio);
+        for (int g = 0; g < p->n_groups; g++) PRINT("base %d %u\n", g, p->base[g]);
     }
 #undef PRINT
     echi_point_end(&point);
@@ -94,11 +102,32 @@ static ech_status read_group(struct reader *r, struct echi_plan *p) {
     return ECH_OK;
 }
 
+static ech_status read_codec(struct reader *r, const char *word, struct echi_plan *p) {
+    if (word && strcmp(word, "dense") == 0) return ECH_OK;
+    p->codec = ECHI_CODEC_TOPK;
+    for (int i = 0; word && i < ECHI_RATIOS; i++)
+        if (strncmp(word, "topk:", 5) == 0 && strcmp(word + 5, echi_ratios_name((enum echi_ratios)i)) == 0) {
+            p->ratios = (uint8_t)i;
+            return ECH_OK;
+        }
+    return refuse(r, "codec is one of dense, topk:paper, topk:volume, topk:balanced", word);
+}
+
+static ech_status read_base(struct reader *r, struct echi_plan *p) {
+    unsigned long g, ratio;
+    ECHI_TRY(whole(r, strtok_r(NULL, SPACE, &r->rest), 0, ECHI_GROUPS_MAX - 1, "base needs a group, a number from 0 to 7", &g));
+    ECHI_TRY(whole(r, strtok_r(NULL, SPACE, &r->rest), 1, ECHI_RATIO_ONE, "a ratio is a number of millionths from 1 to 1000000", &ratio));
+    if (p->base[g] != 0) return refuse(r, "the base of this group was said before", "base");
+    p->base[g] = (uint32_t)ratio;
+    return ECH_OK;
+}
+
 static ech_status read_line(struct reader *r, const char *key, struct echi_plan *p) {
     unsigned long v = 0;
     if (strcmp(key, "group") == 0) return read_group(r, p);
+    if (strcmp(key, "base") == 0) return read_base(r, p);
     static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "lr", "momentum",
-        "decay", "head", "damping"};
+        "decay", "head", "damping", "codec", "state_ratio"};
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;
         if (r->said & 1u << i) return refuse(r, "this was said before", key);
@@ -120,6 +149,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         p->head = (uint16_t)v;
         return ECH_OK;
     }
+    if (strcmp(key, "codec") == 0) return read_codec(r, word, p);
     if (strcmp(key, "lr") == 0) return real(r, word, "lr needs a number", &p->lr);
     if (strcmp(key, "momentum") == 0) return real(r, word, "momentum needs a number", &p->momentum);
     if (strcmp(key, "decay") == 0) return real(r, word, "decay needs a number", &p->decay);
@@ -142,8 +172,11 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     } else if (strcmp(key, "deterministic") == 0) {
         ECHI_TRY(whole(r, word, 0, 1, "deterministic is 0 or 1", &v));
         p->deterministic = (uint8_t)v;
+    } else if (strcmp(key, "state_ratio") == 0) {
+        ECHI_TRY(whole(r, word, 1, ECHI_RATIO_ONE, "a ratio is a number of millionths from 1 to 1000000", &v));
+        p->state_ratio = (uint32_t)v;
     } else {
-        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, damping, head or group",
+        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, damping, head, group, codec, state_ratio or base",
                       key);
     }
     return ECH_OK;
@@ -178,11 +211,12 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
         const char *more = status == ECH_OK ? strtok_r(NULL, SPACE, &r.rest) : NULL;
         if (more) status = refuse(&r, "nothing more is expected on this line", more);
     }
-    bool beyond = false; /* a rank that the world does not have would be dropped unseen */
+    bool beyond = p->codec == ECHI_CODEC_DENSE && p->state_ratio != 0; /* what does not belong would be dropped unseen */
     for (int rank = p->world; rank < ECHI_WORLD_MAX; rank++) beyond = beyond || p->group_of[rank] != ECHI_NONE;
+    for (int g = p->codec == ECHI_CODEC_DENSE ? 0 : p->n_groups; g < ECHI_GROUPS_MAX; g++) beyond = beyond || p->base[g] != 0;
     if (status == ECH_OK && (beyond || !echi_plan_valid(p)))
         status = echi_fail(err, ECH_E_FORMAT, "plan.load",
-                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round; no damping under bsp; if deterministic, bsp and samples that 4 divides", path);
+                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round; no damping under bsp; if deterministic, bsp and samples that 4 divides; with topk a state_ratio and the base of each group, and not deterministic", path);
     free(text);
     return status;
 }

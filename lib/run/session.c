@@ -313,7 +313,10 @@ ech_status ech_gradient_ready(ech_session *s, int param, struct ech_error *err) 
     echi_mutex_lock(&s->mutex);
     float *to = s->exec ? (float *)echi_exec_slot(s->exec, s->task.grads, NULL) + s->job.layer[param].at : NULL;
     if (to) for (size_t i = 0; i < s->param[param].count; i++) to[i] = grad[i] * scale;
+    size_t bytes;
+    ech_status status = to && s->task.coded.kind ? echi_exec_push(s->exec, &s->task, param, &bytes, err) : ECH_OK;
     echi_mutex_unlock(&s->mutex);
+    if (status != ECH_OK) return status;
     d.gradient = true;
     d.layer = param;
     d.task = s->task;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Options made numbers for the planner and the coordinator. */
 #include "echi_run.h"
+#include "echi_ratio.h"
 #include "echi_error.h"
 
 #include <stdlib.h>
@@ -38,6 +39,14 @@ static void load_of(const struct echi_job *job, struct echi_load *out) {
     out->row = out->row_grad + 1;   /* and a label */
 }
 
+/* "dense", "topk", "topk:paper": what config.c has let through. */
+static void parse_codec(const char *text, struct echi_wishes *w) {
+    w->codec = strcmp(text, "dense") == 0 ? ECHI_CODEC_DENSE : ECHI_CODEC_TOPK;
+    w->ratios = ECHI_RATIOS_BALANCED;
+    for (int i = 0; i < ECHI_RATIOS; i++)
+        if (strncmp(text, "topk:", 5) == 0 && strcmp(text + 5, echi_ratios_name((enum echi_ratios)i)) == 0) w->ratios = (enum echi_ratios)i;
+}
+
 ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *job, struct echi_wishes *w, struct ech_error *err) {
     memset(w, 0, sizeof *w);
     w->world = c->world;
@@ -60,6 +69,9 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->lr = w->lr_given ? c->lr : job->model && strcmp(job->model->name, "lenet5") == 0 ? LENET5_LR : OTHER_LR;
     w->momentum = w->momentum_given ? c->momentum : MOMENTUM;
     w->deterministic = c->deterministic;
+    parse_codec(c->codec, w);
+    w->params = job->n_params;
+    w->trunk_params = job->cut_params < job->n_layers ? job->layer[job->cut_params].at : job->n_params;
     w->decay = c->weight_decay >= 0 ? c->weight_decay : 0;
     if (strcmp(c->shares, "speed") == 0) w->shares = ECHI_SHARES_SPEED;
     else if (strcmp(c->shares, "equal") == 0) w->shares = ECHI_SHARES_EQUAL;

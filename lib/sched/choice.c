@@ -124,7 +124,7 @@ static ech_status choose(const struct echi_wishes *w, const struct echi_times *t
 
 /* How slow a rank is, in one of several ways: a step and its messages there alone, its arithmetic, its link, its owner's work. */
 static double slowness(const struct echi_times *t, uint32_t n, const struct echi_load *load, int way) {
-    const double bytes = (double)load->trunk + load->head, link = t->rate > 0 ? bytes / t->rate : 0;
+    const double bytes = (double)load->trunk + load->head, link = t->link > 0 ? bytes / t->link : 0;
     switch (way) {
     case 0: return echi_times_whole(t, n) + 2 * (t->exchange + t->delay + link) + t->messages;
     case 1: return echi_times_whole(t, 64);

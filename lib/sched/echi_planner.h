@@ -21,6 +21,8 @@ struct echi_wishes {
     bool lr_given, momentum_given;
     bool absent[ECHI_WORLD_MAX];       /* lost before there was a plan: has no times, and gets no part */
     bool deterministic;                /* BSP: shares of whole granules */
+    enum echi_codec codec; enum echi_ratios ratios;
+    uint64_t params, trunk_params;     /* floats of the model, and in front of its cut: what travels; 0: not known */
     bool choose;                       /* sync, and what is left open beside it, is whatever is predicted to be the best (echi_choice.h) */
     struct echi_load load;             /* what the model moves; all 0: not known */
     uint32_t rounds_apart;             /* R; 0: 4 */

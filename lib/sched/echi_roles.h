@@ -35,6 +35,14 @@ struct echi_worker {
     struct echi_lease lease[ECHI_LEASES_HELD]; int n_leases;   /* that no strand has begun */
     bool entered;                                 /* the owner knows that this worker holds a lease */
     uint16_t owner;                               /* rank: who answers with weights; another when that one is lost */
+    /* codec top-k (design, section 6, "Two kinds of link") */
+    bool fresh;                                   /* the residual begins anew with the next step */
+    uint64_t residuals_cleared;                   /* given up since their owner was lost; the driver reads it */
+    uint8_t spare;                                /* WORKER_WEIGHTS slots (bits) that no strand and no task has */
+    struct { uint64_t version, samples; } coming[ECHI_STRANDS];   /* by WORKER_COMING slot: weights that are here, still coded */
+    uint8_t queue[ECHI_STRANDS]; int queued;      /* these slots in order of arrival, decoded one at a time */
+    bool decoding, dropped; uint8_t source, target;   /* slots of the DECODE task that is out; its owner is lost meanwhile */
+    uint32_t number;                              /* of the last message of this link */
 };
 void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup);
 void echi_worker_step(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
@@ -69,15 +77,27 @@ struct echi_owner {
     uint8_t state_current; int8_t state_sending; int state_out;   /* slot being sent (-1 none) and sends not finished */
     uint32_t since_send;                          /* pushes applied since the last state went out */
     uint64_t sent_version, sent_samples;          /* what the last state sent contained */
+    uint64_t sent_whole;                          /* the version of the last that was sent complete */
     struct {
-        uint64_t version, samples;
+        uint64_t version, samples;                /* of the copy that weights are made of */
         uint8_t current;
         bool there, refresh;
         uint64_t acked, acked_samples;
-        int marks;                                /* by worker, the last lease that is in this copy: so many in peer_marks[] */
+        uint64_t acked_whole;                     /* of what it has complete */
+        /* The last complete copy, which a loss of its owner leaves: its place, what is in it and, by worker, the last lease in it.
+         * Without a codec it is the one that weights are made of. */
+        uint8_t whole; bool whole_there;
+        uint64_t whole_version, whole_samples; int marks;   /* marks: so many in peer_marks[] */
         uint16_t from;                            /* its owner is lost, and this rank sends the last state; else ECHI_NO_RANK */
         int handed_on;                            /* sends of a lost group's state that are not finished */
+        /* codec top-k */
+        uint32_t number;                          /* of its last message */
+        bool arrived, decoding, tell;             /* a message is here, a task takes it in; then the coordinator is told what is here */
+        struct { bool whole; uint64_t version, samples; int marks; } coming;   /* marks: so many in coming_marks[] */
     } peer[ECHI_GROUPS_MAX];
+    /* codec top-k */
+    uint32_t state_number;                        /* of the last message to the other owners */
+    uint8_t coded_out;                            /* OWNER_CODED slots (bits) that are written or sent */
     uint32_t members;                             /* membership epoch: losses so far that this owner knows of */
     bool draining, drained, asked;
     uint8_t asked_as;                             /* enum echi_ask, while asked */
@@ -90,11 +110,13 @@ struct echi_owner {
     uint32_t entered[ECHI_WORLD_MAX], last[ECHI_WORLD_MAX];   /* leases (ids rise): a worker's last ENTER, and the last applied */
     uint8_t answer[ECHI_WORLD_MAX];               /* weights owed to this worker, so many times */
     uint16_t in_round[ECHI_WORLD_MAX];            /* BSP: pushes of this worker among those of the round */
+    uint32_t number[ECHI_WORLD_MAX];              /* codec top-k: of the last message to this worker */
     /* As many as are counted above. */
     uint16_t worker[ECHI_WORLD_MAX];              /* ranks, ascending */
     uint16_t queue[ECHI_WORLD_MAX];               /* ranks whose whole pushes wait, in order of arrival */
     struct echi_push round_push[ECHI_ROUND_LEASES];
     uint8_t peer_marks[ECHI_GROUPS_MAX][ECHI_MARKS_MAX], own_marks[ECHI_MARKS_MAX];   /* as they travel; own: for the message being sent */
+    uint8_t coming_marks[ECHI_GROUPS_MAX][ECHI_MARKS_MAX];   /* codec top-k: of complete states that are still coded */
 };
 void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int group);
 void echi_owner_step(struct echi_owner *o, const struct echi_event *event, struct echi_actions *out);

@@ -32,6 +32,10 @@
 
 enum echi_sync { ECHI_SYNC_BSP, ECHI_SYNC_ASP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP, ECHI_SYNCS };
 
+/* How a change is written on a link, and which rule says how much of it is (echi_ratio.h). */
+enum echi_codec { ECHI_CODEC_DENSE, ECHI_CODEC_TOPK, ECHI_CODECS };
+enum echi_ratios { ECHI_RATIOS_PAPER, ECHI_RATIOS_VOLUME, ECHI_RATIOS_BALANCED, ECHI_RATIOS };
+
 /* Who does what. Plain data: made by the planner on rank 0, sent to all. */
 struct echi_plan {
     uint8_t sync, n_groups;
@@ -49,6 +53,9 @@ struct echi_plan {
     uint32_t staleness;                   /* S, in steps */
     uint32_t rounds_apart;                /* R: how far a group may run ahead of what the others have acknowledged */
     double lr, momentum, decay;
+    uint8_t codec, ratios;                /* enum echi_codec, enum echi_ratios; not with `deterministic` */
+    uint32_t state_ratio;                 /* TOPK: of weights and states, in millionths */
+    uint32_t base[ECHI_GROUPS_MAX];       /* TOPK: of each group, in millionths; what it means is the policy's */
     double damping;                       /* c: a push that is t rounds stale weighs 1 / (1 + c t), its samples and its decay do not; BSP: 0 */
     uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among a plan's bytes, which are sent before any is */
 };
@@ -161,7 +168,8 @@ void echi_marks_get(struct echi_marks marks, uint32_t *out_mark, int world);   /
 struct echi_msg {
     uint8_t kind, to_role, from_role;
     uint8_t group, flag;            /* flag: PUSH: the worker holds another lease; ASK: enum echi_ask; PARAMS: enum
-                                       echi_params; END: in order, each node answers with STATS; REVOKED: the lease is in */
+                                       echi_params; END: in order, each node answers with STATS; REVOKED: the lease is in;
+                                       WEIGHTS, STATE: complete: all values are in it; STATE_ACK: of a complete one */
     uint16_t peer;                  /* LOST, REVOKE, END, FAULT: the rank that it is about; ECHI_NO_RANK */
     uint16_t layer;                 /* PUSH; END, FAULT: ech_status */
     uint32_t correct;
@@ -173,14 +181,17 @@ struct echi_msg {
     uint32_t members;               /* LOST, READY, DRAIN, DRAINED, REVOKED: membership epoch, 0 until the first loss */
     struct echi_marks marks;        /* STATE, FROZEN, REVOKED: by worker, the last lease that is in this state */
     char text[240];                 /* FAULT, END */
+    uint32_t number;                /* WEIGHTS, STATE: on this link, from 1; changes count from the one before */
 };
 #define ECHI_MSG_MAX (512 + ECHI_MARKS_MAX)   /* bytes of an encoded message at most; plans and times are larger, see below */
 size_t echi_msg_encode(const struct echi_msg *msg, uint8_t *out, size_t cap);   /* 0 when it does not fit */
 /* False when the bytes are not a message of this kind. Ranges that need a plan to judge are judged by the role. */
 bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg *out);
 
-#define ECHI_STATS_BYTES (8 * (ECHI_KINDS + 2))   /* bytes sent by kind, and by net itself; rows that the head answered again */
-#define ECHI_PLAN_BYTES(world) (64 + 2 * ECHI_GROUPS_MAX + 5 * (world))   /* of an encoded plan at most */
+/* Bytes sent by kind, and by net itself; rows that the head answered again; of coded pushes and of coded weights and states to other
+ * nodes the bytes, and those that they would have had uncoded; residuals given up. */
+#define ECHI_STATS_BYTES (8 * (ECHI_KINDS + 7))
+#define ECHI_PLAN_BYTES(world) (72 + 6 * ECHI_GROUPS_MAX + 5 * (world))   /* of an encoded plan at most */
 #define ECHI_PLAN_BYTES_MAX ECHI_PLAN_BYTES(ECHI_WORLD_MAX)
 size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);
 bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *out);   /* also false unless echi_plan_valid */
@@ -194,10 +205,10 @@ struct echi_times {
     double trunk[ECHI_TIMES_MAX], head[ECHI_TIMES_MAX];   /* forward and backward; head 0 where a model has no cut */
     double exchange;   /* to take in one push of all layers, or to send one; 0: not known */
     double messages;   /* what a step's messages cost besides their bytes; 0: not known */
+    double link;       /* bytes a second that the node's link carries in one direction; 0: not known */
     /* How steps vary, and how a node is reached; all 0: not known. Steps take exp(jitter x a normal number) times as long, and the
      * part `stutter` of them `stutter_factor` times as long on top. */
     double jitter, stutter, stutter_factor;
-    double rate;       /* bytes a second through its link, each way; 0: without bound */
     double delay;      /* seconds from its link to the middle of the network: from a to b takes a's and b's */
 };
 size_t echi_times_encode(const struct echi_times *times, uint8_t *out, size_t cap);
@@ -237,6 +248,16 @@ enum echi_slot_kind {
     ECHI_SLOT_COORD_PARAMS,     /* [3] initial weights, then those last looked at; 1 and 2: parts as they come in */
     ECHI_SLOT_NODE_FINAL,       /* [1] sessions: the final weights */
     ECHI_SLOT_COORD_KEPT,       /* [1 + groups] of a checkpoint: the weights; the momentum of each group, the head's with that of group 0 */
+    /* codec top-k */
+    ECHI_SLOT_WORKER_RESIDUAL,  /* [1] what was not pushed yet */
+    ECHI_SLOT_WORKER_CODED,     /* [strand] a push as it is written */
+    ECHI_SLOT_WORKER_COMING,    /* [strands] weights as they come */
+    ECHI_SLOT_OWNER_KNOWN,      /* [rank of the worker] the weights that it has */
+    ECHI_SLOT_OWNER_CODED,      /* [ECHI_SNAPSHOTS - 2] weights as they are written */
+    ECHI_SLOT_OWNER_STATE_KNOWN, /* [1] the state that the other owners have */
+    ECHI_SLOT_OWNER_STATE_CODED, /* [1] */
+    ECHI_SLOT_OWNER_PEER_CODED, /* [group] the others' states as they come; then PEER [2 * group] is the copy that is kept up to date, and
+                                   [2 * group + 1] the last complete one */
     ECHI_SLOT_KINDS
 };
 struct echi_slot { uint8_t kind; uint16_t index; };
@@ -247,6 +268,8 @@ enum echi_task_kind {
     ECHI_TASK_HEAD_APPLY, /* of a round */
     ECHI_TASK_ADD,        /* sum of a round += a push (or = the first) */
     ECHI_TASK_APPLY,
+    ECHI_TASK_ENCODE,     /* `weights` (of an owner, or its state) -> `coded`, against `state`, what is known of them; others wait for it */
+    ECHI_TASK_DECODE,     /* `coded` -> into `state`; the whole of it also -> weights_out */
     ECHI_TASK_REFRESH,    /* weights from w0 and the states as they are now */
     ECHI_TASK_BACKWARD,   /* trunk, from the gradient of the activations */
     ECHI_TASK_STEP,       /* nothing separated: forward, loss, backward */
@@ -271,6 +294,10 @@ struct echi_task {
                                                ECHI_NONE for one's own and for states not there yet */
     uint32_t samples;                       /* APPLY, HEAD, HEAD_APPLY: weight of the push is samples / divisor */
     uint32_t divisor;                       /* B of every gradient in this task */
+    /* codec top-k. STEP, BACKWARD: each gradient goes through the residual `state` (with `first` this begins anew) into `coded`. */
+    struct echi_slot coded;
+    uint32_t ratio, sample;                 /* millionths, see echi_ratio.h; ENCODE with ECHI_RATIO_ONE: complete */
+    uint32_t number;                        /* ENCODE: of the message, to key its sample by */
     double damping;                         /* APPLY: the gradient is taken so many times, above 0 and at most 1; 0: once, as it is */
 };
 /* HEAD: by place in rows; else [0]. */

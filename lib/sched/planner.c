@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The planner: who computes, who owns what, and how many samples each takes. */
-#include "echi_planner.h"
+#include "echi_ratio.h"
 
 #include <string.h>
 
@@ -288,6 +288,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
         ech_status status = bsp_shares(w, times, plan, text, cap);
         if (status != ECH_OK) return status;
     }
+    echi_ratios_plan(w, times, plan);
     if (!echi_plan_valid(plan))
         return refuse(text, cap, "no node is left with samples to compute: check --shares, --batch and --groups");
     return ECH_OK;

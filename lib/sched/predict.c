@@ -161,7 +161,7 @@ static double urgent(struct node *n, double at, double seconds) {
 static double carry(struct play *p, int from, int to, double bytes, double at) {
     if (from == to) return at;
     const struct echi_times *f = &p->times[from], *t = &p->times[to];
-    const double delay = f->delay + t->delay, slow_out = f->rate > 0 ? bytes / f->rate : 0, slow_in = t->rate > 0 ? bytes / t->rate : 0;
+    const double delay = f->delay + t->delay, slow_out = f->link > 0 ? bytes / f->link : 0, slow_in = t->link > 0 ? bytes / t->link : 0;
     struct node *a = &p->node[from], *b = &p->node[to];
     const bool first = bytes <= CONTROL;   /* before all that has a payload */
     const double leaves = at > a->out_until || first ? at : a->out_until, comes = leaves + delay, left = leaves + slow_out;

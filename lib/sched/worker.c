@@ -3,6 +3,7 @@
  *
  * A step is a *strand* while it is in flight. With two of them one computes while the other waits for the head's answer
  * or for weights; each computes on the weights that answer its own last push. */
+#include "echi_ratio.h"
 #include "echi_roles.h"
 
 #include <string.h>
@@ -12,7 +13,10 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     w->setup = setup;
     w->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
     w->owner = setup->plan.owner_of[setup->plan.group_of[setup->rank]];
+    w->fresh = true;
 }
+
+static bool coded(const struct echi_worker *w) { return w->setup->plan.codec != ECHI_CODEC_DENSE; }
 
 static void enter(struct echi_worker *w, struct echi_strand *s, enum echi_strand_phase phase) {
     s->phase = phase;
@@ -39,6 +43,19 @@ static struct echi_task *compute(struct echi_worker *w, const struct echi_strand
     return t;
 }
 
+/* The gradients of this task are pushed through the residual. What stays on this node costs nothing, and goes whole. */
+static void code(struct echi_worker *w, struct echi_task *t) {
+    const struct echi_plan *p = &w->setup->plan;
+    if (!coded(w)) return;
+    const int group = p->group_of[w->setup->rank];
+    t->state = (struct echi_slot){ECHI_SLOT_WORKER_RESIDUAL, 0};
+    t->coded = (struct echi_slot){ECHI_SLOT_WORKER_CODED, t->strand};
+    t->first = w->fresh;
+    t->ratio = w->owner == w->setup->rank ? ECHI_RATIO_ONE : echi_push_ratio(p, group, t->lease.epoch);
+    t->sample = echi_push_sample(p, group);
+    w->fresh = false;
+}
+
 /* The first lease that may be computed on these weights, or -1. Under BSP one of a lost worker may have to be done before one
  * of the next round that came earlier; else leases are taken in their order. */
 static int may_begin(const struct echi_worker *w, const struct echi_strand *s) {
@@ -51,7 +68,9 @@ static int may_begin(const struct echi_worker *w, const struct echi_strand *s) {
 static void begin(struct echi_worker *w, struct echi_actions *out) {
     struct echi_strand *s = oldest(w, ECHI_STRAND_ANSWERED);
     if (s && !oldest(w, ECHI_STRAND_BACKWARD)) {
-        compute(w, s, ECHI_TASK_BACKWARD, out)->act = s->act_grad;
+        struct echi_task *t = compute(w, s, ECHI_TASK_BACKWARD, out);
+        t->act = s->act_grad;
+        code(w, t);
         enter(w, s, ECHI_STRAND_BACKWARD);
     }
     s = oldest(w, ECHI_STRAND_IDLE);
@@ -66,6 +85,7 @@ static void begin(struct echi_worker *w, struct echi_actions *out) {
     const bool separated = w->setup->plan.separated;
     struct echi_task *t = compute(w, s, separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, out);
     if (separated) t->act = (struct echi_slot){ECHI_SLOT_WORKER_ACT, t->strand};
+    else code(w, t);
     enter(w, s, separated ? ECHI_STRAND_FORWARD : ECHI_STRAND_BACKWARD);
 }
 
@@ -82,7 +102,7 @@ static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, 
     if (s->abandoned) return;
     while (s->next_layer >= 0 && s->ready[s->next_layer] && (done || s->next_layer > 0)) {
         struct echi_action *a = echi_act_send(out, w->owner, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_PUSH);
-        a->slot = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, (uint8_t)(s - w->strand)};
+        a->slot = (struct echi_slot){coded(w) ? ECHI_SLOT_WORKER_CODED : ECHI_SLOT_WORKER_GRADS, (uint8_t)(s - w->strand)};
         a->msg.lease = s->lease;
         a->msg.layer = (uint16_t)s->next_layer;
         a->msg.flag = holds_another(w, s);
@@ -112,7 +132,8 @@ static void renew(struct echi_worker *w, struct echi_strand *s, uint8_t weights,
     const uint8_t before = s->weights;
     s->weights = weights;
     enter(w, s, ECHI_STRAND_IDLE);
-    echi_act_post(out, w->owner, ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, before});
+    if (coded(w)) w->spare |= (uint8_t)(1u << before);
+    else echi_act_post(out, w->owner, ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, before});
 }
 
 /* A strand whose step is abandoned but not over yet, and that has no weights of the new owner. */
@@ -132,20 +153,58 @@ static void over(struct echi_worker *w, struct echi_strand *s, struct echi_actio
 
 /* Weights answer the push that has waited the longest; weights that nobody waits for (a round in which this worker had no
  * share) are newer ones for an idle strand. The slot they replace is posted for the next. */
-static void on_weights(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+static void take_weights(struct echi_worker *w, uint64_t version, uint64_t samples, uint8_t slot, struct echi_actions *out) {
     struct echi_strand *s = oldest(w, ECHI_STRAND_WAITS_WEIGHTS);
     if (!s) s = oldest(w, ECHI_STRAND_IDLE);
     if (!s) s = unrenewed(w);
-    if (e->from != w->owner) return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
     if (!s) return echi_act_fault(out, ECH_E_INTERNAL, "weights came in the middle of a step");
-    s->version = e->msg->version;
-    s->samples = e->msg->samples;
+    s->version = version;
+    s->samples = samples;
     if (s->phase >= ECHI_STRAND_FORWARD) {
         s->renewed = true;
-        s->fresh = (uint8_t)e->slot.index;
+        s->fresh = slot;
     } else {
-        renew(w, s, (uint8_t)e->slot.index, out);
+        renew(w, s, slot, out);
     }
+}
+
+/* Coded weights are values to set in the copy that has taken all before them, WORKER_WEIGHTS [2 * strands]; what a strand computes
+ * on is made from it, in a slot that nobody reads. */
+static void decode(struct echi_worker *w, struct echi_actions *out) {
+    if (w->decoding || w->queued == 0 || w->spare == 0) return;
+    w->source = w->queue[0];
+    w->queued--;
+    memmove(&w->queue[0], &w->queue[1], (size_t)w->queued);
+    w->target = 0;
+    while (!(w->spare >> w->target & 1)) w->target++;
+    w->spare &= (uint8_t) ~(1u << w->target);
+    w->decoding = true;
+    struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
+    t->kind = ECHI_TASK_DECODE;
+    t->role = ECHI_ROLE_WORKER;
+    t->coded = (struct echi_slot){ECHI_SLOT_WORKER_COMING, w->source};
+    t->state = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint8_t)(2 * w->setup->plan.strands)};
+    t->weights_out = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, w->target};
+}
+
+static void decoded(struct echi_worker *w, struct echi_actions *out) {
+    w->decoding = false;
+    echi_act_post(out, w->owner, ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_COMING, w->source});
+    if (w->dropped) w->spare |= (uint8_t)(1u << w->target);
+    else take_weights(w, w->coming[w->source].version, w->coming[w->source].samples, w->target, out);
+    w->dropped = false;
+}
+
+static void on_weights(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
+    if (e->from != w->owner) return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
+    if (!coded(w)) return take_weights(w, m->version, m->samples, (uint8_t)e->slot.index, out);
+    if (!m->flag && m->number != w->number + 1)
+        return echi_act_fault(out, ECH_E_FORMAT, "weights came that count from others than are here: do all nodes run the same version?");
+    w->number = m->number;
+    w->coming[e->slot.index].version = m->version;
+    w->coming[e->slot.index].samples = m->samples;
+    w->queue[w->queued++] = (uint8_t)e->slot.index;
 }
 
 static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
@@ -172,6 +231,7 @@ static void on_message(struct echi_worker *w, const struct echi_event *e, struct
 
 static void on_computed(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     struct echi_strand *s = &w->strand[e->task->strand];
+    if (e->task->kind == ECHI_TASK_DECODE) return decoded(w, out);
     if (e->task->kind == ECHI_TASK_FORWARD && s->abandoned) return over(w, s, out);
     if (e->task->kind == ECHI_TASK_FORWARD) {
         struct echi_action *a = echi_act_send(out, w->setup->plan.head, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER, ECHI_KIND_ACT);
@@ -196,6 +256,21 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
     enter(w, s, w->policy->rounds ? ECHI_STRAND_IDLE : ECHI_STRAND_WAITS_WEIGHTS);
 }
 
+/* Nothing of the lost owner's weights is used any more, and the new one's first are complete; what was not pushed yet is given up:
+ * it belongs to weights that may not have survived. */
+static void renew_link(struct echi_worker *w, const bool used[2 * ECHI_STRANDS], struct echi_actions *out) {
+    const uint8_t strands = w->setup->plan.strands;
+    w->residuals_cleared += !w->fresh;
+    w->fresh = true;
+    w->queued = 0;
+    w->dropped = w->decoding;
+    w->spare = 0;
+    for (uint8_t i = 0; i < 2 * strands; i++)
+        if (!used[i] && !(w->decoding && i == w->target)) w->spare |= (uint8_t)(1u << i);
+    for (uint8_t i = 0; i < strands; i++)
+        if (!(w->decoding && i == w->source)) echi_act_post(out, w->owner, ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_COMING, i});
+}
+
 /* The owner is lost: what is in flight for it goes no further, and another one answers from now on. */
 static void change_owner(struct echi_worker *w, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
@@ -211,6 +286,7 @@ static void change_owner(struct echi_worker *w, struct echi_actions *out) {
         if (s->phase == ECHI_STRAND_ANSWERED) echi_act_post(out, p->head, ECHI_KIND_ACT_GRAD, s->act_grad);
         if (s->phase == ECHI_STRAND_ANSWERED || s->phase == ECHI_STRAND_IDLE) over(w, s, out);
     }
+    if (coded(w)) return renew_link(w, used, out);
     for (uint8_t i = 0; i < 2 * p->strands; i++)
         if (!used[i]) echi_act_post(out, w->owner, ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, i});
 }
@@ -220,7 +296,9 @@ static void change_owner(struct echi_worker *w, struct echi_actions *out) {
 static void on_start(struct echi_worker *w, struct echi_actions *out) {
     for (int i = 0; i < w->setup->plan.strands; i++) {
         w->strand[i].weights = (uint8_t)(2 * i);
-        echi_act_post(out, w->owner, ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint8_t)(2 * i + 1)});
+        if (coded(w)) w->spare |= (uint8_t)(1u << (2 * i + 1));
+        echi_act_post(out, w->owner, ECHI_KIND_WEIGHTS, coded(w) ? (struct echi_slot){ECHI_SLOT_WORKER_COMING, (uint8_t)i}
+                                                                 : (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint8_t)(2 * i + 1)});
         if (w->setup->plan.separated)
             echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, (uint8_t)i});
     }
@@ -241,5 +319,6 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
     case ECHI_EVENT_COMPUTED: on_computed(w, e, out); break;
     default: break;
     }
+    decode(w, out);
     begin(w, out);
 }

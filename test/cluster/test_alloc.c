@@ -217,6 +217,7 @@ static void two_nodes(const char *what, const char *sync, const char *separate, 
     if (strcmp(sync, "bsp") != 0) set(&config, "samples-per-step", "8");
     else set(&config, "shares", "equal");
     if (strstr(what, "deterministic")) set(&config, "deterministic", "on");
+    if (strstr(what, "codec")) set(&config, "codec", "topk:paper");
     assert_int_equal(pipe(channel), 0);
     fflush(NULL);
     const pid_t child = fork();
@@ -249,6 +250,8 @@ static void two_nodes_each_policy(void **state) {
     two_nodes("bsp with a head", "bsp", "1", "auto");
     two_nodes("bsp, deterministic", "bsp", "off", "auto");
     two_nodes("bsp with a head, deterministic", "bsp", "1", "auto");
+    two_nodes("gssp, two groups, codec", "gssp", "off", "2");
+    two_nodes("bsp, codec", "bsp", "off", "auto");
 }
 
 static int make_folder(void **state) {

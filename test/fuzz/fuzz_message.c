@@ -99,6 +99,8 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         p.owner_of[0] = p.group_of[0] = 0;
         break;
     case 2: /* as large as one may be */
+        p.codec = ECHI_CODEC_TOPK, p.ratios = ECHI_RATIOS_PAPER, p.state_ratio = 150000;
+        for (int g = 0; g < ECHI_GROUPS_MAX; g++) p.base[g] = 250000;
         p.world = ECHI_WORLD_MAX, p.n_groups = ECHI_GROUPS_MAX;
         for (int r = 0; r < ECHI_WORLD_MAX; r++) p.group_of[r] = (uint8_t)(r % ECHI_GROUPS_MAX), p.n[r] = 1u << 20;
         for (int g = 0; g < ECHI_GROUPS_MAX; g++) p.owner_of[g] = (uint16_t)g;
@@ -111,6 +113,7 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
             {offsetof(struct echi_plan, head), 4},          {offsetof(struct echi_plan, head), ECHI_NONE}, {offsetof(struct echi_plan, strands), 0},
             {offsetof(struct echi_plan, strands), 3},       {offsetof(struct echi_plan, owner_of), 4},  {offsetof(struct echi_plan, owner_of), 1},
             {offsetof(struct echi_plan, group_of), 2},      {offsetof(struct echi_plan, group_of), ECHI_NONE},
+            {offsetof(struct echi_plan, codec), 1},         {offsetof(struct echi_plan, codec), ECHI_CODECS},
         };
         const int b = i - 3, count = sizeof bad / sizeof *bad;
         if (b > count + 1) return 0;

@@ -30,7 +30,7 @@ static void lenet(int world, const double *speed) {
             times[r].trunk[i] = n[i] / speed[r] * 5 / 6;
             times[r].head[i] = n[i] / speed[r] / 6;
         }
-        times[r].rate = 1.25e8;
+        times[r].link = 1.25e8;
         times[r].delay = 5e-5;
     }
     wishes = (struct echi_wishes){.choose = true, .world = world, .separate = -1, .has_cut = true, .staleness = 3, .lr = 0.02, .momentum = 0.9,
@@ -77,7 +77,7 @@ static struct echi_candidate one(struct echi_wishes w, enum echi_sync sync, int 
 static void even_nodes_go_in_step(void **state) {
     (void)state;
     classes((const double[]){2000, 2000, 2000, 2000});
-    for (int r = 0; r < 16; r++) times[r].rate = times[r].delay = 0;
+    for (int r = 0; r < 16; r++) times[r].link = times[r].delay = 0;
     wishes.separate = 0;
     take();
     assert_int_equal(plan.sync, ECHI_SYNC_BSP);
@@ -110,7 +110,7 @@ static void random_nodes(struct echi_random *r) {
     lenet(world, speed);
     if (echi_random_below(r, 2)) chance(0.3 * echi_random_unit(r), 0.04 * echi_random_unit(r));
     for (int i = 0; i < world; i++) {
-        if (echi_random_below(r, 4) == 0) times[i].rate = 1e6 + 1e7 * echi_random_unit(r);
+        if (echi_random_below(r, 4) == 0) times[i].link = 1e6 + 1e7 * echi_random_unit(r);
         if (echi_random_below(r, 6) == 0) times[i].delay = 0.05 * echi_random_unit(r);
         times[i].exchange = echi_random_below(r, 2) * 1e-3 * echi_random_unit(r);
     }
@@ -170,7 +170,7 @@ static void groups_are_as_many_as_are_fast(void **state) {
             wishes.has_cut = false;
             wishes.separate = 0;
             wishes.staleness = 20;
-            for (int i = 0; i < wishes.world; i++) times[i].rate = 5e6 + 5e6 * echi_random_unit(&r);
+            for (int i = 0; i < wishes.world; i++) times[i].link = 5e6 + 5e6 * echi_random_unit(&r);
         }
         take();
         const double got = choice.candidate[choice.taken].rate, rate_like = one(wishes, ECHI_SYNC_GSSP, wishes.separate, 0, &like).rate;
@@ -232,7 +232,7 @@ static void a_burden_is_left_out(void **state) {
     wishes.has_cut = false;
     wishes.load.trunk += wishes.load.head;
     wishes.load.head = 0;
-    for (int r = 0; r < 5; r++) times[r].rate = r == 3 ? 1e6 : 0;
+    for (int r = 0; r < 5; r++) times[r].link = r == 3 ? 1e6 : 0;
     take();
     assert_int_equal(choice.useless, 3);
     assert_true(choice.gain > 1 && choice.left_out);
@@ -246,7 +246,7 @@ static void a_burden_is_left_out(void **state) {
     assert_true(!choice.left_out && plan.n[3] > 0);
     /* Four times slower than others it is of use to groups: its own has no one to hold up, and nobody is named; ssp has. */
     lenet(5, (const double[]){2000, 2000, 2000, 500, 2000});
-    for (int r = 0; r < 5; r++) times[r].rate = times[r].delay = 0;
+    for (int r = 0; r < 5; r++) times[r].link = times[r].delay = 0;
     wishes.choose = false;
     wishes.sync = ECHI_SYNC_GSSP;
     take();

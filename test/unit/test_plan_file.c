@@ -88,6 +88,11 @@ static struct echi_plan any_plan(struct echi_random *r) {
     }
     for (int g = 0; g < p.n_groups; g++) p.owner_of[g] = (uint16_t)(p.world - 1 - g);
     if (p.sync == ECHI_SYNC_BSP) p.round = sum;
+    if (echi_random_below(r, 2) == 0) return p;
+    p.codec = ECHI_CODEC_TOPK;
+    p.ratios = (uint8_t)echi_random_below(r, ECHI_RATIOS);
+    p.state_ratio = 1 + echi_random_below(r, 1000000);
+    for (int g = 0; g < p.n_groups; g++) p.base[g] = 1 + echi_random_below(r, 1000000);
     return p;
 }
 
@@ -167,6 +172,15 @@ static void a_refusal_names_file_and_line(void **state) {
         {12, "group 0 owner 2 workers 0:1048577", "samples are a number"},
         {12, "group 0 owner 2 workers 0:8 0:8", "in a group already"},
         {13, "group 0 owner 1 workers 3:8", "described before"},
+        {13, "codec", "codec is one of"},
+        {13, "codec topk", "'topk'"},
+        {13, "codec topk:most", "'topk:most'"},
+        {13, "state_ratio 0", "from 1 to 1000000"},
+        {13, "state_ratio 1000001", "from 1 to 1000000"},
+        {13, "base", "base needs a group"},
+        {13, "base 8 1", "base needs a group"},
+        {13, "base 0", "end of line"},
+        {13, "base 0 0.25", "'0.25'"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         char place[80];
@@ -175,6 +189,17 @@ static void a_refusal_names_file_and_line(void **state) {
         if (strncmp(error.text, place, strlen(place)) != 0 || !strstr(error.text, table[i].says))
             fail_msg("'%s': '%s' does not begin '%s' and say '%s'", table[i].text, error.text, place, table[i].says);
     }
+}
+
+static void a_plan_with_a_codec_is_read(void **state) {
+    (void)state;
+    assert_int_equal(load_with(1, "codec topk:volume\nstate_ratio 150000\nbase 1 1\nbase 0 1000000"), ECH_OK);
+    assert_true(plan.codec == ECHI_CODEC_TOPK && plan.ratios == ECHI_RATIOS_VOLUME && plan.state_ratio == 150000);
+    assert_true(plan.base[0] == 1000000 && plan.base[1] == 1 && plan.base[2] == 0);
+    assert_int_equal(load_with(1, "codec dense"), ECH_OK);
+    assert_int_equal(plan.codec, ECHI_CODEC_DENSE);
+    assert_int_equal(load_with(1, "base 0 1\nbase 0 1"), ECH_E_FORMAT);
+    assert_non_null(strstr(error.text, ":2: the base of this group was said before"));
 }
 
 static void a_key_said_twice_is_refused(void **state) {
@@ -208,6 +233,13 @@ static void a_plan_that_is_not_whole_is_refused(void **state) {
         {13, "group 1 owner 1 workers 3:300 7:8"},   /* found by fuzzing: rank 7 was dropped unseen */
         {2, "sync ssp"},
         {2, "sync bsp"},
+        {1, "state_ratio 5"},                                     /* of no codec */
+        {1, "base 0 5"},
+        {1, "codec topk:paper"},
+        {1, "codec topk:paper\nstate_ratio 5\nbase 0 5"},         /* of one group of two */
+        {1, "codec topk:paper\nstate_ratio 5\nbase 0 5\nbase 1 5\nbase 2 5"},
+        {1, "codec topk:paper\nbase 0 5\nbase 1 5"},
+        {1, "codec topk:paper\nstate_ratio 5\nbase 0 5\nbase 1 5\ndeterministic 1"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const ech_status status = load_with(table[i].line, table[i].text);
@@ -254,7 +286,7 @@ static int clean_up(void **state) {
 int main(void) {
     snprintf(path, sizeof path, "/tmp/echelon-plan-%ld", (long)getpid());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_file_is_read),         cmocka_unit_test(what_is_saved_is_loaded),
+        cmocka_unit_test(a_plan_with_a_codec_is_read), cmocka_unit_test(a_plan_file_is_read), cmocka_unit_test(what_is_saved_is_loaded),
         cmocka_unit_test(a_refusal_names_file_and_line), cmocka_unit_test(a_key_said_twice_is_refused),
         cmocka_unit_test(a_plan_that_is_not_whole_is_refused),
         cmocka_unit_test(a_comma_is_no_point),
