@@ -95,6 +95,8 @@ ech_status echi_rebase(struct echi_device *device, struct echi_buffer *w, struct
                        size_t at, size_t count, struct ech_error *err);
 /* sum += g */
 ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count, struct ech_error *err);
+/* x *= factor */
+ech_status echi_scale(struct echi_device *device, struct echi_buffer *x, size_t at, size_t count, echi_real factor, struct ech_error *err);
 /* The change instead of the weights (design, 6, "Owner's state"): g += f*wd*w; v = m*v + g; a_out = a - lr*v. */
 ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer *w, const struct echi_buffer *a, struct echi_buffer *a_out,
                             struct echi_buffer *v, const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum,

@@ -170,6 +170,13 @@ ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const s
     return ECH_OK;
 }
 
+ech_status echi_scale(struct echi_device *device, struct echi_buffer *x, size_t at, size_t count, echi_real factor, struct ech_error *err) {
+    echi_real *to;
+    ECHI_TRY(range_of(device, x, "x", at, count, "scale", &to, err));
+    for (size_t i = 0; i < count; i++) to[i] *= factor;
+    return ECH_OK;
+}
+
 ech_status echi_sum_states(struct echi_device *device, struct echi_buffer *w, const struct echi_buffer *w0,
                            const struct echi_buffer *const *states, int n_states, size_t at, size_t count, struct ech_error *err) {
     static const char op[] = "sum.states";

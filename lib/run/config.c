@@ -54,10 +54,10 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
       "address that the other nodes listen on (when not given: that of the route to the coordinator)")                        \
     X(join_timeout, "join-timeout", "SECONDS", "60", REAL, 0.01, 86400, no_word, NULL, "how long all nodes may take to join") \
     X(sync, "sync", "POLICY", "bsp", TEXT, 0, 0, no_word, sync_fits,                                                          \
-      "bsp (in step), asp (nobody waits), ssp (bounded staleness), gssp (groups of like speed), local (steps by oneself)")    \
+      "bsp (in step), asp (nobody waits), ssp (bounded staleness), gssp (groups of like speed), local (steps by oneself), auto (predicted to learn fastest)") \
     X(staleness, "staleness", "S", "3", INT, 0, 1000000, no_word, NULL,                                                       \
       "steps that a worker may be ahead of its group's slowest (ssp, gssp)")                                                  \
-    X(groups, "groups", "G", "auto", INT, 0, ECH_GROUPS_MAX, auto_zero, NULL, "number of groups (gssp); auto: by speed")      \
+    X(groups, "groups", "G", "auto", INT, 0, ECH_GROUPS_MAX, auto_zero, NULL, "number of groups (gssp); auto: by speed, as many as are predicted to be the fastest")      \
     X(separate, "separate", "F", "auto", INT, 0, ECH_WORLD_MAX, separate_words, separate_fits,                                \
       "nodes that train the fully connected layers for all: off, 1, or auto (under gssp the planner's choice, else off)")     \
     X(shares, "shares", "SHARES", "speed", TEXT, 0, 0, no_word, shares_fit,                                                   \
@@ -117,7 +117,11 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
     X(drop_older, "drop-older", "ROUNDS", "off", REAL, 0, 100000, off_zero, NULL,                                             \
       "gradients that are staler are dropped, and their samples issued again (asp)")                                          \
     X(weigh_by_time, "weigh-by-time", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                               \
-      "gradients count in proportion to the time that a step takes on their node (asp)")
+      "gradients count in proportion to the time that a step takes on their node (asp)")     \
+    X(rounds_apart, "rounds-apart", "R", "4", INT, 1, 1000000, no_word, NULL,                                                  \
+      "rounds that a group may run ahead of what the others have (gssp)")                                                     \
+    X(damping, "damping", "C", "off", REAL, 0, 1000, off_zero, NULL,                                                           \
+      "a push that is T rounds stale weighs 1 / (1 + C T) (asp, ssp, gssp); off: always 1")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \
@@ -238,10 +242,10 @@ static ech_status field_fits(const struct ech_config *config, int i, struct ech_
 /* ---------------------------------------------- what a range cannot say */
 
 static ech_status sync_fits(const struct ech_config *config, struct ech_error *err) {
-    static const char *const known[] = {"bsp", "asp", "ssp", "gssp", "local"};
+    static const char *const known[] = {"bsp", "asp", "ssp", "gssp", "local", "auto"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(config->sync, known[i]) == 0) return ECH_OK;
-    return refuse(err, "option sync is '%s': give bsp, asp, ssp, gssp or local", config->sync);
+    return refuse(err, "option sync is '%s': give bsp, asp, ssp, gssp, local or auto", config->sync);
 }
 
 static ech_status separate_fits(const struct ech_config *config, struct ech_error *err) {
@@ -440,7 +444,7 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
         return refuse(err, "option rank is %d, but world is %d: ranks go from 0 to %d", config->rank, config->world, config->world - 1);
     if (config->world > 1 && !*config->coordinator)
         return refuse(err, "option coordinator is missing: %d nodes need one HOST:PORT to meet, the same for all", config->world);
-    if (config->groups > 1 && strcmp(config->sync, "gssp") != 0)
+    if (config->groups > 1 && strcmp(config->sync, "gssp") != 0 && strcmp(config->sync, "auto") != 0)
         return refuse(err, "option groups is %d, but sync is %s, which has one group: leave groups out, or give sync gssp",
                       config->groups, config->sync);
     if (config->groups > config->world)
@@ -450,6 +454,8 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
                       config->samples_per_step);
     ECHI_TRY(local_fits(config, err));
     ECHI_TRY(asp_fits(config, err));
+    if (bsp && config->damping > 0)
+        return refuse(err, "option damping is %g, but under bsp nothing is stale: leave it out", config->damping);
     if (*config->key && config->insecure) return refuse(err, "options key and insecure contradict each other: leave one of them out");
     if (config->resume && !*config->checkpoint)
         return refuse(err, "option resume is on, but checkpoint is missing: give the folder with the checkpoints");

@@ -194,6 +194,11 @@ ech_status echi_first_weights(const struct ech_model *model, const struct ech_co
 ech_status echi_outcome_write(const struct ech_model *model, const struct ech_config *config, const float *weights, const struct ech_report *report,
                               struct ech_error *err);
 
+/* ----------------------------------------------------------- choice_log.c */
+
+/* Tells the caller's log why rank 0 took this plan: what was compared, what is predicted, and who holds the others up. */
+void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator);
+
 /* ------------------------------------------------------------ plan_file.c */
 
 /* A plan as a short text file that people read and edit. Errors name file, line and word. */

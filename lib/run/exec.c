@@ -316,6 +316,14 @@ static ech_status join(struct echi_exec *x, const struct echi_task *task, struct
     return echi_rebase(x->device, slot(x, task->weights_out), slot(x, task->state_out), slot(x, task->weights), 0, x->job->n_params, err);
 }
 
+/* A stale push weighs less; its decay does not. */
+static ech_status damp(struct echi_exec *x, const struct echi_task *task, struct echi_buffer *grads, struct ech_error *err) {
+    size_t at, count;
+    if (task->damping == 0) return ECH_OK;
+    echi_job_range(x->job, &x->setup->plan, false, &at, &count);
+    return echi_scale(x->device, grads, at, count, (echi_real)task->damping, err);
+}
+
 static ech_status head(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     const size_t width = x->job->cut_width;
     uint32_t n = 0;
@@ -379,9 +387,12 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
     case ECHI_TASK_HEAD_APPLY: return echi_exec_apply(x, task, slot(x, task->grads), true, err);
     case ECHI_TASK_ADD: return add(x, task, false, err);
     case ECHI_TASK_APPLY:
-        if (!echi_exec_coded(x) || task->grads.kind != ECHI_SLOT_OWNER_GRADS)   /* of a round: its sum is gradients already */
+        if (!echi_exec_coded(x) || task->grads.kind != ECHI_SLOT_OWNER_GRADS) {   /* of a round: its sum is gradients already */
+            ECHI_TRY(damp(x, task, slot(x, task->grads), err));
             return echi_exec_apply(x, task, slot(x, task->grads), false, err);
+        }
         ECHI_TRY(echi_codec_read_push(x, task->grads, x->pushed, ECHI_DECODE_ZERO, err));
+        ECHI_TRY(damp(x, task, x->pushed, err));
         return echi_exec_apply(x, task, x->pushed, false, err);
     case ECHI_TASK_ENCODE: return echi_codec_encode(x, task, err);
     case ECHI_TASK_DECODE: return echi_codec_decode(x, task, err);

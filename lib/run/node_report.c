@@ -54,6 +54,13 @@ static void fill_plan(struct ech_report *r, const struct echi_plan *p) {
     for (int g = 0; g < p->n_groups; g++) r->owner_of[g] = p->owner_of[g];
 }
 
+static void fill_choice(const struct echi_choice *c, struct ech_report *r) {
+    r->predicted_images_per_second = c->count ? c->candidate[c->taken].rate : -1;
+    r->predicted_staleness = c->count ? c->candidate[c->taken].staleness : -1;
+    r->useless = c->useless;
+    r->useless_gain = c->gain;
+}
+
 /* Ranks that are lost and had a worker. */
 static uint64_t lost_workers(const struct echi_coordinator *c, const struct echi_plan *plan) {
     uint64_t count = 0;
@@ -72,6 +79,7 @@ void echi_report_run(struct ech_report *r, const struct echi_coordinator *c, con
     r->residuals_lost = plan && plan->codec != ECHI_CODEC_DENSE ? lost_workers(c, plan) : 0;
     r->leases_dropped = c->dropped_leases;
     r->samples_dropped = c->dropped_samples;
+    fill_choice(&c->choice, r);
     r->samples = c->applied;
     r->steps = plan ? c->applied / plan->round : 0;
     r->epochs = (double)c->applied / job->train_samples;

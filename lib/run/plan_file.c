@@ -10,6 +10,7 @@
  *     lr 0.02
  *     momentum 0.9
  *     decay 0
+ *     damping 0                               (c: a push that is t rounds stale weighs 1 / (1 + c t); not under bsp)
  *     head 0                                  (or none)
  *     group 0 owner 1 workers 1:64 2:64       (rank:samples a step)
  *     group 1 owner 0 workers 0:64
@@ -37,9 +38,9 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
     struct echi_point point;
     echi_point_begin(&point);
 #define PRINT(...) at += snprintf(at, (size_t)(end - at), __VA_ARGS__)
-    PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\nstrands %d\ndeterministic %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\n",
+    PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\nstrands %d\ndeterministic %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\ndamping %.17g\n",
           echi_policy_of((enum echi_sync)p->sync)->name, p->world, p->round, p->staleness, p->rounds_apart, p->strands, p->deterministic,
-          p->lr, p->momentum, p->decay);
+          p->lr, p->momentum, p->decay, p->damping);
     if (p->drop_older > 0) PRINT("drop_older %.17g\n", p->drop_older);
     if (p->sync == ECHI_SYNC_LOCAL) PRINT("outer_lr %.17g\nouter_momentum %.17g\n", p->outer_lr, p->outer_momentum);
     if (p->separated) PRINT("head %d\n", p->head);
@@ -139,7 +140,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     if (strcmp(key, "group") == 0) return read_group(r, p);
     if (strcmp(key, "base") == 0) return read_base(r, p);
     static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "lr", "momentum",
-        "decay", "head", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older"};
+        "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older"};
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;
         if (r->said & 1u << i) return refuse(r, "this was said before", key);
@@ -168,6 +169,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     if (strcmp(key, "outer_lr") == 0) return real(r, word, "outer_lr needs a number", &p->outer_lr);
     if (strcmp(key, "outer_momentum") == 0) return real(r, word, "outer_momentum needs a number", &p->outer_momentum);
     if (strcmp(key, "drop_older") == 0) return real(r, word, "drop_older needs a number of rounds", &p->drop_older);
+    if (strcmp(key, "damping") == 0) return real(r, word, "damping needs a number", &p->damping);
     if (strcmp(key, "world") == 0) {
         ECHI_TRY(whole(r, word, 1, ECHI_WORLD_MAX, "world is a number from 1 to 1024", &v));
         p->world = (uint16_t)v;
@@ -190,7 +192,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         ECHI_TRY(whole(r, word, 1, ECHI_RATIO_ONE, "a ratio is a number of millionths from 1 to 1000000", &v));
         p->state_ratio = (uint32_t)v;
     } else {
-        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, outer_lr, outer_momentum, drop_older, head, group, codec, state_ratio or base",
+        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, damping, outer_lr, outer_momentum, drop_older, head, group, codec, state_ratio or base",
                       key);
     }
     return ECH_OK;
@@ -230,7 +232,7 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
     for (int g = p->codec == ECHI_CODEC_DENSE ? 0 : p->n_groups; g < ECHI_GROUPS_MAX; g++) beyond = beyond || p->base[g] != 0;
     if (status == ECH_OK && (beyond || !echi_plan_valid(p)))
         status = echi_fail(err, ECH_E_FORMAT, "plan.load",
-                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round; if deterministic, bsp and samples that 4 divides; under local no head, and for each worker its steps in a round, as in 1:32x16; drop_older and divisors under asp only, without a head; with topk a state_ratio and the base of each group, and neither deterministic, local nor drop_older", path);
+                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round; no damping under bsp; if deterministic, bsp and samples that 4 divides; under local no head, and for each worker its steps in a round, as in 1:32x16; drop_older and divisors under asp only, without a head; with topk a state_ratio and the base of each group, and neither deterministic, local nor drop_older", path);
     free(text);
     return status;
 }

@@ -168,6 +168,10 @@ static void add_all(struct echi_print *t, const struct ech_report *r) {
     add_whole(t, "residuals_lost", r->residuals_lost);
     add_whole(t, "leases_dropped", r->leases_dropped);
     add_whole(t, "samples_dropped", r->samples_dropped);
+    add_optional(t, "predicted_images_per_second", r->predicted_images_per_second);
+    add_optional(t, "predicted_staleness", r->predicted_staleness);
+    add_optional(t, "useless", r->useless);
+    add_real(t, "useless_gain", r->useless_gain);
     echi_print(t, "\n}\n");
 }
 

@@ -249,7 +249,8 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
     s->lane = (struct echi_user_lane){s, lane_measure, lane_measured, lane_submit, lane_take, lane_final};
     s->node = (struct echi_node_config){.config = &s->config, .job = &s->job, .user = &s->lane, .abandoned = &s->abandoned, .params = s->first, .started = node_started, .started_self = s};
     s->report.world = config->world;
-    s->report.head = s->report.lost_peer = -1;
+    s->report.head = s->report.lost_peer = s->report.useless = -1;
+    s->report.predicted_images_per_second = s->report.predicted_staleness = -1;
     s->report.seed = config->seed;
     s->report.target_seconds = s->report.target_epochs = -1;
     s->report.test_accuracy = s->report.best_accuracy = -1;

@@ -43,6 +43,7 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
     c->next_lease = 1;
     c->next_look = goal->eval_every ? goal->eval_every : UINT64_MAX;
     c->lost_peer = c->at_fault = -1;
+    c->choice.useless = -1;
     c->source = ECHI_NO_RANK;
     c->calm = true;
     c->target_at = -1;
@@ -110,8 +111,10 @@ static void lose(struct echi_coordinator *c, int rank, const char *text, int64_t
 static void make_plan(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
     if (!c->plan_given) {
         char text[240];
-        ech_status status = echi_plan_make(&c->wishes, c->times, &c->setup->plan, text, sizeof text);
+        ech_status status = echi_plan_choose(&c->wishes, c->times, &c->setup->plan, &c->choice, text, sizeof text);
         if (status != ECH_OK) return fail(c, status, -1, text, out);
+    } else {
+        echi_plan_judge(&c->wishes, c->times, &c->setup->plan, &c->choice);
     }
     c->setup->plan.resumed = c->goal.resumed;
     c->plan = c->setup->plan;

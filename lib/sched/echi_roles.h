@@ -4,7 +4,7 @@
  * a person who waits for whom, may read all (lib/run/node_tell.c). */
 #ifndef ECHI_ROLES_H
 #define ECHI_ROLES_H
-#include "echi_planner.h"
+#include "echi_choice.h"
 #include "echi_policy.h"
 #include "echi_ranks.h"
 
@@ -209,6 +209,7 @@ struct echi_coordinator {
     bool plan_given;                              /* setup->plan came from a file */
     struct echi_plan plan;                        /* the same, but a loss shows here first */
     enum echi_run_phase phase;
+    struct echi_choice choice;                    /* how the plan was come to; the driver reads it */
     bool mark[ECHI_WORLD_MAX]; int waits_for;     /* nodes (or owners) whose answer is still out */
     /* ledger */
     uint32_t epoch, start, next_lease, next_round;

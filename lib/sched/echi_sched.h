@@ -63,6 +63,7 @@ struct echi_plan {
     double outer_lr, outer_momentum;      /* `local`: of the owner's step; 0 under the other policies */
     double drop_older;                    /* `asp`: rounds: a push that is staler is not applied, its samples are issued again; 0: none is */
     uint32_t divisor[ECHI_WORLD_MAX];     /* `asp`: of this worker's gradients, in the place of B; 0: B */
+    double damping;                       /* c: a push that is t rounds stale weighs 1 / (1 + c t), its samples and its decay do not; BSP: 0 */
     uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among a plan's bytes, which are sent before any is */
 };
 void echi_plan_clear(struct echi_plan *plan);   /* nobody does anything: all 0, no head, no owners, no workers */
@@ -211,7 +212,7 @@ bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg
 /* Bytes sent by kind, and by net itself; rows that the head answered again; of coded pushes and of coded weights and states to other
  * nodes the bytes, and those that they would have had uncoded; residuals given up. */
 #define ECHI_STATS_BYTES (8 * (ECHI_KINDS + 7))
-#define ECHI_PLAN_BYTES(world) (104 + 6 * ECHI_GROUPS_MAX + 9 * (world))   /* of an encoded plan at most */
+#define ECHI_PLAN_BYTES(world) (112 + 6 * ECHI_GROUPS_MAX + 9 * (world))   /* of an encoded plan at most */
 #define ECHI_PLAN_BYTES_MAX ECHI_PLAN_BYTES(ECHI_WORLD_MAX)
 size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);
 bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *out);   /* also false unless echi_plan_valid */
@@ -226,6 +227,10 @@ struct echi_times {
     double exchange;   /* to take in one push of all layers, or to send one; 0: not known */
     double messages;   /* what a step's messages cost besides their bytes; 0: not known */
     double link;       /* bytes a second that the node's link carries in one direction; 0: not known */
+    /* How steps vary, and how a node is reached; all 0: not known. Steps take exp(jitter x a normal number) times as long, and the
+     * part `stutter` of them `stutter_factor` times as long on top. */
+    double jitter, stutter, stutter_factor;
+    double delay;      /* seconds from its link to the middle of the network: from a to b takes a's and b's */
 };
 size_t echi_times_encode(const struct echi_times *times, uint8_t *out, size_t cap);
 bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *out);
@@ -321,6 +326,7 @@ struct echi_task {
     struct echi_slot coded;
     uint32_t ratio, sample;                 /* millionths, see echi_ratio.h; ENCODE with ECHI_RATIO_ONE: complete */
     uint32_t number;                        /* ENCODE: of the message, to key its sample by */
+    double damping;                         /* APPLY: the gradient is taken so many times, above 0 and at most 1; 0: once, as it is */
 };
 /* HEAD: by place in rows; else [0]. */
 struct echi_result {

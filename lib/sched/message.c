@@ -221,8 +221,9 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->separated ? p->head >= p->world : p->head != ECHI_NO_RANK) return false;
     if (p->round < 1 || p->round > 1u << 24) return false;
     if (p->strands < 1 || p->strands > ECHI_STRANDS || p->resumed > 1 || p->deterministic > 1) return false;
-    if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay)) return false;
+    if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay) || !is_rate(p->damping)) return false;
     const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
+    if (policy->rounds && p->damping > 0) return false;
     if (p->n_groups > 1 && !policy->grouped) return false;
     if (p->deterministic && (!policy->rounds || policy->local || p->round % ECHI_GRANULE)) return false;
     if (p->strands > 1 && (policy->rounds || !p->separated)) return false;
@@ -269,6 +270,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put_f64(&w, p->lr);
     echi_put_f64(&w, p->momentum);
     echi_put_f64(&w, p->decay);
+    echi_put_f64(&w, p->damping);
     for (int g = 0; g < p->n_groups; g++) echi_put16(&w, p->owner_of[g]);
     echi_put_bytes(&w, p->group_of, p->world);
     for (int r = 0; r < p->world; r++) echi_put32(&w, p->n[r]);
@@ -305,6 +307,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->lr = echi_get_f64(&r);
     p->momentum = echi_get_f64(&r);
     p->decay = echi_get_f64(&r);
+    p->damping = echi_get_f64(&r);
     if (!r.ok || p->n_groups > ECHI_GROUPS_MAX || p->world > ECHI_WORLD_MAX) return false;
     for (int g = 0; g < p->n_groups; g++) p->owner_of[g] = echi_get16(&r);
     echi_get_bytes(&r, p->group_of, p->world);
@@ -336,6 +339,10 @@ size_t echi_times_encode(const struct echi_times *t, uint8_t *out, size_t cap) {
     echi_put_f64(&w, t->exchange);
     echi_put_f64(&w, t->messages);
     echi_put_f64(&w, t->link);
+    echi_put_f64(&w, t->jitter);
+    echi_put_f64(&w, t->stutter);
+    echi_put_f64(&w, t->stutter_factor);
+    echi_put_f64(&w, t->delay);
     return w.ok ? (size_t)(w.at - out) : 0;
 }
 
@@ -355,8 +362,13 @@ bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *t) {
     t->exchange = echi_get_f64(&r);
     t->messages = echi_get_f64(&r);
     t->link = echi_get_f64(&r);
-    return r.ok && r.at == r.end && t->exchange >= 0 && t->exchange < 1e6 && t->messages >= 0 && t->messages < 1e6 && t->link >= 0 &&
-           t->link < 1e15;
+    t->jitter = echi_get_f64(&r);
+    t->stutter = echi_get_f64(&r);
+    t->stutter_factor = echi_get_f64(&r);
+    t->delay = echi_get_f64(&r);
+    if (!(t->jitter >= 0 && t->jitter <= 2 && t->stutter >= 0 && t->stutter <= 1 && t->stutter_factor >= 0 && t->stutter_factor <= 1e4)) return false;
+    if (!(t->link >= 0 && t->link < 1e15 && t->delay >= 0 && t->delay < 1e6)) return false;
+    return r.ok && r.at == r.end && t->exchange >= 0 && t->exchange < 1e6 && t->messages >= 0 && t->messages < 1e6;
 }
 
 /* Vector kernels compute rows in blocks, so that a step of the first size takes as long as one of twice that. Samples are

@@ -249,8 +249,8 @@ static void name_states(const struct echi_owner *o, struct echi_task *t) {
     t->state = (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current};
 }
 
-static void apply(struct echi_owner *o, struct echi_slot grads, const struct echi_lease *lease, uint32_t samples,
-                  uint32_t divisor, uint8_t to, struct echi_actions *out) {
+static struct echi_task *apply(struct echi_owner *o, struct echi_slot grads, const struct echi_lease *lease, uint32_t samples,
+                               uint32_t divisor, uint8_t to, struct echi_actions *out) {
     struct echi_task *t = compute(o, ECHI_TASK_APPLY, out);
     t->grads = grads;
     t->lease = *lease;
@@ -265,6 +265,13 @@ static void apply(struct echi_owner *o, struct echi_slot grads, const struct ech
         o->stale = false;   /* what is there now goes into these weights */
         o->next_samples = samples_with_peers(o);
     }
+    return t;
+}
+
+/* What a push weighs: less the staler it is (Zhang et al., "Staleness-aware async-SGD", IJCAI 2016, where it is 1 / staleness;
+ * here a push that nothing overtook keeps its weight). */
+static double damped(const struct echi_owner *o, double staleness) {
+    return plan_of(o)->damping > 0 ? 1 / (1 + plan_of(o)->damping * staleness) : 0;
 }
 
 /* A push that is too old (Ringmaster ASGD, Maranjyan et al. 2025, arXiv 2501.16168, algorithm 4: `if delay < R apply, else ignore`).
@@ -328,9 +335,10 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
             t->state = (struct echi_slot){ECHI_SLOT_OWNER_SUM, 0};
         } else {
             if (to == ECHI_NONE || too_far_ahead(o)) return;
-            apply(o, grads, &p->lease, p->lease.n, plan_of(o)->round, to, out);
+            struct echi_task *t = apply(o, grads, &p->lease, p->lease.n, plan_of(o)->round, to, out);
             /* What a lost group's running copy had beyond its complete one is in these weights no more. */
             p->staleness = p->seen < o->next_samples ? (double)(o->next_samples - p->seen) / plan_of(o)->round : 0;
+            t->damping = damped(o, p->staleness);
         }
         o->queued--;
         memmove(&o->queue[0], &o->queue[1], (size_t)o->queued * sizeof o->queue[0]);

@@ -187,10 +187,10 @@ static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_time
 
 /* Steps of about the same length: as many samples as a worker is fast (rates in samples a second), in whole blocks. A slow
  * node's gradients are then not staler than the others', who would else pass it many times in a step. */
-static void samples_by_speed(const double *rate, struct echi_plan *plan) {
+static void samples_by_speed(const double *rate, double under_way, struct echi_plan *plan) {
     double all = 0;
     for (int r = 0; r < plan->world; r++) all += rate[r];
-    const double seconds = MOST_ROUNDS_BESIDE_HEAD * (double)plan->round / plan->strands / all;
+    const double seconds = (under_way > 0 ? under_way : MOST_ROUNDS_BESIDE_HEAD) * plan->round / plan->strands / all;
     for (int r = 0; r < plan->world; r++) {
         if (rate[r] <= 0) continue;
         const double blocks = rate[r] * seconds / BLOCK + 0.5, most = plan->round / BLOCK;
@@ -223,7 +223,7 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
         value[at] = seconds;
         rank[at] = r;
     }
-    if (by_speed) samples_by_speed(rate, plan);
+    if (by_speed) samples_by_speed(rate, w->under_way, plan);
     plan->n_groups = 1;
     memset(group, 0, sizeof group);
     if (w->sync == ECHI_SYNC_GSSP && w->groups == 0) {
@@ -292,7 +292,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     plan->sync = (uint8_t)w->sync;
     plan->world = (uint16_t)w->world;
     plan->staleness = w->staleness;
-    plan->rounds_apart = 4;
+    plan->rounds_apart = w->rounds_apart ? w->rounds_apart : 4;
     plan->deterministic = w->deterministic;
     plan->round = echi_wishes_round(w);
     if (w->separate == 1 && !w->has_cut)
@@ -319,6 +319,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
         plan->lr *= 5;
     }
     if (async) {
+        plan->damping = w->damping;
         async_groups(w, times, plan);
         plan->drop_older = w->drop_older;
         if (w->weigh_by_time) weigh_by_time(times, plan);

@@ -64,6 +64,7 @@ void echi_task_put(struct echi_writer *w, const struct echi_task *t) {
     echi_put32(w, t->ratio);
     echi_put32(w, t->sample);
     echi_put32(w, t->number);
+    echi_put_f64(w, t->damping);
 }
 
 static void get_task(struct echi_reader *r, struct echi_task *t) {
@@ -92,6 +93,8 @@ static void get_task(struct echi_reader *r, struct echi_task *t) {
     t->ratio = echi_get32(r);
     t->sample = echi_get32(r);
     t->number = echi_get32(r);
+    t->damping = echi_get_f64(r);
+    if (!(t->damping >= 0 && t->damping <= 1)) r->ok = false;
 }
 
 /* Places of a result that mean something. */
@@ -314,6 +317,15 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put_f64(w, s->outer_momentum);
     echi_put_f64(w, s->drop_older);
     echi_put8(w, s->weigh_by_time);
+    echi_put8(w, s->choose);
+    echi_put32(w, s->load.trunk);
+    echi_put32(w, s->load.head);
+    echi_put32(w, s->load.row);
+    echi_put32(w, s->load.row_grad);
+    echi_put32(w, s->load.layers);
+    echi_put32(w, s->load.head_layers);
+    echi_put32(w, s->rounds_apart);
+    echi_put_f64(w, s->damping);
 }
 
 bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
@@ -352,6 +364,15 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->outer_momentum = echi_get_f64(r);
     s->drop_older = echi_get_f64(r);
     s->weigh_by_time = echi_get8(r) != 0;
+    s->choose = echi_get8(r) != 0;
+    s->load.trunk = echi_get32(r);
+    s->load.head = echi_get32(r);
+    s->load.row = echi_get32(r);
+    s->load.row_grad = echi_get32(r);
+    s->load.layers = echi_get32(r);
+    s->load.head_layers = echi_get32(r);
+    s->rounds_apart = echi_get32(r);
+    s->damping = echi_get_f64(r);
     const uint32_t most = 1u << 24;
     for (int i = 0; i < world; i++)
         if (r->ok && s->share[i] > most) r->ok = false;

@@ -88,6 +88,10 @@ void echi_sim_times(const struct echi_sim *s, int rank, struct echi_times *out) 
     out->exchange *= longer / io_speed;
     out->messages *= longer / io_speed;
     out->link = h->rate;
+    out->jitter = h->jitter;
+    out->stutter = h->stutter;
+    out->stutter_factor = h->stutter_factor;
+    out->delay = h->delay;
 }
 
 static double parameters(const struct echi_sim *s, int rank, bool of_head) {

@@ -18,7 +18,7 @@ done_as_asked() {
 }
 
 # --- every policy. 33 samples a round; 5 epochs end in a short round under bsp (1,000 = 30 x 33 + 10).
-policies=("bsp" "bsp --shares equal" "bsp --separate 1" "asp" "ssp" "gssp" "gssp --separate off" "gssp --groups 2" "local --inner-steps 3")
+policies=("bsp" "bsp --shares equal" "bsp --separate 1" "asp" "ssp" "gssp" "gssp --separate off" "gssp --groups 2" "local --inner-steps 3" "auto")
 tried=0
 for world in 1 2 3 5; do
     for policy in "${policies[@]}"; do
@@ -46,6 +46,13 @@ expect 0 '^  speed ' --data "$work/data" --local 4 --sync gssp --groups 2 --batc
 groups=$(sed -n 's/^group//p' "$work/plan")
 expect 0 'gssp, 4 nodes' --data "$work/data" --local 4 --plan "$work/plan" --save-plan "$work/again" --steps 2
 check "a plan changed on its way through a file" cmp -s "$work/plan" "$work/again"
+expect 0 '^  speed ' --data "$work/data" --local 3 --sync auto --steps 2 --progress on --report "$work/report" --save-plan "$work/plan"
+check "auto says what it compared" grep -q 'predicted of' "$work/err"
+check "auto says why" grep -Eq 'is taken: |the only one' "$work/err"
+check "auto is a policy in the report: $(value sync)" grep -Eq 'bsp|ssp|gssp' <<<"$(value sync)"
+check "a rate was predicted: $(value predicted_images_per_second)" grep -Eq '^[1-9]' <<<"$(value predicted_images_per_second)"
+expect 0 '^  speed ' --data "$work/data" --local 3 --plan "$work/plan" --save-plan "$work/again" --steps 2
+check "the plan of auto changed on its way through a file" cmp -s "$work/plan" "$work/again"
 check "the plan has two groups" [ "$(wc -l <<<"$groups")" = 2 ]
 
 expect 0 '^  speed ' --data "$work/data" --local 3 --sync local --inner-steps 9 --outer-lr 0.25 --batch 33 --slow 1=3 --steps 2 --save-plan "$work/plan"

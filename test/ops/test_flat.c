@@ -112,6 +112,25 @@ static void test_add(void **state) {
     }
 }
 
+static void test_scale(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 40; seed++) {
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 73);
+        struct array x = array_new(&r, FLOATS);
+        float *before = copy_of(&x);
+        size_t at, count;
+        random_range(&r, &at, &count);
+        assert_int_equal(echi_scale(problem_device, x.buffer, at, count, 0.3f, NULL), ECH_OK);
+        for (size_t i = 0; i < FLOATS; i++) {
+            float wanted = i >= at && i < at + count ? before[i] * 0.3f : before[i];
+            if (!same_bits(&x.f[i], &wanted, 1)) fail_msg("seed %u: [%zu]", seed, i);
+        }
+        free(before);
+        array_free(&x);
+    }
+}
+
 /* ((w0 + s0) + s1) + ..., the same bits for the whole range at once, in pieces, and in place. */
 static void test_sum_states(void **state) {
     (void)state;
@@ -292,6 +311,8 @@ static void test_misuse(void **state) {
     assert_refused(echi_add(problem_device, a.buffer, later, 0, 50, &err), &err, "same memory");
     assert_int_equal(echi_add(problem_device, a.buffer, later, 0, 10, &err), ECH_OK);
     assert_refused(echi_add(problem_device, odd, b.buffer, 0, 1, &err), &err, "multiple");
+    assert_refused(echi_scale(problem_device, small.buffer, 0, 51, 1, &err), &err, "x");
+    assert_refused(echi_scale(NULL, a.buffer, 0, 1, 1, &err), &err, "NULL");
     assert_refused(echi_add(NULL, a.buffer, b.buffer, 0, 1, &err), &err, "NULL");
     assert_refused(echi_add(problem_device, a.buffer, NULL, 0, 1, &err), &err, "g is NULL");
     assert_refused(echi_apply_sgd(problem_device, a.buffer, a.buffer, b.buffer, b.buffer, 0, 1, 1, 0, 0, &err), &err, "v and g");
@@ -319,7 +340,7 @@ static void test_misuse(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_apply),          cmocka_unit_test(test_add),    cmocka_unit_test(test_sum_states), cmocka_unit_test(test_all_finite),
+        cmocka_unit_test(test_apply),          cmocka_unit_test(test_add), cmocka_unit_test(test_scale),    cmocka_unit_test(test_sum_states), cmocka_unit_test(test_all_finite),
         cmocka_unit_test(test_same_on_every_set), cmocka_unit_test(test_local), cmocka_unit_test(test_nan_is_applied), cmocka_unit_test(test_misuse),
     };
     return cmocka_run_group_tests_name("flat", tests, problem_open_device, problem_close_device);

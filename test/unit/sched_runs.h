@@ -31,6 +31,7 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     p->round = 1 + below(s, 30);
     p->lr = 0.1;
     p->momentum = 0.9;
+    p->damping = sync == ECHI_SYNC_BSP ? 0 : (double)(s->seed % 3) / 2;
     memset(p->owner_of, 0xff, sizeof p->owner_of);
     memset(p->group_of, ECHI_NONE, sizeof p->group_of);
     p->n_groups = 1;

@@ -405,6 +405,9 @@ static void watch_apply(struct sim *s, const struct work *w) {
     }
     const uint64_t behind = out->holds - t->samples;
     seen->staleness = behind > seen->samples || !is_coded(s) ? (double)(behind - seen->samples) / s->plan.round : 0;
+    /* The task was made out before; a lost owner's state may have been replaced since. */
+    if (!s->owner_killed) MUST(s, LEDGER, t->damping == (s->plan.damping > 0 ? 1 / (1 + s->plan.damping * seen->staleness) : 0));
+    MUST(s, LEDGER, s->plan.damping > 0 ? t->damping > 0 && t->damping <= 1 : t->damping == 0);
 }
 
 static void watch_look(struct sim *s, const struct work *w) {

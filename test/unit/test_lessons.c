@@ -193,7 +193,7 @@ static void cve_2024_42477_numbers_beyond_a_table(void **state) {
     refuse_tensors(FIRST_THREE "\"fc1.bias\":{\"dtype\":\"F99\",\"shape\":[2],\"data_offsets\":[28,36]}}", 0, ECH_E_UNSUPPORTED, "F99");
     struct ech_config config;
     ech_config_init(&config);
-    assert_refused(ech_config_set(&config, "sync", "4", &error), ECH_E_ARGUMENT, "give bsp, asp, ssp, gssp or local");
+    assert_refused(ech_config_set(&config, "sync", "4", &error), ECH_E_ARGUMENT, "give bsp, asp, ssp, gssp, local or auto");
 }
 
 /* ---- CVE-2026-34159: what is absent skips the check of what is there ---- */

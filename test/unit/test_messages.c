@@ -208,7 +208,8 @@ static struct echi_plan good_plan(void) {
                           .codec = ECHI_CODEC_TOPK,
                           .ratios = ECHI_RATIOS_VOLUME,
                           .state_ratio = 150000,
-                          .base = {250000, 1000000}};
+                          .base = {250000, 1000000},
+                          .damping = 0.5};
     memset(p.owner_of, 0xff, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     p.owner_of[0] = 2;
@@ -228,7 +229,7 @@ static void plans_come_back(void **state) {
     assert_memory_equal(back.owner_of, p.owner_of, sizeof p.owner_of);
     assert_memory_equal(back.group_of, p.group_of, sizeof p.group_of);
     assert_memory_equal(back.n, p.n, sizeof p.n);
-    assert_true(back.lr == p.lr && back.momentum == p.momentum && back.decay == p.decay && back.round == p.round);
+    assert_true(back.lr == p.lr && back.momentum == p.momentum && back.decay == p.decay && back.damping == p.damping && back.round == p.round);
     assert_true(back.codec == p.codec && back.ratios == p.ratios && back.state_ratio == p.state_ratio);
     assert_memory_equal(back.base, p.base, sizeof p.base);
     assert_int_equal(echi_plan_encode(&back, twice, sizeof twice), len);
@@ -328,7 +329,7 @@ static void marks_come_back(void **state) {
 
 static void plans_that_make_no_sense(void **state) {
     (void)state;
-    for (int i = 0; i < 30; i++) {
+    for (int i = 0; i < 32; i++) {
         struct echi_plan p = good_plan();
         assert_true(echi_plan_valid(&p));
         switch (i) {
@@ -362,6 +363,8 @@ static void plans_that_make_no_sense(void **state) {
         case 27: p.base[0] = 1000001; break;
         case 28: p.codec = ECHI_CODEC_DENSE; break;             /* and still ratios */
         case 29: p.deterministic = 1; break;
+        case 30: p.damping = -1; break;
+        case 31: p.damping = strtod("nan", NULL); break;
         }
         if (echi_plan_valid(&p)) fail_msg("case %d is valid", i);
     }
@@ -375,6 +378,8 @@ static void plans_that_make_no_sense(void **state) {
     p.round = 8 + 8 + 300;
     assert_false(echi_plan_valid(&p));   /* in a round each worker has one step */
     p.strands = 1;
+    assert_false(echi_plan_valid(&p));   /* and nothing is stale */
+    p.damping = 0;
     assert_true(echi_plan_valid(&p));
     p.round++;
     assert_false(echi_plan_valid(&p));
@@ -421,16 +426,16 @@ static void leases_fit_the_plan(void **state) {
 static void times_come_back(void **state) {
     (void)state;
     const struct echi_times t = {.count = 3, .n = {1, 8, 64}, .trunk = {0.5, 1, 4}, .head = {0, 0.25, 1}, .exchange = 0.125,
-                                  .messages = 0.0625, .link = 12.5e6};
+                                  .messages = 0.0625, .jitter = 0.15, .stutter = 0.02, .stutter_factor = 5, .link = 1.25e8, .delay = 1e-3};
     struct echi_times back, bad;
     uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
     const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
-    assert_int_equal(len, 1 + 3 * 20 + 3 * 8);
+    assert_int_equal(len, 1 + 3 * 20 + 7 * 8);
     assert_true(echi_times_decode(bytes, len, &back));
     assert_memory_equal(&back, &t, sizeof t);
     for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));
     assert_false(echi_times_decode(bytes, len + 1, &back));
-    for (int i = 0; i < 11; i++) {
+    for (int i = 0; i < 15; i++) {
         bad = t;
         switch (i) {
         case 0: bad.count = 0; break;
@@ -442,8 +447,12 @@ static void times_come_back(void **state) {
         case 6: bad.trunk[2] = strtod("inf", NULL); break;
         case 7: bad.exchange = -1; break;
         case 8: bad.messages = strtod("nan", NULL); break;
-        case 9: bad.link = -1; break;
-        case 10: bad.link = strtod("inf", NULL); break;
+        case 9: bad.jitter = 3; break;
+        case 10: bad.stutter = 1.5; break;
+        case 11: bad.stutter_factor = strtod("inf", NULL); break;
+        case 12: bad.link = -1; break;
+        case 13: bad.delay = strtod("nan", NULL); break;
+        case 14: bad.link = strtod("inf", NULL); break;
         }
         if (echi_times_decode(bytes, echi_times_encode(&bad, bytes, sizeof bytes), &back)) fail_msg("case %d was taken", i);
     }

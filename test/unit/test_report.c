@@ -89,7 +89,8 @@ static struct ech_report sample(void) {
                            .staleness_max = 1.75, .staleness_mean = 0.5, .seed = UINT64_MAX, .resident_peak = 104857600, .lost_peer = -1,
                            .checkpoint_seconds = 0.125, .resumed_samples = 64,
                            .n_lost = 2, .lost = {3, 1}, .leases_again = 4, .samples_again = 96, .head_repeats = 32, .codec = "topk:paper",
-                           .push_ratio = 0.125, .state_ratio = 0.25, .residuals_lost = 2, .leases_dropped = 5, .samples_dropped = 160};
+                           .push_ratio = 0.125, .state_ratio = 0.25, .residuals_lost = 2,
+                           .predicted_images_per_second = 7000.5, .predicted_staleness = 0.75, .useless = 2, .useless_gain = 0.125, .leases_dropped = 5, .samples_dropped = 160};
     return r;
 }
 
@@ -116,7 +117,8 @@ static void test_keys(void **state) {
         "\"staleness_max\": 1.75", "\"staleness_mean\": 0.5", "\"seed\": 18446744073709551615", "\"resident_peak\": 104857600",
         "\"lost_peer\": null", "\"checkpoint_seconds\": 0.125", "\"resumed_samples\": 64",
         "\"lost\": [3, 1]", "\"leases_again\": 4", "\"samples_again\": 96", "\"head_repeats\": 32",
-        "\"codec\": \"topk:paper\"", "\"push_ratio\": 0.125", "\"state_ratio\": 0.25", "\"residuals_lost\": 2", "\"leases_dropped\": 5", "\"samples_dropped\": 160"};
+        "\"codec\": \"topk:paper\"", "\"push_ratio\": 0.125", "\"state_ratio\": 0.25", "\"residuals_lost\": 2",
+        "\"predicted_images_per_second\": 7000.5", "\"predicted_staleness\": 0.75", "\"useless\": 2", "\"useless_gain\": 0.125", "\"leases_dropped\": 5", "\"samples_dropped\": 160"};
     struct ech_report r = sample();
     const char *text = json(&r);
     assert_true(is_json(text));
