@@ -454,8 +454,8 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
                       config->samples_per_step);
     ECHI_TRY(local_fits(config, err));
     ECHI_TRY(asp_fits(config, err));
-    if (bsp && config->damping > 0)
-        return refuse(err, "option damping is %g, but under bsp nothing is stale: leave it out", config->damping);
+    if ((bsp || strcmp(config->sync, "local") == 0) && config->damping > 0)
+        return refuse(err, "option damping is %g, but under %s nothing is stale: leave it out", config->damping, config->sync);
     if (*config->key && config->insecure) return refuse(err, "options key and insecure contradict each other: leave one of them out");
     if (config->resume && !*config->checkpoint)
         return refuse(err, "option resume is on, but checkpoint is missing: give the folder with the checkpoints");
