@@ -304,6 +304,8 @@ static void watch_closes(struct sim *s, int node, const struct echi_lease *l) {
 
 static void watch_begins(struct sim *s, int node, const struct echi_task *t) {
     if (t->kind == ECHI_TASK_LOCAL_DELTA) watch_closes(s, node, &t->lease);
+    if (t->kind == ECHI_TASK_LOCAL_DELTA || (t->kind == ECHI_TASK_STEP && is_local(s)))   /* what has come is taken in first */
+        MUST(s, LOCAL, place_at(s, node, ECHI_SLOT_LOCAL_WEIGHTS, 0)->round == place_at(s, node, ECHI_SLOT_WORKER_WEIGHTS, 0)->round);
     if (t->kind == ECHI_TASK_APPLY && s->plan.n_groups > 1) watch_apart(s, node);
     if (t->kind == ECHI_TASK_HEAD && t->weights_out.kind) MUST(s, HEAD, s->head_in[t->weights.index] == s->head_samples);
 }
