@@ -9,7 +9,8 @@
  * byte form. Each part of a slot knows who reads or writes it, from the action that says so to the event that ends it: two
  * writers, or a writer beside a reader, is a race and fails, whether or not a byte went wrong in this run.
  *
- * sched_watch.h: what must hold at each event. sched_faults.h: what goes wrong. sched_runs.h: runs made from a seed. */
+ * sched_watch.h: what must hold at each event. sched_faults.h: what goes wrong. sched_runs.h: runs made from a seed.
+ * sched_suites.h: thousands of them. */
 #ifndef SCHED_SIM_H
 #define SCHED_SIM_H
 #include "echi_random.h"
@@ -480,9 +481,9 @@ static void write_ends(struct sim *s, int node, struct echi_slot slot, int first
     for (int l = first; l < end; l++) place(s, node, slot)->writer[l] = false;
 }
 
-/* What a task reads and writes, and in which layers; gradients of a worker are let go layer by layer, not here. */
 #include "toy_codec.h"
 
+/* What a task reads and writes, and in which layers; gradients of a worker are let go layer by layer, not here. */
 static void touch(struct sim *s, int node, const struct echi_task *t, bool begins) {
     void (*reads)(struct sim *, int, struct echi_slot, int, int) = begins ? read_begins : read_ends;
     void (*writes)(struct sim *, int, struct echi_slot, int, int) = begins ? write_begins : write_ends;
