@@ -160,7 +160,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < ECHI_KINDS; i++)
         if (counts.kind[i]) tell("message.", echi_kind_name(i), counts.kind[i]);
     for (int i = 0; i < ECHI_TASKS; i++)
-        if (counts.task[i]) tell("task.", task[i], counts.task[i]);
+        if (counts.task[i]) tell("task.", task[i] ? task[i] : "other", counts.task[i]);
     tell("", "as-stale-as-may-be", counts.stale_most);
     tell("most.", "thousandths-of-the-second-phase", counts.live_most);
     return 0;
