@@ -482,7 +482,7 @@ static void watch_apply(struct sim *s, const struct work *w) {
     }
     struct seen_lease *seen = watch_push(s, w);
     MUST(s, GRADIENT, t->samples == t->lease.n && t->divisor == s->plan.round && t->lease.round_size == s->plan.round);
-    MUST(s, STALENESS, !s->plan.drop_older || !too_old(s, s->applied_samples - seen->samples));
+    MUST(s, STALENESS, s->plan.drop_older == 0 || !too_old(s, s->applied_samples - seen->samples));
     count_push(s, seen);
     const uint64_t version = ++s->versions[g];
     MUST(s, DRIVER, version < VERSIONS);
