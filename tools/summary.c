@@ -31,7 +31,9 @@ static void print_groups(FILE *to, const struct ech_report *r) {
     for (int g = 0; g < r->n_groups; g++) {
         fprintf(to, "  group %d          ", g);
         print_ranks(to, r, g);
-        fprintf(to, "; %s kept by rank %d\n", r->head >= 0 ? "convolutions" : "weights", r->owner_of[g]);
+        fprintf(to, "; %s kept by rank %d", r->head >= 0 ? "convolutions" : "weights", r->owner_of[g]);
+        if (r->iteration_seconds[g] > 0) fprintf(to, "; %.3g ms an iteration", 1e3 * r->iteration_seconds[g]);
+        fputc('\n', to);
     }
     if (r->head >= 0) fprintf(to, "  fully connected  trained by rank %d\n", r->head);
 }

@@ -89,6 +89,8 @@ void echi_report_run(struct ech_report *r, const struct echi_coordinator *c, con
     r->checkpoint_seconds = (double)(c->keeping + c->last_keeping) * 1e-9;
     r->resumed_samples = c->goal.from.samples;
     r->startup_seconds = c->train_began ? (double)(c->train_began - began) * 1e-9 : 0;
+    for (int g = 0; g < ECHI_GROUPS_MAX; g++)
+        r->iteration_seconds[g] = c->iterations[g] ? c->iterated[g] / (double)c->iterations[g] * 1e-9 : 0;
     r->train_loss = c->loss_of_run;
     r->test_accuracy = c->accuracy;
     r->best_accuracy = c->best_accuracy;

@@ -136,6 +136,7 @@ static void add_all(struct echi_print *t, const struct ech_report *r) {
     add_key(t, "round");
     echi_print(t, "%d", r->round);
     add_reals(t, "step_seconds", r->step_seconds, world);
+    add_reals(t, "iteration_seconds", r->iteration_seconds, groups);
     add_whole(t, "steps", r->steps);
     add_whole(t, "samples", r->samples);
     add_real(t, "epochs", r->epochs);

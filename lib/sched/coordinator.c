@@ -52,6 +52,7 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
     for (int r = 0; r < wishes->world; r++) {
         c->times[r] = (struct echi_times){0};
         c->ready[r] = 0;
+        c->in_at[r] = -1;
     }
     echi_ledger_begin(c);
     if (goal->resumed) stand_on(c, &goal->from);
@@ -270,10 +271,21 @@ static void note_loss(struct echi_coordinator *c, double of_a_sample, double tim
     c->loss_of_run += c->loss_of_run == 0 ? of_a_sample : part * (of_a_sample - c->loss_of_run);
 }
 
+/* How long a worker takes from one push to the next, whatever it waits for: by group, since groups are what goes at its own pace. */
+static void note_iteration(struct echi_coordinator *c, const struct echi_lease *l, int64_t now) {
+    const int group = echi_plan_group_owned(plan_of(c), l->owner);
+    const int64_t clock = echi_coordinator_clock(c, now), before = c->in_at[l->worker];
+    c->in_at[l->worker] = clock;
+    if (before < 0 || group < 0) return;
+    c->iterated[group] += (double)(clock - before);
+    c->iterations[group]++;
+}
+
 static void on_applied(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     if (!echi_ledger_in(c, m, e->from))
         return fail(c, ECH_E_INTERNAL, e->from, "an owner applied a lease that is not out", out);
+    note_iteration(c, &m->lease, e->now);
     c->loss_sum += m->loss;
     if (c->policy->rounds) {   /* whoever did which part */
         c->round_loss += m->loss;

@@ -249,7 +249,10 @@ struct echi_coordinator {
     double accuracy, best_accuracy, loss_of_run, stale_of_run; uint64_t stale_of_run_count;
     int64_t target_at; uint64_t target_samples;   /* -1: not reached */
     uint64_t looks;
+    double iterated[ECHI_GROUPS_MAX]; uint64_t iterations[ECHI_GROUPS_MAX];   /* ns of the training clock from one push of a worker
+                                                     that was in to its next, summed over the workers of a group, and how many */
     /* By rank, as many as the wishes have; init leaves the rest of these as it was. */
+    int64_t in_at[ECHI_WORLD_MAX];                /* the training clock when this worker's last push was in; -1: none was */
     struct echi_times times[ECHI_WORLD_MAX];
     uint32_t ready[ECHI_WORLD_MAX];               /* what each node has said of the membership epoch */
     int held[ECHI_WORLD_MAX];                     /* leases out by worker */
