@@ -141,7 +141,7 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *event, struc
 
 /* A worker's leases that the head has trained and that can still be issued again, at most: those in its group's state that
  * nobody else has, and those in flight. */
-#define ECHI_TRAINED_KEPT (ECHI_UNACKED_MAX + ECHI_LEASES_AHEAD)
+#define ECHI_TRAINED_KEPT (ECHI_UNACKED_MAX + ECHI_STRANDS + ECHI_LEASES_AHEAD)
 
 /* ---- head: owner of the head's layers, which it also computes on the rows that workers send ---- */
 struct echi_head {
@@ -256,6 +256,8 @@ struct echi_coordinator {
     struct echi_times times[ECHI_WORLD_MAX];
     uint32_t ready[ECHI_WORLD_MAX];               /* what each node has said of the membership epoch */
     int held[ECHI_WORLD_MAX];                     /* leases out by worker */
+    uint8_t ahead[ECHI_WORLD_MAX];                /* of them, those beside the ones that it computes, at most; not where rounds are dealt */
+    uint32_t longer[ECHI_WORLD_MAX];              /* the lease with which that grew for the last time */
     uint16_t out_of[ECHI_WORLD_MAX];              /* the first of them in out[]; ECHI_NO_LEASE */
     /* As many as are counted above. */
     struct { struct echi_lease lease; bool asked; uint16_t next; } out[ECHI_LEASES_OUT_MAX];   /* asked: its owner, whether it is in;

@@ -17,7 +17,8 @@
 #define ECHI_MERGE_ROWS 256           /* rows the head merges into one visit, unless one step alone brings more */
 #define ECHI_MERGE_STEPS 64           /* steps whose rows it merges at most: 256 rows fill them with 4 each, and tasks stay small */
 #define ECHI_STRANDS 2                /* steps of one worker in flight at most */
-#define ECHI_LEASES_AHEAD (ECHI_STRANDS + 1)   /* leases dealt ahead to a worker: one more than it computes, so that no round trip shows */
+#define ECHI_LEASES_AHEAD 8           /* leases dealt ahead to a worker, beside those that it computes, at most: so many that no round trip
+                                         shows. One at first, and one more each time that it runs out while one is on its way (ledger.c) */
 #define ECHI_ROUND_PARTS 16           /* a share of a round may be leased in so many parts, see echi_plan_room */
 #define ECHI_LEASES_HELD 192          /* leases a worker can hold: under BSP those of lost workers come on top of its own */
 #define ECHI_ROUND_LEASES (ECHI_WORLD_MAX + 192)   /* leases that make up a round, at most: one a worker, and parts of large shares */
@@ -188,7 +189,7 @@ void echi_marks_get(struct echi_marks marks, uint32_t *out_mark, int world);   /
 /* What a message says; each kind uses the fields that echi_msg_encode writes for it, the others are zero. */
 struct echi_msg {
     uint8_t kind, to_role, from_role;
-    uint8_t group, flag;            /* flag: PUSH: the worker holds another lease; ASK: enum echi_ask; PARAMS: enum
+    uint8_t group, flag;            /* flag: PUSH, APPLIED: the worker held another lease; ASK: enum echi_ask; PARAMS: enum
                                        echi_params; END: in order, each node answers with STATS; REVOKED: enum echi_revoked;
                                        WEIGHTS, STATE: complete: all values are in it; STATE_ACK: of a complete one */
     uint16_t peer;                  /* LOST, REVOKE, END, FAULT: the rank that it is about; ECHI_NO_RANK */

@@ -7,6 +7,8 @@
 void echi_ledger_begin(struct echi_coordinator *c) {
     for (int r = 0; r < c->wishes.world; r++) {
         c->held[r] = 0;
+        c->ahead[r] = 1;
+        c->longer[r] = 0;
         c->out_of[r] = ECHI_NO_LEASE;
     }
     for (int g = 0; g < ECHI_GROUPS_MAX; g++) c->kept_first[g] = ECHI_NO_LEASE;
@@ -32,7 +34,7 @@ static bool may_issue(const struct echi_coordinator *c) { return echi_ledger_unf
 static bool works(const struct echi_plan *p, int rank) { return !p->lost[rank] && p->group_of[rank] != ECHI_NONE; }
 
 /* Leases that a worker holds, at most, where no rounds are dealt. */
-static int most_held(const struct echi_coordinator *c) { return c->plan.strands + 1; }
+static int most_held(const struct echi_coordinator *c, int rank) { return c->plan.strands + c->ahead[rank]; }
 
 void echi_ledger_planned(struct echi_coordinator *c) {
     for (int r = 0; r < c->plan.world; r++)
@@ -48,7 +50,7 @@ static void issue(struct echi_coordinator *c, int rank, struct echi_lease lease,
     c->out[c->n_out].next = c->out_of[rank];
     c->out_of[rank] = (uint16_t)c->n_out;
     c->out[c->n_out++].lease = lease;
-    if (++c->held[rank] >= most_held(c)) echi_ranks_drop(&c->hungry, rank);
+    if (++c->held[rank] >= most_held(c, rank)) echi_ranks_drop(&c->hungry, rank);
     echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_COORDINATOR, ECHI_KIND_LEASE)->msg.lease = lease;
 }
 
@@ -138,11 +140,11 @@ void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out) {
         return;
     }
     /* One each in turn, so that nobody takes two from the end of the data while another has none. */
-    for (int ahead = 1; ahead <= most_held(c); ahead++)
+    for (int each = 1; echi_ranks_next(&c->hungry, 0) >= 0 && each <= p->strands + ECHI_LEASES_AHEAD; each++)
         for (int r = echi_ranks_next(&c->hungry, 0); r >= 0; r = echi_ranks_next(&c->hungry, r + 1)) {
             if (c->n_out == ECHI_LEASES_OUT_MAX || (c->n_again == 0 && !may_issue(c))) return;
             if (!works(p, r)) echi_ranks_drop(&c->hungry, r);   /* lost */
-            else if (c->held[r] >= ahead) continue;
+            else if (c->held[r] >= each) continue;
             else if (c->n_again > 0) lease_again(c, r, out);
             else lease(c, r, available(c, p->n[r]), 0, p->round, out);
         }
@@ -158,7 +160,7 @@ static uint16_t *link_to(struct echi_coordinator *c, int at) {
 static void forget(struct echi_coordinator *c, int at) {
     const int rank = c->out[at].lease.worker;
     *link_to(c, at) = c->out[at].next;
-    if (--c->held[rank] < most_held(c)) echi_ranks_add(&c->hungry, rank);
+    if (--c->held[rank] < most_held(c, rank)) echi_ranks_add(&c->hungry, rank);
     if (at == --c->n_out) return;
     *link_to(c, c->n_out) = (uint16_t)at;   /* the last takes its place */
     c->out[at] = c->out[c->n_out];
@@ -198,6 +200,16 @@ static void release(struct echi_coordinator *c, int owner, uint64_t version) {
     }
 }
 
+/* A worker had no lease left when its step was done, while the next was on its way: the way is longer than what it had lasts. It is
+ * dealt one more ahead. Only a lease dealt since then can say so again. */
+static void deal_further_ahead(struct echi_coordinator *c, const struct echi_msg *m) {
+    const int rank = m->lease.worker;
+    if (m->flag || c->policy->rounds || c->held[rank] < 2 || m->lease.id < c->longer[rank] || c->ahead[rank] == ECHI_LEASES_AHEAD) return;
+    c->ahead[rank]++;
+    c->longer[rank] = c->next_lease;
+    echi_ranks_add(&c->hungry, rank);
+}
+
 bool echi_ledger_in(struct echi_coordinator *c, const struct echi_msg *m, int owner) {
     const struct echi_lease *l = &m->lease;
     if (l->worker >= c->plan.world) return false;
@@ -208,6 +220,7 @@ bool echi_ledger_in(struct echi_coordinator *c, const struct echi_msg *m, int ow
         if (c->applied_rounds <= l->round) c->applied_rounds = (uint64_t)l->round + 1;   /* a round is applied whole */
         keep(c, o, m->version);
         release(c, owner, m->acked);
+        deal_further_ahead(c, m);
         forget(c, i);
         return true;
     }

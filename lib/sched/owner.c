@@ -391,6 +391,7 @@ static uint64_t acked_by_all(const struct echi_owner *o) {
 static void applied(struct echi_owner *o, const struct echi_push *p, struct echi_actions *out) {
     struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_APPLIED);
     a->msg.lease = p->lease;
+    a->msg.flag = p->more;
     a->msg.loss = p->loss;
     a->msg.correct = p->correct;
     a->msg.version = several(o) ? o->state_version : o->version;

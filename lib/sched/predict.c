@@ -26,6 +26,8 @@
 #define SUMMAND 0.4
 /* Bytes of a message without a payload, about. */
 #define CONTROL 128
+/* Bytes of others before an urgent message on the way in, at most, as in the simulator (lib/sim/links.c). */
+#define BUFFER (256.0 * 1024)
 /* Of a trunk's forward and backward, the part that comes before the head. */
 #define FORWARD (1.0 / 3)
 
@@ -63,8 +65,8 @@ struct group {
     int owed, sending, turn;              /* weights; the rank that is looked at first */
 };
 
-/* Events under way: one a strand, and one for each lease that it may have ahead, two of the head, states from each owner to each other, sends of each, a round's apply. */
-#define EVENTS_MAX ((ECHI_STRANDS + ECHI_LEASES_AHEAD) * ECHI_WORLD_MAX + 2 + ECHI_GROUPS_MAX * (ECHI_GROUPS_MAX + ECHI_SNAPSHOTS) + 1)
+/* Events under way: one a strand, and one for each lease that it may have, two of the head, states from each owner to each other, sends of each, a round's apply. */
+#define EVENTS_MAX ((2 * ECHI_STRANDS + 1) * ECHI_WORLD_MAX + 2 + ECHI_GROUPS_MAX * (ECHI_GROUPS_MAX + ECHI_SNAPSHOTS) + 1)
 
 struct step { uint16_t who; uint8_t strand; };
 
@@ -166,10 +168,12 @@ static double carry(struct play *p, int from, int to, double bytes, double at) {
     const bool first = bytes <= CONTROL;   /* before all that has a payload */
     const double leaves = at > a->out_until || first ? at : a->out_until, comes = leaves + delay, left = leaves + slow_out;
     if (!first) a->out_until = left;
-    double there = (comes > b->in_until ? comes : b->in_until) + slow_in;
-    if (there < left + delay) there = left + delay;
-    b->in_until = there;
-    return there;
+    const double buffer = t->link > 0 ? BUFFER / t->link : 0;   /* what is urgent passes what a switch does not hold */
+    double begins = comes > b->in_until ? comes : b->in_until;
+    b->in_until = begins + slow_in;
+    if (first && begins > comes + buffer) begins = comes + buffer;
+    const double there = begins + slow_in;
+    return there > left + delay ? there : left + delay;
 }
 
 /* ---- worker ---- */
@@ -534,7 +538,7 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
         set_up(&p, r);
         if (plan->group_of[r] == ECHI_NONE) continue;
         workers++;
-        p.worker[r].leases = plan->strands + 1;
+        p.worker[r].leases = plan->strands + 1;   /* to begin with; further ahead only who runs out */
         random = random || is_random(&times[r]);
     }
     if (steps == 0) {

@@ -115,7 +115,7 @@ static void fields_arrive(void **state) {
     (void)state;
     static const struct { int kind; bool has_lease, layer, flag, loss, version, samples, head, stale, group, text, acked, members, marks, number; } table[] = {
         {.kind = ECHI_KIND_LEASE, .has_lease = true},
-        {.kind = ECHI_KIND_APPLIED, .has_lease = true, .loss = true, .version = true, .head = true, .stale = true, .acked = true},
+        {.kind = ECHI_KIND_APPLIED, .has_lease = true, .flag = true, .loss = true, .version = true, .head = true, .stale = true, .acked = true},
         {.kind = ECHI_KIND_READY, .members = true},
         {.kind = ECHI_KIND_DRAIN, .members = true},
         {.kind = ECHI_KIND_DRAINED, .members = true},

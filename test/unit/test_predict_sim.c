@@ -46,6 +46,7 @@ static const struct { const char *spread, *sync, *groups, *separate; double with
     {"strong", "gssp", "4", "off", 0.20},   {"strong", "gssp", "8", "off", 0.20},   {"mild", "bsp", "auto", "off", 0.10},
     {"mild", "gssp", "auto", "1", 0.10},    {"even", "bsp", "auto", "1", 0.10},     {"even", "gssp", "4", "1", 0.10},
     {"incast", "bsp", "auto", "off", 0.10}, {"incast", "gssp", "4", "off", 0.20},   {"links", "gssp", "auto", "1", 0.10},
+    {"links", "gssp", "2", "off", 0.10},    {"links", "gssp", "4", "off", 0.10},
 };
 
 static void predictions_come_true(void **state) {

@@ -610,7 +610,7 @@ static void only_revoked_leases_go_out_again(void **state) {
     /* Its five samples go out one by one as the others apply theirs. */
     uint32_t next = of_lost[1].start;
     while (coordinator.n_again > 0) {
-        struct echi_msg m = {.kind = ECHI_KIND_APPLIED, .loss = 1};
+        struct echi_msg m = {.kind = ECHI_KIND_APPLIED, .flag = 1, .loss = 1};
         for (int i = 0; i < coordinator.n_out; i++)
             if (coordinator.out[i].lease.worker != 2) m.lease = coordinator.out[i].lease;
         tell_coordinator(0, &m);
@@ -621,6 +621,52 @@ static void only_revoked_leases_go_out_again(void **state) {
     }
     assert_int_equal(next, of_lost[1].start + 5);
     assert_int_equal(coordinator.again_samples, 5);
+}
+
+/* Who had none left while one was on its way is dealt one more ahead; only a lease dealt since then says so again, and none of a
+ * worker that is short of leases because there are none. */
+static int dealt_to(int rank) {
+    int count = 0;
+    for (int i = 0; i < coordinator.n_out; i++) count += coordinator.out[i].lease.worker == rank;
+    return count;
+}
+static struct echi_lease oldest_of(int rank) {
+    struct echi_lease found = {.id = UINT32_MAX};
+    for (int i = 0; i < coordinator.n_out; i++)
+        if (coordinator.out[i].lease.worker == rank && coordinator.out[i].lease.id < found.id) found = coordinator.out[i].lease;
+    return found;
+}
+static void who_runs_out_is_dealt_further_ahead(void **state) {
+    (void)state;
+    const struct echi_msg nothing = {.kind = ECHI_KIND_HELD};
+    small_plan(ECHI_SYNC_ASP, 4, 1);
+    coordinator_in(ECHI_RUN_TRAINS);
+    tell_coordinator(1, &nothing);   /* any event deals leases */
+    assert_int_equal(dealt_to(2), 2);
+    for (int i = 0; i < 40; i++) {
+        const int before = dealt_to(2);
+        const uint32_t newest = coordinator.next_lease;
+        struct echi_msg m = {.kind = ECHI_KIND_APPLIED, .lease = oldest_of(2), .flag = 1, .loss = 1};
+        tell_coordinator(0, &m);
+        assert_int_equal(dealt_to(2), before);
+        m.lease = oldest_of(2);
+        m.flag = 0;
+        tell_coordinator(0, &m);
+        assert_int_equal(dealt_to(2), before < 1 + ECHI_LEASES_AHEAD ? before + 1 : before);
+        /* Those that were on their way then say nothing new. */
+        for (m.lease = oldest_of(2); m.lease.id < newest; m.lease = oldest_of(2)) tell_coordinator(0, &m);
+        assert_int_equal(dealt_to(2), before < 1 + ECHI_LEASES_AHEAD ? before + 1 : before);
+        assert_int_equal(dealt_to(1), 2);
+    }
+    /* No samples are left: who runs out then has no lease on its way. */
+    coordinator.stopping = true;
+    while (dealt_to(1) > 0) {
+        const struct echi_msg m = {.kind = ECHI_KIND_APPLIED, .lease = oldest_of(1), .flag = dealt_to(1) > 1, .loss = 1};
+        tell_coordinator(0, &m);
+    }
+    coordinator.stopping = false;
+    tell_coordinator(1, &nothing);
+    assert_int_equal(dealt_to(1), 2);
 }
 
 static void only_owners_drain(void **state) {
@@ -672,6 +718,7 @@ int main(void) {
         cmocka_unit_test(a_node_may_leave_while_the_run_ends),
         cmocka_unit_test(a_loss_ends_the_run_only_where_it_must),
         cmocka_unit_test(only_revoked_leases_go_out_again),
+        cmocka_unit_test(who_runs_out_is_dealt_further_ahead),
         cmocka_unit_test(only_owners_drain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
