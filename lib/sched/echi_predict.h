@@ -6,7 +6,7 @@
  * time; all that is random comes from counters, so the same plan gets the same number on every machine.
  *
  * What it neglects: frames, credits and the order by priority of what leaves a node (bytes leave in the order in which they were
- * given to the link); layers before the cut that travel while others are still computed, and that they are not alike; looks and checkpoints; cores
+ * given to the link; only words without a payload go before them); leases dealt further ahead than at first, to who runs out; layers before the cut that travel while others are still computed, and that they are not alike; looks and checkpoints; cores
  * that hosts share; losses, of bytes and of nodes. */
 #ifndef ECHI_PREDICT_H
 #define ECHI_PREDICT_H
