@@ -8,10 +8,14 @@
 #include "echi_error.h"
 #include "echi_ratio.h"
 
-/* What the codec top-k costs a number of the range, in updates of one (48,120 numbers, AVX-512, medians of 201 by the clock): to select and
- * write, 4 to 7 at ratios from 0.004 to 0.35; to read, 3 to 4 where places are bits, a tenth of it where they are words. */
-#define ENCODE_APPLIES 5.0
-#define DECODE_APPLIES 3.0
+/* What the codec top-k costs a number of the range, in updates of one (48,120 numbers, AVX-512, the fast tenth of 201): to select and
+ * write, 3.4 to 6.5 at ratios from 0.01 to 0.35, and where all go 1.4 (pushes) or 0.8; to read, 2.4 to 4.7 where places are bits, 0.1 to
+ * 0.5 where they are words, which is below a 32nd, and 1.9 where all values come. */
+#define SELECT_APPLIES 5.0
+#define WRITE_ALL_APPLIES 1.4
+#define READ_BITS_APPLIES 3.0
+#define READ_WORDS_APPLIES 0.5
+#define READ_ALL_APPLIES 2.0
 
 /* ----------------------------------------------------------------- shapes */
 
@@ -110,14 +114,28 @@ static double summing(const struct echi_sim *s, int rank, const struct echi_task
 
 static bool coded(const struct echi_sim *s, int rank) { return s->node[rank].setup.plan.codec != ECHI_CODEC_DENSE; }
 
-/* All gradients of a step, on their way out. */
-static double coding(const struct echi_sim *s, int rank) {
-    return coded(s, rank) ? ENCODE_APPLIES * s->profile->apply * parameters(s, rank, false) : 0;
+/* All gradients of a step, weights or a state, on their way out. */
+static double coding(const struct echi_sim *s, int rank, uint32_t ratio) {
+    const double applies = ratio == ECHI_RATIO_ONE ? WRITE_ALL_APPLIES : SELECT_APPLIES;
+    return coded(s, rank) ? applies * s->profile->apply * parameters(s, rank, false) : 0;
 }
 
-/* Of a push that has come. */
-static double reading(const struct echi_sim *s, int rank) {
-    return coded(s, rank) ? DECODE_APPLIES * s->profile->apply * parameters(s, rank, false) : 0;
+/* What has come, from this node or another. */
+static double reading(const struct echi_sim *s, int rank, int from, uint32_t ratio) {
+    const double applies = from == rank || ratio == ECHI_RATIO_ONE ? READ_ALL_APPLIES : ratio < ECHI_RATIO_ONE / 32 ? READ_WORDS_APPLIES : READ_BITS_APPLIES;
+    return coded(s, rank) ? applies * s->profile->apply * parameters(s, rank, false) : 0;
+}
+
+static double reading_push(const struct echi_sim *s, int rank, const struct echi_lease *lease) {
+    const struct echi_plan *p = &s->node[rank].setup.plan;
+    return reading(s, rank, lease->worker, echi_push_ratio(p, p->group_of[lease->worker], lease->epoch));
+}
+
+/* Weights, or a state; that some are complete is left out. */
+static double reading_state(const struct echi_sim *s, int rank, const struct echi_task *t) {
+    const struct echi_plan *p = &s->node[rank].setup.plan;
+    const bool state = t->coded.kind == ECHI_SLOT_OWNER_PEER_CODED;
+    return reading(s, rank, p->owner_of[state ? t->coded.index : p->group_of[rank]], p->state_ratio);
 }
 
 /* Seconds on the profile's machine. *part: of them, up to the gradients of a head's rows. */
@@ -135,14 +153,15 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
         return rows + (t->state.kind != ECHI_SLOT_NONE ? p->add * parameters(s, rank, true) : 0);
     }
     case ECHI_TASK_HEAD_APPLY: return p->apply * parameters(s, rank, true);
-    case ECHI_TASK_ADD: return p->add * parameters(s, rank, false) + reading(s, rank);
+    case ECHI_TASK_ADD: return p->add * parameters(s, rank, false) + reading_push(s, rank, &t->lease);
     case ECHI_TASK_APPLY:
-        return p->apply * parameters(s, rank, false) + (t->grads.kind == ECHI_SLOT_OWNER_GRADS ? reading(s, rank) : 0) + (t->state_out.kind != ECHI_SLOT_NONE ? summing(s, rank, t) : 0);
-    case ECHI_TASK_ENCODE: return coding(s, rank);
-    case ECHI_TASK_DECODE: return reading(s, rank);
+        return p->apply * parameters(s, rank, false) + (t->grads.kind == ECHI_SLOT_OWNER_GRADS ? reading_push(s, rank, &t->lease) : 0) +
+               (t->state_out.kind != ECHI_SLOT_NONE ? summing(s, rank, t) : 0);
+    case ECHI_TASK_ENCODE: return coding(s, rank, t->ratio);
+    case ECHI_TASK_DECODE: return reading_state(s, rank, t);
     case ECHI_TASK_REFRESH: return summing(s, rank, t);
-    case ECHI_TASK_BACKWARD: return echi_times_trunk(&p->times, t->lease.n) * (1 - p->forward) * n->factor[t->strand] + coding(s, rank);
-    case ECHI_TASK_STEP: return (echi_times_whole(&p->times, t->lease.n) + p->read * t->lease.n) * n->factor[t->strand] + coding(s, rank);
+    case ECHI_TASK_BACKWARD: return echi_times_trunk(&p->times, t->lease.n) * (1 - p->forward) * n->factor[t->strand] + coding(s, rank, t->ratio);
+    case ECHI_TASK_STEP: return (echi_times_whole(&p->times, t->lease.n) + p->read * t->lease.n) * n->factor[t->strand] + coding(s, rank, t->ratio);
     case ECHI_TASK_FORWARD: return (echi_times_trunk(&p->times, t->lease.n) * p->forward + p->read * t->lease.n) * n->factor[t->strand];
     case ECHI_TASK_EVAL: return p->look * s->job->test_samples;
     case ECHI_TASK_LOCAL_APPLY:
