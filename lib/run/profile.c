@@ -26,6 +26,7 @@
  * messages. */
 static void finish(struct echi_profile *p) {
     p->times.exchange = p->parameters * (sizeof(echi_real) * p->copy + p->add);
+    p->times.update = p->parameters * p->apply;
     p->times.messages = ECHI_STEP_MESSAGES * p->message;
 }
 

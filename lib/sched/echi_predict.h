@@ -26,7 +26,7 @@ struct echi_prediction {
 };
 
 /* Plays `steps` steps a worker on average (0: enough to compare plans by), at most some 16,000 in all unless asked for. The
- * plan is valid, and times[r].count > 0 for each rank that has a part in it. Some 300 bytes of stack for each of ECHI_WORLD_MAX. */
+ * plan is valid, and times[r].count > 0 for each rank that has a part in it. Some 500 bytes of stack for each of ECHI_WORLD_MAX. */
 void echi_predict(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
                   uint32_t steps, struct echi_prediction *out);
 

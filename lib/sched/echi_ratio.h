@@ -21,6 +21,11 @@ bool echi_whole_due(uint32_t number);
  * may have fewer values. */
 uint64_t echi_coded_bytes(uint64_t count, uint32_t ratio);
 
+/* What a codec costs a number of the range, in updates of one, for costs too: to select and write a push or weights at this ratio; to read
+ * them. */
+double echi_write_cost(uint32_t ratio);
+double echi_read_cost(uint32_t ratio);
+
 /* The planner's part: each group's base, once groups and samples are settled. */
 void echi_ratios_plan(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
 #endif

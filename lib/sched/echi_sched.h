@@ -226,6 +226,7 @@ struct echi_times {
     uint32_t count, n[ECHI_TIMES_MAX];
     double trunk[ECHI_TIMES_MAX], head[ECHI_TIMES_MAX];   /* forward and backward; head 0 where a model has no cut */
     double exchange;   /* to take in one push of all layers, or to send one; 0: not known */
+    double update;     /* to apply a push of all layers that is in: gradient, momentum, new weights; 0: not known */
     double messages;   /* what a step's messages cost besides their bytes; 0: not known */
     double link;       /* bytes a second that the node's link carries in one direction; 0: not known */
     /* How steps vary, and how a node is reached; all 0: not known. Steps take exp(jitter x a normal number) times as long, and the

@@ -343,6 +343,7 @@ size_t echi_times_encode(const struct echi_times *t, uint8_t *out, size_t cap) {
     echi_put_f64(&w, t->stutter);
     echi_put_f64(&w, t->stutter_factor);
     echi_put_f64(&w, t->delay);
+    echi_put_f64(&w, t->update);
     return w.ok ? (size_t)(w.at - out) : 0;
 }
 
@@ -366,8 +367,9 @@ bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *t) {
     t->stutter = echi_get_f64(&r);
     t->stutter_factor = echi_get_f64(&r);
     t->delay = echi_get_f64(&r);
+    t->update = echi_get_f64(&r);
     if (!(t->jitter >= 0 && t->jitter <= 2 && t->stutter >= 0 && t->stutter <= 1 && t->stutter_factor >= 0 && t->stutter_factor <= 1e4)) return false;
-    if (!(t->link >= 0 && t->link < 1e15 && t->delay >= 0 && t->delay < 1e6)) return false;
+    if (!(t->link >= 0 && t->link < 1e15 && t->delay >= 0 && t->delay < 1e6 && t->update >= 0 && t->update < 1e6)) return false;
     return r.ok && r.at == r.end && t->exchange >= 0 && t->exchange < 1e6 && t->messages >= 0 && t->messages < 1e6;
 }
 

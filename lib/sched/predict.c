@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A plan played on lanes and links. */
-#include "echi_predict.h"
 #include "echi_policy.h"
 #include "echi_random.h"
+#include "echi_ratio.h"
 
 #include <string.h>
 
@@ -19,11 +19,14 @@
 #define PATIENCE 4
 /* echi_times.messages is six of them. */
 #define MESSAGES 6
-/* In echi_times.exchange, a push taken in and added: what comes in or goes out, be it a push, a state or weights; momentum, decay and
- * new weights; and weights for each state that they are a sum of. */
+/* In echi_times.exchange, a push taken in and added: what comes in or goes out, be it a push, a state or weights; and an update, where
+ * nobody says what that takes. */
 #define COPY 0.6
 #define APPLY 1.1
-#define SUMMAND 0.4
+/* In updates: weights, for each state that they are a sum of. */
+#define SUMMAND 0.36
+/* Under a codec what is sent is what is sent from this epoch on, when ratios have come to where they stay. */
+#define LATE 5
 /* Bytes of a message without a payload, about. */
 #define CONTROL 128
 /* Bytes of others before an urgent message on the way in, at most, as in the simulator (lib/sim/links.c). */
@@ -37,12 +40,14 @@ struct event { double at; uint32_t turn; uint16_t who; uint8_t what, strand; }; 
 struct node {
     double urgent_until;                  /* the head's and the owner's work, before all other of this lane */
     double stolen, stolen_before;         /* seconds of it so far; when the worker's task began, or was last put off */
+    double beside_until;                  /* the coordinator's messages */
     double out_until, in_until;           /* the link carries until then */
     bool busy;                            /* with the worker's task ... */
     double begun, unit;                   /* ... since then, `stolen_begun` not counted; urgent work waits for the end of a unit of it */
     double stolen_begun;
     double forward, backward;             /* seconds of the worker's tasks; where nothing is apart, all of a step, and the last part of it */
     double exchange;                      /* seconds to take in a push or to send one, of the layers that travel */
+    double apply;                         /* to apply one */
     double update;                        /* of the head's layers */
     double message, row;                  /* one besides its bytes; the bytes of a sample to the head and back */
 };
@@ -66,7 +71,7 @@ struct group {
 };
 
 /* Events under way: one a strand, and one for each lease that it may have, two of the head, states from each owner to each other, sends of each, a round's apply. */
-#define EVENTS_MAX ((2 * ECHI_STRANDS + 1) * ECHI_WORLD_MAX + 2 + ECHI_GROUPS_MAX * (ECHI_GROUPS_MAX + ECHI_SNAPSHOTS) + 1)
+#define EVENTS_MAX ((2 * ECHI_STRANDS + ECHI_LEASES_AHEAD) * ECHI_WORLD_MAX + 2 + ECHI_GROUPS_MAX * (ECHI_GROUPS_MAX + ECHI_SNAPSHOTS) + 1)
 
 struct step { uint16_t who; uint8_t strand; };
 
@@ -82,6 +87,9 @@ struct play {
     struct node node[ECHI_WORLD_MAX];
     struct worker worker[ECHI_WORLD_MAX];
     struct group group[ECHI_GROUPS_MAX];
+    /* Under a codec, of a group's pushes, of weights and states, and of what stays on its node: bytes over those that they have dense; in
+     * updates, to write and to read them. */
+    struct coding { double part, write, read; } gradients[ECHI_GROUPS_MAX], states, own;
     struct step queue[ECHI_STRANDS * ECHI_WORLD_MAX];   /* rows at the head; the first `visiting` are in work */
     int queued, visiting;
     struct step stuck[ECHI_STRANDS * ECHI_WORLD_MAX];   /* pushes that wait because their group is too far ahead, in order */
@@ -157,6 +165,14 @@ static double urgent(struct node *n, double at, double seconds) {
     n->urgent_until += seconds;
     n->stolen += seconds;
     return n->urgent_until;
+}
+
+/* The coordinator's: not on the lane, which only stands still meanwhile. */
+static double beside(struct node *n, double at, double seconds) {
+    n->beside_until = (at > n->beside_until ? at : n->beside_until) + seconds;
+    n->urgent_until += n->urgent_until > at ? seconds : 0;
+    n->stolen += seconds;
+    return n->beside_until;
 }
 
 /* When so many bytes are there: out through one link, behind what left before; in through the other, which takes them as they come. */
@@ -259,8 +275,9 @@ static void answer(struct play *p) {
 static void push(struct play *p, int r, int strand) {
     const int o = p->plan->owner_of[p->plan->group_of[r]];
     const double early = p->worker[r].strand[strand].factor * p->node[r].backward;
-    if (!p->plan->separated) carry(p, r, o, p->load->head, p->now - early);
-    tell(p, carry(p, r, o, p->load->trunk, p->now), PUSH_IN, r, strand);
+    const double part = p->gradients[p->plan->group_of[r]].part;
+    if (!p->plan->separated) carry(p, r, o, part * p->load->head, p->now - early);
+    tell(p, carry(p, r, o, part * p->load->trunk, p->now), PUSH_IN, r, strand);
 }
 
 /* An owner's sends at once: the others wait, and get what is the newest then. */
@@ -280,11 +297,14 @@ static void send_weights(struct play *p, int r, int strand) {
     p->worker[r].owed[strand] = false;
     p->group[g].owed--;
     p->worker[r].strand[strand].seen = p->group[g].weights;
-    const double ready = o == r ? p->now : urgent(&p->node[o], p->now, COPY * p->node[o].exchange + p->node[o].message), there = carry(p, o, r, travels(p), ready);
+    struct node *n = &p->node[o];
+    const double work = o == r ? p->own.write * n->apply : p->states.write * n->apply + COPY * p->states.part * n->exchange + n->message;
+    const double ready = o != r || work > 0 ? urgent(n, p->now, work) : p->now, there = carry(p, o, r, p->states.part * travels(p), ready);
     tell(p, there, WEIGHTS_IN, r, strand);
-    if (o == r) return;
+    const double gone = n->out_until > ready ? n->out_until : ready;
+    if (o == r || gone <= p->now) return;
     p->group[g].sending++;
-    tell(p, p->node[o].out_until, SENT, g, 0);
+    tell(p, gone, SENT, g, 0);
 }
 
 /* What is owed, rank by rank, while there are places for sends, to those whom the bound does not hold back. */
@@ -336,8 +356,8 @@ static void send_states(struct play *p, int g) {
         if (!a->due[h] || a->carried[h] > 0) continue;
         a->due[h] = false;
         a->carried[h] = a->sent;
-        const double ready = urgent(&p->node[o], p->now, COPY * p->node[o].exchange + p->node[o].message);
-        tell(p, carry(p, o, p->plan->owner_of[h], travels(p), ready), STATE_IN, g, h);
+        const double ready = urgent(&p->node[o], p->now, COPY * p->states.part * p->node[o].exchange + p->node[o].message);
+        tell(p, carry(p, o, p->plan->owner_of[h], p->states.part * travels(p), ready), STATE_IN, g, h);
         a->state_out = true;
         return tell(p, p->node[o].out_until > p->now ? p->node[o].out_until : p->now, STATE_OUT, g, 1);
     }
@@ -349,6 +369,8 @@ static void exchange(struct play *p, int g) {
     if (p->plan->n_groups == 1 || a->sends > 0 || a->since_send == 0 || (a->since_send < a->workers && !too_far_ahead(p, g))) return;
     a->since_send = 0;
     a->sent = a->own;
+    struct node *n = &p->node[p->plan->owner_of[g]];
+    if (p->states.write > 0) urgent(n, p->now, p->states.write * n->apply);
     for (int h = 0; h < p->plan->n_groups; h++) {
         a->due[h] = h != g;
         a->sends += h != g;
@@ -367,14 +389,16 @@ static void state_out(struct play *p, int g, bool left) {
 static void push_in(struct play *p, int r, int strand) {
     const int o = p->plan->owner_of[p->plan->group_of[r]];
     struct node *n = &p->node[o];
-    const double here = o == r ? n->message : COPY * n->exchange + (travelling(p) + 1) * n->message, apply = APPLY * n->exchange;
+    const struct coding *c = o == r ? &p->own : &p->gradients[p->plan->group_of[r]];
+    const double copied = o == r ? n->message : COPY * c->part * n->exchange + (travelling(p) + 1) * n->message;
+    const double here = copied + c->read * n->apply;
     if (p->policy->rounds) {
         urgent(n, p->now, here + (1 - COPY) * n->exchange);
         if (++p->round_in < p->group[0].workers) return;
-        tell(p, urgent(n, p->now, apply), APPLIED, r, strand);
+        tell(p, urgent(n, p->now, n->apply), APPLIED, r, strand);
     } else {
-        const double sum = p->plan->n_groups > 1 ? SUMMAND * (p->plan->n_groups + 1) * n->exchange : 0;
-        tell(p, urgent(n, p->now, here + apply + sum), APPLIED, r, strand);
+        const double sum = p->plan->n_groups > 1 ? SUMMAND * (p->plan->n_groups + 1) * n->apply : 0;
+        tell(p, urgent(n, p->now, here + n->apply + sum), APPLIED, r, strand);
     }
 }
 
@@ -401,7 +425,7 @@ static void recount(struct play *p, int g) {
 
 /* Its owner's word that a push is in goes to the coordinator, which deals its worker another lease. */
 static void word_in(struct play *p, int r) {
-    tell(p, carry(p, 0, r, CONTROL, urgent(&p->node[0], p->now, 2 * p->node[0].message)), LEASE_IN, r, 0);
+    tell(p, carry(p, 0, r, CONTROL, beside(&p->node[0], p->now, 2 * p->node[0].message)), LEASE_IN, r, 0);
 }
 
 static void applied(struct play *p, int r, int strand) {
@@ -428,7 +452,7 @@ static void applied(struct play *p, int r, int strand) {
 static void state_in(struct play *p, int from, int to) {
     const int o = p->plan->owner_of[to];
     struct group *b = &p->group[to];
-    urgent(&p->node[o], p->now, COPY * p->node[o].exchange + 2 * p->node[o].message);
+    urgent(&p->node[o], p->now, COPY * p->states.part * p->node[o].exchange + p->states.read * p->node[o].apply + 2 * p->node[o].message);
     struct group *a = &p->group[from];
     b->weights += a->carried[to] - b->peer[from];
     b->peer[from] = a->acked[to] = a->carried[to];
@@ -497,14 +521,18 @@ static void set_up(struct play *p, int r) {
     struct node *n = &p->node[r];
     const double all = (double)p->load->trunk + p->load->head;
     n->exchange = all > 0 ? t->exchange * travels(p) / all : t->exchange;
+    const double update = t->update > 0 ? t->update : APPLY * t->exchange;
+    n->apply = all > 0 ? update * travels(p) / all : update;
     n->message = t->messages / MESSAGES;
     n->row = all > 0 ? COPY * t->exchange / all * (p->load->row + p->load->row_grad) : 0;
-    n->update = APPLY * (t->exchange - (plan->separated ? n->exchange : 0));
+    n->update = update - (plan->separated ? n->apply : 0);
     if (plan->group_of[r] == ECHI_NONE) return;
     const bool elsewhere = plan->owner_of[plan->group_of[r]] != r;
     /* A lease; a push and weights; rows and their answer. */
     double around = plan->world > 1 ? n->message : 0;
-    if (elsewhere) around += 2 * COPY * n->exchange + (travelling(p) + 1) * n->message;
+    const struct coding *out = elsewhere ? &p->gradients[plan->group_of[r]] : &p->own, *back = elsewhere ? &p->states : &p->own;
+    if (elsewhere) around += COPY * (out->part + back->part) * n->exchange + (travelling(p) + 1) * n->message;
+    around += (out->write + back->read) * n->apply;
     if (plan->separated && plan->head != r) around += 2 * n->message + plan->n[r] * n->row;
     const double trunk = echi_times_trunk(t, plan->n[r]);
     n->backward = (1 - FORWARD) * trunk;
@@ -513,6 +541,23 @@ static void set_up(struct play *p, int r) {
     else n->forward += n->backward + echi_times_head(t, plan->n[r]) + around;   /* all of a step is one task */
     p->group[plan->group_of[r]].workers++;
     p->group[plan->group_of[r]].at_least++;
+}
+
+static struct coding coding_of(uint64_t count, uint32_t ratio) {
+    return (struct coding){(double)echi_coded_bytes(count, ratio) / (4.0 * (double)count), echi_write_cost(ratio), echi_read_cost(ratio)};
+}
+
+/* What a codec makes of what travels, a complete state in 32 counted in. */
+static void set_up_codec(struct play *p) {
+    const uint64_t count = (uint64_t)travels(p) / 4;
+    const bool dense = p->plan->codec == ECHI_CODEC_DENSE || count == 0;
+    const struct coding all = dense ? (struct coding){1, 0, 0} : coding_of(count, ECHI_RATIO_ONE);
+    p->own = p->states = all;
+    for (int g = 0; g < p->plan->n_groups; g++) p->gradients[g] = dense ? all : coding_of(count, echi_push_ratio(p->plan, g, LATE));
+    if (dense) return;
+    const struct coding some = coding_of(count, p->plan->state_ratio);
+    p->states = some;
+    p->states.part += (all.part - some.part) / ECHI_WHOLE_EVERY;
 }
 
 static bool enough(const struct play *p, uint64_t wanted) {
@@ -532,13 +577,14 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
     p.load = load;
     p.policy = echi_policy_of((enum echi_sync)plan->sync);
     p.bound = plan->sync == ECHI_SYNC_SSP || plan->sync == ECHI_SYNC_GSSP;
+    set_up_codec(&p);
     bool random = false;
     uint64_t workers = 0;
     for (int r = 0; r < plan->world; r++) {
         set_up(&p, r);
         if (plan->group_of[r] == ECHI_NONE) continue;
         workers++;
-        p.worker[r].leases = plan->strands + 1;   /* to begin with; further ahead only who runs out */
+        p.worker[r].leases = plan->strands + ECHI_LEASES_AHEAD;
         random = random || is_random(&times[r]);
     }
     if (steps == 0) {

@@ -8,15 +8,6 @@
 #include "echi_error.h"
 #include "echi_ratio.h"
 
-/* What the codec top-k costs a number of the range, in updates of one (48,120 numbers, AVX-512, the fast tenth of 201): to select and
- * write, 3.4 to 6.5 at ratios from 0.01 to 0.35, and where all go 1.4 (pushes) or 0.8; to read, 2.4 to 4.7 where places are bits, 0.1 to
- * 0.5 where they are words, which is below a 32nd, and 1.9 where all values come. */
-#define SELECT_APPLIES 5.0
-#define WRITE_ALL_APPLIES 1.4
-#define READ_BITS_APPLIES 3.0
-#define READ_WORDS_APPLIES 0.5
-#define READ_ALL_APPLIES 2.0
-
 /* ----------------------------------------------------------------- shapes */
 
 /* Multiply-adds from one layer with parameters up to the next. */
@@ -90,6 +81,7 @@ void echi_sim_times(const struct echi_sim *s, int rank, struct echi_times *out) 
         out->head[i] *= longer / h->speed;
     }
     out->exchange *= longer / io_speed;
+    out->update *= longer / h->speed;
     out->messages *= longer / io_speed;
     out->link = h->rate;
     out->jitter = h->jitter;
@@ -116,14 +108,12 @@ static bool coded(const struct echi_sim *s, int rank) { return s->node[rank].set
 
 /* All gradients of a step, weights or a state, on their way out. */
 static double coding(const struct echi_sim *s, int rank, uint32_t ratio) {
-    const double applies = ratio == ECHI_RATIO_ONE ? WRITE_ALL_APPLIES : SELECT_APPLIES;
-    return coded(s, rank) ? applies * s->profile->apply * parameters(s, rank, false) : 0;
+    return coded(s, rank) ? echi_write_cost(ratio) * s->profile->apply * parameters(s, rank, false) : 0;
 }
 
 /* What has come, from this node or another. */
 static double reading(const struct echi_sim *s, int rank, int from, uint32_t ratio) {
-    const double applies = from == rank || ratio == ECHI_RATIO_ONE ? READ_ALL_APPLIES : ratio < ECHI_RATIO_ONE / 32 ? READ_WORDS_APPLIES : READ_BITS_APPLIES;
-    return coded(s, rank) ? applies * s->profile->apply * parameters(s, rank, false) : 0;
+    return coded(s, rank) ? echi_read_cost(from == rank ? ECHI_RATIO_ONE : ratio) * s->profile->apply * parameters(s, rank, false) : 0;
 }
 
 static double reading_push(const struct echi_sim *s, int rank, const struct echi_lease *lease) {

@@ -426,16 +426,16 @@ static void leases_fit_the_plan(void **state) {
 static void times_come_back(void **state) {
     (void)state;
     const struct echi_times t = {.count = 3, .n = {1, 8, 64}, .trunk = {0.5, 1, 4}, .head = {0, 0.25, 1}, .exchange = 0.125,
-                                  .messages = 0.0625, .jitter = 0.15, .stutter = 0.02, .stutter_factor = 5, .link = 1.25e8, .delay = 1e-3};
+                                  .messages = 0.0625, .jitter = 0.15, .stutter = 0.02, .stutter_factor = 5, .link = 1.25e8, .delay = 1e-3, .update = 0.25};
     struct echi_times back, bad;
     uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
     const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
-    assert_int_equal(len, 1 + 3 * 20 + 7 * 8);
+    assert_int_equal(len, 1 + 3 * 20 + 8 * 8);
     assert_true(echi_times_decode(bytes, len, &back));
     assert_memory_equal(&back, &t, sizeof t);
     for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));
     assert_false(echi_times_decode(bytes, len + 1, &back));
-    for (int i = 0; i < 15; i++) {
+    for (int i = 0; i < 17; i++) {
         bad = t;
         switch (i) {
         case 0: bad.count = 0; break;
@@ -453,6 +453,8 @@ static void times_come_back(void **state) {
         case 12: bad.link = -1; break;
         case 13: bad.delay = strtod("nan", NULL); break;
         case 14: bad.link = strtod("inf", NULL); break;
+        case 15: bad.update = -1; break;
+        case 16: bad.update = strtod("nan", NULL); break;
         }
         if (echi_times_decode(bytes, echi_times_encode(&bad, bytes, sizeof bytes), &back)) fail_msg("case %d was taken", i);
     }

@@ -3,6 +3,7 @@
  * (reference: sixteen workers, four geometric classes of speed); and what must hold of any. */
 #include "echi_choice.h"
 #include "echi_random.h"
+#include "echi_ratio.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -154,6 +155,54 @@ static void bytes_take_their_time(void **state) {
     near(predict(0).rate, 64 / (16 + 2 * 1.2), 1e-9);
 }
 
+static void updates_take_what_is_said_of_them(void **state) {
+    (void)state;
+    const double seconds[] = {1, 1, 1, 1};
+    nodes(4, seconds);
+    times[0].exchange = 2;
+    times[0].update = 10;
+    whole(ECHI_SYNC_BSP, 4, 16);
+    near(predict(0).rate, 64 / (16 + 3 * 2 + 0.8 + 10 + 3 * 1.2), 1e-9);
+    /* Leases are dealt beside the lane: where an update of the coordinator's own group takes an hour, the other group does not wait for it. */
+    nodes(2, seconds);
+    times[0].update = 3600;
+    whole(ECHI_SYNC_GSSP, 2, 16);
+    plan.n_groups = 2;
+    plan.group_of[0] = 1;
+    plan.owner_of[1] = 0;
+    plan.owner_of[0] = 1;
+    near(predict(256).rate, 1 + 16 / (16 + 3600 * (1 + 3 * 0.36)), 2e-3);
+}
+
+static void a_codec_costs_time_and_saves_bytes(void **state) {
+    (void)state;
+    const double seconds[] = {1, 1};
+    /* What stays on its node is written and read whole, gradients and weights: 2 (1.4 + 2) updates and the update itself. */
+    nodes(1, seconds);
+    load = (struct echi_load){.trunk = 400};
+    times[0].update = 0.5;
+    whole(ECHI_SYNC_ASP, 1, 16);
+    plan.codec = ECHI_CODEC_TOPK;
+    plan.ratios = ECHI_RATIOS_VOLUME;
+    plan.state_ratio = ECHI_RATIO_STATES;
+    plan.base[0] = 200000;
+    near(predict(0).rate, 16 / (16 + 7.8 * 0.5), 1e-9);
+    /* Links: a push at the ratio that a run comes to, and weights of which every 32nd are complete. */
+    nodes(2, seconds);
+    load = (struct echi_load){.trunk = 40000};
+    times[0].link = times[1].link = 1000;
+    whole(ECHI_SYNC_BSP, 2, 16);
+    plan.codec = ECHI_CODEC_TOPK;
+    plan.ratios = ECHI_RATIOS_VOLUME;
+    plan.state_ratio = ECHI_RATIO_STATES;
+    plan.base[0] = 200000;
+    const double push = (double)echi_coded_bytes(10000, 1600) / 1000;   /* 0.2^4 */
+    const double weights = (31 * (double)echi_coded_bytes(10000, ECHI_RATIO_STATES) + (double)echi_coded_bytes(10000, ECHI_RATIO_ONE)) / 32 / 1000;
+    near(predict(0).rate, 32 / (16 + push + weights), 1e-9);
+    whole(ECHI_SYNC_BSP, 2, 16);
+    near(predict(0).rate, 32 / (16 + 80.0), 1e-9);
+}
+
 static void the_head_is_one_for_all(void **state) {
     (void)state;
     const double seconds[] = {1, 1, 1, 1, 1};
@@ -282,6 +331,7 @@ static bool any(struct echi_random *r) {
     load = (struct echi_load){.trunk = echi_random_below(r, 100000), .head = echi_random_below(r, 1000000), .row = 1601, .row_grad = 1600};
     for (int i = 0; i < world; i++) {
         times[i].exchange = echi_random_below(r, 2) * 1e-4 * echi_random_unit(r);
+        times[i].update = echi_random_below(r, 2) * 1e-4 * echi_random_unit(r);
         times[i].messages = echi_random_below(r, 2) * 1e-4;
         times[i].link = echi_random_below(r, 2) * (1e6 + 1e8 * echi_random_unit(r));
         times[i].delay = echi_random_below(r, 2) * 1e-3 * echi_random_unit(r);
@@ -322,6 +372,7 @@ static void any_plan_has_a_rate(void **state) {
         for (int i = 0; i < plan.world; i++) {
             for (uint32_t k = 0; k < times[i].count; k++) times[i].trunk[k] /= 2, times[i].head[k] /= 2;
             times[i].exchange /= 2;
+            times[i].update /= 2;
             times[i].messages /= 2;
             times[i].delay /= 2;
             times[i].link *= 2;
@@ -383,6 +434,8 @@ int main(void) {
         cmocka_unit_test(without_chance_rates_are_those_of_the_formulas),
         cmocka_unit_test(staleness_is_what_others_do_in_a_step),
         cmocka_unit_test(bytes_take_their_time),
+        cmocka_unit_test(updates_take_what_is_said_of_them),
+        cmocka_unit_test(a_codec_costs_time_and_saves_bytes),
         cmocka_unit_test(the_head_is_one_for_all),
         cmocka_unit_test(two_strands_hide_what_is_waited_for),
         cmocka_unit_test(the_table_that_was_found_before),

@@ -59,6 +59,7 @@ static void a_profile_is_read(void **state) {
     is(profile.times.trunk[0], 1e-3), is(profile.times.trunk[1], 8e-3), is(profile.times.head[0], 1e-4), is(profile.times.head[1], 8e-4);
     /* What the planner takes: a push of 50 floats out of a socket and added; six messages a step. */
     is(profile.times.exchange, 50 * (4 * 1.25e-10 + 2.5e-10));
+    is(profile.times.update, 50 * 5e-10);
     is(profile.times.messages, 6e-5);
     is(echi_profile_images(&profile), 64 / 8.8e-3);
 }
@@ -186,6 +187,7 @@ static void other_models_cost_by_their_operations(void **state) {
         }
         is(profile.look, 2e-3 * (table[i].trunk_ops + table[i].head_ops) / 1200);
         is(profile.times.exchange, table[i].params * (4 * 1.25e-10 + 2.5e-10));
+        is(profile.times.update, table[i].params * 5e-10);
         is(profile.times.messages, 6e-5);
         assert_string_equal(profile.model, "test");
         const struct echi_profile fitted = profile;
