@@ -84,7 +84,7 @@ static size_t sums_size(const struct echi_exec *x, size_t all) {
 }
 
 static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, uint32_t n, size_t all, struct ech_error *err) {
-    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 2 * p->strands, all, err));
+    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, echi_plan_places(p, x->setup->rank), all, err));
     ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_GRADS, 0, p->strands, sums_size(x, all), err));
     if (!x->job->model) return ECH_OK;
     for (int i = 0; i < p->strands && !p->deterministic; i++)
@@ -103,8 +103,11 @@ static ech_status setup_grads(struct echi_exec *x, const struct echi_plan *p, in
 }
 
 ech_status echi_exec_regroup(struct echi_exec *x, const struct echi_plan *p, struct ech_error *err) {
-    const int group = echi_plan_group_owned(p, x->setup->rank);
-    return group < 0 ? ECH_OK : setup_grads(x, p, group, x->job->n_params * sizeof(echi_real), err);
+    const int rank = x->setup->rank, group = echi_plan_group_owned(p, rank);
+    const size_t all = x->job->n_params * sizeof(echi_real);
+    if (p->group_of[rank] != ECHI_NONE)
+        ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, echi_plan_places(p, rank), all, err));
+    return group < 0 ? ECH_OK : setup_grads(x, p, group, all, err);
 }
 
 static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {

@@ -21,6 +21,7 @@ struct echi_wishes {
     bool lr_given, momentum_given;
     bool absent[ECHI_WORLD_MAX];       /* lost before there was a plan: has no times, and gets no part */
     bool deterministic;                /* BSP: shares of whole granules */
+    bool regroup;                      /* change groups and sizes of steps when speeds change lastingly */
 };
 
 /* B: as wished, else max(64, 16 x nodes). */

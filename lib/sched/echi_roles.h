@@ -6,6 +6,7 @@
 #define ECHI_ROLES_H
 #include "echi_planner.h"
 #include "echi_policy.h"
+#include "echi_regroup.h"
 
 /* ---- worker: computes forward and backward ---- */
 enum echi_strand_phase { ECHI_STRAND_WAITS_WEIGHTS, ECHI_STRAND_IDLE, ECHI_STRAND_FORWARD, ECHI_STRAND_WAITS_HEAD,
@@ -23,9 +24,10 @@ struct echi_strand {
     int next_layer;                               /* the layer whose gradient travels next, from the last down */
     bool ready[256];                              /* gradients that are there and wait for the layers above them */
     int sending;                                  /* gradients and rows on their way out: their slots are not free yet */
+    uint32_t joined;                              /* as in the worker, when the step began */
     bool abandoned;                               /* its owner is lost: the step goes no further than what is under way */
-    bool renewed; uint8_t fresh;                  /* the new owner's weights came before the abandoned step was over */
 };
+#define ECHI_WORKER_PLACES (ECHI_STRANDS * (1 + ECHI_GROUPS_MAX))   /* see echi_plan_places */
 struct echi_worker {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
@@ -33,7 +35,12 @@ struct echi_worker {
     uint32_t turns;                               /* changes of phase so far */
     struct echi_lease lease[ECHI_LEASES_HELD]; int n_leases;   /* that no strand has begun */
     bool entered;                                 /* the owner knows that this worker holds a lease */
-    uint8_t owner;                                /* rank: who answers with weights; another when that one is lost */
+    uint8_t owner;                                /* rank: who answers with weights; another when that one is lost, or this worker moved */
+    uint32_t joined;                              /* membership epoch at which it became the owner */
+    bool arriving;                                /* steps for the owner before are not over yet */
+    uint8_t posted[ECHI_WORKER_PLACES];           /* by WORKER_WEIGHTS slot: the rank whose weights come there next; ECHI_NONE */
+    /* What its steps take, for the planner: a task is out since, summed up since the last push, which left at. ns */
+    int tasks; uint64_t busy_since, busy, pushed_at;
 };
 void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup);
 void echi_worker_step(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
@@ -45,6 +52,8 @@ struct echi_push {
     bool whole, more;
     double loss, staleness; uint32_t correct;
     uint64_t seen, head;                          /* samples in the weights it was computed on; in the head's behind it */
+    uint32_t joined;                              /* as its worker was told when it began */
+    uint64_t compute, exchange;                   /* ns, see struct echi_msg */
 };
 struct echi_owner {
     const struct echi_setup *setup;
@@ -56,6 +65,10 @@ struct echi_owner {
     uint8_t queue[ECHI_WORLD_MAX]; int queued;    /* ranks whose whole pushes wait, in order of arrival */
     uint32_t entered[ECHI_WORLD_MAX], last[ECHI_WORLD_MAX];   /* leases (ids rise): a worker's last ENTER, and the last applied */
     uint8_t answer[ECHI_WORLD_MAX];               /* weights owed to this worker, so many times */
+    bool known[ECHI_WORLD_MAX];                   /* is or was a worker of this group: a place for its pushes is posted */
+    bool joins[ECHI_WORLD_MAX];                   /* joined, and gets weights when it says that it holds a lease */
+    uint32_t joined[ECHI_WORLD_MAX];              /* membership epoch at which it joined: what it said before is of no account */
+    int64_t owed_since[ECHI_WORLD_MAX], held_back[ECHI_WORLD_MAX];   /* the answer; what the last one had to wait, in ns */
     int turn;                                     /* the rank to look at first when there is a place for a send */
     int busy;                                     /* tasks out: 0 or 1 */
     uint32_t round_in;                            /* BSP: samples of the current round that are in */
@@ -78,7 +91,7 @@ struct echi_owner {
         uint8_t from;                             /* its owner is lost, and this rank sends the last state; else ECHI_NONE */
     } peer[ECHI_GROUPS_MAX];
     int frozen_out;                               /* sends of lost groups' states that are not finished */
-    uint32_t members;                             /* membership epoch: losses so far that this owner knows of */
+    uint32_t members;                             /* membership epoch: losses and moves so far that this owner knows of */
     bool draining, drained, asked;
     uint8_t asked_as;                             /* enum echi_ask, while asked */
     bool asked_momentum; int momentum_sending;    /* no apply writes it meanwhile */
@@ -89,8 +102,8 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
 void echi_owner_step(struct echi_owner *o, const struct echi_event *event, struct echi_actions *out);
 
 /* A worker's leases that the head has trained and that can still be issued again, at most: those in its group's state that
- * nobody else has, and those in flight. */
-#define ECHI_TRAINED_KEPT (ECHI_UNACKED_MAX + ECHI_LEASES_AHEAD)
+ * nobody else has, as many in those of groups that it was in before (the coordinator sees to that), and those in flight. */
+#define ECHI_TRAINED_KEPT (2 * ECHI_UNACKED_MAX + ECHI_LEASES_AHEAD)
 
 /* ---- head: owner of the head's layers, which it also computes on the rows that workers send ---- */
 struct echi_head {
@@ -160,11 +173,14 @@ struct echi_coordinator {
     /* ledger */
     uint32_t epoch, start, next_lease, next_round;
     uint64_t issued, applied, applied_rounds;
-    struct { struct echi_lease lease; bool asked; } out[ECHI_LEASES_OUT_MAX]; int n_out;   /* asked: its owner, whether it is in */
-    struct echi_lease again[ECHI_LEASES_OUT_MAX + ECHI_LEASES_KEPT_MAX]; int n_again;   /* revoked: to be issued again */
+    /* asked: its owner, whether it is in; earlier: of its worker's stay in another group */
+    struct { struct echi_lease lease; bool asked, earlier; } out[ECHI_LEASES_OUT_MAX]; int n_out;
+    struct echi_lease again[ECHI_LEASES_OUT_MAX + ECHI_LEASES_KEPT_MAX]; int n_again;   /* revoked, handed back: to be issued again */
     /* Several groups: in, at this version of the owner's state, but another owner may lack it yet. */
     struct { struct echi_lease lease; uint64_t version; } kept[ECHI_LEASES_KEPT_MAX]; int n_kept;
     int held[ECHI_WORLD_MAX];                     /* leases out by worker */
+    uint32_t size[ECHI_WORLD_MAX];                /* samples of a worker's leases where no round is waited for: at most the plan's */
+    uint32_t moved[ECHI_WORLD_MAX];               /* how often each worker has joined another group by a move */
     bool stopping;                                /* no further lease */
     /* clock */
     int64_t train_began, hold_began, measuring, train_ended;
@@ -182,10 +198,16 @@ struct echi_coordinator {
     uint8_t source;                               /* rank whose trunk is still to come, ECHI_NONE: none */
     /* losses */
     uint32_t members, ready[ECHI_WORLD_MAX];      /* membership epoch; what each node has said of it */
-    bool calm;                                    /* all living nodes know of all losses: leases may be dealt */
+    bool calm;                                    /* all living nodes know of all losses and moves: leases may be dealt */
     struct echi_frozen frozen[ECHI_GROUPS_MAX];
     uint8_t lost_rank[ECHI_WORLD_MAX]; int n_lost;   /* in order; the driver reads these and the next two */
-    uint64_t again_leases, again_samples;         /* issued again */
+    uint64_t again_leases, again_samples;         /* issued again because of losses */
+    /* regrouping */
+    struct echi_regroup regroup;
+    bool arriving[ECHI_WORLD_MAX];                /* moved, and no step of it is in at its new owner */
+    int64_t paused[ECHI_WORLD_MAX];               /* ns of looks and checkpoints when the last step of a worker came in */
+    struct echi_change change, told;              /* that is due; the last that was made. The driver reads `told` and the next two */
+    uint64_t moves, sizes;                        /* workers moved; sizes of leases changed */
     /* what happened; the driver reads these */
     ech_status status; int lost_peer; char text[240];
     int at_fault;                                 /* rank that could not go on, -1: none, or it was lost */
@@ -200,6 +222,9 @@ struct echi_coordinator {
 void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_wishes *wishes,
                            const struct echi_goal *goal, bool plan_given);
 void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *event, struct echi_actions *out);
+/* Has worker `rank` join `group`: tells all nodes. False, and nothing is done, while that cannot be: the run does not train, a loss or
+ * another move is not told yet or settled, its last move is not behind it, or the group is its own or has lost its owner. */
+bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, struct echi_actions *out);
 /* Nanoseconds of training so far, those before a resume included, held time and checkpoints taken out. */
 int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now);
 #endif

@@ -47,6 +47,9 @@ struct echi_plan {
     uint32_t rounds_apart;                /* R: how far a group may run ahead of what the others have acknowledged */
     double lr, momentum, decay;
     uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among a plan's bytes, which are sent before any is */
+    /* Nor are these, of workers that joined another group: 1 + the group that the coordinator moved it from (0: none yet), to whose
+     * owner steps that had begun still go; and bit g: it was in group g before. */
+    uint8_t moved_from[ECHI_WORLD_MAX], was_in[ECHI_WORLD_MAX];
 };
 int echi_plan_workers(const struct echi_plan *plan, int group);   /* living ones of one group; group -1: of all */
 
@@ -60,6 +63,13 @@ void echi_plan_lose(struct echi_plan *plan, int rank);
 int echi_plan_group_owned(const struct echi_plan *plan, int rank);
 bool echi_plan_group_lives(const struct echi_plan *plan, int group);
 int echi_plan_first_group(const struct echi_plan *plan);
+/* Is this a living worker, and that a group with a living owner? */
+bool echi_plan_may_move(const struct echi_plan *plan, int rank, int group);
+/* Moves a worker to another group, whose owner lives. All nodes do so at the same membership epoch. */
+void echi_plan_move(struct echi_plan *plan, int rank, int group);
+/* WORKER_WEIGHTS slots that a worker's node needs: each strand's current one, and for each living owner that it has worked for
+ * one a strand, since a place that was posted for a living node cannot be taken back. */
+int echi_plan_places(const struct echi_plan *plan, int rank);
 /* Samples of one lease that a worker has room for. Under BSP more than its share where that is small: when others are lost,
  * shares grow, and what is larger than the room is leased in parts. */
 uint32_t echi_plan_room(const struct echi_plan *plan, int rank);
@@ -119,7 +129,9 @@ struct echi_setup {
                                          the state of `group`, whose owner is lost, is `peer`'s copy */                      \
     X(REVOKED, "revoked", 0, 0)       /* owner -> coordinator: the lease is in (flag) or revoked. Without a lease: my copy of  \
                                          `group`, whose owner is lost, has this version and these marks */                   \
-    X(FROZEN, "frozen", 5, 1)         /* owner -> owner: the last state of a group whose owner is lost */
+    X(FROZEN, "frozen", 5, 1)         /* owner -> owner: the last state of a group whose owner is lost */                \
+    X(REGROUP, "regroup", 0, 0)       /* coordinator -> node: the worker of `peer` joins `group`; answer READY */          \
+    X(HANDED_BACK, "handed_back", 0, 0)   /* worker -> coordinator: a lease for the owner before, which I had not begun */
 
 enum echi_kind {
 #define ECHI_KIND_ENUM(name, text, priority, payload) ECHI_KIND_##name,
@@ -153,7 +165,10 @@ struct echi_msg {
     uint64_t head;                  /* ACT_GRAD, PUSH, APPLIED: samples in the head's weights that the gradient came from */
     double loss, staleness;         /* loss: sum over the lease's samples; staleness in rounds */
     uint64_t acked;                 /* APPLIED: version of the group's state that all other owners have */
-    uint32_t members;               /* LOST, READY, DRAIN, DRAINED, REVOKED: membership epoch, 0 until the first loss */
+    uint64_t compute, exchange;     /* PUSH (of the last layer to leave), APPLIED: ns that the worker computed since its push before,
+                                       and the rest of that time, in APPLIED without what its owner held it back */
+    uint32_t members;               /* LOST, REGROUP, READY, DRAIN, DRAINED, REVOKED: membership epoch, raised by each loss and each
+                                       move, 0 until the first. ENTER, PUSH, WEIGHTS: that at which the worker joined this owner */
     uint32_t mark[ECHI_WORLD_MAX];  /* STATE, FROZEN, REVOKED: by worker, the last lease that is in this state */
     char text[240];                 /* FAULT, END */
 };
@@ -194,7 +209,7 @@ int echi_staleness_bin(double rounds);
 
 enum echi_slot_kind {
     ECHI_SLOT_NONE,
-    ECHI_SLOT_WORKER_WEIGHTS,   /* [2 * strands]: each strand's current one, and as many spare */
+    ECHI_SLOT_WORKER_WEIGHTS,   /* [echi_plan_places]: each strand's current one, and spare ones posted for each owner */
     ECHI_SLOT_WORKER_GRADS,     /* [strand] */
     ECHI_SLOT_WORKER_ACT,       /* [strand] rows and labels on their way to the head */
     ECHI_SLOT_WORKER_ACT_GRAD,  /* [strands] in the order in which they come */
@@ -266,12 +281,13 @@ enum echi_event_type {
     ECHI_EVENT_LOST,       /* node `from` is gone. All roles but the coordinator: by its word, in `msg`; the plan says so already, and
                               nothing from that node comes any more. Places posted for it are the role's again; SENT comes for
                               what was sent to it, before or after this, also when it is sent later */
-    ECHI_EVENT_STOP        /* coordinator: the user wants an orderly end */
+    ECHI_EVENT_STOP,       /* coordinator: the user wants an orderly end */
+    ECHI_EVENT_MOVED       /* worker `from` joins another group, by the coordinator's word in `msg`; the plan says so already */
 };
 struct echi_event {
     uint8_t type, from;
     int64_t now;                            /* ns */
-    const struct echi_msg *msg;             /* MESSAGE */
+    const struct echi_msg *msg;             /* MESSAGE, LOST, MOVED */
     const uint8_t *bytes; size_t len;       /* MESSAGE of kind MEASURED: encoded times */
     struct echi_slot slot;
     int layer;

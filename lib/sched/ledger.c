@@ -27,7 +27,7 @@ static void issue(struct echi_coordinator *c, int rank, struct echi_lease lease,
     lease.id = c->next_lease++;
     lease.worker = (uint8_t)rank;
     lease.owner = c->plan.owner_of[c->plan.group_of[rank]];
-    c->out[c->n_out].asked = false;
+    c->out[c->n_out].asked = c->out[c->n_out].earlier = false;
     c->out[c->n_out++].lease = lease;
     c->held[rank]++;
     echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_COORDINATOR, ECHI_KIND_LEASE)->msg.lease = lease;
@@ -42,7 +42,7 @@ static void lease(struct echi_coordinator *c, int rank, uint32_t n, uint32_t rou
 
 /* The oldest of what is to be issued again, or as much of it as this worker has room for. */
 static void lease_again(struct echi_coordinator *c, int rank, struct echi_actions *out) {
-    const uint32_t room = echi_plan_room(&c->plan, rank);
+    const uint32_t room = c->policy->rounds ? echi_plan_room(&c->plan, rank) : c->size[rank];
     struct echi_lease *first = &c->again[0], part = *first;
     if (part.n > room) {
         part.n = room;
@@ -52,10 +52,25 @@ static void lease_again(struct echi_coordinator *c, int rank, struct echi_action
         c->n_again--;
         memmove(first, first + 1, (size_t)c->n_again * sizeof *first);
     }
-    part.again = 1;
-    c->again_leases++;
-    c->again_samples += part.n;
+    if (part.again) {
+        c->again_leases++;
+        c->again_samples += part.n;
+    }
     issue(c, rank, part, out);
+}
+
+/* What is issued again because its worker or its owner is lost. */
+static void put_again(struct echi_coordinator *c, const struct echi_lease *l) {
+    c->again[c->n_again] = *l;
+    c->again[c->n_again++].again = 1;
+}
+
+/* An owner's marks rise with the numbers of a worker's leases: none is dealt while one of an earlier stay in the group is out. */
+static bool may_take(const struct echi_coordinator *c, int rank) {
+    const uint8_t owner = c->plan.owner_of[c->plan.group_of[rank]];
+    for (int i = 0; i < c->n_out && c->moved[rank] > 0; i++)
+        if (c->out[i].earlier && c->out[i].lease.worker == rank && c->out[i].lease.owner == owner) return false;
+    return true;
 }
 
 /* Parts of rounds whose workers are lost, in proportion to the shares of those who are left. */
@@ -120,9 +135,9 @@ void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out) {
     /* One each in turn, so that nobody takes two from the end of the data while another has none. */
     for (int ahead = 1; ahead <= p->strands + 1; ahead++)
         for (int r = 0; r < p->world; r++) {
-            if (!works(p, r) || c->held[r] >= ahead || c->n_out == ECHI_LEASES_OUT_MAX) continue;
+            if (!works(p, r) || c->held[r] >= ahead || c->n_out == ECHI_LEASES_OUT_MAX || !may_take(c, r)) continue;
             if (c->n_again > 0) lease_again(c, r, out);
-            else if (may_issue(c)) lease(c, r, available(c, p->n[r]), 0, p->round, out);
+            else if (may_issue(c)) lease(c, r, available(c, c->size[r]), 0, p->round, out);
         }
 }
 
@@ -175,7 +190,7 @@ void echi_ledger_ask(struct echi_coordinator *c, struct echi_actions *out) {
 void echi_ledger_answer(struct echi_coordinator *c, const struct echi_lease *l, bool in) {
     for (int i = 0; i < c->n_out; i++) {
         if (c->out[i].lease.id != l->id || !c->out[i].asked || in) continue;
-        c->again[c->n_again++] = c->out[i].lease;
+        put_again(c, &c->out[i].lease);
         return forget(c, i);
     }
 }
@@ -189,7 +204,7 @@ void echi_ledger_decide(struct echi_coordinator *c, int owner, const uint32_t ma
             continue;
         }
         c->applied -= l->n;
-        c->again[c->n_again++] = *l;
+        put_again(c, l);
     }
     c->n_kept = left;
     for (int i = c->n_out - 1; i >= 0; i--) {
@@ -199,10 +214,34 @@ void echi_ledger_decide(struct echi_coordinator *c, int owner, const uint32_t ma
             c->applied += l.n;
             keep(c, &l, 0);
         } else {
-            c->again[c->n_again++] = l;
+            put_again(c, &l);
         }
         forget(c, i);
     }
 }
 
 void echi_ledger_settled(struct echi_coordinator *c, int owner) { release(c, owner, UINT64_MAX); }
+
+/* ---- moves ---- */
+
+void echi_ledger_moved(struct echi_coordinator *c, int rank) {
+    c->moved[rank]++;
+    for (int i = 0; i < c->n_out; i++)
+        if (c->out[i].lease.worker == rank) c->out[i].earlier = true;
+}
+
+void echi_ledger_back(struct echi_coordinator *c, const struct echi_lease *l, int worker) {
+    for (int i = 0; i < c->n_out; i++) {
+        if (c->out[i].lease.id != l->id || c->out[i].lease.worker != worker || !c->out[i].earlier) continue;
+        c->again[c->n_again++] = c->out[i].lease;
+        return forget(c, i);
+    }
+}
+
+bool echi_ledger_has_moved(const struct echi_coordinator *c, int rank) {
+    int kept = 0;
+    for (int i = 0; i < c->n_out; i++)
+        if (c->out[i].earlier && c->out[i].lease.worker == rank) return false;
+    for (int i = 0; i < c->n_kept; i++) kept += c->kept[i].lease.worker == rank;
+    return kept + c->held[rank] <= ECHI_UNACKED_MAX;
+}

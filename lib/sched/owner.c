@@ -19,30 +19,33 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
     for (int r = 0; r < setup->plan.world; r++) {
         o->view[r].member = setup->plan.group_of[r] == group;
         o->view[r].idle = true;   /* until it says that it has a lease */
+        o->known[r] = o->view[r].member;
     }
     for (int g = 0; g < setup->plan.n_groups; g++) o->peer[g].from = ECHI_NONE;
 }
 
 /* ---- weights out ---- */
 
-static void send_weights(struct echi_owner *o, int rank, struct echi_actions *out) {
+static void send_weights(struct echi_owner *o, int rank, int64_t now, struct echi_actions *out) {
     struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_KIND_WEIGHTS);
     a->slot = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
     a->msg.version = o->version;
     a->msg.samples = o->samples;
+    a->msg.members = o->joined[rank];
     o->in_flight[o->current]++;
     o->sends++;
     o->answer[rank]--;
+    o->held_back[rank] = now - o->owed_since[rank];
 }
 
 /* An answer waits for a place among the sends and then gets the newest weights. The ranks have their turn one after the
  * other: with few places and many workers nobody is passed for ever. */
-static void answer(struct echi_owner *o, struct echi_actions *out) {
+static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) {
     const int world = plan_of(o)->world, first = o->turn;
     for (int i = 0; i < world && o->sends < ECHI_SNAPSHOTS - 2; i++) {
         const int r = (first + i) % world;
         if (!o->answer[r] || !o->policy->before_reply(o->view, world, r, plan_of(o)->staleness)) continue;
-        send_weights(o, r, out);
+        send_weights(o, r, now, out);
         o->turn = (r + 1) % world;
     }
 }
@@ -229,12 +232,21 @@ static void applied(struct echi_owner *o, const struct echi_push *p, struct echi
     a->msg.acked = acked_by_all(o);
     a->msg.staleness = p->staleness;
     a->msg.head = p->head;
+    const uint64_t held = (uint64_t)o->held_back[p->lease.worker];   /* not the worker's doing */
+    a->msg.compute = p->compute;
+    a->msg.exchange = p->exchange > held ? p->exchange - held : 0;
 }
 
-static void start_training(struct echi_owner *o, struct echi_actions *out) {
+/* Is this push, or word, of the worker's present stay in this group? */
+static bool belongs(const struct echi_owner *o, int rank, uint32_t joined) { return o->view[rank].member && joined == o->joined[rank]; }
+
+static void start_training(struct echi_owner *o, int64_t now, struct echi_actions *out) {
     o->started = true;
     echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_STARTED);
-    for (int r = 0; r < plan_of(o)->world; r++) o->answer[r] = o->view[r].member ? plan_of(o)->strands : 0;
+    for (int r = 0; r < plan_of(o)->world; r++) {
+        o->answer[r] = o->view[r].member ? plan_of(o)->strands : 0;
+        o->owed_since[r] = now;
+    }
 }
 
 static void on_computed(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
@@ -251,7 +263,7 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     o->current = t->weights_out.index;
     o->samples = o->next_samples + t->samples;
     if (t->kind == ECHI_TASK_REFRESH) {
-        if (!o->started) start_training(o, out);
+        if (!o->started) start_training(o, e->now, out);
         return;
     }
     o->version++;
@@ -263,9 +275,12 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
         return;
     }
     const int rank = t->lease.worker;
-    o->view[rank].steps++;
+    const bool of_member = belongs(o, rank, o->push[rank].joined);
     o->last[rank] = t->lease.id;
-    o->view[rank].idle = !o->push[rank].more && o->entered[rank] <= t->lease.id;
+    if (of_member) {
+        o->view[rank].steps++;
+        o->view[rank].idle = !o->push[rank].more && o->entered[rank] <= t->lease.id;
+    }
     if (several(o)) {
         o->state_current = t->state_out.index;
         o->state_version++;
@@ -274,9 +289,11 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     }
     applied(o, &o->push[rank], out);
     o->push[rank] = (struct echi_push){0};
-    if (!o->view[rank].member) return;
-    o->answer[rank]++;
-    echi_act_post(out, rank, ECHI_KIND_PUSH, t->grads);
+    if (of_member) {
+        o->answer[rank]++;
+        o->owed_since[rank] = e->now;
+    }
+    if (o->known[rank]) echi_act_post(out, rank, ECHI_KIND_PUSH, t->grads);
 }
 
 /* A worker that had run out holds a lease again: it enters with the smallest count of those that have one, with the largest of all
@@ -297,8 +314,16 @@ static void enter(struct echi_owner *o, int rank) {
 /* Its word on that may be overtaken by pushes, in either direction; the numbers of the leases tell. */
 static void on_enter(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_lease *l = &e->msg->lease;
-    if (l->worker != e->from || !o->view[e->from].member || !echi_lease_valid(l, plan_of(o)))
+    const bool current = belongs(o, e->from, e->msg->members);
+    if (l->worker != e->from || !o->known[e->from] || e->msg->members > o->members ||
+        (current && (l->owner != o->setup->rank || !echi_lease_valid(l, plan_of(o)))))
         return echi_act_fault(out, ECH_E_FORMAT, "a worker's lease does not fit the plan: do all nodes run the same version?");
+    if (!current) return;   /* said before it was moved */
+    if (o->joins[e->from]) {
+        o->joins[e->from] = false;
+        o->answer[e->from] = plan_of(o)->strands;
+        o->owed_since[e->from] = e->now;
+    }
     o->entered[e->from] = l->id;
     if (o->view[e->from].idle && l->id > o->last[e->from]) enter(o, e->from);
 }
@@ -316,7 +341,8 @@ static bool is_in(const struct echi_owner *o, const struct echi_lease *l) {
 static bool push_fits(const struct echi_owner *o, const struct echi_event *e) {
     const struct echi_lease *l = &e->msg->lease;
     const struct echi_push *p = &o->push[e->from];
-    if (!o->started || !o->view[e->from].member || l->worker != e->from || !echi_lease_valid(l, plan_of(o))) return false;
+    if (!o->started || !o->known[e->from] || l->worker != e->from || l->owner != o->setup->rank || !echi_lease_valid(l, plan_of(o)))
+        return false;
     if (p->whole || e->msg->layer != o->setup->cut - 1 - p->layers_in || (p->layers_in > 0 && p->lease.id != l->id)) return false;
     if (!o->policy->rounds) return l->id > o->last[e->from];
     return l->round == o->version && o->round_count < ECHI_ROUND_LEASES &&
@@ -338,7 +364,10 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     p->loss = m->loss;
     p->correct = m->correct;
     p->seen = m->samples <= o->samples ? m->samples : o->samples;
-    if (o->view[e->from].idle) enter(o, e->from);
+    p->joined = m->members;
+    p->compute = m->compute;
+    p->exchange = m->exchange;
+    if (o->view[e->from].idle && belongs(o, e->from, p->joined)) enter(o, e->from);
     o->queue[o->queued++] = e->from;
 }
 
@@ -420,21 +449,36 @@ static void on_revoke(struct echi_owner *o, const struct echi_event *e, struct e
     }
 }
 
-/* A worker of a lost owner joins: it is owed weights, and enters with its first lease. */
+/* A worker of a lost owner, or one that was moved, joins; its steps for another may still go on. It gets weights, and enters, with
+ * its first lease. One that was here before has kept its place for pushes, and its count. */
 static void join(struct echi_owner *o, int rank, struct echi_actions *out) {
-    o->view[rank] = (struct echi_worker_view){.member = true, .idle = true};
-    o->answer[rank] = o->started ? plan_of(o)->strands : 0;
-    echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint8_t)rank});
+    o->view[rank].member = o->view[rank].idle = o->joins[rank] = true;
+    o->joined[rank] = o->members;
+    o->entered[rank] = 0;
+    o->answer[rank] = 0;
+    if (!o->known[rank]) echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint8_t)rank});
+    o->known[rank] = true;
+}
+
+/* It is owed nothing any more and holds up nobody; steps that it has begun still come, and are applied. */
+static void leave(struct echi_owner *o, int rank) {
+    o->view[rank].member = false;
+    o->answer[rank] = 0;
+}
+
+static void on_moved(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
+    const bool here = plan_of(o)->group_of[e->from] == o->group;
+    o->members = e->msg->members;
+    if (o->view[e->from].member && !here) leave(o, e->from);
+    if (!o->view[e->from].member && here) join(o, e->from, out);
 }
 
 static void on_lost(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_plan *p = plan_of(o);
     o->members = e->msg->members;
-    if (o->view[e->from].member) {
-        o->view[e->from].member = false;
-        o->answer[e->from] = 0;
-        if (!o->push[e->from].whole) o->push[e->from] = (struct echi_push){0};
-    }
+    leave(o, e->from);
+    o->known[e->from] = false;
+    if (!o->push[e->from].whole) o->push[e->from] = (struct echi_push){0};
     for (int r = 0; r < p->world; r++)
         if (!p->lost[r] && p->group_of[r] == o->group && !o->view[r].member) join(o, r, out);
     for (int g = 0; g < p->n_groups; g++) {
@@ -470,7 +514,7 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
             t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, 0};
             name_states(o, t);
         } else {
-            start_training(o, out);
+            start_training(o, e->now, out);
         }
         break;
     case ECHI_KIND_PUSH: on_push(o, e, out); break;
@@ -531,11 +575,12 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
         }
         break;
     case ECHI_EVENT_LOST: on_lost(o, e, out); break;
+    case ECHI_EVENT_MOVED: on_moved(o, e, out); break;
     default: break;
     }
     post_states(o, out);
     exchange(o, out);
-    if (o->started) answer(o, out);
+    if (o->started) answer(o, e->now, out);
     pump(o, out);
     report(o, out);
 }

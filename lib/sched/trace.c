@@ -150,6 +150,7 @@ static void put_event(struct echi_writer *w, const struct echi_event *e) {
         echi_put8(w, e->msg != NULL);
         if (e->msg) put_message(w, e);
         break;
+    case ECHI_EVENT_MOVED:
     case ECHI_EVENT_MESSAGE: put_message(w, e); break;
     case ECHI_EVENT_SENT: put_slot(w, e->slot); break;
     case ECHI_EVENT_GRADIENT: echi_put16(w, (uint16_t)e->layer); /* fall through */
@@ -176,6 +177,7 @@ static void get_event(struct echi_reader *r, struct echi_traced *t) {
         default: r->ok = false;
         }
         break;
+    case ECHI_EVENT_MOVED:
     case ECHI_EVENT_MESSAGE: get_message(r, t); break;
     case ECHI_EVENT_SENT: e->slot = get_slot(r); break;
     case ECHI_EVENT_GRADIENT: e->layer = echi_get16(r); /* fall through */
@@ -297,6 +299,7 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put8(w, s->lr_given);
     echi_put8(w, s->momentum_given);
     echi_put8(w, s->deterministic);
+    echi_put8(w, s->regroup);
 }
 
 bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
@@ -321,6 +324,7 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->lr_given = echi_get8(r) != 0;
     s->momentum_given = echi_get8(r) != 0;
     s->deterministic = echi_get8(r) != 0;
+    s->regroup = echi_get8(r) != 0;
     const uint32_t most = 1u << 24;
     for (int i = 0; i < world; i++)
         if (r->ok && s->share[i] > most) r->ok = false;

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Speeds while a run goes, and what follows from them: a worker whose steps take lastingly longer, or shorter, than those of its group
+ * gets leases of another size or joins another group (design, section 6, "Regrouping"; papers.md, 4.1). Pure: no clock, no sums of
+ * parameters; the times are what workers say of their steps. Told by one thread, the coordinator's. */
+#ifndef ECHI_REGROUP_H
+#define ECHI_REGROUP_H
+#include "echi_sched.h"
+
+/* ---- speed.c: a robust moving average ---- */
+
+#define ECHI_SPEED_RECENT 7
+/* The median of the last seven values moves the average a quarter of the way. Up to three values of seven may be anything: of steps of
+ * which 2 % take five times as long the median is one of those less than once in 100,000 steps. A change that lasts shows in the median
+ * with its fourth step and is followed to a tenth within ECHI_SPEED_FOLLOWS. */
+#define ECHI_SPEED_FOLLOWS 12
+struct echi_speed { double recent[ECHI_SPEED_RECENT], average; uint32_t count; };   /* count: values so far */
+void echi_speed_add(struct echi_speed *speed, double value);   /* value >= 0, any unit */
+static inline bool echi_speed_known(const struct echi_speed *speed) { return speed->count >= ECHI_SPEED_RECENT; }
+
+/* ---- regroup.c: what to do about it ---- */
+
+#define ECHI_REGROUP_RATIO 1.3   /* rho: beyond it, or below its inverse, a worker's steps are unlike those of its group */
+#define ECHI_REGROUP_LASTING 24  /* steps in a row that they must be */
+#define ECHI_REGROUP_GAIN 0.05   /* least relative gain in predicted samples a second for which a worker is moved */
+#define ECHI_REGROUP_COOL 96     /* steps after a change in which the same worker is left alone */
+#define ECHI_REGROUP_BLOCK 16    /* where n is dealt by speed: it goes in such blocks */
+
+struct echi_regroup {
+    struct { struct echi_speed compute, exchange; uint32_t apart, cool; } pace[ECHI_WORLD_MAX];
+    double sum[ECHI_GROUPS_MAX]; int count[ECHI_GROUPS_MAX];   /* of the known step times of each group */
+};
+enum echi_change_kind { ECHI_CHANGE_NONE, ECHI_CHANGE_SIZE, ECHI_CHANGE_GROUP };
+struct echi_change {
+    enum echi_change_kind kind;
+    int rank, from, to;            /* GROUP: groups */
+    uint32_t n;                    /* SIZE: samples of its leases from now on */
+    double ratio, gain;            /* its step time over the usual one of its group; predicted, relative (GROUP) */
+};
+
+void echi_regroup_init(struct echi_regroup *regroup);
+/* ns that a step of this worker takes, as an average: what it computes and all the rest but the waiting for its group. */
+double echi_regroup_time(const struct echi_regroup *regroup, int rank);
+/* Group, living members or sizes have changed: nobody is apart until it has been so for LASTING steps again. */
+void echi_regroup_anew(struct echi_regroup *regroup, const struct echi_plan *plan);
+/* A step of `rank`, in ns, of size[rank] samples. What should be done now, if anything; the caller does it and calls echi_regroup_done,
+ * or does not, and is told again with its next step. */
+struct echi_change echi_regroup_step(struct echi_regroup *regroup, const struct echi_plan *plan, const uint32_t size[ECHI_WORLD_MAX],
+                                     int rank, double compute, double exchange);
+void echi_regroup_done(struct echi_regroup *regroup, const struct echi_plan *plan, const struct echi_change *change);
+/* Samples a second that groups of such step times come to: in each, nobody goes faster for long than its slowest (SSP's bound). */
+double echi_regroup_rate(const struct echi_regroup *regroup, const struct echi_plan *plan, const uint32_t size[ECHI_WORLD_MAX]);
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * When to regroup: a worker's step time against those of its group, with a delay, a gain and a pause so that nothing short-lived and
+ * no jitter moves anybody. */
+#include "echi_regroup.h"
+
+#include <string.h>
+
+void echi_regroup_init(struct echi_regroup *g) { memset(g, 0, sizeof *g); }
+
+double echi_regroup_time(const struct echi_regroup *g, int rank) { return g->pace[rank].compute.average + g->pace[rank].exchange.average; }
+
+static bool counts(const struct echi_regroup *g, const struct echi_plan *p, int rank) {
+    return !p->lost[rank] && p->group_of[rank] != ECHI_NONE && echi_speed_known(&g->pace[rank].compute);
+}
+
+void echi_regroup_anew(struct echi_regroup *g, const struct echi_plan *p) {
+    memset(g->sum, 0, sizeof g->sum);
+    memset(g->count, 0, sizeof g->count);
+    for (int r = 0; r < p->world; r++) {
+        g->pace[r].apart = 0;
+        if (!counts(g, p, r)) continue;
+        g->sum[p->group_of[r]] += echi_regroup_time(g, r);
+        g->count[p->group_of[r]]++;
+    }
+}
+
+double echi_regroup_rate(const struct echi_regroup *g, const struct echi_plan *p, const uint32_t size[ECHI_WORLD_MAX]) {
+    double slowest[ECHI_GROUPS_MAX] = {0}, samples[ECHI_GROUPS_MAX] = {0}, rate = 0;
+    for (int r = 0; r < p->world; r++) {
+        if (!counts(g, p, r)) continue;
+        const int group = p->group_of[r];
+        if (echi_regroup_time(g, r) > slowest[group]) slowest[group] = echi_regroup_time(g, r);
+        samples[group] += size[r];
+    }
+    for (int group = 0; group < p->n_groups; group++)
+        if (slowest[group] > 0) rate += samples[group] / slowest[group] * 1e9;
+    return rate;
+}
+
+static bool unlike(double own, double others) { return own > ECHI_REGROUP_RATIO * others || others > ECHI_REGROUP_RATIO * own; }
+
+/* The middle one of the step times of the others of its group, the lower of two: a single slow one there makes nobody else fast. */
+static double usual_time(const struct echi_regroup *g, const struct echi_plan *p, int rank) {
+    double sorted[ECHI_WORLD_MAX];
+    int count = 0;
+    for (int r = 0; r < p->world; r++) {
+        if (r == rank || p->group_of[r] != p->group_of[rank] || !counts(g, p, r)) continue;
+        const double value = echi_regroup_time(g, r);
+        int at = count++;
+        for (; at > 0 && sorted[at - 1] > value; at--) sorted[at] = sorted[at - 1];
+        sorted[at] = value;
+    }
+    return sorted[(count - 1) / 2];
+}
+
+/* The group in which this worker would be of most use. */
+static struct echi_change best_move(const struct echi_regroup *g, const struct echi_plan *plan, const uint32_t size[ECHI_WORLD_MAX], int rank) {
+    struct echi_plan p = *plan;
+    struct echi_change best = {.rank = rank, .from = plan->group_of[rank], .gain = ECHI_REGROUP_GAIN};
+    const double now = echi_regroup_rate(g, plan, size);
+    for (int to = 0; to < p.n_groups; to++) {
+        if (to == best.from || !echi_plan_group_lives(&p, to) || g->count[to] == 0) continue;
+        p.group_of[rank] = (uint8_t)to;
+        const double gain = echi_regroup_rate(g, &p, size) / now - 1;
+        if (gain < best.gain) continue;
+        best.kind = ECHI_CHANGE_GROUP;
+        best.to = to;
+        best.gain = gain;
+    }
+    return best;
+}
+
+/* Where n is dealt by speed: the samples with which this worker's steps take as long as the others', never more than there is room for. */
+static uint32_t fitting_size(const struct echi_plan *p, uint32_t now, int rank, double ratio) {
+    const uint32_t most = p->n[rank], least = most < ECHI_REGROUP_BLOCK ? most : ECHI_REGROUP_BLOCK;
+    const double n = now / ratio;
+    if (n >= most) return most;
+    const uint32_t whole = (uint32_t)(n / ECHI_REGROUP_BLOCK + 0.5) * ECHI_REGROUP_BLOCK;
+    return whole < least ? least : whole > most ? most : whole;
+}
+
+struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_plan *p, const uint32_t size[ECHI_WORLD_MAX], int rank,
+                                     double compute, double exchange) {
+    struct echi_change change = {.rank = rank};
+    const int group = p->group_of[rank];
+    const bool counted = counts(g, p, rank);
+    const double before = echi_regroup_time(g, rank);
+    echi_speed_add(&g->pace[rank].compute, compute);
+    echi_speed_add(&g->pace[rank].exchange, exchange);
+    if (!counts(g, p, rank)) return change;
+    const double own = echi_regroup_time(g, rank);
+    g->sum[group] += own - (counted ? before : 0);
+    g->count[group] += !counted;
+    if (g->pace[rank].cool > 0) {
+        g->pace[rank].cool--;
+        return change;
+    }
+    if (g->count[group] < 2) return change;   /* nobody to be unlike */
+    /* Their mean costs nothing to keep; who is far from it for long is looked at closely. */
+    const double mean = (g->sum[group] - own) / (g->count[group] - 1);
+    if (!(mean > 0) || !unlike(own, mean)) {
+        g->pace[rank].apart = 0;
+        return change;
+    }
+    if (g->pace[rank].apart < ECHI_REGROUP_LASTING && ++g->pace[rank].apart < ECHI_REGROUP_LASTING) return change;
+    const double usual = usual_time(g, p, rank);
+    if (unlike(own, usual) && p->separated) {
+        change.n = fitting_size(p, size[rank], rank, own / usual);
+        change.kind = change.n != size[rank] ? ECHI_CHANGE_SIZE : ECHI_CHANGE_NONE;
+    }
+    if (unlike(own, usual) && change.kind == ECHI_CHANGE_NONE) change = best_move(g, p, size, rank);
+    change.ratio = own / usual;
+    if (change.kind == ECHI_CHANGE_NONE) g->pace[rank].apart = 0;   /* nothing to gain: to be looked at again after as many steps */
+    return change;
+}
+
+/* Steps of another size take another time: what was known of the old ones is forgotten. */
+void echi_regroup_done(struct echi_regroup *g, const struct echi_plan *p, const struct echi_change *change) {
+    if (change->kind == ECHI_CHANGE_SIZE) memset(&g->pace[change->rank], 0, sizeof g->pace[change->rank]);
+    g->pace[change->rank].cool = ECHI_REGROUP_COOL;
+    echi_regroup_anew(g, p);
+}
