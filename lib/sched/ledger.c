@@ -30,7 +30,9 @@ static void issue(struct echi_coordinator *c, int rank, struct echi_lease lease,
     c->out[c->n_out].asked = c->out[c->n_out].earlier = false;
     c->out[c->n_out++].lease = lease;
     c->held[rank]++;
-    echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_COORDINATOR, ECHI_KIND_LEASE)->msg.lease = lease;
+    struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_COORDINATOR, ECHI_KIND_LEASE);
+    a->msg.lease = lease;
+    a->msg.members = c->members;
 }
 
 static void lease(struct echi_coordinator *c, int rank, uint32_t n, uint32_t round, uint32_t round_size,

@@ -34,7 +34,7 @@ enum {
     F_TIMES = 8192
 };
 static const uint16_t fields[ECHI_KINDS] = {
-    [ECHI_KIND_LEASE] = F_LEASE,
+    [ECHI_KIND_LEASE] = F_LEASE | F_MEMBERS,
     [ECHI_KIND_READY] = F_MEMBERS,
     [ECHI_KIND_DRAIN] = F_MEMBERS,
     [ECHI_KIND_DRAINED] = F_MEMBERS,

@@ -277,10 +277,8 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     const int rank = t->lease.worker;
     const bool of_member = belongs(o, rank, o->push[rank].joined);
     o->last[rank] = t->lease.id;
-    if (of_member) {
-        o->view[rank].steps++;
-        o->view[rank].idle = !o->push[rank].more && o->entered[rank] <= t->lease.id;
-    }
+    o->view[rank].steps++;
+    if (of_member) o->view[rank].idle = !o->push[rank].more && o->entered[rank] <= t->lease.id;
     if (several(o)) {
         o->state_current = t->state_out.index;
         o->state_version++;

@@ -133,9 +133,11 @@ static void hand_back(const struct echi_lease *l, struct echi_actions *out) {
 static void on_lease(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_lease *l = &e->msg->lease;
     if (e->from == 0 && l->owner < w->setup->plan.world && w->setup->plan.lost[l->owner]) return;   /* dealt before it was lost */
-    if (e->from != 0 || w->n_leases == ECHI_LEASES_HELD || l->worker != w->setup->rank || !echi_lease_valid(l, &w->setup->plan))
+    const bool earlier = e->msg->members < w->joined;   /* dealt before this worker was moved */
+    if (e->from != 0 || w->n_leases == ECHI_LEASES_HELD || l->worker != w->setup->rank || !echi_lease_valid(l, &w->setup->plan) ||
+        (!earlier && l->owner != w->owner))
         return echi_act_fault(out, ECH_E_FORMAT, "a lease does not fit the plan: do all nodes run the same version?");
-    if (l->owner != w->owner) return hand_back(l, out);   /* dealt before this worker was moved */
+    if (earlier) return hand_back(l, out);
     w->lease[w->n_leases++] = *l;
     /* The owner thinks that this worker has run out, and lets the others run ahead of it. */
     if (!w->entered && !w->arriving) say_enter(w, l, out);

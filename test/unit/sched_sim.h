@@ -35,7 +35,8 @@ enum {
     POSTS = 8,
     ACTIONS = 8 * ECHI_WORLD_MAX,
     LEASES = 4096,
-    KILLS = 4
+    KILLS = 4,
+    MOVES = 6
 };
 
 /* ---- the toy model ---- */
@@ -94,7 +95,7 @@ struct node {
     struct posted post[NODES][ECHI_KINDS][POSTS];
     uint8_t posts[NODES][ECHI_KINDS], going[NODES][ECHI_KINDS];   /* places, and payloads on their way to them */
     bool dead, gone[NODES];                 /* killed; who is lost, as this node was told */
-    struct echi_msg loss[NODES];            /* of which its roles are not told yet */
+    struct echi_msg loss[NODES + 1];        /* and who joins another group: of which its roles are not told yet */
     int losses;
     int64_t tell_at;                        /* when the first of them is told */
     int64_t last_due[NODES][ECHI_KINDS];    /* of messages to each node */
@@ -111,6 +112,8 @@ struct sim {
     uint64_t kill_at[KILLS];                /* after so many events one that may be lost is killed; 0: none */
     int kill_rank[KILLS], killed;           /* -1: any */
     bool owner_killed;
+    uint64_t move_at[MOVES]; int moves;     /* from so many events on a worker is moved, as soon as one can be; moves made */
+    uint64_t handed_back;                   /* leases */
     int64_t notice[NODES];                  /* when the coordinator sees that a killed node is gone */
     int64_t stop_at;                        /* 0: never */
     int64_t cut_at;                         /* the power goes; 0: never */
@@ -132,13 +135,14 @@ struct sim {
     uint64_t repeats, handed_on;            /* rows answered again; states of lost groups handed on */
     uint32_t began_on[LEASES][PARAMS];      /* weights that a lease was computed on */
     uint64_t applied_samples;               /* in the weights of a single group */
-    uint64_t slot_samples[NODES][2 * ECHI_STRANDS], seen[LEASES];   /* in a worker's weights; in those a lease began on */
+    uint64_t slot_samples[NODES][ECHI_WORKER_PLACES], seen[LEASES];   /* in a worker's weights; in those a lease began on */
     double staleness[LEASES];
     /* Samples in each copy of the head's weights, in those that a lease's rows met, in the newest of applied pushes; the pushes
      * by how many rounds these lie apart, in quarters of a round up to two. */
     uint64_t head_in[3], head_met[LEASES], head_newest, head_apart[8], pushes;
     /* The bound: pushes of others since a worker was answered, if its owner knows that it computes. */
     bool answered[NODES], tracked[NODES], more[NODES]; uint32_t entered[NODES], others[NODES][NODES];
+    uint8_t answered_by[NODES];
     int looks;
     /* Sees each event with what the role asked for; with role NODE and no event: the node has taken the plan. May be NULL. */
     void (*watch)(struct sim *s, int node, enum echi_role role, const struct echi_event *event, const struct echi_actions *actions);
@@ -311,7 +315,8 @@ static struct message *queue_message(struct sim *s, int from, int to, int kind) 
     CHECK(s, s->messages < MESSAGES);
     struct message *m = s->queue[s->messages++];
     /* HOLD and RELEASE are equally urgent, PLAN and LOST as well, and a link gives the older of equals first. */
-    const int behind = kind == ECHI_KIND_RELEASE ? ECHI_KIND_HOLD : kind == ECHI_KIND_LOST ? ECHI_KIND_PLAN : kind;
+    const int behind = kind == ECHI_KIND_RELEASE ? ECHI_KIND_HOLD
+                       : kind == ECHI_KIND_LOST || kind == ECHI_KIND_REGROUP ? ECHI_KIND_PLAN : kind;
     int64_t *last = &s->node[from].last_due[to][behind];
     int64_t due = after(s, echi_kind_has_payload(kind) ? 30 : 10);
     if (due <= *last) due = *last + 1;
@@ -341,13 +346,14 @@ static void note_applied(struct sim *s, const struct echi_lease *l, uint64_t ver
     s->applied_version[l->id] = version;
 }
 
-static void watch_send(struct sim *s, const struct echi_action *a) {
+static void watch_send(struct sim *s, int node, const struct echi_action *a) {
     const struct echi_lease *l = &a->msg.lease;
     if (a->kind == ECHI_KIND_LEASE) {
         CHECK(s, l->n >= 1 && l->start + l->n <= s->goal.train_samples && l->id < LEASES);
         for (uint32_t i = l->start; i < l->start + l->n; i++) s->leased[i]++;
     } else if (a->kind == ECHI_KIND_WEIGHTS) {
         s->answered[a->to] = true;
+        s->answered_by[a->to] = (uint8_t)node;
         s->tracked[a->to] = s->more[a->to] || s->entered[a->to];
         memset(s->others[a->to], 0, sizeof s->others[a->to]);
         CHECK(s, s->plan.n_groups > 1 || a->msg.samples == s->applied_samples);
@@ -360,7 +366,7 @@ static void watch_send(struct sim *s, const struct echi_action *a) {
 
 static void send_action(struct sim *s, int node, const struct echi_action *a) {
     CHECK(s, a->to < s->plan.world && a->kind == a->msg.kind);
-    watch_send(s, a);
+    watch_send(s, node, a);
     int first, end, at, words;
     extent(s, a->kind, &a->msg, a->msg.to_role == ECHI_ROLE_HEAD || a->msg.from_role == ECHI_ROLE_HEAD, &first, &end, &at, &words);
     if (s->node[a->to].dead) {   /* nobody reads it: a payload comes back */
@@ -466,6 +472,8 @@ static void share_momentum(struct sim *s) {
 
 /* ---- roles ---- */
 
+static void perform(struct sim *s, int node, const struct echi_actions *list);
+
 static void role_event(struct sim *s, int node, enum echi_role role, struct echi_event *e) {
     struct echi_actions list = {s->action, 0, ACTIONS, false};
     struct node *n = &s->node[node];
@@ -475,10 +483,15 @@ static void role_event(struct sim *s, int node, enum echi_role role, struct echi
     else if (role == ECHI_ROLE_OWNER && n->has_owner) echi_owner_step(&n->owner, e, &list);
     else if (role == ECHI_ROLE_HEAD && n->has_head) echi_head_step(&n->head, e, &list);
     else die(s, "an event for a role that is not here");
-    CHECK(s, !list.overflow);
     if (s->watch) s->watch(s, node, role, e, &list);
-    for (int i = 0; i < list.count; i++) {
-        const struct echi_action *a = &list.list[i];
+    perform(s, node, &list);
+}
+
+static void perform(struct sim *s, int node, const struct echi_actions *list) {
+    struct node *n = &s->node[node];
+    CHECK(s, !list->overflow);
+    for (int i = 0; i < list->count; i++) {
+        const struct echi_action *a = &list->list[i];
         switch ((enum echi_action_type)a->type) {
         case ECHI_ACTION_SEND: send_action(s, node, a); break;
         case ECHI_ACTION_POST: post_action(s, node, a); break;
@@ -550,18 +563,36 @@ static void stand(struct sim *s, int node, const struct message *m) {
     send_ready(s, node, 0);
 }
 
-/* The roles are told of the first loss. */
+/* A worker that leaves its owner holds up nobody there any more: the bound is that of its new group, once it is answered there. */
+static void forget_answer(struct sim *s, int owner, int worker) {
+    if (s->answered_by[worker] != owner || s->node[owner].owner.view[worker].member) return;
+    s->answered[worker] = s->tracked[worker] = s->more[worker] = false;
+    s->entered[worker] = 0;
+}
+
+/* The roles are told of the first loss, or move. */
 static void tell_loss(struct sim *s, int node) {
     struct node *n = &s->node[node];
     const struct echi_msg m = n->loss[0];
     memmove(&n->loss[0], &n->loss[1], (size_t)(--n->losses) * sizeof n->loss[0]);
     n->tell_at = after(s, 100);
-    echi_plan_lose(&n->setup.plan, m.peer);
-    struct echi_event e = {.type = ECHI_EVENT_LOST, .from = m.peer, .msg = &m};
+    if (m.kind == ECHI_KIND_REGROUP) echi_plan_move(&n->setup.plan, m.peer, m.group);
+    else echi_plan_lose(&n->setup.plan, m.peer);
+    struct echi_event e = {.type = m.kind == ECHI_KIND_REGROUP ? ECHI_EVENT_MOVED : ECHI_EVENT_LOST, .from = m.peer, .msg = &m};
     if (n->has_owner) role_event(s, node, ECHI_ROLE_OWNER, &e);
+    if (n->has_owner && m.kind == ECHI_KIND_REGROUP) forget_answer(s, node, m.peer);
     if (n->has_head) role_event(s, node, ECHI_ROLE_HEAD, &e);
     if (n->has_worker) role_event(s, node, ECHI_ROLE_WORKER, &e);
     send_ready(s, node, m.members);
+}
+
+/* At once, or later: the driver may have to make slots first. In the order of the words. */
+static void tell_later(struct sim *s, int node, const struct echi_msg *m) {
+    struct node *n = &s->node[node];
+    n->loss[n->losses++] = *m;
+    if (n->losses > 1) return;
+    if (echi_random_below(&s->random, 2)) tell_loss(s, node);
+    else n->tell_at = after(s, echi_random_below(&s->random, 2) ? 100 : 3000);
 }
 
 /* The word that a node is lost: what came from it and waits is dropped, places for it are free. The roles are told at once, or
@@ -579,10 +610,7 @@ static void lose(struct sim *s, int node, const struct echi_msg *m) {
         }
         n->posts[m->peer][k] = 0;
     }
-    n->loss[n->losses++] = *m;
-    if (n->losses > 1) return;
-    if (echi_random_below(&s->random, 2)) tell_loss(s, node);
-    else n->tell_at = after(s, echi_random_below(&s->random, 2) ? 100 : 3000);
+    tell_later(s, node, m);
 }
 
 static void node_message(struct sim *s, int node, const struct message *m, const struct echi_msg *msg) {
@@ -596,6 +624,7 @@ static void node_message(struct sim *s, int node, const struct message *m, const
         break;
     case ECHI_KIND_RELEASE: n->held = false; break;
     case ECHI_KIND_LOST: lose(s, node, msg); break;
+    case ECHI_KIND_REGROUP: tell_later(s, node, msg); break;
     case ECHI_KIND_PARAMS: break;
     case ECHI_KIND_END:
         n->ended = true;
@@ -637,10 +666,12 @@ static void deliver(struct sim *s, const struct message *m) {
     s->handed_on += m->kind == ECHI_KIND_FROZEN;
     if (m->kind == ECHI_KIND_WEIGHTS) s->slot_samples[m->to][post.slot.index] = msg.samples;
     if (m->kind == ECHI_KIND_APPLIED) note_apart(s, msg.lease.id);
-    if (m->kind == ECHI_KIND_PUSH) s->more[m->from] = msg.flag;
-    if (m->kind == ECHI_KIND_ENTER && !s->lease_applied[msg.lease.id]) s->entered[m->from] = msg.lease.id;
+    const bool stays = n->has_owner && n->owner.view[m->from].member && n->owner.joined[m->from] == msg.members;
+    s->handed_back += m->kind == ECHI_KIND_HANDED_BACK;
+    if (m->kind == ECHI_KIND_PUSH && stays) s->more[m->from] = msg.flag;
+    if (m->kind == ECHI_KIND_ENTER && stays && !s->lease_applied[msg.lease.id]) s->entered[m->from] = msg.lease.id;
     /* One that its push has overtaken says nothing any more: the worker may have run out since. */
-    if (m->kind == ECHI_KIND_ENTER && s->answered[m->from] && !s->tracked[m->from] && !s->lease_applied[msg.lease.id]) {
+    if (m->kind == ECHI_KIND_ENTER && stays && s->answered[m->from] && !s->tracked[m->from] && !s->lease_applied[msg.lease.id]) {
         s->tracked[m->from] = true;
         memset(s->others[m->from], 0, sizeof s->others[m->from]);
     }
@@ -692,11 +723,12 @@ static void count_push(struct sim *s, const struct echi_lease *l) {
     if (s->plan.sync != ECHI_SYNC_SSP && s->plan.sync != ECHI_SYNC_GSSP) return;
     if (s->owner_killed) return;
     for (int r = 0; r < s->plan.world; r++) {
-        if (r == l->worker || !s->tracked[r] || s->node[r].dead || s->plan.group_of[r] != s->plan.group_of[l->worker]) continue;
+        if (r == l->worker || !s->tracked[r] || s->node[r].dead || s->answered_by[r] != l->owner) continue;
         /* Answered at a count s, with all others at least at s - S, none of whom is answered beyond s + S. With several
          * strands a worker is answered again before its push: what is counted here is then of no one step. */
         CHECK(s, ++s->others[r][l->worker] <= 2 * s->plan.staleness + 1 || s->plan.strands > 1);
     }
+    if (s->answered_by[l->worker] != l->owner) return;   /* it has moved on */
     s->answered[l->worker] = s->tracked[l->worker] = false;
     if (s->entered[l->worker] <= l->id) s->entered[l->worker] = 0;
 }
@@ -911,6 +943,16 @@ static int victim(struct sim *s, int wanted) {
     return -1;
 }
 
+/* Some worker to some group, if that can be now. */
+static bool move_one(struct sim *s) {
+    struct echi_actions list = {s->action, 0, ACTIONS, false};
+    const struct echi_plan *p = &s->coordinator.plan;
+    const int rank = (int)echi_random_below(&s->random, p->world), group = (int)echi_random_below(&s->random, p->n_groups);
+    if (s->coordinator.phase != ECHI_RUN_TRAINS || !echi_coordinator_move(&s->coordinator, rank, group, &list)) return false;
+    perform(s, 0, &list);
+    return true;
+}
+
 /* Does the earliest thing that can happen; false when nothing can. */
 static bool step(struct sim *s) {
     enum { NOTHING, MESSAGE, SENT, WORK, NOTICE, TELL } what = NOTHING;
@@ -1003,6 +1045,11 @@ static void sim_run(struct sim *s) {
             if (s->kill_at[i] == s->events) {
                 const int rank = victim(s, s->kill_rank[i]);
                 if (rank >= 0) kill_node(s, rank);
+            }
+        for (int i = 0; i < MOVES && !s->done; i++)
+            if (s->move_at[i] && s->move_at[i] <= s->events && move_one(s)) {
+                s->move_at[i] = 0;
+                s->moves++;
             }
         if (s->stop_at && !stopped && s->now >= s->stop_at && !s->done) {
             struct echi_event stop = {.type = ECHI_EVENT_STOP};

@@ -123,7 +123,8 @@ static void check_counts(struct sim *s) {
     for (uint32_t i = 0; i < s->goal.train_samples; i++) {
         const uint64_t times = c->applied / s->goal.train_samples + (i < c->applied % s->goal.train_samples);
         CHECK(s, s->applied[i] == times);
-        CHECK(s, s->killed ? s->leased[i] >= times && s->computed[i] >= times : s->leased[i] == times && s->computed[i] == times);
+        CHECK(s, s->killed || s->moves ? s->leased[i] >= times : s->leased[i] == times);   /* a lease handed back was not computed */
+        CHECK(s, s->killed ? s->computed[i] >= times : s->computed[i] == times);
         if (s->plan.separated) CHECK(s, s->headed[i] == times);
         loss += (times - before(s, i)) * loss_of(label_of(i));
     }
@@ -247,6 +248,35 @@ static void kills(void **state) {
     }
     if (!only) assert_true(killed > RUNS && owners > 100 && again > RUNS && repeats > RUNS);
 }
+
+/* Workers join other groups at any events, also while nodes die: whoever applied what, each sample counts once, and all owners end
+ * with the same weights. */
+static void run_moves(uint64_t seeds, bool with_kills) {
+    uint64_t moves = 0, back = 0, returned = 0, owners = 0;
+    const char *only = getenv("SEED");
+    for (uint64_t seed = only ? strtoull(only, NULL, 10) : 1; seed <= (only ? strtoull(only, NULL, 10) : seeds); seed++) {
+        struct sim *s = sim_new(seed);
+        do {
+            memset(&s->plan, 0, sizeof s->plan);
+            chosen(s, ECHI_SYNC_GSSP);
+        } while (s->plan.n_groups < 2);
+        for (int i = 0; i < MOVES; i++) s->move_at[i] = 20 + below(s, below(s, 2) ? 300 : 2000);
+        for (int i = 0; i < KILLS && with_kills; i++) {
+            s->kill_at[i] = below(s, 3) ? 1 + below(s, below(s, 2) ? 500 : 2000) : 0;
+            s->kill_rank[i] = below(s, 3) ? -1 : s->plan.owner_of[below(s, s->plan.n_groups)];
+        }
+        sim_run(s);
+        check_all(s);
+        moves += (uint64_t)s->moves;
+        back += s->handed_back;
+        owners += s->owner_killed;
+        for (int r = 0; r < s->plan.world; r++) returned += s->coordinator.moved[r] > 1;
+    }
+    if (!only && (moves < seeds || back < seeds || returned < seeds / 10 || (with_kills && owners < seeds / 10)))
+        fail_msg("%d moves, %d leases handed back, %d moved again, %d owners", (int)moves, (int)back, (int)returned, (int)owners);
+}
+static void moves(void **state) { (void)state; run_moves(2 * RUNS, false); }
+static void moves_and_kills(void **state) { (void)state; run_moves(2 * RUNS, true); }
 
 /* Owners die, one soon after the other, so that also those die whose copy of a lost state was to be handed on. */
 static void owners_die(void **state) {
@@ -701,6 +731,7 @@ static void coordinator_in(enum echi_run_phase phase) {
     const struct echi_goal goal = {.train_samples = 1000000, .samples = 100000000};
     echi_coordinator_init(&coordinator, &setup, &wishes, &goal, true);
     coordinator.plan = setup.plan;
+    memcpy(coordinator.size, setup.plan.n, sizeof coordinator.size);
     coordinator.policy = echi_policy_of((enum echi_sync)setup.plan.sync);
     coordinator.phase = phase;
     coordinator.waits_for = setup.plan.world;
@@ -882,7 +913,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(staleness_has_its_bin), cmocka_unit_test(resumed),
         cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(planned),
-        cmocka_unit_test(kills), cmocka_unit_test(owners_die), cmocka_unit_test(planned_kills), cmocka_unit_test(a_kill_at_every_event),
+        cmocka_unit_test(moves), cmocka_unit_test(moves_and_kills), cmocka_unit_test(kills), cmocka_unit_test(owners_die), cmocka_unit_test(planned_kills), cmocka_unit_test(a_kill_at_every_event),
         cmocka_unit_test(a_worker_counts_exactly_while_it_holds_a_lease),
         cmocka_unit_test(answers_take_turns),
         cmocka_unit_test(an_early_acknowledgement_counts),
