@@ -155,6 +155,7 @@ struct ech_config {
     int resume;                   /* 1: go on from the newest whole one; from the beginning when there is none yet */
     char record[1024];            /* folder in which each node writes rank<N>.events for `echelon replay`; made if its parent is there.
                                      A disk that is full ends the recording with a log line, and not the run */
+    char regroup[8];              /* "auto" (gssp): workers change groups or step sizes when their speeds have changed for good; "off" */
 };
 void ech_config_init(struct ech_config *config);
 
@@ -213,6 +214,9 @@ struct ech_report {
     int n_lost, lost[ECH_WORLD_MAX];      /* ranks that were lost while the others went on, in order */
     uint64_t leases_again, samples_again; /* work of theirs that others were given again; `samples` counts each once */
     uint64_t head_repeats;                /* rows that the head had trained already: answered, not trained again */
+    /* Because speeds had changed for good: workers that joined another group, and changes of a worker's samples a step. group_of and
+     * batch above are those at the end. */
+    uint64_t regroups, resizes;
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

@@ -23,7 +23,7 @@ static const struct {
 } sections[] = {
     {"What to train", " model data init "},
     {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device threads slow "},
-    {"How the nodes work together", " sync staleness groups separate shares samples-per-step plan "},
+    {"How the nodes work together", " sync staleness groups regroup separate shares samples-per-step plan "},
     {"Learning", " batch lr momentum weight-decay seed no-shuffle deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
     {"Stopping and going on", " checkpoint every keep resume "},

@@ -63,6 +63,9 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
         for (int i = 0; i < r->n_lost; i++) fprintf(to, "%s %d", i ? "," : "", r->lost[i]);
         fprintf(to, "; %llu samples were issued again\n", (unsigned long long)r->samples_again);
     }
+    if (r->regroups + r->resizes > 0)
+        fprintf(to, "  regrouping       %llu moves of workers to other groups, %llu changes of step sizes\n", (unsigned long long)r->regroups,
+                (unsigned long long)r->resizes);
     print_staleness(to, r);
     /* Nodes tell what they sent when a run ends in order: of one that was cut nothing is known. */
     if (bytes > 0 || r->world == 1) fprintf(to, "  sent             %s, by all nodes\n", bytes_text((double)bytes, sent, sizeof sent));

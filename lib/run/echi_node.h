@@ -59,6 +59,7 @@ struct echi_node {
     bool gone[ECHI_WORLD_MAX];                /* lost, by the coordinator's word */
     struct echi_msg loss[ECHI_WORLD_MAX + 1]; int n_losses;   /* its words on losses, and one on a move, of which the roles are not
                                                                  told yet, in order */
+    uint64_t sizes_told;                      /* changes of step sizes that were logged */
     struct ech_progress shown; int64_t shown_clock; uint64_t shown_looks;
     uint64_t sent_by_kind[ECHI_KINDS + 1], head_repeats;   /* rank 0: summed over all nodes */
 };

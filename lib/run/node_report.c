@@ -63,6 +63,9 @@ void echi_node_report(const struct echi_node *n, struct ech_report *r) {
     if (c->lost_peer >= 0) r->lost_peer = c->lost_peer;
     r->n_lost = c->n_lost;
     for (int i = 0; i < c->n_lost; i++) r->lost[i] = c->lost_rank[i];
+    r->regroups = c->moves;
+    r->resizes = c->sizes;
+    for (int i = 0; i < n->world && n->planned; i++) r->batch[i] = (int)c->size[i];
     r->leases_again = c->again_leases;
     r->samples_again = c->again_samples;
     r->head_repeats = n->head_repeats;

@@ -162,6 +162,8 @@ static void add_all(struct echi_print *t, const struct ech_report *r) {
     add_whole(t, "leases_again", r->leases_again);
     add_whole(t, "samples_again", r->samples_again);
     add_whole(t, "head_repeats", r->head_repeats);
+    add_whole(t, "regroups", r->regroups);
+    add_whole(t, "resizes", r->resizes);
     echi_print(t, "\n}\n");
 }
 
