@@ -8,21 +8,29 @@
 
 /* ---- speed.c: a robust moving average ---- */
 
-#define ECHI_SPEED_RECENT 7
-/* The median of the last seven values moves the average a quarter of the way. Up to three values of seven may be anything: of steps of
- * which 2 % take five times as long the median is one of those less than once in 100,000 steps. A change that lasts shows in the median
- * with its fourth step and is followed to a tenth within ECHI_SPEED_FOLLOWS. */
-#define ECHI_SPEED_FOLLOWS 12
-struct echi_speed { double recent[ECHI_SPEED_RECENT], average; uint32_t count; };   /* count: values so far */
-void echi_speed_add(struct echi_speed *speed, double value);   /* value >= 0, any unit */
-static inline bool echi_speed_known(const struct echi_speed *speed) { return speed->count >= ECHI_SPEED_RECENT; }
+/* Steps are taken together, eight at a time, and the average goes half of the way to the median of the last five means (a median of
+ * means: Nemirovsky and Yudin 1983). So bursts that come all the time count in full (a machine with a quota of its processor runs some
+ * steps at full speed, then stands still), and a few slow steps do not: up to ECHI_SPEED_SPIKE in a row, however slow, move nothing. Of
+ * steps of which 2 % take five times as long, a window in seven has one; three such among five are rare, and move it by a quarter at
+ * most. A change that lasts is followed to a tenth of it within ECHI_SPEED_FOLLOWS steps. */
+#define ECHI_SPEED_STEPS 8
+#define ECHI_SPEED_WINDOWS 5
+#define ECHI_SPEED_SPIKE 9       /* they touch two windows at most */
+#define ECHI_SPEED_FOLLOWS 56    /* 7 of a window before, 3 windows for the median, 3 for the average, and one to spare */
+struct echi_speed {
+    double sum, mean[ECHI_SPEED_WINDOWS], average;
+    uint8_t steps, windows, next;   /* in the sum; means so far, at most as many as there is room for; where the next one goes */
+};
+void echi_speed_add(struct echi_speed *speed, double value);   /* of one step; value >= 0, any unit */
+static inline bool echi_speed_known(const struct echi_speed *speed) { return speed->windows == ECHI_SPEED_WINDOWS; }
 
 /* ---- regroup.c: what to do about it ---- */
 
 #define ECHI_REGROUP_RATIO 1.3   /* rho: beyond it, or below its inverse, a worker's steps are unlike those of its group */
-#define ECHI_REGROUP_LASTING 24  /* steps in a row that they must be */
+#define ECHI_REGROUP_LASTING 32  /* steps in a row that they must be */
+#define ECHI_REGROUP_WITHIN 80   /* a change by half or more that lasts is answered within so many steps */
 #define ECHI_REGROUP_GAIN 0.05   /* least relative gain in predicted samples a second for which a worker is moved */
-#define ECHI_REGROUP_COOL 96     /* steps after a change in which the same worker is left alone */
+#define ECHI_REGROUP_COOL 128    /* steps after a change in which the same worker is left alone */
 #define ECHI_REGROUP_BLOCK 16    /* where n is dealt by speed: it goes in such blocks */
 
 struct echi_regroup {
@@ -47,6 +55,4 @@ void echi_regroup_anew(struct echi_regroup *regroup, const struct echi_plan *pla
 struct echi_change echi_regroup_step(struct echi_regroup *regroup, const struct echi_plan *plan, const uint32_t size[ECHI_WORLD_MAX],
                                      int rank, double compute, double exchange);
 void echi_regroup_done(struct echi_regroup *regroup, const struct echi_plan *plan, const struct echi_change *change);
-/* Samples a second that groups of such step times come to: in each, nobody goes faster for long than its slowest (SSP's bound). */
-double echi_regroup_rate(const struct echi_regroup *regroup, const struct echi_plan *plan, const uint32_t size[ECHI_WORLD_MAX]);
 #endif

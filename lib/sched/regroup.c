@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define CLEARLY 0.02   /* another worker's move must be better by so much than that of the one which is looked at */
+
 void echi_regroup_init(struct echi_regroup *g) { memset(g, 0, sizeof *g); }
 
 double echi_regroup_time(const struct echi_regroup *g, int rank) { return g->pace[rank].compute.average + g->pace[rank].exchange.average; }
@@ -24,16 +26,37 @@ void echi_regroup_anew(struct echi_regroup *g, const struct echi_plan *p) {
     }
 }
 
-double echi_regroup_rate(const struct echi_regroup *g, const struct echi_plan *p, const uint32_t size[ECHI_WORLD_MAX]) {
-    double slowest[ECHI_GROUPS_MAX] = {0}, samples[ECHI_GROUPS_MAX] = {0}, rate = 0;
+/* Of each group: samples that its workers' steps have, and the longest two step times. In a group nobody goes faster for long than its
+ * slowest (SSP's bound), so it comes to samples / longest. */
+struct totals { double samples[ECHI_GROUPS_MAX], longest[ECHI_GROUPS_MAX], second[ECHI_GROUPS_MAX]; };
+
+static struct totals add_up(const struct echi_regroup *g, const struct echi_plan *p, const uint32_t *size) {
+    struct totals t = {{0}, {0}, {0}};
     for (int r = 0; r < p->world; r++) {
         if (!counts(g, p, r)) continue;
         const int group = p->group_of[r];
-        if (echi_regroup_time(g, r) > slowest[group]) slowest[group] = echi_regroup_time(g, r);
-        samples[group] += size[r];
+        const double time = echi_regroup_time(g, r);
+        t.samples[group] += size[r];
+        if (time > t.longest[group]) {
+            t.second[group] = t.longest[group];
+            t.longest[group] = time;
+        } else if (time > t.second[group]) {
+            t.second[group] = time;
+        }
     }
-    for (int group = 0; group < p->n_groups; group++)
-        if (slowest[group] > 0) rate += samples[group] / slowest[group] * 1e9;
+    return t;
+}
+
+static double rate_of(double samples, double time) { return samples > 0 && time > 0 ? samples / time : 0; }
+
+/* Samples a nanosecond that all groups come to with worker `rank`, of this step time and size, in group `to` instead of `from`. */
+static double rate_with(const struct echi_plan *p, const struct totals *t, double time, uint32_t size, int from, int to) {
+    double rate = 0;
+    for (int g = 0; g < p->n_groups; g++) {
+        const bool leaves = g == from && from != to, joins = g == to && from != to;
+        const double rest = leaves && time >= t->longest[g] ? t->second[g] : t->longest[g];
+        rate += rate_of(t->samples[g] + (joins ? size : 0) - (leaves ? size : 0), joins && time > rest ? time : rest);
+    }
     return rate;
 }
 
@@ -53,19 +76,22 @@ static double usual_time(const struct echi_regroup *g, const struct echi_plan *p
     return sorted[(count - 1) / 2];
 }
 
-/* The group in which this worker would be of most use. */
-static struct echi_change best_move(const struct echi_regroup *g, const struct echi_plan *plan, const uint32_t size[ECHI_WORLD_MAX], int rank) {
-    struct echi_plan p = *plan;
-    struct echi_change best = {.rank = rank, .from = plan->group_of[rank], .gain = ECHI_REGROUP_GAIN};
-    const double now = echi_regroup_rate(g, plan, size);
-    for (int to = 0; to < p.n_groups; to++) {
-        if (to == best.from || !echi_plan_group_lives(&p, to) || g->count[to] == 0) continue;
-        p.group_of[rank] = (uint8_t)to;
-        const double gain = echi_regroup_rate(g, &p, size) / now - 1;
-        if (gain < best.gain) continue;
-        best.kind = ECHI_CHANGE_GROUP;
-        best.to = to;
-        best.gain = gain;
+/* The best move of one worker out of this one's group, by predicted throughput: of itself, or of another that is clearly better moved,
+ * as one that slows two fast ones down. */
+static struct echi_change best_move(const struct echi_regroup *g, const struct echi_plan *p, const uint32_t size[ECHI_WORLD_MAX], int rank) {
+    const int from = p->group_of[rank];
+    const struct totals t = add_up(g, p, size);
+    const double now = rate_with(p, &t, 0, 0, from, from);
+    struct echi_change best = {.rank = rank, .from = from, .gain = ECHI_REGROUP_GAIN};
+    for (int i = 0; i < p->world; i++) {
+        const int r = (rank + i) % p->world;   /* itself first */
+        if (p->group_of[r] != from || !counts(g, p, r) || g->pace[r].cool > 0) continue;
+        for (int to = 0; to < p->n_groups; to++) {
+            if (to == from || !echi_plan_group_lives(p, to) || t.samples[to] == 0) continue;
+            const double gain = rate_with(p, &t, echi_regroup_time(g, r), size[r], from, to) / now - 1;
+            if (gain < best.gain + (r == rank ? 0 : CLEARLY)) continue;
+            best = (struct echi_change){ECHI_CHANGE_GROUP, r, from, to, 0, echi_regroup_time(g, r) / usual_time(g, p, r), gain};
+        }
     }
     return best;
 }
@@ -108,8 +134,8 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
         change.n = fitting_size(p, size[rank], rank, own / usual);
         change.kind = change.n != size[rank] ? ECHI_CHANGE_SIZE : ECHI_CHANGE_NONE;
     }
-    if (unlike(own, usual) && change.kind == ECHI_CHANGE_NONE) change = best_move(g, p, size, rank);
     change.ratio = own / usual;
+    if (unlike(own, usual) && change.kind == ECHI_CHANGE_NONE) change = best_move(g, p, size, rank);
     if (change.kind == ECHI_CHANGE_NONE) g->pace[rank].apart = 0;   /* nothing to gain: to be looked at again after as many steps */
     return change;
 }

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A moving average that single slow steps do not move. */
+ * A moving average that single slow steps do not move, and bursts that come all the time do. */
 #include "echi_regroup.h"
 
-#include <string.h>
-
-#define FOLLOW 0.25   /* of the way from the average to the median, each step */
+#define FOLLOW 0.5   /* of the way from the average to the median, each window */
 
 static double median(const double *value, int count) {
-    double sorted[ECHI_SPEED_RECENT];
+    double sorted[ECHI_SPEED_WINDOWS] = {0};
     for (int i = 0; i < count; i++) {
         int at = i;
         for (; at > 0 && sorted[at - 1] > value[i]; at--) sorted[at] = sorted[at - 1];
@@ -17,9 +15,14 @@ static double median(const double *value, int count) {
 }
 
 void echi_speed_add(struct echi_speed *s, double value) {
-    s->recent[s->count++ % ECHI_SPEED_RECENT] = value;
-    const bool full = echi_speed_known(s);
-    const double middle = median(s->recent, full ? ECHI_SPEED_RECENT : (int)s->count);
-    s->average = s->count <= ECHI_SPEED_RECENT ? middle : s->average + FOLLOW * (middle - s->average);
-    if (s->count == 2 * ECHI_SPEED_RECENT) s->count = ECHI_SPEED_RECENT;   /* the same place in the ring, and still known */
+    s->sum += value;
+    if (++s->steps < ECHI_SPEED_STEPS) return;
+    const bool known = echi_speed_known(s);
+    s->mean[s->next] = s->sum / ECHI_SPEED_STEPS;
+    s->next = (uint8_t)((s->next + 1) % ECHI_SPEED_WINDOWS);
+    s->windows += !known;
+    const double middle = median(s->mean, s->windows);
+    s->average = known ? s->average + FOLLOW * (middle - s->average) : middle;
+    s->sum = 0;
+    s->steps = 0;
 }
