@@ -8,33 +8,37 @@
 
 /* ---- speed.c: a robust moving average ---- */
 
-/* Steps are taken together, eight at a time, and the average goes half of the way to the median of the last five means (a median of
- * means: Nemirovsky and Yudin 1983). So bursts that come all the time count in full (a machine with a quota of its processor runs some
- * steps at full speed, then stands still), and a few slow steps do not: up to ECHI_SPEED_SPIKE in a row, however slow, move nothing. Of
- * steps of which 2 % take five times as long, a window in seven has one; three such among five are rare, and move it by a quarter at
- * most. A change that lasts is followed to a tenth of it within ECHI_SPEED_FOLLOWS steps. */
+/* Steps are taken together, eight at a time, and the average goes three quarters of the way to the median of the last five means (a
+ * median of means: Nemirovsky and Yudin 1983). So bursts that come all the time count in full (a machine with a quota of its processor
+ * runs some steps at full speed, then stands still), and a few slow steps do not: up to ECHI_SPEED_SPIKE in a row, however slow, move
+ * nothing. A change that lasts is followed to a tenth of it within ECHI_SPEED_FOLLOWS steps. */
 #define ECHI_SPEED_STEPS 8
 #define ECHI_SPEED_WINDOWS 5
 #define ECHI_SPEED_SPIKE 9       /* they touch two windows at most */
-#define ECHI_SPEED_FOLLOWS 56    /* 7 of a window before, 3 windows for the median, 3 for the average, and one to spare */
+#define ECHI_SPEED_FOLLOWS 40    /* 7 of a window before, 3 windows for the median, one for the average, and one to spare */
 struct echi_speed {
     double sum, mean[ECHI_SPEED_WINDOWS], average;
     uint8_t steps, windows, next;   /* in the sum; means so far, at most as many as there is room for; where the next one goes */
 };
-void echi_speed_add(struct echi_speed *speed, double value);   /* of one step; value >= 0, any unit */
+bool echi_speed_add(struct echi_speed *speed, double value);   /* of one step, >= 0, any unit; true at the end of a window */
+double echi_speed_last(const struct echi_speed *speed);        /* mean of the last whole window; there must be one */
 static inline bool echi_speed_known(const struct echi_speed *speed) { return speed->windows == ECHI_SPEED_WINDOWS; }
 
 /* ---- regroup.c: what to do about it ---- */
 
 #define ECHI_REGROUP_RATIO 1.3   /* rho: beyond it, or below its inverse, a worker's steps are unlike those of its group */
-#define ECHI_REGROUP_LASTING 32  /* steps in a row that they must be */
-#define ECHI_REGROUP_WITHIN 80   /* a change by half or more that lasts is answered within so many steps */
+/* Each eight steps count for it when their mean is, and against it when not: so many must be ahead, and the average be beyond it. A
+ * change by half or more that lasts is answered within WITHIN steps; one that is over after PASSING never. With jitter of 15 % and 2 % of
+ * steps five times as long nobody is moved in millions of steps. */
+#define ECHI_REGROUP_LASTING 64
+#define ECHI_REGROUP_WITHIN 72
+#define ECHI_REGROUP_PASSING 49
 #define ECHI_REGROUP_GAIN 0.05   /* least relative gain in predicted samples a second for which a worker is moved */
-#define ECHI_REGROUP_COOL 128    /* steps after a change in which the same worker is left alone */
+#define ECHI_REGROUP_COOL 256    /* steps after a change in which the same worker is left alone */
 #define ECHI_REGROUP_BLOCK 16    /* where n is dealt by speed: it goes in such blocks */
 
 struct echi_regroup {
-    struct { struct echi_speed compute, exchange; uint32_t apart, cool; } pace[ECHI_WORLD_MAX];
+    struct { struct echi_speed compute, exchange; uint32_t apart, cool; } pace[ECHI_WORLD_MAX];   /* apart: windows ahead; cool: steps left */
     double sum[ECHI_GROUPS_MAX]; int count[ECHI_GROUPS_MAX];   /* of the known step times of each group */
 };
 enum echi_change_kind { ECHI_CHANGE_NONE, ECHI_CHANGE_SIZE, ECHI_CHANGE_GROUP };
@@ -48,7 +52,7 @@ struct echi_change {
 void echi_regroup_init(struct echi_regroup *regroup);
 /* ns that a step of this worker takes, as an average: what it computes and all the rest but the waiting for its group. */
 double echi_regroup_time(const struct echi_regroup *regroup, int rank);
-/* Group, living members or sizes have changed: nobody is apart until it has been so for LASTING steps again. */
+/* Group, living members or sizes have changed: nobody is apart until it has been so for as long again. */
 void echi_regroup_anew(struct echi_regroup *regroup, const struct echi_plan *plan);
 /* A step of `rank`, in ns, of size[rank] samples. What should be done now, if anything; the caller does it and calls echi_regroup_done,
  * or does not, and is told again with its next step. */

@@ -62,7 +62,8 @@ static double rate_with(const struct echi_plan *p, const struct totals *t, doubl
 
 static bool unlike(double own, double others) { return own > ECHI_REGROUP_RATIO * others || others > ECHI_REGROUP_RATIO * own; }
 
-/* The middle one of the step times of the others of its group, the lower of two: a single slow one there makes nobody else fast. */
+/* The middle one of the step times of the others of its group, of two the nearer to its own: a single slow one there makes nobody else
+ * fast, nor a single fast one anybody slow. */
 static double usual_time(const struct echi_regroup *g, const struct echi_plan *p, int rank) {
     double sorted[ECHI_WORLD_MAX];
     int count = 0;
@@ -73,7 +74,8 @@ static double usual_time(const struct echi_regroup *g, const struct echi_plan *p
         for (; at > 0 && sorted[at - 1] > value; at--) sorted[at] = sorted[at - 1];
         sorted[at] = value;
     }
-    return sorted[(count - 1) / 2];
+    const double low = sorted[(count - 1) / 2], high = sorted[count / 2], own = echi_regroup_time(g, rank);
+    return own * own < low * high ? low : high;
 }
 
 /* The best move of one worker out of this one's group, by predicted throughput: of itself, or of another that is clearly better moved,
@@ -111,24 +113,19 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
     const int group = p->group_of[rank];
     const bool counted = counts(g, p, rank);
     const double before = echi_regroup_time(g, rank);
+    if (g->pace[rank].cool > 0) g->pace[rank].cool--;
     echi_speed_add(&g->pace[rank].compute, compute);
-    echi_speed_add(&g->pace[rank].exchange, exchange);
-    if (!counts(g, p, rank)) return change;
+    if (!echi_speed_add(&g->pace[rank].exchange, exchange) || !counts(g, p, rank)) return change;
     const double own = echi_regroup_time(g, rank);
+    const double last = echi_speed_last(&g->pace[rank].compute) + echi_speed_last(&g->pace[rank].exchange);
     g->sum[group] += own - (counted ? before : 0);
     g->count[group] += !counted;
-    if (g->pace[rank].cool > 0) {
-        g->pace[rank].cool--;
-        return change;
-    }
-    if (g->count[group] < 2) return change;   /* nobody to be unlike */
-    /* Their mean costs nothing to keep; who is far from it for long is looked at closely. */
+    if (g->pace[rank].cool > 0 || g->count[group] < 2) return change;   /* too early, or nobody to be unlike */
+    /* The others' mean costs nothing to keep; who is far from it for long is looked at closely. */
     const double mean = (g->sum[group] - own) / (g->count[group] - 1);
-    if (!(mean > 0) || !unlike(own, mean)) {
-        g->pace[rank].apart = 0;
-        return change;
-    }
-    if (g->pace[rank].apart < ECHI_REGROUP_LASTING && ++g->pace[rank].apart < ECHI_REGROUP_LASTING) return change;
+    if (mean > 0 && unlike(last, mean)) g->pace[rank].apart++;
+    else if (g->pace[rank].apart > 0) g->pace[rank].apart--;
+    if (g->pace[rank].apart < ECHI_REGROUP_LASTING / ECHI_SPEED_STEPS || !unlike(own, mean)) return change;
     const double usual = usual_time(g, p, rank);
     if (unlike(own, usual) && p->separated) {
         change.n = fitting_size(p, size[rank], rank, own / usual);
