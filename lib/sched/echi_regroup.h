@@ -34,7 +34,7 @@ static inline bool echi_speed_known(const struct echi_speed *speed) { return spe
 #define ECHI_REGROUP_WITHIN 72
 #define ECHI_REGROUP_PASSING 49
 #define ECHI_REGROUP_GAIN 0.05   /* least relative gain in predicted samples a second for which a worker is moved */
-#define ECHI_REGROUP_COOL 256    /* steps after a change in which the same worker is left alone */
+#define ECHI_REGROUP_COOL 128    /* steps after a change in which the same worker is left alone */
 #define ECHI_REGROUP_BLOCK 16    /* where n is dealt by speed: it goes in such blocks */
 
 struct echi_regroup {

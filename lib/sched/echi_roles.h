@@ -54,6 +54,7 @@ struct echi_push {
     uint64_t seen, head;                          /* samples in the weights it was computed on; in the head's behind it */
     uint32_t joined;                              /* as its worker was told when it began */
     uint64_t compute, exchange;                   /* ns, see struct echi_msg */
+    int64_t held;                                 /* of that, what the owner took to answer the push before, ns */
 };
 struct echi_owner {
     const struct echi_setup *setup;
@@ -68,7 +69,7 @@ struct echi_owner {
     bool known[ECHI_WORLD_MAX];                   /* is or was a worker of this group: a place for its pushes is posted */
     bool joins[ECHI_WORLD_MAX];                   /* joined, and gets weights when it says that it holds a lease */
     uint32_t joined[ECHI_WORLD_MAX];              /* membership epoch at which it joined: what it said before is of no account */
-    int64_t owed_since[ECHI_WORLD_MAX], held_back[ECHI_WORLD_MAX];   /* the answer; what the last one had to wait, in ns */
+    int64_t owed_since[ECHI_WORLD_MAX], held_back[ECHI_WORLD_MAX];   /* when the last push was here; how long it took to answer, ns */
     int turn;                                     /* the rank to look at first when there is a place for a send */
     int busy;                                     /* tasks out: 0 or 1 */
     uint32_t round_in;                            /* BSP: samples of the current round that are in */

@@ -166,7 +166,7 @@ struct echi_msg {
     double loss, staleness;         /* loss: sum over the lease's samples; staleness in rounds */
     uint64_t acked;                 /* APPLIED: version of the group's state that all other owners have */
     uint64_t compute, exchange;     /* PUSH (of the last layer to leave), APPLIED: ns that the worker computed since its push before,
-                                       and the rest of that time, in APPLIED without what its owner held it back */
+                                       and the rest of that time, in APPLIED without what its owner took to apply and to answer */
     uint32_t members;               /* LOST, REGROUP, READY, LEASE, DRAIN, DRAINED, REVOKED: membership epoch, raised by each loss and
                                        each move, 0 until the first. ENTER, PUSH, WEIGHTS: that at which the worker joined this owner */
     uint32_t mark[ECHI_WORLD_MAX];  /* STATE, FROZEN, REVOKED: by worker, the last lease that is in this state */

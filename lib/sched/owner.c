@@ -232,7 +232,7 @@ static void applied(struct echi_owner *o, const struct echi_push *p, struct echi
     a->msg.acked = acked_by_all(o);
     a->msg.staleness = p->staleness;
     a->msg.head = p->head;
-    const uint64_t held = (uint64_t)o->held_back[p->lease.worker];   /* not the worker's doing */
+    const uint64_t held = (uint64_t)p->held;   /* not the worker's doing */
     a->msg.compute = p->compute;
     a->msg.exchange = p->exchange > held ? p->exchange - held : 0;
 }
@@ -287,10 +287,7 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     }
     applied(o, &o->push[rank], out);
     o->push[rank] = (struct echi_push){0};
-    if (of_member) {
-        o->answer[rank]++;
-        o->owed_since[rank] = e->now;
-    }
+    if (of_member) o->answer[rank]++;
     if (o->known[rank]) echi_act_post(out, rank, ECHI_KIND_PUSH, t->grads);
 }
 
@@ -365,6 +362,8 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     p->joined = m->members;
     p->compute = m->compute;
     p->exchange = m->exchange;
+    p->held = o->held_back[e->from];
+    o->owed_since[e->from] = e->now;
     if (o->view[e->from].idle && belongs(o, e->from, p->joined)) enter(o, e->from);
     o->queue[o->queued++] = e->from;
 }
