@@ -1,6 +1,7 @@
 # make                 the library and the command        make test          build and pass every test
 # make demo            four unlike nodes learn digits      make bench         figures against peers
 # make faults          every call of the OS that can fail fails once (minutes)
+# make reproduce-gssp  GSSP and GDTopK on simulated clusters: a table and plots (hours)
 # make pytorch         gradients and steps against PyTorch's, if a Python has it (BENCH_PYTHON)
 # make install DESTDIR= PREFIX=/usr/local                  make uninstall, make clean
 #
@@ -99,7 +100,7 @@ FUZZ_OBJ := $(FUZZ_COMMON) $(patsubst %,$(B)/test/fuzz/%.o,main mutate cover)
 FUZZ_WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc free)
 BENCHES := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/bench_*.c)))
 
-.PHONY: all lib clean tests test faults layers names demo bench fuzz libfuzzer pytorch install uninstall FORCE
+.PHONY: all lib clean tests test faults layers names demo bench reproduce-gssp fuzz libfuzzer pytorch install uninstall FORCE
 .SECONDARY:
 all: $(LIB) $(if $(TOOL_SRC),$(TOOL))
 lib: $(LIB)
@@ -184,6 +185,8 @@ demo: $(TOOL)
 	$(Q)ECHELON=$(TOOL) $(BASH) tools/demo.sh
 bench: all $(BENCHES)
 	$(Q)$(SCRIPT_ENV) $(BASH) test/bench/run.sh
+reproduce-gssp: $(TOOL)
+	$(Q)$(SCRIPT_ENV) ONLY="$(ONLY)" $(BASH) test/bench/reproduce_gssp.sh
 
 # Long runs in folders of their own. What they find new ways with is kept in build/fuzz/found.
 fuzz:

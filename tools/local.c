@@ -17,8 +17,8 @@ struct nodes {
     const ech_model *model;
     const ech_data *data;
     int world, running;
-    pid_t pid[ECH_WORLD_MAX];     /* 0: not started, or ended */
-    int status[ECH_WORLD_MAX];    /* exit status as a shell gives it */
+    pid_t pid[ECH_LIVE_MAX];     /* 0: not started, or ended */
+    int status[ECH_LIVE_MAX];    /* exit status as a shell gives it */
     int first_failed;             /* rank, of those that failed before the run went, and 0; -1: none has */
     double since;                 /* when rank 0 ended or a node failed; negative: neither */
     int channel;                  /* from rank 0: its address, and later that the run goes; -1: closed */

@@ -12,6 +12,7 @@ static const struct ech_option own[] = {
     {"data", "DIR|glyphs", "", "folder with MNIST's four idx files, or the built-in generated digits"},
     {"local", "N", "", "start N nodes on this machine (instead of --rank, --world, --coordinator)"},
     {"slow", "RANK=FACTOR[,...]", "", "that node computes so many times slower, by sleeping; a mere FACTOR: this node (with --local: all)"},
+    {"curve", "FILE", "", "a line for each look at the test set: samples, epochs, seconds, loss, accuracy (CSV); rank 0 writes it"},
     {"progress", "WHEN", "auto", "on, off, or auto: one line on a terminal, else a line each 10 s and each look"},
     {"help", NULL, "", "this text"},
 };
@@ -27,7 +28,7 @@ static const struct {
     {"Learning", " batch lr momentum weight-decay seed no-shuffle deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
     {"Stopping and going on", " checkpoint every keep resume "},
-    {"What it tells", " progress report save save-plan record help "},
+    {"What it tells", " progress report curve save save-plan record help "},
 };
 enum { N_SECTIONS = (int)(sizeof sections / sizeof sections[0]) };
 
@@ -107,13 +108,14 @@ static ech_status set_slow(struct command *command, const char *value, struct ec
 static ech_status set_own(struct command *command, const char *name, const char *value, struct ech_error *err) {
     if (strcmp(name, "model") == 0) command->model = value;
     else if (strcmp(name, "data") == 0) command->data = value;
+    else if (strcmp(name, "curve") == 0) command->curve = value;
     else if (strcmp(name, "help") == 0) command->help = true;
     else if (strcmp(name, "slow") == 0) return set_slow(command, value, err);
     else if (strcmp(name, "local") == 0) {
         char *end;
         long n = strtol(value, &end, 10);
-        if (!*value || *end || n < 1 || n > ECH_WORLD_MAX)
-            return wrong(err, "--local '%.40s': give a whole number of nodes from 1 to %d", value, ECH_WORLD_MAX);
+        if (!*value || *end || n < 1 || n > ECH_LIVE_MAX)
+            return wrong(err, "--local '%.40s': give a whole number of nodes from 1 to %d", value, ECH_LIVE_MAX);
         command->local = (int)n;
     } else if (strcmp(value, "auto") == 0) command->progress = PROGRESS_AUTO;
     else if (strcmp(value, "on") == 0) command->progress = PROGRESS_ON;
@@ -169,7 +171,7 @@ static ech_status settle(struct command *command, struct ech_error *err) {
 }
 
 ech_status command_parse(struct command *command, int argc, char **argv, struct ech_error *err) {
-    *command = (struct command){.model = "lenet5"};
+    *command = (struct command){.model = "lenet5", .curve = ""};
     ech_config_init(&command->config);
     for (int i = 0; i < argc; i++)   /* help is given whatever else is wrong */
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {

@@ -16,7 +16,7 @@ int flushed(int status);
 /* What the command line of `train` says: the library's options, and the tool's own. */
 struct command {
     struct ech_config config;
-    const char *model, *data;
+    const char *model, *data, *curve;     /* curve: --curve FILE; "": not given */
     int local;                            /* --local N; 0: not given */
     double slow[ECH_WORLD_MAX];           /* --slow RANK=FACTOR; 0: not given */
     enum { PROGRESS_AUTO, PROGRESS_ON, PROGRESS_OFF } progress;
@@ -43,6 +43,12 @@ void progress_log(struct progress *p, enum ech_log_level level, const char *line
 void progress_tell(struct progress *p, const char *line);   /* what was asked for: never held back */
 void progress_show(struct progress *p, const struct ech_progress *now);
 void progress_end(struct progress *p);
+
+/* curve.c: a line for each look, into a file. */
+struct curve { FILE *file; const char *path; };
+ech_status curve_open(struct curve *curve, const char *path, struct ech_error *err);   /* "": none, and the calls below do nothing */
+void curve_add(struct curve *curve, const struct ech_progress *now);
+int curve_close(struct curve *curve, int status);   /* the exit status: a file that could not be written makes a good one bad */
 
 /* summary.c: what a run did, for people. */
 void summary_print(FILE *to, const struct command *command, const struct ech_report *report, ech_status status);

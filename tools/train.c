@@ -80,16 +80,19 @@ ech_status check_writable(const char *option, const char *path, struct ech_error
     return ECH_E_IO;
 }
 
-static ech_status check_outputs(const struct ech_config *config, struct ech_error *err) {
+static ech_status check_outputs(const struct command *command, struct ech_error *err) {
+    const struct ech_config *config = &command->config;
     if (config->rank != 0) return ECH_OK;   /* rank 0 writes them */
     ech_status status = check_writable("report", config->report, err);
     if (status == ECH_OK) status = check_writable("save", config->save, err);
     if (status == ECH_OK) status = check_writable("save-plan", config->save_plan, err);
+    if (status == ECH_OK) status = check_writable("curve", command->curve, err);
     return status;
 }
 
 struct node {
     struct progress progress;
+    struct curve curve;
     int address_fd, world;
 };
 
@@ -111,6 +114,7 @@ static void on_progress(void *user, const struct ech_progress *now) {
         node->address_fd = -1;
     }
     progress_show(&node->progress, now);
+    curve_add(&node->curve, now);
 }
 
 /* Tells the parent, or whoever starts the other ranks, where rank 0 listens: port 0 asks for any that is free. */
@@ -138,13 +142,15 @@ int train_node(const struct command *command, const ech_model *model, const ech_
     config.on_tell = on_tell_line;
     struct ech_report report = {0};
     struct ech_error err = {0};
-    ech_status status = ech_train(model, data, &config, NULL, &report, &err);
+    ech_status status = curve_open(&node.curve, config.rank == 0 ? command->curve : "", &err);
+    const bool tried = status == ECH_OK;
+    if (tried) status = ech_train(model, data, &config, NULL, &report, &err);
     progress_end(&node.progress);
-    if (config.rank == 0) summary_print(stdout, command, &report, status);
+    if (config.rank == 0 && tried) summary_print(stdout, command, &report, status);
     fflush(stdout);   /* before the error, when both go to one terminal */
     bool said = command->local && config.rank != 0 && strcmp(err.operation, "run.end") == 0;   /* by rank 0, on the same terminal */
     if (status != ECH_OK && !said) fprintf(stderr, "%s%s\n", node.progress.prefix, err.text);
-    return exit_status(status);
+    return curve_close(&node.curve, exit_status(status));
 }
 
 int train_main(int argc, char **argv) {
@@ -164,7 +170,7 @@ int train_main(int argc, char **argv) {
                  "--data is missing: give a folder with MNIST's four idx files (`tools/get-data mnist` fetches them to "
                  "data/mnist), or --data glyphs for generated digits");
     }
-    if (status == ECH_OK) status = check_outputs(&command.config, &err);
+    if (status == ECH_OK) status = check_outputs(&command, &err);
     if (status == ECH_OK) status = ech_model_open(command.model, &model, &err);
     if (status == ECH_OK) status = ech_data_open(command.data, command.config.seed, &data, &err);
     int code = exit_status(status);

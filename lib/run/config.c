@@ -47,7 +47,7 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
 /* X(field, name, value, fallback, kind, least, most, words, fits, help) */
 #define OPTIONS(X)                                                                                                            \
     X(rank, "rank", "R", "0", INT, 0, ECH_WORLD_MAX - 1, no_word, NULL, "number of this node; rank 0 coordinates")            \
-    X(world, "world", "N", "1", INT, 1, ECH_WORLD_MAX, no_word, NULL, "number of nodes")                                      \
+    X(world, "world", "N", "1", INT, 1, ECH_WORLD_MAX, no_word, NULL, "number of nodes; 64 at most on machines")               \
     X(coordinator, "coordinator", "HOST:PORT", "", TEXT, 0, 0, no_word, coordinator_fits,                                     \
       "where the nodes meet; rank 0 listens there (port 0: any free one)")                                                    \
     X(bind, "bind", "ADDRESS", "", TEXT, 0, 0, no_word, NULL,                                                                 \

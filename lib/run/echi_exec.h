@@ -5,14 +5,12 @@
 #define ECHI_EXEC_H
 #include "echi_run.h"
 
-#define ECHI_SLOTS_PER_KIND 64
-
 struct echi_exec {
     const struct echi_job *job;
     struct echi_device *device;
     struct echi_lane *lane;                       /* NULL while measuring */
     const struct echi_setup *setup;
-    struct echi_buffer *slot[ECHI_SLOT_KINDS][ECHI_SLOTS_PER_KIND];
+    struct echi_buffer *slot[ECHI_SLOT_KINDS][ECHI_WORLD_MAX];
     struct echi_stack *trunk[ECHI_STRANDS];       /* all layers where nothing is separated */
     struct echi_stack *head, *eval;
     /* scratch of the worker's, the head's and the look's tasks, which may be nested in one another */

@@ -6,7 +6,6 @@
 #include "echi_recording.h"
 #include "echi_silence.h"
 
-#define ECHI_NODE_ACTIONS (8 * ECHI_WORLD_MAX)   /* of one event, at most */
 #define ECHI_SECOND INT64_C(1000000000)
 
 /* What this node thinks of a peer that it judges. */
@@ -42,7 +41,7 @@ struct echi_node {
     struct echi_plan next_plan;               /* after loss[0]; the lane's while it makes slots */
     ech_status slots_status;
     struct ech_error slots_error;
-    struct echi_action action[ECHI_NODE_ACTIONS];
+    struct echi_action action[ECHI_ACTIONS_MAX];
     /* state of the loop */
     bool ready, over, held_asked, final_in, end_in;
     ech_status status;
@@ -87,8 +86,8 @@ void echi_tell_all(struct echi_node *n, int64_t now);    /* a line a role to the
 const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_t cap);
 
 /* ---- node_actions.c ---- */
-static inline struct echi_slot echi_node_slot(uint64_t cookie) { return (struct echi_slot){(uint8_t)(cookie >> 8), (uint8_t)cookie}; }
-static inline enum echi_role echi_node_role(uint64_t cookie) { return (enum echi_role)(cookie >> 16); }
+static inline struct echi_slot echi_node_slot(uint64_t cookie) { return (struct echi_slot){(uint8_t)(cookie >> 16), (uint16_t)cookie}; }
+static inline enum echi_role echi_node_role(uint64_t cookie) { return (enum echi_role)(cookie >> 24); }
 /* echi_job_extent under this node's plan. */
 void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len);
 /* Gives an event to a role and performs what it asks for; nothing when the role is not hosted here. */

@@ -8,7 +8,7 @@
 #include "echi_trace.h"
 
 #define ECHI_RECORDING_MAGIC "echevent"   /* 8 bytes, and then the format's number */
-#define ECHI_RECORDING_FORMAT 1u
+#define ECHI_RECORDING_FORMAT 2u
 #define ECHI_RECORD_MAX (1u << 18)        /* bytes of a record's body at most */
 
 /* Append only. */
@@ -23,7 +23,7 @@ struct echi_about {
     char init[1024];          /* --init of rank 0; "" when the weights come from the seed */
     uint32_t threads;
     uint64_t seed;
-    uint8_t rank, world;
+    uint16_t rank, world;
     uint8_t real_bytes;       /* of a parameter: 4, or 8 in an archive built for double */
     bool deterministic;
     bool shuffle, session;    /* session: the user's own model, whose arithmetic nobody can repeat */

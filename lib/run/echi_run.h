@@ -52,8 +52,8 @@ void echi_job_samples(const struct echi_job *job, const struct echi_lease *lease
 /* The net, plus what stays on this node: a message to one's own rank is copied from slot to slot under the same rules
  * (kinds, posts, order) and never touches a socket. I/O thread only. */
 struct echi_wire;
-/* The table of message kinds for this job: nobody accepts more than what a message of the kind can need. */
-void echi_wire_kinds(const struct echi_job *job, struct echi_net_kind out[ECHI_KINDS]);
+/* The table of message kinds for this job among so many nodes: nobody accepts more than what a message of the kind can need. */
+void echi_wire_kinds(const struct echi_job *job, int world, struct echi_net_kind out[ECHI_KINDS]);
 ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire **out, struct ech_error *err);
 void echi_wire_close(struct echi_wire *wire, int64_t linger);
 const char *echi_wire_address(const struct echi_wire *wire);

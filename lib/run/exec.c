@@ -27,7 +27,7 @@ ech_status echi_exec_create(const struct echi_job *job, const char *device, int 
 void echi_exec_destroy(struct echi_exec *x) {
     if (!x) return;
     for (int k = 0; k < ECHI_SLOT_KINDS; k++)
-        for (int i = 0; i < ECHI_SLOTS_PER_KIND; i++) echi_buffer_destroy(x->slot[k][i]);
+        for (int i = 0; i < ECHI_WORLD_MAX; i++) echi_buffer_destroy(x->slot[k][i]);
     for (int i = 0; i < ECHI_STRANDS; i++) echi_stack_destroy(x->trunk[i]);
     echi_stack_destroy(x->head);
     echi_stack_destroy(x->eval);
@@ -165,7 +165,7 @@ ech_status echi_exec_setup_kept(struct echi_exec *x, struct ech_error *err) {
 }
 
 void *echi_exec_slot(struct echi_exec *x, struct echi_slot slot, size_t *out_bytes) {
-    if (slot.kind >= ECHI_SLOT_KINDS || slot.index >= ECHI_SLOTS_PER_KIND || !x->slot[slot.kind][slot.index]) return NULL;
+    if (slot.kind >= ECHI_SLOT_KINDS || slot.index >= ECHI_WORLD_MAX || !x->slot[slot.kind][slot.index]) return NULL;
     if (out_bytes) *out_bytes = echi_buffer_bytes(x->slot[slot.kind][slot.index]);
     return echi_buffer_host(x->slot[slot.kind][slot.index]);
 }

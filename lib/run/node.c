@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(ECH_LIVE_MAX == ECHI_NET_WORLD_MAX, "what the header promises, net takes");
+
 #define EVENTS_MAX 64
 #define LINGER (2 * ECHI_SECOND)   /* for the last messages to leave */
 
@@ -164,8 +166,8 @@ static ech_status open_recorder(struct echi_node *n, struct echi_about *about) {
     snprintf(about->init, sizeof about->init, "%s", c->init);
     about->threads = (uint32_t)c->threads;
     about->seed = c->seed;
-    about->rank = (uint8_t)n->rank;
-    about->world = (uint8_t)n->world;
+    about->rank = (uint16_t)n->rank;
+    about->world = (uint16_t)n->world;
     about->real_bytes = sizeof(echi_real);
     about->deterministic = c->deterministic != 0;
     about->shuffle = n->job->shuffle;
@@ -192,7 +194,7 @@ static ech_status open_wire(struct echi_node *n) {
     echi_job_order(n->job, print[3].value);
     snprintf(print[4].value, sizeof print[4].value, "%s, %zu bits", c->deterministic ? "--deterministic" : "as fast as each node can",
              8 * sizeof(echi_real));
-    echi_wire_kinds(n->job, n->kinds);
+    echi_wire_kinds(n->job, n->world, n->kinds);
     struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = n->kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
         .n_fingerprints = (int)(sizeof print / sizeof print[0]), .coordinator = c->coordinator[0] ? c->coordinator : NULL,
         .bind = c->bind[0] ? c->bind : NULL, .join_timeout = (int64_t)(c->join_timeout * 1e9), .insecure = c->insecure != 0};

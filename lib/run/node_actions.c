@@ -10,7 +10,7 @@
 /* ------------------------------------------------- payloads of messages */
 
 static uint64_t cookie_of(enum echi_role role, struct echi_slot slot) {
-    return (uint64_t)role << 16 | (uint64_t)slot.kind << 8 | slot.index;
+    return (uint64_t)role << 24 | (uint64_t)slot.kind << 16 | slot.index;
 }
 
 void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len) {
@@ -22,7 +22,7 @@ void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg
 static void perform(struct echi_node *n, struct echi_actions *list);
 
 void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event *e) {
-    struct echi_actions list = {n->action, 0, ECHI_NODE_ACTIONS, false};
+    struct echi_actions list = {n->action, 0, ECHI_ACTIONS_MAX, false};
     e->now = echi_node_now(n);
     if (role == ECHI_ROLE_COORDINATOR && n->coordinator) echi_coordinator_step(n->coordinator, e, &list);
     else if (role == ECHI_ROLE_WORKER && n->worker) echi_worker_step(n->worker, e, &list);
@@ -130,7 +130,7 @@ void echi_node_post(struct echi_node *n, const struct echi_action *a) {
 
 void echi_node_fault(struct echi_node *n, ech_status status, int peer, const char *text) {
     struct echi_msg m = {.kind = ECHI_KIND_FAULT, .to_role = ECHI_ROLE_COORDINATOR, .from_role = ECHI_ROLE_NODE, .layer = (uint16_t)status,
-                         .peer = peer < 0 ? ECHI_NONE : (uint8_t)peer};
+                         .peer = peer < 0 ? ECHI_NO_RANK : (uint16_t)peer};
     snprintf(m.text, sizeof m.text, "%s", text);
     send_message(n, 0, &m, NULL, 0, 0);
 }
@@ -188,7 +188,7 @@ static void tell_end(struct echi_node *n) {
 
 static void perform(struct echi_node *n, struct echi_actions *list) {
     if (list->overflow) {
-        echi_fail(n->err, ECH_E_INTERNAL, "run.perform", "a role asked for more than %d things at once", ECHI_NODE_ACTIONS);
+        echi_fail(n->err, ECH_E_INTERNAL, "run.perform", "a role asked for more than %d things at once", ECHI_ACTIONS_MAX);
         echi_node_give_up(n, ECH_E_INTERNAL);
     }
     for (int i = 0; i < list->count && !n->over; i++) {

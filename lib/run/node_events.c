@@ -287,7 +287,7 @@ static void on_node_message(struct echi_node *n, int from, const struct echi_msg
         n->end_in = true;
         n->status = (ech_status)m->layer;
         if (n->rank == 0) return end_here(n);
-        const int peer = m->peer == ECHI_NONE ? -1 : m->peer;
+        const int peer = m->peer == ECHI_NO_RANK ? -1 : m->peer;
         char who[16] = "";
         if (peer >= 0) snprintf(who, sizeof who, "rank %d: ", peer);
         /* Only what rank 0 says is news: "run.end" tells a caller who sees both. */
@@ -374,7 +374,7 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
     }
     if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_PARAMS && n->coordinator && !place_params(n, e, &m))
         return malformed(n, e);
-    struct echi_event event = {.type = ECHI_EVENT_MESSAGE, .from = (uint8_t)e->peer, .msg = &m, .bytes = e->meta + 2,
+    struct echi_event event = {.type = ECHI_EVENT_MESSAGE, .from = (uint16_t)e->peer, .msg = &m, .bytes = e->meta + 2,
         .len = e->meta_len - 2, .slot = echi_node_slot(e->cookie)};
     echi_node_event(n, (enum echi_role)m.to_role, &event);
 }
@@ -385,7 +385,7 @@ void echi_node_lost(struct echi_node *n, int peer, bool orderly, const char *tex
     if (n->gone[peer] || (!n->coordinator && (n->end_in || (orderly && peer != 0)))) return;
     snprintf(n->lost_text, sizeof n->lost_text, "%s", text ? text : "");
     if (n->coordinator) {
-        struct echi_event event = {.type = ECHI_EVENT_LOST, .from = (uint8_t)peer};
+        struct echi_event event = {.type = ECHI_EVENT_LOST, .from = (uint16_t)peer};
         return echi_node_event(n, ECHI_ROLE_COORDINATOR, &event);
     }
     if (peer != 0) echi_node_fault(n, ECH_E_PEER_LOST, peer, n->lost_text);
@@ -407,7 +407,7 @@ void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e) {
         break;
     case ECHI_NET_MESSAGE: on_message(n, e); break;
     case ECHI_NET_SENT: {
-        struct echi_event event = {.type = ECHI_EVENT_SENT, .from = (uint8_t)e->peer, .slot = echi_node_slot(e->cookie)};
+        struct echi_event event = {.type = ECHI_EVENT_SENT, .from = (uint16_t)e->peer, .slot = echi_node_slot(e->cookie)};
         echi_node_event(n, echi_node_role(e->cookie), &event);
         break;
     }

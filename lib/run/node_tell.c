@@ -149,8 +149,7 @@ static void add_round(struct echi_print *l, const struct echi_node *n) {
     const char *before = ", none of rank";
     echi_print(l, "; %u samples of its round are in", o->round_in);
     for (int r = 0; r < n->world; r++) {
-        bool in = !o->view[r].member;
-        for (int i = 0; i < o->round_count; i++) in = in || o->round_push[i].lease.worker == r;
+        bool in = !o->view[r].member || o->in_round[r] > 0;
         for (int i = 0; i < o->queued; i++) in = in || o->queue[i] == r;
         if (in) continue;
         echi_print(l, "%s %d", before, r);
@@ -174,7 +173,7 @@ static void tell_owner(struct echi_node *n, struct echi_print *l) {
     echi_print(l, "; %d sends are out", o->sends);
     before = "; weights are held back from";
     for (int r = 0; r < n->world; r++) {
-        if (!o->answer[r] || o->policy->before_reply(o->view, p->world, r, p->staleness)) continue;
+        if (!o->answer[r] || o->policy->before_reply(&o->view[r], o->least, p->staleness)) continue;
         int slowest = -1;
         for (int i = 0; i < n->world; i++)
             if (o->view[i].member && !o->view[i].idle && (slowest < 0 || o->view[i].steps < o->view[slowest].steps)) slowest = i;

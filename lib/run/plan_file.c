@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PLAN_FILE_MAX 65536
+#define PLAN_FILE_MAX 65536   /* 1,024 workers take 14 bytes each */
 #define SPACE " \t\r"
 
 ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ech_error *err) {
@@ -77,14 +77,14 @@ static ech_status read_group(struct reader *r, struct echi_plan *p) {
     ECHI_TRY(whole(r, strtok_r(NULL, SPACE, &r->rest), 0, ECHI_WORLD_MAX - 1, "owner needs a rank", &owner));
     word = strtok_r(NULL, SPACE, &r->rest);
     if (!word || strcmp(word, "workers") != 0) return refuse(r, "expected 'workers'", word);
-    if (p->owner_of[g] != ECHI_NONE) return refuse(r, "this group was described before", "group");
-    p->owner_of[g] = (uint8_t)owner;
+    if (p->owner_of[g] != ECHI_NO_RANK) return refuse(r, "this group was described before", "group");
+    p->owner_of[g] = (uint16_t)owner;
     if (g + 1 > p->n_groups) p->n_groups = (uint8_t)(g + 1);
     while ((word = strtok_r(NULL, SPACE, &r->rest))) {
         char *colon = strchr(word, ':');
         if (!colon) return refuse(r, "a worker is written rank:samples", word);
         *colon = 0;
-        ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, "a worker's rank is a number from 0 to 63", &rank));
+        ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, "a worker's rank is a number from 0 to 1023", &rank));
         ECHI_TRY(whole(r, colon + 1, 1, 1u << 20, "a worker's samples are a number from 1 to 1048576", &n));
         if (p->group_of[rank] != ECHI_NONE) return refuse(r, "this rank is in a group already", word);
         p->group_of[rank] = (uint8_t)g;
@@ -116,15 +116,15 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         p->separated = word && strcmp(word, "none") != 0;
         if (word && !p->separated) return ECH_OK;
         ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, "head needs a rank, or none", &v));
-        p->head = (uint8_t)v;
+        p->head = (uint16_t)v;
         return ECH_OK;
     }
     if (strcmp(key, "lr") == 0) return real(r, word, "lr needs a number", &p->lr);
     if (strcmp(key, "momentum") == 0) return real(r, word, "momentum needs a number", &p->momentum);
     if (strcmp(key, "decay") == 0) return real(r, word, "decay needs a number", &p->decay);
     if (strcmp(key, "world") == 0) {
-        ECHI_TRY(whole(r, word, 1, ECHI_WORLD_MAX, "world is a number from 1 to 64", &v));
-        p->world = (uint8_t)v;
+        ECHI_TRY(whole(r, word, 1, ECHI_WORLD_MAX, "world is a number from 1 to 1024", &v));
+        p->world = (uint16_t)v;
     } else if (strcmp(key, "round") == 0) {
         ECHI_TRY(whole(r, word, 1, 1u << 24, "round is a number of samples", &v));
         p->round = (uint32_t)v;
@@ -159,10 +159,7 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
     memcpy(text, bytes, len);
     text[len] = 0;
     free(bytes);
-    memset(p, 0, sizeof *p);
-    memset(p->owner_of, ECHI_NONE, sizeof p->owner_of);
-    memset(p->group_of, ECHI_NONE, sizeof p->group_of);
-    p->head = ECHI_NONE;
+    echi_plan_clear(p);
     p->staleness = 3;
     p->strands = 1;
     p->rounds_apart = 4;

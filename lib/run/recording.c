@@ -45,8 +45,8 @@ static void get_text(struct echi_reader *r, char *out, size_t cap) {
 size_t echi_about_encode(const struct echi_about *a, uint8_t *out, size_t cap) {
     struct echi_writer w = echi_writer_over(out, cap);
     put_text(&w, a->version);
-    echi_put8(&w, a->rank);
-    echi_put8(&w, a->world);
+    echi_put16(&w, a->rank);
+    echi_put16(&w, a->world);
     put_text(&w, a->model);
     put_text(&w, a->model_hash);
     put_text(&w, a->data);
@@ -80,8 +80,8 @@ bool echi_about_decode(const uint8_t *bytes, size_t len, struct echi_about *a) {
     struct echi_reader r = echi_reader_over(bytes, len);
     memset(a, 0, sizeof *a);
     get_text(&r, a->version, sizeof a->version);
-    a->rank = echi_get8(&r);
-    a->world = echi_get8(&r);
+    a->rank = echi_get16(&r);
+    a->world = echi_get16(&r);
     get_text(&r, a->model, sizeof a->model);
     get_text(&r, a->model_hash, sizeof a->model_hash);
     get_text(&r, a->data, sizeof a->data);
@@ -118,7 +118,7 @@ size_t echi_setup_encode(const struct echi_setup *s, const char *kernels, uint8_
     struct echi_writer w = echi_writer_over(out, cap);
     echi_put16(&w, (uint16_t)len);
     echi_put_bytes(&w, plan, len);
-    echi_put8(&w, (uint8_t)s->rank);
+    echi_put16(&w, (uint16_t)s->rank);
     echi_put16(&w, (uint16_t)s->n_layers);
     echi_put16(&w, (uint16_t)s->cut);
     echi_put32(&w, s->cut_width);
@@ -132,7 +132,7 @@ bool echi_setup_decode(const uint8_t *bytes, size_t len, struct echi_recorded_se
     const size_t plan_len = echi_get16(&r);
     const uint8_t *plan = echi_reader_take(&r, plan_len);
     if (!plan || !echi_plan_decode(plan, plan_len, &out->setup.plan)) return false;
-    out->setup.rank = echi_get8(&r);
+    out->setup.rank = echi_get16(&r);
     out->setup.n_layers = echi_get16(&r);
     out->setup.cut = echi_get16(&r);
     out->setup.cut_width = echi_get32(&r);

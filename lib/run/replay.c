@@ -14,7 +14,7 @@
 #define TASK_BYTES 1024
 
 /* What a role has asked for and not been answered yet. */
-struct owed { uint8_t what, role, peer, kind, slot_kind, slot_index; uint16_t len; int times; uint8_t task[TASK_BYTES]; };
+struct owed { uint8_t what, role, kind, slot_kind; uint16_t peer, slot_index, len; int times; uint8_t task[TASK_BYTES]; };
 enum { OWED_TASK, OWED_SENT, OWED_PAYLOAD };
 
 struct stage {
@@ -24,7 +24,7 @@ struct stage {
     struct echi_owner owner;
     struct echi_head head;
     bool stands, has_coordinator, has_worker, has_owner, has_head;
-    struct echi_action action[8 * ECHI_WORLD_MAX];
+    struct echi_action action[ECHI_ACTIONS_MAX];
     uint8_t encoded[ECHI_RECORD_MAX];
     struct owed *owed; size_t n_owed, room;
     struct echi_record record;
@@ -72,7 +72,7 @@ static struct owed owed_task(const struct echi_task *t) {
     return o;
 }
 static struct owed owed_slot(int what, int role, int peer, int kind, struct echi_slot slot) {
-    return (struct owed){.what = (uint8_t)what, .role = (uint8_t)role, .peer = (uint8_t)peer, .kind = (uint8_t)kind, .slot_kind = slot.kind,
+    return (struct owed){.what = (uint8_t)what, .role = (uint8_t)role, .peer = (uint16_t)peer, .kind = (uint8_t)kind, .slot_kind = slot.kind,
         .slot_index = slot.index};
 }
 
@@ -250,7 +250,7 @@ ech_status echi_replay_roles(struct echi_recording *r, uint64_t *out_events, uin
     struct stage *s = malloc(sizeof *s);
     if (!s) return echi_fail_memory(err, "replay.roles", "the roles of a node");
     /* Neither zeros nor anything sane: a role that reads what nobody has set shows it. */
-    memset(s, 0xa5, sizeof *s);
+    memset(s, 0xa5, offsetof(struct stage, action));
     memset(&s->setup, 0, sizeof s->setup);
     s->stands = s->has_worker = s->has_owner = s->has_head = false;
     s->owed = NULL;

@@ -48,8 +48,10 @@ static void add_message(struct echi_print *l, const struct echi_msg *m) {
     if (m->flag) echi_print(l, ", flag %d", m->flag);
     if (m->loss != 0) echi_print(l, ", loss %.6g", m->loss);
     if (m->text[0]) echi_print(l, ", '%s'", m->text);
-    for (int r = 0; r < ECHI_WORLD_MAX; r++)   /* what is in a state */
-        if (m->mark[r]) echi_print(l, ", up to lease %u of rank %d", m->mark[r], r);
+    for (int i = 0; i < m->marks.count; i++) {   /* what is in a state */
+        const uint8_t *mark = m->marks.at + ECHI_MARK_BYTES * i;
+        echi_print(l, ", up to lease %u of rank %u", echi_load32(mark + 2), echi_load16(mark));
+    }
 }
 
 static void add_task(struct echi_print *l, const struct echi_task *t) {

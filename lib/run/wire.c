@@ -8,7 +8,7 @@
 
 #define LOCAL_MAX 512    /* messages to oneself waiting, and posts for them; roles have far fewer out */
 
-struct local_message { int kind; size_t meta_len, len; uint64_t cookie; const void *payload; uint8_t meta[ECHI_MSG_MAX + 1024]; };
+struct local_message { int kind; size_t meta_len, len; uint64_t cookie; const void *payload; uint8_t *meta; };
 struct local_post { int kind; void *buffer; size_t cap; uint64_t cookie; };
 
 struct echi_wire {
@@ -17,6 +17,7 @@ struct echi_wire {
     int rank;
     bool ready;                                    /* net has said READY; local messages wait for it */
     struct local_message *room;                    /* [LOCAL_MAX], the messages themselves */
+    uint8_t *metas; size_t meta_max;               /* of each; net bounds it by kind */
     struct local_message *message[LOCAL_MAX];      /* in order; [0, messages) wait, the rest are free */
     int messages;
     struct local_post post[LOCAL_MAX];
@@ -41,11 +42,11 @@ static uint64_t payload_cap(const struct echi_job *job, int kind) {
     }
 }
 
-void echi_wire_kinds(const struct echi_job *job, struct echi_net_kind out[ECHI_KINDS]) {
+void echi_wire_kinds(const struct echi_job *job, int world, struct echi_net_kind out[ECHI_KINDS]) {
     for (int k = 0; k < ECHI_KINDS; k++) {
         const uint64_t cap = payload_cap(job, k);
         out[k] = (struct echi_net_kind){.name = echi_kind_name(k), .priority = (uint8_t)echi_kind_priority(k),
-            .meta_cap = echi_kind_meta_cap(k), .payload_cap = cap < SIZE_MAX ? cap : SIZE_MAX};
+            .meta_cap = echi_kind_meta_cap(k, world), .payload_cap = cap < SIZE_MAX ? cap : SIZE_MAX};
     }
 }
 
@@ -54,9 +55,16 @@ ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire
     if (!w) return echi_fail_memory(err, "run.open", "the wire");
     w->kinds = config->kinds;
     w->rank = config->rank;
+    for (int k = 0; k < config->n_kinds; k++)
+        if (config->kinds[k].meta_cap > w->meta_max) w->meta_max = config->kinds[k].meta_cap;
     w->room = calloc(LOCAL_MAX, sizeof *w->room);
-    for (int i = 0; i < LOCAL_MAX && w->room; i++) w->message[i] = &w->room[i];
-    ech_status status = w->room ? echi_net_open(config, &w->net, err) : echi_fail_memory(err, "run.open", "messages to oneself");
+    w->metas = calloc(LOCAL_MAX, w->meta_max + 1);
+    const bool has_room = w->room && w->metas;
+    for (size_t i = 0; i < LOCAL_MAX && has_room; i++) {
+        w->message[i] = &w->room[i];
+        w->room[i].meta = w->metas + i * w->meta_max;
+    }
+    ech_status status = has_room ? echi_net_open(config, &w->net, err) : echi_fail_memory(err, "run.open", "messages to oneself");
     if (status != ECH_OK) echi_wire_close(w, 0);
     else *out = w;
     return status;
@@ -65,6 +73,7 @@ ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire
 void echi_wire_close(struct echi_wire *w, int64_t linger) {
     if (!w) return;
     echi_net_close(w->net, linger);
+    free(w->metas);
     free(w->room);
     free(w);
 }
@@ -102,7 +111,7 @@ ech_status echi_wire_send(struct echi_wire *w, int peer, int kind, const void *m
         return ECH_OK;
     }
     struct local_message *m = w->messages + w->n_given < LOCAL_MAX ? w->message[w->messages] : NULL;
-    if (!m || meta_len > sizeof m->meta) return echi_fail(err, ECH_E_INTERNAL, "run.send", "too many or too long messages to oneself");
+    if (!m || meta_len > w->meta_max) return echi_fail(err, ECH_E_INTERNAL, "run.send", "too many or too long messages to oneself");
     m->kind = kind;
     m->meta_len = meta_len;
     memcpy(m->meta, meta, meta_len);

@@ -18,7 +18,7 @@ struct echi_action *echi_act(struct echi_actions *out, enum echi_action_type typ
 struct echi_action *echi_act_send(struct echi_actions *out, int to, enum echi_role to_role, enum echi_role from_role,
                                   enum echi_kind kind) {
     struct echi_action *a = echi_act(out, ECHI_ACTION_SEND);
-    a->to = (uint8_t)to;
+    a->to = (uint16_t)to;
     a->kind = (uint8_t)kind;
     a->msg.kind = (uint8_t)kind;
     a->msg.to_role = (uint8_t)to_role;
@@ -28,7 +28,7 @@ struct echi_action *echi_act_send(struct echi_actions *out, int to, enum echi_ro
 
 void echi_act_post(struct echi_actions *out, int from, enum echi_kind kind, struct echi_slot slot) {
     struct echi_action *a = echi_act(out, ECHI_ACTION_POST);
-    a->to = (uint8_t)from;
+    a->to = (uint16_t)from;
     a->kind = (uint8_t)kind;
     a->slot = slot;
 }

@@ -2,36 +2,46 @@
  * Exact one-dimensional clustering of step times. */
 #include "echi_planner.h"
 
-/* Squared relative deviation of value[from..to) from its mean: groups of 10 ms and of 100 ms count alike. */
-static double spread(const double *value, int from, int to) {
-    double sum = 0;
-    for (int i = from; i < to; i++) sum += value[i];
-    double mean = sum / (to - from), cost = 0;
-    for (int i = from; i < to; i++) cost += (value[i] / mean - 1) * (value[i] / mean - 1);
-    return cost;
+#include <string.h>
+
+/* Values that make up a run: how many, their mean, and the sum of their squared deviations from it (Welford, Technometrics 1962). */
+struct run { int n; double mean, squares; };
+static void take(struct run *r, double value) {
+    const double off = value - r->mean;
+    r->mean += off / ++r->n;
+    r->squares += off * (value - r->mean);
 }
+/* Relative to the mean: groups of 10 ms and of 100 ms count alike. */
+static double spread(const struct run *r) { return r->squares / (r->mean * r->mean); }
 
 void echi_cluster(const double *value, int count, int groups, int *out_group) {
-    /* best[g][i]: least cost of cutting the first i values into g runs; cut[g][i]: where the last of them begins. */
-    double best[ECHI_GROUPS_MAX + 1][ECHI_WORLD_MAX + 1];
-    int cut[ECHI_GROUPS_MAX + 1][ECHI_WORLD_MAX + 1];
+    /* best[i]: least cost of cutting the first i values into so many runs, before[i]: into one less; cut[g][i]: where the last of g
+     * runs begins. */
+    double best[ECHI_WORLD_MAX + 1], before[ECHI_WORLD_MAX + 1];
+    uint16_t cut[ECHI_GROUPS_MAX + 1][ECHI_WORLD_MAX + 1];
     if (groups > count) groups = count;
     if (groups > ECHI_GROUPS_MAX) groups = ECHI_GROUPS_MAX;
+    struct run all = {0};
+    best[0] = 0;
     for (int i = 1; i <= count; i++) {
-        best[1][i] = spread(value, 0, i);
+        take(&all, value[i - 1]);
+        best[i] = spread(&all);
         cut[1][i] = 0;
     }
-    for (int g = 2; g <= groups; g++)
+    for (int g = 2; g <= groups; g++) {
+        memcpy(before, best, (size_t)(count + 1) * sizeof best[0]);
         for (int i = g; i <= count; i++) {
-            best[g][i] = -1;
-            for (int from = g - 1; from < i; from++) {
-                double cost = best[g - 1][from] + spread(value, from, i);
-                if (best[g][i] < 0 || cost < best[g][i]) {
-                    best[g][i] = cost;
-                    cut[g][i] = from;
-                }
+            struct run last = {0};
+            best[i] = -1;
+            for (int from = i - 1; from >= g - 1; from--) {   /* of cuts that cost the same, the first */
+                take(&last, value[from]);
+                const double cost = before[from] + spread(&last);
+                if (best[i] >= 0 && cost > best[i]) continue;
+                best[i] = cost;
+                cut[g][i] = (uint16_t)from;
             }
         }
+    }
     for (int g = groups, end = count; g >= 1; g--) {
         int from = cut[g][end];
         for (int i = from; i < end; i++) out_group[i] = g - 1;

@@ -35,7 +35,7 @@ static void stand_on(struct echi_coordinator *c, const struct echi_standing *s) 
 
 void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_wishes *wishes,
                            const struct echi_goal *goal, bool plan_given) {
-    memset(c, 0, sizeof *c);
+    memset(c, 0, offsetof(struct echi_coordinator, times));
     c->setup = setup;
     c->wishes = *wishes;
     c->goal = *goal;
@@ -43,11 +43,19 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
     c->next_lease = 1;
     c->next_look = goal->eval_every ? goal->eval_every : UINT64_MAX;
     c->lost_peer = c->at_fault = -1;
-    c->source = ECHI_NONE;
+    c->source = ECHI_NO_RANK;
     c->calm = true;
     c->target_at = -1;
     c->accuracy = c->best_accuracy = -1;
     c->next_keep = c->kept_samples = UINT64_MAX;
+    for (int r = 0; r < wishes->world; r++) {
+        c->times[r] = (struct echi_times){0};
+        c->ready[r] = 0;
+        c->arriving[r] = false;
+        c->paused[r] = 0;
+    }
+    echi_regroup_init(&c->regroup, wishes->world);
+    echi_ledger_begin(c);
     if (goal->resumed) stand_on(c, &goal->from);
 }
 
@@ -92,7 +100,7 @@ static void fail(struct echi_coordinator *c, ech_status status, int peer, const 
         if (lost(c, r) || (r == peer && status == ECH_E_PEER_LOST)) continue;
         struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_END);
         a->msg.layer = (uint16_t)status;
-        a->msg.peer = peer < 0 ? ECHI_NONE : (uint8_t)peer;
+        a->msg.peer = peer < 0 ? ECHI_NO_RANK : (uint16_t)peer;
         memcpy(a->msg.text, c->text, sizeof a->msg.text);
     }
     echi_act(out, ECHI_ACTION_DONE);
@@ -111,8 +119,8 @@ static void make_plan(struct echi_coordinator *c, int64_t now, struct echi_actio
     c->setup->plan.resumed = c->goal.resumed;
     c->plan = c->setup->plan;
     memset(c->plan.lost, 0, sizeof c->plan.lost);
-    memcpy(c->size, c->plan.n, sizeof c->size);
     c->policy = echi_policy_of((enum echi_sync)plan_of(c)->sync);
+    echi_ledger_planned(c);
     c->phase = ECHI_RUN_PLANNED;
     echi_act(out, ECHI_ACTION_PLAN);
     wait_for(c, c->wishes.world);
@@ -192,7 +200,7 @@ static void end(struct echi_coordinator *c, struct echi_actions *out) {
                         (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0});
         struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_END);
         a->msg.layer = (uint16_t)c->status;
-        a->msg.peer = ECHI_NONE;
+        a->msg.peer = ECHI_NO_RANK;
         a->msg.flag = 1;
     }
     wait_for(c, living(c));
@@ -362,28 +370,29 @@ static void all_said(struct echi_coordinator *c, int from, struct echi_actions *
 /* Does every living owner's word on the group's last state stand? */
 static bool all_known(const struct echi_coordinator *c, const struct echi_frozen *f) {
     for (int g = 0; g < c->plan.n_groups; g++)
-        if (echi_plan_group_lives(&c->plan, g) && !f->known[c->plan.owner_of[g]]) return false;
+        if (echi_plan_group_lives(&c->plan, g) && !f->known[g]) return false;
     return true;
 }
 
 static bool all_have(const struct echi_coordinator *c, const struct echi_frozen *f) {
     for (int g = 0; g < c->plan.n_groups; g++)
-        if (echi_plan_group_lives(&c->plan, g) && f->have[c->plan.owner_of[g]] != f->version) return false;
+        if (echi_plan_group_lives(&c->plan, g) && f->have[g] != f->version) return false;
     return true;
 }
 
 /* An owner's copy of a lost group's state. The highest version is kept; its holder hands it to all. */
 static void on_copy(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
-    if (m->group >= c->plan.n_groups || m->members != c->members || echi_plan_group_owned(&c->plan, e->from) < 0) return;
+    const int teller = echi_plan_group_owned(&c->plan, e->from);
+    if (m->group >= c->plan.n_groups || m->members != c->members || teller < 0) return;
     struct echi_frozen *f = &c->frozen[m->group];
     if (!f->lost || f->settled) return;
-    f->known[e->from] = true;
-    f->have[e->from] = m->version;
-    if (!f->decided && (f->holder == ECHI_NONE || m->version > f->version)) {
+    f->known[teller] = true;
+    f->have[teller] = m->version;
+    if (!f->decided && (f->holder == ECHI_NO_RANK || m->version > f->version)) {
         f->holder = e->from;
         f->version = m->version;
-        memcpy(f->mark, m->mark, sizeof f->mark);
+        echi_marks_get(m->marks, f->mark, c->wishes.world);
     }
     if (!all_known(c, f)) return;
     const bool news = !f->decided;
@@ -414,7 +423,7 @@ static void on_ready(struct echi_coordinator *c, const struct echi_event *e, str
         if (!lost(c, r) && c->ready[r] != c->members) return;
     c->calm = true;
     echi_ledger_ask(c, out);
-    if (c->source != ECHI_NONE && lost(c, c->source)) ask_trunk(c, out);
+    if (c->source != ECHI_NO_RANK && lost(c, c->source)) ask_trunk(c, out);
 }
 
 /* The states that are not agreed on yet: who holds what is asked again. */
@@ -425,7 +434,7 @@ static void doubt(struct echi_coordinator *c, int rank) {
         memset(f->known, 0, sizeof f->known);
         if (f->decided && f->holder != rank) continue;
         f->decided = false;
-        f->holder = ECHI_NONE;
+        f->holder = ECHI_NO_RANK;
     }
 }
 
@@ -446,17 +455,17 @@ static void lose(struct echi_coordinator *c, int rank, const char *text, int64_t
     if ((c->phase < ECHI_RUN_TRAINS && group >= 0) || !echi_plan_can_lose(&c->plan, rank))
         return fail(c, ECH_E_PEER_LOST, rank, text, out);
     echi_plan_lose(&c->plan, rank);
-    c->lost_rank[c->n_lost++] = (uint8_t)rank;
+    c->lost_rank[c->n_lost++] = (uint16_t)rank;
     c->members++;
     c->calm = false;
-    if (group >= 0) c->frozen[group] = (struct echi_frozen){.lost = true, .holder = ECHI_NONE};
+    if (group >= 0) c->frozen[group] = (struct echi_frozen){.lost = true, .holder = ECHI_NO_RANK};
     echi_regroup_anew(&c->regroup, &c->plan);
     c->change.kind = ECHI_CHANGE_NONE;   /* it was for another cluster */
     doubt(c, rank);
     for (int r = 0; r < c->wishes.world; r++) {
         if (lost(c, r)) continue;
         struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_LOST);
-        a->msg.peer = (uint8_t)rank;
+        a->msg.peer = (uint16_t)rank;
         a->msg.members = c->members;
     }
     if (c->phase == ECHI_RUN_PLANNED && last_answer(c, rank)) feed(c, out);
@@ -498,7 +507,7 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
         if (c->phase == ECHI_RUN_HOLDS && last_answer(c, e->from)) ask(c, ECHI_RUN_LOOKS, out);
         break;
     case ECHI_KIND_PARAMS:
-        if (m->from_role == ECHI_ROLE_OWNER) c->source = ECHI_NONE;
+        if (m->from_role == ECHI_ROLE_OWNER) c->source = ECHI_NO_RANK;
         if ((c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) && --c->parts_out == 0) look(c, out);
         else if (c->phase == ECHI_RUN_GATHERS || c->phase == ECHI_RUN_LAST_KEEP) echi_keep_part(c, e, out);
         break;

@@ -5,6 +5,8 @@
 #define ECHI_LEDGER_H
 #include "echi_roles.h"
 
+void echi_ledger_begin(struct echi_coordinator *c);     /* empty */
+void echi_ledger_planned(struct echi_coordinator *c);   /* there is a plan: its workers want leases */
 /* Gives every living worker the leases it may hold, those that are to be issued again first; under a policy with rounds,
  * whole rounds to all. */
 void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out);
@@ -17,7 +19,7 @@ void echi_ledger_ask(struct echi_coordinator *c, struct echi_actions *out);
 void echi_ledger_answer(struct echi_coordinator *c, const struct echi_lease *lease, bool in);
 /* An owner is lost, and its leases up to each worker's mark are in the state that is kept: those beyond, out or in, are to be
  * issued again. May be asked again with lower marks, until it is settled. */
-void echi_ledger_decide(struct echi_coordinator *c, int owner, const uint32_t mark[ECHI_WORLD_MAX]);
+void echi_ledger_decide(struct echi_coordinator *c, int owner, const uint32_t *mark);
 void echi_ledger_settled(struct echi_coordinator *c, int owner);
 /* A worker is about to join another group: what it has out is of its stay in the one before. */
 void echi_ledger_moved(struct echi_coordinator *c, int rank);

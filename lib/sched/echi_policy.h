@@ -21,8 +21,9 @@ struct echi_policy {
     bool (*may_begin)(const struct echi_lease *lease, uint64_t weights_version);
     /* Owner: a push is whole. APPLY it by itself, or ADD it to its round, which is applied when it is complete? */
     enum echi_take (*push_arrived)(const struct echi_lease *lease);
-    /* Owner: may worker `rank`, whose push was applied, be answered with weights now? Asked again whenever a view changes. */
-    bool (*before_reply)(const struct echi_worker_view views[ECHI_WORLD_MAX], int world, int rank, uint32_t staleness);
+    /* Owner: may the worker of this view, whose push was applied, be answered with weights now? `least`: the fewest steps of its
+     * group's workers that hold a lease, UINT32_MAX where none does. Asked again when that rises. */
+    bool (*before_reply)(const struct echi_worker_view *view, uint32_t least, uint32_t staleness);
 };
 const struct echi_policy *echi_policy_of(enum echi_sync sync);
 extern const struct echi_policy echi_policy_bsp, echi_policy_asp, echi_policy_ssp, echi_policy_gssp;

@@ -38,8 +38,9 @@ static inline bool echi_speed_known(const struct echi_speed *speed) { return spe
 #define ECHI_REGROUP_BLOCK 16    /* where n is dealt by speed: it goes in such blocks */
 
 struct echi_regroup {
-    struct { struct echi_speed compute, exchange; uint32_t apart, cool; } pace[ECHI_WORLD_MAX];   /* apart: windows ahead; cool: steps left */
     double sum[ECHI_GROUPS_MAX]; int count[ECHI_GROUPS_MAX];   /* of the known step times of each group */
+    /* By rank. apart: windows ahead; cool: steps left. */
+    struct { struct echi_speed compute, exchange; uint32_t apart, cool; } pace[ECHI_WORLD_MAX];
 };
 enum echi_change_kind { ECHI_CHANGE_NONE, ECHI_CHANGE_SIZE, ECHI_CHANGE_GROUP };
 struct echi_change {
@@ -49,7 +50,7 @@ struct echi_change {
     double ratio, gain;            /* its step time over the usual one of its group; predicted, relative (GROUP) */
 };
 
-void echi_regroup_init(struct echi_regroup *regroup);
+void echi_regroup_init(struct echi_regroup *regroup, int world);
 /* ns that a step of this worker takes, as an average: what it computes and all the rest but the waiting for its group. */
 double echi_regroup_time(const struct echi_regroup *regroup, int rank);
 /* Group, living members or sizes have changed: nobody is apart until it has been so for as long again. */

@@ -6,6 +6,7 @@
 #define ECHI_ROLES_H
 #include "echi_planner.h"
 #include "echi_policy.h"
+#include "echi_ranks.h"
 #include "echi_regroup.h"
 
 /* ---- worker: computes forward and backward ---- */
@@ -35,10 +36,10 @@ struct echi_worker {
     uint32_t turns;                               /* changes of phase so far */
     struct echi_lease lease[ECHI_LEASES_HELD]; int n_leases;   /* that no strand has begun */
     bool entered;                                 /* the owner knows that this worker holds a lease */
-    uint8_t owner;                                /* rank: who answers with weights; another when that one is lost, or this worker moved */
+    uint16_t owner;                               /* rank: who answers with weights; another when that one is lost, or this worker moved */
     uint32_t joined;                              /* membership epoch at which it became the owner */
     bool arriving;                                /* steps for the owner before are not over yet */
-    uint8_t posted[ECHI_WORKER_PLACES];           /* by WORKER_WEIGHTS slot: the rank whose weights come there next; ECHI_NONE */
+    uint16_t posted[ECHI_WORKER_PLACES];          /* by WORKER_WEIGHTS slot: the rank whose weights come there next; ECHI_NO_RANK */
     /* What its steps take, for the planner: a task is out since, summed up since the last push, which left at. ns */
     int tasks; uint64_t busy_since, busy, pushed_at;
 };
@@ -61,19 +62,14 @@ struct echi_owner {
     const struct echi_policy *policy;
     int group;
     bool started;
-    struct echi_worker_view view[ECHI_WORLD_MAX];
-    struct echi_push push[ECHI_WORLD_MAX];        /* the push that is arriving, or waits to be taken, from each worker */
-    uint8_t queue[ECHI_WORLD_MAX]; int queued;    /* ranks whose whole pushes wait, in order of arrival */
-    uint32_t entered[ECHI_WORLD_MAX], last[ECHI_WORLD_MAX];   /* leases (ids rise): a worker's last ENTER, and the last applied */
-    uint8_t answer[ECHI_WORLD_MAX];               /* weights owed to this worker, so many times */
-    bool known[ECHI_WORLD_MAX];                   /* is or was a worker of this group: a place for its pushes is posted */
-    bool joins[ECHI_WORLD_MAX];                   /* joined, and gets weights when it says that it holds a lease */
-    uint32_t joined[ECHI_WORLD_MAX];              /* membership epoch at which it joined: what it said before is of no account */
-    int64_t owed_since[ECHI_WORLD_MAX], held_back[ECHI_WORLD_MAX];   /* when the last push was here; how long it took to answer, ns */
+    int workers;                                  /* of the group, alive; they are in worker[] */
+    uint32_t least; int at_least;                 /* the fewest steps of those that hold a lease (UINT32_MAX: none does), and how many have so few */
+    struct echi_ranks owed, held_back;            /* to whom weights are owed: who may get them, as far as is known, and who waits for slower ones */
     int turn;                                     /* the rank to look at first when there is a place for a send */
     int busy;                                     /* tasks out: 0 or 1 */
     uint32_t round_in;                            /* BSP: samples of the current round that are in */
-    struct echi_push round_push[ECHI_ROUND_LEASES]; int round_count;   /* BSP: the pushes that make up the round so far */
+    int round_count;                              /* BSP: the pushes that make up the round so far, in round_push[] */
+    int queued;                                   /* whole pushes that wait, in queue[] */
     /* snapshots of the weights */
     uint8_t current; uint16_t in_flight[ECHI_SNAPSHOTS]; int sends;
     uint64_t version, samples;                    /* pushes (BSP: rounds) and samples in the current weights, all groups' */
@@ -88,8 +84,8 @@ struct echi_owner {
         uint8_t current;
         bool there, refresh;
         uint64_t acked, acked_samples;
-        uint32_t mark[ECHI_WORLD_MAX];            /* by worker, the last lease that is in this copy */
-        uint8_t from;                             /* its owner is lost, and this rank sends the last state; else ECHI_NONE */
+        int marks;                                /* by worker, the last lease that is in this copy: so many in peer_marks[] */
+        uint16_t from;                            /* its owner is lost, and this rank sends the last state; else ECHI_NO_RANK */
     } peer[ECHI_GROUPS_MAX];
     int frozen_out;                               /* sends of lost groups' states that are not finished */
     uint32_t members;                             /* membership epoch: losses and moves so far that this owner knows of */
@@ -98,6 +94,21 @@ struct echi_owner {
     bool asked_momentum; int momentum_sending;    /* no apply writes it meanwhile */
     int fed;                                      /* first weights and, in a resumed run, momentum that have come */
     bool stale;                                   /* a peer's state has come in that the weights do not contain yet */
+    /* By rank, as many as the plan has; init leaves the rest of these as it was. */
+    struct echi_worker_view view[ECHI_WORLD_MAX];
+    struct echi_push push[ECHI_WORLD_MAX];        /* the push that is arriving, or waits to be taken, from each worker */
+    uint32_t entered[ECHI_WORLD_MAX], last[ECHI_WORLD_MAX];   /* leases (ids rise): a worker's last ENTER, and the last applied */
+    uint8_t answer[ECHI_WORLD_MAX];               /* weights owed to this worker, so many times */
+    bool known[ECHI_WORLD_MAX];                   /* is or was a worker of this group: a place for its pushes is posted */
+    bool joins[ECHI_WORLD_MAX];                   /* joined, and gets weights when it says that it holds a lease */
+    uint32_t joined[ECHI_WORLD_MAX];              /* membership epoch at which it joined: what it said before is of no account */
+    int64_t pushed_at[ECHI_WORLD_MAX], answered_in[ECHI_WORLD_MAX];   /* when its last push was here; how long it took to answer, ns */
+    uint16_t in_round[ECHI_WORLD_MAX];            /* BSP: pushes of this worker among those of the round */
+    /* As many as are counted above. */
+    uint16_t worker[ECHI_WORLD_MAX];              /* ranks, ascending */
+    uint16_t queue[ECHI_WORLD_MAX];               /* ranks whose whole pushes wait, in order of arrival */
+    struct echi_push round_push[ECHI_ROUND_LEASES];
+    uint8_t peer_marks[ECHI_GROUPS_MAX][ECHI_MARKS_MAX], own_marks[ECHI_MARKS_MAX];   /* as they travel; own: for the message being sent */
 };
 void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int group);
 void echi_owner_step(struct echi_owner *o, const struct echi_event *event, struct echi_actions *out);
@@ -110,22 +121,24 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *event, struc
 struct echi_head {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
-    bool started, member[ECHI_WORLD_MAX];
-    struct echi_lease lease[ECHI_WORLD_MAX];      /* of the rows that wait, by worker */
-    uint8_t queue[ECHI_WORLD_MAX]; int queued;
-    int busy;
+    bool started;
+    int queued, busy;
     uint8_t current, previous; uint16_t in_flight[3];   /* previous: the weights of the round before */
-    bool answering[ECHI_WORLD_MAX];               /* the gradient of this worker's last rows has not left its slot */
     uint64_t version, samples;                    /* of the current weights: updates, and samples in them */
     uint32_t round_in;                            /* rows of this round so far */
     bool asked; uint8_t asked_as;                 /* for weights, once nothing is left to apply; enum echi_ask */
     bool asked_momentum; int momentum_sending;    /* no update writes it meanwhile */
     int fed;                                      /* first weights and, in a resumed run, momentum that have come */
     bool apply_due; uint32_t apply_divisor;       /* of a round */
-    /* What was trained of each worker's rows, in a ring: samples that come again, because a node was lost, are not trained again. */
-    struct { uint32_t epoch, start, n; } trained[ECHI_WORLD_MAX][ECHI_TRAINED_KEPT];
-    uint32_t trained_count[ECHI_WORLD_MAX];
     uint64_t repeats;                             /* rows that came again; the driver reads it */
+    /* By rank, as many as the plan has; init leaves the rest of these as it was. */
+    bool member[ECHI_WORLD_MAX];
+    bool answering[ECHI_WORLD_MAX];               /* the gradient of this worker's last rows has not left its slot */
+    struct echi_lease lease[ECHI_WORLD_MAX];      /* of the rows that wait, by worker */
+    uint16_t queue[ECHI_WORLD_MAX];               /* ranks whose rows wait, in order of arrival */
+    /* What was trained of each worker's rows, in a ring: samples that come again, because a node was lost, are not trained again. */
+    uint32_t trained_count[ECHI_WORLD_MAX];
+    struct { uint32_t epoch, start, n; } trained[ECHI_WORLD_MAX][ECHI_TRAINED_KEPT];
 };
 void echi_head_init(struct echi_head *h, const struct echi_setup *setup);
 void echi_head_step(struct echi_head *h, const struct echi_event *event, struct echi_actions *out);
@@ -152,14 +165,15 @@ struct echi_goal {
     bool keep; uint64_t keep_every;               /* checkpoints, each so many rounds; 0: only at the end */
     bool resumed; struct echi_standing from;      /* begin there */
 };
-#define ECHI_LEASES_OUT_MAX 1024
+#define ECHI_LEASES_OUT_MAX (4 * ECHI_WORLD_MAX)
+#define ECHI_NO_LEASE 65535                       /* the end of a list of leases */
 #define ECHI_LEASES_KEPT_MAX (ECHI_GROUPS_MAX * 2 * ECHI_UNACKED_MAX + ECHI_LEASES_OUT_MAX)
 /* A group whose owner is lost: its last state is agreed on, then handed to all. */
 struct echi_frozen {
     bool lost, decided, settled;                  /* settled: all owners have it */
-    uint8_t holder;                               /* has the highest version; ECHI_NONE: nobody has told yet */
+    uint16_t holder;                              /* has the highest version; ECHI_NO_RANK: nobody has told yet */
     uint64_t version; uint32_t mark[ECHI_WORLD_MAX];   /* of the holder's copy */
-    bool known[ECHI_WORLD_MAX]; uint64_t have[ECHI_WORLD_MAX];   /* by owner */
+    bool known[ECHI_GROUPS_MAX]; uint64_t have[ECHI_GROUPS_MAX];   /* by the group of the owner who says so */
 };
 struct echi_coordinator {
     struct echi_wishes wishes;
@@ -169,19 +183,13 @@ struct echi_coordinator {
     bool plan_given;                              /* setup->plan came from a file */
     struct echi_plan plan;                        /* the same, but a loss shows here first */
     enum echi_run_phase phase;
-    struct echi_times times[ECHI_WORLD_MAX];
     bool mark[ECHI_WORLD_MAX]; int waits_for;     /* nodes (or owners) whose answer is still out */
     /* ledger */
     uint32_t epoch, start, next_lease, next_round;
     uint64_t issued, applied, applied_rounds;
-    /* asked: its owner, whether it is in; earlier: of its worker's stay in another group */
-    struct { struct echi_lease lease; bool asked, earlier; } out[ECHI_LEASES_OUT_MAX]; int n_out;
-    struct echi_lease again[ECHI_LEASES_OUT_MAX + ECHI_LEASES_KEPT_MAX]; int n_again;   /* revoked, handed back: to be issued again */
-    /* Several groups: in, at this version of the owner's state, but another owner may lack it yet. */
-    struct { struct echi_lease lease; uint64_t version; } kept[ECHI_LEASES_KEPT_MAX]; int n_kept;
-    int held[ECHI_WORLD_MAX];                     /* leases out by worker */
-    uint32_t size[ECHI_WORLD_MAX];                /* samples of a worker's leases where no round is waited for: at most the plan's */
-    uint32_t moved[ECHI_WORLD_MAX];               /* how often each worker has joined another group by a move */
+    int n_out, n_again;                           /* in out[] and again[] */
+    struct echi_ranks hungry;                     /* workers that hold fewer leases than they may; not where rounds are dealt */
+    uint16_t kept_first[ECHI_GROUPS_MAX], kept_last[ECHI_GROUPS_MAX], kept_free; int n_kept;   /* lists in kept[], of each group; n_kept: used yet */
     bool stopping;                                /* no further lease */
     /* clock */
     int64_t train_began, hold_began, measuring, train_ended;
@@ -192,21 +200,18 @@ struct echi_coordinator {
     uint64_t next_keep;                           /* samples: no lease is issued beyond, until the checkpoint is gathered */
     uint64_t kept_samples;                        /* of the last that is complete (UINT64_MAX: none) */
     int next_part;                                /* the next to ask for */
-    uint8_t part_from[3]; bool part_void;         /* whose part comes to which place; a node was lost: what comes is not used */
+    uint16_t part_from[3]; bool part_void;         /* whose part comes to which place; a node was lost: what comes is not used */
     bool writing;                                 /* a KEEP task is out */
     struct echi_standing standing;                /* what it writes; the driver reads it */
     int64_t keep_began, keeping, last_keeping;    /* the last, at the end of the run, is beside the clock */
-    uint8_t source;                               /* rank whose trunk is still to come, ECHI_NONE: none */
+    uint16_t source;                              /* rank whose trunk is still to come, ECHI_NO_RANK: none */
     /* losses */
-    uint32_t members, ready[ECHI_WORLD_MAX];      /* membership epoch; what each node has said of it */
+    uint32_t members;                             /* membership epoch */
     bool calm;                                    /* all living nodes know of all losses and moves: leases may be dealt */
     struct echi_frozen frozen[ECHI_GROUPS_MAX];
-    uint8_t lost_rank[ECHI_WORLD_MAX]; int n_lost;   /* in order; the driver reads these and the next two */
+    uint16_t lost_rank[ECHI_WORLD_MAX]; int n_lost;   /* in order; the driver reads these and the next two */
     uint64_t again_leases, again_samples;         /* issued again because of losses */
     /* regrouping */
-    struct echi_regroup regroup;
-    bool arriving[ECHI_WORLD_MAX];                /* moved, and no step of it is in at its new owner */
-    int64_t paused[ECHI_WORLD_MAX];               /* ns of looks and checkpoints when the last step of a worker came in */
     struct echi_change change, told;              /* that is due; the last that was made. The driver reads `told` and the next two */
     uint64_t moves, sizes;                        /* workers moved; sizes of leases changed */
     /* what happened; the driver reads these */
@@ -219,6 +224,22 @@ struct echi_coordinator {
     double accuracy, best_accuracy, loss_of_run, stale_of_run; uint64_t stale_of_run_count;
     int64_t target_at; uint64_t target_samples;   /* -1: not reached */
     uint64_t looks;
+    /* By rank, as many as the wishes have; init leaves the rest of these as it was. */
+    struct echi_times times[ECHI_WORLD_MAX];
+    uint32_t ready[ECHI_WORLD_MAX];               /* what each node has said of the membership epoch */
+    uint32_t size[ECHI_WORLD_MAX];                /* samples of a worker's leases where no round is waited for: at most the plan's */
+    uint32_t moved[ECHI_WORLD_MAX];               /* how often each worker has joined another group by a move */
+    bool arriving[ECHI_WORLD_MAX];                /* moved, and no step of it is in at its new owner */
+    int64_t paused[ECHI_WORLD_MAX];               /* ns of looks and checkpoints when the last step of a worker came in */
+    struct echi_regroup regroup;
+    int held[ECHI_WORLD_MAX];                     /* leases out by worker */
+    uint16_t out_of[ECHI_WORLD_MAX];              /* the first of them in out[]; ECHI_NO_LEASE */
+    /* As many as are counted above. */
+    struct { struct echi_lease lease; bool asked, earlier; uint16_t next; } out[ECHI_LEASES_OUT_MAX];   /* asked: its owner, whether it
+                                                     is in; earlier: of its worker's stay in another group; next: of the same worker */
+    struct echi_lease again[ECHI_LEASES_OUT_MAX + ECHI_LEASES_KEPT_MAX];   /* revoked, handed back: to be issued again */
+    /* Several groups: in, at this version of the owner's state, but another owner may lack it yet. */
+    struct { struct echi_lease lease; uint64_t version; uint16_t next; } kept[ECHI_LEASES_KEPT_MAX];
 };
 void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_wishes *wishes,
                            const struct echi_goal *goal, bool plan_given);

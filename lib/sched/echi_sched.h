@@ -12,18 +12,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ECHI_WORLD_MAX 64
+#define ECHI_WORLD_MAX 1024
 #define ECHI_GROUPS_MAX 8
 #define ECHI_MERGE_ROWS 256           /* rows the head merges into one visit, unless one step alone brings more */
+#define ECHI_MERGE_STEPS 64           /* steps whose rows it merges at most: 256 rows fill them with 4 each, and tasks stay small */
 #define ECHI_STRANDS 2                /* steps of one worker in flight at most */
 #define ECHI_LEASES_AHEAD (ECHI_STRANDS + 1)   /* leases dealt ahead to a worker: one more than it computes, so that no round trip shows */
 #define ECHI_ROUND_PARTS 16           /* a share of a round may be leased in so many parts, see echi_plan_room */
 #define ECHI_LEASES_HELD 192          /* leases a worker can hold: under BSP those of lost workers come on top of its own */
-#define ECHI_ROUND_LEASES 256         /* leases that make up a round, at most */
+#define ECHI_ROUND_LEASES (ECHI_WORLD_MAX + 192)   /* leases that make up a round, at most: one a worker, and parts of large shares */
 #define ECHI_UNACKED_MAX 256          /* pushes in a group's state that another owner has not acknowledged, at most */
 #define ECHI_SNAPSHOTS (2 + 4)        /* weights: one current, one being written, and 4 sends at once (design, section 5) */
 #define ECHI_STATE_COPIES 3           /* own state: current, being written, being sent */
-#define ECHI_NONE 255                 /* no rank, no group */
+#define ECHI_NONE 255                 /* no group, no slot */
+#define ECHI_NO_RANK 65535
 #define ECHI_GRANULE 4                /* samples that --deterministic takes as one, by their place in the round */
 
 /* ---------------------------------------------------------------- the plan */
@@ -32,10 +34,11 @@ enum echi_sync { ECHI_SYNC_BSP, ECHI_SYNC_ASP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP, EC
 
 /* Who does what. Plain data: made by the planner on rank 0, sent to all. */
 struct echi_plan {
-    uint8_t sync, world, n_groups;
+    uint8_t sync, n_groups;
     uint8_t separated;                    /* 1: the layers from the cut on belong to `head` */
-    uint8_t head;                         /* rank, ECHI_NONE when nothing is separated */
-    uint8_t owner_of[ECHI_GROUPS_MAX];    /* rank that owns the trunk (or all layers) for each group */
+    uint16_t world;
+    uint16_t head;                        /* rank, ECHI_NO_RANK when nothing is separated */
+    uint16_t owner_of[ECHI_GROUPS_MAX];   /* rank that owns the trunk (or all layers) for each group; beyond n_groups ECHI_NO_RANK */
     uint8_t group_of[ECHI_WORLD_MAX];     /* ECHI_NONE: this rank has no worker */
     uint8_t strands;                      /* steps that a worker has in flight: while one waits for the head or its owner, the
                                              other computes; 1 unless separated and asynchronous */
@@ -51,6 +54,7 @@ struct echi_plan {
      * owner steps that had begun still go; and bit g: it was in group g before. */
     uint8_t moved_from[ECHI_WORLD_MAX], was_in[ECHI_WORLD_MAX];
 };
+void echi_plan_clear(struct echi_plan *plan);   /* nobody does anything: all 0, no head, no owners, no workers */
 int echi_plan_workers(const struct echi_plan *plan, int group);   /* living ones of one group; group -1: of all */
 
 /* ---- members.c: who is still here ---- */
@@ -79,7 +83,7 @@ struct echi_lease {
     uint32_t id;                          /* from 1, never reused in a run; 0: no lease */
     uint32_t epoch, start, n;             /* samples start .. start+n-1 of the epoch's permutation */
     uint32_t round, round_size;           /* round_size: B, or what is left in an epoch's last round under BSP */
-    uint8_t worker, owner;                /* ranks */
+    uint16_t worker, owner;               /* ranks */
     uint8_t again;                        /* 1: these samples were in a lease before, whose worker or owner is lost */
 };
 
@@ -142,7 +146,8 @@ enum echi_kind {
 const char *echi_kind_name(int kind);
 int echi_kind_priority(int kind);
 bool echi_kind_has_payload(int kind);
-uint32_t echi_kind_meta_cap(int kind);   /* bytes of an encoded message of this kind at most, the roles and a body behind them included */
+/* Bytes of an encoded message of this kind at most, among so many nodes, the roles and a body behind them included. */
+uint32_t echi_kind_meta_cap(int kind, int world);
 
 enum echi_role { ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLES };
 
@@ -153,11 +158,22 @@ enum echi_ask { ECHI_ASK_LOOK, ECHI_ASK_LAST, ECHI_ASK_KEEP, ECHI_ASK_MOMENTUM }
  * layers, for or from a checkpoint. */
 enum echi_params { ECHI_PARAMS_PART, ECHI_PARAMS_FINAL, ECHI_PARAMS_KEPT, ECHI_PARAMS_MOMENTUM };
 
+/* Of some workers the last lease that is in a state, in the form in which it travels: for each rank, ascending, the rank (u16)
+ * and the lease (u32). Only the workers that have one: those of one group mostly, of what may be a large cluster. In a
+ * message it points into the role that sends it, until that role's next event, or into the bytes that it was decoded from. */
+#define ECHI_MARK_BYTES 6
+#define ECHI_MARKS_MAX (ECHI_MARK_BYTES * ECHI_WORLD_MAX)
+struct echi_marks { const uint8_t *at; int count; };
+/* Of mark[0..world) those that are not 0, written to room, which has ECHI_MARK_BYTES for each of the world. */
+struct echi_marks echi_marks_of(const uint32_t *mark, int world, uint8_t *room);
+void echi_marks_get(struct echi_marks marks, uint32_t *out_mark, int world);   /* 0 where there is none; ranks beyond are left out */
+
 /* What a message says; each kind uses the fields that echi_msg_encode writes for it, the others are zero. */
 struct echi_msg {
     uint8_t kind, to_role, from_role;
-    uint8_t group, peer, flag;      /* flag: PUSH: the worker holds another lease; ASK: enum echi_ask; PARAMS: enum
+    uint8_t group, flag;            /* flag: PUSH: the worker holds another lease; ASK: enum echi_ask; PARAMS: enum
                                        echi_params; END: in order, each node answers with STATS; REVOKED: the lease is in */
+    uint16_t peer;                  /* LOST, REVOKE, END, FAULT: the rank that it is about; ECHI_NO_RANK */
     uint16_t layer;                 /* PUSH; END, FAULT: ech_status */
     uint32_t correct;
     struct echi_lease lease;
@@ -169,16 +185,17 @@ struct echi_msg {
                                        and the rest of that time, in APPLIED without what its owner took to apply and to answer */
     uint32_t members;               /* LOST, REGROUP, READY, LEASE, DRAIN, DRAINED, REVOKED: membership epoch, raised by each loss and
                                        each move, 0 until the first. ENTER, PUSH, WEIGHTS: that at which the worker joined this owner */
-    uint32_t mark[ECHI_WORLD_MAX];  /* STATE, FROZEN, REVOKED: by worker, the last lease that is in this state */
+    struct echi_marks marks;        /* STATE, FROZEN, REVOKED: by worker, the last lease that is in this state */
     char text[240];                 /* FAULT, END */
 };
-#define ECHI_MSG_MAX 640            /* bytes of an encoded message at most; plans and times are larger, see below */
+#define ECHI_MSG_MAX (512 + ECHI_MARKS_MAX)   /* bytes of an encoded message at most; plans and times are larger, see below */
 size_t echi_msg_encode(const struct echi_msg *msg, uint8_t *out, size_t cap);   /* 0 when it does not fit */
 /* False when the bytes are not a message of this kind. Ranges that need a plan to judge are judged by the role. */
 bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg *out);
 
 #define ECHI_STATS_BYTES (8 * (ECHI_KINDS + 2))   /* bytes sent by kind, and by net itself; rows that the head answered again */
-#define ECHI_PLAN_BYTES_MAX 1024
+#define ECHI_PLAN_BYTES(world) (64 + 2 * ECHI_GROUPS_MAX + 5 * (world))   /* of an encoded plan at most */
+#define ECHI_PLAN_BYTES_MAX ECHI_PLAN_BYTES(ECHI_WORLD_MAX)
 size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);
 bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *out);   /* also false unless echi_plan_valid */
 bool echi_plan_valid(const struct echi_plan *plan);
@@ -231,7 +248,7 @@ enum echi_slot_kind {
     ECHI_SLOT_COORD_KEPT,       /* [1 + groups] of a checkpoint: the weights; the momentum of each group, the head's with that of group 0 */
     ECHI_SLOT_KINDS
 };
-struct echi_slot { uint8_t kind, index; };
+struct echi_slot { uint8_t kind; uint16_t index; };
 
 /* What a lane can be asked for, the most urgent first: a head never waits for more than one unit of its own node. */
 enum echi_task_kind {
@@ -254,8 +271,8 @@ struct echi_task {
     struct echi_slot act;                   /* FORWARD: where rows go; BACKWARD: the gradient of those rows */
     uint8_t first;                          /* ADD, HEAD under BSP: set the sum instead of adding to it */
     uint8_t n_rows;                         /* HEAD: number of row slots merged */
-    uint8_t rows[ECHI_WORLD_MAX];           /* HEAD: ranks whose HEAD_ROWS slots are meant, in this order */
-    uint32_t row_count[ECHI_WORLD_MAX];     /* HEAD: samples of each */
+    uint16_t rows[ECHI_MERGE_STEPS];        /* HEAD: ranks whose HEAD_ROWS slots are meant, in this order */
+    uint32_t row_count[ECHI_MERGE_STEPS];   /* HEAD: samples of each */
     struct echi_lease lease;                /* STEP, FORWARD, BACKWARD, APPLY, ADD */
     struct echi_slot weights, weights_out;  /* read; written (APPLY, HEAD, HEAD_APPLY, REFRESH) */
     struct echi_slot grads, state, state_out;
@@ -266,8 +283,8 @@ struct echi_task {
 };
 /* HEAD: by place in rows; else [0]. */
 struct echi_result {
-    double loss[ECHI_WORLD_MAX];
-    uint32_t correct[ECHI_WORLD_MAX];
+    double loss[ECHI_MERGE_STEPS];
+    uint32_t correct[ECHI_MERGE_STEPS];
     double accuracy;
     bool kept;                              /* KEEP: the checkpoint is complete */
 };
@@ -285,7 +302,8 @@ enum echi_event_type {
     ECHI_EVENT_MOVED       /* worker `from` joins another group, by the coordinator's word in `msg`; the plan says so already */
 };
 struct echi_event {
-    uint8_t type, from;
+    uint8_t type;
+    uint16_t from;
     int64_t now;                            /* ns */
     const struct echi_msg *msg;             /* MESSAGE, LOST, MOVED */
     const uint8_t *bytes; size_t len;       /* MESSAGE of kind MEASURED: encoded times */
@@ -303,12 +321,17 @@ enum echi_action_type {
     ECHI_ACTION_DONE       /* coordinator: the run has ended */
 };
 struct echi_action {
-    uint8_t type, to, kind;
+    uint8_t type, kind;
+    uint16_t to;
     struct echi_slot slot;
-    struct echi_msg msg;
-    struct echi_task task;
+    union {
+        struct echi_msg msg;      /* SEND, FAULT */
+        struct echi_task task;    /* COMPUTE */
+    };
 };
-/* The list a role appends to. A list that is full means a bug: `overflow` is set and the driver ends the run. */
+/* The list a role appends to. A list that is full means a bug: `overflow` is set and the driver ends the run. So many are enough
+ * for one event: among `world` nodes the leases of two rounds, one a worker and the parts of large shares, or two words to each. */
+#define ECHI_ACTIONS_MAX (4 * ECHI_WORLD_MAX + 512)
 struct echi_actions { struct echi_action *list; int count, cap; bool overflow; };
 struct echi_action *echi_act(struct echi_actions *out, enum echi_action_type type);   /* never NULL: zeroed room for one action */
 /* An action that sends `kind` to (node, role) from `from_role`; the caller fills the rest of ->msg and ->slot. */

@@ -8,10 +8,15 @@
 #include <string.h>
 
 void echi_head_init(struct echi_head *h, const struct echi_setup *setup) {
-    memset(h, 0, sizeof *h);
+    memset(h, 0, offsetof(struct echi_head, member));
     h->setup = setup;
     h->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
-    for (int r = 0; r < setup->plan.world; r++) h->member[r] = setup->plan.group_of[r] != ECHI_NONE;
+    for (int r = 0; r < setup->plan.world; r++) {
+        h->member[r] = setup->plan.group_of[r] != ECHI_NONE;
+        h->answering[r] = false;
+        h->trained_count[r] = 0;
+        h->lease[r] = (struct echi_lease){0};
+    }
 }
 
 /* Where the next weights are written; false while all copies are in use: a SENT will come. */
@@ -45,7 +50,7 @@ static void remember(struct echi_head *h, const struct echi_lease *l) {
 
 /* Rows that come again are answered like the first time, with the weights of their round, and not trained. */
 static void take_untrained(struct echi_head *h, int at, struct echi_actions *out) {
-    const uint8_t rank = h->queue[at];
+    const uint16_t rank = h->queue[at];
     const struct echi_lease *l = &h->lease[rank];
     const bool before = h->policy->rounds && l->round < h->version;
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
@@ -59,7 +64,7 @@ static void take_untrained(struct echi_head *h, int at, struct echi_actions *out
     t->n_rows = 1;
     t->samples = l->n;
     h->queued--;
-    memmove(&h->queue[at], &h->queue[at + 1], (size_t)(h->queued - at));
+    memmove(&h->queue[at], &h->queue[at + 1], (size_t)(h->queued - at) * sizeof h->queue[0]);
     if (!in_vain(h, l)) h->repeats += l->n;
     h->busy = 1;
 }
@@ -85,10 +90,10 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
     }
     int kept = 0;
     for (int i = 0; i < h->queued; i++) {
-        const uint8_t rank = h->queue[i];
+        const uint16_t rank = h->queue[i];
         const uint32_t n = h->lease[rank].n;
         /* The oldest is taken however many it brings, so nobody is passed for ever. */
-        if (h->answering[rank] || (t->n_rows > 0 && t->samples + n > ECHI_MERGE_ROWS) ||
+        if (h->answering[rank] || t->n_rows == ECHI_MERGE_STEPS || (t->n_rows > 0 && t->samples + n > ECHI_MERGE_ROWS) ||
             in_vain(h, &h->lease[rank]) || repeats(h, &h->lease[rank])) {
             h->queue[kept++] = rank;
             continue;
@@ -125,7 +130,7 @@ static void pump(struct echi_head *h, struct echi_actions *out) {
 static void answer(struct echi_head *h, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_task *t = e->task;
     for (int i = 0; i < t->n_rows; i++) {
-        const uint8_t rank = t->rows[i];
+        const uint16_t rank = t->rows[i];
         if (!h->member[rank]) continue;   /* lost meanwhile */
         struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_HEAD, ECHI_KIND_ACT_GRAD);
         a->slot = (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, rank};
@@ -144,7 +149,7 @@ static void on_computed(struct echi_head *h, const struct echi_event *e, struct 
     h->busy = 0;
     if (t->weights_out.kind != ECHI_SLOT_NONE) {
         h->previous = h->current;
-        h->current = t->weights_out.index;
+        h->current = (uint8_t)t->weights_out.index;
         h->version++;
         h->samples += t->samples;
         h->apply_due = false;
@@ -235,7 +240,7 @@ void echi_head_step(struct echi_head *h, const struct echi_event *e, struct echi
         echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, 0});
         if (h->setup->plan.resumed) echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_HEAD_MOMENTUM, 0});
         for (int r = 0; r < h->setup->plan.world; r++)
-            if (h->member[r]) echi_act_post(out, r, ECHI_KIND_ACT, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, (uint8_t)r});
+            if (h->member[r]) echi_act_post(out, r, ECHI_KIND_ACT, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, (uint16_t)r});
         break;
     case ECHI_EVENT_MESSAGE: on_message(h, e, out); break;
     case ECHI_EVENT_GRADIENT: answer(h, e, out); break;

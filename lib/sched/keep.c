@@ -46,7 +46,7 @@ static void ask_next(struct echi_coordinator *c, uint8_t place, struct echi_acti
     const bool of_head = part > p->n_groups, weights = part == 0 || part == p->n_groups + 1;
     const int rank = of_head ? p->head : p->owner_of[part == 0 ? echi_plan_first_group(p) : part - 1];
     c->next_part = there_is(p, part + 1);
-    c->part_from[place] = (uint8_t)rank;
+    c->part_from[place] = (uint16_t)rank;
     echi_act_post(out, rank, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, place});
     echi_act_send(out, rank, of_head ? ECHI_ROLE_HEAD : ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag =
         weights ? ECHI_ASK_KEEP : ECHI_ASK_MOMENTUM;
@@ -79,7 +79,7 @@ void echi_keep_lost(struct echi_coordinator *c, int rank, int64_t now) {
     const bool gathers = c->phase == ECHI_RUN_GATHERS || c->phase == ECHI_RUN_LAST_KEEP;
     for (int place = 1; gathers && place <= 2; place++) {
         if (c->parts_out == 0 || c->part_from[place] != rank) continue;
-        c->part_from[place] = ECHI_NONE;
+        c->part_from[place] = ECHI_NO_RANK;
         c->parts_out--;
     }
     c->part_void = gathers && c->parts_out > 0;
@@ -88,8 +88,8 @@ void echi_keep_lost(struct echi_coordinator *c, int rank, int64_t now) {
 
 void echi_keep_part(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     c->parts_out--;
-    c->part_from[e->slot.index] = ECHI_NONE;
-    if (!c->part_void && c->next_part < count_parts(plan_of(c))) ask_next(c, e->slot.index, out);
+    c->part_from[e->slot.index] = ECHI_NO_RANK;
+    if (!c->part_void && c->next_part < count_parts(plan_of(c))) ask_next(c, (uint8_t)e->slot.index, out);
     if (c->parts_out > 0) return;
     if (c->part_void) return give_up(c, e->now);
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;

@@ -4,6 +4,16 @@
 
 #include <string.h>
 
+void echi_ledger_begin(struct echi_coordinator *c) {
+    for (int r = 0; r < c->wishes.world; r++) {
+        c->held[r] = 0;
+        c->size[r] = c->moved[r] = 0;
+        c->out_of[r] = ECHI_NO_LEASE;
+    }
+    for (int g = 0; g < ECHI_GROUPS_MAX; g++) c->kept_first[g] = ECHI_NO_LEASE;
+    c->kept_free = ECHI_NO_LEASE;
+}
+
 /* Samples that may still be leased from the current epoch, at most `want`; moves to the next epoch at the end of one. */
 static uint32_t available(struct echi_coordinator *c, uint32_t want) {
     if (c->start == c->goal.train_samples) {
@@ -22,14 +32,26 @@ static bool may_issue(const struct echi_coordinator *c) { return echi_ledger_unf
 
 static bool works(const struct echi_plan *p, int rank) { return !p->lost[rank] && p->group_of[rank] != ECHI_NONE; }
 
+/* Leases that a worker holds, at most, where no rounds are dealt. */
+static int most_held(const struct echi_coordinator *c) { return c->plan.strands + 1; }
+
+void echi_ledger_planned(struct echi_coordinator *c) {
+    for (int r = 0; r < c->plan.world; r++) {
+        c->size[r] = c->plan.n[r];
+        if (works(&c->plan, r)) echi_ranks_add(&c->hungry, r);
+    }
+}
+
 /* Hands a lease to a worker, with a number of its own. */
 static void issue(struct echi_coordinator *c, int rank, struct echi_lease lease, struct echi_actions *out) {
     lease.id = c->next_lease++;
-    lease.worker = (uint8_t)rank;
+    lease.worker = (uint16_t)rank;
     lease.owner = c->plan.owner_of[c->plan.group_of[rank]];
     c->out[c->n_out].asked = c->out[c->n_out].earlier = false;
+    c->out[c->n_out].next = c->out_of[rank];
+    c->out_of[rank] = (uint16_t)c->n_out;
     c->out[c->n_out++].lease = lease;
-    c->held[rank]++;
+    if (++c->held[rank] >= most_held(c)) echi_ranks_drop(&c->hungry, rank);
     struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_COORDINATOR, ECHI_KIND_LEASE);
     a->msg.lease = lease;
     a->msg.members = c->members;
@@ -69,16 +91,17 @@ static void put_again(struct echi_coordinator *c, const struct echi_lease *l) {
 
 /* An owner's marks rise with the numbers of a worker's leases: none is dealt while one of an earlier stay in the group is out. */
 static bool may_take(const struct echi_coordinator *c, int rank) {
-    const uint8_t owner = c->plan.owner_of[c->plan.group_of[rank]];
-    for (int i = 0; i < c->n_out && c->moved[rank] > 0; i++)
-        if (c->out[i].earlier && c->out[i].lease.worker == rank && c->out[i].lease.owner == owner) return false;
+    const uint16_t owner = c->plan.owner_of[c->plan.group_of[rank]];
+    for (int i = c->out_of[rank]; i != ECHI_NO_LEASE; i = c->out[i].next)
+        if (c->out[i].earlier && c->out[i].lease.owner == owner) return false;
     return true;
 }
 
 /* Parts of rounds whose workers are lost, in proportion to the shares of those who are left. */
 static void deal_again(struct echi_coordinator *c, struct echi_actions *out) {
     const struct echi_plan *p = &c->plan;
-    uint64_t load[ECHI_WORLD_MAX] = {0};
+    uint64_t load[ECHI_WORLD_MAX];
+    memset(load, 0, p->world * sizeof load[0]);
     while (c->n_again > 0 && c->n_out < ECHI_LEASES_OUT_MAX) {
         int to = -1;
         for (int r = 0; r < p->world; r++)
@@ -135,39 +158,72 @@ void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out) {
         return;
     }
     /* One each in turn, so that nobody takes two from the end of the data while another has none. */
-    for (int ahead = 1; ahead <= p->strands + 1; ahead++)
-        for (int r = 0; r < p->world; r++) {
-            if (!works(p, r) || c->held[r] >= ahead || c->n_out == ECHI_LEASES_OUT_MAX || !may_take(c, r)) continue;
-            if (c->n_again > 0) lease_again(c, r, out);
-            else if (may_issue(c)) lease(c, r, available(c, c->size[r]), 0, p->round, out);
+    for (int ahead = 1; ahead <= most_held(c); ahead++)
+        for (int r = echi_ranks_next(&c->hungry, 0); r >= 0; r = echi_ranks_next(&c->hungry, r + 1)) {
+            if (c->n_out == ECHI_LEASES_OUT_MAX || (c->n_again == 0 && !may_issue(c))) return;
+            if (!works(p, r)) echi_ranks_drop(&c->hungry, r);   /* lost */
+            else if (c->held[r] >= ahead || !may_take(c, r)) continue;
+            else if (c->n_again > 0) lease_again(c, r, out);
+            else lease(c, r, available(c, c->size[r]), 0, p->round, out);
         }
 }
 
-static void forget(struct echi_coordinator *c, int at) {
-    c->held[c->out[at].lease.worker]--;
-    c->out[at] = c->out[--c->n_out];
+/* Where the number of an entry of out[] stands: in the list of its worker's leases, which are few. */
+static uint16_t *link_to(struct echi_coordinator *c, int at) {
+    uint16_t *link = &c->out_of[c->out[at].lease.worker];
+    while (*link != at) link = &c->out[*link].next;
+    return link;
 }
 
-/* In, but for now only as far as its owner lives. */
+static void forget(struct echi_coordinator *c, int at) {
+    const int rank = c->out[at].lease.worker;
+    *link_to(c, at) = c->out[at].next;
+    if (--c->held[rank] < most_held(c)) echi_ranks_add(&c->hungry, rank);
+    if (at == --c->n_out) return;
+    *link_to(c, c->n_out) = (uint16_t)at;   /* the last takes its place */
+    c->out[at] = c->out[c->n_out];
+}
+
+static void append(struct echi_coordinator *c, int group, uint16_t at) {
+    c->kept[at].next = ECHI_NO_LEASE;
+    if (c->kept_first[group] == ECHI_NO_LEASE) c->kept_first[group] = at;
+    else c->kept[c->kept_last[group]].next = at;
+    c->kept_last[group] = at;
+}
+
+static void let_go(struct echi_coordinator *c, uint16_t at) {
+    c->kept[at].next = c->kept_free;
+    c->kept_free = at;
+}
+
+/* In, but for now only as far as its owner lives. Versions of one owner come in order: its list is one to take from the front of. */
 static void keep(struct echi_coordinator *c, const struct echi_lease *l, uint64_t version) {
-    if (c->plan.n_groups == 1 || c->n_kept == ECHI_LEASES_KEPT_MAX) return;   /* owners stop before there are so many */
-    c->kept[c->n_kept].lease = *l;
-    c->kept[c->n_kept++].version = version;
+    if (c->plan.n_groups == 1) return;
+    const int g = echi_plan_group_owned(&c->plan, l->owner);
+    uint16_t at = c->kept_free;
+    if (at != ECHI_NO_LEASE) c->kept_free = c->kept[at].next;
+    else if (c->n_kept < ECHI_LEASES_KEPT_MAX) at = (uint16_t)c->n_kept++;
+    else return;   /* owners stop before there are so many */
+    c->kept[at].lease = *l;
+    c->kept[at].version = version;
+    append(c, g, at);
 }
 
 /* The low-water mark of this owner's leases: all owners have this version of its state. */
 static void release(struct echi_coordinator *c, int owner, uint64_t version) {
-    int left = 0;
-    for (int i = 0; i < c->n_kept; i++)
-        if (c->kept[i].lease.owner != owner || c->kept[i].version > version) c->kept[left++] = c->kept[i];
-    c->n_kept = left;
+    const int g = echi_plan_group_owned(&c->plan, owner);
+    for (uint16_t at = c->kept_first[g]; at != ECHI_NO_LEASE && c->kept[at].version <= version; at = c->kept_first[g]) {
+        c->kept_first[g] = c->kept[at].next;
+        let_go(c, at);
+    }
 }
 
 bool echi_ledger_in(struct echi_coordinator *c, const struct echi_msg *m, int owner) {
     const struct echi_lease *l = &m->lease;
-    for (int i = 0; i < c->n_out; i++) {
+    if (l->worker >= c->plan.world) return false;
+    for (int i = c->out_of[l->worker]; i != ECHI_NO_LEASE; i = c->out[i].next) {
         const struct echi_lease *o = &c->out[i].lease;
-        if (o->id != l->id || o->owner != owner || o->worker != l->worker || o->n != l->n) continue;
+        if (o->id != l->id || o->owner != owner || o->n != l->n) continue;
         c->applied += l->n;
         if (c->applied_rounds <= l->round) c->applied_rounds = (uint64_t)l->round + 1;   /* a round is applied whole */
         keep(c, o, m->version);
@@ -197,18 +253,22 @@ void echi_ledger_answer(struct echi_coordinator *c, const struct echi_lease *l, 
     }
 }
 
-void echi_ledger_decide(struct echi_coordinator *c, int owner, const uint32_t mark[ECHI_WORLD_MAX]) {
-    int left = 0;
-    for (int i = 0; i < c->n_kept; i++) {
-        const struct echi_lease *l = &c->kept[i].lease;
-        if (l->owner != owner || l->id <= mark[l->worker]) {
-            c->kept[left++] = c->kept[i];
-            continue;
+void echi_ledger_decide(struct echi_coordinator *c, int owner, const uint32_t *mark) {
+    const int g = echi_plan_group_owned(&c->plan, owner);
+    uint16_t at = c->kept_first[g];
+    c->kept_first[g] = ECHI_NO_LEASE;
+    while (at != ECHI_NO_LEASE) {
+        const struct echi_lease *l = &c->kept[at].lease;
+        const uint16_t next = c->kept[at].next;
+        if (l->id <= mark[l->worker]) {
+            append(c, g, at);
+        } else {
+            c->applied -= l->n;
+            put_again(c, l);
+            let_go(c, at);
         }
-        c->applied -= l->n;
-        put_again(c, l);
+        at = next;
     }
-    c->n_kept = left;
     for (int i = c->n_out - 1; i >= 0; i--) {
         const struct echi_lease l = c->out[i].lease;
         if (l.owner != owner) continue;
@@ -228,13 +288,12 @@ void echi_ledger_settled(struct echi_coordinator *c, int owner) { release(c, own
 
 void echi_ledger_moved(struct echi_coordinator *c, int rank) {
     c->moved[rank]++;
-    for (int i = 0; i < c->n_out; i++)
-        if (c->out[i].lease.worker == rank) c->out[i].earlier = true;
+    for (int i = c->out_of[rank]; i != ECHI_NO_LEASE; i = c->out[i].next) c->out[i].earlier = true;
 }
 
 void echi_ledger_back(struct echi_coordinator *c, const struct echi_lease *l, int worker) {
-    for (int i = 0; i < c->n_out; i++) {
-        if (c->out[i].lease.id != l->id || c->out[i].lease.worker != worker || !c->out[i].earlier) continue;
+    for (int i = c->out_of[worker]; i != ECHI_NO_LEASE; i = c->out[i].next) {
+        if (c->out[i].lease.id != l->id || !c->out[i].earlier) continue;
         c->again[c->n_again++] = c->out[i].lease;
         return forget(c, i);
     }
@@ -242,8 +301,9 @@ void echi_ledger_back(struct echi_coordinator *c, const struct echi_lease *l, in
 
 bool echi_ledger_has_moved(const struct echi_coordinator *c, int rank) {
     int kept = 0;
-    for (int i = 0; i < c->n_out; i++)
-        if (c->out[i].earlier && c->out[i].lease.worker == rank) return false;
-    for (int i = 0; i < c->n_kept; i++) kept += c->kept[i].lease.worker == rank;
+    for (int i = c->out_of[rank]; i != ECHI_NO_LEASE; i = c->out[i].next)
+        if (c->out[i].earlier) return false;
+    for (int g = 0; g < c->plan.n_groups; g++)
+        for (int i = c->kept_first[g]; i != ECHI_NO_LEASE; i = c->kept[i].next) kept += c->kept[i].lease.worker == rank;
     return kept + c->held[rank] <= ECHI_UNACKED_MAX;
 }

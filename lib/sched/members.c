@@ -2,6 +2,15 @@
  * Who is still here: what a plan says of the nodes that are left. */
 #include "echi_policy.h"
 
+#include <string.h>
+
+void echi_plan_clear(struct echi_plan *plan) {
+    memset(plan, 0, sizeof *plan);
+    memset(plan->group_of, ECHI_NONE, sizeof plan->group_of);
+    for (int g = 0; g < ECHI_GROUPS_MAX; g++) plan->owner_of[g] = ECHI_NO_RANK;
+    plan->head = ECHI_NO_RANK;
+}
+
 int echi_plan_workers(const struct echi_plan *plan, int group) {
     int count = 0;
     for (int r = 0; r < plan->world; r++)

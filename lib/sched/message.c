@@ -58,10 +58,9 @@ static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_HANDED_BACK] = F_LEASE,
 };
 
-/* Kinds that are not encoded here, but carry a body of their own behind the two role bytes. */
+/* Kinds that are not encoded here, but carry a body of their own behind the two role bytes; a plan's grows with the world. */
 static const uint16_t bodies[ECHI_KINDS] = {
     [ECHI_KIND_MEASURED] = ECHI_TIMES_BYTES_MAX,
-    [ECHI_KIND_PLAN] = ECHI_PLAN_BYTES_MAX,
     [ECHI_KIND_STATS] = ECHI_STATS_BYTES,
 };
 
@@ -72,8 +71,8 @@ void echi_lease_put(struct echi_writer *w, const struct echi_lease *l) {
     echi_put32(w, l->n);
     echi_put32(w, l->round);
     echi_put32(w, l->round_size);
-    echi_put8(w, l->worker);
-    echi_put8(w, l->owner);
+    echi_put16(w, l->worker);
+    echi_put16(w, l->owner);
     echi_put8(w, l->again);
 }
 
@@ -84,24 +83,45 @@ void echi_lease_get(struct echi_reader *r, struct echi_lease *l) {
     l->n = echi_get32(r);
     l->round = echi_get32(r);
     l->round_size = echi_get32(r);
-    l->worker = echi_get8(r);
-    l->owner = echi_get8(r);
+    l->worker = echi_get16(r);
+    l->owner = echi_get16(r);
     l->again = echi_get8(r);
 }
 
-/* As many as there are up to the last that is not 0. */
-static void put_marks(struct echi_writer *w, const uint32_t *mark) {
-    uint8_t count = ECHI_WORLD_MAX;
-    while (count > 0 && mark[count - 1] == 0) count--;
-    echi_put8(w, count);
-    for (int i = 0; i < count; i++) echi_put32(w, mark[i]);
+struct echi_marks echi_marks_of(const uint32_t *mark, int world, uint8_t *room) {
+    struct echi_marks marks = {room, 0};
+    for (int r = 0; r < world; r++) {
+        if (mark[r] == 0) continue;
+        uint8_t *at = room + ECHI_MARK_BYTES * marks.count++;
+        echi_store16(at, (uint16_t)r);
+        echi_store32(at + 2, mark[r]);
+    }
+    return marks;
 }
 
-static bool get_marks(struct echi_reader *r, uint32_t *mark) {
-    const uint8_t count = echi_get8(r);
-    if (count > ECHI_WORLD_MAX) return false;
-    for (int i = 0; i < count; i++) mark[i] = echi_get32(r);
-    return count == 0 || mark[count - 1] != 0;
+void echi_marks_get(struct echi_marks marks, uint32_t *mark, int world) {
+    memset(mark, 0, (size_t)world * sizeof *mark);
+    for (int i = 0; i < marks.count; i++) {
+        const uint8_t *at = marks.at + ECHI_MARK_BYTES * i;
+        if (echi_load16(at) < world) mark[echi_load16(at)] = echi_load32(at + 2);
+    }
+}
+
+static void put_marks(struct echi_writer *w, struct echi_marks marks) {
+    echi_put16(w, (uint16_t)marks.count);
+    echi_put_bytes(w, marks.at, (size_t)marks.count * ECHI_MARK_BYTES);
+}
+
+static bool get_marks(struct echi_reader *r, struct echi_marks *out) {
+    out->count = echi_get16(r);
+    if (out->count > ECHI_WORLD_MAX) return false;
+    out->at = echi_reader_take(r, (size_t)out->count * ECHI_MARK_BYTES);
+    for (int i = 0, next = 0; r->ok && i < out->count; i++) {
+        const int rank = echi_load16(out->at + ECHI_MARK_BYTES * i);
+        if (rank < next || rank >= ECHI_WORLD_MAX || echi_load32(out->at + ECHI_MARK_BYTES * i + 2) == 0) return false;
+        next = rank + 1;
+    }
+    return r->ok;
 }
 
 size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
@@ -118,7 +138,7 @@ size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
     if (f & F_SAMPLES) echi_put64(&w, m->samples);
     if (f & F_HEAD) echi_put64(&w, m->head);
     if (f & F_STALE) echi_put_f64(&w, m->staleness);
-    if (f & F_GROUP) { echi_put8(&w, m->group); echi_put8(&w, m->peer); }
+    if (f & F_GROUP) { echi_put8(&w, m->group); echi_put16(&w, m->peer); }
     if (f & F_TEXT) {
         size_t len = strlen(m->text);
         echi_put8(&w, (uint8_t)len);
@@ -126,19 +146,20 @@ size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
     }
     if (f & F_ACKED) echi_put64(&w, m->acked);
     if (f & F_MEMBERS) echi_put32(&w, m->members);
-    if (f & F_MARKS) put_marks(&w, m->mark);
+    if (f & F_MARKS) put_marks(&w, m->marks);
     if (f & F_TIMES) { echi_put64(&w, m->compute); echi_put64(&w, m->exchange); }
     return w.ok ? (size_t)(w.at - out) : 0;
 }
 
 /* What the largest message of this kind comes to: the encoding itself says it. */
-uint32_t echi_kind_meta_cap(int kind) {
+uint32_t echi_kind_meta_cap(int kind, int world) {
     if (kind < 0 || kind >= ECHI_KINDS) return 0;
     struct echi_msg most = {.kind = (uint8_t)kind};
     uint8_t bytes[ECHI_MSG_MAX];
-    memset(most.mark, 0xff, sizeof most.mark);
     memset(most.text, 'x', sizeof most.text - 1);
-    return (uint32_t)echi_msg_encode(&most, bytes, sizeof bytes) + bodies[kind];
+    const uint32_t marks = fields[kind] & F_MARKS ? ECHI_MARK_BYTES * (uint32_t)world : 0;
+    const uint32_t body = kind == ECHI_KIND_PLAN ? ECHI_PLAN_BYTES((uint32_t)world) : bodies[kind];
+    return (uint32_t)echi_msg_encode(&most, bytes, sizeof bytes) + marks + body;
 }
 
 bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg *m) {
@@ -157,7 +178,7 @@ bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg
     if (f & F_SAMPLES) m->samples = echi_get64(&r);
     if (f & F_HEAD) m->head = echi_get64(&r);
     if (f & F_STALE) m->staleness = echi_get_f64(&r);
-    if (f & F_GROUP) { m->group = echi_get8(&r); m->peer = echi_get8(&r); }
+    if (f & F_GROUP) { m->group = echi_get8(&r); m->peer = echi_get16(&r); }
     if (f & F_TEXT) {
         size_t text_len = echi_get8(&r);
         if (text_len >= sizeof m->text) return false;
@@ -166,7 +187,7 @@ bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg
     }
     if (f & F_ACKED) m->acked = echi_get64(&r);
     if (f & F_MEMBERS) m->members = echi_get32(&r);
-    if ((f & F_MARKS) && !get_marks(&r, m->mark)) return false;
+    if ((f & F_MARKS) && !get_marks(&r, &m->marks)) return false;
     if (f & F_TIMES) { m->compute = echi_get64(&r); m->exchange = echi_get64(&r); }
     /* MEASURED and PLAN carry a body of their own behind the two roles; all others end here. */
     if (kind != ECHI_KIND_MEASURED && kind != ECHI_KIND_PLAN && kind != ECHI_KIND_STATS && r.at != r.end) return false;
@@ -190,7 +211,7 @@ static bool is_rate(double v) { return v >= 0 && v < 1e6; }   /* false for a NaN
 bool echi_plan_valid(const struct echi_plan *p) {
     if (p->sync >= ECHI_SYNCS || p->world < 1 || p->world > ECHI_WORLD_MAX) return false;
     if (p->n_groups < 1 || p->n_groups > ECHI_GROUPS_MAX || p->separated > 1) return false;
-    if (p->separated ? p->head >= p->world : p->head != ECHI_NONE) return false;
+    if (p->separated ? p->head >= p->world : p->head != ECHI_NO_RANK) return false;
     if (p->round < 1 || p->round > 1u << 24) return false;
     if (p->strands < 1 || p->strands > ECHI_STRANDS || p->resumed > 1 || p->deterministic > 1) return false;
     if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay)) return false;
@@ -217,10 +238,10 @@ bool echi_plan_valid(const struct echi_plan *p) {
 size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     struct echi_writer w = echi_writer_over(out, cap);
     echi_put8(&w, p->sync);
-    echi_put8(&w, p->world);
+    echi_put16(&w, p->world);
     echi_put8(&w, p->n_groups);
     echi_put8(&w, p->separated);
-    echi_put8(&w, p->head);
+    echi_put16(&w, p->head);
     echi_put8(&w, p->strands);
     echi_put8(&w, p->resumed);
     echi_put8(&w, p->deterministic);
@@ -230,20 +251,20 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put_f64(&w, p->lr);
     echi_put_f64(&w, p->momentum);
     echi_put_f64(&w, p->decay);
-    echi_put_bytes(&w, p->owner_of, p->n_groups);
+    for (int g = 0; g < p->n_groups; g++) echi_put16(&w, p->owner_of[g]);
     echi_put_bytes(&w, p->group_of, p->world);
     for (int r = 0; r < p->world; r++) echi_put32(&w, p->n[r]);
     return w.ok ? (size_t)(w.at - out) : 0;
 }
 
 bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
-    memset(p, 0, sizeof *p);
+    echi_plan_clear(p);
     struct echi_reader r = echi_reader_over(bytes, len);
     p->sync = echi_get8(&r);
-    p->world = echi_get8(&r);
+    p->world = echi_get16(&r);
     p->n_groups = echi_get8(&r);
     p->separated = echi_get8(&r);
-    p->head = echi_get8(&r);
+    p->head = echi_get16(&r);
     p->strands = echi_get8(&r);
     p->resumed = echi_get8(&r);
     p->deterministic = echi_get8(&r);
@@ -254,9 +275,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->momentum = echi_get_f64(&r);
     p->decay = echi_get_f64(&r);
     if (!r.ok || p->n_groups > ECHI_GROUPS_MAX || p->world > ECHI_WORLD_MAX) return false;
-    memset(p->owner_of, ECHI_NONE, sizeof p->owner_of);
-    memset(p->group_of, ECHI_NONE, sizeof p->group_of);
-    echi_get_bytes(&r, p->owner_of, p->n_groups);
+    for (int g = 0; g < p->n_groups; g++) p->owner_of[g] = echi_get16(&r);
     echi_get_bytes(&r, p->group_of, p->world);
     for (int i = 0; i < p->world; i++) p->n[i] = echi_get32(&r);
     return r.ok && r.at == r.end && echi_plan_valid(p);

@@ -6,25 +6,78 @@
 
 #include <string.h>
 
+#define STATE_EVERY (ECHI_UNACKED_MAX / 4)   /* pushes, at most: then another state goes out */
+
 static const struct echi_plan *plan_of(const struct echi_owner *o) { return &o->setup->plan; }
 static bool lives(const struct echi_owner *o, int group) { return echi_plan_group_lives(plan_of(o), group); }
 static bool several(const struct echi_owner *o) { return plan_of(o)->n_groups > 1; }
 
 void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int group) {
-    memset(o, 0, sizeof *o);
+    memset(o, 0, offsetof(struct echi_owner, view));
     o->setup = setup;
     o->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
     o->group = group;
     o->state_sending = -1;
+    o->least = UINT32_MAX;
     for (int r = 0; r < setup->plan.world; r++) {
-        o->view[r].member = setup->plan.group_of[r] == group;
-        o->view[r].idle = true;   /* until it says that it has a lease */
-        o->known[r] = o->view[r].member;
+        const bool member = setup->plan.group_of[r] == group;
+        o->view[r] = (struct echi_worker_view){.member = member, .idle = true};   /* until it says that it has a lease */
+        o->push[r] = (struct echi_push){0};
+        o->entered[r] = o->last[r] = 0;
+        o->answer[r] = 0;
+        o->in_round[r] = 0;
+        o->known[r] = member;
+        o->joins[r] = false;
+        o->joined[r] = 0;
+        o->pushed_at[r] = o->answered_in[r] = 0;
+        if (member) o->worker[o->workers++] = (uint16_t)r;
     }
-    for (int g = 0; g < setup->plan.n_groups; g++) o->peer[g].from = ECHI_NONE;
+    for (int g = 0; g < setup->plan.n_groups; g++) o->peer[g].from = ECHI_NO_RANK;
+}
+
+/* ---- views: how far workers are, and who is the slowest ---- */
+
+static bool counts(const struct echi_worker_view *v) { return v->member && !v->idle; }
+
+/* The slowest have moved on, which comes as often as the slowest worker steps: nobody looks at all workers at each event. Who
+ * was held back because of them may be answered now. */
+static void find_least(struct echi_owner *o) {
+    o->least = UINT32_MAX;
+    o->at_least = 0;
+    for (int i = 0; i < o->workers; i++) {
+        const struct echi_worker_view *v = &o->view[o->worker[i]];
+        if (!counts(v) || v->steps > o->least) continue;
+        o->at_least = v->steps < o->least ? 1 : o->at_least + 1;
+        o->least = v->steps;
+    }
+    echi_ranks_join(&o->owed, &o->held_back);
+    o->held_back = (struct echi_ranks){{0}};
+}
+
+static void set_view(struct echi_owner *o, int rank, struct echi_worker_view now) {
+    struct echi_worker_view *v = &o->view[rank];
+    const bool was_least = counts(v) && v->steps == o->least;
+    *v = now;
+    if (counts(v) && v->steps <= o->least) {
+        o->at_least = v->steps < o->least ? 1 : o->at_least + 1;
+        o->least = v->steps;
+    }
+    if (was_least && --o->at_least == 0) find_least(o);
 }
 
 /* ---- weights out ---- */
+
+static void owe(struct echi_owner *o, int rank, int times) {
+    o->answer[rank] = (uint8_t)(o->answer[rank] + times);
+    echi_ranks_drop(&o->held_back, rank);
+    echi_ranks_add(&o->owed, rank);
+}
+
+static void owe_nothing(struct echi_owner *o, int rank) {
+    o->answer[rank] = 0;
+    echi_ranks_drop(&o->held_back, rank);
+    echi_ranks_drop(&o->owed, rank);
+}
 
 static void send_weights(struct echi_owner *o, int rank, int64_t now, struct echi_actions *out) {
     struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_KIND_WEIGHTS);
@@ -35,18 +88,24 @@ static void send_weights(struct echi_owner *o, int rank, int64_t now, struct ech
     o->in_flight[o->current]++;
     o->sends++;
     o->answer[rank]--;
-    o->held_back[rank] = now - o->owed_since[rank];
+    o->answered_in[rank] = now - o->pushed_at[rank];
 }
 
 /* An answer waits for a place among the sends and then gets the newest weights. The ranks have their turn one after the
  * other: with few places and many workers nobody is passed for ever. */
 static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) {
-    const int world = plan_of(o)->world, first = o->turn;
-    for (int i = 0; i < world && o->sends < ECHI_SNAPSHOTS - 2; i++) {
-        const int r = (first + i) % world;
-        if (!o->answer[r] || !o->policy->before_reply(o->view, world, r, plan_of(o)->staleness)) continue;
-        send_weights(o, r, now, out);
-        o->turn = (r + 1) % world;
+    while (o->sends < ECHI_SNAPSHOTS - 2) {
+        int r = echi_ranks_next(&o->owed, o->turn);
+        if (r < 0) r = echi_ranks_next(&o->owed, 0);
+        if (r < 0) return;
+        const bool may = o->policy->before_reply(&o->view[r], o->least, plan_of(o)->staleness);
+        if (may) {
+            send_weights(o, r, now, out);
+            o->turn = r + 1;
+        } else {
+            echi_ranks_add(&o->held_back, r);
+        }
+        if (!may || o->answer[r] == 0) echi_ranks_drop(&o->owed, r);
     }
 }
 
@@ -84,7 +143,10 @@ static bool too_far_ahead(const struct echi_owner *o) {
 
 static void exchange(struct echi_owner *o, struct echi_actions *out) {
     if (!several(o) || o->state_sending >= 0 || o->state_version == o->sent_version) return;
-    if (o->since_send < (uint32_t)echi_plan_workers(plan_of(o), o->group) && !o->draining && !too_far_ahead(o)) return;
+    /* A push of each worker; of a large group's some, so that the next leave before it has to wait for the acknowledgement. */
+    const uint32_t enough = o->workers < STATE_EVERY ? (uint32_t)o->workers : STATE_EVERY;
+    if (o->since_send < enough && !o->draining && !too_far_ahead(o)) return;
+    const struct echi_marks marks = echi_marks_of(o->last, plan_of(o)->world, o->own_marks);
     for (int g = 0; g < plan_of(o)->n_groups; g++) {
         if (g == o->group || !lives(o, g)) continue;
         struct echi_action *a = echi_act_send(out, plan_of(o)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_OWNER, ECHI_KIND_STATE);
@@ -92,7 +154,7 @@ static void exchange(struct echi_owner *o, struct echi_actions *out) {
         a->msg.group = (uint8_t)o->group;
         a->msg.version = o->state_version;
         a->msg.samples = o->state_samples;
-        memcpy(a->msg.mark, o->last, sizeof a->msg.mark);
+        a->msg.marks = marks;
         o->state_out++;
     }
     if (o->state_out > 0) o->state_sending = (int8_t)o->state_current;
@@ -161,7 +223,7 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
         }
     }
     if (o->queued) {
-        const uint8_t rank = o->queue[0];
+        const uint16_t rank = o->queue[0];
         struct echi_push *p = &o->push[rank];
         const struct echi_slot grads = {ECHI_SLOT_OWNER_GRADS, rank};
         if (o->policy->push_arrived(&p->lease) == ECHI_TAKE_ADD) {
@@ -176,7 +238,7 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
             p->staleness = (double)(o->next_samples - p->seen) / plan_of(o)->round;
         }
         o->queued--;
-        memmove(&o->queue[0], &o->queue[1], (size_t)o->queued);
+        memmove(&o->queue[0], &o->queue[1], (size_t)o->queued * sizeof o->queue[0]);
         return;
     }
     if (o->stale && o->asked && o->asked_as != ECHI_ASK_LOOK && to != ECHI_NONE) {
@@ -243,9 +305,9 @@ static bool belongs(const struct echi_owner *o, int rank, uint32_t joined) { ret
 static void start_training(struct echi_owner *o, int64_t now, struct echi_actions *out) {
     o->started = true;
     echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_STARTED);
-    for (int r = 0; r < plan_of(o)->world; r++) {
-        o->answer[r] = o->view[r].member ? plan_of(o)->strands : 0;
-        o->owed_since[r] = now;
+    for (int i = 0; i < o->workers; i++) {
+        owe(o, o->worker[i], plan_of(o)->strands);
+        o->pushed_at[o->worker[i]] = now;
     }
 }
 
@@ -256,11 +318,12 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
         const int rank = t->lease.worker;
         o->round_in += t->lease.n;
         o->round_push[o->round_count++] = o->push[rank];
+        o->in_round[rank]++;
         o->push[rank] = (struct echi_push){0};
         if (o->view[rank].member) echi_act_post(out, rank, ECHI_KIND_PUSH, t->grads);
         return;
     }
-    o->current = t->weights_out.index;
+    o->current = (uint8_t)t->weights_out.index;
     o->samples = o->next_samples + t->samples;
     if (t->kind == ECHI_TASK_REFRESH) {
         if (!o->started) start_training(o, e->now, out);
@@ -268,26 +331,30 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     }
     o->version++;
     if (o->round_count) {
-        for (int i = 0; i < o->round_count; i++) applied(o, &o->round_push[i], out);
-        for (int r = 0; r < plan_of(o)->world; r++) o->answer[r] = o->view[r].member;
+        for (int i = 0; i < o->round_count; i++) {
+            applied(o, &o->round_push[i], out);
+            o->in_round[o->round_push[i].lease.worker] = 0;
+        }
+        for (int i = 0; i < o->workers; i++)
+            if (o->answer[o->worker[i]] == 0) owe(o, o->worker[i], 1);
         o->round_count = 0;
         o->round_in = 0;
         return;
     }
     const int rank = t->lease.worker;
     const bool of_member = belongs(o, rank, o->push[rank].joined);
+    const bool idle = of_member ? !o->push[rank].more && o->entered[rank] <= t->lease.id : o->view[rank].idle;
     o->last[rank] = t->lease.id;
-    o->view[rank].steps++;
-    if (of_member) o->view[rank].idle = !o->push[rank].more && o->entered[rank] <= t->lease.id;
+    set_view(o, rank, (struct echi_worker_view){.member = o->view[rank].member, .steps = o->view[rank].steps + 1, .idle = idle});
     if (several(o)) {
-        o->state_current = t->state_out.index;
+        o->state_current = (uint8_t)t->state_out.index;
         o->state_version++;
         o->state_samples += t->samples;
         o->since_send++;
     }
     applied(o, &o->push[rank], out);
     o->push[rank] = (struct echi_push){0};
-    if (of_member) o->answer[rank]++;
+    if (of_member) owe(o, rank, 1);
     if (o->known[rank]) echi_act_post(out, rank, ECHI_KIND_PUSH, t->grads);
 }
 
@@ -295,15 +362,11 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
  * where nobody has (else one that then enters with more would see many pushes of this one), or with its own where that is larger
  * (else one that runs out at every step would never be held back). */
 static void enter(struct echi_owner *o, int rank) {
-    uint32_t least = UINT32_MAX, most = 0;
-    for (int r = 0; r < plan_of(o)->world; r++) {
-        const struct echi_worker_view *v = &o->view[r];
-        if (v->member && !v->idle && v->steps < least) least = v->steps;
-        if (v->member && v->steps > most) most = v->steps;
-    }
-    if (least == UINT32_MAX) least = most;
-    if (least > o->view[rank].steps) o->view[rank].steps = least;
-    o->view[rank].idle = false;
+    uint32_t steps = o->view[rank].steps;
+    if (o->least != UINT32_MAX && o->least > steps) steps = o->least;
+    for (int i = 0; i < o->workers && o->least == UINT32_MAX; i++)
+        if (o->view[o->worker[i]].steps > steps) steps = o->view[o->worker[i]].steps;
+    set_view(o, rank, (struct echi_worker_view){.member = true, .steps = steps});
 }
 
 /* Its word on that may be overtaken by pushes, in either direction; the numbers of the leases tell. */
@@ -316,8 +379,8 @@ static void on_enter(struct echi_owner *o, const struct echi_event *e, struct ec
     if (!current) return;   /* said before it was moved */
     if (o->joins[e->from]) {
         o->joins[e->from] = false;
-        o->answer[e->from] = plan_of(o)->strands;
-        o->owed_since[e->from] = e->now;
+        o->pushed_at[e->from] = e->now;
+        owe(o, e->from, plan_of(o)->strands);
     }
     o->entered[e->from] = l->id;
     if (o->view[e->from].idle && l->id > o->last[e->from]) enter(o, e->from);
@@ -328,7 +391,7 @@ static bool is_in(const struct echi_owner *o, const struct echi_lease *l) {
     const struct echi_push *waits = &o->push[l->worker];
     if (waits->whole && waits->lease.id == l->id) return true;
     if (!o->policy->rounds) return l->id <= o->last[l->worker];
-    for (int i = 0; i < o->round_count; i++)
+    for (int i = 0; i < o->round_count && o->in_round[l->worker] > 0; i++)
         if (o->round_push[i].lease.id == l->id) return true;
     return l->round < o->version;
 }
@@ -362,8 +425,8 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     p->joined = m->members;
     p->compute = m->compute;
     p->exchange = m->exchange;
-    p->held = o->held_back[e->from];
-    o->owed_since[e->from] = e->now;
+    p->held = o->answered_in[e->from];
+    o->pushed_at[e->from] = e->now;
     if (o->view[e->from].idle && belongs(o, e->from, p->joined)) enter(o, e->from);
     o->queue[o->queued++] = e->from;
 }
@@ -374,7 +437,8 @@ static void take_state(struct echi_owner *o, const struct echi_event *e) {
     o->peer[m->group].there = true;
     o->peer[m->group].version = m->version;
     o->peer[m->group].samples = m->samples;
-    memcpy(o->peer[m->group].mark, m->mark, sizeof m->mark);
+    o->peer[m->group].marks = m->marks.count;
+    if (m->marks.count) memcpy(o->peer_marks[m->group], m->marks.at, (size_t)m->marks.count * ECHI_MARK_BYTES);
     o->stale = true;
 }
 
@@ -393,13 +457,17 @@ static void on_state(struct echi_owner *o, const struct echi_event *e, struct ec
 
 /* ---- losses ---- */
 
+static struct echi_marks marks_of(const struct echi_owner *o, int group) {
+    return (struct echi_marks){o->peer_marks[group], o->peer[group].marks};
+}
+
 /* To the coordinator: which version of a lost group's state is here, and which leases are in it. */
 static void tell_copy(const struct echi_owner *o, int group, struct echi_actions *out) {
     struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_REVOKED);
     a->msg.group = (uint8_t)group;
     a->msg.version = o->peer[group].version;
     a->msg.members = o->members;
-    memcpy(a->msg.mark, o->peer[group].mark, sizeof a->msg.mark);
+    a->msg.marks = marks_of(o, group);
 }
 
 static void on_frozen(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
@@ -408,7 +476,7 @@ static void on_frozen(struct echi_owner *o, const struct echi_event *e, struct e
         m->version < o->peer[m->group].version || m->samples < o->peer[m->group].samples)
         return echi_act_fault(out, ECH_E_FORMAT, "a lost group's state does not fit the plan: do all nodes run the same version?");
     take_state(o, e);
-    o->peer[m->group].from = ECHI_NONE;
+    o->peer[m->group].from = ECHI_NO_RANK;
     tell_copy(o, m->group, out);
 }
 
@@ -421,7 +489,7 @@ static void hand_on(struct echi_owner *o, int group, struct echi_actions *out) {
         a->msg.group = (uint8_t)group;
         a->msg.version = o->peer[group].version;
         a->msg.samples = o->peer[group].samples;
-        memcpy(a->msg.mark, o->peer[group].mark, sizeof a->msg.mark);
+        a->msg.marks = marks_of(o, group);
         o->frozen_out++;
     }
 }
@@ -449,25 +517,37 @@ static void on_revoke(struct echi_owner *o, const struct echi_event *e, struct e
 /* A worker of a lost owner, or one that was moved, joins; its steps for another may still go on. It gets weights, and enters, with
  * its first lease. One that was here before has kept its place for pushes, and its count. */
 static void join(struct echi_owner *o, int rank, struct echi_actions *out) {
-    o->view[rank].member = o->view[rank].idle = o->joins[rank] = true;
+    set_view(o, rank, (struct echi_worker_view){.member = true, .idle = true, .steps = o->view[rank].steps});
+    owe_nothing(o, rank);
+    o->joins[rank] = true;
     o->joined[rank] = o->members;
     o->entered[rank] = 0;
-    o->answer[rank] = 0;
-    if (!o->known[rank]) echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint8_t)rank});
+    if (!o->known[rank]) echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint16_t)rank});
     o->known[rank] = true;
 }
 
 /* It is owed nothing any more and holds up nobody; steps that it has begun still come, and are applied. */
 static void leave(struct echi_owner *o, int rank) {
-    o->view[rank].member = false;
-    o->answer[rank] = 0;
+    if (!o->view[rank].member) return;
+    set_view(o, rank, (struct echi_worker_view){.idle = true, .steps = o->view[rank].steps});
+    owe_nothing(o, rank);
+}
+
+/* The plan says who is of this group; those who are new join. */
+static void list_workers(struct echi_owner *o, struct echi_actions *out) {
+    const struct echi_plan *p = plan_of(o);
+    o->workers = 0;
+    for (int r = 0; r < p->world; r++) {
+        if (p->lost[r] || p->group_of[r] != o->group) continue;
+        o->worker[o->workers++] = (uint16_t)r;
+        if (!o->view[r].member) join(o, r, out);
+    }
 }
 
 static void on_moved(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
-    const bool here = plan_of(o)->group_of[e->from] == o->group;
     o->members = e->msg->members;
-    if (o->view[e->from].member && !here) leave(o, e->from);
-    if (!o->view[e->from].member && here) join(o, e->from, out);
+    if (plan_of(o)->group_of[e->from] != o->group) leave(o, e->from);
+    list_workers(o, out);
 }
 
 static void on_lost(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
@@ -476,12 +556,11 @@ static void on_lost(struct echi_owner *o, const struct echi_event *e, struct ech
     leave(o, e->from);
     o->known[e->from] = false;
     if (!o->push[e->from].whole) o->push[e->from] = (struct echi_push){0};
-    for (int r = 0; r < p->world; r++)
-        if (!p->lost[r] && p->group_of[r] == o->group && !o->view[r].member) join(o, r, out);
+    list_workers(o, out);
     for (int g = 0; g < p->n_groups; g++) {
         if (g == o->group || lives(o, g)) continue;
         if (p->owner_of[g] == e->from || o->peer[g].from == e->from) {
-            o->peer[g].from = ECHI_NONE;
+            o->peer[g].from = ECHI_NO_RANK;
             o->peer[g].refresh = false;
         }
         tell_copy(o, g, out);
@@ -495,6 +574,7 @@ static void on_drain(struct echi_owner *o) {
     for (int r = 0; r < plan_of(o)->world; r++)
         if (o->view[r].steps > most) most = o->view[r].steps;
     for (int r = 0; r < plan_of(o)->world; r++) o->view[r].steps = most;
+    find_least(o);
     o->draining = true;
     o->drained = false;
 }
@@ -549,8 +629,8 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
 static void on_start(struct echi_owner *o, struct echi_actions *out) {
     echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){several(o) ? ECHI_SLOT_OWNER_W0 : ECHI_SLOT_OWNER_WEIGHTS, 0});
     if (plan_of(o)->resumed) echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_OWNER_MOMENTUM, 0});
-    for (int r = 0; r < plan_of(o)->world; r++)
-        if (o->view[r].member) echi_act_post(out, r, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint8_t)r});
+    for (int i = 0; i < o->workers; i++)
+        echi_act_post(out, o->worker[i], ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, o->worker[i]});
     for (int g = 0; g < plan_of(o)->n_groups; g++) o->peer[g].refresh = g != o->group;
 }
 

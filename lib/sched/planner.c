@@ -28,39 +28,47 @@ static ech_status refuse(char *text, size_t cap, const char *sentence) {
     return ECH_E_ARGUMENT;
 }
 
+/* Seconds of a step of n samples of the i-th of those who share. */
+typedef double (*seconds_of)(const void *self, int i, uint32_t n);
+
 /* Most samples, up to `most`, whose step takes at most `seconds`. Taken from above, because measured times may dip. */
-static uint32_t samples_within(const struct echi_times *times, double seconds, uint32_t most) {
-    if (echi_times_whole(times, most) <= seconds) return most;
+static uint32_t samples_within(seconds_of takes, const void *self, int i, double seconds, uint32_t most) {
+    if (takes(self, i, most) <= seconds) return most;
     uint32_t low = 0, high = most;   /* low fits, high does not */
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
-        if (echi_times_whole(times, middle) <= seconds) low = middle;
+        if (takes(self, i, middle) <= seconds) low = middle;
         else high = middle;
     }
     return low;
 }
 
-void echi_shares_by_speed(const struct echi_times *times, int count, uint32_t batch, uint32_t *out_n) {
-    double low = 0, high = echi_times_whole(&times[0], batch);   /* high is always enough for all samples */
+static void shares_by_speed(seconds_of takes, const void *self, int count, uint32_t batch, uint32_t *out_n) {
+    double low = 0, high = takes(self, 0, batch);   /* high is always enough for all samples */
     for (int step = 0; step < 60; step++) {
         double middle = (low + high) / 2;
         uint64_t sum = 0;
-        for (int i = 0; i < count; i++) sum += samples_within(&times[i], middle, batch);
+        for (int i = 0; i < count && sum < batch; i++) sum += samples_within(takes, self, i, middle, batch);
         if (sum >= batch) high = middle;
         else low = middle;
     }
     uint64_t sum = 0;
-    for (int i = 0; i < count; i++) sum += out_n[i] = samples_within(&times[i], high, batch);
+    for (int i = 0; i < count; i++) sum += out_n[i] = samples_within(takes, self, i, high, batch);
     /* Too many is as fast: take the surplus from the slowest, who then hold up nobody. */
     while (sum > batch) {
         int slowest = -1;
         for (int i = 0; i < count; i++)
-            if (out_n[i] && (slowest < 0 || echi_times_whole(&times[i], batch) > echi_times_whole(&times[slowest], batch)))
-                slowest = i;
+            if (out_n[i] && (slowest < 0 || takes(self, i, batch) > takes(self, slowest, batch))) slowest = i;
         uint32_t surplus = (uint32_t)(sum - batch), take = out_n[slowest] < surplus ? out_n[slowest] : surplus;
         out_n[slowest] -= take;
         sum -= take;
     }
+}
+
+static double as_measured(const void *times, int i, uint32_t n) { return echi_times_whole((const struct echi_times *)times + i, n); }
+
+void echi_shares_by_speed(const struct echi_times *times, int count, uint32_t batch, uint32_t *out_n) {
+    shares_by_speed(as_measured, times, count, batch, out_n);
 }
 
 static int fastest(const struct echi_wishes *w, const struct echi_times *times, uint32_t n) {
@@ -112,6 +120,14 @@ static struct echi_times bsp_times(const struct echi_times *times, const struct 
     return t;
 }
 
+/* Those who share a round: ranks and their times; there is no room for a copy of all times. */
+struct sharers { const struct echi_times *times; const struct echi_plan *plan; const int *rank; int workers; };
+static double in_round(const void *self, int i, uint32_t n) {
+    const struct sharers *s = self;
+    const struct echi_times t = bsp_times(&s->times[s->rank[i]], s->plan, s->rank[i], s->workers);
+    return echi_times_whole(&t, n);
+}
+
 /* The shares nearest to n[0..world) that are whole granules: what is cut off goes where most was. */
 static void whole_granules(uint32_t *n, int world) {
     uint32_t rest[ECHI_WORLD_MAX], cut_off = 0;
@@ -151,9 +167,7 @@ static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_time
         /* The owner's work depends on how many workers there are, and they on it: the second look knows the first's. */
         int workers = here;
         for (int look = 0; look < 2; look++) {
-            struct echi_times adjusted[ECHI_WORLD_MAX];
-            for (int i = 0; i < here; i++) adjusted[i] = bsp_times(&times[rank[i]], plan, rank[i], workers);
-            echi_shares_by_speed(adjusted, here, plan->round, some);
+            shares_by_speed(in_round, &(struct sharers){times, plan, rank, workers}, here, plan->round, some);
             workers = 0;
             for (int i = 0; i < here; i++) workers += (n[rank[i]] = some[i]) > 0;
         }
@@ -221,7 +235,7 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
     /* Values ascend, so a group's first member is its fastest: its owner. */
     for (int i = count - 1; i >= 0; i--) {
         plan->group_of[rank[i]] = (uint8_t)group[i];
-        plan->owner_of[group[i]] = (uint8_t)rank[i];
+        plan->owner_of[group[i]] = (uint16_t)rank[i];
     }
 }
 
@@ -239,12 +253,9 @@ uint32_t echi_wishes_round(const struct echi_wishes *w) {
 
 ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan,
                           char *text, size_t cap) {
-    memset(plan, 0, sizeof *plan);
-    memset(plan->group_of, ECHI_NONE, sizeof plan->group_of);
-    memset(plan->owner_of, ECHI_NONE, sizeof plan->owner_of);
+    echi_plan_clear(plan);
     plan->sync = (uint8_t)w->sync;
-    plan->world = (uint8_t)w->world;
-    plan->head = ECHI_NONE;
+    plan->world = (uint16_t)w->world;
     plan->staleness = w->staleness;
     plan->rounds_apart = 4;
     plan->deterministic = w->deterministic;
@@ -256,7 +267,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     if (w->sync == ECHI_SYNC_GSSP && w->groups > ECHI_GROUPS_MAX)
         return refuse(text, cap, "--groups can be 8 at most; or leave it to auto");
     const int fast = fastest(w, times, plan->round < 64 ? plan->round : 64);
-    if (plan->separated) plan->head = (uint8_t)fast;
+    if (plan->separated) plan->head = (uint16_t)fast;
     const bool async = w->sync != ECHI_SYNC_BSP;
     plan->strands = async && plan->separated ? (uint8_t)strands_beside_head(&times[fast], plan->round) : 1;
     plan->lr = w->lr;
@@ -272,7 +283,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
         async_groups(w, times, plan);
     } else {
         plan->n_groups = 1;
-        plan->owner_of[0] = (uint8_t)fast;
+        plan->owner_of[0] = (uint16_t)fast;
         ech_status status = bsp_shares(w, times, plan, text, cap);
         if (status != ECH_OK) return status;
     }

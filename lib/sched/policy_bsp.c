@@ -10,8 +10,8 @@ static enum echi_take push_arrived(const struct echi_lease *lease) {
     return ECHI_TAKE_ADD;
 }
 
-static bool before_reply(const struct echi_worker_view views[ECHI_WORLD_MAX], int world, int rank, uint32_t staleness) {
-    (void)views, (void)world, (void)rank, (void)staleness;
+static bool before_reply(const struct echi_worker_view *view, uint32_t least, uint32_t staleness) {
+    (void)view, (void)least, (void)staleness;
     return true;   /* the round's apply is what was waited for */
 }
 

@@ -16,16 +16,14 @@ static enum echi_take push_arrived(const struct echi_lease *lease) {
     return ECHI_TAKE_APPLY;
 }
 
-static bool never_waits(const struct echi_worker_view views[ECHI_WORLD_MAX], int world, int rank, uint32_t staleness) {
-    (void)views, (void)world, (void)rank, (void)staleness;
+static bool never_waits(const struct echi_worker_view *view, uint32_t least, uint32_t staleness) {
+    (void)view, (void)least, (void)staleness;
     return true;
 }
 
-static bool within_bound(const struct echi_worker_view views[ECHI_WORLD_MAX], int world, int rank, uint32_t staleness) {
-    /* A worker without a lease waits for nobody and holds up nobody. */
-    for (int r = 0; r < world; r++)
-        if (views[r].member && !views[r].idle && (uint64_t)views[rank].steps > (uint64_t)views[r].steps + staleness) return false;
-    return true;
+/* A worker without a lease holds up nobody. */
+static bool within_bound(const struct echi_worker_view *view, uint32_t least, uint32_t staleness) {
+    return view->steps <= (uint64_t)least + staleness;
 }
 
 const struct echi_policy echi_policy_asp = {"asp", false, false, may_begin, push_arrived, never_waits};

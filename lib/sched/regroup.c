@@ -7,7 +7,11 @@
 
 #define CLEARLY 0.02   /* another worker's move must be better by so much than that of the one which is looked at */
 
-void echi_regroup_init(struct echi_regroup *g) { memset(g, 0, sizeof *g); }
+void echi_regroup_init(struct echi_regroup *g, int world) {
+    memset(g->sum, 0, sizeof g->sum);
+    memset(g->count, 0, sizeof g->count);
+    memset(g->pace, 0, (size_t)world * sizeof g->pace[0]);
+}
 
 double echi_regroup_time(const struct echi_regroup *g, int rank) { return g->pace[rank].compute.average + g->pace[rank].exchange.average; }
 

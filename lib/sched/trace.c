@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define META_MAX (2 + ECHI_PLAN_BYTES_MAX)
+#define META_MAX (ECHI_MSG_MAX > 2 + ECHI_PLAN_BYTES_MAX ? ECHI_MSG_MAX : 2 + ECHI_PLAN_BYTES_MAX)
 #define TIME_MAX (INT64_C(1) << 60)   /* 36 years in ns: differences and sums of what passes between them stay numbers */
 
 /* What an encoder of this room has written at w->at; 0 bytes mean that there was no room. */
@@ -29,11 +29,11 @@ static const uint8_t *get_counted(struct echi_reader *r, size_t *out_len) {
 
 static void put_slot(struct echi_writer *w, struct echi_slot s) {
     echi_put8(w, s.kind);
-    echi_put8(w, s.index);
+    echi_put16(w, s.index);
 }
 static struct echi_slot get_slot(struct echi_reader *r) {
     struct echi_slot s = {echi_get8(r), 0};
-    s.index = echi_get8(r);
+    s.index = echi_get16(r);
     if (s.kind >= ECHI_SLOT_KINDS) r->ok = false;
     return s;
 }
@@ -47,8 +47,8 @@ void echi_task_put(struct echi_writer *w, const struct echi_task *t) {
     put_slot(w, t->act);
     echi_put8(w, t->first);
     echi_put8(w, t->n_rows);
-    for (int i = 0; i < t->n_rows && i < ECHI_WORLD_MAX; i++) {
-        echi_put8(w, t->rows[i]);
+    for (int i = 0; i < t->n_rows && i < ECHI_MERGE_STEPS; i++) {
+        echi_put16(w, t->rows[i]);
         echi_put32(w, t->row_count[i]);
     }
     echi_lease_put(w, &t->lease);
@@ -70,9 +70,9 @@ static void get_task(struct echi_reader *r, struct echi_task *t) {
     t->act = get_slot(r);
     t->first = echi_get8(r);
     t->n_rows = echi_get8(r);
-    if (t->kind >= ECHI_TASKS || t->role >= ECHI_ROLES || t->strand >= ECHI_STRANDS || t->n_rows > ECHI_WORLD_MAX) r->ok = false;
+    if (t->kind >= ECHI_TASKS || t->role >= ECHI_ROLES || t->strand >= ECHI_STRANDS || t->n_rows > ECHI_MERGE_STEPS) r->ok = false;
     for (int i = 0; r->ok && i < t->n_rows; i++) {
-        t->rows[i] = echi_get8(r);
+        t->rows[i] = echi_get16(r);
         t->row_count[i] = echi_get32(r);
     }
     echi_lease_get(r, &t->lease);
@@ -141,7 +141,7 @@ static void get_message(struct echi_reader *r, struct echi_traced *t) {
 
 static void put_event(struct echi_writer *w, const struct echi_event *e) {
     echi_put8(w, e->type);
-    echi_put8(w, e->from);
+    echi_put16(w, e->from);
     echi_put64(w, (uint64_t)e->now);
     switch ((enum echi_event_type)e->type) {
     case ECHI_EVENT_START:
@@ -164,7 +164,7 @@ static void put_event(struct echi_writer *w, const struct echi_event *e) {
 static void get_event(struct echi_reader *r, struct echi_traced *t) {
     struct echi_event *e = &t->event;
     e->type = echi_get8(r);
-    e->from = echi_get8(r);
+    e->from = echi_get16(r);
     e->now = (int64_t)echi_get64(r);
     if (e->now < 0 || e->now > TIME_MAX) r->ok = false;
     switch ((enum echi_event_type)e->type) {
@@ -199,7 +199,7 @@ static void put_action(struct echi_writer *w, const struct echi_action *a, const
     switch ((enum echi_action_type)a->type) {
     case ECHI_ACTION_SEND:
     case ECHI_ACTION_POST:
-        echi_put8(w, a->to);
+        echi_put16(w, a->to);
         echi_put8(w, a->kind);
         put_slot(w, a->slot);
         if (a->type == ECHI_ACTION_POST) break;
@@ -231,7 +231,7 @@ bool echi_trace_next_action(struct echi_reader *r, struct echi_traced_action *ou
     switch ((enum echi_action_type)a->type) {
     case ECHI_ACTION_SEND:
     case ECHI_ACTION_POST:
-        a->to = echi_get8(r);
+        a->to = echi_get16(r);
         a->kind = echi_get8(r);
         a->slot = get_slot(r);
         if (a->kind >= ECHI_KINDS) r->ok = false;
@@ -284,7 +284,7 @@ bool echi_trace_get(const uint8_t *bytes, size_t len, struct echi_traced *out) {
 
 void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put8(w, (uint8_t)s->sync);
-    echi_put8(w, (uint8_t)s->world);
+    echi_put16(w, (uint16_t)s->world);
     echi_put8(w, (uint8_t)(s->separate + 1));
     echi_put8(w, s->has_cut);
     echi_put8(w, (uint8_t)s->groups);
@@ -304,7 +304,9 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
 
 bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     memset(s, 0, sizeof *s);
-    const uint8_t sync = echi_get8(r), world = echi_get8(r), separate = echi_get8(r), has_cut = echi_get8(r);
+    const uint8_t sync = echi_get8(r);
+    const uint16_t world = echi_get16(r);
+    const uint8_t separate = echi_get8(r), has_cut = echi_get8(r);
     const uint8_t groups = echi_get8(r), shares = echi_get8(r);
     if (sync >= ECHI_SYNCS || world < 1 || world > ECHI_WORLD_MAX || separate > 2 || groups > ECHI_GROUPS_MAX || shares > ECHI_SHARES_LIST)
         r->ok = false;

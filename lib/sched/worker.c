@@ -12,7 +12,7 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     w->setup = setup;
     w->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
     w->owner = setup->plan.owner_of[setup->plan.group_of[setup->rank]];
-    memset(w->posted, ECHI_NONE, sizeof w->posted);
+    for (int i = 0; i < ECHI_WORKER_PLACES; i++) w->posted[i] = ECHI_NO_RANK;
 }
 
 static void enter(struct echi_worker *w, struct echi_strand *s, enum echi_strand_phase phase) {
@@ -143,7 +143,7 @@ static void on_lease(struct echi_worker *w, const struct echi_event *e, struct e
     if (!w->entered && !w->arriving) say_enter(w, l, out);
 }
 
-static void post(struct echi_worker *w, uint8_t slot, uint8_t owner, struct echi_actions *out) {
+static void post(struct echi_worker *w, uint8_t slot, uint16_t owner, struct echi_actions *out) {
     w->posted[slot] = owner;
     echi_act_post(out, owner, ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, slot});
 }
@@ -158,15 +158,15 @@ static void over(struct echi_worker *w, struct echi_strand *s) {
  * share) are newer ones for an idle strand. The slot they replace is posted for the next. Of an owner that this worker has left
  * they say nothing any more. */
 static void on_weights(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
-    const uint8_t slot = e->slot.index;
-    if (slot >= ECHI_WORKER_PLACES || w->posted[slot] != e->from)
+    if (e->slot.index >= ECHI_WORKER_PLACES || w->posted[e->slot.index] != e->from)
         return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
+    const uint8_t slot = (uint8_t)e->slot.index;
     if (e->from != w->owner || e->msg->members != w->joined) return post(w, slot, e->from, out);
     struct echi_strand *s = oldest(w, ECHI_STRAND_WAITS_WEIGHTS);
     if (!s) s = oldest(w, ECHI_STRAND_IDLE);
     if (!s) return echi_act_fault(out, ECH_E_INTERNAL, "weights came in the middle of a step");
     const uint8_t before = s->weights;
-    w->posted[slot] = ECHI_NONE;
+    w->posted[slot] = ECHI_NO_RANK;
     s->weights = slot;
     s->version = e->msg->version;
     s->samples = e->msg->samples;
@@ -246,7 +246,7 @@ static void on_moved(struct echi_worker *w, const struct echi_event *e, struct e
 static void on_lost(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
     for (int i = 0; i < ECHI_WORKER_PLACES; i++)
-        if (w->posted[i] == e->from) w->posted[i] = ECHI_NONE;
+        if (w->posted[i] == e->from) w->posted[i] = ECHI_NO_RANK;
     for (int i = 0; i < p->strands; i++) {
         struct echi_strand *s = &w->strand[i];
         if (!begun(s) || s->lease.owner != e->from) continue;
@@ -268,10 +268,10 @@ static void arrive(struct echi_worker *w, struct echi_actions *out) {
         used[w->strand[i].weights] = true;
     }
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) {
-        used[i] = used[i] || w->posted[i] != ECHI_NONE;
+        used[i] = used[i] || w->posted[i] != ECHI_NO_RANK;
         places += w->posted[i] == w->owner;
     }
-    for (uint8_t i = 0; places < p->strands; i++) {
+    for (uint8_t i = 0; i < ECHI_WORKER_PLACES && places < p->strands; i++) {
         if (used[i]) continue;
         post(w, i, w->owner, out);
         places++;

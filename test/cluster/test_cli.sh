@@ -54,7 +54,7 @@ refuse 2 'no option --dtaa; did you mean --data' train --dtaa x
 refuse 2 'no option --epoch=?.*did you mean --epochs' train --epoch=3
 refuse 2 "'glyphs' is no option" train glyphs
 refuse 2 '--batch needs a value' train --batch
-refuse 2 'rank.*70.*0 to 63' train --data glyphs --rank 70
+refuse 2 'rank.*1024.*0 to 1023' train --data glyphs --rank 1024
 refuse 2 'rank is 2.*world is 2' train --data glyphs --rank 2 --world 2 --coordinator 127.0.0.1:1
 refuse 2 'coordinator is missing' train --data glyphs --world 2
 refuse 2 'sync.*bsp, asp, ssp or gssp' train --data glyphs --sync fast
@@ -62,6 +62,7 @@ refuse 16 'separate is 2.*later' train --data glyphs --separate 2
 refuse 2 'lr.*nan.*number' train --data glyphs --lr nan
 refuse 2 'samples-per-step' train --data glyphs --samples-per-step 8
 refuse 2 '--local.*from 1 to 64' train --data glyphs --local 65
+refuse 2 '--world 65.*1 to 64 nodes' train --data glyphs --world 65 --rank 0 --coordinator 127.0.0.1:0
 refuse 2 'leave out --rank' train --data glyphs --local 2 --world 2
 refuse 2 'names rank 4' train --data glyphs --local 4 --slow 4=2
 refuse 2 "slow '3:4'|slow.*3:4" train --data glyphs --local 4 --slow 3:4
@@ -78,13 +79,17 @@ ECH_INSTALL=0 refuse 2 '--data is missing' train
 # --- files
 refuse 13 "$work/nowhere" train --data "$work/nowhere"
 refuse 13 '--report .*its folder is not there' train --data glyphs --report "$work/nowhere/r.json"
+refuse 13 '--curve .*its folder is not there' train --data glyphs --curve "$work/nowhere/c.csv"
 refuse 13 '--save .*it is a folder' train --data glyphs --save "$work"
 expect '1[34]' "$work/no.model|no.model" train --data glyphs --model "$work/no.model" 2>/dev/null
 
 # --- a run
 expect 0 '^  accuracy ' train --data glyphs --steps 20 --report "$work/one.json" --progress off
 grep -q '^  "steps": 20,$' "$work/one.json" || bad "one.json has no 20 steps"
-expect 0 'group 0' train --data glyphs --local 4 --slow 3=4 --sync=gssp --steps 20 --report "$work/four.json" --save "$work/four.safetensors"
+expect 0 'group 0' train --data glyphs --local 4 --slow 3=4 --sync=gssp --steps 20 --report "$work/four.json" --save "$work/four.safetensors" \
+    --eval-every 500 --curve "$work/four.csv"
+[ "$(awk -F, 'NR == 1 || ($1 > last && $3 >= 0 && $5 >= 0 && $5 <= 1 && NF == 5) { last = NR > 1 ? $1 : 0; good++ } END { print (good == NR && NR > 2) }' "$work/four.csv")" = 1 ] ||
+    bad "four.csv is not a line for each look: $(cat "$work/four.csv")"
 grep -q '^  "world": 4,$' "$work/four.json" || bad "four.json has no world of 4"
 [ -s "$work/four.safetensors" ] || bad "--save wrote nothing"
 expect 26 'not reached' train --data glyphs --steps 2 --target-accuracy 1 --progress off

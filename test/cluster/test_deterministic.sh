@@ -54,7 +54,7 @@ same shortest "${epochs[@]}" --local 3 --shares equal --separate off
 # Nodes that are killed in the middle: what they had not finished is done by others, in the same rounds. Rows that the head had
 # of them are answered again, not trained again.
 first=whole
-middle=(--data "$work/data" --deterministic --batch 48 --steps 500 --lr 0.0003 --momentum 0.9 --weight-decay 0.0001)
+middle=(--data "$work/data" --deterministic --batch 48 --steps $([ -z "${SAN:-}" ] && echo 500 || echo 200) --lr 0.0003 --momentum 0.9 --weight-decay 0.0001)
 same whole "${middle[@]}" --local 1
 check "gradients have died away" awk -v l="$(value train_loss "$work/whole.json")" 'BEGIN { exit !(l > 0.1) }'
 killed() {     # killed NAME VICTIMS HEAD: of four nodes those die, one after the other

@@ -67,10 +67,10 @@ static ech_status weights_to_a_file_and_back(void) {
 }
 
 static ech_status plan_to_a_file_and_back(void) {
-    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 1, .round = 8, .staleness = 3, .rounds_apart = 4, .strands = 1, .n_groups = 1, .head = ECHI_NONE};
+    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 1, .round = 8, .staleness = 3, .rounds_apart = 4, .strands = 1, .n_groups = 1, .head = ECHI_NO_RANK};
     plan.n[0] = 8;
     for (int r = 1; r < ECHI_WORLD_MAX; r++) plan.group_of[r] = ECHI_NONE;
-    for (int g = 1; g < ECHI_GROUPS_MAX; g++) plan.owner_of[g] = ECHI_NONE;
+    for (int g = 1; g < ECHI_GROUPS_MAX; g++) plan.owner_of[g] = ECHI_NO_RANK;
     const ech_status status = echi_plan_save(file_path, &plan, &error);
     return status == ECH_OK ? echi_plan_load(file_path, &plan, &error) : status;
 }

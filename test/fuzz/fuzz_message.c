@@ -26,9 +26,10 @@ static bool one_message(const uint8_t *bytes, size_t len) {
 }
 
 static size_t seed_message(int i, uint8_t *out, size_t cap, bool *good) {
+    static const uint8_t marks[] = {1, 0, 5, 0, 0, 0, 3, 0, 6, 0, 0, 0};
     struct echi_msg m = {.kind = (uint8_t)i, .to_role = ECHI_ROLE_OWNER, .from_role = ECHI_ROLE_WORKER, .group = 2, .peer = 9,
                          .flag = 1, .layer = 3, .correct = 31, .version = 88, .samples = 77, .loss = 1.5, .staleness = 0.25,
-                         .lease = {.id = 1, .epoch = 5, .n = 32, .round = 7, .round_size = 64, .worker = 3, .owner = 1},
+                         .lease = {.id = 1, .epoch = 5, .n = 32, .round = 7, .round_size = 64, .worker = 3, .owner = 1}, .marks = {marks, 2},
                          .text = "because"};
     /* Numbers beyond the tables, a text without room for its end, one with a NUL in it, and a byte too many. */
     enum { BAD = 8 };
@@ -50,7 +51,7 @@ static size_t seed_message(int i, uint8_t *out, size_t cap, bool *good) {
     return len;
 }
 
-const struct fuzz_driver fuzz_message = {.name = "message", .one = one_message, .seed = seed_message, .most = 512};
+const struct fuzz_driver fuzz_message = {.name = "message", .one = one_message, .seed = seed_message, .most = 1024};
 
 /* --- plans --- */
 
@@ -85,7 +86,7 @@ static size_t place_in_plan(const uint8_t *bytes, size_t len, size_t field) {
 static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
     struct echi_plan p = {.sync = ECHI_SYNC_GSSP, .world = 4, .n_groups = 2, .separated = 1, .head = 2, .n = {8, 0, 8, 300},
                           .round = 64, .staleness = 3, .rounds_apart = 4, .strands = 2, .lr = 0.02, .momentum = 0.9, .decay = 1e-4};
-    memset(p.owner_of, ECHI_NONE, sizeof p.owner_of);
+    memset(p.owner_of, 0xff, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     switch (i) {
     case 0:
@@ -93,19 +94,19 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         p.group_of[0] = p.group_of[2] = 0, p.group_of[3] = 1;
         break;
     case 1: /* one node under bsp */
-        p.sync = ECHI_SYNC_BSP, p.world = 1, p.n_groups = 1, p.separated = 0, p.head = ECHI_NONE, p.strands = 1;
+        p.sync = ECHI_SYNC_BSP, p.world = 1, p.n_groups = 1, p.separated = 0, p.head = ECHI_NO_RANK, p.strands = 1;
         p.n[0] = 64, p.n[2] = p.n[3] = 0;
         p.owner_of[0] = p.group_of[0] = 0;
         break;
     case 2: /* as large as one may be */
         p.world = ECHI_WORLD_MAX, p.n_groups = ECHI_GROUPS_MAX;
         for (int r = 0; r < ECHI_WORLD_MAX; r++) p.group_of[r] = (uint8_t)(r % ECHI_GROUPS_MAX), p.n[r] = 1u << 20;
-        for (int g = 0; g < ECHI_GROUPS_MAX; g++) p.owner_of[g] = (uint8_t)g;
+        for (int g = 0; g < ECHI_GROUPS_MAX; g++) p.owner_of[g] = (uint16_t)g;
         break;
     default: { /* the first one with a field changed; then a byte too many and one too few */
         static const struct { size_t field; uint8_t value; } bad[] = {
             {offsetof(struct echi_plan, sync), ECHI_SYNCS}, {offsetof(struct echi_plan, sync), 255},    {offsetof(struct echi_plan, world), 0},
-            {offsetof(struct echi_plan, world), 65},        {offsetof(struct echi_plan, world), 255},   {offsetof(struct echi_plan, n_groups), 0},
+            {offsetof(struct echi_plan, world), 65},        {offsetof(struct echi_plan, world) + 1, 4},   {offsetof(struct echi_plan, n_groups), 0},
             {offsetof(struct echi_plan, n_groups), 9},      {offsetof(struct echi_plan, n_groups), 255}, {offsetof(struct echi_plan, separated), 2},
             {offsetof(struct echi_plan, head), 4},          {offsetof(struct echi_plan, head), ECHI_NONE}, {offsetof(struct echi_plan, strands), 0},
             {offsetof(struct echi_plan, strands), 3},       {offsetof(struct echi_plan, owner_of), 4},  {offsetof(struct echi_plan, owner_of), 1},
@@ -124,7 +125,7 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
     return echi_plan_encode(&p, out, cap);
 }
 
-const struct fuzz_driver fuzz_plan = {.name = "plan", .one = one_plan, .seed = seed_plan, .most = ECHI_PLAN_BYTES_MAX, .heap = 80000};
+const struct fuzz_driver fuzz_plan = {.name = "plan", .one = one_plan, .seed = seed_plan, .most = ECHI_PLAN_BYTES_MAX, .heap = 112000};
 
 /* --- step times --- */
 

@@ -69,7 +69,7 @@ static struct alone {
     struct echi_worker worker;
     struct echi_owner owner;
     struct echi_head head;
-    struct echi_action action[8 * ECHI_WORLD_MAX];
+    struct echi_action action[ECHI_ACTIONS_MAX];
     struct waiting { bool task; uint8_t meta[ECHI_MSG_MAX]; size_t len; struct echi_action what; } waiting[WAITING_MAX];
     int first, end;
     struct { uint8_t kind; struct echi_slot slot; } post[POSTS_MAX];
@@ -182,7 +182,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
                                .isa = "base", .threads = 1, .world = 1, .train_samples = 8, .real_bytes = 4, .plan_given = true,
                                .wishes = {.sync = (enum echi_sync)run[k].sync, .world = 1, .batch = 4},
                                .goal = {.train_samples = 8, .samples = run[k].samples, .eval_every = 6, .has_test = true},
-                               .plan = {.sync = run[k].sync, .world = 1, .n_groups = 1, .separated = run[k].separated, .head = run[k].separated ? 0 : ECHI_NONE,
+                               .plan = {.sync = run[k].sync, .world = 1, .n_groups = 1, .separated = run[k].separated, .head = run[k].separated ? 0 : ECHI_NO_RANK,
                                         .strands = run[k].strands, .n = {4}, .round = 4, .staleness = 1, .rounds_apart = 4, .lr = 0.1, .momentum = 0.5}};
     memset(about.plan.group_of + 1, ECHI_NONE, sizeof about.plan.group_of - 1);
     memcpy(out, ECHI_RECORDING_MAGIC, 8);
@@ -216,4 +216,4 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     return a.at;
 }
 
-const struct fuzz_driver fuzz_recording = {.name = "recording", .one = one, .seed = seed, .repair = repair, .most = FUZZ_INPUT_MAX, .heap = 4 << 20, .heap_a_byte = 64};
+const struct fuzz_driver fuzz_recording = {.name = "recording", .one = one, .seed = seed, .repair = repair, .most = FUZZ_INPUT_MAX, .heap = 10 << 20, .heap_a_byte = 64};

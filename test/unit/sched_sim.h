@@ -33,10 +33,11 @@ enum {
     MESSAGES = 1024,
     TASKS = 64,
     POSTS = 8,
-    ACTIONS = 8 * ECHI_WORLD_MAX,
+    ACTIONS = 512,
     LEASES = 4096,
     KILLS = 4,
-    MOVES = 6
+    MOVES = 6,
+    META = 1024
 };
 
 /* ---- the toy model ---- */
@@ -74,21 +75,19 @@ static uint32_t toy_velocity(uint32_t *v, uint32_t w, uint32_t g, uint32_t sampl
 
 struct place { uint32_t word[ROOM]; uint8_t readers[LAYERS]; bool writer[LAYERS]; };
 struct message {
-    uint8_t from, to, kind, meta[2 + ECHI_PLAN_BYTES_MAX];
+    uint16_t from, to;
+    uint8_t kind, meta[META];
     size_t meta_len;
     int words;
     uint32_t word[ROOM];
     bool going;
     int64_t due;
 };
-struct sent { uint8_t node, role; struct echi_slot slot; int first, end; int64_t due; };
-struct work { uint8_t node; int layer; struct echi_task task; struct echi_result result; int64_t due; };
+struct sent { uint16_t node; uint8_t role; struct echi_slot slot; int first, end; int64_t due; };
+struct work { uint16_t node; int layer; struct echi_task task; struct echi_result result; int64_t due; };
 struct posted { struct echi_slot slot; uint8_t role; int first, end; };
 struct node {
     struct echi_setup setup;
-    struct echi_worker worker;
-    struct echi_owner owner;
-    struct echi_head head;
     bool has_worker, has_owner, has_head, held, ended;
     uint32_t speed;
     struct place place[ECHI_SLOT_KINDS][INDICES];
@@ -99,6 +98,10 @@ struct node {
     int losses;
     int64_t tell_at;                        /* when the first of them is told */
     int64_t last_due[NODES][ECHI_KINDS];    /* of messages to each node */
+    /* Left as they were by sim_clear: made for large worlds, and their init sets what a role reads. */
+    struct echi_worker worker;
+    struct echi_owner owner;
+    struct echi_head head;
 };
 /* A checkpoint, as the driver would write it: weights, then the momentum of each group. */
 struct kept { bool there; struct echi_standing at; int groups; uint32_t word[1 + ECHI_GROUPS_MAX][PARAMS]; };
@@ -121,8 +124,6 @@ struct sim {
     struct kept writing, kept; int keeps;   /* the one that is being written, the last that is whole */
     int64_t now;
     uint64_t events;
-    struct echi_coordinator coordinator;
-    struct node node[NODES];
     struct message *queue[MESSAGES], pool[MESSAGES]; int messages;
     struct sent sents[MESSAGES]; int n_sents;
     struct work work[TASKS]; int works;
@@ -142,11 +143,19 @@ struct sim {
     uint64_t head_in[3], head_met[LEASES], head_newest, head_apart[8], pushes;
     /* The bound: pushes of others since a worker was answered, if its owner knows that it computes. */
     bool answered[NODES], tracked[NODES], more[NODES]; uint32_t entered[NODES], others[NODES][NODES];
-    uint8_t answered_by[NODES];
+    uint16_t answered_by[NODES];
     int looks;
     /* Sees each event with what the role asked for; with role NODE and no event: the node has taken the plan. May be NULL. */
     void (*watch)(struct sim *s, int node, enum echi_role role, const struct echi_event *event, const struct echi_actions *actions);
+    struct node node[NODES];
+    struct echi_coordinator coordinator;
 };
+
+static void sim_clear(struct sim *s) {
+    memset(s, 0, offsetof(struct sim, node));
+    for (int r = 0; r < NODES; r++) memset(&s->node[r], 0, offsetof(struct node, worker));
+    s->coordinator.phase = ECHI_RUN_MEASURES;
+}
 
 static void die(struct sim *s, const char *what) {
     static const char *const run[] = {"measures", "planned", "feeds",     "trains",    "holds",     "looks",
@@ -321,8 +330,8 @@ static struct message *queue_message(struct sim *s, int from, int to, int kind) 
     int64_t due = after(s, echi_kind_has_payload(kind) ? 30 : 10);
     if (due <= *last) due = *last + 1;
     *last = due;
-    m->from = (uint8_t)from;
-    m->to = (uint8_t)to;
+    m->from = (uint16_t)from;
+    m->to = (uint16_t)to;
     m->kind = (uint8_t)kind;
     m->words = 0;
     m->going = false;
@@ -333,6 +342,7 @@ static struct message *queue_message(struct sim *s, int from, int to, int kind) 
 static void send_body(struct sim *s, int from, int to, int kind, enum echi_role role, const uint8_t *body, size_t len) {
     if (s->node[to].dead) return;
     struct message *m = queue_message(s, from, to, kind);
+    CHECK(s, 2 + len <= sizeof m->meta);
     m->meta[0] = (uint8_t)role;
     m->meta[1] = ECHI_ROLE_NODE;
     if (len) memcpy(m->meta + 2, body, len);
@@ -353,7 +363,7 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
         for (uint32_t i = l->start; i < l->start + l->n; i++) s->leased[i]++;
     } else if (a->kind == ECHI_KIND_WEIGHTS) {
         s->answered[a->to] = true;
-        s->answered_by[a->to] = (uint8_t)node;
+        s->answered_by[a->to] = (uint16_t)node;
         s->tracked[a->to] = s->more[a->to] || s->entered[a->to];
         memset(s->others[a->to], 0, sizeof s->others[a->to]);
         CHECK(s, s->plan.n_groups > 1 || a->msg.samples == s->applied_samples);
@@ -373,11 +383,11 @@ static void send_action(struct sim *s, int node, const struct echi_action *a) {
         if (!echi_kind_has_payload(a->kind)) return;
         read_begins(s, node, a->slot, first, end);
         CHECK(s, s->n_sents < MESSAGES);
-        s->sents[s->n_sents++] = (struct sent){(uint8_t)node, a->msg.from_role, a->slot, first, end, after(s, 30)};
+        s->sents[s->n_sents++] = (struct sent){(uint16_t)node, a->msg.from_role, a->slot, first, end, after(s, 30)};
         return;
     }
     struct message *m = queue_message(s, node, a->to, a->kind);
-    m->meta_len = echi_msg_encode(&a->msg, m->meta, ECHI_MSG_MAX);
+    m->meta_len = echi_msg_encode(&a->msg, m->meta, sizeof m->meta);
     CHECK(s, m->meta_len > 0);
     if (!echi_kind_has_payload(a->kind)) return;
     m->words = words;
@@ -385,7 +395,7 @@ static void send_action(struct sim *s, int node, const struct echi_action *a) {
     memcpy(m->word, place(s, node, a->slot)->word + at, (size_t)m->words * sizeof m->word[0]);
     CHECK(s, s->n_sents < MESSAGES);
     /* Until there is a place for it, it is due never: a number that says whose it is. */
-    s->sents[s->n_sents++] = (struct sent){(uint8_t)node, a->msg.from_role, a->slot, first, end, never(a->to, a->kind)};
+    s->sents[s->n_sents++] = (struct sent){(uint16_t)node, a->msg.from_role, a->slot, first, end, never(a->to, a->kind)};
 }
 
 static void post_one(struct sim *s, int node, const struct echi_action *a, enum echi_role role, int first, int end) {
@@ -500,10 +510,10 @@ static void perform(struct sim *s, int node, const struct echi_actions *list) {
             touch(s, node, &a->task, true);
             if (a->task.kind == ECHI_TASK_KEEP) begin_keep(s);
             s->work[s->works++] =
-                (struct work){.node = (uint8_t)node, .layer = cut_of(s), .task = a->task, .due = after(s, n->speed)};
+                (struct work){.node = (uint16_t)node, .layer = cut_of(s), .task = a->task, .due = after(s, n->speed)};
             break;
         case ECHI_ACTION_PLAN: {
-            uint8_t body[ECHI_PLAN_BYTES_MAX];
+            uint8_t body[META];
             s->plan = n->setup.plan;
             if (s->goal.resumed) share_momentum(s);
             size_t len = echi_plan_encode(&s->plan, body, sizeof body);
@@ -919,7 +929,7 @@ static void kill_node(struct sim *s, int rank) {
     const int other = (int)echi_random_below(&s->random, s->plan.world);
     if (echi_random_below(&s->random, 3) == 0 && !s->node[other].dead) {
         struct echi_action a = {.type = ECHI_ACTION_SEND, .to = 0, .kind = ECHI_KIND_FAULT};
-        a.msg = (struct echi_msg){.kind = ECHI_KIND_FAULT, .to_role = ECHI_ROLE_COORDINATOR, .layer = ECH_E_PEER_LOST, .peer = (uint8_t)rank};
+        a.msg = (struct echi_msg){.kind = ECHI_KIND_FAULT, .to_role = ECHI_ROLE_COORDINATOR, .layer = ECH_E_PEER_LOST, .peer = (uint16_t)rank};
         send_action(s, other, &a);
     }
 }
@@ -1004,7 +1014,7 @@ static bool step(struct sim *s) {
         tell_loss(s, at);
     } else if (what == NOTICE) {
         s->notice[at] = 0;
-        struct echi_event e = {.type = ECHI_EVENT_LOST, .from = (uint8_t)at};
+        struct echi_event e = {.type = ECHI_EVENT_LOST, .from = (uint16_t)at};
         role_event(s, 0, ECHI_ROLE_COORDINATOR, &e);
     } else {
         work_on(s, at);
@@ -1019,7 +1029,7 @@ static void sim_run(struct sim *s) {
     const int world = s->plan_given ? s->plan.world : s->wishes.world;
     s->now = 1;
     s->wishes.world = world;
-    s->plan.world = (uint8_t)world;
+    s->plan.world = (uint16_t)world;
     for (int i = 0; i < MESSAGES; i++) s->queue[i] = &s->pool[i];
     for (int i = 0; i < PARAMS; i++) initial[i] = s->goal.resumed ? s->from.word[0][i] : mix((uint32_t)s->seed, (uint32_t)i);
     s->node[0].setup.plan = s->plan;

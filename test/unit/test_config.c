@@ -80,7 +80,7 @@ static void test_set(void **state) {
     (void)state;
     struct ech_config c = fresh();
     set(&c, "rank", "3");
-    set(&c, "world", "64");
+    set(&c, "world", "1024");
     set(&c, "coordinator", "[::1]:7000");
     set(&c, "sync", "gssp");
     set(&c, "groups", "2");
@@ -94,7 +94,7 @@ static void test_set(void **state) {
     set(&c, "seed", "18446744073709551615");
     set(&c, "no-shuffle", NULL);
     set(&c, "save", "a file.safetensors");
-    assert_true(c.rank == 3 && c.world == 64 && c.groups == 2 && c.separate == 0 && c.batch == 65536);
+    assert_true(c.rank == 3 && c.world == 1024 && c.groups == 2 && c.separate == 0 && c.batch == 65536);
     assert_string_equal(c.coordinator, "[::1]:7000");
     assert_string_equal(c.save, "a file.safetensors");
     assert_true(c.lr == 0.025 && c.weight_decay == 5e-4 && c.target_accuracy == 0.985);
@@ -110,9 +110,9 @@ static void test_set(void **state) {
 static void test_refused_text(void **state) {
     (void)state;
     static const struct { const char *name, *value, *word; } cases[] = {
-        {"rank", "-1", "0 to 63"}, {"rank", "64", "0 to 63"}, {"rank", "", "0 to 63"}, {"rank", "1 ", "0 to 63"},
-        {"rank", " 1", "0 to 63"}, {"rank", "1.0", "0 to 63"}, {"rank", "0x1", "0 to 63"}, {"rank", "+1", "0 to 63"},
-        {"world", "0", "1 to 64"}, {"world", "65", "1 to 64"}, {"world", "99999999999999999999", "1 to 64"},
+        {"rank", "-1", "0 to 1023"}, {"rank", "1024", "0 to 1023"}, {"rank", "", "0 to 1023"}, {"rank", "1 ", "0 to 1023"},
+        {"rank", " 1", "0 to 1023"}, {"rank", "1.0", "0 to 1023"}, {"rank", "0x1", "0 to 1023"}, {"rank", "+1", "0 to 1023"},
+        {"world", "0", "1 to 1024"}, {"world", "1025", "1 to 1024"}, {"world", "99999999999999999999", "1 to 1024"},
         {"staleness", "-1", "0 to"}, {"batch", "-1", "'auto'"}, {"batch", "65537", "65536"}, {"groups", "9", "0 to 8"},
         {"lr", "-1", "'auto'"}, {"lr", "nan", "number"}, {"lr", "inf", "number"}, {"lr", "1e999", "number"},
         {"lr", "0,02", "number"}, {"lr", "0.02x", "number"}, {"lr", "1e", "number"}, {"momentum", "1", "0.999"},

@@ -19,9 +19,9 @@
 #define G ECHI_GRANULE
 
 static struct echi_plan plan_of(int world, const uint32_t *n) {
-    struct echi_plan p = {.sync = ECHI_SYNC_BSP, .world = (uint8_t)world, .n_groups = 1, .head = ECHI_NONE, .strands = 1, .deterministic = 1,
+    struct echi_plan p = {.sync = ECHI_SYNC_BSP, .world = (uint16_t)world, .n_groups = 1, .head = ECHI_NO_RANK, .strands = 1, .deterministic = 1,
                           .staleness = 3, .rounds_apart = 4, .lr = 0.02, .momentum = 0.9};
-    memset(p.owner_of, ECHI_NONE, sizeof p.owner_of);
+    memset(p.owner_of, 0xff, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     p.owner_of[0] = 0;
     for (int r = 0; r < world; r++) {
@@ -84,7 +84,7 @@ static void test_leases_of_whole_granules(void **state) {
 /* Any plan, any size of the data: every sample once, no granule in two leases, none above its share. */
 static void test_rounds_are_dealt_in_granules(void **state) {
     (void)state;
-    static struct echi_action list[8 * ECHI_WORLD_MAX];
+    static struct echi_action list[ECHI_ACTIONS_MAX];
     struct echi_random random;
     echi_random_init(&random, 11, ECHI_STREAM_TEST, 0);
     for (int trial = 0; trial < 3000; trial++) {
@@ -97,7 +97,7 @@ static void test_rounds_are_dealt_in_granules(void **state) {
         struct echi_coordinator c = {.setup = &setup, .plan = setup.plan, .next_keep = UINT64_MAX, .policy = echi_policy_of(ECHI_SYNC_BSP), .next_lease = 1,
                                      .goal = {.train_samples = samples, .samples = samples}};
         while (c.issued < samples) {
-            struct echi_actions out = {list, 0, 8 * ECHI_WORLD_MAX, false};
+            struct echi_actions out = {list, 0, ECHI_ACTIONS_MAX, false};
             c.n_out = 0;
             c.applied_rounds = c.next_round;
             echi_ledger_deal(&c, &out);

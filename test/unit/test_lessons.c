@@ -128,8 +128,8 @@ static void cve_2026_72852_sizes_of_a_network_file(void **state) {
     refuse_model(text, ECH_E_FORMAT, "...'");
     /* Our files name no other layer; a plan names groups and ranks. */
     refuse_plan("group 8 owner 0 workers 0:8", "group needs a number from 0 to 7");
-    refuse_plan("group 0 owner 64 workers 0:8", "owner needs a rank");
-    refuse_plan("group 0 owner 0 workers 64:8", "rank is a number from 0 to 63");
+    refuse_plan("group 0 owner 1024 workers 0:8", "owner needs a rank");
+    refuse_plan("group 0 owner 0 workers 1024:8", "rank is a number from 0 to 1023");
     refuse_plan("group 0 owner 0 workers 0:8 63:8", "ranks below world");
 }
 
@@ -166,7 +166,7 @@ static void cve_2024_42477_numbers_beyond_a_table(void **state) {
         assert_int_equal(echi_msg_decode(ECHI_KIND_HEARTBEAT, from, 2, &m), role < ECHI_ROLES);
     }
     /* A plan of one node: each field that is an index or an enum, at every value of its byte. */
-    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 1, .n_groups = 1, .head = ECHI_NONE, .n = {64}, .round = 64, .strands = 1};
+    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 1, .n_groups = 1, .head = ECHI_NO_RANK, .n = {64}, .round = 64, .strands = 1};
     uint8_t good[ECHI_PLAN_BYTES_MAX];
     const size_t len = echi_plan_encode(&plan, good, sizeof good);
     assert_true(echi_plan_decode(good, len, &plan));
@@ -213,8 +213,8 @@ static void cve_2026_34159_what_is_absent(void **state) {
     refuse_model("fc out 10\n", ECH_E_FORMAT, "comes before 'input'");
     refuse_model("input 1 8 8\nconv2d kernel 3\n", ECH_E_FORMAT, "needs 'out'");
     /* A lease that is none, of a rank without a worker, of a group without an owner. */
-    struct echi_plan plan = {.world = 2, .n_groups = 1, .head = ECHI_NONE, .n = {64}, .round = 64, .strands = 1};
-    memset(plan.owner_of, ECHI_NONE, sizeof plan.owner_of);
+    struct echi_plan plan = {.world = 2, .n_groups = 1, .head = ECHI_NO_RANK, .n = {64}, .round = 64, .strands = 1};
+    memset(plan.owner_of, 0xff, sizeof plan.owner_of);
     memset(plan.group_of, ECHI_NONE, sizeof plan.group_of);
     plan.owner_of[0] = plan.group_of[0] = 0;
     const struct echi_lease good = {.id = 1, .n = 64, .round_size = 64};
@@ -224,9 +224,9 @@ static void cve_2026_34159_what_is_absent(void **state) {
     assert_false(echi_lease_valid(&bad, &plan));
     bad = good, bad.worker = 1;
     assert_false(echi_lease_valid(&bad, &plan));
-    bad = good, bad.worker = ECHI_NONE;
+    bad = good, bad.worker = ECHI_NO_RANK;
     assert_false(echi_lease_valid(&bad, &plan));
-    bad = good, bad.owner = ECHI_NONE;
+    bad = good, bad.owner = ECHI_NO_RANK;
     assert_false(echi_lease_valid(&bad, &plan));
 }
 

@@ -13,7 +13,10 @@
 #include <cmocka.h>
 
 static const struct echi_lease lease = {
-    .id = 0x01020304, .epoch = 5, .start = 0x00010000, .n = 32, .round = 7, .round_size = 64, .worker = 3, .owner = 1, .again = 1};
+    .id = 0x01020304, .epoch = 5, .start = 0x00010000, .n = 32, .round = 7, .round_size = 64, .worker = 0x0203, .owner = 0x0103, .again = 1};
+
+/* Ranks 0, 2 and the last there can be. */
+static const uint8_t three_marks[] = {0, 0, 7, 0, 0, 0, 2, 0, 9, 0, 0, 0, 0xff, 3, 11, 0, 0, 0x80};
 
 /* Every field set, each to something of its own; a kind drops those that it does not carry. */
 static struct echi_msg full_message(int kind) {
@@ -21,7 +24,7 @@ static struct echi_msg full_message(int kind) {
                          .to_role = ECHI_ROLE_OWNER,
                          .from_role = ECHI_ROLE_WORKER,
                          .group = 2,
-                         .peer = 9,
+                         .peer = 0x0209,
                          .flag = 1,
                          .layer = 0x0a0b,
                          .correct = 31,
@@ -33,14 +36,17 @@ static struct echi_msg full_message(int kind) {
                          .staleness = 0.25,
                          .acked = UINT64_C(0x0102030405060708),
                          .members = 0x0c0d0e0f,
-                         .mark = {7, 0, 9}};
-    m.mark[ECHI_WORLD_MAX - 1] = 11;
+                         .marks = {three_marks, 3}};
     strcpy(m.text, "because");
     return m;
 }
 
 static void every_kind_comes_back(void **state) {
     (void)state;
+    static uint8_t all_marks[ECHI_MARKS_MAX];
+    static uint32_t mark[ECHI_WORLD_MAX];
+    for (uint32_t r = 0; r < ECHI_WORLD_MAX; r++) mark[r] = r + 1;
+    assert_int_equal(echi_marks_of(mark, ECHI_WORLD_MAX, all_marks).count, ECHI_WORLD_MAX);
     for (int kind = 0; kind < ECHI_KINDS; kind++) {
         const struct echi_msg m = full_message(kind);
         struct echi_msg back, again;
@@ -51,10 +57,15 @@ static void every_kind_comes_back(void **state) {
         struct echi_msg longest = m;
         memset(longest.text, 'x', sizeof longest.text - 1);
         longest.text[sizeof longest.text - 1] = 0;
+        longest.marks = (struct echi_marks){all_marks, ECHI_WORLD_MAX};
         const size_t most = echi_msg_encode(&longest, twice, sizeof twice);
         const size_t bodies = kind == ECHI_KIND_MEASURED ? ECHI_TIMES_BYTES_MAX : kind == ECHI_KIND_PLAN ? ECHI_PLAN_BYTES_MAX
                               : kind == ECHI_KIND_STATS  ? ECHI_STATS_BYTES : 0;
-        assert_int_equal(echi_kind_meta_cap(kind), most + bodies);
+        assert_in_range(most, 2, ECHI_MSG_MAX);
+        assert_int_equal(echi_kind_meta_cap(kind, ECHI_WORLD_MAX), most + bodies);
+        longest.marks.count = 64;
+        const size_t of_64 = echi_msg_encode(&longest, twice, sizeof twice);
+        assert_int_equal(echi_kind_meta_cap(kind, 64), of_64 + (kind == ECHI_KIND_PLAN ? ECHI_PLAN_BYTES(64) : bodies));
         assert_true(echi_msg_decode(kind, bytes, len, &back));
         assert_int_equal(back.kind, kind);
         assert_int_equal(back.to_role, m.to_role);
@@ -69,7 +80,8 @@ static void every_kind_comes_back(void **state) {
         assert_true(back.lease.id == 0 || memcmp(&back.lease, &m.lease, sizeof lease) == 0);
         assert_true(back.acked == m.acked || back.acked == 0);
         assert_true(back.members == m.members || back.members == 0);
-        assert_true(back.mark[0] == 0 || memcmp(back.mark, m.mark, sizeof m.mark) == 0);
+        assert_true(back.peer == m.peer || back.peer == 0);
+        assert_true(back.marks.count == 0 || (back.marks.count == 3 && memcmp(back.marks.at, three_marks, sizeof three_marks) == 0));
         assert_true(back.text[0] == 0 || strcmp(back.text, m.text) == 0);
         assert_int_equal(echi_msg_encode(&back, twice, sizeof twice), len);
         assert_memory_equal(bytes, twice, len);
@@ -86,8 +98,8 @@ static void every_kind_comes_back(void **state) {
     }
     struct echi_msg m;
     uint8_t bytes[2] = {0};
-    assert_int_equal(echi_kind_meta_cap(ECHI_KINDS), 0);
-    assert_int_equal(echi_kind_meta_cap(-1), 0);
+    assert_int_equal(echi_kind_meta_cap(ECHI_KINDS, 2), 0);
+    assert_int_equal(echi_kind_meta_cap(-1, 2), 0);
     assert_false(echi_msg_decode(ECHI_KINDS, bytes, 2, &m));
     assert_false(echi_msg_decode(-1, bytes, 2, &m));
     m.kind = ECHI_KINDS;
@@ -138,17 +150,17 @@ static void fields_arrive(void **state) {
         assert_int_equal(back.text[0] != 0, table[i].text);
         assert_int_equal(back.acked != 0, table[i].acked);
         assert_int_equal(back.members != 0, table[i].members);
-        assert_int_equal(back.mark[0] == 7 && back.mark[ECHI_WORLD_MAX - 1] == 11, table[i].marks);
+        assert_int_equal(back.marks.count, table[i].marks ? 3 : 0);
     }
 }
 
 /* Nodes of one version must agree on these for ever; a change here is a change of the protocol. */
 static void the_bytes_themselves(void **state) {
     (void)state;
-    static const uint8_t lease_bytes[] = {2, 1, 4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 1, 1};
+    static const uint8_t lease_bytes[] = {2, 1, 4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 2, 3, 1, 1};
     static const uint8_t push_bytes[] = {
         3, 2,                                           /* to the owner, from a worker */
-        4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 1, 1,
+        4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 2, 3, 1, 1,
         0x0b, 0x0a, 1,                                  /* layer, holds another lease */
         0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 31, 0, 0, 0,      /* loss 1.5, correct */
         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, /* version */
@@ -190,7 +202,7 @@ static struct echi_plan good_plan(void) {
                           .lr = 0.02,
                           .momentum = 0.9,
                           .decay = 1e-4};
-    memset(p.owner_of, ECHI_NONE, sizeof p.owner_of);
+    memset(p.owner_of, 0xff, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     p.owner_of[0] = 2;
     p.owner_of[1] = 1;
@@ -219,14 +231,59 @@ static void plans_come_back(void **state) {
     assert_false(echi_plan_decode(bytes, len + 1, &back));
     /* The largest plan has room. */
     struct echi_plan large = {
-        .sync = ECHI_SYNC_GSSP, .world = ECHI_WORLD_MAX, .n_groups = ECHI_GROUPS_MAX, .head = ECHI_NONE, .round = 1, .strands = 1};
+        .sync = ECHI_SYNC_GSSP, .world = ECHI_WORLD_MAX, .n_groups = ECHI_GROUPS_MAX, .head = ECHI_NO_RANK, .round = 1, .strands = 1};
     for (int r = 0; r < ECHI_WORLD_MAX; r++) {
         large.group_of[r] = (uint8_t)(r % ECHI_GROUPS_MAX);
         large.n[r] = 1u << 20;
     }
-    for (int g = 0; g < ECHI_GROUPS_MAX; g++) large.owner_of[g] = (uint8_t)g;
+    for (int g = 0; g < ECHI_GROUPS_MAX; g++) large.owner_of[g] = (uint16_t)(ECHI_WORLD_MAX - 1 - g);
+    large.separated = 1;
+    large.head = ECHI_WORLD_MAX - 9;
     assert_true(echi_plan_valid(&large));
-    assert_true(echi_plan_encode(&large, bytes, sizeof bytes) > 0);
+    const size_t most = echi_plan_encode(&large, bytes, sizeof bytes);
+    assert_in_range(most, 1, ECHI_PLAN_BYTES(ECHI_WORLD_MAX));
+    assert_true(echi_plan_decode(bytes, most, &back) && back.world == ECHI_WORLD_MAX && back.head == ECHI_WORLD_MAX - 9);
+    assert_memory_equal(back.owner_of, large.owner_of, sizeof large.owner_of);
+    assert_memory_equal(back.group_of, large.group_of, sizeof large.group_of);
+    assert_memory_equal(back.n, large.n, sizeof large.n);
+    for (size_t cut = 0; cut < most; cut += 7) assert_false(echi_plan_decode(bytes, cut, &back));
+}
+
+/* Of a world's marks those that are there travel; what is received is what was there, and nothing that is none is taken. */
+static void marks_come_back(void **state) {
+    (void)state;
+    static uint8_t room[ECHI_MARKS_MAX], bytes[ECHI_MSG_MAX];
+    static uint32_t mark[ECHI_WORLD_MAX], back[ECHI_WORLD_MAX];
+    for (int every = 1; every <= 1024; every *= 4) {
+        struct echi_msg m = {.kind = ECHI_KIND_STATE}, got;
+        memset(mark, 0, sizeof mark);
+        for (int r = every - 1; r < ECHI_WORLD_MAX; r += every) mark[r] = 0x01000000u * (uint32_t)every + (uint32_t)r + 1;
+        m.marks = echi_marks_of(mark, ECHI_WORLD_MAX, room);
+        assert_int_equal(m.marks.count, ECHI_WORLD_MAX / every);
+        const size_t len = echi_msg_encode(&m, bytes, sizeof bytes);
+        assert_int_equal(len, 2 + 8 + 8 + 3 + 2 + 6 * ECHI_WORLD_MAX / every);
+        assert_true(len <= echi_kind_meta_cap(ECHI_KIND_STATE, ECHI_WORLD_MAX));
+        assert_true(echi_msg_decode(ECHI_KIND_STATE, bytes, len, &got));
+        memset(back, 0xa5, sizeof back);
+        echi_marks_get(got.marks, back, ECHI_WORLD_MAX);
+        assert_memory_equal(back, mark, sizeof mark);
+        /* One who has fewer nodes takes no notice of those beyond. */
+        memset(back, 0xa5, sizeof back);
+        echi_marks_get(got.marks, back, 100);
+        assert_memory_equal(back, mark, 100 * sizeof mark[0]);
+        assert_int_equal(back[100], 0xa5a5a5a5u);
+    }
+    /* Marks that do not ascend, are 0, of a rank beyond the world, or more than there are. */
+    static const uint8_t good[] = {3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0, 5, 0, 0, 0, 2, 0, 6, 0, 0, 0};
+    struct echi_msg got;
+    uint8_t bad[sizeof good];
+    assert_true(echi_msg_decode(ECHI_KIND_STATE, good, sizeof good, &got));
+    static const struct { size_t at; uint8_t value; } wrong[] = {{29, 1}, {29, 0}, {25, 0}, {30, 4}, {21, 1}, {21, 3}, {22, 4}, {22, 0xff}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        memcpy(bad, good, sizeof good);
+        bad[wrong[i].at] = wrong[i].value;
+        if (echi_msg_decode(ECHI_KIND_STATE, bad, sizeof bad, &got)) fail_msg("case %zu is taken", i);
+    }
 }
 
 static void plans_that_make_no_sense(void **state) {
@@ -264,7 +321,7 @@ static void plans_that_make_no_sense(void **state) {
     struct echi_plan p = good_plan();
     p.sync = ECHI_SYNC_BSP;
     p.n_groups = 1;
-    p.owner_of[1] = ECHI_NONE;
+    p.owner_of[1] = ECHI_NO_RANK;
     p.group_of[3] = 0;
     assert_false(echi_plan_valid(&p));
     p.round = 8 + 8 + 300;
@@ -342,7 +399,7 @@ static void times_come_back(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_comes_back),    cmocka_unit_test(fields_arrive),
-        cmocka_unit_test(the_bytes_themselves),     cmocka_unit_test(plans_come_back),
+        cmocka_unit_test(the_bytes_themselves),     cmocka_unit_test(plans_come_back), cmocka_unit_test(marks_come_back),
         cmocka_unit_test(plans_that_make_no_sense), cmocka_unit_test(leases_fit_the_plan),
         cmocka_unit_test(times_come_back),
     };

@@ -43,7 +43,7 @@ static void open_rank0(void) {
                                            {"arithmetic", "as fast as each node can, 32 bits"}};
     echi_job_words(&t.job, print[1].value, print[2].value);
     echi_job_order(&t.job, print[3].value);
-    echi_wire_kinds(&t.job, t.kinds);
+    echi_wire_kinds(&t.job, 2, t.kinds);
     const struct echi_net_config net = {.rank = 0, .world = 2, .kinds = t.kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
                                         .n_fingerprints = 5, .coordinator = "127.0.0.1:0", .join_timeout = 20 * SECOND};
     assert_int_equal(echi_net_open(&net, &t.net, NULL), ECH_OK);
@@ -76,7 +76,7 @@ static void say(const struct echi_msg *m, const void *payload, size_t len) {
 
 /* Rank 1 owns what both train. */
 static void say_plan(void) {
-    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 2, .n_groups = 1, .head = ECHI_NONE, .owner_of = {1}, .strands = 1,
+    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 2, .n_groups = 1, .head = ECHI_NO_RANK, .owner_of = {1}, .strands = 1,
                              .n = {8, 8}, .round = 16, .staleness = 3, .rounds_apart = 4, .lr = 0.02, .momentum = 0.9};
     uint8_t body[2 + ECHI_PLAN_BYTES_MAX] = {ECHI_ROLE_NODE, ECHI_ROLE_NODE};
     memset(plan.group_of + 2, ECHI_NONE, sizeof plan.group_of - 2);
@@ -100,7 +100,7 @@ static void tells(const struct echi_msg *lie, const void *payload, size_t len, c
     assert_int_equal(fault.layer, ECH_E_FORMAT);
     assert_non_null(strstr(fault.text, why));
     say(&(struct echi_msg){.kind = ECHI_KIND_END, .to_role = ECHI_ROLE_NODE, .from_role = ECHI_ROLE_COORDINATOR, .layer = ECH_E_FORMAT,
-                           .peer = ECHI_NONE}, NULL, 0);
+                           .peer = ECHI_NO_RANK}, NULL, 0);
     echi_net_close(t.net, 5 * SECOND);
     echi_thread_join(&thread);
     assert_int_equal(t.status, ECH_E_FORMAT);

@@ -48,21 +48,21 @@ static void a_plan_file_is_read(void **state) {
     assert_true(plan.sync == ECHI_SYNC_GSSP && plan.world == 4 && plan.n_groups == 2 && plan.separated == 1 && plan.head == 2);
     assert_true(plan.round == 64 && plan.staleness == 2 && plan.rounds_apart == 5);
     assert_true(plan.lr == 0.02 && plan.momentum == 0.9 && plan.decay == 1e-4);
-    assert_true(plan.owner_of[0] == 2 && plan.owner_of[1] == 1 && plan.owner_of[2] == ECHI_NONE);
+    assert_true(plan.owner_of[0] == 2 && plan.owner_of[1] == 1 && plan.owner_of[2] == ECHI_NO_RANK);
     assert_true(plan.group_of[0] == 0 && plan.group_of[1] == ECHI_NONE && plan.group_of[2] == 0 && plan.group_of[3] == 1);
     assert_true(plan.n[0] == 8 && plan.n[1] == 0 && plan.n[2] == 8 && plan.n[3] == 300);
     /* What need not be said: S 3, R 4, no head. */
     static const char little[] = "sync bsp\nworld 1\nround 8\ngroup 0 owner 0 workers 0:8\n";
     assert_int_equal(load(little, strlen(little)), ECH_OK);
-    assert_true(plan.staleness == 3 && plan.rounds_apart == 4 && plan.separated == 0 && plan.head == ECHI_NONE);
+    assert_true(plan.staleness == 3 && plan.rounds_apart == 4 && plan.separated == 0 && plan.head == ECHI_NO_RANK);
 }
 
 /* A plan at random, valid. */
 static struct echi_plan any_plan(struct echi_random *r) {
     struct echi_plan p = {.sync = (uint8_t)echi_random_below(r, ECHI_SYNCS),
-                          .world = (uint8_t)(1 + echi_random_below(r, ECHI_WORLD_MAX)),
+                          .world = (uint16_t)(1 + echi_random_below(r, ECHI_WORLD_MAX)),
                           .n_groups = 1,
-                          .head = ECHI_NONE,
+                          .head = ECHI_NO_RANK,
                           .round = 1 + echi_random_below(r, 1u << 24),
                           .staleness = echi_random_below(r, 1000001),
                           .rounds_apart = 1 + echi_random_below(r, 1000000),
@@ -70,22 +70,22 @@ static struct echi_plan any_plan(struct echi_random *r) {
                           .lr = echi_random_unit(r),
                           .momentum = echi_random_unit(r) / 3,
                           .decay = echi_random_unit(r) * 1e-9};
-    memset(p.owner_of, ECHI_NONE, sizeof p.owner_of);
+    memset(p.owner_of, 0xff, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     if (p.sync == ECHI_SYNC_GSSP)
         p.n_groups = (uint8_t)(1 + echi_random_below(r, p.world < ECHI_GROUPS_MAX ? p.world : ECHI_GROUPS_MAX));
     if (echi_random_below(r, 2)) {
         p.separated = 1;
         p.strands = (uint8_t)(p.sync == ECHI_SYNC_BSP ? 1 : 1 + echi_random_below(r, ECHI_STRANDS));
-        p.head = (uint8_t)echi_random_below(r, p.world);
+        p.head = (uint16_t)echi_random_below(r, p.world);
     }
     uint32_t sum = 0;
     for (int i = 0; i < p.world; i++) {
         if (i >= p.n_groups && echi_random_below(r, 3) == 0) continue;
         p.group_of[i] = (uint8_t)(i < p.n_groups ? i : (int)echi_random_below(r, p.n_groups));
-        sum += p.n[i] = 1 + echi_random_below(r, 1u << (p.sync == ECHI_SYNC_BSP ? 16 : 20));
+        sum += p.n[i] = 1 + echi_random_below(r, 1u << (p.sync == ECHI_SYNC_BSP ? 13 : 20));
     }
-    for (int g = 0; g < p.n_groups; g++) p.owner_of[g] = (uint8_t)(p.world - 1 - g);
+    for (int g = 0; g < p.n_groups; g++) p.owner_of[g] = (uint16_t)(p.world - 1 - g);
     if (p.sync == ECHI_SYNC_BSP) p.round = sum;
     return p;
 }
@@ -133,11 +133,11 @@ static void a_refusal_names_file_and_line(void **state) {
         {2, "sync fast", "'fast'"},
         {2, "sink gssp", "'sink'"},
         {2, "sync gssp bsp", "nothing more"},
-        {3, "world 0", "1 to 64"},
-        {3, "world 65", "1 to 64"},
+        {3, "world 0", "1 to 1024"},
+        {3, "world 1025", "1 to 1024"},
         {3, "world -4", "'-4'"},
         {3, "world 4x", "'4x'"},
-        {3, "world 99999999999999999999999999", "1 to 64"},
+        {3, "world 99999999999999999999999999", "1 to 1024"},
         {4, "round 0", "samples"},
         {4, "round 16777217", "samples"},
         {6, "staleness", "end of line"},
@@ -156,11 +156,11 @@ static void a_refusal_names_file_and_line(void **state) {
         {12, "group 8 owner 2 workers 0:8", "group needs a number"},
         {12, "group 0", "'owner'"},
         {12, "group 0 owner", "owner needs a rank"},
-        {12, "group 0 owner 64 workers 0:8", "owner needs a rank"},
+        {12, "group 0 owner 1024 workers 0:8", "owner needs a rank"},
         {12, "group 0 owner 2 0:8", "'workers'"},
         {12, "group 0 owner 2 workers 0", "rank:samples"},
         {12, "group 0 owner 2 workers :8", "rank is a number"},
-        {12, "group 0 owner 2 workers 64:8", "rank is a number"},
+        {12, "group 0 owner 2 workers 1024:8", "rank is a number"},
         {12, "group 0 owner 2 workers 0:", "samples are a number"},
         {12, "group 0 owner 2 workers 0:0", "samples are a number"},
         {12, "group 0 owner 2 workers 0:1048577", "samples are a number"},

@@ -298,7 +298,7 @@ static void bsp_shares_sum_to_the_round(void **state) {
     wishes.separate = 0;
     make();
     assert_int_equal(plan.separated, 0);
-    assert_int_equal(plan.head, ECHI_NONE);
+    assert_int_equal(plan.head, ECHI_NO_RANK);
     assert_int_equal(plan.n[0] + plan.n[1] + plan.n[2] + plan.n[3], 64);
     assert_true(plan.n[3] < plan.n[0]);
     wishes.shares = ECHI_SHARES_EQUAL;

@@ -127,7 +127,7 @@ static void cluster(const char *groups) {
         if (group >= plan.n_groups) plan.n_groups = (uint8_t)(group + 1);
         plan.n[plan.world] = size[plan.world] = 64;
     }
-    echi_regroup_init(&regroup);
+    echi_regroup_init(&regroup, plan.world);
 }
 /* One step of each worker, `noise` of whose time is jitter and spikes; the first change that is asked for is made. */
 static struct echi_change all_step(bool noise) {

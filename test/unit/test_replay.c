@@ -25,7 +25,7 @@ static void seal(struct tape *t, enum echi_record_kind kind, size_t len) {
 static void begin_tape(const struct sim *s, int node) {
     struct tape *t = &tape[node];
     struct echi_about about = {.version = ECH_VERSION, .model = "toy", .model_hash = "m", .data = "toy", .data_hash = "d", .device = "cpu",
-                               .device_name = "none", .isa = "base", .threads = 1, .seed = s->seed, .rank = (uint8_t)node,
+                               .device_name = "none", .isa = "base", .threads = 1, .seed = s->seed, .rank = (uint16_t)node,
                                .world = s->plan.world, .train_samples = s->goal.train_samples};
     about.wishes = s->wishes;
     about.wishes.world = s->plan.world;
@@ -62,7 +62,7 @@ static uint32_t below(struct sim *s, uint32_t bound) { return echi_random_below(
 /* A planned run of every policy in turn; returns its world. */
 static int record_run(uint64_t seed) {
     static struct sim s;
-    memset(&s, 0, sizeof s);
+    sim_clear(&s);
     s.seed = seed;
     echi_random_init(&s.random, seed, ECHI_STREAM_TEST, 7);
     s.goal = (struct echi_goal){.train_samples = 20 + below(&s, 100), .eval_every = below(&s, 3) ? 10 + below(&s, 60) : 0, .has_test = below(&s, 4) != 0,

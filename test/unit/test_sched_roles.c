@@ -2,6 +2,7 @@
  * The roles of whole clusters, thousands of runs under every policy, and single roles that are told wrong things.
  * SEED=17 build/test/unit/test_sched_roles repeats one run of each. */
 #include "sched_sim.h"
+#include "echi_ledger.h"
 
 #include <math.h>
 
@@ -27,16 +28,16 @@ static void choose_goal(struct sim *s) {
 static void choose_plan(struct sim *s, enum echi_sync sync) {
     struct echi_plan *p = &s->plan;
     p->sync = (uint8_t)sync;
-    p->world = (uint8_t)(1 + below(s, NODES));
+    p->world = (uint16_t)(1 + below(s, NODES));
     p->separated = below(s, 2) != 0;
-    p->head = p->separated ? (uint8_t)below(s, p->world) : ECHI_NONE;
+    p->head = p->separated ? (uint16_t)below(s, p->world) : ECHI_NO_RANK;
     p->staleness = below(s, 4);
     p->rounds_apart = 1 + below(s, 4);
     p->strands = (uint8_t)(p->separated && sync != ECHI_SYNC_BSP ? 1 + below(s, ECHI_STRANDS) : 1);
     p->round = 1 + below(s, 30);
     p->lr = 0.1;
     p->momentum = 0.9;
-    memset(p->owner_of, ECHI_NONE, sizeof p->owner_of);
+    memset(p->owner_of, 0xff, sizeof p->owner_of);
     memset(p->group_of, ECHI_NONE, sizeof p->group_of);
     p->n_groups = 1;
     if (sync == ECHI_SYNC_BSP) {
@@ -191,7 +192,7 @@ static void check_weights(struct sim *s) {
 
 static struct sim *sim_new(uint64_t seed) {
     static struct sim s;
-    memset(&s, 0, sizeof s);
+    sim_clear(&s);
     s.seed = seed;
     echi_random_init(&s.random, seed, ECHI_STREAM_TEST, 1);
     return &s;
@@ -413,14 +414,14 @@ static void small_plan(enum echi_sync sync, int world, int groups) {
     memset(&setup, 0, sizeof setup);
     setup.n_layers = setup.cut = 1;
     setup.plan = (struct echi_plan){.sync = (uint8_t)sync,
-                                    .world = (uint8_t)world,
+                                    .world = (uint16_t)world,
                                     .n_groups = (uint8_t)groups,
-                                    .head = ECHI_NONE,
+                                    .head = ECHI_NO_RANK,
                                     .round = (uint32_t)world,
                                     .staleness = 1,
                                     .rounds_apart = 1,
                                     .strands = 1};
-    memset(setup.plan.owner_of, ECHI_NONE, sizeof setup.plan.owner_of);
+    memset(setup.plan.owner_of, 0xff, sizeof setup.plan.owner_of);
     memset(setup.plan.group_of, ECHI_NONE, sizeof setup.plan.group_of);
     for (int r = 0; r < world; r++) {
         setup.plan.group_of[r] = (uint8_t)(r % groups);
@@ -430,7 +431,7 @@ static void small_plan(enum echi_sync sync, int world, int groups) {
     assert_true(echi_plan_valid(&setup.plan));
 }
 static struct echi_lease small_lease(uint32_t id, int worker) {
-    return (struct echi_lease){.id = id, .n = 1, .round_size = setup.plan.round, .worker = (uint8_t)worker,
+    return (struct echi_lease){.id = id, .n = 1, .round_size = setup.plan.round, .worker = (uint16_t)worker,
                                .owner = setup.plan.owner_of[setup.plan.group_of[worker]]};
 }
 /* The n-th action of a type (and kind, if it sends), or NULL. */
@@ -443,7 +444,7 @@ static bool faulted(void) { return acted_on(ECHI_ACTION_FAULT, 0, 0) != NULL; }
 static void acted_none(void) { acted = (struct echi_actions){action, 0, ACTIONS, false}; }
 
 static void tell_owner(struct echi_owner *o, int from, const struct echi_msg *m) {
-    const struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = (uint8_t)from, .msg = m};
+    const struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = (uint16_t)from, .msg = m};
     acted_none();
     echi_owner_step(o, &e, &acted);
 }
@@ -508,14 +509,17 @@ static void a_worker_counts_exactly_while_it_holds_a_lease(void **state) {
     assert_true(o.view[0].idle);
     assert_int_equal(o.view[0].steps, 4);
     /* a slow one that had run out enters with the smallest count of those that hold leases, a fast one with its own */
-    o.view[1].idle = true;
+    push(&o, 2, 1, false);
+    owner_computed(&o);
+    assert_true(o.view[1].idle);
     say_enter(&o, 6, 0);
     say_enter(&o, 7, 1);
     assert_int_equal(o.view[1].steps, 4);
-    o.view[0].steps = 9;
-    o.view[0].idle = true;
+    push(&o, 6, 0, false);
+    owner_computed(&o);
+    assert_true(o.view[0].idle && o.view[0].steps == 5);
     say_enter(&o, 8, 0);
-    assert_int_equal(o.view[0].steps, 9);
+    assert_int_equal(o.view[0].steps, 5);
 }
 
 static void answers_take_turns(void **state) {
@@ -527,7 +531,7 @@ static void answers_take_turns(void **state) {
     /* Every answered worker pushes at once; the places for sends are what is scarce. */
     for (int i = 0; i < 400; i++) {
         const struct echi_action *a = acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 0);
-        uint8_t to[8];
+        uint16_t to[8];
         struct echi_slot slot[8];
         int count = 0;
         for (; a; a = acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, count)) {
@@ -668,7 +672,7 @@ static void workers_refuse_what_does_not_fit(void **state) {
 }
 
 static void tell_head(struct echi_head *h, int from, const struct echi_msg *m) {
-    const struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = (uint8_t)from, .msg = m};
+    const struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = (uint16_t)from, .msg = m};
     acted_none();
     echi_head_step(h, &e, &acted);
 }
@@ -722,7 +726,7 @@ static void the_head_merges_what_fits(void **state) {
 
 static struct echi_coordinator coordinator;
 static void tell_coordinator(int from, const struct echi_msg *m) {
-    const struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = (uint8_t)from, .now = 1000, .msg = m};
+    const struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = (uint16_t)from, .now = 1000, .msg = m};
     acted_none();
     echi_coordinator_step(&coordinator, &e, &acted);
 }
@@ -733,6 +737,7 @@ static void coordinator_in(enum echi_run_phase phase) {
     coordinator.plan = setup.plan;
     memcpy(coordinator.size, setup.plan.n, sizeof coordinator.size);
     coordinator.policy = echi_policy_of((enum echi_sync)setup.plan.sync);
+    echi_ledger_planned(&coordinator);
     coordinator.phase = phase;
     coordinator.waits_for = setup.plan.world;
 }
@@ -756,8 +761,8 @@ static void the_ledger_believes_only_itself(void **state) {
 
 static void a_fault_is_a_failure(void **state) {
     (void)state;
-    static const struct { uint16_t said; ech_status meant; uint8_t peer; int lost; } table[] = {
-        {ECH_E_DIVERGED, ECH_E_DIVERGED, ECHI_NONE, -1}, {ECH_OK, ECH_E_INTERNAL, ECHI_NONE, -1}, {999, ECH_E_INTERNAL, 0, -1},
+    static const struct { uint16_t said; ech_status meant; uint16_t peer; int lost; } table[] = {
+        {ECH_E_DIVERGED, ECH_E_DIVERGED, ECHI_NO_RANK, -1}, {ECH_OK, ECH_E_INTERNAL, ECHI_NO_RANK, -1}, {999, ECH_E_INTERNAL, 0, -1},
         {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 2, 2},        {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 200, 1},   /* each the only owner */
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
@@ -794,10 +799,10 @@ static void a_loss_ends_the_run_only_where_it_must(void **state) {
     for (int world = 2; world <= 4; world++)
         for (int rank = 1; rank < world; rank++)
             for (int how = 0; how < 5; how++) {
-                const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = (uint8_t)rank};
+                const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = (uint16_t)rank};
                 small_plan(how == 4 ? ECHI_SYNC_GSSP : ECHI_SYNC_ASP, world, how == 4 ? 2 : 1);
-                if (how == 1) setup.plan.separated = 1, setup.plan.head = (uint8_t)rank;
-                if (how == 2) setup.plan.owner_of[0] = (uint8_t)rank;
+                if (how == 1) setup.plan.separated = 1, setup.plan.head = (uint16_t)rank;
+                if (how == 2) setup.plan.owner_of[0] = (uint16_t)rank;
                 if (how == 3)   /* nobody else works */
                     for (int r = 0; r < world; r++)
                         if (r != rank) setup.plan.group_of[r] = ECHI_NONE, setup.plan.n[r] = 0;
