@@ -412,7 +412,8 @@ static void on_copy(struct echi_coordinator *c, const struct echi_event *e, stru
 }
 
 static void on_revoked(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
-    if (e->msg->lease.id == 0) on_copy(c, e, out);
+    if (e->msg->from_role == ECHI_ROLE_WORKER) echi_ledger_back(c, &e->msg->lease, e->from);
+    else if (e->msg->lease.id == 0) on_copy(c, e, out);
     else echi_ledger_answer(c, &e->msg->lease, e->msg->flag);
 }
 
@@ -500,7 +501,6 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
         else if (c->phase == ECHI_RUN_PLANNED && last_answer(c, e->from)) feed(c, out);
         break;
     case ECHI_KIND_REVOKED: on_revoked(c, e, out); break;
-    case ECHI_KIND_HANDED_BACK: echi_ledger_back(c, &m->lease, e->from); break;
     case ECHI_KIND_STARTED: fed(c, e->now); break;
     case ECHI_KIND_APPLIED: on_applied(c, e, out); break;
     case ECHI_KIND_HELD:

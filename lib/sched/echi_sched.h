@@ -132,10 +132,10 @@ struct echi_setup {
     X(REVOKE, "revoke", 0, 0)         /* coordinator -> owner: is this lease in? If not, it never will be. Without a lease:  \
                                          the state of `group`, whose owner is lost, is `peer`'s copy */                      \
     X(REVOKED, "revoked", 0, 0)       /* owner -> coordinator: the lease is in (flag) or revoked. Without a lease: my copy of  \
-                                         `group`, whose owner is lost, has this version and these marks */                   \
+                                         `group`, whose owner is lost, has this version and these marks. worker -> coordinator:  \
+                                         I have moved, and had not begun this lease of the owner before */                     \
     X(FROZEN, "frozen", 5, 1)         /* owner -> owner: the last state of a group whose owner is lost */                \
-    X(REGROUP, "regroup", 0, 0)       /* coordinator -> node: the worker of `peer` joins `group`; answer READY */          \
-    X(HANDED_BACK, "handed_back", 0, 0)   /* worker -> coordinator: a lease for the owner before, which I had not begun */
+    X(REGROUP, "regroup", 0, 0)       /* coordinator -> node: the worker of `peer` joins `group`; answer READY */
 
 enum echi_kind {
 #define ECHI_KIND_ENUM(name, text, priority, payload) ECHI_KIND_##name,

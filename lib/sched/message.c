@@ -55,7 +55,6 @@ static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_PARAMS] = F_FLAG,
     [ECHI_KIND_ENTER] = F_LEASE | F_MEMBERS,
     [ECHI_KIND_REGROUP] = F_GROUP | F_MEMBERS,
-    [ECHI_KIND_HANDED_BACK] = F_LEASE,
 };
 
 /* Kinds that are not encoded here, but carry a body of their own behind the two role bytes; a plan's grows with the world. */

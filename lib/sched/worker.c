@@ -127,7 +127,7 @@ static void say_enter(struct echi_worker *w, const struct echi_lease *l, struct 
 }
 
 static void hand_back(const struct echi_lease *l, struct echi_actions *out) {
-    echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_KIND_HANDED_BACK)->msg.lease = *l;
+    echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_KIND_REVOKED)->msg.lease = *l;
 }
 
 static void on_lease(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {

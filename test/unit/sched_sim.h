@@ -677,7 +677,7 @@ static void deliver(struct sim *s, const struct message *m) {
     if (m->kind == ECHI_KIND_WEIGHTS) s->slot_samples[m->to][post.slot.index] = msg.samples;
     if (m->kind == ECHI_KIND_APPLIED) note_apart(s, msg.lease.id);
     const bool stays = n->has_owner && n->owner.view[m->from].member && n->owner.joined[m->from] == msg.members;
-    s->handed_back += m->kind == ECHI_KIND_HANDED_BACK;
+    s->handed_back += m->kind == ECHI_KIND_REVOKED && msg.from_role == ECHI_ROLE_WORKER;
     if (m->kind == ECHI_KIND_PUSH && stays) s->more[m->from] = msg.flag;
     if (m->kind == ECHI_KIND_ENTER && stays && !s->lease_applied[msg.lease.id]) s->entered[m->from] = msg.lease.id;
     /* One that its push has overtaken says nothing any more: the worker may have run out since. */
