@@ -28,7 +28,8 @@ static inline bool echi_speed_known(const struct echi_speed *speed) { return spe
 
 #define ECHI_REGROUP_RATIO 1.3   /* rho: beyond it, or below its inverse, a worker's steps are unlike those of its group */
 /* Each eight steps count for it when their mean is, and against it when not: so many must be ahead, and the average be beyond it. A
- * change by half or more that lasts is answered within WITHIN steps; one that is over after PASSING never. With jitter of 15 % and 2 % of
+ * change by half or more that lasts is answered within WITHIN steps, or when it has lasted as long as the user asked for; one that is
+ * over after PASSING never. With jitter of 15 % and 2 % of
  * steps five times as long nobody is moved in millions of steps. */
 #define ECHI_REGROUP_LASTING 64
 #define ECHI_REGROUP_WITHIN 72
@@ -39,8 +40,9 @@ static inline bool echi_speed_known(const struct echi_speed *speed) { return spe
 
 struct echi_regroup {
     double sum[ECHI_GROUPS_MAX]; int count[ECHI_GROUPS_MAX];   /* of the known step times of each group */
-    /* By rank. apart: windows ahead; cool: steps left. */
-    struct { struct echi_speed compute, exchange; uint32_t apart, cool; } pace[ECHI_WORLD_MAX];
+    double after;                  /* ns that a change must have lasted as well, by the worker's own steps */
+    /* By rank. apart: windows ahead, which took so long; cool: steps left. */
+    struct { struct echi_speed compute, exchange; uint32_t apart, cool; double apart_time; } pace[ECHI_WORLD_MAX];
 };
 enum echi_change_kind { ECHI_CHANGE_NONE, ECHI_CHANGE_SIZE, ECHI_CHANGE_GROUP };
 struct echi_change {
@@ -50,7 +52,7 @@ struct echi_change {
     double ratio, gain;            /* its step time over the usual one of its group; predicted, relative (GROUP) */
 };
 
-void echi_regroup_init(struct echi_regroup *regroup, int world);
+void echi_regroup_init(struct echi_regroup *regroup, int world, int64_t after);
 /* ns that a step of this worker takes, as an average: what it computes and all the rest but the waiting for its group. */
 double echi_regroup_time(const struct echi_regroup *regroup, int rank);
 /* Group, living members or sizes have changed: nobody is apart until it has been so for as long again. */

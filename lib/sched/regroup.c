@@ -7,7 +7,8 @@
 
 #define CLEARLY 0.02   /* another worker's move must be better by so much than that of the one which is looked at */
 
-void echi_regroup_init(struct echi_regroup *g, int world) {
+void echi_regroup_init(struct echi_regroup *g, int world, int64_t after) {
+    g->after = (double)after;
     memset(g->sum, 0, sizeof g->sum);
     memset(g->count, 0, sizeof g->count);
     memset(g->pace, 0, (size_t)world * sizeof g->pace[0]);
@@ -24,6 +25,7 @@ void echi_regroup_anew(struct echi_regroup *g, const struct echi_plan *p) {
     memset(g->count, 0, sizeof g->count);
     for (int r = 0; r < p->world; r++) {
         g->pace[r].apart = 0;
+        g->pace[r].apart_time = 0;
         if (!counts(g, p, r)) continue;
         g->sum[p->group_of[r]] += echi_regroup_time(g, r);
         g->count[p->group_of[r]]++;
@@ -127,9 +129,14 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
     if (g->pace[rank].cool > 0 || g->count[group] < 2) return change;   /* too early, or nobody to be unlike */
     /* The others' mean costs nothing to keep; who is far from it for long is looked at closely. */
     const double mean = (g->sum[group] - own) / (g->count[group] - 1);
-    if (mean > 0 && unlike(last, mean)) g->pace[rank].apart++;
-    else if (g->pace[rank].apart > 0) g->pace[rank].apart--;
-    if (g->pace[rank].apart < ECHI_REGROUP_LASTING / ECHI_SPEED_STEPS || !unlike(own, mean)) return change;
+    if (mean > 0 && unlike(last, mean)) {
+        g->pace[rank].apart++;
+        g->pace[rank].apart_time += ECHI_SPEED_STEPS * last;
+    } else if (g->pace[rank].apart == 0 || --g->pace[rank].apart == 0) {
+        g->pace[rank].apart_time = 0;
+    }
+    if (g->pace[rank].apart < ECHI_REGROUP_LASTING / ECHI_SPEED_STEPS || g->pace[rank].apart_time < g->after || !unlike(own, mean))
+        return change;
     const double usual = usual_time(g, p, rank);
     if (unlike(own, usual) && p->separated) {
         change.n = fitting_size(p, size[rank], rank, own / usual);
@@ -137,7 +144,10 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
     }
     change.ratio = own / usual;
     if (unlike(own, usual) && change.kind == ECHI_CHANGE_NONE) change = best_move(g, p, size, rank);
-    if (change.kind == ECHI_CHANGE_NONE) g->pace[rank].apart = 0;   /* nothing to gain: to be looked at again after as many steps */
+    if (change.kind == ECHI_CHANGE_NONE) {   /* nothing to gain: to be looked at again after as many steps */
+        g->pace[rank].apart = 0;
+        g->pace[rank].apart_time = 0;
+    }
     return change;
 }
 

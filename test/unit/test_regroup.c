@@ -109,6 +109,8 @@ static void bursts_count_in_full(void **state) {
 
 /* ---- the decision ---- */
 
+enum { AFTER = 1000000 };   /* ns; a step of length 1 takes a millisecond */
+
 static struct echi_plan plan;
 static struct echi_regroup regroup;
 static uint32_t size[ECHI_WORLD_MAX];
@@ -127,7 +129,7 @@ static void cluster(const char *groups) {
         if (group >= plan.n_groups) plan.n_groups = (uint8_t)(group + 1);
         plan.n[plan.world] = size[plan.world] = 64;
     }
-    echi_regroup_init(&regroup, plan.world);
+    echi_regroup_init(&regroup, plan.world, AFTER);
 }
 /* One step of each worker, `noise` of whose time is jitter and spikes; the first change that is asked for is made. */
 static struct echi_change all_step(bool noise) {
@@ -203,6 +205,20 @@ static void what_passes_moves_nobody(void **state) {
         times("1 1 1 2 2 2 1 1 4 4");
         nothing_for(10000, true);
     }
+}
+
+/* Short steps must be unlike the others' for as long as was asked for, however many they are. */
+static void it_must_last_in_time_as_well(void **state) {
+    (void)state;
+    struct echi_change c;
+    cluster("0011");
+    times("1 1 4 4");
+    regroup.after = 2e9;
+    nothing_for(100, false);
+    step_time[1] = 4;
+    const int steps = steps_until(&c, 600, false);
+    assert_in_range(steps, 500, 520);   /* of 4 ms */
+    assert_int_equal(c.rank, 1);
 }
 
 static void a_changed_worker_is_left_alone_for_a_while(void **state) {
@@ -309,7 +325,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_average_is_what_it_says), cmocka_unit_test(spikes_do_not_move_it), cmocka_unit_test(a_lasting_change_is_followed),
         cmocka_unit_test(bursts_count_in_full), cmocka_unit_test(what_lasts_is_answered_in_time), cmocka_unit_test(what_passes_moves_nobody),
-        cmocka_unit_test(a_changed_worker_is_left_alone_for_a_while), cmocka_unit_test(nobody_moves_for_nothing),
+        cmocka_unit_test(it_must_last_in_time_as_well), cmocka_unit_test(a_changed_worker_is_left_alone_for_a_while), cmocka_unit_test(nobody_moves_for_nothing),
         cmocka_unit_test(the_best_move_is_found), cmocka_unit_test(steps_get_the_size_that_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
