@@ -155,6 +155,7 @@ struct ech_config {
     int resume;                   /* 1: go on from the newest whole one; from the beginning when there is none yet */
     char record[1024];            /* folder in which each node writes rank<N>.events for `echelon replay`; made if its parent is there.
                                      A disk that is full ends the recording with a log line, and not the run */
+    char profile_out[1024];       /* where rank 0 writes what arithmetic costs its machine, for `echelon sim --profile` */
     char regroup[8];              /* "auto" (gssp): workers change groups or step sizes when their speeds have changed for good; "off" */
 };
 void ech_config_init(struct ech_config *config);

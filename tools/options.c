@@ -12,23 +12,68 @@ static const struct ech_option own[] = {
     {"data", "DIR|glyphs", "", "folder with MNIST's four idx files, or the built-in generated digits"},
     {"local", "N", "", "start N nodes on this machine (instead of --rank, --world, --coordinator)"},
     {"slow", "RANK=FACTOR[,...]", "", "that node computes so many times slower, by sleeping; a mere FACTOR: this node (with --local: all)"},
+    {"hosts", "FILE", "", "the simulated machines, one line a class: speed, jitter, link, ... (test/hosts has some)"},
+    {"workers", "N", "", "so many simulated machines of a named spread, instead of --hosts"},
+    {"spread", "NAME", "even", "how unlike they are: even, mild, strong; incast: slow links; links: slow links of four kinds"},
+    {"compute", "WHAT", "real", "real: the arithmetic is done, and costs virtual time; model: it only costs, and nothing is learned"},
+    {"profile", "FILE", "", "what arithmetic costs, as `echelon train --profile-out` writes it; without it a built-in table"},
     {"curve", "FILE", "", "a line for each look at the test set: samples, epochs, seconds, loss, accuracy (CSV); rank 0 writes it"},
     {"progress", "WHEN", "auto", "on, off, or auto: one line on a terminal, else a line each 10 s and each look"},
     {"help", NULL, "", "this text"},
 };
 enum { N_OWN = (int)(sizeof own / sizeof own[0]) };
 
+/* Options that one of the subcommands does not have, and what its user is told. All others are of both. */
+static const struct {
+    enum subcommand without;
+    const char *name, *instead;
+} lacking[] = {
+    {TRAIN, "hosts", "machines are simulated by `echelon sim`"},
+    {TRAIN, "workers", "machines are simulated by `echelon sim`; --local N starts N nodes on this one"},
+    {TRAIN, "spread", "machines are simulated by `echelon sim`; --slow makes nodes unlike"},
+    {TRAIN, "compute", "only `echelon sim` can leave the arithmetic out"},
+    {TRAIN, "profile", "a run measures its nodes; `echelon sim` takes a profile, and --profile-out writes one"},
+    {SIM, "local", "all nodes are simulated here: give their number with --workers, or --hosts FILE"},
+    {SIM, "rank", "all nodes are simulated here: give their number with --workers, or --hosts FILE"},
+    {SIM, "world", "give the number of nodes with --workers, or --hosts FILE"},
+    {SIM, "coordinator", "simulated nodes meet without a network"},
+    {SIM, "bind", "simulated nodes meet without a network"},
+    {SIM, "join-timeout", "simulated nodes join at the times that --hosts FILE gives"},
+    {SIM, "key", "simulated nodes meet without a network"},
+    {SIM, "insecure", "simulated nodes meet without a network"},
+    {SIM, "slow", "say how fast each node is in --hosts FILE, as in 'speed 0.25 x'"},
+    {SIM, "device", "what arithmetic costs is what --profile FILE says, wherever it is done"},
+    {SIM, "threads", "what arithmetic costs is what --profile FILE says; it is done on one thread"},
+    {SIM, "checkpoint", "a simulated run is short, and is not checkpointed"},
+    {SIM, "every", "a simulated run is short, and is not checkpointed"},
+    {SIM, "keep", "a simulated run is short, and is not checkpointed"},
+    {SIM, "resume", "a simulated run begins at the beginning"},
+    {SIM, "record", "the same seed gives the same simulated run again"},
+    {SIM, "profile-out", "a simulation measures nothing: `echelon train --profile-out` writes a profile"},
+};
+enum { N_LACKING = (int)(sizeof lacking / sizeof lacking[0]) };
+
+/* NULL: `sub` has this option. */
+static const char *told_instead(enum subcommand sub, const char *name) {
+    for (int i = 0; i < N_LACKING; i++)
+        if (lacking[i].without == sub && strcmp(lacking[i].name, name) == 0) return lacking[i].instead;
+    return NULL;
+}
+
+static const char *name_of(enum subcommand sub) { return sub == SIM ? "sim" : "train"; }
+
 /* How --help arranges them. An option in no group comes last, under "Others". */
 static const struct {
     const char *title, *names;
 } sections[] = {
     {"What to train", " model data init "},
+    {"The simulated cluster", " hosts workers spread compute profile "},
     {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device threads slow "},
     {"How the nodes work together", " sync staleness groups regroup separate shares samples-per-step plan "},
     {"Learning", " batch lr momentum weight-decay seed no-shuffle deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
     {"Stopping and going on", " checkpoint every keep resume "},
-    {"What it tells", " progress report curve save save-plan record help "},
+    {"What it tells", " progress report curve save save-plan record profile-out help "},
 };
 enum { N_SECTIONS = (int)(sizeof sections / sizeof sections[0]) };
 
@@ -105,18 +150,30 @@ static ech_status set_slow(struct command *command, const char *value, struct ec
     }
 }
 
+/* A whole number of nodes. */
+static ech_status set_count(const char *name, const char *value, int most, int *out, struct ech_error *err) {
+    char *end;
+    long n = strtol(value, &end, 10);
+    if (!*value || *end || n < 1 || n > most)
+        return wrong(err, "--%s '%.40s': give a whole number of nodes from 1 to %d", name, value, most);
+    *out = (int)n;
+    return ECH_OK;
+}
+
 static ech_status set_own(struct command *command, const char *name, const char *value, struct ech_error *err) {
     if (strcmp(name, "model") == 0) command->model = value;
     else if (strcmp(name, "data") == 0) command->data = value;
     else if (strcmp(name, "curve") == 0) command->curve = value;
     else if (strcmp(name, "help") == 0) command->help = true;
     else if (strcmp(name, "slow") == 0) return set_slow(command, value, err);
-    else if (strcmp(name, "local") == 0) {
-        char *end;
-        long n = strtol(value, &end, 10);
-        if (!*value || *end || n < 1 || n > ECH_LIVE_MAX)
-            return wrong(err, "--local '%.40s': give a whole number of nodes from 1 to %d", value, ECH_LIVE_MAX);
-        command->local = (int)n;
+    else if (strcmp(name, "local") == 0) return set_count(name, value, ECH_LIVE_MAX, &command->local, err);
+    else if (strcmp(name, "workers") == 0) return set_count(name, value, ECH_WORLD_MAX, &command->workers, err);
+    else if (strcmp(name, "hosts") == 0) command->hosts = value;
+    else if (strcmp(name, "spread") == 0) command->spread = value;
+    else if (strcmp(name, "profile") == 0) command->profile = value;
+    else if (strcmp(name, "compute") == 0) {
+        command->costs_only = strcmp(value, "model") == 0;
+        if (!command->costs_only && strcmp(value, "real") != 0) return wrong(err, "--compute '%.40s': give real or model", value);
     } else if (strcmp(value, "auto") == 0) command->progress = PROGRESS_AUTO;
     else if (strcmp(value, "on") == 0) command->progress = PROGRESS_ON;
     else if (strcmp(value, "off") == 0) command->progress = PROGRESS_OFF;
@@ -129,7 +186,7 @@ static ech_status take(struct command *command, int argc, char **argv, int *at, 
     const char *word = argv[(*at)++];
     if (strcmp(word, "-h") == 0) word = "--help";
     if (strncmp(word, "--", 2) != 0)
-        return wrong(err, "'%.80s' is no option; options begin with --, see `echelon train --help`", word);
+        return wrong(err, "'%.80s' is no option; options begin with --, see `echelon %s --help`", word, name_of(command->sub));
     const char *name = word + 2, *value = NULL;
     size_t len = strcspn(name, "=");
     int n;
@@ -138,13 +195,17 @@ static ech_status take(struct command *command, int argc, char **argv, int *at, 
     if (!option) {
         const char *known[128];
         int k = 0;
-        for (int i = 0; i < N_OWN; i++) known[k++] = own[i].name;
-        for (int i = 0; i < n && k < 128; i++) known[k++] = table[i].name;
+        for (int i = 0; i < N_OWN; i++)
+            if (!told_instead(command->sub, own[i].name)) known[k++] = own[i].name;
+        for (int i = 0; i < n && k < 128; i++)
+            if (!told_instead(command->sub, table[i].name)) known[k++] = table[i].name;
         char given[64], near[80];
         snprintf(given, sizeof given, "%.*s", (int)len, name);
-        return wrong(err, "there is no option --%s%s (`echelon train --help` lists all)", given,
-                     hint("--", given, known, k, near, sizeof near));
+        return wrong(err, "there is no option --%s%s (`echelon %s --help` lists all)", given,
+                     hint("--", given, known, k, near, sizeof near), name_of(command->sub));
     }
+    const char *instead = told_instead(command->sub, option->name);
+    if (instead) return wrong(err, "echelon %s has no --%s: %s", name_of(command->sub), option->name, instead);
     if (name[len] == '=') value = name + len + 1;
     else if (option->value) {
         if (*at == argc) return wrong(err, "--%s needs a value: --%s %s", option->name, option->name, option->value);
@@ -170,8 +231,34 @@ static ech_status settle(struct command *command, struct ech_error *err) {
     return ech_config_check(c, err);
 }
 
-ech_status command_parse(struct command *command, int argc, char **argv, struct ech_error *err) {
-    *command = (struct command){.model = "lenet5", .curve = ""};
+/* What of a simulated cluster the user has said must fit together; the rest is the library's to check, with the number of hosts. */
+static ech_status settle_sim(const struct command *command, struct ech_error *err) {
+    const struct ech_config *c = &command->config;
+    if (!command->hosts && !command->workers)
+        return wrong(err, "which machines are to be simulated? Give --hosts FILE, or --workers N and --spread even, mild or strong");
+    if (command->hosts && command->workers) return wrong(err, "--hosts says how many machines there are: leave --workers out");
+    if (command->hosts && command->spread) return wrong(err, "--hosts says how unlike the machines are: leave --spread out");
+    if (command->costs_only && *c->save) return wrong(err, "--compute model learns no weights to --save: leave one of them out");
+    if (command->costs_only && *c->init) return wrong(err, "--compute model takes no weights from --init: leave one of them out");
+    if (command->costs_only && *command->curve) return wrong(err, "--compute model learns nothing that --curve could show: leave one of them out");
+    if (command->costs_only && c->target_accuracy > 0) return wrong(err, "--compute model learns nothing, so no --target-accuracy is ever reached: leave one of them out");
+    return ECH_OK;
+}
+
+/* The environment may hold what is for the runs on this machine; a simulation would silently be another than it says. */
+static ech_status check_environment(enum subcommand sub, struct ech_error *err) {
+    for (int i = 0; i < N_LACKING; i++) {
+        char name[40] = "ECH_";
+        size_t len = 4;
+        for (const char *c = lacking[i].name; *c && len + 1 < sizeof name; c++) name[len++] = *c == '-' ? '_' : (char)(*c - 'a' + 'A');
+        name[len] = 0;
+        if (lacking[i].without == sub && getenv(name)) return wrong(err, "the environment has %s, but echelon %s has no --%s: %s", name, name_of(sub), lacking[i].name, lacking[i].instead);
+    }
+    return ECH_OK;
+}
+
+ech_status command_parse(struct command *command, enum subcommand sub, int argc, char **argv, struct ech_error *err) {
+    *command = (struct command){.sub = sub, .model = "lenet5", .curve = ""};
     ech_config_init(&command->config);
     for (int i = 0; i < argc; i++)   /* help is given whatever else is wrong */
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
@@ -179,8 +266,10 @@ ech_status command_parse(struct command *command, int argc, char **argv, struct 
             return ECH_OK;
         }
     ech_status status = ech_config_from_env(&command->config, err);
+    if (status == ECH_OK) status = check_environment(sub, err);
     for (int at = 0; status == ECH_OK && at < argc;) status = take(command, argc, argv, &at, err);
-    return status == ECH_OK ? settle(command, err) : status;
+    if (status != ECH_OK) return status;
+    return sub == SIM ? settle_sim(command, err) : settle(command, err);
 }
 
 /* ----------------------------------------------------------------- help */
@@ -216,7 +305,18 @@ static void print_option(FILE *to, const struct ech_option *o) {
     print_wrapped(to, text);
 }
 
-void command_print_options(FILE *to) {
+void command_print_statuses(FILE *to) {
+    fputs("\nExit status:\n", to);
+    fprintf(to, "  %3d  what was asked was done\n", 0);
+    fprintf(to, "  %3d  usage: an argument or option is wrong\n", EXIT_USAGE);
+#define ROW(name, number, text, retry, remake)                                                                                \
+    if (name != ECH_OK && name != ECH_E_ARGUMENT && name != ECH_E_AGAIN && name != ECH_E_END)                                 \
+        fprintf(to, "  %3d  %s\n", exit_status(name), text);
+    ECH_STATUS_LIST(ROW)
+#undef ROW
+}
+
+void command_print_options(FILE *to, enum subcommand sub) {
     int n;
     const struct ech_option *table = ech_options(&n);
     for (int s = 0; s <= N_SECTIONS; s++) {
@@ -226,7 +326,7 @@ void command_print_options(FILE *to) {
             if (i >= N_OWN && find(own, N_OWN, o->name, strlen(o->name))) continue;   /* the tool's own takes its place */
             int home = 0;
             while (home < N_SECTIONS && !listed(sections[home].names, o->name)) home++;
-            if (home != s) continue;
+            if (home != s || told_instead(sub, o->name)) continue;
             if (!titled) fprintf(to, "\n%s:\n", s < N_SECTIONS ? sections[s].title : "Others");
             titled = true;
             print_option(to, o);

@@ -7,7 +7,8 @@
 
 void progress_init(struct progress *p, const struct command *command) {
     int rank = command->config.rank;
-    *p = (struct progress){.quiet = command->progress == PROGRESS_OFF || rank != 0, .terminal = isatty(STDERR_FILENO) == 1};
+    *p = (struct progress){.quiet = command->progress == PROGRESS_OFF || rank != 0, .terminal = isatty(STDERR_FILENO) == 1,
+                           .clock = command->sub == SIM ? " virtual" : ""};
     p->every = p->terminal || command->progress == PROGRESS_ON ? 0 : 10;
     if (rank == 0) snprintf(p->prefix, sizeof p->prefix, "echelon: ");
     else snprintf(p->prefix, sizeof p->prefix, "echelon: rank %d: ", rank);
@@ -42,7 +43,7 @@ void progress_show(struct progress *p, const struct ech_progress *now) {
     char line[256], bytes[32], loss[32] = "", accuracy[32] = "";   /* what matters most comes first: a narrow terminal cuts the end */
     if (now->loss > 0) snprintf(loss, sizeof loss, "  loss %.4f", now->loss);   /* none is known before the first round */
     if (now->accuracy >= 0) snprintf(accuracy, sizeof accuracy, "  test %.2f %%", 100 * now->accuracy);
-    snprintf(line, sizeof line, "%6.1f s  epoch %.2f%s%s  %.0f images/s  stale %.2f  sent %s", now->seconds, now->epochs,
+    snprintf(line, sizeof line, "%6.1f s%s  epoch %.2f%s%s  %.0f images/s  stale %.2f  sent %s", now->seconds, p->clock, now->epochs,
              loss, accuracy, now->images_per_second, now->staleness, bytes_text((double)now->bytes_sent, bytes, sizeof bytes));
     clear_line(p);
     if (p->terminal) fprintf(stderr, "%.*s", columns(), line);

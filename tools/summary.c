@@ -48,10 +48,10 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
     uint64_t bytes = 0;
     for (int k = 0; k < ECH_KINDS_MAX && r->kind_name[k]; k++) bytes += r->bytes_sent[k];
     char sent[32];
-    fprintf(to, "%s on %s, %s, %d node%s\n", r->model, r->data, r->sync, r->world, r->world == 1 ? "" : "s");
+    fprintf(to, "%s on %s, %s, %d %snode%s\n", r->model, r->data, r->sync, r->world, command->sub == SIM ? "simulated " : "", r->world == 1 ? "" : "s");
     print_groups(to, r);
-    fprintf(to, "  speed            %.0f images/s (%llu samples, %.2f epochs, %.1f s)\n", r->images_per_second,
-            (unsigned long long)r->samples, r->epochs, r->seconds);
+    fprintf(to, "  speed            %.0f images/s (%llu samples, %.2f epochs, %.1f %ss)\n", r->images_per_second,
+            (unsigned long long)r->samples, r->epochs, r->seconds, command->sub == SIM ? "virtual " : "");
     if (r->target_seconds >= 0 && command->config.target_accuracy > 0)
         fprintf(to, "  target           %.2f %% after %.1f s, %.2f epochs\n", 100 * command->config.target_accuracy, r->target_seconds,
                 r->target_epochs);

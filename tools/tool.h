@@ -13,10 +13,15 @@ int exit_status(ech_status status);
 /* Writes out what is buffered for stdout: a full disk or a closed pipe behind it makes a good status a bad one. */
 int flushed(int status);
 
-/* What the command line of `train` says: the library's options, and the tool's own. */
+/* What the command line of `train` or `sim` says: the library's options, and the tool's own. */
+enum subcommand { TRAIN = 1, SIM = 2 };
 struct command {
+    enum subcommand sub;
     struct ech_config config;
     const char *model, *data, *curve;     /* curve: --curve FILE; "": not given */
+    const char *hosts, *spread, *profile; /* sim; NULL: not given */
+    int workers;                          /* sim; 0: not given */
+    bool costs_only;                      /* sim: --compute model */
     int local;                            /* --local N; 0: not given */
     double slow[ECH_WORLD_MAX];           /* --slow RANK=FACTOR; 0: not given */
     enum { PROGRESS_AUTO, PROGRESS_ON, PROGRESS_OFF } progress;
@@ -24,9 +29,12 @@ struct command {
 };
 
 /* options.c: environment, then command line. On failure a sentence is in err. */
-ech_status command_parse(struct command *command, int argc, char **argv, struct ech_error *err);
-/* The part of --help that lists the options. */
-void command_print_options(FILE *to);
+ech_status command_parse(struct command *command, enum subcommand sub, int argc, char **argv, struct ech_error *err);
+/* The part of --help that lists the options, and the one that lists exit statuses. */
+void command_print_options(FILE *to, enum subcommand sub);
+void command_print_statuses(FILE *to);
+/* What a run needs before it begins: --data is given, and the files that rank 0 writes can be written. */
+ech_status command_check_files(const struct command *command, struct ech_error *err);
 /* "; did you mean --x?" into buf, or "" when nothing known is near to the word. */
 const char *hint(const char *dashes, const char *word, const char *const *known, int n, char *buf, size_t cap);
 
@@ -37,6 +45,7 @@ struct progress {
     bool said;            /* a line was written */
     double every, last;   /* seconds between lines, and when the last was written */
     char prefix[24];      /* "echelon: ", or "echelon: rank 3: " */
+    const char *clock;    /* what follows the seconds: "", or that they are virtual */
 };
 void progress_init(struct progress *p, const struct command *command);
 void progress_log(struct progress *p, enum ech_log_level level, const char *line);
@@ -67,6 +76,9 @@ extern volatile int tells;             /* SIGUSR1s so far */
 /* Counts them from now on. A second one that asks to stop ends the process at once where `once` says so. */
 void watch_stops(bool once);
 void watch_tells(void);
+
+/* sim.c */
+int sim_main(int argc, char **argv);
 
 /* replay.c */
 int replay_main(int argc, char **argv);

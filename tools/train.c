@@ -48,15 +48,8 @@ static void print_help(void) {
          "  echelon train --data data/mnist --world 2 --rank 0 --coordinator 10.0.0.1:7000 --key run.key   (and rank 1 elsewhere)\n\n"
          "Every option may be written --name VALUE or --name=VALUE. Those of the run may also come from the environment\n"
          "(ECH_EVAL_EVERY for --eval-every); the command line wins. In brackets: what holds when an option is not given.");
-    command_print_options(stdout);
-    puts("\nExit status:");
-    printf("  %3d  what was asked was done\n", 0);
-    printf("  %3d  usage: an argument or option is wrong\n", EXIT_USAGE);
-#define ROW(name, number, text, retry, remake)                                                                                \
-    if (name != ECH_OK && name != ECH_E_ARGUMENT && name != ECH_E_AGAIN && name != ECH_E_END)                                 \
-        printf("  %3d  %s\n", exit_status(name), text);
-    ECH_STATUS_LIST(ROW)
-#undef ROW
+    command_print_options(stdout, TRAIN);
+    command_print_statuses(stdout);
     puts("  128+N  with --local: a node was ended by signal N\n\n"
          "Signals: SIGINT and SIGTERM end the run in order, and what was trained is saved; a second one ends it at once. SIGUSR1:\n"
          "each node says on stderr who waits for whom, and the run goes on.");
@@ -80,12 +73,20 @@ ech_status check_writable(const char *option, const char *path, struct ech_error
     return ECH_E_IO;
 }
 
-static ech_status check_outputs(const struct command *command, struct ech_error *err) {
+ech_status command_check_files(const struct command *command, struct ech_error *err) {
     const struct ech_config *config = &command->config;
+    if (!command->data) {
+        *err = (struct ech_error){.code = ECH_E_ARGUMENT, .peer = -1};
+        snprintf(err->text, sizeof err->text,
+                 "--data is missing: give a folder with MNIST's four idx files (`tools/get-data mnist` fetches them to "
+                 "data/mnist), or --data glyphs for generated digits");
+        return ECH_E_ARGUMENT;
+    }
     if (config->rank != 0) return ECH_OK;   /* rank 0 writes them */
     ech_status status = check_writable("report", config->report, err);
     if (status == ECH_OK) status = check_writable("save", config->save, err);
     if (status == ECH_OK) status = check_writable("save-plan", config->save_plan, err);
+    if (status == ECH_OK) status = check_writable("profile-out", config->profile_out, err);
     if (status == ECH_OK) status = check_writable("curve", command->curve, err);
     return status;
 }
@@ -159,18 +160,12 @@ int train_main(int argc, char **argv) {
     ech_model *model = NULL;
     ech_data *data = NULL;
     watch_tells();   /* who asks too early is answered later, and does not end the run */
-    ech_status status = command_parse(&command, argc, argv, &err);
+    ech_status status = command_parse(&command, TRAIN, argc, argv, &err);
     if (status == ECH_OK && command.help) {
         print_help();
         return 0;
     }
-    if (status == ECH_OK && !command.data) {
-        status = ECH_E_ARGUMENT;
-        snprintf(err.text, sizeof err.text,
-                 "--data is missing: give a folder with MNIST's four idx files (`tools/get-data mnist` fetches them to "
-                 "data/mnist), or --data glyphs for generated digits");
-    }
-    if (status == ECH_OK) status = check_outputs(&command, &err);
+    if (status == ECH_OK) status = command_check_files(&command, &err);
     if (status == ECH_OK) status = ech_model_open(command.model, &model, &err);
     if (status == ECH_OK) status = ech_data_open(command.data, command.config.seed, &data, &err);
     int code = exit_status(status);

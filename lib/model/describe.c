@@ -12,12 +12,6 @@ static const char *const kinds[] = {
     [ECHI_OP_AVG_POOL] = "avg_pool", [ECHI_OP_RELU] = "relu",
 };
 
-/* Multiply-adds of one sample forward: each of the out.c * out.h * out.w outputs is a dot product over its fan-in. Both
- * factors are below 2^31, so the product fits; layers without parameters multiply nothing. */
-static uint64_t multiply_adds(const struct echi_layer *layer) {
-    return layer->weights ? (uint64_t)echi_shape_size(layer->out) * (layer->weights / (size_t)layer->out.c) : 0;
-}
-
 static void print_shape(struct echi_print *p, const char *name, const char *kind, struct echi_shape s) {
     char shape[40];
     snprintf(shape, sizeof shape, "%d x %d x %d", s.c, s.h, s.w);
@@ -37,7 +31,7 @@ size_t ech_model_describe(const ech_model *model, char *buf, size_t cap) {
     double total = 0; /* of up to 256 layers, each below 2^62 */
     for (int i = 0; i < model->n_layers; i++) {
         const struct echi_layer *layer = &model->layers[i];
-        uint64_t work = multiply_adds(layer);
+        uint64_t work = echi_layer_operations(layer);
         print_shape(&p, layer->name, kinds[layer->op], layer->out);
         echi_print(&p, " %12zu %15" PRIu64 "\n", layer->weights + layer->biases, work);
         total += (double)work;

@@ -28,6 +28,8 @@ ech_status echi_model_check(const struct ech_model *model, struct echi_shape dat
 /* First layer of the head: the first fc layer (its flattening belongs to it); n_layers when there is no fc or no layer
  * with parameters before it, for then there is nothing to separate. */
 int echi_model_cut(const struct ech_model *model);
+/* Multiply-adds of one sample forward. */
+uint64_t echi_layer_operations(const struct echi_layer *layer);
 /* SHA-256 over the canonical text (ech_model_text's form, without comments), as 64 hex digits. */
 void echi_model_hash(const struct ech_model *model, char out[65]);
 /* PyTorch's default initialisation (weights and biases uniform in +-1/sqrt(fan_in)), keyed by (seed, layer, place). */

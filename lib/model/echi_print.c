@@ -29,3 +29,35 @@ const char *echi_printable_path(char *out, size_t cap, const char *path) {
     if (skip) memcpy(out, "...", 3);
     return out;
 }
+
+/* Number of single-letter insertions, deletions and replacements between `word` and `known` (Levenshtein). Both short. */
+static int edit_distance(const char *word, size_t len, const char *known) {
+    enum { LONGEST = 16 };
+    int row[LONGEST + 1];
+    size_t n = strlen(known);
+    if (len > LONGEST || n > LONGEST) return LONGEST;
+    for (size_t j = 0; j <= n; j++) row[j] = (int)j;
+    for (size_t i = 0; i < len; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i + 1;
+        for (size_t j = 0; j < n; j++) {
+            int replace = diagonal + (word[i] != known[j]);
+            int other = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
+            diagonal = row[j + 1];
+            row[j + 1] = replace < other ? replace : other;
+        }
+    }
+    return row[n];
+}
+
+const char *echi_nearest(const char *word, size_t len, const char *const *known, size_t count) {
+    const char *nearest = NULL;
+    int least = 4; /* further than three letters away is another word, not a slip */
+    for (size_t i = 0; i < count; i++) {
+        int distance = edit_distance(word, len, known[i]);
+        if (distance >= least || distance >= (int)strlen(known[i])) continue;
+        least = distance;
+        nearest = known[i];
+    }
+    return nearest;
+}

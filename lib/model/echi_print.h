@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Text into a buffer of known size: prints what fits, counts what is needed, as the ech_..._text calls promise. */
+ * Text into a buffer of known size: prints what fits, counts what is needed, as the ech_..._text calls promise; and what
+ * messages about words need. */
 #ifndef ECHI_PRINT_H
 #define ECHI_PRINT_H
 #include <stddef.h>
@@ -13,4 +14,7 @@ void echi_print(struct echi_print *p, const char *fmt, ...) __attribute__((forma
 const char *echi_printable(char *out, size_t cap, const char *bytes, size_t len);
 /* The same for a path, of which the end says most: cut at the beginning. */
 const char *echi_printable_path(char *out, size_t cap, const char *path);
+
+/* The known word that was probably meant by one that is none of them; NULL when none is near. */
+const char *echi_nearest(const char *word, size_t len, const char *const *known, size_t count);
 #endif

@@ -226,6 +226,12 @@ ech_status echi_model_check(const struct ech_model *model, struct echi_shape dat
     return ECH_OK;
 }
 
+/* Each of the out.c * out.h * out.w outputs is a dot product over its fan-in. Both factors are below 2^31, so the product fits;
+ * layers without parameters multiply nothing. */
+uint64_t echi_layer_operations(const struct echi_layer *layer) {
+    return layer->weights ? (uint64_t)echi_shape_size(layer->out) * (layer->weights / (size_t)layer->out.c) : 0;
+}
+
 int echi_model_cut(const struct ech_model *model) {
     bool trunk_learns = false;
     for (int i = 0; i < model->n_layers; i++) {

@@ -94,40 +94,12 @@ struct shown {
 };
 static const char *show(struct word w, struct shown *s) { return echi_printable(s->text, sizeof s->text, w.at, w.len); }
 
-/* Number of single-letter insertions, deletions and replacements between `w` and `known` (Levenshtein). Both short. */
-static int edit_distance(struct word w, const char *known) {
-    enum { LONGEST = 16 };
-    int row[LONGEST + 1];
-    size_t n = strlen(known);
-    if (w.len > LONGEST || n > LONGEST) return LONGEST;
-    for (size_t j = 0; j <= n; j++) row[j] = (int)j;
-    for (size_t i = 0; i < w.len; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i + 1;
-        for (size_t j = 0; j < n; j++) {
-            int replace = diagonal + (w.at[i] != known[j]);
-            int other = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
-            diagonal = row[j + 1];
-            row[j + 1] = replace < other ? replace : other;
-        }
-    }
-    return row[n];
-}
-
 /* "'kernal' is ...: did you mean 'kernel'? Known here: out, kernel, stride, pad". */
 static ech_status unknown_word(const struct reader *r, struct word w, const char *what, const char *const *known, size_t count) {
     char list[120];
     struct echi_print p = {list, sizeof list, 0};
-    const char *nearest = NULL;
-    int least = 4; /* further than three letters away is another word, not a slip */
-    for (size_t i = 0; i < count; i++) {
-        int distance = edit_distance(w, known[i]);
-        if (distance < least && distance < (int)strlen(known[i])) {
-            least = distance;
-            nearest = known[i];
-        }
-        echi_print(&p, "%s%s", i ? ", " : "", known[i]);
-    }
+    const char *nearest = echi_nearest(w.at, w.len, known, count);
+    for (size_t i = 0; i < count; i++) echi_print(&p, "%s%s", i ? ", " : "", known[i]);
     struct shown s;
     if (nearest) return complain(r, "'%s' is no %s: did you mean '%s'? (known: %s)", show(w, &s), what, nearest, list);
     return complain(r, "'%s' is no %s: use one of %s", show(w, &s), what, list);

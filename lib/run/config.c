@@ -105,7 +105,9 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
     X(insecure, "insecure", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                                        \
       "without a key, meet beyond this machine all the same: whoever reaches the network may join and change the run")          \
     X(record, "record", "DIR", "", TEXT, 0, 0, no_word, NULL,                                                                 \
-      "where each node writes what its roles are told (rank0.events, ...), for `echelon replay`")
+      "where each node writes what its roles are told (rank0.events, ...), for `echelon replay`")                             \
+    X(profile_out, "profile-out", "FILE", "", TEXT, 0, 0, no_word, NULL,                                                      \
+      "where rank 0 writes what arithmetic costs it, for `echelon sim --profile`")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \
@@ -372,8 +374,8 @@ static ech_status deterministic_fits(const struct ech_config *config, struct ech
 /* Rank 0 writes each file once, at the end: two under one name would leave one of them. */
 static ech_status outputs_differ(const struct ech_config *config, struct ech_error *err) {
     const struct { const char *name, *path; } output[] = {
-        {"save", config->save}, {"report", config->report}, {"save-plan", config->save_plan}};
-    for (int i = 0; i < 3; i++)
+        {"save", config->save}, {"report", config->report}, {"save-plan", config->save_plan}, {"profile-out", config->profile_out}};
+    for (int i = 0; i < 4; i++)
         for (int j = 0; j < i; j++)
             if (*output[i].path && strcmp(output[i].path, output[j].path) == 0)
                 return refuse(err, "options %s and %s both name %.200s: give each its own file", output[j].name, output[i].name,

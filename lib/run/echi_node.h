@@ -82,6 +82,7 @@ void echi_watch_judge(struct echi_node *n, int64_t now);   /* who is silent for 
 /* ---- node_tell.c ---- */
 void echi_tell_note(struct echi_node *n, int64_t now);   /* after each step of a role: phases that have changed */
 void echi_tell_all(struct echi_node *n, int64_t now);    /* a line a role to the caller: who waits for whom */
+void echi_tell_roles(struct echi_node *n, int64_t now);  /* of them, those of the roles: of the simulator's nodes too, which have nothing else */
 /* What this node waits for from `peer`, for the end of a sentence: ", while ..."; or "". */
 const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_t cap);
 

@@ -10,6 +10,7 @@
 #include "echi_net.h"
 #include "echi_ops.h"
 #include "echi_os.h"
+#include "echi_profile.h"
 #include "echi_roles.h"
 
 #include <stdatomic.h>
@@ -91,7 +92,9 @@ bool echi_lane_is_held(struct echi_lane *lane);
  * node owes. */
 void echi_lane_breathe(struct echi_lane *lane, enum echi_task_kind kind);
 /* Of these three a lane that is NULL does nothing: a replay runs tasks without one. */
-/* Called by the running task: the gradient of a layer, or of a head's rows, is in its place. */
+/* Called by the running task: the gradient of a layer, or of a head's rows, is in its place. Gradients of fewer bytes than a chunk of
+ * the wire wait for the next, or for the end of their task: sending them a little earlier saves less than waking a thread costs. */
+#define ECHI_WORTH_A_WAKE 65536
 void echi_lane_gradient(struct echi_lane *lane, const struct echi_task *task, int layer, size_t bytes, const struct echi_result *result);
 void echi_lane_rows(struct echi_lane *lane, const struct echi_task *task, const struct echi_result *result);
 /* What a lane is at: the task in hand (the most urgent of those begun), since when, and how many wait. */
@@ -130,6 +133,11 @@ ech_status echi_exec_run(void *exec, const struct echi_task *task, struct echi_r
 /* Seconds of a step at several sizes, on the calling thread, which a slow node's factor holds up too. */
 ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err);
 
+/* What other tasks cost this machine, for a profile; `times` as echi_measure gave them. On the same thread, a tenth of a second
+ * for LeNet-5. */
+ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *device, const struct echi_times *times, struct echi_profile *out,
+                              struct ech_error *err);
+
 /* ----------------------------------------------------------------- node.c */
 
 /* A session's half of a node: the caller's thread computes the worker's steps. NULL in ech_train. */
@@ -148,6 +156,7 @@ struct echi_node_config {
     const atomic_bool *abandoned;             /* sessions: the caller computes no more steps; NULL in ech_train */
     echi_real *params;                        /* rank 0: initial weights in, trained weights out */
     struct echi_checkpoints *checkpoints;     /* rank 0, with --checkpoint; else NULL */
+    struct echi_profile *profile;             /* rank 0, with --profile-out: filled once measured; else NULL */
     /* Called on the node's thread, may be NULL: the wire stands; later again: the slots stand as well; at last, with NULLs:
      * both are about to go. */
     void (*started)(void *self, struct echi_wire *wire, struct echi_exec *exec); void *started_self;
@@ -157,6 +166,30 @@ ech_status echi_node_run(const struct echi_node_config *node, struct ech_report 
 
 /* Options made numbers: what the coordinator is to plan and when to stop. */
 ech_status echi_wishes_from(const struct ech_config *config, const struct echi_job *job, struct echi_wishes *out, struct ech_error *err);
+/* With --plan, *out_plan becomes that plan, checked against this run; else it stays as it is. */
+ech_status echi_goal_from(const struct ech_config *config, const struct echi_job *job, const struct echi_wishes *wishes, struct echi_plan *out_plan,
+                          struct echi_goal *out, struct ech_error *err);
+
+/* --------------------------------------------- node_report.c, outcome.c */
+
+/* Before a run: what is known of it. After it: what the coordinator knows, which began at `began` and stands at `now`; `plan` is NULL
+ * while there is none. */
+void echi_report_begin(struct ech_report *report, const struct ech_model *model, const struct ech_data *data, const struct ech_config *config);
+void echi_report_run(struct ech_report *report, const struct echi_coordinator *c, const struct echi_plan *plan, const struct echi_job *job,
+                     int64_t began, int64_t now);
+/* What on_progress is told, `passed` ns of the run's clock after it was told *shown; takes the sums that the coordinator keeps for it. */
+void echi_progress_make(struct echi_coordinator *c, const struct echi_job *job, uint32_t round, int64_t passed, int64_t clock, bool looked,
+                        uint64_t bytes, struct ech_progress *shown);
+/* The coordinator's sentence for an end that is not as asked; nothing when it is. `why_lost`: what is known of a lost rank, or "". */
+void echi_end_sentence(const struct echi_coordinator *c, const struct ech_config *config, const char *why_lost, struct ech_error *err);
+/* The weights that a run begins with, from --init or the seed; *out is from malloc. */
+ech_status echi_first_weights(const struct ech_model *model, const struct ech_config *config, float **out, struct ech_error *err);
+/* Writes what --save and --report ask for. */
+ech_status echi_outcome_write(const struct ech_model *model, const struct ech_config *config, const float *weights, const struct ech_report *report,
+                              struct ech_error *err);
+
+/* A move, told by `m`, in words: who joins which group, and why if the coordinator decided it. Cut at cap. */
+void echi_move_text(const struct echi_change *why, const struct echi_msg *m, char *buf, size_t cap);
 
 /* ------------------------------------------------------------ plan_file.c */
 

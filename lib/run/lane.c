@@ -7,9 +7,6 @@
 #include <string.h>
 
 #define WAITING_MAX 256
-/* Gradients of fewer bytes than a chunk of the wire wait for the next, or for the end of their task: sending them a little
- * earlier saves less than waking a thread costs. */
-#define WORTH_A_WAKE 65536
 #define DONE_MAX 1024     /* gradients and finished tasks not yet taken; a node has fewer layers and tasks out */
 
 struct echi_lane {
@@ -235,7 +232,7 @@ static void put_part(struct echi_lane *l, const struct echi_task *task, int laye
 void echi_lane_gradient(struct echi_lane *l, const struct echi_task *task, int layer, size_t bytes, const struct echi_result *result) {
     if (!l) return;
     l->untold += bytes;
-    const bool tell = l->untold >= WORTH_A_WAKE;
+    const bool tell = l->untold >= ECHI_WORTH_A_WAKE;
     if (tell) l->untold = 0;
     put_part(l, task, layer, result, tell);
 }

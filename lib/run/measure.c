@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Step times at start, at several numbers of samples: what the planner goes by. */
+ * Step times at start, at several numbers of samples: what the planner goes by. And, for a profile, what other tasks cost. */
 #include "echi_run.h"
 #include "echi_error.h"
 
@@ -19,9 +19,13 @@
  * two at least, for a slope), and no sweep begins after so long. */
 #define LONG_STEP 0.15
 #define LONG_SWEEPS 2.0
-/* Seconds for the messages of an asynchronous step on a whole processor: six of them, some fourteen system calls (counted on
- * LeNet-5, a worker whose head and owner are elsewhere). A host with a share of a processor takes so much longer. */
-#define STEP_MESSAGES 60e-6
+/* Seconds for one of an asynchronous step's messages on a whole processor: all ECHI_STEP_MESSAGES of them take some fourteen
+ * system calls (counted on LeNet-5, a worker whose head and owner are elsewhere). A host with a share of a processor takes so
+ * much longer. */
+#define MESSAGE 10e-6
+/* A message's bytes are copied into a socket or out of one, which together with the frames costs about as much as three plain
+ * copies (bench_net). */
+#define COPIES 3
 static const uint32_t sizes[] = {8, 16, 32, 48, 64, 96, 128};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 _Static_assert(SIZES <= ECHI_TIMES_MAX, "more sizes than struct echi_times holds");
@@ -71,11 +75,10 @@ static ech_status time_size(const struct bench *b, int sweep, int size, bool hea
     return ECH_OK;
 }
 
-/* A message with all parameters: its bytes are copied into a socket or out of one, which together with the frames costs
- * about as much as three plain copies (bench_net), and the owner adds what a push brings. */
+/* A message with all parameters, of which the owner adds what a push brings. */
 static ech_status time_exchange(const struct bench *b, struct echi_device *device, size_t n_params, struct timing *t, struct ech_error *err) {
     const int64_t began = echi_thread_cpu();
-    for (int copy = 0; copy < 3; copy++) memcpy(echi_buffer_host(b->grads), echi_buffer_host(b->params), n_params * sizeof(echi_real));
+    for (int copy = 0; copy < COPIES; copy++) memcpy(echi_buffer_host(b->grads), echi_buffer_host(b->params), n_params * sizeof(echi_real));
     ECHI_TRY(echi_add(device, b->grads, b->params, 0, n_params, err));
     const double seconds = (double)(echi_thread_cpu() - began) * 1e-9;
     if (t->exchange == 0 || seconds < t->exchange) t->exchange = seconds;
@@ -95,29 +98,43 @@ static double scale_of(const struct timing *t) {
     return best;
 }
 
-ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err) {
-    const int most = (int)sizes[SIZES - 1];
+/* Stacks and arrays for steps of up to `most` samples, filled with numbers of the size that samples have. */
+static ech_status bench_open(const struct echi_job *job, struct echi_device *device, int most, struct bench *b, struct ech_error *err) {
     const bool cut = job->cut > 0;
-    struct bench b = {0};
+    *b = (struct bench){0};
+    ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers, cut ? job->cut : job->model->n_layers, most, &b->trunk, err));
+    if (cut) ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers + job->cut, job->model->n_layers - job->cut, most, &b->head, err));
+    ECHI_TRY(echi_buffer_create(device, job->n_params * sizeof(echi_real), &b->params, err));
+    ECHI_TRY(echi_buffer_create(device, job->n_params * sizeof(echi_real), &b->grads, err));
+    b->rows = calloc((size_t)most * echi_shape_size(job->model->input), sizeof *b->rows);
+    b->cut_rows = calloc((size_t)most * (job->cut_width ? job->cut_width : 1), sizeof *b->cut_rows);
+    b->labels = calloc((size_t)most, 1);
+    if (!b->rows || !b->cut_rows || !b->labels) return echi_fail_memory(err, "run.measure", "step times at start");
+    echi_model_init(job->model, 1, echi_buffer_host(b->params));
+    for (size_t i = 0; i < (size_t)most * echi_shape_size(job->model->input); i++) b->rows[i] = (echi_real)(i % 17) / 10 - (echi_real)0.8;
+    for (size_t i = 0; i < (size_t)most * job->cut_width; i++) b->cut_rows[i] = (echi_real)(i % 13) / 10;
+    return ECH_OK;
+}
+
+static void bench_close(struct bench *b) {
+    echi_stack_destroy(b->trunk);
+    echi_stack_destroy(b->head);
+    echi_buffer_destroy(b->params);
+    echi_buffer_destroy(b->grads);
+    free(b->rows);
+    free(b->cut_rows);
+    free(b->labels);
+}
+
+ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err) {
+    const bool cut = job->cut > 0;
+    struct bench b;
     struct timing timing = {0};
     struct echi_slowness slowness;
     ech_status status = ECH_OK;
     memset(out, 0, sizeof *out);
     echi_slowness_begin(&slowness, slow);
-    ECHI_TRY_GOTO(echi_stack_create(device, job->kernels, job->model->layers, cut ? job->cut : job->model->n_layers, most, &b.trunk, err), out);
-    if (cut) ECHI_TRY_GOTO(echi_stack_create(device, job->kernels, job->model->layers + job->cut, job->model->n_layers - job->cut, most, &b.head, err), out);
-    ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(echi_real), &b.params, err), out);
-    ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(echi_real), &b.grads, err), out);
-    b.rows = calloc((size_t)most * echi_shape_size(job->model->input), sizeof *b.rows);
-    b.cut_rows = calloc((size_t)most * (job->cut_width ? job->cut_width : 1), sizeof *b.cut_rows);
-    b.labels = calloc((size_t)most, 1);
-    if (!b.rows || !b.cut_rows || !b.labels) {
-        status = echi_fail_memory(err, "run.measure", "step times at start");
-        goto out;
-    }
-    echi_model_init(job->model, 1, echi_buffer_host(b.params));
-    for (size_t i = 0; i < (size_t)most * echi_shape_size(job->model->input); i++) b.rows[i] = (echi_real)(i % 17) / 10 - (echi_real)0.8;
-    for (size_t i = 0; i < (size_t)most * job->cut_width; i++) b.cut_rows[i] = (echi_real)(i % 13) / 10;
+    ECHI_TRY_GOTO(bench_open(job, device, (int)sizes[SIZES - 1], &b, err), out);
     const int64_t began = echi_now();
     timing.sizes = SIZES;
     while (timing.sweeps < SWEEPS && (timing.sweeps == 0 || (double)(echi_now() - began) < LONG_SWEEPS * 1e9)) {
@@ -136,14 +153,91 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     }
     out->count = (uint32_t)timing.sizes;
     out->exchange = timing.exchange * scale;
-    out->messages = STEP_MESSAGES * scale;
+    out->messages = ECHI_STEP_MESSAGES * MESSAGE * scale;
 out:
-    echi_stack_destroy(b.trunk);
-    echi_stack_destroy(b.head);
-    echi_buffer_destroy(b.params);
-    echi_buffer_destroy(b.grads);
-    free(b.rows);
-    free(b.cut_rows);
-    free(b.labels);
+    bench_close(&b);
+    return status;
+}
+
+/* ---------------------------------------------------------- for a profile */
+
+#define COST_RUNS 20   /* the shortest counts */
+
+enum cost { FORWARD, BACKWARD, APPLY, ADD, REFRESH, COPY, LOOK, COSTS };
+struct costs { const struct bench *b; struct echi_device *device; const struct echi_job *job; struct echi_buffer *momentum, *out; int n; };
+
+static ech_status units(struct echi_stack *stack, const struct bench *b, bool backward, struct ech_error *err) {
+    const int count = echi_stack_units(stack);
+    for (int u = 0; u < count && !backward; u++) ECHI_TRY(echi_stack_forward(stack, u, b->params, err));
+    for (int u = count - 1; u >= 0 && backward; u--) ECHI_TRY(echi_stack_backward(stack, u, b->params, b->grads, u > 0, err));
+    return ECH_OK;
+}
+
+static ech_status forward_once(const struct bench *b, int n, struct ech_error *err) {
+    ECHI_TRY(echi_stack_input(b->trunk, n, b->rows, err));
+    return units(b->trunk, b, false, err);
+}
+
+static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_error *err) {
+    const struct bench *b = c->b;
+    const size_t all = c->job->n_params;
+    const struct echi_buffer *states[2] = {b->grads, c->momentum};
+    double loss;
+    int correct;
+    switch (cost) {
+    case FORWARD: return forward_once(b, c->n, err);
+    case BACKWARD:   /* behind a FORWARD; without a head the loss is part of it */
+        if (b->head) ECHI_TRY(echi_stack_output_grad(b->trunk, b->cut_rows, err));
+        else ECHI_TRY(echi_stack_loss(b->trunk, b->labels, 1, &loss, &correct, err));
+        return units(b->trunk, b, true, err);
+    case APPLY: return echi_apply_sgd(c->device, b->params, c->out, c->momentum, b->grads, 0, all, (echi_real)0.01, (echi_real)0.5, 0, err);
+    case ADD: return echi_add(c->device, c->out, b->grads, 0, all, err);
+    case REFRESH: return echi_sum_states(c->device, c->out, b->params, states, 2, 0, all, err);
+    case COPY:
+        for (int i = 0; i < COPIES; i++) memcpy(echi_buffer_host(c->out), echi_buffer_host(b->params), all * sizeof(echi_real));
+        return ECH_OK;
+    case LOOK:
+        ECHI_TRY(forward_once(b, c->n, err));
+        if (b->head) {
+            ECHI_TRY(echi_stack_input(b->head, c->n, b->cut_rows, err));
+            ECHI_TRY(units(b->head, b, false, err));
+        }
+        return echi_stack_loss(b->head ? b->head : b->trunk, b->labels, 0, &loss, &correct, err);
+    case COSTS: break;
+    }
+    return ECH_OK;
+}
+
+ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *device, const struct echi_times *times, struct echi_profile *out,
+                              struct ech_error *err) {
+    struct bench b;
+    struct costs c = {.b = &b, .device = device, .job = job, .n = 1};
+    double least[COSTS] = {0};
+    ech_status status = ECH_OK;
+    for (uint32_t i = 0; i < times->count && times->n[i] <= 64; i++) c.n = (int)times->n[i];
+    ECHI_TRY_GOTO(bench_open(job, device, c.n, &b, err), out);
+    ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(echi_real), &c.momentum, err), out);
+    ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(echi_real), &c.out, err), out);
+    for (int run = 0; run < COST_RUNS; run++)
+        for (int cost = 0; cost < COSTS; cost++) {
+            const int64_t began = echi_thread_cpu();
+            ECHI_TRY_GOTO(one_cost(&c, (enum cost)cost, err), out);
+            const double seconds = (double)(echi_thread_cpu() - began) * 1e-9;
+            if (run == 0 || seconds < least[cost]) least[cost] = seconds;
+        }
+    /* On the clock of this host, which may own a share of a processor only. */
+    const double scale = times->messages / (ECHI_STEP_MESSAGES * MESSAGE), a_param = scale / (double)job->n_params;
+    echi_profile_of(out, echi_device_describe(device)->name, job->model, times);
+    out->forward = least[FORWARD] / (least[FORWARD] + least[BACKWARD]);
+    out->apply = least[APPLY] * a_param;
+    out->add = least[ADD] * a_param;
+    out->refresh = least[REFRESH] * a_param / 2;
+    out->copy = least[COPY] * a_param / sizeof(echi_real);
+    out->message = MESSAGE * scale;
+    out->look = least[LOOK] * scale / c.n;
+out:
+    echi_buffer_destroy(c.momentum);
+    echi_buffer_destroy(c.out);
+    bench_close(&b);
     return status;
 }

@@ -118,24 +118,10 @@ static void begin_at(struct echi_node *n, const struct echi_standing *at, struct
 static ech_status make_coordinator(struct echi_node *n, struct echi_about *about) {
     const struct ech_config *c = n->c->config;
     struct echi_wishes wishes;
-    struct echi_goal goal = {.train_samples = n->job->train_samples, .target_accuracy = c->target_accuracy, .eval_every = c->eval_every,
-                             .has_test = n->job->test_samples > 0, .give_final = n->c->user != NULL};
+    struct echi_goal goal;
     ECHI_TRY(echi_wishes_from(c, n->job, &wishes, n->err));
-    if (c->plan[0]) {
-        ECHI_TRY(echi_plan_load(c->plan, &n->setup.plan, n->err));
-        if (n->setup.plan.world != n->world)
-            return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s is a plan for %d nodes, but --world is %d", c->plan,
-                             n->setup.plan.world, n->world);
-        if (n->setup.plan.deterministic != c->deterministic)
-            return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan", "%s is a plan %s --deterministic: start every node %s it", c->plan,
-                             c->deterministic ? "without" : "for", c->deterministic ? "without" : "with");
-        if (n->setup.plan.separated && n->job->cut == 0)
-            return echi_fail(n->err, ECH_E_ARGUMENT, "run.plan",
-                             "%s separates layers, but this model has no fully connected layers behind convolutions: give 'head none'",
-                             c->plan);
-    }
-    const uint32_t batch = c->plan[0] ? n->setup.plan.round : echi_wishes_round(&wishes);
-    goal.samples = c->steps >= 0 ? (uint64_t)c->steps * batch : (uint64_t)(c->epochs * n->job->train_samples + 0.5);
+    ECHI_TRY(echi_goal_from(c, n->job, &wishes, &n->setup.plan, &goal, n->err));
+    goal.give_final = n->c->user != NULL;
     if (n->c->checkpoints) {
         const struct echi_checkpoint *from = echi_checkpoints_from(n->c->checkpoints);
         goal.keep = true;

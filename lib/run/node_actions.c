@@ -159,33 +159,6 @@ static void do_compute(struct echi_node *n, const struct echi_task *task) {
     if (status != ECH_OK) echi_node_give_up(n, status);
 }
 
-/* Rank 0's sentence for an end that is not as asked. */
-static void tell_end(struct echi_node *n) {
-    const struct echi_coordinator *c = n->coordinator;
-    switch (c->status) {
-    case ECH_OK: break;
-    case ECH_E_PEER_LOST:
-        echi_fail_at(n->err, c->status, "run", c->lost_peer, NULL, "rank %d was lost (%s): the run ends; start it again, %s",
-                     c->lost_peer, n->lost_text[0] ? n->lost_text : c->text,
-                     n->c->checkpoints ? "with --resume" : "with --init from a saved file if there is one");
-        break;
-    case ECH_E_NOT_REACHED:
-        echi_fail(n->err, c->status, "run",
-                  "the best look found %.2f %%, not the %.2f %% of --target-accuracy: allow more --epochs or change --lr",
-                  100 * c->best_accuracy, 100 * n->c->config->target_accuracy);
-        break;
-    case ECH_E_ABORTED:
-        if (c->at_fault < 0) {
-            echi_fail(n->err, c->status, "run", "the run was stopped after %llu samples", (unsigned long long)c->applied);
-            break;
-        }
-        /* fall through */
-    default:
-        if (c->at_fault > 0) echi_fail_at(n->err, c->status, "run", c->at_fault, NULL, "rank %d: %s", c->at_fault, c->text);
-        else echi_fail_at(n->err, c->status, "run", c->at_fault, NULL, "%s", c->text);
-    }
-}
-
 static void perform(struct echi_node *n, struct echi_actions *list) {
     if (list->overflow) {
         echi_fail(n->err, ECH_E_INTERNAL, "run.perform", "a role asked for more than %d things at once", ECHI_ACTIONS_MAX);
@@ -200,7 +173,7 @@ static void perform(struct echi_node *n, struct echi_actions *list) {
         case ECHI_ACTION_PLAN: send_plan(n); break;
         case ECHI_ACTION_FAULT: echi_node_fault(n, (ech_status)a->msg.layer, n->rank, a->msg.text); break;
         case ECHI_ACTION_DONE:
-            tell_end(n);
+            echi_end_sentence(n->coordinator, n->c->config, n->lost_text, n->err);
             echi_node_give_up(n, n->coordinator->status);
             break;
         }

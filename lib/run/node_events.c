@@ -17,6 +17,8 @@
 static void measure_here(void *self) {
     struct echi_node *n = self;
     n->measure_status = echi_measure(n->job, echi_exec_device(n->exec), n->c->config->slow, &n->times, &n->measure_error);
+    if (n->measure_status == ECH_OK && n->c->profile)
+        n->measure_status = echi_measure_costs(n->job, echi_exec_device(n->exec), &n->times, n->c->profile, &n->measure_error);
     atomic_store(&n->measured, true);
 }
 
@@ -178,14 +180,19 @@ static void tell_losses(struct echi_node *n) {
     }
 }
 
-/* In words, by the node that decided it: who, whereto, why. */
-static void log_move(struct echi_node *n, const struct echi_msg *m) {
-    const struct echi_change *why = &n->coordinator->told;
+void echi_move_text(const struct echi_change *why, const struct echi_msg *m, char *buf, size_t cap) {
     if (why->kind == ECHI_CHANGE_GROUP && why->rank == m->peer)
-        echi_node_log(n, ECH_LOG_INFO,
-                      "rank %d joins group %d: its last %d steps and more took %.2f times as long as is usual in group %d, where it was; %.0f %% more samples a second are expected of the move",
-                      m->peer, m->group, ECHI_REGROUP_LASTING, why->ratio, why->from, 100 * why->gain);
-    else echi_node_log(n, ECH_LOG_INFO, "rank %d joins group %d", m->peer, m->group);
+        snprintf(buf, cap,
+                 "rank %d joins group %d: its steps of late (%d and more) took %.2f times as long as is usual in group %d, where it was; %.0f %% more samples a second are expected of the move",
+                 m->peer, m->group, ECHI_REGROUP_LASTING, why->ratio, why->from, 100 * why->gain);
+    else snprintf(buf, cap, "rank %d joins group %d", m->peer, m->group);
+}
+
+/* Who moved and why, by the node that decided it. */
+static void log_move(struct echi_node *n, const struct echi_msg *m) {
+    char line[300];
+    echi_move_text(&n->coordinator->told, m, line, sizeof line);
+    echi_node_log(n, ECH_LOG_INFO, "%s", line);
 }
 
 static void on_regroup(struct echi_node *n, const struct echi_msg *m) {

@@ -256,6 +256,15 @@ static void tell_peers(struct echi_node *n, struct echi_print *l) {
     if (l->len > 0) say(n, l);
 }
 
+void echi_tell_roles(struct echi_node *n, int64_t now) {
+    char text[480] = "";
+    struct echi_print l = {text, sizeof text, 0};
+    if (n->coordinator) tell_coordinator(n, &l, now);
+    if (n->worker) tell_worker(n, &l, now);
+    if (n->owner) tell_owner(n, &l);
+    if (n->head) tell_head(n, &l);
+}
+
 void echi_tell_all(struct echi_node *n, int64_t now) {
     char text[480] = "";
     struct echi_print l = {text, sizeof text, 0};
@@ -269,10 +278,7 @@ void echi_tell_all(struct echi_node *n, int64_t now) {
     if (n->end_in)
         echi_print(&l, "; the run is over%s", n->c->user && n->rank != 0 && !n->final_in ? ", the final weights are to come" : "");
     say(n, &l);
-    if (n->coordinator) tell_coordinator(n, &l, now);
-    if (n->worker) tell_worker(n, &l, now);
-    if (n->owner) tell_owner(n, &l);
-    if (n->head) tell_head(n, &l);
+    echi_tell_roles(n, now);
     tell_lane(n, &l, now);
     tell_wire(n, &l);
     tell_peers(n, &l);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Options made numbers for the planner. */
+ * Options made numbers for the planner and the coordinator. */
 #include "echi_run.h"
 #include "echi_error.h"
 
@@ -35,7 +35,7 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->separate = job->model ? c->separate : 0;
     w->has_cut = job->cut > 0;
     w->groups = c->groups;
-    w->regroup_after = strcmp(c->regroup, "auto") == 0 ? REGROUP_AFTER : -1;
+    w->regroup_after = strcmp(c->regroup, "auto") == 0 ? REGROUP_AFTER : 0;
     w->batch = (uint32_t)c->batch;
     w->samples_per_step = (uint32_t)c->samples_per_step;
     w->staleness = (uint32_t)c->staleness;
@@ -57,5 +57,29 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
             return echi_fail(err, ECH_E_ARGUMENT, "run.shares", "--shares '%s' adds up to %llu, but under bsp it must be --batch %u", c->shares,
                              (unsigned long long)sum, w->batch);
     }
+    return ECH_OK;
+}
+
+/* A plan from a file must be one for this run. */
+static ech_status load_plan(const struct ech_config *c, const struct echi_job *job, struct echi_plan *out, struct ech_error *err) {
+    ECHI_TRY(echi_plan_load(c->plan, out, err));
+    if (out->world != c->world)
+        return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s is a plan for %d nodes, but --world is %d", c->plan, out->world, c->world);
+    if (out->deterministic != c->deterministic)
+        return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s is a plan %s --deterministic: start every node %s it", c->plan,
+                         c->deterministic ? "without" : "for", c->deterministic ? "without" : "with");
+    if (out->separated && job->cut == 0)
+        return echi_fail(err, ECH_E_ARGUMENT, "run.plan",
+                         "%s separates layers, but this model has no fully connected layers behind convolutions: give 'head none'", c->plan);
+    return ECH_OK;
+}
+
+ech_status echi_goal_from(const struct ech_config *c, const struct echi_job *job, const struct echi_wishes *wishes, struct echi_plan *out_plan,
+                          struct echi_goal *out, struct ech_error *err) {
+    if (c->plan[0]) ECHI_TRY(load_plan(c, job, out_plan, err));
+    const uint32_t batch = c->plan[0] ? out_plan->round : echi_wishes_round(wishes);
+    *out = (struct echi_goal){.train_samples = job->train_samples, .target_accuracy = c->target_accuracy, .eval_every = c->eval_every,
+                              .has_test = job->test_samples > 0};
+    out->samples = c->steps >= 0 ? (uint64_t)c->steps * batch : (uint64_t)(c->epochs * job->train_samples + 0.5);
     return ECH_OK;
 }

@@ -278,7 +278,7 @@ static void watch_speed(struct echi_coordinator *c, const struct echi_msg *m) {
     c->paused[rank] = paused;
     if (m->lease.owner != c->plan.owner_of[group]) return;
     c->arriving[rank] = false;
-    if (c->wishes.regroup_after < 0 || !c->policy->grouped || !same || m->lease.n != c->size[rank] || m->compute >> 62 || m->exchange >> 62)
+    if (c->wishes.regroup_after <= 0 || !c->policy->grouped || !same || m->lease.n != c->size[rank] || m->compute >> 62 || m->exchange >> 62)
         return;
     const struct echi_change change = echi_regroup_step(&c->regroup, &c->plan, c->size, rank, (double)m->compute, (double)m->exchange);
     if (change.kind != ECHI_CHANGE_NONE) c->change = change;

@@ -21,7 +21,7 @@ struct echi_wishes {
     bool lr_given, momentum_given;
     bool absent[ECHI_WORLD_MAX];       /* lost before there was a plan: has no times, and gets no part */
     bool deterministic;                /* BSP: shares of whole granules */
-    int64_t regroup_after;             /* ns for which a change of speed must have lasted to change groups or sizes of steps; -1: never */
+    int64_t regroup_after;             /* ns for which a change of speed must have lasted to change groups or sizes of steps; 0: never */
 };
 
 /* B: as wished, else max(64, 16 x nodes). */

@@ -6,13 +6,11 @@
 #   PARTS="speed"    only throughput; "time": only time to 98.5 %
 #   SHARES="1 1 1 .25"   of a core, rank by rank
 source "$(dirname "$0")/common.sh"
-source "$(dirname "$0")/hosts.sh"
 
 seeds=${SEEDS:-1 2 3 4 5 6 7}
 speed_seeds=${SPEED_SEEDS:-1 2 3}
 parts=${PARTS:-speed time}
 read -ra shares <<< "${SHARES:-0.5 0.5 0.5 0.125}"
-world=${#shares[@]}
 target=0.985
 dir=$out/cluster
 rm -rf "$dir"
@@ -26,44 +24,7 @@ declare -A title=([equal]="BSP, equal shares (B 64)" [speed64]="BSP by speed (B 
 declare -A options=([equal]="--sync bsp --shares equal --batch 64 --lr 0.02" [speed64]="--sync bsp --shares speed --batch 64 --lr 0.02"
     [speed128]="--sync bsp --shares speed --batch 128 --lr 0.04" [gssp]="--sync gssp")
 
-# --- nodes
-port=$((20000 + $$ % 10000))
-free_port() {   # into $port
-    port=$((port + 1))
-    while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
-}
-
-# node RANK OPTIONS...: a node on its host, in place of this subshell.
-if hosts_open "${shares[@]}"; then
-    echo "hosts: ${shares[*]} of a core each, by CPU quota (cgroup v$hosts_v, 1 ms of each period)"
-    node() { on_host "$1" "$echelon" train --data "$data" --progress off "${@:2}"; }
-else
-    echo "hosts: no CPU quotas here (they take root and the cgroup controller cpu); ranks share the cores and play slow ones by --slow"
-    most=$(printf '%s\n' "${shares[@]}" | sort -g | tail -1)
-    node() { exec "$echelon" train --data "$data" --progress off --slow "$(ratio "$most" "${shares[$1]}")" "${@:2}"; }
-fi
-
-# train NAME OPTIONS...: a run over all hosts; its report is $dir/NAME.json. False when the target was not reached.
-train() {
-    local name=$1 rank pids=() status result=0
-    shift
-    free_port
-    for ((rank = 0; rank < world; rank++)); do
-        (node $rank --rank $rank --world "$world" --coordinator 127.0.0.1:$port --report "$dir/$name.json" "$@" > "$dir/$name.$rank.out" 2>&1) &
-        pids+=($!)
-    done
-    for rank in "${!pids[@]}"; do
-        status=0
-        wait "${pids[rank]}" || status=$?
-        if [ $status = 26 ]; then result=1   # the target was not reached
-        elif [ $status != 0 ]; then
-            echo "cluster: rank $rank of $name ended with status $status:" >&2
-            cat "$dir/$name.$rank.out" >&2
-            exit 1
-        fi
-    done
-    return $result
-}
+source "$(dirname "$0")/nodes.sh"
 
 per_image() { awk -v total="$1" -v n="$2" 'BEGIN { printf "%.0f", total / n }'; }
 bytes_sent() { value "$1" bytes_sent | grep -o ': [0-9]*' | awk '{ sum += $2 } END { print sum }'; }
@@ -71,19 +32,6 @@ bytes_sent() { value "$1" bytes_sent | grep -o ': [0-9]*' | awk '{ sum += $2 } E
 best() { if [ "$(compare "${result[$2]}" "$1" "${result[$3]}")" = yes ]; then echo "$2"; else echo "$3"; fi; }
 verdict() { printf '  %-58s %8.2f   %s %-5s %s\n' "$1" "$2" "$3" "$4" "$(compare "$2" "$3" "$4")"; }
 declare -A result runs
-
-# What the machine did besides: cores busy with work that is not ours, from one call to the next.
-others_since() {   # into $others
-    local cpu rest now mine
-    read -r cpu rest < /proc/stat
-    now=$(awk -v hz="$(getconf CLK_TCK)" '{ print ($1 + $2 + $3 + $6 + $7) / hz }' <<< "$rest")
-    times > "$dir/times"   # a pipe would show a subshell's
-    mine=$(awk '{ for (i = 1; i <= NF; i++) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } } END { print sum }' "$dir/times")
-    others=$(awk -v b="$now" -v m="$mine" -v b0="${busy0:-$now}" -v m0="${mine0:-$mine}" -v s="$((SECONDS - ${seconds0:-$SECONDS}))" \
-        'BEGIN { o = s ? (b - b0 - m + m0) / s : 0; printf "%.2f", o < 0 ? 0 : o }')
-    busy0=$now mine0=$mine seconds0=$SECONDS
-}
-others_since
 
 # ratios NAME NAME: of two configurations seed by seed, which what changes on the machine disturbs least; their median.
 ratios() {

@@ -38,12 +38,16 @@ refuse() {
 # --- words
 expect 0 '^echelon [0-9]+\.[0-9]+\.[0-9]+$' --version
 expect 0 'usage: echelon train' help
+expect 0 'echelon sim --data' help
 expect 2 'usage: echelon train'
 expect 2 "no command 'tarin'; did you mean train" tarin
 expect 0 'Exit status:' train --help
 expect 0 'Exit status:' train --world 7 --help
 grep -q '^Others:' "$work/out" && bad "an option is in no section of --help"
-grep -oE '^  --[a-z-]+' "$work/out" | tr -d ' ' | sort >"$work/help-options"
+cp "$work/out" "$work/train-help"
+expect 0 'Exit status:' sim --help
+grep -q '^Others:' "$work/out" && bad "an option is in no section of sim's --help"
+cat "$work/out" "$work/train-help" | grep -oE '^  --[a-z-]+' | tr -d ' ' | sort -u >"$work/help-options"
 awk 'after == ".TP" && $2 ~ /^\\-\\-/ { gsub(/\\/, "", $2); print $2 } { after = $0 }' "$root/tools/echelon.1" | sort >"$work/man-options"
 diff "$work/help-options" "$work/man-options" >"$work/out" || bad "--help (<) and the man page (>) list different options"
 "$echelon" train --help >/dev/full 2>/dev/null && bad "a full disk behind stdout is not noticed"

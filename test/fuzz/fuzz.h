@@ -36,7 +36,7 @@ struct fuzz_driver {
     X(message) X(plan) X(times)                                                                                                  \
     X(model) X(json)                                                                                                             \
     X(idx)                                                                                                                       \
-    X(plan_file) X(config)                                                                                                       \
+    X(plan_file) X(config) X(hosts) X(profile)                                                                                   \
     X(safetensors) X(checkpoint) X(recording)
 #define FUZZ_DECLARE(name) extern const struct fuzz_driver fuzz_##name;
 FUZZ_DRIVERS(FUZZ_DECLARE)

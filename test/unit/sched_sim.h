@@ -117,6 +117,7 @@ struct sim {
     bool owner_killed;
     uint64_t move_at[MOVES]; int moves;     /* from so many events on a worker is moved, as soon as one can be; moves made */
     uint64_t handed_back;                   /* leases */
+    uint64_t speed_at; int speed_of; uint32_t speed_then;   /* from this event on that node's tasks take about so long; 0: never */
     int64_t notice[NODES];                  /* when the coordinator sees that a killed node is gone */
     int64_t stop_at;                        /* 0: never */
     int64_t cut_at;                         /* the power goes; 0: never */
@@ -1039,7 +1040,8 @@ static void sim_run(struct sim *s) {
     for (int r = 0; r < world; r++) {
         struct echi_times times = {.count = 2, .n = {1, 16}};
         uint8_t body[ECHI_TIMES_BYTES_MAX];
-        s->node[r].speed = speeds[echi_random_below(&s->random, 4)];
+        const uint32_t drawn = speeds[echi_random_below(&s->random, 4)];
+        if (s->node[r].speed == 0) s->node[r].speed = drawn;
         for (int i = 0; i < 2; i++) {
             times.trunk[i] = (4 + times.n[i]) * 1e-4 * s->node[r].speed;
             times.head[i] = times.trunk[i] / 8;
@@ -1056,6 +1058,7 @@ static void sim_run(struct sim *s) {
                 const int rank = victim(s, s->kill_rank[i]);
                 if (rank >= 0) kill_node(s, rank);
             }
+        if (s->speed_at && s->events == s->speed_at) s->node[s->speed_of].speed = s->speed_then;
         for (int i = 0; i < MOVES && !s->done; i++)
             if (s->move_at[i] && s->move_at[i] <= s->events && move_one(s)) {
                 s->move_at[i] = 0;

@@ -153,6 +153,7 @@ static void spoil(int which, struct ech_config *c) {
     case 11: strcpy(c->sync, "local"); break;
     case 12: c->batch = -5; break;
     case 13: strcpy(c->save, "x"), strcpy(c->report, "x"); break;
+    case 14: strcpy(c->report, "x"), strcpy(c->profile_out, "x"); break;
     default: c->deadline = (double)INFINITY; break;
     }
 }
@@ -160,7 +161,7 @@ static void spoil(int which, struct ech_config *c) {
 static void test_check(void **state) {
     (void)state;
     static const char *const word[] = {"ech_config_init", "rank is 4", "rank", "coordinator", "lr", "slow", "save", "separate",
-                                       "groups", "groups", "shares", "sync", "batch", "save and report", "deadline"};
+                                       "groups", "groups", "shares", "sync", "batch", "save and report", "report and profile-out", "deadline"};
     struct ech_config good = fresh();
     struct ech_error err = {0};
     set(&good, "world", "4");

@@ -276,6 +276,55 @@ static void run_moves(uint64_t seeds, bool with_kills) {
     if (!only && (moves < seeds || back < seeds || returned < seeds / 10 || (with_kills && owners < seeds / 10)))
         fail_msg("%d moves, %d leases handed back, %d moved again, %d owners", (int)moves, (int)back, (int)returned, (int)owners);
 }
+/* Two groups, of nodes of like speed in each. From some event on rank 2 is as slow as the other group, for good or not at all. */
+static struct sim *speeds(uint64_t seed, bool changes) {
+    struct sim *s = sim_new(seed);
+    struct echi_plan *p = &s->plan;
+    s->goal = (struct echi_goal){.train_samples = 128, .samples = 128 * 30};
+    echi_plan_clear(p);
+    p->sync = ECHI_SYNC_GSSP;
+    p->world = 5;
+    p->n_groups = 2;
+    p->strands = 1;
+    p->staleness = 3;
+    p->rounds_apart = 4;
+    p->round = 16;
+    p->momentum = 0.9;
+    for (int r = 0; r < 5; r++) {
+        p->group_of[r] = r > 2;
+        p->n[r] = 4;
+    }
+    p->owner_of[0] = 0;
+    p->owner_of[1] = 3;
+    s->plan_given = true;
+    s->wishes.regroup_after = 1;
+    for (int r = 0; r < 5; r++) s->node[r].speed = r > 2 ? 4000 : 1000;
+    s->speed_at = changes ? 3000 : 0;
+    s->speed_of = 2;
+    s->speed_then = 4000;
+    return s;
+}
+
+/* A change that lasts moves that worker and nobody else; without one nearly nobody moves, however restless the links and tasks are. */
+static void speeds_that_change_move_workers(void **state) {
+    (void)state;
+    int there = 0, others = 0, still = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++)
+        for (int changes = 0; changes < 2; changes++) {
+            struct sim *s = speeds(seed, changes);
+            sim_run(s);
+            s->moves = (int)s->coordinator.moves;
+            check_all(s);
+            if (!changes) {
+                still += s->moves == 0;
+                continue;
+            }
+            there += s->coordinator.plan.group_of[2] == 1;
+            for (int r = 0; r < 5; r++) others += r != 2 && s->coordinator.moved[r] > 0;
+        }
+    if (there < 54 || others > 6 || still < 54) fail_msg("of 60 runs %d moved it, %d moved others, %d moved nobody where nothing had changed", there, others, still);
+}
+
 static void moves(void **state) { (void)state; run_moves(2 * RUNS, false); }
 static void moves_and_kills(void **state) { (void)state; run_moves(2 * RUNS, true); }
 
@@ -918,7 +967,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(staleness_has_its_bin), cmocka_unit_test(resumed),
         cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(planned),
-        cmocka_unit_test(moves), cmocka_unit_test(moves_and_kills), cmocka_unit_test(kills), cmocka_unit_test(owners_die), cmocka_unit_test(planned_kills), cmocka_unit_test(a_kill_at_every_event),
+        cmocka_unit_test(speeds_that_change_move_workers), cmocka_unit_test(moves), cmocka_unit_test(moves_and_kills), cmocka_unit_test(kills), cmocka_unit_test(owners_die), cmocka_unit_test(planned_kills), cmocka_unit_test(a_kill_at_every_event),
         cmocka_unit_test(a_worker_counts_exactly_while_it_holds_a_lease),
         cmocka_unit_test(answers_take_turns),
         cmocka_unit_test(an_early_acknowledgement_counts),

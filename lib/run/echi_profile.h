@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What arithmetic and messages cost on one machine, as numbers: measured by `train --profile-out`, read by the simulator, which
+ * never measures. */
+#ifndef ECHI_PROFILE_H
+#define ECHI_PROFILE_H
+#include "echi_model.h"
+#include "echi_sched.h"
+
+#define ECHI_STEP_MESSAGES 6           /* of an asynchronous step, at its worker */
+
+struct echi_profile {
+    char machine[96];                  /* for people: processor and instruction set */
+    char model[32];                    /* for people: what the steps trained */
+    double trunk_ops, head_ops;        /* multiply-adds of a sample forward, in front of the cut and behind it (0: no cut) */
+    double parameters;                 /* floats of that model */
+    struct echi_times times;           /* of a step, as the planner takes them; all of it is filled */
+    double forward;                    /* the part of the trunk's time in a step that its forward pass takes, 0..1 */
+    double apply;                      /* seconds a parameter: momentum, decay and new weights from a gradient */
+    double add;                        /* seconds a parameter: a gradient into the sum of a round */
+    double refresh;                    /* seconds a parameter and summand: weights from w0 and the states */
+    double copy;                       /* seconds a byte that goes into a socket, or comes out of one, frames included */
+    double message;                    /* seconds a message at one end, besides its bytes */
+    double look;                       /* seconds a sample of the test set: forward, whole model */
+};
+
+/* LeNet-5 on one thread of the processor that it names: what holds where no profile is given. */
+void echi_profile_builtin(struct echi_profile *out);
+/* A measured machine's, with all about the model filled in; the costs behind `times` are the caller's to fill. */
+void echi_profile_of(struct echi_profile *out, const char *machine, const struct ech_model *model, const struct echi_times *times);
+/* Errors of load name file and line (ECH_E_FORMAT); *out is written only on success. */
+ech_status echi_profile_load(const char *path, struct echi_profile *out, struct ech_error *err);
+ech_status echi_profile_save(const char *path, const struct echi_profile *profile, struct ech_error *err);
+/* Makes a profile one of this model: steps cost in proportion to their multiply-adds, in front of the cut and behind it, what is
+ * counted by parameter or byte stays, and times.exchange follows. False when nothing had to be changed. */
+bool echi_profile_fit(struct echi_profile *profile, const struct ech_model *model);
+/* Images a second of this machine alone: of steps of 64 samples, as the report's step_seconds. */
+double echi_profile_images(const struct echi_profile *profile);
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What every run of a model begins and ends with, whatever its driver: first weights, the report, files, the last sentence. */
+#include "echi_run.h"
+#include "echi_error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void echi_report_begin(struct ech_report *r, const struct ech_model *model, const struct ech_data *data, const struct ech_config *config) {
+    snprintf(r->model, sizeof r->model, "%s", model->name);
+    snprintf(r->data, sizeof r->data, "%s", data->name);
+    snprintf(r->sync, sizeof r->sync, "%s", config->sync);
+    snprintf(r->version, sizeof r->version, "%s", ECH_VERSION);
+    r->world = config->world;
+    r->seed = config->seed;
+    r->head = -1;
+    r->lost_peer = -1;
+    r->target_seconds = r->target_epochs = -1;
+    r->test_accuracy = r->best_accuracy = -1;
+}
+
+ech_status echi_first_weights(const struct ech_model *model, const struct ech_config *config, float **out, struct ech_error *err) {
+    float *weights = calloc(model->n_params, sizeof *weights);
+    if (!weights) return echi_fail_memory(err, "run", "the weights");
+    ech_status status = ECH_OK;
+    if (config->init[0]) status = echi_safetensors_load(config->init, model, weights, err);
+    else echi_model_init(model, config->seed, weights);
+    if (status == ECH_OK) *out = weights;
+    else free(weights);
+    return status;
+}
+
+static ech_status write_report(const char *path, const struct ech_report *report, struct ech_error *err) {
+    size_t len = ech_report_json(report, NULL, 0);
+    char *text = malloc(len + 1);
+    if (!text) return echi_fail_memory(err, "run.report", "the report");
+    ech_report_json(report, text, len + 1);
+    ech_status status = echi_file_write(path, text, len, err);
+    free(text);
+    return status;
+}
+
+ech_status echi_outcome_write(const struct ech_model *model, const struct ech_config *config, const float *weights, const struct ech_report *report,
+                              struct ech_error *err) {
+    if (config->save[0]) ECHI_TRY(echi_safetensors_save(config->save, model, weights, err));
+    return config->report[0] ? write_report(config->report, report, err) : ECH_OK;
+}
+
+void echi_end_sentence(const struct echi_coordinator *c, const struct ech_config *config, const char *why_lost, struct ech_error *err) {
+    switch (c->status) {
+    case ECH_OK: break;
+    case ECH_E_PEER_LOST:
+        echi_fail_at(err, c->status, "run", c->lost_peer, NULL, "rank %d was lost (%s): the run ends; start it again, %s", c->lost_peer,
+                     why_lost[0] ? why_lost : c->text, config->checkpoint[0] ? "with --resume" : "with --init from a saved file if there is one");
+        break;
+    case ECH_E_NOT_REACHED:
+        echi_fail(err, c->status, "run", "the best look found %.2f %%, not the %.2f %% of --target-accuracy: allow more --epochs or change --lr",
+                  100 * c->best_accuracy, 100 * config->target_accuracy);
+        break;
+    case ECH_E_ABORTED:
+        if (c->at_fault < 0) {
+            echi_fail(err, c->status, "run", "the run was stopped after %llu samples", (unsigned long long)c->applied);
+            break;
+        }
+        /* fall through */
+    default:
+        if (c->at_fault > 0) echi_fail_at(err, c->status, "run", c->at_fault, NULL, "rank %d: %s", c->at_fault, c->text);
+        else echi_fail_at(err, c->status, "run", c->at_fault, NULL, "%s", c->text);
+    }
+}

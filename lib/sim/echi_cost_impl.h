@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the files of the cost engine share: cost.c (time), lanes.c (works), links.c (messages). */
+#ifndef ECHI_COST_IMPL_H
+#define ECHI_COST_IMPL_H
+#include "echi_cost.h"
+#include "echi_events.h"
+#include "echi_records.h"
+
+/* Kinds of due things. `turn`: what was due is not any more if the resource's turn has changed since. */
+enum echi_cost_due {
+    ECHI_DUE_TIMER,           /* who: host; what: the caller's cookie */
+    ECHI_DUE_LANE,            /* who: host; what: turn */
+    ECHI_DUE_POOL,            /* who: pool; what: turn */
+    ECHI_DUE_HELD,            /* who: host */
+    ECHI_DUE_QUEUE,           /* who: parcel */
+    ECHI_DUE_OUT,             /* who: host; what: turn */
+    ECHI_DUE_IN,              /* who: parcel */
+    ECHI_DUE_ARRIVED,         /* who: parcel */
+    ECHI_DUE_SELF_SENT        /* who: host; what: the message's cookie */
+};
+
+/* Works and parcels live in pools, and are named by their numbers there. */
+struct echi_work_out { struct echi_work work; double ns; int unit; bool begun; uint32_t next; };   /* unit: the next to be done */
+struct echi_sim_lane {
+    uint32_t first;           /* of its works, in the order in which they were asked for */
+    uint32_t running;
+    int until_unit;           /* the stretch under way ends with this unit */
+    double began, length;     /* of the stretch: the lane's own time (see lanes.c) at its beginning; ns of the work in it */
+    double stretch_ns;        /* ns of the whole work, at the speed that the stretch goes at */
+    uint32_t turn;
+    double debt, stolen;      /* ns that messages took from the stretch: not added to its length yet, and added */
+    bool held, told;
+};
+struct echi_sim_pool {
+    double clock;             /* ns for which each of its lanes has computed: the lanes' own time */
+    int64_t at;               /* virtual time of that */
+    int active;
+    struct echi_events ends;  /* of stretches, by the pool's clock; who: host; what: turn of the lane */
+    uint32_t turn;
+};
+struct echi_parcel {
+    uint64_t cookie, left, bytes;
+    int64_t entry, least;     /* when it begins to come in if nothing is before it; it is not whole before `least` */
+    uint32_t next;
+    uint16_t from, to;
+    uint8_t priority;
+};
+struct echi_sim_link {
+    double ns_per_byte;       /* 0: without bound */
+    uint32_t first[ECHI_COST_PRIORITIES], last[ECHI_COST_PRIORITIES];
+    uint32_t waiting;         /* a bit for each priority of which some wait */
+    uint32_t sending;
+    int64_t began;            /* of what is sent now */
+    uint64_t stretch;         /* bytes of it, until it is looked for a more urgent one */
+    uint32_t turn;
+    uint64_t sent;            /* messages so far, for the random numbers of losses */
+    int64_t in_free, cpu_free;/* when the way in, and the processor for what comes in, are free again */
+    double ns_per_message, ns_per_copy;   /* of the processor, at either end: a message, and each of its bytes */
+};
+struct echi_cost {
+    const struct echi_hosts *hosts;
+    uint64_t seed;
+    struct echi_events events;
+    int64_t now;
+    uint64_t happened;
+    bool failed;              /* no memory */
+    bool *dead;               /* [hosts] */
+    struct echi_sim_lane *lane;
+    struct echi_sim_link *link;
+    struct echi_sim_pool *pool;
+    struct echi_records works, parcels;
+    int64_t *in_order;        /* [hosts * hosts], if any message may be lost: before this the next of the pair does not come */
+};
+
+/* cost.c */
+void echi_cost_due(struct echi_cost *c, int64_t at, enum echi_cost_due kind, uint32_t who, uint64_t what);
+/* A new record; ECHI_NOTHING, and the engine has failed, without memory. */
+uint32_t echi_cost_new(struct echi_cost *c, struct echi_records *pool);
+
+/* lanes.c: true when there is something to tell the caller */
+void echi_cost_lane_create(struct echi_cost *c, int host);
+bool echi_cost_lane_due(struct echi_cost *c, int host, uint32_t turn, struct echi_happening *out);
+bool echi_cost_pool_due(struct echi_cost *c, int pool, uint32_t turn, struct echi_happening *out);
+bool echi_cost_held(const struct echi_cost *c, int host);   /* still asked to hold, and nothing under way */
+/* Messages take so many ns of the host's processor: from its work, if there is one. */
+void echi_cost_steal(struct echi_cost *c, int host, int64_t ns);
+void echi_cost_lane_kill(struct echi_cost *c, int host);
+
+/* links.c: likewise */
+void echi_cost_link_create(struct echi_cost *c, int host, struct echi_cost_io io, double io_speed);
+bool echi_cost_link_queue(struct echi_cost *c, uint32_t parcel, struct echi_happening *out);
+bool echi_cost_link_out(struct echi_cost *c, int host, uint32_t turn, struct echi_happening *out);
+void echi_cost_link_in(struct echi_cost *c, uint32_t parcel);
+bool echi_cost_link_arrived(struct echi_cost *c, uint32_t parcel, struct echi_happening *out);
+void echi_cost_link_kill(struct echi_cost *c, int host);
+#endif

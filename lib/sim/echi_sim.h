@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The simulator's driver: hosts the pure roles of all nodes in one thread and makes their actions true in virtual time. What they cost
+ * is the cost engine's (echi_cost.h); what they compute is done for real by the same code as in live runs (lib/run/exec.c), or not at
+ * all. What its files share: sim.c (a run from its beginning to its end), sim_actions.c (what roles ask for), sim_events.c (what
+ * happens, given to the roles), sim_posts.c (places for payloads), sim_tasks.c (what tasks cost, and the tasks themselves). */
+#ifndef ECHI_SIM_H
+#define ECHI_SIM_H
+#include "echelon_dev.h"
+#include "echi_cost.h"
+#include "echi_records.h"
+#include "echi_profile.h"
+#include "echi_run.h"
+
+/* A message on its way, or one that waits for a place. */
+#define ECHI_FLIGHT_META 128          /* bytes of a message that need no memory of their own */
+struct echi_flight {
+    uint32_t next;                    /* of those that wait for the same places */
+    uint16_t from, to;
+    uint8_t kind, role;               /* role: who sends it, and hears that it is sent */
+    struct echi_slot slot, place;     /* with a payload: where it comes from, where it goes to */
+    bool payload;
+    uint32_t meta_len;
+    size_t at, len;                   /* bytes [at, at + len) of both slots */
+    uint8_t *more;                    /* a long message, from malloc; else NULL */
+    uint8_t meta[ECHI_FLIGHT_META];
+};
+/* A place for the next payload of a kind from a node: for one, or, a push, for those of so many layers. */
+struct echi_post { uint32_t next; uint32_t left; struct echi_slot slot; int64_t at; };
+/* What goes from one node to another as one kind: places, and payloads that wait for some. Never both. */
+struct echi_channel { uint32_t key; uint32_t post_first, post_last, wait_first, wait_last; };
+/* By (to, from, kind), with open addressing: few of all pairs ever speak. */
+struct echi_channels { struct echi_channel *list; size_t count, room; };
+
+/* A task that a node computes. */
+struct echi_sim_task {
+    uint16_t node;
+    bool ran;                         /* its arithmetic is done */
+    int told;                         /* STEP, BACKWARD: the gradients of layers from this one on are told of */
+    struct echi_task task;
+    struct echi_result result;
+};
+
+/* How tasks of several units go by: a unit is a layer with parameters, and what follows it up to the next, in one direction. */
+struct echi_sim_shape {
+    double until[2 * ECHI_LAYERS_MAX];
+    bool mark[2 * ECHI_LAYERS_MAX];
+    int layer[2 * ECHI_LAYERS_MAX];   /* whose gradient is there when the unit ends; -1: nobody's */
+    struct echi_work_shape shape;
+};
+
+struct echi_sim_node {
+    struct echi_setup setup;
+    struct echi_worker *worker;
+    struct echi_owner *owner;
+    struct echi_head *head;
+    struct echi_exec *exec;           /* NULL: nothing is computed */
+    bool planned, dead;
+    uint64_t steps;                   /* begun by its worker */
+    double factor[ECHI_STRANDS];      /* of the step of each strand */
+    int64_t at;                       /* of its last event */
+};
+
+struct echi_sim {
+    const struct ech_config *config;
+    const struct echi_job *job;
+    const struct echi_profile *profile;
+    const struct echi_hosts *hosts;
+    const double *io_speed;           /* [world], of what messages cost; NULL: hosts' speeds */
+    bool real;                        /* the arithmetic is done */
+    struct ech_report *report;
+    struct ech_error *err;
+    int world;
+    struct echi_cost *cost;
+    struct echi_sim_node *node;
+    struct echi_coordinator *coordinator;
+    struct echi_action *action; int actions_room;
+    struct echi_records flights, posts, tasks;
+    struct echi_channels channels;
+    struct echi_sim_shape step, forward, backward;
+    echi_real *params;                /* real: initial weights in, trained weights out */
+    uint64_t sent[ECHI_KINDS + 1];    /* bytes by kind; at last those of credits */
+    int64_t ready_at;                 /* all nodes have joined */
+    bool over;
+    ech_status status;
+    int rank_died;                    /* the last whose death the coordinator was told of; -1 */
+    /* progress for people, who live in real time */
+    struct ech_progress shown; uint64_t shown_looks; int64_t shown_at, shown_clock;
+    bool stop_told;
+    uint64_t role_events;
+};
+
+/* Timers: what is due, and for whom or what. */
+enum echi_sim_timer { ECHI_SIM_READY, ECHI_SIM_DIES, ECHI_SIM_NOTICED, ECHI_SIM_SENT_BACK };
+static inline uint64_t echi_sim_timer(enum echi_sim_timer what, uint32_t id) { return (uint64_t)what << 32 | id; }
+
+/* A whole run. `hosts` with relative speeds, as many as config->world; `profile` fits the model. params: as in echi_node_config. */
+struct echi_sim_run {
+    const struct ech_config *config;
+    const struct echi_job *job;
+    const struct echi_hosts *hosts;
+    const double *io_speed;           /* NULL: hosts' speeds */
+    const struct echi_profile *profile;
+    bool real;
+    echi_real *params;
+};
+ech_status echi_sim_run(const struct echi_sim_run *run, struct ech_report *report, struct ech_sim_counts *counts, struct ech_error *err);
+
+/* sim.c: the first reason stays */
+void echi_sim_end(struct echi_sim *s, ech_status status);
+void echi_sim_no_memory(struct echi_sim *s);
+static inline int64_t echi_sim_now(const struct echi_sim *s) { return echi_cost_now(s->cost); }
+
+/* sim_actions.c */
+/* Gives an event to a role and does what it asks for. */
+void echi_sim_event(struct echi_sim *s, int rank, enum echi_role role, struct echi_event *e);
+void echi_sim_send(struct echi_sim *s, int from, int to, const struct echi_msg *m, struct echi_slot slot);
+/* A message without fields, with a body of its own behind the two role bytes; or with none. */
+void echi_sim_send_body(struct echi_sim *s, int from, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len);
+void echi_sim_send_ready(struct echi_sim *s, int rank, uint32_t members);
+void echi_sim_free_flight(struct echi_sim *s, uint32_t id);
+
+/* sim_posts.c */
+struct echi_channel *echi_channel_of(struct echi_sim *s, int from, int to, int kind);   /* NULL: no memory */
+void echi_sim_post(struct echi_sim *s, int rank, const struct echi_action *a);
+void echi_sim_wait_for_place(struct echi_sim *s, uint32_t flight);
+/* `rank` takes nothing more from `lost`: places are free, what waits for one there comes back as sent. */
+void echi_sim_forget(struct echi_sim *s, int rank, int lost);
+void echi_channels_free(struct echi_channels *channels);
+uint64_t echi_sim_wire_bytes(size_t meta_len, size_t len);   /* of a message, frames included */
+void echi_sim_count(struct echi_sim *s, const struct echi_flight *f);
+
+/* sim_events.c */
+void echi_sim_happened(struct echi_sim *s, const struct echi_happening *h);
+
+/* sim_tasks.c */
+void echi_sim_make_shapes(struct echi_sim *s);
+void echi_sim_compute(struct echi_sim *s, int rank, const struct echi_task *task);
+void echi_sim_on_mark(struct echi_sim *s, uint32_t task, int unit);
+void echi_sim_on_done(struct echi_sim *s, uint32_t task);
+/* Step times of a host as it would measure them. */
+void echi_sim_times(const struct echi_sim *s, int rank, struct echi_times *out);
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Works on lanes: the most urgent first, between units.
+ *
+ * A lane runs a *stretch*: the units of one work up to the next that the caller wants to know of, or the last. Only when something
+ * more urgent comes, or a hold, it is made to end at the nearest end of a unit: so units cost nothing while nobody is in a hurry.
+ *
+ * A lane has a time of its own, which passes while it computes. On cores of its own that is virtual time. Of m lanes that compute
+ * on the c cores of a pool it passes min(1, c / m) times as fast (egalitarian processor sharing); all these times are one clock of
+ * the pool, so what ends next can be kept in a heap, and a change of m moves nothing in it. */
+#include "echi_cost_impl.h"
+
+#include <math.h>
+
+void echi_cost_lane_create(struct echi_cost *c, int host) {
+    c->lane[host].first = c->lane[host].running = ECHI_NOTHING;
+}
+
+/* ------------------------------------------------------------ one work */
+
+static int units_of(const struct echi_work *w) { return w->shape ? w->shape->units : 1 + (w->part > 0); }
+static double until(const struct echi_work *w, int unit) {
+    if (unit < 0) return 0;
+    if (w->shape) return w->shape->until[unit];
+    return unit == 0 && w->part > 0 ? w->part : 1;
+}
+static bool marked(const struct echi_work *w, int unit) { return !w->shape || w->shape->mark[unit]; }
+
+static struct echi_work_out *work_at(const struct echi_cost *c, uint32_t id) { return echi_records_at(&c->works, id); }
+
+static void forget(struct echi_cost *c, int host, uint32_t id) {
+    uint32_t *link = &c->lane[host].first;
+    while (*link != id) link = &work_at(c, *link)->next;
+    *link = work_at(c, id)->next;
+    echi_records_give(&c->works, id);
+}
+
+/* ------------------------------------------------------- pools of cores */
+
+static struct echi_sim_pool *pool_of(struct echi_cost *c, int host) {
+    const int pool = c->hosts->host[host].cores;
+    return pool < 0 ? NULL : &c->pool[pool];
+}
+
+/* How many times as long as alone each of the pool's works takes now. */
+static double crowd(const struct echi_cost *c, const struct echi_sim_pool *p) {
+    const int cores = c->hosts->pool_cores[p - c->pool];
+    return p->active > cores ? (double)p->active / cores : 1;
+}
+
+static void advance(const struct echi_cost *c, struct echi_sim_pool *p) {
+    if (p->active > 0) p->clock += (double)(c->now - p->at) / crowd(c, p);
+    p->at = c->now;
+}
+
+/* What ends first, beside stretches that have become others since; NULL: nothing. */
+static const struct echi_due *first_end(const struct echi_cost *c, struct echi_sim_pool *p) {
+    struct echi_due stale;
+    const struct echi_due *first;
+    while ((first = echi_events_first(&p->ends)) && c->lane[first->who].turn != (uint32_t)first->what) echi_events_take(&p->ends, &stale);
+    return first;
+}
+
+/* After each change of what ends first or of how many compute. */
+static void expect_end(struct echi_cost *c, struct echi_sim_pool *p) {
+    const struct echi_due *first = first_end(c, p);
+    p->turn++;
+    if (!first) return;
+    const double left = ((double)first->at - p->clock) * crowd(c, p);
+    echi_cost_due(c, c->now + (left > 0 ? (int64_t)ceil(left) : 0), ECHI_DUE_POOL, (uint32_t)(p - c->pool), p->turn);
+}
+
+/* ------------------------------------------------------------- stretches */
+
+static double own_time(struct echi_cost *c, int host) {
+    struct echi_sim_pool *p = pool_of(c, host);
+    if (!p) return (double)c->now;
+    advance(c, p);
+    return p->clock;
+}
+
+static void expect(struct echi_cost *c, int host) {
+    struct echi_sim_lane *l = &c->lane[host];
+    struct echi_sim_pool *p = pool_of(c, host);
+    const int64_t end = llround(l->began + l->length);
+    l->turn++;
+    if (!p) return echi_cost_due(c, end, ECHI_DUE_LANE, (uint32_t)host, l->turn);
+    if (!echi_events_add(&p->ends, end, 0, (uint32_t)host, l->turn)) c->failed = true;
+    expect_end(c, p);
+}
+
+double echi_cost_slow(const struct echi_cost *c, int host) {
+    const struct echi_host *h = &c->hosts->host[host];
+    const double now = (double)c->now * 1e-9;
+    double factor = 1;
+    for (int i = 0; i < h->n_slow; i++)
+        if (now >= h->slow[i].from && now < h->slow[i].until) factor *= h->slow[i].factor;
+    return factor;
+}
+
+static void begin(struct echi_cost *c, int host, uint32_t id) {
+    struct echi_sim_lane *l = &c->lane[host];
+    struct echi_sim_pool *p = pool_of(c, host);
+    struct echi_work_out *w = work_at(c, id);
+    const double from = until(&w->work, w->unit - 1);
+    const int last = units_of(&w->work) - 1;
+    int end = w->unit;
+    while (end < last && !marked(&w->work, end)) end++;
+    w->begun = true;
+    l->running = id;
+    l->until_unit = end;
+    l->stretch_ns = w->ns * echi_cost_slow(c, host);
+    l->length = l->stretch_ns * (until(&w->work, end) - from);
+    l->began = own_time(c, host);
+    l->stolen = l->debt = 0;
+    if (p) p->active++;
+    expect(c, host);
+}
+
+/* The most urgent that may run now; of equals one that has begun, then the one that came first. */
+static void choose(struct echi_cost *c, int host) {
+    struct echi_sim_lane *l = &c->lane[host];
+    uint32_t best = ECHI_NOTHING;
+    for (uint32_t id = l->first; id != ECHI_NOTHING; id = work_at(c, id)->next) {
+        const struct echi_work_out *w = work_at(c, id), *b = best == ECHI_NOTHING ? NULL : work_at(c, best);
+        if (l->held && !w->work.while_held) continue;
+        if (!b || w->work.urgency < b->work.urgency || (w->work.urgency == b->work.urgency && w->begun && !b->begun)) best = id;
+    }
+    if (best != ECHI_NOTHING) return begin(c, host, best);
+    if (!l->held || l->told) return;
+    l->told = true;
+    echi_cost_due(c, c->now, ECHI_DUE_HELD, (uint32_t)host, 0);
+}
+
+/* The stretch under way ends with the unit in hand. */
+static void shorten(struct echi_cost *c, int host) {
+    struct echi_sim_lane *l = &c->lane[host];
+    const struct echi_work_out *w = work_at(c, l->running);
+    if (!w->work.shape) return;
+    const double passed = own_time(c, host) - l->began - l->stolen, from = until(&w->work, w->unit - 1);
+    int end = w->unit;
+    while (end < l->until_unit && l->stretch_ns * (until(&w->work, end) - from) < passed) end++;
+    if (end == l->until_unit) return;
+    l->until_unit = end;
+    l->length = l->stretch_ns * (until(&w->work, end) - from) + l->stolen;
+    expect(c, host);
+}
+
+static bool end_stretch(struct echi_cost *c, int host, struct echi_happening *out) {
+    struct echi_sim_lane *l = &c->lane[host];
+    struct echi_sim_pool *p = pool_of(c, host);
+    if (l->debt > 0) {   /* messages took some of the time */
+        l->length += l->debt;
+        l->stolen += l->debt;
+        l->debt = 0;
+        expect(c, host);
+        return false;
+    }
+    const uint32_t id = l->running;
+    const int unit = l->until_unit;
+    const struct echi_work w = work_at(c, id)->work;
+    const bool done = unit == units_of(&w) - 1;
+    *out = (struct echi_happening){.type = done ? ECHI_HAPPENS_DONE : ECHI_HAPPENS_MARK, .host = host, .unit = unit, .cookie = w.cookie};
+    work_at(c, id)->unit = unit + 1;
+    l->running = ECHI_NOTHING;
+    l->turn++;
+    if (p) {
+        advance(c, p);
+        p->active--;
+    }
+    if (done) forget(c, host, id);
+    if (!done && !w.shape) begin(c, host, id);   /* nothing comes in between */
+    else choose(c, host);
+    return done || marked(&w, unit);
+}
+
+bool echi_cost_lane_due(struct echi_cost *c, int host, uint32_t turn, struct echi_happening *out) {
+    return c->lane[host].turn == turn && end_stretch(c, host, out);
+}
+
+bool echi_cost_pool_due(struct echi_cost *c, int pool, uint32_t turn, struct echi_happening *out) {
+    struct echi_sim_pool *p = &c->pool[pool];
+    bool told = false;
+    if (p->turn != turn) return false;
+    advance(c, p);
+    const struct echi_due *first = first_end(c, p);
+    if (first && (double)first->at <= p->clock + 0.5) told = end_stretch(c, (int)first->who, out);
+    expect_end(c, p);
+    return told;
+}
+
+/* ------------------------------------------------------ what others call */
+
+void echi_cost_compute(struct echi_cost *c, int host, const struct echi_work *work) {
+    struct echi_sim_lane *l = &c->lane[host];
+    if (c->dead[host]) return;
+    const uint32_t id = echi_cost_new(c, &c->works);
+    if (id == ECHI_NOTHING) return;
+    *work_at(c, id) = (struct echi_work_out){.work = *work, .ns = work->seconds * 1e9 / c->hosts->host[host].speed, .next = ECHI_NOTHING};
+    uint32_t *link = &l->first;
+    while (*link != ECHI_NOTHING) link = &work_at(c, *link)->next;
+    *link = id;
+    if (l->running == ECHI_NOTHING) choose(c, host);
+    else if (work->urgency < work_at(c, l->running)->work.urgency) shorten(c, host);
+}
+
+void echi_cost_hold(struct echi_cost *c, int host, bool hold) {
+    struct echi_sim_lane *l = &c->lane[host];
+    if (c->dead[host]) return;
+    l->held = hold;
+    l->told = false;
+    if (l->running == ECHI_NOTHING) choose(c, host);
+    else if (hold && !work_at(c, l->running)->work.while_held) shorten(c, host);
+}
+
+bool echi_cost_held(const struct echi_cost *c, int host) { return !c->dead[host] && c->lane[host].held && c->lane[host].told; }
+
+void echi_cost_steal(struct echi_cost *c, int host, int64_t ns) {
+    if (c->lane[host].running != ECHI_NOTHING) c->lane[host].debt += (double)ns;
+}
+
+void echi_cost_lane_kill(struct echi_cost *c, int host) {
+    struct echi_sim_lane *l = &c->lane[host];
+    struct echi_sim_pool *p = pool_of(c, host);
+    const bool ran = l->running != ECHI_NOTHING;
+    if (p) advance(c, p);
+    l->running = ECHI_NOTHING;
+    l->turn++;
+    while (l->first != ECHI_NOTHING) forget(c, host, l->first);
+    if (!p || !ran) return;
+    p->active--;
+    expect_end(c, p);
+}

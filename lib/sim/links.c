@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Messages on links: out by urgency, across, in by arrival.
+ *
+ * A message is sent in one stretch. When something more urgent is queued behind it the stretch is made to end with the chunk in
+ * hand; so chunks cost nothing while nobody is in a hurry.
+ *
+ * The way in takes bytes / rate for each message. It may begin when the first byte is there, but a sender that is slower than the
+ * way in does not occupy it while it sends: its message counts as coming in at the full rate at the very end, so that many slow
+ * senders fill a fast way in. */
+#include "echi_cost_impl.h"
+#include "echi_net.h"
+#include "echi_random.h"
+
+#include <math.h>
+
+#define TIMEOUT INT64_C(200000000)   /* of TCP, in ns: the least that Linux waits before it sends again */
+#define LOSSES_MOST 10               /* of one message in a row: then 3.4 minutes have passed */
+
+void echi_cost_link_create(struct echi_cost *c, int host, struct echi_cost_io io, double io_speed) {
+    struct echi_sim_link *l = &c->link[host];
+    const struct echi_host *h = &c->hosts->host[host];
+    for (int p = 0; p < ECHI_COST_PRIORITIES; p++) l->first[p] = l->last[p] = ECHI_NOTHING;
+    l->sending = ECHI_NOTHING;
+    l->ns_per_byte = h->rate > 0 ? 1e9 / h->rate : 0;
+    l->ns_per_message = io.message * 1e9 / io_speed;
+    l->ns_per_copy = io.byte * 1e9 / io_speed;
+}
+
+int64_t echi_cost_delay(const struct echi_cost *c, int from, int to) {
+    return from == to ? 0 : llround((c->hosts->host[from].delay + c->hosts->host[to].delay) * 1e9);
+}
+
+static struct echi_parcel *parcel_at(const struct echi_cost *c, uint32_t id) { return echi_records_at(&c->parcels, id); }
+
+static int64_t processor(const struct echi_sim_link *l, const struct echi_parcel *p) {
+    return llround(l->ns_per_message + l->ns_per_copy * (double)p->bytes);
+}
+
+/* ---------------------------------------------------------------- way out */
+
+static void expect_out(struct echi_cost *c, int host) {
+    struct echi_sim_link *l = &c->link[host];
+    l->turn++;
+    echi_cost_due(c, l->began + llround((double)l->stretch * l->ns_per_byte), ECHI_DUE_OUT, (uint32_t)host, l->turn);
+}
+
+static void start(struct echi_cost *c, int host) {
+    struct echi_sim_link *l = &c->link[host];
+    if (l->waiting == 0) return;
+    const int p = __builtin_ctz(l->waiting);
+    l->sending = l->first[p];
+    l->first[p] = parcel_at(c, l->sending)->next;
+    if (l->first[p] == ECHI_NOTHING) l->waiting &= ~(1u << p);
+    l->began = c->now;
+    l->stretch = parcel_at(c, l->sending)->left;
+    expect_out(c, host);
+}
+
+/* What is being sent gives way at the end of the chunk in hand. */
+static void give_way(struct echi_cost *c, int host) {
+    struct echi_sim_link *l = &c->link[host];
+    if (l->ns_per_byte <= 0) return;
+    const double sent = (double)(c->now - l->began) / l->ns_per_byte, chunks = ceil(sent / ECHI_NET_CHUNK);
+    const uint64_t end = (chunks < 1 ? 1 : (uint64_t)chunks) * ECHI_NET_CHUNK;
+    if (end >= l->stretch) return;
+    l->stretch = end;
+    expect_out(c, host);
+}
+
+static void enqueue(struct echi_cost *c, uint32_t id) {
+    struct echi_parcel *p = parcel_at(c, id);
+    struct echi_sim_link *l = &c->link[p->from];
+    p->next = ECHI_NOTHING;
+    if (l->waiting & 1u << p->priority) parcel_at(c, l->last[p->priority])->next = id;
+    else l->first[p->priority] = id;
+    l->last[p->priority] = id;
+    l->waiting |= 1u << p->priority;
+    if (l->sending == ECHI_NOTHING) start(c, p->from);
+    else if (p->priority < parcel_at(c, l->sending)->priority) give_way(c, p->from);
+}
+
+void echi_cost_send(struct echi_cost *c, int from, int to, int priority, uint64_t bytes, int64_t not_before, uint64_t cookie) {
+    if (c->dead[from]) return;
+    const uint32_t id = echi_cost_new(c, &c->parcels);
+    if (id == ECHI_NOTHING) return;
+    *parcel_at(c, id) = (struct echi_parcel){.cookie = cookie, .bytes = bytes, .left = bytes, .from = (uint16_t)from, .to = (uint16_t)to,
+        .priority = (uint8_t)(priority < ECHI_COST_PRIORITIES ? priority : ECHI_COST_PRIORITIES - 1)};
+    if (from == to || not_before > c->now) echi_cost_due(c, not_before, ECHI_DUE_QUEUE, id, 0);
+    else enqueue(c, id);
+}
+
+bool echi_cost_link_queue(struct echi_cost *c, uint32_t id, struct echi_happening *out) {
+    const struct echi_parcel *p = parcel_at(c, id);
+    const bool self = p->from == p->to;
+    if (!self && !c->dead[p->from]) {
+        enqueue(c, id);
+        return false;
+    }
+    *out = (struct echi_happening){.type = ECHI_HAPPENS_ARRIVED, .host = p->to, .cookie = p->cookie};
+    const bool there = !c->dead[p->from];
+    if (there) echi_cost_due(c, c->now, ECHI_DUE_SELF_SENT, p->from, p->cookie);
+    echi_records_give(&c->parcels, id);
+    return there;
+}
+
+/* ----------------------------------------------------------------- across */
+
+/* What losses cost this message, in ns. */
+static int64_t losses(struct echi_cost *c, const struct echi_parcel *p) {
+    const double lost = 1 - (1 - c->hosts->host[p->from].loss) * (1 - c->hosts->host[p->to].loss);
+    const uint64_t number = c->link[p->from].sent++;
+    int64_t wait = 0;
+    if (lost <= 0) return 0;
+    for (int i = 0; i < LOSSES_MOST; i++) {
+        uint32_t word[4];
+        echi_random4(c->seed, ECHI_STREAM_LOSS, p->from, number * LOSSES_MOST + (uint64_t)i, word);
+        if (word[0] * 0x1p-32 >= lost) break;
+        wait += TIMEOUT << i;
+    }
+    return wait;
+}
+
+/* The last byte has left. */
+static void leave(struct echi_cost *c, uint32_t id) {
+    struct echi_parcel *p = parcel_at(c, id);
+    const struct echi_sim_link *in = &c->link[p->to];
+    const int64_t across = echi_cost_delay(c, p->from, p->to) + losses(c, p), work = llround((double)p->bytes * in->ns_per_byte);
+    const int64_t first_byte = c->link[p->from].began + across;
+    p->least = c->now + across;
+    p->entry = p->least - work > first_byte ? p->least - work : first_byte;
+    if (c->in_order) {
+        int64_t *before = &c->in_order[(size_t)p->from * (size_t)c->hosts->count + p->to];
+        if (p->entry < *before) p->entry = *before;
+        if (p->least < *before) p->least = *before;
+        *before = p->least;
+    }
+    if (in->ns_per_byte <= 0 && processor(in, p) == 0) echi_cost_due(c, p->least, ECHI_DUE_ARRIVED, id, 0);
+    else echi_cost_due(c, p->entry, ECHI_DUE_IN, id, 0);
+}
+
+bool echi_cost_link_out(struct echi_cost *c, int host, uint32_t turn, struct echi_happening *out) {
+    struct echi_sim_link *l = &c->link[host];
+    if (l->turn != turn) return false;
+    const uint32_t id = l->sending;
+    struct echi_parcel *p = parcel_at(c, id);
+    p->left -= l->stretch;
+    l->sending = ECHI_NOTHING;
+    if (p->left > 0) {   /* the first again of its priority */
+        p->next = l->waiting & 1u << p->priority ? l->first[p->priority] : ECHI_NOTHING;
+        if (p->next == ECHI_NOTHING) l->last[p->priority] = id;
+        l->first[p->priority] = id;
+        l->waiting |= 1u << p->priority;
+        start(c, host);
+        return false;
+    }
+    *out = (struct echi_happening){.type = ECHI_HAPPENS_SENT, .host = host, .cookie = p->cookie};
+    echi_cost_steal(c, host, processor(l, p));
+    leave(c, id);
+    start(c, host);
+    return true;
+}
+
+/* ----------------------------------------------------------------- way in */
+
+void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
+    struct echi_parcel *p = parcel_at(c, id);
+    struct echi_sim_link *l = &c->link[p->to];
+    if (c->dead[p->to]) return echi_records_give(&c->parcels, id);
+    const int64_t begin = l->in_free > p->entry ? l->in_free : p->entry, cpu = processor(l, p);
+    l->in_free = begin + llround((double)p->bytes * l->ns_per_byte);
+    int64_t whole = l->in_free > p->least ? l->in_free : p->least;
+    if (cpu > 0) {
+        whole = (whole > l->cpu_free ? whole : l->cpu_free) + cpu;
+        l->cpu_free = whole;
+        echi_cost_steal(c, p->to, cpu);
+    }
+    echi_cost_due(c, whole, ECHI_DUE_ARRIVED, id, 0);
+}
+
+bool echi_cost_link_arrived(struct echi_cost *c, uint32_t id, struct echi_happening *out) {
+    *out = (struct echi_happening){.type = ECHI_HAPPENS_ARRIVED, .host = parcel_at(c, id)->to, .cookie = parcel_at(c, id)->cookie};
+    echi_records_give(&c->parcels, id);
+    return !c->dead[out->host];
+}
+
+void echi_cost_link_kill(struct echi_cost *c, int host) {
+    struct echi_sim_link *l = &c->link[host];
+    l->turn++;
+    if (l->sending != ECHI_NOTHING) echi_records_give(&c->parcels, l->sending);
+    l->sending = ECHI_NOTHING;
+    for (int p = 0; p < ECHI_COST_PRIORITIES; p++)
+        while (l->waiting & 1u << p) {
+            const uint32_t id = l->first[p];
+            l->first[p] = parcel_at(c, id)->next;
+            if (l->first[p] == ECHI_NOTHING) l->waiting &= ~(1u << p);
+            echi_records_give(&c->parcels, id);
+        }
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Events into roles, and their actions made true. The live driver's half of this is lib/run/node_actions.c. */
+#include "echi_sim.h"
+#include "echi_error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --------------------------------------------------------------- messages */
+
+void echi_sim_free_flight(struct echi_sim *s, uint32_t id) {
+    struct echi_flight *f = echi_records_at(&s->flights, id);
+    free(f->more);
+    f->more = NULL;
+    echi_records_give(&s->flights, id);
+}
+
+/* A flight with room for its message; NULL, and the run has failed, without memory. */
+static struct echi_flight *new_flight(struct echi_sim *s, int from, int to, int kind, size_t meta_len, uint32_t *out_id) {
+    const uint32_t id = echi_records_take(&s->flights);
+    struct echi_flight *f = id == ECHI_NOTHING ? NULL : echi_records_at(&s->flights, id);
+    if (f) {
+        *f = (struct echi_flight){.from = (uint16_t)from, .to = (uint16_t)to, .kind = (uint8_t)kind, .meta_len = (uint32_t)meta_len};
+        if (meta_len <= sizeof f->meta || (f->more = malloc(meta_len))) {
+            *out_id = id;
+            return f;
+        }
+        echi_records_give(&s->flights, id);
+    }
+    echi_sim_no_memory(s);
+    return NULL;
+}
+
+static void depart(struct echi_sim *s, uint32_t id) {
+    const struct echi_flight *f = echi_records_at(&s->flights, id);
+    echi_sim_count(s, f);
+    echi_cost_send(s->cost, f->from, f->to, echi_kind_priority(f->kind), echi_sim_wire_bytes(f->meta_len, 0), 0, id);
+}
+
+static bool find_payload(struct echi_sim *s, struct echi_flight *f, const struct echi_msg *m, struct echi_slot slot) {
+    const struct echi_sim_node *n = &s->node[f->from];
+    size_t room = 0;
+    echi_job_extent(s->job, &n->setup.plan, m->kind, m, m->to_role == ECHI_ROLE_HEAD || m->from_role == ECHI_ROLE_HEAD, &f->at, &f->len);
+    f->payload = true;
+    f->slot = slot;
+    f->role = m->from_role;
+    if (!s->real) return true;
+    return echi_exec_slot(n->exec, slot, &room) && f->at <= room && f->len <= room - f->at;
+}
+
+void echi_sim_send(struct echi_sim *s, int from, int to, const struct echi_msg *m, struct echi_slot slot) {
+    uint8_t meta[ECHI_MSG_MAX];
+    const size_t len = echi_msg_encode(m, meta, sizeof meta);
+    uint32_t id;
+    struct echi_flight *f = new_flight(s, from, to, m->kind, len, &id);
+    if (!f) return;
+    memcpy(f->more ? f->more : f->meta, meta, len);
+    const bool payload = echi_kind_has_payload(m->kind);
+    if (len == 0 || (payload && !find_payload(s, f, m, slot))) {
+        echi_fail(s->err, ECH_E_INTERNAL, "sim.send", "rank %d's %s message does not fit, or has no slot to send from", from, echi_kind_name(m->kind));
+        return echi_sim_end(s, ECH_E_INTERNAL);
+    }
+    if (!payload) return depart(s, id);
+    if (s->node[from].setup.plan.lost[to]) echi_cost_timer(s->cost, echi_sim_now(s), from, echi_sim_timer(ECHI_SIM_SENT_BACK, id));
+    else echi_sim_wait_for_place(s, id);
+}
+
+void echi_sim_send_body(struct echi_sim *s, int from, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len) {
+    uint32_t id;
+    struct echi_flight *f = new_flight(s, from, to, (int)kind, 2 + len, &id);
+    if (!f) return;
+    uint8_t *meta = f->more ? f->more : f->meta;
+    meta[0] = (uint8_t)to_role;
+    meta[1] = ECHI_ROLE_NODE;
+    if (len) memcpy(meta + 2, body, len);
+    depart(s, id);
+}
+
+void echi_sim_send_ready(struct echi_sim *s, int rank, uint32_t members) {
+    const struct echi_msg m = {.kind = ECHI_KIND_READY, .to_role = ECHI_ROLE_COORDINATOR, .from_role = ECHI_ROLE_NODE, .members = members};
+    echi_sim_send(s, rank, 0, &m, (struct echi_slot){0});
+}
+
+/* ---------------------------------------------------------------- actions */
+
+static void send_plan(struct echi_sim *s) {
+    const struct echi_plan *plan = &s->node[0].setup.plan;
+    uint8_t body[ECHI_PLAN_BYTES_MAX];
+    const size_t len = echi_plan_encode(plan, body, sizeof body);
+    for (int r = 0; r < s->world; r++) echi_sim_send_body(s, 0, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
+    if (!s->config->save_plan[0]) return;
+    ech_status status = echi_plan_save(s->config->save_plan, plan, s->err);
+    if (status != ECH_OK) echi_sim_end(s, status);
+}
+
+static void fault(struct echi_sim *s, int rank, ech_status status, const char *text) {
+    struct echi_msg m = {.kind = ECHI_KIND_FAULT, .to_role = ECHI_ROLE_COORDINATOR, .from_role = ECHI_ROLE_NODE, .layer = (uint16_t)status,
+                         .peer = (uint16_t)rank};
+    snprintf(m.text, sizeof m.text, "%s", text);
+    echi_sim_send(s, rank, 0, &m, (struct echi_slot){0});
+}
+
+static void perform(struct echi_sim *s, int rank, const struct echi_action *a) {
+    switch ((enum echi_action_type)a->type) {
+    case ECHI_ACTION_SEND: echi_sim_send(s, rank, a->to, &a->msg, a->slot); break;
+    case ECHI_ACTION_POST: echi_sim_post(s, rank, a); break;
+    case ECHI_ACTION_COMPUTE: echi_sim_compute(s, rank, &a->task); break;
+    case ECHI_ACTION_PLAN: send_plan(s); break;
+    case ECHI_ACTION_FAULT: fault(s, rank, (ech_status)a->msg.layer, a->msg.text); break;
+    case ECHI_ACTION_DONE:
+        echi_end_sentence(s->coordinator, s->config, s->rank_died >= 0 ? "nothing was heard of it" : "", s->err);
+        echi_sim_end(s, s->coordinator->status);
+        break;
+    }
+}
+
+void echi_sim_event(struct echi_sim *s, int rank, enum echi_role role, struct echi_event *e) {
+    struct echi_actions list = {s->action, 0, s->actions_room, false};
+    struct echi_sim_node *n = &s->node[rank];
+    e->now = n->at = echi_sim_now(s);
+    s->role_events++;
+    if (role == ECHI_ROLE_COORDINATOR && rank == 0) echi_coordinator_step(s->coordinator, e, &list);
+    else if (role == ECHI_ROLE_WORKER && n->worker) echi_worker_step(n->worker, e, &list);
+    else if (role == ECHI_ROLE_OWNER && n->owner) echi_owner_step(n->owner, e, &list);
+    else if (role == ECHI_ROLE_HEAD && n->head) echi_head_step(n->head, e, &list);
+    else return;   /* not hosted here */
+    if (list.overflow) {
+        echi_fail(s->err, ECH_E_INTERNAL, "sim.perform", "a role asked for more than %d things at once", s->actions_room);
+        return echi_sim_end(s, ECH_E_INTERNAL);
+    }
+    for (int i = 0; i < list.count && !s->over; i++) perform(s, rank, &list.list[i]);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Places for payloads: as in net, a payload starts only when its receiver has posted one, and its sender has heard of it. The
+ * credit travels for the delay between the two; its bytes are counted and take no time, as it mostly rides with other messages. */
+#include "echi_sim.h"
+#include "echi_frame.h"
+#include "echi_net.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ROOM_AT_FIRST 1024
+#define UNUSED UINT32_MAX   /* no key: there are fewer than 2^11 ranks and 2^5 kinds */
+
+/* --------------------------------------------------------------- channels */
+
+static uint32_t key_of(int from, int to, int kind) { return (uint32_t)to << 16 | (uint32_t)from << 5 | (uint32_t)kind; }
+
+static struct echi_channel *find(const struct echi_channels *c, uint32_t key) {
+    size_t i = key * UINT32_C(2654435761) & (c->room - 1);
+    while (c->list[i].key != key && c->list[i].key != UNUSED) i = (i + 1) & (c->room - 1);
+    return &c->list[i];
+}
+
+static bool grow(struct echi_channels *c) {
+    struct echi_channels more = {.count = c->count, .room = c->room ? 2 * c->room : ROOM_AT_FIRST};
+    more.list = malloc(more.room * sizeof *more.list);
+    if (!more.list) return false;
+    for (size_t i = 0; i < more.room; i++) more.list[i].key = UNUSED;
+    for (size_t i = 0; i < c->room; i++)
+        if (c->list[i].key != UNUSED) *find(&more, c->list[i].key) = c->list[i];
+    free(c->list);
+    *c = more;
+    return true;
+}
+
+struct echi_channel *echi_channel_of(struct echi_sim *s, int from, int to, int kind) {
+    struct echi_channels *c = &s->channels;
+    if (2 * c->count >= c->room && !grow(c)) {
+        echi_sim_no_memory(s);
+        return NULL;
+    }
+    struct echi_channel *found = find(c, key_of(from, to, kind));
+    if (found->key != UNUSED) return found;
+    c->count++;
+    *found = (struct echi_channel){key_of(from, to, kind), ECHI_NOTHING, ECHI_NOTHING, ECHI_NOTHING, ECHI_NOTHING};
+    return found;
+}
+
+void echi_channels_free(struct echi_channels *channels) { free(channels->list); }
+
+/* --------------------------------------------------------------- payloads */
+
+uint64_t echi_sim_wire_bytes(size_t meta_len, size_t len) {
+    const uint64_t chunks = len > ECHI_NET_CHUNK ? (len + ECHI_NET_CHUNK - 1) / ECHI_NET_CHUNK : 1;
+    return chunks * ECHI_FRAME_HEADER + meta_len + len;
+}
+
+void echi_sim_count(struct echi_sim *s, const struct echi_flight *f) {
+    if (f->from != f->to) s->sent[f->kind] += echi_sim_wire_bytes(f->meta_len, f->len);
+}
+
+/* Both slots are this message's from the send and the post on, until SENT and MESSAGE: so one copy will do, at any time between. */
+static void copy(const struct echi_sim *s, const struct echi_flight *f) {
+    if (!s->real) return;
+    const uint8_t *from = echi_exec_slot(s->node[f->from].exec, f->slot, NULL);
+    uint8_t *to = echi_exec_slot(s->node[f->to].exec, f->place, NULL);
+    if (from && to) memcpy(to + f->at, from + f->at, f->len);
+}
+
+/* Starts what has a place. */
+static void match(struct echi_sim *s, struct echi_channel *c) {
+    while (c->post_first != ECHI_NOTHING && c->wait_first != ECHI_NOTHING) {
+        const uint32_t id = c->wait_first, place = c->post_first;
+        struct echi_flight *f = echi_records_at(&s->flights, id);
+        struct echi_post *p = echi_records_at(&s->posts, place);
+        const int64_t heard = p->at + echi_cost_delay(s->cost, f->to, f->from);
+        c->wait_first = f->next;
+        f->place = p->slot;
+        copy(s, f);
+        echi_sim_count(s, f);
+        echi_cost_send(s->cost, f->from, f->to, echi_kind_priority(f->kind), echi_sim_wire_bytes(f->meta_len, f->len), heard, id);
+        if (--p->left > 0) continue;
+        c->post_first = p->next;
+        echi_records_give(&s->posts, place);
+    }
+}
+
+void echi_sim_wait_for_place(struct echi_sim *s, uint32_t id) {
+    struct echi_flight *f = echi_records_at(&s->flights, id);
+    struct echi_channel *c = echi_channel_of(s, f->from, f->to, f->kind);
+    if (!c) return;
+    f->next = ECHI_NOTHING;
+    if (c->wait_first == ECHI_NOTHING) c->wait_first = id;
+    else ((struct echi_flight *)echi_records_at(&s->flights, c->wait_last))->next = id;
+    c->wait_last = id;
+    match(s, c);
+}
+
+void echi_sim_post(struct echi_sim *s, int rank, const struct echi_action *a) {
+    const struct echi_setup *setup = &s->node[rank].setup;
+    if (setup->plan.lost[a->to]) return;
+    struct echi_channel *c = echi_channel_of(s, a->to, rank, a->kind);
+    const uint32_t id = echi_records_take(&s->posts);
+    if (!c || id == ECHI_NOTHING) return echi_sim_no_memory(s);
+    *(struct echi_post *)echi_records_at(&s->posts, id) = (struct echi_post){.next = ECHI_NOTHING, .slot = a->slot, .at = echi_sim_now(s),
+        .left = a->slot.kind == ECHI_SLOT_OWNER_GRADS ? (uint32_t)setup->cut : 1};
+    if (c->post_first == ECHI_NOTHING) c->post_first = id;
+    else ((struct echi_post *)echi_records_at(&s->posts, c->post_last))->next = id;
+    c->post_last = id;
+    if (a->to != rank) s->sent[ECHI_KINDS] += ECHI_FRAME_HEADER;
+    match(s, c);
+}
+
+void echi_sim_forget(struct echi_sim *s, int rank, int lost) {
+    for (int k = 0; k < ECHI_KINDS; k++) {
+        if (!echi_kind_has_payload(k)) continue;
+        struct echi_channel *in = echi_channel_of(s, lost, rank, k);
+        for (uint32_t id = in ? in->post_first : ECHI_NOTHING, next; id != ECHI_NOTHING; id = next) {
+            next = ((struct echi_post *)echi_records_at(&s->posts, id))->next;
+            echi_records_give(&s->posts, id);
+        }
+        for (uint32_t id = in ? in->wait_first : ECHI_NOTHING, next; id != ECHI_NOTHING; id = next) {
+            next = ((struct echi_flight *)echi_records_at(&s->flights, id))->next;
+            echi_sim_free_flight(s, id);
+        }
+        if (in) in->post_first = in->wait_first = ECHI_NOTHING;
+        struct echi_channel *out = echi_channel_of(s, rank, lost, k);
+        for (uint32_t id = out ? out->wait_first : ECHI_NOTHING, next; id != ECHI_NOTHING; id = next) {
+            next = ((struct echi_flight *)echi_records_at(&s->flights, id))->next;
+            echi_cost_timer(s->cost, echi_sim_now(s), rank, echi_sim_timer(ECHI_SIM_SENT_BACK, id));
+        }
+        if (out) out->wait_first = ECHI_NOTHING;
+    }
+}

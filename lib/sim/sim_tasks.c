@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Tasks: what they cost, by the profile, and their arithmetic, which is done at the first moment at which anybody could see it. That
+ * is early enough, and not too early: between the action that asks for a task and the event that ends it nobody else writes what it
+ * reads, nor reads what it writes (test/unit/sched_sim.h watches that).
+ *
+ * Not in the price: what --deterministic costs more. */
+#include "echi_sim.h"
+#include "echi_error.h"
+
+/* ----------------------------------------------------------------- shapes */
+
+/* Multiply-adds from one layer with parameters up to the next. */
+static double operations(const struct echi_sim *s, int layer) {
+    return (double)echi_layer_operations(&s->job->model->layers[s->job->layer[layer].layer]);
+}
+
+static void add_unit(struct echi_sim_shape *to, double time, int layer) {
+    const int i = to->shape.units++;
+    to->until[i] = (i > 0 ? to->until[i - 1] : 0) + time;
+    to->layer[i] = layer;
+}
+
+/* Layers [first, end): `time` is shared out by operations. */
+static void add_forward(const struct echi_sim *s, struct echi_sim_shape *to, int first, int end, double time) {
+    double all = 0;
+    for (int l = first; l < end; l++) all += operations(s, l);
+    for (int l = first; l < end; l++) add_unit(to, time * operations(s, l) / all, -1);
+}
+
+/* A layer's gradients cost as much as its forward pass, and those of its input once more; the model's first has none. */
+static void add_backward(const struct echi_sim *s, struct echi_sim_shape *to, int first, int end, double time) {
+    double all = 0;
+    for (int l = first; l < end; l++) all += operations(s, l) * (l > 0 ? 2 : 1);
+    for (int l = end - 1; l >= first; l--) add_unit(to, time * operations(s, l) * (l > 0 ? 2 : 1) / all, l);
+}
+
+/* Gradients are told of as the live lane tells of them: once so many bytes are there, the rest with the end. */
+static void finish(const struct echi_sim *s, struct echi_sim_shape *to) {
+    const int last = to->shape.units - 1;
+    const size_t number = s->node[0].setup.plan.deterministic ? sizeof(int64_t) : sizeof(echi_real);
+    size_t untold = 0;
+    for (int i = 0; i <= last; i++) {
+        untold += to->layer[i] >= 0 ? s->job->layer[to->layer[i]].count * number : 0;
+        to->mark[i] = untold >= ECHI_WORTH_A_WAKE;
+        if (to->mark[i]) untold = 0;
+        to->until[i] /= to->until[last];
+    }
+    to->shape.until = to->until;
+    to->shape.mark = to->mark;
+}
+
+void echi_sim_make_shapes(struct echi_sim *s) {
+    const struct echi_times *t = &s->profile->times;
+    const int cut = s->job->cut_params, all = s->job->n_layers;
+    const double trunk = echi_times_trunk(t, 64), head = echi_times_head(t, 64), forward = s->profile->forward;
+    add_forward(s, &s->forward, 0, cut, 1);
+    add_backward(s, &s->backward, 0, cut, 1);
+    /* Without a cut all is trunk. Of the head's time a third is its forward pass. */
+    add_forward(s, &s->step, 0, cut, trunk * forward);
+    add_forward(s, &s->step, cut, all, head / 3);
+    add_backward(s, &s->step, cut, all, 2 * head / 3);
+    add_backward(s, &s->step, 0, cut, trunk * (1 - forward));
+    finish(s, &s->forward);
+    finish(s, &s->backward);
+    finish(s, &s->step);
+}
+
+/* ----------------------------------------------------------------- prices */
+
+void echi_sim_times(const struct echi_sim *s, int rank, struct echi_times *out) {
+    const struct echi_host *h = &s->hosts->host[rank];
+    int crowd = 0;
+    for (int r = 0; r < s->world && h->cores >= 0; r++) crowd += s->hosts->host[r].cores == h->cores;
+    const double slow = echi_cost_slow(s->cost, rank), shared = h->cores >= 0 ? (double)crowd / s->hosts->pool_cores[h->cores] : 0;
+    const double longer = slow * (shared > 1 ? shared : 1);   /* all measure at once */
+    const double io_speed = s->io_speed ? s->io_speed[rank] : h->speed;
+    *out = s->profile->times;
+    for (uint32_t i = 0; i < out->count; i++) {
+        out->trunk[i] *= longer / h->speed;
+        out->head[i] *= longer / h->speed;
+    }
+    out->exchange *= longer / io_speed;
+    out->messages *= longer / io_speed;
+}
+
+static double parameters(const struct echi_sim *s, int rank, bool of_head) {
+    size_t at, count;
+    echi_job_range(s->job, &s->node[rank].setup.plan, of_head, &at, &count);
+    return (double)count;
+}
+
+/* Weights from w0 and the states that are there. */
+static double summing(const struct echi_sim *s, int rank, const struct echi_task *t) {
+    const struct echi_plan *p = &s->node[rank].setup.plan;
+    int summands = 2;
+    for (int g = 0; g < p->n_groups; g++) summands += p->owner_of[g] != rank && t->peer[g] != ECHI_NONE;
+    return s->profile->refresh * summands * parameters(s, rank, false);
+}
+
+/* Seconds on the profile's machine. *part: of them, up to the gradients of a head's rows. */
+static double price(struct echi_sim *s, int rank, const struct echi_task *t, double *part) {
+    struct echi_sim_node *n = &s->node[rank];
+    const struct echi_profile *p = s->profile;
+    switch ((enum echi_task_kind)t->kind) {
+    case ECHI_TASK_HEAD: {
+        const double rows = echi_times_head(&p->times, t->samples);
+        if (t->weights_out.kind != ECHI_SLOT_NONE) {
+            const double all = rows + p->apply * parameters(s, rank, true);
+            *part = rows / all;
+            return all;
+        }
+        return rows + (t->state.kind != ECHI_SLOT_NONE ? p->add * parameters(s, rank, true) : 0);
+    }
+    case ECHI_TASK_HEAD_APPLY: return p->apply * parameters(s, rank, true);
+    case ECHI_TASK_ADD: return p->add * parameters(s, rank, false);
+    case ECHI_TASK_APPLY:
+        return p->apply * parameters(s, rank, false) + (t->state_out.kind != ECHI_SLOT_NONE ? summing(s, rank, t) : 0);
+    case ECHI_TASK_REFRESH: return summing(s, rank, t);
+    case ECHI_TASK_BACKWARD: return echi_times_trunk(&p->times, t->lease.n) * (1 - p->forward) * n->factor[t->strand];
+    case ECHI_TASK_STEP: return echi_times_whole(&p->times, t->lease.n) * n->factor[t->strand];
+    case ECHI_TASK_FORWARD: return echi_times_trunk(&p->times, t->lease.n) * p->forward * n->factor[t->strand];
+    case ECHI_TASK_EVAL: return p->look * s->job->test_samples;
+    case ECHI_TASK_KEEP: /* there are no checkpoints */
+    case ECHI_TASKS: break;
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------ tasks */
+
+void echi_sim_compute(struct echi_sim *s, int rank, const struct echi_task *task) {
+    struct echi_sim_node *n = &s->node[rank];
+    const uint32_t id = echi_records_take(&s->tasks);
+    if (id == ECHI_NOTHING) return echi_sim_no_memory(s);
+    struct echi_sim_task *t = echi_records_at(&s->tasks, id);
+    *t = (struct echi_sim_task){.node = (uint16_t)rank, .told = n->setup.cut, .task = *task};
+    if (task->kind == ECHI_TASK_STEP || task->kind == ECHI_TASK_FORWARD) n->factor[task->strand] = echi_cost_step_factor(s->cost, rank, n->steps++);
+    struct echi_work w = {.urgency = task->kind, .while_held = task->kind == ECHI_TASK_EVAL, .cookie = id};
+    if (task->kind == ECHI_TASK_STEP) w.shape = &s->step.shape;
+    if (task->kind == ECHI_TASK_FORWARD) w.shape = &s->forward.shape;
+    if (task->kind == ECHI_TASK_BACKWARD) w.shape = &s->backward.shape;
+    w.seconds = price(s, rank, task, &w.part);
+    echi_cost_compute(s->cost, rank, &w);
+}
+
+/* False when it failed, and the run with it. */
+static bool run(struct echi_sim *s, struct echi_sim_task *t) {
+    if (t->ran || !s->real) return true;
+    ech_status status = echi_exec_run(s->node[t->node].exec, &t->task, &t->result, s->err);
+    t->ran = true;
+    if (status != ECH_OK) echi_sim_end(s, status);
+    return status == ECH_OK;
+}
+
+static void tell(struct echi_sim *s, const struct echi_sim_task *t, enum echi_event_type type, int layer) {
+    struct echi_event e = {.type = (uint8_t)type, .layer = layer, .task = &t->task, .result = &t->result};
+    if (!s->over) echi_sim_event(s, t->node, (enum echi_role)t->task.role, &e);
+}
+
+/* The gradients of the layers down to this one are there. */
+static void tell_gradients(struct echi_sim *s, struct echi_sim_task *t, int layer) {
+    while (t->told > layer) tell(s, t, ECHI_EVENT_GRADIENT, --t->told);
+}
+
+void echi_sim_on_mark(struct echi_sim *s, uint32_t id, int unit) {
+    struct echi_sim_task *t = echi_records_at(&s->tasks, id);
+    if (!run(s, t)) return;
+    if (t->task.kind == ECHI_TASK_STEP) tell_gradients(s, t, s->step.layer[unit]);
+    else if (t->task.kind == ECHI_TASK_BACKWARD) tell_gradients(s, t, s->backward.layer[unit]);
+    else tell(s, t, ECHI_EVENT_GRADIENT, 0);
+}
+
+void echi_sim_on_done(struct echi_sim *s, uint32_t id) {
+    struct echi_sim_task *t = echi_records_at(&s->tasks, id);
+    if (!run(s, t)) return;
+    if (t->task.kind == ECHI_TASK_STEP || t->task.kind == ECHI_TASK_BACKWARD) tell_gradients(s, t, 0);
+    tell(s, t, ECHI_EVENT_COMPUTED, 0);
+    echi_records_give(&s->tasks, id);
+}

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# Live runs over separate hosts; sourced by cluster.sh and sim_live.sh. They set before: `shares`, of a core, rank by rank; `data`;
+# `dir`, for what a run leaves.
+source "$(dirname "${BASH_SOURCE[0]}")/hosts.sh"
+
+world=${#shares[@]}
+port=$((20000 + $$ % 10000))
+free_port() {   # into $port
+    port=$((port + 1))
+    while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
+}
+
+# node RANK OPTIONS...: a node on its host, in place of this subshell.
+if hosts_open "${shares[@]}"; then
+    echo "hosts: ${shares[*]} of a core each, by CPU quota (cgroup v$hosts_v, 1 ms of each period)"
+    node() { on_host "$1" "$echelon" train --data "$data" --progress off "${@:2}"; }
+else
+    echo "hosts: no CPU quotas here (they take root and the cgroup controller cpu); ranks share the cores and play slow ones by --slow"
+    most=$(printf '%s\n' "${shares[@]}" | sort -g | tail -1)
+    node() { exec "$echelon" train --data "$data" --progress off --slow "$(ratio "$most" "${shares[$1]}")" "${@:2}"; }
+fi
+
+# train NAME OPTIONS...: a run over all hosts; its report is $dir/NAME.json. False when the target was not reached.
+train() {
+    local name=$1 rank pids=() status result=0
+    shift
+    free_port
+    for ((rank = 0; rank < world; rank++)); do
+        (node $rank --rank $rank --world "$world" --coordinator 127.0.0.1:$port --report "$dir/$name.json" "$@" > "$dir/$name.$rank.out" 2>&1) &
+        pids+=($!)
+    done
+    for rank in "${!pids[@]}"; do
+        status=0
+        wait "${pids[rank]}" || status=$?
+        if [ $status = 26 ]; then result=1   # the target was not reached
+        elif [ $status != 0 ]; then
+            echo "rank $rank of $name ended with status $status:" >&2
+            cat "$dir/$name.$rank.out" >&2
+            exit 1
+        fi
+    done
+    return $result
+}
+
+# What the machine did besides: cores busy with work that is not ours, from one call to the next.
+others_since() {   # into $others
+    local cpu rest now mine
+    read -r cpu rest < /proc/stat
+    now=$(awk -v hz="$(getconf CLK_TCK)" '{ print ($1 + $2 + $3 + $6 + $7) / hz }' <<< "$rest")
+    times > "$dir/times"   # a pipe would show a subshell's
+    mine=$(awk '{ for (i = 1; i <= NF; i++) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } } END { print sum }' "$dir/times")
+    others=$(awk -v b="$now" -v m="$mine" -v b0="${busy0:-$now}" -v m0="${mine0:-$mine}" -v s="$((SECONDS - ${seconds0:-$SECONDS}))" \
+        'BEGIN { o = s ? (b - b0 - m + m0) / s : 0; printf "%.2f", o < 0 ? 0 : o }')
+    busy0=$now mine0=$mine seconds0=$SECONDS
+}
+others_since

@@ -1,0 +1,675 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The simulator's driver, against what is independent of it: live runs of ech_train (weights bit for bit, bytes on the wire message by
+ * message), closed formulas for the time of runs, and itself with the arithmetic left out.
+ *
+ * Two functions of the library are led through this file, so that a cluster can be made to get stuck. */
+#include "echelon_dev.h"
+#include "echi_sim.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+/* ------------------------------------------------------- a small problem */
+
+enum { SIDE = 8, CLASSES = 4, TRAIN = 480, TEST = 100 };
+static ech_model *model;
+static ech_data *data;
+
+static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+    (void)user;
+    for (int i = 0; i < n; i++) {
+        const uint32_t number = index[i] + (test ? 100000u : 0);
+        labels[i] = (uint8_t)(number % CLASSES);
+        for (uint32_t p = 0; p < SIDE * SIDE; p++) {
+            const uint32_t noise = (number * 2654435761u + p * 40503u) >> 7;
+            rows[(uint32_t)i * SIDE * SIDE + p] = (float)(p / SIDE % CLASSES == labels[i] ? 1 : 0) + (float)(noise % 64) / 64;
+        }
+    }
+    return 0;
+}
+
+static int open_problem(void **state) {
+    static const char text[] = "input 1 8 8\nconv2d out 4 kernel 3 pad 1\nrelu\nmax_pool kernel 2\nfc out 12\nrelu\nfc out 4\n";
+    const struct ech_data_callback callback = {.channels = 1, .height = SIDE, .width = SIDE, .classes = CLASSES, .train_samples = TRAIN,
+                                               .test_samples = TEST, .read = read_samples, .name = "bars"};
+    struct ech_error err;
+    (void)state;
+    if (ech_model_parse(text, sizeof text - 1, "small", &model, &err) != ECH_OK) return -1;
+    return ech_data_from_callback(&callback, &data, &err) == ECH_OK ? 0 : -1;
+}
+static int close_problem(void **state) {
+    (void)state;
+    ech_model_destroy(model);
+    ech_data_destroy(data);
+    return 0;
+}
+
+/* ----------------------------------------------------------- a run of it */
+
+enum { MOST = 64 };
+struct run {
+    struct ech_config config;
+    struct echi_host host[MOST];
+    struct echi_hosts hosts;
+    struct echi_profile profile;
+    bool real;
+    struct echi_job job;
+    struct ech_report report;
+    struct ech_sim_counts counts;
+    struct ech_error err;
+    float params[4096];
+    char log[4096];
+};
+static struct run a, b;
+
+static void set(struct ech_config *config, const char *name, const char *value) {
+    struct ech_error err;
+    if (ech_config_set(config, name, value, &err) != ECH_OK) fail_msg("%s", err.text);
+}
+
+static void keep_log(void *user, enum ech_log_level level, const char *line) {
+    struct run *r = user;
+    (void)level;
+    strncat(r->log, line, sizeof r->log - strlen(r->log) - 2);
+    strcat(r->log, "\n");
+}
+
+/* Hosts that are alike, links without bound, and steps of 100 us a sample in the trunk and 20 us in the head; all else is free. */
+static void prepare(struct run *r, int world, const char *sync) {
+    memset(r, 0, sizeof *r);
+    ech_config_init(&r->config);
+    r->config.world = world;
+    r->config.on_log = keep_log;
+    r->config.user = r;
+    set(&r->config, "coordinator", "nowhere:1");
+    set(&r->config, "sync", sync);
+    set(&r->config, "batch", "32");
+    set(&r->config, "epochs", "2");
+    set(&r->config, "eval-every", "0");
+    set(&r->config, "lr", "0.05");
+    set(&r->config, "momentum", "0.9");
+    r->hosts = (struct echi_hosts){.count = world, .host = r->host};
+    for (int h = 0; h < world; h++) r->host[h] = (struct echi_host){.speed = 1, .cores = -1, .dies = -1, .joins = -1};
+    r->profile = (struct echi_profile){.times = {.count = 2, .n = {1, 64}, .trunk = {1e-4, 64e-4}, .head = {2e-5, 128e-5}}, .forward = 1.0 / 3};
+    r->real = true;
+}
+
+static ech_status simulate(struct run *r) {
+    assert_int_equal(echi_job_make(model, data, &r->config, &r->job, &r->err), ECH_OK);
+    echi_model_init(model, r->config.seed, r->params);
+    const struct echi_sim_run run = {.config = &r->config, .job = &r->job, .hosts = &r->hosts, .profile = &r->profile, .real = r->real, .params = r->params};
+    echi_report_begin(&r->report, model, data, &r->config);
+    return echi_sim_run(&run, &r->report, &r->counts, &r->err);
+}
+static void simulate_well(struct run *r) {
+    if (simulate(r) != ECH_OK) fail_msg("%s", r->err.text);
+}
+static void assert_close(double got, double expected, double slack) {
+    if (!(fabs(got - expected) <= slack)) fail_msg("%.9g, expected %.9g +- %.3g", got, expected, slack);
+}
+static uint64_t bytes_of(const struct ech_report *r, const char *kind) {
+    for (int k = 0; r->kind_name[k]; k++)
+        if (strcmp(r->kind_name[k], kind) == 0) return r->bytes_sent[k];
+    fail_msg("no kind %s", kind);
+    return 0;
+}
+
+/* ------------------------------------------------------------ live nodes */
+
+struct live {
+    struct ech_config config;
+    float params[4096];
+    struct ech_report report;
+    struct ech_error err;
+    ech_status status;
+    pthread_t thread;
+};
+static pthread_mutex_t bound_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t bound_changed = PTHREAD_COND_INITIALIZER;
+static char bound[256];
+
+static void on_bound(void *user, const char *address) {
+    (void)user;
+    pthread_mutex_lock(&bound_mutex);
+    snprintf(bound, sizeof bound, "%s", address);
+    pthread_cond_signal(&bound_changed);
+    pthread_mutex_unlock(&bound_mutex);
+}
+static void *train_one(void *self) {
+    struct live *l = self;
+    l->status = ech_train(model, data, &l->config, l->params, &l->report, &l->err);
+    return NULL;
+}
+/* The same options, as a live cluster in this process; rank 0's outcome is in node[0]. */
+static void train_live(const struct run *like, struct live *node, int world) {
+    bound[0] = 0;
+    for (int r = 0; r < world; r++) {
+        memset(&node[r], 0, sizeof node[r]);
+        node[r].config = like->config;
+        node[r].config.rank = r;
+        node[r].config.world = world;
+        node[r].config.on_log = NULL;
+        node[r].config.on_bound = on_bound;
+        snprintf(node[r].config.coordinator, sizeof node[r].config.coordinator, "%s", world == 1 ? "" : r == 0 ? "127.0.0.1:0" : bound);
+        assert_int_equal(pthread_create(&node[r].thread, NULL, train_one, &node[r]), 0);
+        pthread_mutex_lock(&bound_mutex);
+        while (r == 0 && world > 1 && !bound[0]) pthread_cond_wait(&bound_changed, &bound_mutex);
+        pthread_mutex_unlock(&bound_mutex);
+    }
+    for (int r = 0; r < world; r++) {
+        pthread_join(node[r].thread, NULL);
+        if (node[r].status != ECH_OK) fail_msg("rank %d: %s", r, node[r].err.text);
+    }
+}
+
+static struct live live[4];
+
+/* One node under BSP: the weights, loss and accuracies of ech_train, bit for bit. */
+static void one_node_is_ech_train(void **state) {
+    (void)state;
+    static const char *const variants[][2] = {{"deterministic", "off"}, {"deterministic", "on"}, {"weight-decay", "0.01"}, {"no-shuffle", "on"}};
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
+        prepare(&a, 1, "bsp");
+        set(&a.config, variants[i][0], variants[i][1]);
+        set(&a.config, "eval-every", "100");
+        simulate_well(&a);
+        train_live(&a, live, 1);
+        assert_memory_equal(a.params, live[0].params, ech_model_params(model) * sizeof(float));
+        assert_true(a.report.train_loss == live[0].report.train_loss && a.report.test_accuracy == live[0].report.test_accuracy);
+        assert_true(a.report.best_accuracy == live[0].report.best_accuracy && a.report.samples == live[0].report.samples);
+        assert_true(a.report.best_accuracy > 0.5);   /* it learnt something */
+    }
+}
+
+/* --deterministic under BSP: any cluster, however unlike, jittered or short of nodes, has the bits of one node. */
+static void deterministic_clusters_are_one_node(void **state) {
+    (void)state;
+    prepare(&a, 1, "bsp");
+    set(&a.config, "deterministic", "on");
+    set(&a.config, "eval-every", "100");
+    simulate_well(&a);
+    for (int variant = 0; variant < 6; variant++) {
+        prepare(&b, 2 + variant, "bsp");
+        set(&b.config, "deterministic", "on");
+        set(&b.config, "eval-every", "100");
+        if (variant % 2) set(&b.config, "separate", "1");
+        for (int h = 0; h < b.hosts.count; h++) {
+            b.host[h].speed = 1 + h % 3;
+            b.host[h].jitter = 0.3;
+            b.host[h].rate = 1e6 * (1 + h);
+            b.host[h].delay = 0.001;
+            b.host[h].loss = variant == 3 ? 0.05 : 0;
+        }
+        if (variant == 4) b.host[1].dies = 0.3;   /* not the fastest, which owns the weights */
+        if (variant == 4) set(&b.config, "deadline", "0.2");
+        simulate_well(&b);
+        assert_int_equal(b.report.n_lost, variant == 4);
+        assert_memory_equal(a.params, b.params, ech_model_params(model) * sizeof(float));
+        assert_true(a.report.train_loss == b.report.train_loss && a.report.test_accuracy == b.report.test_accuracy);
+    }
+}
+
+/* What goes over the wire: of three nodes with fixed shares every kind has the bytes of the live run, frames and headers included.
+ * Heartbeats and credits come by the real clock there. */
+static void bytes_are_those_of_live_runs(void **state) {
+    (void)state;
+    static const char *const kinds[] = {"ready", "started", "lease", "applied", "ask", "drain", "drained", "activation_grad", "activation",
+                                        "weights", "push", "params", "plan", "stats"};
+    for (int separate = 0; separate < 2; separate++) {
+        prepare(&a, 3, "bsp");
+        set(&a.config, "shares", "equal");
+        set(&a.config, "separate", separate ? "1" : "off");
+        train_live(&a, live, 3);
+        const struct ech_report *r = &live[0].report;
+        /* The plan of the live run: its fastest node by the clock owns. */
+        char plan[] = "/tmp/echelon-sim-plan.XXXXXX";
+        close(mkstemp(plan));
+        struct echi_plan p;
+        echi_plan_clear(&p);
+        p.world = 3;
+        p.n_groups = 1;
+        p.separated = (uint8_t)r->separate;
+        if (separate) p.head = (uint16_t)r->head;
+        p.owner_of[0] = (uint16_t)r->owner_of[0];
+        p.strands = 1;
+        p.round = 32;
+        p.staleness = 3;
+        p.rounds_apart = 4;
+        p.lr = 0.05;
+        p.momentum = 0.9;
+        for (int i = 0; i < 3; i++) {
+            p.n[i] = (uint32_t)r->batch[i];
+            p.group_of[i] = 0;
+        }
+        struct ech_error err;
+        assert_int_equal(echi_plan_save(plan, &p, &err), ECH_OK);
+        set(&a.config, "plan", plan);
+        simulate_well(&a);
+        unlink(plan);
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+            const uint64_t is = bytes_of(&a.report, kinds[k]), was = bytes_of(r, kinds[k]);
+            /* STATS leave before they are counted, and rank 0 may plan by other times: only their length is known. */
+            if (strcmp(kinds[k], "stats") == 0) continue;
+            if (is != was) fail_msg("%s: %llu bytes, live %llu", kinds[k], (unsigned long long)is, (unsigned long long)was);
+        }
+    }
+}
+
+/* ------------------------------------------------------- closed formulas */
+
+/* Nothing but compute: BSP with equal shares goes at the pace of the slowest, by speed at the pace of all together. */
+static void bsp_takes_what_the_slowest_takes(void **state) {
+    (void)state;
+    prepare(&a, 4, "bsp");
+    set(&a.config, "shares", "equal");
+    for (int h = 0; h < 4; h++) a.host[h].speed = 1 << h;
+    simulate_well(&a);
+    assert_int_equal(a.report.steps, 2 * TRAIN / 32);
+    assert_close(a.report.seconds, 2.0 * TRAIN / 32 * 8 * 1.2e-4, 1e-6);
+    assert_true(a.report.startup_seconds < 1e-6 && a.report.measuring_seconds == 0);
+    assert_close(a.report.images_per_second, (double)a.report.samples / a.report.seconds, 1e-3);
+    for (int h = 0; h < 4; h++) assert_close(a.report.step_seconds[h], 64 * 1.2e-4 / (1 << h), 1e-9);
+
+    prepare(&a, 4, "bsp");
+    set(&a.config, "batch", "240");   /* 16 : 32 : 64 : 128 */
+    for (int h = 0; h < 4; h++) a.host[h].speed = 1 << h;
+    simulate_well(&a);
+    for (int h = 0; h < 4; h++) assert_int_equal(a.report.batch[h], 16 << h);
+    assert_close(a.report.seconds, 2.0 * TRAIN / 240 * 16 * 1.2e-4, 1e-6);
+}
+
+/* ASP and GSSP wait for nobody: all rates add up. SSP waits for the slowest, in the long run. */
+static void asynchronous_rates_add_up(void **state) {
+    (void)state;
+    static const char *const sync[] = {"asp", "gssp", "ssp"};
+    for (int i = 0; i < 3; i++) {
+        prepare(&a, 4, sync[i]);
+        set(&a.config, "samples-per-step", "8");
+        set(&a.config, "epochs", "40");
+        set(&a.config, "separate", "off");
+        if (i == 1) set(&a.config, "groups", "4");
+        a.real = false;
+        for (int h = 0; h < 4; h++) a.host[h].speed = 1 << h;
+        simulate_well(&a);
+        const double step = 8 * 1.2e-4, all = 40.0 * TRAIN / 8;   /* of the slowest; steps in all */
+        const double expected = i < 2 ? all * step / 15 : all * step / 4;
+        assert_close(a.report.seconds, expected, i < 2 ? 2 * step : 8 * step);   /* at the end some have nothing left to do */
+        assert_int_equal(a.report.samples, 40 * TRAIN);
+    }
+}
+
+/* A round of n equal workers over equal links, one of them the owner. Its n - 1 weights leave one after the other, and links go both
+ * ways at once: while the second is served the first computes and pushes. A push has three heads, weights one, so it is the pushes that
+ * queue: one worker's weights, and then n - 1 pushes, make a round. */
+static void bsp_over_links(void **state) {
+    (void)state;
+    prepare(&a, 5, "bsp");
+    set(&a.config, "shares", "equal");
+    set(&a.config, "batch", "40");
+    for (int h = 0; h < 5; h++) {
+        a.host[h].rate = 1e6;
+        a.host[h].delay = 0.002;
+    }
+    simulate_well(&a);
+    const double rounds = (double)a.report.steps;
+    const double push = (double)bytes_of(&a.report, "push") / 1e6 / rounds / 4, weights = (double)bytes_of(&a.report, "weights") / 1e6 / (rounds + 1) / 4;
+    const double expected = rounds * (8 * 1.2e-4 + weights + 4 * push + 2 * 0.004);
+    assert_true(push > weights);
+    assert_close(a.report.seconds, expected, 0.004 * expected);
+}
+
+static void shared_cores_slow_down_together(void **state) {
+    (void)state;
+    prepare(&a, 4, "bsp");
+    set(&a.config, "shares", "equal");
+    a.hosts.pools = 1;
+    a.hosts.pool_cores[0] = 1;
+    for (int h = 0; h < 4; h++) a.host[h].cores = h < 3 ? 0 : -1;
+    simulate_well(&a);
+    assert_close(a.report.seconds, 2.0 * TRAIN / 32 * 8 * 1.2e-4 * 3, 1e-6);
+    assert_close(a.report.step_seconds[0], 3 * 64 * 1.2e-4, 1e-9);   /* they also measure together */
+    assert_close(a.report.step_seconds[3], 64 * 1.2e-4, 1e-9);
+}
+
+/* Where a host's speed is only of its arithmetic, and what the other tasks cost, by hand. */
+static void tasks_cost_what_the_profile_says(void **state) {
+    (void)state;
+    const double n = (double)ech_model_params(model);
+    prepare(&a, 3, "bsp");
+    set(&a.config, "shares", "equal");
+    set(&a.config, "batch", "24");
+    a.profile.add = 1e-7;
+    a.profile.apply = 1e-6;
+    simulate_well(&a);
+    /* A push that is in is added while others compute, but all are done at the same time: three sums and an update. */
+    const double rounds = (double)a.report.steps;
+    assert_close(a.report.seconds, rounds * (8 * 1.2e-4 + 3 * n * 1e-7 + n * 1e-6), 1e-6);
+
+    prepare(&a, 1, "asp");
+    set(&a.config, "samples-per-step", "8");
+    a.profile.apply = 1e-6;
+    simulate_well(&a);
+    assert_close(a.report.seconds, 2.0 * TRAIN / 8 * (8 * 1.2e-4 + n * 1e-6), 1e-6);
+}
+
+/* A look stops the clock, wherever it comes. */
+static void looks_take_no_time_of_training(void **state) {
+    (void)state;
+    prepare(&a, 4, "bsp");
+    set(&a.config, "shares", "equal");
+    prepare(&b, 4, "bsp");
+    set(&b.config, "shares", "equal");
+    set(&b.config, "eval-every", "96");
+    a.profile.look = b.profile.look = 1e-3;
+    simulate_well(&a);
+    simulate_well(&b);
+    assert_close(b.report.measuring_seconds, 2.0 * TRAIN / 96 * TEST * 1e-3, 0.05 * 2.0 * TRAIN / 96 * TEST * 1e-3 + TEST * 1e-3);
+    assert_close(a.report.seconds, b.report.seconds, 1e-5);
+    assert_memory_equal(a.params, b.params, ech_model_params(model) * sizeof(float));
+}
+
+/* --------------------------------------------------- nothing but the seed */
+
+/* Files of a run; from malloc, of *out_len bytes. */
+static char *slurp(const char *path, size_t *out_len) {
+    FILE *f = fopen(path, "rb");
+    char *bytes = calloc(1, 1 << 20);
+    assert_non_null(f);
+    assert_non_null(bytes);
+    *out_len = fread(bytes, 1, 1 << 20, f);
+    fclose(f);
+    return bytes;
+}
+
+static void same_seed_same_bytes(void **state) {
+    (void)state;
+    static const char *const sync[] = {"bsp", "asp", "ssp", "gssp"};
+    char folder[] = "/tmp/echelon-sim.XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    for (int i = 0; i < 4; i++) {
+        char *bytes[3][2];
+        size_t len[3][2];
+        for (int run = 0; run < 3; run++) {
+            char path[2][64];
+            struct ech_config config;
+            struct ech_error err;
+            const struct ech_sim_options options = {.workers = 6, .spread = "strong"};
+            ech_config_init(&config);
+            set(&config, "sync", sync[i]);
+            set(&config, "epochs", "1");
+            set(&config, "eval-every", "200");
+            set(&config, "seed", run < 2 ? "5" : "6");
+            for (int f = 0; f < 2; f++) snprintf(path[f], sizeof path[f], "%s/%d.%d", folder, run, f);
+            set(&config, "save", path[0]);
+            set(&config, "report", path[1]);
+            if (ech_simulate(model, data, &config, &options, NULL, &err) != ECH_OK) fail_msg("%s", err.text);
+            for (int f = 0; f < 2; f++) {
+                bytes[run][f] = slurp(path[f], &len[run][f]);
+                unlink(path[f]);
+            }
+        }
+        for (int f = 0; f < 2; f++) {
+            assert_int_equal(len[0][f], len[1][f]);
+            assert_memory_equal(bytes[0][f], bytes[1][f], len[0][f]);
+            assert_true(len[0][f] != len[2][f] || memcmp(bytes[0][f], bytes[2][f], len[0][f]) != 0);
+            for (int run = 0; run < 3; run++) free(bytes[run][f]);
+        }
+    }
+    rmdir(folder);
+}
+
+/* Without arithmetic the times are the same to the nanosecond: it decides nothing but what is learnt. */
+static void costs_alone_take_the_same_time(void **state) {
+    (void)state;
+    static const char *const sync[] = {"bsp", "asp", "ssp", "gssp"};
+    for (int i = 0; i < 8; i++) {
+        for (struct run *r = &a;; r = &b) {
+            prepare(r, 7, sync[i % 4]);
+            set(&r->config, "separate", i < 4 ? "off" : "1");
+            if (i % 4) set(&r->config, "samples-per-step", "16");
+            set(&r->config, "epochs", "4");
+            if (i % 4) set(&r->config, "lr", "0.01");
+            for (int h = 0; h < 7; h++) {
+                r->host[h].speed = 1 + h;
+                r->host[h].jitter = 0.2;
+                r->host[h].stutter = 0.05;
+                r->host[h].stutter_factor = 5;
+                r->host[h].rate = 1e7;
+                r->host[h].delay = 1e-4;
+            }
+            r->profile.apply = r->profile.add = r->profile.refresh = 1e-9;
+            r->profile.message = 1e-6;
+            r->profile.copy = 1e-9;
+            r->real = r == &a;
+            simulate_well(r);
+            if (r == &b) break;
+        }
+        assert_true(a.report.seconds == b.report.seconds && a.report.staleness_mean == b.report.staleness_mean);
+        assert_memory_equal(a.report.staleness_trunk, b.report.staleness_trunk, sizeof a.report.staleness_trunk);
+        assert_int_equal(bytes_of(&a.report, "push"), bytes_of(&b.report, "push"));
+        assert_int_equal(bytes_of(&a.report, "weights"), bytes_of(&b.report, "weights"));
+        if (a.report.test_accuracy <= 0.5) fail_msg("%d: %g", i, a.report.test_accuracy);
+        assert_true(b.report.test_accuracy < 0);
+        assert_true(b.report.train_loss == 0);
+    }
+}
+
+/* ----------------------------------------------------- all of every policy */
+
+static void policies_account_for_all_samples(void **state) {
+    (void)state;
+    static const char *const sync[] = {"bsp", "asp", "ssp", "gssp"};
+    for (int i = 0; i < 4 * 2 * 3; i++) {
+        prepare(&a, 9, sync[i % 4]);
+        set(&a.config, "separate", i / 4 % 2 ? "1" : "off");
+        set(&a.config, "epochs", "3");
+        set(&a.config, "eval-every", "200");
+        char seed[8];
+        snprintf(seed, sizeof seed, "%d", i);
+        set(&a.config, "seed", seed);
+        if (i % 4) set(&a.config, "lr", "0.01");
+        for (int h = 0; h < 9; h++) {
+            a.host[h].speed = pow(2, h % 4);
+            a.host[h].jitter = 0.15;
+            a.host[h].stutter = 0.02;
+            a.host[h].stutter_factor = 5;
+            a.host[h].rate = i < 8 ? 0 : i < 16 ? 1e8 : 1e6;
+            a.host[h].delay = i < 8 ? 0 : 1e-4;
+            a.host[h].loss = i < 16 ? 0 : 0.01;
+        }
+        simulate_well(&a);
+        uint64_t pushes = 0;
+        for (int k = 0; k < ECH_STALENESS_BINS; k++) pushes += a.report.staleness_trunk[k];
+        assert_int_equal(a.report.samples, 3 * TRAIN);
+        assert_true(pushes > 0 && pushes * 256 >= a.report.samples);
+        assert_true(a.report.best_accuracy > 0.5);
+        assert_true(a.report.seconds > 0 && a.counts.events > 0 && a.counts.role_events > 0);
+        if (i % 4 == 0) assert_true(a.report.staleness_max == 0);
+        if (i % 4 == 3) assert_true(a.report.n_groups >= 2);
+    }
+}
+
+/* ------------------------------------------------------- deaths and joins */
+
+static void the_others_go_on(void **state) {
+    (void)state;
+    static const char *const sync[] = {"bsp", "asp", "ssp", "gssp"};
+    for (int i = 0; i < 12; i++) {
+        prepare(&a, 8, sync[i % 4]);
+        set(&a.config, "separate", i / 4 == 1 ? "1" : "off");
+        set(&a.config, "deadline", "0.05");
+        set(&a.config, "epochs", "6");
+        if (i % 4) set(&a.config, "samples-per-step", "8");
+        if (i % 4) set(&a.config, "lr", "0.01");
+        for (int h = 0; h < 8; h++) {
+            a.host[h].speed = h < 4 ? 1 : 2;
+            a.host[h].jitter = 0.1;
+            a.host[h].rate = 1e8;
+            a.host[h].delay = 1e-5;
+        }
+        a.host[2].dies = 0.02;
+        a.host[6].dies = 0.031;
+        if (i % 4 == 3) a.host[1].speed = 1.1;   /* owner of the slow group: under gssp it may be lost too */
+        if (i % 4 == 3) a.host[1].dies = 0.06;
+        if (i % 4 == 3) set(&a.config, "groups", "2");
+        simulate_well(&a);
+        assert_int_equal(a.report.n_lost, i % 4 == 3 ? 3 : 2);
+        assert_int_equal(a.report.lost[0], 2);
+        assert_int_equal(a.report.samples, 6 * TRAIN);
+        assert_true(a.report.samples_again > 0 || i % 4 == 0);
+        assert_non_null(strstr(a.log, "rank 2 has died"));
+    }
+}
+
+/* A death is noticed after the silence that a live coordinator would grant: while little is known of a node nearly the deadline, later
+ * two fifths of it (lib/run/silence.c, by hand). BSP waits for it: what is left of the run is known to the sample. Shares of 32 are 11,
+ * 11, 10; of two nodes 17 and 15; what rank 1 had of this round and of the next, 11 each, is given to one of them. */
+static void deaths_are_noticed_after_a_silence(void **state) {
+    (void)state;
+    static const double dies[] = {1, 200}, silence[] = {1 + 4 * (2.25 - 2.25 / 32), 4};
+    for (int i = 0; i < 2; i++) {
+        prepare(&a, 3, "bsp");
+        set(&a.config, "shares", "equal");
+        set(&a.config, "epochs", i ? "10" : "60");
+        a.real = false;
+        for (int h = 0; h < 3; h++) a.host[h].speed = i ? 0.0005 : 0.05;
+        a.host[1].dies = dies[i];
+        simulate_well(&a);
+        const double sample = 1.2e-4 / a.host[0].speed, rounds = (i ? 10 : 60) * TRAIN / 32;
+        const double left = rounds - floor(dies[i] / (11 * sample));
+        const double rest = (11 + 22 + (left - 2) * 17) * sample;
+        assert_int_equal(a.report.samples_again, 22);
+        assert_close(a.report.seconds, dies[i] + silence[i] + rest, 2 * sample);
+    }
+}
+
+static void whose_loss_ends_the_run(void **state) {
+    (void)state;
+    prepare(&a, 3, "bsp");
+    a.host[2].speed = 3;   /* the owner */
+    a.host[2].dies = 0.01;
+    assert_int_equal(simulate(&a), ECH_E_PEER_LOST);
+    assert_int_equal(a.report.lost_peer, 2);
+    assert_non_null(strstr(a.err.text, "rank 2 was lost (nothing was heard of it)"));
+    prepare(&a, 3, "bsp");
+    a.host[0].dies = 0.01;
+    assert_int_equal(simulate(&a), ECH_E_PEER_LOST);
+    assert_non_null(strstr(a.err.text, "rank 0 died"));
+}
+
+static void late_hosts_delay_the_start(void **state) {
+    (void)state;
+    prepare(&a, 3, "bsp");
+    prepare(&b, 3, "bsp");
+    b.host[1].joins = 12.5;
+    simulate_well(&a);
+    simulate_well(&b);
+    assert_close(b.report.startup_seconds - a.report.startup_seconds, 12.5, 1e-9);
+    assert_true(b.report.seconds == a.report.seconds);
+}
+
+/* ------------------------------------------------------------- being stuck */
+
+static int dropped = -1;   /* kind of which no places are posted */
+void __wrap_echi_sim_post(struct echi_sim *s, int rank, const struct echi_action *action);
+void __real_echi_sim_post(struct echi_sim *s, int rank, const struct echi_action *action);
+void __wrap_echi_sim_post(struct echi_sim *s, int rank, const struct echi_action *action) {
+    if (action->kind != dropped || rank == 0) __real_echi_sim_post(s, rank, action);
+}
+
+static void who_waits_for_whom(void **state) {
+    (void)state;
+    prepare(&a, 3, "bsp");
+    set(&a.config, "shares", "equal");
+    a.host[0].speed = 2;   /* the owner */
+    dropped = ECHI_KIND_WEIGHTS;
+    const ech_status status = simulate(&a);
+    dropped = -1;
+    assert_int_equal(status, ECH_E_TIMEOUT);
+    assert_non_null(strstr(a.err.text, "nothing moves any more"));
+    assert_non_null(strstr(a.err.text, "rank 0: coordinator: trains"));
+    assert_non_null(strstr(a.log, "rank 1: worker of group 0: waits for the first weights from rank 0"));
+    assert_non_null(strstr(a.log, "rank 0: owner of group 0: version 0"));
+}
+
+/* ------------------------------------------------------------ what is refused */
+
+static void refusals(void **state) {
+    (void)state;
+    struct ech_config config;
+    struct ech_error err;
+    struct ech_sim_options options = {.workers = 2};
+    ech_config_init(&config);
+    assert_int_equal(ech_simulate(NULL, data, &config, &options, NULL, &err), ECH_E_ARGUMENT);
+    set(&config, "record", "/tmp/nowhere");
+    assert_int_equal(ech_simulate(model, data, &config, &options, NULL, &err), ECH_E_UNSUPPORTED);
+    ech_config_init(&config);
+    options.costs_only = 1;
+    set(&config, "save", "/tmp/nowhere/x");
+    assert_int_equal(ech_simulate(model, data, &config, &options, NULL, &err), ECH_E_UNSUPPORTED);
+    ech_config_init(&config);
+    set(&config, "target-accuracy", "0.9");
+    assert_int_equal(ech_simulate(model, data, &config, &options, NULL, &err), ECH_E_UNSUPPORTED);
+    ech_config_init(&config);
+    options = (struct ech_sim_options){.workers = 2, .spread = "no such"};
+    assert_int_equal(ech_simulate(model, data, &config, &options, NULL, &err), ECH_E_ARGUMENT);
+    options = (struct ech_sim_options){.hosts = "/tmp/there is no such file"};
+    assert_int_equal(ech_simulate(model, data, &config, &options, NULL, &err), ECH_E_IO);
+    config.size = 3;
+    assert_int_equal(ech_simulate(model, data, &config, &options, NULL, &err), ECH_E_ARGUMENT);
+    prepare(&a, 4, "bsp");
+    set(&a.config, "batch", "2");
+    set(&a.config, "shares", "equal");
+    assert_int_equal(simulate(&a), ECH_E_ARGUMENT);   /* the planner's sentence */
+    assert_non_null(strstr(a.err.text, "raise --batch"));
+}
+
+static volatile int stop_now;
+static void stop_at_look(void *user, const struct ech_progress *p) {
+    (void)user;
+    if (p->looked) stop_now = 1;
+}
+static void stops_in_order(void **state) {
+    (void)state;
+    prepare(&a, 4, "asp");
+    set(&a.config, "epochs", "400");
+    set(&a.config, "eval-every", "100");
+    stop_now = 0;
+    a.config.on_progress = stop_at_look;
+    a.config.stop = &stop_now;
+    assert_int_equal(simulate(&a), ECH_E_ABORTED);
+    assert_true(a.report.samples > 0 && a.report.samples < 400 * TRAIN);
+    assert_non_null(strstr(a.err.text, "stopped after"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_node_is_ech_train),
+        cmocka_unit_test(deterministic_clusters_are_one_node),
+        cmocka_unit_test(bytes_are_those_of_live_runs),
+        cmocka_unit_test(bsp_takes_what_the_slowest_takes),
+        cmocka_unit_test(asynchronous_rates_add_up),
+        cmocka_unit_test(bsp_over_links),
+        cmocka_unit_test(shared_cores_slow_down_together),
+        cmocka_unit_test(tasks_cost_what_the_profile_says),
+        cmocka_unit_test(looks_take_no_time_of_training),
+        cmocka_unit_test(same_seed_same_bytes),
+        cmocka_unit_test(costs_alone_take_the_same_time),
+        cmocka_unit_test(policies_account_for_all_samples),
+        cmocka_unit_test(the_others_go_on),
+        cmocka_unit_test(deaths_are_noticed_after_a_silence),
+        cmocka_unit_test(whose_loss_ends_the_run),
+        cmocka_unit_test(late_hosts_delay_the_start),
+        cmocka_unit_test(who_waits_for_whom),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(stops_in_order),
+    };
+    return cmocka_run_group_tests_name("simulated clusters", tests, open_problem, close_problem);
+}

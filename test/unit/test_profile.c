@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Profiles: what is saved is loaded, every refusal names file and line, other models cost in proportion to their multiply-adds, and
+ * this machine can be measured. Files of a stranger are in test/fuzz. */
+#include "echi_run.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static char path[64];
+static struct echi_profile profile;
+static struct ech_error error;
+
+static const char good[] = "# a machine\n"                        /* 1 */
+                           "machine A small one, base   # old\n"   /* 2 */
+                           "model mine\r\n"                        /* 3 */
+                           "trunk_operations 1000\n"               /* 4 */
+                           "head_operations 200\n"                 /* 5 */
+                           "parameters 50\n"                       /* 6 */
+                           "forward 0.25\n"                        /* 7 */
+                           "apply 0.5 ns\n"                        /* 8 */
+                           "add 0.25ns\n"                          /* 9 */
+                           "refresh 1 ns\n"                        /* 10 */
+                           "copy 0.125 ns\n"                       /* 11 */
+                           "message 10 us\n"                       /* 12 */
+                           "look 2 ms\n"                           /* 13 */
+                           "step 8 trunk 1 ms head 100 us\n"       /* 14 */
+                           "\tstep 64 trunk 0.008 s head 800us";   /* 15: no end of line */
+
+static ech_status load(const char *text, size_t len) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, len, f), len);
+    assert_int_equal(fclose(f), 0);
+    memset(&error, 0, sizeof error);
+    return echi_profile_load(path, &profile, &error);
+}
+
+static void is(double a, double b) {
+    if (!(fabs(a - b) <= 1e-12 * fabs(b))) fail_msg("%.17g is not %.17g", a, b);
+}
+
+static void a_profile_is_read(void **state) {
+    (void)state;
+    if (load(good, strlen(good)) != ECH_OK) fail_msg("%s", error.text);
+    assert_string_equal(profile.machine, "A small one, base");
+    assert_string_equal(profile.model, "mine");
+    assert_true(profile.trunk_ops == 1000 && profile.head_ops == 200 && profile.parameters == 50 && profile.forward == 0.25);
+    is(profile.apply, 5e-10), is(profile.add, 2.5e-10), is(profile.refresh, 1e-9), is(profile.copy, 1.25e-10);
+    is(profile.message, 1e-5), is(profile.look, 2e-3);
+    assert_int_equal(profile.times.count, 2);
+    assert_true(profile.times.n[0] == 8 && profile.times.n[1] == 64);
+    is(profile.times.trunk[0], 1e-3), is(profile.times.trunk[1], 8e-3), is(profile.times.head[0], 1e-4), is(profile.times.head[1], 8e-4);
+    /* What the planner takes: a push of 50 floats out of a socket and added; six messages a step. */
+    is(profile.times.exchange, 50 * (4 * 1.25e-10 + 2.5e-10));
+    is(profile.times.messages, 6e-5);
+    is(echi_profile_images(&profile), 64 / 8.8e-3);
+}
+
+static size_t read_back(char *out, size_t cap) {
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    const size_t len = fread(out, 1, cap, f);
+    fclose(f);
+    return len;
+}
+
+static void what_is_saved_is_loaded(void **state) {
+    (void)state;
+    char once[4096], twice[4096];
+    struct echi_profile builtin;
+    echi_profile_builtin(&builtin);
+    builtin.machine[3] = '#', builtin.model[1] = '\n';   /* would be a comment, and a line of its own */
+    builtin.apply *= 1.0 / 3;
+    assert_int_equal(echi_profile_save(path, &builtin, &error), ECH_OK);
+    const size_t len = read_back(once, sizeof once);
+    if (echi_profile_load(path, &profile, &error) != ECH_OK) fail_msg("%s", error.text);
+    assert_int_equal(profile.times.count, builtin.times.count);
+    for (uint32_t i = 0; i < builtin.times.count; i++) {
+        assert_true(profile.times.n[i] == builtin.times.n[i]);
+        assert_true(fabs(profile.times.trunk[i] / builtin.times.trunk[i] - 1) < 1e-5 && fabs(profile.times.head[i] / builtin.times.head[i] - 1) < 1e-5);
+    }
+    assert_true(fabs(profile.apply / builtin.apply - 1) < 1e-5 && profile.machine[3] == '?' && profile.model[1] == '?');
+    /* Six digits are kept, and those for ever. */
+    assert_int_equal(echi_profile_save(path, &profile, &error), ECH_OK);
+    assert_int_equal(read_back(twice, sizeof twice), len);
+    assert_memory_equal(once, twice, len);
+    assert_int_not_equal(echi_profile_save("/nowhere/profile", &profile, &error), ECH_OK);
+    assert_non_null(strstr(error.text, "/nowhere/profile"));
+}
+
+/* The good profile with line `line` replaced; or without it where `text` is NULL. */
+static ech_status load_with(int line, const char *text) {
+    char all[2048];
+    size_t size = 0;
+    const char *at = good;
+    for (int i = 1; at && *at; i++) {
+        const char *end = strchr(at, '\n'), *from = i == line ? text ? text : "" : at;
+        const size_t len = i == line ? strlen(from) : end ? (size_t)(end - at) : strlen(at);
+        assert_true(size + len + 1 < sizeof all);
+        memcpy(all + size, from, len);
+        size += len;
+        if (end) all[size++] = '\n';
+        at = end ? end + 1 : NULL;
+    }
+    return load(all, size);
+}
+
+static void a_refusal_names_file_and_line(void **state) {
+    (void)state;
+    static const struct { int line; const char *text, *says; } table[] = {
+        {4, "trunk_operation 5", "did you mean 'trunk_operations'"}, {4, "speed 5", "'speed' is no line of a profile"},
+        {4, "trunk_operations 0", "from 1 to"}, {4, "trunk_operations 5 s", "nothing more"}, {4, "trunk_operations nan", "found 'nan'"},
+        {5, "head_operations -1", "found '-1'"}, {5, "head_operations", "end of the line"}, {6, "parameters 0", "from 1 to"},
+        {7, "forward 1.5", "from 0 to 1"}, {7, "forward inf", "found 'inf'"}, {8, "apply 1", "s, ms, us or ns"}, {8, "apply -1 ns", "found '-1'"},
+        {8, "apply 1 h", "found '1 h'"}, {8, "apply 2 s", "apply needs a time up to 0.001 s"}, {9, "apply 1 ns", "said before"},
+        {12, "message 1 us 2", "nothing more"}, {14, "step", "a number of samples"}, {14, "step 0 trunk 1 ms head 1 ms", "found '0'"},
+        {14, "step 65537 trunk 1 ms head 1 ms", "a number of samples"}, {14, "step 8 trunk 1 ms", "is written like"},
+        {14, "step 8 head 1 ms trunk 1 ms", "found 'head'"}, {14, "step 8 trunk 0 ms head 1 ms", "above 0"},
+        {14, "step 8 trunk nan ms head 1 ms", "found 'nan'"}, {14, "step 8 trunk 1 ms head -1 ms", "found '-1'"},
+        {14, "step 8 trunk 1 ms head 4000 s", "up to 3600 s"}, {15, "step 8 trunk 1 ms head 1 ms", "above that of the line before"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        char place[80];
+        snprintf(place, sizeof place, "%s:%d: ", path, table[i].line);
+        const struct echi_profile before = profile;
+        if (load_with(table[i].line, table[i].text) != ECH_E_FORMAT) fail_msg("'%s' was taken", table[i].text);
+        if (strncmp(error.text, place, strlen(place)) != 0 || !strstr(error.text, table[i].says))
+            fail_msg("'%s': '%s' does not begin '%s' and say '%s'", table[i].text, error.text, place, table[i].says);
+        assert_memory_equal(&before, &profile, sizeof before);
+    }
+    char many[2048];
+    strcpy(many, good);
+    for (int i = 0; i < 11; i++) snprintf(many + strlen(many), sizeof many - strlen(many), "\nstep %d trunk 1 s head 0 s", 65 + i);
+    assert_int_equal(load(many, strlen(many)), ECH_E_FORMAT);
+    assert_non_null(strstr(error.text, ":26: a profile has at most 12"));
+}
+
+static void every_line_must_be_there(void **state) {
+    (void)state;
+    static const char *const key[] = {"machine", "model", "trunk_operations", "head_operations", "parameters", "forward", "apply", "add", "refresh",
+                                      "copy", "message", "look"};
+    for (int line = 2; line <= 13; line++) {
+        assert_int_equal(load_with(line, NULL), ECH_E_FORMAT);
+        char says[40];
+        snprintf(says, sizeof says, "'%s' is missing", key[line - 2]);
+        if (!strstr(error.text, says) || !strstr(error.text, path)) fail_msg("line %d: %s", line, error.text);
+    }
+    assert_int_equal(load_with(15, NULL), ECH_OK);   /* one size will do, none will not */
+    assert_int_equal(load(good, (size_t)(strstr(good, "step") - good)), ECH_E_FORMAT);
+    assert_non_null(strstr(error.text, "'step' is missing"));
+    assert_int_equal(load("", 0), ECH_E_FORMAT);
+    assert_int_equal(load("model\0x", 7), ECH_E_FORMAT);
+    unlink(path);
+    assert_int_equal(echi_profile_load(path, &profile, &error), ECH_E_IO);
+}
+
+static ech_model *model_of(const char *text) {
+    ech_model *model;
+    if (ech_model_parse(text, strlen(text), "test", &model, &error) != ECH_OK) fail_msg("%s", error.text);
+    return model;
+}
+
+/* Costs of the good profile: 1 us a multiply-add of convolutions at 8 samples, 0.5 us of fully connected layers. */
+static void other_models_cost_by_their_operations(void **state) {
+    (void)state;
+    static const struct { const char *text; double trunk_ops, head_ops, params, trunk, head; } table[] = {
+        {"input 1 4 4\nconv2d out 3 kernel 3 pad 1\nrelu\nfc out 10\n", 3 * 16 * 9, 480, 30 + 490, 432e-6, 240e-6},
+        {"input 1 4 4\nfc out 20\nrelu\nfc out 10\n", 320 + 200, 0, 340 + 210, 260e-6, 0},   /* no cut: all of it is the trunk */
+        {"input 1 4 4\nconv2d out 10 kernel 4\n", 160, 0, 170, 160e-6, 0},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        ech_model *model = model_of(table[i].text);
+        assert_int_equal(load(good, strlen(good)), ECH_OK);
+        assert_true(echi_profile_fit(&profile, model));
+        assert_true(profile.trunk_ops == table[i].trunk_ops && profile.head_ops == table[i].head_ops && profile.parameters == table[i].params);
+        for (int size = 0; size < 2; size++) {   /* the good one's costs are eight times as high at the second size */
+            is(profile.times.trunk[size], table[i].trunk * (size ? 8 : 1));
+            is(profile.times.head[size], table[i].head * (size ? 8 : 1));
+        }
+        is(profile.look, 2e-3 * (table[i].trunk_ops + table[i].head_ops) / 1200);
+        is(profile.times.exchange, table[i].params * (4 * 1.25e-10 + 2.5e-10));
+        is(profile.times.messages, 6e-5);
+        assert_string_equal(profile.model, "test");
+        const struct echi_profile fitted = profile;
+        assert_false(echi_profile_fit(&profile, model));
+        assert_memory_equal(&fitted.times, &profile.times, sizeof fitted.times);
+        ech_model_destroy(model);
+    }
+    /* Measured on a model without a cut: all layers cost alike. */
+    ech_model *cut = model_of(table[0].text);
+    assert_int_equal(load_with(5, "head_operations 0"), ECH_OK);
+    assert_true(echi_profile_fit(&profile, cut));
+    is(profile.times.head[0], 480e-6);
+    ech_model_destroy(cut);
+}
+
+/* The built-in profile is LeNet-5's, whole: nothing has to be changed for that model, by multiply-adds counted by hand. */
+static void the_built_in_profile_is_lenet5s(void **state) {
+    (void)state;
+    ech_model *lenet;
+    assert_int_equal(ech_model_open("lenet5", &lenet, &error), ECH_OK);
+    echi_profile_builtin(&profile);
+    assert_true(profile.trunk_ops == 6 * 28 * 28 * 25 + 16 * 10 * 10 * 150 && profile.head_ops == 400 * 120 + 120 * 84 + 84 * 10);
+    assert_true(profile.parameters == 61706);
+    const struct echi_profile before = profile;
+    assert_false(echi_profile_fit(&profile, lenet));
+    assert_memory_equal(&before.times, &profile.times, sizeof before.times);
+    for (uint32_t i = 1; i < profile.times.count; i++)
+        assert_true(profile.times.n[i] > profile.times.n[i - 1] && profile.times.trunk[i] >= profile.times.trunk[i - 1] && profile.times.head[i] >= profile.times.head[i - 1]);
+    assert_true(profile.forward > 0 && profile.forward < 1 && profile.apply > 0 && profile.add > 0 && profile.refresh > 0 && profile.copy > 0);
+    assert_true(profile.message > 0 && profile.look > 0 && profile.machine[0]);
+    ech_model_destroy(lenet);
+}
+
+/* The numbers are this machine's, so only what must hold on all machines can be asked. */
+static void this_machine_can_be_measured(void **state) {
+    (void)state;
+    ech_model *lenet;
+    ech_data *data;
+    struct ech_config config;
+    struct echi_job job;
+    struct echi_device *device;
+    struct echi_times times = {.count = 2, .n = {8, 16}, .trunk = {1e-3, 2e-3}, .head = {1e-4, 2e-4}, .exchange = 1e-4, .messages = 3 * 6e-5};
+    ech_config_init(&config);
+    assert_int_equal(ech_model_open("lenet5", &lenet, &error), ECH_OK);
+    assert_int_equal(ech_data_open("glyphs", 1, &data, &error), ECH_OK);
+    assert_int_equal(echi_job_make(lenet, data, &config, &job, &error), ECH_OK);
+    assert_int_equal(echi_device_open("cpu", 1, &device, &error), ECH_OK);
+    if (echi_measure_costs(&job, device, &times, &profile, &error) != ECH_OK) fail_msg("%s", error.text);
+    is(profile.message, 3e-5);   /* a host with a third of a processor: times.messages says so */
+    assert_true(profile.forward > 0.02 && profile.forward < 0.98);
+    const double cost[] = {profile.apply, profile.add, profile.refresh, profile.copy, profile.look};
+    for (int i = 0; i < 5; i++)
+        if (!(cost[i] > 0 && cost[i] < 1e-2)) fail_msg("cost %d is %g", i, cost[i]);
+    assert_true(profile.look > 100 * profile.add);   /* a sample's forward pass is more than an addition */
+    assert_memory_equal(&profile.times, &times, sizeof times);
+    assert_int_equal(echi_profile_save(path, &profile, &error), ECH_OK);
+    assert_int_equal(echi_profile_load(path, &profile, &error), ECH_OK);
+    assert_false(echi_profile_fit(&profile, lenet));
+    echi_device_close(device);
+    ech_data_destroy(data);
+    ech_model_destroy(lenet);
+}
+
+static int clean_up(void **state) {
+    (void)state;
+    unlink(path);
+    return 0;
+}
+
+int main(void) {
+    snprintf(path, sizeof path, "/tmp/echelon-profile-%ld", (long)getpid());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_profile_is_read),
+        cmocka_unit_test(what_is_saved_is_loaded),
+        cmocka_unit_test(a_refusal_names_file_and_line),
+        cmocka_unit_test(every_line_must_be_there),
+        cmocka_unit_test(other_models_cost_by_their_operations),
+        cmocka_unit_test(the_built_in_profile_is_lenet5s),
+        cmocka_unit_test(this_machine_can_be_measured),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean_up);
+}
