@@ -190,6 +190,7 @@ ech_status echi_outcome_write(const struct ech_model *model, const struct ech_co
 
 /* A move, told by `m`, in words: who joins which group, and why if the coordinator decided it. Cut at cap. */
 void echi_move_text(const struct echi_change *why, const struct echi_msg *m, char *buf, size_t cap);
+void echi_resize_text(const struct echi_change *why, char *buf, size_t cap);   /* and another size of steps */
 
 /* ------------------------------------------------------------ plan_file.c */
 

@@ -31,10 +31,10 @@ void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event
     else return;   /* not hosted here */
     echi_tell_note(n, e->now);
     if (n->coordinator && n->coordinator->sizes != n->sizes_told) {
-        const struct echi_change *c = &n->coordinator->told;
+        char line[200];
         n->sizes_told = n->coordinator->sizes;
-        echi_node_log(n, ECH_LOG_INFO, "rank %d gets steps of %u samples: they took %.2f times as long as is usual in its group, for %d steps and more",
-                      c->rank, c->n, c->ratio, ECHI_REGROUP_LASTING);
+        echi_resize_text(&n->coordinator->told, line, sizeof line);
+        echi_node_log(n, ECH_LOG_INFO, "%s", line);
     }
     if (n->recorder) {
         echi_recorder_event(n->recorder, role, e, &list, role == ECHI_ROLE_COORDINATOR ? n->coordinator : NULL);

@@ -188,6 +188,11 @@ void echi_move_text(const struct echi_change *why, const struct echi_msg *m, cha
     else snprintf(buf, cap, "rank %d joins group %d", m->peer, m->group);
 }
 
+void echi_resize_text(const struct echi_change *why, char *buf, size_t cap) {
+    snprintf(buf, cap, "rank %d gets steps of %u samples: those of late (%d and more) took %.2f times as long as is usual in its group", why->rank,
+             why->n, ECHI_REGROUP_LASTING, why->ratio);
+}
+
 /* Who moved and why, by the node that decided it. */
 static void log_move(struct echi_node *n, const struct echi_msg *m) {
     char line[300];

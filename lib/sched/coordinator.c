@@ -280,7 +280,8 @@ static void watch_speed(struct echi_coordinator *c, const struct echi_msg *m) {
     c->arriving[rank] = false;
     if (c->wishes.regroup_after <= 0 || !c->policy->grouped || !same || m->lease.n != c->size[rank] || m->compute >> 62 || m->exchange >> 62)
         return;
-    const struct echi_change change = echi_regroup_step(&c->regroup, &c->plan, c->size, rank, (double)m->compute, (double)m->exchange);
+    const struct echi_change change = echi_regroup_step(&c->regroup, &c->plan, c->size, rank, &c->times[rank], (double)m->compute,
+                                                        (double)m->exchange);
     if (change.kind != ECHI_CHANGE_NONE) c->change = change;
     else if (c->change.rank == rank) c->change.kind = ECHI_CHANGE_NONE;
 }

@@ -49,7 +49,7 @@ struct echi_change {
     enum echi_change_kind kind;
     int rank, from, to;            /* GROUP: groups */
     uint32_t n;                    /* SIZE: samples of its leases from now on */
-    double ratio, gain;            /* its step time over the usual one of its group; predicted, relative (GROUP) */
+    double ratio, gain;            /* its step time over the usual one of its group; predicted of all samples a second, relative */
 };
 
 void echi_regroup_init(struct echi_regroup *regroup, int world, int64_t after);
@@ -57,9 +57,9 @@ void echi_regroup_init(struct echi_regroup *regroup, int world, int64_t after);
 double echi_regroup_time(const struct echi_regroup *regroup, int rank);
 /* Group, living members or sizes have changed: nobody is apart until it has been so for as long again. */
 void echi_regroup_anew(struct echi_regroup *regroup, const struct echi_plan *plan);
-/* A step of `rank`, in ns, of size[rank] samples. What should be done now, if anything; the caller does it and calls echi_regroup_done,
+/* A step of `rank`, in ns, of size[rank] samples; `times`: what it measured at the start. What should be done now, if anything; the caller does it and calls echi_regroup_done,
  * or does not, and is told again with its next step. */
 struct echi_change echi_regroup_step(struct echi_regroup *regroup, const struct echi_plan *plan, const uint32_t size[ECHI_WORLD_MAX],
-                                     int rank, double compute, double exchange);
+                                     int rank, const struct echi_times *times, double compute, double exchange);
 void echi_regroup_done(struct echi_regroup *regroup, const struct echi_plan *plan, const struct echi_change *change);
 #endif

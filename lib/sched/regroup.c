@@ -104,17 +104,32 @@ static struct echi_change best_move(const struct echi_regroup *g, const struct e
     return best;
 }
 
-/* Where n is dealt by speed: the samples with which this worker's steps take as long as the others', never more than there is room for. */
-static uint32_t fitting_size(const struct echi_plan *p, uint32_t now, int rank, double ratio) {
-    const uint32_t most = p->n[rank], least = most < ECHI_REGROUP_BLOCK ? most : ECHI_REGROUP_BLOCK;
-    const double n = now / ratio;
-    if (n >= most) return most;
-    const uint32_t whole = (uint32_t)(n / ECHI_REGROUP_BLOCK + 0.5) * ECHI_REGROUP_BLOCK;
-    return whole < least ? least : whole > most ? most : whole;
+/* Where n is dealt by speed: the best size of this worker's steps, never more than there is room for, by how long steps of so many
+ * samples took it when it was measured, against those that it has. */
+static struct echi_change best_size(const struct echi_regroup *g, const struct echi_plan *p, const uint32_t size[ECHI_WORLD_MAX], int rank,
+                                    const struct echi_times *times) {
+    const int group = p->group_of[rank];
+    const double compute = g->pace[rank].compute.average, exchange = g->pace[rank].exchange.average, now = echi_times_trunk(times, size[rank]);
+    struct totals t = add_up(g, p, size);
+    const double before = rate_with(p, &t, 0, 0, group, group), longest = t.longest[group];
+    const double rest = echi_regroup_time(g, rank) >= longest ? t.second[group] : longest;
+    struct echi_change best = {.rank = rank, .gain = ECHI_REGROUP_GAIN};
+    for (uint32_t n = ECHI_REGROUP_BLOCK; n <= p->n[rank] && now > 0; n += ECHI_REGROUP_BLOCK) {
+        const double time = compute * echi_times_trunk(times, n) / now + exchange;
+        struct totals with = t;
+        with.samples[group] += (double)n - size[rank];
+        with.longest[group] = time > rest ? time : rest;
+        const double gain = rate_with(p, &with, 0, 0, group, group) / before - 1;
+        if (n == size[rank] || gain < best.gain) continue;
+        best.kind = ECHI_CHANGE_SIZE;
+        best.n = n;
+        best.gain = gain;
+    }
+    return best;
 }
 
 struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_plan *p, const uint32_t size[ECHI_WORLD_MAX], int rank,
-                                     double compute, double exchange) {
+                                     const struct echi_times *times, double compute, double exchange) {
     struct echi_change change = {.rank = rank};
     const int group = p->group_of[rank];
     const bool counted = counts(g, p, rank);
@@ -138,12 +153,12 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
     if (g->pace[rank].apart < ECHI_REGROUP_LASTING / ECHI_SPEED_STEPS || g->pace[rank].apart_time < g->after || !unlike(own, mean))
         return change;
     const double usual = usual_time(g, p, rank);
-    if (unlike(own, usual) && p->separated) {
-        change.n = fitting_size(p, size[rank], rank, own / usual);
-        change.kind = change.n != size[rank] ? ECHI_CHANGE_SIZE : ECHI_CHANGE_NONE;
+    if (unlike(own, usual)) {
+        change = best_move(g, p, size, rank);
+        const struct echi_change other = p->separated ? best_size(g, p, size, rank, times) : (struct echi_change){0};
+        if (other.kind != ECHI_CHANGE_NONE && (change.kind == ECHI_CHANGE_NONE || other.gain + CLEARLY >= change.gain)) change = other;
+        if (change.kind == ECHI_CHANGE_SIZE) change.ratio = own / usual;
     }
-    change.ratio = own / usual;
-    if (unlike(own, usual) && change.kind == ECHI_CHANGE_NONE) change = best_move(g, p, size, rank);
     if (change.kind == ECHI_CHANGE_NONE) {   /* nothing to gain: to be looked at again after as many steps */
         g->pace[rank].apart = 0;
         g->pace[rank].apart_time = 0;

@@ -115,6 +115,8 @@ static struct echi_plan plan;
 static struct echi_regroup regroup;
 static uint32_t size[ECHI_WORLD_MAX];
 static double step_time[ECHI_WORLD_MAX];
+/* In proportion to the samples. */
+static const struct echi_times measured = {.count = 2, .n = {16, 64}, .trunk = {0.25, 1}, .head = {0}};
 
 /* Workers of these groups, 64 samples each. */
 static void cluster(const char *groups) {
@@ -136,7 +138,7 @@ static struct echi_change all_step(bool noise) {
     struct echi_change made = {0};
     for (int r = 0; r < plan.world; r++) {
         const double time = step_time[r] * (noise ? spiky(0.15) : 1) * 1e6;
-        const struct echi_change c = echi_regroup_step(&regroup, &plan, size, r, time * 0.75, time * 0.25);
+        const struct echi_change c = echi_regroup_step(&regroup, &plan, size, r, &measured, time * 0.75, time * 0.25);
         if (c.kind == ECHI_CHANGE_NONE || made.kind != ECHI_CHANGE_NONE) continue;
         made = c;
         if (c.kind == ECHI_CHANGE_GROUP) echi_plan_move(&plan, c.rank, c.to);
