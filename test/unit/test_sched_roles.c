@@ -934,6 +934,75 @@ static void only_revoked_leases_go_out_again(void **state) {
     assert_int_equal(coordinator.again_samples, 5);
 }
 
+/* What a worker said in an earlier stay changes nothing in the present one: it gets weights once, when it enters. */
+static void an_owner_knows_the_stays_of_a_worker(void **state) {
+    (void)state;
+    struct echi_owner o;
+    small_plan(ECHI_SYNC_GSSP, 4, 2);
+    owner_started(&o, 0);
+    owner_computed(&o);
+    say_enter(&o, 1, 2);
+    assert_false(o.view[2].idle);
+    for (uint32_t members = 1; members <= 2; members++) {   /* away and back */
+        const struct echi_msg m = {.kind = ECHI_KIND_REGROUP, .peer = 2, .group = (uint8_t)(members == 1), .members = members};
+        const struct echi_event e = {.type = ECHI_EVENT_MOVED, .from = 2, .msg = &m};
+        echi_plan_move(&setup.plan, 2, m.group);
+        acted_none();
+        echi_owner_step(&o, &e, &acted);
+        assert_int_equal(o.view[2].member, members == 2);
+        assert_null(acted_on(ECHI_ACTION_POST, 0, 0));   /* the place for its pushes is there */
+    }
+    say_enter(&o, 2, 2);   /* with the epoch of its first stay */
+    assert_true(o.view[2].idle && o.joins[2]);
+    assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 0));
+    push(&o, 1, 2, true);  /* what it had begun then is applied, and not answered */
+    owner_computed(&o);
+    assert_int_equal(o.last[2], 1);
+    assert_true(o.view[2].idle);
+    assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 0));
+    struct echi_msg enters = {.kind = ECHI_KIND_ENTER, .lease = small_lease(3, 2), .members = 2};
+    tell_owner(&o, 2, &enters);
+    assert_false(o.view[2].idle || o.joins[2]);
+    assert_non_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 0));
+    assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 1));
+    enters.members = 3;    /* an epoch that this owner was not told of */
+    tell_owner(&o, 2, &enters);
+    assert_true(faulted());
+}
+
+/* A worker is back at an owner while leases of its earlier stay there are out: it is dealt none for that owner before they are settled,
+ * since a mark means all that is below it. */
+static void marks_rise_with_numbers_over_stays(void **state) {
+    (void)state;
+    const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = 1};
+    struct echi_msg ready = {.kind = ECHI_KIND_READY, .members = 1};
+    const struct echi_msg nothing = {.kind = ECHI_KIND_HELD};
+    small_plan(ECHI_SYNC_GSSP, 4, 2);
+    coordinator_in(ECHI_RUN_TRAINS);
+    tell_coordinator(3, &nothing);
+    struct echi_lease earlier[2];
+    for (int i = 0, k = 0; i < coordinator.n_out; i++)
+        if (coordinator.out[i].lease.worker == 2) earlier[k++] = coordinator.out[i].lease;
+    acted_none();
+    assert_true(echi_coordinator_move(&coordinator, 2, 1, &acted));
+    assert_false(echi_coordinator_move(&coordinator, 2, 0, &acted));   /* not before it has arrived */
+    for (int r = 0; r < 4; r++) tell_coordinator(r, &ready);
+    acted_none();
+    echi_coordinator_step(&coordinator, &lost, &acted);   /* its new owner: it is its old one's again */
+    ready.members = 2;
+    for (int r = 0; r < 4; r++)
+        if (r != 1) tell_coordinator(r, &ready);
+    for (int n = 0; acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, n); n++)
+        assert_int_not_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, n)->to, 2);
+    for (int k = 0; k < 2; k++) {
+        const struct echi_msg back = {.kind = ECHI_KIND_REVOKED, .from_role = ECHI_ROLE_WORKER, .lease = earlier[k]};
+        tell_coordinator(2, &back);
+        int dealt = 0;
+        for (int n = 0; acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, n); n++) dealt += acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, n)->to == 2;
+        assert_int_equal(dealt, k == 0 ? 0 : 2);
+    }
+}
+
 static void only_owners_drain(void **state) {
     (void)state;
     const struct echi_msg drained = {.kind = ECHI_KIND_DRAINED};
@@ -980,7 +1049,8 @@ int main(void) {
         cmocka_unit_test(a_node_may_leave_while_the_run_ends),
         cmocka_unit_test(a_loss_ends_the_run_only_where_it_must),
         cmocka_unit_test(only_revoked_leases_go_out_again),
-        cmocka_unit_test(only_owners_drain),
+        cmocka_unit_test(only_owners_drain), cmocka_unit_test(an_owner_knows_the_stays_of_a_worker),
+        cmocka_unit_test(marks_rise_with_numbers_over_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
