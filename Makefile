@@ -91,7 +91,7 @@ TESTS := $(patsubst %.c,$(B)/%,$(sort $(if $(DOUBLE),test/cluster/test_exact.c,$
 # The test of exactness once more, against the archive in double; its threads are those of the other.
 DOUBLE_TEST := $(if $(DOUBLE)$(findstring thread,$(SAN)),,$(B)/double/test/cluster/test_exact)
 # Checks of the objects themselves say nothing new about objects with sanitizers in them.
-TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh test/faults/test_*.sh $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
+TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh test/faults/test_*.sh test/seeds/test_*.sh $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
 # One program of several files. COVERAGE=1 lets it see which way an input went: flags of the library's objects and the
 # drivers', not of the files that watch.
 FUZZ := $(B)/test/fuzz/test_fuzz

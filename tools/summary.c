@@ -10,12 +10,25 @@ const char *bytes_text(double bytes, char *buf, size_t cap) {
     return buf;
 }
 
+/* "ranks 0, 1, 7 to 1023": three or more in a row as their first and last. */
+static void print_ranks(FILE *to, const struct ech_report *r, int group) {
+    const char *before = "ranks ";
+    for (int rank = 0; rank < r->world; rank++) {
+        if (r->group_of[rank] != group) continue;
+        int last = rank;
+        while (last + 1 < r->world && r->group_of[last + 1] == group) last++;
+        if (last < rank + 2) last = rank;
+        fprintf(to, "%s%d", before, rank);
+        if (last > rank) fprintf(to, " to %d", last);
+        before = ", ";
+        rank = last;
+    }
+}
+
 static void print_groups(FILE *to, const struct ech_report *r) {
     for (int g = 0; g < r->n_groups; g++) {
         fprintf(to, "  group %d          ", g);
-        int n = 0;
-        for (int rank = 0; rank < r->world; rank++)
-            if (r->group_of[rank] == g) fprintf(to, "%s%d", n++ ? ", " : "ranks ", rank);
+        print_ranks(to, r, g);
         fprintf(to, "; %s kept by rank %d\n", r->head >= 0 ? "convolutions" : "weights", r->owner_of[g]);
     }
     if (r->head >= 0) fprintf(to, "  fully connected  trained by rank %d\n", r->head);

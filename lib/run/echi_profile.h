@@ -20,7 +20,8 @@ struct echi_profile {
     double refresh;                    /* seconds a parameter and summand: weights from w0 and the states */
     double copy;                       /* seconds a byte that goes into a socket, or comes out of one, frames included */
     double message;                    /* seconds a message at one end, besides its bytes */
-    double look;                       /* seconds a sample of the test set: forward, whole model */
+    double read;                       /* seconds a sample that is read and made rows; not in `times` */
+    double look;                       /* seconds a sample of the test set: read, forward, whole model */
 };
 
 /* LeNet-5 on one thread of the processor that it names: what holds where no profile is given. */

@@ -37,9 +37,11 @@ ech_status echi_lines_open(struct echi_lines *l, const char *path, const char *o
 
 ech_status echi_lines_open_text(struct echi_lines *l, const char *name, const char *from, const char *operation, struct ech_error *err) {
     *l = (struct echi_lines){0};
-    char *text = strdup(from);
+    const size_t len = strlen(from);
+    char *text = malloc(len + 1);
     if (!text) return echi_fail_memory(err, operation, "a text");
-    return begin(l, name, text, strlen(text), operation, err);
+    memcpy(text, from, len + 1);
+    return begin(l, name, text, len, operation, err);
 }
 
 void echi_lines_close(struct echi_lines *l) {

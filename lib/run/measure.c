@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Step times at start, at several numbers of samples: what the planner goes by. And, for a profile, what other tasks cost. */
-#include "echi_run.h"
+#include "echi_exec.h"
 #include "echi_error.h"
 
 #include <math.h>
@@ -163,8 +163,8 @@ out:
 
 #define COST_RUNS 20   /* the shortest counts */
 
-enum cost { FORWARD, BACKWARD, APPLY, ADD, REFRESH, COPY, LOOK, COSTS };
-struct costs { const struct bench *b; struct echi_device *device; const struct echi_job *job; struct echi_buffer *momentum, *out; int n; };
+enum cost { FORWARD, BACKWARD, APPLY, ADD, REFRESH, COPY, READ, LOOK, COSTS };
+struct costs { const struct bench *b; struct echi_device *device; const struct echi_job *job; struct echi_buffer *momentum, *out; int n; uint32_t index[64]; };
 
 static ech_status units(struct echi_stack *stack, const struct bench *b, bool backward, struct ech_error *err) {
     const int count = echi_stack_units(stack);
@@ -196,7 +196,8 @@ static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_err
     case COPY:
         for (int i = 0; i < COPIES; i++) memcpy(echi_buffer_host(c->out), echi_buffer_host(b->params), all * sizeof(echi_real));
         return ECH_OK;
-    case LOOK:
+    case READ: return echi_exec_read(c->job, false, c->index, c->n, b->rows, b->labels, err);
+    case LOOK:   /* but for reading */
         ECHI_TRY(forward_once(b, c->n, err));
         if (b->head) {
             ECHI_TRY(echi_stack_input(b->head, c->n, b->cut_rows, err));
@@ -214,7 +215,8 @@ ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *de
     struct costs c = {.b = &b, .device = device, .job = job, .n = 1};
     double least[COSTS] = {0};
     ech_status status = ECH_OK;
-    for (uint32_t i = 0; i < times->count && times->n[i] <= 64; i++) c.n = (int)times->n[i];
+    for (uint32_t i = 0; i < times->count && times->n[i] <= sizeof c.index / sizeof c.index[0]; i++) c.n = (int)times->n[i];
+    for (int i = 0; i < c.n; i++) c.index[i] = (uint32_t)i % job->train_samples;
     ECHI_TRY_GOTO(bench_open(job, device, c.n, &b, err), out);
     ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(echi_real), &c.momentum, err), out);
     ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(echi_real), &c.out, err), out);
@@ -234,7 +236,8 @@ ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *de
     out->refresh = least[REFRESH] * a_param / 2;
     out->copy = least[COPY] * a_param / sizeof(echi_real);
     out->message = MESSAGE * scale;
-    out->look = least[LOOK] * scale / c.n;
+    out->read = least[READ] * scale / c.n;
+    out->look = (least[READ] + least[LOOK]) * scale / c.n;
 out:
     echi_buffer_destroy(c.momentum);
     echi_buffer_destroy(c.out);

@@ -40,8 +40,8 @@ static ech_status write_report(const char *path, const struct ech_report *report
     return status;
 }
 
-ech_status echi_outcome_write(const struct ech_model *model, const struct ech_config *config, const float *weights, const struct ech_report *report,
-                              struct ech_error *err) {
+ech_status echi_outcome_write(const struct ech_model *model, const struct ech_config *config, const float *weights,
+                              const struct ech_report *report, struct ech_error *err) {
     if (config->save[0]) ECHI_TRY(echi_safetensors_save(config->save, model, weights, err));
     return config->report[0] ? write_report(config->report, report, err) : ECH_OK;
 }
@@ -51,10 +51,12 @@ void echi_end_sentence(const struct echi_coordinator *c, const struct ech_config
     case ECH_OK: break;
     case ECH_E_PEER_LOST:
         echi_fail_at(err, c->status, "run", c->lost_peer, NULL, "rank %d was lost (%s): the run ends; start it again, %s", c->lost_peer,
-                     why_lost[0] ? why_lost : c->text, config->checkpoint[0] ? "with --resume" : "with --init from a saved file if there is one");
+                     why_lost[0] ? why_lost : c->text,
+                     config->checkpoint[0] ? "with --resume" : "with --init from a saved file if there is one");
         break;
     case ECH_E_NOT_REACHED:
-        echi_fail(err, c->status, "run", "the best look found %.2f %%, not the %.2f %% of --target-accuracy: allow more --epochs or change --lr",
+        echi_fail(err, c->status, "run",
+                  "the best look found %.2f %%, not the %.2f %% of --target-accuracy: allow more --epochs or change --lr",
                   100 * c->best_accuracy, 100 * config->target_accuracy);
         break;
     case ECH_E_ABORTED:

@@ -64,7 +64,7 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
 static ech_status load_plan(const struct ech_config *c, const struct echi_job *job, struct echi_plan *out, struct ech_error *err) {
     ECHI_TRY(echi_plan_load(c->plan, out, err));
     if (out->world != c->world)
-        return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s is a plan for %d nodes, but --world is %d", c->plan, out->world, c->world);
+        return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s is a plan for %d nodes, but the run has %d", c->plan, out->world, c->world);
     if (out->deterministic != c->deterministic)
         return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s is a plan %s --deterministic: start every node %s it", c->plan,
                          c->deterministic ? "without" : "for", c->deterministic ? "without" : "with");

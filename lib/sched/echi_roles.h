@@ -86,8 +86,8 @@ struct echi_owner {
         uint64_t acked, acked_samples;
         int marks;                                /* by worker, the last lease that is in this copy: so many in peer_marks[] */
         uint16_t from;                            /* its owner is lost, and this rank sends the last state; else ECHI_NO_RANK */
+        int handed_on;                            /* sends of a lost group's state that are not finished */
     } peer[ECHI_GROUPS_MAX];
-    int frozen_out;                               /* sends of lost groups' states that are not finished */
     uint32_t members;                             /* membership epoch: losses and moves so far that this owner knows of */
     bool draining, drained, asked;
     uint8_t asked_as;                             /* enum echi_ask, while asked */

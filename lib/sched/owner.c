@@ -163,11 +163,12 @@ static void exchange(struct echi_owner *o, struct echi_actions *out) {
     o->since_send = 0;
 }
 
-/* Where the next state of group g is received: never the copy that weights are made of, and not while a task reads. */
+/* Where the next state of group g is received: never the copy that weights are made of, and not while a task reads, or it is
+ * handed on. Another's is received meanwhile: two owners may each hand on what the other waits for. */
 static void post_states(struct echi_owner *o, struct echi_actions *out) {
     if (o->busy) return;
     for (int g = 0; g < plan_of(o)->n_groups; g++) {
-        if (!o->peer[g].refresh || (!lives(o, g) && o->frozen_out > 0)) continue;
+        if (!o->peer[g].refresh || o->peer[g].handed_on > 0) continue;
         o->peer[g].refresh = false;
         const uint8_t spare = (uint8_t)(o->peer[g].there ? !o->peer[g].current : 0);
         echi_act_post(out, lives(o, g) ? plan_of(o)->owner_of[g] : o->peer[g].from, lives(o, g) ? ECHI_KIND_STATE : ECHI_KIND_FROZEN,
@@ -490,7 +491,7 @@ static void hand_on(struct echi_owner *o, int group, struct echi_actions *out) {
         a->msg.version = o->peer[group].version;
         a->msg.samples = o->peer[group].samples;
         a->msg.marks = marks_of(o, group);
-        o->frozen_out++;
+        o->peer[group].handed_on++;
     }
 }
 
@@ -648,7 +649,7 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
         } else if (e->slot.kind == ECHI_SLOT_OWNER_STATE && --o->state_out == 0) {
             o->state_sending = -1;
         } else if (e->slot.kind == ECHI_SLOT_OWNER_PEER) {
-            o->frozen_out--;
+            o->peer[e->slot.index / 2].handed_on--;
         }
         break;
     case ECHI_EVENT_LOST: on_lost(o, e, out); break;

@@ -18,8 +18,8 @@ uint32_t echi_cost_new(struct echi_cost *c, struct echi_records *pool) {
     return id;
 }
 
-ech_status echi_cost_create(const struct echi_hosts *hosts, struct echi_cost_io io, const double *io_speed, uint64_t seed, struct echi_cost **out,
-                            struct ech_error *err) {
+ech_status echi_cost_create(const struct echi_hosts *hosts, struct echi_cost_io io, const double *io_speed, uint64_t seed,
+                            struct echi_cost **out, struct ech_error *err) {
     const size_t n = (size_t)hosts->count;
     struct echi_cost *c = calloc(1, sizeof *c);
     if (!c) return echi_fail_memory(err, "sim.cost", "the cost engine");
@@ -65,7 +65,9 @@ int64_t echi_cost_now(const struct echi_cost *c) { return c->now; }
 uint64_t echi_cost_events(const struct echi_cost *c) { return c->happened; }
 bool echi_cost_failed(const struct echi_cost *c) { return c->failed; }
 
-void echi_cost_timer(struct echi_cost *c, int64_t at, int host, uint64_t cookie) { echi_cost_due(c, at, ECHI_DUE_TIMER, (uint32_t)host, cookie); }
+void echi_cost_timer(struct echi_cost *c, int64_t at, int host, uint64_t cookie) {
+    echi_cost_due(c, at, ECHI_DUE_TIMER, (uint32_t)host, cookie);
+}
 
 static bool tell(struct echi_happening *out, enum echi_happening_type type, int host, uint64_t cookie) {
     *out = (struct echi_happening){.type = type, .host = host, .cookie = cookie};
@@ -83,6 +85,7 @@ static bool happen(struct echi_cost *c, const struct echi_due *due, struct echi_
     case ECHI_DUE_QUEUE: return echi_cost_link_queue(c, due->who, out);
     case ECHI_DUE_OUT: return echi_cost_link_out(c, who, (uint32_t)due->what, out);
     case ECHI_DUE_IN: echi_cost_link_in(c, due->who); return false;
+    case ECHI_DUE_IN_PART: echi_cost_link_in_part(c, who, due->what, due->at); return false;
     case ECHI_DUE_ARRIVED: return echi_cost_link_arrived(c, due->who, out);
     case ECHI_DUE_SELF_SENT: return !c->dead[who] && tell(out, ECHI_HAPPENS_SENT, who, due->what);
     }

@@ -10,8 +10,9 @@
  *     the message travels for the delays of both ends; then it takes its time on the receiver's way in, one message after the other.
  *     A message is received while it is still being sent: alone between equal links it takes bytes / rate + delay;
  *   - what messages cost its processor: its lane stands still for so long if it computes, and they come in one after the other.
- * Left out: the switch between the links, acknowledgements, windows and slow starts, fairness on the way in (it is first come,
- * first served, where TCP shares), the bytes of what is sent again, and that a sender's copies take their time before they leave.
+ *     Messages of priority 0 wait there for 256 KiB of others at most, as a switch holds no more;
+ * Left out: what else the switch between the links does, acknowledgements, windows and slow starts, fairness on the way in (it is
+ * first come, first served, where TCP shares), the bytes of what is sent again, and that a sender's copies take their time before they leave.
  *
  * A lost message comes after TCP's timeout: 0.2 s (the least that Linux waits), doubled each time (RFC 6298, section 5), and what
  * the same sender sent to the same receiver behind it waits for it.
@@ -24,11 +25,12 @@
 
 struct echi_cost;
 
-/* What of a message a processor has to do at either end: seconds on the machine that hosts' speeds are relative to. */
+/* What of a message a processor has to do at either end: seconds on the machine that hosts' speeds are relative to. Messages that are
+ * queued for one host at one moment go as one (net writes all frames for a peer at once), and cost `message` once. */
 struct echi_cost_io { double message, byte; };
 /* `hosts` must stay valid and as it is. io_speed [hosts]: how many times as fast as there each does this; NULL: as it computes. */
-ech_status echi_cost_create(const struct echi_hosts *hosts, struct echi_cost_io io, const double *io_speed, uint64_t seed, struct echi_cost **out,
-                            struct ech_error *err);
+ech_status echi_cost_create(const struct echi_hosts *hosts, struct echi_cost_io io, const double *io_speed, uint64_t seed,
+                            struct echi_cost **out, struct ech_error *err);
 void echi_cost_destroy(struct echi_cost *cost);   /* NULL is harmless */
 int64_t echi_cost_now(const struct echi_cost *cost);   /* virtual ns; 1 at the beginning */
 uint64_t echi_cost_events(const struct echi_cost *cost);   /* how many things were due so far */
@@ -55,7 +57,7 @@ void echi_cost_timer(struct echi_cost *cost, int64_t at, int host, uint64_t cook
 struct echi_work_shape { int units; const double *until; const bool *mark; };
 struct echi_work {
     double seconds;                        /* on a machine of speed 1, without other lanes beside it */
-    int urgency;                           /* smaller goes first; of equals the one that has begun, then the one that was asked for first */
+    int urgency;                           /* smaller goes first; of equals the one that was asked for first */
     bool while_held;                       /* also while the host holds */
     const struct echi_work_shape *shape;   /* NULL: one unit that nothing interrupts */
     double part;                           /* without a shape: there is a mark at this part of its time, 0..1; 0: none */

@@ -15,12 +15,13 @@ enum echi_cost_due {
     ECHI_DUE_QUEUE,           /* who: parcel */
     ECHI_DUE_OUT,             /* who: host; what: turn */
     ECHI_DUE_IN,              /* who: parcel */
+    ECHI_DUE_IN_PART,         /* who: host; what: bytes */
     ECHI_DUE_ARRIVED,         /* who: parcel */
     ECHI_DUE_SELF_SENT        /* who: host; what: the message's cookie */
 };
 
 /* Works and parcels live in pools, and are named by their numbers there. */
-struct echi_work_out { struct echi_work work; double ns; int unit; bool begun; uint32_t next; };   /* unit: the next to be done */
+struct echi_work_out { struct echi_work work; double ns; int unit; uint32_t next; };   /* unit: the next to be done */
 struct echi_sim_lane {
     uint32_t first;           /* of its works, in the order in which they were asked for */
     uint32_t running;
@@ -39,11 +40,12 @@ struct echi_sim_pool {
     uint32_t turn;
 };
 struct echi_parcel {
-    uint64_t cookie, left, bytes;
-    int64_t entry, least;     /* when it begins to come in if nothing is before it; it is not whole before `least` */
+    uint64_t cookie, left, bytes, part;   /* part: the bytes of the stretch that left last */
+    int64_t entry, least;     /* when its last part begins to come in if nothing is before it; it is not whole before `least` */
     uint32_t next;
     uint16_t from, to;
     uint8_t priority;
+    bool follows;             /* goes as one with the message before it */
 };
 struct echi_sim_link {
     double ns_per_byte;       /* 0: without bound */
@@ -54,7 +56,9 @@ struct echi_sim_link {
     uint64_t stretch;         /* bytes of it, until it is looked for a more urgent one */
     uint32_t turn;
     uint64_t sent;            /* messages so far, for the random numbers of losses */
-    int64_t in_free, cpu_free;/* when the way in, and the processor for what comes in, are free again */
+    int64_t queued_at; int queued_to;   /* of the last that was queued; to: 1 + host, 0: none yet */
+    int64_t in_free, urgent_free, cpu_free;   /* when the way in, that for what is most urgent, and the processor for what comes in
+                                                 are free again */
     double ns_per_message, ns_per_copy;   /* of the processor, at either end: a message, and each of its bytes */
 };
 struct echi_cost {
@@ -91,6 +95,7 @@ void echi_cost_link_create(struct echi_cost *c, int host, struct echi_cost_io io
 bool echi_cost_link_queue(struct echi_cost *c, uint32_t parcel, struct echi_happening *out);
 bool echi_cost_link_out(struct echi_cost *c, int host, uint32_t turn, struct echi_happening *out);
 void echi_cost_link_in(struct echi_cost *c, uint32_t parcel);
+void echi_cost_link_in_part(struct echi_cost *c, int host, uint64_t bytes, int64_t entry);
 bool echi_cost_link_arrived(struct echi_cost *c, uint32_t parcel, struct echi_happening *out);
 void echi_cost_link_kill(struct echi_cost *c, int host);
 #endif

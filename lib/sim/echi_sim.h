@@ -79,7 +79,7 @@ struct echi_sim {
     struct echi_sim_shape step, forward, backward;
     echi_real *params;                /* real: initial weights in, trained weights out */
     uint64_t sent[ECHI_KINDS + 1];    /* bytes by kind; at last those of credits */
-    int64_t ready_at;                 /* all nodes have joined */
+    int64_t ready_at;                 /* all nodes have joined; 0: not yet */
     bool over;
     ech_status status;
     int rank_died;                    /* the last whose death the coordinator was told of; -1 */
@@ -110,6 +110,8 @@ ech_status echi_sim_run(const struct echi_sim_run *run, struct ech_report *repor
 void echi_sim_end(struct echi_sim *s, ech_status status);
 void echi_sim_no_memory(struct echi_sim *s);
 static inline int64_t echi_sim_now(const struct echi_sim *s) { return echi_cost_now(s->cost); }
+/* Rank 0's copy of all weights: the first, then those last looked at. Only with arithmetic. */
+void *echi_sim_params(const struct echi_sim *s);
 
 /* sim_actions.c */
 /* Gives an event to a role and does what it asks for. */

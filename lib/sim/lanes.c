@@ -11,6 +11,8 @@
 
 #include <math.h>
 
+#define NEVER 4e18   /* ns, 127 years: what would take longer is not waited for, and no sum of times overflows */
+
 void echi_cost_lane_create(struct echi_cost *c, int host) {
     c->lane[host].first = c->lane[host].running = ECHI_NOTHING;
 }
@@ -66,7 +68,7 @@ static void expect_end(struct echi_cost *c, struct echi_sim_pool *p) {
     p->turn++;
     if (!first) return;
     const double left = ((double)first->at - p->clock) * crowd(c, p);
-    echi_cost_due(c, c->now + (left > 0 ? (int64_t)ceil(left) : 0), ECHI_DUE_POOL, (uint32_t)(p - c->pool), p->turn);
+    echi_cost_due(c, c->now + (left > 0 ? (int64_t)ceil(fmin(left, NEVER)) : 0), ECHI_DUE_POOL, (uint32_t)(p - c->pool), p->turn);
 }
 
 /* ------------------------------------------------------------- stretches */
@@ -81,7 +83,7 @@ static double own_time(struct echi_cost *c, int host) {
 static void expect(struct echi_cost *c, int host) {
     struct echi_sim_lane *l = &c->lane[host];
     struct echi_sim_pool *p = pool_of(c, host);
-    const int64_t end = llround(l->began + l->length);
+    const int64_t end = llround(fmin(l->began + l->length, NEVER));
     l->turn++;
     if (!p) return echi_cost_due(c, end, ECHI_DUE_LANE, (uint32_t)host, l->turn);
     if (!echi_events_add(&p->ends, end, 0, (uint32_t)host, l->turn)) c->failed = true;
@@ -100,12 +102,11 @@ double echi_cost_slow(const struct echi_cost *c, int host) {
 static void begin(struct echi_cost *c, int host, uint32_t id) {
     struct echi_sim_lane *l = &c->lane[host];
     struct echi_sim_pool *p = pool_of(c, host);
-    struct echi_work_out *w = work_at(c, id);
+    const struct echi_work_out *w = work_at(c, id);
     const double from = until(&w->work, w->unit - 1);
     const int last = units_of(&w->work) - 1;
     int end = w->unit;
     while (end < last && !marked(&w->work, end)) end++;
-    w->begun = true;
     l->running = id;
     l->until_unit = end;
     l->stretch_ns = w->ns * echi_cost_slow(c, host);
@@ -116,14 +117,14 @@ static void begin(struct echi_cost *c, int host, uint32_t id) {
     expect(c, host);
 }
 
-/* The most urgent that may run now; of equals one that has begun, then the one that came first. */
+/* The most urgent that may run now; of equals the one that came first. */
 static void choose(struct echi_cost *c, int host) {
     struct echi_sim_lane *l = &c->lane[host];
     uint32_t best = ECHI_NOTHING;
     for (uint32_t id = l->first; id != ECHI_NOTHING; id = work_at(c, id)->next) {
-        const struct echi_work_out *w = work_at(c, id), *b = best == ECHI_NOTHING ? NULL : work_at(c, best);
-        if (l->held && !w->work.while_held) continue;
-        if (!b || w->work.urgency < b->work.urgency || (w->work.urgency == b->work.urgency && w->begun && !b->begun)) best = id;
+        const struct echi_work *w = &work_at(c, id)->work;
+        if (l->held && !w->while_held) continue;
+        if (best == ECHI_NOTHING || w->urgency < work_at(c, best)->work.urgency) best = id;
     }
     if (best != ECHI_NOTHING) return begin(c, host, best);
     if (!l->held || l->told) return;

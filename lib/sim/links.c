@@ -13,6 +13,9 @@
 
 #include <math.h>
 
+/* Bytes of others that the most urgent messages find before them on the way in, at most: what a switch holds for a port. Senders have
+ * the rest back, and send it behind what is urgent. */
+#define BUFFER (256 * 1024)
 #define TIMEOUT INT64_C(200000000)   /* of TCP, in ns: the least that Linux waits before it sends again */
 #define LOSSES_MOST 10               /* of one message in a row: then 3.4 minutes have passed */
 
@@ -33,7 +36,7 @@ int64_t echi_cost_delay(const struct echi_cost *c, int from, int to) {
 static struct echi_parcel *parcel_at(const struct echi_cost *c, uint32_t id) { return echi_records_at(&c->parcels, id); }
 
 static int64_t processor(const struct echi_sim_link *l, const struct echi_parcel *p) {
-    return llround(l->ns_per_message + l->ns_per_copy * (double)p->bytes);
+    return llround((p->follows ? 0 : l->ns_per_message) + l->ns_per_copy * (double)p->bytes);
 }
 
 /* ---------------------------------------------------------------- way out */
@@ -71,6 +74,9 @@ static void enqueue(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     struct echi_sim_link *l = &c->link[p->from];
     p->next = ECHI_NOTHING;
+    p->follows = l->queued_to == 1 + p->to && l->queued_at == c->now;
+    l->queued_to = 1 + p->to;
+    l->queued_at = c->now;
     if (l->waiting & 1u << p->priority) parcel_at(c, l->last[p->priority])->next = id;
     else l->first[p->priority] = id;
     l->last[p->priority] = id;
@@ -120,14 +126,34 @@ static int64_t losses(struct echi_cost *c, const struct echi_parcel *p) {
     return wait;
 }
 
+/* When a stretch that has just left is to come in, `across` ns later, if nothing is before it. */
+static int64_t entry_of(const struct echi_cost *c, const struct echi_parcel *p, uint64_t bytes, int64_t across) {
+    const int64_t first_byte = c->link[p->from].began + across;
+    const int64_t burst = c->now + across - llround((double)bytes * c->link[p->to].ns_per_byte);
+    return burst > first_byte ? burst : first_byte;
+}
+
+/* A stretch has left that is not the last of its message: it takes its time on the way in for itself, and arrives with the rest. */
+static void leave_in_part(struct echi_cost *c, const struct echi_parcel *p, uint64_t bytes) {
+    struct echi_sim_link *in = &c->link[p->to];
+    const int64_t entry = entry_of(c, p, bytes, echi_cost_delay(c, p->from, p->to));
+    if (in->ns_per_byte <= 0) return;
+    if (entry > c->now) echi_cost_due(c, entry, ECHI_DUE_IN_PART, p->to, bytes);
+    else echi_cost_link_in_part(c, p->to, bytes, entry);
+}
+
+void echi_cost_link_in_part(struct echi_cost *c, int host, uint64_t bytes, int64_t entry) {
+    struct echi_sim_link *l = &c->link[host];
+    l->in_free = (l->in_free > entry ? l->in_free : entry) + llround((double)bytes * l->ns_per_byte);
+}
+
 /* The last byte has left. */
 static void leave(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     const struct echi_sim_link *in = &c->link[p->to];
-    const int64_t across = echi_cost_delay(c, p->from, p->to) + losses(c, p), work = llround((double)p->bytes * in->ns_per_byte);
-    const int64_t first_byte = c->link[p->from].began + across;
+    const int64_t across = echi_cost_delay(c, p->from, p->to) + losses(c, p);
     p->least = c->now + across;
-    p->entry = p->least - work > first_byte ? p->least - work : first_byte;
+    p->entry = entry_of(c, p, p->part, across);
     if (c->in_order) {
         int64_t *before = &c->in_order[(size_t)p->from * (size_t)c->hosts->count + p->to];
         if (p->entry < *before) p->entry = *before;
@@ -145,7 +171,9 @@ bool echi_cost_link_out(struct echi_cost *c, int host, uint32_t turn, struct ech
     struct echi_parcel *p = parcel_at(c, id);
     p->left -= l->stretch;
     l->sending = ECHI_NOTHING;
+    p->part = l->stretch;
     if (p->left > 0) {   /* the first again of its priority */
+        leave_in_part(c, p, l->stretch);
         p->next = l->waiting & 1u << p->priority ? l->first[p->priority] : ECHI_NOTHING;
         if (p->next == ECHI_NOTHING) l->last[p->priority] = id;
         l->first[p->priority] = id;
@@ -166,9 +194,15 @@ void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     struct echi_sim_link *l = &c->link[p->to];
     if (c->dead[p->to]) return echi_records_give(&c->parcels, id);
-    const int64_t begin = l->in_free > p->entry ? l->in_free : p->entry, cpu = processor(l, p);
-    l->in_free = begin + llround((double)p->bytes * l->ns_per_byte);
-    int64_t whole = l->in_free > p->least ? l->in_free : p->least;
+    const int64_t own = llround((double)p->part * l->ns_per_byte), buffer = llround(BUFFER * l->ns_per_byte), cpu = processor(l, p);
+    int64_t begin = l->in_free > p->entry ? l->in_free : p->entry;
+    l->in_free = begin + own;
+    if (p->priority == 0) {   /* what it passes waits longer */
+        const int64_t behind = l->urgent_free > p->entry + buffer ? l->urgent_free : p->entry + buffer;
+        if (begin > behind) begin = behind;
+        l->urgent_free = begin + own;
+    }
+    int64_t whole = begin + own > p->least ? begin + own : p->least;
     if (cpu > 0) {
         whole = (whole > l->cpu_free ? whole : l->cpu_free) + cpu;
         l->cpu_free = whole;

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-void echi_records_init(struct echi_records *p, size_t size) { *p = (struct echi_records){.size = (size + 15) / 16 * 16, .free_one = ECHI_NOTHING}; }
+void echi_records_init(struct echi_records *p, size_t size) {
+    *p = (struct echi_records){.size = (size + 15) / 16 * 16, .free_one = ECHI_NOTHING};
+}
 
 void echi_records_free(struct echi_records *p) {
     for (uint32_t b = 0; b < p->blocks; b++) free(p->block[b]);

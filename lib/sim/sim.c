@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_EVERY 4096   /* events between two looks at the real clock and at what the caller wants */
+/* Events between two looks at the real clock and at what the caller wants: without arithmetic, and with it. */
+#define LOOK_EVERY_COST 4096
+#define LOOK_EVERY_REAL 64
 
 void echi_sim_end(struct echi_sim *s, ech_status status) {
     if (s->over) return;
@@ -20,6 +22,8 @@ void echi_sim_no_memory(struct echi_sim *s) {
     if (!s->over) echi_fail_memory(s->err, "sim", "the simulated cluster");
     echi_sim_end(s, ECH_E_MEMORY);
 }
+
+void *echi_sim_params(const struct echi_sim *s) { return echi_exec_slot(s->node[0].exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL); }
 
 /* --------------------------------------------------------------- progress */
 
@@ -125,11 +129,12 @@ static ech_status open_all(struct echi_sim *s) {
 }
 
 static void loop(struct echi_sim *s) {
+    const uint64_t every = s->real ? LOOK_EVERY_REAL : LOOK_EVERY_COST;
     struct echi_happening what;
     for (uint64_t i = 1; !s->over && echi_cost_next(s->cost, &what); i++) {
         echi_sim_happened(s, &what);
-        if (i % LOOK_EVERY == 0) check_stop(s);
-        if (i % LOOK_EVERY == 0 || s->coordinator->looks != s->shown_looks) show_progress(s);
+        if (i % every == 0) check_stop(s);
+        if (i % every == 0 || s->coordinator->looks != s->shown_looks) show_progress(s);
     }
     if (s->over) return;
     if (echi_cost_failed(s->cost)) echi_sim_no_memory(s);
@@ -185,7 +190,7 @@ ech_status echi_sim_run(const struct echi_sim_run *run, struct ech_report *repor
         status = s->status;
         fill_report(s, report);
         if (s->real && s->node[0].planned && (status == ECH_OK || status == ECH_E_NOT_REACHED || status == ECH_E_ABORTED))
-            memcpy(s->params, echi_exec_slot(s->node[0].exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), s->job->n_params * sizeof(echi_real));
+            memcpy(s->params, echi_sim_params(s), s->job->n_params * sizeof(echi_real));
         if (counts) *counts = (struct ech_sim_counts){echi_cost_events(s->cost), s->role_events};
     }
     close_all(s);

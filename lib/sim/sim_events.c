@@ -8,6 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* --------------------------------------------------------------- silence */
+
+/* When rank 0 would take a node for lost that spoke for the last time now: it has heard its heartbeats until then, and nothing else
+ * counts, since words come more often than heartbeats. */
+static int64_t noticed_at(const struct echi_sim *s) {
+    const struct echi_patience patience = echi_patience_of((int64_t)(s->config->deadline * 1e9));
+    const int64_t beats = (echi_sim_now(s) - s->ready_at) / patience.beat, last = s->ready_at + beats * patience.beat;
+    struct echi_silence silence;
+    echi_silence_begin(&silence, &patience, s->ready_at);
+    for (int64_t b = 1; b <= beats && b <= 1000; b++) echi_silence_word(&silence, &patience, s->ready_at + b * patience.beat);
+    return last + echi_silence_bound(&silence, &patience);
+}
+
+static void expect_notice(struct echi_sim *s, int rank) {
+    echi_cost_timer(s->cost, noticed_at(s), 0, echi_sim_timer(ECHI_SIM_NOTICED, (uint32_t)rank));
+}
+
 /* -------------------------------------------------------------- beginning */
 
 /* All have joined. Nobody measures: each says at once what its host takes. */
@@ -17,7 +34,10 @@ static void ready(struct echi_sim *s) {
     for (int r = 0; r < s->world; r++) {
         struct echi_times times;
         uint8_t body[ECHI_TIMES_BYTES_MAX];
-        if (s->node[r].dead) continue;
+        if (s->node[r].dead) {   /* it died before the others were there */
+            expect_notice(s, r);
+            continue;
+        }
         echi_sim_times(s, r, &times);
         echi_sim_send_body(s, r, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&times, body, sizeof body));
     }
@@ -53,7 +73,7 @@ static ech_status stand_slots(struct echi_sim *s, int rank) {
     struct echi_sim_node *n = &s->node[rank];
     if (!s->real) return ECH_OK;
     ECHI_TRY(echi_exec_setup(n->exec, &n->setup, s->err));
-    if (rank == 0) memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), s->params, s->job->n_params * sizeof(echi_real));
+    if (rank == 0) memcpy(echi_sim_params(s), s->params, s->job->n_params * sizeof(echi_real));
     return ECH_OK;
 }
 
@@ -107,17 +127,6 @@ static void on_changed(struct echi_sim *s, int rank, const struct echi_msg *m) {
     echi_sim_send_ready(s, rank, m->members);
 }
 
-/* When rank 0 would take a node for lost that spoke for the last time now: it has heard its heartbeats until then, and nothing else
- * counts, since words come more often than heartbeats. */
-static int64_t noticed_at(const struct echi_sim *s) {
-    const struct echi_patience patience = echi_patience_of((int64_t)(s->config->deadline * 1e9));
-    const int64_t beats = (echi_sim_now(s) - s->ready_at) / patience.beat, last = s->ready_at + (beats > 0 ? beats : 0) * patience.beat;
-    struct echi_silence silence;
-    echi_silence_begin(&silence, &patience, s->ready_at);
-    for (int64_t b = 1; b <= beats && b <= 1000; b++) echi_silence_word(&silence, &patience, s->ready_at + b * patience.beat);
-    return last + echi_silence_bound(&silence, &patience);
-}
-
 static void die(struct echi_sim *s, int rank) {
     s->node[rank].dead = true;
     echi_cost_kill(s->cost, rank);
@@ -125,7 +134,7 @@ static void die(struct echi_sim *s, int rank) {
         echi_fail_at(s->err, ECH_E_PEER_LOST, "sim", 0, NULL, "rank 0 died: without the coordinator the run ends");
         return echi_sim_end(s, ECH_E_PEER_LOST);
     }
-    echi_cost_timer(s->cost, noticed_at(s), 0, echi_sim_timer(ECHI_SIM_NOTICED, (uint32_t)rank));
+    if (s->ready_at > 0) expect_notice(s, rank);
 }
 
 static void noticed(struct echi_sim *s, int rank) {
@@ -145,7 +154,7 @@ static void place_params(struct echi_sim *s, const struct echi_flight *f) {
     struct echi_exec *x = s->node[0].exec;
     if (!s->real) return;
     const uint8_t *from = echi_exec_slot(x, f->place, NULL);
-    uint8_t *to = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL);
+    uint8_t *to = echi_sim_params(s);
     memcpy(to + f->at, from + f->at, f->len);
 }
 
@@ -168,7 +177,8 @@ static void to_node(struct echi_sim *s, int rank, const struct echi_msg *m, cons
 static void to_coordinator(struct echi_sim *s, const struct echi_flight *f, const struct echi_msg *m, const uint8_t *body, size_t len) {
     struct echi_times times;
     if (m->kind == ECHI_KIND_PARAMS) place_params(s, f);
-    if (m->kind == ECHI_KIND_MEASURED && echi_times_decode(body, len, &times)) s->report->step_seconds[f->from] = echi_times_whole(&times, 64);
+    if (m->kind == ECHI_KIND_MEASURED && echi_times_decode(body, len, &times))
+        s->report->step_seconds[f->from] = echi_times_whole(&times, 64);
 }
 
 static void on_arrived(struct echi_sim *s, uint32_t id) {
@@ -177,13 +187,15 @@ static void on_arrived(struct echi_sim *s, uint32_t id) {
     struct echi_msg m;
     const bool gone = s->node[f->to].setup.plan.lost[f->from];
     if (!gone && !echi_msg_decode(f->kind, meta, f->meta_len, &m)) {
-        echi_fail(s->err, ECH_E_INTERNAL, "sim.message", "a %s message from rank %d to rank %d is malformed", echi_kind_name(f->kind), f->from, f->to);
+        echi_fail(s->err, ECH_E_INTERNAL, "sim.message", "a %s message from rank %d to rank %d is malformed", echi_kind_name(f->kind),
+                  f->from, f->to);
         return echi_sim_end(s, ECH_E_INTERNAL);
     }
     if (gone) return;
     if (m.to_role == ECHI_ROLE_NODE) return to_node(s, f->to, &m, meta + 2, f->meta_len - 2);
     if (m.to_role == ECHI_ROLE_COORDINATOR) to_coordinator(s, f, &m, meta + 2, f->meta_len - 2);
-    struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = f->from, .msg = &m, .bytes = meta + 2, .len = f->meta_len - 2, .slot = f->place};
+    struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = f->from, .msg = &m, .bytes = meta + 2, .len = f->meta_len - 2,
+                           .slot = f->place};
     echi_sim_event(s, f->to, (enum echi_role)m.to_role, &e);
 }
 

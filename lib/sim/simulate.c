@@ -18,17 +18,21 @@ struct simulation {
     float *weights;
 };
 
-static ech_status refuse(struct ech_error *err, const char *sentence) { return echi_fail(err, ECH_E_UNSUPPORTED, "simulate", "%s", sentence); }
+static ech_status refuse(struct ech_error *err, const char *sentence) {
+    return echi_fail(err, ECH_E_UNSUPPORTED, "simulate", "%s", sentence);
+}
 
 static ech_status check(const struct ech_config *c, const struct ech_sim_options *o, struct ech_error *err) {
-    if (c->checkpoint[0] || c->record[0]) return refuse(err, "a simulated run writes no checkpoints and no recordings: leave out checkpoint and record");
+    if (c->checkpoint[0] || c->record[0])
+        return refuse(err, "a simulated run writes no checkpoints and no recordings: leave out checkpoint and record");
     if (!o->costs_only) return ECH_OK;
     if (c->save[0] || c->init[0]) return refuse(err, "without arithmetic there are no weights: leave out save and init, or let it compute");
     if (c->target_accuracy > 0) return refuse(err, "without arithmetic there is no accuracy: leave out target-accuracy, or let it compute");
     return ECH_OK;
 }
 
-static ech_status load(struct simulation *s, const ech_model *model, const ech_data *data, const struct ech_sim_options *o, struct ech_error *err) {
+static ech_status load(struct simulation *s, const ech_model *model, const ech_data *data, const struct ech_sim_options *o,
+                       struct ech_error *err) {
     echi_profile_builtin(&s->profile);
     if (o->profile) ECHI_TRY(echi_profile_load(o->profile, &s->profile, err));
     const bool fitted = echi_profile_fit(&s->profile, model);
@@ -45,15 +49,17 @@ static ech_status load(struct simulation *s, const ech_model *model, const ech_d
     if (!o->costs_only) ECHI_TRY(echi_first_weights(model, &s->config, &s->weights, err));
     if (s->config.on_log) {
         char line[240];
-        snprintf(line, sizeof line, "arithmetic costs what it does on %s%s", s->profile.machine, fitted ? ", by multiply-adds: the profile is of another model" : "");
+        snprintf(line, sizeof line, "arithmetic costs what it does on %s%s", s->profile.machine,
+                 fitted ? ", by multiply-adds: the profile is of another model" : "");
         s->config.on_log(s->config.user, ECH_LOG_INFO, line);
     }
     return ECH_OK;
 }
 
-ech_status ech_simulate(const ech_model *model, const ech_data *data, const struct ech_config *config, const struct ech_sim_options *options,
-                        struct ech_report *out_report, struct ech_error *err) {
-    if (!model || !data || !config || !options) return echi_fail(err, ECH_E_ARGUMENT, "simulate", "ech_simulate needs a model, data, a config and options");
+ech_status ech_simulate(const ech_model *model, const ech_data *data, const struct ech_config *config,
+                        const struct ech_sim_options *options, struct ech_report *out_report, struct ech_error *err) {
+    if (!model || !data || !config || !options)
+        return echi_fail(err, ECH_E_ARGUMENT, "simulate", "ech_simulate needs a model, data, a config and options");
     if (config->size != sizeof *config) return ech_config_check(config, err);
     ECHI_TRY(check(config, options, err));
     struct simulation *s = calloc(1, sizeof *s);
@@ -61,8 +67,8 @@ ech_status ech_simulate(const ech_model *model, const ech_data *data, const stru
     s->config = *config;
     ech_status status = load(s, model, data, options, err);
     if (status == ECH_OK) {
-        const struct echi_sim_run run = {.config = &s->config, .job = &s->job, .hosts = &s->hosts, .io_speed = s->io_speed, .profile = &s->profile,
-            .real = !options->costs_only, .params = s->weights};
+        const struct echi_sim_run run = {.config = &s->config, .job = &s->job, .hosts = &s->hosts, .io_speed = s->io_speed,
+            .profile = &s->profile, .real = !options->costs_only, .params = s->weights};
         echi_report_begin(&s->report, model, data, &s->config);
         status = echi_sim_run(&run, &s->report, options->counts, err);
         const bool stopped = status == ECH_E_ABORTED && s->report.samples > 0;

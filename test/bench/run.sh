@@ -37,15 +37,15 @@ bench() {
     lenet) [ ! -f "$here/bench_lenet.sh" ] || env -u OPENBLAS_CORETYPE bash "$here/bench_lenet.sh" ;;
     accuracy | cluster | sim_live | net | record) bash "$here/$1.sh" ;;
     memory) memory ;;
-    crypto) "$B/test/bench/bench_$1" ;;
-    *) echo "there is no bench '$1': lenet, accuracy, cluster, sim_live, memory, net, crypto, record"; return 2 ;;
+    crypto | sim) "$B/test/bench/bench_$1" ;;
+    *) echo "there is no bench '$1': lenet, accuracy, cluster, sim_live, sim, memory, net, crypto, record"; return 2 ;;
     esac
 }
 
 main() {
     local name status failed=
     machine
-    for name in ${ONLY:-lenet memory accuracy cluster sim_live net crypto record}; do
+    for name in ${ONLY:-lenet memory accuracy cluster sim_live sim net crypto record}; do
         printf '\n== %s\n' "$name"
         status=0
         bench "$name" || status=$?

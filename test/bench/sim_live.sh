@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Does `echelon sim` tell what live runs do? Four nodes with a CPU share each, as in cluster.sh, train LeNet-5 live under each scheme;
 # then the same runs are simulated, on hosts with these shares, from the profile that rank 0 wrote in a live run of the same minutes.
-# Prints images/s of both, seed by seed, the medians of their ratios, and whether both put the schemes in the same order.
+# Prints images/s of both, seed by seed, the medians of their ratios, and whether both put the schemes in the same order. "alone" is
+# host 0 without a cluster: what is not as simulated there already is the machine's, which is disturbed, and not the cluster's.
 #   SEEDS="1 2"          other seeds than 1 to 3      NAMES="equal gssp"   other schemes
 #   SHARES="1 1 1 .25"   of a core, rank by rank      EPOCHS=2             of each run
 source "$(dirname "$0")/common.sh"
@@ -16,9 +17,9 @@ data=$(find_mnist) || { echo "sim_live: no MNIST in \$ECHELON_DATA/mnist or data
 source "$(dirname "$0")/nodes.sh"
 
 names=${NAMES:-equal speed64 speed128 ssp asp gssp}
-declare -A title=([equal]="BSP, equal shares (B 64)" [speed64]="BSP by speed (B 64)" [speed128]="BSP by speed (B 128)" [ssp]="SSP" [asp]="ASP"
+declare -A title=([alone]="host 0 alone" [equal]="BSP, equal shares (B 64)" [speed64]="BSP by speed (B 64)" [speed128]="BSP by speed (B 128)" [ssp]="SSP" [asp]="ASP"
     [gssp]="GSSP, head apart")
-declare -A options=([equal]="--sync bsp --shares equal --batch 64 --lr 0.02" [speed64]="--sync bsp --shares speed --batch 64 --lr 0.02"
+declare -A options=([alone]="--sync bsp --batch 64" [equal]="--sync bsp --shares equal --batch 64 --lr 0.02" [speed64]="--sync bsp --shares speed --batch 64 --lr 0.02"
     [speed128]="--sync bsp --shares speed --batch 128 --lr 0.04" [ssp]="--sync ssp" [asp]="--sync asp" [gssp]="--sync gssp")
 run=(--epochs "${EPOCHS:-2}" --eval-every 0)
 
@@ -26,26 +27,36 @@ run=(--epochs "${EPOCHS:-2}" --eval-every 0)
 for share in "${shares[@]}"; do
     echo "hosts 1 speed $(awk -v a="$share" -v b="${shares[0]}" 'BEGIN { printf "%.6g", a / b }') x delay 5 us"
 done > "$dir/hosts"
+head -n 1 "$dir/hosts" > "$dir/hosts-alone"
 # Without quotas ranks share the cores that there are.
 [ -n "${hosts_v:-}" ] || sed -i "s/\$/ cores $(nproc) of here/" "$dir/hosts"
 
+# both NAME SEED HOSTS: a run, live (over as many of the hosts) and simulated; images/s into $a and $b
+both() {
+    local name=$1 seed=$2 machines=$3
+    if [ "$name" = alone ]; then
+        (node 0 ${options[alone]} --seed "$seed" --epochs 0.5 --eval-every 0 --report "$dir/live-alone-$seed.json" > "$dir/alone.out" 2>&1) || { cat "$dir/alone.out"; exit 1; }
+    else
+        train "live-$name-$seed" ${options[$name]} --seed "$seed" "${run[@]}"
+    fi
+    "$echelon" sim --data "$data" --hosts "$machines" --profile "$dir/profile-$seed" --compute model --progress off ${options[$name]} --seed "$seed" \
+        "${run[@]}" --report "$dir/sim-$name-$seed.json" > "$dir/sim-$name-$seed.out"
+    a=$(value "$dir/live-$name-$seed.json" images_per_second)
+    b=$(value "$dir/sim-$name-$seed.json" images_per_second)
+    live[$name]+=" $a"
+    simulated[$name]+=" $b"
+    ratios[$name]+=" $(ratio "$a" "$b")"
+}
+
 declare -A live simulated ratios
 printf '  %-6s%-12s' seed ''
-for name in $names; do printf '%10s' "$name"; done
+for name in alone $names; do printf '%10s' "$name"; done
 echo "   busy with other work"
 for seed in $seeds; do
-    profile=$dir/profile-$seed
-    train "profile-$seed" --steps 0 --profile-out "$profile"
+    train "profile-$seed" --steps 0 --profile-out "$dir/profile-$seed"
     line_live= line_sim=
-    for name in $names; do
-        train "live-$name-$seed" ${options[$name]} --seed "$seed" "${run[@]}"
-        "$echelon" sim --data "$data" --hosts "$dir/hosts" --profile "$profile" --compute model --progress off ${options[$name]} --seed "$seed" \
-            "${run[@]}" --report "$dir/sim-$name-$seed.json" > "$dir/sim-$name-$seed.out"
-        a=$(value "$dir/live-$name-$seed.json" images_per_second)
-        b=$(value "$dir/sim-$name-$seed.json" images_per_second)
-        live[$name]+=" $a"
-        simulated[$name]+=" $b"
-        ratios[$name]+=" $(ratio "$a" "$b")"
+    for name in alone $names; do
+        if [ $name = alone ]; then both alone "$seed" "$dir/hosts-alone"; else both $name "$seed" "$dir/hosts"; fi
         line_live+=$(printf '%10.0f' "$a")
         line_sim+=$(printf '%10.0f' "$b")
     done
@@ -55,10 +66,10 @@ done
 
 echo
 bad=0
-for name in $names; do
+for name in alone $names; do
     r=$(median ${ratios[$name]})
-    within=$(awk -v r="$r" 'BEGIN { print r >= 0.9 && r <= 1.1 ? "yes" : "NO" }')
-    [ "$within" = yes ] || bad=$((bad + 1))
+    within=$(awk -v r="$r" 'BEGIN { print (r >= 0.9 && r <= 1.1 ? "yes" : "NO") }')
+    [ "$within" = yes ] || [ $name = alone ] || bad=$((bad + 1))
     printf '  %-26s live %8.0f   simulated %8.0f   ratio %.2f (median of %d)   within 10 %%: %s\n' "${title[$name]}" "$(median ${live[$name]})" \
         "$(median ${simulated[$name]})" "$r" "$(wc -w <<< "$seeds")" "$within"
 done

@@ -80,7 +80,7 @@ plan_is 14 'p.plan:8.*already' 's/0:4/1:4/'
 plan_is 14 'p.plan.*sum to the round' 's/round 9/round 10/'
 plan_is 14 'p.plan.*whole plan' 's/owner 1/owner 2/'
 plan_is 14 'p.plan:9.*expected' '$a colour blue'
-plan_is 2 'p.plan is a plan for 3 nodes, but --world is 2' 's/world 2/world 3/'
+plan_is 2 'p.plan is a plan for 3 nodes, but the run has 2' 's/world 2/world 3/'
 plan_is 14 'p.plan' 's/.*/\x00/'
 printf 'sync bsp\nworld 2\nround 9\nlr 0.02\nmomentum 0.9\ndecay 0\nhead 0\ngroup 0 owner 1 workers 0:4 1:5\n' >"$work/head.plan"
 refuse 2 'head.plan separates.*fully connected' --data "$good" --local 2 --plan "$work/head.plan" --model "$work/small.model"

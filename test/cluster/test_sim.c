@@ -19,7 +19,7 @@
 /* ------------------------------------------------------- a small problem */
 
 enum { SIDE = 8, CLASSES = 4, TRAIN = 480, TEST = 100 };
-static ech_model *model;
+static ech_model *small, *large, *model;   /* large: of its gradients some leave before the end of a step; model: the one in use */
 static ech_data *data;
 
 static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
@@ -37,23 +37,28 @@ static int read_samples(void *user, int test, const uint32_t *index, int n, floa
 
 static int open_problem(void **state) {
     static const char text[] = "input 1 8 8\nconv2d out 4 kernel 3 pad 1\nrelu\nmax_pool kernel 2\nfc out 12\nrelu\nfc out 4\n";
+    static const char more[] = "input 1 8 8\nconv2d out 16 kernel 3 pad 1\nrelu\nmax_pool kernel 2\nconv2d out 120 kernel 3 pad 1\nrelu\n"
+                               "max_pool kernel 4\nfc out 200\nrelu\nfc out 4\n";
     const struct ech_data_callback callback = {.channels = 1, .height = SIDE, .width = SIDE, .classes = CLASSES, .train_samples = TRAIN,
                                                .test_samples = TEST, .read = read_samples, .name = "bars"};
     struct ech_error err;
     (void)state;
-    if (ech_model_parse(text, sizeof text - 1, "small", &model, &err) != ECH_OK) return -1;
+    if (ech_model_parse(text, sizeof text - 1, "small", &small, &err) != ECH_OK) return -1;
+    if (ech_model_parse(more, sizeof more - 1, "large", &large, &err) != ECH_OK) return -1;
+    model = small;
     return ech_data_from_callback(&callback, &data, &err) == ECH_OK ? 0 : -1;
 }
 static int close_problem(void **state) {
     (void)state;
-    ech_model_destroy(model);
+    ech_model_destroy(small);
+    ech_model_destroy(large);
     ech_data_destroy(data);
     return 0;
 }
 
 /* ----------------------------------------------------------- a run of it */
 
-enum { MOST = 64 };
+enum { MOST = 64, PARAMS = 65536 };
 struct run {
     struct ech_config config;
     struct echi_host host[MOST];
@@ -64,7 +69,7 @@ struct run {
     struct ech_report report;
     struct ech_sim_counts counts;
     struct ech_error err;
-    float params[4096];
+    float params[PARAMS];
     char log[4096];
 };
 static struct run a, b;
@@ -97,14 +102,16 @@ static void prepare(struct run *r, int world, const char *sync) {
     set(&r->config, "momentum", "0.9");
     r->hosts = (struct echi_hosts){.count = world, .host = r->host};
     for (int h = 0; h < world; h++) r->host[h] = (struct echi_host){.speed = 1, .cores = -1, .dies = -1, .joins = -1};
-    r->profile = (struct echi_profile){.times = {.count = 2, .n = {1, 64}, .trunk = {1e-4, 64e-4}, .head = {2e-5, 128e-5}}, .forward = 1.0 / 3};
+    r->profile = (struct echi_profile){.times = {.count = 2, .n = {1, 64}, .trunk = {1e-4, 64e-4}, .head = {2e-5, 128e-5}},
+                                       .forward = 1.0 / 3};
     r->real = true;
 }
 
 static ech_status simulate(struct run *r) {
     assert_int_equal(echi_job_make(model, data, &r->config, &r->job, &r->err), ECH_OK);
     echi_model_init(model, r->config.seed, r->params);
-    const struct echi_sim_run run = {.config = &r->config, .job = &r->job, .hosts = &r->hosts, .profile = &r->profile, .real = r->real, .params = r->params};
+    const struct echi_sim_run run = {.config = &r->config, .job = &r->job, .hosts = &r->hosts, .profile = &r->profile, .real = r->real,
+                                     .params = r->params};
     echi_report_begin(&r->report, model, data, &r->config);
     return echi_sim_run(&run, &r->report, &r->counts, &r->err);
 }
@@ -125,7 +132,7 @@ static uint64_t bytes_of(const struct ech_report *r, const char *kind) {
 
 struct live {
     struct ech_config config;
-    float params[4096];
+    float params[PARAMS];
     struct ech_report report;
     struct ech_error err;
     ech_status status;
@@ -174,7 +181,8 @@ static struct live live[4];
 /* One node under BSP: the weights, loss and accuracies of ech_train, bit for bit. */
 static void one_node_is_ech_train(void **state) {
     (void)state;
-    static const char *const variants[][2] = {{"deterministic", "off"}, {"deterministic", "on"}, {"weight-decay", "0.01"}, {"no-shuffle", "on"}};
+    static const char *const variants[][2] = {{"deterministic", "off"}, {"deterministic", "on"}, {"weight-decay", "0.01"},
+                                              {"no-shuffle", "on"}};
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
         prepare(&a, 1, "bsp");
         set(&a.config, variants[i][0], variants[i][1]);
@@ -216,6 +224,55 @@ static void deterministic_clusters_are_one_node(void **state) {
     }
 }
 
+static void plain_plan(struct echi_plan *p, int world, const char *sync) {
+    echi_plan_clear(p);
+    for (int i = 0; i < ECHI_SYNCS; i++)
+        if (strcmp(echi_policy_of((enum echi_sync)i)->name, sync) == 0) p->sync = (uint8_t)i;
+    p->world = (uint16_t)world;
+    p->n_groups = p->strands = 1;
+    p->round = 32;
+    p->staleness = 3;
+    p->rounds_apart = 4;
+    p->lr = 0.05;
+    p->momentum = 0.9;
+}
+static void save_plan(const struct echi_plan *plan, char *path) {
+    struct ech_error err;
+    close(mkstemp(path));
+    if (echi_plan_save(path, plan, &err) != ECH_OK) fail_msg("%s", err.text);
+}
+
+/* A worker on one node, all else on another: then there is one order of things, and live runs of every policy come out bit for bit. Layer
+ * by layer, and the head's update behind its rows. */
+static void one_worker_is_a_live_one(void **state) {
+    (void)state;
+    static const char *const sync[] = {"bsp", "asp", "ssp", "gssp"};
+    model = large;
+    for (int i = 0; i < 8; i++) {
+        char plan[] = "/tmp/echelon-sim-plan.XXXXXX";
+        struct echi_plan p;
+        plain_plan(&p, 2, sync[i % 4]);
+        p.separated = i >= 4;
+        if (p.separated) p.head = 0;
+        p.owner_of[0] = 0;
+        p.group_of[1] = 0;
+        p.n[1] = i % 4 ? 16 : 32;
+        save_plan(&p, plan);
+        prepare(&a, 2, sync[i % 4]);
+        set(&a.config, "plan", plan);
+        set(&a.config, "eval-every", "200");
+        simulate_well(&a);
+        train_live(&a, live, 2);
+        unlink(plan);
+        assert_memory_equal(a.params, live[0].params, ech_model_params(model) * sizeof(float));
+        assert_true(a.report.train_loss == live[0].report.train_loss && a.report.best_accuracy == live[0].report.best_accuracy);
+        for (int k = 0; k < ECH_STALENESS_BINS; k++) assert_int_equal(a.report.staleness_trunk[k], live[0].report.staleness_trunk[k]);
+        assert_int_equal(bytes_of(&a.report, "push"), bytes_of(&live[0].report, "push"));
+        assert_int_equal(bytes_of(&a.report, "activation_grad"), bytes_of(&live[0].report, "activation_grad"));
+    }
+    model = small;
+}
+
 /* What goes over the wire: of three nodes with fixed shares every kind has the bytes of the live run, frames and headers included.
  * Heartbeats and credits come by the real clock there. */
 static void bytes_are_those_of_live_runs(void **state) {
@@ -230,26 +287,16 @@ static void bytes_are_those_of_live_runs(void **state) {
         const struct ech_report *r = &live[0].report;
         /* The plan of the live run: its fastest node by the clock owns. */
         char plan[] = "/tmp/echelon-sim-plan.XXXXXX";
-        close(mkstemp(plan));
         struct echi_plan p;
-        echi_plan_clear(&p);
-        p.world = 3;
-        p.n_groups = 1;
+        plain_plan(&p, 3, "bsp");
         p.separated = (uint8_t)r->separate;
         if (separate) p.head = (uint16_t)r->head;
         p.owner_of[0] = (uint16_t)r->owner_of[0];
-        p.strands = 1;
-        p.round = 32;
-        p.staleness = 3;
-        p.rounds_apart = 4;
-        p.lr = 0.05;
-        p.momentum = 0.9;
         for (int i = 0; i < 3; i++) {
             p.n[i] = (uint32_t)r->batch[i];
             p.group_of[i] = 0;
         }
-        struct ech_error err;
-        assert_int_equal(echi_plan_save(plan, &p, &err), ECH_OK);
+        save_plan(&p, plan);
         set(&a.config, "plan", plan);
         simulate_well(&a);
         unlink(plan);
@@ -319,7 +366,8 @@ static void bsp_over_links(void **state) {
     }
     simulate_well(&a);
     const double rounds = (double)a.report.steps;
-    const double push = (double)bytes_of(&a.report, "push") / 1e6 / rounds / 4, weights = (double)bytes_of(&a.report, "weights") / 1e6 / (rounds + 1) / 4;
+    const double push = (double)bytes_of(&a.report, "push") / 1e6 / rounds / 4;
+    const double weights = (double)bytes_of(&a.report, "weights") / 1e6 / (rounds + 1) / 4;
     const double expected = rounds * (8 * 1.2e-4 + weights + 4 * push + 2 * 0.004);
     assert_true(push > weights);
     assert_close(a.report.seconds, expected, 0.004 * expected);
@@ -357,6 +405,38 @@ static void tasks_cost_what_the_profile_says(void **state) {
     a.profile.apply = 1e-6;
     simulate_well(&a);
     assert_close(a.report.seconds, 2.0 * TRAIN / 8 * (8 * 1.2e-4 + n * 1e-6), 1e-6);
+}
+
+/* Every step takes its time times its own factor, in both halves where the head is apart. */
+static void steps_take_their_factors(void **state) {
+    (void)state;
+    for (int separate = 0; separate < 2; separate++) {
+        char plan[] = "/tmp/echelon-sim-plan.XXXXXX";
+        struct echi_plan p;
+        plain_plan(&p, 2, "asp");
+        p.separated = (uint8_t)separate;
+        if (separate) p.head = 0;
+        p.owner_of[0] = 0;
+        p.group_of[1] = 0;
+        p.n[1] = 16;
+        save_plan(&p, plan);
+        prepare(&a, 2, "asp");
+        set(&a.config, "plan", plan);
+        a.real = false;
+        a.host[0].speed = 1e9;
+        a.host[1].jitter = 0.4;
+        a.host[1].stutter = 0.1;
+        a.host[1].stutter_factor = 3;
+        simulate_well(&a);
+        unlink(plan);
+        struct echi_cost *cost;
+        assert_int_equal(echi_cost_create(&a.hosts, (struct echi_cost_io){0}, NULL, a.config.seed, &cost, NULL), ECH_OK);
+        double expected = 0;
+        for (uint64_t step = 0; step < 2 * TRAIN / 16; step++)
+            expected += 16 * (separate ? 1e-4 : 1.2e-4) * echi_cost_step_factor(cost, 1, step);
+        echi_cost_destroy(cost);
+        assert_close(a.report.seconds, expected, 1e-6);
+    }
 }
 
 /* A look stops the clock, wherever it comes. */
@@ -514,16 +594,20 @@ static void the_others_go_on(void **state) {
             a.host[h].rate = 1e8;
             a.host[h].delay = 1e-5;
         }
-        a.host[2].dies = 0.02;
-        a.host[6].dies = 0.031;
+        if (i / 4 == 2) a.host[6].delay = 0.08;   /* what it sent comes when nobody counts on it any more */
         if (i % 4 == 3) a.host[1].speed = 1.1;   /* owner of the slow group: under gssp it may be lost too */
-        if (i % 4 == 3) a.host[1].dies = 0.06;
         if (i % 4 == 3) set(&a.config, "groups", "2");
+        simulate_well(&a);
+        const double begins = a.report.startup_seconds;
+        a.host[2].dies = begins + 0.005;
+        a.host[6].dies = begins + 0.011;
+        if (i % 4 == 3) a.host[1].dies = begins + 0.015;
+        memset(&a.report, 0, sizeof a.report);
         simulate_well(&a);
         assert_int_equal(a.report.n_lost, i % 4 == 3 ? 3 : 2);
         assert_int_equal(a.report.lost[0], 2);
         assert_int_equal(a.report.samples, 6 * TRAIN);
-        assert_true(a.report.samples_again > 0 || i % 4 == 0);
+        assert_true(a.report.samples_again > 0 || i % 4 == 0 || i >= 8);
         assert_non_null(strstr(a.log, "rank 2 has died"));
     }
 }
@@ -573,6 +657,84 @@ static void late_hosts_delay_the_start(void **state) {
     simulate_well(&b);
     assert_close(b.report.startup_seconds - a.report.startup_seconds, 12.5, 1e-9);
     assert_true(b.report.seconds == a.report.seconds);
+    prepare(&b, 4, "asp");
+    b.host[1].joins = 12.5;
+    b.host[2].dies = 3;    /* while the others wait for rank 1: it is missed when step times are */
+    simulate_well(&b);
+    assert_close(b.report.startup_seconds - a.report.startup_seconds, 12.5 + 10, 1e-6);
+    assert_int_equal(b.report.n_lost, 1);
+    assert_int_equal(b.report.batch[2], 0);
+    assert_int_equal(b.report.samples, 2 * TRAIN);
+}
+
+/* --------------------------------------------------- places, by themselves */
+
+static struct echi_sim *bare;
+static uint32_t wait_for_place(int from, int to) {
+    const uint32_t id = echi_records_take(&bare->flights);
+    struct echi_flight *f = echi_records_at(&bare->flights, id);
+    *f = (struct echi_flight){.from = (uint16_t)from, .to = (uint16_t)to, .kind = ECHI_KIND_PUSH, .payload = true,
+                              .role = ECHI_ROLE_WORKER, .len = 100};
+    echi_sim_wait_for_place(bare, id);
+    return id;
+}
+static void post_push(int at, int from, int layers) {
+    const struct echi_action post = {.type = ECHI_ACTION_POST, .to = (uint16_t)from, .kind = ECHI_KIND_PUSH,
+                                     .slot = {ECHI_SLOT_OWNER_GRADS, (uint16_t)from}};
+    bare->node[at].setup.cut = layers;
+    echi_sim_post(bare, at, &post);
+}
+static uint32_t next_sent(int64_t *at) {
+    struct echi_happening what = {0};
+    while (echi_cost_next(bare->cost, &what))
+        if (what.type == ECHI_HAPPENS_SENT || what.type == ECHI_HAPPENS_TIMER) {
+            *at = echi_cost_now(bare->cost) - 1;
+            return (uint32_t)what.cookie;
+        }
+    return ECHI_NOTHING;
+}
+
+/* A payload leaves when its sender can know of a place; a push has one for each layer; a loss frees places, and gives back what waits. */
+static void places_and_credits(void **state) {
+    (void)state;
+    int64_t at;
+    prepare(&a, 3, "bsp");
+    for (int h = 0; h < 3; h++) a.host[h].delay = 0.01 * (h + 1);
+    bare = calloc(1, sizeof *bare);
+    assert_non_null(bare);
+    bare->node = calloc(3, sizeof *bare->node);
+    bare->err = &a.err;
+    echi_records_init(&bare->flights, sizeof(struct echi_flight));
+    echi_records_init(&bare->posts, sizeof(struct echi_post));
+    assert_int_equal(echi_cost_create(&a.hosts, (struct echi_cost_io){0}, NULL, 1, &bare->cost, &a.err), ECH_OK);
+    const uint32_t first = wait_for_place(0, 1), second = wait_for_place(0, 1), third = wait_for_place(0, 1);
+    assert_int_equal(next_sent(&at), ECHI_NOTHING);
+    post_push(1, 0, 2);
+    assert_int_equal(next_sent(&at), first);
+    assert_int_equal(at, 30000000);          /* the credit has come */
+    assert_int_equal(next_sent(&at), second);
+    assert_int_equal(next_sent(&at), ECHI_NOTHING);   /* the third has no place */
+    post_push(1, 0, 1);
+    post_push(1, 0, 1);                      /* one more place than messages */
+    assert_int_equal(next_sent(&at), third);
+    assert_int_equal(at, 60000000 + 30000000);        /* the last came at 60 ms */
+    const uint32_t to_two = wait_for_place(0, 2);
+    assert_int_equal(next_sent(&at), ECHI_NOTHING);
+    echi_sim_forget(bare, 0, 2);
+    assert_int_equal(next_sent(&at), to_two);         /* comes back at once, by a timer */
+    assert_int_equal(echi_cost_now(bare->cost) - 1, at);
+    echi_sim_forget(bare, 1, 0);             /* the place is gone */
+    wait_for_place(0, 1);
+    assert_int_equal(next_sent(&at), ECHI_NOTHING);
+    bare->node[1].setup.plan.lost[0] = 1;    /* and it takes none any more */
+    post_push(1, 0, 1);
+    assert_int_equal(next_sent(&at), ECHI_NOTHING);
+    echi_cost_destroy(bare->cost);
+    echi_channels_free(&bare->channels);
+    echi_records_free(&bare->flights);
+    echi_records_free(&bare->posts);
+    free(bare->node);
+    free(bare);
 }
 
 /* ------------------------------------------------------------- being stuck */
@@ -653,12 +815,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_node_is_ech_train),
         cmocka_unit_test(deterministic_clusters_are_one_node),
+        cmocka_unit_test(one_worker_is_a_live_one),
         cmocka_unit_test(bytes_are_those_of_live_runs),
         cmocka_unit_test(bsp_takes_what_the_slowest_takes),
         cmocka_unit_test(asynchronous_rates_add_up),
         cmocka_unit_test(bsp_over_links),
         cmocka_unit_test(shared_cores_slow_down_together),
         cmocka_unit_test(tasks_cost_what_the_profile_says),
+        cmocka_unit_test(steps_take_their_factors),
         cmocka_unit_test(looks_take_no_time_of_training),
         cmocka_unit_test(same_seed_same_bytes),
         cmocka_unit_test(costs_alone_take_the_same_time),
@@ -667,6 +831,7 @@ int main(void) {
         cmocka_unit_test(deaths_are_noticed_after_a_silence),
         cmocka_unit_test(whose_loss_ends_the_run),
         cmocka_unit_test(late_hosts_delay_the_start),
+        cmocka_unit_test(places_and_credits),
         cmocka_unit_test(who_waits_for_whom),
         cmocka_unit_test(refusals),
         cmocka_unit_test(stops_in_order),

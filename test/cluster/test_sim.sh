@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `echelon sim` as a user meets it: it trains, the same seed gives the same bytes, virtual time is what the host file and the profile
 # say, one simulated node trains what one live node does, and each mistake gets one sentence.
+case ,${SAN:-}, in *,thread,*) echo "a simulation is one thread"; exit 77 ;; esac
 . "$(dirname "$0")/cluster.bash"
 good=$work/good
 idx_set "$good" 2000 100
@@ -38,6 +39,8 @@ check "wall time is on stderr only" eval '! grep -q "simulated in" "$work/out" &
 for which in one two; do run --workers 8 --spread mild --sync gssp --compute model --epochs 1 --report "$work/$which.json"; done
 check "--compute model: the same report" cmp -s "$work/one.json" "$work/two.json"
 
+sims 0 'group 0 +ranks 4[89] to 63;' --data "$good" --workers 64 --spread strong --sync gssp --compute model --steps 3
+
 # --- one node, simulated and live, trains the same weights, bit for bit; with --deterministic any number of them
 expect 0 '^  speed ' --data "$good" --steps 25 --progress off --save "$work/live.weights"
 run --workers 1 --steps 25 --save "$work/sim.weights"
@@ -73,7 +76,7 @@ one_host 'speed 1 x slow 3 x from 0 s'
 ratio_is "three times as slow for ever" "$base" "$(speed_of)" 2.7 3.05
 # A profile of a machine twice as slow in everything.
 expect 0 '' --data "$good" --steps 0 --profile-out "$work/profile"
-awk '$1 == "step" { $4 *= 2; $7 *= 2 } /^(apply|add|refresh|copy|message|look) / { $2 *= 2 } { print }' "$work/profile" >"$work/profile2"
+awk '$1 == "step" { $4 *= 2; $7 *= 2 } /^(apply|add|refresh|copy|message|read|look) / { $2 *= 2 } { print }' "$work/profile" >"$work/profile2"
 one_host 'speed 1 x' --profile "$work/profile"
 base=$(speed_of)
 one_host 'speed 1 x' --profile "$work/profile2"
@@ -122,6 +125,7 @@ ECH_WORLD=4 refuse 2 'the environment has ECH_WORLD, but echelon sim has no --wo
 refuse 2 'did you mean --workers' --data "$good" --worker 2
 refuse 2 'groups is 3' --data "$good" --workers 2 --sync gssp --groups 3
 refuse 2 'shares has 3 numbers for 2 nodes' --data "$good" --workers 2 --batch 60 --shares 20,20,20
+refuse 2 'plan for 4 nodes, but the run has 3' --data "$good" --workers 3 --plan "$work/plan" --progress off
 refuse 13 'no.hosts' --data "$good" --hosts "$work/no.hosts"
 hosts_are() { printf '%s\n' "${@:2}" >"$work/h"; refuse 14 "$work/h$1" --data "$good" --hosts "$work/h"; }
 hosts_are ':2: speed needs' 'hosts 2' 'hosts 2 speed -1 x'

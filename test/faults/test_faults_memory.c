@@ -5,6 +5,7 @@
 #include "nodes.h"
 
 #include "echelon_dev.h"
+#include "echi_hosts.h"
 #include "echi_run.h"
 
 #include <dirent.h>
@@ -15,7 +16,7 @@
 
 #include "unit/test_data_files.h"
 
-static char file_path[160], kept_path[160], record_path[160];
+static char file_path[160], kept_path[160], record_path[160], hosts_path[160];
 static bool nothing_left;      /* no allocation succeeds any more: a node cannot even take a call, and those who call give up in time */
 static struct ech_error error;
 
@@ -150,6 +151,28 @@ static ech_status train_recorded(void) {
     return run_one_node();
 }
 
+static ech_status train_for_a_profile(void) {
+    prepare_nodes(1, "bsp", 0);
+    snprintf(nodes[0].config.profile_out, sizeof nodes[0].config.profile_out, "%s.profile", file_path);
+    return run_one_node();
+}
+
+/* The files that a simulation takes. */
+static const char three_hosts[] = "default link 1 Gb/s\nhosts 1 speed 2 x cores 2 of desk\nhosts 2 speed 1 x jitter 0.1 cores 2 of desk\n";
+
+static ech_status hosts_and_a_profile(void) {
+    struct echi_hosts hosts = {0};
+    struct echi_profile profile;
+    echi_profile_builtin(&profile);
+    ech_status status = echi_file_write(file_path, three_hosts, strlen(three_hosts), &error);
+    if (status == ECH_OK) status = echi_hosts_load(file_path, &hosts, &error);
+    echi_hosts_free(&hosts);
+    if (status == ECH_OK) status = echi_hosts_named(3, "strong", &hosts, &error);
+    echi_hosts_free(&hosts);
+    if (status == ECH_OK) status = echi_profile_save(file_path, &profile, &error);
+    return status == ECH_OK ? echi_profile_load(file_path, &profile, &error) : status;
+}
+
 /* Of the run that was recorded before. */
 static ech_status replay(void) {
     const struct ech_replay_options options = {.dir = record_path, .model = tiny, .data = tiny_data, .save = file_path};
@@ -157,6 +180,22 @@ static ech_status replay(void) {
 }
 static void no_line(void *user, const char *text) { (void)user, (void)text; }
 static ech_status show(void) { return ech_replay_show(record_path, -1, no_line, NULL, &error); }
+
+/* A simulated cluster, with a death in it. */
+static ech_status simulate(void) {
+    static const char hosts[] = "default jitter 0.1 link 1 Mb/s\nhosts 3 speed 1 x\nhosts 1 speed 0.01 x dies 5 ms\n";
+    static struct ech_config config;
+    const struct ech_sim_options options = {.hosts = hosts_path};
+    ech_config_init(&config);
+    config.batch = 8;
+    config.epochs = 2;
+    config.deadline = 0.1;
+    snprintf(config.sync, sizeof config.sync, "asp");
+    snprintf(config.save, sizeof config.save, "%s", file_path);
+    snprintf(config.report, sizeof config.report, "%s.json", file_path);
+    const ech_status status = echi_file_write(hosts_path, hosts, sizeof hosts - 1, &error);
+    return status == ECH_OK ? ech_simulate(tiny, tiny_data, &config, &options, NULL, &error) : status;
+}
 
 /* --------------------------------------------------------------- the sweep */
 
@@ -186,8 +225,11 @@ static const struct act {
     {"session gssp", session_gssp, 20, 3, 1, LONG},
     {"train with checkpoints and go on", train_and_resume, 60, 7, 1, LONG},
     {"train recorded", train_recorded, 30, 3, 1, LONG},
+    {"train for a profile", train_for_a_profile, 30, 7, 1, LONG},
+    {"hosts and a profile", hosts_and_a_profile, 5, 1, 0, QUICK},
     {"replay", replay, 10, 1, 0, QUICK},
     {"show a recording", show, 1, 1, 0, QUICK},
+    {"simulate four nodes", simulate, 60, 1, 0, QUICK},
     {"two nodes, bsp", two_bsp, 60, 7, 2, SEVERAL},
     {"two nodes with a head", two_with_head, 60, 7, 2, SEVERAL},
     {"three nodes with a head", three_with_head, 100, 11, 3, SEVERAL},
@@ -287,6 +329,7 @@ static int setup(void **state) {
     path_in_folder(file_path, "file");
     path_in_folder(kept_path, "kept");
     path_in_folder(record_path, "record");
+    path_in_folder(hosts_path, "hosts");
     uint8_t *bytes;
     size_t len;
     inject_nothing();
@@ -299,6 +342,8 @@ static int teardown(void **state) {
     remove_file("file");
     remove_file("file.json");
     remove_file("file.plan");
+    remove_file("file.profile");
+    remove_file("hosts");
     empty(kept_path);
     empty(record_path);
     rmdir(kept_path);

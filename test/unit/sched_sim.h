@@ -2,10 +2,14 @@
  * A whole cluster in one thread: all roles of all nodes, a queue of things that are due in virtual time, and a toy model.
  *
  * The model has 5 layers of 3 words; its arithmetic wraps, so that sums are exact in any order and results compare with ==.
+ * The last word of each layer is a *tally*: it has no momentum and no decay, and its gradient is a number of the samples alone,
+ * so it says of any copy of weights, or of a state, which samples are in it, however they came there.
  * A message arrives when it is due, in order only within (sender, receiver, kind), and a payload only into a posted place.
  * "Sent" comes at a time of its own, before or after the message. Tasks end in any order. Every message goes through its
  * byte form. Each part of a slot knows who reads or writes it, from the action that says so to the event that ends it: two
- * writers, or a writer beside a reader, is a race and fails, whether or not a byte went wrong in this run. */
+ * writers, or a writer beside a reader, is a race and fails, whether or not a byte went wrong in this run.
+ *
+ * sched_watch.h: what must hold at each event. sched_faults.h: what goes wrong. sched_runs.h: runs made from a seed. */
 #ifndef SCHED_SIM_H
 #define SCHED_SIM_H
 #include "echi_random.h"
@@ -30,14 +34,20 @@ enum {
     N_MAX = 40,
     ROOM = 2 * N_MAX,
     SAMPLES_MAX = 128,
-    MESSAGES = 1024,
+    EPOCHS_MAX = 8,
+    MESSAGES = 2048,
     TASKS = 64,
+    DUES = 2 * MESSAGES + TASKS + 64,
     POSTS = 8,
-    ACTIONS = 512,
+    PAYLOADS = 12,          /* kinds of messages that carry one, at most */
+    ACTIONS = 8 * 64,
     LEASES = 4096,
+    VERSIONS = 2048,
     KILLS = 4,
     MOVES = 6,
-    META = 1024
+    META = 1024,            /* bytes of a message's words */
+    ANSWERS = 64,           /* weights on their way to a worker, or computed on, at most */
+    NOTES = 40              /* events that a failure tells */
 };
 
 /* ---- the toy model ---- */
@@ -47,64 +57,137 @@ static uint32_t mix(uint32_t a, uint32_t b) {
     x = (x ^ x >> 15) * 2246822519u;
     return (x ^ x >> 13) * 3266489917u;
 }
+static bool is_tally(int i) { return i % WORDS == WORDS - 1; }
+static uint32_t label_of(uint32_t sample) { return sample * 7 & 255; }   /* another for each of 256 samples */
+static uint32_t loss_of(uint32_t label) { return label % 5; }
+static uint32_t tally_of(uint32_t label, int i) { return mix(label + 1000, (uint32_t)i); }
+
 static uint32_t fold(const uint32_t *w, int first, int end) {
     uint32_t sum = 0;
     for (int i = first * WORDS; i < end * WORDS; i++) sum = mix(sum, w[i]);
     return sum;
 }
-static uint32_t label_of(uint32_t sample) { return sample * 7 & 255; }
-static uint32_t loss_of(uint32_t label) { return label % 5; }
-static uint32_t toy_forward(const uint32_t *w, uint32_t sample) { return mix(sample, fold(w, 0, CUT)); }
+/* An activation. `trunk` is the fold of the trunk's weights, `head` below that of the head's. */
+static uint32_t toy_forward(uint32_t trunk, uint32_t sample) { return mix(sample, trunk); }
 /* One row through the head: adds to the gradients of its layers, gives the gradient of the activation. */
-static uint32_t toy_head(const uint32_t *w, uint32_t *grads, uint32_t act, uint32_t label, uint32_t divisor) {
-    const uint32_t signal = mix(mix(act, label), fold(w, CUT, LAYERS) + divisor);
-    for (int i = CUT * WORDS; i < PARAMS; i++) grads[i] += mix(signal, (uint32_t)i);
+static uint32_t toy_head(uint32_t head, uint32_t *grads, uint32_t act, uint32_t label, uint32_t divisor) {
+    const uint32_t signal = mix(mix(act, label), head + divisor);
+    for (int i = CUT * WORDS; i < PARAMS; i++) grads[i] += is_tally(i) ? tally_of(label, i) : mix(signal, (uint32_t)i);
     return mix(signal, 99);
 }
 static void toy_backward(const uint32_t *w, uint32_t *grads, uint32_t sample, uint32_t act_grad) {
-    for (int i = 0; i < CUT * WORDS; i++) grads[i] += mix(mix(act_grad, sample), w[i] + (uint32_t)i);
+    const uint32_t signal = mix(act_grad, sample), label = label_of(sample);
+    for (int i = 0; i < CUT * WORDS; i++) grads[i] += is_tally(i) ? tally_of(label, i) : mix(signal, w[i] + (uint32_t)i);
 }
 static void toy_step(const uint32_t *w, uint32_t *grads, const struct echi_lease *l) {
+    const uint32_t trunk = fold(w, 0, CUT), head = fold(w, CUT, LAYERS);
     memset(grads, 0, PARAMS * sizeof *grads);
     for (uint32_t s = l->start; s < l->start + l->n; s++)
-        toy_backward(w, grads, s, toy_head(w, grads, toy_forward(w, s), label_of(s), l->round_size));
+        toy_backward(w, grads, s, toy_head(head, grads, toy_forward(trunk, s), label_of(s), l->round_size));
 }
-static uint32_t toy_velocity(uint32_t *v, uint32_t w, uint32_t g, uint32_t samples) { return *v = 3 * *v + g + 5 * samples * w; }
+/* What word i moves by: momentum and decay where the gradient arrives, once. */
+static uint32_t toy_velocity(int i, uint32_t *v, uint32_t w, uint32_t g, uint32_t samples) {
+    return is_tally(i) ? g : (*v = 3 * *v + g + 5 * samples * w);
+}
 
 /* ---- the cluster ---- */
 
-struct place { uint32_t word[ROOM]; uint8_t readers[LAYERS]; bool writer[LAYERS]; };
+/* holds: of a state or another group's state its version; of weights the samples in them. answer: a worker's weights, the number
+ * under which they were sent. */
+struct place { uint32_t word[ROOM]; uint64_t holds; uint32_t answer; uint8_t readers[LAYERS]; bool writer[LAYERS]; };
+struct posted { struct echi_slot slot; uint8_t role, first, end; };
+enum { NOBODY = 0xffff };
+/* One message, with what its sender waits for: a payload's slot until SENT. */
 struct message {
-    uint16_t from, to;
-    uint8_t kind, meta[META];
-    size_t meta_len;
+    uint16_t from, to, next;                /* next: in its channel, or of those that are free */
+    uint8_t kind, refs;                     /* refs: its delivery and its SENT, as far as they are still to come */
+    bool going, dropped;
+    uint8_t role, first, end;               /* of the sender's slot */
+    struct echi_slot slot;
+    uint32_t answer;
     int words;
-    uint32_t word[ROOM];
-    bool going;
     int64_t due;
+    size_t meta_len;
+    uint32_t word[ROOM];
+    uint8_t meta[META];
 };
-struct sent { uint16_t node; uint8_t role; struct echi_slot slot; int first, end; int64_t due; };
-struct work { uint16_t node; int layer; struct echi_task task; struct echi_result result; int64_t due; };
-struct posted { struct echi_slot slot; uint8_t role; int first, end; };
+/* Payloads of one kind from one node: places for them, and those that wait for one. */
+struct channel {
+    uint8_t posts, first, going;            /* going: payloads on their way to one of the places */
+    uint16_t waits, last;                   /* messages without a place */
+    struct posted post[POSTS];
+};
+struct work { uint16_t node; int layer; struct echi_task task; struct echi_result result; };
 struct node {
     struct echi_setup setup;
     bool has_worker, has_owner, has_head, held, ended;
     uint32_t speed;
-    struct place place[ECHI_SLOT_KINDS][INDICES];
-    struct posted post[NODES][ECHI_KINDS][POSTS];
-    uint8_t posts[NODES][ECHI_KINDS], going[NODES][ECHI_KINDS];   /* places, and payloads on their way to them */
-    bool dead, gone[NODES];                 /* killed; who is lost, as this node was told */
+    bool dead, gone[NODES];                 /* its process is no more; who is lost, as this node was told */
+    bool doomed, doomed_early;              /* it will be lost, or may be: what it has is not counted on; since before training */
+    bool cut[NODES];                        /* no link to that node any more */
+    uint8_t rival;                          /* 1 + the node at the other end of such a link, while it is open which of the two is lost */
+    int64_t paused, walled; int wall;       /* it handles nothing until then; until then it reaches only nodes with the same `wall` */
+    int64_t clock_at, clock_jump; int32_t drift;   /* its own time, see clock_of */
+    uint8_t slow[NODES];                    /* links to others take so many times as long; 0 is once */
+    uint16_t stalled[TASKS]; int n_stalled; /* work that waits for the release */
     struct echi_msg loss[NODES + 1];        /* and who joins another group: of which its roles are not told yet */
     int losses;
-    int64_t tell_at;                        /* when the first of them is told */
     int64_t last_due[NODES][ECHI_KINDS];    /* of messages to each node */
-    /* Left as they were by sim_clear: made for large worlds, and their init sets what a role reads. */
+    struct channel channel[NODES][PAYLOADS];
+    struct place place[ECHI_SLOT_KINDS * 3 + 4 * INDICES + ECHI_WORKER_PLACES];   /* see places_of */
+    /* from here on nothing is cleared for a run: a role begins with its init */
     struct echi_worker worker;
     struct echi_owner owner;
     struct echi_head head;
 };
 /* A checkpoint, as the driver would write it: weights, then the momentum of each group. */
 struct kept { bool there; struct echi_standing at; int groups; uint32_t word[1 + ECHI_GROUPS_MAX][PARAMS]; };
+
+/* What can be due, and when; of what is due at once the older comes first. */
+enum what { DUE_MESSAGE, DUE_SENT, DUE_WORK, DUE_NOTICE, DUE_TELL, DUE_DEATH, DUES_OF };
+struct due { int64_t at; uint32_t order; uint16_t what, index, other; };
+
+/* Rates of faults, see sched_faults.h. All zero: none but those that a test asks for. */
+struct rates {
+    uint32_t safety;                        /* events of the first phase, in which faults happen; 0: there is none */
+    uint32_t tails, twice;                  /* of a thousand messages: much later; twice */
+    uint32_t slow;                          /* of a thousand links */
+    uint32_t skewed;                        /* of a thousand clocks */
+    uint32_t pauses, cuts, walls, kills, fatal, jumps, stops;   /* weights of what happens next */
+    uint32_t every;                         /* events from one such to the next, on average */
+};
+#define FAULT_LIST(X)                                                                                                            \
+    X(TAIL, "late") X(TWICE, "twice") X(SLOW, "slow-link") X(SKEW, "other-clock") X(PAUSE, "pause") X(CUT, "cut") X(WALL, "wall") \
+    X(WALL_LOSS, "wall-and-loss") X(KILL, "kill") X(FATAL, "fatal-kill") X(JUMP, "clock-jumps") X(STOP, "stop") X(POWER, "power")
+enum fault {
+#define FAULT_ENUM(name, text) FAULT_##name,
+    FAULT_LIST(FAULT_ENUM)
+#undef FAULT_ENUM
+    FAULTS
+};
+struct counts {
+    uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
+    uint64_t losses, lost_owners, again, repeats, keeps, resumed, early, ended, stale_most;
+    uint64_t live_most;                     /* largest part of its bound that a liveness phase took, in thousandths */
+};
+
+/* What a lease is known to be. */
+struct seen_lease {
+    struct echi_lease lease;
+    bool begun, applied, revoked, more;     /* more: its push said that the worker holds another */
+    uint32_t answer;                        /* that brought the weights it began on */
+    uint64_t version;                       /* in its owner's state from this version on */
+    uint64_t samples;                       /* in the weights it began on */
+    double staleness;
+    uint64_t head_met;                      /* samples in the head's weights that its rows met */
+    uint32_t began_on[PARAMS];
+    uint32_t act_grad[N_MAX];               /* what the head answered */
+};
+/* A group's state at one version. */
+struct seen_state { uint64_t samples; uint32_t word[PARAMS], mark[NODES]; };
+
+struct note { int64_t now; uint16_t what, node, from; uint8_t role, kind; uint32_t lease, layer; };
+
 struct sim {
     uint64_t seed;
     struct echi_random random;
@@ -117,61 +200,148 @@ struct sim {
     bool owner_killed;
     uint64_t move_at[MOVES]; int moves;     /* from so many events on a worker is moved, as soon as one can be; moves made */
     uint64_t handed_back;                   /* leases */
+    uint32_t speed[NODES];                  /* of its tasks; 0: drawn */
     uint64_t speed_at; int speed_of; uint32_t speed_then;   /* from this event on that node's tasks take about so long; 0: never */
-    int64_t notice[NODES];                  /* when the coordinator sees that a killed node is gone */
     int64_t stop_at;                        /* 0: never */
     int64_t cut_at;                         /* the power goes; 0: never */
     struct kept from;                       /* what a resumed run begins with */
     struct kept writing, kept; int keeps;   /* the one that is being written, the last that is whole */
     int64_t now;
     uint64_t events;
-    struct message *queue[MESSAGES], pool[MESSAGES]; int messages;
-    struct sent sents[MESSAGES]; int n_sents;
-    struct work work[TASKS]; int works;
-    struct echi_action action[ACTIONS];
-    bool done;
+    bool done, loud;                        /* loud: every event is told */
+    struct rates rates;
+    int64_t wall_ends; bool asked_to_stop, fatal;   /* fatal: one was killed whom the run cannot do without */
+    bool calm; uint64_t calm_at, next_fault, live_events;   /* the second phase: no faults, and an end within so many events */
+    struct counts *counts;                  /* may be NULL */
+    void (*fails)(struct sim *s);           /* after a failure was told; NULL: cmocka's */
     /* what is watched */
     uint8_t leased[SAMPLES_MAX], computed[SAMPLES_MAX], applied[SAMPLES_MAX], headed[SAMPLES_MAX];
-    bool lease_applied[LEASES];
-    struct echi_lease applied_lease[LEASES]; uint64_t applied_version[LEASES];   /* in its owner's state from this version on */
+    uint8_t headed_in[SAMPLES_MAX];         /* by epoch, a bit each */
+    uint16_t in_by[EPOCHS_MAX][SAMPLES_MAX];   /* the lease by which a sample is in */
+    uint32_t leases;                        /* numbers dealt so far */
     uint64_t repeats, handed_on;            /* rows answered again; states of lost groups handed on */
-    uint32_t began_on[LEASES][PARAMS];      /* weights that a lease was computed on */
     uint64_t applied_samples;               /* in the weights of a single group */
-    uint64_t slot_samples[NODES][ECHI_WORKER_PLACES], seen[LEASES];   /* in a worker's weights; in those a lease began on */
-    double staleness[LEASES];
-    /* Samples in each copy of the head's weights, in those that a lease's rows met, in the newest of applied pushes; the pushes
-     * by how many rounds these lie apart, in quarters of a round up to two. */
-    uint64_t head_in[3], head_met[LEASES], head_newest, head_apart[8], pushes;
-    /* The bound: pushes of others since a worker was answered, if its owner knows that it computes. */
-    bool answered[NODES], tracked[NODES], more[NODES]; uint32_t entered[NODES], others[NODES][NODES];
-    uint16_t answered_by[NODES];
+    uint64_t head_in[3], head_samples;      /* samples in each copy of the head's weights, and in the current */
+    uint64_t head_newest, head_apart[8], pushes;   /* in the newest that applied pushes came from; pushes by how many quarters of a
+                                               round theirs lie behind it, up to two rounds */
+    uint64_t versions[ECHI_GROUPS_MAX];     /* of each group's state */
+    uint64_t has_version[NODES][ECHI_GROUPS_MAX], has_samples[NODES][ECHI_GROUPS_MAX];   /* of others' states, by owner */
+    bool decided[ECHI_GROUPS_MAX];          /* the last state of a lost group */
+    uint32_t velocity[ECHI_GROUPS_MAX][PARAMS], mass[ECHI_GROUPS_MAX][LAYERS];
+    uint32_t start[PARAMS];                 /* the weights that this run began with */
+    uint32_t alone[4][PARAMS], alone_velocity[PARAMS]; uint64_t alone_samples, alone_rounds, head_rounds;   /* one node, by rounds */
+    /* Staleness: the weights sent to a worker, by their number, with the pushes that their owner had applied by then; the owner
+     * that knows that a worker holds a lease (1 + its rank), and the last that it heard of by ENTER. */
+    struct answer { int owner; bool known; uint32_t pushes[NODES]; } answer[NODES][ANSWERS];
+    uint32_t answers[NODES], knower[NODES], entered[NODES], pushes_of[ECHI_GROUPS_MAX][NODES];
+    bool owes_ack;                          /* an owner took a state in this event */
+    enum echi_run_phase phase; int64_t clock;
     int looks;
+    struct note note[NOTES]; uint64_t notes;
     /* Sees each event with what the role asked for; with role NODE and no event: the node has taken the plan. May be NULL. */
     void (*watch)(struct sim *s, int node, enum echi_role role, const struct echi_event *event, const struct echi_actions *actions);
+    uint32_t orders; int dues;
+    uint16_t unused; int pooled;            /* messages that are free; those ever used */
+    bool work_used[TASKS];
+    /* from here on nothing is cleared for a run, but what a node begins with */
     struct node node[NODES];
     struct echi_coordinator coordinator;
+    struct due due[DUES];
+    struct work work[TASKS];
+    struct message pool[MESSAGES];
+    struct echi_action action[ACTIONS];
+    struct seen_lease seen[LEASES];
+    struct seen_state state[ECHI_GROUPS_MAX][VERSIONS];
 };
 
 static void sim_clear(struct sim *s) {
     memset(s, 0, offsetof(struct sim, node));
-    for (int r = 0; r < NODES; r++) memset(&s->node[r], 0, offsetof(struct node, worker));
     s->coordinator.phase = ECHI_RUN_MEASURES;
 }
 
-static void die(struct sim *s, const char *what) {
+/* sched_watch.h */
+static void watch_send(struct sim *s, int node, const struct echi_action *a);
+static void note_left(struct sim *s, int worker);
+static void watch_message(struct sim *s, const struct message *m, const struct echi_msg *msg, struct echi_slot slot);
+static void watch_begins(struct sim *s, int node, const struct echi_task *t);
+static void watch_step(struct sim *s, const struct work *w);
+static void watch_rows(struct sim *s, const struct work *w);
+static void watch_answers(struct sim *s, const struct work *w);
+static void watch_ends(struct sim *s, const struct work *w);
+static void watch_keep(struct sim *s, const struct kept *k);
+static void watch_plan(struct sim *s);
+static void watch_coordinator(struct sim *s, const struct echi_event *e);
+/* sched_faults.h */
+static void begin_faults(struct sim *s);
+static void fault_now_and_then(struct sim *s);
+static int64_t travel(struct sim *s, int from, int to, uint32_t scale);
+static bool comes_twice(struct sim *s, const struct echi_msg *m);
+static void settle_cuts(struct sim *s);
+
+/* ---- failures ---- */
+
+/* What must hold; `driver` is for what the simulation asks of itself and of a role's actions. */
+#define INVARIANTS(X)                                                                                                            \
+    X(DRIVER, "driver") X(FAULT, "a role's refusal") X(RACE, "slots") X(WAIT, "nobody waits for ever")                          \
+    X(STALENESS, "staleness") X(APART, "rounds apart") X(ONCE, "leases once") X(GRADIENT, "gradients") X(MASS, "mass")          \
+    X(SUM, "weights") X(STATE, "states") X(FREEZE, "frozen state") X(DRAIN, "drain") X(ONE_NODE, "one node")                    \
+    X(LEDGER, "ledger") X(HEAD, "rows once") X(LOOK, "looks") X(CLOCK, "clock") X(SILENCE, "silence")
+enum invariant {
+#define INVARIANT_ENUM(name, text) MUST_##name,
+    INVARIANTS(INVARIANT_ENUM)
+#undef INVARIANT_ENUM
+};
+
+#define NAMES(name, text) text,
+static const char *const fault_name[] = {FAULT_LIST(NAMES)}, *const invariant_name[] = {INVARIANTS(NAMES)};
+#undef NAMES
+
+static void tell_note(const struct sim *s, uint64_t at) {
+    static const char *const role[] = {"node", "coordinator", "worker", "owner", "head"};
+    const struct note *n = &s->note[at % NOTES];
+    print_error("  %6llu at %9lld: ", (unsigned long long)at, (long long)n->now);
+    if (n->what != DUES_OF) print_error("rank %d, %s: ", n->node, role[n->role]);
+    switch (n->what) {
+    case DUE_MESSAGE: print_error("%s from %d, lease %u, layer %u\n", echi_kind_name(n->kind), n->from, n->lease, n->layer); break;
+    case DUE_SENT: print_error("slot of kind %d sent to %d\n", n->kind, n->from); break;
+    case DUE_WORK: print_error("task of kind %d, lease %u, layer %u\n", n->kind, n->lease, n->layer); break;
+    case DUE_NOTICE: print_error("cannot reach %d\n", n->from); break;
+    case DUE_TELL: print_error("is told that %d is lost\n", n->from); break;
+    case DUE_DEATH: print_error("leaves: it has missed rank 0\n"); break;
+    default: print_error("FAULT %s: %d, %d\n", fault_name[n->kind], n->node, n->from); break;
+    }
+}
+static struct note *note(struct sim *s, enum what what, int node, int from) {
+    struct note *n = &s->note[s->notes++ % NOTES];
+    if (s->loud && s->notes > 1) tell_note(s, s->notes - 2);
+    *n = (struct note){.now = s->now, .what = (uint16_t)what, .node = (uint16_t)node, .from = (uint16_t)from};
+    return n;
+}
+
+static void tell_rates(const struct sim *s) {
+    const struct rates *r = &s->rates;
+    print_error("  faults: %s after %llu events (phase one: %u); of 1,000 messages %u late, %u twice; of 1,000 links %u slow, clocks "
+                "%u skewed;\n  every %u events one of: pause %u, cut %u, wall %u, kill %u, fatal %u, jump %u, stop %u\n",
+                s->calm ? "none more" : "still some", (unsigned long long)(s->calm ? s->calm_at : s->events), r->safety, r->tails, r->twice,
+                r->slow, r->skewed, r->every, r->pauses, r->cuts, r->walls, r->kills, r->fatal, r->jumps, r->stops);
+}
+
+static void die(struct sim *s, enum invariant which, const char *what) {
     static const char *const run[] = {"measures", "planned", "feeds",     "trains",    "holds",     "looks",
                                       "quiets",   "gathers", "drains", "last keep", "last look", "ends",  "ended"};
     static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "answered", "backward"};
-    print_error("seed %llu, after %llu events: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, %d leases "
+    print_error("seed %llu, after %llu events, broken: %s: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, %d leases "
                 "out, %llu of %llu samples in\n",
-                (unsigned long long)s->seed, (unsigned long long)s->events, what, s->plan.sync, s->plan.world, s->plan.n_groups,
-                s->plan.separated, s->plan.round, run[s->coordinator.phase], s->coordinator.n_out,
+                (unsigned long long)s->seed, (unsigned long long)s->events, invariant_name[which], what, s->plan.sync, s->plan.world,
+                s->plan.n_groups, s->plan.separated, s->plan.round, run[s->coordinator.phase], s->coordinator.n_out,
                 (unsigned long long)s->coordinator.applied, (unsigned long long)s->goal.samples);
+    if (s->rates.safety) tell_rates(s);
     for (int r = 0; r < s->plan.world; r++) {
         const struct node *n = &s->node[r];
-        print_error("  rank %d%s:", r, n->held ? " (held)" : "");
+        print_error("  rank %d%s%s:", r, n->dead ? " (dead)" : n->doomed ? " (cut off)" : "", n->held ? " (held)" : "");
         for (int i = 0; n->has_worker && i < s->plan.strands; i++)
-            print_error(" worker %s, %d leases, %d sends;", worker[n->worker.strand[i].phase], n->worker.n_leases, n->worker.strand[i].sending);
+            print_error(" worker %s, %d leases, %d sends;", worker[n->worker.strand[i].phase], n->worker.n_leases,
+                        n->worker.strand[i].sending);
         if (n->has_owner)
             print_error(" owner of %d%s%s, %d queued, busy %d, %d sends, state %llu;", n->owner.group,
                         n->owner.draining ? " draining" : "", n->owner.drained ? " drained" : "", n->owner.queued, n->owner.busy,
@@ -179,37 +349,94 @@ static void die(struct sim *s, const char *what) {
         if (n->has_head) print_error(" head, %d queued, busy %d;", n->head.queued, n->head.busy);
         print_error("\n");
     }
-    for (int i = 0; i < s->messages; i++)
-        print_error("  %s from %d to %d\n", echi_kind_name(s->queue[i]->kind), s->queue[i]->from, s->queue[i]->to);
+    for (int i = 0; i < s->pooled; i++)
+        if (s->pool[i].refs && !s->pool[i].dropped)
+            print_error("  on its way: %s from %d to %d%s\n", echi_kind_name(s->pool[i].kind), s->pool[i].from, s->pool[i].to,
+                        s->pool[i].going || !s->pool[i].words ? "" : " (no place)");
+    for (uint64_t i = s->notes > NOTES ? s->notes - NOTES : 0; i < s->notes; i++) tell_note(s, i);
+    if (s->fails) s->fails(s);
     fail();
 }
-#define CHECK(s, condition)                                                                                                      \
+#define MUST(s, which, condition)                                                                                                \
     do {                                                                                                                         \
         if (!(condition)) {                                                                                                      \
             char text_[200];                                                                                                     \
             snprintf(text_, sizeof text_, "line %d: %s", __LINE__, #condition);                                                  \
-            die(s, text_);                                                                                                       \
+            die(s, MUST_##which, text_);                                                                                         \
         }                                                                                                                        \
     } while (0)
+#define CHECK(s, condition) MUST(s, DRIVER, condition)
 
 static int cut_of(const struct sim *s) { return s->plan.separated ? CUT : LAYERS; }
+static uint32_t below(struct sim *s, uint32_t bound) { return echi_random_below(&s->random, bound); }
+/* One of a thousand, so often. */
+static bool chance(struct sim *s, uint32_t of_thousand) { return of_thousand && below(s, 1000) < of_thousand; }
+
+/* ---- what is due ---- */
+
+static bool earlier(const struct due *a, const struct due *b) { return a->at != b->at ? a->at < b->at : a->order < b->order; }
+static void put_due(struct sim *s, struct due d) {
+    CHECK(s, s->dues < DUES);
+    int i = s->dues++;
+    for (; i > 0 && earlier(&d, &s->due[(i - 1) / 2]); i = (i - 1) / 2) s->due[i] = s->due[(i - 1) / 2];
+    s->due[i] = d;
+}
+static void due_at(struct sim *s, int64_t at, enum what what, int index, int other) {
+    put_due(s, (struct due){at, s->orders++, (uint16_t)what, (uint16_t)index, (uint16_t)other});
+}
+static struct due take_due(struct sim *s) {
+    const struct due first = s->due[0], last = s->due[--s->dues];
+    int i = 0;
+    for (int child; (child = 2 * i + 1) < s->dues; i = child) {
+        if (child + 1 < s->dues && earlier(&s->due[child + 1], &s->due[child])) child++;
+        if (!earlier(&s->due[child], &last)) break;
+        s->due[i] = s->due[child];
+    }
+    s->due[i] = last;
+    return first;
+}
+
 /* Mostly about `scale`, now and then far longer: slow links, a machine that pages. */
 static int64_t after(struct sim *s, uint32_t scale) {
-    int64_t delay = 1 + echi_random_below(&s->random, 2 * scale + 1);
-    if (echi_random_below(&s->random, 40) == 0) delay *= 20;
+    int64_t delay = 1 + below(s, 2 * scale + 1);
+    if (!s->calm && below(s, 40) == 0) delay *= 20;
     return s->now + delay;
+}
+/* A node's own time: never back, and nothing that it could compare with another's. */
+static int64_t clock_of(const struct sim *s, int node) {
+    const struct node *n = &s->node[node];
+    return n->clock_at + s->now + s->now * n->drift / 1000 + n->clock_jump;
 }
 
 /* ---- slots ---- */
 
+/* So many places of each kind. */
+static int places_of(int kind) {
+    switch (kind) {
+    case ECHI_SLOT_WORKER_WEIGHTS: return ECHI_WORKER_PLACES;
+    case ECHI_SLOT_OWNER_GRADS:
+    case ECHI_SLOT_HEAD_ROWS:
+    case ECHI_SLOT_HEAD_ROWS_GRAD: return NODES;
+    case ECHI_SLOT_OWNER_WEIGHTS: return ECHI_SNAPSHOTS;
+    case ECHI_SLOT_OWNER_PEER: return INDICES;
+    case ECHI_SLOT_COORD_KEPT: return 1 + ECHI_GROUPS_MAX;
+    default: return 3;
+    }
+}
 static struct place *place(struct sim *s, int node, struct echi_slot slot) {
-    CHECK(s, slot.kind > ECHI_SLOT_NONE && slot.kind < ECHI_SLOT_KINDS && slot.index < INDICES);
-    return &s->node[node].place[slot.kind][slot.index];
+    static int first[ECHI_SLOT_KINDS + 1];
+    for (int k = 0; k < ECHI_SLOT_KINDS && !first[ECHI_SLOT_KINDS]; k++) first[k + 1] = first[k] + places_of(k);
+    CHECK(s, (size_t)first[ECHI_SLOT_KINDS] <= sizeof s->node[node].place / sizeof s->node[node].place[0]);
+    CHECK(s, slot.kind > ECHI_SLOT_NONE && slot.kind < ECHI_SLOT_KINDS && slot.index < places_of(slot.kind));
+    return &s->node[node].place[first[slot.kind] + slot.index];
+}
+static struct place *place_at(struct sim *s, int node, int kind, int index) {
+    return place(s, node, (struct echi_slot){(uint8_t)kind, (uint16_t)index});
 }
 static void race(struct sim *s, int node, struct echi_slot slot, int layer, const char *what) {
     char text[160];
-    snprintf(text, sizeof text, "race on node %d, slot kind %d index %d, layer %d: %s", node, slot.kind, slot.index, layer, what);
-    die(s, text);
+    snprintf(text, sizeof text, "node %d, slot kind %d index %d, layer %d: %s", node, slot.kind, slot.index, layer, what);
+    die(s, MUST_RACE, text);
 }
 static void read_begins(struct sim *s, int node, struct echi_slot slot, int first, int end) {
     struct place *p = place(s, node, slot);
@@ -319,92 +546,147 @@ static void extent(const struct sim *s, int kind, const struct echi_msg *m, bool
     }
 }
 
-static int64_t never(int to, int kind) { return INT64_MAX - to * ECHI_KINDS - kind; }
+static struct channel *channel(struct sim *s, int to, int from, int kind) {
+    static int numbered, number[ECHI_KINDS];   /* of the kinds with a payload, from 1 */
+    if (!numbered)
+        for (int k = 0; k < ECHI_KINDS; k++)
+            if (echi_kind_has_payload(k)) number[k] = ++numbered;
+    CHECK(s, number[kind] >= 1 && number[kind] <= PAYLOADS);
+    return &s->node[to].channel[from][number[kind] - 1];
+}
+
+static struct message *new_message(struct sim *s, int from, int to, int kind) {
+    struct message *m;
+    if (s->unused != NOBODY) {
+        m = &s->pool[s->unused];
+        s->unused = m->next;
+    } else {
+        CHECK(s, s->pooled < MESSAGES);
+        m = &s->pool[s->pooled++];
+    }
+    m->from = (uint16_t)from;
+    m->to = (uint16_t)to;
+    m->kind = (uint8_t)kind;
+    m->refs = 1;
+    m->words = 0;
+    m->going = m->dropped = false;
+    m->next = NOBODY;
+    return m;
+}
+static int index_of(const struct sim *s, const struct message *m) { return (int)(m - s->pool); }
+/* One of its two events has come, or never will. */
+static void let_go(struct sim *s, struct message *m) {
+    if (--m->refs) return;
+    m->next = s->unused;
+    s->unused = (uint16_t)index_of(s, m);
+}
+
+static bool linked(const struct sim *s, int a, int b) { return !s->node[a].dead && !s->node[b].dead && !s->node[a].cut[b]; }
 
 static struct message *queue_message(struct sim *s, int from, int to, int kind) {
-    CHECK(s, s->messages < MESSAGES);
-    struct message *m = s->queue[s->messages++];
+    struct message *m = new_message(s, from, to, kind);
     /* HOLD and RELEASE are equally urgent, PLAN and LOST as well, and a link gives the older of equals first. */
     const int behind = kind == ECHI_KIND_RELEASE ? ECHI_KIND_HOLD
                        : kind == ECHI_KIND_LOST || kind == ECHI_KIND_REGROUP ? ECHI_KIND_PLAN : kind;
     int64_t *last = &s->node[from].last_due[to][behind];
-    int64_t due = after(s, echi_kind_has_payload(kind) ? 30 : 10);
-    if (due <= *last) due = *last + 1;
-    *last = due;
-    m->from = (uint16_t)from;
-    m->to = (uint16_t)to;
-    m->kind = (uint8_t)kind;
-    m->words = 0;
-    m->going = false;
-    m->due = due;
+    m->due = s->now + travel(s, from, to, echi_kind_has_payload(kind) ? 30 : 10);
+    if (m->due <= *last) m->due = *last + 1;
+    *last = m->due;
     return m;
 }
+static void send_plain(struct sim *s, struct message *m) { due_at(s, m->due, DUE_MESSAGE, index_of(s, m), 0); }
 
 static void send_body(struct sim *s, int from, int to, int kind, enum echi_role role, const uint8_t *body, size_t len) {
-    if (s->node[to].dead) return;
+    if (!linked(s, from, to)) return;
     struct message *m = queue_message(s, from, to, kind);
-    CHECK(s, 2 + len <= sizeof m->meta);
     m->meta[0] = (uint8_t)role;
     m->meta[1] = ECHI_ROLE_NODE;
+    CHECK(s, 2 + len <= sizeof m->meta);
     if (len) memcpy(m->meta + 2, body, len);
     m->meta_len = 2 + len;
+    send_plain(s, m);
 }
 
-static void note_applied(struct sim *s, const struct echi_lease *l, uint64_t version) {
-    CHECK(s, !s->lease_applied[l->id]);
-    s->lease_applied[l->id] = true;
-    s->applied_lease[l->id] = *l;
-    s->applied_version[l->id] = version;
-}
-
-static void watch_send(struct sim *s, int node, const struct echi_action *a) {
-    const struct echi_lease *l = &a->msg.lease;
-    if (a->kind == ECHI_KIND_LEASE) {
-        CHECK(s, l->n >= 1 && l->start + l->n <= s->goal.train_samples && l->id < LEASES);
-        for (uint32_t i = l->start; i < l->start + l->n; i++) s->leased[i]++;
-    } else if (a->kind == ECHI_KIND_WEIGHTS) {
-        s->answered[a->to] = true;
-        s->answered_by[a->to] = (uint16_t)node;
-        s->tracked[a->to] = s->more[a->to] || s->entered[a->to];
-        memset(s->others[a->to], 0, sizeof s->others[a->to]);
-        CHECK(s, s->plan.n_groups > 1 || a->msg.samples == s->applied_samples);
-    } else if (a->kind == ECHI_KIND_APPLIED) {
-        CHECK(s, l->id < LEASES);
-        if (s->plan.sync == ECHI_SYNC_BSP) note_applied(s, l, 0);
-        if (s->plan.n_groups == 1) CHECK(s, a->msg.staleness == s->staleness[l->id]);
+/* Payloads whose place is there are on their way; from now on their SENT may come, before or after the message. */
+static void set_going(struct sim *s, struct channel *c) {
+    while (c->going < c->posts && c->waits != NOBODY) {
+        struct message *m = &s->pool[c->waits];
+        c->waits = m->next;
+        c->going++;
+        m->going = true;
+        send_plain(s, m);
+        due_at(s, after(s, 30), DUE_SENT, index_of(s, m), 0);
     }
+}
+
+static void send_payload(struct sim *s, int node, const struct echi_action *a) {
+    int first, end, at, words;
+    extent(s, a->kind, &a->msg, a->msg.to_role == ECHI_ROLE_HEAD || a->msg.from_role == ECHI_ROLE_HEAD, &first, &end, &at, &words);
+    const bool comes_back = !linked(s, node, a->to);   /* nobody reads it */
+    struct message *m = comes_back ? new_message(s, node, a->to, a->kind) : queue_message(s, node, a->to, a->kind);
+    CHECK(s, words > 0 && words <= ROOM);
+    m->role = a->msg.from_role;
+    m->slot = a->slot;
+    m->first = (uint8_t)first;
+    m->end = (uint8_t)end;
+    m->words = words;
+    read_begins(s, node, a->slot, first, end);
+    if (comes_back) {
+        m->dropped = m->going = true;
+        return due_at(s, after(s, 30), DUE_SENT, index_of(s, m), 0);
+    }
+    m->refs = 2;
+    m->answer = s->answers[a->to];
+    m->meta_len = echi_msg_encode(&a->msg, m->meta, sizeof m->meta);
+    CHECK(s, m->meta_len > 0);
+    memcpy(m->word, place(s, node, a->slot)->word + at, (size_t)words * sizeof m->word[0]);
+    struct channel *c = channel(s, a->to, node, a->kind);
+    if (c->waits == NOBODY) c->waits = (uint16_t)index_of(s, m);
+    else s->pool[c->last].next = (uint16_t)index_of(s, m);
+    c->last = (uint16_t)index_of(s, m);
+    set_going(s, c);
 }
 
 static void send_action(struct sim *s, int node, const struct echi_action *a) {
     CHECK(s, a->to < s->plan.world && a->kind == a->msg.kind);
     watch_send(s, node, a);
-    int first, end, at, words;
-    extent(s, a->kind, &a->msg, a->msg.to_role == ECHI_ROLE_HEAD || a->msg.from_role == ECHI_ROLE_HEAD, &first, &end, &at, &words);
-    if (s->node[a->to].dead) {   /* nobody reads it: a payload comes back */
-        if (!echi_kind_has_payload(a->kind)) return;
-        read_begins(s, node, a->slot, first, end);
-        CHECK(s, s->n_sents < MESSAGES);
-        s->sents[s->n_sents++] = (struct sent){(uint16_t)node, a->msg.from_role, a->slot, first, end, after(s, 30)};
+    if (echi_kind_has_payload(a->kind)) return send_payload(s, node, a);
+    if (!linked(s, node, a->to)) return;
+    for (int times = 1 + comes_twice(s, &a->msg); times > 0; times--) {
+        struct message *m = queue_message(s, node, a->to, a->kind);
+        m->meta_len = echi_msg_encode(&a->msg, m->meta, sizeof m->meta);
+        CHECK(s, m->meta_len > 0);
+        send_plain(s, m);
+    }
+}
+
+/* Takes a message back that will not arrive; its sender, where it lives, gets the slot. */
+static void drop(struct sim *s, struct message *m) {
+    m->dropped = true;
+    if (m->words == 0) return;   /* it is let go when it would have arrived */
+    struct channel *c = channel(s, m->to, m->from, m->kind);
+    if (m->going) {
+        c->going--;
         return;
     }
-    struct message *m = queue_message(s, node, a->to, a->kind);
-    m->meta_len = echi_msg_encode(&a->msg, m->meta, sizeof m->meta);
-    CHECK(s, m->meta_len > 0);
-    if (!echi_kind_has_payload(a->kind)) return;
-    m->words = words;
-    read_begins(s, node, a->slot, first, end);
-    memcpy(m->word, place(s, node, a->slot)->word + at, (size_t)m->words * sizeof m->word[0]);
-    CHECK(s, s->n_sents < MESSAGES);
-    /* Until there is a place for it, it is due never: a number that says whose it is. */
-    s->sents[s->n_sents++] = (struct sent){(uint16_t)node, a->msg.from_role, a->slot, first, end, never(a->to, a->kind)};
+    const uint16_t self = (uint16_t)index_of(s, m);
+    uint16_t before = NOBODY;
+    for (uint16_t i = c->waits; i != self; i = s->pool[i].next) before = i;
+    if (before == NOBODY) c->waits = m->next;
+    else s->pool[before].next = m->next;
+    if (c->last == self) c->last = before;
+    m->going = true;
+    due_at(s, after(s, 30), DUE_SENT, self, 0);
+    let_go(s, m);
 }
 
 static void post_one(struct sim *s, int node, const struct echi_action *a, enum echi_role role, int first, int end) {
     if (s->node[node].gone[a->to]) return;
     write_begins(s, node, a->slot, first, end);
-    uint8_t *count = &s->node[node].posts[a->to][a->kind];
-    CHECK(s, *count < POSTS);
-    s->node[node].post[a->to][a->kind][(*count)++] = (struct posted){a->slot, (uint8_t)role, first, end};
+    struct channel *c = channel(s, node, a->to, a->kind);
+    CHECK(s, c->posts < POSTS);
+    c->post[(c->first + c->posts++) % POSTS] = (struct posted){a->slot, (uint8_t)role, (uint8_t)first, (uint8_t)end};
+    set_going(s, c);
 }
 static void post_action(struct sim *s, int node, const struct echi_action *a) {
     const int cut = cut_of(s);
@@ -425,48 +707,28 @@ static void post_action(struct sim *s, int node, const struct echi_action *a) {
 
 /* ---- checkpoints ---- */
 
-static int group_of_owner(const struct sim *s, int rank) {
-    for (int g = 0; g < s->plan.n_groups; g++)
-        if (s->plan.owner_of[g] == rank) return g;
-    return -1;
-}
-
 /* Where the driver puts a part that has come to the coordinator. */
 static struct echi_slot place_of(struct sim *s, int from, const struct echi_msg *m) {
     if (m->flag == ECHI_PARAMS_PART) return (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};
     if (m->flag == ECHI_PARAMS_KEPT) return (struct echi_slot){ECHI_SLOT_COORD_KEPT, 0};
     CHECK(s, m->flag == ECHI_PARAMS_MOMENTUM);
-    const int g = m->from_role == ECHI_ROLE_HEAD ? 0 : group_of_owner(s, from);
+    const int g = m->from_role == ECHI_ROLE_HEAD ? 0 : echi_plan_group_owned(&s->plan, from);
     return (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)(1 + g)};
 }
 
-/* A checkpoint is of one moment: nothing is out, and what was gathered is what owners and head have now. */
 static void begin_keep(struct sim *s) {
     const struct echi_coordinator *c = &s->coordinator;
-    const struct node *n = s->node, *h = s->plan.separated ? &n[s->plan.head] : NULL;
-    const int words = cut_of(s) * WORDS;
+    const size_t words = (size_t)cut_of(s) * WORDS;
     struct kept *k = &s->writing;
-    CHECK(s, c->writing && (s->owner_killed || c->standing.samples == s->from.at.samples + s->applied_samples));
-    CHECK(s, c->standing.samples == (uint64_t)c->standing.epoch * s->goal.train_samples + c->standing.start);
     *k = (struct kept){.there = true, .at = c->standing, .groups = s->plan.n_groups};
     for (int g = 0; g < k->groups; g++)   /* the driver's part: the momentum of a lost owner is lost with it */
-        if (!echi_plan_group_lives(&c->plan, g)) memset(s->node[0].place[ECHI_SLOT_COORD_KEPT][1 + g].word, 0, (size_t)words * 4);
-    for (int i = 0; i <= k->groups; i++) memcpy(k->word[i], n->place[ECHI_SLOT_COORD_KEPT][i].word, sizeof k->word[i]);
-    for (int g = 0; g < k->groups; g++) {
-        const struct node *o = &n[s->plan.owner_of[g]];
-        if (!echi_plan_group_lives(&c->plan, g)) continue;
-        CHECK(s, !o->owner.busy && o->owner.queued == 0);
-        if (g == echi_plan_first_group(&c->plan)) CHECK(s, memcmp(k->word[0], o->place[ECHI_SLOT_OWNER_WEIGHTS][o->owner.current].word, (size_t)words * 4) == 0);
-        CHECK(s, memcmp(k->word[1 + g], o->place[ECHI_SLOT_OWNER_MOMENTUM][0].word, (size_t)words * 4) == 0);
-    }
-    if (!h) return;
-    CHECK(s, !h->head.busy && !h->head.apply_due);
-    CHECK(s, memcmp(k->word[0] + words, h->place[ECHI_SLOT_HEAD_WEIGHTS][h->head.current].word + words, (size_t)(PARAMS - words) * 4) == 0);
-    CHECK(s, memcmp(k->word[1] + words, h->place[ECHI_SLOT_HEAD_MOMENTUM][0].word + words, (size_t)(PARAMS - words) * 4) == 0);
+        if (!echi_plan_group_lives(&c->plan, g)) memset(place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1 + g)->word, 0, words * 4);
+    for (int i = 0; i <= k->groups; i++) memcpy(k->word[i], place_at(s, 0, ECHI_SLOT_COORD_KEPT, i)->word, sizeof k->word[i]);
+    watch_keep(s, k);
 }
 
 static void end_keep(struct sim *s, struct echi_result *result) {
-    result->kept = echi_random_below(&s->random, 8) != 0;   /* else the disk was full */
+    result->kept = below(s, 8) != 0;   /* else the disk was full */
     if (!result->kept) return;
     s->kept = s->writing;
     s->keeps++;
@@ -477,25 +739,52 @@ static void share_momentum(struct sim *s) {
     for (int from = 0; from < s->from.groups; from++)
         for (int i = 0; i < PARAMS; i++) {
             const int groups = i >= cut_of(s) * WORDS ? 1 : s->plan.n_groups;
-            s->node[0].place[ECHI_SLOT_COORD_KEPT][1 + (from < groups ? from : 0)].word[i] += s->from.word[1 + from][i];
+            place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1 + (from < groups ? from : 0))->word[i] += s->from.word[1 + from][i];
         }
 }
 
 /* ---- roles ---- */
+
+static int new_work(struct sim *s) {
+    int i = 0;
+    while (i < TASKS && s->work_used[i]) i++;
+    CHECK(s, i < TASKS);
+    return i;
+}
+
+static void compute(struct sim *s, int node, const struct echi_task *t) {
+    const int at = new_work(s);
+    s->work_used[at] = true;
+    struct work *w = &s->work[at];
+    w->node = (uint16_t)node;
+    w->layer = cut_of(s);
+    w->task = *t;
+    memset(&w->result, 0, offsetof(struct echi_result, accuracy));
+    touch(s, node, t, true);
+    watch_begins(s, node, t);
+    if (s->counts) s->counts->task[t->kind]++;
+    if (t->kind == ECHI_TASK_KEEP) begin_keep(s);
+    due_at(s, after(s, s->node[node].speed), DUE_WORK, at, 0);
+}
 
 static void perform(struct sim *s, int node, const struct echi_actions *list);
 
 static void role_event(struct sim *s, int node, enum echi_role role, struct echi_event *e) {
     struct echi_actions list = {s->action, 0, ACTIONS, false};
     struct node *n = &s->node[node];
-    e->now = s->now;
+    e->now = clock_of(s, node);
     if (role == ECHI_ROLE_COORDINATOR && node == 0) echi_coordinator_step(&s->coordinator, e, &list);
     else if (role == ECHI_ROLE_WORKER && n->has_worker) echi_worker_step(&n->worker, e, &list);
     else if (role == ECHI_ROLE_OWNER && n->has_owner) echi_owner_step(&n->owner, e, &list);
     else if (role == ECHI_ROLE_HEAD && n->has_head) echi_head_step(&n->head, e, &list);
-    else die(s, "an event for a role that is not here");
+    else die(s, MUST_DRIVER, "an event for a role that is not here");
     if (s->watch) s->watch(s, node, role, e, &list);
     perform(s, node, &list);
+    if (role == ECHI_ROLE_COORDINATOR) {
+        settle_cuts(s);
+        watch_coordinator(s, e);
+    }
+    MUST(s, STATE, !s->owes_ack);   /* acknowledgements are never held back */
 }
 
 static void perform(struct sim *s, int node, const struct echi_actions *list) {
@@ -506,23 +795,18 @@ static void perform(struct sim *s, int node, const struct echi_actions *list) {
         switch ((enum echi_action_type)a->type) {
         case ECHI_ACTION_SEND: send_action(s, node, a); break;
         case ECHI_ACTION_POST: post_action(s, node, a); break;
-        case ECHI_ACTION_COMPUTE:
-            CHECK(s, s->works < TASKS);
-            touch(s, node, &a->task, true);
-            if (a->task.kind == ECHI_TASK_KEEP) begin_keep(s);
-            s->work[s->works++] =
-                (struct work){.node = (uint16_t)node, .layer = cut_of(s), .task = a->task, .due = after(s, n->speed)};
-            break;
+        case ECHI_ACTION_COMPUTE: compute(s, node, &a->task); break;
         case ECHI_ACTION_PLAN: {
-            uint8_t body[META];
+            uint8_t body[META - 2];
             s->plan = n->setup.plan;
             if (s->goal.resumed) share_momentum(s);
+            watch_plan(s);
             size_t len = echi_plan_encode(&s->plan, body, sizeof body);
             CHECK(s, len > 0);
             for (int r = 0; r < s->plan.world; r++) send_body(s, 0, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
             break;
         }
-        case ECHI_ACTION_FAULT: die(s, a->msg.text); break;
+        case ECHI_ACTION_FAULT: die(s, MUST_FAULT, a->msg.text); break;
         case ECHI_ACTION_DONE: s->done = true; break;
         }
     }
@@ -532,14 +816,6 @@ static void send_ready(struct sim *s, int node, uint32_t members) {
     struct echi_action a = {.type = ECHI_ACTION_SEND, .to = 0, .kind = ECHI_KIND_READY};
     a.msg = (struct echi_msg){.kind = ECHI_KIND_READY, .to_role = ECHI_ROLE_COORDINATOR, .members = members};
     send_action(s, node, &a);
-}
-
-/* Takes a message out of the queue that will not arrive. */
-static void drop(struct sim *s, int at) {
-    struct message *m = s->queue[at];
-    if (m->going) s->node[m->to].going[m->from][m->kind]--;
-    memmove(&s->queue[at], &s->queue[at + 1], (size_t)(--s->messages - at) * sizeof s->queue[0]);
-    s->queue[s->messages] = m;
 }
 
 static void stand(struct sim *s, int node, const struct message *m) {
@@ -574,24 +850,20 @@ static void stand(struct sim *s, int node, const struct message *m) {
     send_ready(s, node, 0);
 }
 
-/* A worker that leaves its owner holds up nobody there any more: the bound is that of its new group, once it is answered there. */
-static void forget_answer(struct sim *s, int owner, int worker) {
-    if (s->answered_by[worker] != owner || s->node[owner].owner.view[worker].member) return;
-    s->answered[worker] = s->tracked[worker] = s->more[worker] = false;
-    s->entered[worker] = 0;
-}
+/* ---- losses ---- */
 
 /* The roles are told of the first loss, or move. */
 static void tell_loss(struct sim *s, int node) {
     struct node *n = &s->node[node];
     const struct echi_msg m = n->loss[0];
     memmove(&n->loss[0], &n->loss[1], (size_t)(--n->losses) * sizeof n->loss[0]);
-    n->tell_at = after(s, 100);
-    if (m.kind == ECHI_KIND_REGROUP) echi_plan_move(&n->setup.plan, m.peer, m.group);
+    if (n->losses > 0) due_at(s, after(s, 100), DUE_TELL, node, 0);
+    const bool moved = m.kind == ECHI_KIND_REGROUP;
+    if (moved) echi_plan_move(&n->setup.plan, m.peer, m.group);
     else echi_plan_lose(&n->setup.plan, m.peer);
-    struct echi_event e = {.type = m.kind == ECHI_KIND_REGROUP ? ECHI_EVENT_MOVED : ECHI_EVENT_LOST, .from = m.peer, .msg = &m};
+    struct echi_event e = {.type = moved ? ECHI_EVENT_MOVED : ECHI_EVENT_LOST, .from = m.peer, .msg = &m};
     if (n->has_owner) role_event(s, node, ECHI_ROLE_OWNER, &e);
-    if (n->has_owner && m.kind == ECHI_KIND_REGROUP) forget_answer(s, node, m.peer);
+    if (n->has_owner && moved && s->knower[m.peer] == 1u + (uint32_t)node && !n->owner.view[m.peer].member) note_left(s, m.peer);
     if (n->has_head) role_event(s, node, ECHI_ROLE_HEAD, &e);
     if (n->has_worker) role_event(s, node, ECHI_ROLE_WORKER, &e);
     send_ready(s, node, m.members);
@@ -602,27 +874,105 @@ static void tell_later(struct sim *s, int node, const struct echi_msg *m) {
     struct node *n = &s->node[node];
     n->loss[n->losses++] = *m;
     if (n->losses > 1) return;
-    if (echi_random_below(&s->random, 2)) tell_loss(s, node);
-    else n->tell_at = after(s, echi_random_below(&s->random, 2) ? 100 : 3000);
+    if (below(s, 2)) tell_loss(s, node);
+    else due_at(s, after(s, below(s, 2) ? 100 : 3000), DUE_TELL, node, 0);
+}
+
+/* No message passes between the two from now on: of what is under way each side still gets what would have come up to a moment of
+ * its own, and what had no place yet goes back. */
+static void cut_link(struct sim *s, int a, int b) {
+    const int64_t last[2] = {s->now + (below(s, 2) ? below(s, 300) : 0), s->now + (below(s, 2) ? below(s, 300) : 0)};
+    s->node[a].cut[b] = s->node[b].cut[a] = true;
+    for (int i = 0; i < s->pooled; i++) {
+        struct message *m = &s->pool[i];
+        if (m->refs == 0 || m->dropped || !((m->from == a && m->to == b) || (m->from == b && m->to == a))) continue;
+        if ((m->words && !m->going) || m->due > last[m->to == b]) drop(s, m);
+    }
+}
+
+/* Its process ends. */
+static void end_node(struct sim *s, int rank) {
+    for (int r = 0; r < s->plan.world; r++)
+        if (r != rank && !s->node[r].cut[rank]) cut_link(s, rank, r);
+    for (int i = 0; i < s->pooled; i++)   /* and what it has sent to itself */
+        if (s->pool[i].refs && !s->pool[i].dropped && s->pool[i].from == rank && s->pool[i].to == rank) drop(s, &s->pool[i]);
+    s->node[rank].dead = true;
 }
 
 /* The word that a node is lost: what came from it and waits is dropped, places for it are free. The roles are told at once, or
  * later: the driver may have to make slots first. */
 static void lose(struct sim *s, int node, const struct echi_msg *m) {
     struct node *n = &s->node[node];
-    CHECK(s, s->node[m->peer].dead && !n->gone[m->peer]);
+    if (n->gone[m->peer]) return;   /* said twice */
+    MUST(s, LEDGER, s->node[m->peer].doomed);
     n->gone[m->peer] = true;
-    for (int i = s->messages - 1; i >= 0; i--)
-        if (s->queue[i]->from == m->peer && s->queue[i]->to == node) drop(s, i);
+    if (!n->cut[m->peer]) {
+        cut_link(s, node, m->peer);
+        if (!s->node[m->peer].dead) due_at(s, after(s, 100), node == 0 ? DUE_DEATH : DUE_NOTICE, m->peer, node);
+    }
+    for (int i = 0; i < s->pooled; i++)
+        if (s->pool[i].refs && !s->pool[i].dropped && s->pool[i].from == m->peer && s->pool[i].to == node) drop(s, &s->pool[i]);
     for (int k = 0; k < ECHI_KINDS; k++) {
-        for (int i = 0; i < n->posts[m->peer][k]; i++) {
-            const struct posted *p = &n->post[m->peer][k][i];
+        if (!echi_kind_has_payload(k)) continue;
+        struct channel *c = channel(s, node, m->peer, k);
+        for (; c->posts > 0; c->posts--, c->first = (uint8_t)((c->first + 1) % POSTS)) {
+            const struct posted *p = &c->post[c->first];
             write_ends(s, node, p->slot, p->first, p->end);
         }
-        n->posts[m->peer][k] = 0;
+        c->going = 0;
     }
     tell_later(s, node, m);
 }
+
+/* A link's end is seen by node `by`: `about` cannot be reached. Rank 0 knows it itself, others tell it. */
+static void notice(struct sim *s, int by, int about) {
+    if (s->node[by].gone[about]) return;
+    if (by == 0) {
+        struct echi_event e = {.type = ECHI_EVENT_LOST, .from = (uint16_t)about};
+        return role_event(s, 0, ECHI_ROLE_COORDINATOR, &e);
+    }
+    struct echi_action a = {.type = ECHI_ACTION_SEND, .to = 0, .kind = ECHI_KIND_FAULT};
+    a.msg = (struct echi_msg){.kind = ECHI_KIND_FAULT, .to_role = ECHI_ROLE_COORDINATOR, .layer = ECH_E_PEER_LOST, .peer = (uint16_t)about};
+    send_action(s, by, &a);
+}
+
+/* It will be lost, or may be. */
+static void doom(struct sim *s, int rank) {
+    s->node[rank].doomed = true;
+    s->node[rank].doomed_early = s->coordinator.phase < ECHI_RUN_TRAINS;
+    s->killed++;
+    if (echi_plan_group_owned(&s->coordinator.plan, rank) >= 0) s->owner_killed = true;
+}
+
+/* A node is gone from one moment to the next. The coordinator sees it some time later, or is told by another node. */
+static void kill_node(struct sim *s, int rank) {
+    doom(s, rank);
+    end_node(s, rank);
+    due_at(s, after(s, below(s, 2) ? 20 : 1000), DUE_NOTICE, 0, rank);
+    const int other = (int)below(s, s->plan.world);
+    if (below(s, 3) == 0 && linked(s, other, 0)) notice(s, other, rank);
+}
+
+/* A rank whose loss is survived, of those that live; -1: there is none now. */
+static int victim(struct sim *s, int wanted) {
+    const enum echi_run_phase phase = s->coordinator.phase;
+    struct echi_plan plan = phase == ECHI_RUN_MEASURES ? s->node[0].setup.plan : s->coordinator.plan;
+    const bool made = phase > ECHI_RUN_MEASURES || s->plan_given;   /* else there is no plan yet in which it could matter */
+    if (phase == ECHI_RUN_ENDED) return -1;
+    plan.world = s->plan.world;
+    for (int r = 0; r < plan.world; r++)
+        if (s->node[r].doomed && !plan.lost[r]) echi_plan_lose(&plan, r);
+    const uint32_t first = wanted >= 0 ? (uint32_t)wanted : below(s, plan.world);
+    for (uint32_t i = 0; i < (wanted >= 0 ? 1u : plan.world); i++) {
+        const int r = (int)((first + i) % plan.world);
+        if (plan.lost[r] || r == 0 || (made && !echi_plan_can_lose(&plan, r))) continue;
+        if (made && phase < ECHI_RUN_TRAINS && echi_plan_group_owned(&plan, r) >= 0) continue;
+        return r;
+    }
+    return -1;
+}
+
+/* ---- messages arrive ---- */
 
 static void node_message(struct sim *s, int node, const struct message *m, const struct echi_msg *msg) {
     struct node *n = &s->node[node];
@@ -633,7 +983,10 @@ static void node_message(struct sim *s, int node, const struct message *m, const
         n->held = true;
         send_body(s, node, 0, ECHI_KIND_HELD, ECHI_ROLE_COORDINATOR, NULL, 0);
         break;
-    case ECHI_KIND_RELEASE: n->held = false; break;
+    case ECHI_KIND_RELEASE:
+        n->held = false;
+        while (n->n_stalled > 0) due_at(s, s->now, DUE_WORK, n->stalled[--n->n_stalled], 0);
+        break;
     case ECHI_KIND_LOST: lose(s, node, msg); break;
     case ECHI_KIND_REGROUP: tell_later(s, node, msg); break;
     case ECHI_KIND_PARAMS: break;
@@ -641,31 +994,25 @@ static void node_message(struct sim *s, int node, const struct message *m, const
         n->ended = true;
         send_body(s, node, 0, ECHI_KIND_STATS, ECHI_ROLE_COORDINATOR, NULL, 0);
         break;
-    default: die(s, "a message that is not for nodes");
+    default: die(s, MUST_DRIVER, "a message that is not for nodes");
     }
 }
 
-static void note_apart(struct sim *s, uint32_t id) {
-    s->pushes++;
-    if (s->head_met[id] > s->head_newest) s->head_newest = s->head_met[id];
-    const uint64_t quarters = (4 * (s->head_newest - s->head_met[id]) + s->plan.round - 1) / s->plan.round;
-    if (quarters < 8) s->head_apart[quarters]++;
-}
-
 static void deliver(struct sim *s, const struct message *m) {
-    struct node *n = &s->node[m->to];
     struct echi_msg msg;
     struct posted post = {0};
     CHECK(s, echi_msg_decode(m->kind, m->meta, m->meta_len, &msg));
     if (m->words) {
         int first, end, at, words;
-        uint8_t *count = &n->posts[m->from][m->kind];
-        post = n->post[m->from][m->kind][0];
-        memmove(&n->post[m->from][m->kind][0], &n->post[m->from][m->kind][1], --*count * sizeof post);
-        n->going[m->from][m->kind]--;
+        struct channel *c = channel(s, m->to, m->from, m->kind);
+        post = c->post[c->first];
+        c->first = (uint8_t)((c->first + 1) % POSTS);
+        c->posts--;
+        c->going--;
         extent(s, m->kind, &msg, msg.to_role == ECHI_ROLE_HEAD || msg.from_role == ECHI_ROLE_HEAD, &first, &end, &at, &words);
         CHECK(s, words == m->words && post.role == msg.to_role && first >= post.first && end <= post.end);
-        memcpy(place(s, m->to, post.slot)->word + at, m->word, (size_t)words * sizeof m->word[0]);
+        struct place *to = place(s, m->to, post.slot);
+        memcpy(to->word + at, m->word, (size_t)words * sizeof m->word[0]);
         write_ends(s, m->to, post.slot, post.first, post.end);
         if (post.slot.kind == ECHI_SLOT_COORD_PARAMS) {   /* the driver puts a part where it belongs */
             const struct echi_slot whole = place_of(s, m->from, &msg);
@@ -674,18 +1021,13 @@ static void deliver(struct sim *s, const struct message *m) {
             write_ends(s, m->to, whole, first, end);
         }
     }
-    s->handed_on += m->kind == ECHI_KIND_FROZEN;
-    if (m->kind == ECHI_KIND_WEIGHTS) s->slot_samples[m->to][post.slot.index] = msg.samples;
-    if (m->kind == ECHI_KIND_APPLIED) note_apart(s, msg.lease.id);
-    const bool stays = n->has_owner && n->owner.view[m->from].member && n->owner.joined[m->from] == msg.members;
-    s->handed_back += m->kind == ECHI_KIND_REVOKED && msg.from_role == ECHI_ROLE_WORKER;
-    if (m->kind == ECHI_KIND_PUSH && stays) s->more[m->from] = msg.flag;
-    if (m->kind == ECHI_KIND_ENTER && stays && !s->lease_applied[msg.lease.id]) s->entered[m->from] = msg.lease.id;
-    /* One that its push has overtaken says nothing any more: the worker may have run out since. */
-    if (m->kind == ECHI_KIND_ENTER && stays && s->answered[m->from] && !s->tracked[m->from] && !s->lease_applied[msg.lease.id]) {
-        s->tracked[m->from] = true;
-        memset(s->others[m->from], 0, sizeof s->others[m->from]);
-    }
+    if (s->counts) s->counts->kind[m->kind]++;
+    struct note *it = note(s, DUE_MESSAGE, m->to, m->from);
+    it->role = msg.to_role;
+    it->kind = m->kind;
+    it->lease = msg.lease.id;
+    it->layer = msg.layer;
+    watch_message(s, m, &msg, post.slot);
     if (msg.to_role == ECHI_ROLE_NODE) return node_message(s, m->to, m, &msg);
     struct echi_event e = {.type = ECHI_EVENT_MESSAGE,
                            .from = m->from,
@@ -698,50 +1040,25 @@ static void deliver(struct sim *s, const struct message *m) {
 
 /* ---- tasks ---- */
 
-static void note_begin(struct sim *s, const struct work *w, const uint32_t *weights) {
-    const struct echi_lease *l = &w->task.lease;
-    memcpy(s->began_on[l->id], weights, PARAMS * sizeof weights[0]);
-    s->seen[l->id] = s->slot_samples[w->node][w->task.weights.index];
-    for (uint32_t i = l->start; i < l->start + l->n; i++) s->computed[i]++;
-}
-
+/* The gradient of one task's rows, and their answers. */
 static void run_head(struct sim *s, struct work *w) {
     const struct echi_task *t = &w->task;
-    const uint32_t *weights = place(s, w->node, t->weights)->word;
-    uint32_t *grads = place(s, w->node, t->grads)->word, samples = 0;
+    uint32_t *grads = place(s, w->node, t->grads)->word;
+    const uint32_t head = fold(place(s, w->node, t->weights)->word, CUT, LAYERS);
     memset(grads, 0, PARAMS * sizeof *grads);
+    watch_rows(s, w);
     for (int i = 0; i < t->n_rows; i++) {
-        const uint32_t *rows = place(s, w->node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, t->rows[i]})->word;
-        uint32_t *out = place(s, w->node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, t->rows[i]})->word;
-        const struct echi_lease *l = &s->node[w->node].head.lease[t->rows[i]];
-        CHECK(s, t->row_count[i] == l->n && l->round_size == t->divisor);
-        s->head_met[l->id] = s->head_in[t->weights.index];
+        const uint32_t *rows = place_at(s, w->node, ECHI_SLOT_HEAD_ROWS, t->rows[i])->word;
+        uint32_t *out = place_at(s, w->node, ECHI_SLOT_HEAD_ROWS_GRAD, t->rows[i])->word;
         for (uint32_t k = 0; k < t->row_count[i]; k++) {
-            out[k] = toy_head(weights, grads, rows[2 * k], rows[2 * k + 1], t->divisor);
+            out[k] = toy_head(head, grads, rows[2 * k], rows[2 * k + 1], t->divisor);
             w->result.loss[i] += loss_of(rows[2 * k + 1]);
-            if (t->weights_out.kind || t->state.kind) s->headed[l->start + k]++;
-            else s->repeats++;
         }
-        samples += t->row_count[i];
     }
-    CHECK(s, samples == t->samples && (samples <= 256 || t->n_rows == 1));
+    watch_answers(s, w);
     if (!t->state.kind) return;   /* trained in its second half, or not at all */
     uint32_t *sum = place(s, w->node, t->state)->word;
     for (int i = CUT * WORDS; i < PARAMS; i++) sum[i] = (t->first ? 0 : sum[i]) + grads[i];
-}
-
-static void count_push(struct sim *s, const struct echi_lease *l) {
-    if (s->plan.sync != ECHI_SYNC_SSP && s->plan.sync != ECHI_SYNC_GSSP) return;
-    if (s->owner_killed) return;
-    for (int r = 0; r < s->plan.world; r++) {
-        if (r == l->worker || !s->tracked[r] || s->node[r].dead || s->answered_by[r] != l->owner) continue;
-        /* Answered at a count s, with all others at least at s - S, none of whom is answered beyond s + S. With several
-         * strands a worker is answered again before its push: what is counted here is then of no one step. */
-        CHECK(s, ++s->others[r][l->worker] <= 2 * s->plan.staleness + 1 || s->plan.strands > 1);
-    }
-    if (s->answered_by[l->worker] != l->owner) return;   /* it has moved on */
-    s->answered[l->worker] = s->tracked[l->worker] = false;
-    if (s->entered[l->worker] <= l->id) s->entered[l->worker] = 0;
 }
 
 static void run_apply(struct sim *s, struct work *w, bool of_head) {
@@ -749,82 +1066,48 @@ static void run_apply(struct sim *s, struct work *w, bool of_head) {
     const int first = of_head ? CUT * WORDS : 0, end = of_head ? PARAMS : cut_of(s) * WORDS;
     const uint32_t *weights = place(s, w->node, t->weights)->word, *grads = place(s, w->node, t->grads)->word;
     uint32_t *to = place(s, w->node, t->weights_out)->word;
-    uint32_t *v = s->node[w->node].place[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0].word;
-    if (of_head) s->head_in[t->weights_out.index] = s->head_in[t->weights.index] + t->samples;
-    if (!of_head) {
-        if (s->plan.sync == ECHI_SYNC_BSP) {
-            CHECK(s, t->samples == t->divisor && t->divisor == t->lease.round_size);
-        } else {
-            CHECK(s, t->samples == t->lease.n && t->divisor == s->plan.round && t->lease.round_size == s->plan.round);
-            count_push(s, &t->lease);
-            note_applied(s, &t->lease, s->node[w->node].owner.state_version + 1);
-            s->staleness[t->lease.id] = (double)(s->applied_samples - s->seen[t->lease.id]) / s->plan.round;
-            if (!s->plan.separated) {
-                uint32_t expected[PARAMS];
-                toy_step(s->began_on[t->lease.id], expected, &t->lease);
-                CHECK(s, memcmp(expected, grads, sizeof expected) == 0);
-            }
-        }
-        s->applied_samples += t->samples;
-    }
+    uint32_t *v = place_at(s, w->node, of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM, 0)->word;
     for (int i = first; i < end; i++) {
-        const uint32_t step = toy_velocity(&v[i], weights[i], grads[i], t->samples);
-        if (t->state_out.kind) place(s, w->node, t->state_out)->word[i] = place(s, w->node, t->state)->word[i] - step;
-        else to[i] = weights[i] - step;
+        const uint32_t move = toy_velocity(i, &v[i], weights[i], grads[i], t->samples);
+        if (t->state_out.kind) place(s, w->node, t->state_out)->word[i] = place(s, w->node, t->state)->word[i] - move;
+        else to[i] = weights[i] - move;
     }
 }
 
 /* w0 and all states, in the order of the groups. */
 static void sum_states(struct sim *s, int node, struct echi_slot own, const uint8_t *peer, uint32_t *out) {
-    memcpy(out, s->node[node].place[ECHI_SLOT_OWNER_W0][0].word, PARAMS * sizeof *out);
+    memcpy(out, place_at(s, node, ECHI_SLOT_OWNER_W0, 0)->word, PARAMS * sizeof *out);
     for (int g = 0; g < s->plan.n_groups; g++) {
-        if (g != s->node[node].owner.group && peer[g] == ECHI_NONE) continue;
-        const uint32_t *state =
-            g == s->node[node].owner.group ? place(s, node, own)->word : s->node[node].place[ECHI_SLOT_OWNER_PEER][peer[g]].word;
+        const bool is_own = g == s->node[node].owner.group;
+        if (!is_own && peer[g] == ECHI_NONE) continue;
+        const uint32_t *state = is_own ? place(s, node, own)->word : place_at(s, node, ECHI_SLOT_OWNER_PEER, peer[g])->word;
         for (int i = 0; i < cut_of(s) * WORDS; i++) out[i] += state[i];
     }
-}
-
-static void run_look(struct sim *s, struct work *w) {
-    /* The copy is what group 0's owner and the head have now: nothing has moved since they were held. */
-    const struct echi_plan *now = &s->coordinator.plan;
-    const struct node *o = &s->node[now->owner_of[echi_plan_first_group(now)]], *h = s->plan.separated ? &s->node[s->plan.head] : NULL;
-    const uint32_t *copy = place(s, 0, w->task.weights)->word;
-    for (int r = 0; r < s->plan.world; r++)
-        CHECK(s, s->node[r].held || s->node[r].dead || s->coordinator.phase == ECHI_RUN_LAST_LOOK);
-    CHECK(s, s->owner_killed ||   /* its copy may be that of a node that is lost by now */
-          memcmp(copy, o->place[ECHI_SLOT_OWNER_WEIGHTS][o->owner.current].word, (size_t)cut_of(s) * WORDS * sizeof *copy) == 0);
-    if (h)
-        CHECK(s, memcmp(copy + CUT * WORDS, h->place[ECHI_SLOT_HEAD_WEIGHTS][h->head.current].word + CUT * WORDS,
-                        (PARAMS - CUT * WORDS) * sizeof *copy) == 0);
-    w->result.accuracy = echi_random_unit(&s->random);
-    s->looks++;
 }
 
 static void run_task(struct sim *s, struct work *w) {
     const struct echi_task *t = &w->task;
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_STEP:
-        note_begin(s, w, place(s, w->node, t->weights)->word);
+        watch_step(s, w);
         toy_step(place(s, w->node, t->weights)->word, place(s, w->node, t->grads)->word, &t->lease);
         for (uint32_t i = 0; i < t->lease.n; i++) w->result.loss[0] += loss_of(label_of(t->lease.start + i));
         break;
     case ECHI_TASK_FORWARD: {
         uint32_t *rows = place(s, w->node, t->act)->word;
-        note_begin(s, w, place(s, w->node, t->weights)->word);
+        const uint32_t trunk = fold(place(s, w->node, t->weights)->word, 0, CUT);
+        watch_step(s, w);
         for (uint32_t i = 0; i < t->lease.n; i++) {
-            rows[2 * i] = toy_forward(place(s, w->node, t->weights)->word, t->lease.start + i);
+            rows[2 * i] = toy_forward(trunk, t->lease.start + i);
             rows[2 * i + 1] = label_of(t->lease.start + i);
         }
         break;
     }
     case ECHI_TASK_BACKWARD: {
         uint32_t *grads = place(s, w->node, t->grads)->word;
+        const uint32_t *weights = place(s, w->node, t->weights)->word, *act_grad = place(s, w->node, t->act)->word;
         memset(grads, 0, CUT * WORDS * sizeof *grads);
-        CHECK(s, memcmp(s->began_on[t->lease.id], place(s, w->node, t->weights)->word, CUT * WORDS * sizeof *grads) == 0);
-        for (uint32_t i = 0; i < t->lease.n; i++)
-            toy_backward(place(s, w->node, t->weights)->word, grads, t->lease.start + i,
-                         place(s, w->node, t->act)->word[i]);
+        for (uint32_t i = 0; i < t->lease.n; i++) toy_backward(weights, grads, t->lease.start + i, act_grad[i]);
         break;
     }
     case ECHI_TASK_HEAD:
@@ -842,206 +1125,171 @@ static void run_task(struct sim *s, struct work *w) {
         if (t->state_out.kind) sum_states(s, w->node, t->state_out, t->peer, place(s, w->node, t->weights_out)->word);
         break;
     case ECHI_TASK_REFRESH: sum_states(s, w->node, t->state, t->peer, place(s, w->node, t->weights_out)->word); break;
-    case ECHI_TASK_EVAL: run_look(s, w); break;
+    case ECHI_TASK_EVAL:
+        w->result.accuracy = echi_random_unit(&s->random);
+        s->looks++;
+        break;
     case ECHI_TASK_KEEP: end_keep(s, &w->result); break;
     case ECHI_TASKS: break;
     }
+    if (t->kind != ECHI_TASK_HEAD || t->weights_out.kind) watch_ends(s, w);
 }
 
 /* A head with an update of its own to make lets its rows go first. */
-static void answer_rows(struct sim *s, struct work *w) {
+static void answer_rows(struct sim *s, int at) {
+    struct work *w = &s->work[at];
     run_head(s, w);
     for (int i = 0; i < w->task.n_rows; i++) {
         read_ends(s, w->node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, w->task.rows[i]}, 0, 1);
         write_ends(s, w->node, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, w->task.rows[i]}, 0, 1);
     }
     w->layer = 0;
-    w->due = after(s, s->node[w->node].speed / LAYERS);
-    struct work now = *w;
-    struct echi_event e = {.type = ECHI_EVENT_GRADIENT, .task = &now.task, .result = &now.result};
-    role_event(s, now.node, ECHI_ROLE_HEAD, &e);
+    due_at(s, after(s, s->node[w->node].speed / LAYERS), DUE_WORK, at, 0);
+    struct echi_event e = {.type = ECHI_EVENT_GRADIENT, .task = &w->task, .result = &w->result};
+    role_event(s, w->node, ECHI_ROLE_HEAD, &e);
 }
 
 /* The next thing of a task: the gradient of one layer, of the rows, or its end. */
 static void work_on(struct sim *s, int at) {
     struct work *w = &s->work[at];
-    if (w->task.kind == ECHI_TASK_HEAD && w->task.weights_out.kind && w->layer > 0) return answer_rows(s, w);
+    struct note *it = note(s, DUE_WORK, w->node, w->node);
+    it->role = w->task.role;
+    it->kind = w->task.kind;
+    it->lease = w->task.lease.id;
+    it->layer = (uint32_t)w->layer;
+    if (w->task.kind == ECHI_TASK_HEAD && w->task.weights_out.kind && w->layer > 0) return answer_rows(s, at);
     const bool layered = w->task.kind == ECHI_TASK_STEP || w->task.kind == ECHI_TASK_BACKWARD;
     if (!layered || w->layer == cut_of(s)) run_task(s, w);
     if (layered && w->layer > 0) {
         w->layer--;
-        w->due = after(s, s->node[w->node].speed / LAYERS);
+        due_at(s, after(s, s->node[w->node].speed / LAYERS), DUE_WORK, at, 0);
         write_ends(s, w->node, w->task.grads, w->layer, w->layer + 1);
-        struct work now = *w;
-        struct echi_event e = {.type = ECHI_EVENT_GRADIENT, .layer = now.layer, .task = &now.task, .result = &now.result};
-        return role_event(s, now.node, ECHI_ROLE_WORKER, &e);
+        struct echi_event e = {.type = ECHI_EVENT_GRADIENT, .layer = w->layer, .task = &w->task, .result = &w->result};
+        return role_event(s, w->node, ECHI_ROLE_WORKER, &e);
     }
-    struct work now = *w;
-    *w = s->work[--s->works];
-    touch(s, now.node, &now.task, false);
-    struct echi_event e = {.type = ECHI_EVENT_COMPUTED, .task = &now.task, .result = &now.result};
-    role_event(s, now.node, (enum echi_role)now.task.role, &e);
+    touch(s, w->node, &w->task, false);
+    struct echi_event e = {.type = ECHI_EVENT_COMPUTED, .task = &w->task, .result = &w->result};
+    role_event(s, w->node, (enum echi_role)w->task.role, &e);   /* what it asks for takes another place */
+    s->work_used[at] = false;
 }
 
 /* ---- time ---- */
 
-/* Payloads whose place is there are on their way; from now on their SENT may come, before or after the message. */
-static void set_going(struct sim *s) {
-    for (int i = 0; i < s->messages; i++) {
-        struct message *m = s->queue[i];
-        uint8_t *going = &s->node[m->to].going[m->from][m->kind];
-        if (m->words == 0 || m->going || *going == s->node[m->to].posts[m->from][m->kind]) continue;
-        m->going = true;
-        ++*going;
-        int k = 0;
-        while (k < s->n_sents && (s->sents[k].node != m->from || s->sents[k].due != never(m->to, m->kind))) k++;
-        CHECK(s, k < s->n_sents);
-        s->sents[k].due = after(s, 30);
+static int node_of(const struct sim *s, const struct due *d) {
+    switch ((enum what)d->what) {
+    case DUE_MESSAGE: return s->pool[d->index].to;
+    case DUE_SENT: return s->pool[d->index].from;
+    case DUE_WORK: return s->work[d->index].node;
+    default: return d->index;
     }
 }
 
-/* ---- kills ---- */
-
-/* A node is gone from one moment to the next. Of what it had sent a part still comes, by each link up to a moment of its own;
- * what was sent to it comes back. The coordinator sees it some time later, or is told by another node. */
-static void kill_node(struct sim *s, int rank) {
-    struct node *n = &s->node[rank];
-    int64_t cut[NODES];
-    n->dead = true;
-    s->killed++;
-    s->tracked[rank] = s->answered[rank] = false;
-    if (echi_plan_group_owned(&s->coordinator.plan, rank) >= 0) s->owner_killed = true;
-    for (int r = 0; r < NODES; r++) cut[r] = s->now + (echi_random_below(&s->random, 2) ? echi_random_below(&s->random, 300) : 0);
-    for (int i = s->messages - 1; i >= 0; i--) {
-        const struct message *m = s->queue[i];
-        if (m->to == rank) {
-            for (int k = 0; k < s->n_sents && m->words && !m->going; k++)
-                if (s->sents[k].node == m->from && s->sents[k].due == never(rank, m->kind)) s->sents[k].due = after(s, 30);
-            drop(s, i);
-        } else if (m->from == rank && ((m->words && !m->going) || m->due > cut[m->to])) {
-            drop(s, i);
-        }
+/* Held work, what a pause or a wall keeps back, and what nobody is there for any more. */
+static bool comes_later(struct sim *s, struct due d) {
+    struct node *n = &s->node[node_of(s, &d)];
+    struct message *m = &s->pool[d.index];
+    int64_t at = n->paused;
+    if (n->dead || (d.what == DUE_MESSAGE && m->dropped)) {
+        if (d.what == DUE_MESSAGE || d.what == DUE_SENT) let_go(s, m);
+        if (d.what == DUE_WORK) s->work_used[d.index] = false;
+        return true;
     }
-    for (int i = s->n_sents - 1; i >= 0; i--)
-        if (s->sents[i].node == rank) s->sents[i] = s->sents[--s->n_sents];
-    for (int i = s->works - 1; i >= 0; i--)
-        if (s->work[i].node == rank) s->work[i] = s->work[--s->works];
-    s->notice[rank] = after(s, echi_random_below(&s->random, 2) ? 20 : 1000);
-    const int other = (int)echi_random_below(&s->random, s->plan.world);
-    if (echi_random_below(&s->random, 3) == 0 && !s->node[other].dead) {
-        struct echi_action a = {.type = ECHI_ACTION_SEND, .to = 0, .kind = ECHI_KIND_FAULT};
-        a.msg = (struct echi_msg){.kind = ECHI_KIND_FAULT, .to_role = ECHI_ROLE_COORDINATOR, .layer = ECH_E_PEER_LOST, .peer = (uint16_t)rank};
-        send_action(s, other, &a);
+    if (d.what == DUE_MESSAGE && m->from != m->to && s->node[m->from].wall != n->wall) at = at > n->walled ? at : n->walled;
+    if (at > d.at && at > s->now) {
+        d.at = at;
+        put_due(s, d);
+        return true;
     }
+    if (d.what == DUE_WORK && n->held && s->work[d.index].task.kind != ECHI_TASK_EVAL && s->work[d.index].task.kind != ECHI_TASK_KEEP) {
+        n->stalled[n->n_stalled++] = d.index;
+        return true;
+    }
+    return false;
 }
 
-/* A rank whose loss is survived, of those that live; -1: there is none now. */
-static int victim(struct sim *s, int wanted) {
-    const enum echi_run_phase phase = s->coordinator.phase;
-    struct echi_plan plan = phase == ECHI_RUN_MEASURES ? s->node[0].setup.plan : s->coordinator.plan;
-    const bool made = phase > ECHI_RUN_MEASURES || s->plan_given;   /* else there is no plan yet in which it could matter */
-    if (phase == ECHI_RUN_ENDED) return -1;
-    plan.world = s->plan.world;
-    for (int r = 0; r < plan.world; r++)
-        if (s->node[r].dead && !plan.lost[r]) echi_plan_lose(&plan, r);
-    const uint32_t first = wanted >= 0 ? (uint32_t)wanted : echi_random_below(&s->random, plan.world);
-    for (uint32_t i = 0; i < (wanted >= 0 ? 1u : plan.world); i++) {
-        const int r = (int)((first + i) % plan.world);
-        if (plan.lost[r] || r == 0 || (made && !echi_plan_can_lose(&plan, r))) continue;
-        if (made && phase < ECHI_RUN_TRAINS && echi_plan_group_owned(&plan, r) >= 0) continue;
-        return r;
+/* Does the earliest thing that can happen; false when nothing can. */
+static bool step(struct sim *s) {
+    struct due d;
+    do {
+        if (s->dues == 0) return false;
+        d = take_due(s);
+    } while (comes_later(s, d));
+    if (d.at > s->now) s->now = d.at;
+    s->events++;
+    if (s->counts) s->counts->due[d.what]++;
+    struct message *m = &s->pool[d.index];
+    switch ((enum what)d.what) {
+    case DUE_MESSAGE:
+        deliver(s, m);
+        let_go(s, m);
+        break;
+    case DUE_SENT: {
+        struct note *it = note(s, DUE_SENT, m->from, m->to);
+        it->role = m->role;
+        it->kind = m->slot.kind;
+        read_ends(s, m->from, m->slot, m->first, m->end);
+        struct echi_event e = {.type = ECHI_EVENT_SENT, .from = m->to, .slot = m->slot};
+        const int node = m->from;
+        const enum echi_role role = (enum echi_role)m->role;
+        let_go(s, m);
+        role_event(s, node, role, &e);
+        break;
     }
-    return -1;
+    case DUE_WORK: work_on(s, d.index); break;
+    case DUE_TELL:
+        note(s, DUE_TELL, d.index, s->node[d.index].loss[0].peer);
+        tell_loss(s, d.index);
+        break;
+    case DUE_NOTICE:
+        note(s, DUE_NOTICE, d.index, d.other);
+        notice(s, d.index, d.other);
+        break;
+    case DUE_DEATH:
+        note(s, DUE_DEATH, d.index, d.index);
+        end_node(s, d.index);
+        break;
+    case DUES_OF: break;
+    }
+    return true;
 }
 
 /* Some worker to some group, if that can be now. */
 static bool move_one(struct sim *s) {
     struct echi_actions list = {s->action, 0, ACTIONS, false};
     const struct echi_plan *p = &s->coordinator.plan;
-    const int rank = (int)echi_random_below(&s->random, p->world), group = (int)echi_random_below(&s->random, p->n_groups);
+    const int rank = (int)below(s, p->world), group = (int)below(s, p->n_groups);
     if (s->coordinator.phase != ECHI_RUN_TRAINS || !echi_coordinator_move(&s->coordinator, rank, group, &list)) return false;
     perform(s, 0, &list);
     return true;
 }
 
-/* Does the earliest thing that can happen; false when nothing can. */
-static bool step(struct sim *s) {
-    enum { NOTHING, MESSAGE, SENT, WORK, NOTICE, TELL } what = NOTHING;
-    int at = 0;
-    int64_t due = INT64_MAX / 2;
-    set_going(s);
-    for (int i = 0; i < s->messages; i++)
-        if (s->queue[i]->due < due && (s->queue[i]->going || s->queue[i]->words == 0)) {
-            what = MESSAGE;
-            at = i;
-            due = s->queue[i]->due;
-        }
-    for (int i = 0; i < s->n_sents; i++)
-        if (s->sents[i].due < due) { what = SENT; at = i; due = s->sents[i].due; }
-    for (int i = 0; i < s->works; i++)
-        if (s->work[i].due < due && (!s->node[s->work[i].node].held || s->work[i].task.kind == ECHI_TASK_EVAL || s->work[i].task.kind == ECHI_TASK_KEEP)) {
-            what = WORK;
-            at = i;
-            due = s->work[i].due;
-        }
-    for (int r = 0; r < NODES; r++)
-        if (s->notice[r] && s->notice[r] < due) {
-            what = NOTICE;
-            at = r;
-            due = s->notice[r];
-        }
-    for (int r = 0; r < NODES; r++)
-        if (s->node[r].losses && !s->node[r].dead && s->node[r].tell_at < due) {
-            what = TELL;
-            at = r;
-            due = s->node[r].tell_at;
-        }
-    if (what == NOTHING) return false;
-    if (due > s->now) s->now = due;
-    s->events++;
-    if (what == MESSAGE) {
-        struct message *m = s->queue[at];
-        memmove(&s->queue[at], &s->queue[at + 1], (size_t)(--s->messages - at) * sizeof s->queue[0]);
-        s->queue[s->messages] = m;
-        struct message now = *m;
-        deliver(s, &now);
-    } else if (what == SENT) {
-        const struct sent now = s->sents[at];
-        memmove(&s->sents[at], &s->sents[at + 1], (size_t)(--s->n_sents - at) * sizeof s->sents[0]);
-        read_ends(s, now.node, now.slot, now.first, now.end);
-        struct echi_event e = {.type = ECHI_EVENT_SENT, .slot = now.slot};
-        role_event(s, now.node, (enum echi_role)now.role, &e);
-    } else if (what == TELL) {
-        tell_loss(s, at);
-    } else if (what == NOTICE) {
-        s->notice[at] = 0;
-        struct echi_event e = {.type = ECHI_EVENT_LOST, .from = (uint16_t)at};
-        role_event(s, 0, ECHI_ROLE_COORDINATOR, &e);
-    } else {
-        work_on(s, at);
-    }
-    return true;
-}
-
-/* Runs from the start to the end, and on until nothing moves any more, or until the power goes. The caller has filled plan or wishes, and goal. */
+/* Runs from the start to the end, and on until nothing moves any more, or until the power goes. The caller has filled plan or
+ * wishes, and goal. */
 static void sim_run(struct sim *s) {
     static const uint32_t speeds[] = {10, 40, 160, 1000};
-    uint32_t *initial = s->node[0].place[ECHI_SLOT_COORD_PARAMS][0].word;
     const int world = s->plan_given ? s->plan.world : s->wishes.world;
+    for (int r = 0; r < world; r++) {
+        memset(&s->node[r], 0, offsetof(struct node, worker));
+        memset(s->node[r].channel, 0, sizeof s->node[r].channel);
+        for (int i = 0; i < NODES; i++)
+            for (int k = 0; k < PAYLOADS; k++) s->node[r].channel[i][k].waits = NOBODY;
+    }
     s->now = 1;
     s->wishes.world = world;
     s->plan.world = (uint16_t)world;
-    for (int i = 0; i < MESSAGES; i++) s->queue[i] = &s->pool[i];
-    for (int i = 0; i < PARAMS; i++) initial[i] = s->goal.resumed ? s->from.word[0][i] : mix((uint32_t)s->seed, (uint32_t)i);
+    s->unused = NOBODY;
+    uint32_t *initial = place_at(s, 0, ECHI_SLOT_COORD_PARAMS, 0)->word;
+    for (int i = 0; i < PARAMS; i++) s->start[i] = initial[i] = s->goal.resumed ? s->from.word[0][i] : mix((uint32_t)s->seed, (uint32_t)i);
     s->node[0].setup.plan = s->plan;
+    begin_faults(s);
     echi_coordinator_init(&s->coordinator, &s->node[0].setup, &s->wishes, &s->goal, s->plan_given);
     struct echi_event start = {.type = ECHI_EVENT_START};
     role_event(s, 0, ECHI_ROLE_COORDINATOR, &start);
     for (int r = 0; r < world; r++) {
         struct echi_times times = {.count = 2, .n = {1, 16}};
         uint8_t body[ECHI_TIMES_BYTES_MAX];
-        const uint32_t drawn = speeds[echi_random_below(&s->random, 4)];
-        if (s->node[r].speed == 0) s->node[r].speed = drawn;
+        s->node[r].speed = speeds[below(s, 4)];
+        if (s->speed[r]) s->node[r].speed = s->speed[r];
         for (int i = 0; i < 2; i++) {
             times.trunk[i] = (4 + times.n[i]) * 1e-4 * s->node[r].speed;
             times.head[i] = times.trunk[i] / 8;
@@ -1050,9 +1298,10 @@ static void sim_run(struct sim *s) {
     }
     bool stopped = false;
     while (!s->done) {
-        if (!step(s)) die(s, "nothing moves any more, and the run has not ended");
-        if (s->cut_at && s->now >= s->cut_at) return;
-        CHECK(s, s->events < 200000);
+        if (!step(s)) die(s, MUST_WAIT, "nothing moves any more, and the run has not ended");
+        if (s->cut_at && s->now >= s->cut_at && !s->done) return;
+        if (s->rates.safety) fault_now_and_then(s);
+        else CHECK(s, s->events < 200000);
         for (int i = 0; i < KILLS && !s->done; i++)
             if (s->kill_at[i] == s->events) {
                 const int rank = victim(s, s->kill_rank[i]);
@@ -1072,4 +1321,7 @@ static void sim_run(struct sim *s) {
     }
     while (step(s)) {}
 }
+
+#include "sched_watch.h"
+#include "sched_faults.h"
 #endif

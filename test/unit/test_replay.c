@@ -57,8 +57,6 @@ static void end_tape(int node) {
     seal(t, ECHI_RECORD_END, echi_end_encode(&end, body_of(t), room_of(t)));
 }
 
-static uint32_t below(struct sim *s, uint32_t bound) { return echi_random_below(&s->random, bound); }
-
 /* A planned run of every policy in turn; returns its world. */
 static int record_run(uint64_t seed) {
     static struct sim s;
@@ -118,10 +116,10 @@ static void moves_are_replayed(void **state) {
         memset(&s, 0, sizeof s);
         s.seed = seed;
         echi_random_init(&s.random, seed, ECHI_STREAM_TEST, 8);
-        s.goal = (struct echi_goal){.train_samples = 128, .samples = 128 * 16};
-        s.wishes = (struct echi_wishes){.sync = ECHI_SYNC_GSSP, .world = 4, .groups = 2, .batch = 16, .lr = 0.1, .samples_per_step = 4,
+        s.goal = (struct echi_goal){.train_samples = 128, .samples = 128 * 8};
+        s.wishes = (struct echi_wishes){.sync = ECHI_SYNC_GSSP, .world = 4, .groups = 2, .batch = 8, .lr = 0.1, .samples_per_step = 1,
                                         .staleness = 3, .regroup_after = 1};
-        for (int r = 0; r < 4; r++) s.node[r].speed = r % 2 ? 4000 : 1000;
+        for (int r = 0; r < 4; r++) s.speed[r] = r % 2 ? 4000 : 1000;
         s.speed_at = 2000;
         s.speed_of = 2;
         s.speed_then = 4000;

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The seeded runs can fail: every planted bug is seen by the invariant that it breaks, within its number of seeds. Under sanitizers
+# one of them, the canary. And what is no bug is not taken for a seen one.
+set -eu
+cd "$(dirname "$0")/../.."
+if [ -n "${SAN:-}" ]; then
+    bash test/seeds/plants.sh staleness_one_more
+else
+    bash test/seeds/plants.sh
+fi
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-plants.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+harmless() {   # harmless LINE: a plant that turns this line of policy.c into itself
+    printf 'file policy.c\nbreaks staleness\nwithin 20\n<<<<\n%s\n====\n%s\n>>>>\n' "$1" "$1" >"$work/harmless.plant"
+    PLANTS=$work bash test/seeds/plants.sh harmless >"$work/out" && { echo "a plant that nobody can see counts as seen"; exit 1; }
+    grep -q "$2" "$work/out" || { echo "it failed for another reason:"; cat "$work/out"; exit 1; }
+}
+harmless '    return table[sync];' 'harmless  *nobody'
+harmless '    return tables[sync];' 'not in policy.c exactly once'

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Whole runs of the protocol under faults, each made from a seed: plan, goal, rates of faults, every delay.
+ *   test_seeds [FIRST [RUNS]]   20,000 runs from seed 1; under sanitizers 2,000
+ *   SEED=n test_seeds           that one, and every event of it
+ * The first run that breaks an invariant ends the program with its seed, the rates and the last events. Else counts are printed,
+ * one a line, which seeds.sh sums up. */
+#include "unit/sched_runs.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { RUNS = 2000 };
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+enum { RUNS = 2000 };
+#else
+enum { RUNS = 20000 };
+#endif
+#else
+enum { RUNS = 20000 };
+#endif
+
+static struct counts counts;
+
+static void ends(struct sim *s) {
+    print_error("SEED=%llu test_seeds runs it again and tells every event\n", (unsigned long long)s->seed);
+    exit(1);
+}
+
+/* Each kind of fault is in about half of the runs, and then between rare and all the time. */
+static void draw_rates(struct sim *s) {
+    struct rates *r = &s->rates;
+    r->safety = 20 + below(s, below(s, 2) ? 200 : 1200);
+    r->tails = below(s, 2) << below(s, 8);
+    r->twice = below(s, 2) << below(s, 10);
+    r->slow = below(s, 2) << below(s, 9);
+    r->skewed = below(s, 2) ? 500 : 0;
+    r->every = 5u << below(s, 7);
+    r->pauses = below(s, 2) * (1 + below(s, 8));
+    r->cuts = below(s, 2) * (1 + below(s, 4));
+    r->walls = below(s, 2) * (1 + below(s, 4));
+    r->kills = below(s, 2) * (1 + below(s, 4));
+    r->fatal = below(s, 16) == 0;
+    r->jumps = below(s, 2) * (1 + below(s, 4));
+    r->stops = below(s, 8) == 0;
+}
+
+static void draw_run(struct sim *s) {
+    s->counts = &counts;
+    s->fails = ends;
+    s->loud = getenv("SEED") != NULL;
+    draw_rates(s);
+    const uint32_t kind = below(s, 8);
+    if (kind < 5) return chosen(s, (enum echi_sync)below(s, ECHI_SYNCS));
+    if (kind == 5) {   /* several owners are lost, one soon after the other, while states are long under way */
+        do {
+            memset(&s->plan, 0, sizeof s->plan);
+            chosen(s, ECHI_SYNC_GSSP);
+        } while (s->plan.n_groups < 4);
+        s->rates.slow = 100 + below(s, 400);
+        s->rates.kills = s->rates.walls = 4;
+        s->rates.every = 20 + below(s, 100);
+        return;
+    }
+    choose_goal(s);
+    s->stop_at = 0;
+    s->wishes = (struct echi_wishes){.sync = (enum echi_sync)below(s, ECHI_SYNCS),
+                                     .world = 1 + (int)below(s, NODES),
+                                     .separate = (int)below(s, 3) - 1,
+                                     .has_cut = true,
+                                     .groups = (int)below(s, 4),
+                                     .batch = 8 + below(s, 20),
+                                     .staleness = below(s, 4),
+                                     .lr = 0.1};
+}
+
+static void check_end(struct sim *s) {
+    const struct echi_coordinator *c = &s->coordinator;
+    counts.losses += (uint64_t)c->n_lost;
+    for (int i = 0; i < c->n_lost; i++) counts.lost_owners += echi_plan_group_owned(&s->plan, c->lost_rank[i]) >= 0;
+    counts.again += c->again_leases;
+    counts.repeats += s->repeats;
+    counts.keeps += (uint64_t)s->keeps;
+    if (s->calm && (s->events - s->calm_at) * 1000 / s->live_events > counts.live_most)
+        counts.live_most = (s->events - s->calm_at) * 1000 / s->live_events;
+    if (c->status == ECH_E_PEER_LOST) {
+        /* Without it there is no run: killed so, or cut off before there was a plan, which then gave it what is needed. */
+        MUST(s, LEDGER, s->node[c->lost_peer].doomed && (s->fatal || s->node[c->lost_peer].doomed_early));
+        MUST(s, LEDGER, !echi_plan_can_lose(&c->plan, c->lost_peer) || echi_plan_group_owned(&c->plan, c->lost_peer) >= 0);
+        for (int r = 1; r < s->plan.world; r++) MUST(s, WAIT, s->node[r].ended || s->node[r].doomed);
+        counts.ended++;
+        return;
+    }
+    if (c->status == ECH_E_ABORTED && c->issued == s->from.at.samples) {
+        counts.early++;
+        return;
+    }
+    check_counts(s);
+    check_silence(s);
+    check_weights(s);
+    if (!s->killed) check_stalenesses(s);
+}
+
+/* The power goes; what is left is the last checkpoint. Other nodes, groups and, but for BSP, another policy go on from it. */
+static void run_seed(uint64_t seed) {
+    static struct kept kept;
+    struct sim *s = sim_new(seed);
+    draw_run(s);
+    counts.runs++;
+    if (s->plan_given && below(s, 8) == 0) {
+        s->goal.target_accuracy = 0;
+        s->goal.keep = true;
+        s->goal.keep_every = 1 + below(s, 3);
+        s->cut_at = 1 + below(s, 20000);
+    }
+    sim_run(s);
+    if (s->done) return check_end(s);
+    counts.fault[FAULT_POWER]++;
+    if (!s->kept.there) return;
+    const struct echi_goal goal = s->goal;
+    const enum echi_sync sync = (enum echi_sync)s->plan.sync;
+    const uint32_t round = s->plan.round;
+    kept = s->kept;
+    s = sim_new(seed);
+    echi_random_init(&s->random, seed, ECHI_STREAM_TEST, 2);
+    s->counts = &counts;
+    s->fails = ends;
+    s->loud = getenv("SEED") != NULL;
+    draw_rates(s);
+    s->goal = goal;
+    s->from = kept;
+    do {
+        memset(&s->plan, 0, sizeof s->plan);
+        choose_plan(s, sync == ECHI_SYNC_BSP ? sync : 1 + (enum echi_sync)below(s, ECHI_SYNCS - 1));
+    } while (sync == ECHI_SYNC_BSP && s->plan.round != round);
+    s->plan_given = true;
+    take_up(s);
+    counts.resumed++;
+    sim_run(s);
+    check_end(s);
+}
+
+static void tell(const char *what, const char *name, uint64_t n) { printf("%s%s %llu\n", what, name, (unsigned long long)n); }
+
+int main(int argc, char **argv) {
+    static const char *const due[DUES_OF] = {"messages", "sent", "work", "notices", "losses-told", "ends-itself"};
+    static const char *const task[ECHI_TASKS] = {"head", "head-apply", "add", "apply", "refresh", "backward", "step", "forward", "eval",
+                                                 "keep"};
+    const char *only = getenv("SEED");
+    const uint64_t first = only ? strtoull(only, NULL, 10) : argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+    const uint64_t runs = only ? 1 : argc > 2 ? strtoull(argv[2], NULL, 10) : RUNS;
+    for (uint64_t seed = first; seed < first + runs; seed++) run_seed(seed);
+    uint64_t events = 0;
+    for (int i = 0; i < DUES_OF; i++) events += counts.due[i];
+    tell("", "runs", counts.runs);
+    tell("", "with-a-second-phase", counts.calm);
+    tell("", "stopped-before-training", counts.early);
+    tell("", "ended-by-a-loss", counts.ended);
+    tell("", "resumed", counts.resumed);
+    for (int i = 0; i < FAULTS; i++) tell("fault.", fault_name[i], counts.fault[i]);
+    tell("", "losses", counts.losses);
+    tell("", "losses.of-owners", counts.lost_owners);
+    tell("", "leases-again", counts.again);
+    tell("", "rows-answered-again", counts.repeats);
+    tell("", "checkpoints", counts.keeps);
+    tell("", "events", events);
+    for (int i = 0; i < DUES_OF; i++) tell("event.", due[i], counts.due[i]);
+    for (int i = 0; i < ECHI_KINDS; i++)
+        if (counts.kind[i]) tell("message.", echi_kind_name(i), counts.kind[i]);
+    for (int i = 0; i < ECHI_TASKS; i++)
+        if (counts.task[i]) tell("task.", task[i] ? task[i] : "other", counts.task[i]);
+    tell("", "as-stale-as-may-be", counts.stale_most);
+    tell("most.", "thousandths-of-the-second-phase", counts.live_most);
+    return 0;
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Runs of simulated clusters (sched_sim.h) made from a seed: what is trained, by whom, and what must be true at the end. */
+#ifndef SCHED_RUNS_H
+#define SCHED_RUNS_H
+#include "sched_sim.h"
+
+/* ---- runs made from a seed ---- */
+
+static void choose_goal(struct sim *s) {
+    s->goal.train_samples = 1 + below(s, SAMPLES_MAX);
+    s->goal.samples = (1 + below(s, 3)) * (uint64_t)s->goal.train_samples;
+    if (below(s, 4) == 0) s->goal.samples = below(s, 3 * s->goal.train_samples);
+    s->goal.eval_every = below(s, 3) ? 1 + below(s, 60) : 0;
+    s->goal.has_test = below(s, 4) != 0;
+    s->goal.target_accuracy = below(s, 8) ? 0 : 0.9;
+    s->goal.give_final = below(s, 3) == 0;
+    s->stop_at = below(s, 12) ? 0 : 1 + below(s, 20000);
+    s->goal.keep = below(s, 3) == 0;
+    s->goal.keep_every = below(s, 6);
+}
+
+static void choose_plan(struct sim *s, enum echi_sync sync) {
+    struct echi_plan *p = &s->plan;
+    p->sync = (uint8_t)sync;
+    p->world = (uint16_t)(1 + below(s, NODES));
+    p->separated = below(s, 2) != 0;
+    p->head = p->separated ? (uint16_t)below(s, p->world) : ECHI_NO_RANK;
+    p->staleness = below(s, 4);
+    p->rounds_apart = 1 + below(s, 4);
+    p->strands = (uint8_t)(p->separated && sync != ECHI_SYNC_BSP ? 1 + below(s, ECHI_STRANDS) : 1);
+    p->round = 1 + below(s, 30);
+    p->lr = 0.1;
+    p->momentum = 0.9;
+    memset(p->owner_of, 0xff, sizeof p->owner_of);
+    memset(p->group_of, ECHI_NONE, sizeof p->group_of);
+    p->n_groups = 1;
+    if (sync == ECHI_SYNC_BSP) {
+        for (uint32_t i = 0; i < p->round; i++) p->n[below(s, p->world)]++;
+        for (int r = 0; r < p->world; r++) p->group_of[r] = p->n[r] ? 0 : ECHI_NONE;
+    } else {
+        if (sync == ECHI_SYNC_GSSP) p->n_groups = (uint8_t)(1 + below(s, p->world < 4 ? p->world : 4));
+        const bool large = below(s, 10) == 0;   /* more rows at the head than it merges */
+        for (int r = 0; r < p->world; r++) {
+            if (r >= p->n_groups && below(s, 6) == 0) continue;
+            p->group_of[r] = (uint8_t)(r < p->n_groups ? r : (int)below(s, p->n_groups));
+            p->n[r] = large ? N_MAX - below(s, 3) : 1 + below(s, below(s, 8) ? 8 : N_MAX);
+        }
+    }
+    /* Owners are any nodes, one each; not always of their own group. */
+    const uint32_t turn = below(s, p->world);
+    for (int g = 0; g < p->n_groups; g++) p->owner_of[g] = (uint16_t)(((uint32_t)g + turn) % p->world);
+}
+
+/* One node that does everything by itself, rounds as in an epoch's last short one. */
+static void one_node(const struct sim *s, uint64_t samples, uint32_t *w) {
+    uint32_t v[PARAMS] = {0}, grads[PARAMS], start = 0;
+    for (int i = 0; i < PARAMS; i++) w[i] = mix((uint32_t)s->seed, (uint32_t)i);
+    for (uint64_t done = 0; done < samples;) {
+        if (start == s->goal.train_samples) start = 0;
+        uint64_t n = s->plan.round;
+        if (n > s->goal.train_samples - start) n = s->goal.train_samples - start;
+        if (n > s->goal.samples - done) n = s->goal.samples - done;
+        const struct echi_lease l = {.start = start, .n = (uint32_t)n, .round_size = (uint32_t)n};
+        toy_step(w, grads, &l);
+        for (int i = 0; i < PARAMS; i++) w[i] -= toy_velocity(i, &v[i], w[i], grads[i], l.n);
+        start += l.n;
+        done += n;
+    }
+}
+
+/* Nothing is on its way, no slot is read or written, but the places that wait for what will never come. */
+static void check_silence(struct sim *s) {
+    for (int i = 0; i < s->pooled; i++)
+        MUST(s, SILENCE, s->pool[i].refs == 0 || s->node[s->pool[i].from].dead || s->node[s->pool[i].to].dead);
+    for (int i = 0; i < TASKS; i++) MUST(s, SILENCE, !s->work_used[i] || s->node[s->work[i].node].dead);
+    for (int r = 0; r < s->plan.world; r++) {
+        const struct node *n = &s->node[r];
+        MUST(s, SILENCE, n->dead || !s->coordinator.plan.lost[r]);
+        if (n->dead) continue;
+        MUST(s, SILENCE, n->ended && !n->held);
+        for (int i = 0; n->has_worker && i < s->plan.strands; i++)
+            MUST(s, SILENCE, n->worker.strand[i].sending == 0 && n->worker.n_leases == 0);
+        if (n->has_owner) {
+            MUST(s, SILENCE, n->owner.sends == 0 && n->owner.state_out == 0 && n->owner.state_sending < 0 && n->owner.busy == 0 &&
+                                 (n->owner.drained || s->killed));
+            for (int i = 0; i < ECHI_SNAPSHOTS; i++) MUST(s, SILENCE, n->owner.in_flight[i] == 0);
+        }
+        if (n->has_head)
+            MUST(s, SILENCE, n->head.busy == 0 && n->head.queued == 0 && !n->head.in_flight[0] && !n->head.in_flight[1] &&
+                                 !n->head.in_flight[2]);
+        for (size_t i = 0; i < sizeof n->place / sizeof n->place[0]; i++)
+            for (int l = 0; l < LAYERS; l++) MUST(s, SILENCE, n->place[i].readers[l] == 0);
+    }
+}
+
+/* The leases in the states that are left: all of a living owner's, or of one whose end nobody saw before the run's; of a lost one's
+ * those in the version that all others keep. */
+static void count_surviving(struct sim *s) {
+    for (uint32_t id = 1; id <= s->leases; id++) {
+        const struct seen_lease *seen = &s->seen[id];
+        const struct echi_lease *l = &seen->lease;
+        if (!seen->applied) continue;
+        const int group = echi_plan_group_owned(&s->plan, l->owner);
+        const bool lost = s->coordinator.plan.lost[l->owner];
+        bool in = !lost;
+        for (int r = 0; r < s->plan.world && lost; r++)
+            if (s->node[r].has_owner && !s->node[r].dead) in = seen->version <= s->node[r].owner.peer[group].version;
+        for (uint32_t i = l->start; in && i < l->start + l->n; i++) s->applied[i]++;
+    }
+}
+
+static void check_counts(struct sim *s) {
+    const struct echi_coordinator *c = &s->coordinator;
+    const uint64_t before = s->from.at.samples;   /* by a run that this one resumes */
+    uint64_t loss = 0;
+    MUST(s, LEDGER, c->applied == c->issued && c->n_out == 0 && c->n_again == 0);
+    MUST(s, LEDGER, c->applied == before + s->applied_samples || s->owner_killed);
+    count_surviving(s);
+    if (!s->stop_at && !s->asked_to_stop && s->goal.target_accuracy == 0)
+        MUST(s, LEDGER, c->applied == s->goal.samples && c->status == ECH_OK);
+    for (uint32_t i = 0; i < s->goal.train_samples; i++) {
+        const uint64_t times = times_in(s, c->applied, i);
+        MUST(s, ONCE, s->applied[i] == times);
+        MUST(s, ONCE, s->killed || s->coordinator.moves ? s->leased[i] >= times : s->leased[i] == times);   /* one handed back was not computed */
+        MUST(s, ONCE, s->killed ? s->computed[i] >= times : s->computed[i] == times);
+        if (s->plan.separated) MUST(s, HEAD, s->headed[i] == times);
+        loss += (times - times_in(s, before, i)) * loss_of(label_of(i));
+    }
+    MUST(s, LEDGER, s->owner_killed || (c->loss_sum == (double)loss && c->loss_samples == s->applied_samples));
+    MUST(s, LEDGER, (c->again_leases == 0) == (c->again_samples == 0) && (s->killed || c->again_leases == 0));
+    MUST(s, LOOK, s->goal.has_test ? c->looks >= 1 : c->looks == 0);
+    MUST(s, LOOK, (uint64_t)s->looks == c->looks - s->from.at.looks);
+    if (s->goal.keep)   /* else it could not be written */
+        MUST(s, LEDGER, c->kept_samples == c->applied || c->standing.samples == c->applied);
+    if (s->plan.separated) MUST(s, HEAD, s->node[s->plan.head].head.repeats <= s->repeats && s->repeats <= c->again_samples + SAMPLES_MAX);
+}
+
+/* The histograms count each push once; the head's agrees with what the simulation saw, where its bins are quarters. */
+static void check_stalenesses(struct sim *s) {
+    const struct echi_coordinator *c = &s->coordinator;
+    uint64_t trunk = 0, head = 0;
+    for (int b = 0; b < ECHI_STALENESS_BINS; b++) {
+        trunk += c->trunk_bins[b];
+        head += c->head_bins[b];
+    }
+    CHECK(s, trunk == s->pushes && head == (s->plan.separated ? s->pushes : 0));
+    if (s->plan.sync == ECHI_SYNC_BSP) CHECK(s, c->trunk_bins[0] == trunk && c->head_bins[0] == head);
+    for (int b = 0; b <= 4 && s->plan.separated; b++) CHECK(s, c->head_bins[b] == s->head_apart[b]);
+    if (s->plan.separated) CHECK(s, c->head_bins[5] == s->head_apart[5] + s->head_apart[6]);
+    const double least = c->stale_max > 0 ? echi_staleness_edge[echi_staleness_bin(c->stale_max) - 1] : -1;
+    for (int b = echi_staleness_bin(c->stale_max) + 1; b < ECHI_STALENESS_BINS; b++) CHECK(s, c->trunk_bins[b] == 0);
+    CHECK(s, trunk == 0 || (c->stale_max > least && c->trunk_bins[echi_staleness_bin(c->stale_max)] > 0));
+}
+
+/* What --save would write: on one node what that node computes; on all owners the same. */
+static void check_weights(struct sim *s) {
+    const uint32_t *final = place_at(s, 0, ECHI_SLOT_COORD_PARAMS, 0)->word;
+    uint32_t expected[PARAMS];
+    if (s->plan.sync == ECHI_SYNC_BSP) {
+        one_node(s, s->coordinator.applied, expected);
+        MUST(s, ONE_NODE, memcmp(final, expected, sizeof expected) == 0);
+    }
+    check_mass(s, final, s->coordinator.applied);
+    for (int g = 0; g < s->plan.n_groups; g++) {
+        const int rank = s->plan.owner_of[g];
+        const struct echi_owner *o = &s->node[rank].owner;
+        if (s->node[rank].dead) continue;
+        if (s->plan.n_groups == 1) {
+            MUST(s, DRAIN, memcmp(final, place(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current})->word,
+                            (size_t)cut_of(s) * WORDS * 4) == 0);
+            continue;
+        }
+        uint8_t peer[ECHI_GROUPS_MAX];
+        for (int p = 0; p < s->plan.n_groups; p++) {
+            peer[p] = o->peer[p].there ? (uint8_t)(2 * p + o->peer[p].current) : ECHI_NONE;
+            if (p == g) continue;
+            const struct node *owner = &s->node[s->plan.owner_of[p]];
+            const uint64_t version = o->peer[p].version, last = owner->owner.state_version;
+            MUST(s, DRAIN, owner->dead ? version <= last : version == last);
+        }
+        sum_states(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current}, peer, expected);
+        MUST(s, DRAIN, memcmp(final, expected, (size_t)cut_of(s) * WORDS * 4) == 0);
+    }
+    if (s->plan.separated) {
+        const struct node *h = &s->node[s->plan.head];
+        MUST(s, DRAIN, memcmp(final + CUT * WORDS, place_at(s, s->plan.head, ECHI_SLOT_HEAD_WEIGHTS, h->head.current)->word + CUT * WORDS,
+                        (PARAMS - CUT * WORDS) * 4) == 0);
+    }
+    for (int r = 1; r < s->plan.world && s->goal.give_final; r++)
+        MUST(s, DRAIN, s->node[r].dead || memcmp(final, place_at(s, r, ECHI_SLOT_NODE_FINAL, 0)->word, PARAMS * 4) == 0);
+}
+
+static struct sim *sim_new(uint64_t seed) {
+    static struct sim s;
+    sim_clear(&s);
+    s.seed = seed;
+    echi_random_init(&s.random, seed, ECHI_STREAM_TEST, 1);
+    return &s;
+}
+
+/* Goes on from the checkpoint in `from`. */
+static void take_up(struct sim *s) {
+    s->goal.resumed = true;
+    s->goal.from = s->from.at;
+    for (uint32_t i = 0; i < s->goal.train_samples; i++)
+        s->leased[i] = s->computed[i] = s->applied[i] = s->headed[i] = (uint8_t)times_in(s, s->from.at.samples, i);
+}
+
+static inline void chosen(struct sim *s, enum echi_sync sync) {
+    choose_goal(s);
+    choose_plan(s, sync);
+    s->plan_given = true;
+    s->stop_at = 0;
+}
+static inline void check_all(struct sim *s) {
+    check_counts(s);
+    check_silence(s);
+    check_weights(s);
+}
+
+#endif

@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What must hold at each event of a simulated cluster (sched_sim.h), seen from outside: the roles' own numbers are believed only
+ * where another way to the same number agrees. Everything is ==, and costs little: what a copy must be is written down when it
+ * comes about, by the version or the lease that names it.
+ *
+ *   STALENESS  while a worker computes, each other worker of its owner applies at most 2 S + 1 pushes, with two strands 2 S + 3
+ *              (lib/sched/README.md)
+ *   APART      no owner applies when a living one lacks more than R rounds, or 256 pushes, of its state
+ *   ONCE       a lease is applied once and never after it was revoked; no sample twice in states that survive
+ *   GRADIENT   what is applied is what its lease gives on the weights it began on; rows and answers are those of their lease
+ *   MASS       the tallies of a state are the sum over the leases in it
+ *   SUM        weights and momentum move by each push once; weights = w0 + all states, at the versions they are said to be
+ *   STATE      a copy of version k is the state at version k, its marks those of the leases in it; versions rise; each is
+ *              acknowledged at once; what "all have" all have
+ *   FREEZE     of a lost group the highest version that is left is kept
+ *   DRAIN      after a drain nothing is under way and all owners have the same
+ *   ONE_NODE   BSP's weights are those of one node, round by round
+ *   HEAD       the head trains each row of an epoch once, on its newest weights
+ *   LOOK, CLOCK, LEDGER  a look sees what is there; the clock of training never goes back; numbers of leases are new
+ *
+ * Residual + sent (codecs that leave something out): its place is watch_push, below; a dense push leaves nothing. */
+#ifndef SCHED_WATCH_H
+#define SCHED_WATCH_H
+#include "sched_sim.h"
+
+static size_t trunk_bytes(const struct sim *s) { return (size_t)cut_of(s) * WORDS * sizeof(uint32_t); }
+static bool same(const uint32_t *a, const uint32_t *b, int first, int end) {
+    return memcmp(a + first, b + first, (size_t)(end - first) * sizeof *a) == 0;
+}
+static bool rounds(const struct sim *s) { return s->plan.sync == ECHI_SYNC_BSP; }
+
+/* ---- leases ---- */
+
+/* The highest version of a group's state that one of the living owners has. */
+static uint64_t highest_copy(const struct sim *s, int group) {
+    const struct echi_plan *p = &s->coordinator.plan;
+    uint64_t most = 0;
+    for (int g = 0; g < p->n_groups; g++)
+        if (!p->lost[p->owner_of[g]] && s->has_version[p->owner_of[g]][group] > most) most = s->has_version[p->owner_of[g]][group];
+    return most;
+}
+
+/* Is what this lease brought still there, or in a copy that may be kept? */
+static bool survives(const struct sim *s, uint32_t id) {
+    const struct seen_lease *seen = &s->seen[id];
+    const struct echi_coordinator *c = &s->coordinator;
+    if (!c->plan.lost[seen->lease.owner]) return true;
+    const int group = echi_plan_group_owned(&s->plan, seen->lease.owner);
+    const struct echi_frozen *f = &c->frozen[group];
+    return seen->version <= (f->decided ? f->version : highest_copy(s, group));
+}
+
+static void watch_dealt(struct sim *s, const struct echi_lease *l) {
+    MUST(s, LEDGER, l->n >= 1 && l->start + l->n <= s->goal.train_samples && l->id == s->leases + 1);
+    MUST(s, DRIVER, l->id < LEASES && l->epoch < EPOCHS_MAX);
+    s->leases = l->id;
+    struct seen_lease *seen = &s->seen[l->id];
+    memset(seen, 0, offsetof(struct seen_lease, began_on));
+    seen->lease = *l;
+    for (uint32_t i = l->start; i < l->start + l->n; i++) {
+        s->leased[i]++;
+        MUST(s, ONCE, !s->in_by[l->epoch][i] || !survives(s, s->in_by[l->epoch][i]));
+    }
+}
+
+static struct seen_lease *seen_of(struct sim *s, const struct echi_lease *l) {
+    MUST(s, LEDGER, l->id >= 1 && l->id <= s->leases);
+    struct seen_lease *seen = &s->seen[l->id];
+    MUST(s, LEDGER, seen->lease.epoch == l->epoch && seen->lease.start == l->start && seen->lease.n == l->n);
+    MUST(s, LEDGER, seen->lease.worker == l->worker && seen->lease.owner == l->owner && seen->lease.round == l->round);
+    return seen;
+}
+
+static void note_applied(struct sim *s, struct seen_lease *seen, uint64_t version) {
+    const struct echi_lease *l = &seen->lease;
+    MUST(s, ONCE, seen->begun && !seen->applied && !seen->revoked);
+    seen->applied = true;
+    seen->version = version;
+    for (uint32_t i = l->start; i < l->start + l->n; i++) {
+        uint16_t *in = &s->in_by[l->epoch][i];
+        const bool twice = *in && survives(s, *in);
+        /* What a node that is cut off applies goes with it, unless somebody has it: that is counted at the end. */
+        MUST(s, ONCE, !twice || s->node[l->owner].doomed);
+        if (!twice) *in = (uint16_t)l->id;
+    }
+}
+
+/* What a lease gives on the weights it began on. */
+static void expected_grads(struct sim *s, const struct seen_lease *seen, uint32_t *out) {
+    if (!s->plan.separated) return toy_step(seen->began_on, out, &seen->lease);
+    memset(out, 0, PARAMS * sizeof *out);
+    for (uint32_t k = 0; k < seen->lease.n; k++) toy_backward(seen->began_on, out, seen->lease.start + k, seen->act_grad[k]);
+}
+
+/* A whole push is taken: its gradient is that of its lease. A codec that sends a part of it and keeps the rest is watched here:
+ * residual before + gradient == residual after + sent, and what is sent is what arrives. */
+static struct seen_lease *watch_push(struct sim *s, const struct work *w) {
+    uint32_t expected[PARAMS];
+    struct seen_lease *seen = seen_of(s, &w->task.lease);
+    MUST(s, ONCE, seen->begun && !seen->applied);
+    expected_grads(s, seen, expected);
+    MUST(s, GRADIENT, same(expected, place(s, w->node, w->task.grads)->word, 0, cut_of(s) * WORDS));
+    return seen;
+}
+
+/* ---- staleness ---- */
+
+/* A step is applied: since the weights that it was computed on were sent (or since their owner knew that it would be computed), each
+ * other worker of the owner has pushed so often at most. With k strands: answered at a count c, with all others at c - S or more;
+ * its own count is then at most c + k - 1 before this apply, nobody is answered beyond S more, and has k steps under way at most. */
+static void count_push(struct sim *s, const struct seen_lease *seen) {
+    const struct echi_lease *l = &seen->lease;
+    const struct answer *a = &s->answer[l->worker][seen->answer % ANSWERS];
+    uint32_t *pushes = s->pushes_of[echi_plan_group_owned(&s->plan, l->owner)];
+    const uint32_t bound = 2 * s->plan.staleness + 2 * s->plan.strands - 1;
+    MUST(s, DRIVER, s->answers[l->worker] - seen->answer < ANSWERS);
+    for (int r = 0; r < s->plan.world && a->known && s->plan.sync != ECHI_SYNC_ASP; r++) {
+        if (r == l->worker) continue;
+        const uint32_t others = pushes[r] - a->pushes[r];
+        MUST(s, STALENESS, a->owner == l->owner && others <= bound);
+        if (s->counts && others == bound) s->counts->stale_most++;
+    }
+    pushes[l->worker]++;
+    if (s->knower[l->worker] != 1u + l->owner) return;   /* it has moved on */
+    if (seen->more || s->entered[l->worker] > l->id) return;
+    note_left(s, l->worker);   /* it has run out: the weights that it has count from its next lease on */
+}
+
+/* It holds up nobody any more. */
+static void note_left(struct sim *s, int worker) {
+    s->knower[worker] = 0;
+    for (int i = 0; i < ANSWERS; i++) s->answer[worker][i].known = false;
+}
+
+static void note_answer(struct sim *s, struct answer *a, int owner, bool known) {
+    a->owner = owner;
+    a->known = known;
+    memcpy(a->pushes, s->pushes_of[echi_plan_group_owned(&s->plan, owner)], sizeof a->pushes);
+}
+
+/* Is this of the worker's present stay in the owner's group? */
+static bool stays(const struct sim *s, int owner, int worker, const struct echi_msg *m) {
+    const struct echi_owner *o = &s->node[owner].owner;
+    return o->view[worker].member && o->joined[worker] == m->members;
+}
+
+/* An owner hears that a worker holds a lease: what it computes on counts from now. */
+static void note_holds(struct sim *s, int worker, int owner) {
+    if (s->knower[worker] == 1u + (uint32_t)owner) return;
+    s->knower[worker] = 1u + (uint32_t)owner;
+    for (int i = 0; i < ANSWERS; i++)
+        if (s->answer[worker][i].owner == owner) note_answer(s, &s->answer[worker][i], owner, true);
+}
+
+/* No owner runs ahead of what the others that live, as far as it knows, have. */
+static void watch_apart(struct sim *s, int node) {
+    const struct echi_plan *p = &s->node[node].setup.plan;
+    const int g = s->node[node].owner.group;
+    const uint64_t version = s->versions[g], samples = s->state[g][version].samples;
+    for (int other = 0; other < p->n_groups; other++) {
+        const int rank = p->owner_of[other];
+        if (other == g || p->lost[rank]) continue;
+        MUST(s, APART, samples - s->has_samples[rank][g] <= (uint64_t)p->rounds_apart * p->round);
+        MUST(s, APART, version - s->has_version[rank][g] < ECHI_UNACKED_MAX);
+    }
+}
+
+/* ---- what is sent ---- */
+
+static void check_copy(struct sim *s, int group, uint64_t version, struct echi_marks marks) {
+    uint32_t mark[NODES];
+    echi_marks_get(marks, mark, NODES);
+    MUST(s, STATE, version <= s->versions[group]);
+    MUST(s, STATE, memcmp(mark, s->state[group][version].mark, sizeof mark) == 0);
+}
+
+static void watch_send(struct sim *s, int node, const struct echi_action *a) {
+    const struct echi_lease *l = &a->msg.lease;
+    const struct echi_plan *p = &s->node[node].setup.plan;
+    switch (a->kind) {
+    case ECHI_KIND_LEASE: watch_dealt(s, l); break;
+    case ECHI_KIND_WEIGHTS:
+        note_answer(s, &s->answer[a->to][++s->answers[a->to] % ANSWERS], node, s->knower[a->to] == 1u + (uint32_t)node);
+        MUST(s, SUM, a->msg.samples == place(s, node, a->slot)->holds);
+        break;
+    case ECHI_KIND_APPLIED: {
+        struct seen_lease *seen = seen_of(s, l);
+        if (rounds(s)) note_applied(s, seen, 0);
+        MUST(s, ONCE, seen->applied);
+        MUST(s, LEDGER, a->msg.staleness == seen->staleness);   /* in rounds, as the report will say */
+        for (int g = 0; g < p->n_groups && p->n_groups > 1; g++)
+            MUST(s, STATE, g == s->node[node].owner.group || p->lost[p->owner_of[g]] ||
+                               s->has_version[p->owner_of[g]][s->node[node].owner.group] >= a->msg.acked);
+        break;
+    }
+    case ECHI_KIND_STATE:
+        MUST(s, STATE, a->msg.version == s->versions[a->msg.group] && a->msg.samples == s->state[a->msg.group][a->msg.version].samples);
+        check_copy(s, a->msg.group, a->msg.version, a->msg.marks);
+        break;
+    case ECHI_KIND_FROZEN:
+        MUST(s, STATE, a->msg.version == s->has_version[node][a->msg.group]);
+        check_copy(s, a->msg.group, a->msg.version, a->msg.marks);
+        break;
+    case ECHI_KIND_STATE_ACK:
+        MUST(s, STATE, a->msg.version == s->has_version[node][a->msg.group]);
+        s->owes_ack = false;
+        break;
+    case ECHI_KIND_REVOKED:
+        if (l->id == 0) {
+            MUST(s, STATE, a->msg.version == s->has_version[node][a->msg.group]);
+            check_copy(s, a->msg.group, a->msg.version, a->msg.marks);
+        } else if (!a->msg.flag) {
+            MUST(s, ONCE, !seen_of(s, l)->applied);
+            s->seen[l->id].revoked = true;
+            s->handed_back += a->msg.from_role == ECHI_ROLE_WORKER;
+        }
+        break;
+    default: break;
+    }
+}
+
+/* ---- what arrives ---- */
+
+static void note_apart(struct sim *s, uint32_t id) {
+    const uint64_t met = s->seen[id].head_met;
+    s->pushes++;
+    if (met > s->head_newest) s->head_newest = met;
+    const uint64_t quarters = (4 * (s->head_newest - met) + s->plan.round - 1) / s->plan.round;
+    if (quarters < 8) s->head_apart[quarters]++;
+}
+
+static void take_copy(struct sim *s, int node, const struct echi_msg *m, struct place *to, bool again) {
+    uint64_t *version = &s->has_version[node][m->group];
+    MUST(s, STATE, m->version > *version || (again && m->version == *version));
+    MUST(s, STATE, m->version <= s->versions[m->group] && same(to->word, s->state[m->group][m->version].word, 0, cut_of(s) * WORDS));
+    *version = to->holds = m->version;
+    s->has_samples[node][m->group] = s->state[m->group][m->version].samples;
+}
+
+static void watch_message(struct sim *s, const struct message *m, const struct echi_msg *msg, struct echi_slot slot) {
+    const int from = m->from;
+    switch (m->kind) {
+    case ECHI_KIND_WEIGHTS:
+        place(s, m->to, slot)->holds = msg->samples;
+        place(s, m->to, slot)->answer = m->answer;
+        break;
+    case ECHI_KIND_STATE:
+        take_copy(s, m->to, msg, place(s, m->to, slot), false);
+        s->owes_ack = true;
+        break;
+    case ECHI_KIND_FROZEN:
+        s->handed_on++;
+        take_copy(s, m->to, msg, place(s, m->to, slot), true);
+        break;
+    case ECHI_KIND_APPLIED:
+        if (!s->coordinator.plan.lost[from]) note_apart(s, msg->lease.id);
+        break;
+    case ECHI_KIND_PUSH:
+        s->seen[msg->lease.id].more = msg->flag;
+        if (msg->layer == 0 && stays(s, m->to, from, msg)) note_holds(s, from, m->to);
+        break;
+    case ECHI_KIND_ENTER:
+        /* One that its push has overtaken says nothing any more: the worker may have run out since. */
+        if (s->seen[msg->lease.id].applied || !stays(s, m->to, from, msg)) break;
+        s->entered[from] = msg->lease.id;
+        note_holds(s, from, m->to);
+        break;
+    default: break;
+    }
+}
+
+/* ---- tasks ---- */
+
+static void watch_begins(struct sim *s, int node, const struct echi_task *t) {
+    if (t->kind == ECHI_TASK_APPLY && s->plan.n_groups > 1) watch_apart(s, node);
+    if (t->kind == ECHI_TASK_HEAD && t->weights_out.kind) MUST(s, HEAD, s->head_in[t->weights.index] == s->head_samples);
+}
+
+static void watch_step(struct sim *s, const struct work *w) {
+    const struct echi_lease *l = &w->task.lease;
+    struct seen_lease *seen = seen_of(s, l);
+    const struct place *weights = place(s, w->node, w->task.weights);
+    MUST(s, ONCE, !seen->begun && l->worker == w->node);
+    seen->begun = true;
+    memcpy(seen->began_on, weights->word, sizeof seen->began_on);
+    seen->samples = weights->holds;
+    seen->answer = weights->answer;
+    for (uint32_t i = l->start; i < l->start + l->n; i++) s->computed[i]++;
+}
+
+/* Rows are those of their lease, and trained once. */
+static void watch_rows(struct sim *s, const struct work *w) {
+    const struct echi_task *t = &w->task;
+    const bool trained = t->weights_out.kind || t->state.kind;
+    uint32_t samples = 0;
+    for (int i = 0; i < t->n_rows; i++) {
+        const uint32_t *rows = place_at(s, w->node, ECHI_SLOT_HEAD_ROWS, t->rows[i])->word;
+        const struct echi_lease *l = &s->node[w->node].head.lease[t->rows[i]];
+        struct seen_lease *seen = seen_of(s, l);
+        MUST(s, GRADIENT, t->row_count[i] == l->n && l->round_size == t->divisor && l->n <= N_MAX);
+        const uint32_t trunk = fold(seen->began_on, 0, CUT);
+        seen->head_met = s->head_in[t->weights.index];
+        for (uint32_t k = 0; k < l->n; k++) {
+            const uint32_t at = l->start + k;
+            MUST(s, GRADIENT, rows[2 * k] == toy_forward(trunk, at) && rows[2 * k + 1] == label_of(at));
+            if (!trained) continue;
+            MUST(s, HEAD, !(s->headed_in[at] >> l->epoch & 1));
+            s->headed_in[at] |= (uint8_t)(1 << l->epoch);
+            s->headed[at]++;
+        }
+        if (!trained) s->repeats += l->n;
+        samples += l->n;
+    }
+    MUST(s, HEAD, samples == t->samples && (samples <= ECHI_MERGE_ROWS || t->n_rows == 1));
+}
+static void watch_answers(struct sim *s, const struct work *w) {
+    for (int i = 0; i < w->task.n_rows; i++) {
+        const struct echi_lease *l = &s->node[w->node].head.lease[w->task.rows[i]];
+        memcpy(s->seen[l->id].act_grad, place_at(s, w->node, ECHI_SLOT_HEAD_ROWS_GRAD, w->task.rows[i])->word, l->n * sizeof(uint32_t));
+    }
+}
+
+/* One node that does a round by itself. */
+static void alone_on(struct sim *s) {
+    const uint32_t *before = s->alone[s->alone_rounds % 4];
+    uint32_t *w = s->alone[++s->alone_rounds % 4], grads[PARAMS];
+    const uint32_t start = (uint32_t)(s->alone_samples % s->goal.train_samples);
+    uint64_t n = s->plan.round;
+    if (n > s->goal.train_samples - start) n = s->goal.train_samples - start;
+    if (n > s->goal.samples - s->alone_samples) n = s->goal.samples - s->alone_samples;
+    const struct echi_lease l = {.start = start, .n = (uint32_t)n, .round_size = (uint32_t)n};
+    toy_step(before, grads, &l);
+    for (int i = 0; i < PARAMS; i++) w[i] = before[i] - toy_velocity(i, &s->alone_velocity[i], before[i], grads[i], l.n);
+    s->alone_samples += n;
+}
+static void check_round(struct sim *s, uint64_t round, const uint32_t *w, int first, int end) {
+    if (s->alone_rounds < round) alone_on(s);
+    MUST(s, ONE_NODE, s->alone_rounds - round < 4 && same(w, s->alone[round % 4], first, end));
+}
+
+static void check_tallies(struct sim *s, const uint32_t *w, const uint32_t *base, const uint32_t *mass) {
+    for (int l = 0; l < cut_of(s); l++) MUST(s, MASS, w[l * WORDS + WORDS - 1] == (base ? base[l * WORDS + WORDS - 1] : 0) + mass[l]);
+}
+
+/* w0 and the states at the versions that these slots hold. */
+static void check_sum(struct sim *s, const struct work *w, int group, uint64_t version) {
+    const struct echi_task *t = &w->task;
+    const struct seen_state *own = &s->state[group][version];
+    uint32_t expected[PARAMS];
+    uint64_t samples = own->samples;
+    memcpy(expected, s->start, sizeof expected);
+    for (int i = 0; i < cut_of(s) * WORDS; i++) expected[i] += own->word[i];
+    for (int g = 0; g < s->plan.n_groups; g++) {
+        if (t->peer[g] == ECHI_NONE) continue;
+        const struct seen_state *peer = &s->state[g][place_at(s, w->node, ECHI_SLOT_OWNER_PEER, t->peer[g])->holds];
+        samples += peer->samples;
+        for (int i = 0; i < cut_of(s) * WORDS; i++) expected[i] += peer->word[i];
+    }
+    struct place *out = place(s, w->node, t->weights_out);
+    MUST(s, SUM, same(out->word, expected, 0, cut_of(s) * WORDS));
+    out->holds = samples;
+}
+
+static void watch_apply(struct sim *s, const struct work *w) {
+    const struct echi_task *t = &w->task;
+    const int g = s->node[w->node].owner.group, words = cut_of(s) * WORDS;
+    const struct place *weights = place(s, w->node, t->weights);
+    struct place *out = place(s, w->node, t->weights_out);
+    if (rounds(s)) {
+        MUST(s, GRADIENT, t->samples == t->divisor && t->divisor == t->lease.round_size);
+        s->applied_samples += t->samples;
+        out->holds = s->applied_samples;
+        return check_round(s, ++s->versions[g], out->word, 0, words);
+    }
+    struct seen_lease *seen = watch_push(s, w);
+    MUST(s, GRADIENT, t->samples == t->lease.n && t->divisor == s->plan.round && t->lease.round_size == s->plan.round);
+    count_push(s, seen);
+    const uint64_t version = ++s->versions[g];
+    MUST(s, DRIVER, version < VERSIONS);
+    note_applied(s, seen, version);
+    s->applied_samples += t->samples;
+    /* The state with this push, as it must be. */
+    const struct seen_state *before = &s->state[g][version - 1];
+    struct seen_state *after_it = &s->state[g][version];
+    *after_it = *before;
+    after_it->samples += t->samples;
+    after_it->mark[t->lease.worker] = t->lease.id;
+    for (uint32_t i = 0; i < t->lease.n; i++)
+        for (int l = 0; l < cut_of(s); l++) s->mass[g][l] -= tally_of(label_of(t->lease.start + i), l * WORDS + WORDS - 1);
+    const uint32_t *grads = place(s, w->node, t->grads)->word;
+    for (int i = 0; i < words; i++) after_it->word[i] -= toy_velocity(i, &s->velocity[g][i], weights->word[i], grads[i], t->samples);
+    if (t->state_out.kind) {
+        struct place *state = place(s, w->node, t->state_out);
+        MUST(s, SUM, same(state->word, after_it->word, 0, words));
+        check_tallies(s, state->word, NULL, s->mass[g]);
+        state->holds = version;
+        check_sum(s, w, g, version);
+    } else {
+        MUST(s, SUM, weights->holds == before->samples);
+        uint32_t expected[PARAMS];
+        for (int i = 0; i < words; i++) expected[i] = s->start[i] + after_it->word[i];
+        MUST(s, SUM, same(out->word, expected, 0, words));
+        check_tallies(s, out->word, s->start, s->mass[g]);
+        out->holds = after_it->samples;
+    }
+    seen->staleness = (double)(out->holds - t->samples - seen->samples) / s->plan.round;
+}
+
+static void watch_look(struct sim *s, const struct work *w) {
+    /* The copy is what group 0's owner and the head have now: nothing has moved since they were held. */
+    const struct echi_plan *now = &s->coordinator.plan;
+    const int owner = now->owner_of[echi_plan_first_group(now)], head = s->plan.head;
+    const uint32_t *copy = place(s, 0, w->task.weights)->word;
+    if (s->coordinator.phase == ECHI_RUN_ENDED) return;   /* it was begun before the run had to end */
+    for (int r = 0; r < s->plan.world; r++)
+        MUST(s, LOOK, s->node[r].held || s->node[r].doomed || s->coordinator.phase == ECHI_RUN_LAST_LOOK);
+    MUST(s, LOOK, s->owner_killed ||   /* its copy may be that of a node that is lost by now */
+          same(copy, place_at(s, owner, ECHI_SLOT_OWNER_WEIGHTS, s->node[owner].owner.current)->word, 0, cut_of(s) * WORDS));
+    if (!s->plan.separated) return;
+    MUST(s, LOOK, same(copy, place_at(s, head, ECHI_SLOT_HEAD_WEIGHTS, s->node[head].head.current)->word, CUT * WORDS, PARAMS));
+}
+
+static void watch_ends(struct sim *s, const struct work *w) {
+    const struct echi_task *t = &w->task;
+    switch (t->kind) {
+    case ECHI_TASK_ADD: watch_push(s, w); break;
+    case ECHI_TASK_APPLY: watch_apply(s, w); break;
+    case ECHI_TASK_REFRESH: check_sum(s, w, s->node[w->node].owner.group, s->versions[s->node[w->node].owner.group]); break;
+    case ECHI_TASK_HEAD:
+    case ECHI_TASK_HEAD_APPLY:
+        s->head_samples = s->head_in[t->weights_out.index] = s->head_in[t->weights.index] + t->samples;
+        if (rounds(s)) check_round(s, ++s->head_rounds, place(s, w->node, t->weights_out)->word, CUT * WORDS, PARAMS);
+        break;
+    case ECHI_TASK_EVAL: watch_look(s, w); break;
+    default: break;
+    }
+}
+
+/* ---- checkpoints ---- */
+
+/* How often sample i is in, when so many are. */
+static uint64_t times_in(const struct sim *s, uint64_t samples, uint32_t i) {
+    return samples / s->goal.train_samples + (i < samples % s->goal.train_samples);
+}
+/* The tallies of whole weights say that exactly these samples are in them. */
+static void check_mass(struct sim *s, const uint32_t *w, uint64_t samples) {
+    for (int i = WORDS - 1; i < PARAMS; i += WORDS) {
+        uint32_t sum = mix((uint32_t)s->seed, (uint32_t)i);
+        for (uint32_t k = 0; k < s->goal.train_samples; k++) sum -= (uint32_t)times_in(s, samples, k) * tally_of(label_of(k), i);
+        MUST(s, MASS, w[i] == sum);
+    }
+}
+
+/* A checkpoint is of one moment: nothing is out, and what was gathered is what owners and head have now. */
+static void watch_keep(struct sim *s, const struct kept *k) {
+    const struct echi_coordinator *c = &s->coordinator;
+    const int words = cut_of(s) * WORDS;
+    MUST(s, LEDGER, c->writing && (s->owner_killed || c->standing.samples == s->from.at.samples + s->applied_samples));
+    MUST(s, LEDGER, c->standing.samples == (uint64_t)c->standing.epoch * s->goal.train_samples + c->standing.start);
+    check_mass(s, k->word[0], c->standing.samples);
+    for (int g = 0; g < k->groups; g++) {
+        const int rank = s->plan.owner_of[g];
+        const struct echi_owner *o = &s->node[rank].owner;
+        if (!echi_plan_group_lives(&c->plan, g) || s->node[rank].doomed) continue;
+        MUST(s, DRAIN, !o->busy && o->queued == 0);
+        if (g == echi_plan_first_group(&c->plan))
+            MUST(s, DRAIN, same(k->word[0], place_at(s, rank, ECHI_SLOT_OWNER_WEIGHTS, o->current)->word, 0, words));
+        MUST(s, DRAIN, same(k->word[1 + g], place_at(s, rank, ECHI_SLOT_OWNER_MOMENTUM, 0)->word, 0, words));
+    }
+    if (!s->plan.separated) return;
+    const int head = s->plan.head;
+    const struct echi_head *h = &s->node[head].head;
+    MUST(s, DRAIN, !h->busy && !h->apply_due);
+    MUST(s, DRAIN, same(k->word[0], place_at(s, head, ECHI_SLOT_HEAD_WEIGHTS, h->current)->word, words, PARAMS));
+    MUST(s, DRAIN, same(k->word[1], place_at(s, head, ECHI_SLOT_HEAD_MOMENTUM, 0)->word, words, PARAMS));
+}
+
+/* ---- the coordinator ---- */
+
+static void watch_plan(struct sim *s) {
+    for (int g = 0; g < s->plan.n_groups; g++) {
+        memset(&s->state[g][0], 0, sizeof s->state[g][0]);
+        memcpy(s->velocity[g], place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1 + g)->word, trunk_bytes(s));
+    }
+    memcpy(s->alone[0], s->start, sizeof s->start);
+    memcpy(s->alone_velocity, place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1)->word, sizeof s->alone_velocity);
+    s->alone_samples = s->from.at.samples;
+    s->clock = s->goal.from.clock;
+}
+
+/* All owners that live have all states as they are. */
+static void watch_drained(struct sim *s) {
+    const struct echi_coordinator *c = &s->coordinator;
+    const struct echi_plan *p = &c->plan;
+    MUST(s, DRAIN, c->n_out == 0 && c->n_again == 0);
+    for (int g = 0; g < p->n_groups; g++) {
+        const int rank = p->owner_of[g];
+        const struct echi_owner *o = &s->node[rank].owner;
+        if (p->lost[rank] || s->node[rank].doomed) continue;
+        MUST(s, DRAIN, o->queued == 0 && !o->busy && o->round_count == 0);
+        for (int h = 0; h < p->n_groups; h++) {
+            const int other = p->owner_of[h];
+            if (h == g || s->node[other].doomed) continue;
+            if (!p->lost[other]) MUST(s, DRAIN, s->has_version[rank][h] == s->versions[h]);
+            else MUST(s, DRAIN, s->has_version[rank][h] == c->frozen[h].version);
+        }
+    }
+}
+
+static void watch_frozen(struct sim *s) {
+    const struct echi_plan *p = &s->coordinator.plan;
+    for (int g = 0; g < p->n_groups; g++) {
+        const struct echi_frozen *f = &s->coordinator.frozen[g];
+        const bool decided = f->lost && f->decided;
+        if (decided && !s->decided[g]) {
+            const uint64_t most = highest_copy(s, g);
+            MUST(s, FREEZE, f->version == most && memcmp(f->mark, s->state[g][most].mark, sizeof s->state[g][most].mark) == 0);
+        }
+        if (f->lost && f->settled)
+            for (int h = 0; h < p->n_groups; h++)
+                MUST(s, FREEZE, p->lost[p->owner_of[h]] || s->has_version[p->owner_of[h]][g] == f->version);
+        s->decided[g] = decided;
+    }
+}
+
+static void watch_coordinator(struct sim *s, const struct echi_event *e) {
+    const struct echi_coordinator *c = &s->coordinator;
+    if (c->phase != s->phase && (s->phase == ECHI_RUN_QUIETS || s->phase == ECHI_RUN_DRAINS) && c->phase != ECHI_RUN_TRAINS &&
+        c->phase != ECHI_RUN_ENDED)
+        watch_drained(s);
+    s->phase = c->phase;
+    if (c->n_lost > 0) watch_frozen(s);
+    if (c->train_began == 0) return;
+    const int64_t clock = echi_coordinator_clock(c, e->now);
+    MUST(s, CLOCK, clock >= s->clock && clock <= c->goal.from.clock + e->now - c->train_began);
+    s->clock = clock;
+}
+#endif
