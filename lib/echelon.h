@@ -112,7 +112,7 @@ struct ech_config {
     char coordinator[256];        /* host:port; rank 0 binds it */
     char bind[256];               /* address the other nodes listen on */
     double join_timeout;          /* seconds to wait for all nodes (default 60) */
-    char sync[16];                /* bsp asp ssp gssp */
+    char sync[16];                /* bsp asp ssp gssp local, or auto: the one that is predicted to learn the fastest */
     int staleness;                /* S, 0.. (default 3) */
     int groups;                   /* 0: auto */
     int separate;                 /* -1 auto, 0 off, 1 one head owner */
@@ -156,6 +156,16 @@ struct ech_config {
     char record[1024];            /* folder in which each node writes rank<N>.events for `echelon replay`; made if its parent is there.
                                      A disk that is full ends the recording with a log line, and not the run */
     char profile_out[1024];       /* where rank 0 writes what arithmetic costs its machine, for `echelon sim --profile` */
+    char codec[32];               /* how changes travel: dense, topk, topk:paper, topk:volume, topk:balanced (GDTopK) */
+    double link;                  /* megabits a second of this node's link, for topk:volume and topk:balanced; 0: not known */
+    /* sync local (DiLoCo, arXiv 2311.08105): workers step by themselves, and a round's changes make one outer step. */
+    int inner_steps;              /* H, a worker's steps in a round, in the mean over all (default 16); each gets them by its speed */
+    double outer_lr, outer_momentum;   /* of the outer step, with Nesterov's momentum (defaults 0.7 and 0.9, the paper's) */
+    /* sync asp, nothing separated */
+    double drop_older;            /* rounds: gradients that are staler are dropped, their samples issued again (arXiv 2501.16168); 0: none */
+    int weigh_by_time;            /* 1: gradients count in proportion to their node's step times (arXiv 2605.13434) */
+    int rounds_apart;             /* R, 1.. (default 4): rounds that a group may run ahead of what the others have (gssp) */
+    double damping;               /* c, 0.. (default 0, off): a push that is t rounds stale weighs 1 / (1 + c t); not under bsp */
     char regroup[8];              /* "auto" (gssp): workers change groups or step sizes when their speeds have changed for good; "off" */
 };
 void ech_config_init(struct ech_config *config);
@@ -216,6 +226,14 @@ struct ech_report {
     int n_lost, lost[ECH_WORLD_MAX];      /* ranks that were lost while the others went on, in order */
     uint64_t leases_again, samples_again; /* work of theirs that others were given again; `samples` counts each once */
     uint64_t head_repeats;                /* rows that the head had trained already: answered, not trained again */
+    char codec[32];                       /* "dense", "topk:paper", ... */
+    /* With topk, of pushes and of weights and states between nodes: bytes by those that they would have had dense; 1 with dense. */
+    double push_ratio, state_ratio;
+    uint64_t residuals_lost;              /* with topk: residuals that were lost with their worker, or cleared since its owner was lost */
+    uint64_t leases_dropped, samples_dropped;   /* drop_older: too old when they came; issued again, and so among leases_again too */
+    double predicted_images_per_second, predicted_staleness;   /* of the plan, before it ran; staleness in rounds, mean; negative: nobody could tell */
+    int useless;                          /* rank without whose worker the others were predicted to be faster; -1: none */
+    double useless_gain;                  /* by so much: 0.12 is 12 % more images a second; with sync auto the rank was left out if its batch is 0 */
     /* Because speeds had changed for good: workers that joined another group, and changes of a worker's samples a step. group_of and
      * batch above are those at the end. */
     uint64_t regroups, resizes;
@@ -251,7 +269,7 @@ struct ech_step {
 };
 
 /* Joins the other nodes with your own arrays. train_samples: size of the training set (all nodes can read all of it).
- * rank 0's values are the initial weights of all. sync bsp, asp, ssp or gssp; nothing is separated; looks at a test set
+ * rank 0's values are the initial weights of all. sync bsp, asp, ssp, gssp or local; nothing is separated; looks at a test set
  * are yours to make. params and the arrays must stay valid until ech_session_close. Blocks until all nodes have joined
  * and measured: `measure`, when not NULL, is called a few times with a number of samples and must compute gradients for
  * the samples as a step would (its results are not used); without it shares are equal. */

@@ -83,8 +83,20 @@ ech_status echi_stack_input_grad(struct echi_stack *stack, echi_real *rows, stru
 ech_status echi_apply_sgd(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
                           const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum, echi_real decay_times_f,
                           struct ech_error *err);
+/* SGD with Nesterov's momentum as PyTorch's (dampening 0): v = m*v + g; w_out = w - lr*(g + m*v). w_out may be w. */
+ech_status echi_apply_nesterov(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
+                               const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum,
+                               struct ech_error *err);
+/* What w has gone since `origin`, downwards and weighted: delta = (origin - w) * weight; origin = w. */
+ech_status echi_take_delta(struct echi_device *device, struct echi_buffer *delta, const struct echi_buffer *w, struct echi_buffer *origin,
+                           size_t at, size_t count, echi_real weight, struct ech_error *err);
+/* The same way, from another place: w = from + (w - origin); origin = from. Where w is origin, both become `from` exactly. */
+ech_status echi_rebase(struct echi_device *device, struct echi_buffer *w, struct echi_buffer *origin, const struct echi_buffer *from,
+                       size_t at, size_t count, struct ech_error *err);
 /* sum += g */
 ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count, struct ech_error *err);
+/* x *= factor */
+ech_status echi_scale(struct echi_device *device, struct echi_buffer *x, size_t at, size_t count, echi_real factor, struct ech_error *err);
 /* The change instead of the weights (design, 6, "Owner's state"): g += f*wd*w; v = m*v + g; a_out = a - lr*v. */
 ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer *w, const struct echi_buffer *a, struct echi_buffer *a_out,
                             struct echi_buffer *v, const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum,
@@ -100,6 +112,45 @@ ech_status echi_exact_add(struct echi_device *device, struct echi_buffer *sum, c
                           struct ech_error *err);
 ech_status echi_exact_round(struct echi_device *device, struct echi_buffer *g, const struct echi_buffer *sum, size_t at, size_t count,
                             struct ech_error *err);                    /* g = sum, rounded once */
+/* --- changes written short (design, 6, "Two kinds of link"); codec.c says how the bytes lie --- */
+
+#define ECHI_WHOLE 1000000u   /* ratios are counted in millionths, so that every machine sends the same number of values */
+
+/* Which of a range go: the ceil(count * ratio) largest by magnitude, found by a threshold taken from a sample (papers.md, 4.2;
+ * Lin et al., Deep Gradient Compression, ICLR 2018). Never a zero. Of the sample each place is a pure function of (seed, turn, part). */
+struct echi_topk {
+    uint32_t ratio, sample;      /* millionths, 1..ECHI_WHOLE: of the range that go; of it that the threshold is taken from */
+    uint64_t seed;
+    uint32_t turn, part;         /* which message of its link, and what of it: no two selections of a run have the same */
+};
+/* Room for one selection at a time in ranges of up to `most` numbers. */
+struct echi_codec_room;
+ech_status echi_codec_room_create(size_t most, struct echi_codec_room **out, struct ech_error *err);
+void echi_codec_room_destroy(struct echi_codec_room *room);    /* NULL is harmless */
+/* Places of what goes, ascending, in out_index, which has room for `count`; returns how many. x holds finite numbers only. */
+size_t echi_topk_select(const echi_real *x, size_t count, const struct echi_topk *how, uint32_t *out_index);
+
+/* Bytes of what is written for `count` numbers: at most; and for what lies at `bytes`, as its first words say, 0 when they make no
+ * sense or promise other than `len` bytes. The second reads eight bytes only; places are
+ * checked when they are decoded. */
+size_t echi_coded_most(size_t count);
+size_t echi_coded_length(const void *bytes, size_t len, size_t count);
+/* A push: residual += g (with `fresh` residual = g), the largest of it are written to `out` at byte out_at, and are 0 in it from then on;
+ * so residual + written is what residual + g was, bit for bit. ECH_E_DIVERGED when a number is not finite; residual is lost then. */
+ech_status echi_code_push(struct echi_device *device, struct echi_buffer *residual, const struct echi_buffer *g, size_t at, size_t count,
+                          bool fresh, const struct echi_topk *how, struct echi_codec_room *room, struct echi_buffer *out, size_t out_at,
+                          struct ech_error *err);
+/* A state: of the numbers of w that differ the most from `known`, which the receiver has, the values themselves; they are in known from
+ * then on. Ratio ECHI_WHOLE writes all, whatever they are. ECH_E_DIVERGED as above. */
+ech_status echi_code_state(struct echi_device *device, struct echi_buffer *known, const struct echi_buffer *w, size_t at, size_t count,
+                           const struct echi_topk *how, struct echi_codec_room *room, struct echi_buffer *out, size_t out_at,
+                           struct ech_error *err);
+/* What a stranger may have written, read back. ZERO: what was not sent becomes 0; SET: it stays; ADD: what was sent is added.
+ * ECH_E_FORMAT, with x as it was, unless there are as many places as values, ascending and below count. */
+enum echi_decode { ECHI_DECODE_ZERO, ECHI_DECODE_SET, ECHI_DECODE_ADD };
+ech_status echi_decode(struct echi_device *device, struct echi_buffer *x, size_t at, size_t count, enum echi_decode how,
+                       const struct echi_buffer *in, size_t in_at, struct ech_error *err);
+
 /* True when every float of the range is finite. */
 ech_status echi_all_finite(struct echi_device *device, const struct echi_buffer *x, size_t at, size_t count, bool *out_finite, struct ech_error *err);
 #endif

@@ -104,6 +104,62 @@ ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer
     return ECH_OK;
 }
 
+/* The three of `local` are run once a round, and are bound by memory: plain loops. */
+ech_status echi_apply_nesterov(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
+                               const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum,
+                               struct ech_error *err) {
+    static const char op[] = "apply.nesterov";
+    echi_real *from, *to, *speed, *gradient;
+    ECHI_TRY(range_of(device, w, "w", at, count, op, &from, err));
+    ECHI_TRY(range_of(device, w_out, "w_out", at, count, op, &to, err));
+    ECHI_TRY(range_of(device, v, "v", at, count, op, &speed, err));
+    ECHI_TRY(range_of(device, g, "g", at, count, op, &gradient, err));
+    ECHI_TRY(apart_or_same(to, "w_out", from, "w", count, op, err));
+    ECHI_TRY(apart(to, "w_out", speed, "v", count, op, err));
+    ECHI_TRY(apart(to, "w_out", gradient, "g", count, op, err));
+    ECHI_TRY(apart(speed, "v", from, "w", count, op, err));
+    ECHI_TRY(apart(speed, "v", gradient, "g", count, op, err));
+    for (size_t i = 0; i < count; i++) {
+        speed[i] = momentum * speed[i] + gradient[i];
+        to[i] = from[i] - lr * (gradient[i] + momentum * speed[i]);
+    }
+    return ECH_OK;
+}
+
+ech_status echi_take_delta(struct echi_device *device, struct echi_buffer *delta, const struct echi_buffer *w, struct echi_buffer *origin,
+                           size_t at, size_t count, echi_real weight, struct ech_error *err) {
+    static const char op[] = "take.delta";
+    echi_real *to, *from, *before;
+    ECHI_TRY(range_of(device, delta, "delta", at, count, op, &to, err));
+    ECHI_TRY(range_of(device, w, "w", at, count, op, &from, err));
+    ECHI_TRY(range_of(device, origin, "origin", at, count, op, &before, err));
+    ECHI_TRY(apart(to, "delta", from, "w", count, op, err));
+    ECHI_TRY(apart(to, "delta", before, "origin", count, op, err));
+    ECHI_TRY(apart(before, "origin", from, "w", count, op, err));
+    for (size_t i = 0; i < count; i++) {
+        to[i] = (before[i] - from[i]) * weight;
+        before[i] = from[i];
+    }
+    return ECH_OK;
+}
+
+ech_status echi_rebase(struct echi_device *device, struct echi_buffer *w, struct echi_buffer *origin, const struct echi_buffer *from,
+                       size_t at, size_t count, struct ech_error *err) {
+    static const char op[] = "rebase";
+    echi_real *to, *before, *base;
+    ECHI_TRY(range_of(device, w, "w", at, count, op, &to, err));
+    ECHI_TRY(range_of(device, origin, "origin", at, count, op, &before, err));
+    ECHI_TRY(range_of(device, from, "from", at, count, op, &base, err));
+    ECHI_TRY(apart(to, "w", before, "origin", count, op, err));
+    ECHI_TRY(apart(to, "w", base, "from", count, op, err));
+    ECHI_TRY(apart(before, "origin", base, "from", count, op, err));
+    for (size_t i = 0; i < count; i++) {
+        to[i] = base[i] + (to[i] - before[i]);
+        before[i] = base[i];
+    }
+    return ECH_OK;
+}
+
 ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count,
                     struct ech_error *err) {
     echi_real *to, *from;
@@ -111,6 +167,13 @@ ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const s
     ECHI_TRY(range_of(device, g, "g", at, count, "add", &from, err));
     ECHI_TRY(apart(to, "sum", from, "g", count, "add", err));
     kernels()->add(to, from, count);
+    return ECH_OK;
+}
+
+ech_status echi_scale(struct echi_device *device, struct echi_buffer *x, size_t at, size_t count, echi_real factor, struct ech_error *err) {
+    echi_real *to;
+    ECHI_TRY(range_of(device, x, "x", at, count, "scale", &to, err));
+    for (size_t i = 0; i < count; i++) to[i] *= factor;
     return ECH_OK;
 }
 

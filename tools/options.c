@@ -49,6 +49,7 @@ static const struct {
     {SIM, "keep", "a simulated run is short, and is not checkpointed"},
     {SIM, "resume", "a simulated run begins at the beginning"},
     {SIM, "record", "the same seed gives the same simulated run again"},
+    {SIM, "link", "say what each node's link carries in --hosts FILE, as in 'link 100 Mb/s'"},
     {SIM, "profile-out", "a simulation measures nothing: `echelon train --profile-out` writes a profile"},
 };
 enum { N_LACKING = (int)(sizeof lacking / sizeof lacking[0]) };
@@ -69,8 +70,8 @@ static const struct {
     {"What to train", " model data init "},
     {"The simulated cluster", " hosts workers spread compute profile "},
     {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device threads slow "},
-    {"How the nodes work together", " sync staleness groups regroup separate shares samples-per-step plan "},
-    {"Learning", " batch lr momentum weight-decay seed no-shuffle deterministic "},
+    {"How the nodes work together", " sync staleness groups regroup separate shares samples-per-step inner-steps drop-older weigh-by-time codec link plan "},
+    {"Learning", " batch lr momentum weight-decay outer-lr outer-momentum seed no-shuffle deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
     {"Stopping and going on", " checkpoint every keep resume "},
     {"What it tells", " progress report curve save save-plan record profile-out help "},
@@ -240,8 +241,10 @@ static ech_status settle_sim(const struct command *command, struct ech_error *er
     if (command->hosts && command->spread) return wrong(err, "--hosts says how unlike the machines are: leave --spread out");
     if (command->costs_only && *c->save) return wrong(err, "--compute model learns no weights to --save: leave one of them out");
     if (command->costs_only && *c->init) return wrong(err, "--compute model takes no weights from --init: leave one of them out");
-    if (command->costs_only && *command->curve) return wrong(err, "--compute model learns nothing that --curve could show: leave one of them out");
-    if (command->costs_only && c->target_accuracy > 0) return wrong(err, "--compute model learns nothing, so no --target-accuracy is ever reached: leave one of them out");
+    if (command->costs_only && *command->curve)
+        return wrong(err, "--compute model learns nothing that --curve could show: leave one of them out");
+    if (command->costs_only && c->target_accuracy > 0)
+        return wrong(err, "--compute model learns nothing, so no --target-accuracy is ever reached: leave one of them out");
     return ECH_OK;
 }
 
@@ -252,7 +255,8 @@ static ech_status check_environment(enum subcommand sub, struct ech_error *err) 
         size_t len = 4;
         for (const char *c = lacking[i].name; *c && len + 1 < sizeof name; c++) name[len++] = *c == '-' ? '_' : (char)(*c - 'a' + 'A');
         name[len] = 0;
-        if (lacking[i].without == sub && getenv(name)) return wrong(err, "the environment has %s, but echelon %s has no --%s: %s", name, name_of(sub), lacking[i].name, lacking[i].instead);
+        if (lacking[i].without == sub && getenv(name))
+            return wrong(err, "the environment has %s, but echelon %s has no --%s: %s", name, name_of(sub), lacking[i].name, lacking[i].instead);
     }
     return ECH_OK;
 }

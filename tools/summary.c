@@ -2,6 +2,8 @@
  * What a run did, for people, on stdout. The same in full is --report's. */
 #include "tool.h"
 
+#include <string.h>
+
 const char *bytes_text(double bytes, char *buf, size_t cap) {
     static const char *const unit[] = {"B", "kB", "MB", "GB", "TB"};
     int u = 0;
@@ -79,7 +81,13 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
     if (r->regroups + r->resizes > 0)
         fprintf(to, "  regrouping       %llu moves of workers to other groups, %llu changes of step sizes\n", (unsigned long long)r->regroups,
                 (unsigned long long)r->resizes);
+    if (r->leases_dropped > 0)
+        fprintf(to, "  dropped          %llu gradients of %llu samples were too old; the samples were issued again\n",
+                (unsigned long long)r->leases_dropped, (unsigned long long)r->samples_dropped);
     print_staleness(to, r);
     /* Nodes tell what they sent when a run ends in order: of one that was cut nothing is known. */
+    if (bytes > 0 && strcmp(r->codec, "dense") != 0)
+        fprintf(to, "  codec            %s: pushes of %.1f %%, weights and states of %.1f %% of their dense bytes\n", r->codec,
+                100 * r->push_ratio, 100 * r->state_ratio);
     if (bytes > 0 || r->world == 1) fprintf(to, "  sent             %s, by all nodes\n", bytes_text((double)bytes, sent, sizeof sent));
 }

@@ -182,6 +182,7 @@ static ech_status read_standing(const struct reader *r, const struct echi_job *j
         return no_checkpoint(r, "its accuracy or loss makes no sense", "");
     c->groups = (int)n[W_GROUPS];
     c->separated = n[W_SEPARATED] != 0;
+    c->local = strcmp(r->text[W_SYNC], echi_policy_local.name) == 0;
     c->at = (struct echi_standing){.epoch = (uint32_t)n[W_EPOCH], .start = (uint32_t)n[W_START], .samples = n[W_SAMPLES],
         .looks = n[W_LOOKS], .clock = (int64_t)n[W_CLOCK], .measuring = (int64_t)n[W_MEASURING], .keeping = (int64_t)n[W_KEEPING],
         .accuracy = real_of(r, W_ACCURACY), .best_accuracy = real_of(r, W_BEST), .loss = real_of(r, W_LOSS),
@@ -254,6 +255,10 @@ static void share_out(const struct echi_checkpoint *c, size_t n_params, int g, i
 void echi_checkpoint_momentum(const struct echi_checkpoint *c, const struct echi_job *job, const struct echi_plan *plan, int g,
                               float *out) {
     size_t at, count;
+    if (c->local != (plan->sync == ECHI_SYNC_LOCAL)) {
+        memset(out, 0, job->n_params * sizeof *out);
+        return;
+    }
     echi_job_range(job, plan, false, &at, &count);
     share_out(c, job->n_params, g, plan->n_groups, at, count, out);
     echi_job_range(job, plan, true, &at, &count);   /* of one head, where there is one */

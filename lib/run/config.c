@@ -40,6 +40,7 @@ struct rule {
 
 static ech_status sync_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status separate_fits(const struct ech_config *config, struct ech_error *err);
+static ech_status codec_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status shares_fit(const struct ech_config *config, struct ech_error *err);
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status coordinator_fits(const struct ech_config *config, struct ech_error *err);
@@ -54,10 +55,10 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
       "address that the other nodes listen on (when not given: that of the route to the coordinator)")                        \
     X(join_timeout, "join-timeout", "SECONDS", "60", REAL, 0.01, 86400, no_word, NULL, "how long all nodes may take to join") \
     X(sync, "sync", "POLICY", "bsp", TEXT, 0, 0, no_word, sync_fits,                                                          \
-      "bsp (in step), asp (nobody waits), ssp (bounded staleness), gssp (groups of like speed)")                              \
+      "bsp (in step), asp (nobody waits), ssp (bounded staleness), gssp (groups of like speed), local (steps by oneself), auto (predicted to learn fastest)") \
     X(staleness, "staleness", "S", "3", INT, 0, 1000000, no_word, NULL,                                                       \
       "steps that a worker may be ahead of its group's slowest (ssp, gssp)")                                                  \
-    X(groups, "groups", "G", "auto", INT, 0, ECH_GROUPS_MAX, auto_zero, NULL, "number of groups (gssp); auto: by speed")      \
+    X(groups, "groups", "G", "auto", INT, 0, ECH_GROUPS_MAX, auto_zero, NULL, "number of groups (gssp); auto: by speed, as many as are predicted to be the fastest")      \
     X(regroup, "regroup", "WHEN", "auto", TEXT, 0, 0, no_word, regroup_fits,                                                  \
       "auto: a worker whose speed has changed for good joins another group, or gets other steps (gssp); off: never")          \
     X(separate, "separate", "F", "auto", INT, 0, ECH_WORLD_MAX, separate_words, separate_fits,                                \
@@ -67,7 +68,7 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
     X(batch, "batch", "B", "auto", INT, 0, 65536, auto_zero, NULL,                                                            \
       "samples of a round, divisor of every gradient; auto: 64, or 16 a worker when that is more")                            \
     X(samples_per_step, "samples-per-step", "SAMPLES", "auto", INT, 0, 65536, auto_zero, NULL,                                \
-      "samples of one worker's step (asp, ssp, gssp)")                                                                        \
+      "samples of one worker's step (asp, ssp, gssp, local)")                                                                 \
     X(lr, "lr", "RATE", "auto", REAL, 0, 1000, auto_negative, NULL, "learning rate; auto: the model's")                       \
     X(momentum, "momentum", "M", "auto", REAL, 0, 0.999, auto_negative, NULL, "momentum of SGD; auto: the model's")           \
     X(weight_decay, "weight-decay", "W", "auto", REAL, 0, 1, auto_negative, NULL, "weight decay of SGD; auto: the model's")   \
@@ -107,7 +108,23 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
     X(record, "record", "DIR", "", TEXT, 0, 0, no_word, NULL,                                                                 \
       "where each node writes what its roles are told (rank0.events, ...), for `echelon replay`")                             \
     X(profile_out, "profile-out", "FILE", "", TEXT, 0, 0, no_word, NULL,                                                      \
-      "where rank 0 writes what arithmetic costs it, for `echelon sim --profile`")
+      "where rank 0 writes what arithmetic costs it, for `echelon sim --profile`")                                           \
+    X(codec, "codec", "CODEC", "dense", TEXT, 0, 0, no_word, codec_fits,                                                      \
+      "how changes travel: dense, or topk:paper, topk:volume, topk:balanced: the largest now, the rest later (topk: balanced)") \
+    X(link, "link", "MBITS", "auto", REAL, 0, 1e6, auto_zero, NULL,                                                           \
+      "megabits a second of this node's link, which topk:volume and topk:balanced go by; auto: not known")  \
+    X(inner_steps, "inner-steps", "H", "16", INT, 1, 10000, no_word, NULL,                                                    \
+      "steps of a worker by itself in a round, in the mean over all; each has them by its speed (local)")                     \
+    X(outer_lr, "outer-lr", "RATE", "0.7", REAL, 0, 1000, no_word, NULL, "learning rate of the step by a round's change (local)") \
+    X(outer_momentum, "outer-momentum", "M", "0.9", REAL, 0, 0.999, no_word, NULL, "Nesterov momentum of that step (local)") \
+    X(drop_older, "drop-older", "ROUNDS", "off", REAL, 0, 100000, off_zero, NULL,                                             \
+      "gradients that are staler are dropped, and their samples issued again (asp)")                                          \
+    X(weigh_by_time, "weigh-by-time", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                               \
+      "gradients count in proportion to the time that a step takes on their node (asp)")     \
+    X(rounds_apart, "rounds-apart", "R", "4", INT, 1, 1000000, no_word, NULL,                                                  \
+      "rounds that a group may run ahead of what the others have (gssp)")                                                     \
+    X(damping, "damping", "C", "off", REAL, 0, 1000, off_zero, NULL,                                                           \
+      "a push that is T rounds stale weighs 1 / (1 + C T) (asp, ssp, gssp); off: always 1")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \
@@ -228,10 +245,10 @@ static ech_status field_fits(const struct ech_config *config, int i, struct ech_
 /* ---------------------------------------------- what a range cannot say */
 
 static ech_status sync_fits(const struct ech_config *config, struct ech_error *err) {
-    static const char *const known[] = {"bsp", "asp", "ssp", "gssp"};
+    static const char *const known[] = {"bsp", "asp", "ssp", "gssp", "local", "auto"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(config->sync, known[i]) == 0) return ECH_OK;
-    return refuse(err, "option sync is '%s': give bsp, asp, ssp or gssp", config->sync);
+    return refuse(err, "option sync is '%s': give bsp, asp, ssp, gssp, local or auto", config->sync);
 }
 
 static ech_status separate_fits(const struct ech_config *config, struct ech_error *err) {
@@ -244,6 +261,13 @@ static ech_status separate_fits(const struct ech_config *config, struct ech_erro
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err) {
     if (strcmp(config->regroup, "auto") == 0 || strcmp(config->regroup, "off") == 0) return ECH_OK;
     return refuse(err, "option regroup is '%s': give auto or off", config->regroup);
+}
+
+static ech_status codec_fits(const struct ech_config *config, struct ech_error *err) {
+    static const char *const known[] = {"dense", "topk", "topk:paper", "topk:volume", "topk:balanced"};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(config->codec, known[i]) == 0) return ECH_OK;
+    return refuse(err, "option codec is '%s': give dense, topk, topk:paper, topk:volume or topk:balanced", config->codec);
 }
 
 static ech_status coordinator_fits(const struct ech_config *config, struct ech_error *err) {
@@ -363,6 +387,9 @@ static ech_status deterministic_fits(const struct ech_config *config, struct ech
         return refuse(err, "option deterministic is on, but sync is %s, where weights depend on who comes first: give sync bsp", config->sync);
     if (config->batch % 4 != 0)
         return refuse(err, "option batch is %d, but deterministic deals samples in fours: give a multiple of 4", config->batch);
+    if (strcmp(config->codec, "dense") != 0)
+        return refuse(err, "option deterministic is on, but codec is %s, where what is sent depends on who computes which samples: leave "
+                      "codec out", config->codec);
     for (const char *at = config->shares; share_list(config->shares, &(long){0}) > 0 && at; at = strchr(at, ',')) {
         if (*at == ',') at++;
         if (atoi(at) % 4 != 0)
@@ -383,6 +410,37 @@ static ech_status outputs_differ(const struct ech_config *config, struct ech_err
     return ECH_OK;
 }
 
+static ech_status asp_fits(const struct ech_config *config, struct ech_error *err) {
+    const char *name = config->drop_older > 0 ? "drop-older" : config->weigh_by_time ? "weigh-by-time" : NULL;
+    if (!name) return ECH_OK;
+    if (strcmp(config->sync, "asp") != 0)
+        return refuse(err, "option %s is given, but sync is %s: only asp has it; leave it out, or give sync asp", name, config->sync);
+    if (config->separate > 0)
+        return refuse(err, "option %s is given, and separate is %d: it is of nodes that train all layers; leave one of them out", name,
+                      config->separate);
+    return ECH_OK;
+}
+
+/* What only local has is given only there; what it has not, not there. */
+static ech_status local_fits(const struct ech_config *config, struct ech_error *err) {
+    struct ech_config usual;
+    ech_config_init(&usual);
+    const bool local = strcmp(config->sync, "local") == 0;
+    if ((local || config->drop_older > 0) && strcmp(config->codec, "dense") != 0)
+        return refuse(err, "option codec is %s, but %s: what it holds back would not be made up for; give codec dense", config->codec,
+                      local ? "sync is local, whose changes are averaged" : "drop-older drops what was sent");
+    if (local) {
+        if (config->separate <= 0) return ECH_OK;
+        return refuse(err, "option separate is %d, but sync is local, where each node trains all layers by itself: leave separate out",
+                      config->separate);
+    }
+    if (config->inner_steps == usual.inner_steps && config->outer_lr == usual.outer_lr && config->outer_momentum == usual.outer_momentum)
+        return ECH_OK;
+    return refuse(err, "option %s is given, but sync is %s: only local has such steps; leave it out, or give sync local",
+                  config->inner_steps != usual.inner_steps ? "inner-steps" : config->outer_lr != usual.outer_lr ? "outer-lr" : "outer-momentum",
+                  config->sync);
+}
+
 ech_status ech_config_check(const struct ech_config *config, struct ech_error *err) {
     if (!config) return refuse(err, "no config was given");
     if (config->size != sizeof *config)
@@ -394,7 +452,7 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
         return refuse(err, "option rank is %d, but world is %d: ranks go from 0 to %d", config->rank, config->world, config->world - 1);
     if (config->world > 1 && !*config->coordinator)
         return refuse(err, "option coordinator is missing: %d nodes need one HOST:PORT to meet, the same for all", config->world);
-    if (config->groups > 1 && strcmp(config->sync, "gssp") != 0)
+    if (config->groups > 1 && strcmp(config->sync, "gssp") != 0 && strcmp(config->sync, "auto") != 0)
         return refuse(err, "option groups is %d, but sync is %s, which has one group: leave groups out, or give sync gssp",
                       config->groups, config->sync);
     if (config->groups > config->world)
@@ -402,6 +460,10 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
     if (bsp && config->samples_per_step > 0)
         return refuse(err, "option samples-per-step is %d, but under bsp steps follow from batch and shares: leave it out",
                       config->samples_per_step);
+    ECHI_TRY(local_fits(config, err));
+    ECHI_TRY(asp_fits(config, err));
+    if ((bsp || strcmp(config->sync, "local") == 0) && config->damping > 0)
+        return refuse(err, "option damping is %g, but under %s nothing is stale: leave it out", config->damping, config->sync);
     if (*config->key && config->insecure) return refuse(err, "options key and insecure contradict each other: leave one of them out");
     if (config->resume && !*config->checkpoint)
         return refuse(err, "option resume is on, but checkpoint is missing: give the folder with the checkpoints");

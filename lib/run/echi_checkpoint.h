@@ -14,6 +14,7 @@ struct echi_checkpoint {
     struct echi_standing at;
     int groups;
     bool separated;                           /* only group 0 has the momentum of the head's layers */
+    bool local;                               /* its momentum is of the outer step, in units of weights */
     float *weights, *momentum;                /* [n_params], [groups * n_params] */
 };
 /* From foreign bytes. ECH_E_FORMAT: no checkpoint; ECH_E_ARGUMENT: of another model, data set or order than `job`'s (both
@@ -23,7 +24,8 @@ ech_status echi_checkpoint_parse(const char *name, const uint8_t *bytes, size_t 
 void echi_checkpoint_free(struct echi_checkpoint *checkpoint);
 /* Momentum for group g of a plan that may have other groups than the checkpoint: out[n_params]. Each group goes on with its
  * own; that of groups which are no more is added to group 0's; a new group starts at zero. So the sum over all groups, which
- * is what the gradients applied so far still have to move, stays what it was. */
+ * is what the gradients applied so far still have to move, stays what it was. Between `local`, whose momentum is the outer step's,
+ * and the other policies nothing can be handed over: it starts at zero. */
 void echi_checkpoint_momentum(const struct echi_checkpoint *checkpoint, const struct echi_job *job, const struct echi_plan *plan, int g,
                               float *out);
 

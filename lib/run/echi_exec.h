@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the files of the computing lane share: exec.c (slots, and the tasks as they usually are), exec_granules.c (the same
- * tasks under --deterministic). */
+ * tasks under --deterministic), exec_codec.c (what the codec top-k adds). */
 #ifndef ECHI_EXEC_H
 #define ECHI_EXEC_H
 #include "echi_run.h"
@@ -20,10 +20,15 @@ struct echi_exec {
     /* --deterministic: a stack for each granule whose activations must be kept, gradients of one granule, a round's sum made floats */
     struct echi_stack **granule; uint32_t granules;
     struct echi_buffer *of_granule, *rounded;
+    /* codec top-k: room to select in for the worker's and the owner's tasks; a push as gradients */
+    struct echi_codec_room *push_room, *state_room;
+    struct echi_buffer *pushed;
 };
 
 /* ---- exec.c ---- */
 static inline struct echi_buffer *slot(struct echi_exec *x, struct echi_slot s) { return x->slot[s.kind][s.index]; }
+/* Slots [first, first + count) of a kind; those that are there stay. */
+ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err);
 /* Layers [first, end) of the model, for up to n samples. */
 ech_status echi_exec_stack(struct echi_exec *x, int first, int end, uint32_t n, struct echi_stack **out, struct ech_error *err);
 /* Samples as rows of numbers. */
@@ -34,6 +39,18 @@ double echi_exec_sane_loss(double loss, uint32_t n);
 /* The update that APPLY, HEAD_APPLY or HEAD asks for, by these gradients. */
 ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head,
                            struct ech_error *err);
+
+/* ---- exec_codec.c: slots beside those of exec.c, and tasks ---- */
+bool echi_exec_coded(const struct echi_exec *x);
+ech_status echi_codec_setup_worker(struct echi_exec *x, struct ech_error *err);
+ech_status echi_codec_setup_places(struct echi_exec *x, int places, struct ech_error *err);   /* for weights as they come */
+ech_status echi_codec_setup_owner(struct echi_exec *x, int group, struct ech_error *err);
+ech_status echi_codec_setup_member(struct echi_exec *x, int rank, struct ech_error *err);   /* for each worker of the owner's group */
+void echi_codec_destroy(struct echi_exec *x);
+/* The layers of a push that has come, as numbers. */
+ech_status echi_codec_read_push(struct echi_exec *x, struct echi_slot from, struct echi_buffer *to, enum echi_decode how, struct ech_error *err);
+ech_status echi_codec_encode(struct echi_exec *x, const struct echi_task *task, struct ech_error *err);
+ech_status echi_codec_decode(struct echi_exec *x, const struct echi_task *task, struct ech_error *err);
 
 /* ---- exec_granules.c ---- */
 ech_status echi_granules_setup_worker(struct echi_exec *x, uint32_t n, struct ech_error *err);

@@ -60,7 +60,9 @@ struct echi_node {
                                                                  told yet, in order */
     uint64_t sizes_told;                      /* changes of step sizes that were logged */
     struct ech_progress shown; int64_t shown_clock; uint64_t shown_looks;
+    uint64_t coded[4];                        /* bytes of coded pushes to other nodes, and what they would have been; of weights and states */
     uint64_t sent_by_kind[ECHI_KINDS + 1], head_repeats;   /* rank 0: summed over all nodes */
+    uint64_t coded_of_all[4], residuals_cleared;
 };
 
 /* ---- node.c ---- */

@@ -45,6 +45,10 @@ void echi_job_order(const struct echi_job *job, char out[ECHI_JOB_WORD]);
  * whose layers a PARAMS is about. */
 void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at,
                      size_t *len);
+/* Under a codec some kinds are as long as what is written in them; the extent is then the longest. Whether a kind is coded, and the
+ * length of what lies at `bytes`, of which the first words are read; 0: they make no sense. */
+bool echi_job_coded(const struct echi_plan *plan, int kind);
+size_t echi_job_length(const struct echi_plan *plan, int kind, const uint8_t *bytes, size_t most);
 /* Sample numbers of a lease. */
 void echi_job_samples(const struct echi_job *job, const struct echi_lease *lease, uint32_t *out_index);
 
@@ -126,6 +130,9 @@ ech_status echi_exec_regroup(struct echi_exec *exec, const struct echi_plan *pla
 void *echi_exec_slot(struct echi_exec *exec, struct echi_slot slot, size_t *out_bytes);   /* NULL when there is none */
 /* Names of the kernels that were chosen for each unit of each stack, for recordings. NUL-terminated, cut at cap. */
 void echi_exec_kernels(const struct echi_exec *exec, char *buf, size_t cap);
+/* codec top-k: a gradient that lies in its place goes through the residual; *out_bytes of it are to be sent. By the lane, or in a
+ * session by the thread that computes the step. */
+ech_status echi_exec_push(struct echi_exec *exec, const struct echi_task *task, int layer, size_t *out_bytes, struct ech_error *err);
 ech_status echi_exec_run(void *exec, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
 
 /* -------------------------------------------------------------- measure.c */
@@ -191,6 +198,11 @@ ech_status echi_outcome_write(const struct ech_model *model, const struct ech_co
 /* A move, told by `m`, in words: who joins which group, and why if the coordinator decided it. Cut at cap. */
 void echi_move_text(const struct echi_change *why, const struct echi_msg *m, char *buf, size_t cap);
 void echi_resize_text(const struct echi_change *why, char *buf, size_t cap);   /* and another size of steps */
+
+/* ----------------------------------------------------------- choice_log.c */
+
+/* Tells the caller's log why rank 0 took this plan: what was compared, what is predicted, and who holds the others up. */
+void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator);
 
 /* ------------------------------------------------------------ plan_file.c */
 

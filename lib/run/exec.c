@@ -41,6 +41,7 @@ void echi_exec_destroy(struct echi_exec *x) {
     free(x->index);
     free(x->eval_index);
     echi_granules_destroy(x);
+    echi_codec_destroy(x);
     echi_buffer_destroy(x->rounded);
     echi_device_close(x->device);
     free(x);
@@ -58,7 +59,7 @@ static ech_status allocate(void *out_pointer, size_t count, size_t size, const c
     return ECH_OK;
 }
 
-static ech_status make_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err) {
+ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err) {
     for (int i = first; i < first + count; i++)
         if (!x->slot[kind][i]) ECHI_TRY(echi_buffer_create(x->device, bytes, &x->slot[kind][i], err));
     return ECH_OK;
@@ -83,22 +84,38 @@ static size_t sums_size(const struct echi_exec *x, size_t all) {
     return x->setup->plan.deterministic ? all / sizeof(echi_real) * sizeof(int64_t) : all;
 }
 
+/* Where weights come to a worker: more once it has been moved. */
+static ech_status setup_places(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
+    const int places = echi_plan_places(p, x->setup->rank);
+    if (echi_exec_coded(x)) return echi_codec_setup_places(x, places, err);
+    return echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, p->strands + places, all, err);
+}
+
 static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, uint32_t n, size_t all, struct ech_error *err) {
-    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, echi_plan_places(p, x->setup->rank), all, err));
-    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_GRADS, 0, p->strands, sums_size(x, all), err));
+    const bool local = echi_policy_of((enum echi_sync)p->sync)->local;
+    ECHI_TRY(local ? echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 1, all, err) : setup_places(x, p, all, err));
+    if (local) {
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_WEIGHTS, 0, 2, all, err));
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_MOMENTUM, 0, 1, all, err));
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_DELTA, 0, ECHI_DELTAS, all, err));
+    }
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_GRADS, 0, p->strands, sums_size(x, all), err));
+    if (echi_exec_coded(x)) ECHI_TRY(echi_codec_setup_worker(x, err));
     if (!x->job->model) return ECH_OK;
     for (int i = 0; i < p->strands && !p->deterministic; i++)
         ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk[i], err));
     if (p->deterministic) ECHI_TRY(echi_granules_setup_worker(x, n, err));
     ECHI_TRY(sample_room(x, n, &x->rows, &x->labels, &x->index, err));
     if (!p->separated) return ECH_OK;
-    ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->strands, n * (sizeof(echi_real) * x->job->cut_width + 1), err));
-    return make_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->strands, n * sizeof(echi_real) * x->job->cut_width, err);
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->strands, n * (sizeof(echi_real) * x->job->cut_width + 1), err));
+    return echi_exec_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->strands, n * sizeof(echi_real) * x->job->cut_width, err);
 }
 
 static ech_status setup_grads(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
     for (int r = 0; r < p->world; r++)
-        if (!p->lost[r] && p->group_of[r] == group) ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_GRADS, r, 1, sums_size(x, all), err));
+        if (!p->lost[r] && p->group_of[r] == group)
+            ECHI_TRY(echi_exec_coded(x) ? echi_codec_setup_member(x, r, err)
+                                        : echi_exec_slots(x, ECHI_SLOT_OWNER_GRADS, r, 1, sums_size(x, all), err));
     return ECH_OK;
 }
 
@@ -106,21 +123,22 @@ ech_status echi_exec_regroup(struct echi_exec *x, const struct echi_plan *p, str
     const int rank = x->setup->rank, group = echi_plan_group_owned(p, rank);
     const size_t all = x->job->n_params * sizeof(echi_real);
     if (p->group_of[rank] != ECHI_NONE)
-        ECHI_TRY(make_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, echi_plan_places(p, rank), all, err));
+        ECHI_TRY(setup_places(x, p, all, err));
     return group < 0 ? ECH_OK : setup_grads(x, p, group, all, err);
 }
 
 static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
-    ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_WEIGHTS, 0, ECHI_SNAPSHOTS, all, err));
-    ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, all, err));
-    if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_WEIGHTS, 0, ECHI_SNAPSHOTS, all, err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, all, err));
+    if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
     ECHI_TRY(setup_grads(x, p, group, all, err));
     if (p->deterministic) ECHI_TRY(echi_buffer_create(x->device, all, &x->rounded, err));
+    if (echi_exec_coded(x)) ECHI_TRY(echi_codec_setup_owner(x, group, err));
     if (p->n_groups == 1) return ECH_OK;
-    ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_W0, 0, 1, all, err));
-    ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_STATE, 0, ECHI_STATE_COPIES, all, err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_W0, 0, 1, all, err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_STATE, 0, ECHI_STATE_COPIES, all, err));
     for (int g = 0; g < p->n_groups; g++)
-        if (g != group) ECHI_TRY(make_slots(x, ECHI_SLOT_OWNER_PEER, 2 * g, 2, all, err));
+        if (g != group) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_PEER, 2 * g, 2, all, err));
     return ECH_OK;
 }
 
@@ -131,13 +149,13 @@ static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, siz
         if (p->group_of[r] == ECHI_NONE) continue;
         const uint32_t n = echi_plan_room(p, r);
         if (n > most) most = n;
-        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, n * (sizeof(echi_real) * width + 1), err));
-        ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, r, 1, n * sizeof(echi_real) * width, err));
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, n * (sizeof(echi_real) * width + 1), err));
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, r, 1, n * sizeof(echi_real) * width, err));
     }
-    ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_WEIGHTS, 0, 3, all, err));
-    ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_GRADS, 0, 1, all, err));
-    ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_MOMENTUM, 0, 1, all, err));
-    if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(make_slots(x, ECHI_SLOT_HEAD_SUM, 0, 1, sums_size(x, all), err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_WEIGHTS, 0, 3, all, err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_GRADS, 0, 1, all, err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_MOMENTUM, 0, 1, all, err));
+    if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_SUM, 0, 1, sums_size(x, all), err));
     ECHI_TRY(echi_exec_stack(x, x->job->cut, x->job->model->n_layers, most, &x->head, err));
     ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(echi_real), "rows at the head", err));
     ECHI_TRY(allocate(&x->head_rows_grad, most * width, sizeof(echi_real), "gradients of rows at the head", err));
@@ -148,20 +166,20 @@ ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, 
     const struct echi_plan *p = &setup->plan;
     const size_t all = x->job->n_params * sizeof(echi_real);
     x->setup = setup;
-    if (p->group_of[setup->rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, echi_plan_room(p, setup->rank), all, err));
+    if (p->group_of[setup->rank] != ECHI_NONE) ECHI_TRY(setup_worker(x, p, echi_plan_step(p, setup->rank), all, err));
     for (int g = 0; g < p->n_groups; g++)
         if (p->owner_of[g] == setup->rank) ECHI_TRY(setup_owner(x, p, g, all, err));
     if (p->separated && p->head == setup->rank) ECHI_TRY(setup_head(x, p, all, err));
-    if (!x->job->model) ECHI_TRY(make_slots(x, ECHI_SLOT_NODE_FINAL, 0, 1, all, err));
+    if (!x->job->model) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_NODE_FINAL, 0, 1, all, err));
     if (setup->rank != 0) return ECH_OK;
-    ECHI_TRY(make_slots(x, ECHI_SLOT_COORD_PARAMS, 0, 3, all, err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 0, 3, all, err));
     if (!x->job->model || x->job->test_samples == 0) return ECH_OK;
     ECHI_TRY(sample_room(x, EVAL_ROWS, &x->eval_rows, &x->eval_labels, &x->eval_index, err));
     return echi_exec_stack(x, 0, x->job->model->n_layers, EVAL_ROWS, &x->eval, err);
 }
 
 ech_status echi_exec_setup_kept(struct echi_exec *x, struct ech_error *err) {
-    return make_slots(x, ECHI_SLOT_COORD_KEPT, 0, 1 + x->setup->plan.n_groups, x->job->n_params * sizeof(echi_real), err);
+    return echi_exec_slots(x, ECHI_SLOT_COORD_KEPT, 0, 1 + x->setup->plan.n_groups, x->job->n_params * sizeof(echi_real), err);
 }
 
 void *echi_exec_slot(struct echi_exec *x, struct echi_slot slot, size_t *out_bytes) {
@@ -190,13 +208,17 @@ void echi_exec_kernels(const struct echi_exec *x, char *buf, size_t cap) {
 
 double echi_exec_sane_loss(double loss, uint32_t n) { return loss < LOST_LOSS * n ? loss : (double)NAN; }
 
-static void report_gradients(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, int unit,
-                             const struct echi_result *result) {
+static ech_status report_gradients(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, int unit,
+                                   const struct echi_result *result, struct ech_error *err) {
     int first, end;
     echi_stack_unit(stack, unit, &first, &end);
-    for (int i = x->job->n_layers - 1; i >= 0; i--)
-        if (x->job->layer[i].layer >= first && x->job->layer[i].layer < end)
-            echi_lane_gradient(x->lane, task, i, x->job->layer[i].count * sizeof(echi_real), result);
+    for (int i = x->job->n_layers - 1; i >= 0; i--) {
+        if (x->job->layer[i].layer < first || x->job->layer[i].layer >= end) continue;
+        size_t bytes = x->job->layer[i].count * sizeof(echi_real);
+        if (task->coded.kind) ECHI_TRY(echi_exec_push(x, task, i, &bytes, err));
+        echi_lane_gradient(x->lane, task, i, bytes, result);
+    }
+    return ECH_OK;
 }
 
 /* Data sets give floats. They come to the end of the room for `rows`, which is the same place where echi_real is float. */
@@ -243,7 +265,7 @@ static ech_status backward(struct echi_exec *x, const struct echi_task *task, co
     struct echi_stack *trunk = x->trunk[task->strand];
     for (int u = echi_stack_units(trunk) - 1; u >= 0; u--) {
         ECHI_TRY(echi_stack_backward(trunk, u, slot(x, task->weights), slot(x, task->grads), u > 0, err));
-        report_gradients(x, task, trunk, u, result);
+        ECHI_TRY(report_gradients(x, task, trunk, u, result, err));
         if (u > 0) echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
     }
     return ECH_OK;
@@ -253,6 +275,8 @@ static ech_status backward(struct echi_exec *x, const struct echi_task *task, co
 static ech_status add(struct echi_exec *x, const struct echi_task *task, bool of_head, struct ech_error *err) {
     size_t at, count;
     echi_job_range(x->job, &x->setup->plan, of_head, &at, &count);
+    if (!of_head && echi_exec_coded(x))
+        return echi_codec_read_push(x, task->grads, slot(x, task->state), task->first ? ECHI_DECODE_ZERO : ECHI_DECODE_ADD, err);
     if (!task->first) return echi_add(x->device, slot(x, task->state), slot(x, task->grads), at, count, err);
     memcpy((echi_real *)echi_buffer_host(slot(x, task->state)) + at, (echi_real *)echi_buffer_host(slot(x, task->grads)) + at,
            count * sizeof(echi_real));
@@ -278,15 +302,36 @@ ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, co
     const struct echi_plan *p = &x->setup->plan;
     const echi_real lr = (echi_real)p->lr, momentum = (echi_real)p->momentum;
     const echi_real decay = (echi_real)(p->decay * task->samples / task->divisor);
-    struct echi_buffer *v = x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0];
+    struct echi_buffer *v = task->kind == ECHI_TASK_LOCAL_APPLY ? slot(x, task->state)
+                            : x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0];
     size_t at, count;
     echi_job_range(x->job, p, of_head, &at, &count);
+    if (task->kind == ECHI_TASK_APPLY && echi_policy_of((enum echi_sync)p->sync)->local)   /* decay was in the workers' own steps */
+        return echi_apply_nesterov(x->device, slot(x, task->weights), slot(x, task->weights_out), v, grads, at, count,
+                                   (echi_real)p->outer_lr, (echi_real)p->outer_momentum, err);
     if (task->state_out.kind == ECHI_SLOT_NONE)
         return echi_apply_sgd(x->device, slot(x, task->weights), slot(x, task->weights_out), v, grads, at, count, lr, momentum,
                               decay, err);
     ECHI_TRY(echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), v, grads, at,
                               count, lr, momentum, decay, err));
     return sum_states(x, task, task->state_out, err);
+}
+
+static ech_status take_delta(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
+    return echi_take_delta(x->device, slot(x, task->grads), slot(x, task->weights), slot(x, task->state), 0, x->job->n_params,
+                           (echi_real)task->samples / (echi_real)task->divisor, err);
+}
+
+static ech_status join(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
+    return echi_rebase(x->device, slot(x, task->weights_out), slot(x, task->state_out), slot(x, task->weights), 0, x->job->n_params, err);
+}
+
+/* A stale push weighs less; its decay does not. */
+static ech_status damp(struct echi_exec *x, const struct echi_task *task, struct echi_buffer *grads, struct ech_error *err) {
+    size_t at, count;
+    if (task->damping == 0) return ECH_OK;
+    echi_job_range(x->job, &x->setup->plan, false, &at, &count);
+    return echi_scale(x->device, grads, at, count, (echi_real)task->damping, err);
 }
 
 static ech_status head(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
@@ -351,7 +396,16 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
     case ECHI_TASK_HEAD: return head(x, task, result, err);
     case ECHI_TASK_HEAD_APPLY: return echi_exec_apply(x, task, slot(x, task->grads), true, err);
     case ECHI_TASK_ADD: return add(x, task, false, err);
-    case ECHI_TASK_APPLY: return echi_exec_apply(x, task, slot(x, task->grads), false, err);
+    case ECHI_TASK_APPLY:
+        if (!echi_exec_coded(x) || task->grads.kind != ECHI_SLOT_OWNER_GRADS) {   /* of a round: its sum is gradients already */
+            ECHI_TRY(damp(x, task, slot(x, task->grads), err));
+            return echi_exec_apply(x, task, slot(x, task->grads), false, err);
+        }
+        ECHI_TRY(echi_codec_read_push(x, task->grads, x->pushed, ECHI_DECODE_ZERO, err));
+        ECHI_TRY(damp(x, task, x->pushed, err));
+        return echi_exec_apply(x, task, x->pushed, false, err);
+    case ECHI_TASK_ENCODE: return echi_codec_encode(x, task, err);
+    case ECHI_TASK_DECODE: return echi_codec_decode(x, task, err);
     case ECHI_TASK_REFRESH: return sum_states(x, task, task->state, err);
     case ECHI_TASK_FORWARD: return forward(x, task, result, err);
     case ECHI_TASK_BACKWARD: {
@@ -362,6 +416,9 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
         ECHI_TRY(forward(x, task, result, err));
         return backward(x, task, result, err);
     case ECHI_TASK_EVAL: return eval(x, task, result, err);
+    case ECHI_TASK_LOCAL_APPLY: return echi_exec_apply(x, task, slot(x, task->grads), false, err);
+    case ECHI_TASK_LOCAL_DELTA: return take_delta(x, task, err);
+    case ECHI_TASK_LOCAL_JOIN: return join(x, task, err);
     case ECHI_TASK_KEEP:   /* never on a lane */
     case ECHI_TASKS: break;
     }

@@ -53,12 +53,26 @@ void echi_job_order(const struct echi_job *job, char out[ECHI_JOB_WORD]) {
     else snprintf(out, ECHI_JOB_WORD, "order of the file");
 }
 
+bool echi_job_coded(const struct echi_plan *plan, int kind) {
+    return plan->codec != ECHI_CODEC_DENSE && (kind == ECHI_KIND_PUSH || kind == ECHI_KIND_WEIGHTS || kind == ECHI_KIND_STATE);
+}
+
+size_t echi_job_length(const struct echi_plan *plan, int kind, const uint8_t *bytes, size_t most) {
+    if (!echi_job_coded(plan, kind)) return most;
+    return echi_coded_length(bytes, most, (most - echi_coded_most(0)) / sizeof(echi_real));
+}
+
 void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at,
                      size_t *len) {
     const size_t width = job->cut_width;
     size_t first = 0, count = 0;
     switch (kind) {
     case ECHI_KIND_PUSH: {
+        if (plan->codec != ECHI_CODEC_DENSE) {   /* one layer's message behind the other's, each with the room of its longest */
+            *at = job->layer[m->layer].at * sizeof(echi_real) + m->layer * echi_coded_most(0);
+            *len = echi_coded_most(job->layer[m->layer].count);
+            return;
+        }
         const size_t number = plan->deterministic ? sizeof(int64_t) : sizeof(echi_real);
         *at = job->layer[m->layer].at * number;
         *len = job->layer[m->layer].count * number;
@@ -77,6 +91,11 @@ void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, i
         else echi_job_range(job, plan, head, &first, &count);
         break;
     default: echi_job_range(job, plan, false, &first, &count); break;
+    }
+    if (echi_job_coded(plan, kind)) {
+        *at = 0;
+        *len = echi_coded_most(count);
+        return;
     }
     *at = first * sizeof(echi_real);
     *len = count * sizeof(echi_real);

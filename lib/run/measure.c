@@ -30,6 +30,12 @@ static const uint32_t sizes[] = {8, 16, 32, 48, 64, 96, 128};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 _Static_assert(SIZES <= ECHI_TIMES_MAX, "more sizes than struct echi_times holds");
 
+/* Steps of at least so many samples tell how much steps vary; shorter ones are over before anything befalls them. Their seconds, in
+ * processor seconds of the shortest of their size; what takes so many times the median is no jitter but a stutter. */
+#define VARIES_FROM 32
+#define VARIES_MOST 256
+#define STUTTERS 2.5
+
 struct bench {
     struct echi_stack *trunk, *head;
     struct echi_buffer *params, *grads;
@@ -51,7 +57,7 @@ static ech_status one_step(const struct bench *b, int n, bool head, struct ech_e
     return ECH_OK;
 }
 
-struct timing { int sizes, sweeps; double least[SIZES][2] /* of the processor */, exchange; double wall[SWEEPS]; int steps[SWEEPS][SIZES][2]; };   /* [2]: trunk, head */
+struct timing { int sizes, sweeps; double least[SIZES][2] /* of the processor */, exchange; double wall[SWEEPS]; int steps[SWEEPS][SIZES][2]; double ratio[VARIES_MOST]; int ratios; };   /* [2]: trunk, head */
 
 static ech_status time_size(const struct bench *b, int sweep, int size, bool head, struct echi_slowness *slowness, struct timing *t, struct ech_error *err) {
     double sum = 0;
@@ -69,6 +75,7 @@ static ech_status time_size(const struct bench *b, int sweep, int size, bool hea
         const double seconds = wall > cpu ? wall : cpu;
         if (t->least[size][head] == 0 || cpu < t->least[size][head]) t->least[size][head] = cpu;
         t->steps[sweep][size][head]++;
+        if (sizes[size] >= VARIES_FROM && t->ratios < VARIES_MOST) t->ratio[t->ratios++] = seconds / t->least[size][head];
         sum += seconds;
     }
     t->wall[sweep] += sum;
@@ -96,6 +103,25 @@ static double scale_of(const struct timing *t) {
         if (sweep == 0 || scale < best) best = scale;
     }
     return best;
+}
+
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The middle half of the steps tells the jitter (of a normal number it is 1.349 deviations wide), so that few stutters do not. */
+static void variation_of(struct timing *t, struct echi_times *out) {
+    const int n = t->ratios;
+    if (n < 8) return;
+    qsort(t->ratio, (size_t)n, sizeof t->ratio[0], ascending);
+    const double median = t->ratio[n / 2];
+    double stuttered = 0;
+    int stutters = 0;
+    for (int i = n - 1; i >= 0 && t->ratio[i] > STUTTERS * median; i--, stutters++) stuttered += t->ratio[i] / median;
+    out->jitter = fmin(log(t->ratio[3 * n / 4] / t->ratio[n / 4]) / 1.349, 1);
+    out->stutter = (double)stutters / n;
+    out->stutter_factor = stutters ? fmin(stuttered / stutters, 1000) : 0;
 }
 
 /* Stacks and arrays for steps of up to `most` samples, filled with numbers of the size that samples have. */
@@ -154,6 +180,7 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     out->count = (uint32_t)timing.sizes;
     out->exchange = timing.exchange * scale;
     out->messages = ECHI_STEP_MESSAGES * MESSAGE * scale;
+    variation_of(&timing, out);
 out:
     bench_close(&b);
     return status;
@@ -164,7 +191,14 @@ out:
 #define COST_RUNS 20   /* the shortest counts */
 
 enum cost { FORWARD, BACKWARD, APPLY, ADD, REFRESH, COPY, READ, LOOK, COSTS };
-struct costs { const struct bench *b; struct echi_device *device; const struct echi_job *job; struct echi_buffer *momentum, *out; int n; uint32_t index[64]; };
+struct costs {
+    const struct bench *b;
+    struct echi_device *device;
+    const struct echi_job *job;
+    struct echi_buffer *momentum, *out;
+    int n;
+    uint32_t index[64];
+};
 
 static ech_status units(struct echi_stack *stack, const struct bench *b, bool backward, struct ech_error *err) {
     const int count = echi_stack_units(stack);

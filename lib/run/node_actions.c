@@ -78,6 +78,12 @@ void echi_node_send_body(struct echi_node *n, int to, enum echi_kind kind, enum 
     settle(n, status, &why);
 }
 
+static void note_coded(struct echi_node *n, int kind, size_t coded, size_t dense) {
+    const int at = kind == ECHI_KIND_PUSH ? 0 : 2;
+    n->coded[at] += coded;
+    n->coded[at + 1] += dense;
+}
+
 static void do_send(struct echi_node *n, const struct echi_action *a) {
     if (!echi_kind_has_payload(a->kind)) return send_message(n, a->to, &a->msg, NULL, 0, 0);
     size_t at, len, room;
@@ -88,6 +94,9 @@ static void do_send(struct echi_node *n, const struct echi_action *a) {
         return settle(n, echi_fail(&why, ECH_E_INTERNAL, "run.send", "a %s message has no slot to send from", echi_kind_name(a->kind)),
                       &why);
     }
+    const size_t dense = echi_job_coded(&n->setup.plan, a->kind) ? len - echi_coded_most(0) : len;
+    len = echi_job_length(&n->setup.plan, a->kind, base + at, len);
+    if (a->to != n->rank && echi_job_coded(&n->setup.plan, a->kind)) note_coded(n, a->kind, len, dense);
     send_message(n, a->to, &a->msg, base + at, len, cookie_of((enum echi_role)a->msg.from_role, a->slot));
 }
 
@@ -123,6 +132,7 @@ void echi_node_post(struct echi_node *n, const struct echi_action *a) {
         [ECHI_SLOT_OWNER_W0] = ECHI_ROLE_OWNER, [ECHI_SLOT_OWNER_PEER] = ECHI_ROLE_OWNER, [ECHI_SLOT_HEAD_ROWS] = ECHI_ROLE_HEAD,
         [ECHI_SLOT_HEAD_WEIGHTS] = ECHI_ROLE_HEAD, [ECHI_SLOT_HEAD_MOMENTUM] = ECHI_ROLE_HEAD, [ECHI_SLOT_OWNER_MOMENTUM] = ECHI_ROLE_OWNER,
         [ECHI_SLOT_COORD_PARAMS] = ECHI_ROLE_COORDINATOR, [ECHI_SLOT_NODE_FINAL] = ECHI_ROLE_NODE,
+        [ECHI_SLOT_WORKER_COMING] = ECHI_ROLE_WORKER, [ECHI_SLOT_OWNER_PEER_CODED] = ECHI_ROLE_OWNER,
     };
     echi_node_extent(n, a->kind, &m, a->slot.kind == ECHI_SLOT_HEAD_WEIGHTS || a->slot.kind == ECHI_SLOT_HEAD_MOMENTUM, &at, &len);
     post_part(n, a, (enum echi_role)role[a->slot.kind], at, len);
@@ -138,6 +148,7 @@ void echi_node_fault(struct echi_node *n, ech_status status, int peer, const cha
 static void send_plan(struct echi_node *n) {
     uint8_t body[ECHI_PLAN_BYTES_MAX];
     size_t len = echi_plan_encode(&n->setup.plan, body, sizeof body);
+    if (n->world > 1) echi_choice_log(n->c->config, n->coordinator);
     for (int r = 0; r < n->world; r++) echi_node_send_body(n, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
     if (n->c->config->save_plan[0]) {
         ech_status status = echi_plan_save(n->c->config->save_plan, &n->setup.plan, n->err);

@@ -4,6 +4,7 @@
 #include "echi_checkpoint.h"
 #include "echi_bytes.h"
 #include "echi_error.h"
+#include "echi_ratio.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,7 @@ static void take_measured(struct echi_node *n) {
         return echi_node_fault(n, n->measure_status, n->rank,
                                n->measure_error.text[0] ? n->measure_error.text : ech_status_text(n->measure_status));
     if (n->report) n->report->step_seconds[n->rank] = echi_times_whole(&n->times, 64);
+    n->times.link = n->c->config->link * 1e6 / 8;
     uint8_t body[ECHI_TIMES_BYTES_MAX];
     echi_node_send_body(n, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&n->times, body, sizeof body));
 }
@@ -48,6 +50,15 @@ static ech_status new_role(void *out, size_t size, struct ech_error *err) {
     return ECH_OK;
 }
 
+/* How much of a gradient each group pushes, first and last. */
+static void log_ratios(struct echi_node *n) {
+    const struct echi_plan *p = &n->setup.plan;
+    for (int g = 0; g < p->n_groups; g++)
+        echi_node_log(n, ECH_LOG_INFO, "plan: codec topk:%s: group %d pushes %.3g of a gradient at first, %.3g from the sixth epoch on; %.3g of weights go back",
+                      echi_ratios_name((enum echi_ratios)p->ratios), g, echi_push_ratio(p, g, 0) * 1e-6, echi_push_ratio(p, g, 5) * 1e-6,
+                      p->state_ratio * 1e-6);
+}
+
 /* The plan, in words, on every node. */
 static void log_plan(struct echi_node *n) {
     const struct echi_plan *p = &n->setup.plan;
@@ -57,14 +68,17 @@ static void log_plan(struct echi_node *n) {
         size_t at = 0;
         for (int r = 0; r < p->world; r++)
             if (p->group_of[r] == g && at + 24 < sizeof list)
-                at += (size_t)snprintf(list + at, sizeof list - at, "%s%d (%u)", at ? ", " : "", r, p->n[r]);
-        echi_node_log(n, ECH_LOG_INFO, "plan: group %d: ranks (samples a step) %s; %s owned by rank %d", g, list,
+                at += (size_t)snprintf(list + at, sizeof list - at, p->inner[r] ? "%s%d (%u x %u)" : "%s%d (%u)", at ? ", " : "", r,
+                                       p->n[r], p->inner[r]);
+        echi_node_log(n, ECH_LOG_INFO, "plan: group %d: ranks (samples a step%s) %s; %s owned by rank %d", g,
+                      p->sync == ECHI_SYNC_LOCAL ? " x steps a round" : "", list,
                       p->separated ? "trunk" : "weights", p->owner_of[g]);
     }
     if (p->separated) echi_node_log(n, ECH_LOG_INFO, "plan: the head is trained by rank %d", p->head);
+    if (p->codec != ECHI_CODEC_DENSE) log_ratios(n);
     uint64_t at_once = 0;
     for (int r = 0; r < p->world; r++) at_once += p->n[r] * p->strands;
-    if (p->sync != ECHI_SYNC_BSP && at_once > 4 * (uint64_t)p->round)
+    if (!echi_policy_of((enum echi_sync)p->sync)->rounds && at_once > 4 * (uint64_t)p->round)
         echi_node_log(n, ECH_LOG_WARN,
                       "plan: %llu samples are on their way at once, more than 4 B (%u): expect staleness to hurt; lower --samples-per-step or raise --batch",
                   (unsigned long long)at_once, 4 * p->round);
@@ -128,6 +142,10 @@ static void on_plan(struct echi_node *n, const uint8_t *body, size_t len) {
     n->setup.cut = plan.separated ? n->job->cut_params : n->job->n_layers;
     n->setup.cut_width = (uint32_t)n->job->cut_width;
     log_plan(n);
+    const struct echi_checkpoint *from = n->c->checkpoints ? echi_checkpoints_from(n->c->checkpoints) : NULL;
+    if (from && from->local != (plan.sync == ECHI_SYNC_LOCAL))
+        echi_node_log(n, ECH_LOG_WARN, "the checkpoint was made %s sync local, whose momentum is of another kind: momentum starts at zero",
+                      from->local ? "with" : "without");
     n->standing = true;
     echi_lane_call(n->lane, make_slots, n);
 }
@@ -267,6 +285,8 @@ static void send_stats(struct echi_node *n) {
     echi_wire_bytes_sent(n->wire, bytes);
     for (int k = 0; k <= ECHI_KINDS; k++) echi_store64(body + 8 * k, bytes[k]);
     echi_store64(body + 8 * (ECHI_KINDS + 1), n->head ? n->head->repeats : 0);
+    for (int i = 0; i < 4; i++) echi_store64(body + 8 * (ECHI_KINDS + 2 + i), n->coded[i]);
+    echi_store64(body + 8 * (ECHI_KINDS + 6), n->worker ? n->worker->residuals_cleared : 0);
     echi_node_send_body(n, 0, ECHI_KIND_STATS, ECHI_ROLE_COORDINATOR, body, sizeof body);
 }
 
@@ -321,6 +341,8 @@ static void on_stats(struct echi_node *n, const uint8_t *body, size_t len) {
     if (len != ECHI_STATS_BYTES) return;
     for (int k = 0; k <= ECHI_KINDS; k++) n->sent_by_kind[k] += echi_load64(body + 8 * k);
     n->head_repeats += echi_load64(body + 8 * (ECHI_KINDS + 1));
+    for (int i = 0; i < 4; i++) n->coded_of_all[i] += echi_load64(body + 8 * (ECHI_KINDS + 2 + i));
+    n->residuals_cleared += echi_load64(body + 8 * (ECHI_KINDS + 6));
 }
 
 /* Whose layers, for a look or for a checkpoint, or whose momentum: where such a part belongs. While a checkpoint is not being
@@ -355,6 +377,7 @@ static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, co
     if ((e->kind == ECHI_KIND_ACT || e->kind == ECHI_KIND_ACT_GRAD) && m->lease.n > 1u << 20) return false;
     size_t at, len;
     echi_node_extent(n, e->kind, m, m->from_role == ECHI_ROLE_HEAD || m->to_role == ECHI_ROLE_HEAD, &at, &len);
+    if (echi_job_coded(&n->setup.plan, e->kind)) len = echi_job_length(&n->setup.plan, e->kind, e->payload, len);
     if (e->payload_len != len) return false;
     if (e->kind != ECHI_KIND_ACT) return true;
     const uint8_t *labels = (const uint8_t *)e->payload + m->lease.n * n->job->cut_width * sizeof(echi_real);

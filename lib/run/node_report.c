@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Progress while a run goes, the report when it ends. */
 #include "echi_node.h"
+#include "echi_ratio.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,11 +45,27 @@ static void fill_plan(struct ech_report *r, const struct echi_plan *p) {
     r->n_groups = p->n_groups;
     r->head = p->separated ? p->head : -1;
     r->round = (int)p->round;
+    if (p->codec == ECHI_CODEC_DENSE) snprintf(r->codec, sizeof r->codec, "dense");
+    else snprintf(r->codec, sizeof r->codec, "topk:%s", echi_ratios_name((enum echi_ratios)p->ratios));
     for (int i = 0; i < p->world; i++) {
         r->group_of[i] = p->group_of[i] == ECHI_NONE ? -1 : p->group_of[i];
         r->batch[i] = (int)p->n[i];
     }
     for (int g = 0; g < p->n_groups; g++) r->owner_of[g] = p->owner_of[g];
+}
+
+static void fill_choice(const struct echi_choice *c, struct ech_report *r) {
+    r->predicted_images_per_second = c->count ? c->candidate[c->taken].rate : -1;
+    r->predicted_staleness = c->count ? c->candidate[c->taken].staleness : -1;
+    r->useless = c->useless;
+    r->useless_gain = c->gain;
+}
+
+/* Ranks that are lost and had a worker. */
+static uint64_t lost_workers(const struct echi_coordinator *c, const struct echi_plan *plan) {
+    uint64_t count = 0;
+    for (int i = 0; i < c->n_lost; i++) count += plan->group_of[c->lost_rank[i]] != ECHI_NONE;
+    return count;
 }
 
 void echi_report_run(struct ech_report *r, const struct echi_coordinator *c, const struct echi_plan *plan, const struct echi_job *job,
@@ -62,6 +79,10 @@ void echi_report_run(struct ech_report *r, const struct echi_coordinator *c, con
     for (int i = 0; plan && i < plan->world; i++) r->batch[i] = (int)c->size[i];
     r->leases_again = c->again_leases;
     r->samples_again = c->again_samples;
+    r->residuals_lost = plan && plan->codec != ECHI_CODEC_DENSE ? lost_workers(c, plan) : 0;
+    r->leases_dropped = c->dropped_leases;
+    r->samples_dropped = c->dropped_samples;
+    fill_choice(&c->choice, r);
     r->samples = c->applied;
     r->steps = plan ? c->applied / plan->round : 0;
     r->epochs = (double)c->applied / job->train_samples;
@@ -88,6 +109,8 @@ void echi_node_report(const struct echi_node *n, struct ech_report *r) {
     r->resident_peak = echi_resident_peak();
     r->lost_peer = n->lost;
     r->head_repeats = n->head_repeats;
+    r->push_ratio = n->coded_of_all[1] ? (double)n->coded_of_all[0] / (double)n->coded_of_all[1] : 1;
+    r->state_ratio = n->coded_of_all[3] ? (double)n->coded_of_all[2] / (double)n->coded_of_all[3] : 1;
     for (int k = 0; k < ECHI_KINDS; k++) {
         r->kind_name[k] = echi_kind_name(k);
         r->bytes_sent[k] = n->sent_by_kind[k];
@@ -96,4 +119,5 @@ void echi_node_report(const struct echi_node *n, struct ech_report *r) {
     r->bytes_sent[ECHI_KINDS] = n->sent_by_kind[ECHI_KINDS];
     if (n->coordinator) echi_report_run(r, n->coordinator, plan, n->job, n->began, n->clock + n->clock_back);
     else if (plan) fill_plan(r, plan);
+    r->residuals_lost += n->residuals_cleared;
 }

@@ -10,10 +10,17 @@
  *     lr 0.02
  *     momentum 0.9
  *     decay 0
+ *     damping 0                               (c: a push that is t rounds stale weighs 1 / (1 + c t); not under bsp)
  *     head 0                                  (or none)
  *     group 0 owner 1 workers 1:64 2:64       (rank:samples a step)
- *     group 1 owner 0 workers 0:64 */
+ *     group 1 owner 0 workers 0:64
+ *     codec topk:paper                        (or dense; the next two only with topk)
+ *     state_ratio 80000                       (of weights and states, in millionths)
+ *     base 0 250000                           (of a group; what it means is the policy's: lib/sched/ratio.c)
+ * Under `local` also outer_lr and outer_momentum, and a worker is rank:samples a step x steps a round, as in 1:32x16. Under `asp` there may be
+ * drop_older, and a worker's gradients a divisor of their own, as in 1:32/85. */
 #include "echi_run.h"
+#include "echi_ratio.h"
 #include "echi_error.h"
 #include "echi_number.h"
 
@@ -31,16 +38,24 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
     struct echi_point point;
     echi_point_begin(&point);
 #define PRINT(...) at += snprintf(at, (size_t)(end - at), __VA_ARGS__)
-    PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\nstrands %d\ndeterministic %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\n",
+    PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\nstrands %d\ndeterministic %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\ndamping %.17g\n",
           echi_policy_of((enum echi_sync)p->sync)->name, p->world, p->round, p->staleness, p->rounds_apart, p->strands, p->deterministic,
-          p->lr, p->momentum, p->decay);
+          p->lr, p->momentum, p->decay, p->damping);
+    if (p->drop_older > 0) PRINT("drop_older %.17g\n", p->drop_older);
+    if (p->sync == ECHI_SYNC_LOCAL) PRINT("outer_lr %.17g\nouter_momentum %.17g\n", p->outer_lr, p->outer_momentum);
     if (p->separated) PRINT("head %d\n", p->head);
     else PRINT("head none\n");
     for (int g = 0; g < p->n_groups; g++) {
         PRINT("group %d owner %d workers", g, p->owner_of[g]);
         for (int r = 0; r < p->world; r++)
-            if (p->group_of[r] == g) PRINT(" %d:%u", r, p->n[r]);
+            if (p->group_of[r] == g && p->inner[r]) PRINT(" %d:%ux%u", r, p->n[r], p->inner[r]);
+            else if (p->group_of[r] == g && p->divisor[r]) PRINT(" %d:%u/%u", r, p->n[r], p->divisor[r]);
+            else if (p->group_of[r] == g) PRINT(" %d:%u", r, p->n[r]);
         PRINT("\n");
+    }
+    if (p->codec == ECHI_CODEC_TOPK) {
+        PRINT("codec topk:%s\nstate_ratio %u\n", echi_ratios_name((enum echi_ratios)p->ratios), p->state_ratio);
+        for (int g = 0; g < p->n_groups; g++) PRINT("base %d %u\n", g, p->base[g]);
     }
 #undef PRINT
     echi_point_end(&point);
@@ -70,7 +85,7 @@ static ech_status real(struct reader *r, const char *word, const char *what, dou
 }
 
 static ech_status read_group(struct reader *r, struct echi_plan *p) {
-    unsigned long g, owner, rank, n;
+    unsigned long g, owner, rank, n, more;
     ECHI_TRY(whole(r, strtok_r(NULL, SPACE, &r->rest), 0, ECHI_GROUPS_MAX - 1, "group needs a number from 0 to 7", &g));
     char *word = strtok_r(NULL, SPACE, &r->rest);
     if (!word || strcmp(word, "owner") != 0) return refuse(r, "expected 'owner'", word);
@@ -84,20 +99,48 @@ static ech_status read_group(struct reader *r, struct echi_plan *p) {
         char *colon = strchr(word, ':');
         if (!colon) return refuse(r, "a worker is written rank:samples", word);
         *colon = 0;
+        char *behind = colon + 1 + strspn(colon + 1, "0123456789");   /* the samples */
+        const char what = behind > colon + 1 ? *behind : 0;
+        if (what == 'x' || what == '/') *behind = 0;
         ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, "a worker's rank is a number from 0 to 1023", &rank));
         ECHI_TRY(whole(r, colon + 1, 1, 1u << 20, "a worker's samples are a number from 1 to 1048576", &n));
+        more = 0;
+        if (what == 'x') ECHI_TRY(whole(r, behind + 1, 1, ECHI_INNER_MAX, "a worker's steps in a round are a number from 1 to 10000", &more));
+        if (what == '/') ECHI_TRY(whole(r, behind + 1, 1, 1u << 24, "a worker's divisor is a number from 1 to 16777216", &more));
         if (p->group_of[rank] != ECHI_NONE) return refuse(r, "this rank is in a group already", word);
         p->group_of[rank] = (uint8_t)g;
         p->n[rank] = (uint32_t)n;
+        *(what == 'x' ? &p->inner[rank] : &p->divisor[rank]) = (uint32_t)more;
     }
+    return ECH_OK;
+}
+
+static ech_status read_codec(struct reader *r, const char *word, struct echi_plan *p) {
+    if (word && strcmp(word, "dense") == 0) return ECH_OK;
+    p->codec = ECHI_CODEC_TOPK;
+    for (int i = 0; word && i < ECHI_RATIOS; i++)
+        if (strncmp(word, "topk:", 5) == 0 && strcmp(word + 5, echi_ratios_name((enum echi_ratios)i)) == 0) {
+            p->ratios = (uint8_t)i;
+            return ECH_OK;
+        }
+    return refuse(r, "codec is one of dense, topk:paper, topk:volume, topk:balanced", word);
+}
+
+static ech_status read_base(struct reader *r, struct echi_plan *p) {
+    unsigned long g, ratio;
+    ECHI_TRY(whole(r, strtok_r(NULL, SPACE, &r->rest), 0, ECHI_GROUPS_MAX - 1, "base needs a group, a number from 0 to 7", &g));
+    ECHI_TRY(whole(r, strtok_r(NULL, SPACE, &r->rest), 1, ECHI_RATIO_ONE, "a ratio is a number of millionths from 1 to 1000000", &ratio));
+    if (p->base[g] != 0) return refuse(r, "the base of this group was said before", "base");
+    p->base[g] = (uint32_t)ratio;
     return ECH_OK;
 }
 
 static ech_status read_line(struct reader *r, const char *key, struct echi_plan *p) {
     unsigned long v = 0;
     if (strcmp(key, "group") == 0) return read_group(r, p);
+    if (strcmp(key, "base") == 0) return read_base(r, p);
     static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "lr", "momentum",
-        "decay", "head"};
+        "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older"};
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;
         if (r->said & 1u << i) return refuse(r, "this was said before", key);
@@ -110,7 +153,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
                 p->sync = (uint8_t)s;
                 return ECH_OK;
             }
-        return refuse(r, "sync is one of bsp, asp, ssp, gssp", word);
+        return refuse(r, "sync is one of bsp, asp, ssp, gssp, local", word);
     }
     if (strcmp(key, "head") == 0) {
         p->separated = word && strcmp(word, "none") != 0;
@@ -119,9 +162,14 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         p->head = (uint16_t)v;
         return ECH_OK;
     }
+    if (strcmp(key, "codec") == 0) return read_codec(r, word, p);
     if (strcmp(key, "lr") == 0) return real(r, word, "lr needs a number", &p->lr);
     if (strcmp(key, "momentum") == 0) return real(r, word, "momentum needs a number", &p->momentum);
     if (strcmp(key, "decay") == 0) return real(r, word, "decay needs a number", &p->decay);
+    if (strcmp(key, "outer_lr") == 0) return real(r, word, "outer_lr needs a number", &p->outer_lr);
+    if (strcmp(key, "outer_momentum") == 0) return real(r, word, "outer_momentum needs a number", &p->outer_momentum);
+    if (strcmp(key, "drop_older") == 0) return real(r, word, "drop_older needs a number of rounds", &p->drop_older);
+    if (strcmp(key, "damping") == 0) return real(r, word, "damping needs a number", &p->damping);
     if (strcmp(key, "world") == 0) {
         ECHI_TRY(whole(r, word, 1, ECHI_WORLD_MAX, "world is a number from 1 to 1024", &v));
         p->world = (uint16_t)v;
@@ -140,8 +188,11 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     } else if (strcmp(key, "deterministic") == 0) {
         ECHI_TRY(whole(r, word, 0, 1, "deterministic is 0 or 1", &v));
         p->deterministic = (uint8_t)v;
+    } else if (strcmp(key, "state_ratio") == 0) {
+        ECHI_TRY(whole(r, word, 1, ECHI_RATIO_ONE, "a ratio is a number of millionths from 1 to 1000000", &v));
+        p->state_ratio = (uint32_t)v;
     } else {
-        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, head or group",
+        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, damping, outer_lr, outer_momentum, drop_older, head, group, codec, state_ratio or base",
                       key);
     }
     return ECH_OK;
@@ -176,11 +227,12 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
         const char *more = status == ECH_OK ? strtok_r(NULL, SPACE, &r.rest) : NULL;
         if (more) status = refuse(&r, "nothing more is expected on this line", more);
     }
-    bool beyond = false; /* a rank that the world does not have would be dropped unseen */
+    bool beyond = p->codec == ECHI_CODEC_DENSE && p->state_ratio != 0; /* what does not belong would be dropped unseen */
     for (int rank = p->world; rank < ECHI_WORLD_MAX; rank++) beyond = beyond || p->group_of[rank] != ECHI_NONE;
+    for (int g = p->codec == ECHI_CODEC_DENSE ? 0 : p->n_groups; g < ECHI_GROUPS_MAX; g++) beyond = beyond || p->base[g] != 0;
     if (status == ECH_OK && (beyond || !echi_plan_valid(p)))
         status = echi_fail(err, ECH_E_FORMAT, "plan.load",
-                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round; if deterministic, bsp and samples that 4 divides", path);
+                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round; no damping under bsp; if deterministic, bsp and samples that 4 divides; under local no head, and for each worker its steps in a round, as in 1:32x16; drop_older and divisors under asp only, without a head; with topk a state_ratio and the base of each group, and neither deterministic, local nor drop_older", path);
     free(text);
     return status;
 }

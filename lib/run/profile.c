@@ -43,10 +43,13 @@ static struct work work_of(const struct ech_model *model) {
 /* Medians of twelve `train --profile-out`, 2026-11-21, gcc 12: processor time, so that what else ran then does not count. */
 void echi_profile_builtin(struct echi_profile *out) {
     *out = (struct echi_profile){
-        .machine = "one thread of a Sapphire Rapids Xeon, AVX-512", .model = "lenet5", .trunk_ops = 357600, .head_ops = 58920, .parameters = 61706,
+        .machine = "one thread of a Sapphire Rapids Xeon, AVX-512", .model = "lenet5",
+        .trunk_ops = 357600, .head_ops = 58920, .parameters = 61706,
         .times = {.count = 7, .n = {8, 16, 32, 48, 64, 96, 128},
-                  .trunk = {214e-6, 214e-6, 425e-6, 636e-6, 858e-6, 1317e-6, 1843e-6}, .head = {42e-6, 46e-6, 75e-6, 105e-6, 136e-6, 213e-6, 285e-6}},
-        .forward = 0.35, .apply = 0.49e-9, .add = 0.1e-9, .refresh = 0.14e-9, .copy = 0.065e-9, .message = 10e-6, .read = 0.22e-6, .look = 5.7e-6};
+                  .trunk = {214e-6, 214e-6, 425e-6, 636e-6, 858e-6, 1317e-6, 1843e-6},
+                  .head = {42e-6, 46e-6, 75e-6, 105e-6, 136e-6, 213e-6, 285e-6}},
+        .forward = 0.35, .apply = 0.49e-9, .add = 0.1e-9, .refresh = 0.14e-9, .copy = 0.065e-9,
+        .message = 10e-6, .read = 0.22e-6, .look = 5.7e-6};
     finish(out);
 }
 
@@ -128,7 +131,8 @@ ech_status echi_profile_save(const char *path, const struct echi_profile *profil
     plain(p.machine);
     plain(p.model);
     echi_point_begin(&point);
-    echi_print(&out, "# What arithmetic and messages cost on one machine; give it to `echelon sim --profile`.\nmachine %s\nmodel %s\n", p.machine, p.model);
+    echi_print(&out, "# What arithmetic and messages cost on one machine; give it to `echelon sim --profile`.\n");
+    echi_print(&out, "machine %s\nmodel %s\n", p.machine, p.model);
     for (const struct field *f = fields; f < fields + FIELDS; f++)
         echi_print(&out, "%s %.6g%s   # %s\n", f->key, *field_of(&p, f) / written[f->unit].factor, written[f->unit].text, f->says);
     for (uint32_t i = 0; i < p.times.count; i++)
@@ -148,9 +152,10 @@ static ech_status read_step(struct echi_lines *lines, struct echi_times *t) {
     long n;
     const uint32_t i = t->count, before = i ? t->n[i - 1] : 0;
     if (i == ECHI_TIMES_MAX) return echi_lines_refuse(lines, "a profile has at most 12 step lines", "step");
-    ECHI_TRY(echi_lines_whole(lines, "step needs a number of samples, from 1 to 65536 and above that of the line before", (long)before + 1, 65536, &n));
+    static const char samples[] = "step needs a number of samples, from 1 to 65536 and above that of the line before";
+    ECHI_TRY(echi_lines_whole(lines, samples, (long)before + 1, 65536, &n));
     static const char *const word[] = {"trunk", "head"};
-    static const char needs[] = "a step is written like 'step 64 trunk 950 us head 110 us', with times up to 3600 s, that of the trunk above 0";
+    static const char needs[] = "a step is written like 'step 64 trunk 950 us head 110 us', with times up to 3600 s, the trunk's above 0";
     double *seconds[] = {&t->trunk[i], &t->head[i]};
     for (int part = 0; part < 2; part++) {
         if (!echi_lines_take(lines, word[part])) return echi_lines_refuse(lines, needs, echi_lines_word(lines));
@@ -179,7 +184,9 @@ static ech_status read_lines(struct echi_lines *lines, struct echi_profile *p) {
         ECHI_TRY(echi_lines_end(lines));
     }
     for (int k = 0; k < KEYS; k++)
-        if (!said[k]) return echi_fail(lines->err, ECH_E_FORMAT, lines->operation, "%s is not a whole profile: the line '%s' is missing", lines->path, known[k]);
+        if (!said[k])
+            return echi_fail(lines->err, ECH_E_FORMAT, lines->operation, "%s is not a whole profile: the line '%s' is missing", lines->path,
+                             known[k]);
     finish(p);
     return ECH_OK;
 }

@@ -71,6 +71,7 @@ static ech_status send(struct run *x, struct node *n, const struct echi_traced_a
     if (m->to_role == ECHI_ROLE_NODE) return ECH_OK;   /* commands to drivers: there is none here */
     if (echi_kind_has_payload(m->kind) && !extent(x, n, m, a->action.slot, &at, &len, &base))
         return fail_at(x, n, ECH_E_MISMATCH, "it sends from a slot that this node does not have");
+    if (len) len = echi_job_length(&n->setup.plan, m->kind, base + at, len);
     struct flight *f = malloc(sizeof *f + len);
     if (!f) return echi_fail_memory(x->err, "replay.compute", "a message");
     *f = (struct flight){.meta = a->meta, .meta_len = a->meta_len, .at = at, .len = len};
@@ -105,7 +106,8 @@ static ech_status place(struct run *x, struct node *n, const struct flight *f) {
     const bool part = t->role == ECHI_ROLE_COORDINATOR;
     if (part && t->msg.flag != ECHI_PARAMS_PART) return ECH_OK;
     const struct echi_slot to = part ? (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0} : t->event.slot;
-    if (!extent(x, n, t->event.msg, to, &at, &len, &base) || len != f->len)
+    if (!extent(x, n, t->event.msg, to, &at, &len, &base) || f->len > len ||
+        (f->len < len && !echi_job_coded(&n->setup.plan, t->event.msg->kind)))
         return fail_at(x, n, ECH_E_MISMATCH, "it does not fit into that slot");
     memcpy(base + at, f->payload, len);
     x->payloads++;

@@ -105,17 +105,23 @@ static bool pay(struct stage *s, struct owed o, bool whole) {
 /* Does a task name all slots that one of its kind reads and writes? */
 static bool names_slots(const struct echi_task *t) {
     const bool weights = t->weights.kind, out = t->weights_out.kind, grads = t->grads.kind, act = t->act.kind, state = t->state.kind;
+    const bool coded = t->coded.kind;
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_HEAD: return weights && grads && !(out && state) && t->n_rows > 0;
     case ECHI_TASK_HEAD_APPLY: return weights && out && grads;
     case ECHI_TASK_ADD: return grads && state;
     case ECHI_TASK_APPLY: return weights && out && grads && state == (t->state_out.kind != ECHI_SLOT_NONE);
+    case ECHI_TASK_ENCODE: return weights && state && coded;
+    case ECHI_TASK_DECODE: return state && coded;
     case ECHI_TASK_REFRESH: return out && state;
-    case ECHI_TASK_BACKWARD: return weights && grads && act;
-    case ECHI_TASK_STEP: return weights && grads;
+    case ECHI_TASK_BACKWARD: return weights && grads && act && state == coded;
+    case ECHI_TASK_STEP: return weights && grads && state == coded;
     case ECHI_TASK_FORWARD: return weights && act;
     case ECHI_TASK_EVAL: return weights;
     case ECHI_TASK_KEEP: return true;   /* all COORD_KEPT */
+    case ECHI_TASK_LOCAL_APPLY: return weights && out && grads && state;
+    case ECHI_TASK_LOCAL_DELTA: return weights && grads && state;
+    case ECHI_TASK_LOCAL_JOIN: return weights && out && t->state_out.kind;
     case ECHI_TASKS: break;
     }
     return false;

@@ -162,6 +162,16 @@ static void add_all(struct echi_print *t, const struct ech_report *r) {
     add_whole(t, "leases_again", r->leases_again);
     add_whole(t, "samples_again", r->samples_again);
     add_whole(t, "head_repeats", r->head_repeats);
+    add_text(t, "codec", r->codec);
+    add_real(t, "push_ratio", r->push_ratio);
+    add_real(t, "state_ratio", r->state_ratio);
+    add_whole(t, "residuals_lost", r->residuals_lost);
+    add_whole(t, "leases_dropped", r->leases_dropped);
+    add_whole(t, "samples_dropped", r->samples_dropped);
+    add_optional(t, "predicted_images_per_second", r->predicted_images_per_second);
+    add_optional(t, "predicted_staleness", r->predicted_staleness);
+    add_optional(t, "useless", r->useless);
+    add_real(t, "useless_gain", r->useless_gain);
     add_whole(t, "regroups", r->regroups);
     add_whole(t, "resizes", r->resizes);
     echi_print(t, "\n}\n");

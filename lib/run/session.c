@@ -249,7 +249,8 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
     s->lane = (struct echi_user_lane){s, lane_measure, lane_measured, lane_submit, lane_take, lane_final};
     s->node = (struct echi_node_config){.config = &s->config, .job = &s->job, .user = &s->lane, .abandoned = &s->abandoned, .params = s->first, .started = node_started, .started_self = s};
     s->report.world = config->world;
-    s->report.head = s->report.lost_peer = -1;
+    s->report.head = s->report.lost_peer = s->report.useless = -1;
+    s->report.predicted_images_per_second = s->report.predicted_staleness = -1;
     s->report.seed = config->seed;
     s->report.target_seconds = s->report.target_epochs = -1;
     s->report.test_accuracy = s->report.best_accuracy = -1;
@@ -312,7 +313,10 @@ ech_status ech_gradient_ready(ech_session *s, int param, struct ech_error *err) 
     echi_mutex_lock(&s->mutex);
     float *to = s->exec ? (float *)echi_exec_slot(s->exec, s->task.grads, NULL) + s->job.layer[param].at : NULL;
     if (to) for (size_t i = 0; i < s->param[param].count; i++) to[i] = grad[i] * scale;
+    size_t bytes;
+    ech_status status = to && s->task.coded.kind ? echi_exec_push(s->exec, &s->task, param, &bytes, err) : ECH_OK;
     echi_mutex_unlock(&s->mutex);
+    if (status != ECH_OK) return status;
     d.gradient = true;
     d.layer = param;
     d.task = s->task;

@@ -11,8 +11,9 @@ static const char *const role_names[ECHI_ROLES] = {
 };
 static const char *const task_names[ECHI_TASKS] = {
     [ECHI_TASK_HEAD] = "head", [ECHI_TASK_HEAD_APPLY] = "head apply", [ECHI_TASK_ADD] = "add", [ECHI_TASK_APPLY] = "apply",
-    [ECHI_TASK_REFRESH] = "refresh", [ECHI_TASK_BACKWARD] = "backward", [ECHI_TASK_STEP] = "step", [ECHI_TASK_FORWARD] = "forward",
+    [ECHI_TASK_ENCODE] = "encode", [ECHI_TASK_DECODE] = "decode", [ECHI_TASK_REFRESH] = "refresh", [ECHI_TASK_BACKWARD] = "backward", [ECHI_TASK_STEP] = "step", [ECHI_TASK_FORWARD] = "forward",
     [ECHI_TASK_EVAL] = "look at the test set", [ECHI_TASK_KEEP] = "checkpoint",
+    [ECHI_TASK_LOCAL_APPLY] = "own step", [ECHI_TASK_LOCAL_DELTA] = "own change", [ECHI_TASK_LOCAL_JOIN] = "own weights on new ones",
 };
 static const char *const slot_names[ECHI_SLOT_KINDS] = {
     [ECHI_SLOT_NONE] = "no slot", [ECHI_SLOT_WORKER_WEIGHTS] = "worker weights", [ECHI_SLOT_WORKER_GRADS] = "worker gradients",
@@ -24,6 +25,11 @@ static const char *const slot_names[ECHI_SLOT_KINDS] = {
     [ECHI_SLOT_HEAD_SUM] = "head sum", [ECHI_SLOT_HEAD_WEIGHTS] = "head weights", [ECHI_SLOT_HEAD_MOMENTUM] = "head momentum",
     [ECHI_SLOT_COORD_KEPT] = "checkpoint's parts", [ECHI_SLOT_COORD_PARAMS] = "coordinator weights",
     [ECHI_SLOT_NODE_FINAL] = "final weights",
+    [ECHI_SLOT_WORKER_RESIDUAL] = "residual", [ECHI_SLOT_WORKER_CODED] = "coded push", [ECHI_SLOT_WORKER_COMING] = "coming weights",
+    [ECHI_SLOT_OWNER_KNOWN] = "weights known to worker", [ECHI_SLOT_OWNER_CODED] = "coded weights",
+    [ECHI_SLOT_OWNER_STATE_KNOWN] = "known state", [ECHI_SLOT_OWNER_STATE_CODED] = "coded state",
+    [ECHI_SLOT_OWNER_PEER_CODED] = "coming state of group",
+    [ECHI_SLOT_LOCAL_WEIGHTS] = "worker own weights", [ECHI_SLOT_LOCAL_MOMENTUM] = "worker own momentum", [ECHI_SLOT_LOCAL_DELTA] = "worker change",
 };
 
 static const char *name_of(const char *const *names, int count, int i) { return i >= 0 && i < count && names[i] ? names[i] : "?"; }
@@ -46,6 +52,7 @@ static void add_message(struct echi_print *l, const struct echi_msg *m) {
     if (m->version) echi_print(l, ", version %llu", (unsigned long long)m->version);
     if (m->samples) echi_print(l, ", %llu samples", (unsigned long long)m->samples);
     if (m->flag) echi_print(l, ", flag %d", m->flag);
+    if (m->number) echi_print(l, ", number %u", m->number);
     if (m->loss != 0) echi_print(l, ", loss %.6g", m->loss);
     if (m->text[0]) echi_print(l, ", '%s'", m->text);
     for (int i = 0; i < m->marks.count; i++) {   /* what is in a state */
@@ -65,7 +72,9 @@ static void add_task(struct echi_print *l, const struct echi_task *t) {
     if (t->state.kind) add_slot(l, ", ", t->state);
     if (t->weights_out.kind) add_slot(l, ", writes ", t->weights_out);
     if (t->state_out.kind) add_slot(l, ", ", t->state_out);
-    if (t->first) echi_print(l, ", the first of its round");
+    if (t->coded.kind) add_slot(l, ", coded ", t->coded);
+    if (t->ratio) echi_print(l, ", ratio %g", t->ratio * 1e-6);
+    if (t->first) echi_print(l, t->coded.kind ? ", the residual begins" : ", the first of its round");
 }
 
 static struct echi_print over(char *buf, size_t cap) {

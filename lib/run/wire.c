@@ -35,9 +35,12 @@ static uint64_t payload_cap(const struct echi_job *job, int kind) {
     case ECHI_KIND_PUSH:
         for (int i = 0; i < job->n_layers; i++)
             if (job->layer[i].count > layer) layer = job->layer[i].count;
-        return layer * sizeof(int64_t); /* what --deterministic sends; a float is no larger */
+        /* What --deterministic sends, or a codec at most; a float is no larger. */
+        return layer * sizeof(int64_t) > echi_coded_most(layer) ? layer * sizeof(int64_t) : echi_coded_most(layer);
     case ECHI_KIND_ACT: return rows * (width * sizeof(echi_real) + 1);
     case ECHI_KIND_ACT_GRAD: return rows * width * sizeof(echi_real);
+    case ECHI_KIND_WEIGHTS:
+    case ECHI_KIND_STATE: return echi_coded_most(job->n_params);
     default: return echi_kind_has_payload(kind) ? job->n_params * sizeof(echi_real) : 0;
     }
 }

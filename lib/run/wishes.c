@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Options made numbers for the planner and the coordinator. */
 #include "echi_run.h"
+#include "echi_ratio.h"
 #include "echi_error.h"
 
 #include <stdlib.h>
@@ -25,13 +26,36 @@ static ech_status parse_shares(const char *text, int world, uint32_t *out, struc
     return ECH_OK;
 }
 
+static void load_of(const struct echi_job *job, struct echi_load *out) {
+    size_t trunk = 0, all = 0;
+    for (int i = 0; i < job->n_layers; i++) {
+        all += job->layer[i].count;
+        if (i < job->cut_params) trunk += job->layer[i].count;
+    }
+    out->trunk = (uint32_t)(trunk * sizeof(float));
+    out->head = (uint32_t)((all - trunk) * sizeof(float));
+    out->row_grad = (uint32_t)(job->cut_width * sizeof(float));
+    out->layers = (uint32_t)job->cut_params;
+    out->head_layers = (uint32_t)(job->n_layers - job->cut_params);
+    out->row = out->row_grad + 1;   /* and a label */
+}
+
+/* "dense", "topk", "topk:paper": what config.c has let through. */
+static void parse_codec(const char *text, struct echi_wishes *w) {
+    w->codec = strcmp(text, "dense") == 0 ? ECHI_CODEC_DENSE : ECHI_CODEC_TOPK;
+    w->ratios = ECHI_RATIOS_BALANCED;
+    for (int i = 0; i < ECHI_RATIOS; i++)
+        if (strncmp(text, "topk:", 5) == 0 && strcmp(text + 5, echi_ratios_name((enum echi_ratios)i)) == 0) w->ratios = (enum echi_ratios)i;
+}
+
 ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *job, struct echi_wishes *w, struct ech_error *err) {
     memset(w, 0, sizeof *w);
     w->world = c->world;
-    w->sync = ECHI_SYNCS;
+    w->choose = strcmp(c->sync, "auto") == 0;
+    w->sync = w->choose ? ECHI_SYNC_BSP : ECHI_SYNCS;   /* the first to be looked at */
     for (int s = 0; s < ECHI_SYNCS; s++)
         if (strcmp(c->sync, echi_policy_of((enum echi_sync)s)->name) == 0) w->sync = (enum echi_sync)s;
-    if (w->sync == ECHI_SYNCS) return echi_fail(err, ECH_E_ARGUMENT, "run.sync", "--sync '%s' is none of bsp, asp, ssp, gssp", c->sync);
+    if (w->sync == ECHI_SYNCS) return echi_fail(err, ECH_E_ARGUMENT, "run.sync", "--sync '%s' is none of bsp, asp, ssp, gssp, local, auto", c->sync);
     w->separate = job->model ? c->separate : 0;
     w->has_cut = job->cut > 0;
     w->groups = c->groups;
@@ -39,11 +63,22 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->batch = (uint32_t)c->batch;
     w->samples_per_step = (uint32_t)c->samples_per_step;
     w->staleness = (uint32_t)c->staleness;
+    w->rounds_apart = (uint32_t)c->rounds_apart;
+    w->damping = c->damping;
+    load_of(job, &w->load);
     w->lr_given = c->lr >= 0;
     w->momentum_given = c->momentum >= 0;
     w->lr = w->lr_given ? c->lr : job->model && strcmp(job->model->name, "lenet5") == 0 ? LENET5_LR : OTHER_LR;
     w->momentum = w->momentum_given ? c->momentum : MOMENTUM;
     w->deterministic = c->deterministic;
+    parse_codec(c->codec, w);
+    w->params = job->n_params;
+    w->trunk_params = job->cut_params < job->n_layers ? job->layer[job->cut_params].at : job->n_params;
+    w->inner_steps = (uint32_t)c->inner_steps;
+    w->outer_lr = c->outer_lr;
+    w->outer_momentum = c->outer_momentum;
+    w->drop_older = c->drop_older;
+    w->weigh_by_time = c->weigh_by_time;
     w->decay = c->weight_decay >= 0 ? c->weight_decay : 0;
     if (strcmp(c->shares, "speed") == 0) w->shares = ECHI_SHARES_SPEED;
     else if (strcmp(c->shares, "equal") == 0) w->shares = ECHI_SHARES_EQUAL;

@@ -43,6 +43,7 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
     c->next_lease = 1;
     c->next_look = goal->eval_every ? goal->eval_every : UINT64_MAX;
     c->lost_peer = c->at_fault = -1;
+    c->choice.useless = -1;
     c->source = ECHI_NO_RANK;
     c->calm = true;
     c->target_at = -1;
@@ -113,8 +114,10 @@ static void lose(struct echi_coordinator *c, int rank, const char *text, int64_t
 static void make_plan(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
     if (!c->plan_given) {
         char text[240];
-        ech_status status = echi_plan_make(&c->wishes, c->times, &c->setup->plan, text, sizeof text);
+        ech_status status = echi_plan_choose(&c->wishes, c->times, &c->setup->plan, &c->choice, text, sizeof text);
         if (status != ECH_OK) return fail(c, status, -1, text, out);
+    } else {
+        echi_plan_judge(&c->wishes, c->times, &c->setup->plan, &c->choice);
     }
     c->setup->plan.resumed = c->goal.resumed;
     c->plan = c->setup->plan;
@@ -320,9 +323,10 @@ static void stop(struct echi_coordinator *c, struct echi_actions *out) {
     c->status = ECH_E_ABORTED;
 }
 
-/* The loss that the report gives leans on the last hundred or so. */
-static void note_loss(struct echi_coordinator *c, double of_a_sample) {
-    c->loss_of_run += c->loss_of_run == 0 ? of_a_sample : 0.01 * (of_a_sample - c->loss_of_run);
+/* The loss that the report gives leans on the last hundred or so, of which this is `times`. */
+static void note_loss(struct echi_coordinator *c, double of_a_sample, double times) {
+    const double part = 0.01 * times < 1 ? 0.01 * times : 1;
+    c->loss_of_run += c->loss_of_run == 0 ? of_a_sample : part * (of_a_sample - c->loss_of_run);
 }
 
 static void on_applied(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
@@ -335,11 +339,12 @@ static void on_applied(struct echi_coordinator *c, const struct echi_event *e, s
         c->round_loss += m->loss;
         c->round_in += m->lease.n;
         if (c->round_in >= m->lease.round_size) {
-            note_loss(c, c->round_loss / c->round_in);
+            /* A round of `local` is many steps of each worker. */
+            note_loss(c, c->round_loss / c->round_in, c->policy->local ? (double)c->round_in / plan_of(c)->round : 1);
             c->round_loss = c->round_in = 0;
         }
     } else {
-        note_loss(c, m->loss / m->lease.n);
+        note_loss(c, m->loss / m->lease.n, 1);
     }
     c->loss_samples += m->lease.n;
     c->stale_sum += m->staleness;
@@ -415,7 +420,9 @@ static void on_copy(struct echi_coordinator *c, const struct echi_event *e, stru
 static void on_revoked(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     if (e->msg->from_role == ECHI_ROLE_WORKER) echi_ledger_back(c, &e->msg->lease, e->from);
     else if (e->msg->lease.id == 0) on_copy(c, e, out);
-    else echi_ledger_answer(c, &e->msg->lease, e->msg->flag);
+    else if (e->msg->flag != ECHI_REVOKED_DROPPED) echi_ledger_answer(c, &e->msg->lease, e->msg->flag == ECHI_REVOKED_IN);
+    else if (plan_of(c)->drop_older <= 0 || !echi_ledger_dropped(c, &e->msg->lease, e->from))
+        fail(c, ECH_E_INTERNAL, e->from, "an owner dropped a lease that is not out", out);
 }
 
 /* A node knows of all losses up to an epoch. */

@@ -17,6 +17,8 @@ bool echi_ledger_in(struct echi_coordinator *c, const struct echi_msg *m, int ow
 void echi_ledger_ask(struct echi_coordinator *c, struct echi_actions *out);
 /* The answer: in, then its APPLIED is on the way, or revoked, then it is to be issued again. */
 void echi_ledger_answer(struct echi_coordinator *c, const struct echi_lease *lease, bool in);
+/* Its push was too old: it is to be issued again. False when it is not out with this owner. */
+bool echi_ledger_dropped(struct echi_coordinator *c, const struct echi_lease *lease, int owner);
 /* An owner is lost, and its leases up to each worker's mark are in the state that is kept: those beyond, out or in, are to be
  * issued again. May be asked again with lower marks, until it is settled. */
 void echi_ledger_decide(struct echi_coordinator *c, int owner, const uint32_t *mark);

@@ -2,7 +2,7 @@
  * From measured step times to a plan: groups, head, shares. */
 #ifndef ECHI_PLANNER_H
 #define ECHI_PLANNER_H
-#include "echi_sched.h"
+#include "echi_predict.h"
 
 enum echi_shares { ECHI_SHARES_SPEED, ECHI_SHARES_EQUAL, ECHI_SHARES_LIST };
 
@@ -21,13 +21,24 @@ struct echi_wishes {
     bool lr_given, momentum_given;
     bool absent[ECHI_WORLD_MAX];       /* lost before there was a plan: has no times, and gets no part */
     bool deterministic;                /* BSP: shares of whole granules */
+    enum echi_codec codec; enum echi_ratios ratios;
+    uint64_t params, trunk_params;     /* floats of the model, and in front of its cut: what travels; 0: not known */
+    uint32_t inner_steps;              /* `local`: steps of a worker in a round, in the mean over all; 1 .. ECHI_INNER_MAX */
+    double outer_lr, outer_momentum;   /* `local` */
+    double drop_older;                 /* `asp`: in rounds; 0: no push is dropped */
+    bool weigh_by_time;                /* `asp`: a worker's gradients count in proportion to its step times */
+    bool choose;                       /* sync, and what is left open beside it, is whatever is predicted to be the best (echi_choice.h) */
+    struct echi_load load;             /* what the model moves; all 0: not known */
+    uint32_t rounds_apart;             /* R; 0: 4 */
+    double damping;                    /* as in the plan */
+    double under_way;                  /* samples of all workers under way beside a head, in rounds; 0: 3. For echi_plan_choose alone */
     int64_t regroup_after;             /* ns for which a change of speed must have lasted to change groups or sizes of steps; 0: never */
 };
 
 /* B: as wished, else max(64, 16 x nodes). */
 uint32_t echi_wishes_round(const struct echi_wishes *wishes);
 
-/* Makes the plan. ECH_E_ARGUMENT and a sentence in text[cap] when the wishes cannot be met. */
+/* Makes the plan of one policy, `choose` aside; auto groups are as few as are tight. ECH_E_ARGUMENT and a sentence in text[cap] when the wishes cannot be met. */
 ech_status echi_plan_make(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
                           struct echi_plan *out_plan, char *text, size_t cap);
 

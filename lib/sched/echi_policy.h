@@ -17,6 +17,8 @@ struct echi_policy {
     const char *name;     /* as in --sync */
     bool rounds;          /* leases name a round: the coordinator deals a round to all workers at once */
     bool grouped;         /* there may be several groups */
+    bool local;           /* workers step on weights of their own and push what has changed; a lease is several steps, and the owner
+                             takes an outer step by a round's sum (worker_local.c). With rounds, and nothing separated */
     /* Worker: may this lease be computed on weights of this version, which answer the worker's last push? */
     bool (*may_begin)(const struct echi_lease *lease, uint64_t weights_version);
     /* Owner: a push is whole. APPLY it by itself, or ADD it to its round, which is applied when it is complete? */
@@ -26,5 +28,5 @@ struct echi_policy {
     bool (*before_reply)(const struct echi_worker_view *view, uint32_t least, uint32_t staleness);
 };
 const struct echi_policy *echi_policy_of(enum echi_sync sync);
-extern const struct echi_policy echi_policy_bsp, echi_policy_asp, echi_policy_ssp, echi_policy_gssp;
+extern const struct echi_policy echi_policy_bsp, echi_policy_asp, echi_policy_ssp, echi_policy_gssp, echi_policy_local;
 #endif

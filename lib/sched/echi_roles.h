@@ -4,7 +4,7 @@
  * a person who waits for whom, may read all (lib/run/node_tell.c). */
 #ifndef ECHI_ROLES_H
 #define ECHI_ROLES_H
-#include "echi_planner.h"
+#include "echi_choice.h"
 #include "echi_policy.h"
 #include "echi_ranks.h"
 #include "echi_regroup.h"
@@ -29,6 +29,14 @@ struct echi_strand {
     bool abandoned;                               /* its owner is lost: the step goes no further than what is under way */
 };
 #define ECHI_WORKER_PLACES (ECHI_STRANDS * (1 + ECHI_GROUPS_MAX))   /* see echi_plan_places */
+/* Policy `local` (worker_local.c): the change that a lease's steps made, on its way to the owner. */
+struct echi_delta {
+    struct echi_lease lease;
+    bool held;                                    /* of a round whose weights have not come: it waits for them */
+    int sending;                                  /* layers on their way out */
+    uint64_t seen;                                /* as echi_push.seen */
+    double loss; uint32_t correct;
+};
 struct echi_worker {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
@@ -39,12 +47,31 @@ struct echi_worker {
     uint16_t owner;                               /* rank: who answers with weights; another when that one is lost, or this worker moved */
     uint32_t joined;                              /* membership epoch at which it became the owner */
     bool arriving;                                /* steps for the owner before are not over yet */
-    uint16_t posted[ECHI_WORKER_PLACES];          /* by WORKER_WEIGHTS slot: the rank whose weights come there next; ECHI_NO_RANK */
+    uint16_t posted[ECHI_WORKER_PLACES];          /* by WORKER_WEIGHTS slot, coded WORKER_COMING slot: the rank whose weights come there
+                                                     next, or still have to be decoded; ECHI_NO_RANK */
     /* What its steps take, for the planner: a task is out since, summed up since the last push, which left at. ns */
     int tasks; uint64_t busy_since, busy, pushed_at;
+    /* codec top-k (design, section 6, "Two kinds of link") */
+    bool fresh;                                   /* the residual begins anew with the next step */
+    uint64_t residuals_cleared;                   /* given up since their owner was lost; the driver reads it */
+    uint8_t spare;                                /* WORKER_WEIGHTS slots (bits) that no strand and no task has */
+    struct { uint64_t version, samples; } coming[ECHI_WORKER_PLACES];   /* by WORKER_COMING slot: weights that are here, still coded */
+    uint8_t queue[ECHI_STRANDS]; int queued;      /* these slots in order of arrival, decoded one at a time */
+    bool decoding; uint8_t source, target;        /* slots of the DECODE task that is out */
+    uint32_t number;                              /* of the last message of this link */
+    struct {                                      /* `local`; strand[0] has the lease in hand and what is known of the weights */
+        bool busy;                                /* a task is out */
+        bool fresh;                               /* weights have come that the own ones do not rest on yet */
+        uint32_t done;                            /* samples of the lease in hand that steps were made of */
+        uint64_t behind;                          /* own samples that are in the own weights, and not in those that came last */
+        uint64_t seen;                            /* of the lease in hand */
+        struct echi_delta delta[ECHI_DELTAS];
+    } local;
 };
 void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup);
 void echi_worker_step(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
+/* worker_local.c: the same under `local`; worker.c hands it all events but leases. */
+void echi_worker_local(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
 
 /* ---- owner of the trunk, or of all layers, for one group ---- */
 struct echi_push {
@@ -79,15 +106,28 @@ struct echi_owner {
     uint8_t state_current; int8_t state_sending; int state_out;   /* slot being sent (-1 none) and sends not finished */
     uint32_t since_send;                          /* pushes applied since the last state went out */
     uint64_t sent_version, sent_samples;          /* what the last state sent contained */
+    uint64_t sent_whole;                          /* the version of the last that was sent complete */
     struct {
-        uint64_t version, samples;
+        uint64_t version, samples;                /* of the copy that weights are made of */
         uint8_t current;
         bool there, refresh;
         uint64_t acked, acked_samples;
-        int marks;                                /* by worker, the last lease that is in this copy: so many in peer_marks[] */
+        uint64_t acked_whole;                     /* of what it has complete */
+        /* The last complete copy, which a loss of its owner leaves: its place, what is in it and, by worker, the last lease in it.
+         * Without a codec it is the one that weights are made of. */
+        uint8_t whole; bool whole_there;
+        uint64_t whole_version, whole_samples; int marks;   /* marks: so many in peer_marks[] */
         uint16_t from;                            /* its owner is lost, and this rank sends the last state; else ECHI_NO_RANK */
         int handed_on;                            /* sends of a lost group's state that are not finished */
+        /* codec top-k */
+        uint32_t number;                          /* of its last message */
+        bool arrived, decoding, tell;             /* a message is here, a task takes it in; then the coordinator is told what is here */
+        struct { bool whole; uint64_t version, samples; int marks; } coming;   /* marks: so many in coming_marks[] */
     } peer[ECHI_GROUPS_MAX];
+    /* codec top-k */
+    uint32_t state_number;                        /* of the last message to the other owners */
+    uint8_t coded_out;                            /* OWNER_CODED slots (bits) that are written or sent */
+    uint32_t encoding_for;                        /* the stay of its worker (`joined`), when the task began that writes weights for it */
     uint32_t members;                             /* membership epoch: losses and moves so far that this owner knows of */
     bool draining, drained, asked;
     uint8_t asked_as;                             /* enum echi_ask, while asked */
@@ -104,11 +144,13 @@ struct echi_owner {
     uint32_t joined[ECHI_WORLD_MAX];              /* membership epoch at which it joined: what it said before is of no account */
     int64_t pushed_at[ECHI_WORLD_MAX], answered_in[ECHI_WORLD_MAX];   /* when its last push was here; how long it took to answer, ns */
     uint16_t in_round[ECHI_WORLD_MAX];            /* BSP: pushes of this worker among those of the round */
+    uint32_t number[ECHI_WORLD_MAX];              /* codec top-k: of the last message to this worker */
     /* As many as are counted above. */
     uint16_t worker[ECHI_WORLD_MAX];              /* ranks, ascending */
     uint16_t queue[ECHI_WORLD_MAX];               /* ranks whose whole pushes wait, in order of arrival */
     struct echi_push round_push[ECHI_ROUND_LEASES];
     uint8_t peer_marks[ECHI_GROUPS_MAX][ECHI_MARKS_MAX], own_marks[ECHI_MARKS_MAX];   /* as they travel; own: for the message being sent */
+    uint8_t coming_marks[ECHI_GROUPS_MAX][ECHI_MARKS_MAX];   /* codec top-k: of complete states that are still coded */
 };
 void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int group);
 void echi_owner_step(struct echi_owner *o, const struct echi_event *event, struct echi_actions *out);
@@ -183,6 +225,7 @@ struct echi_coordinator {
     bool plan_given;                              /* setup->plan came from a file */
     struct echi_plan plan;                        /* the same, but a loss shows here first */
     enum echi_run_phase phase;
+    struct echi_choice choice;                    /* how the plan was come to; the driver reads it */
     bool mark[ECHI_WORLD_MAX]; int waits_for;     /* nodes (or owners) whose answer is still out */
     /* ledger */
     uint32_t epoch, start, next_lease, next_round;
@@ -210,7 +253,8 @@ struct echi_coordinator {
     bool calm;                                    /* all living nodes know of all losses and moves: leases may be dealt */
     struct echi_frozen frozen[ECHI_GROUPS_MAX];
     uint16_t lost_rank[ECHI_WORLD_MAX]; int n_lost;   /* in order; the driver reads these and the next two */
-    uint64_t again_leases, again_samples;         /* issued again because of losses */
+    uint64_t again_leases, again_samples;         /* issued again because of losses, or dropped */
+    uint64_t dropped_leases, dropped_samples;     /* `asp`: too old when they came; they are among those issued again */
     /* regrouping */
     struct echi_change change, told;              /* that is due; the last that was made. The driver reads `told` and the next two */
     uint64_t moves, sizes;                        /* workers moved; sizes of leases changed */

@@ -27,10 +27,17 @@
 #define ECHI_NONE 255                 /* no group, no slot */
 #define ECHI_NO_RANK 65535
 #define ECHI_GRANULE 4                /* samples that --deterministic takes as one, by their place in the round */
+#define ECHI_INNER_MAX 10000          /* `local`: steps of one worker in a round */
+#define ECHI_LOCAL_ROUND_MAX (1u << 30)   /* `local`: samples of a round */
+#define ECHI_DELTAS 2                 /* `local`: changes of one worker that are on their way, or wait for the round before theirs */
 
 /* ---------------------------------------------------------------- the plan */
 
-enum echi_sync { ECHI_SYNC_BSP, ECHI_SYNC_ASP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP, ECHI_SYNCS };
+enum echi_sync { ECHI_SYNC_BSP, ECHI_SYNC_ASP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP, ECHI_SYNC_LOCAL, ECHI_SYNCS };
+
+/* How a change is written on a link, and which rule says how much of it is (echi_ratio.h). */
+enum echi_codec { ECHI_CODEC_DENSE, ECHI_CODEC_TOPK, ECHI_CODECS };
+enum echi_ratios { ECHI_RATIOS_PAPER, ECHI_RATIOS_VOLUME, ECHI_RATIOS_BALANCED, ECHI_RATIOS };
 
 /* Who does what. Plain data: made by the planner on rank 0, sent to all. */
 struct echi_plan {
@@ -49,12 +56,21 @@ struct echi_plan {
     uint32_t staleness;                   /* S, in steps */
     uint32_t rounds_apart;                /* R: how far a group may run ahead of what the others have acknowledged */
     double lr, momentum, decay;
+    uint8_t codec, ratios;                /* enum echi_codec, enum echi_ratios; not with `deterministic` */
+    uint32_t state_ratio;                 /* TOPK: of weights and states, in millionths */
+    uint32_t base[ECHI_GROUPS_MAX];       /* TOPK: of each group, in millionths; what it means is the policy's */
+    uint32_t inner[ECHI_WORLD_MAX];       /* `local`: a worker's steps in a round, H_i; 0 under the other policies */
+    double outer_lr, outer_momentum;      /* `local`: of the owner's step; 0 under the other policies */
+    double drop_older;                    /* `asp`: rounds: a push that is staler is not applied, its samples are issued again; 0: none is */
+    uint32_t divisor[ECHI_WORLD_MAX];     /* `asp`: of this worker's gradients, in the place of B; 0: B */
+    double damping;                       /* c: a push that is t rounds stale weighs 1 / (1 + c t), its samples and its decay do not; BSP: 0 */
     uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among a plan's bytes, which are sent before any is */
     /* Nor are these, of workers that joined another group: 1 + the group that the coordinator moved it from (0: none yet), to whose
      * owner steps that had begun still go; and bit g: it was in group g before. */
     uint8_t moved_from[ECHI_WORLD_MAX], was_in[ECHI_WORLD_MAX];
 };
 void echi_plan_clear(struct echi_plan *plan);   /* nobody does anything: all 0, no head, no owners, no workers */
+struct echi_lease;
 int echi_plan_workers(const struct echi_plan *plan, int group);   /* living ones of one group; group -1: of all */
 
 /* ---- members.c: who is still here ---- */
@@ -71,18 +87,28 @@ int echi_plan_first_group(const struct echi_plan *plan);
 bool echi_plan_may_move(const struct echi_plan *plan, int rank, int group);
 /* Moves a worker to another group, whose owner lives. All nodes do so at the same membership epoch. */
 void echi_plan_move(struct echi_plan *plan, int rank, int group);
-/* WORKER_WEIGHTS slots that a worker's node needs: each strand's current one, and for each living owner that it has worked for
- * one a strand, since a place that was posted for a living node cannot be taken back. */
+/* Places for weights to come to a worker's node: for each living owner that it may work for one a strand, since a place that was
+ * posted for a living node cannot be taken back. */
 int echi_plan_places(const struct echi_plan *plan, int rank);
-/* Samples of one lease that a worker has room for. Under BSP more than its share where that is small: when others are lost,
+/* Under a policy with rounds: a worker's samples in a whole round; and the samples of one, or at most of one, since it may have
+ * been dealt before a loss. */
+uint32_t echi_plan_share(const struct echi_plan *plan, int rank);
+uint32_t echi_plan_round(const struct echi_plan *plan);
+uint32_t echi_plan_round_most(const struct echi_plan *plan);
+/* Samples of one lease that a worker may get. Under BSP more than its share where that is small: when others are lost,
  * shares grow, and what is larger than the room is leased in parts. */
 uint32_t echi_plan_room(const struct echi_plan *plan, int rank);
+/* Samples of one step, for which a worker's stack has room: those of a lease, but under `local`, where a lease is several steps. */
+uint32_t echi_plan_step(const struct echi_plan *plan, int rank);
+/* What a worker divides the gradients of a lease by. */
+uint32_t echi_plan_divisor(const struct echi_plan *plan, const struct echi_lease *lease);
 
 /* A range of an epoch's permutation, handed to a worker, for one owner and, under BSP, one round. */
 struct echi_lease {
     uint32_t id;                          /* from 1, never reused in a run; 0: no lease */
     uint32_t epoch, start, n;             /* samples start .. start+n-1 of the epoch's permutation */
-    uint32_t round, round_size;           /* round_size: B, or what is left in an epoch's last round under BSP */
+    uint32_t round, round_size;           /* round_size: B, or what is left in an epoch's last round under BSP; under `local`, whose
+                                             rounds are many steps long, the samples of the round */
     uint16_t worker, owner;               /* ranks */
     uint8_t again;                        /* 1: these samples were in a lease before, whose worker or owner is lost */
 };
@@ -131,7 +157,7 @@ struct echi_setup {
     X(LOST, "lost", 0, 0)             /* coordinator -> node: `peer` is gone, take nothing more from it; answer READY */   \
     X(REVOKE, "revoke", 0, 0)         /* coordinator -> owner: is this lease in? If not, it never will be. Without a lease:  \
                                          the state of `group`, whose owner is lost, is `peer`'s copy */                      \
-    X(REVOKED, "revoked", 0, 0)       /* owner -> coordinator: the lease is in (flag) or revoked. Without a lease: my copy of  \
+    X(REVOKED, "revoked", 0, 0)       /* owner -> coordinator: the lease is in, revoked, or dropped (flag). Without a lease: my copy of  \
                                          `group`, whose owner is lost, has this version and these marks. worker -> coordinator:  \
                                          I have moved, and had not begun this lease of the owner before */                     \
     X(FROZEN, "frozen", 5, 1)         /* owner -> owner: the last state of a group whose owner is lost */                \
@@ -158,6 +184,9 @@ enum echi_ask { ECHI_ASK_LOOK, ECHI_ASK_LAST, ECHI_ASK_KEEP, ECHI_ASK_MOMENTUM }
  * layers, for or from a checkpoint. */
 enum echi_params { ECHI_PARAMS_PART, ECHI_PARAMS_FINAL, ECHI_PARAMS_KEPT, ECHI_PARAMS_MOMENTUM };
 
+/* What an owner says of a lease: asked for, that it never will be in, or that it is; unasked, that its push was too old (drop_older). */
+enum echi_revoked { ECHI_REVOKED_OUT, ECHI_REVOKED_IN, ECHI_REVOKED_DROPPED };
+
 /* Of some workers the last lease that is in a state, in the form in which it travels: for each rank, ascending, the rank (u16)
  * and the lease (u32). Only the workers that have one: those of one group mostly, of what may be a large cluster. In a
  * message it points into the role that sends it, until that role's next event, or into the bytes that it was decoded from. */
@@ -172,7 +201,8 @@ void echi_marks_get(struct echi_marks marks, uint32_t *out_mark, int world);   /
 struct echi_msg {
     uint8_t kind, to_role, from_role;
     uint8_t group, flag;            /* flag: PUSH: the worker holds another lease; ASK: enum echi_ask; PARAMS: enum
-                                       echi_params; END: in order, each node answers with STATS; REVOKED: the lease is in */
+                                       echi_params; END: in order, each node answers with STATS; REVOKED: enum echi_revoked;
+                                       WEIGHTS, STATE: complete: all values are in it; STATE_ACK: of a complete one */
     uint16_t peer;                  /* LOST, REVOKE, END, FAULT: the rank that it is about; ECHI_NO_RANK */
     uint16_t layer;                 /* PUSH; END, FAULT: ech_status */
     uint32_t correct;
@@ -187,14 +217,17 @@ struct echi_msg {
                                        each move, 0 until the first. ENTER, PUSH, WEIGHTS: that at which the worker joined this owner */
     struct echi_marks marks;        /* STATE, FROZEN, REVOKED: by worker, the last lease that is in this state */
     char text[240];                 /* FAULT, END */
+    uint32_t number;                /* WEIGHTS, STATE: on this link, from 1; changes count from the one before */
 };
 #define ECHI_MSG_MAX (512 + ECHI_MARKS_MAX)   /* bytes of an encoded message at most; plans and times are larger, see below */
 size_t echi_msg_encode(const struct echi_msg *msg, uint8_t *out, size_t cap);   /* 0 when it does not fit */
 /* False when the bytes are not a message of this kind. Ranges that need a plan to judge are judged by the role. */
 bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg *out);
 
-#define ECHI_STATS_BYTES (8 * (ECHI_KINDS + 2))   /* bytes sent by kind, and by net itself; rows that the head answered again */
-#define ECHI_PLAN_BYTES(world) (64 + 2 * ECHI_GROUPS_MAX + 5 * (world))   /* of an encoded plan at most */
+/* Bytes sent by kind, and by net itself; rows that the head answered again; of coded pushes and of coded weights and states to other
+ * nodes the bytes, and those that they would have had uncoded; residuals given up. */
+#define ECHI_STATS_BYTES (8 * (ECHI_KINDS + 7))
+#define ECHI_PLAN_BYTES(world) (112 + 6 * ECHI_GROUPS_MAX + 9 * (world))   /* of an encoded plan at most */
 #define ECHI_PLAN_BYTES_MAX ECHI_PLAN_BYTES(ECHI_WORLD_MAX)
 size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);
 bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *out);   /* also false unless echi_plan_valid */
@@ -208,6 +241,11 @@ struct echi_times {
     double trunk[ECHI_TIMES_MAX], head[ECHI_TIMES_MAX];   /* forward and backward; head 0 where a model has no cut */
     double exchange;   /* to take in one push of all layers, or to send one; 0: not known */
     double messages;   /* what a step's messages cost besides their bytes; 0: not known */
+    double link;       /* bytes a second that the node's link carries in one direction; 0: not known */
+    /* How steps vary, and how a node is reached; all 0: not known. Steps take exp(jitter x a normal number) times as long, and the
+     * part `stutter` of them `stutter_factor` times as long on top. */
+    double jitter, stutter, stutter_factor;
+    double delay;      /* seconds from its link to the middle of the network: from a to b takes a's and b's */
 };
 size_t echi_times_encode(const struct echi_times *times, uint8_t *out, size_t cap);
 bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *out);
@@ -226,7 +264,8 @@ int echi_staleness_bin(double rounds);
 
 enum echi_slot_kind {
     ECHI_SLOT_NONE,
-    ECHI_SLOT_WORKER_WEIGHTS,   /* [echi_plan_places]: each strand's current one, and spare ones posted for each owner */
+    ECHI_SLOT_WORKER_WEIGHTS,   /* [strands + echi_plan_places]: each strand's current one, and spare ones posted for each owner. Coded
+                                   [2 * strands + 1]: a spare one for each strand, and the copy that has taken all that came. `local`: [1] */
     ECHI_SLOT_WORKER_GRADS,     /* [strand] */
     ECHI_SLOT_WORKER_ACT,       /* [strand] rows and labels on their way to the head */
     ECHI_SLOT_WORKER_ACT_GRAD,  /* [strands] in the order in which they come */
@@ -246,6 +285,19 @@ enum echi_slot_kind {
     ECHI_SLOT_COORD_PARAMS,     /* [3] initial weights, then those last looked at; 1 and 2: parts as they come in */
     ECHI_SLOT_NODE_FINAL,       /* [1] sessions: the final weights */
     ECHI_SLOT_COORD_KEPT,       /* [1 + groups] of a checkpoint: the weights; the momentum of each group, the head's with that of group 0 */
+    /* codec top-k */
+    ECHI_SLOT_WORKER_RESIDUAL,  /* [1] what was not pushed yet */
+    ECHI_SLOT_WORKER_CODED,     /* [strand] a push as it is written */
+    ECHI_SLOT_WORKER_COMING,    /* [echi_plan_places] weights as they come */
+    ECHI_SLOT_OWNER_KNOWN,      /* [rank of the worker] the weights that it has */
+    ECHI_SLOT_OWNER_CODED,      /* [ECHI_SNAPSHOTS - 2] weights as they are written */
+    ECHI_SLOT_OWNER_STATE_KNOWN, /* [1] the state that the other owners have */
+    ECHI_SLOT_OWNER_STATE_CODED, /* [1] */
+    ECHI_SLOT_OWNER_PEER_CODED, /* [group] the others' states as they come; then PEER [2 * group] is the copy that is kept up to date, and
+                                   [2 * group + 1] the last complete one */
+    ECHI_SLOT_LOCAL_WEIGHTS,    /* [2] `local`: 0: the worker's own weights; 1: what its next change is counted from */
+    ECHI_SLOT_LOCAL_MOMENTUM,   /* [1] `local`: of the worker's own steps */
+    ECHI_SLOT_LOCAL_DELTA,      /* [ECHI_DELTAS] `local`: a lease's change, to be pushed */
     ECHI_SLOT_KINDS
 };
 struct echi_slot { uint8_t kind; uint16_t index; };
@@ -256,12 +308,18 @@ enum echi_task_kind {
     ECHI_TASK_HEAD_APPLY, /* of a round */
     ECHI_TASK_ADD,        /* sum of a round += a push (or = the first) */
     ECHI_TASK_APPLY,
+    ECHI_TASK_ENCODE,     /* `weights` (of an owner, or its state) -> `coded`, against `state`, what is known of them; others wait for it */
+    ECHI_TASK_DECODE,     /* `coded` -> into `state`; the whole of it also -> weights_out */
     ECHI_TASK_REFRESH,    /* weights from w0 and the states as they are now */
     ECHI_TASK_BACKWARD,   /* trunk, from the gradient of the activations */
     ECHI_TASK_STEP,       /* nothing separated: forward, loss, backward */
     ECHI_TASK_FORWARD,    /* trunk */
     ECHI_TASK_EVAL,       /* accuracy over the test set; the only task that runs while the cluster is held */
     ECHI_TASK_KEEP,       /* a checkpoint of the COORD_KEPT slots; beside the lane, by a thread that writes */
+    /* `local`. A worker asks for one of these or for a STEP at a time, so they come last without being late. */
+    ECHI_TASK_LOCAL_APPLY,/* own weights and momentum take a step by its gradient */
+    ECHI_TASK_LOCAL_DELTA,/* grads = (state - weights) * samples / divisor; then state = weights */
+    ECHI_TASK_LOCAL_JOIN, /* weights_out = weights + (weights_out - state_out); then state_out = weights */
     ECHI_TASKS
 };
 /* Names every slot that it reads and writes: a driver chooses nothing. */
@@ -273,13 +331,18 @@ struct echi_task {
     uint8_t n_rows;                         /* HEAD: number of row slots merged */
     uint16_t rows[ECHI_MERGE_STEPS];        /* HEAD: ranks whose HEAD_ROWS slots are meant, in this order */
     uint32_t row_count[ECHI_MERGE_STEPS];   /* HEAD: samples of each */
-    struct echi_lease lease;                /* STEP, FORWARD, BACKWARD, APPLY, ADD */
-    struct echi_slot weights, weights_out;  /* read; written (APPLY, HEAD, HEAD_APPLY, REFRESH) */
+    struct echi_lease lease;                /* STEP, FORWARD, BACKWARD, APPLY, ADD; `local`: STEP, LOCAL_APPLY: a part of one, with its id */
+    struct echi_slot weights, weights_out;  /* read; written (APPLY, HEAD, HEAD_APPLY, REFRESH, LOCAL_APPLY: in place, LOCAL_JOIN) */
     struct echi_slot grads, state, state_out;
     uint8_t peer[ECHI_GROUPS_MAX];          /* APPLY, REFRESH with several groups: index of each other group's state slot;
                                                ECHI_NONE for one's own and for states not there yet */
-    uint32_t samples;                       /* APPLY, HEAD, HEAD_APPLY: weight of the push is samples / divisor */
+    uint32_t samples;                       /* APPLY, HEAD, HEAD_APPLY, LOCAL_APPLY, LOCAL_DELTA: weight of the push is samples / divisor */
     uint32_t divisor;                       /* B of every gradient in this task */
+    /* codec top-k. STEP, BACKWARD: each gradient goes through the residual `state` (with `first` this begins anew) into `coded`. */
+    struct echi_slot coded;
+    uint32_t ratio, sample;                 /* millionths, see echi_ratio.h; ENCODE with ECHI_RATIO_ONE: complete */
+    uint32_t number;                        /* ENCODE: of the message, to key its sample by */
+    double damping;                         /* APPLY: the gradient is taken so many times, above 0 and at most 1; 0: once, as it is */
 };
 /* HEAD: by place in rows; else [0]. */
 struct echi_result {

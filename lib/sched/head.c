@@ -27,16 +27,20 @@ static bool free_weights(const struct echi_head *h, struct echi_slot *out) {
     return to < 3;
 }
 
-/* Rows for an owner that is lost: their worker waits for an answer, but their samples are issued again. */
+/* Rows for an owner that is lost, as far as is known here. They are trained all the same: that owner may have lived long enough, cut off
+ * from rank 0 alone, for their lease to be in the state that is kept. Else their samples are issued again, and not trained again. */
 static bool in_vain(const struct echi_head *h, const struct echi_lease *l) { return h->setup->plan.lost[l->owner]; }
 
-/* Was this lease's work trained before, for a worker that is lost or for an owner that is? */
+/* Was this lease's work trained before, for a worker that is lost or for an owner that is? Or, if it is for a lost owner, in a lease
+ * that was issued since; then in part, maybe. */
 static bool repeats(const struct echi_head *h, const struct echi_lease *l) {
-    if (!l->again) return false;
+    if (!l->again && !in_vain(h, l)) return false;
     for (int r = 0; r < h->setup->plan.world; r++) {
         const uint32_t kept = h->trained_count[r] < ECHI_TRAINED_KEPT ? h->trained_count[r] : ECHI_TRAINED_KEPT;
         for (uint32_t i = 0; i < kept; i++)
-            if (h->trained[r][i].epoch == l->epoch && l->start - h->trained[r][i].start < h->trained[r][i].n) return true;
+            if (h->trained[r][i].epoch == l->epoch && l->start < h->trained[r][i].start + h->trained[r][i].n &&
+                h->trained[r][i].start < l->start + l->n)
+                return true;
     }
     return false;
 }
@@ -65,7 +69,7 @@ static void take_untrained(struct echi_head *h, int at, struct echi_actions *out
     t->samples = l->n;
     h->queued--;
     memmove(&h->queue[at], &h->queue[at + 1], (size_t)(h->queued - at) * sizeof h->queue[0]);
-    if (!in_vain(h, l)) h->repeats += l->n;
+    h->repeats += l->n;
     h->busy = 1;
 }
 
@@ -74,7 +78,7 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
     int at = 0;
     while (at < h->queued && h->answering[h->queue[at]]) at++;
     if (at == h->queued) return;   /* waits for a SENT */
-    if (in_vain(h, &h->lease[h->queue[at]]) || repeats(h, &h->lease[h->queue[at]])) return take_untrained(h, at, out);
+    if (repeats(h, &h->lease[h->queue[at]])) return take_untrained(h, at, out);
     struct echi_slot to = {0};
     if (!h->policy->rounds && !free_weights(h, &to)) return;
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
@@ -94,7 +98,7 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
         const uint32_t n = h->lease[rank].n;
         /* The oldest is taken however many it brings, so nobody is passed for ever. */
         if (h->answering[rank] || t->n_rows == ECHI_MERGE_STEPS || (t->n_rows > 0 && t->samples + n > ECHI_MERGE_ROWS) ||
-            in_vain(h, &h->lease[rank]) || repeats(h, &h->lease[rank])) {
+            repeats(h, &h->lease[rank])) {
             h->queue[kept++] = rank;
             continue;
         }

@@ -105,7 +105,7 @@ static void deal_again(struct echi_coordinator *c, struct echi_actions *out) {
     while (c->n_again > 0 && c->n_out < ECHI_LEASES_OUT_MAX) {
         int to = -1;
         for (int r = 0; r < p->world; r++)
-            if (works(p, r) && (to < 0 || (load[r] + 1) * p->n[to] < (load[to] + 1) * p->n[r])) to = r;
+            if (works(p, r) && (to < 0 || (load[r] + 1) * echi_plan_share(p, to) < (load[to] + 1) * echi_plan_share(p, r))) to = r;
         const uint32_t room = echi_plan_room(p, to);
         load[to] += c->again[0].n < room ? c->again[0].n : room;
         lease_again(c, to, out);
@@ -121,9 +121,9 @@ static void deal_round(struct echi_coordinator *c, uint32_t size, struct echi_ac
     uint32_t n[ECHI_WORLD_MAX];
     uint64_t rest[ECHI_WORLD_MAX], all = 0;
     uint32_t dealt = 0;
-    for (int r = 0; r < p->world; r++) all += works(p, r) ? p->n[r] : 0;
+    for (int r = 0; r < p->world; r++) all += works(p, r) ? echi_plan_share(p, r) : 0;
     for (int r = 0; r < p->world; r++) {
-        uint64_t share = works(p, r) ? (uint64_t)p->n[r] * units : 0;
+        uint64_t share = works(p, r) ? (uint64_t)echi_plan_share(p, r) * units : 0;
         n[r] = (uint32_t)(share / all);
         rest[r] = share % all;
         dealt += n[r];
@@ -154,7 +154,7 @@ void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out) {
         /* Nothing is out at a look that must find the same round each time. */
         const uint64_t most = p->deterministic && c->goal.has_test ? c->next_look : UINT64_MAX;
         while (may_issue(c) && c->issued < most && c->next_round < c->applied_rounds + 1 + p->strands)
-            deal_round(c, available(c, p->round), out);
+            deal_round(c, available(c, echi_plan_round(p)), out);
         return;
     }
     /* One each in turn, so that nobody takes two from the end of the data while another has none. */
@@ -251,6 +251,20 @@ void echi_ledger_answer(struct echi_coordinator *c, const struct echi_lease *l, 
         put_again(c, &c->out[i].lease);
         return forget(c, i);
     }
+}
+
+bool echi_ledger_dropped(struct echi_coordinator *c, const struct echi_lease *l, int owner) {
+    if (l->worker >= c->plan.world) return false;
+    for (int i = c->out_of[l->worker]; i != ECHI_NO_LEASE; i = c->out[i].next) {
+        const struct echi_lease *o = &c->out[i].lease;
+        if (o->id != l->id || o->owner != owner) continue;
+        c->dropped_leases++;
+        c->dropped_samples += o->n;
+        c->again[c->n_again++] = *o;
+        forget(c, i);
+        return true;
+    }
+    return false;
 }
 
 void echi_ledger_decide(struct echi_coordinator *c, int owner, const uint32_t *mark) {

@@ -78,12 +78,38 @@ int echi_plan_places(const struct echi_plan *plan, int rank) {
     const unsigned groups = plan->was_in[rank] | 1u << plan->group_of[rank];
     int owners = 0;
     for (int g = 0; g < plan->n_groups; g++) owners += (groups >> g & 1) && echi_plan_group_lives(plan, g);
-    return plan->strands * (1 + owners);
+    return plan->strands * owners;
+}
+
+static const struct echi_policy *policy_of(const struct echi_plan *plan) { return echi_policy_of((enum echi_sync)plan->sync); }
+
+uint32_t echi_plan_share(const struct echi_plan *plan, int rank) {
+    return policy_of(plan)->local ? plan->n[rank] * plan->inner[rank] : plan->n[rank];
+}
+
+static uint32_t shares(const struct echi_plan *plan, bool of_lost) {
+    uint32_t sum = 0;
+    for (int r = 0; r < plan->world; r++) sum += plan->lost[r] && !of_lost ? 0 : plan->n[r] * plan->inner[r];
+    return sum;
+}
+
+/* Under bsp B, whoever is left to do it; under `local` the others go on with as many steps as before. */
+uint32_t echi_plan_round(const struct echi_plan *plan) { return policy_of(plan)->local ? shares(plan, false) : plan->round; }
+uint32_t echi_plan_round_most(const struct echi_plan *plan) { return policy_of(plan)->local ? shares(plan, true) : plan->round; }
+
+uint32_t echi_plan_divisor(const struct echi_plan *plan, const struct echi_lease *lease) {
+    if (policy_of(plan)->local) return plan->round;
+    return plan->divisor[lease->worker] ? plan->divisor[lease->worker] : lease->round_size;
+}
+
+uint32_t echi_plan_step(const struct echi_plan *plan, int rank) {
+    return policy_of(plan)->local ? plan->n[rank] : echi_plan_room(plan, rank);
 }
 
 uint32_t echi_plan_room(const struct echi_plan *plan, int rank) {
+    if (policy_of(plan)->local) return echi_plan_share(plan, rank);   /* rounds shrink with the workers, shares do not grow */
     const uint32_t n = plan->n[rank], unit = plan->deterministic ? ECHI_GRANULE : 1;
     const uint32_t part = ((plan->round + unit - 1) / unit + ECHI_ROUND_PARTS - 1) / ECHI_ROUND_PARTS * unit;
-    if (n == 0 || plan->world == 1 || !echi_policy_of((enum echi_sync)plan->sync)->rounds) return n;
+    if (n == 0 || plan->world == 1 || !policy_of(plan)->rounds) return n;
     return n > part ? n : part;
 }

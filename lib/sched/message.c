@@ -2,6 +2,7 @@
  * Messages, plans and step times to bytes and back. Pure and bounded: every length is checked before it is used. */
 #include "echi_bytes.h"
 #include "echi_policy.h"
+#include "echi_ratio.h"
 #include "echi_trace.h"
 
 #include <string.h>
@@ -31,7 +32,8 @@ enum {
     F_ACKED = 1024,
     F_MEMBERS = 2048,
     F_MARKS = 4096,
-    F_TIMES = 8192
+    F_NUMBER = 8192,
+    F_TIMES = 16384
 };
 static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_LEASE] = F_LEASE | F_MEMBERS,
@@ -44,14 +46,14 @@ static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_FROZEN] = F_GROUP | F_VERSION | F_SAMPLES | F_MARKS,
     [ECHI_KIND_APPLIED] = F_LEASE | F_LOSS | F_VERSION | F_STALE | F_HEAD | F_ACKED | F_TIMES,
     [ECHI_KIND_ASK] = F_FLAG,
-    [ECHI_KIND_STATE_ACK] = F_GROUP | F_VERSION | F_SAMPLES,
+    [ECHI_KIND_STATE_ACK] = F_FLAG | F_GROUP | F_VERSION | F_SAMPLES,
     [ECHI_KIND_FAULT] = F_LAYER | F_GROUP | F_TEXT,
     [ECHI_KIND_END] = F_LAYER | F_FLAG | F_GROUP | F_TEXT,
     [ECHI_KIND_ACT_GRAD] = F_LEASE | F_LOSS | F_VERSION | F_HEAD,
     [ECHI_KIND_ACT] = F_LEASE,
-    [ECHI_KIND_WEIGHTS] = F_VERSION | F_SAMPLES | F_MEMBERS,
+    [ECHI_KIND_WEIGHTS] = F_FLAG | F_VERSION | F_SAMPLES | F_MEMBERS | F_NUMBER,
     [ECHI_KIND_PUSH] = F_LEASE | F_LAYER | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES | F_HEAD | F_MEMBERS | F_TIMES,
-    [ECHI_KIND_STATE] = F_GROUP | F_VERSION | F_SAMPLES | F_MARKS,
+    [ECHI_KIND_STATE] = F_FLAG | F_GROUP | F_VERSION | F_SAMPLES | F_MARKS | F_NUMBER,
     [ECHI_KIND_PARAMS] = F_FLAG,
     [ECHI_KIND_ENTER] = F_LEASE | F_MEMBERS,
     [ECHI_KIND_REGROUP] = F_GROUP | F_MEMBERS,
@@ -146,6 +148,7 @@ size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
     if (f & F_ACKED) echi_put64(&w, m->acked);
     if (f & F_MEMBERS) echi_put32(&w, m->members);
     if (f & F_MARKS) put_marks(&w, m->marks);
+    if (f & F_NUMBER) echi_put32(&w, m->number);
     if (f & F_TIMES) { echi_put64(&w, m->compute); echi_put64(&w, m->exchange); }
     return w.ok ? (size_t)(w.at - out) : 0;
 }
@@ -187,6 +190,7 @@ bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg
     if (f & F_ACKED) m->acked = echi_get64(&r);
     if (f & F_MEMBERS) m->members = echi_get32(&r);
     if ((f & F_MARKS) && !get_marks(&r, &m->marks)) return false;
+    if (f & F_NUMBER) m->number = echi_get32(&r);
     if (f & F_TIMES) { m->compute = echi_get64(&r); m->exchange = echi_get64(&r); }
     /* MEASURED and PLAN carry a body of their own behind the two roles; all others end here. */
     if (kind != ECHI_KIND_MEASURED && kind != ECHI_KIND_PLAN && kind != ECHI_KIND_STATS && r.at != r.end) return false;
@@ -202,7 +206,17 @@ bool echi_lease_valid(const struct echi_lease *l, const struct echi_plan *p) {
     if (p->deterministic && (l->start % ECHI_GRANULE || (l->n % ECHI_GRANULE && l->round_size % ECHI_GRANULE == 0))) return false;
     /* A step of an asynchronous worker may be larger than a round; a share of a round may not. */
     if (!echi_policy_of((enum echi_sync)p->sync)->rounds) return l->round_size == p->round;
-    return l->round_size <= p->round && l->n <= l->round_size;
+    return l->round_size <= echi_plan_round_most(p) && l->n <= l->round_size;
+}
+
+/* A dense plan has no ratios, so that no two ways of writing it exist. */
+static bool codec_valid(const struct echi_plan *p) {
+    if (p->codec >= ECHI_CODECS || p->ratios >= ECHI_RATIOS) return false;
+    const bool topk = p->codec == ECHI_CODEC_TOPK;
+    if (topk ? p->deterministic || p->state_ratio < 1 || p->state_ratio > ECHI_RATIO_ONE : p->ratios || p->state_ratio) return false;
+    for (int g = 0; g < p->n_groups; g++)
+        if (topk ? p->base[g] < 1 || p->base[g] > ECHI_RATIO_ONE : p->base[g] != 0) return false;
+    return true;
 }
 
 static bool is_rate(double v) { return v >= 0 && v < 1e6; }   /* false for a NaN */
@@ -213,24 +227,36 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->separated ? p->head >= p->world : p->head != ECHI_NO_RANK) return false;
     if (p->round < 1 || p->round > 1u << 24) return false;
     if (p->strands < 1 || p->strands > ECHI_STRANDS || p->resumed > 1 || p->deterministic > 1) return false;
-    if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay)) return false;
+    if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay) || !is_rate(p->damping)) return false;
     const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
+    if (policy->rounds && p->damping > 0) return false;
     if (p->n_groups > 1 && !policy->grouped) return false;
-    if (p->deterministic && (!policy->rounds || p->round % ECHI_GRANULE)) return false;
+    if (p->deterministic && (!policy->rounds || policy->local || p->round % ECHI_GRANULE)) return false;
     if (p->strands > 1 && (policy->rounds || !p->separated)) return false;
+    /* What makes an old push worth less is asked of one owner that has all layers. */
+    const bool plain_asp = p->sync == ECHI_SYNC_ASP && !p->separated;
+    if (!is_rate(p->drop_older) || (p->drop_older > 0 && !plain_asp)) return false;
+    if (policy->local ? p->separated || !is_rate(p->outer_lr) || !is_rate(p->outer_momentum) : p->outer_lr != 0 || p->outer_momentum != 0)
+        return false;
+    if (!codec_valid(p)) return false;
+    if (p->codec != ECHI_CODEC_DENSE && (policy->local || p->drop_older > 0)) return false;   /* what is dropped or averaged has no residual */
     for (int g = 0; g < p->n_groups; g++)
         if (p->owner_of[g] >= p->world || echi_plan_workers(p, g) < 1) return false;
     /* An owner keeps one group: two on one node would share its slots. */
     for (int g = 0; g < p->n_groups; g++)
         for (int h = 0; h < g; h++)
             if (p->owner_of[g] == p->owner_of[h]) return false;
-    uint64_t sum = 0;
+    uint64_t sum = 0, steps = 0;
     for (int r = 0; r < p->world; r++) {
         if (p->group_of[r] == ECHI_NONE ? p->n[r] != 0 : (p->n[r] < 1 || p->n[r] > 1u << 20)) return false;
         if (p->group_of[r] != ECHI_NONE && p->group_of[r] >= p->n_groups) return false;
         if (p->deterministic && p->n[r] % ECHI_GRANULE) return false;
+        if (p->divisor[r] > 1u << 24 || (p->divisor[r] > 0 && (!plain_asp || p->n[r] == 0))) return false;
+        if (p->inner[r] > ECHI_INNER_MAX || (p->inner[r] != 0) != (policy->local && p->n[r] != 0)) return false;
         sum += p->n[r];
+        steps += (uint64_t)p->n[r] * p->inner[r];
     }
+    if (policy->local) return steps <= ECHI_LOCAL_ROUND_MAX;
     return !policy->rounds || sum == p->round;
 }
 
@@ -250,9 +276,23 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put_f64(&w, p->lr);
     echi_put_f64(&w, p->momentum);
     echi_put_f64(&w, p->decay);
+    echi_put_f64(&w, p->damping);
     for (int g = 0; g < p->n_groups; g++) echi_put16(&w, p->owner_of[g]);
     echi_put_bytes(&w, p->group_of, p->world);
     for (int r = 0; r < p->world; r++) echi_put32(&w, p->n[r]);
+    echi_put8(&w, p->codec);
+    echi_put8(&w, p->ratios);
+    echi_put32(&w, p->state_ratio);
+    for (int g = 0; g < p->n_groups; g++) echi_put32(&w, p->base[g]);
+    if (p->sync == ECHI_SYNC_ASP) {
+        echi_put_f64(&w, p->drop_older);
+        for (int r = 0; r < p->world; r++) echi_put32(&w, p->divisor[r]);
+    }
+    if (p->sync == ECHI_SYNC_LOCAL) {
+        echi_put_f64(&w, p->outer_lr);
+        echi_put_f64(&w, p->outer_momentum);
+        for (int r = 0; r < p->world; r++) echi_put16(&w, (uint16_t)p->inner[r]);
+    }
     return w.ok ? (size_t)(w.at - out) : 0;
 }
 
@@ -273,10 +313,24 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->lr = echi_get_f64(&r);
     p->momentum = echi_get_f64(&r);
     p->decay = echi_get_f64(&r);
+    p->damping = echi_get_f64(&r);
     if (!r.ok || p->n_groups > ECHI_GROUPS_MAX || p->world > ECHI_WORLD_MAX) return false;
     for (int g = 0; g < p->n_groups; g++) p->owner_of[g] = echi_get16(&r);
     echi_get_bytes(&r, p->group_of, p->world);
     for (int i = 0; i < p->world; i++) p->n[i] = echi_get32(&r);
+    p->codec = echi_get8(&r);
+    p->ratios = echi_get8(&r);
+    p->state_ratio = echi_get32(&r);
+    for (int g = 0; g < p->n_groups; g++) p->base[g] = echi_get32(&r);
+    if (p->sync == ECHI_SYNC_ASP) {
+        p->drop_older = echi_get_f64(&r);
+        for (int i = 0; i < p->world; i++) p->divisor[i] = echi_get32(&r);
+    }
+    if (p->sync == ECHI_SYNC_LOCAL) {
+        p->outer_lr = echi_get_f64(&r);
+        p->outer_momentum = echi_get_f64(&r);
+        for (int i = 0; i < p->world; i++) p->inner[i] = echi_get16(&r);
+    }
     return r.ok && r.at == r.end && echi_plan_valid(p);
 }
 
@@ -290,6 +344,11 @@ size_t echi_times_encode(const struct echi_times *t, uint8_t *out, size_t cap) {
     }
     echi_put_f64(&w, t->exchange);
     echi_put_f64(&w, t->messages);
+    echi_put_f64(&w, t->link);
+    echi_put_f64(&w, t->jitter);
+    echi_put_f64(&w, t->stutter);
+    echi_put_f64(&w, t->stutter_factor);
+    echi_put_f64(&w, t->delay);
     return w.ok ? (size_t)(w.at - out) : 0;
 }
 
@@ -308,6 +367,13 @@ bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *t) {
     }
     t->exchange = echi_get_f64(&r);
     t->messages = echi_get_f64(&r);
+    t->link = echi_get_f64(&r);
+    t->jitter = echi_get_f64(&r);
+    t->stutter = echi_get_f64(&r);
+    t->stutter_factor = echi_get_f64(&r);
+    t->delay = echi_get_f64(&r);
+    if (!(t->jitter >= 0 && t->jitter <= 2 && t->stutter >= 0 && t->stutter <= 1 && t->stutter_factor >= 0 && t->stutter_factor <= 1e4)) return false;
+    if (!(t->link >= 0 && t->link < 1e15 && t->delay >= 0 && t->delay < 1e6)) return false;
     return r.ok && r.at == r.end && t->exchange >= 0 && t->exchange < 1e6 && t->messages >= 0 && t->messages < 1e6;
 }
 

@@ -2,6 +2,7 @@
  * The owner of the trunk (or of all layers) for one group: collects whole pushes, applies each once, answers with
  * weights. With several groups it keeps the sum of its own changes, the state A_g, and exchanges it with the other
  * owners (design, section 6, "Owner's state"). */
+#include "echi_ratio.h"
 #include "echi_roles.h"
 
 #include <string.h>
@@ -11,6 +12,17 @@
 static const struct echi_plan *plan_of(const struct echi_owner *o) { return &o->setup->plan; }
 static bool lives(const struct echi_owner *o, int group) { return echi_plan_group_lives(plan_of(o), group); }
 static bool several(const struct echi_owner *o) { return plan_of(o)->n_groups > 1; }
+static bool coded(const struct echi_owner *o) { return plan_of(o)->codec != ECHI_CODEC_DENSE; }
+
+/* ---- tasks: one at a time ---- */
+
+static struct echi_task *compute(struct echi_owner *o, enum echi_task_kind kind, struct echi_actions *out) {
+    struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
+    t->kind = (uint8_t)kind;
+    t->role = ECHI_ROLE_OWNER;
+    o->busy = 1;
+    return t;
+}
 
 void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int group) {
     memset(o, 0, offsetof(struct echi_owner, view));
@@ -30,6 +42,7 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
         o->joins[r] = false;
         o->joined[r] = 0;
         o->pushed_at[r] = o->answered_in[r] = 0;
+        o->number[r] = 0;
         if (member) o->worker[o->workers++] = (uint16_t)r;
     }
     for (int g = 0; g < setup->plan.n_groups; g++) o->peer[g].from = ECHI_NO_RANK;
@@ -65,6 +78,9 @@ static void set_view(struct echi_owner *o, int rank, struct echi_worker_view now
     if (was_least && --o->at_least == 0) find_least(o);
 }
 
+/* Is this push, or word, of the worker's present stay in this group? */
+static bool belongs(const struct echi_owner *o, int rank, uint32_t joined) { return o->view[rank].member && joined == o->joined[rank]; }
+
 /* ---- weights out ---- */
 
 static void owe(struct echi_owner *o, int rank, int times) {
@@ -79,7 +95,7 @@ static void owe_nothing(struct echi_owner *o, int rank) {
     echi_ranks_drop(&o->owed, rank);
 }
 
-static void send_weights(struct echi_owner *o, int rank, int64_t now, struct echi_actions *out) {
+static void send_weights(struct echi_owner *o, int rank, struct echi_actions *out) {
     struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_KIND_WEIGHTS);
     a->slot = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
     a->msg.version = o->version;
@@ -88,19 +104,48 @@ static void send_weights(struct echi_owner *o, int rank, int64_t now, struct ech
     o->in_flight[o->current]++;
     o->sends++;
     o->answer[rank]--;
-    o->answered_in[rank] = now - o->pushed_at[rank];
+}
+
+/* What has changed since the message before, in the order of this worker's link: a task, and then the message. What stays on this
+ * node costs nothing, and goes whole. */
+static void encode_weights(struct echi_owner *o, int rank, struct echi_actions *out) {
+    struct echi_task *t = compute(o, ECHI_TASK_ENCODE, out);
+    uint8_t to = 0;
+    while (o->coded_out >> to & 1) to++;
+    t->weights = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
+    t->state = (struct echi_slot){ECHI_SLOT_OWNER_KNOWN, (uint16_t)rank};
+    t->coded = (struct echi_slot){ECHI_SLOT_OWNER_CODED, to};
+    t->number = ++o->number[rank];
+    t->ratio = rank == o->setup->rank || echi_whole_due(t->number) ? ECHI_RATIO_ONE : plan_of(o)->state_ratio;
+    t->sample = echi_push_sample(plan_of(o), o->group);
+    o->encoding_for = o->joined[rank];
+    o->coded_out |= (uint8_t)(1u << to);
+    o->sends++;
+    o->answer[rank]--;
+}
+
+static void send_encoded(struct echi_owner *o, const struct echi_task *t, struct echi_actions *out) {
+    struct echi_action *a = echi_act_send(out, t->state.index, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_KIND_WEIGHTS);
+    a->slot = t->coded;
+    a->msg.flag = t->ratio == ECHI_RATIO_ONE;
+    a->msg.number = t->number;
+    a->msg.version = o->version;
+    a->msg.samples = o->samples;
+    a->msg.members = o->encoding_for;
 }
 
 /* An answer waits for a place among the sends and then gets the newest weights. The ranks have their turn one after the
  * other: with few places and many workers nobody is passed for ever. */
 static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) {
-    while (o->sends < ECHI_SNAPSHOTS - 2) {
+    while (o->sends < ECHI_SNAPSHOTS - 2 && !(coded(o) && o->busy)) {
         int r = echi_ranks_next(&o->owed, o->turn);
         if (r < 0) r = echi_ranks_next(&o->owed, 0);
         if (r < 0) return;
         const bool may = o->policy->before_reply(&o->view[r], o->least, plan_of(o)->staleness);
         if (may) {
-            send_weights(o, r, now, out);
+            if (coded(o)) encode_weights(o, r, out);
+            else send_weights(o, r, out);
+            o->answered_in[r] = now - o->pushed_at[r];
             o->turn = r + 1;
         } else {
             echi_ranks_add(&o->held_back, r);
@@ -136,31 +181,56 @@ static bool too_far_ahead(const struct echi_owner *o) {
     const uint64_t most = (uint64_t)plan_of(o)->rounds_apart * plan_of(o)->round;
     for (int g = 0; g < plan_of(o)->n_groups; g++)
         if (g != o->group && lives(o, g) &&
-            (o->state_samples - o->peer[g].acked_samples > most || o->state_version - o->peer[g].acked >= ECHI_UNACKED_MAX))
+            (o->state_samples - o->peer[g].acked_samples > most || o->state_version - o->peer[g].acked_whole >= ECHI_UNACKED_MAX))
             return true;
     return false;
 }
 
-static void exchange(struct echi_owner *o, struct echi_actions *out) {
-    if (!several(o) || o->state_sending >= 0 || o->state_version == o->sent_version) return;
-    /* A push of each worker; of a large group's some, so that the next leave before it has to wait for the acknowledgement. */
-    const uint32_t enough = o->workers < STATE_EVERY ? (uint32_t)o->workers : STATE_EVERY;
-    if (o->since_send < enough && !o->draining && !too_far_ahead(o)) return;
+/* A drain leaves complete copies, and what others lack of those is bounded: half of it brings one with the next exchange. */
+static bool whole_wanted(const struct echi_owner *o) {
+    return o->sent_whole != o->state_version && (o->draining || o->state_version - o->sent_whole >= ECHI_UNACKED_MAX / 2);
+}
+
+static void send_state(struct echi_owner *o, struct echi_slot slot, bool whole, struct echi_actions *out) {
     const struct echi_marks marks = echi_marks_of(o->last, plan_of(o)->world, o->own_marks);
     for (int g = 0; g < plan_of(o)->n_groups; g++) {
         if (g == o->group || !lives(o, g)) continue;
         struct echi_action *a = echi_act_send(out, plan_of(o)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_OWNER, ECHI_KIND_STATE);
-        a->slot = (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current};
+        a->slot = slot;
+        a->msg.flag = whole;
+        a->msg.number = o->state_number;
         a->msg.group = (uint8_t)o->group;
         a->msg.version = o->state_version;
         a->msg.samples = o->state_samples;
         a->msg.marks = marks;
         o->state_out++;
     }
-    if (o->state_out > 0) o->state_sending = (int8_t)o->state_current;
+    o->state_sending = o->state_out > 0 ? (int8_t)o->state_current : -1;
+}
+
+/* All other owners have taken the same messages, so what they know is one array, and what goes to them is written once. */
+static void exchange(struct echi_owner *o, struct echi_actions *out) {
+    if (!several(o) || o->state_sending >= 0 || (o->state_version == o->sent_version && !whole_wanted(o))) return;
+    /* A push of each worker; of a large group's some, so that the next leave before it has to wait for the acknowledgement. */
+    const uint32_t enough = o->workers < STATE_EVERY ? (uint32_t)o->workers : STATE_EVERY;
+    if (o->since_send < enough && !o->draining && !too_far_ahead(o)) return;
+    if (coded(o) && o->busy) return;
+    const bool whole = !coded(o) || whole_wanted(o) || echi_whole_due(o->state_number + 1);
+    const struct echi_slot state = {ECHI_SLOT_OWNER_STATE, o->state_current};
+    o->state_number++;
     o->sent_version = o->state_version;
     o->sent_samples = o->state_samples;
+    if (whole) o->sent_whole = o->state_version;
     o->since_send = 0;
+    if (!coded(o)) return send_state(o, state, whole, out);
+    struct echi_task *t = compute(o, ECHI_TASK_ENCODE, out);
+    t->weights = state;
+    t->state = (struct echi_slot){ECHI_SLOT_OWNER_STATE_KNOWN, 0};
+    t->coded = (struct echi_slot){ECHI_SLOT_OWNER_STATE_CODED, 0};
+    t->number = o->state_number;
+    t->ratio = whole ? ECHI_RATIO_ONE : plan_of(o)->state_ratio;
+    t->sample = echi_push_sample(plan_of(o), o->group);
+    o->state_sending = (int8_t)o->state_current;
 }
 
 /* Where the next state of group g is received: never the copy that weights are made of, and not while a task reads, or it is
@@ -171,20 +241,16 @@ static void post_states(struct echi_owner *o, struct echi_actions *out) {
         if (!o->peer[g].refresh || o->peer[g].handed_on > 0) continue;
         o->peer[g].refresh = false;
         const uint8_t spare = (uint8_t)(o->peer[g].there ? !o->peer[g].current : 0);
+        if (coded(o) && lives(o, g)) {
+            echi_act_post(out, plan_of(o)->owner_of[g], ECHI_KIND_STATE, (struct echi_slot){ECHI_SLOT_OWNER_PEER_CODED, (uint8_t)g});
+            continue;
+        }
         echi_act_post(out, lives(o, g) ? plan_of(o)->owner_of[g] : o->peer[g].from, lives(o, g) ? ECHI_KIND_STATE : ECHI_KIND_FROZEN,
                       (struct echi_slot){ECHI_SLOT_OWNER_PEER, (uint8_t)(2 * g + spare)});
     }
 }
 
-/* ---- tasks: one at a time ---- */
-
-static struct echi_task *compute(struct echi_owner *o, enum echi_task_kind kind, struct echi_actions *out) {
-    struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
-    t->kind = (uint8_t)kind;
-    t->role = ECHI_ROLE_OWNER;
-    o->busy = 1;
-    return t;
-}
+/* ---- tasks for weights ---- */
 
 static void name_states(const struct echi_owner *o, struct echi_task *t) {
     memset(t->peer, ECHI_NONE, sizeof t->peer);
@@ -194,8 +260,8 @@ static void name_states(const struct echi_owner *o, struct echi_task *t) {
     t->state = (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current};
 }
 
-static void apply(struct echi_owner *o, struct echi_slot grads, const struct echi_lease *lease, uint32_t samples,
-                  uint32_t divisor, uint8_t to, struct echi_actions *out) {
+static struct echi_task *apply(struct echi_owner *o, struct echi_slot grads, const struct echi_lease *lease, uint32_t samples,
+                               uint32_t divisor, uint8_t to, struct echi_actions *out) {
     struct echi_task *t = compute(o, ECHI_TASK_APPLY, out);
     t->grads = grads;
     t->lease = *lease;
@@ -210,10 +276,54 @@ static void apply(struct echi_owner *o, struct echi_slot grads, const struct ech
         o->stale = false;   /* what is there now goes into these weights */
         o->next_samples = samples_with_peers(o);
     }
+    return t;
+}
+
+/* What a push weighs: less the staler it is (Zhang et al., "Staleness-aware async-SGD", IJCAI 2016, where it is 1 / staleness;
+ * here a push that nothing overtook keeps its weight). */
+static double damped(const struct echi_owner *o, double staleness) {
+    return plan_of(o)->damping > 0 ? 1 / (1 + plan_of(o)->damping * staleness) : 0;
+}
+
+/* A push that is too old (Ringmaster ASGD, Maranjyan et al. 2025, arXiv 2501.16168, algorithm 4: `if delay < R apply, else ignore`).
+ * The paper draws a new sample each time; here each sample counts once an epoch, so those of the push are issued again. The
+ * run goes on all the same: a push grows old only while others' are applied. */
+static bool drop_old(struct echi_owner *o, struct echi_actions *out) {
+    const uint16_t rank = o->queue[0];
+    struct echi_push *p = &o->push[rank];
+    const double most = plan_of(o)->drop_older;
+    if (most <= 0 || (double)(o->samples - p->seen) <= most * plan_of(o)->round) return false;
+    struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_REVOKED);
+    a->msg.lease = p->lease;
+    a->msg.flag = ECHI_REVOKED_DROPPED;
+    a->msg.members = o->members;
+    const bool of_member = belongs(o, rank, p->joined);
+    o->last[rank] = p->lease.id;
+    *p = (struct echi_push){0};
+    o->queued--;
+    memmove(&o->queue[0], &o->queue[1], (size_t)o->queued * sizeof o->queue[0]);
+    if (of_member) owe(o, rank, 1);
+    if (o->known[rank]) echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, rank});
+    return true;
+}
+
+/* Values of another group's state that have come are set in its running copy; a complete one is kept beside it. */
+static bool decode_state(struct echi_owner *o, struct echi_actions *out) {
+    for (int g = 0; g < plan_of(o)->n_groups; g++) {
+        if (!o->peer[g].arrived) continue;
+        struct echi_task *t = compute(o, ECHI_TASK_DECODE, out);
+        t->coded = (struct echi_slot){ECHI_SLOT_OWNER_PEER_CODED, (uint8_t)g};
+        t->state = (struct echi_slot){ECHI_SLOT_OWNER_PEER, (uint8_t)(2 * g)};
+        if (o->peer[g].coming.whole) t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_PEER, (uint8_t)(2 * g + 1)};
+        o->peer[g].arrived = false;
+        o->peer[g].decoding = true;
+        return true;
+    }
+    return false;
 }
 
 static void pump(struct echi_owner *o, struct echi_actions *out) {
-    if (o->busy || !o->started || o->momentum_sending) return;
+    if (o->busy || !o->started || o->momentum_sending || decode_state(o, out)) return;
     const uint8_t to = free_snapshot(o);
     if (o->round_count) {
         const struct echi_push *first = &o->round_push[0];
@@ -229,14 +339,17 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
         const struct echi_slot grads = {ECHI_SLOT_OWNER_GRADS, rank};
         if (o->policy->push_arrived(&p->lease) == ECHI_TAKE_ADD) {
             struct echi_task *t = compute(o, ECHI_TASK_ADD, out);
+            p->staleness = (double)(o->samples - p->seen) / plan_of(o)->round;   /* under bsp 0 */
             t->grads = grads;
             t->lease = p->lease;
             t->first = o->round_count == 0;
             t->state = (struct echi_slot){ECHI_SLOT_OWNER_SUM, 0};
         } else {
             if (to == ECHI_NONE || too_far_ahead(o)) return;
-            apply(o, grads, &p->lease, p->lease.n, plan_of(o)->round, to, out);
-            p->staleness = (double)(o->next_samples - p->seen) / plan_of(o)->round;
+            struct echi_task *t = apply(o, grads, &p->lease, p->lease.n, plan_of(o)->round, to, out);
+            /* What a lost group's running copy had beyond its complete one is in these weights no more. */
+            p->staleness = p->seen < o->next_samples ? (double)(o->next_samples - p->seen) / plan_of(o)->round : 0;
+            t->damping = damped(o, p->staleness);
         }
         o->queued--;
         memmove(&o->queue[0], &o->queue[1], (size_t)o->queued * sizeof o->queue[0]);
@@ -272,7 +385,7 @@ static void report(struct echi_owner *o, struct echi_actions *out) {
     }
     if (o->draining && !o->drained && o->queued == 0 && !o->busy) {
         for (int g = 0; g < plan_of(o)->n_groups; g++)
-            if (g != o->group && lives(o, g) && o->peer[g].acked != o->state_version) return;
+            if (g != o->group && lives(o, g) && o->peer[g].acked_whole != o->state_version) return;
         o->drained = true;
         echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_DRAINED)->msg.members = o->members;
     }
@@ -282,7 +395,7 @@ static void report(struct echi_owner *o, struct echi_actions *out) {
 static uint64_t acked_by_all(const struct echi_owner *o) {
     uint64_t least = o->state_version;
     for (int g = 0; g < plan_of(o)->n_groups; g++)
-        if (g != o->group && lives(o, g) && o->peer[g].acked < least) least = o->peer[g].acked;
+        if (g != o->group && lives(o, g) && o->peer[g].acked_whole < least) least = o->peer[g].acked_whole;
     return least;
 }
 
@@ -300,9 +413,6 @@ static void applied(struct echi_owner *o, const struct echi_push *p, struct echi
     a->msg.exchange = p->exchange > held ? p->exchange - held : 0;
 }
 
-/* Is this push, or word, of the worker's present stay in this group? */
-static bool belongs(const struct echi_owner *o, int rank, uint32_t joined) { return o->view[rank].member && joined == o->joined[rank]; }
-
 static void start_training(struct echi_owner *o, int64_t now, struct echi_actions *out) {
     o->started = true;
     echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_STARTED);
@@ -312,9 +422,17 @@ static void start_training(struct echi_owner *o, int64_t now, struct echi_action
     }
 }
 
+static void decoded(struct echi_owner *o, int group, struct echi_actions *out);
+
 static void on_computed(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_task *t = e->task;
     o->busy = 0;
+    if (t->kind == ECHI_TASK_DECODE) return decoded(o, t->coded.index, out);
+    if (t->kind == ECHI_TASK_ENCODE) {
+        if (t->coded.kind == ECHI_SLOT_OWNER_CODED) send_encoded(o, t, out);
+        else send_state(o, t->coded, t->ratio == ECHI_RATIO_ONE, out);
+        return;
+    }
     if (t->kind == ECHI_TASK_ADD) {
         const int rank = t->lease.worker;
         o->round_in += t->lease.n;
@@ -432,28 +550,61 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     o->queue[o->queued++] = e->from;
 }
 
-static void take_state(struct echi_owner *o, const struct echi_event *e) {
-    const struct echi_msg *m = e->msg;
-    o->peer[m->group].current = (uint8_t)(e->slot.index & 1);
-    o->peer[m->group].there = true;
-    o->peer[m->group].version = m->version;
-    o->peer[m->group].samples = m->samples;
-    o->peer[m->group].marks = m->marks.count;
-    if (m->marks.count) memcpy(o->peer_marks[m->group], m->marks.at, (size_t)m->marks.count * ECHI_MARK_BYTES);
+/* A complete copy of a group's state has come to place 0 or 1. */
+static void take_whole(struct echi_owner *o, int group, uint8_t place, uint64_t version, uint64_t samples, struct echi_marks marks) {
+    o->peer[group].whole = place;
+    o->peer[group].whole_there = true;
+    o->peer[group].whole_version = version;
+    o->peer[group].whole_samples = samples;
+    o->peer[group].marks = marks.count;
+    if (marks.count) memcpy(o->peer_marks[group], marks.at, (size_t)marks.count * ECHI_MARK_BYTES);
+}
+
+/* Weights are made of the copy in this place from now on. */
+static void take_state(struct echi_owner *o, int group, uint8_t place, uint64_t version, uint64_t samples) {
+    o->peer[group].current = place;
+    o->peer[group].there = true;
+    o->peer[group].version = version;
+    o->peer[group].samples = samples;
     o->stale = true;
+}
+
+static void acknowledge(const struct echi_owner *o, int group, bool whole, struct echi_actions *out) {
+    struct echi_action *a =
+        echi_act_send(out, plan_of(o)->owner_of[group], ECHI_ROLE_OWNER, ECHI_ROLE_OWNER, ECHI_KIND_STATE_ACK);
+    a->msg.group = (uint8_t)group;
+    a->msg.version = o->peer[group].version;
+    a->msg.samples = o->peer[group].samples;
+    a->msg.flag = whole;
+}
+
+/* Is the state that has come newer than what is here? What is here in parts may come once more, complete. */
+static bool is_news(const struct echi_owner *o, const struct echi_msg *m) {
+    if (m->version != o->peer[m->group].version) return m->version > o->peer[m->group].version;
+    return coded(o) && m->flag && o->peer[m->group].whole_version < m->version;
 }
 
 static void on_state(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
-    if (m->group >= plan_of(o)->n_groups || m->group == o->group || e->from != plan_of(o)->owner_of[m->group] ||
-        m->version <= o->peer[m->group].version || m->samples < o->peer[m->group].samples)
+    if (m->group >= plan_of(o)->n_groups || m->group == o->group || e->from != plan_of(o)->owner_of[m->group] || !is_news(o, m) ||
+        m->samples < o->peer[m->group].samples || (!m->flag && (!coded(o) || m->number != o->peer[m->group].number + 1)))
         return echi_act_fault(out, ECH_E_FORMAT, "a group's state does not fit the plan: do all nodes run the same version?");
-    take_state(o, e);
+    o->peer[m->group].number = m->number;
+    if (coded(o)) {
+        o->peer[m->group].arrived = true;
+        o->peer[m->group].coming.whole = m->flag;
+        o->peer[m->group].coming.version = m->version;
+        o->peer[m->group].coming.samples = m->samples;
+        if (!m->flag) return;
+        o->peer[m->group].coming.marks = m->marks.count;
+        if (m->marks.count) memcpy(o->coming_marks[m->group], m->marks.at, (size_t)m->marks.count * ECHI_MARK_BYTES);
+        return;
+    }
+    const uint8_t place = e->slot.index & 1;
+    take_whole(o, m->group, place, m->version, m->samples, m->marks);
+    take_state(o, m->group, place, m->version, m->samples);
     o->peer[m->group].refresh = true;
-    struct echi_action *a = echi_act_send(out, e->from, ECHI_ROLE_OWNER, ECHI_ROLE_OWNER, ECHI_KIND_STATE_ACK);
-    a->msg.group = m->group;
-    a->msg.version = m->version;
-    a->msg.samples = m->samples;
+    acknowledge(o, m->group, true, out);
 }
 
 /* ---- losses ---- */
@@ -466,17 +617,43 @@ static struct echi_marks marks_of(const struct echi_owner *o, int group) {
 static void tell_copy(const struct echi_owner *o, int group, struct echi_actions *out) {
     struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_REVOKED);
     a->msg.group = (uint8_t)group;
-    a->msg.version = o->peer[group].version;
+    a->msg.version = o->peer[group].whole_version;
     a->msg.members = o->members;
     a->msg.marks = marks_of(o, group);
+}
+
+/* What survives a group's owner is the last complete copy: the running one may have values that nobody else has. */
+static void fall_back(struct echi_owner *o, int group) {
+    if (!coded(o)) return;
+    o->peer[group].arrived = false;
+    take_state(o, group, o->peer[group].whole, o->peer[group].whole_version, o->peer[group].whole_samples);
+    o->peer[group].there = o->peer[group].whole_there;
+}
+
+static void decoded(struct echi_owner *o, int group, struct echi_actions *out) {
+    const bool whole = o->peer[group].coming.whole;
+    o->peer[group].decoding = false;
+    if (whole)
+        take_whole(o, group, 1, o->peer[group].coming.version, o->peer[group].coming.samples,
+                   (struct echi_marks){o->coming_marks[group], o->peer[group].coming.marks});
+    if (lives(o, group)) {
+        take_state(o, group, 0, o->peer[group].coming.version, o->peer[group].coming.samples);
+        o->peer[group].refresh = true;
+        acknowledge(o, group, whole, out);
+    } else {
+        fall_back(o, group);
+    }
+    if (o->peer[group].tell) tell_copy(o, group, out);
+    o->peer[group].tell = false;
 }
 
 static void on_frozen(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     if (m->group >= plan_of(o)->n_groups || m->group == o->group || e->from != o->peer[m->group].from ||
-        m->version < o->peer[m->group].version || m->samples < o->peer[m->group].samples)
+        m->version < o->peer[m->group].whole_version || m->samples < o->peer[m->group].whole_samples)
         return echi_act_fault(out, ECH_E_FORMAT, "a lost group's state does not fit the plan: do all nodes run the same version?");
-    take_state(o, e);
+    take_whole(o, m->group, e->slot.index & 1, m->version, m->samples, m->marks);
+    take_state(o, m->group, e->slot.index & 1, m->version, m->samples);
     o->peer[m->group].from = ECHI_NO_RANK;
     tell_copy(o, m->group, out);
 }
@@ -486,10 +663,10 @@ static void hand_on(struct echi_owner *o, int group, struct echi_actions *out) {
     for (int g = 0; g < plan_of(o)->n_groups; g++) {
         if (g == o->group || !lives(o, g)) continue;
         struct echi_action *a = echi_act_send(out, plan_of(o)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_OWNER, ECHI_KIND_FROZEN);
-        a->slot = (struct echi_slot){ECHI_SLOT_OWNER_PEER, (uint8_t)(2 * group + o->peer[group].current)};
+        a->slot = (struct echi_slot){ECHI_SLOT_OWNER_PEER, (uint8_t)(2 * group + o->peer[group].whole)};
         a->msg.group = (uint8_t)group;
-        a->msg.version = o->peer[group].version;
-        a->msg.samples = o->peer[group].samples;
+        a->msg.version = o->peer[group].whole_version;
+        a->msg.samples = o->peer[group].whole_samples;
         a->msg.marks = marks_of(o, group);
         o->peer[group].handed_on++;
     }
@@ -505,7 +682,7 @@ static void on_revoke(struct echi_owner *o, const struct echi_event *e, struct e
     if (!of_group) {
         struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_REVOKED);
         a->msg.lease = *l;
-        a->msg.flag = is_in(o, l);
+        a->msg.flag = is_in(o, l) ? ECHI_REVOKED_IN : ECHI_REVOKED_OUT;
         a->msg.members = o->members;
     } else if (m->peer == o->setup->rank) {
         hand_on(o, m->group, out);
@@ -523,6 +700,7 @@ static void join(struct echi_owner *o, int rank, struct echi_actions *out) {
     o->joins[rank] = true;
     o->joined[rank] = o->members;
     o->entered[rank] = 0;
+    o->number[rank] = 0;   /* its first weights are complete */
     if (!o->known[rank]) echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint16_t)rank});
     o->known[rank] = true;
 }
@@ -564,7 +742,9 @@ static void on_lost(struct echi_owner *o, const struct echi_event *e, struct ech
             o->peer[g].from = ECHI_NO_RANK;
             o->peer[g].refresh = false;
         }
-        tell_copy(o, g, out);
+        if (p->owner_of[g] == e->from && !o->peer[g].decoding) fall_back(o, g);
+        if (o->peer[g].decoding) o->peer[g].tell = true;
+        else tell_copy(o, g, out);
     }
     o->draining = o->drained = false;
 }
@@ -610,6 +790,8 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
                 o->peer[g].acked = m->version;
                 o->peer[g].acked_samples = m->samples;
             }
+        for (int g = 0; g < plan_of(o)->n_groups; g++)
+            if (plan_of(o)->owner_of[g] == e->from && m->flag && m->version > o->peer[g].acked_whole) o->peer[g].acked_whole = m->version;
         break;
     case ECHI_KIND_ASK:
     case ECHI_KIND_DRAIN:
@@ -646,8 +828,11 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
             o->sends--;
         } else if (e->slot.kind == ECHI_SLOT_OWNER_MOMENTUM) {
             o->momentum_sending--;
-        } else if (e->slot.kind == ECHI_SLOT_OWNER_STATE && --o->state_out == 0) {
-            o->state_sending = -1;
+        } else if (e->slot.kind == ECHI_SLOT_OWNER_CODED) {
+            o->coded_out &= (uint8_t) ~(1u << e->slot.index);
+            o->sends--;
+        } else if (e->slot.kind == ECHI_SLOT_OWNER_STATE || e->slot.kind == ECHI_SLOT_OWNER_STATE_CODED) {
+            if (--o->state_out == 0) o->state_sending = -1;
         } else if (e->slot.kind == ECHI_SLOT_OWNER_PEER) {
             o->peer[e->slot.index / 2].handed_on--;
         }
@@ -658,6 +843,7 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
     }
     post_states(o, out);
     exchange(o, out);
+    while (o->queued && drop_old(o, out)) {}   /* in front of the answers: theirs are among them */
     if (o->started) answer(o, e->now, out);
     pump(o, out);
     report(o, out);

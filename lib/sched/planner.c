@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The planner: who computes, who owns what, and how many samples each takes. */
-#include "echi_planner.h"
+#include "echi_ratio.h"
 
 #include <string.h>
 
@@ -187,10 +187,10 @@ static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_time
 
 /* Steps of about the same length: as many samples as a worker is fast (rates in samples a second), in whole blocks. A slow
  * node's gradients are then not staler than the others', who would else pass it many times in a step. */
-static void samples_by_speed(const double *rate, struct echi_plan *plan) {
+static void samples_by_speed(const double *rate, double under_way, struct echi_plan *plan) {
     double all = 0;
     for (int r = 0; r < plan->world; r++) all += rate[r];
-    const double seconds = MOST_ROUNDS_BESIDE_HEAD * (double)plan->round / plan->strands / all;
+    const double seconds = (under_way > 0 ? under_way : MOST_ROUNDS_BESIDE_HEAD) * plan->round / plan->strands / all;
     for (int r = 0; r < plan->world; r++) {
         if (rate[r] <= 0) continue;
         const double blocks = rate[r] * seconds / BLOCK + 0.5, most = plan->round / BLOCK;
@@ -223,7 +223,7 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
         value[at] = seconds;
         rank[at] = r;
     }
-    if (by_speed) samples_by_speed(rate, plan);
+    if (by_speed) samples_by_speed(rate, w->under_way, plan);
     plan->n_groups = 1;
     memset(group, 0, sizeof group);
     if (w->sync == ECHI_SYNC_GSSP && w->groups == 0) {
@@ -236,6 +236,41 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
     for (int i = count - 1; i >= 0; i--) {
         plan->group_of[rank[i]] = (uint8_t)group[i];
         plan->owner_of[group[i]] = (uint16_t)rank[i];
+    }
+}
+
+/* `asp`: gradients in proportion to the time that a step takes there (Rescaled ASGD, arXiv 2605.13434): each worker then moves the
+ * weights by as much a second, and the samples of the fast ones do not outweigh the others'. Over all pushes a sample counts for
+ * lr / B in the mean, as without: a step of t_r seconds is weighted with t_r (sum 1 / t) / workers. */
+static void weigh_by_time(const struct echi_times *times, struct echi_plan *plan) {
+    double rate = 0;   /* steps a second of all */
+    int workers = 0;
+    for (int r = 0; r < plan->world; r++) {
+        if (plan->n[r] == 0) continue;
+        rate += 1 / echi_times_whole(&times[r], plan->n[r]);
+        workers++;
+    }
+    for (int r = 0; r < plan->world; r++) {
+        if (plan->n[r] == 0) continue;
+        const double divisor = (double)plan->round * workers / (rate * echi_times_whole(&times[r], plan->n[r])) + 0.5;
+        plan->divisor[r] = divisor < 1 ? 1 : (uint32_t)(divisor < 0x1p24 ? divisor : 0x1p24);
+    }
+}
+
+/* `local`: rounds take about as long everywhere: H_i steps of t_i seconds, in the mean over the workers as many as wished. */
+static void steps_by_speed(const struct echi_wishes *w, const struct echi_times *times, struct echi_plan *plan) {
+    double rate = 0;   /* steps a second of all */
+    int workers = 0;
+    for (int r = 0; r < w->world; r++) {
+        if (plan->n[r] == 0) continue;
+        rate += 1 / echi_times_whole(&times[r], plan->n[r]);
+        workers++;
+    }
+    const double seconds = (double)w->inner_steps * workers / rate;
+    for (int r = 0; r < w->world; r++) {
+        if (plan->n[r] == 0) continue;
+        const double steps = seconds / echi_times_whole(&times[r], plan->n[r]) + 0.5;
+        plan->inner[r] = steps < 1 ? 1 : steps > ECHI_INNER_MAX ? ECHI_INNER_MAX : (uint32_t)steps;
     }
 }
 
@@ -257,13 +292,17 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     plan->sync = (uint8_t)w->sync;
     plan->world = (uint16_t)w->world;
     plan->staleness = w->staleness;
-    plan->rounds_apart = 4;
+    plan->rounds_apart = w->rounds_apart ? w->rounds_apart : 4;
     plan->deterministic = w->deterministic;
     plan->round = echi_wishes_round(w);
     if (w->separate == 1 && !w->has_cut)
         return refuse(text, cap,
                       "--separate 1 needs a model with convolutions followed by fully connected layers; use --separate off");
     plan->separated = w->has_cut && w->world > 1 && (w->separate == 1 || (w->separate == -1 && w->sync == ECHI_SYNC_GSSP));
+    if ((w->drop_older > 0 || w->weigh_by_time) && (w->sync != ECHI_SYNC_ASP || plan->separated))
+        return refuse(text, cap, "--drop-older and --weigh-by-time are of --sync asp with --separate off");
+    if (plan->separated && w->sync == ECHI_SYNC_LOCAL)
+        return refuse(text, cap, "--sync local trains all layers on every node: use --separate off");
     if (w->sync == ECHI_SYNC_GSSP && w->groups > ECHI_GROUPS_MAX)
         return refuse(text, cap, "--groups can be 8 at most; or leave it to auto");
     const int fast = fastest(w, times, plan->round < 64 ? plan->round : 64);
@@ -274,19 +313,28 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     plan->momentum = w->momentum;
     plan->decay = w->decay;
     if (async && !w->lr_given) plan->lr *= plan->round / 64.0;   /* only lr / B matters there */
-    if (async && !plan->separated && w->world > 1 && !w->lr_given && !w->momentum_given) {
+    if (async && w->sync != ECHI_SYNC_LOCAL && !plan->separated && w->world > 1 && !w->lr_given && !w->momentum_given) {
         /* Without a head owner staleness hurts the FC layers; less memory at the same lr / (1 - m) is safer. */
         plan->momentum = 0.5;
         plan->lr *= 5;
     }
     if (async) {
+        plan->damping = w->damping;
         async_groups(w, times, plan);
+        plan->drop_older = w->drop_older;
+        if (w->weigh_by_time) weigh_by_time(times, plan);
+        if (w->sync == ECHI_SYNC_LOCAL) {
+            plan->outer_lr = w->outer_lr;
+            plan->outer_momentum = w->outer_momentum;
+            steps_by_speed(w, times, plan);
+        }
     } else {
         plan->n_groups = 1;
         plan->owner_of[0] = (uint16_t)fast;
         ech_status status = bsp_shares(w, times, plan, text, cap);
         if (status != ECH_OK) return status;
     }
+    echi_ratios_plan(w, times, plan);
     if (!echi_plan_valid(plan))
         return refuse(text, cap, "no node is left with samples to compute: check --shares, --batch and --groups");
     return ECH_OK;

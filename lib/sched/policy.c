@@ -8,6 +8,7 @@ const struct echi_policy *echi_policy_of(enum echi_sync sync) {
         [ECHI_SYNC_ASP] = &echi_policy_asp,
         [ECHI_SYNC_SSP] = &echi_policy_ssp,
         [ECHI_SYNC_GSSP] = &echi_policy_gssp,
+        [ECHI_SYNC_LOCAL] = &echi_policy_local,
     };
     return table[sync];
 }

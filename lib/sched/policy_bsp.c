@@ -15,4 +15,4 @@ static bool before_reply(const struct echi_worker_view *view, uint32_t least, ui
     return true;   /* the round's apply is what was waited for */
 }
 
-const struct echi_policy echi_policy_bsp = {"bsp", true, false, may_begin, push_arrived, before_reply};
+const struct echi_policy echi_policy_bsp = {"bsp", true, false, false, may_begin, push_arrived, before_reply};

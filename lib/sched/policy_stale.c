@@ -26,6 +26,6 @@ static bool within_bound(const struct echi_worker_view *view, uint32_t least, ui
     return view->steps <= (uint64_t)least + staleness;
 }
 
-const struct echi_policy echi_policy_asp = {"asp", false, false, may_begin, push_arrived, never_waits};
-const struct echi_policy echi_policy_ssp = {"ssp", false, false, may_begin, push_arrived, within_bound};
-const struct echi_policy echi_policy_gssp = {"gssp", false, true, may_begin, push_arrived, within_bound};
+const struct echi_policy echi_policy_asp = {"asp", false, false, false, may_begin, push_arrived, never_waits};
+const struct echi_policy echi_policy_ssp = {"ssp", false, false, false, may_begin, push_arrived, within_bound};
+const struct echi_policy echi_policy_gssp = {"gssp", false, true, false, may_begin, push_arrived, within_bound};

@@ -60,6 +60,11 @@ void echi_task_put(struct echi_writer *w, const struct echi_task *t) {
     echi_put_bytes(w, t->peer, sizeof t->peer);
     echi_put32(w, t->samples);
     echi_put32(w, t->divisor);
+    put_slot(w, t->coded);
+    echi_put32(w, t->ratio);
+    echi_put32(w, t->sample);
+    echi_put32(w, t->number);
+    echi_put_f64(w, t->damping);
 }
 
 static void get_task(struct echi_reader *r, struct echi_task *t) {
@@ -84,6 +89,12 @@ static void get_task(struct echi_reader *r, struct echi_task *t) {
     echi_get_bytes(r, t->peer, sizeof t->peer);
     t->samples = echi_get32(r);
     t->divisor = echi_get32(r);
+    t->coded = get_slot(r);
+    t->ratio = echi_get32(r);
+    t->sample = echi_get32(r);
+    t->number = echi_get32(r);
+    t->damping = echi_get_f64(r);
+    if (!(t->damping >= 0 && t->damping <= 1)) r->ok = false;
 }
 
 /* Places of a result that mean something. */
@@ -299,6 +310,24 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put8(w, s->lr_given);
     echi_put8(w, s->momentum_given);
     echi_put8(w, s->deterministic);
+    echi_put8(w, (uint8_t)s->codec);
+    echi_put8(w, (uint8_t)s->ratios);
+    echi_put64(w, s->params);
+    echi_put64(w, s->trunk_params);
+    echi_put32(w, s->inner_steps);
+    echi_put_f64(w, s->outer_lr);
+    echi_put_f64(w, s->outer_momentum);
+    echi_put_f64(w, s->drop_older);
+    echi_put8(w, s->weigh_by_time);
+    echi_put8(w, s->choose);
+    echi_put32(w, s->load.trunk);
+    echi_put32(w, s->load.head);
+    echi_put32(w, s->load.row);
+    echi_put32(w, s->load.row_grad);
+    echi_put32(w, s->load.layers);
+    echi_put32(w, s->load.head_layers);
+    echi_put32(w, s->rounds_apart);
+    echi_put_f64(w, s->damping);
     echi_put64(w, (uint64_t)s->regroup_after);
 }
 
@@ -326,11 +355,32 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->lr_given = echi_get8(r) != 0;
     s->momentum_given = echi_get8(r) != 0;
     s->deterministic = echi_get8(r) != 0;
+    const uint8_t codec = echi_get8(r), ratios = echi_get8(r);
+    if (codec >= ECHI_CODECS || ratios >= ECHI_RATIOS) r->ok = false;
+    s->codec = (enum echi_codec)codec;
+    s->ratios = (enum echi_ratios)ratios;
+    s->params = echi_get64(r);
+    s->trunk_params = echi_get64(r);
+    if (s->params > UINT64_C(1) << 40 || s->trunk_params > s->params) r->ok = false;
+    s->inner_steps = echi_get32(r);
+    s->outer_lr = echi_get_f64(r);
+    s->outer_momentum = echi_get_f64(r);
+    s->drop_older = echi_get_f64(r);
+    s->weigh_by_time = echi_get8(r) != 0;
+    s->choose = echi_get8(r) != 0;
+    s->load.trunk = echi_get32(r);
+    s->load.head = echi_get32(r);
+    s->load.row = echi_get32(r);
+    s->load.row_grad = echi_get32(r);
+    s->load.layers = echi_get32(r);
+    s->load.head_layers = echi_get32(r);
+    s->rounds_apart = echi_get32(r);
+    s->damping = echi_get_f64(r);
     s->regroup_after = (int64_t)echi_get64(r);
     const uint32_t most = 1u << 24;
     for (int i = 0; i < world; i++)
         if (r->ok && s->share[i] > most) r->ok = false;
-    return r->ok && s->batch <= most && s->samples_per_step <= most;
+    return r->ok && s->batch <= most && s->samples_per_step <= most && s->inner_steps <= ECHI_INNER_MAX;
 }
 
 void echi_goal_put(struct echi_writer *w, const struct echi_goal *g) {

@@ -3,6 +3,7 @@
  *
  * A step is a *strand* while it is in flight. With two of them one computes while the other waits for the head's answer
  * or for weights; each computes on the weights that answer its own last push. */
+#include "echi_ratio.h"
 #include "echi_roles.h"
 
 #include <string.h>
@@ -13,7 +14,10 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     w->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
     w->owner = setup->plan.owner_of[setup->plan.group_of[setup->rank]];
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) w->posted[i] = ECHI_NO_RANK;
+    w->fresh = true;
 }
+
+static bool coded(const struct echi_worker *w) { return w->setup->plan.codec != ECHI_CODEC_DENSE; }
 
 static void enter(struct echi_worker *w, struct echi_strand *s, enum echi_strand_phase phase) {
     s->phase = phase;
@@ -39,8 +43,21 @@ static struct echi_task *compute(struct echi_worker *w, const struct echi_strand
     t->lease = s->lease;
     t->weights = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, s->weights};
     t->grads = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, t->strand};
-    t->divisor = s->lease.round_size;
+    t->divisor = echi_plan_divisor(&w->setup->plan, &s->lease);
     return t;
+}
+
+/* The gradients of this task are pushed through the residual. What stays on this node costs nothing, and goes whole. */
+static void code(struct echi_worker *w, struct echi_task *t) {
+    const struct echi_plan *p = &w->setup->plan;
+    if (!coded(w)) return;
+    const int group = echi_plan_group_owned(p, t->lease.owner);   /* the one that it was begun for, of a worker that has moved */
+    t->state = (struct echi_slot){ECHI_SLOT_WORKER_RESIDUAL, 0};
+    t->coded = (struct echi_slot){ECHI_SLOT_WORKER_CODED, t->strand};
+    t->first = w->fresh;
+    t->ratio = t->lease.owner == w->setup->rank ? ECHI_RATIO_ONE : echi_push_ratio(p, group, t->lease.epoch);
+    t->sample = echi_push_sample(p, group);
+    w->fresh = false;
 }
 
 /* The first lease that may be computed on these weights, or -1. Under BSP one of a lost worker may have to be done before one
@@ -55,7 +72,9 @@ static int may_begin(const struct echi_worker *w, const struct echi_strand *s) {
 static void begin(struct echi_worker *w, int64_t now, struct echi_actions *out) {
     struct echi_strand *s = oldest(w, ECHI_STRAND_ANSWERED);
     if (s && !oldest(w, ECHI_STRAND_BACKWARD)) {
-        compute(w, s, ECHI_TASK_BACKWARD, now, out)->act = s->act_grad;
+        struct echi_task *t = compute(w, s, ECHI_TASK_BACKWARD, now, out);
+        t->act = s->act_grad;
+        code(w, t);
         enter(w, s, ECHI_STRAND_BACKWARD);
     }
     s = oldest(w, ECHI_STRAND_IDLE);
@@ -71,6 +90,7 @@ static void begin(struct echi_worker *w, int64_t now, struct echi_actions *out) 
     const bool separated = w->setup->plan.separated;
     struct echi_task *t = compute(w, s, separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, now, out);
     if (separated) t->act = (struct echi_slot){ECHI_SLOT_WORKER_ACT, t->strand};
+    else code(w, t);
     enter(w, s, separated ? ECHI_STRAND_FORWARD : ECHI_STRAND_BACKWARD);
 }
 
@@ -101,7 +121,7 @@ static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, 
     if (s->abandoned) return;
     while (s->next_layer >= 0 && s->ready[s->next_layer] && (done || s->next_layer > 0)) {
         struct echi_action *a = echi_act_send(out, s->lease.owner, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_PUSH);
-        a->slot = (struct echi_slot){ECHI_SLOT_WORKER_GRADS, (uint8_t)(s - w->strand)};
+        a->slot = (struct echi_slot){coded(w) ? ECHI_SLOT_WORKER_CODED : ECHI_SLOT_WORKER_GRADS, (uint8_t)(s - w->strand)};
         a->msg.lease = s->lease;
         a->msg.layer = (uint16_t)s->next_layer;
         a->msg.flag = holds_another(w, s);
@@ -143,9 +163,10 @@ static void on_lease(struct echi_worker *w, const struct echi_event *e, struct e
     if (!w->entered && !w->arriving) say_enter(w, l, out);
 }
 
+/* A place for weights of this node, which is posted again until that node is lost: what is posted cannot be taken back. */
 static void post(struct echi_worker *w, uint8_t slot, uint16_t owner, struct echi_actions *out) {
     w->posted[slot] = owner;
-    echi_act_post(out, owner, ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, slot});
+    echi_act_post(out, owner, ECHI_KIND_WEIGHTS, (struct echi_slot){coded(w) ? ECHI_SLOT_WORKER_COMING : ECHI_SLOT_WORKER_WEIGHTS, slot});
 }
 
 /* The step that was begun for an owner that is lost is over. */
@@ -155,23 +176,64 @@ static void over(struct echi_worker *w, struct echi_strand *s) {
 }
 
 /* Weights answer the push that has waited the longest; weights that nobody waits for (a round in which this worker had no
- * share) are newer ones for an idle strand. The slot they replace is posted for the next. Of an owner that this worker has left
- * they say nothing any more. */
-static void on_weights(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
-    if (e->slot.index >= ECHI_WORKER_PLACES || w->posted[e->slot.index] != e->from)
-        return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
-    const uint8_t slot = (uint8_t)e->slot.index;
-    if (e->from != w->owner || e->msg->members != w->joined) return post(w, slot, e->from, out);
+ * share) are newer ones for an idle strand. What they replace is free. */
+static void take_weights(struct echi_worker *w, uint64_t version, uint64_t samples, uint8_t slot, struct echi_actions *out) {
     struct echi_strand *s = oldest(w, ECHI_STRAND_WAITS_WEIGHTS);
     if (!s) s = oldest(w, ECHI_STRAND_IDLE);
     if (!s) return echi_act_fault(out, ECH_E_INTERNAL, "weights came in the middle of a step");
     const uint8_t before = s->weights;
-    w->posted[slot] = ECHI_NO_RANK;
     s->weights = slot;
-    s->version = e->msg->version;
-    s->samples = e->msg->samples;
+    s->version = version;
+    s->samples = samples;
     enter(w, s, ECHI_STRAND_IDLE);
-    post(w, before, w->owner, out);
+    if (coded(w)) w->spare |= (uint8_t)(1u << before);
+    else post(w, before, w->owner, out);
+}
+
+/* Coded weights are values to set in the copy that has taken all before them, WORKER_WEIGHTS [2 * strands]; what a strand computes
+ * on is made from it, in a slot that nobody reads. */
+static void decode(struct echi_worker *w, struct echi_actions *out) {
+    if (w->decoding || w->queued == 0 || w->spare == 0) return;
+    w->source = w->queue[0];
+    w->queued--;
+    memmove(&w->queue[0], &w->queue[1], (size_t)w->queued);
+    w->target = 0;
+    while (!(w->spare >> w->target & 1)) w->target++;
+    w->spare &= (uint8_t) ~(1u << w->target);
+    w->decoding = true;
+    struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
+    t->kind = ECHI_TASK_DECODE;
+    t->role = ECHI_ROLE_WORKER;
+    t->coded = (struct echi_slot){ECHI_SLOT_WORKER_COMING, w->source};
+    t->state = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint8_t)(2 * w->setup->plan.strands)};
+    t->weights_out = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, w->target};
+}
+
+static void decoded(struct echi_worker *w, struct echi_actions *out) {
+    w->decoding = false;
+    if (w->posted[w->source] != ECHI_NO_RANK) post(w, w->source, w->posted[w->source], out);
+    if (w->arriving) w->spare |= (uint8_t)(1u << w->target);   /* of the owner before */
+    else take_weights(w, w->coming[w->source].version, w->coming[w->source].samples, w->target, out);
+}
+
+/* Of an owner that this worker has left, or of an earlier stay with this one, they say nothing any more. */
+static void on_weights(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
+    if (e->slot.index >= ECHI_WORKER_PLACES || w->posted[e->slot.index] != e->from)
+        return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
+    const uint8_t slot = (uint8_t)e->slot.index;
+    if (e->from != w->owner || m->members != w->joined) return post(w, slot, e->from, out);
+    if (!coded(w)) {
+        w->posted[slot] = ECHI_NO_RANK;
+        return take_weights(w, m->version, m->samples, slot, out);
+    }
+    if (!m->flag && m->number != w->number + 1)
+        return echi_act_fault(out, ECH_E_FORMAT, "weights came that count from others than are here: do all nodes run the same version?");
+    if (w->queued == ECHI_STRANDS) return echi_act_fault(out, ECH_E_INTERNAL, "more weights came than a worker waits for");
+    w->number = m->number;
+    w->coming[slot].version = m->version;
+    w->coming[slot].samples = m->samples;
+    w->queue[w->queued++] = slot;
 }
 
 static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
@@ -198,6 +260,7 @@ static void on_message(struct echi_worker *w, const struct echi_event *e, struct
 
 static void on_computed(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     struct echi_strand *s = &w->strand[e->task->strand];
+    if (e->task->kind == ECHI_TASK_DECODE) return decoded(w, out);
     if (--w->tasks == 0) w->busy += (uint64_t)e->now - w->busy_since;
     if (e->task->kind == ECHI_TASK_FORWARD && s->abandoned) return over(w, s);
     if (e->task->kind == ECHI_TASK_FORWARD) {
@@ -223,15 +286,30 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
     enter(w, s, w->policy->rounds ? ECHI_STRAND_IDLE : ECHI_STRAND_WAITS_WEIGHTS);
 }
 
+/* What was not pushed yet is given up: it belongs to weights that may not have survived. */
+static void clear_residual(struct echi_worker *w) {
+    if (!coded(w)) return;
+    w->residuals_cleared += !w->fresh;
+    w->fresh = true;
+}
+
+/* Coded weights that are here say nothing any more: the first of the new owner are complete. */
+static void renew_link(struct echi_worker *w, struct echi_actions *out) {
+    for (int i = 0; i < w->queued; i++)
+        if (w->posted[w->queue[i]] != ECHI_NO_RANK) post(w, w->queue[i], w->posted[w->queue[i]], out);
+    w->queued = 0;
+}
+
 /* This worker's owner is another from now on. Steps that have begun end first, where they began, or, for an owner that is lost, at
  * the end of what is under way: then the worker enters. */
-static void change_owner(struct echi_worker *w, const struct echi_event *e) {
+static void change_owner(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
     w->owner = p->owner_of[p->group_of[w->setup->rank]];
     w->joined = e->msg->members;
     w->n_leases = 0;
     w->entered = false;
     w->arriving = true;
+    renew_link(w, out);
     for (int i = 0; i < p->strands; i++)
         if (w->strand[i].phase == ECHI_STRAND_IDLE) enter(w, &w->strand[i], ECHI_STRAND_WAITS_WEIGHTS);
 }
@@ -239,7 +317,7 @@ static void change_owner(struct echi_worker *w, const struct echi_event *e) {
 static void on_moved(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     if (e->from != w->setup->rank) return;
     for (int i = 0; i < w->n_leases; i++) hand_back(&w->lease[i], out);
-    change_owner(w, e);
+    change_owner(w, e, out);
 }
 
 /* Places that were posted for a lost node are free, and what is in flight for it goes no further. */
@@ -247,25 +325,28 @@ static void on_lost(struct echi_worker *w, const struct echi_event *e, struct ec
     const struct echi_plan *p = &w->setup->plan;
     for (int i = 0; i < ECHI_WORKER_PLACES; i++)
         if (w->posted[i] == e->from) w->posted[i] = ECHI_NO_RANK;
+    bool owned = e->from == w->owner;
     for (int i = 0; i < p->strands; i++) {
         struct echi_strand *s = &w->strand[i];
         if (!begun(s) || s->lease.owner != e->from) continue;
-        s->abandoned = true;
+        owned = s->abandoned = true;
         if (s->phase != ECHI_STRAND_ANSWERED) continue;
         echi_act_post(out, p->head, ECHI_KIND_ACT_GRAD, s->act_grad);
         over(w, s);
     }
-    if (e->from == w->owner) change_owner(w, e);
+    if (owned) clear_residual(w);
+    if (e->from == w->owner) change_owner(w, e, out);
 }
 
 /* Nothing that it has begun before is left: the worker is its new owner's, which answers when it hears of a lease. */
 static void arrive(struct echi_worker *w, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
+    if (w->decoding) return;
     int places = 0;
     bool used[ECHI_WORKER_PLACES] = {false};
     for (int i = 0; i < p->strands; i++) {
         if (begun(&w->strand[i])) return;
-        used[w->strand[i].weights] = true;
+        used[w->strand[i].weights] = !coded(w);
     }
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) {
         used[i] = used[i] || w->posted[i] != ECHI_NO_RANK;
@@ -285,13 +366,24 @@ static void arrive(struct echi_worker *w, struct echi_actions *out) {
 static void on_start(struct echi_worker *w, struct echi_actions *out) {
     for (int i = 0; i < w->setup->plan.strands; i++) {
         w->strand[i].weights = (uint8_t)(2 * i);
-        post(w, (uint8_t)(2 * i + 1), w->owner, out);
+        if (coded(w)) w->spare |= (uint8_t)(1u << (2 * i + 1));
+        post(w, (uint8_t)(coded(w) ? i : 2 * i + 1), w->owner, out);
         if (w->setup->plan.separated)
             echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, (uint8_t)i});
     }
 }
 
+/* Under `local` leases come in as they always do; what becomes of them is said in worker_local.c. */
+static void step_local(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    const bool message = e->type == ECHI_EVENT_MESSAGE;
+    if (message && e->msg->kind == ECHI_KIND_LEASE) on_lease(w, e, out);
+    else if (message && e->msg->kind != ECHI_KIND_WEIGHTS)
+        return echi_act_fault(out, ECH_E_INTERNAL, "a worker got a message that is not for workers");
+    echi_worker_local(w, e, out);
+}
+
 void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    if (w->policy->local) return step_local(w, e, out);
     switch (e->type) {
     case ECHI_EVENT_START: on_start(w, out); break;
     case ECHI_EVENT_MESSAGE: on_message(w, e, out); break;
@@ -308,5 +400,6 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
     default: break;
     }
     if (w->arriving) arrive(w, out);
+    decode(w, out);
     begin(w, e->now, out);
 }

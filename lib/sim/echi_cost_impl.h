@@ -45,7 +45,7 @@ struct echi_parcel {
     uint32_t next;
     uint16_t from, to;
     uint8_t priority;
-    bool follows;             /* goes as one with the message before it */
+    bool follows, taken;      /* goes as one with the message before it; the receiver's processor has begun with it */
 };
 struct echi_sim_link {
     double ns_per_byte;       /* 0: without bound */

@@ -79,6 +79,7 @@ struct echi_sim {
     struct echi_sim_shape step, forward, backward;
     echi_real *params;                /* real: initial weights in, trained weights out */
     uint64_t sent[ECHI_KINDS + 1];    /* bytes by kind; at last those of credits */
+    uint64_t coded[4];                /* as in struct echi_node */
     int64_t ready_at;                 /* all nodes have joined; 0: not yet */
     bool over;
     ech_status status;

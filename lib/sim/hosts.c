@@ -38,9 +38,10 @@ static const struct echi_unit no_units[] = {{"", 1}, {0}};
 /* ------------------------------------------------------------- the keys */
 
 static ech_status read_speed(struct reader *r, struct echi_host *h) {
+    static const char needs[] = "speed needs a number from 0.000001 to 1000000000 and its unit, as in '0.5 x' (as fast as the profile's "
+                                "machine) or '500 images/s'";
     int unit;
-    ECHI_TRY(echi_lines_amount(&r->lines, "speed needs a number from 0.000001 to 1000000000 and its unit, as in '0.5 x' (as fast as the profile's machine) or '500 images/s'",
-                               speed_units, 1e-6, 1e9, &h->speed, &unit));
+    ECHI_TRY(echi_lines_amount(&r->lines, needs, speed_units, 1e-6, 1e9, &h->speed, &unit));
     h->in_images = unit == 1;
     return ECH_OK;
 }
@@ -68,20 +69,22 @@ static ech_status read_cores(struct reader *r, struct echi_host *h) {
 }
 
 static ech_status read_jitter(struct reader *r, struct echi_host *h) {
-    return echi_lines_amount(&r->lines, "jitter needs the sigma of a step's lognormal factor, a number from 0 to 2 without a unit", no_units, 0, 2, &h->jitter, NULL);
+    static const char needs[] = "jitter needs the sigma of a step's lognormal factor, a number from 0 to 2 without a unit";
+    return echi_lines_amount(&r->lines, needs, no_units, 0, 2, &h->jitter, NULL);
 }
 
 static ech_status read_stutter(struct reader *r, struct echi_host *h) {
-    static const char needs[] = "stutter needs a part of the steps up to 100 % and how many times as long they take, from 1 x to 1000 x, as in '2 % 5 x'";
+    static const char needs[] = "stutter needs a part of the steps up to 100 % and how many times as long they take, from 1 x to 1000 x, "
+                                "as in '2 % 5 x'";
     ECHI_TRY(echi_lines_amount(&r->lines, needs, part_units, 0, 1, &h->stutter, NULL));
     return echi_lines_amount(&r->lines, needs, times_units, 1, 1000, &h->stutter_factor, NULL);
 }
 
 static ech_status read_link(struct reader *r, struct echi_host *h) {
+    static const char needs[] = "link needs a rate from 1 kb/s to 10000 Gb/s with its unit, kb/s, Mb/s or Gb/s (bits), or 'unbounded'";
     h->rate = 0;
     if (echi_lines_take(&r->lines, "unbounded")) return ECH_OK;
-    return echi_lines_amount(&r->lines, "link needs a rate from 1 kb/s to 10000 Gb/s with its unit, kb/s, Mb/s or Gb/s (bits), or 'unbounded'", link_units,
-                             1e3 / 8, 1e13 / 8, &h->rate, NULL);
+    return echi_lines_amount(&r->lines, needs, link_units, 1e3 / 8, 1e13 / 8, &h->rate, NULL);
 }
 
 static ech_status read_delay(struct reader *r, struct echi_host *h) {
@@ -89,20 +92,24 @@ static ech_status read_delay(struct reader *r, struct echi_host *h) {
 }
 
 static ech_status read_loss(struct reader *r, struct echi_host *h) {
-    return echi_lines_amount(&r->lines, "loss needs the part of its messages that are lost, from 0 % to 50 %", part_units, 0, 0.5, &h->loss, NULL);
+    static const char needs[] = "loss needs the part of its messages that are lost, from 0 % to 50 %";
+    return echi_lines_amount(&r->lines, needs, part_units, 0, 0.5, &h->loss, NULL);
 }
 
 static ech_status read_dies(struct reader *r, struct echi_host *h) {
-    return echi_lines_amount(&r->lines, "dies needs a time above 0, up to 100000000 s, with its unit, s or ms", time_units, 1e-6, LATEST, &h->dies, NULL);
+    static const char needs[] = "dies needs a time above 0, up to 100000000 s, with its unit, s, ms or us";
+    return echi_lines_amount(&r->lines, needs, time_units, 1e-6, LATEST, &h->dies, NULL);
 }
 
 static ech_status read_joins(struct reader *r, struct echi_host *h) {
-    return echi_lines_amount(&r->lines, "joins needs a time above 0, up to 100000000 s, with its unit, s or ms", time_units, 1e-6, LATEST, &h->joins, NULL);
+    static const char needs[] = "joins needs a time above 0, up to 100000000 s, with its unit, s, ms or us";
+    return echi_lines_amount(&r->lines, needs, time_units, 1e-6, LATEST, &h->joins, NULL);
 }
 
 /* "slow 4 x from 20 s until 50 s"; without "until" for ever. */
 static ech_status read_slow(struct reader *r, struct echi_host *h) {
-    static const char needs[] = "slow needs how many times as long its steps take, above 1 x up to 1000 x, and when, as in '4 x from 20 s until 50 s'";
+    static const char needs[] = "slow needs how many times as long its steps take, from 1 x to 1000 x, and when, as in "
+                                "'4 x from 20 s until 50 s'";
     if (h->n_slow == ECHI_HOST_SLOWS) return echi_lines_refuse(&r->lines, "a host has at most 4 lasting slow-downs", "slow");
     double from, until = INFINITY, factor;
     ECHI_TRY(echi_lines_amount(&r->lines, needs, times_units, 1, 1000, &factor, NULL));
@@ -110,7 +117,8 @@ static ech_status read_slow(struct reader *r, struct echi_host *h) {
     ECHI_TRY(echi_lines_amount(&r->lines, needs, time_units, 0, LATEST, &from, NULL));
     if (echi_lines_take(&r->lines, "until")) {
         ECHI_TRY(echi_lines_amount(&r->lines, needs, time_units, 0, LATEST, &until, NULL));
-        if (!(until > from)) return echi_lines_refuse(&r->lines, "a slow-down must end after it begins: 'until' is not later than 'from'", "slow");
+        if (!(until > from))
+            return echi_lines_refuse(&r->lines, "a slow-down must end after it begins: 'until' is not later than 'from'", "slow");
     }
     h->slow[h->n_slow].from = from;
     h->slow[h->n_slow].until = until;
@@ -145,8 +153,10 @@ static ech_status read_class(struct reader *r) {
     ECHI_TRY(echi_lines_whole(&r->lines, "hosts needs how many there are, a whole number from 1", 1, 1000000, &count));
     struct echi_host h = r->usual;
     ECHI_TRY(read_keys(r, &h));
-    if (all->count == 0 && h.dies >= 0) return echi_lines_refuse(&r->lines, "the first host is rank 0, which coordinates and cannot die: give it a line of its own before", "dies");
-    if (all->count == 0 && h.joins >= 0) return echi_lines_refuse(&r->lines, "the first host is rank 0, which the others join: give it a line of its own before", "joins");
+    if (all->count == 0 && h.dies >= 0)
+        return echi_lines_refuse(&r->lines, "the first host is rank 0, which coordinates and cannot die: give it a line of its own before", "dies");
+    if (all->count == 0 && h.joins >= 0)
+        return echi_lines_refuse(&r->lines, "the first host is rank 0, which the others join: give it a line of its own before", "joins");
     if (h.dies >= 0 && h.dies <= h.joins) return echi_lines_refuse(&r->lines, "a host dies after it has joined, not before", "dies");
     if (count > ECHI_WORLD_MAX - all->count) {
         char needs[80];
@@ -166,7 +176,8 @@ static ech_status read_lines(struct reader *r) {
     }
     const size_t count = (size_t)r->hosts.count;
     if (count == 0)
-        return echi_fail(r->lines.err, ECH_E_FORMAT, "hosts.load", "%s describes no hosts: give a line such as 'hosts 4 speed 1 x link 1 Gb/s'", r->lines.path);
+        return echi_fail(r->lines.err, ECH_E_FORMAT, "hosts.load",
+                         "%s describes no hosts: give a line such as 'hosts 4 speed 1 x link 1 Gb/s'", r->lines.path);
     r->hosts.host = malloc(count * sizeof *r->host);
     if (!r->hosts.host) return echi_fail_memory(r->lines.err, "hosts.load", "the hosts");
     memcpy(r->hosts.host, r->host, count * sizeof *r->host);

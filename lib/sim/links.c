@@ -160,7 +160,7 @@ static void leave(struct echi_cost *c, uint32_t id) {
         if (p->least < *before) p->least = *before;
         *before = p->least;
     }
-    if (in->ns_per_byte <= 0 && processor(in, p) == 0) echi_cost_due(c, p->least, ECHI_DUE_ARRIVED, id, 0);
+    if (in->ns_per_byte <= 0) echi_cost_due(c, p->least, ECHI_DUE_ARRIVED, id, 0);
     else echi_cost_due(c, p->entry, ECHI_DUE_IN, id, 0);
 }
 
@@ -194,7 +194,7 @@ void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
     struct echi_sim_link *l = &c->link[p->to];
     if (c->dead[p->to]) return echi_records_give(&c->parcels, id);
-    const int64_t own = llround((double)p->part * l->ns_per_byte), buffer = llround(BUFFER * l->ns_per_byte), cpu = processor(l, p);
+    const int64_t own = llround((double)p->part * l->ns_per_byte), buffer = llround(BUFFER * l->ns_per_byte);
     int64_t begin = l->in_free > p->entry ? l->in_free : p->entry;
     l->in_free = begin + own;
     if (p->priority == 0) {   /* what it passes waits longer */
@@ -202,16 +202,25 @@ void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
         if (begin > behind) begin = behind;
         l->urgent_free = begin + own;
     }
-    int64_t whole = begin + own > p->least ? begin + own : p->least;
-    if (cpu > 0) {
-        whole = (whole > l->cpu_free ? whole : l->cpu_free) + cpu;
-        l->cpu_free = whole;
-        echi_cost_steal(c, p->to, cpu);
-    }
-    echi_cost_due(c, whole, ECHI_DUE_ARRIVED, id, 0);
+    echi_cost_due(c, begin + own > p->least ? begin + own : p->least, ECHI_DUE_ARRIVED, id, 0);
+}
+
+/* It is whole; now it is the processor's, which takes one after the other. True while that is not done with it. */
+static bool is_taken_in(struct echi_cost *c, uint32_t id) {
+    struct echi_parcel *p = parcel_at(c, id);
+    struct echi_sim_link *l = &c->link[p->to];
+    const int64_t cpu = processor(l, p);
+    if (p->taken || c->dead[p->to]) return false;
+    p->taken = true;
+    if (cpu == 0 && l->cpu_free <= c->now) return false;
+    l->cpu_free = (l->cpu_free > c->now ? l->cpu_free : c->now) + cpu;
+    echi_cost_steal(c, p->to, cpu);
+    echi_cost_due(c, l->cpu_free, ECHI_DUE_ARRIVED, id, 0);
+    return true;
 }
 
 bool echi_cost_link_arrived(struct echi_cost *c, uint32_t id, struct echi_happening *out) {
+    if (is_taken_in(c, id)) return false;
     *out = (struct echi_happening){.type = ECHI_HAPPENS_ARRIVED, .host = parcel_at(c, id)->to, .cookie = parcel_at(c, id)->cookie};
     echi_records_give(&c->parcels, id);
     return !c->dead[out->host];

@@ -147,8 +147,12 @@ static void fill_report(const struct echi_sim *s, struct ech_report *r) {
     for (int k = 0; k < ECHI_KINDS; k++) r->kind_name[k] = echi_kind_name(k);
     r->kind_name[ECHI_KINDS] = "other";
     memcpy(r->bytes_sent, s->sent, sizeof s->sent);
+    r->push_ratio = s->coded[1] ? (double)s->coded[0] / (double)s->coded[1] : 1;
+    r->state_ratio = s->coded[3] ? (double)s->coded[2] / (double)s->coded[3] : 1;
     for (int i = 0; i < s->world; i++)
         if (s->node[i].head) r->head_repeats += s->node[i].head->repeats;
+    for (int i = 0; i < s->world; i++)
+        if (s->node[i].worker) r->residuals_lost += s->node[i].worker->residuals_cleared;
 }
 
 static void close_all(struct echi_sim *s) {

@@ -2,6 +2,7 @@
  * Events into roles, and their actions made true. The live driver's half of this is lib/run/node_actions.c. */
 #include "echi_sim.h"
 #include "echi_error.h"
+#include "echi_ratio.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,25 @@ static void depart(struct echi_sim *s, uint32_t id) {
     echi_cost_send(s->cost, f->from, f->to, echi_kind_priority(f->kind), echi_sim_wire_bytes(f->meta_len, 0), 0, id);
 }
 
+/* What a coded message comes to where nothing is computed. */
+static size_t expected(const struct echi_sim *s, const struct echi_flight *f, const struct echi_msg *m) {
+    const struct echi_plan *p = &s->node[f->from].setup.plan;
+    const bool whole = m->kind == ECHI_KIND_PUSH ? f->from == f->to : m->flag;
+    const uint32_t ratio = m->kind == ECHI_KIND_PUSH ? echi_push_ratio(p, p->group_of[f->from], m->lease.epoch) : p->state_ratio;
+    return (size_t)echi_coded_bytes((f->len - echi_coded_most(0)) / sizeof(echi_real), whole ? ECHI_RATIO_ONE : ratio);
+}
+
+/* Under a codec `len` has been the longest that it may be: the message is as long as what is written in it. */
+static void shorten(struct echi_sim *s, struct echi_flight *f, const struct echi_msg *m, const uint8_t *slot) {
+    const struct echi_plan *p = &s->node[f->from].setup.plan;
+    const size_t dense = f->len - echi_coded_most(0);
+    if (!echi_job_coded(p, m->kind)) return;
+    f->len = slot ? echi_job_length(p, m->kind, slot + f->at, f->len) : expected(s, f, m);
+    if (f->from == f->to) return;
+    s->coded[m->kind == ECHI_KIND_PUSH ? 0 : 2] += f->len;
+    s->coded[m->kind == ECHI_KIND_PUSH ? 1 : 3] += dense;
+}
+
 static bool find_payload(struct echi_sim *s, struct echi_flight *f, const struct echi_msg *m, struct echi_slot slot) {
     const struct echi_sim_node *n = &s->node[f->from];
     size_t room = 0;
@@ -45,8 +65,10 @@ static bool find_payload(struct echi_sim *s, struct echi_flight *f, const struct
     f->payload = true;
     f->slot = slot;
     f->role = m->from_role;
-    if (!s->real) return true;
-    return echi_exec_slot(n->exec, slot, &room) && f->at <= room && f->len <= room - f->at;
+    const uint8_t *from = s->real ? echi_exec_slot(n->exec, slot, &room) : NULL;
+    if (s->real && (!from || f->at > room || f->len > room - f->at)) return false;
+    shorten(s, f, m, from);
+    return true;
 }
 
 void echi_sim_send(struct echi_sim *s, int from, int to, const struct echi_msg *m, struct echi_slot slot) {
@@ -88,6 +110,7 @@ static void send_plan(struct echi_sim *s) {
     const struct echi_plan *plan = &s->node[0].setup.plan;
     uint8_t body[ECHI_PLAN_BYTES_MAX];
     const size_t len = echi_plan_encode(plan, body, sizeof body);
+    if (s->world > 1) echi_choice_log(s->config, s->coordinator);
     for (int r = 0; r < s->world; r++) echi_sim_send_body(s, 0, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
     if (!s->config->save_plan[0]) return;
     ech_status status = echi_plan_save(s->config->save_plan, plan, s->err);

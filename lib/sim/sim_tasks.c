@@ -6,6 +6,12 @@
  * Not in the price: what --deterministic costs more. */
 #include "echi_sim.h"
 #include "echi_error.h"
+#include "echi_ratio.h"
+
+/* What the codec top-k costs a number of the range, in updates of one (48,120 numbers, AVX-512, medians of 201 by the clock): to select and
+ * write, 4 to 7 at ratios from 0.004 to 0.35; to read, 3 to 4 where places are bits, a tenth of it where they are words. */
+#define ENCODE_APPLIES 5.0
+#define DECODE_APPLIES 3.0
 
 /* ----------------------------------------------------------------- shapes */
 
@@ -81,6 +87,11 @@ void echi_sim_times(const struct echi_sim *s, int rank, struct echi_times *out) 
     }
     out->exchange *= longer / io_speed;
     out->messages *= longer / io_speed;
+    out->link = h->rate;
+    out->jitter = h->jitter;
+    out->stutter = h->stutter;
+    out->stutter_factor = h->stutter_factor;
+    out->delay = h->delay;
 }
 
 static double parameters(const struct echi_sim *s, int rank, bool of_head) {
@@ -95,6 +106,18 @@ static double summing(const struct echi_sim *s, int rank, const struct echi_task
     int summands = 2;
     for (int g = 0; g < p->n_groups; g++) summands += p->owner_of[g] != rank && t->peer[g] != ECHI_NONE;
     return s->profile->refresh * summands * parameters(s, rank, false);
+}
+
+static bool coded(const struct echi_sim *s, int rank) { return s->node[rank].setup.plan.codec != ECHI_CODEC_DENSE; }
+
+/* All gradients of a step, on their way out. */
+static double coding(const struct echi_sim *s, int rank) {
+    return coded(s, rank) ? ENCODE_APPLIES * s->profile->apply * parameters(s, rank, false) : 0;
+}
+
+/* Of a push that has come. */
+static double reading(const struct echi_sim *s, int rank) {
+    return coded(s, rank) ? DECODE_APPLIES * s->profile->apply * parameters(s, rank, false) : 0;
 }
 
 /* Seconds on the profile's machine. *part: of them, up to the gradients of a head's rows. */
@@ -112,14 +135,19 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
         return rows + (t->state.kind != ECHI_SLOT_NONE ? p->add * parameters(s, rank, true) : 0);
     }
     case ECHI_TASK_HEAD_APPLY: return p->apply * parameters(s, rank, true);
-    case ECHI_TASK_ADD: return p->add * parameters(s, rank, false);
+    case ECHI_TASK_ADD: return p->add * parameters(s, rank, false) + reading(s, rank);
     case ECHI_TASK_APPLY:
-        return p->apply * parameters(s, rank, false) + (t->state_out.kind != ECHI_SLOT_NONE ? summing(s, rank, t) : 0);
+        return p->apply * parameters(s, rank, false) + (t->grads.kind == ECHI_SLOT_OWNER_GRADS ? reading(s, rank) : 0) + (t->state_out.kind != ECHI_SLOT_NONE ? summing(s, rank, t) : 0);
+    case ECHI_TASK_ENCODE: return coding(s, rank);
+    case ECHI_TASK_DECODE: return reading(s, rank);
     case ECHI_TASK_REFRESH: return summing(s, rank, t);
-    case ECHI_TASK_BACKWARD: return echi_times_trunk(&p->times, t->lease.n) * (1 - p->forward) * n->factor[t->strand];
-    case ECHI_TASK_STEP: return (echi_times_whole(&p->times, t->lease.n) + p->read * t->lease.n) * n->factor[t->strand];
+    case ECHI_TASK_BACKWARD: return echi_times_trunk(&p->times, t->lease.n) * (1 - p->forward) * n->factor[t->strand] + coding(s, rank);
+    case ECHI_TASK_STEP: return (echi_times_whole(&p->times, t->lease.n) + p->read * t->lease.n) * n->factor[t->strand] + coding(s, rank);
     case ECHI_TASK_FORWARD: return (echi_times_trunk(&p->times, t->lease.n) * p->forward + p->read * t->lease.n) * n->factor[t->strand];
     case ECHI_TASK_EVAL: return p->look * s->job->test_samples;
+    case ECHI_TASK_LOCAL_APPLY:
+    case ECHI_TASK_LOCAL_DELTA:   /* as an apply they read and write four or five arrays, and memory is what takes the time */
+    case ECHI_TASK_LOCAL_JOIN: return p->apply * parameters(s, rank, false);
     case ECHI_TASK_KEEP: /* there are no checkpoints */
     case ECHI_TASKS: break;
     }

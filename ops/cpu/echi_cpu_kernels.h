@@ -95,6 +95,7 @@ struct echi_cpu_kernels {
     void (*descend)(const struct echi_cpu_descent *d, size_t count);
     void (*add)(echi_real *sum, const echi_real *x, size_t count);
     bool (*finite)(const echi_real *x, size_t count);   /* no infinity, no NaN */
+    size_t (*count_from)(const echi_real *x, size_t count, echi_real least);   /* of |x| >= least; least > 0, all finite */
 };
 
 extern const struct echi_cpu_kernels echi_cpu_kernels_base, echi_cpu_kernels_fixed;

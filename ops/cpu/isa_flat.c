@@ -42,3 +42,24 @@ bool ISA(finite)(const float *x, size_t count) {
     }
     return good;
 }
+
+/* Without their sign, floats that are not NaN compare as their bits do. The lanes' counts are added up before they could overflow. */
+size_t ISA(count_from)(const float *x, size_t count, float least) {
+    const int32_t magnitude = 0x7fffffff;
+    int32_t from;
+    memcpy(&from, &least, sizeof from);
+    const ivec bits = magnitude - (ivec){0}, below = from - 1 - (ivec){0};
+    size_t found = 0, i = 0;
+    while (i + VEC_FLOATS <= count) {
+        const size_t left = (count - i) / VEC_FLOATS, turns = left < 1u << 20 ? left : 1u << 20;
+        ivec sum = {0};
+        for (size_t t = 0; t < turns; t++, i += VEC_FLOATS) sum -= ((ivec)load(x + i) & bits) > below;
+        for (int lane = 0; lane < VEC_FLOATS; lane++) found += (size_t)sum[lane];
+    }
+    for (; i < count; i++) {
+        int32_t own;
+        memcpy(&own, &x[i], sizeof own);
+        found += (own & magnitude) >= from;
+    }
+    return found;
+}

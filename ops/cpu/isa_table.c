@@ -29,4 +29,5 @@ const struct echi_cpu_kernels ISA(kernels) = {
     .descend = ISA(descend),
     .add = ISA(add),
     .finite = ISA(finite),
+    .count_from = ISA(count_from),
 };

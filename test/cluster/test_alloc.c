@@ -182,8 +182,9 @@ static void defaults(struct ech_config *config, const char *sync) {
 
 static void one_node(void **state) {
     (void)state;
-    for (int policy = 0; policy < 2; policy++) {
-        const char *sync = policy ? "gssp" : "bsp";
+    static const char *const policies[] = {"bsp", "gssp", "local"};
+    for (size_t policy = 0; policy < sizeof policies / sizeof policies[0]; policy++) {
+        const char *sync = policies[policy];
         struct ech_config config;
         defaults(&config, sync);
         assert_true(train(&config, sync));
@@ -217,6 +218,7 @@ static void two_nodes(const char *what, const char *sync, const char *separate, 
     if (strcmp(sync, "bsp") != 0) set(&config, "samples-per-step", "8");
     else set(&config, "shares", "equal");
     if (strstr(what, "deterministic")) set(&config, "deterministic", "on");
+    if (strstr(what, "codec")) set(&config, "codec", "topk:paper");
     assert_int_equal(pipe(channel), 0);
     fflush(NULL);
     const pid_t child = fork();
@@ -246,9 +248,12 @@ static void two_nodes_each_policy(void **state) {
     two_nodes("gssp, two groups", "gssp", "auto", "2");
     two_nodes("gssp, one group", "gssp", "off", "1");
     two_nodes("bsp", "bsp", "off", "auto");
+    two_nodes("local", "local", "off", "auto");
     two_nodes("bsp with a head", "bsp", "1", "auto");
     two_nodes("bsp, deterministic", "bsp", "off", "auto");
     two_nodes("bsp with a head, deterministic", "bsp", "1", "auto");
+    two_nodes("gssp, two groups, codec", "gssp", "off", "2");
+    two_nodes("bsp, codec", "bsp", "off", "auto");
 }
 
 static int make_folder(void **state) {

@@ -72,6 +72,14 @@ goes_on 15 --local 3 --sync gssp --groups 2 --separate 1
 goes_on 15 --local 4 --sync gssp --groups 3 --separate off --every 6
 goes_on 15
 goes_on 15 --local 2 --sync ssp --lr 0.001 --momentum 0.5
+# The outer momentum of local goes on from run to run, and to no other policy.
+goes_on 15 --local 2 --sync local --inner-steps 4
+check "to local: momentum is dropped without a word" grep -q 'without sync local, whose momentum is of another kind' "$work/err"
+killed 2 --every 10 --local 3 --sync local --inner-steps 2 --resume
+goes_on 15 --local 2 --sync local --inner-steps 4 --every 6
+check "local to local: momentum is dropped" eval '! grep -q "momentum starts at zero" "$work/err"'
+goes_on 15 --local 3
+check "from local: momentum is dropped without a word" grep -q 'with sync local, whose momentum is of another kind' "$work/err"
 
 # --- SIGTERM leaves a checkpoint with all that was trained
 rm -rf "$kept"

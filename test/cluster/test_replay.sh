@@ -27,8 +27,9 @@ runs=(
     "--local 4 --sync asp --samples-per-step 7 --epochs 1.5 --slow 3=4"
     "--local 3 --sync asp --separate 1 --epochs 1.2 --eval-every 400"
     "--local 3 --sync ssp --staleness 0 --samples-per-step 16 --epochs 1 --slow 2=4"
+    "--local 3 --sync local --samples-per-step 7 --inner-steps 5 --epochs 1.3 --eval-every 300 --slow 1=3"
     "--local 4 --sync gssp --groups 2 --epochs 3 --slow 3=4,2=4"
-    "--local 4 --sync gssp --groups 3 --separate off --samples-per-step 9 --epochs 1.3 --slow 1=3"
+    "--local 4 --sync gssp --groups 3 --separate off --samples-per-step 9 --epochs 1.3 --slow 1=3 --damping 0.5"
 )
 for words in "${runs[@]}"; do
     read -ra arguments <<<"$words"

@@ -4,6 +4,7 @@
  *
  * Two functions of the library are led through this file, so that a cluster can be made to get stuck. */
 #include "echelon_dev.h"
+#include "echi_random.h"
 #include "echi_sim.h"
 
 #include <math.h>
@@ -179,7 +180,7 @@ static void train_live(const struct run *like, struct live *node, int world) {
 static struct live live[4];
 
 /* One node under BSP: the weights, loss and accuracies of ech_train, bit for bit. */
-static void one_node_is_ech_train(void **state) {
+static void one_node_is_a_live_one(void **state) {
     (void)state;
     static const char *const variants[][2] = {{"deterministic", "off"}, {"deterministic", "on"}, {"weight-decay", "0.01"},
                                               {"no-shuffle", "on"}};
@@ -576,6 +577,60 @@ static void policies_account_for_all_samples(void **state) {
     }
 }
 
+/* Clusters drawn by the seed, a part of them with deaths: all samples are trained, or the run ends because of a node without which it
+ * cannot go on. Never does it get stuck, nor does a role object. */
+static void drawn_clusters_end(void **state) {
+    (void)state;
+    static const char *const sync[] = {"bsp", "asp", "ssp", "gssp"};
+    int ended = 0, lost = 0, went_on = 0;
+    for (uint32_t seed = 0; seed < 400; seed++) {
+        struct echi_random random;
+        char number[16];
+        echi_random_init(&random, seed, ECHI_STREAM_TEST, 99);
+        const int world = 2 + (int)echi_random_below(&random, 14), which = (int)echi_random_below(&random, 4);
+        prepare(&a, world, sync[which]);
+        a.real = false;
+        snprintf(number, sizeof number, "%u", seed);
+        set(&a.config, "seed", number);
+        set(&a.config, "separate", echi_random_below(&random, 2) ? "1" : "off");
+        set(&a.config, "deadline", "0.02");
+        if (which && echi_random_below(&random, 2)) set(&a.config, "samples-per-step", "4");
+        a.hosts.pools = 2;
+        a.hosts.pool_cores[0] = 1;
+        a.hosts.pool_cores[1] = 3;
+        const bool losses = echi_random_below(&random, 4) == 0, deaths = echi_random_below(&random, 3) == 0;
+        for (int h = 0; h < world; h++) {
+            struct echi_host *host = &a.host[h];
+            host->speed = pow(2, 3 * echi_random_unit(&random) - 1.5);
+            host->cores = (int)echi_random_below(&random, 6) - 3;
+            if (host->cores < 0 || host->cores > 1) host->cores = -1;
+            host->jitter = echi_random_unit(&random) * 0.4;
+            host->stutter = echi_random_unit(&random) * 0.1;
+            host->stutter_factor = 1 + echi_random_unit(&random) * 9;
+            host->rate = echi_random_below(&random, 3) ? pow(10, 6 + 3 * echi_random_unit(&random)) : 0;
+            host->delay = echi_random_below(&random, 2) ? pow(10, -6 + 4 * echi_random_unit(&random)) : 0;
+            host->loss = losses ? 0.01 : 0;
+            if (h > 0 && echi_random_below(&random, 8) == 0) host->joins = echi_random_unit(&random);
+            if (h > 0 && deaths && echi_random_below(&random, 4) == 0) host->dies = (host->joins > 0 ? host->joins : 0) + echi_random_unit(&random) * 0.3;
+            host->n_slow = (int)echi_random_below(&random, 2);
+            host->slow[0].from = echi_random_unit(&random) * 0.2;
+            host->slow[0].until = echi_random_below(&random, 2) ? INFINITY : host->slow[0].from + 0.1;
+            host->slow[0].factor = 1 + echi_random_unit(&random) * 5;
+        }
+        a.profile.apply = a.profile.add = a.profile.refresh = echi_random_unit(&random) * 1e-8;
+        a.profile.message = echi_random_unit(&random) * 1e-5;
+        a.profile.copy = echi_random_unit(&random) * 1e-9;
+        const ech_status status = simulate(&a);
+        if (status == ECH_OK) assert_int_equal(a.report.samples, 2 * TRAIN);
+        else if (status != ECH_E_PEER_LOST || !deaths) fail_msg("seed %u: %s\n%s", seed, a.err.text, a.log);
+        ended += status == ECH_OK;
+        lost += status != ECH_OK;
+        went_on += status == ECH_OK && a.report.n_lost > 0;
+    }
+    print_message("%d of 400 clusters trained all, %d of them without some that were lost; %d ended with a node\n", ended, went_on, lost);
+    assert_true(went_on >= 20 && lost >= 5);
+}
+
 /* ------------------------------------------------------- deaths and joins */
 
 static void the_others_go_on(void **state) {
@@ -811,12 +866,20 @@ static void stops_in_order(void **state) {
     assert_non_null(strstr(a.err.text, "stopped after"));
 }
 
+#if defined(__SANITIZE_THREAD__)
+#define THREADS_ARE_WATCHED
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREADS_ARE_WATCHED
+#endif
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_node_is_ech_train),
-        cmocka_unit_test(deterministic_clusters_are_one_node),
+        cmocka_unit_test(one_node_is_a_live_one),
         cmocka_unit_test(one_worker_is_a_live_one),
         cmocka_unit_test(bytes_are_those_of_live_runs),
+        cmocka_unit_test(deterministic_clusters_are_one_node),
         cmocka_unit_test(bsp_takes_what_the_slowest_takes),
         cmocka_unit_test(asynchronous_rates_add_up),
         cmocka_unit_test(bsp_over_links),
@@ -827,6 +890,7 @@ int main(void) {
         cmocka_unit_test(same_seed_same_bytes),
         cmocka_unit_test(costs_alone_take_the_same_time),
         cmocka_unit_test(policies_account_for_all_samples),
+        cmocka_unit_test(drawn_clusters_end),
         cmocka_unit_test(the_others_go_on),
         cmocka_unit_test(deaths_are_noticed_after_a_silence),
         cmocka_unit_test(whose_loss_ends_the_run),
@@ -836,5 +900,8 @@ int main(void) {
         cmocka_unit_test(refusals),
         cmocka_unit_test(stops_in_order),
     };
+#ifdef THREADS_ARE_WATCHED
+    cmocka_set_test_filter("*live*");   /* a simulation is one thread */
+#endif
     return cmocka_run_group_tests_name("simulated clusters", tests, open_problem, close_problem);
 }

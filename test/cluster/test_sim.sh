@@ -4,6 +4,7 @@
 # say, one simulated node trains what one live node does, and each mistake gets one sentence.
 case ,${SAN:-}, in *,thread,*) echo "a simulation is one thread"; exit 77 ;; esac
 . "$(dirname "$0")/cluster.bash"
+patience=$((3 * patience))   # some runs compute for seconds, and others may want the processor
 good=$work/good
 idx_set "$good" 2000 100
 sims() { ends_with "$1" "$2" sim "${@:3}"; }        # sims STATUS PATTERN ARGUMENT...
@@ -23,7 +24,7 @@ for option in rank coordinator local key slow record checkpoint profile-out; do
 done
 
 # --- the same seed, the same bytes; under every policy, and another seed gives others
-for policy in bsp asp ssp gssp; do
+for policy in bsp asp ssp gssp local; do
     for which in one two; do
         run --workers 4 --spread strong --sync $policy --steps 30 --save "$work/$which.weights" --report "$work/$which.json"
         sleep 0.05   # what depends on the clock on the wall would differ
@@ -50,11 +51,11 @@ run --workers 3 --spread strong --steps 8 --deterministic --save "$work/sim.weig
 check "--deterministic: three nodes train what one live node does" cmp -s "$work/live.weights" "$work/sim.weights"
 
 # --- it learns
-sims 0 '^  accuracy ' --data glyphs --workers 4 --spread strong --sync gssp --epochs 1 --eval-every 5000 --report "$work/report" --curve "$work/curve" --progress off
+sims 0 '^  accuracy ' --data glyphs --workers 4 --spread strong --sync gssp --epochs 0.5 --eval-every 4000 --report "$work/report" --curve "$work/curve" --progress off
 accuracy=$(value test_accuracy)
-check "--curve has a line for each look, and the last" [ "$(wc -l <"$work/curve")" = 6 ]
-check "and its seconds are virtual" awk -F, -v all="$(value seconds)" 'NR == 6 { exit !($3 == all + 0 || ($3 / all > 0.999 && $3 / all < 1.001)) }' "$work/curve"
-check "GSSP learns the digits: $accuracy" awk -v a="$accuracy" 'BEGIN { exit !(a > 0.9) }'
+check "--curve has a line for each look, and the last" [ "$(wc -l <"$work/curve")" = 4 ]
+check "and its seconds are virtual" awk -F, -v all="$(value seconds)" 'NR == 4 { exit !($3 == all + 0 || ($3 / all > 0.999 && $3 / all < 1.001)) }' "$work/curve"
+check "GSSP learns the digits: $accuracy" awk -v a="$accuracy" 'BEGIN { exit !(a > 0.8) }'
 
 # --- virtual time. No jitter, links without bound: images/s follow from what the files say.
 speed_of() { value images_per_second; }

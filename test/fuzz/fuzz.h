@@ -37,7 +37,8 @@ struct fuzz_driver {
     X(model) X(json)                                                                                                             \
     X(idx)                                                                                                                       \
     X(plan_file) X(config) X(hosts) X(profile)                                                                                   \
-    X(safetensors) X(checkpoint) X(recording)
+    X(safetensors) X(checkpoint) X(recording)                                                                                    \
+    X(coded)
 #define FUZZ_DECLARE(name) extern const struct fuzz_driver fuzz_##name;
 FUZZ_DRIVERS(FUZZ_DECLARE)
 #undef FUZZ_DECLARE

@@ -99,9 +99,16 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         p.owner_of[0] = p.group_of[0] = 0;
         break;
     case 2: /* as large as one may be */
+        p.codec = ECHI_CODEC_TOPK, p.ratios = ECHI_RATIOS_PAPER, p.state_ratio = 150000;
+        for (int g = 0; g < ECHI_GROUPS_MAX; g++) p.base[g] = 250000;
         p.world = ECHI_WORLD_MAX, p.n_groups = ECHI_GROUPS_MAX;
         for (int r = 0; r < ECHI_WORLD_MAX; r++) p.group_of[r] = (uint8_t)(r % ECHI_GROUPS_MAX), p.n[r] = 1u << 20;
         for (int g = 0; g < ECHI_GROUPS_MAX; g++) p.owner_of[g] = (uint16_t)g;
+        break;
+    case 3: /* steps in a round */
+        p.sync = ECHI_SYNC_LOCAL, p.n_groups = 1, p.separated = 0, p.head = ECHI_NONE, p.strands = 1, p.outer_lr = 0.7, p.outer_momentum = 0.9;
+        p.owner_of[0] = 2, p.group_of[0] = p.group_of[2] = p.group_of[3] = 0;
+        p.inner[0] = 16, p.inner[2] = 1, p.inner[3] = 10000;
         break;
     default: { /* the first one with a field changed; then a byte too many and one too few */
         static const struct { size_t field; uint8_t value; } bad[] = {
@@ -111,8 +118,9 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
             {offsetof(struct echi_plan, head), 4},          {offsetof(struct echi_plan, head), ECHI_NONE}, {offsetof(struct echi_plan, strands), 0},
             {offsetof(struct echi_plan, strands), 3},       {offsetof(struct echi_plan, owner_of), 4},  {offsetof(struct echi_plan, owner_of), 1},
             {offsetof(struct echi_plan, group_of), 2},      {offsetof(struct echi_plan, group_of), ECHI_NONE},
+            {offsetof(struct echi_plan, codec), 1},         {offsetof(struct echi_plan, codec), ECHI_CODECS},
         };
-        const int b = i - 3, count = sizeof bad / sizeof *bad;
+        const int b = i - 4, count = sizeof bad / sizeof *bad;
         if (b > count + 1) return 0;
         size_t len = seed_plan(0, out, cap, good);
         *good = false;

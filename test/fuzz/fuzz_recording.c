@@ -169,8 +169,10 @@ static void compute(const struct echi_task *t) {
 }
 
 static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
-    static const struct { uint8_t sync, separated, strands; uint32_t samples; } run[] = {
-        {ECHI_SYNC_BSP, 0, 1, 12}, {ECHI_SYNC_BSP, 1, 1, 8}, {ECHI_SYNC_ASP, 0, 1, 12}, {ECHI_SYNC_GSSP, 1, 2, 16}, {ECHI_SYNC_SSP, 1, 1, 0},
+    static const struct { uint8_t sync, separated, strands; uint32_t samples; uint8_t codec; } run[] = {
+        {ECHI_SYNC_BSP, 0, 1, 12, 0}, {ECHI_SYNC_BSP, 1, 1, 8, 0}, {ECHI_SYNC_ASP, 0, 1, 12, 0}, {ECHI_SYNC_GSSP, 1, 2, 16, 0}, {ECHI_SYNC_SSP, 1, 1, 0, 0},
+        {ECHI_SYNC_BSP, 0, 1, 8, ECHI_CODEC_TOPK}, {ECHI_SYNC_GSSP, 1, 2, 8, ECHI_CODEC_TOPK},
+        {ECHI_SYNC_LOCAL, 0, 1, 12, 0},
     };
     enum { RUNS = sizeof run / sizeof run[0], CUTS = 3 };
     if (i >= RUNS + CUTS) return 0;
@@ -183,7 +185,10 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
                                .wishes = {.sync = (enum echi_sync)run[k].sync, .world = 1, .batch = 4},
                                .goal = {.train_samples = 8, .samples = run[k].samples, .eval_every = 6, .has_test = true},
                                .plan = {.sync = run[k].sync, .world = 1, .n_groups = 1, .separated = run[k].separated, .head = run[k].separated ? 0 : ECHI_NO_RANK,
-                                        .strands = run[k].strands, .n = {4}, .round = 4, .staleness = 1, .rounds_apart = 4, .lr = 0.1, .momentum = 0.5}};
+                                        .strands = run[k].strands, .n = {4}, .round = 4, .staleness = 1, .rounds_apart = 4, .lr = 0.1, .momentum = 0.5,
+                                        .codec = run[k].codec}};
+    if (run[k].codec) about.plan.state_ratio = about.plan.base[0] = 300000;
+    if (run[k].sync == ECHI_SYNC_LOCAL) about.plan.inner[0] = 2, about.plan.outer_lr = 0.7, about.plan.n[0] = 2;
     memset(about.plan.group_of + 1, ECHI_NONE, sizeof about.plan.group_of - 1);
     memcpy(out, ECHI_RECORDING_MAGIC, 8);
     echi_store32(out + 8, ECHI_RECORDING_FORMAT);

@@ -112,6 +112,25 @@ static void test_add(void **state) {
     }
 }
 
+static void test_scale(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 40; seed++) {
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 73);
+        struct array x = array_new(&r, FLOATS);
+        float *before = copy_of(&x);
+        size_t at, count;
+        random_range(&r, &at, &count);
+        assert_int_equal(echi_scale(problem_device, x.buffer, at, count, 0.3f, NULL), ECH_OK);
+        for (size_t i = 0; i < FLOATS; i++) {
+            float wanted = i >= at && i < at + count ? before[i] * 0.3f : before[i];
+            if (!same_bits(&x.f[i], &wanted, 1)) fail_msg("seed %u: [%zu]", seed, i);
+        }
+        free(before);
+        array_free(&x);
+    }
+}
+
 /* ((w0 + s0) + s1) + ..., the same bits for the whole range at once, in pieces, and in place. */
 static void test_sum_states(void **state) {
     (void)state;
@@ -191,6 +210,67 @@ static void test_same_on_every_set(void **state) {
     }
 }
 
+/* The three of `local`, one float at a time by the rules of the header, each operation rounded by itself; what lies around the
+ * range stays. With momentum 0 Nesterov's step is SGD's. */
+static void test_local(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 40; seed++) {
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 77);
+        struct array w = array_new(&r, FLOATS), out = array_new(&r, FLOATS), v = array_new(&r, FLOATS), g = array_new(&r, FLOATS);
+        struct array own = array_new(&r, FLOATS), origin = array_new(&r, FLOATS), delta = array_new(&r, FLOATS), sgd = array_new(&r, FLOATS);
+        struct array *to = seed % 2 ? &w : &out;
+        float *w0 = copy_of(&w), *out0 = copy_of(to), *v0 = copy_of(&v), *own0 = copy_of(&own), *origin0 = copy_of(&origin), *delta0 = copy_of(&delta);
+        const float lr = 0.7f, momentum = seed % 5 ? 0.9f : 0, weight = seed % 3 ? 0.375f : 1;
+        size_t at, count;
+        random_range(&r, &at, &count);
+        assert_int_equal(echi_apply_nesterov(problem_device, w.buffer, to->buffer, v.buffer, g.buffer, at, count, lr, momentum, NULL), ECH_OK);
+        for (size_t i = 0; i < FLOATS; i++) {
+            float speed = v0[i], next = out0[i];
+            if (i >= at && i < at + count) {
+                volatile float old = momentum * v0[i], now = old + g.f[i], ahead = momentum * now, both = g.f[i] + ahead, step = lr * both;
+                speed = now;
+                next = w0[i] - step;
+                const double exact_v = (double)momentum * (double)v0[i] + (double)g.f[i];
+                const double exact = (double)w0[i] - (double)lr * ((double)g.f[i] + (double)momentum * exact_v);
+                if (fabs((double)to->f[i] - exact) > 1e-5) fail_msg("seed %u: [%zu] is %.9g, in double %.9g", seed, i, (double)to->f[i], exact);
+            }
+            if (!same_bits(&v.f[i], &speed, 1) || !same_bits(&to->f[i], &next, 1)) fail_msg("seed %u: nesterov [%zu]", seed, i);
+        }
+        if (momentum == 0) {
+            memcpy(v.f, v0, v.memory.bytes);
+            memcpy(w.f, w0, w.memory.bytes);
+            assert_int_equal(echi_apply_sgd(problem_device, w.buffer, sgd.buffer, v.buffer, g.buffer, at, count, lr, 0, 0, NULL), ECH_OK);
+            for (size_t i = at; to != &w && i < at + count; i++) assert_true(sgd.f[i] == to->f[i]);
+        }
+
+        assert_int_equal(echi_take_delta(problem_device, delta.buffer, own.buffer, origin.buffer, at, count, weight, NULL), ECH_OK);
+        for (size_t i = 0; i < FLOATS; i++) {
+            const bool in = i >= at && i < at + count;
+            volatile float gone = origin0[i] - own0[i], weighted = gone * weight;
+            const float wanted = in ? weighted : delta0[i];
+            if (!same_bits(&delta.f[i], &wanted, 1) || !same_bits(&origin.f[i], in ? &own0[i] : &origin0[i], 1)) fail_msg("seed %u: delta [%zu]", seed, i);
+        }
+        assert_true(same_bits(own.f, own0, FLOATS));
+
+        /* Nothing was stepped since: both are the new weights, to the bit. With steps, those come on top. */
+        assert_int_equal(echi_rebase(problem_device, own.buffer, origin.buffer, g.buffer, at, count, NULL), ECH_OK);
+        assert_true(same_bits(own.f + at, g.f + at, count) && same_bits(origin.f + at, g.f + at, count));
+        memcpy(own.f, own0, own.memory.bytes);
+        memcpy(origin.f, origin0, origin.memory.bytes);
+        assert_int_equal(echi_rebase(problem_device, own.buffer, origin.buffer, g.buffer, at, count, NULL), ECH_OK);
+        for (size_t i = 0; i < FLOATS; i++) {
+            const bool in = i >= at && i < at + count;
+            volatile float since = own0[i] - origin0[i], sum = g.f[i] + since;
+            const float wanted = in ? sum : own0[i];
+            if (!same_bits(&own.f[i], &wanted, 1) || !same_bits(&origin.f[i], in ? &g.f[i] : &origin0[i], 1)) fail_msg("seed %u: rebase [%zu]", seed, i);
+        }
+        free(w0), free(out0), free(v0), free(own0), free(origin0), free(delta0);
+        array_free(&w), array_free(&out), array_free(&v), array_free(&g);
+        array_free(&own), array_free(&origin), array_free(&delta), array_free(&sgd);
+    }
+}
+
 /* A diverged gradient shows in what is applied. */
 static void test_nan_is_applied(void **state) {
     (void)state;
@@ -231,11 +311,20 @@ static void test_misuse(void **state) {
     assert_refused(echi_add(problem_device, a.buffer, later, 0, 50, &err), &err, "same memory");
     assert_int_equal(echi_add(problem_device, a.buffer, later, 0, 10, &err), ECH_OK);
     assert_refused(echi_add(problem_device, odd, b.buffer, 0, 1, &err), &err, "multiple");
+    assert_refused(echi_scale(problem_device, small.buffer, 0, 51, 1, &err), &err, "x");
+    assert_refused(echi_scale(NULL, a.buffer, 0, 1, 1, &err), &err, "NULL");
     assert_refused(echi_add(NULL, a.buffer, b.buffer, 0, 1, &err), &err, "NULL");
     assert_refused(echi_add(problem_device, a.buffer, NULL, 0, 1, &err), &err, "g is NULL");
     assert_refused(echi_apply_sgd(problem_device, a.buffer, a.buffer, b.buffer, b.buffer, 0, 1, 1, 0, 0, &err), &err, "v and g");
     assert_refused(echi_apply_sgd(problem_device, a.buffer, b.buffer, b.buffer, c.buffer, 0, 1, 1, 0, 0, &err), &err, "w_out and v");
     assert_refused(echi_apply_sgd(problem_device, a.buffer, a.buffer, b.buffer, NULL, 0, 1, 1, 0, 0, &err), &err, "g is NULL");
+    assert_refused(echi_apply_nesterov(problem_device, a.buffer, b.buffer, b.buffer, c.buffer, 0, 1, 1, 0, &err), &err, "w_out and v");
+    assert_refused(echi_apply_nesterov(problem_device, a.buffer, a.buffer, b.buffer, b.buffer, 0, 1, 1, 0, &err), &err, "v and g");
+    assert_refused(echi_take_delta(problem_device, a.buffer, a.buffer, b.buffer, 0, 1, 1, &err), &err, "delta and w");
+    assert_refused(echi_take_delta(problem_device, c.buffer, a.buffer, a.buffer, 0, 1, 1, &err), &err, "origin and w");
+    assert_refused(echi_rebase(problem_device, a.buffer, b.buffer, a.buffer, 0, 1, &err), &err, "w and from");
+    assert_refused(echi_rebase(problem_device, a.buffer, a.buffer, b.buffer, 0, 1, &err), &err, "w and origin");
+    assert_refused(echi_rebase(problem_device, a.buffer, b.buffer, small.buffer, 0, 51, &err), &err, "from");
     assert_refused(echi_apply_state(problem_device, a.buffer, b.buffer, a.buffer, c.buffer, small.buffer, 0, 1, 1, 0, 0, &err), &err, "a_out and w");
     assert_refused(echi_sum_states(problem_device, a.buffer, b.buffer, NULL, 1, 0, 1, &err), &err, "states");
     assert_refused(echi_sum_states(problem_device, a.buffer, b.buffer, NULL, -1, 0, 1, &err), &err, "-1");
@@ -251,8 +340,8 @@ static void test_misuse(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_apply),          cmocka_unit_test(test_add),    cmocka_unit_test(test_sum_states), cmocka_unit_test(test_all_finite),
-        cmocka_unit_test(test_same_on_every_set), cmocka_unit_test(test_nan_is_applied), cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_apply),          cmocka_unit_test(test_add), cmocka_unit_test(test_scale),    cmocka_unit_test(test_sum_states), cmocka_unit_test(test_all_finite),
+        cmocka_unit_test(test_same_on_every_set), cmocka_unit_test(test_local), cmocka_unit_test(test_nan_is_applied), cmocka_unit_test(test_misuse),
     };
     return cmocka_run_group_tests_name("flat", tests, problem_open_device, problem_close_device);
 }

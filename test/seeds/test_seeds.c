@@ -49,7 +49,7 @@ static void draw_run(struct sim *s) {
     s->loud = getenv("SEED") != NULL;
     draw_rates(s);
     const uint32_t kind = below(s, 8);
-    if (kind < 5) return chosen(s, (enum echi_sync)below(s, ECHI_SYNCS));
+    if (kind < 5) return chosen(s, (enum echi_sync)below(s, TOY_SYNCS));
     if (kind == 5) {   /* several owners are lost, one soon after the other, while states are long under way */
         do {
             memset(&s->plan, 0, sizeof s->plan);
@@ -62,7 +62,7 @@ static void draw_run(struct sim *s) {
     }
     choose_goal(s);
     s->stop_at = 0;
-    s->wishes = (struct echi_wishes){.sync = (enum echi_sync)below(s, ECHI_SYNCS),
+    s->wishes = (struct echi_wishes){.sync = (enum echi_sync)below(s, TOY_SYNCS),
                                      .world = 1 + (int)below(s, NODES),
                                      .separate = (int)below(s, 3) - 1,
                                      .has_cut = true,
@@ -129,7 +129,7 @@ static void run_seed(uint64_t seed) {
     s->from = kept;
     do {
         memset(&s->plan, 0, sizeof s->plan);
-        choose_plan(s, sync == ECHI_SYNC_BSP ? sync : 1 + (enum echi_sync)below(s, ECHI_SYNCS - 1));
+        choose_plan(s, sync == ECHI_SYNC_BSP ? sync : 1 + (enum echi_sync)below(s, TOY_SYNCS - 1));
     } while (sync == ECHI_SYNC_BSP && s->plan.round != round);
     s->plan_given = true;
     take_up(s);

@@ -176,7 +176,7 @@ static void begin_faults(struct sim *s) {
 
 /* Faults off: from here the rest must end within so many events. Pauses and walls that have begun end by themselves, and losses
  * that have happened are still to be seen. */
-enum { LIVE_EVENTS = 4000, LIVE_EVENTS_A_SAMPLE = 100 };
+enum { LIVE_EVENTS = 8000, LIVE_EVENTS_A_SAMPLE = 200 };
 static void calm_down(struct sim *s) {
     const uint64_t left = s->goal.samples - (s->coordinator.applied < s->goal.samples ? s->coordinator.applied : s->goal.samples);
     s->calm = true;

@@ -31,6 +31,7 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     p->round = 1 + below(s, 30);
     p->lr = 0.1;
     p->momentum = 0.9;
+    p->damping = sync == ECHI_SYNC_BSP ? 0 : (double)(s->seed % 3) / 2;
     memset(p->owner_of, 0xff, sizeof p->owner_of);
     memset(p->group_of, ECHI_NONE, sizeof p->group_of);
     p->n_groups = 1;
@@ -46,6 +47,9 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
             p->n[r] = large ? N_MAX - below(s, 3) : 1 + below(s, below(s, 8) ? 8 : N_MAX);
         }
     }
+    p->codec = (uint8_t)below(s, ECHI_CODECS);
+    p->state_ratio = p->codec ? 300000 : 0;
+    for (int g = 0; g < p->n_groups; g++) p->base[g] = p->state_ratio;
     /* Owners are any nodes, one each; not always of their own group. */
     const uint32_t turn = below(s, p->world);
     for (int g = 0; g < p->n_groups; g++) p->owner_of[g] = (uint16_t)(((uint32_t)g + turn) % p->world);
@@ -156,7 +160,8 @@ static void check_stalenesses(struct sim *s) {
 static void check_weights(struct sim *s) {
     const uint32_t *final = place_at(s, 0, ECHI_SLOT_COORD_PARAMS, 0)->word;
     uint32_t expected[PARAMS];
-    if (s->plan.sync == ECHI_SYNC_BSP) {
+    if (s->coordinator.status == ECH_OK) check_residuals(s);
+    if (s->plan.sync == ECHI_SYNC_BSP && !is_coded(s) && !s->from.coded) {
         one_node(s, s->coordinator.applied, expected);
         MUST(s, ONE_NODE, memcmp(final, expected, sizeof expected) == 0);
     }

@@ -13,6 +13,7 @@
 #ifndef SCHED_SIM_H
 #define SCHED_SIM_H
 #include "echi_random.h"
+#include "echi_ratio.h"
 #include "echi_roles.h"
 
 #include <stdarg.h>
@@ -46,9 +47,12 @@ enum {
     KILLS = 4,
     MOVES = 6,
     META = 1024,            /* bytes of a message's words */
-    ANSWERS = 64,           /* weights on their way to a worker, or computed on, at most */
+    ANSWERS = 64,           /* weights on their way to a worker, or computed on, at most: of each owner that it had, too */
     NOTES = 40              /* events that a failure tells */
 };
+
+/* The policies that are known here; of `local` see test_sched_local.c. */
+enum { TOY_SYNCS = ECHI_SYNC_LOCAL };
 
 /* ---- the toy model ---- */
 
@@ -134,14 +138,14 @@ struct node {
     int losses;
     int64_t last_due[NODES][ECHI_KINDS];    /* of messages to each node */
     struct channel channel[NODES][PAYLOADS];
-    struct place place[ECHI_SLOT_KINDS * 3 + 4 * INDICES + ECHI_WORKER_PLACES];   /* see places_of */
+    struct place place[ECHI_SLOT_KINDS * 3 + 6 * INDICES + 2 * ECHI_WORKER_PLACES];   /* see places_of */
     /* from here on nothing is cleared for a run: a role begins with its init */
     struct echi_worker worker;
     struct echi_owner owner;
     struct echi_head head;
 };
 /* A checkpoint, as the driver would write it: weights, then the momentum of each group. */
-struct kept { bool there; struct echi_standing at; int groups; uint32_t word[1 + ECHI_GROUPS_MAX][PARAMS]; };
+struct kept { bool there, coded; struct echi_standing at; int groups; uint32_t word[1 + ECHI_GROUPS_MAX][PARAMS]; };
 
 /* What can be due, and when; of what is due at once the older comes first. */
 enum what { DUE_MESSAGE, DUE_SENT, DUE_WORK, DUE_NOTICE, DUE_TELL, DUE_DEATH, DUES_OF };
@@ -235,6 +239,11 @@ struct sim {
     struct answer { int owner; bool known; uint32_t pushes[NODES]; } answer[NODES][ANSWERS];
     uint32_t answers[NODES], knower[NODES], entered[NODES], pushes_of[ECHI_GROUPS_MAX][NODES];
     bool owes_ack;                          /* an owner took a state in this event */
+    /* The codec: gradients that each worker computed, and what was applied of them; a state that is still coded: its version, samples;
+     * messages of state links that were not complete. */
+    uint32_t given[NODES][PARAMS], taken[NODES][PARAMS];
+    struct { uint64_t version, samples; } coming[NODES][ECHI_GROUPS_MAX];
+    uint64_t partly;
     enum echi_run_phase phase; int64_t clock;
     int looks;
     struct note note[NOTES]; uint64_t notes;
@@ -413,11 +422,15 @@ static int64_t clock_of(const struct sim *s, int node) {
 /* So many places of each kind. */
 static int places_of(int kind) {
     switch (kind) {
-    case ECHI_SLOT_WORKER_WEIGHTS: return ECHI_WORKER_PLACES;
+    case ECHI_SLOT_WORKER_WEIGHTS:
+    case ECHI_SLOT_WORKER_COMING: return ECHI_WORKER_PLACES;
     case ECHI_SLOT_OWNER_GRADS:
+    case ECHI_SLOT_OWNER_KNOWN:
     case ECHI_SLOT_HEAD_ROWS:
     case ECHI_SLOT_HEAD_ROWS_GRAD: return NODES;
+    case ECHI_SLOT_OWNER_CODED:
     case ECHI_SLOT_OWNER_WEIGHTS: return ECHI_SNAPSHOTS;
+    case ECHI_SLOT_OWNER_PEER_CODED: return ECHI_GROUPS_MAX;
     case ECHI_SLOT_OWNER_PEER: return INDICES;
     case ECHI_SLOT_COORD_KEPT: return 1 + ECHI_GROUPS_MAX;
     default: return 3;
@@ -461,6 +474,8 @@ static void write_ends(struct sim *s, int node, struct echi_slot slot, int first
 }
 
 /* What a task reads and writes, and in which layers; gradients of a worker are let go layer by layer, not here. */
+#include "toy_codec.h"
+
 static void touch(struct sim *s, int node, const struct echi_task *t, bool begins) {
     void (*reads)(struct sim *, int, struct echi_slot, int, int) = begins ? read_begins : read_ends;
     void (*writes)(struct sim *, int, struct echi_slot, int, int) = begins ? write_begins : write_ends;
@@ -469,7 +484,19 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_STEP:
         reads(s, node, t->weights, 0, cut);
+        if (t->coded.kind) writes(s, node, t->state, 0, cut);
         if (begins) writes(s, node, t->grads, 0, cut);
+        if (begins && t->coded.kind) writes(s, node, t->coded, 0, cut);
+        break;
+    case ECHI_TASK_ENCODE:
+        reads(s, node, t->weights, 0, cut);
+        writes(s, node, t->state, 0, cut);
+        writes(s, node, t->coded, 0, cut);
+        break;
+    case ECHI_TASK_DECODE:
+        reads(s, node, t->coded, 0, cut);
+        writes(s, node, t->state, 0, cut);
+        if (t->weights_out.kind) writes(s, node, t->weights_out, 0, cut);
         break;
     case ECHI_TASK_FORWARD:
         reads(s, node, t->weights, 0, cut);
@@ -478,7 +505,9 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     case ECHI_TASK_BACKWARD:
         reads(s, node, t->weights, 0, cut);
         reads(s, node, t->act, 0, 1);
+        if (t->coded.kind) writes(s, node, t->state, 0, cut);
         if (begins) writes(s, node, t->grads, 0, cut);
+        if (begins && t->coded.kind) writes(s, node, t->coded, 0, cut);
         break;
     case ECHI_TASK_HEAD:
         reads(s, node, t->weights, CUT, LAYERS);
@@ -524,6 +553,9 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     case ECHI_TASK_KEEP:
         for (int i = 0; i <= s->plan.n_groups; i++) reads(s, node, (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)i}, 0, LAYERS);
         break;
+    case ECHI_TASK_LOCAL_APPLY:   /* test_sched_local.c */
+    case ECHI_TASK_LOCAL_DELTA:
+    case ECHI_TASK_LOCAL_JOIN:
     case ECHI_TASKS: break;
     }
 }
@@ -540,6 +572,10 @@ static void extent(const struct sim *s, int kind, const struct echi_msg *m, bool
     else if (kind == ECHI_KIND_PARAMS && head) { *first = CUT; *end = LAYERS; }
     *at = *first * WORDS;
     *words = (*end - *first) * WORDS;
+    if (coded_kind(s, kind)) {
+        *at = *first * CODED;
+        *words = (*end - *first) * CODED + (kind != ECHI_KIND_PUSH);
+    }
     if (kind == ECHI_KIND_ACT || kind == ECHI_KIND_ACT_GRAD) {
         *end = 1;
         *words = (int)m->lease.n * (kind == ECHI_KIND_ACT ? 2 : 1);
@@ -698,6 +734,7 @@ static void post_action(struct sim *s, int node, const struct echi_action *a) {
     case ECHI_SLOT_HEAD_MOMENTUM:
     case ECHI_SLOT_HEAD_WEIGHTS: post_one(s, node, a, ECHI_ROLE_HEAD, CUT, LAYERS); break;
     case ECHI_SLOT_WORKER_ACT_GRAD: post_one(s, node, a, ECHI_ROLE_WORKER, 0, 1); break;
+    case ECHI_SLOT_WORKER_COMING:
     case ECHI_SLOT_WORKER_WEIGHTS: post_one(s, node, a, ECHI_ROLE_WORKER, 0, cut); break;
     case ECHI_SLOT_COORD_PARAMS: post_one(s, node, a, ECHI_ROLE_COORDINATOR, 0, LAYERS); break;
     case ECHI_SLOT_NODE_FINAL: post_one(s, node, a, ECHI_ROLE_NODE, 0, LAYERS); break;
@@ -720,7 +757,7 @@ static void begin_keep(struct sim *s) {
     const struct echi_coordinator *c = &s->coordinator;
     const size_t words = (size_t)cut_of(s) * WORDS;
     struct kept *k = &s->writing;
-    *k = (struct kept){.there = true, .at = c->standing, .groups = s->plan.n_groups};
+    *k = (struct kept){.there = true, .coded = is_coded(s) || s->from.coded, .at = c->standing, .groups = s->plan.n_groups};
     for (int g = 0; g < k->groups; g++)   /* the driver's part: the momentum of a lost owner is lost with it */
         if (!echi_plan_group_lives(&c->plan, g)) memset(place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1 + g)->word, 0, words * 4);
     for (int i = 0; i <= k->groups; i++) memcpy(k->word[i], place_at(s, 0, ECHI_SLOT_COORD_KEPT, i)->word, sizeof k->word[i]);
@@ -1064,8 +1101,10 @@ static void run_head(struct sim *s, struct work *w) {
 static void run_apply(struct sim *s, struct work *w, bool of_head) {
     const struct echi_task *t = &w->task;
     const int first = of_head ? CUT * WORDS : 0, end = of_head ? PARAMS : cut_of(s) * WORDS;
-    const uint32_t *weights = place(s, w->node, t->weights)->word, *grads = place(s, w->node, t->grads)->word;
-    uint32_t *to = place(s, w->node, t->weights_out)->word;
+    const uint32_t *weights = place(s, w->node, t->weights)->word;
+    uint32_t *to = place(s, w->node, t->weights_out)->word, grads[PARAMS];
+    read_push(s, w->node, t, grads);
+    if (!of_head) note_taken(s, w->node, t);
     uint32_t *v = place_at(s, w->node, of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM, 0)->word;
     for (int i = first; i < end; i++) {
         const uint32_t move = toy_velocity(i, &v[i], weights[i], grads[i], t->samples);
@@ -1091,6 +1130,7 @@ static void run_task(struct sim *s, struct work *w) {
     case ECHI_TASK_STEP:
         watch_step(s, w);
         toy_step(place(s, w->node, t->weights)->word, place(s, w->node, t->grads)->word, &t->lease);
+        code_push(s, w->node, t);
         for (uint32_t i = 0; i < t->lease.n; i++) w->result.loss[0] += loss_of(label_of(t->lease.start + i));
         break;
     case ECHI_TASK_FORWARD: {
@@ -1108,6 +1148,7 @@ static void run_task(struct sim *s, struct work *w) {
         const uint32_t *weights = place(s, w->node, t->weights)->word, *act_grad = place(s, w->node, t->act)->word;
         memset(grads, 0, CUT * WORDS * sizeof *grads);
         for (uint32_t i = 0; i < t->lease.n; i++) toy_backward(weights, grads, t->lease.start + i, act_grad[i]);
+        code_push(s, w->node, t);
         break;
     }
     case ECHI_TASK_HEAD:
@@ -1116,20 +1157,27 @@ static void run_task(struct sim *s, struct work *w) {
         break;
     case ECHI_TASK_HEAD_APPLY: run_apply(s, w, true); break;
     case ECHI_TASK_ADD: {
-        uint32_t *sum = place(s, w->node, t->state)->word;
-        for (int i = 0; i < cut_of(s) * WORDS; i++) sum[i] = (t->first ? 0 : sum[i]) + place(s, w->node, t->grads)->word[i];
+        uint32_t *sum = place(s, w->node, t->state)->word, grads[PARAMS];
+        read_push(s, w->node, t, grads);
+        note_taken(s, w->node, t);
+        for (int i = 0; i < cut_of(s) * WORDS; i++) sum[i] = (t->first ? 0 : sum[i]) + grads[i];
         break;
     }
     case ECHI_TASK_APPLY:
         run_apply(s, w, false);
         if (t->state_out.kind) sum_states(s, w->node, t->state_out, t->peer, place(s, w->node, t->weights_out)->word);
         break;
+    case ECHI_TASK_ENCODE: encode(s, w->node, t); break;
+    case ECHI_TASK_DECODE: decode(s, w->node, t); break;
     case ECHI_TASK_REFRESH: sum_states(s, w->node, t->state, t->peer, place(s, w->node, t->weights_out)->word); break;
     case ECHI_TASK_EVAL:
         w->result.accuracy = echi_random_unit(&s->random);
         s->looks++;
         break;
     case ECHI_TASK_KEEP: end_keep(s, &w->result); break;
+    case ECHI_TASK_LOCAL_APPLY:   /* test_sched_local.c */
+    case ECHI_TASK_LOCAL_DELTA:
+    case ECHI_TASK_LOCAL_JOIN:
     case ECHI_TASKS: break;
     }
     if (t->kind != ECHI_TASK_HEAD || t->weights_out.kind) watch_ends(s, w);
@@ -1164,6 +1212,7 @@ static void work_on(struct sim *s, int at) {
         w->layer--;
         due_at(s, after(s, s->node[w->node].speed / LAYERS), DUE_WORK, at, 0);
         write_ends(s, w->node, w->task.grads, w->layer, w->layer + 1);
+        if (w->task.coded.kind) write_ends(s, w->node, w->task.coded, w->layer, w->layer + 1);
         struct echi_event e = {.type = ECHI_EVENT_GRADIENT, .layer = w->layer, .task = &w->task, .result = &w->result};
         return role_event(s, w->node, ECHI_ROLE_WORKER, &e);
     }

@@ -105,6 +105,12 @@ static void test_set(void **state) {
     assert_int_equal(c.no_shuffle, 0);
     set(&c, "lr", "auto");
     assert_true(c.lr < 0);
+    set(&c, "sync", "auto");
+    set(&c, "damping", "0.5");
+    set(&c, "rounds-apart", "1");
+    assert_true(c.damping == 0.5 && c.rounds_apart == 1);
+    set(&c, "damping", "off");
+    assert_true(c.damping == 0);
 }
 
 static void test_refused_text(void **state) {
@@ -119,6 +125,7 @@ static void test_refused_text(void **state) {
         {"weight-decay", "2", "0 to 1"}, {"epochs", "-1", "0 to"}, {"steps", "-1", "'off'"}, {"target-accuracy", "98.5", "0 to 1"},
         {"eval-every", "4294967296", "4294967295"}, {"seed", "-1", "18446744073709551615"},
         {"seed", "18446744073709551616", "18446744073709551615"}, {"threads", "0", "1 to"}, {"slow", "0.5", "1 to"},
+        {"damping", "-1", "'off'"}, {"damping", "on", "'off'"}, {"rounds-apart", "0", "1 to"},
         {"deadline", "0", "0.01"}, {"join-timeout", "0", "0.01"}, {"no-shuffle", "maybe", "'on' or 'off'"}, {"sync", "BSP", "gssp"},
         {"sync", "", "gssp"}, {"shares", "", "speed"}, {"shares", "1,,2", "speed"}, {"shares", "1,2,", "speed"},
         {"shares", "-1,2", "speed"}, {"shares", "9999999", "speed"}, {"coordinator", "host", "HOST:PORT"},
@@ -154,6 +161,9 @@ static void spoil(int which, struct ech_config *c) {
     case 12: c->batch = -5; break;
     case 13: strcpy(c->save, "x"), strcpy(c->report, "x"); break;
     case 14: strcpy(c->report, "x"), strcpy(c->profile_out, "x"); break;
+    case 15: strcpy(c->sync, "bsp"), c->groups = 0, c->damping = 1; break;
+    case 16: c->damping = -1; break;
+    case 17: c->rounds_apart = 0; break;
     default: c->deadline = (double)INFINITY; break;
     }
 }
@@ -161,7 +171,7 @@ static void spoil(int which, struct ech_config *c) {
 static void test_check(void **state) {
     (void)state;
     static const char *const word[] = {"ech_config_init", "rank is 4", "rank", "coordinator", "lr", "slow", "save", "separate",
-                                       "groups", "groups", "shares", "sync", "batch", "save and report", "report and profile-out", "deadline"};
+                                       "groups", "groups", "shares", "sync", "batch", "save and report", "report and profile-out", "damping", "damping", "rounds-apart", "deadline"};
     struct ech_config good = fresh();
     struct ech_error err = {0};
     set(&good, "world", "4");

@@ -120,6 +120,18 @@ static void the_files_are_the_published_clusters(void **state) {
     }
 }
 
+/* As tools/demo.sh starts its nodes: --slow 0=4,1=4,2=4,3=16. */
+static void the_demo_has_a_file(void **state) {
+    (void)state;
+    echi_hosts_free(&hosts);
+    if (echi_hosts_load("test/hosts/demo", &hosts, &error) != ECH_OK) fail_msg("%s", error.text);
+    assert_int_equal(hosts.count, 4);
+    for (int i = 0; i < 4; i++) {
+        const struct echi_host *h = &hosts.host[i];
+        assert_true(h->speed == 1 && !h->in_images && h->n_slow == 1 && h->slow[0].factor == (i < 3 ? 4 : 16) && h->slow[0].from == 0);
+    }
+}
+
 static void a_name_gives_as_many_as_one_likes(void **state) {
     (void)state;
     for (int i = 0; i < PUBLISHED; i++)
@@ -255,6 +267,7 @@ int main(void) {
         cmocka_unit_test(cores_without_a_name_are_the_lines_own),
         cmocka_unit_test(speeds_in_images_become_relative_once),
         cmocka_unit_test(the_files_are_the_published_clusters),
+        cmocka_unit_test(the_demo_has_a_file),
         cmocka_unit_test(a_name_gives_as_many_as_one_likes),
         cmocka_unit_test(a_refusal_names_file_and_line),
         cmocka_unit_test(rank_0_stays),

@@ -36,9 +36,10 @@ static struct echi_msg full_message(int kind) {
                          .staleness = 0.25,
                          .acked = UINT64_C(0x0102030405060708),
                          .members = 0x0c0d0e0f,
-                         .compute = 0x0102030405,
-                         .exchange = 0x0607,
-                         .marks = {three_marks, 3}};
+                          .compute = 0x0102030405,
+                          .exchange = 0x0607,
+                          .marks = {three_marks, 3},
+                          .number = 0x21222324};
     strcpy(m.text, "because");
     return m;
 }
@@ -85,6 +86,7 @@ static void every_kind_comes_back(void **state) {
         assert_true(back.peer == m.peer || back.peer == 0);
         assert_true((back.compute == m.compute && back.exchange == m.exchange) || (back.compute == 0 && back.exchange == 0));
         assert_true(back.marks.count == 0 || (back.marks.count == 3 && memcmp(back.marks.at, three_marks, sizeof three_marks) == 0));
+        assert_true(back.number == m.number || back.number == 0);
         assert_true(back.text[0] == 0 || strcmp(back.text, m.text) == 0);
         assert_int_equal(echi_msg_encode(&back, twice, sizeof twice), len);
         assert_memory_equal(bytes, twice, len);
@@ -114,7 +116,7 @@ static void every_kind_comes_back(void **state) {
 /* The fields that a role reads of each kind arrive. */
 static void fields_arrive(void **state) {
     (void)state;
-    static const struct { int kind; bool has_lease, layer, flag, loss, version, samples, head, stale, group, text, acked, members, marks, times; } table[] = {
+    static const struct { int kind; bool has_lease, layer, flag, loss, version, samples, head, stale, group, text, acked, members, marks, times, number; } table[] = {
         {.kind = ECHI_KIND_LEASE, .has_lease = true, .members = true},
         {.kind = ECHI_KIND_APPLIED, .has_lease = true, .loss = true, .version = true, .head = true, .stale = true, .acked = true, .times = true},
         {.kind = ECHI_KIND_READY, .members = true},
@@ -125,15 +127,15 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_REVOKED, .has_lease = true, .flag = true, .group = true, .version = true, .members = true, .marks = true},
         {.kind = ECHI_KIND_FROZEN, .group = true, .version = true, .samples = true, .marks = true},
         {.kind = ECHI_KIND_ASK, .flag = true},
-        {.kind = ECHI_KIND_STATE_ACK, .group = true, .version = true, .samples = true},
+        {.kind = ECHI_KIND_STATE_ACK, .flag = true, .group = true, .version = true, .samples = true},
         {.kind = ECHI_KIND_FAULT, .layer = true, .group = true, .text = true},
         {.kind = ECHI_KIND_END, .layer = true, .flag = true, .group = true, .text = true},
         {.kind = ECHI_KIND_ACT_GRAD, .has_lease = true, .loss = true, .version = true, .head = true},
         {.kind = ECHI_KIND_ACT, .has_lease = true},
-        {.kind = ECHI_KIND_WEIGHTS, .version = true, .samples = true, .members = true},
+        {.kind = ECHI_KIND_WEIGHTS, .flag = true, .version = true, .samples = true, .members = true, .number = true},
         {.kind = ECHI_KIND_PUSH, .has_lease = true, .layer = true, .flag = true, .loss = true, .version = true, .samples = true, .head = true,
          .members = true, .times = true},
-        {.kind = ECHI_KIND_STATE, .group = true, .version = true, .samples = true, .marks = true},
+        {.kind = ECHI_KIND_STATE, .flag = true, .group = true, .version = true, .samples = true, .marks = true, .number = true},
         {.kind = ECHI_KIND_PARAMS, .flag = true},
         {.kind = ECHI_KIND_ENTER, .has_lease = true, .members = true},
         {.kind = ECHI_KIND_REGROUP, .group = true, .members = true},
@@ -158,6 +160,7 @@ static void fields_arrive(void **state) {
         assert_int_equal(back.marks.count, table[i].marks ? 3 : 0);
         assert_true(back.compute == (table[i].times ? m.compute : 0) && back.exchange == (table[i].times ? m.exchange : 0));
         assert_true(m.compute > 0 && m.exchange > 0);
+        assert_int_equal(back.number != 0, table[i].number);
     }
 }
 
@@ -212,7 +215,12 @@ static struct echi_plan good_plan(void) {
                           .strands = 2,
                           .lr = 0.02,
                           .momentum = 0.9,
-                          .decay = 1e-4};
+                          .decay = 1e-4,
+                          .codec = ECHI_CODEC_TOPK,
+                          .ratios = ECHI_RATIOS_VOLUME,
+                          .state_ratio = 150000,
+                          .base = {250000, 1000000},
+                          .damping = 0.5};
     memset(p.owner_of, 0xff, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     p.owner_of[0] = 2;
@@ -232,7 +240,9 @@ static void plans_come_back(void **state) {
     assert_memory_equal(back.owner_of, p.owner_of, sizeof p.owner_of);
     assert_memory_equal(back.group_of, p.group_of, sizeof p.group_of);
     assert_memory_equal(back.n, p.n, sizeof p.n);
-    assert_true(back.lr == p.lr && back.momentum == p.momentum && back.decay == p.decay && back.round == p.round);
+    assert_true(back.lr == p.lr && back.momentum == p.momentum && back.decay == p.decay && back.damping == p.damping && back.round == p.round);
+    assert_true(back.codec == p.codec && back.ratios == p.ratios && back.state_ratio == p.state_ratio);
+    assert_memory_equal(back.base, p.base, sizeof p.base);
     assert_int_equal(echi_plan_encode(&back, twice, sizeof twice), len);
     assert_memory_equal(bytes, twice, len);
     for (size_t cut = 0; cut < len; cut++) {
@@ -258,6 +268,36 @@ static void plans_come_back(void **state) {
     assert_memory_equal(back.group_of, large.group_of, sizeof large.group_of);
     assert_memory_equal(back.n, large.n, sizeof large.n);
     for (size_t cut = 0; cut < most; cut += 7) assert_false(echi_plan_decode(bytes, cut, &back));
+    /* So have those with a divisor for each worker, and with steps in a round. */
+    large.sync = ECHI_SYNC_ASP;
+    large.separated = 0;
+    large.head = ECHI_NO_RANK;
+    memset(large.owner_of + 1, 0xff, sizeof large.owner_of - sizeof large.owner_of[0]);
+    large.n_groups = 1;
+    large.drop_older = 1.5;
+    for (int r = 0; r < ECHI_WORLD_MAX; r++) {
+        large.group_of[r] = 0;
+        large.divisor[r] = 1u << 24;
+    }
+    const size_t of_asp = echi_plan_encode(&large, bytes, sizeof bytes);
+    assert_true(of_asp > 0 && echi_plan_decode(bytes, of_asp, &back) && back.drop_older == 1.5);
+    assert_memory_equal(back.divisor, large.divisor, sizeof large.divisor);
+    for (size_t cut = 0; cut < of_asp; cut += 7) assert_false(echi_plan_decode(bytes, cut, &back));
+    large.drop_older = 0;
+    memset(large.divisor, 0, sizeof large.divisor);
+    large.sync = ECHI_SYNC_LOCAL;
+    large.outer_lr = 0.7;
+    large.outer_momentum = 0.9;
+    for (int r = 0; r < ECHI_WORLD_MAX; r++) {
+        large.group_of[r] = 0;
+        large.n[r] = 1;
+        large.inner[r] = (uint32_t)(1 + r * 100 % ECHI_INNER_MAX);
+    }
+    const size_t of_local = echi_plan_encode(&large, bytes, sizeof bytes);
+    assert_true(of_local > 0 && echi_plan_decode(bytes, of_local, &back));
+    assert_memory_equal(back.inner, large.inner, sizeof large.inner);
+    assert_true(back.outer_lr == 0.7 && back.outer_momentum == 0.9);
+    for (size_t cut = 0; cut < of_local; cut += 7) assert_false(echi_plan_decode(bytes, cut, &back));
 }
 
 /* Of a world's marks those that are there travel; what is received is what was there, and nothing that is none is taken. */
@@ -272,7 +312,7 @@ static void marks_come_back(void **state) {
         m.marks = echi_marks_of(mark, ECHI_WORLD_MAX, room);
         assert_int_equal(m.marks.count, ECHI_WORLD_MAX / every);
         const size_t len = echi_msg_encode(&m, bytes, sizeof bytes);
-        assert_int_equal(len, 2 + 8 + 8 + 3 + 2 + 6 * ECHI_WORLD_MAX / every);
+        assert_int_equal(len, 2 + 1 + 8 + 8 + 3 + 2 + 6 * ECHI_WORLD_MAX / every + 4);
         assert_true(len <= echi_kind_meta_cap(ECHI_KIND_STATE, ECHI_WORLD_MAX));
         assert_true(echi_msg_decode(ECHI_KIND_STATE, bytes, len, &got));
         memset(back, 0xa5, sizeof back);
@@ -285,11 +325,12 @@ static void marks_come_back(void **state) {
         assert_int_equal(back[100], 0xa5a5a5a5u);
     }
     /* Marks that do not ascend, are 0, of a rank beyond the world, or more than there are. */
-    static const uint8_t good[] = {3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0, 5, 0, 0, 0, 2, 0, 6, 0, 0, 0};
+    static const uint8_t good[] = {3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0, 5, 0, 0, 0, 2, 0, 6, 0, 0, 0,
+                                   1, 0, 0, 0};
     struct echi_msg got;
     uint8_t bad[sizeof good];
     assert_true(echi_msg_decode(ECHI_KIND_STATE, good, sizeof good, &got));
-    static const struct { size_t at; uint8_t value; } wrong[] = {{29, 1}, {29, 0}, {25, 0}, {30, 4}, {21, 1}, {21, 3}, {22, 4}, {22, 0xff}};
+    static const struct { size_t at; uint8_t value; } wrong[] = {{30, 1}, {30, 0}, {26, 0}, {31, 4}, {22, 1}, {22, 3}, {23, 4}, {23, 0xff}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         memcpy(bad, good, sizeof good);
         bad[wrong[i].at] = wrong[i].value;
@@ -299,7 +340,7 @@ static void marks_come_back(void **state) {
 
 static void plans_that_make_no_sense(void **state) {
     (void)state;
-    for (int i = 0; i < 22; i++) {
+    for (int i = 0; i < 32; i++) {
         struct echi_plan p = good_plan();
         assert_true(echi_plan_valid(&p));
         switch (i) {
@@ -325,6 +366,16 @@ static void plans_that_make_no_sense(void **state) {
         case 19: p.sync = ECHI_SYNC_SSP; break;                 /* has one group */
         case 20: p.strands = 0; break;
         case 21: p.strands = ECHI_STRANDS + 1; break;
+        case 22: p.codec = ECHI_CODECS; break;
+        case 23: p.ratios = ECHI_RATIOS; break;
+        case 24: p.state_ratio = 0; break;
+        case 25: p.state_ratio = 1000001; break;
+        case 26: p.base[1] = 0; break;
+        case 27: p.base[0] = 1000001; break;
+        case 28: p.codec = ECHI_CODEC_DENSE; break;             /* and still ratios */
+        case 29: p.deterministic = 1; break;
+        case 30: p.damping = -1; break;
+        case 31: p.damping = strtod("nan", NULL); break;
         }
         if (echi_plan_valid(&p)) fail_msg("case %d is valid", i);
     }
@@ -338,6 +389,8 @@ static void plans_that_make_no_sense(void **state) {
     p.round = 8 + 8 + 300;
     assert_false(echi_plan_valid(&p));   /* in a round each worker has one step */
     p.strands = 1;
+    assert_false(echi_plan_valid(&p));   /* and nothing is stale */
+    p.damping = 0;
     assert_true(echi_plan_valid(&p));
     p.round++;
     assert_false(echi_plan_valid(&p));
@@ -374,21 +427,32 @@ static void leases_fit_the_plan(void **state) {
     assert_false(echi_lease_valid(&l, &p));
     l.round_size = 65;
     assert_false(echi_lease_valid(&l, &p));
+    /* Under local a lease is a worker's steps of a round, and the round that of all, lost ones too. */
+    p.sync = ECHI_SYNC_LOCAL;
+    p.inner[0] = p.inner[2] = 4;
+    p.inner[3] = 1;
+    p.lost[3] = 1;
+    l = (struct echi_lease){.id = 1, .n = 32, .round_size = 364, .worker = 0, .owner = 2};
+    assert_true(echi_plan_round(&p) == 64 && echi_plan_round_most(&p) == 364 && echi_lease_valid(&l, &p));
+    l.n = 33;
+    assert_false(echi_lease_valid(&l, &p));
+    l.n = 32, l.round_size = 365;
+    assert_false(echi_lease_valid(&l, &p));
 }
 
 static void times_come_back(void **state) {
     (void)state;
     const struct echi_times t = {.count = 3, .n = {1, 8, 64}, .trunk = {0.5, 1, 4}, .head = {0, 0.25, 1}, .exchange = 0.125,
-                                  .messages = 0.0625};
+                                  .messages = 0.0625, .jitter = 0.15, .stutter = 0.02, .stutter_factor = 5, .link = 1.25e8, .delay = 1e-3};
     struct echi_times back, bad;
     uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
     const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
-    assert_int_equal(len, 1 + 3 * 20 + 2 * 8);
+    assert_int_equal(len, 1 + 3 * 20 + 7 * 8);
     assert_true(echi_times_decode(bytes, len, &back));
     assert_memory_equal(&back, &t, sizeof t);
     for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));
     assert_false(echi_times_decode(bytes, len + 1, &back));
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 15; i++) {
         bad = t;
         switch (i) {
         case 0: bad.count = 0; break;
@@ -400,6 +464,12 @@ static void times_come_back(void **state) {
         case 6: bad.trunk[2] = strtod("inf", NULL); break;
         case 7: bad.exchange = -1; break;
         case 8: bad.messages = strtod("nan", NULL); break;
+        case 9: bad.jitter = 3; break;
+        case 10: bad.stutter = 1.5; break;
+        case 11: bad.stutter_factor = strtod("inf", NULL); break;
+        case 12: bad.link = -1; break;
+        case 13: bad.delay = strtod("nan", NULL); break;
+        case 14: bad.link = strtod("inf", NULL); break;
         }
         if (echi_times_decode(bytes, echi_times_encode(&bad, bytes, sizeof bytes), &back)) fail_msg("case %d was taken", i);
     }

@@ -57,6 +57,23 @@ static void a_plan_file_is_read(void **state) {
     assert_true(plan.staleness == 3 && plan.rounds_apart == 4 && plan.separated == 0 && plan.head == ECHI_NO_RANK);
 }
 
+/* Under `local` a worker has steps in a round, and each has: without them, or with a head, it is no plan. */
+static void a_local_plan_is_read(void **state) {
+    (void)state;
+    static const char good_local[] = "sync local\nworld 2\nround 64\nouter_lr 0.7\nouter_momentum 0.9\ngroup 0 owner 0 workers 0:32x16 1:8x3\n";
+    assert_int_equal(load(good_local, strlen(good_local)), ECH_OK);
+    assert_true(plan.n[0] == 32 && plan.inner[0] == 16 && plan.n[1] == 8 && plan.inner[1] == 3 && plan.outer_lr == 0.7 && plan.outer_momentum == 0.9);
+    assert_true(echi_plan_round(&plan) == 32 * 16 + 24 && echi_plan_room(&plan, 1) == 24 && echi_plan_step(&plan, 1) == 8);
+    static const char *const bad[] = {
+        "sync local\nworld 2\nround 64\ngroup 0 owner 0 workers 0:32x16 1:8\n",
+        "sync local\nworld 2\nround 64\nhead 0\ngroup 0 owner 0 workers 0:32x16 1:8x3\n",
+        "sync local\nworld 2\nround 64\ngroup 0 owner 0 workers 0:32x16\ngroup 1 owner 1 workers 1:8x3\n",
+        "sync local\nworld 2\nround 64\ngroup 0 owner 0 workers 0:1048576x1024 1:1x1\n",
+        "sync local\nworld 2\nround 64\ndeterministic 1\ngroup 0 owner 0 workers 0:32x16 1:8x3\n"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (load(bad[i], strlen(bad[i])) != ECH_E_FORMAT || !strstr(error.text, "not a whole plan")) fail_msg("%zu: '%s'", i, error.text);
+}
+
 /* A plan at random, valid. */
 static struct echi_plan any_plan(struct echi_random *r) {
     struct echi_plan p = {.sync = (uint8_t)echi_random_below(r, ECHI_SYNCS),
@@ -70,23 +87,36 @@ static struct echi_plan any_plan(struct echi_random *r) {
                           .lr = echi_random_unit(r),
                           .momentum = echi_random_unit(r) / 3,
                           .decay = echi_random_unit(r) * 1e-9};
+    if (p.sync != ECHI_SYNC_BSP) p.damping = echi_random_unit(r) * 3;
     memset(p.owner_of, 0xff, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     if (p.sync == ECHI_SYNC_GSSP)
         p.n_groups = (uint8_t)(1 + echi_random_below(r, p.world < ECHI_GROUPS_MAX ? p.world : ECHI_GROUPS_MAX));
-    if (echi_random_below(r, 2)) {
+    const bool local = p.sync == ECHI_SYNC_LOCAL;
+    if (!local && echi_random_below(r, 2)) {
         p.separated = 1;
         p.strands = (uint8_t)(p.sync == ECHI_SYNC_BSP ? 1 : 1 + echi_random_below(r, ECHI_STRANDS));
         p.head = (uint16_t)echi_random_below(r, p.world);
     }
+    const bool plain_asp = p.sync == ECHI_SYNC_ASP && !p.separated;
+    p.drop_older = plain_asp && echi_random_below(r, 2) ? echi_random_unit(r) : 0;
+    p.outer_lr = local ? echi_random_unit(r) : 0;
+    p.outer_momentum = local ? echi_random_unit(r) / 7 : 0;
     uint32_t sum = 0;
     for (int i = 0; i < p.world; i++) {
         if (i >= p.n_groups && echi_random_below(r, 3) == 0) continue;
         p.group_of[i] = (uint8_t)(i < p.n_groups ? i : (int)echi_random_below(r, p.n_groups));
-        sum += p.n[i] = 1 + echi_random_below(r, 1u << (p.sync == ECHI_SYNC_BSP ? 13 : 20));
+        sum += p.n[i] = 1 + echi_random_below(r, 1u << (local ? 6 : p.sync == ECHI_SYNC_BSP ? 13 : 20));
+        p.divisor[i] = plain_asp && echi_random_below(r, 2) ? 1 + echi_random_below(r, 1u << 24) : 0;
+        p.inner[i] = local ? 1 + echi_random_below(r, ECHI_INNER_MAX) : 0;
     }
     for (int g = 0; g < p.n_groups; g++) p.owner_of[g] = (uint16_t)(p.world - 1 - g);
     if (p.sync == ECHI_SYNC_BSP) p.round = sum;
+    if (local || p.drop_older > 0 || echi_random_below(r, 2) == 0) return p;
+    p.codec = ECHI_CODEC_TOPK;
+    p.ratios = (uint8_t)echi_random_below(r, ECHI_RATIOS);
+    p.state_ratio = 1 + echi_random_below(r, 1000000);
+    for (int g = 0; g < p.n_groups; g++) p.base[g] = 1 + echi_random_below(r, 1000000);
     return p;
 }
 
@@ -166,6 +196,27 @@ static void a_refusal_names_file_and_line(void **state) {
         {12, "group 0 owner 2 workers 0:1048577", "samples are a number"},
         {12, "group 0 owner 2 workers 0:8 0:8", "in a group already"},
         {13, "group 0 owner 1 workers 3:8", "described before"},
+        {13, "codec", "codec is one of"},
+        {13, "codec topk", "'topk'"},
+        {13, "codec topk:most", "'topk:most'"},
+        {13, "state_ratio 0", "from 1 to 1000000"},
+        {13, "state_ratio 1000001", "from 1 to 1000000"},
+        {13, "base", "base needs a group"},
+        {13, "base 8 1", "base needs a group"},
+        {13, "base 0", "end of line"},
+        {13, "base 0 0.25", "'0.25'"},
+        {12, "group 0 owner 2 workers 0:8x", "steps in a round"},
+        {12, "group 0 owner 2 workers 0:8x0", "steps in a round"},
+        {12, "group 0 owner 2 workers 0:8x10001", "steps in a round"},
+        {12, "group 0 owner 2 workers 0:x4", "samples are a number"},
+        {12, "group 0 owner 2 workers 0x4:8", "rank is a number"},
+        {12, "group 0 owner 2 workers 0:8/", "divisor is a number"},
+        {12, "group 0 owner 2 workers 0:8/16777217", "divisor is a number"},
+        {12, "group 0 owner 2 workers 0:8y", "samples are a number"},
+        {12, "group 0 owner 2 workers 0:8x2/3", "steps in a round"},
+        {8, "drop_older -1", "'-1'"},
+        {8, "outer_lr x", "outer_lr needs a number"},
+        {8, "outer_momentum", "outer_momentum needs a number"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         char place[80];
@@ -174,6 +225,17 @@ static void a_refusal_names_file_and_line(void **state) {
         if (strncmp(error.text, place, strlen(place)) != 0 || !strstr(error.text, table[i].says))
             fail_msg("'%s': '%s' does not begin '%s' and say '%s'", table[i].text, error.text, place, table[i].says);
     }
+}
+
+static void a_plan_with_a_codec_is_read(void **state) {
+    (void)state;
+    assert_int_equal(load_with(1, "codec topk:volume\nstate_ratio 150000\nbase 1 1\nbase 0 1000000"), ECH_OK);
+    assert_true(plan.codec == ECHI_CODEC_TOPK && plan.ratios == ECHI_RATIOS_VOLUME && plan.state_ratio == 150000);
+    assert_true(plan.base[0] == 1000000 && plan.base[1] == 1 && plan.base[2] == 0);
+    assert_int_equal(load_with(1, "codec dense"), ECH_OK);
+    assert_int_equal(plan.codec, ECHI_CODEC_DENSE);
+    assert_int_equal(load_with(1, "base 0 1\nbase 0 1"), ECH_E_FORMAT);
+    assert_non_null(strstr(error.text, ":2: the base of this group was said before"));
 }
 
 static void a_key_said_twice_is_refused(void **state) {
@@ -207,6 +269,17 @@ static void a_plan_that_is_not_whole_is_refused(void **state) {
         {13, "group 1 owner 1 workers 3:300 7:8"},   /* found by fuzzing: rank 7 was dropped unseen */
         {2, "sync ssp"},
         {2, "sync bsp"},
+        {1, "state_ratio 5"},                                     /* of no codec */
+        {1, "base 0 5"},
+        {1, "codec topk:paper"},
+        {1, "codec topk:paper\nstate_ratio 5\nbase 0 5"},         /* of one group of two */
+        {1, "codec topk:paper\nstate_ratio 5\nbase 0 5\nbase 1 5\nbase 2 5"},
+        {1, "codec topk:paper\nbase 0 5\nbase 1 5"},
+        {1, "codec topk:paper\nstate_ratio 5\nbase 0 5\nbase 1 5\ndeterministic 1"},
+        {8, "outer_lr 0.7"},                         /* which gssp has not, nor steps in a round */
+        {13, "group 1 owner 1 workers 3:300x4"},
+        {8, "drop_older 2"},                         /* which only asp has */
+        {13, "group 1 owner 1 workers 3:300/4"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const ech_status status = load_with(table[i].line, table[i].text);
@@ -253,10 +326,10 @@ static int clean_up(void **state) {
 int main(void) {
     snprintf(path, sizeof path, "/tmp/echelon-plan-%ld", (long)getpid());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_file_is_read),         cmocka_unit_test(what_is_saved_is_loaded),
+        cmocka_unit_test(a_plan_with_a_codec_is_read), cmocka_unit_test(a_plan_file_is_read), cmocka_unit_test(what_is_saved_is_loaded),
         cmocka_unit_test(a_refusal_names_file_and_line), cmocka_unit_test(a_key_said_twice_is_refused),
         cmocka_unit_test(a_plan_that_is_not_whole_is_refused),
-        cmocka_unit_test(a_comma_is_no_point),
+        cmocka_unit_test(a_comma_is_no_point),         cmocka_unit_test(a_local_plan_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }

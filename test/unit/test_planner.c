@@ -12,6 +12,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <math.h>
+
 /* ---- clustering ---- */
 
 static double cost_of(const double *value, const int *group, int count) {
@@ -276,6 +278,7 @@ static void rates_follow_the_defaults(void **state) {
         {ECHI_SYNC_ASP, 2, 0, true, false, 64, 0.02, 0.9},
         {ECHI_SYNC_ASP, 2, 0, false, true, 64, 0.02, 0.9},
         {ECHI_SYNC_ASP, 1, 0, false, false, 64, 0.02, 0.9}, /* alone nothing is stale */
+        {ECHI_SYNC_LOCAL, 2, 0, false, false, 128, 0.04, 0.9}, /* each steps as one that is alone */
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         nodes(table[i].world, seconds, 0.05);
@@ -288,6 +291,56 @@ static void rates_follow_the_defaults(void **state) {
         if (plan.lr != table[i].lr || plan.momentum != table[i].momentum)
             fail_msg("row %zu: lr %g, momentum %g", i, plan.lr, plan.momentum);
     }
+}
+
+/* Rounds of `local` take about as long everywhere, and have as many steps in the mean as wished. */
+static void steps_follow_the_speed(void **state) {
+    (void)state;
+    const double seconds[] = {1, 2, 4, 8};
+    nodes(4, seconds, 0.05);
+    wishes.sync = ECHI_SYNC_LOCAL;
+    wishes.inner_steps = 15;
+    wishes.outer_lr = 0.5;
+    wishes.outer_momentum = 0.25;
+    make();
+    assert_true(plan.separated == 0 && plan.n_groups == 1 && plan.owner_of[0] == 0 && plan.outer_lr == 0.5 && plan.outer_momentum == 0.25);
+    static const uint32_t inner[] = {32, 16, 8, 4};
+    assert_memory_equal(plan.inner, inner, sizeof inner);
+    for (int r = 1; r < 4; r++) assert_int_equal(plan.n[r], plan.n[0]);
+    assert_int_equal(echi_plan_round(&plan), 60 * plan.n[0]);
+    wishes.inner_steps = 1;   /* nobody has none */
+    make();
+    assert_true(plan.inner[0] == 2 && plan.inner[3] == 1);
+    wishes.separate = 1;
+    refused("separate off");
+}
+
+/* A worker's gradients count in proportion to its step times, and all samples together for what they would: sum r / divisor is
+ * sum r / B, r the steps a second. */
+static void steps_are_weighed_by_time(void **state) {
+    (void)state;
+    const double seconds[] = {1, 2, 4, 8};
+    nodes(4, seconds, 0.05);
+    wishes.sync = ECHI_SYNC_ASP;
+    wishes.separate = 0;
+    wishes.batch = 6400;
+    wishes.drop_older = 2.5;
+    wishes.weigh_by_time = true;
+    make();
+    assert_true(plan.drop_older == 2.5);
+    double sum = 0, plain = 0;
+    for (int r = 0; r < 4; r++) {
+        const double rate = 1 / echi_times_whole(&times[r], plan.n[r]);
+        sum += rate / plan.divisor[r];
+        plain += rate / plan.round;
+        assert_true(fabs((double)plan.divisor[r] * seconds[r] / ((double)plan.divisor[0] * seconds[0]) - 1) < 1e-3);
+    }
+    assert_true(fabs(sum / plain - 1) < 1e-3);
+    wishes.separate = 1;
+    refused("--drop-older and --weigh-by-time");
+    wishes.separate = 0;
+    wishes.sync = ECHI_SYNC_SSP;
+    refused("--sync asp");
 }
 
 static void bsp_shares_sum_to_the_round(void **state) {
@@ -368,6 +421,7 @@ static void whatever_is_wished(void **state) {
         wishes.shares = (enum echi_shares)echi_random_below(&r, 3);
         wishes.batch = echi_random_below(&r, 4) ? echi_random_below(&r, 200) : 0;
         wishes.samples_per_step = echi_random_below(&r, 2) ? 0 : echi_random_below(&r, 100);
+        wishes.inner_steps = 1 + echi_random_below(&r, ECHI_INNER_MAX);
         for (int i = 0; i < world; i++) wishes.share[i] = echi_random_below(&r, 3);
         memset(text, 0, sizeof text);
         const ech_status status = echi_plan_make(&wishes, times, &plan, text, sizeof text);
@@ -386,6 +440,8 @@ int main(void) {
         cmocka_unit_test(a_far_head_makes_two_strands),
         cmocka_unit_test(the_heads_worker_counts_by_what_is_left),
         cmocka_unit_test(rates_follow_the_defaults),
+        cmocka_unit_test(steps_follow_the_speed),
+        cmocka_unit_test(steps_are_weighed_by_time),
         cmocka_unit_test(bsp_shares_sum_to_the_round),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(whatever_is_wished),

@@ -88,7 +88,9 @@ static struct ech_report sample(void) {
                            .staleness_edge = {0, 0.25, 0.5}, .staleness_trunk = {1, 20, 300, [12] = UINT64_MAX}, .staleness_head = {7, [11] = 8, 9},
                            .staleness_max = 1.75, .staleness_mean = 0.5, .seed = UINT64_MAX, .resident_peak = 104857600, .lost_peer = -1,
                            .checkpoint_seconds = 0.125, .resumed_samples = 64,
-                           .n_lost = 2, .lost = {3, 1}, .leases_again = 4, .samples_again = 96, .head_repeats = 32,
+                           .n_lost = 2, .lost = {3, 1}, .leases_again = 4, .samples_again = 96, .head_repeats = 32, .codec = "topk:paper",
+                           .push_ratio = 0.125, .state_ratio = 0.25, .residuals_lost = 2,
+                           .predicted_images_per_second = 7000.5, .predicted_staleness = 0.75, .useless = 2, .useless_gain = 0.125, .leases_dropped = 5, .samples_dropped = 160,
                            .regroups = 2, .resizes = 1};
     return r;
 }
@@ -115,7 +117,9 @@ static void test_keys(void **state) {
         "\"staleness_head\": [7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 9]",
         "\"staleness_max\": 1.75", "\"staleness_mean\": 0.5", "\"seed\": 18446744073709551615", "\"resident_peak\": 104857600",
         "\"lost_peer\": null", "\"checkpoint_seconds\": 0.125", "\"resumed_samples\": 64",
-        "\"lost\": [3, 1]", "\"leases_again\": 4", "\"samples_again\": 96", "\"head_repeats\": 32", "\"regroups\": 2", "\"resizes\": 1"};
+        "\"lost\": [3, 1]", "\"leases_again\": 4", "\"samples_again\": 96", "\"head_repeats\": 32",
+        "\"codec\": \"topk:paper\"", "\"push_ratio\": 0.125", "\"state_ratio\": 0.25", "\"residuals_lost\": 2",
+        "\"predicted_images_per_second\": 7000.5", "\"predicted_staleness\": 0.75", "\"useless\": 2", "\"useless_gain\": 0.125", "\"leases_dropped\": 5", "\"samples_dropped\": 160", "\"regroups\": 2", "\"resizes\": 1"};
     struct ech_report r = sample();
     const char *text = json(&r);
     assert_true(is_json(text));

@@ -192,6 +192,14 @@ static void urgent_messages_pass_a_crowd(void **state) {
     assert_near(when(ECHI_HAPPENS_ARRIVED, 10), 100e6, 10);
     assert_near(when(ECHI_HAPPENS_ARRIVED, 200), 100.04e6, 10);
     close_engine();
+    /* The processor takes them when they are there, and not behind what is still coming in. */
+    open_engine((struct echi_cost_io){.message = 1e-4});
+    for (uint64_t h = 1; h < 11; h++) echi_cost_send(cost, (int)h, 0, 4, 1000000, 0, h);
+    echi_cost_send(cost, 11, 0, 0, 1000, 1 + 15000000, 100);
+    run_all();
+    assert_near(when(ECHI_HAPPENS_ARRIVED, 100), 15e6 + 262144 / 1e8 * NS + 1e4 + 1e5, 10);
+    assert_near(when(ECHI_HAPPENS_ARRIVED, 10), 100e6 + 1e5, 10);
+    close_engine();
 }
 
 /* What gave way on its way out is received while it is sent all the same. */
@@ -285,7 +293,7 @@ static void pairs_keep_order(void **state) {
             host[h].delay = echi_random_unit(&random) * 0.01;
             host[h].loss = run % 3 ? 0 : 0.2;
         }
-        open_engine((struct echi_cost_io){1e-5 * (run % 2), 1e-9 * (run % 2)});
+        open_engine((struct echi_cost_io){1e-5 * (run % 2), run % 4 == 1 ? 1e-9 : 0});
         for (int i = 0; i < 150; i++) {
             const uint32_t from = echi_random_below(&random, 4), to = echi_random_below(&random, 4);
             const uint32_t priority = echi_random_below(&random, 3), most = echi_random_below(&random, 3) ? 300000 : 100;

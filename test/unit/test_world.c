@@ -16,7 +16,7 @@
 enum { LAYERS = 2, TRAIN = 1u << 20, KILLS = 8 };
 
 struct posted { struct posted *next; uint16_t from; uint8_t kind; struct echi_slot slot; };
-struct message { struct message *next; uint16_t from, to; uint8_t kind; struct echi_slot slot; size_t len; uint8_t bytes[]; };
+struct message { struct message *next; uint32_t number; uint16_t from, to; uint8_t kind; struct echi_slot slot; size_t len; uint8_t bytes[]; };
 struct work { uint16_t node; int layer; struct echi_task task; };
 struct node {
     struct echi_setup setup;
@@ -32,7 +32,7 @@ static struct cluster {
     struct echi_coordinator coordinator;
     struct echi_action action[ECHI_ACTIONS_MAX];
     struct node node[ECHI_WORLD_MAX];
-    struct message *first, *last;
+    struct message *first, *last; uint32_t sent;
     struct work work[8 * ECHI_WORLD_MAX]; int works;
     uint8_t applied[TRAIN];                 /* by sample */
     uint64_t events, held_back;             /* held_back: events of an owner that does not answer all because of a slower one */
@@ -48,7 +48,7 @@ static void send(int from, int to, int kind, const uint8_t *bytes, size_t len, s
     if (s.node[to].dead) return;
     struct message *m = malloc(sizeof *m + len);
     assert_non_null(m);
-    *m = (struct message){.from = (uint16_t)from, .to = (uint16_t)to, .kind = (uint8_t)kind, .slot = slot, .len = len};
+    *m = (struct message){.number = s.sent++, .from = (uint16_t)from, .to = (uint16_t)to, .kind = (uint8_t)kind, .slot = slot, .len = len};
     memcpy(m->bytes, bytes, len);
     if (s.first) s.last->next = m;
     else s.first = m;
@@ -195,6 +195,8 @@ static bool deliver(struct message *m) {
         while (*at && ((*at)->from != m->from || (*at)->kind != m->kind)) at = &(*at)->next;
         struct posted *p = *at;
         if (!p) return false;
+        for (const struct message *q = s.first; q; q = q->next)   /* one that has waited longer for that place */
+            if (q->from == m->from && q->to == m->to && q->kind == m->kind && q->number < m->number) return false;
         e.slot = p->slot;
         *at = p->next;
         free(p);
@@ -252,7 +254,7 @@ static void run(enum echi_sync sync, int world, int separate, uint32_t n, int st
     s.world = world;
     echi_random_init(&s.random, (uint64_t)world, ECHI_STREAM_TEST, (uint32_t)sync);
     const struct echi_wishes wishes = {.sync = sync, .world = world, .separate = separate, .has_cut = separate, .samples_per_step = n,
-                                       .shares = ECHI_SHARES_SPEED, .batch = n * (uint32_t)world, .staleness = 3, .lr = 0.1};
+                                       .shares = ECHI_SHARES_SPEED, .batch = n * (uint32_t)world, .staleness = 3, .lr = 0.1, .inner_steps = 3, .outer_lr = 0.7};
     const struct echi_goal goal = {.train_samples = TRAIN, .samples = (uint64_t)world * n * (uint64_t)steps};
     struct echi_event start = {.type = ECHI_EVENT_START};
     assert_true(goal.samples <= TRAIN);
@@ -341,7 +343,13 @@ static void gssp(void **state) {
     run(ECHI_SYNC_GSSP, 1024, 1, 4, 6, true);
 }
 
+static void local(void **state) {
+    (void)state;
+    run(ECHI_SYNC_LOCAL, 128, 0, 4, 12, true);
+    run(ECHI_SYNC_LOCAL, 1024, 0, 4, 8, true);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(local)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

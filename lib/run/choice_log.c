@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Why this plan: what rank 0 compared, what it took, and who holds the others up. */
+#include "echi_run.h"
+#include "echi_print.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+
+static void say(const struct ech_config *config, enum ech_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void say(const struct ech_config *config, enum ech_log_level level, const char *fmt, ...) {
+    char line[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    config->on_log(config->user, level, line);
+}
+
+/* "gssp, 3 groups, head apart" */
+static void name_of(const struct echi_candidate *c, char *buf, size_t cap) {
+    struct echi_print l = {buf, cap, 0};
+    echi_print(&l, "%s", echi_policy_of((enum echi_sync)c->sync)->name);
+    if (c->groups > 1) echi_print(&l, ", %d groups", c->groups);
+    if (c->separated) echi_print(&l, ", head apart");
+}
+
+/* The best of those that were not taken; NULL: there was no other. */
+static const struct echi_candidate *next_best(const struct echi_choice *c) {
+    const struct echi_candidate *best = NULL;
+    for (int i = 0; i < c->count; i++)
+        if (i != c->taken && (!best || c->candidate[i].score > best->score)) best = &c->candidate[i];
+    return best;
+}
+
+static void tell_policies(const struct ech_config *config, const struct echi_choice *c) {
+    char name[64], other[64];
+    say(config, ECH_LOG_INFO, "plan: %-28s %10s %10s %6s %10s", "predicted of", "images/s", "staleness", "price", "score");
+    for (int i = 0; i < c->count; i++) {
+        const struct echi_candidate *k = &c->candidate[i];
+        name_of(k, name, sizeof name);
+        say(config, ECH_LOG_INFO, "plan: %-28s %10.0f %10.2f %6.2f %10.0f%s", name, k->rate, k->staleness, k->price, k->score,
+                      i == c->taken ? " *" : "");
+    }
+    const struct echi_candidate *k = &c->candidate[c->taken], *next = next_best(c);
+    name_of(k, name, sizeof name);
+    if (!next) return say(config, ECH_LOG_INFO, "plan: %s, the only one that is possible here", name);
+    name_of(next, other, sizeof other);
+    if (k->score >= next->score)
+        say(config, ECH_LOG_INFO,
+                      "plan: %s is taken: %.0f images/s, of which staleness leaves the worth of %.0f, are %.0f %% more than the next best, %s, is worth",
+                      name, k->rate, k->score, 100 * (k->score / next->score - 1), other);
+    else
+        say(config, ECH_LOG_INFO, "plan: %s is taken: %s is predicted to be better by %.1f %%, too little to give up what is simpler", name,
+                      other, 100 * (next->score / k->score - 1));
+}
+
+static void tell_groups(const struct ech_config *config, const struct echi_choice *c) {
+    char list[200];
+    struct echi_print l = {list, sizeof list, 0};
+    for (int i = 0; i < c->count; i++) echi_print(&l, "%s%.0f", i ? ", " : "", c->candidate[i].rate);
+    say(config, ECH_LOG_INFO, "plan: %d of 1 to %d groups: images/s are predicted to be %s", c->candidate[c->taken].groups, c->count, list);
+}
+
+void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator) {
+    const struct echi_choice *c = &coordinator->choice;
+    if (c->count == 0 || !config->on_log) return;
+    if (coordinator->wishes.choose && !coordinator->plan_given) tell_policies(config, c);
+    else if (c->count > 1) tell_groups(config, c);
+    say(config, ECH_LOG_INFO, "plan: predicted are %.0f images/s, %.2f rounds stale", c->candidate[c->taken].rate, c->candidate[c->taken].staleness);
+    if (c->useless < 0) return;
+    say(config, ECH_LOG_WARN, "rank %d holds the others up: without it %.0f %% more images/s%s", c->useless, 100 * c->gain,
+        c->left_out ? "; it is left out" : "; run without it, or give --sync auto");
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The best of several plans, by what is predicted of them. */
+#include "echi_choice.h"
+#include "echi_policy.h"
+
+#include <string.h>
+
+/* Predictions are good to some percent. What is better by less is not better: then the simpler one is taken, and groups of like
+ * speed, whose bound does not bite when speeds turn out otherwise, stay as they are. */
+#define CLEARLY 1.02
+/* A node is named as worse than useless when the others are so many times faster without it. */
+#define USELESS 1.05
+/* So many are looked at, the slowest in as many ways; and so many may be left out, one after the other. */
+#define SUSPECTS 5
+#define LEFT_OUT_MOST 4
+
+static struct echi_candidate candidate_of(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load) {
+    struct echi_prediction p;
+    echi_predict(plan, times, load, 0, &p);
+    struct echi_candidate c = {.sync = plan->sync, .groups = plan->n_groups, .separated = plan->separated, .rate = p.rate,
+                               .staleness = p.staleness, .price = echi_price(plan->separated, p.behind)};
+    c.score = c.rate / c.price;
+    return c;
+}
+
+static double worth(const struct echi_wishes *w, const struct echi_candidate *c) { return w->choose ? c->score : c->rate; }
+
+/* One group to as many as there are workers, and of those that are clearly better than the groups of like speed the fewest. Each
+ * becomes a candidate of `all`; returns which is taken, its plan in *out. */
+static int best_groups(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice *all, struct echi_plan *out) {
+    struct echi_wishes own = *w;
+    char text[2];
+    const int first = all->count, like = out->n_groups;
+    double best = 0, of_like = 0;
+    for (own.groups = 1; own.groups <= ECHI_GROUPS_MAX; own.groups++) {
+        struct echi_plan plan;
+        if (echi_plan_make(&own, times, &plan, text, sizeof text) != ECH_OK || plan.n_groups != own.groups) break;
+        const struct echi_candidate c = all->candidate[all->count++] = candidate_of(&plan, times, &w->load);
+        if (worth(w, &c) > best) best = worth(w, &c);
+        if (own.groups == like) of_like = worth(w, &c);
+    }
+    int taken = first + like - 1;
+    if (best > of_like * CLEARLY)
+        for (taken = first; worth(w, &all->candidate[taken]) * CLEARLY < best;) taken++;
+    own.groups = all->candidate[taken].groups;
+    if (own.groups != like) echi_plan_make(&own, times, out, text, sizeof text);
+    return taken;
+}
+
+/* The plan of one policy, and what is predicted of it, as candidates of `all`. */
+static ech_status one_policy(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice *all, struct echi_plan *out,
+                             char *text, size_t cap) {
+    const ech_status status = echi_plan_make(w, times, out, text, cap);
+    if (status != ECH_OK) return status;
+    if (echi_policy_of(w->sync)->grouped && w->groups == 0) {
+        all->taken = best_groups(w, times, all, out);
+    } else {
+        all->taken = all->count;
+        all->candidate[all->count++] = candidate_of(out, times, &w->load);
+    }
+    all->candidate[all->taken].samples_per_step = w->samples_per_step;
+    return ECH_OK;
+}
+
+/* How long steps are, where nobody says and nobody waits for a round: long ones cost fewer messages, short ones less staleness.
+ * Sets what is the best of a few lengths for the wishes as they are, by score. */
+static void best_length(struct echi_wishes *w, const struct echi_times *times) {
+    static const double rounds[] = {3, 2, 1.5, 1};
+    static const uint32_t samples[] = {0, 16, 32, 64};   /* 0: the planner's */
+    struct echi_wishes own = *w;
+    double best = 0;
+    if (w->sync == ECHI_SYNC_BSP || w->samples_per_step > 0) return;
+    for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++) {
+        struct echi_plan plan;
+        char text[2];
+        if (w->separate) own.under_way = rounds[i];
+        else own.samples_per_step = samples[i];
+        if (echi_plan_make(&own, times, &plan, text, sizeof text) != ECH_OK) continue;
+        const double score = candidate_of(&plan, times, &w->load).score;
+        if (score <= best * CLEARLY) continue;
+        best = score;
+        w->under_way = own.under_way;
+        w->samples_per_step = own.samples_per_step;
+    }
+}
+
+/* Of all policies, those with a bound: one without is never clearly faster than groups, whose staleness nobody has to fear. */
+static ech_status all_policies(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice *all, struct echi_plan *out,
+                               char *text, size_t cap) {
+    static const enum echi_sync policy[] = {ECHI_SYNC_BSP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP};
+    struct echi_plan plan[ECHI_CANDIDATES_MAX];
+    double best = 0;
+    if (w->separate == 1 && !w->has_cut) return echi_plan_make(w, times, out, text, cap);   /* refused there, with a sentence */
+    for (size_t i = 0; i < sizeof policy / sizeof policy[0]; i++)
+        for (int apart = w->separate == 1; apart <= (w->has_cut && w->separate != 0); apart++) {
+            struct echi_wishes own = *w;
+            struct echi_choice groups = {.count = 0};
+            own.sync = policy[i];
+            own.separate = apart;
+            if (policy[i] == ECHI_SYNC_BSP) own.samples_per_step = 0;
+            if (policy[i] != ECHI_SYNC_GSSP) own.groups = 0;
+            best_length(&own, times);
+            if (one_policy(&own, times, &groups, &plan[all->count], text, cap) != ECH_OK) continue;
+            struct echi_candidate c = groups.candidate[groups.taken];
+            c.samples_per_step = own.samples_per_step;
+            c.under_way = own.under_way;
+            if (policy[i] == ECHI_SYNC_GSSP && c.groups == 1) continue;   /* that is ssp */
+            all->candidate[all->count++] = c;
+            if (c.score > best) best = c.score;
+        }
+    if (all->count == 0) return ECH_E_ARGUMENT;   /* the sentence of the last one stands */
+    while (all->candidate[all->taken].score * CLEARLY < best) all->taken++;
+    *out = plan[all->taken];
+    return ECH_OK;
+}
+
+static ech_status choose(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice *out, struct echi_plan *plan,
+                         char *text, size_t cap) {
+    *out = (struct echi_choice){.useless = -1};
+    return w->choose && w->world > 1 ? all_policies(w, times, out, plan, text, cap) : one_policy(w, times, out, plan, text, cap);
+}
+
+/* ---- worse than useless ---- */
+
+/* How slow a rank is, in one of several ways: a step and its messages there alone, its arithmetic, its link, its owner's work. */
+static double slowness(const struct echi_times *t, uint32_t n, const struct echi_load *load, int way) {
+    const double bytes = (double)load->trunk + load->head, link = t->link > 0 ? bytes / t->link : 0;
+    switch (way) {
+    case 0: return echi_times_whole(t, n) + 2 * (t->exchange + t->delay + link) + t->messages;
+    case 1: return echi_times_whole(t, 64);
+    case 2: return link;
+    case 3: return t->delay;
+    default: return t->exchange;
+    }
+}
+
+/* The slowest worker in each way. */
+static int suspects(const struct echi_wishes *w, const struct echi_plan *plan, const struct echi_times *times, int out[SUSPECTS]) {
+    int count = 0;
+    for (int way = 0; way < SUSPECTS; way++) {
+        double most = 0;
+        int worst = -1;
+        for (int r = 0; r < plan->world; r++) {
+            if (plan->group_of[r] == ECHI_NONE) continue;
+            const double here = slowness(&times[r], plan->n[r], &w->load, way);
+            if (!(here > most)) continue;
+            most = here;
+            worst = r;
+        }
+        bool known = worst < 0;
+        for (int i = 0; i < count; i++) known = known || out[i] == worst;
+        if (!known) out[count++] = worst;
+    }
+    return count;
+}
+
+/* What the same wishes are worth without one node, at its best: the policy that was taken, with as many groups or with one fewer,
+ * which may have been this node's own; or, where the policy is the planner's choice, in step. */
+static double worth_without(const struct echi_wishes *w, const struct echi_times *times, const struct echi_candidate *with, int rank) {
+    double best = 0;
+    for (int i = 0; i < (w->choose ? 4 : 2); i++) {
+        struct echi_wishes own = *w;
+        struct echi_plan plan;
+        char text[2];
+        own.absent[rank] = true;
+        own.sync = i < 2 ? (enum echi_sync)with->sync : ECHI_SYNC_BSP;
+        own.separate = i < 2 ? with->separated : i == 3;
+        own.groups = i < 2 && with->groups > i ? with->groups - i : 0;
+        own.samples_per_step = own.sync == ECHI_SYNC_BSP ? 0 : with->samples_per_step;
+        own.under_way = with->under_way;
+        if ((i == 1 && with->groups < 2) || (i == 3 && (!w->has_cut || w->separate == 0)) || (i == 2 && w->separate == 1)) continue;
+        if (echi_plan_make(&own, times, &plan, text, sizeof text) != ECH_OK) continue;
+        const struct echi_candidate c = candidate_of(&plan, times, &w->load);
+        if (worth(w, &c) > best) best = worth(w, &c);
+    }
+    return best;
+}
+
+/* The rank whose absence gains the most, if that is worth a word: images a second, less what staleness costs where that is weighed. */
+static int find_useless(const struct echi_wishes *w, const struct echi_times *times, const struct echi_plan *plan,
+                        const struct echi_choice *now, double *out_gain) {
+    int suspect[SUSPECTS], found = -1;
+    const struct echi_candidate *with = &now->candidate[now->taken];
+    *out_gain = 0;
+    if (w->shares == ECHI_SHARES_LIST || echi_plan_workers(plan, -1) < 2) return -1;
+    for (int i = suspects(w, plan, times, suspect) - 1; i >= 0; i--) {
+        const double gain = worth_without(w, times, with, suspect[i]) / worth(w, with) - 1;
+        if (!(gain > USELESS - 1 && gain > *out_gain)) continue;
+        *out_gain = gain;
+        found = suspect[i];
+    }
+    return found;
+}
+
+ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan,
+                            struct echi_choice *out, char *text, size_t cap) {
+    struct echi_wishes w = *wishes;
+    const ech_status status = choose(&w, times, out, plan, text, cap);
+    if (status != ECH_OK) return status;
+    double gain;
+    int rank = out->useless = find_useless(&w, times, plan, out, &out->gain);
+    for (int i = 0; w.choose && rank >= 0 && i < LEFT_OUT_MOST; i++) {
+        struct echi_choice next;
+        struct echi_plan without;
+        w.absent[rank] = true;
+        if (choose(&w, times, &next, &without, text, cap) != ECH_OK ||
+            next.candidate[next.taken].score < out->candidate[out->taken].score) break;
+        next.useless = out->useless;
+        next.gain = out->gain;
+        next.left_out = true;
+        *out = next;
+        *plan = without;
+        rank = find_useless(&w, times, plan, out, &gain);
+    }
+    return ECH_OK;
+}
+
+void echi_plan_judge(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_plan *plan,
+                     struct echi_choice *out) {
+    *out = (struct echi_choice){.useless = -1};
+    for (int r = 0; r < plan->world; r++)
+        if (w->absent[r]) return;   /* lost, and its times not known */
+    out->candidate[out->count++] = candidate_of(plan, times, &w->load);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which plan is the best, by prediction: --sync auto, the number of groups, and nodes that are worse than useless. */
+#ifndef ECHI_CHOICE_H
+#define ECHI_CHOICE_H
+#include "echi_planner.h"
+#include "echi_predict.h"
+
+/* bsp, asp, ssp and two or more groups, each with and without a head apart. */
+#define ECHI_CANDIDATES_MAX (2 * (3 + ECHI_GROUPS_MAX - 1))
+
+struct echi_candidate {
+    uint8_t sync, groups, separated;
+    double rate, staleness;               /* predicted: samples a second, mean in rounds */
+    double price, score;                  /* score: rate / price */
+    uint32_t samples_per_step; double under_way;   /* as in the wishes: how long steps are; 0: the planner's usual ones */
+};
+
+/* How a plan was come to. */
+struct echi_choice {
+    struct echi_candidate candidate[ECHI_CANDIDATES_MAX];
+    int count, taken;                     /* candidates that were compared (1: the policy was given), and which of them the plan is */
+    int useless;                          /* a rank without whose worker the others would be faster; -1: none */
+    double gain;                          /* by so much: 0.12 is 12 % more samples a second */
+    bool left_out;                        /* the plan does without its worker (only where the policy is the planner's choice) */
+};
+
+/* Makes the plan that the wishes ask for: the best by score of all candidates where wishes->choose says so, else that policy, with
+ * the number of groups that is predicted to be the fastest where it is left open. Deterministic. ECH_E_ARGUMENT and a sentence in
+ * text[cap] when the wishes cannot be met. Takes some ten to a hundred predictions of a few ms each. */
+ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
+                            struct echi_plan *out_plan, struct echi_choice *out_choice, char *text, size_t cap);
+
+/* Says of any plan, one from a file too, what is predicted of it and who holds it up: a choice of one. */
+void echi_plan_judge(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_plan *plan,
+                     struct echi_choice *out_choice);
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a plan is worth before it runs: images a second, staleness, and what that staleness costs.
+ *
+ * A prediction plays a plan on resources with queues, the same that the simulator has (lib/sim), but without roles, messages
+ * and arithmetic: each node has a lane that computes, and a link that carries bytes in and out. One loop over events in virtual
+ * time; all that is random comes from counters, so the same plan gets the same number on every machine.
+ *
+ * What it neglects: frames, credits and the order by priority of what leaves a node (bytes leave in the order in which they were
+ * given to the link); layers before the cut that travel while others are still computed, and that they are not alike; looks and checkpoints; cores
+ * that hosts share; losses, of bytes and of nodes. */
+#ifndef ECHI_PREDICT_H
+#define ECHI_PREDICT_H
+#include "echi_sched.h"
+
+/* Bytes of what a run moves. */
+struct echi_load {
+    uint32_t trunk, head;                 /* parameters before the cut and from it on; nothing separated: both together count */
+    uint32_t row, row_grad;               /* a sample's activations and label at the cut, and their gradient */
+    uint32_t layers, head_layers;         /* with parameters, before the cut and from it on: urgent work waits for the end of one */
+};
+
+struct echi_prediction {
+    double rate;                          /* samples a second; > 0 */
+    double staleness;                     /* of a push, in rounds, mean; counted as owners count it (design, section 6) */
+    double behind;                        /* the same, with what other groups have done and its own does not know yet */
+};
+
+/* Plays `steps` steps a worker on average (0: enough to compare plans by), at most some 16,000 in all unless asked for. The
+ * plan is valid, and times[r].count > 0 for each rank that has a part in it. Some 300 bytes of stack for each of ECHI_WORLD_MAX. */
+void echi_predict(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
+                  uint32_t steps, struct echi_prediction *out);
+
+/* ---- price.c ---- */
+
+/* By how many times more samples are needed for the same accuracy when pushes are so many rounds behind (> 0; 1: as under BSP). */
+double echi_price(bool separated, double behind);
+#endif

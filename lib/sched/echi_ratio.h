@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * GDTopK: which part of a change is sent, and when (papers.md, 4.2). Pure functions of the plan; the only place that decides it.
+ * Ratios are whole millionths, so that every node finds the same number. */
+#ifndef ECHI_RATIO_H
+#define ECHI_RATIO_H
+#include "echi_planner.h"
+
+#define ECHI_RATIO_ONE 1000000u
+#define ECHI_RATIO_STATES 80000u      /* of weights and states: 0.08; from 0.06 to 1 LeNet-5 learnt alike (lib/DESIGN.md, section 6) */
+#define ECHI_WHOLE_EVERY 32u          /* messages of a state link of which one is complete (design, section 6) */
+
+const char *echi_ratios_name(enum echi_ratios ratios);   /* "paper" */
+
+/* Of a push of `group`, whose lease is of this epoch (from 0); ECHI_RATIO_ONE under the dense codec. */
+uint32_t echi_push_ratio(const struct echi_plan *plan, int group, uint32_t epoch);
+/* Of the numbers to choose from, how many the threshold is taken from. */
+uint32_t echi_push_sample(const struct echi_plan *plan, int group);
+/* Must the message of this number (from 1) of a state link be complete, whatever else speaks for it? */
+bool echi_whole_due(uint32_t number);
+/* Bytes of a message about `count` floats at this ratio: those that a selection of exactly so many takes. For costs; what is sent
+ * may have fewer values. */
+uint64_t echi_coded_bytes(uint64_t count, uint32_t ratio);
+
+/* The planner's part: each group's base, once groups and samples are settled. */
+void echi_ratios_plan(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
+#endif

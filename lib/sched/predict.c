@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A plan played on lanes and links. */
+#include "echi_predict.h"
+#include "echi_policy.h"
+#include "echi_random.h"
+
+#include <string.h>
+
+/* Steps a worker when nobody says how many: what repeats exactly needs few; what is random is played until the noise of a
+ * candidate is about a percent, but no longer than a coordinator may be busy for (some ms a candidate). */
+#define STEPS_EXACT 32
+#define STEPS_RANDOM 1536
+#define STEPS_LEAST 16
+#define STEPS_IN_ALL 16384
+/* A worker counts from when it has done so many steps, and all together a quarter of theirs; it does so many more at least. */
+#define FIRST_STEPS 3
+#define COUNTED_LEAST 3
+/* ... unless it is so slow that the others would do so many times what was asked for. */
+#define PATIENCE 4
+/* echi_times.messages is six of them. */
+#define MESSAGES 6
+/* In echi_times.exchange, a push taken in and added: what comes in or goes out, be it a push, a state or weights; momentum, decay and
+ * new weights; and weights for each state that they are a sum of. */
+#define COPY 0.6
+#define APPLY 1.1
+#define SUMMAND 0.4
+/* Bytes of a message without a payload, about. */
+#define CONTROL 128
+/* Of a trunk's forward and backward, the part that comes before the head. */
+#define FORWARD (1.0 / 3)
+
+enum what { FORWARD_DONE, ROWS_IN, HEAD_ANSWERS, HEAD_FREE, ANSWER_IN, STEP_DONE, PUSH_IN, APPLIED, SENT, WEIGHTS_IN, STATE_OUT, STATE_IN, WORD_IN, LEASE_IN };
+struct event { double at; uint32_t turn; uint16_t who; uint8_t what, strand; };   /* turn: of two at once the one said first comes first */
+
+struct node {
+    double urgent_until;                  /* the head's and the owner's work, before all other of this lane */
+    double stolen, stolen_before;         /* seconds of it so far; when the worker's task began, or was last put off */
+    double out_until, in_until;           /* the link carries until then */
+    bool busy;                            /* with the worker's task ... */
+    double begun, unit;                   /* ... since then, `stolen_begun` not counted; urgent work waits for the end of a unit of it */
+    double stolen_begun;
+    double forward, backward;             /* seconds of the worker's tasks; where nothing is apart, all of a step, and the last part of it */
+    double exchange;                      /* seconds to take in a push or to send one, of the layers that travel */
+    double update;                        /* of the head's layers */
+    double message, row;                  /* one besides its bytes; the bytes of a sample to the head and back */
+};
+struct strand { enum { AWAY, WANTS_LEASE, WANTS_FORWARD, WANTS_BACKWARD } wants; double factor, seen; };
+struct worker {
+    struct strand strand[ECHI_STRANDS];
+    bool owed[ECHI_STRANDS];              /* weights: it waits for a place, or for the slowest of its group */
+    uint32_t begun, applied, counted;     /* steps */
+    int leases;                           /* that it has not begun; where rounds are dealt ahead they are always there */
+    double first, last;                   /* when the counted ones were applied: the first of them begins the count */
+};
+struct group {
+    int workers;
+    uint32_t least; int at_least;         /* steps of the slowest, and how many have no more */
+    double own, weights, sent;            /* samples in its state, in its weights, in the state that is being sent */
+    double peer[ECHI_GROUPS_MAX], acked[ECHI_GROUPS_MAX];   /* of the others in its weights; of its own that the others have */
+    double carried[ECHI_GROUPS_MAX];      /* in the state that is on its way to each other; 0: none is */
+    bool due[ECHI_GROUPS_MAX], state_out; /* to whom the state that is being sent has still to go; a look at the link is due */
+    int since_send, sends;                /* pushes since it was sent, and others that it has not left for */
+    int owed, sending, turn;              /* weights; the rank that is looked at first */
+};
+
+/* Events under way: one a strand, and one for each lease that it may have ahead, two of the head, states from each owner to each other, sends of each, a round's apply. */
+#define EVENTS_MAX ((ECHI_STRANDS + ECHI_LEASES_AHEAD) * ECHI_WORLD_MAX + 2 + ECHI_GROUPS_MAX * (ECHI_GROUPS_MAX + ECHI_SNAPSHOTS) + 1)
+
+struct step { uint16_t who; uint8_t strand; };
+
+struct play {
+    const struct echi_plan *plan;
+    const struct echi_times *times;
+    const struct echi_load *load;
+    const struct echi_policy *policy;
+    double now;
+    struct event heap[EVENTS_MAX];
+    int n_events;
+    uint32_t turns;
+    struct node node[ECHI_WORLD_MAX];
+    struct worker worker[ECHI_WORLD_MAX];
+    struct group group[ECHI_GROUPS_MAX];
+    struct step queue[ECHI_STRANDS * ECHI_WORLD_MAX];   /* rows at the head; the first `visiting` are in work */
+    int queued, visiting;
+    struct step stuck[ECHI_STRANDS * ECHI_WORLD_MAX];   /* pushes that wait because their group is too far ahead, in order */
+    int n_stuck;
+    bool head_busy, bound;
+    int round_in;                         /* pushes of this round that are in */
+    uint64_t pushes, warm;
+    double all;                           /* samples applied, by whomever */
+    double stale, behind;
+    uint64_t stale_count;
+};
+
+/* ---- events: the earliest first ---- */
+
+static bool before(const struct event *a, const struct event *b) { return a->at < b->at || (a->at == b->at && a->turn < b->turn); }
+
+static void tell(struct play *p, double at, enum what what, int who, int strand) {
+    const struct event e = {at, p->turns++, (uint16_t)who, (uint8_t)what, (uint8_t)strand};
+    int i = p->n_events++;
+    for (; i > 0 && before(&e, &p->heap[(i - 1) / 2]); i = (i - 1) / 2) p->heap[i] = p->heap[(i - 1) / 2];
+    p->heap[i] = e;
+}
+
+static struct event next(struct play *p) {
+    const struct event first = p->heap[0], last = p->heap[--p->n_events];
+    int i = 0;
+    for (int child; (child = 2 * i + 1) < p->n_events; i = child) {
+        if (child + 1 < p->n_events && before(&p->heap[child + 1], &p->heap[child])) child++;
+        if (!before(&p->heap[child], &last)) break;
+        p->heap[i] = p->heap[child];
+    }
+    p->heap[i] = last;
+    return first;
+}
+
+/* ---- chance ---- */
+
+/* e^x for |x| up to some tens, without libm: (1 + y + y^2/2 + ...)^1024 with y = x / 1024. */
+static double exponential(double x) {
+    const double y = x / 1024;
+    double e = 1 + y * (1 + y / 2 * (1 + y / 3 * (1 + y / 4)));
+    for (int i = 0; i < 10; i++) e *= e;
+    return e;
+}
+
+static bool is_random(const struct echi_times *t) { return t->jitter > 0 || (t->stutter > 0 && t->stutter_factor > 1); }
+
+/* By how much the k-th step of a rank takes longer: lognormal with median 1, and a stutter now and then. Counted by rank and
+ * step, so that two plans meet the same luck. The normal number is a sum of twelve uniform ones. */
+static double factor_of(const struct echi_times *t, int rank, uint32_t k) {
+    if (!is_random(t)) return 1;
+    uint32_t word[8], sum = 0;
+    echi_random4(1, ECHI_STREAM_PREDICT, (uint32_t)rank, 2 * (uint64_t)k, word);
+    echi_random4(1, ECHI_STREAM_PREDICT, (uint32_t)rank, 2 * (uint64_t)k + 1, word + 4);
+    for (int i = 0; i < 6; i++) sum += (word[i] & 0xffff) + (word[i] >> 16);
+    const double normal = (sum + 6.0) / 65536 - 6;
+    const bool stutters = word[6] < t->stutter * 4294967296.0;
+    return exponential(t->jitter * normal) * (stutters ? t->stutter_factor : 1);
+}
+
+/* ---- resources ---- */
+
+/* Until a lane that computes a worker's task comes to the end of a unit of it. */
+static double unit_left(const struct node *n, double at) {
+    const double done = at - n->begun - (n->stolen - n->stolen_begun);
+    if (!n->busy || done <= 0 || n->unit <= 0) return 0;
+    return ((double)(uint64_t)(done / n->unit) + 1) * n->unit - done;
+}
+
+/* Work of the head or of an owner: it waits for what is as urgent, and for the end of a unit. Returns when it is done. */
+static double urgent(struct node *n, double at, double seconds) {
+    if (at > n->urgent_until) n->urgent_until = at + unit_left(n, at);
+    n->urgent_until += seconds;
+    n->stolen += seconds;
+    return n->urgent_until;
+}
+
+/* When so many bytes are there: out through one link, behind what left before; in through the other, which takes them as they come. */
+static double carry(struct play *p, int from, int to, double bytes, double at) {
+    if (from == to) return at;
+    const struct echi_times *f = &p->times[from], *t = &p->times[to];
+    const double delay = f->delay + t->delay, slow_out = f->link > 0 ? bytes / f->link : 0, slow_in = t->link > 0 ? bytes / t->link : 0;
+    struct node *a = &p->node[from], *b = &p->node[to];
+    const bool first = bytes <= CONTROL;   /* before all that has a payload */
+    const double leaves = at > a->out_until || first ? at : a->out_until, comes = leaves + delay, left = leaves + slow_out;
+    if (!first) a->out_until = left;
+    double there = (comes > b->in_until ? comes : b->in_until) + slow_in;
+    if (there < left + delay) there = left + delay;
+    b->in_until = there;
+    return there;
+}
+
+/* ---- worker ---- */
+
+/* The lane's worker: backward before forward. */
+static void work(struct play *p, int r) {
+    struct node *n = &p->node[r];
+    struct worker *w = &p->worker[r];
+    if (n->busy) return;
+    int at = -1;
+    for (int s = 0; s < p->plan->strands; s++)
+        if (w->strand[s].wants == WANTS_BACKWARD || (w->strand[s].wants == WANTS_FORWARD && at < 0)) at = s;
+    if (at < 0) return;
+    struct strand *s = &w->strand[at];
+    const bool forward = s->wants == WANTS_FORWARD;
+    s->wants = AWAY;
+    n->busy = true;
+    n->stolen_before = n->stolen_begun = n->stolen;
+    n->begun = p->now > n->urgent_until ? p->now : n->urgent_until;
+    const double seconds = s->factor * (forward ? n->forward : n->backward);
+    n->unit = p->load->layers ? seconds / ((p->plan->separated ? 1 : 2) * p->load->layers) : 0;
+    tell(p, n->begun + seconds, forward && p->plan->separated ? FORWARD_DONE : STEP_DONE, r, at);
+}
+
+/* Urgent work came in between: the task ends so much later. */
+static bool put_off(struct play *p, const struct event *e) {
+    struct node *n = &p->node[e->who];
+    const double late = n->stolen - n->stolen_before;
+    n->busy = late > 0;
+    if (!n->busy) return false;
+    n->stolen_before = n->stolen;
+    tell(p, p->now + late, (enum what)e->what, e->who, e->strand);
+    return true;
+}
+
+static void begin(struct play *p, int r, int strand) {
+    struct worker *w = &p->worker[r];
+    w->strand[strand].wants = WANTS_LEASE;
+    if (!p->policy->rounds && w->leases == 0) return;
+    w->leases--;
+    w->strand[strand].factor = factor_of(&p->times[r], r, w->begun++);
+    w->strand[strand].wants = WANTS_FORWARD;
+    work(p, r);
+}
+
+static void lease_in(struct play *p, int r) {
+    struct worker *w = &p->worker[r];
+    w->leases++;
+    for (int s = 0; s < p->plan->strands; s++)
+        if (w->strand[s].wants == WANTS_LEASE && w->leases > 0) begin(p, r, s);
+}
+
+/* ---- head ---- */
+
+/* One visit takes all rows that wait, up to as many as a head merges. Under BSP the update comes once a round, and is left out. */
+static void visit(struct play *p) {
+    const int h = p->plan->head;
+    uint32_t rows = 0;
+    for (p->visiting = 0; p->visiting < p->queued; p->visiting++) {
+        const uint32_t n = p->plan->n[p->queue[p->visiting].who];
+        if (rows > 0 && rows + n > ECHI_MERGE_ROWS) break;
+        rows += n;
+    }
+    const struct echi_times *t = &p->times[h];
+    const double answered = urgent(&p->node[h], p->now, echi_times_head(t, rows) + p->visiting * 2 * p->node[h].message + rows * p->node[h].row);
+    tell(p, answered, HEAD_ANSWERS, h, 0);
+    tell(p, p->policy->rounds ? answered : urgent(&p->node[h], p->now, p->node[h].update), HEAD_FREE, h, 0);
+    p->head_busy = true;
+}
+
+static void answer(struct play *p) {
+    for (int i = 0; i < p->visiting; i++) {
+        const int r = p->queue[i].who;
+        tell(p, carry(p, p->plan->head, r, (double)p->plan->n[r] * p->load->row_grad, p->now), ANSWER_IN, r, p->queue[i].strand);
+    }
+    p->queued -= p->visiting;
+    memmove(&p->queue[0], &p->queue[p->visiting], (size_t)p->queued * sizeof p->queue[0]);
+}
+
+/* ---- owner ---- */
+
+/* With nothing apart the layers behind the cut have left when those before it are computed backward. */
+static void push(struct play *p, int r, int strand) {
+    const int o = p->plan->owner_of[p->plan->group_of[r]];
+    const double early = p->worker[r].strand[strand].factor * p->node[r].backward;
+    if (!p->plan->separated) carry(p, r, o, p->load->head, p->now - early);
+    tell(p, carry(p, r, o, p->load->trunk, p->now), PUSH_IN, r, strand);
+}
+
+/* An owner's sends at once: the others wait, and get what is the newest then. */
+#define SENDS (ECHI_SNAPSHOTS - 2)
+
+static bool held_back(const struct play *p, int r) {
+    const struct group *a = &p->group[p->plan->group_of[r]];
+    return p->bound && p->worker[r].applied > (uint64_t)a->least + p->plan->staleness;
+}
+
+/* Layers of a push, each a message. */
+static double travelling(const struct play *p) { return p->load->layers + (p->plan->separated ? 0 : p->load->head_layers); }
+static double travels(const struct play *p) { return (double)p->load->trunk + (p->plan->separated ? 0 : p->load->head); }
+
+static void send_weights(struct play *p, int r, int strand) {
+    const int g = p->plan->group_of[r], o = p->plan->owner_of[g];
+    p->worker[r].owed[strand] = false;
+    p->group[g].owed--;
+    p->worker[r].strand[strand].seen = p->group[g].weights;
+    const double ready = o == r ? p->now : urgent(&p->node[o], p->now, COPY * p->node[o].exchange + p->node[o].message), there = carry(p, o, r, travels(p), ready);
+    tell(p, there, WEIGHTS_IN, r, strand);
+    if (o == r) return;
+    p->group[g].sending++;
+    tell(p, p->node[o].out_until, SENT, g, 0);
+}
+
+/* What is owed, rank by rank, while there are places for sends, to those whom the bound does not hold back. */
+static void answer_owed(struct play *p, int g) {
+    struct group *a = &p->group[g];
+    const int world = p->plan->world, first = a->turn;
+    for (int i = 0; i < world && a->owed > 0 && a->sending < SENDS; i++) {
+        const int r = first + i < world ? first + i : first + i - world;
+        for (int s = 0; p->plan->group_of[r] == g && s < p->plan->strands; s++) {
+            if (!p->worker[r].owed[s] || a->sending == SENDS || held_back(p, r)) continue;
+            send_weights(p, r, s);
+            a->turn = r + 1 < world ? r + 1 : 0;
+        }
+    }
+}
+
+static void reply(struct play *p, int r, int strand) {
+    p->worker[r].owed[strand] = true;
+    p->group[p->plan->group_of[r]].owed++;
+}
+
+static void count(struct play *p, int r) {
+    struct worker *w = &p->worker[r];
+    w->applied++;
+    p->pushes++;
+    if (p->pushes <= p->warm || w->applied <= FIRST_STEPS) return;
+    if (w->first == 0) w->first = p->now;
+    else w->counted++;
+    w->last = p->now;
+}
+
+/* R (design, section 6): it applies nothing until the others have more of what it did. */
+static bool too_far_ahead(const struct play *p, int g) {
+    for (int h = 0; h < p->plan->n_groups; h++)
+        if (h != g && p->group[g].own - p->group[g].acked[h] > (double)p->plan->rounds_apart * p->plan->round) return true;
+    return false;
+}
+
+/* A state leaves when its owner's link has nothing else to carry, and when the one before it has come where it is to go. */
+static void send_states(struct play *p, int g) {
+    struct group *a = &p->group[g];
+    const int o = p->plan->owner_of[g];
+    if (a->sends == 0 || a->state_out) return;
+    if (p->node[o].out_until > p->now) {
+        a->state_out = true;
+        return tell(p, p->node[o].out_until, STATE_OUT, g, 0);
+    }
+    for (int h = 0; h < p->plan->n_groups; h++) {
+        if (!a->due[h] || a->carried[h] > 0) continue;
+        a->due[h] = false;
+        a->carried[h] = a->sent;
+        const double ready = urgent(&p->node[o], p->now, COPY * p->node[o].exchange + p->node[o].message);
+        tell(p, carry(p, o, p->plan->owner_of[h], travels(p), ready), STATE_IN, g, h);
+        a->state_out = true;
+        return tell(p, p->node[o].out_until > p->now ? p->node[o].out_until : p->now, STATE_OUT, g, 1);
+    }
+}
+
+/* Its state to the other owners, once as many pushes as it has workers are in and the last is out (design, section 6). */
+static void exchange(struct play *p, int g) {
+    struct group *a = &p->group[g];
+    if (p->plan->n_groups == 1 || a->sends > 0 || a->since_send == 0 || (a->since_send < a->workers && !too_far_ahead(p, g))) return;
+    a->since_send = 0;
+    a->sent = a->own;
+    for (int h = 0; h < p->plan->n_groups; h++) {
+        a->due[h] = h != g;
+        a->sends += h != g;
+    }
+    send_states(p, g);
+}
+
+/* The link is free: of a state that left it, if one did. */
+static void state_out(struct play *p, int g, bool left) {
+    p->group[g].state_out = false;
+    if (left && --p->group[g].sends == 0) exchange(p, g);
+    else send_states(p, g);
+}
+
+/* Taken in layer by layer, then applied, with several groups to the sum of w0 and all states; the coordinator is told. */
+static void push_in(struct play *p, int r, int strand) {
+    const int o = p->plan->owner_of[p->plan->group_of[r]];
+    struct node *n = &p->node[o];
+    const double here = o == r ? n->message : COPY * n->exchange + (travelling(p) + 1) * n->message, apply = APPLY * n->exchange;
+    if (p->policy->rounds) {
+        urgent(n, p->now, here + (1 - COPY) * n->exchange);
+        if (++p->round_in < p->group[0].workers) return;
+        tell(p, urgent(n, p->now, apply), APPLIED, r, strand);
+    } else {
+        const double sum = p->plan->n_groups > 1 ? SUMMAND * (p->plan->n_groups + 1) * n->exchange : 0;
+        tell(p, urgent(n, p->now, here + apply + sum), APPLIED, r, strand);
+    }
+}
+
+static void round_applied(struct play *p) {
+    p->round_in = 0;
+    for (int r = 0; r < p->plan->world; r++) {
+        if (p->plan->group_of[r] == ECHI_NONE) continue;
+        count(p, r);
+        reply(p, r, 0);
+    }
+    answer_owed(p, 0);
+}
+
+static void recount(struct play *p, int g) {
+    struct group *a = &p->group[g];
+    a->least = UINT32_MAX;
+    a->at_least = 0;
+    for (int r = 0; r < p->plan->world; r++) {
+        if (p->plan->group_of[r] != g || p->worker[r].applied > a->least) continue;
+        a->at_least = p->worker[r].applied < a->least ? 1 : a->at_least + 1;
+        a->least = p->worker[r].applied;
+    }
+}
+
+/* Its owner's word that a push is in goes to the coordinator, which deals its worker another lease. */
+static void word_in(struct play *p, int r) {
+    tell(p, carry(p, 0, r, CONTROL, urgent(&p->node[0], p->now, 2 * p->node[0].message)), LEASE_IN, r, 0);
+}
+
+static void applied(struct play *p, int r, int strand) {
+    const int g = p->plan->group_of[r];
+    struct group *a = &p->group[g];
+    struct worker *w = &p->worker[r];
+    if (p->pushes > p->warm) {
+        p->stale += a->weights - w->strand[strand].seen;
+        p->behind += p->all - w->strand[strand].seen;
+        p->stale_count++;
+    }
+    a->weights += p->plan->n[r];
+    a->own += p->plan->n[r];
+    p->all += p->plan->n[r];
+    a->since_send++;
+    count(p, r);
+    if (w->applied == a->least + 1 && --a->at_least == 0) recount(p, g);
+    reply(p, r, strand);
+    tell(p, carry(p, p->plan->owner_of[g], 0, CONTROL, p->now), WORD_IN, r, 0);
+    answer_owed(p, g);
+    exchange(p, g);
+}
+
+static void state_in(struct play *p, int from, int to) {
+    const int o = p->plan->owner_of[to];
+    struct group *b = &p->group[to];
+    urgent(&p->node[o], p->now, COPY * p->node[o].exchange + 2 * p->node[o].message);
+    struct group *a = &p->group[from];
+    b->weights += a->carried[to] - b->peer[from];
+    b->peer[from] = a->acked[to] = a->carried[to];
+    a->carried[to] = 0;
+    int left = 0, count = p->n_stuck;
+    bool stops = too_far_ahead(p, from);
+    for (int i = 0; i < count; i++) {
+        const struct step s = p->stuck[i];
+        if (stops || p->plan->group_of[s.who] != from) {
+            p->stuck[left++] = s;
+            continue;
+        }
+        applied(p, s.who, s.strand);
+        stops = too_far_ahead(p, from);
+    }
+    p->n_stuck = left;
+    send_states(p, from);
+}
+
+/* ---- the play ---- */
+
+static void happens(struct play *p, const struct event *e) {
+    const int r = e->who;
+    switch ((enum what)e->what) {
+    case FORWARD_DONE:
+        if (put_off(p, e)) return;
+        tell(p, carry(p, r, p->plan->head, (double)p->plan->n[r] * p->load->row, p->now), ROWS_IN, r, e->strand);
+        return work(p, r);
+    case ROWS_IN:
+        p->queue[p->queued++] = (struct step){e->who, e->strand};
+        if (!p->head_busy) visit(p);
+        return;
+    case HEAD_ANSWERS: return answer(p);
+    case HEAD_FREE:
+        p->head_busy = false;
+        if (p->queued > 0) visit(p);
+        return;
+    case ANSWER_IN:
+        p->worker[r].strand[e->strand].wants = WANTS_BACKWARD;
+        return work(p, r);
+    case STEP_DONE:
+        if (put_off(p, e)) return;
+        push(p, r, e->strand);
+        return work(p, r);
+    case PUSH_IN: return push_in(p, r, e->strand);
+    case APPLIED:
+        if (p->policy->rounds) round_applied(p);
+        else if (too_far_ahead(p, p->plan->group_of[r])) p->stuck[p->n_stuck++] = (struct step){e->who, e->strand};
+        else applied(p, r, e->strand);
+        return;
+    case SENT:
+        p->group[r].sending--;
+        return answer_owed(p, r);
+    case WORD_IN: return word_in(p, r);
+    case LEASE_IN: return lease_in(p, r);
+    case WEIGHTS_IN: return begin(p, r, e->strand);
+    case STATE_OUT: return state_out(p, r, e->strand);
+    case STATE_IN: return state_in(p, r, e->strand);
+    }
+}
+
+/* What a worker's tasks take on its node, its messages and the bytes through its sockets included. */
+static void set_up(struct play *p, int r) {
+    const struct echi_plan *plan = p->plan;
+    const struct echi_times *t = &p->times[r];
+    struct node *n = &p->node[r];
+    const double all = (double)p->load->trunk + p->load->head;
+    n->exchange = all > 0 ? t->exchange * travels(p) / all : t->exchange;
+    n->message = t->messages / MESSAGES;
+    n->row = all > 0 ? COPY * t->exchange / all * (p->load->row + p->load->row_grad) : 0;
+    n->update = APPLY * (t->exchange - (plan->separated ? n->exchange : 0));
+    if (plan->group_of[r] == ECHI_NONE) return;
+    const bool elsewhere = plan->owner_of[plan->group_of[r]] != r;
+    /* A lease; a push and weights; rows and their answer. */
+    double around = plan->world > 1 ? n->message : 0;
+    if (elsewhere) around += 2 * COPY * n->exchange + (travelling(p) + 1) * n->message;
+    if (plan->separated && plan->head != r) around += 2 * n->message + plan->n[r] * n->row;
+    const double trunk = echi_times_trunk(t, plan->n[r]);
+    n->backward = (1 - FORWARD) * trunk;
+    n->forward = FORWARD * trunk;
+    if (plan->separated) n->backward += around;
+    else n->forward += n->backward + echi_times_head(t, plan->n[r]) + around;   /* all of a step is one task */
+    p->group[plan->group_of[r]].workers++;
+    p->group[plan->group_of[r]].at_least++;
+}
+
+static bool enough(const struct play *p, uint64_t wanted) {
+    if (p->pushes < wanted) return false;
+    if (p->pushes >= PATIENCE * wanted) return true;
+    for (int r = 0; r < p->plan->world; r++)
+        if (p->plan->group_of[r] != ECHI_NONE && p->worker[r].counted < COUNTED_LEAST) return false;
+    return true;
+}
+
+void echi_predict(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
+                  uint32_t steps, struct echi_prediction *out) {
+    struct play p;
+    memset(&p, 0, sizeof p);
+    p.plan = plan;
+    p.times = times;
+    p.load = load;
+    p.policy = echi_policy_of((enum echi_sync)plan->sync);
+    p.bound = plan->sync == ECHI_SYNC_SSP || plan->sync == ECHI_SYNC_GSSP;
+    bool random = false;
+    uint64_t workers = 0;
+    for (int r = 0; r < plan->world; r++) {
+        set_up(&p, r);
+        if (plan->group_of[r] == ECHI_NONE) continue;
+        workers++;
+        p.worker[r].leases = plan->strands + 1;
+        random = random || is_random(&times[r]);
+    }
+    if (steps == 0) {
+        const uint64_t most = STEPS_IN_ALL / workers;
+        steps = !random ? STEPS_EXACT : most > STEPS_RANDOM ? STEPS_RANDOM : most < STEPS_LEAST ? STEPS_LEAST : (uint32_t)most;
+    }
+    const uint64_t wanted = steps * workers;
+    p.warm = wanted / 4;
+    for (int r = 0; r < plan->world; r++)
+        for (int s = 0; plan->group_of[r] != ECHI_NONE && s < plan->strands; s++) begin(&p, r, s);
+    while (p.n_events > 0 && !enough(&p, wanted)) {
+        const struct event e = next(&p);
+        p.now = e.at;
+        happens(&p, &e);
+    }
+    /* Worker by worker, each from one of its pushes to another: what repeats exactly is then counted exactly. */
+    out->rate = 0;
+    for (int r = 0; r < plan->world; r++) {
+        const struct worker *w = &p.worker[r];
+        if (w->counted > 0) out->rate += plan->n[r] * (double)w->counted / (w->last - w->first);
+        else if (w->applied > 0) out->rate += plan->n[r] * (double)w->applied / p.now;
+    }
+    out->staleness = p.stale_count ? p.stale / (double)p.stale_count / plan->round : 0;
+    out->behind = p.stale_count ? p.behind / (double)p.stale_count / plan->round : 0;
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Which plan is taken, against brute force over all that could have been; and who holds the others up, against each node left out. */
+#include "echi_choice.h"
+#include "echi_random.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static struct echi_times times[ECHI_WORLD_MAX];
+static struct echi_wishes wishes;
+static struct echi_plan plan;
+static struct echi_choice choice;
+static char text[240];
+
+/* LeNet-5's bytes, and its head a sixth of the arithmetic. Speeds in images a second. */
+static void lenet(int world, const double *speed) {
+    memset(times, 0, sizeof times);
+    for (int r = 0; r < world; r++) {
+        static const uint32_t n[] = {8, 16, 32, 64, 128};
+        times[r].count = 5;
+        for (int i = 0; i < 5; i++) {
+            times[r].n[i] = n[i];
+            times[r].trunk[i] = n[i] / speed[r] * 5 / 6;
+            times[r].head[i] = n[i] / speed[r] / 6;
+        }
+        times[r].link = 1.25e8;
+        times[r].delay = 5e-5;
+    }
+    wishes = (struct echi_wishes){.choose = true, .world = world, .separate = -1, .has_cut = true, .staleness = 3, .lr = 0.02, .momentum = 0.9,
+                                  .load = {.trunk = 4 * 2572, .head = 4 * 59134, .row = 1601, .row_grad = 1600}};
+}
+
+static void take(void) {
+    if (echi_plan_choose(&wishes, times, &plan, &choice, text, sizeof text) != ECH_OK) fail_msg("%s", text);
+    assert_true(echi_plan_valid(&plan));
+    assert_true(choice.count >= 1 && choice.count <= ECHI_CANDIDATES_MAX && choice.taken >= 0 && choice.taken < choice.count);
+    const struct echi_candidate *c = &choice.candidate[choice.taken];
+    assert_true(c->sync == plan.sync && c->groups == plan.n_groups && c->separated == plan.separated);
+}
+
+static void chance(double jitter, double stutter) {
+    for (int r = 0; r < wishes.world; r++) {
+        times[r].jitter = jitter;
+        times[r].stutter = stutter;
+        times[r].stutter_factor = 5;
+    }
+}
+
+static void classes(const double *of_four) {
+    double speed[16];
+    for (int r = 0; r < 16; r++) speed[r] = of_four[r / 4];
+    lenet(16, speed);
+}
+
+static struct echi_candidate one(struct echi_wishes w, enum echi_sync sync, int separate, int groups, struct echi_plan *out) {
+    struct echi_prediction p;
+    w.choose = false;
+    w.sync = sync;
+    w.separate = separate;
+    w.groups = groups;
+    if (sync == ECHI_SYNC_BSP) w.samples_per_step = 0;
+    if (echi_plan_make(&w, times, out, text, sizeof text) != ECH_OK) return (struct echi_candidate){0};
+    assert_true(echi_plan_valid(out));
+    echi_predict(out, times, &w.load, 0, &p);
+    const double price = echi_price(out->separated, p.behind);
+    return (struct echi_candidate){out->sync, out->n_groups, out->separated, p.rate, p.staleness, price, p.rate / price, 0, 0};
+}
+
+/* Nothing to win by not waiting. */
+static void even_nodes_go_in_step(void **state) {
+    (void)state;
+    classes((const double[]){2000, 2000, 2000, 2000});
+    for (int r = 0; r < 16; r++) times[r].link = times[r].delay = 0;
+    wishes.separate = 0;
+    take();
+    assert_int_equal(plan.sync, ECHI_SYNC_BSP);
+    assert_int_equal(plan.separated, 0);
+    assert_int_equal(choice.useless, -1);
+    /* Nor is the usual jitter worth the price of a round's staleness in all layers. */
+    chance(0.15, 0);
+    wishes.samples_per_step = 16;
+    take();
+    assert_int_equal(plan.sync, ECHI_SYNC_BSP);
+}
+
+static void unlike_nodes_go_in_groups_with_the_head_apart(void **state) {
+    (void)state;
+    classes((const double[]){500, 1000, 2000, 4000});
+    chance(0.15, 0.02);
+    take();
+    assert_int_equal(plan.sync, ECHI_SYNC_GSSP);
+    assert_int_equal(plan.separated, 1);
+    assert_true(plan.n_groups > 1);
+}
+
+/* ---- brute force ---- */
+
+
+static void random_nodes(struct echi_random *r) {
+    double speed[10] = {0};
+    const int world = 1 + (int)echi_random_below(r, 10);
+    for (int i = 0; i < world; i++) speed[i] = 500 * (1 + echi_random_below(r, 4) * echi_random_unit(r) * 3);
+    lenet(world, speed);
+    if (echi_random_below(r, 2)) chance(0.3 * echi_random_unit(r), 0.04 * echi_random_unit(r));
+    for (int i = 0; i < world; i++) {
+        if (echi_random_below(r, 4) == 0) times[i].link = 1e6 + 1e7 * echi_random_unit(r);
+        if (echi_random_below(r, 6) == 0) times[i].delay = 0.05 * echi_random_unit(r);
+        times[i].exchange = echi_random_below(r, 2) * 1e-3 * echi_random_unit(r);
+    }
+    wishes.separate = (int)echi_random_below(r, 3) - 1;
+    wishes.has_cut = wishes.separate == 1 || echi_random_below(r, 4) != 0;
+    wishes.groups = echi_random_below(r, 3) ? 0 : 1 + (int)echi_random_below(r, 4);
+    wishes.staleness = echi_random_below(r, 5);
+}
+
+static void the_best_of_all_is_taken(void **state) {
+    (void)state;
+    int of_kind[ECHI_SYNCS][2] = {{0}}, left_out = 0;
+    for (uint32_t seed = 1; seed <= 10; seed++) {
+        struct echi_random r;
+        struct echi_plan other;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 31);
+        random_nodes(&r);
+        take();
+        left_out += choice.left_out;
+        of_kind[plan.sync][plan.separated]++;
+        const double got = choice.candidate[choice.taken].score;
+        double best = 0;
+        for (int sync = ECHI_SYNC_BSP; sync <= ECHI_SYNC_GSSP; sync++)
+            for (int apart = wishes.separate == 1; apart <= (wishes.has_cut && wishes.separate != 0); apart++)
+                for (int g = 1; g <= ECHI_GROUPS_MAX && sync != ECHI_SYNC_ASP; g++)
+                    for (int length = 0; length < 4; length++) {
+                        struct echi_wishes w = wishes;
+                        w.samples_per_step = apart || length == 0 ? 0 : 8u << length;
+                        w.under_way = apart ? 1 + 0.75 * length : 0;
+                        if ((sync != ECHI_SYNC_GSSP && g > 1) || (sync == ECHI_SYNC_GSSP && wishes.groups > 0 && g != wishes.groups)) break;
+                        const struct echi_candidate c = one(w, (enum echi_sync)sync, apart, g, &other);
+                        if (c.score > best) best = c.score;
+                    }
+        /* The length of a step is chosen first, the number of groups then, and each has to be clearly better. */
+        if (got * 1.12 < best) fail_msg("seed %u: a score of %g, but %g is possible", seed, got, best);
+        struct echi_prediction p;
+        echi_predict(&plan, times, &wishes.load, 0, &p);
+        assert_true(p.rate == choice.candidate[choice.taken].rate && p.rate / echi_price(plan.separated, p.behind) == got);
+    }
+    assert_true(left_out > 0 && left_out < 10);
+    assert_true(of_kind[ECHI_SYNC_BSP][0] > 0 && of_kind[ECHI_SYNC_GSSP][1] > 0);
+}
+
+/* gssp with groups left open: none is clearly faster, and groups of like speed are not left for less than that. */
+static void groups_are_as_many_as_are_fast(void **state) {
+    (void)state;
+    int more = 0, fewer = 0;
+    for (uint32_t seed = 1; seed <= 12; seed++) {
+        struct echi_random r;
+        struct echi_plan like, other;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 32);
+        random_nodes(&r);
+        wishes.choose = false;
+        wishes.sync = ECHI_SYNC_GSSP;
+        wishes.groups = 0;
+        if (seed % 2) {   /* all layers through slow links: each group more sends more states */
+            wishes.has_cut = false;
+            wishes.separate = 0;
+            wishes.staleness = 20;
+            for (int i = 0; i < wishes.world; i++) times[i].link = 5e6 + 5e6 * echi_random_unit(&r);
+        }
+        take();
+        const double got = choice.candidate[choice.taken].rate, rate_like = one(wishes, ECHI_SYNC_GSSP, wishes.separate, 0, &like).rate;
+        for (int g = 1; g <= ECHI_GROUPS_MAX; g++)
+            if (one(wishes, ECHI_SYNC_GSSP, wishes.separate, g, &other).rate > got * 1.02 * (1 + 1e-12)) fail_msg("seed %u: %d groups are faster", seed, g);
+        if (plan.n_groups != like.n_groups && got <= rate_like) fail_msg("seed %u: groups of like speed left for nothing", seed);
+        more += plan.n_groups > like.n_groups;
+        fewer += plan.n_groups < like.n_groups;
+    }
+    assert_true(more > 0 || fewer > 0);
+}
+
+/* ---- worse than useless ---- */
+
+static double gain_without(int rank) {
+    struct echi_plan other;
+    struct echi_wishes w = wishes;
+    const double with = one(wishes, wishes.sync, wishes.separate, wishes.groups, &other).rate;
+    w.absent[rank] = true;
+    const double without = one(w, wishes.sync, wishes.separate, wishes.groups, &other).rate;
+    return without / with - 1;
+}
+
+static void who_holds_the_others_up_is_named(void **state) {
+    (void)state;
+    int named = 0, none = 0;
+    for (uint32_t seed = 1; seed <= 20; seed++) {
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 33);
+        random_nodes(&r);
+        wishes.choose = false;
+        wishes.sync = echi_random_below(&r, 2) ? ECHI_SYNC_SSP : ECHI_SYNC_BSP;
+        wishes.shares = echi_random_below(&r, 2) ? ECHI_SHARES_EQUAL : ECHI_SHARES_SPEED;
+        wishes.separate = 0;
+        wishes.groups = 1;
+        take();
+        double best = -1;
+        for (int k = 0; k < wishes.world && wishes.world > 1; k++)   /* an owner's loss says who should own, not who is slow */
+            if (k != plan.owner_of[0] && gain_without(k) > best) best = gain_without(k);
+        assert_false(choice.left_out);   /* the policy was given: it is only said */
+        if (choice.useless < 0) {
+            none++;
+            /* Only the slowest in one way are looked at. */
+            if (best > 0.15) fail_msg("seed %u: without one, %g more, and nobody is named", seed, best);
+        } else {
+            named++;
+            const double gain = gain_without(choice.useless);
+            if (fabs(gain - choice.gain) > 1e-12 || gain < 0.05) fail_msg("seed %u: rank %d costs %g, not %g", seed, choice.useless, gain, choice.gain);
+            if (gain < best - 0.15) fail_msg("seed %u: rank %d costs %g, but another %g", seed, choice.useless, gain, best);
+        }
+    }
+    assert_true(named > 2 && none > 2);
+}
+
+/* Four like nodes, and one whose link makes it a burden in step. */
+static void a_burden_is_left_out(void **state) {
+    (void)state;
+    lenet(5, (const double[]){2000, 2000, 2000, 2000, 2000});
+    wishes.has_cut = false;
+    wishes.load.trunk += wishes.load.head;
+    wishes.load.head = 0;
+    for (int r = 0; r < 5; r++) times[r].link = r == 3 ? 1e6 : 0;
+    take();
+    assert_int_equal(choice.useless, 3);
+    assert_true(choice.gain > 1 && choice.left_out);
+    assert_int_equal(plan.group_of[3], ECHI_NONE);
+    assert_int_equal(plan.n[3], 0);
+    /* The same cluster under a given policy: it is said, and nothing is done about it. */
+    wishes.choose = false;
+    wishes.sync = ECHI_SYNC_BSP;
+    take();
+    assert_int_equal(choice.useless, 3);
+    assert_true(!choice.left_out && plan.n[3] > 0);
+    /* Four times slower than others it is of use to groups: its own has no one to hold up, and nobody is named; ssp has. */
+    lenet(5, (const double[]){2000, 2000, 2000, 500, 2000});
+    for (int r = 0; r < 5; r++) times[r].link = times[r].delay = 0;
+    wishes.choose = false;
+    wishes.sync = ECHI_SYNC_GSSP;
+    take();
+    assert_true(plan.n[3] > 0);
+    assert_int_equal(choice.useless, -1);
+    wishes.sync = ECHI_SYNC_SSP;
+    wishes.separate = 0;
+    take();
+    assert_int_equal(choice.useless, 3);
+    if (fabs(choice.gain - (4 * 2000.0 / (5 * 500) - 1)) > 0.05) fail_msg("a gain of %g, %g images/s", choice.gain, choice.candidate[0].rate);
+}
+
+static void what_cannot_be_is_refused(void **state) {
+    (void)state;
+    lenet(3, (const double[]){1, 1, 1});
+    wishes.has_cut = false;
+    wishes.separate = 1;
+    memset(text, 0, sizeof text);
+    assert_int_equal(echi_plan_choose(&wishes, times, &plan, &choice, text, sizeof text), ECH_E_ARGUMENT);
+    assert_non_null(strstr(text, "--separate"));
+    /* A node alone has nothing to choose. */
+    lenet(1, (const double[]){1000});
+    take();
+    assert_int_equal(choice.count, 1);
+    assert_int_equal(plan.sync, ECHI_SYNC_BSP);
+    assert_int_equal(choice.useless, -1);
+    /* Times that are numbers, but make no sense, end in a plan all the same. */
+    lenet(4, (const double[]){1e300, 1e-5, 1000, 1e300});
+    take();
+    times[2].delay = 9e5;
+    times[1].exchange = 9e5;
+    take();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(even_nodes_go_in_step),
+        cmocka_unit_test(unlike_nodes_go_in_groups_with_the_head_apart),
+        cmocka_unit_test(the_best_of_all_is_taken),
+        cmocka_unit_test(groups_are_as_many_as_are_fast),
+        cmocka_unit_test(who_holds_the_others_up_is_named),
+        cmocka_unit_test(a_burden_is_left_out),
+        cmocka_unit_test(what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Predictions against closed formulas, where nothing is random; against what an independent simulation found, where it is
+ * (reference: sixteen workers, four geometric classes of speed); and what must hold of any. */
+#include "echi_choice.h"
+#include "echi_random.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static struct echi_times times[ECHI_WORLD_MAX];
+static struct echi_plan plan;
+static struct echi_load load;
+
+/* Seconds of a step of n samples are n x seconds[r], a fifth of them the head's. */
+static void nodes(int world, const double *seconds) {
+    memset(times, 0, sizeof times);
+    memset(&load, 0, sizeof load);
+    for (int r = 0; r < world; r++) {
+        times[r].count = 2;
+        for (int i = 0; i < 2; i++) {
+            times[r].n[i] = i ? 64 : 1;
+            times[r].trunk[i] = 0.8 * seconds[r] * times[r].n[i];
+            times[r].head[i] = 0.2 * seconds[r] * times[r].n[i];
+        }
+    }
+}
+
+/* One group of all, n samples each, owned by rank 0; nothing apart. */
+static void whole(enum echi_sync sync, int world, uint32_t n) {
+    memset(&plan, 0, sizeof plan);
+    memset(plan.group_of, ECHI_NONE, sizeof plan.group_of);
+    memset(plan.owner_of, 0xff, sizeof plan.owner_of);
+    plan.sync = (uint8_t)sync;
+    plan.world = (uint16_t)world;
+    plan.n_groups = plan.strands = 1;
+    plan.head = ECHI_NO_RANK;
+    plan.staleness = 3;
+    plan.rounds_apart = 4;
+    plan.round = n * (uint32_t)world;
+    plan.owner_of[0] = 0;
+    for (int r = 0; r < world; r++) {
+        plan.group_of[r] = 0;
+        plan.n[r] = n;
+    }
+    assert_true(echi_plan_valid(&plan));
+}
+
+static struct echi_prediction predict(uint32_t steps) {
+    struct echi_prediction p;
+    assert_true(echi_plan_valid(&plan));
+    echi_predict(&plan, times, &load, steps, &p);
+    assert_true(p.rate > 0 && p.staleness >= 0);
+    return p;
+}
+
+static void near(double value, double expected, double part) {
+    if (!(fabs(value - expected) <= part * fabs(expected))) fail_msg("%g where %g was expected", value, expected);
+}
+
+/* ---- nothing random: closed formulas ---- */
+
+static void without_chance_rates_are_those_of_the_formulas(void **state) {
+    (void)state;
+    const double seconds[] = {1, 2, 4, 8};
+    nodes(4, seconds);
+    /* In step: all wait for the slowest. */
+    whole(ECHI_SYNC_BSP, 4, 16);
+    struct echi_prediction p = predict(0);
+    near(p.rate, 64 / (16 * 8.0), 1e-9);
+    assert_true(p.staleness == 0);
+    /* Nobody waits: the sum of the speeds. */
+    whole(ECHI_SYNC_ASP, 4, 16);
+    near(predict(64).rate, 1 + 0.5 + 0.25 + 0.125, 1e-9);
+    /* With a bound all end up at the slowest one's pace, however large it is. */
+    whole(ECHI_SYNC_SSP, 4, 16);
+    near(predict(256).rate, 4 * 0.125, 1e-9);
+    plan.staleness = 0;
+    near(predict(0).rate, 4 * 0.125, 1e-9);
+    /* Groups of two: each at the pace of its slower one. */
+    whole(ECHI_SYNC_GSSP, 4, 16);
+    plan.n_groups = 2;
+    plan.group_of[2] = plan.group_of[3] = 1;
+    plan.owner_of[1] = 2;
+    near(predict(256).rate, 2 * 0.5 + 2 * 0.125, 1e-9);
+    /* By speed all take as long: nobody waits in step either. */
+    whole(ECHI_SYNC_BSP, 4, 16);
+    static const uint32_t n[] = {64, 32, 16, 8};
+    memcpy(plan.n, n, sizeof n);
+    plan.round = 120;
+    near(predict(0).rate, 120 / 64.0, 1e-9);
+}
+
+/* A node alone, whatever the policy; and what others do to its pushes: k others of its speed make k pushes between its own two. */
+static void staleness_is_what_others_do_in_a_step(void **state) {
+    (void)state;
+    double seconds[16];
+    for (int i = 0; i < 16; i++) seconds[i] = 1;
+    for (int world = 1; world <= 16; world++) {
+        nodes(world, seconds);
+        whole(ECHI_SYNC_ASP, world, 16);
+        const struct echi_prediction p = predict(0);
+        near(p.rate, world, 1e-9);
+        near(1 + p.staleness, 1 + (world - 1.0) / world, 1e-9);
+    }
+}
+
+static void bytes_take_their_time(void **state) {
+    (void)state;
+    const double seconds[] = {1, 1, 1, 1};
+    /* In step, links: three snapshots leave one behind the other, and three pushes come in so, as far apart as they were begun. */
+    nodes(4, seconds);
+    load = (struct echi_load){.trunk = 400};
+    for (int r = 0; r < 4; r++) {
+        times[r].link = 100;
+        times[r].delay = 0.25;
+    }
+    whole(ECHI_SYNC_BSP, 4, 16);
+    near(predict(0).rate, 64 / (16 + 4 + 0.5 + 3 * 4 + 0.5), 1e-9);
+    /* Nobody waits, but the owner's link carries a push of the three others in 4 s each. Its own worker needs no link. */
+    whole(ECHI_SYNC_ASP, 4, 1);
+    near(predict(64).rate, 1 + 1 / 4.0, 1e-9);
+    /* Four sends at once, rank by rank: the owner's own worker, the last rank, gets its weights when two have left. */
+    nodes(6, (const double[]){0.01, 0.01, 0.01, 0.01, 0.01, 2});
+    for (int r = 0; r < 6; r++) times[r].link = 100;
+    load = (struct echi_load){.trunk = 400};
+    whole(ECHI_SYNC_BSP, 6, 16);
+    plan.owner_of[0] = 5;
+    near(predict(0).rate, 96 / (2 * 4 + 32.0), 1e-9);
+    nodes(4, seconds);
+    for (int r = 0; r < 4; r++) {
+        times[r].link = 100;
+        times[r].delay = 0.25;
+    }
+    /* Layers behind the cut leave while those before it are computed backward: two thirds of 12.8 s are enough for 75 bytes. */
+    load = (struct echi_load){.trunk = 25, .head = 75};
+    whole(ECHI_SYNC_BSP, 2, 16);
+    near(predict(0).rate, 32 / (16 + 0.25 + 0.5 + 1 + 0.5), 1e-9);
+    /* The owner's processor, an exchange 2 s: three pushes taken in and added, its own added (0.4 of that), the round applied (1.1),
+     * three snapshots sent (0.6 each); its own worker comes behind all that. */
+    nodes(4, seconds);
+    times[0].exchange = 2;
+    whole(ECHI_SYNC_BSP, 4, 16);
+    near(predict(0).rate, 64 / (16 + 3 * 2 + 0.8 + 2.2 + 3 * 1.2), 1e-9);
+    /* The others': sent, and taken in. */
+    nodes(4, seconds);
+    times[3].exchange = 2;
+    near(predict(0).rate, 64 / (16 + 2 * 1.2), 1e-9);
+}
+
+static void the_head_is_one_for_all(void **state) {
+    (void)state;
+    const double seconds[] = {1, 1, 1, 1, 1};
+    nodes(5, seconds);
+    whole(ECHI_SYNC_ASP, 5, 16);
+    plan.separated = 1;
+    plan.head = 4;
+    plan.group_of[4] = ECHI_NONE;
+    plan.n[4] = 0;
+    /* Four workers, 12.8 s of trunk a step: the head, 3.2 s a step, is just enough. */
+    near(predict(64).rate, 16 * 4 / 16.0, 1e-9);
+    /* Twice as slow it is what all wait for: 6.4 s for 16 rows, merged or not. */
+    for (int i = 0; i < 2; i++) times[4].head[i] *= 2;
+    near(predict(64).rate, 16 / 6.4, 0.01);
+    /* Rows through links: 16 rows of 2 bytes out at 4 a second, back one byte each: 8 s and 4 s more for one alone. */
+    nodes(5, seconds);
+    load = (struct echi_load){.row = 2, .row_grad = 1};
+    whole(ECHI_SYNC_BSP, 5, 16);
+    memset(plan.n, 0, sizeof plan.n);
+    memset(plan.group_of, ECHI_NONE, sizeof plan.group_of);
+    plan.group_of[1] = 0;
+    plan.n[1] = plan.round = 16;
+    plan.separated = 1;
+    plan.head = 4;
+    times[1].link = 4;
+    near(predict(0).rate, 16 / (16 + 8 + 4.0), 1e-9);
+    /* On the head's own node nothing travels, and a step is a step. */
+    plan.head = 1;
+    near(predict(0).rate, 1, 1e-9);
+}
+
+static void two_strands_hide_what_is_waited_for(void **state) {
+    (void)state;
+    const double seconds[] = {1, 1, 1};
+    nodes(3, seconds);
+    whole(ECHI_SYNC_ASP, 3, 10);
+    plan.separated = 1;
+    plan.head = 2;
+    plan.group_of[2] = ECHI_NONE;
+    plan.n[2] = 0;
+    plan.owner_of[0] = 2;
+    times[2].delay = 2;   /* 8 s a step on the way, 2 s at the head, 8 s here */
+    near(predict(64).rate, 2 * 10 / 18.0, 1e-2);
+    plan.strands = 2;
+    const double two = predict(64).rate;
+    near(two, 2 * 10 / 9.0, 0.12);   /* a lane is never empty for long */
+    assert_true(two <= 2 * 10 / 8.0 * (1 + 1e-9));
+}
+
+/* ---- chance ---- */
+
+/* Throughput over that of BSP with equal shares, zero: not in the table. Speeds: four classes of four, geometric. The reference was
+ * one seed a cell. */
+static const struct { double spread, jitter, stutter, by_speed, ssp, asp, gssp; } found[] = {
+    {2, 0, 0, 1.46, 1.00, 1.46, 1.46},    {4, 0, 0, 2.28, 1.00, 2.28, 2.28},    {8, 0, 0, 3.75, 1.00, 3.75, 3.75},
+    {1, 0.15, 0, 1.00, 1.27, 1.29, 1.28}, {2, 0.15, 0, 1.32, 1.16, 1.70, 1.69}, {4, 0.15, 0, 2.04, 1.16, 2.64, 2.63},
+    {8, 0.15, 0, 3.37, 1.16, 4.35, 4.32}, {4, 0.30, 0, 1.85, 1.31, 3.04, 2.96}, {4, 0.15, 0.02, 1.51, 1.28, 3.26, 3.02},
+};
+
+static double relative(enum echi_sync sync, const double *seconds, bool by_speed, int groups, double base) {
+    whole(sync, 16, 16);
+    if (by_speed) {   /* real shares, not whole samples: more of them */
+        double all = 0;
+        for (int r = 0; r < 16; r++) all += 1 / seconds[r];
+        plan.round = 0;
+        for (int r = 0; r < 16; r++) plan.round += plan.n[r] = (uint32_t)(1e6 / seconds[r] / all + 0.5);
+    }
+    if (groups == 4) {
+        plan.n_groups = 4;
+        for (int r = 0; r < 16; r++) plan.group_of[r] = (uint8_t)(r / 4);
+        for (int g = 0; g < 4; g++) plan.owner_of[g] = (uint8_t)(4 * g);
+    }
+    return predict(4000).rate / base;
+}
+
+/* The mean over many rounds of the slowest of sixteen, by other random numbers. */
+static double slowest_of_16(const double *seconds, const struct echi_times *t) {
+    enum { ROUNDS = 40000 };
+    struct echi_random r;
+    double sum = 0;
+    echi_random_init(&r, 7, ECHI_STREAM_TEST, 9);
+    for (int round = 0; round < ROUNDS; round++) {
+        double slowest = 0;
+        for (int i = 0; i < 16; i++) {
+            const double s = seconds[i] * exp(t->jitter * echi_random_normal(&r)) * (echi_random_unit(&r) < t->stutter ? t->stutter_factor : 1);
+            if (s > slowest) slowest = s;
+        }
+        sum += slowest;
+    }
+    return sum / ROUNDS;
+}
+
+static void the_table_that_was_found_before(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof found / sizeof found[0]; i++) {
+        double seconds[16];
+        for (int r = 0; r < 16; r++) seconds[r] = pow(found[i].spread, r / 4 / 3.0);
+        nodes(16, seconds);
+        for (int r = 0; r < 16; r++) {
+            times[r].jitter = found[i].jitter;
+            times[r].stutter = found[i].stutter;
+            times[r].stutter_factor = 5;
+        }
+        whole(ECHI_SYNC_BSP, 16, 16);
+        const double base = predict(4000).rate;
+        const double got[] = {relative(ECHI_SYNC_BSP, seconds, true, 1, base), relative(ECHI_SYNC_SSP, seconds, false, 1, base),
+                              relative(ECHI_SYNC_ASP, seconds, false, 1, base), relative(ECHI_SYNC_GSSP, seconds, false, 4, base)};
+        const double expected[] = {found[i].by_speed, found[i].ssp, found[i].asp, found[i].gssp};
+        near(256 / base, slowest_of_16(seconds, &times[0]) * 16, 0.02);
+        /* A stutter of a slow node makes a round five times as long: the one BSP run of that row, of a few hundred rounds, has a noise
+         * of 4 %, and all of the row leans on it. Its columns are compared with each other. */
+        const bool lean = found[i].stutter > 0;
+        for (int k = lean; k < 4; k++)
+            near(got[k] / (lean ? got[0] : 1), expected[k] / (lean ? expected[0] : 1), lean ? 0.04 : 0.015);
+    }
+}
+
+/* ---- what must hold of any ---- */
+
+/* A valid plan by the planner over random nodes and links. */
+static bool any(struct echi_random *r) {
+    double seconds[12] = {0};
+    const int world = 1 + (int)echi_random_below(r, 12);
+    for (int i = 0; i < world; i++) seconds[i] = 1e-4 * (1 + 9 * echi_random_unit(r));
+    nodes(world, seconds);
+    load = (struct echi_load){.trunk = echi_random_below(r, 100000), .head = echi_random_below(r, 1000000), .row = 1601, .row_grad = 1600};
+    for (int i = 0; i < world; i++) {
+        times[i].exchange = echi_random_below(r, 2) * 1e-4 * echi_random_unit(r);
+        times[i].messages = echi_random_below(r, 2) * 1e-4;
+        times[i].link = echi_random_below(r, 2) * (1e6 + 1e8 * echi_random_unit(r));
+        times[i].delay = echi_random_below(r, 2) * 1e-3 * echi_random_unit(r);
+        times[i].jitter = echi_random_below(r, 2) * 0.3 * echi_random_unit(r);
+        times[i].stutter = echi_random_below(r, 2) * 0.05;
+        times[i].stutter_factor = 5;
+    }
+    struct echi_wishes w = {.sync = (enum echi_sync)echi_random_below(r, ECHI_SYNCS), .world = world, .separate = (int)echi_random_below(r, 2),
+                            .has_cut = true, .groups = (int)echi_random_below(r, 4), .staleness = echi_random_below(r, 5), .lr = 0.1};
+    char text[240];
+    return echi_plan_make(&w, times, &plan, text, sizeof text) == ECH_OK;
+}
+
+static double unbound(int r) {
+    const double alone = times[r].trunk[0] > 0 ? echi_times_trunk(&times[r], plan.n[r]) + (plan.separated ? 0 : echi_times_head(&times[r], plan.n[r])) : 1;
+    return plan.n[r] / alone;
+}
+
+static void any_plan_has_a_rate(void **state) {
+    (void)state;
+    int made = 0;
+    for (uint32_t seed = 1; seed <= 400; seed++) {
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 21);
+        if (!any(&r)) continue;
+        made++;
+        const struct echi_prediction p = predict(0), again = predict(0);
+        double all = 0;
+        bool random = false;
+        for (int i = 0; i < plan.world; i++) {
+            all += plan.n[i] ? unbound(i) : 0;
+            random = random || times[i].jitter > 0 || times[i].stutter > 0;
+        }
+        if (memcmp(&p, &again, sizeof p) != 0) fail_msg("seed %u: another number the second time", seed);
+        if (!random && p.rate > all * (1 + 1e-9)) fail_msg("seed %u: %g a second, but all nodes together make %g", seed, p.rate, all);
+        if (plan.sync == ECHI_SYNC_BSP ? p.staleness != 0 : !(p.staleness >= 0 && p.staleness < 100)) fail_msg("seed %u: %g stale", seed, p.staleness);
+        /* Everything twice as fast makes everything twice as much. */
+        for (int i = 0; i < plan.world; i++) {
+            for (uint32_t k = 0; k < times[i].count; k++) times[i].trunk[k] /= 2, times[i].head[k] /= 2;
+            times[i].exchange /= 2;
+            times[i].messages /= 2;
+            times[i].delay /= 2;
+            times[i].link *= 2;
+        }
+        const struct echi_prediction twice = predict(0);
+        if (twice.rate != 2 * p.rate || twice.staleness != p.staleness) fail_msg("seed %u: %g, twice as fast %g", seed, p.rate, twice.rate);
+    }
+    assert_true(made > 300);
+}
+
+/* A resource more: never clearly slower, where all wait for all. (Else it may be: a faster node takes more of a link or of the head
+ * that all need, and one that made better use of it gets less, or holds up those beside it.) */
+static void more_is_never_clearly_less(void **state) {
+    (void)state;
+    int compared = 0;
+    for (uint32_t seed = 1; seed <= 800; seed++) {
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 22);
+        if (!any(&r) || plan.sync != ECHI_SYNC_BSP) continue;
+        /* Without chance nodes fall in step with each other, well or badly: a faster one may then always come when the head is busy. */
+        for (int i = 0; i < plan.world; i++) times[i].jitter = 0.2, times[i].stutter = 0;
+        const double before = predict(200).rate;
+        const int who = (int)echi_random_below(&r, plan.world);
+        for (int what = 0; what < 5; what++) {
+            const struct echi_times was = times[who];
+            switch (what) {
+            case 0: times[who].link *= 2; break;
+            case 1: times[who].delay /= 2; break;
+            case 2: times[who].exchange /= 2; break;
+            case 3: times[who].messages = 0; break;
+            default: for (uint32_t k = 0; k < was.count; k++) times[who].trunk[k] *= 0.7, times[who].head[k] *= 0.7;
+            }
+            const double after = predict(200).rate;
+            if (after < 0.95 * before) fail_msg("seed %u: more of %d at rank %d: %g instead of %g", seed, what, who, after, before);
+            compared++;
+            times[who] = was;
+        }
+    }
+    assert_true(compared > 700);
+}
+
+static void staleness_has_a_price(void **state) {
+    (void)state;
+    for (int apart = 0; apart < 2; apart++) {
+        near(echi_price(apart, 0), 1, 1e-12);
+        for (double s = 0; s < 20; s += 0.01) {
+            assert_true(echi_price(apart, s) > 0.5);
+            if (s > 1.4) assert_true(echi_price(apart, s) > echi_price(apart, s - 0.01));
+            assert_true(echi_price(true, s) <= echi_price(false, s));
+        }
+    }
+    /* The measured rows. */
+    near(echi_price(true, 1.3), 1.55 / 1.80, 0.02);
+    near(echi_price(true, 2.3), 1.65 / 1.45, 0.02);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_chance_rates_are_those_of_the_formulas),
+        cmocka_unit_test(staleness_is_what_others_do_in_a_step),
+        cmocka_unit_test(bytes_take_their_time),
+        cmocka_unit_test(the_head_is_one_for_all),
+        cmocka_unit_test(two_strands_hide_what_is_waited_for),
+        cmocka_unit_test(the_table_that_was_found_before),
+        cmocka_unit_test(any_plan_has_a_rate),
+        cmocka_unit_test(more_is_never_clearly_less),
+        cmocka_unit_test(staleness_has_a_price),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

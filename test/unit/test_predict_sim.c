@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What is predicted of a plan against what the simulator makes of it: sixteen hosts, LeNet-5's costs, no arithmetic. The two share
+ * a cost model, and no code. */
+#include "echelon_dev.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static ech_model *model;
+static ech_data *data;
+
+static int blank(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+    (void)user, (void)test, (void)index;
+    memset(rows, 0, (size_t)n * 28 * 28 * sizeof *rows);
+    memset(labels, 0, (size_t)n);
+    return 0;
+}
+
+static int open_all(void **state) {
+    (void)state;
+    static const struct ech_data_callback read = {1, 28, 28, 10, 60000, 0, blank, NULL, "none"};
+    struct ech_error err = {0};
+    if (ech_model_open("lenet5", &model, &err) == ECH_OK && ech_data_from_callback(&read, &data, &err) == ECH_OK) return 0;
+    print_message("%s\n", err.text);
+    return -1;
+}
+static int close_all(void **state) {
+    (void)state;
+    ech_data_destroy(data);
+    ech_model_destroy(model);
+    return 0;
+}
+
+/* `within`: how far the prediction may be off. Where the links are full of weights and states of all layers, waits depend on who
+ * comes first, and it is rough. */
+static const struct { const char *spread, *sync, *groups, *separate; double within; } cases[] = {
+    {"strong", "bsp", "auto", "off", 0.10}, {"strong", "bsp", "auto", "1", 0.10},   {"strong", "ssp", "auto", "1", 0.10},
+    {"strong", "gssp", "4", "1", 0.10},     {"strong", "gssp", "auto", "1", 0.10},  {"strong", "ssp", "auto", "off", 0.20},
+    {"strong", "gssp", "4", "off", 0.20},   {"strong", "gssp", "8", "off", 0.20},   {"mild", "bsp", "auto", "off", 0.10},
+    {"mild", "gssp", "auto", "1", 0.10},    {"even", "bsp", "auto", "1", 0.10},     {"even", "gssp", "4", "1", 0.10},
+    {"incast", "bsp", "auto", "off", 0.10}, {"incast", "gssp", "4", "off", 0.20},   {"links", "gssp", "auto", "1", 0.10},
+};
+
+static void predictions_come_true(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ech_config c;
+        struct ech_report r;
+        struct ech_error err = {0};
+        ech_config_init(&c);
+        if (ech_config_set(&c, "sync", cases[i].sync, &err) != ECH_OK || ech_config_set(&c, "groups", cases[i].groups, &err) != ECH_OK ||
+            ech_config_set(&c, "separate", cases[i].separate, &err) != ECH_OK || ech_config_set(&c, "epochs", "1.5", &err) != ECH_OK)
+            fail_msg("%s", err.text);
+        const struct ech_sim_options options = {.workers = 16, .spread = cases[i].spread, .costs_only = 1};
+        if (ech_simulate(model, data, &c, &options, &r, &err) != ECH_OK) fail_msg("case %zu: %s", i, err.text);
+        const double off = r.predicted_images_per_second / r.images_per_second - 1;
+        if (getenv("ECHI_SHOW"))
+            print_message("%-7s %-5s groups %d apart %d: %6.0f images/s, predicted %+5.1f %%; %.2f stale, predicted %.2f\n", cases[i].spread, r.sync, r.n_groups,
+                          r.separate, r.images_per_second, 100 * off, r.staleness_mean, r.predicted_staleness);
+        if (!(fabs(off) <= cases[i].within))
+            fail_msg("case %zu (%s, %s): %.0f images/s were predicted, %.0f it made", i, cases[i].spread, r.sync, r.predicted_images_per_second,
+                     r.images_per_second);
+        if (!(fabs(r.predicted_staleness - r.staleness_mean) <= 0.05 + 0.1 * r.staleness_mean))
+            fail_msg("case %zu: %.2f rounds stale were predicted, %.2f it was", i, r.predicted_staleness, r.staleness_mean);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_come_true)};
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
