@@ -83,7 +83,7 @@ static void lease_again(struct echi_coordinator *c, int rank, struct echi_action
     issue(c, rank, part, out);
 }
 
-/* What is issued again because its worker or its owner is lost. */
+/* What is issued again because its worker or its owner is lost, or because it was dropped. */
 static void put_again(struct echi_coordinator *c, const struct echi_lease *l) {
     c->again[c->n_again] = *l;
     c->again[c->n_again++].again = 1;
@@ -260,7 +260,7 @@ bool echi_ledger_dropped(struct echi_coordinator *c, const struct echi_lease *l,
         if (o->id != l->id || o->owner != owner) continue;
         c->dropped_leases++;
         c->dropped_samples += o->n;
-        c->again[c->n_again++] = *o;
+        put_again(c, o);
         forget(c, i);
         return true;
     }

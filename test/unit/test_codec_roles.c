@@ -326,7 +326,7 @@ static void a_worker_follows_its_link(void **state) {
     assert_int_equal(worker.strand[0].phase, ECHI_STRAND_WAITS_WEIGHTS);
     post = find(ECHI_ACTION_POST, ECHI_KIND_WEIGHTS);
     assert_true(post && post->to == 1);
-    weights = (struct echi_msg){.kind = ECHI_KIND_WEIGHTS, .number = 1, .flag = 1, .version = 20};
+    weights = (struct echi_msg){.kind = ECHI_KIND_WEIGHTS, .number = 1, .flag = 1, .version = 20, .members = 1};
     tell_worker(&weights, 1, 0);
     decode = find(ECHI_ACTION_COMPUTE, ECHI_TASK_DECODE);
     assert_non_null(decode);
