@@ -34,27 +34,9 @@ enum form { FORM_ALL, FORM_WORDS, FORM_BITS, FORMS };
 #ifdef ECHI_DOUBLE
 typedef uint64_t bits_t;
 #define LEAST_ABOVE_ZERO DBL_TRUE_MIN
-static size_t count_from(const echi_real *x, size_t count, echi_real least) {
-    size_t found = 0;
-    for (size_t i = 0; i < count; i++) found += x[i] >= least || x[i] <= -least;
-    return found;
-}
-static void add(echi_real *sum, const echi_real *x, size_t count) {
-    for (size_t i = 0; i < count; i++) sum[i] += x[i];
-}
-static bool finite_all(const echi_real *x, size_t count) {
-    bool good = true;
-    for (size_t i = 0; i < count; i++) good = good && x[i] - x[i] == 0;
-    return good;
-}
-static const struct echi_cpu_kernels *kernels(void) {
-    static const struct echi_cpu_kernels plain = {.add = add, .finite = finite_all, .count_from = count_from};
-    return &plain;
-}
 #else
 typedef uint32_t bits_t;
 #define LEAST_ABOVE_ZERO FLT_TRUE_MIN
-static const struct echi_cpu_kernels *kernels(void) { return echi_cpu_kernels_for(echi_cpu_level()); }
 #endif
 
 /* --------------------------------------------------------------- selecting */
@@ -162,7 +144,7 @@ size_t echi_topk_select(const echi_real *x, size_t count, const struct echi_topk
     echi_real least = suggest(x, count, sampled, how, out_index);
     for (int turn = 0; sampled && turn < TURNS; turn++) {
         /* A zero is no change: at a threshold of zero the least number above it does. */
-        const size_t n = kernels()->count_from(x, count, least > 0 ? least : LEAST_ABOVE_ZERO);
+        const size_t n = echi_kernels()->count_from(x, count, least > 0 ? least : LEAST_ABOVE_ZERO);
         if (10 * n > UPPER_TENTHS * k) {
             gather(x, count, least > 0 ? least : LEAST_ABOVE_ZERO, n, out_index);
             return exact(x, out_index, n, k);
@@ -270,8 +252,8 @@ ech_status echi_code_push(struct echi_device *device, struct echi_buffer *residu
     ECHI_TRY(numbers(g, at, count, "code.push", &from, err));
     ECHI_TRY(message(out, out_at, count, "code.push", &to, err));
     if (fresh) memcpy(rest, from, count * sizeof *rest);
-    else kernels()->add(rest, from, count);
-    if (!kernels()->finite(rest, count)) return diverged("code.push", err);
+    else echi_kernels()->add(rest, from, count);
+    if (!echi_kernels()->finite(rest, count)) return diverged("code.push", err);
     const size_t n = how->ratio == ECHI_WHOLE ? count : echi_topk_select(rest, count, how, room->index);
     if (n == count || all_is_shorter(n, count)) {
         put_all(rest, count, to);
@@ -296,7 +278,7 @@ ech_status echi_code_state(struct echi_device *device, struct echi_buffer *known
     ECHI_TRY(message(out, out_at, count, "code.state", &to, err));
     if (how->ratio < ECHI_WHOLE) {
         for (size_t i = 0; i < count; i++) room->change[i] = from[i] - there[i];
-        if (!kernels()->finite(room->change, count)) return diverged("code.state", err);
+        if (!echi_kernels()->finite(room->change, count)) return diverged("code.state", err);
         n = echi_topk_select(room->change, count, how, room->index);
     }
     if (n == count || all_is_shorter(n, count)) {

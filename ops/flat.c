@@ -8,29 +8,6 @@
 
 #include <string.h>
 
-#ifdef ECHI_DOUBLE   /* there are no vector kernels in double: the same operations in plain loops */
-static void descend(const struct echi_cpu_descent *d, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        d->v[i] = d->momentum * d->v[i] + (d->g[i] + d->decay * d->w[i]);
-        d->out[i] = d->a[i] - d->lr * d->v[i];
-    }
-}
-static void add(echi_real *sum, const echi_real *x, size_t count) {
-    for (size_t i = 0; i < count; i++) sum[i] += x[i];
-}
-static bool finite_all(const echi_real *x, size_t count) {
-    bool good = true;
-    for (size_t i = 0; i < count; i++) good = good && x[i] - x[i] == 0;
-    return good;
-}
-static const struct echi_cpu_kernels *kernels(void) {
-    static const struct echi_cpu_kernels plain = {.descend = descend, .add = add, .finite = finite_all};
-    return &plain;
-}
-#else
-static const struct echi_cpu_kernels *kernels(void) { return echi_cpu_kernels_for(echi_cpu_level()); }
-#endif
-
 /* --- checked ranges --- */
 
 /* The floats [at, at + count) of a buffer. */
@@ -63,23 +40,29 @@ static ech_status apart_or_same(const echi_real *written, const char *written_na
     return written == other ? ECH_OK : apart(written, written_name, other, other_name, count, operation, err);
 }
 
+/* What an optimiser's step reads and writes: new weights may take the place of the old ones, and nothing else that of another. */
+struct step { echi_real *w, *w_out, *v, *g; };
+static ech_status step_over(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
+                            const struct echi_buffer *g, size_t at, size_t count, const char *op, struct step *out, struct ech_error *err) {
+    ECHI_TRY(range_of(device, w, "w", at, count, op, &out->w, err));
+    ECHI_TRY(range_of(device, w_out, "w_out", at, count, op, &out->w_out, err));
+    ECHI_TRY(range_of(device, v, "v", at, count, op, &out->v, err));
+    ECHI_TRY(range_of(device, g, "g", at, count, op, &out->g, err));
+    ECHI_TRY(apart_or_same(out->w_out, "w_out", out->w, "w", count, op, err));
+    ECHI_TRY(apart(out->w_out, "w_out", out->v, "v", count, op, err));
+    ECHI_TRY(apart(out->w_out, "w_out", out->g, "g", count, op, err));
+    ECHI_TRY(apart(out->v, "v", out->w, "w", count, op, err));
+    return apart(out->v, "v", out->g, "g", count, op, err);
+}
+
 /* --- the calls --- */
 
 ech_status echi_apply_sgd(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
                           const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum, echi_real decay_times_f,
                           struct ech_error *err) {
-    static const char op[] = "apply.sgd";
-    echi_real *from, *to, *speed, *gradient;
-    ECHI_TRY(range_of(device, w, "w", at, count, op, &from, err));
-    ECHI_TRY(range_of(device, w_out, "w_out", at, count, op, &to, err));
-    ECHI_TRY(range_of(device, v, "v", at, count, op, &speed, err));
-    ECHI_TRY(range_of(device, g, "g", at, count, op, &gradient, err));
-    ECHI_TRY(apart_or_same(to, "w_out", from, "w", count, op, err));
-    ECHI_TRY(apart(to, "w_out", speed, "v", count, op, err));
-    ECHI_TRY(apart(to, "w_out", gradient, "g", count, op, err));
-    ECHI_TRY(apart(speed, "v", from, "w", count, op, err));
-    ECHI_TRY(apart(speed, "v", gradient, "g", count, op, err));
-    kernels()->descend(&(struct echi_cpu_descent){from, from, gradient, to, speed, lr, momentum, decay_times_f}, count);
+    struct step step;
+    ECHI_TRY(step_over(device, w, w_out, v, g, at, count, "apply.sgd", &step, err));
+    echi_kernels()->descend(&(struct echi_cpu_descent){step.w, step.w, step.g, step.w_out, step.v, lr, momentum, decay_times_f}, count);
     return ECH_OK;
 }
 
@@ -100,7 +83,7 @@ ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer
     ECHI_TRY(apart(speed, "v", weights, "w", count, op, err));
     ECHI_TRY(apart(speed, "v", from, "a", count, op, err));
     ECHI_TRY(apart(speed, "v", gradient, "g", count, op, err));
-    kernels()->descend(&(struct echi_cpu_descent){weights, from, gradient, to, speed, lr, momentum, decay_times_f}, count);
+    echi_kernels()->descend(&(struct echi_cpu_descent){weights, from, gradient, to, speed, lr, momentum, decay_times_f}, count);
     return ECH_OK;
 }
 
@@ -108,20 +91,11 @@ ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer
 ech_status echi_apply_nesterov(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
                                const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum,
                                struct ech_error *err) {
-    static const char op[] = "apply.nesterov";
-    echi_real *from, *to, *speed, *gradient;
-    ECHI_TRY(range_of(device, w, "w", at, count, op, &from, err));
-    ECHI_TRY(range_of(device, w_out, "w_out", at, count, op, &to, err));
-    ECHI_TRY(range_of(device, v, "v", at, count, op, &speed, err));
-    ECHI_TRY(range_of(device, g, "g", at, count, op, &gradient, err));
-    ECHI_TRY(apart_or_same(to, "w_out", from, "w", count, op, err));
-    ECHI_TRY(apart(to, "w_out", speed, "v", count, op, err));
-    ECHI_TRY(apart(to, "w_out", gradient, "g", count, op, err));
-    ECHI_TRY(apart(speed, "v", from, "w", count, op, err));
-    ECHI_TRY(apart(speed, "v", gradient, "g", count, op, err));
+    struct step step;
+    ECHI_TRY(step_over(device, w, w_out, v, g, at, count, "apply.nesterov", &step, err));
     for (size_t i = 0; i < count; i++) {
-        speed[i] = momentum * speed[i] + gradient[i];
-        to[i] = from[i] - lr * (gradient[i] + momentum * speed[i]);
+        step.v[i] = momentum * step.v[i] + step.g[i];
+        step.w_out[i] = step.w[i] - lr * (step.g[i] + momentum * step.v[i]);
     }
     return ECH_OK;
 }
@@ -166,7 +140,7 @@ ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const s
     ECHI_TRY(range_of(device, sum, "sum", at, count, "add", &to, err));
     ECHI_TRY(range_of(device, g, "g", at, count, "add", &from, err));
     ECHI_TRY(apart(to, "sum", from, "g", count, "add", err));
-    kernels()->add(to, from, count);
+    echi_kernels()->add(to, from, count);
     return ECH_OK;
 }
 
@@ -200,6 +174,6 @@ ech_status echi_all_finite(struct echi_device *device, const struct echi_buffer 
     echi_real *from;
     if (out_finite == NULL) return echi_fail(err, ECH_E_ARGUMENT, "all.finite", "out_finite is NULL");
     ECHI_TRY(range_of(device, x, "x", at, count, "all.finite", &from, err));
-    *out_finite = kernels()->finite(from, count);
+    *out_finite = echi_kernels()->finite(from, count);
     return ECH_OK;
 }

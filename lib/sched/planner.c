@@ -312,7 +312,9 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     plan->lr = w->lr;
     plan->momentum = w->momentum;
     plan->decay = w->decay;
-    if (async && !w->lr_given) plan->lr *= plan->round / 64.0;   /* only lr / B matters there */
+    /* Only lr / B matters to whoever applies push by push, and how much of it is borne falls with the samples under way, which are so
+     * many B: the lr of one node holds for all B (16 workers, B 256: times 4 nothing is learnt). A worker of `local` is by itself. */
+    if (w->sync == ECHI_SYNC_LOCAL && !w->lr_given) plan->lr *= plan->round / 64.0;
     if (async && w->sync != ECHI_SYNC_LOCAL && !plan->separated && w->world > 1 && !w->lr_given && !w->momentum_given) {
         /* Without a head owner staleness hurts the FC layers; less memory at the same lr / (1 - m) is safer. */
         plan->momentum = 0.5;

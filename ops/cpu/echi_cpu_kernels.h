@@ -104,6 +104,8 @@ extern const struct echi_cpu_kernels echi_cpu_kernels_avx2, echi_cpu_kernels_avx
 #endif
 /* The table for a level; NULL when this machine or this build does not have it. */
 const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level);
+/* ops/kernels.c: those for flat ranges, of this processor; in the archive in double plain loops. */
+const struct echi_cpu_kernels *echi_kernels(void);
 
 /* echi_stack_cpu with the instruction set fixed, for tests and benches: create answers ECH_E_UNSUPPORTED when it is missing. */
 extern const struct echi_stack_impl echi_stack_cpu_base, echi_stack_cpu_avx2, echi_stack_cpu_avx512;

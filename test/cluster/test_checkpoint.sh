@@ -86,7 +86,7 @@ rm -rf "$kept"
 : >"$work/err"   # or the last run's progress is taken for this one's
 "$echelon" train "${train[@]}" --epochs 100000 --checkpoint "$kept" --every 0 --local 2 >"$work/out" 2>"$work/err" </dev/null &
 run=$!
-for _ in $(seq $((10 * patience))); do grep -q 'images/s' "$work/err" 2>/dev/null && break || sleep 0.1; done
+for _ in $(seq $((10 * patience))); do grep -q 'epoch .*images/s' "$work/err" 2>/dev/null && break || sleep 0.1; done
 kill -TERM $run
 ended $run "$patience"
 run=

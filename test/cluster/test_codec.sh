@@ -9,7 +9,7 @@ report() { expect 0 '^  speed ' --local "$1" --report "$work/report" --progress 
 
 # --- every policy, with sizes that do not divide; with the head apart only the trunk is coded
 for words in "bsp --shares equal --codec topk" "bsp --shares equal --separate 1 --codec topk:paper" "asp --codec topk:volume --samples-per-step 7" "ssp --codec topk:paper --staleness 0" \
-    "gssp --codec topk:balanced" "gssp --separate off --groups 2 --codec topk:volume --samples-per-step 13" "gssp --groups 2 --codec topk:paper"; do
+    "gssp --groups 2 --codec topk:balanced" "gssp --separate off --groups 2 --codec topk:volume --samples-per-step 13" "gssp --groups 2 --codec topk:paper"; do
     read -ra sync <<<"$words"
     report 3 --data "$work/data" --batch 33 --epochs 2.05 --eval-every 300 --slow 1=3 --sync "${sync[@]}"
     check "$(value samples) samples, not 2050: $words" [ "$(value samples)" = 2050 ]
@@ -77,7 +77,7 @@ for lost in 3 2; do
     for rank in 0 1 2 3; do
         start $rank --data "$work/data" --world 4 --coordinator 127.0.0.1:$port --plan "$work/roles" --steps 1500 --deadline 2 --report "$work/report" --slow 2 --progress on
     done
-    for _ in $(seq $((10 * patience))); do grep -q 'images/s' "$work/0.log" && break; sleep 0.1; done
+    for _ in $(seq $((10 * patience))); do grep -q 'epoch .*images/s' "$work/0.log" && break; sleep 0.1; done
     kill -KILL "${nodes[$lost]}"
     ended "${nodes[$lost]}" 5
     unset "nodes[$lost]"

@@ -66,7 +66,7 @@ killed() {     # killed NAME VICTIMS HEAD: of four nodes those die, one after th
     for rank in 0 1 2 3; do
         start $rank "${middle[@]}" --world 4 --coordinator 127.0.0.1:$port --plan "$work/plan" --slow 0=2 --eval-every 600 --progress on --save "$work/$name" --report "$work/$name.json"
     done
-    for _ in $(seq 300); do grep -q 'images/s' "$work/0.log" && break || sleep 0.1; done
+    for _ in $(seq 300); do grep -q 'epoch .*images/s' "$work/0.log" && break || sleep 0.1; done
     for rank in $victims; do
         kill -KILL "${nodes[rank]}"
         sleep 0.3

@@ -24,7 +24,7 @@ begin() {      # begin WORLD ARGUMENT...: nodes by hand, training
     for ((rank = 0; rank < world; rank++)); do
         start $rank --world $world --coordinator "127.0.0.1:$port" "${endless[@]}" --progress on "$@"
     done
-    says "$work/0.log" 'images/s' $patience "the run begins"
+    says "$work/0.log" 'epoch .*images/s' $patience "the run begins"
 }
 stop_all() {   # stop_all WHAT: told to end, all do, so they were still there
     local rank
@@ -99,7 +99,7 @@ local_run() {
     rm -f "$work"/{err,out,saved,report}
     "$echelon" train --local 3 "${endless[@]}" --progress on --save "$work/saved" --report "$work/report" "$@" >"$work/out" 2>"$work/err" </dev/null &
     run=$!
-    says "$work/err" 'images/s' "$patience" "a run with --local begins"
+    says "$work/err" 'epoch .*images/s' "$patience" "a run with --local begins"
 }
 local_run
 kill -USR1 $run

@@ -13,7 +13,7 @@ epochs=$([[ ,${SAN:-}, = *,thread,* ]] && echo 5 || echo 30)   # of 2,000 sample
 
 trains() {     # trains LOG: waits until progress is told there
     for _ in $(seq $((10 * patience))); do
-        grep -q 'images/s' "$1" 2>/dev/null && return
+        grep -q 'epoch .*images/s' "$1" 2>/dev/null && return
         sleep 0.1
     done
     bad "the run does not begin"

@@ -106,7 +106,7 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         for (int g = 0; g < ECHI_GROUPS_MAX; g++) p.owner_of[g] = (uint16_t)g;
         break;
     case 3: /* steps in a round */
-        p.sync = ECHI_SYNC_LOCAL, p.n_groups = 1, p.separated = 0, p.head = ECHI_NONE, p.strands = 1, p.outer_lr = 0.7, p.outer_momentum = 0.9;
+        p.sync = ECHI_SYNC_LOCAL, p.n_groups = 1, p.separated = 0, p.head = ECHI_NO_RANK, p.strands = 1, p.outer_lr = 0.7, p.outer_momentum = 0.9;
         p.owner_of[0] = 2, p.group_of[0] = p.group_of[2] = p.group_of[3] = 0;
         p.inner[0] = 16, p.inner[2] = 1, p.inner[3] = 10000;
         break;

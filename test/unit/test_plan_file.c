@@ -87,7 +87,7 @@ static struct echi_plan any_plan(struct echi_random *r) {
                           .lr = echi_random_unit(r),
                           .momentum = echi_random_unit(r) / 3,
                           .decay = echi_random_unit(r) * 1e-9};
-    if (p.sync != ECHI_SYNC_BSP) p.damping = echi_random_unit(r) * 3;
+    if (p.sync != ECHI_SYNC_BSP && p.sync != ECHI_SYNC_LOCAL) p.damping = echi_random_unit(r) * 3;
     memset(p.owner_of, 0xff, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     if (p.sync == ECHI_SYNC_GSSP)

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The kernels that work on flat ranges here: those of the best instruction set. */
+#include "cpu/echi_cpu_kernels.h"
+
+#ifdef ECHI_DOUBLE   /* there are no vector kernels in double: the same operations in plain loops */
+static void descend(const struct echi_cpu_descent *d, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        d->v[i] = d->momentum * d->v[i] + (d->g[i] + d->decay * d->w[i]);
+        d->out[i] = d->a[i] - d->lr * d->v[i];
+    }
+}
+static void add(echi_real *sum, const echi_real *x, size_t count) {
+    for (size_t i = 0; i < count; i++) sum[i] += x[i];
+}
+static bool finite_all(const echi_real *x, size_t count) {
+    bool good = true;
+    for (size_t i = 0; i < count; i++) good = good && x[i] - x[i] == 0;
+    return good;
+}
+static size_t count_from(const echi_real *x, size_t count, echi_real least) {
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) found += x[i] >= least || x[i] <= -least;
+    return found;
+}
+const struct echi_cpu_kernels *echi_kernels(void) {
+    static const struct echi_cpu_kernels plain = {.descend = descend, .add = add, .finite = finite_all, .count_from = count_from};
+    return &plain;
+}
+#else
+const struct echi_cpu_kernels *echi_kernels(void) { return echi_cpu_kernels_for(echi_cpu_level()); }
+#endif
