@@ -397,6 +397,28 @@ static void a_worker_is_moved(void **state) {
     assert_int_equal(worker.spare, worker.strand[0].weights == 0 ? 2 : 1);
 }
 
+/* Moved while weights wait to be taken in: their places are the first owner's again. */
+static void places_stay_with_their_owner(void **state) {
+    (void)state;
+    plan(3, 2);
+    setup.plan.strands = 2;
+    setup.rank = 2;
+    echi_worker_init(&worker, &setup);
+    echi_worker_step(&worker, begin(&(struct echi_event){.type = ECHI_EVENT_START}), &acted);
+    struct echi_msg weights = {.kind = ECHI_KIND_WEIGHTS, .number = 1, .flag = 1, .version = 9};
+    tell_worker(&weights, 0, 0);
+    const struct echi_task taken_in = find(ECHI_ACTION_COMPUTE, ECHI_TASK_DECODE)->task;
+    weights.number = 2;
+    tell_worker(&weights, 0, 1);
+    assert_int_equal(worker.queued, 1);
+    echi_plan_move(&setup.plan, 2, 1);
+    const struct echi_msg word = {.kind = ECHI_KIND_REGROUP, .peer = 2, .group = 1, .members = 1};
+    echi_worker_step(&worker, begin(&(struct echi_event){.type = ECHI_EVENT_MOVED, .from = 2, .msg = &word}), &acted);
+    assert_true(worker.queued == 0 && post_to(0) && post_to(0)->slot.index == 1 && !post_to(1));
+    worker_computed(taken_in);
+    assert_true(post_to(0) && post_to(0)->slot.index == 0 && post_to(1) && post_to(1)->slot.index == 2);
+}
+
 /* The owner's side: the first weights of each stay are complete, and those that were being written say of which stay they are. */
 static void a_stay_begins_a_link(void **state) {
     (void)state;
@@ -443,6 +465,7 @@ int main(void) {
         cmocka_unit_test(a_loss_falls_back_to_what_is_complete),
         cmocka_unit_test(a_worker_follows_its_link),
         cmocka_unit_test(a_worker_is_moved),
+        cmocka_unit_test(places_stay_with_their_owner),
         cmocka_unit_test(a_stay_begins_a_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
