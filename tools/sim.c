@@ -64,23 +64,4 @@ static int simulate(const struct command *command, const ech_model *model, const
     return curve_close(&shown.curve, exit_status(status));
 }
 
-int sim_main(int argc, char **argv) {
-    struct command command;
-    struct ech_error err = {0};
-    ech_model *model = NULL;
-    ech_data *data = NULL;
-    ech_status status = command_parse(&command, SIM, argc, argv, &err);
-    if (status == ECH_OK && command.help) {
-        print_help();
-        return 0;
-    }
-    if (status == ECH_OK) status = command_check_files(&command, &err);
-    if (status == ECH_OK) status = ech_model_open(command.model, &model, &err);
-    if (status == ECH_OK) status = ech_data_open(command.data, command.config.seed, &data, &err);
-    int code = exit_status(status);
-    if (status != ECH_OK) fprintf(stderr, "echelon: %s\n", err.text);
-    else code = simulate(&command, model, data);
-    ech_data_destroy(data);
-    ech_model_destroy(model);
-    return code;
-}
+int sim_main(int argc, char **argv) { return command_run(SIM, argc, argv, print_help, simulate); }

@@ -33,10 +33,14 @@ ech_status command_parse(struct command *command, enum subcommand sub, int argc,
 /* The part of --help that lists the options, and the one that lists exit statuses. */
 void command_print_options(FILE *to, enum subcommand sub);
 void command_print_statuses(FILE *to);
-/* What a run needs before it begins: --data is given, and the files that rank 0 writes can be written. */
-ech_status command_check_files(const struct command *command, struct ech_error *err);
 /* "; did you mean --x?" into buf, or "" when nothing known is near to the word. */
 const char *hint(const char *dashes, const char *word, const char *const *known, int n, char *buf, size_t cap);
+
+/* command.c: one command that trains, from its arguments to its exit status: parsed, checked, model and data opened, run. */
+int command_run(enum subcommand sub, int argc, char **argv, void (*print_help)(void),
+                int (*run)(const struct command *command, const ech_model *model, const ech_data *data));
+/* A run of an hour must not end with a file that could never have been written. The file itself is not touched; "" is none. */
+ech_status check_writable(const char *option, const char *path, struct ech_error *err);
 
 /* progress.c: what a run says while it runs, on stderr. */
 struct progress {
@@ -69,8 +73,6 @@ int train_main(int argc, char **argv);
 /* One node of the run described by command, in this process. `address_fd`, when not -1, receives the coordinator's
  * address and a line end. Returns the exit status. */
 int train_node(const struct command *command, const ech_model *model, const ech_data *data, int address_fd);
-/* A run of an hour must not end with a file that could never have been written. The file itself is not touched; "" is none. */
-ech_status check_writable(const char *option, const char *path, struct ech_error *err);
 extern volatile int stops;             /* SIGINTs and SIGTERMs so far; what the library watches */
 extern volatile int tells;             /* SIGUSR1s so far */
 /* Counts them from now on. A second one that asks to stop ends the process at once where `once` says so. */

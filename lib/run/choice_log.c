@@ -6,7 +6,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-
 static void say(const struct ech_config *config, enum ech_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static void say(const struct ech_config *config, enum ech_log_level level, const char *fmt, ...) {
     char line[512];
@@ -70,5 +69,5 @@ void echi_choice_log(const struct ech_config *config, const struct echi_coordina
     say(config, ECH_LOG_INFO, "plan: predicted are %.0f images/s, %.2f rounds stale", c->candidate[c->taken].rate, c->candidate[c->taken].staleness);
     if (c->useless < 0) return;
     say(config, ECH_LOG_WARN, "rank %d holds the others up: without it %.0f %% more images/s%s", c->useless, 100 * c->gain,
-        c->left_out ? "; it is left out" : "; run without it, or give --sync auto");
+        c->left_out ? "; it is left out" : coordinator->wishes.choose ? "; run without it" : "; run without it, or give --sync auto");
 }

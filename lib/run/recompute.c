@@ -109,7 +109,7 @@ static ech_status place(struct run *x, struct node *n, const struct flight *f) {
     if (!extent(x, n, t->event.msg, to, &at, &len, &base) || f->len > len ||
         (f->len < len && !echi_job_coded(&n->setup.plan, t->event.msg->kind)))
         return fail_at(x, n, ECH_E_MISMATCH, "it does not fit into that slot");
-    memcpy(base + at, f->payload, len);
+    memcpy(base + at, f->payload, f->len);   /* a coded one is as long as it says */
     x->payloads++;
     return ECH_OK;
 }

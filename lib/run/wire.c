@@ -30,13 +30,13 @@ struct echi_wire {
 static uint64_t payload_cap(const struct echi_job *job, int kind) {
     const uint64_t width = job->cut_width, most = 1u << 20; /* samples of a step: a plan has no more, a lease not more than the data */
     const uint64_t rows = job->train_samples < most ? job->train_samples : most;
-    uint64_t layer = 0;
+    size_t layer = 0;
     switch (kind) {
     case ECHI_KIND_PUSH:
         for (int i = 0; i < job->n_layers; i++)
             if (job->layer[i].count > layer) layer = job->layer[i].count;
         /* What --deterministic sends, or a codec at most; a float is no larger. */
-        return layer * sizeof(int64_t) > echi_coded_most(layer) ? layer * sizeof(int64_t) : echi_coded_most(layer);
+        return (uint64_t)layer * sizeof(int64_t) > echi_coded_most(layer) ? (uint64_t)layer * sizeof(int64_t) : echi_coded_most(layer);
     case ECHI_KIND_ACT: return rows * (width * sizeof(echi_real) + 1);
     case ECHI_KIND_ACT_GRAD: return rows * width * sizeof(echi_real);
     case ECHI_KIND_WEIGHTS:

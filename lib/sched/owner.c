@@ -785,13 +785,14 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
         if (m->group != o->group || m->version > o->sent_version || m->samples > o->sent_samples)
             return echi_act_fault(out, ECH_E_FORMAT,
                                   "a state was acknowledged that was never sent: do all nodes run the same version?");
-        for (int g = 0; g < plan_of(o)->n_groups; g++)
-            if (plan_of(o)->owner_of[g] == e->from && m->version > o->peer[g].acked) {
+        for (int g = 0; g < plan_of(o)->n_groups; g++) {
+            if (plan_of(o)->owner_of[g] != e->from) continue;
+            if (m->version > o->peer[g].acked) {
                 o->peer[g].acked = m->version;
                 o->peer[g].acked_samples = m->samples;
             }
-        for (int g = 0; g < plan_of(o)->n_groups; g++)
-            if (plan_of(o)->owner_of[g] == e->from && m->flag && m->version > o->peer[g].acked_whole) o->peer[g].acked_whole = m->version;
+            if (m->flag && m->version > o->peer[g].acked_whole) o->peer[g].acked_whole = m->version;
+        }
         break;
     case ECHI_KIND_ASK:
     case ECHI_KIND_DRAIN:

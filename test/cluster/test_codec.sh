@@ -25,7 +25,10 @@ check "one node sends nothing" [ "$(value push_ratio)" = 1 ]
 
 # --- digits are learnt: four epochs, two of them warm-up, pushes of a seventh
 patience=$((6 * patience))
-for sync in "bsp --shares equal" ssp "gssp --separate off --groups 2"; do
+learn=("bsp --shares equal" ssp "gssp --separate off --groups 2")
+steps=1500                                   # of a run that loses a node: seconds, so that the loss falls within it
+[[ ,${SAN:-}, != *,thread,* ]] || learn=() steps=300   # the same threads as above, fifty times slower
+for sync in "${learn[@]}"; do
     read -ra words <<<"$sync"
     report 4 --data glyphs --codec topk --epochs 4 --eval-every 0 --sync "${words[@]}"
     check "accuracy $(value test_accuracy): $sync" less 0.9 "$(value test_accuracy)"
@@ -75,7 +78,7 @@ printf '%s\n' 'codec topk:volume' 'state_ratio 150000' 'base 0 200000' 'base 1 2
 for lost in 3 2; do
     free_port
     for rank in 0 1 2 3; do
-        start $rank --data "$work/data" --world 4 --coordinator 127.0.0.1:$port --plan "$work/roles" --steps 1500 --deadline 2 --report "$work/report" --slow 2 --progress on
+        start $rank --data "$work/data" --world 4 --coordinator 127.0.0.1:$port --plan "$work/roles" --steps $steps --deadline 2 --report "$work/report" --slow 2 --progress on
     done
     for _ in $(seq $((10 * patience))); do grep -q 'epoch .*images/s' "$work/0.log" && break; sleep 0.1; done
     kill -KILL "${nodes[$lost]}"
@@ -83,7 +86,7 @@ for lost in 3 2; do
     unset "nodes[$lost]"
     node_ends 0 60 0 '' "rank $lost is lost"
     check "lost $(value lost), not [$lost]" [ "$(value lost)" = "[$lost]" ]
-    check "$(value samples) samples, not 96000" [ "$(value samples)" = 96000 ]
+    check "$(value samples) samples, not $((64 * steps))" [ "$(value samples)" = $((64 * steps)) ]
     check "residuals lost: $(value residuals_lost), with rank $lost" [ "$(value residuals_lost)" = $((lost == 2 ? 2 : 1)) ]
     for rank in 1 2 3; do [ -z "${nodes[$rank]:-}" ] || node_ends $rank 10 0 '' "rank $lost is lost"; done
 done

@@ -128,6 +128,7 @@ no_replay 1. 'rank1.events.* has no end' "$work/run"
 # --- a run that goes on without a node: whoever is left has a whole recording, and replays its roles through the loss. Rank 2 owns
 # what 2 and 3 train; without it 3 joins 0.
 plan_of_roles "$work/plan"
+patience=$((4 * patience))   # 60 epochs, recorded, beside other tests
 goes_on() {    # goes_on VICTIMS ARGUMENT...: a run of four in which those are killed, one after the other
     local victims=$1 victim r
     shift

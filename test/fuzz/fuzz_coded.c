@@ -28,7 +28,7 @@ static bool read_again(const uint8_t *bytes, size_t len, uint32_t count, int how
         if (there) x[i] = how == ECHI_DECODE_ADD ? x[i] + value : value;
         else if (how == ECHI_DECODE_ZERO) x[i] = 0;
     }
-    last = count % 8 && form == 2 ? bytes[len - 1] >> count % 8 : 0;
+    last = count % 8 && form == 2 ? (uint32_t)bytes[len - 1] >> count % 8 : 0;
     return taken == values && last == 0;
 }
 

@@ -49,7 +49,7 @@ static void draw_run(struct sim *s) {
     s->loud = getenv("SEED") != NULL;
     draw_rates(s);
     const uint32_t kind = below(s, 8);
-    if (kind < 5) return chosen(s, (enum echi_sync)below(s, TOY_SYNCS));
+    if (kind < 5) return chosen(s, (enum echi_sync)below(s, ECHI_SYNCS));
     if (kind == 5) {   /* several owners are lost, one soon after the other, while states are long under way */
         do {
             memset(&s->plan, 0, sizeof s->plan);
@@ -62,14 +62,7 @@ static void draw_run(struct sim *s) {
     }
     choose_goal(s);
     s->stop_at = 0;
-    s->wishes = (struct echi_wishes){.sync = (enum echi_sync)below(s, TOY_SYNCS),
-                                     .world = 1 + (int)below(s, NODES),
-                                     .separate = (int)below(s, 3) - 1,
-                                     .has_cut = true,
-                                     .groups = (int)below(s, 4),
-                                     .batch = 8 + below(s, 20),
-                                     .staleness = below(s, 4),
-                                     .lr = 0.1};
+    choose_wishes(s, (enum echi_sync)below(s, ECHI_SYNCS));
 }
 
 static void check_end(struct sim *s) {
@@ -78,6 +71,7 @@ static void check_end(struct sim *s) {
     for (int i = 0; i < c->n_lost; i++) counts.lost_owners += echi_plan_group_owned(&s->plan, c->lost_rank[i]) >= 0;
     counts.again += c->again_leases;
     counts.repeats += s->repeats;
+    counts.dropped += s->dropped;
     counts.keeps += (uint64_t)s->keeps;
     if (s->calm && (s->events - s->calm_at) * 1000 / s->live_events > counts.live_most)
         counts.live_most = (s->events - s->calm_at) * 1000 / s->live_events;
@@ -127,11 +121,7 @@ static void run_seed(uint64_t seed) {
     draw_rates(s);
     s->goal = goal;
     s->from = kept;
-    do {
-        memset(&s->plan, 0, sizeof s->plan);
-        choose_plan(s, sync == ECHI_SYNC_BSP ? sync : 1 + (enum echi_sync)below(s, TOY_SYNCS - 1));
-    } while (sync == ECHI_SYNC_BSP && s->plan.round != round);
-    s->plan_given = true;
+    resume_plan(s, sync, round);
     take_up(s);
     counts.resumed++;
     sim_run(s);
@@ -142,8 +132,11 @@ static void tell(const char *what, const char *name, uint64_t n) { printf("%s%s 
 
 int main(int argc, char **argv) {
     static const char *const due[DUES_OF] = {"messages", "sent", "work", "notices", "losses-told", "ends-itself"};
-    static const char *const task[ECHI_TASKS] = {"head", "head-apply", "add", "apply", "refresh", "backward", "step", "forward", "eval",
-                                                 "keep"};
+    static const char *const task[ECHI_TASKS] = {
+        [ECHI_TASK_HEAD] = "head", [ECHI_TASK_HEAD_APPLY] = "head-apply", [ECHI_TASK_ADD] = "add", [ECHI_TASK_APPLY] = "apply",
+        [ECHI_TASK_ENCODE] = "encode", [ECHI_TASK_DECODE] = "decode", [ECHI_TASK_REFRESH] = "refresh", [ECHI_TASK_BACKWARD] = "backward",
+        [ECHI_TASK_STEP] = "step", [ECHI_TASK_FORWARD] = "forward", [ECHI_TASK_EVAL] = "eval", [ECHI_TASK_KEEP] = "keep",
+        [ECHI_TASK_LOCAL_APPLY] = "local-apply", [ECHI_TASK_LOCAL_DELTA] = "local-delta", [ECHI_TASK_LOCAL_JOIN] = "local-join"};
     const char *only = getenv("SEED");
     const uint64_t first = only ? strtoull(only, NULL, 10) : argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     const uint64_t runs = only ? 1 : argc > 2 ? strtoull(argv[2], NULL, 10) : RUNS;
@@ -160,6 +153,7 @@ int main(int argc, char **argv) {
     tell("", "losses.of-owners", counts.lost_owners);
     tell("", "leases-again", counts.again);
     tell("", "rows-answered-again", counts.repeats);
+    tell("", "pushes-dropped", counts.dropped);
     tell("", "checkpoints", counts.keeps);
     tell("", "events", events);
     for (int i = 0; i < DUES_OF; i++) tell("event.", due[i], counts.due[i]);

@@ -6,7 +6,7 @@
  *   late       a message takes up to a thousand times as long
  *   slow       a link is 2 to 64 times as slow, in one direction
  *   twice      a word that says the same when it is said again comes twice, one behind the other. No transport does that; roles
- *              take it all the same. Payloads, leases and counts (APPLIED, STARTED, HELD, DRAINED) are said once: roles rely on it
+ *              take it all the same. Payloads, leases and counts (APPLIED, dropped, STARTED, HELD, DRAINED) are said once: roles rely on it
  *   pause      a node handles nothing for a while, then all that has come, at once
  *   cut        a link ends. One of its nodes tells the coordinator, or it is the coordinator; the other is then declared lost, but
  *              goes on with all others until each has dropped it, and leaves when rank 0 has. Where both may be lost, both tell
@@ -50,7 +50,8 @@ static bool comes_twice(struct sim *s, const struct echi_msg *m) {
     switch (m->kind) {
     case ECHI_KIND_READY: if (m->members == 0) return false; break;
     case ECHI_KIND_REVOKE: if (m->lease.id == 0) return false; break;
-    case ECHI_KIND_ENTER: case ECHI_KIND_STATE_ACK: case ECHI_KIND_REVOKED: break;
+    case ECHI_KIND_REVOKED: if (m->flag == ECHI_REVOKED_DROPPED) return false; break;
+    case ECHI_KIND_ENTER: case ECHI_KIND_STATE_ACK: break;
     case ECHI_KIND_FAULT: case ECHI_KIND_STOP: case ECHI_KIND_LOST: break;
     default: return false;
     }

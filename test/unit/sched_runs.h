@@ -23,7 +23,7 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     struct echi_plan *p = &s->plan;
     p->sync = (uint8_t)sync;
     p->world = (uint16_t)(1 + below(s, NODES));
-    p->separated = below(s, 2) != 0;
+    p->separated = below(s, 2) && sync != ECHI_SYNC_LOCAL;
     p->head = p->separated ? (uint16_t)below(s, p->world) : ECHI_NO_RANK;
     p->staleness = below(s, 4);
     p->rounds_apart = 1 + below(s, 4);
@@ -31,7 +31,7 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     p->round = 1 + below(s, 30);
     p->lr = 0.1;
     p->momentum = 0.9;
-    p->damping = sync == ECHI_SYNC_BSP ? 0 : (double)(s->seed % 3) / 2;
+    p->damping = sync == ECHI_SYNC_BSP || sync == ECHI_SYNC_LOCAL ? 0 : (double)(s->seed % 3) / 2;
     memset(p->owner_of, 0xff, sizeof p->owner_of);
     memset(p->group_of, ECHI_NONE, sizeof p->group_of);
     p->n_groups = 1;
@@ -41,13 +41,20 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     } else {
         if (sync == ECHI_SYNC_GSSP) p->n_groups = (uint8_t)(1 + below(s, p->world < 4 ? p->world : 4));
         const bool large = below(s, 10) == 0;   /* more rows at the head than it merges */
+        const bool local = sync == ECHI_SYNC_LOCAL, plain_asp = sync == ECHI_SYNC_ASP && !p->separated;
+        p->outer_lr = local;
+        p->outer_momentum = local && below(s, 2) ? 0.9 : 0;
+        p->drop_older = plain_asp && below(s, 2) ? below(s, 8) / 4.0 : 0;
         for (int r = 0; r < p->world; r++) {
             if (r >= p->n_groups && below(s, 6) == 0) continue;
             p->group_of[r] = (uint8_t)(r < p->n_groups ? r : (int)below(s, p->n_groups));
             p->n[r] = large ? N_MAX - below(s, 3) : 1 + below(s, below(s, 8) ? 8 : N_MAX);
+            if (local) p->inner[r] = 1 + below(s, 5);
+            if (plain_asp && below(s, 2)) p->divisor[r] = 1 + below(s, 50);
         }
     }
     p->codec = (uint8_t)below(s, ECHI_CODECS);
+    if (sync == ECHI_SYNC_LOCAL || p->drop_older > 0) p->codec = ECHI_CODEC_DENSE;
     p->state_ratio = p->codec ? 300000 : 0;
     for (int g = 0; g < p->n_groups; g++) p->base[g] = p->state_ratio;
     /* Owners are any nodes, one each; not always of their own group. */
@@ -55,17 +62,40 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     for (int g = 0; g < p->n_groups; g++) p->owner_of[g] = (uint16_t)(((uint32_t)g + turn) % p->world);
 }
 
-/* One node that does everything by itself, rounds as in an epoch's last short one. */
+static inline void choose_wishes(struct sim *s, enum echi_sync sync) {
+    s->wishes = (struct echi_wishes){.sync = sync,
+                                     .world = 1 + (int)below(s, NODES),
+                                     .separate = (int)below(s, 3) - 1,
+                                     .has_cut = true,
+                                     .groups = (int)below(s, 4),
+                                     .batch = 8 + below(s, 20),
+                                     .staleness = below(s, 4),
+                                     .lr = 0.1};
+    struct echi_wishes *w = &s->wishes;
+    if (sync == ECHI_SYNC_LOCAL) {
+        w->separate = 0;
+        w->inner_steps = 1 + below(s, 5);
+        w->outer_lr = 1;
+        w->outer_momentum = below(s, 2) ? 0.9 : 0;
+    }
+    if (sync == ECHI_SYNC_ASP && w->separate != 1) {
+        w->drop_older = below(s, 2) ? below(s, 8) / 4.0 : 0;
+        w->weigh_by_time = below(s, 2) != 0;
+    }
+}
+
+/* One node that does everything by itself: rounds as in an epoch's last short one; under `local`, with outer_lr 1 and no outer
+ * momentum, its steps, of which only the last of an epoch or of the run is short. */
 static void one_node(const struct sim *s, uint64_t samples, uint32_t *w) {
     uint32_t v[PARAMS] = {0}, grads[PARAMS], start = 0;
     for (int i = 0; i < PARAMS; i++) w[i] = mix((uint32_t)s->seed, (uint32_t)i);
     for (uint64_t done = 0; done < samples;) {
         if (start == s->goal.train_samples) start = 0;
-        uint64_t n = s->plan.round;
+        uint64_t n = is_local(s) ? s->plan.n[0] : s->plan.round;
         if (n > s->goal.train_samples - start) n = s->goal.train_samples - start;
         if (n > s->goal.samples - done) n = s->goal.samples - done;
-        const struct echi_lease l = {.start = start, .n = (uint32_t)n, .round_size = (uint32_t)n};
-        toy_step(w, grads, &l);
+        const struct echi_lease l = {.start = start, .n = (uint32_t)n};
+        toy_step(w, grads, &l, is_local(s) ? s->plan.round : l.n);
         for (int i = 0; i < PARAMS; i++) w[i] -= toy_velocity(i, &v[i], w[i], grads[i], l.n);
         start += l.n;
         done += n;
@@ -84,6 +114,8 @@ static void check_silence(struct sim *s) {
         MUST(s, SILENCE, n->ended && !n->held);
         for (int i = 0; n->has_worker && i < s->plan.strands; i++)
             MUST(s, SILENCE, n->worker.strand[i].sending == 0 && n->worker.n_leases == 0);
+        for (int i = 0; n->has_worker && i < ECHI_DELTAS; i++)
+            MUST(s, SILENCE, n->worker.local.delta[i].sending == 0 && !n->worker.local.delta[i].held);
         if (n->has_owner) {
             MUST(s, SILENCE, n->owner.sends == 0 && n->owner.state_out == 0 && n->owner.state_sending < 0 && n->owner.busy == 0 &&
                                  (n->owner.drained || s->killed));
@@ -116,6 +148,7 @@ static void count_surviving(struct sim *s) {
 static void check_counts(struct sim *s) {
     const struct echi_coordinator *c = &s->coordinator;
     const uint64_t before = s->from.at.samples;   /* by a run that this one resumes */
+    const bool again = s->killed || s->dropped;   /* samples may have been dealt more than once */
     uint64_t loss = 0;
     MUST(s, LEDGER, c->applied == c->issued && c->n_out == 0 && c->n_again == 0);
     MUST(s, LEDGER, c->applied == before + s->applied_samples || s->owner_killed);
@@ -125,13 +158,14 @@ static void check_counts(struct sim *s) {
     for (uint32_t i = 0; i < s->goal.train_samples; i++) {
         const uint64_t times = times_in(s, c->applied, i);
         MUST(s, ONCE, s->applied[i] == times);
-        MUST(s, ONCE, s->killed || s->coordinator.moves ? s->leased[i] >= times : s->leased[i] == times);   /* one handed back was not computed */
-        MUST(s, ONCE, s->killed ? s->computed[i] >= times : s->computed[i] == times);
+        MUST(s, ONCE, again || s->handed_back ? s->leased[i] >= times : s->leased[i] == times);   /* what is handed back was not computed */
+        MUST(s, ONCE, again ? s->computed[i] >= times : s->computed[i] == times);
         if (s->plan.separated) MUST(s, HEAD, s->headed[i] == times);
         loss += (times - times_in(s, before, i)) * loss_of(label_of(i));
     }
     MUST(s, LEDGER, s->owner_killed || (c->loss_sum == (double)loss && c->loss_samples == s->applied_samples));
-    MUST(s, LEDGER, (c->again_leases == 0) == (c->again_samples == 0) && (s->killed || c->again_leases == 0));
+    MUST(s, LEDGER, (c->again_leases == 0) == (c->again_samples == 0) && (again || c->again_leases == 0));
+    MUST(s, LEDGER, c->dropped_leases == s->dropped && c->dropped_samples == s->dropped_samples && c->again_samples >= s->dropped_samples);
     MUST(s, LOOK, s->goal.has_test ? c->looks >= 1 : c->looks == 0);
     MUST(s, LOOK, (uint64_t)s->looks == c->looks - s->from.at.looks);
     if (s->goal.keep)   /* else it could not be written */
@@ -140,7 +174,7 @@ static void check_counts(struct sim *s) {
 }
 
 /* The histograms count each push once; the head's agrees with what the simulation saw, where its bins are quarters. */
-static void check_stalenesses(struct sim *s) {
+static inline void check_stalenesses(struct sim *s) {
     const struct echi_coordinator *c = &s->coordinator;
     uint64_t trunk = 0, head = 0;
     for (int b = 0; b < ECHI_STALENESS_BINS; b++) {
@@ -161,7 +195,8 @@ static void check_weights(struct sim *s) {
     const uint32_t *final = place_at(s, 0, ECHI_SLOT_COORD_PARAMS, 0)->word;
     uint32_t expected[PARAMS];
     if (s->coordinator.status == ECH_OK) check_residuals(s);
-    if (s->plan.sync == ECHI_SYNC_BSP && !is_coded(s) && !s->from.coded) {
+    const bool alone = is_local(s) && s->plan.world == 1 && s->plan.outer_momentum == 0 && !s->goal.resumed;
+    if (alone || (s->plan.sync == ECHI_SYNC_BSP && !is_coded(s) && !s->from.coded)) {
         one_node(s, s->coordinator.applied, expected);
         MUST(s, ONE_NODE, memcmp(final, expected, sizeof expected) == 0);
     }
@@ -195,7 +230,7 @@ static void check_weights(struct sim *s) {
         MUST(s, DRAIN, s->node[r].dead || memcmp(final, place_at(s, r, ECHI_SLOT_NODE_FINAL, 0)->word, PARAMS * 4) == 0);
 }
 
-static struct sim *sim_new(uint64_t seed) {
+static inline struct sim *sim_new(uint64_t seed) {
     static struct sim s;
     sim_clear(&s);
     s.seed = seed;
@@ -204,11 +239,20 @@ static struct sim *sim_new(uint64_t seed) {
 }
 
 /* Goes on from the checkpoint in `from`. */
-static void take_up(struct sim *s) {
+static inline void take_up(struct sim *s) {
     s->goal.resumed = true;
     s->goal.from = s->from.at;
     for (uint32_t i = 0; i < s->goal.train_samples; i++)
         s->leased[i] = s->computed[i] = s->applied[i] = s->headed[i] = (uint8_t)times_in(s, s->from.at.samples, i);
+}
+
+/* The plan of a run that goes on after one of that policy and round. */
+static inline void resume_plan(struct sim *s, enum echi_sync sync, uint32_t round) {
+    do {
+        memset(&s->plan, 0, sizeof s->plan);
+        choose_plan(s, sync == ECHI_SYNC_BSP ? sync : 1 + (enum echi_sync)below(s, ECHI_SYNCS - 1));
+    } while (sync == ECHI_SYNC_BSP && s->plan.round != round);
+    s->plan_given = true;
 }
 
 static inline void chosen(struct sim *s, enum echi_sync sync) {

@@ -9,7 +9,8 @@
  * byte form. Each part of a slot knows who reads or writes it, from the action that says so to the event that ends it: two
  * writers, or a writer beside a reader, is a race and fails, whether or not a byte went wrong in this run.
  *
- * sched_watch.h: what must hold at each event. sched_faults.h: what goes wrong. sched_runs.h: runs made from a seed. */
+ * sched_watch.h: what must hold at each event. sched_faults.h: what goes wrong. sched_runs.h: runs made from a seed.
+ * sched_suites.h: thousands of them. */
 #ifndef SCHED_SIM_H
 #define SCHED_SIM_H
 #include "echi_random.h"
@@ -51,9 +52,6 @@ enum {
     NOTES = 40              /* events that a failure tells */
 };
 
-/* The policies that are known here; of `local` see test_sched_local.c. */
-enum { TOY_SYNCS = ECHI_SYNC_LOCAL };
-
 /* ---- the toy model ---- */
 
 static uint32_t mix(uint32_t a, uint32_t b) {
@@ -83,22 +81,31 @@ static void toy_backward(const uint32_t *w, uint32_t *grads, uint32_t sample, ui
     const uint32_t signal = mix(act_grad, sample), label = label_of(sample);
     for (int i = 0; i < CUT * WORDS; i++) grads[i] += is_tally(i) ? tally_of(label, i) : mix(signal, w[i] + (uint32_t)i);
 }
-static void toy_step(const uint32_t *w, uint32_t *grads, const struct echi_lease *l) {
+static void toy_step(const uint32_t *w, uint32_t *grads, const struct echi_lease *l, uint32_t divisor) {
     const uint32_t trunk = fold(w, 0, CUT), head = fold(w, CUT, LAYERS);
     memset(grads, 0, PARAMS * sizeof *grads);
     for (uint32_t s = l->start; s < l->start + l->n; s++)
-        toy_backward(w, grads, s, toy_head(head, grads, toy_forward(trunk, s), label_of(s), l->round_size));
+        toy_backward(w, grads, s, toy_head(head, grads, toy_forward(trunk, s), label_of(s), divisor));
 }
 /* What word i moves by: momentum and decay where the gradient arrives, once. */
 static uint32_t toy_velocity(int i, uint32_t *v, uint32_t w, uint32_t g, uint32_t samples) {
     return is_tally(i) ? g : (*v = 3 * *v + g + 5 * samples * w);
 }
+/* `local`: what a change weighs, all of a round 1; and what word i moves by when the sum of a round's changes arrives. */
+static uint32_t toy_weight(int i, uint32_t samples, uint32_t divisor) {
+    return is_tally(i) || samples == divisor ? 1 : mix(samples, divisor) | 1;
+}
+static uint32_t toy_outer(int i, uint32_t *v, uint32_t sum, bool momentum) {
+    if (is_tally(i) || !momentum) return sum;
+    *v = 3 * *v + sum;
+    return sum + 3 * *v;
+}
 
 /* ---- the cluster ---- */
 
 /* holds: of a state or another group's state its version; of weights the samples in them. answer: a worker's weights, the number
- * under which they were sent. */
-struct place { uint32_t word[ROOM]; uint64_t holds; uint32_t answer; uint8_t readers[LAYERS]; bool writer[LAYERS]; };
+ * under which they were sent. round: of a worker's weights under `local`, the rounds in them. */
+struct place { uint32_t word[ROOM]; uint64_t holds, round; uint32_t answer; uint8_t readers[LAYERS]; bool writer[LAYERS]; };
 struct posted { struct echi_slot slot; uint8_t role, first, end; };
 enum { NOBODY = 0xffff };
 /* One message, with what its sender waits for: a payload's slot until SENT. */
@@ -171,7 +178,7 @@ enum fault {
 };
 struct counts {
     uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
-    uint64_t losses, lost_owners, again, repeats, keeps, resumed, early, ended, stale_most;
+    uint64_t losses, lost_owners, again, repeats, dropped, keeps, resumed, early, ended, stale_most;
     uint64_t live_most;                     /* largest part of its bound that a liveness phase took, in thousandths */
 };
 
@@ -179,6 +186,8 @@ struct counts {
 struct seen_lease {
     struct echi_lease lease;
     bool begun, applied, revoked, more;     /* more: its push said that the worker holds another */
+    bool here, changed;                     /* `local`: its worker has it; its steps are in a change */
+    uint32_t stepped, moved[PARAMS];        /* `local`: samples of its steps; what these have moved */
     uint32_t answer;                        /* that brought the weights it began on */
     uint64_t version;                       /* in its owner's state from this version on */
     uint64_t samples;                       /* in the weights it began on */
@@ -232,6 +241,11 @@ struct sim {
     uint64_t has_version[NODES][ECHI_GROUPS_MAX], has_samples[NODES][ECHI_GROUPS_MAX];   /* of others' states, by owner */
     bool decided[ECHI_GROUPS_MAX];          /* the last state of a lost group */
     uint32_t velocity[ECHI_GROUPS_MAX][PARAMS], mass[ECHI_GROUPS_MAX][LAYERS];
+    /* `local`, by worker: its own weights, their momentum, and what its steps have moved since its last change; of the round so far
+     * the sum of the changes. */
+    struct own { uint32_t word[PARAMS], velocity[PARAMS], since[PARAMS]; } own[NODES];
+    uint32_t round_sum[PARAMS];
+    uint64_t dropped, dropped_samples;      /* pushes that were too old */
     uint32_t start[PARAMS];                 /* the weights that this run began with */
     uint32_t alone[4][PARAMS], alone_velocity[PARAMS]; uint64_t alone_samples, alone_rounds, head_rounds;   /* one node, by rounds */
     /* Staleness: the weights sent to a worker, by their number, with the pushes that their owner had applied by then; the owner
@@ -294,7 +308,7 @@ static void settle_cuts(struct sim *s);
     X(DRIVER, "driver") X(FAULT, "a role's refusal") X(RACE, "slots") X(WAIT, "nobody waits for ever")                          \
     X(STALENESS, "staleness") X(APART, "rounds apart") X(ONCE, "leases once") X(GRADIENT, "gradients") X(MASS, "mass")          \
     X(SUM, "weights") X(STATE, "states") X(FREEZE, "frozen state") X(DRAIN, "drain") X(ONE_NODE, "one node")                    \
-    X(LEDGER, "ledger") X(HEAD, "rows once") X(LOOK, "looks") X(CLOCK, "clock") X(SILENCE, "silence")
+    X(LOCAL, "own steps") X(LEDGER, "ledger") X(HEAD, "rows once") X(LOOK, "looks") X(CLOCK, "clock") X(SILENCE, "silence")
 enum invariant {
 #define INVARIANT_ENUM(name, text) MUST_##name,
     INVARIANTS(INVARIANT_ENUM)
@@ -376,6 +390,7 @@ static void die(struct sim *s, enum invariant which, const char *what) {
     } while (0)
 #define CHECK(s, condition) MUST(s, DRIVER, condition)
 
+static bool is_local(const struct sim *s) { return s->plan.sync == ECHI_SYNC_LOCAL; }
 static int cut_of(const struct sim *s) { return s->plan.separated ? CUT : LAYERS; }
 static uint32_t below(struct sim *s, uint32_t bound) { return echi_random_below(&s->random, bound); }
 /* One of a thousand, so often. */
@@ -473,9 +488,9 @@ static void write_ends(struct sim *s, int node, struct echi_slot slot, int first
     for (int l = first; l < end; l++) place(s, node, slot)->writer[l] = false;
 }
 
-/* What a task reads and writes, and in which layers; gradients of a worker are let go layer by layer, not here. */
 #include "toy_codec.h"
 
+/* What a task reads and writes, and in which layers; gradients of a worker are let go layer by layer, not here. */
 static void touch(struct sim *s, int node, const struct echi_task *t, bool begins) {
     void (*reads)(struct sim *, int, struct echi_slot, int, int) = begins ? read_begins : read_ends;
     void (*writes)(struct sim *, int, struct echi_slot, int, int) = begins ? write_begins : write_ends;
@@ -553,9 +568,21 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     case ECHI_TASK_KEEP:
         for (int i = 0; i <= s->plan.n_groups; i++) reads(s, node, (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)i}, 0, LAYERS);
         break;
-    case ECHI_TASK_LOCAL_APPLY:   /* test_sched_local.c */
+    case ECHI_TASK_LOCAL_APPLY:
+        reads(s, node, t->grads, 0, cut);
+        writes(s, node, t->weights, 0, cut);
+        writes(s, node, t->state, 0, cut);
+        break;
     case ECHI_TASK_LOCAL_DELTA:
+        reads(s, node, t->weights, 0, cut);
+        writes(s, node, t->state, 0, cut);
+        writes(s, node, t->grads, 0, cut);
+        break;
     case ECHI_TASK_LOCAL_JOIN:
+        reads(s, node, t->weights, 0, cut);
+        writes(s, node, t->weights_out, 0, cut);
+        writes(s, node, t->state_out, 0, cut);
+        break;
     case ECHI_TASKS: break;
     }
 }
@@ -1107,7 +1134,8 @@ static void run_apply(struct sim *s, struct work *w, bool of_head) {
     if (!of_head) note_taken(s, w->node, t);
     uint32_t *v = place_at(s, w->node, of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM, 0)->word;
     for (int i = first; i < end; i++) {
-        const uint32_t move = toy_velocity(i, &v[i], weights[i], grads[i], t->samples);
+        const uint32_t move = is_local(s) ? toy_outer(i, &v[i], grads[i], s->plan.outer_momentum > 0)
+                                          : toy_velocity(i, &v[i], weights[i], grads[i], t->samples);
         if (t->state_out.kind) place(s, w->node, t->state_out)->word[i] = place(s, w->node, t->state)->word[i] - move;
         else to[i] = weights[i] - move;
     }
@@ -1124,12 +1152,31 @@ static void sum_states(struct sim *s, int node, struct echi_slot own, const uint
     }
 }
 
+/* What a worker under `local` does with weights of its own. */
+static void run_local(struct sim *s, const struct work *w) {
+    const struct echi_task *t = &w->task;
+    const bool joins = t->kind == ECHI_TASK_LOCAL_JOIN;
+    uint32_t *own = place(s, w->node, joins ? t->weights_out : t->weights)->word;
+    uint32_t *state = place(s, w->node, joins ? t->state_out : t->state)->word;
+    for (int i = 0; i < PARAMS; i++)
+        if (joins) {
+            const uint32_t from = place(s, w->node, t->weights)->word[i];
+            own[i] = from + (own[i] - state[i]);
+            state[i] = from;
+        } else if (t->kind == ECHI_TASK_LOCAL_DELTA) {
+            place(s, w->node, t->grads)->word[i] = (state[i] - own[i]) * toy_weight(i, t->samples, t->divisor);
+            state[i] = own[i];
+        } else {
+            own[i] -= toy_velocity(i, &state[i], own[i], place(s, w->node, t->grads)->word[i], t->samples);
+        }
+}
+
 static void run_task(struct sim *s, struct work *w) {
     const struct echi_task *t = &w->task;
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_STEP:
         watch_step(s, w);
-        toy_step(place(s, w->node, t->weights)->word, place(s, w->node, t->grads)->word, &t->lease);
+        toy_step(place(s, w->node, t->weights)->word, place(s, w->node, t->grads)->word, &t->lease, t->divisor);
         code_push(s, w->node, t);
         for (uint32_t i = 0; i < t->lease.n; i++) w->result.loss[0] += loss_of(label_of(t->lease.start + i));
         break;
@@ -1175,9 +1222,9 @@ static void run_task(struct sim *s, struct work *w) {
         s->looks++;
         break;
     case ECHI_TASK_KEEP: end_keep(s, &w->result); break;
-    case ECHI_TASK_LOCAL_APPLY:   /* test_sched_local.c */
+    case ECHI_TASK_LOCAL_APPLY:
     case ECHI_TASK_LOCAL_DELTA:
-    case ECHI_TASK_LOCAL_JOIN:
+    case ECHI_TASK_LOCAL_JOIN: run_local(s, w); break;
     case ECHI_TASKS: break;
     }
     if (t->kind != ECHI_TASK_HEAD || t->weights_out.kind) watch_ends(s, w);

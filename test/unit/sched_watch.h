@@ -4,7 +4,7 @@
  * comes about, by the version or the lease that names it.
  *
  *   STALENESS  while a worker computes, each other worker of its owner applies at most 2 S + 1 pushes, with two strands 2 S + 3
- *              (lib/sched/README.md)
+ *              (lib/sched/README.md); what is staler than drop_older, and nothing else, is dropped
  *   APART      no owner applies when a living one lacks more than R rounds, or 256 pushes, of its state
  *   ONCE       a lease is applied once and never after it was revoked; no sample twice in states that survive
  *   GRADIENT   what is applied is what its lease gives on the weights it began on; rows and answers are those of their lease
@@ -14,7 +14,9 @@
  *              acknowledged at once; what "all have" all have
  *   FREEZE     of a lost group the highest version that is left is kept
  *   DRAIN      after a drain nothing is under way and all owners have the same
- *   ONE_NODE   BSP's weights are those of one node, round by round
+ *   ONE_NODE   BSP's weights are those of one node, round by round; those of `local` with one worker its plain steps
+ *   LOCAL      own weights are the weights that came and what the own steps have moved since the last change; each step is in one
+ *              change, and nobody is more than a round ahead (lib/sched/policy_local.c)
  *   HEAD       the head trains each row of an epoch once, on its newest weights
  *   LOOK, CLOCK, LEDGER  a look sees what is there; the clock of training never goes back; numbers of leases are new
  *
@@ -27,7 +29,11 @@ static size_t trunk_bytes(const struct sim *s) { return (size_t)cut_of(s) * WORD
 static bool same(const uint32_t *a, const uint32_t *b, int first, int end) {
     return memcmp(a + first, b + first, (size_t)(end - first) * sizeof *a) == 0;
 }
-static bool rounds(const struct sim *s) { return s->plan.sync == ECHI_SYNC_BSP; }
+static bool rounds(const struct sim *s) { return s->plan.sync == ECHI_SYNC_BSP || is_local(s); }
+/* What a lease's gradients are divided by. */
+static uint32_t divisor_of(const struct sim *s, const struct echi_lease *l) {
+    return is_local(s) ? s->plan.round : s->plan.divisor[l->worker] ? s->plan.divisor[l->worker] : l->round_size;
+}
 
 /* ---- leases ---- */
 
@@ -85,11 +91,16 @@ static void note_applied(struct sim *s, struct seen_lease *seen, uint64_t versio
     }
 }
 
-/* What a lease gives on the weights it began on. */
+/* What a lease gives on the weights it began on; under `local` what its steps have moved, by its part of the round. */
 static void expected_grads(struct sim *s, const struct seen_lease *seen, uint32_t *out) {
-    if (!s->plan.separated) return toy_step(seen->began_on, out, &seen->lease);
+    const struct echi_lease *l = &seen->lease;
+    if (is_local(s)) {
+        for (int i = 0; i < PARAMS; i++) out[i] = seen->moved[i] * toy_weight(i, l->n, l->round_size);
+        return;
+    }
+    if (!s->plan.separated) return toy_step(seen->began_on, out, l, divisor_of(s, l));
     memset(out, 0, PARAMS * sizeof *out);
-    for (uint32_t k = 0; k < seen->lease.n; k++) toy_backward(seen->began_on, out, seen->lease.start + k, seen->act_grad[k]);
+    for (uint32_t k = 0; k < l->n; k++) toy_backward(seen->began_on, out, l->start + k, seen->act_grad[k]);
 }
 
 /* A whole push is taken: its gradient is that of its lease. A codec that sends a part of it and keeps the rest is watched here:
@@ -175,6 +186,16 @@ static void check_copy(struct sim *s, int group, uint64_t version, struct echi_m
     MUST(s, STATE, memcmp(mark, s->state[group][version].mark, sizeof mark) == 0);
 }
 
+static bool too_old(const struct sim *s, uint64_t samples) {
+    return s->plan.drop_older > 0 && (double)samples > s->plan.drop_older * s->plan.round;
+}
+static void watch_dropped(struct sim *s, const struct seen_lease *seen) {
+    MUST(s, ONCE, seen->begun && !seen->revoked);
+    MUST(s, STALENESS, too_old(s, s->applied_samples - seen->samples));
+    s->dropped++;
+    s->dropped_samples += seen->lease.n;
+}
+
 static void watch_send(struct sim *s, int node, const struct echi_action *a) {
     const struct echi_lease *l = &a->msg.lease;
     const struct echi_plan *p = &s->node[node].setup.plan;
@@ -183,6 +204,7 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
     case ECHI_KIND_WEIGHTS:
         note_answer(s, &s->answer[a->to][++s->answers[a->to] % ANSWERS], node, s->knower[a->to] == 1u + (uint32_t)node);
         MUST(s, SUM, a->msg.samples == place(s, node, a->slot)->holds);
+        MUST(s, SUM, !rounds(s) || a->msg.version == s->versions[0]);
         break;
     case ECHI_KIND_APPLIED: {
         struct seen_lease *seen = seen_of(s, l);
@@ -211,10 +233,12 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
         if (l->id == 0) {
             MUST(s, STATE, a->msg.version == s->has_version[node][a->msg.group]);
             check_copy(s, a->msg.group, a->msg.version, a->msg.marks);
-        } else if (!a->msg.flag) {
-            MUST(s, ONCE, !seen_of(s, l)->applied);
-            s->seen[l->id].revoked = true;
+        } else if (a->msg.flag != ECHI_REVOKED_IN) {
+            struct seen_lease *seen = seen_of(s, l);
+            MUST(s, ONCE, !seen->applied);
+            if (a->msg.flag == ECHI_REVOKED_DROPPED) watch_dropped(s, seen);
             s->handed_back += a->msg.from_role == ECHI_ROLE_WORKER;
+            seen->revoked = true;
         }
         break;
     default: break;
@@ -245,7 +269,9 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
     case ECHI_KIND_WEIGHTS:
         place(s, m->to, slot)->holds = msg->samples;
         place(s, m->to, slot)->answer = m->answer;
+        place(s, m->to, slot)->round = msg->version;
         break;
+    case ECHI_KIND_LEASE: s->seen[msg->lease.id].here = true; break;
     case ECHI_KIND_STATE:
         if (is_coded(s)) {   /* taken in by a task, see `decode` */
             s->coming[m->to][msg->group].version = msg->version;
@@ -278,19 +304,48 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
 
 /* ---- tasks ---- */
 
+/* A change is made when the weights of its round are here, or to make room for a lease of the round before, a lost worker's. */
+static void watch_closes(struct sim *s, int node, const struct echi_lease *l) {
+    const uint64_t round = place_at(s, node, ECHI_SLOT_LOCAL_WEIGHTS, 0)->round;
+    bool now = l->round == round;
+    for (uint32_t id = 1; id <= s->leases && !now; id++) {
+        const struct seen_lease *other = &s->seen[id];
+        now = other->lease.worker == node && other->here && !other->begun && other->lease.round == round;
+    }
+    MUST(s, LOCAL, now);
+}
+
 static void watch_begins(struct sim *s, int node, const struct echi_task *t) {
+    if (t->kind == ECHI_TASK_LOCAL_DELTA) watch_closes(s, node, &t->lease);
+    if (t->kind == ECHI_TASK_LOCAL_DELTA || (t->kind == ECHI_TASK_STEP && is_local(s)))   /* what has come is taken in first */
+        MUST(s, LOCAL, place_at(s, node, ECHI_SLOT_LOCAL_WEIGHTS, 0)->round == place_at(s, node, ECHI_SLOT_WORKER_WEIGHTS, 0)->round);
     if (t->kind == ECHI_TASK_APPLY && s->plan.n_groups > 1) watch_apart(s, node);
     if (t->kind == ECHI_TASK_HEAD && t->weights_out.kind) MUST(s, HEAD, s->head_in[t->weights.index] == s->head_samples);
 }
 
+/* `local`: the next part of a lease. */
+static struct seen_lease *part_of(struct sim *s, const struct echi_lease *part) {
+    MUST(s, LEDGER, part->id >= 1 && part->id <= s->leases);
+    struct seen_lease *seen = &s->seen[part->id];
+    const struct echi_lease *l = &seen->lease;
+    MUST(s, LEDGER, part->epoch == l->epoch && part->worker == l->worker && part->owner == l->owner && part->round == l->round);
+    MUST(s, LOCAL, !seen->changed && part->start == l->start + seen->stepped && part->n >= 1 && part->n <= l->n - seen->stepped);
+    MUST(s, LOCAL, part->n == s->plan.n[l->worker] || part->n == l->n - seen->stepped);
+    return seen;
+}
+
 static void watch_step(struct sim *s, const struct work *w) {
     const struct echi_lease *l = &w->task.lease;
-    struct seen_lease *seen = seen_of(s, l);
+    struct seen_lease *seen = is_local(s) ? part_of(s, l) : seen_of(s, l);
     const struct place *weights = place(s, w->node, w->task.weights);
-    MUST(s, ONCE, !seen->begun && l->worker == w->node);
+    MUST(s, ONCE, (!seen->begun || seen->stepped > 0) && l->worker == w->node);
+    if (is_local(s)) {
+        MUST(s, LOCAL, same(weights->word, s->own[w->node].word, 0, PARAMS));
+        MUST(s, LOCAL, l->round == weights->round || l->round == weights->round + 1);
+    }
+    if (!seen->begun) seen->samples = weights->holds;
     seen->begun = true;
     memcpy(seen->began_on, weights->word, sizeof seen->began_on);
-    seen->samples = weights->holds;
     seen->answer = weights->answer;
     for (uint32_t i = l->start; i < l->start + l->n; i++) s->computed[i]++;
 }
@@ -335,8 +390,8 @@ static void alone_on(struct sim *s) {
     uint64_t n = s->plan.round;
     if (n > s->goal.train_samples - start) n = s->goal.train_samples - start;
     if (n > s->goal.samples - s->alone_samples) n = s->goal.samples - s->alone_samples;
-    const struct echi_lease l = {.start = start, .n = (uint32_t)n, .round_size = (uint32_t)n};
-    toy_step(before, grads, &l);
+    const struct echi_lease l = {.start = start, .n = (uint32_t)n};
+    toy_step(before, grads, &l, l.n);
     for (int i = 0; i < PARAMS; i++) w[i] = before[i] - toy_velocity(i, &s->alone_velocity[i], before[i], grads[i], l.n);
     s->alone_samples += n;
 }
@@ -373,19 +428,74 @@ static void check_sum(struct sim *s, const struct work *w, int group, uint64_t v
     out->holds = samples;
 }
 
+/* `local`: the worker's weights and changes, made again beside it. */
+static void watch_local(struct sim *s, const struct work *w) {
+    const struct echi_task *t = &w->task;
+    struct own *own = &s->own[w->node];
+    struct place *weights = place_at(s, w->node, ECHI_SLOT_LOCAL_WEIGHTS, 0);
+    if (t->kind == ECHI_TASK_LOCAL_JOIN) {
+        const struct place *came = place(s, w->node, t->weights);
+        for (int i = 0; i < PARAMS; i++) own->word[i] = came->word[i] - own->since[i];
+        weights->holds = came->holds;
+        weights->round = came->round;
+    } else if (t->kind == ECHI_TASK_LOCAL_APPLY) {
+        uint32_t grads[PARAMS];
+        struct seen_lease *seen = part_of(s, &t->lease);
+        MUST(s, LOCAL, t->samples == t->lease.n && t->divisor == s->plan.round && seen->begun);
+        toy_step(seen->began_on, grads, &t->lease, s->plan.round);
+        MUST(s, GRADIENT, same(grads, place(s, w->node, t->grads)->word, 0, PARAMS));
+        for (int i = 0; i < PARAMS; i++) {
+            const uint32_t move = toy_velocity(i, &own->velocity[i], own->word[i], grads[i], t->samples);
+            own->word[i] -= move;
+            own->since[i] += move;
+            seen->moved[i] += move;
+        }
+        seen->stepped += t->lease.n;
+    } else {
+        struct seen_lease *seen = seen_of(s, &t->lease);
+        MUST(s, LOCAL, seen->stepped == t->lease.n && !seen->changed);
+        MUST(s, LOCAL, same(own->since, seen->moved, 0, PARAMS));
+        seen->changed = true;
+        memset(own->since, 0, sizeof own->since);
+        weights->holds += t->lease.n;
+    }
+    MUST(s, LOCAL, same(weights->word, own->word, 0, PARAMS));
+}
+
+/* A push has come into the sum of its round. */
+static void watch_add(struct sim *s, const struct work *w) {
+    uint32_t change[PARAMS];
+    struct seen_lease *seen = watch_push(s, w);
+    seen->staleness = s->applied_samples > seen->samples ? (double)(s->applied_samples - seen->samples) / s->plan.round : 0;
+    if (!is_local(s)) return;
+    expected_grads(s, seen, change);
+    for (int i = 0; i < PARAMS; i++) s->round_sum[i] += change[i];
+}
+
+/* `local`: a round's sum is that of its changes, and the weights take one outer step by it. */
+static void check_outer(struct sim *s, const struct work *w) {
+    const uint32_t *before = place(s, w->node, w->task.weights)->word, *out = place(s, w->node, w->task.weights_out)->word;
+    MUST(s, GRADIENT, same(place(s, w->node, w->task.grads)->word, s->round_sum, 0, PARAMS));
+    for (int i = 0; i < PARAMS; i++)
+        MUST(s, SUM, out[i] == before[i] - toy_outer(i, &s->velocity[0][i], s->round_sum[i], s->plan.outer_momentum > 0));
+    memset(s->round_sum, 0, sizeof s->round_sum);
+}
+
 static void watch_apply(struct sim *s, const struct work *w) {
     const struct echi_task *t = &w->task;
     const int g = s->node[w->node].owner.group, words = cut_of(s) * WORDS;
     const struct place *weights = place(s, w->node, t->weights);
     struct place *out = place(s, w->node, t->weights_out);
     if (rounds(s)) {
-        MUST(s, GRADIENT, t->samples == t->divisor && t->divisor == t->lease.round_size);
+        MUST(s, GRADIENT, t->samples == t->divisor && t->divisor == t->lease.round_size && t->damping == 0);
         s->applied_samples += t->samples;
         out->holds = s->applied_samples;
-        return check_round(s, ++s->versions[g], out->word, 0, words);
+        s->versions[g]++;
+        return is_local(s) ? check_outer(s, w) : check_round(s, s->versions[g], out->word, 0, words);
     }
     struct seen_lease *seen = watch_push(s, w);
     MUST(s, GRADIENT, t->samples == t->lease.n && t->divisor == s->plan.round && t->lease.round_size == s->plan.round);
+    MUST(s, STALENESS, s->plan.drop_older == 0 || !too_old(s, s->applied_samples - seen->samples));
     count_push(s, seen);
     const uint64_t version = ++s->versions[g];
     MUST(s, DRIVER, version < VERSIONS);
@@ -440,7 +550,7 @@ static void watch_look(struct sim *s, const struct work *w) {
 static void watch_ends(struct sim *s, const struct work *w) {
     const struct echi_task *t = &w->task;
     switch (t->kind) {
-    case ECHI_TASK_ADD: watch_push(s, w); break;
+    case ECHI_TASK_ADD: watch_add(s, w); break;
     case ECHI_TASK_APPLY: watch_apply(s, w); break;
     case ECHI_TASK_REFRESH: check_sum(s, w, s->node[w->node].owner.group, s->versions[s->node[w->node].owner.group]); break;
     case ECHI_TASK_HEAD:
@@ -449,6 +559,9 @@ static void watch_ends(struct sim *s, const struct work *w) {
         if (rounds(s)) check_round(s, ++s->head_rounds, place(s, w->node, t->weights_out)->word, CUT * WORDS, PARAMS);
         break;
     case ECHI_TASK_EVAL: watch_look(s, w); break;
+    case ECHI_TASK_LOCAL_APPLY:
+    case ECHI_TASK_LOCAL_DELTA:
+    case ECHI_TASK_LOCAL_JOIN: watch_local(s, w); break;
     default: break;
     }
 }

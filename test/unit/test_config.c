@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The option table: defaults, text, environment, and what is refused with which words. */
 #include "echelon.h"
+#include "text_files.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,10 +262,7 @@ static void test_environment(void **state) {
 /* A program may have a locale with a decimal comma; an option means the same there. */
 static void test_locale(void **state) {
     (void)state;
-    static const char *const comma[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "nl_NL.UTF-8"};
-    size_t i = 0, n = sizeof comma / sizeof comma[0];
-    while (i < n && !setlocale(LC_ALL, comma[i])) i++;
-    if (i == n) skip();
+    use_comma_locale();
     struct ech_config c = fresh();
     set(&c, "lr", "0.25");
     setlocale(LC_ALL, "C");

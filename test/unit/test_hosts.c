@@ -2,12 +2,12 @@
  * Host files: what is said is what is simulated, in the units that were said; every refusal names the file and the line. Files of a
  * stranger are in test/fuzz. */
 #include "echi_hosts.h"
+#include "text_files.h"
 
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,10 +20,7 @@ static struct echi_hosts hosts;
 static struct ech_error error;
 
 static ech_status load_bytes(const char *text, size_t len) {
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(text, 1, len, f), len);
-    assert_int_equal(fclose(f), 0);
+    write_bytes(path, text, len);
     echi_hosts_free(&hosts);
     memset(&error, 0, sizeof error);
     return echi_hosts_load(path, &hosts, &error);
@@ -241,10 +238,7 @@ static void what_is_no_host_file_is_refused(void **state) {
 /* The program's locale may write numbers with a comma; a host file is the same on every machine. */
 static void a_comma_is_no_point(void **state) {
     (void)state;
-    static const char *const comma[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "nl_NL.UTF-8"};
-    size_t i = 0, n = sizeof comma / sizeof comma[0];
-    while (i < n && !setlocale(LC_ALL, comma[i])) i++;
-    if (i == n) skip();
+    use_comma_locale();
     const ech_status point = load("hosts 1 speed 1.5 x jitter 0.15\n");
     const double speed = point == ECH_OK ? hosts.host[0].speed : 0;
     const ech_status with_comma = load("hosts 1 speed 1,5 x\n");

@@ -3,12 +3,12 @@
  * a stranger are in test/fuzz. */
 #include "echi_random.h"
 #include "echi_run.h"
+#include "text_files.h"
 
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,10 +34,7 @@ static const char good[] = "# a plan\n"                             /* 1 */
                            "\tgroup 1 owner 1 workers 3:300";        /* 13: no end of line */
 
 static ech_status load(const char *text, size_t len) {
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(text, 1, len, f), len);
-    assert_int_equal(fclose(f), 0);
+    write_bytes(path, text, len);
     memset(&error, 0, sizeof error);
     return echi_plan_load(path, &plan, &error);
 }
@@ -303,10 +300,7 @@ static void a_plan_that_is_not_whole_is_refused(void **state) {
 /* The program's locale may write numbers with a comma; a plan file is the same on every machine. */
 static void a_comma_is_no_point(void **state) {
     (void)state;
-    static const char *const comma[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "nl_NL.UTF-8"};
-    size_t i = 0, n = sizeof comma / sizeof comma[0];
-    while (i < n && !setlocale(LC_ALL, comma[i])) i++;
-    if (i == n) skip();
+    use_comma_locale();
     const ech_status status = load(good, sizeof good - 1), saved = echi_plan_save(path, &plan, &error);
     setlocale(LC_ALL, "C");
     assert_int_equal(status, ECH_OK);

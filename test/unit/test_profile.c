@@ -2,6 +2,7 @@
  * Profiles: what is saved is loaded, every refusal names file and line, other models cost in proportion to their multiply-adds, and
  * this machine can be measured. Files of a stranger are in test/fuzz. */
 #include "echi_run.h"
+#include "text_files.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,10 +37,7 @@ static const char good[] = "# a machine\n"                        /* 1 */
                            "\tstep 64 trunk 0.008 s head 800us";   /* 16: no end of line */
 
 static ech_status load(const char *text, size_t len) {
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(text, 1, len, f), len);
-    assert_int_equal(fclose(f), 0);
+    write_bytes(path, text, len);
     memset(&error, 0, sizeof error);
     return echi_profile_load(path, &profile, &error);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Recordings of simulated clusters: replayed into fresh roles they give the same actions; changed in any byte, cut anywhere,
  * or forged with checks that fit, they give a sentence and do no harm. Whole runs with real arithmetic: test_replay.sh. */
-#include "sched_sim.h"
+#include "sched_runs.h"
 
 #include "echelon_dev.h"
 #include "echi_recording.h"
@@ -67,9 +67,11 @@ static int record_run(uint64_t seed) {
                                 .give_final = below(&s, 3) == 0};
     s.goal.samples = s.goal.train_samples + below(&s, 60);
     s.stop_at = below(&s, 6) ? 0 : 1 + below(&s, 20000);
-    s.wishes = (struct echi_wishes){.sync = (enum echi_sync)(seed % TOY_SYNCS), .world = 1 + (int)below(&s, NODES), .separate = (int)below(&s, 3) - 1,
-                                    .has_cut = true, .groups = (int)below(&s, 4), .batch = 8 + below(&s, 20), .staleness = below(&s, 4), .lr = 0.1,
-                                    .codec = (enum echi_codec)below(&s, ECHI_CODECS), .params = 15, .trunk_params = 9};
+    choose_wishes(&s, (enum echi_sync)(seed % ECHI_SYNCS));
+    const enum echi_codec codec = (enum echi_codec)below(&s, ECHI_CODECS);
+    s.wishes.params = 15;
+    s.wishes.trunk_params = 9;
+    if (s.wishes.sync != ECHI_SYNC_LOCAL && s.wishes.drop_older == 0) s.wishes.codec = codec;
     s.plan.world = (uint8_t)s.wishes.world;
     s.watch = watch;
     for (int r = 0; r < s.wishes.world; r++) begin_tape(&s, r);

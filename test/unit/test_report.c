@@ -2,6 +2,7 @@
  * The report's JSON: the keys that scripts read, and that it is JSON whatever is in it (by a checker of RFC 8259 that
  * shares nothing with the writer). */
 #include "echelon.h"
+#include "text_files.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -9,7 +10,6 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,10 +194,7 @@ static void test_any_bytes(void **state) {
 
 static void test_locale(void **state) {
     (void)state;
-    static const char *const comma[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "nl_NL.UTF-8"};
-    size_t i = 0, n = sizeof comma / sizeof comma[0];
-    while (i < n && !setlocale(LC_ALL, comma[i])) i++;
-    if (i == n) skip();
+    use_comma_locale();
     struct ech_report r = sample();
     const char *text = json(&r);
     setlocale(LC_ALL, "C");

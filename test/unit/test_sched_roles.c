@@ -1,59 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The roles of whole clusters, thousands of runs under every policy, and single roles that are told wrong things.
  * SEED=17 build/test/unit/test_sched_roles repeats one run of each. */
-#include "sched_runs.h"
+#include "sched_suites.h"
 #include "echi_ledger.h"
 
 #include <math.h>
 
 enum { RUNS = 2000 };
 
-static void run_policy(enum echi_sync sync) {
-    const char *only = getenv("SEED");
-    for (uint64_t seed = only ? strtoull(only, NULL, 10) : 1; seed <= (only ? strtoull(only, NULL, 10) : RUNS); seed++) {
-        struct sim *s = sim_new(seed);
-        choose_goal(s);
-        choose_plan(s, sync);
-        s->plan_given = true;
-        sim_run(s);
-        if (s->coordinator.status == ECH_E_ABORTED && s->coordinator.issued == 0) continue;   /* before it began */
-        check_counts(s);
-        check_silence(s);
-        check_weights(s);
-        check_stalenesses(s);
-    }
-}
-
 /* ---- kills ---- */
 
-/* Several nodes of a run die, at any events. What losses can bring about does come about. */
+static enum echi_sync in_turn(struct sim *s) { return (enum echi_sync)(s->seed % ECHI_SYNCS); }
+static enum echi_sync any(struct sim *s) { return (enum echi_sync)below(s, ECHI_SYNCS); }
+
+/* What losses can bring about does come about. */
 static void kills(void **state) {
     (void)state;
-    uint64_t killed = 0, owners = 0, again = 0, repeats = 0;
-    const char *only = getenv("SEED");
-    for (uint64_t seed = only ? strtoull(only, NULL, 10) : 1; seed <= (only ? strtoull(only, NULL, 10) : 4 * RUNS); seed++) {
-        struct sim *s = sim_new(seed);
-        chosen(s, (enum echi_sync)(seed % TOY_SYNCS));
-        for (int i = 0; i < KILLS; i++) {
-            s->kill_at[i] = below(s, 3) ? 1 + below(s, below(s, 2) ? 300 : 3000) : 0;
-            s->kill_rank[i] = -1;
-        }
-        sim_run(s);
-        check_all(s);
-        killed += (uint64_t)s->killed;
-        owners += s->owner_killed;
-        again += s->coordinator.again_leases;
-        repeats += s->repeats;
-    }
-    if (!only) assert_true(killed > RUNS && owners > 100 && again > RUNS && repeats > RUNS);
+    struct came all;
+    if (run_kills(in_turn, 4 * RUNS, &all)) assert_true(all.killed > RUNS && all.owners > 100 && all.again > RUNS && all.repeats > RUNS);
 }
 
 /* Workers join other groups at any events, also while nodes die: whoever applied what, each sample counts once, and all owners end
  * with the same weights. */
-static void run_moves(uint64_t seeds, bool with_kills) {
-    uint64_t moves = 0, back = 0, returned = 0, owners = 0;
-    const char *only = getenv("SEED");
-    for (uint64_t seed = only ? strtoull(only, NULL, 10) : 1; seed <= (only ? strtoull(only, NULL, 10) : seeds); seed++) {
+static void run_moves(uint64_t runs, bool with_kills) {
+    uint64_t moves = 0, back = 0, returned = 0, owners = 0, seed;
+    for (const uint64_t last = seeds(runs, &seed); seed <= last; seed++) {
         struct sim *s = sim_new(seed);
         do {
             memset(&s->plan, 0, sizeof s->plan);
@@ -71,9 +42,14 @@ static void run_moves(uint64_t seeds, bool with_kills) {
         owners += s->owner_killed;
         for (int r = 0; r < s->plan.world; r++) returned += s->coordinator.moved[r] > 1;
     }
-    if (!only && (moves < seeds || back < seeds || returned < seeds / 10 || (with_kills && owners < seeds / 10)))
+    if (getenv("SEED")) return;
+    if (moves < runs || back < runs || returned < runs / 10 || (with_kills && owners < runs / 10))
         fail_msg("%d moves, %d leases handed back, %d moved again, %d owners", (int)moves, (int)back, (int)returned, (int)owners);
 }
+
+static void moves(void **state) { (void)state; run_moves(2 * RUNS, false); }
+static void moves_and_kills(void **state) { (void)state; run_moves(2 * RUNS, true); }
+
 /* Two groups, of nodes of like speed in each. From some event on rank 2 is as slow as the other group, for good or not at all. */
 static struct sim *speeds(uint64_t seed, bool changes) {
     struct sim *s = sim_new(seed);
@@ -123,9 +99,6 @@ static void speeds_that_change_move_workers(void **state) {
     if (there < 54 || others > 6 || still < 54) fail_msg("of 60 runs %d moved it, %d moved others, %d moved nobody where nothing had changed", there, others, still);
 }
 
-static void moves(void **state) { (void)state; run_moves(2 * RUNS, false); }
-static void moves_and_kills(void **state) { (void)state; run_moves(2 * RUNS, true); }
-
 /* Owners die, one soon after the other, so that also those die whose copy of a lost state was to be handed on. */
 static void owners_die(void **state) {
     (void)state;
@@ -148,22 +121,7 @@ static void owners_die(void **state) {
     assert_true(twice > 100 && handed_on > 100 && taken_back > 100);
 }
 
-/* Every rank that may be lost, at every event of a run. */
-static void a_kill_at_every_event(void **state) {
-    (void)state;
-    for (uint64_t seed = 1; seed <= 24; seed++) {
-        uint64_t events = 1;
-        for (uint64_t at = 1; at <= events; at++) {
-            struct sim *s = sim_new(seed);
-            chosen(s, (enum echi_sync)(seed % TOY_SYNCS));
-            s->kill_at[0] = at;
-            s->kill_rank[0] = -1;
-            sim_run(s);
-            check_all(s);
-            if (at == events || s->events > events) events = s->events < 1500 ? s->events : 1500;
-        }
-    }
-}
+static void a_kill_at_every_event(void **state) { (void)state; run_a_kill_at_every_event(in_turn); }
 
 /* Plans by the planner, from times that match the speeds; with kills, also before there is a plan. */
 static void run_planned(bool with_kills) {
@@ -171,14 +129,7 @@ static void run_planned(bool with_kills) {
     for (uint64_t seed = 1; seed <= RUNS / 2; seed++) {
         struct sim *s = sim_new(seed);
         choose_goal(s);
-        s->wishes = (struct echi_wishes){.sync = (enum echi_sync)below(s, TOY_SYNCS),
-                                         .world = 1 + (int)below(s, NODES),
-                                         .separate = (int)below(s, 3) - 1,
-                                         .has_cut = true,
-                                         .groups = (int)below(s, 4),
-                                         .batch = 8 + below(s, 20),
-                                         .staleness = below(s, 4),
-                                         .lr = 0.1};
+        choose_wishes(s, any(s));
         for (int i = 0; i < KILLS && with_kills; i++) {
             s->kill_at[i] = 1 + below(s, i ? 600 : 12);
             s->kill_rank[i] = -1;
@@ -198,54 +149,15 @@ static void run_planned(bool with_kills) {
     }
     if (with_kills) assert_true(absent > 50 && ended > 0 && ended < 100);
 }
-/* Cut at any moment and resumed with other nodes, groups and policy: every sample counts once, and bsp ends with the very
- * weights of one node that was never cut. */
-static void resumed(void **state) {
-    (void)state;
-    static struct kept kept;
-    int cut = 0;
-    for (uint64_t seed = 1; seed <= RUNS; seed++) {
-        struct sim *s = sim_new(seed);
-        const enum echi_sync sync = (enum echi_sync)below(s, TOY_SYNCS);
-        choose_goal(s);
-        s->goal.target_accuracy = 0;
-        s->stop_at = 0;
-        s->goal.keep = true;
-        s->goal.keep_every = 1 + below(s, 3);
-        s->cut_at = 1 + below(s, 10000);
-        const struct echi_goal goal = s->goal;
-        choose_plan(s, sync);
-        s->plan_given = true;
-        if (seed % 2) s->kill_at[0] = 1 + below(s, 1000);
-        s->kill_rank[0] = -1;
-        sim_run(s);
-        if (!s->kept.there) continue;
-        const uint32_t round = s->plan.round;
-        kept = s->kept;
-        cut++;
 
-        s = sim_new(seed);
-        echi_random_init(&s->random, seed, ECHI_STREAM_TEST, 2);
-        s->goal = goal;
-        s->from = kept;
-        do choose_plan(s, sync == ECHI_SYNC_BSP ? sync : 1 + (enum echi_sync)below(s, TOY_SYNCS - 1));
-        while (sync == ECHI_SYNC_BSP && s->plan.round != round && (memset(&s->plan, 0, sizeof s->plan), true));
-        s->plan_given = true;
-        take_up(s);
-        sim_run(s);
-        check_counts(s);
-        check_silence(s);
-        check_weights(s);
-    }
-    assert_true(cut > RUNS / 4);
-}
-
+static void resumed(void **state) { (void)state; run_resumed(any, RUNS); }
 static void planned(void **state) { (void)state; run_planned(false); }
 static void planned_kills(void **state) { (void)state; run_planned(true); }
-static void bsp(void **state) { (void)state; run_policy(ECHI_SYNC_BSP); }
-static void asp(void **state) { (void)state; run_policy(ECHI_SYNC_ASP); }
-static void ssp(void **state) { (void)state; run_policy(ECHI_SYNC_SSP); }
-static void gssp(void **state) { (void)state; run_policy(ECHI_SYNC_GSSP); }
+static void bsp(void **state) { (void)state; run_policy(ECHI_SYNC_BSP, RUNS); }
+static void asp(void **state) { (void)state; run_policy(ECHI_SYNC_ASP, RUNS); }
+static void ssp(void **state) { (void)state; run_policy(ECHI_SYNC_SSP, RUNS); }
+static void gssp(void **state) { (void)state; run_policy(ECHI_SYNC_GSSP, RUNS); }
+static void local(void **state) { (void)state; run_policy(ECHI_SYNC_LOCAL, RUNS); }
 
 /* ---- one role by itself ---- */
 
@@ -891,8 +803,10 @@ static void staleness_has_its_bin(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(staleness_has_its_bin), cmocka_unit_test(resumed),
-        cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(planned),
-        cmocka_unit_test(speeds_that_change_move_workers), cmocka_unit_test(moves), cmocka_unit_test(moves_and_kills), cmocka_unit_test(kills), cmocka_unit_test(owners_die), cmocka_unit_test(planned_kills), cmocka_unit_test(a_kill_at_every_event),
+        cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(local),
+        cmocka_unit_test(planned),
+        cmocka_unit_test(kills), cmocka_unit_test(owners_die), cmocka_unit_test(planned_kills), cmocka_unit_test(a_kill_at_every_event),
+        cmocka_unit_test(speeds_that_change_move_workers), cmocka_unit_test(moves), cmocka_unit_test(moves_and_kills),
         cmocka_unit_test(a_worker_counts_exactly_while_it_holds_a_lease),
         cmocka_unit_test(answers_take_turns),
         cmocka_unit_test(an_early_acknowledgement_counts),
