@@ -178,7 +178,7 @@ enum fault {
 };
 struct counts {
     uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
-    uint64_t losses, lost_owners, again, repeats, dropped, keeps, resumed, early, ended, stale_most;
+    uint64_t losses, lost_owners, again, repeats, dropped, keeps, resumed, early, ended, stale_most, moves, handed_back;
     uint64_t live_most;                     /* largest part of its bound that a liveness phase took, in thousandths */
 };
 
