@@ -142,6 +142,7 @@ struct echi_owner {
     bool known[ECHI_WORLD_MAX];                   /* is or was a worker of this group: a place for its pushes is posted */
     bool joins[ECHI_WORLD_MAX];                   /* joined, and gets weights when it says that it holds a lease */
     uint32_t joined[ECHI_WORLD_MAX];              /* membership epoch at which it joined: what it said before is of no account */
+    uint32_t late[ECHI_WORLD_MAX];                /* steps of an earlier stay that were applied since it left */
     int64_t pushed_at[ECHI_WORLD_MAX], answered_in[ECHI_WORLD_MAX];   /* when its last push was here; how long it took to answer, ns */
     uint16_t in_round[ECHI_WORLD_MAX];            /* BSP: pushes of this worker among those of the round */
     uint32_t number[ECHI_WORLD_MAX];              /* codec top-k: of the last message to this worker */

@@ -40,7 +40,7 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
         o->in_round[r] = 0;
         o->known[r] = member;
         o->joins[r] = false;
-        o->joined[r] = 0;
+        o->joined[r] = o->late[r] = 0;
         o->pushed_at[r] = o->answered_in[r] = 0;
         o->number[r] = 0;
         if (member) o->worker[o->workers++] = (uint16_t)r;
@@ -464,6 +464,7 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     const bool of_member = belongs(o, rank, o->push[rank].joined);
     const bool idle = of_member ? !o->push[rank].more && o->entered[rank] <= t->lease.id : o->view[rank].idle;
     o->last[rank] = t->lease.id;
+    o->late[rank] += !of_member && !counts(&o->view[rank]);
     set_view(o, rank, (struct echi_worker_view){.member = o->view[rank].member, .steps = o->view[rank].steps + 1, .idle = idle});
     if (several(o)) {
         o->state_current = (uint8_t)t->state_out.index;
@@ -479,10 +480,12 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
 
 /* A worker that had run out holds a lease again: it enters with the smallest count of those that have one, with the largest of all
  * where nobody has (else one that then enters with more would see many pushes of this one), or with its own where that is larger
- * (else one that runs out at every step would never be held back). */
+ * (else one that runs out at every step would never be held back). Steps that it had begun when it left this group, and that came
+ * since, the others have seen: of one that is back they count on top. */
 static void enter(struct echi_owner *o, int rank) {
     uint32_t steps = o->view[rank].steps;
-    if (o->least != UINT32_MAX && o->least > steps) steps = o->least;
+    if (o->least != UINT32_MAX && o->least + o->late[rank] > steps) steps = o->least + o->late[rank];
+    o->late[rank] = 0;
     for (int i = 0; i < o->workers && o->least == UINT32_MAX; i++)
         if (o->view[o->worker[i]].steps > steps) steps = o->view[o->worker[i]].steps;
     set_view(o, rank, (struct echi_worker_view){.member = true, .steps = steps});

@@ -702,6 +702,14 @@ static void only_revoked_leases_go_out_again(void **state) {
     assert_int_equal(coordinator.again_samples, 5);
 }
 
+static void tell_move(struct echi_owner *o, int worker, int group, uint32_t members) {
+    const struct echi_msg m = {.kind = ECHI_KIND_REGROUP, .peer = (uint16_t)worker, .group = (uint8_t)group, .members = members};
+    const struct echi_event e = {.type = ECHI_EVENT_MOVED, .from = (uint16_t)worker, .msg = &m};
+    echi_plan_move(&setup.plan, worker, group);
+    acted_none();
+    echi_owner_step(o, &e, &acted);
+}
+
 /* What a worker said in an earlier stay changes nothing in the present one: it gets weights once, when it enters. */
 static void an_owner_knows_the_stays_of_a_worker(void **state) {
     (void)state;
@@ -712,11 +720,7 @@ static void an_owner_knows_the_stays_of_a_worker(void **state) {
     say_enter(&o, 1, 2);
     assert_false(o.view[2].idle);
     for (uint32_t members = 1; members <= 2; members++) {   /* away and back */
-        const struct echi_msg m = {.kind = ECHI_KIND_REGROUP, .peer = 2, .group = (uint8_t)(members == 1), .members = members};
-        const struct echi_event e = {.type = ECHI_EVENT_MOVED, .from = 2, .msg = &m};
-        echi_plan_move(&setup.plan, 2, m.group);
-        acted_none();
-        echi_owner_step(&o, &e, &acted);
+        tell_move(&o, 2, members == 1, members);
         assert_int_equal(o.view[2].member, members == 2);
         assert_null(acted_on(ECHI_ACTION_POST, 0, 0));   /* the place for its pushes is there */
     }
@@ -736,6 +740,35 @@ static void an_owner_knows_the_stays_of_a_worker(void **state) {
     enters.members = 3;    /* an epoch that this owner was not told of */
     tell_owner(&o, 2, &enters);
     assert_true(faulted());
+}
+
+/* Steps that a worker had begun before it left, and that came meanwhile, count on top when it is back: else another's step might meet
+ * these and as many new ones as the bound allows. */
+static void late_steps_count_at_the_return(void **state) {
+    (void)state;
+    struct echi_owner o;
+    small_plan(ECHI_SYNC_GSSP, 4, 2);
+    setup.plan.rounds_apart = 4;
+    owner_started(&o, 0);
+    owner_computed(&o);
+    say_enter(&o, 1, 2);
+    say_enter(&o, 2, 0);
+    tell_move(&o, 2, 1, 1);
+    for (uint32_t id = 2; id <= 4; id += 2) {
+        push(&o, id, 0, true);
+        owner_computed(&o);
+    }
+    tell_move(&o, 2, 0, 2);
+    push(&o, 1, 2, false);
+    owner_computed(&o);
+    assert_true(o.view[0].steps == 2 && o.view[2].steps == 1 && o.view[2].idle);
+    const struct echi_msg enters = {.kind = ECHI_KIND_ENTER, .lease = small_lease(5, 2), .members = 2};
+    tell_owner(&o, 2, &enters);
+    assert_int_equal(o.view[2].steps, 3);
+    push(&o, 6, 0, false);
+    owner_computed(&o);
+    say_enter(&o, 7, 0);   /* as ever, of one that had only run out */
+    assert_int_equal(o.view[0].steps, 3);
 }
 
 /* A worker is back at an owner while leases of its earlier stay there are out: it is dealt none for that owner before they are settled,
@@ -822,6 +855,7 @@ int main(void) {
         cmocka_unit_test(a_loss_ends_the_run_only_where_it_must),
         cmocka_unit_test(only_revoked_leases_go_out_again),
         cmocka_unit_test(only_owners_drain), cmocka_unit_test(an_owner_knows_the_stays_of_a_worker),
+        cmocka_unit_test(late_steps_count_at_the_return),
         cmocka_unit_test(marks_rise_with_numbers_over_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
