@@ -35,14 +35,17 @@ static inline bool echi_speed_known(const struct echi_speed *speed) { return spe
 #define ECHI_REGROUP_WITHIN 72
 #define ECHI_REGROUP_PASSING 49
 #define ECHI_REGROUP_GAIN 0.05   /* least relative gain in predicted samples a second for which a worker is moved */
-#define ECHI_REGROUP_COOL 128    /* steps after a change in which the same worker is left alone */
+/* Steps after a change in which the same worker is left alone, after each further one twice as many, doubled so often at most: one
+ * that is as well here as there, by times that are never quite the same, does not go to and fro. */
+#define ECHI_REGROUP_COOL 128
+#define ECHI_REGROUP_DOUBLED 5
 #define ECHI_REGROUP_BLOCK 16    /* where n is dealt by speed: it goes in such blocks */
 
 struct echi_regroup {
     double sum[ECHI_GROUPS_MAX]; int count[ECHI_GROUPS_MAX];   /* of the known step times of each group */
     double after;                  /* ns that a change must have lasted as well, by the worker's own steps */
-    /* By rank. apart: windows ahead, which took so long; cool: steps left. */
-    struct { struct echi_speed compute, exchange; uint32_t apart, cool; double apart_time; } pace[ECHI_WORLD_MAX];
+    /* By rank. apart: windows ahead, which took so long; cool: steps left; changes of it so far, as far as they count. */
+    struct { struct echi_speed compute, exchange; uint32_t apart, cool; double apart_time; uint8_t changes; } pace[ECHI_WORLD_MAX];
 };
 enum echi_change_kind { ECHI_CHANGE_NONE, ECHI_CHANGE_SIZE, ECHI_CHANGE_GROUP };
 struct echi_change {

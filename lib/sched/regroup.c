@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#define WINDOWS (ECHI_REGROUP_LASTING / ECHI_SPEED_STEPS)
 #define CLEARLY 0.02   /* another worker's move must be better by so much than that of the one which is looked at */
 
 void echi_regroup_init(struct echi_regroup *g, int world, int64_t after) {
@@ -84,8 +85,8 @@ static double usual_time(const struct echi_regroup *g, const struct echi_plan *p
     return own * own < low * high ? low : high;
 }
 
-/* The best move of one worker out of this one's group, by predicted throughput: of itself, or of another that is clearly better moved,
- * as one that slows two fast ones down. */
+/* The best move of one worker out of this one's group, by predicted throughput: of itself, or of another that has been unlike its group
+ * for as long and is clearly better moved, as one that slows two fast ones down. */
 static struct echi_change best_move(const struct echi_regroup *g, const struct echi_plan *p, const uint32_t size[ECHI_WORLD_MAX], int rank) {
     const int from = p->group_of[rank];
     const struct totals t = add_up(g, p, size);
@@ -94,6 +95,7 @@ static struct echi_change best_move(const struct echi_regroup *g, const struct e
     for (int i = 0; i < p->world; i++) {
         const int r = (rank + i) % p->world;   /* itself first */
         if (p->group_of[r] != from || !counts(g, p, r) || g->pace[r].cool > 0) continue;
+        if (r != rank && g->pace[r].apart + 1 < WINDOWS) continue;   /* of many that are alike one is the slowest at any moment */
         for (int to = 0; to < p->n_groups; to++) {
             if (to == from || !echi_plan_group_lives(p, to) || t.samples[to] == 0) continue;
             const double gain = rate_with(p, &t, echi_regroup_time(g, r), size[r], from, to) / now - 1;
@@ -150,8 +152,7 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
     } else if (g->pace[rank].apart == 0 || --g->pace[rank].apart == 0) {
         g->pace[rank].apart_time = 0;
     }
-    if (g->pace[rank].apart < ECHI_REGROUP_LASTING / ECHI_SPEED_STEPS || g->pace[rank].apart_time < g->after || !unlike(own, mean))
-        return change;
+    if (g->pace[rank].apart < WINDOWS || g->pace[rank].apart_time < g->after || !unlike(own, mean)) return change;
     const double usual = usual_time(g, p, rank);
     if (unlike(own, usual)) {
         change = best_move(g, p, size, rank);
@@ -168,7 +169,9 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
 
 /* Steps of another size take another time: what was known of the old ones is forgotten. */
 void echi_regroup_done(struct echi_regroup *g, const struct echi_plan *p, const struct echi_change *change) {
+    const uint8_t changes = g->pace[change->rank].changes;
     if (change->kind == ECHI_CHANGE_SIZE) memset(&g->pace[change->rank], 0, sizeof g->pace[change->rank]);
-    g->pace[change->rank].cool = ECHI_REGROUP_COOL;
+    g->pace[change->rank].cool = (uint32_t)ECHI_REGROUP_COOL << changes;
+    g->pace[change->rank].changes = changes < ECHI_REGROUP_DOUBLED ? (uint8_t)(changes + 1) : changes;
     echi_regroup_anew(g, p);
 }
