@@ -11,7 +11,6 @@
 #define LENET5_LR 0.02
 #define OTHER_LR 0.01
 #define MOMENTUM 0.9
-#define REGROUP_AFTER INT64_C(2000000000)   /* ns: steps may be short, and a machine busy with something else for a moment */
 
 static ech_status parse_shares(const char *text, int world, uint32_t *out, struct ech_error *err) {
     const char *at = text;
@@ -59,7 +58,7 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->separate = job->model ? c->separate : 0;
     w->has_cut = job->cut > 0;
     w->groups = c->groups;
-    w->regroup_after = strcmp(c->regroup, "auto") == 0 ? REGROUP_AFTER : 0;
+    w->regroup_after = strcmp(c->regroup, "auto") == 0 ? ECHI_REGROUP_AFTER : 0;
     w->batch = (uint32_t)c->batch;
     w->samples_per_step = (uint32_t)c->samples_per_step;
     w->staleness = (uint32_t)c->staleness;

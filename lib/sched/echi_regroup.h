@@ -28,12 +28,13 @@ static inline bool echi_speed_known(const struct echi_speed *speed) { return spe
 
 #define ECHI_REGROUP_RATIO 1.3   /* rho: beyond it, or below its inverse, a worker's steps are unlike those of its group */
 /* Each eight steps count for it when their mean is, and against it when not: so many must be ahead, and the average be beyond it. A
- * change by half or more that lasts is answered within WITHIN steps, or when it has lasted as long as the user asked for; one that is
- * over after PASSING never. With jitter of 15 % and 2 % of
- * steps five times as long nobody is moved in millions of steps. */
+ * change by half or more that lasts is answered within WITHIN steps, or with the second eight after it has lasted AFTER by its own
+ * steps, whichever is later; one that is over after PASSING steps, or five seconds, never. With jitter of 15 % and 2 % of the steps five
+ * times as long nobody is moved in millions of steps. */
 #define ECHI_REGROUP_LASTING 64
 #define ECHI_REGROUP_WITHIN 72
 #define ECHI_REGROUP_PASSING 49
+#define ECHI_REGROUP_AFTER INT64_C(6000000000)   /* ns: steps may be short, and a machine busy with something else for a moment */
 #define ECHI_REGROUP_GAIN 0.05   /* least relative gain in predicted samples a second for which a worker is moved */
 /* Steps after a change in which the same worker is left alone, after each further one twice as many, doubled so often at most: one
  * that is as well here as there, by times that are never quite the same, does not go to and fro. */
@@ -60,8 +61,8 @@ void echi_regroup_init(struct echi_regroup *regroup, int world, int64_t after);
 double echi_regroup_time(const struct echi_regroup *regroup, int rank);
 /* Group, living members or sizes have changed: nobody is apart until it has been so for as long again. */
 void echi_regroup_anew(struct echi_regroup *regroup, const struct echi_plan *plan);
-/* A step of `rank`, in ns, of size[rank] samples; `times`: what it measured at the start. What should be done now, if anything; the caller does it and calls echi_regroup_done,
- * or does not, and is told again with its next step. */
+/* A step of `rank`, in ns, of size[rank] samples; `times`: what it measured at the start. What should be done now, if anything: the
+ * caller does it and calls echi_regroup_done, or does not and is told again at the end of the rank's next eight steps. */
 struct echi_change echi_regroup_step(struct echi_regroup *regroup, const struct echi_plan *plan, const uint32_t size[ECHI_WORLD_MAX],
                                      int rank, const struct echi_times *times, double compute, double exchange);
 void echi_regroup_done(struct echi_regroup *regroup, const struct echi_plan *plan, const struct echi_change *change);

@@ -114,7 +114,7 @@ enum { AFTER = 1000000 };   /* ns; a step of length 1 takes a millisecond */
 static struct echi_plan plan;
 static struct echi_regroup regroup;
 static uint32_t size[ECHI_WORLD_MAX];
-static double step_time[ECHI_WORLD_MAX];
+static double step_time[ECHI_WORLD_MAX], spent[ECHI_WORLD_MAX];   /* ms; ns that its steps have taken */
 /* In proportion to the samples. */
 static const struct echi_times measured = {.count = 2, .n = {16, 64}, .trunk = {0.25, 1}, .head = {0}};
 
@@ -138,6 +138,7 @@ static struct echi_change all_step(bool noise) {
     struct echi_change made = {0};
     for (int r = 0; r < plan.world; r++) {
         const double time = step_time[r] * (noise ? spiky(0.15) : 1) * 1e6;
+        spent[r] += time;
         const struct echi_change c = echi_regroup_step(&regroup, &plan, size, r, &measured, time * 0.75, time * 0.25);
         if (c.kind == ECHI_CHANGE_NONE || made.kind != ECHI_CHANGE_NONE) continue;
         made = c;
@@ -150,7 +151,7 @@ static struct echi_change all_step(bool noise) {
 static void nothing_for(int steps, bool noise) {
     while (steps-- > 0) {
         const struct echi_change c = all_step(noise);
-        if (c.kind != ECHI_CHANGE_NONE) fail_msg("rank %d from %d to %d, ratio %g, gain %g, size %u", c.rank, c.from, c.to, c.ratio, c.gain, c.n);
+        if (c.kind != ECHI_CHANGE_NONE) fail_msg("%g s, rank %d from %d to %d, ratio %g, gain %g, size %u", spent[2] * 1e-9, c.rank, c.from, c.to, c.ratio, c.gain, c.n);
     }
 }
 /* How many steps it takes until something is changed, at most `most`. */
@@ -221,6 +222,31 @@ static void it_must_last_in_time_as_well(void **state) {
     const int steps = steps_until(&c, 600, false);
     assert_in_range(steps, 500, 520);   /* of 4 ms */
     assert_int_equal(c.rank, 1);
+}
+
+/* Five seconds of four times as long, with steps of any length, move nobody; what lasts is answered after six of them, or 72 steps. */
+static void five_seconds_move_nobody(void **state) {
+    (void)state;
+    static const double length[] = {0.5, 2, 8, 20, 25, 64, 250, 1000};   /* ms */
+    for (size_t i = 0; i < sizeof length / sizeof length[0]; i++)
+        for (int noise = 0; noise < 2; noise++)
+            for (int phase = 0; phase < ECHI_SPEED_STEPS; phase++) {
+                struct echi_change c;
+                const double slow = 4 * length[i];
+                const int lasting = (int)(6000 / slow) + 2 * ECHI_SPEED_STEPS;
+                seed(200 + (uint64_t)phase);
+                cluster("000011");
+                regroup.after = (double)ECHI_REGROUP_AFTER;
+                for (int r = 0; r < 6; r++) step_time[r] = r < 4 ? length[i] : slow;
+                nothing_for(200 + phase, noise);
+                step_time[2] = slow;
+                for (const double until = spent[2] + 5e9 - slow * 1e6; spent[2] < until;) nothing_for(1, noise);
+                step_time[2] = length[i];
+                nothing_for(400, noise);
+                step_time[2] = slow;
+                steps_until(&c, (lasting > ECHI_REGROUP_WITHIN ? lasting : ECHI_REGROUP_WITHIN) + (noise ? 40 : 0), noise);
+                assert_true(c.kind == ECHI_CHANGE_GROUP && c.rank == 2 && c.to == 1);
+            }
 }
 
 static void a_changed_worker_is_left_alone_for_a_while(void **state) {
@@ -366,7 +392,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_average_is_what_it_says), cmocka_unit_test(spikes_do_not_move_it), cmocka_unit_test(a_lasting_change_is_followed),
         cmocka_unit_test(bursts_count_in_full), cmocka_unit_test(what_lasts_is_answered_in_time), cmocka_unit_test(what_passes_moves_nobody),
-        cmocka_unit_test(it_must_last_in_time_as_well), cmocka_unit_test(a_changed_worker_is_left_alone_for_a_while), cmocka_unit_test(nobody_moves_for_nothing),
+        cmocka_unit_test(it_must_last_in_time_as_well), cmocka_unit_test(five_seconds_move_nobody),
+        cmocka_unit_test(a_changed_worker_is_left_alone_for_a_while), cmocka_unit_test(nobody_moves_for_nothing),
         cmocka_unit_test(nobody_goes_to_and_fro), cmocka_unit_test(the_best_move_is_found), cmocka_unit_test(steps_get_the_size_that_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
