@@ -195,14 +195,14 @@ ech_status echi_first_weights(const struct ech_model *model, const struct ech_co
 ech_status echi_outcome_write(const struct ech_model *model, const struct ech_config *config, const float *weights, const struct ech_report *report,
                               struct ech_error *err);
 
-/* A move, told by `m`, in words: who joins which group, and why if the coordinator decided it. Cut at cap. */
-void echi_move_text(const struct echi_change *why, const struct echi_msg *m, char *buf, size_t cap);
-void echi_resize_text(const struct echi_change *why, char *buf, size_t cap);   /* and another size of steps */
-
 /* ----------------------------------------------------------- choice_log.c */
 
 /* Tells the caller's log why rank 0 took this plan: what was compared, what is predicted, and who holds the others up. */
 void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator);
+/* And while the run goes, who moves, by the word `m` on it, and who gets steps of another size, once for each change: *told is how many
+ * of those were told. */
+void echi_move_log(const struct ech_config *config, const struct echi_coordinator *coordinator, const struct echi_msg *m);
+void echi_resize_log(const struct ech_config *config, const struct echi_coordinator *coordinator, uint64_t *told);
 
 /* ------------------------------------------------------------ plan_file.c */
 

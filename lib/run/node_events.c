@@ -198,30 +198,10 @@ static void tell_losses(struct echi_node *n) {
     }
 }
 
-void echi_move_text(const struct echi_change *why, const struct echi_msg *m, char *buf, size_t cap) {
-    if (why->kind == ECHI_CHANGE_GROUP && why->rank == m->peer)
-        snprintf(buf, cap,
-                 "rank %d joins group %d: its steps of late (%d and more) took %.2f times as long as is usual in group %d, where it was; %.0f %% more samples a second are expected of the move",
-                 m->peer, m->group, ECHI_REGROUP_LASTING, why->ratio, why->from, 100 * why->gain);
-    else snprintf(buf, cap, "rank %d joins group %d", m->peer, m->group);
-}
-
-void echi_resize_text(const struct echi_change *why, char *buf, size_t cap) {
-    snprintf(buf, cap, "rank %d gets steps of %u samples: those of late (%d and more) took %.2f times as long as is usual in its group", why->rank,
-             why->n, ECHI_REGROUP_LASTING, why->ratio);
-}
-
-/* Who moved and why, by the node that decided it. */
-static void log_move(struct echi_node *n, const struct echi_msg *m) {
-    char line[300];
-    echi_move_text(&n->coordinator->told, m, line, sizeof line);
-    echi_node_log(n, ECH_LOG_INFO, "%s", line);
-}
-
 static void on_regroup(struct echi_node *n, const struct echi_msg *m) {
     if (!n->planned || !echi_plan_may_move(&n->setup.plan, m->peer, m->group) || n->n_losses == n->world + 1)
         return echi_node_fault(n, ECH_E_FORMAT, 0, "rank 0 told of a move that does not fit the plan: do all nodes run the same version?");
-    if (n->coordinator) log_move(n, m);
+    if (n->coordinator) echi_move_log(n->c->config, n->coordinator, m);
     n->loss[n->n_losses++] = *m;   /* there is no other before this node has said READY */
     tell_losses(n);
 }

@@ -101,14 +101,6 @@ static void on_plan(struct echi_sim *s, int rank, const uint8_t *body, size_t le
 
 /* ------------------------------------------------------------------ losses */
 
-/* Who moved and why, by the node that decided it. */
-static void log_move(struct echi_sim *s, const struct echi_msg *m) {
-    char line[300];
-    if (!s->config->on_log) return;
-    echi_move_text(&s->coordinator->told, m, line, sizeof line);
-    s->config->on_log(s->config->user, ECH_LOG_INFO, line);
-}
-
 /* The coordinator's word that a node is gone, or that a worker joins another group. */
 static void on_changed(struct echi_sim *s, int rank, const struct echi_msg *m) {
     const bool moved = m->kind == ECHI_KIND_REGROUP;
@@ -116,7 +108,7 @@ static void on_changed(struct echi_sim *s, int rank, const struct echi_msg *m) {
     struct echi_sim_node *n = &s->node[rank];
     if (moved) echi_plan_move(&n->setup.plan, m->peer, m->group);
     else echi_plan_lose(&n->setup.plan, m->peer);
-    if (moved && rank == 0) log_move(s, m);
+    if (moved && rank == 0) echi_move_log(s->config, s->coordinator, m);
     if (s->real) {
         ech_status status = echi_exec_regroup(n->exec, &n->setup.plan, s->err);
         if (status != ECH_OK) return echi_sim_end(s, status);

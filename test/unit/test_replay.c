@@ -410,7 +410,7 @@ static int remove_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fresh_roles_do_the_same), cmocka_unit_test(moves_are_replayed),      cmocka_unit_test(every_changed_byte_is_found),
+        cmocka_unit_test(fresh_roles_do_the_same), cmocka_unit_test(moves_are_replayed), cmocka_unit_test(every_changed_byte_is_found),
         cmocka_unit_test(a_cut_recording_is_replayed_so_far), cmocka_unit_test(forged_recordings_do_no_harm),
         cmocka_unit_test(differences_are_told_in_words), cmocka_unit_test(other_versions_are_refused),
         cmocka_unit_test(another_machine_is_refused),   cmocka_unit_test(of_a_session_the_roles_are_replayed),
