@@ -148,7 +148,7 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
     const double mean = (g->sum[group] - own) / (g->count[group] - 1);
     if (mean > 0 && unlike(last, mean)) {
         g->pace[rank].apart++;
-        g->pace[rank].apart_time += ECHI_SPEED_STEPS * last;
+        g->pace[rank].apart_time += ECHI_SPEED_STEPS * (last > mean ? last : mean);   /* a fast one waits for its group */
     } else if (g->pace[rank].apart == 0 || --g->pace[rank].apart == 0) {
         g->pace[rank].apart_time = 0;
     }

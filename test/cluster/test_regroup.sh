@@ -29,10 +29,11 @@ says() {
         sleep 0.1
     done
 }
-# Runs a fifth of the time, in pieces as long as some steps: as under a quota of the processor.
+# Stands still for half a second after every few steps: as under a quota of the processor. Long, so that it is much slower also where
+# other work keeps this loop from stopping it again at once.
 slowed() {
     while kill -STOP "$1"; do
-        sleep 0.2
+        sleep 0.5
         kill -CONT "$1"
         sleep 0.05
     done 2>/dev/null
