@@ -44,7 +44,7 @@ static inline bool echi_speed_known(const struct echi_speed *speed) { return spe
 
 struct echi_regroup {
     double sum[ECHI_GROUPS_MAX]; int count[ECHI_GROUPS_MAX];   /* of the known step times of each group */
-    double after;                  /* ns that a change must have lasted as well, by the worker's own steps */
+    double after;                  /* ns that a change must have lasted as well, by the worker's steps, of a fast one at its group's pace */
     /* By rank. apart: windows ahead, which took so long; cool: steps left; changes of it so far, as far as they count. */
     struct { struct echi_speed compute, exchange; uint32_t apart, cool; double apart_time; uint8_t changes; } pace[ECHI_WORLD_MAX];
 };
