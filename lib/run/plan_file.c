@@ -17,8 +17,8 @@
  *     codec topk:paper                        (or dense; the next two only with topk)
  *     state_ratio 80000                       (of weights and states, in millionths)
  *     base 0 250000                           (of a group; what it means is the policy's: lib/sched/ratio.c)
- * Under `local` also outer_lr and outer_momentum, and a worker is rank:samples a step x steps a round, as in 1:32x16. Under `asp` there may be
- * drop_older, and a worker's gradients a divisor of their own, as in 1:32/85. */
+ * Under `local` also outer_lr and outer_momentum, and a worker is rank:samples a step x steps a round, as in 1:32x16. Under `asp` also
+ * drop_older (0: nothing is dropped), and a worker may have a divisor of its gradients, as in 1:32/85. */
 #include "echi_run.h"
 #include "echi_ratio.h"
 #include "echi_error.h"
@@ -41,7 +41,7 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
     PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\nstrands %d\ndeterministic %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\ndamping %.17g\n",
           echi_policy_of((enum echi_sync)p->sync)->name, p->world, p->round, p->staleness, p->rounds_apart, p->strands, p->deterministic,
           p->lr, p->momentum, p->decay, p->damping);
-    if (p->drop_older > 0) PRINT("drop_older %.17g\n", p->drop_older);
+    if (p->sync == ECHI_SYNC_ASP) PRINT("drop_older %.17g\n", p->drop_older);
     if (p->sync == ECHI_SYNC_LOCAL) PRINT("outer_lr %.17g\nouter_momentum %.17g\n", p->outer_lr, p->outer_momentum);
     if (p->separated) PRINT("head %d\n", p->head);
     else PRINT("head none\n");

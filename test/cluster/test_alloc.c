@@ -174,7 +174,11 @@ static void defaults(struct ech_config *config, const char *sync) {
     set(config, "record", record_folder);   /* so is recording */
     set(config, "sync", sync);
     set(config, "batch", "32");
+#ifdef SANITIZED
+    set(config, "epochs", "3");
+#else
     set(config, "epochs", "8");
+#endif
     set(config, "eval-every", "1000");   /* looks are part of the loop */
 }
 
