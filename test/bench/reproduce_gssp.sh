@@ -141,7 +141,7 @@ xargs -P "$jobs" -L 1 bash -c 'one "$@"' one < "$plan"
 
 # When a curve first reached the target, in column 2 epochs, 3 virtual seconds; "inf": never.
 reached() { awk -F, -v t=$target -v c="$2" 'NR > 1 && $5 >= t { print $c; found = 1; exit } END { if (!found) print "inf" }' "$1"; }
-last_accuracy() { awk -F, 'END { print NR > 1 ? $5 : 0.1 }' "$1"; }
+last_accuracy() { awk -F, 'END { print (NR > 1 ? $5 : 0.1) }' "$1"; }
 # sent REPORT: bytes of all kinds of messages, a sample
 sent() {
     awk -v s="$(value "$1" samples)" '/"bytes_sent"/ { gsub(/[^0-9:,]/, ""); n = split($0, a, ","); for (i = 1; i <= n; i++) { sub(/.*:/, "", a[i]); b += a[i] } }
@@ -217,7 +217,7 @@ choices() {
             "$echelon" sim --data "$data" --hosts "$root/test/hosts/$hosts" --sync auto --separate $separate --batch 256 --steps 1 --compute model --progress off \
                 --report "$file" > /dev/null 2>&1 || continue
             printf '  %-8s %-22s %s\n' "$hosts" "$([ $separate = off ] && echo 'nothing to be apart:' || echo 'all left open:')" \
-                "$(value "$file" sync | tr -d '"')$([ "$(value "$file" separate)" = 1 ] && echo ', head apart'), groups of $(value "$file" groups | grep -o '\[[0-9, ]*\]' | awk -F, '{ printf "%s%d", NR > 1 ? ", " : "", NF }')"
+                "$(value "$file" sync | tr -d '"')$([ "$(value "$file" separate)" = 1 ] && echo ', head apart'), groups of $(value "$file" groups | grep -o '\[[0-9, ]*\]' | awk -F, '{ printf "%s%d", (NR > 1 ? ", " : ""), NF }')"
         done
     done
 }
