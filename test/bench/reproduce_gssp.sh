@@ -23,7 +23,7 @@ echo "$build" > "$dir/build"
 rate() {
     case $1 in
     bsp) echo --batch 256 --momentum 0.9 --lr 0.03 ;;
-    ssp | asp | plain) echo --batch 256 --momentum 0.5 --lr 0.1 ;;
+    ssp | asp | plain) echo --batch 256 --samples-per-step 16 --momentum 0.5 --lr 0.1 ;;
     apart) echo --batch 256 --momentum 0.9 --lr 0.02 ;;
     local) echo --batch 256 --momentum 0.9 --lr 0.08 --inner-steps 16 ;;
     esac
@@ -73,18 +73,21 @@ strong|GSSP, momentum by samples|shown|5|momentum_by_samples $plain
 strong|GSSP, pushes are means|shown|5|mean_push $plain
 ROWS
 }
-# The sweep: as rows. BSP's accuracy by samples is one node's, whatever its cluster; its best is that of the fastest way to play it.
+# The sweep: as rows. BSP's accuracy by samples is one node's, whatever its cluster, so the rate is that of the fastest way to play it.
+# A head apart has as many samples under way as B says; elsewhere a step's samples say it, and B only divides.
 sweep() {
-    local set scheme options
+    local set scheme
     for set in '256 0.03' '256 0.02' '512 0.04' '128 0.02' '256 0.04' '512 0.06' '128 0.01' '512 0.03' '128 0.03'; do
         echo "strong|BSP ring B${set% *} lr${set#* }|shown|5|ring --sync bsp --batch ${set% *} --momentum 0.9 --lr ${set#* }"
     done
-    for set in '256 0.9 0.02' '256 0.5 0.1' '256 0.9 0.01' '256 0.5 0.05' '256 0.9 0.03' '128 0.5 0.05' '128 0.9 0.01' '256 0.5 0.15' \
-               '128 0.9 0.02' '128 0.5 0.1' '512 0.9 0.04' '512 0.5 0.2'; do
-        for scheme in 'apart gssp --separate 1' 'plain gssp --separate off' 'SSP ssp --separate off' 'ASP asp --separate off'; do
-            read -r scheme options <<< "$scheme"
-            set -- $set
-            echo "strong|$scheme B$1 m$2 lr$3|shown|5|--sync $options --batch $1 --momentum $2 --lr $3"
+    for set in '256 0.9 0.02' '128 0.9 0.01' '128 0.9 0.015' '64 0.9 0.005' '64 0.9 0.0075' '128 0.9 0.02' '64 0.9 0.01' '128 0.5 0.05' '64 0.5 0.025' '64 0.5 0.05'; do
+        set -- $set
+        echo "strong|GSSP apart B$1 m$2 lr$3|shown|5|--sync gssp --separate 1 --batch $1 --momentum $2 --lr $3"
+    done
+    for set in '16 0.5 0.1' '32 0.5 0.1' '16 0.9 0.02' '32 0.5 0.05' '32 0.9 0.01' '16 0.5 0.15' '16 0.5 0.05' '16 0.9 0.01' '16 0.9 0.03'; do
+        set -- $set
+        for scheme in gssp ssp asp; do
+            echo "strong|$scheme n$1 m$2 lr$3|shown|5|--sync $scheme --separate off --batch 256 --samples-per-step $1 --momentum $2 --lr $3"
         done
     done
     for set in '16 0.08' '16 0.04' '16 0.16' '4 0.08' '4 0.04' '4 0.16'; do
