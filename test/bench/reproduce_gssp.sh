@@ -22,9 +22,9 @@ echo "$build" > "$dir/build"
 # results/. Under the asynchronous policies only lr / B matters to the weights; B says how many samples are under way.
 rate() {
     case $1 in
-    bsp) echo --batch 256 --momentum 0.9 --lr 0.03 ;;
+    bsp) echo --batch 256 --momentum 0.9 --lr 0.04 ;;
     ssp | asp | plain) echo --batch 256 --samples-per-step 16 --momentum 0.5 --lr 0.1 ;;
-    apart) echo --batch 256 --momentum 0.9 --lr 0.02 ;;
+    apart) echo --batch 128 --momentum 0.9 --lr 0.02 ;;
     local) echo --batch 256 --momentum 0.9 --lr 0.08 --inner-steps 16 ;;
     esac
 }
