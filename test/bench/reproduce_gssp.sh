@@ -77,14 +77,17 @@ ROWS
 # A head apart has as many samples under way as B says; elsewhere a step's samples say it, and B only divides.
 sweep() {
     local set scheme
-    for set in '256 0.03' '256 0.02' '512 0.04' '128 0.02' '256 0.04' '512 0.06' '128 0.01' '512 0.03' '128 0.03'; do
+    for set in '256 0.03' '256 0.02' '512 0.04' '128 0.02' '256 0.04' '512 0.06' '128 0.01' '512 0.03' '128 0.03' \
+               '128 0.04' '64 0.015' '64 0.01' '64 0.02' '256 0.06'; do
         echo "strong|BSP ring B${set% *} lr${set#* }|shown|5|ring --sync bsp --batch ${set% *} --momentum 0.9 --lr ${set#* }"
     done
-    for set in '256 0.9 0.02' '128 0.9 0.01' '128 0.9 0.015' '64 0.9 0.005' '64 0.9 0.0075' '128 0.9 0.02' '64 0.9 0.01' '128 0.5 0.05' '64 0.5 0.025' '64 0.5 0.05'; do
+    for set in '256 0.9 0.02' '128 0.9 0.01' '128 0.9 0.015' '64 0.9 0.005' '64 0.9 0.0075' '128 0.9 0.02' '64 0.9 0.01' '128 0.5 0.05' '64 0.5 0.025' '64 0.5 0.05' \
+               '128 0.9 0.03' '64 0.9 0.015'; do
         set -- $set
         echo "strong|GSSP apart B$1 m$2 lr$3|shown|5|--sync gssp --separate 1 --batch $1 --momentum $2 --lr $3"
     done
-    for set in '16 0.5 0.1' '32 0.5 0.1' '16 0.9 0.02' '32 0.5 0.05' '32 0.9 0.01' '16 0.5 0.15' '16 0.5 0.05' '16 0.9 0.01' '16 0.9 0.03'; do
+    for set in '16 0.5 0.1' '32 0.5 0.1' '16 0.9 0.02' '32 0.5 0.05' '32 0.9 0.01' '16 0.5 0.15' '16 0.5 0.05' '16 0.9 0.01' '16 0.9 0.03' \
+               '16 0 0.1' '16 0 0.2'; do
         set -- $set
         for scheme in gssp ssp asp; do
             echo "strong|$scheme n$1 m$2 lr$3|shown|5|--sync $scheme --separate off --batch 256 --samples-per-step $1 --momentum $2 --lr $3"
