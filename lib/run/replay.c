@@ -219,7 +219,7 @@ static ech_status fail_differ(const struct echi_recording *r, const struct echi_
     while (was_text[common] && was_text[common] == now_text[common]) common++;
     shorten(was_text, common);
     shorten(now_text, common);
-    snprintf(detail, sizeof detail, "'%s' was recorded, '%s' is what fresh roles ask for", was_text, now_text);
+    snprintf(detail, sizeof detail, "'%.160s' was recorded, '%.160s' is what fresh roles ask for", was_text, now_text);
     return fail_at(r, t, err, "the actions differ: ", detail);
 }
 
