@@ -187,7 +187,7 @@ demo: $(TOOL)
 	$(Q)ECHELON=$(TOOL) $(BASH) tools/demo.sh
 bench: all $(BENCHES)
 	$(Q)$(SCRIPT_ENV) $(BASH) test/bench/run.sh
-reproduce-gssp: $(TOOL)
+reproduce-gssp: $(TOOL) $(B)/test/bench/bench_ring
 	$(Q)$(SCRIPT_ENV) ONLY="$(ONLY)" $(BASH) test/bench/reproduce_gssp.sh
 
 # Long runs in folders of their own. What they find new ways with is kept in build/fuzz/found.

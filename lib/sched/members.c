@@ -50,13 +50,35 @@ static int nearest(const struct echi_plan *plan, int group) {
     return group;
 }
 
+static void join(struct echi_plan *plan, int rank, int group) {
+    plan->was_in[rank] |= (uint8_t)(1u << plan->group_of[rank]);
+    plan->group_of[rank] = (uint8_t)group;
+}
+
 void echi_plan_lose(struct echi_plan *plan, int rank) {
     plan->lost[rank] = 1;
     const int group = echi_plan_group_owned(plan, rank);
     if (group < 0) return;
     const int to = nearest(plan, group);
     for (int r = 0; r < plan->world; r++)
-        if (!plan->lost[r] && plan->group_of[r] == group) plan->group_of[r] = (uint8_t)to;
+        if (!plan->lost[r] && plan->group_of[r] == group) join(plan, r, to);
+}
+
+bool echi_plan_may_move(const struct echi_plan *plan, int rank, int group) {
+    return rank < plan->world && !plan->lost[rank] && plan->group_of[rank] != ECHI_NONE && group < plan->n_groups &&
+           echi_plan_group_lives(plan, group);
+}
+
+void echi_plan_move(struct echi_plan *plan, int rank, int group) {
+    plan->moved_from[rank] = (uint8_t)(1 + plan->group_of[rank]);
+    join(plan, rank, group);
+}
+
+int echi_plan_places(const struct echi_plan *plan, int rank) {
+    const unsigned groups = plan->was_in[rank] | 1u << plan->group_of[rank];
+    int owners = 0;
+    for (int g = 0; g < plan->n_groups; g++) owners += (groups >> g & 1) && echi_plan_group_lives(plan, g);
+    return plan->strands * owners;
 }
 
 static const struct echi_policy *policy_of(const struct echi_plan *plan) { return echi_policy_of((enum echi_sync)plan->sync); }
@@ -85,9 +107,8 @@ uint32_t echi_plan_step(const struct echi_plan *plan, int rank) {
 }
 
 uint32_t echi_plan_room(const struct echi_plan *plan, int rank) {
-    if (policy_of(plan)->local) return echi_plan_share(plan, rank);   /* rounds shrink with the workers, shares do not grow */
-    const uint32_t n = plan->n[rank], unit = plan->deterministic ? ECHI_GRANULE : 1;
-    const uint32_t part = ((plan->round + unit - 1) / unit + ECHI_ROUND_PARTS - 1) / ECHI_ROUND_PARTS * unit;
-    if (n == 0 || plan->world == 1 || !policy_of(plan)->rounds) return n;
-    return n > part ? n : part;
+    const uint32_t share = echi_plan_share(plan, rank), unit = plan->deterministic ? ECHI_GRANULE : 1;
+    const uint32_t part = ((echi_plan_round_most(plan) + unit - 1) / unit + ECHI_ROUND_PARTS - 1) / ECHI_ROUND_PARTS * unit;
+    if (share == 0 || plan->world == 1 || !policy_of(plan)->rounds) return share;
+    return share > part ? share : part;
 }

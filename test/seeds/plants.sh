@@ -10,50 +10,20 @@ cd "$(dirname "$0")/../.."
 B=${B:-build} LIB=${LIB:-$B/libechelon.a} CC=${CC:-gcc}
 plants=${PLANTS:-test/seeds/plants}   # the folder they are in
 seeds=$B/test/seeds/test_seeds.o work=$B/plants failed=0
-
-# plant FILE: reads the plant into its words; the changed source is then in $work
-plant() {
-    local line part='' old='' new='' text without
-    name=$(basename "$1" .plant) file='' breaks='' within=''
-    while IFS= read -r line; do
-        case $line in
-        '<<<<') part=old old='' new='' ;;
-        '====') part=new ;;
-        '>>>>')
-            part=''
-            [ -n "$text" ] || { echo "$name: the file comes first"; return 1; }
-            without=${text//"$old"/}
-            if [ $((${#text} - ${#without})) != ${#old} ]; then
-                echo "$name: what it changes is not in $file exactly once: the plant must follow the source"
-                return 1
-            fi
-            text=${text/"$old"/"$new"} ;;
-        *)
-            case $part in
-            old) old+=$line$'\n' ;;
-            new) new+=$line$'\n' ;;
-            *)
-                case $line in
-                'file '*) file=${line#file } text=$(cat "lib/sched/$file")$'\n' ;;
-                'breaks '*) breaks=${line#breaks } ;;
-                'within '*) within=${line#within } ;;
-                esac ;;
-            esac ;;
-        esac
-    done <"$1"
-    if [ -z "$file" ] || [ -z "$breaks" ] || [ -z "$within" ]; then
-        echo "$name: no file, breaks or within"
-        return 1
-    fi
-    mkdir -p "$work/$name"
-    printf '%s' "$text" >"$work/$name/$file"
-}
+source test/seeds/plant.sh
 
 [ $# != 0 ] || set -- "$plants"/*.plant
 printf '%-34s %-24s %10s %10s\n' plant 'seen by' 'first seed' within
 for each in "$@"; do
     each=${each##*/}
-    plant "$plants/${each%.plant}.plant" || { failed=1; continue; }
+    plant "$plants/${each%.plant}.plant" lib/sched || { failed=1; continue; }
+    if [ -z "$breaks" ] || [ -z "$within" ]; then
+        echo "$name: no breaks or within"
+        failed=1
+        continue
+    fi
+    mkdir -p "$work/$name"
+    printf '%s' "$text" >"$work/$name/$file"
     # Objects come before the archive: its member of that name is not taken. CC may be several words.
     if ! { $CC -std=c11 -D_GNU_SOURCE -O2 ${SAN:+-fsanitize=$SAN} -Iport/pure -Ilib/sched -c -o "$work/$name/plant.o" "$work/$name/$file" &&
            $CC ${SAN:+-fsanitize=$SAN} -o "$work/$name/seeds" "$seeds" "$work/$name/plant.o" "$LIB" -lcmocka -lm -ldl -lpthread

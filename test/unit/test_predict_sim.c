@@ -63,7 +63,7 @@ static void predictions_come_true(void **state) {
         struct ech_error err = {0};
         ech_config_init(&c);
         if (ech_config_set(&c, "sync", cases[i].sync, &err) != ECH_OK || ech_config_set(&c, "groups", cases[i].groups, &err) != ECH_OK ||
-            ech_config_set(&c, "separate", cases[i].separate, &err) != ECH_OK || ech_config_set(&c, "codec", cases[i].codec, &err) != ECH_OK || ech_config_set(&c, "epochs", "1.5", &err) != ECH_OK)
+            ech_config_set(&c, "separate", cases[i].separate, &err) != ECH_OK || ech_config_set(&c, "codec", cases[i].codec, &err) != ECH_OK || ech_config_set(&c, "regroup", "off", &err) != ECH_OK || ech_config_set(&c, "epochs", "1.5", &err) != ECH_OK)
             fail_msg("%s", err.text);
         const struct ech_sim_options options = {.workers = 16, .spread = cases[i].spread, .costs_only = 1};
         if (ech_simulate(model, data, &c, &options, &r, &err) != ECH_OK) fail_msg("case %zu: %s", i, err.text);
