@@ -274,6 +274,31 @@ bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, stru
     return true;
 }
 
+/* Is a move worth it by what links carry as well, where all are known? By the times of its steps alone a worker beside its owner is
+ * fast, and others of its group are slow because of the link that they share; neither would be so elsewhere. */
+static bool is_worth_it(struct echi_coordinator *c, const struct echi_change *change) {
+    struct echi_plan plan = *plan_of(c);
+    struct echi_times *t = &c->times[change->rank];
+    const struct echi_times was = *t;
+    const uint32_t n = c->size[change->rank];
+    struct echi_prediction here, there;
+    for (int r = 0; r < plan.world; r++) {
+        if (lost(c, r) || c->wishes.absent[r] || (plan.group_of[r] != ECHI_NONE && c->times[r].link <= 0)) return true;
+        plan.n[r] = c->size[r];
+    }
+    /* It computes as it does now. */
+    const double slower = echi_regroup_computes(&c->regroup, change->rank) / (plan.separated ? echi_times_trunk(t, n) : echi_times_whole(t, n));
+    for (uint32_t i = 0; i < t->count; i++) {
+        t->trunk[i] *= slower;
+        t->head[i] *= slower;
+    }
+    echi_predict(&plan, c->times, &c->wishes.load, 0, &here);
+    plan.group_of[change->rank] = (uint8_t)change->to;
+    echi_predict(&plan, c->times, &c->wishes.load, 0, &there);
+    *t = was;
+    return there.rate > here.rate * (1 + ECHI_REGROUP_GAIN);
+}
+
 /* What a step took, by its worker's word; not what a look or a checkpoint did, nor a step of another size. */
 static void watch_speed(struct echi_coordinator *c, const struct echi_msg *m) {
     const int rank = m->lease.worker, group = c->plan.group_of[rank];
@@ -284,8 +309,12 @@ static void watch_speed(struct echi_coordinator *c, const struct echi_msg *m) {
     c->arriving[rank] = false;
     if (c->wishes.regroup_after <= 0 || !c->policy->grouped || !same || m->lease.n != c->size[rank] || m->compute >> 62 || m->exchange >> 62)
         return;
-    const struct echi_change change = echi_regroup_step(&c->regroup, &c->plan, c->size, rank, &c->times[rank], (double)m->compute,
+    struct echi_change change = echi_regroup_step(&c->regroup, &c->plan, c->size, rank, &c->times[rank], (double)m->compute,
                                                         (double)m->exchange);
+    if (change.kind == ECHI_CHANGE_GROUP && !is_worth_it(c, &change)) {
+        echi_regroup_refused(&c->regroup, change.rank);
+        change.kind = ECHI_CHANGE_NONE;
+    }
     if (change.kind != ECHI_CHANGE_NONE) c->change = change;
     else if (c->change.rank == rank) c->change.kind = ECHI_CHANGE_NONE;
 }

@@ -59,6 +59,7 @@ struct echi_change {
 void echi_regroup_init(struct echi_regroup *regroup, int world, int64_t after);
 /* ns that a step of this worker takes, as an average: what it computes and all the rest but the waiting for its group. */
 double echi_regroup_time(const struct echi_regroup *regroup, int rank);
+double echi_regroup_computes(const struct echi_regroup *regroup, int rank);   /* seconds of it that it computes */
 /* Group, living members or sizes have changed: nobody is apart until it has been so for as long again. */
 void echi_regroup_anew(struct echi_regroup *regroup, const struct echi_plan *plan);
 /* A step of `rank`, in ns, of size[rank] samples; `times`: what it measured at the start. What should be done now, if anything: the
@@ -66,4 +67,6 @@ void echi_regroup_anew(struct echi_regroup *regroup, const struct echi_plan *pla
 struct echi_change echi_regroup_step(struct echi_regroup *regroup, const struct echi_plan *plan, const uint32_t size[ECHI_WORLD_MAX],
                                      int rank, const struct echi_times *times, double compute, double exchange);
 void echi_regroup_done(struct echi_regroup *regroup, const struct echi_plan *plan, const struct echi_change *change);
+/* The caller knows better: this rank is left alone for as long as after a change. */
+void echi_regroup_refused(struct echi_regroup *regroup, int rank);
 #endif

@@ -17,6 +17,8 @@ void echi_regroup_init(struct echi_regroup *g, int world, int64_t after) {
 
 double echi_regroup_time(const struct echi_regroup *g, int rank) { return g->pace[rank].compute.average + g->pace[rank].exchange.average; }
 
+double echi_regroup_computes(const struct echi_regroup *g, int rank) { return g->pace[rank].compute.average * 1e-9; }
+
 static bool counts(const struct echi_regroup *g, const struct echi_plan *p, int rank) {
     return !p->lost[rank] && p->group_of[rank] != ECHI_NONE && echi_speed_known(&g->pace[rank].compute);
 }
@@ -167,11 +169,21 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
     return change;
 }
 
+static void leave_alone(struct echi_regroup *g, int rank, uint8_t changes) {
+    g->pace[rank].cool = (uint32_t)ECHI_REGROUP_COOL << changes;
+    g->pace[rank].changes = changes < ECHI_REGROUP_DOUBLED ? (uint8_t)(changes + 1) : changes;
+}
+
 /* Steps of another size take another time: what was known of the old ones is forgotten. */
 void echi_regroup_done(struct echi_regroup *g, const struct echi_plan *p, const struct echi_change *change) {
     const uint8_t changes = g->pace[change->rank].changes;
     if (change->kind == ECHI_CHANGE_SIZE) memset(&g->pace[change->rank], 0, sizeof g->pace[change->rank]);
-    g->pace[change->rank].cool = (uint32_t)ECHI_REGROUP_COOL << changes;
-    g->pace[change->rank].changes = changes < ECHI_REGROUP_DOUBLED ? (uint8_t)(changes + 1) : changes;
+    leave_alone(g, change->rank, changes);
     echi_regroup_anew(g, p);
+}
+
+void echi_regroup_refused(struct echi_regroup *g, int rank) {
+    leave_alone(g, rank, g->pace[rank].changes);
+    g->pace[rank].apart = 0;
+    g->pace[rank].apart_time = 0;
 }
