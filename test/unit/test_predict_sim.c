@@ -79,7 +79,34 @@ static void predictions_come_true(void **state) {
     }
 }
 
+static void set(struct ech_config *c, const char *name, const char *value) {
+    struct ech_error err;
+    if (ech_config_set(c, name, value, &err) != ECH_OK) fail_msg("%s", err.text);
+}
+
+/* On full links steps are long because of what a group's link carries: nobody would be faster elsewhere, and nobody is moved, however
+ * unlike the steps of a group are. */
+static void full_links_move_nobody(void **state) {
+    (void)state;
+    static const char *const groups[] = {"2", "4"};
+    for (int i = 0; i < 2; i++) {
+        const struct ech_sim_options options = {.workers = 16, .spread = "links", .costs_only = 1};
+        struct ech_config c;
+        struct ech_report r;
+        struct ech_error err = {0};
+        ech_config_init(&c);
+        set(&c, "sync", "gssp");
+        set(&c, "groups", groups[i]);
+        set(&c, "separate", "off");
+        set(&c, "epochs", "2");
+        set(&c, "regroup", "auto");
+        if (ech_simulate(model, data, &c, &options, &r, &err) != ECH_OK) fail_msg("%s", err.text);
+        assert_int_equal(r.regroups, 0);
+        assert_true(r.iteration_seconds[r.n_groups - 1] > 2 * r.iteration_seconds[0]);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_come_true)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(predictions_come_true), cmocka_unit_test(full_links_move_nobody)};
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
