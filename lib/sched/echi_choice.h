@@ -13,6 +13,7 @@ struct echi_candidate {
     double rate, staleness;               /* predicted: samples a second, mean in rounds */
     double price, score;                  /* score: rate / price */
     uint32_t samples_per_step; double under_way;   /* as in the wishes: how long steps are; 0: the planner's usual ones */
+    double oldest;                        /* rounds behind, of the group that is the furthest */
 };
 
 /* How a plan was come to. */

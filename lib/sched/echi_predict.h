@@ -23,6 +23,7 @@ struct echi_prediction {
     double rate;                          /* samples a second; > 0 */
     double staleness;                     /* of a push, in rounds, mean; counted as owners count it (design, section 6) */
     double behind;                        /* the same, with what other groups have done and its own does not know yet */
+    double oldest;                        /* that of the group whose pushes are the furthest behind */
 };
 
 /* Plays `steps` steps a worker on average (0: enough to compare plans by), at most some 16,000 in all unless asked for. The

@@ -66,6 +66,7 @@ struct group {
     double peer[ECHI_GROUPS_MAX], acked[ECHI_GROUPS_MAX];   /* of the others in its weights; of its own that the others have */
     double carried[ECHI_GROUPS_MAX];      /* in the state that is on its way to each other; 0: none is */
     bool due[ECHI_GROUPS_MAX], state_out; /* to whom the state that is being sent has still to go; a look at the link is due */
+    double behind; uint64_t behind_count; /* its pushes, samples */
     int since_send, sends;                /* pushes since it was sent, and others that it has not left for */
     int owed, sending, turn;              /* weights; the rank that is looked at first */
 };
@@ -434,6 +435,8 @@ static void applied(struct play *p, int r, int strand) {
     struct worker *w = &p->worker[r];
     if (p->pushes > p->warm) {
         p->stale += a->weights - w->strand[strand].seen;
+        a->behind += p->all - w->strand[strand].seen;
+        a->behind_count++;
         p->behind += p->all - w->strand[strand].seen;
         p->stale_count++;
     }
@@ -606,6 +609,11 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
         const struct worker *w = &p.worker[r];
         if (w->counted > 0) out->rate += plan->n[r] * (double)w->counted / (w->last - w->first);
         else if (w->applied > 0) out->rate += plan->n[r] * (double)w->applied / p.now;
+    }
+    out->oldest = 0;
+    for (int g = 0; g < plan->n_groups; g++) {
+        const double behind = p.group[g].behind_count ? p.group[g].behind / (double)p.group[g].behind_count / plan->round : 0;
+        if (behind > out->oldest) out->oldest = behind;
     }
     out->staleness = p.stale_count ? p.stale / (double)p.stale_count / plan->round : 0;
     out->behind = p.stale_count ? p.behind / (double)p.stale_count / plan->round : 0;

@@ -70,7 +70,7 @@ static struct echi_candidate one(struct echi_wishes w, enum echi_sync sync, int 
     assert_true(echi_plan_valid(out));
     echi_predict(out, times, &w.load, 0, &p);
     const double price = echi_price(out->separated, p.behind);
-    return (struct echi_candidate){out->sync, out->n_groups, out->separated, p.rate, p.staleness, price, p.rate / price, 0, 0};
+    return (struct echi_candidate){out->sync, out->n_groups, out->separated, p.rate, p.staleness, price, p.rate / price, 0, 0, p.oldest};
 }
 
 /* Nothing to win by not waiting. */
