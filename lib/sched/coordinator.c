@@ -287,7 +287,8 @@ static bool is_worth_it(struct echi_coordinator *c, const struct echi_change *ch
         plan.n[r] = c->size[r];
     }
     /* It computes as it does now. */
-    const double slower = echi_regroup_computes(&c->regroup, change->rank) / (plan.separated ? echi_times_trunk(t, n) : echi_times_whole(t, n));
+    const double usual = plan.separated ? echi_times_trunk(t, n) : echi_times_whole(t, n);
+    const double slower = echi_regroup_computes(&c->regroup, change->rank) / usual;
     for (uint32_t i = 0; i < t->count; i++) {
         t->trunk[i] *= slower;
         t->head[i] *= slower;

@@ -6,8 +6,9 @@
  * time; all that is random comes from counters, so the same plan gets the same number on every machine.
  *
  * What it neglects: frames, credits and the order by priority of what leaves a node (bytes leave in the order in which they were
- * given to the link; only words without a payload go before them); leases dealt further ahead than at first, to who runs out; layers before the cut that travel while others are still computed, and that they are not alike; looks and checkpoints; cores
- * that hosts share; losses, of bytes and of nodes. */
+ * given to the link; only words without a payload go before them); that leases are dealt far ahead only to who has run out of them;
+ * layers before the cut that travel while others are still computed, and that they are not alike; looks and checkpoints; cores that
+ * hosts share; losses, of bytes and of nodes. Of a codec's ratios it takes those that a run comes to. */
 #ifndef ECHI_PREDICT_H
 #define ECHI_PREDICT_H
 #include "echi_sched.h"

@@ -71,7 +71,8 @@ struct group {
     int owed, sending, turn;              /* weights; the rank that is looked at first */
 };
 
-/* Events under way: one a strand, and one for each lease that it may have, two of the head, states from each owner to each other, sends of each, a round's apply. */
+/* Events under way: one a strand, and one for each lease that it may have, two of the head, states from each owner to each other,
+ * sends of each, a round's apply. */
 #define EVENTS_MAX ((2 * ECHI_STRANDS + ECHI_LEASES_AHEAD) * ECHI_WORLD_MAX + 2 + ECHI_GROUPS_MAX * (ECHI_GROUPS_MAX + ECHI_SNAPSHOTS) + 1)
 
 struct step { uint16_t who; uint8_t strand; };
