@@ -86,12 +86,15 @@ sweep() {
         set -- $set
         echo "strong|GSSP apart B$1 m$2 lr$3|shown|5|--sync gssp --separate 1 --batch $1 --momentum $2 --lr $3"
     done
-    for set in '16 0.5 0.1' '32 0.5 0.1' '16 0.9 0.02' '32 0.5 0.05' '32 0.9 0.01' '16 0.5 0.15' '16 0.5 0.05' '16 0.9 0.01' '16 0.9 0.03' \
-               '16 0 0.1' '16 0 0.2'; do
+    for set in '16 0.5 0.1' '32 0.5 0.1' '16 0.9 0.02' '32 0.5 0.05' '16 0 0.2' '32 0 0.2' '16 0.5 0.15' '16 0 0.3' '16 0.3 0.14'; do
         set -- $set
         for scheme in gssp ssp asp; do
             echo "strong|$scheme n$1 m$2 lr$3|shown|5|--sync $scheme --separate off --batch 256 --samples-per-step $1 --momentum $2 --lr $3"
         done
+    done
+    for set in '4 16 0.5 0.1' '4 16 0 0.2' '4 32 0 0.2' '3 16 0 0.2'; do
+        set -- $set
+        echo "strong|gssp G$1 n$2 m$3 lr$4|shown|5|--sync gssp --separate off --groups $1 --batch 256 --samples-per-step $2 --momentum $3 --lr $4"
     done
     for set in '16 0.08' '16 0.04' '16 0.16' '4 0.08' '4 0.04' '4 0.16'; do
         echo "strong|local H${set% *} lr${set#* }|shown|5|--sync local --separate off --batch 256 --inner-steps ${set% *} --lr ${set#* }"
