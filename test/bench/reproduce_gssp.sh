@@ -77,32 +77,41 @@ ROWS
 # A head apart has as many samples under way as B says; elsewhere a step's samples say it, and B only divides.
 sweep() {
     local set scheme
-    for set in '256 0.03' '256 0.02' '512 0.04' '128 0.02' '256 0.04' '512 0.06' '128 0.01' '512 0.03' '128 0.03' \
-               '128 0.04' '64 0.015' '64 0.01' '64 0.02' '256 0.06'; do
-        echo "strong|BSP ring B${set% *} lr${set#* }|shown|5|ring --sync bsp --batch ${set% *} --momentum 0.9 --lr ${set#* }"
-    done
-    for set in '256 0.9 0.02' '128 0.9 0.01' '128 0.9 0.015' '64 0.9 0.005' '64 0.9 0.0075' '128 0.9 0.02' '64 0.9 0.01' '128 0.5 0.05' '64 0.5 0.025' '64 0.5 0.05' \
-               '128 0.9 0.03' '64 0.9 0.015'; do
+    for set in '256 0.02' '256 0.03' '256 0.04 twice' '256 0.06' '128 0.01' '128 0.02 twice' '128 0.03 twice' '128 0.04' '64 0.01 twice' '64 0.015 twice' \
+               '64 0.02 twice' '512 0.03' '512 0.04' '512 0.06'; do
         set -- $set
-        echo "strong|GSSP apart B$1 m$2 lr$3|shown|5|--sync gssp --separate 1 --batch $1 --momentum $2 --lr $3"
+        echo "strong|BSP ring B$1 lr$2|${3:-once}|5|ring --sync bsp --batch $1 --momentum 0.9 --lr $2"
     done
-    for set in '16 0.5 0.1' '32 0.5 0.1' '16 0.9 0.02' '32 0.5 0.05' '16 0 0.2' '32 0 0.2' '16 0.5 0.15' '16 0 0.3' '16 0.3 0.14'; do
+    for set in '256 0.9 0.02' '128 0.9 0.01' '128 0.9 0.015' '128 0.9 0.02 twice' '128 0.9 0.03 twice' '64 0.9 0.005' '64 0.9 0.0075' '64 0.9 0.01 twice' \
+               '64 0.9 0.015 twice' '128 0.5 0.05' '64 0.5 0.025' '64 0.5 0.05 twice'; do
+        set -- $set
+        echo "strong|GSSP apart B$1 m$2 lr$3|${4:-once}|5|--sync gssp --separate 1 --batch $1 --momentum $2 --lr $3"
+    done
+    for set in '16 0.5 0.1 twice' '32 0.5 0.1 twice' '16 0.9 0.02 twice' '32 0.5 0.05' '16 0 0.2 twice' '32 0 0.2' '16 0.5 0.15' '16 0 0.3' '16 0.3 0.14 twice'; do
         set -- $set
         for scheme in gssp ssp asp; do
-            echo "strong|$scheme n$1 m$2 lr$3|shown|5|--sync $scheme --separate off --batch 256 --samples-per-step $1 --momentum $2 --lr $3"
+            echo "strong|$scheme n$1 m$2 lr$3|${4:-once}|5|--sync $scheme --separate off --batch 256 --samples-per-step $1 --momentum $2 --lr $3"
         done
     done
     for set in '4 16 0.5 0.1' '4 16 0 0.2' '4 32 0 0.2' '3 16 0 0.2'; do
         set -- $set
-        echo "strong|gssp G$1 n$2 m$3 lr$4|shown|5|--sync gssp --separate off --groups $1 --batch 256 --samples-per-step $2 --momentum $3 --lr $4"
+        echo "strong|gssp G$1 n$2 m$3 lr$4|once|5|--sync gssp --separate off --groups $1 --batch 256 --samples-per-step $2 --momentum $3 --lr $4"
     done
     for set in '16 0.08' '16 0.04' '16 0.16' '4 0.08' '4 0.04' '4 0.16'; do
-        echo "strong|local H${set% *} lr${set#* }|shown|5|--sync local --separate off --batch 256 --inner-steps ${set% *} --lr ${set#* }"
+        set -- $set
+        echo "strong|local H$1 lr$2|once|5|--sync local --separate off --batch 256 --inner-steps $1 --lr $2"
     done
 }
 what=rows
-if [ -n "${RATES:-}" ]; then what=sweep SEEDS=100; fi
-seeds_of() { if [ "$1" = claimed ]; then echo "${SEEDS:-1 2 3 4 5 6 7}"; else echo "${SEEDS:-1 2 3}"; fi; }
+[ -z "${RATES:-}" ] || what=sweep
+seeds_of() {
+    case $1 in
+    claimed) echo "${SEEDS:-1 2 3 4 5 6 7}" ;;
+    shown) echo "${SEEDS:-1 2 3}" ;;
+    once) echo 100 ;;
+    twice) echo 100 101 ;;
+    esac
+}
 name_of() { tr -c 'A-Za-z0-9.\n' - <<< "$1.$2" | tr -s -; }   # CLUSTER SCHEME: of its files
 
 # one NAME SEED HOSTS EPOCHS OPTION...: a run, unless it is there. It is there when its report is: that is renamed last. A loss that is
