@@ -166,6 +166,7 @@ struct ech_config {
     int weigh_by_time;            /* 1: gradients count in proportion to their node's step times (arXiv 2605.13434) */
     int rounds_apart;             /* R, 1.. (default 4): rounds that a group may run ahead of what the others have (gssp) */
     double damping;               /* c, 0.. (default 0, off): a push that is t rounds stale weighs 1 / (1 + c t); not under bsp */
+    char regroup[8];              /* "auto" (gssp): workers change groups or step sizes when their speeds have changed for good; "off" */
 };
 void ech_config_init(struct ech_config *config);
 
@@ -233,6 +234,9 @@ struct ech_report {
     double predicted_images_per_second, predicted_staleness;   /* of the plan, before it ran; staleness in rounds, mean; negative: nobody could tell */
     int useless;                          /* rank without whose worker the others were predicted to be faster; -1: none */
     double useless_gain;                  /* by so much: 0.12 is 12 % more images a second; with sync auto the rank was left out if its batch is 0 */
+    /* Because speeds had changed for good: workers that joined another group, and changes of a worker's samples a step. group_of and
+     * batch above are those at the end. */
+    uint64_t regroups, resizes;
 };
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);

@@ -70,7 +70,7 @@ static const struct {
     {"What to train", " model data init "},
     {"The simulated cluster", " hosts workers spread compute profile "},
     {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device threads slow "},
-    {"How the nodes work together", " sync staleness rounds-apart groups separate shares samples-per-step inner-steps drop-older weigh-by-time codec link plan "},
+    {"How the nodes work together", " sync staleness rounds-apart groups regroup separate shares samples-per-step inner-steps drop-older weigh-by-time codec link plan "},
     {"Learning", " batch lr momentum weight-decay damping outer-lr outer-momentum seed no-shuffle deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
     {"Stopping and going on", " checkpoint every keep resume "},

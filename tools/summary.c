@@ -78,6 +78,9 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
         for (int i = 0; i < r->n_lost; i++) fprintf(to, "%s %d", i ? "," : "", r->lost[i]);
         fprintf(to, "; %llu samples were issued again\n", (unsigned long long)r->samples_again);
     }
+    if (r->regroups + r->resizes > 0)
+        fprintf(to, "  regrouping       %llu moves of workers to other groups, %llu changes of step sizes\n", (unsigned long long)r->regroups,
+                (unsigned long long)r->resizes);
     if (r->leases_dropped > 0)
         fprintf(to, "  dropped          %llu gradients of %llu samples were too old; the samples were issued again\n",
                 (unsigned long long)r->leases_dropped, (unsigned long long)r->samples_dropped);

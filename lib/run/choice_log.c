@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Why this plan: what rank 0 compared, what it took, and who holds the others up. */
+ * Why this plan: what rank 0 compared, what it took, and who holds the others up; and why it was changed while the run went. */
 #include "echi_run.h"
 #include "echi_print.h"
 
@@ -70,4 +70,21 @@ void echi_choice_log(const struct ech_config *config, const struct echi_coordina
     if (c->useless < 0) return;
     say(config, ECH_LOG_WARN, "rank %d holds the others up: without it %.0f %% more images/s%s", c->useless, 100 * c->gain,
         c->left_out ? "; it is left out" : coordinator->wishes.choose ? "; run without it" : "; run without it, or give --sync auto");
+}
+
+void echi_move_log(const struct ech_config *config, const struct echi_coordinator *coordinator, const struct echi_msg *m) {
+    const struct echi_change *why = &coordinator->told;
+    if (!config->on_log) return;
+    say(config, ECH_LOG_INFO,
+        "rank %d joins group %d: its steps of late (%d and more) took %.2f times as long as is usual in group %d, where it was; %.0f %% more "
+        "samples a second are expected of the move", m->peer, m->group, ECHI_REGROUP_LASTING, why->ratio, why->from, 100 * why->gain);
+}
+
+void echi_resize_log(const struct ech_config *config, const struct echi_coordinator *coordinator, uint64_t *told) {
+    const struct echi_change *why = &coordinator->told;
+    if (coordinator->sizes == *told) return;
+    *told = coordinator->sizes;
+    if (!config->on_log) return;
+    say(config, ECH_LOG_INFO, "rank %d gets steps of %u samples: those of late (%d and more) took %.2f times as long as is usual in its group", why->rank,
+        why->n, ECHI_REGROUP_LASTING, why->ratio);
 }

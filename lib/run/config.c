@@ -42,6 +42,7 @@ static ech_status sync_fits(const struct ech_config *config, struct ech_error *e
 static ech_status separate_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status codec_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status shares_fit(const struct ech_config *config, struct ech_error *err);
+static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status coordinator_fits(const struct ech_config *config, struct ech_error *err);
 
 /* X(field, name, value, fallback, kind, least, most, words, fits, help) */
@@ -58,6 +59,8 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
     X(staleness, "staleness", "S", "3", INT, 0, 1000000, no_word, NULL,                                                       \
       "steps that a worker may be ahead of its group's slowest (ssp, gssp)")                                                  \
     X(groups, "groups", "G", "auto", INT, 0, ECH_GROUPS_MAX, auto_zero, NULL, "number of groups (gssp); auto: by speed, as many as are predicted to be the fastest")      \
+    X(regroup, "regroup", "WHEN", "auto", TEXT, 0, 0, no_word, regroup_fits,                                                  \
+      "auto: a worker whose speed has changed for good joins another group, or gets other steps (gssp); off: never")          \
     X(separate, "separate", "F", "auto", INT, 0, ECH_WORLD_MAX, separate_words, separate_fits,                                \
       "nodes that train the fully connected layers for all: off, 1, or auto (under gssp the planner's choice, else off)")     \
     X(shares, "shares", "SHARES", "speed", TEXT, 0, 0, no_word, shares_fit,                                                   \
@@ -253,6 +256,11 @@ static ech_status separate_fits(const struct ech_config *config, struct ech_erro
     return echi_fail(err, ECH_E_UNSUPPORTED, "config",
                      "option separate is %d: several nodes for the fully connected layers come in a later version; give 1, "
                      "'auto' or 'off'", config->separate);
+}
+
+static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err) {
+    if (strcmp(config->regroup, "auto") == 0 || strcmp(config->regroup, "off") == 0) return ECH_OK;
+    return refuse(err, "option regroup is '%s': give auto or off", config->regroup);
 }
 
 static ech_status codec_fits(const struct ech_config *config, struct ech_error *err) {

@@ -43,6 +43,7 @@ ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, co
 /* ---- exec_codec.c: slots beside those of exec.c, and tasks ---- */
 bool echi_exec_coded(const struct echi_exec *x);
 ech_status echi_codec_setup_worker(struct echi_exec *x, struct ech_error *err);
+ech_status echi_codec_setup_places(struct echi_exec *x, int places, struct ech_error *err);   /* for weights as they come */
 ech_status echi_codec_setup_owner(struct echi_exec *x, int group, struct ech_error *err);
 ech_status echi_codec_setup_member(struct echi_exec *x, int rank, struct ech_error *err);   /* for each worker of the owner's group */
 void echi_codec_destroy(struct echi_exec *x);

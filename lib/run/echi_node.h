@@ -38,7 +38,7 @@ struct echi_node {
     /* making slots, on the lane's thread until `has_slots`: all of them, or in mid-run those that loss[0] asks for */
     bool standing;
     atomic_bool has_slots;
-    struct echi_plan next_plan;               /* without loss[0]; the lane's while it makes slots */
+    struct echi_plan next_plan;               /* after loss[0]; the lane's while it makes slots */
     ech_status slots_status;
     struct ech_error slots_error;
     struct echi_action action[ECHI_ACTIONS_MAX];
@@ -56,7 +56,9 @@ struct echi_node {
     int tells;                                /* ech_config.tell, as it was last seen */
     int lost; char lost_text[200];            /* a peer whose connection broke, until the coordinator's word on it is here */
     bool gone[ECHI_WORLD_MAX];                /* lost, by the coordinator's word */
-    struct echi_msg loss[ECHI_WORLD_MAX]; int n_losses;   /* its words of which the roles are not told yet, in order */
+    struct echi_msg loss[ECHI_WORLD_MAX + 1]; int n_losses;   /* its words on losses, and one on a move, of which the roles are not
+                                                                 told yet, in order */
+    uint64_t sizes_told;                      /* changes of step sizes that were logged */
     struct ech_progress shown; int64_t shown_clock; uint64_t shown_looks;
     uint64_t coded[4];                        /* bytes of coded pushes to other nodes, and what they would have been; of weights and states */
     uint64_t sent_by_kind[ECHI_KINDS + 1], head_repeats;   /* rank 0: summed over all nodes */

@@ -123,8 +123,9 @@ void echi_exec_use_lane(struct echi_exec *exec, struct echi_lane *lane);   /* wh
 struct echi_device *echi_exec_device(struct echi_exec *exec);
 ech_status echi_exec_setup(struct echi_exec *exec, const struct echi_setup *setup, struct ech_error *err);
 ech_status echi_exec_setup_kept(struct echi_exec *exec, struct ech_error *err);   /* rank 0's, for checkpoints; after setup */
-/* A node was lost, and `plan` says so: makes the places for workers that join this node's group, once each. On the thread that runs
- * tasks; events may go on under the plan before, which is that of the setup. */
+/* A node was lost, or a worker moved, and `plan` says so: makes the places for workers that join this node's group, and those of its
+ * own worker for weights of another owner, once each. On the thread that runs tasks; events may go on under the plan before, which is
+ * that of the setup. */
 ech_status echi_exec_regroup(struct echi_exec *exec, const struct echi_plan *plan, struct ech_error *err);
 void *echi_exec_slot(struct echi_exec *exec, struct echi_slot slot, size_t *out_bytes);   /* NULL when there is none */
 /* Names of the kernels that were chosen for each unit of each stack, for recordings. NUL-terminated, cut at cap. */
@@ -198,6 +199,10 @@ ech_status echi_outcome_write(const struct ech_model *model, const struct ech_co
 
 /* Tells the caller's log why rank 0 took this plan: what was compared, what is predicted, and who holds the others up. */
 void echi_choice_log(const struct ech_config *config, const struct echi_coordinator *coordinator);
+/* And while the run goes, who moves, by the word `m` on it, and who gets steps of another size, once for each change: *told is how many
+ * of those were told. */
+void echi_move_log(const struct ech_config *config, const struct echi_coordinator *coordinator, const struct echi_msg *m);
+void echi_resize_log(const struct ech_config *config, const struct echi_coordinator *coordinator, uint64_t *told);
 
 /* ------------------------------------------------------------ plan_file.c */
 

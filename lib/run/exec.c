@@ -84,9 +84,16 @@ static size_t sums_size(const struct echi_exec *x, size_t all) {
     return x->setup->plan.deterministic ? all / sizeof(echi_real) * sizeof(int64_t) : all;
 }
 
+/* Where weights come to a worker: more once it has been moved. */
+static ech_status setup_places(struct echi_exec *x, const struct echi_plan *p, size_t all, struct ech_error *err) {
+    const int places = echi_plan_places(p, x->setup->rank);
+    if (echi_exec_coded(x)) return echi_codec_setup_places(x, places, err);
+    return echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, p->strands + places, all, err);
+}
+
 static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, uint32_t n, size_t all, struct ech_error *err) {
     const bool local = echi_policy_of((enum echi_sync)p->sync)->local;
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, local ? 1 : 2 * p->strands, all, err));
+    ECHI_TRY(local ? echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 1, all, err) : setup_places(x, p, all, err));
     if (local) {
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_WEIGHTS, 0, 2, all, err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_MOMENTUM, 0, 1, all, err));
@@ -113,8 +120,11 @@ static ech_status setup_grads(struct echi_exec *x, const struct echi_plan *p, in
 }
 
 ech_status echi_exec_regroup(struct echi_exec *x, const struct echi_plan *p, struct ech_error *err) {
-    const int group = echi_plan_group_owned(p, x->setup->rank);
-    return group < 0 ? ECH_OK : setup_grads(x, p, group, x->job->n_params * sizeof(echi_real), err);
+    const int rank = x->setup->rank, group = echi_plan_group_owned(p, rank);
+    const size_t all = x->job->n_params * sizeof(echi_real);
+    if (p->group_of[rank] != ECHI_NONE)
+        ECHI_TRY(setup_places(x, p, all, err));
+    return group < 0 ? ECH_OK : setup_grads(x, p, group, all, err);
 }
 
 static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {

@@ -19,15 +19,19 @@ static size_t bytes_of_pushes(const struct echi_exec *x) {
 ech_status echi_codec_setup_worker(struct echi_exec *x, struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
     const size_t all = x->job->n_params * sizeof(echi_real);
-    size_t at, count, most = 0;
-    echi_job_range(x->job, p, false, &at, &count);
+    size_t most = 0;
     for (int i = 0; i < x->setup->cut; i++)
         if (x->job->layer[i].count > most) most = x->job->layer[i].count;
     ECHI_TRY(echi_codec_room_create(most, &x->push_room, err));
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 2 * p->strands, 1, all, err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 2 * p->strands + 1, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_RESIDUAL, 0, 1, all, err));
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_CODED, 0, p->strands, bytes_of_pushes(x), err));
-    return echi_exec_slots(x, ECHI_SLOT_WORKER_COMING, 0, p->strands, echi_coded_most(count), err);
+    return echi_exec_slots(x, ECHI_SLOT_WORKER_CODED, 0, p->strands, bytes_of_pushes(x), err);
+}
+
+ech_status echi_codec_setup_places(struct echi_exec *x, int places, struct ech_error *err) {
+    size_t at, count;
+    echi_job_range(x->job, &x->setup->plan, false, &at, &count);
+    return echi_exec_slots(x, ECHI_SLOT_WORKER_COMING, 0, places, echi_coded_most(count), err);
 }
 
 ech_status echi_codec_setup_member(struct echi_exec *x, int rank, struct ech_error *err) {

@@ -152,38 +152,58 @@ static void on_plan(struct echi_node *n, const uint8_t *body, size_t len) {
 
 /* ------------------------------------------------------------ losses */
 
-/* On the lane's thread, as at the start: places for the gradients of workers that join this owner. */
+/* On the lane's thread, as at the start: places for the gradients of workers that join this owner, and for weights of another owner. */
 static void make_joined(void *self) {
     struct echi_node *n = self;
     n->slots_status = echi_exec_regroup(n->exec, &n->next_plan, &n->slots_error);
     atomic_store(&n->has_slots, true);
 }
 
-/* The first loss that is not told yet, to this node's roles and then to the coordinator. */
+static void change_plan(struct echi_plan *plan, const struct echi_msg *m) {
+    if (m->kind == ECHI_KIND_REGROUP) echi_plan_move(plan, m->peer, m->group);
+    else echi_plan_lose(plan, m->peer);
+}
+
+/* The first loss, or move, that is not told yet, to this node's roles and then to the coordinator. */
 static void tell_loss(struct echi_node *n) {
     static const enum echi_role role[] = {ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER};
     const struct echi_msg m = n->loss[0];
     memmove(&n->loss[0], &n->loss[1], (size_t)(--n->n_losses) * sizeof n->loss[0]);
-    echi_plan_lose(&n->setup.plan, m.peer);
-    struct echi_event e = {.type = ECHI_EVENT_LOST, .from = m.peer, .msg = &m};
+    change_plan(&n->setup.plan, &m);
+    struct echi_event e = {.type = m.kind == ECHI_KIND_REGROUP ? ECHI_EVENT_MOVED : ECHI_EVENT_LOST, .from = m.peer, .msg = &m};
     for (size_t i = 0; i < sizeof role / sizeof role[0] && !n->over; i++) echi_node_event(n, role[i], &e);
     echi_node_send_ready(n, m.members);
 }
 
-/* An owner that may take in the workers of a lost one needs slots first. Until they are there its roles know of no loss, as if the
- * word were still on its way: before this node has said READY no lease is dealt and no owner is asked anything, and what a worker
- * pushes waits for a post, which is the role's. */
+/* Does this node's owner, or its worker, need slots for what loss[0] changes? */
+static bool needs_slots(const struct echi_node *n) {
+    const struct echi_msg *m = &n->loss[0];
+    const int owned = echi_plan_group_owned(&n->next_plan, n->rank);
+    if (m->kind == ECHI_KIND_REGROUP) return m->peer == n->rank || owned == m->group;
+    return owned >= 0 && echi_plan_group_owned(&n->next_plan, m->peer) >= 0;
+}
+
+/* Until its slots are there a node's roles know of no loss or move, as if the word were still on its way: before this node has said
+ * READY no lease is dealt and no owner is asked anything, and what a worker pushes waits for a post, which is the role's. */
 static void tell_losses(struct echi_node *n) {
     while (n->planned && !n->standing && n->n_losses > 0 && !n->over) {
         n->next_plan = n->setup.plan;
-        echi_plan_lose(&n->next_plan, n->loss[0].peer);
-        if (echi_plan_group_owned(&n->next_plan, n->loss[0].peer) < 0 || echi_plan_group_owned(&n->next_plan, n->rank) < 0) {
+        change_plan(&n->next_plan, &n->loss[0]);
+        if (!needs_slots(n)) {
             tell_loss(n);
             continue;
         }
         n->standing = true;
         echi_lane_call(n->lane, make_joined, n);
     }
+}
+
+static void on_regroup(struct echi_node *n, const struct echi_msg *m) {
+    if (!n->planned || !echi_plan_may_move(&n->setup.plan, m->peer, m->group) || n->n_losses == n->world + 1)
+        return echi_node_fault(n, ECH_E_FORMAT, 0, "rank 0 told of a move that does not fit the plan: do all nodes run the same version?");
+    if (n->coordinator) echi_move_log(n->c->config, n->coordinator, m);
+    n->loss[n->n_losses++] = *m;   /* there is no other before this node has said READY */
+    tell_losses(n);
 }
 
 /* The coordinator's word that a node is gone: from here on nothing of it is taken, and the run goes on without it. */
@@ -268,6 +288,7 @@ static void on_node_message(struct echi_node *n, int from, const struct echi_msg
         echi_lane_hold(n->lane, true);
         break;
     case ECHI_KIND_LOST: on_lost(n, m); break;
+    case ECHI_KIND_REGROUP: on_regroup(n, m); break;
     case ECHI_KIND_RELEASE: echi_lane_hold(n->lane, false); break;
     case ECHI_KIND_PARAMS:
         n->c->user->final(n->c->user->self, echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_NODE_FINAL, 0}, NULL));

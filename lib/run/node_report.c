@@ -74,6 +74,9 @@ void echi_report_run(struct ech_report *r, const struct echi_coordinator *c, con
     if (c->lost_peer >= 0) r->lost_peer = c->lost_peer;
     r->n_lost = c->n_lost;
     for (int i = 0; i < c->n_lost; i++) r->lost[i] = c->lost_rank[i];
+    r->regroups = c->moves;
+    r->resizes = c->sizes;
+    for (int i = 0; plan && i < plan->world; i++) r->batch[i] = (int)c->size[i];
     r->leases_again = c->again_leases;
     r->samples_again = c->again_samples;
     r->residuals_lost = plan && plan->codec != ECHI_CODEC_DENSE ? lost_workers(c, plan) : 0;

@@ -204,6 +204,10 @@ static ech_status perform(struct run *x, struct node *n, bool *out_waits) {
         echi_plan_lose(&n->setup.plan, e->from);
         ECHI_TRY(echi_exec_regroup(n->exec, &n->setup.plan, x->err));
     }
+    if (e->type == ECHI_EVENT_MOVED && n->setup.plan.group_of[e->from] != e->msg->group) {
+        echi_plan_move(&n->setup.plan, e->from, e->msg->group);
+        ECHI_TRY(echi_exec_regroup(n->exec, &n->setup.plan, x->err));
+    }
     if (e->type == ECHI_EVENT_GRADIENT || e->type == ECHI_EVENT_COMPUTED) ECHI_TRY(on_task(x, n, e));
     struct echi_reader r = echi_reader_over(t->actions, t->actions_len);
     struct echi_traced_action a;

@@ -170,6 +170,9 @@ static const char *unasked(struct stage *s, const struct echi_traced *t) {
     case ECHI_EVENT_START:
     case ECHI_EVENT_LOST:
     case ECHI_EVENT_STOP: break;
+    case ECHI_EVENT_MOVED:
+        return t->role == ECHI_ROLE_COORDINATOR || e->msg->kind != ECHI_KIND_REGROUP || !echi_plan_may_move(&s->setup.plan, e->from, e->msg->group)
+                   ? "no worker can move so" : NULL;
     }
     return NULL;
 }
@@ -216,7 +219,7 @@ static ech_status fail_differ(const struct echi_recording *r, const struct echi_
     while (was_text[common] && was_text[common] == now_text[common]) common++;
     shorten(was_text, common);
     shorten(now_text, common);
-    snprintf(detail, sizeof detail, "'%s' was recorded, '%s' is what fresh roles ask for", was_text, now_text);
+    snprintf(detail, sizeof detail, "'%.160s' was recorded, '%.160s' is what fresh roles ask for", was_text, now_text);
     return fail_at(r, t, err, "the actions differ: ", detail);
 }
 
@@ -227,6 +230,8 @@ static ech_status replay_event(struct stage *s, struct echi_recording *r, const 
     /* As the driver does (node_events.c): the roles of a node are told when its plan says so already. */
     if (t->event.type == ECHI_EVENT_LOST && t->role != ECHI_ROLE_COORDINATOR && !s->setup.plan.lost[t->event.from])
         echi_plan_lose(&s->setup.plan, t->event.from);
+    if (t->event.type == ECHI_EVENT_MOVED && !why && s->setup.plan.group_of[t->event.from] != t->event.msg->group)
+        echi_plan_move(&s->setup.plan, t->event.from, t->event.msg->group);
     if (why) return fail_at(r, t, err, why, "");
     if (!step(s, t, &list)) return fail_at(r, t, err, "this node hosts no such role", "");
     struct echi_writer w = echi_writer_over(s->encoded, sizeof s->encoded);

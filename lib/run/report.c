@@ -172,6 +172,8 @@ static void add_all(struct echi_print *t, const struct ech_report *r) {
     add_optional(t, "predicted_staleness", r->predicted_staleness);
     add_optional(t, "useless", r->useless);
     add_real(t, "useless_gain", r->useless_gain);
+    add_whole(t, "regroups", r->regroups);
+    add_whole(t, "resizes", r->resizes);
     echi_print(t, "\n}\n");
 }
 

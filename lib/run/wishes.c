@@ -58,6 +58,7 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->separate = job->model ? c->separate : 0;
     w->has_cut = job->cut > 0;
     w->groups = c->groups;
+    w->regroup_after = strcmp(c->regroup, "auto") == 0 ? ECHI_REGROUP_AFTER : 0;
     w->batch = (uint32_t)c->batch;
     w->samples_per_step = (uint32_t)c->samples_per_step;
     w->staleness = (uint32_t)c->staleness;

@@ -52,7 +52,10 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
     for (int r = 0; r < wishes->world; r++) {
         c->times[r] = (struct echi_times){0};
         c->ready[r] = 0;
+        c->arriving[r] = false;
+        c->paused[r] = 0;
     }
+    echi_regroup_init(&c->regroup, wishes->world, wishes->regroup_after);
     echi_ledger_begin(c);
     if (goal->resumed) stand_on(c, &goal->from);
 }
@@ -246,10 +249,66 @@ void echi_drain(struct echi_coordinator *c, struct echi_actions *out) {
     wait_for(c, living_owners(c));
 }
 
+/* ---- moves (design, section 6, "Regrouping") ----
+ * Told like a loss: no lease is dealt before every living node has said READY, so that none overtakes the word that it names a new
+ * owner. Owners stay who they are, so no state freezes. */
+
+bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, struct echi_actions *out) {
+    struct echi_plan *p = &c->plan;
+    if (c->phase != ECHI_RUN_TRAINS || !c->calm || !all_settled(c) || c->policy->rounds) return false;
+    if (!echi_plan_may_move(p, rank, group) || p->group_of[rank] == group || c->arriving[rank] || !echi_ledger_has_moved(c, rank)) return false;
+    echi_plan_move(p, rank, group);
+    echi_ledger_moved(c, rank);
+    c->arriving[rank] = true;
+    c->moves++;
+    c->members++;
+    c->calm = false;
+    for (int r = 0; r < c->wishes.world; r++) {
+        if (lost(c, r)) continue;
+        struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_REGROUP);
+        a->msg.peer = (uint8_t)rank;
+        a->msg.group = (uint8_t)group;
+        a->msg.members = c->members;
+    }
+    return true;
+}
+
+/* What a step took, by its worker's word; not what a look or a checkpoint did, nor a step of another size. */
+static void watch_speed(struct echi_coordinator *c, const struct echi_msg *m) {
+    const int rank = m->lease.worker, group = c->plan.group_of[rank];
+    const int64_t paused = c->measuring + c->keeping;
+    const bool same = c->paused[rank] == paused;
+    c->paused[rank] = paused;
+    if (m->lease.owner != c->plan.owner_of[group]) return;
+    c->arriving[rank] = false;
+    if (c->wishes.regroup_after <= 0 || !c->policy->grouped || !same || m->lease.n != c->size[rank] || m->compute >> 62 || m->exchange >> 62)
+        return;
+    const struct echi_change change = echi_regroup_step(&c->regroup, &c->plan, c->size, rank, &c->times[rank], (double)m->compute,
+                                                        (double)m->exchange);
+    if (change.kind != ECHI_CHANGE_NONE) c->change = change;
+    else if (c->change.rank == rank) c->change.kind = ECHI_CHANGE_NONE;
+}
+
+/* Does the change that is due, if it can be now. True when all nodes are being told. */
+static bool regroup(struct echi_coordinator *c, struct echi_actions *out) {
+    if (c->change.kind == ECHI_CHANGE_NONE || !echi_ledger_unfinished(c)) return false;
+    const struct echi_change change = c->change;
+    const bool moves = change.kind == ECHI_CHANGE_GROUP;
+    if (moves && !echi_coordinator_move(c, change.rank, change.to, out)) return false;
+    if (!moves) {
+        c->size[change.rank] = change.n;
+        c->sizes++;
+    }
+    c->told = change;
+    c->change.kind = ECHI_CHANGE_NONE;
+    echi_regroup_done(&c->regroup, &c->plan, &change);
+    return moves;
+}
+
 static void next(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     if (c->phase != ECHI_RUN_TRAINS) return;
     if (c->goal.has_test && c->applied >= c->next_look) return hold(c, e->now, out);
-    if (!c->calm) return;
+    if (!c->calm || regroup(c, out)) return;
     echi_ledger_deal(c, out);
     if (c->n_out > 0 || c->n_again > 0 || !all_settled(c) || echi_keep_quiet(c, e->now, out)) return;
     c->phase = ECHI_RUN_DRAINS;
@@ -274,6 +333,7 @@ static void on_applied(struct echi_coordinator *c, const struct echi_event *e, s
     const struct echi_msg *m = e->msg;
     if (!echi_ledger_in(c, m, e->from))
         return fail(c, ECH_E_INTERNAL, e->from, "an owner applied a lease that is not out", out);
+    watch_speed(c, m);
     c->loss_sum += m->loss;
     if (c->policy->rounds) {   /* whoever did which part */
         c->round_loss += m->loss;
@@ -358,7 +418,8 @@ static void on_copy(struct echi_coordinator *c, const struct echi_event *e, stru
 }
 
 static void on_revoked(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
-    if (e->msg->lease.id == 0) on_copy(c, e, out);
+    if (e->msg->from_role == ECHI_ROLE_WORKER) echi_ledger_back(c, &e->msg->lease, e->from);
+    else if (e->msg->lease.id == 0) on_copy(c, e, out);
     else if (e->msg->flag != ECHI_REVOKED_DROPPED) echi_ledger_answer(c, &e->msg->lease, e->msg->flag == ECHI_REVOKED_IN);
     else if (plan_of(c)->drop_older <= 0 || !echi_ledger_dropped(c, &e->msg->lease, e->from))
         fail(c, ECH_E_INTERNAL, e->from, "an owner dropped a lease that is not out", out);
@@ -407,6 +468,8 @@ static void lose(struct echi_coordinator *c, int rank, const char *text, int64_t
     c->members++;
     c->calm = false;
     if (group >= 0) c->frozen[group] = (struct echi_frozen){.lost = true, .holder = ECHI_NO_RANK};
+    echi_regroup_anew(&c->regroup, &c->plan);
+    c->change.kind = ECHI_CHANGE_NONE;   /* it was for another cluster */
     doubt(c, rank);
     for (int r = 0; r < c->wishes.world; r++) {
         if (lost(c, r)) continue;

@@ -23,6 +23,12 @@ bool echi_ledger_dropped(struct echi_coordinator *c, const struct echi_lease *le
  * issued again. May be asked again with lower marks, until it is settled. */
 void echi_ledger_decide(struct echi_coordinator *c, int owner, const uint32_t *mark);
 void echi_ledger_settled(struct echi_coordinator *c, int owner);
+/* A worker is about to join another group: what it has out is of its stay in the one before. */
+void echi_ledger_moved(struct echi_coordinator *c, int rank);
+/* A lease of that stay that its worker had not begun: it is to be issued again. One that is not out is no news. */
+void echi_ledger_back(struct echi_coordinator *c, const struct echi_lease *lease, int worker);
+/* Is all of a worker's last move behind it, and what is in for now only little enough for the head to remember one more? */
+bool echi_ledger_has_moved(const struct echi_coordinator *c, int rank);
 /* True while samples are left that the user asked for. */
 bool echi_ledger_unfinished(const struct echi_coordinator *c);
 

@@ -32,6 +32,7 @@ struct echi_wishes {
     uint32_t rounds_apart;             /* R; 0: 4 */
     double damping;                    /* as in the plan */
     double under_way;                  /* samples of all workers under way beside a head, in rounds; 0: 3. For echi_plan_choose alone */
+    int64_t regroup_after;             /* ns for which a change of speed must have lasted to change groups or sizes of steps; 0: never */
 };
 
 /* B: as wished, else max(64, 16 x nodes). */

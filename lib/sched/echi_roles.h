@@ -7,6 +7,7 @@
 #include "echi_choice.h"
 #include "echi_policy.h"
 #include "echi_ranks.h"
+#include "echi_regroup.h"
 
 /* ---- worker: computes forward and backward ---- */
 enum echi_strand_phase { ECHI_STRAND_WAITS_WEIGHTS, ECHI_STRAND_IDLE, ECHI_STRAND_FORWARD, ECHI_STRAND_WAITS_HEAD,
@@ -24,9 +25,10 @@ struct echi_strand {
     int next_layer;                               /* the layer whose gradient travels next, from the last down */
     bool ready[256];                              /* gradients that are there and wait for the layers above them */
     int sending;                                  /* gradients and rows on their way out: their slots are not free yet */
+    uint32_t joined;                              /* as in the worker, when the step began */
     bool abandoned;                               /* its owner is lost: the step goes no further than what is under way */
-    bool renewed; uint8_t fresh;                  /* the new owner's weights came before the abandoned step was over */
 };
+#define ECHI_WORKER_PLACES (ECHI_STRANDS * (1 + ECHI_GROUPS_MAX))   /* see echi_plan_places */
 /* Policy `local` (worker_local.c): the change that a lease's steps made, on its way to the owner. */
 struct echi_delta {
     struct echi_lease lease;
@@ -42,14 +44,20 @@ struct echi_worker {
     uint32_t turns;                               /* changes of phase so far */
     struct echi_lease lease[ECHI_LEASES_HELD]; int n_leases;   /* that no strand has begun */
     bool entered;                                 /* the owner knows that this worker holds a lease */
-    uint16_t owner;                               /* rank: who answers with weights; another when that one is lost */
+    uint16_t owner;                               /* rank: who answers with weights; another when that one is lost, or this worker moved */
+    uint32_t joined;                              /* membership epoch at which it became the owner */
+    bool arriving;                                /* steps for the owner before are not over yet */
+    uint16_t posted[ECHI_WORKER_PLACES];          /* by WORKER_WEIGHTS slot, coded WORKER_COMING slot: the rank whose weights come there
+                                                     next, or still have to be decoded; ECHI_NO_RANK */
+    /* What its steps take, for the planner: a task is out since, summed up since the last push, which left at. ns */
+    int tasks; uint64_t busy_since, busy, pushed_at;
     /* codec top-k (design, section 6, "Two kinds of link") */
     bool fresh;                                   /* the residual begins anew with the next step */
     uint64_t residuals_cleared;                   /* given up since their owner was lost; the driver reads it */
     uint8_t spare;                                /* WORKER_WEIGHTS slots (bits) that no strand and no task has */
-    struct { uint64_t version, samples; } coming[ECHI_STRANDS];   /* by WORKER_COMING slot: weights that are here, still coded */
+    struct { uint64_t version, samples; } coming[ECHI_WORKER_PLACES];   /* by WORKER_COMING slot: weights that are here, still coded */
     uint8_t queue[ECHI_STRANDS]; int queued;      /* these slots in order of arrival, decoded one at a time */
-    bool decoding, dropped; uint8_t source, target;   /* slots of the DECODE task that is out; its owner is lost meanwhile */
+    bool decoding; uint8_t source, target;        /* slots of the DECODE task that is out */
     uint32_t number;                              /* of the last message of this link */
     struct {                                      /* `local`; strand[0] has the lease in hand and what is known of the weights */
         bool busy;                                /* a task is out */
@@ -72,6 +80,9 @@ struct echi_push {
     bool whole, more;
     double loss, staleness; uint32_t correct;
     uint64_t seen, head;                          /* samples in the weights it was computed on; in the head's behind it */
+    uint32_t joined;                              /* as its worker was told when it began */
+    uint64_t compute, exchange;                   /* ns, see struct echi_msg */
+    int64_t held;                                 /* of that, what the owner took to answer the push before, ns */
 };
 struct echi_owner {
     const struct echi_setup *setup;
@@ -116,7 +127,8 @@ struct echi_owner {
     /* codec top-k */
     uint32_t state_number;                        /* of the last message to the other owners */
     uint8_t coded_out;                            /* OWNER_CODED slots (bits) that are written or sent */
-    uint32_t members;                             /* membership epoch: losses so far that this owner knows of */
+    uint32_t encoding_for;                        /* the stay of its worker (`joined`), when the task began that writes weights for it */
+    uint32_t members;                             /* membership epoch: losses and moves so far that this owner knows of */
     bool draining, drained, asked;
     uint8_t asked_as;                             /* enum echi_ask, while asked */
     bool asked_momentum; int momentum_sending;    /* no apply writes it meanwhile */
@@ -127,6 +139,11 @@ struct echi_owner {
     struct echi_push push[ECHI_WORLD_MAX];        /* the push that is arriving, or waits to be taken, from each worker */
     uint32_t entered[ECHI_WORLD_MAX], last[ECHI_WORLD_MAX];   /* leases (ids rise): a worker's last ENTER, and the last applied */
     uint8_t answer[ECHI_WORLD_MAX];               /* weights owed to this worker, so many times */
+    bool known[ECHI_WORLD_MAX];                   /* is or was a worker of this group: a place for its pushes is posted */
+    bool joins[ECHI_WORLD_MAX];                   /* joined, and gets weights when it says that it holds a lease */
+    uint32_t joined[ECHI_WORLD_MAX];              /* membership epoch at which it joined: what it said before is of no account */
+    uint32_t late[ECHI_WORLD_MAX];                /* steps of an earlier stay that were applied since it left */
+    int64_t pushed_at[ECHI_WORLD_MAX], answered_in[ECHI_WORLD_MAX];   /* when its last push was here; how long it took to answer, ns */
     uint16_t in_round[ECHI_WORLD_MAX];            /* BSP: pushes of this worker among those of the round */
     uint32_t number[ECHI_WORLD_MAX];              /* codec top-k: of the last message to this worker */
     /* As many as are counted above. */
@@ -140,8 +157,8 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
 void echi_owner_step(struct echi_owner *o, const struct echi_event *event, struct echi_actions *out);
 
 /* A worker's leases that the head has trained and that can still be issued again, at most: those in its group's state that
- * nobody else has, and those in flight. */
-#define ECHI_TRAINED_KEPT (ECHI_UNACKED_MAX + ECHI_LEASES_AHEAD)
+ * nobody else has, as many in those of groups that it was in before (the coordinator sees to that), and those in flight. */
+#define ECHI_TRAINED_KEPT (2 * ECHI_UNACKED_MAX + ECHI_LEASES_AHEAD)
 
 /* ---- head: owner of the head's layers, which it also computes on the rows that workers send ---- */
 struct echi_head {
@@ -234,11 +251,14 @@ struct echi_coordinator {
     uint16_t source;                              /* rank whose trunk is still to come, ECHI_NO_RANK: none */
     /* losses */
     uint32_t members;                             /* membership epoch */
-    bool calm;                                    /* all living nodes know of all losses: leases may be dealt */
+    bool calm;                                    /* all living nodes know of all losses and moves: leases may be dealt */
     struct echi_frozen frozen[ECHI_GROUPS_MAX];
     uint16_t lost_rank[ECHI_WORLD_MAX]; int n_lost;   /* in order; the driver reads these and the next two */
-    uint64_t again_leases, again_samples;         /* issued again */
+    uint64_t again_leases, again_samples;         /* issued again because of losses, or dropped */
     uint64_t dropped_leases, dropped_samples;     /* `asp`: too old when they came; they are among those issued again */
+    /* regrouping */
+    struct echi_change change, told;              /* that is due; the last that was made. The driver reads `told` and the next two */
+    uint64_t moves, sizes;                        /* workers moved; sizes of leases changed */
     /* what happened; the driver reads these */
     ech_status status; int lost_peer; char text[240];
     int at_fault;                                 /* rank that could not go on, -1: none, or it was lost */
@@ -252,18 +272,26 @@ struct echi_coordinator {
     /* By rank, as many as the wishes have; init leaves the rest of these as it was. */
     struct echi_times times[ECHI_WORLD_MAX];
     uint32_t ready[ECHI_WORLD_MAX];               /* what each node has said of the membership epoch */
+    uint32_t size[ECHI_WORLD_MAX];                /* samples of a worker's leases where no round is waited for: at most the plan's */
+    uint32_t moved[ECHI_WORLD_MAX];               /* how often each worker has joined another group by a move */
+    bool arriving[ECHI_WORLD_MAX];                /* moved, and no step of it is in at its new owner */
+    int64_t paused[ECHI_WORLD_MAX];               /* ns of looks and checkpoints when the last step of a worker came in */
+    struct echi_regroup regroup;
     int held[ECHI_WORLD_MAX];                     /* leases out by worker */
     uint16_t out_of[ECHI_WORLD_MAX];              /* the first of them in out[]; ECHI_NO_LEASE */
     /* As many as are counted above. */
-    struct { struct echi_lease lease; bool asked; uint16_t next; } out[ECHI_LEASES_OUT_MAX];   /* asked: its owner, whether it is in;
-                                                     next: of the same worker */
-    struct echi_lease again[ECHI_LEASES_OUT_MAX + ECHI_LEASES_KEPT_MAX];   /* revoked: to be issued again */
+    struct { struct echi_lease lease; bool asked, earlier; uint16_t next; } out[ECHI_LEASES_OUT_MAX];   /* asked: its owner, whether it
+                                                     is in; earlier: of its worker's stay in another group; next: of the same worker */
+    struct echi_lease again[ECHI_LEASES_OUT_MAX + ECHI_LEASES_KEPT_MAX];   /* revoked, handed back: to be issued again */
     /* Several groups: in, at this version of the owner's state, but another owner may lack it yet. */
     struct { struct echi_lease lease; uint64_t version; uint16_t next; } kept[ECHI_LEASES_KEPT_MAX];
 };
 void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_wishes *wishes,
                            const struct echi_goal *goal, bool plan_given);
 void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *event, struct echi_actions *out);
+/* Has worker `rank` join `group`: tells all nodes. False, and nothing is done, while that cannot be: the run does not train, a loss or
+ * another move is not told yet or settled, its last move is not behind it, or the group is its own or has lost its owner. */
+bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, struct echi_actions *out);
 /* Nanoseconds of training so far, those before a resume included, held time and checkpoints taken out. */
 int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now);
 #endif

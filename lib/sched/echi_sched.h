@@ -65,6 +65,9 @@ struct echi_plan {
     uint32_t divisor[ECHI_WORLD_MAX];     /* `asp`: of this worker's gradients, in the place of B; 0: B */
     double damping;                       /* c: a push that is t rounds stale weighs 1 / (1 + c t), its samples and its decay do not; BSP: 0 */
     uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among a plan's bytes, which are sent before any is */
+    /* Nor are these, of workers that joined another group: 1 + the group that the coordinator moved it from (0: none yet), to whose
+     * owner steps that had begun still go; and bit g: it was in group g before. */
+    uint8_t moved_from[ECHI_WORLD_MAX], was_in[ECHI_WORLD_MAX];
 };
 void echi_plan_clear(struct echi_plan *plan);   /* nobody does anything: all 0, no head, no owners, no workers */
 struct echi_lease;
@@ -80,6 +83,13 @@ void echi_plan_lose(struct echi_plan *plan, int rank);
 int echi_plan_group_owned(const struct echi_plan *plan, int rank);
 bool echi_plan_group_lives(const struct echi_plan *plan, int group);
 int echi_plan_first_group(const struct echi_plan *plan);
+/* Is this a living worker, and that a group with a living owner? */
+bool echi_plan_may_move(const struct echi_plan *plan, int rank, int group);
+/* Moves a worker to another group, whose owner lives. All nodes do so at the same membership epoch. */
+void echi_plan_move(struct echi_plan *plan, int rank, int group);
+/* Places for weights to come to a worker's node: for each living owner that it may work for one a strand, since a place that was
+ * posted for a living node cannot be taken back. */
+int echi_plan_places(const struct echi_plan *plan, int rank);
 /* Under a policy with rounds: a worker's samples in a whole round; and the samples of one, or at most of one, since it may have
  * been dealt before a loss. */
 uint32_t echi_plan_share(const struct echi_plan *plan, int rank);
@@ -148,8 +158,10 @@ struct echi_setup {
     X(REVOKE, "revoke", 0, 0)         /* coordinator -> owner: is this lease in? If not, it never will be. Without a lease:  \
                                          the state of `group`, whose owner is lost, is `peer`'s copy */                      \
     X(REVOKED, "revoked", 0, 0)       /* owner -> coordinator: the lease is in, revoked, or dropped (flag). Without a lease: my copy of  \
-                                         `group`, whose owner is lost, has this version and these marks */                   \
-    X(FROZEN, "frozen", 5, 1)         /* owner -> owner: the last state of a group whose owner is lost */
+                                         `group`, whose owner is lost, has this version and these marks. worker -> coordinator:  \
+                                         I have moved, and had not begun this lease of the owner before */                     \
+    X(FROZEN, "frozen", 5, 1)         /* owner -> owner: the last state of a group whose owner is lost */                \
+    X(REGROUP, "regroup", 0, 0)       /* coordinator -> node: the worker of `peer` joins `group`; answer READY */
 
 enum echi_kind {
 #define ECHI_KIND_ENUM(name, text, priority, payload) ECHI_KIND_##name,
@@ -199,7 +211,10 @@ struct echi_msg {
     uint64_t head;                  /* ACT_GRAD, PUSH, APPLIED: samples in the head's weights that the gradient came from */
     double loss, staleness;         /* loss: sum over the lease's samples; staleness in rounds */
     uint64_t acked;                 /* APPLIED: version of the group's state that all other owners have */
-    uint32_t members;               /* LOST, READY, DRAIN, DRAINED, REVOKED: membership epoch, 0 until the first loss */
+    uint64_t compute, exchange;     /* PUSH (of the last layer to leave), APPLIED: ns that the worker computed since its push before,
+                                       and the rest of that time, in APPLIED without what its owner took to apply and to answer */
+    uint32_t members;               /* LOST, REGROUP, READY, LEASE, DRAIN, DRAINED, REVOKED: membership epoch, raised by each loss and
+                                       each move, 0 until the first. ENTER, PUSH, WEIGHTS: that at which the worker joined this owner */
     struct echi_marks marks;        /* STATE, FROZEN, REVOKED: by worker, the last lease that is in this state */
     char text[240];                 /* FAULT, END */
     uint32_t number;                /* WEIGHTS, STATE: on this link, from 1; changes count from the one before */
@@ -249,7 +264,8 @@ int echi_staleness_bin(double rounds);
 
 enum echi_slot_kind {
     ECHI_SLOT_NONE,
-    ECHI_SLOT_WORKER_WEIGHTS,   /* [2 * strands]: each strand's current one, and as many spare */
+    ECHI_SLOT_WORKER_WEIGHTS,   /* [strands + echi_plan_places]: each strand's current one, and spare ones posted for each owner. Coded
+                                   [2 * strands + 1]: a spare one for each strand, and the copy that has taken all that came. `local`: [1] */
     ECHI_SLOT_WORKER_GRADS,     /* [strand] */
     ECHI_SLOT_WORKER_ACT,       /* [strand] rows and labels on their way to the head */
     ECHI_SLOT_WORKER_ACT_GRAD,  /* [strands] in the order in which they come */
@@ -272,7 +288,7 @@ enum echi_slot_kind {
     /* codec top-k */
     ECHI_SLOT_WORKER_RESIDUAL,  /* [1] what was not pushed yet */
     ECHI_SLOT_WORKER_CODED,     /* [strand] a push as it is written */
-    ECHI_SLOT_WORKER_COMING,    /* [strands] weights as they come */
+    ECHI_SLOT_WORKER_COMING,    /* [echi_plan_places] weights as they come */
     ECHI_SLOT_OWNER_KNOWN,      /* [rank of the worker] the weights that it has */
     ECHI_SLOT_OWNER_CODED,      /* [ECHI_SNAPSHOTS - 2] weights as they are written */
     ECHI_SLOT_OWNER_STATE_KNOWN, /* [1] the state that the other owners have */
@@ -345,13 +361,14 @@ enum echi_event_type {
     ECHI_EVENT_LOST,       /* node `from` is gone. All roles but the coordinator: by its word, in `msg`; the plan says so already, and
                               nothing from that node comes any more. Places posted for it are the role's again; SENT comes for
                               what was sent to it, before or after this, also when it is sent later */
-    ECHI_EVENT_STOP        /* coordinator: the user wants an orderly end */
+    ECHI_EVENT_STOP,       /* coordinator: the user wants an orderly end */
+    ECHI_EVENT_MOVED       /* worker `from` joins another group, by the coordinator's word in `msg`; the plan says so already */
 };
 struct echi_event {
     uint8_t type;
     uint16_t from;
     int64_t now;                            /* ns */
-    const struct echi_msg *msg;             /* MESSAGE */
+    const struct echi_msg *msg;             /* MESSAGE, LOST, MOVED */
     const uint8_t *bytes; size_t len;       /* MESSAGE of kind MEASURED: encoded times */
     struct echi_slot slot;
     int layer;

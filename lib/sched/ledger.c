@@ -7,6 +7,7 @@
 void echi_ledger_begin(struct echi_coordinator *c) {
     for (int r = 0; r < c->wishes.world; r++) {
         c->held[r] = 0;
+        c->size[r] = c->moved[r] = 0;
         c->out_of[r] = ECHI_NO_LEASE;
     }
     for (int g = 0; g < ECHI_GROUPS_MAX; g++) c->kept_first[g] = ECHI_NO_LEASE;
@@ -35,8 +36,10 @@ static bool works(const struct echi_plan *p, int rank) { return !p->lost[rank] &
 static int most_held(const struct echi_coordinator *c) { return c->plan.strands + 1; }
 
 void echi_ledger_planned(struct echi_coordinator *c) {
-    for (int r = 0; r < c->plan.world; r++)
+    for (int r = 0; r < c->plan.world; r++) {
+        c->size[r] = c->plan.n[r];
         if (works(&c->plan, r)) echi_ranks_add(&c->hungry, r);
+    }
 }
 
 /* Hands a lease to a worker, with a number of its own. */
@@ -44,12 +47,14 @@ static void issue(struct echi_coordinator *c, int rank, struct echi_lease lease,
     lease.id = c->next_lease++;
     lease.worker = (uint16_t)rank;
     lease.owner = c->plan.owner_of[c->plan.group_of[rank]];
-    c->out[c->n_out].asked = false;
+    c->out[c->n_out].asked = c->out[c->n_out].earlier = false;
     c->out[c->n_out].next = c->out_of[rank];
     c->out_of[rank] = (uint16_t)c->n_out;
     c->out[c->n_out++].lease = lease;
     if (++c->held[rank] >= most_held(c)) echi_ranks_drop(&c->hungry, rank);
-    echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_COORDINATOR, ECHI_KIND_LEASE)->msg.lease = lease;
+    struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_WORKER, ECHI_ROLE_COORDINATOR, ECHI_KIND_LEASE);
+    a->msg.lease = lease;
+    a->msg.members = c->members;
 }
 
 static void lease(struct echi_coordinator *c, int rank, uint32_t n, uint32_t round, uint32_t round_size,
@@ -61,7 +66,7 @@ static void lease(struct echi_coordinator *c, int rank, uint32_t n, uint32_t rou
 
 /* The oldest of what is to be issued again, or as much of it as this worker has room for. */
 static void lease_again(struct echi_coordinator *c, int rank, struct echi_actions *out) {
-    const uint32_t room = echi_plan_room(&c->plan, rank);
+    const uint32_t room = c->policy->rounds ? echi_plan_room(&c->plan, rank) : c->size[rank];
     struct echi_lease *first = &c->again[0], part = *first;
     if (part.n > room) {
         part.n = room;
@@ -71,10 +76,25 @@ static void lease_again(struct echi_coordinator *c, int rank, struct echi_action
         c->n_again--;
         memmove(first, first + 1, (size_t)c->n_again * sizeof *first);
     }
-    part.again = 1;
-    c->again_leases++;
-    c->again_samples += part.n;
+    if (part.again) {
+        c->again_leases++;
+        c->again_samples += part.n;
+    }
     issue(c, rank, part, out);
+}
+
+/* What is issued again because its worker or its owner is lost, or because it was dropped. */
+static void put_again(struct echi_coordinator *c, const struct echi_lease *l) {
+    c->again[c->n_again] = *l;
+    c->again[c->n_again++].again = 1;
+}
+
+/* An owner's marks rise with the numbers of a worker's leases: none is dealt while one of an earlier stay in the group is out. */
+static bool may_take(const struct echi_coordinator *c, int rank) {
+    const uint16_t owner = c->plan.owner_of[c->plan.group_of[rank]];
+    for (int i = c->out_of[rank]; i != ECHI_NO_LEASE; i = c->out[i].next)
+        if (c->out[i].earlier && c->out[i].lease.owner == owner) return false;
+    return true;
 }
 
 /* Parts of rounds whose workers are lost, in proportion to the shares of those who are left. */
@@ -142,9 +162,9 @@ void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out) {
         for (int r = echi_ranks_next(&c->hungry, 0); r >= 0; r = echi_ranks_next(&c->hungry, r + 1)) {
             if (c->n_out == ECHI_LEASES_OUT_MAX || (c->n_again == 0 && !may_issue(c))) return;
             if (!works(p, r)) echi_ranks_drop(&c->hungry, r);   /* lost */
-            else if (c->held[r] >= ahead) continue;
+            else if (c->held[r] >= ahead || !may_take(c, r)) continue;
             else if (c->n_again > 0) lease_again(c, r, out);
-            else lease(c, r, available(c, p->n[r]), 0, p->round, out);
+            else lease(c, r, available(c, c->size[r]), 0, p->round, out);
         }
 }
 
@@ -228,7 +248,7 @@ void echi_ledger_ask(struct echi_coordinator *c, struct echi_actions *out) {
 void echi_ledger_answer(struct echi_coordinator *c, const struct echi_lease *l, bool in) {
     for (int i = 0; i < c->n_out; i++) {
         if (c->out[i].lease.id != l->id || !c->out[i].asked || in) continue;
-        c->again[c->n_again++] = c->out[i].lease;
+        put_again(c, &c->out[i].lease);
         return forget(c, i);
     }
 }
@@ -240,7 +260,7 @@ bool echi_ledger_dropped(struct echi_coordinator *c, const struct echi_lease *l,
         if (o->id != l->id || o->owner != owner) continue;
         c->dropped_leases++;
         c->dropped_samples += o->n;
-        c->again[c->n_again++] = *o;
+        put_again(c, o);
         forget(c, i);
         return true;
     }
@@ -258,7 +278,7 @@ void echi_ledger_decide(struct echi_coordinator *c, int owner, const uint32_t *m
             append(c, g, at);
         } else {
             c->applied -= l->n;
-            c->again[c->n_again++] = *l;
+            put_again(c, l);
             let_go(c, at);
         }
         at = next;
@@ -270,10 +290,34 @@ void echi_ledger_decide(struct echi_coordinator *c, int owner, const uint32_t *m
             c->applied += l.n;
             keep(c, &l, 0);
         } else {
-            c->again[c->n_again++] = l;
+            put_again(c, &l);
         }
         forget(c, i);
     }
 }
 
 void echi_ledger_settled(struct echi_coordinator *c, int owner) { release(c, owner, UINT64_MAX); }
+
+/* ---- moves ---- */
+
+void echi_ledger_moved(struct echi_coordinator *c, int rank) {
+    c->moved[rank]++;
+    for (int i = c->out_of[rank]; i != ECHI_NO_LEASE; i = c->out[i].next) c->out[i].earlier = true;
+}
+
+void echi_ledger_back(struct echi_coordinator *c, const struct echi_lease *l, int worker) {
+    for (int i = c->out_of[worker]; i != ECHI_NO_LEASE; i = c->out[i].next) {
+        if (c->out[i].lease.id != l->id || !c->out[i].earlier) continue;
+        c->again[c->n_again++] = c->out[i].lease;
+        return forget(c, i);
+    }
+}
+
+bool echi_ledger_has_moved(const struct echi_coordinator *c, int rank) {
+    int kept = 0;
+    for (int i = c->out_of[rank]; i != ECHI_NO_LEASE; i = c->out[i].next)
+        if (c->out[i].earlier) return false;
+    for (int g = 0; g < c->plan.n_groups; g++)
+        for (int i = c->kept_first[g]; i != ECHI_NO_LEASE; i = c->kept[i].next) kept += c->kept[i].lease.worker == rank;
+    return kept + c->held[rank] <= ECHI_UNACKED_MAX;
+}

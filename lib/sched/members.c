@@ -50,13 +50,35 @@ static int nearest(const struct echi_plan *plan, int group) {
     return group;
 }
 
+static void join(struct echi_plan *plan, int rank, int group) {
+    plan->was_in[rank] |= (uint8_t)(1u << plan->group_of[rank]);
+    plan->group_of[rank] = (uint8_t)group;
+}
+
 void echi_plan_lose(struct echi_plan *plan, int rank) {
     plan->lost[rank] = 1;
     const int group = echi_plan_group_owned(plan, rank);
     if (group < 0) return;
     const int to = nearest(plan, group);
     for (int r = 0; r < plan->world; r++)
-        if (!plan->lost[r] && plan->group_of[r] == group) plan->group_of[r] = (uint8_t)to;
+        if (!plan->lost[r] && plan->group_of[r] == group) join(plan, r, to);
+}
+
+bool echi_plan_may_move(const struct echi_plan *plan, int rank, int group) {
+    return rank < plan->world && !plan->lost[rank] && plan->group_of[rank] != ECHI_NONE && group < plan->n_groups &&
+           echi_plan_group_lives(plan, group);
+}
+
+void echi_plan_move(struct echi_plan *plan, int rank, int group) {
+    plan->moved_from[rank] = (uint8_t)(1 + plan->group_of[rank]);
+    join(plan, rank, group);
+}
+
+int echi_plan_places(const struct echi_plan *plan, int rank) {
+    const unsigned groups = plan->was_in[rank] | 1u << plan->group_of[rank];
+    int owners = 0;
+    for (int g = 0; g < plan->n_groups; g++) owners += (groups >> g & 1) && echi_plan_group_lives(plan, g);
+    return plan->strands * owners;
 }
 
 static const struct echi_policy *policy_of(const struct echi_plan *plan) { return echi_policy_of((enum echi_sync)plan->sync); }

@@ -32,10 +32,11 @@ enum {
     F_ACKED = 1024,
     F_MEMBERS = 2048,
     F_MARKS = 4096,
-    F_NUMBER = 8192
+    F_NUMBER = 8192,
+    F_TIMES = 16384
 };
 static const uint16_t fields[ECHI_KINDS] = {
-    [ECHI_KIND_LEASE] = F_LEASE,
+    [ECHI_KIND_LEASE] = F_LEASE | F_MEMBERS,
     [ECHI_KIND_READY] = F_MEMBERS,
     [ECHI_KIND_DRAIN] = F_MEMBERS,
     [ECHI_KIND_DRAINED] = F_MEMBERS,
@@ -43,18 +44,19 @@ static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_REVOKE] = F_LEASE | F_GROUP,
     [ECHI_KIND_REVOKED] = F_LEASE | F_FLAG | F_GROUP | F_VERSION | F_MEMBERS | F_MARKS,
     [ECHI_KIND_FROZEN] = F_GROUP | F_VERSION | F_SAMPLES | F_MARKS,
-    [ECHI_KIND_APPLIED] = F_LEASE | F_LOSS | F_VERSION | F_STALE | F_HEAD | F_ACKED,
+    [ECHI_KIND_APPLIED] = F_LEASE | F_LOSS | F_VERSION | F_STALE | F_HEAD | F_ACKED | F_TIMES,
     [ECHI_KIND_ASK] = F_FLAG,
     [ECHI_KIND_STATE_ACK] = F_FLAG | F_GROUP | F_VERSION | F_SAMPLES,
     [ECHI_KIND_FAULT] = F_LAYER | F_GROUP | F_TEXT,
     [ECHI_KIND_END] = F_LAYER | F_FLAG | F_GROUP | F_TEXT,
     [ECHI_KIND_ACT_GRAD] = F_LEASE | F_LOSS | F_VERSION | F_HEAD,
     [ECHI_KIND_ACT] = F_LEASE,
-    [ECHI_KIND_WEIGHTS] = F_FLAG | F_VERSION | F_SAMPLES | F_NUMBER,
-    [ECHI_KIND_PUSH] = F_LEASE | F_LAYER | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES | F_HEAD,
+    [ECHI_KIND_WEIGHTS] = F_FLAG | F_VERSION | F_SAMPLES | F_MEMBERS | F_NUMBER,
+    [ECHI_KIND_PUSH] = F_LEASE | F_LAYER | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES | F_HEAD | F_MEMBERS | F_TIMES,
     [ECHI_KIND_STATE] = F_FLAG | F_GROUP | F_VERSION | F_SAMPLES | F_MARKS | F_NUMBER,
     [ECHI_KIND_PARAMS] = F_FLAG,
-    [ECHI_KIND_ENTER] = F_LEASE,
+    [ECHI_KIND_ENTER] = F_LEASE | F_MEMBERS,
+    [ECHI_KIND_REGROUP] = F_GROUP | F_MEMBERS,
 };
 
 /* Kinds that are not encoded here, but carry a body of their own behind the two role bytes; a plan's grows with the world. */
@@ -147,6 +149,7 @@ size_t echi_msg_encode(const struct echi_msg *m, uint8_t *out, size_t cap) {
     if (f & F_MEMBERS) echi_put32(&w, m->members);
     if (f & F_MARKS) put_marks(&w, m->marks);
     if (f & F_NUMBER) echi_put32(&w, m->number);
+    if (f & F_TIMES) { echi_put64(&w, m->compute); echi_put64(&w, m->exchange); }
     return w.ok ? (size_t)(w.at - out) : 0;
 }
 
@@ -188,6 +191,7 @@ bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg
     if (f & F_MEMBERS) m->members = echi_get32(&r);
     if ((f & F_MARKS) && !get_marks(&r, &m->marks)) return false;
     if (f & F_NUMBER) m->number = echi_get32(&r);
+    if (f & F_TIMES) { m->compute = echi_get64(&r); m->exchange = echi_get64(&r); }
     /* MEASURED and PLAN carry a body of their own behind the two roles; all others end here. */
     if (kind != ECHI_KIND_MEASURED && kind != ECHI_KIND_PLAN && kind != ECHI_KIND_STATS && r.at != r.end) return false;
     return r.ok && m->to_role < ECHI_ROLES && m->from_role < ECHI_ROLES;
@@ -195,7 +199,9 @@ bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg
 
 bool echi_lease_valid(const struct echi_lease *l, const struct echi_plan *p) {
     if (l->id == 0 || l->worker >= p->world || p->group_of[l->worker] == ECHI_NONE) return false;
-    if (l->owner != p->owner_of[p->group_of[l->worker]] || l->n < 1 || l->n > echi_plan_room(p, l->worker)) return false;
+    const uint8_t from = p->moved_from[l->worker];   /* steps that had begun */
+    if (l->owner != p->owner_of[p->group_of[l->worker]] && (from == 0 || l->owner != p->owner_of[from - 1])) return false;
+    if (l->n < 1 || l->n > echi_plan_room(p, l->worker)) return false;
     /* Only what is left at the end of an epoch may be less than a granule. */
     if (p->deterministic && (l->start % ECHI_GRANULE || (l->n % ECHI_GRANULE && l->round_size % ECHI_GRANULE == 0))) return false;
     /* A step of an asynchronous worker may be larger than a round; a share of a round may not. */

@@ -38,6 +38,10 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
         o->entered[r] = o->last[r] = 0;
         o->answer[r] = 0;
         o->in_round[r] = 0;
+        o->known[r] = member;
+        o->joins[r] = false;
+        o->joined[r] = o->late[r] = 0;
+        o->pushed_at[r] = o->answered_in[r] = 0;
         o->number[r] = 0;
         if (member) o->worker[o->workers++] = (uint16_t)r;
     }
@@ -74,6 +78,9 @@ static void set_view(struct echi_owner *o, int rank, struct echi_worker_view now
     if (was_least && --o->at_least == 0) find_least(o);
 }
 
+/* Is this push, or word, of the worker's present stay in this group? */
+static bool belongs(const struct echi_owner *o, int rank, uint32_t joined) { return o->view[rank].member && joined == o->joined[rank]; }
+
 /* ---- weights out ---- */
 
 static void owe(struct echi_owner *o, int rank, int times) {
@@ -93,6 +100,7 @@ static void send_weights(struct echi_owner *o, int rank, struct echi_actions *ou
     a->slot = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
     a->msg.version = o->version;
     a->msg.samples = o->samples;
+    a->msg.members = o->joined[rank];
     o->in_flight[o->current]++;
     o->sends++;
     o->answer[rank]--;
@@ -110,6 +118,7 @@ static void encode_weights(struct echi_owner *o, int rank, struct echi_actions *
     t->number = ++o->number[rank];
     t->ratio = rank == o->setup->rank || echi_whole_due(t->number) ? ECHI_RATIO_ONE : plan_of(o)->state_ratio;
     t->sample = echi_push_sample(plan_of(o), o->group);
+    o->encoding_for = o->joined[rank];
     o->coded_out |= (uint8_t)(1u << to);
     o->sends++;
     o->answer[rank]--;
@@ -122,11 +131,12 @@ static void send_encoded(struct echi_owner *o, const struct echi_task *t, struct
     a->msg.number = t->number;
     a->msg.version = o->version;
     a->msg.samples = o->samples;
+    a->msg.members = o->encoding_for;
 }
 
 /* An answer waits for a place among the sends and then gets the newest weights. The ranks have their turn one after the
  * other: with few places and many workers nobody is passed for ever. */
-static void answer(struct echi_owner *o, struct echi_actions *out) {
+static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) {
     while (o->sends < ECHI_SNAPSHOTS - 2 && !(coded(o) && o->busy)) {
         int r = echi_ranks_next(&o->owed, o->turn);
         if (r < 0) r = echi_ranks_next(&o->owed, 0);
@@ -135,6 +145,7 @@ static void answer(struct echi_owner *o, struct echi_actions *out) {
         if (may) {
             if (coded(o)) encode_weights(o, r, out);
             else send_weights(o, r, out);
+            o->answered_in[r] = now - o->pushed_at[r];
             o->turn = r + 1;
         } else {
             echi_ranks_add(&o->held_back, r);
@@ -286,13 +297,13 @@ static bool drop_old(struct echi_owner *o, struct echi_actions *out) {
     a->msg.lease = p->lease;
     a->msg.flag = ECHI_REVOKED_DROPPED;
     a->msg.members = o->members;
+    const bool of_member = belongs(o, rank, p->joined);
     o->last[rank] = p->lease.id;
     *p = (struct echi_push){0};
     o->queued--;
     memmove(&o->queue[0], &o->queue[1], (size_t)o->queued * sizeof o->queue[0]);
-    if (!o->view[rank].member) return true;
-    owe(o, rank, 1);
-    echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, rank});
+    if (of_member) owe(o, rank, 1);
+    if (o->known[rank]) echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, rank});
     return true;
 }
 
@@ -397,12 +408,18 @@ static void applied(struct echi_owner *o, const struct echi_push *p, struct echi
     a->msg.acked = acked_by_all(o);
     a->msg.staleness = p->staleness;
     a->msg.head = p->head;
+    const uint64_t held = (uint64_t)p->held;   /* not the worker's doing */
+    a->msg.compute = p->compute;
+    a->msg.exchange = p->exchange > held ? p->exchange - held : 0;
 }
 
-static void start_training(struct echi_owner *o, struct echi_actions *out) {
+static void start_training(struct echi_owner *o, int64_t now, struct echi_actions *out) {
     o->started = true;
     echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_STARTED);
-    for (int i = 0; i < o->workers; i++) owe(o, o->worker[i], plan_of(o)->strands);
+    for (int i = 0; i < o->workers; i++) {
+        owe(o, o->worker[i], plan_of(o)->strands);
+        o->pushed_at[o->worker[i]] = now;
+    }
 }
 
 static void decoded(struct echi_owner *o, int group, struct echi_actions *out);
@@ -428,7 +445,7 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     o->current = (uint8_t)t->weights_out.index;
     o->samples = o->next_samples + t->samples;
     if (t->kind == ECHI_TASK_REFRESH) {
-        if (!o->started) start_training(o, out);
+        if (!o->started) start_training(o, e->now, out);
         return;
     }
     o->version++;
@@ -444,9 +461,11 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
         return;
     }
     const int rank = t->lease.worker;
+    const bool of_member = belongs(o, rank, o->push[rank].joined);
+    const bool idle = of_member ? !o->push[rank].more && o->entered[rank] <= t->lease.id : o->view[rank].idle;
     o->last[rank] = t->lease.id;
-    set_view(o, rank, (struct echi_worker_view){.member = o->view[rank].member, .steps = o->view[rank].steps + 1,
-                                                .idle = !o->push[rank].more && o->entered[rank] <= t->lease.id});
+    o->late[rank] += !of_member && !counts(&o->view[rank]);
+    set_view(o, rank, (struct echi_worker_view){.member = o->view[rank].member, .steps = o->view[rank].steps + 1, .idle = idle});
     if (several(o)) {
         o->state_current = (uint8_t)t->state_out.index;
         o->state_version++;
@@ -455,17 +474,18 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     }
     applied(o, &o->push[rank], out);
     o->push[rank] = (struct echi_push){0};
-    if (!o->view[rank].member) return;
-    owe(o, rank, 1);
-    echi_act_post(out, rank, ECHI_KIND_PUSH, t->grads);
+    if (of_member) owe(o, rank, 1);
+    if (o->known[rank]) echi_act_post(out, rank, ECHI_KIND_PUSH, t->grads);
 }
 
 /* A worker that had run out holds a lease again: it enters with the smallest count of those that have one, with the largest of all
  * where nobody has (else one that then enters with more would see many pushes of this one), or with its own where that is larger
- * (else one that runs out at every step would never be held back). */
+ * (else one that runs out at every step would never be held back). Steps that it had begun when it left this group, and that came
+ * since, the others have seen: of one that is back they count on top. */
 static void enter(struct echi_owner *o, int rank) {
     uint32_t steps = o->view[rank].steps;
-    if (o->least != UINT32_MAX && o->least > steps) steps = o->least;
+    if (o->least != UINT32_MAX && o->least + o->late[rank] > steps) steps = o->least + o->late[rank];
+    o->late[rank] = 0;
     for (int i = 0; i < o->workers && o->least == UINT32_MAX; i++)
         if (o->view[o->worker[i]].steps > steps) steps = o->view[o->worker[i]].steps;
     set_view(o, rank, (struct echi_worker_view){.member = true, .steps = steps});
@@ -474,8 +494,16 @@ static void enter(struct echi_owner *o, int rank) {
 /* Its word on that may be overtaken by pushes, in either direction; the numbers of the leases tell. */
 static void on_enter(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_lease *l = &e->msg->lease;
-    if (l->worker != e->from || !o->view[e->from].member || !echi_lease_valid(l, plan_of(o)))
+    const bool current = belongs(o, e->from, e->msg->members);
+    if (l->worker != e->from || !o->known[e->from] || e->msg->members > o->members ||
+        (current && (l->owner != o->setup->rank || !echi_lease_valid(l, plan_of(o)))))
         return echi_act_fault(out, ECH_E_FORMAT, "a worker's lease does not fit the plan: do all nodes run the same version?");
+    if (!current) return;   /* said before it was moved */
+    if (o->joins[e->from]) {
+        o->joins[e->from] = false;
+        o->pushed_at[e->from] = e->now;
+        owe(o, e->from, plan_of(o)->strands);
+    }
     o->entered[e->from] = l->id;
     if (o->view[e->from].idle && l->id > o->last[e->from]) enter(o, e->from);
 }
@@ -493,7 +521,8 @@ static bool is_in(const struct echi_owner *o, const struct echi_lease *l) {
 static bool push_fits(const struct echi_owner *o, const struct echi_event *e) {
     const struct echi_lease *l = &e->msg->lease;
     const struct echi_push *p = &o->push[e->from];
-    if (!o->started || !o->view[e->from].member || l->worker != e->from || !echi_lease_valid(l, plan_of(o))) return false;
+    if (!o->started || !o->known[e->from] || l->worker != e->from || l->owner != o->setup->rank || !echi_lease_valid(l, plan_of(o)))
+        return false;
     if (p->whole || e->msg->layer != o->setup->cut - 1 - p->layers_in || (p->layers_in > 0 && p->lease.id != l->id)) return false;
     if (!o->policy->rounds) return l->id > o->last[e->from];
     return l->round == o->version && o->round_count < ECHI_ROUND_LEASES &&
@@ -515,7 +544,12 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     p->loss = m->loss;
     p->correct = m->correct;
     p->seen = m->samples <= o->samples ? m->samples : o->samples;
-    if (o->view[e->from].idle) enter(o, e->from);
+    p->joined = m->members;
+    p->compute = m->compute;
+    p->exchange = m->exchange;
+    p->held = o->answered_in[e->from];
+    o->pushed_at[e->from] = e->now;
+    if (o->view[e->from].idle && belongs(o, e->from, p->joined)) enter(o, e->from);
     o->queue[o->queued++] = e->from;
 }
 
@@ -661,28 +695,50 @@ static void on_revoke(struct echi_owner *o, const struct echi_event *e, struct e
     }
 }
 
-/* A worker of a lost owner joins: it is owed weights, and enters with its first lease. */
+/* A worker of a lost owner, or one that was moved, joins; its steps for another may still go on. It gets weights, and enters, with
+ * its first lease. One that was here before has kept its place for pushes, and its count. */
 static void join(struct echi_owner *o, int rank, struct echi_actions *out) {
-    set_view(o, rank, (struct echi_worker_view){.member = true, .idle = true});
-    if (o->started) owe(o, rank, plan_of(o)->strands);
+    set_view(o, rank, (struct echi_worker_view){.member = true, .idle = true, .steps = o->view[rank].steps});
+    owe_nothing(o, rank);
+    o->joins[rank] = true;
+    o->joined[rank] = o->members;
+    o->entered[rank] = 0;
     o->number[rank] = 0;   /* its first weights are complete */
-    echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint16_t)rank});
+    if (!o->known[rank]) echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, (uint16_t)rank});
+    o->known[rank] = true;
 }
 
-static void on_lost(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
+/* It is owed nothing any more and holds up nobody; steps that it has begun still come, and are applied. */
+static void leave(struct echi_owner *o, int rank) {
+    if (!o->view[rank].member) return;
+    set_view(o, rank, (struct echi_worker_view){.idle = true, .steps = o->view[rank].steps});
+    owe_nothing(o, rank);
+}
+
+/* The plan says who is of this group; those who are new join. */
+static void list_workers(struct echi_owner *o, struct echi_actions *out) {
     const struct echi_plan *p = plan_of(o);
-    o->members = e->msg->members;
-    if (o->view[e->from].member) {
-        set_view(o, e->from, (struct echi_worker_view){.steps = o->view[e->from].steps, .idle = true});
-        owe_nothing(o, e->from);
-        if (!o->push[e->from].whole) o->push[e->from] = (struct echi_push){0};
-    }
     o->workers = 0;
     for (int r = 0; r < p->world; r++) {
         if (p->lost[r] || p->group_of[r] != o->group) continue;
         o->worker[o->workers++] = (uint16_t)r;
         if (!o->view[r].member) join(o, r, out);
     }
+}
+
+static void on_moved(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
+    o->members = e->msg->members;
+    if (plan_of(o)->group_of[e->from] != o->group) leave(o, e->from);
+    list_workers(o, out);
+}
+
+static void on_lost(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_plan *p = plan_of(o);
+    o->members = e->msg->members;
+    leave(o, e->from);
+    o->known[e->from] = false;
+    if (!o->push[e->from].whole) o->push[e->from] = (struct echi_push){0};
+    list_workers(o, out);
     for (int g = 0; g < p->n_groups; g++) {
         if (g == o->group || lives(o, g)) continue;
         if (p->owner_of[g] == e->from || o->peer[g].from == e->from) {
@@ -719,7 +775,7 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
             t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, 0};
             name_states(o, t);
         } else {
-            start_training(o, out);
+            start_training(o, e->now, out);
         }
         break;
     case ECHI_KIND_PUSH: on_push(o, e, out); break;
@@ -786,12 +842,13 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
         }
         break;
     case ECHI_EVENT_LOST: on_lost(o, e, out); break;
+    case ECHI_EVENT_MOVED: on_moved(o, e, out); break;
     default: break;
     }
     post_states(o, out);
     exchange(o, out);
     while (o->queued && drop_old(o, out)) {}   /* in front of the answers: theirs are among them */
-    if (o->started) answer(o, out);
+    if (o->started) answer(o, e->now, out);
     pump(o, out);
     report(o, out);
 }

@@ -161,6 +161,7 @@ static void put_event(struct echi_writer *w, const struct echi_event *e) {
         echi_put8(w, e->msg != NULL);
         if (e->msg) put_message(w, e);
         break;
+    case ECHI_EVENT_MOVED:
     case ECHI_EVENT_MESSAGE: put_message(w, e); break;
     case ECHI_EVENT_SENT: put_slot(w, e->slot); break;
     case ECHI_EVENT_GRADIENT: echi_put16(w, (uint16_t)e->layer); /* fall through */
@@ -187,6 +188,7 @@ static void get_event(struct echi_reader *r, struct echi_traced *t) {
         default: r->ok = false;
         }
         break;
+    case ECHI_EVENT_MOVED:
     case ECHI_EVENT_MESSAGE: get_message(r, t); break;
     case ECHI_EVENT_SENT: e->slot = get_slot(r); break;
     case ECHI_EVENT_GRADIENT: e->layer = echi_get16(r); /* fall through */
@@ -326,6 +328,7 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put32(w, s->load.head_layers);
     echi_put32(w, s->rounds_apart);
     echi_put_f64(w, s->damping);
+    echi_put64(w, (uint64_t)s->regroup_after);
 }
 
 bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
@@ -373,6 +376,7 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->load.head_layers = echi_get32(r);
     s->rounds_apart = echi_get32(r);
     s->damping = echi_get_f64(r);
+    s->regroup_after = (int64_t)echi_get64(r);
     const uint32_t most = 1u << 24;
     for (int i = 0; i < world; i++)
         if (r->ok && s->share[i] > most) r->ok = false;

@@ -13,6 +13,7 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     w->setup = setup;
     w->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
     w->owner = setup->plan.owner_of[setup->plan.group_of[setup->rank]];
+    for (int i = 0; i < ECHI_WORKER_PLACES; i++) w->posted[i] = ECHI_NO_RANK;
     w->fresh = true;
 }
 
@@ -31,7 +32,10 @@ static struct echi_strand *oldest(struct echi_worker *w, enum echi_strand_phase 
     return found;
 }
 
-static struct echi_task *compute(struct echi_worker *w, const struct echi_strand *s, enum echi_task_kind kind, struct echi_actions *out) {
+static struct echi_task *compute(struct echi_worker *w, const struct echi_strand *s, enum echi_task_kind kind, int64_t now,
+                                 struct echi_actions *out) {
+    if (w->tasks++ == 0) w->busy_since = (uint64_t)now;
+    if (w->pushed_at == 0) w->pushed_at = (uint64_t)now;   /* the first */
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
     t->kind = (uint8_t)kind;
     t->role = ECHI_ROLE_WORKER;
@@ -47,11 +51,11 @@ static struct echi_task *compute(struct echi_worker *w, const struct echi_strand
 static void code(struct echi_worker *w, struct echi_task *t) {
     const struct echi_plan *p = &w->setup->plan;
     if (!coded(w)) return;
-    const int group = p->group_of[w->setup->rank];
+    const int group = echi_plan_group_owned(p, t->lease.owner);   /* the one that it was begun for, of a worker that has moved */
     t->state = (struct echi_slot){ECHI_SLOT_WORKER_RESIDUAL, 0};
     t->coded = (struct echi_slot){ECHI_SLOT_WORKER_CODED, t->strand};
     t->first = w->fresh;
-    t->ratio = w->owner == w->setup->rank ? ECHI_RATIO_ONE : echi_push_ratio(p, group, t->lease.epoch);
+    t->ratio = t->lease.owner == w->setup->rank ? ECHI_RATIO_ONE : echi_push_ratio(p, group, t->lease.epoch);
     t->sample = echi_push_sample(p, group);
     w->fresh = false;
 }
@@ -65,10 +69,10 @@ static int may_begin(const struct echi_worker *w, const struct echi_strand *s) {
 }
 
 /* One strand at a time goes forward and one backward, so that rows and pushes leave in the order of their leases. */
-static void begin(struct echi_worker *w, struct echi_actions *out) {
+static void begin(struct echi_worker *w, int64_t now, struct echi_actions *out) {
     struct echi_strand *s = oldest(w, ECHI_STRAND_ANSWERED);
     if (s && !oldest(w, ECHI_STRAND_BACKWARD)) {
-        struct echi_task *t = compute(w, s, ECHI_TASK_BACKWARD, out);
+        struct echi_task *t = compute(w, s, ECHI_TASK_BACKWARD, now, out);
         t->act = s->act_grad;
         code(w, t);
         enter(w, s, ECHI_STRAND_BACKWARD);
@@ -78,35 +82,52 @@ static void begin(struct echi_worker *w, struct echi_actions *out) {
     const int first = may_begin(w, s);
     if (first < 0) return;
     s->lease = w->lease[first];
+    s->joined = w->joined;
     w->n_leases--;
     memmove(&w->lease[first], &w->lease[first + 1], (size_t)(w->n_leases - first) * sizeof w->lease[0]);
     s->next_layer = w->setup->cut - 1;
     memset(s->ready, 0, sizeof s->ready);
     const bool separated = w->setup->plan.separated;
-    struct echi_task *t = compute(w, s, separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, out);
+    struct echi_task *t = compute(w, s, separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, now, out);
     if (separated) t->act = (struct echi_slot){ECHI_SLOT_WORKER_ACT, t->strand};
     else code(w, t);
     enter(w, s, separated ? ECHI_STRAND_FORWARD : ECHI_STRAND_BACKWARD);
 }
 
-/* Does this worker hold a lease beside the one of strand `s`? */
+static bool begun(const struct echi_strand *s) { return s->phase >= ECHI_STRAND_FORWARD; }
+
+/* Does this worker hold a lease of the same owner beside the one of strand `s`? */
 static bool holds_another(const struct echi_worker *w, const struct echi_strand *s) {
     for (int i = 0; i < w->setup->plan.strands; i++)
-        if (&w->strand[i] != s && w->strand[i].phase >= ECHI_STRAND_FORWARD) return true;
-    return w->n_leases > 0;
+        if (&w->strand[i] != s && begun(&w->strand[i]) && w->strand[i].joined == s->joined) return true;
+    return w->n_leases > 0 && s->joined == w->joined;
+}
+
+/* Where the time since the last push went. A task of another strand may be out: what it has taken so far counts. */
+static void tell_times(struct echi_worker *w, uint64_t now, struct echi_msg *m) {
+    if (w->tasks > 0) {
+        w->busy += now - w->busy_since;
+        w->busy_since = now;
+    }
+    m->compute = w->busy;
+    m->exchange = now - w->pushed_at - w->busy;
+    w->busy = 0;
+    w->pushed_at = now;
 }
 
 /* Gradients travel from the last layer to the first, so that the owner can post their places in that order. The first
  * layer's goes last and carries the step's loss, so it waits for the end of the step (`done`). */
-static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, struct echi_actions *out) {
+static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, int64_t now, struct echi_actions *out) {
     if (s->abandoned) return;
     while (s->next_layer >= 0 && s->ready[s->next_layer] && (done || s->next_layer > 0)) {
-        struct echi_action *a = echi_act_send(out, w->owner, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_PUSH);
+        struct echi_action *a = echi_act_send(out, s->lease.owner, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_PUSH);
         a->slot = (struct echi_slot){coded(w) ? ECHI_SLOT_WORKER_CODED : ECHI_SLOT_WORKER_GRADS, (uint8_t)(s - w->strand)};
         a->msg.lease = s->lease;
         a->msg.layer = (uint16_t)s->next_layer;
         a->msg.flag = holds_another(w, s);
-        w->entered = a->msg.flag;
+        if (s->joined == w->joined) w->entered = a->msg.flag;
+        a->msg.members = s->joined;
+        if (done && s->next_layer == 0) tell_times(w, (uint64_t)now, &a->msg);
         a->msg.version = s->version;
         a->msg.samples = s->samples;
         a->msg.head = s->head;
@@ -117,55 +138,56 @@ static void push_ready(struct echi_worker *w, struct echi_strand *s, bool done, 
     }
 }
 
-static void on_lease(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
-    const struct echi_lease *l = &e->msg->lease;
-    if (e->from == 0 && l->owner < w->setup->plan.world && w->setup->plan.lost[l->owner]) return;   /* dealt before it was lost */
-    if (e->from != 0 || w->n_leases == ECHI_LEASES_HELD || l->worker != w->setup->rank || !echi_lease_valid(l, &w->setup->plan))
-        return echi_act_fault(out, ECH_E_FORMAT, "a lease does not fit the plan: do all nodes run the same version?");
-    w->lease[w->n_leases++] = *l;
-    /* The owner thinks that this worker has run out, and lets the others run ahead of it. */
-    if (!w->entered) echi_act_send(out, w->owner, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_ENTER)->msg.lease = *l;
+/* To this worker's owner: it holds a lease. */
+static void say_enter(struct echi_worker *w, const struct echi_lease *l, struct echi_actions *out) {
+    struct echi_action *a = echi_act_send(out, w->owner, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_ENTER);
+    a->msg.lease = *l;
+    a->msg.members = w->joined;
     w->entered = true;
 }
 
-static void renew(struct echi_worker *w, struct echi_strand *s, uint8_t weights, struct echi_actions *out) {
-    const uint8_t before = s->weights;
-    s->weights = weights;
-    enter(w, s, ECHI_STRAND_IDLE);
-    if (coded(w)) w->spare |= (uint8_t)(1u << before);
-    else echi_act_post(out, w->owner, ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, before});
+static void hand_back(const struct echi_lease *l, struct echi_actions *out) {
+    echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_KIND_REVOKED)->msg.lease = *l;
 }
 
-/* A strand whose step is abandoned but not over yet, and that has no weights of the new owner. */
-static struct echi_strand *unrenewed(struct echi_worker *w) {
-    for (int i = 0; i < w->setup->plan.strands; i++)
-        if (w->strand[i].abandoned && !w->strand[i].renewed) return &w->strand[i];
-    return NULL;
+static void on_lease(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_lease *l = &e->msg->lease;
+    if (e->from == 0 && l->owner < w->setup->plan.world && w->setup->plan.lost[l->owner]) return;   /* dealt before it was lost */
+    const bool earlier = e->msg->members < w->joined;   /* dealt before this worker was moved */
+    if (e->from != 0 || w->n_leases == ECHI_LEASES_HELD || l->worker != w->setup->rank || !echi_lease_valid(l, &w->setup->plan) ||
+        (!earlier && l->owner != w->owner))
+        return echi_act_fault(out, ECH_E_FORMAT, "a lease does not fit the plan: do all nodes run the same version?");
+    if (earlier) return hand_back(l, out);
+    w->lease[w->n_leases++] = *l;
+    /* The owner thinks that this worker has run out, and lets the others run ahead of it. */
+    if (!w->entered && !w->arriving) say_enter(w, l, out);
 }
 
-/* The abandoned step is over: nothing computes on its weights any more. */
-static void over(struct echi_worker *w, struct echi_strand *s, struct echi_actions *out) {
+/* A place for weights of this node, which is posted again until that node is lost: what is posted cannot be taken back. */
+static void post(struct echi_worker *w, uint8_t slot, uint16_t owner, struct echi_actions *out) {
+    w->posted[slot] = owner;
+    echi_act_post(out, owner, ECHI_KIND_WEIGHTS, (struct echi_slot){coded(w) ? ECHI_SLOT_WORKER_COMING : ECHI_SLOT_WORKER_WEIGHTS, slot});
+}
+
+/* The step that was begun for an owner that is lost is over. */
+static void over(struct echi_worker *w, struct echi_strand *s) {
     s->abandoned = false;
     enter(w, s, ECHI_STRAND_WAITS_WEIGHTS);
-    if (s->renewed) renew(w, s, s->fresh, out);
-    s->renewed = false;
 }
 
 /* Weights answer the push that has waited the longest; weights that nobody waits for (a round in which this worker had no
- * share) are newer ones for an idle strand. The slot they replace is posted for the next. */
+ * share) are newer ones for an idle strand. What they replace is free. */
 static void take_weights(struct echi_worker *w, uint64_t version, uint64_t samples, uint8_t slot, struct echi_actions *out) {
     struct echi_strand *s = oldest(w, ECHI_STRAND_WAITS_WEIGHTS);
     if (!s) s = oldest(w, ECHI_STRAND_IDLE);
-    if (!s) s = unrenewed(w);
     if (!s) return echi_act_fault(out, ECH_E_INTERNAL, "weights came in the middle of a step");
+    const uint8_t before = s->weights;
+    s->weights = slot;
     s->version = version;
     s->samples = samples;
-    if (s->phase >= ECHI_STRAND_FORWARD) {
-        s->renewed = true;
-        s->fresh = slot;
-    } else {
-        renew(w, s, slot, out);
-    }
+    enter(w, s, ECHI_STRAND_IDLE);
+    if (coded(w)) w->spare |= (uint8_t)(1u << before);
+    else post(w, before, w->owner, out);
 }
 
 /* Coded weights are values to set in the copy that has taken all before them, WORKER_WEIGHTS [2 * strands]; what a strand computes
@@ -189,22 +211,29 @@ static void decode(struct echi_worker *w, struct echi_actions *out) {
 
 static void decoded(struct echi_worker *w, struct echi_actions *out) {
     w->decoding = false;
-    echi_act_post(out, w->owner, ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_COMING, w->source});
-    if (w->dropped) w->spare |= (uint8_t)(1u << w->target);
+    if (w->posted[w->source] != ECHI_NO_RANK) post(w, w->source, w->posted[w->source], out);
+    if (w->arriving) w->spare |= (uint8_t)(1u << w->target);   /* of the owner before */
     else take_weights(w, w->coming[w->source].version, w->coming[w->source].samples, w->target, out);
-    w->dropped = false;
 }
 
+/* Of an owner that this worker has left, or of an earlier stay with this one, they say nothing any more. */
 static void on_weights(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
-    if (e->from != w->owner) return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
-    if (!coded(w)) return take_weights(w, m->version, m->samples, (uint8_t)e->slot.index, out);
+    if (e->slot.index >= ECHI_WORKER_PLACES || w->posted[e->slot.index] != e->from)
+        return echi_act_fault(out, ECH_E_INTERNAL, "weights came from a node that does not own them");
+    const uint8_t slot = (uint8_t)e->slot.index;
+    if (e->from != w->owner || m->members != w->joined) return post(w, slot, e->from, out);
+    if (!coded(w)) {
+        w->posted[slot] = ECHI_NO_RANK;
+        return take_weights(w, m->version, m->samples, slot, out);
+    }
     if (!m->flag && m->number != w->number + 1)
         return echi_act_fault(out, ECH_E_FORMAT, "weights came that count from others than are here: do all nodes run the same version?");
+    if (w->queued == ECHI_STRANDS) return echi_act_fault(out, ECH_E_INTERNAL, "more weights came than a worker waits for");
     w->number = m->number;
-    w->coming[e->slot.index].version = m->version;
-    w->coming[e->slot.index].samples = m->samples;
-    w->queue[w->queued++] = (uint8_t)e->slot.index;
+    w->coming[slot].version = m->version;
+    w->coming[slot].samples = m->samples;
+    w->queue[w->queued++] = slot;
 }
 
 static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
@@ -217,7 +246,7 @@ static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struc
     s->head = e->msg->head;
     if (!s->abandoned) return enter(w, s, ECHI_STRAND_ANSWERED);
     echi_act_post(out, e->from, ECHI_KIND_ACT_GRAD, e->slot);
-    over(w, s, out);
+    over(w, s);
 }
 
 static void on_message(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
@@ -232,7 +261,8 @@ static void on_message(struct echi_worker *w, const struct echi_event *e, struct
 static void on_computed(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     struct echi_strand *s = &w->strand[e->task->strand];
     if (e->task->kind == ECHI_TASK_DECODE) return decoded(w, out);
-    if (e->task->kind == ECHI_TASK_FORWARD && s->abandoned) return over(w, s, out);
+    if (--w->tasks == 0) w->busy += (uint64_t)e->now - w->busy_since;
+    if (e->task->kind == ECHI_TASK_FORWARD && s->abandoned) return over(w, s);
     if (e->task->kind == ECHI_TASK_FORWARD) {
         struct echi_action *a = echi_act_send(out, w->setup->plan.head, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER, ECHI_KIND_ACT);
         a->slot = e->task->act;
@@ -247,48 +277,88 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
     } else {
         echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, e->task->act);
     }
-    if (s->abandoned) return over(w, s, out);
+    if (s->abandoned) return over(w, s);
     if (!(s->loss - s->loss == 0))
         return echi_act_fault(out, ECH_E_DIVERGED,
                               "the loss has grown beyond all numbers: lower --lr, or look for bad samples in the data");
-    push_ready(w, s, true, out);
+    push_ready(w, s, true, e->now, out);
     /* Where rounds are waited for, another lease of this round may come: its weights are those that are here. */
     enter(w, s, w->policy->rounds ? ECHI_STRAND_IDLE : ECHI_STRAND_WAITS_WEIGHTS);
 }
 
-/* Nothing of the lost owner's weights is used any more, and the new one's first are complete; what was not pushed yet is given up:
- * it belongs to weights that may not have survived. */
-static void renew_link(struct echi_worker *w, const bool used[2 * ECHI_STRANDS], struct echi_actions *out) {
-    const uint8_t strands = w->setup->plan.strands;
+/* What was not pushed yet is given up: it belongs to weights that may not have survived. */
+static void clear_residual(struct echi_worker *w) {
+    if (!coded(w)) return;
     w->residuals_cleared += !w->fresh;
     w->fresh = true;
-    w->queued = 0;
-    w->dropped = w->decoding;
-    w->spare = 0;
-    for (uint8_t i = 0; i < 2 * strands; i++)
-        if (!used[i] && !(w->decoding && i == w->target)) w->spare |= (uint8_t)(1u << i);
-    for (uint8_t i = 0; i < strands; i++)
-        if (!(w->decoding && i == w->source)) echi_act_post(out, w->owner, ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_COMING, i});
 }
 
-/* The owner is lost: what is in flight for it goes no further, and another one answers from now on. */
-static void change_owner(struct echi_worker *w, struct echi_actions *out) {
+/* Coded weights that are here say nothing any more: the first of the new owner are complete. */
+static void renew_link(struct echi_worker *w, struct echi_actions *out) {
+    for (int i = 0; i < w->queued; i++)
+        if (w->posted[w->queue[i]] != ECHI_NO_RANK) post(w, w->queue[i], w->posted[w->queue[i]], out);
+    w->queued = 0;
+}
+
+/* This worker's owner is another from now on. Steps that have begun end first, where they began, or, for an owner that is lost, at
+ * the end of what is under way: then the worker enters. */
+static void change_owner(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_plan *p = &w->setup->plan;
     w->owner = p->owner_of[p->group_of[w->setup->rank]];
+    w->joined = e->msg->members;
     w->n_leases = 0;
     w->entered = false;
-    bool used[2 * ECHI_STRANDS] = {false};
+    w->arriving = true;
+    renew_link(w, out);
+    for (int i = 0; i < p->strands; i++)
+        if (w->strand[i].phase == ECHI_STRAND_IDLE) enter(w, &w->strand[i], ECHI_STRAND_WAITS_WEIGHTS);
+}
+
+static void on_moved(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    if (e->from != w->setup->rank) return;
+    for (int i = 0; i < w->n_leases; i++) hand_back(&w->lease[i], out);
+    change_owner(w, e, out);
+}
+
+/* Places that were posted for a lost node are free, and what is in flight for it goes no further. */
+static void on_lost(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_plan *p = &w->setup->plan;
+    for (int i = 0; i < ECHI_WORKER_PLACES; i++)
+        if (w->posted[i] == e->from) w->posted[i] = ECHI_NO_RANK;
+    bool owned = e->from == w->owner;
     for (int i = 0; i < p->strands; i++) {
         struct echi_strand *s = &w->strand[i];
-        used[s->weights] = true;
-        s->renewed = false;
-        s->abandoned = s->phase >= ECHI_STRAND_FORWARD;
-        if (s->phase == ECHI_STRAND_ANSWERED) echi_act_post(out, p->head, ECHI_KIND_ACT_GRAD, s->act_grad);
-        if (s->phase == ECHI_STRAND_ANSWERED || s->phase == ECHI_STRAND_IDLE) over(w, s, out);
+        if (!begun(s) || s->lease.owner != e->from) continue;
+        owned = s->abandoned = true;
+        if (s->phase != ECHI_STRAND_ANSWERED) continue;
+        echi_act_post(out, p->head, ECHI_KIND_ACT_GRAD, s->act_grad);
+        over(w, s);
     }
-    if (coded(w)) return renew_link(w, used, out);
-    for (uint8_t i = 0; i < 2 * p->strands; i++)
-        if (!used[i]) echi_act_post(out, w->owner, ECHI_KIND_WEIGHTS, (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, i});
+    if (owned) clear_residual(w);
+    if (e->from == w->owner) change_owner(w, e, out);
+}
+
+/* Nothing that it has begun before is left: the worker is its new owner's, which answers when it hears of a lease. */
+static void arrive(struct echi_worker *w, struct echi_actions *out) {
+    const struct echi_plan *p = &w->setup->plan;
+    if (w->decoding) return;
+    int places = 0;
+    bool used[ECHI_WORKER_PLACES] = {false};
+    for (int i = 0; i < p->strands; i++) {
+        if (begun(&w->strand[i])) return;
+        used[w->strand[i].weights] = !coded(w);
+    }
+    for (int i = 0; i < ECHI_WORKER_PLACES; i++) {
+        used[i] = used[i] || w->posted[i] != ECHI_NO_RANK;
+        places += w->posted[i] == w->owner;
+    }
+    for (uint8_t i = 0; i < ECHI_WORKER_PLACES && places < p->strands; i++) {
+        if (used[i]) continue;
+        post(w, i, w->owner, out);
+        places++;
+    }
+    w->arriving = false;
+    if (w->n_leases > 0) say_enter(w, &w->lease[0], out);
 }
 
 /* One spare place for weights a strand: strand i begins with slot 2i as its own, 2i + 1 is posted; the first answers
@@ -297,8 +367,7 @@ static void on_start(struct echi_worker *w, struct echi_actions *out) {
     for (int i = 0; i < w->setup->plan.strands; i++) {
         w->strand[i].weights = (uint8_t)(2 * i);
         if (coded(w)) w->spare |= (uint8_t)(1u << (2 * i + 1));
-        echi_act_post(out, w->owner, ECHI_KIND_WEIGHTS, coded(w) ? (struct echi_slot){ECHI_SLOT_WORKER_COMING, (uint8_t)i}
-                                                                 : (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, (uint8_t)(2 * i + 1)});
+        post(w, (uint8_t)(coded(w) ? i : 2 * i + 1), w->owner, out);
         if (w->setup->plan.separated)
             echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, (uint8_t)i});
     }
@@ -319,16 +388,18 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
     case ECHI_EVENT_START: on_start(w, out); break;
     case ECHI_EVENT_MESSAGE: on_message(w, e, out); break;
     case ECHI_EVENT_SENT: w->strand[e->slot.index].sending--; break;
-    case ECHI_EVENT_LOST: if (e->from == w->owner) change_owner(w, out); break;
+    case ECHI_EVENT_LOST: on_lost(w, e, out); break;
+    case ECHI_EVENT_MOVED: on_moved(w, e, out); break;
     case ECHI_EVENT_GRADIENT: {
         struct echi_strand *s = &w->strand[e->task->strand];
         s->ready[e->layer] = true;
-        push_ready(w, s, false, out);
+        push_ready(w, s, false, e->now, out);
         break;
     }
     case ECHI_EVENT_COMPUTED: on_computed(w, e, out); break;
     default: break;
     }
+    if (w->arriving) arrive(w, out);
     decode(w, out);
-    begin(w, out);
+    begin(w, e->now, out);
 }

@@ -84,6 +84,7 @@ struct echi_sim {
     bool over;
     ech_status status;
     int rank_died;                    /* the last whose death the coordinator was told of; -1 */
+    uint64_t sizes_told;                      /* changes of step sizes that were logged */
     /* progress for people, who live in real time */
     struct ech_progress shown; uint64_t shown_looks; int64_t shown_at, shown_clock;
     bool stop_told;

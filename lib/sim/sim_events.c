@@ -101,17 +101,20 @@ static void on_plan(struct echi_sim *s, int rank, const uint8_t *body, size_t le
 
 /* ------------------------------------------------------------------ losses */
 
-/* The coordinator's word that a node is gone. */
-static void on_lost(struct echi_sim *s, int rank, const struct echi_msg *m) {
+/* The coordinator's word that a node is gone, or that a worker joins another group. */
+static void on_changed(struct echi_sim *s, int rank, const struct echi_msg *m) {
+    const bool moved = m->kind == ECHI_KIND_REGROUP;
     static const enum echi_role role[] = {ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER};
     struct echi_sim_node *n = &s->node[rank];
-    echi_plan_lose(&n->setup.plan, m->peer);
+    if (moved) echi_plan_move(&n->setup.plan, m->peer, m->group);
+    else echi_plan_lose(&n->setup.plan, m->peer);
+    if (moved && rank == 0) echi_move_log(s->config, s->coordinator, m);
     if (s->real) {
         ech_status status = echi_exec_regroup(n->exec, &n->setup.plan, s->err);
         if (status != ECH_OK) return echi_sim_end(s, status);
     }
-    echi_sim_forget(s, rank, m->peer);
-    struct echi_event e = {.type = ECHI_EVENT_LOST, .from = m->peer, .msg = m};
+    if (!moved) echi_sim_forget(s, rank, m->peer);
+    struct echi_event e = {.type = moved ? ECHI_EVENT_MOVED : ECHI_EVENT_LOST, .from = m->peer, .msg = m};
     for (size_t i = 0; i < sizeof role / sizeof role[0] && !s->over; i++) echi_sim_event(s, rank, role[i], &e);
     echi_sim_send_ready(s, rank, m->members);
 }
@@ -153,7 +156,8 @@ static void to_node(struct echi_sim *s, int rank, const struct echi_msg *m, cons
     case ECHI_KIND_PLAN: on_plan(s, rank, body, len); break;
     case ECHI_KIND_HOLD: echi_cost_hold(s->cost, rank, true); break;
     case ECHI_KIND_RELEASE: echi_cost_hold(s->cost, rank, false); break;
-    case ECHI_KIND_LOST: on_lost(s, rank, m); break;
+    case ECHI_KIND_REGROUP:
+    case ECHI_KIND_LOST: on_changed(s, rank, m); break;
     /* What it says is known here without it. */
     case ECHI_KIND_END: echi_sim_send_body(s, rank, 0, ECHI_KIND_STATS, ECHI_ROLE_COORDINATOR, stats, sizeof stats); break;
     default:

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A stream of frames through the receiving state machine. An input is headers, one behind the other; the meta and payload
  * that each announces are put in behind it, so that a few bytes of input make a long stream. Each is read twice, whole
- * and in cuts: both must see the same. */
+ * and in cuts: both must see the same. Then once more with a key, every frame sealed: nothing else may be taken or refused,
+ * and with any bit changed not all of it may come out. */
 #include "fuzz.h"
 
 #include "echi_bytes.h"
+#include "echi_keys.h"
 #include "echi_receive.h"
 
 #include <string.h>
@@ -19,7 +21,16 @@ static const struct echi_net_kind kinds[N_KINDS] = {
 
 static uint8_t stream[1u << 20];
 
-static size_t expand(const uint8_t *bytes, size_t len) {
+/* The same key on both sides; the second use of one takes up where the first has ended, as on a connection. */
+static struct echi_sealer sealer(bool on) {
+    static const uint8_t root[ECHI_KEYS_BYTES] = {1, 2, 3}, transcript[ECHI_KEYS_BYTES] = {4, 5, 6};
+    struct echi_sealer s = {.on = false};
+    if (on) echi_sealer_begin(&s, root, ECHI_SIDE_CALLER, transcript);
+    return s;
+}
+
+static size_t expand(const uint8_t *bytes, size_t len, bool sealed) {
+    struct echi_sealer s = sealer(sealed);
     size_t n = 0;
     while (len >= ECHI_FRAME_HEADER && n + ECHI_FRAME_HEADER + ECHI_FRAME_BODY_CAP + ECHI_NET_CHUNK <= sizeof stream) {
         memcpy(stream + n, bytes, ECHI_FRAME_HEADER);
@@ -28,7 +39,9 @@ static size_t expand(const uint8_t *bytes, size_t len) {
         bytes += ECHI_FRAME_HEADER;
         len -= ECHI_FRAME_HEADER;
         if (meta > ECHI_FRAME_BODY_CAP || chunk > ECHI_NET_CHUNK) break; /* refused at this header: the rest as it is */
-        for (uint32_t i = 0; i < meta + chunk; i++) stream[n++] = (uint8_t)(i * 31 + i / 256);
+        for (uint32_t i = 0; i < meta + chunk; i++) stream[n + i] = (uint8_t)(i * 31 + i / 256);
+        echi_sealer_stamp(&s, stream + n - ECHI_FRAME_HEADER, stream + n, meta, stream + n + meta, chunk);
+        n += meta + chunk;
     }
     if (len > sizeof stream - n) len = sizeof stream - n;
     memcpy(stream + n, bytes, len);
@@ -38,7 +51,8 @@ static size_t expand(const uint8_t *bytes, size_t len) {
 /* What a reader of the stream has seen. */
 struct seen {
     uint64_t hash;
-    int frames;
+    int frames, wholes; /* begun; with their payload, if any */
+    size_t sure;        /* bytes of those that are whole */
     ech_status status;
 };
 static void note(struct seen *s, const uint8_t *bytes, size_t n) {
@@ -46,11 +60,12 @@ static void note(struct seen *s, const uint8_t *bytes, size_t n) {
 }
 
 /* What the header promises, said once more and not as the parser says it. */
-static void check_frame(const struct echi_receive *r) {
+static void check_frame(const struct echi_receive *r, bool sealed) {
     const struct echi_frame *f = &r->frame;
     uint8_t again[ECHI_FRAME_HEADER];
     echi_frame_store(f, again);
-    FUZZ_CHECK(memcmp(again, r->meta - ECHI_FRAME_HEADER, sizeof again) == 0); /* nothing in a header goes unread */
+    /* Nothing in a header goes unread. */
+    FUZZ_CHECK(memcmp(again, r->meta - ECHI_FRAME_HEADER, sealed ? ECHI_FRAME_SEALED : sizeof again) == 0);
     if (f->type == ECHI_FRAME_DATA) {
         FUZZ_CHECK(f->kind < N_KINDS && f->total <= kinds[f->kind].payload_cap && f->meta_len <= kinds[f->kind].meta_cap);
         FUZZ_CHECK(f->chunk_len <= ECHI_NET_CHUNK && f->offset <= f->total && f->chunk_len <= f->total - f->offset);
@@ -62,7 +77,7 @@ static void check_frame(const struct echi_receive *r) {
 }
 
 /* Reads in cuts of 1..most bytes. */
-static struct seen read_stream(size_t len, uint32_t most) {
+static struct seen read_stream(size_t len, uint32_t most, bool sealed) {
     static struct echi_receive r;
     static uint8_t place[ECHI_NET_CHUNK + 16];
     struct seen seen = {.hash = 1};
@@ -70,6 +85,7 @@ static struct seen read_stream(size_t len, uint32_t most) {
     size_t at = 0;
     echi_random_init(&random, len, ECHI_STREAM_TEST, most);
     echi_receive_begin(&r, kinds, N_KINDS);
+    r.sealer = sealer(sealed);
     memset(place + ECHI_NET_CHUNK, 0xA5, 16);
     while (at < len) {
         struct iovec iov[2];
@@ -94,24 +110,40 @@ static struct seen read_stream(size_t len, uint32_t most) {
             }
             if (step == ECHI_RECEIVE_MORE) break;
             if (step == ECHI_RECEIVE_FRAME) {
-                check_frame(&r);
+                check_frame(&r, sealed);
                 seen.frames++;
-                note(&seen, r.meta - ECHI_FRAME_HEADER, ECHI_FRAME_HEADER + r.frame.meta_len);
+                note(&seen, r.meta - ECHI_FRAME_HEADER, ECHI_FRAME_SEALED);
+                note(&seen, r.meta, r.frame.meta_len);
                 if (r.frame.chunk_len) echi_receive_place(&r, place);
             } else {
                 note(&seen, place, r.frame.chunk_len);
                 for (size_t i = 0; i < 16; i++) FUZZ_CHECK(place[ECHI_NET_CHUNK + i] == 0xA5);
+            }
+            if (step == ECHI_RECEIVE_CHUNK || !r.frame.chunk_len) {
+                seen.wholes++;
+                seen.sure = at - (r.end - r.begin);
             }
         }
     }
     return seen;
 }
 
+static bool same(struct seen a, struct seen b) { return a.hash == b.hash && a.frames == b.frames && a.wholes == b.wholes && a.status == b.status; }
+
 static bool one(const uint8_t *bytes, size_t len) {
     static const uint32_t most[] = {3, 100, 5000, 70000};
-    const size_t n = expand(bytes, len);
-    const struct seen whole = read_stream(n, 1u << 30), cut = read_stream(n, most[n > 4000 ? 1 + len % 3 : len % 4]);
-    FUZZ_CHECK(whole.hash == cut.hash && whole.frames == cut.frames && whole.status == cut.status);
+    size_t n = expand(bytes, len, false);
+    const uint32_t cuts = most[n > 4000 ? 1 + len % 3 : len % 4];
+    const struct seen whole = read_stream(n, 1u << 30, false);
+    FUZZ_CHECK(same(whole, read_stream(n, cuts, false)));
+
+    n = expand(bytes, len, true);
+    const struct seen sealed = read_stream(n, cuts, true);
+    FUZZ_CHECK(whole.status != ECH_OK || same(whole, sealed));
+    if (sealed.sure > 0) {
+        stream[sealed.hash % sealed.sure] ^= (uint8_t)(1u << sealed.hash % 8);
+        FUZZ_CHECK(read_stream(n, 1u << 30, true).wholes < sealed.wholes);
+    }
     return whole.status == ECH_OK && whole.frames > 0;
 }
 

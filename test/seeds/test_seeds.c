@@ -43,11 +43,21 @@ static void draw_rates(struct sim *s) {
     r->stops = below(s, 8) == 0;
 }
 
+/* Workers of half of the runs with groups join other groups, at any events of either phase. With numbers of its own: the rest of a seed
+ * is what it is without. */
+static void draw_moves(struct sim *s) {
+    struct echi_random drawn;
+    echi_random_init(&drawn, s->seed, ECHI_STREAM_TEST, 3);
+    if (echi_random_below(&drawn, 2)) return;
+    for (int i = 0; i < MOVES; i++) s->move_at[i] = 20 + echi_random_below(&drawn, echi_random_below(&drawn, 2) ? 300 : 2000);
+}
+
 static void draw_run(struct sim *s) {
     s->counts = &counts;
     s->fails = ends;
     s->loud = getenv("SEED") != NULL;
     draw_rates(s);
+    draw_moves(s);
     const uint32_t kind = below(s, 8);
     if (kind < 5) return chosen(s, (enum echi_sync)below(s, ECHI_SYNCS));
     if (kind == 5) {   /* several owners are lost, one soon after the other, while states are long under way */
@@ -73,6 +83,8 @@ static void check_end(struct sim *s) {
     counts.repeats += s->repeats;
     counts.dropped += s->dropped;
     counts.keeps += (uint64_t)s->keeps;
+    counts.moves += (uint64_t)s->moves;
+    counts.handed_back += s->handed_back;
     if (s->calm && (s->events - s->calm_at) * 1000 / s->live_events > counts.live_most)
         counts.live_most = (s->events - s->calm_at) * 1000 / s->live_events;
     if (c->status == ECH_E_PEER_LOST) {
@@ -119,6 +131,7 @@ static void run_seed(uint64_t seed) {
     s->fails = ends;
     s->loud = getenv("SEED") != NULL;
     draw_rates(s);
+    draw_moves(s);
     s->goal = goal;
     s->from = kept;
     resume_plan(s, sync, round);
@@ -155,6 +168,8 @@ int main(int argc, char **argv) {
     tell("", "rows-answered-again", counts.repeats);
     tell("", "pushes-dropped", counts.dropped);
     tell("", "checkpoints", counts.keeps);
+    tell("", "workers-moved", counts.moves);
+    tell("", "leases-handed-back", counts.handed_back);
     tell("", "events", events);
     for (int i = 0; i < DUES_OF; i++) tell("event.", due[i], counts.due[i]);
     for (int i = 0; i < ECHI_KINDS; i++)

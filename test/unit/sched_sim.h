@@ -36,7 +36,7 @@ enum {
     N_MAX = 40,
     ROOM = 2 * N_MAX,
     SAMPLES_MAX = 128,
-    EPOCHS_MAX = 4,
+    EPOCHS_MAX = 8,
     MESSAGES = 2048,
     TASKS = 64,
     DUES = 2 * MESSAGES + TASKS + 64,
@@ -46,8 +46,9 @@ enum {
     LEASES = 4096,
     VERSIONS = 2048,
     KILLS = 4,
+    MOVES = 6,
     META = 1024,            /* bytes of a message's words */
-    ANSWERS = 16,           /* weights on their way to a worker, or computed on, at most: of each owner that it had, too */
+    ANSWERS = 64,           /* weights on their way to a worker, or computed on, at most: of each owner that it had, too */
     NOTES = 40              /* events that a failure tells */
 };
 
@@ -140,11 +141,11 @@ struct node {
     int64_t clock_at, clock_jump; int32_t drift;   /* its own time, see clock_of */
     uint8_t slow[NODES];                    /* links to others take so many times as long; 0 is once */
     uint16_t stalled[TASKS]; int n_stalled; /* work that waits for the release */
-    struct echi_msg loss[NODES];            /* of which its roles are not told yet */
+    struct echi_msg loss[NODES + 1];        /* and who joins another group: of which its roles are not told yet */
     int losses;
     int64_t last_due[NODES][ECHI_KINDS];    /* of messages to each node */
     struct channel channel[NODES][PAYLOADS];
-    struct place place[ECHI_SLOT_KINDS * 3 + 6 * INDICES];   /* see places_of */
+    struct place place[ECHI_SLOT_KINDS * 3 + 6 * INDICES + 2 * ECHI_WORKER_PLACES];   /* see places_of */
     /* from here on nothing is cleared for a run: a role begins with its init */
     struct echi_worker worker;
     struct echi_owner owner;
@@ -177,7 +178,7 @@ enum fault {
 };
 struct counts {
     uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
-    uint64_t losses, lost_owners, again, repeats, dropped, keeps, resumed, early, ended, stale_most;
+    uint64_t losses, lost_owners, again, repeats, dropped, keeps, resumed, early, ended, stale_most, moves, handed_back;
     uint64_t live_most;                     /* largest part of its bound that a liveness phase took, in thousandths */
 };
 
@@ -210,6 +211,10 @@ struct sim {
     uint64_t kill_at[KILLS];                /* after so many events one that may be lost is killed; 0: none */
     int kill_rank[KILLS], killed;           /* -1: any */
     bool owner_killed;
+    uint64_t move_at[MOVES]; int moves;     /* from so many events on a worker is moved, as soon as one can be; moves made */
+    uint64_t handed_back;                   /* leases */
+    uint32_t speed[NODES];                  /* of its tasks; 0: drawn */
+    uint64_t speed_at; int speed_of; uint32_t speed_then;   /* from this event on that node's tasks take about so long; 0: never */
     int64_t stop_at;                        /* 0: never */
     int64_t cut_at;                         /* the power goes; 0: never */
     struct kept from;                       /* what a resumed run begins with */
@@ -279,6 +284,7 @@ static void sim_clear(struct sim *s) {
 
 /* sched_watch.h */
 static void watch_send(struct sim *s, int node, const struct echi_action *a);
+static void note_left(struct sim *s, int worker);
 static void watch_message(struct sim *s, const struct message *m, const struct echi_msg *msg, struct echi_slot slot);
 static void watch_begins(struct sim *s, int node, const struct echi_task *t);
 static void watch_step(struct sim *s, const struct work *w);
@@ -431,7 +437,8 @@ static int64_t clock_of(const struct sim *s, int node) {
 /* So many places of each kind. */
 static int places_of(int kind) {
     switch (kind) {
-    case ECHI_SLOT_WORKER_WEIGHTS: return 2 * ECHI_STRANDS + 1;
+    case ECHI_SLOT_WORKER_WEIGHTS:
+    case ECHI_SLOT_WORKER_COMING: return ECHI_WORKER_PLACES;
     case ECHI_SLOT_OWNER_GRADS:
     case ECHI_SLOT_OWNER_KNOWN:
     case ECHI_SLOT_HEAD_ROWS:
@@ -642,7 +649,8 @@ static bool linked(const struct sim *s, int a, int b) { return !s->node[a].dead 
 static struct message *queue_message(struct sim *s, int from, int to, int kind) {
     struct message *m = new_message(s, from, to, kind);
     /* HOLD and RELEASE are equally urgent, PLAN and LOST as well, and a link gives the older of equals first. */
-    const int behind = kind == ECHI_KIND_RELEASE ? ECHI_KIND_HOLD : kind == ECHI_KIND_LOST ? ECHI_KIND_PLAN : kind;
+    const int behind = kind == ECHI_KIND_RELEASE ? ECHI_KIND_HOLD
+                       : kind == ECHI_KIND_LOST || kind == ECHI_KIND_REGROUP ? ECHI_KIND_PLAN : kind;
     int64_t *last = &s->node[from].last_due[to][behind];
     m->due = s->now + travel(s, from, to, echi_kind_has_payload(kind) ? 30 : 10);
     if (m->due <= *last) m->due = *last + 1;
@@ -823,6 +831,8 @@ static void compute(struct sim *s, int node, const struct echi_task *t) {
     due_at(s, after(s, s->node[node].speed), DUE_WORK, at, 0);
 }
 
+static void perform(struct sim *s, int node, const struct echi_actions *list);
+
 static void role_event(struct sim *s, int node, enum echi_role role, struct echi_event *e) {
     struct echi_actions list = {s->action, 0, ACTIONS, false};
     struct node *n = &s->node[node];
@@ -832,10 +842,20 @@ static void role_event(struct sim *s, int node, enum echi_role role, struct echi
     else if (role == ECHI_ROLE_OWNER && n->has_owner) echi_owner_step(&n->owner, e, &list);
     else if (role == ECHI_ROLE_HEAD && n->has_head) echi_head_step(&n->head, e, &list);
     else die(s, MUST_DRIVER, "an event for a role that is not here");
-    CHECK(s, !list.overflow);
     if (s->watch) s->watch(s, node, role, e, &list);
-    for (int i = 0; i < list.count; i++) {
-        const struct echi_action *a = &list.list[i];
+    perform(s, node, &list);
+    if (role == ECHI_ROLE_COORDINATOR) {
+        settle_cuts(s);
+        watch_coordinator(s, e);
+    }
+    MUST(s, STATE, !s->owes_ack);   /* acknowledgements are never held back */
+}
+
+static void perform(struct sim *s, int node, const struct echi_actions *list) {
+    struct node *n = &s->node[node];
+    CHECK(s, !list->overflow);
+    for (int i = 0; i < list->count; i++) {
+        const struct echi_action *a = &list->list[i];
         switch ((enum echi_action_type)a->type) {
         case ECHI_ACTION_SEND: send_action(s, node, a); break;
         case ECHI_ACTION_POST: post_action(s, node, a); break;
@@ -854,11 +874,6 @@ static void role_event(struct sim *s, int node, enum echi_role role, struct echi
         case ECHI_ACTION_DONE: s->done = true; break;
         }
     }
-    if (role == ECHI_ROLE_COORDINATOR) {
-        settle_cuts(s);
-        watch_coordinator(s, e);
-    }
-    MUST(s, STATE, !s->owes_ack);   /* acknowledgements are never held back */
 }
 
 static void send_ready(struct sim *s, int node, uint32_t members) {
@@ -901,18 +916,30 @@ static void stand(struct sim *s, int node, const struct message *m) {
 
 /* ---- losses ---- */
 
-/* The roles are told of the first loss. */
+/* The roles are told of the first loss, or move. */
 static void tell_loss(struct sim *s, int node) {
     struct node *n = &s->node[node];
     const struct echi_msg m = n->loss[0];
     memmove(&n->loss[0], &n->loss[1], (size_t)(--n->losses) * sizeof n->loss[0]);
     if (n->losses > 0) due_at(s, after(s, 100), DUE_TELL, node, 0);
-    echi_plan_lose(&n->setup.plan, m.peer);
-    struct echi_event e = {.type = ECHI_EVENT_LOST, .from = m.peer, .msg = &m};
+    const bool moved = m.kind == ECHI_KIND_REGROUP;
+    if (moved) echi_plan_move(&n->setup.plan, m.peer, m.group);
+    else echi_plan_lose(&n->setup.plan, m.peer);
+    struct echi_event e = {.type = moved ? ECHI_EVENT_MOVED : ECHI_EVENT_LOST, .from = m.peer, .msg = &m};
     if (n->has_owner) role_event(s, node, ECHI_ROLE_OWNER, &e);
+    if (n->has_owner && moved && s->knower[m.peer] == 1u + (uint32_t)node && !n->owner.view[m.peer].member) note_left(s, m.peer);
     if (n->has_head) role_event(s, node, ECHI_ROLE_HEAD, &e);
     if (n->has_worker) role_event(s, node, ECHI_ROLE_WORKER, &e);
     send_ready(s, node, m.members);
+}
+
+/* At once, or later: the driver may have to make slots first. In the order of the words. */
+static void tell_later(struct sim *s, int node, const struct echi_msg *m) {
+    struct node *n = &s->node[node];
+    n->loss[n->losses++] = *m;
+    if (n->losses > 1) return;
+    if (below(s, 2)) tell_loss(s, node);
+    else due_at(s, after(s, below(s, 2) ? 100 : 3000), DUE_TELL, node, 0);
 }
 
 /* No message passes between the two from now on: of what is under way each side still gets what would have come up to a moment of
@@ -958,10 +985,7 @@ static void lose(struct sim *s, int node, const struct echi_msg *m) {
         }
         c->going = 0;
     }
-    n->loss[n->losses++] = *m;
-    if (n->losses > 1) return;
-    if (below(s, 2)) tell_loss(s, node);
-    else due_at(s, after(s, below(s, 2) ? 100 : 3000), DUE_TELL, node, 0);
+    tell_later(s, node, m);
 }
 
 /* A link's end is seen by node `by`: `about` cannot be reached. Rank 0 knows it itself, others tell it. */
@@ -1028,6 +1052,7 @@ static void node_message(struct sim *s, int node, const struct message *m, const
         while (n->n_stalled > 0) due_at(s, s->now, DUE_WORK, n->stalled[--n->n_stalled], 0);
         break;
     case ECHI_KIND_LOST: lose(s, node, msg); break;
+    case ECHI_KIND_REGROUP: tell_later(s, node, msg); break;
     case ECHI_KIND_PARAMS: break;
     case ECHI_KIND_END:
         n->ended = true;
@@ -1324,6 +1349,16 @@ static bool step(struct sim *s) {
     return true;
 }
 
+/* Some worker to some group, if that can be now. */
+static bool move_one(struct sim *s) {
+    struct echi_actions list = {s->action, 0, ACTIONS, false};
+    const struct echi_plan *p = &s->coordinator.plan;
+    const int rank = (int)below(s, p->world), group = (int)below(s, p->n_groups);
+    if (s->coordinator.phase != ECHI_RUN_TRAINS || !echi_coordinator_move(&s->coordinator, rank, group, &list)) return false;
+    perform(s, 0, &list);
+    return true;
+}
+
 /* Runs from the start to the end, and on until nothing moves any more, or until the power goes. The caller has filled plan or
  * wishes, and goal. */
 static void sim_run(struct sim *s) {
@@ -1350,6 +1385,7 @@ static void sim_run(struct sim *s) {
         struct echi_times times = {.count = 2, .n = {1, 16}};
         uint8_t body[ECHI_TIMES_BYTES_MAX];
         s->node[r].speed = speeds[below(s, 4)];
+        if (s->speed[r]) s->node[r].speed = s->speed[r];
         for (int i = 0; i < 2; i++) {
             times.trunk[i] = (4 + times.n[i]) * 1e-4 * s->node[r].speed;
             times.head[i] = times.trunk[i] / 8;
@@ -1366,6 +1402,12 @@ static void sim_run(struct sim *s) {
             if (s->kill_at[i] == s->events) {
                 const int rank = victim(s, s->kill_rank[i]);
                 if (rank >= 0) kill_node(s, rank);
+            }
+        if (s->speed_at && s->events == s->speed_at) s->node[s->speed_of].speed = s->speed_then;
+        for (int i = 0; i < MOVES && !s->done; i++)
+            if (s->move_at[i] && s->move_at[i] <= s->events && move_one(s)) {
+                s->move_at[i] = 0;
+                s->moves++;
             }
         if (s->stop_at && !stopped && s->now >= s->stop_at && !s->done) {
             struct echi_event stop = {.type = ECHI_EVENT_STOP};

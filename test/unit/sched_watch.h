@@ -133,15 +133,27 @@ static void count_push(struct sim *s, const struct seen_lease *seen) {
         if (s->counts && others == bound) s->counts->stale_most++;
     }
     pushes[l->worker]++;
+    if (s->knower[l->worker] != 1u + l->owner) return;   /* it has moved on */
     if (seen->more || s->entered[l->worker] > l->id) return;
-    s->knower[l->worker] = 0;   /* it has run out: the weights that it has count from its next lease on */
-    for (int i = 0; i < ANSWERS; i++) s->answer[l->worker][i].known = false;
+    note_left(s, l->worker);   /* it has run out: the weights that it has count from its next lease on */
+}
+
+/* It holds up nobody any more. */
+static void note_left(struct sim *s, int worker) {
+    s->knower[worker] = 0;
+    for (int i = 0; i < ANSWERS; i++) s->answer[worker][i].known = false;
 }
 
 static void note_answer(struct sim *s, struct answer *a, int owner, bool known) {
     a->owner = owner;
     a->known = known;
     memcpy(a->pushes, s->pushes_of[echi_plan_group_owned(&s->plan, owner)], sizeof a->pushes);
+}
+
+/* Is this of the worker's present stay in the owner's group? */
+static bool stays(const struct sim *s, int owner, int worker, const struct echi_msg *m) {
+    const struct echi_owner *o = &s->node[owner].owner;
+    return o->view[worker].member && o->joined[worker] == m->members;
 }
 
 /* An owner hears that a worker holds a lease: what it computes on counts from now. */
@@ -225,6 +237,7 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
             struct seen_lease *seen = seen_of(s, l);
             MUST(s, ONCE, !seen->applied);
             if (a->msg.flag == ECHI_REVOKED_DROPPED) watch_dropped(s, seen);
+            s->handed_back += a->msg.from_role == ECHI_ROLE_WORKER;
             seen->revoked = true;
         }
         break;
@@ -277,11 +290,11 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
         break;
     case ECHI_KIND_PUSH:
         s->seen[msg->lease.id].more = msg->flag;
-        if (msg->layer == 0) note_holds(s, from, m->to);
+        if (msg->layer == 0 && stays(s, m->to, from, msg)) note_holds(s, from, m->to);
         break;
     case ECHI_KIND_ENTER:
         /* One that its push has overtaken says nothing any more: the worker may have run out since. */
-        if (s->seen[msg->lease.id].applied) break;
+        if (s->seen[msg->lease.id].applied || !stays(s, m->to, from, msg)) break;
         s->entered[from] = msg->lease.id;
         note_holds(s, from, m->to);
         break;

@@ -326,12 +326,134 @@ static void a_worker_follows_its_link(void **state) {
     assert_int_equal(worker.strand[0].phase, ECHI_STRAND_WAITS_WEIGHTS);
     post = find(ECHI_ACTION_POST, ECHI_KIND_WEIGHTS);
     assert_true(post && post->to == 1);
-    weights = (struct echi_msg){.kind = ECHI_KIND_WEIGHTS, .number = 1, .flag = 1, .version = 20};
+    weights = (struct echi_msg){.kind = ECHI_KIND_WEIGHTS, .number = 1, .flag = 1, .version = 20, .members = 1};
     tell_worker(&weights, 1, 0);
     decode = find(ECHI_ACTION_COMPUTE, ECHI_TASK_DECODE);
     assert_non_null(decode);
     worker_computed(decode->task);
     assert_true(worker.strand[0].phase == ECHI_STRAND_IDLE && worker.strand[0].version == 20);
+}
+
+static const struct echi_action *post_to(int rank) {
+    for (int i = 0; i < acted.count; i++)
+        if (action[i].type == ECHI_ACTION_POST && action[i].kind == ECHI_KIND_WEIGHTS && action[i].to == rank) return &action[i];
+    return NULL;
+}
+
+/* Moved to a living owner it ends its step where it was begun, and keeps its residual; what still comes from the owner before says
+ * nothing, and the place for it stays that owner's. */
+static void a_worker_is_moved(void **state) {
+    (void)state;
+    plan(3, 2);
+    setup.plan.base[1] = 200000;
+    setup.rank = 2;
+    echi_worker_init(&worker, &setup);
+    echi_worker_step(&worker, begin(&(struct echi_event){.type = ECHI_EVENT_START}), &acted);
+    struct echi_msg weights = {.kind = ECHI_KIND_WEIGHTS, .number = 1, .flag = 1, .version = 9};
+    tell_worker(&weights, 0, 0);
+    worker_computed(find(ECHI_ACTION_COMPUTE, ECHI_TASK_DECODE)->task);
+    struct echi_msg held = {.kind = ECHI_KIND_LEASE, .lease = lease(1, 2)};
+    held.lease.epoch = 3;
+    tell_worker(&held, 0, 0);
+    const struct echi_task first = find(ECHI_ACTION_COMPUTE, ECHI_TASK_STEP)->task;
+    assert_int_equal(first.ratio, echi_push_ratio(&setup.plan, 0, 3));
+    echi_plan_move(&setup.plan, 2, 1);
+    const struct echi_msg word = {.kind = ECHI_KIND_REGROUP, .peer = 2, .group = 1, .members = 1};
+    echi_worker_step(&worker, begin(&(struct echi_event){.type = ECHI_EVENT_MOVED, .from = 2, .msg = &word}), &acted);
+    assert_true(worker.owner == 1 && !post_to(1));
+    echi_worker_step(&worker, begin(&(struct echi_event){.type = ECHI_EVENT_GRADIENT, .task = &first, .layer = 0}), &acted);
+    worker_computed(first);
+    const struct echi_action *push = find(ECHI_ACTION_SEND, ECHI_KIND_PUSH), *post = post_to(1);
+    assert_true(push && push->to == 0 && push->msg.members == 0 && post && post->slot.index == 1);
+    echi_worker_step(&worker, begin(&(struct echi_event){.type = ECHI_EVENT_SENT, .slot = push->slot}), &acted);
+    assert_true(!worker.fresh && worker.residuals_cleared == 0);
+    /* The owner before answers all the same: its place is posted again, and its numbers do not count. */
+    weights = (struct echi_msg){.kind = ECHI_KIND_WEIGHTS, .number = 2, .version = 10};
+    tell_worker(&weights, 0, 0);
+    assert_true(post_to(0) && post_to(0)->slot.index == 0 && !find(ECHI_ACTION_COMPUTE, ECHI_TASK_DECODE) && worker.number == 1);
+    weights = (struct echi_msg){.kind = ECHI_KIND_WEIGHTS, .number = 1, .flag = 1, .version = 30, .members = 1};
+    tell_worker(&weights, 1, 1);
+    worker_computed(find(ECHI_ACTION_COMPUTE, ECHI_TASK_DECODE)->task);
+    assert_true(worker.strand[0].version == 30 && post_to(1) && post_to(1)->slot.index == 1);
+    struct echi_msg next = {.kind = ECHI_KIND_LEASE, .members = 1, .lease = lease(2, 2)};
+    next.lease.epoch = 3;
+    tell_worker(&next, 0, 0);
+    const struct echi_action *step = find(ECHI_ACTION_COMPUTE, ECHI_TASK_STEP);
+    assert_true(step && !step->task.first && step->task.ratio == echi_push_ratio(&setup.plan, 1, 3) && step->task.ratio != first.ratio);
+    /* Moved again while weights are taken in: they are dropped, and so are those that wait. */
+    const struct echi_task second = step->task;
+    echi_worker_step(&worker, begin(&(struct echi_event){.type = ECHI_EVENT_GRADIENT, .task = &second, .layer = 0}), &acted);
+    worker_computed(second);
+    weights = (struct echi_msg){.kind = ECHI_KIND_WEIGHTS, .number = 2, .version = 31, .members = 1};
+    tell_worker(&weights, 1, 1);
+    const struct echi_task stale = find(ECHI_ACTION_COMPUTE, ECHI_TASK_DECODE)->task;
+    echi_plan_move(&setup.plan, 2, 0);
+    const struct echi_msg back = {.kind = ECHI_KIND_REGROUP, .peer = 2, .group = 0, .members = 2};
+    echi_worker_step(&worker, begin(&(struct echi_event){.type = ECHI_EVENT_MOVED, .from = 2, .msg = &back}), &acted);
+    assert_true(worker.arriving);
+    worker_computed(stale);
+    assert_true(!worker.arriving && worker.strand[0].phase == ECHI_STRAND_WAITS_WEIGHTS && worker.strand[0].version == 30);
+    assert_true(post_to(1) && post_to(1)->slot.index == 1 && !post_to(0));   /* the first owner's place is still out */
+    assert_int_equal(worker.spare, worker.strand[0].weights == 0 ? 2 : 1);
+}
+
+/* Moved while weights wait to be taken in: their places are the first owner's again. */
+static void places_stay_with_their_owner(void **state) {
+    (void)state;
+    plan(3, 2);
+    setup.plan.strands = 2;
+    setup.rank = 2;
+    echi_worker_init(&worker, &setup);
+    echi_worker_step(&worker, begin(&(struct echi_event){.type = ECHI_EVENT_START}), &acted);
+    struct echi_msg weights = {.kind = ECHI_KIND_WEIGHTS, .number = 1, .flag = 1, .version = 9};
+    tell_worker(&weights, 0, 0);
+    const struct echi_task taken_in = find(ECHI_ACTION_COMPUTE, ECHI_TASK_DECODE)->task;
+    weights.number = 2;
+    tell_worker(&weights, 0, 1);
+    assert_int_equal(worker.queued, 1);
+    echi_plan_move(&setup.plan, 2, 1);
+    const struct echi_msg word = {.kind = ECHI_KIND_REGROUP, .peer = 2, .group = 1, .members = 1};
+    echi_worker_step(&worker, begin(&(struct echi_event){.type = ECHI_EVENT_MOVED, .from = 2, .msg = &word}), &acted);
+    assert_true(worker.queued == 0 && post_to(0) && post_to(0)->slot.index == 1 && !post_to(1));
+    worker_computed(taken_in);
+    assert_true(post_to(0) && post_to(0)->slot.index == 0 && post_to(1) && post_to(1)->slot.index == 2);
+}
+
+/* The owner's side: the first weights of each stay are complete, and those that were being written say of which stay they are. */
+static void a_stay_begins_a_link(void **state) {
+    (void)state;
+    plan(4, 2);   /* rank 3 is of group 1, and comes to group 0 */
+    start(0);
+    for (int i = 0; i < 8 && out.kind != ECHI_TASKS; i++) {
+        computed();
+        while (find(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS)) sent(find(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS)->slot);
+    }
+    struct echi_msg word = {.kind = ECHI_KIND_REGROUP, .peer = 3};
+    struct echi_msg enter = {.kind = ECHI_KIND_ENTER};
+    for (uint32_t stay = 0; stay < 2; stay++) {
+        word.members = 1 + 2 * stay;
+        echi_plan_move(&setup.plan, 3, word.group = 0);
+        step(&(struct echi_event){.type = ECHI_EVENT_MOVED, .from = 3, .msg = &word});
+        assert_int_equal(out.kind, ECHI_TASKS);
+        enter.lease = lease(10 + stay, 3);
+        enter.members = word.members;
+        tell(3, &enter, (struct echi_slot){0});
+        assert_true(out.kind == ECHI_TASK_ENCODE && out.state.index == 3 && out.number == 1 && out.ratio == ECHI_RATIO_ONE);
+        const uint32_t written_in = word.members;
+        if (stay == 0) {
+            word.members = 2;
+            echi_plan_move(&setup.plan, 3, word.group = 1);
+            step(&(struct echi_event){.type = ECHI_EVENT_MOVED, .from = 3, .msg = &word});
+            word.members = 3;   /* and back, while they are written */
+            echi_plan_move(&setup.plan, 3, word.group = 0);
+            step(&(struct echi_event){.type = ECHI_EVENT_MOVED, .from = 3, .msg = &word});
+        }
+        computed();
+        const struct echi_action *send = find(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS);
+        assert_true(send && send->to == 3 && send->msg.flag && send->msg.members == written_in);
+        const struct echi_slot slot = send->slot;
+        sent(slot);
+    }
 }
 
 int main(void) {
@@ -342,6 +464,9 @@ int main(void) {
         cmocka_unit_test(a_state_that_skips_one_is_refused),
         cmocka_unit_test(a_loss_falls_back_to_what_is_complete),
         cmocka_unit_test(a_worker_follows_its_link),
+        cmocka_unit_test(a_worker_is_moved),
+        cmocka_unit_test(places_stay_with_their_owner),
+        cmocka_unit_test(a_stay_begins_a_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,8 +36,10 @@ static struct echi_msg full_message(int kind) {
                          .staleness = 0.25,
                          .acked = UINT64_C(0x0102030405060708),
                          .members = 0x0c0d0e0f,
-                         .marks = {three_marks, 3},
-                         .number = 0x21222324};
+                          .compute = 0x0102030405,
+                          .exchange = 0x0607,
+                          .marks = {three_marks, 3},
+                          .number = 0x21222324};
     strcpy(m.text, "because");
     return m;
 }
@@ -82,6 +84,7 @@ static void every_kind_comes_back(void **state) {
         assert_true(back.acked == m.acked || back.acked == 0);
         assert_true(back.members == m.members || back.members == 0);
         assert_true(back.peer == m.peer || back.peer == 0);
+        assert_true((back.compute == m.compute && back.exchange == m.exchange) || (back.compute == 0 && back.exchange == 0));
         assert_true(back.marks.count == 0 || (back.marks.count == 3 && memcmp(back.marks.at, three_marks, sizeof three_marks) == 0));
         assert_true(back.number == m.number || back.number == 0);
         assert_true(back.text[0] == 0 || strcmp(back.text, m.text) == 0);
@@ -113,9 +116,9 @@ static void every_kind_comes_back(void **state) {
 /* The fields that a role reads of each kind arrive. */
 static void fields_arrive(void **state) {
     (void)state;
-    static const struct { int kind; bool has_lease, layer, flag, loss, version, samples, head, stale, group, text, acked, members, marks, number; } table[] = {
-        {.kind = ECHI_KIND_LEASE, .has_lease = true},
-        {.kind = ECHI_KIND_APPLIED, .has_lease = true, .loss = true, .version = true, .head = true, .stale = true, .acked = true},
+    static const struct { int kind; bool has_lease, layer, flag, loss, version, samples, head, stale, group, text, acked, members, marks, times, number; } table[] = {
+        {.kind = ECHI_KIND_LEASE, .has_lease = true, .members = true},
+        {.kind = ECHI_KIND_APPLIED, .has_lease = true, .loss = true, .version = true, .head = true, .stale = true, .acked = true, .times = true},
         {.kind = ECHI_KIND_READY, .members = true},
         {.kind = ECHI_KIND_DRAIN, .members = true},
         {.kind = ECHI_KIND_DRAINED, .members = true},
@@ -129,11 +132,13 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_END, .layer = true, .flag = true, .group = true, .text = true},
         {.kind = ECHI_KIND_ACT_GRAD, .has_lease = true, .loss = true, .version = true, .head = true},
         {.kind = ECHI_KIND_ACT, .has_lease = true},
-        {.kind = ECHI_KIND_WEIGHTS, .flag = true, .version = true, .samples = true, .number = true},
-        {.kind = ECHI_KIND_PUSH, .has_lease = true, .layer = true, .flag = true, .loss = true, .version = true, .samples = true, .head = true},
+        {.kind = ECHI_KIND_WEIGHTS, .flag = true, .version = true, .samples = true, .members = true, .number = true},
+        {.kind = ECHI_KIND_PUSH, .has_lease = true, .layer = true, .flag = true, .loss = true, .version = true, .samples = true, .head = true,
+         .members = true, .times = true},
         {.kind = ECHI_KIND_STATE, .flag = true, .group = true, .version = true, .samples = true, .marks = true, .number = true},
         {.kind = ECHI_KIND_PARAMS, .flag = true},
-        {.kind = ECHI_KIND_ENTER, .has_lease = true},
+        {.kind = ECHI_KIND_ENTER, .has_lease = true, .members = true},
+        {.kind = ECHI_KIND_REGROUP, .group = true, .members = true},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const struct echi_msg m = full_message(table[i].kind);
@@ -153,6 +158,8 @@ static void fields_arrive(void **state) {
         assert_int_equal(back.acked != 0, table[i].acked);
         assert_int_equal(back.members != 0, table[i].members);
         assert_int_equal(back.marks.count, table[i].marks ? 3 : 0);
+        assert_true(back.compute == (table[i].times ? m.compute : 0) && back.exchange == (table[i].times ? m.exchange : 0));
+        assert_true(m.compute > 0 && m.exchange > 0);
         assert_int_equal(back.number != 0, table[i].number);
     }
 }
@@ -160,7 +167,8 @@ static void fields_arrive(void **state) {
 /* Nodes of one version must agree on these for ever; a change here is a change of the protocol. */
 static void the_bytes_themselves(void **state) {
     (void)state;
-    static const uint8_t lease_bytes[] = {2, 1, 4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 2, 3, 1, 1};
+    static const uint8_t lease_bytes[] = {2, 1, 4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 2, 3, 1, 1,
+                                          0x0f, 0x0e, 0x0d, 0x0c};   /* membership epoch */
     static const uint8_t push_bytes[] = {
         3, 2,                                           /* to the owner, from a worker */
         4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 2, 3, 1, 1,
@@ -169,6 +177,8 @@ static void the_bytes_themselves(void **state) {
         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, /* version */
         77, 0, 0, 0, 0, 0, 0, 0,                        /* samples */
         78, 0, 0, 0, 0, 0, 0, 0,                        /* samples in the head's weights */
+        0x0f, 0x0e, 0x0d, 0x0c,                         /* membership epoch */
+        5, 4, 3, 2, 1, 0, 0, 0, 7, 6, 0, 0, 0, 0, 0, 0, /* ns of computing, and of the rest */
     };
     uint8_t bytes[ECHI_MSG_MAX];
     struct echi_msg m = full_message(ECHI_KIND_PUSH);
@@ -187,6 +197,7 @@ static void the_bytes_themselves(void **state) {
     assert_int_equal(ECHI_KIND_ENTER, 23);
     assert_int_equal(ECHI_KIND_STOP, 24);
     assert_int_equal(ECHI_KIND_FROZEN, 28);
+    assert_int_equal(ECHI_KIND_REGROUP, 29);
 }
 
 /* ---- plans and times ---- */
@@ -403,6 +414,12 @@ static void leases_fit_the_plan(void **state) {
         }
         if (echi_lease_valid(&l, &p)) fail_msg("case %d is valid", i);
     }
+    /* Of a worker that was moved: the new owner's, and those of the one before, for what it had begun. */
+    echi_plan_move(&p, 3, p.group_of[3] == 0);
+    struct echi_lease of_new = good;
+    of_new.owner = p.owner_of[p.group_of[3]];
+    assert_true(of_new.owner != good.owner && echi_lease_valid(&of_new, &p) && echi_lease_valid(&good, &p));
+    p = good_plan();
     p.sync = ECHI_SYNC_BSP;
     struct echi_lease l = {.id = 1, .n = 8, .round_size = 20, .worker = 0, .owner = 2};   /* an epoch's last round is short */
     assert_true(echi_lease_valid(&l, &p));

@@ -115,6 +115,43 @@ static void fresh_roles_do_the_same(void **state) {
     assert_true(all > 100 * PLANS);
 }
 
+/* A run in which a node's speed changes for good, and its worker joins another group because of it. */
+static void moves_are_replayed(void **state) {
+    (void)state;
+    static struct sim s;
+    uint64_t moves = 0;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        memset(&s, 0, sizeof s);
+        s.seed = seed;
+        echi_random_init(&s.random, seed, ECHI_STREAM_TEST, 8);
+        s.goal = (struct echi_goal){.train_samples = 128, .samples = 128 * 8};
+        s.wishes = (struct echi_wishes){.sync = ECHI_SYNC_GSSP, .world = 4, .groups = 2, .batch = 8, .lr = 0.1, .samples_per_step = 1,
+                                        .staleness = 3, .regroup_after = 1};
+        for (int r = 0; r < 4; r++) s.speed[r] = r % 2 ? 4000 : 1000;
+        s.speed_at = 2000;
+        s.speed_of = 2;
+        s.speed_then = 4000;
+        s.plan.world = 4;
+        s.watch = watch;
+        for (int r = 0; r < 4; r++) begin_tape(&s, r);
+        sim_run(&s);
+        for (int r = 0; r < 4; r++) {
+            struct echi_recording recording;
+            struct echi_record record;
+            struct ech_error err = {0};
+            uint64_t events = 0;
+            bool ended;
+            end_tape(r);
+            if (replay(tape[r].bytes, tape[r].len, &ended, &events, &err) != ECH_OK) fail_msg("seed %u: %s", (unsigned)seed, err.text);
+            assert_true(ended);
+            assert_int_equal(echi_recording_open(tape[r].bytes, tape[r].len, "tape", &recording, NULL), ECH_OK);
+            while (echi_recording_read(&recording, &record, NULL) == ECH_OK && record.kind)
+                moves += record.kind == ECHI_RECORD_EVENT && record.event.event.type == ECHI_EVENT_MOVED && record.event.event.from == 2;
+        }
+    }
+    if (moves < 20) fail_msg("%d words on moves", (int)moves);
+}
+
 /* A small recording with all four roles in it. */
 static struct tape *small(void) {
     for (uint64_t seed = 1; seed < 60; seed++) {
@@ -373,7 +410,7 @@ static int remove_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fresh_roles_do_the_same),      cmocka_unit_test(every_changed_byte_is_found),
+        cmocka_unit_test(fresh_roles_do_the_same), cmocka_unit_test(moves_are_replayed), cmocka_unit_test(every_changed_byte_is_found),
         cmocka_unit_test(a_cut_recording_is_replayed_so_far), cmocka_unit_test(forged_recordings_do_no_harm),
         cmocka_unit_test(differences_are_told_in_words), cmocka_unit_test(other_versions_are_refused),
         cmocka_unit_test(another_machine_is_refused),   cmocka_unit_test(of_a_session_the_roles_are_replayed),

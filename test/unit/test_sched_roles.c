@@ -20,6 +20,85 @@ static void kills(void **state) {
     if (run_kills(in_turn, 4 * RUNS, &all)) assert_true(all.killed > RUNS && all.owners > 100 && all.again > RUNS && all.repeats > RUNS);
 }
 
+/* Workers join other groups at any events, also while nodes die: whoever applied what, each sample counts once, and all owners end
+ * with the same weights. */
+static void run_moves(uint64_t runs, bool with_kills) {
+    uint64_t moves = 0, back = 0, returned = 0, owners = 0, seed;
+    for (const uint64_t last = seeds(runs, &seed); seed <= last; seed++) {
+        struct sim *s = sim_new(seed);
+        do {
+            memset(&s->plan, 0, sizeof s->plan);
+            chosen(s, ECHI_SYNC_GSSP);
+        } while (s->plan.n_groups < 2);
+        for (int i = 0; i < MOVES; i++) s->move_at[i] = 20 + below(s, below(s, 2) ? 300 : 2000);
+        for (int i = 0; i < KILLS && with_kills; i++) {
+            s->kill_at[i] = below(s, 3) ? 1 + below(s, below(s, 2) ? 500 : 2000) : 0;
+            s->kill_rank[i] = below(s, 3) ? -1 : s->plan.owner_of[below(s, s->plan.n_groups)];
+        }
+        sim_run(s);
+        check_all(s);
+        moves += (uint64_t)s->moves;
+        back += s->handed_back;
+        owners += s->owner_killed;
+        for (int r = 0; r < s->plan.world; r++) returned += s->coordinator.moved[r] > 1;
+    }
+    if (getenv("SEED")) return;
+    if (moves < runs || back < runs || returned < runs / 10 || (with_kills && owners < runs / 10))
+        fail_msg("%d moves, %d leases handed back, %d moved again, %d owners", (int)moves, (int)back, (int)returned, (int)owners);
+}
+
+static void moves(void **state) { (void)state; run_moves(2 * RUNS, false); }
+static void moves_and_kills(void **state) { (void)state; run_moves(2 * RUNS, true); }
+
+/* Two groups, of nodes of like speed in each. From some event on rank 2 is as slow as the other group, for good or not at all. */
+static struct sim *speeds(uint64_t seed, bool changes) {
+    struct sim *s = sim_new(seed);
+    struct echi_plan *p = &s->plan;
+    s->goal = (struct echi_goal){.train_samples = 128, .samples = 128 * 8};
+    echi_plan_clear(p);
+    p->sync = ECHI_SYNC_GSSP;
+    p->world = 5;
+    p->n_groups = 2;
+    p->strands = 1;
+    p->staleness = 3;
+    p->rounds_apart = 4;
+    p->round = 8;
+    p->momentum = 0.9;
+    for (int r = 0; r < 5; r++) {
+        p->group_of[r] = r > 2;
+        p->n[r] = 1;
+    }
+    p->owner_of[0] = 0;
+    p->owner_of[1] = 3;
+    s->plan_given = true;
+    s->wishes.regroup_after = 1;
+    for (int r = 0; r < 5; r++) s->speed[r] = r > 2 ? 4000 : 1000;
+    s->speed_at = changes ? 3000 : 0;
+    s->speed_of = 2;
+    s->speed_then = 4000;
+    return s;
+}
+
+/* A change that lasts moves that worker and nobody else; without one nearly nobody moves, however restless the links and tasks are. */
+static void speeds_that_change_move_workers(void **state) {
+    (void)state;
+    int there = 0, others = 0, still = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++)
+        for (int changes = 0; changes < 2; changes++) {
+            struct sim *s = speeds(seed, changes);
+            sim_run(s);
+            s->moves = (int)s->coordinator.moves;
+            check_all(s);
+            if (!changes) {
+                still += s->moves == 0;
+                continue;
+            }
+            there += s->coordinator.plan.group_of[2] == 1;
+            for (int r = 0; r < 5; r++) others += r != 2 && s->coordinator.moved[r] > 0;
+        }
+    if (there < 54 || others > 6 || still < 54) fail_msg("of 60 runs %d moved it, %d moved others, %d moved nobody where nothing had changed", there, others, still);
+}
+
 /* Owners die, one soon after the other, so that also those die whose copy of a lost state was to be handed on. */
 static void owners_die(void **state) {
     (void)state;
@@ -623,6 +702,108 @@ static void only_revoked_leases_go_out_again(void **state) {
     assert_int_equal(coordinator.again_samples, 5);
 }
 
+static void tell_move(struct echi_owner *o, int worker, int group, uint32_t members) {
+    const struct echi_msg m = {.kind = ECHI_KIND_REGROUP, .peer = (uint16_t)worker, .group = (uint8_t)group, .members = members};
+    const struct echi_event e = {.type = ECHI_EVENT_MOVED, .from = (uint16_t)worker, .msg = &m};
+    echi_plan_move(&setup.plan, worker, group);
+    acted_none();
+    echi_owner_step(o, &e, &acted);
+}
+
+/* What a worker said in an earlier stay changes nothing in the present one: it gets weights once, when it enters. */
+static void an_owner_knows_the_stays_of_a_worker(void **state) {
+    (void)state;
+    struct echi_owner o;
+    small_plan(ECHI_SYNC_GSSP, 4, 2);
+    owner_started(&o, 0);
+    owner_computed(&o);
+    say_enter(&o, 1, 2);
+    assert_false(o.view[2].idle);
+    for (uint32_t members = 1; members <= 2; members++) {   /* away and back */
+        tell_move(&o, 2, members == 1, members);
+        assert_int_equal(o.view[2].member, members == 2);
+        assert_null(acted_on(ECHI_ACTION_POST, 0, 0));   /* the place for its pushes is there */
+    }
+    say_enter(&o, 2, 2);   /* with the epoch of its first stay */
+    assert_true(o.view[2].idle && o.joins[2]);
+    assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 0));
+    push(&o, 1, 2, true);  /* what it had begun then is applied, and not answered */
+    owner_computed(&o);
+    assert_int_equal(o.last[2], 1);
+    assert_true(o.view[2].idle);
+    assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 0));
+    struct echi_msg enters = {.kind = ECHI_KIND_ENTER, .lease = small_lease(3, 2), .members = 2};
+    tell_owner(&o, 2, &enters);
+    assert_false(o.view[2].idle || o.joins[2]);
+    assert_non_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 0));
+    assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS, 1));
+    enters.members = 3;    /* an epoch that this owner was not told of */
+    tell_owner(&o, 2, &enters);
+    assert_true(faulted());
+}
+
+/* Steps that a worker had begun before it left, and that came meanwhile, count on top when it is back: else another's step might meet
+ * these and as many new ones as the bound allows. */
+static void late_steps_count_at_the_return(void **state) {
+    (void)state;
+    struct echi_owner o;
+    small_plan(ECHI_SYNC_GSSP, 4, 2);
+    setup.plan.rounds_apart = 4;
+    owner_started(&o, 0);
+    owner_computed(&o);
+    say_enter(&o, 1, 2);
+    say_enter(&o, 2, 0);
+    tell_move(&o, 2, 1, 1);
+    for (uint32_t id = 2; id <= 4; id += 2) {
+        push(&o, id, 0, true);
+        owner_computed(&o);
+    }
+    tell_move(&o, 2, 0, 2);
+    push(&o, 1, 2, false);
+    owner_computed(&o);
+    assert_true(o.view[0].steps == 2 && o.view[2].steps == 1 && o.view[2].idle);
+    const struct echi_msg enters = {.kind = ECHI_KIND_ENTER, .lease = small_lease(5, 2), .members = 2};
+    tell_owner(&o, 2, &enters);
+    assert_int_equal(o.view[2].steps, 3);
+    push(&o, 6, 0, false);
+    owner_computed(&o);
+    say_enter(&o, 7, 0);   /* as ever, of one that had only run out */
+    assert_int_equal(o.view[0].steps, 3);
+}
+
+/* A worker is back at an owner while leases of its earlier stay there are out: it is dealt none for that owner before they are settled,
+ * since a mark means all that is below it. */
+static void marks_rise_with_numbers_over_stays(void **state) {
+    (void)state;
+    const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = 1};
+    struct echi_msg ready = {.kind = ECHI_KIND_READY, .members = 1};
+    const struct echi_msg nothing = {.kind = ECHI_KIND_HELD};
+    small_plan(ECHI_SYNC_GSSP, 4, 2);
+    coordinator_in(ECHI_RUN_TRAINS);
+    tell_coordinator(3, &nothing);
+    struct echi_lease earlier[2];
+    for (int i = 0, k = 0; i < coordinator.n_out; i++)
+        if (coordinator.out[i].lease.worker == 2) earlier[k++] = coordinator.out[i].lease;
+    acted_none();
+    assert_true(echi_coordinator_move(&coordinator, 2, 1, &acted));
+    assert_false(echi_coordinator_move(&coordinator, 2, 0, &acted));   /* not before it has arrived */
+    for (int r = 0; r < 4; r++) tell_coordinator(r, &ready);
+    acted_none();
+    echi_coordinator_step(&coordinator, &lost, &acted);   /* its new owner: it is its old one's again */
+    ready.members = 2;
+    for (int r = 0; r < 4; r++)
+        if (r != 1) tell_coordinator(r, &ready);
+    for (int n = 0; acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, n); n++)
+        assert_int_not_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, n)->to, 2);
+    for (int k = 0; k < 2; k++) {
+        const struct echi_msg back = {.kind = ECHI_KIND_REVOKED, .from_role = ECHI_ROLE_WORKER, .lease = earlier[k]};
+        tell_coordinator(2, &back);
+        int dealt = 0;
+        for (int n = 0; acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, n); n++) dealt += acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, n)->to == 2;
+        assert_int_equal(dealt, k == 0 ? 0 : 2);
+    }
+}
+
 static void only_owners_drain(void **state) {
     (void)state;
     const struct echi_msg drained = {.kind = ECHI_KIND_DRAINED};
@@ -658,6 +839,7 @@ int main(void) {
         cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(local),
         cmocka_unit_test(planned),
         cmocka_unit_test(kills), cmocka_unit_test(owners_die), cmocka_unit_test(planned_kills), cmocka_unit_test(a_kill_at_every_event),
+        cmocka_unit_test(speeds_that_change_move_workers), cmocka_unit_test(moves), cmocka_unit_test(moves_and_kills),
         cmocka_unit_test(a_worker_counts_exactly_while_it_holds_a_lease),
         cmocka_unit_test(answers_take_turns),
         cmocka_unit_test(an_early_acknowledgement_counts),
@@ -672,7 +854,9 @@ int main(void) {
         cmocka_unit_test(a_node_may_leave_while_the_run_ends),
         cmocka_unit_test(a_loss_ends_the_run_only_where_it_must),
         cmocka_unit_test(only_revoked_leases_go_out_again),
-        cmocka_unit_test(only_owners_drain),
+        cmocka_unit_test(only_owners_drain), cmocka_unit_test(an_owner_knows_the_stays_of_a_worker),
+        cmocka_unit_test(late_steps_count_at_the_return),
+        cmocka_unit_test(marks_rise_with_numbers_over_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A node that is slowed in mid-run joins the slow group, and comes back when it is fast again; one that stands still once does not.
+# The run is recorded: its moves, and what came of them, are replayed to the same bits.
+. "$(dirname "$0")/cluster.bash"
+idx_set "$work/data" 1000 50
+
+# Two nodes, and two of a quarter of their speed; all of them sleep so long that what a step waits for the processor, where a machine has
+# much other work, is little beside it: the four must be told apart by what they are slowed by, and by nothing else.
+# Group 0 is rank 0's, group 1 rank 2's. ThreadSanitizer makes the arithmetic itself so slow that less sleep does.
+slow=$([ "${SAN:-}" = thread ] && echo 4 || echo 40)
+printf '%s\n' 'sync gssp' 'world 4' 'round 64' 'lr 0.001' 'momentum 0.5' 'decay 0' 'head none' 'group 0 owner 0 workers 0:16 1:16' \
+    'group 1 owner 2 workers 2:16 3:16' >"$work/plan"
+cluster() {    # cluster ARGUMENT...: all four nodes, which train until they are stopped
+    local common
+    free_port
+    common=(--data "$work/data" --world 4 --coordinator "127.0.0.1:$port" --plan "$work/plan" --eval-every 0 --epochs 1000000 "$@")
+    rm -f "$work/report"
+    start 0 "${common[@]}" --slow "$slow" --progress on --report "$work/report" --save "$work/live"
+    start 1 "${common[@]}" --slow "$slow"
+    start 2 "${common[@]}" --slow $((4 * slow))
+    start 3 "${common[@]}" --slow $((4 * slow))
+    says 'epoch' || bad "the cluster does not train"
+}
+# says PATTERN: does rank 0 say so in time? Slow steps are many here, and the machine may have other work.
+says() {
+    local tenths=$((60 * patience))
+    until grep -q "$1" "$work/0.log"; do
+        [ $((tenths -= 1)) -gt 0 ] || return 1
+        sleep 0.1
+    done
+}
+# Stands still for half a second after every few steps: as under a quota of the processor. Long, so that it is much slower also where
+# other work keeps this loop from stopping it again at once.
+slowed() {
+    while kill -STOP "$1"; do
+        sleep 0.5
+        kill -CONT "$1"
+        sleep 0.05
+    done 2>/dev/null
+}
+stop_cluster() {   # stop_cluster WHAT: in order; the report tells of it
+    kill -TERM "${nodes[0]}"
+    for r in 0 1 2 3; do node_ends $r $((3 * patience)) 22 '' "$1"; done
+    check "$1: no report" [ -s "$work/report" ]
+}
+moves() { grep -c 'joins group' "$work/0.log"; }
+
+# --- a node that stands still for a second, twice, is where it was
+cluster
+for _ in 1 2; do
+    sleep 1
+    kill -STOP "${nodes[1]}"
+    sleep 1
+    kill -CONT "${nodes[1]}"
+done
+sleep 1
+check "a short stop moved somebody" [ "$(moves)" = 0 ]
+
+# --- one that is slow for long goes to the slow ones, and comes back
+slowed "${nodes[1]}" &
+run=$!
+check "the slowed node was not moved" says 'rank 1 joins group 1: '
+check "not it, or not it alone" [ "$(moves)" = 1 ]
+kill "$run"
+wait "$run" 2>/dev/null
+run=
+kill -CONT "${nodes[1]}"
+check "it did not come back" says 'rank 1 joins group 0: '
+stop_cluster "moved twice"
+check "the report counts $(value regroups) moves" [ "$(value regroups)" = 2 ]
+check "groups at the end: $(value groups)" [ "$(value groups)" = "[[0, 1], [2, 3]]" ]
+check "samples were issued again" [ "$(value samples_again)" = 0 ]
+
+# --- the same, recorded: roles and arithmetic are those of the run, moves and all
+cluster --record "$work/run"
+slowed "${nodes[1]}" &
+run=$!
+check "the slowed node was not moved, recorded" says 'rank 1 joins group 1: '
+kill "$run"
+wait "$run" 2>/dev/null
+run=
+kill -CONT "${nodes[1]}"
+stop_cluster "recorded"
+check "rank 1 is among the slow at the end: $(value groups)" [ "$(value groups)" = "[[0], [1, 2, 3]]" ]
+ends_with 0 'bit for bit' replay "$work/run" --save "$work/again"
+check "other weights" cmp -s "$work/live" "$work/again"
+ends_with 0 'the worker of rank 1 joins group 1' replay "$work/run" --show --rank 1
+
+# --- --regroup off: nobody moves
+cluster --regroup off
+slowed "${nodes[1]}" &
+run=$!
+sleep 10
+kill "$run"
+wait "$run" 2>/dev/null
+run=
+kill -CONT "${nodes[1]}"
+stop_cluster "off"
+check "moved with --regroup off" [ "$(moves)$(value regroups)" = 00 ]
+refuse 2 'regroup is .often.: give auto or off' --regroup often
+
+verdict regroup
