@@ -19,7 +19,7 @@
 #define ECHI_STRANDS 2                /* steps of one worker in flight at most */
 #define ECHI_LEASES_AHEAD (ECHI_STRANDS + 1)   /* leases dealt ahead to a worker: one more than it computes, so that no round trip shows */
 #define ECHI_ROUND_PARTS 16           /* a share of a round may be leased in so many parts, see echi_plan_room */
-#define ECHI_LEASES_HELD 192          /* leases a worker can hold: under BSP those of lost workers come on top of its own */
+#define ECHI_LEASES_HELD 192          /* leases a worker can hold: with rounds those of lost workers come on top of its own */
 #define ECHI_ROUND_LEASES (ECHI_WORLD_MAX + 192)   /* leases that make up a round, at most: one a worker, and parts of large shares */
 #define ECHI_UNACKED_MAX 256          /* pushes in a group's state that another owner has not acknowledged, at most */
 #define ECHI_SNAPSHOTS (2 + 4)        /* weights: one current, one being written, and 4 sends at once (design, section 5) */
@@ -95,8 +95,8 @@ int echi_plan_places(const struct echi_plan *plan, int rank);
 uint32_t echi_plan_share(const struct echi_plan *plan, int rank);
 uint32_t echi_plan_round(const struct echi_plan *plan);
 uint32_t echi_plan_round_most(const struct echi_plan *plan);
-/* Samples of one lease that a worker may get. Under BSP more than its share where that is small: when others are lost,
- * shares grow, and what is larger than the room is leased in parts. */
+/* Samples of one lease that a worker may get: with rounds more than its share where that is small, since it takes the shares of those
+ * who are lost, and what is larger than the room is leased in parts. */
 uint32_t echi_plan_room(const struct echi_plan *plan, int rank);
 /* Samples of one step, for which a worker's stack has room: those of a lease, but under `local`, where a lease is several steps. */
 uint32_t echi_plan_step(const struct echi_plan *plan, int rank);

@@ -107,9 +107,8 @@ uint32_t echi_plan_step(const struct echi_plan *plan, int rank) {
 }
 
 uint32_t echi_plan_room(const struct echi_plan *plan, int rank) {
-    if (policy_of(plan)->local) return echi_plan_share(plan, rank);   /* rounds shrink with the workers, shares do not grow */
-    const uint32_t n = plan->n[rank], unit = plan->deterministic ? ECHI_GRANULE : 1;
-    const uint32_t part = ((plan->round + unit - 1) / unit + ECHI_ROUND_PARTS - 1) / ECHI_ROUND_PARTS * unit;
-    if (n == 0 || plan->world == 1 || !policy_of(plan)->rounds) return n;
-    return n > part ? n : part;
+    const uint32_t share = echi_plan_share(plan, rank), unit = plan->deterministic ? ECHI_GRANULE : 1;
+    const uint32_t part = ((echi_plan_round_most(plan) + unit - 1) / unit + ECHI_ROUND_PARTS - 1) / ECHI_ROUND_PARTS * unit;
+    if (share == 0 || plan->world == 1 || !policy_of(plan)->rounds) return share;
+    return share > part ? share : part;
 }

@@ -1,28 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The owner of the trunk (or of all layers) for one group: collects whole pushes, applies each once, answers with
- * weights. With several groups it keeps the sum of its own changes, the state A_g, and exchanges it with the other
- * owners (design, section 6, "Owner's state"). */
+ * weights. With several groups it keeps the sum of its own changes, the state A_g, and makes weights of all groups' states, which
+ * owner_states.c exchanges. */
+#include "echi_owner_impl.h"
 #include "echi_ratio.h"
-#include "echi_roles.h"
 
 #include <string.h>
 
-#define STATE_EVERY (ECHI_UNACKED_MAX / 4)   /* pushes, at most: then another state goes out */
-
-static const struct echi_plan *plan_of(const struct echi_owner *o) { return &o->setup->plan; }
-static bool lives(const struct echi_owner *o, int group) { return echi_plan_group_lives(plan_of(o), group); }
-static bool several(const struct echi_owner *o) { return plan_of(o)->n_groups > 1; }
-static bool coded(const struct echi_owner *o) { return plan_of(o)->codec != ECHI_CODEC_DENSE; }
-
-/* ---- tasks: one at a time ---- */
-
-static struct echi_task *compute(struct echi_owner *o, enum echi_task_kind kind, struct echi_actions *out) {
-    struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
-    t->kind = (uint8_t)kind;
-    t->role = ECHI_ROLE_OWNER;
-    o->busy = 1;
-    return t;
-}
 
 void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int group) {
     memset(o, 0, offsetof(struct echi_owner, view));
@@ -160,104 +144,12 @@ static uint8_t free_snapshot(const struct echi_owner *o) {
     return ECHI_NONE;   /* only while the coordinator's copy is on its way as well: the apply then waits for a SENT */
 }
 
+/* ---- tasks for weights ---- */
+
 static uint8_t free_state(const struct echi_owner *o) {
     uint8_t i = 0;
     while (i == o->state_current || i == o->state_sending) i++;
     return i;
-}
-
-/* ---- states between owners ---- */
-
-static uint64_t samples_with_peers(const struct echi_owner *o) {
-    uint64_t sum = o->state_samples;
-    for (int g = 0; g < plan_of(o)->n_groups; g++)
-        if (g != o->group) sum += o->peer[g].samples;
-    return sum;
-}
-
-/* R: no group runs further ahead than this of what the others are known to have; the ledger keeps what they may lack. */
-static bool too_far_ahead(const struct echi_owner *o) {
-    if (!several(o)) return false;
-    const uint64_t most = (uint64_t)plan_of(o)->rounds_apart * plan_of(o)->round;
-    for (int g = 0; g < plan_of(o)->n_groups; g++)
-        if (g != o->group && lives(o, g) &&
-            (o->state_samples - o->peer[g].acked_samples > most || o->state_version - o->peer[g].acked_whole >= ECHI_UNACKED_MAX))
-            return true;
-    return false;
-}
-
-/* A drain leaves complete copies, and what others lack of those is bounded: half of it brings one with the next exchange. */
-static bool whole_wanted(const struct echi_owner *o) {
-    return o->sent_whole != o->state_version && (o->draining || o->state_version - o->sent_whole >= ECHI_UNACKED_MAX / 2);
-}
-
-static void send_state(struct echi_owner *o, struct echi_slot slot, bool whole, struct echi_actions *out) {
-    const struct echi_marks marks = echi_marks_of(o->last, plan_of(o)->world, o->own_marks);
-    for (int g = 0; g < plan_of(o)->n_groups; g++) {
-        if (g == o->group || !lives(o, g)) continue;
-        struct echi_action *a = echi_act_send(out, plan_of(o)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_OWNER, ECHI_KIND_STATE);
-        a->slot = slot;
-        a->msg.flag = whole;
-        a->msg.number = o->state_number;
-        a->msg.group = (uint8_t)o->group;
-        a->msg.version = o->state_version;
-        a->msg.samples = o->state_samples;
-        a->msg.marks = marks;
-        o->state_out++;
-    }
-    o->state_sending = o->state_out > 0 ? (int8_t)o->state_current : -1;
-}
-
-/* All other owners have taken the same messages, so what they know is one array, and what goes to them is written once. */
-static void exchange(struct echi_owner *o, struct echi_actions *out) {
-    if (!several(o) || o->state_sending >= 0 || (o->state_version == o->sent_version && !whole_wanted(o))) return;
-    /* A push of each worker; of a large group's some, so that the next leave before it has to wait for the acknowledgement. */
-    const uint32_t enough = o->workers < STATE_EVERY ? (uint32_t)o->workers : STATE_EVERY;
-    if (o->since_send < enough && !o->draining && !too_far_ahead(o)) return;
-    if (coded(o) && o->busy) return;
-    const bool whole = !coded(o) || whole_wanted(o) || echi_whole_due(o->state_number + 1);
-    const struct echi_slot state = {ECHI_SLOT_OWNER_STATE, o->state_current};
-    o->state_number++;
-    o->sent_version = o->state_version;
-    o->sent_samples = o->state_samples;
-    if (whole) o->sent_whole = o->state_version;
-    o->since_send = 0;
-    if (!coded(o)) return send_state(o, state, whole, out);
-    struct echi_task *t = compute(o, ECHI_TASK_ENCODE, out);
-    t->weights = state;
-    t->state = (struct echi_slot){ECHI_SLOT_OWNER_STATE_KNOWN, 0};
-    t->coded = (struct echi_slot){ECHI_SLOT_OWNER_STATE_CODED, 0};
-    t->number = o->state_number;
-    t->ratio = whole ? ECHI_RATIO_ONE : plan_of(o)->state_ratio;
-    t->sample = echi_push_sample(plan_of(o), o->group);
-    o->state_sending = (int8_t)o->state_current;
-}
-
-/* Where the next state of group g is received: never the copy that weights are made of, and not while a task reads, or it is
- * handed on. Another's is received meanwhile: two owners may each hand on what the other waits for. */
-static void post_states(struct echi_owner *o, struct echi_actions *out) {
-    if (o->busy) return;
-    for (int g = 0; g < plan_of(o)->n_groups; g++) {
-        if (!o->peer[g].refresh || o->peer[g].handed_on > 0) continue;
-        o->peer[g].refresh = false;
-        const uint8_t spare = (uint8_t)(o->peer[g].there ? !o->peer[g].current : 0);
-        if (coded(o) && lives(o, g)) {
-            echi_act_post(out, plan_of(o)->owner_of[g], ECHI_KIND_STATE, (struct echi_slot){ECHI_SLOT_OWNER_PEER_CODED, (uint8_t)g});
-            continue;
-        }
-        echi_act_post(out, lives(o, g) ? plan_of(o)->owner_of[g] : o->peer[g].from, lives(o, g) ? ECHI_KIND_STATE : ECHI_KIND_FROZEN,
-                      (struct echi_slot){ECHI_SLOT_OWNER_PEER, (uint8_t)(2 * g + spare)});
-    }
-}
-
-/* ---- tasks for weights ---- */
-
-static void name_states(const struct echi_owner *o, struct echi_task *t) {
-    memset(t->peer, ECHI_NONE, sizeof t->peer);
-    if (!several(o)) return;
-    for (int g = 0; g < plan_of(o)->n_groups; g++)
-        if (g != o->group && o->peer[g].there) t->peer[g] = (uint8_t)(2 * g + o->peer[g].current);
-    t->state = (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current};
 }
 
 static struct echi_task *apply(struct echi_owner *o, struct echi_slot grads, const struct echi_lease *lease, uint32_t samples,
@@ -269,12 +161,12 @@ static struct echi_task *apply(struct echi_owner *o, struct echi_slot grads, con
     t->divisor = divisor;
     t->weights = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
     t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, to};
-    name_states(o, t);
+    echi_states_name(o, t);
     o->next_samples = o->samples;
     if (several(o)) {
         t->state_out = (struct echi_slot){ECHI_SLOT_OWNER_STATE, free_state(o)};
         o->stale = false;   /* what is there now goes into these weights */
-        o->next_samples = samples_with_peers(o);
+        o->next_samples = echi_states_samples(o);
     }
     return t;
 }
@@ -307,23 +199,8 @@ static bool drop_old(struct echi_owner *o, struct echi_actions *out) {
     return true;
 }
 
-/* Values of another group's state that have come are set in its running copy; a complete one is kept beside it. */
-static bool decode_state(struct echi_owner *o, struct echi_actions *out) {
-    for (int g = 0; g < plan_of(o)->n_groups; g++) {
-        if (!o->peer[g].arrived) continue;
-        struct echi_task *t = compute(o, ECHI_TASK_DECODE, out);
-        t->coded = (struct echi_slot){ECHI_SLOT_OWNER_PEER_CODED, (uint8_t)g};
-        t->state = (struct echi_slot){ECHI_SLOT_OWNER_PEER, (uint8_t)(2 * g)};
-        if (o->peer[g].coming.whole) t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_PEER, (uint8_t)(2 * g + 1)};
-        o->peer[g].arrived = false;
-        o->peer[g].decoding = true;
-        return true;
-    }
-    return false;
-}
-
 static void pump(struct echi_owner *o, struct echi_actions *out) {
-    if (o->busy || !o->started || o->momentum_sending || decode_state(o, out)) return;
+    if (o->busy || !o->started || o->momentum_sending || echi_states_decode(o, out)) return;
     const uint8_t to = free_snapshot(o);
     if (o->round_count) {
         const struct echi_push *first = &o->round_push[0];
@@ -345,7 +222,7 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
             t->first = o->round_count == 0;
             t->state = (struct echi_slot){ECHI_SLOT_OWNER_SUM, 0};
         } else {
-            if (to == ECHI_NONE || too_far_ahead(o)) return;
+            if (to == ECHI_NONE || echi_states_too_far_ahead(o)) return;
             struct echi_task *t = apply(o, grads, &p->lease, p->lease.n, plan_of(o)->round, to, out);
             /* What a lost group's running copy had beyond its complete one is in these weights no more. */
             p->staleness = p->seen < o->next_samples ? (double)(o->next_samples - p->seen) / plan_of(o)->round : 0;
@@ -358,9 +235,9 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
     if (o->stale && o->asked && o->asked_as != ECHI_ASK_LOOK && to != ECHI_NONE) {
         struct echi_task *t = compute(o, ECHI_TASK_REFRESH, out);
         t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, to};
-        name_states(o, t);
+        echi_states_name(o, t);
         o->stale = false;
-        o->next_samples = samples_with_peers(o);
+        o->next_samples = echi_states_samples(o);
     }
 }
 
@@ -384,19 +261,10 @@ static void report(struct echi_owner *o, struct echi_actions *out) {
         o->asked_momentum = false;
     }
     if (o->draining && !o->drained && o->queued == 0 && !o->busy) {
-        for (int g = 0; g < plan_of(o)->n_groups; g++)
-            if (g != o->group && lives(o, g) && o->peer[g].acked_whole != o->state_version) return;
+        if (echi_states_safe(o) != o->state_version) return;
         o->drained = true;
         echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_DRAINED)->msg.members = o->members;
     }
-}
-
-/* The version that no loss of an owner can take back: all others have it. */
-static uint64_t acked_by_all(const struct echi_owner *o) {
-    uint64_t least = o->state_version;
-    for (int g = 0; g < plan_of(o)->n_groups; g++)
-        if (g != o->group && lives(o, g) && o->peer[g].acked_whole < least) least = o->peer[g].acked_whole;
-    return least;
 }
 
 static void applied(struct echi_owner *o, const struct echi_push *p, struct echi_actions *out) {
@@ -405,7 +273,7 @@ static void applied(struct echi_owner *o, const struct echi_push *p, struct echi
     a->msg.loss = p->loss;
     a->msg.correct = p->correct;
     a->msg.version = several(o) ? o->state_version : o->version;
-    a->msg.acked = acked_by_all(o);
+    a->msg.acked = echi_states_safe(o);
     a->msg.staleness = p->staleness;
     a->msg.head = p->head;
     const uint64_t held = (uint64_t)p->held;   /* not the worker's doing */
@@ -422,15 +290,13 @@ static void start_training(struct echi_owner *o, int64_t now, struct echi_action
     }
 }
 
-static void decoded(struct echi_owner *o, int group, struct echi_actions *out);
-
 static void on_computed(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_task *t = e->task;
     o->busy = 0;
-    if (t->kind == ECHI_TASK_DECODE) return decoded(o, t->coded.index, out);
+    if (t->kind == ECHI_TASK_DECODE) return echi_states_decoded(o, t->coded.index, out);
     if (t->kind == ECHI_TASK_ENCODE) {
         if (t->coded.kind == ECHI_SLOT_OWNER_CODED) send_encoded(o, t, out);
-        else send_state(o, t->coded, t->ratio == ECHI_RATIO_ONE, out);
+        else echi_states_send(o, t->coded, t->ratio == ECHI_RATIO_ONE, out);
         return;
     }
     if (t->kind == ECHI_TASK_ADD) {
@@ -553,127 +419,7 @@ static void on_push(struct echi_owner *o, const struct echi_event *e, struct ech
     o->queue[o->queued++] = e->from;
 }
 
-/* A complete copy of a group's state has come to place 0 or 1. */
-static void take_whole(struct echi_owner *o, int group, uint8_t place, uint64_t version, uint64_t samples, struct echi_marks marks) {
-    o->peer[group].whole = place;
-    o->peer[group].whole_there = true;
-    o->peer[group].whole_version = version;
-    o->peer[group].whole_samples = samples;
-    o->peer[group].marks = marks.count;
-    if (marks.count) memcpy(o->peer_marks[group], marks.at, (size_t)marks.count * ECHI_MARK_BYTES);
-}
-
-/* Weights are made of the copy in this place from now on. */
-static void take_state(struct echi_owner *o, int group, uint8_t place, uint64_t version, uint64_t samples) {
-    o->peer[group].current = place;
-    o->peer[group].there = true;
-    o->peer[group].version = version;
-    o->peer[group].samples = samples;
-    o->stale = true;
-}
-
-static void acknowledge(const struct echi_owner *o, int group, bool whole, struct echi_actions *out) {
-    struct echi_action *a =
-        echi_act_send(out, plan_of(o)->owner_of[group], ECHI_ROLE_OWNER, ECHI_ROLE_OWNER, ECHI_KIND_STATE_ACK);
-    a->msg.group = (uint8_t)group;
-    a->msg.version = o->peer[group].version;
-    a->msg.samples = o->peer[group].samples;
-    a->msg.flag = whole;
-}
-
-/* Is the state that has come newer than what is here? What is here in parts may come once more, complete. */
-static bool is_news(const struct echi_owner *o, const struct echi_msg *m) {
-    if (m->version != o->peer[m->group].version) return m->version > o->peer[m->group].version;
-    return coded(o) && m->flag && o->peer[m->group].whole_version < m->version;
-}
-
-static void on_state(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
-    const struct echi_msg *m = e->msg;
-    if (m->group >= plan_of(o)->n_groups || m->group == o->group || e->from != plan_of(o)->owner_of[m->group] || !is_news(o, m) ||
-        m->samples < o->peer[m->group].samples || (!m->flag && (!coded(o) || m->number != o->peer[m->group].number + 1)))
-        return echi_act_fault(out, ECH_E_FORMAT, "a group's state does not fit the plan: do all nodes run the same version?");
-    o->peer[m->group].number = m->number;
-    if (coded(o)) {
-        o->peer[m->group].arrived = true;
-        o->peer[m->group].coming.whole = m->flag;
-        o->peer[m->group].coming.version = m->version;
-        o->peer[m->group].coming.samples = m->samples;
-        if (!m->flag) return;
-        o->peer[m->group].coming.marks = m->marks.count;
-        if (m->marks.count) memcpy(o->coming_marks[m->group], m->marks.at, (size_t)m->marks.count * ECHI_MARK_BYTES);
-        return;
-    }
-    const uint8_t place = e->slot.index & 1;
-    take_whole(o, m->group, place, m->version, m->samples, m->marks);
-    take_state(o, m->group, place, m->version, m->samples);
-    o->peer[m->group].refresh = true;
-    acknowledge(o, m->group, true, out);
-}
-
 /* ---- losses ---- */
-
-static struct echi_marks marks_of(const struct echi_owner *o, int group) {
-    return (struct echi_marks){o->peer_marks[group], o->peer[group].marks};
-}
-
-/* To the coordinator: which version of a lost group's state is here, and which leases are in it. */
-static void tell_copy(const struct echi_owner *o, int group, struct echi_actions *out) {
-    struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_REVOKED);
-    a->msg.group = (uint8_t)group;
-    a->msg.version = o->peer[group].whole_version;
-    a->msg.members = o->members;
-    a->msg.marks = marks_of(o, group);
-}
-
-/* What survives a group's owner is the last complete copy: the running one may have values that nobody else has. */
-static void fall_back(struct echi_owner *o, int group) {
-    if (!coded(o)) return;
-    o->peer[group].arrived = false;
-    take_state(o, group, o->peer[group].whole, o->peer[group].whole_version, o->peer[group].whole_samples);
-    o->peer[group].there = o->peer[group].whole_there;
-}
-
-static void decoded(struct echi_owner *o, int group, struct echi_actions *out) {
-    const bool whole = o->peer[group].coming.whole;
-    o->peer[group].decoding = false;
-    if (whole)
-        take_whole(o, group, 1, o->peer[group].coming.version, o->peer[group].coming.samples,
-                   (struct echi_marks){o->coming_marks[group], o->peer[group].coming.marks});
-    if (lives(o, group)) {
-        take_state(o, group, 0, o->peer[group].coming.version, o->peer[group].coming.samples);
-        o->peer[group].refresh = true;
-        acknowledge(o, group, whole, out);
-    } else {
-        fall_back(o, group);
-    }
-    if (o->peer[group].tell) tell_copy(o, group, out);
-    o->peer[group].tell = false;
-}
-
-static void on_frozen(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
-    const struct echi_msg *m = e->msg;
-    if (m->group >= plan_of(o)->n_groups || m->group == o->group || e->from != o->peer[m->group].from ||
-        m->version < o->peer[m->group].whole_version || m->samples < o->peer[m->group].whole_samples)
-        return echi_act_fault(out, ECH_E_FORMAT, "a lost group's state does not fit the plan: do all nodes run the same version?");
-    take_whole(o, m->group, e->slot.index & 1, m->version, m->samples, m->marks);
-    take_state(o, m->group, e->slot.index & 1, m->version, m->samples);
-    o->peer[m->group].from = ECHI_NO_RANK;
-    tell_copy(o, m->group, out);
-}
-
-/* Hands the last state of a lost group to all other owners. */
-static void hand_on(struct echi_owner *o, int group, struct echi_actions *out) {
-    for (int g = 0; g < plan_of(o)->n_groups; g++) {
-        if (g == o->group || !lives(o, g)) continue;
-        struct echi_action *a = echi_act_send(out, plan_of(o)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_OWNER, ECHI_KIND_FROZEN);
-        a->slot = (struct echi_slot){ECHI_SLOT_OWNER_PEER, (uint8_t)(2 * group + o->peer[group].whole)};
-        a->msg.group = (uint8_t)group;
-        a->msg.version = o->peer[group].whole_version;
-        a->msg.samples = o->peer[group].whole_samples;
-        a->msg.marks = marks_of(o, group);
-        o->peer[group].handed_on++;
-    }
-}
 
 static void on_revoke(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
@@ -687,11 +433,8 @@ static void on_revoke(struct echi_owner *o, const struct echi_event *e, struct e
         a->msg.lease = *l;
         a->msg.flag = is_in(o, l) ? ECHI_REVOKED_IN : ECHI_REVOKED_OUT;
         a->msg.members = o->members;
-    } else if (m->peer == o->setup->rank) {
-        hand_on(o, m->group, out);
-    } else if (!plan_of(o)->lost[m->peer]) {
-        o->peer[m->group].from = m->peer;
-        o->peer[m->group].refresh = true;
+    } else {
+        echi_states_last(o, m->group, m->peer, out);
     }
 }
 
@@ -733,22 +476,12 @@ static void on_moved(struct echi_owner *o, const struct echi_event *e, struct ec
 }
 
 static void on_lost(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
-    const struct echi_plan *p = plan_of(o);
     o->members = e->msg->members;
     leave(o, e->from);
     o->known[e->from] = false;
     if (!o->push[e->from].whole) o->push[e->from] = (struct echi_push){0};
     list_workers(o, out);
-    for (int g = 0; g < p->n_groups; g++) {
-        if (g == o->group || lives(o, g)) continue;
-        if (p->owner_of[g] == e->from || o->peer[g].from == e->from) {
-            o->peer[g].from = ECHI_NO_RANK;
-            o->peer[g].refresh = false;
-        }
-        if (p->owner_of[g] == e->from && !o->peer[g].decoding) fall_back(o, g);
-        if (o->peer[g].decoding) o->peer[g].tell = true;
-        else tell_copy(o, g, out);
-    }
+    echi_states_lost(o, e->from, out);
     o->draining = o->drained = false;
 }
 
@@ -773,30 +506,17 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
         if (several(o)) {
             struct echi_task *t = compute(o, ECHI_TASK_REFRESH, out);
             t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, 0};
-            name_states(o, t);
+            echi_states_name(o, t);
         } else {
             start_training(o, e->now, out);
         }
         break;
     case ECHI_KIND_PUSH: on_push(o, e, out); break;
     case ECHI_KIND_ENTER: on_enter(o, e, out); break;
-    case ECHI_KIND_STATE: on_state(o, e, out); break;
-    case ECHI_KIND_FROZEN: on_frozen(o, e, out); break;
-    case ECHI_KIND_REVOKE: on_revoke(o, e, out); break;
+    case ECHI_KIND_STATE:
     case ECHI_KIND_STATE_ACK:
-        /* Also of a version that is not the last sent: the next one may leave before its word is back. */
-        if (m->group != o->group || m->version > o->sent_version || m->samples > o->sent_samples)
-            return echi_act_fault(out, ECH_E_FORMAT,
-                                  "a state was acknowledged that was never sent: do all nodes run the same version?");
-        for (int g = 0; g < plan_of(o)->n_groups; g++) {
-            if (plan_of(o)->owner_of[g] != e->from) continue;
-            if (m->version > o->peer[g].acked) {
-                o->peer[g].acked = m->version;
-                o->peer[g].acked_samples = m->samples;
-            }
-            if (m->flag && m->version > o->peer[g].acked_whole) o->peer[g].acked_whole = m->version;
-        }
-        break;
+    case ECHI_KIND_FROZEN: echi_states_message(o, e, out); break;
+    case ECHI_KIND_REVOKE: on_revoke(o, e, out); break;
     case ECHI_KIND_ASK:
     case ECHI_KIND_DRAIN:
         if (e->from != 0) return echi_act_fault(out, ECH_E_INTERNAL, "an owner got a command that is not the coordinator's");
@@ -835,18 +555,16 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
         } else if (e->slot.kind == ECHI_SLOT_OWNER_CODED) {
             o->coded_out &= (uint8_t) ~(1u << e->slot.index);
             o->sends--;
-        } else if (e->slot.kind == ECHI_SLOT_OWNER_STATE || e->slot.kind == ECHI_SLOT_OWNER_STATE_CODED) {
-            if (--o->state_out == 0) o->state_sending = -1;
-        } else if (e->slot.kind == ECHI_SLOT_OWNER_PEER) {
-            o->peer[e->slot.index / 2].handed_on--;
+        } else {
+            echi_states_sent(o, e->slot);
         }
         break;
     case ECHI_EVENT_LOST: on_lost(o, e, out); break;
     case ECHI_EVENT_MOVED: on_moved(o, e, out); break;
     default: break;
     }
-    post_states(o, out);
-    exchange(o, out);
+    echi_states_post(o, out);
+    echi_states_exchange(o, out);
     while (o->queued && drop_old(o, out)) {}   /* in front of the answers: theirs are among them */
     if (o->started) answer(o, e->now, out);
     pump(o, out);

@@ -60,7 +60,9 @@ static void a_local_plan_is_read(void **state) {
     static const char good_local[] = "sync local\nworld 2\nround 64\nouter_lr 0.7\nouter_momentum 0.9\ngroup 0 owner 0 workers 0:32x16 1:8x3\n";
     assert_int_equal(load(good_local, strlen(good_local)), ECH_OK);
     assert_true(plan.n[0] == 32 && plan.inner[0] == 16 && plan.n[1] == 8 && plan.inner[1] == 3 && plan.outer_lr == 0.7 && plan.outer_momentum == 0.9);
-    assert_true(echi_plan_round(&plan) == 32 * 16 + 24 && echi_plan_room(&plan, 1) == 24 && echi_plan_step(&plan, 1) == 8);
+    assert_true(echi_plan_round(&plan) == 32 * 16 + 24 && echi_plan_share(&plan, 1) == 24 && echi_plan_step(&plan, 1) == 8);
+    /* When rank 0 is lost, rank 1 takes its share in sixteenths of a round, and not in 22 times its own. */
+    assert_true(echi_plan_room(&plan, 0) == 32 * 16 && echi_plan_room(&plan, 1) == (32 * 16 + 24 + 15) / 16);
     static const char *const bad[] = {
         "sync local\nworld 2\nround 64\ngroup 0 owner 0 workers 0:32x16 1:8\n",
         "sync local\nworld 2\nround 64\nhead 0\ngroup 0 owner 0 workers 0:32x16 1:8x3\n",

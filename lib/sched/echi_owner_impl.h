@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the files of the owner share: owner.c (pushes, weights, workers) and owner_states.c (states between owners). */
+#ifndef ECHI_OWNER_IMPL_H
+#define ECHI_OWNER_IMPL_H
+#include "echi_roles.h"
+
+static inline const struct echi_plan *plan_of(const struct echi_owner *o) { return &o->setup->plan; }
+static inline bool lives(const struct echi_owner *o, int group) { return echi_plan_group_lives(plan_of(o), group); }
+static inline bool several(const struct echi_owner *o) { return plan_of(o)->n_groups > 1; }
+static inline bool coded(const struct echi_owner *o) { return plan_of(o)->codec != ECHI_CODEC_DENSE; }
+
+/* A task; there is one at a time. */
+static inline struct echi_task *compute(struct echi_owner *o, enum echi_task_kind kind, struct echi_actions *out) {
+    struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
+    t->kind = (uint8_t)kind;
+    t->role = ECHI_ROLE_OWNER;
+    o->busy = 1;
+    return t;
+}
+
+/* ---- owner_states.c; without several groups there is nothing to do in any of these ---- */
+
+/* After each event: places for the others' next states; this group's state to the others, when it is time. */
+void echi_states_post(struct echi_owner *o, struct echi_actions *out);
+void echi_states_exchange(struct echi_owner *o, struct echi_actions *out);
+/* The group's state, in `slot`, to all others: without a codec at once, else when ENCODE has written it. */
+void echi_states_send(struct echi_owner *o, struct echi_slot slot, bool whole, struct echi_actions *out);
+
+/* R: no group runs further ahead than this of what the others are known to have; the ledger keeps what they may lack. */
+bool echi_states_too_far_ahead(const struct echi_owner *o);
+/* The version that no loss of an owner can take back: all others have it. */
+uint64_t echi_states_safe(const struct echi_owner *o);
+/* Samples in all groups' states as they are here. */
+uint64_t echi_states_samples(const struct echi_owner *o);
+/* Names them in a task that makes weights. */
+void echi_states_name(const struct echi_owner *o, struct echi_task *t);
+
+/* Asks for a task that takes in a coded state, if one has come; and what is to be done when it has ended. */
+bool echi_states_decode(struct echi_owner *o, struct echi_actions *out);
+void echi_states_decoded(struct echi_owner *o, int group, struct echi_actions *out);
+
+/* STATE, STATE_ACK, FROZEN have come; a state has left. */
+void echi_states_message(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out);
+void echi_states_sent(struct echi_owner *o, struct echi_slot slot);
+/* A node is lost: what is here of its group's state is told to the coordinator, which then says who has the last: rank `from`, this
+ * node or one that hands it on. */
+void echi_states_lost(struct echi_owner *o, int rank, struct echi_actions *out);
+void echi_states_last(struct echi_owner *o, int group, uint16_t from, struct echi_actions *out);
+#endif
