@@ -7,6 +7,7 @@
 #   ONLY="strong" SEEDS=1            some clusters, other seeds than 1 to 7
 #   SHOWN="1 2"                      and for those that nothing is claimed of, other than SEEDS or 1 to 3
 #   JOBS=2                           runs at a time
+#   LOOK=1                           no new runs: what there is so far
 #   RATES=1                          the sweep that the learning rates come from, instead of the table
 # Runs are kept in build/bench/reproduce; a new build begins anew. Each is the same on every machine with the same instruction set.
 source "$(dirname "$0")/common.sh"
@@ -75,6 +76,7 @@ links|GDTopK, balanced|claimed|10|$plain --codec topk:balanced
 ROWS
     for rule in published averaged overwriting; do echo "strong|GSSP, $rule exchange|shown|5|${rule}_exchange --sync gssp $dense $(rate rules)"; done
     cat <<ROWS
+strong|GSSP, published, momentum 0.9|shown|5|published_exchange --sync gssp $dense $(rate rules) --momentum 0.9 --lr 0.02
 strong|GSSP, published, its decay|shown|5|published_exchange --sync gssp $dense $(rate rules) --weight-decay 5e-4
 strong|GSSP, momentum at worker|shown|5|momentum_at_worker --sync gssp $dense $(rate rules)
 strong|GSSP, momentum by samples|shown|5|momentum_by_samples --sync gssp $dense $(rate rules)
@@ -163,8 +165,10 @@ while IFS='|' read -r hosts scheme kind epochs options; do
     for seed in $(seeds_of "$kind"); do echo "$(name_of "$hosts" "$scheme") $seed $hosts $epochs $options"; done
 done < <($what) | sort -s -k 2,2n > "$plan"   # seed by seed: a table of few seeds is whole early
 total=$(wc -l < "$plan")
-echo "$total runs, $jobs at a time; those in ${dir#"$root"/} are not made again"
-xargs -P "$jobs" -L 1 bash -c 'one "$@"' one < "$plan"
+if [ -z "${LOOK:-}" ]; then
+    echo "$total runs, $jobs at a time; those in ${dir#"$root"/} are not made again"
+    xargs -P "$jobs" -L 1 bash -c 'one "$@"' one < "$plan"
+fi
 
 # When a curve first reached the target, in column 2 epochs, 3 virtual seconds; "inf": never.
 reached() { awk -F, -v t=$target -v c="$2" 'NR > 1 && $5 >= t { print $c; found = 1; exit } END { if (!found) print "inf" }' "$1"; }
