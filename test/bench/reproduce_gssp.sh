@@ -173,19 +173,28 @@ fi
 # When a curve first reached the target, in column 2 epochs, 3 virtual seconds; "inf": never.
 reached() { awk -F, -v t=$target -v c="$2" 'NR > 1 && $5 >= t { print $c; found = 1; exit } END { if (!found) print "inf" }' "$1"; }
 last_accuracy() { awk -F, 'END { print (NR > 1 ? $5 : 0.1) }' "$1"; }
-# sent REPORT: bytes of all kinds of messages, a sample
+# sent REPORT [KIND]: bytes of all kinds of messages or of one, a sample
 sent() {
-    awk -v s="$(value "$1" samples)" '/"bytes_sent"/ { gsub(/[^0-9:,]/, ""); n = split($0, a, ","); for (i = 1; i <= n; i++) { sub(/.*:/, "", a[i]); b += a[i] } }
-        END { printf "%.0f", s ? b / s : 0 }' "$1"
+    awk -v s="$(value "$1" samples)" -v kind="${2:-}" '/"bytes_sent"/ {
+            sub(/.*{/, "")
+            n = split($0, a, ",")
+            for (i = 1; i <= n; i++) {
+                if (kind != "" && !index(a[i], "\"" kind "\"")) continue
+                sub(/.*:/, "", a[i])
+                gsub(/[^0-9]/, "", a[i])
+                b += a[i]
+            }
+        }
+        END { printf "%.0f", (s ? b / s : 0) }' "$1"
 }
 
-declare -A time=() final=() bytes=() speed=() spread=()
+declare -A time=() final=() bytes=() pushes=() speed=() spread=()
 table() {
     local hosts scheme kind epochs options name file seed last= runs there
     printf '%-30s %5s %12s %7s %7s %8s %14s %9s %10s %9s\n' '' seeds '98.5 % at s' 'epochs' x 'final %' 'least to most' images/s 'B an image' staleness
     while IFS='|' read -r hosts scheme kind epochs options; do
         name=$(name_of "$hosts" "$scheme")
-        local times=() passes=() finals=() all=() speeds=() stale=()
+        local times=() passes=() finals=() all=() pushed=() speeds=() stale=()
         runs=0 there=0
         for seed in $(seeds_of "$kind"); do
             file=$dir/$name.$seed
@@ -198,11 +207,12 @@ table() {
             speeds+=("$(value "$file.json" images_per_second)")
             stale+=("$(value "$file.json" staleness_mean)")
             all+=("$(sent "$file.json")")
+            pushed+=("$(sent "$file.json" push)")
         done
         [ $runs != 0 ] || continue
         [ "$hosts" = "$last" ] || printf '%s\n' "$hosts"
         last=$hosts
-        time[$name]=$(median "${times[@]}") final[$name]=$(median "${finals[@]}") bytes[$name]=$(median "${all[@]}") speed[$name]=$(median "${speeds[@]}")
+        time[$name]=$(median "${times[@]}") final[$name]=$(median "${finals[@]}") bytes[$name]=$(median "${all[@]}") pushes[$name]=$(median "${pushed[@]}") speed[$name]=$(median "${speeds[@]}")
         spread[$name]=$(printf '%s\n' "${finals[@]}" | sort -g | awk 'NR == 1 { a = $1 } END { printf "%.2f to %.2f", 100 * a, 100 * $1 }')
         printf '  %-28s %2d/%-2d %12.4g %7.2f %7s %8.2f %14s %9.0f %10.0f %9.2f\n' "$scheme" $there $runs "${time[$name]}" "$(median "${passes[@]}")" \
             "$(ratio "${time[$name]}" "${time[$(name_of "$hosts" 'BSP, equal shares')]:-inf}")" "$(awk -v a="${final[$name]}" 'BEGIN { print 100 * a }')" \
@@ -236,6 +246,8 @@ claims() {
         has links "GDTopK, $policy" || continue
         claim "links: GDTopK $policy: bytes over dense GSSP's" \
             "$(ratio "${bytes[$(name_of links "GDTopK, $policy")]}" "${bytes[$(name_of links "$plain")]}")" '<=' 0.2
+        claim "links: GDTopK $policy: pushed bytes over dense GSSP's" \
+            "$(ratio "${pushes[$(name_of links "GDTopK, $policy")]}" "${pushes[$(name_of links "$plain")]}")" '<=' "$([ $policy = paper ] && echo 0.143 || echo 0.1)"
         claim "links: GDTopK $policy: points under BSP equal at the end" "$(points links "GDTopK, $policy" "$equal")" '<=' 0.5
     done
     return 0
