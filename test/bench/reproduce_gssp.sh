@@ -36,7 +36,7 @@ rate() {
 # and B is the one with which epochs x seconds, of a run with --compute model, are least on this cluster played this way.
 bsp() { case $1 in 64) echo --sync bsp --batch 64 --momentum 0.9 --lr 0.02 ;; 128) echo --sync bsp --batch 128 --momentum 0.9 --lr 0.03 ;; 256) echo --sync bsp --batch 256 --momentum 0.9 --lr 0.03 ;; esac; }
 
-# Cluster | scheme | claimed (7 seeds) or shown (3) | epochs | options. Options may begin with ring, see `one`, or with the name of a rule of
+# Cluster | scheme | claimed (7 seeds), shown (3) or also there (3, not drawn) | epochs | options. Options may begin with ring, see `one`, or with the name of a rule of
 # others in rules/, which is then built in.
 rows() {
     local hosts star ring apart_b by_speed others dense='--separate off' asp ssp plain apart local rule
@@ -58,9 +58,9 @@ ROWS
 mild 128 128 128 claimed shown
 even 256 256 128 shown shown'
     cat <<ROWS
-strong|ASP, drops older than 2|shown|5|$asp --drop-older 2
-strong|ASP, weighed by time|shown|5|$asp --weigh-by-time
-strong|GSSP, damping 0.5|shown|5|$plain --damping 0.5
+strong|ASP, drops older than 2|also|5|$asp --drop-older 2
+strong|ASP, weighed by time|also|5|$asp --weigh-by-time
+strong|GSSP, damping 0.5|also|5|$plain --damping 0.5
 incast|BSP, equal shares|shown|5|$(bsp 256) --shares equal $dense
 incast|BSP by speed, ring|shown|5|ring $(bsp 256)
 incast|SSP(3)|shown|5|$ssp
@@ -74,14 +74,14 @@ links|GDTopK, paper|claimed|10|$plain --codec topk:paper
 links|GDTopK, volume|claimed|10|$plain --codec topk:volume
 links|GDTopK, balanced|claimed|10|$plain --codec topk:balanced
 ROWS
-    for rule in published averaged overwriting; do echo "strong|GSSP, $rule exchange|shown|5|${rule}_exchange --sync gssp $dense $(rate rules)"; done
+    for rule in published averaged overwriting; do echo "strong|GSSP, $rule exchange|also|5|${rule}_exchange --sync gssp $dense $(rate rules)"; done
     cat <<ROWS
-strong|GSSP, published, momentum 0.9|shown|5|published_exchange --sync gssp $dense $(rate rules) --momentum 0.9 --lr 0.02
-strong|GSSP, published, its decay|shown|5|published_exchange --sync gssp $dense $(rate rules) --weight-decay 5e-4
-strong|GSSP, momentum at worker|shown|5|momentum_at_worker --sync gssp $dense $(rate rules)
-strong|GSSP, momentum by samples|shown|5|momentum_by_samples --sync gssp $dense $(rate rules)
-strong|GSSP, momentum 0.5, ours|shown|5|--sync gssp $dense $(rate rules)
-strong|GSSP, pushes are means|shown|5|mean_push $plain
+strong|GSSP, published, momentum 0.9|also|5|published_exchange --sync gssp $dense $(rate rules) --momentum 0.9 --lr 0.02
+strong|GSSP, published, its decay|also|5|published_exchange --sync gssp $dense $(rate rules) --weight-decay 5e-4
+strong|GSSP, momentum at worker|also|5|momentum_at_worker --sync gssp $dense $(rate rules)
+strong|GSSP, momentum by samples|also|5|momentum_by_samples --sync gssp $dense $(rate rules)
+strong|GSSP, momentum 0.5, ours|also|5|--sync gssp $dense $(rate rules)
+strong|GSSP, pushes are means|also|5|mean_push $plain
 ROWS
 }
 # The sweep: as rows. BSP's accuracy by samples is one node's, whatever its cluster, so the rate is that of the fastest way to play it.
@@ -118,7 +118,7 @@ what=rows
 seeds_of() {
     case $1 in
     claimed) echo "${SEEDS:-1 2 3 4 5 6 7}" ;;
-    shown) echo "${SHOWN:-${SEEDS:-1 2 3}}" ;;
+    shown | also) echo "${SHOWN:-${SEEDS:-1 2 3}}" ;;
     once) echo 100 ;;
     twice) echo 100 101 ;;
     esac
@@ -269,7 +269,7 @@ plot() {       # plot CLUSTER: of each scheme the first seed
     local hosts scheme kind epochs options name lines= file=$dir/$1.svg
     while IFS='|' read -r hosts scheme kind epochs options; do
         name=$(name_of "$hosts" "$scheme")
-        if [ "$hosts" = "$1" ] && [ -e "$dir/$name.1.json" ]; then
+        if [ "$hosts" = "$1" ] && [ "$kind" != also ] && [ -e "$dir/$name.1.json" ]; then
             lines+="${lines:+, }'$dir/$name.1.csv' using 3:(100*\$5) skip 1 with lines lw 2 title '$scheme'"
         fi
     done < <(rows)
