@@ -2,7 +2,7 @@
  * Seconds that a step of BSP takes when gradients are summed in a ring: the baseline that no role of lib/sched plays. Only time is
  * played, by the simulator's cost engine on the hosts of a file; BSP's gradients are exact, so what a step learns is the same by
  * any road, and reproduce_gssp.sh takes it from the run through one owner.
- *   bench_ring HOSTS BATCH SEED [MODEL]      a line: seconds a step, and what they are of
+ *   bench_ring HOSTS BATCH SEED [MODEL]      a line: seconds and bytes a step, and what they are of
  *
  * Ring all-reduce (Patarasu and Yuan 2009; as in Horovod): N nodes, gradients in N chunks, N - 1 turns in which each node adds what comes
  * to its own and hands it on, then one chunk is summed at each node, which makes its weights new, and N - 1 turns in which these go
@@ -72,12 +72,22 @@ static void compute(struct play *p, int i) {
     echi_cost_compute(p->cost, host, &w);
 }
 
+/* Of one message, frames included. */
+static double message_bytes(const struct ring *r, int bucket) {
+    const double bytes = ceil(r->part[bucket] * r->profile->parameters / r->nodes) * sizeof(float);
+    return bytes + ceil(bytes / ECHI_NET_CHUNK) * ECHI_FRAME_HEADER;
+}
+
+/* That all nodes send in a step. */
+static double step_bytes(const struct ring *r) {
+    double bytes = 0;
+    for (int b = 0; b < r->buckets; b++) bytes += 2 * (r->nodes - 1) * r->nodes * message_bytes(r, b);
+    return bytes;
+}
+
 static void send(struct play *p, int i, int bucket) {
     const struct ring *r = p->ring;
-    const double bytes = ceil(r->part[bucket] * r->profile->parameters / r->nodes) * sizeof(float);
-    const double chunks = ceil(bytes / ECHI_NET_CHUNK);
-    echi_cost_send(p->cost, r->order[i], r->order[(i + 1) % r->nodes], PRIORITY, (uint64_t)(bytes + chunks * ECHI_FRAME_HEADER), 0,
-                   (uint64_t)bucket);
+    echi_cost_send(p->cost, r->order[i], r->order[(i + 1) % r->nodes], PRIORITY, (uint64_t)message_bytes(r, bucket), 0, (uint64_t)bucket);
 }
 
 /* Takes what it can, hands it on; begins the next step when all is there. */
@@ -228,8 +238,8 @@ int main(int argc, char **argv) {
     }
     if (best.nodes == 0) fail("a ring needs two nodes that have something to do");
     best.n = best_n;
-    printf("%.9f s a step of %u, a ring of %d of %d nodes%s\n", play(&best, seed, STEPS), batch, best.nodes, hosts.count,
-           best.buckets > 1 ? ", the fully connected layers ahead" : "");
+    printf("%.9f s and %.0f bytes a step of %u, a ring of %d of %d nodes%s\n", play(&best, seed, STEPS), step_bytes(&best), batch, best.nodes,
+           hosts.count, best.buckets > 1 ? ", the fully connected layers ahead" : "");
     echi_hosts_free(&hosts);
     ech_model_destroy(model);
     return 0;

@@ -12,7 +12,7 @@
 # Runs are kept in build/bench/reproduce; a new build begins anew. Each is the same on every machine with the same instruction set.
 source "$(dirname "$0")/common.sh"
 
-target=0.985 jobs=${JOBS:-$(nproc)} only=${ONLY:-} dir=$out/reproduce ring=$root/build/test/bench/bench_ring
+target=0.985 jobs=${JOBS:-$(nproc)} only=${ONLY:-} dir=$out/reproduce ring=$(cd "$root" && realpath "${B:-build}")/test/bench/bench_ring
 data=$(find_mnist) || { echo "reproduce-gssp: no MNIST in \$ECHELON_DATA/mnist or data/mnist (tools/get-data mnist fetches it): skipped"; exit 77; }
 mkdir -p "$dir/rules"
 build=$(cat "$echelon" "$ring" "$root"/test/bench/rules/*.rule | sha256sum | cut -c 1-16)
@@ -143,13 +143,13 @@ one() {
 }
 # in_a_ring FILE HOSTS SEED OPTION...: a run of BSP on one node becomes that of a ring: weights are the same, seconds are bench_ring's.
 in_a_ring() {
-    local batch seconds nodes parameters=61706
+    local batch seconds bytes
     batch=$(sed 's/.*--batch \([0-9]*\).*/\1/' <<< "$*")
-    read -r seconds _ _ _ _ _ _ _ _ nodes _ < <("$ring" "$2" "$batch" "$3")
+    read -r seconds _ _ bytes _ < <("$ring" "$2" "$batch" "$3")
     awk -F, -v OFS=, -v t="$seconds" -v b="$batch" 'NR > 1 { $3 = t * $1 / b } { print }' "$1.csv" > "$1.ring" && mv "$1.ring" "$1.csv"
-    awk -F, -v t="$seconds" -v b="$batch" -v n="$nodes" -v p=$parameters 'END {
+    awk -F, -v t="$seconds" -v b="$batch" -v bytes="$bytes" 'END {
         printf "{\n  \"samples\": %d,\n  \"images_per_second\": %.1f,\n  \"staleness_mean\": 0,\n  \"bytes_sent\": {\"ring\": %.0f}\n}\n",
-            $1, b / t, $1 / b * 2 * (n - 1) * 4 * p }' "$1.csv" > "$1.tmp"
+            $1, b / t, $1 / b * bytes }' "$1.csv" > "$1.tmp"
 }
 export -f one in_a_ring
 export dir root data echelon ring
