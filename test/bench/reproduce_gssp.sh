@@ -69,10 +69,12 @@ incast|GSSP, nothing apart|claimed|5|$plain
 links|BSP, equal shares|claimed|10|$(bsp 256) --shares equal $dense
 links|BSP by speed, ring|shown|10|ring $(bsp 128)
 links|local|shown|10|$local
-links|GSSP, nothing apart|claimed|10|$plain
-links|GDTopK, paper|claimed|10|$plain --codec topk:paper
-links|GDTopK, volume|claimed|10|$plain --codec topk:volume
-links|GDTopK, balanced|claimed|10|$plain --codec topk:balanced
+links|GSSP, nothing apart|claimed|10|$plain --groups 4
+links|GDTopK, paper|claimed|10|$plain --groups 4 --codec topk:paper
+links|GDTopK, volume|claimed|10|$plain --groups 4 --codec topk:volume
+links|GDTopK, balanced|claimed|10|$plain --groups 4 --codec topk:balanced
+links|GSSP, groups left open|shown|10|$plain
+links|GDTopK volume, groups left open|shown|10|$plain --codec topk:volume
 ROWS
     for rule in published averaged overwriting; do echo "strong|GSSP, $rule exchange|also|5|${rule}_exchange --sync gssp $dense $(rate rules)"; done
     cat <<ROWS
@@ -188,13 +190,16 @@ sent() {
         END { printf "%.0f", (s ? b / s : 0) }' "$1"
 }
 
-declare -A time=() final=() bytes=() pushes=() speed=() spread=()
+# By how much an iteration takes longer in the slowest group than in the fastest, seconds.
+gap() { value "$1" iteration_seconds | tr -d '[] ' | tr , '\n' | awk '$1 > 0 { if (!n++ || $1 < least) least = $1; if ($1 > most) most = $1 } END { print most - least }'; }
+
+declare -A time=() final=() bytes=() pushes=() speed=() spread=() apart_by=()
 table() {
     local hosts scheme kind epochs options name file seed last= runs there
     printf '%-30s %5s %12s %7s %7s %8s %14s %9s %10s %9s\n' '' seeds '98.5 % at s' 'epochs' x 'final %' 'least to most' images/s 'B an image' staleness
     while IFS='|' read -r hosts scheme kind epochs options; do
         name=$(name_of "$hosts" "$scheme")
-        local times=() passes=() finals=() all=() pushed=() speeds=() stale=()
+        local times=() passes=() finals=() all=() pushed=() speeds=() stale=() gaps=()
         runs=0 there=0
         for seed in $(seeds_of "$kind"); do
             file=$dir/$name.$seed
@@ -208,11 +213,13 @@ table() {
             stale+=("$(value "$file.json" staleness_mean)")
             all+=("$(sent "$file.json")")
             pushed+=("$(sent "$file.json" push)")
+            gaps+=("$(gap "$file.json")")
         done
         [ $runs != 0 ] || continue
         [ "$hosts" = "$last" ] || printf '%s\n' "$hosts"
         last=$hosts
         time[$name]=$(median "${times[@]}") final[$name]=$(median "${finals[@]}") bytes[$name]=$(median "${all[@]}") pushes[$name]=$(median "${pushed[@]}") speed[$name]=$(median "${speeds[@]}")
+        apart_by[$name]=$(median "${gaps[@]}")
         spread[$name]=$(printf '%s\n' "${finals[@]}" | sort -g | awk 'NR == 1 { a = $1 } END { printf "%.2f to %.2f", 100 * a, 100 * $1 }')
         printf '  %-28s %2d/%-2d %12.4g %7.2f %7s %8.2f %14s %9.0f %10.0f %9.2f\n' "$scheme" $there $runs "${time[$name]}" "$(median "${passes[@]}")" \
             "$(ratio "${time[$name]}" "${time[$(name_of "$hosts" 'BSP, equal shares')]:-inf}")" "$(awk -v a="${final[$name]}" 'BEGIN { print 100 * a }')" \
@@ -248,6 +255,10 @@ claims() {
             "$(ratio "${bytes[$(name_of links "GDTopK, $policy")]}" "${bytes[$(name_of links "$plain")]}")" '<=' 0.2
         claim "links: GDTopK $policy: pushed bytes over dense GSSP's" \
             "$(ratio "${pushes[$(name_of links "GDTopK, $policy")]}" "${pushes[$(name_of links "$plain")]}")" '<=' "$([ $policy = paper ] && echo 0.143 || echo 0.1)"
+        claim "links: GDTopK $policy: the gap between groups' iterations over dense GSSP's" \
+            "$(ratio "${apart_by[$(name_of links "GDTopK, $policy")]}" "${apart_by[$(name_of links "$plain")]}")" '<=' 0.5
+        claim "links: GDTopK $policy: points under dense GSSP at the end, within its seeds' spread" "$(points links "GDTopK, $policy" "$plain")" '<=' \
+            "$(awk '{ print $3 - $1 }' <<< "${spread[$(name_of links "$plain")]}")"
         claim "links: GDTopK $policy: points under BSP equal at the end" "$(points links "GDTopK, $policy" "$equal")" '<=' 0.5
     done
     return 0
