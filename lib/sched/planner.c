@@ -316,9 +316,11 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
      * many B: the lr of one node holds for all B (16 workers, B 256: times 4 nothing is learnt). A worker of `local` is by itself. */
     if (w->sync == ECHI_SYNC_LOCAL && !w->lr_given) plan->lr *= plan->round / 64.0;
     if (async && w->sync != ECHI_SYNC_LOCAL && !plan->separated && w->world > 1 && !w->lr_given && !w->momentum_given) {
-        /* Without a head owner staleness hurts the FC layers; less memory at the same lr / (1 - m) is safer. */
+        /* Without a head owner staleness hurts the FC layers, and is a memory by itself (Mitliagkas et al. 2016, "Asynchrony begets
+         * momentum"): less of it, and half the lr / (1 - m). At the same, four nodes with MNIST seldom came to 98.5 % in three epochs
+         * (3 runs of 16; 15 at half), and one run in 20 with glyphs never learnt. */
         plan->momentum = 0.5;
-        plan->lr *= 5;
+        plan->lr *= 2.5;
     }
     if (async) {
         plan->damping = w->damping;

@@ -273,8 +273,8 @@ static void rates_follow_the_defaults(void **state) {
         {ECHI_SYNC_GSSP, 2, 1, false, false, 64, 0.02, 0.9},
         {ECHI_SYNC_GSSP, 2, 1, false, false, 128, 0.02, 0.9}, /* twice under way, half the lr / B */
         {ECHI_SYNC_GSSP, 2, 1, true, false, 128, 0.02, 0.9},  /* the user's word counts */
-        {ECHI_SYNC_ASP, 2, 0, false, false, 64, 0.1, 0.5},    /* without a head owner: less memory, five times the rate */
-        {ECHI_SYNC_SSP, 2, 0, false, false, 128, 0.1, 0.5},
+        {ECHI_SYNC_ASP, 2, 0, false, false, 64, 0.05, 0.5},   /* without a head owner: less memory */
+        {ECHI_SYNC_SSP, 2, 0, false, false, 128, 0.05, 0.5},
         {ECHI_SYNC_ASP, 2, 0, true, false, 64, 0.02, 0.9},
         {ECHI_SYNC_ASP, 2, 0, false, true, 64, 0.02, 0.9},
         {ECHI_SYNC_ASP, 1, 0, false, false, 64, 0.02, 0.9}, /* alone nothing is stale */
