@@ -7,8 +7,12 @@ idx_set "$work/data" 1000 50
 
 # Two nodes, and two of a quarter of their speed; all of them sleep so long that what a step waits for the processor, where a machine has
 # much other work, is little beside it: the four must be told apart by what they are slowed by, and by nothing else.
-# Group 0 is rank 0's, group 1 rank 2's. ThreadSanitizer makes the arithmetic itself so slow that less sleep does.
-slow=$([ "${SAN:-}" = thread ] && echo 4 || echo 40)
+# Group 0 is rank 0's, group 1 rank 2's. Sanitizers make the arithmetic itself so slow that less sleep does.
+case ,${SAN:-}, in
+*,thread,*) slow=4 ;;
+*,address,*) slow=10 ;;
+*) slow=40 ;;
+esac
 printf '%s\n' 'sync gssp' 'world 4' 'round 64' 'lr 0.001' 'momentum 0.5' 'decay 0' 'head none' 'group 0 owner 0 workers 0:16 1:16' \
     'group 1 owner 2 workers 2:16 3:16' >"$work/plan"
 cluster() {    # cluster ARGUMENT...: all four nodes, which train until they are stopped
