@@ -7,12 +7,13 @@ idx_set "$work/data" 1000 50
 
 # Two nodes, and two of a quarter of their speed; all of them sleep so long that what a step waits for the processor, where a machine has
 # much other work, is little beside it: the four must be told apart by what they are slowed by, and by nothing else.
-# Group 0 is rank 0's, group 1 rank 2's. Sanitizers make the arithmetic itself so slow that less sleep does.
-case ,${SAN:-}, in
-*,thread,*) slow=4 ;;
-*,address,*) slow=10 ;;
-*) slow=40 ;;
-esac
+# Group 0 is rank 0's, group 1 rank 2's. AddressSanitizer makes the arithmetic itself so slow that less sleep does; under ThreadSanitizer
+# it is slower than any sleep, and who waited for the processor looks slow.
+if [[ ,${SAN:-}, = *,thread,* ]]; then
+    echo "steps are too slow to tell nodes apart by their sleep; its threads are those of test_lost_node.sh and test_replay.sh, which run here"
+    exit 77
+fi
+slow=$([ -z "${SAN:-}" ] && echo 40 || echo 10)
 printf '%s\n' 'sync gssp' 'world 4' 'round 64' 'lr 0.001' 'momentum 0.5' 'decay 0' 'head none' 'group 0 owner 0 workers 0:16 1:16' \
     'group 1 owner 2 workers 2:16 3:16' >"$work/plan"
 cluster() {    # cluster ARGUMENT...: all four nodes, which train until they are stopped
