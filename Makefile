@@ -178,7 +178,7 @@ test: all $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(B)/test-needs
 
 # Every call that can fail fails once: minutes, where the tests of test/faults alone try a part.
 faults: all $(FAULTS)
-	@ECH_FAULTS=all $(SCRIPT_ENV) TEST_TIMEOUT=3000 ONLY="$(ONLY)" $(BASH) test/run.sh $(FAULTS) $(wildcard test/faults/test_*.sh)
+	@FAULTS_TRIED=all $(SCRIPT_ENV) TEST_TIMEOUT=3000 ONLY="$(ONLY)" $(BASH) test/run.sh $(FAULTS) $(wildcard test/faults/test_*.sh)
 
 layers names: $(LIB)
 	@$(SCRIPT_ENV) $(BASH) test/check/$@.sh

@@ -99,7 +99,7 @@ static void one(const struct trick *t, const char *sync, bool session) {
 
 static void each_trick(void **state) {
     const struct trick *t = *state;
-    const char *word = getenv("ECH_FAULTS");
+    const char *word = getenv("FAULTS_TRIED");
     const int kinds = word && strcmp(word, "all") == 0 ? 3 : 1;   /* else each trick is played on one kind of run */
     for (int k = 0; k < kinds; k++) {
         const int kind = (int)(t - tricks + k) % 3;

@@ -120,7 +120,7 @@ static bool write_once(const struct writer *w, const struct trouble *t, long n, 
 
 static void each_call_of_a_write(void **state) {
     const struct writer *w = *state;
-    const char *word = getenv("ECH_FAULTS");
+    const char *word = getenv("FAULTS_TRIED");
     const bool all = word && strcmp(word, "all") == 0;
     int tried = 0;
     for (int t = 0; t < TROUBLES; t++)

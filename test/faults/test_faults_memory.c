@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The N-th allocation fails, for all N: a sentence and ECH_E_MEMORY, nothing leaked, nothing hangs, and the same objects do
- * their work again. ECH_FAULTS=all tries every N; without it each place that allocates is tried at its first call, and of the
+ * their work again. FAULTS_TRIED=all tries every N; without it each place that allocates is tried at its first call, and of the
  * other calls every few. */
 #include "nodes.h"
 
@@ -203,9 +203,9 @@ static const struct act {
     const char *name;
     ech_status (*run)(void);
     int least;           /* allocations that it makes at least: fewer, and the sweep would prove nothing */
-    int stride;          /* without ECH_FAULTS=all */
+    int stride;          /* without FAULTS_TRIED=all */
     int world;           /* nodes; 0: nothing is run */
-    enum { QUICK, LONG, SEVERAL } kind;   /* LONG: all that follow fail only with ECH_FAULTS=all; SEVERAL: so too, and nodes that
+    enum { QUICK, LONG, SEVERAL } kind;   /* LONG: all that follow fail only with FAULTS_TRIED=all; SEVERAL: so too, and nodes that
                                              run at once, so that the N-th allocation is another each time */
 } acts[] = {
     {"build a model", build_model, 1, 1, 0, QUICK},
@@ -250,7 +250,7 @@ static bool names_processor(const void *caller) {
 static int forgives(const struct act *act) { return act->world > 1 ? act->world * (act->world - 1) + 2 : 0; }
 
 static bool all_of_them(void) {
-    const char *word = getenv("ECH_FAULTS");
+    const char *word = getenv("FAULTS_TRIED");
     return word && strcmp(word, "all") == 0;
 }
 
