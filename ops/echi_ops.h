@@ -79,7 +79,8 @@ ech_status echi_stack_input_grad(struct echi_stack *stack, echi_real *rows, stru
 /* --- arithmetic on flat ranges of parameters; at and count in floats --- */
 
 /* SGD as PyTorch's, on a whole push of weight f = n/B (design, 6): g += f*wd*w; v = m*v + g; w_out = w - lr*v.
- * w_out may be w (in place) or another buffer (a fresh snapshot). */
+ * Here and below a v under the normal numbers is kept as 0 (echi_real.h says why). w_out may be w (in place) or another buffer (a
+ * fresh snapshot). */
 ech_status echi_apply_sgd(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
                           const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum, echi_real decay_times_f,
                           struct ech_error *err);

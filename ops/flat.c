@@ -94,7 +94,7 @@ ech_status echi_apply_nesterov(struct echi_device *device, const struct echi_buf
     struct step step;
     ECHI_TRY(step_over(device, w, w_out, v, g, at, count, "apply.nesterov", &step, err));
     for (size_t i = 0; i < count; i++) {
-        step.v[i] = momentum * step.v[i] + step.g[i];
+        step.v[i] = echi_velocity(momentum * step.v[i] + step.g[i]);
         step.w_out[i] = step.w[i] - lr * (step.g[i] + momentum * step.v[i]);
     }
     return ECH_OK;

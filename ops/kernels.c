@@ -5,7 +5,7 @@
 #ifdef ECHI_DOUBLE   /* there are no vector kernels in double: the same operations in plain loops */
 static void descend(const struct echi_cpu_descent *d, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        d->v[i] = d->momentum * d->v[i] + (d->g[i] + d->decay * d->w[i]);
+        d->v[i] = echi_velocity(d->momentum * d->v[i] + (d->g[i] + d->decay * d->w[i]));
         d->out[i] = d->a[i] - d->lr * d->v[i];
     }
 }

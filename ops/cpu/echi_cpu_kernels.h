@@ -45,7 +45,8 @@ struct echi_cpu_outer {
 /* Pooling of one row of windows; window i begins at column i * stride - pad, its rows are all there. */
 struct echi_cpu_window { int kernel_h, kernel_w, stride_w, pad_w, in_w, count; };
 
-/* One SGD step of a range: v = momentum * v + (g + decay * w); out = a - lr * v. `out` may be `a`, which may be `w`. */
+/* One SGD step of a range: v = momentum * v + (g + decay * w), kept as echi_velocity says; out = a - lr * v. `out` may be `a`, which may
+ * be `w`. */
 struct echi_cpu_descent {
     const echi_real *w, *a, *g;
     echi_real *out, *v;

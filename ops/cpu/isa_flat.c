@@ -5,17 +5,20 @@
 
 #include <string.h>
 
+/* echi_velocity: numbers whose exponent has no bit set are 0. */
+INLINE vec velocity(vec v) { return (vec)((ivec)v & (((ivec)v & 0x7f800000) != 0)); }
+
 void ISA(descend)(const struct echi_cpu_descent *d, size_t count) {
     const vec lr = splat(d->lr), momentum = splat(d->momentum), decay = splat(d->decay);
     size_t i = 0;
     for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) {
-        const vec v = momentum * load(d->v + i) + (load(d->g + i) + decay * load(d->w + i));
+        const vec v = velocity(momentum * load(d->v + i) + (load(d->g + i) + decay * load(d->w + i)));
         const vec out = load(d->a + i) - lr * v;
         store(d->v + i, v);
         store(d->out + i, out);
     }
     for (; i < count; i++) {
-        d->v[i] = d->momentum * d->v[i] + (d->g[i] + d->decay * d->w[i]);
+        d->v[i] = echi_velocity(d->momentum * d->v[i] + (d->g[i] + d->decay * d->w[i]));
         d->out[i] = d->a[i] - d->lr * d->v[i];
     }
 }

@@ -51,6 +51,6 @@ void ECHI_REF(softmax_cross_entropy)(int n, int classes, const echi_real *y, con
 /* Which of x go, as papers.md 4.2 writes it down; `scratch` has room for count numbers. Like echi_topk_select. */
 size_t ECHI_REF(topk)(size_t count, const echi_real *x, const struct echi_topk *how, echi_real *scratch, uint32_t *out_index);
 
-/* g += decay * w; v = momentum * v + g; w -= lr * v (g itself is left as it is) */
+/* g += decay * w; v = momentum * v + g, kept as echi_velocity says; w -= lr * v (g itself is left as it is) */
 void ECHI_REF(sgd)(size_t count, echi_real *w, echi_real *v, const echi_real *g, echi_real lr, echi_real momentum, echi_real decay);
 #endif

@@ -93,6 +93,31 @@ static void test_apply(void **state) {
     }
 }
 
+/* What no gradient feeds comes to 0 and does not stay at the smallest numbers there are, with either sign, in vectors and behind them. */
+static void test_velocities_settle(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        struct echi_random r;
+        echi_random_init(&r, 1, ECHI_STREAM_TEST, 78);
+        struct array w = array_new(&r, FLOATS), a = array_new(&r, FLOATS), v = array_new(&r, FLOATS), g = array_new(&r, FLOATS);
+        memset(g.f, 0, g.memory.bytes);
+        for (int i = 0; i < FLOATS; i++) v.f[i] = (i % 2 ? -1.0f : 1.0f) * FLT_MIN * (i % 3 ? 1.0f : 1 - FLT_EPSILON * (1 << i % 23));
+        float *v0 = copy_of(&v);
+        for (int step = 0; step < 2; step++) {
+            const float momentum = step == 0 ? 1 : 0.9f;
+            if (kind == 0) assert_int_equal(echi_apply_sgd(problem_device, w.buffer, w.buffer, v.buffer, g.buffer, 0, FLOATS, 0.1f, momentum, 0, NULL), ECH_OK);
+            else if (kind == 1) assert_int_equal(echi_apply_state(problem_device, w.buffer, a.buffer, a.buffer, v.buffer, g.buffer, 0, FLOATS, 0.1f, momentum, 0, NULL), ECH_OK);
+            else assert_int_equal(echi_apply_nesterov(problem_device, w.buffer, w.buffer, v.buffer, g.buffer, 0, FLOATS, 0.1f, momentum, NULL), ECH_OK);
+            for (int i = 0; i < FLOATS; i++) {
+                const float wanted = step == 0 && i % 3 ? v0[i] : 0;   /* the least normal number is one that counts */
+                if (!same_bits(&v.f[i], &wanted, 1)) fail_msg("kind %d, step %d: [%d] is %.9g, not %.9g", kind, step, i, (double)v.f[i], (double)wanted);
+            }
+        }
+        free(v0);
+        array_free(&w), array_free(&a), array_free(&v), array_free(&g);
+    }
+}
+
 static void test_add(void **state) {
     (void)state;
     for (uint32_t seed = 0; seed < 40; seed++) {
@@ -340,7 +365,7 @@ static void test_misuse(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_apply),          cmocka_unit_test(test_add), cmocka_unit_test(test_scale),    cmocka_unit_test(test_sum_states), cmocka_unit_test(test_all_finite),
+        cmocka_unit_test(test_apply),          cmocka_unit_test(test_velocities_settle), cmocka_unit_test(test_add), cmocka_unit_test(test_scale),    cmocka_unit_test(test_sum_states), cmocka_unit_test(test_all_finite),
         cmocka_unit_test(test_same_on_every_set), cmocka_unit_test(test_local), cmocka_unit_test(test_nan_is_applied), cmocka_unit_test(test_misuse),
     };
     return cmocka_run_group_tests_name("flat", tests, problem_open_device, problem_close_device);
