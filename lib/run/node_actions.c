@@ -30,7 +30,7 @@ void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event
     else if (role == ECHI_ROLE_HEAD && n->head) echi_head_step(n->head, e, &list);
     else return;   /* not hosted here */
     echi_tell_note(n, e->now);
-    if (n->coordinator) echi_resize_log(n->c->config, n->coordinator, &n->sizes_told);
+    if (role == ECHI_ROLE_COORDINATOR) echi_resize_log(n->c->config, n->coordinator, &n->sizes_told);
     if (n->recorder) {
         echi_recorder_event(n->recorder, role, e, &list, role == ECHI_ROLE_COORDINATOR ? n->coordinator : NULL);
         echi_node_check_recorder(n);

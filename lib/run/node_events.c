@@ -159,17 +159,12 @@ static void make_joined(void *self) {
     atomic_store(&n->has_slots, true);
 }
 
-static void change_plan(struct echi_plan *plan, const struct echi_msg *m) {
-    if (m->kind == ECHI_KIND_REGROUP) echi_plan_move(plan, m->peer, m->group);
-    else echi_plan_lose(plan, m->peer);
-}
-
 /* The first loss, or move, that is not told yet, to this node's roles and then to the coordinator. */
 static void tell_loss(struct echi_node *n) {
     static const enum echi_role role[] = {ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER};
     const struct echi_msg m = n->loss[0];
     memmove(&n->loss[0], &n->loss[1], (size_t)(--n->n_losses) * sizeof n->loss[0]);
-    change_plan(&n->setup.plan, &m);
+    echi_plan_told(&n->setup.plan, &m);
     struct echi_event e = {.type = m.kind == ECHI_KIND_REGROUP ? ECHI_EVENT_MOVED : ECHI_EVENT_LOST, .from = m.peer, .msg = &m};
     for (size_t i = 0; i < sizeof role / sizeof role[0] && !n->over; i++) echi_node_event(n, role[i], &e);
     echi_node_send_ready(n, m.members);
@@ -188,7 +183,7 @@ static bool needs_slots(const struct echi_node *n) {
 static void tell_losses(struct echi_node *n) {
     while (n->planned && !n->standing && n->n_losses > 0 && !n->over) {
         n->next_plan = n->setup.plan;
-        change_plan(&n->next_plan, &n->loss[0]);
+        echi_plan_told(&n->next_plan, &n->loss[0]);
         if (!needs_slots(n)) {
             tell_loss(n);
             continue;

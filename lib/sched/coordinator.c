@@ -267,7 +267,7 @@ bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, stru
     for (int r = 0; r < c->wishes.world; r++) {
         if (lost(c, r)) continue;
         struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_REGROUP);
-        a->msg.peer = (uint8_t)rank;
+        a->msg.peer = (uint16_t)rank;
         a->msg.group = (uint8_t)group;
         a->msg.members = c->members;
     }
@@ -311,7 +311,7 @@ static void watch_speed(struct echi_coordinator *c, const struct echi_msg *m) {
     if (c->wishes.regroup_after <= 0 || !c->policy->grouped || !same || m->lease.n != c->size[rank] || m->compute >> 62 || m->exchange >> 62)
         return;
     struct echi_change change = echi_regroup_step(&c->regroup, &c->plan, c->size, rank, &c->times[rank], (double)m->compute,
-                                                        (double)m->exchange);
+                                                  (double)m->exchange);
     if (change.kind == ECHI_CHANGE_GROUP && !is_worth_it(c, &change)) {
         echi_regroup_refused(&c->regroup, change.rank);
         change.kind = ECHI_CHANGE_NONE;

@@ -88,6 +88,9 @@ int echi_plan_first_group(const struct echi_plan *plan);
 bool echi_plan_may_move(const struct echi_plan *plan, int rank, int group);
 /* Moves a worker to another group, whose owner lives. All nodes do so at the same membership epoch. */
 void echi_plan_move(struct echi_plan *plan, int rank, int group);
+/* What a LOST or REGROUP word says, done to the plan. */
+struct echi_msg;
+void echi_plan_told(struct echi_plan *plan, const struct echi_msg *msg);
 /* Places for weights to come to a worker's node: for each living owner that it may work for one a strand, since a place that was
  * posted for a living node cannot be taken back. */
 int echi_plan_places(const struct echi_plan *plan, int rank);
@@ -204,7 +207,7 @@ struct echi_msg {
     uint8_t group, flag;            /* flag: PUSH, APPLIED: the worker held another lease; ASK: enum echi_ask; PARAMS: enum
                                        echi_params; END: in order, each node answers with STATS; REVOKED: enum echi_revoked;
                                        WEIGHTS, STATE: complete: all values are in it; STATE_ACK: of a complete one */
-    uint16_t peer;                  /* LOST, REVOKE, END, FAULT: the rank that it is about; ECHI_NO_RANK */
+    uint16_t peer;                  /* LOST, REGROUP, REVOKE, END, FAULT: the rank that it is about; ECHI_NO_RANK */
     uint16_t layer;                 /* PUSH; END, FAULT: ech_status */
     uint32_t correct;
     struct echi_lease lease;

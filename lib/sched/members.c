@@ -74,6 +74,11 @@ void echi_plan_move(struct echi_plan *plan, int rank, int group) {
     join(plan, rank, group);
 }
 
+void echi_plan_told(struct echi_plan *plan, const struct echi_msg *msg) {
+    if (msg->kind == ECHI_KIND_REGROUP) echi_plan_move(plan, msg->peer, msg->group);
+    else echi_plan_lose(plan, msg->peer);
+}
+
 int echi_plan_places(const struct echi_plan *plan, int rank) {
     const unsigned groups = plan->was_in[rank] | 1u << plan->group_of[rank];
     int owners = 0;
@@ -108,7 +113,7 @@ uint32_t echi_plan_step(const struct echi_plan *plan, int rank) {
 
 uint32_t echi_plan_room(const struct echi_plan *plan, int rank) {
     const uint32_t share = echi_plan_share(plan, rank), unit = plan->deterministic ? ECHI_GRANULE : 1;
-    const uint32_t part = ((echi_plan_round_most(plan) + unit - 1) / unit + ECHI_ROUND_PARTS - 1) / ECHI_ROUND_PARTS * unit;
     if (share == 0 || plan->world == 1 || !policy_of(plan)->rounds) return share;
+    const uint32_t part = ((echi_plan_round_most(plan) + unit - 1) / unit + ECHI_ROUND_PARTS - 1) / ECHI_ROUND_PARTS * unit;
     return share > part ? share : part;
 }

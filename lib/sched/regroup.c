@@ -23,12 +23,17 @@ static bool counts(const struct echi_regroup *g, const struct echi_plan *p, int 
     return !p->lost[rank] && p->group_of[rank] != ECHI_NONE && echi_speed_known(&g->pace[rank].compute);
 }
 
+/* Nothing is known of it that is unlike its group. */
+static void be_alike(struct echi_regroup *g, int rank) {
+    g->pace[rank].apart = 0;
+    g->pace[rank].apart_time = 0;
+}
+
 void echi_regroup_anew(struct echi_regroup *g, const struct echi_plan *p) {
     memset(g->sum, 0, sizeof g->sum);
     memset(g->count, 0, sizeof g->count);
     for (int r = 0; r < p->world; r++) {
-        g->pace[r].apart = 0;
-        g->pace[r].apart_time = 0;
+        be_alike(g, r);
         if (!counts(g, p, r)) continue;
         g->sum[p->group_of[r]] += echi_regroup_time(g, r);
         g->count[p->group_of[r]]++;
@@ -151,8 +156,10 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
     if (mean > 0 && unlike(last, mean)) {
         g->pace[rank].apart++;
         g->pace[rank].apart_time += ECHI_SPEED_STEPS * (last > mean ? last : mean);   /* a fast one waits for its group */
-    } else if (g->pace[rank].apart == 0 || --g->pace[rank].apart == 0) {
-        g->pace[rank].apart_time = 0;
+    } else if (g->pace[rank].apart <= 1) {
+        be_alike(g, rank);
+    } else {
+        g->pace[rank].apart--;
     }
     if (g->pace[rank].apart < WINDOWS || g->pace[rank].apart_time < g->after || !unlike(own, mean)) return change;
     const double usual = usual_time(g, p, rank);
@@ -162,10 +169,7 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
         if (other.kind != ECHI_CHANGE_NONE && (change.kind == ECHI_CHANGE_NONE || other.gain + CLEARLY >= change.gain)) change = other;
         if (change.kind == ECHI_CHANGE_SIZE) change.ratio = own / usual;
     }
-    if (change.kind == ECHI_CHANGE_NONE) {   /* nothing to gain: to be looked at again after as many steps */
-        g->pace[rank].apart = 0;
-        g->pace[rank].apart_time = 0;
-    }
+    if (change.kind == ECHI_CHANGE_NONE) be_alike(g, rank);   /* nothing to gain: to be looked at again after as many steps */
     return change;
 }
 
@@ -184,6 +188,5 @@ void echi_regroup_done(struct echi_regroup *g, const struct echi_plan *p, const 
 
 void echi_regroup_refused(struct echi_regroup *g, int rank) {
     leave_alone(g, rank, g->pace[rank].changes);
-    g->pace[rank].apart = 0;
-    g->pace[rank].apart_time = 0;
+    be_alike(g, rank);
 }

@@ -148,7 +148,7 @@ void echi_sim_event(struct echi_sim *s, int rank, enum echi_role role, struct ec
     else if (role == ECHI_ROLE_OWNER && n->owner) echi_owner_step(n->owner, e, &list);
     else if (role == ECHI_ROLE_HEAD && n->head) echi_head_step(n->head, e, &list);
     else return;   /* not hosted here */
-    echi_resize_log(s->config, s->coordinator, &s->sizes_told);
+    if (role == ECHI_ROLE_COORDINATOR) echi_resize_log(s->config, s->coordinator, &s->sizes_told);
     if (list.overflow) {
         echi_fail(s->err, ECH_E_INTERNAL, "sim.perform", "a role asked for more than %d things at once", s->actions_room);
         return echi_sim_end(s, ECH_E_INTERNAL);

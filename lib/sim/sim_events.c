@@ -106,8 +106,7 @@ static void on_changed(struct echi_sim *s, int rank, const struct echi_msg *m) {
     const bool moved = m->kind == ECHI_KIND_REGROUP;
     static const enum echi_role role[] = {ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER};
     struct echi_sim_node *n = &s->node[rank];
-    if (moved) echi_plan_move(&n->setup.plan, m->peer, m->group);
-    else echi_plan_lose(&n->setup.plan, m->peer);
+    echi_plan_told(&n->setup.plan, m);
     if (moved && rank == 0) echi_move_log(s->config, s->coordinator, m);
     if (s->real) {
         ech_status status = echi_exec_regroup(n->exec, &n->setup.plan, s->err);

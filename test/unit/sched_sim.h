@@ -923,8 +923,7 @@ static void tell_loss(struct sim *s, int node) {
     memmove(&n->loss[0], &n->loss[1], (size_t)(--n->losses) * sizeof n->loss[0]);
     if (n->losses > 0) due_at(s, after(s, 100), DUE_TELL, node, 0);
     const bool moved = m.kind == ECHI_KIND_REGROUP;
-    if (moved) echi_plan_move(&n->setup.plan, m.peer, m.group);
-    else echi_plan_lose(&n->setup.plan, m.peer);
+    echi_plan_told(&n->setup.plan, &m);
     struct echi_event e = {.type = moved ? ECHI_EVENT_MOVED : ECHI_EVENT_LOST, .from = m.peer, .msg = &m};
     if (n->has_owner) role_event(s, node, ECHI_ROLE_OWNER, &e);
     if (n->has_owner && moved && s->knower[m.peer] == 1u + (uint32_t)node && !n->owner.view[m.peer].member) note_left(s, m.peer);

@@ -817,6 +817,22 @@ static void late_steps_count_at_the_return(void **state) {
     assert_int_equal(o.view[0].steps, 3);
 }
 
+/* All nodes are told which worker moves, also where there are more than a byte counts. */
+static void a_move_names_its_worker(void **state) {
+    (void)state;
+    small_plan(ECHI_SYNC_GSSP, 300, 2);
+    coordinator_in(ECHI_RUN_TRAINS);
+    acted_none();
+    assert_true(echi_coordinator_move(&coordinator, 298, 1, &acted));
+    assert_false(acted.overflow);
+    for (int r = 0; r < 300; r++) {
+        const struct echi_action *a = acted_on(ECHI_ACTION_SEND, ECHI_KIND_REGROUP, r);
+        assert_non_null(a);
+        assert_int_equal(a->msg.peer, 298);
+        assert_int_equal(a->msg.group, 1);
+    }
+}
+
 /* A worker is back at an owner while leases of its earlier stay there are out: it is dealt none for that owner before they are settled,
  * since a mark means all that is below it. */
 static void marks_rise_with_numbers_over_stays(void **state) {
@@ -903,7 +919,7 @@ int main(void) {
         cmocka_unit_test(who_runs_out_is_dealt_further_ahead),
         cmocka_unit_test(only_owners_drain), cmocka_unit_test(an_owner_knows_the_stays_of_a_worker),
         cmocka_unit_test(late_steps_count_at_the_return),
-        cmocka_unit_test(marks_rise_with_numbers_over_stays),
+        cmocka_unit_test(marks_rise_with_numbers_over_stays), cmocka_unit_test(a_move_names_its_worker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
