@@ -35,6 +35,12 @@ verdict() {    # the script's last word
     [ $failures = 0 ]
 }
 
+skip() {       # skip WHY: this script has nothing to say here
+    echo "$*"
+    exit 77
+}
+under() { [[ ,${SAN:-}, = *,$1,* ]]; }   # under SANITIZER: address, undefined, thread; is this built with it?
+
 value() { sed -n "s/^  \"$1\": \(.*[^,]\),\{0,1\}$/\1/p" "${2:-$work/report}"; }   # value KEY [REPORT]
 
 # idx_set DIR TRAIN TEST: grey images, labels 0 to 9 in turn; opened in no time, where glyphs must be drawn.

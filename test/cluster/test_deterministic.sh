@@ -3,7 +3,7 @@
 # --deterministic as a user meets it: the same file of weights, loss and accuracy from any cluster, over TCP; and what does not
 # go with it is refused.
 . "$(dirname "$0")/cluster.bash"
-case ,${SAN:-}, in *,thread,*) echo "it compares bits; its threads are those of test_exact, which runs here"; exit 77 ;; esac
+! under thread || skip "it compares bits; its threads are those of test_exact, which runs here"
 idx_set "$work/data" 1000 50
 # Ten pictures again and again, a bar at another height for each label: something that is learnt in no time.
 for label in 0 1 2 3 4 5 6 7 8 9; do

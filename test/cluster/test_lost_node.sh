@@ -9,7 +9,7 @@ plan_of_roles "$work/plan"
 role=(coordinator head owner worker)
 idx_set "$work/data" 2000 100
 endless=(--data "$work/data" --plan "$work/plan" --epochs 60000 --eval-every 0 --deadline 2)
-epochs=$([[ ,${SAN:-}, = *,thread,* ]] && echo 5 || echo 30)   # of 2,000 samples, where a run is to come to its end: ThreadSanitizer does 500 a second
+epochs=$(under thread && echo 5 || echo 30)   # of 2,000 samples, where a run is to come to its end: ThreadSanitizer does 500 a second
 
 trains() {     # trains LOG: waits until progress is told there
     for _ in $(seq $((10 * patience))); do

@@ -81,7 +81,7 @@ expect 0 '^  speed ' --data "$work/data" --local 3 --sync gssp --seed 2 --steps 
 check "--init is not where the run starts" cmp -s "$work/one" "$work/three"
 
 # --- bsp with unequal shares is one node with the whole round, but for the order of sums
-if [[ ,${SAN:-}, = *,thread,* ]]; then
+if under thread; then
     echo "weights are not compared under ThreadSanitizer: these runs have no other threads than those above"
 elif command -v python3 >/dev/null; then
     cat >"$work/apart.py" <<'END'

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # `echelon sim` as a user meets it: it trains, the same seed gives the same bytes, virtual time is what the host file and the profile
 # say, one simulated node trains what one live node does, and each mistake gets one sentence.
-case ,${SAN:-}, in *,thread,*) echo "a simulation is one thread"; exit 77 ;; esac
 . "$(dirname "$0")/cluster.bash"
+! under thread || skip "a simulation is one thread"
 patience=$((3 * patience))   # some runs compute for seconds, and others may want the processor
 good=$work/good
 idx_set "$good" 2000 100
