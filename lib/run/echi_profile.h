@@ -14,13 +14,12 @@ struct echi_profile {
     double trunk_ops, head_ops;        /* multiply-adds of a sample forward, in front of the cut and behind it (0: no cut) */
     double parameters;                 /* floats of that model */
     struct echi_times times;           /* of a step, as the planner takes them; all of it is filled */
-    double forward;                    /* the part of the trunk's time in a step that its forward pass takes, 0..1 */
+    double forward;                    /* the part of the trunk's time in a step that reading and its forward pass take, 0..1 */
     double apply;                      /* seconds a parameter: momentum, decay and new weights from a gradient */
     double add;                        /* seconds a parameter: a gradient into the sum of a round */
     double refresh;                    /* seconds a parameter and summand: weights from w0 and the states */
     double copy;                       /* seconds a byte that goes into a socket, or comes out of one, frames included */
     double message;                    /* seconds a message at one end, besides its bytes */
-    double read;                       /* seconds a sample that is read and made rows; not in `times` */
     double look;                       /* seconds a sample of the test set: read, forward, whole model */
 };
 

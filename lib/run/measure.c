@@ -2,6 +2,7 @@
  * Step times at start, at several numbers of samples: what the planner goes by. And, for a profile, what other tasks cost. */
 #include "echi_exec.h"
 #include "echi_error.h"
+#include "echi_random.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -23,9 +24,17 @@
  * system calls (counted on LeNet-5, a worker whose head and owner are elsewhere). A host with a share of a processor takes so
  * much longer. */
 #define MESSAGE 10e-6
+/* Seconds for waking the compute lane's thread for a step and, when that is done, the one that asked for it, while the other of two
+ * processors has been idle for a millisecond (13 us after 0.1 ms). */
+#define WAKING 20e-6
 /* A message's bytes are copied into a socket or out of one, which together with the frames costs about as much as three plain
  * copies (bench_net). */
 #define COPIES 3
+/* Between two steps a node's caches see weights and gradients on their way through sockets, sums, momentum: in a run LeNet-5's steps of 16
+ * samples took a tenth longer than one right after the other. So much other memory is touched, in sizes of all parameters; more than
+ * MOST_BETWEEN bytes would leave nothing in any cache either. */
+#define BETWEEN 8
+#define MOST_BETWEEN ((size_t)16 << 20)
 static const uint32_t sizes[] = {8, 16, 32, 48, 64, 96, 128};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 _Static_assert(SIZES <= ECHI_TIMES_MAX, "more sizes than struct echi_times holds");
@@ -37,15 +46,28 @@ _Static_assert(SIZES <= ECHI_TIMES_MAX, "more sizes than struct echi_times holds
 #define STUTTERS 2.5
 
 struct bench {
+    const struct echi_job *job;
     struct echi_stack *trunk, *head;
     struct echi_buffer *params, *grads;
     echi_real *rows, *cut_rows;
     uint8_t *labels;
+    uint32_t *index, at;   /* samples are read on from here */
+    uint8_t *other;        /* memory that is touched between steps */
+    size_t other_bytes;
 };
 
-static ech_status one_step(const struct bench *b, int n, bool head, struct ech_error *err) {
+/* As a step of a run reads them, scattered over a data set that no cache holds, or as a look does, one after the other. */
+static ech_status read_samples(struct bench *b, int n, bool look, struct ech_error *err) {
+    const uint32_t all = b->job->train_samples;
+    for (uint32_t i = 0; i < (uint32_t)n; i++) b->index[i] = look ? (b->at + i) % all : echi_permute(1, 0, all, (b->at + i) % all);
+    b->at = (b->at + (uint32_t)n) % all;
+    return echi_exec_read(b->job, false, b->index, n, b->rows, b->labels, err);
+}
+
+static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *err) {
     struct echi_stack *stack = head ? b->head : b->trunk;
     const bool loss_here = head || !b->head;
+    if (!head) ECHI_TRY(read_samples(b, n, false, err));
     ECHI_TRY(echi_stack_input(stack, n, head ? b->cut_rows : b->rows, err));
     const int units = echi_stack_units(stack);
     for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(stack, u, b->params, err));
@@ -57,16 +79,27 @@ static ech_status one_step(const struct bench *b, int n, bool head, struct ech_e
     return ECH_OK;
 }
 
-struct timing { int sizes, sweeps; double least[SIZES][2] /* of the processor */, exchange; double wall[SWEEPS]; int steps[SWEEPS][SIZES][2]; double ratio[VARIES_MOST]; int ratios; };   /* [2]: trunk, head */
+/* [2]: trunk, head. Of a sweep all of the clock counts, what is between steps as well: that is processor time, too, of which a host
+ * may own a share. */
+struct timing {
+    int sizes, sweeps, steps[SWEEPS][SIZES][2], ratios;
+    double least[SIZES][2], between[SWEEPS];   /* of the processor */
+    double wall[SWEEPS], exchange, ratio[VARIES_MOST];
+};
 
-static ech_status time_size(const struct bench *b, int sweep, int size, bool head, struct echi_slowness *slowness, struct timing *t, struct ech_error *err) {
+static ech_status time_size(struct bench *b, int sweep, int size, bool head, struct echi_slowness *slowness, struct timing *t, struct ech_error *err) {
     double sum = 0;
     if (sweep == 0) {
         ECHI_TRY(one_step(b, (int)sizes[size], head, err));   /* warms caches and pages */
         echi_slowness_pay(slowness);
     }
     while (sum < SECONDS_A_SIZE) {
+        const int64_t touched = echi_now(), cpu_touched = echi_thread_cpu();
+        memset(b->other, t->steps[sweep][size][head], b->other_bytes);
         const int64_t began = echi_now(), cpu_began = echi_thread_cpu(), owed = slowness->debt;
+        const double between = (double)(cpu_began - cpu_touched) * 1e-9;
+        t->between[sweep] += between;
+        t->wall[sweep] += fmax((double)(began - touched) * 1e-9, between);
         ECHI_TRY(one_step(b, (int)sizes[size], head, err));
         const double cpu = fmax((double)(echi_thread_cpu() - cpu_began) * 1e-9, SHORTEST);
         echi_slowness_pay(slowness);
@@ -96,7 +129,7 @@ static ech_status time_exchange(const struct bench *b, struct echi_device *devic
 static double scale_of(const struct timing *t) {
     double best = 0;
     for (int sweep = 0; sweep < t->sweeps; sweep++) {
-        double shortest = 0;
+        double shortest = t->between[sweep];
         for (int i = 0; i < t->sizes; i++)
             for (int head = 0; head < 2; head++) shortest += t->steps[sweep][i][head] * t->least[i][head];
         const double scale = t->wall[sweep] / shortest;
@@ -127,7 +160,7 @@ static void variation_of(struct timing *t, struct echi_times *out) {
 /* Stacks and arrays for steps of up to `most` samples, filled with numbers of the size that samples have. */
 static ech_status bench_open(const struct echi_job *job, struct echi_device *device, int most, struct bench *b, struct ech_error *err) {
     const bool cut = job->cut > 0;
-    *b = (struct bench){0};
+    *b = (struct bench){.job = job};
     ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers, cut ? job->cut : job->model->n_layers, most, &b->trunk, err));
     if (cut) ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers + job->cut, job->model->n_layers - job->cut, most, &b->head, err));
     ECHI_TRY(echi_buffer_create(device, job->n_params * sizeof(echi_real), &b->params, err));
@@ -135,9 +168,11 @@ static ech_status bench_open(const struct echi_job *job, struct echi_device *dev
     b->rows = calloc((size_t)most * echi_shape_size(job->model->input), sizeof *b->rows);
     b->cut_rows = calloc((size_t)most * (job->cut_width ? job->cut_width : 1), sizeof *b->cut_rows);
     b->labels = calloc((size_t)most, 1);
-    if (!b->rows || !b->cut_rows || !b->labels) return echi_fail_memory(err, "run.measure", "step times at start");
+    b->index = calloc((size_t)most, sizeof *b->index);
+    b->other_bytes = job->n_params > MOST_BETWEEN / (BETWEEN * sizeof(echi_real)) ? MOST_BETWEEN : job->n_params * BETWEEN * sizeof(echi_real);
+    b->other = malloc(b->other_bytes);
+    if (!b->rows || !b->cut_rows || !b->labels || !b->index || !b->other) return echi_fail_memory(err, "run.measure", "step times at start");
     echi_model_init(job->model, 1, echi_buffer_host(b->params));
-    for (size_t i = 0; i < (size_t)most * echi_shape_size(job->model->input); i++) b->rows[i] = (echi_real)(i % 17) / 10 - (echi_real)0.8;
     for (size_t i = 0; i < (size_t)most * job->cut_width; i++) b->cut_rows[i] = (echi_real)(i % 13) / 10;
     return ECH_OK;
 }
@@ -150,6 +185,8 @@ static void bench_close(struct bench *b) {
     free(b->rows);
     free(b->cut_rows);
     free(b->labels);
+    free(b->index);
+    free(b->other);
 }
 
 ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err) {
@@ -174,7 +211,7 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     const double scale = scale_of(&timing);
     for (int i = 0; i < timing.sizes; i++) {
         out->n[i] = sizes[i];
-        out->trunk[i] = timing.least[i][0] * scale;
+        out->trunk[i] = (timing.least[i][0] + WAKING) * scale;
         out->head[i] = timing.least[i][1] * scale;
     }
     out->count = (uint32_t)timing.sizes;
@@ -188,16 +225,15 @@ out:
 
 /* ---------------------------------------------------------- for a profile */
 
-#define COST_RUNS 20   /* the shortest counts */
+#define COST_RUNS 20      /* the shortest counts */
+#define COST_SAMPLES 64   /* in a step, at most */
 
-enum cost { FORWARD, BACKWARD, APPLY, ADD, REFRESH, COPY, READ, LOOK, COSTS };
+enum cost { FORWARD, BACKWARD, APPLY, ADD, REFRESH, COPY, LOOK, COSTS };
 struct costs {
-    const struct bench *b;
+    struct bench *b;
     struct echi_device *device;
-    const struct echi_job *job;
     struct echi_buffer *momentum, *out;
     int n;
-    uint32_t index[64];
 };
 
 static ech_status units(struct echi_stack *stack, const struct bench *b, bool backward, struct ech_error *err) {
@@ -207,19 +243,20 @@ static ech_status units(struct echi_stack *stack, const struct bench *b, bool ba
     return ECH_OK;
 }
 
-static ech_status forward_once(const struct bench *b, int n, struct ech_error *err) {
+static ech_status forward_once(struct bench *b, int n, bool look, struct ech_error *err) {
+    ECHI_TRY(read_samples(b, n, look, err));
     ECHI_TRY(echi_stack_input(b->trunk, n, b->rows, err));
     return units(b->trunk, b, false, err);
 }
 
 static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_error *err) {
-    const struct bench *b = c->b;
-    const size_t all = c->job->n_params;
+    struct bench *b = c->b;
+    const size_t all = b->job->n_params;
     const struct echi_buffer *states[2] = {b->grads, c->momentum};
     double loss;
     int correct;
     switch (cost) {
-    case FORWARD: return forward_once(b, c->n, err);
+    case FORWARD: return forward_once(b, c->n, false, err);
     case BACKWARD:   /* behind a FORWARD; without a head the loss is part of it */
         if (b->head) ECHI_TRY(echi_stack_output_grad(b->trunk, b->cut_rows, err));
         else ECHI_TRY(echi_stack_loss(b->trunk, b->labels, 1, &loss, &correct, err));
@@ -230,9 +267,8 @@ static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_err
     case COPY:
         for (int i = 0; i < COPIES; i++) memcpy(echi_buffer_host(c->out), echi_buffer_host(b->params), all * sizeof(echi_real));
         return ECH_OK;
-    case READ: return echi_exec_read(c->job, false, c->index, c->n, b->rows, b->labels, err);
-    case LOOK:   /* but for reading */
-        ECHI_TRY(forward_once(b, c->n, err));
+    case LOOK:
+        ECHI_TRY(forward_once(b, c->n, true, err));
         if (b->head) {
             ECHI_TRY(echi_stack_input(b->head, c->n, b->cut_rows, err));
             ECHI_TRY(units(b->head, b, false, err));
@@ -246,11 +282,10 @@ static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_err
 ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *device, const struct echi_times *times, struct echi_profile *out,
                               struct ech_error *err) {
     struct bench b;
-    struct costs c = {.b = &b, .device = device, .job = job, .n = 1};
+    struct costs c = {.b = &b, .device = device, .n = 1};
     double least[COSTS] = {0};
     ech_status status = ECH_OK;
-    for (uint32_t i = 0; i < times->count && times->n[i] <= sizeof c.index / sizeof c.index[0]; i++) c.n = (int)times->n[i];
-    for (int i = 0; i < c.n; i++) c.index[i] = (uint32_t)i % job->train_samples;
+    for (uint32_t i = 0; i < times->count && times->n[i] <= COST_SAMPLES; i++) c.n = (int)times->n[i];
     ECHI_TRY_GOTO(bench_open(job, device, c.n, &b, err), out);
     ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(echi_real), &c.momentum, err), out);
     ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(echi_real), &c.out, err), out);
@@ -270,8 +305,7 @@ ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *de
     out->refresh = least[REFRESH] * a_param / 2;
     out->copy = least[COPY] * a_param / sizeof(echi_real);
     out->message = MESSAGE * scale;
-    out->read = least[READ] * scale / c.n;
-    out->look = (least[READ] + least[LOOK]) * scale / c.n;
+    out->look = least[LOOK] * scale / c.n;
 out:
     echi_buffer_destroy(c.momentum);
     echi_buffer_destroy(c.out);

@@ -65,7 +65,7 @@ static void compute(struct play *p, int i) {
     const struct ring *r = p->ring;
     const struct echi_profile *f = r->profile;
     const int host = r->order[i];
-    const double once = r->n[i] ? echi_times_whole(&f->times, r->n[i]) + f->read * r->n[i] : 0;
+    const double once = r->n[i] ? echi_times_whole(&f->times, r->n[i]) : 0;
     const struct echi_work w = {
         .seconds = once * echi_cost_step_factor(p->cost, host, p->node[i].step) + f->apply * f->parameters / r->nodes,
         .shape = &p->shape};
@@ -167,7 +167,7 @@ static void check_formula(const struct ring *r) {
     const struct echi_profile *f = r->profile;
     const double bytes = ceil(f->parameters / r->nodes) * sizeof(float), frames = ceil(bytes / ECHI_NET_CHUNK) * ECHI_FRAME_HEADER;
     const double turn = 2 * host[0].delay + (host[0].rate > 0 ? (bytes + frames) / host[0].rate : 0);
-    const double work = (echi_times_whole(&f->times, n[0]) + f->read * n[0] + f->apply * f->parameters / r->nodes) / host[0].speed;
+    const double work = (echi_times_whole(&f->times, n[0]) + f->apply * f->parameters / r->nodes) / host[0].speed;
     const double formula = work + 2 * (r->nodes - 1) * turn, played = play(&one, 1, 10);
     if (fabs(played - formula) > 1e-6 * formula) {
         fprintf(stderr, "bench_ring: %d alike take %.9f s a step, by the formula it is %.9f\n", r->nodes, played, formula);

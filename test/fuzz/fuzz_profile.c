@@ -11,7 +11,7 @@
 static void check_profile(const struct echi_profile *p) {
     FUZZ_CHECK(p->trunk_ops >= 1 && p->head_ops >= 0 && p->parameters >= 1 && isfinite(p->trunk_ops + p->head_ops + p->parameters));
     FUZZ_CHECK(p->forward >= 0 && p->forward <= 1);
-    const double cost[] = {p->apply, p->add, p->refresh, p->copy, p->message, p->read, p->look, p->times.exchange, p->times.update, p->times.messages};
+    const double cost[] = {p->apply, p->add, p->refresh, p->copy, p->message, p->look, p->times.exchange, p->times.update, p->times.messages};
     for (size_t i = 0; i < sizeof cost / sizeof cost[0]; i++) FUZZ_CHECK(cost[i] >= 0 && isfinite(cost[i]));
     FUZZ_CHECK(p->times.count >= 1 && p->times.count <= ECHI_TIMES_MAX);
     static const uint32_t n[] = {1, 7, 64, 65536, 1u << 24};

@@ -31,10 +31,9 @@ static const char good[] = "# a machine\n"                        /* 1 */
                            "refresh 1 ns\n"                        /* 10 */
                            "copy 0.125 ns\n"                       /* 11 */
                            "message 10 us\n"                       /* 12 */
-                           "read 0.5 us\n"                         /* 13 */
-                           "look 2 ms\n"                           /* 14 */
-                           "step 8 trunk 1 ms head 100 us\n"       /* 15 */
-                           "\tstep 64 trunk 0.008 s head 800us";   /* 16: no end of line */
+                           "look 2 ms\n"                           /* 13 */
+                           "step 8 trunk 1 ms head 100 us\n"       /* 14 */
+                           "\tstep 64 trunk 0.008 s head 800us";   /* 15: no end of line */
 
 static ech_status load(const char *text, size_t len) {
     write_bytes(path, text, len);
@@ -53,7 +52,7 @@ static void a_profile_is_read(void **state) {
     assert_string_equal(profile.model, "mine");
     assert_true(profile.trunk_ops == 1000 && profile.head_ops == 200 && profile.parameters == 50 && profile.forward == 0.25);
     is(profile.apply, 5e-10), is(profile.add, 2.5e-10), is(profile.refresh, 1e-9), is(profile.copy, 1.25e-10);
-    is(profile.message, 1e-5), is(profile.read, 5e-7), is(profile.look, 2e-3);
+    is(profile.message, 1e-5), is(profile.look, 2e-3);
     assert_int_equal(profile.times.count, 2);
     assert_true(profile.times.n[0] == 8 && profile.times.n[1] == 64);
     is(profile.times.trunk[0], 1e-3), is(profile.times.trunk[1], 8e-3), is(profile.times.head[0], 1e-4), is(profile.times.head[1], 8e-4);
@@ -121,11 +120,11 @@ static void a_refusal_names_file_and_line(void **state) {
         {5, "head_operations -1", "found '-1'"}, {5, "head_operations", "end of the line"}, {6, "parameters 0", "from 1 to"},
         {7, "forward 1.5", "from 0 to 1"}, {7, "forward inf", "found 'inf'"}, {8, "apply 1", "s, ms, us or ns"}, {8, "apply -1 ns", "found '-1'"},
         {8, "apply 1 h", "found '1 h'"}, {8, "apply 2 s", "apply needs a time up to 0.001 s"}, {9, "apply 1 ns", "said before"},
-        {12, "message 1 us 2", "nothing more"}, {15, "step", "a number of samples"}, {15, "step 0 trunk 1 ms head 1 ms", "found '0'"},
-        {15, "step 65537 trunk 1 ms head 1 ms", "a number of samples"}, {15, "step 8 trunk 1 ms", "is written like"},
-        {15, "step 8 head 1 ms trunk 1 ms", "found 'head'"}, {15, "step 8 trunk 0 ms head 1 ms", "above 0"},
-        {15, "step 8 trunk nan ms head 1 ms", "found 'nan'"}, {15, "step 8 trunk 1 ms head -1 ms", "found '-1'"},
-        {15, "step 8 trunk 1 ms head 4000 s", "up to 3600 s"}, {16, "step 8 trunk 1 ms head 1 ms", "above that of the line before"},
+        {12, "message 1 us 2", "nothing more"}, {14, "step", "a number of samples"}, {14, "step 0 trunk 1 ms head 1 ms", "found '0'"},
+        {14, "step 65537 trunk 1 ms head 1 ms", "a number of samples"}, {14, "step 8 trunk 1 ms", "is written like"},
+        {14, "step 8 head 1 ms trunk 1 ms", "found 'head'"}, {14, "step 8 trunk 0 ms head 1 ms", "above 0"},
+        {14, "step 8 trunk nan ms head 1 ms", "found 'nan'"}, {14, "step 8 trunk 1 ms head -1 ms", "found '-1'"},
+        {14, "step 8 trunk 1 ms head 4000 s", "up to 3600 s"}, {15, "step 8 trunk 1 ms head 1 ms", "above that of the line before"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         char place[80];
@@ -140,20 +139,20 @@ static void a_refusal_names_file_and_line(void **state) {
     strcpy(many, good);
     for (int i = 0; i < 11; i++) snprintf(many + strlen(many), sizeof many - strlen(many), "\nstep %d trunk 1 s head 0 s", 65 + i);
     assert_int_equal(load(many, strlen(many)), ECH_E_FORMAT);
-    assert_non_null(strstr(error.text, ":27: a profile has at most 12"));
+    assert_non_null(strstr(error.text, ":26: a profile has at most 12"));
 }
 
 static void every_line_must_be_there(void **state) {
     (void)state;
     static const char *const key[] = {"machine", "model", "trunk_operations", "head_operations", "parameters", "forward", "apply", "add", "refresh",
-                                      "copy", "message", "read", "look"};
-    for (int line = 2; line <= 14; line++) {
+                                      "copy", "message", "look"};
+    for (int line = 2; line <= 13; line++) {
         assert_int_equal(load_with(line, NULL), ECH_E_FORMAT);
         char says[40];
         snprintf(says, sizeof says, "'%s' is missing", key[line - 2]);
         if (!strstr(error.text, says) || !strstr(error.text, path)) fail_msg("line %d: %s", line, error.text);
     }
-    assert_int_equal(load_with(16, NULL), ECH_OK);   /* one size will do, none will not */
+    assert_int_equal(load_with(15, NULL), ECH_OK);   /* one size will do, none will not */
     assert_int_equal(load(good, (size_t)(strstr(good, "step") - good)), ECH_E_FORMAT);
     assert_non_null(strstr(error.text, "'step' is missing"));
     assert_int_equal(load("", 0), ECH_E_FORMAT);
@@ -217,7 +216,7 @@ static void the_built_in_profile_is_lenet5s(void **state) {
     for (uint32_t i = 1; i < profile.times.count; i++)
         assert_true(profile.times.n[i] > profile.times.n[i - 1] && profile.times.trunk[i] >= profile.times.trunk[i - 1] && profile.times.head[i] >= profile.times.head[i - 1]);
     assert_true(profile.forward > 0 && profile.forward < 1 && profile.apply > 0 && profile.add > 0 && profile.refresh > 0 && profile.copy > 0);
-    assert_true(profile.message > 0 && profile.read > 0 && profile.look > profile.read && profile.machine[0]);
+    assert_true(profile.message > 0 && profile.look > 0 && profile.machine[0]);
     ech_model_destroy(lenet);
 }
 
@@ -238,10 +237,10 @@ static void this_machine_can_be_measured(void **state) {
     if (echi_measure_costs(&job, device, &times, &profile, &error) != ECH_OK) fail_msg("%s", error.text);
     is(profile.message, 3e-5);   /* a host with a third of a processor: times.messages says so */
     assert_true(profile.forward > 0.02 && profile.forward < 0.98);
-    const double cost[] = {profile.apply, profile.add, profile.refresh, profile.copy, profile.read, profile.look};
-    for (int i = 0; i < 6; i++)
+    const double cost[] = {profile.apply, profile.add, profile.refresh, profile.copy, profile.look};
+    for (int i = 0; i < 5; i++)
         if (!(cost[i] > 0 && cost[i] < 1e-2)) fail_msg("cost %d is %g", i, cost[i]);
-    assert_true(profile.look > 100 * profile.add && profile.look > profile.read);   /* a sample's forward pass is more than an addition */
+    assert_true(profile.look > 100 * profile.add);   /* a sample's forward pass is more than an addition */
     assert_memory_equal(&profile.times, &times, sizeof times);
     assert_int_equal(echi_profile_save(path, &profile, &error), ECH_OK);
     assert_int_equal(echi_profile_load(path, &profile, &error), ECH_OK);
