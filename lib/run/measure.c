@@ -39,8 +39,9 @@ static const uint32_t sizes[] = {8, 16, 32, 48, 64, 96, 128};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 _Static_assert(SIZES <= ECHI_TIMES_MAX, "more sizes than struct echi_times holds");
 
-/* Steps of at least so many samples tell how much steps vary; shorter ones are over before anything befalls them. Their seconds, in
- * processor seconds of the shortest of their size; what takes so many times the median is no jitter but a stutter. */
+/* Steps of at least so many samples tell how much steps vary; shorter ones are over before anything befalls them. Their processor time,
+ * in that of the shortest of their size: waiting for a processor is in the scale, and on a host with a share of one it is no accident
+ * of a step but comes once a period. What takes so many times the median is no jitter but a stutter. */
 #define VARIES_FROM 32
 #define VARIES_MOST 256
 #define STUTTERS 2.5
@@ -108,7 +109,7 @@ static ech_status time_size(struct bench *b, int sweep, int size, bool head, str
         const double seconds = wall > cpu ? wall : cpu;
         if (t->least[size][head] == 0 || cpu < t->least[size][head]) t->least[size][head] = cpu;
         t->steps[sweep][size][head]++;
-        if (sizes[size] >= VARIES_FROM && t->ratios < VARIES_MOST) t->ratio[t->ratios++] = seconds / t->least[size][head];
+        if (sizes[size] >= VARIES_FROM && t->ratios < VARIES_MOST) t->ratio[t->ratios++] = cpu / t->least[size][head];
         sum += seconds;
     }
     t->wall[sweep] += sum;
