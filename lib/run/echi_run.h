@@ -96,9 +96,8 @@ bool echi_lane_is_held(struct echi_lane *lane);
  * node owes. */
 void echi_lane_breathe(struct echi_lane *lane, enum echi_task_kind kind);
 /* Of these three a lane that is NULL does nothing: a replay runs tasks without one. */
-/* Called by the running task: the gradient of a layer, or of a head's rows, is in its place. Gradients of fewer bytes than a chunk of
- * the wire wait for the next, or for the end of their task: sending them a little earlier saves less than waking a thread costs. */
-#define ECHI_WORTH_A_WAKE 65536
+/* Called by the running task: the gradient of a layer, or of a head's rows, is in its place. Those of fewer bytes than
+ * ECHI_WORTH_A_WAKE wait for the next, or for the end of their task. */
 void echi_lane_gradient(struct echi_lane *lane, const struct echi_task *task, int layer, size_t bytes, const struct echi_result *result);
 void echi_lane_rows(struct echi_lane *lane, const struct echi_task *task, const struct echi_result *result);
 /* What a lane is at: the task in hand (the most urgent of those begun), since when, and how many wait. */

@@ -357,6 +357,10 @@ struct echi_result {
     bool kept;                              /* KEEP: the checkpoint is complete */
 };
 
+/* Bytes of gradients that are told of (GRADIENT) while their task goes on, a chunk of the wire; fewer wait for more, or for its end:
+ * sending them a little earlier saves less than waking a thread costs. */
+#define ECHI_WORTH_A_WAKE 65536
+
 enum echi_event_type {
     ECHI_EVENT_START,      /* the role's slots stand: post what you take, say that you are there */
     ECHI_EVENT_MESSAGE,    /* payload, if any, whole in `slot` */

@@ -51,7 +51,11 @@ struct node {
     double update;                        /* of the head's layers */
     double message, row;                  /* one besides its bytes; the bytes of a sample to the head and back */
 };
-struct strand { enum { AWAY, WANTS_LEASE, WANTS_FORWARD, WANTS_BACKWARD } wants; double factor, seen; };
+struct strand {
+    enum { AWAY, WANTS_LEASE, WANTS_FORWARD, WANTS_BACKWARD } wants;
+    double factor, seen;
+    bool head_in;                         /* of its push, the layers behind the cut were taken in while it still computed */
+};
 struct worker {
     struct strand strand[ECHI_STRANDS];
     bool owed[ECHI_STRANDS];              /* weights: it waits for a place, or for the slowest of its group */
@@ -273,12 +277,34 @@ static void answer(struct play *p) {
 
 /* ---- owner ---- */
 
-/* With nothing apart the layers behind the cut have left when those before it are computed backward. */
+/* Messages that layers of a push are: those told of together go as one. */
+static double messages(uint64_t bytes, uint32_t layers) {
+    const double many = (double)(bytes / ECHI_WORTH_A_WAKE);
+    return bytes == 0 ? 0 : many < 1 ? 1 : many > layers ? layers : many;
+}
+static double head_messages(const struct play *p) { return p->plan->separated ? 0 : messages(p->load->head, p->load->head_layers); }
+static double all_messages(const struct play *p) { return messages(p->load->trunk, p->load->layers) + head_messages(p); }
+static double travels(const struct play *p) { return (double)p->load->trunk + (p->plan->separated ? 0 : p->load->head); }
+
+/* An owner's node copies so much of a push out of its socket, from another node. */
+static double taking_in(const struct play *p, int r, double bytes, double messages) {
+    const int g = p->plan->group_of[r];
+    const struct node *n = &p->node[p->plan->owner_of[g]];
+    return COPY * p->gradients[g].part * n->exchange * (travels(p) > 0 ? bytes / travels(p) : 1) + messages * n->message;
+}
+
+/* With nothing apart the layers behind the cut have left when those before it are computed backward, and on a link that is fast have
+ * come as well. */
 static void push(struct play *p, int r, int strand) {
     const int o = p->plan->owner_of[p->plan->group_of[r]];
-    const double early = p->worker[r].strand[strand].factor * p->node[r].backward;
-    const double part = p->gradients[p->plan->group_of[r]].part;
-    if (!p->plan->separated) carry(p, r, o, part * p->load->head, p->now - early);
+    struct strand *s = &p->worker[r].strand[strand];
+    const double early = s->factor * p->node[r].backward, part = p->gradients[p->plan->group_of[r]].part;
+    s->head_in = false;
+    if (!p->plan->separated && p->load->head > 0) {
+        const double there = carry(p, r, o, part * p->load->head, p->now - early);
+        s->head_in = o != r && there <= p->now;
+        if (s->head_in) urgent(&p->node[o], there, taking_in(p, r, p->load->head, head_messages(p)));
+    }
     tell(p, carry(p, r, o, part * p->load->trunk, p->now), PUSH_IN, r, strand);
 }
 
@@ -289,10 +315,6 @@ static bool held_back(const struct play *p, int r) {
     const struct group *a = &p->group[p->plan->group_of[r]];
     return p->bound && p->worker[r].applied > (uint64_t)a->least + p->plan->staleness;
 }
-
-/* Layers of a push, each a message. */
-static double travelling(const struct play *p) { return p->load->layers + (p->plan->separated ? 0 : p->load->head_layers); }
-static double travels(const struct play *p) { return (double)p->load->trunk + (p->plan->separated ? 0 : p->load->head); }
 
 static void send_weights(struct play *p, int r, int strand) {
     const int g = p->plan->group_of[r], o = p->plan->owner_of[g];
@@ -392,7 +414,9 @@ static void push_in(struct play *p, int r, int strand) {
     const int o = p->plan->owner_of[p->plan->group_of[r]];
     struct node *n = &p->node[o];
     const struct coding *c = o == r ? &p->own : &p->gradients[p->plan->group_of[r]];
-    const double copied = o == r ? n->message : COPY * c->part * n->exchange + (travelling(p) + 1) * n->message;
+    const bool head_in = p->worker[r].strand[strand].head_in;
+    const double left = travels(p) - (head_in ? p->load->head : 0), of = all_messages(p) - (head_in ? head_messages(p) : 0);
+    const double copied = o == r ? n->message : taking_in(p, r, left, of + 1);
     const double here = copied + c->read * n->apply;
     if (p->policy->rounds) {
         urgent(n, p->now, here + (1 - COPY) * n->exchange);
@@ -535,7 +559,7 @@ static void set_up(struct play *p, int r) {
     /* A lease; a push and weights; rows and their answer. */
     double around = plan->world > 1 ? n->message : 0;
     const struct coding *out = elsewhere ? &p->gradients[plan->group_of[r]] : &p->own, *back = elsewhere ? &p->states : &p->own;
-    if (elsewhere) around += COPY * (out->part + back->part) * n->exchange + (travelling(p) + 1) * n->message;
+    if (elsewhere) around += COPY * (out->part + back->part) * n->exchange + (all_messages(p) + 1) * n->message;
     around += (out->write + back->read) * n->apply;
     if (plan->separated && plan->head != r) around += 2 * n->message + plan->n[r] * n->row;
     const double trunk = echi_times_trunk(t, plan->n[r]);

@@ -153,6 +153,13 @@ static void bytes_take_their_time(void **state) {
     nodes(4, seconds);
     times[3].exchange = 2;
     near(predict(0).rate, 64 / (16 + 2 * 1.2), 1e-9);
+    /* What leaves early, on a link that is fast, is taken in while the other still computes: of an exchange of 2 s three quarters of 0.6
+     * are behind the cut, and come in during the owner's own step, which ends so much later; then the rest, the sum, the round. */
+    nodes(2, (const double[]){0.5, 1});
+    times[0].exchange = 2;
+    load = (struct echi_load){.trunk = 25, .head = 75, .layers = 1, .head_layers = 1};
+    whole(ECHI_SYNC_BSP, 2, 16);
+    near(predict(0).rate, 32 / (16 + 0.3 + 0.8 + 2.2 + 1.2), 1e-9);
 }
 
 static void updates_take_what_is_said_of_them(void **state) {
