@@ -21,8 +21,8 @@
 #define MESSAGES 6
 /* In echi_times.exchange, a push taken in and added: what comes in or goes out, be it a push, a state or weights; and an update, where
  * nobody says what that takes. */
-#define COPY 0.6
-#define APPLY 1.1
+#define COPY 0.85
+#define APPLY 0.7
 /* In updates: weights, for each state that they are a sum of. */
 #define SUMMAND 0.36
 /* Under a codec what is sent is what is sent from this epoch on, when ratios have come to where they stay. */

@@ -32,10 +32,14 @@ ech_status echi_cost_create(const struct echi_hosts *hosts, struct echi_cost_io 
     c->lane = calloc(n, sizeof *c->lane);
     c->link = calloc(n, sizeof *c->link);
     c->pool = calloc((size_t)hosts->pools + 1, sizeof *c->pool);
-    bool losses = false;
-    for (size_t h = 0; h < n; h++) losses = losses || hosts->host[h].loss > 0;
+    bool losses = false, quotas = false;
+    for (size_t h = 0; h < n; h++) {
+        losses = losses || hosts->host[h].loss > 0;
+        quotas = quotas || hosts->host[h].quota > 0;
+    }
+    if (quotas) c->quota = calloc(n, sizeof *c->quota);
     if (losses) c->in_order = calloc(n * n, sizeof *c->in_order);
-    if (!c->dead || !c->lane || !c->link || !c->pool || (losses && !c->in_order)) {
+    if (!c->dead || !c->lane || !c->link || !c->pool || (losses && !c->in_order) || (quotas && !c->quota)) {
         echi_cost_destroy(c);
         return echi_fail_memory(err, "sim.cost", "the hosts");
     }
@@ -58,6 +62,7 @@ void echi_cost_destroy(struct echi_cost *c) {
     echi_records_free(&c->works);
     echi_records_free(&c->parcels);
     free(c->in_order);
+    free(c->quota);
     free(c);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of the cost engine share: cost.c (time), lanes.c (works), links.c (messages). */
+ * What the files of the cost engine share: cost.c (time), lanes.c (works), quota.c (processor time by quota), links.c (messages). */
 #ifndef ECHI_COST_IMPL_H
 #define ECHI_COST_IMPL_H
 #include "echi_cost.h"
@@ -39,6 +39,13 @@ struct echi_sim_pool {
     struct echi_events ends;  /* of stretches, by the pool's clock; who: host; what: turn of the lane */
     uint32_t turn;
 };
+/* What a host with a quota has used of it; all times virtual ns. See quota.c. */
+struct echi_sim_quota {
+    double clock;             /* ns for which its lane has computed: the lane's own time */
+    double used;              /* ns of the quota of period number `index`, more than there is where messages were in debt */
+    int64_t at, index;        /* as it was then */
+    bool active;              /* its lane computes, whenever there is quota left */
+};
 struct echi_parcel {
     uint64_t cookie, left, bytes, part;   /* part: the bytes of the stretch that left last */
     int64_t entry, least;     /* when its last part begins to come in if nothing is before it; it is not whole before `least` */
@@ -72,6 +79,7 @@ struct echi_cost {
     struct echi_sim_lane *lane;
     struct echi_sim_link *link;
     struct echi_sim_pool *pool;
+    struct echi_sim_quota *quota;   /* [hosts], if any has one */
     struct echi_records works, parcels;
     int64_t *in_order;        /* [hosts * hosts], if any message may be lost: before this the next of the pair does not come */
 };
@@ -88,6 +96,13 @@ bool echi_cost_pool_due(struct echi_cost *c, int pool, uint32_t turn, struct ech
 bool echi_cost_held(const struct echi_cost *c, int host);   /* still asked to hold, and nothing under way */
 /* Messages take so many ns of the host's processor: from its work, if there is one. */
 void echi_cost_steal(struct echi_cost *c, int host, int64_t ns);
+
+/* quota.c */
+/* That of a host, as it is now; NULL: it has none. */
+struct echi_sim_quota *echi_cost_quota(struct echi_cost *c, int host);
+/* When its lane, if it goes on computing, will have done so for `ns` more; when nothing holds the processor up any more. */
+int64_t echi_cost_quota_end(const struct echi_cost *c, int host, double ns);
+int64_t echi_cost_quota_left(const struct echi_cost *c, int host);
 void echi_cost_lane_kill(struct echi_cost *c, int host);
 
 /* links.c: likewise */

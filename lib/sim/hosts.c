@@ -4,6 +4,7 @@
  *     hosts 4 speed 2000 images/s                          (images/s of the model; or 0.5 x, of the profile's machine)
  *     hosts 2 speed 1 x cores 2                            (these two share two cores)
  *     hosts 1 speed 1 x cores 4 of desk                    (this one and all others "of desk" share four)
+ *     hosts 1 speed 1 x quota 50 ms of 100 ms              (half a core, as a container's limit gives it)
  *     hosts 1 speed 0.25 x link 50 Mb/s delay 2 ms loss 0.1 % dies 60 s
  *     hosts 1 speed 1 x joins 10 s slow 4 x from 20 s until 50 s
  * test/hosts/README.md says what each word means. */
@@ -68,6 +69,15 @@ static ech_status read_cores(struct reader *r, struct echi_host *h) {
     return ECH_OK;
 }
 
+static ech_status read_quota(struct reader *r, struct echi_host *h) {
+    static const char needs[] = "quota needs two times from 0.01 ms to 10 s with their units, of which the first is not the longer, as in "
+                                "'50 ms of 100 ms'";
+    ECHI_TRY(echi_lines_amount(&r->lines, needs, time_units, 1e-5, 10, &h->quota, NULL));
+    if (!echi_lines_take(&r->lines, "of")) return echi_lines_refuse(&r->lines, needs, echi_lines_word(&r->lines));
+    ECHI_TRY(echi_lines_amount(&r->lines, needs, time_units, 1e-5, 10, &h->period, NULL));
+    return h->quota <= h->period ? ECH_OK : echi_lines_refuse(&r->lines, needs, "quota");
+}
+
 static ech_status read_jitter(struct reader *r, struct echi_host *h) {
     static const char needs[] = "jitter needs the sigma of a step's lognormal factor, a number from 0 to 2 without a unit";
     return echi_lines_amount(&r->lines, needs, no_units, 0, 2, &h->jitter, NULL);
@@ -126,10 +136,10 @@ static ech_status read_slow(struct reader *r, struct echi_host *h) {
     return ECH_OK;
 }
 
-enum { SLOW = 9, KEYS };
-static const char *const key[KEYS] = {"speed", "cores", "jitter", "stutter", "link", "delay", "loss", "dies", "joins", [SLOW] = "slow"};
+enum { SLOW = 10, KEYS };
+static const char *const key[KEYS] = {"speed", "cores", "quota", "jitter", "stutter", "link", "delay", "loss", "dies", "joins", [SLOW] = "slow"};
 static ech_status (*const read_key[KEYS])(struct reader *r, struct echi_host *h) = {
-    read_speed, read_cores, read_jitter, read_stutter, read_link, read_delay, read_loss, read_dies, read_joins, [SLOW] = read_slow};
+    read_speed, read_cores, read_quota, read_jitter, read_stutter, read_link, read_delay, read_loss, read_dies, read_joins, [SLOW] = read_slow};
 
 /* The rest of a line into *h. Said once, but for slow-downs, of which there may be several. */
 static ech_status read_keys(struct reader *r, struct echi_host *h) {
@@ -157,6 +167,7 @@ static ech_status read_class(struct reader *r) {
         return echi_lines_refuse(&r->lines, "the first host is rank 0, which coordinates and cannot die: give it a line of its own before", "dies");
     if (all->count == 0 && h.joins >= 0)
         return echi_lines_refuse(&r->lines, "the first host is rank 0, which the others join: give it a line of its own before", "joins");
+    if (h.quota > 0 && h.cores >= 0) return echi_lines_refuse(&r->lines, "a host has a quota or shares cores, not both", "quota");
     if (h.dies >= 0 && h.dies <= h.joins) return echi_lines_refuse(&r->lines, "a host dies after it has joined, not before", "dies");
     if (count > ECHI_WORLD_MAX - all->count) {
         char needs[80];

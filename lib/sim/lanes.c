@@ -6,7 +6,8 @@
  *
  * A lane has a time of its own, which passes while it computes. On cores of its own that is virtual time. Of m lanes that compute
  * on the c cores of a pool it passes min(1, c / m) times as fast (egalitarian processor sharing); all these times are one clock of
- * the pool, so what ends next can be kept in a heap, and a change of m moves nothing in it. */
+ * the pool, so what ends next can be kept in a heap, and a change of m moves nothing in it. On a host with a quota it passes while
+ * there is quota left (quota.c). */
 #include "echi_cost_impl.h"
 
 #include <math.h>
@@ -75,7 +76,8 @@ static void expect_end(struct echi_cost *c, struct echi_sim_pool *p) {
 
 static double own_time(struct echi_cost *c, int host) {
     struct echi_sim_pool *p = pool_of(c, host);
-    if (!p) return (double)c->now;
+    const struct echi_sim_quota *q = echi_cost_quota(c, host);
+    if (!p) return q ? q->clock : (double)c->now;
     advance(c, p);
     return p->clock;
 }
@@ -84,10 +86,17 @@ static void expect(struct echi_cost *c, int host) {
     struct echi_sim_lane *l = &c->lane[host];
     struct echi_sim_pool *p = pool_of(c, host);
     const int64_t end = llround(fmin(l->began + l->length, NEVER));
+    const struct echi_sim_quota *q = echi_cost_quota(c, host);
     l->turn++;
-    if (!p) return echi_cost_due(c, end, ECHI_DUE_LANE, (uint32_t)host, l->turn);
+    if (!p) return echi_cost_due(c, q ? echi_cost_quota_end(c, host, (double)end - q->clock) : end, ECHI_DUE_LANE, (uint32_t)host, l->turn);
     if (!echi_events_add(&p->ends, end, 0, (uint32_t)host, l->turn)) c->failed = true;
     expect_end(c, p);
+}
+
+/* On a host with a quota, of which only who computes takes. */
+static void computes(struct echi_cost *c, int host, bool yes) {
+    struct echi_sim_quota *q = echi_cost_quota(c, host);
+    if (q) q->active = yes;
 }
 
 double echi_cost_slow(const struct echi_cost *c, int host) {
@@ -114,6 +123,7 @@ static void begin(struct echi_cost *c, int host, uint32_t id) {
     l->began = own_time(c, host);
     l->stolen = l->debt = 0;
     if (p) p->active++;
+    computes(c, host, true);
     expect(c, host);
 }
 
@@ -168,6 +178,7 @@ static bool end_stretch(struct echi_cost *c, int host, struct echi_happening *ou
         advance(c, p);
         p->active--;
     }
+    computes(c, host, false);
     if (done) forget(c, host, id);
     if (!done && !w.shape) begin(c, host, id);   /* nothing comes in between */
     else choose(c, host);
@@ -216,7 +227,9 @@ void echi_cost_hold(struct echi_cost *c, int host, bool hold) {
 bool echi_cost_held(const struct echi_cost *c, int host) { return !c->dead[host] && c->lane[host].held && c->lane[host].told; }
 
 void echi_cost_steal(struct echi_cost *c, int host, int64_t ns) {
+    struct echi_sim_quota *q = echi_cost_quota(c, host);
     if (c->lane[host].running != ECHI_NOTHING) c->lane[host].debt += (double)ns;
+    else if (q) q->used += (double)ns;
 }
 
 void echi_cost_lane_kill(struct echi_cost *c, int host) {
@@ -224,6 +237,7 @@ void echi_cost_lane_kill(struct echi_cost *c, int host) {
     struct echi_sim_pool *p = pool_of(c, host);
     const bool ran = l->running != ECHI_NOTHING;
     if (p) advance(c, p);
+    computes(c, host, false);
     l->running = ECHI_NOTHING;
     l->turn++;
     while (l->first != ECHI_NOTHING) forget(c, host, l->first);

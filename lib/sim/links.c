@@ -213,7 +213,8 @@ static bool is_taken_in(struct echi_cost *c, uint32_t id) {
     if (p->taken || c->dead[p->to]) return false;
     p->taken = true;
     if (cpu == 0 && l->cpu_free <= c->now) return false;
-    l->cpu_free = (l->cpu_free > c->now ? l->cpu_free : c->now) + cpu;
+    const int64_t now = echi_cost_quota(c, p->to) ? echi_cost_quota_left(c, p->to) : c->now;
+    l->cpu_free = (l->cpu_free > now ? l->cpu_free : now) + cpu;
     echi_cost_steal(c, p->to, cpu);
     echi_cost_due(c, l->cpu_free, ECHI_DUE_ARRIVED, id, 0);
     return true;

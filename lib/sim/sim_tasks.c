@@ -73,7 +73,8 @@ void echi_sim_times(const struct echi_sim *s, int rank, struct echi_times *out) 
     int crowd = 0;
     for (int r = 0; r < s->world && h->cores >= 0; r++) crowd += s->hosts->host[r].cores == h->cores;
     const double slow = echi_cost_slow(s->cost, rank), shared = h->cores >= 0 ? (double)crowd / s->hosts->pool_cores[h->cores] : 0;
-    const double longer = slow * (shared > 1 ? shared : 1);   /* all measure at once */
+    const double owned = h->quota > 0 ? h->quota / h->period : 1;
+    const double longer = slow * (shared > 1 ? shared : 1) / owned;   /* all measure at once */
     const double io_speed = s->io_speed ? s->io_speed[rank] : h->speed;
     *out = s->profile->times;
     for (uint32_t i = 0; i < out->count; i++) {

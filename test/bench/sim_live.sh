@@ -23,13 +23,16 @@ declare -A options=([alone]="--sync bsp --batch 64" [equal]="--sync bsp --shares
     [speed128]="--sync bsp --shares speed --batch 128 --lr 0.04" [ssp]="--sync ssp" [asp]="--sync asp" [gssp]="--sync gssp")
 run=(--epochs "${EPOCHS:-2}" --eval-every 0)
 
-# The hosts, relative to rank 0, which measures; messages go over the loopback device, which is bounded by the processors alone.
+# The hosts, relative to rank 0, which measures: with quotas all have its whole processor for a part of the time, else they are slower
+# and share the cores that there are. Messages go over the loopback device, which is bounded by the processors alone.
 for share in "${shares[@]}"; do
-    echo "hosts 1 speed $(awk -v a="$share" -v b="${shares[0]}" 'BEGIN { printf "%.6g", a / b }') x delay 5 us"
+    if [ -n "${hosts_v:-}" ]; then
+        awk -v a="$share" -v b="${shares[0]}" 'BEGIN { printf "hosts 1 speed %.6g x quota 1 ms of %d ms delay 5 us\n", 1 / b, 1 / a + 0.5 }'
+    else
+        awk -v a="$share" -v b="${shares[0]}" -v cores="$(nproc)" 'BEGIN { printf "hosts 1 speed %.6g x delay 5 us cores %d of here\n", a / b, cores }'
+    fi
 done > "$dir/hosts"
-head -n 1 "$dir/hosts" > "$dir/hosts-alone"
-# Without quotas ranks share the cores that there are.
-[ -n "${hosts_v:-}" ] || sed -i "s/\$/ cores $(nproc) of here/" "$dir/hosts"
+sed -n '1{s/ cores.*//;p}' "$dir/hosts" > "$dir/hosts-alone"
 
 # both NAME SEED HOSTS: a run, live (over as many of the hosts) and simulated; images/s into $a and $b
 both() {

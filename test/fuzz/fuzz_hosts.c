@@ -15,6 +15,7 @@ static void check_host(const struct echi_hosts *all, int rank) {
     FUZZ_CHECK(h->rate == 0 || (h->rate >= 100 && h->rate < 1e13));
     FUZZ_CHECK(h->delay >= 0 && h->delay <= 60 && h->loss >= 0 && h->loss <= 0.5);
     FUZZ_CHECK(h->cores >= -1 && h->cores < all->pools);
+    FUZZ_CHECK(h->quota == 0 || (h->quota >= 9e-6 && h->quota <= h->period && h->period <= 10 && h->cores < 0));
     FUZZ_CHECK(h->dies == -1 || (h->dies > 0 && h->dies < 1e9 && h->dies > h->joins && rank > 0));
     FUZZ_CHECK(h->joins == -1 || (h->joins > 0 && h->joins < 1e9 && rank > 0));
     FUZZ_CHECK(h->n_slow >= 0 && h->n_slow <= ECHI_HOST_SLOWS);
@@ -46,6 +47,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
         "# a cluster\r\ndefault jitter 0.15 stutter 2 % 5 x link 1 Gb/s\nhosts 4 speed 500 images/s\nhosts 4 speed 0.5x\n",
         "hosts 1 cores 4 of desk\nhosts 2 cores 2\n\thosts 1 cores 4 of desk delay 2 ms loss 0.1 % dies 60 s",
         "hosts 1\nhosts 1 speed 1 x joins 10 s slow 4 x from 20 s until 50 s slow 1.5 x from 100 s link unbounded\n",
+        "hosts 2 quota 1 ms of 2 ms\nhosts 1 speed 2 x quota 50ms of 0.1 s\n",
         NULL,
     };
     (void)good; /* all are */
@@ -54,7 +56,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
 
 /* clang-format off: as words on a line */
 static const char *const words[] = {
-    "hosts 1 ", "default ", "speed ", "jitter ", "stutter ", "link ", "unbounded", "delay ", "loss ", "dies ", "joins ", "slow ", "cores ", " of ",
+    "hosts 1 ", "default ", "speed ", "jitter ", "stutter ", "link ", "unbounded", "delay ", "loss ", "dies ", "joins ", "slow ", "cores ", "quota ", " of ",
     " from ", " until ", " x", " images/s", " kb/s", " Mb/s", " Gb/s", " s", " ms", " us", " %", "nan", "inf", "-0", "-1", "1e999", "1e-320", "1e",
     "0x1p3", "64", "65", "1024", "1025", "1000000", "\n", "\r\n", "#", "", "\x1b[31m", "\t", NULL,
 };

@@ -40,7 +40,7 @@ static void a_host_file_is_read(void **state) {
           "default jitter 0.15 stutter 2 % 5 x link 1 Gb/s   # from here on\n"
           "hosts 2 speed 500 images/s cores 2\n"
           "\thosts 1 speed 0.25x link 50Mb/s delay 2ms loss 0.1% dies 60s cores 4 of desk\n"
-          "hosts 1 joins 10 s dies 2e3 s slow 4 x from 20 s until 50 s slow 1.5 x from 100 s jitter 0 link unbounded delay 30 us\n"
+          "hosts 1 joins 10 s dies 2e3 s slow 4 x from 20 s until 50 s slow 1.5 x from 100 s jitter 0 link unbounded delay 30 us quota 50ms of 0.1 s\n"
           "default speed 3 x link 800 kb/s\n"
           "hosts 1");   /* no end of line */
     assert_int_equal(hosts.count, 6);
@@ -55,6 +55,7 @@ static void a_host_file_is_read(void **state) {
     assert_true(h[3].dies == 60 && h[3].joins < 0 && h[3].jitter == 0.15);
     assert_true(h[4].speed == 1 && h[4].joins == 10 && h[4].dies == 2000 && h[4].jitter == 0 && h[4].rate == 0 && near(h[4].delay, 3e-5));
     assert_int_equal(h[4].n_slow, 2);
+    assert_true(near(h[4].quota, 0.05) && near(h[4].period, 0.1) && h[3].quota == 0 && h[5].quota == 0);
     assert_true(h[4].slow[0].factor == 4 && h[4].slow[0].from == 20 && h[4].slow[0].until == 50);
     assert_true(h[4].slow[1].factor == 1.5 && h[4].slow[1].from == 100 && h[4].slow[1].until == INFINITY);
     assert_true(h[5].speed == 3 && near(h[5].rate, 1e5) && h[5].jitter == 0.15);
@@ -171,7 +172,9 @@ static void a_refusal_names_file_and_line(void **state) {
         {"hosts 4 slow 4 x at 2 s", "found 'at'"}, {"hosts 4 slow 0.5 x from 2 s", "slow needs"}, {"hosts 4 slow 4 x from -1 s", "slow needs"},
         {"hosts 4 slow 4 x from 5 s until 5 s", "must end after it begins"}, {"hosts 4 slow 4 x from 5 s until nan s", "slow needs"},
         {"hosts 4 slow 2 x from 1 s slow 2 x from 2 s slow 2 x from 3 s slow 2 x from 4 s slow 2 x from 5 s", "at most 4"},
-        {"hosts 4 cores 0", "cores needs"}, {"hosts 4 cores 1025", "cores needs"}, {"hosts 4 cores 1.5", "cores needs"},
+        {"hosts 4 quota 2 ms of 1 ms", "not the longer"}, {"hosts 4 quota 1 of 2 ms", "quota needs"}, {"hosts 4 quota 1 ms 2 ms", "quota needs"},
+        {"hosts 4 quota 1 us of 1 ms", "from 0.01 ms"}, {"hosts 4 quota 1 s of 11 s", "to 10 s"}, {"hosts 4 quota 1 ms of", "quota needs"},
+        {"hosts 1 cores 3 of desk quota 1 ms of 2 ms", "not both"}, {"hosts 4 cores 0", "cores needs"}, {"hosts 4 cores 1025", "cores needs"}, {"hosts 4 cores 1.5", "cores needs"},
         {"hosts 4 cores 2 of", "'of' needs a name"}, {"hosts 4 cores 2 of a2345678901234567890123456789012", "at most 31"},
         {"hosts 4 cores 2 of desk", "another number of cores"}, {"default cores 2 of desk", "another number of cores"},
         {"default 4", "no property"}, {"default speed 0 x", "speed needs"}, {"hosts 4 \x1b[31m", "no property"},

@@ -143,23 +143,23 @@ static void bytes_take_their_time(void **state) {
     load = (struct echi_load){.trunk = 25, .head = 75};
     whole(ECHI_SYNC_BSP, 2, 16);
     near(predict(0).rate, 32 / (16 + 0.25 + 0.5 + 1 + 0.5), 1e-9);
-    /* The owner's processor, an exchange 2 s: three pushes taken in and added, its own added (0.4 of that), the round applied (1.1),
-     * three snapshots sent (0.6 each); its own worker comes behind all that. */
+    /* The owner's processor, an exchange 2 s: three pushes taken in and added, its own added (0.15 of that), the round applied (0.7),
+     * three snapshots sent (0.85 each); its own worker comes behind all that. */
     nodes(4, seconds);
     times[0].exchange = 2;
     whole(ECHI_SYNC_BSP, 4, 16);
-    near(predict(0).rate, 64 / (16 + 3 * 2 + 0.8 + 2.2 + 3 * 1.2), 1e-9);
+    near(predict(0).rate, 64 / (16 + 3 * 2 + 0.3 + 1.4 + 3 * 1.7), 1e-9);
     /* The others': sent, and taken in. */
     nodes(4, seconds);
     times[3].exchange = 2;
-    near(predict(0).rate, 64 / (16 + 2 * 1.2), 1e-9);
-    /* What leaves early, on a link that is fast, is taken in while the other still computes: of an exchange of 2 s three quarters of 0.6
+    near(predict(0).rate, 64 / (16 + 2 * 1.7), 1e-9);
+    /* What leaves early, on a link that is fast, is taken in while the other still computes: of an exchange of 2 s three quarters of 0.85
      * are behind the cut, and come in during the owner's own step, which ends so much later; then the rest, the sum, the round. */
     nodes(2, (const double[]){0.5, 1});
     times[0].exchange = 2;
     load = (struct echi_load){.trunk = 25, .head = 75, .layers = 1, .head_layers = 1};
     whole(ECHI_SYNC_BSP, 2, 16);
-    near(predict(0).rate, 32 / (16 + 0.3 + 0.8 + 2.2 + 1.2), 1e-9);
+    near(predict(0).rate, 32 / (16 + 0.425 + 0.3 + 1.4 + 1.7), 1e-9);
 }
 
 static void updates_take_what_is_said_of_them(void **state) {
@@ -169,7 +169,7 @@ static void updates_take_what_is_said_of_them(void **state) {
     times[0].exchange = 2;
     times[0].update = 10;
     whole(ECHI_SYNC_BSP, 4, 16);
-    near(predict(0).rate, 64 / (16 + 3 * 2 + 0.8 + 10 + 3 * 1.2), 1e-9);
+    near(predict(0).rate, 64 / (16 + 3 * 2 + 0.3 + 10 + 3 * 1.7), 1e-9);
     /* Leases are dealt beside the lane: where an update of the coordinator's own group takes an hour, the other group does not wait for it. */
     nodes(2, seconds);
     times[0].update = 3600;

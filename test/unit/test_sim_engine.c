@@ -342,6 +342,87 @@ static void messages_cost_their_processor(void **state) {
     close_engine();
 }
 
+/* A quota of 1 ms of each 2 ms: work goes at full speed until it is used up, and on when the next period begins. */
+static void a_quota_is_a_bucket(void **state) {
+    (void)state;
+    static const double until[] = {0.2, 0.6, 1};
+    static const bool mark[] = {true, true, true};
+    static const struct echi_work_shape shape = {3, until, mark};
+    open_hosts(2);
+    for (int h = 0; h < 2; h++) host[h].quota = 0.001, host[h].period = 0.002;
+    host[1].speed = 2;
+    open_engine((struct echi_cost_io){0});
+    compute(0, 0.0025, 3, &shape, 1);       /* 0 to 1 ms, 2 to 3, 4 to 4.5 */
+    compute(1, 0.001, 3, NULL, 2);          /* its quota is enough: 0.5 ms */
+    run_all();
+    assert_near(seen[0].at, 0.5e6, 2);
+    assert_int_equal(seen[0].what.type, ECHI_HAPPENS_MARK);
+    assert_near(when(ECHI_HAPPENS_DONE, 2), 0.5e6, 2);
+    assert_near(when(ECHI_HAPPENS_MARK, 1), 0.5e6, 2);
+    assert_near(seen[2].at, 2.5e6, 2);
+    assert_near(when(ECHI_HAPPENS_DONE, 1), 4.5e6, 2);
+    close_engine();
+    /* While it has nothing to do it fills up, but never with more than a period's. */
+    open_hosts(1);
+    host[0].quota = 0.001, host[0].period = 0.002;
+    open_engine((struct echi_cost_io){0});
+    compute(0, 0.0008, 3, NULL, 1);
+    echi_cost_timer(cost, 1 + 10500000, 0, 7);
+    struct echi_happening what;
+    while (echi_cost_next(cost, &what))
+        if (what.type == ECHI_HAPPENS_TIMER) compute(0, 0.0019, 3, NULL, 2);   /* 10.5 to 11.5, 12 to 12.9 */
+    assert_near(echi_cost_now(cost) - 1, 12.9e6, 3);
+    close_engine();
+    /* More urgent work comes in between as elsewhere, and a host that is gone uses nothing. */
+    open_hosts(2);
+    for (int h = 0; h < 2; h++) host[h].quota = 0.001, host[h].period = 0.002;
+    open_engine((struct echi_cost_io){0});
+    compute(0, 0.0025, 3, &shape, 1);
+    compute(1, 0.0025, 3, &shape, 9);
+    echi_cost_timer(cost, 1 + 600000, 0, 7);
+    n_seen = 0;
+    while (echi_cost_next(cost, &seen[n_seen].what)) {
+        if (seen[n_seen].what.type == ECHI_HAPPENS_TIMER) compute(0, 0.0002, 1, NULL, 2), echi_cost_kill(cost, 1);
+        seen[n_seen++].at = echi_cost_now(cost) - 1;
+    }
+    assert_near(when(ECHI_HAPPENS_DONE, 2), 2.7e6, 3);   /* behind the unit that ends at 2.5 ms */
+    assert_near(when(ECHI_HAPPENS_DONE, 1), 4.7e6, 3);
+    assert_int_equal(when(ECHI_HAPPENS_DONE, 9), -1);
+    close_engine();
+}
+
+/* What messages cost is of the quota, too: it is taken from what computes; where nothing does it is owed, and a message that comes when
+ * all is used up waits. In the long run it is a slower processor, whatever its period. */
+static void messages_are_of_the_quota(void **state) {
+    (void)state;
+    open_hosts(2);
+    host[1].quota = 0.001, host[1].period = 0.002;
+    open_engine((struct echi_cost_io){.message = 0.0004});
+    for (uint64_t i = 0; i < 4; i++) echi_cost_send(cost, 0, 1, 4, 100, 1 + (int64_t)i, 100 + i);
+    run_all();
+    assert_near(when(ECHI_HAPPENS_ARRIVED, 101), 0.8e6, 30);
+    close_engine();
+    open_engine((struct echi_cost_io){.message = 0.0004});
+    compute(1, 0.003, 3, NULL, 1);
+    echi_cost_send(cost, 0, 1, 4, 100, 0, 100);      /* 3.4 ms of work: 0 to 1, 2 to 3, 4 to 5, 6 to 6.4 */
+    echi_cost_send(cost, 0, 1, 4, 100, 1 + 1500000, 101);
+    run_all();
+    assert_near(when(ECHI_HAPPENS_ARRIVED, 101), 2.4e6, 30);
+    assert_near(when(ECHI_HAPPENS_DONE, 1), 6.8e6, 30);
+    close_engine();
+    for (int k = 0; k < 4; k++) {
+        open_hosts(1);
+        host[0].period = (const double[]){0.00002, 0.001, 0.1, 0.7}[k];
+        host[0].quota = host[0].period / 4;
+        open_engine((struct echi_cost_io){0});
+        for (uint64_t i = 0; i < 100; i++) compute(0, 0.07, 3, NULL, i);
+        run_all();
+        const double last = 7 / host[0].quota * host[0].period - (host[0].period - host[0].quota);
+        assert_near(when(ECHI_HAPPENS_DONE, 99), last * NS, 1e3);
+        close_engine();
+    }
+}
+
 static void the_dead_neither_send_nor_hear(void **state) {
     (void)state;
     open_hosts(3);
@@ -673,6 +754,7 @@ int main(void) {
         cmocka_unit_test(losses_delay_and_keep_order),
         cmocka_unit_test(pairs_keep_order),
         cmocka_unit_test(messages_cost_their_processor),
+        cmocka_unit_test(a_quota_is_a_bucket), cmocka_unit_test(messages_are_of_the_quota),
         cmocka_unit_test(the_dead_neither_send_nor_hear),
         cmocka_unit_test(marks_and_parts),
         cmocka_unit_test(urgent_works_go_between_units),
