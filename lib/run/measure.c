@@ -98,7 +98,7 @@ static ech_status time_size(struct bench *b, int sweep, int size, bool head, str
         const int64_t touched = echi_now(), cpu_touched = echi_thread_cpu();
         memset(b->other, t->steps[sweep][size][head], b->other_bytes);
         const int64_t began = echi_now(), cpu_began = echi_thread_cpu(), owed = slowness->debt;
-        const double between = (double)(cpu_began - cpu_touched) * 1e-9;
+        const double between = fmax((double)(cpu_began - cpu_touched) * 1e-9, SHORTEST);
         t->between[sweep] += between;
         t->wall[sweep] += fmax((double)(began - touched) * 1e-9, between);
         ECHI_TRY(one_step(b, (int)sizes[size], head, err));

@@ -106,6 +106,19 @@ OURS void *aligned_alloc(size_t alignment, size_t size) {
 
 /* Opens when this node's worker comes for its FIRST_WATCHED-th batch, and is looked at with each further one. */
 enum { FIRST_WATCHED = 3, SAMPLES = 640, TESTS = 64, SIDE = 28, CLASSES = 10 };
+static atomic_bool measures;   /* step times at start read samples, too: no batch of the worker's */
+struct echi_job;
+struct echi_device;
+struct echi_times;
+ech_status __real_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err);
+ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err);
+ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err) {
+    atomic_store(&measures, true);
+    const ech_status status = __real_echi_measure(job, device, slow, out, err);
+    atomic_store(&measures, false);
+    return status;
+}
+
 static struct { int steps; unsigned long at_open, so_far; void *who; } window;
 
 static void look(void) {
@@ -119,7 +132,7 @@ static void look(void) {
 /* Some picture for each number; what is learnt does not matter. */
 static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
     (void)user;
-    if (!test) look();
+    if (!test && !atomic_load(&measures)) look();
     for (int i = 0; i < n; i++) {
         labels[i] = (uint8_t)(index[i] % CLASSES);
         for (uint32_t p = 0; p < SIDE * SIDE; p++) rows[(uint32_t)i * SIDE * SIDE + p] = (float)((p * (index[i] % CLASSES + 1)) % 17) * 0.1f - 0.8f;

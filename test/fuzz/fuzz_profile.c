@@ -54,7 +54,7 @@ static bool one(const uint8_t *bytes, size_t len) {
 static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     static const char *const text[] = {
         "# a machine\nmachine A small one, base   # old\nmodel mine\r\ntrunk_operations 1000\nhead_operations 200\nparameters 50\nforward 0.25\n"
-        "apply 0.5 ns\nadd 0.25ns\nrefresh 1 ns\ncopy 0.125 ns\nmessage 10 us\nread 0.5 us\nlook 2 ms\nstep 8 trunk 1 ms head 100 us\n"
+        "apply 0.5 ns\nadd 0.25ns\nrefresh 1 ns\ncopy 0.125 ns\nmessage 10 us\nlook 2 ms\nstep 8 trunk 1 ms head 100 us\n"
         "\tstep 64 trunk 0.008 s head 800us",
         NULL,
     };
@@ -76,7 +76,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
 /* clang-format off: as words on a line */
 static const char *const words[] = {
     "machine ", "model ", "trunk_operations ", "head_operations ", "parameters ", "forward ", "apply ", "add ", "refresh ", "copy ", "message ",
-    "read ", "look ", "step ", " trunk ", " head ", " s", " ms", " us", " ns", "nan", "inf", "-0", "-1", "1e999", "1e-320", "1e-12 s", "3600 s", "65536", "0",
+    "look ", "step ", " trunk ", " head ", " s", " ms", " us", " ns", "nan", "inf", "-0", "-1", "1e999", "1e-320", "1e-12 s", "3600 s", "65536", "0",
     "\n", "\r\n", "#", "", "\x1b[31m", "\t", NULL,
 };
 /* clang-format on */
