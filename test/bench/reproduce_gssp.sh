@@ -276,17 +276,17 @@ choices() {
     done
 }
 
-plot() {       # plot CLUSTER: of each scheme the first seed
-    local hosts scheme kind epochs options name lines= file=$dir/$1.svg
+plot() {       # plot CLUSTER: of each scheme the first seed. There are eight colours: what comes behind them is dashed
+    local hosts scheme kind epochs options name lines= count=0 file=$dir/$1.svg
     while IFS='|' read -r hosts scheme kind epochs options; do
         name=$(name_of "$hosts" "$scheme")
         if [ "$hosts" = "$1" ] && [ "$kind" != also ] && [ -e "$dir/$name.1.json" ]; then
-            lines+="${lines:+, }'$dir/$name.1.csv' using 3:(100*\$5) skip 1 with lines lw 2 title '$scheme'"
+            lines+="${lines:+, }'$dir/$name.1.csv' using 3:(100*\$5) skip 1 with lines lw 2 dt $((1 + count++ / 8)) title '$scheme'"
         fi
     done < <(rows)
     [ -n "$lines" ] || return 0
     gnuplot -e "set datafile separator ','; set terminal svg size 900,560 font 'sans,13' background 'white'; set output '$file'; set key outside below maxcols 3;
-        set title 'LeNet-5 on MNIST, 16 workers ($1)'; set xlabel 'virtual seconds'; set ylabel 'test accuracy, %'; set yrange [90:100]; set grid; plot $lines" &&
+        set title 'LeNet-5 on MNIST, 16 workers ($1)'; set xlabel 'virtual seconds'; set logscale x; set ylabel 'test accuracy, %'; set yrange [90:100]; set grid; plot $lines" &&
         echo "  ${file#"$root"/}"
 }
 
