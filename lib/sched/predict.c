@@ -72,7 +72,8 @@ struct group {
     bool due[ECHI_GROUPS_MAX], state_out; /* to whom the state that is being sent has still to go; a look at the link is due */
     double behind; uint64_t behind_count; /* its pushes, samples */
     int since_send, sends;                /* pushes since it was sent, and others that it has not left for */
-    int owed, sending, turn;              /* weights; the rank that is looked at first */
+    int first;                            /* its workers are member[first] on, `workers` of them, by rank */
+    int owed, sending, turn;              /* weights; the worker of them that is looked at first */
 };
 
 /* Events under way: one a strand, and one for each lease that it may have, two of the head, states from each owner to each other,
@@ -93,6 +94,7 @@ struct play {
     struct node node[ECHI_WORLD_MAX];
     struct worker worker[ECHI_WORLD_MAX];
     struct group group[ECHI_GROUPS_MAX];
+    uint16_t member[ECHI_WORLD_MAX];      /* workers, group by group */
     /* Under a codec, of a group's pushes, of weights and states, and of what stays on its node: bytes over those that they have dense; in
      * updates, to write and to read them. */
     struct coding { double part, write, read; } gradients[ECHI_GROUPS_MAX], states, own;
@@ -334,13 +336,13 @@ static void send_weights(struct play *p, int r, int strand) {
 /* What is owed, rank by rank, while there are places for sends, to those whom the bound does not hold back. */
 static void answer_owed(struct play *p, int g) {
     struct group *a = &p->group[g];
-    const int world = p->plan->world, first = a->turn;
-    for (int i = 0; i < world && a->owed > 0 && a->sending < SENDS; i++) {
-        const int r = first + i < world ? first + i : first + i - world;
-        for (int s = 0; p->plan->group_of[r] == g && s < p->plan->strands; s++) {
+    const int count = a->workers, first = a->turn;
+    for (int i = 0; i < count && a->owed > 0 && a->sending < SENDS; i++) {
+        const int at = first + i < count ? first + i : first + i - count, r = p->member[a->first + at];
+        for (int s = 0; s < p->plan->strands; s++) {
             if (!p->worker[r].owed[s] || a->sending == SENDS || held_back(p, r)) continue;
             send_weights(p, r, s);
-            a->turn = r + 1 < world ? r + 1 : 0;
+            a->turn = at + 1 < count ? at + 1 : 0;
         }
     }
 }
@@ -442,8 +444,9 @@ static void recount(struct play *p, int g) {
     struct group *a = &p->group[g];
     a->least = UINT32_MAX;
     a->at_least = 0;
-    for (int r = 0; r < p->plan->world; r++) {
-        if (p->plan->group_of[r] != g || p->worker[r].applied > a->least) continue;
+    for (int i = 0; i < a->workers; i++) {
+        const int r = p->member[a->first + i];
+        if (p->worker[r].applied > a->least) continue;
         a->at_least = p->worker[r].applied < a->least ? 1 : a->at_least + 1;
         a->least = p->worker[r].applied;
     }
@@ -588,6 +591,15 @@ static void set_up_codec(struct play *p) {
     p->states.part += (all.part - some.part) / ECHI_WHOLE_EVERY;
 }
 
+static void set_up_groups(struct play *p) {
+    int n = 0;
+    for (int g = 0; g < p->plan->n_groups; g++) {
+        p->group[g].first = n;
+        for (int r = 0; r < p->plan->world; r++)
+            if (p->plan->group_of[r] == g) p->member[n++] = (uint16_t)r;
+    }
+}
+
 static bool enough(const struct play *p, uint64_t wanted) {
     if (p->pushes < wanted) return false;
     if (p->pushes >= PATIENCE * wanted) return true;
@@ -606,6 +618,7 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
     p.policy = echi_policy_of((enum echi_sync)plan->sync);
     p.bound = plan->sync == ECHI_SYNC_SSP || plan->sync == ECHI_SYNC_GSSP;
     set_up_codec(&p);
+    set_up_groups(&p);
     bool random = false;
     uint64_t workers = 0;
     for (int r = 0; r < plan->world; r++) {

@@ -2,7 +2,8 @@
  * What the simulator costs where nothing is computed: LeNet-5 on 64 and on 1,024 workers of 16 samples a step, processor time for each
  * thing that is due, and whether 1,024 workers do a thousand steps each within 15 s and 512 MiB.
  *
- * The two sizes take turns, and the least time of each counts: what else runs only makes runs longer. */
+ * An event's cost is the difference of a long run and a short one: both begin with plans being made and compared, which is told by
+ * itself. All take turns, and the least time of each counts: what else runs only makes runs longer. */
 #include "echelon_dev.h"
 #include "echi_os.h"
 
@@ -57,21 +58,26 @@ int main(void) {
     bool good = true;
     if (ech_model_open("lenet5", &model, &err) != ECH_OK || ech_data_from_callback(&callback, &data, &err) != ECH_OK) return 1;
     printf("  simulated, LeNet-5, no arithmetic      64 workers    1,024 workers    ratio    %d steps each of 1,024\n", STEPS);
+    static const int64_t lengths[2][2] = {{800, 2400}, {50, 150}};   /* steps of 64 workers, of 1,024 */
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        double least[2] = {0};
+        double least[2][2] = {{0}}, events[2][2], each[2];
         for (int turn = 0; turn < TURNS; turn++)
-            for (int size = 0; size < 2; size++) {
-                const struct outcome o = once(model, data, size ? 1024 : 64, rows[i][0], rows[i][1], size ? 50 : 800);
-                const double each = o.seconds * 1e9 / (double)o.counts.events;
-                if (turn == 0 || each < least[size]) least[size] = each;
+            for (int run = 0; run < 4; run++) {
+                const int size = run / 2, length = run % 2;
+                const struct outcome o = once(model, data, size ? 1024 : 64, rows[i][0], rows[i][1], lengths[size][length]);
+                events[size][length] = (double)o.counts.events;
+                if (turn == 0 || o.seconds < least[size][length]) least[size][length] = o.seconds;
             }
+        for (int size = 0; size < 2; size++) each[size] = (least[size][1] - least[size][0]) * 1e9 / (events[size][1] - events[size][0]);
+        const double start = least[1][0] - each[1] * 1e-9 * events[1][0];
         const struct outcome all = once(model, data, 1024, rows[i][0], rows[i][1], STEPS);
         const double mib = (double)echi_resident_peak() / 1048576;
-        const bool met = least[1] <= 2 * least[0] && all.seconds <= 15 && mib <= 512;
+        const bool met = each[1] <= 2 * each[0] && all.seconds <= 15 && mib <= 512;
         good = good && met;
-        printf("  %-4s %-12s                    %5.0f ns an event %5.0f ns an event    %.2f    %5.1f s, %.0f million events, %.0f MiB   %s\n",
-               rows[i][0], strcmp(rows[i][1], "1") == 0 ? "head apart" : "", least[0], least[1], least[1] / least[0], all.seconds,
-               (double)all.counts.events * 1e-6, mib, met ? "met" : "NOT MET");
+        printf("  %-4s %-12s                    %5.0f ns an event %5.0f ns an event    %.2f    %5.1f s, %.1f of them before it begins, %.0f million events, "
+               "%.0f MiB   %s\n",
+               rows[i][0], strcmp(rows[i][1], "1") == 0 ? "head apart" : "", each[0], each[1], each[1] / each[0], all.seconds,
+               start > 0 ? start : 0, (double)all.counts.events * 1e-6, mib, met ? "met" : "NOT MET");
         fflush(stdout);
     }
     ech_data_destroy(data);
