@@ -118,12 +118,14 @@ struct echi_owner {
         uint8_t whole; bool whole_there;
         uint64_t whole_version, whole_samples; int marks;   /* marks: so many in peer_marks[] */
         uint16_t from;                            /* its owner is lost, and this rank sends the last state; else ECHI_NO_RANK */
+        uint32_t word;                            /* which of the coordinator's words, counted from 1, said so */
         int handed_on;                            /* sends of a lost group's state that are not finished */
         /* codec top-k */
         uint32_t number;                          /* of its last message */
         bool arrived, decoding, tell;             /* a message is here, a task takes it in; then the coordinator is told what is here */
         struct { bool whole; uint64_t version, samples; int marks; } coming;   /* marks: so many in coming_marks[] */
     } peer[ECHI_GROUPS_MAX];
+    uint32_t words;                               /* that said who sends a lost group's last state */
     /* codec top-k */
     uint32_t state_number;                        /* of the last message to the other owners */
     uint8_t coded_out;                            /* OWNER_CODED slots (bits) that are written or sent */

@@ -74,12 +74,21 @@ void echi_states_exchange(struct echi_owner *o, struct echi_actions *out) {
     o->state_sending = (int8_t)o->state_current;
 }
 
+/* An owner hands on what survives of several groups in the order of the coordinator's words, and each comes to the first place that
+ * waits for it: is there another that must have its place before this group's? */
+static bool another_is_first(const struct echi_owner *o, int group) {
+    for (int g = 0; g < plan_of(o)->n_groups; g++)
+        if (g != o->group && !lives(o, g) && o->peer[g].refresh && o->peer[g].from == o->peer[group].from && o->peer[g].word < o->peer[group].word)
+            return true;
+    return false;
+}
+
 /* Where the next state of group g is received: never the copy that weights are made of, and not while a task reads, or it is
  * handed on. Another's is received meanwhile: two owners may each hand on what the other waits for. */
 void echi_states_post(struct echi_owner *o, struct echi_actions *out) {
     if (o->busy) return;
     for (int g = 0; g < plan_of(o)->n_groups; g++) {
-        if (!o->peer[g].refresh || o->peer[g].handed_on > 0) continue;
+        if (!o->peer[g].refresh || o->peer[g].handed_on > 0 || (!lives(o, g) && another_is_first(o, g))) continue;
         o->peer[g].refresh = false;
         const uint8_t spare = (uint8_t)(o->peer[g].there ? !o->peer[g].current : 0);
         if (coded(o) && lives(o, g)) {
@@ -88,6 +97,7 @@ void echi_states_post(struct echi_owner *o, struct echi_actions *out) {
         }
         echi_act_post(out, lives(o, g) ? plan_of(o)->owner_of[g] : o->peer[g].from, lives(o, g) ? ECHI_KIND_STATE : ECHI_KIND_FROZEN,
                       (struct echi_slot){ECHI_SLOT_OWNER_PEER, (uint8_t)(2 * g + spare)});
+        if (!lives(o, g)) g = -1;   /* one before it may have waited for it */
     }
 }
 
@@ -240,7 +250,7 @@ void echi_states_decoded(struct echi_owner *o, int group, struct echi_actions *o
 
 static void on_frozen(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
-    if (m->group >= plan_of(o)->n_groups || m->group == o->group || e->from != o->peer[m->group].from ||
+    if (m->group >= plan_of(o)->n_groups || m->group == o->group || e->from != o->peer[m->group].from || e->slot.index / 2 != m->group ||
         m->version < o->peer[m->group].whole_version || m->samples < o->peer[m->group].whole_samples)
         return echi_act_fault(out, ECH_E_FORMAT, "a lost group's state does not fit the plan: do all nodes run the same version?");
     take_whole(o, m->group, e->slot.index & 1, m->version, m->samples, m->marks);
@@ -267,6 +277,7 @@ void echi_states_last(struct echi_owner *o, int group, uint16_t from, struct ech
     if (from == o->setup->rank) return hand_on(o, group, out);
     if (plan_of(o)->lost[from]) return;
     o->peer[group].from = from;
+    o->peer[group].word = ++o->words;
     o->peer[group].refresh = true;
 }
 

@@ -101,7 +101,7 @@ static void test_velocities_settle(void **state) {
         echi_random_init(&r, 1, ECHI_STREAM_TEST, 78);
         struct array w = array_new(&r, FLOATS), a = array_new(&r, FLOATS), v = array_new(&r, FLOATS), g = array_new(&r, FLOATS);
         memset(g.f, 0, g.memory.bytes);
-        for (int i = 0; i < FLOATS; i++) v.f[i] = (i % 2 ? -1.0f : 1.0f) * FLT_MIN * (i % 3 ? 1.0f : 1 - FLT_EPSILON * (1 << i % 23));
+        for (int i = 0; i < FLOATS; i++) v.f[i] = (i % 2 ? -1.0f : 1.0f) * FLT_MIN * (i % 3 ? 1.0f : 1 - FLT_EPSILON * (float)(1 << i % 23));
         float *v0 = copy_of(&v);
         for (int step = 0; step < 2; step++) {
             const float momentum = step == 0 ? 1 : 0.9f;

@@ -382,6 +382,45 @@ static void an_owner_takes_a_lost_state_while_it_hands_on_another(void **state) 
     assert_true(a && a->kind == ECHI_KIND_FROZEN && a->to == 1 && a->slot.kind == ECHI_SLOT_OWNER_PEER && a->slot.index / 2 == 3);
 }
 
+/* One owner hands on two lost groups' states, the second group's first: the places are in that order, also where both were made out while
+ * a task was reading. What comes to another group's place is refused. */
+static void lost_states_come_in_the_order_of_the_words(void **state) {
+    (void)state;
+    struct echi_owner o;
+    small_plan(ECHI_SYNC_GSSP, 4, 4);
+    owner_started(&o, 0);
+    owner_computed(&o);
+    for (uint8_t rank = 2; rank <= 3; rank++) {
+        const struct echi_msg lost = {.kind = ECHI_KIND_LOST, .peer = rank, .members = rank - 1u};
+        const struct echi_event e = {.type = ECHI_EVENT_LOST, .from = rank, .msg = &lost};
+        echi_plan_lose(&setup.plan, rank);
+        acted_none();
+        echi_owner_step(&o, &e, &acted);
+    }
+    o.busy = 1;
+    for (uint8_t group = 3; group >= 2; group--) {
+        const struct echi_msg revoke = {.kind = ECHI_KIND_REVOKE, .group = group, .peer = 1};
+        tell_owner(&o, 0, &revoke);
+        assert_null(acted_on(ECHI_ACTION_POST, 0, 0));
+    }
+    o.busy = 0;
+    const struct echi_msg word = {.kind = ECHI_KIND_ASK, .flag = ECHI_ASK_LOOK};
+    tell_owner(&o, 0, &word);
+    int posts = 0;
+    for (int i = 0; i < acted.count; i++) {
+        const struct echi_action *a = &acted.list[i];
+        if (a->type != ECHI_ACTION_POST || a->kind != ECHI_KIND_FROZEN) continue;
+        assert_int_equal(a->to, 1);
+        assert_int_equal(a->slot.index / 2, 3 - posts++);
+    }
+    assert_int_equal(posts, 2);
+    struct echi_msg frozen = {.kind = ECHI_KIND_FROZEN, .group = 2, .version = 1, .samples = 1};
+    const struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .from = 1, .msg = &frozen, .slot = {ECHI_SLOT_OWNER_PEER, 6}};
+    acted_none();
+    echi_owner_step(&o, &e, &acted);
+    assert_non_null(acted_on(ECHI_ACTION_FAULT, 0, 0));
+}
+
 static void owners_refuse_what_does_not_fit(void **state) {
     (void)state;
     struct echi_owner o;
@@ -920,6 +959,7 @@ int main(void) {
         cmocka_unit_test(only_owners_drain), cmocka_unit_test(an_owner_knows_the_stays_of_a_worker),
         cmocka_unit_test(late_steps_count_at_the_return),
         cmocka_unit_test(marks_rise_with_numbers_over_stays), cmocka_unit_test(a_move_names_its_worker),
+        cmocka_unit_test(lost_states_come_in_the_order_of_the_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
