@@ -357,20 +357,25 @@ static void an_owner_waits_for_acknowledgements(void **state) {
     assert_non_null(acted_on(ECHI_ACTION_COMPUTE, 0, 0));
 }
 
-/* Of two lost groups this owner hands on one, while another owner hands on the second: each takes what the other sends. */
-static void an_owner_takes_a_lost_state_while_it_hands_on_another(void **state) {
-    (void)state;
-    struct echi_owner o;
+/* Rank 0, one of four owners, of which the last two are lost. */
+static void two_of_four_lost(struct echi_owner *o) {
     small_plan(ECHI_SYNC_GSSP, 4, 4);
-    owner_started(&o, 0);
-    owner_computed(&o);
+    owner_started(o, 0);
+    owner_computed(o);
     for (uint8_t rank = 2; rank <= 3; rank++) {
         const struct echi_msg lost = {.kind = ECHI_KIND_LOST, .peer = rank, .members = rank - 1u};
         const struct echi_event e = {.type = ECHI_EVENT_LOST, .from = rank, .msg = &lost};
         echi_plan_lose(&setup.plan, rank);
         acted_none();
-        echi_owner_step(&o, &e, &acted);
+        echi_owner_step(o, &e, &acted);
     }
+}
+
+/* Of two lost groups this owner hands on one, while another owner hands on the second: each takes what the other sends. */
+static void an_owner_takes_a_lost_state_while_it_hands_on_another(void **state) {
+    (void)state;
+    struct echi_owner o;
+    two_of_four_lost(&o);
     struct echi_msg revoke = {.kind = ECHI_KIND_REVOKE, .group = 2, .peer = 0};
     tell_owner(&o, 0, &revoke);
     const struct echi_action *a = acted_on(ECHI_ACTION_SEND, ECHI_KIND_FROZEN, 0);
@@ -387,16 +392,7 @@ static void an_owner_takes_a_lost_state_while_it_hands_on_another(void **state) 
 static void lost_states_come_in_the_order_of_the_words(void **state) {
     (void)state;
     struct echi_owner o;
-    small_plan(ECHI_SYNC_GSSP, 4, 4);
-    owner_started(&o, 0);
-    owner_computed(&o);
-    for (uint8_t rank = 2; rank <= 3; rank++) {
-        const struct echi_msg lost = {.kind = ECHI_KIND_LOST, .peer = rank, .members = rank - 1u};
-        const struct echi_event e = {.type = ECHI_EVENT_LOST, .from = rank, .msg = &lost};
-        echi_plan_lose(&setup.plan, rank);
-        acted_none();
-        echi_owner_step(&o, &e, &acted);
-    }
+    two_of_four_lost(&o);
     o.busy = 1;
     for (uint8_t group = 3; group >= 2; group--) {
         const struct echi_msg revoke = {.kind = ECHI_KIND_REVOKE, .group = group, .peer = 1};
