@@ -130,7 +130,7 @@ static void check_silence(struct sim *s) {
 }
 
 /* The leases in the states that are left: all of a living owner's, or of one whose end nobody saw before the run's; of a lost one's
- * those in the version that all others keep. */
+ * those in the version that all others keep, who may have been killed as well, when the run had all of them. */
 static void count_surviving(struct sim *s) {
     for (uint32_t id = 1; id <= s->leases; id++) {
         const struct seen_lease *seen = &s->seen[id];
@@ -140,7 +140,7 @@ static void count_surviving(struct sim *s) {
         const bool lost = s->coordinator.plan.lost[l->owner];
         bool in = !lost;
         for (int r = 0; r < s->plan.world && lost; r++)
-            if (s->node[r].has_owner && !s->node[r].dead) in = seen->version <= s->node[r].owner.peer[group].version;
+            if (s->node[r].has_owner && !s->coordinator.plan.lost[r]) in = seen->version <= s->node[r].owner.peer[group].version;
         for (uint32_t i = l->start; in && i < l->start + l->n; i++) s->applied[i]++;
     }
 }
