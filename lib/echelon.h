@@ -199,7 +199,8 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
  * and what was lost are of the last. */
 struct ech_report {
     char model[32], data[96], sync[16], version[16];
-    int world, separate, n_groups;
+    int world, separate;
+    int n_groups;                         /* with the reserve for who falls behind, the last, if any worker was ever in it */
     int group_of[ECH_WORLD_MAX];          /* group of each rank's worker; -1 when it has none */
     int owner_of[ECH_GROUPS_MAX];         /* rank that owns the trunk for each group */
     int head;                             /* rank that owns the head; -1 when nothing is separated */

@@ -12,8 +12,8 @@ const char *bytes_text(double bytes, char *buf, size_t cap) {
     return buf;
 }
 
-/* "ranks 0, 1, 7 to 1023": three or more in a row as their first and last. */
-static void print_ranks(FILE *to, const struct ech_report *r, int group) {
+/* "ranks 0, 1, 7 to 1023": three or more in a row as their first and last. False when there are none. */
+static bool print_ranks(FILE *to, const struct ech_report *r, int group) {
     const char *before = "ranks ";
     for (int rank = 0; rank < r->world; rank++) {
         if (r->group_of[rank] != group) continue;
@@ -25,12 +25,13 @@ static void print_ranks(FILE *to, const struct ech_report *r, int group) {
         before = ", ";
         rank = last;
     }
+    return before[0] == ',';
 }
 
 static void print_groups(FILE *to, const struct ech_report *r) {
     for (int g = 0; g < r->n_groups; g++) {
         fprintf(to, "  group %d          ", g);
-        print_ranks(to, r, g);
+        if (!print_ranks(to, r, g)) fprintf(to, "nobody");
         fprintf(to, "; %s kept by rank %d", r->head >= 0 ? "convolutions" : "weights", r->owner_of[g]);
         if (r->iteration_seconds[g] > 0) fprintf(to, "; %.3g ms an iteration", 1e3 * r->iteration_seconds[g]);
         fputc('\n', to);

@@ -63,7 +63,9 @@ static void log_ratios(struct echi_node *n) {
 static void log_plan(struct echi_node *n) {
     const struct echi_plan *p = &n->setup.plan;
     if (n->world == 1) return;
-    for (int g = 0; g < p->n_groups; g++) {
+    if (p->reserve)
+        echi_node_log(n, ECH_LOG_INFO, "plan: rank %d keeps a place for a group of its own for who falls behind", p->owner_of[p->n_groups - 1]);
+    for (int g = 0; g < p->n_groups - p->reserve; g++) {
         char list[400] = "";
         size_t at = 0;
         for (int r = 0; r < p->world; r++)

@@ -42,7 +42,8 @@ void echi_node_progress(struct echi_node *n, int64_t now) {
 static void fill_plan(struct ech_report *r, const struct echi_plan *p) {
     snprintf(r->sync, sizeof r->sync, "%s", echi_policy_of((enum echi_sync)p->sync)->name);   /* a plan from a file decides */
     r->separate = p->separated;
-    r->n_groups = p->n_groups;
+    /* A reserve shows when it was made use of. */
+    r->n_groups = p->n_groups - (p->reserve && echi_plan_workers(p, echi_plan_reserve(p)) == 0);
     r->head = p->separated ? p->head : -1;
     r->round = (int)p->round;
     if (p->codec == ECHI_CODEC_DENSE) snprintf(r->codec, sizeof r->codec, "dense");
@@ -71,6 +72,7 @@ static uint64_t lost_workers(const struct echi_coordinator *c, const struct echi
 void echi_report_run(struct ech_report *r, const struct echi_coordinator *c, const struct echi_plan *plan, const struct echi_job *job,
                      int64_t began, int64_t now) {
     if (plan) fill_plan(r, plan);
+    if (plan && plan->reserve && c->iterations[echi_plan_reserve(plan)]) r->n_groups = plan->n_groups;
     if (c->lost_peer >= 0) r->lost_peer = c->lost_peer;
     r->n_lost = c->n_lost;
     for (int i = 0; i < c->n_lost; i++) r->lost[i] = c->lost_rank[i];

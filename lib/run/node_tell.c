@@ -162,6 +162,7 @@ static void tell_owner(struct echi_node *n, struct echi_print *l) {
     const struct echi_plan *p = &n->setup.plan;
     echi_print(l, "owner of group %d: version %llu", o->group, (unsigned long long)o->version);
     if (!o->started) echi_print(l, "; waits for the first weights from rank 0");
+    if (o->woke) echi_print(l, "; it slept, and waits for the other groups' states");
     if (o->policy->rounds) add_round(l, n);
     for (int i = 0; i < o->queued; i++) echi_print(l, "%s %d", i ? "," : "; whole pushes wait from rank", o->queue[i]);
     const char *before = "; pushes come in from";
@@ -183,7 +184,7 @@ static void tell_owner(struct echi_node *n, struct echi_print *l) {
     }
     before = "; states not acknowledged:";
     for (int g = 0; g < p->n_groups; g++) {
-        if (g == o->group || !echi_plan_group_lives(p, g) || o->peer[g].acked == o->state_version) continue;
+        if (g == o->group || !echi_plan_group_lives(p, g) || (g == echi_plan_reserve(p) && o->reserve == ECHI_RESERVE_SLEEPS) || o->peer[g].acked == o->state_version) continue;
         echi_print(l, "%s rank %d has version %llu of %llu", before, p->owner_of[g], (unsigned long long)o->peer[g].acked,
                    (unsigned long long)o->state_version);
         before = ",";

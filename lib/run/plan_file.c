@@ -45,7 +45,7 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
     if (p->sync == ECHI_SYNC_LOCAL) PRINT("outer_lr %.17g\nouter_momentum %.17g\n", p->outer_lr, p->outer_momentum);
     if (p->separated) PRINT("head %d\n", p->head);
     else PRINT("head none\n");
-    for (int g = 0; g < p->n_groups; g++) {
+    for (int g = 0; g < p->n_groups - p->reserve; g++) {
         PRINT("group %d owner %d workers", g, p->owner_of[g]);
         for (int r = 0; r < p->world; r++)
             if (p->group_of[r] == g && p->inner[r]) PRINT(" %d:%ux%u", r, p->n[r], p->inner[r]);
@@ -53,6 +53,7 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
             else if (p->group_of[r] == g) PRINT(" %d:%u", r, p->n[r]);
         PRINT("\n");
     }
+    if (p->reserve) PRINT("reserve %d\n", p->owner_of[p->n_groups - 1]);
     if (p->codec == ECHI_CODEC_TOPK) {
         PRINT("codec topk:%s\nstate_ratio %u\n", echi_ratios_name((enum echi_ratios)p->ratios), p->state_ratio);
         for (int g = 0; g < p->n_groups; g++) PRINT("base %d %u\n", g, p->base[g]);
@@ -64,7 +65,7 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
     return status;
 }
 
-struct reader { const char *path; int line; unsigned said; char *rest; struct ech_error *err; };   /* said: keys, by bit */
+struct reader { const char *path; int line; unsigned said; char *rest; struct ech_error *err; uint16_t reserve; };   /* said: keys, by bit */
 
 static ech_status refuse(const struct reader *r, const char *what, const char *word) {
     return echi_fail(r->err, ECH_E_FORMAT, "plan.load", "%s:%d: %s, found '%.40s'", r->path, r->line, what, word ? word : "end of line");
@@ -140,7 +141,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     if (strcmp(key, "group") == 0) return read_group(r, p);
     if (strcmp(key, "base") == 0) return read_base(r, p);
     static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "lr", "momentum",
-        "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older"};
+        "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older", "reserve"};
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;
         if (r->said & 1u << i) return refuse(r, "this was said before", key);
@@ -160,6 +161,12 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         if (word && !p->separated) return ECH_OK;
         ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, "head needs a rank, or none", &v));
         p->head = (uint16_t)v;
+        return ECH_OK;
+    }
+    if (strcmp(key, "reserve") == 0) {
+        ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, "reserve needs a rank", &v));
+        p->reserve = 1;
+        r->reserve = (uint16_t)v;
         return ECH_OK;
     }
     if (strcmp(key, "codec") == 0) return read_codec(r, word, p);
@@ -192,7 +199,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         ECHI_TRY(whole(r, word, 1, ECHI_RATIO_ONE, "a ratio is a number of millionths from 1 to 1000000", &v));
         p->state_ratio = (uint32_t)v;
     } else {
-        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, damping, outer_lr, outer_momentum, drop_older, head, group, codec, state_ratio or base",
+        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, damping, outer_lr, outer_momentum, drop_older, head, group, reserve, codec, state_ratio or base",
                       key);
     }
     return ECH_OK;
@@ -214,7 +221,7 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
     p->staleness = 3;
     p->strands = 1;
     p->rounds_apart = 4;
-    struct reader r = {path, 0, 0, NULL, err};
+    struct reader r = {path, 0, 0, NULL, err, ECHI_NO_RANK};
     ech_status status = strlen(text) == len ? ECH_OK : echi_fail(err, ECH_E_FORMAT, "plan.load", "%s is not a text file", path);
     for (char *line = text, *next; status == ECH_OK && line; line = next) {
         next = strchr(line, '\n');
@@ -227,12 +234,14 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
         const char *more = status == ECH_OK ? strtok_r(NULL, SPACE, &r.rest) : NULL;
         if (more) status = refuse(&r, "nothing more is expected on this line", more);
     }
-    bool beyond = p->codec == ECHI_CODEC_DENSE && p->state_ratio != 0; /* what does not belong would be dropped unseen */
+    bool beyond = p->reserve && p->n_groups == ECHI_GROUPS_MAX;
+    if (p->reserve && !beyond) p->owner_of[p->n_groups++] = r.reserve;
+    beyond = beyond || (p->codec == ECHI_CODEC_DENSE && p->state_ratio != 0); /* what does not belong would be dropped unseen */
     for (int rank = p->world; rank < ECHI_WORLD_MAX; rank++) beyond = beyond || p->group_of[rank] != ECHI_NONE;
     for (int g = p->codec == ECHI_CODEC_DENSE ? 0 : p->n_groups; g < ECHI_GROUPS_MAX; g++) beyond = beyond || p->base[g] != 0;
     if (status == ECH_OK && (beyond || !echi_plan_valid(p)))
         status = echi_fail(err, ECH_E_FORMAT, "plan.load",
-                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round; no damping under bsp; if deterministic, bsp and samples that 4 divides; under local no head, and for each worker its steps in a round, as in 1:32x16; drop_older and divisors under asp only, without a head; with topk a state_ratio and the base of each group, and neither deterministic, local nor drop_older", path);
+                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, a reserve an owner that keeps no group, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round; no damping under bsp; if deterministic, bsp and samples that 4 divides; under local no head, and for each worker its steps in a round, as in 1:32x16; drop_older and divisors under asp only, without a head; with topk a state_ratio and the base of each group, and neither deterministic, local nor drop_older", path);
     free(text);
     return status;
 }

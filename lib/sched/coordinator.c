@@ -120,6 +120,7 @@ static void make_plan(struct echi_coordinator *c, int64_t now, struct echi_actio
     } else {
         echi_plan_judge(&c->wishes, c->times, &c->setup->plan, &c->choice);
     }
+    if (!c->plan_given && c->wishes.regroup_after > 0) echi_plan_add_reserve(&c->wishes, c->times, &c->setup->plan);
     c->setup->plan.resumed = c->goal.resumed;
     c->plan = c->setup->plan;
     memset(c->plan.lost, 0, sizeof c->plan.lost);
@@ -252,7 +253,7 @@ void echi_drain(struct echi_coordinator *c, struct echi_actions *out) {
 
 /* ---- moves (design, section 6, "Regrouping") ----
  * Told like a loss: no lease is dealt before every living node has said READY, so that none overtakes the word that it names a new
- * owner. Owners stay who they are, so no state freezes. */
+ * owner. Owners stay who they are, the reserve's too, so no state freezes. */
 
 bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, struct echi_actions *out) {
     struct echi_plan *p = &c->plan;
@@ -297,7 +298,7 @@ static bool is_worth_it(struct echi_coordinator *c, const struct echi_change *ch
     plan.group_of[change->rank] = (uint8_t)change->to;
     echi_predict(&plan, c->times, &c->wishes.load, 0, &there);
     *t = was;
-    return there.rate > here.rate * (1 + ECHI_REGROUP_GAIN);
+    return there.rate > here.rate * (1 + (change->from == echi_plan_reserve(&plan) ? -ECHI_REGROUP_BACK : ECHI_REGROUP_GAIN));
 }
 
 /* What a step took, by its worker's word; not what a look or a checkpoint did, nor a step of another size. */

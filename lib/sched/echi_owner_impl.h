@@ -6,6 +6,7 @@
 
 static inline const struct echi_plan *plan_of(const struct echi_owner *o) { return &o->setup->plan; }
 static inline bool lives(const struct echi_owner *o, int group) { return echi_plan_group_lives(plan_of(o), group); }
+static inline int reserve_of(const struct echi_owner *o) { return echi_plan_reserve(plan_of(o)); }
 static inline bool several(const struct echi_owner *o) { return plan_of(o)->n_groups > 1; }
 static inline bool coded(const struct echi_owner *o) { return plan_of(o)->codec != ECHI_CODEC_DENSE; }
 
@@ -28,8 +29,15 @@ void echi_states_send(struct echi_owner *o, struct echi_slot slot, bool whole, s
 
 /* R: no group runs further ahead than this of what the others are known to have; the ledger keeps what they may lack. */
 bool echi_states_too_far_ahead(const struct echi_owner *o);
-/* The version that no loss of an owner can take back: all others have it. */
+/* The version that no loss of an owner can take back: all others have it. The reserve does not count: when it alone is left, nobody can
+ * be lost (echi_plan_can_lose). */
 uint64_t echi_states_safe(const struct echi_owner *o);
+/* Has everyone who takes part this group's state as it is, complete? */
+bool echi_states_all_have(const struct echi_owner *o);
+/* Workers have come or gone: the reserve wakes with its first and sleeps without any. */
+void echi_states_reserve(struct echi_owner *o);
+/* Of the reserve's owner, awake: have all others sent what they did while it slept? */
+bool echi_states_caught_up(const struct echi_owner *o);
 /* Samples in all groups' states as they are here. */
 uint64_t echi_states_samples(const struct echi_owner *o);
 /* Names them in a task that makes weights. */

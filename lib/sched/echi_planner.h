@@ -42,6 +42,10 @@ uint32_t echi_wishes_round(const struct echi_wishes *wishes);
 ech_status echi_plan_make(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
                           struct echi_plan *out_plan, char *text, size_t cap);
 
+/* Gives a plan of groups a reserve (echi_sched.h), owned by the node that has nothing else to keep and the fastest link, of such the
+ * fastest processor; none where all have something to keep, or there are 8 groups. */
+void echi_plan_add_reserve(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
+
 /* Exact one-dimensional clustering: cuts `count` ascending values > 0 into `groups` runs with the least sum, over the
  * runs, of squared relative deviation from the run's mean (dynamic programming over all cuts). out_group[i] ascending from 0. */
 void echi_cluster(const double *value, int count, int groups, int *out_group);

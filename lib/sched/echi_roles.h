@@ -84,6 +84,9 @@ struct echi_push {
     uint64_t compute, exchange;                   /* ns, see struct echi_msg */
     int64_t held;                                 /* of that, what the owner took to answer the push before, ns */
 };
+/* What another owner knows of the reserve's: it sleeps; it woke and has to get a complete state before any other; that is on its way;
+ * it has what the others have, and is one of them. */
+enum echi_reserve { ECHI_RESERVE_SLEEPS, ECHI_RESERVE_LACKS, ECHI_RESERVE_TOLD, ECHI_RESERVE_SHARES };
 struct echi_owner {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
@@ -107,7 +110,13 @@ struct echi_owner {
     uint32_t since_send;                          /* pushes applied since the last state went out */
     uint64_t sent_version, sent_samples;          /* what the last state sent contained */
     uint64_t sent_whole;                          /* the version of the last that was sent complete */
+    uint8_t reserve; uint64_t reserve_told;       /* enum echi_reserve; the version that is on its way there */
+    bool for_reserve;                             /* what is being sent has nothing new for the others */
+    uint32_t woke;                                /* the reserve's owner: membership epoch at which it got workers, until its weights are
+                                                     made of states that the others sent since; 0: nothing to wait for */
+    uint32_t woke_next;                           /* what those being computed make up for */
     struct {
+        uint32_t told;                            /* membership epoch in which its owner sent its last complete state */
         uint64_t version, samples;                /* of the copy that weights are made of */
         uint8_t current;
         bool there, refresh;
@@ -123,7 +132,7 @@ struct echi_owner {
         /* codec top-k */
         uint32_t number;                          /* of its last message */
         bool arrived, decoding, tell;             /* a message is here, a task takes it in; then the coordinator is told what is here */
-        struct { bool whole; uint64_t version, samples; int marks; } coming;   /* marks: so many in coming_marks[] */
+        struct { bool whole; uint32_t members; uint64_t version, samples; int marks; } coming;   /* marks: so many in coming_marks[] */
     } peer[ECHI_GROUPS_MAX];
     uint32_t words;                               /* that said who sends a lost group's last state */
     /* codec top-k */

@@ -43,6 +43,7 @@ enum echi_ratios { ECHI_RATIOS_PAPER, ECHI_RATIOS_VOLUME, ECHI_RATIOS_BALANCED, 
 /* Who does what. Plain data: made by the planner on rank 0, sent to all. */
 struct echi_plan {
     uint8_t sync, n_groups;
+    uint8_t reserve;                      /* 1: the last group is a reserve: an owner, and at first no workers, for who falls behind */
     uint8_t separated;                    /* 1: the layers from the cut on belong to `head` */
     uint16_t world;
     uint16_t head;                        /* rank, ECHI_NO_RANK when nothing is separated */
@@ -76,9 +77,14 @@ int echi_plan_workers(const struct echi_plan *plan, int group);   /* living ones
 
 /* ---- members.c: who is still here ---- */
 
-/* May the run go on without this rank? No: rank 0, the head's owner, the last owner of the trunk, the last worker. */
+/* The reserve group, which has an owner from the start and workers only while some are unlike all others; -1: none. It sleeps while it
+ * has none: no states are sent there, and nobody waits for it; what it once changed is in all others' weights. */
+int echi_plan_reserve(const struct echi_plan *plan);
+/* May the run go on without this rank? No: rank 0, the head's owner, the last owner of the trunk but the reserve's, which may have
+ * slept through what the others did, the last worker. */
 bool echi_plan_can_lose(const struct echi_plan *plan, int rank);
-/* Takes a rank out. The workers of a group whose owner it was join the nearest group that has one, of two as near the faster. */
+/* Takes a rank out. The workers of a group whose owner it was join the nearest group that has one, of two as near the faster; not the
+ * reserve. */
 void echi_plan_lose(struct echi_plan *plan, int rank);
 /* The group that rank owns, -1: none; whether a group still has its owner; the fastest that has. */
 int echi_plan_group_owned(const struct echi_plan *plan, int rank);
@@ -217,8 +223,8 @@ struct echi_msg {
     uint64_t acked;                 /* APPLIED: version of the group's state that all other owners have */
     uint64_t compute, exchange;     /* PUSH (of the last layer to leave), APPLIED: ns that the worker computed since its push before,
                                        and the rest of that time, in APPLIED without what its owner took to apply and to answer */
-    uint32_t members;               /* LOST, REGROUP, READY, LEASE, DRAIN, DRAINED, REVOKED: membership epoch, raised by each loss and
-                                       each move, 0 until the first. ENTER, PUSH, WEIGHTS: that at which the worker joined this owner */
+    uint32_t members;               /* LOST, REGROUP, READY, LEASE, DRAIN, DRAINED, REVOKED, STATE: membership epoch, raised by each loss
+                                       and each move, 0 until the first. ENTER, PUSH, WEIGHTS: that at which the worker joined this owner */
     struct echi_marks marks;        /* STATE, FROZEN, REVOKED: by worker, the last lease that is in this state */
     char text[240];                 /* FAULT, END */
     uint32_t number;                /* WEIGHTS, STATE: on this link, from 1; changes count from the one before */

@@ -26,6 +26,8 @@ int echi_plan_group_owned(const struct echi_plan *plan, int rank) {
 
 bool echi_plan_group_lives(const struct echi_plan *plan, int group) { return !plan->lost[plan->owner_of[group]]; }
 
+int echi_plan_reserve(const struct echi_plan *plan) { return plan->reserve ? plan->n_groups - 1 : -1; }
+
 int echi_plan_first_group(const struct echi_plan *plan) {
     int g = 0;
     while (g + 1 < plan->n_groups && !echi_plan_group_lives(plan, g)) g++;
@@ -35,7 +37,7 @@ int echi_plan_first_group(const struct echi_plan *plan) {
 bool echi_plan_can_lose(const struct echi_plan *plan, int rank) {
     if (rank == 0 || (plan->separated && plan->head == rank)) return false;
     int owners = 0;
-    for (int g = 0; g < plan->n_groups; g++) owners += plan->owner_of[g] != rank && echi_plan_group_lives(plan, g);
+    for (int g = 0; g < plan->n_groups - plan->reserve; g++) owners += plan->owner_of[g] != rank && echi_plan_group_lives(plan, g);
     if (owners == 0) return false;
     const int workers = echi_plan_workers(plan, -1);
     return workers - (!plan->lost[rank] && plan->group_of[rank] != ECHI_NONE) > 0;
@@ -43,9 +45,10 @@ bool echi_plan_can_lose(const struct echi_plan *plan, int rank) {
 
 /* The living group whose number is nearest: groups are numbered by speed. */
 static int nearest(const struct echi_plan *plan, int group) {
+    const int end = plan->n_groups - plan->reserve;
     for (int far = 1; far < plan->n_groups; far++) {
         if (group - far >= 0 && echi_plan_group_lives(plan, group - far)) return group - far;
-        if (group + far < plan->n_groups && echi_plan_group_lives(plan, group + far)) return group + far;
+        if (group + far < end && echi_plan_group_lives(plan, group + far)) return group + far;
     }
     return group;
 }

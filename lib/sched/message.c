@@ -53,7 +53,7 @@ static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_ACT] = F_LEASE,
     [ECHI_KIND_WEIGHTS] = F_FLAG | F_VERSION | F_SAMPLES | F_MEMBERS | F_NUMBER,
     [ECHI_KIND_PUSH] = F_LEASE | F_LAYER | F_FLAG | F_LOSS | F_VERSION | F_SAMPLES | F_HEAD | F_MEMBERS | F_TIMES,
-    [ECHI_KIND_STATE] = F_FLAG | F_GROUP | F_VERSION | F_SAMPLES | F_MARKS | F_NUMBER,
+    [ECHI_KIND_STATE] = F_FLAG | F_GROUP | F_VERSION | F_SAMPLES | F_MEMBERS | F_MARKS | F_NUMBER,
     [ECHI_KIND_PARAMS] = F_FLAG,
     [ECHI_KIND_ENTER] = F_LEASE | F_MEMBERS,
     [ECHI_KIND_REGROUP] = F_GROUP | F_MEMBERS,
@@ -223,7 +223,7 @@ static bool is_rate(double v) { return v >= 0 && v < 1e6; }   /* false for a NaN
 
 bool echi_plan_valid(const struct echi_plan *p) {
     if (p->sync >= ECHI_SYNCS || p->world < 1 || p->world > ECHI_WORLD_MAX) return false;
-    if (p->n_groups < 1 || p->n_groups > ECHI_GROUPS_MAX || p->separated > 1) return false;
+    if (p->n_groups < 1 || p->n_groups > ECHI_GROUPS_MAX || p->separated > 1 || p->reserve > 1 || p->reserve >= p->n_groups) return false;
     if (p->separated ? p->head >= p->world : p->head != ECHI_NO_RANK) return false;
     if (p->round < 1 || p->round > 1u << 24) return false;
     if (p->strands < 1 || p->strands > ECHI_STRANDS || p->resumed > 1 || p->deterministic > 1) return false;
@@ -241,7 +241,7 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (!codec_valid(p)) return false;
     if (p->codec != ECHI_CODEC_DENSE && (policy->local || p->drop_older > 0)) return false;   /* what is dropped or averaged has no residual */
     for (int g = 0; g < p->n_groups; g++)
-        if (p->owner_of[g] >= p->world || echi_plan_workers(p, g) < 1) return false;
+        if (p->owner_of[g] >= p->world || (g == echi_plan_reserve(p)) != (echi_plan_workers(p, g) == 0)) return false;
     /* An owner keeps one group: two on one node would share its slots. */
     for (int g = 0; g < p->n_groups; g++)
         for (int h = 0; h < g; h++)
@@ -265,6 +265,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put8(&w, p->sync);
     echi_put16(&w, p->world);
     echi_put8(&w, p->n_groups);
+    echi_put8(&w, p->reserve);
     echi_put8(&w, p->separated);
     echi_put16(&w, p->head);
     echi_put8(&w, p->strands);
@@ -302,6 +303,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->sync = echi_get8(&r);
     p->world = echi_get16(&r);
     p->n_groups = echi_get8(&r);
+    p->reserve = echi_get8(&r);
     p->separated = echi_get8(&r);
     p->head = echi_get16(&r);
     p->strands = echi_get8(&r);

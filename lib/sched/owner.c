@@ -121,6 +121,7 @@ static void send_encoded(struct echi_owner *o, const struct echi_task *t, struct
 /* An answer waits for a place among the sends and then gets the newest weights. The ranks have their turn one after the
  * other: with few places and many workers nobody is passed for ever. */
 static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) {
+    if (o->woke) return;
     while (o->sends < ECHI_SNAPSHOTS - 2 && !(coded(o) && o->busy)) {
         int r = echi_ranks_next(&o->owed, o->turn);
         if (r < 0) r = echi_ranks_next(&o->owed, 0);
@@ -152,6 +153,13 @@ static uint8_t free_state(const struct echi_owner *o) {
     return i;
 }
 
+/* What is there now goes into the weights that this task makes. */
+static void name_states(struct echi_owner *o, struct echi_task *t) {
+    echi_states_name(o, t);
+    o->stale = false;
+    o->woke_next = o->woke && echi_states_caught_up(o) ? o->woke : 0;
+}
+
 static struct echi_task *apply(struct echi_owner *o, struct echi_slot grads, const struct echi_lease *lease, uint32_t samples,
                                uint32_t divisor, uint8_t to, struct echi_actions *out) {
     struct echi_task *t = compute(o, ECHI_TASK_APPLY, out);
@@ -161,11 +169,10 @@ static struct echi_task *apply(struct echi_owner *o, struct echi_slot grads, con
     t->divisor = divisor;
     t->weights = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
     t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, to};
-    echi_states_name(o, t);
+    name_states(o, t);
     o->next_samples = o->samples;
     if (several(o)) {
         t->state_out = (struct echi_slot){ECHI_SLOT_OWNER_STATE, free_state(o)};
-        o->stale = false;   /* what is there now goes into these weights */
         o->next_samples = echi_states_samples(o);
     }
     return t;
@@ -197,6 +204,14 @@ static bool drop_old(struct echi_owner *o, struct echi_actions *out) {
     if (of_member) owe(o, rank, 1);
     if (o->known[rank]) echi_act_post(out, rank, ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, rank});
     return true;
+}
+
+/* Weights of all states as they are here, without a push. */
+static void refresh(struct echi_owner *o, uint8_t to, struct echi_actions *out) {
+    struct echi_task *t = compute(o, ECHI_TASK_REFRESH, out);
+    t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, to};
+    name_states(o, t);
+    o->next_samples = echi_states_samples(o);
 }
 
 static void pump(struct echi_owner *o, struct echi_actions *out) {
@@ -232,13 +247,8 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
         memmove(&o->queue[0], &o->queue[1], (size_t)o->queued * sizeof o->queue[0]);
         return;
     }
-    if (o->stale && o->asked && o->asked_as != ECHI_ASK_LOOK && to != ECHI_NONE) {
-        struct echi_task *t = compute(o, ECHI_TASK_REFRESH, out);
-        t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, to};
-        echi_states_name(o, t);
-        o->stale = false;
-        o->next_samples = echi_states_samples(o);
-    }
+    const bool asked = o->stale && o->asked && o->asked_as != ECHI_ASK_LOOK;
+    if ((asked || (o->woke && echi_states_caught_up(o))) && to != ECHI_NONE) refresh(o, to, out);
 }
 
 /* The coordinator's questions. In the middle of a run the current snapshot answers at once: the cluster is held, so a task
@@ -260,8 +270,8 @@ static void report(struct echi_owner *o, struct echi_actions *out) {
         o->momentum_sending++;
         o->asked_momentum = false;
     }
-    if (o->draining && !o->drained && o->queued == 0 && !o->busy) {
-        if (echi_states_safe(o) != o->state_version) return;
+    if (o->draining && !o->drained && o->queued == 0 && !o->busy && !o->woke) {
+        if (!echi_states_all_have(o)) return;
         o->drained = true;
         echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_DRAINED)->msg.members = o->members;
     }
@@ -311,6 +321,7 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     }
     o->current = (uint8_t)t->weights_out.index;
     o->samples = o->next_samples + t->samples;
+    if (o->woke == o->woke_next) o->woke = 0;
     if (t->kind == ECHI_TASK_REFRESH) {
         if (!o->started) start_training(o, e->now, out);
         return;
@@ -474,6 +485,7 @@ static void on_moved(struct echi_owner *o, const struct echi_event *e, struct ec
     o->members = e->msg->members;
     if (plan_of(o)->group_of[e->from] != o->group) leave(o, e->from);
     list_workers(o, out);
+    echi_states_reserve(o);
 }
 
 static void on_lost(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
@@ -482,6 +494,7 @@ static void on_lost(struct echi_owner *o, const struct echi_event *e, struct ech
     o->known[e->from] = false;
     if (!o->push[e->from].whole) o->push[e->from] = (struct echi_push){0};
     list_workers(o, out);
+    echi_states_reserve(o);
     echi_states_lost(o, e->from, out);
     o->draining = o->drained = false;
 }
@@ -505,9 +518,7 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
             return echi_act_fault(out, ECH_E_INTERNAL, "first weights came to an owner twice, or from a stranger");
         if (++o->fed <= plan_of(o)->resumed) break;   /* the momentum is still to come */
         if (several(o)) {
-            struct echi_task *t = compute(o, ECHI_TASK_REFRESH, out);
-            t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, 0};
-            echi_states_name(o, t);
+            refresh(o, 0, out);
         } else {
             start_training(o, e->now, out);
         }

@@ -21,7 +21,7 @@ bool echi_states_too_far_ahead(const struct echi_owner *o) {
     if (!several(o)) return false;
     const uint64_t most = (uint64_t)plan_of(o)->rounds_apart * plan_of(o)->round;
     for (int g = 0; g < plan_of(o)->n_groups; g++)
-        if (g != o->group && lives(o, g) &&
+        if (g != o->group && lives(o, g) && (g != reserve_of(o) || o->reserve == ECHI_RESERVE_SHARES) &&
             (o->state_samples - o->peer[g].acked_samples > most || o->state_version - o->peer[g].acked_whole >= ECHI_UNACKED_MAX))
             return true;
     return false;
@@ -32,13 +32,23 @@ static bool whole_wanted(const struct echi_owner *o) {
     return o->sent_whole != o->state_version && (o->draining || o->state_version - o->sent_whole >= ECHI_UNACKED_MAX / 2);
 }
 
+/* Does the message that leaves go to the reserve as well? Its first since it woke is a complete one. */
+static bool reserve_gets(struct echi_owner *o, bool whole) {
+    if (o->reserve == ECHI_RESERVE_SLEEPS || (o->reserve == ECHI_RESERVE_LACKS && !whole)) return false;
+    if (o->reserve != ECHI_RESERVE_LACKS) return true;
+    o->reserve = ECHI_RESERVE_TOLD;
+    o->reserve_told = o->state_version;
+    return true;
+}
+
 void echi_states_send(struct echi_owner *o, struct echi_slot slot, bool whole, struct echi_actions *out) {
     const struct echi_marks marks = echi_marks_of(o->last, plan_of(o)->world, o->own_marks);
     for (int g = 0; g < plan_of(o)->n_groups; g++) {
-        if (g == o->group || !lives(o, g)) continue;
+        if (g == o->group || !lives(o, g) || (g == reserve_of(o) ? !reserve_gets(o, whole) : o->for_reserve)) continue;
         struct echi_action *a = echi_act_send(out, plan_of(o)->owner_of[g], ECHI_ROLE_OWNER, ECHI_ROLE_OWNER, ECHI_KIND_STATE);
         a->slot = slot;
         a->msg.flag = whole;
+        a->msg.members = o->members;
         a->msg.number = o->state_number;
         a->msg.group = (uint8_t)o->group;
         a->msg.version = o->state_version;
@@ -49,16 +59,26 @@ void echi_states_send(struct echi_owner *o, struct echi_slot slot, bool whole, s
     o->state_sending = o->state_out > 0 ? (int8_t)o->state_current : -1;
 }
 
+/* Is there anybody to send to? */
+static bool has_others(const struct echi_owner *o) {
+    for (int g = 0; g < plan_of(o)->n_groups; g++)
+        if (g != o->group && lives(o, g) && (g != reserve_of(o) || o->reserve != ECHI_RESERVE_SLEEPS)) return true;
+    return false;
+}
+
 /* All other owners have taken the same messages, so what they know is one array, and what goes to them is written once. */
 void echi_states_exchange(struct echi_owner *o, struct echi_actions *out) {
-    if (!several(o) || o->state_sending >= 0 || (o->state_version == o->sent_version && !whole_wanted(o))) return;
+    const bool lacks = o->reserve == ECHI_RESERVE_LACKS;
+    if (!several(o) || o->state_sending >= 0 || (o->state_version == o->sent_version && !whole_wanted(o) && !lacks)) return;
     /* A push of each worker; of a large group's some, so that the next leave before it has to wait for the acknowledgement. */
     const uint32_t enough = o->workers < STATE_EVERY ? (uint32_t)o->workers : STATE_EVERY;
-    if (o->since_send < enough && !o->draining && !echi_states_too_far_ahead(o)) return;
-    if (coded(o) && o->busy) return;
-    const bool whole = !coded(o) || whole_wanted(o) || echi_whole_due(o->state_number + 1);
+    if (o->since_send < enough && !o->draining && !lacks && !echi_states_too_far_ahead(o)) return;
+    if ((coded(o) && o->busy) || !has_others(o)) return;
+    const bool whole = !coded(o) || whole_wanted(o) || lacks || echi_whole_due(o->state_number + 1);
     const struct echi_slot state = {ECHI_SLOT_OWNER_STATE, o->state_current};
-    o->state_number++;
+    /* What all others have complete already is no message to them, and gets no number. */
+    o->for_reserve = o->sent_whole == o->state_version;
+    if (!o->for_reserve) o->state_number++;
     o->sent_version = o->state_version;
     o->sent_samples = o->state_samples;
     if (whole) o->sent_whole = o->state_version;
@@ -104,8 +124,33 @@ void echi_states_post(struct echi_owner *o, struct echi_actions *out) {
 uint64_t echi_states_safe(const struct echi_owner *o) {
     uint64_t least = o->state_version;
     for (int g = 0; g < plan_of(o)->n_groups; g++)
-        if (g != o->group && lives(o, g) && o->peer[g].acked_whole < least) least = o->peer[g].acked_whole;
+        if (g != o->group && g != reserve_of(o) && lives(o, g) && o->peer[g].acked_whole < least) least = o->peer[g].acked_whole;
     return least;
+}
+
+bool echi_states_all_have(const struct echi_owner *o) {
+    const int g = reserve_of(o);
+    if (g >= 0 && g != o->group && o->reserve != ECHI_RESERVE_SLEEPS && o->peer[g].acked_whole != o->state_version) return false;
+    return echi_states_safe(o) == o->state_version;
+}
+
+/* ---- the reserve ---- */
+
+void echi_states_reserve(struct echi_owner *o) {
+    const int g = reserve_of(o);
+    if (g < 0) return;
+    const bool awake = lives(o, g) && echi_plan_workers(plan_of(o), g) > 0, was = o->reserve != ECHI_RESERVE_SLEEPS;
+    if (awake == was) return;
+    o->reserve = awake ? ECHI_RESERVE_LACKS : ECHI_RESERVE_SLEEPS;
+    if (g != o->group) return;
+    o->reserve = awake ? ECHI_RESERVE_SHARES : ECHI_RESERVE_SLEEPS;   /* it lacks nothing of its own */
+    o->woke = awake ? o->members : 0;
+}
+
+bool echi_states_caught_up(const struct echi_owner *o) {
+    for (int g = 0; g < plan_of(o)->n_groups; g++)
+        if (g != o->group && lives(o, g) && o->peer[g].told < o->woke) return false;
+    return true;
 }
 
 /* ---- into tasks ---- */
@@ -166,6 +211,7 @@ static void acknowledge(const struct echi_owner *o, int group, bool whole, struc
 /* Is the state that has come newer than what is here? What is here in parts may come once more, complete. */
 static bool is_news(const struct echi_owner *o, const struct echi_msg *m) {
     if (m->version != o->peer[m->group].version) return m->version > o->peer[m->group].version;
+    if (m->flag && o->group == reserve_of(o)) return true;   /* it woke, and nothing had changed */
     return coded(o) && m->flag && o->peer[m->group].whole_version < m->version;
 }
 
@@ -178,6 +224,7 @@ static void on_state(struct echi_owner *o, const struct echi_event *e, struct ec
     if (coded(o)) {
         o->peer[m->group].arrived = true;
         o->peer[m->group].coming.whole = m->flag;
+        o->peer[m->group].coming.members = m->members;
         o->peer[m->group].coming.version = m->version;
         o->peer[m->group].coming.samples = m->samples;
         if (!m->flag) return;
@@ -188,6 +235,7 @@ static void on_state(struct echi_owner *o, const struct echi_event *e, struct ec
     const uint8_t place = e->slot.index & 1;
     take_whole(o, m->group, place, m->version, m->samples, m->marks);
     take_state(o, m->group, place, m->version, m->samples);
+    o->peer[m->group].told = m->members;
     o->peer[m->group].refresh = true;
     acknowledge(o, m->group, true, out);
 }
@@ -205,6 +253,7 @@ static void on_ack(struct echi_owner *o, const struct echi_event *e, struct echi
             o->peer[g].acked_samples = m->samples;
         }
         if (m->flag && m->version > o->peer[g].acked_whole) o->peer[g].acked_whole = m->version;
+        if (g == reserve_of(o) && o->reserve == ECHI_RESERVE_TOLD && m->flag && m->version >= o->reserve_told) o->reserve = ECHI_RESERVE_SHARES;
     }
 }
 
@@ -237,6 +286,7 @@ void echi_states_decoded(struct echi_owner *o, int group, struct echi_actions *o
     if (whole)
         take_whole(o, group, 1, o->peer[group].coming.version, o->peer[group].coming.samples,
                    (struct echi_marks){o->coming_marks[group], o->peer[group].coming.marks});
+    if (whole) o->peer[group].told = o->peer[group].coming.members;
     if (lives(o, group)) {
         take_state(o, group, 0, o->peer[group].coming.version, o->peer[group].coming.samples);
         o->peer[group].refresh = true;

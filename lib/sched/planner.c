@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The planner: who computes, who owns what, and how many samples each takes. */
+#include "echi_policy.h"
 #include "echi_ratio.h"
 
 #include <string.h>
@@ -284,6 +285,21 @@ static int strands_beside_head(const struct echi_times *fast, uint32_t n) {
 uint32_t echi_wishes_round(const struct echi_wishes *w) {
     const uint32_t by_nodes = 16u * (uint32_t)w->world;
     return w->batch ? w->batch : by_nodes > 64 ? by_nodes : 64;
+}
+
+void echi_plan_add_reserve(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan) {
+    if (!echi_policy_of((enum echi_sync)plan->sync)->grouped || plan->reserve || plan->n_groups == ECHI_GROUPS_MAX) return;
+    int best = -1;
+    for (int r = 0; r < plan->world; r++) {
+        if (w->absent[r] || echi_plan_group_owned(plan, r) >= 0 || (plan->separated && plan->head == r)) continue;
+        if (best < 0 || times[r].link > times[best].link ||
+            (times[r].link == times[best].link && echi_times_whole(&times[r], 64) < echi_times_whole(&times[best], 64)))
+            best = r;
+    }
+    if (best < 0) return;
+    plan->base[plan->n_groups] = plan->base[plan->n_groups - 1];   /* groups are numbered by speed: as the slowest */
+    plan->owner_of[plan->n_groups++] = (uint16_t)best;
+    plan->reserve = 1;
 }
 
 ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan,

@@ -94,6 +94,7 @@ struct play {
     struct node node[ECHI_WORLD_MAX];
     struct worker worker[ECHI_WORLD_MAX];
     struct group group[ECHI_GROUPS_MAX];
+    int groups;                           /* that have workers */
     uint16_t member[ECHI_WORLD_MAX];      /* workers, group by group */
     /* Under a codec, of a group's pushes, of weights and states, and of what stays on its node: bytes over those that they have dense; in
      * updates, to write and to read them. */
@@ -365,7 +366,7 @@ static void count(struct play *p, int r) {
 /* R (design, section 6): it applies nothing until the others have more of what it did. */
 static bool too_far_ahead(const struct play *p, int g) {
     for (int h = 0; h < p->plan->n_groups; h++)
-        if (h != g && p->group[g].own - p->group[g].acked[h] > (double)p->plan->rounds_apart * p->plan->round) return true;
+        if (h != g && p->group[h].workers > 0 && p->group[g].own - p->group[g].acked[h] > (double)p->plan->rounds_apart * p->plan->round) return true;
     return false;
 }
 
@@ -398,8 +399,9 @@ static void exchange(struct play *p, int g) {
     struct node *n = &p->node[p->plan->owner_of[g]];
     if (p->states.write > 0) urgent(n, p->now, p->states.write * n->apply);
     for (int h = 0; h < p->plan->n_groups; h++) {
-        a->due[h] = h != g;
-        a->sends += h != g;
+        const bool takes_part = h != g && p->group[h].workers > 0;   /* the reserve may sleep */
+        a->due[h] = takes_part;
+        a->sends += takes_part;
     }
     send_states(p, g);
 }
@@ -425,7 +427,7 @@ static void push_in(struct play *p, int r, int strand) {
         if (++p->round_in < p->group[0].workers) return;
         tell(p, urgent(n, p->now, n->apply), APPLIED, r, strand);
     } else {
-        const double sum = p->plan->n_groups > 1 ? SUMMAND * (p->plan->n_groups + 1) * n->apply : 0;
+        const double sum = p->plan->n_groups > 1 ? SUMMAND * (p->groups + 1) * n->apply : 0;
         tell(p, urgent(n, p->now, here + n->apply + sum), APPLIED, r, strand);
     }
 }
@@ -595,8 +597,10 @@ static void set_up_groups(struct play *p) {
     int n = 0;
     for (int g = 0; g < p->plan->n_groups; g++) {
         p->group[g].first = n;
+        const int before = n;
         for (int r = 0; r < p->plan->world; r++)
             if (p->plan->group_of[r] == g) p->member[n++] = (uint16_t)r;
+        p->groups += n > before;
     }
 }
 

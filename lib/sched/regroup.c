@@ -92,6 +92,19 @@ static double usual_time(const struct echi_regroup *g, const struct echi_plan *p
     return own * own < low * high ? low : high;
 }
 
+/* Of the other groups' mean step times the one nearest to `own`; 0: none is known. */
+static double nearest_mean(const struct echi_regroup *g, const struct echi_plan *p, double own) {
+    double nearest = 0, far = 0;
+    for (int i = 0; i < p->n_groups; i++) {
+        if (i == echi_plan_reserve(p) || g->count[i] == 0) continue;
+        const double mean = g->sum[i] / g->count[i], by = mean > own ? mean / own : own / mean;
+        if (nearest > 0 && by >= far) continue;
+        nearest = mean;
+        far = by;
+    }
+    return nearest;
+}
+
 /* The best move of one worker out of this one's group, by predicted throughput: of itself, or of another that has been unlike its group
  * for as long and is clearly better moved, as one that slows two fast ones down. */
 static struct echi_change best_move(const struct echi_regroup *g, const struct echi_plan *p, const uint32_t size[ECHI_WORLD_MAX], int rank) {
@@ -104,11 +117,26 @@ static struct echi_change best_move(const struct echi_regroup *g, const struct e
         if (p->group_of[r] != from || !counts(g, p, r) || g->pace[r].cool > 0) continue;
         if (r != rank && g->pace[r].apart + 1 < WINDOWS) continue;   /* of many that are alike one is the slowest at any moment */
         for (int to = 0; to < p->n_groups; to++) {
-            if (to == from || !echi_plan_group_lives(p, to) || t.samples[to] == 0) continue;
+            if (to == from || !echi_plan_group_lives(p, to) || (t.samples[to] == 0 && to != echi_plan_reserve(p))) continue;
             const double gain = rate_with(p, &t, echi_regroup_time(g, r), size[r], from, to) / now - 1;
             if (gain < best.gain + (r == rank ? 0 : CLEARLY)) continue;
             best = (struct echi_change){ECHI_CHANGE_GROUP, r, from, to, 0, echi_regroup_time(g, r) / usual_time(g, p, r), gain};
         }
+    }
+    return best;
+}
+
+/* From the reserve to the group where most samples a second are expected, unless that costs more than a little. */
+static struct echi_change best_return(const struct echi_regroup *g, const struct echi_plan *p, const uint32_t size[ECHI_WORLD_MAX], int rank) {
+    const int from = p->group_of[rank];
+    const struct totals t = add_up(g, p, size);
+    const double now = rate_with(p, &t, 0, 0, from, from), own = echi_regroup_time(g, rank);
+    struct echi_change best = {.rank = rank, .from = from, .gain = -ECHI_REGROUP_BACK};
+    for (int to = 0; to < p->n_groups; to++) {
+        if (to == from || !echi_plan_group_lives(p, to) || t.samples[to] == 0) continue;
+        const double gain = rate_with(p, &t, own, size[rank], from, to) / now - 1;
+        if (gain < best.gain) continue;
+        best = (struct echi_change){ECHI_CHANGE_GROUP, rank, from, to, 0, own * g->count[to] / g->sum[to], gain};
     }
     return best;
 }
@@ -150,10 +178,13 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
     const double last = echi_speed_last(&g->pace[rank].compute) + echi_speed_last(&g->pace[rank].exchange);
     g->sum[group] += own - (counted ? before : 0);
     g->count[group] += !counted;
-    if (g->pace[rank].cool > 0 || g->count[group] < 2) return change;   /* too early, or nobody to be unlike */
-    /* The others' mean costs nothing to keep; who is far from it for long is looked at closely. */
-    const double mean = (g->sum[group] - own) / (g->count[group] - 1);
-    if (mean > 0 && unlike(last, mean)) {
+    if (g->pace[rank].cool > 0) return change;   /* too early */
+    /* The others' mean costs nothing to keep; who is far from it for long, or in the reserve near to that of another group, is looked at
+     * closely. */
+    const bool aside = group == echi_plan_reserve(p);
+    const double mean = aside ? nearest_mean(g, p, own) : g->count[group] > 1 ? (g->sum[group] - own) / (g->count[group] - 1) : 0;
+    if (mean <= 0) return change;   /* nobody to be unlike, or like */
+    if (unlike(last, mean) != aside) {
         g->pace[rank].apart++;
         g->pace[rank].apart_time += ECHI_SPEED_STEPS * (last > mean ? last : mean);   /* a fast one waits for its group */
     } else if (g->pace[rank].apart <= 1) {
@@ -161,9 +192,11 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
     } else {
         g->pace[rank].apart--;
     }
-    if (g->pace[rank].apart < WINDOWS || g->pace[rank].apart_time < g->after || !unlike(own, mean)) return change;
-    const double usual = usual_time(g, p, rank);
-    if (unlike(own, usual)) {
+    if (g->pace[rank].apart < WINDOWS || g->pace[rank].apart_time < g->after || unlike(own, mean) == aside) return change;
+    const double usual = aside ? mean : usual_time(g, p, rank);
+    if (aside) {
+        change = best_return(g, p, size, rank);
+    } else if (unlike(own, usual)) {
         change = best_move(g, p, size, rank);
         const struct echi_change other = p->separated ? best_size(g, p, size, rank, times) : (struct echi_change){0};
         if (other.kind != ECHI_CHANGE_NONE && (change.kind == ECHI_CHANGE_NONE || other.gain + CLEARLY >= change.gain)) change = other;

@@ -85,6 +85,7 @@ static void check_end(struct sim *s) {
     counts.keeps += (uint64_t)s->keeps;
     counts.moves += (uint64_t)s->moves;
     counts.handed_back += s->handed_back;
+    counts.woke += s->woke;
     if (s->calm && (s->events - s->calm_at) * 1000 / s->live_events > counts.live_most)
         counts.live_most = (s->events - s->calm_at) * 1000 / s->live_events;
     if (c->status == ECH_E_PEER_LOST) {
@@ -169,6 +170,7 @@ int main(int argc, char **argv) {
     tell("", "pushes-dropped", counts.dropped);
     tell("", "checkpoints", counts.keeps);
     tell("", "workers-moved", counts.moves);
+    tell("", "reserves-woken", counts.woke);
     tell("", "leases-handed-back", counts.handed_back);
     tell("", "events", events);
     for (int i = 0; i < DUES_OF; i++) tell("event.", due[i], counts.due[i]);

@@ -59,6 +59,8 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     for (int g = 0; g < p->n_groups; g++) p->base[g] = p->state_ratio;
     /* Owners are any nodes, one each; not always of their own group. */
     const uint32_t turn = below(s, p->world);
+    p->reserve = sync == ECHI_SYNC_GSSP && p->n_groups < p->world && s->seed / 7 % 2;
+    if (p->reserve) p->base[p->n_groups++] = p->state_ratio;
     for (int g = 0; g < p->n_groups; g++) p->owner_of[g] = (uint16_t)(((uint32_t)g + turn) % p->world);
 }
 
@@ -140,7 +142,7 @@ static void count_surviving(struct sim *s) {
         const bool lost = s->coordinator.plan.lost[l->owner];
         bool in = !lost;
         for (int r = 0; r < s->plan.world && lost; r++)
-            if (s->node[r].has_owner && !s->coordinator.plan.lost[r]) in = seen->version <= s->node[r].owner.peer[group].version;
+            if (s->node[r].has_owner && !s->coordinator.plan.lost[r] && !asleep(s, r)) in = seen->version <= s->node[r].owner.peer[group].version;
         for (uint32_t i = l->start; in && i < l->start + l->n; i++) s->applied[i]++;
     }
 }
@@ -211,13 +213,17 @@ static void check_weights(struct sim *s) {
             continue;
         }
         uint8_t peer[ECHI_GROUPS_MAX];
+        bool sleeps = false;   /* and missed what others did */
         for (int p = 0; p < s->plan.n_groups; p++) {
             peer[p] = o->peer[p].there ? (uint8_t)(2 * p + o->peer[p].current) : ECHI_NONE;
             if (p == g) continue;
             const struct node *owner = &s->node[s->plan.owner_of[p]];
             const uint64_t version = o->peer[p].version, last = owner->owner.state_version;
+            sleeps = sleeps || (asleep(s, rank) && (is_coded(s) || version < last));
+            if (asleep(s, rank)) continue;
             MUST(s, DRAIN, owner->dead ? version <= last : version == last);
         }
+        if (sleeps) continue;
         sum_states(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current}, peer, expected);
         MUST(s, DRAIN, memcmp(final, expected, (size_t)cut_of(s) * WORDS * 4) == 0);
     }

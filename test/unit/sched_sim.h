@@ -178,7 +178,7 @@ enum fault {
 };
 struct counts {
     uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
-    uint64_t losses, lost_owners, again, repeats, dropped, keeps, resumed, early, ended, stale_most, moves, handed_back;
+    uint64_t losses, lost_owners, again, repeats, dropped, keeps, resumed, early, ended, stale_most, moves, woke, handed_back;
     uint64_t live_most;                     /* largest part of its bound that a liveness phase took, in thousandths */
 };
 
@@ -239,6 +239,8 @@ struct sim {
                                                round theirs lie behind it, up to two rounds */
     uint64_t versions[ECHI_GROUPS_MAX];     /* of each group's state */
     uint64_t has_version[NODES][ECHI_GROUPS_MAX], has_samples[NODES][ECHI_GROUPS_MAX];   /* of others' states, by owner */
+    bool awake; uint64_t woke, woke_samples; uint32_t woke_at;   /* the reserve: how often it woke, what all groups had done then, and the
+                                               membership epoch */
     bool decided[ECHI_GROUPS_MAX];          /* the last state of a lost group */
     uint32_t velocity[ECHI_GROUPS_MAX][PARAMS], mass[ECHI_GROUPS_MAX][LAYERS];
     /* `local`, by worker: its own weights, their momentum, and what its steps have moved since its last change; of the round so far
@@ -294,6 +296,7 @@ static void watch_ends(struct sim *s, const struct work *w);
 static void watch_keep(struct sim *s, const struct kept *k);
 static void watch_plan(struct sim *s);
 static void watch_coordinator(struct sim *s, const struct echi_event *e);
+static void note_awake(struct sim *s);
 /* sched_faults.h */
 static void begin_faults(struct sim *s);
 static void fault_now_and_then(struct sim *s);
@@ -657,7 +660,8 @@ static struct message *queue_message(struct sim *s, int from, int to, int kind) 
     *last = m->due;
     return m;
 }
-static void send_plain(struct sim *s, struct message *m) { due_at(s, m->due, DUE_MESSAGE, index_of(s, m), 0); }
+/* One that waited for its place does not overtake one before it that a wall or a pause keeps back. */
+static void send_plain(struct sim *s, struct message *m) { due_at(s, m->due > s->now ? m->due : s->now, DUE_MESSAGE, index_of(s, m), 0); }
 
 static void send_body(struct sim *s, int from, int to, int kind, enum echi_role role, const uint8_t *body, size_t len) {
     if (!linked(s, from, to)) return;
@@ -1354,6 +1358,7 @@ static bool move_one(struct sim *s) {
     const struct echi_plan *p = &s->coordinator.plan;
     const int rank = (int)below(s, p->world), group = (int)below(s, p->n_groups);
     if (s->coordinator.phase != ECHI_RUN_TRAINS || !echi_coordinator_move(&s->coordinator, rank, group, &list)) return false;
+    note_awake(s);
     perform(s, 0, &list);
     return true;
 }

@@ -11,7 +11,7 @@
  *   MASS       the tallies of a state are the sum over the leases in it
  *   SUM        weights and momentum move by each push once; weights = w0 + all states, at the versions they are said to be
  *   STATE      a copy of version k is the state at version k, its marks those of the leases in it; versions rise; each is
- *              acknowledged at once; what "all have" all have
+ *              acknowledged at once; what "all have" all have; the reserve answers with what all had done when it woke
  *   FREEZE     of a lost group the highest version that is left is kept
  *   DRAIN      after a drain nothing is under way and all owners have the same
  *   ONE_NODE   BSP's weights are those of one node, round by round; those of `local` with one worker its plain steps
@@ -164,6 +164,28 @@ static void note_holds(struct sim *s, int worker, int owner) {
         if (s->answer[worker][i].owner == owner) note_answer(s, &s->answer[worker][i], owner, true);
 }
 
+/* Does this node own the reserve, and that has no workers, as far as the coordinator knows? Then nothing is sent there. */
+static bool owns_reserve(const struct sim *s, int node) {
+    const int reserve = echi_plan_reserve(&s->plan);
+    return reserve >= 0 && s->plan.owner_of[reserve] == node;
+}
+static bool asleep(const struct sim *s, int node) {
+    return owns_reserve(s, node) && echi_plan_workers(&s->coordinator.plan, echi_plan_reserve(&s->plan)) == 0;
+}
+
+/* The reserve wakes: from now on nobody gets weights there without what all groups have done up to here. */
+static void note_awake(struct sim *s) {
+    const int reserve = echi_plan_reserve(&s->plan);
+    const bool awake = reserve >= 0 && echi_plan_workers(&s->coordinator.plan, reserve) > 0;
+    if (awake && !s->awake) {
+        s->woke_samples = 0;
+        for (int g = 0; g < s->plan.n_groups; g++) s->woke_samples += s->state[g][s->versions[g]].samples;
+        s->woke_at = s->coordinator.members;
+        s->woke++;
+    }
+    s->awake = awake;
+}
+
 /* No owner runs ahead of what the others that live, as far as it knows, have. */
 static void watch_apart(struct sim *s, int node) {
     const struct echi_plan *p = &s->node[node].setup.plan;
@@ -172,6 +194,7 @@ static void watch_apart(struct sim *s, int node) {
     for (int other = 0; other < p->n_groups; other++) {
         const int rank = p->owner_of[other];
         if (other == g || p->lost[rank]) continue;
+        if (other == echi_plan_reserve(p) && s->node[node].owner.reserve != ECHI_RESERVE_SHARES) continue;
         MUST(s, APART, samples - s->has_samples[rank][g] <= (uint64_t)p->rounds_apart * p->round);
         MUST(s, APART, version - s->has_version[rank][g] < ECHI_UNACKED_MAX);
     }
@@ -204,6 +227,8 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
     case ECHI_KIND_WEIGHTS:
         note_answer(s, &s->answer[a->to][++s->answers[a->to] % ANSWERS], node, s->knower[a->to] == 1u + (uint32_t)node);
         MUST(s, SUM, a->msg.samples == place(s, node, a->slot)->holds);
+        /* What a lost owner did last may be gone, or not have come from whoever has it. */
+        MUST(s, STATE, !owns_reserve(s, node) || s->owner_killed || a->msg.members < s->woke_at || a->msg.samples >= s->woke_samples);
         MUST(s, SUM, !rounds(s) || a->msg.version == s->versions[0]);
         break;
     case ECHI_KIND_APPLIED: {
@@ -213,7 +238,7 @@ static void watch_send(struct sim *s, int node, const struct echi_action *a) {
         /* In rounds, as the report will say; a lost group's running copy may have been ahead of the one that is kept. */
         if (!is_coded(s) || !s->owner_killed) MUST(s, LEDGER, a->msg.staleness == seen->staleness);
         for (int g = 0; g < p->n_groups && p->n_groups > 1; g++)
-            MUST(s, STATE, g == s->node[node].owner.group || p->lost[p->owner_of[g]] ||
+            MUST(s, STATE, g == s->node[node].owner.group || g == echi_plan_reserve(p) || p->lost[p->owner_of[g]] ||
                                s->has_version[p->owner_of[g]][s->node[node].owner.group] >= a->msg.acked);
         break;
     }
@@ -278,7 +303,7 @@ static void watch_message(struct sim *s, const struct message *m, const struct e
             s->coming[m->to][msg->group].samples = msg->samples;
             break;
         }
-        take_copy(s, m->to, msg, place(s, m->to, slot), false);
+        take_copy(s, m->to, msg, place(s, m->to, slot), msg->flag && owns_reserve(s, m->to));
         s->owes_ack = true;
         break;
     case ECHI_KIND_FROZEN:
@@ -631,6 +656,7 @@ static void watch_drained(struct sim *s) {
         MUST(s, DRAIN, o->queued == 0 && (!o->busy || is_coded(s)) && o->round_count == 0);
         for (int h = 0; h < p->n_groups; h++) {
             const int other = p->owner_of[h];
+            if (asleep(s, rank) && !p->lost[other]) continue;
             if (h == g || s->node[other].doomed) continue;
             if (!p->lost[other]) MUST(s, DRAIN, s->has_version[rank][h] == s->versions[h]);
             else MUST(s, DRAIN, s->has_version[rank][h] == c->frozen[h].version);
@@ -660,6 +686,7 @@ static void watch_coordinator(struct sim *s, const struct echi_event *e) {
         c->phase != ECHI_RUN_ENDED)
         watch_drained(s);
     s->phase = c->phase;
+    note_awake(s);
     if (c->n_lost > 0) watch_frozen(s);
     if (c->train_began == 0) return;
     const int64_t clock = echi_coordinator_clock(c, e->now);

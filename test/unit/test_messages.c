@@ -135,7 +135,7 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_WEIGHTS, .flag = true, .version = true, .samples = true, .members = true, .number = true},
         {.kind = ECHI_KIND_PUSH, .has_lease = true, .layer = true, .flag = true, .loss = true, .version = true, .samples = true, .head = true,
          .members = true, .times = true},
-        {.kind = ECHI_KIND_STATE, .flag = true, .group = true, .version = true, .samples = true, .marks = true, .number = true},
+        {.kind = ECHI_KIND_STATE, .flag = true, .group = true, .version = true, .samples = true, .members = true, .marks = true, .number = true},
         {.kind = ECHI_KIND_PARAMS, .flag = true},
         {.kind = ECHI_KIND_ENTER, .has_lease = true, .members = true},
         {.kind = ECHI_KIND_REGROUP, .group = true, .members = true},
@@ -312,7 +312,7 @@ static void marks_come_back(void **state) {
         m.marks = echi_marks_of(mark, ECHI_WORLD_MAX, room);
         assert_int_equal(m.marks.count, ECHI_WORLD_MAX / every);
         const size_t len = echi_msg_encode(&m, bytes, sizeof bytes);
-        assert_int_equal(len, 2 + 1 + 8 + 8 + 3 + 2 + 6 * ECHI_WORLD_MAX / every + 4);
+        assert_int_equal(len, 2 + 1 + 8 + 8 + 3 + 4 + 2 + 6 * ECHI_WORLD_MAX / every + 4);
         assert_true(len <= echi_kind_meta_cap(ECHI_KIND_STATE, ECHI_WORLD_MAX));
         assert_true(echi_msg_decode(ECHI_KIND_STATE, bytes, len, &got));
         memset(back, 0xa5, sizeof back);
@@ -325,12 +325,12 @@ static void marks_come_back(void **state) {
         assert_int_equal(back[100], 0xa5a5a5a5u);
     }
     /* Marks that do not ascend, are 0, of a rank beyond the world, or more than there are. */
-    static const uint8_t good[] = {3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0, 5, 0, 0, 0, 2, 0, 6, 0, 0, 0,
-                                   1, 0, 0, 0};
+    static const uint8_t good[] = {3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0, 5, 0, 0, 0, 2, 0,
+                                   6, 0, 0, 0, 1, 0, 0, 0};
     struct echi_msg got;
     uint8_t bad[sizeof good];
     assert_true(echi_msg_decode(ECHI_KIND_STATE, good, sizeof good, &got));
-    static const struct { size_t at; uint8_t value; } wrong[] = {{30, 1}, {30, 0}, {26, 0}, {31, 4}, {22, 1}, {22, 3}, {23, 4}, {23, 0xff}};
+    static const struct { size_t at; uint8_t value; } wrong[] = {{34, 1}, {34, 0}, {30, 0}, {35, 4}, {26, 1}, {26, 3}, {27, 4}, {27, 0xff}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         memcpy(bad, good, sizeof good);
         bad[wrong[i].at] = wrong[i].value;
