@@ -297,6 +297,16 @@ static ech_status sum_states(struct echi_exec *x, const struct echi_task *task, 
     return echi_sum_states(x->device, slot(x, task->weights_out), x->slot[ECHI_SLOT_OWNER_W0][0], states, n, at, count, err);
 }
 
+/* What the weights have gone since w0. */
+static ech_status take_state(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
+    struct echi_buffer *state = slot(x, task->state_out);
+    size_t at, count;
+    echi_job_range(x->job, &x->setup->plan, false, &at, &count);
+    ECHI_TRY(echi_sum_states(x->device, state, x->slot[ECHI_SLOT_OWNER_W0][0], NULL, 0, at, count, err));
+    ECHI_TRY(echi_scale(x->device, state, at, count, -1, err));
+    return echi_add(x->device, state, slot(x, task->weights), at, count, err);
+}
+
 ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head,
                            struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
@@ -407,6 +417,7 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
     case ECHI_TASK_ENCODE: return echi_codec_encode(x, task, err);
     case ECHI_TASK_DECODE: return echi_codec_decode(x, task, err);
     case ECHI_TASK_REFRESH: return sum_states(x, task, task->state, err);
+    case ECHI_TASK_STATE: return take_state(x, task, err);
     case ECHI_TASK_FORWARD: return forward(x, task, result, err);
     case ECHI_TASK_BACKWARD: {
         ECHI_TRY(echi_stack_output_grad(x->trunk[task->strand], echi_exec_slot(x, task->act, NULL), err));

@@ -216,7 +216,7 @@ static void tell_head(struct echi_node *n, struct echi_print *l) {
 static void tell_lane(struct echi_node *n, struct echi_print *l, int64_t now) {
     static const char *const name[ECHI_TASKS] = {
         [ECHI_TASK_HEAD] = "the head", [ECHI_TASK_HEAD_APPLY] = "the head's update", [ECHI_TASK_ADD] = "the sum of a round",
-        [ECHI_TASK_APPLY] = "an update", [ECHI_TASK_REFRESH] = "weights from states", [ECHI_TASK_BACKWARD] = "a trunk backward",
+        [ECHI_TASK_APPLY] = "an update", [ECHI_TASK_REFRESH] = "weights from states", [ECHI_TASK_STATE] = "a state from weights", [ECHI_TASK_BACKWARD] = "a trunk backward",
         [ECHI_TASK_STEP] = "a whole step", [ECHI_TASK_FORWARD] = "a trunk forward", [ECHI_TASK_EVAL] = "the accuracy"};
     struct echi_lane_view v;
     echi_lane_look(n->lane, &v);

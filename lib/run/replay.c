@@ -114,6 +114,7 @@ static bool names_slots(const struct echi_task *t) {
     case ECHI_TASK_ENCODE: return weights && state && coded;
     case ECHI_TASK_DECODE: return state && coded;
     case ECHI_TASK_REFRESH: return out && state;
+    case ECHI_TASK_STATE: return weights && t->state_out.kind;
     case ECHI_TASK_BACKWARD: return weights && grads && act && state == coded;
     case ECHI_TASK_STEP: return weights && grads && state == coded;
     case ECHI_TASK_FORWARD: return weights && act;

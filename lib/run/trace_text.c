@@ -11,7 +11,7 @@ static const char *const role_names[ECHI_ROLES] = {
 };
 static const char *const task_names[ECHI_TASKS] = {
     [ECHI_TASK_HEAD] = "head", [ECHI_TASK_HEAD_APPLY] = "head apply", [ECHI_TASK_ADD] = "add", [ECHI_TASK_APPLY] = "apply",
-    [ECHI_TASK_ENCODE] = "encode", [ECHI_TASK_DECODE] = "decode", [ECHI_TASK_REFRESH] = "refresh", [ECHI_TASK_BACKWARD] = "backward", [ECHI_TASK_STEP] = "step", [ECHI_TASK_FORWARD] = "forward",
+    [ECHI_TASK_ENCODE] = "encode", [ECHI_TASK_DECODE] = "decode", [ECHI_TASK_REFRESH] = "refresh", [ECHI_TASK_STATE] = "state", [ECHI_TASK_BACKWARD] = "backward", [ECHI_TASK_STEP] = "step", [ECHI_TASK_FORWARD] = "forward",
     [ECHI_TASK_EVAL] = "look at the test set", [ECHI_TASK_KEEP] = "checkpoint",
     [ECHI_TASK_LOCAL_APPLY] = "own step", [ECHI_TASK_LOCAL_DELTA] = "own change", [ECHI_TASK_LOCAL_JOIN] = "own weights on new ones",
 };

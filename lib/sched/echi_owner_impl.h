@@ -8,6 +8,7 @@ static inline const struct echi_plan *plan_of(const struct echi_owner *o) { retu
 static inline bool lives(const struct echi_owner *o, int group) { return echi_plan_group_lives(plan_of(o), group); }
 static inline int reserve_of(const struct echi_owner *o) { return echi_plan_reserve(plan_of(o)); }
 static inline bool several(const struct echi_owner *o) { return plan_of(o)->n_groups > 1; }
+static inline bool keeps_state(const struct echi_owner *o) { return several(o) && !o->alone; }
 static inline bool coded(const struct echi_owner *o) { return plan_of(o)->codec != ECHI_CODEC_DENSE; }
 
 /* A task; there is one at a time. */

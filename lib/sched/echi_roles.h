@@ -105,6 +105,7 @@ struct echi_owner {
     uint64_t version, samples;                    /* pushes (BSP: rounds) and samples in the current weights, all groups' */
     uint64_t next_samples;                        /* in those being computed, without the push itself */
     /* several groups */
+    bool alone;                                   /* all others sleep, and always have: pushes go into the weights, and no state is kept */
     uint64_t state_version, state_samples;        /* of A_g */
     uint8_t state_current; int8_t state_sending; int state_out;   /* slot being sent (-1 none) and sends not finished */
     uint32_t since_send;                          /* pushes applied since the last state went out */

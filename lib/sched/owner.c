@@ -30,6 +30,7 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
         if (member) o->worker[o->workers++] = (uint16_t)r;
     }
     for (int g = 0; g < setup->plan.n_groups; g++) o->peer[g].from = ECHI_NO_RANK;
+    o->alone = setup->plan.reserve && setup->plan.n_groups == 2 && group == 0;
 }
 
 /* ---- views: how far workers are, and who is the slowest ---- */
@@ -171,7 +172,7 @@ static struct echi_task *apply(struct echi_owner *o, struct echi_slot grads, con
     t->weights_out = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, to};
     name_states(o, t);
     o->next_samples = o->samples;
-    if (several(o)) {
+    if (keeps_state(o)) {
         t->state_out = (struct echi_slot){ECHI_SLOT_OWNER_STATE, free_state(o)};
         o->next_samples = echi_states_samples(o);
     }
@@ -310,6 +311,10 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
         else echi_states_send(o, t->coded, t->ratio == ECHI_RATIO_ONE, out);
         return;
     }
+    if (t->kind == ECHI_TASK_STATE) {
+        o->alone = false;
+        return;
+    }
     if (t->kind == ECHI_TASK_ADD) {
         const int rank = t->lease.worker;
         o->round_in += t->lease.n;
@@ -345,7 +350,7 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
     o->late[rank] += !of_member && !counts(&o->view[rank]);
     set_view(o, rank, (struct echi_worker_view){.member = o->view[rank].member, .steps = o->view[rank].steps + 1, .idle = idle});
     if (several(o)) {
-        o->state_current = (uint8_t)t->state_out.index;
+        if (keeps_state(o)) o->state_current = (uint8_t)t->state_out.index;
         o->state_version++;
         o->state_samples += t->samples;
         o->since_send++;

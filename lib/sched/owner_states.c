@@ -74,6 +74,13 @@ void echi_states_exchange(struct echi_owner *o, struct echi_actions *out) {
     const uint32_t enough = o->workers < STATE_EVERY ? (uint32_t)o->workers : STATE_EVERY;
     if (o->since_send < enough && !o->draining && !lacks && !echi_states_too_far_ahead(o)) return;
     if ((coded(o) && o->busy) || !has_others(o)) return;
+    if (o->alone) {
+        if (o->busy) return;
+        struct echi_task *t = compute(o, ECHI_TASK_STATE, out);
+        t->weights = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
+        t->state_out = (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current};
+        return;
+    }
     const bool whole = !coded(o) || whole_wanted(o) || lacks || echi_whole_due(o->state_number + 1);
     const struct echi_slot state = {ECHI_SLOT_OWNER_STATE, o->state_current};
     /* What all others have complete already is no message to them, and gets no number. */
@@ -157,7 +164,7 @@ bool echi_states_caught_up(const struct echi_owner *o) {
 
 void echi_states_name(const struct echi_owner *o, struct echi_task *t) {
     memset(t->peer, ECHI_NONE, sizeof t->peer);
-    if (!several(o)) return;
+    if (!keeps_state(o) && o->started) return;   /* at first w0 is all there is */
     for (int g = 0; g < plan_of(o)->n_groups; g++)
         if (g != o->group && o->peer[g].there) t->peer[g] = (uint8_t)(2 * g + o->peer[g].current);
     t->state = (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current};
@@ -276,6 +283,7 @@ static void tell_copy(const struct echi_owner *o, int group, struct echi_actions
 static void fall_back(struct echi_owner *o, int group) {
     if (!coded(o)) return;
     o->peer[group].arrived = false;
+    if (!o->peer[group].there && !o->peer[group].whole_there) return;
     take_state(o, group, o->peer[group].whole, o->peer[group].whole_version, o->peer[group].whole_samples);
     o->peer[group].there = o->peer[group].whole_there;
 }

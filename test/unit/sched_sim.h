@@ -558,7 +558,7 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
             reads(s, node, t->grads, 0, cut);
             writes(s, node, momentum, 0, cut);
         }
-        if (s->plan.n_groups > 1) {
+        if (t->state.kind) {
             reads(s, node, w0, 0, cut);
             reads(s, node, t->state, 0, cut);
             for (int g = 0; g < s->plan.n_groups; g++)
@@ -566,6 +566,10 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
         }
         writes(s, node, t->weights_out, 0, cut);
         if (t->state_out.kind) writes(s, node, t->state_out, 0, cut);
+        break;
+    case ECHI_TASK_STATE:
+        reads(s, node, t->weights, 0, cut);
+        writes(s, node, t->state_out, 0, cut);
         break;
     case ECHI_TASK_EVAL: reads(s, node, t->weights, 0, LAYERS); break;
     case ECHI_TASK_KEEP:
@@ -1220,6 +1224,11 @@ static void run_task(struct sim *s, struct work *w) {
     case ECHI_TASK_ENCODE: encode(s, w->node, t); break;
     case ECHI_TASK_DECODE: decode(s, w->node, t); break;
     case ECHI_TASK_REFRESH: sum_states(s, w->node, t->state, t->peer, place(s, w->node, t->weights_out)->word); break;
+    case ECHI_TASK_STATE:
+        for (int i = 0; i < cut_of(s) * WORDS; i++)
+            place(s, w->node, t->state_out)->word[i] =
+                place(s, w->node, t->weights)->word[i] - place_at(s, w->node, ECHI_SLOT_OWNER_W0, 0)->word[i];
+        break;
     case ECHI_TASK_EVAL:
         w->result.accuracy = echi_random_unit(&s->random);
         s->looks++;

@@ -578,6 +578,13 @@ static void watch_ends(struct sim *s, const struct work *w) {
     case ECHI_TASK_ADD: watch_add(s, w); break;
     case ECHI_TASK_APPLY: watch_apply(s, w); break;
     case ECHI_TASK_REFRESH: check_sum(s, w, s->node[w->node].owner.group, s->versions[s->node[w->node].owner.group]); break;
+    case ECHI_TASK_STATE: {   /* as if it had been kept */
+        const int g = s->node[w->node].owner.group;
+        struct place *state = place(s, w->node, t->state_out);
+        MUST(s, STATE, same(state->word, s->state[g][s->versions[g]].word, 0, cut_of(s) * WORDS));
+        state->holds = s->versions[g];
+        break;
+    }
     case ECHI_TASK_HEAD:
     case ECHI_TASK_HEAD_APPLY:
         s->head_samples = s->head_in[t->weights_out.index] = s->head_in[t->weights.index] + t->samples;
