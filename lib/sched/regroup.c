@@ -92,12 +92,12 @@ static double usual_time(const struct echi_regroup *g, const struct echi_plan *p
     return own * own < low * high ? low : high;
 }
 
-/* Of the other groups' mean step times the one nearest to `own`; 0: none is known. */
-static double nearest_mean(const struct echi_regroup *g, const struct echi_plan *p, double own) {
+/* Of the other groups' mean step times the one nearest to this; 0: none is known. */
+static double nearest_mean(const struct echi_regroup *g, const struct echi_plan *p, double time) {
     double nearest = 0, far = 0;
     for (int i = 0; i < p->n_groups; i++) {
         if (i == echi_plan_reserve(p) || g->count[i] == 0) continue;
-        const double mean = g->sum[i] / g->count[i], by = mean > own ? mean / own : own / mean;
+        const double mean = g->sum[i] / g->count[i], by = mean > time ? mean / time : time / mean;
         if (nearest > 0 && by >= far) continue;
         nearest = mean;
         far = by;
@@ -106,9 +106,10 @@ static double nearest_mean(const struct echi_regroup *g, const struct echi_plan 
 }
 
 /* The best move of one worker out of this one's group, by predicted throughput: of itself, or of another that has been unlike its group
- * for as long and is clearly better moved, as one that slows two fast ones down. */
+ * for as long and is clearly better moved, as one that slows two fast ones down. The reserve, one group more that exchanges states, is
+ * for who falls behind, and must be worth so much more than any other. */
 static struct echi_change best_move(const struct echi_regroup *g, const struct echi_plan *p, const uint32_t size[ECHI_WORLD_MAX], int rank) {
-    const int from = p->group_of[rank];
+    const int from = p->group_of[rank], reserve = echi_plan_reserve(p);
     const struct totals t = add_up(g, p, size);
     const double now = rate_with(p, &t, 0, 0, from, from);
     struct echi_change best = {.rank = rank, .from = from, .gain = ECHI_REGROUP_GAIN};
@@ -117,9 +118,10 @@ static struct echi_change best_move(const struct echi_regroup *g, const struct e
         if (p->group_of[r] != from || !counts(g, p, r) || g->pace[r].cool > 0) continue;
         if (r != rank && g->pace[r].apart + 1 < WINDOWS) continue;   /* of many that are alike one is the slowest at any moment */
         for (int to = 0; to < p->n_groups; to++) {
-            if (to == from || !echi_plan_group_lives(p, to) || (t.samples[to] == 0 && to != echi_plan_reserve(p))) continue;
+            if (to == from || !echi_plan_group_lives(p, to) || (to != reserve && t.samples[to] == 0)) continue;
+            if (to == reserve && echi_regroup_time(g, r) < usual_time(g, p, r)) continue;
             const double gain = rate_with(p, &t, echi_regroup_time(g, r), size[r], from, to) / now - 1;
-            if (gain < best.gain + (r == rank ? 0 : CLEARLY)) continue;
+            if (gain < best.gain + (r == rank ? 0 : CLEARLY) + (to == reserve ? ECHI_REGROUP_GAIN : 0)) continue;
             best = (struct echi_change){ECHI_CHANGE_GROUP, r, from, to, 0, echi_regroup_time(g, r) / usual_time(g, p, r), gain};
         }
     }
@@ -182,7 +184,7 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
     /* The others' mean costs nothing to keep; who is far from it for long, or in the reserve near to that of another group, is looked at
      * closely. */
     const bool aside = group == echi_plan_reserve(p);
-    const double mean = aside ? nearest_mean(g, p, own) : g->count[group] > 1 ? (g->sum[group] - own) / (g->count[group] - 1) : 0;
+    const double mean = aside ? nearest_mean(g, p, last) : g->count[group] > 1 ? (g->sum[group] - own) / (g->count[group] - 1) : 0;
     if (mean <= 0) return change;   /* nobody to be unlike, or like */
     if (unlike(last, mean) != aside) {
         g->pace[rank].apart++;

@@ -660,6 +660,55 @@ static void drawn_clusters_end(void **state) {
 
 /* ------------------------------------------------------------- regrouping */
 
+/* Four alike in one group. From two seconds after the beginning on one takes five times as long, for so many seconds. */
+static void one_is_late(double seconds, const char *codec, const char *regroup) {
+    prepare(&a, 4, "gssp");
+    set(&a.config, "separate", "off");
+    set(&a.config, "groups", "1");
+    set(&a.config, "codec", codec);
+    set(&a.config, "samples-per-step", "16");
+    set(&a.config, "epochs", "1000");
+    set(&a.config, "regroup", regroup);
+    a.real = false;
+    a.profile.times.trunk[0] = 1e-3;
+    a.profile.times.trunk[1] = 64e-3;
+    for (int h = 0; h < 4; h++) {
+        a.host[h].speed = 1;
+        a.host[h].jitter = 0.1;
+        a.host[h].rate = 1e9;
+        a.host[h].delay = 1e-5;
+    }
+    a.host[2].n_slow = seconds > 0;
+    a.host[2].slow[0].from = 3;
+    a.host[2].slow[0].until = 3 + seconds;
+    a.host[2].slow[0].factor = 5;
+    simulate_well(&a);
+    assert_int_equal(a.report.samples, 1000 * TRAIN);
+}
+
+/* A reserve that nobody needs costs nothing, and is not seen; who falls behind gets it, and returns. */
+static void a_late_one_has_a_group_of_its_own(void **state) {
+    (void)state;
+    static const char *const codec[] = {"dense", "topk:balanced"};
+    for (int i = 0; i < 2; i++) {
+        one_is_late(0, codec[i], "off");
+        const double alone = a.report.seconds;
+        one_is_late(0, codec[i], "auto");
+        if (fabs(a.report.seconds - alone) > 1e-3 * alone) fail_msg("%g s, without a reserve %g", a.report.seconds, alone);
+        assert_true(a.report.n_groups == 1 && a.report.regroups == 0);
+        one_is_late(INFINITY, codec[i], "off");
+        const double held = a.report.seconds;
+        one_is_late(INFINITY, codec[i], "auto");
+        assert_true(a.report.regroups == 1 && a.report.n_groups == 2 && a.report.group_of[2] == 1 && a.report.owner_of[1] != a.report.owner_of[0]);
+        assert_non_null(strstr(a.log, "rank 2 joins group 1: "));
+        if (a.report.seconds > 0.5 * held) fail_msg("%g s, without a reserve %g", a.report.seconds, held);
+        one_is_late(30, codec[i], "auto");
+        assert_int_equal(a.report.regroups, 2);
+        for (int r = 0; r < 4; r++) assert_int_equal(a.report.group_of[r], 0);
+        assert_int_equal(a.report.n_groups, 2);   /* it was made use of */
+    }
+}
+
 /* Two groups of three, one four times as fast. From two seconds after the beginning on rank 1, of the fast, is as slow as the others,
  * for so many seconds. Steps of 4 and 16 ms. */
 static void slowed(double seconds, const char *regroup) {
@@ -971,6 +1020,7 @@ int main(void) {
         cmocka_unit_test(costs_alone_take_the_same_time),
         cmocka_unit_test(policies_account_for_all_samples),
         cmocka_unit_test(drawn_clusters_end),
+        cmocka_unit_test(a_late_one_has_a_group_of_its_own),
         cmocka_unit_test(what_lasts_regroups_and_what_passes_does_not), cmocka_unit_test(the_others_go_on),
         cmocka_unit_test(deaths_are_noticed_after_a_silence),
         cmocka_unit_test(whose_loss_ends_the_run),

@@ -110,17 +110,23 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         p.owner_of[0] = 2, p.group_of[0] = p.group_of[2] = p.group_of[3] = 0;
         p.inner[0] = 16, p.inner[2] = 1, p.inner[3] = 10000;
         break;
+    case 4: /* a reserve */
+        p.n_groups = 3, p.reserve = 1;
+        p.owner_of[0] = 2, p.owner_of[1] = 1, p.owner_of[2] = 3;
+        p.group_of[0] = p.group_of[2] = 0, p.group_of[3] = 1;
+        break;
     default: { /* the first one with a field changed; then a byte too many and one too few */
         static const struct { size_t field; uint8_t value; } bad[] = {
             {offsetof(struct echi_plan, sync), ECHI_SYNCS}, {offsetof(struct echi_plan, sync), 255},    {offsetof(struct echi_plan, world), 0},
             {offsetof(struct echi_plan, world), 65},        {offsetof(struct echi_plan, world) + 1, 4},   {offsetof(struct echi_plan, n_groups), 0},
             {offsetof(struct echi_plan, n_groups), 9},      {offsetof(struct echi_plan, n_groups), 255}, {offsetof(struct echi_plan, separated), 2},
+            {offsetof(struct echi_plan, reserve), 1},       {offsetof(struct echi_plan, reserve), 2},
             {offsetof(struct echi_plan, head), 4},          {offsetof(struct echi_plan, head), ECHI_NONE}, {offsetof(struct echi_plan, strands), 0},
             {offsetof(struct echi_plan, strands), 3},       {offsetof(struct echi_plan, owner_of), 4},  {offsetof(struct echi_plan, owner_of), 1},
             {offsetof(struct echi_plan, group_of), 2},      {offsetof(struct echi_plan, group_of), ECHI_NONE},
             {offsetof(struct echi_plan, codec), 1},         {offsetof(struct echi_plan, codec), ECHI_CODECS},
         };
-        const int b = i - 4, count = sizeof bad / sizeof *bad;
+        const int b = i - 5, count = sizeof bad / sizeof *bad;
         if (b > count + 1) return 0;
         size_t len = seed_plan(0, out, cap, good);
         *good = false;

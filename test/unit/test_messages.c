@@ -340,7 +340,7 @@ static void marks_come_back(void **state) {
 
 static void plans_that_make_no_sense(void **state) {
     (void)state;
-    for (int i = 0; i < 32; i++) {
+    for (int i = 0; i < 36; i++) {
         struct echi_plan p = good_plan();
         assert_true(echi_plan_valid(&p));
         switch (i) {
@@ -376,11 +376,18 @@ static void plans_that_make_no_sense(void **state) {
         case 29: p.deterministic = 1; break;
         case 30: p.damping = -1; break;
         case 31: p.damping = strtod("nan", NULL); break;
+        case 32: p.reserve = 2; break;
+        case 33: p.reserve = 1; break;                          /* and workers in it */
+        case 34: p.n_groups = 1, p.reserve = 1; break;          /* and no other group */
+        case 35: p.n_groups = 3, p.reserve = 1, p.base[2] = 1, p.owner_of[2] = 2; break;   /* its owner has a group */
         }
         if (echi_plan_valid(&p)) fail_msg("case %d is valid", i);
     }
-    /* Under bsp the shares of a round add up to it. */
     struct echi_plan p = good_plan();
+    p.n_groups = 3, p.reserve = 1, p.base[2] = 1, p.owner_of[2] = 0;
+    assert_true(echi_plan_valid(&p));
+    /* Under bsp the shares of a round add up to it. */
+    p = good_plan();
     p.sync = ECHI_SYNC_BSP;
     p.n_groups = 1;
     p.owner_of[1] = ECHI_NO_RANK;

@@ -109,6 +109,8 @@ static struct echi_plan any_plan(struct echi_random *r) {
         p.divisor[i] = plain_asp && echi_random_below(r, 2) ? 1 + echi_random_below(r, 1u << 24) : 0;
         p.inner[i] = local ? 1 + echi_random_below(r, ECHI_INNER_MAX) : 0;
     }
+    p.reserve = p.sync == ECHI_SYNC_GSSP && p.n_groups < ECHI_GROUPS_MAX && p.n_groups < p.world && echi_random_below(r, 2);
+    p.n_groups = (uint8_t)(p.n_groups + p.reserve);
     for (int g = 0; g < p.n_groups; g++) p.owner_of[g] = (uint16_t)(p.world - 1 - g);
     if (p.sync == ECHI_SYNC_BSP) p.round = sum;
     if (local || p.drop_older > 0 || echi_random_below(r, 2) == 0) return p;

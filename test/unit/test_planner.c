@@ -259,6 +259,41 @@ static void the_heads_worker_counts_by_what_is_left(void **state) {
     assert_int_equal(plan.n_groups, 2);
 }
 
+/* Beside groups a place for who falls behind: owned by whoever has nothing else to keep, of these by the fastest link, then processor. */
+static void a_reserve_has_an_owner_of_its_own(void **state) {
+    (void)state;
+    const double seconds[] = {2, 1, 2, 8, 1.5, 1.5};
+    nodes(6, seconds, 0.05);
+    make();
+    const struct echi_plan before = plan;
+    echi_plan_add_reserve(&wishes, times, &plan);
+    assert_true(plan.reserve == 1 && plan.n_groups == before.n_groups + 1 && echi_plan_reserve(&plan) == before.n_groups);
+    const int owner = plan.owner_of[before.n_groups];
+    assert_true(owner != plan.head && echi_plan_group_owned(&before, owner) < 0 && echi_plan_workers(&plan, before.n_groups) == 0);
+    assert_true(echi_plan_valid(&plan) && memcmp(plan.group_of, before.group_of, sizeof plan.group_of) == 0);
+    for (int r = 0; r < 6; r++)
+        if (r != plan.head && echi_plan_group_owned(&before, r) < 0) assert_true(seconds[r] >= seconds[owner]);
+    echi_plan_add_reserve(&wishes, times, &plan);   /* one */
+    assert_int_equal(plan.n_groups, before.n_groups + 1);
+
+    plan = before;
+    for (int r = 0; r < 6; r++) times[r].link = r == 0 ? 2e6 : 1e6;
+    if (echi_plan_group_owned(&before, 0) < 0) {
+        echi_plan_add_reserve(&wishes, times, &plan);
+        assert_int_equal(plan.owner_of[before.n_groups], 0);
+    }
+    plan = before;
+    for (int r = 0; r < 6; r++) wishes.absent[r] = r != plan.head && echi_plan_group_owned(&before, r) < 0;
+    echi_plan_add_reserve(&wishes, times, &plan);   /* nobody is free */
+    assert_int_equal(plan.reserve, 0);
+
+    nodes(6, seconds, 0.05);
+    wishes.sync = ECHI_SYNC_SSP;
+    make();
+    echi_plan_add_reserve(&wishes, times, &plan);   /* no groups */
+    assert_true(plan.reserve == 0 && plan.n_groups == 1);
+}
+
 static void rates_follow_the_defaults(void **state) {
     (void)state;
     const double seconds[] = {1, 1};
@@ -439,6 +474,7 @@ int main(void) {
         cmocka_unit_test(the_fastest_node_has_the_head),
         cmocka_unit_test(a_far_head_makes_two_strands),
         cmocka_unit_test(the_heads_worker_counts_by_what_is_left),
+        cmocka_unit_test(a_reserve_has_an_owner_of_its_own),
         cmocka_unit_test(rates_follow_the_defaults),
         cmocka_unit_test(steps_follow_the_speed),
         cmocka_unit_test(steps_are_weighed_by_time),

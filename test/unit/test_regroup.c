@@ -263,6 +263,57 @@ static void a_changed_worker_is_left_alone_for_a_while(void **state) {
     assert_in_range(steps, ECHI_REGROUP_COOL, ECHI_REGROUP_COOL + ECHI_REGROUP_WITHIN);
 }
 
+/* The last of these groups is a reserve, which nobody is in. */
+static void with_reserve(const char *groups) {
+    cluster(groups);
+    plan.owner_of[plan.n_groups++] = 0;
+    plan.reserve = 1;
+}
+
+/* Whoever falls behind all others gets a group of its own, and returns when it is as fast as some group again. */
+static void a_late_one_drops_out_and_returns(void **state) {
+    (void)state;
+    static const char *const of[][2] = {{"0000", "1 1 1 1"}, {"00001111", "1 1 1 1 4 4 4 4"}};
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
+        for (int noise = 0; noise < 2; noise++)
+            for (int back = 0; back <= (int)i; back++) {   /* as fast as the group that it was in, or as the other */
+                struct echi_change c;
+                seed(300 + i);
+                with_reserve(of[i][0]);
+                times(of[i][1]);
+                nothing_for(400, noise);
+                step_time[1] = 16;
+                steps_until(&c, ECHI_REGROUP_WITHIN + (noise ? 40 : 0), noise);
+                assert_true(c.kind == ECHI_CHANGE_GROUP && c.rank == 1 && c.to == plan.n_groups - 1 && c.gain > ECHI_REGROUP_GAIN);
+                nothing_for(2000, noise);
+                step_time[1] = back ? 4 : 1;
+                steps_until(&c, ECHI_REGROUP_WITHIN + (noise ? 600 : 0), noise);
+                assert_true(c.kind == ECHI_CHANGE_GROUP && c.rank == 1 && c.from == plan.n_groups - 1 && c.to == back);
+                assert_true(c.gain >= -ECHI_REGROUP_BACK);
+                nothing_for(400, noise);
+            }
+}
+
+/* It is for those who are slower than their group, and for whom no other group is as good. */
+static void the_reserve_is_the_last_resort(void **state) {
+    (void)state;
+    struct echi_change c;
+    with_reserve("0000");
+    times("4 4 4 1");
+    nothing_for(1000, false);
+    with_reserve("000011");
+    times("1 1 1 1 4 4");
+    nothing_for(100, false);
+    step_time[2] = 4.1;
+    steps_until(&c, ECHI_REGROUP_WITHIN, false);
+    assert_int_equal(c.to, 1);
+    with_reserve("0000");   /* whose owner is lost */
+    times("1 1 1 9");
+    plan.owner_of[1] = 2;
+    plan.lost[2] = 1;
+    nothing_for(1000, false);
+}
+
 /* Nowhere is a better place: alone, with like ones, or where all others are faster. */
 static void nobody_moves_for_nothing(void **state) {
     (void)state;
@@ -393,7 +444,9 @@ int main(void) {
         cmocka_unit_test(an_average_is_what_it_says), cmocka_unit_test(spikes_do_not_move_it), cmocka_unit_test(a_lasting_change_is_followed),
         cmocka_unit_test(bursts_count_in_full), cmocka_unit_test(what_lasts_is_answered_in_time), cmocka_unit_test(what_passes_moves_nobody),
         cmocka_unit_test(it_must_last_in_time_as_well), cmocka_unit_test(five_seconds_move_nobody),
-        cmocka_unit_test(a_changed_worker_is_left_alone_for_a_while), cmocka_unit_test(nobody_moves_for_nothing),
+        cmocka_unit_test(a_changed_worker_is_left_alone_for_a_while), cmocka_unit_test(a_late_one_drops_out_and_returns),
+ cmocka_unit_test(the_reserve_is_the_last_resort),
+ cmocka_unit_test(nobody_moves_for_nothing),
         cmocka_unit_test(nobody_goes_to_and_fro), cmocka_unit_test(the_best_move_is_found), cmocka_unit_test(steps_get_the_size_that_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
