@@ -167,7 +167,8 @@ struct ech_config {
     int weigh_by_time;            /* 1: gradients count in proportion to their node's step times (arXiv 2605.13434) */
     int rounds_apart;             /* R, 1.. (default 4): rounds that a group may run ahead of what the others have (gssp) */
     double damping;               /* c, 0.. (default 0, off): a push that is t rounds stale weighs 1 / (1 + c t); not under bsp */
-    char regroup[8];              /* "auto" (gssp): workers change groups or step sizes when their speeds have changed for good; "off" */
+    char regroup[8];              /* "auto" (gssp): workers change groups or step sizes when their speeds have changed for good, and who falls behind
+                                     gets a group of its own until it keeps up again; "off" */
 };
 void ech_config_init(struct ech_config *config);
 

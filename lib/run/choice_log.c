@@ -74,10 +74,14 @@ void echi_choice_log(const struct ech_config *config, const struct echi_coordina
 
 void echi_move_log(const struct ech_config *config, const struct echi_coordinator *coordinator, const struct echi_msg *m) {
     const struct echi_change *why = &coordinator->told;
+    const struct echi_plan *plan = &coordinator->plan;
     if (!config->on_log) return;
+    if (why->from == echi_plan_reserve(plan))
+        return say(config, ECH_LOG_INFO, "rank %d returns to group %d: its steps of late (%d and more) took %.2f times as long as is usual there", m->peer,
+                   m->group, ECHI_REGROUP_LASTING, why->ratio);
     say(config, ECH_LOG_INFO,
-        "rank %d joins group %d: its steps of late (%d and more) took %.2f times as long as is usual in group %d, where it was; %.0f %% more "
-        "samples a second are expected of the move", m->peer, m->group, ECHI_REGROUP_LASTING, why->ratio, why->from, 100 * why->gain);
+        "rank %d joins group %d%s: its steps of late (%d and more) took %.2f times as long as is usual in group %d, where it was; %.0f %% more "
+        "samples a second are expected of the move", m->peer, m->group, m->group == echi_plan_reserve(plan) ? ", the reserve" : "", ECHI_REGROUP_LASTING, why->ratio, why->from, 100 * why->gain);
 }
 
 void echi_resize_log(const struct ech_config *config, const struct echi_coordinator *coordinator, uint64_t *told) {

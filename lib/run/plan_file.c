@@ -13,6 +13,7 @@
  *     damping 0                               (c: a push that is t rounds stale weighs 1 / (1 + c t); not under bsp)
  *     head 0                                  (or none)
  *     group 0 owner 1 workers 1:64 2:64       (rank:samples a step)
+ *     reserve 3                               (owner of one group more, for who falls behind; without it there is none)
  *     group 1 owner 0 workers 0:64
  *     codec topk:paper                        (or dense; the next two only with topk)
  *     state_ratio 80000                       (of weights and states, in millionths)

@@ -298,7 +298,7 @@ static bool is_worth_it(struct echi_coordinator *c, const struct echi_change *ch
     plan.group_of[change->rank] = (uint8_t)change->to;
     echi_predict(&plan, c->times, &c->wishes.load, 0, &there);
     *t = was;
-    return there.rate > here.rate * (1 + (change->from == echi_plan_reserve(&plan) ? -ECHI_REGROUP_BACK : ECHI_REGROUP_GAIN));
+    return there.rate > here.rate * (1 + (change->from == echi_plan_reserve(&plan) ? -ECHI_REGROUP_GAIN : ECHI_REGROUP_GAIN));
 }
 
 /* What a step took, by its worker's word; not what a look or a checkpoint did, nor a step of another size. */

@@ -36,7 +36,7 @@ static inline bool echi_speed_known(const struct echi_speed *speed) { return spe
 #define ECHI_REGROUP_PASSING 49
 #define ECHI_REGROUP_AFTER INT64_C(6000000000)   /* ns: steps may be short, and a machine busy with something else for a moment */
 #define ECHI_REGROUP_GAIN 0.05   /* least relative gain in predicted samples a second for which a worker is moved */
-#define ECHI_REGROUP_BACK 0.02   /* of it, that a worker's return from the reserve may cost: there it takes messages between groups, and staler weights */
+#define ECHI_REGROUP_BACK 0.02   /* of them, that a worker's return from the reserve may cost the others */
 /* Steps after a change in which the same worker is left alone, after each further one twice as many, doubled so often at most: one
  * that is as well here as there, by times that are never quite the same, does not go to and fro. */
 #define ECHI_REGROUP_COOL 128

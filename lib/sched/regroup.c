@@ -74,6 +74,7 @@ static double rate_with(const struct echi_plan *p, const struct totals *t, doubl
     return rate;
 }
 
+static bool keeps_up(double own, double others) { return own <= ECHI_REGROUP_RATIO * others; }
 static bool unlike(double own, double others) { return own > ECHI_REGROUP_RATIO * others || others > ECHI_REGROUP_RATIO * own; }
 
 /* The middle one of the step times of the others of its group, of two the nearer to its own: a single slow one there makes nobody else
@@ -92,17 +93,12 @@ static double usual_time(const struct echi_regroup *g, const struct echi_plan *p
     return own * own < low * high ? low : high;
 }
 
-/* Of the other groups' mean step times the one nearest to this; 0: none is known. */
-static double nearest_mean(const struct echi_regroup *g, const struct echi_plan *p, double time) {
-    double nearest = 0, far = 0;
-    for (int i = 0; i < p->n_groups; i++) {
-        if (i == echi_plan_reserve(p) || g->count[i] == 0) continue;
-        const double mean = g->sum[i] / g->count[i], by = mean > time ? mean / time : time / mean;
-        if (nearest > 0 && by >= far) continue;
-        nearest = mean;
-        far = by;
-    }
-    return nearest;
+/* The longest of the other groups' mean step times; 0: none is known. */
+static double slowest_mean(const struct echi_regroup *g, const struct echi_plan *p) {
+    double longest = 0;
+    for (int i = 0; i < p->n_groups - p->reserve; i++)
+        if (g->count[i] > 0 && g->sum[i] / g->count[i] > longest) longest = g->sum[i] / g->count[i];
+    return longest;
 }
 
 /* The best move of one worker out of this one's group, by predicted throughput: of itself, or of another that has been unlike its group
@@ -128,16 +124,21 @@ static struct echi_change best_move(const struct echi_regroup *g, const struct e
     return best;
 }
 
-/* From the reserve to the group where most samples a second are expected, unless that costs more than a little. */
+/* From the reserve to the group where most samples a second are expected, unless the others lose more by it than a little. That this
+ * one goes no faster than its group is no loss: it did not before it fell behind. */
 static struct echi_change best_return(const struct echi_regroup *g, const struct echi_plan *p, const uint32_t size[ECHI_WORLD_MAX], int rank) {
     const int from = p->group_of[rank];
     const struct totals t = add_up(g, p, size);
+    const bool alone = g->count[from] == 1;
     const double now = rate_with(p, &t, 0, 0, from, from), own = echi_regroup_time(g, rank);
-    struct echi_change best = {.rank = rank, .from = from, .gain = -ECHI_REGROUP_BACK};
+    struct echi_change best = {.rank = rank, .from = from};
+    double most = 0;
     for (int to = 0; to < p->n_groups; to++) {
         if (to == from || !echi_plan_group_lives(p, to) || t.samples[to] == 0) continue;
-        const double gain = rate_with(p, &t, own, size[rank], from, to) / now - 1;
-        if (gain < best.gain) continue;
+        const double ahead = alone && own < t.longest[to] ? rate_of(size[rank], own) - rate_of(size[rank], t.longest[to]) : 0;
+        const double rate = rate_with(p, &t, own, size[rank], from, to), gain = rate / (now - ahead) - 1;
+        if (gain < -ECHI_REGROUP_BACK || rate <= most) continue;
+        most = rate;
         best = (struct echi_change){ECHI_CHANGE_GROUP, rank, from, to, 0, own * g->count[to] / g->sum[to], gain};
     }
     return best;
@@ -181,12 +182,12 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
     g->sum[group] += own - (counted ? before : 0);
     g->count[group] += !counted;
     if (g->pace[rank].cool > 0) return change;   /* too early */
-    /* The others' mean costs nothing to keep; who is far from it for long, or in the reserve near to that of another group, is looked at
-     * closely. */
+    /* The others' mean costs nothing to keep; who is far from it for long is looked at closely, and in the reserve who keeps up with the
+     * slowest other group. */
     const bool aside = group == echi_plan_reserve(p);
-    const double mean = aside ? nearest_mean(g, p, last) : g->count[group] > 1 ? (g->sum[group] - own) / (g->count[group] - 1) : 0;
-    if (mean <= 0) return change;   /* nobody to be unlike, or like */
-    if (unlike(last, mean) != aside) {
+    const double mean = aside ? slowest_mean(g, p) : g->count[group] > 1 ? (g->sum[group] - own) / (g->count[group] - 1) : 0;
+    if (mean <= 0) return change;   /* nobody to be unlike, or to keep up with */
+    if (aside ? keeps_up(last, mean) : unlike(last, mean)) {
         g->pace[rank].apart++;
         g->pace[rank].apart_time += ECHI_SPEED_STEPS * (last > mean ? last : mean);   /* a fast one waits for its group */
     } else if (g->pace[rank].apart <= 1) {
@@ -194,7 +195,8 @@ struct echi_change echi_regroup_step(struct echi_regroup *g, const struct echi_p
     } else {
         g->pace[rank].apart--;
     }
-    if (g->pace[rank].apart < WINDOWS || g->pace[rank].apart_time < g->after || unlike(own, mean) == aside) return change;
+    if (g->pace[rank].apart < WINDOWS || g->pace[rank].apart_time < g->after || !(aside ? keeps_up(own, mean) : unlike(own, mean)))
+        return change;
     const double usual = aside ? mean : usual_time(g, p, rank);
     if (aside) {
         change = best_return(g, p, size, rank);

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A node that is slowed in mid-run joins the slow group, and comes back when it is fast again; one that stands still once does not.
-# The run is recorded: its moves, and what came of them, are replayed to the same bits.
+# Where there is no slow group it has one of its own meanwhile. That run is recorded: its moves, and what came of them, are replayed to
+# the same bits.
 . "$(dirname "$0")/cluster.bash"
 idx_set "$work/data" 1000 50
 
@@ -13,15 +14,18 @@ idx_set "$work/data" 1000 50
 slow=$([ -z "${SAN:-}" ] && echo 40 || echo 10)
 printf '%s\n' 'sync gssp' 'world 4' 'round 64' 'lr 0.001' 'momentum 0.5' 'decay 0' 'head none' 'group 0 owner 0 workers 0:16 1:16' \
     'group 1 owner 2 workers 2:16 3:16' >"$work/plan"
+# All in one group, and a place for who falls behind.
+sed -e '/^group 1/d' -e 's/^group 0.*/group 0 owner 0 workers 0:16 1:16 2:16 3:16\nreserve 3/' "$work/plan" >"$work/one"
+plan=plan others=4
 cluster() {    # cluster ARGUMENT...: all four nodes, which train until they are stopped
     local common
     free_port
-    common=(--data "$work/data" --world 4 --coordinator "127.0.0.1:$port" --plan "$work/plan" --eval-every 0 --epochs 1000000 "$@")
+    common=(--data "$work/data" --world 4 --coordinator "127.0.0.1:$port" --plan "$work/$plan" --eval-every 0 --epochs 1000000 "$@")
     rm -f "$work/report"
     start 0 "${common[@]}" --slow "$slow" --progress on --report "$work/report" --save "$work/live"
     start 1 "${common[@]}" --slow "$slow"
-    start 2 "${common[@]}" --slow $((4 * slow))
-    start 3 "${common[@]}" --slow $((4 * slow))
+    start 2 "${common[@]}" --slow $((others * slow))
+    start 3 "${common[@]}" --slow $((others * slow))
     says 'epoch' || bad "the cluster does not train"
 }
 # says PATTERN: does rank 0 say so in time? Slow steps are many here, and the machine may have other work.
@@ -46,7 +50,7 @@ stop_cluster() {   # stop_cluster WHAT: in order; the report tells of it
     for r in 0 1 2 3; do node_ends $r $((3 * patience)) 22 '' "$1"; done
     check "$1: no report" [ -s "$work/report" ]
 }
-moves() { grep -c 'joins group' "$work/0.log"; }
+moves() { grep -c -e 'joins group' -e 'returns to group' "$work/0.log"; }
 
 # --- a node that stands still for a second, twice, is where it was
 cluster
@@ -74,20 +78,25 @@ check "the report counts $(value regroups) moves" [ "$(value regroups)" = 2 ]
 check "groups at the end: $(value groups)" [ "$(value groups)" = "[[0, 1], [2, 3]]" ]
 check "samples were issued again" [ "$(value samples_again)" = 0 ]
 
-# --- the same, recorded: roles and arithmetic are those of the run, moves and all
+# --- one that is slow where all others are alike has a group of its own until it keeps up again; recorded: roles and arithmetic are
+# those of the run, the reserve's waking and all
+plan=one others=1
 cluster --record "$work/run"
 slowed "${nodes[1]}" &
 run=$!
-check "the slowed node was not moved, recorded" says 'rank 1 joins group 1: '
+check "the slowed node has no group of its own" says 'rank 1 joins group 1, the reserve: '
 kill "$run"
 wait "$run" 2>/dev/null
 run=
 kill -CONT "${nodes[1]}"
+check "it did not return" says 'rank 1 returns to group 0: '
 stop_cluster "recorded"
-check "rank 1 is among the slow at the end: $(value groups)" [ "$(value groups)" = "[[0], [1, 2, 3]]" ]
+check "groups at the end: $(value groups)" [ "$(value groups)" = "[[0, 1, 2, 3], []]" ]
+check "samples were issued again with a reserve" [ "$(value samples_again)" = 0 ]
 ends_with 0 'bit for bit' replay "$work/run" --save "$work/again"
 check "other weights" cmp -s "$work/live" "$work/again"
 ends_with 0 'the worker of rank 1 joins group 1' replay "$work/run" --show --rank 1
+plan=plan others=4
 
 # --- --regroup off: nobody moves
 cluster --regroup off

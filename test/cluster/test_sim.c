@@ -700,7 +700,7 @@ static void a_late_one_has_a_group_of_its_own(void **state) {
         const double held = a.report.seconds;
         one_is_late(INFINITY, codec[i], "auto");
         assert_true(a.report.regroups == 1 && a.report.n_groups == 2 && a.report.group_of[2] == 1 && a.report.owner_of[1] != a.report.owner_of[0]);
-        assert_non_null(strstr(a.log, "rank 2 joins group 1: "));
+        assert_non_null(strstr(a.log, "rank 2 joins group 1, the reserve: "));
         if (a.report.seconds > 0.5 * held) fail_msg("%g s, without a reserve %g", a.report.seconds, held);
         one_is_late(30, codec[i], "auto");
         assert_int_equal(a.report.regroups, 2);
