@@ -71,12 +71,29 @@ static void forward_row(const struct echi_cpu_stack *s, int unit, const float *p
     row_of_outputs(s->k, &p, &axis);
 }
 
+static void winograd_forward(struct echi_cpu_stack *s, int unit, const float *params) {
+    const struct echi_cpu_unit *u = &s->units[unit];
+    const struct echi_layer *l = u->layer;
+    const struct echi_cpu_view x = echi_cpu_value(s, unit), y = echi_cpu_value(s, unit + 1);
+    struct echi_cpu_winograd w = {.m = u->winograd, .in = l->in.c, .out = l->out.c, .in_h = l->in.h, .out_h = l->out.h, .out_w = l->out.w,
+                                  .pad_h = l->pad_h, .pad_w = l->pad_w, .x = x, .y = y, .weights = params + l->weight_at,
+                                  .weight_out = 9 * (ptrdiff_t)l->in.c, .weight_in = 9, .start = l->bias ? params + l->bias_at : NULL,
+                                  .relu = u->relu};
+    echi_cpu_winograd_kernels(s, &w);
+    for (int g = 0; g < s->groups; g++) {
+        w.x.at = x.at + g * x.group;
+        w.y.at = y.at + g * y.group;
+        echi_cpu_winograd(s, &w);
+    }
+}
+
 void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *params) {
     const struct echi_cpu_kernels *k = s->k;
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer, *pool = u->pool;
     const struct echi_cpu_view y = echi_cpu_value(s, unit + 1);
     const ptrdiff_t width = k->width, row = l->out.w * width;
+    if (u->winograd) return winograd_forward(s, unit, params);
     for (int g = 0; g < s->groups; g++) {
         if (!pool) {
             for (int r = 0; r < l->out.h; r++)
@@ -198,11 +215,26 @@ static void params_grad(struct echi_cpu_stack *s, int unit, int g, int begin, in
     }
 }
 
+/* The same with the kernels turned, from outputs to inputs: dy is padded by what the input was not. */
+static void winograd_input_grad(struct echi_cpu_stack *s, int unit, int g, const float *params) {
+    const struct echi_cpu_unit *u = &s->units[unit];
+    const struct echi_layer *l = u->layer;
+    const struct echi_cpu_view dx = echi_cpu_grad(s, unit);
+    struct echi_cpu_winograd w = {.m = u->winograd, .in = l->out.c, .out = l->in.c, .in_h = l->out.h, .out_h = l->in.h, .out_w = l->in.w,
+                                  .pad_h = 2 - l->pad_h, .pad_w = 2 - l->pad_w, .y = dx, .weights = params + l->weight_at, .weight_out = 9,
+                                  .weight_in = 9 * (ptrdiff_t)l->in.c, .turned = true};
+    w.x = (struct echi_cpu_view){u->dy + u->dy_left * s->k->width, 0, u->dy_channel, u->dy_row, s->k->width};
+    w.y.at = dx.at + g * dx.group;
+    if (g == 0) echi_cpu_winograd_kernels(s, &w);
+    echi_cpu_winograd(s, &w);
+}
+
 static void input_grad(struct echi_cpu_stack *s, int unit, int g, const float *params) {
     const struct echi_cpu_kernels *k = s->k;
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
     const struct echi_cpu_view dx = echi_cpu_grad(s, unit);
+    if (u->winograd) return winograd_input_grad(s, unit, g, params);
     const ptrdiff_t plane = (ptrdiff_t)l->kernel_h * l->kernel_w;
     for (int row = 0; row < l->in.h; row++) {
         const struct phase py = phase_of(row % l->stride_h, l->in.h, l->out.h, l->kernel_h, l->stride_h, l->pad_h);

@@ -17,14 +17,14 @@ static bool pool_fits(const struct echi_layer *l) {
 }
 
 /* Makes the unit that begins at layers[first]; returns the layer after it. */
-static int plan_unit(const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
+static int plan_unit(const struct echi_layer *layers, int count, int first, int winograd, struct echi_cpu_unit *u) {
     int next = first + 1;
-    *u = (struct echi_cpu_unit){.layer = &layers[first]};
+    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = echi_cpu_winograd_choose(&layers[first], winograd)};
     const enum echi_op op = layers[first].op;
     if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC) && next < count && layers[next].op == ECHI_OP_RELU) {
         u->relu = true;
         next++;
-        if (op == ECHI_OP_CONV2D && next < count && pool_fits(&layers[next])) u->pool = &layers[next++];
+        if (op == ECHI_OP_CONV2D && u->winograd == 0 && next < count && pool_fits(&layers[next])) u->pool = &layers[next++];
     }
     return next;
 }
@@ -58,6 +58,7 @@ enum { SUMS_BYTES = 1 << 20 };
 static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     const size_t width = (size_t)s->k->width, lanes = (size_t)s->max_groups * width;
     size_t rows = 0, sums = 0, biases = 0, dz = 0, samples = 0, tail = 0;
+    struct echi_cpu_winograd_room most = {0};
     for (int b = 0; b <= s->n_units; b++) {
         struct echi_cpu_boundary *at = &s->boundaries[b];
         const size_t row = (size_t)at->left + (size_t)at->shape.w + (size_t)at->right;
@@ -73,6 +74,15 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         if (l->op == ECHI_OP_CONV2D) {
             int right;
             echi_cpu_conv_grad_margins(l, s->k->most_vectors, &u->dy_left, &right);
+            if (u->winograd) {
+                struct echi_cpu_winograd_room room;
+                echi_cpu_winograd_margins(l, u->winograd, &(int){0}, &u->dy_left, &right);
+                echi_cpu_winograd_room(l, u->winograd, s->k->width, &room);
+                most.kernels = larger(most.kernels, room.kernels);
+                most.points = larger(most.points, room.points);
+                most.products = larger(most.products, room.products);
+                most.nothing = larger(most.nothing, room.nothing);
+            }
             u->dy_row = (u->dy_left + l->out.w + right) * (ptrdiff_t)width;
             u->dy_channel = l->out.h * u->dy_row;
             u->dy = take2(a, out, (size_t)u->dy_channel, sizeof(float));
@@ -100,6 +110,10 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     s->dz = take(a, dz, sizeof(float));
     s->samples = take(a, samples, sizeof(float));
     s->tail = take(a, tail, sizeof(float));
+    s->winograd.kernels = take(a, most.kernels, sizeof(float));
+    s->winograd.points = take(a, most.points, sizeof(float));
+    s->winograd.products = take(a, most.products, sizeof(float));
+    s->winograd.nothing = take(a, most.nothing, sizeof(float));
 }
 
 static struct echi_cpu_view view(const struct echi_cpu_stack *s, const struct echi_cpu_boundary *b, float *data) {
@@ -145,7 +159,7 @@ static const char *op_name(const struct echi_layer *l) {
     return names[l->op];
 }
 
-static ech_status create_with(const struct echi_cpu_kernels *k, const struct echi_layer *layers, int count, int max_n,
+static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, const struct echi_layer *layers, int count, int max_n,
                               void **out_state, struct echi_stack_unit *units, int *out_units, size_t *out_bytes,
                               struct ech_error *err) {
     struct echi_cpu_stack *s = calloc(1, sizeof *s);
@@ -162,14 +176,15 @@ static ech_status create_with(const struct echi_cpu_kernels *k, const struct ech
     for (int first = 0, next; first < count; first = next) {
         struct echi_cpu_unit *u = &s->units[s->n_units];
         struct echi_cpu_boundary *in = &s->boundaries[s->n_units];
-        next = plan_unit(s->layers, count, first, u);
+        next = plan_unit(s->layers, count, first, winograd, u);
         in->across = u->layer->op == ECHI_OP_FC;
         if (u->layer->op == ECHI_OP_CONV2D) echi_cpu_conv_margins(u->layer, &in->left, &in->right);
+        if (u->winograd) echi_cpu_winograd_margins(u->layer, u->winograd, &in->right, &(int){0}, &(int){0});
         struct echi_stack_unit *told = &units[s->n_units++];
         told->first = first;
         told->end = next;
-        snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s", op_name(u->layer), u->relu ? "+relu" : "",
-                 u->pool ? "+maxpool" : "", k->name);
+        snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s", op_name(u->layer), u->relu ? "+relu" : "",
+                 u->pool ? "+maxpool" : "", k->name, u->winograd == 4 ? " F(4x4)" : u->winograd ? " F(2x2)" : "");
         s->boundaries[s->n_units].shape = layers[next - 1].out;
     }
 
@@ -292,24 +307,26 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
 #define CREATE_ARGS                                                                                                     \
     struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,                 \
         struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err
-#define CREATE(name, kernels)                                                                                           \
+#define CREATE(name, kernels, winograd)                                                                                           \
     static ech_status name(CREATE_ARGS) {                                                                               \
         (void)device;                                                                                                   \
         const struct echi_cpu_kernels *k = kernels;                                                                     \
         if (!k) return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create", "this processor lacks the instructions asked for"); \
-        return create_with(k, layers, count, max_n, out_state, units, out_units, out_bytes, err);                        \
+        return create_with(k, winograd, layers, count, max_n, out_state, units, out_units, out_bytes, err);                        \
     }
 #define STACK(text, create_function)                                                                                    \
     {                                                                                                                   \
         .name = text, .create = create_function, .destroy = destroy, .input = input, .forward = forward, .output = output, \
         .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad                        \
     }
-CREATE(create_best, echi_cpu_kernels_for(echi_cpu_level()))
-CREATE(create_fixed, &echi_cpu_kernels_fixed)
-CREATE(create_base, echi_cpu_kernels_for(ECHI_CPU_BASE))
-CREATE(create_avx2, echi_cpu_kernels_for(ECHI_CPU_AVX2))
-CREATE(create_avx512, echi_cpu_kernels_for(ECHI_CPU_AVX512))
+CREATE(create_best, echi_cpu_kernels_for(echi_cpu_level()), 4)
+CREATE(create_close, echi_cpu_kernels_for(echi_cpu_level()), 2)
+CREATE(create_fixed, &echi_cpu_kernels_fixed, 0)
+CREATE(create_base, echi_cpu_kernels_for(ECHI_CPU_BASE), 4)
+CREATE(create_avx2, echi_cpu_kernels_for(ECHI_CPU_AVX2), 4)
+CREATE(create_avx512, echi_cpu_kernels_for(ECHI_CPU_AVX512), 4)
 const struct echi_stack_impl echi_stack_cpu = STACK("cpu", create_best);
+const struct echi_stack_impl echi_stack_cpu_close = STACK("cpu-close", create_close);
 const struct echi_stack_impl echi_stack_cpu_fixed = STACK("cpu-fixed", create_fixed);
 const struct echi_stack_impl echi_stack_cpu_base = STACK("cpu-base", create_base);
 const struct echi_stack_impl echi_stack_cpu_avx2 = STACK("cpu-avx2", create_avx2);

@@ -42,6 +42,20 @@ struct echi_cpu_outer {
     int rows, columns, outputs, taps;   /* outputs <= most_outputs, taps <= most_taps */
 };
 
+/* One tile of Winograd's F(m x m, 3 x 3), m 2 or 4, of `channels` channels: (m + 2) x (m + 2) inputs, or m x m outputs, and as many
+ * *points*, numbers between the transforms. Vectors all. */
+#define ECHI_CPU_WINOGRAD_MOST 4
+struct echi_cpu_tile {
+    int channels;
+    const float *row[ECHI_CPU_WINOGRAD_MOST + 2]; ptrdiff_t channel[ECHI_CPU_WINOGRAD_MOST + 2];   /* inputs: each row, from channel to channel */
+    float *points; ptrdiff_t point, points_channel;   /* point i, j of channel c: points + (i * (m + 2) + j) * point + c * points_channel */
+    float *out; ptrdiff_t out_channel, out_row;   /* outputs; `rows` and `columns` of them are there */
+    int rows, columns;
+    ptrdiff_t column;                             /* of inputs or outputs */
+    const float *start;                           /* a number for each channel of the outputs (bias); NULL: 0 */
+    bool relu;
+};
+
 /* Pooling of one row of windows; window i begins at column i * stride - pad, its rows are all there. */
 struct echi_cpu_window { int kernel_h, kernel_w, stride_w, pad_w, in_w, count; };
 
@@ -62,6 +76,10 @@ struct echi_cpu_kernels {
     /* The same along one row: p->x is the row's column 0, p->vectors the axis' count, loop[2] the taps along the row. */
     void (*conv_row)(const struct echi_cpu_product *p, const struct echi_cpu_axis *axis);
     void (*outer)(const struct echi_cpu_outer *o);
+    /* Inputs to points; points to outputs; 3 x 3 weights to points, a lane a kernel (`kernel` floats apart, turned round by half a turn). */
+    void (*winograd_input)(int m, const struct echi_cpu_tile *tile);
+    void (*winograd_output)(int m, const struct echi_cpu_tile *tile);
+    void (*winograd_weights)(int m, const float *kernels, ptrdiff_t kernel, int lanes, bool turned, float *points, ptrdiff_t point);
     /* out[i] = sum of the lanes of vector i. */
     void (*reduce)(const float *vectors, size_t count, float *out);
     /* vectors[c][lane] = rows[lane][c] for lane < lanes, 0 for the other lanes; c < columns. */

@@ -29,8 +29,12 @@ struct echi_cpu_unit {
     float *dy;                           /* convolution: gradient before ReLU, one group: [channel][row][margins, column][lane] */
     int dy_left;
     ptrdiff_t dy_row, dy_channel;
+    int winograd;                        /* convolution: m of F(m x m, 3 x 3), forward and to the input's gradient; 0: directly */
     int chunk;                           /* convolution: output channels whose weight gradients are summed at a time */
 };
+
+/* Floats of scratch that Winograd's transforms need. */
+struct echi_cpu_winograd_room { size_t kernels, points, products, nothing; };
 
 struct echi_cpu_stack {
     const struct echi_cpu_kernels *k;
@@ -46,6 +50,7 @@ struct echi_cpu_stack {
     float *dz;                           /* fully connected: gradient before ReLU, [out][group][lane] */
     float *samples;                      /* fully connected: input as rows of samples, [sample][in, rounded up] */
     float *tail;                         /* fully connected: gradients of the last columns, [out][lane] */
+    struct { float *kernels, *points, *products, *nothing; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
     void *memory;                        /* all of the above arrays */
 };
 
@@ -58,6 +63,25 @@ struct echi_cpu_view echi_cpu_grad(const struct echi_cpu_stack *s, int boundary)
 /* Margins that a convolution needs on the rows it reads, forward and backward. */
 void echi_cpu_conv_margins(const struct echi_layer *conv, int *left, int *right);
 void echi_cpu_conv_grad_margins(const struct echi_layer *conv, int most_vectors, int *left, int *right);
+
+/* ---- cpu_winograd.c ---- */
+
+/* m of F(m x m, 3 x3), at most `most` (2 or 4; 0: never), by which this layer is expected to be fastest; 0: directly. */
+int echi_cpu_winograd_choose(const struct echi_layer *layer, int most);
+/* Columns of zeros that its tiles read: behind the input's rows, and beside those of the gradient before ReLU. */
+void echi_cpu_winograd_margins(const struct echi_layer *layer, int m, int *in_right, int *grad_left, int *grad_right);
+void echi_cpu_winograd_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_winograd_room *room);
+/* One group's convolution: y[out] = start[out] + sum over `in` of x * weights. Rows beyond x's are zero, columns are its margins. */
+struct echi_cpu_winograd {
+    int m, in, out, in_h, out_h, out_w, pad_h, pad_w;
+    struct echi_cpu_view x, y;
+    const float *weights; ptrdiff_t weight_out, weight_in;   /* 3 x 3 of a pair of channels, from pair to pair */
+    bool turned;                                             /* by half a turn: the gradient of the input */
+    const float *start;
+    bool relu;
+};
+void echi_cpu_winograd_kernels(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);   /* first: the weights' points, for all groups */
+void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);
 
 void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *params);
 void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);

@@ -57,6 +57,9 @@ INLINE vec pick(ivec mask, vec yes, vec no) { return (vec)((mask & (ivec)yes) | 
 void ISA(product)(const struct echi_cpu_product *p);
 void ISA(conv_row)(const struct echi_cpu_product *p, const struct echi_cpu_axis *axis);
 void ISA(outer)(const struct echi_cpu_outer *o);
+void ISA(winograd_input)(int m, const struct echi_cpu_tile *tile);
+void ISA(winograd_output)(int m, const struct echi_cpu_tile *tile);
+void ISA(winograd_weights)(int m, const float *kernels, ptrdiff_t kernel, int lanes, bool turned, float *points, ptrdiff_t point);
 void ISA(reduce)(const float *vectors, size_t count, float *out);
 void ISA(to_vectors)(const float *rows, ptrdiff_t row, int lanes, int columns, float *vectors, ptrdiff_t vector);
 void ISA(to_rows)(const float *vectors, ptrdiff_t vector, int lanes, int columns, float *rows, ptrdiff_t row);

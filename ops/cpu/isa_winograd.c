@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The transforms of Winograd's minimal filtering F(m x m, 3 x 3) (Lavin and Gray, CVPR 2016, arXiv 1509.09308, section 4.1, with the
+ * points 0, +-1, +-2): y = A^T [ (G g G^T) . (B^T d B) ] A, where a tile d of m + 2 rows and columns gives m x m outputs. Each number is a
+ * vector over a group of samples, of the weights a vector over channels, so a transform is sums of vectors and nothing moves across lanes. */
+#include "echi_vec.h"
+
+#define MOST (ECHI_CPU_WINOGRAD_MOST + 2)   /* rows and columns of a tile */
+
+INLINE void input_2(const vec d[MOST], vec v[MOST]) {
+    v[0] = d[0] - d[2];
+    v[1] = d[1] + d[2];
+    v[2] = d[2] - d[1];
+    v[3] = d[1] - d[3];
+}
+INLINE void input_4(const vec d[MOST], vec v[MOST]) {
+    const vec even = d[4] - 4 * d[2], odd = d[3] - 4 * d[1], even2 = d[4] - d[2], odd2 = 2 * (d[3] - d[1]);
+    v[0] = 4 * d[0] - 5 * d[2] + d[4];
+    v[1] = even + odd;
+    v[2] = even - odd;
+    v[3] = even2 + odd2;
+    v[4] = even2 - odd2;
+    v[5] = 4 * d[1] - 5 * d[3] + d[5];
+}
+INLINE void weights_2(const vec g[3], vec u[MOST]) {
+    const vec even = 0.5f * (g[0] + g[2]), odd = 0.5f * g[1];
+    u[0] = g[0];
+    u[1] = even + odd;
+    u[2] = even - odd;
+    u[3] = g[2];
+}
+INLINE void weights_4(const vec g[3], vec u[MOST]) {
+    const vec even = -1 / 6.0f * (g[0] + g[2]), odd = 1 / 6.0f * g[1], even2 = 1 / 24.0f * g[0] + 1 / 6.0f * g[2], odd2 = 1 / 12.0f * g[1];
+    u[0] = 0.25f * g[0];
+    u[1] = even - odd;
+    u[2] = even + odd;
+    u[3] = even2 + odd2;
+    u[4] = even2 - odd2;
+    u[5] = g[2];
+}
+INLINE void output_2(const vec p[MOST], vec y[MOST]) {
+    y[0] = p[0] + p[1] + p[2];
+    y[1] = p[1] - p[2] - p[3];
+}
+INLINE void output_4(const vec p[MOST], vec y[MOST]) {
+    const vec even = p[1] + p[2], odd = p[1] - p[2], even2 = p[3] + p[4], odd2 = p[3] - p[4];
+    y[0] = p[0] + even + even2;
+    y[1] = odd + 2 * odd2;
+    y[2] = even + 4 * even2;
+    y[3] = odd + 8 * odd2 + p[5];
+}
+
+INLINE void input_tile(int m, const struct echi_cpu_tile *t, int c) {
+    const int a = m + 2;
+    vec half[MOST][MOST];   /* B^T d, transposed: [column][row] */
+    UNROLL for (int j = 0; j < a; j++) {
+        vec d[MOST], v[MOST];
+        UNROLL for (int i = 0; i < a; i++) { d[i] = load(t->row[i] + c * t->channel[i] + j * t->column); }
+        if (m == 4) input_4(d, v);
+        else input_2(d, v);
+        UNROLL for (int i = 0; i < a; i++) { half[i][j] = v[i]; }
+    }
+    UNROLL for (int i = 0; i < a; i++) {
+        vec v[MOST];
+        if (m == 4) input_4(half[i], v);
+        else input_2(half[i], v);
+        UNROLL for (int j = 0; j < a; j++) { store(t->points + (i * a + j) * t->point + c * t->points_channel, v[j]); }
+    }
+}
+
+void ISA(winograd_input)(int m, const struct echi_cpu_tile *t) {
+    if (m == 4) for (int c = 0; c < t->channels; c++) input_tile(4, t, c);
+    else for (int c = 0; c < t->channels; c++) input_tile(2, t, c);
+}
+
+INLINE void output_tile(int m, const struct echi_cpu_tile *t, int c) {
+    const int a = m + 2;
+    vec half[MOST][MOST];   /* A^T p, transposed */
+    UNROLL for (int j = 0; j < a; j++) {
+        vec p[MOST], y[MOST];
+        UNROLL for (int i = 0; i < a; i++) { p[i] = load(t->points + (i * a + j) * t->point + c * t->points_channel); }
+        if (m == 4) output_4(p, y);
+        else output_2(p, y);
+        UNROLL for (int i = 0; i < m; i++) { half[i][j] = y[i]; }
+    }
+    const vec start = t->start ? splat(t->start[c]) : (vec){0};
+    for (int i = 0; i < t->rows; i++) {
+        float *to = t->out + c * t->out_channel + i * t->out_row;
+        vec y[MOST];
+        if (m == 4) output_4(half[i], y);
+        else output_2(half[i], y);
+        UNROLL for (int j = 0; j < m; j++) {
+            const vec sum = y[j] + start;
+            if (j < t->columns) store(to + j * t->column, t->relu ? pick(sum <= 0.0f, (vec){0}, sum) : sum);
+        }
+    }
+}
+
+void ISA(winograd_output)(int m, const struct echi_cpu_tile *t) {
+    if (m == 4) for (int c = 0; c < t->channels; c++) output_tile(4, t, c);
+    else for (int c = 0; c < t->channels; c++) output_tile(2, t, c);
+}
+
+INLINE void weights_of(int m, const float *nine, float *points, ptrdiff_t point) {
+    const int a = m + 2;
+    vec half[MOST][3];
+    UNROLL for (int j = 0; j < 3; j++) {
+        vec g[3], u[MOST];
+        UNROLL for (int i = 0; i < 3; i++) { g[i] = load(nine + (3 * i + j) * VEC_FLOATS); }
+        if (m == 4) weights_4(g, u);
+        else weights_2(g, u);
+        UNROLL for (int i = 0; i < a; i++) { half[i][j] = u[i]; }
+    }
+    UNROLL for (int i = 0; i < a; i++) {
+        vec u[MOST];
+        if (m == 4) weights_4(half[i], u);
+        else weights_2(half[i], u);
+        UNROLL for (int j = 0; j < a; j++) { store(points + (i * a + j) * point, u[j]); }
+    }
+}
+
+void ISA(winograd_weights)(int m, const float *kernels, ptrdiff_t kernel, int lanes, bool turned, float *points, ptrdiff_t point) {
+    float nine[9 * VEC_FLOATS];
+    for (int i = 0; i < 9; i++)
+        for (int lane = 0; lane < VEC_FLOATS; lane++)
+            nine[i * VEC_FLOATS + lane] = lane < lanes ? kernels[lane * kernel + (turned ? 8 - i : i)] : 0.0f;
+    if (m == 4) weights_of(4, nine, points, point);
+    else weights_of(2, nine, points, point);
+}
