@@ -71,20 +71,20 @@ static void forward_row(const struct echi_cpu_stack *s, int unit, const float *p
     row_of_outputs(s->k, &p, &axis);
 }
 
-static void winograd_forward(struct echi_cpu_stack *s, int unit, const float *params) {
+/* What Winograd's kernels are told of a unit, forward and for the gradient of the weights. */
+static struct echi_cpu_winograd winograd_of(const struct echi_cpu_stack *s, int unit, const float *params) {
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, unit), y = echi_cpu_value(s, unit + 1);
-    struct echi_cpu_winograd w = {.m = u->winograd, .in = l->in.c, .out = l->out.c, .in_h = l->in.h, .out_h = l->out.h, .out_w = l->out.w,
-                                  .pad_h = l->pad_h, .pad_w = l->pad_w, .x = x, .y = y, .weights = params + l->weight_at,
-                                  .weight_out = 9 * (ptrdiff_t)l->in.c, .weight_in = 9, .start = l->bias ? params + l->bias_at : NULL,
-                                  .relu = u->relu};
+    return (struct echi_cpu_winograd){.m = u->winograd, .in = l->in.c, .out = l->out.c, .in_h = l->in.h, .out_h = l->out.h, .out_w = l->out.w,
+                                      .pad_h = l->pad_h, .pad_w = l->pad_w, .x = echi_cpu_value(s, unit), .y = echi_cpu_value(s, unit + 1),
+                                      .weights = params + l->weight_at, .weight_out = 9 * (ptrdiff_t)l->in.c, .weight_in = 9,
+                                      .start = l->bias ? params + l->bias_at : NULL, .relu = u->relu};
+}
+
+static void winograd_forward(struct echi_cpu_stack *s, int unit, const float *params) {
+    struct echi_cpu_winograd w = winograd_of(s, unit, params);
     echi_cpu_winograd_kernels(s, &w);
-    for (int g = 0; g < s->groups; g++) {
-        w.x.at = x.at + g * x.group;
-        w.y.at = y.at + g * y.group;
-        echi_cpu_winograd(s, &w);
-    }
+    for (int g = 0; g < s->groups; g++, w.x.at += w.x.group, w.y.at += w.y.group) echi_cpu_winograd(s, &w);
 }
 
 void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *params) {
@@ -215,26 +215,11 @@ static void params_grad(struct echi_cpu_stack *s, int unit, int g, int begin, in
     }
 }
 
-/* The same with the kernels turned, from outputs to inputs: dy is padded by what the input was not. */
-static void winograd_input_grad(struct echi_cpu_stack *s, int unit, int g, const float *params) {
-    const struct echi_cpu_unit *u = &s->units[unit];
-    const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view dx = echi_cpu_grad(s, unit);
-    struct echi_cpu_winograd w = {.m = u->winograd, .in = l->out.c, .out = l->in.c, .in_h = l->out.h, .out_h = l->in.h, .out_w = l->in.w,
-                                  .pad_h = 2 - l->pad_h, .pad_w = 2 - l->pad_w, .y = dx, .weights = params + l->weight_at, .weight_out = 9,
-                                  .weight_in = 9 * (ptrdiff_t)l->in.c, .turned = true};
-    w.x = (struct echi_cpu_view){u->dy + u->dy_left * s->k->width, 0, u->dy_channel, u->dy_row, s->k->width};
-    w.y.at = dx.at + g * dx.group;
-    if (g == 0) echi_cpu_winograd_kernels(s, &w);
-    echi_cpu_winograd(s, &w);
-}
-
 static void input_grad(struct echi_cpu_stack *s, int unit, int g, const float *params) {
     const struct echi_cpu_kernels *k = s->k;
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
     const struct echi_cpu_view dx = echi_cpu_grad(s, unit);
-    if (u->winograd) return winograd_input_grad(s, unit, g, params);
     const ptrdiff_t plane = (ptrdiff_t)l->kernel_h * l->kernel_w;
     for (int row = 0; row < l->in.h; row++) {
         const struct phase py = phase_of(row % l->stride_h, l->in.h, l->out.h, l->kernel_h, l->stride_h, l->pad_h);
@@ -260,6 +245,26 @@ static void input_grad(struct echi_cpu_stack *s, int unit, int g, const float *p
     }
 }
 
+/* The gradient of the input is a convolution of dy with the kernels turned, padded by what the input was not. */
+static void winograd_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
+    const struct echi_cpu_unit *u = &s->units[unit];
+    const struct echi_layer *l = u->layer;
+    const struct echi_cpu_view dy = {u->dy + u->dy_left * s->k->width, 0, u->dy_channel, u->dy_row, s->k->width};
+    struct echi_cpu_winograd w = winograd_of(s, unit, params);
+    struct echi_cpu_winograd back = {.m = u->winograd, .in = l->out.c, .out = l->in.c, .in_h = l->out.h, .out_h = l->in.h, .out_w = l->in.w,
+                                     .pad_h = 2 - l->pad_h, .pad_w = 2 - l->pad_w, .x = dy, .y = echi_cpu_grad(s, unit),
+                                     .weights = params + l->weight_at, .weight_out = 9, .weight_in = 9 * (ptrdiff_t)l->in.c, .turned = true};
+    memset(s->bias_sums, 0, (size_t)l->out.c * (size_t)s->k->width * sizeof(float));
+    if (need_input_grad) echi_cpu_winograd_kernels(s, &back);
+    for (int g = 0; g < s->groups; g++, w.x.at += w.x.group, back.y.at += back.y.group) {
+        grad_before_relu(s, unit, (struct part){.g = g, .c_end = l->out.c, .r_end = l->out.h}, 0);
+        echi_cpu_winograd_sums(s, &w, dy, g > 0);
+        if (need_input_grad) echi_cpu_winograd(s, &back);
+    }
+    echi_cpu_winograd_weights_grad(s, &w, grads + l->weight_at);
+    if (l->bias) s->k->reduce(s->bias_sums, (size_t)l->out.c, grads + l->bias_at);
+}
+
 /* Few enough channels at a time that their sums (a vector for each weight) stay small; then dy must be brought back anew for
  * the input's gradient, which needs all of them. */
 void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
@@ -267,6 +272,7 @@ void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *par
     const struct echi_layer *l = u->layer;
     const int channels = l->out.c;
     const size_t width = (size_t)s->k->width, filter = l->weights / (size_t)channels;
+    if (u->winograd) return winograd_backward(s, unit, params, grads, need_input_grad);
     const bool at_once = u->chunk >= channels;
     memset(s->bias_sums, 0, (size_t)channels * width * sizeof(float));
     for (int begin = 0; begin < channels; begin += u->chunk) {

@@ -82,15 +82,19 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
                 most.points = larger(most.points, room.points);
                 most.products = larger(most.products, room.products);
                 most.nothing = larger(most.nothing, room.nothing);
+                most.turned = larger(most.turned, room.turned);
+                most.grads = larger(most.grads, room.grads);
+                most.sums = larger(most.sums, room.sums);
             }
             u->dy_row = (u->dy_left + l->out.w + right) * (ptrdiff_t)width;
             u->dy_channel = l->out.h * u->dy_row;
             u->dy = take2(a, out, (size_t)u->dy_channel, sizeof(float));
+            biases = larger(biases, out * width);
+            if (u->winograd) continue;
             const size_t filter = l->weights / out * width;
             u->chunk = (int)larger((size_t)s->k->most_outputs, SUMS_BYTES / sizeof(float) / filter);
             if (u->chunk > l->out.c) u->chunk = l->out.c;
             sums = larger(sums, (size_t)u->chunk * filter);
-            biases = larger(biases, out * width);
             if (u->pool) {
                 u->place_row = (u->pool->out.w + 3) / 4 * (ptrdiff_t)width;
                 u->place = take2(a, (size_t)s->max_groups * out * (size_t)u->pool->out.h, (size_t)u->place_row, sizeof(int32_t));
@@ -114,6 +118,9 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     s->winograd.points = take(a, most.points, sizeof(float));
     s->winograd.products = take(a, most.products, sizeof(float));
     s->winograd.nothing = take(a, most.nothing, sizeof(float));
+    s->winograd.turned = take(a, most.turned, sizeof(float));
+    s->winograd.grads = take(a, most.grads, sizeof(float));
+    s->winograd.sums = take(a, most.sums, sizeof(float));
 }
 
 static struct echi_cpu_view view(const struct echi_cpu_stack *s, const struct echi_cpu_boundary *b, float *data) {

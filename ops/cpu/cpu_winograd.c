@@ -66,6 +66,9 @@ void echi_cpu_winograd_room(const struct echi_layer *l, int m, int width, struct
     room->points = (size_t)points_of(m) * (size_t)points_apart(most, width);
     room->products = (size_t)points_of(m) * (size_t)points_apart(OUTPUTS, width);
     room->nothing = (size_t)(m + 2) * (size_t)width;
+    room->turned = (size_t)points_of(m) * TILES * (size_t)width * (size_t)round_up(l->in.c, width);
+    room->grads = (size_t)points_of(m) * (size_t)points_apart(l->out.c, width);
+    room->sums = (size_t)points_of(m) * forward;
 }
 
 /* [point][out][in]: weights as `product` reads them, a lane an input channel. */
@@ -78,17 +81,24 @@ void echi_cpu_winograd_kernels(struct echi_cpu_stack *s, const struct echi_cpu_w
                                    s->winograd.kernels + (ptrdiff_t)o * round_up(w->in, width) + i, apart);
 }
 
-static void inputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, int across) {
+/* Tile t of those at work: `rows` rows of x from (top, left) on, those that are outside zeros; its points go to `points`. */
+static struct echi_cpu_tile tile_of(const struct echi_cpu_stack *s, struct echi_cpu_view x, int height, int top, int left, int rows,
+                                    int channels, float *points, int t) {
     const ptrdiff_t width = s->k->width;
+    struct echi_cpu_tile tile = {.channels = channels, .points = points + t * width, .point = points_apart(channels, (int)width),
+                                 .points_channel = TILES * width, .column = x.column};
+    for (int i = 0; i < rows; i++) {
+        const bool inside = top + i >= 0 && top + i < height;
+        tile.row[i] = inside ? x.at + (top + i) * x.row + left * x.column : s->winograd.nothing;
+        tile.channel[i] = inside ? x.channel : 0;
+    }
+    return tile;
+}
+
+static void inputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, int across) {
     for (int t = 0; t < tiles; t++) {
-        const int top = (first + t) / across * w->m - w->pad_h, left = (first + t) % across * w->m - w->pad_w;
-        struct echi_cpu_tile tile = {.channels = w->in, .points = s->winograd.points + t * width, .point = points_apart(w->in, (int)width),
-                                     .points_channel = TILES * width, .column = w->x.column};
-        for (int i = 0; i < w->m + 2; i++) {
-            const bool inside = top + i >= 0 && top + i < w->in_h;
-            tile.row[i] = inside ? w->x.at + (top + i) * w->x.row + left * w->x.column : s->winograd.nothing;
-            tile.channel[i] = inside ? w->x.channel : 0;
-        }
+        const int top = (first + t) / across * w->m, left = (first + t) % across * w->m;
+        const struct echi_cpu_tile tile = tile_of(s, w->x, w->in_h, top - w->pad_h, left - w->pad_w, w->m + 2, w->in, s->winograd.points, t);
         s->k->winograd_input(w->m, &tile);
     }
 }
@@ -125,4 +135,40 @@ void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd 
             outputs(s, w, first, tiles, across, o, end);
         }
     }
+}
+
+/* ---- the gradient of the weights: G^T [ sum over tiles and samples of (A dy A^T) . (B^T d B) ] G ---- */
+
+/* At each point the sum over tiles and samples is a product once more: of dy's points, read as weights, and of the inputs' points turned so
+ * that their vectors are over channels. */
+void echi_cpu_winograd_sums(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, bool add) {
+    const int width = s->k->width, row = round_up(w->in, width);
+    const int across = tiles_along(w->out_w, w->m), all = across * tiles_along(w->out_h, w->m);
+    for (int first = 0; first < all; first += TILES) {
+        const int tiles = min_int(TILES, all - first);
+        inputs(s, w, first, tiles, across);
+        for (int t = 0; t < tiles; t++) {
+            const int top = (first + t) / across * w->m, left = (first + t) % across * w->m;
+            const struct echi_cpu_tile tile = tile_of(s, dy, w->out_h, top, left, w->m, w->out, s->winograd.grads, t);
+            s->k->winograd_grad(w->m, &tile);
+        }
+        for (int point = 0; point < points_of(w->m); point++) {
+            float *turned = s->winograd.turned + (ptrdiff_t)point * TILES * width * row;
+            for (int t = 0; t < tiles; t++)
+                s->k->to_rows(s->winograd.points + point * points_apart(w->in, width) + t * width, TILES * width, width, w->in,
+                              turned + (ptrdiff_t)t * width * row, row);
+            s->k->product(&(struct echi_cpu_product){.x = turned, .x_p = width, .w = s->winograd.grads + point * points_apart(w->out, width),
+                                                     .w_o = TILES * width, .out = s->winograd.sums + point * kernels_apart(w->in, w->out, width),
+                                                     .out_o = row, .out_p = width, .loop = {{1, 0, 0}, {1, 0, 0}, {tiles * width, row, 1}},
+                                                     .outputs = w->out, .vectors = row / width, .add = add || first > 0});
+        }
+    }
+}
+
+void echi_cpu_winograd_weights_grad(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads) {
+    const int width = s->k->width, row = round_up(w->in, width);
+    for (int o = 0; o < w->out; o++)
+        for (int i = 0; i < w->in; i += width)
+            s->k->winograd_weights_grad(w->m, s->winograd.sums + (ptrdiff_t)o * row + i, kernels_apart(w->in, w->out, width), min_int(width, w->in - i),
+                                        grads + o * w->weight_out + i * w->weight_in, w->weight_in);
 }

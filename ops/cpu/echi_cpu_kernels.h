@@ -80,6 +80,9 @@ struct echi_cpu_kernels {
     void (*winograd_input)(int m, const struct echi_cpu_tile *tile);
     void (*winograd_output)(int m, const struct echi_cpu_tile *tile);
     void (*winograd_weights)(int m, const float *kernels, ptrdiff_t kernel, int lanes, bool turned, float *points, ptrdiff_t point);
+    /* For the weights' gradient: that of m x m outputs (in `row`) to points; sums at the points to 3 x 3 weights, a lane a kernel. */
+    void (*winograd_grad)(int m, const struct echi_cpu_tile *tile);
+    void (*winograd_weights_grad)(int m, const float *points, ptrdiff_t point, int lanes, float *kernels, ptrdiff_t kernel);
     /* out[i] = sum of the lanes of vector i. */
     void (*reduce)(const float *vectors, size_t count, float *out);
     /* vectors[c][lane] = rows[lane][c] for lane < lanes, 0 for the other lanes; c < columns. */

@@ -34,7 +34,7 @@ struct echi_cpu_unit {
 };
 
 /* Floats of scratch that Winograd's transforms need. */
-struct echi_cpu_winograd_room { size_t kernels, points, products, nothing; };
+struct echi_cpu_winograd_room { size_t kernels, points, products, nothing, turned, grads, sums; };
 
 struct echi_cpu_stack {
     const struct echi_cpu_kernels *k;
@@ -50,7 +50,7 @@ struct echi_cpu_stack {
     float *dz;                           /* fully connected: gradient before ReLU, [out][group][lane] */
     float *samples;                      /* fully connected: input as rows of samples, [sample][in, rounded up] */
     float *tail;                         /* fully connected: gradients of the last columns, [out][lane] */
-    struct { float *kernels, *points, *products, *nothing; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
+    struct { float *kernels, *points, *products, *nothing, *turned, *grads, *sums; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
     void *memory;                        /* all of the above arrays */
 };
 
@@ -82,6 +82,9 @@ struct echi_cpu_winograd {
 };
 void echi_cpu_winograd_kernels(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);   /* first: the weights' points, for all groups */
 void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);
+/* The gradient of the weights: one group's share (y is not used; with `add` beside what the groups before gave), then all of it into grads. */
+void echi_cpu_winograd_sums(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, bool add);
+void echi_cpu_winograd_weights_grad(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads);
 
 void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *params);
 void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);

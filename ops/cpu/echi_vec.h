@@ -60,6 +60,8 @@ void ISA(outer)(const struct echi_cpu_outer *o);
 void ISA(winograd_input)(int m, const struct echi_cpu_tile *tile);
 void ISA(winograd_output)(int m, const struct echi_cpu_tile *tile);
 void ISA(winograd_weights)(int m, const float *kernels, ptrdiff_t kernel, int lanes, bool turned, float *points, ptrdiff_t point);
+void ISA(winograd_grad)(int m, const struct echi_cpu_tile *tile);
+void ISA(winograd_weights_grad)(int m, const float *points, ptrdiff_t point, int lanes, float *kernels, ptrdiff_t kernel);
 void ISA(reduce)(const float *vectors, size_t count, float *out);
 void ISA(to_vectors)(const float *rows, ptrdiff_t row, int lanes, int columns, float *vectors, ptrdiff_t vector);
 void ISA(to_rows)(const float *vectors, ptrdiff_t vector, int lanes, int columns, float *rows, ptrdiff_t row);

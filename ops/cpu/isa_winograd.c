@@ -49,6 +49,35 @@ INLINE void output_4(const vec p[MOST], vec y[MOST]) {
     y[3] = odd + 8 * odd2 + p[5];
 }
 
+/* Of the weights' gradient: outputs' gradients to points (A p), and sums at the points to weights (G^T u). */
+INLINE void grad_2(const vec y[MOST], vec p[MOST]) {
+    p[0] = y[0];
+    p[1] = y[0] + y[1];
+    p[2] = y[0] - y[1];
+    p[3] = -y[1];
+}
+INLINE void grad_4(const vec y[MOST], vec p[MOST]) {
+    const vec even = y[0] + y[2], odd = y[1] + y[3], even2 = y[0] + 4 * y[2], odd2 = 2 * y[1] + 8 * y[3];
+    p[0] = y[0];
+    p[1] = even + odd;
+    p[2] = even - odd;
+    p[3] = even2 + odd2;
+    p[4] = even2 - odd2;
+    p[5] = y[3];
+}
+INLINE void weights_back_2(const vec u[MOST], vec g[3]) {
+    const vec even = 0.5f * (u[1] + u[2]);
+    g[0] = u[0] + even;
+    g[1] = 0.5f * (u[1] - u[2]);
+    g[2] = even + u[3];
+}
+INLINE void weights_back_4(const vec u[MOST], vec g[3]) {
+    const vec even = 1 / 6.0f * (u[1] + u[2]), odd = 1 / 6.0f * (u[2] - u[1]), even2 = u[3] + u[4], odd2 = u[3] - u[4];
+    g[0] = 0.25f * u[0] - even + 1 / 24.0f * even2;
+    g[1] = odd + 1 / 12.0f * odd2;
+    g[2] = 1 / 6.0f * even2 - even + u[5];
+}
+
 INLINE void input_tile(int m, const struct echi_cpu_tile *t, int c) {
     const int a = m + 2;
     vec half[MOST][MOST];   /* B^T d, transposed: [column][row] */
@@ -125,4 +154,53 @@ void ISA(winograd_weights)(int m, const float *kernels, ptrdiff_t kernel, int la
             nine[i * VEC_FLOATS + lane] = lane < lanes ? kernels[lane * kernel + (turned ? 8 - i : i)] : 0.0f;
     if (m == 4) weights_of(4, nine, points, point);
     else weights_of(2, nine, points, point);
+}
+
+INLINE void grad_tile(int m, const struct echi_cpu_tile *t, int c) {
+    const int a = m + 2;
+    vec half[MOST][MOST];   /* A dy, transposed */
+    UNROLL for (int j = 0; j < m; j++) {
+        vec y[MOST], p[MOST];
+        UNROLL for (int i = 0; i < m; i++) { y[i] = load(t->row[i] + c * t->channel[i] + j * t->column); }
+        if (m == 4) grad_4(y, p);
+        else grad_2(y, p);
+        UNROLL for (int i = 0; i < a; i++) { half[i][j] = p[i]; }
+    }
+    UNROLL for (int i = 0; i < a; i++) {
+        vec p[MOST];
+        if (m == 4) grad_4(half[i], p);
+        else grad_2(half[i], p);
+        UNROLL for (int j = 0; j < a; j++) { store(t->points + (i * a + j) * t->point + c * t->points_channel, p[j]); }
+    }
+}
+
+void ISA(winograd_grad)(int m, const struct echi_cpu_tile *t) {
+    if (m == 4) for (int c = 0; c < t->channels; c++) grad_tile(4, t, c);
+    else for (int c = 0; c < t->channels; c++) grad_tile(2, t, c);
+}
+
+INLINE void weights_back(int m, const float *points, ptrdiff_t point, float *nine) {
+    const int a = m + 2;
+    vec half[3][MOST];   /* G^T u */
+    UNROLL for (int j = 0; j < a; j++) {
+        vec u[MOST], g[3];
+        UNROLL for (int i = 0; i < a; i++) { u[i] = load(points + (i * a + j) * point); }
+        if (m == 4) weights_back_4(u, g);
+        else weights_back_2(u, g);
+        UNROLL for (int i = 0; i < 3; i++) { half[i][j] = g[i]; }
+    }
+    UNROLL for (int i = 0; i < 3; i++) {
+        vec g[3];
+        if (m == 4) weights_back_4(half[i], g);
+        else weights_back_2(half[i], g);
+        UNROLL for (int j = 0; j < 3; j++) { store(nine + (3 * i + j) * VEC_FLOATS, g[j]); }
+    }
+}
+
+void ISA(winograd_weights_grad)(int m, const float *points, ptrdiff_t point, int lanes, float *kernels, ptrdiff_t kernel) {
+    float nine[9 * VEC_FLOATS];
+    if (m == 4) weights_back(4, points, point, nine);
+    else weights_back(2, points, point, nine);
+    for (int lane = 0; lane < lanes; lane++)
+        for (int i = 0; i < 9; i++) kernels[lane * kernel + i] = nine[i * VEC_FLOATS + lane];
 }
