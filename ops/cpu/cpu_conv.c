@@ -265,6 +265,18 @@ static void winograd_backward(struct echi_cpu_stack *s, int unit, const float *p
     if (l->bias) s->k->reduce(s->bias_sums, (size_t)l->out.c, grads + l->bias_at);
 }
 
+static void turned_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
+    const struct echi_layer *l = s->units[unit].layer;
+    memset(s->bias_sums, 0, (size_t)l->out.c * (size_t)s->k->width * sizeof(float));
+    for (int g = 0; g < s->groups; g++) {
+        grad_before_relu(s, unit, (struct part){.g = g, .c_end = l->out.c, .r_end = l->out.h}, 0);
+        echi_cpu_turned_sums(s, unit, g);
+        if (need_input_grad) input_grad(s, unit, g, params);
+    }
+    echi_cpu_turned_grads(s, unit, grads + l->weight_at);
+    if (l->bias) s->k->reduce(s->bias_sums, (size_t)l->out.c, grads + l->bias_at);
+}
+
 /* Few enough channels at a time that their sums (a vector for each weight) stay small; then dy must be brought back anew for
  * the input's gradient, which needs all of them. */
 void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
@@ -273,6 +285,7 @@ void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *par
     const int channels = l->out.c;
     const size_t width = (size_t)s->k->width, filter = l->weights / (size_t)channels;
     if (u->winograd) return winograd_backward(s, unit, params, grads, need_input_grad);
+    if (u->turned) return turned_backward(s, unit, params, grads, need_input_grad);
     const bool at_once = u->chunk >= channels;
     memset(s->bias_sums, 0, (size_t)channels * width * sizeof(float));
     for (int begin = 0; begin < channels; begin += u->chunk) {

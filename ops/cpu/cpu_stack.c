@@ -17,9 +17,10 @@ static bool pool_fits(const struct echi_layer *l) {
 }
 
 /* Makes the unit that begins at layers[first]; returns the layer after it. */
-static int plan_unit(const struct echi_layer *layers, int count, int first, int winograd, struct echi_cpu_unit *u) {
+static int plan_unit(int winograd, int n, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
     int next = first + 1;
-    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = echi_cpu_winograd_choose(&layers[first], winograd)};
+    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = echi_cpu_winograd_choose(&layers[first], n, winograd)};
+    u->turned = u->winograd == 0 && echi_cpu_turned_fits(u->layer);
     const enum echi_op op = layers[first].op;
     if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC) && next < count && layers[next].op == ECHI_OP_RELU) {
         u->relu = true;
@@ -57,7 +58,7 @@ enum { SUMS_BYTES = 1 << 20 };
 
 static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     const size_t width = (size_t)s->k->width, lanes = (size_t)s->max_groups * width;
-    size_t rows = 0, sums = 0, biases = 0, dz = 0, samples = 0, tail = 0;
+    size_t rows = 0, sums = 0, biases = 0, dz = 0, samples = 0, tail = 0, turned = 0, turned_sums = 0;
     struct echi_cpu_winograd_room most = {0};
     for (int b = 0; b <= s->n_units; b++) {
         struct echi_cpu_boundary *at = &s->boundaries[b];
@@ -91,10 +92,17 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
             u->dy = take2(a, out, (size_t)u->dy_channel, sizeof(float));
             biases = larger(biases, out * width);
             if (u->winograd) continue;
-            const size_t filter = l->weights / out * width;
-            u->chunk = (int)larger((size_t)s->k->most_outputs, SUMS_BYTES / sizeof(float) / filter);
-            if (u->chunk > l->out.c) u->chunk = l->out.c;
-            sums = larger(sums, (size_t)u->chunk * filter);
+            if (u->turned) {
+                size_t inputs, sums_of_taps;
+                echi_cpu_turned_room(l, s->k->width, &inputs, &sums_of_taps);
+                turned = larger(turned, inputs);
+                turned_sums = larger(turned_sums, sums_of_taps);
+            } else {
+                const size_t filter = l->weights / out * width;
+                u->chunk = (int)larger((size_t)s->k->most_outputs, SUMS_BYTES / sizeof(float) / filter);
+                if (u->chunk > l->out.c) u->chunk = l->out.c;
+                sums = larger(sums, (size_t)u->chunk * filter);
+            }
             if (u->pool) {
                 u->place_row = (u->pool->out.w + 3) / 4 * (ptrdiff_t)width;
                 u->place = take2(a, (size_t)s->max_groups * out * (size_t)u->pool->out.h, (size_t)u->place_row, sizeof(int32_t));
@@ -114,6 +122,8 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     s->dz = take(a, dz, sizeof(float));
     s->samples = take(a, samples, sizeof(float));
     s->tail = take(a, tail, sizeof(float));
+    s->turned = take(a, turned, sizeof(float));
+    s->turned_sums = take(a, turned_sums, sizeof(float));
     s->winograd.kernels = take(a, most.kernels, sizeof(float));
     s->winograd.points = take(a, most.points, sizeof(float));
     s->winograd.products = take(a, most.products, sizeof(float));
@@ -183,7 +193,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, co
     for (int first = 0, next; first < count; first = next) {
         struct echi_cpu_unit *u = &s->units[s->n_units];
         struct echi_cpu_boundary *in = &s->boundaries[s->n_units];
-        next = plan_unit(s->layers, count, first, winograd, u);
+        next = plan_unit(winograd, max_n, s->layers, count, first, u);
         in->across = u->layer->op == ECHI_OP_FC;
         if (u->layer->op == ECHI_OP_CONV2D) echi_cpu_conv_margins(u->layer, &in->left, &in->right);
         if (u->winograd) echi_cpu_winograd_margins(u->layer, u->winograd, &in->right, &(int){0}, &(int){0});

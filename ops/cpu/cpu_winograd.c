@@ -36,20 +36,21 @@ static double point_products(const struct echi_layer *l, int m) {
 }
 
 /* A transform of a tile is some 4 (m = 2) or 6 (m = 4) additions a point; it is done once for each channel in and out, and serves all
- * products with the other side's channels. Loads and stores double that. */
-static double cost(const struct echi_layer *l, int m) {
+ * products with the other side's channels. Loads and stores double that. The weights' points are made, and fetched from far, once for n
+ * samples: about 64 products' time each. */
+static double cost(const struct echi_layer *l, int m, int n) {
     const double in = l->in.c, out = l->out.c;
     if (m == 0) return direct_products(l) * in * out;
-    return point_products(l, m) * (in * out + (m == 4 ? 12 : 8) * (in + out));
+    return point_products(l, m) * (in * out + (m == 4 ? 12 : 8) * (in + out)) + 64.0 / n * points_of(m) * in * out;
 }
 
-int echi_cpu_winograd_choose(const struct echi_layer *l, int most) {
+int echi_cpu_winograd_choose(const struct echi_layer *l, int n, int most) {
     int best = 0;
     if (l->in.c < LEAST_CHANNELS || l->out.c < LEAST_CHANNELS) return 0;
     if (l->op != ECHI_OP_CONV2D || l->kernel_h != 3 || l->kernel_w != 3 || l->stride_h != 1 || l->stride_w != 1 || l->pad_h > 2 || l->pad_w > 2)
         return 0;
     for (int m = 2; m <= most; m += 2)
-        if (cost(l, m) < cost(l, best)) best = m;
+        if (cost(l, m, n) < cost(l, best, n)) best = m;
     return best;
 }
 

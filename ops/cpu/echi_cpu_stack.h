@@ -30,6 +30,7 @@ struct echi_cpu_unit {
     int dy_left;
     ptrdiff_t dy_row, dy_channel;
     int winograd;                        /* convolution: m of F(m x m, 3 x 3), forward and to the input's gradient; 0: directly */
+    bool turned;                         /* convolution: the weights' gradient is that of cpu_turned.c */
     int chunk;                           /* convolution: output channels whose weight gradients are summed at a time */
 };
 
@@ -50,6 +51,7 @@ struct echi_cpu_stack {
     float *dz;                           /* fully connected: gradient before ReLU, [out][group][lane] */
     float *samples;                      /* fully connected: input as rows of samples, [sample][in, rounded up] */
     float *tail;                         /* fully connected: gradients of the last columns, [out][lane] */
+    float *turned, *turned_sums;         /* convolution: inputs as vectors over channels, and sums over them: see cpu_turned.c */
     struct { float *kernels, *points, *products, *nothing, *turned, *grads, *sums; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
     void *memory;                        /* all of the above arrays */
 };
@@ -64,10 +66,18 @@ struct echi_cpu_view echi_cpu_grad(const struct echi_cpu_stack *s, int boundary)
 void echi_cpu_conv_margins(const struct echi_layer *conv, int *left, int *right);
 void echi_cpu_conv_grad_margins(const struct echi_layer *conv, int most_vectors, int *left, int *right);
 
+/* ---- cpu_turned.c ---- */
+
+/* The weights' gradient of a convolution with at least a vector of input channels; the unit's dy is there, whole. */
+bool echi_cpu_turned_fits(const struct echi_layer *layer);
+void echi_cpu_turned_room(const struct echi_layer *layer, int width, size_t *inputs, size_t *sums);   /* floats of scratch */
+void echi_cpu_turned_sums(struct echi_cpu_stack *s, int unit, int g);     /* one group's share; group 0 first */
+void echi_cpu_turned_grads(const struct echi_cpu_stack *s, int unit, float *grads);   /* all of it: [out][in][row][column] */
+
 /* ---- cpu_winograd.c ---- */
 
-/* m of F(m x m, 3 x3), at most `most` (2 or 4; 0: never), by which this layer is expected to be fastest; 0: directly. */
-int echi_cpu_winograd_choose(const struct echi_layer *layer, int most);
+/* m of F(m x m, 3 x 3), at most `most` (2 or 4; 0: never), by which this layer is expected to be fastest for n samples; 0: directly. */
+int echi_cpu_winograd_choose(const struct echi_layer *layer, int n, int most);
 /* Columns of zeros that its tiles read: behind the input's rows, and beside those of the gradient before ReLU. */
 void echi_cpu_winograd_margins(const struct echi_layer *layer, int m, int *in_right, int *grad_left, int *grad_right);
 void echi_cpu_winograd_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_winograd_room *room);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The weights' gradient of a convolution with many input channels, as products of matrices: for each tap the sum over positions and samples
+ * of dy[out] * x[in]. `product` wants one side as numbers and the other as vectors; so the inputs are turned, from vectors over samples to
+ * vectors over channels, once, and dy's lanes are read one by one. With few channels the vectors would be mostly empty: see isa_outer.c. */
+#include "echi_cpu_stack.h"
+
+#include <string.h>
+
+/* Bytes of turned inputs that the products of all taps and outputs should find in the second-level cache. */
+enum { BAND_BYTES = 256 * 1024 };
+/* The widest vector: with fewer the reductions of isa_outer.c cost less than empty lanes. */
+enum { LEAST_CHANNELS = 16 };
+
+static int max_int(int a, int b) { return a > b ? a : b; }
+static int min_int(int a, int b) { return a < b ? a : b; }
+static ptrdiff_t row_of(const struct echi_layer *l, int width) { return (l->in.c + width - 1) / width * width; }
+
+bool echi_cpu_turned_fits(const struct echi_layer *l) { return l->op == ECHI_OP_CONV2D && l->in.c >= LEAST_CHANNELS; }
+
+void echi_cpu_turned_room(const struct echi_layer *l, int width, size_t *inputs, size_t *sums) {
+    *inputs = (size_t)l->in.h * (size_t)l->in.w * (size_t)width * (size_t)row_of(l, width);
+    *sums = (size_t)l->kernel_h * (size_t)l->kernel_w * (size_t)l->out.c * (size_t)row_of(l, width);
+}
+
+/* [row][column][lane][channel] */
+static void turn(struct echi_cpu_stack *s, int unit, int g) {
+    const struct echi_layer *l = s->units[unit].layer;
+    const struct echi_cpu_view x = echi_cpu_value(s, unit);
+    const int width = s->k->width;
+    const ptrdiff_t row = row_of(l, width);
+    for (int r = 0; r < l->in.h; r++)
+        for (int q = 0; q < l->in.w; q++)
+            s->k->to_rows(x.at + g * x.group + r * x.row + q * x.column, x.channel, width, l->in.c,
+                          s->turned + ((ptrdiff_t)r * l->in.w + q) * width * row, row);
+}
+
+/* Outputs along one side whose tap k is inside: from, and how many. */
+struct range { int from, count; };
+static struct range inside(int k, int begin, int end, int in, int stride, int pad) {
+    const int first = k >= pad ? 0 : (pad - k + stride - 1) / stride, beyond = in - 1 + pad - k < 0 ? 0 : (in - 1 + pad - k) / stride + 1;
+    const int from = max_int(begin, first);
+    return (struct range){from, max_int(0, min_int(end, beyond) - from)};
+}
+
+void echi_cpu_turned_sums(struct echi_cpu_stack *s, int unit, int g) {
+    const struct echi_cpu_unit *u = &s->units[unit];
+    const struct echi_layer *l = u->layer;
+    const int width = s->k->width;
+    const ptrdiff_t row = row_of(l, width), column = width * row, line = l->in.w * column;
+    const int band = max_int(1, (int)(BAND_BYTES / ((ptrdiff_t)sizeof(float) * line * l->stride_h)));
+    turn(s, unit, g);
+    if (g == 0) memset(s->turned_sums, 0, (size_t)l->kernel_h * (size_t)l->kernel_w * (size_t)l->out.c * (size_t)row * sizeof(float));
+    for (int begin = 0; begin < l->out.h; begin += band)
+        for (int tap = 0; tap < l->kernel_h * l->kernel_w; tap++) {
+            const int ky = tap / l->kernel_w, kx = tap % l->kernel_w;
+            const struct range rows = inside(ky, begin, min_int(begin + band, l->out.h), l->in.h, l->stride_h, l->pad_h);
+            const struct range columns = inside(kx, 0, l->out.w, l->in.w, l->stride_w, l->pad_w);
+            const ptrdiff_t y = rows.from * l->stride_h - l->pad_h + ky, x = columns.from * l->stride_w - l->pad_w + kx;
+            if (rows.count == 0 || columns.count == 0) continue;
+            s->k->product(&(struct echi_cpu_product){.x = s->turned + y * line + x * column, .x_p = width,
+                                                     .w = u->dy + rows.from * u->dy_row + (u->dy_left + columns.from) * width,
+                                                     .w_o = u->dy_channel, .out = s->turned_sums + tap * l->out.c * row, .out_o = row,
+                                                     .out_p = width,
+                                                     .loop = {{rows.count, l->stride_h * line, u->dy_row},
+                                                              {columns.count, l->stride_w * column, width},
+                                                              {width, row, 1}},
+                                                     .outputs = l->out.c, .vectors = (int)(row / width), .add = true});
+        }
+}
+
+void echi_cpu_turned_grads(const struct echi_cpu_stack *s, int unit, float *grads) {
+    const struct echi_layer *l = s->units[unit].layer;
+    const ptrdiff_t row = row_of(l, s->k->width), taps = (ptrdiff_t)l->kernel_h * l->kernel_w;
+    for (ptrdiff_t tap = 0; tap < taps; tap++)
+        for (ptrdiff_t o = 0; o < l->out.c; o++)
+            for (ptrdiff_t c = 0; c < l->in.c; c++) grads[(o * l->in.c + c) * taps + tap] = s->turned_sums[(tap * l->out.c + o) * row + c];
+}
