@@ -42,9 +42,10 @@ struct echi_layer {
  * Output size floor((in + 2 pad - kernel) / stride) + 1. Of equal values in a window max-pool takes the first in row
  * order; ReLU's derivative at 0 is 0. */
 
-/* FIXED: the same bits on every machine. What one sample gives does not depend on those beside it in the batch; the gradient
+/* FAST may sum 3 x 3 convolutions by Winograd's F(4x4, 3x3), which rounds some four times coarser than plain sums; CLOSE only by F(2x2, 3x3),
+ * which rounds as they do; PLAIN: directly. FIXED: the same bits on every machine. What one sample gives does not depend on those beside it in the batch; the gradient
  * of a parameter is a sum over the batch, in an order of its own. */
-enum echi_kernels { ECHI_KERNELS_FAST, ECHI_KERNELS_FIXED, ECHI_KERNELS_REFERENCE };
+enum echi_kernels { ECHI_KERNELS_FAST, ECHI_KERNELS_CLOSE, ECHI_KERNELS_PLAIN, ECHI_KERNELS_FIXED, ECHI_KERNELS_REFERENCE };
 
 struct echi_stack;
 

@@ -33,6 +33,7 @@ ech_status echi_layer_check(const struct echi_layer *layer, struct ech_error *er
 
 extern const struct echi_stack_impl echi_stack_reference;   /* ops/ref: seven loops, [N][C][H][W] */
 extern const struct echi_stack_impl echi_stack_cpu;         /* ops/cpu: blocks of samples, batch-minor, vector kernels */
-extern const struct echi_stack_impl echi_stack_cpu_close;   /* the same without the kernels whose rounding is coarser: F(4x4, 3x3) */
+extern const struct echi_stack_impl echi_stack_cpu_close;   /* the same with F(2x2, 3x3) at most, whose rounding is not coarser */
+extern const struct echi_stack_impl echi_stack_cpu_plain;   /* the same without either */
 extern const struct echi_stack_impl echi_stack_cpu_fixed;   /* the same with kernels that give the same bits on every machine */
 #endif

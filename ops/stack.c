@@ -110,6 +110,8 @@ ech_status echi_stack_create(struct echi_device *device, enum echi_kernels kerne
 #ifndef ECHI_DOUBLE
     if (kernels == ECHI_KERNELS_FIXED)
         return echi_stack_create_with(device, &echi_stack_cpu_fixed, layers, count, max_n, out, err);
+    if (kernels == ECHI_KERNELS_CLOSE || kernels == ECHI_KERNELS_PLAIN)
+        return echi_stack_create_with(device, kernels == ECHI_KERNELS_CLOSE ? &echi_stack_cpu_close : &echi_stack_cpu_plain, layers, count, max_n, out, err);
 #endif
     ech_status status = ECH_E_UNSUPPORTED;
     for (int i = 0; echi_stack_implementations[i] != NULL && status == ECH_E_UNSUPPORTED; i++)

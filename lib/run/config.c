@@ -43,6 +43,7 @@ static ech_status separate_fits(const struct ech_config *config, struct ech_erro
 static ech_status codec_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status shares_fit(const struct ech_config *config, struct ech_error *err);
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err);
+static ech_status winograd_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status coordinator_fits(const struct ech_config *config, struct ech_error *err);
 
 /* X(field, name, value, fallback, kind, least, most, words, fits, help) */
@@ -101,6 +102,8 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
     X(save_plan, "save-plan", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes the plan")                       \
     X(deterministic, "deterministic", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                               \
       "bsp only: the same trained weights, bit for bit, whatever the number of nodes, their shares and their processors")    \
+    X(winograd, "winograd", "M", "4", INT, 0, 4, off_zero, winograd_fits,                                                       \
+      "3 x 3 convolutions by F(M x M, 3 x 3): 4 fastest, rounds some four times coarser than plain sums; 2 as they do; off: plain sums") \
     X(key, "key", "FILE", "", TEXT, 0, 0, no_word, NULL,                                                                     \
       "the run's key, 16 random bytes or more, the same on all nodes: others cannot join, nor change what is sent")          \
     X(insecure, "insecure", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                                        \
@@ -261,6 +264,11 @@ static ech_status separate_fits(const struct ech_config *config, struct ech_erro
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err) {
     if (strcmp(config->regroup, "auto") == 0 || strcmp(config->regroup, "off") == 0) return ECH_OK;
     return refuse(err, "option regroup is '%s': give auto or off", config->regroup);
+}
+
+static ech_status winograd_fits(const struct ech_config *config, struct ech_error *err) {
+    if (config->winograd == 0 || config->winograd == 2 || config->winograd == 4) return ECH_OK;
+    return refuse(err, "option winograd is %d: give 4, 2 or off", config->winograd);
 }
 
 static ech_status codec_fits(const struct ech_config *config, struct ech_error *err) {

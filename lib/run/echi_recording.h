@@ -26,6 +26,7 @@ struct echi_about {
     uint16_t rank, world;
     uint8_t real_bytes;       /* of a parameter: 4, or 8 in an archive built for double */
     bool deterministic;
+    uint8_t winograd;         /* as given: 0, 2 or 4 */
     bool shuffle, session;    /* session: the user's own model, whose arithmetic nobody can repeat */
     uint32_t train_samples, test_samples;
     /* rank 0 */

@@ -25,7 +25,10 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
     job->test_samples = data->n_test;
     job->seed = config->seed;
     job->shuffle = !config->no_shuffle;
-    job->kernels = config->deterministic ? ECHI_KERNELS_FIXED : ECHI_KERNELS_FAST;
+    job->kernels = config->deterministic   ? ECHI_KERNELS_FIXED
+                   : config->winograd == 4 ? ECHI_KERNELS_FAST
+                   : config->winograd == 2 ? ECHI_KERNELS_CLOSE
+                                           : ECHI_KERNELS_PLAIN;
     if (job->cut > 0 && job->cut_params == 0) job->cut = 0;   /* nothing to train in front of the head */
     return ECH_OK;
 }

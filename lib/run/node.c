@@ -156,6 +156,7 @@ static ech_status open_recorder(struct echi_node *n, struct echi_about *about) {
     about->world = (uint16_t)n->world;
     about->real_bytes = sizeof(echi_real);
     about->deterministic = c->deterministic != 0;
+    about->winograd = (uint8_t)c->winograd;
     about->shuffle = n->job->shuffle;
     about->session = n->job->model == NULL;
     about->train_samples = n->job->train_samples;
@@ -178,8 +179,8 @@ static ech_status open_wire(struct echi_node *n) {
     struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"arithmetic", ""}};
     echi_job_words(n->job, print[1].value, print[2].value);
     echi_job_order(n->job, print[3].value);
-    snprintf(print[4].value, sizeof print[4].value, "%s, %zu bits", c->deterministic ? "--deterministic" : "as fast as each node can",
-             8 * sizeof(echi_real));
+    if (c->deterministic) snprintf(print[4].value, sizeof print[4].value, "--deterministic, %zu bits", 8 * sizeof(echi_real));
+    else snprintf(print[4].value, sizeof print[4].value, "as fast as each node can, --winograd %d, %zu bits", c->winograd, 8 * sizeof(echi_real));
     echi_wire_kinds(n->job, n->world, n->kinds);
     struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = n->kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
         .n_fingerprints = (int)(sizeof print / sizeof print[0]), .coordinator = c->coordinator[0] ? c->coordinator : NULL,

@@ -192,6 +192,7 @@ ech_status ech_replay(const struct ech_replay_options *o, struct ech_replay_repo
         config.seed = f->recording[0].about.seed;
         config.no_shuffle = !f->recording[0].about.shuffle;
         config.deterministic = f->recording[0].about.deterministic;
+        config.winograd = f->recording[0].about.winograd;
         job = calloc(1, sizeof *job);
         weights = calloc(o->model->n_params ? o->model->n_params : 1, sizeof *weights);
         if (!job || !weights) {

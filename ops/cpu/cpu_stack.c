@@ -338,12 +338,14 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
     }
 CREATE(create_best, echi_cpu_kernels_for(echi_cpu_level()), 4)
 CREATE(create_close, echi_cpu_kernels_for(echi_cpu_level()), 2)
+CREATE(create_plain, echi_cpu_kernels_for(echi_cpu_level()), 0)
 CREATE(create_fixed, &echi_cpu_kernels_fixed, 0)
 CREATE(create_base, echi_cpu_kernels_for(ECHI_CPU_BASE), 4)
 CREATE(create_avx2, echi_cpu_kernels_for(ECHI_CPU_AVX2), 4)
 CREATE(create_avx512, echi_cpu_kernels_for(ECHI_CPU_AVX512), 4)
 const struct echi_stack_impl echi_stack_cpu = STACK("cpu", create_best);
 const struct echi_stack_impl echi_stack_cpu_close = STACK("cpu-close", create_close);
+const struct echi_stack_impl echi_stack_cpu_plain = STACK("cpu-plain", create_plain);
 const struct echi_stack_impl echi_stack_cpu_fixed = STACK("cpu-fixed", create_fixed);
 const struct echi_stack_impl echi_stack_cpu_base = STACK("cpu-base", create_base);
 const struct echi_stack_impl echi_stack_cpu_avx2 = STACK("cpu-avx2", create_avx2);
