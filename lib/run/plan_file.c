@@ -93,7 +93,6 @@ static ech_status whole(struct reader *r, const char *word, unsigned long least,
 
 static ech_status real(struct reader *r, const char *word, const char *what, double *out) {
     if (!word || !echi_parse_real(word, out) || !(*out >= 0 && *out < 1e6)) return refuse(r, what, word);
-    *out += 0;   /* of -0 and 0 one, so that what is saved loads as the same plan */
     return ECH_OK;
 }
 

@@ -34,14 +34,16 @@ double echi_plan_lr(const struct echi_plan *plan, const struct echi_lease *lease
 }
 
 static bool is_epochs(double v) { return v >= 0 && v < ECHI_EPOCHS_MAX; }   /* false for a NaN */
+static bool is_zero(double v) { return v == 0 && !__builtin_signbit(v); }   /* a plan file leaves them out, and -0 would not come back */
 
 bool echi_schedule_valid(const struct echi_schedule *s) {
     const bool steps = s->kind == ECHI_SCHEDULE_STEP, cosine = s->kind == ECHI_SCHEDULE_COSINE;
     if (s->kind >= ECHI_SCHEDULES || !is_epochs(s->warmup) || !is_epochs(s->epochs)) return false;
-    if (!cosine && s->epochs != 0) return false;
-    if (steps ? s->steps < 1 || s->steps > ECHI_LR_STEPS_MAX || !(s->factor > 0 && s->factor <= 1) : s->steps != 0 || s->factor != 0) return false;
+    if (!cosine && !is_zero(s->epochs)) return false;
+    if (steps ? s->steps < 1 || s->steps > ECHI_LR_STEPS_MAX || !(s->factor > 0 && s->factor <= 1) : s->steps != 0 || !is_zero(s->factor))
+        return false;
     for (int i = 0; i < ECHI_LR_STEPS_MAX; i++)
-        if (i < s->steps ? !is_epochs(s->step[i]) || s->step[i] <= (i ? s->step[i - 1] : 0) : s->step[i] != 0) return false;
+        if (i < s->steps ? !is_epochs(s->step[i]) || s->step[i] <= (i ? s->step[i - 1] : 0) : !is_zero(s->step[i])) return false;
     return true;
 }
 
