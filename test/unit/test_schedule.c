@@ -138,7 +138,7 @@ static void give(const struct echi_event *e) {
 static const struct echi_task *asked(void) {
     for (int i = 0; i < out.count; i++)
         if (list[i].type == ECHI_ACTION_COMPUTE) return &list[i].task;
-    fail_msg("the head asked for no task");
+    fail_msg("no task was asked for");
     return NULL;
 }
 
@@ -172,14 +172,17 @@ static void start_head(struct echi_setup *setup, enum echi_sync sync) {
 static void a_merged_visit_has_the_first_place(void **state) {
     static struct echi_setup setup;
     (void)state;
-    start_head(&setup, ECHI_SYNC_ASP);
-    rows(1, 1, 0, 96, 24);
-    struct echi_task first = *asked();
-    assert_int_equal(first.lease.start, 96);
-    rows(2, 2, 1, 0, 24);       /* an epoch further, though its start is smaller */
-    rows(3, 3, 0, 104, 24);
-    computed(first);
-    assert_true(asked()->n_rows == 2 && asked()->rows[0] == 2 && asked()->lease.epoch == 0 && asked()->lease.start == 104);
+    for (int late = 0; late < 2; late++) {
+        start_head(&setup, ECHI_SYNC_ASP);
+        rows(1, 1, 0, 96, 24);
+        struct echi_task first = *asked();
+        assert_int_equal(first.lease.start, 96);
+        if (late) rows(2, 2, 0, 104, 24);
+        rows(3, 3, 1, 0, 24);   /* an epoch further, though its start is smaller */
+        if (!late) rows(2, 2, 0, 104, 24);
+        computed(first);
+        assert_true(asked()->n_rows == 2 && asked()->rows[0] == (late ? 2 : 3) && asked()->lease.epoch == 0 && asked()->lease.start == 104);
+    }
 }
 
 static void a_round_has_its_own_place(void **state) {
@@ -199,9 +202,45 @@ static void a_round_has_its_own_place(void **state) {
     assert_true(asked()->lease.epoch == 2 && asked()->lease.start == 48);
 }
 
+static struct echi_owner owner;
+
+static void give_owner(const struct echi_event *e) {
+    out = (struct echi_actions){list, 0, ECHI_ACTIONS_MAX, false};
+    echi_owner_step(&owner, e, &out);
+}
+
+/* A whole push of the only layer. */
+static void pushed(uint32_t id, uint16_t from, uint32_t epoch, uint32_t start) {
+    static struct echi_result result;
+    const struct echi_msg m = {.kind = ECHI_KIND_PUSH, .flag = 1, .lease = {.id = id, .epoch = epoch, .start = start, .n = 8, .round_size = 24, .worker = from, .owner = 0}};
+    give_owner(&(struct echi_event){.type = ECHI_EVENT_MESSAGE, .from = from, .msg = &m, .slot = {ECHI_SLOT_OWNER_GRADS, from}});
+    struct echi_task add = *asked();
+    assert_int_equal(add.kind, ECHI_TASK_ADD);
+    give_owner(&(struct echi_event){.type = ECHI_EVENT_COMPUTED, .task = &add, .result = &result});
+}
+
+static void a_round_has_its_own_place_at_the_owner_too(void **state) {
+    static struct echi_setup setup;
+    (void)state;
+    start_head(&setup, ECHI_SYNC_BSP);
+    setup.plan.separated = 0;
+    setup.plan.head = ECHI_NO_RANK;
+    setup.n_layers = setup.cut = 1;
+    assert_true(echi_plan_valid(&setup.plan));
+    echi_owner_init(&owner, &setup, 0);
+    give_owner(&(struct echi_event){.type = ECHI_EVENT_START});
+    const struct echi_msg params = {.kind = ECHI_KIND_PARAMS};
+    give_owner(&(struct echi_event){.type = ECHI_EVENT_MESSAGE, .msg = &params});
+    pushed(1, 3, 2, 64);
+    pushed(2, 1, 2, 48);
+    pushed(3, 2, 2, 56);
+    assert_true(asked()->kind == ECHI_TASK_APPLY && asked()->lease.epoch == 2 && asked()->lease.start == 48);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(constant_and_warm_up), cmocka_unit_test(steps), cmocka_unit_test(cosine), cmocka_unit_test(any),
-        cmocka_unit_test(what_is_no_schedule), cmocka_unit_test(a_merged_visit_has_the_first_place), cmocka_unit_test(a_round_has_its_own_place)};
+        cmocka_unit_test(what_is_no_schedule), cmocka_unit_test(a_merged_visit_has_the_first_place), cmocka_unit_test(a_round_has_its_own_place),
+        cmocka_unit_test(a_round_has_its_own_place_at_the_owner_too)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
