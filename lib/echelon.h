@@ -172,6 +172,13 @@ struct ech_config {
     double damping;               /* c, 0.. (default 0, off): a push that is t rounds stale weighs 1 / (1 + c t); not under bsp */
     char regroup[8];              /* "auto" (gssp): workers change groups or step sizes when their speeds have changed for good, and who falls behind
                                      gets a group of its own until it keeps up again; "off" */
+    char optimizer[16];           /* "sgd" (default), "nesterov": PyTorch's SGD, with nesterov=True or without */
+    /* lr is multiplied by what the schedule says of the place in the data, in epochs from the beginning of the run, that an update's
+     * samples have (of several leases the first): "constant" (default), "step" or "cosine", to 0 at the end of epochs or steps. */
+    char schedule[16];
+    double warmup;                /* epochs, 0.. (default 0): first lr rises in a straight line from 0 */
+    char lr_steps[128];           /* step: up to 8 places, ascending, "30,60,80": at each lr is multiplied by lr_factor */
+    double lr_factor;             /* step: above 0, at most 1 (default 0.1) */
 };
 void ech_config_init(struct ech_config *config);
 

@@ -79,16 +79,16 @@ ech_status echi_stack_input_grad(struct echi_stack *stack, echi_real *rows, stru
 
 /* --- arithmetic on flat ranges of parameters; at and count in floats --- */
 
-/* SGD as PyTorch's, on a whole push of weight f = n/B (design, 6): g += f*wd*w; v = m*v + g; w_out = w - lr*v.
- * Here and below a v under the normal numbers is kept as 0 (echi_real.h says why). w_out may be w (in place) or another buffer (a
- * fresh snapshot). */
+/* How SGD steps, as PyTorch's with dampening 0: d = g + f*wd*w; v = m*v + d; the step is lr*v, with Nesterov's momentum lr*(d + m*v).
+ * f = n/B is the weight of a push (design, 6). */
+struct echi_sgd {
+    echi_real lr, momentum, decay_times_f;
+    bool nesterov;
+};
+/* On a whole push: w_out = w - the step. Here and below a v under the normal numbers is kept as 0 (echi_real.h says why), and g is only
+ * read. w_out may be w (in place) or another buffer (a fresh snapshot). */
 ech_status echi_apply_sgd(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
-                          const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum, echi_real decay_times_f,
-                          struct ech_error *err);
-/* SGD with Nesterov's momentum as PyTorch's (dampening 0): v = m*v + g; w_out = w - lr*(g + m*v). w_out may be w. */
-ech_status echi_apply_nesterov(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
-                               const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum,
-                               struct ech_error *err);
+                          const struct echi_buffer *g, size_t at, size_t count, const struct echi_sgd *how, struct ech_error *err);
 /* What w has gone since `origin`, downwards and weighted: delta = (origin - w) * weight; origin = w. */
 ech_status echi_take_delta(struct echi_device *device, struct echi_buffer *delta, const struct echi_buffer *w, struct echi_buffer *origin,
                            size_t at, size_t count, echi_real weight, struct ech_error *err);
@@ -99,10 +99,10 @@ ech_status echi_rebase(struct echi_device *device, struct echi_buffer *w, struct
 ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count, struct ech_error *err);
 /* x *= factor */
 ech_status echi_scale(struct echi_device *device, struct echi_buffer *x, size_t at, size_t count, echi_real factor, struct ech_error *err);
-/* The change instead of the weights (design, 6, "Owner's state"): g += f*wd*w; v = m*v + g; a_out = a - lr*v. */
+/* The change instead of the weights (design, 6, "Owner's state"): a_out = a - the step. */
 ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer *w, const struct echi_buffer *a, struct echi_buffer *a_out,
-                            struct echi_buffer *v, const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum,
-                            echi_real decay_times_f, struct ech_error *err);
+                            struct echi_buffer *v, const struct echi_buffer *g, size_t at, size_t count, const struct echi_sgd *how,
+                            struct ech_error *err);
 /* w = w0 + states[0] + states[1] + ... in that order, bit for bit the same on every node. */
 ech_status echi_sum_states(struct echi_device *device, struct echi_buffer *w, const struct echi_buffer *w0,
                            const struct echi_buffer *const *states, int n_states, size_t at, size_t count, struct ech_error *err);

@@ -40,37 +40,38 @@ static ech_status apart_or_same(const echi_real *written, const char *written_na
     return written == other ? ECH_OK : apart(written, written_name, other, other_name, count, operation, err);
 }
 
-/* What an optimiser's step reads and writes: new weights may take the place of the old ones, and nothing else that of another. */
-struct step { echi_real *w, *w_out, *v, *g; };
-static ech_status step_over(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
-                            const struct echi_buffer *g, size_t at, size_t count, const char *op, struct step *out, struct ech_error *err) {
-    ECHI_TRY(range_of(device, w, "w", at, count, op, &out->w, err));
-    ECHI_TRY(range_of(device, w_out, "w_out", at, count, op, &out->w_out, err));
-    ECHI_TRY(range_of(device, v, "v", at, count, op, &out->v, err));
-    ECHI_TRY(range_of(device, g, "g", at, count, op, &out->g, err));
-    ECHI_TRY(apart_or_same(out->w_out, "w_out", out->w, "w", count, op, err));
-    ECHI_TRY(apart(out->w_out, "w_out", out->v, "v", count, op, err));
-    ECHI_TRY(apart(out->w_out, "w_out", out->g, "g", count, op, err));
-    ECHI_TRY(apart(out->v, "v", out->w, "w", count, op, err));
-    return apart(out->v, "v", out->g, "g", count, op, err);
-}
-
 /* --- the calls --- */
 
+static void descend(const echi_real *w, const echi_real *a, echi_real *out, echi_real *v, const echi_real *g, size_t count,
+                    const struct echi_sgd *how) {
+    const struct echi_cpu_descent d = {w, a, g, out, v, how->lr, how->momentum, how->decay_times_f, how->nesterov};
+    echi_kernels()->descend(&d, count);
+}
+
 ech_status echi_apply_sgd(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
-                          const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum, echi_real decay_times_f,
-                          struct ech_error *err) {
-    struct step step;
-    ECHI_TRY(step_over(device, w, w_out, v, g, at, count, "apply.sgd", &step, err));
-    echi_kernels()->descend(&(struct echi_cpu_descent){step.w, step.w, step.g, step.w_out, step.v, lr, momentum, decay_times_f}, count);
+                          const struct echi_buffer *g, size_t at, size_t count, const struct echi_sgd *how, struct ech_error *err) {
+    static const char op[] = "apply.sgd";
+    echi_real *weights, *to, *speed, *gradient;
+    if (how == NULL) return echi_fail(err, ECH_E_ARGUMENT, op, "how is NULL");
+    ECHI_TRY(range_of(device, w, "w", at, count, op, &weights, err));
+    ECHI_TRY(range_of(device, w_out, "w_out", at, count, op, &to, err));
+    ECHI_TRY(range_of(device, v, "v", at, count, op, &speed, err));
+    ECHI_TRY(range_of(device, g, "g", at, count, op, &gradient, err));
+    ECHI_TRY(apart_or_same(to, "w_out", weights, "w", count, op, err));
+    ECHI_TRY(apart(to, "w_out", speed, "v", count, op, err));
+    ECHI_TRY(apart(to, "w_out", gradient, "g", count, op, err));
+    ECHI_TRY(apart(speed, "v", weights, "w", count, op, err));
+    ECHI_TRY(apart(speed, "v", gradient, "g", count, op, err));
+    descend(weights, weights, to, speed, gradient, count, how);
     return ECH_OK;
 }
 
 ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer *w, const struct echi_buffer *a, struct echi_buffer *a_out,
-                            struct echi_buffer *v, const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum,
-                            echi_real decay_times_f, struct ech_error *err) {
+                            struct echi_buffer *v, const struct echi_buffer *g, size_t at, size_t count, const struct echi_sgd *how,
+                            struct ech_error *err) {
     static const char op[] = "apply.state";
     echi_real *weights, *from, *to, *speed, *gradient;
+    if (how == NULL) return echi_fail(err, ECH_E_ARGUMENT, op, "how is NULL");
     ECHI_TRY(range_of(device, w, "w", at, count, op, &weights, err));
     ECHI_TRY(range_of(device, a, "a", at, count, op, &from, err));
     ECHI_TRY(range_of(device, a_out, "a_out", at, count, op, &to, err));
@@ -83,23 +84,11 @@ ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer
     ECHI_TRY(apart(speed, "v", weights, "w", count, op, err));
     ECHI_TRY(apart(speed, "v", from, "a", count, op, err));
     ECHI_TRY(apart(speed, "v", gradient, "g", count, op, err));
-    echi_kernels()->descend(&(struct echi_cpu_descent){weights, from, gradient, to, speed, lr, momentum, decay_times_f}, count);
+    descend(weights, from, to, speed, gradient, count, how);
     return ECH_OK;
 }
 
-/* The three of `local` are run once a round, and are bound by memory: plain loops. */
-ech_status echi_apply_nesterov(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
-                               const struct echi_buffer *g, size_t at, size_t count, echi_real lr, echi_real momentum,
-                               struct ech_error *err) {
-    struct step step;
-    ECHI_TRY(step_over(device, w, w_out, v, g, at, count, "apply.nesterov", &step, err));
-    for (size_t i = 0; i < count; i++) {
-        step.v[i] = echi_velocity(momentum * step.v[i] + step.g[i]);
-        step.w_out[i] = step.w[i] - lr * (step.g[i] + momentum * step.v[i]);
-    }
-    return ECH_OK;
-}
-
+/* These two of `local` are run once a round, and are bound by memory: plain loops. */
 ech_status echi_take_delta(struct echi_device *device, struct echi_buffer *delta, const struct echi_buffer *w, struct echi_buffer *origin,
                            size_t at, size_t count, echi_real weight, struct ech_error *err) {
     static const char op[] = "take.delta";

@@ -4,10 +4,7 @@
 
 #ifdef ECHI_DOUBLE   /* there are no vector kernels in double: the same operations in plain loops */
 static void descend(const struct echi_cpu_descent *d, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        d->v[i] = echi_velocity(d->momentum * d->v[i] + (d->g[i] + d->decay * d->w[i]));
-        d->out[i] = d->a[i] - d->lr * d->v[i];
-    }
+    for (size_t i = 0; i < count; i++) echi_cpu_descend_one(d, i);
 }
 static void add(echi_real *sum, const echi_real *x, size_t count) {
     for (size_t i = 0; i < count; i++) sum[i] += x[i];

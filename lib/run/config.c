@@ -4,6 +4,7 @@
 #include "echelon.h"
 #include "echi_error.h"
 #include "echi_number.h"
+#include "echi_sched.h"
 
 #include <errno.h>
 #include <float.h>
@@ -45,6 +46,9 @@ static ech_status shares_fit(const struct ech_config *config, struct ech_error *
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status winograd_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status coordinator_fits(const struct ech_config *config, struct ech_error *err);
+static ech_status optimizer_fits(const struct ech_config *config, struct ech_error *err);
+static ech_status schedule_word_fits(const struct ech_config *config, struct ech_error *err);
+static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error *err);
 
 /* X(field, name, value, fallback, kind, least, most, words, fits, help) */
 #define OPTIONS(X)                                                                                                            \
@@ -127,7 +131,15 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
     X(rounds_apart, "rounds-apart", "R", "4", INT, 1, 1000000, no_word, NULL,                                                  \
       "rounds that a group may run ahead of what the others have (gssp)")                                                     \
     X(damping, "damping", "C", "off", REAL, 0, 1000, off_zero, NULL,                                                           \
-      "a push that is T rounds stale weighs 1 / (1 + C T) (asp, ssp, gssp); off: always 1")
+      "a push that is T rounds stale weighs 1 / (1 + C T) (asp, ssp, gssp); off: always 1")                                   \
+    X(optimizer, "optimizer", "RULE", "sgd", TEXT, 0, 0, no_word, optimizer_fits,                                              \
+      "sgd, or nesterov: with Nesterov's momentum")                                                                           \
+    X(schedule, "schedule", "SHAPE", "constant", TEXT, 0, 0, no_word, schedule_word_fits,                                      \
+      "of the learning rate: constant, step (see lr-steps), or cosine, down to 0 at the end of the run")                      \
+    X(warmup, "warmup", "EPOCHS", "0", REAL, 0, 999999, no_word, NULL, "first the learning rate rises in a straight line from 0") \
+    X(lr_steps, "lr-steps", "EPOCHS", "", TEXT, 0, 0, no_word, lr_steps_fit,                                                   \
+      "places at which schedule step multiplies the learning rate by lr-factor, as in 30,60,80")                              \
+    X(lr_factor, "lr-factor", "F", "0.1", REAL, 1e-9, 1, no_word, NULL, "what schedule step multiplies the learning rate by")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \
@@ -276,6 +288,27 @@ static ech_status codec_fits(const struct ech_config *config, struct ech_error *
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(config->codec, known[i]) == 0) return ECH_OK;
     return refuse(err, "option codec is '%s': give dense, topk, topk:paper, topk:volume or topk:balanced", config->codec);
+}
+
+static ech_status optimizer_fits(const struct ech_config *config, struct ech_error *err) {
+    for (int i = 0; i < ECHI_OPTIMIZERS; i++)
+        if (strcmp(config->optimizer, echi_optimizer_name(i)) == 0) return ECH_OK;
+    return refuse(err, "option optimizer is '%s': give sgd or nesterov", config->optimizer);
+}
+
+static ech_status schedule_word_fits(const struct ech_config *config, struct ech_error *err) {
+    for (int i = 0; i < ECHI_SCHEDULES; i++)
+        if (strcmp(config->schedule, echi_schedule_name(i)) == 0) return ECH_OK;
+    return refuse(err, "option schedule is '%s': give constant, step or cosine", config->schedule);
+}
+
+static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error *err) {
+    struct echi_schedule s = {.kind = ECHI_SCHEDULE_STEP, .factor = 1};
+    if (!*config->lr_steps) return ECH_OK;
+    s.steps = (uint8_t)echi_parse_reals(config->lr_steps, s.step, ECHI_LR_STEPS_MAX);
+    if (echi_schedule_valid(&s)) return ECH_OK;
+    return refuse(err, "option lr-steps is '%.80s': give up to %d ascending numbers of epochs above 0, as in 30,60,80", config->lr_steps,
+                  ECHI_LR_STEPS_MAX);
 }
 
 static ech_status coordinator_fits(const struct ech_config *config, struct ech_error *err) {
@@ -449,6 +482,21 @@ static ech_status local_fits(const struct ech_config *config, struct ech_error *
                   config->sync);
 }
 
+/* What only schedule step has is given with it, and there it is; Nesterov's momentum is one. */
+static ech_status schedule_fits(const struct ech_config *config, struct ech_error *err) {
+    struct ech_config usual;
+    ech_config_init(&usual);
+    const bool steps = strcmp(config->schedule, "step") == 0;
+    if (steps && !*config->lr_steps)
+        return refuse(err, "option schedule is step, but lr-steps is missing: give the epochs at which the learning rate falls, as in 30,60,80");
+    if (!steps && (*config->lr_steps || config->lr_factor != usual.lr_factor))
+        return refuse(err, "option %s is given, but schedule is %s: leave it out, or give schedule step",
+                      *config->lr_steps ? "lr-steps" : "lr-factor", config->schedule);
+    if (strcmp(config->optimizer, "nesterov") == 0 && config->momentum == 0)
+        return refuse(err, "option optimizer is nesterov, but momentum is 0: there is nothing to look ahead with; give a momentum, or sgd");
+    return ECH_OK;
+}
+
 ech_status ech_config_check(const struct ech_config *config, struct ech_error *err) {
     if (!config) return refuse(err, "no config was given");
     if (config->size != sizeof *config)
@@ -470,6 +518,7 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
                       config->samples_per_step);
     ECHI_TRY(local_fits(config, err));
     ECHI_TRY(asp_fits(config, err));
+    ECHI_TRY(schedule_fits(config, err));
     if ((bsp || strcmp(config->sync, "local") == 0) && config->damping > 0)
         return refuse(err, "option damping is %g, but under %s nothing is stale: leave it out", config->damping, config->sync);
     if (*config->key && config->insecure) return refuse(err, "options key and insecure contradict each other: leave one of them out");

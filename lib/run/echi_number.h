@@ -13,4 +13,6 @@ void echi_point_end(struct echi_point *point);
 
 /* The whole of `text` as a finite decimal number, or false. */
 bool echi_parse_real(const char *text, double *out);
+/* Such numbers with commas between them, at most `most`. Returns how many there are, 0 when `text` is no such list. */
+int echi_parse_reals(const char *text, double *out, int most);
 #endif

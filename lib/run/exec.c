@@ -310,20 +310,20 @@ static ech_status take_state(struct echi_exec *x, const struct echi_task *task, 
 ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head,
                            struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
-    const echi_real lr = (echi_real)p->lr, momentum = (echi_real)p->momentum;
+    const echi_real lr = (echi_real)echi_plan_lr(p, &task->lease, x->job->train_samples), momentum = (echi_real)p->momentum;
     const echi_real decay = (echi_real)(p->decay * task->samples / task->divisor);
+    const struct echi_sgd how = {lr, momentum, decay, p->optimizer == ECHI_OPTIMIZER_NESTEROV};
+    const struct echi_sgd outer = {.lr = (echi_real)p->outer_lr, .momentum = (echi_real)p->outer_momentum, .nesterov = true};
     struct echi_buffer *v = task->kind == ECHI_TASK_LOCAL_APPLY ? slot(x, task->state)
                             : x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0];
     size_t at, count;
     echi_job_range(x->job, p, of_head, &at, &count);
     if (task->kind == ECHI_TASK_APPLY && echi_policy_of((enum echi_sync)p->sync)->local)   /* decay was in the workers' own steps */
-        return echi_apply_nesterov(x->device, slot(x, task->weights), slot(x, task->weights_out), v, grads, at, count,
-                                   (echi_real)p->outer_lr, (echi_real)p->outer_momentum, err);
+        return echi_apply_sgd(x->device, slot(x, task->weights), slot(x, task->weights_out), v, grads, at, count, &outer, err);
     if (task->state_out.kind == ECHI_SLOT_NONE)
-        return echi_apply_sgd(x->device, slot(x, task->weights), slot(x, task->weights_out), v, grads, at, count, lr, momentum,
-                              decay, err);
-    ECHI_TRY(echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), v, grads, at,
-                              count, lr, momentum, decay, err));
+        return echi_apply_sgd(x->device, slot(x, task->weights), slot(x, task->weights_out), v, grads, at, count, &how, err);
+    ECHI_TRY(echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), v, grads, at, count,
+                              &how, err));
     return sum_states(x, task, task->state_out, err);
 }
 

@@ -28,3 +28,17 @@ bool echi_parse_real(const char *text, double *out) {
     *out = value;
     return true;
 }
+
+int echi_parse_reals(const char *text, double *out, int most) {
+    char word[64];
+    for (int n = 0; n < most; text++) {
+        const size_t len = strcspn(text, ",");
+        if (len >= sizeof word) return 0;
+        memcpy(word, text, len);
+        word[len] = 0;
+        if (!echi_parse_real(word, &out[n++])) return 0;
+        text += len;
+        if (!*text) return n;
+    }
+    return 0;
+}

@@ -10,6 +10,11 @@
  *     lr 0.02
  *     momentum 0.9
  *     decay 0
+ *     optimizer nesterov                      (or sgd)
+ *     schedule step                           (or constant, or cosine with `lr_epochs 90`, where lr is 0)
+ *     warmup 1                                (epochs in which lr rises from 0)
+ *     lr_steps 30,60,80                       (epochs; only with schedule step, as the next)
+ *     lr_factor 0.1
  *     damping 0                               (c: a push that is t rounds stale weighs 1 / (1 + c t); not under bsp)
  *     head 0                                  (or none)
  *     group 0 owner 1 workers 1:64 2:64       (rank:samples a step)
@@ -42,6 +47,11 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
     PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\nstrands %d\ndeterministic %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\ndamping %.17g\n",
           echi_policy_of((enum echi_sync)p->sync)->name, p->world, p->round, p->staleness, p->rounds_apart, p->strands, p->deterministic,
           p->lr, p->momentum, p->decay, p->damping);
+    PRINT("optimizer %s\nschedule %s\nwarmup %.17g\n", echi_optimizer_name(p->optimizer), echi_schedule_name(p->schedule.kind),
+          p->schedule.warmup);
+    for (int i = 0; i < p->schedule.steps; i++) PRINT("%s%.17g", i ? "," : "lr_steps ", p->schedule.step[i]);
+    if (p->schedule.kind == ECHI_SCHEDULE_STEP) PRINT("\nlr_factor %.17g\n", p->schedule.factor);
+    if (p->schedule.kind == ECHI_SCHEDULE_COSINE) PRINT("lr_epochs %.17g\n", p->schedule.epochs);
     if (p->sync == ECHI_SYNC_ASP) PRINT("drop_older %.17g\n", p->drop_older);
     if (p->sync == ECHI_SYNC_LOCAL) PRINT("outer_lr %.17g\nouter_momentum %.17g\n", p->outer_lr, p->outer_momentum);
     if (p->separated) PRINT("head %d\n", p->head);
@@ -84,6 +94,21 @@ static ech_status whole(struct reader *r, const char *word, unsigned long least,
 static ech_status real(struct reader *r, const char *word, const char *what, double *out) {
     if (!word || !echi_parse_real(word, out) || !(*out >= 0 && *out < 1e6)) return refuse(r, what, word);
     return ECH_OK;
+}
+
+/* One of the words that `name` gives, by its place. */
+static ech_status word_of(const struct reader *r, const char *word, const char *(*name)(int), const char *what, uint8_t *out) {
+    for (int i = 0; word && name(i); i++) {
+        if (strcmp(word, name(i)) != 0) continue;
+        *out = (uint8_t)i;
+        return ECH_OK;
+    }
+    return refuse(r, what, word);
+}
+
+static ech_status read_lr_steps(const struct reader *r, const char *word, struct echi_schedule *s) {
+    s->steps = (uint8_t)(word ? echi_parse_reals(word, s->step, ECHI_LR_STEPS_MAX) : 0);
+    return s->steps ? ECH_OK : refuse(r, "lr_steps needs up to 8 numbers of epochs, as in 30,60,80", word);
 }
 
 static ech_status read_group(struct reader *r, struct echi_plan *p) {
@@ -142,7 +167,8 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     if (strcmp(key, "group") == 0) return read_group(r, p);
     if (strcmp(key, "base") == 0) return read_base(r, p);
     static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "lr", "momentum",
-        "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older", "reserve"};
+        "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older", "reserve", "optimizer",
+        "schedule", "warmup", "lr_steps", "lr_factor", "lr_epochs"};
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;
         if (r->said & 1u << i) return refuse(r, "this was said before", key);
@@ -174,6 +200,13 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     if (strcmp(key, "lr") == 0) return real(r, word, "lr needs a number", &p->lr);
     if (strcmp(key, "momentum") == 0) return real(r, word, "momentum needs a number", &p->momentum);
     if (strcmp(key, "decay") == 0) return real(r, word, "decay needs a number", &p->decay);
+    if (strcmp(key, "optimizer") == 0) return word_of(r, word, echi_optimizer_name, "optimizer is one of sgd, nesterov", &p->optimizer);
+    if (strcmp(key, "schedule") == 0)
+        return word_of(r, word, echi_schedule_name, "schedule is one of constant, step, cosine", &p->schedule.kind);
+    if (strcmp(key, "warmup") == 0) return real(r, word, "warmup needs a number of epochs", &p->schedule.warmup);
+    if (strcmp(key, "lr_steps") == 0) return read_lr_steps(r, word, &p->schedule);
+    if (strcmp(key, "lr_factor") == 0) return real(r, word, "lr_factor needs a number", &p->schedule.factor);
+    if (strcmp(key, "lr_epochs") == 0) return real(r, word, "lr_epochs needs a number of epochs", &p->schedule.epochs);
     if (strcmp(key, "outer_lr") == 0) return real(r, word, "outer_lr needs a number", &p->outer_lr);
     if (strcmp(key, "outer_momentum") == 0) return real(r, word, "outer_momentum needs a number", &p->outer_momentum);
     if (strcmp(key, "drop_older") == 0) return real(r, word, "drop_older needs a number of rounds", &p->drop_older);
@@ -200,7 +233,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         ECHI_TRY(whole(r, word, 1, ECHI_RATIO_ONE, "a ratio is a number of millionths from 1 to 1000000", &v));
         p->state_ratio = (uint32_t)v;
     } else {
-        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, damping, outer_lr, outer_momentum, drop_older, head, group, reserve, codec, state_ratio or base",
+        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, damping, optimizer, schedule, warmup, lr_steps, lr_factor, lr_epochs, outer_lr, outer_momentum, drop_older, head, group, reserve, codec, state_ratio or base",
                       key);
     }
     return ECH_OK;
@@ -240,6 +273,10 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
     beyond = beyond || (p->codec == ECHI_CODEC_DENSE && p->state_ratio != 0); /* what does not belong would be dropped unseen */
     for (int rank = p->world; rank < ECHI_WORLD_MAX; rank++) beyond = beyond || p->group_of[rank] != ECHI_NONE;
     for (int g = p->codec == ECHI_CODEC_DENSE ? 0 : p->n_groups; g < ECHI_GROUPS_MAX; g++) beyond = beyond || p->base[g] != 0;
+    if (status == ECH_OK && !echi_schedule_valid(&p->schedule))
+        status = echi_fail(err, ECH_E_FORMAT, "plan.load",
+                           "%s has no whole schedule: schedule step needs lr_steps, ascending and above 0, and lr_factor, above 0 and at most 1; "
+                           "lr_epochs belongs to schedule cosine; leave out what belongs to another one", path);
     if (status == ECH_OK && (beyond || !echi_plan_valid(p)))
         status = echi_fail(err, ECH_E_FORMAT, "plan.load",
                            "%s is not a whole plan: every group needs an owner of its own and at least one worker, a reserve an owner that keeps no group, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round; no damping under bsp; if deterministic, bsp and samples that 4 divides; under local no head, and for each worker its steps in a round, as in 1:32x16; drop_older and divisors under asp only, without a head; with topk a state_ratio and the base of each group, and neither deterministic, local nor drop_older", path);

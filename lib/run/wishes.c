@@ -3,6 +3,7 @@
 #include "echi_run.h"
 #include "echi_ratio.h"
 #include "echi_error.h"
+#include "echi_number.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,33 @@ static void parse_codec(const char *text, struct echi_wishes *w) {
     w->ratios = ECHI_RATIOS_BALANCED;
     for (int i = 0; i < ECHI_RATIOS; i++)
         if (strncmp(text, "topk:", 5) == 0 && strcmp(text + 5, echi_ratios_name((enum echi_ratios)i)) == 0) w->ratios = (enum echi_ratios)i;
+}
+
+/* Samples after which a run ends. */
+static uint64_t samples_of(const struct ech_config *c, const struct echi_job *job, uint32_t batch) {
+    return c->steps >= 0 ? (uint64_t)c->steps * batch : (uint64_t)(c->epochs * job->train_samples + 0.5);
+}
+
+/* What config.c has let through. */
+static ech_status parse_schedule(const struct ech_config *c, const struct echi_job *job, struct echi_wishes *w, struct ech_error *err) {
+    struct echi_schedule *s = &w->schedule;
+    for (int i = 0; i < ECHI_OPTIMIZERS; i++)
+        if (strcmp(c->optimizer, echi_optimizer_name(i)) == 0) w->optimizer = (enum echi_optimizer)i;
+    for (int i = 0; i < ECHI_SCHEDULES; i++)
+        if (strcmp(c->schedule, echi_schedule_name(i)) == 0) s->kind = (uint8_t)i;
+    s->warmup = c->warmup;
+    if (s->kind == ECHI_SCHEDULE_STEP) {
+        s->factor = c->lr_factor;
+        s->steps = (uint8_t)echi_parse_reals(c->lr_steps, s->step, ECHI_LR_STEPS_MAX);
+    }
+    if (s->kind != ECHI_SCHEDULE_COSINE) return ECH_OK;
+    s->epochs = (double)samples_of(c, job, echi_wishes_round(w)) / job->train_samples;
+    if (s->epochs >= ECHI_EPOCHS_MAX) s->epochs = ECHI_EPOCHS_MAX - 1;   /* nobody will see its end */
+    if (s->epochs > 0 && s->warmup >= s->epochs)
+        return echi_fail(err, ECH_E_ARGUMENT, "run.schedule",
+                         "--warmup %g is as long as the run, which ends after %g epochs: nothing is left for --schedule cosine; give a shorter one",
+                         s->warmup, s->epochs);
+    return ECH_OK;
 }
 
 ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *job, struct echi_wishes *w, struct ech_error *err) {
@@ -91,7 +119,7 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
             return echi_fail(err, ECH_E_ARGUMENT, "run.shares", "--shares '%s' adds up to %llu, but under bsp it must be --batch %u", c->shares,
                              (unsigned long long)sum, w->batch);
     }
-    return ECH_OK;
+    return parse_schedule(c, job, w, err);
 }
 
 /* A plan from a file must be one for this run. */
@@ -114,6 +142,6 @@ ech_status echi_goal_from(const struct ech_config *c, const struct echi_job *job
     const uint32_t batch = c->plan[0] ? out_plan->round : echi_wishes_round(wishes);
     *out = (struct echi_goal){.train_samples = job->train_samples, .target_accuracy = c->target_accuracy, .eval_every = c->eval_every,
                               .has_test = job->test_samples > 0};
-    out->samples = c->steps >= 0 ? (uint64_t)c->steps * batch : (uint64_t)(c->epochs * job->train_samples + 0.5);
+    out->samples = samples_of(c, job, batch);
     return ECH_OK;
 }

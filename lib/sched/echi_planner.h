@@ -19,6 +19,7 @@ struct echi_wishes {
     uint32_t staleness;
     double lr, momentum, decay; /* lr as meant for a B of 64 under the asynchronous policies' default rule, see planner.c */
     bool lr_given, momentum_given;
+    enum echi_optimizer optimizer; struct echi_schedule schedule;
     bool absent[ECHI_WORLD_MAX];       /* lost before there was a plan: has no times, and gets no part */
     bool deterministic;                /* BSP: shares of whole granules */
     enum echi_codec codec; enum echi_ratios ratios;

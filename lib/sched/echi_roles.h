@@ -185,6 +185,7 @@ struct echi_head {
     bool asked_momentum; int momentum_sending;    /* no update writes it meanwhile */
     int fed;                                      /* first weights and, in a resumed run, momentum that have come */
     bool apply_due; uint32_t apply_divisor;       /* of a round */
+    struct echi_lease round_place;                /* of the leases that it has trained rows of, the one that stands first in the data */
     uint64_t repeats;                             /* rows that came again; the driver reads it */
     /* By rank, as many as the plan has; init leaves the rest of these as it was. */
     bool member[ECHI_WORLD_MAX];

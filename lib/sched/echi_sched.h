@@ -40,6 +40,22 @@ enum echi_sync { ECHI_SYNC_BSP, ECHI_SYNC_ASP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP, EC
 enum echi_codec { ECHI_CODEC_DENSE, ECHI_CODEC_TOPK, ECHI_CODECS };
 enum echi_ratios { ECHI_RATIOS_PAPER, ECHI_RATIOS_VOLUME, ECHI_RATIOS_BALANCED, ECHI_RATIOS };
 
+/* How gradients become changes: PyTorch's SGD with momentum, or with Nesterov's (dampening 0). */
+enum echi_optimizer { ECHI_OPTIMIZER_SGD, ECHI_OPTIMIZER_NESTEROV, ECHI_OPTIMIZERS };
+
+/* How lr changes while a run goes on. Places in the data are counted in epochs, from the beginning of the run, in fractions. */
+#define ECHI_LR_STEPS_MAX 8
+#define ECHI_EPOCHS_MAX 1e6           /* all of them are below */
+enum echi_schedules { ECHI_SCHEDULE_CONSTANT, ECHI_SCHEDULE_STEP, ECHI_SCHEDULE_COSINE, ECHI_SCHEDULES };
+struct echi_schedule {
+    uint8_t kind, steps;                  /* enum echi_schedules; STEP: so many in step[] */
+    double warmup;                        /* epochs in which lr rises in a straight line from 0; 0: it begins whole */
+    double factor;                        /* STEP: lr is multiplied by it, above 0 and at most 1, at each place in step[], ascending */
+    double step[ECHI_LR_STEPS_MAX];
+    double epochs;                        /* COSINE: from the end of the warm-up to here lr falls to 0 by half a cosine
+                                             (Loshchilov and Hutter, SGDR, ICLR 2017, without restarts) */
+};
+
 /* Who does what. Plain data: made by the planner on rank 0, sent to all. */
 struct echi_plan {
     uint8_t sync, n_groups;
@@ -57,7 +73,9 @@ struct echi_plan {
     uint32_t round;                       /* B */
     uint32_t staleness;                   /* S, in steps */
     uint32_t rounds_apart;                /* R: how far a group may run ahead of what the others have acknowledged */
-    double lr, momentum, decay;
+    double lr, momentum, decay;           /* lr: before its schedule */
+    uint8_t optimizer;                    /* enum echi_optimizer; of `local` that of a worker's own steps */
+    struct echi_schedule schedule;
     uint8_t codec, ratios;                /* enum echi_codec, enum echi_ratios; not with `deterministic` */
     uint32_t state_ratio;                 /* TOPK: of weights and states, in millionths */
     uint32_t base[ECHI_GROUPS_MAX];       /* TOPK: of each group, in millionths; what it means is the policy's */
@@ -122,6 +140,22 @@ struct echi_lease {
     uint16_t worker, owner;               /* ranks */
     uint8_t again;                        /* 1: these samples were in a lease before, whose worker or owner is lost */
 };
+
+/* Does lease a stand before b in the data? */
+static inline bool echi_lease_before(const struct echi_lease *a, const struct echi_lease *b) {
+    return a->epoch != b->epoch ? a->epoch < b->epoch : a->start < b->start;
+}
+
+/* ---- schedule.c ---- */
+
+/* The learning rate of an update by the samples of this lease: by its first sample. An update that takes in several leases, a round or a
+ * merged visit of the head, has that of the one that stands first in the data: whoever applies it, and in whatever order they came. */
+double echi_plan_lr(const struct echi_plan *plan, const struct echi_lease *lease, uint32_t train_samples);
+/* What lr is multiplied by, so many epochs into the run; 0 to 1. */
+double echi_schedule_factor(const struct echi_schedule *schedule, double epochs);
+bool echi_schedule_valid(const struct echi_schedule *schedule);   /* what a kind does not use is 0 */
+const char *echi_schedule_name(int kind);         /* "cosine"; NULL beyond the last */
+const char *echi_optimizer_name(int optimizer);   /* "nesterov"; likewise */
 
 /* May a push or rows of this lease come from its worker? By the plan alone, so that whoever sent it can be believed. */
 bool echi_lease_valid(const struct echi_lease *lease, const struct echi_plan *plan);
@@ -237,7 +271,7 @@ bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg
 /* Bytes sent by kind, and by net itself; rows that the head answered again; of coded pushes and of coded weights and states to other
  * nodes the bytes, and those that they would have had uncoded; residuals given up. */
 #define ECHI_STATS_BYTES (8 * (ECHI_KINDS + 7))
-#define ECHI_PLAN_BYTES(world) (112 + 6 * ECHI_GROUPS_MAX + 9 * (world))   /* of an encoded plan at most */
+#define ECHI_PLAN_BYTES(world) (168 + 6 * ECHI_GROUPS_MAX + 9 * (world))   /* of an encoded plan at most */
 #define ECHI_PLAN_BYTES_MAX ECHI_PLAN_BYTES(ECHI_WORLD_MAX)
 size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);
 bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *out);   /* also false unless echi_plan_valid */
@@ -343,7 +377,8 @@ struct echi_task {
     uint8_t n_rows;                         /* HEAD: number of row slots merged */
     uint16_t rows[ECHI_MERGE_STEPS];        /* HEAD: ranks whose HEAD_ROWS slots are meant, in this order */
     uint32_t row_count[ECHI_MERGE_STEPS];   /* HEAD: samples of each */
-    struct echi_lease lease;                /* STEP, FORWARD, BACKWARD, APPLY, ADD; `local`: STEP, LOCAL_APPLY: a part of one, with its id */
+    struct echi_lease lease;                /* STEP, FORWARD, BACKWARD, APPLY, ADD; `local`: STEP, LOCAL_APPLY: a part of one, with its id.
+                                               HEAD, HEAD_APPLY, APPLY of a round: of several, the one that stands first in the data */
     struct echi_slot weights, weights_out;  /* read; written (APPLY, HEAD, HEAD_APPLY, REFRESH, LOCAL_APPLY: in place, LOCAL_JOIN) */
     struct echi_slot grads, state, state_out;
     uint8_t peer[ECHI_GROUPS_MAX];          /* APPLY, REFRESH with several groups: index of each other group's state slot;

@@ -102,6 +102,7 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
             h->queue[kept++] = rank;
             continue;
         }
+        if (t->n_rows == 0 || echi_lease_before(&h->lease[rank], &t->lease)) t->lease = h->lease[rank];
         t->rows[t->n_rows] = rank;
         t->row_count[t->n_rows++] = n;
         t->samples += n;
@@ -122,6 +123,7 @@ static void pump(struct echi_head *h, struct echi_actions *out) {
         t->weights = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, h->current};
         t->weights_out = to;
         t->grads = (struct echi_slot){ECHI_SLOT_HEAD_SUM, 0};
+        t->lease = h->round_place;
         t->samples = h->round_in;
         t->divisor = h->apply_divisor;
         h->busy = 1;
@@ -162,6 +164,7 @@ static void on_computed(struct echi_head *h, const struct echi_event *e, struct 
     }
     answer(h, e, out);
     if (t->state.kind == ECHI_SLOT_NONE) return;   /* rows that came again */
+    if (h->round_in == 0 || echi_lease_before(&t->lease, &h->round_place)) h->round_place = t->lease;
     h->round_in += t->samples;
     h->apply_divisor = t->divisor;
     h->apply_due = h->round_in == t->divisor;

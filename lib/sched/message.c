@@ -228,6 +228,7 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->round < 1 || p->round > 1u << 24) return false;
     if (p->strands < 1 || p->strands > ECHI_STRANDS || p->resumed > 1 || p->deterministic > 1) return false;
     if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay) || !is_rate(p->damping)) return false;
+    if (p->optimizer >= ECHI_OPTIMIZERS || !echi_schedule_valid(&p->schedule)) return false;
     const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
     if (policy->rounds && p->damping > 0) return false;
     if (p->n_groups > 1 && !policy->grouped) return false;
@@ -260,6 +261,27 @@ bool echi_plan_valid(const struct echi_plan *p) {
     return !policy->rounds || sum == p->round;
 }
 
+void echi_schedule_put(struct echi_writer *w, const struct echi_schedule *s) {
+    echi_put8(w, s->kind);
+    echi_put8(w, s->steps);
+    echi_put_f64(w, s->warmup);
+    echi_put_f64(w, s->factor);
+    echi_put_f64(w, s->epochs);
+    for (int i = 0; i < s->steps; i++) echi_put_f64(w, s->step[i]);
+}
+
+void echi_schedule_get(struct echi_reader *r, struct echi_schedule *s) {
+    *s = (struct echi_schedule){0};
+    s->kind = echi_get8(r);
+    s->steps = echi_get8(r);
+    s->warmup = echi_get_f64(r);
+    s->factor = echi_get_f64(r);
+    s->epochs = echi_get_f64(r);
+    if (s->steps > ECHI_LR_STEPS_MAX) r->ok = false;
+    for (int i = 0; r->ok && i < s->steps; i++) s->step[i] = echi_get_f64(r);
+    if (!echi_schedule_valid(s)) r->ok = false;
+}
+
 size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     struct echi_writer w = echi_writer_over(out, cap);
     echi_put8(&w, p->sync);
@@ -278,6 +300,8 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put_f64(&w, p->momentum);
     echi_put_f64(&w, p->decay);
     echi_put_f64(&w, p->damping);
+    echi_put8(&w, p->optimizer);
+    echi_schedule_put(&w, &p->schedule);
     for (int g = 0; g < p->n_groups; g++) echi_put16(&w, p->owner_of[g]);
     echi_put_bytes(&w, p->group_of, p->world);
     for (int r = 0; r < p->world; r++) echi_put32(&w, p->n[r]);
@@ -316,6 +340,8 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->momentum = echi_get_f64(&r);
     p->decay = echi_get_f64(&r);
     p->damping = echi_get_f64(&r);
+    p->optimizer = echi_get8(&r);
+    echi_schedule_get(&r, &p->schedule);
     if (!r.ok || p->n_groups > ECHI_GROUPS_MAX || p->world > ECHI_WORLD_MAX) return false;
     for (int g = 0; g < p->n_groups; g++) p->owner_of[g] = echi_get16(&r);
     echi_get_bytes(&r, p->group_of, p->world);

@@ -215,14 +215,21 @@ static void refresh(struct echi_owner *o, uint8_t to, struct echi_actions *out) 
     o->next_samples = echi_states_samples(o);
 }
 
+/* Of a round's leases the one that stands first in the data: it says where the round is, whoever was the first to push. */
+static const struct echi_lease *round_place(const struct echi_owner *o) {
+    const struct echi_lease *first = &o->round_push[0].lease;
+    for (int i = 1; i < o->round_count; i++)
+        if (echi_lease_before(&o->round_push[i].lease, first)) first = &o->round_push[i].lease;
+    return first;
+}
+
 static void pump(struct echi_owner *o, struct echi_actions *out) {
     if (o->busy || !o->started || o->momentum_sending || echi_states_decode(o, out)) return;
     const uint8_t to = free_snapshot(o);
     if (o->round_count) {
-        const struct echi_push *first = &o->round_push[0];
-        if (o->round_in == first->lease.round_size) {
+        if (o->round_in == o->round_push[0].lease.round_size) {
             if (to != ECHI_NONE)
-                apply(o, (struct echi_slot){ECHI_SLOT_OWNER_SUM, 0}, &first->lease, o->round_in, o->round_in, to, out);
+                apply(o, (struct echi_slot){ECHI_SLOT_OWNER_SUM, 0}, round_place(o), o->round_in, o->round_in, to, out);
             return;
         }
     }

@@ -328,6 +328,8 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     plan->lr = w->lr;
     plan->momentum = w->momentum;
     plan->decay = w->decay;
+    plan->optimizer = (uint8_t)w->optimizer;
+    plan->schedule = w->schedule;
     /* Only lr / B matters to whoever applies push by push, and how much of it is borne falls with the samples under way, which are so
      * many B: the lr of one node holds for all B (16 workers, B 256: times 4 nothing is learnt). A worker of `local` is by itself. */
     if (w->sync == ECHI_SYNC_LOCAL && !w->lr_given) plan->lr *= plan->round / 64.0;

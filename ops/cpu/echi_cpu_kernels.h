@@ -59,13 +59,20 @@ struct echi_cpu_tile {
 /* Pooling of one row of windows; window i begins at column i * stride - pad, its rows are all there. */
 struct echi_cpu_window { int kernel_h, kernel_w, stride_w, pad_w, in_w, count; };
 
-/* One SGD step of a range: v = momentum * v + (g + decay * w), kept as echi_velocity says; out = a - lr * v. `out` may be `a`, which may
- * be `w`. */
+/* One SGD step of a range, with d = g + decay * w: v = momentum * v + d, kept as echi_velocity says; out = a - lr * v, with `nesterov`
+ * a - lr * (d + momentum * v). `out` may be `a`, which may be `w`. */
 struct echi_cpu_descent {
     const echi_real *w, *a, *g;
     echi_real *out, *v;
     echi_real lr, momentum, decay;
+    bool nesterov;
 };
+static inline void echi_cpu_descend_one(const struct echi_cpu_descent *d, size_t i) {
+    const echi_real g = d->g[i] + d->decay * d->w[i];
+    const echi_real v = echi_velocity(d->momentum * d->v[i] + g);
+    d->v[i] = v;
+    d->out[i] = d->a[i] - d->lr * (d->nesterov ? g + d->momentum * v : v);
+}
 
 struct echi_cpu_kernels {
     const char *name;          /* "avx512" */

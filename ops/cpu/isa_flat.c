@@ -12,15 +12,13 @@ void ISA(descend)(const struct echi_cpu_descent *d, size_t count) {
     const vec lr = splat(d->lr), momentum = splat(d->momentum), decay = splat(d->decay);
     size_t i = 0;
     for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) {
-        const vec v = velocity(momentum * load(d->v + i) + (load(d->g + i) + decay * load(d->w + i)));
-        const vec out = load(d->a + i) - lr * v;
+        const vec g = load(d->g + i) + decay * load(d->w + i);
+        const vec v = velocity(momentum * load(d->v + i) + g);
+        const vec out = load(d->a + i) - lr * (d->nesterov ? g + momentum * v : v);
         store(d->v + i, v);
         store(d->out + i, out);
     }
-    for (; i < count; i++) {
-        d->v[i] = echi_velocity(d->momentum * d->v[i] + (d->g[i] + d->decay * d->w[i]));
-        d->out[i] = d->a[i] - d->lr * d->v[i];
-    }
+    for (; i < count; i++) echi_cpu_descend_one(d, i);
 }
 
 void ISA(add)(float *sum, const float *x, size_t count) {

@@ -78,8 +78,8 @@ static int step(struct bench *b, int64_t *at) {
         check(echi_stack_backward(b->stack, u, b->params, b->grads, u > 0, &err), &err);
         at[parts++] = echi_now();
     }
-    check(echi_apply_sgd(b->device, b->params, b->params, b->velocity, b->grads, 0, b->model->n_params, 0.001f, 0.9f, 0.0f, &err),
-          &err);
+    const struct echi_sgd sgd = {.lr = 0.001f, .momentum = 0.9f};
+    check(echi_apply_sgd(b->device, b->params, b->params, b->velocity, b->grads, 0, b->model->n_params, &sgd, &err), &err);
     at[parts++] = echi_now();
     return parts;
 }

@@ -55,11 +55,12 @@ expect 0 'nothing left to do' "${train[@]}" --steps "$(word rounds)" --checkpoin
 check "with nothing left to do: other weights" cmp -s "$work/whole" "$work/again"
 expect 0 "nothing left to do" "${train[@]}" --steps "$(word rounds)" --checkpoint "$kept" --resume --local 3 --sync gssp
 
-# --- deterministic: the bits of one node that was never cut, whatever the nodes before and after the cut
+# --- deterministic: the bits of one node that was never cut, whatever the nodes before and after the cut; the learning rate goes by the place
 rm -rf "$kept"
-expect 0 '^  speed ' "${train[@]}" --deterministic --steps 150 --save "$work/whole"
-expect 0 '^  speed ' "${train[@]}" --deterministic --steps 130 --local 3 --separate 1 --checkpoint "$kept"
-goes_on 20 --deterministic --local 2 --save "$work/again"
+learning=(--optimizer nesterov --schedule step --lr-steps 0.5,2.2 --warmup 1)
+expect 0 '^  speed ' "${train[@]}" "${learning[@]}" --deterministic --steps 150 --save "$work/whole"
+expect 0 '^  speed ' "${train[@]}" "${learning[@]}" --deterministic --steps 130 --local 3 --separate 1 --checkpoint "$kept"
+goes_on 20 "${learning[@]}" --deterministic --local 2 --save "$work/again"
 check "deterministic, resumed: other weights than in one go" cmp -s "$work/whole" "$work/again"
 
 # --- several nodes: killed, then resumed with the same, other and no others, from policy to policy

@@ -57,6 +57,8 @@ refuse 2 '--data is missing.*get-data mnist.*glyphs' train
 refuse 2 'no option --dtaa; did you mean --data' train --dtaa x
 refuse 2 'no option --epoch=?.*did you mean --epochs' train --epoch=3
 refuse 2 "'glyphs' is no option" train glyphs
+refuse 2 'schedule is step, but lr-steps is missing' train --data glyphs --schedule step
+refuse 2 'warmup 3 is as long as the run.*2 epochs.*schedule cosine' train --data glyphs --epochs 2 --schedule cosine --warmup 3
 refuse 2 '--batch needs a value' train --batch
 refuse 2 'rank.*1024.*0 to 1023' train --data glyphs --rank 1024
 refuse 2 'rank is 2.*world is 2' train --data glyphs --rank 2 --world 2 --coordinator 127.0.0.1:1

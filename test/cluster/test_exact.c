@@ -29,6 +29,10 @@
 #define BATCH 24
 #define SAMPLES 333                 /* of an epoch: 13 rounds and one of 21 */
 #define STEPS 50
+#define LR 0.05
+#define MOMENTUM 0.9
+#define DECAY 1e-3
+#define WARMUP 0.75
 enum { ROUNDS = 3 * 14 + 8 + 1 };   /* that STEPS x BATCH samples are: three epochs, and 201 samples */
 
 struct shape { const char *name; int world; const char *separate, *shares; bool tcp; };
@@ -59,6 +63,7 @@ static struct run {
     uint32_t size;                      /* floats of a sample */
     size_t params, cut;                 /* all, and where the head's begin */
     bool separated, deterministic, restart;
+    const char *schedule;               /* NULL: lr stays; else with a warm-up, and Nesterov's momentum */
     bool plain;                         /* as if the processor had no more than every processor of its kind */
     struct echi_net_hub *hub;           /* NULL: TCP */
     pthread_mutex_t mutex;
@@ -148,9 +153,13 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
         c->steps = STEPS;
         c->eval_every = 0;
         c->deterministic = run.deterministic;
-        c->lr = 0.05;
-        c->momentum = 0.9;
-        c->weight_decay = 1e-3;
+        c->lr = LR;
+        c->momentum = MOMENTUM;
+        c->weight_decay = DECAY;
+        c->warmup = run.schedule ? WARMUP : 0;
+        assert_int_equal(ech_config_set(c, "optimizer", run.schedule ? "nesterov" : "sgd", NULL), ECH_OK);
+        assert_int_equal(ech_config_set(c, "schedule", run.schedule ? run.schedule : "constant", NULL), ECH_OK);
+        if (run.schedule && strcmp(run.schedule, "step") == 0) assert_int_equal(ech_config_set(c, "lr-steps", "1,2.5", NULL), ECH_OK);
         c->join_timeout = c->deadline = 60;
         snprintf(c->coordinator, sizeof c->coordinator, "127.0.0.1:0");
         assert_int_equal(ech_config_set(c, "separate", s->separate, NULL), ECH_OK);
@@ -254,9 +263,34 @@ enum { SHAPES = sizeof shapes / sizeof shapes[0], WHOLE = SHAPES - 2, NAMED = 2 
 
 #ifdef ECHI_DOUBLE
 
+/* What PyTorch's SGD and its schedulers do with the gradients that were applied, written out: round t of an epoch of 14. */
+static void trained_as_written(const echi_real *start) {
+    double *w = calloc(run.params, sizeof *w), *v = calloc(run.params, sizeof *v);
+    assert_true(w && v);
+    for (size_t i = 0; i < run.params; i++) w[i] = start[i];
+    for (int t = 0; t < ROUNDS; t++) {
+        const double place = t / 14 + t % 14 * (double)BATCH / SAMPLES, end = (double)STEPS * BATCH / SAMPLES;
+        double lr = LR;
+        if (run.schedule && strcmp(run.schedule, "step") == 0) lr *= place >= 2.5 ? 0.1 * 0.1 : place >= 1 ? 0.1 : 1;
+        if (run.schedule && place < WARMUP) lr *= place / WARMUP;
+        else if (run.schedule && strcmp(run.schedule, "cosine") == 0) lr *= (1 + cos(3.14159265358979323846 * (place - WARMUP) / (end - WARMUP))) / 2;
+        for (size_t i = 0; i < run.params; i++) {
+            double grad = run.gradient[(size_t)t * run.params + i] + DECAY * w[i];
+            v[i] = MOMENTUM * v[i] + grad;
+            w[i] -= lr * (run.schedule ? grad + MOMENTUM * v[i] : v[i]);
+            if (fabs(w[i] - run.weights[(size_t)t * run.params + i]) > 1e-12 * (1 + fabs(w[i])))
+                fail_msg("%s, round %d, parameter %zu: %.17g, not %.17g", run.schedule ? run.schedule : "plain", t, i,
+                         run.weights[(size_t)t * run.params + i], w[i]);
+        }
+    }
+    free(w);
+    free(v);
+}
+
 static void ends_alike(const char *text, int n_shapes) {
     echi_real *start = open_run(text), *alone = room(run.params), *end = room(run.params);
     train(&one, start, alone, NULL);
+    trained_as_written(start);
     assert_true(apart(alone, start) > 0.01);   /* it went somewhere */
     for (int i = 0; i < n_shapes; i++) {
         train(&shapes[i], start, end, NULL);
@@ -275,7 +309,16 @@ static void test_weights_after_free_steps(void **state) {
     ends_alike(NULL, NAMED);
 }
 
-#define TESTS cmocka_unit_test(test_weights_after_free_steps)
+static void test_schedules_and_nesterov(void **state) {
+    (void)state;
+    run.schedule = "cosine";
+    ends_alike(small_text, SHAPES);
+    run.schedule = "step";
+    ends_alike(small_text, NAMED);
+    run.schedule = NULL;
+}
+
+#define TESTS cmocka_unit_test(test_weights_after_free_steps), cmocka_unit_test(test_schedules_and_nesterov)
 
 #else
 
@@ -316,7 +359,18 @@ static void test_summed_gradients_from_the_same_weights(void **state) {
 #define SMALL_ENDS_IN UINT64_C(0xd697c3ee99d55811)
 #define LENET5_ENDS_IN UINT64_C(0x9fede1ea2f9c077d)
 
-/* Under --deterministic the same bits, of weights and of the loss, and with the instructions of another processor too. */
+static void check_end(const char *text, const echi_real *weights, uint64_t ends_in) {
+    struct echi_sha256 hash;
+    uint8_t digest[32];
+    echi_sha256_begin(&hash);
+    echi_sha256_add(&hash, weights, run.params * sizeof *weights);
+    echi_sha256_end(&hash, digest);
+    if (echi_load64(digest) != ends_in)
+        fail_msg("%s: %016llx: other weights than everywhere else", text ? "small" : "lenet5", (unsigned long long)echi_load64(digest));
+}
+
+/* Under --deterministic the same bits, of weights and of the loss, and with the instructions of another processor too. ends_in 0: those
+ * of this run are written down nowhere. */
 static void bits_alike(const char *text, int n_shapes, uint64_t ends_in) {
     echi_real *start = open_run(text), *alone = room(run.params), *end = room(run.params);
     struct ech_report first, other;
@@ -331,13 +385,7 @@ static void bits_alike(const char *text, int n_shapes, uint64_t ends_in) {
         assert_memory_equal(&first.train_loss, &other.train_loss, sizeof first.train_loss);
     }
     run.deterministic = run.plain = false;
-    struct echi_sha256 hash;
-    uint8_t digest[32];
-    echi_sha256_begin(&hash);
-    echi_sha256_add(&hash, alone, run.params * sizeof *alone);
-    echi_sha256_end(&hash, digest);
-    if (echi_load64(digest) != ends_in)
-        fail_msg("%s: %016llx: other weights than everywhere else", text ? "small" : "lenet5", (unsigned long long)echi_load64(digest));
+    if (ends_in) check_end(text, alone, ends_in);
     free(alone);
     free(end);
     close_run(start);
@@ -347,6 +395,9 @@ static void test_deterministic_runs_end_in_the_same_bits(void **state) {
     (void)state;
     bits_alike(small_text, WHOLE, SMALL_ENDS_IN);
     bits_alike(NULL, NAMED, LENET5_ENDS_IN);
+    run.schedule = "cosine";
+    bits_alike(small_text, WHOLE, 0);
+    run.schedule = NULL;
 }
 
 #define TESTS cmocka_unit_test(test_summed_gradients_from_the_same_weights), cmocka_unit_test(test_deterministic_runs_end_in_the_same_bits)

@@ -46,30 +46,34 @@ static void random_range(struct echi_random *r, size_t *at, size_t *count) {
 }
 
 /* One float by the rule of the header; `volatile` keeps each operation rounded by itself. */
-static float rule(float w, float a, float *v, float g, float lr, float momentum, float decay) {
-    volatile float decayed = decay * w, with_decay = g + decayed, old = momentum * *v, speed = old + with_decay, step = lr * speed;
+static float rule(float w, float a, float *v, float g, const struct echi_sgd *how) {
+    volatile float decayed = how->decay_times_f * w, with_decay = g + decayed, old = how->momentum * *v, speed = old + with_decay;
+    volatile float ahead = how->momentum * speed, both = with_decay + ahead, step = how->lr * (how->nesterov ? both : speed);
     *v = speed;
     return a - step;
 }
 
-static void check_apply(uint32_t seed, bool of_state, bool in_place) {
+static void check_apply(uint32_t seed, bool of_state, bool in_place, bool nesterov) {
     struct echi_random r;
     echi_random_init(&r, seed, ECHI_STREAM_TEST, 70);
     struct array w = array_new(&r, FLOATS), a = array_new(&r, FLOATS), out = array_new(&r, FLOATS), v = array_new(&r, FLOATS);
     struct array g = array_new(&r, FLOATS), *from = of_state ? &a : &w, *to = in_place ? from : &out;
     float *w0 = copy_of(&w), *from0 = copy_of(from), *to0 = copy_of(to), *v0 = copy_of(&v), *g0 = copy_of(&g);
-    float lr = 0.05f, momentum = 0.9f, decay = 0.01f;
+    const struct echi_sgd how = {.lr = 0.05f, .momentum = 0.9f, .decay_times_f = 0.01f, .nesterov = nesterov};
+    const double lr = (double)how.lr, momentum = (double)how.momentum, decay = (double)how.decay_times_f;
     size_t at, count;
     random_range(&r, &at, &count);
-    ech_status status = of_state ? echi_apply_state(problem_device, w.buffer, a.buffer, to->buffer, v.buffer, g.buffer, at, count, lr, momentum, decay, NULL)
-                                 : echi_apply_sgd(problem_device, w.buffer, to->buffer, v.buffer, g.buffer, at, count, lr, momentum, decay, NULL);
+    ech_status status = of_state ? echi_apply_state(problem_device, w.buffer, a.buffer, to->buffer, v.buffer, g.buffer, at, count, &how, NULL)
+                                 : echi_apply_sgd(problem_device, w.buffer, to->buffer, v.buffer, g.buffer, at, count, &how, NULL);
     assert_int_equal(status, ECH_OK);
     for (size_t i = 0; i < FLOATS; i++) {
         float speed = v0[i], next = to0[i];
         if (i >= at && i < at + count) {
-            next = rule(w0[i], from0[i], &speed, g0[i], lr, momentum, decay);
-            double exact_v = (double)momentum * (double)v0[i] + ((double)g0[i] + (double)decay * (double)w0[i]);
-            double exact = (double)from0[i] - (double)lr * exact_v;
+            next = rule(w0[i], from0[i], &speed, g0[i], &how);
+            /* torch.optim.SGD: grad += wd * param; buf = m * buf + grad; if nesterov: grad += m * buf, else grad = buf; param -= lr * grad */
+            double grad = (double)g0[i] + decay * (double)w0[i], exact_v = momentum * (double)v0[i] + grad;
+            grad = nesterov ? grad + momentum * exact_v : exact_v;
+            double exact = (double)from0[i] - lr * grad;
             if (fabs((double)v.f[i] - exact_v) > 1e-6 || fabs((double)to->f[i] - exact) > 1e-6)
                 fail_msg("seed %u: [%zu] is %.9g, in double %.9g", seed, i, (double)to->f[i], exact);
         }
@@ -86,10 +90,7 @@ static void check_apply(uint32_t seed, bool of_state, bool in_place) {
 static void test_apply(void **state) {
     (void)state;
     for (uint32_t seed = 0; seed < 40; seed++) {
-        check_apply(seed, false, false);
-        check_apply(seed, false, true);
-        check_apply(seed, true, false);
-        check_apply(seed, true, true);
+        for (int i = 0; i < 8; i++) check_apply(seed, i & 1, i & 2, i & 4);
     }
 }
 
@@ -104,10 +105,9 @@ static void test_velocities_settle(void **state) {
         for (int i = 0; i < FLOATS; i++) v.f[i] = (i % 2 ? -1.0f : 1.0f) * FLT_MIN * (i % 3 ? 1.0f : 1 - FLT_EPSILON * (float)(1 << i % 23));
         float *v0 = copy_of(&v);
         for (int step = 0; step < 2; step++) {
-            const float momentum = step == 0 ? 1 : 0.9f;
-            if (kind == 0) assert_int_equal(echi_apply_sgd(problem_device, w.buffer, w.buffer, v.buffer, g.buffer, 0, FLOATS, 0.1f, momentum, 0, NULL), ECH_OK);
-            else if (kind == 1) assert_int_equal(echi_apply_state(problem_device, w.buffer, a.buffer, a.buffer, v.buffer, g.buffer, 0, FLOATS, 0.1f, momentum, 0, NULL), ECH_OK);
-            else assert_int_equal(echi_apply_nesterov(problem_device, w.buffer, w.buffer, v.buffer, g.buffer, 0, FLOATS, 0.1f, momentum, NULL), ECH_OK);
+            const struct echi_sgd how = {.lr = 0.1f, .momentum = step == 0 ? 1 : 0.9f, .nesterov = kind == 2};
+            if (kind == 1) assert_int_equal(echi_apply_state(problem_device, w.buffer, a.buffer, a.buffer, v.buffer, g.buffer, 0, FLOATS, &how, NULL), ECH_OK);
+            else assert_int_equal(echi_apply_sgd(problem_device, w.buffer, w.buffer, v.buffer, g.buffer, 0, FLOATS, &how, NULL), ECH_OK);
             for (int i = 0; i < FLOATS; i++) {
                 const float wanted = step == 0 && i % 3 ? v0[i] : 0;   /* the least normal number is one that counts */
                 if (!same_bits(&v.f[i], &wanted, 1)) fail_msg("kind %d, step %d: [%d] is %.9g, not %.9g", kind, step, i, (double)v.f[i], (double)wanted);
@@ -224,7 +224,7 @@ static void test_same_on_every_set(void **state) {
             memcpy(v[1].f, v[0].f, count * sizeof(float));
             for (int i = 0; i < 2; i++) {
                 const struct echi_cpu_kernels *k = i ? wide : plain;
-                k->descend(&(struct echi_cpu_descent){w.f, w.f, g.f, out[i].f, v[i].f, 0.05f, 0.9f, 0.01f}, count);
+                k->descend(&(struct echi_cpu_descent){w.f, w.f, g.f, out[i].f, v[i].f, 0.05f, 0.9f, 0.01f, seed % 2}, count);
                 k->add(out[i].f, g.f, count);
                 assert_true(k->finite(out[i].f, count));
             }
@@ -235,7 +235,7 @@ static void test_same_on_every_set(void **state) {
     }
 }
 
-/* The three of `local`, one float at a time by the rules of the header, each operation rounded by itself; what lies around the
+/* The outer step of `local` and what goes in and out of it, one float at a time by the rules of the header, each operation rounded by itself; what lies around the
  * range stays. With momentum 0 Nesterov's step is SGD's. */
 static void test_local(void **state) {
     (void)state;
@@ -249,7 +249,8 @@ static void test_local(void **state) {
         const float lr = 0.7f, momentum = seed % 5 ? 0.9f : 0, weight = seed % 3 ? 0.375f : 1;
         size_t at, count;
         random_range(&r, &at, &count);
-        assert_int_equal(echi_apply_nesterov(problem_device, w.buffer, to->buffer, v.buffer, g.buffer, at, count, lr, momentum, NULL), ECH_OK);
+        const struct echi_sgd outer = {.lr = lr, .momentum = momentum, .nesterov = true}, plain = {.lr = lr};
+        assert_int_equal(echi_apply_sgd(problem_device, w.buffer, to->buffer, v.buffer, g.buffer, at, count, &outer, NULL), ECH_OK);
         for (size_t i = 0; i < FLOATS; i++) {
             float speed = v0[i], next = out0[i];
             if (i >= at && i < at + count) {
@@ -265,7 +266,7 @@ static void test_local(void **state) {
         if (momentum == 0) {
             memcpy(v.f, v0, v.memory.bytes);
             memcpy(w.f, w0, w.memory.bytes);
-            assert_int_equal(echi_apply_sgd(problem_device, w.buffer, sgd.buffer, v.buffer, g.buffer, at, count, lr, 0, 0, NULL), ECH_OK);
+            assert_int_equal(echi_apply_sgd(problem_device, w.buffer, sgd.buffer, v.buffer, g.buffer, at, count, &plain, NULL), ECH_OK);
             for (size_t i = at; to != &w && i < at + count; i++) assert_true(sgd.f[i] == to->f[i]);
         }
 
@@ -304,7 +305,7 @@ static void test_nan_is_applied(void **state) {
     struct array w = array_new(&r, 100), v = array_new(&r, 100), g = array_new(&r, 100);
     bool finite = true;
     g.f[37] = NAN;
-    assert_int_equal(echi_apply_sgd(problem_device, w.buffer, w.buffer, v.buffer, g.buffer, 0, 100, 0.1f, 0, 0, NULL), ECH_OK);
+    assert_int_equal(echi_apply_sgd(problem_device, w.buffer, w.buffer, v.buffer, g.buffer, 0, 100, &(struct echi_sgd){.lr = 0.1f}, NULL), ECH_OK);
     assert_true(isnan(w.f[37]) && isfinite(w.f[36]));
     assert_int_equal(echi_all_finite(problem_device, w.buffer, 0, 100, &finite, NULL), ECH_OK);
     assert_false(finite);
@@ -321,6 +322,7 @@ static void test_misuse(void **state) {
     (void)state;
     struct ech_error err;
     struct echi_random r;
+    const struct echi_sgd how = {.lr = 1};
     bool finite;
     echi_random_init(&r, 1, ECHI_STREAM_TEST, 75);
     struct array a = array_new(&r, 100), b = array_new(&r, 100), c = array_new(&r, 100), small = array_new(&r, 50);
@@ -340,17 +342,17 @@ static void test_misuse(void **state) {
     assert_refused(echi_scale(NULL, a.buffer, 0, 1, 1, &err), &err, "NULL");
     assert_refused(echi_add(NULL, a.buffer, b.buffer, 0, 1, &err), &err, "NULL");
     assert_refused(echi_add(problem_device, a.buffer, NULL, 0, 1, &err), &err, "g is NULL");
-    assert_refused(echi_apply_sgd(problem_device, a.buffer, a.buffer, b.buffer, b.buffer, 0, 1, 1, 0, 0, &err), &err, "v and g");
-    assert_refused(echi_apply_sgd(problem_device, a.buffer, b.buffer, b.buffer, c.buffer, 0, 1, 1, 0, 0, &err), &err, "w_out and v");
-    assert_refused(echi_apply_sgd(problem_device, a.buffer, a.buffer, b.buffer, NULL, 0, 1, 1, 0, 0, &err), &err, "g is NULL");
-    assert_refused(echi_apply_nesterov(problem_device, a.buffer, b.buffer, b.buffer, c.buffer, 0, 1, 1, 0, &err), &err, "w_out and v");
-    assert_refused(echi_apply_nesterov(problem_device, a.buffer, a.buffer, b.buffer, b.buffer, 0, 1, 1, 0, &err), &err, "v and g");
+    assert_refused(echi_apply_sgd(problem_device, a.buffer, a.buffer, b.buffer, b.buffer, 0, 1, &how, &err), &err, "v and g");
+    assert_refused(echi_apply_sgd(problem_device, a.buffer, b.buffer, b.buffer, c.buffer, 0, 1, &how, &err), &err, "w_out and v");
+    assert_refused(echi_apply_sgd(problem_device, a.buffer, a.buffer, b.buffer, NULL, 0, 1, &how, &err), &err, "g is NULL");
+    assert_refused(echi_apply_sgd(problem_device, a.buffer, a.buffer, b.buffer, c.buffer, 0, 1, NULL, &err), &err, "how is NULL");
+    assert_refused(echi_apply_state(problem_device, a.buffer, a.buffer, a.buffer, b.buffer, c.buffer, 0, 1, NULL, &err), &err, "how is NULL");
     assert_refused(echi_take_delta(problem_device, a.buffer, a.buffer, b.buffer, 0, 1, 1, &err), &err, "delta and w");
     assert_refused(echi_take_delta(problem_device, c.buffer, a.buffer, a.buffer, 0, 1, 1, &err), &err, "origin and w");
     assert_refused(echi_rebase(problem_device, a.buffer, b.buffer, a.buffer, 0, 1, &err), &err, "w and from");
     assert_refused(echi_rebase(problem_device, a.buffer, a.buffer, b.buffer, 0, 1, &err), &err, "w and origin");
     assert_refused(echi_rebase(problem_device, a.buffer, b.buffer, small.buffer, 0, 51, &err), &err, "from");
-    assert_refused(echi_apply_state(problem_device, a.buffer, b.buffer, a.buffer, c.buffer, small.buffer, 0, 1, 1, 0, 0, &err), &err, "a_out and w");
+    assert_refused(echi_apply_state(problem_device, a.buffer, b.buffer, a.buffer, c.buffer, small.buffer, 0, 1, &how, &err), &err, "a_out and w");
     assert_refused(echi_sum_states(problem_device, a.buffer, b.buffer, NULL, 1, 0, 1, &err), &err, "states");
     assert_refused(echi_sum_states(problem_device, a.buffer, b.buffer, NULL, -1, 0, 1, &err), &err, "-1");
     const struct echi_buffer *itself[] = {a.buffer}, *none[] = {NULL};

@@ -111,6 +111,33 @@ static void test_set(void **state) {
     assert_true(c.damping == 0.5 && c.rounds_apart == 1);
     set(&c, "damping", "off");
     assert_true(c.damping == 0);
+    set(&c, "optimizer", "nesterov");
+    set(&c, "schedule", "step");
+    set(&c, "warmup", "0.5");
+    set(&c, "lr-steps", "0.25,30,60.5");
+    set(&c, "lr-factor", "1");
+    assert_true(c.warmup == 0.5 && c.lr_factor == 1);
+    assert_string_equal(c.lr_steps, "0.25,30,60.5");
+}
+
+static void test_schedules_that_do_not_fit(void **state) {
+    (void)state;
+    static const struct { const char *schedule, *steps, *factor, *optimizer, *momentum, *word; } cases[] = {
+        {"step", "3,6", "0.2", "nesterov", "0.9", NULL}, {"cosine", "", "0.1", "nesterov", "auto", NULL}, {"constant", "", "0.1", "sgd", "0", NULL},
+        {"step", "", "0.1", "sgd", "auto", "lr-steps is missing"}, {"cosine", "3,6", "0.1", "sgd", "auto", "option lr-steps is given"},
+        {"constant", "", "0.2", "sgd", "auto", "option lr-factor is given"}, {"constant", "", "0.1", "nesterov", "0", "momentum is 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ech_config c = fresh();
+        struct ech_error err = {0};
+        set(&c, "schedule", cases[i].schedule);
+        set(&c, "lr-steps", cases[i].steps);
+        set(&c, "lr-factor", cases[i].factor);
+        set(&c, "optimizer", cases[i].optimizer);
+        set(&c, "momentum", cases[i].momentum);
+        const ech_status status = ech_config_check(&c, &err);
+        if (cases[i].word ? status != ECH_E_ARGUMENT || !strstr(err.text, cases[i].word) : status != ECH_OK) fail_msg("case %zu: '%s'", i, err.text);
+    }
 }
 
 static void test_refused_text(void **state) {
@@ -126,6 +153,10 @@ static void test_refused_text(void **state) {
         {"eval-every", "4294967296", "4294967295"}, {"seed", "-1", "18446744073709551615"},
         {"seed", "18446744073709551616", "18446744073709551615"}, {"threads", "0", "1 to"}, {"slow", "0.5", "1 to"},
         {"damping", "-1", "'off'"}, {"damping", "on", "'off'"}, {"rounds-apart", "0", "1 to"},
+        {"optimizer", "SGD", "sgd or nesterov"}, {"optimizer", "", "sgd or nesterov"}, {"schedule", "linear", "constant, step or cosine"},
+        {"warmup", "-1", "0 to 999999"}, {"warmup", "1e6", "0 to 999999"}, {"lr-factor", "0", "to 1"}, {"lr-factor", "1.1", "to 1"},
+        {"lr-steps", "30,30", "ascending"}, {"lr-steps", "0,30", "ascending"}, {"lr-steps", "30,", "ascending"}, {"lr-steps", "30 60", "ascending"},
+        {"lr-steps", "1,2,3,4,5,6,7,8,9", "up to 8"}, {"lr-steps", "1e6", "ascending"}, {"lr-steps", "nan", "ascending"},
         {"deadline", "0", "0.01"}, {"join-timeout", "0", "0.01"}, {"no-shuffle", "maybe", "'on' or 'off'"}, {"sync", "BSP", "gssp"},
         {"sync", "", "gssp"}, {"shares", "", "speed"}, {"shares", "1,,2", "speed"}, {"shares", "1,2,", "speed"},
         {"shares", "-1,2", "speed"}, {"shares", "9999999", "speed"}, {"coordinator", "host", "HOST:PORT"},
@@ -300,7 +331,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),     cmocka_unit_test(test_fallbacks_are_settable),
         cmocka_unit_test(test_set),          cmocka_unit_test(test_refused_text),
-        cmocka_unit_test(test_check),        cmocka_unit_test(test_share_lists),
+        cmocka_unit_test(test_check), cmocka_unit_test(test_schedules_that_do_not_fit),        cmocka_unit_test(test_share_lists),
         cmocka_unit_test(test_key_options), cmocka_unit_test(test_environment),  cmocka_unit_test(test_locale),
         cmocka_unit_test(test_any_text),
     };

@@ -220,7 +220,9 @@ static struct echi_plan good_plan(void) {
                           .ratios = ECHI_RATIOS_VOLUME,
                           .state_ratio = 150000,
                           .base = {250000, 1000000},
-                          .damping = 0.5};
+                          .damping = 0.5,
+                          .optimizer = ECHI_OPTIMIZER_NESTEROV,
+                          .schedule = {.kind = ECHI_SCHEDULE_STEP, .steps = 2, .factor = 0.1, .step = {1.5, 3}, .warmup = 0.25}};
     memset(p.owner_of, 0xff, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     p.owner_of[0] = 2;
@@ -243,6 +245,8 @@ static void plans_come_back(void **state) {
     assert_true(back.lr == p.lr && back.momentum == p.momentum && back.decay == p.decay && back.damping == p.damping && back.round == p.round);
     assert_true(back.codec == p.codec && back.ratios == p.ratios && back.state_ratio == p.state_ratio);
     assert_memory_equal(back.base, p.base, sizeof p.base);
+    assert_true(back.optimizer == p.optimizer && back.schedule.kind == p.schedule.kind && back.schedule.steps == 2);
+    assert_true(back.schedule.factor == 0.1 && back.schedule.step[0] == 1.5 && back.schedule.step[1] == 3 && back.schedule.warmup == 0.25);
     assert_int_equal(echi_plan_encode(&back, twice, sizeof twice), len);
     assert_memory_equal(bytes, twice, len);
     for (size_t cut = 0; cut < len; cut++) {
@@ -340,7 +344,7 @@ static void marks_come_back(void **state) {
 
 static void plans_that_make_no_sense(void **state) {
     (void)state;
-    for (int i = 0; i < 36; i++) {
+    for (int i = 0; i < 38; i++) {
         struct echi_plan p = good_plan();
         assert_true(echi_plan_valid(&p));
         switch (i) {
@@ -377,6 +381,8 @@ static void plans_that_make_no_sense(void **state) {
         case 30: p.damping = -1; break;
         case 31: p.damping = strtod("nan", NULL); break;
         case 32: p.reserve = 2; break;
+        case 36: p.optimizer = ECHI_OPTIMIZERS; break;
+        case 37: p.schedule.kind = ECHI_SCHEDULE_COSINE; break; /* and still steps */
         case 33: p.reserve = 1; break;                          /* and workers in it */
         case 34: p.n_groups = 1, p.reserve = 1; break;          /* and no other group */
         case 35: p.n_groups = 3, p.reserve = 1, p.base[2] = 1, p.owner_of[2] = 2; break;   /* its owner has a group */

@@ -73,6 +73,22 @@ static void a_local_plan_is_read(void **state) {
         if (load(bad[i], strlen(bad[i])) != ECH_E_FORMAT || !strstr(error.text, "not a whole plan")) fail_msg("%zu: '%s'", i, error.text);
 }
 
+static void schedules_are_whole(void **state) {
+    (void)state;
+    static const char plan_text[] = "sync bsp\nworld 1\nround 8\ngroup 0 owner 0 workers 0:8\n";
+    static const struct { const char *more; bool good; } table[] = {
+        {"", true}, {"schedule step\nlr_steps 1.5,3\nlr_factor 0.1\nwarmup 1\noptimizer nesterov\n", true}, {"schedule cosine\nlr_epochs 3\n", true},
+        {"schedule step\nlr_factor 0.1\n", false}, {"schedule step\nlr_steps 3\n", false}, {"schedule step\nlr_steps 3,2\nlr_factor 0.1\n", false},
+        {"schedule step\nlr_steps 3\nlr_factor 1.5\n", false}, {"lr_steps 3\nlr_factor 0.1\n", false}, {"lr_epochs 3\n", false},
+        {"schedule cosine\nlr_steps 3\n", false}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        char text[256];
+        const int len = snprintf(text, sizeof text, "%s%s", plan_text, table[i].more);
+        const ech_status status = load(text, (size_t)len);
+        if (table[i].good ? status != ECH_OK : status != ECH_E_FORMAT || !strstr(error.text, "no whole schedule")) fail_msg("%zu: '%s'", i, error.text);
+    }
+}
+
 /* A plan at random, valid. */
 static struct echi_plan any_plan(struct echi_random *r) {
     struct echi_plan p = {.sync = (uint8_t)echi_random_below(r, ECHI_SYNCS),
@@ -86,6 +102,14 @@ static struct echi_plan any_plan(struct echi_random *r) {
                           .lr = echi_random_unit(r),
                           .momentum = echi_random_unit(r) / 3,
                           .decay = echi_random_unit(r) * 1e-9};
+    p.optimizer = (uint8_t)echi_random_below(r, ECHI_OPTIMIZERS);
+    p.schedule = (struct echi_schedule){.kind = (uint8_t)echi_random_below(r, ECHI_SCHEDULES), .warmup = echi_random_below(r, 2) * echi_random_unit(r)};
+    if (p.schedule.kind == ECHI_SCHEDULE_COSINE) p.schedule.epochs = echi_random_unit(r) * 100;
+    if (p.schedule.kind == ECHI_SCHEDULE_STEP) {
+        p.schedule.factor = 1 - echi_random_unit(r);
+        p.schedule.steps = (uint8_t)(1 + echi_random_below(r, ECHI_LR_STEPS_MAX));
+        for (int i = 0; i < p.schedule.steps; i++) p.schedule.step[i] = i + 1 - echi_random_unit(r) / 2;
+    }
     if (p.sync != ECHI_SYNC_BSP && p.sync != ECHI_SYNC_LOCAL) p.damping = echi_random_unit(r) * 3;
     memset(p.owner_of, 0xff, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
@@ -197,6 +221,14 @@ static void a_refusal_names_file_and_line(void **state) {
         {12, "group 0 owner 2 workers 0:1048577", "samples are a number"},
         {12, "group 0 owner 2 workers 0:8 0:8", "in a group already"},
         {13, "group 0 owner 1 workers 3:8", "described before"},
+        {13, "optimizer adam", "optimizer is one of"},
+        {13, "schedule", "schedule is one of"},
+        {13, "schedule linear", "'linear'"},
+        {13, "warmup x", "number of epochs"},
+        {13, "lr_steps 1,", "lr_steps needs"},
+        {13, "lr_steps 1,2,3,4,5,6,7,8,9", "lr_steps needs"},
+        {13, "lr_factor", "lr_factor needs"},
+        {13, "lr_epochs 1e6", "lr_epochs needs"},
         {13, "codec", "codec is one of"},
         {13, "codec topk", "'topk'"},
         {13, "codec topk:most", "'topk:most'"},
@@ -324,7 +356,7 @@ static int clean_up(void **state) {
 int main(void) {
     snprintf(path, sizeof path, "/tmp/echelon-plan-%ld", (long)getpid());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_with_a_codec_is_read), cmocka_unit_test(a_plan_file_is_read), cmocka_unit_test(what_is_saved_is_loaded),
+        cmocka_unit_test(a_plan_with_a_codec_is_read), cmocka_unit_test(a_plan_file_is_read), cmocka_unit_test(schedules_are_whole), cmocka_unit_test(what_is_saved_is_loaded),
         cmocka_unit_test(a_refusal_names_file_and_line), cmocka_unit_test(a_key_said_twice_is_refused),
         cmocka_unit_test(a_plan_that_is_not_whole_is_refused),
         cmocka_unit_test(a_comma_is_no_point),         cmocka_unit_test(a_local_plan_is_read),
