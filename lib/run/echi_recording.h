@@ -8,7 +8,7 @@
 #include "echi_trace.h"
 
 #define ECHI_RECORDING_MAGIC "echevent"   /* 8 bytes, and then the format's number */
-#define ECHI_RECORDING_FORMAT 3u
+#define ECHI_RECORDING_FORMAT 4u
 #define ECHI_RECORD_MAX (1u << 18)        /* bytes of a record's body at most */
 
 /* Append only. */
@@ -26,6 +26,7 @@ struct echi_about {
     uint16_t rank, world;
     uint8_t real_bytes;       /* of a parameter: 4, or 8 in an archive built for double */
     bool deterministic;
+    bool augment;             /* training samples are cropped and flipped */
     bool shuffle, session;    /* session: the user's own model, whose arithmetic nobody can repeat */
     uint32_t train_samples, test_samples;
     /* rank 0 */

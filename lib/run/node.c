@@ -157,6 +157,7 @@ static ech_status open_recorder(struct echi_node *n, struct echi_about *about) {
     about->real_bytes = sizeof(echi_real);
     about->deterministic = c->deterministic != 0;
     about->shuffle = n->job->shuffle;
+    about->augment = n->job->augment;
     about->session = n->job->model == NULL;
     about->train_samples = n->job->train_samples;
     about->test_samples = n->job->test_samples;
@@ -175,10 +176,11 @@ static void end_recording(struct echi_node *n) {
 
 static ech_status open_wire(struct echi_node *n) {
     const struct ech_config *c = n->c->config;
-    struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"arithmetic", ""}};
+    struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"augment", ""}, {"arithmetic", ""}};
     echi_job_words(n->job, print[1].value, print[2].value);
     echi_job_order(n->job, print[3].value);
-    snprintf(print[4].value, sizeof print[4].value, "%s, %zu bits", c->deterministic ? "--deterministic" : "as fast as each node can",
+    echi_job_augment(n->job, print[4].value);
+    snprintf(print[5].value, sizeof print[5].value, "%s, %zu bits", c->deterministic ? "--deterministic" : "as fast as each node can",
              8 * sizeof(echi_real));
     echi_wire_kinds(n->job, n->world, n->kinds);
     struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = n->kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,

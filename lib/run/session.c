@@ -172,6 +172,9 @@ static ech_status fill(struct ech_session *s, const struct ech_param *params, in
     job->train_samples = train_samples;
     job->seed = s->config.seed;
     job->shuffle = !s->config.no_shuffle;
+    if (strcmp(s->config.augment, "crop-flip") == 0)
+        return echi_fail(err, ECH_E_ARGUMENT, "session.open", "option augment is crop-flip, but in a session samples are read by the program: augment "
+                         "them there (ech_step says the epoch), and leave the option out");
     for (int p = 0; p < n_params; p++) {
         if (!params[p].name || !params[p].value || !params[p].grad || params[p].count == 0)
             return echi_fail(err, ECH_E_ARGUMENT, "session.open", "array %d needs a name, a value, a grad and a count above 0", p);
