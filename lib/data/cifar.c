@@ -13,6 +13,7 @@
 #define OPEN "data.open"
 enum { FILES = 6, TRAIN_FILES = 5, RECORDS = 10000, CLASSES = 10 };
 #define FILE_BYTES ((size_t)RECORDS * ECHI_CIFAR_RECORD)
+#define MOST_READ (2 * FILE_BYTES)   /* of a file that is too long: enough to tell its size where it is a little too long */
 #define AGAIN "fetch it again with tools/get-data cifar10"
 
 static const char *const file_name[FILES] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin",
@@ -65,12 +66,14 @@ ech_status echi_cifar_split(const uint8_t *bytes, size_t len, uint32_t count, co
     return ECH_OK;
 }
 
-/* A file that is larger than any batch is not read to its end; what is told of it then is only that. */
 static ech_status read_batch(const struct echi_data_path *path, uint8_t *pixels, uint8_t *labels, struct ech_error *err) {
     uint8_t *bytes = NULL;
     size_t len = 0;
-    ECHI_TRY(echi_file_read(path->text, 2 * FILE_BYTES, &bytes, &len, err));
-    const ech_status status = echi_cifar_split(bytes, len, RECORDS, path->shown, pixels, labels, err);
+    ech_status status = echi_file_read(path->text, MOST_READ, &bytes, &len, err);
+    if (status == ECH_E_FORMAT)
+        return echi_fail(err, status, OPEN, "%s has more than %zu bytes, a batch of CIFAR-10 has %zu: " AGAIN, path->shown, MOST_READ, FILE_BYTES);
+    if (status != ECH_OK) return status;
+    status = echi_cifar_split(bytes, len, RECORDS, path->shown, pixels, labels, err);
     free(bytes);
     return status;
 }

@@ -28,8 +28,8 @@ static ech_status open_folder(const char *dir, ech_data **out, struct ech_error 
     echi_data_path(&path, dir, "", "");
     if (idx)
         return echi_fail(err, ECH_E_FORMAT, "data.open", "%s has files of MNIST and of CIFAR-10: give each set a folder of its own", path.shown);
-    return echi_fail(err, ECH_E_IO, "data.open", "%s has none of MNIST's idx files (train-images-idx3-ubyte and three more), none of CIFAR-10's binary "
-                     "ones (data_batch_1.bin and five more), or is not a folder: fetch them with tools/get-data, or give glyphs", path.shown);
+    return echi_fail(err, ECH_E_IO, "data.open", "%s has neither MNIST's idx files (train-images-idx3-ubyte and three more) nor CIFAR-10's binary ones "
+                     "(data_batch_1.bin and five more), or is not a folder: fetch them with tools/get-data mnist (or cifar10), or give glyphs", path.shown);
 }
 
 ech_status ech_data_open(const char *dir_or_name, uint64_t seed, ech_data **out_data, struct ech_error *err) {

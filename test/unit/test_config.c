@@ -109,6 +109,9 @@ static void test_set(void **state) {
     set(&c, "damping", "0.5");
     set(&c, "rounds-apart", "1");
     assert_true(c.damping == 0.5 && c.rounds_apart == 1);
+    set(&c, "augment", "crop-flip");
+    assert_string_equal(c.augment, "crop-flip");
+    set(&c, "augment", "off");
     set(&c, "damping", "off");
     assert_true(c.damping == 0);
 }
@@ -127,7 +130,7 @@ static void test_refused_text(void **state) {
         {"seed", "18446744073709551616", "18446744073709551615"}, {"threads", "0", "1 to"}, {"slow", "0.5", "1 to"},
         {"damping", "-1", "'off'"}, {"damping", "on", "'off'"}, {"rounds-apart", "0", "1 to"},
         {"deadline", "0", "0.01"}, {"join-timeout", "0", "0.01"}, {"no-shuffle", "maybe", "'on' or 'off'"}, {"sync", "BSP", "gssp"},
-        {"sync", "", "gssp"}, {"shares", "", "speed"}, {"shares", "1,,2", "speed"}, {"shares", "1,2,", "speed"},
+        {"sync", "", "gssp"}, {"augment", "", "crop-flip"}, {"augment", "on", "crop-flip"}, {"augment", "crop", "auto"}, {"shares", "", "speed"}, {"shares", "1,,2", "speed"}, {"shares", "1,2,", "speed"},
         {"shares", "-1,2", "speed"}, {"shares", "9999999", "speed"}, {"coordinator", "host", "HOST:PORT"},
         {"coordinator", ":7000", "HOST:PORT"}, {"coordinator", "host:", "HOST:PORT"}, {"coordinator", "host:65536", "HOST:PORT"},
         {"coordinator", "::1:7000", "HOST:PORT"}, {"coordinator", "host:99999999999999999999", "HOST:PORT"},
