@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A file of CIFAR-10's records: taken when it is whole records with labels below 10, and then byte for byte; else refused with a
- * sentence that names the file. An input is a byte, one less than the number of records that there must be, and then the file. */
+ * sentence that names the file. The folder around it is test_data_cifar's: a whole one is too long to fuzz. An input is a byte, one
+ * less than the number of records that there must be, and then the file. */
 #include "fuzz.h"
 
 #include "echi_pixels.h"
