@@ -172,11 +172,12 @@ struct ech_config {
     double damping;               /* c, 0.. (default 0, off): a push that is t rounds stale weighs 1 / (1 + c t); not under bsp */
     char regroup[8];              /* "auto" (gssp): workers change groups or step sizes when their speeds have changed for good, and who falls behind
                                      gets a group of its own until it keeps up again; "off" */
-    /* ech_train: what training samples are made of in each epoch. "crop-flip": a crop of the image's size at a random place of the image with
-     * 4 black pixels around it, and mirrored or not, each case as likely (PyTorch's RandomCrop(32, padding=4) and RandomHorizontalFlip, before
-     * normalisation; He et al., arXiv 1512.03385, section 4.2). It depends on seed, epoch and sample alone. "off": they are taken as they are.
-     * "auto" (default): crop-flip for CIFAR-10, whose published accuracies are with it, off for digits, which a mirror spoils. The test set is
-     * never augmented. All nodes the same. With samples from a callback, or in a session, crop-flip is refused: they are the program's. */
+    /* ech_train: what training samples are in each epoch. "crop-flip": a crop of the image's size at a random place of the image with 4
+     * black pixels around it, and mirrored or not, each case as likely (PyTorch's RandomCrop(32, padding=4) and RandomHorizontalFlip,
+     * before normalisation; He et al., arXiv 1512.03385, section 4.2). It depends on seed, epoch and sample alone. "off": they are taken
+     * as they are. "auto" (default): crop-flip for CIFAR-10, whose published accuracies are with it, off for digits, which a mirror
+     * spoils. The test set is never augmented. All nodes the same. With samples from a callback, or in a session, crop-flip is refused:
+     * they are the program's. */
     char augment[16];
 };
 void ech_config_init(struct ech_config *config);

@@ -16,8 +16,8 @@ enum { FILES = 6, TRAIN_FILES = 5, RECORDS = 10000, CLASSES = 10 };
 #define MOST_READ (2 * FILE_BYTES)   /* of a file that is too long: enough to tell its size where it is a little too long */
 #define AGAIN "fetch it again with tools/get-data cifar10"
 
-static const char *const file_name[FILES] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin",
-                                             "test_batch.bin"};
+static const char *const file_name[FILES] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                                             "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"};
 
 static bool is_there(struct echi_data_path *path, const char *dir, int which, const char *suffix) {
     echi_data_path(path, dir, file_name[which], suffix);
@@ -92,8 +92,8 @@ static ech_status read_set(const struct echi_data_path *path, int files, struct 
 ech_status echi_cifar_open(const char *dir, struct ech_data **out, struct ech_error *err) {
     /* Means and deviations of the training set's 51,200,000 pixels a channel, as everybody rounds them (design, section 10). Cropped and
      * flipped unless the user says otherwise: every published recipe for this set does so. */
-    static const struct echi_pixel_form form = {.shape = {3, 32, 32}, .mean = {0.4914f, 0.4822f, 0.4465f}, .deviation = {0.2470f, 0.2435f, 0.2616f},
-                                                .augmenting = ECHI_AUGMENT_USUAL};
+    static const struct echi_pixel_form form = {.shape = {3, 32, 32}, .mean = {0.4914f, 0.4822f, 0.4465f},
+                                                .deviation = {0.2470f, 0.2435f, 0.2616f}, .augmenting = ECHI_AUGMENT_USUAL};
     struct echi_data_path path[FILES];
     struct echi_pixel_set train = {0}, test = {0};
     ECHI_TRY(find_all(path, dir, err));

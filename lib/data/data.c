@@ -55,8 +55,8 @@ void ech_data_shape(const ech_data *data, int *out_channels, int *out_height, in
     if (out_classes) *out_classes = data->classes;
 }
 
-ech_status echi_data_read(const struct ech_data *data, bool test, const struct echi_augment *augment, const uint32_t *index, int n, float *rows,
-                          uint8_t *labels, struct ech_error *err) {
+ech_status echi_data_read(const struct ech_data *data, bool test, const struct echi_augment *augment, const uint32_t *index, int n,
+                          float *rows, uint8_t *labels, struct ech_error *err) {
     uint32_t count = test ? data->n_test : data->n_train;
     for (int i = 0; i < n; i++)
         if (index[i] >= count)

@@ -25,6 +25,6 @@ struct ech_data {
     char hash[65];                      /* SHA-256 of all samples and labels, 64 hex digits */
 };
 /* `augment` only of the training set, and not where augmenting is CANNOT. */
-ech_status echi_data_read(const struct ech_data *data, bool test, const struct echi_augment *augment, const uint32_t *index, int n, float *rows,
-                          uint8_t *labels, struct ech_error *err);
+ech_status echi_data_read(const struct ech_data *data, bool test, const struct echi_augment *augment, const uint32_t *index, int n,
+                          float *rows, uint8_t *labels, struct ech_error *err);
 #endif

@@ -28,7 +28,8 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
     if (strcmp(config->augment, "crop-flip") == 0 && data->augmenting == ECHI_AUGMENT_CANNOT)
         return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option augment is crop-flip, but the samples of %s come from a function of the program's: "
                          "augment them there, and leave the option out", data->name);
-    job->augment = strcmp(config->augment, "crop-flip") == 0 || (strcmp(config->augment, "auto") == 0 && data->augmenting == ECHI_AUGMENT_USUAL);
+    job->augment = strcmp(config->augment, "crop-flip") == 0 ||
+                   (strcmp(config->augment, "auto") == 0 && data->augmenting == ECHI_AUGMENT_USUAL);
     job->kernels = config->deterministic ? ECHI_KERNELS_FIXED : ECHI_KERNELS_FAST;
     if (job->cut > 0 && job->cut_params == 0) job->cut = 0;   /* nothing to train in front of the head */
     return ECH_OK;

@@ -172,9 +172,6 @@ static ech_status fill(struct ech_session *s, const struct ech_param *params, in
     job->train_samples = train_samples;
     job->seed = s->config.seed;
     job->shuffle = !s->config.no_shuffle;
-    if (strcmp(s->config.augment, "crop-flip") == 0)
-        return echi_fail(err, ECH_E_ARGUMENT, "session.open", "option augment is crop-flip, but in a session samples are read by the program: augment "
-                         "them there (ech_step says the epoch), and leave the option out");
     for (int p = 0; p < n_params; p++) {
         if (!params[p].name || !params[p].value || !params[p].grad || params[p].count == 0)
             return echi_fail(err, ECH_E_ARGUMENT, "session.open", "array %d needs a name, a value, a grad and a count above 0", p);
@@ -231,6 +228,9 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
         return echi_fail(err, ECH_E_ARGUMENT, "session.open", "in a session looks, files and the head are the caller's: leave target-accuracy, separate, init, save, checkpoint and profile-out alone");
     if (config->deterministic)
         return echi_fail(err, ECH_E_ARGUMENT, "session.open", "deterministic orders the arithmetic of Echelon's own layers, and in a session it is the caller's: leave it out");
+    if (strcmp(config->augment, "crop-flip") == 0)
+        return echi_fail(err, ECH_E_ARGUMENT, "session.open", "option augment is crop-flip, but in a session samples are read by the program: "
+                         "augment them there (ech_step says the epoch), and leave the option out");
     struct ech_session *s = calloc(1, sizeof *s);
     if (!s) return echi_fail_memory(err, "session.open", "the session");
     ech_status status = echi_mutex_init(&s->mutex, err);
