@@ -64,8 +64,11 @@ size_t ech_model_params(const ech_model *model);        /* number of floats */
 
 typedef struct ech_data ech_data;
 
-/* A folder with MNIST's four idx files (train-images-idx3-ubyte, ...; a `.idx3-ubyte`-style dot name works too).
- * Pixels become (x/255 - 0.1307) / 0.3081. "glyphs" is the built-in generated digit set (28 x 28, ten classes). */
+/* A folder with MNIST's four idx files (train-images-idx3-ubyte, ...; a `.idx3-ubyte`-style dot name works too): pixels become
+ * (x/255 - 0.1307) / 0.3081. Or with CIFAR-10's six binary files (data_batch_1.bin to data_batch_5.bin, test_batch.bin): pixels become
+ * (x/255 - mean) / deviation with the means 0.4914 0.4822 0.4465 and deviations 0.2470 0.2435 0.2616 of red, green and blue.
+ * Which it is the names of the files say; a folder with both is refused. "glyphs" is the built-in generated digit set (28 x 28, ten
+ * classes). ECH_E_IO: a file is missing; ECH_E_FORMAT: one is not what it should be. */
 ech_status ech_data_open(const char *dir_or_name, uint64_t seed, ech_data **out_data, struct ech_error *err);
 void ech_data_destroy(ech_data *data);
 
@@ -73,7 +76,7 @@ void ech_data_destroy(ech_data *data);
  * index[0..n), of the training set or, when test is 1, of the test set; it returns 0, or anything else to stop the run.
  * It may be called from several of the library's threads at once, must give the same sample for the same index on every
  * node, and must stay valid until ech_data_destroy. Before a run trains it is also called for samples that nobody trains with, while a
- * node measures how long its steps take. */
+ * node measures how long its steps take. What it gives is trained with as it is: the option `augment` is not for it. */
 typedef int (*ech_data_read)(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels);
 struct ech_data_callback {
     int channels, height, width, classes;   /* classes 2..256 */
@@ -86,7 +89,7 @@ ech_status ech_data_from_callback(const struct ech_data_callback *callback, ech_
 
 uint32_t ech_data_samples(const ech_data *data, int test);
 void ech_data_shape(const ech_data *data, int *out_channels, int *out_height, int *out_width, int *out_classes);
-/* Reads samples as a run would see them: rows [n][C][H][W], labels [n]. */
+/* Reads samples as a run would see them, but for the option `augment`: rows [n][C][H][W], labels [n]. */
 ech_status ech_data_get(const ech_data *data, int test, const uint32_t *index, int n, float *rows, uint8_t *labels, struct ech_error *err);
 
 /* ------------------------------------------------------------------ options */
@@ -179,6 +182,13 @@ struct ech_config {
     double warmup;                /* epochs, 0.. (default 0): first lr rises in a straight line from 0 */
     char lr_steps[128];           /* step: up to 8 places, ascending, "30,60,80": at each lr is multiplied by lr_factor */
     double lr_factor;             /* step: above 0, at most 1 (default 0.1) */
+    /* ech_train: what training samples are in each epoch. "crop-flip": a crop of the image's size at a random place of the image with 4
+     * black pixels around it, and mirrored or not, each case as likely (PyTorch's RandomCrop(32, padding=4) and RandomHorizontalFlip,
+     * before normalisation; He et al., arXiv 1512.03385, section 4.2). It depends on seed, epoch and sample alone. "off": they are taken
+     * as they are. "auto" (default): crop-flip for CIFAR-10, whose published accuracies are with it, off for digits, which a mirror
+     * spoils. The test set is never augmented. All nodes the same. With samples from a callback, or in a session, crop-flip is refused:
+     * they are the program's. */
+    char augment[16];
 };
 void ech_config_init(struct ech_config *config);
 

@@ -32,7 +32,7 @@ static ech_status check_files(const struct command *command, struct ech_error *e
         *err = (struct ech_error){.code = ECH_E_ARGUMENT, .peer = -1};
         snprintf(err->text, sizeof err->text,
                  "--data is missing: give a folder with MNIST's four idx files (`tools/get-data mnist` fetches them to "
-                 "data/mnist), or --data glyphs for generated digits");
+                 "data/mnist) or CIFAR-10's six, or --data glyphs for generated digits");
         return ECH_E_ARGUMENT;
     }
     if (config->rank != 0) return ECH_OK;   /* rank 0 writes them */

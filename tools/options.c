@@ -9,7 +9,7 @@
 
 static const struct ech_option own[] = {
     {"model", "NAME|FILE", "lenet5", "built-in model, or a text file with one layer a line"},
-    {"data", "DIR|glyphs", "", "folder with MNIST's four idx files, or the built-in generated digits"},
+    {"data", "DIR|glyphs", "", "folder with MNIST's four idx files or CIFAR-10's six binary ones, or the built-in generated digits"},
     {"local", "N", "", "start N nodes on this machine (instead of --rank, --world, --coordinator)"},
     {"slow", "RANK=FACTOR[,...]", "", "that node computes so many times slower, by sleeping; a mere FACTOR: this node (with --local: all)"},
     {"hosts", "FILE", "", "the simulated machines, one line a class: speed, jitter, link, ... (test/hosts has some)"},
@@ -71,7 +71,7 @@ static const struct {
     {"The simulated cluster", " hosts workers spread compute profile "},
     {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device threads slow "},
     {"How the nodes work together", " sync staleness rounds-apart groups regroup separate shares samples-per-step inner-steps drop-older weigh-by-time codec link plan "},
-    {"Learning", " batch optimizer lr momentum weight-decay schedule warmup lr-steps lr-factor damping outer-lr outer-momentum seed no-shuffle winograd deterministic "},
+    {"Learning", " batch optimizer lr momentum weight-decay schedule warmup lr-steps lr-factor damping outer-lr outer-momentum seed no-shuffle winograd augment deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
     {"Stopping and going on", " checkpoint every keep resume "},
     {"What it tells", " progress report curve save save-plan record profile-out help "},

@@ -15,8 +15,10 @@ enum { SIDE_MAX = 65536, HASHED = 64 };
 
 struct callback { ech_data_read read; void *user; int classes; };
 
-static ech_status callback_read(const void *self, bool test, const uint32_t *index, int n, float *rows, uint8_t *labels,
-                                struct ech_error *err) {
+/* Samples of the user's are never augmented: data->augmenting is CANNOT. */
+static ech_status callback_read(const void *self, bool test, const struct echi_augment *augment, const uint32_t *index, int n, float *rows,
+                                uint8_t *labels, struct ech_error *err) {
+    (void)augment;
     const struct callback *c = self;
     if (n == 0) return ECH_OK;
     int answer = c->read(c->user, test, index, n, rows, labels);
@@ -46,7 +48,7 @@ static ech_status hash(struct ech_data *data, struct ech_error *err) {
         for (uint32_t i = 0; i < looks; i++) {
             uint32_t index = (uint32_t)((uint64_t)i * count / looks);
             uint8_t label = 0;
-            ECHI_TRY_GOTO(callback_read(data->self, t != 0, &index, 1, row, &label, err), out);
+            ECHI_TRY_GOTO(callback_read(data->self, t != 0, NULL, &index, 1, row, &label, err), out);
             for (size_t k = 0; k < size; k++) {
                 uint32_t bits;
                 memcpy(&bits, &row[k], 4);

@@ -6,14 +6,37 @@
 #include "echi_error.h"
 #include "echi_sha256.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+void echi_data_path(struct echi_data_path *out, const char *dir, const char *name, const char *suffix) {
+    snprintf(out->text, sizeof out->text, "%s%s%s%s", dir, *name ? "/" : "", name, suffix);
+    size_t len = strlen(out->text), skip = len > ECHI_DATA_SHOWN ? len - ECHI_DATA_SHOWN : 0;
+    memcpy(out->shown, out->text + skip, len - skip + 1);
+    if (skip) memcpy(out->shown, "...", 3);
+}
+
+/* What lies in a folder says which set it is; what is missing of that set is for its reader to say. */
+static ech_status open_folder(const char *dir, ech_data **out, struct ech_error *err) {
+    if (strlen(dir) > ECHI_DATA_DIR_MOST)
+        return echi_fail(err, ECH_E_ARGUMENT, "data.open", "the name of the data folder has %zu characters, at most %d fit", strlen(dir),
+                         ECHI_DATA_DIR_MOST);
+    const bool idx = echi_idx_here(dir), cifar = echi_cifar_here(dir);
+    if (idx != cifar) return cifar ? echi_cifar_open(dir, out, err) : echi_idx_open(dir, out, err);
+    struct echi_data_path path;
+    echi_data_path(&path, dir, "", "");
+    if (idx)
+        return echi_fail(err, ECH_E_FORMAT, "data.open", "%s has files of MNIST and of CIFAR-10: give each set a folder of its own", path.shown);
+    return echi_fail(err, ECH_E_IO, "data.open", "%s has neither MNIST's idx files (train-images-idx3-ubyte and three more) nor CIFAR-10's binary ones "
+                     "(data_batch_1.bin and five more), or is not a folder: fetch them with tools/get-data mnist (or cifar10), or give glyphs", path.shown);
+}
 
 ech_status ech_data_open(const char *dir_or_name, uint64_t seed, ech_data **out_data, struct ech_error *err) {
     if (!out_data) return echi_fail(err, ECH_E_ARGUMENT, "data.open", "out_data is NULL: give a place for the data set");
     if (!dir_or_name || !*dir_or_name)
-        return echi_fail(err, ECH_E_ARGUMENT, "data.open", "no data set is named: give a folder with MNIST's four idx files, or glyphs");
-    return strcmp(dir_or_name, "glyphs") == 0 ? echi_glyphs_open(seed, out_data, err) : echi_idx_open(dir_or_name, out_data, err);
+        return echi_fail(err, ECH_E_ARGUMENT, "data.open", "no data set is named: give a folder with MNIST's or CIFAR-10's files, or glyphs");
+    return strcmp(dir_or_name, "glyphs") == 0 ? echi_glyphs_open(seed, out_data, err) : open_folder(dir_or_name, out_data, err);
 }
 
 void ech_data_destroy(ech_data *data) {
@@ -32,21 +55,21 @@ void ech_data_shape(const ech_data *data, int *out_channels, int *out_height, in
     if (out_classes) *out_classes = data->classes;
 }
 
-ech_status echi_data_read(const struct ech_data *data, bool test, const uint32_t *index, int n, float *rows, uint8_t *labels,
-                          struct ech_error *err) {
+ech_status echi_data_read(const struct ech_data *data, bool test, const struct echi_augment *augment, const uint32_t *index, int n,
+                          float *rows, uint8_t *labels, struct ech_error *err) {
     uint32_t count = test ? data->n_test : data->n_train;
     for (int i = 0; i < n; i++)
         if (index[i] >= count)
             return echi_fail(err, ECH_E_ARGUMENT, "data.read", "sample %u was asked for, but the %s set of %s has %u: count from 0",
                              (unsigned)index[i], test ? "test" : "training", data->name, (unsigned)count);
-    return data->source->read(data->self, test, index, n, rows, labels, err);
+    return data->source->read(data->self, test, augment, index, n, rows, labels, err);
 }
 
 ech_status ech_data_get(const ech_data *data, int test, const uint32_t *index, int n, float *rows, uint8_t *labels,
                         struct ech_error *err) {
     if (!data || n < 0 || (n > 0 && (!index || !rows || !labels)))
         return echi_fail(err, ECH_E_ARGUMENT, "data.get", "data, index, rows and labels must not be NULL and n (%d) not negative", n);
-    return echi_data_read(data, test != 0, index, n, rows, labels, err);
+    return echi_data_read(data, test != 0, NULL, index, n, rows, labels, err);
 }
 
 void echi_data_hash_begin(const struct ech_data *data, const char tag[16], struct echi_sha256 *s) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Inside this room only: data sets that are kept as one byte a pixel (idx files, glyphs), and who opens what. */
+ * Inside this room only: data sets that are kept as one byte a pixel (idx files, CIFAR-10, glyphs), and who opens what. */
 #ifndef ECHI_PIXELS_H
 #define ECHI_PIXELS_H
 #include "echi_data.h"
@@ -8,19 +8,53 @@
  * header the file had, so a set read from a file is in memory once. */
 struct echi_pixel_set {
     uint8_t *pixel_block, *label_block;
-    const uint8_t *pixels;   /* [count][h][w] */
+    const uint8_t *pixels;   /* [count][c][h][w] */
     const uint8_t *labels;   /* [count] */
     uint32_t count;
 };
 
-/* Makes a data set of ten classes out of a training set and a test set, one channel of h x w. Takes over the blocks of
- * both, also when it fails. `name` is kept from its end if it is too long. */
-ech_status echi_pixels_data(struct echi_pixel_set train, struct echi_pixel_set test, int h, int w, const char *name,
+#define ECHI_PIXEL_CHANNELS 3
+/* What the samples of a data set are, and how a byte x of a channel becomes a float: (x/255 - mean) / deviation. */
+struct echi_pixel_form {
+    struct echi_shape shape;   /* at most ECHI_PIXEL_CHANNELS channels */
+    float mean[ECHI_PIXEL_CHANNELS], deviation[ECHI_PIXEL_CHANNELS];
+    enum echi_augmenting augmenting;
+};
+/* Of handwritten digits, MNIST's: one channel of h x w. */
+struct echi_pixel_form echi_pixels_digits(int h, int w);
+
+/* Makes a data set of ten classes out of a training set and a test set. Takes over the blocks of both, also when it fails.
+ * `name` is kept from its end if it is too long. */
+ech_status echi_pixels_data(struct echi_pixel_set train, struct echi_pixel_set test, const struct echi_pixel_form *form, const char *name,
                             struct ech_data **out, struct ech_error *err);
 void echi_pixel_set_free(struct echi_pixel_set *set);
 
+/* A crop of h x w out of an image with ECHI_CROP_PAD black pixels on each side, then mirrored or not: as PyTorch's
+ * RandomCrop(size, padding=4) and RandomHorizontalFlip, before the image is normalised, so what lies outside is black. Row y of the result is row y + dy of the image;
+ * column x is column x + dx, or of a mirrored one w - 1 - x + dx. Each of the 9 x 9 x 2 is as likely. */
+#define ECHI_CROP_PAD 4
+struct echi_crop { int dy, dx; bool flip; };
+struct echi_crop echi_crop_of(const struct echi_augment *augment, uint32_t sample);
+
+/* Whether a folder has any of the files of a kind, packed ones too; then the set in it. */
+bool echi_idx_here(const char *dir);
 ech_status echi_idx_open(const char *dir, struct ech_data **out, struct ech_error *err);
+bool echi_cifar_here(const char *dir);
+ech_status echi_cifar_open(const char *dir, struct ech_data **out, struct ech_error *err);
 ech_status echi_glyphs_open(uint64_t seed, struct ech_data **out, struct ech_error *err);
+
+/* The records of a CIFAR-10 file, `count` of them and nothing else, as pixels [count][3][32][32] and labels [count]; what is written is
+ * right only when it succeeds. `shown` is the file's name for messages. */
+#define ECHI_CIFAR_PIXELS (3 * 32 * 32)
+#define ECHI_CIFAR_RECORD (1 + ECHI_CIFAR_PIXELS)   /* bytes: a label, then three planes, row by row */
+ech_status echi_cifar_split(const uint8_t *bytes, size_t len, uint32_t count, const char *shown, uint8_t *pixels, uint8_t *labels,
+                            struct ech_error *err);
+
+/* A file of a data folder. A folder may be deep: messages show the end of a long path, so that what to do still fits behind it. */
+enum { ECHI_DATA_DIR_MOST = 4096, ECHI_DATA_SHOWN = 160 };
+struct echi_data_path { char text[ECHI_DATA_DIR_MOST + 64], shown[ECHI_DATA_SHOWN + 1]; };
+/* An empty name gives the folder itself. */
+void echi_data_path(struct echi_data_path *out, const char *dir, const char *name, const char *suffix);
 
 /* The end of a hash: 64 hex digits and a NUL. */
 struct echi_sha256;

@@ -153,7 +153,8 @@ ech_status echi_glyphs_open(uint64_t seed, struct ech_data **out, struct ech_err
     struct echi_pixel_set train = {0}, test = {0};
     ech_status status = make_set(seed, 0, TRAIN, &train, err);
     if (status == ECH_OK) status = make_set(seed, 1, TEST, &test, err);
-    if (status == ECH_OK) return echi_pixels_data(train, test, SIDE, SIDE, "glyphs", out, err);
+    const struct echi_pixel_form form = echi_pixels_digits(SIDE, SIDE);
+    if (status == ECH_OK) return echi_pixels_data(train, test, &form, "glyphs", out, err);
     echi_pixel_set_free(&train);
     echi_pixel_set_free(&test);
     return status;

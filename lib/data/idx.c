@@ -9,7 +9,6 @@
 #include "echi_error.h"
 #include "echi_os.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,30 +20,25 @@ enum { MAGIC_IMAGES = 0x803, MAGIC_LABELS = 0x801, HEADER_IMAGES = 16, HEADER_LA
 static const char *const dash_name[4] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
 static const char *const dot_name[4] = {"train-images.idx3-ubyte", "train-labels.idx1-ubyte", "t10k-images.idx3-ubyte", "t10k-labels.idx1-ubyte"};
 
-enum { PATH_MOST = 4096, SHOWN = 160 };
-/* A folder may be deep: messages show the end of a long path, so that what to do still fits behind it. */
-struct path { char text[PATH_MOST + 64], shown[SHOWN + 1]; };
-
-/* An empty name gives the folder itself. */
-static void path_join(struct path *p, const char *dir, const char *name, const char *suffix) {
-    snprintf(p->text, sizeof p->text, "%s%s%s%s", dir, *name ? "/" : "", name, suffix);
-    size_t len = strlen(p->text), skip = len > SHOWN ? len - SHOWN : 0;
-    memcpy(p->shown, p->text + skip, len - skip + 1);
-    if (skip) memcpy(p->shown, "...", 3);
-}
-
 /* Under which of its two names a file is there (plain with suffix "", packed with ".gz"). */
-static bool find(struct path *p, const char *dir, int which, const char *suffix) {
-    path_join(p, dir, dot_name[which], suffix);
+static bool find(struct echi_data_path *p, const char *dir, int which, const char *suffix) {
+    echi_data_path(p, dir, dot_name[which], suffix);
     if (echi_file_exists(p->text)) return true;
-    path_join(p, dir, dash_name[which], suffix);
+    echi_data_path(p, dir, dash_name[which], suffix);
     return echi_file_exists(p->text);
 }
 
+bool echi_idx_here(const char *dir) {
+    struct echi_data_path path;
+    for (int i = 0; i < 4; i++)
+        if (find(&path, dir, i, "") || find(&path, dir, i, ".gz")) return true;
+    return false;
+}
+
 /* Names what is missing before anything is read: the usual mistakes are a wrong folder and files not unpacked. */
-static ech_status find_all(struct path path[4], const char *dir, struct ech_error *err) {
+static ech_status find_all(struct echi_data_path path[4], const char *dir, struct ech_error *err) {
     int missing = 0, packed = 0, first = -1;
-    struct path gz;
+    struct echi_data_path gz;
     for (int i = 0; i < 4; i++) {
         if (find(&path[i], dir, i, "")) continue;
         missing++;
@@ -52,19 +46,16 @@ static ech_status find_all(struct path path[4], const char *dir, struct ech_erro
         packed += find(&gz, dir, i, ".gz");
     }
     if (missing == 0) return ECH_OK;
-    path_join(&gz, dir, "", "");
+    echi_data_path(&gz, dir, "", "");
     if (missing == packed)
         return echi_fail(err, ECH_E_FORMAT, OPEN, "%s has %s only as .gz: unpack with tools/get-data mnist --from %s --to FOLDER, then give FOLDER",
                          gz.shown, missing == 4 ? "MNIST" : dash_name[first], gz.shown);
-    if (missing == 4)
-        return echi_fail(err, ECH_E_IO, OPEN, "%s has none of MNIST's idx files (train-images-idx3-ubyte and three more) or is not a folder: "
-                         "fetch them with tools/get-data mnist --to FOLDER, or give glyphs", gz.shown);
-    return echi_fail(err, ECH_E_IO, OPEN, "%s is missing, %d of the four files are there: fetch it with tools/get-data mnist --to FOLDER",
+    return echi_fail(err, ECH_E_IO, OPEN, "%s is missing, %d of MNIST's four files are there: fetch it with tools/get-data mnist --to FOLDER",
                      path[first].shown, 4 - missing);
 }
 
 /* Reads a file and checks its magic; *out is malloc'd and stays NULL on failure. */
-static ech_status read_checked(const struct path *path, uint32_t magic, size_t header, uint8_t **out, size_t *out_len,
+static ech_status read_checked(const struct echi_data_path *path, uint32_t magic, size_t header, uint8_t **out, size_t *out_len,
                                struct ech_error *err) {
     uint8_t *bytes = NULL;
     size_t len = 0;
@@ -89,13 +80,13 @@ static ech_status read_checked(const struct path *path, uint32_t magic, size_t h
     return ECH_OK;
 }
 
-static ech_status check_length(const struct path *path, size_t len, size_t want, struct ech_error *err) {
+static ech_status check_length(const struct echi_data_path *path, size_t len, size_t want, struct ech_error *err) {
     if (len == want) return ECH_OK;
     return echi_fail(err, ECH_E_FORMAT, OPEN, "%s %s: %zu bytes, its header's counts make %zu; fetch it again with tools/get-data mnist",
                      path->shown, len < want ? "is truncated" : "has bytes behind its end", len, want);
 }
 
-static ech_status read_images(const struct path *path, struct echi_pixel_set *set, uint32_t *out_h, uint32_t *out_w, struct ech_error *err) {
+static ech_status read_images(const struct echi_data_path *path, struct echi_pixel_set *set, uint32_t *out_h, uint32_t *out_w, struct ech_error *err) {
     size_t len, want;
     ECHI_TRY(read_checked(path, MAGIC_IMAGES, HEADER_IMAGES, &set->pixel_block, &len, err));
     uint32_t n = echi_load32be(set->pixel_block + 4), h = echi_load32be(set->pixel_block + 8), w = echi_load32be(set->pixel_block + 12);
@@ -113,7 +104,7 @@ static ech_status read_images(const struct path *path, struct echi_pixel_set *se
     return ECH_OK;
 }
 
-static ech_status read_labels(const struct path *path, const struct path *images, struct echi_pixel_set *set, struct ech_error *err) {
+static ech_status read_labels(const struct echi_data_path *path, const struct echi_data_path *images, struct echi_pixel_set *set, struct ech_error *err) {
     size_t len, want;
     ECHI_TRY(read_checked(path, MAGIC_LABELS, HEADER_LABELS, &set->label_block, &len, err));
     uint32_t n = echi_load32be(set->label_block + 4);
@@ -133,9 +124,7 @@ static ech_status read_labels(const struct path *path, const struct path *images
 }
 
 ech_status echi_idx_open(const char *dir, struct ech_data **out, struct ech_error *err) {
-    if (strlen(dir) > PATH_MOST)
-        return echi_fail(err, ECH_E_ARGUMENT, OPEN, "the name of the data folder has %zu characters, at most %d fit", strlen(dir), PATH_MOST);
-    struct path path[4];
+    struct echi_data_path path[4];
     ECHI_TRY(find_all(path, dir, err));
     struct echi_pixel_set set[2] = {{0}};   /* training, test */
     uint32_t h[2] = {0}, w[2] = {0};
@@ -149,7 +138,8 @@ ech_status echi_idx_open(const char *dir, struct ech_data **out, struct ech_erro
                            "tools/get-data mnist fetches it", path[2].shown, (unsigned)h[1], (unsigned)w[1], (unsigned)h[0], (unsigned)w[0]);
         goto failed;
     }
-    return echi_pixels_data(set[0], set[1], (int)h[0], (int)w[0], dir, out, err);
+    const struct echi_pixel_form form = echi_pixels_digits((int)h[0], (int)w[0]);
+    return echi_pixels_data(set[0], set[1], &form, dir, out, err);
 failed:
     echi_pixel_set_free(&set[0]);
     echi_pixel_set_free(&set[1]);

@@ -42,6 +42,7 @@ struct rule {
 static ech_status sync_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status separate_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status codec_fits(const struct ech_config *config, struct ech_error *err);
+static ech_status augment_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status shares_fit(const struct ech_config *config, struct ech_error *err);
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status winograd_fits(const struct ech_config *config, struct ech_error *err);
@@ -84,8 +85,10 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
       "ends the run at a look that finds this accuracy (0.985); ending without it is a failure")                              \
     X(eval_every, "eval-every", "SAMPLES", "3000", UINT32, 0, UINT32_MAX, no_word, NULL,                                      \
       "training samples between looks at the test set; 0: one look at the end")                                               \
-    X(seed, "seed", "S", "1", UINT64, 0, DBL_MAX, no_word, NULL, "of initial weights, order of samples and glyphs")           \
+    X(seed, "seed", "S", "1", UINT64, 0, DBL_MAX, no_word, NULL, "of initial weights, order of samples, augmentation and glyphs")           \
     X(no_shuffle, "no-shuffle", NULL, "off", SWITCH, 0, 1, no_word, NULL, "take samples in the order of the file")            \
+    X(augment, "augment", "HOW", "auto", TEXT, 0, 0, no_word, augment_fits,                                                   \
+      "off, or crop-flip: training samples shifted by up to 4 pixels and mirrored at random; auto: crop-flip for CIFAR-10")  \
     X(threads, "threads", "T", "1", INT, 1, 1024, no_word, NULL, "threads of computation on this node")                       \
     X(device, "device", "DEVICE", "cpu", TEXT, 0, 0, no_word, NULL, "where this node computes")                               \
     X(slow, "slow", "FACTOR", "1", REAL, 1, 1000, no_word, NULL,                                                              \
@@ -309,6 +312,13 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
     if (echi_schedule_valid(&s)) return ECH_OK;
     return refuse(err, "option lr-steps is '%.80s': give up to %d ascending numbers of epochs above 0, as in 30,60,80", config->lr_steps,
                   ECHI_LR_STEPS_MAX);
+}
+
+static ech_status augment_fits(const struct ech_config *config, struct ech_error *err) {
+    static const char *const known[] = {"auto", "off", "crop-flip"};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(config->augment, known[i]) == 0) return ECH_OK;
+    return refuse(err, "option augment is '%s': give off, crop-flip or auto", config->augment);
 }
 
 static ech_status coordinator_fits(const struct ech_config *config, struct ech_error *err) {

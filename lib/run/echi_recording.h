@@ -8,7 +8,7 @@
 #include "echi_trace.h"
 
 #define ECHI_RECORDING_MAGIC "echevent"   /* 8 bytes, and then the format's number */
-#define ECHI_RECORDING_FORMAT 3u
+#define ECHI_RECORDING_FORMAT 4u
 #define ECHI_RECORD_MAX (1u << 18)        /* bytes of a record's body at most */
 
 /* Append only. */
@@ -27,6 +27,7 @@ struct echi_about {
     uint8_t real_bytes;       /* of a parameter: 4, or 8 in an archive built for double */
     bool deterministic;
     uint8_t winograd;         /* as given: 0, 2 or 4 */
+    bool augment;             /* training samples are cropped and flipped */
     bool shuffle, session;    /* session: the user's own model, whose arithmetic nobody can repeat */
     uint32_t train_samples, test_samples;
     /* rank 0 */

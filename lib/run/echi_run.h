@@ -29,6 +29,7 @@ struct echi_job {
     uint32_t train_samples, test_samples;
     uint64_t seed;
     bool shuffle;
+    bool augment;                             /* training samples are cropped and flipped at random */
     enum echi_kernels kernels;                /* FIXED under --deterministic */
 };
 /* What ech_train runs, from model, data and options. ECH_E_SHAPE when model and data do not fit together. */
@@ -41,6 +42,8 @@ void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bo
 void echi_job_words(const struct echi_job *job, char model[ECHI_JOB_WORD], char data[ECHI_JOB_WORD]);
 /* The order in which samples are dealt, in words; nodes compare it, and a checkpoint with the run that goes on from it. */
 void echi_job_order(const struct echi_job *job, char out[ECHI_JOB_WORD]);
+/* How training samples are augmented, in words, which nodes compare too. */
+void echi_job_augment(const struct echi_job *job, char out[ECHI_JOB_WORD]);
 /* Bytes [*at, *at + *len) of a slot that a message carries. One place decides it for sender, receiver and replay. `head` says
  * whose layers a PARAMS is about. */
 void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at,

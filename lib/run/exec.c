@@ -221,12 +221,13 @@ static ech_status report_gradients(struct echi_exec *x, const struct echi_task *
     return ECH_OK;
 }
 
-/* Data sets give floats. They come to the end of the room for `rows`, which is the same place where echi_real is float. */
-ech_status echi_exec_read(const struct echi_job *job, bool test, const uint32_t *index, int n, echi_real *rows, uint8_t *labels,
+/* Training samples as their epoch has them. Data sets give floats. They come to the end of the room for `rows`, which is the same place where echi_real is float. */
+ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch, const uint32_t *index, int n, echi_real *rows, uint8_t *labels,
                           struct ech_error *err) {
     const size_t count = (size_t)n * echi_shape_size(job->data->shape);
     float *given = (float *)(void *)(rows + count) - count;
-    ECHI_TRY(echi_data_read(job->data, test, index, n, given, labels, err));
+    const struct echi_augment augment = {job->seed, epoch};
+    ECHI_TRY(echi_data_read(job->data, test, job->augment && !test ? &augment : NULL, index, n, given, labels, err));
     for (size_t i = 0; sizeof(echi_real) != sizeof(float) && i < count; i++) {
         float value;
         memcpy(&value, given + i, sizeof value);
@@ -241,7 +242,7 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     struct echi_stack *trunk = x->trunk[task->strand];
     const bool whole = task->kind == ECHI_TASK_STEP;
     echi_job_samples(x->job, l, x->index);
-    ECHI_TRY(echi_exec_read(x->job, false, x->index, (int)l->n, x->rows, x->labels, err));
+    ECHI_TRY(echi_exec_read(x->job, false, l->epoch, x->index, (int)l->n, x->rows, x->labels, err));
     ECHI_TRY(echi_stack_input(trunk, (int)l->n, x->rows, err));
     const int units = echi_stack_units(trunk);
     for (int u = 0; u < units; u++) {
@@ -387,7 +388,7 @@ static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct
     for (uint32_t at = 0; at < all; at += EVAL_ROWS) {
         const int n = (int)(all - at < EVAL_ROWS ? all - at : EVAL_ROWS);
         for (int i = 0; i < n; i++) x->eval_index[i] = at + (uint32_t)i;
-        ECHI_TRY(echi_exec_read(x->job, true, x->eval_index, n, x->eval_rows, x->eval_labels, err));
+        ECHI_TRY(echi_exec_read(x->job, true, 0, x->eval_index, n, x->eval_rows, x->eval_labels, err));
         ECHI_TRY(echi_stack_input(x->eval, n, x->eval_rows, err));
         for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->eval, u, slot(x, task->weights), err));
         double loss;

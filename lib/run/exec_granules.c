@@ -39,7 +39,7 @@ void echi_granules_destroy(struct echi_exec *x) {
 
 static ech_status read_lease(struct echi_exec *x, const struct echi_lease *l, struct ech_error *err) {
     echi_job_samples(x->job, l, x->index);
-    return echi_exec_read(x->job, false, x->index, (int)l->n, x->rows, x->labels, err);
+    return echi_exec_read(x->job, false, l->epoch, x->index, (int)l->n, x->rows, x->labels, err);
 }
 
 static ech_status forward(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, uint32_t granule,

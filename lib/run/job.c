@@ -25,6 +25,11 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
     job->test_samples = data->n_test;
     job->seed = config->seed;
     job->shuffle = !config->no_shuffle;
+    if (strcmp(config->augment, "crop-flip") == 0 && data->augmenting == ECHI_AUGMENT_CANNOT)
+        return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option augment is crop-flip, but the samples of %s come from a function of the program's: "
+                         "augment them there, and leave the option out", data->name);
+    job->augment = strcmp(config->augment, "crop-flip") == 0 ||
+                   (strcmp(config->augment, "auto") == 0 && data->augmenting == ECHI_AUGMENT_USUAL);
     job->kernels = config->deterministic   ? ECHI_KERNELS_FIXED
                    : config->winograd == 4 ? ECHI_KERNELS_FAST
                    : config->winograd == 2 ? ECHI_KERNELS_CLOSE
@@ -54,6 +59,11 @@ void echi_job_words(const struct echi_job *job, char model[ECHI_JOB_WORD], char 
 void echi_job_order(const struct echi_job *job, char out[ECHI_JOB_WORD]) {
     if (job->shuffle) snprintf(out, ECHI_JOB_WORD, "seed %" PRIu64, job->seed);
     else snprintf(out, ECHI_JOB_WORD, "order of the file");
+}
+
+void echi_job_augment(const struct echi_job *job, char out[ECHI_JOB_WORD]) {
+    if (job->augment) snprintf(out, ECHI_JOB_WORD, "crop-flip, seed %" PRIu64, job->seed);
+    else snprintf(out, ECHI_JOB_WORD, "off");
 }
 
 bool echi_job_coded(const struct echi_plan *plan, int kind) {

@@ -62,7 +62,7 @@ static ech_status read_samples(struct bench *b, int n, bool look, struct ech_err
     const uint32_t all = b->job->train_samples;
     for (uint32_t i = 0; i < (uint32_t)n; i++) b->index[i] = look ? (b->at + i) % all : echi_permute(1, 0, all, (b->at + i) % all);
     b->at = (b->at + (uint32_t)n) % all;
-    return echi_exec_read(b->job, false, b->index, n, b->rows, b->labels, err);
+    return echi_exec_read(b->job, false, 0, b->index, n, b->rows, b->labels, err);
 }
 
 static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *err) {

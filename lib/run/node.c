@@ -158,6 +158,7 @@ static ech_status open_recorder(struct echi_node *n, struct echi_about *about) {
     about->deterministic = c->deterministic != 0;
     about->winograd = (uint8_t)c->winograd;
     about->shuffle = n->job->shuffle;
+    about->augment = n->job->augment;
     about->session = n->job->model == NULL;
     about->train_samples = n->job->train_samples;
     about->test_samples = n->job->test_samples;
@@ -176,11 +177,12 @@ static void end_recording(struct echi_node *n) {
 
 static ech_status open_wire(struct echi_node *n) {
     const struct ech_config *c = n->c->config;
-    struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"arithmetic", ""}};
+    struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"augment", ""}, {"arithmetic", ""}};
     echi_job_words(n->job, print[1].value, print[2].value);
     echi_job_order(n->job, print[3].value);
-    if (c->deterministic) snprintf(print[4].value, sizeof print[4].value, "--deterministic, %zu bits", 8 * sizeof(echi_real));
-    else snprintf(print[4].value, sizeof print[4].value, "as fast as each node can, --winograd %d, %zu bits", c->winograd, 8 * sizeof(echi_real));
+    echi_job_augment(n->job, print[4].value);
+    if (c->deterministic) snprintf(print[5].value, sizeof print[5].value, "--deterministic, %zu bits", 8 * sizeof(echi_real));
+    else snprintf(print[5].value, sizeof print[5].value, "as fast as each node can, --winograd %d, %zu bits", c->winograd, 8 * sizeof(echi_real));
     echi_wire_kinds(n->job, n->world, n->kinds);
     struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = n->kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
         .n_fingerprints = (int)(sizeof print / sizeof print[0]), .coordinator = c->coordinator[0] ? c->coordinator : NULL,

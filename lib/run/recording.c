@@ -60,6 +60,7 @@ size_t echi_about_encode(const struct echi_about *a, uint8_t *out, size_t cap) {
     echi_put8(&w, a->deterministic);
     echi_put8(&w, a->winograd);
     echi_put8(&w, a->shuffle);
+    echi_put8(&w, a->augment);
     echi_put8(&w, a->session);
     echi_put32(&w, a->train_samples);
     echi_put32(&w, a->test_samples);
@@ -96,6 +97,7 @@ bool echi_about_decode(const uint8_t *bytes, size_t len, struct echi_about *a) {
     a->deterministic = echi_get8(&r) != 0;
     a->winograd = echi_get8(&r);
     a->shuffle = echi_get8(&r) != 0;
+    a->augment = echi_get8(&r) != 0;
     a->session = echi_get8(&r) != 0;
     a->train_samples = echi_get32(&r);
     a->test_samples = echi_get32(&r);

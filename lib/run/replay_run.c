@@ -71,8 +71,8 @@ static ech_status load_all(struct files *f, const char *dir, struct ech_error *e
             return differs(err, r, "the model of two ranks", first->model_hash, a->model_hash, advice);
         if (strcmp(first->data_hash, a->data_hash) != 0)
             return differs(err, r, "the data of two ranks", first->data_hash, a->data_hash, advice);
-        if (strcmp(was, is) != 0 || first->shuffle != a->shuffle)
-            return differs(err, r, "the seed, order or world of two ranks", was, is, advice);
+        if (strcmp(was, is) != 0 || first->shuffle != a->shuffle || first->augment != a->augment)
+            return differs(err, r, "the seed, order, augmentation or world of two ranks", was, is, advice);
     }
     return ECH_OK;
 }
@@ -191,6 +191,7 @@ ech_status ech_replay(const struct ech_replay_options *o, struct ech_replay_repo
         ech_config_init(&config);
         config.seed = f->recording[0].about.seed;
         config.no_shuffle = !f->recording[0].about.shuffle;
+        strcpy(config.augment, f->recording[0].about.augment ? "crop-flip" : "off");
         config.deterministic = f->recording[0].about.deterministic;
         config.winograd = f->recording[0].about.winograd;
         job = calloc(1, sizeof *job);

@@ -24,6 +24,9 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
     }
     ECHI_TRY_GOTO(echi_job_make(model, data, config, job, err), out);
     echi_report_begin(report, model, data, config);
+    if (job->augment && config->rank == 0 && config->on_log)
+        config->on_log(config->user, ECH_LOG_INFO,
+                       "training samples are cropped and mirrored at random (augment off takes them as they are)");
     if (config->rank == 0) {
         ECHI_TRY_GOTO(echi_first_weights(model, config, &weights, err), out);
         if (config->checkpoint[0]) ECHI_TRY_GOTO(echi_checkpoints_open(config, job, &checkpoints, err), out);

@@ -115,6 +115,7 @@ pair() {       # pair STATUS0 PATTERN0 STATUS1 PATTERN1 WHAT [ARGUMENTS OF RANK 
 pair 19 'rank 1 has model' 19 'model.*start all nodes' "another model" --model "$work/small.model"
 spoilt other "patch $images 5000 x"
 pair 19 'rank 1 has data' 19 'data.*start all nodes' "other data" --data "$work/other"
+pair 19 'rank 1 has augment crop-flip, seed 1 but rank 0 has augment off' 19 'augment off' "another augmentation" --augment crop-flip
 pair 19 'rank 1 has order seed 2 but rank 0 has order seed 1' 19 'order seed' "another seed" --seed 2
 pair '17|19' 'rank 1' 19 'started with --world 3' "another world" --world 3
 pair 17 'rank 1' 17 "127.0.0.1:1\b.*--coordinator" "a coordinator elsewhere" --coordinator 127.0.0.1:1

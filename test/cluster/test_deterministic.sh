@@ -37,6 +37,14 @@ same head "${rounds[@]}" --local 2 --separate 1 --slow 1=3
 same threads "${rounds[@]}" --local 2 --threads 3
 check "nothing was learnt" awk -v a="$(value test_accuracy "$work/alone.json")" 'BEGIN { exit !(a > 0.3) }'
 
+# Crops and flips belong to the sample and its epoch, not to who computes it (two epochs, so that they change once).
+first=augmented
+moved=(--data "$work/data" --batch 48 --epochs 2 --augment crop-flip)
+same augmented "${moved[@]}" --local 1
+same augmented-three "${moved[@]}" --local 3 --separate 1 --shares 4,24,20
+expect 0 '^  speed ' --deterministic --progress off --save "$work/as-they-are" --data "$work/data" --batch 48 --epochs 2
+check "--augment changes nothing" bash -c '! cmp -s "$1" "$2"' _ "$work/augmented" "$work/as-they-are"
+
 # A look finds the same weights, however many rounds are under way, so it also ends a run at the same one.
 first=ends
 until=(--data "$work/data" --batch 48 --epochs 2 --target-accuracy 0.3)

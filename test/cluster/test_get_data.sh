@@ -17,7 +17,7 @@ nothing_in() { [ ! -e "$1" ] || die "$1 was left behind: $(ls -A "$1")"; }
 expect 0 'usage: get-data' --help
 expect 2 'usage: get-data'
 expect 2 'unknown option --up' mnist --up
-expect 2 'unknown data set cifar' cifar
+expect 2 'unknown data set cifar,' cifar
 expect 2 '--to needs a folder' mnist --to
 expect 1 'is not a folder' mnist --from /nonexistent --to /nonexistent/to
 
@@ -83,4 +83,43 @@ nothing_in "$tmp/d"
 cp "$real"/t10k*.gz "$two"
 expect 0 'trying the next mirror' mnist --to "$tmp/d"
 whole "$tmp/d"
+
+# CIFAR-10: single files of the right size, packed or plain; the published archive by its sum.
+mkdir "$tmp/cifar" "$tmp/archive"
+batches='data_batch_1.bin data_batch_2.bin data_batch_3.bin data_batch_4.bin data_batch_5.bin test_batch.bin'
+for n in $batches; do
+    truncate -s 30730000 "$tmp/cifar/$n" && echo "$n" | dd of="$tmp/cifar/$n" conv=notrunc status=none
+done
+expect 1 'no-such is not a folder: give the folder that has CIFAR-10' cifar10 --from "$tmp/no-such"
+if command -v xz >/dev/null; then xz -1 "$tmp/cifar/data_batch_3.bin"; fi
+expect 0 'CIFAR-10 is in' cifar10 --from "$tmp/cifar" --to "$tmp/e"
+[ "$(ls -A "$tmp/e" | wc -l)" -eq 6 ] || die "not the six files: $(ls -A "$tmp/e")"
+for n in $batches; do [ "$(head -c ${#n} "$tmp/e/$n")" = "$n" ] || die "$n is not what was given"; done
+truncate -s 30729999 "$tmp/cifar/test_batch.bin"
+expect 0 'CIFAR-10 is in' cifar10 --from "$tmp/cifar" --to "$tmp/e"   # all there: nothing is taken
+expect 3 'test_batch.bin is no batch of CIFAR-10: it holds 30729999 bytes' cifar10 --from "$tmp/cifar" --to "$tmp/f"
+nothing_in "$tmp/f"
+rm "$tmp/cifar/test_batch.bin"
+expect 1 'nor test_batch.bin nor test_batch.bin.xz is in' cifar10 --from "$tmp/cifar" --to "$tmp/f"
+if command -v xz >/dev/null; then
+    echo damaged >"$tmp/cifar/test_batch.bin.xz"
+    expect 3 'test_batch.bin.xz cannot be unpacked' cifar10 --from "$tmp/cifar" --to "$tmp/f"
+fi
+nothing_in "$tmp/f"
+echo another >"$tmp/archive/cifar-10-binary.tar.gz"
+expect 3 'cifar-10-binary.tar.gz is not CIFAR-10' cifar10 --from "$tmp/archive" --to "$tmp/f"
+nothing_in "$tmp/f"
+expect 1 'cannot be fetched' cifar10 --to "$tmp/f"
+mkdir "$FALSE_NET/www.cs.toronto.edu"
+cp "$tmp/archive/cifar-10-binary.tar.gz" "$FALSE_NET/www.cs.toronto.edu"
+expect 3 'is not CIFAR-10' cifar10 --to "$tmp/f"
+nothing_in "$tmp/f"
+# The right archive, as far as one can be made here: its sum is that of what the copy of the tool expects.
+(cd "$tmp" && mkdir cifar-10-batches-bin && cp e/*.bin cifar-10-batches-bin && tar -czf archive/cifar-10-binary.tar.gz cifar-10-batches-bin)
+sum=$(sha256sum <"$tmp/archive/cifar-10-binary.tar.gz" | cut -d ' ' -f 1)
+sed "s/^CIFAR_SUM=.*/CIFAR_SUM=$sum/" "$tool" >"$tmp/get-data"
+chmod +x "$tmp/get-data"
+tool=$tmp/get-data
+expect 0 'CIFAR-10 is in' cifar10 --from "$tmp/archive" --to "$tmp/f"
+for n in $batches; do cmp -s "$tmp/e/$n" "$tmp/f/$n" || die "$n is not what the archive holds"; done
 echo 'test_get_data: passed'

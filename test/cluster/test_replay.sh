@@ -30,6 +30,7 @@ runs=(
     "--local 3 --sync local --samples-per-step 7 --inner-steps 5 --epochs 1.3 --eval-every 300 --slow 1=3"
     "--local 4 --sync gssp --groups 2 --epochs 3 --slow 3=4,2=4"
     "--local 4 --sync gssp --groups 3 --separate off --samples-per-step 9 --epochs 1.3 --slow 1=3 --damping 0.5"
+    "--local 2 --sync asp --samples-per-step 16 --epochs 1.5 --augment crop-flip"
 )
 ! under thread || runs=("${runs[@]:6}")        # the same threads: those that do most at once
 for words in "${runs[@]}"; do

@@ -253,6 +253,9 @@ static void test_misuse_is_refused_with_a_sentence(void **state) {
     strcpy(config.checkpoint, "kept");   /* the caller's arrays are the caller's to keep */
     assert_int_equal(ech_session_open(&param, 1, 8, &config, NULL, NULL, &session, &err), ECH_E_ARGUMENT);
     config.checkpoint[0] = 0;
+    strcpy(config.augment, "crop-flip");   /* and the samples the caller's to read */
+    assert_int_equal(ech_session_open(&param, 1, 8, &config, NULL, NULL, &session, &err), ECH_E_ARGUMENT);
+    strcpy(config.augment, "auto");
     config.steps = 2;
     config.batch = 4;
     assert_int_equal(ech_session_open(&param, 1, 8, &config, NULL, NULL, &session, &err), ECH_OK);

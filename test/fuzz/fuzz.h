@@ -35,7 +35,7 @@ struct fuzz_driver {
     X(frame) X(hello) X(address)                                                                                                 \
     X(message) X(plan) X(times)                                                                                                  \
     X(model) X(json)                                                                                                             \
-    X(idx)                                                                                                                       \
+    X(idx) X(cifar)                                                                                                              \
     X(plan_file) X(config) X(hosts) X(profile)                                                                                   \
     X(safetensors) X(checkpoint) X(recording)                                                                                    \
     X(coded)

@@ -107,7 +107,7 @@ static void missing_files_are_named(void **state) {
     (void)state;
     struct file file[FILES];
     make_files(file);
-    EXPECT_FAIL(ECH_E_IO, folder, "none of MNIST's idx files", "tools/get-data mnist");
+    EXPECT_FAIL(ECH_E_IO, folder, "neither MNIST's idx files", "tools/get-data mnist");
     static const char *const gz[FILES] = {"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels.idx1-ubyte.gz"};
     for (int i = 0; i < FILES; i++) write_file(gz[i], &file[i]);
     EXPECT_FAIL(ECH_E_FORMAT, folder, "MNIST only as .gz", "tools/get-data mnist --from");
@@ -115,7 +115,7 @@ static void missing_files_are_named(void **state) {
     remove_file(file_name[3]);
     EXPECT_FAIL(ECH_E_FORMAT, folder, "t10k-labels-idx1-ubyte only as .gz", "--from");
     for (int i = 0; i < FILES; i++) remove_file(gz[i]);
-    EXPECT_FAIL(ECH_E_IO, "t10k-labels-idx1-ubyte is missing", "3 of the four", "tools/get-data");
+    EXPECT_FAIL(ECH_E_IO, "t10k-labels-idx1-ubyte is missing", "3 of MNIST's four", "tools/get-data");
     ech_data *data = NULL;
     assert_int_equal(ech_data_open("", 1, &data, NULL), ECH_E_ARGUMENT);
     assert_int_equal(ech_data_open(NULL, 1, &data, NULL), ECH_E_ARGUMENT);
