@@ -52,7 +52,7 @@ static void row_of_outputs(const struct echi_cpu_kernels *k, struct echi_cpu_pro
 static void forward_row(const struct echi_cpu_stack *s, int unit, const float *params, int group, int row, float *out,
                         ptrdiff_t out_o, ptrdiff_t out_p, bool relu) {
     const struct echi_layer *l = s->units[unit].layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, unit);
+    const struct echi_cpu_view x = echi_cpu_value(s, s->units[unit].from);
     const int top = row * l->stride_h - l->pad_h, first = max_int(0, -top), end = min_int(l->kernel_h, l->in.h - top);
     const ptrdiff_t plane = (ptrdiff_t)l->kernel_h * l->kernel_w;
     const struct echi_cpu_axis axis = {
@@ -136,7 +136,7 @@ static void weight_sums(const struct echi_cpu_stack *s, int unit, struct part pa
     const struct echi_cpu_kernels *k = s->k;
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, unit);
+    const struct echi_cpu_view x = echi_cpu_value(s, u->from);
     const ptrdiff_t width = k->width, kernel_row = l->kernel_w * width, plane = l->kernel_h * kernel_row;
     const bool narrow = l->kernel_w == 1;
     const int tap_groups = narrow ? 1 : l->in.c, taps = narrow ? l->in.c : l->kernel_w;
@@ -202,7 +202,7 @@ static void input_grad(struct echi_cpu_stack *s, int unit, int g, const float *p
     const struct echi_cpu_kernels *k = s->k;
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view dx = echi_cpu_grad(s, unit);
+    const struct echi_cpu_view dx = echi_cpu_share(s, u->from);
     const ptrdiff_t plane = (ptrdiff_t)l->kernel_h * l->kernel_w;
     for (int row = 0; row < l->in.h; row++) {
         const struct phase py = phase_of(row % l->stride_h, l->in.h, l->out.h, l->kernel_h, l->stride_h, l->pad_h);
