@@ -50,6 +50,10 @@ static int noise(void *user, int test, const uint32_t *index, int n, float *rows
 /* Every kind of layer, and sides that are no multiple of anything. */
 static const char small_text[] = "input 2 13 11\nconv2d out 4 kernel 3 pad 1\nrelu\nmax_pool kernel 2\nconv2d out 6 kernel 3\n"
                                  "max_pool kernel 2 stride 1\nrelu\navg_pool kernel 2 stride 1\nfc out 17\nrelu\nfc out 10\n";
+/* Branches in trunk and head, an output that three layers take, and dropout on both sides of the cut: whoever gets a sample drops the same. */
+static const char residual_text[] = "input 2 13 11\nconv2d out 4 kernel 3 pad 1 stride 2\nrelu\nconv2d out 4 kernel 3 pad 1\ndropout p 0.25\n"
+                                    "conv2d out 4 kernel 1 from 2\nadd with 4\nadd with 2\nrelu\navg_pool kernel 2 from 6\navg_pool kernel 2 from 8\n"
+                                    "add with 9\nglobal_avg_pool\nfc out 12\nrelu\ndropout p 0.5\nfc out 12\nadd with 14\nfc out 10\n";
 
 /* ------------------------------------------------- one run at a time */
 
