@@ -55,6 +55,8 @@ static const char residual_text[] = "input 2 13 11\nconv2d out 4 kernel 3 pad 1 
                                     "conv2d out 4 kernel 1 from 2\nadd with 4\nadd with 2\nrelu\navg_pool kernel 2 from 6\navg_pool kernel 2 from 8\n"
                                     "add with 9\nglobal_avg_pool\nfc out 12\nrelu\ndropout p 0.5\nfc out 12\nadd with 14\nfc out 10\n";
 
+static const char *name_of(const char *text) { return text == small_text ? "small" : text ? "residual" : "lenet5"; }
+
 /* ------------------------------------------------- one run at a time */
 
 static struct run {
@@ -265,7 +267,7 @@ static void ends_alike(const char *text, int n_shapes) {
     for (int i = 0; i < n_shapes; i++) {
         train(&shapes[i], start, end, NULL);
         const double d = apart(alone, end);
-        print_message("%s, %s: %.2g apart after %d steps\n", text ? "small" : "lenet5", shapes[i].name, d, STEPS);
+        print_message("%s, %s: %.2g apart after %d steps\n", name_of(text), shapes[i].name, d, STEPS);
         assert_true(d <= 1e-12);
     }
     free(alone);
@@ -276,6 +278,7 @@ static void ends_alike(const char *text, int n_shapes) {
 static void test_weights_after_free_steps(void **state) {
     (void)state;
     ends_alike(small_text, SHAPES);
+    ends_alike(residual_text, SHAPES);
     ends_alike(NULL, NAMED);
 }
 
@@ -299,7 +302,7 @@ static void sums_alike(const char *text, int n_shapes) {
             const double d = apart(gradient + step * run.params, run.gradient + step * run.params);
             if (d > most) most = d;
         }
-        print_message("%s, %s: summed gradients at most %.2g apart\n", text ? "small" : "lenet5", shapes[i].name, most);
+        print_message("%s, %s: summed gradients at most %.2g apart\n", name_of(text), shapes[i].name, most);
         assert_true(most <= 5e-6);
     }
     run.restart = false;
@@ -312,12 +315,14 @@ static void sums_alike(const char *text, int n_shapes) {
 static void test_summed_gradients_from_the_same_weights(void **state) {
     (void)state;
     sums_alike(small_text, SHAPES);
+    sums_alike(residual_text, SHAPES);
     sums_alike(NULL, NAMED);
 }
 
 /* What every machine and every compiler comes to: the first eight bytes of SHA-256 over the weights after 50 steps. Whoever
  * changes what is computed here puts in the new ones, found on one machine, and then tries another. */
 #define SMALL_ENDS_IN UINT64_C(0xd697c3ee99d55811)
+#define RESIDUAL_ENDS_IN UINT64_C(0x458f858bcb37bd6e)
 #define LENET5_ENDS_IN UINT64_C(0x9fede1ea2f9c077d)
 
 /* Under --deterministic the same bits, of weights and of the loss, and with the instructions of another processor too. */
@@ -341,7 +346,7 @@ static void bits_alike(const char *text, int n_shapes, uint64_t ends_in) {
     echi_sha256_add(&hash, alone, run.params * sizeof *alone);
     echi_sha256_end(&hash, digest);
     if (echi_load64(digest) != ends_in)
-        fail_msg("%s: %016llx: other weights than everywhere else", text ? "small" : "lenet5", (unsigned long long)echi_load64(digest));
+        fail_msg("%s: %016llx: other weights than everywhere else", name_of(text), (unsigned long long)echi_load64(digest));
     free(alone);
     free(end);
     close_run(start);
@@ -350,6 +355,7 @@ static void bits_alike(const char *text, int n_shapes, uint64_t ends_in) {
 static void test_deterministic_runs_end_in_the_same_bits(void **state) {
     (void)state;
     bits_alike(small_text, WHOLE, SMALL_ENDS_IN);
+    bits_alike(residual_text, WHOLE, RESIDUAL_ENDS_IN);
     bits_alike(NULL, NAMED, LENET5_ENDS_IN);
 }
 
