@@ -186,8 +186,9 @@ void ech_model_add(ech_model *model, int with) {
     if (!begin_layer(model, ECHI_OP_ADD, &layer) || !check_number(model, &layer, "with", with)) return;
     const struct echi_shape other = output_shape(model, with);
     if (other.c != layer.in.c || other.h != layer.in.h || other.w != layer.in.w) {
-        refuse(model, &layer, ECH_E_SHAPE, "its input has %d x %d x %d but %s %d gives %d x %d x %d: what is added must have one shape",
-               layer.in.c, layer.in.h, layer.in.w, with ? "layer" : "the model's input,", with, other.c, other.h, other.w);
+        refuse(model, &layer, ECH_E_SHAPE, "its input has %d x %d x %d but %s, %d, gives %d x %d x %d: what is added must have one shape",
+               layer.in.c, layer.in.h, layer.in.w, with ? model->layers[with - 1].name : "the model's input", with, other.c, other.h,
+               other.w);
         return;
     }
     layer.with = model->n_layers - with;

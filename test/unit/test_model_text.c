@@ -169,9 +169,9 @@ static void test_refused_branches(void **state) {
     assert_refused("input 1 8 8\nrelu from 1\n", "net.txt:2: 'relu'", "from 1", "input, 0");
     assert_refused("input 1 8 8\nrelu\nadd with 65536\n", "with 65536");
     assert_refused("input 1 8 8\nrelu\nadd with -1\n", "net.txt:3: ", "after 'with'", "whole number");
-    assert_refused("input 1 8 8\nconv2d out 2 kernel 3\nadd with 0\n", "net.txt:3: 'add'", "add1: ", "2 x 6 x 6", "input, 0 gives 1 x 8 x 8");
+    assert_refused("input 1 8 8\nconv2d out 2 kernel 3\nadd with 0\n", "net.txt:3: 'add'", "add1: ", "2 x 6 x 6", "input, 0, gives 1 x 8 x 8");
     assert_refused("input 1 8 8\nmax_pool kernel 2\nconv2d out 1 kernel 1\nfc out 4 from 0\nadd with 2\n", "net.txt:5: 'add'", "4 x 1 x 1",
-                   "layer 2 gives 1 x 4 x 4");
+                   "conv1, 2, gives 1 x 4 x 4");
     /* An output that nobody takes, with its line. */
     assert_refused("input 1 8 8\nrelu\n\nfc out 4\nfc out 3 from 1\n", "net.txt:4: ", "'fc', layer 2", "'from 2'", "'add with 2'");
     assert_refused("input 1 8 8\nrelu\ndropout\n", "net.txt:3: ", "'dropout' needs 'p'");
