@@ -397,13 +397,13 @@ static void test_dropout_draws(void **state) {
         if (what == 0) assert_int_equal(alike, SIZE);
         else assert_true(abs(alike - 1160) < 110);
     }
-    /* The rule itself, once: an eighth is kept where the word is 0x20000000 or more. */
-    const struct echi_layer eighth = {.op = ECHI_OP_DROPOUT, .out = {7, 1, 1}, .drop = 125000, .number = 3};
+    /* The rule itself: an eighth is dropped, where the word is below 2^29. */
+    const struct echi_layer eighth = {.op = ECHI_OP_DROPOUT, .out = {SIZE, 1, 1}, .drop = 125000, .number = 3};
     uint32_t word[4];
     echi_random4(11, ECHI_STREAM_DROPOUT, 2, 3, word);
     const uint64_t own = (uint64_t)word[1] << 32 | word[0];
     dropout_factors_in_double(&eighth, 11, (struct echi_row){2, 77}, again);
-    for (uint32_t i = 0; i < 7; i++) {
+    for (uint32_t i = 0; i < SIZE; i++) {
         echi_random4(own, ECHI_STREAM_DROPOUT, 77, i / 4, word);
         assert_true(again[i] == (word[i % 4] < 0x20000000u ? 0 : 1 / 0.875));
     }
