@@ -369,7 +369,7 @@ static void test_residual_nets(void **state) {
     for (int i = 0; i < 6; i++) check_net(&p, &r);
 }
 
-/* What is drawn, by another program: the mean is PyTorch's, and each number is 0 or 1 / (1 - p). */
+/* What is drawn: 0 or 1 / (1 - p), as often as p says, anew for whatever keys it. */
 static void test_dropout_draws(void **state) {
     (void)state;
     const struct echi_layer l = {.op = ECHI_OP_DROPOUT, .in = {5, 20, 20}, .out = {5, 20, 20}, .drop = 300000, .number = 9};
