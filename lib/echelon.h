@@ -42,6 +42,16 @@ void ech_model_relu(ech_model *model);
 void ech_model_max_pool(ech_model *model, int kernel, int stride, int pad);
 void ech_model_avg_pool(ech_model *model, int kernel, int stride, int pad);
 void ech_model_fc(ech_model *model, int outputs);       /* flattens [C][H][W] */
+void ech_model_global_avg_pool(ech_model *model);       /* C x H x W to C x 1 x 1 */
+/* While training each number becomes 0 with probability p (0 <= p < 1, taken in millionths) or is divided by 1 - p, as PyTorch does; what
+ * is drawn depends on the run's seed, epoch, sample, layer and place alone. Else it changes nothing. */
+void ech_model_dropout(ech_model *model, double p);
+/* Each layer takes the output of the one before it. This makes the next one take that of layer `layer` (1 the first, 0: the model's
+ * input), so that a model may branch. Every output but the last must be taken by some layer. */
+void ech_model_from(ech_model *model, int layer);
+/* Its input plus the output of layer `with`, of the same shape: where branches meet (He et al., CVPR 2016). */
+void ech_model_add(ech_model *model, int with);
+int ech_model_layers(const ech_model *model);           /* how many there are: the number of the last one */
 /* ECH_OK when the model is whole and every shape fits. */
 ech_status ech_model_finish(const ech_model *model, struct ech_error *err);
 /* A built-in model by name ("lenet5"), or a text file: one layer a line, '#' starts a comment:
@@ -50,6 +60,10 @@ ech_status ech_model_finish(const ech_model *model, struct ech_error *err);
  *     relu
  *     max_pool kernel 2                  (stride = kernel when not given; avg_pool alike)
  *     fc out 10
+ *     global_avg_pool
+ *     dropout p 0.5
+ *     add with 2                         (its input plus the output of layer 2; the first layer is 1, the input 0)
+ *     conv2d out 8 kernel 1 from 2       (any layer: takes the output of layer 2 instead of the one before it)
  * Errors name file, line and word. */
 ech_status ech_model_open(const char *name_or_path, ech_model **out_model, struct ech_error *err);
 /* The same text from memory (no NUL needed); `name` is used in messages. */

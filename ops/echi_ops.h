@@ -2,7 +2,7 @@
  * The arithmetic of a network: what a layer is, and a *stack*, a run of layers made ready for one device.
  *
  * A stack holds the activations of one mini-batch in flight. The calls for one step are, in this order:
- *     echi_stack_input, echi_stack_forward for each unit, then either
+ *     echi_stack_input, echi_stack_draw when training, echi_stack_forward for each unit, then either
  *       (with the loss here)  echi_stack_loss,                    or
  *       (loss elsewhere)      echi_stack_output ... echi_stack_output_grad
  *     echi_stack_backward for each unit from the last to the first, and, if wanted, echi_stack_input_grad.
@@ -22,7 +22,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum echi_op { ECHI_OP_CONV2D, ECHI_OP_FC, ECHI_OP_MAX_POOL, ECHI_OP_AVG_POOL, ECHI_OP_RELU };
+#define ECHI_WHOLE 1000000u   /* ratios are counted in millionths, so that every machine sends, or drops, the same values */
+
+enum echi_op {
+    ECHI_OP_CONV2D, ECHI_OP_FC, ECHI_OP_MAX_POOL, ECHI_OP_AVG_POOL, ECHI_OP_RELU,
+    ECHI_OP_GLOBAL_AVG_POOL,     /* an average pool whose one window is the whole map */
+    ECHI_OP_ADD,                 /* the sum of two outputs of one shape (He et al., "Deep residual learning", CVPR 2016) */
+    ECHI_OP_DROPOUT              /* Srivastava et al., JMLR 2014, scaled while training, as PyTorch does */
+};
 const char *echi_op_name(enum echi_op op);                     /* "conv2d" */
 
 struct echi_shape { int c, h, w; };                            /* of one sample; a vector is c x 1 x 1 */
@@ -33,14 +40,33 @@ struct echi_layer {
     char name[32];               /* "conv1"; parameters are "conv1.weight", "conv1.bias" */
     enum echi_op op;
     struct echi_shape in, out;
+    int skip, with;              /* it takes the output of the layer that stands 1 + skip before it (0: the one before), an add also that
+                                    of the one 1 + with before it; counted backwards, so that a run of layers says the same by itself */
     int kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;   /* conv2d and pools */
+    uint32_t drop;               /* dropout: so many millionths of the numbers become 0, below ECHI_WHOLE */
+    uint32_t number;             /* dropout: its place in the model, which keys what is drawn for it */
     bool bias;                   /* conv2d and fc */
     size_t weight_at, weights;   /* place and number of floats in the flat parameter array; [out,in,kh,kw] or [out,in] */
     size_t bias_at, biases;      /* [out] */
 };
 /* Pools: padding counts as absent (max) and as zeros in the divisor (average, as PyTorch's default count_include_pad).
  * Output size floor((in + 2 pad - kernel) / stride) + 1. Of equal values in a window max-pool takes the first in row
- * order; ReLU's derivative at 0 is 0. */
+ * order; ReLU's derivative at 0 is 0. While training, dropout multiplies each number by 0 or by 1 / (1 - p), p = drop in
+ * millionths; else it changes nothing. */
+
+/* Outputs of a run of layers have numbers: 0 is its input, i + 1 what its layer i gives. Those that layer i takes: */
+static inline int echi_layer_takes(const struct echi_layer *layers, int i) { return i - layers[i].skip; }
+static inline int echi_layer_adds(const struct echi_layer *layers, int i) { return i - layers[i].with; }   /* an add: the second */
+static inline struct echi_shape echi_output_shape(const struct echi_layer *layers, int number) {
+    return number > 0 ? layers[number - 1].out : layers[0].in;
+}
+/* How often the layers take output `number`. */
+static inline int echi_output_readers(const struct echi_layer *layers, int count, int number) {
+    int readers = 0;
+    for (int i = number; i < count; i++)
+        readers += (echi_layer_takes(layers, i) == number) + (layers[i].op == ECHI_OP_ADD && echi_layer_adds(layers, i) == number);
+    return readers;
+}
 
 /* FAST may sum 3 x 3 convolutions by Winograd's F(4x4, 3x3), which rounds some four times coarser than plain sums; CLOSE only by F(2x2, 3x3),
  * which rounds as they do; PLAIN: directly. FIXED: the same bits on every machine. What one sample gives does not depend on those beside it in the batch; the gradient
@@ -49,7 +75,7 @@ enum echi_kernels { ECHI_KERNELS_FAST, ECHI_KERNELS_CLOSE, ECHI_KERNELS_PLAIN, E
 
 struct echi_stack;
 
-/* Makes `count` layers ready for batches of 1..max_n samples. `layers` is copied. */
+/* Makes `count` layers ready for batches of 1..max_n samples. `layers` is copied. Every output but the last must be taken. */
 ech_status echi_stack_create(struct echi_device *device, enum echi_kernels kernels, const struct echi_layer *layers, int count,
                              int max_n, struct echi_stack **out, struct ech_error *err);
 void echi_stack_destroy(struct echi_stack *stack);             /* NULL is harmless */
@@ -60,6 +86,11 @@ const char *echi_stack_kernel(const struct echi_stack *stack, int unit);   /* wh
 
 /* Begins a step: n samples. rows [n][in.c*in.h*in.w]; not needed any more after the call. */
 ech_status echi_stack_input(struct echi_stack *stack, int n, const echi_real *rows, struct ech_error *err);
+/* Between input and the first forward: this step trains, and its rows are these samples of the training set, in these epochs.
+ * What dropout draws depends on (seed, epoch, sample, layer, place) and on nothing else (design, 6, "Randomness"). Without
+ * this call the step evaluates. rows [n], not needed any more after the call. */
+struct echi_row { uint32_t epoch, sample; };
+ech_status echi_stack_draw(struct echi_stack *stack, uint64_t seed, const struct echi_row *rows, struct ech_error *err);
 /* `params` is the whole flat array of the model, of which the layers' places are read. */
 ech_status echi_stack_forward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct ech_error *err);
 /* Output of the last unit: rows [n][out]. */
@@ -71,10 +102,11 @@ ech_status echi_stack_loss(struct echi_stack *stack, const uint8_t *labels, echi
                            struct ech_error *err);
 /* Gradient of the last unit's output, given from elsewhere: rows [n][out]. */
 ech_status echi_stack_output_grad(struct echi_stack *stack, const echi_real *rows, struct ech_error *err);
-/* Backward of one unit. *Sets* (does not add to) the unit's places in `grads`, a flat array like `params`. */
+/* Backward of one unit. *Sets* (does not add to) the unit's places in `grads`, a flat array like `params`. need_input_grad: what
+ * it takes gets its share of the gradient; the shares of an output that several units take are added up, the last unit's first. */
 ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
                                bool need_input_grad, struct ech_error *err);
-/* After backward of unit 0 with need_input_grad: rows [n][in]. */
+/* After backward of unit 0, and of all that take the input, with need_input_grad: rows [n][in]. */
 ech_status echi_stack_input_grad(struct echi_stack *stack, echi_real *rows, struct ech_error *err);
 
 /* --- arithmetic on flat ranges of parameters; at and count in floats --- */
@@ -115,8 +147,6 @@ ech_status echi_exact_add(struct echi_device *device, struct echi_buffer *sum, c
 ech_status echi_exact_round(struct echi_device *device, struct echi_buffer *g, const struct echi_buffer *sum, size_t at, size_t count,
                             struct ech_error *err);                    /* g = sum, rounded once */
 /* --- changes written short (design, 6, "Two kinds of link"); codec.c says how the bytes lie --- */
-
-#define ECHI_WHOLE 1000000u   /* ratios are counted in millionths, so that every machine sends the same number of values */
 
 /* Which of a range go: the ceil(count * ratio) largest by magnitude, found by a threshold taken from a sample (papers.md, 4.2;
  * Lin et al., Deep Gradient Compression, ICLR 2018). Never a zero. Of the sample each place is a pure function of (seed, turn, part). */

@@ -16,6 +16,7 @@ struct echi_stack_impl {
                          struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err);
     void (*destroy)(void *state);
     void (*input)(void *state, int n, const echi_real *rows);
+    void (*draw)(void *state, uint64_t seed, const struct echi_row *rows);   /* the step that `input` began trains */
     void (*forward)(void *state, int unit, const echi_real *params);
     void (*output)(void *state, echi_real *rows);
     void (*loss)(void *state, const uint8_t *labels, echi_real scale, double *out_loss, int *out_correct);
@@ -23,6 +24,12 @@ struct echi_stack_impl {
     void (*backward)(void *state, int unit, const echi_real *params, echi_real *grads, bool need_input_grad);
     void (*input_grad)(void *state, echi_real *rows);
 };
+/* Between units lie *boundaries*: number 0 is the stack's input, u + 1 the output of unit u. A unit takes what its first layer takes, so
+ * an output that another unit takes must be the end of one. That of output `number` of the layers, of those of units [0, count): */
+int echi_stack_boundary(const struct echi_stack_unit *units, int count, int number);
+/* dropout.c. What a dropout multiplies the numbers of one sample by, in their order: `out` has room for those of its shape. */
+void echi_dropout_factors(const struct echi_layer *layer, uint64_t seed, struct echi_row row, echi_real *out);
+
 /* Fastest first, the reference last, then NULL. */
 extern const struct echi_stack_impl *const echi_stack_implementations[];
 /* As echi_stack_create, with one implementation and no other to fall back on: tests hold each against the reference. */

@@ -6,7 +6,9 @@
 
 const char *echi_op_name(enum echi_op op) {
     static const char *const names[] = {[ECHI_OP_CONV2D] = "conv2d", [ECHI_OP_FC] = "fc", [ECHI_OP_MAX_POOL] = "max_pool",
-                                        [ECHI_OP_AVG_POOL] = "avg_pool", [ECHI_OP_RELU] = "relu"};
+                                        [ECHI_OP_AVG_POOL] = "avg_pool", [ECHI_OP_RELU] = "relu",
+                                        [ECHI_OP_GLOBAL_AVG_POOL] = "global_avg_pool", [ECHI_OP_ADD] = "add",
+                                        [ECHI_OP_DROPOUT] = "dropout"};
     return (unsigned)op < sizeof names / sizeof names[0] ? names[op] : "unknown";
 }
 
@@ -36,12 +38,12 @@ static bool count_weights(const struct echi_layer *l, size_t in_size, size_t *ou
 
 ech_status echi_layer_check(const struct echi_layer *l, struct ech_error *err) {
     size_t in_size = 0, out_size = 0, weights = 0;
-    if ((unsigned)l->op > ECHI_OP_RELU)
+    if ((unsigned)l->op > ECHI_OP_DROPOUT)
         return echi_fail_at(err, ECH_E_UNSUPPORTED, "stack.create", -1, l->name, "layer '%s': operation %d is not known", l->name,
                             (int)l->op);
     if (!shape_size(l->in, &in_size) || !shape_size(l->out, &out_size)) return wrong(l, "every side must be at least 1", err);
 
-    bool pool = l->op == ECHI_OP_MAX_POOL || l->op == ECHI_OP_AVG_POOL;
+    bool pool = l->op == ECHI_OP_MAX_POOL || l->op == ECHI_OP_AVG_POOL || l->op == ECHI_OP_GLOBAL_AVG_POOL;
     if (pool || l->op == ECHI_OP_CONV2D) {
         if (!side_fits(l->in.h, l->out.h, l->kernel_h, l->stride_h, l->pad_h) ||
             !side_fits(l->in.w, l->out.w, l->kernel_w, l->stride_w, l->pad_w))
@@ -50,9 +52,13 @@ ech_status echi_layer_check(const struct echi_layer *l, struct ech_error *err) {
     if (pool && (l->pad_h >= l->kernel_h || l->pad_w >= l->kernel_w))
         return wrong(l, "the padding must be smaller than the window, or some windows hold nothing", err);
     if (pool && l->in.c != l->out.c) return wrong(l, "a pool keeps the number of channels", err);
+    if (l->op == ECHI_OP_GLOBAL_AVG_POOL && (l->kernel_h != l->in.h || l->kernel_w != l->in.w || l->pad_h != 0 || l->pad_w != 0))
+        return wrong(l, "the window must be the whole map", err);
     if (l->op == ECHI_OP_FC && (l->out.h != 1 || l->out.w != 1)) return wrong(l, "the output must be a vector", err);
-    if (l->op == ECHI_OP_RELU && (l->in.c != l->out.c || l->in.h != l->out.h || l->in.w != l->out.w))
+    bool keeps_shape = l->op == ECHI_OP_RELU || l->op == ECHI_OP_ADD || l->op == ECHI_OP_DROPOUT;
+    if (keeps_shape && (l->in.c != l->out.c || l->in.h != l->out.h || l->in.w != l->out.w))
         return wrong(l, "the output must have the input's shape", err);
+    if (l->op == ECHI_OP_DROPOUT && l->drop >= ECHI_WHOLE) return wrong(l, "it drops everything", err);
 
     bool has_params = l->op == ECHI_OP_CONV2D || l->op == ECHI_OP_FC;
     if (has_params && !count_weights(l, in_size, &weights)) return wrong(l, "too many weights", err);

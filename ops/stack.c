@@ -16,10 +16,15 @@ const struct echi_stack_impl *const echi_stack_implementations[] = {
     NULL,
 };
 
+/* The boundaries that a unit takes (echi_stack_impl.h); `also` is `from` for all but an add. */
+struct reads { int from, also; };
+
 struct echi_stack {
     const struct echi_stack_impl *impl;
     void *state;                        /* the implementation's */
     struct echi_stack_unit *units;      /* [n_units] */
+    struct reads *reads;                /* [n_units] */
+    int *owed;                          /* [n_units + 1], by boundary: 1 + the unit that has kept back its share of the gradient; 0: none has */
     int n_units, max_n;
     struct echi_shape in, out;
     size_t params_end;                  /* floats that the flat arrays must have */
@@ -28,7 +33,6 @@ struct echi_stack {
     int n;                              /* its samples; 0: no input yet */
     int forward_next;                   /* the unit to go forward next; n_units: all are done */
     int backward_next;                  /* the unit to go backward next; n_units: no gradient of the output yet; -1: all are done */
-    bool has_gradient;                  /* the gradient at the output of unit backward_next (of the input, when -1) is there */
 };
 
 /* --- creation --- */
@@ -44,7 +48,19 @@ static bool extend(size_t *end, size_t at, size_t count) {
     return true;
 }
 
-/* Every layer by itself, each with the one before it, and the size of the flat array they ask for. */
+/* What a layer takes and what it finds there. */
+static ech_status check_source(const struct echi_layer *layers, int i, int number, bool flattens, struct ech_error *err) {
+    const struct echi_layer *l = &layers[i];
+    if (number < 0 || number > i)
+        return echi_fail_at(err, ECH_E_SHAPE, "stack.create", -1, l->name, "layer '%s' takes an output that is none of those before it", l->name);
+    const struct echi_shape given = echi_output_shape(layers, number);
+    if (same_shape(given, l->in) || (flattens && echi_shape_size(given) == echi_shape_size(l->in))) return ECH_OK;
+    return echi_fail_at(err, ECH_E_SHAPE, "stack.create", -1, l->name,
+                        "layer '%s' takes %dx%dx%d, but '%s' before it gives %dx%dx%d", l->name, l->in.c, l->in.h, l->in.w,
+                        number > 0 ? layers[number - 1].name : "input", given.c, given.h, given.w);
+}
+
+/* Every layer by itself, each with those it takes from, and the size of the flat array they ask for. */
 static ech_status check_layers(const struct echi_layer *layers, int count, int max_n, size_t *out_params_end, struct ech_error *err) {
     size_t end = 0, bytes = 0;
     for (int i = 0; i < count; i++) {
@@ -57,18 +73,29 @@ static ech_status check_layers(const struct echi_layer *layers, int count, int m
         if (!extend(&end, l->weight_at, l->weights) || !extend(&end, l->bias_at, l->biases))
             return echi_fail_at(err, ECH_E_SHAPE, "stack.create", -1, l->name, "layer '%s': its parameters lie outside any memory",
                                 l->name);
-        if (i == 0) continue;
-        const struct echi_layer *before = &layers[i - 1];
-        bool flattens = l->op == ECHI_OP_FC && echi_shape_size(before->out) == echi_shape_size(l->in);
-        if (!flattens && !same_shape(before->out, l->in))
-            return echi_fail_at(err, ECH_E_SHAPE, "stack.create", -1, l->name,
-                                "layer '%s' takes %dx%dx%d, but '%s' before it gives %dx%dx%d", l->name, l->in.c, l->in.h, l->in.w,
-                                before->name, before->out.c, before->out.h, before->out.w);
+        ECHI_TRY(check_source(layers, i, echi_layer_takes(layers, i), l->op == ECHI_OP_FC, err));
+        if (l->op == ECHI_OP_ADD) ECHI_TRY(check_source(layers, i, echi_layer_adds(layers, i), false, err));
     }
+    for (int i = 0; i < count - 1; i++)
+        if (echi_output_readers(layers, count, i + 1) == 0)
+            return echi_fail_at(err, ECH_E_SHAPE, "stack.create", -1, layers[i].name, "layer '%s': no layer takes its output",
+                                layers[i].name);
     if (!echi_mul_size(end, sizeof(echi_real), &bytes))
         return echi_fail(err, ECH_E_SHAPE, "stack.create", "%zu parameters do not fit in memory", end);
     *out_params_end = end;
     return ECH_OK;
+}
+
+int echi_stack_boundary(const struct echi_stack_unit *units, int count, int number) {
+    while (count > 0 && units[count - 1].end > number) count--;
+    return count;
+}
+
+static void release(struct echi_stack *stack) {
+    free(stack->units);
+    free(stack->reads);
+    free(stack->owed);
+    free(stack);
 }
 
 ech_status echi_stack_create_with(struct echi_device *device, const struct echi_stack_impl *impl, const struct echi_layer *layers,
@@ -85,19 +112,22 @@ ech_status echi_stack_create_with(struct echi_device *device, const struct echi_
     ECHI_TRY(check_layers(layers, count, max_n, &params_end, err));
 
     struct echi_stack *stack = calloc(1, sizeof *stack);
-    struct echi_stack_unit *units = calloc((size_t)count, sizeof *units);
-    if (stack == NULL || units == NULL) {
-        free(stack);
-        free(units);
-        return echi_fail_memory(err, "stack.create", "a stack");
-    }
-    *stack = (struct echi_stack){.impl = impl, .units = units, .max_n = max_n, .in = layers[0].in, .out = layers[count - 1].out,
-                                 .params_end = params_end};
-    ech_status status = impl->create(device, layers, count, max_n, &stack->state, units, &stack->n_units, &stack->bytes, err);
+    if (stack == NULL) return echi_fail_memory(err, "stack.create", "a stack");
+    *stack = (struct echi_stack){.impl = impl, .max_n = max_n, .in = layers[0].in, .out = layers[count - 1].out, .params_end = params_end};
+    stack->units = calloc((size_t)count, sizeof *stack->units);
+    stack->reads = calloc((size_t)count, sizeof *stack->reads);
+    stack->owed = calloc((size_t)count + 1, sizeof *stack->owed);
+    ech_status status = stack->units == NULL || stack->reads == NULL || stack->owed == NULL
+                            ? echi_fail_memory(err, "stack.create", "a stack")
+                            : impl->create(device, layers, count, max_n, &stack->state, stack->units, &stack->n_units, &stack->bytes, err);
     if (status != ECH_OK) {
-        free(units);
-        free(stack);
+        release(stack);
         return status;
+    }
+    for (int u = 0; u < stack->n_units; u++) {
+        const int i = stack->units[u].first, from = echi_layer_takes(layers, i);
+        stack->reads[u].from = echi_stack_boundary(stack->units, u, from);
+        stack->reads[u].also = echi_stack_boundary(stack->units, u, layers[i].op == ECHI_OP_ADD ? echi_layer_adds(layers, i) : from);
     }
     *out = stack;
     return ECH_OK;
@@ -122,8 +152,7 @@ ech_status echi_stack_create(struct echi_device *device, enum echi_kernels kerne
 void echi_stack_destroy(struct echi_stack *stack) {
     if (stack == NULL) return;
     stack->impl->destroy(stack->state);
-    free(stack->units);
-    free(stack);
+    release(stack);
 }
 
 size_t echi_stack_bytes(const struct echi_stack *stack) { return stack->bytes; }
@@ -174,13 +203,18 @@ static ech_status need_output(const struct echi_stack *stack, const char *operat
 /* The place in a step where the gradient of the output is given: once. */
 static ech_status need_no_gradient(const struct echi_stack *stack, const char *operation, struct ech_error *err) {
     ECHI_TRY(need_output(stack, operation, err));
-    if (stack->has_gradient || stack->backward_next < stack->n_units)
+    if (stack->backward_next < stack->n_units)
         return echi_fail(err, ECH_E_ARGUMENT, operation,
                          "the gradient of this step's output is set already; begin the next step with echi_stack_input");
     return ECH_OK;
 }
 
 /* --- one step --- */
+
+static void begin_backward(struct echi_stack *stack) {
+    memset(stack->owed, 0, ((size_t)stack->n_units + 1) * sizeof *stack->owed);
+    stack->backward_next = stack->n_units - 1;
+}
 
 ech_status echi_stack_input(struct echi_stack *stack, int n, const echi_real *rows, struct ech_error *err) {
     ECHI_TRY(need("stack.input", stack != NULL, "stack", err));
@@ -191,7 +225,16 @@ ech_status echi_stack_input(struct echi_stack *stack, int n, const echi_real *ro
     stack->n = n;
     stack->forward_next = 0;
     stack->backward_next = stack->n_units;
-    stack->has_gradient = false;
+    return ECH_OK;
+}
+
+ech_status echi_stack_draw(struct echi_stack *stack, uint64_t seed, const struct echi_row *rows, struct ech_error *err) {
+    ECHI_TRY(need("stack.draw", stack != NULL, "stack", err));
+    ECHI_TRY(need("stack.draw", rows != NULL, "rows", err));
+    if (stack->n == 0) return echi_fail(err, ECH_E_ARGUMENT, "stack.draw", "there is no input yet; call echi_stack_input first");
+    if (stack->forward_next > 0)
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.draw", "unit 0 has gone forward already; call echi_stack_draw right after echi_stack_input");
+    stack->impl->draw(stack->state, seed, rows);
     return ECH_OK;
 }
 
@@ -228,8 +271,7 @@ ech_status echi_stack_loss(struct echi_stack *stack, const uint8_t *labels, echi
             return echi_fail(err, ECH_E_ARGUMENT, "stack.loss", "label %d of sample %d of the batch is not below the %d outputs",
                              labels[s], s, stack->out.c);
     stack->impl->loss(stack->state, labels, scale, out_loss, out_correct);
-    stack->has_gradient = true;
-    stack->backward_next = stack->n_units - 1;
+    begin_backward(stack);
     return ECH_OK;
 }
 
@@ -237,8 +279,7 @@ ech_status echi_stack_output_grad(struct echi_stack *stack, const echi_real *row
     ECHI_TRY(need_no_gradient(stack, "stack.output_grad", err));
     ECHI_TRY(need("stack.output_grad", rows != NULL, "rows", err));
     stack->impl->output_grad(stack->state, rows);
-    stack->has_gradient = true;
-    stack->backward_next = stack->n_units - 1;
+    begin_backward(stack);
     return ECH_OK;
 }
 
@@ -255,22 +296,22 @@ ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct 
         return echi_fail(err, ECH_E_ARGUMENT, "stack.backward",
                          "unit %d cannot go backward now; units go from the last to the first, and %d are left", unit,
                          stack->backward_next + 1);
-    if (!stack->has_gradient)
+    if (stack->owed[unit + 1] != 0)
         return echi_fail(err, ECH_E_ARGUMENT, "stack.backward",
                          "unit %d has no gradient to start from; call echi_stack_backward of unit %d with need_input_grad", unit,
-                         unit + 1);
+                         stack->owed[unit + 1] - 1);
     stack->impl->backward(stack->state, unit, echi_buffer_host(params), echi_buffer_host(grads), need_input_grad);
     stack->backward_next--;
-    stack->has_gradient = need_input_grad;
+    if (!need_input_grad) stack->owed[stack->reads[unit].from] = stack->owed[stack->reads[unit].also] = unit + 1;
     return ECH_OK;
 }
 
 ech_status echi_stack_input_grad(struct echi_stack *stack, echi_real *rows, struct ech_error *err) {
     ECHI_TRY(need_output(stack, "stack.input_grad", err));
     ECHI_TRY(need("stack.input_grad", rows != NULL, "rows", err));
-    if (stack->backward_next != -1 || !stack->has_gradient)
+    if (stack->backward_next != -1 || stack->owed[0] != 0)
         return echi_fail(err, ECH_E_ARGUMENT, "stack.input_grad",
-                         "the gradient of the input is not there; call echi_stack_backward of unit 0 with need_input_grad first");
+                         "the gradient of the input is not there; call echi_stack_backward with need_input_grad first, to unit 0");
     stack->impl->input_grad(stack->state, rows);
     return ECH_OK;
 }

@@ -14,6 +14,7 @@ struct ech_model {
     struct echi_shape input;
     struct echi_layer layers[ECHI_LAYERS_MAX];
     int n_layers;
+    int from; bool from_given;                  /* what ech_model_from said of the next layer */
     size_t n_params;                            /* floats in the flat array, in the order of the layers, weight before bias */
     bool broken; struct ech_error error;        /* a builder call failed: reported by every later use */
 };
@@ -25,9 +26,12 @@ int echi_model_param_layers(const struct ech_model *model, struct echi_param_lay
 
 /* ECH_E_SHAPE/ECH_E_ARGUMENT unless the model is whole: at least one layer, ends in an fc (or conv) of `classes` outputs. */
 ech_status echi_model_check(const struct ech_model *model, struct echi_shape data, int classes, struct ech_error *err);
-/* First layer of the head: the first fc layer (its flattening belongs to it); n_layers when there is no fc or no layer
- * with parameters before it, for then there is nothing to separate. */
+/* First layer of the head: the first fc layer (its flattening belongs to it) with parameters in front of it such that it and the
+ * layers after it take nothing from before it but the output in front of it; n_layers when there is none, for then there is nothing
+ * to separate. */
 int echi_model_cut(const struct ech_model *model);
+/* A layer, from 0, whose output no other takes and which is not the last; -1 when there is none. */
+int echi_model_unread(const struct ech_model *model);
 /* Multiply-adds of one sample forward. */
 uint64_t echi_layer_operations(const struct echi_layer *layer);
 /* SHA-256 over the canonical text (ech_model_text's form, without comments), as 64 hex digits. */

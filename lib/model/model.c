@@ -18,7 +18,8 @@
 
 static const char *const name_stems[] = {
     [ECHI_OP_CONV2D] = "conv",       [ECHI_OP_FC] = "fc",     [ECHI_OP_MAX_POOL] = "max_pool",
-    [ECHI_OP_AVG_POOL] = "avg_pool", [ECHI_OP_RELU] = "relu",
+    [ECHI_OP_AVG_POOL] = "avg_pool", [ECHI_OP_RELU] = "relu", [ECHI_OP_GLOBAL_AVG_POOL] = "global_avg_pool",
+    [ECHI_OP_ADD] = "add",           [ECHI_OP_DROPOUT] = "dropout",
 };
 
 ech_status ech_model_create(int channels, int height, int width, ech_model **out_model, struct ech_error *err) {
@@ -55,8 +56,15 @@ static void refuse(struct ech_model *model, const struct echi_layer *layer, ech_
     echi_fail_at(&model->error, code, "model.build", -1, layer->name, "%s: %s", layer->name, text);
 }
 
-static struct echi_shape output_shape(const struct ech_model *model) {
-    return model->n_layers ? model->layers[model->n_layers - 1].out : model->input;
+/* What layer `number` gives; 0: the model's input. */
+static struct echi_shape output_shape(const struct ech_model *model, int number) {
+    return number > 0 ? model->layers[number - 1].out : model->input;
+}
+
+static bool check_number(struct ech_model *model, const struct echi_layer *layer, const char *what, int number) {
+    if (number >= 0 && number <= model->n_layers) return true;
+    refuse(model, layer, ECH_E_ARGUMENT, "%s %d: before it there are only the input, 0, and layers 1 to %d", what, number, model->n_layers);
+    return false;
 }
 
 /* The next layer of `op` with its input shape and name, not yet part of the model; false when nothing can be added. */
@@ -64,13 +72,27 @@ static bool begin_layer(struct ech_model *model, enum echi_op op, struct echi_la
     if (!model || model->broken) return false;
     int same = 1;
     for (int i = 0; i < model->n_layers; i++) same += model->layers[i].op == op;
-    *layer = (struct echi_layer){.op = op, .in = output_shape(model)};
-    layer->out = layer->in;
+    *layer = (struct echi_layer){.op = op, .number = (uint32_t)model->n_layers};
     snprintf(layer->name, sizeof layer->name, "%s%d", name_stems[op], same);
-    if (model->n_layers < ECHI_LAYERS_MAX) return true;
-    refuse(model, layer, ECH_E_ARGUMENT, "a model may have at most %d layers", ECHI_LAYERS_MAX);
-    return false;
+    if (model->n_layers == ECHI_LAYERS_MAX) {
+        refuse(model, layer, ECH_E_ARGUMENT, "a model may have at most %d layers", ECHI_LAYERS_MAX);
+        return false;
+    }
+    const int from = model->from_given ? model->from : model->n_layers;
+    if (!check_number(model, layer, "from", from)) return false;
+    model->from_given = false;
+    layer->skip = model->n_layers - from;
+    layer->in = layer->out = output_shape(model, from);
+    return true;
 }
+
+void ech_model_from(ech_model *model, int layer) {
+    if (!model) return;
+    model->from = layer;
+    model->from_given = true;
+}
+
+int ech_model_layers(const ech_model *model) { return model ? model->n_layers : 0; }
 
 static bool check_range(struct ech_model *model, const struct echi_layer *layer, const char *what, int value, int least) {
     if (value >= least && value <= ECHI_DIM_MAX) return true;
@@ -159,6 +181,32 @@ void ech_model_relu(ech_model *model) {
     if (begin_layer(model, ECHI_OP_RELU, &layer)) end_layer(model, &layer);
 }
 
+void ech_model_add(ech_model *model, int with) {
+    struct echi_layer layer;
+    if (!begin_layer(model, ECHI_OP_ADD, &layer) || !check_number(model, &layer, "with", with)) return;
+    const struct echi_shape other = output_shape(model, with);
+    if (other.c != layer.in.c || other.h != layer.in.h || other.w != layer.in.w) {
+        refuse(model, &layer, ECH_E_SHAPE, "its input has %d x %d x %d but %s, %d, gives %d x %d x %d: what is added must have one shape",
+               layer.in.c, layer.in.h, layer.in.w, with ? model->layers[with - 1].name : "the model's input", with, other.c, other.h,
+               other.w);
+        return;
+    }
+    layer.with = model->n_layers - with;
+    end_layer(model, &layer);
+}
+
+void ech_model_dropout(ech_model *model, double p) {
+    struct echi_layer layer;
+    if (!begin_layer(model, ECHI_OP_DROPOUT, &layer)) return;
+    if (!(p >= 0 && p < 1)) {
+        refuse(model, &layer, ECH_E_ARGUMENT, "p %g must be at least 0 and below 1", p);
+        return;
+    }
+    const uint32_t drop = (uint32_t)(p * ECHI_WHOLE + 0.5);
+    layer.drop = drop < ECHI_WHOLE ? drop : ECHI_WHOLE - 1;
+    end_layer(model, &layer);
+}
+
 static void add_pool(struct ech_model *model, enum echi_op op, int kernel, int stride, int pad) {
     struct echi_layer layer;
     if (!begin_layer(model, op, &layer) || !set_window(model, &layer, kernel, stride, pad)) return;
@@ -177,6 +225,22 @@ void ech_model_avg_pool(ech_model *model, int kernel, int stride, int pad) {
     add_pool(model, ECHI_OP_AVG_POOL, kernel, stride, pad);
 }
 
+void ech_model_global_avg_pool(ech_model *model) {
+    struct echi_layer layer;
+    if (!begin_layer(model, ECHI_OP_GLOBAL_AVG_POOL, &layer)) return;
+    layer.kernel_h = layer.in.h;
+    layer.kernel_w = layer.in.w;
+    layer.stride_h = layer.stride_w = 1;
+    layer.out.h = layer.out.w = 1;
+    end_layer(model, &layer);
+}
+
+int echi_model_unread(const struct ech_model *model) {
+    for (int i = 0; i < model->n_layers - 1; i++)
+        if (!echi_output_readers(model->layers, model->n_layers, i + 1)) return i;
+    return -1;
+}
+
 ech_status ech_model_finish(const ech_model *model, struct ech_error *err) {
     if (!model)
         return echi_fail(err, ECH_E_ARGUMENT, "model.finish",
@@ -187,6 +251,11 @@ ech_status ech_model_finish(const ech_model *model, struct ech_error *err) {
     }
     if (!model->n_layers)
         return echi_fail(err, ECH_E_ARGUMENT, "model.finish", "model '%s' has no layers: add at least one fc", model->name);
+    const int unread = echi_model_unread(model);
+    if (unread >= 0)
+        return echi_fail_at(err, ECH_E_ARGUMENT, "model.finish", -1, model->layers[unread].name,
+                            "%s: no layer takes its output: remove it, or let a later layer take from %d or add with %d",
+                            model->layers[unread].name, unread + 1, unread + 1);
     return ECH_OK;
 }
 
@@ -214,9 +283,9 @@ ech_status echi_model_check(const struct ech_model *model, struct echi_shape dat
                          "model '%s' takes samples of %d x %d x %d but the data has %d x %d x %d: change the model's input",
                          model->name, in.c, in.h, in.w, data.c, data.h, data.w);
     const struct echi_layer *last = &model->layers[model->n_layers - 1];
-    if (last->op != ECHI_OP_FC && last->op != ECHI_OP_CONV2D)
+    if (last->op != ECHI_OP_FC && last->op != ECHI_OP_CONV2D && last->op != ECHI_OP_GLOBAL_AVG_POOL)
         return echi_fail_at(err, ECH_E_SHAPE, "model.check", -1, last->name,
-                            "%s: model '%s' must end in an fc (or conv2d) with one output for each of the %d classes", last->name,
+                            "%s: model '%s' must end in an fc (or conv2d, or global_avg_pool) with one output for each of the %d classes", last->name,
                             model->name, classes);
     if (last->out.c != classes || last->out.h != 1 || last->out.w != 1)
         return echi_fail_at(
@@ -232,10 +301,21 @@ uint64_t echi_layer_operations(const struct echi_layer *layer) {
     return layer->weights ? (uint64_t)echi_shape_size(layer->out) * (layer->weights / (size_t)layer->out.c) : 0;
 }
 
+/* Whether the layers from `cut` on take anything from before it but the output in front of it. */
+static bool crossed(const struct ech_model *model, int cut) {
+    for (int i = cut; i < model->n_layers; i++)
+        if (echi_layer_takes(model->layers, i) < cut || (model->layers[i].op == ECHI_OP_ADD && echi_layer_adds(model->layers, i) < cut))
+            return true;
+    return false;
+}
+
 int echi_model_cut(const struct ech_model *model) {
     bool trunk_learns = false;
     for (int i = 0; i < model->n_layers; i++) {
-        if (model->layers[i].op == ECHI_OP_FC) return trunk_learns ? i : model->n_layers;
+        if (model->layers[i].op == ECHI_OP_FC) {
+            if (!trunk_learns) return model->n_layers;
+            if (!crossed(model, i)) return i;
+        }
         trunk_learns = trunk_learns || model->layers[i].weights;
     }
     return model->n_layers;

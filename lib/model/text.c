@@ -34,19 +34,24 @@ static const struct {
 };
 #define BUILTINS (sizeof builtins / sizeof *builtins)
 
-/* The grammar: which word opens a layer and which keys, each with a number, may follow it. */
-enum key { OUT, KERNEL, STRIDE, PAD, KEYS };
-static const char *const key_words[KEYS] = {[OUT] = "out", [KERNEL] = "kernel", [STRIDE] = "stride", [PAD] = "pad"};
-enum { HAS_OUT = 1 << OUT, HAS_KERNEL = 1 << KERNEL, HAS_STRIDE = 1 << STRIDE, HAS_PAD = 1 << PAD };
+/* The grammar: which word opens a layer and which keys, each with a number, may follow it. All may say `from`. */
+enum key { OUT, KERNEL, STRIDE, PAD, WITH, P, FROM, KEYS };
+static const char *const key_words[KEYS] = {[OUT] = "out", [KERNEL] = "kernel", [STRIDE] = "stride", [PAD] = "pad",
+                                            [WITH] = "with", [P] = "p", [FROM] = "from"};
+enum { HAS_OUT = 1 << OUT, HAS_KERNEL = 1 << KERNEL, HAS_STRIDE = 1 << STRIDE, HAS_PAD = 1 << PAD, HAS_WITH = 1 << WITH, HAS_P = 1 << P,
+       HAS_FROM = 1 << FROM };
 static const struct form {
     const char *word;
     unsigned needs, allows;
 } forms[] = {
-    [ECHI_OP_CONV2D] = {"conv2d", HAS_OUT | HAS_KERNEL, HAS_OUT | HAS_KERNEL | HAS_STRIDE | HAS_PAD},
-    [ECHI_OP_FC] = {"fc", HAS_OUT, HAS_OUT},
-    [ECHI_OP_MAX_POOL] = {"max_pool", HAS_KERNEL, HAS_KERNEL | HAS_STRIDE | HAS_PAD},
-    [ECHI_OP_AVG_POOL] = {"avg_pool", HAS_KERNEL, HAS_KERNEL | HAS_STRIDE | HAS_PAD},
-    [ECHI_OP_RELU] = {"relu", 0, 0},
+    [ECHI_OP_CONV2D] = {"conv2d", HAS_OUT | HAS_KERNEL, HAS_OUT | HAS_KERNEL | HAS_STRIDE | HAS_PAD | HAS_FROM},
+    [ECHI_OP_FC] = {"fc", HAS_OUT, HAS_OUT | HAS_FROM},
+    [ECHI_OP_MAX_POOL] = {"max_pool", HAS_KERNEL, HAS_KERNEL | HAS_STRIDE | HAS_PAD | HAS_FROM},
+    [ECHI_OP_AVG_POOL] = {"avg_pool", HAS_KERNEL, HAS_KERNEL | HAS_STRIDE | HAS_PAD | HAS_FROM},
+    [ECHI_OP_RELU] = {"relu", 0, HAS_FROM},
+    [ECHI_OP_GLOBAL_AVG_POOL] = {"global_avg_pool", 0, HAS_FROM},
+    [ECHI_OP_ADD] = {"add", HAS_WITH, HAS_WITH | HAS_FROM},
+    [ECHI_OP_DROPOUT] = {"dropout", HAS_P, HAS_P | HAS_FROM},
 };
 #define FORMS (sizeof forms / sizeof *forms)
 
@@ -63,6 +68,7 @@ struct reader {
     int line;
     const char *at, *end; /* what is left of the line */
     struct ech_error *err;
+    int line_of[ECHI_LAYERS_MAX]; /* each layer's */
 };
 
 /* A refusal: its sentence begins with the text's name and the line. */
@@ -120,6 +126,25 @@ static ech_status read_number(struct reader *r, struct word after, int *out) {
     return ECH_OK;
 }
 
+/* "0.5", as millionths; six digits behind the point say all that can be told apart. */
+static ech_status read_fraction(struct reader *r, struct word after, int *out) {
+    struct word w;
+    struct shown s, n;
+    if (!next_word(r, &w)) return complain(r, "'%s' must be followed by a number", show(after, &s));
+    int value = 0;
+    bool right = w.len >= 1 && w.len <= 8 && w.at[0] == '0' && (w.len == 1 || (w.len > 2 && w.at[1] == '.'));
+    for (size_t i = 2; right && i < 8; i++) {
+        const char digit = i < w.len ? w.at[i] : '0';
+        right = digit >= '0' && digit <= '9';
+        value = value * 10 + (digit - '0');
+    }
+    if (!right)
+        return complain(r, "'%s' after '%s' is not a number from 0 to 0.999999 with at most six digits behind the point", show(w, &n),
+                        show(after, &s));
+    *out = value;
+    return ECH_OK;
+}
+
 static ech_status read_end_of_line(struct reader *r) {
     struct word w;
     struct shown s;
@@ -149,7 +174,6 @@ static ech_status read_keys(struct reader *r, struct word first, const struct fo
             known[count++] = key_words[i];
             if (word_is(w, key_words[i])) key = i;
         }
-        if (!count) return complain(r, "'%s' is too much on this line: '%s' takes nothing", show(w, &k), show(first, &s));
         if (key == KEYS) {
             char what[40];
             snprintf(what, sizeof what, "key of '%s'", form->word);
@@ -157,7 +181,7 @@ static ech_status read_keys(struct reader *r, struct word first, const struct fo
         }
         if (*given >> key & 1) return complain(r, "'%s' is given twice", show(w, &k));
         *given |= 1u << key;
-        ECHI_TRY(read_number(r, w, &value[key]));
+        ECHI_TRY(key == P ? read_fraction(r, w, &value[key]) : read_number(r, w, &value[key]));
     }
     for (size_t i = 0; i < KEYS; i++)
         if (form->needs & ~*given & 1u << i) return complain(r, "'%s' needs '%s' and a number", show(first, &s), key_words[i]);
@@ -177,6 +201,7 @@ static ech_status read_layer(struct reader *r, struct word first, struct ech_mod
     int value[KEYS] = {0};
     unsigned given = 0;
     ECHI_TRY(read_keys(r, first, &forms[op], value, &given));
+    if (given & HAS_FROM) ech_model_from(model, value[FROM]);
     if (!(given & HAS_STRIDE)) value[STRIDE] = op == ECHI_OP_CONV2D ? 1 : value[KERNEL];
     switch ((enum echi_op)op) {
     case ECHI_OP_CONV2D:
@@ -194,8 +219,20 @@ static ech_status read_layer(struct reader *r, struct word first, struct ech_mod
     case ECHI_OP_RELU:
         ech_model_relu(model);
         break;
+    case ECHI_OP_GLOBAL_AVG_POOL:
+        ech_model_global_avg_pool(model);
+        break;
+    case ECHI_OP_ADD:
+        ech_model_add(model, value[WITH]);
+        break;
+    case ECHI_OP_DROPOUT:
+        ech_model_dropout(model, (double)value[P] / ECHI_WHOLE);
+        break;
     }
-    if (!model->broken) return ECH_OK;
+    if (!model->broken) {
+        r->line_of[model->n_layers - 1] = r->line;
+        return ECH_OK;
+    }
     return echi_fail_at(r->err, model->error.code, "model.parse", -1, model->error.layer, "%s:%d: '%s' does not fit: %s", r->name,
                         r->line, forms[op].word, model->error.text);
 }
@@ -227,7 +264,11 @@ static ech_status read_lines(struct reader *r, const char *text, size_t len, str
                          r->name);
     if (!(*model)->n_layers)
         return echi_fail(r->err, ECH_E_FORMAT, "model.parse", "%s: has no layers: add at least one 'fc out CLASSES'", r->name);
-    return ECH_OK;
+    const int unread = echi_model_unread(*model);
+    if (unread < 0) return ECH_OK;
+    r->line = r->line_of[unread];
+    return complain(r, "no layer takes the output of '%s', layer %d: remove it, or let a later layer say 'from %d' or 'add with %d'",
+                    forms[(*model)->layers[unread].op].word, unread + 1, unread + 1, unread + 1);
 }
 
 ech_status ech_model_parse(const char *text, size_t len, const char *name, ech_model **out_model, struct ech_error *err) {
@@ -277,17 +318,28 @@ ech_status ech_model_open(const char *name_or_path, ech_model **out_model, struc
 
 /* --- writing --- */
 
-/* Line `i` of the canonical text, every key written out; line 0 is the input, line i + 1 layer i. */
+/* Six digits behind the point, without zeros at the end. */
+static void print_fraction(struct echi_print *p, const char *word, uint32_t millionths) {
+    int digits = 6;
+    while (digits > 1 && millionths % 10 == 0) millionths /= 10, digits--;
+    echi_print(p, " %s 0.%0*u", word, digits, (unsigned)millionths);
+}
+
+/* Line `i` of the canonical text, every key written out but a `from` that says what is so anyway; line 0 is the input, line i + 1 layer i. */
 static void print_line(const struct ech_model *model, int i, struct echi_print *p) {
     if (i == 0) {
         echi_print(p, "input %d %d %d\n", model->input.c, model->input.h, model->input.w);
         return;
     }
     const struct echi_layer *layer = &model->layers[i - 1];
-    const int value[KEYS] = {[OUT] = layer->out.c, [KERNEL] = layer->kernel_h, [STRIDE] = layer->stride_h, [PAD] = layer->pad_h};
+    const int value[KEYS] = {[OUT] = layer->out.c, [KERNEL] = layer->kernel_h, [STRIDE] = layer->stride_h, [PAD] = layer->pad_h,
+                             [WITH] = echi_layer_adds(model->layers, i - 1), [FROM] = echi_layer_takes(model->layers, i - 1)};
     echi_print(p, "%s", forms[layer->op].word);
-    for (int k = 0; k < KEYS; k++)
-        if (forms[layer->op].allows >> k & 1) echi_print(p, " %s %d", key_words[k], value[k]);
+    for (int k = 0; k < KEYS; k++) {
+        if (!(forms[layer->op].allows >> k & 1) || (k == FROM && layer->skip == 0)) continue;
+        if (k == P) print_fraction(p, key_words[k], layer->drop);
+        else echi_print(p, " %s %d", key_words[k], value[k]);
+    }
     echi_print(p, "\n");
 }
 

@@ -30,6 +30,7 @@ struct echi_job {
     uint64_t seed;
     bool shuffle;
     bool augment;                             /* training samples are cropped and flipped at random */
+    bool draws;                               /* the model has a dropout */
     enum echi_kernels kernels;                /* FIXED under --deterministic */
 };
 /* What ech_train runs, from model, data and options. ECH_E_SHAPE when model and data do not fit together. */
@@ -54,6 +55,8 @@ bool echi_job_coded(const struct echi_plan *plan, int kind);
 size_t echi_job_length(const struct echi_plan *plan, int kind, const uint8_t *bytes, size_t most);
 /* Sample numbers of a lease. */
 void echi_job_samples(const struct echi_job *job, const struct echi_lease *lease, uint32_t *out_index);
+/* The n samples from `start` of an epoch's permutation, as dropout is keyed by; nothing where nothing is drawn. */
+void echi_job_rows(const struct echi_job *job, uint32_t epoch, uint32_t start, uint32_t n, struct echi_row *out_rows);
 
 /* ---------------------------------------------------------------- wire.c */
 

@@ -39,6 +39,8 @@ void echi_exec_destroy(struct echi_exec *x) {
     free(x->head_labels);
     free(x->eval_labels);
     free(x->index);
+    free(x->who);
+    free(x->head_who);
     free(x->eval_index);
     echi_granules_destroy(x);
     echi_codec_destroy(x);
@@ -79,6 +81,10 @@ ech_status echi_exec_stack(struct echi_exec *x, int first, int end, uint32_t n, 
     return echi_stack_create(x->device, x->job->kernels, x->job->model->layers + first, end - first, (int)n, out, err);
 }
 
+ech_status echi_exec_draw(const struct echi_exec *x, struct echi_stack *stack, const struct echi_row *who, struct ech_error *err) {
+    return x->job->draws ? echi_stack_draw(stack, x->job->seed, who, err) : ECH_OK;
+}
+
 /* Bytes of gradients on their way to a sum, and of sums, where `all` parameters have so many bytes. */
 static size_t sums_size(const struct echi_exec *x, size_t all) {
     return x->setup->plan.deterministic ? all / sizeof(echi_real) * sizeof(int64_t) : all;
@@ -106,6 +112,7 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
         ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk[i], err));
     if (p->deterministic) ECHI_TRY(echi_granules_setup_worker(x, n, err));
     ECHI_TRY(sample_room(x, n, &x->rows, &x->labels, &x->index, err));
+    ECHI_TRY(allocate(&x->who, n, sizeof *x->who, "a batch of sample numbers", err));
     if (!p->separated) return ECH_OK;
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->strands, n * (sizeof(echi_real) * x->job->cut_width + 1), err));
     return echi_exec_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->strands, n * sizeof(echi_real) * x->job->cut_width, err);
@@ -159,6 +166,7 @@ static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, siz
     ECHI_TRY(echi_exec_stack(x, x->job->cut, x->job->model->n_layers, most, &x->head, err));
     ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(echi_real), "rows at the head", err));
     ECHI_TRY(allocate(&x->head_rows_grad, most * width, sizeof(echi_real), "gradients of rows at the head", err));
+    ECHI_TRY(allocate(&x->head_who, most, sizeof *x->head_who, "sample numbers at the head", err));
     return allocate(&x->head_labels, most, 1, "labels at the head", err);
 }
 
@@ -244,6 +252,8 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     echi_job_samples(x->job, l, x->index);
     ECHI_TRY(echi_exec_read(x->job, false, l->epoch, x->index, (int)l->n, x->rows, x->labels, err));
     ECHI_TRY(echi_stack_input(trunk, (int)l->n, x->rows, err));
+    echi_job_rows(x->job, l->epoch, l->start, l->n, x->who);
+    ECHI_TRY(echi_exec_draw(x, trunk, x->who, err));
     const int units = echi_stack_units(trunk);
     for (int u = 0; u < units; u++) {
         ECHI_TRY(echi_stack_forward(trunk, u, weights, err));
@@ -352,10 +362,12 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
         const echi_real *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, task->rows[i]}, NULL);
         memcpy(x->head_rows + n * width, rows, task->row_count[i] * width * sizeof(echi_real));
         memcpy(x->head_labels + n, rows + task->row_count[i] * width, task->row_count[i]);
+        echi_job_rows(x->job, task->row_epoch[i], task->row_start[i], task->row_count[i], x->head_who + n);
         n += task->row_count[i];
     }
     struct echi_buffer *weights = slot(x, task->weights), *grads = slot(x, task->grads);
     ECHI_TRY(echi_stack_input(x->head, (int)n, x->head_rows, err));
+    ECHI_TRY(echi_exec_draw(x, x->head, x->head_who, err));
     const int units = echi_stack_units(x->head);
     for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->head, u, weights, err));
     double loss = 0;

@@ -39,6 +39,7 @@ void echi_granules_destroy(struct echi_exec *x) {
 
 static ech_status read_lease(struct echi_exec *x, const struct echi_lease *l, struct ech_error *err) {
     echi_job_samples(x->job, l, x->index);
+    echi_job_rows(x->job, l->epoch, l->start, l->n, x->who);
     return echi_exec_read(x->job, false, l->epoch, x->index, (int)l->n, x->rows, x->labels, err);
 }
 
@@ -47,6 +48,7 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     const size_t at = granule * ECHI_GRANULE * echi_shape_size(x->job->data->shape);
     const int units = echi_stack_units(stack);
     ECHI_TRY(echi_stack_input(stack, samples_in(task->lease.n, granule), x->rows + at, err));
+    ECHI_TRY(echi_exec_draw(x, stack, x->who + granule * ECHI_GRANULE, err));
     for (int u = 0; u < units; u++) {
         ECHI_TRY(echi_stack_forward(stack, u, slot(x, task->weights), err));
         echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
@@ -112,12 +114,13 @@ static ech_status trunk_backward(struct echi_exec *x, const struct echi_task *ta
 
 /* One granule of a worker's rows; its gradient is added to the head's sums, or sets them. */
 static ech_status head_granule(struct echi_exec *x, const struct echi_task *task, const echi_real *rows, echi_real *rows_grad,
-                               const uint8_t *labels, int n, bool add, double *loss, int *correct, struct ech_error *err) {
+                               const uint8_t *labels, const struct echi_row *who, int n, bool add, double *loss, int *correct, struct ech_error *err) {
     const struct echi_buffer *weights = slot(x, task->weights);
     struct echi_buffer *grads = slot(x, task->grads);
     const int units = echi_stack_units(x->head);
     size_t at, count;
     ECHI_TRY(echi_stack_input(x->head, n, rows, err));
+    ECHI_TRY(echi_exec_draw(x, x->head, who, err));
     for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->head, u, weights, err));
     ECHI_TRY(echi_stack_loss(x->head, labels, (echi_real)1 / (echi_real)task->divisor, loss, correct, err));
     for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward(x->head, u, weights, grads, true, err));
@@ -135,11 +138,12 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
         const echi_real *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, task->rows[i]}, NULL);
         echi_real *rows_grad = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, task->rows[i]}, NULL);
         const uint8_t *labels = (const uint8_t *)(rows + n * width);
+        echi_job_rows(x->job, task->row_epoch[i], task->row_start[i], n, x->head_who);
         for (uint32_t g = 0; g < granules_of(n); g++, add = true) {
             double loss = 0;
             int correct = 0;
             ECHI_TRY(head_granule(x, task, rows + g * ECHI_GRANULE * width, rows_grad + g * ECHI_GRANULE * width, labels + g * ECHI_GRANULE,
-                                  samples_in(n, g), add, &loss, &correct, err));
+                                  x->head_who + g * ECHI_GRANULE, samples_in(n, g), add, &loss, &correct, err));
             result->loss[i] += whole_loss(loss);
             result->correct[i] += (uint32_t)correct;
         }

@@ -25,6 +25,7 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
     job->test_samples = data->n_test;
     job->seed = config->seed;
     job->shuffle = !config->no_shuffle;
+    for (int i = 0; i < model->n_layers; i++) job->draws = job->draws || model->layers[i].op == ECHI_OP_DROPOUT;
     if (strcmp(config->augment, "crop-flip") == 0 && data->augmenting == ECHI_AUGMENT_CANNOT)
         return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option augment is crop-flip, but the samples of %s come from a function of the program's: "
                          "augment them there, and leave the option out", data->name);
@@ -44,9 +45,17 @@ void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bo
     *count = head ? job->n_params - cut : cut;
 }
 
+/* The sample at a place of an epoch. */
+static uint32_t sample(const struct echi_job *job, uint32_t epoch, uint32_t at) {
+    return job->shuffle ? echi_permute(job->seed, epoch, job->train_samples, at) : at;
+}
+
 void echi_job_samples(const struct echi_job *job, const struct echi_lease *lease, uint32_t *out_index) {
-    for (uint32_t i = 0; i < lease->n; i++)
-        out_index[i] = job->shuffle ? echi_permute(job->seed, lease->epoch, job->train_samples, lease->start + i) : lease->start + i;
+    for (uint32_t i = 0; i < lease->n; i++) out_index[i] = sample(job, lease->epoch, lease->start + i);
+}
+
+void echi_job_rows(const struct echi_job *job, uint32_t epoch, uint32_t start, uint32_t n, struct echi_row *out_rows) {
+    for (uint32_t i = 0; job->draws && i < n; i++) out_rows[i] = (struct echi_row){epoch, sample(job, epoch, start + i)};
 }
 
 void echi_job_words(const struct echi_job *job, char model[ECHI_JOB_WORD], char data[ECHI_JOB_WORD]) {
@@ -58,6 +67,7 @@ void echi_job_words(const struct echi_job *job, char model[ECHI_JOB_WORD], char 
 
 void echi_job_order(const struct echi_job *job, char out[ECHI_JOB_WORD]) {
     if (job->shuffle) snprintf(out, ECHI_JOB_WORD, "seed %" PRIu64, job->seed);
+    else if (job->draws) snprintf(out, ECHI_JOB_WORD, "order of the file, seed %" PRIu64 " for dropout", job->seed);
     else snprintf(out, ECHI_JOB_WORD, "order of the file");
 }
 

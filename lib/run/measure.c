@@ -53,6 +53,7 @@ struct bench {
     echi_real *rows, *cut_rows;
     uint8_t *labels;
     uint32_t *index, at;   /* samples are read on from here */
+    struct echi_row *who;  /* for dropout: any will do */
     uint8_t *other;        /* memory that is touched between steps */
     size_t other_bytes;
 };
@@ -70,6 +71,7 @@ static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *
     const bool loss_here = head || !b->head;
     if (!head) ECHI_TRY(read_samples(b, n, false, err));
     ECHI_TRY(echi_stack_input(stack, n, head ? b->cut_rows : b->rows, err));
+    if (b->job->draws) ECHI_TRY(echi_stack_draw(stack, 1, b->who, err));
     const int units = echi_stack_units(stack);
     for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(stack, u, b->params, err));
     double loss;
@@ -170,9 +172,10 @@ static ech_status bench_open(const struct echi_job *job, struct echi_device *dev
     b->cut_rows = calloc((size_t)most * (job->cut_width ? job->cut_width : 1), sizeof *b->cut_rows);
     b->labels = calloc((size_t)most, 1);
     b->index = calloc((size_t)most, sizeof *b->index);
+    b->who = calloc((size_t)most, sizeof *b->who);
     b->other_bytes = job->n_params > MOST_BETWEEN / (BETWEEN * sizeof(echi_real)) ? MOST_BETWEEN : job->n_params * BETWEEN * sizeof(echi_real);
     b->other = malloc(b->other_bytes);
-    if (!b->rows || !b->cut_rows || !b->labels || !b->index || !b->other) return echi_fail_memory(err, "run.measure", "step times at start");
+    if (!b->rows || !b->cut_rows || !b->labels || !b->index || !b->who || !b->other) return echi_fail_memory(err, "run.measure", "step times at start");
     echi_model_init(job->model, 1, echi_buffer_host(b->params));
     for (size_t i = 0; i < (size_t)most * job->cut_width; i++) b->cut_rows[i] = (echi_real)(i % 13) / 10;
     return ECH_OK;
@@ -187,6 +190,7 @@ static void bench_close(struct bench *b) {
     free(b->cut_rows);
     free(b->labels);
     free(b->index);
+    free(b->who);
     free(b->other);
 }
 
@@ -247,6 +251,7 @@ static ech_status units(struct echi_stack *stack, const struct bench *b, bool ba
 static ech_status forward_once(struct bench *b, int n, bool look, struct ech_error *err) {
     ECHI_TRY(read_samples(b, n, look, err));
     ECHI_TRY(echi_stack_input(b->trunk, n, b->rows, err));
+    if (b->job->draws && !look) ECHI_TRY(echi_stack_draw(b->trunk, 1, b->who, err));
     return units(b->trunk, b, false, err);
 }
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TASK_BYTES 1024
+#define TASK_BYTES 1152   /* of a head's with rows of ECHI_MERGE_STEPS workers */
 
 /* What a role has asked for and not been answered yet. */
 struct owed { uint8_t what, role, kind, slot_kind; uint16_t peer, slot_index, len; int times; uint8_t task[TASK_BYTES]; };

@@ -377,6 +377,7 @@ struct echi_task {
     uint8_t n_rows;                         /* HEAD: number of row slots merged */
     uint16_t rows[ECHI_MERGE_STEPS];        /* HEAD: ranks whose HEAD_ROWS slots are meant, in this order */
     uint32_t row_count[ECHI_MERGE_STEPS];   /* HEAD: samples of each */
+    uint32_t row_epoch[ECHI_MERGE_STEPS], row_start[ECHI_MERGE_STEPS];   /* HEAD: which they are, as in a lease */
     struct echi_lease lease;                /* STEP, FORWARD, BACKWARD, APPLY, ADD; `local`: STEP, LOCAL_APPLY: a part of one, with its id.
                                                HEAD, HEAD_APPLY, APPLY of a round: of several, the one that stands first in the data */
     struct echi_slot weights, weights_out;  /* read; written (APPLY, HEAD, HEAD_APPLY, REFRESH, LOCAL_APPLY: in place, LOCAL_JOIN) */

@@ -7,6 +7,16 @@
 
 #include <string.h>
 
+/* The task takes in the rows of this rank. */
+static void take(const struct echi_head *h, struct echi_task *t, uint16_t rank) {
+    const struct echi_lease *l = &h->lease[rank];
+    t->rows[t->n_rows] = rank;
+    t->row_count[t->n_rows] = l->n;
+    t->row_epoch[t->n_rows] = l->epoch;
+    t->row_start[t->n_rows++] = l->start;
+    t->samples += l->n;
+}
+
 void echi_head_init(struct echi_head *h, const struct echi_setup *setup) {
     memset(h, 0, offsetof(struct echi_head, member));
     h->setup = setup;
@@ -63,10 +73,7 @@ static void take_untrained(struct echi_head *h, int at, struct echi_actions *out
     t->weights = (struct echi_slot){ECHI_SLOT_HEAD_WEIGHTS, before ? h->previous : h->current};
     t->grads = (struct echi_slot){ECHI_SLOT_HEAD_GRADS, 0};
     t->divisor = l->round_size;
-    t->rows[0] = rank;
-    t->row_count[0] = l->n;
-    t->n_rows = 1;
-    t->samples = l->n;
+    take(h, t, rank);
     h->queued--;
     memmove(&h->queue[at], &h->queue[at + 1], (size_t)(h->queued - at) * sizeof h->queue[0]);
     h->repeats += l->n;
@@ -103,9 +110,7 @@ static void take_rows(struct echi_head *h, struct echi_actions *out) {
             continue;
         }
         if (t->n_rows == 0 || echi_lease_before(&h->lease[rank], &t->lease)) t->lease = h->lease[rank];
-        t->rows[t->n_rows] = rank;
-        t->row_count[t->n_rows++] = n;
-        t->samples += n;
+        take(h, t, rank);
         remember(h, &h->lease[rank]);
     }
     h->queued = kept;

@@ -50,6 +50,8 @@ void echi_task_put(struct echi_writer *w, const struct echi_task *t) {
     for (int i = 0; i < t->n_rows && i < ECHI_MERGE_STEPS; i++) {
         echi_put16(w, t->rows[i]);
         echi_put32(w, t->row_count[i]);
+        echi_put32(w, t->row_epoch[i]);
+        echi_put32(w, t->row_start[i]);
     }
     echi_lease_put(w, &t->lease);
     put_slot(w, t->weights);
@@ -79,6 +81,8 @@ static void get_task(struct echi_reader *r, struct echi_task *t) {
     for (int i = 0; r->ok && i < t->n_rows; i++) {
         t->rows[i] = echi_get16(r);
         t->row_count[i] = echi_get32(r);
+        t->row_epoch[i] = echi_get32(r);
+        t->row_start[i] = echi_get32(r);
     }
     echi_lease_get(r, &t->lease);
     t->weights = get_slot(r);

@@ -52,7 +52,7 @@ static void row_of_outputs(const struct echi_cpu_kernels *k, struct echi_cpu_pro
 static void forward_row(const struct echi_cpu_stack *s, int unit, const float *params, int group, int row, float *out,
                         ptrdiff_t out_o, ptrdiff_t out_p, bool relu) {
     const struct echi_layer *l = s->units[unit].layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, unit);
+    const struct echi_cpu_view x = echi_cpu_value(s, s->units[unit].from);
     const int top = row * l->stride_h - l->pad_h, first = max_int(0, -top), end = min_int(l->kernel_h, l->in.h - top);
     const ptrdiff_t plane = (ptrdiff_t)l->kernel_h * l->kernel_w;
     const struct echi_cpu_axis axis = {
@@ -76,7 +76,7 @@ static struct echi_cpu_winograd winograd_of(const struct echi_cpu_stack *s, int 
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
     return (struct echi_cpu_winograd){.m = u->winograd, .in = l->in.c, .out = l->out.c, .in_h = l->in.h, .out_h = l->out.h, .out_w = l->out.w,
-                                      .pad_h = l->pad_h, .pad_w = l->pad_w, .x = echi_cpu_value(s, unit), .y = echi_cpu_value(s, unit + 1),
+                                      .pad_h = l->pad_h, .pad_w = l->pad_w, .x = echi_cpu_value(s, u->from), .y = echi_cpu_value(s, unit + 1),
                                       .weights = params + l->weight_at, .weight_out = 9 * (ptrdiff_t)l->in.c, .weight_in = 9,
                                       .start = l->bias ? params + l->bias_at : NULL, .relu = u->relu};
 }
@@ -153,7 +153,7 @@ static void weight_sums(const struct echi_cpu_stack *s, int unit, struct part pa
     const struct echi_cpu_kernels *k = s->k;
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, unit);
+    const struct echi_cpu_view x = echi_cpu_value(s, u->from);
     const ptrdiff_t width = k->width, kernel_row = l->kernel_w * width, plane = l->kernel_h * kernel_row;
     const bool narrow = l->kernel_w == 1;
     const int tap_groups = narrow ? 1 : l->in.c, taps = narrow ? l->in.c : l->kernel_w;
@@ -219,7 +219,7 @@ static void input_grad(struct echi_cpu_stack *s, int unit, int g, const float *p
     const struct echi_cpu_kernels *k = s->k;
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view dx = echi_cpu_grad(s, unit);
+    const struct echi_cpu_view dx = echi_cpu_share(s, u->from);
     const ptrdiff_t plane = (ptrdiff_t)l->kernel_h * l->kernel_w;
     for (int row = 0; row < l->in.h; row++) {
         const struct phase py = phase_of(row % l->stride_h, l->in.h, l->out.h, l->kernel_h, l->stride_h, l->pad_h);
@@ -252,7 +252,7 @@ static void winograd_backward(struct echi_cpu_stack *s, int unit, const float *p
     const struct echi_cpu_view dy = {u->dy + u->dy_left * s->k->width, 0, u->dy_channel, u->dy_row, s->k->width};
     struct echi_cpu_winograd w = winograd_of(s, unit, params);
     struct echi_cpu_winograd back = {.m = u->winograd, .in = l->out.c, .out = l->in.c, .in_h = l->out.h, .out_h = l->in.h, .out_w = l->in.w,
-                                     .pad_h = 2 - l->pad_h, .pad_w = 2 - l->pad_w, .x = dy, .y = echi_cpu_grad(s, unit),
+                                     .pad_h = 2 - l->pad_h, .pad_w = 2 - l->pad_w, .x = dy, .y = echi_cpu_share(s, u->from),
                                      .weights = params + l->weight_at, .weight_out = 9, .weight_in = 9 * (ptrdiff_t)l->in.c, .turned = true};
     memset(s->bias_sums, 0, (size_t)l->out.c * (size_t)s->k->width * sizeof(float));
     if (need_input_grad) echi_cpu_winograd_kernels(s, &back);

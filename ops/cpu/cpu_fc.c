@@ -8,7 +8,7 @@
 void echi_cpu_fc_forward(struct echi_cpu_stack *s, int unit, const float *params) {
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, unit), y = echi_cpu_value(s, unit + 1);
+    const struct echi_cpu_view x = echi_cpu_value(s, u->from), y = echi_cpu_value(s, unit + 1);
     const int in = (int)echi_shape_size(l->in);
     s->k->product(&(struct echi_cpu_product){
         .x = x.at, .x_p = x.group, .w = params + l->weight_at, .w_o = in, .start = l->bias ? params + l->bias_at : NULL,
@@ -20,7 +20,7 @@ void echi_cpu_fc_forward(struct echi_cpu_stack *s, int unit, const float *params
 static void weight_grad(struct echi_cpu_stack *s, int unit, const float *dz, float *dw) {
     const struct echi_cpu_kernels *k = s->k;
     const struct echi_layer *l = s->units[unit].layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, unit);
+    const struct echi_cpu_view x = echi_cpu_value(s, s->units[unit].from);
     const int in = (int)echi_shape_size(l->in), out = l->out.c, width = k->width, whole = in / width, rest = in % width;
     const ptrdiff_t row = (ptrdiff_t)(whole + (rest > 0)) * width;
     for (int first = 0; first < s->n; first += ECHI_CPU_SAMPLES) {
@@ -58,7 +58,7 @@ void echi_cpu_fc_backward(struct echi_cpu_stack *s, int unit, const float *param
     const struct echi_cpu_kernels *k = s->k;
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view y = echi_cpu_value(s, unit + 1), dy = echi_cpu_grad(s, unit + 1), dx = echi_cpu_grad(s, unit);
+    const struct echi_cpu_view y = echi_cpu_value(s, unit + 1), dy = echi_cpu_grad(s, unit + 1), dx = echi_cpu_share(s, u->from);
     const int in = (int)echi_shape_size(l->in), out = l->out.c, width = k->width;
     const ptrdiff_t across = (ptrdiff_t)s->groups * width;
     memset(s->bias_sums, 0, (size_t)out * (size_t)width * sizeof(float));

@@ -6,7 +6,7 @@
 
 void echi_cpu_relu_forward(struct echi_cpu_stack *s, int unit) {
     const struct echi_shape shape = s->units[unit].layer->in;
-    const struct echi_cpu_view x = echi_cpu_value(s, unit), y = echi_cpu_value(s, unit + 1);
+    const struct echi_cpu_view x = echi_cpu_value(s, s->units[unit].from), y = echi_cpu_value(s, unit + 1);
     for (int g = 0; g < s->groups; g++)
         for (int c = 0; c < shape.c; c++)
             for (int r = 0; r < shape.h; r++)
@@ -16,7 +16,7 @@ void echi_cpu_relu_forward(struct echi_cpu_stack *s, int unit) {
 
 void echi_cpu_relu_backward(struct echi_cpu_stack *s, int unit) {
     const struct echi_shape shape = s->units[unit].layer->in;
-    const struct echi_cpu_view y = echi_cpu_value(s, unit + 1), dy = echi_cpu_grad(s, unit + 1), dx = echi_cpu_grad(s, unit);
+    const struct echi_cpu_view y = echi_cpu_value(s, unit + 1), dy = echi_cpu_grad(s, unit + 1), dx = echi_cpu_share(s, s->units[unit].from);
     for (int g = 0; g < s->groups; g++)
         for (int c = 0; c < shape.c; c++)
             for (int r = 0; r < shape.h; r++) {
@@ -39,7 +39,7 @@ static float window_share(const struct echi_layer *l) { return 1.0f / ((float)l-
 
 void echi_cpu_pool_forward(struct echi_cpu_stack *s, int unit) {
     const struct echi_layer *l = s->units[unit].layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, unit), y = echi_cpu_value(s, unit + 1);
+    const struct echi_cpu_view x = echi_cpu_value(s, s->units[unit].from), y = echi_cpu_value(s, unit + 1);
     for (int g = 0; g < s->groups; g++)
         for (int c = 0; c < l->out.c; c++)
             for (int r = 0; r < l->out.h; r++) {
@@ -56,7 +56,7 @@ void echi_cpu_pool_forward(struct echi_cpu_stack *s, int unit) {
 
 void echi_cpu_pool_backward(struct echi_cpu_stack *s, int unit) {
     const struct echi_layer *l = s->units[unit].layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, unit), dx = echi_cpu_grad(s, unit), dy = echi_cpu_grad(s, unit + 1);
+    const struct echi_cpu_view x = echi_cpu_value(s, s->units[unit].from), dx = echi_cpu_share(s, s->units[unit].from), dy = echi_cpu_grad(s, unit + 1);
     for (int g = 0; g < s->groups; g++)
         for (int c = 0; c < l->in.c; c++) {
             const ptrdiff_t plane = g * x.group + c * x.channel;   /* dx lies as x does */

@@ -12,8 +12,14 @@
 
 /* A max-pool runs with its convolution when its windows do not overlap and a byte can name a place in one. */
 static bool pool_fits(const struct echi_layer *l) {
-    return l->op == ECHI_OP_MAX_POOL && l->pad_h == 0 && l->pad_w == 0 && l->stride_h >= l->kernel_h &&
+    return l->pad_h == 0 && l->pad_w == 0 && l->stride_h >= l->kernel_h &&
            l->stride_w >= l->kernel_w && (int64_t)l->kernel_h * l->kernel_w < 255;
+}
+
+/* Whether layer `next` is of that kind, takes the output of the one before it, and is alone in that: what runs as one keeps no output
+ * in between. */
+static bool follows(const struct echi_layer *layers, int count, int next, enum echi_op op) {
+    return next < count && layers[next].op == op && layers[next].skip == 0 && echi_output_readers(layers, count, next) == 1;
 }
 
 /* Makes the unit that begins at layers[first]; returns the layer after it. */
@@ -22,10 +28,10 @@ static int plan_unit(int winograd, int n, const struct echi_layer *layers, int c
     *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = echi_cpu_winograd_choose(&layers[first], n, winograd)};
     u->turned = u->winograd == 0 && echi_cpu_turned_fits(u->layer);
     const enum echi_op op = layers[first].op;
-    if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC) && next < count && layers[next].op == ECHI_OP_RELU) {
+    if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC) && follows(layers, count, next, ECHI_OP_RELU)) {
         u->relu = true;
         next++;
-        if (op == ECHI_OP_CONV2D && u->winograd == 0 && next < count && pool_fits(&layers[next])) u->pool = &layers[next++];
+        if (op == ECHI_OP_CONV2D && u->winograd == 0 && follows(layers, count, next, ECHI_OP_MAX_POOL) && pool_fits(&layers[next])) u->pool = &layers[next++];
     }
     return next;
 }
@@ -58,7 +64,7 @@ enum { SUMS_BYTES = 1 << 20 };
 
 static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     const size_t width = (size_t)s->k->width, lanes = (size_t)s->max_groups * width;
-    size_t rows = 0, sums = 0, biases = 0, dz = 0, samples = 0, tail = 0, turned = 0, turned_sums = 0;
+    size_t rows = 0, sums = 0, biases = 0, dz = 0, samples = 0, tail = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
     struct echi_cpu_winograd_room most = {0};
     for (int b = 0; b <= s->n_units; b++) {
         struct echi_cpu_boundary *at = &s->boundaries[b];
@@ -67,6 +73,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         if (!echi_mul_size(row, (size_t)at->shape.c * (size_t)at->shape.h, &positions)) a->ok = false, positions = 0;
         at->value = take2(a, positions, lanes, sizeof(float));
         at->grad = take2(a, positions, lanes, sizeof(float));
+        if (at->readers > 1) share = larger(share, positions);
     }
     for (int i = 0; i < s->n_units; i++) {
         struct echi_cpu_unit *u = &s->units[i];
@@ -114,8 +121,13 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
             dz = larger(dz, out * lanes);
             samples = larger(samples, (in + width) * ECHI_CPU_SAMPLES);
             tail = larger(tail, out * width);
+        } else if (l->op == ECHI_OP_DROPOUT) {
+            u->factor = take2(a, echi_shape_size(l->out), lanes, sizeof(float));
+            drawn = larger(drawn, echi_shape_size(l->out));
         }
     }
+    s->share = take2(a, share, lanes, sizeof(float));
+    s->drawn = take2(a, drawn, width, sizeof(float));
     s->rows = take(a, rows, sizeof(float));
     s->sums = take(a, sums, sizeof(float));
     s->bias_sums = take(a, biases, sizeof(float));
@@ -157,6 +169,10 @@ struct echi_cpu_view echi_cpu_value(const struct echi_cpu_stack *s, int boundary
 struct echi_cpu_view echi_cpu_grad(const struct echi_cpu_stack *s, int boundary) {
     return view(s, &s->boundaries[boundary], s->boundaries[boundary].grad);
 }
+struct echi_cpu_view echi_cpu_share(const struct echi_cpu_stack *s, int boundary) {
+    const struct echi_cpu_boundary *b = &s->boundaries[boundary];
+    return view(s, b, b->given ? s->share : b->grad);
+}
 
 /* ----------------------------------------------------- create and destroy */
 
@@ -172,8 +188,31 @@ static void destroy(void *state) {
 
 static const char *op_name(const struct echi_layer *l) {
     static const char *const names[] = {[ECHI_OP_CONV2D] = "conv", [ECHI_OP_FC] = "fc", [ECHI_OP_MAX_POOL] = "maxpool",
-                                        [ECHI_OP_AVG_POOL] = "avgpool", [ECHI_OP_RELU] = "relu"};
+                                        [ECHI_OP_AVG_POOL] = "avgpool", [ECHI_OP_RELU] = "relu",
+                                        [ECHI_OP_GLOBAL_AVG_POOL] = "globalavgpool", [ECHI_OP_ADD] = "add",
+                                        [ECHI_OP_DROPOUT] = "dropout"};
     return names[l->op];
+}
+
+/* Makes every boundary as its readers like it; false when two of them cannot be pleased. */
+static bool meet_readers(struct echi_cpu_stack *s) {
+    for (int i = 0; i < s->n_units; i++) {
+        const struct echi_layer *l = s->units[i].layer;
+        struct echi_cpu_boundary *b = &s->boundaries[s->units[i].from];
+        int left = 0, right = 0;
+        b->readers++;
+        if (l->op == ECHI_OP_ADD) s->boundaries[s->units[i].also].readers++;
+        if (l->op == ECHI_OP_FC) b->across = true;
+        if (l->op == ECHI_OP_CONV2D) {
+            b->convolved = true;
+            echi_cpu_conv_margins(l, &left, &right);
+            if (s->units[i].winograd) echi_cpu_winograd_margins(l, s->units[i].winograd, &right, &(int){0}, &(int){0});
+            if (left > b->left) b->left = left;
+            if (right > b->right) b->right = right;
+        }
+        if (b->across && b->convolved) return false;
+    }
+    return true;
 }
 
 static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, const struct echi_layer *layers, int count, int max_n,
@@ -184,7 +223,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, co
     s->k = k;
     s->max_groups = (max_n + k->width - 1) / k->width;
     s->layers = malloc((size_t)count * sizeof *s->layers);
-    s->units = malloc((size_t)count * sizeof *s->units);
+    s->units = calloc((size_t)count, sizeof *s->units);
     s->boundaries = calloc((size_t)count + 1, sizeof *s->boundaries);
     if (!s->layers || !s->units || !s->boundaries) goto no_memory;
     memcpy(s->layers, layers, (size_t)count * sizeof *layers);
@@ -192,11 +231,9 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, co
     s->boundaries[0].shape = layers[0].in;
     for (int first = 0, next; first < count; first = next) {
         struct echi_cpu_unit *u = &s->units[s->n_units];
-        struct echi_cpu_boundary *in = &s->boundaries[s->n_units];
         next = plan_unit(winograd, max_n, s->layers, count, first, u);
-        in->across = u->layer->op == ECHI_OP_FC;
-        if (u->layer->op == ECHI_OP_CONV2D) echi_cpu_conv_margins(u->layer, &in->left, &in->right);
-        if (u->winograd) echi_cpu_winograd_margins(u->layer, u->winograd, &in->right, &(int){0}, &(int){0});
+        u->from = echi_stack_boundary(units, s->n_units, echi_layer_takes(s->layers, first));
+        u->also = echi_stack_boundary(units, s->n_units, echi_layer_adds(s->layers, first));
         struct echi_stack_unit *told = &units[s->n_units++];
         told->first = first;
         told->end = next;
@@ -205,6 +242,12 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, co
         s->boundaries[s->n_units].shape = layers[next - 1].out;
     }
 
+    if (!meet_readers(s)) {
+        destroy(s);
+        return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create",
+                         "a convolution and a fully connected layer take the same output, which has no fast layout for both: put a layer "
+                         "between, or take it from another");
+    }
     struct arena a = {.ok = true};
     lay_out(s, &a);
     if (!a.ok || !(s->memory = a.block = echi_alloc_aligned(a.used))) goto no_memory;
@@ -256,15 +299,27 @@ static void rows_out(const struct echi_cpu_stack *s, int boundary, struct echi_c
 static void input(void *state, int n, const float *rows) {
     struct echi_cpu_stack *s = state;
     s->n = n;
+    s->draws = false;
     s->groups = (n + s->k->width - 1) / s->k->width;
     rows_in(s, 0, echi_cpu_value(s, 0), rows);
+}
+static void draw(void *state, uint64_t seed, const struct echi_row *rows) {
+    struct echi_cpu_stack *s = state;
+    s->draws = true;
+    for (int i = 0; i < s->n_units; i++)
+        if (s->units[i].layer->op == ECHI_OP_DROPOUT) echi_cpu_dropout_draw(s, i, seed, rows);
 }
 static void output(void *state, float *rows) {
     struct echi_cpu_stack *s = state;
     rows_out(s, s->n_units, echi_cpu_value(s, s->n_units), rows);
 }
+/* The gradients of all boundaries but the last are still to come. */
+static void begin_backward(struct echi_cpu_stack *s) {
+    for (int b = 0; b < s->n_units; b++) s->boundaries[b].given = false;
+}
 static void output_grad(void *state, const float *rows) {
     struct echi_cpu_stack *s = state;
+    begin_backward(s);
     rows_in(s, s->n_units, echi_cpu_grad(s, s->n_units), rows);
 }
 static void input_grad(void *state, float *rows) {
@@ -275,6 +330,7 @@ static void input_grad(void *state, float *rows) {
 static void loss(void *state, const uint8_t *labels, float scale, double *out_loss, int *out_correct) {
     struct echi_cpu_stack *s = state;
     const struct echi_cpu_view x = echi_cpu_value(s, s->n_units), dx = echi_cpu_grad(s, s->n_units);
+    begin_backward(s);
     *out_loss = 0.0;
     *out_correct = 0;
     for (int g = 0; g < s->groups; g++)
@@ -291,23 +347,30 @@ static void forward(void *state, int unit, const float *params) {
     case ECHI_OP_FC: echi_cpu_fc_forward(s, unit, params); break;
     case ECHI_OP_RELU: echi_cpu_relu_forward(s, unit); break;
     case ECHI_OP_MAX_POOL:
+    case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_AVG_POOL: echi_cpu_pool_forward(s, unit); break;
+    case ECHI_OP_ADD: echi_cpu_add_forward(s, unit); break;
+    case ECHI_OP_DROPOUT: echi_cpu_dropout_forward(s, unit); break;
     }
 }
 
 static void backward(void *state, int unit, const float *params, float *grads, bool need_input_grad) {
     struct echi_cpu_stack *s = state;
-    switch (s->units[unit].layer->op) {
-    case ECHI_OP_CONV2D: echi_cpu_conv_backward(s, unit, params, grads, need_input_grad); break;
-    case ECHI_OP_FC: echi_cpu_fc_backward(s, unit, params, grads, need_input_grad); break;
-    case ECHI_OP_RELU:
-        if (need_input_grad) echi_cpu_relu_backward(s, unit);
-        break;
+    const enum echi_op op = s->units[unit].layer->op;
+    if (op == ECHI_OP_CONV2D) echi_cpu_conv_backward(s, unit, params, grads, need_input_grad);
+    if (op == ECHI_OP_FC) echi_cpu_fc_backward(s, unit, params, grads, need_input_grad);
+    if (!need_input_grad) return;
+    switch (op) {
+    case ECHI_OP_CONV2D:
+    case ECHI_OP_FC: break;
+    case ECHI_OP_RELU: echi_cpu_relu_backward(s, unit); break;
     case ECHI_OP_MAX_POOL:
-    case ECHI_OP_AVG_POOL:
-        if (need_input_grad) echi_cpu_pool_backward(s, unit);
-        break;
+    case ECHI_OP_GLOBAL_AVG_POOL:
+    case ECHI_OP_AVG_POOL: echi_cpu_pool_backward(s, unit); break;
+    case ECHI_OP_ADD: return echi_cpu_add_backward(s, unit);   /* gives by itself, to both */
+    case ECHI_OP_DROPOUT: echi_cpu_dropout_backward(s, unit); break;
     }
+    echi_cpu_give(s, s->units[unit].from);
 }
 
 /* -------------------------------------------------------------- the tables */
@@ -333,7 +396,7 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
     }
 #define STACK(text, create_function)                                                                                    \
     {                                                                                                                   \
-        .name = text, .create = create_function, .destroy = destroy, .input = input, .forward = forward, .output = output, \
+        .name = text, .create = create_function, .destroy = destroy, .input = input, .draw = draw, .forward = forward, .output = output, \
         .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad                        \
     }
 CREATE(create_best, echi_cpu_kernels_for(echi_cpu_level()), 4)

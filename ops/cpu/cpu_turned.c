@@ -25,7 +25,7 @@ void echi_cpu_turned_room(const struct echi_layer *l, int width, size_t *inputs,
 /* [row][column][lane][channel] */
 static void turn(struct echi_cpu_stack *s, int unit, int g) {
     const struct echi_layer *l = s->units[unit].layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, unit);
+    const struct echi_cpu_view x = echi_cpu_value(s, s->units[unit].from);
     const int width = s->k->width;
     const ptrdiff_t row = row_of(l, width);
     for (int r = 0; r < l->in.h; r++)

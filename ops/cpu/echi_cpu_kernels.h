@@ -100,6 +100,9 @@ struct echi_cpu_kernels {
     /* dx = dy where y > 0 (everywhere when y is NULL), else 0; *sum += all of dx when sum (one vector) is not NULL. */
     void (*relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column,
                       int count, float *sum);
+    /* y = a + b; y = x * factor, the factors one vector behind the other. y may be a or x. */
+    void (*plus)(const float *a, ptrdiff_t a_column, const float *b, ptrdiff_t b_column, float *y, ptrdiff_t y_column, int count);
+    void (*times)(const float *x, ptrdiff_t x_column, const float *factor, float *y, ptrdiff_t y_column, int count);
     /* max(0, largest of the window) and its place in the window (a byte a lane, 255 where nothing is above 0; four windows to a
      * vector of integers). */
     void (*relu_pool)(const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column,

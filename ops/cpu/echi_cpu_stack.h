@@ -5,7 +5,8 @@
  * boundary is laid out as its reader likes it:
  *     for a convolution, a pool or ReLU   [group][channel][row][column][lane]   rows with zero margins for padding
  *     for a fully connected layer         [channel][row][column][group][lane]   so that one weight serves many groups
- * where a group is as many samples as a vector has lanes. Lanes beyond the batch hold zeros on input and a zero gradient. */
+ * where a group is as many samples as a vector has lanes. Lanes beyond the batch hold zeros on input and a zero gradient.
+ * Several readers of one boundary share its layout; only a convolution and a fully connected layer cannot, and are refused. */
 #ifndef ECHI_CPU_STACK_H
 #define ECHI_CPU_STACK_H
 #include "echi_cpu_kernels.h"
@@ -16,14 +17,19 @@ struct echi_cpu_view { float *at; ptrdiff_t group, channel, row, column; };
 struct echi_cpu_boundary {
     struct echi_shape shape;
     int left, right;           /* margin columns, always zero */
+    bool convolved;            /* a convolution takes it */
     bool across;               /* the fully connected layout: groups side by side */
+    int readers;               /* units that take it, an add that takes it twice counted twice */
+    bool given;                /* grad has the share of a reader already: others are added to it */
     float *value, *grad;
 };
 
 struct echi_cpu_unit {
     const struct echi_layer *layer;      /* what it computes first: any operation */
+    int from, also;                      /* boundaries that it takes; `also` is an add's second */
     const struct echi_layer *pool;       /* a max-pool run with a convolution, or NULL */
     bool relu;                           /* ReLU run with it */
+    float *factor;                       /* dropout, while training: [group][channel][row][column][lane] */
     int32_t *place;                      /* of each maximum: [group][channel][row][place_row], see relu_pool */
     ptrdiff_t place_row;
     float *dy;                           /* convolution: gradient before ReLU, one group: [channel][row][margins, column][lane] */
@@ -41,9 +47,10 @@ struct echi_cpu_stack {
     const struct echi_cpu_kernels *k;
     struct echi_layer *layers;
     struct echi_cpu_unit *units;
-    struct echi_cpu_boundary *boundaries;   /* n_units + 1: unit u reads boundary u and writes boundary u + 1 */
+    struct echi_cpu_boundary *boundaries;   /* n_units + 1: unit u writes boundary u + 1 */
     int n_units, max_groups;
     int n, groups;                       /* of the step */
+    bool draws;                          /* the step trains: dropout drops */
     /* Scratch, used within one call. */
     float *rows;                         /* convolution rows on their way to a pool */
     float *sums;                         /* weight gradients, a vector each */
@@ -53,6 +60,8 @@ struct echi_cpu_stack {
     float *tail;                         /* fully connected: gradients of the last columns, [out][lane] */
     float *turned, *turned_sums;         /* convolution: inputs as vectors over channels, and sums over them: see cpu_turned.c */
     struct { float *kernels, *points, *products, *nothing, *turned, *grads, *sums; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
+    float *share;                        /* of a gradient, on its way to those of other readers; any boundary's size and layout */
+    float *drawn;                        /* dropout: factors of one group as rows, [lane][channel][row][column] */
     void *memory;                        /* all of the above arrays */
 };
 
@@ -61,6 +70,10 @@ enum { ECHI_CPU_SAMPLES = 64 };
 
 struct echi_cpu_view echi_cpu_value(const struct echi_cpu_stack *s, int boundary);
 struct echi_cpu_view echi_cpu_grad(const struct echi_cpu_stack *s, int boundary);
+/* Where a reader puts its share of a boundary's gradient: the first to come sets the gradient itself, the others' goes to scratch, and
+ * echi_cpu_give adds it. */
+struct echi_cpu_view echi_cpu_share(const struct echi_cpu_stack *s, int boundary);
+void echi_cpu_give(struct echi_cpu_stack *s, int boundary);
 
 /* Margins that a convolution needs on the rows it reads, forward and backward. */
 void echi_cpu_conv_margins(const struct echi_layer *conv, int *left, int *right);
@@ -104,4 +117,9 @@ void echi_cpu_relu_forward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_relu_backward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_pool_forward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_pool_backward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_add_forward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_add_backward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_dropout_draw(struct echi_cpu_stack *s, int unit, uint64_t seed, const struct echi_row *rows);
+void echi_cpu_dropout_forward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_dropout_backward(struct echi_cpu_stack *s, int unit);
 #endif

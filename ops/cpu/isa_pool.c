@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ReLU and pooling. Of equal values in a window the first in row order is the largest; ReLU's derivative at 0 is 0.
+ * ReLU, pooling, and what goes number by number. Of equal values in a window the first in row order is the largest; ReLU's derivative at 0 is 0.
  * A NaN counts as larger than anything, so that it is seen at the end. */
 #include "echi_vec.h"
 
@@ -20,6 +20,14 @@ void ISA(relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdif
         total += d;
     }
     if (sum) store(sum, load(sum) + total);
+}
+
+void ISA(plus)(const float *a, ptrdiff_t a_column, const float *b, ptrdiff_t b_column, float *y, ptrdiff_t y_column, int count) {
+    for (int i = 0; i < count; i++) store(y + i * y_column, load(a + i * a_column) + load(b + i * b_column));
+}
+
+void ISA(times)(const float *x, ptrdiff_t x_column, const float *factor, float *y, ptrdiff_t y_column, int count) {
+    for (int i = 0; i < count; i++) store(y + i * y_column, load(x + i * x_column) * load(factor + i * VEC_FLOATS));
 }
 
 /* Lanes where v does not replace the largest so far. */

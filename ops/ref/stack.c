@@ -10,21 +10,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Border i lies before layer i; border `count` is the output. */
+/* Border 0 is the input, border i + 1 the output of layer i. */
 struct border {
-    echi_real *value;       /* [max_n][shape before layer i] */
+    echi_real *value;       /* [max_n][shape] */
     echi_real *gradient;    /* of the same shape */
+    echi_real *factor;      /* of the same shape: the output of a dropout; else NULL */
+    bool given;             /* the gradient has a share already: others are added to it */
 };
 struct reference {
     int count, n;               /* layers; samples of the step under way */
+    bool draws;                 /* it trains: dropout drops */
     struct echi_layer *layers;  /* [count] */
     struct border *borders;     /* [count + 1] */
-    echi_real *memory;              /* holds all borders */
+    echi_real *share;           /* a share of a gradient on its way to the others, of any border's size */
+    echi_real *memory;          /* holds all borders, and share */
 };
 
-static size_t border_size(const struct echi_layer *layers, int count, int i) {
-    return echi_shape_size(i < count ? layers[i].in : layers[count - 1].out);
-}
+static size_t border_size(const struct echi_layer *layers, int i) { return echi_shape_size(echi_output_shape(layers, i)); }
+/* Arrays of its shape: value, gradient, and maybe factor. */
+static size_t border_arrays(const struct echi_layer *layers, int i) { return i > 0 && layers[i - 1].op == ECHI_OP_DROPOUT ? 3 : 2; }
 
 static void reference_destroy(void *state) {
     struct reference *r = state;
@@ -38,13 +42,14 @@ static ech_status reference_create(struct echi_device *device, const struct echi
                                    void **out_state, struct echi_stack_unit *units, int *out_units, size_t *out_bytes,
                                    struct ech_error *err) {
     (void)device;
-    size_t floats = 0, bytes = 0;
+    size_t floats = 0, share = 0, bytes = 0;
     bool fits = true;
     for (int i = 0; i <= count; i++) {
         size_t border = 0;
-        fits = fits && echi_mul_size(border_size(layers, count, i), 2 * (size_t)max_n, &border) && echi_add_size(floats, border, &floats);
+        fits = fits && echi_mul_size(border_size(layers, i), border_arrays(layers, i) * (size_t)max_n, &border) && echi_add_size(floats, border, &floats);
+        if (border > share) share = border;
     }
-    if (!fits || !echi_mul_size(floats, sizeof(echi_real), &bytes))
+    if (!fits || !echi_add_size(floats, share, &floats) || !echi_mul_size(floats, sizeof(echi_real), &bytes))
         return echi_fail(err, ECH_E_SHAPE, "stack.create", "the activations of %d samples do not fit in memory; use fewer", max_n);
 
     struct reference *r = calloc(1, sizeof *r);
@@ -61,10 +66,12 @@ static ech_status reference_create(struct echi_device *device, const struct echi
 
     echi_real *next = r->memory;
     for (int i = 0; i <= count; i++) {
-        size_t size = border_size(layers, count, i) * (size_t)max_n;
+        size_t size = border_size(layers, i) * (size_t)max_n;
         r->borders[i] = (struct border){.value = next, .gradient = next + size};
-        next += 2 * size;
+        if (border_arrays(layers, i) > 2) r->borders[i].factor = next + 2 * size;
+        next += border_arrays(layers, i) * size;
     }
+    r->share = next;
     for (int i = 0; i < count; i++) {
         units[i].first = i;
         units[i].end = i + 1;
@@ -76,20 +83,28 @@ static ech_status reference_create(struct echi_device *device, const struct echi
     return ECH_OK;
 }
 
-static size_t border_bytes(const struct reference *r, int i) {
-    return (size_t)r->n * border_size(r->layers, r->count, i) * sizeof(echi_real);
-}
+static size_t border_count(const struct reference *r, int i) { return (size_t)r->n * border_size(r->layers, i); }
+static size_t border_bytes(const struct reference *r, int i) { return border_count(r, i) * sizeof(echi_real); }
 
 static void reference_input(void *state, int n, const echi_real *rows) {
     struct reference *r = state;
     r->n = n;
+    r->draws = false;
     memcpy(r->borders[0].value, rows, border_bytes(r, 0));
+}
+
+static void reference_draw(void *state, uint64_t seed, const struct echi_row *rows) {
+    struct reference *r = state;
+    r->draws = true;
+    for (int i = 0; i < r->count; i++)
+        for (int s = 0; s < r->n && r->layers[i].op == ECHI_OP_DROPOUT; s++)
+            echi_dropout_factors(&r->layers[i], seed, rows[s], r->borders[i + 1].factor + (size_t)s * border_size(r->layers, i + 1));
 }
 
 static void reference_forward(void *state, int unit, const echi_real *params) {
     struct reference *r = state;
     const struct echi_layer *l = &r->layers[unit];
-    const echi_real *x = r->borders[unit].value;
+    const echi_real *x = r->borders[echi_layer_takes(r->layers, unit)].value;
     echi_real *y = r->borders[unit + 1].value;
     const echi_real *weight = params + l->weight_at;
     const echi_real *bias = l->bias ? params + l->bias_at : NULL;
@@ -97,9 +112,20 @@ static void reference_forward(void *state, int unit, const echi_real *params) {
     case ECHI_OP_CONV2D: ECHI_REF(conv2d_forward)(l, r->n, x, weight, bias, y); break;
     case ECHI_OP_FC: ECHI_REF(fc_forward)(l, r->n, x, weight, bias, y); break;
     case ECHI_OP_MAX_POOL: ECHI_REF(max_pool_forward)(l, r->n, x, y); break;
+    case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_AVG_POOL: ECHI_REF(avg_pool_forward)(l, r->n, x, y); break;
     case ECHI_OP_RELU: ECHI_REF(relu_forward)(l, r->n, x, y); break;
+    case ECHI_OP_ADD: ECHI_REF(add)(border_count(r, unit + 1), x, r->borders[echi_layer_adds(r->layers, unit)].value, y); break;
+    case ECHI_OP_DROPOUT:
+        if (r->draws) ECHI_REF(dropout)(border_count(r, unit + 1), x, r->borders[unit + 1].factor, y);
+        else memcpy(y, x, border_bytes(r, unit + 1));
+        break;
     }
+}
+
+/* All gradients but the output's are still to come. */
+static void begin_backward(struct reference *r) {
+    for (int i = 0; i < r->count; i++) r->borders[i].given = false;
 }
 
 static void reference_output(void *state, echi_real *rows) {
@@ -112,19 +138,30 @@ static void reference_loss(void *state, const uint8_t *labels, echi_real scale, 
     const struct border *out = &r->borders[r->count];
     ECHI_REF(softmax_cross_entropy)(r->n, r->layers[r->count - 1].out.c, out->value, labels, scale, out->gradient, out_loss,
                                    out_correct);
+    begin_backward(r);
 }
 
 static void reference_output_grad(void *state, const echi_real *rows) {
     struct reference *r = state;
     memcpy(r->borders[r->count].gradient, rows, border_bytes(r, r->count));
+    begin_backward(r);
+}
+
+/* A share of a border's gradient is put where share_of says; then `give` adds it to those that are there. */
+static echi_real *share_of(const struct reference *r, int i) { return r->borders[i].given ? r->share : r->borders[i].gradient; }
+static void give(struct reference *r, int i) {
+    struct border *b = &r->borders[i];
+    if (b->given) ECHI_REF(add)(border_count(r, i), b->gradient, r->share, b->gradient);
+    b->given = true;
 }
 
 static void reference_backward(void *state, int unit, const echi_real *params, echi_real *grads, bool need_input_grad) {
     struct reference *r = state;
     const struct echi_layer *l = &r->layers[unit];
-    const echi_real *x = r->borders[unit].value;
+    const int from = echi_layer_takes(r->layers, unit);
+    const echi_real *x = r->borders[from].value;
     const echi_real *dy = r->borders[unit + 1].gradient;
-    echi_real *dx = r->borders[unit].gradient;
+    echi_real *dx = share_of(r, from);
     const echi_real *weight = params + l->weight_at;
     echi_real *dweight = grads + l->weight_at;
     echi_real *dbias = l->bias ? grads + l->bias_at : NULL;
@@ -135,9 +172,22 @@ static void reference_backward(void *state, int unit, const echi_real *params, e
     case ECHI_OP_CONV2D: ECHI_REF(conv2d_backward_input)(l, r->n, dy, weight, dx); break;
     case ECHI_OP_FC: ECHI_REF(fc_backward_input)(l, r->n, dy, weight, dx); break;
     case ECHI_OP_MAX_POOL: ECHI_REF(max_pool_backward)(l, r->n, x, dy, dx); break;
+    case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_AVG_POOL: ECHI_REF(avg_pool_backward)(l, r->n, dy, dx); break;
     case ECHI_OP_RELU: ECHI_REF(relu_backward)(l, r->n, x, dy, dx); break;
+    case ECHI_OP_ADD: {
+        memcpy(dx, dy, border_bytes(r, unit + 1));
+        give(r, from);
+        const int also = echi_layer_adds(r->layers, unit);
+        memcpy(share_of(r, also), dy, border_bytes(r, unit + 1));
+        return give(r, also);
     }
+    case ECHI_OP_DROPOUT:
+        if (r->draws) ECHI_REF(dropout)(border_count(r, unit + 1), dy, r->borders[unit + 1].factor, dx);
+        else memcpy(dx, dy, border_bytes(r, unit + 1));
+        break;
+    }
+    give(r, from);
 }
 
 static void reference_input_grad(void *state, echi_real *rows) {
@@ -150,6 +200,7 @@ const struct echi_stack_impl echi_stack_reference = {
     .create = reference_create,
     .destroy = reference_destroy,
     .input = reference_input,
+    .draw = reference_draw,
     .forward = reference_forward,
     .output = reference_output,
     .loss = reference_loss,

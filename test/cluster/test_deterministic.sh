@@ -4,14 +4,7 @@
 # go with it is refused.
 . "$(dirname "$0")/cluster.bash"
 ! under thread || skip "it compares bits; its threads are those of test_exact, which runs here"
-idx_set "$work/data" 1000 50
-# Ten pictures again and again, a bar at another height for each label: something that is learnt in no time.
-for label in 0 1 2 3 4 5 6 7 8 9; do
-    { head -c $((70 * label)) /dev/zero; head -c 100 /dev/zero | tr '\0' '\377'; head -c $((684 - 70 * label)) /dev/zero; } >>"$work/ten"
-done
-bars() { { big_endian 2051; big_endian $(($2 * 10)); big_endian 28; big_endian 28; for _ in $(seq "$2"); do echo "$work/ten"; done | xargs cat; } >"$work/data/$1-images-idx3-ubyte"; }
-bars train 100
-bars t10k 5
+bars "$work/data" 100 5
 patience=$((4 * patience))   # what is slow by choice is slower beside others
 
 # 40 rounds of 48 and looks on the way; a run that ends at a look; epochs that end in short rounds.

@@ -54,6 +54,12 @@ static int noise(void *user, int test, const uint32_t *index, int n, float *rows
 /* Every kind of layer, and sides that are no multiple of anything. */
 static const char small_text[] = "input 2 13 11\nconv2d out 4 kernel 3 pad 1\nrelu\nmax_pool kernel 2\nconv2d out 6 kernel 3\n"
                                  "max_pool kernel 2 stride 1\nrelu\navg_pool kernel 2 stride 1\nfc out 17\nrelu\nfc out 10\n";
+/* Branches in trunk and head, an output that three layers take, and dropout on both sides of the cut: whoever gets a sample drops the same. */
+static const char residual_text[] = "input 2 13 11\nconv2d out 4 kernel 3 pad 1 stride 2\nrelu\nconv2d out 4 kernel 3 pad 1\ndropout p 0.25\n"
+                                    "conv2d out 4 kernel 1 from 2\nadd with 4\nadd with 2\nrelu\navg_pool kernel 2 from 6\navg_pool kernel 2 from 8\n"
+                                    "add with 9\nglobal_avg_pool\nfc out 12\nrelu\ndropout p 0.5\nfc out 12\nadd with 14\nfc out 10\n";
+
+static const char *name_of(const char *text) { return text == small_text ? "small" : text ? "residual" : "lenet5"; }
 
 /* ------------------------------------------------- one run at a time */
 
@@ -295,7 +301,7 @@ static void ends_alike(const char *text, int n_shapes) {
     for (int i = 0; i < n_shapes; i++) {
         train(&shapes[i], start, end, NULL);
         const double d = apart(alone, end);
-        print_message("%s, %s: %.2g apart after %d steps\n", text ? "small" : "lenet5", shapes[i].name, d, STEPS);
+        print_message("%s, %s: %.2g apart after %d steps\n", name_of(text), shapes[i].name, d, STEPS);
         assert_true(d <= 1e-12);
     }
     free(alone);
@@ -306,6 +312,7 @@ static void ends_alike(const char *text, int n_shapes) {
 static void test_weights_after_free_steps(void **state) {
     (void)state;
     ends_alike(small_text, SHAPES);
+    ends_alike(residual_text, SHAPES);
     ends_alike(NULL, NAMED);
 }
 
@@ -338,7 +345,7 @@ static void sums_alike(const char *text, int n_shapes) {
             const double d = apart(gradient + step * run.params, run.gradient + step * run.params);
             if (d > most) most = d;
         }
-        print_message("%s, %s: summed gradients at most %.2g apart\n", text ? "small" : "lenet5", shapes[i].name, most);
+        print_message("%s, %s: summed gradients at most %.2g apart\n", name_of(text), shapes[i].name, most);
         assert_true(most <= 5e-6);
     }
     run.restart = false;
@@ -351,12 +358,14 @@ static void sums_alike(const char *text, int n_shapes) {
 static void test_summed_gradients_from_the_same_weights(void **state) {
     (void)state;
     sums_alike(small_text, SHAPES);
+    sums_alike(residual_text, SHAPES);
     sums_alike(NULL, NAMED);
 }
 
 /* What every machine and every compiler comes to: the first eight bytes of SHA-256 over the weights after 50 steps. Whoever
  * changes what is computed here puts in the new ones, found on one machine, and then tries another. */
 #define SMALL_ENDS_IN UINT64_C(0xd697c3ee99d55811)
+#define RESIDUAL_ENDS_IN UINT64_C(0x458f858bcb37bd6e)
 #define LENET5_ENDS_IN UINT64_C(0x9fede1ea2f9c077d)
 
 static void check_end(const char *text, const echi_real *weights, uint64_t ends_in) {
@@ -366,7 +375,7 @@ static void check_end(const char *text, const echi_real *weights, uint64_t ends_
     echi_sha256_add(&hash, weights, run.params * sizeof *weights);
     echi_sha256_end(&hash, digest);
     if (echi_load64(digest) != ends_in)
-        fail_msg("%s: %016llx: other weights than everywhere else", text ? "small" : "lenet5", (unsigned long long)echi_load64(digest));
+        fail_msg("%s: %016llx: other weights than everywhere else", name_of(text), (unsigned long long)echi_load64(digest));
 }
 
 /* Under --deterministic the same bits, of weights and of the loss, and with the instructions of another processor too. ends_in 0: those
@@ -394,6 +403,7 @@ static void bits_alike(const char *text, int n_shapes, uint64_t ends_in) {
 static void test_deterministic_runs_end_in_the_same_bits(void **state) {
     (void)state;
     bits_alike(small_text, WHOLE, SMALL_ENDS_IN);
+    bits_alike(residual_text, WHOLE, RESIDUAL_ENDS_IN);
     bits_alike(NULL, NAMED, LENET5_ENDS_IN);
     run.schedule = "cosine";
     bits_alike(small_text, WHOLE, 0);

@@ -9,21 +9,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What a layer takes is there, and has its shape; what it gives, somebody takes, or it is the last. */
+static void check_branches(const struct ech_model *m, int i) {
+    const struct echi_layer *l = &m->layers[i];
+    const int takes = i - l->skip, adds = i - l->with;
+    FUZZ_CHECK(takes >= 0 && takes <= i && adds >= 0 && adds <= i && (l->op == ECHI_OP_ADD || l->with == 0) && l->number == (uint32_t)i);
+    const struct echi_shape in = takes ? m->layers[takes - 1].out : m->input, also = adds ? m->layers[adds - 1].out : m->input;
+    FUZZ_CHECK(l->in.c == in.c && l->in.h == in.h && l->in.w == in.w);
+    if (l->op == ECHI_OP_ADD) FUZZ_CHECK(in.c == also.c && in.h == also.h && in.w == also.w);
+    FUZZ_CHECK(l->op == ECHI_OP_DROPOUT ? l->drop < 1000000 : l->drop == 0);
+    bool taken = i == m->n_layers - 1;
+    for (int k = i + 1; k < m->n_layers; k++)
+        taken = taken || k - m->layers[k].skip == i + 1 || (m->layers[k].op == ECHI_OP_ADD && k - m->layers[k].with == i + 1);
+    FUZZ_CHECK(taken);
+}
+
 /* Shapes and places, worked out once more in 64 bits: enough, since each bound is checked before the next product. */
 static void check_model(const struct ech_model *m) {
     typedef int64_t wide;
-    struct echi_shape in = m->input;
     wide params = 0;
-    FUZZ_CHECK((wide)in.c * in.h <= INT_MAX && (wide)in.c * in.h * in.w <= INT_MAX);
+    FUZZ_CHECK((wide)m->input.c * m->input.h <= INT_MAX && (wide)m->input.c * m->input.h * m->input.w <= INT_MAX);
     FUZZ_CHECK(m->n_layers >= 1 && m->n_layers <= ECHI_LAYERS_MAX && !m->broken);
     for (int i = 0; i < m->n_layers; i++) {
         const struct echi_layer *l = &m->layers[i];
-        wide c = in.c, h = in.h, w = in.w, fan_in = 0;
-        FUZZ_CHECK(l->in.c == in.c && l->in.h == in.h && l->in.w == in.w);
+        check_branches(m, i);
+        wide c = l->in.c, h = l->in.h, w = l->in.w, fan_in = 0;
         if (l->op == ECHI_OP_FC) {
             fan_in = c * h * w;
             c = l->out.c, h = w = 1;
-        } else if (l->op != ECHI_OP_RELU) {
+        } else if (l->op == ECHI_OP_GLOBAL_AVG_POOL) {
+            FUZZ_CHECK(l->kernel_h == h && l->kernel_w == w && l->stride_h == 1 && l->stride_w == 1 && l->pad_h == 0 && l->pad_w == 0);
+            h = w = 1;
+        } else if (l->op == ECHI_OP_CONV2D || l->op == ECHI_OP_MAX_POOL || l->op == ECHI_OP_AVG_POOL) {
             const wide k = l->kernel_h, s = l->stride_h, p = l->pad_h;
             FUZZ_CHECK(k >= 1 && s >= 1 && p >= 0 && l->kernel_w == k && l->stride_w == s && l->pad_w == p);
             FUZZ_CHECK(h + 2 * p >= k && w + 2 * p >= k && c * (h + 2 * p) * (w + 2 * p) <= INT_MAX);
@@ -36,11 +53,12 @@ static void check_model(const struct ech_model *m) {
         FUZZ_CHECK(l->weights == (size_t)(fan_in ? fan_in * c : 0) && l->biases == (size_t)(fan_in ? c : 0));
         if (fan_in) FUZZ_CHECK(l->weight_at == (size_t)params && l->bias_at == (size_t)(params + fan_in * c));
         params += fan_in ? fan_in * c + c : 0;
-        in = l->out;
     }
     FUZZ_CHECK(m->n_params == (size_t)params && params <= INT_MAX);
     const int cut = echi_model_cut(m);
     FUZZ_CHECK(cut >= 1 && cut <= m->n_layers && (cut == m->n_layers || m->layers[cut].op == ECHI_OP_FC));
+    for (int i = cut; i < m->n_layers; i++)
+        FUZZ_CHECK(i - m->layers[i].skip >= cut && (m->layers[i].op != ECHI_OP_ADD || i - m->layers[i].with >= cut));
 }
 
 static bool one(const uint8_t *bytes, size_t len) {
@@ -78,6 +96,8 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
         "input 1 28 28\nconv2d out 6 kernel 5 pad 2\nrelu\nmax_pool kernel 2\nfc out 10\n",
         "input 1 1 1\nrelu\n",
         "input 1 65536 32767\nfc out 1\n",
+        "input 1 28 28\nconv2d out 4 kernel 3 pad 1 stride 2\nrelu\nconv2d out 4 kernel 3 pad 1\nconv2d out 4 kernel 1 from 2\nadd with 3\n"
+        "add with 2\nrelu\nglobal_avg_pool\ndropout p 0.25\nfc out 10\nfc out 10\nadd with 10\nfc out 10 from 12\n",
         NULL,
     };
     (void)good; /* all are */
@@ -88,7 +108,8 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
 static const char *const words[] = {
     "input 1 1 1\n", "65536", "65537", "-1", "99999999999999999999", "conv2d ", "kernel ", "out ", "pad ", "stride ", "\r\n", "\n\n",
     "#", "", "\xff\xfe", " ", "\t", "fc out 65536\n", "stride 0", "conv2d out 65536 kernel 1\n", "\x1b[", "max_pool ", "avg_pool ",
-    "relu\n", "pad 65536", "kernel 1\n", "kernal", NULL,
+    "relu\n", "pad 65536", "kernel 1\n", "kernal", "global_avg_pool\n",
+    "add with 1\n", "add with 2\n", "with 0", " from 1\n", " from 0", " from 2", "dropout p 0.5\n", "p 0.", "p 1", "p 0.9999999", NULL,
 };
 /* clang-format on */
 

@@ -11,11 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROBLEM_LAYERS 16
+#define PROBLEM_LAYERS 24
 
 struct problem {
     struct echi_layer layers[PROBLEM_LAYERS];
     int count;
+    int skip;           /* of the next layer: see problem_from */
     size_t params;      /* floats, with a gap after each array: what lies there must stay as it is */
     char text[600];     /* "1x7x5 conv2d:3,k3x2,s2x1,p1x0,b maxpool:..." */
 };
@@ -38,7 +39,27 @@ static inline void problem_begin(struct problem *p, int c, int h, int w) {
 }
 
 static inline struct echi_shape problem_shape(const struct problem *p) {
-    return p->count > 0 ? p->layers[p->count - 1].out : p->layers[0].in;
+    return echi_output_shape(p->layers, p->count - p->skip);
+}
+
+/* The next layer takes output `number`: 0 the input, 1 what the first layer gives. */
+static inline void problem_from(struct problem *p, int number) {
+    p->skip = p->count - number;
+    if (p->skip) problem_say(p, " from:%d", number);
+}
+
+/* A layer that takes `in`, as the functions below begin it. */
+static inline struct echi_layer *problem_next(struct problem *p, enum echi_op op) {
+    const struct echi_shape in = problem_shape(p);
+    struct echi_layer *l = &p->layers[p->count];
+    memset(l, 0, sizeof *l);
+    l->op = op;
+    l->in = l->out = in;
+    l->skip = p->skip;
+    l->number = (uint32_t)p->count;
+    p->skip = 0;
+    snprintf(l->name, sizeof l->name, "%s%d", echi_op_name(op), ++p->count);
+    return l;
 }
 
 static inline size_t problem_place(struct problem *p, size_t count) {
@@ -50,12 +71,8 @@ static inline size_t problem_place(struct problem *p, size_t count) {
 /* Adds a convolution or pool. `out_c` is ignored for a pool. */
 static inline struct echi_layer *problem_window(struct problem *p, enum echi_op op, int out_c, int kh, int kw, int sh, int sw, int ph,
                                                 int pw, bool bias) {
-    struct echi_shape in = problem_shape(p);
-    struct echi_layer *l = &p->layers[p->count];
-    memset(l, 0, sizeof *l);
-    snprintf(l->name, sizeof l->name, "%s%d", echi_op_name(op), ++p->count);
-    l->op = op;
-    l->in = in;
+    struct echi_layer *l = problem_next(p, op);
+    const struct echi_shape in = l->in;
     l->kernel_h = kh, l->kernel_w = kw, l->stride_h = sh, l->stride_w = sw, l->pad_h = ph, l->pad_w = pw;
     l->out = (struct echi_shape){op == ECHI_OP_CONV2D ? out_c : in.c, (in.h + 2 * ph - kh) / sh + 1, (in.w + 2 * pw - kw) / sw + 1};
     problem_say(p, " %s:%d,k%dx%d,s%dx%d,p%dx%d%s", echi_op_name(op), l->out.c, kh, kw, sh, sw, ph, pw,
@@ -70,15 +87,10 @@ static inline struct echi_layer *problem_window(struct problem *p, enum echi_op 
 }
 
 static inline void problem_fc(struct problem *p, int out, bool bias) {
-    struct echi_shape in = problem_shape(p);
-    struct echi_layer *l = &p->layers[p->count];
-    memset(l, 0, sizeof *l);
-    snprintf(l->name, sizeof l->name, "fc%d", ++p->count);
-    l->op = ECHI_OP_FC;
-    l->in = in;
+    struct echi_layer *l = problem_next(p, ECHI_OP_FC);
     l->out = (struct echi_shape){out, 1, 1};
     l->bias = bias;
-    l->weights = (size_t)out * echi_shape_size(in);
+    l->weights = (size_t)out * echi_shape_size(l->in);
     l->biases = bias ? (size_t)out : 0;
     l->weight_at = problem_place(p, l->weights);
     l->bias_at = problem_place(p, l->biases);
@@ -86,13 +98,24 @@ static inline void problem_fc(struct problem *p, int out, bool bias) {
 }
 
 static inline void problem_relu(struct problem *p) {
-    struct echi_shape in = problem_shape(p);
-    struct echi_layer *l = &p->layers[p->count];
-    memset(l, 0, sizeof *l);
-    snprintf(l->name, sizeof l->name, "relu%d", ++p->count);
-    l->op = ECHI_OP_RELU;
-    l->in = l->out = in;
+    problem_next(p, ECHI_OP_RELU);
     problem_say(p, " relu");
+}
+
+static inline void problem_global_avg_pool(struct problem *p) {
+    const struct echi_shape in = problem_shape(p);
+    problem_window(p, ECHI_OP_GLOBAL_AVG_POOL, 0, in.h, in.w, 1, 1, 0, 0, false);
+}
+
+static inline void problem_add(struct problem *p, int with) {
+    struct echi_layer *l = problem_next(p, ECHI_OP_ADD);
+    l->with = p->count - 1 - with;
+    problem_say(p, " add:%d", with);
+}
+
+static inline void problem_dropout(struct problem *p, uint32_t drop) {
+    problem_next(p, ECHI_OP_DROPOUT)->drop = drop;
+    problem_say(p, " dropout:%u", drop);
 }
 
 static inline void problem_lenet5(struct problem *p) {
@@ -144,6 +167,34 @@ static inline void random_window(struct problem *p, struct echi_random *r, enum 
     random_side(r, in.h, 5, op != ECHI_OP_CONV2D, &kh, &sh, &ph);
     random_side(r, in.w, 5, op != ECHI_OP_CONV2D, &kw, &sw, &pw);
     problem_window(p, op, random_from(r, 1, 9), kh, kw, sh, sw, ph, pw, echi_random_below(r, 4) != 0);
+}
+
+static inline void problem_same_conv(struct problem *p, struct echi_random *r) {
+    static const int sides[] = {1, 3, 5};
+    const int k = sides[echi_random_below(r, 3)];
+    problem_window(p, ECHI_OP_CONV2D, problem_shape(p).c, k, k, 1, 1, k / 2, k / 2, echi_random_below(r, 4) != 0);
+}
+
+/* A net of branches: layers that keep their shape and take any output before them, three convolutions at most, adds that join what
+ * is left over (also with itself), and maybe a pool over all and an fc. Without `kinks` every output is linear in each number. */
+static inline void problem_branches(struct problem *p, struct echi_random *r, bool kinks) {
+    static const uint32_t drops[] = {0, 500000, 750000};   /* factors that are exact */
+    int layers = random_from(r, 2, 7), convs = 0;
+    for (int i = 0; i < layers; i++) {
+        if (i > 0 && echi_random_below(r, 2) == 0) problem_from(p, random_from(r, 0, p->count));
+        const uint32_t kind = echi_random_below(r, kinks ? 6 : 4);
+        if (kind < 2 && convs++ < 3) problem_same_conv(p, r);
+        else if (kind < 3) problem_dropout(p, drops[echi_random_below(r, 3)]);
+        else if (kind == 3) problem_add(p, random_from(r, 0, p->count));
+        else if (kind == 4) problem_relu(p);
+        else problem_window(p, ECHI_OP_MAX_POOL, 0, 3, 3, 1, 1, 1, 1, false);
+    }
+    for (int number = 1; number < p->count; number++)
+        if (echi_output_readers(p->layers, p->count, number) == 0) problem_add(p, number);
+    const struct echi_shape end = problem_shape(p);
+    const bool exact = (end.h & (end.h - 1)) == 0 && (end.w & (end.w - 1)) == 0;
+    if ((exact || !kinks) && echi_random_below(r, 2) == 0) problem_global_avg_pool(p);
+    if (echi_random_below(r, 2) == 0) problem_fc(p, random_from(r, 1, 20), true);
 }
 
 /* --- memory between guards --- */

@@ -12,12 +12,18 @@
 #include <cmocka.h>
 
 #define ECHI_DOUBLE
+/* The reference stack in double beside the library's in float. */
+#define echi_stack_reference stack_in_double
+#define echi_dropout_factors dropout_factors_in_double
+#include "dropout.c"
 #include "ref/conv2d.c"
+#include "ref/each.c"
 #include "ref/fc.c"
 #include "ref/pool.c"
 #include "ref/relu.c"
 #include "ref/sgd.c"
 #include "ref/softmax.c"
+#include "ref/stack.c"
 
 #include "problem.h"
 
@@ -75,6 +81,9 @@ static void forward(const struct check *c) {
     case ECHI_OP_MAX_POOL: echi_ref_max_pool_forward_double(c->l, c->n, c->x, c->y); break;
     case ECHI_OP_AVG_POOL: echi_ref_avg_pool_forward_double(c->l, c->n, c->x, c->y); break;
     case ECHI_OP_RELU: echi_ref_relu_forward_double(c->l, c->n, c->x, c->y); break;
+    case ECHI_OP_GLOBAL_AVG_POOL:
+    case ECHI_OP_ADD:
+    case ECHI_OP_DROPOUT: fail_msg("%s: tried through a stack, below", c->p.text);
     }
 }
 
@@ -92,6 +101,9 @@ static void backward(const struct check *c) {
     case ECHI_OP_MAX_POOL: echi_ref_max_pool_backward_double(c->l, c->n, c->x, c->dy, c->dx); break;
     case ECHI_OP_AVG_POOL: echi_ref_avg_pool_backward_double(c->l, c->n, c->dy, c->dx); break;
     case ECHI_OP_RELU: echi_ref_relu_backward_double(c->l, c->n, c->x, c->dy, c->dx); break;
+    case ECHI_OP_GLOBAL_AVG_POOL:
+    case ECHI_OP_ADD:
+    case ECHI_OP_DROPOUT: fail_msg("%s: tried through a stack, below", c->p.text);
     }
 }
 
@@ -256,12 +268,158 @@ static void test_sgd(void **state) {
     }
 }
 
+/* --- small nets with branches: gradients of all parameters and of the input, through the reference stack --- */
+
+struct net { const struct problem *p; void *state; int n; double *x, *params, *y, *dy; };
+
+/* Dropout draws the same each time; nets of one sample evaluate. */
+static void net_forward(const struct net *net) {
+    struct echi_row who[4];
+    for (int s = 0; s < 4; s++) who[s] = (struct echi_row){7, 100 + (uint32_t)s};
+    stack_in_double.input(net->state, net->n, net->x);
+    if (net->n > 1) stack_in_double.draw(net->state, 3, who);
+    for (int u = 0; u < net->p->count; u++) stack_in_double.forward(net->state, u, net->params);
+    stack_in_double.output(net->state, net->y);
+}
+
+static double net_objective(const struct net *net) {
+    double sum = 0;
+    net_forward(net);
+    for (size_t i = 0; i < (size_t)net->n * echi_shape_size(problem_shape(net->p)); i++) sum += net->y[i] * net->dy[i];
+    return sum;
+}
+
+static void net_compare(const struct net *net, const char *what, double *x, const double *dx, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const double keep = x[i];
+        x[i] = keep + 0.5;   /* linear in each number: any step will do, and a large one loses the fewest digits */
+        const double above = net_objective(net);
+        x[i] = keep - 0.5;
+        const double numeric = above - net_objective(net);
+        x[i] = keep;
+        if (fabs(numeric - dx[i]) > TOLERANCE * (1 + fabs(numeric)))
+            fail_msg("%s, n %d: gradient of %s[%zu] is %.12g, the difference says %.12g", net->p->text, net->n, what, i, dx[i], numeric);
+    }
+}
+
+static void check_net(const struct problem *p, struct echi_random *r) {
+    struct net net = {.p = p, .n = random_from(r, 1, 3)};
+    struct echi_stack_unit units[PROBLEM_LAYERS];
+    int n_units = 0;
+    size_t bytes = 0, in = (size_t)net.n * echi_shape_size(p->layers[0].in), out = (size_t)net.n * echi_shape_size(problem_shape(p));
+    assert_int_equal(stack_in_double.create(NULL, p->layers, p->count, net.n, &net.state, units, &n_units, &bytes, NULL), ECH_OK);
+    double *dx = some(in), *grads = some(p->params);
+    net.x = some(in), net.params = some(p->params), net.y = some(out), net.dy = some(out);
+    fill_normal(r, net.x, in);
+    fill_normal(r, net.params, p->params);
+    fill_normal(r, net.dy, out);
+    for (int turn = 0; turn < 2; turn++) {   /* the second finds gradients of the first */
+        net_forward(&net);
+        stack_in_double.output_grad(net.state, net.dy);
+        for (int u = p->count - 1; u >= 0; u--) stack_in_double.backward(net.state, u, net.params, grads, true);
+        stack_in_double.input_grad(net.state, dx);
+    }
+    net_compare(&net, "the input", net.x, dx, in);
+    for (int i = 0; i < p->count; i++) {
+        const struct echi_layer *l = &p->layers[i];
+        if (l->weights) net_compare(&net, l->name, net.params + l->weight_at, grads + l->weight_at, l->weights);
+        if (l->biases) net_compare(&net, l->name, net.params + l->bias_at, grads + l->bias_at, l->biases);
+    }
+    double *const all[] = {dx, grads, net.x, net.params, net.y, net.dy};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free(all[i]);
+    stack_in_double.destroy(net.state);
+}
+
+static void test_random_branches(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 60; seed++) {
+        struct problem p;
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 70);
+        problem_begin(&p, random_from(&r, 1, 2), random_from(&r, 1, 3), random_from(&r, 1, 3));
+        problem_branches(&p, &r, false);
+        check_net(&p, &r);
+    }
+}
+
+/* A block of a residual net (He et al., figure 2) whose both branches are convolutions with strides; an add of an add; an output that
+ * three layers take; the input taken twice; dropout in one branch. */
+static void test_residual_nets(void **state) {
+    (void)state;
+    struct problem p;
+    struct echi_random r;
+    echi_random_init(&r, 1, ECHI_STREAM_TEST, 71);
+    problem_begin(&p, 2, 5, 4);
+    problem_window(&p, ECHI_OP_CONV2D, 3, 3, 3, 2, 2, 1, 1, true);
+    problem_window(&p, ECHI_OP_CONV2D, 3, 3, 3, 1, 1, 1, 1, true);
+    problem_from(&p, 0);
+    problem_window(&p, ECHI_OP_CONV2D, 3, 1, 1, 2, 2, 0, 0, true);
+    problem_add(&p, 2);
+    problem_dropout(&p, 500000);
+    problem_window(&p, ECHI_OP_CONV2D, 3, 3, 3, 1, 1, 1, 1, false);
+    problem_add(&p, 4);
+    problem_add(&p, 1);     /* of an add; layer 4 is taken by 5 and 7, layer 1 by 2 and 8 */
+    problem_from(&p, 4);    /* and now by three */
+    problem_window(&p, ECHI_OP_AVG_POOL, 0, 2, 2, 1, 1, 0, 0, false);
+    problem_from(&p, 8);
+    problem_window(&p, ECHI_OP_CONV2D, 3, 2, 2, 1, 1, 0, 0, true);
+    problem_add(&p, 9);
+    problem_global_avg_pool(&p);
+    problem_fc(&p, 4, true);
+    for (int i = 0; i < 6; i++) check_net(&p, &r);
+}
+
+/* What is drawn: 0 or 1 / (1 - p), as often as p says, anew for whatever keys it. */
+static void test_dropout_draws(void **state) {
+    (void)state;
+    const struct echi_layer l = {.op = ECHI_OP_DROPOUT, .in = {5, 20, 20}, .out = {5, 20, 20}, .drop = 300000, .number = 9};
+    enum { SIZE = 2000, SAMPLES = 200 };
+    static double of[SAMPLES][SIZE], again[SIZE];
+    uint32_t kept = 0, kept_twice = 0;
+    for (uint32_t s = 0; s < SAMPLES; s++) {
+        dropout_factors_in_double(&l, 1, (struct echi_row){4, s}, of[s]);
+        for (int i = 0; i < SIZE; i++) {
+            assert_true(of[s][i] == 0 || of[s][i] == 1 / 0.7);
+            kept += of[s][i] != 0;
+            kept_twice += i > 0 && of[s][i] != 0 && of[s][i - 1] != 0;
+        }
+    }
+    /* 400,000 draws: five deviations are 0.36 %; of neighbours, 0.49 kept both, within six. */
+    assert_true(fabs(kept / (double)(SIZE * SAMPLES) - 0.7) < 0.0036);
+    assert_true(fabs(kept_twice / (double)((SIZE - 1) * SAMPLES) - 0.49) < 0.006);
+    /* Another epoch, sample, layer or seed draws anew: 0.58 of the numbers agree by chance, with a deviation of 0.011. */
+    struct echi_layer other = l;
+    other.number = 10;
+    for (int what = 0; what < 5; what++) {
+        int alike = 0;
+        dropout_factors_in_double(what == 3 ? &other : &l, what == 4 ? 2 : 1, (struct echi_row){what == 1 ? 5 : 4, what == 2 ? 4 : 3}, again);
+        for (int i = 0; i < SIZE; i++) alike += again[i] == of[3][i];
+        if (what == 0) assert_int_equal(alike, SIZE);
+        else assert_true(abs(alike - 1160) < 110);
+    }
+    /* The rule itself: an eighth is dropped, where the word is below 2^29. */
+    const struct echi_layer eighth = {.op = ECHI_OP_DROPOUT, .out = {SIZE, 1, 1}, .drop = 125000, .number = 3};
+    uint32_t word[4];
+    echi_random4(11, ECHI_STREAM_DROPOUT, 2, 3, word);
+    const uint64_t own = (uint64_t)word[1] << 32 | word[0];
+    dropout_factors_in_double(&eighth, 11, (struct echi_row){2, 77}, again);
+    for (uint32_t i = 0; i < SIZE; i++) {
+        echi_random4(own, ECHI_STREAM_DROPOUT, 77, i / 4, word);
+        assert_true(again[i] == (word[i % 4] < 0x20000000u ? 0 : 1 / 0.875));
+    }
+    /* p = 0 drops nothing; the largest p all but everything. */
+    const struct echi_layer none = {.op = ECHI_OP_DROPOUT, .out = {SIZE, 1, 1}, .drop = 0};
+    dropout_factors_in_double(&none, 1, (struct echi_row){0, 0}, again);
+    for (int i = 0; i < SIZE; i++) assert_true(again[i] == 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_conv2d),         cmocka_unit_test(test_conv2d_corners), cmocka_unit_test(test_fc),
         cmocka_unit_test(test_max_pool),       cmocka_unit_test(test_avg_pool),       cmocka_unit_test(test_relu),
         cmocka_unit_test(test_at_the_kinks),   cmocka_unit_test(test_softmax),        cmocka_unit_test(test_softmax_counts),
-        cmocka_unit_test(test_sgd),
+        cmocka_unit_test(test_sgd),            cmocka_unit_test(test_random_branches), cmocka_unit_test(test_residual_nets),
+        cmocka_unit_test(test_dropout_draws),
     };
     return cmocka_run_group_tests_name("grad", tests, NULL, NULL);
 }

@@ -76,7 +76,7 @@ static void bench_close(struct bench *b) {
 
 enum ending { WITH_LOSS, WITH_OUTPUT_GRAD };
 
-struct step { int n; enum ending ending; bool input_grad; const float *params, *in, *dout; const uint8_t *labels; };
+struct step { int n; enum ending ending; bool input_grad; const float *params, *in, *dout; const uint8_t *labels; bool draws; };
 
 static void bench_step(struct bench *b, const struct step *step) {
     const struct problem *p = b->p;
@@ -92,6 +92,12 @@ static void bench_step(struct bench *b, const struct step *step) {
 
     assert_int_equal(echi_stack_input(b->stack, step->n, guarded_floats(b->in), &err), ECH_OK);
     memset(guarded_floats(b->in), 0x7f, in * sizeof(float));    /* the caller may reuse it at once */
+    if (step->draws) {
+        struct echi_row who[128];
+        for (int s = 0; s < step->n; s++) who[s] = (struct echi_row){(uint32_t)s % 3, 1000 - 7 * (uint32_t)s};
+        assert_int_equal(echi_stack_draw(b->stack, 5, who, &err), ECH_OK);
+        memset(who, 0x7f, sizeof who);
+    }
     for (int u = 0; u < echi_stack_units(b->stack); u++)
         assert_int_equal(echi_stack_forward(b->stack, u, b->params_buffer, &err), ECH_OK);
     assert_int_equal(echi_stack_output(b->stack, guarded_floats(b->out), &err), ECH_OK);
@@ -166,7 +172,7 @@ static void tame_outputs(const struct problem *p, int n, float *params, const fl
     float largest = 1, *zeros = calloc(out, sizeof *zeros);
     uint8_t *labels = calloc((size_t)n, 1);
     const struct echi_layer *last = &p->layers[p->count - 1];
-    struct step step = {n, WITH_OUTPUT_GRAD, false, params, in, zeros, labels};
+    struct step step = {n, WITH_OUTPUT_GRAD, false, params, in, zeros, labels, false};
     assert_true(bench_open(&b, p, &echi_stack_reference, n));
     bench_step(&b, &step);
     for (size_t i = 0; i < out; i++) largest = fmaxf(largest, fabsf(guarded_floats(b.out)[i]));
@@ -203,7 +209,7 @@ static void check_problem(const struct problem *p, int max_n, enum numbers numbe
         for (size_t i = 0; i < rows * out_size(p); i++) dout[i] = numbers == INTEGERS ? small_integer(r, 2, 0.3) : (float)echi_random_normal(r);
         for (size_t i = 0; i < rows; i++) labels[i] = (uint8_t)echi_random_below(r, (uint32_t)out_size(p) < 256 ? (uint32_t)out_size(p) : 256);
         if (ending == WITH_LOSS) tame_outputs(p, n, params, in);
-        struct step step = {n, ending, input_grad, params, in, dout, labels};
+        struct step step = {n, ending, input_grad, params, in, dout, labels, echi_random_below(r, 3) != 0};
         bench_step(&wanted, &step);
         check_all_set(&wanted);
         for (size_t k = 0; k < CANDIDATES; k++) {
@@ -243,7 +249,7 @@ static void exact_avg_pool(struct problem *p, struct echi_random *r) {
 }
 
 static void random_layer(struct problem *p, struct echi_random *r, bool exact) {
-    switch (echi_random_below(r, 5)) {
+    switch (echi_random_below(r, 8)) {
     case 0: random_window(p, r, ECHI_OP_CONV2D); break;
     case 1: problem_fc(p, random_from(r, 1, 40), echi_random_below(r, 3) != 0); break;
     case 2: random_window(p, r, ECHI_OP_MAX_POOL); break;
@@ -251,6 +257,14 @@ static void random_layer(struct problem *p, struct echi_random *r, bool exact) {
         if (exact) exact_avg_pool(p, r);
         else random_window(p, r, ECHI_OP_AVG_POOL);
         break;
+    case 4: {
+        const struct echi_shape in = problem_shape(p);
+        if (exact && ((in.h & (in.h - 1)) != 0 || (in.w & (in.w - 1)) != 0)) problem_dropout(p, 500000);
+        else problem_global_avg_pool(p);
+        break;
+    }
+    case 5: problem_add(p, p->count); break;   /* with itself */
+    case 6: problem_dropout(p, exact ? 750000 : echi_random_below(r, 1000000)); break;
     default: problem_relu(p); break;
     }
 }
@@ -276,6 +290,67 @@ static void test_stacks_exact(void **state) {
         for (int i = 0; i < layers; i++) random_layer(&p, &r, true);
         check_problem(&p, random_batch(&r), INTEGERS, WITH_OUTPUT_GRAD, echi_random_below(&r, 4) != 0, &r);
     }
+}
+
+/* Branches: outputs that several layers take, in front of and behind what a fast implementation fuses. */
+static void test_branches_exact(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 400; seed++) {
+        struct problem p;
+        struct echi_random r;
+        begin_case(&p, &r, "branches", seed, 9);
+        problem_branches(&p, &r, true);
+        check_problem(&p, random_batch(&r), INTEGERS, WITH_OUTPUT_GRAD, echi_random_below(&r, 4) != 0, &r);
+    }
+}
+
+static void test_branches_real(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 100; seed++) {
+        struct problem p;
+        struct echi_random r;
+        begin_case(&p, &r, "real branches", seed, 9);
+        problem_branches(&p, &r, false);
+        check_problem(&p, random_batch(&r), REALS, WITH_OUTPUT_GRAD, true, &r);
+    }
+}
+
+/* What runs as one unit elsewhere, where its inner outputs are taken by others, too. */
+static void test_fused_output_is_taken(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 60; seed++)
+        for (int taken = 1; taken <= 3; taken++) {
+            struct problem p;
+            struct echi_random r;
+            echi_random_init(&r, seed, ECHI_STREAM_TEST, 0);
+            problem_begin(&p, random_from(&r, 1, 9), random_from(&r, 1, 8), random_from(&r, 1, 8));
+            problem_same_conv(&p, &r);
+            problem_relu(&p);
+            problem_window(&p, ECHI_OP_MAX_POOL, 0, 1, 1, 1, 1, 0, 0, false);
+            problem_add(&p, taken);
+            check_problem(&p, random_batch(&r), INTEGERS, WITH_OUTPUT_GRAD, true, &r);
+        }
+}
+
+/* A convolution and an fc that take one output: no layout serves both. */
+static void test_conv_and_fc_of_one_output(void **state) {
+    (void)state;
+    struct problem p;
+    struct ech_error err;
+    struct echi_stack *s = NULL;
+    problem_begin(&p, 3, 1, 1);
+    problem_relu(&p);
+    problem_fc(&p, 3, true);
+    problem_from(&p, 1);
+    problem_window(&p, ECHI_OP_CONV2D, 3, 1, 1, 1, 1, 0, 0, true);
+    problem_add(&p, 2);
+    for (size_t k = 0; k < CANDIDATES; k++)
+        assert_int_equal(echi_stack_create_with(problem_device, candidates[k], p.layers, p.count, 4, &s, &err), ECH_E_UNSUPPORTED);
+    assert_int_equal(echi_stack_create_with(problem_device, &echi_stack_cpu_base, p.layers, p.count, 4, &s, &err), ECH_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "put a layer between"));
+    assert_int_equal(echi_stack_create(problem_device, ECHI_KERNELS_FAST, p.layers, p.count, 4, &s, &err), ECH_OK);
+    assert_non_null(strstr(echi_stack_kernel(s, 0), "reference"));
+    echi_stack_destroy(s);
 }
 
 /* The runs that a fast implementation fuses, in every shape. */
@@ -378,7 +453,7 @@ static void test_nan_is_seen(void **state) {
         for (size_t i = 0; i < p.params; i++) params[i] = small_integer(&r, 2, 0.5);
         for (size_t i = 0; i < rows * in_size(&p); i++) in[i] = small_integer(&r, 2, 0.5);
         in[at] = NAN;
-        struct step step = {n, WITH_LOSS, true, params, in, dout, labels};
+        struct step step = {n, WITH_LOSS, true, params, in, dout, labels, false};
         struct bench wanted, got;
         for (size_t k = 0; k < CANDIDATES; k++) {
             if (!bench_open(&got, &p, candidates[k], n)) continue;
@@ -411,7 +486,7 @@ static void test_large_outputs(void **state) {
             for (int o = 0; o < 10; o++) params[p.layers[0].weight_at + (size_t)o] = (float)o - 4.5f;
             struct bench b;
             if (!bench_open(&b, &p, k < CANDIDATES ? candidates[k] : &echi_stack_reference, 3)) continue;
-            struct step step = {3, WITH_LOSS, true, params, in, dout, labels};
+            struct step step = {3, WITH_LOSS, true, params, in, dout, labels, false};
             bench_step(&b, &step);
             double wanted = 0;
             for (int s = 0; s < 3; s++) {
@@ -430,6 +505,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_single_layers_exact),
         cmocka_unit_test(test_stacks_exact),
+        cmocka_unit_test(test_branches_exact),
+        cmocka_unit_test(test_branches_real),
+        cmocka_unit_test(test_fused_output_is_taken),
+        cmocka_unit_test(test_conv_and_fc_of_one_output),
         cmocka_unit_test(test_conv_relu_pool_exact),
         cmocka_unit_test(test_real_numbers),
         cmocka_unit_test(test_real_gradients_through_kinks),

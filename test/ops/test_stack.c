@@ -141,6 +141,47 @@ static void test_arguments(void **state) {
     fixture_close(&f);
 }
 
+/* Where branches meet: a share that is kept back is missed wherever it would have gone; and what is drawn is drawn in time. */
+static void test_order_of_branches(void **state) {
+    (void)state;
+    static const enum echi_kernels kernels[] = {ECHI_KERNELS_FAST, ECHI_KERNELS_REFERENCE};
+    for (size_t k = 0; k < 2; k++) {
+        struct problem p;
+        struct ech_error err;
+        struct echi_stack *s = NULL;
+        struct echi_buffer *params = NULL;
+        float rows[32] = {0};
+        const struct echi_row who[2] = {{0, 1}, {0, 2}};
+        problem_begin(&p, 1, 4, 4);
+        problem_dropout(&p, 500000);
+        problem_window(&p, ECHI_OP_AVG_POOL, 0, 3, 3, 1, 1, 1, 1, false);
+        problem_from(&p, 1);
+        problem_window(&p, ECHI_OP_AVG_POOL, 0, 3, 3, 1, 1, 1, 1, false);
+        problem_add(&p, 2);
+        assert_int_equal(echi_stack_create(problem_device, kernels[k], p.layers, p.count, 2, &s, &err), ECH_OK);
+        assert_int_equal(echi_buffer_create(problem_device, 0, &params, &err), ECH_OK);
+        assert_fails(echi_stack_draw(s, 1, who, &err), ECH_E_ARGUMENT, &err, "echi_stack_input");
+        for (int missing = 0; missing < 5; missing++) {   /* 4: none */
+            assert_int_equal(echi_stack_input(s, 2, rows, &err), ECH_OK);
+            assert_fails(echi_stack_draw(s, 1, NULL, &err), ECH_E_ARGUMENT, &err, "rows");
+            assert_int_equal(echi_stack_draw(s, 1, who, &err), ECH_OK);
+            for (int u = 0; u < 4; u++) assert_int_equal(echi_stack_forward(s, u, params, &err), ECH_OK);
+            assert_fails(echi_stack_draw(s, 1, who, &err), ECH_E_ARGUMENT, &err, "right after");
+            assert_int_equal(echi_stack_output_grad(s, rows, &err), ECH_OK);
+            /* 3 gives to 2 and 1, those give to 0. */
+            const int ends = missing == 3 ? 2 : missing == 2 || missing == 1 ? 0 : -1;
+            for (int u = 3; u > ends; u--) assert_int_equal(echi_stack_backward(s, u, params, params, u != missing, &err), ECH_OK);
+            char word[80];
+            snprintf(word, sizeof word, "echi_stack_backward of unit %d", missing);
+            if (ends >= 0) assert_fails(echi_stack_backward(s, ends, params, params, true, &err), ECH_E_ARGUMENT, &err, word);
+            else if (missing == 0) assert_fails(echi_stack_input_grad(s, rows, &err), ECH_E_ARGUMENT, &err, "need_input_grad");
+            else assert_int_equal(echi_stack_input_grad(s, rows, &err), ECH_OK);
+        }
+        echi_stack_destroy(s);
+        echi_buffer_destroy(params);
+    }
+}
+
 /* Units cover the layers, in order, each once, and say what was chosen. */
 static void test_units(void **state) {
     (void)state;
@@ -218,6 +259,20 @@ static void test_layers_that_do_not_fit(void **state) {
     assert_refused(&p, ECH_E_SHAPE, "samples");
     good_conv(&p), problem_relu(&p), p.layers[1].in = p.layers[1].out = (struct echi_shape){3, 8, 9};
     assert_refused(&p, ECH_E_SHAPE, "before it gives");
+    good_conv(&p), problem_relu(&p), p.layers[1].skip = 2;
+    assert_refused(&p, ECH_E_SHAPE, "none of those before it");
+    good_conv(&p), problem_relu(&p), p.layers[1].skip = -1;
+    assert_refused(&p, ECH_E_SHAPE, "none of those before it");
+    good_conv(&p), problem_add(&p, 1), p.layers[1].with = -1;
+    assert_refused(&p, ECH_E_SHAPE, "none of those before it");
+    good_conv(&p), problem_add(&p, 0);   /* of another shape */
+    assert_refused(&p, ECH_E_SHAPE, "'input' before it gives 2x8x8");
+    problem_begin(&p, 1, 4, 4), problem_relu(&p), problem_from(&p, 0), problem_relu(&p);
+    assert_refused(&p, ECH_E_SHAPE, "'relu1': no layer takes its output");
+    problem_begin(&p, 1, 4, 4), problem_dropout(&p, 1000000);
+    assert_refused(&p, ECH_E_SHAPE, "drops everything");
+    problem_begin(&p, 1, 4, 6), problem_global_avg_pool(&p), l->kernel_w = 5, l->out.w = 2;
+    assert_refused(&p, ECH_E_SHAPE, "the whole map");
     good_conv(&p);
     struct ech_error err;
     struct echi_stack *s = NULL;
@@ -249,7 +304,7 @@ static void test_loss_of_an_image(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order_of_calls), cmocka_unit_test(test_arguments),        cmocka_unit_test(test_units),
-        cmocka_unit_test(test_layers_that_do_not_fit), cmocka_unit_test(test_loss_of_an_image),
+        cmocka_unit_test(test_layers_that_do_not_fit), cmocka_unit_test(test_loss_of_an_image), cmocka_unit_test(test_order_of_branches),
     };
     return cmocka_run_group_tests_name("stack", tests, problem_open_device, problem_close_device);
 }

@@ -384,6 +384,7 @@ static void watch_rows(struct sim *s, const struct work *w) {
         const uint32_t *rows = place_at(s, w->node, ECHI_SLOT_HEAD_ROWS, t->rows[i])->word;
         const struct echi_lease *l = &s->node[w->node].head.lease[t->rows[i]];
         struct seen_lease *seen = seen_of(s, l);
+        MUST(s, GRADIENT, t->row_epoch[i] == l->epoch && t->row_start[i] == l->start);
         MUST(s, GRADIENT, t->row_count[i] == l->n && l->round_size == t->divisor && l->n <= N_MAX);
         const uint32_t trunk = fold(seen->began_on, 0, CUT);
         seen->head_met = s->head_in[t->weights.index];

@@ -217,6 +217,90 @@ static void test_check_and_cut(void **state) {
     ech_model_destroy(m);
 }
 
+/* An edge that goes past an fc keeps the cut from being there: it moves to the next fc that no edge passes, or there is none. */
+static void test_cut_of_branches(void **state) {
+    (void)state;
+    ech_model *m = model_of(1, 8, 8);
+    ech_model_conv2d(m, 4, 3, 1, 1);
+    ech_model_conv2d(m, 4, 3, 1, 1);
+    ech_model_add(m, 1);
+    ech_model_global_avg_pool(m);   /* layer 4 */
+    ech_model_fc(m, 4);
+    assert_int_equal(echi_model_cut(m), 4);
+    ech_model_add(m, 4);            /* takes what the cut hands over: it may */
+    ech_model_fc(m, 4);
+    assert_int_equal(echi_model_cut(m), 4);
+    ech_model_destroy(m);
+
+    m = model_of(1, 8, 8);
+    ech_model_conv2d(m, 4, 8, 1, 0);
+    ech_model_relu(m);
+    ech_model_fc(m, 4);             /* layer 3 */
+    ech_model_add(m, 1);            /* from before it */
+    ech_model_fc(m, 4);             /* layer 5 */
+    ech_model_relu(m);
+    ech_model_add(m, 5);
+    ech_model_fc(m, 3);
+    assert_int_equal(echi_model_cut(m), 4);
+    ech_model_destroy(m);
+
+    m = model_of(1, 8, 8);
+    ech_model_conv2d(m, 4, 8, 1, 0);
+    ech_model_relu(m);
+    ech_model_fc(m, 4);
+    ech_model_from(m, 1);           /* an fc's own input may be the edge */
+    ech_model_fc(m, 4);
+    ech_model_add(m, 3);
+    assert_int_equal(ech_model_finish(m, NULL), ECH_OK);
+    assert_int_equal(echi_model_cut(m), 5);
+    ech_model_destroy(m);
+}
+
+static void test_builder_of_branches(void **state) {
+    (void)state;
+    struct ech_error err;
+    ech_model *m = model_of(2, 6, 6);
+    assert_int_equal(ech_model_layers(m), 0);
+    ech_model_conv2d(m, 3, 3, 1, 1);
+    ech_model_from(m, 0);
+    ech_model_conv2d(m, 3, 1, 1, 0);
+    assert_int_equal(ech_model_layers(m), 2);
+    assert_int_equal(ech_model_finish(m, &err), ECH_E_ARGUMENT);
+    assert_string_equal(err.layer, "conv1");
+    assert_non_null(strstr(err.text, "no layer takes its output"));
+    ech_model_add(m, 1);
+    assert_int_equal(ech_model_finish(m, &err), ECH_OK);
+    assert_string_equal(m->layers[2].name, "add1");
+    ech_model_from(m, 1);
+    ech_model_dropout(m, 0.2);
+    ech_model_dropout(m, 0.2);      /* takes the one before it again */
+    assert_int_equal(echi_layer_takes(m->layers, 4), 4);
+    ech_model_add(m, 3);
+    char buf[2048];
+    ech_model_describe(m, buf, sizeof buf);
+    assert_non_null(strstr(buf, "  3 add1             add             3 x 6 x 6                       0               0   with 1\n"));
+    assert_non_null(strstr(buf, "   from 1\n"));
+    ech_model_destroy(m);
+    static const double wrong[] = {1, -0.1, 2, NAN};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        m = model_of(1, 8, 8);
+        ech_model_dropout(m, wrong[i]);
+        assert_broken(m, ECH_E_ARGUMENT, WORDS("dropout1: ", "below 1"));
+    }
+    m = model_of(1, 8, 8);
+    ech_model_relu(m);
+    ech_model_add(m, 2);
+    assert_broken(m, ECH_E_ARGUMENT, WORDS("add1: ", "with 2"));
+    m = model_of(1, 8, 8);
+    ech_model_from(m, -1);
+    ech_model_relu(m);
+    assert_broken(m, ECH_E_ARGUMENT, WORDS("relu1: ", "from -1"));
+    m = model_of(1, 8, 6);
+    ech_model_global_avg_pool(m);
+    assert_shape(m->layers[0].out, 1, 1, 1);
+    ech_model_destroy(m);
+}
+
 static void test_init(void **state) {
     (void)state;
     ech_model *m = lenet5();
@@ -282,7 +366,8 @@ static void test_describe(void **state) {
     assert_int_equal(ech_model_describe(m, NULL, 0), len);
     /* 6*28*28*25 + 16*10*10*150 + 400*120 + 120*84 + 84*10 */
     assert_non_null(strstr(buf, " 61706          416520\n"));
-    assert_non_null(strstr(buf, "max_pool2    max_pool  16 x 5 x 5 "));
+    assert_non_null(strstr(buf, "  6 max_pool2        max_pool        16 x 5 x 5 "));
+    assert_null(strstr(buf, "from"));
     ech_model_conv2d(m, 1, 9, 1, 0);
     ech_model_describe(m, buf, sizeof buf);
     assert_non_null(strstr(buf, "not a whole model: conv3: kernel 9"));
@@ -302,7 +387,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lenet5),   cmocka_unit_test(test_window_shapes), cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_overflow), cmocka_unit_test(test_check_and_cut), cmocka_unit_test(test_init),
-        cmocka_unit_test(test_describe), cmocka_unit_test(test_null),
+        cmocka_unit_test(test_describe), cmocka_unit_test(test_null),          cmocka_unit_test(test_cut_of_branches),
+        cmocka_unit_test(test_builder_of_branches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

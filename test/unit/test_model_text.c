@@ -87,7 +87,7 @@ static void test_hash_is_of_the_text(void **state) {
 static void test_refusals(void **state) {
     (void)state;
     assert_refused("input 1 8 8\nconv3d out 2 kernel 3\n", "net.txt:2: ", "'conv3d'", "did you mean 'conv2d'");
-    assert_refused("input 1 8 8\nsoftmax\n", "net.txt:2: ", "'softmax'", "conv2d, fc, max_pool, avg_pool, relu, input");
+    assert_refused("input 1 8 8\nsoftmax\n", "net.txt:2: ", "'softmax'", "conv2d, fc, max_pool, avg_pool, relu, global_avg_pool, add, dropout, input");
     assert_refused("inptu 1 8 8\n", "net.txt:1: ", "'inptu'", "did you mean 'input'");
     assert_refused("input 1 8 8\n\nconv2d out 2 kernal 3\n", "net.txt:3: ", "'kernal'", "'kernel'", "key of 'conv2d'");
     assert_refused("input 1 8 8\nmax_pool kernel 2 out 2\n", "net.txt:2: ", "'out'", "kernel, stride, pad");
@@ -96,7 +96,7 @@ static void test_refusals(void **state) {
     assert_refused("input 1 8 8\nconv2d kernel 2\n", "net.txt:2: ", "'conv2d' needs 'out'");
     assert_refused("input 1 8 8\nfc\n", "'fc' needs 'out'");
     assert_refused("input 1 8 8\nfc out\n", "net.txt:2: ", "'out' must be followed by a number");
-    assert_refused("input 1 8 8\nrelu 3\n", "net.txt:2: ", "'3'", "'relu' takes nothing");
+    assert_refused("input 1 8 8\nrelu 3\n", "net.txt:2: ", "'3' is no key of 'relu'", "from");
     assert_refused("input 1 8 8 8\nfc out 2\n", "net.txt:1: ", "'8' is too much");
     assert_refused("input 1 8\nfc out 2\n", "net.txt:1: ", "'input' must be followed");
     assert_refused("input 1 8 8\ninput 1 8 8\n", "net.txt:2: ", "second 'input'");
@@ -120,6 +120,70 @@ static void test_refusals(void **state) {
     assert_refused("input 1 8 8\n\x1b[31mred\n", "net.txt:2: ", "'?[31mred'"); /* no escapes on the user's terminal */
     assert_refused_bytes("input 1 8 8\nrelu\0\nfc out 2\n", 28, (const char *const[]){"net.txt:2: ", "NUL", NULL});
     assert_refused_bytes("input 1 8 8\nrelu # \0\nfc out 2\n", 31, (const char *const[]){"net.txt:2: ", "NUL", NULL});
+}
+
+/* A residual block, whose second branch is a convolution, too; whatever says what is so anyway is not in the canonical text. */
+static const char block[] = "input 2 8 8\nconv2d out 4 kernel 3 stride 1 pad 1\nconv2d out 4 kernel 3 stride 2 pad 1\n"
+                            "conv2d out 4 kernel 1 stride 2 pad 0 from 1\nadd with 2\nrelu\ndropout p 0.5\nadd with 5\nglobal_avg_pool\nfc out 3\n";
+
+static void test_branches(void **state) {
+    (void)state;
+    char text[600];
+    ech_model *m = parse(block);
+    ech_model_text(m, text, sizeof text);
+    assert_string_equal(text, block);
+    assert_int_equal(m->layers[2].in.h, 8);
+    assert_int_equal(echi_layer_takes(m->layers, 2), 1);
+    assert_int_equal(echi_layer_adds(m->layers, 3), 2);
+    assert_int_equal(m->layers[5].drop, 500000);
+    char hash[65], other[65];
+    echi_model_hash(m, hash);
+    ech_model_destroy(m);
+    m = parse("input 2 8 8\nconv2d out 4 kernel 3 pad 1 from 0\nconv2d out 4 kernel 3 stride 2 pad 1\nconv2d from 1 out 4 kernel 1 stride 2\n"
+              "add with 2 from 3\nrelu from 4\ndropout p 0.500000\nadd from 5 with 6\nglobal_avg_pool\nfc out 3\n");
+    ech_model_text(m, text, sizeof text);
+    assert_non_null(strstr(text, "add with 6 from 5\n"));   /* the same sum, and another text */
+    echi_model_hash(m, other);
+    assert_string_not_equal(hash, other);
+    ech_model_destroy(m);
+
+    static const struct { const char *in, *out; } fractions[] = {{"0", "0.0"},       {"0.5", "0.5"},           {"0.05", "0.05"},   {"0.10", "0.1"},
+                                                                 {"0.000", "0.0"}, {"0.999999", "0.999999"}, {"0.000001", "0.000001"}};
+    for (size_t i = 0; i < sizeof fractions / sizeof *fractions; i++) {
+        char in[80], out[80];
+        snprintf(in, sizeof in, "input 1 1 1\ndropout p %s\n", fractions[i].in);
+        snprintf(out, sizeof out, "input 1 1 1\ndropout p %s\n", fractions[i].out);
+        m = parse(in);
+        ech_model_text(m, text, sizeof text);
+        assert_string_equal(text, out);
+        ech_model_destroy(m);
+    }
+}
+
+static void test_refused_branches(void **state) {
+    (void)state;
+    assert_refused("input 1 8 8\nrelu\nadd\n", "net.txt:3: ", "'add' needs 'with'");
+    assert_refused("input 1 8 8\nrelu\nadd with\n", "net.txt:3: ", "'with' must be followed by a number");
+    assert_refused("input 1 8 8\nrelu\nadd with 2\n", "net.txt:3: 'add'", "add1: with 2", "layers 1 to 1");
+    assert_refused("input 1 8 8\nrelu\nrelu from 2\n", "net.txt:3: 'relu'", "relu2: from 2", "layers 1 to 1");
+    assert_refused("input 1 8 8\nrelu from 1\n", "net.txt:2: 'relu'", "from 1", "input, 0");
+    assert_refused("input 1 8 8\nrelu\nadd with 65536\n", "with 65536");
+    assert_refused("input 1 8 8\nrelu\nadd with -1\n", "net.txt:3: ", "after 'with'", "whole number");
+    assert_refused("input 1 8 8\nconv2d out 2 kernel 3\nadd with 0\n", "net.txt:3: 'add'", "add1: ", "2 x 6 x 6", "input, 0, gives 1 x 8 x 8");
+    assert_refused("input 1 8 8\nmax_pool kernel 2\nconv2d out 1 kernel 1\nfc out 4 from 0\nadd with 2\n", "net.txt:5: 'add'", "4 x 1 x 1",
+                   "conv1, 2, gives 1 x 4 x 4");
+    /* An output that nobody takes, with its line. */
+    assert_refused("input 1 8 8\nrelu\n\nfc out 4\nfc out 3 from 1\n", "net.txt:4: ", "'fc', layer 2", "'from 2'", "'add with 2'");
+    assert_refused("input 1 8 8\nrelu\ndropout\n", "net.txt:3: ", "'dropout' needs 'p'");
+    assert_refused("input 1 8 8\nrelu\ndropout 0.5\n", "'0.5' is no key of 'dropout'", "p, from");
+    assert_refused("input 1 8 8\nglobal_avg_pool kernel 2\n", "'kernel' is no key of 'global_avg_pool'");
+    assert_refused("input 1 8 8\nglobal_average_pool\n", "'global_average_pool'", "global_avg_pool");
+    static const char *const fractions[] = {"1", "1.0", "-0.5", "0.", ".5", "0,5", "0.5x", "5e-1", "0.1234567", "00.5", "0.-1", "half", "2", "0x"};
+    for (size_t i = 0; i < sizeof fractions / sizeof *fractions; i++) {
+        char text[80];
+        snprintf(text, sizeof text, "input 1 8 8\ndropout p %s\n", fractions[i]);
+        assert_refused(text, "net.txt:2: ", fractions[i], "after 'p'", "0.999999");
+    }
 }
 
 static void test_long_things(void **state) {
@@ -181,6 +245,8 @@ int main(void) {
         cmocka_unit_test(test_same_model_in_other_clothes),
         cmocka_unit_test(test_hash_is_of_the_text),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_branches),
+        cmocka_unit_test(test_refused_branches),
         cmocka_unit_test(test_long_things),
         cmocka_unit_test(test_open),
     };
