@@ -224,6 +224,6 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
 }
 
 /* A node's roles, which are made for 1,024 ranks, and what replay keeps beside them. */
-enum { ROLES = sizeof a.coordinator + sizeof a.worker + sizeof a.owner + sizeof a.head, BESIDE = 3 << 20 };
+enum { ROLES = sizeof a.coordinator + sizeof a.worker + sizeof a.owner + sizeof a.head, BESIDE = ECHI_ACTIONS_MAX * sizeof(struct echi_action) + (1 << 20) };
 const struct fuzz_driver fuzz_recording = {.name = "recording", .one = one, .seed = seed, .repair = repair, .most = FUZZ_INPUT_MAX, .heap = ROLES + BESIDE,
                                            .heap_a_byte = 64};

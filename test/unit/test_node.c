@@ -39,13 +39,14 @@ static void *rank1(void *unused) {
 }
 
 static void open_rank0(void) {
-    struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""},
-                                           {"arithmetic", "as fast as each node can, 32 bits"}};
+    struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"augment", ""},
+                                           {"arithmetic", "as fast as each node can, --winograd 4, 32 bits"}};
     echi_job_words(&t.job, print[1].value, print[2].value);
     echi_job_order(&t.job, print[3].value);
+    echi_job_augment(&t.job, print[4].value);
     echi_wire_kinds(&t.job, 2, t.kinds);
     const struct echi_net_config net = {.rank = 0, .world = 2, .kinds = t.kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
-                                        .n_fingerprints = 5, .coordinator = "127.0.0.1:0", .join_timeout = 20 * SECOND};
+                                        .n_fingerprints = 6, .coordinator = "127.0.0.1:0", .join_timeout = 20 * SECOND};
     assert_int_equal(echi_net_open(&net, &t.net, NULL), ECH_OK);
 }
 
