@@ -431,6 +431,28 @@ static void test_many_channels(void **state) {
     }
 }
 
+/* Residual blocks of such convolutions: outputs that two layers take, the margins of both, and shares of gradients that come by points. */
+static void test_many_channels_in_branches(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 24; seed++) {
+        struct problem p;
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 6);
+        const int channels = random_from(&r, 16, 33);
+        problem_begin(&p, channels, random_from(&r, 3, 9), random_from(&r, 3, 9));
+        problem_window(&p, ECHI_OP_CONV2D, channels, 3, 3, 1, 1, 1, 1, true);
+        if (echi_random_below(&r, 2)) problem_relu(&p);
+        const int begins = p.count;
+        problem_window(&p, ECHI_OP_CONV2D, channels, 3, 3, 1, 1, 1, 1, false);
+        problem_relu(&p);
+        problem_window(&p, ECHI_OP_CONV2D, channels, 3, 3, 1, 1, 1, 1, true);
+        problem_add(&p, echi_random_below(&r, 2) ? begins : 0);
+        if (echi_random_below(&r, 2)) problem_relu(&p);
+        problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, 20), 3, 3, 2, 2, 1, 1, true);
+        check_problem(&p, random_from(&r, 1, 33), seed % 2 ? REALS : INTEGERS, WITH_OUTPUT_GRAD, true, &r);
+    }
+}
+
 static void test_nan_is_seen(void **state) {
     (void)state;
     for (uint32_t seed = 0; seed < 100; seed++) {
@@ -514,6 +536,7 @@ int main(void) {
         cmocka_unit_test(test_real_gradients_through_kinks),
         cmocka_unit_test(test_lenet5),
         cmocka_unit_test(test_many_channels),
+        cmocka_unit_test(test_many_channels_in_branches),
         cmocka_unit_test(test_nan_is_seen),
         cmocka_unit_test(test_large_outputs),
     };
