@@ -148,10 +148,9 @@ void echi_states_reserve(struct echi_owner *o) {
     if (g < 0) return;
     const bool awake = lives(o, g) && echi_plan_workers(plan_of(o), g) > 0, was = o->reserve != ECHI_RESERVE_SLEEPS;
     if (awake == was) return;
-    o->reserve = awake ? ECHI_RESERVE_LACKS : ECHI_RESERVE_SLEEPS;
-    if (g != o->group) return;
-    o->reserve = awake ? ECHI_RESERVE_SHARES : ECHI_RESERVE_SLEEPS;   /* it lacks nothing of its own */
-    o->woke = awake ? o->members : 0;
+    const bool own = g == o->group;   /* its owner lacks nothing of its own */
+    o->reserve = !awake ? ECHI_RESERVE_SLEEPS : own ? ECHI_RESERVE_SHARES : ECHI_RESERVE_LACKS;
+    if (own) o->woke = awake ? o->members : 0;
 }
 
 bool echi_states_caught_up(const struct echi_owner *o) {

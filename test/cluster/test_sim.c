@@ -660,23 +660,30 @@ static void drawn_clusters_end(void **state) {
 
 /* ------------------------------------------------------------- regrouping */
 
-/* Four alike in one group. From two seconds after the beginning on one takes five times as long, for so many seconds. */
-static void one_is_late(double seconds, const char *codec, const char *regroup) {
-    prepare(&a, 4, "gssp");
+/* Long runs without arithmetic of hosts that differ in speed alone, 16 ms a step where that is 1. */
+static void prepare_speeds(int hosts, const char *groups, const char *regroup) {
+    prepare(&a, hosts, "gssp");
     set(&a.config, "separate", "off");
-    set(&a.config, "groups", "1");
-    set(&a.config, "codec", codec);
+    set(&a.config, "groups", groups);
     set(&a.config, "samples-per-step", "16");
     set(&a.config, "epochs", "1000");
     set(&a.config, "regroup", regroup);
     a.real = false;
     a.profile.times.trunk[0] = 1e-3;
     a.profile.times.trunk[1] = 64e-3;
+    for (int h = 0; h < hosts; h++) {
+        a.host[h].rate = 1e9;
+        a.host[h].delay = 1e-5;
+    }
+}
+
+/* Four alike in one group. From two seconds after the beginning on one takes five times as long, for so many seconds. */
+static void one_is_late(double seconds, const char *codec, const char *regroup) {
+    prepare_speeds(4, "1", regroup);
+    set(&a.config, "codec", codec);
     for (int h = 0; h < 4; h++) {
         a.host[h].speed = 1;
         a.host[h].jitter = 0.1;
-        a.host[h].rate = 1e9;
-        a.host[h].delay = 1e-5;
     }
     a.host[2].n_slow = seconds > 0;
     a.host[2].slow[0].from = 3;
@@ -712,22 +719,12 @@ static void a_late_one_has_a_group_of_its_own(void **state) {
 /* Two groups of three, one four times as fast. From two seconds after the beginning on rank 1, of the fast, is as slow as the others,
  * for so many seconds. Steps of 4 and 16 ms. */
 static void slowed(double seconds, const char *regroup) {
-    prepare(&a, 6, "gssp");
-    set(&a.config, "separate", "off");
-    set(&a.config, "groups", "2");
-    set(&a.config, "samples-per-step", "16");
-    set(&a.config, "epochs", "1000");
-    set(&a.config, "regroup", regroup);
-    a.real = false;
-    a.profile.times.trunk[0] = 1e-3;
-    a.profile.times.trunk[1] = 64e-3;
+    prepare_speeds(6, "2", regroup);
     for (int h = 0; h < 6; h++) {
         a.host[h].speed = h < 3 ? 4 : 1;
         a.host[h].jitter = 0.15;
         a.host[h].stutter = 0.02;
         a.host[h].stutter_factor = 5;
-        a.host[h].rate = 1e9;
-        a.host[h].delay = 1e-5;
     }
     simulate_well(&a);
     assert_int_equal(a.report.regroups, 0);   /* nothing has happened yet */
