@@ -83,16 +83,8 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
             int right;
             echi_cpu_conv_grad_margins(l, s->k->most_vectors, &u->dy_left, &right);
             if (u->winograd) {
-                struct echi_cpu_winograd_room room;
                 echi_cpu_winograd_margins(l, u->winograd, &(int){0}, &u->dy_left, &right);
-                echi_cpu_winograd_room(l, u->winograd, s->k->width, &room);
-                most.kernels = larger(most.kernels, room.kernels);
-                most.points = larger(most.points, room.points);
-                most.products = larger(most.products, room.products);
-                most.nothing = larger(most.nothing, room.nothing);
-                most.turned = larger(most.turned, room.turned);
-                most.grads = larger(most.grads, room.grads);
-                most.sums = larger(most.sums, room.sums);
+                echi_cpu_winograd_room(l, u->winograd, s->k->width, &most);
             }
             u->dy_row = (u->dy_left + l->out.w + right) * (ptrdiff_t)width;
             u->dy_channel = l->out.h * u->dy_row;

@@ -60,16 +60,21 @@ void echi_cpu_winograd_margins(const struct echi_layer *l, int m, int *in_right,
     *grad_right = tiles_along(l->in.w, m) * m + 2 - *grad_left - l->out.w;
 }
 
+static void raise_to(size_t *room, size_t wanted) {
+    if (*room < wanted) *room = wanted;
+}
+
 void echi_cpu_winograd_room(const struct echi_layer *l, int m, int width, struct echi_cpu_winograd_room *room) {
     const int most = l->in.c > l->out.c ? l->in.c : l->out.c;
-    const size_t forward = (size_t)kernels_apart(l->in.c, l->out.c, width), backward = (size_t)kernels_apart(l->out.c, l->in.c, width);
-    room->kernels = (size_t)points_of(m) * (forward > backward ? forward : backward);
-    room->points = (size_t)points_of(m) * (size_t)points_apart(most, width);
-    room->products = (size_t)points_of(m) * (size_t)points_apart(OUTPUTS, width);
-    room->nothing = (size_t)(m + 2) * (size_t)width;
-    room->turned = (size_t)points_of(m) * TILES * (size_t)width * (size_t)round_up(l->in.c, width);
-    room->grads = (size_t)points_of(m) * (size_t)points_apart(l->out.c, width);
-    room->sums = (size_t)points_of(m) * forward;
+    const size_t points = (size_t)points_of(m);
+    const size_t forward = points * (size_t)kernels_apart(l->in.c, l->out.c, width), backward = points * (size_t)kernels_apart(l->out.c, l->in.c, width);
+    raise_to(&room->kernels, forward > backward ? forward : backward);
+    raise_to(&room->points, points * (size_t)points_apart(most, width));
+    raise_to(&room->products, points * (size_t)points_apart(OUTPUTS, width));
+    raise_to(&room->nothing, (size_t)(m + 2) * (size_t)width);
+    raise_to(&room->turned, points * TILES * (size_t)width * (size_t)round_up(l->in.c, width));
+    raise_to(&room->grads, points * (size_t)points_apart(l->out.c, width));
+    raise_to(&room->sums, forward);
 }
 
 /* [point][out][in]: weights as `product` reads them, a lane an input channel. */

@@ -93,7 +93,7 @@ void echi_cpu_turned_grads(const struct echi_cpu_stack *s, int unit, float *grad
 int echi_cpu_winograd_choose(const struct echi_layer *layer, int n, int most);
 /* Columns of zeros that its tiles read: behind the input's rows, and beside those of the gradient before ReLU. */
 void echi_cpu_winograd_margins(const struct echi_layer *layer, int m, int *in_right, int *grad_left, int *grad_right);
-void echi_cpu_winograd_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_winograd_room *room);
+void echi_cpu_winograd_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_winograd_room *room);   /* raises what is too little */
 /* One group's convolution: y[out] = start[out] + sum over `in` of x * weights. Rows beyond x's are zero, columns are its margins. */
 struct echi_cpu_winograd {
     int m, in, out, in_h, out_h, out_w, pad_h, pad_w;

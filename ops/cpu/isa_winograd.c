@@ -78,20 +78,40 @@ INLINE void weights_back_4(const vec u[MOST], vec g[3]) {
     g[2] = 1 / 6.0f * even2 - even + u[5];
 }
 
+/* m is known where these are used, 2 or 4. */
+INLINE void input(int m, const vec d[MOST], vec v[MOST]) {
+    if (m == 4) input_4(d, v);
+    else input_2(d, v);
+}
+INLINE void weights(int m, const vec g[3], vec u[MOST]) {
+    if (m == 4) weights_4(g, u);
+    else weights_2(g, u);
+}
+INLINE void output(int m, const vec p[MOST], vec y[MOST]) {
+    if (m == 4) output_4(p, y);
+    else output_2(p, y);
+}
+INLINE void grad(int m, const vec y[MOST], vec p[MOST]) {
+    if (m == 4) grad_4(y, p);
+    else grad_2(y, p);
+}
+INLINE void weights_sum(int m, const vec u[MOST], vec g[3]) {
+    if (m == 4) weights_back_4(u, g);
+    else weights_back_2(u, g);
+}
+
 INLINE void input_tile(int m, const struct echi_cpu_tile *t, int c) {
     const int a = m + 2;
     vec half[MOST][MOST];   /* B^T d, transposed: [column][row] */
     UNROLL for (int j = 0; j < a; j++) {
         vec d[MOST], v[MOST];
         UNROLL for (int i = 0; i < a; i++) { d[i] = load(t->row[i] + c * t->channel[i] + j * t->column); }
-        if (m == 4) input_4(d, v);
-        else input_2(d, v);
+        input(m, d, v);
         UNROLL for (int i = 0; i < a; i++) { half[i][j] = v[i]; }
     }
     UNROLL for (int i = 0; i < a; i++) {
         vec v[MOST];
-        if (m == 4) input_4(half[i], v);
-        else input_2(half[i], v);
+        input(m, half[i], v);
         UNROLL for (int j = 0; j < a; j++) { store(t->points + (i * a + j) * t->point + c * t->points_channel, v[j]); }
     }
 }
@@ -107,16 +127,14 @@ INLINE void output_tile(int m, const struct echi_cpu_tile *t, int c) {
     UNROLL for (int j = 0; j < a; j++) {
         vec p[MOST], y[MOST];
         UNROLL for (int i = 0; i < a; i++) { p[i] = load(t->points + (i * a + j) * t->point + c * t->points_channel); }
-        if (m == 4) output_4(p, y);
-        else output_2(p, y);
+        output(m, p, y);
         UNROLL for (int i = 0; i < m; i++) { half[i][j] = y[i]; }
     }
     const vec start = t->start ? splat(t->start[c]) : (vec){0};
     for (int i = 0; i < t->rows; i++) {
         float *to = t->out + c * t->out_channel + i * t->out_row;
         vec y[MOST];
-        if (m == 4) output_4(half[i], y);
-        else output_2(half[i], y);
+        output(m, half[i], y);
         UNROLL for (int j = 0; j < m; j++) {
             const vec sum = y[j] + start;
             if (j < t->columns) store(to + j * t->column, t->relu ? pick(sum <= 0.0f, (vec){0}, sum) : sum);
@@ -135,14 +153,12 @@ INLINE void weights_of(int m, const float *nine, float *points, ptrdiff_t point)
     UNROLL for (int j = 0; j < 3; j++) {
         vec g[3], u[MOST];
         UNROLL for (int i = 0; i < 3; i++) { g[i] = load(nine + (3 * i + j) * VEC_FLOATS); }
-        if (m == 4) weights_4(g, u);
-        else weights_2(g, u);
+        weights(m, g, u);
         UNROLL for (int i = 0; i < a; i++) { half[i][j] = u[i]; }
     }
     UNROLL for (int i = 0; i < a; i++) {
         vec u[MOST];
-        if (m == 4) weights_4(half[i], u);
-        else weights_2(half[i], u);
+        weights(m, half[i], u);
         UNROLL for (int j = 0; j < a; j++) { store(points + (i * a + j) * point, u[j]); }
     }
 }
@@ -162,14 +178,12 @@ INLINE void grad_tile(int m, const struct echi_cpu_tile *t, int c) {
     UNROLL for (int j = 0; j < m; j++) {
         vec y[MOST], p[MOST];
         UNROLL for (int i = 0; i < m; i++) { y[i] = load(t->row[i] + c * t->channel[i] + j * t->column); }
-        if (m == 4) grad_4(y, p);
-        else grad_2(y, p);
+        grad(m, y, p);
         UNROLL for (int i = 0; i < a; i++) { half[i][j] = p[i]; }
     }
     UNROLL for (int i = 0; i < a; i++) {
         vec p[MOST];
-        if (m == 4) grad_4(half[i], p);
-        else grad_2(half[i], p);
+        grad(m, half[i], p);
         UNROLL for (int j = 0; j < a; j++) { store(t->points + (i * a + j) * t->point + c * t->points_channel, p[j]); }
     }
 }
@@ -185,14 +199,12 @@ INLINE void weights_back(int m, const float *points, ptrdiff_t point, float *nin
     UNROLL for (int j = 0; j < a; j++) {
         vec u[MOST], g[3];
         UNROLL for (int i = 0; i < a; i++) { u[i] = load(points + (i * a + j) * point); }
-        if (m == 4) weights_back_4(u, g);
-        else weights_back_2(u, g);
+        weights_sum(m, u, g);
         UNROLL for (int i = 0; i < 3; i++) { half[i][j] = g[i]; }
     }
     UNROLL for (int i = 0; i < 3; i++) {
         vec g[3];
-        if (m == 4) weights_back_4(half[i], g);
-        else weights_back_2(half[i], g);
+        weights_sum(m, half[i], g);
         UNROLL for (int j = 0; j < 3; j++) { store(nine + (3 * i + j) * VEC_FLOATS, g[j]); }
     }
 }
