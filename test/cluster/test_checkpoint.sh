@@ -133,7 +133,8 @@ raw = open(sys.argv[1], "rb").read()
 size = struct.unpack("<Q", raw[:8])[0]
 header = json.loads(raw[8:8 + size])
 words = header.pop("__metadata__")
-assert all(isinstance(v, str) for v in words.values()) and words["samples"] == "640" and words["groups"] == "3"   # the last is the reserve
+assert all(isinstance(v, str) for v in words.values()) and words["samples"] == "640"
+assert words["groups"] in ("2", "3")   # a reserve, too, where the measured speeds leave a node that owns nothing else
 assert max(t["data_offsets"][1] for t in header.values()) == len(raw) - 8 - size
 layers = [n for n in header if not n.startswith("momentum.")]
 assert layers == [l + p for l in ("conv1", "conv2", "fc1", "fc2", "fc3") for p in (".weight", ".bias")]
