@@ -23,9 +23,10 @@ static bool follows(const struct echi_layer *layers, int count, int next, enum e
 }
 
 /* Makes the unit that begins at layers[first]; returns the layer after it. */
-static int plan_unit(int winograd, int n, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
+static int plan_unit(int width, int winograd, int n, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
     int next = first + 1;
-    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = echi_cpu_winograd_choose(&layers[first], n, winograd)};
+    *u = (struct echi_cpu_unit){.layer = &layers[first]};
+    u->winograd = echi_cpu_winograd_choose(u->layer, n, winograd, width, &u->late);
     u->turned = u->winograd == 0 && echi_cpu_turned_fits(u->layer);
     const enum echi_op op = layers[first].op;
     if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC) && follows(layers, count, next, ECHI_OP_RELU)) {
@@ -66,6 +67,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     const size_t width = (size_t)s->k->width, lanes = (size_t)s->max_groups * width;
     size_t rows = 0, sums = 0, biases = 0, dz = 0, samples = 0, tail = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
     struct echi_cpu_winograd_room most = {0};
+    struct echi_cpu_late_room late = {0};
     for (int b = 0; b <= s->n_units; b++) {
         struct echi_cpu_boundary *at = &s->boundaries[b];
         const size_t row = (size_t)at->left + (size_t)at->shape.w + (size_t)at->right;
@@ -84,7 +86,8 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
             echi_cpu_conv_grad_margins(l, s->k->most_vectors, &u->dy_left, &right);
             if (u->winograd) {
                 echi_cpu_winograd_margins(l, u->winograd, &(int){0}, &u->dy_left, &right);
-                echi_cpu_winograd_room(l, u->winograd, s->k->width, &most);
+                if (u->late) echi_cpu_late_room(l, u->winograd, s->max_groups, s->k->width, &late);
+                else echi_cpu_winograd_room(l, u->winograd, s->k->width, &most);
             }
             u->dy_row = (u->dy_left + l->out.w + right) * (ptrdiff_t)width;
             u->dy_channel = l->out.h * u->dy_row;
@@ -135,6 +138,11 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     s->winograd.turned = take(a, most.turned, sizeof(float));
     s->winograd.grads = take(a, most.grads, sizeof(float));
     s->winograd.sums = take(a, most.sums, sizeof(float));
+    s->late.points = take(a, late.points, sizeof(float));
+    s->late.grads = take(a, late.grads, sizeof(float));
+    s->late.weights = take(a, late.weights, sizeof(float));
+    s->late.products = take(a, late.products, sizeof(float));
+    s->late.nothing = take(a, late.nothing, sizeof(float));
 }
 
 static struct echi_cpu_view view(const struct echi_cpu_stack *s, const struct echi_cpu_boundary *b, float *data) {
@@ -223,7 +231,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, co
     s->boundaries[0].shape = layers[0].in;
     for (int first = 0, next; first < count; first = next) {
         struct echi_cpu_unit *u = &s->units[s->n_units];
-        next = plan_unit(winograd, max_n, s->layers, count, first, u);
+        next = plan_unit(k->width, winograd, max_n, s->layers, count, first, u);
         u->from = echi_stack_boundary(units, s->n_units, echi_layer_takes(s->layers, first));
         u->also = echi_stack_boundary(units, s->n_units, echi_layer_adds(s->layers, first));
         struct echi_stack_unit *told = &units[s->n_units++];

@@ -15,8 +15,13 @@ enum { LEAST_CHANNELS = 16 };
 
 static int min_int(int a, int b) { return a < b ? a : b; }
 static int round_up(int count, int to) { return (count + to - 1) / to * to; }
-static int points_of(int m) { return (m + 2) * (m + 2); }
-static int tiles_along(int size, int m) { return (size + m - 1) / m; }
+/* Inputs, and outputs, along one side of a tile. */
+static int inputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m + 2; }
+static int outputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m; }
+static int points_of(int m) { return m == ECHI_CPU_WHOLE ? 9 : (m + 2) * (m + 2); }
+static int tiles_along(int size, int m) { return (size + outputs_along(m) - 1) / outputs_along(m); }
+int echi_cpu_winograd_points(int m) { return points_of(m); }
+int echi_cpu_winograd_tiles(int out_h, int out_w, int m) { return tiles_along(out_h, m) * tiles_along(out_w, m); }
 
 /* Points lie a vector further apart than their vectors need: else all of them would fall into the same few lines of a cache. */
 static ptrdiff_t points_apart(int channels, int width) { return ((ptrdiff_t)channels * TILES + 1) * width; }
@@ -44,17 +49,22 @@ static double cost(const struct echi_layer *l, int m, int n) {
     return point_products(l, m) * (in * out + (m == 4 ? 12 : 8) * (in + out)) + 64.0 / n * points_of(m) * in * out;
 }
 
-int echi_cpu_winograd_choose(const struct echi_layer *l, int n, int most) {
+#include <stdlib.h>
+int echi_cpu_winograd_choose(const struct echi_layer *l, int n, int most, int width, bool *out_late) {
     int best = 0;
+    *out_late = false;
     if (l->in.c < LEAST_CHANNELS || l->out.c < LEAST_CHANNELS) return 0;
     if (l->op != ECHI_OP_CONV2D || l->kernel_h != 3 || l->kernel_w != 3 || l->stride_h != 1 || l->stride_w != 1 || l->pad_h > 2 || l->pad_w > 2)
         return 0;
     for (int m = 2; m <= most; m += 2)
         if (cost(l, m, n) < cost(l, best, n)) best = m;
+    if (getenv("LATE")) { *out_late = true; best = atoi(getenv("LATE")); }
     return best;
 }
 
 void echi_cpu_winograd_margins(const struct echi_layer *l, int m, int *in_right, int *grad_left, int *grad_right) {
+    *in_right = *grad_left = *grad_right = 0;
+    if (m == ECHI_CPU_WHOLE) return;
     *in_right = tiles_along(l->out.w, m) * m + 2 - l->pad_w - l->in.w;
     *grad_left = 2 - l->pad_w;
     *grad_right = tiles_along(l->in.w, m) * m + 2 - *grad_left - l->out.w;
@@ -87,48 +97,69 @@ void echi_cpu_winograd_kernels(struct echi_cpu_stack *s, const struct echi_cpu_w
                                    s->winograd.kernels + (ptrdiff_t)o * round_up(w->in, width) + i, apart);
 }
 
-/* Tile t of those at work: `rows` rows of x from (top, left) on, those that are outside zeros; its points go to `points`. */
-static struct echi_cpu_tile tile_of(const struct echi_cpu_stack *s, struct echi_cpu_view x, int height, int top, int left, int rows,
-                                    int channels, float *points, int t) {
-    const ptrdiff_t width = s->k->width;
-    struct echi_cpu_tile tile = {.channels = channels, .points = points + t * width, .point = points_apart(channels, (int)width),
-                                 .points_channel = TILES * width, .column = x.column};
-    for (int i = 0; i < rows; i++) {
-        const bool inside = top + i >= 0 && top + i < height;
-        tile.row[i] = inside ? x.at + (top + i) * x.row + left * x.column : s->winograd.nothing;
+/* Where tile t of a map begins. */
+struct place { int row, column; };
+static struct place place_of(const struct echi_cpu_winograd *w, int t) {
+    const int across = tiles_along(w->out_w, w->m);
+    return (struct place){t / across * outputs_along(w->m), t % across * outputs_along(w->m)};
+}
+
+/* `side` rows and columns of x from there on; rows that are outside are zeros. */
+static struct echi_cpu_tile tile_of(struct echi_cpu_view x, int height, struct place from, int side, const float *nothing) {
+    struct echi_cpu_tile tile = {.column = x.column};
+    for (int i = 0; i < side; i++) {
+        const bool inside = from.row + i >= 0 && from.row + i < height;
+        tile.row[i] = inside ? x.at + (from.row + i) * x.row + from.column * x.column : nothing;
         tile.channel[i] = inside ? x.channel : 0;
     }
     return tile;
 }
 
-static void inputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, int across) {
+struct echi_cpu_tile echi_cpu_winograd_inputs(const struct echi_cpu_winograd *w, int t, const float *nothing) {
+    const struct place at = place_of(w, t), from = {at.row - w->pad_h, at.column - w->pad_w};
+    return tile_of(w->x, w->in_h, w->m == ECHI_CPU_WHOLE ? at : from, inputs_along(w->m), nothing);
+}
+struct echi_cpu_tile echi_cpu_winograd_grads(const struct echi_cpu_winograd *w, struct echi_cpu_view dy, int t, const float *nothing) {
+    return tile_of(dy, w->out_h, place_of(w, t), outputs_along(w->m), nothing);
+}
+struct echi_cpu_tile echi_cpu_winograd_outputs(const struct echi_cpu_winograd *w, int t, int o) {
+    const struct place at = place_of(w, t);
+    return (struct echi_cpu_tile){.out = w->y.at + o * w->y.channel + at.row * w->y.row + at.column * w->y.column,
+                                  .out_channel = w->y.channel, .out_row = w->y.row, .column = w->y.column,
+                                  .rows = min_int(outputs_along(w->m), w->out_h - at.row), .columns = min_int(outputs_along(w->m), w->out_w - at.column),
+                                  .start = w->start ? w->start + o : NULL, .relu = w->relu};
+}
+
+/* The points of tiles at work: tile t's of channel c are at points + (c * TILES + t) * width. */
+static void put_points(struct echi_cpu_tile *tile, int channels, float *points, int points_channels, int t, int width) {
+    tile->channels = channels;
+    tile->points = points + t * width;
+    tile->point = points_apart(points_channels, width);
+    tile->points_channel = TILES * width;
+}
+
+static void inputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles) {
     for (int t = 0; t < tiles; t++) {
-        const int top = (first + t) / across * w->m, left = (first + t) % across * w->m;
-        const struct echi_cpu_tile tile = tile_of(s, w->x, w->in_h, top - w->pad_h, left - w->pad_w, w->m + 2, w->in, s->winograd.points, t);
+        struct echi_cpu_tile tile = echi_cpu_winograd_inputs(w, first + t, s->winograd.nothing);
+        put_points(&tile, w->in, s->winograd.points, w->in, t, s->k->width);
         s->k->winograd_input(w->m, &tile);
     }
 }
 
-static void outputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, int across, int o, int o_end) {
-    const ptrdiff_t width = s->k->width;
+static void outputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, int o, int o_end) {
     for (int t = 0; t < tiles; t++) {
-        const int top = (first + t) / across * w->m, left = (first + t) % across * w->m;
-        const struct echi_cpu_tile tile = {.channels = o_end - o, .points = s->winograd.products + t * width,
-                                           .point = points_apart(OUTPUTS, (int)width), .points_channel = TILES * width,
-                                           .out = w->y.at + o * w->y.channel + top * w->y.row + left * w->y.column,
-                                           .out_channel = w->y.channel, .out_row = w->y.row, .column = w->y.column,
-                                           .rows = min_int(w->m, w->out_h - top), .columns = min_int(w->m, w->out_w - left),
-                                           .start = w->start ? w->start + o : NULL, .relu = w->relu};
+        struct echi_cpu_tile tile = echi_cpu_winograd_outputs(w, first + t, o);
+        put_points(&tile, o_end - o, s->winograd.products, OUTPUTS, t, s->k->width);
         s->k->winograd_output(w->m, &tile);
     }
 }
 
 void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) {
     const int width = s->k->width, row = round_up(w->in, width);
-    const int across = tiles_along(w->out_w, w->m), all = across * tiles_along(w->out_h, w->m);
+    const int all = echi_cpu_winograd_tiles(w->out_h, w->out_w, w->m);
     for (int first = 0; first < all; first += TILES) {
         const int tiles = min_int(TILES, all - first);
-        inputs(s, w, first, tiles, across);
+        inputs(s, w, first, tiles);
         for (int o = 0; o < w->out; o += OUTPUTS) {
             const int end = min_int(o + OUTPUTS, w->out);
             for (int point = 0; point < points_of(w->m); point++)
@@ -138,7 +169,7 @@ void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd 
                                                          .x_p = width, .w_o = row, .out_o = TILES * width, .out_p = width,
                                                          .loop = {{1, 0, 0}, {1, 0, 0}, {w->in, TILES * width, 1}},
                                                          .outputs = end - o, .vectors = tiles});
-            outputs(s, w, first, tiles, across, o, end);
+            outputs(s, w, first, tiles, o, end);
         }
     }
 }
@@ -149,13 +180,13 @@ void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd 
  * that their vectors are over channels. */
 void echi_cpu_winograd_sums(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, bool add) {
     const int width = s->k->width, row = round_up(w->in, width);
-    const int across = tiles_along(w->out_w, w->m), all = across * tiles_along(w->out_h, w->m);
+    const int all = echi_cpu_winograd_tiles(w->out_h, w->out_w, w->m);
     for (int first = 0; first < all; first += TILES) {
         const int tiles = min_int(TILES, all - first);
-        inputs(s, w, first, tiles, across);
+        inputs(s, w, first, tiles);
         for (int t = 0; t < tiles; t++) {
-            const int top = (first + t) / across * w->m, left = (first + t) % across * w->m;
-            const struct echi_cpu_tile tile = tile_of(s, dy, w->out_h, top, left, w->m, w->out, s->winograd.grads, t);
+            struct echi_cpu_tile tile = echi_cpu_winograd_grads(w, dy, first + t, s->winograd.nothing);
+            put_points(&tile, w->out, s->winograd.grads, w->out, t, width);
             s->k->winograd_grad(w->m, &tile);
         }
         for (int point = 0; point < points_of(w->m); point++) {
