@@ -4,6 +4,7 @@
 #include "echi_os.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <string.h>
 
 #define ALIGNMENT ((size_t)64)
@@ -13,7 +14,8 @@ void *echi_alloc_aligned(size_t bytes) {
     if (!echi_add_size(bytes ? bytes : 1, ALIGNMENT - 1, &padded)) return NULL;
     padded &= ~(ALIGNMENT - 1);
     void *p = NULL;
-    if (posix_memalign(&p, ALIGNMENT, padded)) return NULL;
+    if (posix_memalign(&p, padded >= (2u << 20) ? (2u << 20) : ALIGNMENT, padded)) return NULL;
+    if (padded >= (2u << 20)) madvise(p, padded, MADV_HUGEPAGE);
     return memset(p, 0, padded);
 }
 

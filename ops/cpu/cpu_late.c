@@ -10,10 +10,12 @@
 
 /* Channels of a block: outputs and inputs whose weights' points are there at once, outputs and inputs whose weights' gradients are.
  * Multiples of every vector, and of the tiles that `product` prefers. */
-enum { OUTPUTS = 48, INPUTS = 32, GRAD_OUTPUTS = 24, GRAD_INPUTS = 64 };
+enum { OUTPUTS = 48, INPUTS = 64, GRAD_OUTPUTS = 48, GRAD_INPUTS = 64 };
 /* Bytes of inputs' points that stay in the second-level cache from one block of outputs to the next. Where there are more of them they
  * pass, for as many outputs at a time as have sums of this size. */
 enum { STAYING_BYTES = 640 * 1024 };
+/* Sums of one block of outputs beyond which they would not stay themselves. */
+enum { SUMS_BYTES = 1024 * 1024 };
 
 static int max_int(int a, int b) { return a > b ? a : b; }
 static int min_int(int a, int b) { return a < b ? a : b; }
@@ -23,8 +25,15 @@ static int round_up(int count, int to) { return (count + to - 1) / to * to; }
 /* From one point to the next: of `rows` rows of `row` floats, and a vector more, else all points would fall into the same lines of a cache. */
 static ptrdiff_t apart(int rows, int row, int width) { return (ptrdiff_t)rows * row + width; }
 
+static ptrdiff_t channel_bytes(int points, int vectors, int width) { return (ptrdiff_t)points * vectors * width * (ptrdiff_t)sizeof(float); }
+
+bool echi_cpu_late_fits(const struct echi_layer *l, int m, int groups, int width) {
+    const int64_t vectors = (int64_t)groups * echi_cpu_winograd_tiles(l->out.h, l->out.w, m);
+    return vectors <= SUMS_BYTES && channel_bytes(echi_cpu_winograd_points(m), (int)vectors, width) * OUTPUTS <= SUMS_BYTES;
+}
+
 static int outputs_at_once(int points, int in, int out, int vectors, int width) {
-    const ptrdiff_t channel = (ptrdiff_t)points * vectors * width * (ptrdiff_t)sizeof(float);
+    const ptrdiff_t channel = channel_bytes(points, vectors, width);
     if (in * channel <= STAYING_BYTES) return OUTPUTS;
     return min_int(round_up(out, OUTPUTS), max_int(1, (int)(STAYING_BYTES / (channel * OUTPUTS))) * OUTPUTS);
 }

@@ -23,10 +23,10 @@ static bool follows(const struct echi_layer *layers, int count, int next, enum e
 }
 
 /* Makes the unit that begins at layers[first]; returns the layer after it. */
-static int plan_unit(int width, int winograd, int n, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
+static int plan_unit(int winograd, int groups, int width, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
     int next = first + 1;
-    *u = (struct echi_cpu_unit){.layer = &layers[first]};
-    u->winograd = echi_cpu_winograd_choose(u->layer, n, winograd, width, &u->late);
+    const struct echi_cpu_points points = echi_cpu_winograd_choose(&layers[first], groups, width, winograd);
+    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = points.m, .late = points.late};
     u->turned = u->winograd == 0 && echi_cpu_turned_fits(u->layer);
     const enum echi_op op = layers[first].op;
     if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC) && follows(layers, count, next, ECHI_OP_RELU)) {
@@ -231,14 +231,14 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, co
     s->boundaries[0].shape = layers[0].in;
     for (int first = 0, next; first < count; first = next) {
         struct echi_cpu_unit *u = &s->units[s->n_units];
-        next = plan_unit(k->width, winograd, max_n, s->layers, count, first, u);
+        next = plan_unit(winograd, s->max_groups, k->width, s->layers, count, first, u);
         u->from = echi_stack_boundary(units, s->n_units, echi_layer_takes(s->layers, first));
         u->also = echi_stack_boundary(units, s->n_units, echi_layer_adds(s->layers, first));
         struct echi_stack_unit *told = &units[s->n_units++];
         told->first = first;
         told->end = next;
-        snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s", op_name(u->layer), u->relu ? "+relu" : "",
-                 u->pool ? "+maxpool" : "", k->name, u->winograd == 4 ? " F(4x4)" : u->winograd ? " F(2x2)" : "");
+        snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s%s", op_name(u->layer), u->relu ? "+relu" : "", u->pool ? "+maxpool" : "",
+                 k->name, u->winograd == 4 ? " F(4x4)" : u->winograd == 2 ? " F(2x2)" : u->winograd ? " whole 2x2" : "", u->late ? " late" : "");
         s->boundaries[s->n_units].shape = layers[next - 1].out;
     }
 

@@ -40,25 +40,32 @@ static double point_products(const struct echi_layer *l, int m) {
     return (double)points_of(m) * tiles_along(l->out.h, m) * tiles_along(l->out.w, m);
 }
 
-/* A transform of a tile is some 4 (m = 2) or 6 (m = 4) additions a point; it is done once for each channel in and out, and serves all
- * products with the other side's channels. Loads and stores double that. The weights' points are made, and fetched from far, once for n
- * samples: about 64 products' time each. */
-static double cost(const struct echi_layer *l, int m, int n) {
+/* Products of one sample. A transform of a tile is some 4 (m = 2, a whole map) or 6 (m = 4) additions a point; it is done once for each
+ * channel in and out, and serves all products with the other side's channels. Loads and stores double that. The weights' points are made
+ * once for all samples: some 12 products' time each where they are used at once, 64 where they are fetched again from far. `lanes`: the
+ * samples, as whole vectors, since an empty lane costs what a full one does. */
+static double cost(const struct echi_layer *l, int m, bool late, int lanes) {
     const double in = l->in.c, out = l->out.c;
     if (m == 0) return direct_products(l) * in * out;
-    return point_products(l, m) * (in * out + (m == 4 ? 12 : 8) * (in + out)) + 64.0 / n * points_of(m) * in * out;
+    return point_products(l, m) * (in * out + (m == 4 ? 12 : 8) * (in + out)) + (late ? 12.0 : 64.0) / lanes * points_of(m) * in * out;
 }
 
-#include <stdlib.h>
-int echi_cpu_winograd_choose(const struct echi_layer *l, int n, int most, int width, bool *out_late) {
-    int best = 0;
-    *out_late = false;
-    if (l->in.c < LEAST_CHANNELS || l->out.c < LEAST_CHANNELS) return 0;
+static bool can_do(const struct echi_layer *l, int m) {
+    if (l->in.c < LEAST_CHANNELS || l->out.c < LEAST_CHANNELS) return false;
     if (l->op != ECHI_OP_CONV2D || l->kernel_h != 3 || l->kernel_w != 3 || l->stride_h != 1 || l->stride_w != 1 || l->pad_h > 2 || l->pad_w > 2)
-        return 0;
-    for (int m = 2; m <= most; m += 2)
-        if (cost(l, m, n) < cost(l, best, n)) best = m;
-    if (getenv("LATE")) { *out_late = true; best = atoi(getenv("LATE")); }
+        return false;
+    return m != ECHI_CPU_WHOLE || (l->in.h == 2 && l->in.w == 2 && l->pad_h == 1 && l->pad_w == 1);
+}
+
+struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *l, int groups, int width, int most) {
+    static const int kinds[] = {ECHI_CPU_WHOLE, 2, 4};
+    struct echi_cpu_points best = {0};
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0] && kinds[k] <= most; k++) {
+        const int m = kinds[k];
+        if (!can_do(l, m)) continue;
+        const bool late = echi_cpu_late_fits(l, m, groups, width);
+        if (cost(l, m, late, groups * width) < cost(l, best.m, best.late, groups * width)) best = (struct echi_cpu_points){m, late};
+    }
     return best;
 }
 

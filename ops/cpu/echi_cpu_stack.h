@@ -92,8 +92,9 @@ void echi_cpu_turned_grads(const struct echi_cpu_stack *s, int unit, float *grad
 
 /* ---- cpu_winograd.c ---- */
 
-/* m of F(m x m, 3 x 3), at most `most` (2 or 4; 0: never), by which this layer is expected to be fastest for n samples; 0: directly. */
-int echi_cpu_winograd_choose(const struct echi_layer *layer, int n, int most, int width, bool *out_late);
+/* By which points this layer is expected to be fastest for so many groups of `width` samples: m at most `most` (2 or 4; 0: never). */
+struct echi_cpu_points { int m; bool late; };   /* m = 0: directly; `late`: by cpu_late.c */
+struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *layer, int groups, int width, int most);
 /* Columns of zeros that its tiles read: behind the input's rows, and beside those of the gradient before ReLU. */
 void echi_cpu_winograd_margins(const struct echi_layer *layer, int m, int *in_right, int *grad_left, int *grad_right);
 void echi_cpu_winograd_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_winograd_room *room);   /* raises what is too little */
@@ -120,6 +121,7 @@ struct echi_cpu_tile echi_cpu_winograd_grads(const struct echi_cpu_winograd *w, 
 
 /* ---- cpu_late.c: the same convolutions, all groups together ---- */
 
+bool echi_cpu_late_fits(const struct echi_layer *layer, int m, int groups, int width);
 void echi_cpu_late_room(const struct echi_layer *layer, int m, int groups, int width, struct echi_cpu_late_room *room);   /* raises what is too little */
 void echi_cpu_late_inputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int g);   /* group g's x to points */
 void echi_cpu_late_outputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);         /* all groups' y, of all groups' points */

@@ -193,7 +193,7 @@ void ISA(winograd_output)(int m, const struct echi_cpu_tile *t) {
 
 /* 3 x 3 kernels, `row` floats apart (9 at least), as nine vectors with a lane a kernel, 0 in the lanes that have none; and back. A vector of
  * 16 is longer than a kernel: it is read as far as the kernels behind it go, the last one as far as those before it. */
-INLINE void nine_columns(const float *rows, ptrdiff_t row, int lanes, vec nine[9]) {
+INLINE void some_columns(const float *rows, ptrdiff_t row, int lanes, vec nine[9]) {
 #if VEC_FLOATS == 16
     vec m[VEC_FLOATS];
     if (lanes == 1) {
@@ -215,6 +215,10 @@ INLINE void nine_columns(const float *rows, ptrdiff_t row, int lanes, vec nine[9
         UNROLL for (int j = 0; j < VEC_FLOATS; j++) { nine[first + j] = m[j]; }
     }
 #endif
+}
+INLINE void nine_columns(const float *rows, ptrdiff_t row, int lanes, vec nine[9]) {
+    if (lanes == VEC_FLOATS) some_columns(rows, row, VEC_FLOATS, nine);
+    else some_columns(rows, row, lanes, nine);
 }
 INLINE void nine_rows(const vec nine[9], float *rows, ptrdiff_t row, int lanes) {
 #if VEC_FLOATS == 16
