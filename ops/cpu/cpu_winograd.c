@@ -40,13 +40,13 @@ static double point_products(const struct echi_layer *l, int m) {
     return (double)points_of(m) * tiles_along(l->out.h, m) * tiles_along(l->out.w, m);
 }
 
-/* Products of one sample. A transform of a tile is some 4 (m = 2, a whole map) or 6 (m = 4) additions a point; it is done once for each
+/* Products of one sample. Directly, each row of outputs fetches its taps' weights anew: about two products' time each. A transform of a tile is some 4 (m = 2, a whole map) or 6 (m = 4) additions a point; it is done once for each
  * channel in and out, and serves all products with the other side's channels. Loads and stores double that. The weights' points are made
  * once for all samples: some 12 products' time each where they are used at once, 64 where they are fetched again from far. `lanes`: the
  * samples, as whole vectors, since an empty lane costs what a full one does. */
 static double cost(const struct echi_layer *l, int m, bool late, int lanes) {
     const double in = l->in.c, out = l->out.c;
-    if (m == 0) return direct_products(l) * in * out;
+    if (m == 0) return (direct_products(l) + 2.0 * 9 * l->out.h) * in * out;
     return point_products(l, m) * (in * out + (m == 4 ? 12 : 8) * (in + out)) + (late ? 12.0 : 64.0) / lanes * points_of(m) * in * out;
 }
 

@@ -431,6 +431,32 @@ static void test_many_channels(void **state) {
     }
 }
 
+/* Small maps with channels for several blocks of cpu_late.c, whole or not; of these 2 x 2 the most. Some have more inputs' points than stay in
+ * a cache, and their outputs' sums come in blocks of blocks. A second layer sees that margins and zeros are as they should be. */
+static void test_late_maps(void **state) {
+    (void)state;
+    int whole = 0, late = 0;
+    for (uint32_t seed = 0; seed < 60; seed++) {
+        struct problem p;
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 7);
+        const bool two = seed % 2 == 0, many = seed % 10 >= 8;
+        const int pad = two || echi_random_below(&r, 3) ? 1 : 2;
+        problem_begin(&p, many ? random_from(&r, 170, 200) : random_from(&r, 16, 100), two ? 2 : random_from(&r, 1, 5), two ? 2 : random_from(&r, 1, 5));
+        problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, many ? 200 : 110), 3, 3, 1, 1, pad, pad, echi_random_below(&r, 2));
+        if (echi_random_below(&r, 2)) problem_relu(&p);
+        if (!many && echi_random_below(&r, 2)) problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 1, 40), 3, 3, 1, 1, 1, 1, true);
+        const int n = many ? random_from(&r, 50, 70) : random_from(&r, 1, 40);
+        struct bench b;
+        assert_true(bench_open(&b, &p, &echi_stack_cpu_close, n));
+        late += strstr(echi_stack_kernel(b.stack, 0), "late") != NULL;
+        whole += strstr(echi_stack_kernel(b.stack, 0), "whole") != NULL;
+        bench_close(&b);
+        check_problem(&p, n, seed % 5 < 2 ? REALS : INTEGERS, WITH_OUTPUT_GRAD, true, &r);
+    }
+    assert_true(whole >= 20 && late >= whole + 5);   /* else these are not the cases that this test is for */
+}
+
 /* Residual blocks of such convolutions: outputs that two layers take, the margins of both, and shares of gradients that come by points. */
 static void test_many_channels_in_branches(void **state) {
     (void)state;
@@ -536,6 +562,7 @@ int main(void) {
         cmocka_unit_test(test_real_gradients_through_kinks),
         cmocka_unit_test(test_lenet5),
         cmocka_unit_test(test_many_channels),
+        cmocka_unit_test(test_late_maps),
         cmocka_unit_test(test_many_channels_in_branches),
         cmocka_unit_test(test_nan_is_seen),
         cmocka_unit_test(test_large_outputs),
