@@ -39,6 +39,7 @@ void ech_model_destroy(ech_model *model);
  * one by one. Layers with parameters are named conv1, conv2, ... fc1, ... in order of appearance. */
 void ech_model_conv2d(ech_model *model, int out_channels, int kernel, int stride, int pad);
 void ech_model_relu(ech_model *model);
+void ech_model_tanh(ech_model *model);
 void ech_model_max_pool(ech_model *model, int kernel, int stride, int pad);
 void ech_model_avg_pool(ech_model *model, int kernel, int stride, int pad);
 void ech_model_fc(ech_model *model, int outputs);       /* flattens [C][H][W] */

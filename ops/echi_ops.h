@@ -29,6 +29,7 @@ enum echi_op {
     ECHI_OP_GLOBAL_AVG_POOL,     /* an average pool whose one window is the whole map */
     ECHI_OP_ADD,                 /* the sum of two outputs of one shape (He et al., "Deep residual learning", CVPR 2016) */
     ECHI_OP_DROPOUT,             /* Srivastava et al., JMLR 2014, scaled while training, as PyTorch does */
+    ECHI_OP_TANH,
     ECHI_OP_BATCH_NORM,          /* Ioffe and Szegedy, ICML 2015: below */
     ECHI_OPS
 };

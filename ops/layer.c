@@ -8,7 +8,8 @@ const char *echi_op_name(enum echi_op op) {
     static const char *const names[] = {[ECHI_OP_CONV2D] = "conv2d", [ECHI_OP_FC] = "fc", [ECHI_OP_MAX_POOL] = "max_pool",
                                         [ECHI_OP_AVG_POOL] = "avg_pool", [ECHI_OP_RELU] = "relu",
                                         [ECHI_OP_GLOBAL_AVG_POOL] = "global_avg_pool", [ECHI_OP_ADD] = "add",
-                                        [ECHI_OP_DROPOUT] = "dropout", [ECHI_OP_BATCH_NORM] = "batch_norm"};
+                                        [ECHI_OP_DROPOUT] = "dropout", [ECHI_OP_BATCH_NORM] = "batch_norm",
+                                        [ECHI_OP_TANH] = "tanh"};
     return (unsigned)op < sizeof names / sizeof names[0] ? names[op] : "unknown";
 }
 
@@ -56,7 +57,7 @@ ech_status echi_layer_check(const struct echi_layer *l, struct ech_error *err) {
     if (l->op == ECHI_OP_GLOBAL_AVG_POOL && (l->kernel_h != l->in.h || l->kernel_w != l->in.w || l->pad_h != 0 || l->pad_w != 0))
         return wrong(l, "the window must be the whole map", err);
     if (l->op == ECHI_OP_FC && (l->out.h != 1 || l->out.w != 1)) return wrong(l, "the output must be a vector", err);
-    bool keeps_shape = l->op == ECHI_OP_RELU || l->op == ECHI_OP_ADD || l->op == ECHI_OP_DROPOUT || l->op == ECHI_OP_BATCH_NORM;
+    bool keeps_shape = l->op == ECHI_OP_RELU || l->op == ECHI_OP_TANH || l->op == ECHI_OP_ADD || l->op == ECHI_OP_DROPOUT || l->op == ECHI_OP_BATCH_NORM;
     if (keeps_shape && (l->in.c != l->out.c || l->in.h != l->out.h || l->in.w != l->out.w))
         return wrong(l, "the output must have the input's shape", err);
     if (l->op == ECHI_OP_DROPOUT && l->drop >= ECHI_WHOLE) return wrong(l, "it drops everything", err);

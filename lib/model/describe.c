@@ -11,6 +11,7 @@ static const char *const kinds[] = {
     [ECHI_OP_CONV2D] = "conv2d",     [ECHI_OP_FC] = "fc",     [ECHI_OP_MAX_POOL] = "max_pool",
     [ECHI_OP_AVG_POOL] = "avg_pool", [ECHI_OP_RELU] = "relu", [ECHI_OP_GLOBAL_AVG_POOL] = "global_avg_pool",
     [ECHI_OP_ADD] = "add",           [ECHI_OP_DROPOUT] = "dropout", [ECHI_OP_BATCH_NORM] = "batch_norm",
+    [ECHI_OP_TANH] = "tanh",
 };
 
 static void print_shape(struct echi_print *p, int number, const char *name, const char *kind, struct echi_shape s) {

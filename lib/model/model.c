@@ -20,6 +20,7 @@ static const char *const name_stems[] = {
     [ECHI_OP_CONV2D] = "conv",       [ECHI_OP_FC] = "fc",     [ECHI_OP_MAX_POOL] = "max_pool",
     [ECHI_OP_AVG_POOL] = "avg_pool", [ECHI_OP_RELU] = "relu", [ECHI_OP_GLOBAL_AVG_POOL] = "global_avg_pool",
     [ECHI_OP_ADD] = "add",           [ECHI_OP_DROPOUT] = "dropout", [ECHI_OP_BATCH_NORM] = "bn",
+    [ECHI_OP_TANH] = "tanh",
 };
 
 ech_status ech_model_create(int channels, int height, int width, ech_model **out_model, struct ech_error *err) {
@@ -200,6 +201,11 @@ void ech_model_batch_norm(ech_model *model) {
 void ech_model_relu(ech_model *model) {
     struct echi_layer layer;
     if (begin_layer(model, ECHI_OP_RELU, &layer)) end_layer(model, &layer);
+}
+
+void ech_model_tanh(ech_model *model) {
+    struct echi_layer layer;
+    if (begin_layer(model, ECHI_OP_TANH, &layer)) end_layer(model, &layer);
 }
 
 void ech_model_add(ech_model *model, int with) {

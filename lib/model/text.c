@@ -33,6 +33,7 @@ static const struct form {
     [ECHI_OP_GLOBAL_AVG_POOL] = {"global_avg_pool", 0, HAS_FROM},
     [ECHI_OP_ADD] = {"add", HAS_WITH, HAS_WITH | HAS_FROM},
     [ECHI_OP_DROPOUT] = {"dropout", HAS_P, HAS_P | HAS_FROM},
+    [ECHI_OP_TANH] = {"tanh", 0, HAS_FROM},
     [ECHI_OP_BATCH_NORM] = {"batch_norm", 0, HAS_FROM},
 };
 #define FORMS (sizeof forms / sizeof *forms)
@@ -211,6 +212,9 @@ static ech_status read_layer(struct reader *r, struct word first, struct ech_mod
         break;
     case ECHI_OP_DROPOUT:
         ech_model_dropout(model, (double)value[P] / ECHI_WHOLE);
+        break;
+    case ECHI_OP_TANH:
+        ech_model_tanh(model);
         break;
     case ECHI_OP_BATCH_NORM:
         ech_model_batch_norm(model);

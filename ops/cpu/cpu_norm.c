@@ -45,7 +45,7 @@ static struct echi_cpu_norm by_statistics(const struct echi_cpu_unit *u, int c, 
     const struct echi_layer *l = u->layer;
     const double scale = params[l->weight_at + (size_t)c] / echi_norm_deviation(u->mean[l->in.c + c]);
     return (struct echi_cpu_norm){.mean = u->mean[c], .scale = (float)scale,
-                                  .shift = (float)(params[l->bias_at + (size_t)c] - scale * u->mean[c]), .relu = u->relu};
+                                  .shift = params[l->bias_at + (size_t)c], .relu = u->relu};
 }
 
 void echi_cpu_norm_forward(struct echi_cpu_stack *s, int unit, const float *params) {

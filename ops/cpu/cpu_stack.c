@@ -184,7 +184,8 @@ static const char *op_name(const struct echi_layer *l) {
     static const char *const names[] = {[ECHI_OP_CONV2D] = "conv", [ECHI_OP_FC] = "fc", [ECHI_OP_MAX_POOL] = "maxpool",
                                         [ECHI_OP_AVG_POOL] = "avgpool", [ECHI_OP_RELU] = "relu",
                                         [ECHI_OP_GLOBAL_AVG_POOL] = "globalavgpool", [ECHI_OP_ADD] = "add",
-                                        [ECHI_OP_DROPOUT] = "dropout", [ECHI_OP_BATCH_NORM] = "batchnorm"};
+                                        [ECHI_OP_DROPOUT] = "dropout", [ECHI_OP_BATCH_NORM] = "batchnorm",
+                                        [ECHI_OP_TANH] = "tanh"};
     return names[l->op];
 }
 
@@ -336,7 +337,8 @@ static void forward(void *state, int unit, const float *params) {
     switch (s->units[unit].layer->op) {
     case ECHI_OP_CONV2D: echi_cpu_conv_forward(s, unit, params); break;
     case ECHI_OP_FC: echi_cpu_fc_forward(s, unit, params); break;
-    case ECHI_OP_RELU: echi_cpu_relu_forward(s, unit); break;
+    case ECHI_OP_RELU:
+    case ECHI_OP_TANH: echi_cpu_activation_forward(s, unit); break;
     case ECHI_OP_MAX_POOL:
     case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_AVG_POOL: echi_cpu_pool_forward(s, unit); break;
@@ -359,7 +361,8 @@ static void backward(void *state, int unit, const float *params, float *grads, b
     case ECHI_OP_BATCH_NORM:
     case ECHI_OP_CONV2D:
     case ECHI_OP_FC: break;
-    case ECHI_OP_RELU: echi_cpu_relu_backward(s, unit); break;
+    case ECHI_OP_RELU:
+    case ECHI_OP_TANH: echi_cpu_activation_backward(s, unit); break;
     case ECHI_OP_MAX_POOL:
     case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_AVG_POOL: echi_cpu_pool_backward(s, unit); break;

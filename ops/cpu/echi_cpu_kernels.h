@@ -63,7 +63,7 @@ struct echi_cpu_norm {
     float *out;                /* y or dx */
     ptrdiff_t x_column, dy_column, out_column;
     int count;
-    float mean, scale, shift;  /* y = x * scale + shift */
+    float mean, scale, shift;  /* y = (x - mean) * scale + shift */
     bool relu;
     float *sums;               /* a vector for each sum, which is added to */
     const float *minus;        /* backward: what is taken from all of dy, and along x - mean: two vectors */
@@ -112,6 +112,10 @@ struct echi_cpu_kernels {
     void (*relu)(const float *x, ptrdiff_t x_column, float *y, ptrdiff_t y_column, int count);
     /* dx = dy where y > 0 (everywhere when y is NULL), else 0; *sum += all of dx when sum (one vector) is not NULL. */
     void (*relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column,
+                      int count, float *sum);
+    /* y = tanh(x); dx = dy * (1 - y^2), without a sum. As relu's, so that one driver serves both. */
+    void (*tanh)(const float *x, ptrdiff_t x_column, float *y, ptrdiff_t y_column, int count);
+    void (*tanh_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column,
                       int count, float *sum);
     /* y = a + b; y = x * factor, the factors one vector behind the other. y may be a or x. */
     void (*plus)(const float *a, ptrdiff_t a_column, const float *b, ptrdiff_t b_column, float *y, ptrdiff_t y_column, int count);

@@ -120,8 +120,8 @@ void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *para
 void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
 void echi_cpu_fc_forward(struct echi_cpu_stack *s, int unit, const float *params);
 void echi_cpu_fc_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
-void echi_cpu_relu_forward(struct echi_cpu_stack *s, int unit);
-void echi_cpu_relu_backward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_activation_forward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_activation_backward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_pool_forward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_pool_backward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_add_forward(struct echi_cpu_stack *s, int unit);

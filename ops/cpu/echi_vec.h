@@ -68,6 +68,9 @@ void ISA(to_rows)(const float *vectors, ptrdiff_t vector, int lanes, int columns
 void ISA(relu)(const float *x, ptrdiff_t x_column, float *y, ptrdiff_t y_column, int count);
 void ISA(relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column,
                     int count, float *sum);
+void ISA(tanh)(const float *x, ptrdiff_t x_column, float *y, ptrdiff_t y_column, int count);
+void ISA(tanh_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column,
+                    int count, float *sum);
 void ISA(plus)(const float *a, ptrdiff_t a_column, const float *b, ptrdiff_t b_column, float *y, ptrdiff_t y_column, int count);
 void ISA(times)(const float *x, ptrdiff_t x_column, const float *factor, float *y, ptrdiff_t y_column, int count);
 void ISA(norm_sum)(const struct echi_cpu_norm *n);

@@ -43,6 +43,9 @@ void ECHI_REF(avg_pool_backward)(const struct echi_layer *l, int n, const echi_r
 void ECHI_REF(relu_forward)(const struct echi_layer *l, int n, const echi_real *x, echi_real *y);
 void ECHI_REF(relu_backward)(const struct echi_layer *l, int n, const echi_real *x, const echi_real *dy, echi_real *dx);
 
+void ECHI_REF(tanh_forward)(size_t count, const echi_real *x, echi_real *y);
+void ECHI_REF(tanh_backward)(size_t count, const echi_real *y, const echi_real *dy, echi_real *dx);
+
 /* y = a + b; the gradient of y is that of both. Also how the shares of a gradient are added up. y may be a. */
 void ECHI_REF(add)(size_t count, const echi_real *a, const echi_real *b, echi_real *y);
 /* y = x * factor, and dx = dy * factor, number by number: 0, or 1 / (1 - p). A NaN stays one. */

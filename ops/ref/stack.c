@@ -142,6 +142,7 @@ static void reference_forward(void *state, int unit, const echi_real *params) {
     case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_AVG_POOL: ECHI_REF(avg_pool_forward)(l, r->n, x, y); break;
     case ECHI_OP_RELU: ECHI_REF(relu_forward)(l, r->n, x, y); break;
+    case ECHI_OP_TANH: ECHI_REF(tanh_forward)(border_count(r, unit + 1), x, y); break;
     case ECHI_OP_ADD: ECHI_REF(add)(border_count(r, unit + 1), x, r->borders[echi_layer_adds(r->layers, unit)].value, y); break;
     case ECHI_OP_DROPOUT:
         if (r->trains) ECHI_REF(dropout)(border_count(r, unit + 1), x, r->borders[unit + 1].factor, y);
@@ -205,6 +206,7 @@ static void reference_backward(void *state, int unit, const echi_real *params, e
     case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_AVG_POOL: ECHI_REF(avg_pool_backward)(l, r->n, dy, dx); break;
     case ECHI_OP_RELU: ECHI_REF(relu_backward)(l, r->n, x, dy, dx); break;
+    case ECHI_OP_TANH: ECHI_REF(tanh_backward)(border_count(r, unit + 1), r->borders[unit + 1].value, dy, dx); break;
     case ECHI_OP_ADD: {
         memcpy(dx, dy, border_bytes(r, unit + 1));
         give(r, from);

@@ -115,7 +115,7 @@ static const char *const words[] = {
     "#", "", "\xff\xfe", " ", "\t", "fc out 65536\n", "stride 0", "conv2d out 65536 kernel 1\n", "\x1b[", "max_pool ", "avg_pool ",
     "relu\n", "pad 65536", "kernel 1\n", "kernal", "global_avg_pool\n",
     "add with 1\n", "add with 2\n", "with 0", " from 1\n", " from 0", " from 2", "dropout p 0.5\n", "p 0.", "p 1", "p 0.9999999",
-    "batch_norm\n", " bias 0", " bias 1", " bias 2", NULL,
+    "batch_norm\n", "tanh\n", " bias 0", " bias 1", " bias 2", NULL,
 };
 /* clang-format on */
 

@@ -28,6 +28,7 @@
 #include "ref/sgd.c"
 #include "ref/softmax.c"
 #include "ref/stack.c"
+#include "ref/tanh.c"
 
 #include "problem.h"
 
@@ -87,6 +88,7 @@ static void forward(const struct check *c) {
     case ECHI_OP_RELU: echi_ref_relu_forward_double(c->l, c->n, c->x, c->y); break;
     case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_ADD:
+    case ECHI_OP_TANH:
     case ECHI_OP_BATCH_NORM:
     case ECHI_OPS:
     case ECHI_OP_DROPOUT: fail_msg("%s: tried through a stack, below", c->p.text);
@@ -109,6 +111,7 @@ static void backward(const struct check *c) {
     case ECHI_OP_RELU: echi_ref_relu_backward_double(c->l, c->n, c->x, c->dy, c->dx); break;
     case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_ADD:
+    case ECHI_OP_TANH:
     case ECHI_OP_BATCH_NORM:
     case ECHI_OPS:
     case ECHI_OP_DROPOUT: fail_msg("%s: tried through a stack, below", c->p.text);
@@ -314,11 +317,12 @@ static void net_compare(const struct net *net, const char *what, double *x, cons
 
 static void check_net(const struct problem *p, struct echi_random *r) {
     struct net net = {.p = p, .n = random_from(r, 1, 3)};
-    bool norm = false;
-    for (int i = 0; i < p->count; i++) norm = norm || (net.n > 1 && p->layers[i].op == ECHI_OP_BATCH_NORM);
-    /* Linear in each number any step will do, and a large one loses the fewest digits. A batch's variance is not. */
-    net.step = norm ? 1e-5 : 0.5;
-    net.tolerance = norm ? 1e-6 : TOLERANCE;
+    bool curved = false;
+    for (int i = 0; i < p->count; i++)
+        curved = curved || p->layers[i].op == ECHI_OP_TANH || (net.n > 1 && p->layers[i].op == ECHI_OP_BATCH_NORM);
+    /* Linear in each number any step will do, and a large one loses the fewest digits. */
+    net.step = curved ? 1e-6 : 0.5;
+    net.tolerance = curved ? 1e-6 : TOLERANCE;
     struct echi_stack_unit units[PROBLEM_LAYERS];
     int n_units = 0;
     size_t bytes = 0, in = (size_t)net.n * echi_shape_size(p->layers[0].in), out = (size_t)net.n * echi_shape_size(problem_shape(p));
@@ -396,6 +400,7 @@ static void test_batch_norm(void **state) {
         problem_batch_norm(&p);
         problem_same_conv(&p, &r);
         if (echi_random_below(&r, 2)) problem_batch_norm(&p);
+        if (echi_random_below(&r, 2)) problem_next(&p, ECHI_OP_TANH);
         problem_add(&p, 1);
         if (echi_random_below(&r, 2)) problem_fc(&p, 3, true), problem_batch_norm(&p);
         check_net(&p, &r);

@@ -36,7 +36,7 @@ class Net(nn.Module):
                 self.add_module(name, nn.MaxPool2d(kernel, stride, pad))
             elif op == "avg_pool":
                 self.add_module(name, nn.AvgPool2d(kernel, stride, pad))
-            elif op not in ("relu", "add", "global_avg_pool"):
+            elif op not in ("relu", "tanh", "add", "global_avg_pool"):
                 raise ValueError("no layer '%s' in PyTorch's net yet" % op)
             if kernel:
                 h, w = (h + 2 * pad - kernel) // stride + 1, (w + 2 * pad - kernel) // stride + 1
@@ -57,6 +57,8 @@ class Net(nn.Module):
             if op == "relu":
                 # In place where nobody else needs its input, as people write it; batch-norm keeps its own input, not its output.
                 x = functional.relu(x, inplace=self.alone[take] and take > 0 and self.steps[take - 1][0] in ("batch_norm", "conv2d", "add"))
+            elif op == "tanh":
+                x = torch.tanh(x)
             elif op == "add":
                 x = x + outputs[other]
             elif op == "global_avg_pool":
