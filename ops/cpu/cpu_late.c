@@ -76,17 +76,25 @@ void echi_cpu_late_inputs(struct echi_cpu_stack *s, const struct echi_cpu_winogr
     put_inputs(s, *w, g, 0, w->in, s->late.points, w->in);
 }
 
+/* Has these floats on their way to the second-level cache. */
+static void fetch(const float *at, int count) {
+    for (int i = 0; i < count; i += 16) __builtin_prefetch(at + i, 0, 2);
+}
+
 /* Points of the weights between outputs [o, o_end) and inputs [i, i_end): a lane an input channel of the layer, so [point][output][input], or
  * [point][input][output] when the layer is gone through backward. */
-static void weights_points(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int o, int o_end, int i, int i_end) {
+static void weights_points(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int o, int o_end, int i, int i_end, const float *next) {
     const int width = s->k->width, rows = w->turned ? i_end - i : o_end - o, lanes = w->turned ? o_end - o : i_end - i;
     const ptrdiff_t from_row = w->turned ? w->weight_in : w->weight_out, from_lane = w->turned ? w->weight_out : w->weight_in;
     const int row = w->turned ? OUTPUTS : INPUTS;
     const float *first = w->weights + o * w->weight_out + i * w->weight_in;
     for (int r = 0; r < rows; r++)
-        for (int c = 0; c < lanes; c += width)
-            s->k->winograd_weights(w->m, first + r * from_row + c * from_lane, from_lane, min_int(width, lanes - c), w->turned,
-                                   s->late.weights + (ptrdiff_t)r * row + c, apart(INPUTS, OUTPUTS, width));
+        for (int c = 0; c < lanes; c += width) {
+            const float *at = first + r * from_row + c * from_lane;
+            const int count = min_int(width, lanes - c);
+            if (next) fetch(next + (at - first), 9 * count);
+            s->k->winograd_weights(w->m, at, from_lane, count, w->turned, s->late.weights + (ptrdiff_t)r * row + c, apart(INPUTS, OUTPUTS, width));
+        }
 }
 
 /* Sums at the points of outputs [o, o_end) over all inputs, and from there to y. */
@@ -95,7 +103,9 @@ static void block(const struct echi_cpu_stack *s, const struct echi_cpu_winograd
     for (int i = 0; i < w->in; i += INPUTS)
         for (int b = o; b < o_end; b += OUTPUTS) {
             const int b_end = min_int(b + OUTPUTS, o_end), i_end = min_int(i + INPUTS, w->in);
-            weights_points(s, w, b, b_end, i, i_end);
+            const int next_b = b_end < o_end ? b_end : i_end < w->in ? o : o_end, next_i = b_end < o_end ? i : i_end < w->in ? i_end : 0;
+            weights_points(s, w, b, b_end, i, i_end, next_b + OUTPUTS <= w->out && next_i + INPUTS <= w->in
+                           ? w->weights + next_b * w->weight_out + next_i * w->weight_in : NULL);
             for (int point = 0; point < echi_cpu_winograd_points(w->m); point++)
                 s->k->product(&(struct echi_cpu_product){.x = s->late.points + point * apart(w->in, row, width) + (ptrdiff_t)i * row, .x_p = width,
                                                          .w = s->late.weights + point * apart(INPUTS, OUTPUTS, width), .w_o = w->turned ? 1 : INPUTS,
