@@ -27,8 +27,14 @@ static ptrdiff_t apart(int rows, int row, int width) { return (ptrdiff_t)rows * 
 
 static ptrdiff_t channel_bytes(int points, int vectors, int width) { return (ptrdiff_t)points * vectors * width * (ptrdiff_t)sizeof(float); }
 
+/* Forward and backward have tiles of their own. */
+static int64_t most_vectors(const struct echi_layer *l, int m, int groups) {
+    const int forward = echi_cpu_winograd_tiles(l->out.h, l->out.w, m), back = echi_cpu_winograd_tiles(l->in.h, l->in.w, echi_cpu_winograd_back(m));
+    return (int64_t)groups * max_int(forward, back);
+}
+
 bool echi_cpu_late_fits(const struct echi_layer *l, int m, int groups, int width) {
-    const int64_t vectors = (int64_t)groups * echi_cpu_winograd_tiles(l->out.h, l->out.w, m);
+    const int64_t vectors = most_vectors(l, m, groups);
     return vectors <= SUMS_BYTES && channel_bytes(echi_cpu_winograd_points(m), (int)vectors, width) * OUTPUTS <= SUMS_BYTES;
 }
 
@@ -39,14 +45,15 @@ static int outputs_at_once(int points, int in, int out, int vectors, int width) 
 }
 
 void echi_cpu_late_room(const struct echi_layer *l, int m, int groups, int width, struct echi_cpu_late_room *room) {
-    const int points = echi_cpu_winograd_points(m), vectors = groups * echi_cpu_winograd_tiles(l->out.h, l->out.w, m), row = vectors * width;
-    const int most = max_int(outputs_at_once(points, l->in.c, l->out.c, vectors, width), outputs_at_once(points, l->out.c, l->in.c, vectors, width));
+    const int points = echi_cpu_winograd_points(m), vectors = (int)most_vectors(l, m, groups), row = vectors * width;
     const size_t all = (size_t)points, turned = (size_t)apart(row, GRAD_INPUTS, width), block = (size_t)apart(GRAD_INPUTS, row, width);
+    /* However many groups a step has: outputs_at_once's sums are at most so many bytes, or one block's. */
+    const size_t sums = larger(STAYING_BYTES / sizeof(float), all * OUTPUTS * (size_t)row) + all * (size_t)width;
     room->points = larger(room->points, all * (size_t)apart(max_int(l->in.c, l->out.c), row, width));
     room->grads = larger(room->grads, all * (size_t)apart(l->out.c, row, width));
     room->weights = larger(room->weights, all * larger(turned, (size_t)apart(INPUTS, OUTPUTS, width)));
-    room->products = larger(room->products, all * larger(larger(block, (size_t)apart(GRAD_OUTPUTS, GRAD_INPUTS, width)), (size_t)apart(most, row, width)));
-    room->nothing = larger(room->nothing, (size_t)(m + 2) * (size_t)width);
+    room->products = larger(larger(room->products, sums), all * larger(block, (size_t)apart(GRAD_OUTPUTS, GRAD_INPUTS, width)));
+    room->nothing = larger(room->nothing, (size_t)(ECHI_CPU_WINOGRAD_MOST + 2) * (size_t)width);
 }
 
 /* Tiles of one map, vectors of all tiles, floats of one channel of them at one point: [group][tile][lane]. */

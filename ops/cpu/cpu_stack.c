@@ -188,6 +188,10 @@ static void destroy(void *state) {
     free(s);
 }
 
+static const char *kind_name(int m) {
+    return m == 4 ? " F(4x4)" : m == 2 ? " F(2x2)" : m == ECHI_CPU_WHOLE ? " whole 2x2" : m == ECHI_CPU_STRIDED ? " F(2x2) by 2" : "";
+}
+
 static const char *op_name(const struct echi_layer *l) {
     static const char *const names[] = {[ECHI_OP_CONV2D] = "conv", [ECHI_OP_FC] = "fc", [ECHI_OP_MAX_POOL] = "maxpool",
                                         [ECHI_OP_AVG_POOL] = "avgpool", [ECHI_OP_RELU] = "relu",
@@ -241,7 +245,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, co
         told->first = first;
         told->end = next;
         snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s%s", op_name(u->layer), u->relu ? "+relu" : "", u->pool ? "+maxpool" : "",
-                 k->name, u->winograd == 4 ? " F(4x4)" : u->winograd == 2 ? " F(2x2)" : u->winograd ? " whole 2x2" : "", u->late ? " late" : "");
+                 k->name, kind_name(u->winograd), u->late ? " late" : "");
         s->boundaries[s->n_units].shape = layers[next - 1].out;
     }
 

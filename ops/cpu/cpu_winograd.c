@@ -13,12 +13,19 @@ enum { TILES = 4, OUTPUTS = 24 };
 /* With fewer on either side the transforms take most of the time. */
 enum { LEAST_CHANNELS = 16 };
 
+static int max_int(int a, int b) { return a > b ? a : b; }
 static int min_int(int a, int b) { return a < b ? a : b; }
 static int round_up(int count, int to) { return (count + to - 1) / to * to; }
-/* Inputs, and outputs, along one side of a tile. */
-static int inputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m + 2; }
-static int outputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m; }
-static int points_of(int m) { return m == ECHI_CPU_WHOLE ? 9 : (m + 2) * (m + 2); }
+/* Along one side of a tile: inputs, outputs, points. */
+static int inputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m == ECHI_CPU_STRIDED ? 5 : m == ECHI_CPU_STRIDED_BACK ? 3 : m + 2; }
+static int outputs_along(int m) { return m == ECHI_CPU_WHOLE || m == ECHI_CPU_STRIDED ? 2 : m == ECHI_CPU_STRIDED_BACK ? 4 : m; }
+static int points_along(int m) { return m == ECHI_CPU_WHOLE ? 3 : m == ECHI_CPU_STRIDED || m == ECHI_CPU_STRIDED_BACK ? 5 : m + 2; }
+static int points_of(int m) { return points_along(m) * points_along(m); }
+/* The first input of a tile whose first output is `at`. */
+static int first_input(int m, int at, int pad) {
+    return m == ECHI_CPU_WHOLE ? at : m == ECHI_CPU_STRIDED ? 2 * at - pad : m == ECHI_CPU_STRIDED_BACK ? at / 2 : at - pad;
+}
+int echi_cpu_winograd_back(int m) { return m == ECHI_CPU_STRIDED ? ECHI_CPU_STRIDED_BACK : m; }
 static int tiles_along(int size, int m) { return (size + outputs_along(m) - 1) / outputs_along(m); }
 int echi_cpu_winograd_points(int m) { return points_of(m); }
 int echi_cpu_winograd_tiles(int out_h, int out_w, int m) { return tiles_along(out_h, m) * tiles_along(out_w, m); }
@@ -31,8 +38,8 @@ static ptrdiff_t kernels_apart(int in, int out, int width) { return (ptrdiff_t)o
 static double direct_products(const struct echi_layer *l) {
     double rows = 0, columns = 0;
     for (int k = 0; k < 3; k++) {
-        for (int r = 0; r < l->out.h; r++) rows += r + k >= l->pad_h && r + k < l->pad_h + l->in.h;
-        for (int c = 0; c < l->out.w; c++) columns += c + k >= l->pad_w && c + k < l->pad_w + l->in.w;
+        for (int r = k; r < k + l->out.h * l->stride_h; r += l->stride_h) rows += r >= l->pad_h && r < l->pad_h + l->in.h;
+        for (int c = k; c < k + l->out.w * l->stride_w; c += l->stride_w) columns += c >= l->pad_w && c < l->pad_w + l->in.w;
     }
     return rows * columns;
 }
@@ -52,17 +59,18 @@ static double cost(const struct echi_layer *l, int m, bool late, int lanes) {
 
 static bool can_do(const struct echi_layer *l, int m) {
     if (l->in.c < LEAST_CHANNELS || l->out.c < LEAST_CHANNELS) return false;
-    if (l->op != ECHI_OP_CONV2D || l->kernel_h != 3 || l->kernel_w != 3 || l->stride_h != 1 || l->stride_w != 1 || l->pad_h > 2 || l->pad_w > 2)
-        return false;
-    return m != ECHI_CPU_WHOLE || (l->in.h == 2 && l->in.w == 2 && l->pad_h == 1 && l->pad_w == 1);
+    if (l->op != ECHI_OP_CONV2D || l->kernel_h != 3 || l->kernel_w != 3 || l->pad_h > 2 || l->pad_w > 2) return false;
+    const bool padded = l->pad_h == 1 && l->pad_w == 1;
+    if (m == ECHI_CPU_STRIDED) return padded && l->stride_h == 2 && l->stride_w == 2;
+    return l->stride_h == 1 && l->stride_w == 1 && (m != ECHI_CPU_WHOLE || (padded && l->in.h == 2 && l->in.w == 2));
 }
 
 struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *l, int groups, int width, int most) {
-    static const int kinds[] = {ECHI_CPU_WHOLE, 2, 4};
+    static const int kinds[] = {ECHI_CPU_WHOLE, ECHI_CPU_STRIDED, 2, 4};
     struct echi_cpu_points best = {0};
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0] && kinds[k] <= most; k++) {
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         const int m = kinds[k];
-        if (!can_do(l, m)) continue;
+        if (!can_do(l, m) || most < (m == 4 ? 4 : 2)) continue;
         const bool late = echi_cpu_late_fits(l, m, groups, width);
         if (cost(l, m, late, groups * width) < cost(l, best.m, best.late, groups * width)) best = (struct echi_cpu_points){m, late};
     }
@@ -70,11 +78,11 @@ struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *l, int 
 }
 
 void echi_cpu_winograd_margins(const struct echi_layer *l, int m, int *in_right, int *grad_left, int *grad_right) {
-    *in_right = *grad_left = *grad_right = 0;
-    if (m == ECHI_CPU_WHOLE) return;
-    *in_right = tiles_along(l->out.w, m) * m + 2 - l->pad_w - l->in.w;
-    *grad_left = 2 - l->pad_w;
-    *grad_right = tiles_along(l->in.w, m) * m + 2 - *grad_left - l->out.w;
+    const int back = echi_cpu_winograd_back(m);
+    const int last = (tiles_along(l->out.w, m) - 1) * outputs_along(m), last_back = (tiles_along(l->in.w, back) - 1) * outputs_along(back);
+    *in_right = max_int(0, first_input(m, last, l->pad_w) + inputs_along(m) - l->in.w);
+    *grad_left = max_int(0, -first_input(back, 0, 2 - l->pad_w));
+    *grad_right = max_int(0, max_int(last + outputs_along(m), first_input(back, last_back, 2 - l->pad_w) + inputs_along(back)) - l->out.w);
 }
 
 static void raise_to(size_t *room, size_t wanted) {
@@ -88,7 +96,7 @@ void echi_cpu_winograd_room(const struct echi_layer *l, int m, int width, struct
     raise_to(&room->kernels, forward > backward ? forward : backward);
     raise_to(&room->points, points * (size_t)points_apart(most, width));
     raise_to(&room->products, points * (size_t)points_apart(OUTPUTS, width));
-    raise_to(&room->nothing, (size_t)(m + 2) * (size_t)width);
+    raise_to(&room->nothing, (size_t)(ECHI_CPU_WINOGRAD_MOST + 2) * (size_t)width);
     raise_to(&room->turned, points * TILES * (size_t)width * (size_t)round_up(l->in.c, width));
     raise_to(&room->grads, points * (size_t)points_apart(l->out.c, width));
     raise_to(&room->sums, forward);
@@ -123,8 +131,8 @@ static struct echi_cpu_tile tile_of(struct echi_cpu_view x, int height, struct p
 }
 
 struct echi_cpu_tile echi_cpu_winograd_inputs(const struct echi_cpu_winograd *w, int t, const float *nothing) {
-    const struct place at = place_of(w, t), from = {at.row - w->pad_h, at.column - w->pad_w};
-    return tile_of(w->x, w->in_h, w->m == ECHI_CPU_WHOLE ? at : from, inputs_along(w->m), nothing);
+    const struct place at = place_of(w, t), from = {first_input(w->m, at.row, w->pad_h), first_input(w->m, at.column, w->pad_w)};
+    return tile_of(w->x, w->in_h, from, inputs_along(w->m), nothing);
 }
 struct echi_cpu_tile echi_cpu_winograd_grads(const struct echi_cpu_winograd *w, struct echi_cpu_view dy, int t, const float *nothing) {
     return tile_of(dy, w->out_h, place_of(w, t), outputs_along(w->m), nothing);

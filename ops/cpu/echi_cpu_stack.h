@@ -36,7 +36,7 @@ struct echi_cpu_unit {
     float *dy;                           /* convolution: gradient before ReLU, one group: [channel][row][margins, column][lane] */
     int dy_left;
     ptrdiff_t dy_row, dy_channel;
-    int winograd;                        /* convolution: m of F(m x m, 3 x 3), or ECHI_CPU_WHOLE; 0: directly */
+    int winograd;                        /* convolution: m of F(m x m, 3 x 3), or another kind (echi_cpu_kernels.h); 0: directly */
     bool late;                           /* convolution: those points by cpu_late.c */
     bool turned;                         /* convolution: the weights' gradient is that of cpu_turned.c */
     int chunk;                           /* convolution: output channels whose weight gradients are summed at a time */
@@ -105,6 +105,7 @@ struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *layer, 
 /* Columns of zeros that its tiles read: behind the input's rows, and beside those of the gradient before ReLU. */
 void echi_cpu_winograd_margins(const struct echi_layer *layer, int m, int *in_right, int *grad_left, int *grad_right);
 void echi_cpu_winograd_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_winograd_room *room);   /* raises what is too little */
+int echi_cpu_winograd_back(int m);                              /* what goes backward where m goes forward */
 int echi_cpu_winograd_points(int m);                            /* of a tile */
 int echi_cpu_winograd_tiles(int out_h, int out_w, int m);       /* of a map */
 /* One group's convolution: y[out] = start[out] + sum over `in` of x * weights. Rows beyond x's are zero, columns are its margins. */

@@ -6,7 +6,13 @@
  * A map of 2 x 2 with a margin of zeros is cheaper still taken whole. Along one side y0 = g1 x0 + g2 x1 and y1 = g0 x0 + g1 x1 are
  *     y0 = g1 (x0 + x1) + (g2 - g1) x1,   y1 = g1 (x0 + x1) + (g0 - g1) x0
  * three multiplications where the plain sum takes four and F(2, 3) four: F(2, 2) with the weights in the place of the data. So a map
- * takes 9 instead of 16, and has as many points as a kernel has weights. All factors are 1: on whole numbers it is exact. */
+ * takes 9 instead of 16, and has as many points as a kernel has weights. All factors are 1: on whole numbers it is exact.
+ *
+ * With stride 2 the outer taps meet inputs that the middle one does not. Along one side two outputs y0 = g0 d0 + g1 d1 + g2 d2 and
+ * y1 = g0 d2 + g1 d3 + g2 d4 are
+ *     y0 = g0 (d0 - d2) + (g0 + g2) d2 + g1 d1,   y1 = (g0 + g2) d2 + g2 (d4 - d2) + g1 d3
+ * five multiplications instead of six, again with factors of 1: F(2, 2) for the outer taps, and the plain product for the middle one. A tile
+ * takes 25 instead of 36. The gradient of the input has four outputs from three inputs, at the same points of the weights. */
 #include "echi_vec.h"
 
 #include <string.h>
@@ -14,9 +20,20 @@
 #define MOST (ECHI_CPU_WINOGRAD_MOST + 2)   /* rows and columns of a tile */
 
 /* Along one side of a tile: points, inputs, outputs. */
-INLINE int points_along(int m) { return m == ECHI_CPU_WHOLE ? 3 : m + 2; }
-INLINE int inputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m + 2; }
-INLINE int outputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m; }
+INLINE bool strided(int m) { return m == ECHI_CPU_STRIDED || m == ECHI_CPU_STRIDED_BACK; }
+INLINE int points_along(int m) { return m == ECHI_CPU_WHOLE ? 3 : strided(m) ? 5 : m + 2; }
+INLINE int inputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m == ECHI_CPU_STRIDED ? 5 : m == ECHI_CPU_STRIDED_BACK ? 3 : m + 2; }
+INLINE int outputs_along(int m) { return m == ECHI_CPU_WHOLE || m == ECHI_CPU_STRIDED ? 2 : m == ECHI_CPU_STRIDED_BACK ? 4 : m; }
+
+/* Calls f with m known. */
+#define WITH(m, f, ...)                                                                                                 \
+    switch (m) {                                                                                                        \
+    case 2: f(2, __VA_ARGS__); break;                                                                                   \
+    case 4: f(4, __VA_ARGS__); break;                                                                                   \
+    case ECHI_CPU_WHOLE: f(ECHI_CPU_WHOLE, __VA_ARGS__); break;                                                         \
+    case ECHI_CPU_STRIDED: f(ECHI_CPU_STRIDED, __VA_ARGS__); break;                                                     \
+    default: f(ECHI_CPU_STRIDED_BACK, __VA_ARGS__); break;                                                              \
+    }
 
 INLINE void input_whole(const vec d[MOST], vec v[MOST]) {
     v[0] = d[0];
@@ -41,6 +58,47 @@ INLINE void weights_back_whole(const vec u[MOST], vec g[3]) {
     g[0] = u[0];
     g[1] = u[1] - u[0] - u[2];
     g[2] = u[2];
+}
+
+INLINE void input_strided(const vec d[MOST], vec v[MOST]) {
+    v[0] = d[0] - d[2];
+    v[1] = d[2];
+    v[2] = d[4] - d[2];
+    v[3] = d[1];
+    v[4] = d[3];
+}
+INLINE void weights_strided(const vec g[3], vec u[MOST]) {
+    u[0] = g[0];
+    u[1] = g[0] + g[2];
+    u[2] = g[2];
+    u[3] = u[4] = g[1];
+}
+INLINE void output_strided(const vec p[MOST], vec y[MOST]) {
+    y[0] = p[0] + p[1] + p[3];
+    y[1] = p[1] + p[2] + p[4];
+}
+INLINE void grad_strided(const vec y[MOST], vec p[MOST]) {
+    p[0] = p[3] = y[0];
+    p[1] = y[0] + y[1];
+    p[2] = p[4] = y[1];
+}
+INLINE void weights_back_strided(const vec u[MOST], vec g[3]) {
+    g[0] = u[0] + u[1];
+    g[1] = u[3] + u[4];
+    g[2] = u[1] + u[2];
+}
+/* Backward, with the weights turned round: inputs 4 t to 4 t + 3 see the gradients 2 t to 2 t + 2. */
+INLINE void input_strided_back(const vec d[MOST], vec v[MOST]) {
+    v[0] = d[0] - d[1];
+    v[1] = v[4] = d[1];
+    v[2] = d[2] - d[1];
+    v[3] = d[0];
+}
+INLINE void output_strided_back(const vec p[MOST], vec y[MOST]) {
+    y[0] = p[3];
+    y[1] = p[1] + p[0];
+    y[2] = p[4];
+    y[3] = p[1] + p[2];
 }
 
 INLINE void input_2(const vec d[MOST], vec v[MOST]) {
@@ -115,29 +173,36 @@ INLINE void weights_back_4(const vec u[MOST], vec g[3]) {
     g[2] = 1 / 6.0f * even2 - even + u[5];
 }
 
-/* m is known where these are used: ECHI_CPU_WHOLE, 2 or 4. */
+/* m is known where these are used. */
 INLINE void input(int m, const vec d[MOST], vec v[MOST]) {
     if (m == 4) input_4(d, v);
+    else if (m == ECHI_CPU_STRIDED) input_strided(d, v);
+    else if (m == ECHI_CPU_STRIDED_BACK) input_strided_back(d, v);
     else if (m == ECHI_CPU_WHOLE) input_whole(d, v);
     else input_2(d, v);
 }
 INLINE void weights(int m, const vec g[3], vec u[MOST]) {
     if (m == 4) weights_4(g, u);
+    else if (strided(m)) weights_strided(g, u);
     else if (m == ECHI_CPU_WHOLE) weights_whole(g, u);
     else weights_2(g, u);
 }
 INLINE void output(int m, const vec p[MOST], vec y[MOST]) {
     if (m == 4) output_4(p, y);
+    else if (m == ECHI_CPU_STRIDED) output_strided(p, y);
+    else if (m == ECHI_CPU_STRIDED_BACK) output_strided_back(p, y);
     else if (m == ECHI_CPU_WHOLE) output_whole(p, y);
     else output_2(p, y);
 }
 INLINE void grad(int m, const vec y[MOST], vec p[MOST]) {
     if (m == 4) grad_4(y, p);
+    else if (strided(m)) grad_strided(y, p);
     else if (m == ECHI_CPU_WHOLE) grad_whole(y, p);
     else grad_2(y, p);
 }
 INLINE void weights_sum(int m, const vec u[MOST], vec g[3]) {
     if (m == 4) weights_back_4(u, g);
+    else if (strided(m)) weights_back_strided(u, g);
     else if (m == ECHI_CPU_WHOLE) weights_back_whole(u, g);
     else weights_back_2(u, g);
 }
@@ -158,10 +223,11 @@ INLINE void input_tile(int m, const struct echi_cpu_tile *t, int c) {
     }
 }
 
+INLINE void input_tiles(int m, const struct echi_cpu_tile *t) {
+    for (int c = 0; c < t->channels; c++) input_tile(m, t, c);
+}
 void ISA(winograd_input)(int m, const struct echi_cpu_tile *t) {
-    if (m == 4) for (int c = 0; c < t->channels; c++) input_tile(4, t, c);
-    else if (m == 2) for (int c = 0; c < t->channels; c++) input_tile(2, t, c);
-    else for (int c = 0; c < t->channels; c++) input_tile(ECHI_CPU_WHOLE, t, c);
+    WITH(m, input_tiles, t);
 }
 
 INLINE void output_tile(int m, const struct echi_cpu_tile *t, int c) {
@@ -185,10 +251,11 @@ INLINE void output_tile(int m, const struct echi_cpu_tile *t, int c) {
     }
 }
 
+INLINE void output_tiles(int m, const struct echi_cpu_tile *t) {
+    for (int c = 0; c < t->channels; c++) output_tile(m, t, c);
+}
 void ISA(winograd_output)(int m, const struct echi_cpu_tile *t) {
-    if (m == 4) for (int c = 0; c < t->channels; c++) output_tile(4, t, c);
-    else if (m == 2) for (int c = 0; c < t->channels; c++) output_tile(2, t, c);
-    else for (int c = 0; c < t->channels; c++) output_tile(ECHI_CPU_WHOLE, t, c);
+    WITH(m, output_tiles, t);
 }
 
 /* 3 x 3 kernels, `row` floats apart (9 at least), as nine vectors with a lane a kernel, 0 in the lanes that have none; and back. A vector of
@@ -266,9 +333,7 @@ void ISA(winograd_weights)(int m, const float *kernels, ptrdiff_t kernel, int la
             nine[8 - i] = other;
         }
     }
-    if (m == 4) weights_of(4, nine, points, point);
-    else if (m == 2) weights_of(2, nine, points, point);
-    else weights_of(ECHI_CPU_WHOLE, nine, points, point);
+    WITH(m, weights_of, nine, points, point);
 }
 
 INLINE void grad_tile(int m, const struct echi_cpu_tile *t, int c) {
@@ -287,10 +352,11 @@ INLINE void grad_tile(int m, const struct echi_cpu_tile *t, int c) {
     }
 }
 
+INLINE void grad_tiles(int m, const struct echi_cpu_tile *t) {
+    for (int c = 0; c < t->channels; c++) grad_tile(m, t, c);
+}
 void ISA(winograd_grad)(int m, const struct echi_cpu_tile *t) {
-    if (m == 4) for (int c = 0; c < t->channels; c++) grad_tile(4, t, c);
-    else if (m == 2) for (int c = 0; c < t->channels; c++) grad_tile(2, t, c);
-    else for (int c = 0; c < t->channels; c++) grad_tile(ECHI_CPU_WHOLE, t, c);
+    WITH(m, grad_tiles, t);
 }
 
 INLINE void weights_back(int m, const float *points, ptrdiff_t point, vec nine[9]) {
@@ -307,8 +373,6 @@ INLINE void weights_back(int m, const float *points, ptrdiff_t point, vec nine[9
 
 void ISA(winograd_weights_grad)(int m, const float *points, ptrdiff_t point, int lanes, float *kernels, ptrdiff_t kernel) {
     vec nine[9];
-    if (m == 4) weights_back(4, points, point, nine);
-    else if (m == 2) weights_back(2, points, point, nine);
-    else weights_back(ECHI_CPU_WHOLE, points, point, nine);
+    WITH(m, weights_back, points, point, nine);
     nine_rows(nine, kernels, kernel, lanes);
 }
