@@ -38,9 +38,9 @@ bool echi_cpu_late_fits(const struct echi_layer *l, int m, int groups, int width
     return vectors <= SUMS_BYTES && channel_bytes(echi_cpu_winograd_points(m), (int)vectors, width) * OUTPUTS <= SUMS_BYTES;
 }
 
-static int outputs_at_once(int points, int in, int out, int vectors, int width) {
+static int outputs_at_once(int points, int in, int out, int vectors, int width, bool turned) {
     const ptrdiff_t channel = channel_bytes(points, vectors, width);
-    if (in * channel <= STAYING_BYTES) return OUTPUTS;
+    if (!turned && in * channel <= STAYING_BYTES) return OUTPUTS;
     return min_int(round_up(out, OUTPUTS), max_int(1, (int)(STAYING_BYTES / (channel * OUTPUTS))) * OUTPUTS);
 }
 
@@ -131,7 +131,7 @@ static void block(const struct echi_cpu_stack *s, const struct echi_cpu_winograd
 }
 
 void echi_cpu_late_outputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) {
-    const int at_once = outputs_at_once(echi_cpu_winograd_points(w->m), w->in, w->out, vectors_of(s, w), s->k->width);
+    const int at_once = outputs_at_once(echi_cpu_winograd_points(w->m), w->in, w->out, vectors_of(s, w), s->k->width, w->turned);
     for (int o = 0; o < w->out; o += at_once) block(s, w, o, min_int(o + at_once, w->out), at_once);
 }
 
