@@ -257,7 +257,12 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, co
     }
     struct arena a = {.ok = true};
     lay_out(s, &a);
-    if (!a.ok || !(s->memory = a.block = echi_alloc_aligned(a.used))) goto no_memory;
+    if (!a.ok || !(s->memory = a.block = echi_alloc_aligned(a.used))) {
+        destroy(s);
+        if (!a.ok) return echi_fail(err, ECH_E_SHAPE, "stack.create", "the activations of %d samples do not fit in memory; use fewer samples a step", max_n);
+        return echi_fail(err, ECH_E_MEMORY, "stack.create", "no memory for %zu bytes of activations of %d samples; use fewer samples a step, or a "
+                         "smaller model", a.used, max_n);
+    }
     *out_bytes = a.used;
     a.used = 0;
     lay_out(s, &a);
@@ -267,7 +272,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, co
 
 no_memory:
     destroy(s);
-    return echi_fail_memory(err, "stack.create", "activations");
+    return echi_fail_memory(err, "stack.create", "a stack");
 }
 
 /* ------------------------------------------------------------- the borders */
