@@ -59,12 +59,9 @@ static void *take2(struct arena *a, size_t rows, size_t count, size_t size) {
 }
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Weight sums of one convolution may take this much. */
-enum { SUMS_BYTES = 1 << 20 };
-
 static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     const size_t width = (size_t)s->k->width, lanes = (size_t)s->max_groups * width;
-    size_t rows = 0, sums = 0, biases = 0, dz = 0, samples = 0, tail = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
+    size_t rows = 0, sums = 0, biases = 0, dz = 0, samples = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
     struct echi_cpu_winograd_room most = {0};
     for (int b = 0; b <= s->n_units; b++) {
         struct echi_cpu_boundary *at = &s->boundaries[b];
@@ -88,7 +85,9 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
             }
             u->dy_row = (u->dy_left + l->out.w + right) * (ptrdiff_t)width;
             u->dy_channel = l->out.h * u->dy_row;
-            u->dy = take2(a, out, (size_t)u->dy_channel, sizeof(float));
+            const bool at_once = !u->winograd && !u->turned;   /* they take a group after the other */
+            u->dy_group = at_once ? l->out.c * u->dy_channel : 0;
+            u->dy = take2(a, out * (at_once ? (size_t)s->max_groups : 1), (size_t)u->dy_channel, sizeof(float));
             biases = larger(biases, out * width);
             if (u->winograd) continue;
             if (u->turned) {
@@ -97,10 +96,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
                 turned = larger(turned, inputs);
                 turned_sums = larger(turned_sums, sums_of_taps);
             } else {
-                const size_t filter = l->weights / out * width;
-                u->chunk = (int)larger((size_t)s->k->most_outputs, SUMS_BYTES / sizeof(float) / filter);
-                if (u->chunk > l->out.c) u->chunk = l->out.c;
-                sums = larger(sums, (size_t)u->chunk * filter);
+                sums = larger(sums, (size_t)s->k->most_outputs * (l->weights / out) * width);
             }
             if (u->pool) {
                 u->place_row = (u->pool->out.w + 3) / 4 * (ptrdiff_t)width;
@@ -112,29 +108,31 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
             biases = larger(biases, out * width);
             dz = larger(dz, out * lanes);
             samples = larger(samples, (in + width) * ECHI_CPU_SAMPLES);
-            tail = larger(tail, out * width);
+            sums = larger(sums, out * width);
         } else if (l->op == ECHI_OP_DROPOUT) {
             u->factor = take2(a, echi_shape_size(l->out), lanes, sizeof(float));
             drawn = larger(drawn, echi_shape_size(l->out));
         }
     }
     s->share = take2(a, share, lanes, sizeof(float));
-    s->drawn = take2(a, drawn, width, sizeof(float));
-    s->rows = take(a, rows, sizeof(float));
-    s->sums = take(a, sums, sizeof(float));
     s->bias_sums = take(a, biases, sizeof(float));
     s->dz = take(a, dz, sizeof(float));
-    s->samples = take(a, samples, sizeof(float));
-    s->tail = take(a, tail, sizeof(float));
     s->turned = take(a, turned, sizeof(float));
     s->turned_sums = take(a, turned_sums, sizeof(float));
     s->winograd.kernels = take(a, most.kernels, sizeof(float));
-    s->winograd.points = take(a, most.points, sizeof(float));
-    s->winograd.products = take(a, most.products, sizeof(float));
     s->winograd.nothing = take(a, most.nothing, sizeof(float));
-    s->winograd.turned = take(a, most.turned, sizeof(float));
-    s->winograd.grads = take(a, most.grads, sizeof(float));
     s->winograd.sums = take(a, most.sums, sizeof(float));
+    for (int place = 0; place < s->threads; place++) {
+        struct echi_cpu_scratch *own = &s->own[place];
+        own->rows = take(a, rows, sizeof(float));
+        own->sums = take(a, sums, sizeof(float));
+        own->samples = take(a, samples, sizeof(float));
+        own->drawn = take2(a, drawn, width, sizeof(float));
+        own->winograd.points = take(a, most.points, sizeof(float));
+        own->winograd.products = take(a, most.products, sizeof(float));
+        own->winograd.turned = take(a, most.turned, sizeof(float));
+        own->winograd.grads = take(a, most.grads, sizeof(float));
+    }
 }
 
 static struct echi_cpu_view view(const struct echi_cpu_stack *s, const struct echi_cpu_boundary *b, float *data) {
@@ -172,6 +170,7 @@ static void destroy(void *state) {
     struct echi_cpu_stack *s = state;
     if (!s) return;
     echi_free_aligned(s->memory);
+    free(s->own);
     free(s->boundaries);
     free(s->units);
     free(s->layers);
@@ -207,17 +206,20 @@ static bool meet_readers(struct echi_cpu_stack *s) {
     return true;
 }
 
-static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, const struct echi_layer *layers, int count, int max_n,
+static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, struct echi_team *team, const struct echi_layer *layers, int count, int max_n,
                               void **out_state, struct echi_stack_unit *units, int *out_units, size_t *out_bytes,
                               struct ech_error *err) {
     struct echi_cpu_stack *s = calloc(1, sizeof *s);
     if (!s) return echi_fail_memory(err, "stack.create", "a stack");
     s->k = k;
+    s->team = team;
+    s->threads = echi_team_threads(team);
     s->max_groups = (max_n + k->width - 1) / k->width;
     s->layers = malloc((size_t)count * sizeof *s->layers);
     s->units = calloc((size_t)count, sizeof *s->units);
     s->boundaries = calloc((size_t)count + 1, sizeof *s->boundaries);
-    if (!s->layers || !s->units || !s->boundaries) goto no_memory;
+    s->own = calloc((size_t)s->threads, sizeof *s->own);
+    if (!s->layers || !s->units || !s->boundaries || !s->own) goto no_memory;
     memcpy(s->layers, layers, (size_t)count * sizeof *layers);
 
     s->boundaries[0].shape = layers[0].in;
@@ -269,23 +271,31 @@ static int lanes_of(const struct echi_cpu_stack *s, int group) {
     return left < s->k->width ? left : s->k->width;
 }
 
-static void rows_in(const struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, const float *rows) {
-    const struct echi_cpu_boundary *b = &s->boundaries[boundary];
-    const struct runs r = runs_of(b, &v);
-    const ptrdiff_t size = (ptrdiff_t)echi_shape_size(b->shape);
-    for (int g = 0; g < s->groups; g++)
-        for (int i = 0; i < r.count; i++)
-            s->k->to_vectors(rows + g * s->k->width * size + (ptrdiff_t)i * r.columns, size, lanes_of(s, g), r.columns,
-                             v.at + g * v.group + i * r.step, v.column);
+struct border { int boundary; struct echi_cpu_view at; const float *from; float *to; };
+
+/* Item: a run of one group. */
+static void rows_between(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct border *b = args;
+    const struct runs r = runs_of(&s->boundaries[b->boundary], &b->at);
+    const ptrdiff_t size = (ptrdiff_t)echi_shape_size(s->boundaries[b->boundary].shape);
+    (void)place;
+    for (int item = begin; item < end; item++) {
+        const int g = item / r.count, i = item % r.count;
+        const ptrdiff_t row = g * s->k->width * size + (ptrdiff_t)i * r.columns;
+        float *vectors = b->at.at + g * b->at.group + i * r.step;
+        if (b->from) s->k->to_vectors(b->from + row, size, lanes_of(s, g), r.columns, vectors, b->at.column);
+        else s->k->to_rows(vectors, b->at.column, lanes_of(s, g), r.columns, b->to + row, size);
+    }
 }
-static void rows_out(const struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, float *rows) {
-    const struct echi_cpu_boundary *b = &s->boundaries[boundary];
-    const struct runs r = runs_of(b, &v);
-    const ptrdiff_t size = (ptrdiff_t)echi_shape_size(b->shape);
-    for (int g = 0; g < s->groups; g++)
-        for (int i = 0; i < r.count; i++)
-            s->k->to_rows(v.at + g * v.group + i * r.step, v.column, lanes_of(s, g), r.columns,
-                          rows + g * s->k->width * size + (ptrdiff_t)i * r.columns, size);
+static void pass_border(struct echi_cpu_stack *s, const struct border *b) {
+    const struct runs r = runs_of(&s->boundaries[b->boundary], &b->at);
+    echi_cpu_share_out(s, s->groups * r.count, 4.0 * r.columns, rows_between, b);
+}
+static void rows_in(struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, const float *rows) {
+    pass_border(s, &(struct border){.boundary = boundary, .at = v, .from = rows});
+}
+static void rows_out(struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, float *rows) {
+    pass_border(s, &(struct border){.boundary = boundary, .at = v, .to = rows});
 }
 
 static void input(void *state, int n, const float *rows) {
@@ -381,10 +391,9 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
         struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err
 #define CREATE(name, kernels, winograd)                                                                                           \
     static ech_status name(CREATE_ARGS) {                                                                               \
-        (void)device;                                                                                                   \
         const struct echi_cpu_kernels *k = kernels;                                                                     \
         if (!k) return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create", "this processor lacks the instructions asked for"); \
-        return create_with(k, winograd, layers, count, max_n, out_state, units, out_units, out_bytes, err);                        \
+        return create_with(k, winograd, echi_device_team(device), layers, count, max_n, out_state, units, out_units, out_bytes, err);                        \
     }
 #define STACK(text, create_function)                                                                                    \
     {                                                                                                                   \

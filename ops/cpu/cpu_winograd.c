@@ -77,14 +77,20 @@ void echi_cpu_winograd_room(const struct echi_layer *l, int m, int width, struct
     raise_to(&room->sums, forward);
 }
 
-/* [point][out][in]: weights as `product` reads them, a lane an input channel. */
-void echi_cpu_winograd_kernels(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) {
+/* [point][out][in]: weights as `product` reads them, a lane an input channel. Item: an output. */
+static void kernels_of(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct echi_cpu_winograd *w = args;
     const int width = s->k->width;
     const ptrdiff_t apart = kernels_apart(w->in, w->out, width);
-    for (int o = 0; o < w->out; o++)
+    (void)place;
+    for (int o = begin; o < end; o++)
         for (int i = 0; i < w->in; i += width)
             s->k->winograd_weights(w->m, w->weights + o * w->weight_out + i * w->weight_in, w->weight_in, min_int(width, w->in - i), w->turned,
                                    s->winograd.kernels + (ptrdiff_t)o * round_up(w->in, width) + i, apart);
+}
+
+void echi_cpu_winograd_kernels(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) {
+    echi_cpu_share_out(s, w->out, 10.0 * points_of(w->m) * w->in / s->k->width, kernels_of, w);
 }
 
 /* Tile t of those at work: `rows` rows of x from (top, left) on, those that are outside zeros; its points go to `points`. */
@@ -101,19 +107,20 @@ static struct echi_cpu_tile tile_of(const struct echi_cpu_stack *s, struct echi_
     return tile;
 }
 
-static void inputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, int across) {
+static void inputs(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, int across, float *points) {
     for (int t = 0; t < tiles; t++) {
         const int top = (first + t) / across * w->m, left = (first + t) % across * w->m;
-        const struct echi_cpu_tile tile = tile_of(s, w->x, w->in_h, top - w->pad_h, left - w->pad_w, w->m + 2, w->in, s->winograd.points, t);
+        const struct echi_cpu_tile tile = tile_of(s, w->x, w->in_h, top - w->pad_h, left - w->pad_w, w->m + 2, w->in, points, t);
         s->k->winograd_input(w->m, &tile);
     }
 }
 
-static void outputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, int across, int o, int o_end) {
+static void outputs(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, int across, int o, int o_end,
+                    const float *products) {
     const ptrdiff_t width = s->k->width;
     for (int t = 0; t < tiles; t++) {
         const int top = (first + t) / across * w->m, left = (first + t) % across * w->m;
-        const struct echi_cpu_tile tile = {.channels = o_end - o, .points = s->winograd.products + t * width,
+        const struct echi_cpu_tile tile = {.channels = o_end - o, .points = (float *)products + t * width,
                                            .point = points_apart(OUTPUTS, (int)width), .points_channel = TILES * width,
                                            .out = w->y.at + o * w->y.channel + top * w->y.row + left * w->y.column,
                                            .out_channel = w->y.channel, .out_row = w->y.row, .column = w->y.column,
@@ -123,58 +130,112 @@ static void outputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w,
     }
 }
 
-void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) {
-    const int width = s->k->width, row = round_up(w->in, width);
-    const int across = tiles_along(w->out_w, w->m), all = across * tiles_along(w->out_h, w->m);
-    for (int first = 0; first < all; first += TILES) {
-        const int tiles = min_int(TILES, all - first);
-        inputs(s, w, first, tiles, across);
-        for (int o = 0; o < w->out; o += OUTPUTS) {
-            const int end = min_int(o + OUTPUTS, w->out);
-            for (int point = 0; point < points_of(w->m); point++)
-                s->k->product(&(struct echi_cpu_product){.x = s->winograd.points + point * points_apart(w->in, width),
-                                                         .w = s->winograd.kernels + point * kernels_apart(w->in, w->out, width) + (ptrdiff_t)o * row,
-                                                         .out = s->winograd.products + point * points_apart(OUTPUTS, width),
+/* Where there are few tiles the outputs are divided, too: then each range of them makes the inputs' points for itself. */
+struct convolution { const struct echi_cpu_winograd *w; int blocks, cuts; };
+
+/* Item: a range of outputs of some tiles of one group. */
+static void convolve(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct convolution *c = args;
+    const struct echi_cpu_scratch *own = &s->own[place];
+    const int width = s->k->width, row = round_up(c->w->in, width);
+    const int across = tiles_along(c->w->out_w, c->w->m), all = across * tiles_along(c->w->out_h, c->w->m);
+    for (int item = begin; item < end; item++) {
+        const int block = item / c->cuts, g = block / c->blocks, first = block % c->blocks * TILES, tiles = min_int(TILES, all - first);
+        const struct echi_cpu_range range = echi_cpu_cut(c->w->out, OUTPUTS, item % c->cuts, c->cuts);
+        struct echi_cpu_winograd w = *c->w;
+        w.x.at += g * w.x.group;
+        w.y.at += g * w.y.group;
+        inputs(s, &w, first, tiles, across, own->winograd.points);
+        for (int o = range.begin; o < range.end; o += OUTPUTS) {
+            const int o_end = min_int(o + OUTPUTS, range.end);
+            for (int point = 0; point < points_of(w.m); point++)
+                s->k->product(&(struct echi_cpu_product){.x = own->winograd.points + point * points_apart(w.in, width),
+                                                         .w = s->winograd.kernels + point * kernels_apart(w.in, w.out, width) + (ptrdiff_t)o * row,
+                                                         .out = own->winograd.products + point * points_apart(OUTPUTS, width),
                                                          .x_p = width, .w_o = row, .out_o = TILES * width, .out_p = width,
-                                                         .loop = {{1, 0, 0}, {1, 0, 0}, {w->in, TILES * width, 1}},
-                                                         .outputs = end - o, .vectors = tiles});
-            outputs(s, w, first, tiles, across, o, end);
+                                                         .loop = {{1, 0, 0}, {1, 0, 0}, {w.in, TILES * width, 1}},
+                                                         .outputs = o_end - o, .vectors = tiles});
+            outputs(s, &w, first, tiles, across, o, o_end, own->winograd.products);
         }
     }
+}
+
+void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int groups) {
+    const int tiles = tiles_along(w->out_w, w->m) * tiles_along(w->out_h, w->m), blocks = (tiles + TILES - 1) / TILES;
+    const struct convolution c = {w, blocks, echi_cpu_cuts(s, groups * blocks, w->out, OUTPUTS)};
+    echi_cpu_share_out(s, groups * blocks * c.cuts, (double)points_of(w->m) * TILES * w->in * w->out / c.cuts, convolve, &c);
 }
 
 /* ---- the gradient of the weights: G^T [ sum over tiles and samples of (A dy A^T) . (B^T d B) ] G ---- */
 
 /* At each point the sum over tiles and samples is a product once more: of dy's points, read as weights, and of the inputs' points turned so
- * that their vectors are over channels. */
-void echi_cpu_winograd_sums(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, bool add) {
-    const int width = s->k->width, row = round_up(w->in, width);
-    const int across = tiles_along(w->out_w, w->m), all = across * tiles_along(w->out_h, w->m);
+ * that their vectors are over channels. Threads have ranges of input channels of their own, whose points nobody else needs; those of dy
+ * are made by each. Only where there are more threads than vectors of input channels, the outputs are divided, too. */
+struct sums { const struct echi_cpu_winograd *w; struct echi_cpu_view dy; bool add; int in_cuts, out_cuts; };
+
+static void sums_of_range(struct echi_cpu_stack *s, const struct sums *a, struct echi_cpu_range in, struct echi_cpu_range out,
+                          const struct echi_cpu_scratch *own) {
+    struct echi_cpu_winograd w = *a->w;
+    struct echi_cpu_view dy = a->dy;
+    w.x.at += in.begin * w.x.channel;
+    w.in = in.end - in.begin;
+    dy.at += out.begin * dy.channel;
+    w.out = out.end - out.begin;
+    const int width = s->k->width, row = round_up(w.in, width), sums_row = round_up(a->w->in, width);
+    const int across = tiles_along(w.out_w, w.m), all = across * tiles_along(w.out_h, w.m);
     for (int first = 0; first < all; first += TILES) {
         const int tiles = min_int(TILES, all - first);
-        inputs(s, w, first, tiles, across);
+        inputs(s, &w, first, tiles, across, own->winograd.points);
         for (int t = 0; t < tiles; t++) {
-            const int top = (first + t) / across * w->m, left = (first + t) % across * w->m;
-            const struct echi_cpu_tile tile = tile_of(s, dy, w->out_h, top, left, w->m, w->out, s->winograd.grads, t);
-            s->k->winograd_grad(w->m, &tile);
+            const int top = (first + t) / across * w.m, left = (first + t) % across * w.m;
+            const struct echi_cpu_tile tile = tile_of(s, dy, w.out_h, top, left, w.m, w.out, own->winograd.grads, t);
+            s->k->winograd_grad(w.m, &tile);
         }
-        for (int point = 0; point < points_of(w->m); point++) {
-            float *turned = s->winograd.turned + (ptrdiff_t)point * TILES * width * row;
+        for (int point = 0; point < points_of(w.m); point++) {
+            float *turned = own->winograd.turned + (ptrdiff_t)point * TILES * width * row;
             for (int t = 0; t < tiles; t++)
-                s->k->to_rows(s->winograd.points + point * points_apart(w->in, width) + t * width, TILES * width, width, w->in,
+                s->k->to_rows(own->winograd.points + point * points_apart(w.in, width) + t * width, TILES * width, width, w.in,
                               turned + (ptrdiff_t)t * width * row, row);
-            s->k->product(&(struct echi_cpu_product){.x = turned, .x_p = width, .w = s->winograd.grads + point * points_apart(w->out, width),
-                                                     .w_o = TILES * width, .out = s->winograd.sums + point * kernels_apart(w->in, w->out, width),
-                                                     .out_o = row, .out_p = width, .loop = {{1, 0, 0}, {1, 0, 0}, {tiles * width, row, 1}},
-                                                     .outputs = w->out, .vectors = row / width, .add = add || first > 0});
+            s->k->product(&(struct echi_cpu_product){.x = turned, .x_p = width, .w = own->winograd.grads + point * points_apart(w.out, width),
+                                                     .w_o = TILES * width,
+                                                     .out = s->winograd.sums + point * kernels_apart(a->w->in, a->w->out, width) +
+                                                            (ptrdiff_t)out.begin * sums_row + in.begin,
+                                                     .out_o = sums_row, .out_p = width, .loop = {{1, 0, 0}, {1, 0, 0}, {tiles * width, row, 1}},
+                                                     .outputs = w.out, .vectors = row / width, .add = a->add || first > 0});
         }
     }
 }
 
-void echi_cpu_winograd_weights_grad(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads) {
+/* Item: a range of input channels and one of outputs. */
+static void sums_of_ranges(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct sums *a = args;
+    for (int item = begin; item < end; item++)
+        sums_of_range(s, a, echi_cpu_cut(a->w->in, s->k->width, item % a->in_cuts, a->in_cuts),
+                      echi_cpu_cut(a->w->out, ECHI_CPU_STEP, item / a->in_cuts, a->out_cuts), &s->own[place]);
+}
+
+void echi_cpu_winograd_sums(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, bool add) {
+    const int vectors = round_up(w->in, s->k->width) / s->k->width, steps = round_up(w->out, ECHI_CPU_STEP) / ECHI_CPU_STEP;
+    struct sums a = {.w = w, .dy = dy, .add = add, .in_cuts = min_int(s->threads, vectors)};
+    a.out_cuts = min_int((s->threads + a.in_cuts - 1) / a.in_cuts, steps);
+    const double products = (double)points_of(w->m) * tiles_along(w->out_w, w->m) * tiles_along(w->out_h, w->m) * w->in * w->out;
+    echi_cpu_share_out(s, a.in_cuts * a.out_cuts, products / (a.in_cuts * a.out_cuts), sums_of_ranges, &a);
+}
+
+struct weights_grad { const struct echi_cpu_winograd *w; float *grads; };
+
+/* Item: an output. */
+static void weights_grad(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct weights_grad *a = args;
+    const struct echi_cpu_winograd *w = a->w;
     const int width = s->k->width, row = round_up(w->in, width);
-    for (int o = 0; o < w->out; o++)
+    (void)place;
+    for (int o = begin; o < end; o++)
         for (int i = 0; i < w->in; i += width)
             s->k->winograd_weights_grad(w->m, s->winograd.sums + (ptrdiff_t)o * row + i, kernels_apart(w->in, w->out, width), min_int(width, w->in - i),
-                                        grads + o * w->weight_out + i * w->weight_in, w->weight_in);
+                                        a->grads + o * w->weight_out + i * w->weight_in, w->weight_in);
+}
+
+void echi_cpu_winograd_weights_grad(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads) {
+    echi_cpu_share_out(s, w->out, 10.0 * points_of(w->m) * w->in / s->k->width, weights_grad, &(struct weights_grad){w, grads});
 }

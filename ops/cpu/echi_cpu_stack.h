@@ -32,12 +32,20 @@ struct echi_cpu_unit {
     float *factor;                       /* dropout, while training: [group][channel][row][column][lane] */
     int32_t *place;                      /* of each maximum: [group][channel][row][place_row], see relu_pool */
     ptrdiff_t place_row;
-    float *dy;                           /* convolution: gradient before ReLU, one group: [channel][row][margins, column][lane] */
+    float *dy;                           /* convolution: gradient before ReLU: [group][channel][row][margins, column][lane] */
     int dy_left;
-    ptrdiff_t dy_row, dy_channel;
+    ptrdiff_t dy_row, dy_channel, dy_group;   /* dy_group 0: one group at a time */
     int winograd;                        /* convolution: m of F(m x m, 3 x 3), forward and to the input's gradient; 0: directly */
     bool turned;                         /* convolution: the weights' gradient is that of cpu_turned.c */
-    int chunk;                           /* convolution: output channels whose weight gradients are summed at a time */
+};
+
+/* Scratch of one thread. */
+struct echi_cpu_scratch {
+    float *rows;                         /* convolution rows on their way to a pool */
+    float *sums;                         /* weight gradients, a vector each */
+    float *samples;                      /* fully connected: input as rows of samples, [sample][in, rounded up] */
+    float *drawn;                        /* dropout: factors of one group as rows, [lane][channel][row][column] */
+    struct { float *points, *products, *turned, *grads; } winograd;
 };
 
 /* Floats of scratch that Winograd's transforms need. */
@@ -51,17 +59,15 @@ struct echi_cpu_stack {
     int n_units, max_groups;
     int n, groups;                       /* of the step */
     bool draws;                          /* the step trains: dropout drops */
+    struct echi_team *team;              /* the device's threads; NULL: one */
+    int threads;
     /* Scratch, used within one call. */
-    float *rows;                         /* convolution rows on their way to a pool */
-    float *sums;                         /* weight gradients, a vector each */
+    struct echi_cpu_scratch *own;        /* [threads], of the thread at each place */
     float *bias_sums;                    /* bias gradients, a vector each */
     float *dz;                           /* fully connected: gradient before ReLU, [out][group][lane] */
-    float *samples;                      /* fully connected: input as rows of samples, [sample][in, rounded up] */
-    float *tail;                         /* fully connected: gradients of the last columns, [out][lane] */
     float *turned, *turned_sums;         /* convolution: inputs as vectors over channels, and sums over them: see cpu_turned.c */
-    struct { float *kernels, *points, *products, *nothing, *turned, *grads, *sums; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
+    struct { float *kernels, *nothing, *sums; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
     float *share;                        /* of a gradient, on its way to those of other readers; any boundary's size and layout */
-    float *drawn;                        /* dropout: factors of one group as rows, [lane][channel][row][column] */
     void *memory;                        /* all of the above arrays */
 };
 
@@ -75,6 +81,21 @@ struct echi_cpu_view echi_cpu_grad(const struct echi_cpu_stack *s, int boundary)
 struct echi_cpu_view echi_cpu_share(const struct echi_cpu_stack *s, int boundary);
 void echi_cpu_give(struct echi_cpu_stack *s, int boundary);
 
+/* ---- cpu_share.c: one piece of work, many threads ---- */
+
+/* Work on items [begin, end); scratch is s->own[place]. What an item writes depends on its number alone, and no two items write the same, so
+ * the bits are the same however the items are dealt out: it is outputs that are divided among threads, never the terms of a sum. */
+typedef void (*echi_cpu_work)(struct echi_cpu_stack *s, const void *args, int begin, int end, int place);
+/* Does `items` of them. cost: of one, in operations on vectors, roughly; what is not worth handing over is done by the caller. */
+void echi_cpu_share_out(struct echi_cpu_stack *s, int items, double cost, echi_cpu_work work, const void *args);
+/* Into how many ranges the outputs are to be cut, where `parts` other parts are already there to be dealt out; and range k of them, in
+ * whole steps of `step`. */
+struct echi_cpu_range { int begin, end; };
+int echi_cpu_cuts(const struct echi_cpu_stack *s, int parts, int outputs, int step);
+struct echi_cpu_range echi_cpu_cut(int outputs, int step, int k, int cuts);
+/* Outputs that `product` likes to take at a time: whole steps of this leave no narrow tiles behind. */
+enum { ECHI_CPU_STEP = 12 };
+
 /* Margins that a convolution needs on the rows it reads, forward and backward. */
 void echi_cpu_conv_margins(const struct echi_layer *conv, int *left, int *right);
 void echi_cpu_conv_grad_margins(const struct echi_layer *conv, int most_vectors, int *left, int *right);
@@ -85,7 +106,7 @@ void echi_cpu_conv_grad_margins(const struct echi_layer *conv, int most_vectors,
 bool echi_cpu_turned_fits(const struct echi_layer *layer);
 void echi_cpu_turned_room(const struct echi_layer *layer, int width, size_t *inputs, size_t *sums);   /* floats of scratch */
 void echi_cpu_turned_sums(struct echi_cpu_stack *s, int unit, int g);     /* one group's share; group 0 first */
-void echi_cpu_turned_grads(const struct echi_cpu_stack *s, int unit, float *grads);   /* all of it: [out][in][row][column] */
+void echi_cpu_turned_grads(struct echi_cpu_stack *s, int unit, float *grads);   /* all of it: [out][in][row][column] */
 
 /* ---- cpu_winograd.c ---- */
 
@@ -94,7 +115,7 @@ int echi_cpu_winograd_choose(const struct echi_layer *layer, int n, int most);
 /* Columns of zeros that its tiles read: behind the input's rows, and beside those of the gradient before ReLU. */
 void echi_cpu_winograd_margins(const struct echi_layer *layer, int m, int *in_right, int *grad_left, int *grad_right);
 void echi_cpu_winograd_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_winograd_room *room);   /* raises what is too little */
-/* One group's convolution: y[out] = start[out] + sum over `in` of x * weights. Rows beyond x's are zero, columns are its margins. */
+/* A convolution: y[out] = start[out] + sum over `in` of x * weights. Rows beyond x's are zero, columns are its margins. */
 struct echi_cpu_winograd {
     int m, in, out, in_h, out_h, out_w, pad_h, pad_w;
     struct echi_cpu_view x, y;
@@ -104,7 +125,7 @@ struct echi_cpu_winograd {
     bool relu;
 };
 void echi_cpu_winograd_kernels(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);   /* first: the weights' points, for all groups */
-void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);
+void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int groups);   /* from w's x and y on */
 /* The gradient of the weights: one group's share (y is not used; with `add` beside what the groups before gave), then all of it into grads. */
 void echi_cpu_winograd_sums(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, bool add);
 void echi_cpu_winograd_weights_grad(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads);
