@@ -197,8 +197,8 @@ ech_status echi_all_finite(struct echi_device *device, const struct echi_buffer 
     echi_real *from;
     if (out_finite == NULL) return echi_fail(err, ECH_E_ARGUMENT, "all.finite", "out_finite is NULL");
     ECHI_TRY(range_of(device, x, "x", at, count, "all.finite", &from, err));
-    struct arrays x = {.from = from};
-    echi_ranges_run(device, count, finite, &x);
-    *out_finite = !atomic_load(&x.bad);
+    struct arrays read = {.from = from};
+    echi_ranges_run(device, count, finite, &read);
+    *out_finite = !atomic_load(&read.bad);
     return ECH_OK;
 }
