@@ -18,6 +18,7 @@ void echi_cpu_share_out(struct echi_cpu_stack *s, int items, double cost, echi_c
     struct job job = {s, work, args, items, PARTS * s->threads};
     if (job.parts > items) job.parts = items;
     if (job.parts > items * cost / LEAST) job.parts = (int)(items * cost / LEAST);
+    if (job.parts > s->threads) job.parts -= job.parts % s->threads;
     if (s->threads == 1 || job.parts < 2) return work(s, args, 0, items, 0);
     echi_team_run(s->team, job.parts, run, &job);
 }

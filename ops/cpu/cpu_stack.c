@@ -107,7 +107,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
             const size_t in = echi_shape_size(l->in);
             biases = larger(biases, out * width);
             dz = larger(dz, out * lanes);
-            samples = larger(samples, (in + width) * ECHI_CPU_SAMPLES);
+            samples = larger(samples, (in + width) * lanes);
             sums = larger(sums, out * width);
         } else if (l->op == ECHI_OP_DROPOUT) {
             u->factor = take2(a, echi_shape_size(l->out), lanes, sizeof(float));
@@ -117,6 +117,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     s->share = take2(a, share, lanes, sizeof(float));
     s->bias_sums = take(a, biases, sizeof(float));
     s->dz = take(a, dz, sizeof(float));
+    s->samples = take(a, samples, sizeof(float));
     s->turned = take(a, turned, sizeof(float));
     s->turned_sums = take(a, turned_sums, sizeof(float));
     s->winograd.kernels = take(a, most.kernels, sizeof(float));
@@ -126,7 +127,6 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         struct echi_cpu_scratch *own = &s->own[place];
         own->rows = take(a, rows, sizeof(float));
         own->sums = take(a, sums, sizeof(float));
-        own->samples = take(a, samples, sizeof(float));
         own->drawn = take2(a, drawn, width, sizeof(float));
         own->winograd.points = take(a, most.points, sizeof(float));
         own->winograd.products = take(a, most.products, sizeof(float));

@@ -43,7 +43,6 @@ struct echi_cpu_unit {
 struct echi_cpu_scratch {
     float *rows;                         /* convolution rows on their way to a pool */
     float *sums;                         /* weight gradients, a vector each */
-    float *samples;                      /* fully connected: input as rows of samples, [sample][in, rounded up] */
     float *drawn;                        /* dropout: factors of one group as rows, [lane][channel][row][column] */
     struct { float *points, *products, *turned, *grads; } winograd;
 };
@@ -65,6 +64,7 @@ struct echi_cpu_stack {
     struct echi_cpu_scratch *own;        /* [threads], of the thread at each place */
     float *bias_sums;                    /* bias gradients, a vector each */
     float *dz;                           /* fully connected: gradient before ReLU, [out][group][lane] */
+    float *samples;                      /* fully connected: input as rows of samples, [sample][in, rounded up] */
     float *turned, *turned_sums;         /* convolution: inputs as vectors over channels, and sums over them: see cpu_turned.c */
     struct { float *kernels, *nothing, *sums; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
     float *share;                        /* of a gradient, on its way to those of other readers; any boundary's size and layout */

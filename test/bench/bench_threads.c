@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Training steps on several threads over the same on one: two stacks of one process take steps in turn, so that what else the machine does
- * meets both, and are held against each other pair by pair. Both go on from the same weights and must come out with the same bits.
+ * Training steps on several threads over the same on one: two stacks of one process train in turn, some 20 ms each, so that what else the
+ * machine does meets both, and are held against each other step by step. Both go on from the same weights and must come out with the same bits.
  *
  *     bench_threads [THREADS [NET [SECONDS]]]      2 threads, all nets, 10 seconds each; NET lenet5, vgg19, late or deterministic
  * With a NET its units are told one by one. */
@@ -144,10 +144,13 @@ static void measure(const struct net *net, int threads, double seconds, bool uni
     open_side(&sides[0], m, net, 1);
     open_side(&sides[1], m, net, threads);
     int steps = 0, parts = 0;
-    for (int i = 0; i < 4; i++) take_step(&sides[i % 2], m, net, rows, labels, 0);   /* warms up */
+    for (int i = 0; i < 4; i++) parts = take_step(&sides[i % 2], m, net, rows, labels, 0);   /* warms up */
+    const float step = sides[0].at[parts - 1][0];
+    const int turn = step > 20000 ? 1 : (int)(20000 / step);
     const int64_t end = echi_now() + (int64_t)(seconds * 1e9);
-    for (; steps < MOST_STEPS && echi_now() < end; steps++)
-        for (int k = 0; k < SIDES; k++) parts = take_step(&sides[(steps + k) % SIDES], m, net, rows, labels, steps);
+    for (bool swap = false; steps + turn <= MOST_STEPS && echi_now() < end; steps += turn, swap = !swap)
+        for (int k = 0; k < SIDES; k++)
+            for (int i = 0; i < turn; i++) take_step(&sides[(k + swap) % SIDES], m, net, rows, labels, steps + i);
     const bool same = memcmp(echi_buffer_host(sides[0].params), echi_buffer_host(sides[1].params), m->n_params * sizeof(float)) == 0;
     printf("%s, batch %d, %d threads over 1: medians of %d pairs of steps; %s\n", net->name, net->n, threads, steps,
            same ? "the same bits" : "OTHER BITS");
