@@ -102,3 +102,8 @@ bool echi_address_is_loopback(const struct echi_address *address) {
     }
     return (((const struct sockaddr_in *)(const void *)&address->at)->sin_addr.s_addr & v4_mask) == v4_loopback;
 }
+
+bool echi_address_text_is_loopback(const char *text) {
+    struct echi_addresses a;
+    return echi_address_parse(text, "", false, false, &a, NULL) == ECH_OK && echi_address_is_loopback(&a.list[0]);
+}

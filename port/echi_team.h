@@ -6,12 +6,13 @@
 #include "ech_status.h"
 
 struct echi_team;
+#define ECHI_TEAM_MOST 1024   /* threads */
 
 /* Does part `part` of the work. `place` is below echi_team_threads, and of no other part that runs at the same moment for the same call:
  * scratch memory can be numbered by it. Which thread does which part, and when, is left open: what a part writes must follow from its number. */
 typedef void (*echi_team_part)(void *args, int part, int place);
 
-/* Starts threads - 1 threads; with 1 there is no team, and *out is NULL. ECH_E_MEMORY when the OS refuses one; then none is left. */
+/* Starts threads - 1 threads, named ech-team-1 and so on; with 1 there is no team, and *out is NULL. ECH_E_MEMORY when the OS refuses one; then none is left. */
 ech_status echi_team_create(int threads, struct echi_team **out, struct ech_error *err);
 void echi_team_destroy(struct echi_team *team);        /* idle; NULL is harmless */
 int echi_team_threads(const struct echi_team *team);   /* with the caller; 1 for NULL */

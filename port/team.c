@@ -20,13 +20,14 @@ enum { LOOKS = 1000 };
 
 /* The gate in one word: how many workers are inside, whether more may come in, whether all shall go home, and which work it is. A worker
  * that sleeps while the number goes round may miss one: it is only a helper. */
-#define INSIDE 0x3ffu      /* 1,024 threads are the most, the caller among them */
+#define INSIDE 0x3ffu      /* all but the caller */
 #define OPEN   0x400u
 #define STOP   0x800u
 #define WORK   0xfffff000u
 #define NEXT   0x1000u
 
-enum { THREADS_MOST = 1024, LINE = 64 };
+enum { LINE = 64 };
+_Static_assert(ECHI_TEAM_MOST - 1 <= INSIDE, "the gate counts them");
 
 /* Parts [next, end): those of one place, which others help with once they are through with their own. So a place has about the same parts in
  * every call, and finds in its caches what it wrote in the last one. */
@@ -206,7 +207,7 @@ static ech_status start_workers(struct echi_team *p, struct ech_error *err) {
 
 ech_status echi_team_create(int threads, struct echi_team **out, struct ech_error *err) {
     *out = NULL;
-    if (threads < 1 || threads > THREADS_MOST) return echi_fail(err, ECH_E_ARGUMENT, "team.create", "%d threads: 1 to %d are possible", threads, THREADS_MOST);
+    if (threads < 1 || threads > ECHI_TEAM_MOST) return echi_fail(err, ECH_E_ARGUMENT, "team.create", "%d threads: 1 to %d are possible", threads, ECHI_TEAM_MOST);
     if (threads == 1) return ECH_OK;
     struct echi_team *p = echi_alloc_aligned(sizeof *p);
     if (!p) return echi_fail_memory(err, "team.create", "threads");
