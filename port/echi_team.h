@@ -5,6 +5,8 @@
 #define ECHI_TEAM_H
 #include "ech_status.h"
 
+#include <stdint.h>
+
 struct echi_team;
 #define ECHI_TEAM_MOST 1024   /* threads */
 
@@ -16,6 +18,8 @@ typedef void (*echi_team_part)(void *args, int part, int place);
 ech_status echi_team_create(int threads, struct echi_team **out, struct ech_error *err);
 void echi_team_destroy(struct echi_team *team);        /* idle; NULL is harmless */
 int echi_team_threads(const struct echi_team *team);   /* with the caller; 1 for NULL */
+/* CPU time that its threads have used, in nanoseconds, without any caller's; 0 for NULL. */
+int64_t echi_team_cpu(const struct echi_team *team);
 /* Does parts 0..parts-1 and returns when all are done; what they wrote can be seen by then. Any thread may call. A team does one call's work
  * at a time: who finds it busy does all parts alone, at place 0, rather than wait; so does who has no team (NULL). Allocates nothing. */
 void echi_team_run(struct echi_team *team, int parts, echi_team_part run, void *args);

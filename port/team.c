@@ -160,6 +160,12 @@ void echi_team_run(struct echi_team *p, int parts, echi_team_part run, void *arg
 
 int echi_team_threads(const struct echi_team *p) { return p ? p->threads : 1; }
 
+int64_t echi_team_cpu(const struct echi_team *p) {
+    int64_t sum = 0;
+    for (int i = 0; p && i < p->threads - 1; i++) sum += echi_thread_cpu_of(&p->workers[i].thread);
+    return sum;
+}
+
 /* ----------------------------------------------------- create and destroy */
 
 /* Sends home the first `count` workers. */
