@@ -131,8 +131,9 @@ void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *para
     echi_cpu_share_out(s, rows * a.cuts, products_of_row(u->layer) * (u->pool ? u->pool->kernel_h : 1) / a.cuts, forward_rows, &a);
 }
 
-/* Output channels [c, c_end) and rows [r, r_end) of one group; dy: where their gradient before ReLU is, channel 0 and row 0 of it. */
-struct part { int g, c, c_end, r, r_end; float *dy; };
+/* Output channels [c, c_end) and rows [r, r_end) of one group; dy: where their gradient before ReLU is, channel 0 and row 0
+ * of it; bias_sums: of channel c on. */
+struct part { int g, c, c_end, r, r_end; float *dy, *bias_sums; };
 
 /* Brings the gradient of a part back through pool and ReLU into its dy. Adds it up for the bias. With a pool, r is the first row of a
  * window. */
@@ -143,7 +144,7 @@ static void grad_before_relu(struct echi_cpu_stack *s, int unit, struct part par
     const struct echi_cpu_view y = echi_cpu_value(s, unit + 1), dy = echi_cpu_grad(s, unit + 1);
     for (int c = part.c; c < part.c_end; c++) {
         float *to = part.dy + c * u->dy_channel + (ptrdiff_t)u->dy_left * k->width;
-        float *sum = s->bias_sums + (ptrdiff_t)c * k->width;
+        float *sum = part.bias_sums + (ptrdiff_t)(c - part.c) * k->width;
         const ptrdiff_t at = part.g * y.group + c * y.channel;   /* dy lies as y does */
         if (!pool) {
             for (int r = part.r; r < part.r_end; r++)
@@ -209,38 +210,62 @@ static void weight_sums(const struct echi_cpu_stack *s, int unit, struct part pa
 /* Bytes of dy that the passes over the taps should find in the first-level cache. */
 enum { DY_BYTES = 24 * 1024 };
 
-/* Channels of one tile of `outer`, so that the tiles come out even among the threads. */
-static int tiles_of(const struct echi_cpu_stack *s, const struct echi_layer *l) {
-    const int least = (l->out.c + s->k->most_outputs - 1) / s->k->most_outputs, even = (least + s->threads - 1) / s->threads * s->threads;
-    return min_int(even, l->out.c);
+/* Bytes of sums that are little beside what they are made from. Then the first half of the groups and the second are summed apart, on one
+ * thread, too: two threads that both have forward taken the same half find all of it in their own caches. */
+enum { HALVES_BYTES = 32 * 1024 };
+
+int echi_cpu_conv_halves(const struct echi_layer *l, int width) {
+    return l->weights * (size_t)width * sizeof(float) <= HALVES_BYTES ? 2 : 1;
 }
 
-/* Weight and bias gradients of whole tiles of output channels. Goes through dy in parts that are used while they are in the cache; `keep`
- * leaves all of them in u->dy, otherwise the parts share its first rows. Item: a tile. */
+/* Tiles of channels for `outer`, about as high as it likes them, that come out even among the threads. */
+static int tiles_of(const struct echi_cpu_stack *s, const struct echi_cpu_unit *u) {
+    const int out = u->layer->out.c, least = (out + s->k->most_outputs - 1) / s->k->most_outputs;
+    const int even = (least * u->halves + s->threads - 1) / s->threads * s->threads / u->halves;
+    return even < least ? least : min_int(even, out);
+}
+
+/* Sums for the gradients of weights and biases, of one tile of output channels and one half of the groups. Goes through dy in parts that are
+ * used while they are in the cache; `keep` leaves all of them in u->dy, otherwise the parts of a group share its first rows. Item: a tile of a
+ * half. */
+static void sum_tiles(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct conv *a = args;
+    const struct echi_cpu_unit *u = &s->units[a->unit];
+    const struct echi_layer *l = u->layer;
+    const size_t width = (size_t)s->k->width, filter = l->weights / (size_t)l->out.c * width;
+    const int step = u->pool ? u->pool->stride_h : 1, tiles = tiles_of(s, u);
+    (void)place;
+    for (int item = begin; item < end; item++) {
+        const struct echi_cpu_range c = echi_cpu_cut(l->out.c, 1, item % tiles, tiles), groups = echi_cpu_cut(s->groups, 1, item / tiles, u->halves);
+        const size_t channels = (size_t)(c.end - c.begin), first = (size_t)(item / tiles * l->out.c + c.begin);
+        const int rows = DY_BYTES / (int)((c.end - c.begin) * u->dy_row * (ptrdiff_t)sizeof(float)), band = max_int(1, rows / step) * step;
+        memset(s->sums + first * filter, 0, channels * filter * sizeof(float));
+        memset(s->bias_sums + first * width, 0, channels * width * sizeof(float));
+        for (int g = groups.begin; g < groups.end; g++)
+            for (int r = 0, r_end; r < l->out.h; r = r_end) {
+                float *dy = u->dy + g * u->dy_group;
+                r_end = min_int(r + band, l->out.h);
+                const struct part part = {g, c.begin, c.end, r, r_end, a->keep ? dy : dy - r * u->dy_row, s->bias_sums + first * width};
+                grad_before_relu(s, a->unit, part);
+                weight_sums(s, a->unit, part, s->sums + first * filter);
+            }
+    }
+}
+
+/* The gradients themselves. Item: an output channel. */
 static void params_grad(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
     const struct conv *a = args;
     const struct echi_cpu_unit *u = &s->units[a->unit];
     const struct echi_layer *l = u->layer;
-    const size_t width = (size_t)s->k->width, filter = l->weights / (size_t)l->out.c;
-    const int step = u->pool ? u->pool->stride_h : 1;
-    float *sums = s->own[place].sums;
-    for (int tile = begin; tile < end; tile++) {
-        const struct echi_cpu_range c = echi_cpu_cut(l->out.c, 1, tile, tiles_of(s, l));
-        const size_t channels = (size_t)(c.end - c.begin);
-        const int rows = DY_BYTES / (int)((c.end - c.begin) * u->dy_row * (ptrdiff_t)sizeof(float));
-        const int band = max_int(1, rows / step) * step;
-        memset(sums, 0, channels * filter * width * sizeof(float));
-        memset(s->bias_sums + (size_t)c.begin * width, 0, channels * width * sizeof(float));
-        for (int g = 0; g < s->groups; g++)
-            for (int r = 0, r_end; r < l->out.h; r = r_end) {
-                r_end = min_int(r + band, l->out.h);
-                const struct part part = {g, c.begin, c.end, r, r_end, a->keep ? u->dy + g * u->dy_group : u->dy - r * u->dy_row};
-                grad_before_relu(s, a->unit, part);
-                weight_sums(s, a->unit, part, sums);
-            }
-        s->k->reduce(sums, channels * filter, a->grads + l->weight_at + (size_t)c.begin * filter);
-        if (l->bias) s->k->reduce(s->bias_sums + (size_t)c.begin * width, channels, a->grads + l->bias_at + c.begin);
+    const size_t width = (size_t)s->k->width, weights = l->weights / (size_t)l->out.c, count = (size_t)(end - begin), from = (size_t)begin;
+    float *sums = s->sums + from * weights * width, *biases = s->bias_sums + from * width;
+    (void)place;
+    if (u->halves == 2) {
+        s->k->add(sums, sums + l->weights * width, count * weights * width);
+        s->k->add(biases, biases + (size_t)l->out.c * width, count * width);
     }
+    s->k->reduce(sums, count * weights, a->grads + l->weight_at + from * weights);
+    if (l->bias) s->k->reduce(biases, count, a->grads + l->bias_at + from);
 }
 
 /* Item: a row of the inputs of one group, from group a->g on; a range of its channels. */
@@ -293,7 +318,8 @@ static void channels_before_relu(struct echi_cpu_stack *s, const void *args, int
     const size_t width = (size_t)s->k->width;
     (void)place;
     if (a->g == 0) memset(s->bias_sums + (size_t)begin * width, 0, (size_t)(end - begin) * width * sizeof(float));
-    grad_before_relu(s, a->unit, (struct part){.g = a->g, .c = begin, .c_end = end, .r_end = u->layer->out.h, .dy = u->dy});
+    grad_before_relu(s, a->unit, (struct part){.g = a->g, .c = begin, .c_end = end, .r_end = u->layer->out.h, .dy = u->dy,
+                                                .bias_sums = s->bias_sums + (size_t)begin * width});
 }
 static void group_before_relu(struct echi_cpu_stack *s, int unit, int g) {
     const struct echi_layer *l = s->units[unit].layer;
@@ -332,10 +358,11 @@ static void turned_backward(struct echi_cpu_stack *s, int unit, const float *par
 
 void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
     const struct echi_cpu_unit *u = &s->units[unit];
-    const int tiles = tiles_of(s, u->layer);
     if (u->winograd) return winograd_backward(s, unit, params, grads, need_input_grad);
     if (u->turned) return turned_backward(s, unit, params, grads, need_input_grad);
-    echi_cpu_share_out(s, tiles, products_of_row(u->layer) * u->layer->out.h * s->groups / tiles, params_grad,
-                       &(struct conv){.unit = unit, .grads = grads, .keep = need_input_grad});
+    const struct conv a = {.unit = unit, .grads = grads, .keep = need_input_grad};
+    const int items = tiles_of(s, u) * u->halves;
+    echi_cpu_share_out(s, items, products_of_row(u->layer) * u->layer->out.h * s->groups / items, sum_tiles, &a);
+    echi_cpu_share_out(s, u->layer->out.c, 2.0 * (double)u->layer->weights * u->halves / u->layer->out.c, params_grad, &a);
     if (need_input_grad) input_grad(s, unit, 0, s->groups, params);
 }

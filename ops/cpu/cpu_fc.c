@@ -108,7 +108,7 @@ static void backward(struct echi_cpu_stack *s, const void *args, int begin, int 
     const ptrdiff_t in = (ptrdiff_t)echi_shape_size(l->in), width = s->k->width;
     for (int k = begin; k < end; k++) {
         const struct cut c = cut_of(s, f, k);
-        if (c.out.begin < c.out.end) weight_grad(s, l, c.out.begin, c.out.end, f->grads + l->weight_at, s->own[place].sums);
+        if (c.out.begin < c.out.end) weight_grad(s, l, c.out.begin, c.out.end, f->grads + l->weight_at, s->own[place].tail);
         if (f->need_input_grad)
             s->k->product(&(struct echi_cpu_product){
                 .x = s->dz, .x_p = width, .w = f->params + l->weight_at + c.in.begin, .w_o = 1, .out = dx.at + c.in.begin * dx.column,

@@ -61,7 +61,7 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     const size_t width = (size_t)s->k->width, lanes = (size_t)s->max_groups * width;
-    size_t rows = 0, sums = 0, biases = 0, dz = 0, samples = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
+    size_t rows = 0, sums = 0, biases = 0, dz = 0, samples = 0, tail = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
     struct echi_cpu_winograd_room most = {0};
     for (int b = 0; b <= s->n_units; b++) {
         struct echi_cpu_boundary *at = &s->boundaries[b];
@@ -96,7 +96,9 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
                 turned = larger(turned, inputs);
                 turned_sums = larger(turned_sums, sums_of_taps);
             } else {
-                sums = larger(sums, (size_t)s->k->most_outputs * (l->weights / out) * width);
+                u->halves = echi_cpu_conv_halves(l, s->k->width);
+                sums = larger(sums, l->weights * width * (size_t)u->halves);
+                biases = larger(biases, out * width * (size_t)u->halves);
             }
             if (u->pool) {
                 u->place_row = (u->pool->out.w + 3) / 4 * (ptrdiff_t)width;
@@ -108,13 +110,14 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
             biases = larger(biases, out * width);
             dz = larger(dz, out * lanes);
             samples = larger(samples, (in + width) * lanes);
-            sums = larger(sums, out * width);
+            tail = larger(tail, out * width);
         } else if (l->op == ECHI_OP_DROPOUT) {
             u->factor = take2(a, echi_shape_size(l->out), lanes, sizeof(float));
             drawn = larger(drawn, echi_shape_size(l->out));
         }
     }
     s->share = take2(a, share, lanes, sizeof(float));
+    s->sums = take(a, sums, sizeof(float));
     s->bias_sums = take(a, biases, sizeof(float));
     s->dz = take(a, dz, sizeof(float));
     s->samples = take(a, samples, sizeof(float));
@@ -126,7 +129,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     for (int place = 0; place < s->threads; place++) {
         struct echi_cpu_scratch *own = &s->own[place];
         own->rows = take(a, rows, sizeof(float));
-        own->sums = take(a, sums, sizeof(float));
+        own->tail = take(a, tail, sizeof(float));
         own->drawn = take2(a, drawn, width, sizeof(float));
         own->winograd.points = take(a, most.points, sizeof(float));
         own->winograd.products = take(a, most.products, sizeof(float));

@@ -37,12 +37,13 @@ struct echi_cpu_unit {
     ptrdiff_t dy_row, dy_channel, dy_group;   /* dy_group 0: one group at a time */
     int winograd;                        /* convolution: m of F(m x m, 3 x 3), forward and to the input's gradient; 0: directly */
     bool turned;                         /* convolution: the weights' gradient is that of cpu_turned.c */
+    int halves;                          /* convolution, neither of these: parts of the groups whose gradients are summed apart, 1 or 2 */
 };
 
 /* Scratch of one thread. */
 struct echi_cpu_scratch {
     float *rows;                         /* convolution rows on their way to a pool */
-    float *sums;                         /* weight gradients, a vector each */
+    float *tail;                         /* fully connected: gradients of the last columns, [out][lane] */
     float *drawn;                        /* dropout: factors of one group as rows, [lane][channel][row][column] */
     struct { float *points, *products, *turned, *grads; } winograd;
 };
@@ -62,7 +63,7 @@ struct echi_cpu_stack {
     int threads;
     /* Scratch, used within one call. */
     struct echi_cpu_scratch *own;        /* [threads], of the thread at each place */
-    float *bias_sums;                    /* bias gradients, a vector each */
+    float *sums, *bias_sums;             /* weight and bias gradients, a vector each, [half][out]...; see cpu_conv.c */
     float *dz;                           /* fully connected: gradient before ReLU, [out][group][lane] */
     float *samples;                      /* fully connected: input as rows of samples, [sample][in, rounded up] */
     float *turned, *turned_sums;         /* convolution: inputs as vectors over channels, and sums over them: see cpu_turned.c */
@@ -96,6 +97,8 @@ struct echi_cpu_range echi_cpu_cut(int outputs, int step, int k, int cuts);
 /* Outputs that `product` likes to take at a time: whole steps of this leave no narrow tiles behind. */
 enum { ECHI_CPU_STEP = 12 };
 
+/* Parts of the groups whose weight gradients a convolution sums apart, where it is not by points nor turned. */
+int echi_cpu_conv_halves(const struct echi_layer *conv, int width);
 /* Margins that a convolution needs on the rows it reads, forward and backward. */
 void echi_cpu_conv_margins(const struct echi_layer *conv, int *left, int *right);
 void echi_cpu_conv_grad_margins(const struct echi_layer *conv, int most_vectors, int *left, int *right);
