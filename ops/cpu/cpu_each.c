@@ -62,7 +62,7 @@ static void draw_groups(struct echi_cpu_stack *s, const void *args, int begin, i
     const ptrdiff_t width = s->k->width, size = (ptrdiff_t)echi_shape_size(d->unit->layer->out);
     float *drawn = s->own[place].drawn;
     for (int g = begin; g < end; g++) {
-        const int lanes = s->n - g * s->k->width < s->k->width ? s->n - g * s->k->width : s->k->width;
+        const int lanes = echi_cpu_lanes(s, g);
         for (int lane = 0; lane < lanes; lane++) echi_dropout_factors(d->unit->layer, d->seed, d->rows[g * width + lane], drawn + lane * size);
         s->k->to_vectors(drawn, size, lanes, (int)size, d->unit->factor + g * size * width, width);
     }
@@ -94,7 +94,7 @@ static void drop_channels(struct echi_cpu_stack *s, const void *args, int begin,
 static void drop(struct echi_cpu_stack *s, int unit, struct echi_cpu_view x, struct echi_cpu_view y) {
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_shape shape = u->layer->out;
-    if (!s->draws) return sum(s, shape, x, NULL, y);
+    if (!s->trains) return sum(s, shape, x, NULL, y);
     echi_cpu_share_out(s, s->groups * shape.c, 3.0 * shape.h * shape.w, drop_channels, &(struct drop){u, x, y});
 }
 void echi_cpu_dropout_forward(struct echi_cpu_stack *s, int unit) {

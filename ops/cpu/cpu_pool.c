@@ -6,29 +6,31 @@
 
 /* Item of all of them: a channel of one group. args: the unit's number. */
 
-static void relu_forward(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+static void activation_forward(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
     const int unit = *(const int *)args;
     const struct echi_shape shape = s->units[unit].layer->in;
+    const bool is_tanh = s->units[unit].layer->op == ECHI_OP_TANH;
     const struct echi_cpu_view x = echi_cpu_value(s, s->units[unit].from), y = echi_cpu_value(s, unit + 1);
     (void)place;
     for (int item = begin; item < end; item++) {
         const int g = item / shape.c, c = item % shape.c;
         for (int r = 0; r < shape.h; r++)
-            s->k->relu(x.at + g * x.group + c * x.channel + r * x.row, x.column,
-                       y.at + g * y.group + c * y.channel + r * y.row, y.column, shape.w);
+            (is_tanh ? s->k->tanh : s->k->relu)(x.at + g * x.group + c * x.channel + r * x.row, x.column,
+                                                y.at + g * y.group + c * y.channel + r * y.row, y.column, shape.w);
     }
 }
 
-static void relu_backward(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+static void activation_backward(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
     const int unit = *(const int *)args;
     const struct echi_shape shape = s->units[unit].layer->in;
+    const bool is_tanh = s->units[unit].layer->op == ECHI_OP_TANH;
     const struct echi_cpu_view y = echi_cpu_value(s, unit + 1), dy = echi_cpu_grad(s, unit + 1), dx = echi_cpu_share(s, s->units[unit].from);
     (void)place;
     for (int item = begin; item < end; item++) {
         const int g = item / shape.c, c = item % shape.c;
         for (int r = 0; r < shape.h; r++) {
             const ptrdiff_t at = g * y.group + c * y.channel + r * y.row;   /* dy lies as y does */
-            s->k->relu_back(dy.at + at, dy.column, y.at + at, y.column, dx.at + g * dx.group + c * dx.channel + r * dx.row,
+            (is_tanh ? s->k->tanh_back : s->k->relu_back)(dy.at + at, dy.column, y.at + at, y.column, dx.at + g * dx.group + c * dx.channel + r * dx.row,
                             dx.column, shape.w, NULL);
         }
     }
@@ -38,8 +40,10 @@ static void by_channels(struct echi_cpu_stack *s, int unit, double cost, echi_cp
     const struct echi_shape shape = s->units[unit].layer->in;   /* as many channels as come out */
     echi_cpu_share_out(s, s->groups * shape.c, cost * shape.h * shape.w, work, &unit);
 }
-void echi_cpu_relu_forward(struct echi_cpu_stack *s, int unit) { by_channels(s, unit, 2, relu_forward); }
-void echi_cpu_relu_backward(struct echi_cpu_stack *s, int unit) { by_channels(s, unit, 3, relu_backward); }
+void echi_cpu_activation_forward(struct echi_cpu_stack *s, int unit) {
+    by_channels(s, unit, s->units[unit].layer->op == ECHI_OP_TANH ? 20 : 2, activation_forward);
+}
+void echi_cpu_activation_backward(struct echi_cpu_stack *s, int unit) { by_channels(s, unit, 3, activation_backward); }
 
 /* Row r of windows of a pool: its first input row, and the window cut to the rows that are there. */
 static struct echi_cpu_window window_row(const struct echi_layer *l, int r, int *out_first) {

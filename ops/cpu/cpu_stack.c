@@ -28,7 +28,7 @@ static int plan_unit(int winograd, int n, const struct echi_layer *layers, int c
     *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = echi_cpu_winograd_choose(&layers[first], n, winograd)};
     u->turned = u->winograd == 0 && echi_cpu_turned_fits(u->layer);
     const enum echi_op op = layers[first].op;
-    if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC) && follows(layers, count, next, ECHI_OP_RELU)) {
+    if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC || op == ECHI_OP_BATCH_NORM) && follows(layers, count, next, ECHI_OP_RELU)) {
         u->relu = true;
         next++;
         if (op == ECHI_OP_CONV2D && u->winograd == 0 && follows(layers, count, next, ECHI_OP_MAX_POOL) && pool_fits(&layers[next])) u->pool = &layers[next++];
@@ -114,6 +114,8 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         } else if (l->op == ECHI_OP_DROPOUT) {
             u->factor = take2(a, echi_shape_size(l->out), lanes, sizeof(float));
             drawn = larger(drawn, echi_shape_size(l->out));
+        } else if (l->op == ECHI_OP_BATCH_NORM) {
+            u->mean = take(a, 2 * out, sizeof(float));
         }
     }
     s->share = take2(a, share, lanes, sizeof(float));
@@ -184,7 +186,8 @@ static const char *op_name(const struct echi_layer *l) {
     static const char *const names[] = {[ECHI_OP_CONV2D] = "conv", [ECHI_OP_FC] = "fc", [ECHI_OP_MAX_POOL] = "maxpool",
                                         [ECHI_OP_AVG_POOL] = "avgpool", [ECHI_OP_RELU] = "relu",
                                         [ECHI_OP_GLOBAL_AVG_POOL] = "globalavgpool", [ECHI_OP_ADD] = "add",
-                                        [ECHI_OP_DROPOUT] = "dropout"};
+                                        [ECHI_OP_DROPOUT] = "dropout", [ECHI_OP_BATCH_NORM] = "batchnorm",
+                                        [ECHI_OP_TANH] = "tanh"};
     return names[l->op];
 }
 
@@ -247,7 +250,12 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, st
     }
     struct arena a = {.ok = true};
     lay_out(s, &a);
-    if (!a.ok || !(s->memory = a.block = echi_alloc_aligned(a.used))) goto no_memory;
+    if (!a.ok || !(s->memory = a.block = echi_alloc_aligned(a.used))) {
+        destroy(s);
+        if (!a.ok) return echi_fail(err, ECH_E_SHAPE, "stack.create", "the activations of %d samples do not fit in memory; use fewer samples a step", max_n);
+        return echi_fail(err, ECH_E_MEMORY, "stack.create", "no memory for %zu bytes of activations of %d samples; use fewer samples a step, or a "
+                         "smaller model", a.used, max_n);
+    }
     *out_bytes = a.used;
     a.used = 0;
     lay_out(s, &a);
@@ -257,7 +265,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, st
 
 no_memory:
     destroy(s);
-    return echi_fail_memory(err, "stack.create", "activations");
+    return echi_fail_memory(err, "stack.create", "a stack");
 }
 
 /* ------------------------------------------------------------- the borders */
@@ -268,10 +276,6 @@ struct runs { int count, columns; ptrdiff_t step; };
 static struct runs runs_of(const struct echi_cpu_boundary *b, const struct echi_cpu_view *v) {
     if (b->left == 0 && b->right == 0) return (struct runs){1, (int)echi_shape_size(b->shape), 0};
     return (struct runs){b->shape.c * b->shape.h, b->shape.w, v->row};
-}
-static int lanes_of(const struct echi_cpu_stack *s, int group) {
-    const int left = s->n - group * s->k->width;
-    return left < s->k->width ? left : s->k->width;
 }
 
 struct border { int boundary; struct echi_cpu_view at; const float *from; float *to; };
@@ -286,8 +290,8 @@ static void rows_between(struct echi_cpu_stack *s, const void *args, int begin, 
         const int g = item / r.count, i = item % r.count;
         const ptrdiff_t row = g * s->k->width * size + (ptrdiff_t)i * r.columns;
         float *vectors = b->at.at + g * b->at.group + i * r.step;
-        if (b->from) s->k->to_vectors(b->from + row, size, lanes_of(s, g), r.columns, vectors, b->at.column);
-        else s->k->to_rows(vectors, b->at.column, lanes_of(s, g), r.columns, b->to + row, size);
+        if (b->from) s->k->to_vectors(b->from + row, size, echi_cpu_lanes(s, g), r.columns, vectors, b->at.column);
+        else s->k->to_rows(vectors, b->at.column, echi_cpu_lanes(s, g), r.columns, b->to + row, size);
     }
 }
 static void pass_border(struct echi_cpu_stack *s, const struct border *b) {
@@ -304,15 +308,16 @@ static void rows_out(struct echi_cpu_stack *s, int boundary, struct echi_cpu_vie
 static void input(void *state, int n, const float *rows) {
     struct echi_cpu_stack *s = state;
     s->n = n;
-    s->draws = false;
+    s->trains = false;
     s->groups = (n + s->k->width - 1) / s->k->width;
     rows_in(s, 0, echi_cpu_value(s, 0), rows);
 }
-static void draw(void *state, uint64_t seed, const struct echi_row *rows) {
+static void train(void *state, const struct echi_training *training) {
     struct echi_cpu_stack *s = state;
-    s->draws = true;
+    s->trains = true;
+    s->share_of_round = training->share;
     for (int i = 0; i < s->n_units; i++)
-        if (s->units[i].layer->op == ECHI_OP_DROPOUT) echi_cpu_dropout_draw(s, i, seed, rows);
+        if (s->units[i].layer->op == ECHI_OP_DROPOUT) echi_cpu_dropout_draw(s, i, training->seed, training->rows);
 }
 static void output(void *state, float *rows) {
     struct echi_cpu_stack *s = state;
@@ -340,7 +345,7 @@ static void loss(void *state, const uint8_t *labels, float scale, double *out_lo
     *out_correct = 0;
     for (int g = 0; g < s->groups; g++)
         s->k->softmax_loss(x.at + g * x.group, x.channel, s->boundaries[s->n_units].shape.c, labels + g * s->k->width,
-                           lanes_of(s, g), scale, dx.at + g * dx.group, dx.channel, out_loss, out_correct);
+                           echi_cpu_lanes(s, g), scale, dx.at + g * dx.group, dx.channel, out_loss, out_correct);
 }
 
 /* ---------------------------------------------------------------- the step */
@@ -350,12 +355,15 @@ static void forward(void *state, int unit, const float *params) {
     switch (s->units[unit].layer->op) {
     case ECHI_OP_CONV2D: echi_cpu_conv_forward(s, unit, params); break;
     case ECHI_OP_FC: echi_cpu_fc_forward(s, unit, params); break;
-    case ECHI_OP_RELU: echi_cpu_relu_forward(s, unit); break;
+    case ECHI_OP_RELU:
+    case ECHI_OP_TANH: echi_cpu_activation_forward(s, unit); break;
     case ECHI_OP_MAX_POOL:
     case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_AVG_POOL: echi_cpu_pool_forward(s, unit); break;
     case ECHI_OP_ADD: echi_cpu_add_forward(s, unit); break;
     case ECHI_OP_DROPOUT: echi_cpu_dropout_forward(s, unit); break;
+    case ECHI_OP_BATCH_NORM: echi_cpu_norm_forward(s, unit, params); break;
+    case ECHI_OPS: break;
     }
 }
 
@@ -364,11 +372,15 @@ static void backward(void *state, int unit, const float *params, float *grads, b
     const enum echi_op op = s->units[unit].layer->op;
     if (op == ECHI_OP_CONV2D) echi_cpu_conv_backward(s, unit, params, grads, need_input_grad);
     if (op == ECHI_OP_FC) echi_cpu_fc_backward(s, unit, params, grads, need_input_grad);
+    if (op == ECHI_OP_BATCH_NORM) echi_cpu_norm_backward(s, unit, params, grads, need_input_grad);
     if (!need_input_grad) return;
     switch (op) {
+    case ECHI_OPS:
+    case ECHI_OP_BATCH_NORM:
     case ECHI_OP_CONV2D:
     case ECHI_OP_FC: break;
-    case ECHI_OP_RELU: echi_cpu_relu_backward(s, unit); break;
+    case ECHI_OP_RELU:
+    case ECHI_OP_TANH: echi_cpu_activation_backward(s, unit); break;
     case ECHI_OP_MAX_POOL:
     case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_AVG_POOL: echi_cpu_pool_backward(s, unit); break;
@@ -400,7 +412,7 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
     }
 #define STACK(text, create_function)                                                                                    \
     {                                                                                                                   \
-        .name = text, .create = create_function, .destroy = destroy, .input = input, .draw = draw, .forward = forward, .output = output, \
+        .name = text, .create = create_function, .destroy = destroy, .input = input, .train = train, .forward = forward, .output = output, \
         .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad                        \
     }
 CREATE(create_best, echi_cpu_kernels_for(echi_cpu_level()), 4)

@@ -2,7 +2,7 @@
  * Training steps on several threads over the same on one: two stacks of one process train in turn, some 20 ms each, so that what else the
  * machine does meets both, and are held against each other step by step. Both go on from the same weights and must come out with the same bits.
  *
- *     bench_threads [THREADS [NET [SECONDS]]]      2 threads, all nets, 10 seconds each; NET lenet5, vgg19, late or deterministic
+ *     bench_threads [THREADS [NET [SECONDS]]]      2 threads, all nets, 10 seconds each; NET lenet5, vgg19, resnet18 or granule
  * With a NET its units are told one by one. */
 #include "echi_model.h"
 #include "echi_ops.h"
@@ -13,11 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PARTS = 80, MOST_STEPS = 20000, SIDES = 2 };
+enum { MOST_N = 1024, MOST_PARTS = 160, MOST_STEPS = 20000, SIDES = 2 };
 
-struct net { const char *name; int n; enum echi_kernels kernels; };
-static const struct net nets[] = {{"lenet5", 64, ECHI_KERNELS_FAST}, {"vgg19", 32, ECHI_KERNELS_FAST}, {"late", 32, ECHI_KERNELS_FAST},
-                                  {"deterministic", 4, ECHI_KERNELS_FIXED}};
+/* A granule is what --deterministic takes at a time. */
+struct net { const char *name, *model; int n; enum echi_kernels kernels; };
+static const struct net nets[] = {{"lenet5", "lenet5", 64, ECHI_KERNELS_FAST}, {"vgg19", "vgg19", 32, ECHI_KERNELS_FAST},
+                                  {"resnet18", "resnet18", 32, ECHI_KERNELS_FAST}, {"granule", "lenet5", 4, ECHI_KERNELS_FIXED}};
 enum { NETS = sizeof nets / sizeof nets[0] };
 
 struct side {
@@ -32,31 +33,6 @@ static void check(ech_status status, const struct ech_error *err) {
     if (status == ECH_OK) return;
     fprintf(stderr, "%s\n", err->text);
     exit(1);
-}
-
-/* The convolutions of VGG-19 (Simonyan and Zisserman, ICLR 2015) for images of 32 x 32; `late`: those on maps of 8 x 8 and less. */
-static ech_model *vgg(bool late, struct ech_error *err) {
-    static const int runs[][2] = {{64, 2}, {128, 2}, {256, 4}, {512, 4}, {512, 4}};
-    ech_model *m = NULL;
-    check(ech_model_create(late ? 128 : 3, late ? 8 : 32, late ? 8 : 32, &m, err), err);
-    for (int i = late ? 2 : 0; i < 5; i++) {
-        for (int k = 0; k < runs[i][1]; k++) {
-            ech_model_conv2d(m, runs[i][0], 3, 1, 1);
-            ech_model_relu(m);
-        }
-        ech_model_max_pool(m, 2, 2, 0);
-    }
-    ech_model_fc(m, 10);
-    check(ech_model_finish(m, err), err);
-    return m;
-}
-
-static ech_model *model_of(const struct net *net) {
-    struct ech_error err;
-    ech_model *m = NULL;
-    if (strcmp(net->name, "vgg19") == 0 || strcmp(net->name, "late") == 0) return vgg(net->name[0] == 'l', &err);
-    check(ech_model_open("lenet5", &m, &err), &err);
-    return m;
 }
 
 static void open_side(struct side *s, const ech_model *m, const struct net *net, int threads) {
@@ -83,12 +59,14 @@ static int take_step(struct side *s, const ech_model *m, const struct net *net, 
     struct ech_error err;
     double loss;
     int correct, part = 0;
+    static const struct echi_row who[MOST_N];
     const int units = echi_stack_units(s->stack);
     const int64_t start = echi_now();
     int64_t before = start;
 #define DONE() do { const int64_t now = echi_now(); s->at[part++][number] = (float)(now - before) / 1000; before = now; } while (0)
     check(echi_stack_input(s->stack, net->n, rows, &err), &err);
     DONE();
+    check(echi_stack_train(s->stack, &(struct echi_training){1, who, 1}, &err), &err);
     for (int u = 0; u < units; u++) {
         check(echi_stack_forward(s->stack, u, s->params, &err), &err);
         DONE();
@@ -132,11 +110,13 @@ static void tell(const char *what, const char *kernel, int part, int steps) {
 }
 
 static void measure(const struct net *net, int threads, double seconds, bool units_too) {
-    ech_model *m = model_of(net);
+    struct ech_error err;
+    ech_model *m = NULL;
+    check(ech_model_open(net->model, &m, &err), &err);
     struct echi_random r;
     const size_t floats = (size_t)net->n * echi_shape_size(m->input);
     float *rows = malloc(floats * sizeof *rows);
-    uint8_t labels[1024];
+    uint8_t labels[MOST_N];
     if (!rows) exit(1);
     echi_random_init(&r, 1, ECHI_STREAM_TEST, 0);
     for (size_t i = 0; i < floats; i++) rows[i] = (float)echi_random_normal(&r);

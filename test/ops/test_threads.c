@@ -99,7 +99,7 @@ static bool run_case(struct echi_device *device, const struct echi_stack_impl *i
         struct echi_row who[128];
         for (int i = 0; i < n; i++) who[i] = (struct echi_row){(uint32_t)i % 3, 1000 - 7 * (uint32_t)i};
         assert_int_equal(echi_stack_input(s, n, c->in, &err), ECH_OK);
-        if (round == 0 || c->loss) assert_int_equal(echi_stack_draw(s, 5, who, &err), ECH_OK);
+        if (round == 0 || c->loss) assert_int_equal(echi_stack_train(s, &(struct echi_training){5, who, 0.25f}, &err), ECH_OK);
         for (int u = 0; u < echi_stack_units(s); u++) assert_int_equal(echi_stack_forward(s, u, params, &err), ECH_OK);
         assert_int_equal(echi_stack_output(s, out->out, &err), ECH_OK);
         if (c->loss) assert_int_equal(echi_stack_loss(s, c->labels, 0.125f, &out->loss, &out->correct, &err), ECH_OK);
@@ -165,7 +165,7 @@ enum { SEEDS = 60 };
 #endif
 
 static void random_layer(struct problem *p, struct echi_random *r) {
-    switch (echi_random_below(r, 9)) {
+    switch (echi_random_below(r, 11)) {
     case 0:
     case 1: random_window(p, r, ECHI_OP_CONV2D); break;
     case 2: problem_fc(p, random_from(r, 1, 60), echi_random_below(r, 3) != 0); break;
@@ -174,6 +174,8 @@ static void random_layer(struct problem *p, struct echi_random *r) {
     case 5: problem_global_avg_pool(p); break;
     case 6: problem_add(p, p->count); break;
     case 7: problem_dropout(p, echi_random_below(r, 1000000)); break;
+    case 8: problem_batch_norm(p); break;
+    case 9: problem_next(p, ECHI_OP_TANH); break;
     default: problem_relu(p); break;
     }
 }
