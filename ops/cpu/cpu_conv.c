@@ -86,6 +86,10 @@ static struct echi_cpu_winograd winograd_of(const struct echi_cpu_stack *s, int 
 
 static void winograd_forward(struct echi_cpu_stack *s, int unit, const float *params) {
     struct echi_cpu_winograd w = winograd_of(s, unit, params);
+    if (s->units[unit].late) {
+        for (int g = 0; g < s->groups; g++) echi_cpu_late_inputs(s, &w, g);
+        return echi_cpu_late_outputs(s, &w);
+    }
     echi_cpu_winograd_kernels(s, &w);
     echi_cpu_winograd(s, &w, s->groups);
 }
@@ -311,49 +315,77 @@ static void input_grad(struct echi_cpu_stack *s, int unit, int g, int g_end, con
     echi_cpu_share_out(s, rows * a.cuts, products_of_row(l) * l->out.h / l->in.h / a.cuts, input_grad_rows, &a);
 }
 
-/* One group's gradient before ReLU, whole, and its share of the bias' gradient. Item: an output channel. */
+/* The gradients before ReLU of some groups, `apart` from each other, whole, and their shares of the bias' gradient, apart too: what comes first,
+ * from group 0 on, clears those. Item: an output channel of a group. */
+struct before { int unit, g, apart; };
 static void channels_before_relu(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
-    const struct conv *a = args;
+    const struct before *a = args;
     const struct echi_cpu_unit *u = &s->units[a->unit];
     const size_t width = (size_t)s->k->width;
     (void)place;
-    if (a->g == 0) memset(s->bias_sums + (size_t)begin * width, 0, (size_t)(end - begin) * width * sizeof(float));
-    grad_before_relu(s, a->unit, (struct part){.g = a->g, .c = begin, .c_end = end, .r_end = u->layer->out.h, .dy = u->dy,
-                                                .bias_sums = s->bias_sums + (size_t)begin * width});
+    for (int item = begin; item < end; item++) {
+        const int k = item / u->layer->out.c, c = item % u->layer->out.c;
+        float *sum = s->bias_sums + (size_t)item * width;
+        if (a->g == 0) memset(sum, 0, width * sizeof *sum);
+        grad_before_relu(s, a->unit, (struct part){.g = a->g + k * a->apart, .c = c, .c_end = c + 1, .r_end = u->layer->out.h,
+                                                   .dy = u->dy + k * u->dy_group, .bias_sums = sum});
+    }
 }
-static void group_before_relu(struct echi_cpu_stack *s, int unit, int g) {
+static void groups_before_relu(struct echi_cpu_stack *s, int unit, int g, int apart, int groups) {
     const struct echi_layer *l = s->units[unit].layer;
-    echi_cpu_share_out(s, l->out.c, 4.0 * l->out.h * l->out.w, channels_before_relu, &(struct conv){.unit = unit, .g = g});
+    echi_cpu_share_out(s, l->out.c * groups, 4.0 * l->out.h * l->out.w, channels_before_relu, &(struct before){unit, g, apart});
+}
+static void bias_grad(const struct echi_cpu_stack *s, const struct echi_layer *l, int halves, float *grads) {
+    const size_t floats = (size_t)l->out.c * (size_t)s->k->width;
+    if (!l->bias) return;
+    if (halves == 2) s->k->add(s->bias_sums, s->bias_sums + floats, floats);
+    s->k->reduce(s->bias_sums, (size_t)l->out.c, grads + l->bias_at);
 }
 
 /* The gradient of the input is a convolution of dy with the kernels turned, padded by what the input was not. */
 static void winograd_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view dy = {u->dy + u->dy_left * s->k->width, 0, u->dy_channel, u->dy_row, s->k->width};
+    const struct echi_cpu_view dy = {u->dy + u->dy_left * s->k->width, u->dy_group, u->dy_channel, u->dy_row, s->k->width};
     struct echi_cpu_winograd w = winograd_of(s, unit, params);
-    struct echi_cpu_winograd back = {.m = u->winograd, .in = l->out.c, .out = l->in.c, .in_h = l->out.h, .out_h = l->in.h, .out_w = l->in.w,
+    struct echi_cpu_winograd back = {.m = echi_cpu_winograd_back(u->winograd), .in = l->out.c, .out = l->in.c, .in_h = l->out.h, .out_h = l->in.h, .out_w = l->in.w,
                                      .pad_h = 2 - l->pad_h, .pad_w = 2 - l->pad_w, .x = dy, .y = echi_cpu_share(s, u->from),
                                      .weights = params + l->weight_at, .weight_out = 9, .weight_in = 9 * (ptrdiff_t)l->in.c, .turned = true};
+    const ptrdiff_t x_group = w.x.group, y_group = back.y.group;
+    if (u->late) {
+        for (int g = 0; g < s->groups; g++) {
+            groups_before_relu(s, unit, g, 0, 1);
+            echi_cpu_late_grads(s, &w, dy, g);
+            if (need_input_grad) echi_cpu_late_inputs(s, &back, g);
+        }
+        echi_cpu_late_weights(s, &w, grads + l->weight_at);
+        if (need_input_grad) echi_cpu_late_outputs(s, &back);
+        return bias_grad(s, l, 1, grads);
+    }
+    /* A group of each half of the batch at a time. */
+    const int half = (s->groups + 1) / 2;
     if (need_input_grad) echi_cpu_winograd_kernels(s, &back);
-    for (int g = 0; g < s->groups; g++, w.x.at += w.x.group, back.y.at += back.y.group) {
-        group_before_relu(s, unit, g);
-        echi_cpu_winograd_sums(s, &w, dy, g > 0);
-        if (need_input_grad) echi_cpu_winograd(s, &back, 1);
+    w.x.group *= half;
+    back.y.group *= half;
+    for (int g = 0; g < half; g++, w.x.at += x_group, back.y.at += y_group) {
+        const int groups = g + half < s->groups ? 2 : 1;
+        groups_before_relu(s, unit, g, half, groups);
+        echi_cpu_winograd_sums(s, &w, dy, groups, g > 0);
+        if (need_input_grad) echi_cpu_winograd(s, &back, groups);
     }
     echi_cpu_winograd_weights_grad(s, &w, grads + l->weight_at);
-    if (l->bias) s->k->reduce(s->bias_sums, (size_t)l->out.c, grads + l->bias_at);
+    bias_grad(s, l, s->groups > 1 ? 2 : 1, grads);
 }
 
 static void turned_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
     const struct echi_layer *l = s->units[unit].layer;
     for (int g = 0; g < s->groups; g++) {
-        group_before_relu(s, unit, g);
+        groups_before_relu(s, unit, g, 0, 1);
         echi_cpu_turned_sums(s, unit, g);
         if (need_input_grad) input_grad(s, unit, g, g + 1, params);
     }
     echi_cpu_turned_grads(s, unit, grads + l->weight_at);
-    if (l->bias) s->k->reduce(s->bias_sums, (size_t)l->out.c, grads + l->bias_at);
+    bias_grad(s, l, 1, grads);
 }
 
 void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {

@@ -24,8 +24,10 @@ void echi_cpu_share_out(struct echi_cpu_stack *s, int items, double cost, echi_c
 }
 
 int echi_cpu_cuts(const struct echi_cpu_stack *s, int parts, int outputs, int step) {
-    const int wanted = (2 * s->threads + parts - 1) / parts, most = (outputs + step - 1) / step;
-    return s->threads == 1 || wanted <= 1 ? 1 : wanted < most ? wanted : most;
+    const int most = (outputs + step - 1) / step;
+    int cuts = 1;
+    while (cuts < most && parts * cuts < PARTS * s->threads && parts * cuts % s->threads != 0) cuts++;
+    return cuts;
 }
 
 struct echi_cpu_range echi_cpu_cut(int outputs, int step, int k, int cuts) {

@@ -23,9 +23,10 @@ static bool follows(const struct echi_layer *layers, int count, int next, enum e
 }
 
 /* Makes the unit that begins at layers[first]; returns the layer after it. */
-static int plan_unit(int winograd, int n, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
+static int plan_unit(int winograd, int groups, int width, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
     int next = first + 1;
-    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = echi_cpu_winograd_choose(&layers[first], n, winograd)};
+    const struct echi_cpu_points points = echi_cpu_winograd_choose(&layers[first], groups, width, winograd);
+    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = points.m, .late = points.late};
     u->turned = u->winograd == 0 && echi_cpu_turned_fits(u->layer);
     const enum echi_op op = layers[first].op;
     if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC || op == ECHI_OP_BATCH_NORM) && follows(layers, count, next, ECHI_OP_RELU)) {
@@ -63,6 +64,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     const size_t width = (size_t)s->k->width, lanes = (size_t)s->max_groups * width;
     size_t rows = 0, sums = 0, biases = 0, dz = 0, samples = 0, tail = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
     struct echi_cpu_winograd_room most = {0};
+    struct echi_cpu_late_room late = {0};
     for (int b = 0; b <= s->n_units; b++) {
         struct echi_cpu_boundary *at = &s->boundaries[b];
         const size_t row = (size_t)at->left + (size_t)at->shape.w + (size_t)at->right;
@@ -81,14 +83,15 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
             echi_cpu_conv_grad_margins(l, s->k->most_vectors, &u->dy_left, &right);
             if (u->winograd) {
                 echi_cpu_winograd_margins(l, u->winograd, &(int){0}, &u->dy_left, &right);
-                echi_cpu_winograd_room(l, u->winograd, s->k->width, &most);
+                if (u->late) echi_cpu_late_room(l, u->winograd, s->max_groups, s->k->width, &late);
+                else echi_cpu_winograd_room(l, u->winograd, s->k->width, &most);
             }
             u->dy_row = (u->dy_left + l->out.w + right) * (ptrdiff_t)width;
             u->dy_channel = l->out.h * u->dy_row;
-            const bool at_once = !u->winograd && !u->turned;   /* they take a group after the other */
-            u->dy_group = at_once ? l->out.c * u->dy_channel : 0;
-            u->dy = take2(a, out * (at_once ? (size_t)s->max_groups : 1), (size_t)u->dy_channel, sizeof(float));
-            biases = larger(biases, out * width);
+            const int at_once = u->turned || u->late ? 1 : u->winograd && s->max_groups > 2 ? 2 : s->max_groups;   /* groups */
+            u->dy_group = at_once > 1 ? l->out.c * u->dy_channel : 0;
+            u->dy = take2(a, out * (size_t)at_once, (size_t)u->dy_channel, sizeof(float));
+            biases = larger(biases, 2 * out * width);
             if (u->winograd) continue;
             if (u->turned) {
                 size_t inputs, sums_of_taps;
@@ -98,7 +101,6 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
             } else {
                 u->halves = echi_cpu_conv_halves(l, s->k->width);
                 sums = larger(sums, l->weights * width * (size_t)u->halves);
-                biases = larger(biases, out * width * (size_t)u->halves);
             }
             if (u->pool) {
                 u->place_row = (u->pool->out.w + 3) / 4 * (ptrdiff_t)width;
@@ -128,6 +130,9 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     s->winograd.kernels = take(a, most.kernels, sizeof(float));
     s->winograd.nothing = take(a, most.nothing, sizeof(float));
     s->winograd.sums = take(a, most.sums, sizeof(float));
+    s->late.points = take(a, late.points, sizeof(float));
+    s->late.grads = take(a, late.grads, sizeof(float));
+    s->late.nothing = take(a, late.nothing, sizeof(float));
     for (int place = 0; place < s->threads; place++) {
         struct echi_cpu_scratch *own = &s->own[place];
         own->rows = take(a, rows, sizeof(float));
@@ -137,6 +142,8 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         own->winograd.products = take(a, most.products, sizeof(float));
         own->winograd.turned = take(a, most.turned, sizeof(float));
         own->winograd.grads = take(a, most.grads, sizeof(float));
+        own->late.weights = take(a, late.weights, sizeof(float));
+        own->late.products = take(a, late.products, sizeof(float));
     }
 }
 
@@ -180,6 +187,10 @@ static void destroy(void *state) {
     free(s->units);
     free(s->layers);
     free(s);
+}
+
+static const char *kind_name(int m) {
+    return m == 4 ? " F(4x4)" : m == 2 ? " F(2x2)" : m == ECHI_CPU_WHOLE ? " whole 2x2" : m == ECHI_CPU_STRIDED ? " F(2x2) by 2" : "";
 }
 
 static const char *op_name(const struct echi_layer *l) {
@@ -231,14 +242,14 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, st
     s->boundaries[0].shape = layers[0].in;
     for (int first = 0, next; first < count; first = next) {
         struct echi_cpu_unit *u = &s->units[s->n_units];
-        next = plan_unit(winograd, max_n, s->layers, count, first, u);
+        next = plan_unit(winograd, s->max_groups, k->width, s->layers, count, first, u);
         u->from = echi_stack_boundary(units, s->n_units, echi_layer_takes(s->layers, first));
         u->also = echi_stack_boundary(units, s->n_units, echi_layer_adds(s->layers, first));
         struct echi_stack_unit *told = &units[s->n_units++];
         told->first = first;
         told->end = next;
-        snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s", op_name(u->layer), u->relu ? "+relu" : "",
-                 u->pool ? "+maxpool" : "", k->name, u->winograd == 4 ? " F(4x4)" : u->winograd ? " F(2x2)" : "");
+        snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s%s", op_name(u->layer), u->relu ? "+relu" : "", u->pool ? "+maxpool" : "",
+                 k->name, kind_name(u->winograd), u->late ? " late" : "");
         s->boundaries[s->n_units].shape = layers[next - 1].out;
     }
 

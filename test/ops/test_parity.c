@@ -466,15 +466,45 @@ static void test_many_channels(void **state) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 5);
-        problem_begin(&p, random_from(&r, 16, 40), random_from(&r, 2, 11), random_from(&r, 2, 11));
-        const int pad_h = random_from(&r, 1, 2), pad_w = random_from(&r, 1, 2);
-        if (seed % 3 == 2) random_window(&p, &r, ECHI_OP_CONV2D);   /* any: its weights' gradient is of many channels too */
+        problem_begin(&p, random_from(&r, 16, 40), random_from(&r, 4, 11), random_from(&r, 4, 11));
+        const int pad_h = random_from(&r, 0, 2), pad_w = random_from(&r, 0, 2);
+        if (seed % 6 == 2) problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, 50), 3, 3, 2, 2, 1, 1, echi_random_below(&r, 2));
+        else if (seed % 3 == 2) random_window(&p, &r, ECHI_OP_CONV2D);   /* any: its weights' gradient is of many channels too */
         else problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, 50), 3, 3, 1, 1, pad_h, pad_w, echi_random_below(&r, 2));
         if (echi_random_below(&r, 2)) problem_relu(&p);
         if (seed % 3 != 2 && echi_random_below(&r, 2)) problem_window(&p, ECHI_OP_MAX_POOL, 0, 2, 2, 2, 2, 0, 0, false);
         if (echi_random_below(&r, 2)) problem_window(&p, ECHI_OP_CONV2D, 20, 3, 3, 1, 1, 1, 1, true);
         check_problem(&p, random_from(&r, 1, 40), seed % 2 ? REALS : INTEGERS, WITH_OUTPUT_GRAD, true, &r);
     }
+}
+
+/* Small maps with channels for several blocks of cpu_late.c: of 2 x 2, taken whole; with stride 2; and others. Some have more inputs' points
+ * than stay in a cache, and their outputs' sums come in blocks of blocks. A second layer sees that margins and zeros are as they should be. */
+static void test_late_maps(void **state) {
+    (void)state;
+    int whole = 0, strided = 0, other = 0;
+    for (uint32_t seed = 0; seed < 90; seed++) {
+        struct problem p;
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 7);
+        const int kind = (int)seed % 3, pad = kind < 2 ? 1 : random_from(&r, 0, 2), stride = kind == 1 ? 2 : 1;
+        const int height = kind == 0 ? 2 : random_from(&r, 3, 9 - 3 * (kind == 2)), width = kind == 0 ? 2 : random_from(&r, 3, 9 - 3 * (kind == 2));
+        const bool many = seed % 15 >= 12;
+        problem_begin(&p, many ? random_from(&r, 170, 200) : random_from(&r, 16, 100), height, width);
+        problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, many ? 200 : 110), 3, 3, stride, stride, pad, pad, echi_random_below(&r, 2));
+        if (echi_random_below(&r, 2)) problem_relu(&p);
+        if (!many && echi_random_below(&r, 2)) problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 1, 40), 3, 3, 1, 1, 1, 1, true);
+        const int n = many ? random_from(&r, 50, 70) : random_from(&r, 1, 40);
+        struct bench b;
+        assert_true(bench_open(&b, &p, &echi_stack_cpu_close, n));
+        const char *name = echi_stack_kernel(b.stack, 0);
+        whole += strstr(name, "whole 2x2 late") != NULL;
+        strided += strstr(name, "by 2 late") != NULL;
+        other += strstr(name, "F(2x2) late") != NULL;
+        bench_close(&b);
+        check_problem(&p, n, seed % 5 < 2 ? REALS : INTEGERS, WITH_OUTPUT_GRAD, true, &r);
+    }
+    if (whole < 20 || strided < 10 || other < 10) fail_msg("%d, %d, %d: not the cases that this test is for", whole, strided, other);
 }
 
 /* Residual blocks of such convolutions: outputs that two layers take, the margins of both, and shares of gradients that come by points. */
@@ -584,6 +614,7 @@ int main(void) {
         cmocka_unit_test(test_tanh),
         cmocka_unit_test(test_lenet5),
         cmocka_unit_test(test_many_channels),
+        cmocka_unit_test(test_late_maps),
         cmocka_unit_test(test_many_channels_in_branches),
         cmocka_unit_test(test_nan_is_seen),
         cmocka_unit_test(test_large_outputs),
