@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The fast stack: cuts the layers into units, lays out its memory, and passes each call on to the unit's kind. */
+#include "echi_cpu_matrix.h"
 #include "echi_cpu_stack.h"
 #include "echi_checked.h"
 #include "echi_error.h"
@@ -64,7 +65,7 @@ enum { SUMS_BYTES = 1 << 20 };
 
 static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     const size_t width = (size_t)s->k->width, lanes = (size_t)s->max_groups * width;
-    size_t rows = 0, sums = 0, biases = 0, dz = 0, samples = 0, tail = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
+    size_t rows = 0, sums = 0, biases = 0, dz = 0, matrix = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
     struct echi_cpu_winograd_room most = {0};
     for (int b = 0; b <= s->n_units; b++) {
         struct echi_cpu_boundary *at = &s->boundaries[b];
@@ -108,11 +109,9 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
                 rows = larger(rows, out * (size_t)u->pool->kernel_h * (size_t)l->out.w * width);
             }
         } else if (l->op == ECHI_OP_FC) {
-            const size_t in = echi_shape_size(l->in);
             biases = larger(biases, out * width);
             dz = larger(dz, out * lanes);
-            samples = larger(samples, (in + width) * ECHI_CPU_SAMPLES);
-            tail = larger(tail, out * width);
+            matrix = echi_cpu_matrix_room(s->k);
         } else if (l->op == ECHI_OP_DROPOUT) {
             u->factor = take2(a, echi_shape_size(l->out), lanes, sizeof(float));
             drawn = larger(drawn, echi_shape_size(l->out));
@@ -124,8 +123,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     s->sums = take(a, sums, sizeof(float));
     s->bias_sums = take(a, biases, sizeof(float));
     s->dz = take(a, dz, sizeof(float));
-    s->samples = take(a, samples, sizeof(float));
-    s->tail = take(a, tail, sizeof(float));
+    s->matrix = take(a, matrix, sizeof(float));
     s->turned = take(a, turned, sizeof(float));
     s->turned_sums = take(a, turned_sums, sizeof(float));
     s->winograd.kernels = take(a, most.kernels, sizeof(float));

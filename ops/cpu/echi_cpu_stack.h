@@ -56,17 +56,13 @@ struct echi_cpu_stack {
     float *sums;                         /* weight gradients, a vector each */
     float *bias_sums;                    /* bias gradients, a vector each */
     float *dz;                           /* fully connected: gradient before ReLU, [out][group][lane] */
-    float *samples;                      /* fully connected: input as rows of samples, [sample][in, rounded up] */
-    float *tail;                         /* fully connected: gradients of the last columns, [out][lane] */
+    float *matrix;                       /* fully connected: room of echi_cpu_matrix */
     float *turned, *turned_sums;         /* convolution: inputs as vectors over channels, and sums over them: see cpu_turned.c */
     struct { float *kernels, *points, *products, *nothing, *turned, *grads, *sums; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
     float *share;                        /* of a gradient, on its way to those of other readers; any boundary's size and layout */
     float *drawn;                        /* dropout: factors of one group as rows, [lane][channel][row][column] */
     void *memory;                        /* all of the above arrays */
 };
-
-/* Samples of which a fully connected layer's weight gradient is summed at a time. */
-enum { ECHI_CPU_SAMPLES = 64 };
 
 struct echi_cpu_view echi_cpu_value(const struct echi_cpu_stack *s, int boundary);
 struct echi_cpu_view echi_cpu_grad(const struct echi_cpu_stack *s, int boundary);
