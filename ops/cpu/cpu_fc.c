@@ -25,16 +25,19 @@ void echi_cpu_fc_backward(struct echi_cpu_stack *s, int unit, const float *param
     const struct echi_cpu_view x = echi_cpu_value(s, u->from), y = echi_cpu_value(s, unit + 1);
     const struct echi_cpu_view dy = echi_cpu_grad(s, unit + 1), dx = echi_cpu_share(s, u->from);
     const int in = (int)echi_shape_size(l->in), out = l->out.c, width = k->width;
+    /* Nobody needs the gradient behind the ReLU any more, so where it lies well that before it takes its place. */
+    const bool in_place = dy.group == width;
     const ptrdiff_t across = (ptrdiff_t)s->groups * width;
+    float *dz = in_place ? dy.at : s->dz;
     memset(s->bias_sums, 0, (size_t)out * (size_t)width * sizeof(float));
-    for (int o = 0; o < out; o++)
-        k->relu_back(dy.at + o * dy.channel, dy.group, u->relu ? y.at + o * y.channel : NULL, y.group, s->dz + o * across, width,
-                     s->groups, s->bias_sums + (ptrdiff_t)o * width);
+    for (int o = 0; o < out && (u->relu || l->bias || !in_place); o++)
+        k->relu_back(dy.at + o * dy.channel, dy.group, u->relu ? y.at + o * y.channel : NULL, y.group, dz + o * across, width, s->groups,
+                     s->bias_sums + (ptrdiff_t)o * width);
     if (l->bias) k->reduce(s->bias_sums, (size_t)out, grads + l->bias_at);
     /* dw[out][in] = sum over samples of dz[out][sample] * x[sample][in] */
-    echi_cpu_matrix(k, &(struct echi_cpu_matrix){.a = {s->dz, across, 1, out, s->n}, .b = {x.at, x.column, 1, in, s->n},
+    echi_cpu_matrix(k, &(struct echi_cpu_matrix){.a = {dz, across, 1, out, s->n}, .b = {x.at, x.column, 1, in, s->n},
                                                  .out = grads + l->weight_at, .out_row = in, .out_vector = width}, s->matrix);
     if (need_input_grad)
-        echi_cpu_matrix(k, &(struct echi_cpu_matrix){.a = {params + l->weight_at, 1, in, in, out}, .b = {s->dz, 1, across, (int)across, out},
+        echi_cpu_matrix(k, &(struct echi_cpu_matrix){.a = {params + l->weight_at, 1, in, in, out}, .b = {dz, 1, across, (int)across, out},
                                                      .out = dx.at, .out_row = dx.column, .out_vector = dx.group}, s->matrix);
 }

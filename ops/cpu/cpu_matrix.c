@@ -9,8 +9,9 @@
 enum { DEPTH = 256 };
 /* Rows of a block of a, about. */
 enum { ROWS = 240 };
-/* Bytes of a block of b. */
-enum { COLUMNS_BYTES = 1 << 20 };
+/* Bytes of columns that go by for each panel of rows, in the first-level cache; of all columns of a block of b. */
+enum { NEAR_BYTES = 32 << 10 };
+enum { COLUMNS_BYTES = 2 << 20 };
 /* With fewer vectors of columns each weight is used too seldom to be packed first. */
 enum { LEAST_VECTORS = 8 };
 
@@ -47,6 +48,7 @@ static void unpacked(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
 void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m, float *room) {
     const int blocks = parts_of(m->a.depth, DEPTH), deepest = parts_of(m->a.depth, blocks);
     const int most_columns = round_up((int)(COLUMNS_BYTES / sizeof(float)) / deepest, k->matrix_columns);
+    const int near = round_up((int)(NEAR_BYTES / sizeof(float)) / deepest, k->matrix_columns);
     float *columns = room, *rows = room + columns_room(k);
     if (m->b.lines % k->width == 0 && m->b.lines / k->width < LEAST_VECTORS && m->b.line == 1 && m->a.step == 1) return unpacked(k, m, blocks);
     for (int column = 0; column < m->b.lines; column += most_columns)
@@ -58,11 +60,12 @@ void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
                 n = min_int(rows_at_a_time(k), m->a.lines - first);
                 const struct echi_cpu_lines a = part_of(&m->a, first, n, from, depth);
                 k->matrix_pack_rows(&a, rows);
-                for (int row = 0; row < n; row += k->matrix_rows)
-                    k->matrix_panel(&(struct echi_cpu_panel){
-                        .a = rows + (ptrdiff_t)row * depth, .b = columns, .start = m->start && i == 0 ? m->start + first + row : NULL,
-                        .out = m->out + (first + row) * m->out_row + column / k->width * m->out_vector, .out_row = m->out_row,
-                        .out_vector = m->out_vector, .rows = min_int(k->matrix_rows, n - row), .columns = b.lines, .depth = depth,
+                for (int c = 0; c < b.lines; c += near)
+                    for (int row = 0; row < n; row += k->matrix_rows)
+                        k->matrix_panel(&(struct echi_cpu_panel){
+                        .a = rows + (ptrdiff_t)row * depth, .b = columns + (ptrdiff_t)c * depth, .start = m->start && i == 0 ? m->start + first + row : NULL,
+                        .out = m->out + (first + row) * m->out_row + (column + c) / k->width * m->out_vector, .out_row = m->out_row,
+                        .out_vector = m->out_vector, .rows = min_int(k->matrix_rows, n - row), .columns = min_int(near, b.lines - c), .depth = depth,
                         .add = i > 0, .relu = m->relu && i == blocks - 1});
             }
         }

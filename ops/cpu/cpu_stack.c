@@ -202,6 +202,8 @@ static bool meet_readers(struct echi_cpu_stack *s) {
         }
         if (b->across && b->convolved) return false;
     }
+    for (int i = 0; i < s->n_units; i++)
+        if (s->units[i].layer->op == ECHI_OP_FC && !s->boundaries[i + 1].convolved) s->boundaries[i + 1].across = true;
     return true;
 }
 

@@ -10,32 +10,36 @@
 
 /* ---- packing: [panel][depth][line], a panel of `width` lines; lines that are not there are zeros ---- */
 
-INLINE void pack_ends(const struct echi_cpu_lines *l, int first, int lines, int width, float *to) {
-    for (int k = 0; k < l->depth; k++)
-        for (int i = 0; i < width; i++) to[(ptrdiff_t)k * width + i] = i < lines ? l->at[(first + i) * l->line + k * l->step] : 0.0f;
-}
-
-/* Lines side by side: a copy. Whole vectors are written, the last of a step over the next one's beginning, which comes after it. */
-INLINE void pack_copy(const float *from, ptrdiff_t step, int depth, int width, float *to) {
-    for (int k = 0; k < depth; k++, from += step, to += width) {
-        UNROLL for (int i = 0; i < width; i += VEC_FLOATS) { store(to + i, load(from + i)); }
-    }
+INLINE void pack_end(const struct echi_cpu_lines *l, int first, int width, float *to) {
+    for (int k = 0; k < l->depth; k++, to += width)
+        for (int i = 0; i < width; i++) to[i] = first + i < l->lines ? l->at[(first + i) * l->line + k * l->step] : 0.0f;
 }
 
 /* Lines of which each lies in one piece: blocks are transposed, the last first, since what each writes too much the one before it has. */
-INLINE void pack_turn(const float *from, ptrdiff_t line, int depth, int width, float *to) {
+INLINE void pack_turned(const float *from, ptrdiff_t line, int depth, int width, float *to) {
     for (int i = (width - 1) / VEC_FLOATS * VEC_FLOATS; i >= 0; i -= VEC_FLOATS)
         ISA(to_vectors)(from + i * line, line, width - i < VEC_FLOATS ? width - i : VEC_FLOATS, depth, to + i, width);
 }
 
-INLINE void pack(const struct echi_cpu_lines *l, int width, float *to) {
-    const int reach = (width + VEC_FLOATS - 1) / VEC_FLOATS * VEC_FLOATS;
-    for (int first = 0; first < l->lines; first += width, to += (ptrdiff_t)width * l->depth) {
-        const int left = l->lines - first;
-        if (l->line == 1 && left >= reach) pack_copy(l->at + first, l->step, l->depth, width, to);
-        else if (l->step == 1 && left >= width) pack_turn(l->at + first * l->line, l->line, l->depth, width, to);
-        else pack_ends(l, first, left < width ? left : width, width, to);
+/* Lines side by side are copied, a few steps of all panels at a time: what is read together then lies together. */
+INLINE void pack_copies(const struct echi_cpu_lines *l, int width, float *to) {
+    enum { STEPS = 8 };
+    const int panels = l->lines / width;
+    for (int from = 0; from < l->depth; from += STEPS) {
+        const int steps = l->depth - from < STEPS ? l->depth - from : STEPS;
+        for (int panel = 0; panel < panels; panel++)
+            for (int k = from; k < from + steps; k++)
+                memcpy(to + ((ptrdiff_t)panel * l->depth + k) * width, l->at + panel * width + k * l->step, (size_t)width * sizeof(float));
     }
+}
+
+INLINE void pack(const struct echi_cpu_lines *l, int width, float *to) {
+    const int whole = l->lines / width * width;
+    if (l->line == 1) pack_copies(l, width, to);
+    else
+        for (int first = 0; first < whole; first += width)
+            pack_turned(l->at + first * l->line, l->line, l->depth, width, to + (ptrdiff_t)first * l->depth);
+    if (whole < l->lines) pack_end(l, whole, width, to + (ptrdiff_t)whole * l->depth);
 }
 
 void ISA(matrix_pack_rows)(const struct echi_cpu_lines *l, float *to) { pack(l, ROWS, to); }
@@ -44,17 +48,21 @@ void ISA(matrix_pack_columns)(const struct echi_cpu_lines *l, float *to) { pack(
 /* ---- the product ---- */
 
 INLINE vec load_some(const float *p, int floats) {
+    if (floats == VEC_FLOATS) return load(p);
     vec v = {0};
     memcpy(&v, p, (size_t)floats * sizeof(float));
     return v;
 }
-INLINE void store_some(float *p, vec v, int floats) { memcpy(p, &v, (size_t)floats * sizeof(float)); }
+INLINE void store_some(float *p, vec v, int floats) {
+    if (floats == VEC_FLOATS) store(p, v);
+    else memcpy(p, &v, (size_t)floats * sizeof(float));
+}
 
-/* ROWS rows, `vectors` vectors, of which the last has `rest` columns. */
+/* ROWS rows, `vectors` vectors, of which the last has `rest` columns. Rows and columns that are not there are computed all the same. */
 INLINE void tile(int vectors, const struct echi_cpu_panel *p, const float *b, float *out, int rest) {
     vec sum[ROWS][VECTORS];
     const bool whole = p->rows == ROWS && rest == VEC_FLOATS;
-    if (p->add && whole) {
+    if (whole) {
         UNROLL for (int o = 0; o < ROWS; o++) {
             UNROLL for (int v = 0; v < vectors; v++) { __builtin_prefetch(out + o * p->out_row + v * p->out_vector, 1); }
         }
@@ -73,15 +81,13 @@ INLINE void tile(int vectors, const struct echi_cpu_panel *p, const float *b, fl
         }
     }
     UNROLL for (int o = 0; o < ROWS; o++) {
-        if (o < p->rows) {
+        if (whole || o < p->rows) {
             UNROLL for (int v = 0; v < vectors; v++) {
                 float *to = out + o * p->out_row + v * p->out_vector;
-                const int floats = v == vectors - 1 ? rest : VEC_FLOATS;
-                vec y = sum[o][v];
-                if (p->add) y += floats == VEC_FLOATS ? load(to) : load_some(to, floats);
-                if (p->relu) y = pick(y <= 0.0f, (vec){0}, y);
-                if (floats == VEC_FLOATS) store(to, y);
-                else store_some(to, y, floats);
+                const int floats = whole || v < vectors - 1 ? VEC_FLOATS : rest;
+                if (p->add) sum[o][v] += load_some(to, floats);
+                if (p->relu) sum[o][v] = pick(sum[o][v] <= 0.0f, (vec){0}, sum[o][v]);
+                store_some(to, sum[o][v], floats);
             }
         }
     }
