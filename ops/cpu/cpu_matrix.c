@@ -12,8 +12,8 @@ enum { ROWS = 240 };
 /* Bytes of columns that go by for each panel of rows, in the first-level cache; of all columns of a block of b. */
 enum { NEAR_BYTES = 32 << 10 };
 enum { COLUMNS_BYTES = 2 << 20 };
-/* With fewer vectors of columns each weight is used too seldom to be packed first. */
-enum { LEAST_VECTORS = 8 };
+/* With as few vectors of columns each weight is used too seldom to be packed first, if a tile's rows are read as streams, or from a cache. */
+enum { FEW_VECTORS = 8, CACHED_BYTES = 256 << 10 };
 
 static int min_int(int a, int b) { return a < b ? a : b; }
 static int parts_of(int whole, int most) { return (whole + most - 1) / most; }
@@ -31,6 +31,11 @@ static struct echi_cpu_lines part_of(const struct echi_cpu_lines *l, int first, 
     return (struct echi_cpu_lines){.at = l->at + first * l->line + from * l->step, .line = l->line, .step = l->step, .lines = lines, .depth = depth};
 }
 
+static bool reads_in_place(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m) {
+    const bool cached = (size_t)m->a.lines * (size_t)m->a.depth * sizeof(float) <= CACHED_BYTES;
+    return m->b.line == 1 && m->b.lines % k->width == 0 && m->b.lines / k->width <= FEW_VECTORS && (m->a.step == 1 || cached);
+}
+
 /* Few vectors: weights are read where they lie, a tile's rows in as many streams. */
 static void unpacked(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m, int blocks) {
     const int vectors = m->b.lines / k->width;
@@ -38,9 +43,9 @@ static void unpacked(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
         for (int i = 0, from = 0, depth; i < blocks; i++, from += depth) {
             depth = parts_of(m->a.depth - from, blocks - i);
             k->product(&(struct echi_cpu_product){
-                .x = m->b.at + from * m->b.step, .x_p = k->width, .w = m->a.at + row * m->a.line + from, .w_o = m->a.line,
+                .x = m->b.at + from * m->b.step, .x_p = k->width, .w = m->a.at + row * m->a.line + from * m->a.step, .w_o = m->a.line,
                 .start = m->start && i == 0 ? m->start + row : NULL, .out = m->out + row * m->out_row, .out_o = m->out_row,
-                .out_p = m->out_vector, .loop = {{1, 0, 0}, {1, 0, 0}, {depth, m->b.step, 1}},
+                .out_p = m->out_vector, .loop = {{1, 0, 0}, {1, 0, 0}, {depth, m->b.step, m->a.step}},
                 .outputs = min_int(k->matrix_rows, m->a.lines - row), .vectors = vectors, .add = i > 0, .relu = m->relu && i == blocks - 1});
         }
 }
@@ -50,7 +55,7 @@ void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
     const int most_columns = round_up((int)(COLUMNS_BYTES / sizeof(float)) / deepest, k->matrix_columns);
     const int near = round_up((int)(NEAR_BYTES / sizeof(float)) / deepest, k->matrix_columns);
     float *columns = room, *rows = room + columns_room(k);
-    if (m->b.lines % k->width == 0 && m->b.lines / k->width < LEAST_VECTORS && m->b.line == 1 && m->a.step == 1) return unpacked(k, m, blocks);
+    if (reads_in_place(k, m)) return unpacked(k, m, blocks);
     for (int column = 0; column < m->b.lines; column += most_columns)
         for (int i = 0, from = 0, depth; i < blocks; i++, from += depth) {
             depth = parts_of(m->a.depth - from, blocks - i);

@@ -10,36 +10,33 @@
 
 /* ---- packing: [panel][depth][line], a panel of `width` lines; lines that are not there are zeros ---- */
 
-INLINE void pack_end(const struct echi_cpu_lines *l, int first, int width, float *to) {
-    for (int k = 0; k < l->depth; k++, to += width)
-        for (int i = 0; i < width; i++) to[i] = first + i < l->lines ? l->at[(first + i) * l->line + k * l->step] : 0.0f;
-}
-
-/* Lines of which each lies in one piece: blocks are transposed, the last first, since what each writes too much the one before it has. */
-INLINE void pack_turned(const float *from, ptrdiff_t line, int depth, int width, float *to) {
-    for (int i = (width - 1) / VEC_FLOATS * VEC_FLOATS; i >= 0; i -= VEC_FLOATS)
-        ISA(to_vectors)(from + i * line, line, width - i < VEC_FLOATS ? width - i : VEC_FLOATS, depth, to + i, width);
+/* `lines` of which each lies in one piece: blocks are transposed, the last first, since what each writes too much the one before it has. */
+INLINE void pack_turned(const float *from, ptrdiff_t line, int lines, int depth, int width, float *to) {
+    for (int i = (width - 1) / VEC_FLOATS * VEC_FLOATS; i >= 0; i -= VEC_FLOATS) {
+        const int most = width - i < VEC_FLOATS ? width - i : VEC_FLOATS, left = lines - i < most ? lines - i : most;
+        ISA(to_vectors)(from + i * line, line, left, depth, to + i, width);
+    }
 }
 
 /* Lines side by side are copied, a few steps of all panels at a time: what is read together then lies together. */
 INLINE void pack_copies(const struct echi_cpu_lines *l, int width, float *to) {
     enum { STEPS = 8 };
-    const int panels = l->lines / width;
+    const int panels = l->lines / width, rest = l->lines % width;
     for (int from = 0; from < l->depth; from += STEPS) {
         const int steps = l->depth - from < STEPS ? l->depth - from : STEPS;
         for (int panel = 0; panel < panels; panel++)
             for (int k = from; k < from + steps; k++)
                 memcpy(to + ((ptrdiff_t)panel * l->depth + k) * width, l->at + panel * width + k * l->step, (size_t)width * sizeof(float));
     }
+    to += (ptrdiff_t)panels * l->depth * width;
+    for (int k = 0; k < l->depth && rest; k++, to += width)
+        for (int i = 0; i < width; i++) to[i] = i < rest ? l->at[panels * width + i + k * l->step] : 0.0f;
 }
 
 INLINE void pack(const struct echi_cpu_lines *l, int width, float *to) {
-    const int whole = l->lines / width * width;
-    if (l->line == 1) pack_copies(l, width, to);
-    else
-        for (int first = 0; first < whole; first += width)
-            pack_turned(l->at + first * l->line, l->line, l->depth, width, to + (ptrdiff_t)first * l->depth);
-    if (whole < l->lines) pack_end(l, whole, width, to + (ptrdiff_t)whole * l->depth);
+    if (l->line == 1) return pack_copies(l, width, to);
+    for (int first = 0; first < l->lines; first += width, to += (ptrdiff_t)width * l->depth)
+        pack_turned(l->at + first * l->line, l->line, l->lines - first, l->depth, width, to);
 }
 
 void ISA(matrix_pack_rows)(const struct echi_cpu_lines *l, float *to) { pack(l, ROWS, to); }
