@@ -193,7 +193,7 @@ static ech_status read_standing(const struct reader *r, const struct echi_job *j
 int echi_checkpoint_sets(const struct echi_job *job, int groups, bool separated, struct echi_tensor_set sets[1 + ECHI_GROUPS_MAX]) {
     sets[0] = (struct echi_tensor_set){.end = job->model->n_layers};
     for (int g = 0; g < groups; g++) {
-        sets[1 + g] = (struct echi_tensor_set){.end = separated && g > 0 ? job->cut : job->model->n_layers};
+        sets[1 + g] = (struct echi_tensor_set){.learned = true, .end = separated && g > 0 ? job->cut : job->model->n_layers};
         snprintf(sets[1 + g].prefix, sizeof sets[1 + g].prefix, "momentum.%d.", g);
     }
     return 1 + groups;

@@ -66,12 +66,16 @@ static ech_status read_samples(struct bench *b, int n, bool look, struct ech_err
     return echi_exec_read(b->job, false, 0, b->index, n, b->rows, b->labels, err);
 }
 
+static ech_status train(struct echi_stack *stack, const struct bench *b, struct ech_error *err) {
+    return echi_stack_train(stack, &(struct echi_training){1, b->who, 1}, err);
+}
+
 static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *err) {
     struct echi_stack *stack = head ? b->head : b->trunk;
     const bool loss_here = head || !b->head;
     if (!head) ECHI_TRY(read_samples(b, n, false, err));
     ECHI_TRY(echi_stack_input(stack, n, head ? b->cut_rows : b->rows, err));
-    if (b->job->draws) ECHI_TRY(echi_stack_draw(stack, 1, b->who, err));
+    ECHI_TRY(train(stack, b, err));
     const int units = echi_stack_units(stack);
     for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(stack, u, b->params, err));
     double loss;
@@ -251,7 +255,7 @@ static ech_status units(struct echi_stack *stack, const struct bench *b, bool ba
 static ech_status forward_once(struct bench *b, int n, bool look, struct ech_error *err) {
     ECHI_TRY(read_samples(b, n, look, err));
     ECHI_TRY(echi_stack_input(b->trunk, n, b->rows, err));
-    if (b->job->draws && !look) ECHI_TRY(echi_stack_draw(b->trunk, 1, b->who, err));
+    if (!look) ECHI_TRY(train(b->trunk, b, err));
     return units(b->trunk, b, false, err);
 }
 

@@ -29,7 +29,7 @@ static int plan_unit(int winograd, int n, const struct echi_layer *layers, int c
     *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = echi_cpu_winograd_choose(&layers[first], n, winograd)};
     u->turned = u->winograd == 0 && echi_cpu_turned_fits(u->layer);
     const enum echi_op op = layers[first].op;
-    if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC) && follows(layers, count, next, ECHI_OP_RELU)) {
+    if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC || op == ECHI_OP_BATCH_NORM) && follows(layers, count, next, ECHI_OP_RELU)) {
         u->relu = true;
         next++;
         if (op == ECHI_OP_CONV2D && u->winograd == 0 && follows(layers, count, next, ECHI_OP_MAX_POOL) && pool_fits(&layers[next])) u->pool = &layers[next++];
@@ -115,6 +115,8 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         } else if (l->op == ECHI_OP_DROPOUT) {
             u->factor = take2(a, echi_shape_size(l->out), lanes, sizeof(float));
             drawn = larger(drawn, echi_shape_size(l->out));
+        } else if (l->op == ECHI_OP_BATCH_NORM) {
+            u->mean = take(a, 2 * out, sizeof(float));
         }
     }
     s->share = take2(a, share, lanes, sizeof(float));
@@ -180,7 +182,8 @@ static const char *op_name(const struct echi_layer *l) {
     static const char *const names[] = {[ECHI_OP_CONV2D] = "conv", [ECHI_OP_FC] = "fc", [ECHI_OP_MAX_POOL] = "maxpool",
                                         [ECHI_OP_AVG_POOL] = "avgpool", [ECHI_OP_RELU] = "relu",
                                         [ECHI_OP_GLOBAL_AVG_POOL] = "globalavgpool", [ECHI_OP_ADD] = "add",
-                                        [ECHI_OP_DROPOUT] = "dropout"};
+                                        [ECHI_OP_DROPOUT] = "dropout", [ECHI_OP_BATCH_NORM] = "batchnorm",
+                                        [ECHI_OP_TANH] = "tanh"};
     return names[l->op];
 }
 
@@ -264,10 +267,6 @@ static struct runs runs_of(const struct echi_cpu_boundary *b, const struct echi_
     if (b->left == 0 && b->right == 0) return (struct runs){1, (int)echi_shape_size(b->shape), 0};
     return (struct runs){b->shape.c * b->shape.h, b->shape.w, v->row};
 }
-static int lanes_of(const struct echi_cpu_stack *s, int group) {
-    const int left = s->n - group * s->k->width;
-    return left < s->k->width ? left : s->k->width;
-}
 
 static void rows_in(const struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, const float *rows) {
     const struct echi_cpu_boundary *b = &s->boundaries[boundary];
@@ -275,7 +274,7 @@ static void rows_in(const struct echi_cpu_stack *s, int boundary, struct echi_cp
     const ptrdiff_t size = (ptrdiff_t)echi_shape_size(b->shape);
     for (int g = 0; g < s->groups; g++)
         for (int i = 0; i < r.count; i++)
-            s->k->to_vectors(rows + g * s->k->width * size + (ptrdiff_t)i * r.columns, size, lanes_of(s, g), r.columns,
+            s->k->to_vectors(rows + g * s->k->width * size + (ptrdiff_t)i * r.columns, size, echi_cpu_lanes(s, g), r.columns,
                              v.at + g * v.group + i * r.step, v.column);
 }
 static void rows_out(const struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, float *rows) {
@@ -284,22 +283,23 @@ static void rows_out(const struct echi_cpu_stack *s, int boundary, struct echi_c
     const ptrdiff_t size = (ptrdiff_t)echi_shape_size(b->shape);
     for (int g = 0; g < s->groups; g++)
         for (int i = 0; i < r.count; i++)
-            s->k->to_rows(v.at + g * v.group + i * r.step, v.column, lanes_of(s, g), r.columns,
+            s->k->to_rows(v.at + g * v.group + i * r.step, v.column, echi_cpu_lanes(s, g), r.columns,
                           rows + g * s->k->width * size + (ptrdiff_t)i * r.columns, size);
 }
 
 static void input(void *state, int n, const float *rows) {
     struct echi_cpu_stack *s = state;
     s->n = n;
-    s->draws = false;
+    s->trains = false;
     s->groups = (n + s->k->width - 1) / s->k->width;
     rows_in(s, 0, echi_cpu_value(s, 0), rows);
 }
-static void draw(void *state, uint64_t seed, const struct echi_row *rows) {
+static void train(void *state, const struct echi_training *training) {
     struct echi_cpu_stack *s = state;
-    s->draws = true;
+    s->trains = true;
+    s->share_of_round = training->share;
     for (int i = 0; i < s->n_units; i++)
-        if (s->units[i].layer->op == ECHI_OP_DROPOUT) echi_cpu_dropout_draw(s, i, seed, rows);
+        if (s->units[i].layer->op == ECHI_OP_DROPOUT) echi_cpu_dropout_draw(s, i, training->seed, training->rows);
 }
 static void output(void *state, float *rows) {
     struct echi_cpu_stack *s = state;
@@ -327,7 +327,7 @@ static void loss(void *state, const uint8_t *labels, float scale, double *out_lo
     *out_correct = 0;
     for (int g = 0; g < s->groups; g++)
         s->k->softmax_loss(x.at + g * x.group, x.channel, s->boundaries[s->n_units].shape.c, labels + g * s->k->width,
-                           lanes_of(s, g), scale, dx.at + g * dx.group, dx.channel, out_loss, out_correct);
+                           echi_cpu_lanes(s, g), scale, dx.at + g * dx.group, dx.channel, out_loss, out_correct);
 }
 
 /* ---------------------------------------------------------------- the step */
@@ -337,12 +337,15 @@ static void forward(void *state, int unit, const float *params) {
     switch (s->units[unit].layer->op) {
     case ECHI_OP_CONV2D: echi_cpu_conv_forward(s, unit, params); break;
     case ECHI_OP_FC: echi_cpu_fc_forward(s, unit, params); break;
-    case ECHI_OP_RELU: echi_cpu_relu_forward(s, unit); break;
+    case ECHI_OP_RELU:
+    case ECHI_OP_TANH: echi_cpu_activation_forward(s, unit); break;
     case ECHI_OP_MAX_POOL:
     case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_AVG_POOL: echi_cpu_pool_forward(s, unit); break;
     case ECHI_OP_ADD: echi_cpu_add_forward(s, unit); break;
     case ECHI_OP_DROPOUT: echi_cpu_dropout_forward(s, unit); break;
+    case ECHI_OP_BATCH_NORM: echi_cpu_norm_forward(s, unit, params); break;
+    case ECHI_OPS: break;
     }
 }
 
@@ -351,11 +354,15 @@ static void backward(void *state, int unit, const float *params, float *grads, b
     const enum echi_op op = s->units[unit].layer->op;
     if (op == ECHI_OP_CONV2D) echi_cpu_conv_backward(s, unit, params, grads, need_input_grad);
     if (op == ECHI_OP_FC) echi_cpu_fc_backward(s, unit, params, grads, need_input_grad);
+    if (op == ECHI_OP_BATCH_NORM) echi_cpu_norm_backward(s, unit, params, grads, need_input_grad);
     if (!need_input_grad) return;
     switch (op) {
+    case ECHI_OPS:
+    case ECHI_OP_BATCH_NORM:
     case ECHI_OP_CONV2D:
     case ECHI_OP_FC: break;
-    case ECHI_OP_RELU: echi_cpu_relu_backward(s, unit); break;
+    case ECHI_OP_RELU:
+    case ECHI_OP_TANH: echi_cpu_activation_backward(s, unit); break;
     case ECHI_OP_MAX_POOL:
     case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_AVG_POOL: echi_cpu_pool_backward(s, unit); break;
@@ -388,7 +395,7 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
     }
 #define STACK(text, create_function)                                                                                    \
     {                                                                                                                   \
-        .name = text, .create = create_function, .destroy = destroy, .input = input, .draw = draw, .forward = forward, .output = output, \
+        .name = text, .create = create_function, .destroy = destroy, .input = input, .train = train, .forward = forward, .output = output, \
         .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad                        \
     }
 CREATE(create_best, echi_cpu_kernels_for(echi_cpu_level()), 4)

@@ -71,6 +71,19 @@ struct echi_cpu_tile {
     bool relu;
 };
 
+/* Batch-norm of `count` vectors of one channel. ReLU, if any, is behind it. */
+#define ECHI_CPU_WIDTH_MOST 16   /* floats in a vector, on any machine */
+struct echi_cpu_norm {
+    const float *x, *dy;
+    float *out;                /* y or dx */
+    ptrdiff_t x_column, dy_column, out_column;
+    int count;
+    float mean, scale, shift;  /* y = (x - mean) * scale + shift */
+    bool relu;
+    float *sums;               /* a vector for each sum, which is added to */
+    const float *minus;        /* backward: what is taken from all of dy, and along x - mean: two vectors */
+};
+
 /* Pooling of one row of windows; window i begins at column i * stride - pad, its rows are all there. */
 struct echi_cpu_window { int kernel_h, kernel_w, stride_w, pad_w, in_w, count; };
 
@@ -120,9 +133,19 @@ struct echi_cpu_kernels {
     /* dx = dy where y > 0 (everywhere when y is NULL), else 0; *sum += all of dx when sum (one vector) is not NULL. */
     void (*relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column,
                       int count, float *sum);
+    /* y = tanh(x); dx = dy * (1 - y^2), without a sum. As relu's, so that one driver serves both. */
+    void (*tanh)(const float *x, ptrdiff_t x_column, float *y, ptrdiff_t y_column, int count);
+    void (*tanh_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column,
+                      int count, float *sum);
     /* y = a + b; y = x * factor, the factors one vector behind the other. y may be a or x. */
     void (*plus)(const float *a, ptrdiff_t a_column, const float *b, ptrdiff_t b_column, float *y, ptrdiff_t y_column, int count);
     void (*times)(const float *x, ptrdiff_t x_column, const float *factor, float *y, ptrdiff_t y_column, int count);
+    /* Sums of x; of (x - mean)^2; y. Sums of dy before ReLU and of dy (x - mean); dx = scale (dy - minus[0] - (x - mean) minus[1]). */
+    void (*norm_sum)(const struct echi_cpu_norm *n);
+    void (*norm_squares)(const struct echi_cpu_norm *n);
+    void (*norm)(const struct echi_cpu_norm *n);
+    void (*norm_back_sums)(const struct echi_cpu_norm *n);
+    void (*norm_back)(const struct echi_cpu_norm *n);
     /* max(0, largest of the window) and its place in the window (a byte a lane, 255 where nothing is above 0; four windows to a
      * vector of integers). */
     void (*relu_pool)(const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column,

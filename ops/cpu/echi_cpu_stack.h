@@ -29,6 +29,7 @@ struct echi_cpu_unit {
     int from, also;                      /* boundaries that it takes; `also` is an add's second */
     const struct echi_layer *pool;       /* a max-pool run with a convolution, or NULL */
     bool relu;                           /* ReLU run with it */
+    float *mean;                         /* batch-norm, of the step under way: means, then variances: [2][channel] */
     float *factor;                       /* dropout, while training: [group][channel][row][column][lane] */
     int32_t *place;                      /* of each maximum: [group][channel][row][place_row], see relu_pool */
     ptrdiff_t place_row;
@@ -50,7 +51,8 @@ struct echi_cpu_stack {
     struct echi_cpu_boundary *boundaries;   /* n_units + 1: unit u writes boundary u + 1 */
     int n_units, max_groups;
     int n, groups;                       /* of the step */
-    bool draws;                          /* the step trains: dropout drops */
+    bool trains;                         /* the step does, and is this part of a round */
+    float share_of_round;
     /* Scratch, used within one call. */
     float *rows;                         /* convolution rows on their way to a pool */
     float *sums;                         /* weight gradients, a vector each */
@@ -64,6 +66,11 @@ struct echi_cpu_stack {
     void *memory;                        /* all of the above arrays */
 };
 
+/* Samples of group g of the step: the last group may have fewer than lanes. */
+static inline int echi_cpu_lanes(const struct echi_cpu_stack *s, int g) {
+    const int left = s->n - g * s->k->width;
+    return left < s->k->width ? left : s->k->width;
+}
 struct echi_cpu_view echi_cpu_value(const struct echi_cpu_stack *s, int boundary);
 struct echi_cpu_view echi_cpu_grad(const struct echi_cpu_stack *s, int boundary);
 /* Where a reader puts its share of a boundary's gradient: the first to come sets the gradient itself, the others' goes to scratch, and
@@ -109,12 +116,14 @@ void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *para
 void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
 void echi_cpu_fc_forward(struct echi_cpu_stack *s, int unit, const float *params);
 void echi_cpu_fc_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
-void echi_cpu_relu_forward(struct echi_cpu_stack *s, int unit);
-void echi_cpu_relu_backward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_activation_forward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_activation_backward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_pool_forward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_pool_backward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_add_forward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_add_backward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_norm_forward(struct echi_cpu_stack *s, int unit, const float *params);
+void echi_cpu_norm_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
 void echi_cpu_dropout_draw(struct echi_cpu_stack *s, int unit, uint64_t seed, const struct echi_row *rows);
 void echi_cpu_dropout_forward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_dropout_backward(struct echi_cpu_stack *s, int unit);

@@ -75,8 +75,16 @@ void ISA(to_rows)(const float *vectors, ptrdiff_t vector, int lanes, int columns
 void ISA(relu)(const float *x, ptrdiff_t x_column, float *y, ptrdiff_t y_column, int count);
 void ISA(relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column,
                     int count, float *sum);
+void ISA(tanh)(const float *x, ptrdiff_t x_column, float *y, ptrdiff_t y_column, int count);
+void ISA(tanh_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column,
+                    int count, float *sum);
 void ISA(plus)(const float *a, ptrdiff_t a_column, const float *b, ptrdiff_t b_column, float *y, ptrdiff_t y_column, int count);
 void ISA(times)(const float *x, ptrdiff_t x_column, const float *factor, float *y, ptrdiff_t y_column, int count);
+void ISA(norm_sum)(const struct echi_cpu_norm *n);
+void ISA(norm_squares)(const struct echi_cpu_norm *n);
+void ISA(norm)(const struct echi_cpu_norm *n);
+void ISA(norm_back_sums)(const struct echi_cpu_norm *n);
+void ISA(norm_back)(const struct echi_cpu_norm *n);
 void ISA(relu_pool)(const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column,
                     int32_t *place);
 void ISA(relu_pool_back)(const float *dy, ptrdiff_t dy_column, const int32_t *place, const struct echi_cpu_window *w, float *dx,
