@@ -111,7 +111,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         } else if (l->op == ECHI_OP_FC) {
             biases = larger(biases, out * width);
             dz = larger(dz, out * lanes);
-            matrix = echi_cpu_matrix_room(s->k);
+            matrix = echi_cpu_matrix_room();
         } else if (l->op == ECHI_OP_DROPOUT) {
             u->factor = take2(a, echi_shape_size(l->out), lanes, sizeof(float));
             drawn = larger(drawn, echi_shape_size(l->out));

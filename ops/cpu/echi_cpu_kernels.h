@@ -34,7 +34,7 @@ struct echi_cpu_lines { const float *at; ptrdiff_t line, step; int lines, depth;
 
 /* At most matrix_rows packed rows times all packed columns: out[row][column] = start[row] + sum over the depth. */
 struct echi_cpu_panel {
-    const float *a, *b;        /* a: [depth][matrix_rows]; b: [panel][depth][matrix_columns] */
+    const void *a, *b;         /* a: [depth][matrix_rows]; b: [panel][depth][matrix_columns] */
     const float *start;        /* a number for each row; NULL: 0 */
     float *out;                /* column c of row r: out + r * out_row + c / width * out_vector + c % width */
     ptrdiff_t out_row, out_vector;
@@ -112,8 +112,8 @@ struct echi_cpu_kernels {
     /* The same along one row: p->x is the row's column 0, p->vectors the axis' count, loop[2] the taps along the row. */
     void (*conv_row)(const struct echi_cpu_product *p, const struct echi_cpu_axis *axis);
     /* All panels of an operand, one behind the other; `to` has room for whole panels and one vector more. See cpu_matrix.c. */
-    void (*matrix_pack_rows)(const struct echi_cpu_lines *lines, float *to);
-    void (*matrix_pack_columns)(const struct echi_cpu_lines *lines, float *to);
+    void (*matrix_pack_rows)(const struct echi_cpu_lines *lines, void *to);
+    void (*matrix_pack_columns)(const struct echi_cpu_lines *lines, void *to);
     void (*matrix_panel)(const struct echi_cpu_panel *p);
     void (*outer)(const struct echi_cpu_outer *o);
     /* Inputs to points; points to outputs; 3 x 3 weights to points, a lane a kernel (`kernel` floats apart, turned round by half a turn). */

@@ -12,8 +12,9 @@ struct echi_cpu_matrix {
     float *out;                    /* as in struct echi_cpu_panel; only what is there is written */
     ptrdiff_t out_row, out_vector;
     bool relu;                     /* store max(., 0) */
+    enum echi_cpu_bf16 bf16;       /* numbers of a and b are rounded to bf16 first, by what this machine has for that; sums are floats */
 };
 /* `room` has echi_cpu_matrix_room floats, one for each thread; rows may be cut anywhere for several. */
 void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m, float *room);
-size_t echi_cpu_matrix_room(const struct echi_cpu_kernels *k);
+size_t echi_cpu_matrix_room(void);
 #endif

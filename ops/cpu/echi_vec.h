@@ -60,8 +60,8 @@ INLINE vec pick(ivec mask, vec yes, vec no) { return (vec)((mask & (ivec)yes) | 
 /* Each family of kernels, implemented in the file of that name. */
 void ISA(product)(const struct echi_cpu_product *p);
 void ISA(conv_row)(const struct echi_cpu_product *p, const struct echi_cpu_axis *axis);
-void ISA(matrix_pack_rows)(const struct echi_cpu_lines *lines, float *to);
-void ISA(matrix_pack_columns)(const struct echi_cpu_lines *lines, float *to);
+void ISA(matrix_pack_rows)(const struct echi_cpu_lines *lines, void *to);
+void ISA(matrix_pack_columns)(const struct echi_cpu_lines *lines, void *to);
 void ISA(matrix_panel)(const struct echi_cpu_panel *p);
 void ISA(outer)(const struct echi_cpu_outer *o);
 void ISA(winograd_input)(int m, const struct echi_cpu_tile *tile);

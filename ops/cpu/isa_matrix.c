@@ -39,8 +39,8 @@ INLINE void pack(const struct echi_cpu_lines *l, int width, float *to) {
         pack_turned(l->at + first * l->line, l->line, l->lines - first, l->depth, width, to);
 }
 
-void ISA(matrix_pack_rows)(const struct echi_cpu_lines *l, float *to) { pack(l, ROWS, to); }
-void ISA(matrix_pack_columns)(const struct echi_cpu_lines *l, float *to) { pack(l, VECTORS * VEC_FLOATS, to); }
+void ISA(matrix_pack_rows)(const struct echi_cpu_lines *l, void *to) { pack(l, ROWS, to); }
+void ISA(matrix_pack_columns)(const struct echi_cpu_lines *l, void *to) { pack(l, VECTORS * VEC_FLOATS, to); }
 
 /* ---- the product ---- */
 
