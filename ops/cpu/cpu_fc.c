@@ -14,7 +14,7 @@ void echi_cpu_fc_forward(struct echi_cpu_stack *s, int unit, const float *params
     echi_cpu_matrix(s->k,
                     &(struct echi_cpu_matrix){.a = {params + l->weight_at, in, 1, l->out.c, in}, .b = {x.at, 1, x.column, s->groups * s->k->width, in},
                                               .start = l->bias ? params + l->bias_at : NULL, .out = y.at, .out_row = y.channel,
-                                              .out_vector = y.group, .relu = u->relu},
+                                              .out_vector = y.group, .relu = u->relu, .bf16 = s->bf16},
                     s->matrix);
 }
 
@@ -36,8 +36,8 @@ void echi_cpu_fc_backward(struct echi_cpu_stack *s, int unit, const float *param
     if (l->bias) k->reduce(s->bias_sums, (size_t)out, grads + l->bias_at);
     /* dw[out][in] = sum over samples of dz[out][sample] * x[sample][in] */
     echi_cpu_matrix(k, &(struct echi_cpu_matrix){.a = {dz, across, 1, out, s->n}, .b = {x.at, x.column, 1, in, s->n},
-                                                 .out = grads + l->weight_at, .out_row = in, .out_vector = width}, s->matrix);
+                                                 .out = grads + l->weight_at, .out_row = in, .out_vector = width, .bf16 = s->bf16}, s->matrix);
     if (need_input_grad)
         echi_cpu_matrix(k, &(struct echi_cpu_matrix){.a = {params + l->weight_at, 1, in, in, out}, .b = {dz, 1, across, (int)across, out},
-                                                     .out = dx.at, .out_row = dx.column, .out_vector = dx.group}, s->matrix);
+                                                     .out = dx.at, .out_row = dx.column, .out_vector = dx.group, .bf16 = s->bf16}, s->matrix);
 }

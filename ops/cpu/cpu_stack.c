@@ -187,6 +187,13 @@ static const char *op_name(const struct echi_layer *l) {
     return names[l->op];
 }
 
+/* Behind the instruction set: sums that are not plain ones of floats. */
+static const char *sums_name(const struct echi_cpu_stack *s, const struct echi_cpu_unit *u) {
+    if (u->winograd) return u->winograd == 4 ? " F(4x4)" : " F(2x2)";
+    if (u->layer->op != ECHI_OP_FC || s->bf16 == ECHI_CPU_BF16_NONE) return "";
+    return s->bf16 == ECHI_CPU_BF16_AMX ? " bf16 amx" : " bf16";
+}
+
 /* Makes every boundary as its readers like it; false when two of them cannot be pleased. */
 static bool meet_readers(struct echi_cpu_stack *s) {
     for (int i = 0; i < s->n_units; i++) {
@@ -210,12 +217,13 @@ static bool meet_readers(struct echi_cpu_stack *s) {
     return true;
 }
 
-static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, const struct echi_layer *layers, int count, int max_n,
+static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, enum echi_cpu_bf16 bf16, const struct echi_layer *layers, int count, int max_n,
                               void **out_state, struct echi_stack_unit *units, int *out_units, size_t *out_bytes,
                               struct ech_error *err) {
     struct echi_cpu_stack *s = calloc(1, sizeof *s);
     if (!s) return echi_fail_memory(err, "stack.create", "a stack");
     s->k = k;
+    s->bf16 = bf16;
     s->max_groups = (max_n + k->width - 1) / k->width;
     s->layers = malloc((size_t)count * sizeof *s->layers);
     s->units = calloc((size_t)count, sizeof *s->units);
@@ -233,7 +241,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, co
         told->first = first;
         told->end = next;
         snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s", op_name(u->layer), u->relu ? "+relu" : "",
-                 u->pool ? "+maxpool" : "", k->name, u->winograd == 4 ? " F(4x4)" : u->winograd ? " F(2x2)" : "");
+                 u->pool ? "+maxpool" : "", k->name, sums_name(s, u));
         s->boundaries[s->n_units].shape = layers[next - 1].out;
     }
 
@@ -386,25 +394,32 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
 #define CREATE_ARGS                                                                                                     \
     struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,                 \
         struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err
-#define CREATE(name, kernels, winograd)                                                                                           \
+#define CREATE(name, kernels, winograd, bf16)                                                                                     \
     static ech_status name(CREATE_ARGS) {                                                                               \
         (void)device;                                                                                                   \
         const struct echi_cpu_kernels *k = kernels;                                                                     \
         if (!k) return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create", "this processor lacks the instructions asked for"); \
-        return create_with(k, winograd, layers, count, max_n, out_state, units, out_units, out_bytes, err);                        \
+        return create_with(k, winograd, bf16, layers, count, max_n, out_state, units, out_units, out_bytes, err);                  \
     }
 #define STACK(text, create_function)                                                                                    \
     {                                                                                                                   \
         .name = text, .create = create_function, .destroy = destroy, .input = input, .train = train, .forward = forward, .output = output, \
         .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad                        \
     }
-CREATE(create_best, echi_cpu_kernels_for(echi_cpu_level()), 4)
-CREATE(create_close, echi_cpu_kernels_for(echi_cpu_level()), 2)
-CREATE(create_plain, echi_cpu_kernels_for(echi_cpu_level()), 0)
-CREATE(create_fixed, &echi_cpu_kernels_fixed, 0)
-CREATE(create_base, echi_cpu_kernels_for(ECHI_CPU_BASE), 4)
-CREATE(create_avx2, echi_cpu_kernels_for(ECHI_CPU_AVX2), 4)
-CREATE(create_avx512, echi_cpu_kernels_for(ECHI_CPU_AVX512), 4)
+CREATE(create_best, echi_cpu_kernels_for(echi_cpu_level()), 4, ECHI_CPU_BF16_NONE)
+CREATE(create_close, echi_cpu_kernels_for(echi_cpu_level()), 2, ECHI_CPU_BF16_NONE)
+CREATE(create_plain, echi_cpu_kernels_for(echi_cpu_level()), 0, ECHI_CPU_BF16_NONE)
+CREATE(create_fixed, &echi_cpu_kernels_fixed, 0, ECHI_CPU_BF16_NONE)
+CREATE(create_base, echi_cpu_kernels_for(ECHI_CPU_BASE), 4, ECHI_CPU_BF16_NONE)
+CREATE(create_avx2, echi_cpu_kernels_for(ECHI_CPU_AVX2), 4, ECHI_CPU_BF16_NONE)
+CREATE(create_avx512, echi_cpu_kernels_for(ECHI_CPU_AVX512), 4, ECHI_CPU_BF16_NONE)
+/* bf16 without the kernels for it is no kernel at all. */
+static const struct echi_cpu_kernels *kernels_if(enum echi_cpu_bf16 bf16) { return echi_cpu_bf16() >= bf16 ? echi_cpu_kernels_for(ECHI_CPU_AVX512) : NULL; }
+CREATE(create_bf16, kernels_if(ECHI_CPU_BF16_DOT), 4, echi_cpu_bf16())
+CREATE(create_bf16_close, kernels_if(ECHI_CPU_BF16_DOT), 2, echi_cpu_bf16())
+CREATE(create_bf16_plain, kernels_if(ECHI_CPU_BF16_DOT), 0, echi_cpu_bf16())
+CREATE(create_bf16_dot, kernels_if(ECHI_CPU_BF16_DOT), 4, ECHI_CPU_BF16_DOT)
+CREATE(create_bf16_amx, kernels_if(ECHI_CPU_BF16_AMX), 4, ECHI_CPU_BF16_AMX)
 const struct echi_stack_impl echi_stack_cpu = STACK("cpu", create_best);
 const struct echi_stack_impl echi_stack_cpu_close = STACK("cpu-close", create_close);
 const struct echi_stack_impl echi_stack_cpu_plain = STACK("cpu-plain", create_plain);
@@ -412,3 +427,8 @@ const struct echi_stack_impl echi_stack_cpu_fixed = STACK("cpu-fixed", create_fi
 const struct echi_stack_impl echi_stack_cpu_base = STACK("cpu-base", create_base);
 const struct echi_stack_impl echi_stack_cpu_avx2 = STACK("cpu-avx2", create_avx2);
 const struct echi_stack_impl echi_stack_cpu_avx512 = STACK("cpu-avx512", create_avx512);
+const struct echi_stack_impl echi_stack_cpu_bf16 = STACK("cpu-bf16", create_bf16);
+const struct echi_stack_impl echi_stack_cpu_bf16_close = STACK("cpu-bf16-close", create_bf16_close);
+const struct echi_stack_impl echi_stack_cpu_bf16_plain = STACK("cpu-bf16-plain", create_bf16_plain);
+const struct echi_stack_impl echi_stack_cpu_bf16_dot = STACK("cpu-bf16-dot", create_bf16_dot);
+const struct echi_stack_impl echi_stack_cpu_bf16_amx = STACK("cpu-bf16-amx", create_bf16_amx);

@@ -184,4 +184,5 @@ const struct echi_cpu_kernels *echi_kernels(void);
 
 /* echi_stack_cpu with the instruction set fixed, for tests and benches: create answers ECH_E_UNSUPPORTED when it is missing. */
 extern const struct echi_stack_impl echi_stack_cpu_base, echi_stack_cpu_avx2, echi_stack_cpu_avx512;
+extern const struct echi_stack_impl echi_stack_cpu_bf16_dot, echi_stack_cpu_bf16_amx;   /* bf16 by pairs in vectors, by tiles */
 #endif

@@ -46,6 +46,7 @@ struct echi_cpu_winograd_room { size_t kernels, points, products, nothing, turne
 
 struct echi_cpu_stack {
     const struct echi_cpu_kernels *k;
+    enum echi_cpu_bf16 bf16;             /* of products of fully connected layers */
     struct echi_layer *layers;
     struct echi_cpu_unit *units;
     struct echi_cpu_boundary *boundaries;   /* n_units + 1: unit u writes boundary u + 1 */
