@@ -21,8 +21,9 @@ static void run(void *args, int part, int place) {
 
 void echi_ranges_run(struct echi_device *device, size_t count, echi_range_work work, void *args) {
     struct echi_team *team = echi_device_team(device);
-    const size_t most = PARTS * (size_t)echi_team_threads(team);
+    const size_t threads = (size_t)echi_team_threads(team), most = PARTS * threads;
     struct job j = {work, args, count, count / LEAST < most ? count / LEAST : most};
+    if (j.parts > threads) j.parts -= j.parts % threads;
     if (!team || j.parts < 2) return work(args, 0, count);
     echi_team_run(team, (int)j.parts, run, &j);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The fast stack: cuts the layers into units, lays out its memory, and passes each call on to the unit's kind. */
+#include "echi_cpu_matrix.h"
 #include "echi_cpu_stack.h"
 #include "echi_checked.h"
 #include "echi_error.h"
@@ -62,7 +63,7 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     const size_t width = (size_t)s->k->width, lanes = (size_t)s->max_groups * width;
-    size_t rows = 0, sums = 0, biases = 0, dz = 0, samples = 0, tail = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
+    size_t rows = 0, sums = 0, biases = 0, dz = 0, matrix = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
     struct echi_cpu_winograd_room most = {0};
     struct echi_cpu_late_room late = {0};
     for (int b = 0; b <= s->n_units; b++) {
@@ -108,11 +109,9 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
                 rows = larger(rows, out * (size_t)u->pool->kernel_h * (size_t)l->out.w * width);
             }
         } else if (l->op == ECHI_OP_FC) {
-            const size_t in = echi_shape_size(l->in);
             biases = larger(biases, out * width);
             dz = larger(dz, out * lanes);
-            samples = larger(samples, (in + width) * lanes);
-            tail = larger(tail, out * width);
+            matrix = echi_cpu_matrix_room();
         } else if (l->op == ECHI_OP_DROPOUT) {
             u->factor = take2(a, echi_shape_size(l->out), lanes, sizeof(float));
             drawn = larger(drawn, echi_shape_size(l->out));
@@ -124,7 +123,6 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     s->sums = take(a, sums, sizeof(float));
     s->bias_sums = take(a, biases, sizeof(float));
     s->dz = take(a, dz, sizeof(float));
-    s->samples = take(a, samples, sizeof(float));
     s->turned = take(a, turned, sizeof(float));
     s->turned_sums = take(a, turned_sums, sizeof(float));
     s->winograd.kernels = take(a, most.kernels, sizeof(float));
@@ -136,7 +134,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     for (int place = 0; place < s->threads; place++) {
         struct echi_cpu_scratch *own = &s->own[place];
         own->rows = take(a, rows, sizeof(float));
-        own->tail = take(a, tail, sizeof(float));
+        own->matrix = take(a, matrix, sizeof(float));
         own->drawn = take2(a, drawn, width, sizeof(float));
         own->winograd.points = take(a, most.points, sizeof(float));
         own->winograd.products = take(a, most.products, sizeof(float));
@@ -202,6 +200,13 @@ static const char *op_name(const struct echi_layer *l) {
     return names[l->op];
 }
 
+/* Behind the instruction set: sums that are not plain ones of floats. */
+static const char *sums_name(const struct echi_cpu_stack *s, const struct echi_cpu_unit *u) {
+    if (u->winograd) return kind_name(u->winograd);
+    if (u->layer->op != ECHI_OP_FC || s->bf16 == ECHI_CPU_BF16_NONE) return "";
+    return s->bf16 == ECHI_CPU_BF16_AMX ? " bf16 amx" : " bf16";
+}
+
 /* Makes every boundary as its readers like it; false when two of them cannot be pleased. */
 static bool meet_readers(struct echi_cpu_stack *s) {
     for (int i = 0; i < s->n_units; i++) {
@@ -220,10 +225,13 @@ static bool meet_readers(struct echi_cpu_stack *s) {
         }
         if (b->across && b->convolved) return false;
     }
+    for (int i = 0; i < s->n_units; i++)
+        if (s->units[i].layer->op == ECHI_OP_FC && !s->boundaries[i + 1].convolved) s->boundaries[i + 1].across = true;
     return true;
 }
 
-static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, struct echi_team *team, const struct echi_layer *layers, int count, int max_n,
+static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, enum echi_cpu_bf16 bf16, struct echi_team *team,
+                              const struct echi_layer *layers, int count, int max_n,
                               void **out_state, struct echi_stack_unit *units, int *out_units, size_t *out_bytes,
                               struct ech_error *err) {
     struct echi_cpu_stack *s = calloc(1, sizeof *s);
@@ -231,6 +239,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, st
     s->k = k;
     s->team = team;
     s->threads = echi_team_threads(team);
+    s->bf16 = bf16;
     s->max_groups = (max_n + k->width - 1) / k->width;
     s->layers = malloc((size_t)count * sizeof *s->layers);
     s->units = calloc((size_t)count, sizeof *s->units);
@@ -249,7 +258,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, st
         told->first = first;
         told->end = next;
         snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s%s", op_name(u->layer), u->relu ? "+relu" : "", u->pool ? "+maxpool" : "",
-                 k->name, kind_name(u->winograd), u->late ? " late" : "");
+                 k->name, sums_name(s, u), u->late ? " late" : "");
         s->boundaries[s->n_units].shape = layers[next - 1].out;
     }
 
@@ -415,24 +424,31 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
 #define CREATE_ARGS                                                                                                     \
     struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,                 \
         struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err
-#define CREATE(name, kernels, winograd)                                                                                           \
+#define CREATE(name, kernels, winograd, bf16)                                                                                     \
     static ech_status name(CREATE_ARGS) {                                                                               \
         const struct echi_cpu_kernels *k = kernels;                                                                     \
         if (!k) return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create", "this processor lacks the instructions asked for"); \
-        return create_with(k, winograd, echi_device_team(device), layers, count, max_n, out_state, units, out_units, out_bytes, err);                        \
+        return create_with(k, winograd, bf16, echi_device_team(device), layers, count, max_n, out_state, units, out_units, out_bytes, err);  \
     }
 #define STACK(text, create_function)                                                                                    \
     {                                                                                                                   \
         .name = text, .create = create_function, .destroy = destroy, .input = input, .train = train, .forward = forward, .output = output, \
         .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad                        \
     }
-CREATE(create_best, echi_cpu_kernels_for(echi_cpu_level()), 4)
-CREATE(create_close, echi_cpu_kernels_for(echi_cpu_level()), 2)
-CREATE(create_plain, echi_cpu_kernels_for(echi_cpu_level()), 0)
-CREATE(create_fixed, &echi_cpu_kernels_fixed, 0)
-CREATE(create_base, echi_cpu_kernels_for(ECHI_CPU_BASE), 4)
-CREATE(create_avx2, echi_cpu_kernels_for(ECHI_CPU_AVX2), 4)
-CREATE(create_avx512, echi_cpu_kernels_for(ECHI_CPU_AVX512), 4)
+CREATE(create_best, echi_cpu_kernels_for(echi_cpu_level()), 4, ECHI_CPU_BF16_NONE)
+CREATE(create_close, echi_cpu_kernels_for(echi_cpu_level()), 2, ECHI_CPU_BF16_NONE)
+CREATE(create_plain, echi_cpu_kernels_for(echi_cpu_level()), 0, ECHI_CPU_BF16_NONE)
+CREATE(create_fixed, &echi_cpu_kernels_fixed, 0, ECHI_CPU_BF16_NONE)
+CREATE(create_base, echi_cpu_kernels_for(ECHI_CPU_BASE), 4, ECHI_CPU_BF16_NONE)
+CREATE(create_avx2, echi_cpu_kernels_for(ECHI_CPU_AVX2), 4, ECHI_CPU_BF16_NONE)
+CREATE(create_avx512, echi_cpu_kernels_for(ECHI_CPU_AVX512), 4, ECHI_CPU_BF16_NONE)
+/* bf16 without the kernels for it is no kernel at all. */
+static const struct echi_cpu_kernels *kernels_if(enum echi_cpu_bf16 bf16) { return echi_cpu_bf16() >= bf16 ? echi_cpu_kernels_for(ECHI_CPU_AVX512) : NULL; }
+CREATE(create_bf16, kernels_if(ECHI_CPU_BF16_DOT), 4, echi_cpu_bf16())
+CREATE(create_bf16_close, kernels_if(ECHI_CPU_BF16_DOT), 2, echi_cpu_bf16())
+CREATE(create_bf16_plain, kernels_if(ECHI_CPU_BF16_DOT), 0, echi_cpu_bf16())
+CREATE(create_bf16_dot, kernels_if(ECHI_CPU_BF16_DOT), 4, ECHI_CPU_BF16_DOT)
+CREATE(create_bf16_amx, kernels_if(ECHI_CPU_BF16_AMX), 4, ECHI_CPU_BF16_AMX)
 const struct echi_stack_impl echi_stack_cpu = STACK("cpu", create_best);
 const struct echi_stack_impl echi_stack_cpu_close = STACK("cpu-close", create_close);
 const struct echi_stack_impl echi_stack_cpu_plain = STACK("cpu-plain", create_plain);
@@ -440,3 +456,8 @@ const struct echi_stack_impl echi_stack_cpu_fixed = STACK("cpu-fixed", create_fi
 const struct echi_stack_impl echi_stack_cpu_base = STACK("cpu-base", create_base);
 const struct echi_stack_impl echi_stack_cpu_avx2 = STACK("cpu-avx2", create_avx2);
 const struct echi_stack_impl echi_stack_cpu_avx512 = STACK("cpu-avx512", create_avx512);
+const struct echi_stack_impl echi_stack_cpu_bf16 = STACK("cpu-bf16", create_bf16);
+const struct echi_stack_impl echi_stack_cpu_bf16_close = STACK("cpu-bf16-close", create_bf16_close);
+const struct echi_stack_impl echi_stack_cpu_bf16_plain = STACK("cpu-bf16-plain", create_bf16_plain);
+const struct echi_stack_impl echi_stack_cpu_bf16_dot = STACK("cpu-bf16-dot", create_bf16_dot);
+const struct echi_stack_impl echi_stack_cpu_bf16_amx = STACK("cpu-bf16-amx", create_bf16_amx);

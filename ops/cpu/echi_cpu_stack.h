@@ -45,7 +45,7 @@ struct echi_cpu_unit {
 /* Scratch of one thread. */
 struct echi_cpu_scratch {
     float *rows;                         /* convolution rows on their way to a pool */
-    float *tail;                         /* fully connected: gradients of the last columns, [out][lane] */
+    float *matrix;                       /* fully connected: room of echi_cpu_matrix */
     float *drawn;                        /* dropout: factors of one group as rows, [lane][channel][row][column] */
     struct { float *points, *products, *turned, *grads; } winograd;
     struct { float *weights, *products; } late;
@@ -57,6 +57,7 @@ struct echi_cpu_late_room { size_t points, grads, weights, products, nothing; };
 
 struct echi_cpu_stack {
     const struct echi_cpu_kernels *k;
+    enum echi_cpu_bf16 bf16;             /* of products of fully connected layers */
     struct echi_layer *layers;
     struct echi_cpu_unit *units;
     struct echi_cpu_boundary *boundaries;   /* n_units + 1: unit u writes boundary u + 1 */
@@ -70,16 +71,12 @@ struct echi_cpu_stack {
     struct echi_cpu_scratch *own;        /* [threads], of the thread at each place */
     float *sums, *bias_sums;             /* weight and bias gradients, a vector each, [half][out]...; see cpu_conv.c */
     float *dz;                           /* fully connected: gradient before ReLU, [out][group][lane] */
-    float *samples;                      /* fully connected: input as rows of samples, [sample][in, rounded up] */
     float *turned, *turned_sums;         /* convolution: inputs as vectors over channels, and sums over them: see cpu_turned.c */
     struct { float *kernels, *nothing, *sums; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
     struct { float *points, *grads, *nothing; } late;   /* see cpu_late.c */
     float *share;                        /* of a gradient, on its way to those of other readers; any boundary's size and layout */
     void *memory;                        /* all of the above arrays */
 };
-
-/* Samples of which a fully connected layer's weight gradient is summed at a time. */
-enum { ECHI_CPU_SAMPLES = 64 };
 
 /* Samples of group g of the step: the last group may have fewer than lanes. */
 static inline int echi_cpu_lanes(const struct echi_cpu_stack *s, int g) {

@@ -14,7 +14,8 @@
 #include "problem.h"
 
 static const struct echi_stack_impl *const candidates[] = {&echi_stack_cpu, &echi_stack_cpu_close, &echi_stack_cpu_plain, &echi_stack_cpu_base,
-                                                           &echi_stack_cpu_fixed, &echi_stack_cpu_avx2, &echi_stack_cpu_avx512};
+                                                           &echi_stack_cpu_fixed, &echi_stack_cpu_avx2, &echi_stack_cpu_avx512,
+                                                           &echi_stack_cpu_bf16_dot, &echi_stack_cpu_bf16_amx};
 #define CANDIDATES (sizeof candidates / sizeof candidates[0])
 static const int thread_counts[] = {2, 3, 7};
 #define COUNTS (sizeof thread_counts / sizeof thread_counts[0])
