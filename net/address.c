@@ -104,6 +104,15 @@ bool echi_address_is_loopback(const struct echi_address *address) {
 }
 
 bool echi_address_text_is_loopback(const char *text) {
-    struct echi_addresses a;
-    return echi_address_parse(text, "", false, false, &a, NULL) == ECH_OK && echi_address_is_loopback(&a.list[0]);
+    char host[256];
+    long port;
+    struct echi_address a = {.len = 0};
+    struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)&a.at;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)&a.at;
+    if (!split(text, true, host, sizeof host, &port)) return false;
+    if (strcmp(host, "localhost") == 0) return true;
+    a.at.ss_family = AF_INET;
+    if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) return echi_address_is_loopback(&a);
+    a.at.ss_family = AF_INET6;
+    return inet_pton(AF_INET6, host, &v6->sin6_addr) == 1 && echi_address_is_loopback(&a);
 }

@@ -200,7 +200,7 @@ static ech_status open_wire(struct echi_node *n) {
 
 /* Threads of computation, where nobody said how many: those who meet at an address that only this machine reaches share its processors. */
 static int own_threads(const struct ech_config *c) {
-    const bool together = echi_address_text_is_loopback(c->coordinator) || strncmp(c->coordinator, "localhost:", 10) == 0;
+    const bool together = echi_address_text_is_loopback(c->coordinator);
     const int processors = echi_cpu_count(), own = processors / (together ? c->world : 1);
     return own < 1 ? 1 : own < ECHI_TEAM_MOST ? own : ECHI_TEAM_MOST;
 }
