@@ -5,6 +5,7 @@
  *     bench_product                     a table over the sizes of bench_product.h
  *     bench_product bf16                the same in bf16, from floats and to floats
  *     bench_product openblas LIBRARY    the same products by that library's cblas_sgemm: row after row, nothing packed beforehand
+ *     bench_product sizes               those sizes, IN,OUT,BATCH
  *     bench_product peak                multiply-adds in registers alone: the most that a core can do, in GFLOP/s */
 #include "bench_product.h"
 #include "echi_ops.h"
@@ -140,7 +141,7 @@ static int table(enum echi_kernels kernels) {
     return 0;
 }
 
-static int peer_table(const char *path) {
+static int peer_table(const char *path, bool peek) {
     void *library = dlopen(path, RTLD_NOW);
     struct peer p = {0};
     if (library) *(void **)&p.sgemm = dlsym(library, "cblas_sgemm");
@@ -148,7 +149,7 @@ static int peer_table(const char *path) {
         fprintf(stderr, "%s\n", dlerror());
         return 1;
     }
-    for (size_t i = 0; i < BENCH_SIZES; i++) {
+    for (size_t i = 0; i < BENCH_SIZES && !peek; i++) {
         struct echi_random r;
         echi_random_init(&r, 1, ECHI_STREAM_TEST, 0);
         p.size = bench_sizes[i];
@@ -165,15 +166,27 @@ static int peer_table(const char *path) {
 }
 
 int main(int argc, char **argv) {
+    const bool peek = argc > 1 && strcmp(argv[argc - 1], "peek") == 0;   /* only whether it would work: exit status */
+    if (peek) argc--;
     if (argc == 1) return table(ECHI_KERNELS_FAST);
-    if (argc == 2 && strcmp(argv[1], "bf16") == 0) return table(ECHI_KERNELS_BF16_FAST);
-    if (argc == 3 && strcmp(argv[1], "openblas") == 0) return peer_table(argv[2]);
+    if (argc == 2 && strcmp(argv[1], "bf16") == 0) {
+        if (echi_cpu_bf16_lacks()[0]) return 1;
+        return peek ? 0 : table(ECHI_KERNELS_BF16_FAST);
+    }
+    if (argc == 3 && strcmp(argv[1], "openblas") == 0) return peer_table(argv[2], peek);
+    if (argc == 2 && strcmp(argv[1], "sizes") == 0) {
+        for (size_t i = 0; i < BENCH_SIZES; i++) printf("%d,%d,%d\n", bench_sizes[i].in, bench_sizes[i].out, bench_sizes[i].batch);
+        return 0;
+    }
     if (argc == 2 && strcmp(argv[1], "peak") == 0) {
         double peak = 0;
-        for (int i = 0; i < 20; i++) peak = bench_peak() > peak ? bench_peak() : peak;
+        for (int i = 0; i < 20; i++) {
+            const double once = bench_peak();
+            if (once > peak) peak = once;
+        }
         printf("%.0f\n", peak);
         return 0;
     }
-    fprintf(stderr, "usage: bench_product [bf16 | openblas LIBRARY | peak]\n");
+    fprintf(stderr, "usage: bench_product [bf16 | openblas LIBRARY | sizes | peak] [peek]\n");
     return 2;
 }
