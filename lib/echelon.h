@@ -189,7 +189,9 @@ struct ech_config {
     double damping;               /* c, 0.. (default 0, off): a push that is t rounds stale weighs 1 / (1 + c t); not under bsp */
     char regroup[8];              /* "auto" (gssp): workers change groups or step sizes when their speeds have changed for good, and who falls behind
                                      gets a group of its own until it keeps up again; "off" */
-    char optimizer[16];           /* "sgd" (default), "nesterov": PyTorch's SGD, with nesterov=True or without */
+    /* "sgd" (default), "nesterov": PyTorch's SGD, with nesterov=True or without. "adam", "adamw": PyTorch's Adam (weight_decay is L2, added
+     * to the gradient) and AdamW (it decays the weights themselves); they have no momentum, and lr is 0.001 if not given. */
+    char optimizer[16];
     /* lr is multiplied by what the schedule says of the place in the data, in epochs from the beginning of the run, that an update's
      * samples have (of several leases the first): "constant" (default), "step" or "cosine", to 0 at the end of epochs or steps. */
     char schedule[16];
@@ -203,6 +205,9 @@ struct ech_config {
      * spoils. The test set is never augmented. All nodes the same. With samples from a callback, or in a session, crop-flip is refused:
      * they are the program's. */
     char augment[16];
+    /* adam, adamw: decays of the first and of the second moment in a round of B samples, 0 to 0.999999 (defaults 0.9 and 0.999); what is
+     * added to the root of the second, 1e-12 to 1 (default 1e-8). PyTorch's betas and eps. */
+    double beta1, beta2, epsilon;
 };
 void ech_config_init(struct ech_config *config);
 

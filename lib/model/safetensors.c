@@ -39,7 +39,7 @@ struct echi_tensors {
 };
 
 static void set_tensor(struct tensor *t, const struct echi_tensor_set *set, const char *layer, const char *part, size_t at, size_t count) {
-    *t = (struct tensor){.values = set->values ? set->values + at : NULL, .count = count};
+    *t = (struct tensor){.values = set->values ? set->values + (at - set->at) : NULL, .count = count};
     struct echi_print p = {t->name, sizeof t->name, 0};
     echi_print(&p, "%s%s.%s", set->prefix, layer, part);
 }

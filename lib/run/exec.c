@@ -102,7 +102,7 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
     ECHI_TRY(local ? echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 1, all, err) : setup_places(x, p, all, err));
     if (local) {
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_WEIGHTS, 0, 2, all, err));
-        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_MOMENTUM, 0, 1, all, err));
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, p->optimizer), err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_DELTA, 0, ECHI_DELTAS, all, err));
     }
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_GRADS, 0, p->strands, sums_size(x, all), err));
@@ -136,7 +136,7 @@ ech_status echi_exec_regroup(struct echi_exec *x, const struct echi_plan *p, str
 
 static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_WEIGHTS, 0, ECHI_SNAPSHOTS, all, err));
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, all, err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, echi_plan_owner_optimizer(p)), err));
     if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
     ECHI_TRY(setup_grads(x, p, group, all, err));
     if (p->deterministic) ECHI_TRY(echi_buffer_create(x->device, all, &x->rounded, err));
@@ -161,7 +161,7 @@ static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, siz
     }
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_WEIGHTS, 0, 3, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_GRADS, 0, 1, all, err));
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_MOMENTUM, 0, 1, all, err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, p->optimizer), err));
     if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_SUM, 0, 1, sums_size(x, all), err));
     ECHI_TRY(echi_exec_stack(x, x->job->cut, x->job->model->n_layers, most, &x->head, err));
     ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(echi_real), "rows at the head", err));
@@ -187,7 +187,15 @@ ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, 
 }
 
 ech_status echi_exec_setup_kept(struct echi_exec *x, struct ech_error *err) {
-    return echi_exec_slots(x, ECHI_SLOT_COORD_KEPT, 0, 1 + x->setup->plan.n_groups, x->job->n_params * sizeof(echi_real), err);
+    const struct echi_plan *p = &x->setup->plan;
+    const size_t memory = echi_job_memory_bytes(x->job, echi_plan_owner_optimizer(p));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_KEPT, 0, 1, x->job->n_params * sizeof(echi_real), err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_KEPT, 1, p->n_groups, memory, err));
+    for (int part = 1; part < 3 && echi_optimizer_adam(echi_plan_owner_optimizer(p)); part++) {   /* where the owners' come in */
+        echi_buffer_destroy(x->slot[ECHI_SLOT_COORD_PARAMS][part]);
+        x->slot[ECHI_SLOT_COORD_PARAMS][part] = NULL;
+    }
+    return echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 1, 2, memory, err);
 }
 
 void *echi_exec_slot(struct echi_exec *x, struct echi_slot slot, size_t *out_bytes) {
@@ -318,23 +326,43 @@ static ech_status take_state(struct echi_exec *x, const struct echi_task *task, 
     return echi_add(x->device, state, slot(x, task->weights), at, count, err);
 }
 
+/* How this push is stepped by. Adam's numbers depend on what is in the moments already, and so does what it leaves there. */
+static struct echi_step step_of(const struct echi_exec *x, const struct echi_task *task, struct echi_buffer *memory, size_t memory_at) {
+    const struct echi_plan *p = &x->setup->plan;
+    const double f = (double)task->samples / task->divisor, lr = echi_plan_lr(p, &task->lease, x->job->train_samples);
+    if (task->kind == ECHI_TASK_APPLY && echi_policy_of((enum echi_sync)p->sync)->local)   /* decay was in the workers' own steps */
+        return (struct echi_step){.rule = ECHI_RULE_NESTEROV, .lr = (echi_real)p->outer_lr, .momentum = (echi_real)p->outer_momentum};
+    if (!echi_optimizer_adam(p->optimizer))
+        return (struct echi_step){.rule = p->optimizer == ECHI_OPTIMIZER_NESTEROV ? ECHI_RULE_NESTEROV : ECHI_RULE_SGD, .lr = (echi_real)lr,
+                                  .momentum = (echi_real)p->momentum, .l2 = (echi_real)(p->decay * task->samples / task->divisor)};
+    uint8_t *at = (uint8_t *)echi_buffer_host(memory) + memory_at;
+    const bool decoupled = p->optimizer == ECHI_OPTIMIZER_ADAMW;
+    struct echi_adam_weights weights;
+    struct echi_adam_push push;
+    memcpy(&weights, at, sizeof weights);
+    echi_adam_take(&p->adam, f, &weights, &push);
+    memcpy(at, &weights, sizeof weights);
+    return (struct echi_step){.rule = ECHI_RULE_ADAM, .lr = (echi_real)(f * lr / weights.first), .per_f = (echi_real)(1 / f),
+                              .l2 = decoupled ? 0 : (echi_real)p->decay, .shrink = decoupled ? (echi_real)(f * lr * p->decay) : 0,
+                              .keep1 = (echi_real)push.keep1, .gain1 = (echi_real)push.gain1, .keep2 = (echi_real)push.keep2,
+                              .gain2 = (echi_real)push.gain2, .whole2 = (echi_real)(1 / weights.second), .epsilon = (echi_real)p->adam.epsilon};
+}
+
 ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head,
                            struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
-    const echi_real lr = (echi_real)echi_plan_lr(p, &task->lease, x->job->train_samples), momentum = (echi_real)p->momentum;
-    const echi_real decay = (echi_real)(p->decay * task->samples / task->divisor);
-    const struct echi_sgd how = {lr, momentum, decay, p->optimizer == ECHI_OPTIMIZER_NESTEROV};
-    const struct echi_sgd outer = {.lr = (echi_real)p->outer_lr, .momentum = (echi_real)p->outer_momentum, .nesterov = true};
-    struct echi_buffer *v = task->kind == ECHI_TASK_LOCAL_APPLY ? slot(x, task->state)
-                            : x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0];
+    const bool own = task->kind == ECHI_TASK_LOCAL_APPLY;
+    struct echi_memory m;
+    echi_job_memory(x->job, p, own ? p->optimizer : echi_plan_owner_optimizer(p), of_head, &m);
+    const struct echi_moments v = {own ? slot(x, task->state) : x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0],
+                                   m.first, m.second};
+    const struct echi_step how = step_of(x, task, v.buffer, m.at);
     size_t at, count;
     echi_job_range(x->job, p, of_head, &at, &count);
-    if (task->kind == ECHI_TASK_APPLY && echi_policy_of((enum echi_sync)p->sync)->local)   /* decay was in the workers' own steps */
-        return echi_apply_sgd(x->device, slot(x, task->weights), slot(x, task->weights_out), v, grads, at, count, &outer, err);
     if (task->state_out.kind == ECHI_SLOT_NONE)
-        return echi_apply_sgd(x->device, slot(x, task->weights), slot(x, task->weights_out), v, grads, at, count, &how, err);
-    ECHI_TRY(echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), v, grads, at, count,
-                              &how, err));
+        return echi_apply(x->device, slot(x, task->weights), slot(x, task->weights_out), &v, grads, at, count, &how, err);
+    ECHI_TRY(echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), &v, grads, at, count, &how,
+                              err));
     return sum_states(x, task, task->state_out, err);
 }
 

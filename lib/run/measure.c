@@ -259,7 +259,7 @@ static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_err
     struct bench *b = c->b;
     const size_t all = b->job->n_params;
     const struct echi_buffer *states[2] = {b->grads, c->momentum};
-    const struct echi_sgd sgd = {.lr = (echi_real)0.01, .momentum = (echi_real)0.5};
+    const struct echi_step sgd = {.lr = (echi_real)0.01, .momentum = (echi_real)0.5};
     double loss;
     int correct;
     switch (cost) {
@@ -268,7 +268,7 @@ static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_err
         if (b->head) ECHI_TRY(echi_stack_output_grad(b->trunk, b->cut_rows, err));
         else ECHI_TRY(echi_stack_loss(b->trunk, b->labels, 1, &loss, &correct, err));
         return units(b->trunk, b, true, err);
-    case APPLY: return echi_apply_sgd(c->device, b->params, c->out, c->momentum, b->grads, 0, all, &sgd, err);
+    case APPLY: return echi_apply(c->device, b->params, c->out, &(struct echi_moments){.buffer = c->momentum}, b->grads, 0, all, &sgd, err);
     case ADD: return echi_add(c->device, c->out, b->grads, 0, all, err);
     case REFRESH: return echi_sum_states(c->device, c->out, b->params, states, 2, 0, all, err);
     case COPY:

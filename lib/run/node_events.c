@@ -148,6 +148,9 @@ static void on_plan(struct echi_node *n, const uint8_t *body, size_t len) {
     if (from && from->local != (plan.sync == ECHI_SYNC_LOCAL))
         echi_node_log(n, ECH_LOG_WARN, "the checkpoint was made %s sync local, whose momentum is of another kind: momentum starts at zero",
                       from->local ? "with" : "without");
+    else if (from && !echi_checkpoint_carries(from, &plan))
+        echi_node_log(n, ECH_LOG_WARN, "the checkpoint was made with optimizer %s, this run has %s, which remembers gradients in another way: "
+                      "its memory starts at zero", from->optimizer, echi_optimizer_name(plan.optimizer));
     n->standing = true;
     echi_lane_call(n->lane, make_slots, n);
 }

@@ -78,8 +78,8 @@ static int step(struct bench *b, int64_t *at) {
         check(echi_stack_backward(b->stack, u, b->params, b->grads, u > 0, &err), &err);
         at[parts++] = echi_now();
     }
-    const struct echi_sgd sgd = {.lr = 0.001f, .momentum = 0.9f};
-    check(echi_apply_sgd(b->device, b->params, b->params, b->velocity, b->grads, 0, b->model->n_params, &sgd, &err), &err);
+    const struct echi_step sgd = {.lr = 0.001f, .momentum = 0.9f};
+    check(echi_apply(b->device, b->params, b->params, &(struct echi_moments){.buffer = b->velocity}, b->grads, 0, b->model->n_params, &sgd, &err), &err);
     at[parts++] = echi_now();
     return parts;
 }

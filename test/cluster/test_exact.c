@@ -31,6 +31,10 @@
 #define STEPS 50
 #define LR 0.05
 #define MOMENTUM 0.9
+#define ADAM_LR 0.01
+#define BETA1 0.9
+#define BETA2 0.999
+#define EPSILON 1e-8
 #define DECAY 1e-3
 #define WARMUP 0.75
 enum { ROUNDS = 3 * 14 + 8 + 1 };   /* that STEPS x BATCH samples are: three epochs, and 201 samples */
@@ -70,6 +74,7 @@ static struct run {
     size_t params, cut;                 /* all, and where the head's begin */
     bool separated, deterministic, restart;
     const char *schedule;               /* NULL: lr stays; else with a warm-up, and Nesterov's momentum */
+    const char *adam;                   /* NULL, or in the place of SGD: "adam", "adamw" */
     bool plain;                         /* as if the processor had no more than every processor of its kind */
     struct echi_net_hub *hub;           /* NULL: TCP */
     pthread_mutex_t mutex;
@@ -159,11 +164,11 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
         c->steps = STEPS;
         c->eval_every = 0;
         c->deterministic = run.deterministic;
-        c->lr = LR;
-        c->momentum = MOMENTUM;
+        c->lr = run.adam ? ADAM_LR : LR;
+        c->momentum = run.adam ? -1 : MOMENTUM;
         c->weight_decay = DECAY;
         c->warmup = run.schedule ? WARMUP : 0;
-        assert_int_equal(ech_config_set(c, "optimizer", run.schedule ? "nesterov" : "sgd", NULL), ECH_OK);
+        assert_int_equal(ech_config_set(c, "optimizer", run.adam ? run.adam : run.schedule ? "nesterov" : "sgd", NULL), ECH_OK);
         assert_int_equal(ech_config_set(c, "schedule", run.schedule ? run.schedule : "constant", NULL), ECH_OK);
         if (run.schedule && strcmp(run.schedule, "step") == 0) assert_int_equal(ech_config_set(c, "lr-steps", "1,2.5", NULL), ECH_OK);
         c->join_timeout = c->deadline = 60;
@@ -269,21 +274,25 @@ enum { SHAPES = sizeof shapes / sizeof shapes[0], WHOLE = SHAPES - 2, NAMED = 2 
 
 #ifdef ECHI_DOUBLE
 
-/* What PyTorch's SGD and its schedulers do with the gradients that were applied, written out: round t of an epoch of 14. */
+/* What PyTorch's SGD, Adam and AdamW and its schedulers do with the gradients that were applied, written out: round t of an epoch of 14. */
 static void trained_as_written(const echi_real *start) {
-    double *w = calloc(run.params, sizeof *w), *v = calloc(run.params, sizeof *v);
-    assert_true(w && v);
+    double *w = calloc(run.params, sizeof *w), *v = calloc(run.params, sizeof *v), *s = calloc(run.params, sizeof *s);
+    const bool decoupled = run.adam && strcmp(run.adam, "adamw") == 0;
+    assert_true(w && v && s);
     for (size_t i = 0; i < run.params; i++) w[i] = start[i];
     for (int t = 0; t < ROUNDS; t++) {
         const double place = t / 14 + t % 14 * (double)BATCH / SAMPLES, end = (double)STEPS * BATCH / SAMPLES;
-        double lr = LR;
+        double lr = run.adam ? ADAM_LR : LR;
         if (run.schedule && strcmp(run.schedule, "step") == 0) lr *= place >= 2.5 ? 0.1 * 0.1 : place >= 1 ? 0.1 : 1;
         if (run.schedule && place < WARMUP) lr *= place / WARMUP;
         else if (run.schedule && strcmp(run.schedule, "cosine") == 0) lr *= (1 + cos(3.14159265358979323846 * (place - WARMUP) / (end - WARMUP))) / 2;
         for (size_t i = 0; i < run.params; i++) {
-            double grad = run.gradient[(size_t)t * run.params + i] + DECAY * w[i];
-            v[i] = MOMENTUM * v[i] + grad;
-            w[i] -= lr * (run.schedule ? grad + MOMENTUM * v[i] : v[i]);
+            double grad = run.gradient[(size_t)t * run.params + i] + (decoupled ? 0 : DECAY * w[i]);
+            if (decoupled) w[i] -= lr * DECAY * w[i];
+            v[i] = run.adam ? BETA1 * v[i] + (1 - BETA1) * grad : MOMENTUM * v[i] + grad;
+            s[i] = BETA2 * s[i] + (1 - BETA2) * grad * grad;
+            if (run.adam) w[i] -= lr / (1 - pow(BETA1, t + 1)) * v[i] / (sqrt(s[i]) / sqrt(1 - pow(BETA2, t + 1)) + EPSILON);
+            else w[i] -= lr * (run.schedule ? grad + MOMENTUM * v[i] : v[i]);
             if (fabs(w[i] - run.weights[(size_t)t * run.params + i]) > 1e-12 * (1 + fabs(w[i])))
                 fail_msg("%s, round %d, parameter %zu: %.17g, not %.17g", run.schedule ? run.schedule : "plain", t, i,
                          run.weights[(size_t)t * run.params + i], w[i]);
@@ -291,6 +300,7 @@ static void trained_as_written(const echi_real *start) {
     }
     free(w);
     free(v);
+    free(s);
 }
 
 static void ends_alike(const char *text, int n_shapes) {
@@ -325,7 +335,17 @@ static void test_schedules_and_nesterov(void **state) {
     run.schedule = NULL;
 }
 
-#define TESTS cmocka_unit_test(test_weights_after_free_steps), cmocka_unit_test(test_schedules_and_nesterov)
+static void test_adam(void **state) {
+    (void)state;
+    run.adam = "adam";
+    ends_alike(small_text, SHAPES);
+    run.schedule = "cosine";
+    run.adam = "adamw";
+    ends_alike(residual_text, SHAPES);
+    run.schedule = run.adam = NULL;
+}
+
+#define TESTS cmocka_unit_test(test_weights_after_free_steps), cmocka_unit_test(test_schedules_and_nesterov), cmocka_unit_test(test_adam)
 
 #else
 
@@ -368,6 +388,8 @@ static void test_summed_gradients_from_the_same_weights(void **state) {
 #define RESIDUAL_ENDS_IN UINT64_C(0x458f858bcb37bd6e)
 #define LENET5_ENDS_IN UINT64_C(0x9fede1ea2f9c077d)
 
+#define ADAM_ENDS_IN UINT64_C(0x6304ae7acb4ecc37)
+
 static void check_end(const char *text, const echi_real *weights, uint64_t ends_in) {
     struct echi_sha256 hash;
     uint8_t digest[32];
@@ -408,6 +430,9 @@ static void test_deterministic_runs_end_in_the_same_bits(void **state) {
     run.schedule = "cosine";
     bits_alike(small_text, WHOLE, 0);
     run.schedule = NULL;
+    run.adam = "adam";
+    bits_alike(small_text, WHOLE, ADAM_ENDS_IN);
+    run.adam = NULL;
 }
 
 #define TESTS cmocka_unit_test(test_summed_gradients_from_the_same_weights), cmocka_unit_test(test_deterministic_runs_end_in_the_same_bits)

@@ -16,6 +16,7 @@
 #define echi_stack_reference stack_in_double
 #define echi_dropout_factors dropout_factors_in_double
 #include "dropout.c"
+#include "ref/adam.c"
 #include "ref/conv2d.c"
 #include "ref/each.c"
 #include "ref/fc.c"
@@ -268,6 +269,24 @@ static void test_sgd(void **state) {
     }
 }
 
+/* Three steps of torch.optim.Adam and AdamW (2.15, in double, from w 1 with lr 0.1, weight_decay 0.2 and what else is its default). */
+static void test_adam(void **state) {
+    (void)state;
+    static const double g[] = {0.5, -0.25, 2}, wanted[2][3][3] = {
+        {{0.06999999999999998, 0.0004900000000000003, 0.9000000014285714}, {0.05600000002857142, 0.0004944099999600003, 0.8407351511622136},
+         {0.2672147030489585, 0.005194777134665805, 0.7658404589357781}},
+        {{0.04999999999999999, 0.0002500000000000002, 0.880000002}, {0.019999999999999997, 0.0003122500000000003, 0.8357662986678462},
+         {0.21799999999999994, 0.004311937750000004, 0.7519862085157961}}};
+    for (int decoupled = 0; decoupled < 2; decoupled++) {
+        double w = 1, m = 0, s = 0;
+        for (int t = 1; t <= 3; t++) {
+            const double *is = wanted[decoupled][t - 1];
+            echi_ref_adam_double(1, &w, &m, &s, &g[t - 1], t, 0.1, 0.9, 0.999, 1e-8, 0.2, decoupled);
+            assert_true(fabs(m - is[0]) < 1e-15 && fabs(s - is[1]) < 1e-17 && fabs(w - is[2]) < 1e-14);
+        }
+    }
+}
+
 /* --- small nets with branches: gradients of all parameters and of the input, through the reference stack --- */
 
 struct net { const struct problem *p; void *state; int n; double *x, *params, *y, *dy; };
@@ -418,7 +437,7 @@ int main(void) {
         cmocka_unit_test(test_conv2d),         cmocka_unit_test(test_conv2d_corners), cmocka_unit_test(test_fc),
         cmocka_unit_test(test_max_pool),       cmocka_unit_test(test_avg_pool),       cmocka_unit_test(test_relu),
         cmocka_unit_test(test_at_the_kinks),   cmocka_unit_test(test_softmax),        cmocka_unit_test(test_softmax_counts),
-        cmocka_unit_test(test_sgd),            cmocka_unit_test(test_random_branches), cmocka_unit_test(test_residual_nets),
+        cmocka_unit_test(test_sgd), cmocka_unit_test(test_adam),            cmocka_unit_test(test_random_branches), cmocka_unit_test(test_residual_nets),
         cmocka_unit_test(test_dropout_draws),
     };
     return cmocka_run_group_tests_name("grad", tests, NULL, NULL);
