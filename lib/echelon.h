@@ -91,9 +91,9 @@ void ech_data_destroy(ech_data *data);
  * It may be called from several of the library's threads at once, must give the same sample for the same index on every
  * node, and must stay valid until ech_data_destroy. Before a run trains it is also called for samples that nobody trains with, while a
  * node measures how long its steps take. What it gives is trained with as it is: the option `augment` is not for it. */
-typedef int (*ech_data_read)(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels);
+typedef int (*ech_data_read)(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels);
 struct ech_data_callback {
-    int channels, height, width, classes;   /* classes 2..256 */
+    int channels, height, width, classes;   /* classes 2..65536 */
     uint32_t train_samples, test_samples;   /* train at least 1; test may be 0 (accuracy is then not measured) */
     ech_data_read read;
     void *user;
@@ -104,7 +104,7 @@ ech_status ech_data_from_callback(const struct ech_data_callback *callback, ech_
 uint32_t ech_data_samples(const ech_data *data, int test);
 void ech_data_shape(const ech_data *data, int *out_channels, int *out_height, int *out_width, int *out_classes);
 /* Reads samples as a run would see them, but for the option `augment`: rows [n][C][H][W], labels [n]. */
-ech_status ech_data_get(const ech_data *data, int test, const uint32_t *index, int n, float *rows, uint8_t *labels, struct ech_error *err);
+ech_status ech_data_get(const ech_data *data, int test, const uint32_t *index, int n, float *rows, uint16_t *labels, struct ech_error *err);
 
 /* ------------------------------------------------------------------ options */
 

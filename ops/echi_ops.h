@@ -98,7 +98,7 @@ ech_status echi_stack_output(struct echi_stack *stack, echi_real *rows, struct e
 /* Softmax and cross-entropy over the last unit's output. labels [n], each below out.c. Sets the gradient of the output
  * to scale * (softmax - onehot). *out_loss: sum over samples of -log p (unscaled); *out_correct: samples whose largest
  * output is at their label. Non-finite losses are reported as such, not as a failure. */
-ech_status echi_stack_loss(struct echi_stack *stack, const uint8_t *labels, echi_real scale, double *out_loss, int *out_correct,
+ech_status echi_stack_loss(struct echi_stack *stack, const uint16_t *labels, echi_real scale, double *out_loss, int *out_correct,
                            struct ech_error *err);
 /* Gradient of the last unit's output, given from elsewhere: rows [n][out]. */
 ech_status echi_stack_output_grad(struct echi_stack *stack, const echi_real *rows, struct ech_error *err);

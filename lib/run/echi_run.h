@@ -57,6 +57,10 @@ void echi_job_augment(const struct echi_job *job, char out[ECHI_JOB_WORD]);
  * whose layers a PARAMS is about. */
 void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at,
                      size_t *len);
+/* The labels that follow the rows of an ACT, two bytes each, the lower first; `at` needs no alignment. */
+#define ECHI_LABEL_BYTES 2
+void echi_labels_put(void *at, const uint16_t *labels, uint32_t n);
+void echi_labels_get(const void *at, uint16_t *out_labels, uint32_t n);
 /* Under a codec some kinds are as long as what is written in them; the extent is then the longest. Whether a kind is coded, and the
  * length of what lies at `bytes`, of which the first words are read; 0: they make no sense. */
 bool echi_job_coded(const struct echi_plan *plan, int kind);

@@ -67,13 +67,13 @@ ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int fi
     return ECH_OK;
 }
 
-static ech_status sample_room(const struct echi_exec *x, uint32_t n, echi_real **rows, uint8_t **labels, uint32_t **index,
+static ech_status sample_room(const struct echi_exec *x, uint32_t n, echi_real **rows, uint16_t **labels, uint32_t **index,
                               struct ech_error *err) {
     const struct echi_shape s = x->job->data->shape;
     size_t floats;
     if (!echi_mul_size(n, echi_shape_size(s), &floats)) return echi_fail_memory(err, "run.setup", "a batch of samples");
     ECHI_TRY(allocate(rows, floats, sizeof **rows, "a batch of samples", err));
-    ECHI_TRY(allocate(labels, n, 1, "a batch of labels", err));
+    ECHI_TRY(allocate(labels, n, sizeof **labels, "a batch of labels", err));
     return allocate(index, n, sizeof **index, "a batch of sample numbers", err);
 }
 
@@ -114,7 +114,7 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
     ECHI_TRY(sample_room(x, n, &x->rows, &x->labels, &x->index, err));
     ECHI_TRY(allocate(&x->who, n, sizeof *x->who, "a batch of sample numbers", err));
     if (!p->separated) return ECH_OK;
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->strands, n * (sizeof(echi_real) * x->job->cut_width + 1), err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->strands, n * (sizeof(echi_real) * x->job->cut_width + ECHI_LABEL_BYTES), err));
     return echi_exec_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->strands, n * sizeof(echi_real) * x->job->cut_width, err);
 }
 
@@ -156,7 +156,7 @@ static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, siz
         if (p->group_of[r] == ECHI_NONE) continue;
         const uint32_t n = echi_plan_room(p, r);
         if (n > most) most = n;
-        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, n * (sizeof(echi_real) * width + 1), err));
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, n * (sizeof(echi_real) * width + ECHI_LABEL_BYTES), err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, r, 1, n * sizeof(echi_real) * width, err));
     }
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_WEIGHTS, 0, 3, all, err));
@@ -167,7 +167,7 @@ static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, siz
     ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(echi_real), "rows at the head", err));
     ECHI_TRY(allocate(&x->head_rows_grad, most * width, sizeof(echi_real), "gradients of rows at the head", err));
     ECHI_TRY(allocate(&x->head_who, most, sizeof *x->head_who, "sample numbers at the head", err));
-    return allocate(&x->head_labels, most, 1, "labels at the head", err);
+    return allocate(&x->head_labels, most, sizeof *x->head_labels, "labels at the head", err);
 }
 
 ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, struct ech_error *err) {
@@ -238,7 +238,7 @@ static ech_status report_gradients(struct echi_exec *x, const struct echi_task *
 }
 
 /* Training samples as their epoch has them. Data sets give floats. They come to the end of the room for `rows`, which is the same place where echi_real is float. */
-ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch, const uint32_t *index, int n, echi_real *rows, uint8_t *labels,
+ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch, const uint32_t *index, int n, echi_real *rows, uint16_t *labels,
                           struct ech_error *err) {
     const size_t count = (size_t)n * echi_shape_size(job->data->shape);
     float *given = (float *)(void *)(rows + count) - count;
@@ -270,7 +270,7 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     if (!whole) {
         echi_real *rows = echi_exec_slot(x, task->act, NULL);
         ECHI_TRY(echi_stack_output(trunk, rows, err));
-        memcpy(rows + l->n * x->job->cut_width, x->labels, l->n);
+        echi_labels_put(rows + l->n * x->job->cut_width, x->labels, l->n);
         return ECH_OK;
     }
     int correct = 0;
@@ -389,7 +389,7 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
     for (int i = 0; i < task->n_rows; i++) {
         const echi_real *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, task->rows[i]}, NULL);
         memcpy(x->head_rows + n * width, rows, task->row_count[i] * width * sizeof(echi_real));
-        memcpy(x->head_labels + n, rows + task->row_count[i] * width, task->row_count[i]);
+        echi_labels_get(rows + task->row_count[i] * width, x->head_labels + n, task->row_count[i]);
         echi_job_rows(x->job, task->row_epoch[i], task->row_start[i], task->row_count[i], x->head_who + n);
         n += task->row_count[i];
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What is run: model and data as a job, ranges of parameters under a plan, and the samples of a lease. */
 #include "echi_run.h"
+#include "echi_bytes.h"
 #include "echi_error.h"
 #include "echi_random.h"
 
@@ -101,6 +102,14 @@ size_t echi_job_length(const struct echi_plan *plan, int kind, const uint8_t *by
     return echi_coded_length(bytes, most, (most - echi_coded_most(0)) / sizeof(echi_real));
 }
 
+void echi_labels_put(void *at, const uint16_t *labels, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) echi_store16((uint8_t *)at + i * ECHI_LABEL_BYTES, labels[i]);
+}
+
+void echi_labels_get(const void *at, uint16_t *out_labels, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) out_labels[i] = echi_load16((const uint8_t *)at + i * ECHI_LABEL_BYTES);
+}
+
 void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at,
                      size_t *len) {
     const size_t width = job->cut_width;
@@ -119,7 +128,7 @@ void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, i
     }
     case ECHI_KIND_ACT:
         *at = 0;
-        *len = m->lease.n * (width * sizeof(echi_real) + 1);
+        *len = m->lease.n * (width * sizeof(echi_real) + ECHI_LABEL_BYTES);
         return;
     case ECHI_KIND_ACT_GRAD:
         *at = 0;

@@ -51,7 +51,7 @@ struct bench {
     struct echi_stack *trunk, *head;
     struct echi_buffer *params, *grads;
     echi_real *rows, *cut_rows;
-    uint8_t *labels;
+    uint16_t *labels;
     uint32_t *index, at;   /* samples are read on from here */
     struct echi_row *who;  /* for dropout: any will do */
     uint8_t *other;        /* memory that is touched between steps */
@@ -170,7 +170,7 @@ static ech_status bench_open(const struct echi_job *job, struct echi_device *dev
     ECHI_TRY(echi_buffer_create(device, job->n_params * sizeof(echi_real), &b->grads, err));
     b->rows = calloc((size_t)most * echi_shape_size(job->model->input), sizeof *b->rows);
     b->cut_rows = calloc((size_t)most * (job->cut_width ? job->cut_width : 1), sizeof *b->cut_rows);
-    b->labels = calloc((size_t)most, 1);
+    b->labels = calloc((size_t)most, sizeof *b->labels);
     b->index = calloc((size_t)most, sizeof *b->index);
     b->who = calloc((size_t)most, sizeof *b->who);
     b->other_bytes = job->n_params > MOST_BETWEEN / (BETWEEN * sizeof(echi_real)) ? MOST_BETWEEN : job->n_params * BETWEEN * sizeof(echi_real);

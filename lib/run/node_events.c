@@ -362,7 +362,7 @@ static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, co
     if (e->kind != ECHI_KIND_ACT) return true;
     const uint8_t *labels = (const uint8_t *)e->payload + m->lease.n * n->job->cut_width * sizeof(echi_real);
     for (uint32_t i = 0; i < m->lease.n; i++)
-        if (labels[i] >= n->job->data->classes) return false;
+        if (echi_load16(labels + i * ECHI_LABEL_BYTES) >= n->job->data->classes) return false;
     return true;
 }
 

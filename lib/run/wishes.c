@@ -38,7 +38,7 @@ static void load_of(const struct echi_job *job, struct echi_load *out) {
     out->row_grad = (uint32_t)(job->cut_width * sizeof(float));
     out->layers = (uint32_t)job->cut_params;
     out->head_layers = (uint32_t)(job->n_layers - job->cut_params);
-    out->row = out->row_grad + 1;   /* and a label */
+    out->row = out->row_grad + ECHI_LABEL_BYTES;
 }
 
 /* "dense", "topk", "topk:paper": what config.c has let through. */

@@ -210,7 +210,7 @@ struct echi_setup {
     X(END, "end", 0, 0)               /* coordinator -> node: the run is over */                                        \
     X(STATS, "stats", 0, 0)           /* node -> coordinator: bytes sent */                                             \
     X(ACT_GRAD, "activation_grad", 1, 1) /* head -> worker: rows [n][cut_width] */                                      \
-    X(ACT, "activation", 2, 1)        /* worker -> head: rows [n][cut_width], then n labels of one byte */              \
+    X(ACT, "activation", 2, 1)        /* worker -> head: rows [n][cut_width], then n labels of two bytes, little-endian */ \
     X(WEIGHTS, "weights", 3, 1)       /* owner -> worker: a snapshot of its layers */                                   \
     X(PUSH, "push", 4, 1)             /* worker -> owner: gradient of one layer, the last layer first */                \
     X(STATE, "state", 5, 1)           /* owner -> owner: the sum of a group's changes */                                \

@@ -137,7 +137,7 @@ struct echi_cpu_kernels {
     void (*avg_pool_back)(const float *dy, ptrdiff_t dy_column, const struct echi_cpu_window *w, float scale, float *dx,
                           ptrdiff_t dx_row, ptrdiff_t dx_column);
     /* One group of echi_stack_loss: x[c][lane], labels of the first `lanes` lanes; dx is 0 in the others. */
-    void (*softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uint8_t *labels, int lanes, float scale, float *dx,
+    void (*softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uint16_t *labels, int lanes, float scale, float *dx,
                          ptrdiff_t dx_class, double *loss, int *correct);
     /* Flat ranges; the same bits in every table. */
     void (*descend)(const struct echi_cpu_descent *d, size_t count);   /* SGD */

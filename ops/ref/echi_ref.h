@@ -50,7 +50,7 @@ void ECHI_REF(dropout)(size_t count, const echi_real *x, const echi_real *factor
 
 /* y [n][classes], labels [n]. dy = scale * (softmax(y) - onehot); *out_loss = sum of -log softmax(y)[label]; *out_correct =
  * samples whose first largest output is at their label. */
-void ECHI_REF(softmax_cross_entropy)(int n, int classes, const echi_real *y, const uint8_t *labels, echi_real scale, echi_real *dy,
+void ECHI_REF(softmax_cross_entropy)(int n, int classes, const echi_real *y, const uint16_t *labels, echi_real scale, echi_real *dy,
                                      double *out_loss, int *out_correct);
 
 /* Which of x go, as papers.md 4.2 writes it down; `scratch` has room for count numbers. Like echi_topk_select. */

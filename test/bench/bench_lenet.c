@@ -22,7 +22,7 @@ struct bench {
     struct echi_stack *stack;
     int n, units;
     float *rows;
-    uint8_t labels[MOST_N];
+    uint16_t labels[MOST_N];
 };
 
 static void check(ech_status status, const struct ech_error *err) {
@@ -48,7 +48,7 @@ static void begin(struct bench *b, int n) {
     b->rows = malloc((size_t)n * image * sizeof(float));
     if (!b->rows) exit(1);
     for (size_t i = 0; i < (size_t)n * image; i++) b->rows[i] = (float)echi_random_normal(&r);
-    for (int i = 0; i < n; i++) b->labels[i] = (uint8_t)echi_random_below(&r, 10);
+    for (int i = 0; i < n; i++) b->labels[i] = (uint16_t)echi_random_below(&r, 10);
 }
 
 static void end(struct bench *b) {

@@ -43,14 +43,15 @@ struct shape { const char *name; int world; const char *separate, *shares; bool 
 
 /* ------------------------------------------------- what is trained */
 
-static int noise(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+static int run_classes(void);
+static int noise(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
     const uint32_t size = *(const uint32_t *)user;
     (void)test;
     for (int i = 0; i < n; i++) {
         struct echi_random random;
         echi_random_init(&random, 5, ECHI_STREAM_TEST, index[i]);
-        labels[i] = (uint8_t)(index[i] % 10);
-        for (uint32_t k = 0; k < size; k++) rows[(uint32_t)i * size + k] = (float)(4 * echi_random_unit(&random) - 2) + (k % 10 == labels[i]);
+        labels[i] = (uint16_t)(index[i] % (uint32_t)run_classes());
+        for (uint32_t k = 0; k < size; k++) rows[(uint32_t)i * size + k] = (float)(4 * echi_random_unit(&random) - 2) + (k % 10 == labels[i] % 10u);
     }
     return 0;
 }
@@ -63,7 +64,10 @@ static const char residual_text[] = "input 2 13 11\nconv2d out 4 kernel 3 pad 1 
                                     "conv2d out 4 kernel 1 from 2\nadd with 4\nadd with 2\nrelu\navg_pool kernel 2 from 6\navg_pool kernel 2 from 8\n"
                                     "add with 9\nglobal_avg_pool\nfc out 12\nrelu\ndropout p 0.5\nfc out 12\nadd with 14\nfc out 10\n";
 
-static const char *name_of(const char *text) { return text == small_text ? "small" : text ? "residual" : "lenet5"; }
+/* More classes than a byte has. */
+static const char wide_text[] = "input 2 13 11\nconv2d out 4 kernel 3 stride 2\nrelu\nfc out 9\nrelu\nfc out 300\n";
+
+static const char *name_of(const char *text) { return text == small_text ? "small" : text == wide_text ? "wide" : text ? "residual" : "lenet5"; }
 
 /* ------------------------------------------------- one run at a time */
 
@@ -84,6 +88,8 @@ static struct run {
     echi_real *gradient, *weights;      /* [ROUNDS][params]: sums as they were applied, weights after that */
     const echi_real *start_from;        /* restart: weights after each round, of another run */
 } run = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static int run_classes(void) { return run.model->layers[run.model->n_layers - 1].out.c; }
 
 struct node { struct ech_config config; struct ech_error error; struct ech_report report; echi_real *params; ech_status status; pthread_t thread; };
 
@@ -212,9 +218,10 @@ static echi_real *room(size_t count) {
 static echi_real *open_run(const char *text) {
     struct echi_job *job = calloc(1, sizeof *job);
     struct ech_config config;
-    struct ech_data_callback data = {.classes = 10, .train_samples = SAMPLES, .read = noise, .user = &run.size, .name = "noise"};
+    struct ech_data_callback data = {.train_samples = SAMPLES, .read = noise, .user = &run.size, .name = "noise"};
     assert_non_null(job);
     assert_int_equal(text ? ech_model_parse(text, strlen(text), "small", &run.model, NULL) : ech_model_open("lenet5", &run.model, NULL), ECH_OK);
+    data.classes = run_classes();
     data.channels = run.model->input.c, data.height = run.model->input.h, data.width = run.model->input.w;
     run.size = (uint32_t)echi_shape_size(run.model->input);
     assert_int_equal(ech_data_from_callback(&data, &run.data, NULL), ECH_OK);
@@ -324,6 +331,7 @@ static void test_weights_after_free_steps(void **state) {
     ends_alike(small_text, SHAPES);
     ends_alike(residual_text, SHAPES);
     ends_alike(NULL, NAMED);
+    ends_alike(wide_text, NAMED);
 }
 
 static void test_schedules_and_nesterov(void **state) {
@@ -430,6 +438,7 @@ static void test_deterministic_runs_end_in_the_same_bits(void **state) {
     run.schedule = "cosine";
     bits_alike(small_text, WHOLE, 0);
     run.schedule = NULL;
+    bits_alike(wide_text, NAMED, 0);
     run.adam = "adam";
     bits_alike(small_text, WHOLE, ADAM_ENDS_IN);
     run.adam = NULL;

@@ -226,10 +226,10 @@ static void test_softmax(void **state) {
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 60);
         int n = random_from(&r, 1, 4), classes = random_from(&r, 1, 12), correct = 0;
         double y[48], dy[48], unused[48], scale = 0.1 + echi_random_unit(&r), loss = 0;
-        uint8_t labels[4];
+        uint16_t labels[4];
         size_t count = (size_t)(n * classes);
         fill_normal(&r, y, count);
-        for (int s = 0; s < n; s++) labels[s] = (uint8_t)echi_random_below(&r, (uint32_t)classes);
+        for (int s = 0; s < n; s++) labels[s] = (uint16_t)echi_random_below(&r, (uint32_t)classes);
         echi_ref_softmax_cross_entropy_double(n, classes, y, labels, scale, dy, &loss, &correct);
         for (size_t i = 0; i < count; i++) {
             double keep = y[i], above, below;
@@ -249,11 +249,11 @@ static void test_softmax_counts(void **state) {
     const double y[12] = {1, 2, 3, 3, 2, 1, 2, 2, 1, NAN, 1, 0};
     double dy[12], loss = 0;
     int correct = -1;
-    echi_ref_softmax_cross_entropy_double(3, 3, y, (const uint8_t[]){2, 1, 0}, 1, dy, &loss, &correct);
+    echi_ref_softmax_cross_entropy_double(3, 3, y, (const uint16_t[]){2, 1, 0}, 1, dy, &loss, &correct);
     assert_int_equal(correct, 2);   /* of two equal outputs the first is the answer */
     double closed = 2 * log(1 + exp(-1) + exp(-2)) + 1 + log(2 + exp(-1));
     assert_true(fabs(loss - closed) < 1e-12);
-    echi_ref_softmax_cross_entropy_double(4, 3, y, (const uint8_t[]){2, 1, 0, 0}, 1, dy, &loss, &correct);
+    echi_ref_softmax_cross_entropy_double(4, 3, y, (const uint16_t[]){2, 1, 0, 0}, 1, dy, &loss, &correct);
     assert_int_equal(correct, 2);   /* a NaN is no answer, and shows */
     assert_true(isnan(loss));
 }

@@ -82,10 +82,10 @@ static void what_is_no_adam(void **state) {
 
 /* ------------------------------------------------------ the owner's step */
 
-static int blank(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+static int blank(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
     (void)user, (void)test, (void)index;
     memset(rows, 0, (size_t)n * 6 * 6 * sizeof *rows);
-    memset(labels, 0, (size_t)n);
+    memset(labels, 0, (size_t)n * sizeof *labels);
     return 0;
 }
 
