@@ -54,7 +54,8 @@ void ech_model_add(ech_model *model, int with);
 int ech_model_layers(const ech_model *model);           /* how many there are: the number of the last one */
 /* ECH_OK when the model is whole and every shape fits. */
 ech_status ech_model_finish(const ech_model *model, struct ech_error *err);
-/* A built-in model by name ("lenet5"), or a text file: one layer a line, '#' starts a comment:
+/* A built-in model by name, or a text file. "lenet5": 1 x 28 x 28, 10 classes. "alexnet": 3 x 224 x 224, 1000 classes, torchvision's form of one
+ * tower; no data set that ech_data_open reads is of that size, so its samples come from a callback (ech_data_from_callback). A text file: one layer a line, '#' starts a comment:
  *     input 1 28 28
  *     conv2d out 6 kernel 5 pad 2        (stride 1 and pad 0 when not given)
  *     relu

@@ -31,6 +31,28 @@ static const struct {
                "fc out 84\n"
                "relu\n"
                "fc out 10\n"},
+    /* Krizhevsky, "One weird trick for parallelizing convolutional neural networks", arXiv 1404.5997, 2014: one tower, as torchvision has it. */
+    {"alexnet", "input 3 224 224\n"
+                "conv2d out 64 kernel 11 stride 4 pad 2\n"
+                "relu\n"
+                "max_pool kernel 3 stride 2\n"
+                "conv2d out 192 kernel 5 pad 2\n"
+                "relu\n"
+                "max_pool kernel 3 stride 2\n"
+                "conv2d out 384 kernel 3 pad 1\n"
+                "relu\n"
+                "conv2d out 256 kernel 3 pad 1\n"
+                "relu\n"
+                "conv2d out 256 kernel 3 pad 1\n"
+                "relu\n"
+                "max_pool kernel 3 stride 2\n"
+                "dropout p 0.5\n"
+                "fc out 4096\n"
+                "relu\n"
+                "dropout p 0.5\n"
+                "fc out 4096\n"
+                "relu\n"
+                "fc out 1000\n"},
 };
 #define BUILTINS (sizeof builtins / sizeof *builtins)
 
