@@ -99,6 +99,7 @@ FUZZ_COMMON := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard test/fuzz/fuzz_*.c)) te
 FUZZ_OBJ := $(FUZZ_COMMON) $(patsubst %,$(B)/test/fuzz/%.o,main mutate cover)
 FUZZ_WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc free)
 BENCHES := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/bench_*.c)))
+GRADIENTS := $(B)/test/pytorch/gradients
 
 .PHONY: all lib clean tests test faults layers names demo bench reproduce-gssp fuzz libfuzzer pytorch install uninstall FORCE
 .SECONDARY:
@@ -147,9 +148,12 @@ $(B)/test/cluster/test_alloc: private LDFLAGS += -Wl,--wrap=echi_measure
 $(B)/test/cluster/test_sim: private LDFLAGS += -Wl,--wrap=echi_sim_post
 $(DOUBLE_TEST): FORCE | $(B)/test-needs
 	$(Q)$(MAKE) DOUBLE=1 B=$(B)/double $@
-$(BENCHES): %: %.o $(LIB)
+$(BENCHES) $(GRADIENTS): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
+
+$(B)/double/test/pytorch/gradients: FORCE
+	$(Q)$(MAKE) DOUBLE=1 B=$(B)/double $@
 
 # Programs of test/faults: calls of the C library are led through inject.c, which can make them fail.
 FAULTS := $(filter $(B)/test/faults/%,$(TESTS))
@@ -172,7 +176,7 @@ $(TESTS:=.o): | $(B)/test-needs
 # A complete installation, for the tests that see Echelon as a user does.
 STAGE := $(abspath $(B)/stage)
 SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" OBJ="$(OBJ)" LIB="$(LIB)" ECHELON="$(abspath $(TOOL))" STAGE="$(STAGE)"
-tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(BENCHES)
+tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(BENCHES) $(GRADIENTS)
 test: all $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(B)/test-needs
 	@$(call install_into,,$(STAGE))
 	@$(SCRIPT_ENV) TEST_TIMEOUT="$(TEST_TIMEOUT)" ONLY="$(ONLY)" $(BASH) test/run.sh $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(TEST_SCRIPTS)
@@ -214,8 +218,8 @@ $(if $(TOOL_SRC),$(INSTALL) -m 755 $(TOOL) "$$root/bin";) \
 $(if $(wildcard tools/echelon.1),$(INSTALL) -d "$$root/share/man/man1"; $(INSTALL) -m 644 tools/echelon.1 "$$root/share/man/man1";)
 endef
 # Gradients, losses and steps against PyTorch's, where a Python has it: see test/pytorch/.
-pytorch: $(TOOL)
-	$(Q)ECHELON="$(abspath $(TOOL))" $(BASH) test/pytorch/run.sh || [ $$? = 77 ]
+pytorch: $(TOOL) $(GRADIENTS) $(B)/double/test/pytorch/gradients
+	$(Q)B="$(abspath $(B))" ECHELON="$(abspath $(TOOL))" $(BASH) test/pytorch/run.sh || [ $$? = 77 ]
 install: all
 	$(Q)$(call install_into,$(DESTDIR),$(PREFIX))
 uninstall:
@@ -226,4 +230,4 @@ uninstall:
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(FUZZ_OBJ:.o=.d) $(BENCHES:=.d) $(B)/test/faults/inject.d
+-include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(FUZZ_OBJ:.o=.d) $(BENCHES:=.d) $(GRADIENTS:=.d) $(B)/test/faults/inject.d

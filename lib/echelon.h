@@ -39,6 +39,7 @@ void ech_model_destroy(ech_model *model);
  * one by one. Layers with parameters are named conv1, conv2, ... fc1, ... in order of appearance. */
 void ech_model_conv2d(ech_model *model, int out_channels, int kernel, int stride, int pad);
 void ech_model_relu(ech_model *model);
+void ech_model_tanh(ech_model *model);
 void ech_model_max_pool(ech_model *model, int kernel, int stride, int pad);
 void ech_model_avg_pool(ech_model *model, int kernel, int stride, int pad);
 void ech_model_fc(ech_model *model, int outputs);       /* flattens [C][H][W] */
@@ -46,6 +47,12 @@ void ech_model_global_avg_pool(ech_model *model);       /* C x H x W to C x 1 x 
 /* While training each number becomes 0 with probability p (0 <= p < 1, taken in millionths) or is divided by 1 - p, as PyTorch does; what
  * is drawn depends on the run's seed, epoch, sample, layer and place alone. Else it changes nothing. */
 void ech_model_dropout(ech_model *model, double p);
+/* Ioffe and Szegedy (ICML 2015), epsilon 1e-5: while training each channel is normalised by mean and variance of the samples that are
+ * computed together (a node's step; with --deterministic four samples), else by running averages of rate 0.1 a round. These are parameters
+ * of the model, too (bn1.running_mean, bn1.running_var, as in PyTorch's state_dict): as many as weights and biases. */
+void ech_model_batch_norm(ech_model *model);
+/* The next conv2d or fc has no bias: one in front of a batch_norm would change nothing. */
+void ech_model_without_bias(ech_model *model);
 /* Each layer takes the output of the one before it. This makes the next one take that of layer `layer` (1 the first, 0: the model's
  * input), so that a model may branch. Every output but the last must be taken by some layer. */
 void ech_model_from(ech_model *model, int layer);
@@ -54,10 +61,12 @@ void ech_model_add(ech_model *model, int with);
 int ech_model_layers(const ech_model *model);           /* how many there are: the number of the last one */
 /* ECH_OK when the model is whole and every shape fits. */
 ech_status ech_model_finish(const ech_model *model, struct ech_error *err);
-/* A built-in model by name, or a text file. "lenet5": 1 x 28 x 28, 10 classes. "alexnet": 3 x 224 x 224, 1000 classes, torchvision's form of one
- * tower; no data set that ech_data_open reads is of that size, so its samples come from a callback (ech_data_from_callback). A text file: one layer a line, '#' starts a comment:
+/* A built-in model by name, or a text file. lenet5: 1 x 28 x 28, 10 classes; for CIFAR-10 resnet18, vgg19; alexnet: 3 x 224 x 224, 1000 classes,
+ * torchvision's form of one tower: no data set that ech_data_open reads is of that size, so its samples come from a callback
+ * (ech_data_from_callback). A text file: one layer a line, '#' starts a comment:
  *     input 1 28 28
- *     conv2d out 6 kernel 5 pad 2        (stride 1 and pad 0 when not given)
+ *     conv2d out 6 kernel 5 pad 2        (stride 1 and pad 0 when not given; with `bias 0` it has none, fc alike)
+ *     batch_norm
  *     relu
  *     max_pool kernel 2                  (stride = kernel when not given; avg_pool alike)
  *     fc out 10

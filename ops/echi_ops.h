@@ -2,7 +2,7 @@
  * The arithmetic of a network: what a layer is, and a *stack*, a run of layers made ready for one device.
  *
  * A stack holds the activations of one mini-batch in flight. The calls for one step are, in this order:
- *     echi_stack_input, echi_stack_draw when training, echi_stack_forward for each unit, then either
+ *     echi_stack_input, echi_stack_train when training, echi_stack_forward for each unit, then either
  *       (with the loss here)  echi_stack_loss,                    or
  *       (loss elsewhere)      echi_stack_output ... echi_stack_output_grad
  *     echi_stack_backward for each unit from the last to the first, and, if wanted, echi_stack_input_grad.
@@ -28,7 +28,10 @@ enum echi_op {
     ECHI_OP_CONV2D, ECHI_OP_FC, ECHI_OP_MAX_POOL, ECHI_OP_AVG_POOL, ECHI_OP_RELU,
     ECHI_OP_GLOBAL_AVG_POOL,     /* an average pool whose one window is the whole map */
     ECHI_OP_ADD,                 /* the sum of two outputs of one shape (He et al., "Deep residual learning", CVPR 2016) */
-    ECHI_OP_DROPOUT              /* Srivastava et al., JMLR 2014, scaled while training, as PyTorch does */
+    ECHI_OP_DROPOUT,             /* Srivastava et al., JMLR 2014, scaled while training, as PyTorch does */
+    ECHI_OP_TANH,
+    ECHI_OP_BATCH_NORM,          /* Ioffe and Szegedy, ICML 2015: below */
+    ECHI_OPS
 };
 const char *echi_op_name(enum echi_op op);                     /* "conv2d" */
 
@@ -46,17 +49,28 @@ struct echi_layer {
     uint32_t drop;               /* dropout: so many millionths of the numbers become 0, below ECHI_WHOLE */
     uint32_t number;             /* dropout: its place in the model, which keys what is drawn for it */
     bool bias;                   /* conv2d and fc */
-    size_t weight_at, weights;   /* place and number of floats in the flat parameter array; [out,in,kh,kw] or [out,in] */
+    size_t weight_at, weights;   /* place and number of floats in the flat parameter array; [out,in,kh,kw] or [out,in]; batch_norm [out] */
     size_t bias_at, biases;      /* [out] */
+    size_t running_at, running;  /* batch_norm: running means [out], then running variances [out] */
 };
 /* Pools: padding counts as absent (max) and as zeros in the divisor (average, as PyTorch's default count_include_pad).
  * Output size floor((in + 2 pad - kernel) / stride) + 1. Of equal values in a window max-pool takes the first in row
  * order; ReLU's derivative at 0 is 0. While training, dropout multiplies each number by 0 or by 1 / (1 - p), p = drop in
- * millionths; else it changes nothing. */
+ * millionths; else it changes nothing.
+ *
+ * Batch-norm: y = (x - mean) / sqrt(variance + 1e-5) * weight + bias, each channel by its own: while training by mean and variance of the
+ * n * h * w numbers that the batch has of it, else by the running ones. These are parameters too. Their gradient is how far they are from
+ * the batch's (the variance with n * h * w - 1 in its divisor), times the step's share of a round, at most 1: so an update w - 0.1 g
+ * makes the running averages that PyTorch makes of whole batches, and gradients of shares, delayed or summed, mean what they mean
+ * elsewhere (design, 6). A sample's output and its input's gradient then depend on those beside it in the batch. */
+#define ECHI_NORM_EPSILON 1e-5
+#define ECHI_NORM_RATE 0.1       /* of running averages, a round */
 
 /* Outputs of a run of layers have numbers: 0 is its input, i + 1 what its layer i gives. Those that layer i takes: */
 static inline int echi_layer_takes(const struct echi_layer *layers, int i) { return i - layers[i].skip; }
 static inline int echi_layer_adds(const struct echi_layer *layers, int i) { return i - layers[i].with; }   /* an add: the second */
+/* Floats of the flat array that are the layer's. */
+static inline size_t echi_layer_params(const struct echi_layer *l) { return l->weights + l->biases + l->running; }
 static inline struct echi_shape echi_output_shape(const struct echi_layer *layers, int number) {
     return number > 0 ? layers[number - 1].out : layers[0].in;
 }
@@ -69,8 +83,8 @@ static inline int echi_output_readers(const struct echi_layer *layers, int count
 }
 
 /* FAST may sum 3 x 3 convolutions by Winograd's F(4x4, 3x3), which rounds some four times coarser than plain sums; CLOSE only by F(2x2, 3x3),
- * which rounds as they do; PLAIN: directly. FIXED: the same bits on every machine. What one sample gives does not depend on those beside it in the batch; the gradient
- * of a parameter is a sum over the batch, in an order of its own. */
+ * which rounds as they do; PLAIN: directly. FIXED: the same bits on every machine. But for batch-norm what one sample gives does not depend on
+ * those beside it in the batch; the gradient of a parameter is a sum over the batch, in an order of its own. */
 enum echi_kernels { ECHI_KERNELS_FAST, ECHI_KERNELS_CLOSE, ECHI_KERNELS_PLAIN, ECHI_KERNELS_FIXED, ECHI_KERNELS_REFERENCE };
 
 struct echi_stack;
@@ -86,11 +100,13 @@ const char *echi_stack_kernel(const struct echi_stack *stack, int unit);   /* wh
 
 /* Begins a step: n samples. rows [n][in.c*in.h*in.w]; not needed any more after the call. */
 ech_status echi_stack_input(struct echi_stack *stack, int n, const echi_real *rows, struct ech_error *err);
-/* Between input and the first forward: this step trains, and its rows are these samples of the training set, in these epochs.
- * What dropout draws depends on (seed, epoch, sample, layer, place) and on nothing else (design, 6, "Randomness"). Without
- * this call the step evaluates. rows [n], not needed any more after the call. */
+/* Between input and the first forward: this step trains; without this call it evaluates. What dropout draws depends on (seed, epoch,
+ * sample, layer, place) and on nothing else (design, 6, "Randomness"): its rows are these samples of the training set, in these epochs.
+ * rows [n], not needed any more after the call; NULL where no layer is a dropout. share > 0: what part of a round the n samples are, for
+ * batch-norm's running averages. */
 struct echi_row { uint32_t epoch, sample; };
-ech_status echi_stack_draw(struct echi_stack *stack, uint64_t seed, const struct echi_row *rows, struct ech_error *err);
+struct echi_training { uint64_t seed; const struct echi_row *rows; echi_real share; };
+ech_status echi_stack_train(struct echi_stack *stack, const struct echi_training *training, struct ech_error *err);
 /* `params` is the whole flat array of the model, of which the layers' places are read. */
 ech_status echi_stack_forward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct ech_error *err);
 /* Output of the last unit: rows [n][out]. */

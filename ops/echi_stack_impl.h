@@ -16,7 +16,7 @@ struct echi_stack_impl {
                          struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err);
     void (*destroy)(void *state);
     void (*input)(void *state, int n, const echi_real *rows);
-    void (*draw)(void *state, uint64_t seed, const struct echi_row *rows);   /* the step that `input` began trains */
+    void (*train)(void *state, const struct echi_training *training);   /* the step that `input` began trains */
     void (*forward)(void *state, int unit, const echi_real *params);
     void (*output)(void *state, echi_real *rows);
     void (*loss)(void *state, const uint16_t *labels, echi_real scale, double *out_loss, int *out_correct);
@@ -29,6 +29,11 @@ struct echi_stack_impl {
 int echi_stack_boundary(const struct echi_stack_unit *units, int count, int number);
 /* dropout.c. What a dropout multiplies the numbers of one sample by, in their order: `out` has room for those of its shape. */
 void echi_dropout_factors(const struct echi_layer *layer, uint64_t seed, struct echi_row row, echi_real *out);
+/* batch_norm.c. sqrt(variance + epsilon); and the gradients of the running averages, into their places, after a step that trained on n
+ * samples with these statistics [in.c] (variance: divided by n * h * w). */
+double echi_norm_deviation(double variance);
+void echi_norm_running_grad(const struct echi_layer *layer, int n, const echi_real *params, const echi_real *mean, const echi_real *variance,
+                            echi_real share, echi_real *grads);
 
 /* Fastest first, the reference last, then NULL. */
 extern const struct echi_stack_impl *const echi_stack_implementations[];

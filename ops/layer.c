@@ -8,7 +8,8 @@ const char *echi_op_name(enum echi_op op) {
     static const char *const names[] = {[ECHI_OP_CONV2D] = "conv2d", [ECHI_OP_FC] = "fc", [ECHI_OP_MAX_POOL] = "max_pool",
                                         [ECHI_OP_AVG_POOL] = "avg_pool", [ECHI_OP_RELU] = "relu",
                                         [ECHI_OP_GLOBAL_AVG_POOL] = "global_avg_pool", [ECHI_OP_ADD] = "add",
-                                        [ECHI_OP_DROPOUT] = "dropout"};
+                                        [ECHI_OP_DROPOUT] = "dropout", [ECHI_OP_BATCH_NORM] = "batch_norm",
+                                        [ECHI_OP_TANH] = "tanh"};
     return (unsigned)op < sizeof names / sizeof names[0] ? names[op] : "unknown";
 }
 
@@ -32,13 +33,14 @@ static bool side_fits(int in, int out, int kernel, int stride, int pad) {
 /* Floats in the weights of a layer: what one output is a sum over, times the outputs. */
 static bool count_weights(const struct echi_layer *l, size_t in_size, size_t *out) {
     if (l->op == ECHI_OP_FC) return echi_mul_size((size_t)l->out.c, in_size, out);
+    if (l->op == ECHI_OP_BATCH_NORM) return echi_mul_size((size_t)l->out.c, 1, out);
     return echi_mul_size((size_t)l->out.c, (size_t)l->in.c, out) && echi_mul_size(*out, (size_t)l->kernel_h, out) &&
            echi_mul_size(*out, (size_t)l->kernel_w, out);
 }
 
 ech_status echi_layer_check(const struct echi_layer *l, struct ech_error *err) {
     size_t in_size = 0, out_size = 0, weights = 0;
-    if ((unsigned)l->op > ECHI_OP_DROPOUT)
+    if ((unsigned)l->op >= ECHI_OPS)
         return echi_fail_at(err, ECH_E_UNSUPPORTED, "stack.create", -1, l->name, "layer '%s': operation %d is not known", l->name,
                             (int)l->op);
     if (!shape_size(l->in, &in_size) || !shape_size(l->out, &out_size)) return wrong(l, "every side must be at least 1", err);
@@ -55,17 +57,17 @@ ech_status echi_layer_check(const struct echi_layer *l, struct ech_error *err) {
     if (l->op == ECHI_OP_GLOBAL_AVG_POOL && (l->kernel_h != l->in.h || l->kernel_w != l->in.w || l->pad_h != 0 || l->pad_w != 0))
         return wrong(l, "the window must be the whole map", err);
     if (l->op == ECHI_OP_FC && (l->out.h != 1 || l->out.w != 1)) return wrong(l, "the output must be a vector", err);
-    bool keeps_shape = l->op == ECHI_OP_RELU || l->op == ECHI_OP_ADD || l->op == ECHI_OP_DROPOUT;
+    bool keeps_shape = l->op == ECHI_OP_RELU || l->op == ECHI_OP_TANH || l->op == ECHI_OP_ADD || l->op == ECHI_OP_DROPOUT || l->op == ECHI_OP_BATCH_NORM;
     if (keeps_shape && (l->in.c != l->out.c || l->in.h != l->out.h || l->in.w != l->out.w))
         return wrong(l, "the output must have the input's shape", err);
     if (l->op == ECHI_OP_DROPOUT && l->drop >= ECHI_WHOLE) return wrong(l, "it drops everything", err);
 
-    bool has_params = l->op == ECHI_OP_CONV2D || l->op == ECHI_OP_FC;
+    const bool norm = l->op == ECHI_OP_BATCH_NORM, has_params = norm || l->op == ECHI_OP_CONV2D || l->op == ECHI_OP_FC;
     if (has_params && !count_weights(l, in_size, &weights)) return wrong(l, "too many weights", err);
-    size_t biases = has_params && l->bias ? (size_t)l->out.c : 0;
-    if (l->weights != weights || l->biases != biases)
+    const size_t biases = has_params && (norm || l->bias) ? (size_t)l->out.c : 0, running = norm ? 2 * (size_t)l->out.c : 0;
+    if (l->weights != weights || l->biases != biases || l->running != running)
         return echi_fail_at(err, ECH_E_SHAPE, "stack.create", -1, l->name,
-                            "layer '%s': %zu weights and %zu biases are given, its shapes ask for %zu and %zu", l->name, l->weights,
-                            l->biases, weights, biases);
+                            "layer '%s': %zu weights, %zu biases and %zu running averages are given, its shapes ask for %zu, %zu and %zu",
+                            l->name, l->weights, l->biases, l->running, weights, biases, running);
     return ECH_OK;
 }

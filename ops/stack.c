@@ -26,6 +26,7 @@ struct echi_stack {
     struct reads *reads;                /* [n_units] */
     int *owed;                          /* [n_units + 1], by boundary: 1 + the unit that has kept back its share of the gradient; 0: none has */
     int n_units, max_n;
+    bool drops;                         /* a layer is a dropout */
     struct echi_shape in, out;
     size_t params_end;                  /* floats that the flat arrays must have */
     size_t bytes;
@@ -70,7 +71,7 @@ static ech_status check_layers(const struct echi_layer *layers, int count, int m
         if (!echi_mul_size(most, (size_t)max_n, &bytes) || !echi_mul_size(bytes, sizeof(echi_real), &bytes))
             return echi_fail_at(err, ECH_E_SHAPE, "stack.create", -1, l->name, "layer '%s': %d samples of it do not fit in memory",
                                 l->name, max_n);
-        if (!extend(&end, l->weight_at, l->weights) || !extend(&end, l->bias_at, l->biases))
+        if (!extend(&end, l->weight_at, l->weights) || !extend(&end, l->bias_at, l->biases) || !extend(&end, l->running_at, l->running))
             return echi_fail_at(err, ECH_E_SHAPE, "stack.create", -1, l->name, "layer '%s': its parameters lie outside any memory",
                                 l->name);
         ECHI_TRY(check_source(layers, i, echi_layer_takes(layers, i), l->op == ECHI_OP_FC, err));
@@ -124,6 +125,7 @@ ech_status echi_stack_create_with(struct echi_device *device, const struct echi_
         release(stack);
         return status;
     }
+    for (int i = 0; i < count; i++) stack->drops = stack->drops || layers[i].op == ECHI_OP_DROPOUT;
     for (int u = 0; u < stack->n_units; u++) {
         const int i = stack->units[u].first, from = echi_layer_takes(layers, i);
         stack->reads[u].from = echi_stack_boundary(stack->units, u, from);
@@ -228,13 +230,15 @@ ech_status echi_stack_input(struct echi_stack *stack, int n, const echi_real *ro
     return ECH_OK;
 }
 
-ech_status echi_stack_draw(struct echi_stack *stack, uint64_t seed, const struct echi_row *rows, struct ech_error *err) {
-    ECHI_TRY(need("stack.draw", stack != NULL, "stack", err));
-    ECHI_TRY(need("stack.draw", rows != NULL, "rows", err));
-    if (stack->n == 0) return echi_fail(err, ECH_E_ARGUMENT, "stack.draw", "there is no input yet; call echi_stack_input first");
+ech_status echi_stack_train(struct echi_stack *stack, const struct echi_training *training, struct ech_error *err) {
+    ECHI_TRY(need("stack.train", stack != NULL, "stack", err));
+    ECHI_TRY(need("stack.train", training != NULL, "training", err));
+    ECHI_TRY(need("stack.train", training->rows != NULL || !stack->drops, "rows", err));
+    if (!(training->share > 0)) return echi_fail(err, ECH_E_ARGUMENT, "stack.train", "share is %g; it must be above 0", (double)training->share);
+    if (stack->n == 0) return echi_fail(err, ECH_E_ARGUMENT, "stack.train", "there is no input yet; call echi_stack_input first");
     if (stack->forward_next > 0)
-        return echi_fail(err, ECH_E_ARGUMENT, "stack.draw", "unit 0 has gone forward already; call echi_stack_draw right after echi_stack_input");
-    stack->impl->draw(stack->state, seed, rows);
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.train", "unit 0 has gone forward already; call echi_stack_train right after echi_stack_input");
+    stack->impl->train(stack->state, training);
     return ECH_OK;
 }
 

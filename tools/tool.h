@@ -85,6 +85,9 @@ int sim_main(int argc, char **argv);
 /* replay.c */
 int replay_main(int argc, char **argv);
 
+/* model.c */
+int model_main(int argc, char **argv);
+
 /* local.c: the nodes of --local N as child processes. Returns the exit status. */
 int local_run(const struct command *command, const ech_model *model, const ech_data *data);
 #endif

@@ -10,7 +10,8 @@
 static const char *const kinds[] = {
     [ECHI_OP_CONV2D] = "conv2d",     [ECHI_OP_FC] = "fc",     [ECHI_OP_MAX_POOL] = "max_pool",
     [ECHI_OP_AVG_POOL] = "avg_pool", [ECHI_OP_RELU] = "relu", [ECHI_OP_GLOBAL_AVG_POOL] = "global_avg_pool",
-    [ECHI_OP_ADD] = "add",           [ECHI_OP_DROPOUT] = "dropout",
+    [ECHI_OP_ADD] = "add",           [ECHI_OP_DROPOUT] = "dropout", [ECHI_OP_BATCH_NORM] = "batch_norm",
+    [ECHI_OP_TANH] = "tanh",
 };
 
 static void print_shape(struct echi_print *p, int number, const char *name, const char *kind, struct echi_shape s) {
@@ -34,7 +35,7 @@ size_t ech_model_describe(const ech_model *model, char *buf, size_t cap) {
         const struct echi_layer *layer = &model->layers[i];
         uint64_t work = echi_layer_operations(layer);
         print_shape(&p, i + 1, layer->name, kinds[layer->op], layer->out);
-        echi_print(&p, " %12zu %15" PRIu64, layer->weights + layer->biases, work);
+        echi_print(&p, " %12zu %15" PRIu64, echi_layer_params(layer), work);
         if (layer->skip) echi_print(&p, "   from %d", echi_layer_takes(model->layers, i));
         if (layer->op == ECHI_OP_ADD) echi_print(&p, "   with %d", echi_layer_adds(model->layers, i));
         echi_print(&p, "\n");

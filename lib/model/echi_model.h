@@ -15,12 +15,18 @@ struct ech_model {
     struct echi_layer layers[ECHI_LAYERS_MAX];
     int n_layers;
     int from; bool from_given;                  /* what ech_model_from said of the next layer */
-    size_t n_params;                            /* floats in the flat array, in the order of the layers, weight before bias */
+    bool without_bias;                          /* and ech_model_without_bias */
+    size_t n_params;                            /* floats in the flat array, in the order of the layers, weight before bias before running averages */
     bool broken; struct ech_error error;        /* a builder call failed: reported by every later use */
 };
 
-/* A range of the flat array that travels and is applied as one: the parameters of one layer that has any. */
-struct echi_param_layer { int layer; size_t at, count; char name[32]; };
+/* builtins.c: models by name, each as its text; the last has none. */
+struct echi_builtin { const char *name, *text; };
+extern const struct echi_builtin echi_builtins[];
+
+/* A range of the flat array that travels and is applied as one: the parameters of one layer that has any. The last `running` of them are
+ * running averages, which are not learned: batch-norm's (echi_ops.h). */
+struct echi_param_layer { int layer; size_t at, count, running; char name[32]; };
 /* Fills at most `cap`, returns how many there are. */
 int echi_model_param_layers(const struct ech_model *model, struct echi_param_layer *out, int cap);
 
@@ -43,6 +49,7 @@ void echi_model_init(const struct ech_model *model, uint64_t seed, float *params
 struct echi_tensor_set {
     char prefix[24];                            /* in front of every name: "", "momentum.0." */
     int first, end;                             /* those of the model's layers [first, end) */
+    bool learned;                               /* without running averages */
     float *values;                              /* laid out as the model's parameters, from parameter `at` on; NULL: only the header is wanted */
     size_t at;
 };

@@ -19,7 +19,8 @@
 static const char *const name_stems[] = {
     [ECHI_OP_CONV2D] = "conv",       [ECHI_OP_FC] = "fc",     [ECHI_OP_MAX_POOL] = "max_pool",
     [ECHI_OP_AVG_POOL] = "avg_pool", [ECHI_OP_RELU] = "relu", [ECHI_OP_GLOBAL_AVG_POOL] = "global_avg_pool",
-    [ECHI_OP_ADD] = "add",           [ECHI_OP_DROPOUT] = "dropout",
+    [ECHI_OP_ADD] = "add",           [ECHI_OP_DROPOUT] = "dropout", [ECHI_OP_BATCH_NORM] = "bn",
+    [ECHI_OP_TANH] = "tanh",
 };
 
 ech_status ech_model_create(int channels, int height, int width, ech_model **out_model, struct ech_error *err) {
@@ -131,13 +132,14 @@ static bool set_window(struct ech_model *model, struct echi_layer *layer, int ke
     return true;
 }
 
-/* Weights [out.c][fan_in] and biases [out.c] behind the parameters that are there; fan_in at most FLOATS_MAX. */
+/* Weights [out.c][fan_in], biases [out.c] and running averages [2][out.c] behind the parameters that are there; fan_in at most FLOATS_MAX. */
 static bool place_params(struct ech_model *model, struct echi_layer *layer, size_t fan_in) {
+    const size_t out = (size_t)layer->out.c;
     size_t end;
-    layer->bias = true;
-    layer->biases = (size_t)layer->out.c;
-    if (!echi_mul_size(layer->biases, fan_in, &layer->weights) ||
-        !echi_add_size(model->n_params, layer->weights, &layer->bias_at) || !echi_add_size(layer->bias_at, layer->biases, &end) ||
+    layer->biases = layer->bias ? out : 0;
+    layer->running = layer->op == ECHI_OP_BATCH_NORM ? 2 * out : 0;
+    if (!echi_mul_size(out, fan_in, &layer->weights) || !echi_add_size(model->n_params, layer->weights, &layer->bias_at) ||
+        !echi_add_size(layer->bias_at, layer->biases, &layer->running_at) || !echi_add_size(layer->running_at, layer->running, &end) ||
         end > FLOATS_MAX) {
         refuse(model, layer, ECH_E_SHAPE, "with it the model has more than %zu parameters: make it, or its input, smaller",
                FLOATS_MAX);
@@ -156,7 +158,18 @@ static void end_layer(struct ech_model *model, const struct echi_layer *layer) {
         return;
     }
     model->layers[model->n_layers++] = *layer;
-    model->n_params += layer->weights + layer->biases;
+    model->n_params += echi_layer_params(layer);
+}
+
+void ech_model_without_bias(ech_model *model) {
+    if (model) model->without_bias = true;
+}
+
+/* Whether the layer has a bias, which is said for one layer only. */
+static bool take_bias(struct ech_model *model) {
+    const bool bias = !model->without_bias;
+    model->without_bias = false;
+    return bias;
 }
 
 void ech_model_conv2d(ech_model *model, int out_channels, int kernel, int stride, int pad) {
@@ -165,6 +178,7 @@ void ech_model_conv2d(ech_model *model, int out_channels, int kernel, int stride
         !set_window(model, &layer, kernel, stride, pad))
         return;
     layer.out.c = out_channels;
+    layer.bias = take_bias(model);
     /* The window lies within the padded input, so in.c * kernel * kernel is within the bound that set_window checked. */
     if (place_params(model, &layer, (size_t)layer.in.c * (size_t)kernel * (size_t)kernel)) end_layer(model, &layer);
 }
@@ -173,12 +187,25 @@ void ech_model_fc(ech_model *model, int outputs) {
     struct echi_layer layer;
     if (!begin_layer(model, ECHI_OP_FC, &layer) || !check_range(model, &layer, "out", outputs, 1)) return;
     layer.out = (struct echi_shape){outputs, 1, 1};
+    layer.bias = take_bias(model);
     if (place_params(model, &layer, echi_shape_size(layer.in))) end_layer(model, &layer);
+}
+
+void ech_model_batch_norm(ech_model *model) {
+    struct echi_layer layer;
+    if (!begin_layer(model, ECHI_OP_BATCH_NORM, &layer)) return;
+    layer.bias = true;
+    if (place_params(model, &layer, 1)) end_layer(model, &layer);
 }
 
 void ech_model_relu(ech_model *model) {
     struct echi_layer layer;
     if (begin_layer(model, ECHI_OP_RELU, &layer)) end_layer(model, &layer);
+}
+
+void ech_model_tanh(ech_model *model) {
+    struct echi_layer layer;
+    if (begin_layer(model, ECHI_OP_TANH, &layer)) end_layer(model, &layer);
 }
 
 void ech_model_add(ech_model *model, int with) {
@@ -267,7 +294,8 @@ int echi_model_param_layers(const struct ech_model *model, struct echi_param_lay
         const struct echi_layer *layer = &model->layers[i];
         if (!layer->weights) continue;
         if (count < cap) {
-            out[count] = (struct echi_param_layer){.layer = i, .at = layer->weight_at, .count = layer->weights + layer->biases};
+            out[count] = (struct echi_param_layer){.layer = i, .at = layer->weight_at, .count = echi_layer_params(layer),
+                                                    .running = layer->running};
             memcpy(out[count].name, layer->name, sizeof layer->name);
         }
         count++;

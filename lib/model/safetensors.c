@@ -38,31 +38,35 @@ struct echi_tensors {
     struct tensor tensor[]; /* set after set, in the order of the layers, weight before bias */
 };
 
-static void set_tensor(struct tensor *t, const struct echi_tensor_set *set, const char *layer, const char *part, size_t at, size_t count) {
-    *t = (struct tensor){.values = set->values ? set->values + (at - set->at) : NULL, .count = count};
+/* A tensor of one dimension, of the layer's part of that name. */
+static struct tensor *list_vector(struct echi_tensors *list, const struct echi_tensor_set *set, const char *layer, const char *part, size_t at, size_t count) {
+    struct tensor *t = &list->tensor[list->n++];
+    *t = (struct tensor){.values = set->values ? set->values + (at - set->at) : NULL, .count = count, .dims = 1, .shape = {count}};
     struct echi_print p = {t->name, sizeof t->name, 0};
     echi_print(&p, "%s%s.%s", set->prefix, layer, part);
+    return t;
 }
 
 static void list_set(struct echi_tensors *list, const struct echi_tensor_set *set) {
     for (int i = set->first; i < set->end; i++) {
         const struct echi_layer *l = &list->model->layers[i];
         if (!l->weights) continue;
-        struct tensor *weight = &list->tensor[list->n++], *bias = &list->tensor[list->n++];
-        const uint64_t out = (uint64_t)l->out.c;
-        set_tensor(weight, set, l->name, "weight", l->weight_at, l->weights);
-        set_tensor(bias, set, l->name, "bias", l->bias_at, l->biases);
-        bias->dims = 1;
-        bias->shape[0] = weight->shape[0] = out;
+        const size_t out = (size_t)l->out.c;
+        struct tensor *weight = list_vector(list, set, l->name, "weight", l->weight_at, out);
+        weight->count = l->weights;
         if (l->op == ECHI_OP_FC) {
             weight->dims = 2;
             weight->shape[1] = l->weights / out;
-        } else {
+        } else if (l->op == ECHI_OP_CONV2D) {
             weight->dims = 4;
             weight->shape[1] = (uint64_t)l->in.c;
             weight->shape[2] = (uint64_t)l->kernel_h;
             weight->shape[3] = (uint64_t)l->kernel_w;
         }
+        if (l->biases) list_vector(list, set, l->name, "bias", l->bias_at, out);
+        if (!l->running || set->learned) continue;
+        list_vector(list, set, l->name, "running_mean", l->running_at, out);
+        list_vector(list, set, l->name, "running_var", l->running_at + out, out);
     }
 }
 
@@ -70,7 +74,7 @@ ech_status echi_tensors_create(const struct ech_model *model, const struct echi_
                                struct ech_error *err) {
     ECHI_TRY(ech_model_finish(model, err));
     size_t most = 0;
-    for (int i = 0; i < n_sets; i++) most += 2 * (size_t)(sets[i].end - sets[i].first);
+    for (int i = 0; i < n_sets; i++) most += 4 * (size_t)(sets[i].end - sets[i].first);
     struct echi_tensors *list = malloc(sizeof *list + most * sizeof list->tensor[0]);
     if (!list) return echi_fail_memory(err, "safetensors", "the list of tensors");
     list->model = model;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The text form of a model, one layer a line: reading it (with the line and word in every complaint), writing it, its
- * fingerprint, and the built-in models, which are text too. */
+ * fingerprint. */
 #include "echi_model.h"
 
 #include "echi_error.h"
@@ -15,65 +15,26 @@
 
 #define TEXT_MAX ((size_t)1 << 20) /* bytes of a model file */
 
-static const struct {
-    const char *name, *text;
-} builtins[] = {
-    /* LeCun et al., "Gradient-based learning applied to document recognition", 1998, with today's ReLU and max-pooling. */
-    {"lenet5", "input 1 28 28\n"
-               "conv2d out 6 kernel 5 pad 2\n"
-               "relu\n"
-               "max_pool kernel 2\n"
-               "conv2d out 16 kernel 5\n"
-               "relu\n"
-               "max_pool kernel 2\n"
-               "fc out 120\n"
-               "relu\n"
-               "fc out 84\n"
-               "relu\n"
-               "fc out 10\n"},
-    /* Krizhevsky, "One weird trick for parallelizing convolutional neural networks", arXiv 1404.5997, 2014: one tower, as torchvision has it. */
-    {"alexnet", "input 3 224 224\n"
-                "conv2d out 64 kernel 11 stride 4 pad 2\n"
-                "relu\n"
-                "max_pool kernel 3 stride 2\n"
-                "conv2d out 192 kernel 5 pad 2\n"
-                "relu\n"
-                "max_pool kernel 3 stride 2\n"
-                "conv2d out 384 kernel 3 pad 1\n"
-                "relu\n"
-                "conv2d out 256 kernel 3 pad 1\n"
-                "relu\n"
-                "conv2d out 256 kernel 3 pad 1\n"
-                "relu\n"
-                "max_pool kernel 3 stride 2\n"
-                "dropout p 0.5\n"
-                "fc out 4096\n"
-                "relu\n"
-                "dropout p 0.5\n"
-                "fc out 4096\n"
-                "relu\n"
-                "fc out 1000\n"},
-};
-#define BUILTINS (sizeof builtins / sizeof *builtins)
-
 /* The grammar: which word opens a layer and which keys, each with a number, may follow it. All may say `from`. */
-enum key { OUT, KERNEL, STRIDE, PAD, WITH, P, FROM, KEYS };
-static const char *const key_words[KEYS] = {[OUT] = "out", [KERNEL] = "kernel", [STRIDE] = "stride", [PAD] = "pad",
+enum key { OUT, KERNEL, STRIDE, PAD, BIAS, WITH, P, FROM, KEYS };
+static const char *const key_words[KEYS] = {[OUT] = "out", [KERNEL] = "kernel", [STRIDE] = "stride", [PAD] = "pad", [BIAS] = "bias",
                                             [WITH] = "with", [P] = "p", [FROM] = "from"};
-enum { HAS_OUT = 1 << OUT, HAS_KERNEL = 1 << KERNEL, HAS_STRIDE = 1 << STRIDE, HAS_PAD = 1 << PAD, HAS_WITH = 1 << WITH, HAS_P = 1 << P,
+enum { HAS_OUT = 1 << OUT, HAS_KERNEL = 1 << KERNEL, HAS_STRIDE = 1 << STRIDE, HAS_PAD = 1 << PAD, HAS_BIAS = 1 << BIAS, HAS_WITH = 1 << WITH, HAS_P = 1 << P,
        HAS_FROM = 1 << FROM };
 static const struct form {
     const char *word;
     unsigned needs, allows;
 } forms[] = {
-    [ECHI_OP_CONV2D] = {"conv2d", HAS_OUT | HAS_KERNEL, HAS_OUT | HAS_KERNEL | HAS_STRIDE | HAS_PAD | HAS_FROM},
-    [ECHI_OP_FC] = {"fc", HAS_OUT, HAS_OUT | HAS_FROM},
+    [ECHI_OP_CONV2D] = {"conv2d", HAS_OUT | HAS_KERNEL, HAS_OUT | HAS_KERNEL | HAS_STRIDE | HAS_PAD | HAS_BIAS | HAS_FROM},
+    [ECHI_OP_FC] = {"fc", HAS_OUT, HAS_OUT | HAS_BIAS | HAS_FROM},
     [ECHI_OP_MAX_POOL] = {"max_pool", HAS_KERNEL, HAS_KERNEL | HAS_STRIDE | HAS_PAD | HAS_FROM},
     [ECHI_OP_AVG_POOL] = {"avg_pool", HAS_KERNEL, HAS_KERNEL | HAS_STRIDE | HAS_PAD | HAS_FROM},
     [ECHI_OP_RELU] = {"relu", 0, HAS_FROM},
     [ECHI_OP_GLOBAL_AVG_POOL] = {"global_avg_pool", 0, HAS_FROM},
     [ECHI_OP_ADD] = {"add", HAS_WITH, HAS_WITH | HAS_FROM},
     [ECHI_OP_DROPOUT] = {"dropout", HAS_P, HAS_P | HAS_FROM},
+    [ECHI_OP_TANH] = {"tanh", 0, HAS_FROM},
+    [ECHI_OP_BATCH_NORM] = {"batch_norm", 0, HAS_FROM},
 };
 #define FORMS (sizeof forms / sizeof *forms)
 
@@ -224,6 +185,8 @@ static ech_status read_layer(struct reader *r, struct word first, struct ech_mod
     unsigned given = 0;
     ECHI_TRY(read_keys(r, first, &forms[op], value, &given));
     if (given & HAS_FROM) ech_model_from(model, value[FROM]);
+    if (given & HAS_BIAS && value[BIAS] > 1) return complain(r, "'bias' is 0 or 1, not %d", value[BIAS]);
+    if (given & HAS_BIAS && !value[BIAS]) ech_model_without_bias(model);
     if (!(given & HAS_STRIDE)) value[STRIDE] = op == ECHI_OP_CONV2D ? 1 : value[KERNEL];
     switch ((enum echi_op)op) {
     case ECHI_OP_CONV2D:
@@ -249,6 +212,14 @@ static ech_status read_layer(struct reader *r, struct word first, struct ech_mod
         break;
     case ECHI_OP_DROPOUT:
         ech_model_dropout(model, (double)value[P] / ECHI_WHOLE);
+        break;
+    case ECHI_OP_TANH:
+        ech_model_tanh(model);
+        break;
+    case ECHI_OP_BATCH_NORM:
+        ech_model_batch_norm(model);
+        break;
+    case ECHI_OPS:
         break;
     }
     if (!model->broken) {
@@ -318,10 +289,9 @@ ech_status ech_model_open(const char *name_or_path, ech_model **out_model, struc
         return echi_fail(err, ECH_E_ARGUMENT, "model.open", "%s is NULL", out_model ? "name_or_path" : "out_model");
     char list[64];
     struct echi_print p = {list, sizeof list, 0};
-    for (size_t i = 0; i < BUILTINS; i++) {
-        if (!strcmp(name_or_path, builtins[i].name))
-            return ech_model_parse(builtins[i].text, strlen(builtins[i].text), name_or_path, out_model, err);
-        echi_print(&p, "%s%s", i ? ", " : "", builtins[i].name);
+    for (const struct echi_builtin *b = echi_builtins; b->name; b++) {
+        if (!strcmp(name_or_path, b->name)) return ech_model_parse(b->text, strlen(b->text), name_or_path, out_model, err);
+        echi_print(&p, "%s%s", b > echi_builtins ? ", " : "", b->name);
     }
     uint8_t *bytes = NULL;
     size_t len = 0;
@@ -347,18 +317,18 @@ static void print_fraction(struct echi_print *p, const char *word, uint32_t mill
     echi_print(p, " %s 0.%0*u", word, digits, (unsigned)millionths);
 }
 
-/* Line `i` of the canonical text, every key written out but a `from` that says what is so anyway; line 0 is the input, line i + 1 layer i. */
+/* Line `i` of the canonical text, every key written out but a `from` or `bias` that says what is so anyway; line 0 is the input, line i + 1 layer i. */
 static void print_line(const struct ech_model *model, int i, struct echi_print *p) {
     if (i == 0) {
         echi_print(p, "input %d %d %d\n", model->input.c, model->input.h, model->input.w);
         return;
     }
     const struct echi_layer *layer = &model->layers[i - 1];
-    const int value[KEYS] = {[OUT] = layer->out.c, [KERNEL] = layer->kernel_h, [STRIDE] = layer->stride_h, [PAD] = layer->pad_h,
+    const int value[KEYS] = {[OUT] = layer->out.c, [KERNEL] = layer->kernel_h, [STRIDE] = layer->stride_h, [PAD] = layer->pad_h, [BIAS] = layer->bias,
                              [WITH] = echi_layer_adds(model->layers, i - 1), [FROM] = echi_layer_takes(model->layers, i - 1)};
     echi_print(p, "%s", forms[layer->op].word);
     for (int k = 0; k < KEYS; k++) {
-        if (!(forms[layer->op].allows >> k & 1) || (k == FROM && layer->skip == 0)) continue;
+        if (!(forms[layer->op].allows >> k & 1) || (k == FROM && layer->skip == 0) || (k == BIAS && layer->bias)) continue;
         if (k == P) print_fraction(p, key_words[k], layer->drop);
         else echi_print(p, " %s %d", key_words[k], value[k]);
     }

@@ -250,7 +250,7 @@ int echi_checkpoint_parts(const struct echi_job *job, int groups, bool separated
         for (int g = 0; g < groups; g++)
             for (int head = 0; head <= (separated && g == 0); head++) {
                 struct echi_checkpoint_part *p = &out[n++];
-                *p = (struct echi_checkpoint_part){.set = {.first = head ? job->cut : 0, .end = separated && !head ? job->cut : all},
+                *p = (struct echi_checkpoint_part){.set = {.learned = true, .first = head ? job->cut : 0, .end = separated && !head ? job->cut : all},
                                                    .group = g, .head = head, .second = second};
                 snprintf(p->set.prefix, sizeof p->set.prefix, second ? "second.%d." : "momentum.%d.", g);
             }

@@ -32,8 +32,9 @@ static inline struct echi_buffer *slot(struct echi_exec *x, struct echi_slot s) 
 ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err);
 /* Layers [first, end) of the model, for up to n samples. */
 ech_status echi_exec_stack(struct echi_exec *x, int first, int end, uint32_t n, struct echi_stack **out, struct ech_error *err);
-/* Behind a stack's input: the step trains, on these samples. */
-ech_status echi_exec_draw(const struct echi_exec *x, struct echi_stack *stack, const struct echi_row *who, struct ech_error *err);
+/* Behind a stack's input: the step trains, on these n samples. */
+ech_status echi_exec_train(const struct echi_exec *x, struct echi_stack *stack, const struct echi_row *who, uint32_t n, uint32_t divisor,
+                           struct ech_error *err);
 /* Samples as rows of numbers: of the test set, or of the training set as it is in this epoch. */
 ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch, const uint32_t *index, int n, echi_real *rows, uint16_t *labels,
                           struct ech_error *err);

@@ -81,8 +81,10 @@ ech_status echi_exec_stack(struct echi_exec *x, int first, int end, uint32_t n, 
     return echi_stack_create(x->device, x->job->kernels, x->job->model->layers + first, end - first, (int)n, out, err);
 }
 
-ech_status echi_exec_draw(const struct echi_exec *x, struct echi_stack *stack, const struct echi_row *who, struct ech_error *err) {
-    return x->job->draws ? echi_stack_draw(stack, x->job->seed, who, err) : ECH_OK;
+ech_status echi_exec_train(const struct echi_exec *x, struct echi_stack *stack, const struct echi_row *who, uint32_t n, uint32_t divisor,
+                           struct ech_error *err) {
+    const struct echi_training training = {x->job->seed, who, (echi_real)n / (echi_real)divisor};
+    return echi_stack_train(stack, &training, err);
 }
 
 /* Bytes of gradients on their way to a sum, and of sums, where `all` parameters have so many bytes. */
@@ -261,7 +263,7 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     ECHI_TRY(echi_exec_read(x->job, false, l->epoch, x->index, (int)l->n, x->rows, x->labels, err));
     ECHI_TRY(echi_stack_input(trunk, (int)l->n, x->rows, err));
     echi_job_rows(x->job, l->epoch, l->start, l->n, x->who);
-    ECHI_TRY(echi_exec_draw(x, trunk, x->who, err));
+    ECHI_TRY(echi_exec_train(x, trunk, x->who, l->n, task->divisor, err));
     const int units = echi_stack_units(trunk);
     for (int u = 0; u < units; u++) {
         ECHI_TRY(echi_stack_forward(trunk, u, weights, err));
@@ -348,22 +350,39 @@ static struct echi_step step_of(const struct echi_exec *x, const struct echi_tas
                               .gain2 = (echi_real)push.gain2, .whole2 = (echi_real)(1 / weights.second), .epsilon = (echi_real)p->adam.epsilon};
 }
 
+/* One step of the parameters [at, at + count): w, or with a state_out the state and then w from all states. `m`: their owner's memory, of a
+ * range that begins at `first`. */
+static ech_status descend(struct echi_exec *x, const struct echi_task *task, struct echi_buffer *memory, const struct echi_memory *m, size_t first,
+                          const struct echi_buffer *grads, size_t at, size_t count, const struct echi_step *how, struct ech_error *err) {
+    const struct echi_moments v = {memory, m->first + (at - first), m->second + (at - first)};
+    if (count == 0) return ECH_OK;
+    if (task->state_out.kind == ECHI_SLOT_NONE)
+        return echi_apply(x->device, slot(x, task->weights), slot(x, task->weights_out), &v, grads, at, count, how, err);
+    return echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), &v, grads, at, count, how, err);
+}
+
 ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head,
                            struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
-    const bool own = task->kind == ECHI_TASK_LOCAL_APPLY;
+    const bool own = task->kind == ECHI_TASK_LOCAL_APPLY, outer = task->kind == ECHI_TASK_APPLY && echi_policy_of((enum echi_sync)p->sync)->local;
+    struct echi_buffer *memory = own ? slot(x, task->state) : x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0];
     struct echi_memory m;
     echi_job_memory(x->job, p, own ? p->optimizer : echi_plan_owner_optimizer(p), of_head, &m);
-    const struct echi_moments v = {own ? slot(x, task->state) : x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0],
-                                   m.first, m.second};
-    const struct echi_step how = step_of(x, task, v.buffer, m.at);
+    const struct echi_step how = step_of(x, task, memory, m.at);
+    const struct echi_step average = {.lr = outer ? 1 : (echi_real)ECHI_NORM_RATE};   /* running averages are followed, and not learned */
     size_t at, count;
     echi_job_range(x->job, p, of_head, &at, &count);
-    if (task->state_out.kind == ECHI_SLOT_NONE)
-        return echi_apply(x->device, slot(x, task->weights), slot(x, task->weights_out), &v, grads, at, count, &how, err);
-    ECHI_TRY(echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), &v, grads, at, count, &how,
-                              err));
-    return sum_states(x, task, task->state_out, err);
+    const size_t first = at, end = at + count;
+    for (int i = 0; i < x->job->n_layers; i++) {   /* each time what is learned up to a layer's running averages, then these */
+        const struct echi_param_layer *l = &x->job->layer[i];
+        const size_t averages = l->at + l->count - l->running;
+        if (l->running == 0 || averages < at || averages >= end) continue;
+        ECHI_TRY(descend(x, task, memory, &m, first, grads, at, averages - at, &how, err));
+        ECHI_TRY(descend(x, task, memory, &m, first, grads, averages, l->running, &average, err));
+        at = averages + l->running;
+    }
+    ECHI_TRY(descend(x, task, memory, &m, first, grads, at, end - at, &how, err));
+    return task->state_out.kind == ECHI_SLOT_NONE ? ECH_OK : sum_states(x, task, task->state_out, err);
 }
 
 static ech_status take_delta(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
@@ -395,7 +414,7 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
     }
     struct echi_buffer *weights = slot(x, task->weights), *grads = slot(x, task->grads);
     ECHI_TRY(echi_stack_input(x->head, (int)n, x->head_rows, err));
-    ECHI_TRY(echi_exec_draw(x, x->head, x->head_who, err));
+    ECHI_TRY(echi_exec_train(x, x->head, x->head_who, n, task->divisor, err));
     const int units = echi_stack_units(x->head);
     for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->head, u, weights, err));
     double loss = 0;

@@ -63,8 +63,9 @@ void echi_codec_destroy(struct echi_exec *x) {
 
 ech_status echi_exec_push(struct echi_exec *x, const struct echi_task *task, int layer, size_t *out_bytes, struct ech_error *err) {
     const struct echi_param_layer *l = &x->job->layer[layer];
-    const struct echi_topk how = {.ratio = task->ratio, .sample = task->sample, .seed = x->job->seed, .turn = task->lease.id,
-        .part = (uint32_t)layer};
+    /* Running averages must not wait for their turn: a delay of many rounds would make them swing. Their layers are short. */
+    const struct echi_topk how = {.ratio = l->running ? ECHI_WHOLE : task->ratio, .sample = task->sample, .seed = x->job->seed,
+        .turn = task->lease.id, .part = (uint32_t)layer};
     const struct echi_msg m = {.layer = (uint16_t)layer};
     size_t at, most;
     echi_job_extent(x->job, &x->setup->plan, ECHI_KIND_PUSH, &m, false, &at, &most);

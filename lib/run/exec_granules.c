@@ -48,7 +48,7 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     const size_t at = granule * ECHI_GRANULE * echi_shape_size(x->job->data->shape);
     const int units = echi_stack_units(stack);
     ECHI_TRY(echi_stack_input(stack, samples_in(task->lease.n, granule), x->rows + at, err));
-    ECHI_TRY(echi_exec_draw(x, stack, x->who + granule * ECHI_GRANULE, err));
+    ECHI_TRY(echi_exec_train(x, stack, x->who + granule * ECHI_GRANULE, (uint32_t)samples_in(task->lease.n, granule), task->divisor, err));
     for (int u = 0; u < units; u++) {
         ECHI_TRY(echi_stack_forward(stack, u, slot(x, task->weights), err));
         echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
@@ -120,7 +120,7 @@ static ech_status head_granule(struct echi_exec *x, const struct echi_task *task
     const int units = echi_stack_units(x->head);
     size_t at, count;
     ECHI_TRY(echi_stack_input(x->head, n, rows, err));
-    ECHI_TRY(echi_exec_draw(x, x->head, who, err));
+    ECHI_TRY(echi_exec_train(x, x->head, who, (uint32_t)n, task->divisor, err));
     for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->head, u, weights, err));
     ECHI_TRY(echi_stack_loss(x->head, labels, (echi_real)1 / (echi_real)task->divisor, loss, correct, err));
     for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward(x->head, u, weights, grads, true, err));

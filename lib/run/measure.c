@@ -66,12 +66,16 @@ static ech_status read_samples(struct bench *b, int n, bool look, struct ech_err
     return echi_exec_read(b->job, false, 0, b->index, n, b->rows, b->labels, err);
 }
 
+static ech_status train(struct echi_stack *stack, const struct bench *b, struct ech_error *err) {
+    return echi_stack_train(stack, &(struct echi_training){1, b->who, 1}, err);
+}
+
 static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *err) {
     struct echi_stack *stack = head ? b->head : b->trunk;
     const bool loss_here = head || !b->head;
     if (!head) ECHI_TRY(read_samples(b, n, false, err));
     ECHI_TRY(echi_stack_input(stack, n, head ? b->cut_rows : b->rows, err));
-    if (b->job->draws) ECHI_TRY(echi_stack_draw(stack, 1, b->who, err));
+    ECHI_TRY(train(stack, b, err));
     const int units = echi_stack_units(stack);
     for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(stack, u, b->params, err));
     double loss;
@@ -168,14 +172,16 @@ static ech_status bench_open(const struct echi_job *job, struct echi_device *dev
     if (cut) ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers + job->cut, job->model->n_layers - job->cut, most, &b->head, err));
     ECHI_TRY(echi_buffer_create(device, job->n_params * sizeof(echi_real), &b->params, err));
     ECHI_TRY(echi_buffer_create(device, job->n_params * sizeof(echi_real), &b->grads, err));
-    b->rows = calloc((size_t)most * echi_shape_size(job->model->input), sizeof *b->rows);
-    b->cut_rows = calloc((size_t)most * (job->cut_width ? job->cut_width : 1), sizeof *b->cut_rows);
+    b->rows = echi_alloc_aligned((size_t)most * echi_shape_size(job->model->input) * sizeof *b->rows);
+    b->cut_rows = echi_alloc_aligned((size_t)most * (job->cut_width ? job->cut_width : 1) * sizeof *b->cut_rows);
     b->labels = calloc((size_t)most, sizeof *b->labels);
     b->index = calloc((size_t)most, sizeof *b->index);
     b->who = calloc((size_t)most, sizeof *b->who);
     b->other_bytes = job->n_params > MOST_BETWEEN / (BETWEEN * sizeof(echi_real)) ? MOST_BETWEEN : job->n_params * BETWEEN * sizeof(echi_real);
     b->other = malloc(b->other_bytes);
-    if (!b->rows || !b->cut_rows || !b->labels || !b->index || !b->who || !b->other) return echi_fail_memory(err, "run.measure", "step times at start");
+    if (!b->rows || !b->cut_rows || !b->labels || !b->index || !b->who || !b->other)
+        return echi_fail(err, ECH_E_MEMORY, "run.measure", "no memory for %zu bytes of samples and activations of a step of %d samples; use fewer a step",
+                         (size_t)most * (echi_shape_size(job->model->input) + job->cut_width) * sizeof(echi_real), most);
     echi_model_init(job->model, 1, echi_buffer_host(b->params));
     for (size_t i = 0; i < (size_t)most * job->cut_width; i++) b->cut_rows[i] = (echi_real)(i % 13) / 10;
     return ECH_OK;
@@ -186,8 +192,8 @@ static void bench_close(struct bench *b) {
     echi_stack_destroy(b->head);
     echi_buffer_destroy(b->params);
     echi_buffer_destroy(b->grads);
-    free(b->rows);
-    free(b->cut_rows);
+    echi_free_aligned(b->rows);
+    echi_free_aligned(b->cut_rows);
     free(b->labels);
     free(b->index);
     free(b->who);
@@ -251,7 +257,7 @@ static ech_status units(struct echi_stack *stack, const struct bench *b, bool ba
 static ech_status forward_once(struct bench *b, int n, bool look, struct ech_error *err) {
     ECHI_TRY(read_samples(b, n, look, err));
     ECHI_TRY(echi_stack_input(b->trunk, n, b->rows, err));
-    if (b->job->draws && !look) ECHI_TRY(echi_stack_draw(b->trunk, 1, b->who, err));
+    if (!look) ECHI_TRY(train(b->trunk, b, err));
     return units(b->trunk, b, false, err);
 }
 

@@ -83,6 +83,10 @@ static struct echi_cpu_winograd winograd_of(const struct echi_cpu_stack *s, int 
 
 static void winograd_forward(struct echi_cpu_stack *s, int unit, const float *params) {
     struct echi_cpu_winograd w = winograd_of(s, unit, params);
+    if (s->units[unit].late) {
+        for (int g = 0; g < s->groups; g++) echi_cpu_late_inputs(s, &w, g);
+        return echi_cpu_late_outputs(s, &w);
+    }
     echi_cpu_winograd_kernels(s, &w);
     for (int g = 0; g < s->groups; g++, w.x.at += w.x.group, w.y.at += w.y.group) echi_cpu_winograd(s, &w);
 }
@@ -251,17 +255,27 @@ static void winograd_backward(struct echi_cpu_stack *s, int unit, const float *p
     const struct echi_layer *l = u->layer;
     const struct echi_cpu_view dy = {u->dy + u->dy_left * s->k->width, 0, u->dy_channel, u->dy_row, s->k->width};
     struct echi_cpu_winograd w = winograd_of(s, unit, params);
-    struct echi_cpu_winograd back = {.m = u->winograd, .in = l->out.c, .out = l->in.c, .in_h = l->out.h, .out_h = l->in.h, .out_w = l->in.w,
+    struct echi_cpu_winograd back = {.m = echi_cpu_winograd_back(u->winograd), .in = l->out.c, .out = l->in.c, .in_h = l->out.h, .out_h = l->in.h, .out_w = l->in.w,
                                      .pad_h = 2 - l->pad_h, .pad_w = 2 - l->pad_w, .x = dy, .y = echi_cpu_share(s, u->from),
                                      .weights = params + l->weight_at, .weight_out = 9, .weight_in = 9 * (ptrdiff_t)l->in.c, .turned = true};
     memset(s->bias_sums, 0, (size_t)l->out.c * (size_t)s->k->width * sizeof(float));
-    if (need_input_grad) echi_cpu_winograd_kernels(s, &back);
-    for (int g = 0; g < s->groups; g++, w.x.at += w.x.group, back.y.at += back.y.group) {
-        grad_before_relu(s, unit, (struct part){.g = g, .c_end = l->out.c, .r_end = l->out.h}, 0);
-        echi_cpu_winograd_sums(s, &w, dy, g > 0);
-        if (need_input_grad) echi_cpu_winograd(s, &back);
+    if (u->late) {
+        for (int g = 0; g < s->groups; g++) {
+            grad_before_relu(s, unit, (struct part){.g = g, .c_end = l->out.c, .r_end = l->out.h}, 0);
+            echi_cpu_late_grads(s, &w, dy, g);
+            if (need_input_grad) echi_cpu_late_inputs(s, &back, g);
+        }
+        echi_cpu_late_weights(s, &w, grads + l->weight_at);
+        if (need_input_grad) echi_cpu_late_outputs(s, &back);
+    } else {
+        if (need_input_grad) echi_cpu_winograd_kernels(s, &back);
+        for (int g = 0; g < s->groups; g++, w.x.at += w.x.group, back.y.at += back.y.group) {
+            grad_before_relu(s, unit, (struct part){.g = g, .c_end = l->out.c, .r_end = l->out.h}, 0);
+            echi_cpu_winograd_sums(s, &w, dy, g > 0);
+            if (need_input_grad) echi_cpu_winograd(s, &back);
+        }
+        echi_cpu_winograd_weights_grad(s, &w, grads + l->weight_at);
     }
-    echi_cpu_winograd_weights_grad(s, &w, grads + l->weight_at);
     if (l->bias) s->k->reduce(s->bias_sums, (size_t)l->out.c, grads + l->bias_at);
 }
 

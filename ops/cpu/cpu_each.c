@@ -48,7 +48,7 @@ void echi_cpu_dropout_draw(struct echi_cpu_stack *s, int unit, uint64_t seed, co
     const struct echi_cpu_unit *u = &s->units[unit];
     const ptrdiff_t width = s->k->width, size = (ptrdiff_t)echi_shape_size(u->layer->out);
     for (int g = 0; g < s->groups; g++) {
-        const int lanes = s->n - g * s->k->width < s->k->width ? s->n - g * s->k->width : s->k->width;
+        const int lanes = echi_cpu_lanes(s, g);
         for (int lane = 0; lane < lanes; lane++) echi_dropout_factors(u->layer, seed, rows[g * width + lane], s->drawn + lane * size);
         s->k->to_vectors(s->drawn, size, lanes, (int)size, u->factor + g * size * width, width);
     }
@@ -58,7 +58,7 @@ void echi_cpu_dropout_draw(struct echi_cpu_stack *s, int unit, uint64_t seed, co
 static void drop(const struct echi_cpu_stack *s, int unit, struct echi_cpu_view x, struct echi_cpu_view y) {
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_shape shape = u->layer->out;
-    if (!s->draws) return sum(s, shape, x, NULL, y);
+    if (!s->trains) return sum(s, shape, x, NULL, y);
     const float *factor = u->factor;
     for (int g = 0; g < s->groups; g++)
         for (int c = 0; c < shape.c; c++)

@@ -4,24 +4,26 @@
 
 #include <string.h>
 
-void echi_cpu_relu_forward(struct echi_cpu_stack *s, int unit) {
+void echi_cpu_activation_forward(struct echi_cpu_stack *s, int unit) {
     const struct echi_shape shape = s->units[unit].layer->in;
+    const bool is_tanh = s->units[unit].layer->op == ECHI_OP_TANH;
     const struct echi_cpu_view x = echi_cpu_value(s, s->units[unit].from), y = echi_cpu_value(s, unit + 1);
     for (int g = 0; g < s->groups; g++)
         for (int c = 0; c < shape.c; c++)
             for (int r = 0; r < shape.h; r++)
-                s->k->relu(x.at + g * x.group + c * x.channel + r * x.row, x.column,
+                (is_tanh ? s->k->tanh : s->k->relu)(x.at + g * x.group + c * x.channel + r * x.row, x.column,
                            y.at + g * y.group + c * y.channel + r * y.row, y.column, shape.w);
 }
 
-void echi_cpu_relu_backward(struct echi_cpu_stack *s, int unit) {
+void echi_cpu_activation_backward(struct echi_cpu_stack *s, int unit) {
     const struct echi_shape shape = s->units[unit].layer->in;
+    const bool is_tanh = s->units[unit].layer->op == ECHI_OP_TANH;
     const struct echi_cpu_view y = echi_cpu_value(s, unit + 1), dy = echi_cpu_grad(s, unit + 1), dx = echi_cpu_share(s, s->units[unit].from);
     for (int g = 0; g < s->groups; g++)
         for (int c = 0; c < shape.c; c++)
             for (int r = 0; r < shape.h; r++) {
                 const ptrdiff_t at = g * y.group + c * y.channel + r * y.row;   /* dy lies as y does */
-                s->k->relu_back(dy.at + at, dy.column, y.at + at, y.column, dx.at + g * dx.group + c * dx.channel + r * dx.row,
+                (is_tanh ? s->k->tanh_back : s->k->relu_back)(dy.at + at, dy.column, y.at + at, y.column, dx.at + g * dx.group + c * dx.channel + r * dx.row,
                                 dx.column, shape.w, NULL);
             }
 }

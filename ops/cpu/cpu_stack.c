@@ -23,12 +23,13 @@ static bool follows(const struct echi_layer *layers, int count, int next, enum e
 }
 
 /* Makes the unit that begins at layers[first]; returns the layer after it. */
-static int plan_unit(int winograd, int n, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
+static int plan_unit(int winograd, int groups, int width, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
     int next = first + 1;
-    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = echi_cpu_winograd_choose(&layers[first], n, winograd)};
+    const struct echi_cpu_points points = echi_cpu_winograd_choose(&layers[first], groups, width, winograd);
+    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = points.m, .late = points.late};
     u->turned = u->winograd == 0 && echi_cpu_turned_fits(u->layer);
     const enum echi_op op = layers[first].op;
-    if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC) && follows(layers, count, next, ECHI_OP_RELU)) {
+    if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC || op == ECHI_OP_BATCH_NORM) && follows(layers, count, next, ECHI_OP_RELU)) {
         u->relu = true;
         next++;
         if (op == ECHI_OP_CONV2D && u->winograd == 0 && follows(layers, count, next, ECHI_OP_MAX_POOL) && pool_fits(&layers[next])) u->pool = &layers[next++];
@@ -66,6 +67,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     const size_t width = (size_t)s->k->width, lanes = (size_t)s->max_groups * width;
     size_t rows = 0, sums = 0, biases = 0, dz = 0, samples = 0, tail = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
     struct echi_cpu_winograd_room most = {0};
+    struct echi_cpu_late_room late = {0};
     for (int b = 0; b <= s->n_units; b++) {
         struct echi_cpu_boundary *at = &s->boundaries[b];
         const size_t row = (size_t)at->left + (size_t)at->shape.w + (size_t)at->right;
@@ -84,7 +86,8 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
             echi_cpu_conv_grad_margins(l, s->k->most_vectors, &u->dy_left, &right);
             if (u->winograd) {
                 echi_cpu_winograd_margins(l, u->winograd, &(int){0}, &u->dy_left, &right);
-                echi_cpu_winograd_room(l, u->winograd, s->k->width, &most);
+                if (u->late) echi_cpu_late_room(l, u->winograd, s->max_groups, s->k->width, &late);
+                else echi_cpu_winograd_room(l, u->winograd, s->k->width, &most);
             }
             u->dy_row = (u->dy_left + l->out.w + right) * (ptrdiff_t)width;
             u->dy_channel = l->out.h * u->dy_row;
@@ -116,6 +119,8 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         } else if (l->op == ECHI_OP_DROPOUT) {
             u->factor = take2(a, echi_shape_size(l->out), lanes, sizeof(float));
             drawn = larger(drawn, echi_shape_size(l->out));
+        } else if (l->op == ECHI_OP_BATCH_NORM) {
+            u->mean = take(a, 2 * out, sizeof(float));
         }
     }
     s->share = take2(a, share, lanes, sizeof(float));
@@ -135,6 +140,11 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     s->winograd.turned = take(a, most.turned, sizeof(float));
     s->winograd.grads = take(a, most.grads, sizeof(float));
     s->winograd.sums = take(a, most.sums, sizeof(float));
+    s->late.points = take(a, late.points, sizeof(float));
+    s->late.grads = take(a, late.grads, sizeof(float));
+    s->late.weights = take(a, late.weights, sizeof(float));
+    s->late.products = take(a, late.products, sizeof(float));
+    s->late.nothing = take(a, late.nothing, sizeof(float));
 }
 
 static struct echi_cpu_view view(const struct echi_cpu_stack *s, const struct echi_cpu_boundary *b, float *data) {
@@ -178,11 +188,16 @@ static void destroy(void *state) {
     free(s);
 }
 
+static const char *kind_name(int m) {
+    return m == 4 ? " F(4x4)" : m == 2 ? " F(2x2)" : m == ECHI_CPU_WHOLE ? " whole 2x2" : m == ECHI_CPU_STRIDED ? " F(2x2) by 2" : "";
+}
+
 static const char *op_name(const struct echi_layer *l) {
     static const char *const names[] = {[ECHI_OP_CONV2D] = "conv", [ECHI_OP_FC] = "fc", [ECHI_OP_MAX_POOL] = "maxpool",
                                         [ECHI_OP_AVG_POOL] = "avgpool", [ECHI_OP_RELU] = "relu",
                                         [ECHI_OP_GLOBAL_AVG_POOL] = "globalavgpool", [ECHI_OP_ADD] = "add",
-                                        [ECHI_OP_DROPOUT] = "dropout"};
+                                        [ECHI_OP_DROPOUT] = "dropout", [ECHI_OP_BATCH_NORM] = "batchnorm",
+                                        [ECHI_OP_TANH] = "tanh"};
     return names[l->op];
 }
 
@@ -223,14 +238,14 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, co
     s->boundaries[0].shape = layers[0].in;
     for (int first = 0, next; first < count; first = next) {
         struct echi_cpu_unit *u = &s->units[s->n_units];
-        next = plan_unit(winograd, max_n, s->layers, count, first, u);
+        next = plan_unit(winograd, s->max_groups, k->width, s->layers, count, first, u);
         u->from = echi_stack_boundary(units, s->n_units, echi_layer_takes(s->layers, first));
         u->also = echi_stack_boundary(units, s->n_units, echi_layer_adds(s->layers, first));
         struct echi_stack_unit *told = &units[s->n_units++];
         told->first = first;
         told->end = next;
-        snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s", op_name(u->layer), u->relu ? "+relu" : "",
-                 u->pool ? "+maxpool" : "", k->name, u->winograd == 4 ? " F(4x4)" : u->winograd ? " F(2x2)" : "");
+        snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s%s", op_name(u->layer), u->relu ? "+relu" : "", u->pool ? "+maxpool" : "",
+                 k->name, kind_name(u->winograd), u->late ? " late" : "");
         s->boundaries[s->n_units].shape = layers[next - 1].out;
     }
 
@@ -242,7 +257,12 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, co
     }
     struct arena a = {.ok = true};
     lay_out(s, &a);
-    if (!a.ok || !(s->memory = a.block = echi_alloc_aligned(a.used))) goto no_memory;
+    if (!a.ok || !(s->memory = a.block = echi_alloc_aligned(a.used))) {
+        destroy(s);
+        if (!a.ok) return echi_fail(err, ECH_E_SHAPE, "stack.create", "the activations of %d samples do not fit in memory; use fewer samples a step", max_n);
+        return echi_fail(err, ECH_E_MEMORY, "stack.create", "no memory for %zu bytes of activations of %d samples; use fewer samples a step, or a "
+                         "smaller model", a.used, max_n);
+    }
     *out_bytes = a.used;
     a.used = 0;
     lay_out(s, &a);
@@ -252,7 +272,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, co
 
 no_memory:
     destroy(s);
-    return echi_fail_memory(err, "stack.create", "activations");
+    return echi_fail_memory(err, "stack.create", "a stack");
 }
 
 /* ------------------------------------------------------------- the borders */
@@ -264,10 +284,6 @@ static struct runs runs_of(const struct echi_cpu_boundary *b, const struct echi_
     if (b->left == 0 && b->right == 0) return (struct runs){1, (int)echi_shape_size(b->shape), 0};
     return (struct runs){b->shape.c * b->shape.h, b->shape.w, v->row};
 }
-static int lanes_of(const struct echi_cpu_stack *s, int group) {
-    const int left = s->n - group * s->k->width;
-    return left < s->k->width ? left : s->k->width;
-}
 
 static void rows_in(const struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, const float *rows) {
     const struct echi_cpu_boundary *b = &s->boundaries[boundary];
@@ -275,7 +291,7 @@ static void rows_in(const struct echi_cpu_stack *s, int boundary, struct echi_cp
     const ptrdiff_t size = (ptrdiff_t)echi_shape_size(b->shape);
     for (int g = 0; g < s->groups; g++)
         for (int i = 0; i < r.count; i++)
-            s->k->to_vectors(rows + g * s->k->width * size + (ptrdiff_t)i * r.columns, size, lanes_of(s, g), r.columns,
+            s->k->to_vectors(rows + g * s->k->width * size + (ptrdiff_t)i * r.columns, size, echi_cpu_lanes(s, g), r.columns,
                              v.at + g * v.group + i * r.step, v.column);
 }
 static void rows_out(const struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, float *rows) {
@@ -284,22 +300,23 @@ static void rows_out(const struct echi_cpu_stack *s, int boundary, struct echi_c
     const ptrdiff_t size = (ptrdiff_t)echi_shape_size(b->shape);
     for (int g = 0; g < s->groups; g++)
         for (int i = 0; i < r.count; i++)
-            s->k->to_rows(v.at + g * v.group + i * r.step, v.column, lanes_of(s, g), r.columns,
+            s->k->to_rows(v.at + g * v.group + i * r.step, v.column, echi_cpu_lanes(s, g), r.columns,
                           rows + g * s->k->width * size + (ptrdiff_t)i * r.columns, size);
 }
 
 static void input(void *state, int n, const float *rows) {
     struct echi_cpu_stack *s = state;
     s->n = n;
-    s->draws = false;
+    s->trains = false;
     s->groups = (n + s->k->width - 1) / s->k->width;
     rows_in(s, 0, echi_cpu_value(s, 0), rows);
 }
-static void draw(void *state, uint64_t seed, const struct echi_row *rows) {
+static void train(void *state, const struct echi_training *training) {
     struct echi_cpu_stack *s = state;
-    s->draws = true;
+    s->trains = true;
+    s->share_of_round = training->share;
     for (int i = 0; i < s->n_units; i++)
-        if (s->units[i].layer->op == ECHI_OP_DROPOUT) echi_cpu_dropout_draw(s, i, seed, rows);
+        if (s->units[i].layer->op == ECHI_OP_DROPOUT) echi_cpu_dropout_draw(s, i, training->seed, training->rows);
 }
 static void output(void *state, float *rows) {
     struct echi_cpu_stack *s = state;
@@ -327,7 +344,7 @@ static void loss(void *state, const uint16_t *labels, float scale, double *out_l
     *out_correct = 0;
     for (int g = 0; g < s->groups; g++)
         s->k->softmax_loss(x.at + g * x.group, x.channel, s->boundaries[s->n_units].shape.c, labels + g * s->k->width,
-                           lanes_of(s, g), scale, dx.at + g * dx.group, dx.channel, out_loss, out_correct);
+                           echi_cpu_lanes(s, g), scale, dx.at + g * dx.group, dx.channel, out_loss, out_correct);
 }
 
 /* ---------------------------------------------------------------- the step */
@@ -337,12 +354,15 @@ static void forward(void *state, int unit, const float *params) {
     switch (s->units[unit].layer->op) {
     case ECHI_OP_CONV2D: echi_cpu_conv_forward(s, unit, params); break;
     case ECHI_OP_FC: echi_cpu_fc_forward(s, unit, params); break;
-    case ECHI_OP_RELU: echi_cpu_relu_forward(s, unit); break;
+    case ECHI_OP_RELU:
+    case ECHI_OP_TANH: echi_cpu_activation_forward(s, unit); break;
     case ECHI_OP_MAX_POOL:
     case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_AVG_POOL: echi_cpu_pool_forward(s, unit); break;
     case ECHI_OP_ADD: echi_cpu_add_forward(s, unit); break;
     case ECHI_OP_DROPOUT: echi_cpu_dropout_forward(s, unit); break;
+    case ECHI_OP_BATCH_NORM: echi_cpu_norm_forward(s, unit, params); break;
+    case ECHI_OPS: break;
     }
 }
 
@@ -351,11 +371,15 @@ static void backward(void *state, int unit, const float *params, float *grads, b
     const enum echi_op op = s->units[unit].layer->op;
     if (op == ECHI_OP_CONV2D) echi_cpu_conv_backward(s, unit, params, grads, need_input_grad);
     if (op == ECHI_OP_FC) echi_cpu_fc_backward(s, unit, params, grads, need_input_grad);
+    if (op == ECHI_OP_BATCH_NORM) echi_cpu_norm_backward(s, unit, params, grads, need_input_grad);
     if (!need_input_grad) return;
     switch (op) {
+    case ECHI_OPS:
+    case ECHI_OP_BATCH_NORM:
     case ECHI_OP_CONV2D:
     case ECHI_OP_FC: break;
-    case ECHI_OP_RELU: echi_cpu_relu_backward(s, unit); break;
+    case ECHI_OP_RELU:
+    case ECHI_OP_TANH: echi_cpu_activation_backward(s, unit); break;
     case ECHI_OP_MAX_POOL:
     case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_AVG_POOL: echi_cpu_pool_backward(s, unit); break;
@@ -388,7 +412,7 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
     }
 #define STACK(text, create_function)                                                                                    \
     {                                                                                                                   \
-        .name = text, .create = create_function, .destroy = destroy, .input = input, .draw = draw, .forward = forward, .output = output, \
+        .name = text, .create = create_function, .destroy = destroy, .input = input, .train = train, .forward = forward, .output = output, \
         .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad                        \
     }
 CREATE(create_best, echi_cpu_kernels_for(echi_cpu_level()), 4)

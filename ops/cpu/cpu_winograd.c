@@ -13,10 +13,22 @@ enum { TILES = 4, OUTPUTS = 24 };
 /* With fewer on either side the transforms take most of the time. */
 enum { LEAST_CHANNELS = 16 };
 
+static int max_int(int a, int b) { return a > b ? a : b; }
 static int min_int(int a, int b) { return a < b ? a : b; }
 static int round_up(int count, int to) { return (count + to - 1) / to * to; }
-static int points_of(int m) { return (m + 2) * (m + 2); }
-static int tiles_along(int size, int m) { return (size + m - 1) / m; }
+/* Along one side of a tile: inputs, outputs, points. */
+static int inputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m == ECHI_CPU_STRIDED ? 5 : m == ECHI_CPU_STRIDED_BACK ? 3 : m + 2; }
+static int outputs_along(int m) { return m == ECHI_CPU_WHOLE || m == ECHI_CPU_STRIDED ? 2 : m == ECHI_CPU_STRIDED_BACK ? 4 : m; }
+static int points_along(int m) { return m == ECHI_CPU_WHOLE ? 3 : m == ECHI_CPU_STRIDED || m == ECHI_CPU_STRIDED_BACK ? 5 : m + 2; }
+static int points_of(int m) { return points_along(m) * points_along(m); }
+/* The first input of a tile whose first output is `at`. */
+static int first_input(int m, int at, int pad) {
+    return m == ECHI_CPU_WHOLE ? at : m == ECHI_CPU_STRIDED ? 2 * at - pad : m == ECHI_CPU_STRIDED_BACK ? at / 2 : at - pad;
+}
+int echi_cpu_winograd_back(int m) { return m == ECHI_CPU_STRIDED ? ECHI_CPU_STRIDED_BACK : m; }
+static int tiles_along(int size, int m) { return (size + outputs_along(m) - 1) / outputs_along(m); }
+int echi_cpu_winograd_points(int m) { return points_of(m); }
+int echi_cpu_winograd_tiles(int out_h, int out_w, int m) { return tiles_along(out_h, m) * tiles_along(out_w, m); }
 
 /* Points lie a vector further apart than their vectors need: else all of them would fall into the same few lines of a cache. */
 static ptrdiff_t points_apart(int channels, int width) { return ((ptrdiff_t)channels * TILES + 1) * width; }
@@ -26,8 +38,8 @@ static ptrdiff_t kernels_apart(int in, int out, int width) { return (ptrdiff_t)o
 static double direct_products(const struct echi_layer *l) {
     double rows = 0, columns = 0;
     for (int k = 0; k < 3; k++) {
-        for (int r = 0; r < l->out.h; r++) rows += r + k >= l->pad_h && r + k < l->pad_h + l->in.h;
-        for (int c = 0; c < l->out.w; c++) columns += c + k >= l->pad_w && c + k < l->pad_w + l->in.w;
+        for (int r = k; r < k + l->out.h * l->stride_h; r += l->stride_h) rows += r >= l->pad_h && r < l->pad_h + l->in.h;
+        for (int c = k; c < k + l->out.w * l->stride_w; c += l->stride_w) columns += c >= l->pad_w && c < l->pad_w + l->in.w;
     }
     return rows * columns;
 }
@@ -35,29 +47,42 @@ static double point_products(const struct echi_layer *l, int m) {
     return (double)points_of(m) * tiles_along(l->out.h, m) * tiles_along(l->out.w, m);
 }
 
-/* A transform of a tile is some 4 (m = 2) or 6 (m = 4) additions a point; it is done once for each channel in and out, and serves all
- * products with the other side's channels. Loads and stores double that. The weights' points are made, and fetched from far, once for n
- * samples: about 64 products' time each. */
-static double cost(const struct echi_layer *l, int m, int n) {
+/* Products of one sample. Directly, each row of outputs fetches its taps' weights anew: about two products' time each. A transform of a tile is some 4 (m = 2, a whole map) or 6 (m = 4) additions a point; it is done once for each
+ * channel in and out, and serves all products with the other side's channels. Loads and stores double that. The weights' points are made
+ * once for all samples: some 12 products' time each where they are used at once, 64 where they are fetched again from far. `lanes`: the
+ * samples, as whole vectors, since an empty lane costs what a full one does. */
+static double cost(const struct echi_layer *l, int m, bool late, int lanes) {
     const double in = l->in.c, out = l->out.c;
-    if (m == 0) return direct_products(l) * in * out;
-    return point_products(l, m) * (in * out + (m == 4 ? 12 : 8) * (in + out)) + 64.0 / n * points_of(m) * in * out;
+    if (m == 0) return (direct_products(l) + 2.0 * 9 * l->out.h) * in * out;
+    return point_products(l, m) * (in * out + (m == 4 ? 12 : 8) * (in + out)) + (late ? 12.0 : 64.0) / lanes * points_of(m) * in * out;
 }
 
-int echi_cpu_winograd_choose(const struct echi_layer *l, int n, int most) {
-    int best = 0;
-    if (l->in.c < LEAST_CHANNELS || l->out.c < LEAST_CHANNELS) return 0;
-    if (l->op != ECHI_OP_CONV2D || l->kernel_h != 3 || l->kernel_w != 3 || l->stride_h != 1 || l->stride_w != 1 || l->pad_h > 2 || l->pad_w > 2)
-        return 0;
-    for (int m = 2; m <= most; m += 2)
-        if (cost(l, m, n) < cost(l, best, n)) best = m;
+static bool can_do(const struct echi_layer *l, int m) {
+    if (l->in.c < LEAST_CHANNELS || l->out.c < LEAST_CHANNELS) return false;
+    if (l->op != ECHI_OP_CONV2D || l->kernel_h != 3 || l->kernel_w != 3 || l->pad_h > 2 || l->pad_w > 2) return false;
+    const bool padded = l->pad_h == 1 && l->pad_w == 1;
+    if (m == ECHI_CPU_STRIDED) return padded && l->stride_h == 2 && l->stride_w == 2;
+    return l->stride_h == 1 && l->stride_w == 1 && (m != ECHI_CPU_WHOLE || (padded && l->in.h == 2 && l->in.w == 2));
+}
+
+struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *l, int groups, int width, int most) {
+    static const int kinds[] = {ECHI_CPU_WHOLE, ECHI_CPU_STRIDED, 2, 4};
+    struct echi_cpu_points best = {0};
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        const int m = kinds[k];
+        if (!can_do(l, m) || most < (m == 4 ? 4 : 2)) continue;
+        const bool late = echi_cpu_late_fits(l, m, groups, width);
+        if (cost(l, m, late, groups * width) < cost(l, best.m, best.late, groups * width)) best = (struct echi_cpu_points){m, late};
+    }
     return best;
 }
 
 void echi_cpu_winograd_margins(const struct echi_layer *l, int m, int *in_right, int *grad_left, int *grad_right) {
-    *in_right = tiles_along(l->out.w, m) * m + 2 - l->pad_w - l->in.w;
-    *grad_left = 2 - l->pad_w;
-    *grad_right = tiles_along(l->in.w, m) * m + 2 - *grad_left - l->out.w;
+    const int back = echi_cpu_winograd_back(m);
+    const int last = (tiles_along(l->out.w, m) - 1) * outputs_along(m), last_back = (tiles_along(l->in.w, back) - 1) * outputs_along(back);
+    *in_right = max_int(0, first_input(m, last, l->pad_w) + inputs_along(m) - l->in.w);
+    *grad_left = max_int(0, -first_input(back, 0, 2 - l->pad_w));
+    *grad_right = max_int(0, max_int(last + outputs_along(m), first_input(back, last_back, 2 - l->pad_w) + inputs_along(back)) - l->out.w);
 }
 
 static void raise_to(size_t *room, size_t wanted) {
@@ -71,7 +96,7 @@ void echi_cpu_winograd_room(const struct echi_layer *l, int m, int width, struct
     raise_to(&room->kernels, forward > backward ? forward : backward);
     raise_to(&room->points, points * (size_t)points_apart(most, width));
     raise_to(&room->products, points * (size_t)points_apart(OUTPUTS, width));
-    raise_to(&room->nothing, (size_t)(m + 2) * (size_t)width);
+    raise_to(&room->nothing, (size_t)(ECHI_CPU_WINOGRAD_MOST + 2) * (size_t)width);
     raise_to(&room->turned, points * TILES * (size_t)width * (size_t)round_up(l->in.c, width));
     raise_to(&room->grads, points * (size_t)points_apart(l->out.c, width));
     raise_to(&room->sums, forward);
@@ -87,48 +112,69 @@ void echi_cpu_winograd_kernels(struct echi_cpu_stack *s, const struct echi_cpu_w
                                    s->winograd.kernels + (ptrdiff_t)o * round_up(w->in, width) + i, apart);
 }
 
-/* Tile t of those at work: `rows` rows of x from (top, left) on, those that are outside zeros; its points go to `points`. */
-static struct echi_cpu_tile tile_of(const struct echi_cpu_stack *s, struct echi_cpu_view x, int height, int top, int left, int rows,
-                                    int channels, float *points, int t) {
-    const ptrdiff_t width = s->k->width;
-    struct echi_cpu_tile tile = {.channels = channels, .points = points + t * width, .point = points_apart(channels, (int)width),
-                                 .points_channel = TILES * width, .column = x.column};
-    for (int i = 0; i < rows; i++) {
-        const bool inside = top + i >= 0 && top + i < height;
-        tile.row[i] = inside ? x.at + (top + i) * x.row + left * x.column : s->winograd.nothing;
+/* Where tile t of a map begins. */
+struct place { int row, column; };
+static struct place place_of(const struct echi_cpu_winograd *w, int t) {
+    const int across = tiles_along(w->out_w, w->m);
+    return (struct place){t / across * outputs_along(w->m), t % across * outputs_along(w->m)};
+}
+
+/* `side` rows and columns of x from there on; rows that are outside are zeros. */
+static struct echi_cpu_tile tile_of(struct echi_cpu_view x, int height, struct place from, int side, const float *nothing) {
+    struct echi_cpu_tile tile = {.column = x.column};
+    for (int i = 0; i < side; i++) {
+        const bool inside = from.row + i >= 0 && from.row + i < height;
+        tile.row[i] = inside ? x.at + (from.row + i) * x.row + from.column * x.column : nothing;
         tile.channel[i] = inside ? x.channel : 0;
     }
     return tile;
 }
 
-static void inputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, int across) {
+struct echi_cpu_tile echi_cpu_winograd_inputs(const struct echi_cpu_winograd *w, int t, const float *nothing) {
+    const struct place at = place_of(w, t), from = {first_input(w->m, at.row, w->pad_h), first_input(w->m, at.column, w->pad_w)};
+    return tile_of(w->x, w->in_h, from, inputs_along(w->m), nothing);
+}
+struct echi_cpu_tile echi_cpu_winograd_grads(const struct echi_cpu_winograd *w, struct echi_cpu_view dy, int t, const float *nothing) {
+    return tile_of(dy, w->out_h, place_of(w, t), outputs_along(w->m), nothing);
+}
+struct echi_cpu_tile echi_cpu_winograd_outputs(const struct echi_cpu_winograd *w, int t, int o) {
+    const struct place at = place_of(w, t);
+    return (struct echi_cpu_tile){.out = w->y.at + o * w->y.channel + at.row * w->y.row + at.column * w->y.column,
+                                  .out_channel = w->y.channel, .out_row = w->y.row, .column = w->y.column,
+                                  .rows = min_int(outputs_along(w->m), w->out_h - at.row), .columns = min_int(outputs_along(w->m), w->out_w - at.column),
+                                  .start = w->start ? w->start + o : NULL, .relu = w->relu};
+}
+
+/* The points of tiles at work: tile t's of channel c are at points + (c * TILES + t) * width. */
+static void put_points(struct echi_cpu_tile *tile, int channels, float *points, int points_channels, int t, int width) {
+    tile->channels = channels;
+    tile->points = points + t * width;
+    tile->point = points_apart(points_channels, width);
+    tile->points_channel = TILES * width;
+}
+
+static void inputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles) {
     for (int t = 0; t < tiles; t++) {
-        const int top = (first + t) / across * w->m, left = (first + t) % across * w->m;
-        const struct echi_cpu_tile tile = tile_of(s, w->x, w->in_h, top - w->pad_h, left - w->pad_w, w->m + 2, w->in, s->winograd.points, t);
+        struct echi_cpu_tile tile = echi_cpu_winograd_inputs(w, first + t, s->winograd.nothing);
+        put_points(&tile, w->in, s->winograd.points, w->in, t, s->k->width);
         s->k->winograd_input(w->m, &tile);
     }
 }
 
-static void outputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, int across, int o, int o_end) {
-    const ptrdiff_t width = s->k->width;
+static void outputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, int o, int o_end) {
     for (int t = 0; t < tiles; t++) {
-        const int top = (first + t) / across * w->m, left = (first + t) % across * w->m;
-        const struct echi_cpu_tile tile = {.channels = o_end - o, .points = s->winograd.products + t * width,
-                                           .point = points_apart(OUTPUTS, (int)width), .points_channel = TILES * width,
-                                           .out = w->y.at + o * w->y.channel + top * w->y.row + left * w->y.column,
-                                           .out_channel = w->y.channel, .out_row = w->y.row, .column = w->y.column,
-                                           .rows = min_int(w->m, w->out_h - top), .columns = min_int(w->m, w->out_w - left),
-                                           .start = w->start ? w->start + o : NULL, .relu = w->relu};
+        struct echi_cpu_tile tile = echi_cpu_winograd_outputs(w, first + t, o);
+        put_points(&tile, o_end - o, s->winograd.products, OUTPUTS, t, s->k->width);
         s->k->winograd_output(w->m, &tile);
     }
 }
 
 void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) {
     const int width = s->k->width, row = round_up(w->in, width);
-    const int across = tiles_along(w->out_w, w->m), all = across * tiles_along(w->out_h, w->m);
+    const int all = echi_cpu_winograd_tiles(w->out_h, w->out_w, w->m);
     for (int first = 0; first < all; first += TILES) {
         const int tiles = min_int(TILES, all - first);
-        inputs(s, w, first, tiles, across);
+        inputs(s, w, first, tiles);
         for (int o = 0; o < w->out; o += OUTPUTS) {
             const int end = min_int(o + OUTPUTS, w->out);
             for (int point = 0; point < points_of(w->m); point++)
@@ -138,7 +184,7 @@ void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd 
                                                          .x_p = width, .w_o = row, .out_o = TILES * width, .out_p = width,
                                                          .loop = {{1, 0, 0}, {1, 0, 0}, {w->in, TILES * width, 1}},
                                                          .outputs = end - o, .vectors = tiles});
-            outputs(s, w, first, tiles, across, o, end);
+            outputs(s, w, first, tiles, o, end);
         }
     }
 }
@@ -149,13 +195,13 @@ void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd 
  * that their vectors are over channels. */
 void echi_cpu_winograd_sums(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, bool add) {
     const int width = s->k->width, row = round_up(w->in, width);
-    const int across = tiles_along(w->out_w, w->m), all = across * tiles_along(w->out_h, w->m);
+    const int all = echi_cpu_winograd_tiles(w->out_h, w->out_w, w->m);
     for (int first = 0; first < all; first += TILES) {
         const int tiles = min_int(TILES, all - first);
-        inputs(s, w, first, tiles, across);
+        inputs(s, w, first, tiles);
         for (int t = 0; t < tiles; t++) {
-            const int top = (first + t) / across * w->m, left = (first + t) % across * w->m;
-            const struct echi_cpu_tile tile = tile_of(s, dy, w->out_h, top, left, w->m, w->out, s->winograd.grads, t);
+            struct echi_cpu_tile tile = echi_cpu_winograd_grads(w, dy, first + t, s->winograd.nothing);
+            put_points(&tile, w->out, s->winograd.grads, w->out, t, width);
             s->k->winograd_grad(w->m, &tile);
         }
         for (int point = 0; point < points_of(w->m); point++) {

@@ -42,18 +42,34 @@ struct echi_cpu_outer {
     int rows, columns, outputs, taps;   /* outputs <= most_outputs, taps <= most_taps */
 };
 
-/* One tile of Winograd's F(m x m, 3 x 3), m 2 or 4, of `channels` channels: (m + 2) x (m + 2) inputs, or m x m outputs, and as many
- * *points*, numbers between the transforms. Vectors all. */
+/* One tile of Winograd's F(m x m, 3 x 3), m 2 or 4, of `channels` channels: (m + 2) x (m + 2) inputs, or m x m outputs, and (m + 2) x (m + 2)
+ * *points*, numbers between the transforms. Vectors all. Further kinds, in the place of m: */
+#define ECHI_CPU_WHOLE 1          /* a whole map of 2 x 2 without the zeros around it: 2 x 2 inputs, 2 x 2 outputs, 3 x 3 points */
+#define ECHI_CPU_STRIDED 3        /* with stride 2: 5 x 5 inputs, 2 x 2 outputs, 5 x 5 points */
+#define ECHI_CPU_STRIDED_BACK 5   /* from the outputs' gradient to that of the inputs, padded by 1: 3 x 3 and 4 x 4 with the same points */
 #define ECHI_CPU_WINOGRAD_MOST 4
 struct echi_cpu_tile {
     int channels;
     const float *row[ECHI_CPU_WINOGRAD_MOST + 2]; ptrdiff_t channel[ECHI_CPU_WINOGRAD_MOST + 2];   /* inputs: each row, from channel to channel */
-    float *points; ptrdiff_t point, points_channel;   /* point i, j of channel c: points + (i * (m + 2) + j) * point + c * points_channel */
+    float *points; ptrdiff_t point, points_channel;   /* point i, j of channel c: points + (i * side + j) * point + c * points_channel, side the points along one */
     float *out; ptrdiff_t out_channel, out_row;   /* outputs; `rows` and `columns` of them are there */
     int rows, columns;
     ptrdiff_t column;                             /* of inputs or outputs */
     const float *start;                           /* a number for each channel of the outputs (bias); NULL: 0 */
     bool relu;
+};
+
+/* Batch-norm of `count` vectors of one channel. ReLU, if any, is behind it. */
+#define ECHI_CPU_WIDTH_MOST 16   /* floats in a vector, on any machine */
+struct echi_cpu_norm {
+    const float *x, *dy;
+    float *out;                /* y or dx */
+    ptrdiff_t x_column, dy_column, out_column;
+    int count;
+    float mean, scale, shift;  /* y = (x - mean) * scale + shift */
+    bool relu;
+    float *sums;               /* a vector for each sum, which is added to */
+    const float *minus;        /* backward: what is taken from all of dy, and along x - mean: two vectors */
 };
 
 /* Pooling of one row of windows; window i begins at column i * stride - pad, its rows are all there. */
@@ -116,9 +132,19 @@ struct echi_cpu_kernels {
     /* dx = dy where y > 0 (everywhere when y is NULL), else 0; *sum += all of dx when sum (one vector) is not NULL. */
     void (*relu_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column,
                       int count, float *sum);
+    /* y = tanh(x); dx = dy * (1 - y^2), without a sum. As relu's, so that one driver serves both. */
+    void (*tanh)(const float *x, ptrdiff_t x_column, float *y, ptrdiff_t y_column, int count);
+    void (*tanh_back)(const float *dy, ptrdiff_t dy_column, const float *y, ptrdiff_t y_column, float *dx, ptrdiff_t dx_column,
+                      int count, float *sum);
     /* y = a + b; y = x * factor, the factors one vector behind the other. y may be a or x. */
     void (*plus)(const float *a, ptrdiff_t a_column, const float *b, ptrdiff_t b_column, float *y, ptrdiff_t y_column, int count);
     void (*times)(const float *x, ptrdiff_t x_column, const float *factor, float *y, ptrdiff_t y_column, int count);
+    /* Sums of x; of (x - mean)^2; y. Sums of dy before ReLU and of dy (x - mean); dx = scale (dy - minus[0] - (x - mean) minus[1]). */
+    void (*norm_sum)(const struct echi_cpu_norm *n);
+    void (*norm_squares)(const struct echi_cpu_norm *n);
+    void (*norm)(const struct echi_cpu_norm *n);
+    void (*norm_back_sums)(const struct echi_cpu_norm *n);
+    void (*norm_back)(const struct echi_cpu_norm *n);
     /* max(0, largest of the window) and its place in the window (a byte a lane, 255 where nothing is above 0; four windows to a
      * vector of integers). */
     void (*relu_pool)(const float *x, ptrdiff_t x_row, const struct echi_cpu_window *w, float *y, ptrdiff_t y_column,

@@ -29,19 +29,22 @@ struct echi_cpu_unit {
     int from, also;                      /* boundaries that it takes; `also` is an add's second */
     const struct echi_layer *pool;       /* a max-pool run with a convolution, or NULL */
     bool relu;                           /* ReLU run with it */
+    float *mean;                         /* batch-norm, of the step under way: means, then variances: [2][channel] */
     float *factor;                       /* dropout, while training: [group][channel][row][column][lane] */
     int32_t *place;                      /* of each maximum: [group][channel][row][place_row], see relu_pool */
     ptrdiff_t place_row;
     float *dy;                           /* convolution: gradient before ReLU, one group: [channel][row][margins, column][lane] */
     int dy_left;
     ptrdiff_t dy_row, dy_channel;
-    int winograd;                        /* convolution: m of F(m x m, 3 x 3), forward and to the input's gradient; 0: directly */
+    int winograd;                        /* convolution: m of F(m x m, 3 x 3), or another kind (echi_cpu_kernels.h); 0: directly */
+    bool late;                           /* convolution: those points by cpu_late.c */
     bool turned;                         /* convolution: the weights' gradient is that of cpu_turned.c */
     int chunk;                           /* convolution: output channels whose weight gradients are summed at a time */
 };
 
 /* Floats of scratch that Winograd's transforms need. */
 struct echi_cpu_winograd_room { size_t kernels, points, products, nothing, turned, grads, sums; };
+struct echi_cpu_late_room { size_t points, grads, weights, products, nothing; };
 
 struct echi_cpu_stack {
     const struct echi_cpu_kernels *k;
@@ -50,7 +53,8 @@ struct echi_cpu_stack {
     struct echi_cpu_boundary *boundaries;   /* n_units + 1: unit u writes boundary u + 1 */
     int n_units, max_groups;
     int n, groups;                       /* of the step */
-    bool draws;                          /* the step trains: dropout drops */
+    bool trains;                         /* the step does, and is this part of a round */
+    float share_of_round;
     /* Scratch, used within one call. */
     float *rows;                         /* convolution rows on their way to a pool */
     float *sums;                         /* weight gradients, a vector each */
@@ -60,6 +64,7 @@ struct echi_cpu_stack {
     float *tail;                         /* fully connected: gradients of the last columns, [out][lane] */
     float *turned, *turned_sums;         /* convolution: inputs as vectors over channels, and sums over them: see cpu_turned.c */
     struct { float *kernels, *points, *products, *nothing, *turned, *grads, *sums; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
+    struct { float *points, *grads, *weights, *products, *nothing; } late;   /* see cpu_late.c */
     float *share;                        /* of a gradient, on its way to those of other readers; any boundary's size and layout */
     float *drawn;                        /* dropout: factors of one group as rows, [lane][channel][row][column] */
     void *memory;                        /* all of the above arrays */
@@ -68,6 +73,11 @@ struct echi_cpu_stack {
 /* Samples of which a fully connected layer's weight gradient is summed at a time. */
 enum { ECHI_CPU_SAMPLES = 64 };
 
+/* Samples of group g of the step: the last group may have fewer than lanes. */
+static inline int echi_cpu_lanes(const struct echi_cpu_stack *s, int g) {
+    const int left = s->n - g * s->k->width;
+    return left < s->k->width ? left : s->k->width;
+}
 struct echi_cpu_view echi_cpu_value(const struct echi_cpu_stack *s, int boundary);
 struct echi_cpu_view echi_cpu_grad(const struct echi_cpu_stack *s, int boundary);
 /* Where a reader puts its share of a boundary's gradient: the first to come sets the gradient itself, the others' goes to scratch, and
@@ -89,11 +99,15 @@ void echi_cpu_turned_grads(const struct echi_cpu_stack *s, int unit, float *grad
 
 /* ---- cpu_winograd.c ---- */
 
-/* m of F(m x m, 3 x 3), at most `most` (2 or 4; 0: never), by which this layer is expected to be fastest for n samples; 0: directly. */
-int echi_cpu_winograd_choose(const struct echi_layer *layer, int n, int most);
+/* By which points this layer is expected to be fastest for so many groups of `width` samples: m at most `most` (2 or 4; 0: never). */
+struct echi_cpu_points { int m; bool late; };   /* m = 0: directly; `late`: by cpu_late.c */
+struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *layer, int groups, int width, int most);
 /* Columns of zeros that its tiles read: behind the input's rows, and beside those of the gradient before ReLU. */
 void echi_cpu_winograd_margins(const struct echi_layer *layer, int m, int *in_right, int *grad_left, int *grad_right);
 void echi_cpu_winograd_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_winograd_room *room);   /* raises what is too little */
+int echi_cpu_winograd_back(int m);                              /* what goes backward where m goes forward */
+int echi_cpu_winograd_points(int m);                            /* of a tile */
+int echi_cpu_winograd_tiles(int out_h, int out_w, int m);       /* of a map */
 /* One group's convolution: y[out] = start[out] + sum over `in` of x * weights. Rows beyond x's are zero, columns are its margins. */
 struct echi_cpu_winograd {
     int m, in, out, in_h, out_h, out_w, pad_h, pad_w;
@@ -108,17 +122,32 @@ void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd 
 /* The gradient of the weights: one group's share (y is not used; with `add` beside what the groups before gave), then all of it into grads. */
 void echi_cpu_winograd_sums(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, bool add);
 void echi_cpu_winograd_weights_grad(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads);
+/* Tile t of w->x, of w->y from channel o on, of dy; channels and points are the caller's to say. `nothing` is a row of zeros. */
+struct echi_cpu_tile echi_cpu_winograd_inputs(const struct echi_cpu_winograd *w, int t, const float *nothing);
+struct echi_cpu_tile echi_cpu_winograd_outputs(const struct echi_cpu_winograd *w, int t, int o);
+struct echi_cpu_tile echi_cpu_winograd_grads(const struct echi_cpu_winograd *w, struct echi_cpu_view dy, int t, const float *nothing);
+
+/* ---- cpu_late.c: the same convolutions, all groups together ---- */
+
+bool echi_cpu_late_fits(const struct echi_layer *layer, int m, int groups, int width);
+void echi_cpu_late_room(const struct echi_layer *layer, int m, int groups, int width, struct echi_cpu_late_room *room);   /* raises what is too little */
+void echi_cpu_late_inputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int g);   /* group g's x to points */
+void echi_cpu_late_outputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);         /* all groups' y, of all groups' points */
+void echi_cpu_late_grads(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, int g);   /* group g's dy to points */
+void echi_cpu_late_weights(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads);   /* of all of these, and of all groups' x */
 
 void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *params);
 void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
 void echi_cpu_fc_forward(struct echi_cpu_stack *s, int unit, const float *params);
 void echi_cpu_fc_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
-void echi_cpu_relu_forward(struct echi_cpu_stack *s, int unit);
-void echi_cpu_relu_backward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_activation_forward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_activation_backward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_pool_forward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_pool_backward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_add_forward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_add_backward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_norm_forward(struct echi_cpu_stack *s, int unit, const float *params);
+void echi_cpu_norm_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
 void echi_cpu_dropout_draw(struct echi_cpu_stack *s, int unit, uint64_t seed, const struct echi_row *rows);
 void echi_cpu_dropout_forward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_dropout_backward(struct echi_cpu_stack *s, int unit);

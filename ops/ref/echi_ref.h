@@ -8,7 +8,7 @@
  * files: then all names end in _double. */
 #ifndef ECHI_REF_H
 #define ECHI_REF_H
-#include "echi_ops.h"
+#include "echi_stack_impl.h"
 
 #ifdef ECHI_DOUBLE
 #define ECHI_REF(name) echi_ref_##name##_double
@@ -43,10 +43,22 @@ void ECHI_REF(avg_pool_backward)(const struct echi_layer *l, int n, const echi_r
 void ECHI_REF(relu_forward)(const struct echi_layer *l, int n, const echi_real *x, echi_real *y);
 void ECHI_REF(relu_backward)(const struct echi_layer *l, int n, const echi_real *x, const echi_real *dy, echi_real *dx);
 
+void ECHI_REF(tanh_forward)(size_t count, const echi_real *x, echi_real *y);
+void ECHI_REF(tanh_backward)(size_t count, const echi_real *y, const echi_real *dy, echi_real *dx);
+
 /* y = a + b; the gradient of y is that of both. Also how the shares of a gradient are added up. y may be a. */
 void ECHI_REF(add)(size_t count, const echi_real *a, const echi_real *b, echi_real *y);
 /* y = x * factor, and dx = dy * factor, number by number: 0, or 1 / (1 - p). A NaN stays one. */
 void ECHI_REF(dropout)(size_t count, const echi_real *x, const echi_real *factor, echi_real *y);
+
+/* Mean and variance of each channel over a batch, [c] both; then, with these or with others, y [n][c][h][w]. of_batch: mean and variance
+ * are those of x, so they move with it. dx may be NULL. */
+void ECHI_REF(batch_norm_statistics)(const struct echi_layer *l, int n, const echi_real *x, echi_real *mean, echi_real *variance);
+void ECHI_REF(batch_norm_forward)(const struct echi_layer *l, int n, const echi_real *x, const echi_real *weight, const echi_real *bias,
+                                  const echi_real *mean, const echi_real *variance, echi_real *y);
+void ECHI_REF(batch_norm_backward)(const struct echi_layer *l, int n, const echi_real *x, const echi_real *dy, const echi_real *weight,
+                                   const echi_real *mean, const echi_real *variance, bool of_batch, echi_real *dweight, echi_real *dbias,
+                                   echi_real *dx);
 
 /* y [n][classes], labels [n]. dy = scale * (softmax(y) - onehot); *out_loss = sum of -log softmax(y)[label]; *out_correct =
  * samples whose first largest output is at their label. */

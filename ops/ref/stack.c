@@ -15,11 +15,13 @@ struct border {
     echi_real *value;       /* [max_n][shape] */
     echi_real *gradient;    /* of the same shape */
     echi_real *factor;      /* of the same shape: the output of a dropout; else NULL */
+    echi_real *mean;        /* of a batch-norm's channels, and behind them their variances: [2][c] */
     bool given;             /* the gradient has a share already: others are added to it */
 };
 struct reference {
     int count, n;               /* layers; samples of the step under way */
-    bool draws;                 /* it trains: dropout drops */
+    bool trains;
+    echi_real of_round;         /* what part of a round it is, if it trains */
     struct echi_layer *layers;  /* [count] */
     struct border *borders;     /* [count + 1] */
     echi_real *share;           /* a share of a gradient on its way to the others, of any border's size */
@@ -29,6 +31,10 @@ struct reference {
 static size_t border_size(const struct echi_layer *layers, int i) { return echi_shape_size(echi_output_shape(layers, i)); }
 /* Arrays of its shape: value, gradient, and maybe factor. */
 static size_t border_arrays(const struct echi_layer *layers, int i) { return i > 0 && layers[i - 1].op == ECHI_OP_DROPOUT ? 3 : 2; }
+
+static size_t border_channels(const struct echi_layer *layers, int i) {
+    return i > 0 && layers[i - 1].op == ECHI_OP_BATCH_NORM ? 2 * (size_t)layers[i - 1].out.c : 0;
+}
 
 static void reference_destroy(void *state) {
     struct reference *r = state;
@@ -46,7 +52,8 @@ static ech_status reference_create(struct echi_device *device, const struct echi
     bool fits = true;
     for (int i = 0; i <= count; i++) {
         size_t border = 0;
-        fits = fits && echi_mul_size(border_size(layers, i), border_arrays(layers, i) * (size_t)max_n, &border) && echi_add_size(floats, border, &floats);
+        fits = fits && echi_mul_size(border_size(layers, i), border_arrays(layers, i) * (size_t)max_n, &border) && echi_add_size(floats, border, &floats) &&
+               echi_add_size(floats, border_channels(layers, i), &floats);
         if (border > share) share = border;
     }
     if (!fits || !echi_add_size(floats, share, &floats) || !echi_mul_size(floats, sizeof(echi_real), &bytes))
@@ -70,6 +77,8 @@ static ech_status reference_create(struct echi_device *device, const struct echi
         r->borders[i] = (struct border){.value = next, .gradient = next + size};
         if (border_arrays(layers, i) > 2) r->borders[i].factor = next + 2 * size;
         next += border_arrays(layers, i) * size;
+        r->borders[i].mean = next;
+        next += border_channels(layers, i);
     }
     r->share = next;
     for (int i = 0; i < count; i++) {
@@ -89,16 +98,34 @@ static size_t border_bytes(const struct reference *r, int i) { return border_cou
 static void reference_input(void *state, int n, const echi_real *rows) {
     struct reference *r = state;
     r->n = n;
-    r->draws = false;
+    r->trains = false;
     memcpy(r->borders[0].value, rows, border_bytes(r, 0));
 }
 
-static void reference_draw(void *state, uint64_t seed, const struct echi_row *rows) {
+static void reference_train(void *state, const struct echi_training *training) {
     struct reference *r = state;
-    r->draws = true;
+    r->trains = true;
+    r->of_round = training->share;
     for (int i = 0; i < r->count; i++)
         for (int s = 0; s < r->n && r->layers[i].op == ECHI_OP_DROPOUT; s++)
-            echi_dropout_factors(&r->layers[i], seed, rows[s], r->borders[i + 1].factor + (size_t)s * border_size(r->layers, i + 1));
+            echi_dropout_factors(&r->layers[i], training->seed, training->rows[s], r->borders[i + 1].factor + (size_t)s * border_size(r->layers, i + 1));
+}
+
+static void norm_forward(struct reference *r, int unit, const echi_real *params, const echi_real *x, echi_real *y) {
+    const struct echi_layer *l = &r->layers[unit];
+    echi_real *mean = r->borders[unit + 1].mean, *variance = mean + l->in.c;
+    if (r->trains) ECHI_REF(batch_norm_statistics)(l, r->n, x, mean, variance);
+    else memcpy(mean, params + l->running_at, l->running * sizeof *mean);
+    ECHI_REF(batch_norm_forward)(l, r->n, x, params + l->weight_at, params + l->bias_at, mean, variance, y);
+}
+
+static void norm_backward(const struct reference *r, int unit, const echi_real *params, const echi_real *x, const echi_real *dy, echi_real *grads,
+                          echi_real *dx) {
+    const struct echi_layer *l = &r->layers[unit];
+    const echi_real *mean = r->borders[unit + 1].mean, *variance = mean + l->in.c;
+    ECHI_REF(batch_norm_backward)(l, r->n, x, dy, params + l->weight_at, mean, variance, r->trains, grads + l->weight_at, grads + l->bias_at, dx);
+    if (r->trains) echi_norm_running_grad(l, r->n, params, mean, variance, r->of_round, grads);
+    else memset(grads + l->running_at, 0, l->running * sizeof *grads);
 }
 
 static void reference_forward(void *state, int unit, const echi_real *params) {
@@ -115,11 +142,14 @@ static void reference_forward(void *state, int unit, const echi_real *params) {
     case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_AVG_POOL: ECHI_REF(avg_pool_forward)(l, r->n, x, y); break;
     case ECHI_OP_RELU: ECHI_REF(relu_forward)(l, r->n, x, y); break;
+    case ECHI_OP_TANH: ECHI_REF(tanh_forward)(border_count(r, unit + 1), x, y); break;
     case ECHI_OP_ADD: ECHI_REF(add)(border_count(r, unit + 1), x, r->borders[echi_layer_adds(r->layers, unit)].value, y); break;
     case ECHI_OP_DROPOUT:
-        if (r->draws) ECHI_REF(dropout)(border_count(r, unit + 1), x, r->borders[unit + 1].factor, y);
+        if (r->trains) ECHI_REF(dropout)(border_count(r, unit + 1), x, r->borders[unit + 1].factor, y);
         else memcpy(y, x, border_bytes(r, unit + 1));
         break;
+    case ECHI_OP_BATCH_NORM: norm_forward(r, unit, params, x, y); break;
+    case ECHI_OPS: break;
     }
 }
 
@@ -167,6 +197,7 @@ static void reference_backward(void *state, int unit, const echi_real *params, e
     echi_real *dbias = l->bias ? grads + l->bias_at : NULL;
     if (l->op == ECHI_OP_CONV2D) ECHI_REF(conv2d_backward_params)(l, r->n, x, dy, dweight, dbias);
     if (l->op == ECHI_OP_FC) ECHI_REF(fc_backward_params)(l, r->n, x, dy, dweight, dbias);
+    if (l->op == ECHI_OP_BATCH_NORM) norm_backward(r, unit, params, x, dy, grads, need_input_grad ? dx : NULL);
     if (!need_input_grad) return;
     switch (l->op) {
     case ECHI_OP_CONV2D: ECHI_REF(conv2d_backward_input)(l, r->n, dy, weight, dx); break;
@@ -175,6 +206,7 @@ static void reference_backward(void *state, int unit, const echi_real *params, e
     case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_AVG_POOL: ECHI_REF(avg_pool_backward)(l, r->n, dy, dx); break;
     case ECHI_OP_RELU: ECHI_REF(relu_backward)(l, r->n, x, dy, dx); break;
+    case ECHI_OP_TANH: ECHI_REF(tanh_backward)(border_count(r, unit + 1), r->borders[unit + 1].value, dy, dx); break;
     case ECHI_OP_ADD: {
         memcpy(dx, dy, border_bytes(r, unit + 1));
         give(r, from);
@@ -183,9 +215,11 @@ static void reference_backward(void *state, int unit, const echi_real *params, e
         return give(r, also);
     }
     case ECHI_OP_DROPOUT:
-        if (r->draws) ECHI_REF(dropout)(border_count(r, unit + 1), dy, r->borders[unit + 1].factor, dx);
+        if (r->trains) ECHI_REF(dropout)(border_count(r, unit + 1), dy, r->borders[unit + 1].factor, dx);
         else memcpy(dx, dy, border_bytes(r, unit + 1));
         break;
+    case ECHI_OP_BATCH_NORM:
+    case ECHI_OPS: break;
     }
     give(r, from);
 }
@@ -200,7 +234,7 @@ const struct echi_stack_impl echi_stack_reference = {
     .create = reference_create,
     .destroy = reference_destroy,
     .input = reference_input,
-    .draw = reference_draw,
+    .train = reference_train,
     .forward = reference_forward,
     .output = reference_output,
     .loss = reference_loss,

@@ -20,6 +20,18 @@ find_mnist() {
     return 1
 }
 
+# The folder with CIFAR-10's six files, alike.
+find_cifar() {
+    local folder
+    for folder in ${ECHELON_DATA:+"$ECHELON_DATA/cifar10"} "$root/data/cifar10" "$root/build/cifar10"; do
+        if [ -f "$folder/data_batch_1.bin" ]; then echo "$folder"; return; fi
+        if [ -f "$folder/data_batch_1.bin.xz" ]; then
+            "$root/tools/get-data" cifar10 --from "$folder" --to "$root/build/cifar10" >&2 && echo "$root/build/cifar10" && return
+        fi
+    done
+    return 1
+}
+
 # value FILE KEY: a number of a report, or null. It is empty when there is no such key.
 value() { sed -n "s/^  \"$2\": \(.*[^,]\),*\$/\1/p" "$1"; }
 

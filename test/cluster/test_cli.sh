@@ -52,6 +52,17 @@ awk 'after == ".TP" && $2 ~ /^\\-\\-/ { gsub(/\\/, "", $2); print $2 } { after =
 diff "$work/help-options" "$work/man-options" >"$work/out" || bad "--help (<) and the man page (>) list different options"
 "$echelon" train --help >/dev/full 2>/dev/null && bad "a full disk behind stdout is not noticed"
 
+# --- a model as a table, and as a file that is the same model
+expect 0 '^total +11183562 ' model resnet18
+expect 0 '^fc out 10$' model lenet5 --text
+cp "$work/out" "$work/model" && expect 0 '^conv2d out 16 kernel 5' model "$work/model" --text
+cmp -s "$work/out" "$work/model" || bad "the text of a model is another model"
+expect 0 'usage: echelon model' model --help
+expect 2 'usage: echelon model' model
+refuse 2 "'--txet' is too much" model lenet5 --txet
+refuse '1[0-9]' "'nope' is no built-in model.*lenet5, resnet18, vgg19" model nope
+"$echelon" model vgg19 >/dev/full 2>/dev/null && bad "a full disk behind stdout is not noticed"
+
 # --- usage
 refuse 2 '--data is missing.*get-data mnist.*glyphs' train
 refuse 2 'no option --dtaa; did you mean --data' train --dtaa x

@@ -1,26 +1,29 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A net with residual blocks and dropout, in trunk and head, as a user meets it: the same bits from any cluster, recorded and
+# A net with residual blocks, dropout and batch-norm, in trunk and head, as a user meets it: the same bits from any cluster, recorded and
 # replayed; looks do not drop; and what does not fit is refused with its line.
 . "$(dirname "$0")/cluster.bash"
 ! under thread || skip "it compares bits; its threads are those of test_exact and test_replay.sh, which run here"
 bars "$work/data" 60 5
 cat >"$work/net" <<'END'
 input 1 28 28
-conv2d out 4 kernel 5 stride 3 pad 2
+conv2d out 4 kernel 5 stride 3 pad 2 bias 0
+batch_norm
 relu
 conv2d out 4 kernel 3 pad 1
 dropout p 0.25
-conv2d out 4 kernel 1 from 2
-add with 4
-add with 2
+conv2d out 4 kernel 1 from 3
+batch_norm
+add with 5
+add with 3
 relu
 max_pool kernel 2
 fc out 16
 relu
 dropout p 0.5
 fc out 16
-add with 11
+batch_norm
+add with 13
 relu
 fc out 10
 END

@@ -50,9 +50,13 @@ static void check_model(const struct ech_model *m) {
             w = (w + 2 * p - k) / s + 1;
         }
         FUZZ_CHECK(l->out.c == c && l->out.h == h && l->out.w == w && c >= 1 && c * h * w <= INT_MAX);
-        FUZZ_CHECK(l->weights == (size_t)(fan_in ? fan_in * c : 0) && l->biases == (size_t)(fan_in ? c : 0));
+        if (l->op == ECHI_OP_BATCH_NORM) fan_in = 1;
+        const wide biases = fan_in && l->bias ? c : 0, running = l->op == ECHI_OP_BATCH_NORM ? 2 * c : 0;
+        FUZZ_CHECK(l->weights == (size_t)(fan_in * c) && l->biases == (size_t)biases && l->running == (size_t)running);
+        FUZZ_CHECK(l->bias || l->op != ECHI_OP_BATCH_NORM);
         if (fan_in) FUZZ_CHECK(l->weight_at == (size_t)params && l->bias_at == (size_t)(params + fan_in * c));
-        params += fan_in ? fan_in * c + c : 0;
+        if (running) FUZZ_CHECK(l->running_at == l->bias_at + (size_t)c);
+        params += fan_in * c + biases + running;
     }
     FUZZ_CHECK(m->n_params == (size_t)params && params <= INT_MAX);
     const int cut = echi_model_cut(m);
@@ -98,6 +102,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
         "input 1 65536 32767\nfc out 1\n",
         "input 1 28 28\nconv2d out 4 kernel 3 pad 1 stride 2\nrelu\nconv2d out 4 kernel 3 pad 1\nconv2d out 4 kernel 1 from 2\nadd with 3\n"
         "add with 2\nrelu\nglobal_avg_pool\ndropout p 0.25\nfc out 10\nfc out 10\nadd with 10\nfc out 10 from 12\n",
+        "input 3 8 8\nconv2d out 8 kernel 3 pad 1 bias 0\nbatch_norm\nrelu\nbatch_norm from 0\nconv2d out 8 kernel 1 bias 1\nadd with 3\nfc out 10 bias 0\n",
         NULL,
     };
     (void)good; /* all are */
@@ -109,7 +114,8 @@ static const char *const words[] = {
     "input 1 1 1\n", "65536", "65537", "-1", "99999999999999999999", "conv2d ", "kernel ", "out ", "pad ", "stride ", "\r\n", "\n\n",
     "#", "", "\xff\xfe", " ", "\t", "fc out 65536\n", "stride 0", "conv2d out 65536 kernel 1\n", "\x1b[", "max_pool ", "avg_pool ",
     "relu\n", "pad 65536", "kernel 1\n", "kernal", "global_avg_pool\n",
-    "add with 1\n", "add with 2\n", "with 0", " from 1\n", " from 0", " from 2", "dropout p 0.5\n", "p 0.", "p 1", "p 0.9999999", NULL,
+    "add with 1\n", "add with 2\n", "with 0", " from 1\n", " from 0", " from 2", "dropout p 0.5\n", "p 0.", "p 1", "p 0.9999999",
+    "batch_norm\n", "tanh\n", " bias 0", " bias 1", " bias 2", NULL,
 };
 /* clang-format on */
 

@@ -118,6 +118,16 @@ static inline void problem_dropout(struct problem *p, uint32_t drop) {
     problem_say(p, " dropout:%u", drop);
 }
 
+static inline void problem_batch_norm(struct problem *p) {
+    struct echi_layer *l = problem_next(p, ECHI_OP_BATCH_NORM);
+    l->weights = l->biases = (size_t)l->in.c;
+    l->running = 2 * l->weights;
+    l->weight_at = problem_place(p, l->weights);
+    l->bias_at = problem_place(p, l->biases);
+    l->running_at = problem_place(p, l->running);
+    problem_say(p, " batch_norm");
+}
+
 static inline void problem_lenet5(struct problem *p) {
     problem_begin(p, 1, 28, 28);
     problem_window(p, ECHI_OP_CONV2D, 6, 5, 5, 1, 1, 2, 2, true);

@@ -15,8 +15,12 @@
 /* The reference stack in double beside the library's in float. */
 #define echi_stack_reference stack_in_double
 #define echi_dropout_factors dropout_factors_in_double
+#define echi_norm_deviation norm_deviation_in_double
+#define echi_norm_running_grad norm_running_grad_in_double
+#include "batch_norm.c"
 #include "dropout.c"
 #include "ref/adam.c"
+#include "ref/batch_norm.c"
 #include "ref/conv2d.c"
 #include "ref/each.c"
 #include "ref/fc.c"
@@ -25,6 +29,7 @@
 #include "ref/sgd.c"
 #include "ref/softmax.c"
 #include "ref/stack.c"
+#include "ref/tanh.c"
 
 #include "problem.h"
 
@@ -84,6 +89,9 @@ static void forward(const struct check *c) {
     case ECHI_OP_RELU: echi_ref_relu_forward_double(c->l, c->n, c->x, c->y); break;
     case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_ADD:
+    case ECHI_OP_TANH:
+    case ECHI_OP_BATCH_NORM:
+    case ECHI_OPS:
     case ECHI_OP_DROPOUT: fail_msg("%s: tried through a stack, below", c->p.text);
     }
 }
@@ -104,6 +112,9 @@ static void backward(const struct check *c) {
     case ECHI_OP_RELU: echi_ref_relu_backward_double(c->l, c->n, c->x, c->dy, c->dx); break;
     case ECHI_OP_GLOBAL_AVG_POOL:
     case ECHI_OP_ADD:
+    case ECHI_OP_TANH:
+    case ECHI_OP_BATCH_NORM:
+    case ECHI_OPS:
     case ECHI_OP_DROPOUT: fail_msg("%s: tried through a stack, below", c->p.text);
     }
 }
@@ -289,14 +300,16 @@ static void test_adam(void **state) {
 
 /* --- small nets with branches: gradients of all parameters and of the input, through the reference stack --- */
 
-struct net { const struct problem *p; void *state; int n; double *x, *params, *y, *dy; };
+#define SHARE 0.25
+
+struct net { const struct problem *p; void *state; int n; double *x, *params, *y, *dy, step, tolerance; };
 
 /* Dropout draws the same each time; nets of one sample evaluate. */
 static void net_forward(const struct net *net) {
     struct echi_row who[4];
     for (int s = 0; s < 4; s++) who[s] = (struct echi_row){7, 100 + (uint32_t)s};
     stack_in_double.input(net->state, net->n, net->x);
-    if (net->n > 1) stack_in_double.draw(net->state, 3, who);
+    if (net->n > 1) stack_in_double.train(net->state, &(struct echi_training){3, who, SHARE});
     for (int u = 0; u < net->p->count; u++) stack_in_double.forward(net->state, u, net->params);
     stack_in_double.output(net->state, net->y);
 }
@@ -311,18 +324,24 @@ static double net_objective(const struct net *net) {
 static void net_compare(const struct net *net, const char *what, double *x, const double *dx, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const double keep = x[i];
-        x[i] = keep + 0.5;   /* linear in each number: any step will do, and a large one loses the fewest digits */
+        x[i] = keep + net->step;
         const double above = net_objective(net);
-        x[i] = keep - 0.5;
-        const double numeric = above - net_objective(net);
+        x[i] = keep - net->step;
+        const double numeric = (above - net_objective(net)) / (2 * net->step);
         x[i] = keep;
-        if (fabs(numeric - dx[i]) > TOLERANCE * (1 + fabs(numeric)))
+        if (fabs(numeric - dx[i]) > net->tolerance * (1 + fabs(numeric)))
             fail_msg("%s, n %d: gradient of %s[%zu] is %.12g, the difference says %.12g", net->p->text, net->n, what, i, dx[i], numeric);
     }
 }
 
 static void check_net(const struct problem *p, struct echi_random *r) {
     struct net net = {.p = p, .n = random_from(r, 1, 3)};
+    bool curved = false;
+    for (int i = 0; i < p->count; i++)
+        curved = curved || p->layers[i].op == ECHI_OP_TANH || (net.n > 1 && p->layers[i].op == ECHI_OP_BATCH_NORM);
+    /* Linear in each number any step will do, and a large one loses the fewest digits. */
+    net.step = curved ? 1e-6 : 0.5;
+    net.tolerance = curved ? 1e-6 : TOLERANCE;
     struct echi_stack_unit units[PROBLEM_LAYERS];
     int n_units = 0;
     size_t bytes = 0, in = (size_t)net.n * echi_shape_size(p->layers[0].in), out = (size_t)net.n * echi_shape_size(problem_shape(p));
@@ -388,6 +407,60 @@ static void test_residual_nets(void **state) {
     for (int i = 0; i < 6; i++) check_net(&p, &r);
 }
 
+/* Batch-norm in front of and behind convolutions, of vectors, in a branch, and of what another layer takes too. Nets of one sample evaluate. */
+static void test_batch_norm(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 40; seed++) {
+        struct problem p;
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 72);
+        problem_begin(&p, random_from(&r, 1, 2), random_from(&r, 2, 4), random_from(&r, 2, 4));
+        problem_same_conv(&p, &r);
+        problem_batch_norm(&p);
+        problem_same_conv(&p, &r);
+        if (echi_random_below(&r, 2)) problem_batch_norm(&p);
+        if (echi_random_below(&r, 2)) problem_next(&p, ECHI_OP_TANH);
+        problem_add(&p, 1);
+        if (echi_random_below(&r, 2)) problem_fc(&p, 3, true), problem_batch_norm(&p);
+        check_net(&p, &r);
+    }
+}
+
+/* Two channels, two samples of two numbers: means 3 and 0, variances 5 and 4, by 3 in the divisor 20/3 and 16/3. */
+static void test_running_averages(void **state) {
+    (void)state;
+    struct problem p;
+    struct echi_stack_unit units[1];
+    int n_units;
+    size_t bytes;
+    void *s = NULL;
+    problem_begin(&p, 2, 1, 2);
+    problem_batch_norm(&p);
+    const struct echi_layer *l = &p.layers[0];
+    const double x[8] = {0, 2, -2, -2, 4, 6, 2, 2}, dy[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    double params[64] = {0}, grads[64], y[8];
+    for (int c = 0; c < 2; c++) params[l->weight_at + (size_t)c] = 2, params[l->bias_at + (size_t)c] = 10;
+    const double running[4] = {1, -1, 0.5, -3};   /* one that updates have carried below zero */
+    memcpy(params + l->running_at, running, sizeof running);
+    assert_int_equal(stack_in_double.create(NULL, p.layers, 1, 2, &s, units, &n_units, &bytes, NULL), ECH_OK);
+    for (int i = 0; i < 3; i++) {
+        static const double share[] = {0.25, 7, 0}, counts[] = {0.25, 1, 0};   /* a share above a whole round counts as one; 0: evaluates */
+        stack_in_double.input(s, 2, x);
+        if (share[i] > 0) stack_in_double.train(s, &(struct echi_training){1, NULL, share[i]});
+        stack_in_double.forward(s, 0, params);
+        stack_in_double.output(s, y);
+        const double first = share[i] > 0 ? (0 - 3) / sqrt(5 + 1e-5) : (0 - 1) / sqrt(0.5 + 1e-5);
+        const double third = share[i] > 0 ? -2 / sqrt(4 + 1e-5) : (-2 + 1) / sqrt(1e-5);
+        assert_true(fabs(y[0] - (10 + 2 * first)) < 1e-9 && fabs(y[2] - (10 + 2 * third)) < 1e-9);
+        stack_in_double.output_grad(s, dy);
+        stack_in_double.backward(s, 0, params, grads, false);
+        const double wanted[4] = {1 - 3, -1 - 0, 0.5 - 20. / 3, -3 - 16. / 3};
+        for (int k = 0; k < 4; k++) assert_true(fabs(grads[l->running_at + (size_t)k] - counts[i] * wanted[k]) < 1e-12);
+        assert_true(fabs(grads[l->bias_at] - 4) < 1e-12);
+    }
+    stack_in_double.destroy(s);
+}
+
 /* What is drawn: 0 or 1 / (1 - p), as often as p says, anew for whatever keys it. */
 static void test_dropout_draws(void **state) {
     (void)state;
@@ -438,6 +511,8 @@ int main(void) {
         cmocka_unit_test(test_max_pool),       cmocka_unit_test(test_avg_pool),       cmocka_unit_test(test_relu),
         cmocka_unit_test(test_at_the_kinks),   cmocka_unit_test(test_softmax),        cmocka_unit_test(test_softmax_counts),
         cmocka_unit_test(test_sgd), cmocka_unit_test(test_adam),            cmocka_unit_test(test_random_branches), cmocka_unit_test(test_residual_nets),
+        cmocka_unit_test(test_batch_norm),
+        cmocka_unit_test(test_running_averages),
         cmocka_unit_test(test_dropout_draws),
     };
     return cmocka_run_group_tests_name("grad", tests, NULL, NULL);

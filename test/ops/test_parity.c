@@ -76,7 +76,7 @@ static void bench_close(struct bench *b) {
 
 enum ending { WITH_LOSS, WITH_OUTPUT_GRAD };
 
-struct step { int n; enum ending ending; bool input_grad; const float *params, *in, *dout; const uint16_t *labels; bool draws; };
+struct step { int n; enum ending ending; bool input_grad; const float *params, *in, *dout; const uint16_t *labels; bool trains; };
 
 static void bench_step(struct bench *b, const struct step *step) {
     const struct problem *p = b->p;
@@ -92,10 +92,11 @@ static void bench_step(struct bench *b, const struct step *step) {
 
     assert_int_equal(echi_stack_input(b->stack, step->n, guarded_floats(b->in), &err), ECH_OK);
     memset(guarded_floats(b->in), 0x7f, in * sizeof(float));    /* the caller may reuse it at once */
-    if (step->draws) {
+    if (step->trains) {
         struct echi_row who[128];
         for (int s = 0; s < step->n; s++) who[s] = (struct echi_row){(uint32_t)s % 3, 1000 - 7 * (uint32_t)s};
-        assert_int_equal(echi_stack_draw(b->stack, 5, who, &err), ECH_OK);
+        const struct echi_training training = {5, who, step->n % 2 ? 0.25f : 3};
+        assert_int_equal(echi_stack_train(b->stack, &training, &err), ECH_OK);
         memset(who, 0x7f, sizeof who);
     }
     for (int u = 0; u < echi_stack_units(b->stack); u++)
@@ -149,6 +150,7 @@ static void check_all_set(const struct bench *b) {
     for (int i = 0; i < p->count; i++) {
         for (size_t k = 0; k < p->layers[i].weights; k++) owned[p->layers[i].weight_at + k] = true;
         for (size_t k = 0; k < p->layers[i].biases; k++) owned[p->layers[i].bias_at + k] = true;
+        for (size_t k = 0; k < p->layers[i].running; k++) owned[p->layers[i].running_at + k] = true;
     }
     for (size_t i = 0; i < p->params; i++)
         if ((guarded_floats(b->grads)[i] == UNTOUCHED) == owned[i]) fail_msg("%s: grads[%zu] was %s", p->text, i, owned[i] ? "not set" : "written");
@@ -183,10 +185,10 @@ static void tame_outputs(const struct problem *p, int n, float *params, const fl
     free(labels);
 }
 
-/* Are there sums in it that lose more than plain ones do? */
+/* Are there sums in it that lose more than plain ones do, or divisions that make what is lost before them larger? */
 static bool is_coarse(const struct echi_stack *stack) {
     bool coarse = false;
-    for (int u = 0; u < echi_stack_units(stack); u++) coarse = coarse || strstr(echi_stack_kernel(stack, u), "F(4x4)");
+    for (int u = 0; u < echi_stack_units(stack); u++) coarse = coarse || strstr(echi_stack_kernel(stack, u), "F(4x4)") || strstr(echi_stack_kernel(stack, u), "batchnorm");
     return coarse;
 }
 
@@ -227,6 +229,13 @@ static void check_problem(const struct problem *p, int max_n, enum numbers numbe
     free(in);
     free(dout);
     free(labels);
+}
+
+/* Every how manieth case is tried: all, or where a machine is emulated fewer (TEST_PART). */
+static uint32_t part(void) {
+    const char *text = getenv("TEST_PART");
+    const int by = text ? atoi(text) : 1;
+    return by > 0 ? (uint32_t)by : 1;
 }
 
 static void begin_case(struct problem *p, struct echi_random *r, const char *test, uint32_t seed, int most_side) {
@@ -271,7 +280,7 @@ static void random_layer(struct problem *p, struct echi_random *r, bool exact) {
 
 static void test_single_layers_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 500; seed++) {
+    for (uint32_t seed = 0; seed < 500; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "single", seed, 14);
@@ -282,7 +291,7 @@ static void test_single_layers_exact(void **state) {
 
 static void test_stacks_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 300; seed++) {
+    for (uint32_t seed = 0; seed < 300; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "stack", seed, 16);
@@ -295,7 +304,7 @@ static void test_stacks_exact(void **state) {
 /* Branches: outputs that several layers take, in front of and behind what a fast implementation fuses. */
 static void test_branches_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 400; seed++) {
+    for (uint32_t seed = 0; seed < 400; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "branches", seed, 9);
@@ -306,7 +315,7 @@ static void test_branches_exact(void **state) {
 
 static void test_branches_real(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 100; seed++) {
+    for (uint32_t seed = 0; seed < 100; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "real branches", seed, 9);
@@ -318,7 +327,7 @@ static void test_branches_real(void **state) {
 /* What runs as one unit elsewhere, where its inner outputs are taken by others, too. */
 static void test_fused_output_is_taken(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 60; seed++)
+    for (uint32_t seed = 0; seed < 60; seed += part())
         for (int taken = 1; taken <= 3; taken++) {
             struct problem p;
             struct echi_random r;
@@ -356,7 +365,7 @@ static void test_conv_and_fc_of_one_output(void **state) {
 /* The runs that a fast implementation fuses, in every shape. */
 static void test_conv_relu_pool_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 200; seed++) {
+    for (uint32_t seed = 0; seed < 200; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "fused", seed, 18);
@@ -371,7 +380,7 @@ static void test_conv_relu_pool_exact(void **state) {
 
 static void test_real_numbers(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 150; seed++) {
+    for (uint32_t seed = 0; seed < 150; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "real", seed, 12);
@@ -389,13 +398,57 @@ static void test_real_numbers(void **state) {
 
 static void test_real_gradients_through_kinks(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 150; seed++) {
+    for (uint32_t seed = 0; seed < 150; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "kinks", seed, 12);
         int layers = random_from(&r, 2, 5);
         for (int i = 0; i < layers; i++) random_layer(&p, &r, true);
         check_problem(&p, random_batch(&r), INTEGERS_BACK_REALS, WITH_OUTPUT_GRAD, true, &r);
+    }
+}
+
+/* With maps and batches of any size, in front of and behind what leaves margins around rows; what one channel has of few samples is divided by
+ * little, so rounding in front of it grows. */
+static void test_batch_norm(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 150; seed += part()) {
+        struct problem p;
+        struct echi_random r;
+        begin_case(&p, &r, "norm", seed, 9);
+        if (echi_random_below(&r, 2)) random_window(&p, &r, ECHI_OP_CONV2D);
+        const int from = p.count;
+        problem_batch_norm(&p);
+        if (echi_random_below(&r, 2)) problem_relu(&p);
+        if (echi_random_below(&r, 2)) problem_same_conv(&p, &r);
+        if (echi_random_below(&r, 2)) problem_batch_norm(&p);
+        if (echi_random_below(&r, 2)) problem_add(&p, from);
+        if (echi_random_below(&r, 2)) problem_relu(&p);
+        if (echi_random_below(&r, 2)) problem_fc(&p, random_from(&r, 1, 20), true);
+        check_problem(&p, random_from(&r, 3, 70), REALS, WITH_OUTPUT_GRAD, echi_random_below(&r, 2), &r);
+    }
+}
+
+/* From the smallest numbers to those whose tanh is 1, on both sides of where the formula changes. */
+static void test_tanh(void **state) {
+    (void)state;
+    struct problem p;
+    problem_begin(&p, 1, 1, 997);
+    problem_next(&p, ECHI_OP_TANH);
+    float in[997], params[1] = {0}, dout[997];
+    for (int i = 0; i < 997; i++) in[i] = (float)(((i & 1) ? -1 : 1) * exp(-20 + i * 0.025)), dout[i] = 1;
+    for (size_t k = 0; k < CANDIDATES; k++) {
+        struct bench b;
+        if (!bench_open(&b, &p, candidates[k], 1)) continue;
+        struct step step = {1, WITH_OUTPUT_GRAD, true, params, in, dout, (const uint16_t[]){0}, false};
+        bench_step(&b, &step);
+        for (int i = 0; i < 997; i++) {
+            const double wanted = tanh((double)in[i]), got = (double)guarded_floats(b.out)[i];
+            if (!(fabs(got - wanted) <= 2e-7 * fabs(wanted)))
+                fail_msg("%s: tanh(%.9g) is %.9g, should be %.9g", echi_stack_kernel(b.stack, 0), (double)in[i], got, wanted);
+            if (!(fabs((double)guarded_floats(b.din)[i] - (1 - wanted * wanted)) <= 4e-7)) fail_msg("the derivative at %.9g", (double)in[i]);
+        }
+        bench_close(&b);
     }
 }
 
@@ -416,13 +469,14 @@ static void test_lenet5(void **state) {
  * the weights, so integers stay exact; F(4x4) has sixths, and loses some four times as much as a plain sum (Lavin and Gray, section 5.2). */
 static void test_many_channels(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 120; seed++) {
+    for (uint32_t seed = 0; seed < 120; seed += part()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 5);
-        problem_begin(&p, random_from(&r, 16, 40), random_from(&r, 2, 11), random_from(&r, 2, 11));
-        const int pad_h = random_from(&r, 1, 2), pad_w = random_from(&r, 1, 2);
-        if (seed % 3 == 2) random_window(&p, &r, ECHI_OP_CONV2D);   /* any: its weights' gradient is of many channels too */
+        problem_begin(&p, random_from(&r, 16, 40), random_from(&r, 4, 11), random_from(&r, 4, 11));
+        const int pad_h = random_from(&r, 0, 2), pad_w = random_from(&r, 0, 2);
+        if (seed % 6 == 2) problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, 50), 3, 3, 2, 2, 1, 1, echi_random_below(&r, 2));
+        else if (seed % 3 == 2) random_window(&p, &r, ECHI_OP_CONV2D);   /* any: its weights' gradient is of many channels too */
         else problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, 50), 3, 3, 1, 1, pad_h, pad_w, echi_random_below(&r, 2));
         if (echi_random_below(&r, 2)) problem_relu(&p);
         if (seed % 3 != 2 && echi_random_below(&r, 2)) problem_window(&p, ECHI_OP_MAX_POOL, 0, 2, 2, 2, 2, 0, 0, false);
@@ -431,10 +485,39 @@ static void test_many_channels(void **state) {
     }
 }
 
+/* Small maps with channels for several blocks of cpu_late.c: of 2 x 2, taken whole; with stride 2; and others. Some have more inputs' points
+ * than stay in a cache, and their outputs' sums come in blocks of blocks. A second layer sees that margins and zeros are as they should be. */
+static void test_late_maps(void **state) {
+    (void)state;
+    int whole = 0, strided = 0, other = 0;
+    for (uint32_t seed = 0; seed < 90; seed++) {
+        struct problem p;
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 7);
+        const int kind = (int)seed % 3, pad = kind < 2 ? 1 : random_from(&r, 0, 2), stride = kind == 1 ? 2 : 1;
+        const int height = kind == 0 ? 2 : random_from(&r, 3, 9 - 3 * (kind == 2)), width = kind == 0 ? 2 : random_from(&r, 3, 9 - 3 * (kind == 2));
+        const bool many = seed % 15 >= 12;
+        problem_begin(&p, many ? random_from(&r, 170, 200) : random_from(&r, 16, 100), height, width);
+        problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, many ? 200 : 110), 3, 3, stride, stride, pad, pad, echi_random_below(&r, 2));
+        if (echi_random_below(&r, 2)) problem_relu(&p);
+        if (!many && echi_random_below(&r, 2)) problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 1, 40), 3, 3, 1, 1, 1, 1, true);
+        const int n = many ? random_from(&r, 50, 70) : random_from(&r, 1, 40);
+        struct bench b;
+        assert_true(bench_open(&b, &p, &echi_stack_cpu_close, n));
+        const char *name = echi_stack_kernel(b.stack, 0);
+        whole += strstr(name, "whole 2x2 late") != NULL;
+        strided += strstr(name, "by 2 late") != NULL;
+        other += strstr(name, "F(2x2) late") != NULL;
+        bench_close(&b);
+        check_problem(&p, n, seed % 5 < 2 ? REALS : INTEGERS, WITH_OUTPUT_GRAD, true, &r);
+    }
+    if (whole < 20 || strided < 10 || other < 10) fail_msg("%d, %d, %d: not the cases that this test is for", whole, strided, other);
+}
+
 /* Residual blocks of such convolutions: outputs that two layers take, the margins of both, and shares of gradients that come by points. */
 static void test_many_channels_in_branches(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 24; seed++) {
+    for (uint32_t seed = 0; seed < 24; seed += part()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 6);
@@ -455,7 +538,7 @@ static void test_many_channels_in_branches(void **state) {
 
 static void test_nan_is_seen(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 100; seed++) {
+    for (uint32_t seed = 0; seed < 100; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "nan", seed, 10);
@@ -534,8 +617,11 @@ int main(void) {
         cmocka_unit_test(test_conv_relu_pool_exact),
         cmocka_unit_test(test_real_numbers),
         cmocka_unit_test(test_real_gradients_through_kinks),
+        cmocka_unit_test(test_batch_norm),
+        cmocka_unit_test(test_tanh),
         cmocka_unit_test(test_lenet5),
         cmocka_unit_test(test_many_channels),
+        cmocka_unit_test(test_late_maps),
         cmocka_unit_test(test_many_channels_in_branches),
         cmocka_unit_test(test_nan_is_seen),
         cmocka_unit_test(test_large_outputs),

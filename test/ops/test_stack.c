@@ -160,13 +160,16 @@ static void test_order_of_branches(void **state) {
         problem_add(&p, 2);
         assert_int_equal(echi_stack_create(problem_device, kernels[k], p.layers, p.count, 2, &s, &err), ECH_OK);
         assert_int_equal(echi_buffer_create(problem_device, 0, &params, &err), ECH_OK);
-        assert_fails(echi_stack_draw(s, 1, who, &err), ECH_E_ARGUMENT, &err, "echi_stack_input");
+        const struct echi_training training = {1, who, 0.5f}, no_rows = {1, NULL, 0.5f}, no_share = {1, who, 0};
+        assert_fails(echi_stack_train(s, &training, &err), ECH_E_ARGUMENT, &err, "echi_stack_input");
         for (int missing = 0; missing < 5; missing++) {   /* 4: none */
             assert_int_equal(echi_stack_input(s, 2, rows, &err), ECH_OK);
-            assert_fails(echi_stack_draw(s, 1, NULL, &err), ECH_E_ARGUMENT, &err, "rows");
-            assert_int_equal(echi_stack_draw(s, 1, who, &err), ECH_OK);
+            assert_fails(echi_stack_train(s, &no_rows, &err), ECH_E_ARGUMENT, &err, "rows");
+            assert_fails(echi_stack_train(s, &no_share, &err), ECH_E_ARGUMENT, &err, "share is 0");
+            assert_fails(echi_stack_train(s, NULL, &err), ECH_E_ARGUMENT, &err, "training is NULL");
+            assert_int_equal(echi_stack_train(s, &training, &err), ECH_OK);
             for (int u = 0; u < 4; u++) assert_int_equal(echi_stack_forward(s, u, params, &err), ECH_OK);
-            assert_fails(echi_stack_draw(s, 1, who, &err), ECH_E_ARGUMENT, &err, "right after");
+            assert_fails(echi_stack_train(s, &training, &err), ECH_E_ARGUMENT, &err, "right after");
             assert_int_equal(echi_stack_output_grad(s, rows, &err), ECH_OK);
             /* 3 gives to 2 and 1, those give to 0. */
             const int ends = missing == 3 ? 2 : missing == 2 || missing == 1 ? 0 : -1;

@@ -128,6 +128,67 @@ static void test_lenet5(void **state) {
 }
 
 /* Output size against the definition: count the places where the window fits into the padded input. */
+/* Parameters that are learned are as many as the papers' nets have: torchvision's 11,689,512 of ResNet-18 less what its first convolution and
+ * its thousand classes have more, and 20,024,384 convolution weights and biases of VGG-19 with 11,008 of batch-norm for 5,504 biases. */
+static void test_cifar_nets(void **state) {
+    (void)state;
+    static const struct { const char *name; size_t learned, running; int convs, norms, cut; } want[] = {
+        {"resnet18", 11689512 - 64 * 3 * (49 - 9) - 513 * 990, 2 * 4800, 20, 20, 66},
+        {"vgg19", 20024384 - 5504 + 2 * 5504 + 5130, 2 * 5504, 16, 16, 53},
+    };
+    for (size_t k = 0; k < sizeof want / sizeof want[0]; k++) {
+        ech_model *m = NULL;
+        struct ech_error err;
+        if (ech_model_open(want[k].name, &m, &err)) fail_msg("%s", err.text);
+        size_t running = 0;
+        int convs = 0, norms = 0;
+        for (int i = 0; i < m->n_layers; i++) {
+            const struct echi_layer *l = &m->layers[i];
+            running += l->running;
+            convs += l->op == ECHI_OP_CONV2D;
+            norms += l->op == ECHI_OP_BATCH_NORM;
+            if (l->op == ECHI_OP_CONV2D) assert_true(!l->bias && m->layers[i + 1].op == ECHI_OP_BATCH_NORM);
+            if (l->op == ECHI_OP_ADD && l->skip == 0 && m->layers[i - 1].op == ECHI_OP_BATCH_NORM) {
+                const struct echi_layer *other = &m->layers[i - 1 - l->with];   /* a branch's end: the block's input, or the first branch's batch-norm */
+                assert_true(other->op == ECHI_OP_RELU || (other->op == ECHI_OP_BATCH_NORM && m->layers[i - 2].kernel_h == 1));
+            }
+        }
+        assert_int_equal(ech_model_params(m), want[k].learned + want[k].running);
+        assert_int_equal(running, want[k].running);
+        assert_int_equal(convs, want[k].convs);
+        assert_int_equal(norms, want[k].norms);
+        assert_int_equal(echi_model_cut(m), want[k].cut);
+        assert_int_equal(echi_model_check(m, (struct echi_shape){3, 32, 32}, 10, &err), ECH_OK);
+        ech_model_destroy(m);
+    }
+}
+
+static void test_batch_norm(void **state) {
+    (void)state;
+    ech_model *m = NULL;
+    struct ech_error err;
+    assert_int_equal(ech_model_create(3, 4, 4, &m, &err), ECH_OK);
+    ech_model_without_bias(m);
+    ech_model_conv2d(m, 5, 3, 1, 1);
+    ech_model_batch_norm(m);
+    ech_model_fc(m, 10);   /* has a bias again */
+    assert_int_equal(ech_model_finish(m, &err), ECH_OK);
+    assert_int_equal(ech_model_params(m), 135 + 20 + 810);
+    struct echi_param_layer p[3];
+    assert_int_equal(echi_model_param_layers(m, p, 3), 3);
+    assert_true(p[0].count == 135 && p[0].running == 0 && p[1].at == 135 && p[1].count == 20 && p[1].running == 10 && p[2].count == 810);
+    float params[965];
+    echi_model_init(m, 1, params);
+    for (int c = 0; c < 5; c++)
+        assert_true(params[135 + c] == 1 && params[140 + c] == 0 && params[145 + c] == 0 && params[150 + c] == 1);
+    char text[200];
+    ech_model_text(m, text, sizeof text);
+    assert_string_equal(text, "input 3 4 4\nconv2d out 5 kernel 3 stride 1 pad 1 bias 0\nbatch_norm\nfc out 10\n");
+    ech_model_destroy(m);
+    assert_int_equal(ech_model_parse("input 1 1 1\nfc out 2 bias 2\n", 28, "it", &m, &err), ECH_E_FORMAT);
+    assert_non_null(strstr(err.text, "it:2: 'bias' is 0 or 1, not 2"));
+}
+
 static void test_window_shapes(void **state) {
     (void)state;
     for (int in = 1; in <= 9; in++)
@@ -412,6 +473,7 @@ static void test_null(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cifar_nets), cmocka_unit_test(test_batch_norm),
         cmocka_unit_test(test_alexnet), cmocka_unit_test(test_lenet5),   cmocka_unit_test(test_window_shapes), cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_overflow), cmocka_unit_test(test_check_and_cut), cmocka_unit_test(test_init),
         cmocka_unit_test(test_describe), cmocka_unit_test(test_null),          cmocka_unit_test(test_cut_of_branches),

@@ -87,7 +87,7 @@ static void test_hash_is_of_the_text(void **state) {
 static void test_refusals(void **state) {
     (void)state;
     assert_refused("input 1 8 8\nconv3d out 2 kernel 3\n", "net.txt:2: ", "'conv3d'", "did you mean 'conv2d'");
-    assert_refused("input 1 8 8\nsoftmax\n", "net.txt:2: ", "'softmax'", "conv2d, fc, max_pool, avg_pool, relu, global_avg_pool, add, dropout, input");
+    assert_refused("input 1 8 8\nsoftmax\n", "net.txt:2: ", "'softmax'", "conv2d, fc, max_pool, avg_pool, relu, global_avg_pool, add, dropout, tanh, batch_norm, input");
     assert_refused("inptu 1 8 8\n", "net.txt:1: ", "'inptu'", "did you mean 'input'");
     assert_refused("input 1 8 8\n\nconv2d out 2 kernal 3\n", "net.txt:3: ", "'kernal'", "'kernel'", "key of 'conv2d'");
     assert_refused("input 1 8 8\nmax_pool kernel 2 out 2\n", "net.txt:2: ", "'out'", "kernel, stride, pad");
@@ -214,7 +214,7 @@ static void test_open(void **state) {
     assert_int_equal(ech_model_open("lenet6", &m, &err), ECH_E_IO);
     assert_non_null(strstr(err.text, "'lenet6'"));
     assert_non_null(strstr(err.text, "built-in"));
-    assert_non_null(strstr(err.text, "lenet5, alexnet"));
+    assert_non_null(strstr(err.text, "lenet5, resnet18, vgg19, alexnet"));
     assert_non_null(strstr(err.text, "read"));
     assert_int_not_equal(ech_model_open("/", &m, &err), ECH_OK);
     assert_non_null(strstr(err.text, "folder"));

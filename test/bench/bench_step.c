@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * LeNet-5 on one thread: a training step (input, forward, loss, backward, SGD) as a whole and unit by unit.
+ * A built-in model's training step (input, forward, loss, backward, SGD) on one thread, as a whole and unit by unit.
  *
- *     bench_lenet               a table: the parts of a step at batch 64, whole steps and evaluation at other sizes
- *     bench_lenet train 64      one number, images a second of training at that batch: the median of some runs */
+ *     bench_step MODEL [BATCH]          a table: the parts of a step, by default at batch 64; LeNet-5 also at other sizes
+ *     bench_step train MODEL BATCH      two numbers: images a second of training at that batch, the median of some runs; and the peak of the
+ *                                       process' memory in MiB */
 #include "cpu/echi_cpu_kernels.h"
 #include "echi_model.h"
 #include "echi_ops.h"
@@ -12,8 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
-enum { MOST_PARTS = 40, MOST_N = 1024 };
+enum { MOST_PARTS = 400, MOST_N = 1024 };
 
 struct bench {
     struct ech_model *model;
@@ -23,6 +25,7 @@ struct bench {
     int n, units;
     float *rows;
     uint16_t labels[MOST_N];
+    struct echi_row who[MOST_N];   /* for dropout */
 };
 
 static void check(ech_status status, const struct ech_error *err) {
@@ -31,11 +34,11 @@ static void check(ech_status status, const struct ech_error *err) {
     exit(1);
 }
 
-static void begin(struct bench *b, int n) {
+static void begin(struct bench *b, const char *model, int n) {
     struct ech_error err;
     struct echi_random r;
     echi_random_init(&r, 1, ECHI_STREAM_TEST, 0);
-    check(ech_model_open("lenet5", &b->model, &err), &err);
+    check(ech_model_open(model, &b->model, &err), &err);
     check(echi_device_open("cpu", 1, &b->device, &err), &err);
     const size_t bytes = b->model->n_params * sizeof(float), image = echi_shape_size(b->model->input);
     check(echi_buffer_create(b->device, bytes, &b->params, &err), &err);
@@ -67,6 +70,7 @@ static int step(struct bench *b, int64_t *at) {
     double loss;
     int correct, parts = 0;
     check(echi_stack_input(b->stack, b->n, b->rows, &err), &err);
+    check(echi_stack_train(b->stack, &(struct echi_training){1, b->who, 1}, &err), &err);
     at[parts++] = echi_now();
     for (int u = 0; u < b->units; u++) {
         check(echi_stack_forward(b->stack, u, b->params, &err), &err);
@@ -102,24 +106,20 @@ static double median(double *values, int count) {
     return values[count / 2];
 }
 
-/* Images a second: the median of some runs of about a quarter of a second each. */
-static double images_per_second(int n, bool train) {
+/* Images a second: the median of some runs of about a quarter of a second each, at least a step. */
+static double images_per_second(const char *model, int n, bool train) {
     enum { RUNS = 7 };
     struct bench b;
     double speed[RUNS];
     int64_t at[MOST_PARTS];
-    begin(&b, n);
+    begin(&b, model, n);
     for (int run = -1; run < RUNS; run++) {   /* the first one warms up */
         const int64_t start = echi_now();
         int64_t images = 0, now;
         do {
-            for (int i = 0; i < 10; i++) {
-                if (train)
-                    step(&b, at);
-                else
-                    evaluate(&b);
-            }
-            images += 10 * n;
+            if (train) step(&b, at);
+            else evaluate(&b);
+            images += n;
             now = echi_now();
         } while (now - start < 250000000);
         if (run >= 0) speed[run] = (double)images * 1e9 / (double)(now - start);
@@ -160,16 +160,19 @@ static void print_part(const char *what, const char *kernel, double ns, double o
         printf("  %-9s %-28s %8.1f us\n", what, kernel, ns / 1e3);
 }
 
-static void table_of_parts(int n) {
+static void table_of_parts(const char *model, int n) {
     enum { STEPS = 301 };
     static double time[MOST_PARTS][STEPS];
     const double peak = ceiling();
     struct bench b;
     double all = 0.0;
     int64_t at[MOST_PARTS];
-    begin(&b, n);
-    for (int i = 0; i < 20; i++) step(&b, at);
-    for (int i = 0; i < STEPS; i++) {
+    begin(&b, model, n);
+    const int64_t warm = echi_now();
+    step(&b, at);
+    int steps = (int)(4000000000 / (echi_now() - warm));   /* four seconds, or what there is room for */
+    steps = steps < 3 ? 3 : steps > STEPS ? STEPS : steps;
+    for (int i = 0; i < steps; i++) {
         int64_t before = echi_now();
         const int64_t start = before;
         const int parts = step(&b, at);
@@ -179,10 +182,10 @@ static void table_of_parts(int n) {
         }
         time[parts][i] = (double)(before - start);
     }
-    printf("one step, batch %d, median of %d; ceiling (multiply-adds from the first-level cache): %.0f GFLOP/s\n", n, STEPS,
+    printf("one step of %s, batch %d, median of %d; ceiling (multiply-adds from the first-level cache): %.0f GFLOP/s\n", model, n, steps,
            peak);
     int p = 0;
-    print_part("input", "", median(time[p++], STEPS), 0.0, peak);
+    print_part("input", "", median(time[p++], steps), 0.0, peak);
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < b.units; i++) {
             const int u = pass == 0 ? i : b.units - 1 - i;
@@ -191,35 +194,45 @@ static void table_of_parts(int n) {
             echi_stack_unit(b.stack, u, &first, &last);
             for (int l = first; l < last; l++) operations += n * flops(&b.model->layers[l]) * (pass == 0 || u == 0 ? 1.0 : 2.0);
             all += operations;
-            print_part(pass == 0 ? "forward" : "backward", echi_stack_kernel(b.stack, u), median(time[p++], STEPS), operations,
+            print_part(pass == 0 ? "forward" : "backward", echi_stack_kernel(b.stack, u), median(time[p++], steps), operations,
                        peak);
         }
-        print_part(pass == 0 ? "loss" : "sgd", "", median(time[p++], STEPS), 0.0, peak);
+        print_part(pass == 0 ? "loss" : "sgd", "", median(time[p++], steps), 0.0, peak);
     }
-    print_part("step", "", median(time[p], STEPS), all, peak);
+    print_part("step", "", median(time[p], steps), all, peak);
     printf("  %zu KiB of activations and scratch\n", echi_stack_bytes(b.stack) / 1024);
     end(&b);
 }
 
+/* Of the whole process, as the kernel counts it. */
+static double peak_mebibytes(void) {
+    struct rusage use;
+    return getrusage(RUSAGE_SELF, &use) ? 0 : (double)use.ru_maxrss / 1024;
+}
+
+static int batch_of(const char *text) {
+    const int n = atoi(text);
+    if (n >= 1 && n <= MOST_N) return n;
+    fprintf(stderr, "bench_step: batch %s is not in 1..%d\n", text, MOST_N);
+    exit(1);
+}
+
 int main(int argc, char **argv) {
-    if (argc == 3 && strcmp(argv[1], "train") == 0) {
-        const int n = atoi(argv[2]);
-        if (n < 1 || n > MOST_N) {
-            fprintf(stderr, "bench_lenet: batch %s is not in 1..%d\n", argv[2], MOST_N);
-            return 1;
-        }
-        printf("%.0f\n", images_per_second(n, true));
+    if (argc == 4 && strcmp(argv[1], "train") == 0) {
+        const double speed = images_per_second(argv[2], batch_of(argv[3]), true);
+        printf("%.1f %.0f\n", speed, peak_mebibytes());
         return 0;
     }
-    if (argc != 1) {
-        fprintf(stderr, "usage: bench_lenet [train BATCH]\n");
+    if (argc < 2 || argc > 3) {
+        fprintf(stderr, "usage: bench_step MODEL [BATCH]\n       bench_step train MODEL BATCH\n");
         return 1;
     }
+    table_of_parts(argv[1], argc > 2 ? batch_of(argv[2]) : 64);
+    if (argc > 2 || strcmp(argv[1], "lenet5") != 0) return 0;
     static const int sizes[] = {16, 20, 24, 32, 40, 48, 64, 128};
-    table_of_parts(64);
     printf("images a second    training  evaluation\n");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        printf("  batch %4d      %10.0f  %10.0f\n", sizes[i], images_per_second(sizes[i], true),
-               images_per_second(sizes[i], false));
+        printf("  batch %4d      %10.0f  %10.0f\n", sizes[i], images_per_second(argv[1], sizes[i], true),
+               images_per_second(argv[1], sizes[i], false));
     return 0;
 }
