@@ -131,7 +131,7 @@ define ISA_RULE
 $(B)/%.$1.o: %.c $(B)/flags
 	@mkdir -p $$(@D)
 	@$(if $(Q),echo '  CC    $$< ($1)')
-	$(Q)$(CC) $(ALL_CFLAGS) -O3 $$(if $$(filter fixed,$1)$$(filter %/isa_flat.c,$$<),,-ffp-contract=fast) $(KERNEL_SAN) $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
+	$(Q)$(CC) $(ALL_CFLAGS) -O3 -fno-math-errno $$(if $$(filter fixed,$1)$$(filter %/isa_flat.c,$$<),,-ffp-contract=fast) $(KERNEL_SAN) $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))
 

@@ -61,7 +61,9 @@ void ech_model_add(ech_model *model, int with);
 int ech_model_layers(const ech_model *model);           /* how many there are: the number of the last one */
 /* ECH_OK when the model is whole and every shape fits. */
 ech_status ech_model_finish(const ech_model *model, struct ech_error *err);
-/* A built-in model by name (lenet5; for CIFAR-10 resnet18, vgg19), or a text file: one layer a line, '#' starts a comment:
+/* A built-in model by name, or a text file. lenet5: 1 x 28 x 28, 10 classes; for CIFAR-10 resnet18, vgg19; alexnet: 3 x 224 x 224, 1000 classes,
+ * torchvision's form of one tower: no data set that ech_data_open reads is of that size, so its samples come from a callback
+ * (ech_data_from_callback). A text file: one layer a line, '#' starts a comment:
  *     input 1 28 28
  *     conv2d out 6 kernel 5 pad 2        (stride 1 and pad 0 when not given; with `bias 0` it has none, fc alike)
  *     batch_norm
@@ -99,9 +101,9 @@ void ech_data_destroy(ech_data *data);
  * It may be called from several of the library's threads at once, must give the same sample for the same index on every
  * node, and must stay valid until ech_data_destroy. Before a run trains it is also called for samples that nobody trains with, while a
  * node measures how long its steps take. What it gives is trained with as it is: the option `augment` is not for it. */
-typedef int (*ech_data_read)(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels);
+typedef int (*ech_data_read)(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels);
 struct ech_data_callback {
-    int channels, height, width, classes;   /* classes 2..256 */
+    int channels, height, width, classes;   /* classes 2..65536 */
     uint32_t train_samples, test_samples;   /* train at least 1; test may be 0 (accuracy is then not measured) */
     ech_data_read read;
     void *user;
@@ -112,7 +114,7 @@ ech_status ech_data_from_callback(const struct ech_data_callback *callback, ech_
 uint32_t ech_data_samples(const ech_data *data, int test);
 void ech_data_shape(const ech_data *data, int *out_channels, int *out_height, int *out_width, int *out_classes);
 /* Reads samples as a run would see them, but for the option `augment`: rows [n][C][H][W], labels [n]. */
-ech_status ech_data_get(const ech_data *data, int test, const uint32_t *index, int n, float *rows, uint8_t *labels, struct ech_error *err);
+ech_status ech_data_get(const ech_data *data, int test, const uint32_t *index, int n, float *rows, uint16_t *labels, struct ech_error *err);
 
 /* ------------------------------------------------------------------ options */
 
@@ -198,7 +200,9 @@ struct ech_config {
     double damping;               /* c, 0.. (default 0, off): a push that is t rounds stale weighs 1 / (1 + c t); not under bsp */
     char regroup[8];              /* "auto" (gssp): workers change groups or step sizes when their speeds have changed for good, and who falls behind
                                      gets a group of its own until it keeps up again; "off" */
-    char optimizer[16];           /* "sgd" (default), "nesterov": PyTorch's SGD, with nesterov=True or without */
+    /* "sgd" (default), "nesterov": PyTorch's SGD, with nesterov=True or without. "adam", "adamw": PyTorch's Adam (weight_decay is L2, added
+     * to the gradient) and AdamW (it decays the weights themselves); they have no momentum, and lr is 0.001 if not given. */
+    char optimizer[16];
     /* lr is multiplied by what the schedule says of the place in the data, in epochs from the beginning of the run, that an update's
      * samples have (of several leases the first): "constant" (default), "step" or "cosine", to 0 at the end of epochs or steps. */
     char schedule[16];
@@ -215,6 +219,9 @@ struct ech_config {
     /* "fp32" (default), or "bf16": fully connected layers multiply numbers rounded to bf16, by 2^-8 of themselves at most, and sum in float;
      * parameters, gradients and all else stay float. The same on all nodes; each needs a processor with AVX512-BF16, faster with AMX-BF16. */
     char precision[8];
+    /* adam, adamw: decays of the first and of the second moment in a round of B samples, 0 to 0.999999 (defaults 0.9 and 0.999); what is
+     * added to the root of the second, 1e-12 to 1 (default 1e-8). PyTorch's betas and eps. */
+    double beta1, beta2, epsilon;
 };
 void ech_config_init(struct ech_config *config);
 

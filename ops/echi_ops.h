@@ -119,7 +119,7 @@ ech_status echi_stack_output(struct echi_stack *stack, echi_real *rows, struct e
 /* Softmax and cross-entropy over the last unit's output. labels [n], each below out.c. Sets the gradient of the output
  * to scale * (softmax - onehot). *out_loss: sum over samples of -log p (unscaled); *out_correct: samples whose largest
  * output is at their label. Non-finite losses are reported as such, not as a failure. */
-ech_status echi_stack_loss(struct echi_stack *stack, const uint8_t *labels, echi_real scale, double *out_loss, int *out_correct,
+ech_status echi_stack_loss(struct echi_stack *stack, const uint16_t *labels, echi_real scale, double *out_loss, int *out_correct,
                            struct ech_error *err);
 /* Gradient of the last unit's output, given from elsewhere: rows [n][out]. */
 ech_status echi_stack_output_grad(struct echi_stack *stack, const echi_real *rows, struct ech_error *err);
@@ -132,16 +132,29 @@ ech_status echi_stack_input_grad(struct echi_stack *stack, echi_real *rows, stru
 
 /* --- arithmetic on flat ranges of parameters; at and count in floats --- */
 
-/* How SGD steps, as PyTorch's with dampening 0: d = g + f*wd*w; v = m*v + d; the step is lr*v, with Nesterov's momentum lr*(d + m*v).
- * f = n/B is the weight of a push (design, 6). */
-struct echi_sgd {
-    echi_real lr, momentum, decay_times_f;
-    bool nesterov;
+/* How an optimiser steps on a push of weight f = n/B (design, 6, "Optimisers under asynchrony").
+ *   SGD, as PyTorch's with dampening 0:  d = g + l2*w;  v = momentum*v + d;  the step is lr*v, with Nesterov's momentum lr*(d + momentum*v).
+ *   Adam (Kingma and Ba, ICLR 2015, algorithm 1), as PyTorch's:  d = per_f*g + l2*w;  m = keep1*m + gain1*d;  s = keep2*s + gain2*d*d;
+ *     the step is lr*m / (sqrt(whole2*s) + epsilon) + shrink*w.
+ * What depends on f, or on what m and s weigh so far, is in the numbers: echi_adam_take (lib/sched) makes them. */
+enum echi_rule { ECHI_RULE_SGD, ECHI_RULE_NESTEROV, ECHI_RULE_ADAM };
+struct echi_step {
+    enum echi_rule rule;
+    echi_real lr;                /* Adam's is divided by what m weighs */
+    echi_real l2;                /* SGD: f * weight decay; Adam: weight decay */
+    echi_real momentum;          /* SGD */
+    echi_real per_f;             /* Adam, as all below: 1/f */
+    echi_real keep1, gain1, keep2, gain2;
+    echi_real whole2;            /* 1 / what s weighs */
+    echi_real epsilon;           /* above 0 */
+    echi_real shrink;            /* AdamW (Loshchilov and Hutter, ICLR 2019): f * lr * weight decay, and no l2 */
 };
-/* On a whole push: w_out = w - the step. Here and below a v under the normal numbers is kept as 0 (echi_real.h says why), and g is only
- * read. w_out may be w (in place) or another buffer (a fresh snapshot). */
-ech_status echi_apply_sgd(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
-                          const struct echi_buffer *g, size_t at, size_t count, const struct echi_sgd *how, struct ech_error *err);
+/* What an optimiser remembers of a range: v or m, and Adam's s, each [count], from these floats of `buffer` on. */
+struct echi_moments { struct echi_buffer *buffer; size_t first_at, second_at; };
+/* On a whole push: w_out = w - the step. Here and below a moment under the normal numbers is kept as 0 (echi_real.h says why), and g is
+ * only read. w_out may be w (in place) or another buffer (a fresh snapshot). */
+ech_status echi_apply(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, const struct echi_moments *v,
+                      const struct echi_buffer *g, size_t at, size_t count, const struct echi_step *how, struct ech_error *err);
 /* What w has gone since `origin`, downwards and weighted: delta = (origin - w) * weight; origin = w. */
 ech_status echi_take_delta(struct echi_device *device, struct echi_buffer *delta, const struct echi_buffer *w, struct echi_buffer *origin,
                            size_t at, size_t count, echi_real weight, struct ech_error *err);
@@ -154,7 +167,7 @@ ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const s
 ech_status echi_scale(struct echi_device *device, struct echi_buffer *x, size_t at, size_t count, echi_real factor, struct ech_error *err);
 /* The change instead of the weights (design, 6, "Owner's state"): a_out = a - the step. */
 ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer *w, const struct echi_buffer *a, struct echi_buffer *a_out,
-                            struct echi_buffer *v, const struct echi_buffer *g, size_t at, size_t count, const struct echi_sgd *how,
+                            const struct echi_moments *v, const struct echi_buffer *g, size_t at, size_t count, const struct echi_step *how,
                             struct ech_error *err);
 /* w = w0 + states[0] + states[1] + ... in that order, bit for bit the same on every node. */
 ech_status echi_sum_states(struct echi_device *device, struct echi_buffer *w, const struct echi_buffer *w0,

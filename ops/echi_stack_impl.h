@@ -19,7 +19,7 @@ struct echi_stack_impl {
     void (*train)(void *state, const struct echi_training *training);   /* the step that `input` began trains */
     void (*forward)(void *state, int unit, const echi_real *params);
     void (*output)(void *state, echi_real *rows);
-    void (*loss)(void *state, const uint8_t *labels, echi_real scale, double *out_loss, int *out_correct);
+    void (*loss)(void *state, const uint16_t *labels, echi_real scale, double *out_loss, int *out_correct);
     void (*output_grad)(void *state, const echi_real *rows);
     void (*backward)(void *state, int unit, const echi_real *params, echi_real *grads, bool need_input_grad);
     void (*input_grad)(void *state, echi_real *rows);

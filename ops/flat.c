@@ -44,58 +44,55 @@ static ech_status apart_or_same(const echi_real *written, const char *written_na
 
 /* --- the calls --- */
 
-static void descend_range(void *args, size_t begin, size_t end) {
+/* Part of a step's range, which threads share. */
+static void step_range(void *args, size_t begin, size_t end) {
     struct echi_cpu_descent d = *(const struct echi_cpu_descent *)args;
     d.w += begin, d.a += begin, d.g += begin, d.out += begin, d.v += begin;
-    echi_kernels()->descend(&d, end - begin);
+    const bool adam = d.how->rule == ECHI_RULE_ADAM;
+    if (adam) d.s += begin;
+    (adam ? echi_kernels()->adam : echi_kernels()->descend)(&d, end - begin);
 }
-static void descend(struct echi_device *device, const echi_real *w, const echi_real *a, echi_real *out, echi_real *v, const echi_real *g,
-                    size_t count, const struct echi_sgd *how) {
-    struct echi_cpu_descent d = {w, a, g, out, v, how->lr, how->momentum, how->decay_times_f, how->nesterov};
-    echi_ranges_run(device, count, descend_range, &d);
+
+/* out = a - the step, where a is w or the state. */
+static ech_status step(struct echi_device *device, const char *op, const struct echi_buffer *w, const struct echi_buffer *a, const char *a_name,
+                       struct echi_buffer *out, const char *out_name, const struct echi_moments *v, const struct echi_buffer *g, size_t at,
+                       size_t count, const struct echi_step *how, struct ech_error *err) {
+    echi_real *weights, *from, *to, *gradient, *moment[2] = {NULL, NULL};
+    static const char *const names[2] = {"v", "s"};
+    if (how == NULL || v == NULL) return echi_fail(err, ECH_E_ARGUMENT, op, "%s is NULL", how == NULL ? "how" : "v");
+    const bool adam = how->rule == ECHI_RULE_ADAM;
+    ECHI_TRY(range_of(device, w, "w", at, count, op, &weights, err));
+    ECHI_TRY(range_of(device, a, a_name, at, count, op, &from, err));
+    ECHI_TRY(range_of(device, out, out_name, at, count, op, &to, err));
+    ECHI_TRY(range_of(device, g, "g", at, count, op, &gradient, err));
+    ECHI_TRY(apart_or_same(to, out_name, from, a_name, count, op, err));
+    if (from != weights) ECHI_TRY(apart(to, out_name, weights, "w", count, op, err));
+    for (int i = 0; i < (adam ? 2 : 1); i++) {
+        ECHI_TRY(range_of(device, v->buffer, names[i], i ? v->second_at : v->first_at, count, op, &moment[i], err));
+        ECHI_TRY(apart(to, out_name, moment[i], names[i], count, op, err));
+        ECHI_TRY(apart(moment[i], names[i], weights, "w", count, op, err));
+        ECHI_TRY(apart(moment[i], names[i], from, a_name, count, op, err));
+        ECHI_TRY(apart(moment[i], names[i], gradient, "g", count, op, err));
+    }
+    if (adam) ECHI_TRY(apart(moment[0], "v", moment[1], "s", count, op, err));
+    ECHI_TRY(apart(to, out_name, gradient, "g", count, op, err));
+    struct echi_cpu_descent d = {weights, from, gradient, to, moment[0], moment[1], how};
+    echi_ranges_run(device, count, step_range, &d);
+    return ECH_OK;
 }
 
 /* What the shorter calls below work on. */
 struct arrays { echi_real *to, *before; const echi_real *from; echi_real factor; atomic_bool bad; };
 
-ech_status echi_apply_sgd(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, struct echi_buffer *v,
-                          const struct echi_buffer *g, size_t at, size_t count, const struct echi_sgd *how, struct ech_error *err) {
-    static const char op[] = "apply.sgd";
-    echi_real *weights, *to, *speed, *gradient;
-    if (how == NULL) return echi_fail(err, ECH_E_ARGUMENT, op, "how is NULL");
-    ECHI_TRY(range_of(device, w, "w", at, count, op, &weights, err));
-    ECHI_TRY(range_of(device, w_out, "w_out", at, count, op, &to, err));
-    ECHI_TRY(range_of(device, v, "v", at, count, op, &speed, err));
-    ECHI_TRY(range_of(device, g, "g", at, count, op, &gradient, err));
-    ECHI_TRY(apart_or_same(to, "w_out", weights, "w", count, op, err));
-    ECHI_TRY(apart(to, "w_out", speed, "v", count, op, err));
-    ECHI_TRY(apart(to, "w_out", gradient, "g", count, op, err));
-    ECHI_TRY(apart(speed, "v", weights, "w", count, op, err));
-    ECHI_TRY(apart(speed, "v", gradient, "g", count, op, err));
-    descend(device, weights, weights, to, speed, gradient, count, how);
-    return ECH_OK;
+ech_status echi_apply(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, const struct echi_moments *v,
+                      const struct echi_buffer *g, size_t at, size_t count, const struct echi_step *how, struct ech_error *err) {
+    return step(device, "apply", w, w, "w", w_out, "w_out", v, g, at, count, how, err);
 }
 
 ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer *w, const struct echi_buffer *a, struct echi_buffer *a_out,
-                            struct echi_buffer *v, const struct echi_buffer *g, size_t at, size_t count, const struct echi_sgd *how,
+                            const struct echi_moments *v, const struct echi_buffer *g, size_t at, size_t count, const struct echi_step *how,
                             struct ech_error *err) {
-    static const char op[] = "apply.state";
-    echi_real *weights, *from, *to, *speed, *gradient;
-    if (how == NULL) return echi_fail(err, ECH_E_ARGUMENT, op, "how is NULL");
-    ECHI_TRY(range_of(device, w, "w", at, count, op, &weights, err));
-    ECHI_TRY(range_of(device, a, "a", at, count, op, &from, err));
-    ECHI_TRY(range_of(device, a_out, "a_out", at, count, op, &to, err));
-    ECHI_TRY(range_of(device, v, "v", at, count, op, &speed, err));
-    ECHI_TRY(range_of(device, g, "g", at, count, op, &gradient, err));
-    ECHI_TRY(apart_or_same(to, "a_out", from, "a", count, op, err));
-    ECHI_TRY(apart(to, "a_out", weights, "w", count, op, err));
-    ECHI_TRY(apart(to, "a_out", speed, "v", count, op, err));
-    ECHI_TRY(apart(to, "a_out", gradient, "g", count, op, err));
-    ECHI_TRY(apart(speed, "v", weights, "w", count, op, err));
-    ECHI_TRY(apart(speed, "v", from, "a", count, op, err));
-    ECHI_TRY(apart(speed, "v", gradient, "g", count, op, err));
-    descend(device, weights, from, to, speed, gradient, count, how);
-    return ECH_OK;
+    return step(device, "apply.state", w, a, "a", a_out, "a_out", v, g, at, count, how, err);
 }
 
 /* These two of `local` are run once a round, and are bound by memory: plain loops. */

@@ -6,6 +6,9 @@
 static void descend(const struct echi_cpu_descent *d, size_t count) {
     for (size_t i = 0; i < count; i++) echi_cpu_descend_one(d, i);
 }
+static void adam(const struct echi_cpu_descent *d, size_t count) {
+    for (size_t i = 0; i < count; i++) echi_cpu_adam_one(d, i);
+}
 static void add(echi_real *sum, const echi_real *x, size_t count) {
     for (size_t i = 0; i < count; i++) sum[i] += x[i];
 }
@@ -20,7 +23,7 @@ static size_t count_from(const echi_real *x, size_t count, echi_real least) {
     return found;
 }
 const struct echi_cpu_kernels *echi_kernels(void) {
-    static const struct echi_cpu_kernels plain = {.descend = descend, .add = add, .finite = finite_all, .count_from = count_from};
+    static const struct echi_cpu_kernels plain = {.descend = descend, .adam = adam, .add = add, .finite = finite_all, .count_from = count_from};
     return &plain;
 }
 #else

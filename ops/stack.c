@@ -263,7 +263,7 @@ ech_status echi_stack_output(struct echi_stack *stack, echi_real *rows, struct e
     return ECH_OK;
 }
 
-ech_status echi_stack_loss(struct echi_stack *stack, const uint8_t *labels, echi_real scale, double *out_loss, int *out_correct,
+ech_status echi_stack_loss(struct echi_stack *stack, const uint16_t *labels, echi_real scale, double *out_loss, int *out_correct,
                            struct ech_error *err) {
     ECHI_TRY(need_no_gradient(stack, "stack.loss", err));
     ECHI_TRY(need("stack.loss", labels != NULL, "labels", err));

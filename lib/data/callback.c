@@ -17,7 +17,7 @@ struct callback { ech_data_read read; void *user; int classes; };
 
 /* Samples of the user's are never augmented: data->augmenting is CANNOT. */
 static ech_status callback_read(const void *self, bool test, const struct echi_augment *augment, const uint32_t *index, int n, float *rows,
-                                uint8_t *labels, struct ech_error *err) {
+                                uint16_t *labels, struct ech_error *err) {
     (void)augment;
     const struct callback *c = self;
     if (n == 0) return ECH_OK;
@@ -47,7 +47,7 @@ static ech_status hash(struct ech_data *data, struct ech_error *err) {
         uint32_t count = t ? data->n_test : data->n_train, looks = count < HASHED ? count : HASHED;
         for (uint32_t i = 0; i < looks; i++) {
             uint32_t index = (uint32_t)((uint64_t)i * count / looks);
-            uint8_t label = 0;
+            uint16_t label = 0;
             ECHI_TRY_GOTO(callback_read(data->self, t != 0, NULL, &index, 1, row, &label, err), out);
             for (size_t k = 0; k < size; k++) {
                 uint32_t bits;
@@ -55,7 +55,8 @@ static ech_status hash(struct ech_data *data, struct ech_error *err) {
                 echi_store32(word, bits);
                 echi_sha256_add(&s, word, 4);
             }
-            echi_sha256_add(&s, &label, 1);
+            echi_store16(word, label);
+            echi_sha256_add(&s, word, 2);
         }
     }
     echi_data_hash_end(&s, data->hash);
@@ -72,8 +73,8 @@ static ech_status check(const struct ech_data_callback *c, struct ech_error *err
         !echi_mul_size((size_t)c->channels * sizeof(float), (size_t)c->height, &bytes) || !echi_mul_size(bytes, (size_t)c->width, &bytes))
         return echi_fail(err, ECH_E_ARGUMENT, OPEN, "data callback %s: samples of %d x %d x %d are not possible, each number is 1 to %d",
                          c->name, c->channels, c->height, c->width, SIDE_MAX);
-    if (c->classes < 2 || c->classes > 256)
-        return echi_fail(err, ECH_E_ARGUMENT, OPEN, "data callback %s: %d classes are not possible, 2 to 256 are", c->name, c->classes);
+    if (c->classes < 2 || c->classes > ECHI_CLASSES_MAX)
+        return echi_fail(err, ECH_E_ARGUMENT, OPEN, "data callback %s: %d classes are not possible, 2 to %d are", c->name, c->classes, ECHI_CLASSES_MAX);
     if (c->train_samples < 1) return echi_fail(err, ECH_E_ARGUMENT, OPEN, "data callback %s: train_samples is 0, at least 1 is needed", c->name);
     return ECH_OK;
 }

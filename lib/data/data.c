@@ -56,7 +56,7 @@ void ech_data_shape(const ech_data *data, int *out_channels, int *out_height, in
 }
 
 ech_status echi_data_read(const struct ech_data *data, bool test, const struct echi_augment *augment, const uint32_t *index, int n,
-                          float *rows, uint8_t *labels, struct ech_error *err) {
+                          float *rows, uint16_t *labels, struct ech_error *err) {
     uint32_t count = test ? data->n_test : data->n_train;
     for (int i = 0; i < n; i++)
         if (index[i] >= count)
@@ -65,7 +65,7 @@ ech_status echi_data_read(const struct ech_data *data, bool test, const struct e
     return data->source->read(data->self, test, augment, index, n, rows, labels, err);
 }
 
-ech_status ech_data_get(const ech_data *data, int test, const uint32_t *index, int n, float *rows, uint8_t *labels,
+ech_status ech_data_get(const ech_data *data, int test, const uint32_t *index, int n, float *rows, uint16_t *labels,
                         struct ech_error *err) {
     if (!data || n < 0 || (n > 0 && (!index || !rows || !labels)))
         return echi_fail(err, ECH_E_ARGUMENT, "data.get", "data, index, rows and labels must not be NULL and n (%d) not negative", n);

@@ -45,7 +45,7 @@ static void read_cropped(const uint8_t *from, const float value[256], int h, int
 }
 
 static ech_status pixels_read(const void *self, bool test, const struct echi_augment *augment, const uint32_t *index, int n, float *rows,
-                              uint8_t *labels, struct ech_error *err) {
+                              uint16_t *labels, struct ech_error *err) {
     (void)err;
     const struct pixels *p = self;
     const struct echi_pixel_set *set = &p->set[test];

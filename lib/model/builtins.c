@@ -45,5 +45,21 @@ const struct echi_builtin echi_builtins[] = {
               NORMED(512) NORMED(512) NORMED(512) NORMED(512) "max_pool kernel 2\n"
               NORMED(512) NORMED(512) NORMED(512) NORMED(512) "max_pool kernel 2\n"
               "fc out 10\n"},
+    /* Krizhevsky, "One weird trick for parallelizing convolutional neural networks", arXiv 1404.5997, 2014: one tower, as torchvision has
+     * it, whose adaptive pool to 6 x 6 changes nothing at this size. */
+    {"alexnet", "input 3 224 224\n"
+                "conv2d out 64 kernel 11 stride 4 pad 2\nrelu\n"
+                "max_pool kernel 3 stride 2\n"
+                "conv2d out 192 kernel 5 pad 2\nrelu\n"
+                "max_pool kernel 3 stride 2\n"
+                "conv2d out 384 kernel 3 pad 1\nrelu\n"
+                "conv2d out 256 kernel 3 pad 1\nrelu\n"
+                "conv2d out 256 kernel 3 pad 1\nrelu\n"
+                "max_pool kernel 3 stride 2\n"
+                "dropout p 0.5\n"
+                "fc out 4096\nrelu\n"
+                "dropout p 0.5\n"
+                "fc out 4096\nrelu\n"
+                "fc out 1000\n"},
     {NULL, NULL},
 };

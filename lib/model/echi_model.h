@@ -50,7 +50,8 @@ struct echi_tensor_set {
     char prefix[24];                            /* in front of every name: "", "momentum.0." */
     int first, end;                             /* those of the model's layers [first, end) */
     bool learned;                               /* without running averages */
-    float *values;                              /* [n_params], laid out as the model's parameters */
+    float *values;                              /* laid out as the model's parameters, from parameter `at` on; NULL: only the header is wanted */
+    size_t at;
 };
 struct echi_word { const char *key; char text[80]; };   /* printable ASCII without quotes and backslashes */
 struct echi_tensors;                            /* which tensors, in the order of the file */

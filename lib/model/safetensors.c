@@ -41,7 +41,7 @@ struct echi_tensors {
 /* A tensor of one dimension, of the layer's part of that name. */
 static struct tensor *list_vector(struct echi_tensors *list, const struct echi_tensor_set *set, const char *layer, const char *part, size_t at, size_t count) {
     struct tensor *t = &list->tensor[list->n++];
-    *t = (struct tensor){.values = set->values ? set->values + at : NULL, .count = count, .dims = 1, .shape = {count}};
+    *t = (struct tensor){.values = set->values ? set->values + (at - set->at) : NULL, .count = count, .dims = 1, .shape = {count}};
     struct echi_print p = {t->name, sizeof t->name, 0};
     echi_print(&p, "%s%s.%s", set->prefix, layer, part);
     return t;

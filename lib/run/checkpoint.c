@@ -12,24 +12,29 @@
 
 /* ---------------------------------------------------------------- words */
 
-/* Every word of the metadata. Of NUMBERS and REALS the run goes on; the rest is compared, or only for people. */
-#define WORDS(TEXT, NUMBER, REAL)                                                                                             \
+/* Every word of the metadata. Of NUMBERS and REALS the run goes on; the rest is compared, or only for people. MORE may be missing: files
+ * from before there was Adam have no optimizer, and what moments weigh stands only with Adam, for each group there is. */
+#define WORDS(TEXT, NUMBER, REAL, MORE)                                                                                          \
     TEXT(FORMAT, "echelon_checkpoint") TEXT(VERSION, "version") TEXT(MODEL, "model") TEXT(MODEL_HASH, "model_hash")           \
     TEXT(DATA, "data") TEXT(DATA_HASH, "data_hash") TEXT(ORDER, "order") TEXT(SYNC, "sync")                                   \
     NUMBER(WORLD, "world") NUMBER(BATCH, "batch") NUMBER(GROUPS, "groups") NUMBER(SEPARATED, "separated")                     \
     NUMBER(EPOCH, "epoch") NUMBER(START, "start") NUMBER(SAMPLES, "samples") NUMBER(ROUNDS, "rounds") NUMBER(LOOKS, "looks")  \
     NUMBER(CLOCK, "training_ns") NUMBER(MEASURING, "measuring_ns") NUMBER(KEEPING, "checkpoint_ns")                           \
     NUMBER(TARGET_AT, "target_ns") NUMBER(TARGET_SAMPLES, "target_samples")                                                   \
-    REAL(LR, "lr") REAL(MOMENTUM, "momentum") REAL(ACCURACY, "accuracy") REAL(BEST, "best_accuracy") REAL(LOSS, "train_loss")
+    REAL(LR, "lr") REAL(MOMENTUM, "momentum") REAL(ACCURACY, "accuracy") REAL(BEST, "best_accuracy") REAL(LOSS, "train_loss") \
+    MORE(OPTIMIZER, "optimizer") MORE(WEIGH_0, "moments_weigh.0") MORE(WEIGH_1, "moments_weigh.1") MORE(WEIGH_2, "moments_weigh.2")     \
+    MORE(WEIGH_3, "moments_weigh.3") MORE(WEIGH_4, "moments_weigh.4") MORE(WEIGH_5, "moments_weigh.5") MORE(WEIGH_6, "moments_weigh.6") \
+    MORE(WEIGH_7, "moments_weigh.7")
 #define WORD_NAME(name, key) W_##name,
-enum word { WORDS(WORD_NAME, WORD_NAME, WORD_NAME) N_WORDS };
-_Static_assert(N_WORDS == ECHI_CHECKPOINT_WORDS, "room for every word");
+enum word { WORDS(WORD_NAME, WORD_NAME, WORD_NAME, WORD_NAME) N_WORDS };
+_Static_assert(N_WORDS == ECHI_CHECKPOINT_WORDS && N_WORDS == W_WEIGH_0 + ECHI_GROUPS_MAX, "room for every word");
 #define WORD_KEY(name, key) key,
-static const char *const keys[N_WORDS] = {WORDS(WORD_KEY, WORD_KEY, WORD_KEY)};
+static const char *const keys[N_WORDS] = {WORDS(WORD_KEY, WORD_KEY, WORD_KEY, WORD_KEY)};
 #define IS_NUMBER(name, key) 'n',
 #define IS_REAL(name, key) 'r',
 #define IS_TEXT(name, key) 't',
-static const char kinds[N_WORDS] = {WORDS(IS_TEXT, IS_NUMBER, IS_REAL)};
+#define IS_MORE(name, key) 'm',
+static const char kinds[N_WORDS] = {WORDS(IS_TEXT, IS_NUMBER, IS_REAL, IS_MORE)};
 
 #define BILLION UINT64_C(1000000000)
 #define REAL_MOST 1000000   /* so that nine decimals come back as they went */
@@ -50,8 +55,18 @@ static void put_real(struct echi_word *w, double value) {
     else snprintf(w->text, sizeof w->text, "%" PRIu64 ".%09" PRIu64, scaled / BILLION, scaled % BILLION);
 }
 
-void echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const struct echi_job *job, const struct echi_plan *plan,
-                           const struct echi_standing *at) {
+/* The bits of doubles, as hex digits: what a run goes on with has to be the same to the last of them. */
+static void put_weigh(struct echi_word *w, const struct echi_adam_weights *weigh, int count) {
+    struct echi_print p = {w->text, sizeof w->text, 0};
+    for (int i = 0; i < 2 * count; i++) {
+        uint64_t bits;
+        memcpy(&bits, i % 2 ? &weigh[i / 2].second : &weigh[i / 2].first, sizeof bits);
+        echi_print(&p, "%s%016" PRIx64, i ? " " : "", bits);
+    }
+}
+
+int echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const struct echi_job *job, const struct echi_plan *plan,
+                          const struct echi_standing *at, struct echi_adam_weights (*weigh)[2]) {
     for (int i = 0; i < N_WORDS; i++) words[i].key = keys[i];
     put_text(&words[W_FORMAT], "1");
     put_text(&words[W_VERSION], ECH_VERSION);
@@ -81,6 +96,9 @@ void echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const 
     put_real(&words[W_ACCURACY], at->accuracy);
     put_real(&words[W_BEST], at->best_accuracy);
     put_real(&words[W_LOSS], at->loss);
+    put_text(&words[W_OPTIMIZER], echi_optimizer_name(plan->optimizer));
+    for (int g = 0; weigh && g < plan->n_groups; g++) put_weigh(&words[W_WEIGH_0 + g], weigh[g], g == 0 && plan->separated ? 2 : 1);
+    return W_WEIGH_0 + (weigh ? plan->n_groups : 0);
 }
 
 /* -------------------------------------------------------------- reading */
@@ -137,6 +155,7 @@ static ech_status read_words(struct reader *r) {
                          r->name, r->text[W_FORMAT], r->given[W_VERSION] ? r->text[W_VERSION] : "unknown");
     if (r->twice) return no_checkpoint(r, "its metadata says something twice", "");
     for (int i = 0; i < N_WORDS; i++) {
+        if (kinds[i] == 'm') continue;
         if (!r->given[i]) return no_checkpoint(r, "its metadata lacks ", keys[i]);
         if (kinds[i] != 't' && !parse_word(r->text[i], kinds[i], &r->number[i], &r->none[i]))
             return no_checkpoint(r, "its metadata has no sound value for ", keys[i]);
@@ -190,26 +209,73 @@ static ech_status read_standing(const struct reader *r, const struct echi_job *j
     return ECH_OK;
 }
 
-int echi_checkpoint_sets(const struct echi_job *job, int groups, bool separated, struct echi_tensor_set sets[1 + ECHI_GROUPS_MAX]) {
-    sets[0] = (struct echi_tensor_set){.end = job->model->n_layers};
-    for (int g = 0; g < groups; g++) {
-        sets[1 + g] = (struct echi_tensor_set){.learned = true, .end = separated && g > 0 ? job->cut : job->model->n_layers};
-        snprintf(sets[1 + g].prefix, sizeof sets[1 + g].prefix, "momentum.%d.", g);
+/* Numbers as put_weigh writes them, each a sum of weights that are 1 at most together. */
+static bool parse_weigh(const char *text, struct echi_adam_weights *out, int count) {
+    for (int i = 0; i < 2 * count; i++, text += 16) {
+        if (i && *text++ != ' ') return false;
+        uint64_t bits = 0;
+        for (int k = 0; k < 16; k++) {
+            static const char digits[] = "0123456789abcdef";
+            const char *digit = text[k] ? strchr(digits, text[k]) : NULL;
+            if (!digit) return false;
+            bits = bits << 4 | (uint64_t)(digit - digits);
+        }
+        double *to = i % 2 ? &out[i / 2].second : &out[i / 2].first;
+        memcpy(to, &bits, sizeof bits);
+        if (!(*to >= 0 && *to < 1 + 1e-9)) return false;
     }
-    return 1 + groups;
+    return !*text;
+}
+
+static ech_status read_optimizer(const struct reader *r, struct echi_checkpoint *c) {
+    int optimizer = ECHI_OPTIMIZER_SGD;
+    if (r->given[W_OPTIMIZER])
+        for (optimizer = 0; optimizer < ECHI_OPTIMIZERS && strcmp(r->text[W_OPTIMIZER], echi_optimizer_name(optimizer)) != 0;) optimizer++;
+    if (optimizer == ECHI_OPTIMIZERS) return no_checkpoint(r, "this version does not know its optimizer ", r->text[W_OPTIMIZER]);
+    snprintf(c->optimizer, sizeof c->optimizer, "%s", echi_optimizer_name(optimizer));
+    c->adam = !c->local && echi_optimizer_adam(optimizer);
+    for (int g = 0; c->adam && g < c->groups; g++) {
+        if (!r->given[W_WEIGH_0 + g]) return no_checkpoint(r, "its metadata lacks ", keys[W_WEIGH_0 + g]);
+        if (!parse_weigh(r->text[W_WEIGH_0 + g], c->weigh[g], g == 0 && c->separated ? 2 : 1))
+            return no_checkpoint(r, "its metadata has no sound value for ", keys[W_WEIGH_0 + g]);
+    }
+    return ECH_OK;
+}
+
+int echi_checkpoint_parts(const struct echi_job *job, int groups, bool separated, bool adam, struct echi_checkpoint_part out[ECHI_CHECKPOINT_PARTS]) {
+    const int all = job->model->n_layers;
+    int n = 0;
+    out[n++] = (struct echi_checkpoint_part){.set = {.end = all}, .group = -1};
+    for (int second = 0; second <= adam; second++)
+        for (int g = 0; g < groups; g++)
+            for (int head = 0; head <= (separated && g == 0); head++) {
+                struct echi_checkpoint_part *p = &out[n++];
+                *p = (struct echi_checkpoint_part){.set = {.learned = true, .first = head ? job->cut : 0, .end = separated && !head ? job->cut : all},
+                                                   .group = g, .head = head, .second = second};
+                snprintf(p->set.prefix, sizeof p->set.prefix, second ? "second.%d." : "momentum.%d.", g);
+            }
+    return n;
+}
+
+ech_status echi_checkpoint_tensors(const struct echi_job *job, const struct echi_checkpoint_part *parts, int n_parts,
+                                   struct echi_tensors **out, struct ech_error *err) {
+    struct echi_tensor_set sets[ECHI_CHECKPOINT_PARTS];
+    for (int i = 0; i < n_parts; i++) sets[i] = parts[i].set;
+    return echi_tensors_create(job->model, sets, n_parts, out, err);
 }
 
 static ech_status read_tensors(const struct reader *r, const uint8_t *bytes, size_t len, const struct echi_job *job,
                                struct echi_checkpoint *c) {
-    struct echi_tensor_set sets[1 + ECHI_GROUPS_MAX];
+    struct echi_checkpoint_part parts[ECHI_CHECKPOINT_PARTS];
     struct echi_tensors *list;
-    const int n_sets = echi_checkpoint_sets(job, c->groups, c->separated, sets);
+    const int n_parts = echi_checkpoint_parts(job, c->groups, c->separated, c->adam, parts);
     c->weights = calloc(job->n_params, sizeof *c->weights);
     c->momentum = calloc((size_t)c->groups * job->n_params, sizeof *c->momentum);
-    if (!c->weights || !c->momentum) return echi_fail_memory(r->err, "checkpoint.read", "a checkpoint");
-    sets[0].values = c->weights;
-    for (int g = 0; g < c->groups; g++) sets[1 + g].values = c->momentum + (size_t)g * job->n_params;
-    ECHI_TRY(echi_tensors_create(job->model, sets, n_sets, &list, r->err));
+    c->second = c->adam ? calloc((size_t)c->groups * job->n_params, sizeof *c->second) : NULL;
+    if (!c->weights || !c->momentum || (c->adam && !c->second)) return echi_fail_memory(r->err, "checkpoint.read", "a checkpoint");
+    parts[0].set.values = c->weights;
+    for (int i = 1; i < n_parts; i++) parts[i].set.values = (parts[i].second ? c->second : c->momentum) + (size_t)parts[i].group * job->n_params;
+    ECHI_TRY(echi_checkpoint_tensors(job, parts, n_parts, &list, r->err));
     const ech_status status = echi_tensors_read(r->name, bytes, len, list, r->err);
     echi_tensors_destroy(list);
     return status;
@@ -225,6 +291,7 @@ ech_status echi_checkpoint_parse(const char *name, const uint8_t *bytes, size_t 
     ECHI_TRY(read_words(&r));
     ECHI_TRY(check_same(&r, job));
     ECHI_TRY(read_standing(&r, job, &c));
+    ECHI_TRY(read_optimizer(&r, &c));
     const ech_status status = read_tensors(&r, bytes, len, job, &c);
     if (status == ECH_OK) *out = c;
     else echi_checkpoint_free(&c);
@@ -234,7 +301,8 @@ ech_status echi_checkpoint_parse(const char *name, const uint8_t *bytes, size_t 
 void echi_checkpoint_free(struct echi_checkpoint *c) {
     free(c->weights);
     free(c->momentum);
-    c->weights = c->momentum = NULL;
+    free(c->second);
+    c->weights = c->momentum = c->second = NULL;
 }
 
 /* ------------------------------------------------------------- momentum */
@@ -252,21 +320,51 @@ static void share_out(const struct echi_checkpoint *c, size_t n_params, int g, i
     if (first) memset(out + at, 0, count * sizeof *out);
 }
 
+/* Moments of floats [at, at + count) for group g, to where `m` says. They come from one group, but where the head was apart they are two
+ * parts that weigh differently: what matters is a moment divided by what is in it, so the later part is scaled to weigh as the first. */
+static void share_moments(const struct echi_checkpoint *c, const struct echi_job *job, int g, size_t at, size_t count,
+                          const struct echi_memory *m, float *out) {
+    int from = g < c->groups && c->weigh[g][0].second > 0 ? g : 0;
+    while (from + 1 < c->groups && !(c->weigh[from][0].second > 0)) from++;   /* an owner that was lost has none */
+    const size_t cut = c->separated ? job->layer[job->cut_params].at : job->n_params;
+    struct echi_adam_weights all = {0, 0};
+    for (int part = 0; part < 2; part++) {
+        const size_t first = part && cut > at ? cut : at, end = !part && cut < at + count ? cut : at + count;
+        const struct echi_adam_weights *own = part ? &c->weigh[0][1] : &c->weigh[from][0];
+        if (first >= end || !(own->first > 0 && own->second > 0)) continue;
+        if (!(all.second > 0)) all = *own;
+        const size_t source = (size_t)(part ? 0 : from) * job->n_params;
+        const float scale[2] = {(float)(all.first / own->first), (float)(all.second / own->second)};   /* 1 for the first */
+        for (size_t i = first; i < end; i++) {
+            out[m->first + (i - at)] = c->momentum[source + i] * scale[0];
+            out[m->second + (i - at)] = c->second[source + i] * scale[1];
+        }
+    }
+    memcpy((uint8_t *)out + m->at, &all, sizeof all);
+}
+
+bool echi_checkpoint_carries(const struct echi_checkpoint *c, const struct echi_plan *plan) {
+    return c->local == (plan->sync == ECHI_SYNC_LOCAL) && c->adam == echi_optimizer_adam(echi_plan_owner_optimizer(plan));
+}
+
 void echi_checkpoint_momentum(const struct echi_checkpoint *c, const struct echi_job *job, const struct echi_plan *plan, int g,
                               float *out) {
-    size_t at, count;
-    if (c->local != (plan->sync == ECHI_SYNC_LOCAL)) {
-        memset(out, 0, job->n_params * sizeof *out);
-        return;
+    const int optimizer = echi_plan_owner_optimizer(plan);
+    memset(out, 0, echi_job_memory_bytes(job, optimizer));
+    if (!echi_checkpoint_carries(c, plan)) return;
+    for (int head = 0; head < 2; head++) {   /* of one head, where there is one */
+        struct echi_memory m;
+        size_t at, count;
+        echi_job_range(job, plan, head, &at, &count);
+        echi_job_memory(job, plan, optimizer, head, &m);
+        if (count == 0 || (head && g > 0)) continue;
+        if (c->adam) share_moments(c, job, g, at, count, &m, out);
+        else share_out(c, job->n_params, g, head ? 1 : plan->n_groups, at, count, out);
     }
-    echi_job_range(job, plan, false, &at, &count);
-    share_out(c, job->n_params, g, plan->n_groups, at, count, out);
-    echi_job_range(job, plan, true, &at, &count);   /* of one head, where there is one */
-    share_out(c, job->n_params, g, 1, at, count, out);
 }
 
 void echi_checkpoint_forget(const struct echi_job *job, const struct echi_plan *plan, float *momentum) {
-    size_t at, count;
-    echi_job_range(job, plan, false, &at, &count);
-    memset(momentum + at, 0, count * sizeof *momentum);
+    struct echi_memory m;
+    echi_job_memory(job, plan, echi_plan_owner_optimizer(plan), false, &m);
+    memset((uint8_t *)momentum + m.at, 0, m.bytes);
 }

@@ -28,6 +28,7 @@ struct echi_checkpoints {
     struct echi_checkpoint from;
     /* writing */
     struct echi_plan plan;
+    const float *kept[1 + ECHI_GROUPS_MAX];
     struct echi_tensors *tensors;
     uint8_t *header;
     size_t header_room;
@@ -252,14 +253,31 @@ static ech_status put(struct echi_file *file, struct echi_sha256 *sha, const voi
     return echi_file_put(file, bytes, len, err);
 }
 
+static bool with_adam(const struct echi_checkpoints *f) { return echi_optimizer_adam(echi_plan_owner_optimizer(&f->plan)); }
+
+/* Where the moments of a group, or of the head, lie among what is kept. */
+static struct echi_memory memory_of(const struct echi_checkpoints *f, bool head) {
+    struct echi_memory m;
+    echi_job_memory(f->job, &f->plan, echi_plan_owner_optimizer(&f->plan), head, &m);
+    return m;
+}
+
+static int make_words(const struct echi_checkpoints *f, const struct echi_standing *at, struct echi_word words[ECHI_CHECKPOINT_WORDS]) {
+    struct echi_adam_weights weigh[ECHI_GROUPS_MAX][2] = {0};
+    for (int g = 0; with_adam(f) && g < f->plan.n_groups; g++)
+        for (int head = 0; head <= (g == 0 && f->plan.separated); head++)
+            memcpy(&weigh[g][head], (const uint8_t *)f->kept[1 + g] + memory_of(f, head).at, sizeof weigh[g][head]);
+    return echi_checkpoint_words(words, f->job, &f->plan, at, with_adam(f) ? weigh : NULL);
+}
+
 /* Everything but begin and commit: a failure has given the file up. */
 static ech_status put_all(struct echi_checkpoints *f, const struct echi_standing *at, struct echi_file *file, struct echi_sha256 *sha,
                           uint64_t *total, struct ech_error *err) {
     struct echi_word words[ECHI_CHECKPOINT_WORDS];
     const float *values;
     size_t count;
-    echi_checkpoint_words(words, f->job, &f->plan, at);
-    const size_t len = echi_tensors_header(f->tensors, words, ECHI_CHECKPOINT_WORDS, f->header, f->header_room);
+    const int n_words = make_words(f, at, words);
+    const size_t len = echi_tensors_header(f->tensors, words, n_words, f->header, f->header_room);
     ECHI_TRY(put(file, sha, f->header, len, total, err));
     for (int i = 0; echi_tensors_data(f->tensors, i, &values, &count); i++) {
         for (size_t done = 0; done < count;) {
@@ -347,15 +365,22 @@ static void *write_main(void *self) {
 
 ech_status echi_checkpoints_prepare(struct echi_checkpoints *f, const struct echi_plan *plan, const float *const *kept,
                                     struct ech_error *err) {
-    struct echi_tensor_set sets[1 + ECHI_GROUPS_MAX];
+    struct echi_checkpoint_part parts[ECHI_CHECKPOINT_PARTS];
     struct echi_word words[ECHI_CHECKPOINT_WORDS];
     const struct echi_standing longest = {.samples = 0};
-    const int n = echi_checkpoint_sets(f->job, plan->n_groups, plan->separated, sets);
-    for (int i = 0; i < n; i++) memcpy(&sets[i].values, &kept[i], sizeof kept[i]);   /* only read */
-    ECHI_TRY(echi_tensors_create(f->job->model, sets, n, &f->tensors, err));
     f->plan = *plan;
-    echi_checkpoint_words(words, f->job, plan, &longest);
-    f->header_room = echi_tensors_header(f->tensors, words, ECHI_CHECKPOINT_WORDS, NULL, 0) + sizeof words;   /* more than words can grow */
+    memcpy(f->kept, kept, (size_t)(1 + plan->n_groups) * sizeof *kept);
+    const int n = echi_checkpoint_parts(f->job, plan->n_groups, plan->separated, with_adam(f), parts);
+    for (int i = 0; i < n; i++) {
+        const struct echi_checkpoint_part *p = &parts[i];
+        const struct echi_memory m = memory_of(f, p->head);
+        const float *values = f->kept[1 + p->group] + (p->group < 0 ? 0 : p->second ? m.second : m.first);
+        memcpy(&parts[i].set.values, &values, sizeof values);   /* only read */
+        if (p->head) parts[i].set.at = f->job->layer[f->job->cut_params].at;
+    }
+    ECHI_TRY(echi_checkpoint_tensors(f->job, parts, n, &f->tensors, err));
+    const int n_words = make_words(f, &longest, words);
+    f->header_room = echi_tensors_header(f->tensors, words, n_words, NULL, 0) + sizeof words;   /* more than words can grow */
     f->header = malloc(f->header_room);
     return f->header ? ECH_OK : echi_fail_memory(err, "checkpoint.start", "the head of a file");
 }

@@ -77,9 +77,9 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
       "samples of a round, divisor of every gradient; auto: 64, or 16 a worker when that is more")                            \
     X(samples_per_step, "samples-per-step", "SAMPLES", "auto", INT, 0, 65536, auto_zero, NULL,                                \
       "samples of one worker's step (asp, ssp, gssp, local)")                                                                 \
-    X(lr, "lr", "RATE", "auto", REAL, 0, 1000, auto_negative, NULL, "learning rate; auto: the model's")                       \
+    X(lr, "lr", "RATE", "auto", REAL, 0, 1000, auto_negative, NULL, "learning rate; auto: the model's, of adam 0.001")        \
     X(momentum, "momentum", "M", "auto", REAL, 0, 0.999, auto_negative, NULL, "momentum of SGD; auto: the model's")           \
-    X(weight_decay, "weight-decay", "W", "auto", REAL, 0, 1, auto_negative, NULL, "weight decay of SGD; auto: the model's")   \
+    X(weight_decay, "weight-decay", "W", "auto", REAL, 0, 1, auto_negative, NULL, "weight decay; auto: the model's")          \
     X(epochs, "epochs", "E", "10", REAL, 0, 1000000, no_word, NULL, "ends the run after so many passes over the data")        \
     X(steps, "steps", "ROUNDS", "off", INT64, 0, 1e15, off_negative, NULL,                                                    \
       "ends the run after so many rounds of B samples; 0: no training")                                                       \
@@ -141,13 +141,17 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
     X(damping, "damping", "C", "off", REAL, 0, 1000, off_zero, NULL,                                                           \
       "a push that is T rounds stale weighs 1 / (1 + C T) (asp, ssp, gssp); off: always 1")                                   \
     X(optimizer, "optimizer", "RULE", "sgd", TEXT, 0, 0, no_word, optimizer_fits,                                              \
-      "sgd, or nesterov: with Nesterov's momentum")                                                                           \
+      "sgd, nesterov (with Nesterov's momentum), adam, or adamw")                                                             \
     X(schedule, "schedule", "SHAPE", "constant", TEXT, 0, 0, no_word, schedule_word_fits,                                      \
       "of the learning rate: constant, step (see lr-steps), or cosine, down to 0 at the end of the run")                      \
     X(warmup, "warmup", "EPOCHS", "0", REAL, 0, 999999, no_word, NULL, "first the learning rate rises in a straight line from 0") \
     X(lr_steps, "lr-steps", "EPOCHS", "", TEXT, 0, 0, no_word, lr_steps_fit,                                                   \
       "places at which schedule step multiplies the learning rate by lr-factor, as in 30,60,80")                              \
-    X(lr_factor, "lr-factor", "F", "0.1", REAL, 1e-9, 1, no_word, NULL, "what schedule step multiplies the learning rate by")
+    X(lr_factor, "lr-factor", "F", "0.1", REAL, 1e-9, 1, no_word, NULL, "what schedule step multiplies the learning rate by")  \
+    X(beta1, "beta1", "B", "0.9", REAL, 0, ECHI_BETA_MAX, no_word, NULL, "decay of the gradients' mean in a round (adam, adamw)") \
+    X(beta2, "beta2", "B", "0.999", REAL, 0, ECHI_BETA_MAX, no_word, NULL, "decay of their squares' mean in a round (adam, adamw)") \
+    X(epsilon, "epsilon", "E", "1e-8", REAL, ECHI_EPSILON_MIN, 1, no_word, NULL,                                               \
+      "added to the root of that mean, by which the step is divided (adam, adamw)")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \
@@ -310,7 +314,7 @@ static ech_status codec_fits(const struct ech_config *config, struct ech_error *
 static ech_status optimizer_fits(const struct ech_config *config, struct ech_error *err) {
     for (int i = 0; i < ECHI_OPTIMIZERS; i++)
         if (strcmp(config->optimizer, echi_optimizer_name(i)) == 0) return ECH_OK;
-    return refuse(err, "option optimizer is '%s': give sgd or nesterov", config->optimizer);
+    return refuse(err, "option optimizer is '%s': give sgd, nesterov, adam or adamw", config->optimizer);
 }
 
 static ech_status schedule_word_fits(const struct ech_config *config, struct ech_error *err) {
@@ -521,6 +525,20 @@ static ech_status schedule_fits(const struct ech_config *config, struct ech_erro
     return ECH_OK;
 }
 
+/* What only Adam has is given only with it; what it has not, not there. */
+static ech_status adam_fits(const struct ech_config *config, struct ech_error *err) {
+    struct ech_config usual;
+    ech_config_init(&usual);
+    if (strcmp(config->optimizer, "adam") == 0 || strcmp(config->optimizer, "adamw") == 0) {
+        if (config->momentum < 0) return ECH_OK;
+        return refuse(err, "option momentum is %g, but optimizer is %s, which has beta1 and beta2 instead: leave momentum out", config->momentum,
+                      config->optimizer);
+    }
+    if (config->beta1 == usual.beta1 && config->beta2 == usual.beta2 && config->epsilon == usual.epsilon) return ECH_OK;
+    return refuse(err, "option %s is given, but optimizer is %s: leave it out, or give optimizer adam or adamw",
+                  config->beta1 != usual.beta1 ? "beta1" : config->beta2 != usual.beta2 ? "beta2" : "epsilon", config->optimizer);
+}
+
 ech_status ech_config_check(const struct ech_config *config, struct ech_error *err) {
     if (!config) return refuse(err, "no config was given");
     if (config->size != sizeof *config)
@@ -543,6 +561,7 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
     ECHI_TRY(local_fits(config, err));
     ECHI_TRY(asp_fits(config, err));
     ECHI_TRY(schedule_fits(config, err));
+    ECHI_TRY(adam_fits(config, err));
     if ((bsp || strcmp(config->sync, "local") == 0) && config->damping > 0)
         return refuse(err, "option damping is %g, but under %s nothing is stale: leave it out", config->damping, config->sync);
     if (*config->key && config->insecure) return refuse(err, "options key and insecure contradict each other: leave one of them out");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Checkpoints: on rank 0, a folder with the last few. Each is two files:
  *     checkpoint-00000007.safetensors   weights under the model's names, momentum under "momentum.<group>.<name>" (the head's
- *                                       with group 0's), and in the metadata where the run stands and what it trains
+ *                                       with group 0's), with Adam the first moments there and the second under "second.<group>.<name>",
+ *                                       and in the metadata where the run stands and what it trains
  *     checkpoint-00000007.complete      its mark: size and SHA-256 of the other
  * All in float: a build in double has no ech_train, and so no checkpoints. Numbers rise and are never used again, so nothing is
  * ever written over: a checkpoint is there once its mark is, and a mark is there before an older checkpoint goes, mark first. */
@@ -15,21 +16,28 @@ struct echi_checkpoint {
     int groups;
     bool separated;                           /* only group 0 has the momentum of the head's layers */
     bool local;                               /* its momentum is of the outer step, in units of weights */
-    float *weights, *momentum;                /* [n_params], [groups * n_params] */
+    char optimizer[16];
+    bool adam;                                /* the owners' was Adam: `momentum` has first moments, `second` the second, */
+    struct echi_adam_weights weigh[ECHI_GROUPS_MAX][2];   /* and these are theirs, by group; [1]: of the head's layers, beside group 0 */
+    float *weights, *momentum, *second;       /* [n_params], [groups * n_params], likewise or NULL */
 };
 /* From foreign bytes. ECH_E_FORMAT: no checkpoint; ECH_E_ARGUMENT: of another model, data set or order than `job`'s (both
  * sides' values in the sentence). `name` is for messages. Give it back with echi_checkpoint_free. */
 ech_status echi_checkpoint_parse(const char *name, const uint8_t *bytes, size_t len, const struct echi_job *job,
                                  struct echi_checkpoint *out, struct ech_error *err);
 void echi_checkpoint_free(struct echi_checkpoint *checkpoint);
-/* Momentum for group g of a plan that may have other groups than the checkpoint: out[n_params]. Each group goes on with its
- * own; that of groups which are no more is added to group 0's; a new group starts at zero. So the sum over all groups, which
- * is what the gradients applied so far still have to move, stays what it was. Between `local`, whose momentum is the outer step's,
- * and the other policies nothing can be handed over: it starts at zero. */
+/* Momentum for group g of a plan that may have other groups than the checkpoint: out[echi_job_memory_bytes], as echi_job_memory says. Each
+ * group goes on with its own; that of groups which are no more is added to group 0's; a new group starts at zero. So the sum over all
+ * groups, which is what the gradients applied so far still have to move, stays what it was. Adam's moments are no sums but means, of
+ * gradients that are the same for all groups: each group goes on with its own, a new one with those of the first that has any, and those of
+ * groups that are no more are left. */
 void echi_checkpoint_momentum(const struct echi_checkpoint *checkpoint, const struct echi_job *job, const struct echi_plan *plan, int g,
                               float *out);
+/* Can a run with this plan take it? Not between `local`, whose momentum is the outer step's, and the other policies, nor between Adam's
+ * moments and momentum: it starts at zero then. */
+bool echi_checkpoint_carries(const struct echi_checkpoint *checkpoint, const struct echi_plan *plan);
 
-/* A group's owner is lost, and its momentum with it: those become zero. The head's, which lie with group 0's, are still there. */
+/* A group's owner is lost, and its momentum with it: all of it becomes zero. The head's, which lies with group 0's, is still there. */
 void echi_checkpoint_forget(const struct echi_job *job, const struct echi_plan *plan, float *momentum);
 
 /* ---- the folder ---- */

@@ -4,10 +4,19 @@
 #define ECHI_CHECKPOINT_IMPL_H
 #include "echi_checkpoint.h"
 
-#define ECHI_CHECKPOINT_WORDS 27
-/* The metadata of a checkpoint. */
-void echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const struct echi_job *job, const struct echi_plan *plan,
-                           const struct echi_standing *at);
-/* Its tensors, without their values: the weights, then the momentum of each group. Returns how many sets there are. */
-int echi_checkpoint_sets(const struct echi_job *job, int groups, bool separated, struct echi_tensor_set sets[1 + ECHI_GROUPS_MAX]);
+#define ECHI_CHECKPOINT_WORDS (28 + ECHI_GROUPS_MAX)
+/* The metadata of a checkpoint; returns how many words there are. `weigh`: with Adam, of each group's moments, and of the head's. */
+int echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const struct echi_job *job, const struct echi_plan *plan,
+                          const struct echi_standing *at, struct echi_adam_weights (*weigh)[2]);
+/* Its tensors, without their values: the weights, then of each group the momentum, or with Adam both moments; those of the head are a part
+ * of their own behind group 0's. Returns how many there are. */
+struct echi_checkpoint_part {
+    struct echi_tensor_set set;
+    int group;                                /* -1: the weights */
+    bool head, second;                        /* of the head's layers; of the squares */
+};
+#define ECHI_CHECKPOINT_PARTS (1 + 2 * (ECHI_GROUPS_MAX + 1))
+int echi_checkpoint_parts(const struct echi_job *job, int groups, bool separated, bool adam, struct echi_checkpoint_part out[ECHI_CHECKPOINT_PARTS]);
+ech_status echi_checkpoint_tensors(const struct echi_job *job, const struct echi_checkpoint_part *parts, int n_parts,
+                                   struct echi_tensors **out, struct ech_error *err);
 #endif

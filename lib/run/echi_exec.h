@@ -15,7 +15,7 @@ struct echi_exec {
     struct echi_stack *head, *eval;
     /* scratch of the worker's, the head's and the look's tasks, which may be nested in one another */
     echi_real *rows, *head_rows, *head_rows_grad, *eval_rows;
-    uint8_t *labels, *head_labels, *eval_labels;
+    uint16_t *labels, *head_labels, *eval_labels;
     uint32_t *index, *eval_index;
     struct echi_row *who, *head_who;              /* the samples of the rows, for dropout */
     /* --deterministic: a stack for each granule whose activations must be kept, gradients of one granule, a round's sum made floats */
@@ -36,7 +36,7 @@ ech_status echi_exec_stack(struct echi_exec *x, int first, int end, uint32_t n, 
 ech_status echi_exec_train(const struct echi_exec *x, struct echi_stack *stack, const struct echi_row *who, uint32_t n, uint32_t divisor,
                            struct ech_error *err);
 /* Samples as rows of numbers: of the test set, or of the training set as it is in this epoch. */
-ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch, const uint32_t *index, int n, echi_real *rows, uint8_t *labels,
+ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch, const uint32_t *index, int n, echi_real *rows, uint16_t *labels,
                           struct ech_error *err);
 /* The sum over n samples as it is reported: a loss that is lost is none, even while its floats are still finite. */
 double echi_exec_sane_loss(double loss, uint32_t n);

@@ -38,6 +38,14 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
                          struct ech_error *err);
 /* Floats [*at, *at + *count) that an owner (head false) or the head (true) keeps under this plan. */
 void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bool head, size_t *at, size_t *count);
+/* What an optimiser remembers of those floats lies together in its slot, so that one message carries it: of Adam what the gradients in it
+ * weigh (struct echi_adam_weights), the first moments, then the second; else velocities alone. Places in bytes, in floats where it says. */
+struct echi_memory {
+    size_t at, bytes;                         /* all of it */
+    size_t first, second;                     /* floats: of the first parameter of the range; second == first: there are none */
+};
+void echi_job_memory(const struct echi_job *job, const struct echi_plan *plan, int optimizer, bool head, struct echi_memory *out);
+size_t echi_job_memory_bytes(const struct echi_job *job, int optimizer);   /* of a slot for it */
 /* How model and data are compared between nodes and with recordings: hashes; in a session, counts. */
 #define ECHI_JOB_WORD 72
 void echi_job_words(const struct echi_job *job, char model[ECHI_JOB_WORD], char data[ECHI_JOB_WORD]);
@@ -49,6 +57,10 @@ void echi_job_augment(const struct echi_job *job, char out[ECHI_JOB_WORD]);
  * whose layers a PARAMS is about. */
 void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at,
                      size_t *len);
+/* The labels that follow the rows of an ACT, two bytes each, the lower first; `at` needs no alignment. */
+#define ECHI_LABEL_BYTES 2
+void echi_labels_put(void *at, const uint16_t *labels, uint32_t n);
+void echi_labels_get(const void *at, uint16_t *out_labels, uint32_t n);
 /* Under a codec some kinds are as long as what is written in them; the extent is then the longest. Whether a kind is coded, and the
  * length of what lies at `bytes`, of which the first words are read; 0: they make no sense. */
 bool echi_job_coded(const struct echi_plan *plan, int kind);

@@ -67,13 +67,13 @@ ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int fi
     return ECH_OK;
 }
 
-static ech_status sample_room(const struct echi_exec *x, uint32_t n, echi_real **rows, uint8_t **labels, uint32_t **index,
+static ech_status sample_room(const struct echi_exec *x, uint32_t n, echi_real **rows, uint16_t **labels, uint32_t **index,
                               struct ech_error *err) {
     const struct echi_shape s = x->job->data->shape;
     size_t floats;
     if (!echi_mul_size(n, echi_shape_size(s), &floats)) return echi_fail_memory(err, "run.setup", "a batch of samples");
     ECHI_TRY(allocate(rows, floats, sizeof **rows, "a batch of samples", err));
-    ECHI_TRY(allocate(labels, n, 1, "a batch of labels", err));
+    ECHI_TRY(allocate(labels, n, sizeof **labels, "a batch of labels", err));
     return allocate(index, n, sizeof **index, "a batch of sample numbers", err);
 }
 
@@ -104,7 +104,7 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
     ECHI_TRY(local ? echi_exec_slots(x, ECHI_SLOT_WORKER_WEIGHTS, 0, 1, all, err) : setup_places(x, p, all, err));
     if (local) {
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_WEIGHTS, 0, 2, all, err));
-        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_MOMENTUM, 0, 1, all, err));
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, p->optimizer), err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_LOCAL_DELTA, 0, ECHI_DELTAS, all, err));
     }
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_GRADS, 0, p->strands, sums_size(x, all), err));
@@ -116,7 +116,7 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
     ECHI_TRY(sample_room(x, n, &x->rows, &x->labels, &x->index, err));
     ECHI_TRY(allocate(&x->who, n, sizeof *x->who, "a batch of sample numbers", err));
     if (!p->separated) return ECH_OK;
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->strands, n * (sizeof(echi_real) * x->job->cut_width + 1), err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->strands, n * (sizeof(echi_real) * x->job->cut_width + ECHI_LABEL_BYTES), err));
     return echi_exec_slots(x, ECHI_SLOT_WORKER_ACT_GRAD, 0, p->strands, n * sizeof(echi_real) * x->job->cut_width, err);
 }
 
@@ -138,7 +138,7 @@ ech_status echi_exec_regroup(struct echi_exec *x, const struct echi_plan *p, str
 
 static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, int group, size_t all, struct ech_error *err) {
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_WEIGHTS, 0, ECHI_SNAPSHOTS, all, err));
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, all, err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, echi_plan_owner_optimizer(p)), err));
     if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
     ECHI_TRY(setup_grads(x, p, group, all, err));
     if (p->deterministic) ECHI_TRY(echi_buffer_create(x->device, all, &x->rounded, err));
@@ -158,18 +158,18 @@ static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, siz
         if (p->group_of[r] == ECHI_NONE) continue;
         const uint32_t n = echi_plan_room(p, r);
         if (n > most) most = n;
-        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, n * (sizeof(echi_real) * width + 1), err));
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS, r, 1, n * (sizeof(echi_real) * width + ECHI_LABEL_BYTES), err));
         ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_ROWS_GRAD, r, 1, n * sizeof(echi_real) * width, err));
     }
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_WEIGHTS, 0, 3, all, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_GRADS, 0, 1, all, err));
-    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_MOMENTUM, 0, 1, all, err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, p->optimizer), err));
     if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_HEAD_SUM, 0, 1, sums_size(x, all), err));
     ECHI_TRY(echi_exec_stack(x, x->job->cut, x->job->model->n_layers, most, &x->head, err));
     ECHI_TRY(allocate(&x->head_rows, most * width, sizeof(echi_real), "rows at the head", err));
     ECHI_TRY(allocate(&x->head_rows_grad, most * width, sizeof(echi_real), "gradients of rows at the head", err));
     ECHI_TRY(allocate(&x->head_who, most, sizeof *x->head_who, "sample numbers at the head", err));
-    return allocate(&x->head_labels, most, 1, "labels at the head", err);
+    return allocate(&x->head_labels, most, sizeof *x->head_labels, "labels at the head", err);
 }
 
 ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, struct ech_error *err) {
@@ -189,7 +189,15 @@ ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, 
 }
 
 ech_status echi_exec_setup_kept(struct echi_exec *x, struct ech_error *err) {
-    return echi_exec_slots(x, ECHI_SLOT_COORD_KEPT, 0, 1 + x->setup->plan.n_groups, x->job->n_params * sizeof(echi_real), err);
+    const struct echi_plan *p = &x->setup->plan;
+    const size_t memory = echi_job_memory_bytes(x->job, echi_plan_owner_optimizer(p));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_KEPT, 0, 1, x->job->n_params * sizeof(echi_real), err));
+    ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_KEPT, 1, p->n_groups, memory, err));
+    for (int part = 1; part < 3 && echi_optimizer_adam(echi_plan_owner_optimizer(p)); part++) {   /* where the owners' come in */
+        echi_buffer_destroy(x->slot[ECHI_SLOT_COORD_PARAMS][part]);
+        x->slot[ECHI_SLOT_COORD_PARAMS][part] = NULL;
+    }
+    return echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 1, 2, memory, err);
 }
 
 void *echi_exec_slot(struct echi_exec *x, struct echi_slot slot, size_t *out_bytes) {
@@ -232,7 +240,7 @@ static ech_status report_gradients(struct echi_exec *x, const struct echi_task *
 }
 
 /* Training samples as their epoch has them. Data sets give floats. They come to the end of the room for `rows`, which is the same place where echi_real is float. */
-ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch, const uint32_t *index, int n, echi_real *rows, uint8_t *labels,
+ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch, const uint32_t *index, int n, echi_real *rows, uint16_t *labels,
                           struct ech_error *err) {
     const size_t count = (size_t)n * echi_shape_size(job->data->shape);
     float *given = (float *)(void *)(rows + count) - count;
@@ -264,7 +272,7 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     if (!whole) {
         echi_real *rows = echi_exec_slot(x, task->act, NULL);
         ECHI_TRY(echi_stack_output(trunk, rows, err));
-        memcpy(rows + l->n * x->job->cut_width, x->labels, l->n);
+        echi_labels_put(rows + l->n * x->job->cut_width, x->labels, l->n);
         return ECH_OK;
     }
     int correct = 0;
@@ -320,38 +328,60 @@ static ech_status take_state(struct echi_exec *x, const struct echi_task *task, 
     return echi_add(x->device, state, slot(x, task->weights), at, count, err);
 }
 
-/* One step of the parameters [at, at + count): w, or with a state_out the state and then w from all states. */
-static ech_status descend(struct echi_exec *x, const struct echi_task *task, struct echi_buffer *v, const struct echi_buffer *grads, size_t at,
-                          size_t count, const struct echi_sgd *how, struct ech_error *err) {
+/* How this push is stepped by. Adam's numbers depend on what is in the moments already, and so does what it leaves there. */
+static struct echi_step step_of(const struct echi_exec *x, const struct echi_task *task, struct echi_buffer *memory, size_t memory_at) {
+    const struct echi_plan *p = &x->setup->plan;
+    const double f = (double)task->samples / task->divisor, lr = echi_plan_lr(p, &task->lease, x->job->train_samples);
+    if (task->kind == ECHI_TASK_APPLY && echi_policy_of((enum echi_sync)p->sync)->local)   /* decay was in the workers' own steps */
+        return (struct echi_step){.rule = ECHI_RULE_NESTEROV, .lr = (echi_real)p->outer_lr, .momentum = (echi_real)p->outer_momentum};
+    if (!echi_optimizer_adam(p->optimizer))
+        return (struct echi_step){.rule = p->optimizer == ECHI_OPTIMIZER_NESTEROV ? ECHI_RULE_NESTEROV : ECHI_RULE_SGD, .lr = (echi_real)lr,
+                                  .momentum = (echi_real)p->momentum, .l2 = (echi_real)(p->decay * task->samples / task->divisor)};
+    uint8_t *at = (uint8_t *)echi_buffer_host(memory) + memory_at;
+    const bool decoupled = p->optimizer == ECHI_OPTIMIZER_ADAMW;
+    struct echi_adam_weights weights;
+    struct echi_adam_push push;
+    memcpy(&weights, at, sizeof weights);
+    echi_adam_take(&p->adam, f, &weights, &push);
+    memcpy(at, &weights, sizeof weights);
+    return (struct echi_step){.rule = ECHI_RULE_ADAM, .lr = (echi_real)(f * lr / weights.first), .per_f = (echi_real)(1 / f),
+                              .l2 = decoupled ? 0 : (echi_real)p->decay, .shrink = decoupled ? (echi_real)(f * lr * p->decay) : 0,
+                              .keep1 = (echi_real)push.keep1, .gain1 = (echi_real)push.gain1, .keep2 = (echi_real)push.keep2,
+                              .gain2 = (echi_real)push.gain2, .whole2 = (echi_real)(1 / weights.second), .epsilon = (echi_real)p->adam.epsilon};
+}
+
+/* One step of the parameters [at, at + count): w, or with a state_out the state and then w from all states. `m`: their owner's memory, of a
+ * range that begins at `first`. */
+static ech_status descend(struct echi_exec *x, const struct echi_task *task, struct echi_buffer *memory, const struct echi_memory *m, size_t first,
+                          const struct echi_buffer *grads, size_t at, size_t count, const struct echi_step *how, struct ech_error *err) {
+    const struct echi_moments v = {memory, m->first + (at - first), m->second + (at - first)};
     if (count == 0) return ECH_OK;
     if (task->state_out.kind == ECHI_SLOT_NONE)
-        return echi_apply_sgd(x->device, slot(x, task->weights), slot(x, task->weights_out), v, grads, at, count, how, err);
-    return echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), v, grads, at, count, how, err);
+        return echi_apply(x->device, slot(x, task->weights), slot(x, task->weights_out), &v, grads, at, count, how, err);
+    return echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), &v, grads, at, count, how, err);
 }
 
 ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head,
                            struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
-    const echi_real lr = (echi_real)echi_plan_lr(p, &task->lease, x->job->train_samples), momentum = (echi_real)p->momentum;
-    const echi_real decay = (echi_real)(p->decay * task->samples / task->divisor);
-    const bool outer = task->kind == ECHI_TASK_APPLY && echi_policy_of((enum echi_sync)p->sync)->local;
-    const struct echi_sgd inner_step = {lr, momentum, decay, p->optimizer == ECHI_OPTIMIZER_NESTEROV};
-    const struct echi_sgd outer_step = {.lr = (echi_real)p->outer_lr, .momentum = (echi_real)p->outer_momentum, .nesterov = true};   /* decay was in the inner steps */
-    const struct echi_sgd average = {.lr = outer ? 1 : (echi_real)ECHI_NORM_RATE};   /* running averages are followed, and not learned */
-    struct echi_buffer *v = task->kind == ECHI_TASK_LOCAL_APPLY ? slot(x, task->state)
-                            : x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0];
+    const bool own = task->kind == ECHI_TASK_LOCAL_APPLY, outer = task->kind == ECHI_TASK_APPLY && echi_policy_of((enum echi_sync)p->sync)->local;
+    struct echi_buffer *memory = own ? slot(x, task->state) : x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0];
+    struct echi_memory m;
+    echi_job_memory(x->job, p, own ? p->optimizer : echi_plan_owner_optimizer(p), of_head, &m);
+    const struct echi_step how = step_of(x, task, memory, m.at);
+    const struct echi_step average = {.lr = outer ? 1 : (echi_real)ECHI_NORM_RATE};   /* running averages are followed, and not learned */
     size_t at, count;
     echi_job_range(x->job, p, of_head, &at, &count);
-    const size_t end = at + count;
+    const size_t first = at, end = at + count;
     for (int i = 0; i < x->job->n_layers; i++) {   /* each time what is learned up to a layer's running averages, then these */
         const struct echi_param_layer *l = &x->job->layer[i];
         const size_t averages = l->at + l->count - l->running;
         if (l->running == 0 || averages < at || averages >= end) continue;
-        ECHI_TRY(descend(x, task, v, grads, at, averages - at, outer ? &outer_step : &inner_step, err));
-        ECHI_TRY(descend(x, task, v, grads, averages, l->running, &average, err));
+        ECHI_TRY(descend(x, task, memory, &m, first, grads, at, averages - at, &how, err));
+        ECHI_TRY(descend(x, task, memory, &m, first, grads, averages, l->running, &average, err));
         at = averages + l->running;
     }
-    ECHI_TRY(descend(x, task, v, grads, at, end - at, outer ? &outer_step : &inner_step, err));
+    ECHI_TRY(descend(x, task, memory, &m, first, grads, at, end - at, &how, err));
     return task->state_out.kind == ECHI_SLOT_NONE ? ECH_OK : sum_states(x, task, task->state_out, err);
 }
 
@@ -378,7 +408,7 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
     for (int i = 0; i < task->n_rows; i++) {
         const echi_real *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, task->rows[i]}, NULL);
         memcpy(x->head_rows + n * width, rows, task->row_count[i] * width * sizeof(echi_real));
-        memcpy(x->head_labels + n, rows + task->row_count[i] * width, task->row_count[i]);
+        echi_labels_get(rows + task->row_count[i] * width, x->head_labels + n, task->row_count[i]);
         echi_job_rows(x->job, task->row_epoch[i], task->row_start[i], task->row_count[i], x->head_who + n);
         n += task->row_count[i];
     }

@@ -98,7 +98,7 @@ static ech_status trunk_forward(struct echi_exec *x, const struct echi_task *tas
         ECHI_TRY(forward(x, task, x->granule[g], g, err));
         ECHI_TRY(echi_stack_output(x->granule[g], rows + g * ECHI_GRANULE * x->job->cut_width, err));
     }
-    memcpy(rows + task->lease.n * x->job->cut_width, x->labels, task->lease.n);
+    echi_labels_put(rows + task->lease.n * x->job->cut_width, x->labels, task->lease.n);
     return ECH_OK;
 }
 
@@ -114,7 +114,7 @@ static ech_status trunk_backward(struct echi_exec *x, const struct echi_task *ta
 
 /* One granule of a worker's rows; its gradient is added to the head's sums, or sets them. */
 static ech_status head_granule(struct echi_exec *x, const struct echi_task *task, const echi_real *rows, echi_real *rows_grad,
-                               const uint8_t *labels, const struct echi_row *who, int n, bool add, double *loss, int *correct, struct ech_error *err) {
+                               const uint16_t *labels, const struct echi_row *who, int n, bool add, double *loss, int *correct, struct ech_error *err) {
     const struct echi_buffer *weights = slot(x, task->weights);
     struct echi_buffer *grads = slot(x, task->grads);
     const int units = echi_stack_units(x->head);
@@ -137,12 +137,12 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
         const uint32_t n = task->row_count[i];
         const echi_real *rows = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS, task->rows[i]}, NULL);
         echi_real *rows_grad = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_HEAD_ROWS_GRAD, task->rows[i]}, NULL);
-        const uint8_t *labels = (const uint8_t *)(rows + n * width);
+        echi_labels_get(rows + n * width, x->head_labels, n);
         echi_job_rows(x->job, task->row_epoch[i], task->row_start[i], n, x->head_who);
         for (uint32_t g = 0; g < granules_of(n); g++, add = true) {
             double loss = 0;
             int correct = 0;
-            ECHI_TRY(head_granule(x, task, rows + g * ECHI_GRANULE * width, rows_grad + g * ECHI_GRANULE * width, labels + g * ECHI_GRANULE,
+            ECHI_TRY(head_granule(x, task, rows + g * ECHI_GRANULE * width, rows_grad + g * ECHI_GRANULE * width, x->head_labels + g * ECHI_GRANULE,
                                   x->head_who + g * ECHI_GRANULE, samples_in(n, g), add, &loss, &correct, err));
             result->loss[i] += whole_loss(loss);
             result->correct[i] += (uint32_t)correct;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What is run: model and data as a job, ranges of parameters under a plan, and the samples of a lease. */
 #include "echi_run.h"
+#include "echi_bytes.h"
 #include "echi_error.h"
 #include "echi_random.h"
 
@@ -46,6 +47,22 @@ void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bo
     *count = head ? job->n_params - cut : cut;
 }
 
+void echi_job_memory(const struct echi_job *job, const struct echi_plan *plan, int optimizer, bool head, struct echi_memory *out) {
+    const bool adam = echi_optimizer_adam(optimizer);
+    const size_t weights = adam ? sizeof(struct echi_adam_weights) : 0, moments = adam ? 2 : 1;
+    size_t at, count;
+    echi_job_range(job, plan, head, &at, &count);
+    out->at = moments * at * sizeof(echi_real) + (head ? weights : 0);
+    out->bytes = moments * count * sizeof(echi_real) + weights;
+    out->first = (out->at + weights) / sizeof(echi_real);
+    out->second = out->first + (adam ? count : 0);
+}
+
+size_t echi_job_memory_bytes(const struct echi_job *job, int optimizer) {
+    if (!echi_optimizer_adam(optimizer)) return job->n_params * sizeof(echi_real);
+    return 2 * (job->n_params * sizeof(echi_real) + sizeof(struct echi_adam_weights));   /* of trunk and head */
+}
+
 /* The sample at a place of an epoch. */
 static uint32_t sample(const struct echi_job *job, uint32_t epoch, uint32_t at) {
     return job->shuffle ? echi_permute(job->seed, epoch, job->train_samples, at) : at;
@@ -86,6 +103,14 @@ size_t echi_job_length(const struct echi_plan *plan, int kind, const uint8_t *by
     return echi_coded_length(bytes, most, (most - echi_coded_most(0)) / sizeof(echi_real));
 }
 
+void echi_labels_put(void *at, const uint16_t *labels, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) echi_store16((uint8_t *)at + i * ECHI_LABEL_BYTES, labels[i]);
+}
+
+void echi_labels_get(const void *at, uint16_t *out_labels, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) out_labels[i] = echi_load16((const uint8_t *)at + i * ECHI_LABEL_BYTES);
+}
+
 void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at,
                      size_t *len) {
     const size_t width = job->cut_width;
@@ -104,13 +129,20 @@ void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, i
     }
     case ECHI_KIND_ACT:
         *at = 0;
-        *len = m->lease.n * (width * sizeof(echi_real) + 1);
+        *len = m->lease.n * (width * sizeof(echi_real) + ECHI_LABEL_BYTES);
         return;
     case ECHI_KIND_ACT_GRAD:
         *at = 0;
         *len = m->lease.n * width * sizeof(echi_real);
         return;
     case ECHI_KIND_PARAMS:
+        if (m->flag == ECHI_PARAMS_MOMENTUM) {
+            struct echi_memory memory;
+            echi_job_memory(job, plan, echi_plan_owner_optimizer(plan), head, &memory);
+            *at = memory.at;
+            *len = memory.bytes;
+            return;
+        }
         if (m->flag == ECHI_PARAMS_FINAL) count = job->n_params;
         else echi_job_range(job, plan, head, &first, &count);
         break;

@@ -52,7 +52,7 @@ struct bench {
     struct echi_stack *trunk, *head;
     struct echi_buffer *params, *grads;
     echi_real *rows, *cut_rows;
-    uint8_t *labels;
+    uint16_t *labels;
     uint32_t *index, at;   /* samples are read on from here */
     struct echi_row *who;  /* for dropout: any will do */
     uint8_t *other;        /* memory that is touched between steps */
@@ -189,7 +189,7 @@ static ech_status bench_open(const struct echi_job *job, struct echi_device *dev
     ECHI_TRY(echi_buffer_create(device, job->n_params * sizeof(echi_real), &b->grads, err));
     b->rows = echi_alloc_aligned((size_t)most * echi_shape_size(job->model->input) * sizeof *b->rows);
     b->cut_rows = echi_alloc_aligned((size_t)most * (job->cut_width ? job->cut_width : 1) * sizeof *b->cut_rows);
-    b->labels = calloc((size_t)most, 1);
+    b->labels = calloc((size_t)most, sizeof *b->labels);
     b->index = calloc((size_t)most, sizeof *b->index);
     b->who = calloc((size_t)most, sizeof *b->who);
     b->other_bytes = job->n_params > MOST_BETWEEN / (BETWEEN * sizeof(echi_real)) ? MOST_BETWEEN : job->n_params * BETWEEN * sizeof(echi_real);
@@ -280,7 +280,7 @@ static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_err
     struct bench *b = c->b;
     const size_t all = b->job->n_params;
     const struct echi_buffer *states[2] = {b->grads, c->momentum};
-    const struct echi_sgd sgd = {.lr = (echi_real)0.01, .momentum = (echi_real)0.5};
+    const struct echi_step sgd = {.lr = (echi_real)0.01, .momentum = (echi_real)0.5};
     double loss;
     int correct;
     switch (cost) {
@@ -289,7 +289,7 @@ static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_err
         if (b->head) ECHI_TRY(echi_stack_output_grad(b->trunk, b->cut_rows, err));
         else ECHI_TRY(echi_stack_loss(b->trunk, b->labels, 1, &loss, &correct, err));
         return units(b->trunk, b, true, err);
-    case APPLY: return echi_apply_sgd(c->device, b->params, c->out, c->momentum, b->grads, 0, all, &sgd, err);
+    case APPLY: return echi_apply(c->device, b->params, c->out, &(struct echi_moments){.buffer = c->momentum}, b->grads, 0, all, &sgd, err);
     case ADD: return echi_add(c->device, c->out, b->grads, 0, all, err);
     case REFRESH: return echi_sum_states(c->device, c->out, b->params, states, 2, 0, all, err);
     case COPY:

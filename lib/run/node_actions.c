@@ -105,7 +105,7 @@ static void post_part(struct echi_node *n, const struct echi_action *a, enum ech
 }
 
 void echi_node_post(struct echi_node *n, const struct echi_action *a) {
-    size_t at, len;
+    size_t at, len = 0;
     struct echi_msg m = {.kind = a->kind};
     switch (a->slot.kind) {
     case ECHI_SLOT_OWNER_GRADS:
@@ -117,8 +117,12 @@ void echi_node_post(struct echi_node *n, const struct echi_action *a) {
         return;
     case ECHI_SLOT_HEAD_ROWS: m.lease.n = echi_plan_room(&n->setup.plan, a->to); break;
     case ECHI_SLOT_WORKER_ACT_GRAD: m.lease.n = echi_plan_room(&n->setup.plan, n->rank); break;
-    case ECHI_SLOT_COORD_PARAMS:    /* a part of either kind; put in its place when it is here */
+    case ECHI_SLOT_COORD_PARAMS:    /* a part of any kind; put in its place when it is here */
+        echi_exec_slot(n->exec, a->slot, &len);
+        return post_part(n, a, ECHI_ROLE_COORDINATOR, 0, len);
     case ECHI_SLOT_NODE_FINAL: m.flag = ECHI_PARAMS_FINAL; break;
+    case ECHI_SLOT_OWNER_MOMENTUM:
+    case ECHI_SLOT_HEAD_MOMENTUM: m.flag = ECHI_PARAMS_MOMENTUM; break;
     default: break;
     }
     static const uint8_t role[ECHI_SLOT_KINDS] = {
@@ -126,7 +130,7 @@ void echi_node_post(struct echi_node *n, const struct echi_action *a) {
         [ECHI_SLOT_OWNER_WEIGHTS] = ECHI_ROLE_OWNER,
         [ECHI_SLOT_OWNER_W0] = ECHI_ROLE_OWNER, [ECHI_SLOT_OWNER_PEER] = ECHI_ROLE_OWNER, [ECHI_SLOT_HEAD_ROWS] = ECHI_ROLE_HEAD,
         [ECHI_SLOT_HEAD_WEIGHTS] = ECHI_ROLE_HEAD, [ECHI_SLOT_HEAD_MOMENTUM] = ECHI_ROLE_HEAD, [ECHI_SLOT_OWNER_MOMENTUM] = ECHI_ROLE_OWNER,
-        [ECHI_SLOT_COORD_PARAMS] = ECHI_ROLE_COORDINATOR, [ECHI_SLOT_NODE_FINAL] = ECHI_ROLE_NODE,
+        [ECHI_SLOT_NODE_FINAL] = ECHI_ROLE_NODE,
         [ECHI_SLOT_WORKER_COMING] = ECHI_ROLE_WORKER, [ECHI_SLOT_OWNER_PEER_CODED] = ECHI_ROLE_OWNER,
     };
     echi_node_extent(n, a->kind, &m, a->slot.kind == ECHI_SLOT_HEAD_WEIGHTS || a->slot.kind == ECHI_SLOT_HEAD_MOMENTUM, &at, &len);

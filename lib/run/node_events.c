@@ -148,6 +148,9 @@ static void on_plan(struct echi_node *n, const uint8_t *body, size_t len) {
     if (from && from->local != (plan.sync == ECHI_SYNC_LOCAL))
         echi_node_log(n, ECH_LOG_WARN, "the checkpoint was made %s sync local, whose momentum is of another kind: momentum starts at zero",
                       from->local ? "with" : "without");
+    else if (from && !echi_checkpoint_carries(from, &plan))
+        echi_node_log(n, ECH_LOG_WARN, "the checkpoint was made with optimizer %s, this run has %s, which remembers gradients in another way: "
+                      "its memory starts at zero", from->optimizer, echi_optimizer_name(plan.optimizer));
     n->standing = true;
     echi_lane_call(n->lane, make_slots, n);
 }
@@ -359,7 +362,7 @@ static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, co
     if (e->kind != ECHI_KIND_ACT) return true;
     const uint8_t *labels = (const uint8_t *)e->payload + m->lease.n * n->job->cut_width * sizeof(echi_real);
     for (uint32_t i = 0; i < m->lease.n; i++)
-        if (labels[i] >= n->job->data->classes) return false;
+        if (echi_load16(labels + i * ECHI_LABEL_BYTES) >= n->job->data->classes) return false;
     return true;
 }
 

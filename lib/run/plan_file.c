@@ -10,7 +10,7 @@
  *     lr 0.02
  *     momentum 0.9
  *     decay 0
- *     optimizer nesterov                      (or sgd)
+ *     optimizer nesterov                      (or sgd, adam, adamw; with Adam also beta1, beta2, epsilon, and momentum is 0)
  *     schedule step                           (or constant, or cosine with `lr_epochs 90`, where lr is 0)
  *     warmup 1                                (epochs in which lr rises from 0)
  *     lr_steps 30,60,80                       (epochs; only with schedule step, as the next)
@@ -49,6 +49,7 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
           p->lr, p->momentum, p->decay, p->damping);
     PRINT("optimizer %s\nschedule %s\nwarmup %.17g\n", echi_optimizer_name(p->optimizer), echi_schedule_name(p->schedule.kind),
           p->schedule.warmup);
+    if (echi_optimizer_adam(p->optimizer)) PRINT("beta1 %.17g\nbeta2 %.17g\nepsilon %.17g\n", p->adam.beta1, p->adam.beta2, p->adam.epsilon);
     for (int i = 0; i < p->schedule.steps; i++) PRINT("%s%.17g", i ? "," : "lr_steps ", p->schedule.step[i]);
     if (p->schedule.kind == ECHI_SCHEDULE_STEP) PRINT("\nlr_factor %.17g\n", p->schedule.factor);
     if (p->schedule.kind == ECHI_SCHEDULE_COSINE) PRINT("lr_epochs %.17g\n", p->schedule.epochs);
@@ -168,7 +169,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     if (strcmp(key, "base") == 0) return read_base(r, p);
     static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "lr", "momentum",
         "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older", "reserve", "optimizer",
-        "schedule", "warmup", "lr_steps", "lr_factor", "lr_epochs"};
+        "schedule", "warmup", "lr_steps", "lr_factor", "lr_epochs", "beta1", "beta2", "epsilon"};
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;
         if (r->said & 1u << i) return refuse(r, "this was said before", key);
@@ -200,7 +201,10 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     if (strcmp(key, "lr") == 0) return real(r, word, "lr needs a number", &p->lr);
     if (strcmp(key, "momentum") == 0) return real(r, word, "momentum needs a number", &p->momentum);
     if (strcmp(key, "decay") == 0) return real(r, word, "decay needs a number", &p->decay);
-    if (strcmp(key, "optimizer") == 0) return word_of(r, word, echi_optimizer_name, "optimizer is one of sgd, nesterov", &p->optimizer);
+    if (strcmp(key, "optimizer") == 0) return word_of(r, word, echi_optimizer_name, "optimizer is one of sgd, nesterov, adam, adamw", &p->optimizer);
+    if (strcmp(key, "beta1") == 0) return real(r, word, "beta1 needs a number", &p->adam.beta1);
+    if (strcmp(key, "beta2") == 0) return real(r, word, "beta2 needs a number", &p->adam.beta2);
+    if (strcmp(key, "epsilon") == 0) return real(r, word, "epsilon needs a number", &p->adam.epsilon);
     if (strcmp(key, "schedule") == 0)
         return word_of(r, word, echi_schedule_name, "schedule is one of constant, step, cosine", &p->schedule.kind);
     if (strcmp(key, "warmup") == 0) return real(r, word, "warmup needs a number of epochs", &p->schedule.warmup);
@@ -233,7 +237,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         ECHI_TRY(whole(r, word, 1, ECHI_RATIO_ONE, "a ratio is a number of millionths from 1 to 1000000", &v));
         p->state_ratio = (uint32_t)v;
     } else {
-        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, damping, optimizer, schedule, warmup, lr_steps, lr_factor, lr_epochs, outer_lr, outer_momentum, drop_older, head, group, reserve, codec, state_ratio or base",
+        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, damping, optimizer, beta1, beta2, epsilon, schedule, warmup, lr_steps, lr_factor, lr_epochs, outer_lr, outer_momentum, drop_older, head, group, reserve, codec, state_ratio or base",
                       key);
     }
     return ECH_OK;
@@ -279,7 +283,7 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
                            "lr_epochs belongs to schedule cosine; leave out what belongs to another one", path);
     if (status == ECH_OK && (beyond || !echi_plan_valid(p)))
         status = echi_fail(err, ECH_E_FORMAT, "plan.load",
-                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, a reserve an owner that keeps no group, ranks below world, a head that exists, a round; under bsp one group whose samples sum to the round; no damping under bsp; if deterministic, bsp and samples that 4 divides; under local no head, and for each worker its steps in a round, as in 1:32x16; drop_older and divisors under asp only, without a head; with topk a state_ratio and the base of each group, and neither deterministic, local nor drop_older", path);
+                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, a reserve an owner that keeps no group, ranks below world, a head that exists, a round; momentum, or with adam and adamw beta1, beta2 and epsilon; under bsp one group whose samples sum to the round; no damping under bsp; if deterministic, bsp and samples that 4 divides; under local no head, and for each worker its steps in a round, as in 1:32x16; drop_older and divisors under asp only, without a head; with topk a state_ratio and the base of each group, and neither deterministic, local nor drop_older", path);
     free(text);
     return status;
 }

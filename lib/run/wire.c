@@ -37,10 +37,11 @@ static uint64_t payload_cap(const struct echi_job *job, int kind) {
             if (job->layer[i].count > layer) layer = job->layer[i].count;
         /* What --deterministic sends, or a codec at most; a float is no larger. */
         return (uint64_t)layer * sizeof(int64_t) > echi_coded_most(layer) ? (uint64_t)layer * sizeof(int64_t) : echi_coded_most(layer);
-    case ECHI_KIND_ACT: return rows * (width * sizeof(echi_real) + 1);
+    case ECHI_KIND_ACT: return rows * (width * sizeof(echi_real) + ECHI_LABEL_BYTES);
     case ECHI_KIND_ACT_GRAD: return rows * width * sizeof(echi_real);
     case ECHI_KIND_WEIGHTS:
     case ECHI_KIND_STATE: return echi_coded_most(job->n_params);
+    case ECHI_KIND_PARAMS: return echi_job_memory_bytes(job, ECHI_OPTIMIZER_ADAM);   /* of a checkpoint's parts the largest */
     default: return echi_kind_has_payload(kind) ? job->n_params * sizeof(echi_real) : 0;
     }
 }

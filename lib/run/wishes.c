@@ -12,6 +12,7 @@
 #define LENET5_LR 0.02
 #define OTHER_LR 0.01
 #define MOMENTUM 0.9
+#define ADAM_LR 0.001   /* PyTorch's, and the paper's */
 
 static ech_status parse_shares(const char *text, int world, uint32_t *out, struct ech_error *err) {
     const char *at = text;
@@ -37,7 +38,7 @@ static void load_of(const struct echi_job *job, struct echi_load *out) {
     out->row_grad = (uint32_t)(job->cut_width * sizeof(float));
     out->layers = (uint32_t)job->cut_params;
     out->head_layers = (uint32_t)(job->n_layers - job->cut_params);
-    out->row = out->row_grad + 1;   /* and a label */
+    out->row = out->row_grad + ECHI_LABEL_BYTES;
 }
 
 /* "dense", "topk", "topk:paper": what config.c has let through. */
@@ -56,8 +57,6 @@ static uint64_t samples_of(const struct ech_config *c, const struct echi_job *jo
 /* What config.c has let through. */
 static ech_status parse_schedule(const struct ech_config *c, const struct echi_job *job, struct echi_wishes *w, struct ech_error *err) {
     struct echi_schedule *s = &w->schedule;
-    for (int i = 0; i < ECHI_OPTIMIZERS; i++)
-        if (strcmp(c->optimizer, echi_optimizer_name(i)) == 0) w->optimizer = (enum echi_optimizer)i;
     for (int i = 0; i < ECHI_SCHEDULES; i++)
         if (strcmp(c->schedule, echi_schedule_name(i)) == 0) s->kind = (uint8_t)i;
     s->warmup = c->warmup;
@@ -95,8 +94,12 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     load_of(job, &w->load);
     w->lr_given = c->lr >= 0;
     w->momentum_given = c->momentum >= 0;
-    w->lr = w->lr_given ? c->lr : job->model && strcmp(job->model->name, "lenet5") == 0 ? LENET5_LR : OTHER_LR;
-    w->momentum = w->momentum_given ? c->momentum : MOMENTUM;
+    for (int i = 0; i < ECHI_OPTIMIZERS; i++)
+        if (strcmp(c->optimizer, echi_optimizer_name(i)) == 0) w->optimizer = (enum echi_optimizer)i;
+    const bool adam = echi_optimizer_adam(w->optimizer);
+    if (adam) w->adam = (struct echi_adam){c->beta1, c->beta2, c->epsilon};
+    w->lr = w->lr_given ? c->lr : adam ? ADAM_LR : job->model && strcmp(job->model->name, "lenet5") == 0 ? LENET5_LR : OTHER_LR;
+    w->momentum = adam ? 0 : w->momentum_given ? c->momentum : MOMENTUM;
     w->deterministic = c->deterministic;
     parse_codec(c->codec, w);
     w->params = job->n_params;

@@ -20,6 +20,7 @@ struct echi_wishes {
     double lr, momentum, decay; /* lr as meant for a B of 64 under the asynchronous policies' default rule, see planner.c */
     bool lr_given, momentum_given;
     enum echi_optimizer optimizer; struct echi_schedule schedule;
+    struct echi_adam adam;             /* as in the plan */
     bool absent[ECHI_WORLD_MAX];       /* lost before there was a plan: has no times, and gets no part */
     bool deterministic;                /* BSP: shares of whole granules */
     enum echi_codec codec; enum echi_ratios ratios;

@@ -40,8 +40,12 @@ enum echi_sync { ECHI_SYNC_BSP, ECHI_SYNC_ASP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP, EC
 enum echi_codec { ECHI_CODEC_DENSE, ECHI_CODEC_TOPK, ECHI_CODECS };
 enum echi_ratios { ECHI_RATIOS_PAPER, ECHI_RATIOS_VOLUME, ECHI_RATIOS_BALANCED, ECHI_RATIOS };
 
-/* How gradients become changes: PyTorch's SGD with momentum, or with Nesterov's (dampening 0). */
-enum echi_optimizer { ECHI_OPTIMIZER_SGD, ECHI_OPTIMIZER_NESTEROV, ECHI_OPTIMIZERS };
+/* How gradients become changes: PyTorch's SGD with momentum, or with Nesterov's (dampening 0); its Adam, whose weight decay is L2 added to the
+ * gradient; or its AdamW, which decays the weights themselves. */
+enum echi_optimizer { ECHI_OPTIMIZER_SGD, ECHI_OPTIMIZER_NESTEROV, ECHI_OPTIMIZER_ADAM, ECHI_OPTIMIZER_ADAMW, ECHI_OPTIMIZERS };
+#define ECHI_BETA_MAX 0.999999
+#define ECHI_EPSILON_MIN 1e-12        /* above the root of the least normal float: it alone divides where no gradient ever was */
+struct echi_adam { double beta1, beta2, epsilon; };   /* decays of the first and of the second moment in a round; what is added to the root */
 
 /* How lr changes while a run goes on. Places in the data are counted in epochs, from the beginning of the run, in fractions. */
 #define ECHI_LR_STEPS_MAX 8
@@ -75,6 +79,7 @@ struct echi_plan {
     uint32_t rounds_apart;                /* R: how far a group may run ahead of what the others have acknowledged */
     double lr, momentum, decay;           /* lr: before its schedule */
     uint8_t optimizer;                    /* enum echi_optimizer; of `local` that of a worker's own steps */
+    struct echi_adam adam;                /* all 0 with sgd and nesterov; with Adam momentum is 0 */
     struct echi_schedule schedule;
     uint8_t codec, ratios;                /* enum echi_codec, enum echi_ratios; not with `deterministic` */
     uint32_t state_ratio;                 /* TOPK: of weights and states, in millionths */
@@ -155,7 +160,21 @@ double echi_plan_lr(const struct echi_plan *plan, const struct echi_lease *lease
 double echi_schedule_factor(const struct echi_schedule *schedule, double epochs);
 bool echi_schedule_valid(const struct echi_schedule *schedule);   /* what a kind does not use is 0 */
 const char *echi_schedule_name(int kind);         /* "cosine"; NULL beyond the last */
-const char *echi_optimizer_name(int optimizer);   /* "nesterov"; likewise */
+
+/* ---- optimizer.c ---- */
+
+const char *echi_optimizer_name(int optimizer);   /* "nesterov"; NULL beyond the last */
+bool echi_optimizer_adam(int optimizer);          /* ADAM or ADAMW: it keeps two moments of each parameter, and one of them otherwise */
+/* That of the owners' and the head's steps: under `local` the outer step has Nesterov's momentum, whatever its workers' own steps have. */
+int echi_plan_owner_optimizer(const struct echi_plan *plan);
+bool echi_adam_valid(const struct echi_adam *adam);
+/* What the gradients in a pair of moments weigh together: 1 less the product of all beta^f; 0: none is in them. Kept beside them. */
+struct echi_adam_weights { double first, second; };
+/* A moment becomes keep * moment + gain * gradient (of the second: squared). */
+struct echi_adam_push { double keep1, gain1, keep2, gain2; };
+/* A push of weight f > 0: what it does to the moments, and `weights` behind it. */
+void echi_adam_take(const struct echi_adam *adam, double f, struct echi_adam_weights *weights, struct echi_adam_push *out);
+double echi_power(double base, double exponent);  /* base in [0, 1), exponent > 0; the same bits on every machine */
 
 /* May a push or rows of this lease come from its worker? By the plan alone, so that whoever sent it can be believed. */
 bool echi_lease_valid(const struct echi_lease *lease, const struct echi_plan *plan);
@@ -191,7 +210,7 @@ struct echi_setup {
     X(END, "end", 0, 0)               /* coordinator -> node: the run is over */                                        \
     X(STATS, "stats", 0, 0)           /* node -> coordinator: bytes sent */                                             \
     X(ACT_GRAD, "activation_grad", 1, 1) /* head -> worker: rows [n][cut_width] */                                      \
-    X(ACT, "activation", 2, 1)        /* worker -> head: rows [n][cut_width], then n labels of one byte */              \
+    X(ACT, "activation", 2, 1)        /* worker -> head: rows [n][cut_width], then n labels of two bytes, little-endian */ \
     X(WEIGHTS, "weights", 3, 1)       /* owner -> worker: a snapshot of its layers */                                   \
     X(PUSH, "push", 4, 1)             /* worker -> owner: gradient of one layer, the last layer first */                \
     X(STATE, "state", 5, 1)           /* owner -> owner: the sum of a group's changes */                                \
@@ -271,7 +290,7 @@ bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg
 /* Bytes sent by kind, and by net itself; rows that the head answered again; of coded pushes and of coded weights and states to other
  * nodes the bytes, and those that they would have had uncoded; residuals given up. */
 #define ECHI_STATS_BYTES (8 * (ECHI_KINDS + 7))
-#define ECHI_PLAN_BYTES(world) (168 + 6 * ECHI_GROUPS_MAX + 9 * (world))   /* of an encoded plan at most */
+#define ECHI_PLAN_BYTES(world) (192 + 6 * ECHI_GROUPS_MAX + 9 * (world))   /* of an encoded plan at most */
 #define ECHI_PLAN_BYTES_MAX ECHI_PLAN_BYTES(ECHI_WORLD_MAX)
 size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);
 bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *out);   /* also false unless echi_plan_valid */

@@ -229,6 +229,9 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (p->strands < 1 || p->strands > ECHI_STRANDS || p->resumed > 1 || p->deterministic > 1) return false;
     if (!is_rate(p->lr) || !is_rate(p->momentum) || !is_rate(p->decay) || !is_rate(p->damping)) return false;
     if (p->optimizer >= ECHI_OPTIMIZERS || !echi_schedule_valid(&p->schedule)) return false;
+    if (echi_optimizer_adam(p->optimizer) ? p->momentum != 0 || !echi_adam_valid(&p->adam)
+                                          : p->adam.beta1 != 0 || p->adam.beta2 != 0 || p->adam.epsilon != 0)
+        return false;
     const struct echi_policy *policy = echi_policy_of((enum echi_sync)p->sync);
     if (policy->rounds && p->damping > 0) return false;
     if (p->n_groups > 1 && !policy->grouped) return false;
@@ -282,6 +285,26 @@ void echi_schedule_get(struct echi_reader *r, struct echi_schedule *s) {
     if (!echi_schedule_valid(s)) r->ok = false;
 }
 
+void echi_optimizer_put(struct echi_writer *w, int optimizer, const struct echi_adam *adam) {
+    echi_put8(w, (uint8_t)optimizer);
+    if (!echi_optimizer_adam(optimizer)) return;
+    echi_put_f64(w, adam->beta1);
+    echi_put_f64(w, adam->beta2);
+    echi_put_f64(w, adam->epsilon);
+}
+
+uint8_t echi_optimizer_get(struct echi_reader *r, struct echi_adam *adam) {
+    const uint8_t optimizer = echi_get8(r);
+    *adam = (struct echi_adam){0};
+    if (optimizer >= ECHI_OPTIMIZERS) r->ok = false;
+    if (!r->ok || !echi_optimizer_adam(optimizer)) return optimizer;
+    adam->beta1 = echi_get_f64(r);
+    adam->beta2 = echi_get_f64(r);
+    adam->epsilon = echi_get_f64(r);
+    if (!echi_adam_valid(adam)) r->ok = false;
+    return optimizer;
+}
+
 size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     struct echi_writer w = echi_writer_over(out, cap);
     echi_put8(&w, p->sync);
@@ -300,7 +323,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put_f64(&w, p->momentum);
     echi_put_f64(&w, p->decay);
     echi_put_f64(&w, p->damping);
-    echi_put8(&w, p->optimizer);
+    echi_optimizer_put(&w, p->optimizer, &p->adam);
     echi_schedule_put(&w, &p->schedule);
     for (int g = 0; g < p->n_groups; g++) echi_put16(&w, p->owner_of[g]);
     echi_put_bytes(&w, p->group_of, p->world);
@@ -340,7 +363,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->momentum = echi_get_f64(&r);
     p->decay = echi_get_f64(&r);
     p->damping = echi_get_f64(&r);
-    p->optimizer = echi_get8(&r);
+    p->optimizer = echi_optimizer_get(&r, &p->adam);
     echi_schedule_get(&r, &p->schedule);
     if (!r.ok || p->n_groups > ECHI_GROUPS_MAX || p->world > ECHI_WORLD_MAX) return false;
     for (int g = 0; g < p->n_groups; g++) p->owner_of[g] = echi_get16(&r);

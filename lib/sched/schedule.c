@@ -47,7 +47,6 @@ bool echi_schedule_valid(const struct echi_schedule *s) {
     return true;
 }
 
-static const char *const names[ECHI_SCHEDULES] = {"constant", "step", "cosine"}, *const optimizers[ECHI_OPTIMIZERS] = {"sgd", "nesterov"};
+static const char *const names[ECHI_SCHEDULES] = {"constant", "step", "cosine"};
 
 const char *echi_schedule_name(int kind) { return kind >= 0 && kind < ECHI_SCHEDULES ? names[kind] : NULL; }
-const char *echi_optimizer_name(int optimizer) { return optimizer >= 0 && optimizer < ECHI_OPTIMIZERS ? optimizers[optimizer] : NULL; }

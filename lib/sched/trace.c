@@ -333,7 +333,7 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put32(w, s->rounds_apart);
     echi_put_f64(w, s->damping);
     echi_put64(w, (uint64_t)s->regroup_after);
-    echi_put8(w, (uint8_t)s->optimizer);
+    echi_optimizer_put(w, s->optimizer, &s->adam);
     echi_schedule_put(w, &s->schedule);
 }
 
@@ -383,9 +383,7 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->rounds_apart = echi_get32(r);
     s->damping = echi_get_f64(r);
     s->regroup_after = (int64_t)echi_get64(r);
-    const uint8_t optimizer = echi_get8(r);
-    if (optimizer >= ECHI_OPTIMIZERS) r->ok = false;
-    s->optimizer = (enum echi_optimizer)optimizer;
+    s->optimizer = (enum echi_optimizer)echi_optimizer_get(r, &s->adam);
     echi_schedule_get(r, &s->schedule);
     const uint32_t most = 1u << 24;
     for (int i = 0; i < world; i++)

@@ -357,7 +357,7 @@ static void input_grad(void *state, float *rows) {
     rows_out(s, 0, echi_cpu_grad(s, 0), rows);
 }
 
-static void loss(void *state, const uint8_t *labels, float scale, double *out_loss, int *out_correct) {
+static void loss(void *state, const uint16_t *labels, float scale, double *out_loss, int *out_correct) {
     struct echi_cpu_stack *s = state;
     const struct echi_cpu_view x = echi_cpu_value(s, s->n_units), dx = echi_cpu_grad(s, s->n_units);
     begin_backward(s);

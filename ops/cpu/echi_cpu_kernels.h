@@ -90,19 +90,35 @@ struct echi_cpu_norm {
 /* Pooling of one row of windows; window i begins at column i * stride - pad, its rows are all there. */
 struct echi_cpu_window { int kernel_h, kernel_w, stride_w, pad_w, in_w, count; };
 
-/* One SGD step of a range, with d = g + decay * w: v = momentum * v + d, kept as echi_velocity says; out = a - lr * v, with `nesterov`
- * a - lr * (d + momentum * v). `out` may be `a`, which may be `w`. */
+/* One step of a range, as struct echi_step says: out = a - the step. `out` may be `a`, which may be `w`. s: Adam's. */
 struct echi_cpu_descent {
     const echi_real *w, *a, *g;
-    echi_real *out, *v;
-    echi_real lr, momentum, decay;
-    bool nesterov;
+    echi_real *out, *v, *s;
+    const struct echi_step *how;
 };
 static inline void echi_cpu_descend_one(const struct echi_cpu_descent *d, size_t i) {
-    const echi_real g = d->g[i] + d->decay * d->w[i];
-    const echi_real v = echi_velocity(d->momentum * d->v[i] + g);
+    const struct echi_step *how = d->how;
+    const echi_real g = d->g[i] + how->l2 * d->w[i];
+    const echi_real v = echi_velocity(how->momentum * d->v[i] + g);
     d->v[i] = v;
-    d->out[i] = d->a[i] - d->lr * (d->nesterov ? g + d->momentum * v : v);
+    d->out[i] = d->a[i] - how->lr * (how->rule == ECHI_RULE_NESTEROV ? g + how->momentum * v : v);
+}
+/* The root is rounded correctly everywhere, as products, sums and quotients are. */
+static inline echi_real echi_cpu_root(echi_real x) {
+#ifdef ECHI_DOUBLE
+    return __builtin_sqrt(x);
+#else
+    return __builtin_sqrtf(x);
+#endif
+}
+static inline void echi_cpu_adam_one(const struct echi_cpu_descent *d, size_t i) {
+    const struct echi_step *how = d->how;
+    const echi_real w = d->w[i], g = how->per_f * d->g[i] + how->l2 * w;
+    const echi_real m = echi_velocity(how->keep1 * d->v[i] + how->gain1 * g);
+    const echi_real s = echi_velocity(how->keep2 * d->s[i] + how->gain2 * (g * g));
+    d->v[i] = m;
+    d->s[i] = s;
+    d->out[i] = d->a[i] - (how->lr * m / (echi_cpu_root(how->whole2 * s) + how->epsilon) + how->shrink * w);
 }
 
 struct echi_cpu_kernels {
@@ -167,10 +183,11 @@ struct echi_cpu_kernels {
     void (*avg_pool_back)(const float *dy, ptrdiff_t dy_column, const struct echi_cpu_window *w, float scale, float *dx,
                           ptrdiff_t dx_row, ptrdiff_t dx_column);
     /* One group of echi_stack_loss: x[c][lane], labels of the first `lanes` lanes; dx is 0 in the others. */
-    void (*softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uint8_t *labels, int lanes, float scale, float *dx,
+    void (*softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uint16_t *labels, int lanes, float scale, float *dx,
                          ptrdiff_t dx_class, double *loss, int *correct);
     /* Flat ranges; the same bits in every table. */
-    void (*descend)(const struct echi_cpu_descent *d, size_t count);
+    void (*descend)(const struct echi_cpu_descent *d, size_t count);   /* SGD */
+    void (*adam)(const struct echi_cpu_descent *d, size_t count);
     void (*add)(echi_real *sum, const echi_real *x, size_t count);
     bool (*finite)(const echi_real *x, size_t count);   /* no infinity, no NaN */
     size_t (*count_from)(const echi_real *x, size_t count, echi_real least);   /* of |x| >= least; least > 0, all finite */

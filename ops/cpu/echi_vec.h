@@ -121,9 +121,10 @@ void ISA(avg_pool)(const float *x, ptrdiff_t x_row, ptrdiff_t x_column, const st
                    ptrdiff_t y_column);
 void ISA(avg_pool_back)(const float *dy, ptrdiff_t dy_column, const struct echi_cpu_window *w, float scale, float *dx,
                         ptrdiff_t dx_row, ptrdiff_t dx_column);
-void ISA(softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uint8_t *labels, int lanes, float scale, float *dx,
+void ISA(softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uint16_t *labels, int lanes, float scale, float *dx,
                        ptrdiff_t dx_class, double *loss, int *correct);
 void ISA(descend)(const struct echi_cpu_descent *d, size_t count);
+void ISA(adam)(const struct echi_cpu_descent *d, size_t count);
 void ISA(add)(float *sum, const float *x, size_t count);
 bool ISA(finite)(const float *x, size_t count);
 size_t ISA(count_from)(const float *x, size_t count, float least);

@@ -9,16 +9,42 @@
 INLINE vec velocity(vec v) { return (vec)((ivec)v & (((ivec)v & 0x7f800000) != 0)); }
 
 void ISA(descend)(const struct echi_cpu_descent *d, size_t count) {
-    const vec lr = splat(d->lr), momentum = splat(d->momentum), decay = splat(d->decay);
+    const vec lr = splat(d->how->lr), momentum = splat(d->how->momentum), l2 = splat(d->how->l2);
+    const bool nesterov = d->how->rule == ECHI_RULE_NESTEROV;
     size_t i = 0;
     for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) {
-        const vec g = load(d->g + i) + decay * load(d->w + i);
+        const vec g = load(d->g + i) + l2 * load(d->w + i);
         const vec v = velocity(momentum * load(d->v + i) + g);
-        const vec out = load(d->a + i) - lr * (d->nesterov ? g + momentum * v : v);
+        const vec out = load(d->a + i) - lr * (nesterov ? g + momentum * v : v);
         store(d->v + i, v);
         store(d->out + i, out);
     }
     for (; i < count; i++) echi_cpu_descend_one(d, i);
+}
+
+/* The compiler makes one instruction of it. */
+INLINE vec root(vec x) {
+    vec y;
+    UNROLL for (int lane = 0; lane < VEC_FLOATS; lane++) y[lane] = echi_cpu_root(x[lane]);
+    return y;
+}
+
+void ISA(adam)(const struct echi_cpu_descent *d, size_t count) {
+    const struct echi_step *how = d->how;
+    const vec lr = splat(how->lr), l2 = splat(how->l2), per_f = splat(how->per_f), keep1 = splat(how->keep1), gain1 = splat(how->gain1);
+    const vec keep2 = splat(how->keep2), gain2 = splat(how->gain2), whole2 = splat(how->whole2), epsilon = splat(how->epsilon);
+    const vec shrink = splat(how->shrink);
+    size_t i = 0;
+    for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) {
+        const vec w = load(d->w + i), g = per_f * load(d->g + i) + l2 * w;
+        const vec m = velocity(keep1 * load(d->v + i) + gain1 * g);
+        const vec s = velocity(keep2 * load(d->s + i) + gain2 * (g * g));
+        const vec out = load(d->a + i) - (lr * m / (root(whole2 * s) + epsilon) + shrink * w);
+        store(d->v + i, m);
+        store(d->s + i, s);
+        store(d->out + i, out);
+    }
+    for (; i < count; i++) echi_cpu_adam_one(d, i);
 }
 
 void ISA(add)(float *sum, const float *x, size_t count) {

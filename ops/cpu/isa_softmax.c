@@ -23,7 +23,7 @@ INLINE double log_of(double x) {
     return n * 0.69314718055994531 + 2 * t * sum;
 }
 
-void ISA(softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uint8_t *labels, int lanes, float scale, float *dx,
+void ISA(softmax_loss)(const float *x, ptrdiff_t x_class, int classes, const uint16_t *labels, int lanes, float scale, float *dx,
                        ptrdiff_t dx_class, double *loss, int *correct) {
     vec most = load(x);
     ivec best = {0};

@@ -46,6 +46,7 @@ const struct echi_cpu_kernels ISA(kernels) = {
     .avg_pool_back = ISA(avg_pool_back),
     .softmax_loss = ISA(softmax_loss),
     .descend = ISA(descend),
+    .adam = ISA(adam),
     .add = ISA(add),
     .finite = ISA(finite),
     .count_from = ISA(count_from),

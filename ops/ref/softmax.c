@@ -16,7 +16,7 @@ static int predicted(int classes, const echi_real *y) {
     return best;
 }
 
-void ECHI_REF(softmax_cross_entropy)(int n, int classes, const echi_real *y, const uint8_t *labels, echi_real scale, echi_real *dy,
+void ECHI_REF(softmax_cross_entropy)(int n, int classes, const echi_real *y, const uint16_t *labels, echi_real scale, echi_real *dy,
                                      double *out_loss, int *out_correct) {
     double loss = 0;
     int correct = 0;

@@ -163,7 +163,7 @@ static void reference_output(void *state, echi_real *rows) {
     memcpy(rows, r->borders[r->count].value, border_bytes(r, r->count));
 }
 
-static void reference_loss(void *state, const uint8_t *labels, echi_real scale, double *out_loss, int *out_correct) {
+static void reference_loss(void *state, const uint16_t *labels, echi_real scale, double *out_loss, int *out_correct) {
     struct reference *r = state;
     const struct border *out = &r->borders[r->count];
     ECHI_REF(softmax_cross_entropy)(r->n, r->layers[r->count - 1].out.c, out->value, labels, scale, out->gradient, out_loss,

@@ -13,12 +13,12 @@
 
 enum { STEPS = 1000, SAMPLES_A_STEP = 16, TURNS = 5, SAMPLES = 60000 };
 
-static int no_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+static int no_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
     (void)user;
     (void)test;
     (void)index;
     memset(rows, 0, (size_t)n * 784 * sizeof *rows);
-    memset(labels, 0, (size_t)n);
+    memset(labels, 0, (size_t)n * sizeof *labels);
     return 0;
 }
 

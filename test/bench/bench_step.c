@@ -24,7 +24,7 @@ struct bench {
     struct echi_stack *stack;
     int n, units;
     float *rows;
-    uint8_t labels[MOST_N];
+    uint16_t labels[MOST_N];
     struct echi_row who[MOST_N];   /* for dropout */
 };
 
@@ -51,7 +51,7 @@ static void begin(struct bench *b, const char *model, int n) {
     b->rows = malloc((size_t)n * image * sizeof(float));
     if (!b->rows) exit(1);
     for (size_t i = 0; i < (size_t)n * image; i++) b->rows[i] = (float)echi_random_normal(&r);
-    for (int i = 0; i < n; i++) b->labels[i] = (uint8_t)echi_random_below(&r, 10);
+    for (int i = 0; i < n; i++) b->labels[i] = (uint16_t)echi_random_below(&r, 10);
 }
 
 static void end(struct bench *b) {
@@ -82,8 +82,8 @@ static int step(struct bench *b, int64_t *at) {
         check(echi_stack_backward(b->stack, u, b->params, b->grads, u > 0, &err), &err);
         at[parts++] = echi_now();
     }
-    const struct echi_sgd sgd = {.lr = 0.001f, .momentum = 0.9f};
-    check(echi_apply_sgd(b->device, b->params, b->params, b->velocity, b->grads, 0, b->model->n_params, &sgd, &err), &err);
+    const struct echi_step sgd = {.lr = 0.001f, .momentum = 0.9f};
+    check(echi_apply(b->device, b->params, b->params, &(struct echi_moments){.buffer = b->velocity}, b->grads, 0, b->model->n_params, &sgd, &err), &err);
     at[parts++] = echi_now();
     return parts;
 }

@@ -55,7 +55,7 @@ static void close_side(struct side *s) {
 }
 
 /* One step: input, units forward, loss, units backward, SGD. Returns the number of its parts. */
-static int take_step(struct side *s, const ech_model *m, const struct net *net, const float *rows, const uint8_t *labels, int number) {
+static int take_step(struct side *s, const ech_model *m, const struct net *net, const float *rows, const uint16_t *labels, int number) {
     struct ech_error err;
     double loss;
     int correct, part = 0;
@@ -77,8 +77,8 @@ static int take_step(struct side *s, const ech_model *m, const struct net *net, 
         check(echi_stack_backward(s->stack, u, s->params, s->grads, u > 0, &err), &err);
         DONE();
     }
-    const struct echi_sgd sgd = {.lr = 0.001f, .momentum = 0.9f};
-    check(echi_apply_sgd(s->device, s->params, s->params, s->velocity, s->grads, 0, m->n_params, &sgd, &err), &err);
+    const struct echi_step sgd = {.lr = 0.001f, .momentum = 0.9f};
+    check(echi_apply(s->device, s->params, s->params, &(struct echi_moments){.buffer = s->velocity}, s->grads, 0, m->n_params, &sgd, &err), &err);
     DONE();
     s->at[part++][number] = (float)(before - start) / 1000;
     return part;
@@ -116,11 +116,11 @@ static void measure(const struct net *net, int threads, double seconds, bool uni
     struct echi_random r;
     const size_t floats = (size_t)net->n * echi_shape_size(m->input);
     float *rows = malloc(floats * sizeof *rows);
-    uint8_t labels[MOST_N];
+    uint16_t labels[MOST_N];
     if (!rows) exit(1);
     echi_random_init(&r, 1, ECHI_STREAM_TEST, 0);
     for (size_t i = 0; i < floats; i++) rows[i] = (float)echi_random_normal(&r);
-    for (int i = 0; i < net->n; i++) labels[i] = (uint8_t)echi_random_below(&r, 10);
+    for (int i = 0; i < net->n; i++) labels[i] = (uint16_t)echi_random_below(&r, 10);
     open_side(&sides[0], m, net, 1);
     open_side(&sides[1], m, net, threads);
     int steps = 0, parts = 0;

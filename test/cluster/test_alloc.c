@@ -130,11 +130,11 @@ static void look(void) {
 }
 
 /* Some picture for each number; what is learnt does not matter. */
-static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
     (void)user;
     if (!test && !atomic_load(&measures)) look();
     for (int i = 0; i < n; i++) {
-        labels[i] = (uint8_t)(index[i] % CLASSES);
+        labels[i] = (uint16_t)(index[i] % CLASSES);
         for (uint32_t p = 0; p < SIDE * SIDE; p++) rows[(uint32_t)i * SIDE * SIDE + p] = (float)((p * (index[i] % CLASSES + 1)) % 17) * 0.1f - 0.8f;
     }
     return 0;

@@ -47,6 +47,18 @@ check "$marks marks for $(ls "$kept"/*.safetensors | wc -l) files, of at most 3"
 goes_on 70 --save "$work/again" --every 50
 check "resumed: other weights than in one go" cmp -s "$work/whole" "$work/again"
 rm -rf "$kept"
+adam=(--optimizer adam --weight-decay 1e-3)
+expect 0 '^  speed ' "${train[@]}" "${adam[@]}" --steps 200 --save "$work/whole"
+expect 0 '^  speed ' "${train[@]}" "${adam[@]}" --steps 130 --checkpoint "$kept" --every 50
+goes_on 70 "${adam[@]}" --save "$work/again"
+check "Adam, resumed: other weights than in one go" cmp -s "$work/whole" "$work/again"
+check "Adam, resumed: its moments start at zero" eval '! grep -q "starts at zero" "$work/err"'
+check "optimizer is $(word optimizer)" [ "$(word optimizer)" = adam ]
+goes_on 10
+check "from Adam to SGD: without a word" grep -q 'was made with optimizer adam, this run has sgd.*starts at zero' "$work/err"
+goes_on 10 --optimizer adamw
+check "from SGD to Adam: without a word" grep -q 'was made with optimizer sgd, this run has adamw.*starts at zero' "$work/err"
+rm -rf "$kept"
 killed 3 --every 20
 goes_on 30 --save "$work/again"
 expect 0 '^  speed ' "${train[@]}" --steps "$(word rounds)" --save "$work/whole"
@@ -62,6 +74,12 @@ expect 0 '^  speed ' "${train[@]}" "${learning[@]}" --deterministic --steps 150 
 expect 0 '^  speed ' "${train[@]}" "${learning[@]}" --deterministic --steps 130 --local 3 --separate 1 --checkpoint "$kept"
 goes_on 20 "${learning[@]}" --deterministic --local 2 --save "$work/again"
 check "deterministic, resumed: other weights than in one go" cmp -s "$work/whole" "$work/again"
+
+rm -rf "$kept"
+expect 0 '^  speed ' "${train[@]}" "${adam[@]}" --deterministic --steps 150 --save "$work/whole"
+expect 0 '^  speed ' "${train[@]}" "${adam[@]}" --deterministic --steps 130 --local 3 --separate 1 --checkpoint "$kept"
+goes_on 20 "${adam[@]}" --deterministic --local 2 --save "$work/again"
+check "deterministic Adam, resumed: other weights than in one go" cmp -s "$work/whole" "$work/again"
 
 # --- several nodes: killed, then resumed with the same, other and no others, from policy to policy
 rm -rf "$kept"
@@ -81,6 +99,18 @@ goes_on 15 --local 2 --sync local --inner-steps 4 --every 6
 check "local to local: momentum is dropped" eval '! grep -q "momentum starts at zero" "$work/err"'
 goes_on 15 --local 3
 check "from local: momentum is dropped without a word" grep -q 'with sync local, whose momentum is of another kind' "$work/err"
+
+# Adam's moments, through groups that come and go, a head apart and not
+rm -rf "$kept"
+killed 2 --every 10 --local 3 --sync gssp --groups 2 --separate 1 "${adam[@]}"
+goes_on 15 --local 4 --sync gssp --groups 3 --separate off "${adam[@]}"
+goes_on 15 --local 3 --sync gssp --groups 2 --separate 1 "${adam[@]}"
+goes_on 15 --local 2 "${adam[@]}"
+check "Adam, resumed: its moments start at zero" eval '! grep -q "starts at zero" "$work/err"'
+goes_on 15 --local 2 --sync local --inner-steps 4 "${adam[@]}"
+check "Adam to local: momentum is dropped without a word" grep -q 'without sync local, whose momentum is of another kind' "$work/err"
+goes_on 15 --local 2 --sync local --inner-steps 4
+check "local to local, Adam to SGD: momentum is dropped" eval '! grep -q "starts at zero" "$work/err"'
 
 # --- SIGTERM leaves a checkpoint with all that was trained
 rm -rf "$kept"

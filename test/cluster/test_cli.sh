@@ -47,7 +47,7 @@ grep -q '^Others:' "$work/out" && bad "an option is in no section of --help"
 cp "$work/out" "$work/train-help"
 expect 0 'Exit status:' sim --help
 grep -q '^Others:' "$work/out" && bad "an option is in no section of sim's --help"
-cat "$work/out" "$work/train-help" | grep -oE '^  --[a-z-]+' | tr -d ' ' | sort -u >"$work/help-options"
+cat "$work/out" "$work/train-help" | grep -oE '^  --[a-z0-9-]+' | tr -d ' ' | sort -u >"$work/help-options"
 awk 'after == ".TP" && $2 ~ /^\\-\\-/ { gsub(/\\/, "", $2); print $2 } { after = $0 }' "$root/tools/echelon.1" | sort >"$work/man-options"
 diff "$work/help-options" "$work/man-options" >"$work/out" || bad "--help (<) and the man page (>) list different options"
 "$echelon" train --help >/dev/full 2>/dev/null && bad "a full disk behind stdout is not noticed"
@@ -70,6 +70,9 @@ refuse 2 'no option --epoch=?.*did you mean --epochs' train --epoch=3
 refuse 2 "'glyphs' is no option" train glyphs
 refuse 2 'schedule is step, but lr-steps is missing' train --data glyphs --schedule step
 refuse 2 'warmup 3 is as long as the run.*2 epochs.*schedule cosine' train --data glyphs --epochs 2 --schedule cosine --warmup 3
+refuse 2 'momentum is 0.9, but optimizer is adam' train --data glyphs --optimizer adam --momentum 0.9
+refuse 2 'beta2 is given, but optimizer is sgd' train --data glyphs --beta2 0.9
+refuse 2 'epsilon is 0: give a number from 1e-12 to 1' train --data glyphs --optimizer adam --epsilon 0
 refuse 2 '--batch needs a value' train --batch
 refuse 2 'rank.*1024.*0 to 1023' train --data glyphs --rank 1024
 refuse 2 'rank is 2.*world is 2' train --data glyphs --rank 2 --world 2 --coordinator 127.0.0.1:1

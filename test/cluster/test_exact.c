@@ -31,6 +31,10 @@
 #define STEPS 50
 #define LR 0.05
 #define MOMENTUM 0.9
+#define ADAM_LR 0.01
+#define BETA1 0.9
+#define BETA2 0.999
+#define EPSILON 1e-8
 #define DECAY 1e-3
 #define WARMUP 0.75
 enum { ROUNDS = 3 * 14 + 8 + 1 };   /* that STEPS x BATCH samples are: three epochs, and 201 samples */
@@ -39,14 +43,15 @@ struct shape { const char *name; int world; const char *separate, *shares; bool 
 
 /* ------------------------------------------------- what is trained */
 
-static int noise(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+static int run_classes(void);
+static int noise(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
     const uint32_t size = *(const uint32_t *)user;
     (void)test;
     for (int i = 0; i < n; i++) {
         struct echi_random random;
         echi_random_init(&random, 5, ECHI_STREAM_TEST, index[i]);
-        labels[i] = (uint8_t)(index[i] % 10);
-        for (uint32_t k = 0; k < size; k++) rows[(uint32_t)i * size + k] = (float)(4 * echi_random_unit(&random) - 2) + (k % 10 == labels[i]);
+        labels[i] = (uint16_t)(index[i] % (uint32_t)run_classes());
+        for (uint32_t k = 0; k < size; k++) rows[(uint32_t)i * size + k] = (float)(4 * echi_random_unit(&random) - 2) + (k % 10 == labels[i] % 10u);
     }
     return 0;
 }
@@ -59,7 +64,10 @@ static const char residual_text[] = "input 2 13 11\nconv2d out 4 kernel 3 pad 1 
                                     "conv2d out 4 kernel 1 from 2\nadd with 4\nadd with 2\nrelu\navg_pool kernel 2 from 6\navg_pool kernel 2 from 8\n"
                                     "add with 9\nglobal_avg_pool\nfc out 12\nrelu\ndropout p 0.5\nfc out 12\nadd with 14\nfc out 10\n";
 
-static const char *name_of(const char *text) { return text == small_text ? "small" : text ? "residual" : "lenet5"; }
+/* More classes than a byte has. */
+static const char wide_text[] = "input 2 13 11\nconv2d out 4 kernel 3 stride 2\nrelu\nfc out 9\nrelu\nfc out 300\n";
+
+static const char *name_of(const char *text) { return text == small_text ? "small" : text == wide_text ? "wide" : text ? "residual" : "lenet5"; }
 
 /* ------------------------------------------------- one run at a time */
 
@@ -70,6 +78,7 @@ static struct run {
     size_t params, cut;                 /* all, and where the head's begin */
     bool separated, deterministic, restart;
     const char *schedule;               /* NULL: lr stays; else with a warm-up, and Nesterov's momentum */
+    const char *adam;                   /* NULL, or in the place of SGD: "adam", "adamw" */
     bool plain;                         /* as if the processor had no more than every processor of its kind */
     struct echi_net_hub *hub;           /* NULL: TCP */
     pthread_mutex_t mutex;
@@ -79,6 +88,8 @@ static struct run {
     echi_real *gradient, *weights;      /* [ROUNDS][params]: sums as they were applied, weights after that */
     const echi_real *start_from;        /* restart: weights after each round, of another run */
 } run = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static int run_classes(void) { return run.model->layers[run.model->n_layers - 1].out.c; }
 
 struct node { struct ech_config config; struct ech_error error; struct ech_report report; echi_real *params; ech_status status; pthread_t thread; };
 
@@ -159,11 +170,11 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
         c->steps = STEPS;
         c->eval_every = 0;
         c->deterministic = run.deterministic;
-        c->lr = LR;
-        c->momentum = MOMENTUM;
+        c->lr = run.adam ? ADAM_LR : LR;
+        c->momentum = run.adam ? -1 : MOMENTUM;
         c->weight_decay = DECAY;
         c->warmup = run.schedule ? WARMUP : 0;
-        assert_int_equal(ech_config_set(c, "optimizer", run.schedule ? "nesterov" : "sgd", NULL), ECH_OK);
+        assert_int_equal(ech_config_set(c, "optimizer", run.adam ? run.adam : run.schedule ? "nesterov" : "sgd", NULL), ECH_OK);
         assert_int_equal(ech_config_set(c, "schedule", run.schedule ? run.schedule : "constant", NULL), ECH_OK);
         if (run.schedule && strcmp(run.schedule, "step") == 0) assert_int_equal(ech_config_set(c, "lr-steps", "1,2.5", NULL), ECH_OK);
         c->join_timeout = c->deadline = 60;
@@ -207,9 +218,10 @@ static echi_real *room(size_t count) {
 static echi_real *open_run(const char *text) {
     struct echi_job *job = calloc(1, sizeof *job);
     struct ech_config config;
-    struct ech_data_callback data = {.classes = 10, .train_samples = SAMPLES, .read = noise, .user = &run.size, .name = "noise"};
+    struct ech_data_callback data = {.train_samples = SAMPLES, .read = noise, .user = &run.size, .name = "noise"};
     assert_non_null(job);
     assert_int_equal(text ? ech_model_parse(text, strlen(text), "small", &run.model, NULL) : ech_model_open("lenet5", &run.model, NULL), ECH_OK);
+    data.classes = run_classes();
     data.channels = run.model->input.c, data.height = run.model->input.h, data.width = run.model->input.w;
     run.size = (uint32_t)echi_shape_size(run.model->input);
     assert_int_equal(ech_data_from_callback(&data, &run.data, NULL), ECH_OK);
@@ -269,21 +281,25 @@ enum { SHAPES = sizeof shapes / sizeof shapes[0], WHOLE = SHAPES - 2, NAMED = 2 
 
 #ifdef ECHI_DOUBLE
 
-/* What PyTorch's SGD and its schedulers do with the gradients that were applied, written out: round t of an epoch of 14. */
+/* What PyTorch's SGD, Adam and AdamW and its schedulers do with the gradients that were applied, written out: round t of an epoch of 14. */
 static void trained_as_written(const echi_real *start) {
-    double *w = calloc(run.params, sizeof *w), *v = calloc(run.params, sizeof *v);
-    assert_true(w && v);
+    double *w = calloc(run.params, sizeof *w), *v = calloc(run.params, sizeof *v), *s = calloc(run.params, sizeof *s);
+    const bool decoupled = run.adam && strcmp(run.adam, "adamw") == 0;
+    assert_true(w && v && s);
     for (size_t i = 0; i < run.params; i++) w[i] = start[i];
     for (int t = 0; t < ROUNDS; t++) {
         const double place = t / 14 + t % 14 * (double)BATCH / SAMPLES, end = (double)STEPS * BATCH / SAMPLES;
-        double lr = LR;
+        double lr = run.adam ? ADAM_LR : LR;
         if (run.schedule && strcmp(run.schedule, "step") == 0) lr *= place >= 2.5 ? 0.1 * 0.1 : place >= 1 ? 0.1 : 1;
         if (run.schedule && place < WARMUP) lr *= place / WARMUP;
         else if (run.schedule && strcmp(run.schedule, "cosine") == 0) lr *= (1 + cos(3.14159265358979323846 * (place - WARMUP) / (end - WARMUP))) / 2;
         for (size_t i = 0; i < run.params; i++) {
-            double grad = run.gradient[(size_t)t * run.params + i] + DECAY * w[i];
-            v[i] = MOMENTUM * v[i] + grad;
-            w[i] -= lr * (run.schedule ? grad + MOMENTUM * v[i] : v[i]);
+            double grad = run.gradient[(size_t)t * run.params + i] + (decoupled ? 0 : DECAY * w[i]);
+            if (decoupled) w[i] -= lr * DECAY * w[i];
+            v[i] = run.adam ? BETA1 * v[i] + (1 - BETA1) * grad : MOMENTUM * v[i] + grad;
+            s[i] = BETA2 * s[i] + (1 - BETA2) * grad * grad;
+            if (run.adam) w[i] -= lr / (1 - pow(BETA1, t + 1)) * v[i] / (sqrt(s[i]) / sqrt(1 - pow(BETA2, t + 1)) + EPSILON);
+            else w[i] -= lr * (run.schedule ? grad + MOMENTUM * v[i] : v[i]);
             if (fabs(w[i] - run.weights[(size_t)t * run.params + i]) > 1e-12 * (1 + fabs(w[i])))
                 fail_msg("%s, round %d, parameter %zu: %.17g, not %.17g", run.schedule ? run.schedule : "plain", t, i,
                          run.weights[(size_t)t * run.params + i], w[i]);
@@ -291,6 +307,7 @@ static void trained_as_written(const echi_real *start) {
     }
     free(w);
     free(v);
+    free(s);
 }
 
 static void ends_alike(const char *text, int n_shapes) {
@@ -314,6 +331,7 @@ static void test_weights_after_free_steps(void **state) {
     ends_alike(small_text, SHAPES);
     ends_alike(residual_text, SHAPES);
     ends_alike(NULL, NAMED);
+    ends_alike(wide_text, NAMED);
 }
 
 static void test_schedules_and_nesterov(void **state) {
@@ -325,7 +343,17 @@ static void test_schedules_and_nesterov(void **state) {
     run.schedule = NULL;
 }
 
-#define TESTS cmocka_unit_test(test_weights_after_free_steps), cmocka_unit_test(test_schedules_and_nesterov)
+static void test_adam(void **state) {
+    (void)state;
+    run.adam = "adam";
+    ends_alike(small_text, SHAPES);
+    run.schedule = "cosine";
+    run.adam = "adamw";
+    ends_alike(residual_text, SHAPES);
+    run.schedule = run.adam = NULL;
+}
+
+#define TESTS cmocka_unit_test(test_weights_after_free_steps), cmocka_unit_test(test_schedules_and_nesterov), cmocka_unit_test(test_adam)
 
 #else
 
@@ -368,6 +396,8 @@ static void test_summed_gradients_from_the_same_weights(void **state) {
 #define RESIDUAL_ENDS_IN UINT64_C(0x458f858bcb37bd6e)
 #define LENET5_ENDS_IN UINT64_C(0xf40b959ee13099ea)
 
+#define ADAM_ENDS_IN UINT64_C(0x6304ae7acb4ecc37)
+
 static void check_end(const char *text, const echi_real *weights, uint64_t ends_in) {
     struct echi_sha256 hash;
     uint8_t digest[32];
@@ -408,6 +438,10 @@ static void test_deterministic_runs_end_in_the_same_bits(void **state) {
     run.schedule = "cosine";
     bits_alike(small_text, WHOLE, 0);
     run.schedule = NULL;
+    bits_alike(wide_text, NAMED, 0);
+    run.adam = "adam";
+    bits_alike(small_text, WHOLE, ADAM_ENDS_IN);
+    run.adam = NULL;
 }
 
 #define TESTS cmocka_unit_test(test_summed_gradients_from_the_same_weights), cmocka_unit_test(test_deterministic_runs_end_in_the_same_bits)

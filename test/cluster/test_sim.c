@@ -23,11 +23,11 @@ enum { SIDE = 8, CLASSES = 4, TRAIN = 480, TEST = 100 };
 static ech_model *small, *large, *model;   /* large: of its gradients some leave before the end of a step; model: the one in use */
 static ech_data *data;
 
-static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
     (void)user;
     for (int i = 0; i < n; i++) {
         const uint32_t number = index[i] + (test ? 100000u : 0);
-        labels[i] = (uint8_t)(number % CLASSES);
+        labels[i] = (uint16_t)(number % CLASSES);
         for (uint32_t p = 0; p < SIDE * SIDE; p++) {
             const uint32_t noise = (number * 2654435761u + p * 40503u) >> 7;
             rows[(uint32_t)i * SIDE * SIDE + p] = (float)(p / SIDE % CLASSES == labels[i] ? 1 : 0) + (float)(noise % 64) / 64;

@@ -37,11 +37,11 @@ static atomic_uint nodes_pause;   /* microseconds that each step takes longer */
 
 /* --------------------------------------------------------- model and data */
 
-static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
     (void)user;
     if (!test && atomic_load(&nodes_pause)) usleep(atomic_load(&nodes_pause));
     for (int i = 0; i < n; i++) {
-        labels[i] = (uint8_t)(index[i] % CLASSES);
+        labels[i] = (uint16_t)(index[i] % CLASSES);
         for (uint32_t p = 0; p < SIDE * SIDE; p++) rows[(uint32_t)i * SIDE * SIDE + p] = (float)(p * (labels[i] + 1u) % 7) * 0.2f - 0.6f;
     }
     return 0;

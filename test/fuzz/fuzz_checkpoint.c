@@ -27,18 +27,22 @@ static const struct echi_job *tiny(void) {
 
 /* As lib/run/checkpoints.c writes it. */
 static size_t written(const struct echi_checkpoint *c, uint8_t *out, size_t cap) {
-    const struct echi_plan plan = {.sync = ECHI_SYNC_GSSP, .world = 8, .n_groups = (uint8_t)c->groups, .separated = c->separated, .round = 8, .lr = 0.1, .momentum = 0.9};
-    struct echi_tensor_set sets[1 + ECHI_GROUPS_MAX];
+    const struct echi_plan plan = {.sync = ECHI_SYNC_GSSP, .world = 8, .n_groups = (uint8_t)c->groups, .separated = c->separated, .round = 8, .lr = 0.1, .momentum = 0.9,
+                                   .optimizer = c->adam ? ECHI_OPTIMIZER_ADAMW : ECHI_OPTIMIZER_NESTEROV};
+    struct echi_checkpoint_part parts[ECHI_CHECKPOINT_PARTS];
+    struct echi_adam_weights weigh[ECHI_GROUPS_MAX][2];
     struct echi_word words[ECHI_CHECKPOINT_WORDS];
     struct echi_tensors *list;
     const float *values;
     size_t count;
-    const int n = echi_checkpoint_sets(tiny(), c->groups, c->separated, sets);
-    sets[0].values = c->weights;
-    for (int g = 0; g + 1 < n; g++) sets[1 + g].values = c->momentum + g * PARAMS;
-    FUZZ_CHECK(echi_tensors_create(tiny()->model, sets, n, &list, NULL) == ECH_OK);
-    echi_checkpoint_words(words, tiny(), &plan, &c->at);
-    size_t len = echi_tensors_header(list, words, ECHI_CHECKPOINT_WORDS, out, cap);
+    const int n = echi_checkpoint_parts(tiny(), c->groups, c->separated, c->adam, parts);
+    parts[0].set.values = c->weights;
+    for (int i = 1; i < n; i++) parts[i].set.values = (parts[i].second ? c->second : c->momentum) + parts[i].group * PARAMS;
+    FUZZ_CHECK(echi_checkpoint_tensors(tiny(), parts, n, &list, NULL) == ECH_OK);
+    memcpy(weigh, c->weigh, sizeof weigh);
+    const int n_words = echi_checkpoint_words(words, tiny(), &plan, &c->at, c->adam ? weigh : NULL);
+    FUZZ_CHECK(n_words <= ECHI_CHECKPOINT_WORDS);
+    size_t len = echi_tensors_header(list, words, n_words, out, cap);
     for (int i = 0; echi_tensors_data(list, i, &values, &count); i++, len += 4 * count) {
         FUZZ_CHECK(len + 4 * count <= cap);
         memcpy(out + len, values, 4 * count);
@@ -54,7 +58,7 @@ static bool one(const uint8_t *bytes, size_t len) {
     const ech_status status = echi_checkpoint_parse("checkpoint", bytes, len, tiny(), &c, &err);
     if (status != ECH_OK) {
         fuzz_sentence(&err, status);
-        FUZZ_CHECK(!c.weights && !c.momentum);
+        FUZZ_CHECK(!c.weights && !c.momentum && !c.second);
         return false;
     }
     FUZZ_CHECK(c.groups >= 1 && c.groups <= ECHI_GROUPS_MAX);
@@ -65,11 +69,20 @@ static bool one(const uint8_t *bytes, size_t len) {
     FUZZ_CHECK(c.at.accuracy <= 1 && c.at.best_accuracy <= 1 && c.at.loss >= 0);
     for (int g = 1; c.separated && g < c.groups; g++)   /* the head's layers have one velocity */
         for (int i = TRUNK; i < PARAMS; i++) FUZZ_CHECK(c.momentum[g * PARAMS + i] == 0);
+    for (int g = 0; g < ECHI_GROUPS_MAX; g++)
+        for (int head = 0; head < 2; head++) {
+            const struct echi_adam_weights *w = &c.weigh[g][head];
+            FUZZ_CHECK(w->first >= 0 && w->first < 1.001 && w->second >= 0 && w->second < 1.001);
+            FUZZ_CHECK((c.adam && g < c.groups && (!head || (c.separated && g == 0))) || (w->first == 0 && w->second == 0));
+        }
+    FUZZ_CHECK(c.adam == (c.second != NULL));
     const size_t n = written(&c, again, sizeof again);
     FUZZ_CHECK(echi_checkpoint_parse("again", again, n, tiny(), &back, &err) == ECH_OK);
     FUZZ_CHECK(memcmp(&c.at, &back.at, sizeof c.at) == 0 && c.groups == back.groups && c.separated == back.separated);
     FUZZ_CHECK(memcmp(c.weights, back.weights, sizeof(float[PARAMS])) == 0);
     FUZZ_CHECK(memcmp(c.momentum, back.momentum, sizeof(float[PARAMS]) * (size_t)c.groups) == 0);
+    FUZZ_CHECK(c.adam == back.adam && memcmp(c.weigh, back.weigh, sizeof c.weigh) == 0);
+    FUZZ_CHECK(!c.adam || memcmp(c.second, back.second, sizeof(float[PARAMS]) * (size_t)c.groups) == 0);
     echi_checkpoint_free(&c);
     echi_checkpoint_free(&back);
     return true;
@@ -84,6 +97,8 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
          .at = {.epoch = 3, .start = 100, .samples = 400, .looks = 9, .clock = 5000000000, .measuring = 7, .keeping = 8, .accuracy = 0.5, .best_accuracy = 0.985, .loss = 1.25,
                 .target_at = 4000000000, .target_samples = 300}},
         {.groups = ECHI_GROUPS_MAX, .weights = weights, .momentum = momentum, .at = {.epoch = 1, .start = 1, .samples = 101, .target_at = -1}},
+        {.groups = 2, .separated = true, .adam = true, .weights = weights, .momentum = momentum, .second = momentum, .at = {.target_at = -1},
+         .weigh = {{{0.5, 0.25}, {1, 0.001}}, {{0, 0}}}},
     };
     return i < (int)(sizeof seeds / sizeof seeds[0]) ? written(&seeds[i], out, cap) : 0;
 }
@@ -99,6 +114,7 @@ static void repair(uint8_t *bytes, size_t *len, size_t cap) {
 static const char *const words[] = {
     "{", "}", "[", "]", ",", ":", "\"", "\\u0000", "none", "\"0\"", "\"1\"", "\"2\"", "\"9\"", "-1", "18446744073709551615", "9223372036854775807",
     "9223372036854775808", "4294967296", "0.000000000", "1.000000001", "18446744073.709551615", "1000000000.000000000", "\"groups\"", "\"separated\"",
+    "\"optimizer\"", "adam", "adamw", "nesterov", "moments_weigh.0", "moments_weigh.7", "3ff0000000000000 7ff0000000000000", "second.0.", "second.1.",
     "\"epoch\"", "\"start\"", "\"samples\"", "\"echelon_checkpoint\":\"1\"", "seed 7", "momentum.0.", "momentum.1.", "momentum.8.", "fc1.weight", NULL,
 };
 /* clang-format on */

@@ -53,12 +53,13 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
         "rank=1\nworld=4\ncoordinator=10.0.0.1:7000\nsync=gssp\ngroups=2\nseparate=1\nlr=0.02\nseed=18446744073709551615",
         "sync=bsp\nworld=4\ncoordinator=[::1]:0\nshares=24,24,12,4\nbatch=64\nsteps=100\nno-shuffle\nslow=2.5",
         "optimizer=nesterov\nmomentum=0.9\nschedule=step\nlr-steps=1.5,30\nlr-factor=0.2\nwarmup=0.5",
+        "optimizer=adamw\nbeta1=0.5\nbeta2=0.25\nepsilon=1e-6\nweight-decay=0.1",
     };
     (void)good; /* all are */
     int n;
     const struct ech_option *option = ech_options(&n);
     size_t len = 0;
-    if (i >= n + 3 || cap < 512) return 0;
+    if (i >= n + 4 || cap < 512) return 0;
     const char *part[3] = {i < n ? option[i].name : text[i - n], i < n ? "=" : "", i < n ? option[i].fallback : ""};
     for (int k = 0; k < 3; k++) {
         memcpy(out + len, part[k], strlen(part[k]));
@@ -72,7 +73,7 @@ static const char *const words[] = {
     "rank=", "world=", "coordinator=", "sync=", "groups=", "separate=", "shares=", "batch=", "lr=", "steps=", "seed=", "no-shuffle\n",
     "auto", "off", "on", "gssp", "asp", "1e999", "nan", "inf", "-1", "1e-400", "0x10", "65536", "65537", "18446744073709551616",
     "127.0.0.1:65535", "[::1]:0", ":65536", ",", ",,", "\n", "=", "", "\x1b[2J", "\xc2\x9b", "save=a\nreport=a\n", "24,24", "schedule=",
-    "step", "cosine", "lr-steps=1,2", "lr-factor=", "warmup=", "optimizer=nesterov\n", NULL,
+    "step", "cosine", "lr-steps=1,2", "lr-factor=", "warmup=", "optimizer=nesterov\n", "optimizer=adam\n", "beta1=", "beta2=", "epsilon=", NULL,
 };
 /* clang-format on */
 

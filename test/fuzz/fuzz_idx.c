@@ -23,7 +23,7 @@ static void read_all(const ech_data *data, size_t most) {
     size_t bytes = HEAD + 2 * (16 + 8); /* the headers */
     for (int test = 0; test < 2; test++)
         for (uint32_t i = 0; i < ech_data_samples(data, test); i++) {
-            uint8_t label;
+            uint16_t label;
             FUZZ_CHECK(ech_data_get(data, test, &i, 1, row, &label, NULL) == ECH_OK);
             FUZZ_CHECK(label < 10);
             bytes += (size_t)h * (size_t)w + 1;

@@ -121,6 +121,12 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         p.optimizer = ECHI_OPTIMIZER_NESTEROV;
         p.schedule = (struct echi_schedule){.kind = ECHI_SCHEDULE_STEP, .steps = 2, .factor = 0.1, .step = {1.5, 3}, .warmup = 0.25};
         break;
+    case 6: /* Adam */
+        p.owner_of[0] = 2, p.owner_of[1] = 1;
+        p.group_of[0] = p.group_of[2] = 0, p.group_of[3] = 1;
+        p.optimizer = ECHI_OPTIMIZER_ADAM, p.momentum = 0;
+        p.adam = (struct echi_adam){0.9, 0.999, 1e-8};
+        break;
     default: { /* the first one with a field changed; then a byte too many and one too few */
         static const struct { size_t field; uint8_t value; } bad[] = {
             {offsetof(struct echi_plan, sync), ECHI_SYNCS}, {offsetof(struct echi_plan, sync), 255},    {offsetof(struct echi_plan, world), 0},
@@ -134,7 +140,7 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
             {offsetof(struct echi_plan, schedule.kind), ECHI_SCHEDULES}, {offsetof(struct echi_plan, schedule.steps), 1},
             {offsetof(struct echi_plan, codec), 1},         {offsetof(struct echi_plan, codec), ECHI_CODECS},
         };
-        const int b = i - 6, count = sizeof bad / sizeof *bad;
+        const int b = i - 7, count = sizeof bad / sizeof *bad;
         if (b > count + 1) return 0;
         size_t len = seed_plan(0, out, cap, good);
         *good = false;

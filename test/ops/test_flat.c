@@ -9,6 +9,7 @@
 
 #include "cpu/echi_cpu_kernels.h"
 #include "problem.h"
+#include "ref/echi_ref.h"
 
 #include <math.h>
 
@@ -46,12 +47,26 @@ static void random_range(struct echi_random *r, size_t *at, size_t *count) {
 }
 
 /* One float by the rule of the header; `volatile` keeps each operation rounded by itself. */
-static float rule(float w, float a, float *v, float g, const struct echi_sgd *how) {
-    volatile float decayed = how->decay_times_f * w, with_decay = g + decayed, old = how->momentum * *v, speed = old + with_decay;
-    volatile float ahead = how->momentum * speed, both = with_decay + ahead, step = how->lr * (how->nesterov ? both : speed);
+static float rule(float w, float a, float *v, float g, const struct echi_step *how) {
+    volatile float decayed = how->l2 * w, with_decay = g + decayed, old = how->momentum * *v, speed = old + with_decay;
+    volatile float ahead = how->momentum * speed, both = with_decay + ahead, step = how->lr * (how->rule == ECHI_RULE_NESTEROV ? both : speed);
     *v = speed;
     return a - step;
 }
+
+/* Adam's; where an operation could be fused with the next it is told apart. */
+static float rule_of_adam(float w, float a, float *m, float *s, float g, const struct echi_step *how) {
+    volatile float whole = how->per_f * g, decayed = how->l2 * w, d = whole + decayed, old1 = how->keep1 * *m, new1 = how->gain1 * d, mean = old1 + new1;
+    volatile float square = d * d, old2 = how->keep2 * *s, new2 = how->gain2 * square, squares = old2 + new2;
+    *m = echi_velocity(mean);
+    *s = echi_velocity(squares);
+    volatile float of_whole = how->whole2 * *s, root = sqrtf(of_whole), under = root + how->epsilon, over = how->lr * *m, step = over / under;
+    volatile float shrunk = how->shrink * w, both = step + shrunk;
+    return a - both;
+}
+
+/* v and, for Adam, s, behind one another in one buffer. */
+static struct echi_moments moments_at(const struct array *v, size_t at) { return (struct echi_moments){v->buffer, at, FLOATS + at}; }
 
 static void check_apply(uint32_t seed, bool of_state, bool in_place, bool nesterov) {
     struct echi_random r;
@@ -59,12 +74,13 @@ static void check_apply(uint32_t seed, bool of_state, bool in_place, bool nester
     struct array w = array_new(&r, FLOATS), a = array_new(&r, FLOATS), out = array_new(&r, FLOATS), v = array_new(&r, FLOATS);
     struct array g = array_new(&r, FLOATS), *from = of_state ? &a : &w, *to = in_place ? from : &out;
     float *w0 = copy_of(&w), *from0 = copy_of(from), *to0 = copy_of(to), *v0 = copy_of(&v), *g0 = copy_of(&g);
-    const struct echi_sgd how = {.lr = 0.05f, .momentum = 0.9f, .decay_times_f = 0.01f, .nesterov = nesterov};
-    const double lr = (double)how.lr, momentum = (double)how.momentum, decay = (double)how.decay_times_f;
+    const struct echi_step how = {.lr = 0.05f, .momentum = 0.9f, .l2 = 0.01f, .rule = nesterov ? ECHI_RULE_NESTEROV : ECHI_RULE_SGD};
+    const double lr = (double)how.lr, momentum = (double)how.momentum, decay = (double)how.l2;
     size_t at, count;
     random_range(&r, &at, &count);
-    ech_status status = of_state ? echi_apply_state(problem_device, w.buffer, a.buffer, to->buffer, v.buffer, g.buffer, at, count, &how, NULL)
-                                 : echi_apply_sgd(problem_device, w.buffer, to->buffer, v.buffer, g.buffer, at, count, &how, NULL);
+    const struct echi_moments moments = moments_at(&v, at);
+    ech_status status = of_state ? echi_apply_state(problem_device, w.buffer, a.buffer, to->buffer, &moments, g.buffer, at, count, &how, NULL)
+                                 : echi_apply(problem_device, w.buffer, to->buffer, &moments, g.buffer, at, count, &how, NULL);
     assert_int_equal(status, ECH_OK);
     for (size_t i = 0; i < FLOATS; i++) {
         float speed = v0[i], next = to0[i];
@@ -87,11 +103,71 @@ static void check_apply(uint32_t seed, bool of_state, bool in_place, bool nester
     array_free(&w), array_free(&a), array_free(&out), array_free(&v), array_free(&g);
 }
 
+/* Steps of whole rounds against the textbook's; of parts of one, one float at a time; the bits of what lies around stay. */
+static void check_adam(uint32_t seed, bool of_state, bool in_place, bool decoupled) {
+    struct echi_random r;
+    echi_random_init(&r, seed, ECHI_STREAM_TEST, 79);
+    struct array w = array_new(&r, FLOATS), a = array_new(&r, FLOATS), out = array_new(&r, FLOATS), v = array_new(&r, 2 * FLOATS);
+    struct array g = array_new(&r, FLOATS), *from = of_state ? &a : &w, *to = in_place ? from : &out;
+    const float lr = 0.01f, beta1 = 0.9f, beta2 = 0.99f, epsilon = 1e-8f, decay = 0.03f;
+    const int t = 1 + (int)(seed % 3);
+    const float f = seed % 2 ? 1 : 0.375f;
+    for (size_t i = FLOATS; i < 2 * FLOATS; i++) v.f[i] = fabsf(v.f[i]);
+    float *w0 = copy_of(&w), *from0 = copy_of(from), *to0 = copy_of(to), *v0 = copy_of(&v), *g0 = copy_of(&g);
+    float *book_w = copy_of(&w), *book_v = copy_of(&v);
+    const double left1 = pow((double)beta1, t), left2 = pow((double)beta2, t);
+    const struct echi_step how = {.rule = ECHI_RULE_ADAM, .lr = (float)((double)(lr * f) / (1 - left1)), .l2 = decoupled ? 0 : decay, .per_f = 1 / f,
+        .keep1 = beta1, .gain1 = 1 - beta1, .keep2 = beta2, .gain2 = 1 - beta2, .whole2 = (float)(1 / (1 - left2)), .epsilon = epsilon,
+        .shrink = decoupled ? f * lr * decay : 0};
+    size_t at, count;
+    random_range(&r, &at, &count);
+    const struct echi_moments moments = moments_at(&v, at);
+    ech_status status = of_state ? echi_apply_state(problem_device, w.buffer, a.buffer, to->buffer, &moments, g.buffer, at, count, &how, NULL)
+                                 : echi_apply(problem_device, w.buffer, to->buffer, &moments, g.buffer, at, count, &how, NULL);
+    assert_int_equal(status, ECH_OK);
+    echi_ref_adam(count, book_w + at, book_v + at, book_v + FLOATS + at, g0 + at, t, lr, beta1, beta2, epsilon, decay, decoupled);
+    for (size_t i = 0; i < FLOATS; i++) {
+        float m = v0[i], s = v0[FLOATS + i], next = to0[i];
+        if (i >= at && i < at + count) {
+            next = rule_of_adam(w0[i], from0[i], &m, &s, g0[i], &how);
+            const float book = from0[i] + (book_w[i] - w0[i]);
+            if (f == 1 && (fabsf(v.f[i] - book_v[i]) > 1e-6f || fabsf(v.f[FLOATS + i] - book_v[FLOATS + i]) > 1e-5f || fabsf(to->f[i] - book) > 2e-6f))
+                fail_msg("seed %u: [%zu] is %.9g, by the book %.9g", seed, i, (double)to->f[i], (double)book);
+        }
+        if (!same_bits(&v.f[i], &m, 1) || !same_bits(&v.f[FLOATS + i], &s, 1) || !same_bits(&to->f[i], &next, 1))
+            fail_msg("seed %u, range %zu+%zu: [%zu] is %.9g, one at a time it is %.9g", seed, at, count, i, (double)to->f[i], (double)next);
+    }
+    assert_true(same_bits(g.f, g0, FLOATS));
+    if (to != &w) assert_true(same_bits(w.f, w0, FLOATS));
+    if (to != from) assert_true(same_bits(from->f, from0, FLOATS));
+    free(w0), free(from0), free(to0), free(v0), free(g0), free(book_w), free(book_v);
+    array_free(&w), array_free(&a), array_free(&out), array_free(&v), array_free(&g);
+}
+
 static void test_apply(void **state) {
     (void)state;
     for (uint32_t seed = 0; seed < 40; seed++) {
         for (int i = 0; i < 8; i++) check_apply(seed, i & 1, i & 2, i & 4);
+        for (int i = 0; i < 8; i++) check_adam(seed, i & 1, i & 2, i & 4);
     }
+}
+
+/* A weight that never had a gradient stays where it is; moments that none feeds come to 0. */
+static void test_adam_at_rest(void **state) {
+    (void)state;
+    struct echi_random r;
+    echi_random_init(&r, 1, ECHI_STREAM_TEST, 80);
+    struct array w = array_new(&r, FLOATS), v = array_new(&r, 2 * FLOATS), g = array_new(&r, FLOATS);
+    float *w0 = copy_of(&w);
+    memset(g.f, 0, g.memory.bytes);
+    for (int i = 0; i < 2 * FLOATS; i++) v.f[i] = i % 2 ? FLT_MIN : 0;
+    const struct echi_step how = {.rule = ECHI_RULE_ADAM, .lr = 0.1f, .per_f = 1, .keep1 = 0.9f, .gain1 = 0.1f, .keep2 = 0.999f, .gain2 = 0.001f, .whole2 = 1, .epsilon = 1e-12f};
+    const struct echi_moments moments = moments_at(&v, 0);
+    assert_int_equal(echi_apply(problem_device, w.buffer, w.buffer, &moments, g.buffer, 0, FLOATS, &how, NULL), ECH_OK);
+    for (int i = 0; i < 2 * FLOATS; i++) assert_true(v.f[i] == 0);
+    assert_true(same_bits(w.f, w0, FLOATS));
+    free(w0);
+    array_free(&w), array_free(&v), array_free(&g);
 }
 
 /* What no gradient feeds comes to 0 and does not stay at the smallest numbers there are, with either sign, in vectors and behind them. */
@@ -105,9 +181,10 @@ static void test_velocities_settle(void **state) {
         for (int i = 0; i < FLOATS; i++) v.f[i] = (i % 2 ? -1.0f : 1.0f) * FLT_MIN * (i % 3 ? 1.0f : 1 - FLT_EPSILON * (float)(1 << i % 23));
         float *v0 = copy_of(&v);
         for (int step = 0; step < 2; step++) {
-            const struct echi_sgd how = {.lr = 0.1f, .momentum = step == 0 ? 1 : 0.9f, .nesterov = kind == 2};
-            if (kind == 1) assert_int_equal(echi_apply_state(problem_device, w.buffer, a.buffer, a.buffer, v.buffer, g.buffer, 0, FLOATS, &how, NULL), ECH_OK);
-            else assert_int_equal(echi_apply_sgd(problem_device, w.buffer, w.buffer, v.buffer, g.buffer, 0, FLOATS, &how, NULL), ECH_OK);
+            const struct echi_moments moments = moments_at(&v, 0);
+            const struct echi_step how = {.lr = 0.1f, .momentum = step == 0 ? 1 : 0.9f, .rule = kind == 2 ? ECHI_RULE_NESTEROV : ECHI_RULE_SGD};
+            if (kind == 1) assert_int_equal(echi_apply_state(problem_device, w.buffer, a.buffer, a.buffer, &moments, g.buffer, 0, FLOATS, &how, NULL), ECH_OK);
+            else assert_int_equal(echi_apply(problem_device, w.buffer, w.buffer, &moments, g.buffer, 0, FLOATS, &how, NULL), ECH_OK);
             for (int i = 0; i < FLOATS; i++) {
                 const float wanted = step == 0 && i % 3 ? v0[i] : 0;   /* the least normal number is one that counts */
                 if (!same_bits(&v.f[i], &wanted, 1)) fail_msg("kind %d, step %d: [%d] is %.9g, not %.9g", kind, step, i, (double)v.f[i], (double)wanted);
@@ -219,17 +296,22 @@ static void test_same_on_every_set(void **state) {
             struct echi_random r;
             echi_random_init(&r, seed, ECHI_STREAM_TEST, 76);
             const size_t count = echi_random_below(&r, MOST + 1);
-            struct array w = array_new(&r, count), g = array_new(&r, count), v[2], out[2];
-            for (int i = 0; i < 2; i++) v[i] = array_new(&r, count), out[i] = array_new(&r, count);
+            struct array w = array_new(&r, count), g = array_new(&r, count), v[2], out[2], s[2];
+            for (int i = 0; i < 2; i++) v[i] = array_new(&r, count), out[i] = array_new(&r, count), s[i] = array_new(&r, count);
             memcpy(v[1].f, v[0].f, count * sizeof(float));
+            for (size_t i = 0; i < count; i++) s[0].f[i] = s[1].f[i] = s[0].f[i] * s[0].f[i] * (i % 5 ? 1 : 1e-37f);
+            const struct echi_step sgd = {.rule = seed % 2 ? ECHI_RULE_NESTEROV : ECHI_RULE_SGD, .lr = 0.05f, .momentum = 0.9f, .l2 = 0.01f};
+            const struct echi_step adam = {.rule = ECHI_RULE_ADAM, .lr = 0.05f, .l2 = 0.01f, .per_f = 3, .keep1 = 0.9f, .gain1 = 0.1f, .keep2 = 0.999f,
+                                           .gain2 = seed % 3 ? 0.001f : 0, .whole2 = 1.5f, .epsilon = 1e-8f, .shrink = 0.01f};
             for (int i = 0; i < 2; i++) {
                 const struct echi_cpu_kernels *k = i ? wide : plain;
-                k->descend(&(struct echi_cpu_descent){w.f, w.f, g.f, out[i].f, v[i].f, 0.05f, 0.9f, 0.01f, seed % 2}, count);
+                k->descend(&(struct echi_cpu_descent){w.f, w.f, g.f, out[i].f, v[i].f, NULL, &sgd}, count);
+                k->adam(&(struct echi_cpu_descent){w.f, out[i].f, g.f, out[i].f, v[i].f, s[i].f, &adam}, count);
                 k->add(out[i].f, g.f, count);
                 assert_true(k->finite(out[i].f, count));
             }
-            if (!same_bits(v[0].f, v[1].f, count) || !same_bits(out[0].f, out[1].f, count)) fail_msg("%s, seed %u: other bits", wide->name, seed);
-            for (int i = 0; i < 2; i++) array_free(&v[i]), array_free(&out[i]);
+            if (!same_bits(v[0].f, v[1].f, count) || !same_bits(s[0].f, s[1].f, count) || !same_bits(out[0].f, out[1].f, count)) fail_msg("%s, seed %u: other bits", wide->name, seed);
+            for (int i = 0; i < 2; i++) array_free(&v[i]), array_free(&out[i]), array_free(&s[i]);
             array_free(&w), array_free(&g);
         }
     }
@@ -249,8 +331,9 @@ static void test_local(void **state) {
         const float lr = 0.7f, momentum = seed % 5 ? 0.9f : 0, weight = seed % 3 ? 0.375f : 1;
         size_t at, count;
         random_range(&r, &at, &count);
-        const struct echi_sgd outer = {.lr = lr, .momentum = momentum, .nesterov = true}, plain = {.lr = lr};
-        assert_int_equal(echi_apply_sgd(problem_device, w.buffer, to->buffer, v.buffer, g.buffer, at, count, &outer, NULL), ECH_OK);
+        const struct echi_step outer = {.lr = lr, .momentum = momentum, .rule = ECHI_RULE_NESTEROV}, plain = {.lr = lr};
+        const struct echi_moments moments = moments_at(&v, at);
+        assert_int_equal(echi_apply(problem_device, w.buffer, to->buffer, &moments, g.buffer, at, count, &outer, NULL), ECH_OK);
         for (size_t i = 0; i < FLOATS; i++) {
             float speed = v0[i], next = out0[i];
             if (i >= at && i < at + count) {
@@ -266,7 +349,7 @@ static void test_local(void **state) {
         if (momentum == 0) {
             memcpy(v.f, v0, v.memory.bytes);
             memcpy(w.f, w0, w.memory.bytes);
-            assert_int_equal(echi_apply_sgd(problem_device, w.buffer, sgd.buffer, v.buffer, g.buffer, at, count, &plain, NULL), ECH_OK);
+            assert_int_equal(echi_apply(problem_device, w.buffer, sgd.buffer, &moments, g.buffer, at, count, &plain, NULL), ECH_OK);
             for (size_t i = at; to != &w && i < at + count; i++) assert_true(sgd.f[i] == to->f[i]);
         }
 
@@ -305,7 +388,7 @@ static void test_nan_is_applied(void **state) {
     struct array w = array_new(&r, 100), v = array_new(&r, 100), g = array_new(&r, 100);
     bool finite = true;
     g.f[37] = NAN;
-    assert_int_equal(echi_apply_sgd(problem_device, w.buffer, w.buffer, v.buffer, g.buffer, 0, 100, &(struct echi_sgd){.lr = 0.1f}, NULL), ECH_OK);
+    assert_int_equal(echi_apply(problem_device, w.buffer, w.buffer, &(struct echi_moments){.buffer = v.buffer}, g.buffer, 0, 100, &(struct echi_step){.lr = 0.1f}, NULL), ECH_OK);
     assert_true(isnan(w.f[37]) && isfinite(w.f[36]));
     assert_int_equal(echi_all_finite(problem_device, w.buffer, 0, 100, &finite, NULL), ECH_OK);
     assert_false(finite);
@@ -322,11 +405,12 @@ static void test_misuse(void **state) {
     (void)state;
     struct ech_error err;
     struct echi_random r;
-    const struct echi_sgd how = {.lr = 1};
+    const struct echi_step how = {.lr = 1}, adam = {.rule = ECHI_RULE_ADAM, .lr = 1, .epsilon = 1};
     bool finite;
     echi_random_init(&r, 1, ECHI_STREAM_TEST, 75);
     struct array a = array_new(&r, 100), b = array_new(&r, 100), c = array_new(&r, 100), small = array_new(&r, 50);
     struct echi_buffer *odd = NULL, *later = NULL;
+    const struct echi_moments of_b = {b.buffer, 0, 50}, of_c = {c.buffer, 0, 0}, beyond = {b.buffer, 0, 100};
     assert_int_equal(echi_buffer_wrap(problem_device, (char *)a.f + 1, 100, &odd, &err), ECH_OK);
     assert_int_equal(echi_buffer_wrap(problem_device, a.f + 10, 200, &later, &err), ECH_OK);
 
@@ -342,17 +426,21 @@ static void test_misuse(void **state) {
     assert_refused(echi_scale(NULL, a.buffer, 0, 1, 1, &err), &err, "NULL");
     assert_refused(echi_add(NULL, a.buffer, b.buffer, 0, 1, &err), &err, "NULL");
     assert_refused(echi_add(problem_device, a.buffer, NULL, 0, 1, &err), &err, "g is NULL");
-    assert_refused(echi_apply_sgd(problem_device, a.buffer, a.buffer, b.buffer, b.buffer, 0, 1, &how, &err), &err, "v and g");
-    assert_refused(echi_apply_sgd(problem_device, a.buffer, b.buffer, b.buffer, c.buffer, 0, 1, &how, &err), &err, "w_out and v");
-    assert_refused(echi_apply_sgd(problem_device, a.buffer, a.buffer, b.buffer, NULL, 0, 1, &how, &err), &err, "g is NULL");
-    assert_refused(echi_apply_sgd(problem_device, a.buffer, a.buffer, b.buffer, c.buffer, 0, 1, NULL, &err), &err, "how is NULL");
-    assert_refused(echi_apply_state(problem_device, a.buffer, a.buffer, a.buffer, b.buffer, c.buffer, 0, 1, NULL, &err), &err, "how is NULL");
+    assert_refused(echi_apply(problem_device, a.buffer, a.buffer, &of_b, b.buffer, 0, 1, &how, &err), &err, "v and g");
+    assert_refused(echi_apply(problem_device, a.buffer, b.buffer, &of_b, c.buffer, 0, 1, &how, &err), &err, "w_out and v");
+    assert_refused(echi_apply(problem_device, a.buffer, a.buffer, &of_b, NULL, 0, 1, &how, &err), &err, "g is NULL");
+    assert_refused(echi_apply(problem_device, a.buffer, a.buffer, &of_b, c.buffer, 0, 1, NULL, &err), &err, "how is NULL");
+    assert_refused(echi_apply_state(problem_device, a.buffer, a.buffer, a.buffer, &of_b, c.buffer, 0, 1, NULL, &err), &err, "how is NULL");
+    assert_refused(echi_apply(problem_device, a.buffer, a.buffer, NULL, c.buffer, 0, 1, &how, &err), &err, "v is NULL");
+    assert_refused(echi_apply(problem_device, a.buffer, a.buffer, &beyond, c.buffer, 0, 1, &adam, &err), &err, "do not fit in s");
+    assert_refused(echi_apply(problem_device, a.buffer, a.buffer, &of_c, b.buffer, 0, 1, &adam, &err), &err, "v and s");
+    assert_refused(echi_apply(problem_device, a.buffer, a.buffer, &of_b, b.buffer, 50, 1, &adam, &err), &err, "s and g");
     assert_refused(echi_take_delta(problem_device, a.buffer, a.buffer, b.buffer, 0, 1, 1, &err), &err, "delta and w");
     assert_refused(echi_take_delta(problem_device, c.buffer, a.buffer, a.buffer, 0, 1, 1, &err), &err, "origin and w");
     assert_refused(echi_rebase(problem_device, a.buffer, b.buffer, a.buffer, 0, 1, &err), &err, "w and from");
     assert_refused(echi_rebase(problem_device, a.buffer, a.buffer, b.buffer, 0, 1, &err), &err, "w and origin");
     assert_refused(echi_rebase(problem_device, a.buffer, b.buffer, small.buffer, 0, 51, &err), &err, "from");
-    assert_refused(echi_apply_state(problem_device, a.buffer, b.buffer, a.buffer, c.buffer, small.buffer, 0, 1, &how, &err), &err, "a_out and w");
+    assert_refused(echi_apply_state(problem_device, a.buffer, b.buffer, a.buffer, &of_c, small.buffer, 0, 1, &how, &err), &err, "a_out and w");
     assert_refused(echi_sum_states(problem_device, a.buffer, b.buffer, NULL, 1, 0, 1, &err), &err, "states");
     assert_refused(echi_sum_states(problem_device, a.buffer, b.buffer, NULL, -1, 0, 1, &err), &err, "-1");
     const struct echi_buffer *itself[] = {a.buffer}, *none[] = {NULL};
@@ -367,7 +455,7 @@ static void test_misuse(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_apply),          cmocka_unit_test(test_velocities_settle), cmocka_unit_test(test_add), cmocka_unit_test(test_scale),    cmocka_unit_test(test_sum_states), cmocka_unit_test(test_all_finite),
+        cmocka_unit_test(test_apply), cmocka_unit_test(test_adam_at_rest), cmocka_unit_test(test_velocities_settle), cmocka_unit_test(test_add), cmocka_unit_test(test_scale),    cmocka_unit_test(test_sum_states), cmocka_unit_test(test_all_finite),
         cmocka_unit_test(test_same_on_every_set), cmocka_unit_test(test_local), cmocka_unit_test(test_nan_is_applied), cmocka_unit_test(test_misuse),
     };
     return cmocka_run_group_tests_name("flat", tests, problem_open_device, problem_close_device);

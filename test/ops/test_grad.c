@@ -19,6 +19,7 @@
 #define echi_norm_running_grad norm_running_grad_in_double
 #include "batch_norm.c"
 #include "dropout.c"
+#include "ref/adam.c"
 #include "ref/batch_norm.c"
 #include "ref/conv2d.c"
 #include "ref/each.c"
@@ -236,10 +237,10 @@ static void test_softmax(void **state) {
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 60);
         int n = random_from(&r, 1, 4), classes = random_from(&r, 1, 12), correct = 0;
         double y[48], dy[48], unused[48], scale = 0.1 + echi_random_unit(&r), loss = 0;
-        uint8_t labels[4];
+        uint16_t labels[4];
         size_t count = (size_t)(n * classes);
         fill_normal(&r, y, count);
-        for (int s = 0; s < n; s++) labels[s] = (uint8_t)echi_random_below(&r, (uint32_t)classes);
+        for (int s = 0; s < n; s++) labels[s] = (uint16_t)echi_random_below(&r, (uint32_t)classes);
         echi_ref_softmax_cross_entropy_double(n, classes, y, labels, scale, dy, &loss, &correct);
         for (size_t i = 0; i < count; i++) {
             double keep = y[i], above, below;
@@ -259,11 +260,11 @@ static void test_softmax_counts(void **state) {
     const double y[12] = {1, 2, 3, 3, 2, 1, 2, 2, 1, NAN, 1, 0};
     double dy[12], loss = 0;
     int correct = -1;
-    echi_ref_softmax_cross_entropy_double(3, 3, y, (const uint8_t[]){2, 1, 0}, 1, dy, &loss, &correct);
+    echi_ref_softmax_cross_entropy_double(3, 3, y, (const uint16_t[]){2, 1, 0}, 1, dy, &loss, &correct);
     assert_int_equal(correct, 2);   /* of two equal outputs the first is the answer */
     double closed = 2 * log(1 + exp(-1) + exp(-2)) + 1 + log(2 + exp(-1));
     assert_true(fabs(loss - closed) < 1e-12);
-    echi_ref_softmax_cross_entropy_double(4, 3, y, (const uint8_t[]){2, 1, 0, 0}, 1, dy, &loss, &correct);
+    echi_ref_softmax_cross_entropy_double(4, 3, y, (const uint16_t[]){2, 1, 0, 0}, 1, dy, &loss, &correct);
     assert_int_equal(correct, 2);   /* a NaN is no answer, and shows */
     assert_true(isnan(loss));
 }
@@ -276,6 +277,24 @@ static void test_sgd(void **state) {
     for (int i = 0; i < 3; i++) {
         echi_ref_sgd_double(1, &w, &v, &g, 0.1, 0.9, 0.2);
         assert_true(fabs(v - wanted[i][0]) < 1e-12 && fabs(w - wanted[i][1]) < 1e-12);
+    }
+}
+
+/* Three steps of torch.optim.Adam and AdamW (2.15, in double, from w 1 with lr 0.1, weight_decay 0.2 and what else is its default). */
+static void test_adam(void **state) {
+    (void)state;
+    static const double g[] = {0.5, -0.25, 2}, wanted[2][3][3] = {
+        {{0.06999999999999998, 0.0004900000000000003, 0.9000000014285714}, {0.05600000002857142, 0.0004944099999600003, 0.8407351511622136},
+         {0.2672147030489585, 0.005194777134665805, 0.7658404589357781}},
+        {{0.04999999999999999, 0.0002500000000000002, 0.880000002}, {0.019999999999999997, 0.0003122500000000003, 0.8357662986678462},
+         {0.21799999999999994, 0.004311937750000004, 0.7519862085157961}}};
+    for (int decoupled = 0; decoupled < 2; decoupled++) {
+        double w = 1, m = 0, s = 0;
+        for (int t = 1; t <= 3; t++) {
+            const double *is = wanted[decoupled][t - 1];
+            echi_ref_adam_double(1, &w, &m, &s, &g[t - 1], t, 0.1, 0.9, 0.999, 1e-8, 0.2, decoupled);
+            assert_true(fabs(m - is[0]) < 1e-15 && fabs(s - is[1]) < 1e-17 && fabs(w - is[2]) < 1e-14);
+        }
     }
 }
 
@@ -491,7 +510,7 @@ int main(void) {
         cmocka_unit_test(test_conv2d),         cmocka_unit_test(test_conv2d_corners), cmocka_unit_test(test_fc),
         cmocka_unit_test(test_max_pool),       cmocka_unit_test(test_avg_pool),       cmocka_unit_test(test_relu),
         cmocka_unit_test(test_at_the_kinks),   cmocka_unit_test(test_softmax),        cmocka_unit_test(test_softmax_counts),
-        cmocka_unit_test(test_sgd),            cmocka_unit_test(test_random_branches), cmocka_unit_test(test_residual_nets),
+        cmocka_unit_test(test_sgd), cmocka_unit_test(test_adam),            cmocka_unit_test(test_random_branches), cmocka_unit_test(test_residual_nets),
         cmocka_unit_test(test_batch_norm),
         cmocka_unit_test(test_running_averages),
         cmocka_unit_test(test_dropout_draws),

@@ -54,7 +54,7 @@ static bool bench_open(struct bench *b, const struct problem *p, const struct ec
     b->din = guarded_new(n * in_size(p) * sizeof(float));
     b->out = guarded_new(n * out_size(p) * sizeof(float));
     b->dout = guarded_new(n * out_size(p) * sizeof(float));
-    b->labels = guarded_new(n);
+    b->labels = guarded_new(n * sizeof(uint16_t));
     assert_int_equal(echi_buffer_wrap(problem_device, guarded_floats(b->params), b->params.bytes, &b->params_buffer, &err), ECH_OK);
     assert_int_equal(echi_buffer_wrap(problem_device, guarded_floats(b->grads), b->grads.bytes, &b->grads_buffer, &err), ECH_OK);
     return true;
@@ -76,7 +76,7 @@ static void bench_close(struct bench *b) {
 
 enum ending { WITH_LOSS, WITH_OUTPUT_GRAD };
 
-struct step { int n; enum ending ending; bool input_grad; const float *params, *in, *dout; const uint8_t *labels; bool trains; };
+struct step { int n; enum ending ending; bool input_grad; const float *params, *in, *dout; const uint16_t *labels; bool trains; };
 
 static void bench_step(struct bench *b, const struct step *step) {
     const struct problem *p = b->p;
@@ -85,7 +85,7 @@ static void bench_step(struct bench *b, const struct step *step) {
     memcpy(guarded_floats(b->params), step->params, p->params * sizeof(float));
     memcpy(guarded_floats(b->in), step->in, in * sizeof(float));
     memcpy(guarded_floats(b->dout), step->dout, out * sizeof(float));
-    memcpy(guarded_floats(b->labels), step->labels, rows);
+    memcpy(guarded_floats(b->labels), step->labels, rows * sizeof *step->labels);
     for (size_t i = 0; i < p->params; i++) guarded_floats(b->grads)[i] = UNTOUCHED;
     for (size_t i = 0; i < (size_t)b->max_n * in_size(p); i++) guarded_floats(b->din)[i] = UNTOUCHED;
     for (size_t i = 0; i < (size_t)b->max_n * out_size(p); i++) guarded_floats(b->out)[i] = UNTOUCHED;
@@ -103,7 +103,7 @@ static void bench_step(struct bench *b, const struct step *step) {
         assert_int_equal(echi_stack_forward(b->stack, u, b->params_buffer, &err), ECH_OK);
     assert_int_equal(echi_stack_output(b->stack, guarded_floats(b->out), &err), ECH_OK);
     if (step->ending == WITH_LOSS) {
-        const uint8_t *labels = (const uint8_t *)(void *)guarded_floats(b->labels);
+        const uint16_t *labels = (const uint16_t *)(void *)guarded_floats(b->labels);
         assert_int_equal(echi_stack_loss(b->stack, labels, 0.125f, &b->loss, &b->correct, &err), ECH_OK);
     } else {
         assert_int_equal(echi_stack_output_grad(b->stack, guarded_floats(b->dout), &err), ECH_OK);
@@ -172,7 +172,7 @@ static void tame_outputs(const struct problem *p, int n, float *params, const fl
     struct bench b;
     size_t out = (size_t)n * out_size(p);
     float largest = 1, *zeros = calloc(out, sizeof *zeros);
-    uint8_t *labels = calloc((size_t)n, 1);
+    uint16_t *labels = calloc((size_t)n, sizeof *labels);
     const struct echi_layer *last = &p->layers[p->count - 1];
     struct step step = {n, WITH_OUTPUT_GRAD, false, params, in, zeros, labels, false};
     assert_true(bench_open(&b, p, &echi_stack_reference, n));
@@ -198,7 +198,7 @@ static void check_problem(const struct problem *p, int max_n, enum numbers numbe
     size_t rows = (size_t)max_n;
     float *params = malloc(p->params * sizeof(float)), *in = malloc(rows * in_size(p) * sizeof(float));
     float *dout = malloc(rows * out_size(p) * sizeof(float));
-    uint8_t *labels = malloc(rows);
+    uint16_t *labels = malloc(rows * sizeof *labels);
     double spread = 1 / sqrt(1 + (double)in_size(p) / 16);
     for (size_t i = 0; i < p->params; i++) params[i] = numbers == REALS ? (float)(echi_random_normal(r) * spread) : small_integer(r, 2, 0.3);
     struct bench wanted, got[CANDIDATES];
@@ -209,7 +209,7 @@ static void check_problem(const struct problem *p, int max_n, enum numbers numbe
         int n = round == 0 ? max_n : random_from(r, 1, max_n);
         for (size_t i = 0; i < rows * in_size(p); i++) in[i] = numbers == REALS ? (float)echi_random_normal(r) : small_integer(r, 2, 0.5);
         for (size_t i = 0; i < rows * out_size(p); i++) dout[i] = numbers == INTEGERS ? small_integer(r, 2, 0.3) : (float)echi_random_normal(r);
-        for (size_t i = 0; i < rows; i++) labels[i] = (uint8_t)echi_random_below(r, (uint32_t)out_size(p) < 256 ? (uint32_t)out_size(p) : 256);
+        for (size_t i = 0; i < rows; i++) labels[i] = (uint16_t)echi_random_below(r, (uint32_t)out_size(p));
         if (ending == WITH_LOSS) tame_outputs(p, n, params, in);
         struct step step = {n, ending, input_grad, params, in, dout, labels, echi_random_below(r, 3) != 0};
         bench_step(&wanted, &step);
@@ -440,7 +440,7 @@ static void test_tanh(void **state) {
     for (size_t k = 0; k < CANDIDATES; k++) {
         struct bench b;
         if (!bench_open(&b, &p, candidates[k], 1)) continue;
-        struct step step = {1, WITH_OUTPUT_GRAD, true, params, in, dout, (const uint8_t[]){0}, false};
+        struct step step = {1, WITH_OUTPUT_GRAD, true, params, in, dout, (const uint16_t[]){0}, false};
         bench_step(&b, &step);
         for (int i = 0; i < 997; i++) {
             const double wanted = tanh((double)in[i]), got = (double)guarded_floats(b.out)[i];
@@ -554,7 +554,7 @@ static void test_nan_is_seen(void **state) {
         size_t rows = (size_t)n, at = (size_t)bad * in_size(&p) + echi_random_below(&r, (uint32_t)in_size(&p));
         float *params = malloc(p.params * sizeof(float)), *in = malloc(rows * in_size(&p) * sizeof(float));
         float *dout = calloc(rows * out_size(&p), sizeof(float));
-        uint8_t *labels = calloc(rows, 1);
+        uint16_t *labels = calloc(rows, sizeof *labels);
         for (size_t i = 0; i < p.params; i++) params[i] = small_integer(&r, 2, 0.5);
         for (size_t i = 0; i < rows * in_size(&p); i++) in[i] = small_integer(&r, 2, 0.5);
         in[at] = NAN;
@@ -587,7 +587,7 @@ static void test_large_outputs(void **state) {
     for (size_t k = 0; k <= CANDIDATES; k++)
         for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++) {
             float params[64] = {0}, in[3] = {scales[i], scales[i], 1}, dout[30] = {0};
-            const uint8_t labels[3] = {0, 9, 4};
+            const uint16_t labels[3] = {0, 9, 4};
             for (int o = 0; o < 10; o++) params[p.layers[0].weight_at + (size_t)o] = (float)o - 4.5f;
             struct bench b;
             if (!bench_open(&b, &p, k < CANDIDATES ? candidates[k] : &echi_stack_reference, 3)) continue;

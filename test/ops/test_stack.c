@@ -22,7 +22,7 @@ struct fixture {
     struct echi_stack *stack;
     struct echi_buffer *params, *grads, *small;
     float in[4 * 25], out[4 * 3];
-    uint8_t labels[4];
+    uint16_t labels[4];
     double loss;
     int correct, units;
 };
@@ -299,7 +299,7 @@ static void test_loss_of_an_image(void **state) {
     assert_int_equal(echi_buffer_create(problem_device, 0, &params, &err), ECH_OK);     /* no parameters, none needed */
     assert_int_equal(echi_stack_input(s, 1, in, &err), ECH_OK);
     assert_int_equal(echi_stack_forward(s, 0, params, &err), ECH_OK);
-    assert_fails(echi_stack_loss(s, (const uint8_t[]){0}, 1, &loss, &correct, &err), ECH_E_SHAPE, &err, "vector");
+    assert_fails(echi_stack_loss(s, (const uint16_t[]){0}, 1, &loss, &correct, &err), ECH_E_SHAPE, &err, "vector");
     echi_stack_destroy(s);
     echi_buffer_destroy(params);
 }

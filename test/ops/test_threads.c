@@ -64,7 +64,7 @@ static int close_devices(void **state) {
 /* ------------------------------------------------------------------- nets */
 
 /* What goes in, and all that comes out, of one step. */
-struct case_ { const struct problem *p; int max_n, n; const float *params, *in, *dout; const uint8_t *labels; bool loss, input_grad; };
+struct case_ { const struct problem *p; int max_n, n; const float *params, *in, *dout; const uint16_t *labels; bool loss, input_grad; };
 struct result { float *out, *grads, *din; double loss; int correct; };
 
 static size_t in_size(const struct problem *p) { return echi_shape_size(p->layers[0].in); }
@@ -145,12 +145,12 @@ static void check_case(const struct case_ *c) {
 static void check_problem(const struct problem *p, int max_n, struct echi_random *r) {
     const size_t rows = (size_t)max_n;
     float *params = floats(p->params), *in = floats(rows * in_size(p)), *dout = floats(rows * out_size(p));
-    uint8_t *labels = malloc(rows);
+    uint16_t *labels = malloc(rows * sizeof *labels);
     const struct echi_shape end = p->layers[p->count - 1].out;
     for (size_t i = 0; i < p->params; i++) params[i] = (float)echi_random_normal(r) * 0.3f;
     for (size_t i = 0; i < rows * in_size(p); i++) in[i] = (float)echi_random_normal(r);
     for (size_t i = 0; i < rows * out_size(p); i++) dout[i] = (float)echi_random_normal(r);
-    for (size_t i = 0; i < rows; i++) labels[i] = (uint8_t)echi_random_below(r, (uint32_t)(end.c < 256 ? end.c : 256));
+    for (size_t i = 0; i < rows; i++) labels[i] = (uint16_t)echi_random_below(r, (uint32_t)(end.c < 256 ? end.c : 256));
     check_case(&(struct case_){p, max_n, random_from(r, 1, max_n), params, in, dout, labels, end.h == 1 && end.w == 1 && echi_random_below(r, 2),
                                echi_random_below(r, 4) != 0});
     free(params);
@@ -249,7 +249,7 @@ enum { LONG = 100003, BUFFERS = 4 };
 static void flat_calls(struct echi_device *device, float bad, float *arrays[BUFFERS], int64_t *sums[2], bool *finite, ech_status *exact) {
     struct echi_buffer *b[BUFFERS], *s[2];
     struct echi_random r;
-    const struct echi_sgd how = {.lr = 0.1f, .momentum = 0.9f, .decay_times_f = 0.01f, .nesterov = true};
+    const struct echi_step how = {.rule = ECHI_RULE_NESTEROV, .lr = 0.1f, .momentum = 0.9f, .l2 = 0.01f};
     const size_t at = 3, count = LONG - 5;
     echi_random_init(&r, 7, ECHI_STREAM_TEST, 4);
     for (int i = 0; i < BUFFERS; i++) {
@@ -263,7 +263,7 @@ static void flat_calls(struct echi_device *device, float bad, float *arrays[BUFF
     }
     arrays[3][LONG - 3] = bad;
     const struct echi_buffer *states[] = {b[1], b[2]};
-    assert_int_equal(echi_apply_sgd(device, b[0], b[0], b[1], b[2], at, count, &how, NULL), ECH_OK);
+    assert_int_equal(echi_apply(device, b[0], b[0], &(struct echi_moments){.buffer = b[1], .first_at = at}, b[2], at, count, &how, NULL), ECH_OK);
     assert_int_equal(echi_apply_state(device, b[2], b[0], b[0], b[1], b[3], at, count - 3, &how, NULL), ECH_OK);
     assert_int_equal(echi_take_delta(device, b[2], b[0], b[1], at, count, 0.3f, NULL), ECH_OK);
     assert_int_equal(echi_rebase(device, b[1], b[0], b[2], at, count, NULL), ECH_OK);

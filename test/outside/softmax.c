@@ -21,7 +21,7 @@ struct model {
 /* One sample: its loss and whether it is recognised are added up; its gradient, times `scale`, too when scale > 0. */
 static int sample(struct model *m, int test, uint32_t index, float scale) {
     float x[PIXELS], p[CLASSES], sum = 0;
-    uint8_t label;
+    uint16_t label;
     if (ech_data_get(m->data, test, &index, 1, x, &label, NULL) != ECH_OK) return 1;
     int best = 0;
     for (int c = 0; c < CLASSES; c++) {

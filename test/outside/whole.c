@@ -9,7 +9,7 @@ enum { SIDE = 16, CLASSES = 4 };
 
 /* A bar on noise: flat, upright, or along one of the diagonals. A sample is a function of its index alone, so every node
  * has the same ones; the test set are indices that training never sees. */
-static int bars(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+static int bars(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
     (void)user;
     for (int s = 0; s < n; s++) {
         uint32_t h = (index[s] + (test ? 1000000u : 0u)) * 2654435761u + 12345u;
@@ -21,7 +21,7 @@ static int bars(void *user, int test, const uint32_t *index, int n, float *rows,
                 h = h * 1664525u + 1013904223u;
                 *rows++ = (distance >= -1 && distance <= 1 ? 1.0f : 0.0f) + (float)(h >> 8) / (1 << 24) - 0.5f;
             }
-        labels[s] = (uint8_t)label;
+        labels[s] = (uint16_t)label;
     }
     return 0;
 }

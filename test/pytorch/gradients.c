@@ -60,14 +60,14 @@ int main(int argc, char **argv) {
     echi_real *rows = malloc((size_t)n * sample * sizeof *rows), *made = echi_buffer_host(grads);
     struct echi_row *who = calloc((size_t)n, sizeof *who);   /* no dropout in these nets */
     int32_t *read = malloc((size_t)n * sizeof *read);
-    uint8_t *labels = malloc((size_t)n);
+    uint16_t *labels = malloc((size_t)n * sizeof *labels);
     if (!rows || !who || !read || !labels) return 1;
     const int units = echi_stack_units(stack);
     while (read_floats(echi_buffer_host(params), all) && read_floats(rows, (size_t)n * sample) &&
            fread(read, sizeof *read, (size_t)n, stdin) == (size_t)n) {
         double loss;
         int correct;
-        for (int i = 0; i < n; i++) labels[i] = (uint8_t)read[i];
+        for (int i = 0; i < n; i++) labels[i] = (uint16_t)read[i];
         check(echi_stack_input(stack, n, rows, &err), &err);
         check(echi_stack_train(stack, &(struct echi_training){1, who, 1}, &err), &err);
         for (int u = 0; u < units; u++) check(echi_stack_forward(stack, u, params, &err), &err);

@@ -45,7 +45,7 @@ static ech_data *make_data(void) {
 }
 
 static void get(const ech_data *data, const struct echi_augment *augment, uint32_t sample, float row[SIZE]) {
-    uint8_t label;
+    uint16_t label;
     assert_int_equal(echi_data_read(data, false, augment, &sample, 1, row, &label, NULL), ECH_OK);
     assert_int_equal(label, sample % 10);
 }
@@ -120,7 +120,7 @@ static void it_depends_on_seed_epoch_and_sample_alone(void **state) {
     ech_data *data = make_data(), *elsewhere = make_data();   /* two nodes' */
     const struct echi_augment augment = {5, 3}, next = {5, 4}, other = {6, 3};
     static float rows[BATCH * SIZE], row[SIZE], plain[SIZE], moved[SIZE];
-    uint8_t labels[BATCH];
+    uint16_t labels[BATCH];
     uint32_t index[BATCH];
     for (uint32_t i = 0; i < BATCH; i++) index[i] = (i * 191 + 7) % TRAIN;   /* any order, among any others */
     assert_int_equal(echi_data_read(data, false, &augment, index, BATCH, rows, labels, NULL), ECH_OK);
@@ -157,10 +157,10 @@ static struct echi_job job_of(const ech_model *model, const ech_data *data, cons
     return job;
 }
 
-static int answer(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+static int answer(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
     (void)user, (void)test, (void)index;
     memset(rows, 0, (size_t)n * SIZE * sizeof *rows);
-    memset(labels, 0, (size_t)n);
+    memset(labels, 0, (size_t)n * sizeof *labels);
     return 0;
 }
 
@@ -188,7 +188,7 @@ static void a_run_augments_training_samples_only(void **state) {
 
     static float want[SIZE];
     static echi_real rows[SIZE];
-    uint8_t label;
+    uint16_t label;
     for (uint32_t i = 0; i < TEST; i++) {
         assert_int_equal(ech_data_get(data, 1, &i, 1, want, &label, NULL), ECH_OK);
         assert_int_equal(echi_exec_read(&on, true, 0, &i, 1, rows, &label, NULL), ECH_OK);
@@ -229,7 +229,7 @@ static void small_images_stay_inside(void **state) {
         const struct echi_crop crop = echi_crop_of(&augment, 0);
         const uint32_t index = 0;
         float row[2];
-        uint8_t label;
+        uint16_t label;
         assert_int_equal(echi_data_read(data, false, &augment, &index, 1, row, &label, NULL), ECH_OK);
         for (int x = 0; x < 2; x++) {
             const int from = (crop.flip ? 1 - x : x) + crop.dx;

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -515,6 +516,115 @@ static void momentum_finds_its_groups(void **state) {
     set_plan(2, true);
 }
 
+/* Adam's moments: each group its own, others those of the first that has any; a moment divided by what it weighs stays what it was. */
+static float moment_at(int g, bool second, size_t i) { return (second ? 64.0f : 1.0f) * at_place(g, i); }
+static void moments_find_their_groups(void **state) {
+    (void)state;
+    const size_t n = job.n_params, cut = job.layer[job.cut_params].at;
+    float *first = calloc(4 * n, sizeof *first), *second = calloc(4 * n, sizeof *second);
+    for (int from = 1; from <= 4; from++)
+        for (int was_apart = 0; was_apart <= 1; was_apart++)
+            for (int lost = -1; lost < (from > 1 ? from : 0); lost++)
+                for (int to = 1; to <= 4; to++)
+                    for (int apart = 0; apart <= 1; apart++) {
+                        struct echi_checkpoint c = {.groups = from, .separated = was_apart, .adam = true, .momentum = first, .second = second};
+                        for (int g = 0; g < from; g++) {
+                            if (g != lost) c.weigh[g][0] = (struct echi_adam_weights){1 - 0.125 * g, 0.5 - 0.125 * g};
+                            for (size_t i = 0; i < n; i++) {
+                                const bool there = was_apart && i >= cut ? g == 0 : g != lost;
+                                first[(size_t)g * n + i] = there ? moment_at(g, false, i) : 0;
+                                second[(size_t)g * n + i] = there ? moment_at(g, true, i) : 0;
+                            }
+                        }
+                        if (was_apart) c.weigh[0][1] = (struct echi_adam_weights){0.25, 0.125};
+                        set_plan(to, apart);
+                        plan.optimizer = ECHI_OPTIMIZER_ADAMW;
+                        const size_t bytes = echi_job_memory_bytes(&job, plan.optimizer);
+                        assert_true(bytes <= 4096 * sizeof(float) && echi_checkpoint_carries(&c, &plan));
+                        for (int g = 0; g < to; g++) {
+                            memset(values[0], 0xff, bytes);
+                            echi_checkpoint_momentum(&c, &job, &plan, g, values[0]);
+                            for (size_t i = 0; i < n; i++) {
+                                const bool of_head = apart && i >= cut;
+                                if (of_head && g > 0) continue;   /* the head's layers are not this group's */
+                                struct echi_memory m;
+                                size_t at, count;
+                                struct echi_adam_weights is, was;
+                                echi_job_memory(&job, &plan, plan.optimizer, of_head, &m);
+                                echi_job_range(&job, &plan, of_head, &at, &count);
+                                memcpy(&is, (uint8_t *)values[0] + m.at, sizeof is);
+                                int own = g < from && g != lost ? g : lost == 0 ? 1 : 0;
+                                const bool from_head = was_apart && i >= cut;
+                                if (from_head) own = 0;
+                                was = c.weigh[own][from_head];
+                                assert_true(was.first > 0 && is.first > 0);
+                                const double m1 = (double)values[0][m.first + i - at] / is.first, m2 = (double)values[0][m.second + i - at] / is.second;
+                                const double w1 = (double)moment_at(own, false, i) / was.first, w2 = (double)moment_at(own, true, i) / was.second;
+                                if (fabs(m1 - w1) > 1e-6 * w1 || fabs(m2 - w2) > 1e-6 * w2)
+                                    fail_msg("%d groups, head apart %d, lost %d, to %d and %d: group %d [%zu] is %g, %g, not %g, %g", from, was_apart, lost, to, apart, g, i, m1, m2, w1, w2);
+                                if (was_apart == apart && own == g) assert_true(values[0][m.first + i - at] == moment_at(own, false, i) && memcmp(&is, &was, sizeof is) == 0);
+                            }
+                        }
+                    }
+    free(first);
+    free(second);
+    set_plan(2, true);
+}
+
+/* Written and read, every bit of them; nothing is taken over between Adam's and other memories. */
+static void moments_are_kept(void **state) {
+    (void)state;
+    for (int apart = 0; apart <= 1; apart++) {
+        empty();
+        set_plan(2, apart);
+        plan.optimizer = ECHI_OPTIMIZER_ADAM;
+        struct echi_checkpoints *c = open_folder(true);
+        assert_non_null(c);
+        const struct echi_standing at = standing_at(8);
+        const size_t bytes = echi_job_memory_bytes(&job, plan.optimizer);
+        float *kept[3];
+        for (int s = 0; s < 3; s++) {
+            for (size_t i = 0; i < bytes / sizeof(float); i++) values[s][i] = 0.3f + value_at(8, s, i);
+            for (int head = 0; s > 0 && head <= apart; head++) {
+                struct echi_memory m;
+                echi_job_memory(&job, &plan, plan.optimizer, head, &m);
+                const struct echi_adam_weights w = {1.0 / (3 + s + head), 1.0 / (7 + s + head)};
+                memcpy((uint8_t *)values[s] + m.at, &w, sizeof w);
+            }
+            kept[s] = malloc(bytes);
+            memcpy(kept[s], values[s], bytes);
+        }
+        assert_int_equal(echi_checkpoints_write(c, &at, &error), ECH_OK);
+        echi_checkpoints_close(c);
+        c = open_folder(true);
+        assert_non_null(c);
+        const struct echi_checkpoint *from = echi_checkpoints_from(c);
+        assert_true(from && from->adam && strcmp(from->optimizer, "adam") == 0);
+        for (int g = 0; g < 2; g++) {
+            memset(values[0], 0, bytes);
+            echi_checkpoint_momentum(from, &job, &plan, g, values[0]);
+            for (int head = 0; head <= (apart && g == 0); head++) {
+                struct echi_memory m;
+                echi_job_memory(&job, &plan, plan.optimizer, head, &m);
+                assert_memory_equal((uint8_t *)values[0] + m.at, (uint8_t *)kept[1 + g] + m.at, m.bytes);
+            }
+        }
+        plan.optimizer = ECHI_OPTIMIZER_ADAMW;
+        assert_true(echi_checkpoint_carries(from, &plan));
+        for (int o = 0; o < 2; o++) {
+            plan.optimizer = o ? ECHI_OPTIMIZER_NESTEROV : ECHI_OPTIMIZER_ADAM;
+            plan.sync = o ? ECHI_SYNC_BSP : ECHI_SYNC_LOCAL;
+            assert_false(echi_checkpoint_carries(from, &plan));
+            values[0][0] = 1;
+            echi_checkpoint_momentum(from, &job, &plan, 0, values[0]);
+            for (size_t i = 0; i < job.n_params; i++) assert_true(values[0][i] == 0);
+        }
+        echi_checkpoints_close(c);
+        for (int s = 0; s < 3; s++) free(kept[s]);
+    }
+    set_plan(2, true);
+}
+
 /* What a lost owner had is gone; what the head keeps beside it is not, where there is one. */
 static void momentum_of_a_lost_owner_is_gone(void **state) {
     (void)state;
@@ -577,6 +687,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_ones_are_kept), cmocka_unit_test(cut_at_every_call),      cmocka_unit_test(damage_is_noticed),
         cmocka_unit_test(only_sound_folders_are_used), cmocka_unit_test(other_runs_are_refused), cmocka_unit_test(momentum_finds_its_groups),
+        cmocka_unit_test(moments_find_their_groups), cmocka_unit_test(moments_are_kept),
         cmocka_unit_test(momentum_of_a_lost_owner_is_gone), cmocka_unit_test(strange_bytes_do_no_harm),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -143,6 +143,24 @@ static void test_schedules_that_do_not_fit(void **state) {
     }
 }
 
+static void test_adam(void **state) {
+    (void)state;
+    static const struct { const char *optimizer, *name, *value, *word; } cases[] = {
+        {"adam", "lr", "0.1", NULL}, {"adamw", "beta1", "0", NULL}, {"adam", "beta2", "0.9", NULL}, {"adamw", "epsilon", "1e-12", NULL},
+        {"adam", "momentum", "0.9", "momentum is 0.9"}, {"adamw", "momentum", "0", "beta1 and beta2 instead"},
+        {"sgd", "beta1", "0.8", "option beta1 is given"}, {"nesterov", "beta2", "0.8", "option beta2 is given"}, {"sgd", "epsilon", "0.1", "option epsilon is given"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ech_config c = fresh();
+        struct ech_error err = {0};
+        assert_true(c.beta1 == 0.9 && c.beta2 == 0.999 && c.epsilon == 1e-8);
+        set(&c, "optimizer", cases[i].optimizer);
+        set(&c, cases[i].name, cases[i].value);
+        const ech_status status = ech_config_check(&c, &err);
+        if (cases[i].word ? status != ECH_E_ARGUMENT || !strstr(err.text, cases[i].word) : status != ECH_OK) fail_msg("case %zu: '%s'", i, err.text);
+    }
+}
+
 static void test_refused_text(void **state) {
     (void)state;
     static const struct { const char *name, *value, *word; } cases[] = {
@@ -156,7 +174,8 @@ static void test_refused_text(void **state) {
         {"eval-every", "4294967296", "4294967295"}, {"seed", "-1", "18446744073709551615"},
         {"seed", "18446744073709551616", "18446744073709551615"}, {"threads", "-1", "'auto'"}, {"threads", "1025", "1024"}, {"slow", "0.5", "1 to"},
         {"damping", "-1", "'off'"}, {"damping", "on", "'off'"}, {"rounds-apart", "0", "1 to"},
-        {"optimizer", "SGD", "sgd or nesterov"}, {"optimizer", "", "sgd or nesterov"}, {"schedule", "linear", "constant, step or cosine"},
+        {"optimizer", "SGD", "sgd, nesterov, adam or adamw"}, {"optimizer", "", "sgd, nesterov, adam or adamw"},
+        {"beta1", "1", "0 to 0.999999"}, {"beta2", "-0.1", "0 to 0.999999"}, {"beta2", "nan", "number"}, {"epsilon", "0", "1e-12 to 1"}, {"epsilon", "2", "1e-12 to 1"}, {"schedule", "linear", "constant, step or cosine"},
         {"warmup", "-1", "0 to 999999"}, {"warmup", "1e6", "0 to 999999"}, {"lr-factor", "0", "to 1"}, {"lr-factor", "1.1", "to 1"},
         {"lr-steps", "30,30", "ascending"}, {"lr-steps", "0,30", "ascending"}, {"lr-steps", "30,", "ascending"}, {"lr-steps", "30 60", "ascending"},
         {"lr-steps", "1,2,3,4,5,6,7,8,9", "up to 8"}, {"lr-steps", "1e6", "ascending"}, {"lr-steps", "nan", "ascending"},
@@ -334,7 +353,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),     cmocka_unit_test(test_fallbacks_are_settable),
         cmocka_unit_test(test_set),          cmocka_unit_test(test_refused_text),
-        cmocka_unit_test(test_check), cmocka_unit_test(test_schedules_that_do_not_fit),        cmocka_unit_test(test_share_lists),
+        cmocka_unit_test(test_check), cmocka_unit_test(test_schedules_that_do_not_fit), cmocka_unit_test(test_adam),        cmocka_unit_test(test_share_lists),
         cmocka_unit_test(test_key_options), cmocka_unit_test(test_environment),  cmocka_unit_test(test_locale),
         cmocka_unit_test(test_any_text),
     };

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-static int blank(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+static int blank(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
     (void)user, (void)test, (void)index;
     memset(rows, 0, (size_t)n * 4 * 4 * sizeof *rows);
-    memset(labels, 0, (size_t)n);
+    memset(labels, 0, (size_t)n * sizeof *labels);
     return 0;
 }
 

@@ -50,7 +50,7 @@ static void a_good_set_reads_as_written(void **state) {
     assert_int_equal(ech_data_samples(data, 1), N_TEST);
     const uint32_t index[3] = {2, 0, 2};
     float rows[3 * H * W];
-    uint8_t labels[3];
+    uint16_t labels[3];
     assert_int_equal(ech_data_get(data, 1, index, 3, rows, labels, NULL), ECH_OK);
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(labels[i], index[i]);
@@ -219,7 +219,7 @@ static void mnist_is_mnist(void **state) {
         double sum = 0;
         for (uint32_t i = 0; i < n; i++) {
             float row[784];
-            uint8_t label;
+            uint16_t label;
             assert_int_equal(ech_data_get(data, t, &i, 1, row, &label, &err), ECH_OK);
             count[label]++;
             for (int k = 0; k < 784; k++) sum += row[k];

@@ -11,15 +11,15 @@
 #include <string.h>
 
 enum { C = 2, H = 3, W = 2, SIZE = C * H * W };
-struct user { int calls, stop_at; float add; uint32_t odd; uint8_t odd_label; };
+struct user { int calls, stop_at; float add; uint32_t odd; uint16_t odd_label; };
 
 /* Value k of sample i is 100 i + k (negative in the test set), its label i mod 3, except for sample `odd`. */
-static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
     struct user *u = user;
     if (++u->calls == u->stop_at) return 7;
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < SIZE; k++) rows[i * SIZE + k] = (test ? -1.0f : 1.0f) * ((float)(100 * index[i]) + (float)k);
-        labels[i] = (uint8_t)(index[i] % 3);
+        labels[i] = (uint16_t)(index[i] % 3);
         if (index[i] == u->odd) {
             rows[i * SIZE + SIZE - 1] += u->add;
             labels[i] = u->odd_label;
@@ -57,7 +57,7 @@ static void samples_come_as_given(void **state) {
     assert_string_equal(data->name, "mine");
     const uint32_t index[2] = {9, 4};
     float rows[2 * SIZE];
-    uint8_t labels[2];
+    uint16_t labels[2];
     assert_int_equal(ech_data_get(data, 1, index, 2, rows, labels, NULL), ECH_OK);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(labels[i], index[i] % 3);
@@ -125,11 +125,12 @@ static void what_cannot_be_is_refused(void **state) {
     REFUSED(ECH_E_ARGUMENT, "2 x 65537 x 2", c.height = 65537);
     REFUSED(ECH_E_ARGUMENT, "2 x 3 x -1", c.width = -1);
     REFUSED(ECH_E_ARGUMENT, "1 classes", c.classes = 1);
-    REFUSED(ECH_E_ARGUMENT, "257 classes", c.classes = 257);
+    REFUSED(ECH_E_ARGUMENT, "65537 classes", c.classes = 65537);
     REFUSED(ECH_E_ARGUMENT, "train_samples is 0", c.train_samples = 0);
     REFUSED(ECH_E_ABORTED, "returned 7 for 1 training samples from number 15", u.stop_at = 2);
     REFUSED(ECH_E_ABORTED, "test samples from number 0", u.stop_at = 65);
     REFUSED(ECH_E_FORMAT, "label 200 for training sample 0", (u.odd = 0, u.odd_label = 200));
+    REFUSED(ECH_E_FORMAT, "label 256 for training sample 0", (u.odd = 0, u.odd_label = 256));
 #undef REFUSED
     assert_int_equal(ech_data_from_callback(NULL, &data, NULL), ECH_E_ARGUMENT);
     struct ech_data_callback c = callback_of(&u);

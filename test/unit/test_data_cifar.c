@@ -112,7 +112,7 @@ static void every_pixel_is_where_it_should_be(void **state) {
         for (uint32_t record = 0; record < RECORDS; record++) {
             const int test = file == 5;
             const uint32_t index = record + (test ? 0 : (uint32_t)file * RECORDS);
-            uint8_t label;
+            uint16_t label;
             float off = 0;
             assert_int_equal(ech_data_get(data, test, &index, 1, row[0], &label, NULL), ECH_OK);
             assert_int_equal(label, label_of(file, record));
@@ -124,7 +124,7 @@ static void every_pixel_is_where_it_should_be(void **state) {
             assert_true(off < 1e-6f);
         }
     const uint32_t both[2] = {251, 49999};   /* several at once */
-    uint8_t labels[2];
+    uint16_t labels[2];
     assert_int_equal(ech_data_get(data, 0, both, 2, row[0], labels, NULL), ECH_OK);
     assert_true(labels[0] == label_of(0, 251) && labels[1] == label_of(4, RECORDS - 1));
     assert_true(fabs(row[1][7] - (pixel_of(4, RECORDS - 1, 7) / 255.0 - mean[0]) / deviation[0]) < 1e-6);
@@ -259,7 +259,7 @@ static void cifar_is_cifar(void **state) {
         const uint32_t n = ech_data_samples(data, t);
         for (uint32_t i = 0; i < n; i++) {
             static float row[ECHI_CIFAR_PIXELS];
-            uint8_t label;
+            uint16_t label;
             assert_int_equal(ech_data_get(data, t, &i, 1, row, &label, NULL), ECH_OK);
             count[label]++;
             for (int k = 0; t == 0 && k < ECHI_CIFAR_PIXELS; k++) {

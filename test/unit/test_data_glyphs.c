@@ -56,7 +56,7 @@ static void shape_counts_and_classes(void **state) {
         int count[10] = {0};
         for (uint32_t i = 0; i < n; i++) {
             float row[PIXELS];
-            uint8_t label;
+            uint16_t label;
             assert_int_equal(ech_data_get(one, t, &i, 1, row, &label, NULL), ECH_OK);
             assert_true(label < 10);
             count[label]++;
@@ -74,7 +74,7 @@ static void the_mean_digit_is_no_match(void **state) {
     (void)state;
     static double mean[10][PIXELS];
     float row[PIXELS];
-    uint8_t label;
+    uint16_t label;
     for (uint32_t i = 0; i < TRAIN; i++) {
         assert_int_equal(ech_data_get(one, 0, &i, 1, row, &label, NULL), ECH_OK);
         for (int k = 0; k < PIXELS; k++) mean[label][k] += row[k] / (TRAIN / 10);

@@ -253,6 +253,15 @@ static void plans_come_back(void **state) {
         assert_false(echi_plan_decode(bytes, cut, &back));
         assert_int_equal(echi_plan_encode(&p, twice, cut), 0);
     }
+    struct echi_plan adam = p;
+    adam.optimizer = ECHI_OPTIMIZER_ADAMW;
+    adam.momentum = 0;
+    adam.adam = (struct echi_adam){0.5, 0.25, 1e-6};
+    const size_t of_adam = echi_plan_encode(&adam, twice, sizeof twice);
+    assert_int_equal(of_adam, len + 24);
+    assert_true(echi_plan_decode(twice, of_adam, &back) && back.optimizer == ECHI_OPTIMIZER_ADAMW);
+    assert_true(back.adam.beta1 == 0.5 && back.adam.beta2 == 0.25 && back.adam.epsilon == 1e-6 && back.schedule.warmup == 0.25);
+    for (size_t cut = 0; cut < of_adam; cut++) assert_false(echi_plan_decode(twice, cut, &back));
     assert_false(echi_plan_decode(bytes, len + 1, &back));
     /* The largest plan has room. */
     struct echi_plan large = {
@@ -344,7 +353,7 @@ static void marks_come_back(void **state) {
 
 static void plans_that_make_no_sense(void **state) {
     (void)state;
-    for (int i = 0; i < 38; i++) {
+    for (int i = 0; i < 41; i++) {
         struct echi_plan p = good_plan();
         assert_true(echi_plan_valid(&p));
         switch (i) {
@@ -382,6 +391,9 @@ static void plans_that_make_no_sense(void **state) {
         case 31: p.damping = strtod("nan", NULL); break;
         case 32: p.reserve = 2; break;
         case 36: p.optimizer = ECHI_OPTIMIZERS; break;
+        case 38: p.optimizer = ECHI_OPTIMIZER_ADAM; break;      /* and no betas, but momentum */
+        case 39: p.adam.epsilon = 1e-8; break;                  /* of Nesterov's momentum */
+        case 40: p.optimizer = ECHI_OPTIMIZER_ADAMW, p.adam = (struct echi_adam){0.9, 0.999, 1e-8}; break;   /* and momentum */
         case 37: p.schedule.kind = ECHI_SCHEDULE_COSINE; break; /* and still steps */
         case 33: p.reserve = 1; break;                          /* and workers in it */
         case 34: p.n_groups = 1, p.reserve = 1; break;          /* and no other group */

@@ -47,6 +47,33 @@ static void assert_broken(ech_model *model, ech_status code, const char *const *
 }
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
+/* torchvision's: its 61,100,840 parameters, the shapes between its layers, and a cut in front of its first fc. */
+static void test_alexnet(void **state) {
+    (void)state;
+    ech_model *m = NULL;
+    struct ech_error err;
+    static const struct { const char *name; struct echi_shape out; } want[] = {
+        {"conv1", {64, 55, 55}}, {"max_pool1", {64, 27, 27}}, {"conv2", {192, 27, 27}}, {"max_pool2", {192, 13, 13}}, {"conv3", {384, 13, 13}},
+        {"conv4", {256, 13, 13}}, {"conv5", {256, 13, 13}}, {"max_pool3", {256, 6, 6}}, {"fc1", {4096, 1, 1}}, {"fc2", {4096, 1, 1}}, {"fc3", {1000, 1, 1}}};
+    if (ech_model_open("alexnet", &m, &err)) fail_msg("%s", err.text);
+    assert_int_equal(ech_model_params(m), 61100840);
+    int found = 0, dropouts = 0;
+    for (int i = 0; i < m->n_layers; i++) {
+        const struct echi_layer *l = &m->layers[i];
+        if (l->op == ECHI_OP_DROPOUT) dropouts++, assert_int_equal(l->drop, ECHI_WHOLE / 2);
+        if (found == (int)(sizeof want / sizeof *want) || strcmp(l->name, want[found].name) != 0) continue;
+        assert_memory_equal(&l->out, &want[found].out, sizeof l->out);
+        found++;
+    }
+    assert_int_equal(found, sizeof want / sizeof *want);
+    assert_int_equal(dropouts, 2);
+    assert_string_equal(m->layers[echi_model_cut(m)].name, "fc1");
+    assert_int_equal(echi_model_check(m, (struct echi_shape){3, 224, 224}, 1000, &err), ECH_OK);
+    assert_int_equal(echi_model_check(m, (struct echi_shape){3, 224, 224}, 100, &err), ECH_E_SHAPE);
+    assert_int_equal(echi_model_check(m, (struct echi_shape){3, 32, 32}, 1000, &err), ECH_E_SHAPE);
+    ech_model_destroy(m);
+}
+
 static void test_lenet5(void **state) {
     (void)state;
     ech_model *m = lenet5();
@@ -447,7 +474,7 @@ static void test_null(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cifar_nets), cmocka_unit_test(test_batch_norm),
-        cmocka_unit_test(test_lenet5),   cmocka_unit_test(test_window_shapes), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_alexnet), cmocka_unit_test(test_lenet5),   cmocka_unit_test(test_window_shapes), cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_overflow), cmocka_unit_test(test_check_and_cut), cmocka_unit_test(test_init),
         cmocka_unit_test(test_describe), cmocka_unit_test(test_null),          cmocka_unit_test(test_cut_of_branches),
         cmocka_unit_test(test_builder_of_branches),

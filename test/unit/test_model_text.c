@@ -214,7 +214,7 @@ static void test_open(void **state) {
     assert_int_equal(ech_model_open("lenet6", &m, &err), ECH_E_IO);
     assert_non_null(strstr(err.text, "'lenet6'"));
     assert_non_null(strstr(err.text, "built-in"));
-    assert_non_null(strstr(err.text, "lenet5"));
+    assert_non_null(strstr(err.text, "lenet5, resnet18, vgg19, alexnet"));
     assert_non_null(strstr(err.text, "read"));
     assert_int_not_equal(ech_model_open("/", &m, &err), ECH_OK);
     assert_non_null(strstr(err.text, "folder"));

@@ -12,10 +12,10 @@
 #define SECOND INT64_C(1000000000)
 enum { SIDE = 6, CLASSES = 4 };
 
-static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
     (void)user;
     (void)test;
-    for (int i = 0; i < n; i++) labels[i] = (uint8_t)(index[i] % CLASSES);
+    for (int i = 0; i < n; i++) labels[i] = (uint16_t)(index[i] % CLASSES);
     for (int i = 0; i < n * SIDE * SIDE; i++) rows[i] = (float)(i % 7) * 0.1f;
     return 0;
 }

@@ -89,6 +89,22 @@ static void schedules_are_whole(void **state) {
     }
 }
 
+static void adam_is_whole(void **state) {
+    (void)state;
+    static const char plan_text[] = "sync bsp\nworld 1\nround 8\ngroup 0 owner 0 workers 0:8\n";
+    static const struct { const char *more; bool good; } table[] = {
+        {"optimizer adam\nbeta1 0.9\nbeta2 0.999\nepsilon 1e-8\n", true}, {"optimizer adamw\nbeta1 0\nbeta2 0\nepsilon 1\nmomentum 0\n", true},
+        {"optimizer adam\n", false}, {"optimizer adam\nbeta1 0.9\nbeta2 0.999\n", false}, {"optimizer adam\nbeta1 1\nbeta2 0.999\nepsilon 1e-8\n", false},
+        {"optimizer adam\nbeta1 0.9\nbeta2 0.999\nepsilon 1e-8\nmomentum 0.9\n", false}, {"beta1 0.9\n", false},
+        {"optimizer nesterov\nepsilon 1e-8\n", false}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        char text[256];
+        const int len = snprintf(text, sizeof text, "%s%s", plan_text, table[i].more);
+        const ech_status status = load(text, (size_t)len);
+        if (table[i].good ? status != ECH_OK : status != ECH_E_FORMAT || !strstr(error.text, "not a whole plan")) fail_msg("%zu: '%s'", i, error.text);
+    }
+}
+
 /* A plan at random, valid. */
 static struct echi_plan any_plan(struct echi_random *r) {
     struct echi_plan p = {.sync = (uint8_t)echi_random_below(r, ECHI_SYNCS),
@@ -103,6 +119,10 @@ static struct echi_plan any_plan(struct echi_random *r) {
                           .momentum = echi_random_unit(r) / 3,
                           .decay = echi_random_unit(r) * 1e-9};
     p.optimizer = (uint8_t)echi_random_below(r, ECHI_OPTIMIZERS);
+    if (echi_optimizer_adam(p.optimizer)) {
+        p.momentum = 0;
+        p.adam = (struct echi_adam){echi_random_below(r, 2) * echi_random_unit(r) / 2, echi_random_unit(r) / 2, 1e-12 + echi_random_unit(r) / 3};
+    }
     p.schedule = (struct echi_schedule){.kind = (uint8_t)echi_random_below(r, ECHI_SCHEDULES), .warmup = echi_random_below(r, 2) * echi_random_unit(r)};
     if (p.schedule.kind == ECHI_SCHEDULE_COSINE) p.schedule.epochs = echi_random_unit(r) * 100;
     if (p.schedule.kind == ECHI_SCHEDULE_STEP) {
@@ -221,7 +241,10 @@ static void a_refusal_names_file_and_line(void **state) {
         {12, "group 0 owner 2 workers 0:1048577", "samples are a number"},
         {12, "group 0 owner 2 workers 0:8 0:8", "in a group already"},
         {13, "group 0 owner 1 workers 3:8", "described before"},
-        {13, "optimizer adam", "optimizer is one of"},
+        {13, "optimizer rmsprop", "optimizer is one of"},
+        {13, "beta1", "beta1 needs a number"},
+        {13, "beta2 -1", "'-1'"},
+        {13, "epsilon nan", "'nan'"},
         {13, "schedule", "schedule is one of"},
         {13, "schedule linear", "'linear'"},
         {13, "warmup x", "number of epochs"},
@@ -356,7 +379,7 @@ static int clean_up(void **state) {
 int main(void) {
     snprintf(path, sizeof path, "/tmp/echelon-plan-%ld", (long)getpid());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_with_a_codec_is_read), cmocka_unit_test(a_plan_file_is_read), cmocka_unit_test(schedules_are_whole), cmocka_unit_test(what_is_saved_is_loaded),
+        cmocka_unit_test(a_plan_with_a_codec_is_read), cmocka_unit_test(a_plan_file_is_read), cmocka_unit_test(schedules_are_whole), cmocka_unit_test(adam_is_whole), cmocka_unit_test(what_is_saved_is_loaded),
         cmocka_unit_test(a_refusal_names_file_and_line), cmocka_unit_test(a_key_said_twice_is_refused),
         cmocka_unit_test(a_plan_that_is_not_whole_is_refused),
         cmocka_unit_test(a_comma_is_no_point),         cmocka_unit_test(a_local_plan_is_read),

@@ -16,10 +16,10 @@
 static ech_model *model;
 static ech_data *data;
 
-static int blank(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+static int blank(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
     (void)user, (void)test, (void)index;
     memset(rows, 0, (size_t)n * 28 * 28 * sizeof *rows);
-    memset(labels, 0, (size_t)n);
+    memset(labels, 0, (size_t)n * sizeof *labels);
     return 0;
 }
 

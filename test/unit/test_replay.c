@@ -292,10 +292,10 @@ static void other_versions_are_refused(void **state) {
 
 static char folder[] = "/tmp/echelon-replay.XXXXXX", record_path[64];
 
-static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint8_t *labels) {
+static int read_samples(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
     (void)user, (void)test;
     for (int i = 0; i < n; i++) {
-        labels[i] = (uint8_t)(index[i] % 3);
+        labels[i] = (uint16_t)(index[i] % 3);
         for (uint32_t p = 0; p < 64; p++) rows[(uint32_t)i * 64 + p] = (float)(p % (labels[i] + 2u)) * 0.3f - 0.2f;
     }
     return 0;
