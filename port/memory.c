@@ -8,21 +8,21 @@
 #include <sys/mman.h>
 
 #define ALIGNMENT ((size_t)64)
-#define LARGE ((size_t)16 << 20)   /* blocks from here on are compared with what there is */
 /* Weights and activations are gone through in strides, so a page of 4 KiB is often needed for a few lines of it: pages of 2 MiB make
  * convolutions 2 to 5 % faster. Linux gives them to whoever asks, and to aligned blocks only. */
 #define LARGE_PAGE ((size_t)2 << 20)
+#define LARGE ((size_t)16 << 20)   /* blocks from here on are compared with what there is */
 
 void *echi_alloc_aligned(size_t bytes) {
     size_t padded;
     if (!echi_add_size(bytes ? bytes : 1, ALIGNMENT - 1, &padded)) return NULL;
     padded &= ~(ALIGNMENT - 1);
     if (padded >= LARGE && padded > echi_memory_available("")) return NULL;
-    const bool large = padded >= LARGE_PAGE;
+    const bool paged = padded >= LARGE_PAGE;
     void *p = NULL;
-    if (posix_memalign(&p, large ? LARGE_PAGE : ALIGNMENT, padded)) return NULL;
+    if (posix_memalign(&p, paged ? LARGE_PAGE : ALIGNMENT, padded)) return NULL;
 #ifdef MADV_HUGEPAGE
-    if (large) (void)madvise(p, padded, MADV_HUGEPAGE);   /* a wish: without it all works */
+    if (paged) (void)madvise(p, padded, MADV_HUGEPAGE);   /* a wish: without it all works */
 #endif
     return memset(p, 0, padded);
 }

@@ -38,9 +38,9 @@ bool echi_cpu_late_fits(const struct echi_layer *l, int m, int groups, int width
     return vectors <= SUMS_BYTES && channel_bytes(echi_cpu_winograd_points(m), (int)vectors, width) * OUTPUTS <= SUMS_BYTES;
 }
 
-static int outputs_at_once(int points, int in, int out, int vectors, int width) {
+static int outputs_at_once(int points, int in, int out, int vectors, int width, bool turned) {
     const ptrdiff_t channel = channel_bytes(points, vectors, width);
-    if (in * channel <= STAYING_BYTES) return OUTPUTS;
+    if (!turned && in * channel <= STAYING_BYTES) return OUTPUTS;
     return min_int(round_up(out, OUTPUTS), max_int(1, (int)(STAYING_BYTES / (channel * OUTPUTS))) * OUTPUTS);
 }
 
@@ -153,7 +153,7 @@ static void blocks(struct echi_cpu_stack *s, const void *args, int begin, int en
 }
 
 void echi_cpu_late_outputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) {
-    const struct outputs a = {w, outputs_at_once(echi_cpu_winograd_points(w->m), w->in, w->out, vectors_of(s, w), s->k->width),
+    const struct outputs a = {w, outputs_at_once(echi_cpu_winograd_points(w->m), w->in, w->out, vectors_of(s, w), s->k->width, w->turned),
                               min_int(s->threads, (w->out + ECHI_CPU_STEP - 1) / ECHI_CPU_STEP)};
     echi_cpu_share_out(s, a.cuts, (double)echi_cpu_winograd_points(w->m) * vectors_of(s, w) * w->in * w->out / a.cuts, blocks, &a);
 }
