@@ -212,6 +212,9 @@ struct ech_config {
      * spoils. The test set is never augmented. All nodes the same. With samples from a callback, or in a session, crop-flip is refused:
      * they are the program's. */
     char augment[16];
+    /* "fp32" (default), or "bf16": fully connected layers multiply numbers rounded to bf16, by 2^-8 of themselves at most, and sum in float;
+     * parameters, gradients and all else stay float. The same on all nodes; each needs a processor with AVX512-BF16, faster with AMX-BF16. */
+    char precision[8];
 };
 void ech_config_init(struct ech_config *config);
 

@@ -159,6 +159,7 @@ static ech_status open_recorder(struct echi_node *n, struct echi_about *about) {
     about->real_bytes = sizeof(echi_real);
     about->deterministic = c->deterministic != 0;
     about->winograd = (uint8_t)c->winograd;
+    about->bf16 = strcmp(c->precision, "bf16") == 0 ? (uint8_t)echi_cpu_bf16() : 0;
     about->shuffle = n->job->shuffle;
     about->augment = n->job->augment;
     about->session = n->job->model == NULL;
@@ -184,7 +185,8 @@ static ech_status open_wire(struct echi_node *n) {
     echi_job_order(n->job, print[3].value);
     echi_job_augment(n->job, print[4].value);
     if (c->deterministic) snprintf(print[5].value, sizeof print[5].value, "--deterministic, %zu bits", 8 * sizeof(echi_real));
-    else snprintf(print[5].value, sizeof print[5].value, "as fast as each node can, --winograd %d, %zu bits", c->winograd, 8 * sizeof(echi_real));
+    else snprintf(print[5].value, sizeof print[5].value, "as fast as each node can, --winograd %d, --precision %s, %zu bits", c->winograd, c->precision,
+                  8 * sizeof(echi_real));
     echi_wire_kinds(n->job, n->world, n->kinds);
     struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = n->kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
         .n_fingerprints = (int)(sizeof print / sizeof print[0]), .coordinator = c->coordinator[0] ? c->coordinator : NULL,

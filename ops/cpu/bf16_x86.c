@@ -65,19 +65,20 @@ static void half_of_columns(const struct echi_cpu_lines *l, int first, int from,
     turn((const float *)(const void *)rows, LINES, LINES, (float *)(void *)to, LINES);   /* pairs are moved as floats are: their bits stay */
 }
 
-void echi_cpu_bf16_pack_rows(const struct echi_cpu_lines *l, void *to) {
-    uint16_t *at = to;
-    for (int first = 0; first < l->lines; first += PANEL)
-        for (int from = 0; from < l->depth; from += STEPS)
-            for (int i = 0; i < PANEL; i += LINES, at += HALF) half_of_rows(l, first + i, from, at);
-}
+typedef void half_function(const struct echi_cpu_lines *l, int first, int from, uint16_t *to);
 
-void echi_cpu_bf16_pack_columns(const struct echi_cpu_lines *l, void *to) {
-    uint16_t *at = to;
-    for (int first = 0; first < l->lines; first += PANEL)
-        for (int from = 0; from < l->depth; from += STEPS)
-            for (int i = 0; i < PANEL; i += LINES, at += HALF) half_of_columns(l, first + i, from, at);
+/* What lies together is read together: lines side by side, or a line's steps. */
+static inline __attribute__((always_inline)) void pack(const struct echi_cpu_lines *l, half_function *half, uint16_t *to) {
+    const int steps = (l->depth + STEPS - 1) / STEPS, halves = (l->lines + PANEL - 1) / PANEL * 2;
+    const bool across = l->line == 1;
+    for (int outer = 0; outer < (across ? steps : halves); outer++)
+        for (int inner = 0; inner < (across ? halves : steps); inner++) {
+            const int i = across ? inner : outer, k = across ? outer : inner;
+            half(l, i * LINES, k * STEPS, to + (((ptrdiff_t)(i / 2) * steps + k) * 2 + i % 2) * HALF);
+        }
 }
+void echi_cpu_bf16_pack_rows(const struct echi_cpu_lines *l, void *to) { pack(l, half_of_rows, to); }
+void echi_cpu_bf16_pack_columns(const struct echi_cpu_lines *l, void *to) { pack(l, half_of_columns, to); }
 
 /* ---- sums of 32 x 32 places, into sum[row][column] ---- */
 

@@ -3,7 +3,9 @@
  * backward to weights, each out x in x batch.
  *
  *     bench_product                     a table over the sizes of bench_product.h
+ *     bench_product bf16                the same in bf16, from floats and to floats
  *     bench_product openblas LIBRARY    the same products by that library's cblas_sgemm: row after row, nothing packed beforehand
+ *     bench_product sizes               those sizes, IN,OUT,BATCH
  *     bench_product peak                multiply-adds in registers alone: the most that a core can do, in GFLOP/s */
 #include "bench_product.h"
 #include "echi_ops.h"
@@ -38,7 +40,7 @@ static float *random_floats(struct echi_random *r, size_t count) {
     return p;
 }
 
-static void begin(struct bench *b, struct bench_size size) {
+static void begin(struct bench *b, struct bench_size size, enum echi_kernels kernels) {
     struct ech_error err;
     struct echi_random r;
     struct echi_layer l = {.name = "fc", .op = ECHI_OP_FC, .in = {size.in, 1, 1}, .out = {size.out, 1, 1},
@@ -46,7 +48,7 @@ static void begin(struct bench *b, struct bench_size size) {
     echi_random_init(&r, 1, ECHI_STREAM_TEST, 0);
     b->size = size;
     check(echi_device_open("cpu", 1, &b->device, &err), &err);
-    check(echi_stack_create(b->device, ECHI_KERNELS_FAST, &l, 1, size.batch, &b->stack, &err), &err);
+    check(echi_stack_create(b->device, kernels, &l, 1, size.batch, &b->stack, &err), &err);
     check(echi_buffer_create(b->device, l.weights * sizeof(float), &b->params, &err), &err);
     check(echi_buffer_create(b->device, l.weights * sizeof(float), &b->grads, &err), &err);
     float *w = echi_buffer_host(b->params);
@@ -129,17 +131,17 @@ static void row(struct bench_size size, double (*run)(void *state, int part), vo
     fflush(stdout);
 }
 
-static int table(void) {
+static int table(enum echi_kernels kernels) {
     for (size_t i = 0; i < BENCH_SIZES; i++) {
         struct bench b;
-        begin(&b, bench_sizes[i]);
+        begin(&b, bench_sizes[i], kernels);
         row(b.size, ours, &b);
         end(&b);
     }
     return 0;
 }
 
-static int peer_table(const char *path) {
+static int peer_table(const char *path, bool peek) {
     void *library = dlopen(path, RTLD_NOW);
     struct peer p = {0};
     if (library) *(void **)&p.sgemm = dlsym(library, "cblas_sgemm");
@@ -147,7 +149,7 @@ static int peer_table(const char *path) {
         fprintf(stderr, "%s\n", dlerror());
         return 1;
     }
-    for (size_t i = 0; i < BENCH_SIZES; i++) {
+    for (size_t i = 0; i < BENCH_SIZES && !peek; i++) {
         struct echi_random r;
         echi_random_init(&r, 1, ECHI_STREAM_TEST, 0);
         p.size = bench_sizes[i];
@@ -164,14 +166,27 @@ static int peer_table(const char *path) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 1) return table();
-    if (argc == 3 && strcmp(argv[1], "openblas") == 0) return peer_table(argv[2]);
+    const bool peek = argc > 1 && strcmp(argv[argc - 1], "peek") == 0;   /* only whether it would work: exit status */
+    if (peek) argc--;
+    if (argc == 1) return table(ECHI_KERNELS_FAST);
+    if (argc == 2 && strcmp(argv[1], "bf16") == 0) {
+        if (echi_cpu_bf16_lacks()[0]) return 1;
+        return peek ? 0 : table(ECHI_KERNELS_BF16_FAST);
+    }
+    if (argc == 3 && strcmp(argv[1], "openblas") == 0) return peer_table(argv[2], peek);
+    if (argc == 2 && strcmp(argv[1], "sizes") == 0) {
+        for (size_t i = 0; i < BENCH_SIZES; i++) printf("%d,%d,%d\n", bench_sizes[i].in, bench_sizes[i].out, bench_sizes[i].batch);
+        return 0;
+    }
     if (argc == 2 && strcmp(argv[1], "peak") == 0) {
         double peak = 0;
-        for (int i = 0; i < 20; i++) peak = bench_peak() > peak ? bench_peak() : peak;
+        for (int i = 0; i < 20; i++) {
+            const double once = bench_peak();
+            if (once > peak) peak = once;
+        }
         printf("%.0f\n", peak);
         return 0;
     }
-    fprintf(stderr, "usage: bench_product [openblas LIBRARY | peak]\n");
+    fprintf(stderr, "usage: bench_product [bf16 | openblas LIBRARY | sizes | peak] [peek]\n");
     return 2;
 }
