@@ -14,7 +14,8 @@ struct echi_team;
  * scratch memory can be numbered by it. Which thread does which part, and when, is left open: what a part writes must follow from its number. */
 typedef void (*echi_team_part)(void *args, int part, int place);
 
-/* Starts threads - 1 threads, named ech-team-1 and so on; with 1 there is no team, and *out is NULL. ECH_E_MEMORY when the OS refuses one; then none is left. */
+/* Starts threads - 1 threads, named ech-team-1 and so on; with 1 there is no team, and *out is NULL. ECH_E_MEMORY when the OS refuses one;
+ * then none is left. */
 ech_status echi_team_create(int threads, struct echi_team **out, struct ech_error *err);
 void echi_team_destroy(struct echi_team *team);        /* idle; NULL is harmless */
 int echi_team_threads(const struct echi_team *team);   /* with the caller; 1 for NULL */

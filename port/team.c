@@ -213,7 +213,8 @@ static ech_status start_workers(struct echi_team *p, struct ech_error *err) {
 
 ech_status echi_team_create(int threads, struct echi_team **out, struct ech_error *err) {
     *out = NULL;
-    if (threads < 1 || threads > ECHI_TEAM_MOST) return echi_fail(err, ECH_E_ARGUMENT, "team.create", "%d threads: 1 to %d are possible", threads, ECHI_TEAM_MOST);
+    if (threads < 1 || threads > ECHI_TEAM_MOST)
+        return echi_fail(err, ECH_E_ARGUMENT, "team.create", "%d threads: 1 to %d are possible", threads, ECHI_TEAM_MOST);
     if (threads == 1) return ECH_OK;
     struct echi_team *p = echi_alloc_aligned(sizeof *p);
     if (!p) return echi_fail_memory(err, "team.create", "threads");

@@ -224,7 +224,6 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     struct echi_about about = {0};
     const int threads = config->config->threads > 0 ? config->config->threads : own_threads(config->config);
     ECHI_TRY_GOTO(echi_exec_create(n->job, config->config->device, threads, &n->exec, n->err), out);
-    if (threads > 1 && n->job->model) echi_node_log(n, ECH_LOG_INFO, "rank %d computes on %d threads", n->rank, threads);
     if (n->rank == 0) ECHI_TRY_GOTO(make_coordinator(n, &about), out);
     ECHI_TRY_GOTO(open_recorder(n, &about), out);
     ECHI_TRY_GOTO(open_wire(n), out);

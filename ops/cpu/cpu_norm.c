@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Batch-norm, with a ReLU behind it, a channel at a time, which one thread has for itself: its numbers of the whole batch are read from memory once and then, for the second
- * and third time, from the second-level cache. ops/ref/batch_norm.c has the formulas. */
+ * Batch-norm, with a ReLU behind it, a channel at a time, which one thread has for itself: its numbers of the whole batch are read from
+ * memory once and then, for the second and third time, from the second-level cache. ops/ref/batch_norm.c has the formulas. */
 #include "echi_cpu_stack.h"
 
 #include <string.h>

@@ -264,7 +264,7 @@ static void flat_calls(struct echi_device *device, float bad, float *arrays[BUFF
     arrays[3][LONG - 3] = bad;
     const struct echi_buffer *states[] = {b[1], b[2]};
     assert_int_equal(echi_apply(device, b[0], b[0], &(struct echi_moments){.buffer = b[1], .first_at = at}, b[2], at, count, &how, NULL), ECH_OK);
-    assert_int_equal(echi_apply_state(device, b[2], b[0], b[0], b[1], b[3], at, count - 3, &how, NULL), ECH_OK);
+    assert_int_equal(echi_apply_state(device, b[2], b[0], b[0], &(struct echi_moments){.buffer = b[1], .first_at = at}, b[3], at, count - 3, &how, NULL), ECH_OK);
     assert_int_equal(echi_take_delta(device, b[2], b[0], b[1], at, count, 0.3f, NULL), ECH_OK);
     assert_int_equal(echi_rebase(device, b[1], b[0], b[2], at, count, NULL), ECH_OK);
     assert_int_equal(echi_scale(device, b[2], at, count, 1.1f, NULL), ECH_OK);
