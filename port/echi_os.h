@@ -21,6 +21,7 @@ struct echi_mutex { pthread_mutex_t handle; };
 struct echi_cond { pthread_cond_t handle; };   /* waits on the clock of echi_now */
 ech_status echi_thread_start(struct echi_thread *t, const char *name, void *(*run)(void *), void *arg, struct ech_error *err);
 void echi_thread_join(struct echi_thread *t);
+int64_t echi_thread_cpu_of(const struct echi_thread *t);   /* CPU time that it has used; it must not have been joined */
 ech_status echi_mutex_init(struct echi_mutex *m, struct ech_error *err);
 void echi_mutex_destroy(struct echi_mutex *m);
 void echi_mutex_lock(struct echi_mutex *m);
@@ -33,8 +34,11 @@ void echi_cond_broadcast(struct echi_cond *c);
 bool echi_cond_wait(struct echi_cond *c, struct echi_mutex *m, int64_t deadline);
 
 /* --- memory --- */
-void *echi_alloc_aligned(size_t bytes);    /* 64-byte aligned, zeroed; NULL when there is none; free with echi_free_aligned */
+void *echi_alloc_aligned(size_t bytes);    /* 64-byte aligned, zeroed, large pages asked for from 2 MiB on; NULL when there is none; free with echi_free_aligned */
 void echi_free_aligned(void *p);
+/* Bytes that this process may still take, as the system and its control groups say; SIZE_MAX where nothing says so. Large blocks are refused
+ * beyond it. `root` stands in front of the files' paths: "", but for tests. */
+size_t echi_memory_available(const char *root);
 
 /* --- files --- */
 /* The whole file in one malloc'd block (caller frees). Refuses more than `most` bytes. Errors name the path. */

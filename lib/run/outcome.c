@@ -21,13 +21,14 @@ void echi_report_begin(struct ech_report *r, const struct ech_model *model, cons
 }
 
 ech_status echi_first_weights(const struct ech_model *model, const struct ech_config *config, float **out, struct ech_error *err) {
-    float *weights = calloc(model->n_params, sizeof *weights);
-    if (!weights) return echi_fail_memory(err, "run", "the weights");
+    const size_t bytes = model->n_params * sizeof(float);   /* a size: the model has been checked */
+    float *weights = echi_alloc_aligned(bytes);
+    if (!weights) return echi_fail(err, ECH_E_MEMORY, "run", "no memory for %zu bytes of weights; use a smaller model", bytes);
     ech_status status = ECH_OK;
     if (config->init[0]) status = echi_safetensors_load(config->init, model, weights, err);
     else echi_model_init(model, config->seed, weights);
     if (status == ECH_OK) *out = weights;
-    else free(weights);
+    else echi_free_aligned(weights);
     return status;
 }
 

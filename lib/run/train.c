@@ -48,7 +48,7 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
     if (out_report) *out_report = *report;
 out:
     echi_checkpoints_close(checkpoints);
-    free(weights);
+    echi_free_aligned(weights);
     free(report);
     free(job);
     return status;

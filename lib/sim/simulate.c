@@ -79,7 +79,7 @@ ech_status ech_simulate(const ech_model *model, const ech_data *data, const stru
         if (out_report) *out_report = s->report;
     }
     echi_hosts_free(&s->hosts);
-    free(s->weights);
+    echi_free_aligned(s->weights);
     free(s);
     return status;
 }

@@ -1,43 +1,95 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Fully connected layers, with the ReLU that follows: three products of matrices. Input and its gradient lie with the groups side by
- * side, so that all samples of a number are a row. */
+ * side, so that all samples of a number are a row. Threads have rows of the products: of the weights' gradient the same outputs as forward,
+ * so that they find them in their caches. */
 #include "echi_cpu_matrix.h"
 #include "echi_cpu_stack.h"
 
 #include <string.h>
 
-void echi_cpu_fc_forward(struct echi_cpu_stack *s, int unit, const float *params) {
-    const struct echi_cpu_unit *u = &s->units[unit];
+/* An item is a range of outputs and one of inputs, the k-th of `cuts`: one for each thread, since each packs the other side for itself. */
+struct fc { int unit, cuts; const float *params; float *grads; bool need_input_grad; };
+
+static struct echi_cpu_range outputs_of(const struct echi_layer *l, const struct fc *f, int k) {
+    return echi_cpu_cut(l->out.c, ECHI_CPU_STEP, k, f->cuts);
+}
+
+static void forward(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct fc *f = args;
+    const struct echi_cpu_unit *u = &s->units[f->unit];
     const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, u->from), y = echi_cpu_value(s, unit + 1);
+    const struct echi_cpu_view x = echi_cpu_value(s, u->from), y = echi_cpu_value(s, f->unit + 1);
     const int in = (int)echi_shape_size(l->in);
-    echi_cpu_matrix(s->k,
-                    &(struct echi_cpu_matrix){.a = {params + l->weight_at, in, 1, l->out.c, in}, .b = {x.at, 1, x.column, s->groups * s->k->width, in},
-                                              .start = l->bias ? params + l->bias_at : NULL, .out = y.at, .out_row = y.channel,
-                                              .out_vector = y.group, .relu = u->relu, .bf16 = s->bf16},
-                    s->matrix);
+    for (int k = begin; k < end; k++) {
+        const struct echi_cpu_range o = outputs_of(l, f, k);
+        if (o.begin == o.end) continue;
+        echi_cpu_matrix(s->k,
+                        &(struct echi_cpu_matrix){.a = {f->params + l->weight_at + (ptrdiff_t)o.begin * in, in, 1, o.end - o.begin, in},
+                                                  .b = {x.at, 1, x.column, s->groups * s->k->width, in},
+                                                  .start = l->bias ? f->params + l->bias_at + o.begin : NULL, .out = y.at + o.begin * y.channel,
+                                                  .out_row = y.channel, .out_vector = y.group, .relu = u->relu, .bf16 = s->bf16},
+                        s->own[place].matrix);
+    }
+}
+
+void echi_cpu_fc_forward(struct echi_cpu_stack *s, int unit, const float *params) {
+    const struct echi_layer *l = s->units[unit].layer;
+    const struct fc f = {.unit = unit, .cuts = s->threads, .params = params};
+    echi_cpu_share_out(s, f.cuts, (double)l->out.c * (double)echi_shape_size(l->in) * s->groups / f.cuts, forward, &f);
+}
+
+/* Nobody needs the gradient behind the ReLU any more, so where it lies well that before it takes its place. */
+static float *before_relu_at(const struct echi_cpu_stack *s, const struct fc *f) {
+    const struct echi_cpu_view dy = echi_cpu_grad(s, f->unit + 1);
+    return dy.group == s->k->width ? dy.at : s->dz;
+}
+
+/* The gradient before ReLU, and the bias'. */
+static void before_relu(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct fc *f = args;
+    const struct echi_cpu_unit *u = &s->units[f->unit];
+    const struct echi_layer *l = u->layer;
+    const struct echi_cpu_view y = echi_cpu_value(s, f->unit + 1), dy = echi_cpu_grad(s, f->unit + 1);
+    const ptrdiff_t width = s->k->width, across = s->groups * width;
+    float *dz = before_relu_at(s, f);
+    (void)place;
+    for (int k = begin; k < end; k++) {
+        const struct echi_cpu_range out = outputs_of(l, f, k);
+        const size_t outputs = (size_t)(out.end - out.begin);
+        memset(s->bias_sums + out.begin * width, 0, outputs * (size_t)width * sizeof(float));
+        for (int o = out.begin; o < out.end && (u->relu || l->bias || dz != dy.at); o++)
+            s->k->relu_back(dy.at + o * dy.channel, dy.group, u->relu ? y.at + o * y.channel : NULL, y.group, dz + o * across, width, s->groups,
+                            s->bias_sums + o * width);
+        if (l->bias) s->k->reduce(s->bias_sums + out.begin * width, outputs, f->grads + l->bias_at + out.begin);
+    }
+}
+
+/* dw[out][in] = sum over samples of dz[out][sample] * x[sample][in]; dx[in][sample] = sum over outputs of w[out][in] * dz[out][sample] */
+static void backward(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct fc *f = args;
+    const struct echi_cpu_unit *u = &s->units[f->unit];
+    const struct echi_layer *l = u->layer;
+    const struct echi_cpu_view x = echi_cpu_value(s, u->from), dx = echi_cpu_share(s, u->from);
+    const int in = (int)echi_shape_size(l->in), width = s->k->width, across = s->groups * width;
+    const float *dz = before_relu_at(s, f);
+    for (int k = begin; k < end; k++) {
+        const struct echi_cpu_range o = outputs_of(l, f, k), i = echi_cpu_cut(in, ECHI_CPU_STEP, k, f->cuts);
+        if (o.begin < o.end)
+            echi_cpu_matrix(s->k, &(struct echi_cpu_matrix){.a = {dz + (ptrdiff_t)o.begin * across, across, 1, o.end - o.begin, s->n},
+                                                            .b = {x.at, x.column, 1, in, s->n},
+                                                            .out = f->grads + l->weight_at + (ptrdiff_t)o.begin * in, .out_row = in,
+                                                            .out_vector = width, .bf16 = s->bf16}, s->own[place].matrix);
+        if (f->need_input_grad && i.begin < i.end)
+            echi_cpu_matrix(s->k, &(struct echi_cpu_matrix){.a = {f->params + l->weight_at + i.begin, 1, in, i.end - i.begin, l->out.c},
+                                                            .b = {dz, 1, across, across, l->out.c}, .out = dx.at + i.begin * dx.column,
+                                                            .out_row = dx.column, .out_vector = dx.group, .bf16 = s->bf16}, s->own[place].matrix);
+    }
 }
 
 void echi_cpu_fc_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
-    const struct echi_cpu_kernels *k = s->k;
-    const struct echi_cpu_unit *u = &s->units[unit];
-    const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, u->from), y = echi_cpu_value(s, unit + 1);
-    const struct echi_cpu_view dy = echi_cpu_grad(s, unit + 1), dx = echi_cpu_share(s, u->from);
-    const int in = (int)echi_shape_size(l->in), out = l->out.c, width = k->width;
-    /* Nobody needs the gradient behind the ReLU any more, so where it lies well that before it takes its place. */
-    const bool in_place = dy.group == width;
-    const ptrdiff_t across = (ptrdiff_t)s->groups * width;
-    float *dz = in_place ? dy.at : s->dz;
-    memset(s->bias_sums, 0, (size_t)out * (size_t)width * sizeof(float));
-    for (int o = 0; o < out && (u->relu || l->bias || !in_place); o++)
-        k->relu_back(dy.at + o * dy.channel, dy.group, u->relu ? y.at + o * y.channel : NULL, y.group, dz + o * across, width, s->groups,
-                     s->bias_sums + (ptrdiff_t)o * width);
-    if (l->bias) k->reduce(s->bias_sums, (size_t)out, grads + l->bias_at);
-    /* dw[out][in] = sum over samples of dz[out][sample] * x[sample][in] */
-    echi_cpu_matrix(k, &(struct echi_cpu_matrix){.a = {dz, across, 1, out, s->n}, .b = {x.at, x.column, 1, in, s->n},
-                                                 .out = grads + l->weight_at, .out_row = in, .out_vector = width, .bf16 = s->bf16}, s->matrix);
-    if (need_input_grad)
-        echi_cpu_matrix(k, &(struct echi_cpu_matrix){.a = {params + l->weight_at, 1, in, in, out}, .b = {dz, 1, across, (int)across, out},
-                                                     .out = dx.at, .out_row = dx.column, .out_vector = dx.group, .bf16 = s->bf16}, s->matrix);
+    const struct echi_layer *l = s->units[unit].layer;
+    const struct fc f = {unit, s->threads, params, grads, need_input_grad};
+    const double products = (double)l->out.c * (double)echi_shape_size(l->in) * s->groups;
+    echi_cpu_share_out(s, f.cuts, 4.0 * s->groups * l->out.c / f.cuts, before_relu, &f);
+    echi_cpu_share_out(s, f.cuts, (need_input_grad ? 2.0 : 1.0) * products / f.cuts, backward, &f);
 }

@@ -24,9 +24,10 @@ static bool follows(const struct echi_layer *layers, int count, int next, enum e
 }
 
 /* Makes the unit that begins at layers[first]; returns the layer after it. */
-static int plan_unit(int winograd, int n, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
+static int plan_unit(int winograd, int groups, int width, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
     int next = first + 1;
-    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = echi_cpu_winograd_choose(&layers[first], n, winograd)};
+    const struct echi_cpu_points points = echi_cpu_winograd_choose(&layers[first], groups, width, winograd);
+    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = points.m, .late = points.late};
     u->turned = u->winograd == 0 && echi_cpu_turned_fits(u->layer);
     const enum echi_op op = layers[first].op;
     if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC || op == ECHI_OP_BATCH_NORM) && follows(layers, count, next, ECHI_OP_RELU)) {
@@ -60,13 +61,11 @@ static void *take2(struct arena *a, size_t rows, size_t count, size_t size) {
 }
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Weight sums of one convolution may take this much. */
-enum { SUMS_BYTES = 1 << 20 };
-
 static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     const size_t width = (size_t)s->k->width, lanes = (size_t)s->max_groups * width;
     size_t rows = 0, sums = 0, biases = 0, dz = 0, matrix = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
     struct echi_cpu_winograd_room most = {0};
+    struct echi_cpu_late_room late = {0};
     for (int b = 0; b <= s->n_units; b++) {
         struct echi_cpu_boundary *at = &s->boundaries[b];
         const size_t row = (size_t)at->left + (size_t)at->shape.w + (size_t)at->right;
@@ -85,12 +84,15 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
             echi_cpu_conv_grad_margins(l, s->k->most_vectors, &u->dy_left, &right);
             if (u->winograd) {
                 echi_cpu_winograd_margins(l, u->winograd, &(int){0}, &u->dy_left, &right);
-                echi_cpu_winograd_room(l, u->winograd, s->k->width, &most);
+                if (u->late) echi_cpu_late_room(l, u->winograd, s->max_groups, s->k->width, &late);
+                else echi_cpu_winograd_room(l, u->winograd, s->k->width, &most);
             }
             u->dy_row = (u->dy_left + l->out.w + right) * (ptrdiff_t)width;
             u->dy_channel = l->out.h * u->dy_row;
-            u->dy = take2(a, out, (size_t)u->dy_channel, sizeof(float));
-            biases = larger(biases, out * width);
+            const int at_once = u->turned || u->late ? 1 : u->winograd && s->max_groups > 2 ? 2 : s->max_groups;   /* groups */
+            u->dy_group = at_once > 1 ? l->out.c * u->dy_channel : 0;
+            u->dy = take2(a, out * (size_t)at_once, (size_t)u->dy_channel, sizeof(float));
+            biases = larger(biases, 2 * out * width);
             if (u->winograd) continue;
             if (u->turned) {
                 size_t inputs, sums_of_taps;
@@ -98,10 +100,8 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
                 turned = larger(turned, inputs);
                 turned_sums = larger(turned_sums, sums_of_taps);
             } else {
-                const size_t filter = l->weights / out * width;
-                u->chunk = (int)larger((size_t)s->k->most_outputs, SUMS_BYTES / sizeof(float) / filter);
-                if (u->chunk > l->out.c) u->chunk = l->out.c;
-                sums = larger(sums, (size_t)u->chunk * filter);
+                u->halves = echi_cpu_conv_halves(l, s->k->width);
+                sums = larger(sums, l->weights * width * (size_t)u->halves);
             }
             if (u->pool) {
                 u->place_row = (u->pool->out.w + 3) / 4 * (ptrdiff_t)width;
@@ -120,21 +120,29 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         }
     }
     s->share = take2(a, share, lanes, sizeof(float));
-    s->drawn = take2(a, drawn, width, sizeof(float));
-    s->rows = take(a, rows, sizeof(float));
     s->sums = take(a, sums, sizeof(float));
     s->bias_sums = take(a, biases, sizeof(float));
     s->dz = take(a, dz, sizeof(float));
-    s->matrix = take(a, matrix, sizeof(float));
     s->turned = take(a, turned, sizeof(float));
     s->turned_sums = take(a, turned_sums, sizeof(float));
     s->winograd.kernels = take(a, most.kernels, sizeof(float));
-    s->winograd.points = take(a, most.points, sizeof(float));
-    s->winograd.products = take(a, most.products, sizeof(float));
     s->winograd.nothing = take(a, most.nothing, sizeof(float));
-    s->winograd.turned = take(a, most.turned, sizeof(float));
-    s->winograd.grads = take(a, most.grads, sizeof(float));
     s->winograd.sums = take(a, most.sums, sizeof(float));
+    s->late.points = take(a, late.points, sizeof(float));
+    s->late.grads = take(a, late.grads, sizeof(float));
+    s->late.nothing = take(a, late.nothing, sizeof(float));
+    for (int place = 0; place < s->threads; place++) {
+        struct echi_cpu_scratch *own = &s->own[place];
+        own->rows = take(a, rows, sizeof(float));
+        own->matrix = take(a, matrix, sizeof(float));
+        own->drawn = take2(a, drawn, width, sizeof(float));
+        own->winograd.points = take(a, most.points, sizeof(float));
+        own->winograd.products = take(a, most.products, sizeof(float));
+        own->winograd.turned = take(a, most.turned, sizeof(float));
+        own->winograd.grads = take(a, most.grads, sizeof(float));
+        own->late.weights = take(a, late.weights, sizeof(float));
+        own->late.products = take(a, late.products, sizeof(float));
+    }
 }
 
 static struct echi_cpu_view view(const struct echi_cpu_stack *s, const struct echi_cpu_boundary *b, float *data) {
@@ -172,10 +180,15 @@ static void destroy(void *state) {
     struct echi_cpu_stack *s = state;
     if (!s) return;
     echi_free_aligned(s->memory);
+    free(s->own);
     free(s->boundaries);
     free(s->units);
     free(s->layers);
     free(s);
+}
+
+static const char *kind_name(int m) {
+    return m == 4 ? " F(4x4)" : m == 2 ? " F(2x2)" : m == ECHI_CPU_WHOLE ? " whole 2x2" : m == ECHI_CPU_STRIDED ? " F(2x2) by 2" : "";
 }
 
 static const char *op_name(const struct echi_layer *l) {
@@ -189,7 +202,7 @@ static const char *op_name(const struct echi_layer *l) {
 
 /* Behind the instruction set: sums that are not plain ones of floats. */
 static const char *sums_name(const struct echi_cpu_stack *s, const struct echi_cpu_unit *u) {
-    if (u->winograd) return u->winograd == 4 ? " F(4x4)" : " F(2x2)";
+    if (u->winograd) return kind_name(u->winograd);
     if (u->layer->op != ECHI_OP_FC || s->bf16 == ECHI_CPU_BF16_NONE) return "";
     return s->bf16 == ECHI_CPU_BF16_AMX ? " bf16 amx" : " bf16";
 }
@@ -217,31 +230,35 @@ static bool meet_readers(struct echi_cpu_stack *s) {
     return true;
 }
 
-static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, enum echi_cpu_bf16 bf16, const struct echi_layer *layers, int count, int max_n,
+static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, enum echi_cpu_bf16 bf16, struct echi_team *team,
+                              const struct echi_layer *layers, int count, int max_n,
                               void **out_state, struct echi_stack_unit *units, int *out_units, size_t *out_bytes,
                               struct ech_error *err) {
     struct echi_cpu_stack *s = calloc(1, sizeof *s);
     if (!s) return echi_fail_memory(err, "stack.create", "a stack");
     s->k = k;
+    s->team = team;
+    s->threads = echi_team_threads(team);
     s->bf16 = bf16;
     s->max_groups = (max_n + k->width - 1) / k->width;
     s->layers = malloc((size_t)count * sizeof *s->layers);
     s->units = calloc((size_t)count, sizeof *s->units);
     s->boundaries = calloc((size_t)count + 1, sizeof *s->boundaries);
-    if (!s->layers || !s->units || !s->boundaries) goto no_memory;
+    s->own = calloc((size_t)s->threads, sizeof *s->own);
+    if (!s->layers || !s->units || !s->boundaries || !s->own) goto no_memory;
     memcpy(s->layers, layers, (size_t)count * sizeof *layers);
 
     s->boundaries[0].shape = layers[0].in;
     for (int first = 0, next; first < count; first = next) {
         struct echi_cpu_unit *u = &s->units[s->n_units];
-        next = plan_unit(winograd, max_n, s->layers, count, first, u);
+        next = plan_unit(winograd, s->max_groups, k->width, s->layers, count, first, u);
         u->from = echi_stack_boundary(units, s->n_units, echi_layer_takes(s->layers, first));
         u->also = echi_stack_boundary(units, s->n_units, echi_layer_adds(s->layers, first));
         struct echi_stack_unit *told = &units[s->n_units++];
         told->first = first;
         told->end = next;
-        snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s", op_name(u->layer), u->relu ? "+relu" : "",
-                 u->pool ? "+maxpool" : "", k->name, sums_name(s, u));
+        snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s%s", op_name(u->layer), u->relu ? "+relu" : "", u->pool ? "+maxpool" : "",
+                 k->name, sums_name(s, u), u->late ? " late" : "");
         s->boundaries[s->n_units].shape = layers[next - 1].out;
     }
 
@@ -253,7 +270,12 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, en
     }
     struct arena a = {.ok = true};
     lay_out(s, &a);
-    if (!a.ok || !(s->memory = a.block = echi_alloc_aligned(a.used))) goto no_memory;
+    if (!a.ok || !(s->memory = a.block = echi_alloc_aligned(a.used))) {
+        destroy(s);
+        if (!a.ok) return echi_fail(err, ECH_E_SHAPE, "stack.create", "the activations of %d samples do not fit in memory; use fewer samples a step", max_n);
+        return echi_fail(err, ECH_E_MEMORY, "stack.create", "no memory for %zu bytes of activations of %d samples; use fewer samples a step, or a "
+                         "smaller model", a.used, max_n);
+    }
     *out_bytes = a.used;
     a.used = 0;
     lay_out(s, &a);
@@ -263,7 +285,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, en
 
 no_memory:
     destroy(s);
-    return echi_fail_memory(err, "stack.create", "activations");
+    return echi_fail_memory(err, "stack.create", "a stack");
 }
 
 /* ------------------------------------------------------------- the borders */
@@ -276,23 +298,31 @@ static struct runs runs_of(const struct echi_cpu_boundary *b, const struct echi_
     return (struct runs){b->shape.c * b->shape.h, b->shape.w, v->row};
 }
 
-static void rows_in(const struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, const float *rows) {
-    const struct echi_cpu_boundary *b = &s->boundaries[boundary];
-    const struct runs r = runs_of(b, &v);
-    const ptrdiff_t size = (ptrdiff_t)echi_shape_size(b->shape);
-    for (int g = 0; g < s->groups; g++)
-        for (int i = 0; i < r.count; i++)
-            s->k->to_vectors(rows + g * s->k->width * size + (ptrdiff_t)i * r.columns, size, echi_cpu_lanes(s, g), r.columns,
-                             v.at + g * v.group + i * r.step, v.column);
+struct border { int boundary; struct echi_cpu_view at; const float *from; float *to; };
+
+/* Item: a run of one group. */
+static void rows_between(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct border *b = args;
+    const struct runs r = runs_of(&s->boundaries[b->boundary], &b->at);
+    const ptrdiff_t size = (ptrdiff_t)echi_shape_size(s->boundaries[b->boundary].shape);
+    (void)place;
+    for (int item = begin; item < end; item++) {
+        const int g = item / r.count, i = item % r.count;
+        const ptrdiff_t row = g * s->k->width * size + (ptrdiff_t)i * r.columns;
+        float *vectors = b->at.at + g * b->at.group + i * r.step;
+        if (b->from) s->k->to_vectors(b->from + row, size, echi_cpu_lanes(s, g), r.columns, vectors, b->at.column);
+        else s->k->to_rows(vectors, b->at.column, echi_cpu_lanes(s, g), r.columns, b->to + row, size);
+    }
 }
-static void rows_out(const struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, float *rows) {
-    const struct echi_cpu_boundary *b = &s->boundaries[boundary];
-    const struct runs r = runs_of(b, &v);
-    const ptrdiff_t size = (ptrdiff_t)echi_shape_size(b->shape);
-    for (int g = 0; g < s->groups; g++)
-        for (int i = 0; i < r.count; i++)
-            s->k->to_rows(v.at + g * v.group + i * r.step, v.column, echi_cpu_lanes(s, g), r.columns,
-                          rows + g * s->k->width * size + (ptrdiff_t)i * r.columns, size);
+static void pass_border(struct echi_cpu_stack *s, const struct border *b) {
+    const struct runs r = runs_of(&s->boundaries[b->boundary], &b->at);
+    echi_cpu_share_out(s, s->groups * r.count, 4.0 * r.columns, rows_between, b);
+}
+static void rows_in(struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, const float *rows) {
+    pass_border(s, &(struct border){.boundary = boundary, .at = v, .from = rows});
+}
+static void rows_out(struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, float *rows) {
+    pass_border(s, &(struct border){.boundary = boundary, .at = v, .to = rows});
 }
 
 static void input(void *state, int n, const float *rows) {
@@ -396,10 +426,9 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
         struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err
 #define CREATE(name, kernels, winograd, bf16)                                                                                     \
     static ech_status name(CREATE_ARGS) {                                                                               \
-        (void)device;                                                                                                   \
         const struct echi_cpu_kernels *k = kernels;                                                                     \
         if (!k) return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create", "this processor lacks the instructions asked for"); \
-        return create_with(k, winograd, bf16, layers, count, max_n, out_state, units, out_units, out_bytes, err);                  \
+        return create_with(k, winograd, bf16, echi_device_team(device), layers, count, max_n, out_state, units, out_units, out_bytes, err);  \
     }
 #define STACK(text, create_function)                                                                                    \
     {                                                                                                                   \

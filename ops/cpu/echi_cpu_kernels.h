@@ -57,13 +57,16 @@ struct echi_cpu_outer {
     int rows, columns, outputs, taps;   /* outputs <= most_outputs, taps <= most_taps */
 };
 
-/* One tile of Winograd's F(m x m, 3 x 3), m 2 or 4, of `channels` channels: (m + 2) x (m + 2) inputs, or m x m outputs, and as many
- * *points*, numbers between the transforms. Vectors all. */
+/* One tile of Winograd's F(m x m, 3 x 3), m 2 or 4, of `channels` channels: (m + 2) x (m + 2) inputs, or m x m outputs, and (m + 2) x (m + 2)
+ * *points*, numbers between the transforms. Vectors all. Further kinds, in the place of m: */
+#define ECHI_CPU_WHOLE 1          /* a whole map of 2 x 2 without the zeros around it: 2 x 2 inputs, 2 x 2 outputs, 3 x 3 points */
+#define ECHI_CPU_STRIDED 3        /* with stride 2: 5 x 5 inputs, 2 x 2 outputs, 5 x 5 points */
+#define ECHI_CPU_STRIDED_BACK 5   /* from the outputs' gradient to that of the inputs, padded by 1: 3 x 3 and 4 x 4 with the same points */
 #define ECHI_CPU_WINOGRAD_MOST 4
 struct echi_cpu_tile {
     int channels;
     const float *row[ECHI_CPU_WINOGRAD_MOST + 2]; ptrdiff_t channel[ECHI_CPU_WINOGRAD_MOST + 2];   /* inputs: each row, from channel to channel */
-    float *points; ptrdiff_t point, points_channel;   /* point i, j of channel c: points + (i * (m + 2) + j) * point + c * points_channel */
+    float *points; ptrdiff_t point, points_channel;   /* point i, j of channel c: points + (i * side + j) * point + c * points_channel, side the points along one */
     float *out; ptrdiff_t out_channel, out_row;   /* outputs; `rows` and `columns` of them are there */
     int rows, columns;
     ptrdiff_t column;                             /* of inputs or outputs */

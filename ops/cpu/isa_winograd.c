@@ -1,10 +1,105 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The transforms of Winograd's minimal filtering F(m x m, 3 x 3) (Lavin and Gray, CVPR 2016, arXiv 1509.09308, section 4.1, with the
  * points 0, +-1, +-2): y = A^T [ (G g G^T) . (B^T d B) ] A, where a tile d of m + 2 rows and columns gives m x m outputs. Each number is a
- * vector over a group of samples, of the weights a vector over channels, so a transform is sums of vectors and nothing moves across lanes. */
+ * vector over a group of samples, of the weights a vector over channels, so a transform is sums of vectors and nothing moves across lanes.
+ *
+ * A map of 2 x 2 with a margin of zeros is cheaper still taken whole. Along one side y0 = g1 x0 + g2 x1 and y1 = g0 x0 + g1 x1 are
+ *     y0 = g1 (x0 + x1) + (g2 - g1) x1,   y1 = g1 (x0 + x1) + (g0 - g1) x0
+ * three multiplications where the plain sum takes four and F(2, 3) four: F(2, 2) with the weights in the place of the data. So a map
+ * takes 9 instead of 16, and has as many points as a kernel has weights. All factors are 1: on whole numbers it is exact.
+ *
+ * With stride 2 the outer taps meet inputs that the middle one does not. Along one side two outputs y0 = g0 d0 + g1 d1 + g2 d2 and
+ * y1 = g0 d2 + g1 d3 + g2 d4 are
+ *     y0 = g0 (d0 - d2) + (g0 + g2) d2 + g1 d1,   y1 = (g0 + g2) d2 + g2 (d4 - d2) + g1 d3
+ * five multiplications instead of six, again with factors of 1: F(2, 2) for the outer taps, and the plain product for the middle one. A tile
+ * takes 25 instead of 36. The gradient of the input has four outputs from three inputs, at the same points of the weights. */
 #include "echi_vec.h"
 
+#include <string.h>
+
 #define MOST (ECHI_CPU_WINOGRAD_MOST + 2)   /* rows and columns of a tile */
+
+/* Along one side of a tile: points, inputs, outputs. */
+INLINE bool strided(int m) { return m == ECHI_CPU_STRIDED || m == ECHI_CPU_STRIDED_BACK; }
+INLINE int points_along(int m) { return m == ECHI_CPU_WHOLE ? 3 : strided(m) ? 5 : m + 2; }
+INLINE int inputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m == ECHI_CPU_STRIDED ? 5 : m == ECHI_CPU_STRIDED_BACK ? 3 : m + 2; }
+INLINE int outputs_along(int m) { return m == ECHI_CPU_WHOLE || m == ECHI_CPU_STRIDED ? 2 : m == ECHI_CPU_STRIDED_BACK ? 4 : m; }
+
+/* Calls f with m known. */
+#define WITH(m, f, ...)                                                                                                 \
+    switch (m) {                                                                                                        \
+    case 2: f(2, __VA_ARGS__); break;                                                                                   \
+    case 4: f(4, __VA_ARGS__); break;                                                                                   \
+    case ECHI_CPU_WHOLE: f(ECHI_CPU_WHOLE, __VA_ARGS__); break;                                                         \
+    case ECHI_CPU_STRIDED: f(ECHI_CPU_STRIDED, __VA_ARGS__); break;                                                     \
+    default: f(ECHI_CPU_STRIDED_BACK, __VA_ARGS__); break;                                                              \
+    }
+
+INLINE void input_whole(const vec d[MOST], vec v[MOST]) {
+    v[0] = d[0];
+    v[1] = d[0] + d[1];
+    v[2] = d[1];
+}
+INLINE void weights_whole(const vec g[3], vec u[MOST]) {
+    u[0] = g[0] - g[1];
+    u[1] = g[1];
+    u[2] = g[2] - g[1];
+}
+INLINE void output_whole(const vec p[MOST], vec y[MOST]) {
+    y[0] = p[1] + p[2];
+    y[1] = p[1] + p[0];
+}
+INLINE void grad_whole(const vec y[MOST], vec p[MOST]) {
+    p[0] = y[1];
+    p[1] = y[0] + y[1];
+    p[2] = y[0];
+}
+INLINE void weights_back_whole(const vec u[MOST], vec g[3]) {
+    g[0] = u[0];
+    g[1] = u[1] - u[0] - u[2];
+    g[2] = u[2];
+}
+
+INLINE void input_strided(const vec d[MOST], vec v[MOST]) {
+    v[0] = d[0] - d[2];
+    v[1] = d[2];
+    v[2] = d[4] - d[2];
+    v[3] = d[1];
+    v[4] = d[3];
+}
+INLINE void weights_strided(const vec g[3], vec u[MOST]) {
+    u[0] = g[0];
+    u[1] = g[0] + g[2];
+    u[2] = g[2];
+    u[3] = u[4] = g[1];
+}
+INLINE void output_strided(const vec p[MOST], vec y[MOST]) {
+    y[0] = p[0] + p[1] + p[3];
+    y[1] = p[1] + p[2] + p[4];
+}
+INLINE void grad_strided(const vec y[MOST], vec p[MOST]) {
+    p[0] = p[3] = y[0];
+    p[1] = y[0] + y[1];
+    p[2] = p[4] = y[1];
+}
+INLINE void weights_back_strided(const vec u[MOST], vec g[3]) {
+    g[0] = u[0] + u[1];
+    g[1] = u[3] + u[4];
+    g[2] = u[1] + u[2];
+}
+/* Backward, with the weights turned round: inputs 4 t to 4 t + 3 see the gradients 2 t to 2 t + 2. */
+INLINE void input_strided_back(const vec d[MOST], vec v[MOST]) {
+    v[0] = d[0] - d[1];
+    v[1] = v[4] = d[1];
+    v[2] = d[2] - d[1];
+    v[3] = d[0];
+}
+INLINE void output_strided_back(const vec p[MOST], vec y[MOST]) {
+    y[0] = p[3];
+    y[1] = p[1] + p[0];
+    y[2] = p[4];
+    y[3] = p[1] + p[2];
+}
 
 INLINE void input_2(const vec d[MOST], vec v[MOST]) {
     v[0] = d[0] - d[2];
@@ -78,34 +173,46 @@ INLINE void weights_back_4(const vec u[MOST], vec g[3]) {
     g[2] = 1 / 6.0f * even2 - even + u[5];
 }
 
-/* m is known where these are used, 2 or 4. */
+/* m is known where these are used. */
 INLINE void input(int m, const vec d[MOST], vec v[MOST]) {
     if (m == 4) input_4(d, v);
+    else if (m == ECHI_CPU_STRIDED) input_strided(d, v);
+    else if (m == ECHI_CPU_STRIDED_BACK) input_strided_back(d, v);
+    else if (m == ECHI_CPU_WHOLE) input_whole(d, v);
     else input_2(d, v);
 }
 INLINE void weights(int m, const vec g[3], vec u[MOST]) {
     if (m == 4) weights_4(g, u);
+    else if (strided(m)) weights_strided(g, u);
+    else if (m == ECHI_CPU_WHOLE) weights_whole(g, u);
     else weights_2(g, u);
 }
 INLINE void output(int m, const vec p[MOST], vec y[MOST]) {
     if (m == 4) output_4(p, y);
+    else if (m == ECHI_CPU_STRIDED) output_strided(p, y);
+    else if (m == ECHI_CPU_STRIDED_BACK) output_strided_back(p, y);
+    else if (m == ECHI_CPU_WHOLE) output_whole(p, y);
     else output_2(p, y);
 }
 INLINE void grad(int m, const vec y[MOST], vec p[MOST]) {
     if (m == 4) grad_4(y, p);
+    else if (strided(m)) grad_strided(y, p);
+    else if (m == ECHI_CPU_WHOLE) grad_whole(y, p);
     else grad_2(y, p);
 }
 INLINE void weights_sum(int m, const vec u[MOST], vec g[3]) {
     if (m == 4) weights_back_4(u, g);
+    else if (strided(m)) weights_back_strided(u, g);
+    else if (m == ECHI_CPU_WHOLE) weights_back_whole(u, g);
     else weights_back_2(u, g);
 }
 
 INLINE void input_tile(int m, const struct echi_cpu_tile *t, int c) {
-    const int a = m + 2;
+    const int a = points_along(m), ins = inputs_along(m);
     vec half[MOST][MOST];   /* B^T d, transposed: [column][row] */
-    UNROLL for (int j = 0; j < a; j++) {
+    UNROLL for (int j = 0; j < ins; j++) {
         vec d[MOST], v[MOST];
-        UNROLL for (int i = 0; i < a; i++) { d[i] = load(t->row[i] + c * t->channel[i] + j * t->column); }
+        UNROLL for (int i = 0; i < ins; i++) { d[i] = load(t->row[i] + c * t->channel[i] + j * t->column); }
         input(m, d, v);
         UNROLL for (int i = 0; i < a; i++) { half[i][j] = v[i]; }
     }
@@ -116,43 +223,96 @@ INLINE void input_tile(int m, const struct echi_cpu_tile *t, int c) {
     }
 }
 
+INLINE void input_tiles(int m, const struct echi_cpu_tile *t) {
+    for (int c = 0; c < t->channels; c++) input_tile(m, t, c);
+}
 void ISA(winograd_input)(int m, const struct echi_cpu_tile *t) {
-    if (m == 4) for (int c = 0; c < t->channels; c++) input_tile(4, t, c);
-    else for (int c = 0; c < t->channels; c++) input_tile(2, t, c);
+    WITH(m, input_tiles, t);
 }
 
 INLINE void output_tile(int m, const struct echi_cpu_tile *t, int c) {
-    const int a = m + 2;
+    const int a = points_along(m), outs = outputs_along(m);
     vec half[MOST][MOST];   /* A^T p, transposed */
     UNROLL for (int j = 0; j < a; j++) {
         vec p[MOST], y[MOST];
         UNROLL for (int i = 0; i < a; i++) { p[i] = load(t->points + (i * a + j) * t->point + c * t->points_channel); }
         output(m, p, y);
-        UNROLL for (int i = 0; i < m; i++) { half[i][j] = y[i]; }
+        UNROLL for (int i = 0; i < outs; i++) { half[i][j] = y[i]; }
     }
     const vec start = t->start ? splat(t->start[c]) : (vec){0};
     for (int i = 0; i < t->rows; i++) {
         float *to = t->out + c * t->out_channel + i * t->out_row;
         vec y[MOST];
         output(m, half[i], y);
-        UNROLL for (int j = 0; j < m; j++) {
+        UNROLL for (int j = 0; j < outs; j++) {
             const vec sum = y[j] + start;
             if (j < t->columns) store(to + j * t->column, t->relu ? pick(sum <= 0.0f, (vec){0}, sum) : sum);
         }
     }
 }
 
+INLINE void output_tiles(int m, const struct echi_cpu_tile *t) {
+    for (int c = 0; c < t->channels; c++) output_tile(m, t, c);
+}
 void ISA(winograd_output)(int m, const struct echi_cpu_tile *t) {
-    if (m == 4) for (int c = 0; c < t->channels; c++) output_tile(4, t, c);
-    else for (int c = 0; c < t->channels; c++) output_tile(2, t, c);
+    WITH(m, output_tiles, t);
 }
 
-INLINE void weights_of(int m, const float *nine, float *points, ptrdiff_t point) {
-    const int a = m + 2;
+/* 3 x 3 kernels, `row` floats apart (9 at least), as nine vectors with a lane a kernel, 0 in the lanes that have none; and back. A vector of
+ * 16 is longer than a kernel: it is read as far as the kernels behind it go, the last one as far as those before it. */
+INLINE void some_columns(const float *rows, ptrdiff_t row, int lanes, vec nine[9]) {
+#if VEC_FLOATS == 16
+    vec m[VEC_FLOATS];
+    if (lanes == 1) {
+        UNROLL for (int i = 0; i < 9; i++) { nine[i] = (vec){rows[i]}; }
+        return;
+    }
+    UNROLL for (int lane = 0; lane < VEC_FLOATS; lane++) { m[lane] = lane < lanes - 1 ? load(rows + lane * row) : (vec){0}; }
+    const vec last = load(rows + (lanes - 1) * row - 7);
+    const vec moved = __builtin_shufflevector(last, last, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 0, 0, 0, 0, 0, 0);
+    UNROLL for (int lane = 1; lane < VEC_FLOATS; lane++) { m[lane] = lane == lanes - 1 ? moved : m[lane]; }
+    transpose(m);
+    UNROLL for (int i = 0; i < 9; i++) { nine[i] = m[i]; }
+#else
+    UNROLL for (int i = 0; i < 9; i += VEC_FLOATS) {
+        const int first = i + VEC_FLOATS > 9 ? 9 - VEC_FLOATS : i;
+        vec m[VEC_FLOATS];
+        UNROLL for (int lane = 0; lane < VEC_FLOATS; lane++) { m[lane] = lane < lanes ? load(rows + lane * row + first) : (vec){0}; }
+        transpose(m);
+        UNROLL for (int j = 0; j < VEC_FLOATS; j++) { nine[first + j] = m[j]; }
+    }
+#endif
+}
+INLINE void nine_columns(const float *rows, ptrdiff_t row, int lanes, vec nine[9]) {
+    if (lanes == VEC_FLOATS) some_columns(rows, row, VEC_FLOATS, nine);
+    else some_columns(rows, row, lanes, nine);
+}
+INLINE void nine_rows(const vec nine[9], float *rows, ptrdiff_t row, int lanes) {
+#if VEC_FLOATS == 16
+    vec m[VEC_FLOATS] = {nine[0], nine[1], nine[2], nine[3], nine[4], nine[5], nine[6], nine[7], nine[8]};
+    transpose(m);
+    UNROLL for (int lane = 0; lane < VEC_FLOATS; lane++) {
+        if (lane < lanes) memcpy(rows + lane * row, &m[lane], 9 * sizeof(float));
+    }
+#else
+    UNROLL for (int i = 0; i < 9; i += VEC_FLOATS) {
+        const int first = i + VEC_FLOATS > 9 ? 9 - VEC_FLOATS : i;
+        vec m[VEC_FLOATS];
+        UNROLL for (int j = 0; j < VEC_FLOATS; j++) { m[j] = nine[first + j]; }
+        transpose(m);
+        UNROLL for (int lane = 0; lane < VEC_FLOATS; lane++) {
+            if (lane < lanes) store(rows + lane * row + first, m[lane]);
+        }
+    }
+#endif
+}
+
+INLINE void weights_of(int m, const vec nine[9], float *points, ptrdiff_t point) {
+    const int a = points_along(m);
     vec half[MOST][3];
     UNROLL for (int j = 0; j < 3; j++) {
-        vec g[3], u[MOST];
-        UNROLL for (int i = 0; i < 3; i++) { g[i] = load(nine + (3 * i + j) * VEC_FLOATS); }
+        const vec g[3] = {nine[j], nine[3 + j], nine[6 + j]};
+        vec u[MOST];
         weights(m, g, u);
         UNROLL for (int i = 0; i < a; i++) { half[i][j] = u[i]; }
     }
@@ -164,20 +324,24 @@ INLINE void weights_of(int m, const float *nine, float *points, ptrdiff_t point)
 }
 
 void ISA(winograd_weights)(int m, const float *kernels, ptrdiff_t kernel, int lanes, bool turned, float *points, ptrdiff_t point) {
-    float nine[9 * VEC_FLOATS];
-    for (int i = 0; i < 9; i++)
-        for (int lane = 0; lane < VEC_FLOATS; lane++)
-            nine[i * VEC_FLOATS + lane] = lane < lanes ? kernels[lane * kernel + (turned ? 8 - i : i)] : 0.0f;
-    if (m == 4) weights_of(4, nine, points, point);
-    else weights_of(2, nine, points, point);
+    vec nine[9];
+    nine_columns(kernels, kernel, lanes, nine);
+    if (turned) {
+        UNROLL for (int i = 0; i < 4; i++) {
+            const vec other = nine[i];
+            nine[i] = nine[8 - i];
+            nine[8 - i] = other;
+        }
+    }
+    WITH(m, weights_of, nine, points, point);
 }
 
 INLINE void grad_tile(int m, const struct echi_cpu_tile *t, int c) {
-    const int a = m + 2;
+    const int a = points_along(m), outs = outputs_along(m);
     vec half[MOST][MOST];   /* A dy, transposed */
-    UNROLL for (int j = 0; j < m; j++) {
+    UNROLL for (int j = 0; j < outs; j++) {
         vec y[MOST], p[MOST];
-        UNROLL for (int i = 0; i < m; i++) { y[i] = load(t->row[i] + c * t->channel[i] + j * t->column); }
+        UNROLL for (int i = 0; i < outs; i++) { y[i] = load(t->row[i] + c * t->channel[i] + j * t->column); }
         grad(m, y, p);
         UNROLL for (int i = 0; i < a; i++) { half[i][j] = p[i]; }
     }
@@ -188,13 +352,15 @@ INLINE void grad_tile(int m, const struct echi_cpu_tile *t, int c) {
     }
 }
 
+INLINE void grad_tiles(int m, const struct echi_cpu_tile *t) {
+    for (int c = 0; c < t->channels; c++) grad_tile(m, t, c);
+}
 void ISA(winograd_grad)(int m, const struct echi_cpu_tile *t) {
-    if (m == 4) for (int c = 0; c < t->channels; c++) grad_tile(4, t, c);
-    else for (int c = 0; c < t->channels; c++) grad_tile(2, t, c);
+    WITH(m, grad_tiles, t);
 }
 
-INLINE void weights_back(int m, const float *points, ptrdiff_t point, float *nine) {
-    const int a = m + 2;
+INLINE void weights_back(int m, const float *points, ptrdiff_t point, vec nine[9]) {
+    const int a = points_along(m);
     vec half[3][MOST];   /* G^T u */
     UNROLL for (int j = 0; j < a; j++) {
         vec u[MOST], g[3];
@@ -202,17 +368,11 @@ INLINE void weights_back(int m, const float *points, ptrdiff_t point, float *nin
         weights_sum(m, u, g);
         UNROLL for (int i = 0; i < 3; i++) { half[i][j] = g[i]; }
     }
-    UNROLL for (int i = 0; i < 3; i++) {
-        vec g[3];
-        weights_sum(m, half[i], g);
-        UNROLL for (int j = 0; j < 3; j++) { store(nine + (3 * i + j) * VEC_FLOATS, g[j]); }
-    }
+    UNROLL for (int i = 0; i < 3; i++) { weights_sum(m, half[i], nine + 3 * i); }
 }
 
 void ISA(winograd_weights_grad)(int m, const float *points, ptrdiff_t point, int lanes, float *kernels, ptrdiff_t kernel) {
-    float nine[9 * VEC_FLOATS];
-    if (m == 4) weights_back(4, points, point, nine);
-    else weights_back(2, points, point, nine);
-    for (int lane = 0; lane < lanes; lane++)
-        for (int i = 0; i < 9; i++) kernels[lane * kernel + i] = nine[i * VEC_FLOATS + lane];
+    vec nine[9];
+    WITH(m, weights_back, points, point, nine);
+    nine_rows(nine, kernels, kernel, lanes);
 }

@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # GSSP and GDTopK against what else there is, on simulated clusters of 16 unlike workers (test/hosts), LeNet-5 on MNIST with its
 # real gradients in virtual time: time to 98.5 %, final accuracy, bytes and staleness in one table, and accuracy against time as a
-# plot for each cluster. The paper claims 46 to 120 % faster with under 1 point lost (papers.md, 4).
+# plot for each cluster. The paper claims 46 to 120 % faster with under 1 point lost (papers.md, 4). Behind them its other nets: ResNet-18 and
+# VGG-19 on CIFAR-10, on `strong`, narrowed to a quarter of their channels, for a run of these takes half an hour of a core all the same.
 #   make reproduce-gssp              everything; a run that is there already is not made again: stop and go on as you like
 #   ONLY="strong" SEEDS=1            some clusters, other seeds than 1 to 7
 #   SHOWN="1 2"                      and for those that nothing is claimed of, other than SEEDS or 1 to 3
+#   ONLY="resnet18 vgg19"            the nets alone; NET_SEEDS="1 2 3" for other seeds than 1
+#   NARROW=1                         those in full width: a day of a core each
 #   JOBS=2                           runs at a time
 #   LOOK=1                           no new runs: what there is so far
 #   RATES=1                          the sweep that the learning rates come from, instead of the table
@@ -14,6 +17,8 @@ source "$(dirname "$0")/common.sh"
 
 target=0.985 jobs=${JOBS:-$(nproc)} only=${ONLY:-} dir=$out/reproduce ring=$(cd "$root" && realpath "${B:-build}")/test/bench/bench_ring
 data=$(find_mnist) || { echo "reproduce-gssp: no MNIST in \$ECHELON_DATA/mnist or data/mnist (tools/get-data mnist fetches it): skipped"; exit 77; }
+cifar=$(find_cifar) || echo "reproduce-gssp: no CIFAR-10 in \$ECHELON_DATA/cifar10 or data/cifar10 (tools/get-data cifar10 fetches it): without its nets"
+narrow=${NARROW:-4}
 mkdir -p "$dir/rules"
 build=$(cat "$echelon" "$ring" "$root"/test/bench/rules/*.rule | sha256sum | cut -c 1-16)
 if [ "$(cat "$dir/build" 2>/dev/null)" != "$build" ]; then rm -rf "${dir:?}"/*; mkdir -p "$dir/rules"; fi
@@ -85,6 +90,26 @@ strong|GSSP, momentum by samples|also|5|momentum_by_samples --sync gssp $dense $
 strong|GSSP, momentum 0.5, ours|also|5|--sync gssp $dense $(rate rules)
 strong|GSSP, pushes are means|also|5|mean_push $plain
 ROWS
+    [ -z "$cifar" ] || for net in resnet18 vgg19; do cat <<ROWS
+$net|BSP, equal shares|nets|10|--sync bsp --shares equal --separate off $(net_rate bsp)
+$net|as planned|nets|10|--sync auto $(net_rate planned)
+ROWS
+    done
+}
+# Nets with batch-norm: PyTorch's usual rate for B samples and its decay, and the cosine that all of them are trained with.
+net_rate() {
+    case $1 in
+    bsp) echo --batch 256 --momentum 0.9 --lr 0.1 --weight-decay 5e-4 --schedule cosine ;;
+    planned) echo --batch 64 --momentum 0.9 --lr 0.025 --weight-decay 5e-4 --schedule cosine ;;
+    esac
+}
+is_net() { [ "$1" = resnet18 ] || [ "$1" = vgg19 ]; }
+# net_files NET: its model with as many channels as asked for, and what its arithmetic costs; the costs are measured once and kept, so that
+# runs that go on later are of the same cluster.
+net_files() {
+    local model=$dir/$1.$narrow
+    [ -e "$model" ] || "$echelon" model "$1" --text | awk -v by="$narrow" '$1 == "conv2d" { $3 /= by } { print }' > "$model"
+    [ -e "$model.profile" ] || "$echelon" train --model "$model" --data "$cifar" --steps 1 --eval-every 0 --progress off --profile-out "$model.profile" > /dev/null
 }
 # The sweep: as rows. BSP's accuracy by samples is one node's, whatever its cluster, so the rate is that of the fastest way to play it.
 # A head apart has as many samples under way as B says; elsewhere a step's samples say it, and B only divides.
@@ -121,6 +146,7 @@ seeds_of() {
     case $1 in
     claimed) echo "${SEEDS:-1 2 3 4 5 6 7}" ;;
     shown | also) echo "${SHOWN:-${SEEDS:-1 2 3}}" ;;
+    nets) echo "${NET_SEEDS:-1}" ;;
     once) echo 100 ;;
     twice) echo 100 101 ;;
     esac
@@ -132,11 +158,15 @@ name_of() { tr -c 'A-Za-z0-9.\n' - <<< "$1.$2" | tr -s -; }   # CLUSTER SCHEME: 
 one() {
     local file=$dir/$1.$2 hosts=$root/test/hosts/$3 epochs=$4 seed=$2 status=0 program=$echelon name=$1 way=
     [ ! -e "$file.json" ] || return 0
-    shift 4
-    local cluster=(--hosts "$hosts")
+    set -- "$3" "${@:5}"
+    local cluster=(--hosts "$hosts") samples=$data
+    if is_net "$1"; then   # looks at 10,000 pictures cost as much as a third of so many trained
+        cluster=(--hosts "$root/test/hosts/strong" --model "$dir/$1.$narrow" --profile "$dir/$1.$narrow.profile" --eval-every 12500) samples=$cifar
+    fi
+    shift
     if [ "$1" = ring ]; then way=ring cluster=(--workers 1); shift
     elif [ "${1#--}" = "$1" ]; then program=$dir/rules/$1; shift; [ -x "$program" ] || return 0; fi
-    "$program" sim --data "$data" "${cluster[@]}" --epochs "$epochs" --seed "$seed" --progress off --report "$file.tmp" \
+    "$program" sim --data "$samples" "${cluster[@]}" --epochs "$epochs" --seed "$seed" --progress off --report "$file.tmp" \
         --curve "$file.csv" "$@" > "$file.log" 2>&1 < /dev/null || status=$?
     if [ $status != 0 ] && [ $status != 21 ]; then echo "  $name, seed $seed: status $status: $(tail -n 1 "$file.log")"; return 0; fi
     [ -z "$way" ] || in_a_ring "$file" "$hosts" "$seed" "$@"
@@ -153,8 +183,8 @@ in_a_ring() {
         printf "{\n  \"samples\": %d,\n  \"images_per_second\": %.1f,\n  \"staleness_mean\": 0,\n  \"bytes_sent\": {\"ring\": %.0f}\n}\n",
             $1, b / t, $1 / b * bytes }' "$1.csv" > "$1.tmp"
 }
-export -f one in_a_ring
-export dir root data echelon ring
+export -f one in_a_ring is_net
+export dir root data cifar narrow echelon ring
 
 for rule in "$root"/test/bench/rules/*.rule; do
     name=$(basename "$rule" .rule)
@@ -168,12 +198,20 @@ while IFS='|' read -r hosts scheme kind epochs options; do
 done < <($what) | sort -s -k 2,2n > "$plan"   # seed by seed: a table of few seeds is whole early
 total=$(wc -l < "$plan")
 if [ -z "${LOOK:-}" ]; then
+    for net in resnet18 vgg19; do ! grep -q " $net " "$plan" || net_files $net; done
     echo "$total runs, $jobs at a time; those in ${dir#"$root"/} are not made again"
     xargs -P "$jobs" -L 1 bash -c 'one "$@"' one < "$plan"
 fi
 
+# What a curve must reach: 98.5 %, and with the nets what BSP with equal shares ends at, in the median.
+target_of() {
+    local file finals=()
+    is_net "$1" || { echo "$target"; return; }
+    for file in "$dir/$(name_of "$1" 'BSP, equal shares')".*.json; do [ ! -e "$file" ] || finals+=("$(last_accuracy "${file%.json}.csv")"); done
+    [ ${#finals[@]} != 0 ] && median "${finals[@]}" || echo 1
+}
 # When a curve first reached the target, in column 2 epochs, 3 virtual seconds; "inf": never.
-reached() { awk -F, -v t=$target -v c="$2" 'NR > 1 && $5 >= t { print $c; found = 1; exit } END { if (!found) print "inf" }' "$1"; }
+reached() { awk -F, -v t="$3" -v c="$2" 'NR > 1 && $5 >= t { print $c; found = 1; exit } END { if (!found) print "inf" }' "$1"; }
 last_accuracy() { awk -F, 'END { print (NR > 1 ? $5 : 0.1) }' "$1"; }
 # sent REPORT [KIND]: bytes of all kinds of messages or of one, a sample
 sent() {
@@ -195,18 +233,18 @@ gap() { value "$1" iteration_seconds | tr -d '[] ' | tr , '\n' | awk '$1 > 0 { i
 
 declare -A time=() final=() bytes=() pushes=() speed=() spread=() apart_by=()
 table() {
-    local hosts scheme kind epochs options name file seed last= runs there
+    local hosts scheme kind epochs options name file seed last= runs there goal
     printf '%-30s %5s %12s %7s %7s %8s %14s %9s %10s %9s\n' '' seeds '98.5 % at s' 'epochs' x 'final %' 'least to most' images/s 'B an image' staleness
     while IFS='|' read -r hosts scheme kind epochs options; do
         name=$(name_of "$hosts" "$scheme")
         local times=() passes=() finals=() all=() pushed=() speeds=() stale=() gaps=()
-        runs=0 there=0
+        runs=0 there=0 goal=$(target_of "$hosts")
         for seed in $(seeds_of "$kind"); do
             file=$dir/$name.$seed
             [ -e "$file.json" ] || continue
             runs=$((runs + 1))
-            times+=("$(reached "$file.csv" 3)")
-            passes+=("$(reached "$file.csv" 2)")
+            times+=("$(reached "$file.csv" 3 "$goal")")
+            passes+=("$(reached "$file.csv" 2 "$goal")")
             [ "${times[-1]}" = inf ] || there=$((there + 1))
             finals+=("$(last_accuracy "$file.csv")")
             speeds+=("$(value "$file.json" images_per_second)")
@@ -216,7 +254,7 @@ table() {
             gaps+=("$(gap "$file.json")")
         done
         [ $runs != 0 ] || continue
-        [ "$hosts" = "$last" ] || printf '%s\n' "$hosts"
+        [ "$hosts" = "$last" ] || printf '%s%s\n' "$hosts" "$(is_net "$hosts" && awk -v t="$goal" 'BEGIN { printf ", to %.2f %%", 100 * t }')"
         last=$hosts
         time[$name]=$(median "${times[@]}") final[$name]=$(median "${finals[@]}") bytes[$name]=$(median "${all[@]}") pushes[$name]=$(median "${pushed[@]}") speed[$name]=$(median "${speeds[@]}")
         apart_by[$name]=$(median "${gaps[@]}")
@@ -261,6 +299,11 @@ claims() {
             "$(awk '{ print $3 - $1 }' <<< "${spread[$(name_of links "$plain")]}")"
         claim "links: GDTopK $policy: points under BSP equal at the end" "$(points links "GDTopK, $policy" "$equal")" '<=' 0.5
     done
+    for net in resnet18 vgg19; do
+        has $net 'as planned' || continue
+        claim "$net: as planned: time to where BSP equal ends, over its own" "$(ratio "$(at $net 'as planned')" "$(at $net "$equal")")" '<=' 0.45
+        claim "$net: the same: points under BSP equal at the end" "$(points $net 'as planned' "$equal")" '<=' 1
+    done
     return 0
 }
 # What the planner chooses where all is left to it, and where nothing may be separated.
@@ -286,7 +329,7 @@ plot() {       # plot CLUSTER: of each scheme the first seed. There are eight co
     done < <(rows)
     [ -n "$lines" ] || return 0
     gnuplot -e "set datafile separator ','; set terminal svg size 900,560 font 'sans,13' background 'white'; set output '$file'; set key outside below maxcols 3;
-        set title 'LeNet-5 on MNIST, 16 workers ($1)'; set xlabel 'virtual seconds'; set logscale x; set ylabel 'test accuracy, %'; set yrange [90:100]; set grid; plot $lines" &&
+        set title '$(is_net "$1" && echo "$1 on CIFAR-10, 16 workers (strong)" || echo "LeNet-5 on MNIST, 16 workers ($1)")'; set xlabel 'virtual seconds'; set logscale x; set ylabel 'test accuracy, %'; set yrange [$(is_net "$1" && echo 20 || echo 90):100]; set grid; plot $lines" &&
         echo "  ${file#"$root"/}"
 }
 
@@ -300,7 +343,7 @@ echo "What the planner chooses (--sync auto):"
 choices
 echo
 if command -v gnuplot > /dev/null; then
-    for hosts in even mild strong incast links; do plot $hosts; done
+    for hosts in even mild strong incast links resnet18 vgg19; do plot $hosts; done
 else
     echo "no plots: gnuplot is not here"
 fi

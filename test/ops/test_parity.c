@@ -231,6 +231,13 @@ static void check_problem(const struct problem *p, int max_n, enum numbers numbe
     free(labels);
 }
 
+/* Every how manieth case is tried: all, or where a machine is emulated fewer (TEST_PART). */
+static uint32_t part(void) {
+    const char *text = getenv("TEST_PART");
+    const int by = text ? atoi(text) : 1;
+    return by > 0 ? (uint32_t)by : 1;
+}
+
 static void begin_case(struct problem *p, struct echi_random *r, const char *test, uint32_t seed, int most_side) {
     echi_random_init(r, seed, ECHI_STREAM_TEST, 0);
     problem_begin(p, random_from(r, 1, 9), random_from(r, 1, most_side), random_from(r, 1, most_side));
@@ -273,7 +280,7 @@ static void random_layer(struct problem *p, struct echi_random *r, bool exact) {
 
 static void test_single_layers_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 500; seed++) {
+    for (uint32_t seed = 0; seed < 500; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "single", seed, 14);
@@ -284,7 +291,7 @@ static void test_single_layers_exact(void **state) {
 
 static void test_stacks_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 300; seed++) {
+    for (uint32_t seed = 0; seed < 300; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "stack", seed, 16);
@@ -297,7 +304,7 @@ static void test_stacks_exact(void **state) {
 /* Branches: outputs that several layers take, in front of and behind what a fast implementation fuses. */
 static void test_branches_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 400; seed++) {
+    for (uint32_t seed = 0; seed < 400; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "branches", seed, 9);
@@ -308,7 +315,7 @@ static void test_branches_exact(void **state) {
 
 static void test_branches_real(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 100; seed++) {
+    for (uint32_t seed = 0; seed < 100; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "real branches", seed, 9);
@@ -320,7 +327,7 @@ static void test_branches_real(void **state) {
 /* What runs as one unit elsewhere, where its inner outputs are taken by others, too. */
 static void test_fused_output_is_taken(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 60; seed++)
+    for (uint32_t seed = 0; seed < 60; seed += part())
         for (int taken = 1; taken <= 3; taken++) {
             struct problem p;
             struct echi_random r;
@@ -358,7 +365,7 @@ static void test_conv_and_fc_of_one_output(void **state) {
 /* The runs that a fast implementation fuses, in every shape. */
 static void test_conv_relu_pool_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 200; seed++) {
+    for (uint32_t seed = 0; seed < 200; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "fused", seed, 18);
@@ -373,7 +380,7 @@ static void test_conv_relu_pool_exact(void **state) {
 
 static void test_real_numbers(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 150; seed++) {
+    for (uint32_t seed = 0; seed < 150; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "real", seed, 12);
@@ -391,7 +398,7 @@ static void test_real_numbers(void **state) {
 
 static void test_real_gradients_through_kinks(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 150; seed++) {
+    for (uint32_t seed = 0; seed < 150; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "kinks", seed, 12);
@@ -405,7 +412,7 @@ static void test_real_gradients_through_kinks(void **state) {
  * little, so rounding in front of it grows. */
 static void test_batch_norm(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 150; seed++) {
+    for (uint32_t seed = 0; seed < 150; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "norm", seed, 9);
@@ -462,13 +469,14 @@ static void test_lenet5(void **state) {
  * the weights, so integers stay exact; F(4x4) has sixths, and loses some four times as much as a plain sum (Lavin and Gray, section 5.2). */
 static void test_many_channels(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 120; seed++) {
+    for (uint32_t seed = 0; seed < 120; seed += part()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 5);
-        problem_begin(&p, random_from(&r, 16, 40), random_from(&r, 2, 11), random_from(&r, 2, 11));
-        const int pad_h = random_from(&r, 1, 2), pad_w = random_from(&r, 1, 2);
-        if (seed % 3 == 2) random_window(&p, &r, ECHI_OP_CONV2D);   /* any: its weights' gradient is of many channels too */
+        problem_begin(&p, random_from(&r, 16, 40), random_from(&r, 4, 11), random_from(&r, 4, 11));
+        const int pad_h = random_from(&r, 0, 2), pad_w = random_from(&r, 0, 2);
+        if (seed % 6 == 2) problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, 50), 3, 3, 2, 2, 1, 1, echi_random_below(&r, 2));
+        else if (seed % 3 == 2) random_window(&p, &r, ECHI_OP_CONV2D);   /* any: its weights' gradient is of many channels too */
         else problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, 50), 3, 3, 1, 1, pad_h, pad_w, echi_random_below(&r, 2));
         if (echi_random_below(&r, 2)) problem_relu(&p);
         if (seed % 3 != 2 && echi_random_below(&r, 2)) problem_window(&p, ECHI_OP_MAX_POOL, 0, 2, 2, 2, 2, 0, 0, false);
@@ -477,10 +485,39 @@ static void test_many_channels(void **state) {
     }
 }
 
+/* Small maps with channels for several blocks of cpu_late.c: of 2 x 2, taken whole; with stride 2; and others. Some have more inputs' points
+ * than stay in a cache, and their outputs' sums come in blocks of blocks. A second layer sees that margins and zeros are as they should be. */
+static void test_late_maps(void **state) {
+    (void)state;
+    int whole = 0, strided = 0, other = 0;
+    for (uint32_t seed = 0; seed < 90; seed++) {
+        struct problem p;
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 7);
+        const int kind = (int)seed % 3, pad = kind < 2 ? 1 : random_from(&r, 0, 2), stride = kind == 1 ? 2 : 1;
+        const int height = kind == 0 ? 2 : random_from(&r, 3, 9 - 3 * (kind == 2)), width = kind == 0 ? 2 : random_from(&r, 3, 9 - 3 * (kind == 2));
+        const bool many = seed % 15 >= 12;
+        problem_begin(&p, many ? random_from(&r, 170, 200) : random_from(&r, 16, 100), height, width);
+        problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, many ? 200 : 110), 3, 3, stride, stride, pad, pad, echi_random_below(&r, 2));
+        if (echi_random_below(&r, 2)) problem_relu(&p);
+        if (!many && echi_random_below(&r, 2)) problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 1, 40), 3, 3, 1, 1, 1, 1, true);
+        const int n = many ? random_from(&r, 50, 70) : random_from(&r, 1, 40);
+        struct bench b;
+        assert_true(bench_open(&b, &p, &echi_stack_cpu_close, n));
+        const char *name = echi_stack_kernel(b.stack, 0);
+        whole += strstr(name, "whole 2x2 late") != NULL;
+        strided += strstr(name, "by 2 late") != NULL;
+        other += strstr(name, "F(2x2) late") != NULL;
+        bench_close(&b);
+        check_problem(&p, n, seed % 5 < 2 ? REALS : INTEGERS, WITH_OUTPUT_GRAD, true, &r);
+    }
+    if (whole < 20 || strided < 10 || other < 10) fail_msg("%d, %d, %d: not the cases that this test is for", whole, strided, other);
+}
+
 /* Residual blocks of such convolutions: outputs that two layers take, the margins of both, and shares of gradients that come by points. */
 static void test_many_channels_in_branches(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 24; seed++) {
+    for (uint32_t seed = 0; seed < 24; seed += part()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 6);
@@ -501,7 +538,7 @@ static void test_many_channels_in_branches(void **state) {
 
 static void test_nan_is_seen(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 100; seed++) {
+    for (uint32_t seed = 0; seed < 100; seed += part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "nan", seed, 10);
@@ -584,6 +621,7 @@ int main(void) {
         cmocka_unit_test(test_tanh),
         cmocka_unit_test(test_lenet5),
         cmocka_unit_test(test_many_channels),
+        cmocka_unit_test(test_late_maps),
         cmocka_unit_test(test_many_channels_in_branches),
         cmocka_unit_test(test_nan_is_seen),
         cmocka_unit_test(test_large_outputs),

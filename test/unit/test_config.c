@@ -54,7 +54,7 @@ static void test_defaults(void **state) {
     assert_int_equal(c.samples_per_step, 0);
     assert_true(c.lr < 0 && c.momentum < 0 && c.weight_decay < 0);
     assert_true(c.epochs == 10 && c.steps < 0 && c.target_accuracy == 0 && c.eval_every == 3000);
-    assert_true(c.seed == 1 && c.no_shuffle == 0 && c.threads == 1);
+    assert_true(c.seed == 1 && c.no_shuffle == 0 && c.threads == 0);
     assert_true(c.slow == 1 && c.deadline == 10 && c.join_timeout == 60);
     assert_null(c.on_log);
     assert_null(c.stop);
@@ -154,7 +154,7 @@ static void test_refused_text(void **state) {
         {"lr", "0,02", "number"}, {"lr", "0.02x", "number"}, {"lr", "1e", "number"}, {"momentum", "1", "0.999"},
         {"weight-decay", "2", "0 to 1"}, {"epochs", "-1", "0 to"}, {"steps", "-1", "'off'"}, {"target-accuracy", "98.5", "0 to 1"},
         {"eval-every", "4294967296", "4294967295"}, {"seed", "-1", "18446744073709551615"},
-        {"seed", "18446744073709551616", "18446744073709551615"}, {"threads", "0", "1 to"}, {"slow", "0.5", "1 to"},
+        {"seed", "18446744073709551616", "18446744073709551615"}, {"threads", "-1", "'auto'"}, {"threads", "1025", "1024"}, {"slow", "0.5", "1 to"},
         {"damping", "-1", "'off'"}, {"damping", "on", "'off'"}, {"rounds-apart", "0", "1 to"},
         {"optimizer", "SGD", "sgd or nesterov"}, {"optimizer", "", "sgd or nesterov"}, {"schedule", "linear", "constant, step or cosine"},
         {"warmup", "-1", "0 to 999999"}, {"warmup", "1e6", "0 to 999999"}, {"lr-factor", "0", "to 1"}, {"lr-factor", "1.1", "to 1"},

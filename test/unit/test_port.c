@@ -187,6 +187,15 @@ static void memory_is_aligned_and_zeroed(void **state) {
         memset(p, 0xff, bytes);
         echi_free_aligned(p);
     }
+    const size_t large = (size_t)2 << 20;
+    for (size_t bytes = large - 64; bytes <= large + 1; bytes++) {   /* from here on large pages are asked for */
+        unsigned char *p = echi_alloc_aligned(bytes);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % (bytes > large - 64 ? large : 64), 0);
+        assert_true(p[0] == 0 && memcmp(p, p + 1, bytes - 1) == 0);
+        memset(p, 0xff, bytes);
+        echi_free_aligned(p);
+    }
     echi_free_aligned(NULL);
     assert_null(echi_alloc_aligned(SIZE_MAX));
     assert_null(echi_alloc_aligned(SIZE_MAX - 63));
