@@ -72,7 +72,7 @@ refuse 2 'schedule is step, but lr-steps is missing' train --data glyphs --sched
 refuse 2 'warmup 3 is as long as the run.*2 epochs.*schedule cosine' train --data glyphs --epochs 2 --schedule cosine --warmup 3
 refuse 2 'momentum is 0.9, but optimizer is adam' train --data glyphs --optimizer adam --momentum 0.9
 refuse 2 'beta2 is given, but optimizer is sgd' train --data glyphs --beta2 0.9
-refuse 2 'epsilon is 0: give a number from 1e-12 to 1' train --data glyphs --optimizer adam --epsilon 0
+refuse 2 "epsilon is '0': give a number from 1e-12 to 1" train --data glyphs --optimizer adam --epsilon 0
 refuse 2 '--batch needs a value' train --batch
 refuse 2 'rank.*1024.*0 to 1023' train --data glyphs --rank 1024
 refuse 2 'rank is 2.*world is 2' train --data glyphs --rank 2 --world 2 --coordinator 127.0.0.1:1
