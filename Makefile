@@ -84,6 +84,9 @@ ISA_FLAGS_avx2   := -DECHI_ISA=avx2 -mavx2 -mfma
 ISA_FLAGS_avx512 := -DECHI_ISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512
 OBJ  := $(patsubst %.c,$(B)/%.o,$(filter-out $(ISA_SRC),$(SRC))) \
         $(foreach i,$(ISAS),$(patsubst %.c,$(B)/%.$i.o,$(ISA_SRC)))
+# Products of bf16 numbers, used where the processor has them: never called elsewhere.
+$(B)/ops/cpu/bf16_x86.o: private override CFLAGS += $(if $(findstring x86_64,$(MACHINE)),-O3 $(ISA_FLAGS_bf16))
+ISA_FLAGS_bf16 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512 -mavx512bf16 -mamx-tile -mamx-bf16
 LIB  := $(B)/libechelon.a
 TOOL := $(B)/echelon
 TOOL_SRC := $(if $(DOUBLE),,$(sort $(wildcard tools/*.c)))
@@ -143,6 +146,8 @@ $(TESTS): %: %.o $(LIB)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WRAPS) -o $@ $(filter %.o,$^) $(LIB) -lcmocka $(LIBS)
 # It watches the tasks of live nodes, and puts them on the in-process transport.
 $(B)/test/cluster/test_exact: private LDFLAGS += -Wl,--wrap=echi_exec_run,--wrap=echi_measure,--wrap=echi_wire_open,--wrap=echi_cpu_level
+# It sees small pieces of work shared out, in any order.
+$(B)/test/ops/test_threads: private LDFLAGS += -Wl,--wrap=echi_cpu_share_out,--wrap=echi_team_run
 # It takes places away, to see a simulated cluster get stuck.
 $(B)/test/cluster/test_alloc: private LDFLAGS += -Wl,--wrap=echi_measure
 $(B)/test/cluster/test_sim: private LDFLAGS += -Wl,--wrap=echi_sim_post

@@ -4,6 +4,7 @@
 #ifndef ECHI_HAL_H
 #define ECHI_HAL_H
 #include "ech_status.h"
+#include "echi_team.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,6 +39,7 @@ struct echi_backend {
     ech_status (*device_info)(int index, struct echi_device_info *out, struct ech_error *err);
     ech_status (*device_open)(int index, int threads, void **out_impl, struct ech_error *err);
     void (*device_close)(void *impl);
+    struct echi_team *(*device_team)(void *impl);       /* of what computes on the host; NULL, or no entry: no threads but the caller's */
     /* Zeroed, at least 64-byte aligned. */
     ech_status (*buffer_create)(void *impl, size_t bytes, void **out_memory, struct ech_error *err);
     void (*buffer_destroy)(void *impl, void *memory);
@@ -57,13 +59,16 @@ struct echi_backend {
 /* --- backends and devices --- */
 int echi_backend_count(void);
 const struct echi_backend *echi_backend_at(int i);            /* fastest kind first, the CPU last but for `null` */
-/* Opens "cpu", "cpu:0", "null:0", ... `threads` is for backends that compute on the host (at least 1).
+/* Opens "cpu", "cpu:0", "null:0", ... `threads` is for backends that compute on the host (at least 1, the
+ * caller's with them): those beyond the first are started here, and sleep until there is work. ECH_E_MEMORY when the OS refuses one.
  * ECH_E_ARGUMENT for a name that no backend has (the sentence lists those there are), ECH_E_UNSUPPORTED when the
  * backend has no such device. */
 ech_status echi_device_open(const char *spec, int threads, struct echi_device **out, struct ech_error *err);
 void echi_device_close(struct echi_device *device);           /* NULL is harmless; buffers and queues must be gone */
 const struct echi_device_info *echi_device_describe(const struct echi_device *device);
 int echi_device_threads(const struct echi_device *device);
+/* The threads with which kernels on the host share their work, the device's own; NULL: the caller computes alone. */
+struct echi_team *echi_device_team(const struct echi_device *device);
 
 /* --- memory. Owned by the caller until destroyed; destroy(NULL) is harmless. --- */
 ech_status echi_buffer_create(struct echi_device *device, size_t bytes, struct echi_buffer **out, struct ech_error *err);

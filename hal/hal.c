@@ -134,6 +134,9 @@ void echi_device_close(struct echi_device *device) {
 
 const struct echi_device_info *echi_device_describe(const struct echi_device *device) { return &device->info; }
 int echi_device_threads(const struct echi_device *device) { return device->threads; }
+struct echi_team *echi_device_team(const struct echi_device *device) {
+    return device->backend->device_team ? device->backend->device_team(device->impl) : NULL;
+}
 
 /* --- memory --- */
 

@@ -154,7 +154,8 @@ struct ech_config {
     uint32_t eval_every;          /* samples between looks at the test set (default 3000); 0: only at the end */
     uint64_t seed;                /* default 1 */
     int no_shuffle;
-    int threads;                  /* of computation (default 1) */
+    int threads;                  /* of computation; 0 (default): the processors that this process may run on, divided among all nodes where
+                                     they meet at a loopback address. The same bits come out for any number */
     char device[64];              /* "cpu" */
     double slow;                  /* this node computes that many times slower (>= 1), by sleeping */
     double deadline;              /* seconds without a word after which a node is lost at the latest (default 10) */
@@ -215,6 +216,9 @@ struct ech_config {
      * spoils. The test set is never augmented. All nodes the same. With samples from a callback, or in a session, crop-flip is refused:
      * they are the program's. */
     char augment[16];
+    /* "fp32" (default), or "bf16": fully connected layers multiply numbers rounded to bf16, by 2^-8 of themselves at most, and sum in float;
+     * parameters, gradients and all else stay float. The same on all nodes; each needs a processor with AVX512-BF16, faster with AMX-BF16. */
+    char precision[8];
     /* adam, adamw: decays of the first and of the second moment in a round of B samples, 0 to 0.999999 (defaults 0.9 and 0.999); what is
      * added to the root of the second, 1e-12 to 1 (default 1e-8). PyTorch's betas and eps. */
     double beta1, beta2, epsilon;
@@ -266,6 +270,7 @@ struct ech_report {
     double staleness_max, staleness_mean; /* of trunk pushes, in rounds */
     uint64_t seed;
     size_t resident_peak;                 /* bytes, this node */
+    int threads;                          /* of computation, this node */
     int lost_peer;                        /* rank whose loss ended the run; -1 */
     /* Pushes by staleness, in rounds of B samples. The first bin counts those of 0, bin i those above staleness_edge[i - 1] and at
      * most staleness_edge[i], the last those above all edges. trunk: what others added between the weights that a push was

@@ -102,3 +102,17 @@ bool echi_address_is_loopback(const struct echi_address *address) {
     }
     return (((const struct sockaddr_in *)(const void *)&address->at)->sin_addr.s_addr & v4_mask) == v4_loopback;
 }
+
+bool echi_address_text_is_loopback(const char *text) {
+    char host[256];
+    long port;
+    struct echi_address a = {.len = 0};
+    struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)&a.at;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)&a.at;
+    if (!split(text, true, host, sizeof host, &port)) return false;
+    if (strcmp(host, "localhost") == 0) return true;
+    a.at.ss_family = AF_INET;
+    if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) return echi_address_is_loopback(&a);
+    a.at.ss_family = AF_INET6;
+    return inet_pton(AF_INET6, host, &v6->sin6_addr) == 1 && echi_address_is_loopback(&a);
+}

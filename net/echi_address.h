@@ -27,5 +27,7 @@ void echi_address_format(const struct echi_address *address, char *out, size_t c
 void echi_address_set_port(struct echi_address *address, unsigned port);
 unsigned echi_address_port(const struct echi_address *address);
 bool echi_address_is_loopback(const struct echi_address *address); /* 127.0.0.0/8 or ::1 */
+/* Is this the text of an address that only its own machine reaches? Host names are not looked up; localhost is known. */
+bool echi_address_text_is_loopback(const char *text);
 bool echi_address_is_any(const struct echi_address *address); /* 0.0.0.0 or :: */
 #endif

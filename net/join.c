@@ -59,18 +59,12 @@ static void broadcast(struct echi_net *net, enum echi_frame_type type, const voi
         if (net->peers[i].state == ECHI_PEER_UP) echi_conn_put(net, net->peers[i].conn, type, body, len);
 }
 
-/* Is this the text of an address that only its own machine reaches? */
-static bool is_loopback(const char *text) {
-    struct echi_addresses a;
-    return echi_address_parse(text, "", false, false, &a, NULL) == ECH_OK && echi_address_is_loopback(&a.list[0]);
-}
-
 /* Rank 0 knows where all listen: a rank on another machine cannot call one that listens on loopback. */
 static bool all_reachable(struct echi_net *net) {
     for (int i = 2; i < net->world; i++)
         for (int j = 1; j < i; j++) {
             const char *from = net->peers[i].address, *to = net->peers[j].address;
-            if (!is_loopback(to) || is_loopback(from)) continue;
+            if (!echi_address_text_is_loopback(to) || echi_address_text_is_loopback(from)) continue;
             char text[400];
             echi_text_print(text, sizeof text,
                             "rank %d listens at %s, where rank %d, which is at %s, cannot reach it: start rank %d with the --coordinator "

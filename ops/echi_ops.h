@@ -85,7 +85,12 @@ static inline int echi_output_readers(const struct echi_layer *layers, int count
 /* FAST may sum 3 x 3 convolutions by Winograd's F(4x4, 3x3), which rounds some four times coarser than plain sums; CLOSE only by F(2x2, 3x3),
  * which rounds as they do; PLAIN: directly. FIXED: the same bits on every machine. But for batch-norm what one sample gives does not depend on
  * those beside it in the batch; the gradient of a parameter is a sum over the batch, in an order of its own. */
-enum echi_kernels { ECHI_KERNELS_FAST, ECHI_KERNELS_CLOSE, ECHI_KERNELS_PLAIN, ECHI_KERNELS_FIXED, ECHI_KERNELS_REFERENCE };
+enum echi_kernels {
+    ECHI_KERNELS_FAST, ECHI_KERNELS_CLOSE, ECHI_KERNELS_PLAIN, ECHI_KERNELS_FIXED, ECHI_KERNELS_REFERENCE,
+    /* The first three with the products of fully connected layers in bf16: what is multiplied is rounded to the nearest bf16, by 2^-8 of
+     * itself at most; sums, parameters and all else are floats. ECH_E_UNSUPPORTED where the processor cannot. */
+    ECHI_KERNELS_BF16_FAST, ECHI_KERNELS_BF16_CLOSE, ECHI_KERNELS_BF16_PLAIN
+};
 
 struct echi_stack;
 

@@ -47,5 +47,6 @@ extern const struct echi_stack_impl echi_stack_reference;   /* ops/ref: seven lo
 extern const struct echi_stack_impl echi_stack_cpu;         /* ops/cpu: blocks of samples, batch-minor, vector kernels */
 extern const struct echi_stack_impl echi_stack_cpu_close;   /* the same with F(2x2, 3x3) at most, whose rounding is not coarser */
 extern const struct echi_stack_impl echi_stack_cpu_plain;   /* the same without either */
+extern const struct echi_stack_impl echi_stack_cpu_bf16, echi_stack_cpu_bf16_close, echi_stack_cpu_bf16_plain;   /* the three above in bf16 */
 extern const struct echi_stack_impl echi_stack_cpu_fixed;   /* the same with kernels that give the same bits on every machine */
 #endif

@@ -4,7 +4,9 @@
  * 2^-20, and there the error, 2^-45 a granule, is nothing against the sum of a round. */
 #include "echi_error.h"
 #include "echi_ops.h"
+#include "echi_ranges.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #define UNITS 0x1p44      /* in 1 */
@@ -29,42 +31,61 @@ static ech_status too_large(const char *operation, struct ech_error *err) {
                      "samples in the data");
 }
 
+/* What the three calls work on. */
+struct numbers { int64_t *sum; const int64_t *terms; echi_real *to; const echi_real *real; bool add; atomic_bool bad; };
+
+static void take(void *args, size_t begin, size_t end) {
+    struct numbers *x = args;
+    bool bad = false;
+    for (size_t i = begin; i < end; i++) {
+        const double units = (double)x->real[i] * UNITS;
+        const bool fits = units > -MOST && units < MOST;   /* false for a NaN */
+        const int64_t term = fits ? (int64_t)(units + (units < 0 ? -0.5 : 0.5)) : 0;
+        bad |= !fits | __builtin_add_overflow(x->add ? x->sum[i] : 0, term, &x->sum[i]);
+    }
+    if (bad) atomic_store(&x->bad, true);
+}
+
 ech_status echi_exact_take(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count,
                            bool add, struct ech_error *err) {
-    (void)device;
     int64_t *to;
     const echi_real *from;
     ECHI_TRY(numbers(sum, sizeof *to, at, count, "exact.take", &to, err));
     ECHI_TRY(numbers(g, sizeof *from, at, count, "exact.take", &from, err));
+    struct numbers x = {.sum = to, .real = from, .add = add};
+    echi_ranges_run(device, count, take, &x);
+    return atomic_load(&x.bad) ? too_large("exact.take", err) : ECH_OK;
+}
+
+static void add_terms(void *args, size_t begin, size_t end) {
+    struct numbers *x = args;
     bool bad = false;
-    for (size_t i = 0; i < count; i++) {
-        const double units = (double)from[i] * UNITS;
-        const bool fits = units > -MOST && units < MOST;   /* false for a NaN */
-        const int64_t term = fits ? (int64_t)(units + (units < 0 ? -0.5 : 0.5)) : 0;
-        bad |= !fits | __builtin_add_overflow(add ? to[i] : 0, term, &to[i]);
-    }
-    return bad ? too_large("exact.take", err) : ECH_OK;
+    for (size_t i = begin; i < end; i++) bad |= __builtin_add_overflow(x->sum[i], x->terms[i], &x->sum[i]);
+    if (bad) atomic_store(&x->bad, true);
 }
 
 ech_status echi_exact_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *terms, size_t at, size_t count,
                           struct ech_error *err) {
-    (void)device;
     int64_t *to;
     const int64_t *from;
     ECHI_TRY(numbers(sum, sizeof *to, at, count, "exact.add", &to, err));
     ECHI_TRY(numbers(terms, sizeof *from, at, count, "exact.add", &from, err));
-    bool bad = false;
-    for (size_t i = 0; i < count; i++) bad |= __builtin_add_overflow(to[i], from[i], &to[i]);
-    return bad ? too_large("exact.add", err) : ECH_OK;
+    struct numbers x = {.sum = to, .terms = from};
+    echi_ranges_run(device, count, add_terms, &x);
+    return atomic_load(&x.bad) ? too_large("exact.add", err) : ECH_OK;
+}
+
+static void round_sums(void *args, size_t begin, size_t end) {
+    const struct numbers *x = args;
+    for (size_t i = begin; i < end; i++) x->to[i] = (echi_real)x->terms[i] * (echi_real)(1 / UNITS);
 }
 
 ech_status echi_exact_round(struct echi_device *device, struct echi_buffer *g, const struct echi_buffer *sum, size_t at, size_t count,
                             struct ech_error *err) {
-    (void)device;
     echi_real *to;
     const int64_t *from;
     ECHI_TRY(numbers(g, sizeof *to, at, count, "exact.round", &to, err));
     ECHI_TRY(numbers(sum, sizeof *from, at, count, "exact.round", &from, err));
-    for (size_t i = 0; i < count; i++) to[i] = (echi_real)from[i] * (echi_real)(1 / UNITS);
+    echi_ranges_run(device, count, round_sums, &(struct numbers){.to = to, .terms = from});
     return ECH_OK;
 }

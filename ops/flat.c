@@ -5,7 +5,9 @@
 #include "cpu/echi_cpu_kernels.h"
 #include "echi_error.h"
 #include "echi_ops.h"
+#include "echi_ranges.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 /* --- checked ranges --- */
@@ -42,6 +44,15 @@ static ech_status apart_or_same(const echi_real *written, const char *written_na
 
 /* --- the calls --- */
 
+/* Part of a step's range, which threads share. */
+static void step_range(void *args, size_t begin, size_t end) {
+    struct echi_cpu_descent d = *(const struct echi_cpu_descent *)args;
+    d.w += begin, d.a += begin, d.g += begin, d.out += begin, d.v += begin;
+    const bool adam = d.how->rule == ECHI_RULE_ADAM;
+    if (adam) d.s += begin;
+    (adam ? echi_kernels()->adam : echi_kernels()->descend)(&d, end - begin);
+}
+
 /* out = a - the step, where a is w or the state. */
 static ech_status step(struct echi_device *device, const char *op, const struct echi_buffer *w, const struct echi_buffer *a, const char *a_name,
                        struct echi_buffer *out, const char *out_name, const struct echi_moments *v, const struct echi_buffer *g, size_t at,
@@ -65,10 +76,13 @@ static ech_status step(struct echi_device *device, const char *op, const struct 
     }
     if (adam) ECHI_TRY(apart(moment[0], "v", moment[1], "s", count, op, err));
     ECHI_TRY(apart(to, out_name, gradient, "g", count, op, err));
-    const struct echi_cpu_descent d = {weights, from, gradient, to, moment[0], moment[1], how};
-    (adam ? echi_kernels()->adam : echi_kernels()->descend)(&d, count);
+    struct echi_cpu_descent d = {weights, from, gradient, to, moment[0], moment[1], how};
+    echi_ranges_run(device, count, step_range, &d);
     return ECH_OK;
 }
+
+/* What the shorter calls below work on. */
+struct arrays { echi_real *to, *before; const echi_real *from; echi_real factor; atomic_bool bad; };
 
 ech_status echi_apply(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, const struct echi_moments *v,
                       const struct echi_buffer *g, size_t at, size_t count, const struct echi_step *how, struct ech_error *err) {
@@ -82,6 +96,13 @@ ech_status echi_apply_state(struct echi_device *device, const struct echi_buffer
 }
 
 /* These two of `local` are run once a round, and are bound by memory: plain loops. */
+static void take_delta(void *args, size_t begin, size_t end) {
+    const struct arrays *x = args;
+    for (size_t i = begin; i < end; i++) {
+        x->to[i] = (x->before[i] - x->from[i]) * x->factor;
+        x->before[i] = x->from[i];
+    }
+}
 ech_status echi_take_delta(struct echi_device *device, struct echi_buffer *delta, const struct echi_buffer *w, struct echi_buffer *origin,
                            size_t at, size_t count, echi_real weight, struct ech_error *err) {
     static const char op[] = "take.delta";
@@ -92,11 +113,16 @@ ech_status echi_take_delta(struct echi_device *device, struct echi_buffer *delta
     ECHI_TRY(apart(to, "delta", from, "w", count, op, err));
     ECHI_TRY(apart(to, "delta", before, "origin", count, op, err));
     ECHI_TRY(apart(before, "origin", from, "w", count, op, err));
-    for (size_t i = 0; i < count; i++) {
-        to[i] = (before[i] - from[i]) * weight;
-        before[i] = from[i];
-    }
+    echi_ranges_run(device, count, take_delta, &(struct arrays){.to = to, .before = before, .from = from, .factor = weight});
     return ECH_OK;
+}
+
+static void rebase(void *args, size_t begin, size_t end) {
+    const struct arrays *x = args;
+    for (size_t i = begin; i < end; i++) {
+        x->to[i] = x->from[i] + (x->to[i] - x->before[i]);
+        x->before[i] = x->from[i];
+    }
 }
 
 ech_status echi_rebase(struct echi_device *device, struct echi_buffer *w, struct echi_buffer *origin, const struct echi_buffer *from,
@@ -109,11 +135,13 @@ ech_status echi_rebase(struct echi_device *device, struct echi_buffer *w, struct
     ECHI_TRY(apart(to, "w", before, "origin", count, op, err));
     ECHI_TRY(apart(to, "w", base, "from", count, op, err));
     ECHI_TRY(apart(before, "origin", base, "from", count, op, err));
-    for (size_t i = 0; i < count; i++) {
-        to[i] = base[i] + (to[i] - before[i]);
-        before[i] = base[i];
-    }
+    echi_ranges_run(device, count, rebase, &(struct arrays){.to = to, .before = before, .from = base});
     return ECH_OK;
+}
+
+static void add(void *args, size_t begin, size_t end) {
+    const struct arrays *x = args;
+    echi_kernels()->add(x->to + begin, x->from + begin, end - begin);
 }
 
 ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count,
@@ -122,14 +150,19 @@ ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const s
     ECHI_TRY(range_of(device, sum, "sum", at, count, "add", &to, err));
     ECHI_TRY(range_of(device, g, "g", at, count, "add", &from, err));
     ECHI_TRY(apart(to, "sum", from, "g", count, "add", err));
-    echi_kernels()->add(to, from, count);
+    echi_ranges_run(device, count, add, &(struct arrays){.to = to, .from = from});
     return ECH_OK;
+}
+
+static void scale(void *args, size_t begin, size_t end) {
+    const struct arrays *x = args;
+    for (size_t i = begin; i < end; i++) x->to[i] *= x->factor;
 }
 
 ech_status echi_scale(struct echi_device *device, struct echi_buffer *x, size_t at, size_t count, echi_real factor, struct ech_error *err) {
     echi_real *to;
     ECHI_TRY(range_of(device, x, "x", at, count, "scale", &to, err));
-    for (size_t i = 0; i < count; i++) to[i] *= factor;
+    echi_ranges_run(device, count, scale, &(struct arrays){.to = to, .factor = factor});
     return ECH_OK;
 }
 
@@ -151,11 +184,18 @@ ech_status echi_sum_states(struct echi_device *device, struct echi_buffer *w, co
     return ECH_OK;
 }
 
+static void finite(void *args, size_t begin, size_t end) {
+    struct arrays *x = args;
+    if (!echi_kernels()->finite(x->from + begin, end - begin)) atomic_store(&x->bad, true);
+}
+
 ech_status echi_all_finite(struct echi_device *device, const struct echi_buffer *x, size_t at, size_t count, bool *out_finite,
                            struct ech_error *err) {
     echi_real *from;
     if (out_finite == NULL) return echi_fail(err, ECH_E_ARGUMENT, "all.finite", "out_finite is NULL");
     ECHI_TRY(range_of(device, x, "x", at, count, "all.finite", &from, err));
-    *out_finite = echi_kernels()->finite(from, count);
+    struct arrays read = {.from = from};
+    echi_ranges_run(device, count, finite, &read);
+    *out_finite = !atomic_load(&read.bad);
     return ECH_OK;
 }

@@ -137,14 +137,15 @@ ech_status echi_stack_create_with(struct echi_device *device, const struct echi_
 
 ech_status echi_stack_create(struct echi_device *device, enum echi_kernels kernels, const struct echi_layer *layers, int count,
                              int max_n, struct echi_stack **out, struct ech_error *err) {
-    if (kernels == ECHI_KERNELS_REFERENCE)
-        return echi_stack_create_with(device, &echi_stack_reference, layers, count, max_n, out, err);
+    const struct echi_stack_impl *const one[] = {
+        [ECHI_KERNELS_REFERENCE] = &echi_stack_reference,
 #ifndef ECHI_DOUBLE
-    if (kernels == ECHI_KERNELS_FIXED)
-        return echi_stack_create_with(device, &echi_stack_cpu_fixed, layers, count, max_n, out, err);
-    if (kernels == ECHI_KERNELS_CLOSE || kernels == ECHI_KERNELS_PLAIN)
-        return echi_stack_create_with(device, kernels == ECHI_KERNELS_CLOSE ? &echi_stack_cpu_close : &echi_stack_cpu_plain, layers, count, max_n, out, err);
+        [ECHI_KERNELS_CLOSE] = &echi_stack_cpu_close, [ECHI_KERNELS_PLAIN] = &echi_stack_cpu_plain, [ECHI_KERNELS_FIXED] = &echi_stack_cpu_fixed,
+        [ECHI_KERNELS_BF16_FAST] = &echi_stack_cpu_bf16, [ECHI_KERNELS_BF16_CLOSE] = &echi_stack_cpu_bf16_close,
+        [ECHI_KERNELS_BF16_PLAIN] = &echi_stack_cpu_bf16_plain,
 #endif
+    };
+    if ((size_t)kernels < sizeof one / sizeof one[0] && one[kernels]) return echi_stack_create_with(device, one[kernels], layers, count, max_n, out, err);
     ech_status status = ECH_E_UNSUPPORTED;
     for (int i = 0; echi_stack_implementations[i] != NULL && status == ECH_E_UNSUPPORTED; i++)
         status = echi_stack_create_with(device, echi_stack_implementations[i], layers, count, max_n, out, err);

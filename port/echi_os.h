@@ -21,6 +21,7 @@ struct echi_mutex { pthread_mutex_t handle; };
 struct echi_cond { pthread_cond_t handle; };   /* waits on the clock of echi_now */
 ech_status echi_thread_start(struct echi_thread *t, const char *name, void *(*run)(void *), void *arg, struct ech_error *err);
 void echi_thread_join(struct echi_thread *t);
+int64_t echi_thread_cpu_of(const struct echi_thread *t);   /* CPU time that it has used; it must not have been joined */
 ech_status echi_mutex_init(struct echi_mutex *m, struct ech_error *err);
 void echi_mutex_destroy(struct echi_mutex *m);
 void echi_mutex_lock(struct echi_mutex *m);
@@ -81,6 +82,11 @@ void echi_library_close(void *library);
 /* --- the machine --- */
 enum echi_cpu_level { ECHI_CPU_BASE, ECHI_CPU_AVX2, ECHI_CPU_AVX512 };   /* AVX2: with FMA; AVX512: F, BW, DQ, VL */
 enum echi_cpu_level echi_cpu_level(void);  /* what processor and OS support together */
+/* What it has for products of bf16 numbers, summed in float: pairs in vectors, AVX512-BF16, or tiles, AMX-BF16, which has those too and
+ * needs the OS's leave: that is asked for here. NONE without AVX512. */
+enum echi_cpu_bf16 { ECHI_CPU_BF16_NONE, ECHI_CPU_BF16_DOT, ECHI_CPU_BF16_AMX };
+enum echi_cpu_bf16 echi_cpu_bf16(void);
+const char *echi_cpu_bf16_lacks(void);     /* of bf16: what is missing, in words; "" when nothing is */
 int echi_cpu_count(void);                  /* processors this process may run on */
 size_t echi_resident_peak(void);           /* bytes, 0 when the OS does not say */
 ech_status echi_entropy(void *out, size_t len, struct ech_error *err);

@@ -15,6 +15,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
 
 /* The registers that the OS saves when it switches threads. A processor may have AVX-512 under an OS that does not. */
 static uint64_t saved_state(void) {
@@ -47,9 +48,42 @@ enum echi_cpu_level echi_cpu_level(void) {
     return (enum echi_cpu_level)level;
 }
 
+/* Linux gives a process the tiles' registers, eight KiB a thread, when it asks (Documentation/arch/x86/xstate.rst). */
+static bool may_use_tiles(void) {
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+
+static enum echi_cpu_bf16 look_bf16(void) {
+    const uint64_t PAIRS = 1u << 5;                          /* leaf 7.1, eax: AVX512-BF16 */
+    const uint64_t TILES = 1u << 24 | 1u << 22;              /* leaf 7.0, edx: AMX-TILE and AMX-BF16 */
+    const uint64_t TILE_STATE = 3u << 17;                    /* XCR0 */
+    unsigned a, b, c, d;
+    if (echi_cpu_level() < ECHI_CPU_AVX512 || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || !has(a, PAIRS)) return ECHI_CPU_BF16_NONE;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !has(d, TILES) || !has(saved_state(), TILE_STATE)) return ECHI_CPU_BF16_DOT;
+    return may_use_tiles() ? ECHI_CPU_BF16_AMX : ECHI_CPU_BF16_DOT;
+}
+
+enum echi_cpu_bf16 echi_cpu_bf16(void) {
+    static atomic_int known;   /* what it is, + 1 */
+    int bf16 = atomic_load_explicit(&known, memory_order_relaxed) - 1;
+    if (bf16 < 0) {
+        bf16 = (int)look_bf16();
+        atomic_store_explicit(&known, bf16 + 1, memory_order_relaxed);
+    }
+    return (enum echi_cpu_bf16)bf16;
+}
+
+const char *echi_cpu_bf16_lacks(void) {
+    if (echi_cpu_bf16() != ECHI_CPU_BF16_NONE) return "";
+    return echi_cpu_level() < ECHI_CPU_AVX512 ? "AVX-512, and with it AVX512-BF16 or AMX-BF16" : "AVX512-BF16 and AMX-BF16";
+}
+
 #else
 
 enum echi_cpu_level echi_cpu_level(void) { return ECHI_CPU_BASE; }
+enum echi_cpu_bf16 echi_cpu_bf16(void) { return ECHI_CPU_BF16_NONE; }
+const char *echi_cpu_bf16_lacks(void) { return "AVX512-BF16 and AMX-BF16, which are of x86-64"; }
 
 #endif
 

@@ -26,6 +26,13 @@ ech_status echi_thread_start(struct echi_thread *t, const char *name, void *(*ru
 
 void echi_thread_join(struct echi_thread *t) { pthread_join(t->handle, NULL); }
 
+int64_t echi_thread_cpu_of(const struct echi_thread *t) {
+    struct timespec used = {0};
+    clockid_t clock;
+    if (pthread_getcpuclockid(t->handle, &clock) == 0) clock_gettime(clock, &used);
+    return echi_from_timespec(used);
+}
+
 ech_status echi_mutex_init(struct echi_mutex *m, struct ech_error *err) {
     const int code = pthread_mutex_init(&m->handle, NULL);
     return code ? echi_fail_memory(err, "mutex.init", "a mutex") : ECH_OK;

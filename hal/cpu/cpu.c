@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The CPU as a device: memory is host memory, a queue does each piece of work when it is submitted, in the caller's
- * thread. So an event is reached when it is taken, and nothing here can ever block. */
+ * thread. So an event is reached when it is taken, and nothing here can ever block. The kernels of ops share their work among its team. */
 #include "echi_backends.h"
 #include "echi_error.h"
 #include "echi_os.h"
@@ -58,16 +58,17 @@ static ech_status cpu_device_info(int index, struct echi_device_info *out, struc
     return ECH_OK;
 }
 
-/* There is nothing to hold for the whole device. */
+/* All that is held for a device is its team. */
 static ech_status cpu_device_open(int index, int threads, void **out_impl, struct ech_error *err) {
     (void)index;
-    (void)threads;
-    (void)err;
-    *out_impl = NULL;
-    return ECH_OK;
+    struct echi_team *team = NULL;
+    ech_status status = echi_team_create(threads, &team, err);
+    *out_impl = team;
+    return status;
 }
 
-static void cpu_device_close(void *impl) { (void)impl; }
+static void cpu_device_close(void *impl) { echi_team_destroy(impl); }
+static struct echi_team *cpu_device_team(void *impl) { return impl; }
 
 static ech_status cpu_buffer_create(void *impl, size_t bytes, void **out_memory, struct ech_error *err) {
     (void)impl;
@@ -180,6 +181,7 @@ const struct echi_backend echi_backend_cpu = {
     .device_info = cpu_device_info,
     .device_open = cpu_device_open,
     .device_close = cpu_device_close,
+    .device_team = cpu_device_team,
     .buffer_create = cpu_buffer_create,
     .buffer_destroy = cpu_buffer_destroy,
     .buffer_host = cpu_buffer_host,

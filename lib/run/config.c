@@ -4,6 +4,7 @@
 #include "echelon.h"
 #include "echi_error.h"
 #include "echi_number.h"
+#include "echi_os.h"
 #include "echi_sched.h"
 
 #include <errno.h>
@@ -46,6 +47,7 @@ static ech_status augment_fits(const struct ech_config *config, struct ech_error
 static ech_status shares_fit(const struct ech_config *config, struct ech_error *err);
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status winograd_fits(const struct ech_config *config, struct ech_error *err);
+static ech_status precision_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status coordinator_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status optimizer_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status schedule_word_fits(const struct ech_config *config, struct ech_error *err);
@@ -89,7 +91,8 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
     X(no_shuffle, "no-shuffle", NULL, "off", SWITCH, 0, 1, no_word, NULL, "take samples in the order of the file")            \
     X(augment, "augment", "HOW", "auto", TEXT, 0, 0, no_word, augment_fits,                                                   \
       "off, or crop-flip: training samples shifted by up to 4 pixels and mirrored at random; auto: crop-flip for CIFAR-10")  \
-    X(threads, "threads", "T", "1", INT, 1, 1024, no_word, NULL, "threads of computation on this node")                       \
+    X(threads, "threads", "T", "auto", INT, 0, 1024, auto_zero, NULL,                                                         \
+      "threads of computation on this node; auto: its processors, divided among the nodes of a run on one machine")          \
     X(device, "device", "DEVICE", "cpu", TEXT, 0, 0, no_word, NULL, "where this node computes")                               \
     X(slow, "slow", "FACTOR", "1", REAL, 1, 1000, no_word, NULL,                                                              \
       "this node computes so many times slower, by sleeping (to try unlike nodes on one machine)")                            \
@@ -111,6 +114,8 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
       "bsp only: the same trained weights, bit for bit, whatever the number of nodes, their shares and their processors")    \
     X(winograd, "winograd", "M", "4", INT, 0, 4, off_zero, winograd_fits,                                                       \
       "3 x 3 convolutions by F(M x M, 3 x 3): 4 fastest, rounds some four times coarser than plain sums; 2 as they do; off: plain sums") \
+    X(precision, "precision", "FORMAT", "fp32", TEXT, 0, 0, no_word, precision_fits,                                           \
+      "of what fully connected layers multiply: fp32, or bf16, eight bits, summed in fp32, where the processor has AVX512-BF16 or AMX-BF16") \
     X(key, "key", "FILE", "", TEXT, 0, 0, no_word, NULL,                                                                     \
       "the run's key, 16 random bytes or more, the same on all nodes: others cannot join, nor change what is sent")          \
     X(insecure, "insecure", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                                        \
@@ -288,6 +293,15 @@ static ech_status regroup_fits(const struct ech_config *config, struct ech_error
 static ech_status winograd_fits(const struct ech_config *config, struct ech_error *err) {
     if (config->winograd == 0 || config->winograd == 2 || config->winograd == 4) return ECH_OK;
     return refuse(err, "option winograd is %d: give 4, 2 or off", config->winograd);
+}
+
+static ech_status precision_fits(const struct ech_config *config, struct ech_error *err) {
+    if (strcmp(config->precision, "fp32") == 0) return ECH_OK;
+    if (strcmp(config->precision, "bf16") != 0) return refuse(err, "option precision is '%s': give fp32 or bf16", config->precision);
+    if (config->deterministic) return refuse(err, "option precision is bf16, but deterministic computes the same on every processor: leave one of them out");
+    if (*echi_cpu_bf16_lacks() == '\0') return ECH_OK;
+    return echi_fail(err, ECH_E_UNSUPPORTED, "config", "option precision is bf16, but this processor lacks %s: leave it out on all nodes, or leave this node out",
+                     echi_cpu_bf16_lacks());
 }
 
 static ech_status codec_fits(const struct ech_config *config, struct ech_error *err) {

@@ -27,6 +27,7 @@ struct echi_about {
     uint8_t real_bytes;       /* of a parameter: 4, or 8 in an archive built for double */
     bool deterministic;
     uint8_t winograd;         /* as given: 0, 2 or 4 */
+    uint8_t bf16;             /* --precision bf16: by what, enum echi_cpu_bf16; 0: fp32 */
     bool augment;             /* training samples are cropped and flipped */
     bool shuffle, session;    /* session: the user's own model, whose arithmetic nobody can repeat */
     uint32_t train_samples, test_samples;

@@ -32,10 +32,11 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
                          "augment them there, and leave the option out", data->name);
     job->augment = strcmp(config->augment, "crop-flip") == 0 ||
                    (strcmp(config->augment, "auto") == 0 && data->augmenting == ECHI_AUGMENT_USUAL);
+    const bool bf16 = strcmp(config->precision, "bf16") == 0;
     job->kernels = config->deterministic   ? ECHI_KERNELS_FIXED
-                   : config->winograd == 4 ? ECHI_KERNELS_FAST
-                   : config->winograd == 2 ? ECHI_KERNELS_CLOSE
-                                           : ECHI_KERNELS_PLAIN;
+                   : config->winograd == 4 ? (bf16 ? ECHI_KERNELS_BF16_FAST : ECHI_KERNELS_FAST)
+                   : config->winograd == 2 ? (bf16 ? ECHI_KERNELS_BF16_CLOSE : ECHI_KERNELS_CLOSE)
+                                           : (bf16 ? ECHI_KERNELS_BF16_PLAIN : ECHI_KERNELS_PLAIN);
     if (job->cut > 0 && job->cut_params == 0) job->cut = 0;   /* nothing to train in front of the head */
     return ECH_OK;
 }

@@ -48,6 +48,7 @@ _Static_assert(SIZES <= ECHI_TIMES_MAX, "more sizes than struct echi_times holds
 
 struct bench {
     const struct echi_job *job;
+    const struct echi_device *device;
     struct echi_stack *trunk, *head;
     struct echi_buffer *params, *grads;
     echi_real *rows, *cut_rows;
@@ -64,6 +65,18 @@ static ech_status read_samples(struct bench *b, int n, bool look, struct ech_err
     for (uint32_t i = 0; i < (uint32_t)n; i++) b->index[i] = look ? (b->at + i) % all : echi_permute(1, 0, all, (b->at + i) % all);
     b->at = (b->at + (uint32_t)n) % all;
     return echi_exec_read(b->job, false, 0, b->index, n, b->rows, b->labels, err);
+}
+
+/* Processor time of what a device's threads share: the caller's, who takes part in all of it; but never less than its part of all threads'
+ * time, because where it had lost its processor the others did its work. */
+struct spent { int64_t own, others; };
+static struct spent spent_by(const struct echi_device *device) {
+    return (struct spent){echi_thread_cpu(), echi_team_cpu(echi_device_team(device))};
+}
+static double seconds_since(struct spent began, const struct echi_device *device) {
+    const struct spent now = spent_by(device);
+    const double own = (double)(now.own - began.own), others = (double)(now.others - began.others);
+    return fmax(own, (own + others) / echi_device_threads(device)) * 1e-9;
 }
 
 static ech_status train(struct echi_stack *stack, const struct bench *b, struct ech_error *err) {
@@ -101,14 +114,16 @@ static ech_status time_size(struct bench *b, int sweep, int size, bool head, str
         echi_slowness_pay(slowness);
     }
     while (sum < SECONDS_A_SIZE) {
-        const int64_t touched = echi_now(), cpu_touched = echi_thread_cpu();
+        const int64_t touched = echi_now();
+        const struct spent cpu_touched = spent_by(b->device);
         memset(b->other, t->steps[sweep][size][head], b->other_bytes);
-        const int64_t began = echi_now(), cpu_began = echi_thread_cpu(), owed = slowness->debt;
-        const double between = fmax((double)(cpu_began - cpu_touched) * 1e-9, SHORTEST);
+        const int64_t began = echi_now(), owed = slowness->debt;
+        const double between = fmax(seconds_since(cpu_touched, b->device), SHORTEST);
+        const struct spent cpu_began = spent_by(b->device);
         t->between[sweep] += between;
         t->wall[sweep] += fmax((double)(began - touched) * 1e-9, between);
         ECHI_TRY(one_step(b, (int)sizes[size], head, err));
-        const double cpu = fmax((double)(echi_thread_cpu() - cpu_began) * 1e-9, SHORTEST);
+        const double cpu = fmax(seconds_since(cpu_began, b->device), SHORTEST);
         echi_slowness_pay(slowness);
         const double wall = (double)(echi_now() - began + slowness->debt - owed) * 1e-9;
         /* No step ends before its processor time has passed: also beside a clock that goes back or stands still this ends. */
@@ -124,10 +139,10 @@ static ech_status time_size(struct bench *b, int sweep, int size, bool head, str
 
 /* A message with all parameters, of which the owner adds what a push brings. */
 static ech_status time_exchange(const struct bench *b, struct echi_device *device, size_t n_params, struct timing *t, struct ech_error *err) {
-    const int64_t began = echi_thread_cpu();
+    const struct spent began = spent_by(device);
     for (int copy = 0; copy < COPIES; copy++) memcpy(echi_buffer_host(b->grads), echi_buffer_host(b->params), n_params * sizeof(echi_real));
     ECHI_TRY(echi_add(device, b->grads, b->params, 0, n_params, err));
-    const double seconds = (double)(echi_thread_cpu() - began) * 1e-9;
+    const double seconds = seconds_since(began, device);
     if (t->exchange == 0 || seconds < t->exchange) t->exchange = seconds;
     return ECH_OK;
 }
@@ -167,7 +182,7 @@ static void variation_of(struct timing *t, struct echi_times *out) {
 /* Stacks and arrays for steps of up to `most` samples, filled with numbers of the size that samples have. */
 static ech_status bench_open(const struct echi_job *job, struct echi_device *device, int most, struct bench *b, struct ech_error *err) {
     const bool cut = job->cut > 0;
-    *b = (struct bench){.job = job};
+    *b = (struct bench){.job = job, .device = device};
     ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers, cut ? job->cut : job->model->n_layers, most, &b->trunk, err));
     if (cut) ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers + job->cut, job->model->n_layers - job->cut, most, &b->head, err));
     ECHI_TRY(echi_buffer_create(device, job->n_params * sizeof(echi_real), &b->params, err));
@@ -304,9 +319,9 @@ ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *de
     ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(echi_real), &c.out, err), out);
     for (int run = 0; run < COST_RUNS; run++)
         for (int cost = 0; cost < COSTS; cost++) {
-            const int64_t began = echi_thread_cpu();
+            const struct spent began = spent_by(device);
             ECHI_TRY_GOTO(one_cost(&c, (enum cost)cost, err), out);
-            const double seconds = (double)(echi_thread_cpu() - began) * 1e-9;
+            const double seconds = seconds_since(began, device);
             if (run == 0 || seconds < least[cost]) least[cost] = seconds;
         }
     /* On the clock of this host, which may own a share of a processor only. */

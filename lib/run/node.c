@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The I/O thread of a node: joins the others, hosts the roles, leaves. */
 #include "echi_node.h"
+#include "echi_address.h"
 #include "echi_checkpoint.h"
 #include "echi_error.h"
+#include "echi_os.h"
 #include "echi_secret.h"
 
 #include <stdarg.h>
@@ -150,13 +152,14 @@ static ech_status open_recorder(struct echi_node *n, struct echi_about *about) {
     snprintf(about->device_name, sizeof about->device_name, "%s", echi_device_describe(echi_exec_device(n->exec))->name);
     snprintf(about->isa, sizeof about->isa, "%s", echi_isa_name());
     snprintf(about->init, sizeof about->init, "%s", c->init);
-    about->threads = (uint32_t)c->threads;
+    about->threads = (uint32_t)echi_device_threads(echi_exec_device(n->exec));
     about->seed = c->seed;
     about->rank = (uint16_t)n->rank;
     about->world = (uint16_t)n->world;
     about->real_bytes = sizeof(echi_real);
     about->deterministic = c->deterministic != 0;
     about->winograd = (uint8_t)c->winograd;
+    about->bf16 = strcmp(c->precision, "bf16") == 0 ? (uint8_t)echi_cpu_bf16() : 0;
     about->shuffle = n->job->shuffle;
     about->augment = n->job->augment;
     about->session = n->job->model == NULL;
@@ -182,7 +185,8 @@ static ech_status open_wire(struct echi_node *n) {
     echi_job_order(n->job, print[3].value);
     echi_job_augment(n->job, print[4].value);
     if (c->deterministic) snprintf(print[5].value, sizeof print[5].value, "--deterministic, %zu bits", 8 * sizeof(echi_real));
-    else snprintf(print[5].value, sizeof print[5].value, "as fast as each node can, --winograd %d, %zu bits", c->winograd, 8 * sizeof(echi_real));
+    else snprintf(print[5].value, sizeof print[5].value, "as fast as each node can, --winograd %d, --precision %s, %zu bits", c->winograd, c->precision,
+                  8 * sizeof(echi_real));
     echi_wire_kinds(n->job, n->world, n->kinds);
     struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = n->kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
         .n_fingerprints = (int)(sizeof print / sizeof print[0]), .coordinator = c->coordinator[0] ? c->coordinator : NULL,
@@ -194,6 +198,13 @@ static ech_status open_wire(struct echi_node *n) {
     if (key) echi_secret_wipe(key, net.key_len);
     free(key);
     return status;
+}
+
+/* Threads of computation, where nobody said how many: those who meet at an address that only this machine reaches share its processors. */
+static int own_threads(const struct ech_config *c) {
+    const bool together = echi_address_text_is_loopback(c->coordinator);
+    const int processors = echi_cpu_count(), own = processors / (together ? c->world : 1);
+    return own < 1 ? 1 : own < ECHI_TEAM_MOST ? own : ECHI_TEAM_MOST;
 }
 
 ech_status echi_node_run(const struct echi_node_config *config, struct ech_report *report, struct ech_error *err) {
@@ -211,7 +222,8 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     n->began = echi_node_now(n);
     ech_status status;
     struct echi_about about = {0};
-    ECHI_TRY_GOTO(echi_exec_create(n->job, config->config->device, config->config->threads, &n->exec, n->err), out);
+    const int threads = config->config->threads > 0 ? config->config->threads : own_threads(config->config);
+    ECHI_TRY_GOTO(echi_exec_create(n->job, config->config->device, threads, &n->exec, n->err), out);
     if (n->rank == 0) ECHI_TRY_GOTO(make_coordinator(n, &about), out);
     ECHI_TRY_GOTO(open_recorder(n, &about), out);
     ECHI_TRY_GOTO(open_wire(n), out);

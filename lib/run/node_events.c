@@ -417,6 +417,8 @@ void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e) {
         n->ready = true;
         echi_watch_begin(n);
         if (n->world > 1) echi_node_log(n, ECH_LOG_INFO, "all %d nodes have joined; measuring step times", n->world);
+        if (n->job->model && echi_device_threads(echi_exec_device(n->exec)) > 1)
+            echi_node_log(n, ECH_LOG_INFO, "rank %d computes on %d threads", n->rank, echi_device_threads(echi_exec_device(n->exec)));
         echi_node_event(n, ECHI_ROLE_COORDINATOR, &(struct echi_event){.type = ECHI_EVENT_START});
         measure(n);
         break;

@@ -94,6 +94,10 @@ ech_status ech_recording_about(const char *dir, struct ech_recording *out, struc
 
 /* ------------------------------------------- can it come out the same here? */
 
+static const char *bf16_name(uint8_t kind) {
+    return kind == ECHI_CPU_BF16_AMX ? "AMX-BF16" : kind == ECHI_CPU_BF16_DOT ? "AVX512-BF16" : "nothing";
+}
+
 static ech_status comparable(const struct files *f, const struct ech_replay_options *o, const struct echi_job *job, struct ech_error *err) {
     char model[ECHI_JOB_WORD], data[ECHI_JOB_WORD], was[16], is[16];
     const struct echi_about *first = &f->recording[0].about;
@@ -118,6 +122,9 @@ static ech_status comparable(const struct files *f, const struct ech_replay_opti
         if (o->threads > 0 && strcmp(was, is) != 0) return differs(err, r, "the number of threads", was, is, "leave --threads out");
         if (strcmp(a->isa, echi_isa_name()) != 0)
             return differs(err, r, "the instruction set", a->isa, echi_isa_name(),
+                           "replay it on a machine like that one, or only its roles (--roles)");
+        if (a->bf16 && a->bf16 != (uint8_t)echi_cpu_bf16())
+            return differs(err, r, "what bf16 products are made by", bf16_name(a->bf16), bf16_name((uint8_t)echi_cpu_bf16()),
                            "replay it on a machine like that one, or only its roles (--roles)");
     }
     return ECH_OK;
@@ -194,6 +201,7 @@ ech_status ech_replay(const struct ech_replay_options *o, struct ech_replay_repo
         strcpy(config.augment, f->recording[0].about.augment ? "crop-flip" : "off");
         config.deterministic = f->recording[0].about.deterministic;
         config.winograd = f->recording[0].about.winograd;
+        strcpy(config.precision, f->recording[0].about.bf16 ? "bf16" : "fp32");
         job = calloc(1, sizeof *job);
         weights = calloc(o->model->n_params ? o->model->n_params : 1, sizeof *weights);
         if (!job || !weights) {

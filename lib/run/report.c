@@ -156,6 +156,7 @@ static void add_all(struct echi_print *t, const struct ech_report *r) {
     add_counts(t, "staleness_trunk", r->staleness_trunk, ECH_STALENESS_BINS);
     add_counts(t, "staleness_head", r->staleness_head, r->head >= 0 ? ECH_STALENESS_BINS : 0);
     add_whole(t, "resident_peak", r->resident_peak);
+    add_whole(t, "threads", (uint64_t)r->threads);
     add_optional(t, "lost_peer", r->lost_peer);
     add_real(t, "checkpoint_seconds", r->checkpoint_seconds);
     add_whole(t, "resumed_samples", r->resumed_samples);

@@ -49,24 +49,27 @@ static void row_of_outputs(const struct echi_cpu_kernels *k, struct echi_cpu_pro
     }
 }
 
-static void forward_row(const struct echi_cpu_stack *s, int unit, const float *params, int group, int row, float *out,
+/* What a convolution's parts are told. */
+struct conv { int unit, g, cuts; const float *params; float *grads; bool keep; };
+
+static void forward_row(const struct echi_cpu_stack *s, const struct conv *a, int group, int row, struct echi_cpu_range outputs, float *out,
                         ptrdiff_t out_o, ptrdiff_t out_p, bool relu) {
-    const struct echi_layer *l = s->units[unit].layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, s->units[unit].from);
+    const struct echi_layer *l = s->units[a->unit].layer;
+    const struct echi_cpu_view x = echi_cpu_value(s, s->units[a->unit].from);
     const int top = row * l->stride_h - l->pad_h, first = max_int(0, -top), end = min_int(l->kernel_h, l->in.h - top);
     const ptrdiff_t plane = (ptrdiff_t)l->kernel_h * l->kernel_w;
     const struct echi_cpu_axis axis = {
         .count = l->out.w, .step = l->stride_w, .base = -l->pad_w, .taps = l->kernel_w, .size = l->in.w};
     struct echi_cpu_product p = {
         .x = x.at + group * x.group + (top + first) * x.row,
-        .w = params + l->weight_at + first * l->kernel_w,
+        .w = a->params + l->weight_at + outputs.begin * plane * l->in.c + first * l->kernel_w,
         .w_o = plane * l->in.c,
-        .start = l->bias ? params + l->bias_at : NULL,
-        .out = out,
+        .start = l->bias ? a->params + l->bias_at + outputs.begin : NULL,
+        .out = out + outputs.begin * out_o,
         .out_o = out_o,
         .out_p = out_p,
         .loop = {{l->in.c, x.channel, plane}, {end - first, x.row, l->kernel_w}, {l->kernel_w, x.column, 1}},
-        .outputs = l->out.c,
+        .outputs = outputs.end - outputs.begin,
         .relu = relu};
     row_of_outputs(s->k, &p, &axis);
 }
@@ -88,48 +91,64 @@ static void winograd_forward(struct echi_cpu_stack *s, int unit, const float *pa
         return echi_cpu_late_outputs(s, &w);
     }
     echi_cpu_winograd_kernels(s, &w);
-    for (int g = 0; g < s->groups; g++, w.x.at += w.x.group, w.y.at += w.y.group) echi_cpu_winograd(s, &w);
+    echi_cpu_winograd(s, &w, s->groups);
 }
 
-void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *params) {
+/* Item: a row of one group, or of windows; a range of its outputs. */
+static void forward_rows(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct conv *a = args;
     const struct echi_cpu_kernels *k = s->k;
-    const struct echi_cpu_unit *u = &s->units[unit];
+    const struct echi_cpu_unit *u = &s->units[a->unit];
     const struct echi_layer *l = u->layer, *pool = u->pool;
-    const struct echi_cpu_view y = echi_cpu_value(s, unit + 1);
+    const struct echi_cpu_view y = echi_cpu_value(s, a->unit + 1);
     const ptrdiff_t width = k->width, row = l->out.w * width;
-    if (u->winograd) return winograd_forward(s, unit, params);
-    for (int g = 0; g < s->groups; g++) {
+    const int rows = pool ? pool->out.h : l->out.h;
+    for (int item = begin; item < end; item++) {
+        const struct echi_cpu_range outputs = echi_cpu_cut(l->out.c, ECHI_CPU_STEP, item % a->cuts, a->cuts);
+        const int g = item / a->cuts / rows, r = item / a->cuts % rows;
         if (!pool) {
-            for (int r = 0; r < l->out.h; r++)
-                forward_row(s, unit, params, g, r, y.at + g * y.group + r * y.row, y.channel, y.column, u->relu);
+            forward_row(s, a, g, r, outputs, y.at + g * y.group + r * y.row, y.channel, y.column, u->relu);
             continue;
         }
         const struct echi_cpu_window w = {.kernel_h = pool->kernel_h, .kernel_w = pool->kernel_w, .stride_w = pool->stride_w,
                                           .in_w = l->out.w, .count = pool->out.w};
         const ptrdiff_t band = pool->kernel_h * row;   /* the rows of one window, of one channel */
-        for (int r = 0; r < pool->out.h; r++) {
-            for (int i = 0; i < pool->kernel_h; i++)
-                forward_row(s, unit, params, g, r * pool->stride_h + i, s->rows + i * row, band, width, false);
-            for (int c = 0; c < l->out.c; c++)
-                k->relu_pool(s->rows + c * band, row, &w, y.at + g * y.group + c * y.channel + r * y.row, y.column,
-                             u->place + (((ptrdiff_t)g * l->out.c + c) * pool->out.h + r) * u->place_row);
-        }
+        float *own = s->own[place].rows;
+        for (int i = 0; i < pool->kernel_h; i++)
+            forward_row(s, a, g, r * pool->stride_h + i, outputs, own + i * row, band, width, false);
+        for (int c = outputs.begin; c < outputs.end; c++)
+            k->relu_pool(own + c * band, row, &w, y.at + g * y.group + c * y.channel + r * y.row, y.column,
+                         u->place + (((ptrdiff_t)g * l->out.c + c) * pool->out.h + r) * u->place_row);
     }
 }
 
-/* Output channels [c, c_end) and rows [r, r_end) of one group. */
-struct part { int g, c, c_end, r, r_end; };
+/* Multiply-adds of one row of outputs, of all channels. */
+static double products_of_row(const struct echi_layer *l) {
+    return (double)l->in.c * l->out.c * l->kernel_h * l->kernel_w * l->out.w;
+}
 
-/* Brings the gradient of a part back through pool and ReLU into u->dy, where row r is written as row r - base. Adds it up for
- * the bias. With a pool, r is the first row of a window. */
-static void grad_before_relu(struct echi_cpu_stack *s, int unit, struct part part, int base) {
+void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *params) {
+    const struct echi_cpu_unit *u = &s->units[unit];
+    if (u->winograd) return winograd_forward(s, unit, params);
+    const int rows = s->groups * (u->pool ? u->pool->out.h : u->layer->out.h);
+    const struct conv a = {.unit = unit, .params = params, .cuts = echi_cpu_cuts(s, rows, u->layer->out.c, ECHI_CPU_STEP)};
+    echi_cpu_share_out(s, rows * a.cuts, products_of_row(u->layer) * (u->pool ? u->pool->kernel_h : 1) / a.cuts, forward_rows, &a);
+}
+
+/* Output channels [c, c_end) and rows [r, r_end) of one group; dy: where their gradient before ReLU is, channel 0 and row 0
+ * of it; bias_sums: of channel c on. */
+struct part { int g, c, c_end, r, r_end; float *dy, *bias_sums; };
+
+/* Brings the gradient of a part back through pool and ReLU into its dy. Adds it up for the bias. With a pool, r is the first row of a
+ * window. */
+static void grad_before_relu(struct echi_cpu_stack *s, int unit, struct part part) {
     const struct echi_cpu_kernels *k = s->k;
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer, *pool = u->pool;
     const struct echi_cpu_view y = echi_cpu_value(s, unit + 1), dy = echi_cpu_grad(s, unit + 1);
     for (int c = part.c; c < part.c_end; c++) {
-        float *to = u->dy + c * u->dy_channel + (ptrdiff_t)u->dy_left * k->width - base * u->dy_row;
-        float *sum = s->bias_sums + (ptrdiff_t)c * k->width;
+        float *to = part.dy + c * u->dy_channel + (ptrdiff_t)u->dy_left * k->width;
+        float *sum = part.bias_sums + (ptrdiff_t)(c - part.c) * k->width;
         const ptrdiff_t at = part.g * y.group + c * y.channel;   /* dy lies as y does */
         if (!pool) {
             for (int r = part.r; r < part.r_end; r++)
@@ -151,9 +170,9 @@ static void grad_before_relu(struct echi_cpu_stack *s, int unit, struct part par
     }
 }
 
-/* Adds the share of a part to its weight gradients; `sums` begins with channel part.c: [channel][in][kh][kw][lane]. Row r of dy
- * is in u->dy as row r - base. The tile of taps lies along the row, or across channels when the kernel is one column wide. */
-static void weight_sums(const struct echi_cpu_stack *s, int unit, struct part part, int base, float *sums) {
+/* Adds the share of a part to its weight gradients; `sums` begins with channel part.c: [channel][in][kh][kw][lane]. The tile
+ * of taps lies along the row, or across channels when the kernel is one column wide. */
+static void weight_sums(const struct echi_cpu_stack *s, int unit, struct part part, float *sums) {
     const struct echi_cpu_kernels *k = s->k;
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
@@ -171,7 +190,7 @@ static void weight_sums(const struct echi_cpu_stack *s, int unit, struct part pa
             if (from >= to) continue;
             for (int t = 0, tiles = (taps + k->most_taps - 1) / k->most_taps; tiles > 0; tiles--) {
                 const int n = (taps - t + tiles - 1) / tiles;
-                k->outer(&(struct echi_cpu_outer){.dy = u->dy + part.c * u->dy_channel + (from - base) * u->dy_row +
+                k->outer(&(struct echi_cpu_outer){.dy = part.dy + part.c * u->dy_channel + from * u->dy_row +
                                                         u->dy_left * width,
                                                   .x = x.at + part.g * x.group + c * x.channel +
                                                        (from * l->stride_h + shift) * x.row - l->pad_w * x.column + t * x_tap,
@@ -195,126 +214,187 @@ static void weight_sums(const struct echi_cpu_stack *s, int unit, struct part pa
 /* Bytes of dy that the passes over the taps should find in the first-level cache. */
 enum { DY_BYTES = 24 * 1024 };
 
-/* Weight gradients of output channels [begin, end), one group's share: s->sums begins with channel `begin`. Goes through dy in
- * parts that are used while they are in the cache; `keep` leaves all of them in u->dy, otherwise the parts share its first rows.
- */
-static void params_grad(struct echi_cpu_stack *s, int unit, int g, int begin, int end, bool keep) {
-    const struct echi_cpu_kernels *k = s->k;
-    const struct echi_cpu_unit *u = &s->units[unit];
+/* Bytes of sums that are little beside what they are made from. Then the first half of the groups and the second are summed apart, on one
+ * thread, too: two threads that both have forward taken the same half find all of it in their own caches. */
+enum { HALVES_BYTES = 32 * 1024 };
+
+int echi_cpu_conv_halves(const struct echi_layer *l, int width) {
+    return l->weights * (size_t)width * sizeof(float) <= HALVES_BYTES ? 2 : 1;
+}
+
+/* Tiles of channels for `outer`, about as high as it likes them, that come out even among the threads. */
+static int tiles_of(const struct echi_cpu_stack *s, const struct echi_cpu_unit *u) {
+    const int out = u->layer->out.c, least = (out + s->k->most_outputs - 1) / s->k->most_outputs;
+    const int even = (least * u->halves + s->threads - 1) / s->threads * s->threads / u->halves;
+    return even < least ? least : min_int(even, out);
+}
+
+/* Sums for the gradients of weights and biases, of one tile of output channels and one half of the groups. Goes through dy in parts that are
+ * used while they are in the cache; `keep` leaves all of them in u->dy, otherwise the parts of a group share its first rows. Item: a tile of a
+ * half. */
+static void sum_tiles(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct conv *a = args;
+    const struct echi_cpu_unit *u = &s->units[a->unit];
     const struct echi_layer *l = u->layer;
-    const ptrdiff_t filter = (ptrdiff_t)(l->weights / (size_t)l->out.c) * k->width;
-    const int step = u->pool ? u->pool->stride_h : 1;
-    struct part part = {.g = g, .c = begin};
-    for (int tiles = (end - begin + k->most_outputs - 1) / k->most_outputs; tiles > 0; tiles--) {
-        part.c_end = part.c + (end - part.c + tiles - 1) / tiles;
-        const int rows = DY_BYTES / (int)((part.c_end - part.c) * u->dy_row * (ptrdiff_t)sizeof(float));
-        const int band = max_int(1, rows / step) * step;
-        for (part.r = 0; part.r < l->out.h; part.r = part.r_end) {
-            part.r_end = min_int(part.r + band, l->out.h);
-            const int base = keep ? 0 : part.r;
-            grad_before_relu(s, unit, part, base);
-            weight_sums(s, unit, part, base, s->sums + (part.c - begin) * filter);
-        }
-        part.c = part.c_end;
+    const size_t width = (size_t)s->k->width, filter = l->weights / (size_t)l->out.c * width;
+    const int step = u->pool ? u->pool->stride_h : 1, tiles = tiles_of(s, u);
+    (void)place;
+    for (int item = begin; item < end; item++) {
+        const struct echi_cpu_range c = echi_cpu_cut(l->out.c, 1, item % tiles, tiles), groups = echi_cpu_cut(s->groups, 1, item / tiles, u->halves);
+        const size_t channels = (size_t)(c.end - c.begin), first = (size_t)(item / tiles * l->out.c + c.begin);
+        const int rows = DY_BYTES / (int)((c.end - c.begin) * u->dy_row * (ptrdiff_t)sizeof(float)), band = max_int(1, rows / step) * step;
+        memset(s->sums + first * filter, 0, channels * filter * sizeof(float));
+        memset(s->bias_sums + first * width, 0, channels * width * sizeof(float));
+        for (int g = groups.begin; g < groups.end; g++)
+            for (int r = 0, r_end; r < l->out.h; r = r_end) {
+                float *dy = u->dy + g * u->dy_group;
+                r_end = min_int(r + band, l->out.h);
+                const struct part part = {g, c.begin, c.end, r, r_end, a->keep ? dy : dy - r * u->dy_row, s->bias_sums + first * width};
+                grad_before_relu(s, a->unit, part);
+                weight_sums(s, a->unit, part, s->sums + first * filter);
+            }
     }
 }
 
-static void input_grad(struct echi_cpu_stack *s, int unit, int g, const float *params) {
+/* The gradients themselves. Item: an output channel. */
+static void params_grad(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct conv *a = args;
+    const struct echi_cpu_unit *u = &s->units[a->unit];
+    const struct echi_layer *l = u->layer;
+    const size_t width = (size_t)s->k->width, weights = l->weights / (size_t)l->out.c, count = (size_t)(end - begin), from = (size_t)begin;
+    float *sums = s->sums + from * weights * width, *biases = s->bias_sums + from * width;
+    (void)place;
+    if (u->halves == 2) {
+        s->k->add(sums, sums + l->weights * width, count * weights * width);
+        s->k->add(biases, biases + (size_t)l->out.c * width, count * width);
+    }
+    s->k->reduce(sums, count * weights, a->grads + l->weight_at + from * weights);
+    if (l->bias) s->k->reduce(biases, count, a->grads + l->bias_at + from);
+}
+
+/* Item: a row of the inputs of one group, from group a->g on; a range of its channels. */
+static void input_grad_rows(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct conv *a = args;
     const struct echi_cpu_kernels *k = s->k;
-    const struct echi_cpu_unit *u = &s->units[unit];
+    const struct echi_cpu_unit *u = &s->units[a->unit];
     const struct echi_layer *l = u->layer;
     const struct echi_cpu_view dx = echi_cpu_share(s, u->from);
     const ptrdiff_t plane = (ptrdiff_t)l->kernel_h * l->kernel_w;
-    for (int row = 0; row < l->in.h; row++) {
+    (void)place;
+    for (int item = begin; item < end; item++) {
+        const struct echi_cpu_range channels = echi_cpu_cut(l->in.c, ECHI_CPU_STEP, item % a->cuts, a->cuts);
+        const int g = a->g + item / a->cuts / l->in.h, row = item / a->cuts % l->in.h;
         const struct phase py = phase_of(row % l->stride_h, l->in.h, l->out.h, l->kernel_h, l->stride_h, l->pad_h);
-        const int top = row / l->stride_h + py.axis.base, first = max_int(0, -top), end = min_int(py.axis.taps, l->out.h - top);
+        const int top = row / l->stride_h + py.axis.base, first = max_int(0, -top), last = min_int(py.axis.taps, l->out.h - top);
         for (int phase = 0; phase < l->stride_w; phase++) {
             const struct phase px = phase_of(phase, l->in.w, l->out.w, l->kernel_w, l->stride_w, l->pad_w);
             if (px.axis.count == 0) continue;
             /* Tap j of a phase is the kernel's tap first + stride * (taps - 1 - j). */
             const ptrdiff_t ky = py.first + l->stride_h * (py.axis.taps - 1 - first),
                             kx = px.first + l->stride_w * (px.axis.taps - 1);
-            struct echi_cpu_product p = {.x = u->dy + (top + first) * u->dy_row + (ptrdiff_t)u->dy_left * k->width,
-                                         .w = params + l->weight_at + ky * l->kernel_w + kx,
+            struct echi_cpu_product p = {.x = u->dy + g * u->dy_group + (top + first) * u->dy_row + (ptrdiff_t)u->dy_left * k->width,
+                                         .w = a->params + l->weight_at + channels.begin * plane + ky * l->kernel_w + kx,
                                          .w_o = plane,
-                                         .out = dx.at + g * dx.group + row * dx.row + phase * dx.column,
+                                         .out = dx.at + g * dx.group + channels.begin * dx.channel + row * dx.row + phase * dx.column,
                                          .out_o = dx.channel,
                                          .out_p = l->stride_w * dx.column,
                                          .loop = {{l->out.c, u->dy_channel, plane * l->in.c},
-                                                  {max_int(0, end - first), u->dy_row, -(ptrdiff_t)l->stride_h * l->kernel_w},
+                                                  {max_int(0, last - first), u->dy_row, -(ptrdiff_t)l->stride_h * l->kernel_w},
                                                   {px.axis.taps, k->width, -l->stride_w}},
-                                         .outputs = l->in.c};
+                                         .outputs = channels.end - channels.begin};
             row_of_outputs(k, &p, &px.axis);
         }
     }
+}
+
+/* Of groups [g, g_end), whose dy is there. */
+static void input_grad(struct echi_cpu_stack *s, int unit, int g, int g_end, const float *params) {
+    const struct echi_layer *l = s->units[unit].layer;
+    const int rows = (g_end - g) * l->in.h;
+    const struct conv a = {.unit = unit, .g = g, .params = params, .cuts = echi_cpu_cuts(s, rows, l->in.c, ECHI_CPU_STEP)};
+    echi_cpu_share_out(s, rows * a.cuts, products_of_row(l) * l->out.h / l->in.h / a.cuts, input_grad_rows, &a);
+}
+
+/* The gradients before ReLU of some groups, `apart` from each other, whole, and their shares of the bias' gradient, apart too: what comes first,
+ * from group 0 on, clears those. Item: an output channel of a group. */
+struct before { int unit, g, apart; };
+static void channels_before_relu(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct before *a = args;
+    const struct echi_cpu_unit *u = &s->units[a->unit];
+    const size_t width = (size_t)s->k->width;
+    (void)place;
+    for (int item = begin; item < end; item++) {
+        const int k = item / u->layer->out.c, c = item % u->layer->out.c;
+        float *sum = s->bias_sums + (size_t)item * width;
+        if (a->g == 0) memset(sum, 0, width * sizeof *sum);
+        grad_before_relu(s, a->unit, (struct part){.g = a->g + k * a->apart, .c = c, .c_end = c + 1, .r_end = u->layer->out.h,
+                                                   .dy = u->dy + k * u->dy_group, .bias_sums = sum});
+    }
+}
+static void groups_before_relu(struct echi_cpu_stack *s, int unit, int g, int apart, int groups) {
+    const struct echi_layer *l = s->units[unit].layer;
+    echi_cpu_share_out(s, l->out.c * groups, 4.0 * l->out.h * l->out.w, channels_before_relu, &(struct before){unit, g, apart});
+}
+static void bias_grad(const struct echi_cpu_stack *s, const struct echi_layer *l, int halves, float *grads) {
+    const size_t floats = (size_t)l->out.c * (size_t)s->k->width;
+    if (!l->bias) return;
+    if (halves == 2) s->k->add(s->bias_sums, s->bias_sums + floats, floats);
+    s->k->reduce(s->bias_sums, (size_t)l->out.c, grads + l->bias_at);
 }
 
 /* The gradient of the input is a convolution of dy with the kernels turned, padded by what the input was not. */
 static void winograd_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view dy = {u->dy + u->dy_left * s->k->width, 0, u->dy_channel, u->dy_row, s->k->width};
+    const struct echi_cpu_view dy = {u->dy + u->dy_left * s->k->width, u->dy_group, u->dy_channel, u->dy_row, s->k->width};
     struct echi_cpu_winograd w = winograd_of(s, unit, params);
     struct echi_cpu_winograd back = {.m = echi_cpu_winograd_back(u->winograd), .in = l->out.c, .out = l->in.c, .in_h = l->out.h, .out_h = l->in.h, .out_w = l->in.w,
                                      .pad_h = 2 - l->pad_h, .pad_w = 2 - l->pad_w, .x = dy, .y = echi_cpu_share(s, u->from),
                                      .weights = params + l->weight_at, .weight_out = 9, .weight_in = 9 * (ptrdiff_t)l->in.c, .turned = true};
-    memset(s->bias_sums, 0, (size_t)l->out.c * (size_t)s->k->width * sizeof(float));
+    const ptrdiff_t x_group = w.x.group, y_group = back.y.group;
     if (u->late) {
         for (int g = 0; g < s->groups; g++) {
-            grad_before_relu(s, unit, (struct part){.g = g, .c_end = l->out.c, .r_end = l->out.h}, 0);
+            groups_before_relu(s, unit, g, 0, 1);
             echi_cpu_late_grads(s, &w, dy, g);
             if (need_input_grad) echi_cpu_late_inputs(s, &back, g);
         }
         echi_cpu_late_weights(s, &w, grads + l->weight_at);
         if (need_input_grad) echi_cpu_late_outputs(s, &back);
-    } else {
-        if (need_input_grad) echi_cpu_winograd_kernels(s, &back);
-        for (int g = 0; g < s->groups; g++, w.x.at += w.x.group, back.y.at += back.y.group) {
-            grad_before_relu(s, unit, (struct part){.g = g, .c_end = l->out.c, .r_end = l->out.h}, 0);
-            echi_cpu_winograd_sums(s, &w, dy, g > 0);
-            if (need_input_grad) echi_cpu_winograd(s, &back);
-        }
-        echi_cpu_winograd_weights_grad(s, &w, grads + l->weight_at);
+        return bias_grad(s, l, 1, grads);
     }
-    if (l->bias) s->k->reduce(s->bias_sums, (size_t)l->out.c, grads + l->bias_at);
+    /* A group of each half of the batch at a time. */
+    const int half = (s->groups + 1) / 2;
+    if (need_input_grad) echi_cpu_winograd_kernels(s, &back);
+    w.x.group *= half;
+    back.y.group *= half;
+    for (int g = 0; g < half; g++, w.x.at += x_group, back.y.at += y_group) {
+        const int groups = g + half < s->groups ? 2 : 1;
+        groups_before_relu(s, unit, g, half, groups);
+        echi_cpu_winograd_sums(s, &w, dy, groups, g > 0);
+        if (need_input_grad) echi_cpu_winograd(s, &back, groups);
+    }
+    echi_cpu_winograd_weights_grad(s, &w, grads + l->weight_at);
+    bias_grad(s, l, s->groups > 1 ? 2 : 1, grads);
 }
 
 static void turned_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
     const struct echi_layer *l = s->units[unit].layer;
-    memset(s->bias_sums, 0, (size_t)l->out.c * (size_t)s->k->width * sizeof(float));
     for (int g = 0; g < s->groups; g++) {
-        grad_before_relu(s, unit, (struct part){.g = g, .c_end = l->out.c, .r_end = l->out.h}, 0);
+        groups_before_relu(s, unit, g, 0, 1);
         echi_cpu_turned_sums(s, unit, g);
-        if (need_input_grad) input_grad(s, unit, g, params);
+        if (need_input_grad) input_grad(s, unit, g, g + 1, params);
     }
     echi_cpu_turned_grads(s, unit, grads + l->weight_at);
-    if (l->bias) s->k->reduce(s->bias_sums, (size_t)l->out.c, grads + l->bias_at);
+    bias_grad(s, l, 1, grads);
 }
 
-/* Few enough channels at a time that their sums (a vector for each weight) stay small; then dy must be brought back anew for
- * the input's gradient, which needs all of them. */
 void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
     const struct echi_cpu_unit *u = &s->units[unit];
-    const struct echi_layer *l = u->layer;
-    const int channels = l->out.c;
-    const size_t width = (size_t)s->k->width, filter = l->weights / (size_t)channels;
     if (u->winograd) return winograd_backward(s, unit, params, grads, need_input_grad);
     if (u->turned) return turned_backward(s, unit, params, grads, need_input_grad);
-    const bool at_once = u->chunk >= channels;
-    memset(s->bias_sums, 0, (size_t)channels * width * sizeof(float));
-    for (int begin = 0; begin < channels; begin += u->chunk) {
-        const int end = min_int(begin + u->chunk, channels);
-        memset(s->sums, 0, (size_t)(end - begin) * filter * width * sizeof(float));
-        for (int g = 0; g < s->groups; g++) {
-            params_grad(s, unit, g, begin, end, at_once && need_input_grad);
-            if (at_once && need_input_grad) input_grad(s, unit, g, params);
-        }
-        s->k->reduce(s->sums, (size_t)(end - begin) * filter, grads + l->weight_at + (size_t)begin * filter);
-    }
-    if (l->bias) s->k->reduce(s->bias_sums, (size_t)channels, grads + l->bias_at);
-    if (at_once || !need_input_grad) return;
-    for (int g = 0; g < s->groups; g++) {
-        grad_before_relu(s, unit, (struct part){.g = g, .c_end = channels, .r_end = l->out.h}, 0);
-        input_grad(s, unit, g, params);
-    }
+    const struct conv a = {.unit = unit, .grads = grads, .keep = need_input_grad};
+    const int items = tiles_of(s, u) * u->halves;
+    echi_cpu_share_out(s, items, products_of_row(u->layer) * u->layer->out.h * s->groups / items, sum_tiles, &a);
+    echi_cpu_share_out(s, u->layer->out.c, 2.0 * (double)u->layer->weights * u->halves / u->layer->out.c, params_grad, &a);
+    if (need_input_grad) input_grad(s, unit, 0, s->groups, params);
 }

@@ -5,18 +5,28 @@
 
 #include <string.h>
 
-/* y = a + b; without b a copy. */
-static void sum(const struct echi_cpu_stack *s, struct echi_shape shape, struct echi_cpu_view a, const struct echi_cpu_view *b,
-                struct echi_cpu_view y) {
+/* y = a + b; without b a copy. Item: a channel of one group. */
+struct sum { struct echi_shape shape; struct echi_cpu_view a, y; const struct echi_cpu_view *b; };
+
+static void sum_channels(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct sum *w = args;
+    const struct echi_cpu_view a = w->a, y = w->y, *b = w->b;
     const size_t vector = (size_t)s->k->width * sizeof(float);
-    for (int g = 0; g < s->groups; g++)
-        for (int c = 0; c < shape.c; c++)
-            for (int r = 0; r < shape.h; r++) {
-                const float *from = a.at + g * a.group + c * a.channel + r * a.row;
-                float *to = y.at + g * y.group + c * y.channel + r * y.row;
-                if (b) s->k->plus(from, a.column, b->at + g * b->group + c * b->channel + r * b->row, b->column, to, y.column, shape.w);
-                for (int i = 0; !b && i < shape.w; i++) memcpy(to + i * y.column, from + i * a.column, vector);
-            }
+    (void)place;
+    for (int item = begin; item < end; item++) {
+        const int g = item / w->shape.c, c = item % w->shape.c;
+        for (int r = 0; r < w->shape.h; r++) {
+            const float *from = a.at + g * a.group + c * a.channel + r * a.row;
+            float *to = y.at + g * y.group + c * y.channel + r * y.row;
+            if (b) s->k->plus(from, a.column, b->at + g * b->group + c * b->channel + r * b->row, b->column, to, y.column, w->shape.w);
+            for (int i = 0; !b && i < w->shape.w; i++) memcpy(to + i * y.column, from + i * a.column, vector);
+        }
+    }
+}
+
+static void sum(struct echi_cpu_stack *s, struct echi_shape shape, struct echi_cpu_view a, const struct echi_cpu_view *b,
+                struct echi_cpu_view y) {
+    echi_cpu_share_out(s, s->groups * shape.c, 3.0 * shape.h * shape.w, sum_channels, &(struct sum){shape, a, y, b});
 }
 
 void echi_cpu_give(struct echi_cpu_stack *s, int boundary) {
@@ -44,27 +54,48 @@ void echi_cpu_add_backward(struct echi_cpu_stack *s, int unit) {
     }
 }
 
+struct draw { const struct echi_cpu_unit *unit; uint64_t seed; const struct echi_row *rows; };
+
+/* Item: a group. */
+static void draw_groups(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct draw *d = args;
+    const ptrdiff_t width = s->k->width, size = (ptrdiff_t)echi_shape_size(d->unit->layer->out);
+    float *drawn = s->own[place].drawn;
+    for (int g = begin; g < end; g++) {
+        const int lanes = echi_cpu_lanes(s, g);
+        for (int lane = 0; lane < lanes; lane++) echi_dropout_factors(d->unit->layer, d->seed, d->rows[g * width + lane], drawn + lane * size);
+        s->k->to_vectors(drawn, size, lanes, (int)size, d->unit->factor + g * size * width, width);
+    }
+}
 void echi_cpu_dropout_draw(struct echi_cpu_stack *s, int unit, uint64_t seed, const struct echi_row *rows) {
     const struct echi_cpu_unit *u = &s->units[unit];
-    const ptrdiff_t width = s->k->width, size = (ptrdiff_t)echi_shape_size(u->layer->out);
-    for (int g = 0; g < s->groups; g++) {
-        const int lanes = echi_cpu_lanes(s, g);
-        for (int lane = 0; lane < lanes; lane++) echi_dropout_factors(u->layer, seed, rows[g * width + lane], s->drawn + lane * size);
-        s->k->to_vectors(s->drawn, size, lanes, (int)size, u->factor + g * size * width, width);
+    echi_cpu_share_out(s, s->groups, 100.0 * (double)echi_shape_size(u->layer->out), draw_groups, &(struct draw){u, seed, rows});
+}
+
+/* y = x * factor. Item: a channel of one group. */
+struct drop { const struct echi_cpu_unit *unit; struct echi_cpu_view x, y; };
+
+static void drop_channels(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct drop *d = args;
+    const struct echi_cpu_view x = d->x, y = d->y;
+    const struct echi_shape shape = d->unit->layer->out;
+    const ptrdiff_t row = (ptrdiff_t)shape.w * s->k->width;
+    (void)place;
+    for (int item = begin; item < end; item++) {
+        const int g = item / shape.c, c = item % shape.c;
+        const float *factor = d->unit->factor + (ptrdiff_t)item * shape.h * row;
+        for (int r = 0; r < shape.h; r++)
+            s->k->times(x.at + g * x.group + c * x.channel + r * x.row, x.column, factor + r * row,
+                        y.at + g * y.group + c * y.channel + r * y.row, y.column, shape.w);
     }
 }
 
-/* y = x * factor, both ways. */
-static void drop(const struct echi_cpu_stack *s, int unit, struct echi_cpu_view x, struct echi_cpu_view y) {
+/* Both ways. */
+static void drop(struct echi_cpu_stack *s, int unit, struct echi_cpu_view x, struct echi_cpu_view y) {
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_shape shape = u->layer->out;
     if (!s->trains) return sum(s, shape, x, NULL, y);
-    const float *factor = u->factor;
-    for (int g = 0; g < s->groups; g++)
-        for (int c = 0; c < shape.c; c++)
-            for (int r = 0; r < shape.h; r++, factor += shape.w * s->k->width)
-                s->k->times(x.at + g * x.group + c * x.channel + r * x.row, x.column, factor,
-                            y.at + g * y.group + c * y.channel + r * y.row, y.column, shape.w);
+    echi_cpu_share_out(s, s->groups * shape.c, 3.0 * shape.h * shape.w, drop_channels, &(struct drop){u, x, y});
 }
 void echi_cpu_dropout_forward(struct echi_cpu_stack *s, int unit) {
     drop(s, unit, echi_cpu_value(s, s->units[unit].from), echi_cpu_value(s, unit + 1));

@@ -1,74 +1,95 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Fully connected layers, with the ReLU that follows. Input and its gradient lie with the groups side by side, so a product
- * runs over several groups for each weight it reads. */
+ * Fully connected layers, with the ReLU that follows: three products of matrices. Input and its gradient lie with the groups side by
+ * side, so that all samples of a number are a row. Threads have rows of the products: of the weights' gradient the same outputs as forward,
+ * so that they find them in their caches. */
+#include "echi_cpu_matrix.h"
 #include "echi_cpu_stack.h"
 
 #include <string.h>
 
-void echi_cpu_fc_forward(struct echi_cpu_stack *s, int unit, const float *params) {
-    const struct echi_cpu_unit *u = &s->units[unit];
-    const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, u->from), y = echi_cpu_value(s, unit + 1);
-    const int in = (int)echi_shape_size(l->in);
-    s->k->product(&(struct echi_cpu_product){
-        .x = x.at, .x_p = x.group, .w = params + l->weight_at, .w_o = in, .start = l->bias ? params + l->bias_at : NULL,
-        .out = y.at, .out_o = y.channel, .out_p = y.group, .loop = {{1, 0, 0}, {1, 0, 0}, {in, x.column, 1}},
-        .outputs = l->out.c, .vectors = s->groups, .relu = u->relu});
+/* An item is a range of outputs and one of inputs, the k-th of `cuts`: one for each thread, since each packs the other side for itself. */
+struct fc { int unit, cuts; const float *params; float *grads; bool need_input_grad; };
+
+static struct echi_cpu_range outputs_of(const struct echi_layer *l, const struct fc *f, int k) {
+    return echi_cpu_cut(l->out.c, ECHI_CPU_STEP, k, f->cuts);
 }
 
-/* dw[out][in] = sum over samples of dz[out][sample] * x[sample][in]: the vectors now run along the inputs. */
-static void weight_grad(struct echi_cpu_stack *s, int unit, const float *dz, float *dw) {
-    const struct echi_cpu_kernels *k = s->k;
+static void forward(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct fc *f = args;
+    const struct echi_cpu_unit *u = &s->units[f->unit];
+    const struct echi_layer *l = u->layer;
+    const struct echi_cpu_view x = echi_cpu_value(s, u->from), y = echi_cpu_value(s, f->unit + 1);
+    const int in = (int)echi_shape_size(l->in);
+    for (int k = begin; k < end; k++) {
+        const struct echi_cpu_range o = outputs_of(l, f, k);
+        if (o.begin == o.end) continue;
+        echi_cpu_matrix(s->k,
+                        &(struct echi_cpu_matrix){.a = {f->params + l->weight_at + (ptrdiff_t)o.begin * in, in, 1, o.end - o.begin, in},
+                                                  .b = {x.at, 1, x.column, s->groups * s->k->width, in},
+                                                  .start = l->bias ? f->params + l->bias_at + o.begin : NULL, .out = y.at + o.begin * y.channel,
+                                                  .out_row = y.channel, .out_vector = y.group, .relu = u->relu, .bf16 = s->bf16},
+                        s->own[place].matrix);
+    }
+}
+
+void echi_cpu_fc_forward(struct echi_cpu_stack *s, int unit, const float *params) {
     const struct echi_layer *l = s->units[unit].layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, s->units[unit].from);
-    const int in = (int)echi_shape_size(l->in), out = l->out.c, width = k->width, whole = in / width, rest = in % width;
-    const ptrdiff_t row = (ptrdiff_t)(whole + (rest > 0)) * width;
-    for (int first = 0; first < s->n; first += ECHI_CPU_SAMPLES) {
-        const int samples = s->n - first < ECHI_CPU_SAMPLES ? s->n - first : ECHI_CPU_SAMPLES;
-        for (int i = 0; i < samples; i += width)
-            k->to_rows(x.at + first + i, x.column, samples - i < width ? samples - i : width, in, s->samples + i * row, row);
-        struct echi_cpu_product p = {.x = s->samples,
-                                     .x_p = width,
-                                     .w = dz + first,
-                                     .w_o = (ptrdiff_t)s->groups * width,
-                                     .out = dw,
-                                     .out_o = in,
-                                     .out_p = width,
-                                     .loop = {{1, 0, 0}, {1, 0, 0}, {samples, row, 1}},
-                                     .outputs = out,
-                                     .vectors = whole,
-                                     .add = first > 0};
-        k->product(&p);
-        if (rest == 0) continue;
-        p.x += (ptrdiff_t)whole * width;
-        p.out = s->tail;
-        p.out_o = width;
-        p.vectors = 1;
-        p.add = false;
-        k->product(&p);
-        for (int o = 0; o < out; o++)
-            for (int i = 0; i < rest; i++) {
-                float *to = dw + (ptrdiff_t)o * in + (ptrdiff_t)whole * width + i;
-                *to = (first > 0 ? *to : 0.0f) + s->tail[(ptrdiff_t)o * width + i];
-            }
+    const struct fc f = {.unit = unit, .cuts = s->threads, .params = params};
+    echi_cpu_share_out(s, f.cuts, (double)l->out.c * (double)echi_shape_size(l->in) * s->groups / f.cuts, forward, &f);
+}
+
+/* Nobody needs the gradient behind the ReLU any more, so where it lies well that before it takes its place. */
+static float *before_relu_at(const struct echi_cpu_stack *s, const struct fc *f) {
+    const struct echi_cpu_view dy = echi_cpu_grad(s, f->unit + 1);
+    return dy.group == s->k->width ? dy.at : s->dz;
+}
+
+/* The gradient before ReLU, and the bias'. */
+static void before_relu(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct fc *f = args;
+    const struct echi_cpu_unit *u = &s->units[f->unit];
+    const struct echi_layer *l = u->layer;
+    const struct echi_cpu_view y = echi_cpu_value(s, f->unit + 1), dy = echi_cpu_grad(s, f->unit + 1);
+    const ptrdiff_t width = s->k->width, across = s->groups * width;
+    float *dz = before_relu_at(s, f);
+    (void)place;
+    for (int k = begin; k < end; k++) {
+        const struct echi_cpu_range out = outputs_of(l, f, k);
+        const size_t outputs = (size_t)(out.end - out.begin);
+        memset(s->bias_sums + out.begin * width, 0, outputs * (size_t)width * sizeof(float));
+        for (int o = out.begin; o < out.end && (u->relu || l->bias || dz != dy.at); o++)
+            s->k->relu_back(dy.at + o * dy.channel, dy.group, u->relu ? y.at + o * y.channel : NULL, y.group, dz + o * across, width, s->groups,
+                            s->bias_sums + o * width);
+        if (l->bias) s->k->reduce(s->bias_sums + out.begin * width, outputs, f->grads + l->bias_at + out.begin);
+    }
+}
+
+/* dw[out][in] = sum over samples of dz[out][sample] * x[sample][in]; dx[in][sample] = sum over outputs of w[out][in] * dz[out][sample] */
+static void backward(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct fc *f = args;
+    const struct echi_cpu_unit *u = &s->units[f->unit];
+    const struct echi_layer *l = u->layer;
+    const struct echi_cpu_view x = echi_cpu_value(s, u->from), dx = echi_cpu_share(s, u->from);
+    const int in = (int)echi_shape_size(l->in), width = s->k->width, across = s->groups * width;
+    const float *dz = before_relu_at(s, f);
+    for (int k = begin; k < end; k++) {
+        const struct echi_cpu_range o = outputs_of(l, f, k), i = echi_cpu_cut(in, ECHI_CPU_STEP, k, f->cuts);
+        if (o.begin < o.end)
+            echi_cpu_matrix(s->k, &(struct echi_cpu_matrix){.a = {dz + (ptrdiff_t)o.begin * across, across, 1, o.end - o.begin, s->n},
+                                                            .b = {x.at, x.column, 1, in, s->n},
+                                                            .out = f->grads + l->weight_at + (ptrdiff_t)o.begin * in, .out_row = in,
+                                                            .out_vector = width, .bf16 = s->bf16}, s->own[place].matrix);
+        if (f->need_input_grad && i.begin < i.end)
+            echi_cpu_matrix(s->k, &(struct echi_cpu_matrix){.a = {f->params + l->weight_at + i.begin, 1, in, i.end - i.begin, l->out.c},
+                                                            .b = {dz, 1, across, across, l->out.c}, .out = dx.at + i.begin * dx.column,
+                                                            .out_row = dx.column, .out_vector = dx.group, .bf16 = s->bf16}, s->own[place].matrix);
     }
 }
 
 void echi_cpu_fc_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
-    const struct echi_cpu_kernels *k = s->k;
-    const struct echi_cpu_unit *u = &s->units[unit];
-    const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view y = echi_cpu_value(s, unit + 1), dy = echi_cpu_grad(s, unit + 1), dx = echi_cpu_share(s, u->from);
-    const int in = (int)echi_shape_size(l->in), out = l->out.c, width = k->width;
-    const ptrdiff_t across = (ptrdiff_t)s->groups * width;
-    memset(s->bias_sums, 0, (size_t)out * (size_t)width * sizeof(float));
-    for (int o = 0; o < out; o++)
-        k->relu_back(dy.at + o * dy.channel, dy.group, u->relu ? y.at + o * y.channel : NULL, y.group, s->dz + o * across, width,
-                     s->groups, s->bias_sums + (ptrdiff_t)o * width);
-    if (l->bias) k->reduce(s->bias_sums, (size_t)out, grads + l->bias_at);
-    weight_grad(s, unit, s->dz, grads + l->weight_at);
-    if (need_input_grad)
-        k->product(&(struct echi_cpu_product){
-            .x = s->dz, .x_p = width, .w = params + l->weight_at, .w_o = 1, .out = dx.at, .out_o = dx.column, .out_p = dx.group,
-            .loop = {{1, 0, 0}, {1, 0, 0}, {out, across, in}}, .outputs = in, .vectors = s->groups});
+    const struct echi_layer *l = s->units[unit].layer;
+    const struct fc f = {unit, s->threads, params, grads, need_input_grad};
+    const double products = (double)l->out.c * (double)echi_shape_size(l->in) * s->groups;
+    echi_cpu_share_out(s, f.cuts, 4.0 * s->groups * l->out.c / f.cuts, before_relu, &f);
+    echi_cpu_share_out(s, f.cuts, (need_input_grad ? 2.0 : 1.0) * products / f.cuts, backward, &f);
 }

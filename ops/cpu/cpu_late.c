@@ -79,8 +79,18 @@ static void put_inputs(const struct echi_cpu_stack *s, struct echi_cpu_winograd 
     }
 }
 
+/* Transforms, by channels. */
+struct transform { const struct echi_cpu_winograd *w; struct echi_cpu_view dy; int g; };
+
+/* Item: an input channel. */
+static void inputs(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct transform *a = args;
+    (void)place;
+    put_inputs(s, *a->w, a->g, begin, end - begin, s->late.points + (ptrdiff_t)begin * row_of(s, a->w), a->w->in);
+}
+
 void echi_cpu_late_inputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int g) {
-    put_inputs(s, *w, g, 0, w->in, s->late.points, w->in);
+    echi_cpu_share_out(s, w->in, 6.0 * echi_cpu_winograd_points(w->m) * tiles_of(w), inputs, &(struct transform){.w = w, .g = g});
 }
 
 /* Has these floats on their way to the second-level cache. */
@@ -90,7 +100,8 @@ static void fetch(const float *at, int count) {
 
 /* Points of the weights between outputs [o, o_end) and inputs [i, i_end): a lane an input channel of the layer, so [point][output][input], or
  * [point][input][output] when the layer is gone through backward. */
-static void weights_points(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int o, int o_end, int i, int i_end, const float *next) {
+static void weights_points(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int o, int o_end, int i, int i_end, const float *next,
+                           float *points) {
     const int width = s->k->width, rows = w->turned ? i_end - i : o_end - o, lanes = w->turned ? o_end - o : i_end - i;
     const ptrdiff_t from_row = w->turned ? w->weight_in : w->weight_out, from_lane = w->turned ? w->weight_out : w->weight_in;
     const int row = w->turned ? OUTPUTS : INPUTS;
@@ -100,23 +111,23 @@ static void weights_points(const struct echi_cpu_stack *s, const struct echi_cpu
             const float *at = first + r * from_row + c * from_lane;
             const int count = min_int(width, lanes - c);
             if (next) fetch(next + (at - first), 9 * count);
-            s->k->winograd_weights(w->m, at, from_lane, count, w->turned, s->late.weights + (ptrdiff_t)r * row + c, apart(INPUTS, OUTPUTS, width));
+            s->k->winograd_weights(w->m, at, from_lane, count, w->turned, points + (ptrdiff_t)r * row + c, apart(INPUTS, OUTPUTS, width));
         }
 }
 
 /* Sums at the points of outputs [o, o_end) over all inputs, and from there to y. */
-static void block(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int o, int o_end, int at_once) {
+static void block(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int o, int o_end, int at_once, const struct echi_cpu_scratch *own) {
     const int width = s->k->width, vectors = vectors_of(s, w), row = row_of(s, w);
     for (int i = 0; i < w->in; i += INPUTS)
         for (int b = o; b < o_end; b += OUTPUTS) {
             const int b_end = min_int(b + OUTPUTS, o_end), i_end = min_int(i + INPUTS, w->in);
             const int next_b = b_end < o_end ? b_end : i_end < w->in ? o : o_end, next_i = b_end < o_end ? i : i_end < w->in ? i_end : 0;
             weights_points(s, w, b, b_end, i, i_end, next_b + OUTPUTS <= w->out && next_i + INPUTS <= w->in
-                           ? w->weights + next_b * w->weight_out + next_i * w->weight_in : NULL);
+                           ? w->weights + next_b * w->weight_out + next_i * w->weight_in : NULL, own->late.weights);
             for (int point = 0; point < echi_cpu_winograd_points(w->m); point++)
                 s->k->product(&(struct echi_cpu_product){.x = s->late.points + point * apart(w->in, row, width) + (ptrdiff_t)i * row, .x_p = width,
-                                                         .w = s->late.weights + point * apart(INPUTS, OUTPUTS, width), .w_o = w->turned ? 1 : INPUTS,
-                                                         .out = s->late.products + point * apart(at_once, row, width) + (ptrdiff_t)(b - o) * row,
+                                                         .w = own->late.weights + point * apart(INPUTS, OUTPUTS, width), .w_o = w->turned ? 1 : INPUTS,
+                                                         .out = own->late.products + point * apart(at_once, row, width) + (ptrdiff_t)(b - o) * row,
                                                          .out_o = row, .out_p = width,
                                                          .loop = {{1, 0, 0}, {1, 0, 0}, {i_end - i, row, w->turned ? OUTPUTS : 1}},
                                                          .outputs = b_end - b, .vectors = vectors, .add = i > 0});
@@ -125,54 +136,90 @@ static void block(const struct echi_cpu_stack *s, const struct echi_cpu_winograd
         for (int t = 0; t < tiles_of(w); t++) {
             struct echi_cpu_tile tile = echi_cpu_winograd_outputs(w, t, o);
             tile.out += g * w->y.group;
-            at_points(s, w, &tile, o_end - o, s->late.products, at_once, g, t);
+            at_points(s, w, &tile, o_end - o, own->late.products, at_once, g, t);
             s->k->winograd_output(w->m, &tile);
         }
 }
 
+struct outputs { const struct echi_cpu_winograd *w; int at_once, cuts; };
+
+/* Item: a range of outputs. */
+static void blocks(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct outputs *a = args;
+    for (int item = begin; item < end; item++) {
+        const struct echi_cpu_range range = echi_cpu_cut(a->w->out, ECHI_CPU_STEP, item, a->cuts);
+        for (int o = range.begin; o < range.end; o += a->at_once) block(s, a->w, o, min_int(o + a->at_once, range.end), a->at_once, &s->own[place]);
+    }
+}
+
 void echi_cpu_late_outputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) {
-    const int at_once = outputs_at_once(echi_cpu_winograd_points(w->m), w->in, w->out, vectors_of(s, w), s->k->width, w->turned);
-    for (int o = 0; o < w->out; o += at_once) block(s, w, o, min_int(o + at_once, w->out), at_once);
+    const struct outputs a = {w, outputs_at_once(echi_cpu_winograd_points(w->m), w->in, w->out, vectors_of(s, w), s->k->width, w->turned),
+                              min_int(s->threads, (w->out + ECHI_CPU_STEP - 1) / ECHI_CPU_STEP)};
+    echi_cpu_share_out(s, a.cuts, (double)echi_cpu_winograd_points(w->m) * vectors_of(s, w) * w->in * w->out / a.cuts, blocks, &a);
 }
 
 /* ---- the gradient of the weights: at each point the sum over all tiles and samples of dy's points and the inputs' points ---- */
 
-void echi_cpu_late_grads(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, int g) {
-    for (int t = 0; t < tiles_of(w); t++) {
-        struct echi_cpu_tile tile = echi_cpu_winograd_grads(w, dy, t, s->late.nothing);
-        at_points(s, w, &tile, w->out, s->late.grads, w->out, g, t);
-        s->k->winograd_grad(w->m, &tile);
+/* Item: an output channel. */
+static void grads_points(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct transform *a = args;
+    struct echi_cpu_view dy = a->dy;
+    (void)place;
+    dy.at += begin * dy.channel;
+    for (int t = 0; t < tiles_of(a->w); t++) {
+        struct echi_cpu_tile tile = echi_cpu_winograd_grads(a->w, dy, t, s->late.nothing);
+        at_points(s, a->w, &tile, end - begin, s->late.grads + (ptrdiff_t)begin * row_of(s, a->w), a->w->out, a->g, t);
+        s->k->winograd_grad(a->w->m, &tile);
     }
 }
 
-/* Points of the inputs [i, i_end), turned so that `product`'s vectors are over channels: [point][group][tile][lane][channel]. */
-static void turned_inputs(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int i, int i_end) {
-    const int width = s->k->width, row = row_of(s, w);
-    for (int g = 0; g < s->groups; g++) put_inputs(s, *w, g, i, i_end - i, s->late.products, GRAD_INPUTS);
-    for (int point = 0; point < echi_cpu_winograd_points(w->m); point++)
-        for (int k = 0; k < row; k += width)
-            s->k->to_rows(s->late.products + point * apart(GRAD_INPUTS, row, width) + k, row, width, i_end - i,
-                          s->late.weights + point * apart(row, GRAD_INPUTS, width) + (ptrdiff_t)k * GRAD_INPUTS, GRAD_INPUTS);
+void echi_cpu_late_grads(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, int g) {
+    echi_cpu_share_out(s, w->out, 6.0 * echi_cpu_winograd_points(w->m) * tiles_of(w), grads_points, &(struct transform){w, dy, g});
 }
 
-void echi_cpu_late_weights(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads) {
+/* Points of the inputs [i, i_end), turned so that `product`'s vectors are over channels: [point][group][tile][lane][channel]. */
+static void turned_inputs(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int i, int i_end, const struct echi_cpu_scratch *own) {
+    const int width = s->k->width, row = row_of(s, w);
+    for (int g = 0; g < s->groups; g++) put_inputs(s, *w, g, i, i_end - i, own->late.products, GRAD_INPUTS);
+    for (int point = 0; point < echi_cpu_winograd_points(w->m); point++)
+        for (int k = 0; k < row; k += width)
+            s->k->to_rows(own->late.products + point * apart(GRAD_INPUTS, row, width) + k, row, width, i_end - i,
+                          own->late.weights + point * apart(row, GRAD_INPUTS, width) + (ptrdiff_t)k * GRAD_INPUTS, GRAD_INPUTS);
+}
+
+struct weights { const struct echi_cpu_winograd *w; float *grads; int blocks, cuts; };
+
+/* Item: a block of inputs, and a range of outputs. */
+static void weights_grads(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct weights *a = args;
+    const struct echi_cpu_winograd *w = a->w;
+    const struct echi_cpu_scratch *own = &s->own[place];
     const int width = s->k->width, row = row_of(s, w);
     const ptrdiff_t sums = apart(GRAD_OUTPUTS, GRAD_INPUTS, width);
-    for (int i = 0; i < w->in; i += GRAD_INPUTS) {
+    for (int item = begin; item < end; item++) {
+        const struct echi_cpu_range out = echi_cpu_cut(w->out, GRAD_OUTPUTS, item / a->blocks, a->cuts);
+        const int i = item % a->blocks * GRAD_INPUTS;
         const int i_end = min_int(i + GRAD_INPUTS, w->in);
-        turned_inputs(s, w, i, i_end);
-        for (int o = 0; o < w->out; o += GRAD_OUTPUTS) {
-            const int o_end = min_int(o + GRAD_OUTPUTS, w->out);
+        turned_inputs(s, w, i, i_end, own);
+        for (int o = out.begin; o < out.end; o += GRAD_OUTPUTS) {
+            const int o_end = min_int(o + GRAD_OUTPUTS, out.end);
             for (int point = 0; point < echi_cpu_winograd_points(w->m); point++)
-                s->k->product(&(struct echi_cpu_product){.x = s->late.weights + point * apart(row, GRAD_INPUTS, width), .x_p = width,
+                s->k->product(&(struct echi_cpu_product){.x = own->late.weights + point * apart(row, GRAD_INPUTS, width), .x_p = width,
                                                          .w = s->late.grads + point * apart(w->out, row, width) + (ptrdiff_t)o * row, .w_o = row,
-                                                         .out = s->late.products + point * sums, .out_o = GRAD_INPUTS, .out_p = width,
+                                                         .out = own->late.products + point * sums, .out_o = GRAD_INPUTS, .out_p = width,
                                                          .loop = {{1, 0, 0}, {1, 0, 0}, {row, GRAD_INPUTS, 1}},
                                                          .outputs = o_end - o, .vectors = round_up(i_end - i, width) / width});
             for (int b = o; b < o_end; b++)
                 for (int c = i; c < i_end; c += width)
-                    s->k->winograd_weights_grad(w->m, s->late.products + (ptrdiff_t)(b - o) * GRAD_INPUTS + (c - i), sums, min_int(width, i_end - c),
-                                                grads + b * w->weight_out + c * w->weight_in, w->weight_in);
+                    s->k->winograd_weights_grad(w->m, own->late.products + (ptrdiff_t)(b - o) * GRAD_INPUTS + (c - i), sums, min_int(width, i_end - c),
+                                                a->grads + b * w->weight_out + c * w->weight_in, w->weight_in);
         }
     }
+}
+
+void echi_cpu_late_weights(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads) {
+    struct weights a = {.w = w, .grads = grads, .blocks = (w->in + GRAD_INPUTS - 1) / GRAD_INPUTS};
+    a.cuts = echi_cpu_cuts(s, a.blocks, w->out, GRAD_OUTPUTS);
+    const int items = a.blocks * a.cuts;
+    echi_cpu_share_out(s, items, (double)echi_cpu_winograd_points(w->m) * vectors_of(s, w) * w->in * w->out / items, weights_grads, &a);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Batch-norm, with a ReLU behind it, a channel at a time: its numbers of the whole batch are read from memory once and then, for the second
- * and third time, from the second-level cache. ops/ref/batch_norm.c has the formulas. */
+ * Batch-norm, with a ReLU behind it, a channel at a time, which one thread has for itself: its numbers of the whole batch are read from
+ * memory once and then, for the second and third time, from the second-level cache. ops/ref/batch_norm.c has the formulas. */
 #include "echi_cpu_stack.h"
 
 #include <string.h>
@@ -48,13 +48,17 @@ static struct echi_cpu_norm by_statistics(const struct echi_cpu_unit *u, int c, 
                                   .shift = params[l->bias_at + (size_t)c], .relu = u->relu};
 }
 
-void echi_cpu_norm_forward(struct echi_cpu_stack *s, int unit, const float *params) {
-    const struct echi_cpu_unit *u = &s->units[unit];
+struct norm { int unit; const float *params; float *grads; bool need_input_grad; };
+
+/* Item: a channel, here and below. */
+static void forward(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct norm *a = args;
+    const struct echi_cpu_unit *u = &s->units[a->unit];
     const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, u->from), y = echi_cpu_value(s, unit + 1);
+    const struct echi_cpu_view x = echi_cpu_value(s, u->from), y = echi_cpu_value(s, a->unit + 1);
     const double numbers = (double)s->n * l->in.h * l->in.w;
-    if (!s->trains) memcpy(u->mean, params + l->running_at, l->running * sizeof(float));
-    for (int c = 0; c < l->in.c; c++) {
+    (void)place;
+    for (int c = begin; c < end; c++) {
         if (s->trains) {
             double sum;
             sum_up(s, l->in, c, (struct echi_cpu_norm){0}, &x, NULL, s->k->norm_sum, 1, &sum);
@@ -62,26 +66,35 @@ void echi_cpu_norm_forward(struct echi_cpu_stack *s, int unit, const float *para
             sum_up(s, l->in, c, (struct echi_cpu_norm){.mean = u->mean[c]}, &x, NULL, s->k->norm_squares, 1, &sum);
             u->mean[l->in.c + c] = (float)(sum / numbers);
         }
-        const struct echi_cpu_norm how = by_statistics(u, c, params);
+        const struct echi_cpu_norm how = by_statistics(u, c, a->params);
         for (int g = 0; g < s->groups; g++) over_group(l->in, c, g, how, &x, NULL, &y, s->k->norm);
     }
 }
 
-void echi_cpu_norm_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
+void echi_cpu_norm_forward(struct echi_cpu_stack *s, int unit, const float *params) {
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, u->from), dy = echi_cpu_grad(s, unit + 1), dx = echi_cpu_share(s, u->from);
+    if (!s->trains) memcpy(u->mean, params + l->running_at, l->running * sizeof(float));
+    echi_cpu_share_out(s, l->in.c, 4.0 * s->groups * l->in.h * l->in.w, forward, &(struct norm){.unit = unit, .params = params});
+}
+
+static void backward(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct norm *a = args;
+    const struct echi_cpu_unit *u = &s->units[a->unit];
+    const struct echi_layer *l = u->layer;
+    const struct echi_cpu_view x = echi_cpu_value(s, u->from), dy = echi_cpu_grad(s, a->unit + 1), dx = echi_cpu_share(s, u->from);
     const int width = s->k->width;
     const double numbers = (double)s->n * l->in.h * l->in.w;
-    for (int c = 0; c < l->in.c; c++) {
-        struct echi_cpu_norm how = by_statistics(u, c, params);
+    (void)place;
+    for (int c = begin; c < end; c++) {
+        struct echi_cpu_norm how = by_statistics(u, c, a->params);
         const double deviation = echi_norm_deviation(u->mean[l->in.c + c]);
         double sums[2];
         float minus[2 * ECHI_CPU_WIDTH_MOST];
         sum_up(s, l->in, c, how, &x, &dy, s->k->norm_back_sums, 2, sums);
-        grads[l->bias_at + (size_t)c] = (float)sums[0];
-        grads[l->weight_at + (size_t)c] = (float)(sums[1] / deviation);
-        if (!need_input_grad) continue;
+        a->grads[l->bias_at + (size_t)c] = (float)sums[0];
+        a->grads[l->weight_at + (size_t)c] = (float)(sums[1] / deviation);
+        if (!a->need_input_grad) continue;
         how.minus = minus;
         for (int g = 0; g < s->groups; g++) {
             /* Statistics move with the samples that are there; the gradient of lanes without one stays zero. */
@@ -93,6 +106,12 @@ void echi_cpu_norm_backward(struct echi_cpu_stack *s, int unit, const float *par
             over_group(l->in, c, g, how, &x, &dy, &dx, s->k->norm_back);
         }
     }
+}
+
+void echi_cpu_norm_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
+    const struct echi_cpu_unit *u = &s->units[unit];
+    const struct echi_layer *l = u->layer;
+    echi_cpu_share_out(s, l->in.c, 6.0 * s->groups * l->in.h * l->in.w, backward, &(struct norm){unit, params, grads, need_input_grad});
     if (s->trains) echi_norm_running_grad(l, s->n, params, u->mean, u->mean + l->in.c, s->share_of_round, grads);
     else memset(grads + l->running_at, 0, l->running * sizeof(float));
 }

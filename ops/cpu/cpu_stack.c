@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The fast stack: cuts the layers into units, lays out its memory, and passes each call on to the unit's kind. */
+#include "echi_cpu_matrix.h"
 #include "echi_cpu_stack.h"
 #include "echi_checked.h"
 #include "echi_error.h"
@@ -60,12 +61,9 @@ static void *take2(struct arena *a, size_t rows, size_t count, size_t size) {
 }
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Weight sums of one convolution may take this much. */
-enum { SUMS_BYTES = 1 << 20 };
-
 static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     const size_t width = (size_t)s->k->width, lanes = (size_t)s->max_groups * width;
-    size_t rows = 0, sums = 0, biases = 0, dz = 0, samples = 0, tail = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
+    size_t rows = 0, sums = 0, biases = 0, dz = 0, matrix = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
     struct echi_cpu_winograd_room most = {0};
     struct echi_cpu_late_room late = {0};
     for (int b = 0; b <= s->n_units; b++) {
@@ -91,8 +89,10 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
             }
             u->dy_row = (u->dy_left + l->out.w + right) * (ptrdiff_t)width;
             u->dy_channel = l->out.h * u->dy_row;
-            u->dy = take2(a, out, (size_t)u->dy_channel, sizeof(float));
-            biases = larger(biases, out * width);
+            const int at_once = u->turned || u->late ? 1 : u->winograd && s->max_groups > 2 ? 2 : s->max_groups;   /* groups */
+            u->dy_group = at_once > 1 ? l->out.c * u->dy_channel : 0;
+            u->dy = take2(a, out * (size_t)at_once, (size_t)u->dy_channel, sizeof(float));
+            biases = larger(biases, 2 * out * width);
             if (u->winograd) continue;
             if (u->turned) {
                 size_t inputs, sums_of_taps;
@@ -100,10 +100,8 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
                 turned = larger(turned, inputs);
                 turned_sums = larger(turned_sums, sums_of_taps);
             } else {
-                const size_t filter = l->weights / out * width;
-                u->chunk = (int)larger((size_t)s->k->most_outputs, SUMS_BYTES / sizeof(float) / filter);
-                if (u->chunk > l->out.c) u->chunk = l->out.c;
-                sums = larger(sums, (size_t)u->chunk * filter);
+                u->halves = echi_cpu_conv_halves(l, s->k->width);
+                sums = larger(sums, l->weights * width * (size_t)u->halves);
             }
             if (u->pool) {
                 u->place_row = (u->pool->out.w + 3) / 4 * (ptrdiff_t)width;
@@ -111,11 +109,9 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
                 rows = larger(rows, out * (size_t)u->pool->kernel_h * (size_t)l->out.w * width);
             }
         } else if (l->op == ECHI_OP_FC) {
-            const size_t in = echi_shape_size(l->in);
             biases = larger(biases, out * width);
             dz = larger(dz, out * lanes);
-            samples = larger(samples, (in + width) * ECHI_CPU_SAMPLES);
-            tail = larger(tail, out * width);
+            matrix = echi_cpu_matrix_room();
         } else if (l->op == ECHI_OP_DROPOUT) {
             u->factor = take2(a, echi_shape_size(l->out), lanes, sizeof(float));
             drawn = larger(drawn, echi_shape_size(l->out));
@@ -124,27 +120,29 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         }
     }
     s->share = take2(a, share, lanes, sizeof(float));
-    s->drawn = take2(a, drawn, width, sizeof(float));
-    s->rows = take(a, rows, sizeof(float));
     s->sums = take(a, sums, sizeof(float));
     s->bias_sums = take(a, biases, sizeof(float));
     s->dz = take(a, dz, sizeof(float));
-    s->samples = take(a, samples, sizeof(float));
-    s->tail = take(a, tail, sizeof(float));
     s->turned = take(a, turned, sizeof(float));
     s->turned_sums = take(a, turned_sums, sizeof(float));
     s->winograd.kernels = take(a, most.kernels, sizeof(float));
-    s->winograd.points = take(a, most.points, sizeof(float));
-    s->winograd.products = take(a, most.products, sizeof(float));
     s->winograd.nothing = take(a, most.nothing, sizeof(float));
-    s->winograd.turned = take(a, most.turned, sizeof(float));
-    s->winograd.grads = take(a, most.grads, sizeof(float));
     s->winograd.sums = take(a, most.sums, sizeof(float));
     s->late.points = take(a, late.points, sizeof(float));
     s->late.grads = take(a, late.grads, sizeof(float));
-    s->late.weights = take(a, late.weights, sizeof(float));
-    s->late.products = take(a, late.products, sizeof(float));
     s->late.nothing = take(a, late.nothing, sizeof(float));
+    for (int place = 0; place < s->threads; place++) {
+        struct echi_cpu_scratch *own = &s->own[place];
+        own->rows = take(a, rows, sizeof(float));
+        own->matrix = take(a, matrix, sizeof(float));
+        own->drawn = take2(a, drawn, width, sizeof(float));
+        own->winograd.points = take(a, most.points, sizeof(float));
+        own->winograd.products = take(a, most.products, sizeof(float));
+        own->winograd.turned = take(a, most.turned, sizeof(float));
+        own->winograd.grads = take(a, most.grads, sizeof(float));
+        own->late.weights = take(a, late.weights, sizeof(float));
+        own->late.products = take(a, late.products, sizeof(float));
+    }
 }
 
 static struct echi_cpu_view view(const struct echi_cpu_stack *s, const struct echi_cpu_boundary *b, float *data) {
@@ -182,6 +180,7 @@ static void destroy(void *state) {
     struct echi_cpu_stack *s = state;
     if (!s) return;
     echi_free_aligned(s->memory);
+    free(s->own);
     free(s->boundaries);
     free(s->units);
     free(s->layers);
@@ -199,6 +198,13 @@ static const char *op_name(const struct echi_layer *l) {
                                         [ECHI_OP_DROPOUT] = "dropout", [ECHI_OP_BATCH_NORM] = "batchnorm",
                                         [ECHI_OP_TANH] = "tanh"};
     return names[l->op];
+}
+
+/* Behind the instruction set: sums that are not plain ones of floats. */
+static const char *sums_name(const struct echi_cpu_stack *s, const struct echi_cpu_unit *u) {
+    if (u->winograd) return kind_name(u->winograd);
+    if (u->layer->op != ECHI_OP_FC || s->bf16 == ECHI_CPU_BF16_NONE) return "";
+    return s->bf16 == ECHI_CPU_BF16_AMX ? " bf16 amx" : " bf16";
 }
 
 /* Makes every boundary as its readers like it; false when two of them cannot be pleased. */
@@ -219,20 +225,27 @@ static bool meet_readers(struct echi_cpu_stack *s) {
         }
         if (b->across && b->convolved) return false;
     }
+    for (int i = 0; i < s->n_units; i++)
+        if (s->units[i].layer->op == ECHI_OP_FC && !s->boundaries[i + 1].convolved) s->boundaries[i + 1].across = true;
     return true;
 }
 
-static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, const struct echi_layer *layers, int count, int max_n,
+static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, enum echi_cpu_bf16 bf16, struct echi_team *team,
+                              const struct echi_layer *layers, int count, int max_n,
                               void **out_state, struct echi_stack_unit *units, int *out_units, size_t *out_bytes,
                               struct ech_error *err) {
     struct echi_cpu_stack *s = calloc(1, sizeof *s);
     if (!s) return echi_fail_memory(err, "stack.create", "a stack");
     s->k = k;
+    s->team = team;
+    s->threads = echi_team_threads(team);
+    s->bf16 = bf16;
     s->max_groups = (max_n + k->width - 1) / k->width;
     s->layers = malloc((size_t)count * sizeof *s->layers);
     s->units = calloc((size_t)count, sizeof *s->units);
     s->boundaries = calloc((size_t)count + 1, sizeof *s->boundaries);
-    if (!s->layers || !s->units || !s->boundaries) goto no_memory;
+    s->own = calloc((size_t)s->threads, sizeof *s->own);
+    if (!s->layers || !s->units || !s->boundaries || !s->own) goto no_memory;
     memcpy(s->layers, layers, (size_t)count * sizeof *layers);
 
     s->boundaries[0].shape = layers[0].in;
@@ -245,7 +258,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, co
         told->first = first;
         told->end = next;
         snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s%s", op_name(u->layer), u->relu ? "+relu" : "", u->pool ? "+maxpool" : "",
-                 k->name, kind_name(u->winograd), u->late ? " late" : "");
+                 k->name, sums_name(s, u), u->late ? " late" : "");
         s->boundaries[s->n_units].shape = layers[next - 1].out;
     }
 
@@ -285,23 +298,31 @@ static struct runs runs_of(const struct echi_cpu_boundary *b, const struct echi_
     return (struct runs){b->shape.c * b->shape.h, b->shape.w, v->row};
 }
 
-static void rows_in(const struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, const float *rows) {
-    const struct echi_cpu_boundary *b = &s->boundaries[boundary];
-    const struct runs r = runs_of(b, &v);
-    const ptrdiff_t size = (ptrdiff_t)echi_shape_size(b->shape);
-    for (int g = 0; g < s->groups; g++)
-        for (int i = 0; i < r.count; i++)
-            s->k->to_vectors(rows + g * s->k->width * size + (ptrdiff_t)i * r.columns, size, echi_cpu_lanes(s, g), r.columns,
-                             v.at + g * v.group + i * r.step, v.column);
+struct border { int boundary; struct echi_cpu_view at; const float *from; float *to; };
+
+/* Item: a run of one group. */
+static void rows_between(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct border *b = args;
+    const struct runs r = runs_of(&s->boundaries[b->boundary], &b->at);
+    const ptrdiff_t size = (ptrdiff_t)echi_shape_size(s->boundaries[b->boundary].shape);
+    (void)place;
+    for (int item = begin; item < end; item++) {
+        const int g = item / r.count, i = item % r.count;
+        const ptrdiff_t row = g * s->k->width * size + (ptrdiff_t)i * r.columns;
+        float *vectors = b->at.at + g * b->at.group + i * r.step;
+        if (b->from) s->k->to_vectors(b->from + row, size, echi_cpu_lanes(s, g), r.columns, vectors, b->at.column);
+        else s->k->to_rows(vectors, b->at.column, echi_cpu_lanes(s, g), r.columns, b->to + row, size);
+    }
 }
-static void rows_out(const struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, float *rows) {
-    const struct echi_cpu_boundary *b = &s->boundaries[boundary];
-    const struct runs r = runs_of(b, &v);
-    const ptrdiff_t size = (ptrdiff_t)echi_shape_size(b->shape);
-    for (int g = 0; g < s->groups; g++)
-        for (int i = 0; i < r.count; i++)
-            s->k->to_rows(v.at + g * v.group + i * r.step, v.column, echi_cpu_lanes(s, g), r.columns,
-                          rows + g * s->k->width * size + (ptrdiff_t)i * r.columns, size);
+static void pass_border(struct echi_cpu_stack *s, const struct border *b) {
+    const struct runs r = runs_of(&s->boundaries[b->boundary], &b->at);
+    echi_cpu_share_out(s, s->groups * r.count, 4.0 * r.columns, rows_between, b);
+}
+static void rows_in(struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, const float *rows) {
+    pass_border(s, &(struct border){.boundary = boundary, .at = v, .from = rows});
+}
+static void rows_out(struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, float *rows) {
+    pass_border(s, &(struct border){.boundary = boundary, .at = v, .to = rows});
 }
 
 static void input(void *state, int n, const float *rows) {
@@ -403,25 +424,31 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
 #define CREATE_ARGS                                                                                                     \
     struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,                 \
         struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err
-#define CREATE(name, kernels, winograd)                                                                                           \
+#define CREATE(name, kernels, winograd, bf16)                                                                                     \
     static ech_status name(CREATE_ARGS) {                                                                               \
-        (void)device;                                                                                                   \
         const struct echi_cpu_kernels *k = kernels;                                                                     \
         if (!k) return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create", "this processor lacks the instructions asked for"); \
-        return create_with(k, winograd, layers, count, max_n, out_state, units, out_units, out_bytes, err);                        \
+        return create_with(k, winograd, bf16, echi_device_team(device), layers, count, max_n, out_state, units, out_units, out_bytes, err);  \
     }
 #define STACK(text, create_function)                                                                                    \
     {                                                                                                                   \
         .name = text, .create = create_function, .destroy = destroy, .input = input, .train = train, .forward = forward, .output = output, \
         .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad                        \
     }
-CREATE(create_best, echi_cpu_kernels_for(echi_cpu_level()), 4)
-CREATE(create_close, echi_cpu_kernels_for(echi_cpu_level()), 2)
-CREATE(create_plain, echi_cpu_kernels_for(echi_cpu_level()), 0)
-CREATE(create_fixed, &echi_cpu_kernels_fixed, 0)
-CREATE(create_base, echi_cpu_kernels_for(ECHI_CPU_BASE), 4)
-CREATE(create_avx2, echi_cpu_kernels_for(ECHI_CPU_AVX2), 4)
-CREATE(create_avx512, echi_cpu_kernels_for(ECHI_CPU_AVX512), 4)
+CREATE(create_best, echi_cpu_kernels_for(echi_cpu_level()), 4, ECHI_CPU_BF16_NONE)
+CREATE(create_close, echi_cpu_kernels_for(echi_cpu_level()), 2, ECHI_CPU_BF16_NONE)
+CREATE(create_plain, echi_cpu_kernels_for(echi_cpu_level()), 0, ECHI_CPU_BF16_NONE)
+CREATE(create_fixed, &echi_cpu_kernels_fixed, 0, ECHI_CPU_BF16_NONE)
+CREATE(create_base, echi_cpu_kernels_for(ECHI_CPU_BASE), 4, ECHI_CPU_BF16_NONE)
+CREATE(create_avx2, echi_cpu_kernels_for(ECHI_CPU_AVX2), 4, ECHI_CPU_BF16_NONE)
+CREATE(create_avx512, echi_cpu_kernels_for(ECHI_CPU_AVX512), 4, ECHI_CPU_BF16_NONE)
+/* bf16 without the kernels for it is no kernel at all. */
+static const struct echi_cpu_kernels *kernels_if(enum echi_cpu_bf16 bf16) { return echi_cpu_bf16() >= bf16 ? echi_cpu_kernels_for(ECHI_CPU_AVX512) : NULL; }
+CREATE(create_bf16, kernels_if(ECHI_CPU_BF16_DOT), 4, echi_cpu_bf16())
+CREATE(create_bf16_close, kernels_if(ECHI_CPU_BF16_DOT), 2, echi_cpu_bf16())
+CREATE(create_bf16_plain, kernels_if(ECHI_CPU_BF16_DOT), 0, echi_cpu_bf16())
+CREATE(create_bf16_dot, kernels_if(ECHI_CPU_BF16_DOT), 4, ECHI_CPU_BF16_DOT)
+CREATE(create_bf16_amx, kernels_if(ECHI_CPU_BF16_AMX), 4, ECHI_CPU_BF16_AMX)
 const struct echi_stack_impl echi_stack_cpu = STACK("cpu", create_best);
 const struct echi_stack_impl echi_stack_cpu_close = STACK("cpu-close", create_close);
 const struct echi_stack_impl echi_stack_cpu_plain = STACK("cpu-plain", create_plain);
@@ -429,3 +456,8 @@ const struct echi_stack_impl echi_stack_cpu_fixed = STACK("cpu-fixed", create_fi
 const struct echi_stack_impl echi_stack_cpu_base = STACK("cpu-base", create_base);
 const struct echi_stack_impl echi_stack_cpu_avx2 = STACK("cpu-avx2", create_avx2);
 const struct echi_stack_impl echi_stack_cpu_avx512 = STACK("cpu-avx512", create_avx512);
+const struct echi_stack_impl echi_stack_cpu_bf16 = STACK("cpu-bf16", create_bf16);
+const struct echi_stack_impl echi_stack_cpu_bf16_close = STACK("cpu-bf16-close", create_bf16_close);
+const struct echi_stack_impl echi_stack_cpu_bf16_plain = STACK("cpu-bf16-plain", create_bf16_plain);
+const struct echi_stack_impl echi_stack_cpu_bf16_dot = STACK("cpu-bf16-dot", create_bf16_dot);
+const struct echi_stack_impl echi_stack_cpu_bf16_amx = STACK("cpu-bf16-amx", create_bf16_amx);

@@ -22,15 +22,19 @@ void echi_cpu_turned_room(const struct echi_layer *l, int width, size_t *inputs,
     *sums = (size_t)l->kernel_h * (size_t)l->kernel_w * (size_t)l->out.c * (size_t)row_of(l, width);
 }
 
-/* [row][column][lane][channel] */
-static void turn(struct echi_cpu_stack *s, int unit, int g) {
-    const struct echi_layer *l = s->units[unit].layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, s->units[unit].from);
+struct turned { int unit, g; float *grads; };
+
+/* [row][column][lane][channel]. Item: a row. */
+static void turn(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct turned *t = args;
+    const struct echi_layer *l = s->units[t->unit].layer;
+    const struct echi_cpu_view x = echi_cpu_value(s, s->units[t->unit].from);
     const int width = s->k->width;
     const ptrdiff_t row = row_of(l, width);
-    for (int r = 0; r < l->in.h; r++)
+    (void)place;
+    for (int r = begin; r < end; r++)
         for (int q = 0; q < l->in.w; q++)
-            s->k->to_rows(x.at + g * x.group + r * x.row + q * x.column, x.channel, width, l->in.c,
+            s->k->to_rows(x.at + t->g * x.group + r * x.row + q * x.column, x.channel, width, l->in.c,
                           s->turned + ((ptrdiff_t)r * l->in.w + q) * width * row, row);
 }
 
@@ -42,36 +46,55 @@ static struct range inside(int k, int begin, int end, int in, int stride, int pa
     return (struct range){from, max_int(0, min_int(end, beyond) - from)};
 }
 
-void echi_cpu_turned_sums(struct echi_cpu_stack *s, int unit, int g) {
-    const struct echi_cpu_unit *u = &s->units[unit];
+/* Item: some outputs. */
+static void sum_outputs(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct turned *t = args;
+    const struct echi_cpu_unit *u = &s->units[t->unit];
     const struct echi_layer *l = u->layer;
-    const int width = s->k->width;
+    const int width = s->k->width, o = begin * ECHI_CPU_STEP, outputs = min_int(end * ECHI_CPU_STEP, l->out.c) - o;
     const ptrdiff_t row = row_of(l, width), column = width * row, line = l->in.w * column;
     const int band = max_int(1, (int)(BAND_BYTES / ((ptrdiff_t)sizeof(float) * line * l->stride_h)));
-    turn(s, unit, g);
-    if (g == 0) memset(s->turned_sums, 0, (size_t)l->kernel_h * (size_t)l->kernel_w * (size_t)l->out.c * (size_t)row * sizeof(float));
-    for (int begin = 0; begin < l->out.h; begin += band)
+    (void)place;
+    for (int tap = 0; t->g == 0 && tap < l->kernel_h * l->kernel_w; tap++)
+        memset(s->turned_sums + ((ptrdiff_t)tap * l->out.c + o) * row, 0, (size_t)outputs * (size_t)row * sizeof(float));
+    for (int first = 0; first < l->out.h; first += band)
         for (int tap = 0; tap < l->kernel_h * l->kernel_w; tap++) {
             const int ky = tap / l->kernel_w, kx = tap % l->kernel_w;
-            const struct range rows = inside(ky, begin, min_int(begin + band, l->out.h), l->in.h, l->stride_h, l->pad_h);
+            const struct range rows = inside(ky, first, min_int(first + band, l->out.h), l->in.h, l->stride_h, l->pad_h);
             const struct range columns = inside(kx, 0, l->out.w, l->in.w, l->stride_w, l->pad_w);
             const ptrdiff_t y = rows.from * l->stride_h - l->pad_h + ky, x = columns.from * l->stride_w - l->pad_w + kx;
             if (rows.count == 0 || columns.count == 0) continue;
             s->k->product(&(struct echi_cpu_product){.x = s->turned + y * line + x * column, .x_p = width,
-                                                     .w = u->dy + rows.from * u->dy_row + (u->dy_left + columns.from) * width,
-                                                     .w_o = u->dy_channel, .out = s->turned_sums + tap * l->out.c * row, .out_o = row,
-                                                     .out_p = width,
+                                                     .w = u->dy + o * u->dy_channel + rows.from * u->dy_row + (u->dy_left + columns.from) * width,
+                                                     .w_o = u->dy_channel, .out = s->turned_sums + ((ptrdiff_t)tap * l->out.c + o) * row,
+                                                     .out_o = row, .out_p = width,
                                                      .loop = {{rows.count, l->stride_h * line, u->dy_row},
                                                               {columns.count, l->stride_w * column, width},
                                                               {width, row, 1}},
-                                                     .outputs = l->out.c, .vectors = (int)(row / width), .add = true});
+                                                     .outputs = outputs, .vectors = (int)(row / width), .add = true});
         }
 }
 
-void echi_cpu_turned_grads(const struct echi_cpu_stack *s, int unit, float *grads) {
+void echi_cpu_turned_sums(struct echi_cpu_stack *s, int unit, int g) {
     const struct echi_layer *l = s->units[unit].layer;
+    const struct turned t = {.unit = unit, .g = g};
+    echi_cpu_share_out(s, l->in.h, 4.0 * l->in.w * l->in.c, turn, &t);
+    const double products = (double)l->in.c * l->kernel_h * l->kernel_w * l->out.h * l->out.w;   /* of one output, a group's samples: vectors over channels */
+    echi_cpu_share_out(s, (l->out.c + ECHI_CPU_STEP - 1) / ECHI_CPU_STEP, ECHI_CPU_STEP * products, sum_outputs, &t);
+}
+
+/* Item: an output. */
+static void grads_of(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct turned *t = args;
+    const struct echi_layer *l = s->units[t->unit].layer;
     const ptrdiff_t row = row_of(l, s->k->width), taps = (ptrdiff_t)l->kernel_h * l->kernel_w;
+    (void)place;
     for (ptrdiff_t tap = 0; tap < taps; tap++)
-        for (ptrdiff_t o = 0; o < l->out.c; o++)
-            for (ptrdiff_t c = 0; c < l->in.c; c++) grads[(o * l->in.c + c) * taps + tap] = s->turned_sums[(tap * l->out.c + o) * row + c];
+        for (ptrdiff_t o = begin; o < end; o++)
+            for (ptrdiff_t c = 0; c < l->in.c; c++) t->grads[(o * l->in.c + c) * taps + tap] = s->turned_sums[(tap * l->out.c + o) * row + c];
+}
+
+void echi_cpu_turned_grads(struct echi_cpu_stack *s, int unit, float *grads) {
+    const struct echi_layer *l = s->units[unit].layer;
+    echi_cpu_share_out(s, l->out.c, (double)l->in.c * l->kernel_h * l->kernel_w, grads_of, &(struct turned){.unit = unit, .grads = grads});
 }

@@ -85,6 +85,13 @@ void echi_cpu_winograd_margins(const struct echi_layer *l, int m, int *in_right,
     *grad_right = max_int(0, max_int(last + outputs_along(m), first_input(back, last_back, 2 - l->pad_w) + inputs_along(back)) - l->out.w);
 }
 
+/* Bytes of sums that are little beside what they are made from: then the halves of the batch have sums of their own, and a thread for each
+ * half makes no points that the other makes too. Else, and where there are more threads, they have ranges of input channels, whose points
+ * nobody else needs, while those of dy are made by each; and where there are more threads than vectors of those, ranges of outputs. */
+enum { HALVES_BYTES = 3 << 20 };
+
+static bool halves_of(size_t sums) { return sums * sizeof(float) <= HALVES_BYTES; }
+
 static void raise_to(size_t *room, size_t wanted) {
     if (*room < wanted) *room = wanted;
 }
@@ -99,17 +106,23 @@ void echi_cpu_winograd_room(const struct echi_layer *l, int m, int width, struct
     raise_to(&room->nothing, (size_t)(ECHI_CPU_WINOGRAD_MOST + 2) * (size_t)width);
     raise_to(&room->turned, points * TILES * (size_t)width * (size_t)round_up(l->in.c, width));
     raise_to(&room->grads, points * (size_t)points_apart(l->out.c, width));
-    raise_to(&room->sums, forward);
+    raise_to(&room->sums, forward * (halves_of(forward) ? 2 : 1));
 }
 
-/* [point][out][in]: weights as `product` reads them, a lane an input channel. */
-void echi_cpu_winograd_kernels(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) {
+/* [point][out][in]: weights as `product` reads them, a lane an input channel. Item: an output. */
+static void kernels_of(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct echi_cpu_winograd *w = args;
     const int width = s->k->width;
     const ptrdiff_t apart = kernels_apart(w->in, w->out, width);
-    for (int o = 0; o < w->out; o++)
+    (void)place;
+    for (int o = begin; o < end; o++)
         for (int i = 0; i < w->in; i += width)
             s->k->winograd_weights(w->m, w->weights + o * w->weight_out + i * w->weight_in, w->weight_in, min_int(width, w->in - i), w->turned,
                                    s->winograd.kernels + (ptrdiff_t)o * round_up(w->in, width) + i, apart);
+}
+
+void echi_cpu_winograd_kernels(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) {
+    echi_cpu_share_out(s, w->out, 10.0 * points_of(w->m) * w->in / s->k->width, kernels_of, w);
 }
 
 /* Where tile t of a map begins. */
@@ -153,74 +166,147 @@ static void put_points(struct echi_cpu_tile *tile, int channels, float *points, 
     tile->points_channel = TILES * width;
 }
 
-static void inputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles) {
+static void inputs(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, float *points) {
     for (int t = 0; t < tiles; t++) {
         struct echi_cpu_tile tile = echi_cpu_winograd_inputs(w, first + t, s->winograd.nothing);
-        put_points(&tile, w->in, s->winograd.points, w->in, t, s->k->width);
+        put_points(&tile, w->in, points, w->in, t, s->k->width);
         s->k->winograd_input(w->m, &tile);
     }
 }
 
-static void outputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, int o, int o_end) {
+static void outputs(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, int o, int o_end, float *products) {
     for (int t = 0; t < tiles; t++) {
         struct echi_cpu_tile tile = echi_cpu_winograd_outputs(w, first + t, o);
-        put_points(&tile, o_end - o, s->winograd.products, OUTPUTS, t, s->k->width);
+        put_points(&tile, o_end - o, products, OUTPUTS, t, s->k->width);
         s->k->winograd_output(w->m, &tile);
     }
 }
 
-void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) {
-    const int width = s->k->width, row = round_up(w->in, width);
-    const int all = echi_cpu_winograd_tiles(w->out_h, w->out_w, w->m);
-    for (int first = 0; first < all; first += TILES) {
-        const int tiles = min_int(TILES, all - first);
-        inputs(s, w, first, tiles);
-        for (int o = 0; o < w->out; o += OUTPUTS) {
-            const int end = min_int(o + OUTPUTS, w->out);
-            for (int point = 0; point < points_of(w->m); point++)
-                s->k->product(&(struct echi_cpu_product){.x = s->winograd.points + point * points_apart(w->in, width),
-                                                         .w = s->winograd.kernels + point * kernels_apart(w->in, w->out, width) + (ptrdiff_t)o * row,
-                                                         .out = s->winograd.products + point * points_apart(OUTPUTS, width),
+/* Where there are few tiles the outputs are divided, too: then each range of them makes the inputs' points for itself. */
+struct convolution { const struct echi_cpu_winograd *w; int blocks, cuts; };
+
+/* Item: a range of outputs of some tiles of one group. */
+static void convolve(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct convolution *c = args;
+    const struct echi_cpu_scratch *own = &s->own[place];
+    const int width = s->k->width, row = round_up(c->w->in, width), all = echi_cpu_winograd_tiles(c->w->out_h, c->w->out_w, c->w->m);
+    for (int item = begin; item < end; item++) {
+        const int block = item / c->cuts, g = block / c->blocks, first = block % c->blocks * TILES, tiles = min_int(TILES, all - first);
+        const struct echi_cpu_range range = echi_cpu_cut(c->w->out, OUTPUTS, item % c->cuts, c->cuts);
+        struct echi_cpu_winograd w = *c->w;
+        w.x.at += g * w.x.group;
+        w.y.at += g * w.y.group;
+        inputs(s, &w, first, tiles, own->winograd.points);
+        for (int o = range.begin; o < range.end; o += OUTPUTS) {
+            const int o_end = min_int(o + OUTPUTS, range.end);
+            for (int point = 0; point < points_of(w.m); point++)
+                s->k->product(&(struct echi_cpu_product){.x = own->winograd.points + point * points_apart(w.in, width),
+                                                         .w = s->winograd.kernels + point * kernels_apart(w.in, w.out, width) + (ptrdiff_t)o * row,
+                                                         .out = own->winograd.products + point * points_apart(OUTPUTS, width),
                                                          .x_p = width, .w_o = row, .out_o = TILES * width, .out_p = width,
-                                                         .loop = {{1, 0, 0}, {1, 0, 0}, {w->in, TILES * width, 1}},
-                                                         .outputs = end - o, .vectors = tiles});
-            outputs(s, w, first, tiles, o, end);
+                                                         .loop = {{1, 0, 0}, {1, 0, 0}, {w.in, TILES * width, 1}},
+                                                         .outputs = o_end - o, .vectors = tiles});
+            outputs(s, &w, first, tiles, o, o_end, own->winograd.products);
         }
     }
+}
+
+void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int groups) {
+    const int blocks = (echi_cpu_winograd_tiles(w->out_h, w->out_w, w->m) + TILES - 1) / TILES;
+    const struct convolution c = {w, blocks, echi_cpu_cuts(s, groups * blocks, w->out, OUTPUTS)};
+    echi_cpu_share_out(s, groups * blocks * c.cuts, (double)points_of(w->m) * TILES * w->in * w->out / c.cuts, convolve, &c);
 }
 
 /* ---- the gradient of the weights: G^T [ sum over tiles and samples of (A dy A^T) . (B^T d B) ] G ---- */
 
 /* At each point the sum over tiles and samples is a product once more: of dy's points, read as weights, and of the inputs' points turned so
  * that their vectors are over channels. */
-void echi_cpu_winograd_sums(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, bool add) {
-    const int width = s->k->width, row = round_up(w->in, width);
-    const int all = echi_cpu_winograd_tiles(w->out_h, w->out_w, w->m);
+struct sums { const struct echi_cpu_winograd *w; struct echi_cpu_view dy; bool add; int groups, in_cuts, out_cuts; size_t half; };
+
+/* Of one group: x's and dy's first. */
+static void sums_of_range(struct echi_cpu_stack *s, struct echi_cpu_winograd w, struct echi_cpu_view dy, struct echi_cpu_range in,
+                          struct echi_cpu_range out, float *sums, bool add, const struct echi_cpu_scratch *own) {
+    const int width = s->k->width, row = round_up(in.end - in.begin, width), sums_row = round_up(w.in, width);
+    const int all = echi_cpu_winograd_tiles(w.out_h, w.out_w, w.m);
+    const ptrdiff_t sums_apart = kernels_apart(w.in, w.out, width);
+    sums += (ptrdiff_t)out.begin * sums_row + in.begin;
+    w.x.at += in.begin * w.x.channel;
+    w.in = in.end - in.begin;
+    dy.at += out.begin * dy.channel;
+    w.out = out.end - out.begin;
     for (int first = 0; first < all; first += TILES) {
         const int tiles = min_int(TILES, all - first);
-        inputs(s, w, first, tiles);
+        inputs(s, &w, first, tiles, own->winograd.points);
         for (int t = 0; t < tiles; t++) {
-            struct echi_cpu_tile tile = echi_cpu_winograd_grads(w, dy, first + t, s->winograd.nothing);
-            put_points(&tile, w->out, s->winograd.grads, w->out, t, width);
-            s->k->winograd_grad(w->m, &tile);
+            struct echi_cpu_tile tile = echi_cpu_winograd_grads(&w, dy, first + t, s->winograd.nothing);
+            put_points(&tile, w.out, own->winograd.grads, w.out, t, width);
+            s->k->winograd_grad(w.m, &tile);
         }
-        for (int point = 0; point < points_of(w->m); point++) {
-            float *turned = s->winograd.turned + (ptrdiff_t)point * TILES * width * row;
+        for (int point = 0; point < points_of(w.m); point++) {
+            float *turned = own->winograd.turned + (ptrdiff_t)point * TILES * width * row;
             for (int t = 0; t < tiles; t++)
-                s->k->to_rows(s->winograd.points + point * points_apart(w->in, width) + t * width, TILES * width, width, w->in,
+                s->k->to_rows(own->winograd.points + point * points_apart(w.in, width) + t * width, TILES * width, width, w.in,
                               turned + (ptrdiff_t)t * width * row, row);
-            s->k->product(&(struct echi_cpu_product){.x = turned, .x_p = width, .w = s->winograd.grads + point * points_apart(w->out, width),
-                                                     .w_o = TILES * width, .out = s->winograd.sums + point * kernels_apart(w->in, w->out, width),
-                                                     .out_o = row, .out_p = width, .loop = {{1, 0, 0}, {1, 0, 0}, {tiles * width, row, 1}},
-                                                     .outputs = w->out, .vectors = row / width, .add = add || first > 0});
+            s->k->product(&(struct echi_cpu_product){.x = turned, .x_p = width, .w = own->winograd.grads + point * points_apart(w.out, width),
+                                                     .w_o = TILES * width, .out = sums + point * sums_apart, .out_o = sums_row, .out_p = width,
+                                                     .loop = {{1, 0, 0}, {1, 0, 0}, {tiles * width, row, 1}},
+                                                     .outputs = w.out, .vectors = row / width, .add = add || first > 0});
         }
     }
 }
 
-void echi_cpu_winograd_weights_grad(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads) {
+/* Item: a range of input channels and one of outputs, of one half or of all groups. */
+static void sums_of_ranges(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct sums *a = args;
+    for (int item = begin; item < end; item++) {
+        const struct echi_cpu_range in = echi_cpu_cut(a->w->in, s->k->width, item % a->in_cuts, a->in_cuts);
+        const struct echi_cpu_range out = echi_cpu_cut(a->w->out, ECHI_CPU_STEP, item / a->in_cuts % a->out_cuts, a->out_cuts);
+        const int half = item / (a->in_cuts * a->out_cuts);
+        for (int g = a->half ? half : 0; g < (a->half ? half + 1 : a->groups); g++) {
+            struct echi_cpu_winograd w = *a->w;
+            struct echi_cpu_view dy = a->dy;
+            w.x.at += g * w.x.group;
+            dy.at += g * dy.group;
+            sums_of_range(s, w, dy, in, out, s->winograd.sums + (size_t)half * a->half, a->add || (!a->half && g > 0), &s->own[place]);
+        }
+    }
+}
+
+static size_t half_of(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) {
+    const size_t sums = (size_t)points_of(w->m) * (size_t)kernels_apart(w->in, w->out, s->k->width);
+    return s->groups > 1 && halves_of(sums) ? sums : 0;
+}
+
+void echi_cpu_winograd_sums(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, int groups, bool add) {
+    const int vectors = round_up(w->in, s->k->width) / s->k->width, steps = round_up(w->out, ECHI_CPU_STEP) / ECHI_CPU_STEP;
+    struct sums a = {.w = w, .dy = dy, .add = add, .groups = groups, .half = half_of(s, w)};
+    const int halves = a.half ? groups : 1, wanted = (s->threads + halves - 1) / halves;
+    a.in_cuts = min_int(wanted, vectors);
+    a.out_cuts = min_int((wanted + a.in_cuts - 1) / a.in_cuts, steps);
+    const double products = (double)points_of(w->m) * echi_cpu_winograd_tiles(w->out_h, w->out_w, w->m) * w->in * w->out * groups;
+    const int items = a.in_cuts * a.out_cuts * halves;
+    echi_cpu_share_out(s, items, products / items, sums_of_ranges, &a);
+}
+
+struct weights_grad { const struct echi_cpu_winograd *w; float *grads; size_t half; };
+
+/* Item: an output. */
+static void weights_grad(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct weights_grad *a = args;
+    const struct echi_cpu_winograd *w = a->w;
     const int width = s->k->width, row = round_up(w->in, width);
-    for (int o = 0; o < w->out; o++)
+    const ptrdiff_t apart = kernels_apart(w->in, w->out, width);
+    (void)place;
+    for (int point = 0; a->half && point < points_of(w->m); point++) {
+        float *sums = s->winograd.sums + point * apart + (ptrdiff_t)begin * row;
+        s->k->add(sums, sums + a->half, (size_t)(end - begin) * (size_t)row);
+    }
+    for (int o = begin; o < end; o++)
         for (int i = 0; i < w->in; i += width)
-            s->k->winograd_weights_grad(w->m, s->winograd.sums + (ptrdiff_t)o * row + i, kernels_apart(w->in, w->out, width), min_int(width, w->in - i),
-                                        grads + o * w->weight_out + i * w->weight_in, w->weight_in);
+            s->k->winograd_weights_grad(w->m, s->winograd.sums + (ptrdiff_t)o * row + i, apart, min_int(width, w->in - i),
+                                        a->grads + o * w->weight_out + i * w->weight_in, w->weight_in);
+}
+
+void echi_cpu_winograd_weights_grad(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads) {
+    echi_cpu_share_out(s, w->out, 10.0 * points_of(w->m) * w->in / s->k->width, weights_grad, &(struct weights_grad){w, grads, half_of(s, w)});
 }

@@ -28,6 +28,21 @@ struct echi_cpu_product {
     bool relu;                 /* store max(., 0) */
 };
 
+/* One operand of a product of matrices: the rows of the first, or the columns of the second; either lies in one piece or has its lines
+ * side by side, as line or step being 1 says. */
+struct echi_cpu_lines { const float *at; ptrdiff_t line, step; int lines, depth; };   /* number k of line i is at + i * line + k * step */
+
+/* At most matrix_rows packed rows times all packed columns: out[row][column] = start[row] + sum over the depth. */
+struct echi_cpu_panel {
+    const void *a, *b;         /* a: [depth][matrix_rows]; b: [panel][depth][matrix_columns] */
+    const float *start;        /* a number for each row; NULL: 0 */
+    float *out;                /* column c of row r: out + r * out_row + c / width * out_vector + c % width */
+    ptrdiff_t out_row, out_vector;
+    int rows, columns, depth;
+    bool add;                  /* add to what is in out (start must be NULL) */
+    bool relu;                 /* store max(., 0) */
+};
+
 /* How output columns meet input columns along a row: output q = 0..count-1 reads input column q * step + base + j with tap
  * j = 0..taps-1, where that column lies in [0, size). */
 struct echi_cpu_axis { int count, step, base, taps, size; };
@@ -111,9 +126,14 @@ struct echi_cpu_kernels {
     int width;                 /* floats in a vector */
     int most_outputs, most_taps;   /* of `outer` */
     int most_vectors;          /* that `conv_row` computes at once: it may read most_vectors - 1 steps beyond a row's ends */
+    int matrix_rows, matrix_columns;   /* in a panel of packed rows and of packed columns */
     void (*product)(const struct echi_cpu_product *p);
     /* The same along one row: p->x is the row's column 0, p->vectors the axis' count, loop[2] the taps along the row. */
     void (*conv_row)(const struct echi_cpu_product *p, const struct echi_cpu_axis *axis);
+    /* All panels of an operand, one behind the other; `to` has room for whole panels and one vector more. See cpu_matrix.c. */
+    void (*matrix_pack_rows)(const struct echi_cpu_lines *lines, void *to);
+    void (*matrix_pack_columns)(const struct echi_cpu_lines *lines, void *to);
+    void (*matrix_panel)(const struct echi_cpu_panel *p);
     void (*outer)(const struct echi_cpu_outer *o);
     /* Inputs to points; points to outputs; 3 x 3 weights to points, a lane a kernel (`kernel` floats apart, turned round by half a turn). */
     void (*winograd_input)(int m, const struct echi_cpu_tile *tile);
@@ -184,4 +204,5 @@ const struct echi_cpu_kernels *echi_kernels(void);
 
 /* echi_stack_cpu with the instruction set fixed, for tests and benches: create answers ECH_E_UNSUPPORTED when it is missing. */
 extern const struct echi_stack_impl echi_stack_cpu_base, echi_stack_cpu_avx2, echi_stack_cpu_avx512;
+extern const struct echi_stack_impl echi_stack_cpu_bf16_dot, echi_stack_cpu_bf16_amx;   /* bf16 by pairs in vectors, by tiles */
 #endif

@@ -33,13 +33,22 @@ struct echi_cpu_unit {
     float *factor;                       /* dropout, while training: [group][channel][row][column][lane] */
     int32_t *place;                      /* of each maximum: [group][channel][row][place_row], see relu_pool */
     ptrdiff_t place_row;
-    float *dy;                           /* convolution: gradient before ReLU, one group: [channel][row][margins, column][lane] */
+    float *dy;                           /* convolution: gradient before ReLU: [group][channel][row][margins, column][lane] */
     int dy_left;
-    ptrdiff_t dy_row, dy_channel;
+    ptrdiff_t dy_row, dy_channel, dy_group;   /* dy_group 0: one group at a time */
     int winograd;                        /* convolution: m of F(m x m, 3 x 3), or another kind (echi_cpu_kernels.h); 0: directly */
     bool late;                           /* convolution: those points by cpu_late.c */
     bool turned;                         /* convolution: the weights' gradient is that of cpu_turned.c */
-    int chunk;                           /* convolution: output channels whose weight gradients are summed at a time */
+    int halves;                          /* convolution, neither of these: parts of the groups whose gradients are summed apart, 1 or 2 */
+};
+
+/* Scratch of one thread. */
+struct echi_cpu_scratch {
+    float *rows;                         /* convolution rows on their way to a pool */
+    float *matrix;                       /* fully connected: room of echi_cpu_matrix */
+    float *drawn;                        /* dropout: factors of one group as rows, [lane][channel][row][column] */
+    struct { float *points, *products, *turned, *grads; } winograd;
+    struct { float *weights, *products; } late;
 };
 
 /* Floats of scratch that Winograd's transforms need. */
@@ -48,6 +57,7 @@ struct echi_cpu_late_room { size_t points, grads, weights, products, nothing; };
 
 struct echi_cpu_stack {
     const struct echi_cpu_kernels *k;
+    enum echi_cpu_bf16 bf16;             /* of products of fully connected layers */
     struct echi_layer *layers;
     struct echi_cpu_unit *units;
     struct echi_cpu_boundary *boundaries;   /* n_units + 1: unit u writes boundary u + 1 */
@@ -55,23 +65,18 @@ struct echi_cpu_stack {
     int n, groups;                       /* of the step */
     bool trains;                         /* the step does, and is this part of a round */
     float share_of_round;
+    struct echi_team *team;              /* the device's threads; NULL: one */
+    int threads;
     /* Scratch, used within one call. */
-    float *rows;                         /* convolution rows on their way to a pool */
-    float *sums;                         /* weight gradients, a vector each */
-    float *bias_sums;                    /* bias gradients, a vector each */
+    struct echi_cpu_scratch *own;        /* [threads], of the thread at each place */
+    float *sums, *bias_sums;             /* weight and bias gradients, a vector each, [half][out]...; see cpu_conv.c */
     float *dz;                           /* fully connected: gradient before ReLU, [out][group][lane] */
-    float *samples;                      /* fully connected: input as rows of samples, [sample][in, rounded up] */
-    float *tail;                         /* fully connected: gradients of the last columns, [out][lane] */
     float *turned, *turned_sums;         /* convolution: inputs as vectors over channels, and sums over them: see cpu_turned.c */
-    struct { float *kernels, *points, *products, *nothing, *turned, *grads, *sums; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
-    struct { float *points, *grads, *weights, *products, *nothing; } late;   /* see cpu_late.c */
+    struct { float *kernels, *nothing, *sums; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
+    struct { float *points, *grads, *nothing; } late;   /* see cpu_late.c */
     float *share;                        /* of a gradient, on its way to those of other readers; any boundary's size and layout */
-    float *drawn;                        /* dropout: factors of one group as rows, [lane][channel][row][column] */
     void *memory;                        /* all of the above arrays */
 };
-
-/* Samples of which a fully connected layer's weight gradient is summed at a time. */
-enum { ECHI_CPU_SAMPLES = 64 };
 
 /* Samples of group g of the step: the last group may have fewer than lanes. */
 static inline int echi_cpu_lanes(const struct echi_cpu_stack *s, int g) {
@@ -85,6 +90,23 @@ struct echi_cpu_view echi_cpu_grad(const struct echi_cpu_stack *s, int boundary)
 struct echi_cpu_view echi_cpu_share(const struct echi_cpu_stack *s, int boundary);
 void echi_cpu_give(struct echi_cpu_stack *s, int boundary);
 
+/* ---- cpu_share.c: one piece of work, many threads ---- */
+
+/* Work on items [begin, end); scratch is s->own[place]. What an item writes depends on its number alone, and no two items write the same, so
+ * the bits are the same however the items are dealt out: it is outputs that are divided among threads, never the terms of a sum. */
+typedef void (*echi_cpu_work)(struct echi_cpu_stack *s, const void *args, int begin, int end, int place);
+/* Does `items` of them. cost: of one, in operations on vectors, roughly; what is not worth handing over is done by the caller. */
+void echi_cpu_share_out(struct echi_cpu_stack *s, int items, double cost, echi_cpu_work work, const void *args);
+/* Into how many ranges the outputs are to be cut, where `parts` other parts are already there to be dealt out; and range k of them, in
+ * whole steps of `step`. */
+struct echi_cpu_range { int begin, end; };
+int echi_cpu_cuts(const struct echi_cpu_stack *s, int parts, int outputs, int step);
+struct echi_cpu_range echi_cpu_cut(int outputs, int step, int k, int cuts);
+/* Outputs that `product` likes to take at a time: whole steps of this leave no narrow tiles behind. */
+enum { ECHI_CPU_STEP = 12 };
+
+/* Parts of the groups whose weight gradients a convolution sums apart, where it is not by points nor turned. */
+int echi_cpu_conv_halves(const struct echi_layer *conv, int width);
 /* Margins that a convolution needs on the rows it reads, forward and backward. */
 void echi_cpu_conv_margins(const struct echi_layer *conv, int *left, int *right);
 void echi_cpu_conv_grad_margins(const struct echi_layer *conv, int most_vectors, int *left, int *right);
@@ -95,7 +117,7 @@ void echi_cpu_conv_grad_margins(const struct echi_layer *conv, int most_vectors,
 bool echi_cpu_turned_fits(const struct echi_layer *layer);
 void echi_cpu_turned_room(const struct echi_layer *layer, int width, size_t *inputs, size_t *sums);   /* floats of scratch */
 void echi_cpu_turned_sums(struct echi_cpu_stack *s, int unit, int g);     /* one group's share; group 0 first */
-void echi_cpu_turned_grads(const struct echi_cpu_stack *s, int unit, float *grads);   /* all of it: [out][in][row][column] */
+void echi_cpu_turned_grads(struct echi_cpu_stack *s, int unit, float *grads);   /* all of it: [out][in][row][column] */
 
 /* ---- cpu_winograd.c ---- */
 
@@ -108,7 +130,7 @@ void echi_cpu_winograd_room(const struct echi_layer *layer, int m, int width, st
 int echi_cpu_winograd_back(int m);                              /* what goes backward where m goes forward */
 int echi_cpu_winograd_points(int m);                            /* of a tile */
 int echi_cpu_winograd_tiles(int out_h, int out_w, int m);       /* of a map */
-/* One group's convolution: y[out] = start[out] + sum over `in` of x * weights. Rows beyond x's are zero, columns are its margins. */
+/* A convolution: y[out] = start[out] + sum over `in` of x * weights. Rows beyond x's are zero, columns are its margins. */
 struct echi_cpu_winograd {
     int m, in, out, in_h, out_h, out_w, pad_h, pad_w;
     struct echi_cpu_view x, y;
@@ -118,9 +140,10 @@ struct echi_cpu_winograd {
     bool relu;
 };
 void echi_cpu_winograd_kernels(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);   /* first: the weights' points, for all groups */
-void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);
-/* The gradient of the weights: one group's share (y is not used; with `add` beside what the groups before gave), then all of it into grads. */
-void echi_cpu_winograd_sums(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, bool add);
+void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int groups);   /* from w's x and y on */
+/* The gradient of the weights: the share of two groups, the first of each half of the batch (with one `groups` is 1: the second may lack),
+ * x.group and dy.group apart; y is not used; with `add` beside what those before gave. Then all of it into grads. */
+void echi_cpu_winograd_sums(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, int groups, bool add);
 void echi_cpu_winograd_weights_grad(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads);
 /* Tile t of w->x, of w->y from channel o on, of dy; channels and points are the caller's to say. `nothing` is a row of zeros. */
 struct echi_cpu_tile echi_cpu_winograd_inputs(const struct echi_cpu_winograd *w, int t, const float *nothing);

@@ -21,6 +21,10 @@
 #define VEC_REGISTERS 16
 #endif
 
+/* The tile of isa_matrix.c: its accumulators, one row of vectors and one weight must fit the registers. */
+#define VEC_MATRIX_ROWS (VEC_REGISTERS == 32 ? 12 : 6)
+#define VEC_MATRIX_VECTORS 2
+
 typedef float vec __attribute__((vector_size(VEC_FLOATS * 4)));
 typedef int32_t ivec __attribute__((vector_size(VEC_FLOATS * 4)));   /* of a comparison: -1 where true */
 typedef float vec_anywhere __attribute__((vector_size(VEC_FLOATS * 4), aligned(4), may_alias));
@@ -80,6 +84,9 @@ INLINE void transpose(vec m[VEC_FLOATS]) {
 /* Each family of kernels, implemented in the file of that name. */
 void ISA(product)(const struct echi_cpu_product *p);
 void ISA(conv_row)(const struct echi_cpu_product *p, const struct echi_cpu_axis *axis);
+void ISA(matrix_pack_rows)(const struct echi_cpu_lines *lines, void *to);
+void ISA(matrix_pack_columns)(const struct echi_cpu_lines *lines, void *to);
+void ISA(matrix_panel)(const struct echi_cpu_panel *p);
 void ISA(outer)(const struct echi_cpu_outer *o);
 void ISA(winograd_input)(int m, const struct echi_cpu_tile *tile);
 void ISA(winograd_output)(int m, const struct echi_cpu_tile *tile);

@@ -49,8 +49,8 @@ void ISA(reduce)(const float *vectors, size_t count, float *out) {
         store(out + i, sum);
     }
     for (; i < count; i++) {
-        float sum = 0.0f;
-        for (int lane = 0; lane < VEC_FLOATS; lane++) sum += vectors[i * VEC_FLOATS + (size_t)lane];
+        float sum = vectors[i * VEC_FLOATS];   /* as above, so that where a range begins does not show */
+        for (int lane = 1; lane < VEC_FLOATS; lane++) sum += vectors[i * VEC_FLOATS + (size_t)lane];
         out[i] = sum;
     }
 }

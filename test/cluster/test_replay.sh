@@ -31,6 +31,7 @@ runs=(
     "--local 4 --sync gssp --groups 2 --epochs 3 --slow 3=4,2=4"
     "--local 4 --sync gssp --groups 3 --separate off --samples-per-step 9 --epochs 1.3 --slow 1=3 --damping 0.5"
     "--local 2 --sync asp --samples-per-step 16 --epochs 1.5 --augment crop-flip"
+    "--local 2 --sync asp --epochs 1 --threads 3"
 )
 ! under thread || runs=("${runs[@]:6}")        # the same threads: those that do most at once
 for words in "${runs[@]}"; do
@@ -55,7 +56,7 @@ check "--show has an end" grep -q '^the end: status 0' "$work/out"
 
 # --- from a file of weights, and from a plan made before; what it needs is where the recording says, or given
 cp "$work/live" "$work/first"
-recorded --local 3 --sync gssp --init "$work/first" --plan "$work/plan" --steps 8 --seed 5 --no-shuffle
+recorded --local 3 --sync gssp --init "$work/first" --plan "$work/plan" --steps 8 --seed 5 --no-shuffle --threads 1
 replays 0 'bit for bit' "$work/run" --save "$work/again"
 check "other weights after --init" cmp -s "$work/live" "$work/again"
 mv "$work/first" "$work/moved"

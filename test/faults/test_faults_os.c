@@ -113,6 +113,35 @@ static void entropy(void **state) {
     inject_nothing();
 }
 
+/* A device gets all of its threads, or none and a sentence: each of them refused, then each allocation. */
+static void computing_threads(void **state) {
+    (void)state;
+    static const struct { enum inject_call call; int error; } cases[] = {{INJECT_THREAD, EAGAIN}, {INJECT_ALLOC, ENOMEM}};
+    enum { THREADS = 4 };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        long refused = 0;
+        for (long n = 1;; n++) {
+            const long live = inject_live();
+            struct echi_device *device = NULL;
+            struct ech_error err = {.text = ""};
+            watch_for_hang(30);
+            inject(cases[i].call, n, 1, cases[i].error);
+            const ech_status status = echi_device_open("cpu", THREADS, &device, &err);
+            const long hits = inject_hits();
+            inject_nothing();
+            if (status == ECH_OK) echi_device_close(device);
+            watch_for_hang(0);
+            if (inject_live() != live) fail_msg("%s %ld: %ld blocks lost", inject_name(cases[i].call), n, inject_live() - live);
+            if (hits == 0) break;
+            refused++;
+            if (status == ECH_OK) continue;   /* what is only for a name */
+            assert_int_equal(status, ECH_E_MEMORY);
+            assert_non_null(strstr(err.text, cases[i].call == INJECT_THREAD ? "use fewer threads" : "memory"));
+        }
+        assert_true(cases[i].call == INJECT_THREAD ? refused == THREADS - 1 : refused >= 3);
+    }
+}
+
 static void processors(void **state) {
     (void)state;
     inject(INJECT_AFFINITY, 1, 1, EINVAL);
@@ -227,7 +256,7 @@ static void a_point_is_a_point(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_refusal), cmocka_unit_test(entropy), cmocka_unit_test(processors),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_refusal), cmocka_unit_test(entropy), cmocka_unit_test(computing_threads), cmocka_unit_test(processors),
                                        cmocka_unit_test(few_descriptors), cmocka_unit_test(a_point_is_a_point)};
     inject_clock_hasten(2000000);
     return cmocka_run_group_tests_name("refusals of the OS", tests, nodes_setup, nodes_teardown);

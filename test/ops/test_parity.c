@@ -435,7 +435,7 @@ static void test_tanh(void **state) {
     struct problem p;
     problem_begin(&p, 1, 1, 997);
     problem_next(&p, ECHI_OP_TANH);
-    float in[997], params[1] = {0}, dout[997];
+    float in[997], params[64] = {0}, dout[997];
     for (int i = 0; i < 997; i++) in[i] = (float)(((i & 1) ? -1 : 1) * exp(-20 + i * 0.025)), dout[i] = 1;
     for (size_t k = 0; k < CANDIDATES; k++) {
         struct bench b;

@@ -54,7 +54,7 @@ static void test_defaults(void **state) {
     assert_int_equal(c.samples_per_step, 0);
     assert_true(c.lr < 0 && c.momentum < 0 && c.weight_decay < 0);
     assert_true(c.epochs == 10 && c.steps < 0 && c.target_accuracy == 0 && c.eval_every == 3000);
-    assert_true(c.seed == 1 && c.no_shuffle == 0 && c.threads == 1);
+    assert_true(c.seed == 1 && c.no_shuffle == 0 && c.threads == 0);
     assert_true(c.slow == 1 && c.deadline == 10 && c.join_timeout == 60);
     assert_null(c.on_log);
     assert_null(c.stop);
@@ -172,7 +172,7 @@ static void test_refused_text(void **state) {
         {"lr", "0,02", "number"}, {"lr", "0.02x", "number"}, {"lr", "1e", "number"}, {"momentum", "1", "0.999"},
         {"weight-decay", "2", "0 to 1"}, {"epochs", "-1", "0 to"}, {"steps", "-1", "'off'"}, {"target-accuracy", "98.5", "0 to 1"},
         {"eval-every", "4294967296", "4294967295"}, {"seed", "-1", "18446744073709551615"},
-        {"seed", "18446744073709551616", "18446744073709551615"}, {"threads", "0", "1 to"}, {"slow", "0.5", "1 to"},
+        {"seed", "18446744073709551616", "18446744073709551615"}, {"threads", "-1", "'auto'"}, {"threads", "1025", "1024"}, {"slow", "0.5", "1 to"},
         {"damping", "-1", "'off'"}, {"damping", "on", "'off'"}, {"rounds-apart", "0", "1 to"},
         {"optimizer", "SGD", "sgd, nesterov, adam or adamw"}, {"optimizer", "", "sgd, nesterov, adam or adamw"},
         {"beta1", "1", "0 to 0.999999"}, {"beta2", "-0.1", "0 to 0.999999"}, {"beta2", "nan", "number"}, {"epsilon", "0", "1e-12 to 1"}, {"epsilon", "2", "1e-12 to 1"}, {"schedule", "linear", "constant, step or cosine"},
@@ -180,7 +180,7 @@ static void test_refused_text(void **state) {
         {"lr-steps", "30,30", "ascending"}, {"lr-steps", "0,30", "ascending"}, {"lr-steps", "30,", "ascending"}, {"lr-steps", "30 60", "ascending"},
         {"lr-steps", "1,2,3,4,5,6,7,8,9", "up to 8"}, {"lr-steps", "1e6", "ascending"}, {"lr-steps", "nan", "ascending"},
         {"deadline", "0", "0.01"}, {"join-timeout", "0", "0.01"}, {"no-shuffle", "maybe", "'on' or 'off'"}, {"sync", "BSP", "gssp"},
-        {"sync", "", "gssp"}, {"augment", "", "crop-flip"}, {"augment", "on", "crop-flip"}, {"augment", "crop", "auto"}, {"shares", "", "speed"}, {"shares", "1,,2", "speed"}, {"shares", "1,2,", "speed"},
+        {"sync", "", "gssp"}, {"augment", "", "crop-flip"}, {"precision", "", "fp32 or bf16"}, {"precision", "fp16", "fp32 or bf16"}, {"augment", "on", "crop-flip"}, {"augment", "crop", "auto"}, {"shares", "", "speed"}, {"shares", "1,,2", "speed"}, {"shares", "1,2,", "speed"},
         {"shares", "-1,2", "speed"}, {"shares", "9999999", "speed"}, {"coordinator", "host", "HOST:PORT"},
         {"coordinator", ":7000", "HOST:PORT"}, {"coordinator", "host:", "HOST:PORT"}, {"coordinator", "host:65536", "HOST:PORT"},
         {"coordinator", "::1:7000", "HOST:PORT"}, {"coordinator", "host:99999999999999999999", "HOST:PORT"},

@@ -40,7 +40,7 @@ static void *rank1(void *unused) {
 
 static void open_rank0(void) {
     struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"augment", ""},
-                                           {"arithmetic", "as fast as each node can, --winograd 4, 32 bits"}};
+                                           {"arithmetic", "as fast as each node can, --winograd 4, --precision fp32, 32 bits"}};
     echi_job_words(&t.job, print[1].value, print[2].value);
     echi_job_order(&t.job, print[3].value);
     echi_job_augment(&t.job, print[4].value);

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Blocks of products of matrices, after Goto and van de Geijn (ACM TOMS 34, 2008): a block of b stays in the second-level cache while rows
+ * of a go by, a panel of it in the first-level cache while the tiles of a block of a do. */
+#include "echi_cpu_bf16.h"
+#include "echi_cpu_matrix.h"
+
+/* How numbers are packed and multiplied. */
+struct kind {
+    int panel_rows, panel_columns;
+    int depth;                 /* of a block: a constant, since it is the order of the sums */
+    int unit;                  /* the packed depth is a multiple of it */
+    int rows;                  /* of a block of a, about */
+    size_t bytes;              /* of a packed number */
+    void (*pack_rows)(const struct echi_cpu_lines *lines, void *to);
+    void (*pack_columns)(const struct echi_cpu_lines *lines, void *to);
+    void (*panel)(const struct echi_cpu_panel *p);
+    void (*begin)(void), (*end)(void);   /* around all panels of a product; or NULL */
+};
+
+/* Floats: two vectors of each step of b are half of a first-level cache of 64 KiB, or all of one of 32. bf16: sums leave the tiles, and
+ * come back to them, seldom. */
+enum { DEPTH = 256, ROWS = 240, DEPTH_BF16 = 1024, ROWS_BF16 = 256 };
+/* Bytes of columns that go by for each panel of rows, in the first-level cache; of all columns of a block of b; of a block of a, at most. */
+enum { NEAR_BYTES = 32 << 10, COLUMNS_BYTES = 2 << 20, ROWS_BYTES = ROWS_BF16 * DEPTH_BF16 * 2, SPARE_BYTES = 128 << 10 };
+/* With as few vectors of columns each weight is used too seldom to be packed first, if a tile's rows are read as streams, or from a cache. */
+enum { FEW_VECTORS = 8, CACHED_BYTES = 256 << 10 };
+
+static int min_int(int a, int b) { return a < b ? a : b; }
+static int parts_of(int whole, int most) { return (whole + most - 1) / most; }
+static int round_up(int n, int unit) { return (n + unit - 1) / unit * unit; }
+
+static struct kind kind_of(const struct echi_cpu_kernels *k, enum echi_cpu_bf16 bf16) {
+#if defined(__x86_64__)
+    if (bf16 != ECHI_CPU_BF16_NONE) {
+        const bool amx = bf16 == ECHI_CPU_BF16_AMX;
+        return (struct kind){ECHI_CPU_BF16_PANEL, ECHI_CPU_BF16_PANEL, DEPTH_BF16, ECHI_CPU_BF16_STEPS, ROWS_BF16, 2, echi_cpu_bf16_pack_rows,
+                             echi_cpu_bf16_pack_columns, amx ? echi_cpu_bf16_panel_amx : echi_cpu_bf16_panel_dot,
+                             amx ? echi_cpu_amx_begin : NULL, amx ? echi_cpu_amx_end : NULL};
+    }
+#endif
+    (void)bf16;
+    return (struct kind){k->matrix_rows, k->matrix_columns, DEPTH, 1, ROWS, sizeof(float), k->matrix_pack_rows, k->matrix_pack_columns,
+                         k->matrix_panel, NULL, NULL};
+}
+
+/* Both blocks may be larger than asked for by a panel, and a vector. */
+size_t echi_cpu_matrix_room(void) { return ((size_t)COLUMNS_BYTES + ROWS_BYTES + 2 * SPARE_BYTES) / sizeof(float); }
+
+static struct echi_cpu_lines part_of(const struct echi_cpu_lines *l, int first, int lines, int from, int depth) {
+    return (struct echi_cpu_lines){.at = l->at + first * l->line + from * l->step, .line = l->line, .step = l->step, .lines = lines, .depth = depth};
+}
+
+static bool reads_in_place(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m) {
+    const bool cached = (size_t)m->a.lines * (size_t)m->a.depth * sizeof(float) <= CACHED_BYTES;
+    return m->bf16 == ECHI_CPU_BF16_NONE && m->b.line == 1 && m->b.lines % k->width == 0 && m->b.lines / k->width <= FEW_VECTORS &&
+           (m->a.step == 1 || cached);
+}
+
+/* Few vectors: weights are read where they lie, a tile's rows in as many streams. */
+static void unpacked(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m, int blocks) {
+    const int vectors = m->b.lines / k->width;
+    for (int row = 0; row < m->a.lines; row += k->matrix_rows)
+        for (int i = 0, from = 0, depth; i < blocks; i++, from += depth) {
+            depth = parts_of(m->a.depth - from, blocks - i);
+            k->product(&(struct echi_cpu_product){
+                .x = m->b.at + from * m->b.step, .x_p = k->width, .w = m->a.at + row * m->a.line + from * m->a.step, .w_o = m->a.line,
+                .start = m->start && i == 0 ? m->start + row : NULL, .out = m->out + row * m->out_row, .out_o = m->out_row,
+                .out_p = m->out_vector, .loop = {{1, 0, 0}, {1, 0, 0}, {depth, m->b.step, m->a.step}},
+                .outputs = min_int(k->matrix_rows, m->a.lines - row), .vectors = vectors, .add = i > 0, .relu = m->relu && i == blocks - 1});
+        }
+}
+
+void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m, float *room) {
+    const struct kind kind = kind_of(k, m->bf16);
+    const int blocks = parts_of(m->a.depth, kind.depth), deepest = round_up(parts_of(m->a.depth, blocks), kind.unit);
+    const int most_columns = round_up(COLUMNS_BYTES / (int)kind.bytes / deepest, kind.panel_columns);
+    const int near = round_up(NEAR_BYTES / (int)kind.bytes / deepest, kind.panel_columns), most_rows = round_up(kind.rows, kind.panel_rows);
+    char *columns = (char *)room, *rows = columns + COLUMNS_BYTES + SPARE_BYTES;
+    if (reads_in_place(k, m)) return unpacked(k, m, blocks);
+    if (kind.begin) kind.begin();
+    for (int column = 0; column < m->b.lines; column += most_columns)
+        for (int i = 0, from = 0, depth; i < blocks; i++, from += depth) {
+            depth = parts_of(m->a.depth - from, blocks - i);
+            const size_t line = (size_t)round_up(depth, kind.unit) * kind.bytes;
+            const struct echi_cpu_lines b = part_of(&m->b, column, min_int(most_columns, m->b.lines - column), from, depth);
+            kind.pack_columns(&b, columns);
+            for (int first = 0, n; first < m->a.lines; first += n) {
+                n = min_int(most_rows, m->a.lines - first);
+                const struct echi_cpu_lines a = part_of(&m->a, first, n, from, depth);
+                kind.pack_rows(&a, rows);
+                for (int c = 0; c < b.lines; c += near)
+                    for (int row = 0; row < n; row += kind.panel_rows)
+                        kind.panel(&(struct echi_cpu_panel){
+                            .a = rows + (size_t)row * line, .b = columns + (size_t)c * line,
+                            .start = m->start && i == 0 ? m->start + first + row : NULL,
+                            .out = m->out + (first + row) * m->out_row + (column + c) / k->width * m->out_vector, .out_row = m->out_row,
+                            .out_vector = m->out_vector, .rows = min_int(kind.panel_rows, n - row), .columns = min_int(near, b.lines - c),
+                            .depth = depth, .add = i > 0, .relu = m->relu && i == blocks - 1});
+            }
+        }
+    if (kind.end) kind.end();
+}

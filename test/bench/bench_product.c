@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Matrix products as the library uses them, on one thread: a fully connected layer of `in` numbers to `out`, forward, backward to data and
+ * backward to weights, each out x in x batch.
+ *
+ *     bench_product                     a table over the sizes of bench_product.h
+ *     bench_product bf16                the same in bf16, from floats and to floats
+ *     bench_product openblas LIBRARY    the same products by that library's cblas_sgemm: row after row, nothing packed beforehand
+ *     bench_product sizes               those sizes, IN,OUT,BATCH
+ *     bench_product peak                multiply-adds in registers alone: the most that a core can do, in GFLOP/s */
+#include "bench_product.h"
+#include "echi_ops.h"
+#include "echi_os.h"
+#include "echi_random.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum part { FORWARD, DATA, WEIGHTS, PARTS };
+
+struct bench {
+    struct echi_device *device;
+    struct echi_stack *stack;
+    struct echi_buffer *params, *grads;
+    float *in, *out;
+    struct bench_size size;
+};
+
+static void check(ech_status status, const struct ech_error *err) {
+    if (status == ECH_OK) return;
+    fprintf(stderr, "%s\n", err->text);
+    exit(1);
+}
+
+static float *random_floats(struct echi_random *r, size_t count) {
+    float *p = malloc(count * sizeof *p);
+    if (!p) exit(1);
+    for (size_t i = 0; i < count; i++) p[i] = (float)echi_random_normal(r);
+    return p;
+}
+
+static void begin(struct bench *b, struct bench_size size, enum echi_kernels kernels) {
+    struct ech_error err;
+    struct echi_random r;
+    struct echi_layer l = {.name = "fc", .op = ECHI_OP_FC, .in = {size.in, 1, 1}, .out = {size.out, 1, 1},
+                           .weights = (size_t)size.in * (size_t)size.out};
+    echi_random_init(&r, 1, ECHI_STREAM_TEST, 0);
+    b->size = size;
+    check(echi_device_open("cpu", 1, &b->device, &err), &err);
+    check(echi_stack_create(b->device, kernels, &l, 1, size.batch, &b->stack, &err), &err);
+    check(echi_buffer_create(b->device, l.weights * sizeof(float), &b->params, &err), &err);
+    check(echi_buffer_create(b->device, l.weights * sizeof(float), &b->grads, &err), &err);
+    float *w = echi_buffer_host(b->params);
+    for (size_t i = 0; i < l.weights; i++) w[i] = (float)echi_random_normal(&r);
+    b->in = random_floats(&r, (size_t)size.batch * (size_t)size.in);
+    b->out = random_floats(&r, (size_t)size.batch * (size_t)size.out);
+}
+
+static void end(struct bench *b) {
+    echi_stack_destroy(b->stack);
+    echi_buffer_destroy(b->params);
+    echi_buffer_destroy(b->grads);
+    echi_device_close(b->device);
+    free(b->in);
+    free(b->out);
+}
+
+/* Seconds of one forward; of one backward, with the gradient of the input or without. */
+static double seconds(struct bench *b, bool back, bool data) {
+    struct ech_error err;
+    check(echi_stack_input(b->stack, b->size.batch, b->in, &err), &err);
+    const int64_t start = echi_now();
+    check(echi_stack_forward(b->stack, 0, b->params, &err), &err);
+    const int64_t forward = echi_now() - start;
+    if (!back) return (double)forward * 1e-9;
+    check(echi_stack_output_grad(b->stack, b->out, &err), &err);
+    const int64_t began = echi_now();
+    check(echi_stack_backward(b->stack, 0, b->params, b->grads, data, &err), &err);
+    return (double)(echi_now() - began) * 1e-9;
+}
+
+static double ours(void *state, int part) {
+    struct bench *b = state;
+    return part == DATA ? seconds(b, true, true) - seconds(b, true, false) : seconds(b, part == WEIGHTS, false);
+}
+
+/* ---- a library with cblas_sgemm ---- */
+
+typedef void sgemm_function(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
+                            int ldb, float beta, float *c, int ldc);
+enum { ROWS = 101, AS_IT_IS = 111, TURNED = 112 };
+
+struct peer { sgemm_function *sgemm; float *w, *x, *y; struct bench_size size; };
+
+static double theirs(void *state, int part) {
+    const struct peer *p = state;
+    const int in = p->size.in, out = p->size.out, n = p->size.batch;
+    const int64_t start = echi_now();
+    if (part == FORWARD) p->sgemm(ROWS, AS_IT_IS, AS_IT_IS, out, n, in, 1, p->w, in, p->x, n, 0, p->y, n);
+    if (part == DATA) p->sgemm(ROWS, TURNED, AS_IT_IS, in, n, out, 1, p->w, in, p->y, n, 0, p->x, n);
+    if (part == WEIGHTS) p->sgemm(ROWS, AS_IT_IS, TURNED, out, in, n, 1, p->y, n, p->x, n, 0, p->w, in);
+    return (double)(echi_now() - start) * 1e-9;
+}
+
+/* ---- both ---- */
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of some runs, of about a third of a second in all. */
+static double median_of(double (*run)(void *state, int part), void *state, int part) {
+    enum { MOST = 400 };
+    double value[MOST];
+    int runs = 0;
+    for (int64_t until = echi_now() + 350000000; runs < MOST && (runs < 5 || echi_now() < until); runs++) value[runs] = run(state, part);
+    qsort(value, (size_t)runs, sizeof *value, by_value);
+    return value[runs / 2];
+}
+
+static void row(struct bench_size size, double (*run)(void *state, int part), void *state) {
+    const double flops = 2.0 * size.in * size.out * size.batch;
+    printf("%5d to %4d, batch %4d", size.in, size.out, size.batch);
+    for (int part = 0; part < PARTS; part++) {
+        const double s = median_of(run, state, part);
+        printf("  %8.3f ms %4.0f GF", 1e3 * s, flops / s * 1e-9);
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
+static int table(enum echi_kernels kernels) {
+    for (size_t i = 0; i < BENCH_SIZES; i++) {
+        struct bench b;
+        begin(&b, bench_sizes[i], kernels);
+        row(b.size, ours, &b);
+        end(&b);
+    }
+    return 0;
+}
+
+static int peer_table(const char *path, bool peek) {
+    void *library = dlopen(path, RTLD_NOW);
+    struct peer p = {0};
+    if (library) *(void **)&p.sgemm = dlsym(library, "cblas_sgemm");
+    if (!p.sgemm) {
+        fprintf(stderr, "%s\n", dlerror());
+        return 1;
+    }
+    for (size_t i = 0; i < BENCH_SIZES && !peek; i++) {
+        struct echi_random r;
+        echi_random_init(&r, 1, ECHI_STREAM_TEST, 0);
+        p.size = bench_sizes[i];
+        p.w = random_floats(&r, (size_t)p.size.in * (size_t)p.size.out);
+        p.x = random_floats(&r, (size_t)p.size.in * (size_t)p.size.batch);
+        p.y = random_floats(&r, (size_t)p.size.out * (size_t)p.size.batch);
+        row(p.size, theirs, &p);
+        free(p.w);
+        free(p.x);
+        free(p.y);
+    }
+    dlclose(library);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    const bool peek = argc > 1 && strcmp(argv[argc - 1], "peek") == 0;   /* only whether it would work: exit status */
+    if (peek) argc--;
+    if (argc == 1) return table(ECHI_KERNELS_FAST);
+    if (argc == 2 && strcmp(argv[1], "bf16") == 0) {
+        if (echi_cpu_bf16_lacks()[0]) return 1;
+        return peek ? 0 : table(ECHI_KERNELS_BF16_FAST);
+    }
+    if (argc == 3 && strcmp(argv[1], "openblas") == 0) return peer_table(argv[2], peek);
+    if (argc == 2 && strcmp(argv[1], "sizes") == 0) {
+        for (size_t i = 0; i < BENCH_SIZES; i++) printf("%d,%d,%d\n", bench_sizes[i].in, bench_sizes[i].out, bench_sizes[i].batch);
+        return 0;
+    }
+    if (argc == 2 && strcmp(argv[1], "peak") == 0) {
+        double peak = 0;
+        for (int i = 0; i < 20; i++) {
+            const double once = bench_peak();
+            if (once > peak) peak = once;
+        }
+        printf("%.0f\n", peak);
+        return 0;
+    }
+    fprintf(stderr, "usage: bench_product [bf16 | openblas LIBRARY | sizes | peak] [peek]\n");
+    return 2;
+}
