@@ -577,6 +577,17 @@ static void test_nan_is_seen(void **state) {
     }
 }
 
+/* More classes than a byte has numbers. */
+static void test_many_classes(void **state) {
+    (void)state;
+    struct problem p;
+    struct echi_random r;
+    echi_random_init(&r, 1, ECHI_STREAM_TEST, 92);
+    problem_begin(&p, 7, 1, 1);
+    problem_fc(&p, 700, true);
+    check_problem(&p, 37, REALS, WITH_LOSS, true, &r);
+}
+
 /* Outputs of any size: the loss stays finite and is the closed form. */
 static void test_large_outputs(void **state) {
     (void)state;
@@ -608,6 +619,7 @@ static void test_large_outputs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_many_classes),
         cmocka_unit_test(test_single_layers_exact),
         cmocka_unit_test(test_stacks_exact),
         cmocka_unit_test(test_branches_exact),
