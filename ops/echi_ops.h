@@ -102,6 +102,7 @@ size_t echi_stack_bytes(const struct echi_stack *stack);       /* of activations
 int echi_stack_units(const struct echi_stack *stack);
 void echi_stack_unit(const struct echi_stack *stack, int unit, int *out_first, int *out_end);   /* layers [first, end) */
 const char *echi_stack_kernel(const struct echi_stack *stack, int unit);   /* what was chosen: "conv+relu+maxpool avx512" */
+const char *echi_stack_why(const struct echi_stack *stack, int unit);      /* and why others were not: "direct sums take 2.9 times as long"; or "" */
 
 /* Begins a step: n samples. rows [n][in.c*in.h*in.w]; not needed any more after the call. */
 ech_status echi_stack_input(struct echi_stack *stack, int n, const echi_real *rows, struct ech_error *err);

@@ -6,7 +6,7 @@
 #define ECHI_STACK_IMPL_H
 #include "echi_ops.h"
 
-struct echi_stack_unit { int first, end; char kernel[48]; };   /* layers [first, end) and what was chosen for them */
+struct echi_stack_unit { int first, end; char kernel[48], why[96]; };   /* layers [first, end), what was chosen for them, and why: or "" */
 
 struct echi_stack_impl {
     const char *name;

@@ -171,6 +171,10 @@ const char *echi_stack_kernel(const struct echi_stack *stack, int unit) {
     return unit >= 0 && unit < stack->n_units ? stack->units[unit].kernel : "";
 }
 
+const char *echi_stack_why(const struct echi_stack *stack, int unit) {
+    return unit >= 0 && unit < stack->n_units ? stack->units[unit].why : "";
+}
+
 /* --- checks of a call --- */
 
 static ech_status need(const char *operation, bool present, const char *what, struct ech_error *err) {

@@ -18,6 +18,7 @@ static const struct ech_option own[] = {
     {"compute", "WHAT", "real", "real: the arithmetic is done, and costs virtual time; model: it only costs, and nothing is learned"},
     {"profile", "FILE", "", "what arithmetic costs, as `echelon train --profile-out` writes it; without it a built-in table"},
     {"curve", "FILE", "", "a line for each look at the test set: samples, epochs, seconds, loss, accuracy (CSV); rank 0 writes it"},
+    {"verbose", NULL, "", "also tells which kernels compute each layer, and why those"},
     {"progress", "WHEN", "auto", "on, off, or auto: one line on a terminal, else a line each 10 s and each look"},
     {"help", NULL, "", "this text"},
 };
@@ -74,7 +75,7 @@ static const struct {
     {"Learning", " batch optimizer lr momentum weight-decay beta1 beta2 epsilon schedule warmup lr-steps lr-factor damping outer-lr outer-momentum seed no-shuffle winograd precision augment deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
     {"Stopping and going on", " checkpoint every keep resume "},
-    {"What it tells", " progress report curve save save-plan record profile-out help "},
+    {"What it tells", " progress verbose report curve save save-plan record profile-out help "},
 };
 enum { N_SECTIONS = (int)(sizeof sections / sizeof sections[0]) };
 
@@ -166,6 +167,7 @@ static ech_status set_own(struct command *command, const char *name, const char 
     else if (strcmp(name, "data") == 0) command->data = value;
     else if (strcmp(name, "curve") == 0) command->curve = value;
     else if (strcmp(name, "help") == 0) command->help = true;
+    else if (strcmp(name, "verbose") == 0) command->verbose = true;
     else if (strcmp(name, "slow") == 0) return set_slow(command, value, err);
     else if (strcmp(name, "local") == 0) return set_count(name, value, ECH_LIVE_MAX, &command->local, err);
     else if (strcmp(name, "workers") == 0) return set_count(name, value, ECH_WORLD_MAX, &command->workers, err);

@@ -7,8 +7,8 @@
 
 void progress_init(struct progress *p, const struct command *command) {
     int rank = command->config.rank;
-    *p = (struct progress){.quiet = command->progress == PROGRESS_OFF || rank != 0, .terminal = isatty(STDERR_FILENO) == 1,
-                           .clock = command->sub == SIM ? " virtual" : ""};
+    *p = (struct progress){.quiet = command->progress == PROGRESS_OFF || rank != 0, .verbose = command->verbose,
+                           .terminal = isatty(STDERR_FILENO) == 1, .clock = command->sub == SIM ? " virtual" : ""};
     p->every = p->terminal || command->progress == PROGRESS_ON ? 0 : 10;
     if (rank == 0) snprintf(p->prefix, sizeof p->prefix, "echelon: ");
     else snprintf(p->prefix, sizeof p->prefix, "echelon: rank %d: ", rank);
@@ -26,7 +26,7 @@ void progress_tell(struct progress *p, const char *line) {
 }
 
 void progress_log(struct progress *p, enum ech_log_level level, const char *line) {
-    if (level < ECH_LOG_INFO || (level == ECH_LOG_INFO && !p->quiet)) progress_tell(p, line);
+    if (level < ECH_LOG_INFO || (level == ECH_LOG_INFO && !p->quiet) || (level == ECH_LOG_DEBUG && p->verbose)) progress_tell(p, line);
 }
 
 /* Columns of the terminal behind stderr: a line that is wider would not be rewritten, but scroll. */

@@ -25,7 +25,7 @@ struct command {
     int local;                            /* --local N; 0: not given */
     double slow[ECH_WORLD_MAX];           /* --slow RANK=FACTOR; 0: not given */
     enum { PROGRESS_AUTO, PROGRESS_ON, PROGRESS_OFF } progress;
-    bool help;
+    bool help, verbose;
 };
 
 /* options.c: environment, then command line. On failure a sentence is in err. */
@@ -44,7 +44,7 @@ ech_status check_writable(const char *option, const char *path, struct ech_error
 
 /* progress.c: what a run says while it runs, on stderr. */
 struct progress {
-    bool quiet, terminal;
+    bool quiet, verbose, terminal;
     bool open;            /* the cursor stands in a line that the next one rewrites */
     bool said;            /* a line was written */
     double every, last;   /* seconds between lines, and when the last was written */

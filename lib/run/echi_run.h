@@ -147,6 +147,8 @@ ech_status echi_exec_regroup(struct echi_exec *exec, const struct echi_plan *pla
 void *echi_exec_slot(struct echi_exec *exec, struct echi_slot slot, size_t *out_bytes);   /* NULL when there is none */
 /* Names of the kernels that were chosen for each unit of each stack, for recordings. NUL-terminated, cut at cap. */
 void echi_exec_kernels(const struct echi_exec *exec, char *buf, size_t cap);
+/* The same for people: a line for each unit of each stack, why it was chosen, and one for each stack's memory. */
+void echi_exec_tell_kernels(const struct echi_exec *exec, void (*tell)(void *self, const char *line), void *self);
 /* codec top-k: a gradient that lies in its place goes through the residual; *out_bytes of it are to be sent. By the lane, or in a
  * session by the thread that computes the step. */
 ech_status echi_exec_push(struct echi_exec *exec, const struct echi_task *task, int layer, size_t *out_bytes, struct ech_error *err);

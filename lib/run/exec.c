@@ -219,6 +219,29 @@ void echi_exec_kernels(const struct echi_exec *x, char *buf, size_t cap) {
     add_kernels(buf, cap, at, at ? "; look: " : "look: ", x->eval);
 }
 
+static void tell_stack(const struct echi_exec *x, const char *name, int base, const struct echi_stack *stack,
+                       void (*tell)(void *self, const char *line), void *self) {
+    char line[200];
+    const int units = stack ? echi_stack_units(stack) : 0;
+    for (int u = 0; u < units; u++) {
+        int first, end;
+        echi_stack_unit(stack, u, &first, &end);
+        const char *why = echi_stack_why(stack, u);
+        snprintf(line, sizeof line, "kernels: %s, %s: %s%s%s%s", name, x->job->model->layers[base + first].name, echi_stack_kernel(stack, u),
+                 *why ? " (" : "", why + (*why == ' '), *why ? ")" : "");
+        tell(self, line);
+    }
+    if (units == 0) return;
+    snprintf(line, sizeof line, "kernels: %s: %.1f MiB of activations and scratch", name, (double)echi_stack_bytes(stack) / 1048576);
+    tell(self, line);
+}
+
+void echi_exec_tell_kernels(const struct echi_exec *x, void (*tell)(void *self, const char *line), void *self) {
+    tell_stack(x, "trunk", 0, x->granule ? x->granule[0] : x->trunk[0], tell, self);
+    tell_stack(x, "head", x->job->cut, x->head, tell, self);
+    tell_stack(x, "look", 0, x->eval, tell, self);
+}
+
 /* -------------------------------------------------------------- tasks */
 
 /* Cross-entropy a sample beyond which no run comes back: chance is log(classes), a sure mistake of sane weights some tens. */

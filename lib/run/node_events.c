@@ -247,11 +247,14 @@ static void begin_roles(struct echi_node *n) {
     echi_node_send_ready(n, 0);
 }
 
+static void log_kernel(void *self, const char *line) { echi_node_log(self, ECH_LOG_DEBUG, "%s", line); }
+
 static void take_slots(struct echi_node *n) {
     if (!n->standing || !atomic_load(&n->has_slots)) return;
     n->standing = false;
     atomic_store(&n->has_slots, false);
     if (n->slots_status != ECH_OK) return echi_node_fault(n, n->slots_status, n->rank, n->slots_error.text);
+    if (!n->planned) echi_exec_tell_kernels(n->exec, log_kernel, n);
     if (n->planned) tell_loss(n);
     else begin_roles(n);
     tell_losses(n);

@@ -187,10 +187,6 @@ static void destroy(void *state) {
     free(s);
 }
 
-static const char *kind_name(int m) {
-    return m == 4 ? " F(4x4)" : m == 2 ? " F(2x2)" : m == ECHI_CPU_WHOLE ? " whole 2x2" : m == ECHI_CPU_STRIDED ? " F(2x2) by 2" : "";
-}
-
 static const char *op_name(const struct echi_layer *l) {
     static const char *const names[] = {[ECHI_OP_CONV2D] = "conv", [ECHI_OP_FC] = "fc", [ECHI_OP_MAX_POOL] = "maxpool",
                                         [ECHI_OP_AVG_POOL] = "avgpool", [ECHI_OP_RELU] = "relu",
@@ -202,7 +198,7 @@ static const char *op_name(const struct echi_layer *l) {
 
 /* Behind the instruction set: sums that are not plain ones of floats. */
 static const char *sums_name(const struct echi_cpu_stack *s, const struct echi_cpu_unit *u) {
-    if (u->winograd) return kind_name(u->winograd);
+    if (u->winograd) return echi_cpu_winograd_name(u->winograd);
     if (u->layer->op != ECHI_OP_FC || s->bf16 == ECHI_CPU_BF16_NONE) return "";
     return s->bf16 == ECHI_CPU_BF16_AMX ? " bf16 amx" : " bf16";
 }
@@ -259,6 +255,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, en
         told->end = next;
         snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s%s", op_name(u->layer), u->relu ? "+relu" : "", u->pool ? "+maxpool" : "",
                  k->name, sums_name(s, u), u->late ? " late" : "");
+        echi_cpu_winograd_explain(u->layer, s->max_groups, k->width, winograd, told->why, sizeof told->why);
         s->boundaries[s->n_units].shape = layers[next - 1].out;
     }
 

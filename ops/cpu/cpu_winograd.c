@@ -5,6 +5,7 @@
  * over samples, broadcast weights. A few tiles at a time, so that their points stay in the second-level cache. */
 #include "echi_cpu_stack.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Tiles at a time: as many vectors as `product` takes at once. Outputs at a time: their sums wait for the transform in the first-level
@@ -65,16 +66,38 @@ static bool can_do(const struct echi_layer *l, int m) {
     return l->stride_h == 1 && l->stride_w == 1 && (m != ECHI_CPU_WHOLE || (padded && l->in.h == 2 && l->in.w == 2));
 }
 
+static const int kinds[] = {ECHI_CPU_WHOLE, ECHI_CPU_STRIDED, 2, 4};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+const char *echi_cpu_winograd_name(int m) {
+    return m == 4 ? " F(4x4)" : m == 2 ? " F(2x2)" : m == ECHI_CPU_WHOLE ? " whole 2x2" : m == ECHI_CPU_STRIDED ? " F(2x2) by 2" : "";
+}
+
 struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *l, int groups, int width, int most) {
-    static const int kinds[] = {ECHI_CPU_WHOLE, ECHI_CPU_STRIDED, 2, 4};
     struct echi_cpu_points best = {0};
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+    for (size_t k = 0; k < KINDS; k++) {
         const int m = kinds[k];
         if (!can_do(l, m) || most < (m == 4 ? 4 : 2)) continue;
         const bool late = echi_cpu_late_fits(l, m, groups, width);
         if (cost(l, m, late, groups * width) < cost(l, best.m, best.late, groups * width)) best = (struct echi_cpu_points){m, late};
     }
     return best;
+}
+
+void echi_cpu_winograd_explain(const struct echi_layer *l, int groups, int width, int most, char *out, size_t cap) {
+    out[0] = 0;
+    if (l->op != ECHI_OP_CONV2D) return;
+    if (most == 0) snprintf(out, cap, "directly: points are switched off");
+    else if (l->kernel_h != 3 || l->kernel_w != 3) snprintf(out, cap, "directly: points are for 3 x 3");
+    else if (l->in.c < LEAST_CHANNELS || l->out.c < LEAST_CHANNELS) snprintf(out, cap, "directly: points are for %d channels and more", LEAST_CHANNELS);
+    size_t at = strlen(out);
+    for (size_t k = 0; k < KINDS && (at == 0 || out[0] == ' '); k++) {
+        const int m = kinds[k];
+        if (!can_do(l, m) || most < (m == 4 ? 4 : 2)) continue;
+        at += (size_t)snprintf(out + at, at < cap ? cap - at : 0, "%s%s %.2f", at ? "," : "", echi_cpu_winograd_name(m),
+                               cost(l, m, echi_cpu_late_fits(l, m, groups, width), groups * width) / cost(l, 0, false, groups * width));
+    }
+    if (at > 0 && out[0] == ' ') snprintf(out + at, at < cap ? cap - at : 0, " of direct sums' time");
+    else if (at == 0) snprintf(out, cap, "directly: no points for this stride or padding");
 }
 
 void echi_cpu_winograd_margins(const struct echi_layer *l, int m, int *in_right, int *grad_left, int *grad_right) {

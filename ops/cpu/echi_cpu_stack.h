@@ -124,6 +124,9 @@ void echi_cpu_turned_grads(struct echi_cpu_stack *s, int unit, float *grads);   
 /* By which points this layer is expected to be fastest for so many groups of `width` samples: m at most `most` (2 or 4; 0: never). */
 struct echi_cpu_points { int m; bool late; };   /* m = 0: directly; `late`: by cpu_late.c */
 struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *layer, int groups, int width, int most);
+const char *echi_cpu_winograd_name(int m);   /* " F(4x4)"; 0: "" */
+/* What it compared, for people: " whole 2x2 0.31, F(2x2) 0.52 of direct sums' time"; "" when it is no convolution. */
+void echi_cpu_winograd_explain(const struct echi_layer *layer, int groups, int width, int most, char *out, size_t cap);
 /* Columns of zeros that its tiles read: behind the input's rows, and beside those of the gradient before ReLU. */
 void echi_cpu_winograd_margins(const struct echi_layer *layer, int m, int *in_right, int *grad_left, int *grad_right);
 void echi_cpu_winograd_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_winograd_room *room);   /* raises what is too little */

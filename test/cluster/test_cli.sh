@@ -63,6 +63,12 @@ refuse 2 "'--txet' is too much" model lenet5 --txet
 refuse '1[0-9]' "'nope' is no built-in model.*lenet5, resnet18, vgg19" model nope
 "$echelon" model vgg19 >/dev/full 2>/dev/null && bad "a full disk behind stdout is not noticed"
 
+# --- which kernels compute, and why those
+printf '%s\n' 'input 1 28 28' 'conv2d out 16 kernel 3 pad 1' 'conv2d out 16 kernel 3 pad 1' 'fc out 10' >"$work/model"
+expect 0 'kernels: trunk, conv1: conv .*directly: points are for 16 channels' train --data glyphs --steps 1 --eval-every 0 --model "$work/model" --verbose
+grep -qE 'kernels: trunk, conv2: conv .*F\(2x2\) [0-9.]+, F\(4x4\) [0-9.]+ of direct sums' "$work/err" || bad "no reasons for conv2"
+grep -qE 'kernels: look: [0-9.]+ MiB' "$work/err" || bad "no memory of what looks"
+
 # --- usage
 refuse 2 '--data is missing.*get-data mnist.*glyphs' train
 refuse 2 'no option --dtaa; did you mean --data' train --dtaa x
