@@ -96,7 +96,7 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->momentum_given = c->momentum >= 0;
     for (int i = 0; i < ECHI_OPTIMIZERS; i++)
         if (strcmp(c->optimizer, echi_optimizer_name(i)) == 0) w->optimizer = (enum echi_optimizer)i;
-    const bool adam = echi_optimizer_adam(w->optimizer);
+    const bool adam = echi_optimizer_adam((int)w->optimizer);
     if (adam) w->adam = (struct echi_adam){c->beta1, c->beta2, c->epsilon};
     w->lr = w->lr_given ? c->lr : adam ? ADAM_LR : job->model && strcmp(job->model->name, "lenet5") == 0 ? LENET5_LR : OTHER_LR;
     w->momentum = adam ? 0 : w->momentum_given ? c->momentum : MOMENTUM;

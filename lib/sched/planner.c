@@ -334,7 +334,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     /* Only lr / B matters to whoever applies push by push, and how much of it is borne falls with the samples under way, which are so
      * many B: the lr of one node holds for all B (16 workers, B 256: times 4 nothing is learnt). A worker of `local` is by itself. */
     if (w->sync == ECHI_SYNC_LOCAL && !w->lr_given) plan->lr *= plan->round / 64.0;
-    const bool usual = !w->lr_given && !w->momentum_given && !echi_optimizer_adam(w->optimizer);
+    const bool usual = !w->lr_given && !w->momentum_given && !echi_optimizer_adam((int)w->optimizer);
     if (async && w->sync != ECHI_SYNC_LOCAL && !plan->separated && w->world > 1 && usual) {
         /* Without a head owner staleness hurts the FC layers, and is a memory by itself (Mitliagkas et al. 2016, "Asynchrony begets
          * momentum"): less of it, and half the lr / (1 - m). At the same, four nodes with MNIST seldom came to 98.5 % in three epochs

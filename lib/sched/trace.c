@@ -333,7 +333,7 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put32(w, s->rounds_apart);
     echi_put_f64(w, s->damping);
     echi_put64(w, (uint64_t)s->regroup_after);
-    echi_optimizer_put(w, s->optimizer, &s->adam);
+    echi_optimizer_put(w, (int)s->optimizer, &s->adam);
     echi_schedule_put(w, &s->schedule);
 }
 
