@@ -141,7 +141,7 @@ static void put(const struct echi_cpu_panel *p, int at, float sum[PANEL][PANEL])
         const __m512 start = _mm512_set1_ps(p->start ? p->start[o] : 0.0f);
         for (int i = 0; i < PANEL && at + i < p->columns; i += LINES) {
             const int left = p->columns - at - i;
-            const __mmask16 there = left >= LINES ? 0xffff : (__mmask16)((1u << left) - 1);
+            const __mmask16 there = (__mmask16)(left >= LINES ? 0xffffu : (1u << left) - 1);
             float *to = p->out + o * p->out_row + (at + i) / LINES * p->out_vector;
             __m512 y = _mm512_loadu_ps(sum[o] + i) + (p->add ? _mm512_maskz_loadu_ps(there, to) : start);
             if (p->relu) y = _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_LE_OQ), _mm512_setzero_ps());

@@ -152,7 +152,7 @@ static void push(enum kind kind, const double *f, int n, echi_real *out) {
     }
     static struct echi_result result;
     for (int k = 0; k < n; k++) {
-        const uint8_t from = kind == LOCAL ? 0 : (uint8_t)(k % 2), to = kind == LOCAL ? 0 : (uint8_t)(1 - k % 2);
+        const uint8_t from = (uint8_t)(kind == LOCAL ? 0 : k % 2), to = (uint8_t)(kind == LOCAL ? 0 : 1 - k % 2);
         struct echi_task t = {.kind = kind == LOCAL ? ECHI_TASK_LOCAL_APPLY : ECHI_TASK_APPLY, .role = kind == LOCAL ? ECHI_ROLE_WORKER : ECHI_ROLE_OWNER, .grads = grads,
                               .samples = (uint32_t)(f[k] * 16), .divisor = 16, .weights = {ECHI_SLOT_OWNER_WEIGHTS, from}, .weights_out = {ECHI_SLOT_OWNER_WEIGHTS, to}};
         memset(t.peer, ECHI_NONE, sizeof t.peer);
