@@ -34,19 +34,36 @@ void echi_cpu_conv_grad_margins(const struct echi_layer *l, int most_vectors, in
     }
 }
 
+/* A sum of many terms is made of sums of about so many: one long chain rounds as often, but against what it has become. */
+enum { TERMS = 256 };
+
 /* One row of outputs; p->loop is {channels, rows of taps, taps along the row}. A kernel one column wide has its long loop over
  * the channels. */
-static void row_of_outputs(const struct echi_cpu_kernels *k, struct echi_cpu_product *p, const struct echi_cpu_axis *a) {
-    p->vectors = a->count;
-    p->x_p = (ptrdiff_t)a->step * k->width;
-    if (a->taps == 1 && a->base >= 0 && (a->count - 1) * a->step + a->base < a->size) {
-        p->x += (ptrdiff_t)a->base * k->width;
-        p->loop[2] = p->loop[0];
-        p->loop[0] = (struct echi_cpu_loop){1, 0, 0};
-        k->product(p);
-    } else {
-        k->conv_row(p, a);
-    }
+static void row_of_outputs(const struct echi_cpu_kernels *k, const struct echi_cpu_product *whole, const struct echi_cpu_axis *a) {
+    const struct echi_cpu_loop channels = whole->loop[0];
+    const int at_once = max_int(1, TERMS / max_int(1, whole->loop[1].n * whole->loop[2].n));
+    int next = 0;
+    do {
+        const int first = next;
+        struct echi_cpu_product p = *whole;
+        next = channels.n - first > at_once + at_once / 2 ? first + at_once : channels.n;
+        p.vectors = a->count;
+        p.x_p = (ptrdiff_t)a->step * k->width;
+        p.x += first * channels.x;
+        p.w += first * channels.w;
+        p.loop[0].n = next - first;
+        p.add = first > 0;
+        if (p.add) p.start = NULL;
+        p.relu = whole->relu && next == channels.n;
+        if (a->taps == 1 && a->base >= 0 && (a->count - 1) * a->step + a->base < a->size) {
+            p.x += (ptrdiff_t)a->base * k->width;
+            p.loop[2] = p.loop[0];
+            p.loop[0] = (struct echi_cpu_loop){1, 0, 0};
+            k->product(&p);
+        } else {
+            k->conv_row(&p, a);
+        }
+    } while (next < channels.n);
 }
 
 /* What a convolution's parts are told. */
