@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The arithmetic's tests on AArch64, where the vector kernels become NEON, under qemu: a part of their cases, for it is some twenty times
 # slower there. Takes gcc for AArch64, qemu-user, and cmocka for it, which is fetched beside the build when this is Debian.
-#   PART=8     every eighth case
+#   PART=12    every twelfth case
 # Exits with 77, and says why, when one of them is not here.
 set -eu
 cd "$(dirname "$0")/.."
@@ -23,7 +23,7 @@ make -j2 CROSS_COMPILE=$cross B="$build" WERROR=1 CPPFLAGS="-I$debian/usr/includ
     { tail -n 20 "$debian/build.log"; exit 1; }
 failed=0
 for test in "${tests[@]}"; do
-    if TEST_PART=${PART:-8} qemu-aarch64 -L /usr/$machine -E LD_LIBRARY_PATH="$library" "$build/test/ops/$test" >"$debian/$test.log" 2>&1; then
+    if TEST_PART=${PART:-12} qemu-aarch64 -L /usr/$machine -E LD_LIBRARY_PATH="$library" "$build/test/ops/$test" >"$debian/$test.log" 2>&1; then
         echo "ok      aarch64/$test"
     else
         echo "FAILED  aarch64/$test"
