@@ -156,6 +156,13 @@ static inline int problem_close_device(void **state) {
     return 0;
 }
 
+/* Every how manieth case is tried: all, or fewer where a machine is emulated or watched (TEST_PART). */
+static inline uint32_t problem_part(void) {
+    const char *text = getenv("TEST_PART");
+    const int by = text ? atoi(text) : 1;
+    return by > 0 ? (uint32_t)by : 1;
+}
+
 static inline int random_from(struct echi_random *r, int least, int most) {
     return least + (int)echi_random_below(r, (uint32_t)(most - least + 1));
 }

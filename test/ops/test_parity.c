@@ -231,13 +231,6 @@ static void check_problem(const struct problem *p, int max_n, enum numbers numbe
     free(labels);
 }
 
-/* Every how manieth case is tried: all, or where a machine is emulated fewer (TEST_PART). */
-static uint32_t part(void) {
-    const char *text = getenv("TEST_PART");
-    const int by = text ? atoi(text) : 1;
-    return by > 0 ? (uint32_t)by : 1;
-}
-
 static void begin_case(struct problem *p, struct echi_random *r, const char *test, uint32_t seed, int most_side) {
     echi_random_init(r, seed, ECHI_STREAM_TEST, 0);
     problem_begin(p, random_from(r, 1, 9), random_from(r, 1, most_side), random_from(r, 1, most_side));
@@ -280,7 +273,7 @@ static void random_layer(struct problem *p, struct echi_random *r, bool exact) {
 
 static void test_single_layers_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 500; seed += part()) {
+    for (uint32_t seed = 0; seed < 500; seed += problem_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "single", seed, 14);
@@ -291,7 +284,7 @@ static void test_single_layers_exact(void **state) {
 
 static void test_stacks_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 300; seed += part()) {
+    for (uint32_t seed = 0; seed < 300; seed += problem_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "stack", seed, 16);
@@ -304,7 +297,7 @@ static void test_stacks_exact(void **state) {
 /* Branches: outputs that several layers take, in front of and behind what a fast implementation fuses. */
 static void test_branches_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 400; seed += part()) {
+    for (uint32_t seed = 0; seed < 400; seed += problem_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "branches", seed, 9);
@@ -315,7 +308,7 @@ static void test_branches_exact(void **state) {
 
 static void test_branches_real(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 100; seed += part()) {
+    for (uint32_t seed = 0; seed < 100; seed += problem_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "real branches", seed, 9);
@@ -327,7 +320,7 @@ static void test_branches_real(void **state) {
 /* What runs as one unit elsewhere, where its inner outputs are taken by others, too. */
 static void test_fused_output_is_taken(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 60; seed += part())
+    for (uint32_t seed = 0; seed < 60; seed += problem_part())
         for (int taken = 1; taken <= 3; taken++) {
             struct problem p;
             struct echi_random r;
@@ -365,7 +358,7 @@ static void test_conv_and_fc_of_one_output(void **state) {
 /* The runs that a fast implementation fuses, in every shape. */
 static void test_conv_relu_pool_exact(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 200; seed += part()) {
+    for (uint32_t seed = 0; seed < 200; seed += problem_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "fused", seed, 18);
@@ -380,7 +373,7 @@ static void test_conv_relu_pool_exact(void **state) {
 
 static void test_real_numbers(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 150; seed += part()) {
+    for (uint32_t seed = 0; seed < 150; seed += problem_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "real", seed, 12);
@@ -398,7 +391,7 @@ static void test_real_numbers(void **state) {
 
 static void test_real_gradients_through_kinks(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 150; seed += part()) {
+    for (uint32_t seed = 0; seed < 150; seed += problem_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "kinks", seed, 12);
@@ -412,7 +405,7 @@ static void test_real_gradients_through_kinks(void **state) {
  * little, so rounding in front of it grows. */
 static void test_batch_norm(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 150; seed += part()) {
+    for (uint32_t seed = 0; seed < 150; seed += problem_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "norm", seed, 9);
@@ -469,7 +462,7 @@ static void test_lenet5(void **state) {
  * the weights, so integers stay exact; F(4x4) has sixths, and loses some four times as much as a plain sum (Lavin and Gray, section 5.2). */
 static void test_many_channels(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 120; seed += part()) {
+    for (uint32_t seed = 0; seed < 120; seed += problem_part()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 5);
@@ -490,7 +483,7 @@ static void test_many_channels(void **state) {
 static void test_late_maps(void **state) {
     (void)state;
     int whole = 0, strided = 0, other = 0;
-    for (uint32_t seed = 0; seed < 90; seed += part()) {
+    for (uint32_t seed = 0; seed < 90; seed += problem_part()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 7);
@@ -511,14 +504,14 @@ static void test_late_maps(void **state) {
         bench_close(&b);
         check_problem(&p, n, seed % 5 < 2 ? REALS : INTEGERS, WITH_OUTPUT_GRAD, true, &r);
     }
-    const int by = (int)part();
+    const int by = (int)problem_part();
     if (whole < 20 / by || strided < 10 / by || other < 10 / by) fail_msg("%d, %d, %d: not the cases that this test is for", whole, strided, other);
 }
 
 /* Residual blocks of such convolutions: outputs that two layers take, the margins of both, and shares of gradients that come by points. */
 static void test_many_channels_in_branches(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 24; seed += part()) {
+    for (uint32_t seed = 0; seed < 24; seed += problem_part()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 6);
@@ -539,7 +532,7 @@ static void test_many_channels_in_branches(void **state) {
 
 static void test_nan_is_seen(void **state) {
     (void)state;
-    for (uint32_t seed = 0; seed < 100; seed += part()) {
+    for (uint32_t seed = 0; seed < 100; seed += problem_part()) {
         struct problem p;
         struct echi_random r;
         begin_case(&p, &r, "nan", seed, 10);
