@@ -3,6 +3,7 @@
 # --precision bf16: digits are learnt as well as in floats, a recorded run comes out again bit for bit, nodes must agree, and what cannot be
 # is refused.
 . "$(dirname "$0")/cluster.bash"
+! under thread || skip "what bf16 changes is arithmetic; the threads are those of test_policies.sh, which runs here"
 idx_set "$work/data" 600 50
 less() { awk "BEGIN { exit !($1 < $2) }"; }
 
