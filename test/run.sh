@@ -25,12 +25,12 @@ case ",${SAN:-}," in
     fi ;;
 esac
 
-# A program without threads has no data races: ThreadSanitizer, the slowest of all, is for the others. Those of test/ops compute on one
-# thread, but for the one that holds several against it.
+# A program without threads has no data races: ThreadSanitizer, the slowest of all, is for the others. Those of test/ops and test/fuzz compute
+# on one thread, but for the one that holds several against it; what they are linked with could start more.
 starts_threads() {
     case $1 in
     *.sh | */test/ops/test_threads) return 0 ;;
-    */test/ops/*) return 1 ;;
+    */test/ops/* | */test/fuzz/*) return 1 ;;
     esac
     $NM -u "$1" | grep -q pthread_create
 }
