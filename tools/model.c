@@ -7,8 +7,8 @@
 
 static void print_help(FILE *to) {
     fputs("usage: echelon model NAME|FILE [--text]\n\n"
-          "Prints each layer of a built-in model (lenet5, resnet18, vgg19) or of a model file: what it gives, its parameters and its\n"
-          "multiply-adds a sample. With --text the model as a model file, every key written out: a start for one's own.\n", to);
+          "Prints each layer of a built-in model (lenet5, resnet18, vgg19, alexnet) or of a model file: what it gives, its parameters and\n"
+          "its multiply-adds a sample. With --text the model as a model file, every key written out: a start for one's own.\n", to);
 }
 
 typedef size_t writer(const ech_model *model, char *buf, size_t cap);

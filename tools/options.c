@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const struct ech_option own[] = {
-    {"model", "NAME|FILE", "lenet5", "built-in model (lenet5, resnet18, vgg19), or a text file with one layer a line"},
+    {"model", "NAME|FILE", "lenet5", "built-in model (lenet5, resnet18, vgg19, alexnet), or a text file with one layer a line"},
     {"data", "DIR|glyphs", "", "folder with MNIST's four idx files or CIFAR-10's six binary ones, or the built-in generated digits"},
     {"local", "N", "", "start N nodes on this machine (instead of --rank, --world, --coordinator)"},
     {"slow", "RANK=FACTOR[,...]", "", "that node computes so many times slower, by sleeping; a mere FACTOR: this node (with --local: all)"},

@@ -6,7 +6,7 @@
 #define NORMED(out) "conv2d out " #out " kernel 3 pad 1 bias 0\nbatch_norm\nrelu\n"
 
 /* He et al., figure 2, behind layer `from`, seven layers long; and the block that begins a stage, which halves the maps and is nine long:
- * `shortcut` is the last layer of its first branch. */
+ * `branch` is the last layer of the first of its two branches, the second is one convolution from `from`. */
 #define BLOCK(out, from) NORMED(out) "conv2d out " #out " kernel 3 pad 1 bias 0\nbatch_norm\nadd with " #from "\nrelu\n"
 #define STAGE(out, from, branch)                                                                                            \
     "conv2d out " #out " kernel 3 stride 2 pad 1 bias 0\nbatch_norm\nrelu\n"                                                 \

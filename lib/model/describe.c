@@ -7,13 +7,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char *const kinds[] = {
-    [ECHI_OP_CONV2D] = "conv2d",     [ECHI_OP_FC] = "fc",     [ECHI_OP_MAX_POOL] = "max_pool",
-    [ECHI_OP_AVG_POOL] = "avg_pool", [ECHI_OP_RELU] = "relu", [ECHI_OP_GLOBAL_AVG_POOL] = "global_avg_pool",
-    [ECHI_OP_ADD] = "add",           [ECHI_OP_DROPOUT] = "dropout", [ECHI_OP_BATCH_NORM] = "batch_norm",
-    [ECHI_OP_TANH] = "tanh",
-};
-
 static void print_shape(struct echi_print *p, int number, const char *name, const char *kind, struct echi_shape s) {
     char shape[40];
     snprintf(shape, sizeof shape, "%d x %d x %d", s.c, s.h, s.w);
@@ -34,7 +27,7 @@ size_t ech_model_describe(const ech_model *model, char *buf, size_t cap) {
     for (int i = 0; i < model->n_layers; i++) {
         const struct echi_layer *layer = &model->layers[i];
         uint64_t work = echi_layer_operations(layer);
-        print_shape(&p, i + 1, layer->name, kinds[layer->op], layer->out);
+        print_shape(&p, i + 1, layer->name, echi_op_name(layer->op), layer->out);
         echi_print(&p, " %12zu %15" PRIu64, echi_layer_params(layer), work);
         if (layer->skip) echi_print(&p, "   from %d", echi_layer_takes(model->layers, i));
         if (layer->op == ECHI_OP_ADD) echi_print(&p, "   with %d", echi_layer_adds(model->layers, i));

@@ -6,9 +6,6 @@
 
 #include <math.h>
 
-/* He et al., "Delving deep into rectifiers" (2015), uniform, with PyTorch's gain for a = sqrt(5): sqrt(6 / ((1 + 5) fan_in))
- * is 1 / sqrt(fan_in), the same as its bound for biases. A layer's numbers are its own stream and a number's place in the
- * layer (weights, then biases) its counter, so that a layer added later changes no other's. Two words make one number. */
 /* It changes nothing of numbers that are normal already: PyTorch's too. */
 static void init_norm(const struct echi_layer *layer, float *params) {
     const size_t channels = (size_t)layer->out.c;
@@ -18,6 +15,9 @@ static void init_norm(const struct echi_layer *layer, float *params) {
     }
 }
 
+/* He et al., "Delving deep into rectifiers" (2015), uniform, with PyTorch's gain for a = sqrt(5): sqrt(6 / ((1 + 5) fan_in))
+ * is 1 / sqrt(fan_in), the same as its bound for biases. A layer's numbers are its own stream and a number's place in the
+ * layer (weights, then biases) its counter, so that a layer added later changes no other's. Two words make one number. */
 void echi_model_init(const struct ech_model *model, uint64_t seed, float *params) {
     for (int i = 0; i < model->n_layers; i++) {
         const struct echi_layer *layer = &model->layers[i];

@@ -12,8 +12,6 @@
 
 enum { LINES = 16, STEPS = 32, HALF = LINES * STEPS, PANEL = 2 * LINES };
 
-static int min_int(int a, int b) { return a < b ? a : b; }
-
 static void turn(const float *vectors, ptrdiff_t vector, int columns, float *rows, ptrdiff_t row) {
     echi_cpu_to_rows_avx512(vectors, vector, LINES, columns, rows, row);
 }

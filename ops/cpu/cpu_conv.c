@@ -5,9 +5,6 @@
 
 #include <string.h>
 
-static int max_int(int a, int b) { return a > b ? a : b; }
-static int min_int(int a, int b) { return a < b ? a : b; }
-
 void echi_cpu_conv_margins(const struct echi_layer *l, int *left, int *right) {
     *left = l->pad_w;
     *right = max_int(0, (l->out.w - 1) * l->stride_w - l->pad_w + l->kernel_w - l->in.w);

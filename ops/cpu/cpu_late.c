@@ -17,8 +17,6 @@ enum { STAYING_BYTES = 640 * 1024 };
 /* Sums of one block of outputs beyond which they would not stay themselves. */
 enum { SUMS_BYTES = 1024 * 1024 };
 
-static int max_int(int a, int b) { return a > b ? a : b; }
-static int min_int(int a, int b) { return a < b ? a : b; }
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 static int round_up(int count, int to) { return (count + to - 1) / to * to; }
 

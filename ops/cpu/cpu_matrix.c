@@ -25,7 +25,6 @@ enum { NEAR_BYTES = 32 << 10, COLUMNS_BYTES = 2 << 20, ROWS_BYTES = ROWS_BF16 * 
 /* With as few vectors of columns each weight is used too seldom to be packed first, if a tile's rows are read as streams, or from a cache. */
 enum { FEW_VECTORS = 8, CACHED_BYTES = 256 << 10 };
 
-static int min_int(int a, int b) { return a < b ? a : b; }
 static int parts_of(int whole, int most) { return (whole + most - 1) / most; }
 static int round_up(int n, int unit) { return (n + unit - 1) / unit * unit; }
 

@@ -11,8 +11,6 @@ enum { BAND_BYTES = 256 * 1024 };
 /* The widest vector: with fewer the reductions of isa_outer.c cost less than empty lanes. */
 enum { LEAST_CHANNELS = 16 };
 
-static int max_int(int a, int b) { return a > b ? a : b; }
-static int min_int(int a, int b) { return a < b ? a : b; }
 static ptrdiff_t row_of(const struct echi_layer *l, int width) { return (l->in.c + width - 1) / width * width; }
 
 bool echi_cpu_turned_fits(const struct echi_layer *l) { return l->op == ECHI_OP_CONV2D && l->in.c >= LEAST_CHANNELS; }

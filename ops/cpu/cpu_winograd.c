@@ -14,8 +14,6 @@ enum { TILES = 4, OUTPUTS = 24 };
 /* With fewer on either side the transforms take most of the time. */
 enum { LEAST_CHANNELS = 16 };
 
-static int max_int(int a, int b) { return a > b ? a : b; }
-static int min_int(int a, int b) { return a < b ? a : b; }
 static int round_up(int count, int to) { return (count + to - 1) / to * to; }
 /* Along one side of a tile: inputs, outputs, points. */
 static int inputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m == ECHI_CPU_STRIDED ? 5 : m == ECHI_CPU_STRIDED_BACK ? 3 : m + 2; }
@@ -48,8 +46,9 @@ static double point_products(const struct echi_layer *l, int m) {
     return (double)points_of(m) * tiles_along(l->out.h, m) * tiles_along(l->out.w, m);
 }
 
-/* Products of one sample. Directly, each row of outputs fetches its taps' weights anew: about two products' time each. A transform of a tile is some 4 (m = 2, a whole map) or 6 (m = 4) additions a point; it is done once for each
- * channel in and out, and serves all products with the other side's channels. Loads and stores double that. The weights' points are made
+/* Products of one sample. Directly, each row of outputs fetches its taps' weights anew: about two products' time each. A transform of a tile
+ * is some 4 (m = 2, a whole map) or 6 (m = 4) additions a point; it is done once for each channel in and out, and serves all products with
+ * the other side's channels. Loads and stores double that. The weights' points are made
  * once for all samples: some 12 products' time each where they are used at once, 64 where they are fetched again from far. `lanes`: the
  * samples, as whole vectors, since an empty lane costs what a full one does. */
 static double cost(const struct echi_layer *l, int m, bool late, int lanes) {

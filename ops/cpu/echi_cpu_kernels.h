@@ -11,6 +11,9 @@
 #include "echi_os.h"
 #include "echi_stack_impl.h"
 
+static inline int min_int(int a, int b) { return a < b ? a : b; }
+static inline int max_int(int a, int b) { return a > b ? a : b; }
+
 /* One loop of a sum of products: n terms, `x` floats apart in the vectors and `w` floats apart in the weights. */
 struct echi_cpu_loop { int n; ptrdiff_t x, w; };
 
