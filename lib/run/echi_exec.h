@@ -16,7 +16,7 @@ struct echi_exec {
     /* scratch of the worker's, the head's and the look's tasks, which may be nested in one another */
     echi_real *rows, *head_rows, *head_rows_grad, *eval_rows;
     uint16_t *labels, *head_labels, *eval_labels;
-    uint32_t *index, *eval_index;
+    uint32_t *index, *eval_index, look_rows;      /* the look takes so many samples at once */
     struct echi_row *who, *head_who;              /* the samples of the rows, for dropout */
     /* --deterministic: a stack for each granule whose activations must be kept, gradients of one granule, a round's sum made floats */
     struct echi_stack **granule; uint32_t granules;
@@ -32,6 +32,10 @@ static inline struct echi_buffer *slot(struct echi_exec *x, struct echi_slot s) 
 ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err);
 /* Layers [first, end) of the model, for up to n samples. */
 ech_status echi_exec_stack(struct echi_exec *x, int first, int end, uint32_t n, struct echi_stack **out, struct ech_error *err);
+/* Looks and measurements must not be what a machine lacks memory for: of large nets they take fewer samples at once. How many, at most
+ * `most`, where a stack for ECHI_SPARE_BLOCK samples has `block_bytes`; never fewer than those. */
+#define ECHI_SPARE_BLOCK 16u
+uint32_t echi_exec_spare_rows(size_t block_bytes, uint32_t most);
 /* Behind a stack's input: the step trains, on these n samples. */
 ech_status echi_exec_train(const struct echi_exec *x, struct echi_stack *stack, const struct echi_row *who, uint32_t n, uint32_t divisor,
                            struct ech_error *err);

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EVAL_ROWS 128        /* test samples in one forward pass */
+#define EVAL_ROWS 128        /* test samples in one forward pass, at most */
+#define SPARE_BYTES ((size_t)512 << 20)   /* of activations beside those of training */
 
 ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, struct echi_exec **out, struct ech_error *err) {
     struct echi_exec *x = calloc(1, sizeof *x);
@@ -172,6 +173,23 @@ static ech_status setup_head(struct echi_exec *x, const struct echi_plan *p, siz
     return allocate(&x->head_labels, most, sizeof *x->head_labels, "labels at the head", err);
 }
 
+uint32_t echi_exec_spare_rows(size_t block_bytes, uint32_t most) {
+    const size_t fit = ECHI_SPARE_BLOCK * (SPARE_BYTES / block_bytes);
+    return fit < ECHI_SPARE_BLOCK ? ECHI_SPARE_BLOCK : fit < most ? (uint32_t)fit : most;
+}
+
+static ech_status setup_look(struct echi_exec *x, struct ech_error *err) {
+    const int layers = x->job->model->n_layers;
+    ECHI_TRY(echi_exec_stack(x, 0, layers, ECHI_SPARE_BLOCK, &x->eval, err));
+    x->look_rows = echi_exec_spare_rows(echi_stack_bytes(x->eval), EVAL_ROWS);
+    if (x->look_rows > ECHI_SPARE_BLOCK) {
+        echi_stack_destroy(x->eval);
+        x->eval = NULL;
+        ECHI_TRY(echi_exec_stack(x, 0, layers, x->look_rows, &x->eval, err));
+    }
+    return sample_room(x, x->look_rows, &x->eval_rows, &x->eval_labels, &x->eval_index, err);
+}
+
 ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, struct ech_error *err) {
     const struct echi_plan *p = &setup->plan;
     const size_t all = x->job->n_params * sizeof(echi_real);
@@ -183,9 +201,7 @@ ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, 
     if (!x->job->model) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_NODE_FINAL, 0, 1, all, err));
     if (setup->rank != 0) return ECH_OK;
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_COORD_PARAMS, 0, 3, all, err));
-    if (!x->job->model || x->job->test_samples == 0) return ECH_OK;
-    ECHI_TRY(sample_room(x, EVAL_ROWS, &x->eval_rows, &x->eval_labels, &x->eval_index, err));
-    return echi_exec_stack(x, 0, x->job->model->n_layers, EVAL_ROWS, &x->eval, err);
+    return x->job->model && x->job->test_samples != 0 ? setup_look(x, err) : ECH_OK;
 }
 
 ech_status echi_exec_setup_kept(struct echi_exec *x, struct ech_error *err) {
@@ -467,8 +483,8 @@ static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct
     const uint32_t all = x->job->test_samples;
     const int units = echi_stack_units(x->eval);
     uint32_t hits = 0;
-    for (uint32_t at = 0; at < all; at += EVAL_ROWS) {
-        const int n = (int)(all - at < EVAL_ROWS ? all - at : EVAL_ROWS);
+    for (uint32_t at = 0; at < all; at += x->look_rows) {
+        const int n = (int)(all - at < x->look_rows ? all - at : x->look_rows);
         for (int i = 0; i < n; i++) x->eval_index[i] = at + (uint32_t)i;
         ECHI_TRY(echi_exec_read(x->job, true, 0, x->eval_index, n, x->eval_rows, x->eval_labels, err));
         ECHI_TRY(echi_stack_input(x->eval, n, x->eval_rows, err));
