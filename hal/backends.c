@@ -4,6 +4,7 @@
 
 /* Fastest kind first, so that the first device found is the best; the skeleton last. */
 static const struct echi_backend *const backends[] = {
+    &echi_backend_opencl,
     &echi_backend_cpu,
     &echi_backend_null,
 };

@@ -13,6 +13,8 @@
 struct echi_device;   /* an opened device */
 struct echi_buffer;   /* memory on a device */
 struct echi_queue;    /* work in order */
+struct echi_program;  /* kernels compiled for a device, whose it is */
+struct echi_kernel;   /* one of them; its program's */
 
 struct echi_device_info {
     char name[64];       /* "Intel(R) Xeon(R) ..., AVX-512" */
@@ -20,6 +22,10 @@ struct echi_device_info {
     size_t memory;       /* bytes a plan may count on; 0 when unknown */
     int compute_units;   /* cores */
     bool host_memory;    /* buffers are plain host memory: echi_buffer_host never returns NULL */
+    bool gpu;            /* a processor made for this: what `auto` looks for */
+    char pci[16];        /* "0000:3b:00.0", by which a card that two runtimes list is known; "" when unknown */
+    size_t buffer_most;  /* bytes that one buffer may have; 0 when unknown */
+    char driver[64];     /* its version, in its own words; "" when there is none */
 };
 
 /* A number that is reached when the queue has done everything submitted before it was taken. */
@@ -28,6 +34,16 @@ typedef uint64_t echi_event;
 /* A kernel on the CPU is a function over its arguments; a backend of another kind names kernels in its own way and
  * answers ECH_E_UNSUPPORTED here. */
 typedef void (*echi_host_kernel)(void *args);
+
+/* What a kernel of a program is given, in the order of its parameters: a buffer, or `bytes` bytes of a value, read during the call. */
+struct echi_argument {
+    const struct echi_buffer *buffer;   /* NULL: a value */
+    const void *value;
+    size_t bytes;
+};
+/* Groups of work-items that share local memory and wait for each other: so many groups along x, y and z, each of so many work-items along x. */
+struct echi_launch { size_t groups[3], items; };
+#define ECHI_ARGUMENTS_MOST 24
 
 /* What a backend supplies. Arguments are already checked when an entry is called. `impl` is the backend's own state.
  * Entries may be called from any thread, one thread at a time per device. None may block but `event_wait`.
@@ -40,6 +56,10 @@ struct echi_backend {
     ech_status (*device_open)(int index, int threads, void **out_impl, struct ech_error *err);
     void (*device_close)(void *impl);
     struct echi_team *(*device_team)(void *impl);       /* of what computes on the host; NULL, or no entry: no threads but the caller's */
+    /* Host memory, zeroed, from which and to which the device copies at full speed ("pinned"). */
+    ech_status (*pinned_create)(void *impl, size_t bytes, void **out_memory, struct ech_error *err);
+    void (*pinned_destroy)(void *impl, void *memory);
+    void *(*pinned_host)(void *impl, void *memory);
     /* Zeroed, at least 64-byte aligned. */
     ech_status (*buffer_create)(void *impl, size_t bytes, void **out_memory, struct ech_error *err);
     void (*buffer_destroy)(void *impl, void *memory);
@@ -51,6 +71,17 @@ struct echi_backend {
     ech_status (*queue_read)(void *impl, void *queue, const void *memory, size_t at, void *host, size_t bytes, struct ech_error *err);
     ech_status (*queue_copy)(void *impl, void *queue, void *to, size_t to_at, const void *from, size_t from_at, size_t bytes, struct ech_error *err);
     ech_status (*queue_run)(void *impl, void *queue, echi_host_kernel kernel, void *args, struct ech_error *err);
+    /* Kernels from a text, or from what `binary` gave for it on the same device and driver. A text that the compiler refuses:
+     * ECH_E_UNSUPPORTED with its message. out_bytes is malloc'd, the caller's; NULL when the runtime gives none. */
+    ech_status (*program_create)(void *impl, const char *text, void **out_program, struct ech_error *err);
+    ech_status (*program_load)(void *impl, const void *bytes, size_t len, void **out_program, struct ech_error *err);
+    void (*program_binary)(void *impl, void *program, void **out_bytes, size_t *out_len);
+    void (*program_destroy)(void *impl, void *program);
+    ech_status (*kernel_create)(void *impl, void *program, const char *name, void **out_kernel, struct ech_error *err);
+    void (*kernel_destroy)(void *impl, void *kernel);
+    /* memory[i] is that of args[i].buffer, if it has one. */
+    ech_status (*queue_launch)(void *impl, void *queue, void *kernel, const struct echi_argument *args, void *const *memory, int count,
+                               const struct echi_launch *how, struct ech_error *err);
     ech_status (*queue_event)(void *impl, void *queue, echi_event *out, struct ech_error *err);
     bool (*event_done)(void *impl, void *queue, echi_event event);
     ech_status (*event_wait)(void *impl, void *queue, echi_event event, int64_t deadline, struct ech_error *err);
@@ -59,6 +90,9 @@ struct echi_backend {
 /* --- backends and devices --- */
 int echi_backend_count(void);
 const struct echi_backend *echi_backend_at(int i);            /* fastest kind first, the CPU last but for `null` */
+/* The i-th device that there is, by its backend's place in that list: its spec ("opencl:0"), and what it is. A card that two runtimes have is
+ * listed once, by the first, and can be opened by either name. False when there are not so many. */
+bool echi_device_at(int i, char *spec, size_t cap, struct echi_device_info *out);
 /* Opens "cpu", "cpu:0", "null:0", ... `threads` is for backends that compute on the host (at least 1, the
  * caller's with them): those beyond the first are started here, and sleep until there is work. ECH_E_MEMORY when the OS refuses one.
  * ECH_E_ARGUMENT for a name that no backend has (the sentence lists those there are), ECH_E_UNSUPPORTED when the
@@ -77,6 +111,9 @@ ech_status echi_buffer_wrap(struct echi_device *device, void *host, size_t bytes
 void echi_buffer_destroy(struct echi_buffer *buffer);
 size_t echi_buffer_bytes(const struct echi_buffer *buffer);
 void *echi_buffer_host(const struct echi_buffer *buffer);     /* NULL when the memory is not addressable by the host */
+/* Host memory with which the device exchanges data at full speed, zeroed, at least 64-byte aligned; echi_buffer_host never returns NULL.
+ * Where device_info says host_memory it is as any other buffer; elsewhere kernels cannot have it, and queues only as `host`. */
+ech_status echi_buffer_create_pinned(struct echi_device *device, size_t bytes, struct echi_buffer **out, struct ech_error *err);
 
 /* --- queues and events. Offsets in bytes; ranges that do not fit are refused with ECH_E_ARGUMENT. --- */
 ech_status echi_queue_create(struct echi_device *device, struct echi_queue **out, struct ech_error *err);
@@ -85,7 +122,18 @@ ech_status echi_queue_write(struct echi_queue *q, struct echi_buffer *to, size_t
 ech_status echi_queue_read(struct echi_queue *q, const struct echi_buffer *from, size_t at, void *host, size_t bytes, struct ech_error *err);
 ech_status echi_queue_copy(struct echi_queue *q, struct echi_buffer *to, size_t to_at, const struct echi_buffer *from, size_t from_at, size_t bytes, struct ech_error *err);
 ech_status echi_queue_run(struct echi_queue *q, echi_host_kernel kernel, void *args, struct ech_error *err);
+ech_status echi_queue_launch(struct echi_queue *q, const struct echi_kernel *kernel, const struct echi_argument *args, int count,
+                             const struct echi_launch *how, struct ech_error *err);
 ech_status echi_queue_event(struct echi_queue *q, echi_event *out, struct ech_error *err);
 bool echi_event_done(struct echi_queue *q, echi_event event);
 ech_status echi_event_wait(struct echi_queue *q, echi_event event, int64_t deadline, struct ech_error *err);
+
+/* --- kernels (kernels.c), for devices that are not the host: elsewhere ECH_E_UNSUPPORTED --- */
+/* Where compiled programs are kept from now on, for the next run: a folder that is there, or NULL for nowhere, as at first. Copied. */
+void echi_device_keep_programs(struct echi_device *device, const char *folder);
+/* Compiles `text`, which must outlive the device; asked for again it is the same program. Freed with the device. ECH_E_UNSUPPORTED when the device's
+ * compiler refuses it, with its words. */
+ech_status echi_device_program(struct echi_device *device, const char *text, struct echi_program **out, struct ech_error *err);
+/* Also freed with the device. ECH_E_ARGUMENT when the text has none of that name. */
+ech_status echi_program_kernel(struct echi_program *program, const char *name, struct echi_kernel **out, struct ech_error *err);
 #endif

@@ -1,42 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The checked functions over a backend's table. They are its only callers: a backend never sees a NULL, an offset past
  * the end or a buffer of another device, and a caller never sees a table. */
-#include "echi_backends.h"
-#include "echi_error.h"
+#include "echi_hal_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct echi_device {
-    const struct echi_backend *backend;
-    void *impl;
-    int threads;
-    struct echi_device_info info;
-};
-struct echi_buffer {
-    struct echi_device *device;
-    void *memory;
-    void *host;     /* NULL when the memory is not addressable by the host */
-    size_t bytes;
-};
-struct echi_queue {
-    struct echi_device *device;
-    void *impl;
-};
-
-static ech_status no_entry(const struct echi_backend *backend, const char *entry, struct ech_error *err) {
+ech_status echi_hal_no_entry(const struct echi_backend *backend, const char *entry, struct ech_error *err) {
     return echi_fail(err, ECH_E_UNSUPPORTED, "device",
                      "the backend '%s' does not supply %s; choose another device, 'cpu' is always there", backend->name, entry);
 }
 
-/* Leaves the calling function when the backend does not have `entry`. */
-#define NEED(backend, entry, err)                                                                                       \
-    do {                                                                                                                \
-        if ((backend)->entry == NULL) return no_entry((backend), #entry, (err));                                        \
-    } while (0)
-
-static ech_status missing(const char *operation, const char *what, struct ech_error *err) {
+ech_status echi_hal_missing(const char *operation, const char *what, struct ech_error *err) {
     return echi_fail(err, ECH_E_ARGUMENT, operation, "%s is NULL", what);
 }
 
@@ -44,18 +20,41 @@ static ech_status missing(const char *operation, const char *what, struct ech_er
 
 static int devices_of(const struct echi_backend *backend) { return backend->device_count == NULL ? 0 : backend->device_count(); }
 
-/* "cpu, cuda:0, cuda:1": the devices that can be opened now. */
+/* Has a backend before number b listed the card with this address? */
+static bool listed(const char *pci, int b) {
+    for (int i = 0; i < b && pci[0] != '\0'; i++) {
+        const struct echi_backend *backend = echi_backend_at(i);
+        for (int d = 0; d < devices_of(backend); d++) {
+            struct echi_device_info info;
+            if (backend->device_info(d, &info, NULL) == ECH_OK && strcmp(info.pci, pci) == 0) return true;
+        }
+    }
+    return false;
+}
+
+bool echi_device_at(int i, char *spec, size_t cap, struct echi_device_info *out) {
+    for (int b = 0; b < echi_backend_count(); b++) {
+        const struct echi_backend *backend = echi_backend_at(b);
+        const int n = devices_of(backend);
+        for (int d = 0; d < n; d++) {
+            if (backend->device_info(d, out, NULL) != ECH_OK || listed(out->pci, b) || i-- > 0) continue;
+            snprintf(spec, cap, "%s:%d", backend->name, d);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "cuda:0, cuda:1, cpu:0": the devices that can be opened now. */
 static void list_devices(char *text, size_t cap) {
+    struct echi_device_info info;
+    char spec[32];
     size_t used = 0;
     text[0] = '\0';
-    for (int i = 0; i < echi_backend_count(); i++) {
-        const struct echi_backend *backend = echi_backend_at(i);
-        int n = devices_of(backend);
-        for (int d = 0; d < n && used < cap; d++) {
-            int wrote = snprintf(text + used, cap - used, "%s%s:%d", used > 0 ? ", " : "", backend->name, d);
-            if (wrote < 0) return;
-            used += (size_t)wrote;
-        }
+    for (int i = 0; used < cap && echi_device_at(i, spec, sizeof spec, &info); i++) {
+        int wrote = snprintf(text + used, cap - used, "%s%s", used > 0 ? ", " : "", spec);
+        if (wrote < 0) return;
+        used += (size_t)wrote;
     }
 }
 
@@ -81,8 +80,8 @@ static int parse_index(const char *digits) {
 }
 
 ech_status echi_device_open(const char *spec, int threads, struct echi_device **out, struct ech_error *err) {
-    if (spec == NULL) return missing("device.open", "spec", err);
-    if (out == NULL) return missing("device.open", "out", err);
+    if (spec == NULL) return echi_hal_missing("device.open", "spec", err);
+    if (out == NULL) return echi_hal_missing("device.open", "out", err);
     *out = NULL;
 
     const char *colon = strchr(spec, ':');
@@ -128,6 +127,8 @@ ech_status echi_device_open_on(const struct echi_backend *backend, int index, in
 
 void echi_device_close(struct echi_device *device) {
     if (device == NULL) return;
+    echi_programs_destroy(device);
+    free(device->keep);
     if (device->backend->device_close != NULL) device->backend->device_close(device->impl);
     free(device);
 }
@@ -157,9 +158,9 @@ static ech_status hold_buffer(struct echi_device *device, void *memory, size_t b
 }
 
 ech_status echi_buffer_create(struct echi_device *device, size_t bytes, struct echi_buffer **out, struct ech_error *err) {
-    if (out == NULL) return missing("buffer.create", "out", err);
+    if (out == NULL) return echi_hal_missing("buffer.create", "out", err);
     *out = NULL;
-    if (device == NULL) return missing("buffer.create", "device", err);
+    if (device == NULL) return echi_hal_missing("buffer.create", "device", err);
     NEED(device->backend, buffer_create, err);
     void *memory = NULL;
     /* A model without parameters has a buffer of no bytes; no backend needs to know about that. */
@@ -167,11 +168,31 @@ ech_status echi_buffer_create(struct echi_device *device, size_t bytes, struct e
     return hold_buffer(device, memory, bytes, out, err);
 }
 
-ech_status echi_buffer_wrap(struct echi_device *device, void *host, size_t bytes, struct echi_buffer **out, struct ech_error *err) {
-    if (out == NULL) return missing("buffer.wrap", "out", err);
+ech_status echi_buffer_create_pinned(struct echi_device *device, size_t bytes, struct echi_buffer **out, struct ech_error *err) {
+    if (out == NULL) return echi_hal_missing("buffer.pinned", "out", err);
     *out = NULL;
-    if (device == NULL) return missing("buffer.wrap", "device", err);
-    if (host == NULL) return missing("buffer.wrap", "the memory to wrap", err);
+    if (device == NULL) return echi_hal_missing("buffer.pinned", "device", err);
+    if (device->info.host_memory) return echi_buffer_create(device, bytes, out, err);
+    const struct echi_backend *backend = device->backend;
+    NEED(backend, pinned_create, err);
+    void *memory = NULL;
+    struct echi_buffer *buffer = calloc(1, sizeof *buffer);
+    if (buffer == NULL) return echi_fail_memory(err, "buffer.pinned", "a buffer");
+    ech_status status = backend->pinned_create(device->impl, bytes > 0 ? bytes : 1, &memory, err);
+    if (status != ECH_OK) {
+        free(buffer);
+        return status;
+    }
+    *buffer = (struct echi_buffer){.device = device, .memory = memory, .host = backend->pinned_host(device->impl, memory), .bytes = bytes, .pinned = true};
+    *out = buffer;
+    return ECH_OK;
+}
+
+ech_status echi_buffer_wrap(struct echi_device *device, void *host, size_t bytes, struct echi_buffer **out, struct ech_error *err) {
+    if (out == NULL) return echi_hal_missing("buffer.wrap", "out", err);
+    *out = NULL;
+    if (device == NULL) return echi_hal_missing("buffer.wrap", "device", err);
+    if (host == NULL) return echi_hal_missing("buffer.wrap", "the memory to wrap", err);
     NEED(device->backend, buffer_wrap, err);
     void *memory = NULL;
     ECHI_TRY(device->backend->buffer_wrap(device->impl, host, bytes, &memory, err));
@@ -181,7 +202,8 @@ ech_status echi_buffer_wrap(struct echi_device *device, void *host, size_t bytes
 void echi_buffer_destroy(struct echi_buffer *buffer) {
     if (buffer == NULL) return;
     const struct echi_device *device = buffer->device;
-    if (device->backend->buffer_destroy != NULL) device->backend->buffer_destroy(device->impl, buffer->memory);
+    if (buffer->pinned) device->backend->pinned_destroy(device->impl, buffer->memory);
+    else if (device->backend->buffer_destroy != NULL) device->backend->buffer_destroy(device->impl, buffer->memory);
     free(buffer);
 }
 
@@ -191,9 +213,9 @@ void *echi_buffer_host(const struct echi_buffer *buffer) { return buffer->host; 
 /* --- queues and events --- */
 
 ech_status echi_queue_create(struct echi_device *device, struct echi_queue **out, struct ech_error *err) {
-    if (out == NULL) return missing("queue.create", "out", err);
+    if (out == NULL) return echi_hal_missing("queue.create", "out", err);
     *out = NULL;
-    if (device == NULL) return missing("queue.create", "device", err);
+    if (device == NULL) return echi_hal_missing("queue.create", "device", err);
     NEED(device->backend, queue_create, err);
     struct echi_queue *queue = calloc(1, sizeof *queue);
     if (queue == NULL) return echi_fail_memory(err, "queue.create", "a queue");
@@ -217,11 +239,13 @@ void echi_queue_destroy(struct echi_queue *queue) {
 /* [at, at + bytes) must lie in a buffer of the queue's device. */
 static ech_status check_range(const struct echi_queue *q, const struct echi_buffer *buffer, size_t at, size_t bytes,
                               const char *operation, struct ech_error *err) {
-    if (q == NULL) return missing(operation, "queue", err);
-    if (buffer == NULL) return missing(operation, "buffer", err);
+    if (q == NULL) return echi_hal_missing(operation, "queue", err);
+    if (buffer == NULL) return echi_hal_missing(operation, "buffer", err);
     if (buffer->device != q->device)
         return echi_fail(err, ECH_E_ARGUMENT, operation, "the buffer is on another device (%s) than the queue (%s)",
                          buffer->device->info.name, q->device->info.name);
+    if (buffer->pinned)
+        return echi_fail(err, ECH_E_ARGUMENT, operation, "the buffer is pinned memory of the host; give what echi_buffer_host says as the host's end");
     if (at > buffer->bytes || bytes > buffer->bytes - at)
         return echi_fail(err, ECH_E_ARGUMENT, operation, "%zu bytes at %zu do not fit in a buffer of %zu bytes", bytes, at,
                          buffer->bytes);
@@ -232,7 +256,7 @@ ech_status echi_queue_write(struct echi_queue *q, struct echi_buffer *to, size_t
                             struct ech_error *err) {
     ECHI_TRY(check_range(q, to, at, bytes, "queue.write", err));
     if (bytes == 0) return ECH_OK;
-    if (host == NULL) return missing("queue.write", "the memory to read", err);
+    if (host == NULL) return echi_hal_missing("queue.write", "the memory to read", err);
     NEED(q->device->backend, queue_write, err);
     return q->device->backend->queue_write(q->device->impl, q->impl, to->memory, at, host, bytes, err);
 }
@@ -241,7 +265,7 @@ ech_status echi_queue_read(struct echi_queue *q, const struct echi_buffer *from,
                            struct ech_error *err) {
     ECHI_TRY(check_range(q, from, at, bytes, "queue.read", err));
     if (bytes == 0) return ECH_OK;
-    if (host == NULL) return missing("queue.read", "the memory to fill", err);
+    if (host == NULL) return echi_hal_missing("queue.read", "the memory to fill", err);
     NEED(q->device->backend, queue_read, err);
     return q->device->backend->queue_read(q->device->impl, q->impl, from->memory, at, host, bytes, err);
 }
@@ -259,15 +283,15 @@ ech_status echi_queue_copy(struct echi_queue *q, struct echi_buffer *to, size_t 
 }
 
 ech_status echi_queue_run(struct echi_queue *q, echi_host_kernel kernel, void *args, struct ech_error *err) {
-    if (q == NULL) return missing("queue.run", "queue", err);
-    if (kernel == NULL) return missing("queue.run", "kernel", err);
+    if (q == NULL) return echi_hal_missing("queue.run", "queue", err);
+    if (kernel == NULL) return echi_hal_missing("queue.run", "kernel", err);
     NEED(q->device->backend, queue_run, err);
     return q->device->backend->queue_run(q->device->impl, q->impl, kernel, args, err);
 }
 
 ech_status echi_queue_event(struct echi_queue *q, echi_event *out, struct ech_error *err) {
-    if (q == NULL) return missing("queue.event", "queue", err);
-    if (out == NULL) return missing("queue.event", "out", err);
+    if (q == NULL) return echi_hal_missing("queue.event", "queue", err);
+    if (out == NULL) return echi_hal_missing("queue.event", "out", err);
     *out = 0;
     NEED(q->device->backend, queue_event, err);
     return q->device->backend->queue_event(q->device->impl, q->impl, out, err);
@@ -279,7 +303,7 @@ bool echi_event_done(struct echi_queue *q, echi_event event) {
 }
 
 ech_status echi_event_wait(struct echi_queue *q, echi_event event, int64_t deadline, struct ech_error *err) {
-    if (q == NULL) return missing("event.wait", "queue", err);
+    if (q == NULL) return echi_hal_missing("event.wait", "queue", err);
     NEED(q->device->backend, event_wait, err);
     return q->device->backend->event_wait(q->device->impl, q->impl, event, deadline, err);
 }

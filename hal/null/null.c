@@ -47,6 +47,19 @@ static ech_status null_buffer_wrap(void *impl, void *host, size_t bytes, void **
     return unsupported("buffer_wrap", err);
 }
 
+/* Leave these three out when device_info says host_memory. */
+static ech_status null_pinned_create(void *impl, size_t bytes, void **out_memory, struct ech_error *err) {
+    (void)impl, (void)bytes, (void)out_memory;
+    return unsupported("pinned_create", err);
+}
+
+static void null_pinned_destroy(void *impl, void *memory) { (void)impl, (void)memory; }
+
+static void *null_pinned_host(void *impl, void *memory) {
+    (void)impl, (void)memory;
+    return NULL;
+}
+
 /* Work of one queue is done in the order of submission; two queues may overlap. */
 static ech_status null_queue_create(void *impl, void **out_queue, struct ech_error *err) {
     (void)impl, (void)out_queue;
@@ -82,6 +95,40 @@ static ech_status null_queue_run(void *impl, void *queue, echi_host_kernel kerne
     return unsupported("queue_run", err);
 }
 
+/* Leave these out when the device is the host. `text` is in the language of ops/gpu/prelude.cl, for which the new backend may need lines of its own. */
+static ech_status null_program_create(void *impl, const char *text, void **out_program, struct ech_error *err) {
+    (void)impl, (void)text, (void)out_program;
+    return unsupported("program_create", err);
+}
+
+/* What program_binary gave, in an earlier run, on this device and driver: no more than a shorter way to the same program. */
+static ech_status null_program_load(void *impl, const void *bytes, size_t len, void **out_program, struct ech_error *err) {
+    (void)impl, (void)bytes, (void)len, (void)out_program;
+    return unsupported("program_load", err);
+}
+
+static void null_program_binary(void *impl, void *program, void **out_bytes, size_t *out_len) {
+    (void)impl, (void)program;
+    *out_bytes = NULL;
+    *out_len = 0;
+}
+
+static void null_program_destroy(void *impl, void *program) { (void)impl, (void)program; }
+
+static ech_status null_kernel_create(void *impl, void *program, const char *name, void **out_kernel, struct ech_error *err) {
+    (void)impl, (void)program, (void)name, (void)out_kernel;
+    return unsupported("kernel_create", err);
+}
+
+static void null_kernel_destroy(void *impl, void *kernel) { (void)impl, (void)kernel; }
+
+/* Values are read before this returns. */
+static ech_status null_queue_launch(void *impl, void *queue, void *kernel, const struct echi_argument *args, void *const *memory, int count,
+                                    const struct echi_launch *how, struct ech_error *err) {
+    (void)impl, (void)queue, (void)kernel, (void)args, (void)memory, (void)count, (void)how;
+    return unsupported("queue_launch", err);
+}
+
 /* The number that the queue reaches when everything submitted so far is done; never decreases. */
 static ech_status null_queue_event(void *impl, void *queue, echi_event *out, struct ech_error *err) {
     (void)impl, (void)queue, (void)out;
@@ -110,12 +157,22 @@ const struct echi_backend echi_backend_null = {
     .buffer_destroy = null_buffer_destroy,
     .buffer_host = null_buffer_host,
     .buffer_wrap = null_buffer_wrap,
+    .pinned_create = null_pinned_create,
+    .pinned_destroy = null_pinned_destroy,
+    .pinned_host = null_pinned_host,
     .queue_create = null_queue_create,
     .queue_destroy = null_queue_destroy,
     .queue_write = null_queue_write,
     .queue_read = null_queue_read,
     .queue_copy = null_queue_copy,
     .queue_run = null_queue_run,
+    .program_create = null_program_create,
+    .program_load = null_program_load,
+    .program_binary = null_program_binary,
+    .program_destroy = null_program_destroy,
+    .kernel_create = null_kernel_create,
+    .kernel_destroy = null_kernel_destroy,
+    .queue_launch = null_queue_launch,
     .queue_event = null_queue_event,
     .event_done = null_event_done,
     .event_wait = null_event_wait,

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void assert_fails(ech_status status, ech_status wanted, const struct ech_error *err, const char *word) {
     assert_int_equal(status, wanted);
@@ -21,6 +22,14 @@ static void assert_fails(ech_status status, ech_status wanted, const struct ech_
 }
 
 /* --- the suite --- */
+
+static void wait_for_all(struct echi_queue *queue) {
+    struct ech_error err;
+    echi_event event = 0;
+    assert_int_equal(echi_queue_event(queue, &event, &err), ECH_OK);
+    if (echi_event_wait(queue, event, echi_now() + 60000000000, &err) != ECH_OK) fail_msg("%s", err.text);
+    assert_true(echi_event_done(queue, event));
+}
 
 static void check_memory(struct echi_device *device) {
     struct ech_error err;
@@ -117,6 +126,98 @@ static void check_host(struct echi_device *device) {
     assert_true(mine[0] == 1 && mine[3] == 4);
 }
 
+/* Pinned memory is the host's end of copies, and of nothing else. */
+static void check_pinned(struct echi_device *device) {
+    struct ech_error err;
+    struct echi_buffer *pinned = NULL, *far = NULL;
+    struct echi_queue *queue = NULL;
+    assert_int_equal(echi_buffer_create_pinned(device, 5000, &pinned, &err), ECH_OK);
+    assert_int_equal(echi_buffer_create(device, 5000, &far, &err), ECH_OK);
+    assert_int_equal(echi_queue_create(device, &queue, &err), ECH_OK);
+    uint8_t *host = echi_buffer_host(pinned);
+    assert_non_null(host);
+    assert_int_equal((uintptr_t)host % 64, 0);
+    for (int i = 0; i < 5000; i++) assert_int_equal(host[i], 0);
+    for (int i = 0; i < 2500; i++) host[i] = (uint8_t)(i % 251);
+    assert_int_equal(echi_queue_write(queue, far, 2500, host, 2500, &err), ECH_OK);
+    assert_int_equal(echi_queue_read(queue, far, 2500, host + 2500, 2500, &err), ECH_OK);
+    wait_for_all(queue);
+    assert_memory_equal(host, host + 2500, 2500);
+    if (!echi_device_describe(device)->host_memory) {
+        assert_fails(echi_queue_write(queue, pinned, 0, host, 1, &err), ECH_E_ARGUMENT, &err, "pinned");
+        assert_fails(echi_queue_copy(queue, far, 0, pinned, 0, 1, &err), ECH_E_ARGUMENT, &err, "pinned");
+    }
+    echi_queue_destroy(queue);
+    echi_buffer_destroy(pinned);
+    echi_buffer_destroy(far);
+}
+
+/* OpenCL C and CUDA C alike. Each group turns its numbers around, by way of local memory. */
+static const char turn[] =
+    "#ifdef __OPENCL_VERSION__\n"
+    "#define GROUP get_group_id(0)\n#define ROW get_group_id(1)\n#define ITEM get_local_id(0)\n#define WAIT barrier(CLK_LOCAL_MEM_FENCE)\n"
+    "__kernel void turn(__global const int *from, __global int *to, int add, float times) { __local int near[32];\n"
+    "#else\n"
+    "#define GROUP blockIdx.x\n#define ROW blockIdx.y\n#define ITEM threadIdx.x\n#define WAIT __syncthreads()\n"
+    "extern \"C\" __global__ void turn(const int *from, int *to, int add, float times) { __shared__ int near[32];\n"
+    "#endif\n"
+    "    int at = (ROW * 3 + GROUP) * 32;\n"
+    "    near[ITEM] = from[at + ITEM]; WAIT; to[at + ITEM] = (int)(near[31 - ITEM] * times) + add; }\n";
+static const char broken[] = "this is no kernel";
+
+static bool check_kernels(struct echi_device *device, const char *folder) {
+    struct ech_error err;
+    struct echi_program *program = NULL, *again = NULL;
+    struct echi_kernel *kernel = NULL;
+    struct echi_buffer *from = NULL, *to = NULL, *pinned = NULL;
+    struct echi_queue *queue = NULL;
+    echi_device_keep_programs(device, folder);
+    ech_status status = echi_device_program(device, turn, &program, &err);
+    if (status == ECH_E_UNSUPPORTED) {
+        assert_non_null(strstr(err.text, "program_create"));
+        return false;
+    }
+    assert_int_equal(status, ECH_OK);
+    assert_int_equal(echi_device_program(device, turn, &again, &err), ECH_OK);
+    assert_ptr_equal(again, program);
+    assert_fails(echi_device_program(device, broken, &again, &err), ECH_E_UNSUPPORTED, &err, echi_device_describe(device)->backend);
+    assert_non_null(strstr(err.text, "error"));
+    assert_fails(echi_program_kernel(program, "tern", &kernel, &err), ECH_E_ARGUMENT, &err, "'tern'");
+    assert_int_equal(echi_program_kernel(program, "turn", &kernel, &err), ECH_OK);
+
+    int numbers[6 * 32], back[6 * 32];
+    for (int i = 0; i < 6 * 32; i++) numbers[i] = i * i;
+    assert_int_equal(echi_buffer_create(device, sizeof numbers, &from, &err), ECH_OK);
+    assert_int_equal(echi_buffer_create(device, sizeof numbers, &to, &err), ECH_OK);
+    assert_int_equal(echi_buffer_create_pinned(device, sizeof numbers, &pinned, &err), ECH_OK);
+    assert_int_equal(echi_queue_create(device, &queue, &err), ECH_OK);
+    assert_int_equal(echi_queue_write(queue, from, 0, numbers, sizeof numbers, &err), ECH_OK);
+    const int add = 7;
+    const float times = 2;
+    struct echi_argument args[] = {{.buffer = from}, {.buffer = to}, {.value = &add, .bytes = sizeof add}, {.value = &times, .bytes = sizeof times}};
+    struct echi_launch how = {{3, 2, 1}, 32};
+    assert_int_equal(echi_queue_launch(queue, kernel, args, 4, &how, &err), ECH_OK);
+    assert_int_equal(echi_queue_read(queue, to, 0, back, sizeof back, &err), ECH_OK);
+    wait_for_all(queue);
+    for (int i = 0; i < 6 * 32; i++) assert_int_equal(back[i], 2 * numbers[i / 32 * 32 + 31 - i % 32] + 7);
+
+    args[1].buffer = pinned;
+    assert_fails(echi_queue_launch(queue, kernel, args, 4, &how, &err), ECH_E_ARGUMENT, &err, "argument 1 of kernel turn");
+    args[1] = (struct echi_argument){0};
+    assert_fails(echi_queue_launch(queue, kernel, args, 4, &how, &err), ECH_E_ARGUMENT, &err, "neither");
+    how.groups[1] = 0;
+    assert_fails(echi_queue_launch(queue, kernel, args, 4, &how, &err), ECH_E_ARGUMENT, &err, "groups");
+    how = (struct echi_launch){{1, 1, 1}, 1 << 20};
+    assert_fails(echi_queue_launch(queue, kernel, args, 4, &how, &err), ECH_E_ARGUMENT, &err, "work-items");
+    assert_fails(echi_queue_launch(queue, kernel, args, ECHI_ARGUMENTS_MOST + 1, &how, &err), ECH_E_ARGUMENT, &err, "arguments");
+    assert_fails(echi_queue_launch(queue, NULL, args, 4, &how, &err), ECH_E_ARGUMENT, &err, "NULL");
+    echi_queue_destroy(queue);
+    echi_buffer_destroy(from);
+    echi_buffer_destroy(to);
+    echi_buffer_destroy(pinned);
+    return true;
+}
+
 static void test_each_device(void **state) {
     (void)state;
     int devices = 0;
@@ -135,10 +236,111 @@ static void test_each_device(void **state) {
             check_memory(device);
             check_ranges(device);
             check_host(device);
+            check_pinned(device);
+            if (!check_kernels(device, NULL)) assert_true(info->host_memory);
             echi_device_close(device);
         }
     }
     assert_true(devices >= 1);
+}
+
+/* More marks than a backend may keep, in whatever order one asks about them. */
+static void test_many_events(void **state) {
+    (void)state;
+    struct ech_error err;
+    struct echi_device_info info;
+    char spec[32];
+    for (int i = 0; echi_device_at(i, spec, sizeof spec, &info); i++) {
+        struct echi_device *device = NULL;
+        struct echi_queue *queue = NULL;
+        struct echi_buffer *buffer = NULL;
+        echi_event event[200];
+        uint8_t byte[200], back[200];
+        assert_int_equal(echi_device_open(spec, 1, &device, &err), ECH_OK);
+        assert_int_equal(echi_buffer_create(device, 1, &buffer, &err), ECH_OK);
+        assert_int_equal(echi_queue_create(device, &queue, &err), ECH_OK);
+        for (int k = 0; k < 200; k++) {
+            byte[k] = (uint8_t)k;
+            assert_int_equal(echi_queue_write(queue, buffer, 0, &byte[k], 1, &err), ECH_OK);
+            assert_int_equal(echi_queue_read(queue, buffer, 0, &back[k], 1, &err), ECH_OK);
+            assert_int_equal(echi_queue_event(queue, &event[k], &err), ECH_OK);
+            if (k > 0) assert_true(event[k] > event[k - 1]);
+        }
+        static const int order[] = {3, 199, 140, 0, 199};
+        for (size_t k = 0; k < sizeof order / sizeof order[0]; k++) {
+            assert_int_equal(echi_event_wait(queue, event[order[k]], echi_now() + 60000000000, &err), ECH_OK);
+            assert_true(echi_event_done(queue, event[order[k]]));
+            assert_int_equal(back[order[k]], byte[order[k]]);
+        }
+        echi_queue_destroy(queue);
+        echi_buffer_destroy(buffer);
+        echi_device_close(device);
+    }
+}
+
+/* --- programs kept from run to run --- */
+
+static int compiled;
+static ech_status count_compiled(void *impl, const char *text, void **out_program, struct ech_error *err) {
+    compiled++;
+    return echi_backend_opencl.program_create(impl, text, out_program, err);
+}
+
+/* A run that needs the program `turn`; how often it has compiled something. */
+static int run_with(const char *folder) {
+    struct ech_error err;
+    struct echi_backend counting = echi_backend_opencl;
+    struct echi_device *device = NULL;
+    struct echi_program *program = NULL;
+    struct echi_kernel *kernel = NULL;
+    counting.program_create = count_compiled;
+    compiled = 0;
+    assert_int_equal(echi_device_open_on(&counting, 0, 1, &device, &err), ECH_OK);
+    echi_device_keep_programs(device, folder);
+    if (echi_device_program(device, turn, &program, &err) != ECH_OK) fail_msg("%s", err.text);
+    assert_int_equal(echi_program_kernel(program, "turn", &kernel, &err), ECH_OK);
+    echi_device_close(device);
+    return compiled;
+}
+
+static ech_status remember_path(void *self, const char *name) {
+    const char *folder = ((char **)self)[0];
+    char *path = ((char **)self)[1];
+    if (strstr(name, ".program") != NULL) snprintf(path, 200, "%s/%s", folder, name);
+    return ECH_OK;
+}
+
+/* It is taken when it is whole, and compiled anew when it is not, or when the folder is not there. */
+static void test_kept_programs(void **state) {
+    (void)state;
+    char folder[] = "/tmp/ech-kept-XXXXXX", path[200] = "";
+    char *const about[] = {folder, path};
+    uint8_t *bytes = NULL;
+    size_t len = 0;
+    if (echi_backend_opencl.device_count() == 0) {
+        print_message("OpenCL has no device here (apt-get install ocl-icd-libopencl1 pocl-opencl-icd)\n");
+        skip();
+    }
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(run_with(NULL), 1);
+    assert_int_equal(run_with("/nowhere"), 1);
+    assert_int_equal(run_with(folder), 1);
+    assert_int_equal(run_with(folder), 0);
+    assert_int_equal(echi_folder_list(folder, remember_path, (void *)(uintptr_t)about, NULL), ECH_OK);
+    assert_int_equal(echi_file_read(path, (size_t)1 << 26, &bytes, &len, NULL), ECH_OK);
+    const size_t places[] = {0, 31, 32, 63, 64, len / 2, len - 1};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        bytes[places[i]] ^= 1;
+        assert_int_equal(echi_file_write(path, bytes, len, NULL), ECH_OK);
+        bytes[places[i]] ^= 1;
+        assert_int_equal(run_with(folder), 1);
+        assert_int_equal(echi_file_write(path, bytes, places[i], NULL), ECH_OK);
+        assert_int_equal(run_with(folder), 1);
+    }
+    assert_int_equal(run_with(folder), 0);
+    free(bytes);
+    assert_int_equal(echi_file_remove(path, NULL), ECH_OK);
+    assert_int_equal(rmdir(folder), 0);
 }
 
 /* --- names --- */
@@ -213,6 +415,13 @@ static void test_more_memory_than_there_is(void **state) {
 
 /* --- a backend that is not finished --- */
 
+/* The CPU as a card would be. */
+static ech_status far_device_info(int index, struct echi_device_info *out, struct ech_error *err) {
+    ech_status status = echi_backend_cpu.device_info(index, out, err);
+    out->host_memory = false;
+    return status;
+}
+
 /* Opens like the CPU, so that every call reaches the entry under test. */
 static void assert_unsupported_everywhere(const struct echi_backend *backend) {
     struct ech_error err;
@@ -222,6 +431,10 @@ static void assert_unsupported_everywhere(const struct echi_backend *backend) {
     int value = 0;
     assert_int_equal(echi_device_open_on(backend, 0, 1, &device, &err), ECH_OK);
     assert_fails(echi_buffer_create(device, 8, &buffer, &err), ECH_E_UNSUPPORTED, &err, "buffer_create");
+    struct echi_program *program = NULL;
+    assert_fails(echi_buffer_create_pinned(device, 8, &buffer, &err), ECH_E_UNSUPPORTED, &err, "pinned_create");
+    assert_fails(echi_device_program(device, turn, &program, &err), ECH_E_UNSUPPORTED, &err, "program_create");
+    assert_null(program);
     assert_fails(echi_buffer_wrap(device, &value, sizeof value, &buffer, &err), ECH_E_UNSUPPORTED, &err, "buffer_wrap");
     assert_fails(echi_queue_create(device, &queue, &err), ECH_E_UNSUPPORTED, &err, "queue_create");
     assert_true(buffer == NULL && queue == NULL);
@@ -258,7 +471,7 @@ static void test_the_skeleton(void **state) {
     struct echi_backend opens = echi_backend_null;
     assert_int_equal(echi_backend_null.device_count(), 0);
     assert_fails(echi_device_open_on(&opens, 0, 1, &device, &err), ECH_E_UNSUPPORTED, &err, "device_info");
-    opens.device_info = echi_backend_cpu.device_info;
+    opens.device_info = far_device_info;
     assert_fails(echi_device_open_on(&opens, 0, 1, &device, &err), ECH_E_UNSUPPORTED, &err, "device_open");
     assert_null(device);
     opens.device_open = echi_backend_cpu.device_open;
@@ -271,7 +484,7 @@ static void test_entries_left_out(void **state) {
     struct echi_device *device = NULL;
     struct echi_backend empty = {.name = "half"};
     assert_fails(echi_device_open_on(&empty, 0, 1, &device, &err), ECH_E_UNSUPPORTED, &err, "'half'");
-    empty.device_info = echi_backend_cpu.device_info;
+    empty.device_info = far_device_info;
     empty.device_open = echi_backend_cpu.device_open;
     assert_unsupported_everywhere(&empty);
 }
@@ -279,6 +492,8 @@ static void test_entries_left_out(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_device),
+        cmocka_unit_test(test_many_events),
+        cmocka_unit_test(test_kept_programs),
         cmocka_unit_test(test_cpu_is_always_there),
         cmocka_unit_test(test_specs_that_are_wrong),
         cmocka_unit_test(test_a_buffer_of_another_device),
