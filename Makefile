@@ -69,9 +69,9 @@ INC_test      := $(INC_lib) -Itest
 room = $(if $(filter port/pure/%,$1),pure,$(if $(filter lib/sched/%,$1),sched,$(firstword $(subst /, ,$1))))
 inc  = $(INC_$(call room,$1))
 
-SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/ref/*.c ops/cpu/*.c net/*.c lib/*.c lib/*/*.c))
+SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/ref/*.c ops/cpu/*.c ops/gpu/*.c net/*.c lib/*.c lib/*/*.c))
 ifdef DOUBLE   # neither the fast kernels nor the calls of echelon.h that take floats
-SRC := $(filter-out ops/cpu/% lib/run/train.c lib/run/session.c lib/run/replay_run.c lib/sim/%,$(SRC))
+SRC := $(filter-out ops/cpu/% ops/gpu/% lib/run/train.c lib/run/session.c lib/run/replay_run.c lib/sim/%,$(SRC))
 endif
 # ops/cpu/isa_*.c hold the fast kernels: the same text compiled once for each instruction set, chosen at run time.
 # `fixed` is no instruction set but a promise: the same operations in the same order on every machine, which
@@ -134,6 +134,15 @@ $(B)/%.$1.o: %.c $(B)/flags
 	$(Q)$(CC) $(ALL_CFLAGS) -O3 -fno-math-errno $$(if $$(filter fixed,$1)$$(filter %/isa_flat.c,$$<),,-ffp-contract=fast) $(KERNEL_SAN) $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))
+
+# The GPUs' kernels are one text, which goes into the archive: every #include "..." in its place, each line a string of C.
+GPU_TEXT := $(B)/ops/gpu/kernels.inc
+$(GPU_TEXT): $(wildcard ops/gpu/*.cl ops/gpu/*.h)
+	@mkdir -p $(@D)
+	$(Q)awk 'function put(name, line) { while ((getline line < ("ops/gpu/" name)) > 0) if (split(line, part, "\"") == 3 && part[1] == "#include ") put(part[2]); \
+	    else print line; close("ops/gpu/" name) } BEGIN { put("kernels.cl") }' | sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' > $@
+$(B)/ops/gpu/text.o: $(GPU_TEXT)
+$(B)/ops/gpu/text.o: private override CPPFLAGS += -I$(B)/ops/gpu
 
 $(LIB): $(OBJ) $(B)/objects
 	@$(if $(Q),echo '  AR    $@')

@@ -10,6 +10,7 @@ struct echi_stack_unit { int first, end; char kernel[48], why[96]; };   /* layer
 
 struct echi_stack_impl {
     const char *name;
+    bool far;            /* for devices whose memory the host does not see; the others are for the host */
     /* *out_state is the implementation's own; fills units[0..*out_units) (room for `count`) and *out_bytes. May refuse a
      * layer with ECH_E_UNSUPPORTED: stack.c then takes the next implementation of its list, the reference last. */
     ech_status (*create)(struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,
@@ -23,6 +24,8 @@ struct echi_stack_impl {
     void (*output_grad)(void *state, const echi_real *rows);
     void (*backward)(void *state, int unit, const echi_real *params, echi_real *grads, bool need_input_grad);
     void (*input_grad)(void *state, echi_real *rows);
+    /* What has gone wrong since the stack was made; asked after each of the calls above. No entry: nothing can. */
+    ech_status (*trouble)(void *state, struct ech_error *err);
 };
 /* Between units lie *boundaries*: number 0 is the stack's input, u + 1 the output of unit u. A unit takes what its first layer takes, so
  * an output that another unit takes must be the end of one. That of output `number` of the layers, of those of units [0, count): */
@@ -44,6 +47,7 @@ ech_status echi_stack_create_with(struct echi_device *device, const struct echi_
 ech_status echi_layer_check(const struct echi_layer *layer, struct ech_error *err);
 
 extern const struct echi_stack_impl echi_stack_reference;   /* ops/ref: seven loops, [N][C][H][W] */
+extern const struct echi_stack_impl echi_stack_gpu;         /* ops/gpu: kernels of OpenCL and CUDA */
 extern const struct echi_stack_impl echi_stack_cpu;         /* ops/cpu: blocks of samples, batch-minor, vector kernels */
 extern const struct echi_stack_impl echi_stack_cpu_close;   /* the same with F(2x2, 3x3) at most, whose rounding is not coarser */
 extern const struct echi_stack_impl echi_stack_cpu_plain;   /* the same without either */

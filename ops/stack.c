@@ -10,6 +10,7 @@
 
 const struct echi_stack_impl *const echi_stack_implementations[] = {
 #ifndef ECHI_DOUBLE
+    &echi_stack_gpu,
     &echi_stack_cpu,
 #endif
     &echi_stack_reference,
@@ -106,9 +107,10 @@ ech_status echi_stack_create_with(struct echi_device *device, const struct echi_
     if (device == NULL || layers == NULL || count < 1 || max_n < 1)
         return echi_fail(err, ECH_E_ARGUMENT, "stack.create", "a stack needs a device, at least 1 layer (%d given) and room for at "
                          "least 1 sample (%d given)", count, max_n);
-    if (!echi_device_describe(device)->host_memory)
-        return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create", "there are no kernels for %s yet; choose 'cpu'",
-                         echi_device_describe(device)->name);
+    const struct echi_device_info *info = echi_device_describe(device);
+    if (impl->far == info->host_memory)
+        return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create", "the kernels '%s' are not for '%s' (%s); choose another device", impl->name,
+                         info->backend, info->name);
     size_t params_end = 0;
     ECHI_TRY(check_layers(layers, count, max_n, &params_end, err));
 
@@ -145,7 +147,9 @@ ech_status echi_stack_create(struct echi_device *device, enum echi_kernels kerne
         [ECHI_KERNELS_BF16_PLAIN] = &echi_stack_cpu_bf16_plain,
 #endif
     };
-    if ((size_t)kernels < sizeof one / sizeof one[0] && one[kernels]) return echi_stack_create_with(device, one[kernels], layers, count, max_n, out, err);
+    const bool plain_floats = kernels == ECHI_KERNELS_FAST || kernels == ECHI_KERNELS_CLOSE || kernels == ECHI_KERNELS_PLAIN;
+    const bool far = device != NULL && !echi_device_describe(device)->host_memory && plain_floats;   /* its kernels are all three */
+    if (!far && (size_t)kernels < sizeof one / sizeof one[0] && one[kernels]) return echi_stack_create_with(device, one[kernels], layers, count, max_n, out, err);
     ech_status status = ECH_E_UNSUPPORTED;
     for (int i = 0; echi_stack_implementations[i] != NULL && status == ECH_E_UNSUPPORTED; i++)
         status = echi_stack_create_with(device, echi_stack_implementations[i], layers, count, max_n, out, err);
@@ -216,6 +220,10 @@ static ech_status need_no_gradient(const struct echi_stack *stack, const char *o
     return ECH_OK;
 }
 
+static ech_status trouble(const struct echi_stack *stack, struct ech_error *err) {
+    return stack->impl->trouble ? stack->impl->trouble(stack->state, err) : ECH_OK;
+}
+
 /* --- one step --- */
 
 static void begin_backward(struct echi_stack *stack) {
@@ -229,6 +237,7 @@ ech_status echi_stack_input(struct echi_stack *stack, int n, const echi_real *ro
     if (n < 1 || n > stack->max_n)
         return echi_fail(err, ECH_E_ARGUMENT, "stack.input", "%d samples; the stack was made for 1 to %d", n, stack->max_n);
     stack->impl->input(stack->state, n, rows);
+    ECHI_TRY(trouble(stack, err));
     stack->n = n;
     stack->forward_next = 0;
     stack->backward_next = stack->n_units;
@@ -244,7 +253,7 @@ ech_status echi_stack_train(struct echi_stack *stack, const struct echi_training
     if (stack->forward_next > 0)
         return echi_fail(err, ECH_E_ARGUMENT, "stack.train", "unit 0 has gone forward already; call echi_stack_train right after echi_stack_input");
     stack->impl->train(stack->state, training);
-    return ECH_OK;
+    return trouble(stack, err);
 }
 
 ech_status echi_stack_forward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct ech_error *err) {
@@ -256,6 +265,7 @@ ech_status echi_stack_forward(struct echi_stack *stack, int unit, const struct e
         return echi_fail(err, ECH_E_ARGUMENT, "stack.forward", "unit %d cannot go forward now; %d of %d units are done, and they go in order",
                          unit, stack->forward_next, stack->n_units);
     stack->impl->forward(stack->state, unit, echi_buffer_host(params));
+    ECHI_TRY(trouble(stack, err));
     stack->forward_next++;
     return ECH_OK;
 }
@@ -264,7 +274,7 @@ ech_status echi_stack_output(struct echi_stack *stack, echi_real *rows, struct e
     ECHI_TRY(need_no_gradient(stack, "stack.output", err));
     ECHI_TRY(need("stack.output", rows != NULL, "rows", err));
     stack->impl->output(stack->state, rows);
-    return ECH_OK;
+    return trouble(stack, err);
 }
 
 ech_status echi_stack_loss(struct echi_stack *stack, const uint16_t *labels, echi_real scale, double *out_loss, int *out_correct,
@@ -280,6 +290,7 @@ ech_status echi_stack_loss(struct echi_stack *stack, const uint16_t *labels, ech
             return echi_fail(err, ECH_E_ARGUMENT, "stack.loss", "label %d of sample %d of the batch is not below the %d outputs",
                              labels[s], s, stack->out.c);
     stack->impl->loss(stack->state, labels, scale, out_loss, out_correct);
+    ECHI_TRY(trouble(stack, err));
     begin_backward(stack);
     return ECH_OK;
 }
@@ -288,6 +299,7 @@ ech_status echi_stack_output_grad(struct echi_stack *stack, const echi_real *row
     ECHI_TRY(need_no_gradient(stack, "stack.output_grad", err));
     ECHI_TRY(need("stack.output_grad", rows != NULL, "rows", err));
     stack->impl->output_grad(stack->state, rows);
+    ECHI_TRY(trouble(stack, err));
     begin_backward(stack);
     return ECH_OK;
 }
@@ -310,6 +322,7 @@ ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct 
                          "unit %d has no gradient to start from; call echi_stack_backward of unit %d with need_input_grad", unit,
                          stack->owed[unit + 1] - 1);
     stack->impl->backward(stack->state, unit, echi_buffer_host(params), echi_buffer_host(grads), need_input_grad);
+    ECHI_TRY(trouble(stack, err));
     stack->backward_next--;
     if (!need_input_grad) stack->owed[stack->reads[unit].from] = stack->owed[stack->reads[unit].also] = unit + 1;
     return ECH_OK;
@@ -322,5 +335,5 @@ ech_status echi_stack_input_grad(struct echi_stack *stack, echi_real *rows, stru
         return echi_fail(err, ECH_E_ARGUMENT, "stack.input_grad",
                          "the gradient of the input is not there; call echi_stack_backward with need_input_grad first, to unit 0");
     stack->impl->input_grad(stack->state, rows);
-    return ECH_OK;
+    return trouble(stack, err);
 }

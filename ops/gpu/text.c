@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The kernels' text in the archive: kernels.cl with all that it includes, as the Makefile has put it together. */
+#include "echi_gpu.h"
+
+const char echi_gpu_text[] =
+#include "kernels.inc"
+    ;
