@@ -156,7 +156,8 @@ struct ech_config {
     int no_shuffle;
     int threads;                  /* of computation; 0 (default): the processors that this process may run on, divided among all nodes where
                                      they meet at a loopback address. The same bits come out for any number */
-    char device[64];              /* "cpu" */
+    char device[64];              /* where this node computes: "cpu" (default); "opencl", "opencl:1", ...: a device of OpenCL; "auto": the first GPU
+                                     whose kernels compute rightly, as each is asked when it is opened, else the CPU */
     double slow;                  /* this node computes that many times slower (>= 1), by sleeping */
     double deadline;              /* seconds without a word after which a node is lost at the latest (default 10) */
     char init[1024], save[1024], report[1024];   /* files; only rank 0 reads init and writes save and report */
@@ -222,6 +223,8 @@ struct ech_config {
     /* adam, adamw: decays of the first and of the second moment in a round of B samples, 0 to 0.999999 (defaults 0.9 and 0.999); what is
      * added to the root of the second, 1e-12 to 1 (default 1e-8). PyTorch's betas and eps. */
     double beta1, beta2, epsilon;
+    char cache[1024];             /* folder in which kernels compiled for a device other than the CPU are kept for the next run; made if its parent is
+                                     there; "" (default): nowhere */
 };
 void ech_config_init(struct ech_config *config);
 

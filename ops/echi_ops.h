@@ -92,6 +92,11 @@ enum echi_kernels {
     ECHI_KERNELS_BF16_FAST, ECHI_KERNELS_BF16_CLOSE, ECHI_KERNELS_BF16_PLAIN
 };
 
+/* Opens a device for stacks, as echi_device_open does. One that is not the host computes each op once first, beside the reference: where that differs,
+ * or its compiler refuses the kernels, ECH_E_UNSUPPORTED says so. Compiled kernels are kept in the folder `keep`, NULL: nowhere. "auto" is the first
+ * GPU that passes, in the order of the backends; without any, "cpu". */
+ech_status echi_ops_open(const char *spec, int threads, const char *keep, struct echi_device **out, struct ech_error *err);
+
 struct echi_stack;
 
 /* Makes `count` layers ready for batches of 1..max_n samples. `layers` is copied. Every output but the last must be taken. */
@@ -113,7 +118,9 @@ ech_status echi_stack_input(struct echi_stack *stack, int n, const echi_real *ro
 struct echi_row { uint32_t epoch, sample; };
 struct echi_training { uint64_t seed; const struct echi_row *rows; echi_real share; };
 ech_status echi_stack_train(struct echi_stack *stack, const struct echi_training *training, struct ech_error *err);
-/* `params` is the whole flat array of the model, of which the layers' places are read. */
+/* `params` is the whole flat array of the model, of which the layers' places are read. It, and `grads` below, are memory of the host, on any
+ * device; where that is pinned memory of the stack's device, it is read without a copy in between. A device may still be reading when this
+ * returns: what lies there stays as it is until output, loss or input_grad has returned, or the unit's backward, or the next input. */
 ech_status echi_stack_forward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct ech_error *err);
 /* Output of the last unit: rows [n][out]. */
 ech_status echi_stack_output(struct echi_stack *stack, echi_real *rows, struct ech_error *err);

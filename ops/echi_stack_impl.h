@@ -48,6 +48,8 @@ ech_status echi_layer_check(const struct echi_layer *layer, struct ech_error *er
 
 extern const struct echi_stack_impl echi_stack_reference;   /* ops/ref: seven loops, [N][C][H][W] */
 extern const struct echi_stack_impl echi_stack_gpu;         /* ops/gpu: kernels of OpenCL and CUDA */
+/* Each op once on a device that is not the host, beside the reference. ECH_E_UNSUPPORTED names the backend and the op that is wrong. */
+ech_status echi_gpu_check(struct echi_device *device, struct ech_error *err);
 extern const struct echi_stack_impl echi_stack_cpu;         /* ops/cpu: blocks of samples, batch-minor, vector kernels */
 extern const struct echi_stack_impl echi_stack_cpu_close;   /* the same with F(2x2, 3x3) at most, whose rounding is not coarser */
 extern const struct echi_stack_impl echi_stack_cpu_plain;   /* the same without either */

@@ -49,6 +49,8 @@ static void child(const struct nodes *n, int rank, const char *coordinator, int 
     struct command mine = *n->command;
     mine.config.rank = rank;
     if (mine.slow[rank] > 0) mine.config.slow = mine.slow[rank];
+    struct ech_error err;
+    command_device(n->command, rank, &mine.config, &err);   /* has been tried for each */
     if (coordinator) snprintf(mine.config.coordinator, sizeof mine.config.coordinator, "%s", coordinator);
     _exit(flushed(train_node(&mine, n->model, n->data, address_fd)));
 }

@@ -6,12 +6,15 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct ech_option own[] = {
     {"model", "NAME|FILE", "lenet5", "built-in model (lenet5, resnet18, vgg19, alexnet), or a text file with one layer a line"},
     {"data", "DIR|glyphs", "", "folder with MNIST's four idx files or CIFAR-10's six binary ones, or the built-in generated digits"},
     {"local", "N", "", "start N nodes on this machine (instead of --rank, --world, --coordinator)"},
     {"slow", "RANK=FACTOR[,...]", "", "that node computes so many times slower, by sleeping; a mere FACTOR: this node (with --local: all)"},
+    {"device", "DEVICE[,...]", "cpu", "where a node computes: cpu; opencl or opencl:1, a device of OpenCL; auto, the first GPU that computes rightly, "
+     "else cpu; a list: rank 0's, rank 1's, ..."},
     {"hosts", "FILE", "", "the simulated machines, one line a class: speed, jitter, link, ... (test/hosts has some)"},
     {"workers", "N", "", "so many simulated machines of a named spread, instead of --hosts"},
     {"spread", "NAME", "even", "how unlike they are: even, mild, strong; incast: slow links; links: slow links of four kinds"},
@@ -44,6 +47,7 @@ static const struct {
     {SIM, "insecure", "simulated nodes meet without a network"},
     {SIM, "slow", "say how fast each node is in --hosts FILE, as in 'speed 0.25 x'"},
     {SIM, "device", "what arithmetic costs is what --profile FILE says, wherever it is done"},
+    {SIM, "cache", "a simulation computes on the processor"},
     {SIM, "threads", "what arithmetic costs is what --profile FILE says; it is done on one thread"},
     {SIM, "checkpoint", "a simulated run is short, and is not checkpointed"},
     {SIM, "every", "a simulated run is short, and is not checkpointed"},
@@ -70,7 +74,7 @@ static const struct {
 } sections[] = {
     {"What to train", " model data init "},
     {"The simulated cluster", " hosts workers spread compute profile "},
-    {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device threads slow "},
+    {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device cache threads slow "},
     {"How the nodes work together", " sync staleness rounds-apart groups regroup separate shares samples-per-step inner-steps drop-older weigh-by-time codec link plan "},
     {"Learning", " batch optimizer lr momentum weight-decay beta1 beta2 epsilon schedule warmup lr-steps lr-factor damping outer-lr outer-momentum seed no-shuffle winograd precision augment deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
@@ -152,6 +156,23 @@ static ech_status set_slow(struct command *command, const char *value, struct ec
     }
 }
 
+/* One device is the library's option; a list of them is settled when the number of nodes is known. */
+static ech_status set_device(struct command *command, const char *value, struct ech_error *err) {
+    command->devices = strchr(value, ',') ? value : NULL;
+    return command->devices ? ECH_OK : ech_config_set(&command->config, "device", value, err);
+}
+
+ech_status command_device(const struct command *command, int rank, struct ech_config *config, struct ech_error *err) {
+    char device[sizeof config->device];
+    const char *at = command->devices;
+    if (!at) return ECH_OK;
+    for (int r = 0; r < rank && at; r++) at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL;
+    const size_t len = at ? strcspn(at, ",") : 0;
+    if (len == 0 || len >= sizeof device) return wrong(err, "--device '%.80s' has no device for rank %d: give one for each rank, as in cpu,opencl:0", command->devices, rank);
+    snprintf(device, sizeof device, "%.*s", (int)len, at);
+    return ech_config_set(config, "device", device, err);
+}
+
 /* A whole number of nodes. */
 static ech_status set_count(const char *name, const char *value, int most, int *out, struct ech_error *err) {
     char *end;
@@ -169,6 +190,7 @@ static ech_status set_own(struct command *command, const char *name, const char 
     else if (strcmp(name, "help") == 0) command->help = true;
     else if (strcmp(name, "verbose") == 0) command->verbose = true;
     else if (strcmp(name, "slow") == 0) return set_slow(command, value, err);
+    else if (strcmp(name, "device") == 0) return set_device(command, value, err);
     else if (strcmp(name, "local") == 0) return set_count(name, value, ECH_LIVE_MAX, &command->local, err);
     else if (strcmp(name, "workers") == 0) return set_count(name, value, ECH_WORLD_MAX, &command->workers, err);
     else if (strcmp(name, "hosts") == 0) command->hosts = value;
@@ -218,6 +240,16 @@ static ech_status take(struct command *command, int argc, char **argv, int *at, 
     return mine ? set_own(command, option->name, value, err) : ech_config_set(&command->config, option->name, value, err);
 }
 
+/* Where compiled kernels are kept when nobody says: $XDG_CACHE_HOME/echelon, or ~/.cache/echelon (XDG Base Directory Specification). A folder that is
+ * not there is not made for it. */
+static void default_cache(struct ech_config *c) {
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char parent[sizeof c->cache - 16] = "";
+    if (xdg && xdg[0] == '/') snprintf(parent, sizeof parent, "%s", xdg);
+    else if (home && home[0] == '/') snprintf(parent, sizeof parent, "%s/.cache", home);
+    if (parent[0] && access(parent, W_OK | X_OK) == 0) snprintf(c->cache, sizeof c->cache, "%s/echelon", parent);
+}
+
 /* --local decides rank, world and coordinator; --slow names ranks that must exist. */
 static ech_status settle(struct command *command, struct ech_error *err) {
     struct ech_config *c = &command->config;
@@ -231,6 +263,15 @@ static ech_status settle(struct command *command, struct ech_error *err) {
     for (int r = c->world; r < ECH_WORLD_MAX; r++)
         if (command->slow[r] > 0) return wrong(err, "--slow names rank %d, but ranks go from 0 to %d", r, c->world - 1);
     if (command->slow[c->rank] > 0 && !command->local) c->slow = command->slow[c->rank];
+    if (!c->cache[0] && (command->devices || strcmp(c->device, "cpu") != 0)) default_cache(c);
+    int devices = 1;
+    for (const char *at = command->devices; at && (at = strchr(at, ',')); at++) devices++;
+    if (devices > c->world && command->devices) return wrong(err, "--device '%.80s' names %d devices, but there are %d nodes", command->devices, devices, c->world);
+    for (int r = 0; r < c->world; r++) {
+        struct ech_config one = *c;
+        ech_status status = command_device(command, r, command->local || r != c->rank ? &one : c, err);
+        if (status != ECH_OK) return status;
+    }
     return ech_config_check(c, err);
 }
 

@@ -24,12 +24,15 @@ struct command {
     bool costs_only;                      /* sim: --compute model */
     int local;                            /* --local N; 0: not given */
     double slow[ECH_WORLD_MAX];           /* --slow RANK=FACTOR; 0: not given */
+    const char *devices;                  /* --device with a list, one a rank; NULL: not given */
     enum { PROGRESS_AUTO, PROGRESS_ON, PROGRESS_OFF } progress;
     bool help, verbose;
 };
 
 /* options.c: environment, then command line. On failure a sentence is in err. */
 ech_status command_parse(struct command *command, enum subcommand sub, int argc, char **argv, struct ech_error *err);
+/* Rank's part of command->devices, if there is a list, into the configuration. */
+ech_status command_device(const struct command *command, int rank, struct ech_config *config, struct ech_error *err);
 /* The part of --help that lists the options, and the one that lists exit statuses. */
 void command_print_options(FILE *to, enum subcommand sub);
 void command_print_statuses(FILE *to);

@@ -134,7 +134,8 @@ void echi_slowness_pay(struct echi_slowness *s);
 
 /* Slots and the arithmetic on them. Slots are made by echi_exec_setup once the plan is known; after that only a loss allocates. */
 struct echi_exec;
-ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, struct echi_exec **out, struct ech_error *err);
+/* cache: a folder for compiled kernels, NULL: none. */
+ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, const char *cache, struct echi_exec **out, struct ech_error *err);
 void echi_exec_destroy(struct echi_exec *exec);
 void echi_exec_use_lane(struct echi_exec *exec, struct echi_lane *lane);   /* whose breathe and gradient it calls */
 struct echi_device *echi_exec_device(struct echi_exec *exec);

@@ -12,11 +12,25 @@
 #define EVAL_ROWS 128        /* test samples in one forward pass, at most */
 #define SPARE_BYTES ((size_t)512 << 20)   /* of activations beside those of training */
 
-ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, struct echi_exec **out, struct ech_error *err) {
+/* Only the host has kernels that give the same bits everywhere, and in bf16. */
+static bool host_only(const struct echi_job *job) {
+    return job->kernels != ECHI_KERNELS_FAST && job->kernels != ECHI_KERNELS_CLOSE && job->kernels != ECHI_KERNELS_PLAIN;
+}
+
+static ech_status device_fits(const struct echi_job *job, const struct echi_device *device, struct ech_error *err) {
+    const struct echi_device_info *info = echi_device_describe(device);
+    if (info->host_memory || !host_only(job)) return ECH_OK;
+    return echi_fail(err, ECH_E_UNSUPPORTED, "run.exec", "--deterministic and --precision bf16 are for the device cpu, and this node has %s (%s): "
+                     "give --device cpu, or leave them out", info->backend, info->name);
+}
+
+ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, const char *cache, struct echi_exec **out, struct ech_error *err) {
     struct echi_exec *x = calloc(1, sizeof *x);
     if (!x) return echi_fail_memory(err, "run.exec", "the tasks of this node");
     x->job = job;
-    ech_status status = echi_device_open(device, threads, &x->device, err);
+    if (host_only(job) && strcmp(device, "auto") == 0) device = "cpu";
+    ech_status status = echi_ops_open(device, threads, cache, &x->device, err);
+    if (status == ECH_OK) status = device_fits(job, x->device, err);
     if (status != ECH_OK) {
         echi_exec_destroy(x);
         return status;
@@ -64,7 +78,7 @@ static ech_status allocate(void *out_pointer, size_t count, size_t size, const c
 
 ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err) {
     for (int i = first; i < first + count; i++)
-        if (!x->slot[kind][i]) ECHI_TRY(echi_buffer_create(x->device, bytes, &x->slot[kind][i], err));
+        if (!x->slot[kind][i]) ECHI_TRY(echi_buffer_create_pinned(x->device, bytes, &x->slot[kind][i], err));
     return ECH_OK;
 }
 
@@ -142,7 +156,7 @@ static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, in
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, echi_plan_owner_optimizer(p)), err));
     if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
     ECHI_TRY(setup_grads(x, p, group, all, err));
-    if (p->deterministic) ECHI_TRY(echi_buffer_create(x->device, all, &x->rounded, err));
+    if (p->deterministic) ECHI_TRY(echi_buffer_create_pinned(x->device, all, &x->rounded, err));
     if (echi_exec_coded(x)) ECHI_TRY(echi_codec_setup_owner(x, group, err));
     if (p->n_groups == 1) return ECH_OK;
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_W0, 0, 1, all, err));

@@ -28,7 +28,7 @@ ech_status echi_granules_setup_worker(struct echi_exec *x, uint32_t n, struct ec
     if (!x->granule) return echi_fail_memory(err, "run.setup", "granules");
     for (uint32_t g = 0; g < x->granules; g++)
         ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, ECHI_GRANULE, &x->granule[g], err));
-    return echi_buffer_create(x->device, x->job->n_params * sizeof(echi_real), &x->of_granule, err);
+    return echi_buffer_create_pinned(x->device, x->job->n_params * sizeof(echi_real), &x->of_granule, err);
 }
 
 void echi_granules_destroy(struct echi_exec *x) {

@@ -68,10 +68,11 @@ static ech_status read_samples(struct bench *b, int n, bool look, struct ech_err
 }
 
 /* Processor time of what a device's threads share: the caller's, who takes part in all of it; but never less than its part of all threads'
- * time, because where it had lost its processor the others did its work. */
+ * time, because where it had lost its processor the others did its work. Another processor's time is what passes while the caller waits for it. */
 struct spent { int64_t own, others; };
 static struct spent spent_by(const struct echi_device *device) {
-    return (struct spent){echi_thread_cpu(), echi_team_cpu(echi_device_team(device))};
+    const bool host = echi_device_describe(device)->host_memory;
+    return (struct spent){host ? echi_thread_cpu() : echi_now(), echi_team_cpu(echi_device_team(device))};
 }
 static double seconds_since(struct spent began, const struct echi_device *device) {
     const struct spent now = spent_by(device);
@@ -185,8 +186,8 @@ static ech_status bench_open(const struct echi_job *job, struct echi_device *dev
     *b = (struct bench){.job = job, .device = device};
     ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers, cut ? job->cut : job->model->n_layers, most, &b->trunk, err));
     if (cut) ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers + job->cut, job->model->n_layers - job->cut, most, &b->head, err));
-    ECHI_TRY(echi_buffer_create(device, job->n_params * sizeof(echi_real), &b->params, err));
-    ECHI_TRY(echi_buffer_create(device, job->n_params * sizeof(echi_real), &b->grads, err));
+    ECHI_TRY(echi_buffer_create_pinned(device, job->n_params * sizeof(echi_real), &b->params, err));
+    ECHI_TRY(echi_buffer_create_pinned(device, job->n_params * sizeof(echi_real), &b->grads, err));
     b->rows = echi_alloc_aligned((size_t)most * echi_shape_size(job->model->input) * sizeof *b->rows);
     b->cut_rows = echi_alloc_aligned((size_t)most * (job->cut_width ? job->cut_width : 1) * sizeof *b->cut_rows);
     b->labels = calloc((size_t)most, sizeof *b->labels);
@@ -322,8 +323,8 @@ ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *de
     ech_status status = ECH_OK;
     for (uint32_t i = 0; i < times->count && times->n[i] <= COST_SAMPLES; i++) c.n = (int)times->n[i];
     ECHI_TRY_GOTO(bench_open(job, device, c.n, &b, err), out);
-    ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(echi_real), &c.momentum, err), out);
-    ECHI_TRY_GOTO(echi_buffer_create(device, job->n_params * sizeof(echi_real), &c.out, err), out);
+    ECHI_TRY_GOTO(echi_buffer_create_pinned(device, job->n_params * sizeof(echi_real), &c.momentum, err), out);
+    ECHI_TRY_GOTO(echi_buffer_create_pinned(device, job->n_params * sizeof(echi_real), &c.out, err), out);
     for (int run = 0; run < COST_RUNS; run++)
         for (int cost = 0; cost < COSTS; cost++) {
             const struct spent began = spent_by(device);

@@ -207,6 +207,17 @@ static int own_threads(const struct ech_config *c) {
     return own < 1 ? 1 : own < ECHI_TEAM_MOST ? own : ECHI_TEAM_MOST;
 }
 
+static ech_status make_exec(struct echi_node *n, int threads) {
+    const struct ech_config *c = n->c->config;
+    if (c->cache[0]) ECHI_TRY(echi_folder_make(c->cache, n->err));
+    ECHI_TRY(echi_exec_create(n->job, c->device, threads, c->cache[0] ? c->cache : NULL, &n->exec, n->err));
+    const struct echi_device_info *info = echi_device_describe(echi_exec_device(n->exec));
+    if (c->slow > 1 && !info->host_memory)
+        return echi_fail(n->err, ECH_E_UNSUPPORTED, "run.exec", "--slow goes by the time that the processor computes, and this node computes on %s (%s): "
+                         "leave it out, or give --device cpu", info->backend, info->name);
+    return ECH_OK;
+}
+
 ech_status echi_node_run(const struct echi_node_config *config, struct ech_report *report, struct ech_error *err) {
     struct ech_error own = {.peer = -1};
     struct echi_node *n = calloc(1, sizeof *n);
@@ -223,7 +234,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     ech_status status;
     struct echi_about about = {0};
     const int threads = config->config->threads > 0 ? config->config->threads : own_threads(config->config);
-    ECHI_TRY_GOTO(echi_exec_create(n->job, config->config->device, threads, &n->exec, n->err), out);
+    ECHI_TRY_GOTO(make_exec(n, threads), out);
     if (n->rank == 0) ECHI_TRY_GOTO(make_coordinator(n, &about), out);
     ECHI_TRY_GOTO(open_recorder(n, &about), out);
     ECHI_TRY_GOTO(open_wire(n), out);

@@ -260,7 +260,7 @@ ech_status echi_recompute(struct echi_recording *recording, int world, const str
         struct node *n = &x.node[r];
         n->recording = &recording[r];
         echi_recording_rewind(n->recording);
-        ECHI_TRY_GOTO(echi_exec_create(job, recording[r].about.device, (int)recording[r].about.threads, &n->exec, err), out);
+        ECHI_TRY_GOTO(echi_exec_create(job, recording[r].about.device, (int)recording[r].about.threads, NULL, &n->exec, err), out);
     }
     status = merge(&x);
     if (status == ECH_OK && x.node[0].setup.n_layers > 0)
