@@ -57,7 +57,7 @@ struct gpu {
     struct echi_buffer *staging;            /* pinned: rows on their way in and out */
     size_t staged;                          /* bytes of it that are taken until the queue is empty */
     bool busy;                              /* something was submitted since the last wait */
-    size_t bytes;
+    size_t bytes, product_items;            /* work-items of a product's group */
     ech_status status;                      /* of everything since the stack was made */
     struct ech_error err;
 };
@@ -106,7 +106,8 @@ static void *stage(struct gpu *g, size_t bytes) {
 }
 
 static void launch(struct gpu *g, enum kernel k, size_t x, size_t y, size_t z, const struct echi_argument *args, size_t count) {
-    const struct echi_launch how = {{x, y, z}, ECHI_GPU_ITEMS};
+    const bool product = k == K_product || k == K_conv_forward || k == K_conv_backward_weight || k == K_conv_backward_input;
+    const struct echi_launch how = {{x, y, z}, product ? g->product_items : ECHI_GPU_ITEMS};
     g->busy = true;
     if (fine(g)) g->status = echi_queue_launch(g->queue, g->kernel[k], args, (int)count, &how, &g->err);
 }
@@ -221,7 +222,9 @@ static ech_status make_buffers(struct gpu *g, size_t max_n, struct ech_error *er
 
 static ech_status open_kernels(struct gpu *g, struct ech_error *err) {
     struct echi_program *program;
-    ECHI_TRY(echi_device_program(g->device, echi_gpu_text, &program, err));
+    const bool gpu = echi_device_describe(g->device)->gpu;
+    g->product_items = gpu ? ECHI_GPU_PRODUCT_ITEMS : ECHI_GPU_PRODUCT_ITEMS_CPU;
+    ECHI_TRY(echi_device_program(g->device, gpu ? echi_gpu_text : echi_gpu_text_cpu, &program, err));
     for (int k = 0; k < N_KERNELS; k++) ECHI_TRY(echi_program_kernel(program, kernel_names[k], &g->kernel[k], err));
     return echi_queue_create(g->device, &g->queue, err);
 }

@@ -5,3 +5,6 @@
 const char echi_gpu_text[] =
 #include "kernels.inc"
     ;
+const char echi_gpu_text_cpu[] = "#define CPU\n"
+#include "kernels.inc"
+    ;
