@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "cpu/echi_cpu_kernels.h"
+#include "echi_backends.h"
 #include "echi_stack_impl.h"
 #include "problem.h"
 
@@ -25,21 +26,29 @@
 static const struct echi_stack_impl *const candidates[] = {&echi_stack_cpu_close, &echi_stack_cpu_base, &echi_stack_cpu_fixed, &echi_stack_cpu_avx2, &echi_stack_cpu_avx512, &echi_stack_gpu};
 #define CANDIDATES (sizeof candidates / sizeof candidates[0])
 
-/* The first device that is not the host; NULL where there is none. It has one problem of FAR_EVERY: its launches take longer than all else. */
+/* OpenCL's first device, as it is and as a GPU would be, whose products are other kernels; NULL where there is none. They have one problem of FAR_EVERY
+ * in turns: their launches take longer than all else. */
 #define FAR_EVERY 3
-static struct echi_device *far_device;
+static struct echi_device *far_device[2];
+
+static ech_status gpu_info(int index, struct echi_device_info *out, struct ech_error *err) {
+    ech_status status = echi_backend_opencl.device_info(index, out, err);
+    out->gpu = true;
+    return status;
+}
 
 static int open_devices(void **state) {
-    struct echi_device_info info;
-    char spec[32] = "";
-    for (int i = 0; far_device == NULL && echi_device_at(i, spec, sizeof spec, &info); i++)
-        if (!info.host_memory && echi_device_open(spec, 1, &far_device, NULL) != ECH_OK) return -1;
-    if (far_device == NULL) print_message("OpenCL has no device here (apt-get install ocl-icd-libopencl1 pocl-opencl-icd): the kernels of ops/gpu are not tried\n");
+    static struct echi_backend as_gpu;   /* as long as its device */
+    as_gpu = echi_backend_opencl;
+    as_gpu.device_info = gpu_info;
+    if (echi_backend_opencl.device_count() == 0)
+        print_message("OpenCL has no device here (apt-get install ocl-icd-libopencl1 pocl-opencl-icd): the kernels of ops/gpu are not tried\n");
+    else if (echi_device_open("opencl:0", 1, &far_device[0], NULL) != ECH_OK || echi_device_open_on(&as_gpu, 0, 1, &far_device[1], NULL) != ECH_OK) return -1;
     return problem_open_device(state);
 }
 
 static int close_devices(void **state) {
-    echi_device_close(far_device);
+    for (int i = 0; i < 2; i++) echi_device_close(far_device[i]);
     return problem_close_device(state);
 }
 
@@ -61,8 +70,8 @@ static bool bench_open(struct bench *b, const struct problem *p, const struct ec
     struct ech_error err;
     memset(b, 0, sizeof *b);
     static int turn;
-    if (impl->far && (far_device == NULL || turn++ % FAR_EVERY != 0)) return false;
-    ech_status status = echi_stack_create_with(impl->far ? far_device : problem_device, impl, p->layers, p->count, max_n, &b->stack, &err);
+    if (impl->far && (far_device[0] == NULL || turn++ % FAR_EVERY != 0)) return false;
+    ech_status status = echi_stack_create_with(impl->far ? far_device[turn / FAR_EVERY % 2] : problem_device, impl, p->layers, p->count, max_n, &b->stack, &err);
     if (status == ECH_E_UNSUPPORTED) return false;
     if (status != ECH_OK) fail_msg("%s: %s: %s", p->text, impl->name, err.text);
     b->p = p;
