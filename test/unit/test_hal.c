@@ -154,7 +154,7 @@ static void check_pinned(struct echi_device *device) {
 
 /* OpenCL C and CUDA C alike. Each group turns its numbers around, by way of local memory. */
 static const char turn[] =
-    "#ifdef __OPENCL_VERSION__\n"
+    "#ifdef __OPENCL_C_VERSION__\n"
     "#define GROUP get_group_id(0)\n#define ROW get_group_id(1)\n#define ITEM get_local_id(0)\n#define WAIT barrier(CLK_LOCAL_MEM_FENCE)\n"
     "__kernel void turn(__global const int *from, __global int *to, int add, float times) { __local int near[32];\n"
     "#else\n"
