@@ -41,7 +41,8 @@ struct echi_argument {
     const void *value;
     size_t bytes;
 };
-/* Groups of work-items that share local memory and wait for each other: so many groups along x, y and z, each of so many work-items along x. */
+/* Groups of work-items that share local memory and wait for each other: so many groups along x, y and z, each of so many work-items along
+ * x. */
 struct echi_launch { size_t groups[3], items; };
 #define ECHI_ARGUMENTS_MOST 24
 
@@ -69,7 +70,8 @@ struct echi_backend {
     void (*queue_destroy)(void *impl, void *queue);     /* waits for what was submitted */
     ech_status (*queue_write)(void *impl, void *queue, void *memory, size_t at, const void *host, size_t bytes, struct ech_error *err);
     ech_status (*queue_read)(void *impl, void *queue, const void *memory, size_t at, void *host, size_t bytes, struct ech_error *err);
-    ech_status (*queue_copy)(void *impl, void *queue, void *to, size_t to_at, const void *from, size_t from_at, size_t bytes, struct ech_error *err);
+    ech_status (*queue_copy)(void *impl, void *queue, void *to, size_t to_at, const void *from, size_t from_at, size_t bytes,
+                             struct ech_error *err);
     ech_status (*queue_run)(void *impl, void *queue, echi_host_kernel kernel, void *args, struct ech_error *err);
     /* Kernels from a text, or from what `binary` gave for it on the same device and driver. A text that the compiler refuses:
      * ECH_E_UNSUPPORTED with its message. out_bytes is malloc'd, the caller's; NULL when the runtime gives none. */
@@ -90,8 +92,8 @@ struct echi_backend {
 /* --- backends and devices --- */
 int echi_backend_count(void);
 const struct echi_backend *echi_backend_at(int i);            /* fastest kind first, the CPU last but for `null` */
-/* The i-th device that there is, by its backend's place in that list: its spec ("opencl:0"), and what it is. A card that two runtimes have is
- * listed once, by the first, and can be opened by either name. False when there are not so many. */
+/* The i-th device that there is, by its backend's place in that list: its spec ("opencl:0"), and what it is. A card that two runtimes have
+ * is listed once, by the first, and can be opened by either name. False when there are not so many. */
 bool echi_device_at(int i, char *spec, size_t cap, struct echi_device_info *out);
 /* Opens "cpu", "cpu:0", "null:0", ... `threads` is for backends that compute on the host (at least 1, the
  * caller's with them): those beyond the first are started here, and sleep until there is work. ECH_E_MEMORY when the OS refuses one.
@@ -119,8 +121,10 @@ ech_status echi_buffer_create_pinned(struct echi_device *device, size_t bytes, s
 ech_status echi_queue_create(struct echi_device *device, struct echi_queue **out, struct ech_error *err);
 void echi_queue_destroy(struct echi_queue *queue);
 ech_status echi_queue_write(struct echi_queue *q, struct echi_buffer *to, size_t at, const void *host, size_t bytes, struct ech_error *err);
-ech_status echi_queue_read(struct echi_queue *q, const struct echi_buffer *from, size_t at, void *host, size_t bytes, struct ech_error *err);
-ech_status echi_queue_copy(struct echi_queue *q, struct echi_buffer *to, size_t to_at, const struct echi_buffer *from, size_t from_at, size_t bytes, struct ech_error *err);
+ech_status echi_queue_read(struct echi_queue *q, const struct echi_buffer *from, size_t at, void *host, size_t bytes,
+                           struct ech_error *err);
+ech_status echi_queue_copy(struct echi_queue *q, struct echi_buffer *to, size_t to_at, const struct echi_buffer *from, size_t from_at,
+                           size_t bytes, struct ech_error *err);
 ech_status echi_queue_run(struct echi_queue *q, echi_host_kernel kernel, void *args, struct ech_error *err);
 ech_status echi_queue_launch(struct echi_queue *q, const struct echi_kernel *kernel, const struct echi_argument *args, int count,
                              const struct echi_launch *how, struct ech_error *err);
@@ -131,8 +135,8 @@ ech_status echi_event_wait(struct echi_queue *q, echi_event event, int64_t deadl
 /* --- kernels (kernels.c), for devices that are not the host: elsewhere ECH_E_UNSUPPORTED --- */
 /* Where compiled programs are kept from now on, for the next run: a folder that is there, or NULL for nowhere, as at first. Copied. */
 void echi_device_keep_programs(struct echi_device *device, const char *folder);
-/* Compiles `text`, which must outlive the device; asked for again it is the same program. Freed with the device. ECH_E_UNSUPPORTED when the device's
- * compiler refuses it, with its words. */
+/* Compiles `text`, which must outlive the device; asked for again it is the same program. Freed with the device. ECH_E_UNSUPPORTED when
+ * the device's compiler refuses it, with its words. */
 ech_status echi_device_program(struct echi_device *device, const char *text, struct echi_program **out, struct ech_error *err);
 /* Also freed with the device. ECH_E_ARGUMENT when the text has none of that name. */
 ech_status echi_program_kernel(struct echi_program *program, const char *name, struct echi_kernel **out, struct ech_error *err);

@@ -183,7 +183,8 @@ ech_status echi_buffer_create_pinned(struct echi_device *device, size_t bytes, s
         free(buffer);
         return status;
     }
-    *buffer = (struct echi_buffer){.device = device, .memory = memory, .host = backend->pinned_host(device->impl, memory), .bytes = bytes, .pinned = true};
+    *buffer = (struct echi_buffer){.device = device, .memory = memory, .host = backend->pinned_host(device->impl, memory), .bytes = bytes,
+                                   .pinned = true};
     *out = buffer;
     return ECH_OK;
 }
@@ -245,7 +246,8 @@ static ech_status check_range(const struct echi_queue *q, const struct echi_buff
         return echi_fail(err, ECH_E_ARGUMENT, operation, "the buffer is on another device (%s) than the queue (%s)",
                          buffer->device->info.name, q->device->info.name);
     if (buffer->pinned)
-        return echi_fail(err, ECH_E_ARGUMENT, operation, "the buffer is pinned memory of the host; give what echi_buffer_host says as the host's end");
+        return echi_fail(err, ECH_E_ARGUMENT, operation,
+                         "the buffer is pinned memory of the host; give what echi_buffer_host says as the host's end");
     if (at > buffer->bytes || bytes > buffer->bytes - at)
         return echi_fail(err, ECH_E_ARGUMENT, operation, "%zu bytes at %zu do not fit in a buffer of %zu bytes", bytes, at,
                          buffer->bytes);

@@ -176,16 +176,16 @@ ech_status echi_program_kernel(struct echi_program *program, const char *name, s
 }
 
 /* Argument i, and the memory of its buffer. */
-static ech_status check_argument(const struct echi_queue *q, const struct echi_kernel *kernel, const struct echi_argument *arg, int i, void **out_memory,
-                                 struct ech_error *err) {
+static ech_status check_argument(const struct echi_queue *q, const struct echi_kernel *kernel, const struct echi_argument *arg, int i,
+                                 void **out_memory, struct ech_error *err) {
     *out_memory = NULL;
     if (arg->buffer == NULL) {
         if (arg->value != NULL && arg->bytes > 0) return ECH_OK;
         return echi_fail(err, ECH_E_ARGUMENT, "queue.launch", "argument %d of kernel %s is neither a buffer nor a value", i, kernel->name);
     }
     if (arg->buffer->device != q->device || arg->buffer->pinned)
-        return echi_fail(err, ECH_E_ARGUMENT, "queue.launch", "argument %d of kernel %s is memory of %s; it must be the device's own", i, kernel->name,
-                         arg->buffer->pinned ? "the host" : arg->buffer->device->info.name);
+        return echi_fail(err, ECH_E_ARGUMENT, "queue.launch", "argument %d of kernel %s is memory of %s; it must be the device's own", i,
+                         kernel->name, arg->buffer->pinned ? "the host" : arg->buffer->device->info.name);
     *out_memory = arg->buffer->memory;
     return ECH_OK;
 }
@@ -201,10 +201,12 @@ ech_status echi_queue_launch(struct echi_queue *q, const struct echi_kernel *ker
         return echi_fail(err, ECH_E_ARGUMENT, "queue.launch", "kernel %s was compiled for another device (%s)", kernel->name,
                          kernel->program->device->info.name);
     if (count < 0 || count > ECHI_ARGUMENTS_MOST)
-        return echi_fail(err, ECH_E_ARGUMENT, "queue.launch", "%d arguments for kernel %s; it may have 0 to %d", count, kernel->name, ECHI_ARGUMENTS_MOST);
+        return echi_fail(err, ECH_E_ARGUMENT, "queue.launch", "%d arguments for kernel %s; it may have 0 to %d", count, kernel->name,
+                         ECHI_ARGUMENTS_MOST);
     for (int i = 0; i < 3; i++)
         if (how->groups[i] < 1 || how->groups[i] > INT32_MAX || how->items < 1 || how->items > 1024)
-            return echi_fail(err, ECH_E_ARGUMENT, "queue.launch", "%zu x %zu x %zu groups of %zu work-items for kernel %s; it needs at least 1, of 1 to 1024",
+            return echi_fail(err, ECH_E_ARGUMENT, "queue.launch",
+                             "%zu x %zu x %zu groups of %zu work-items for kernel %s; it needs at least 1, of 1 to 1024",
                              how->groups[0], how->groups[1], how->groups[2], how->items, kernel->name);
     for (int i = 0; i < count; i++) ECHI_TRY(check_argument(q, kernel, &args[i], i, &memory[i], err));
     return q->device->backend->queue_launch(q->device->impl, q->impl, kernel->impl, args, memory, count, how, err);

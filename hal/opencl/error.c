@@ -40,7 +40,8 @@ ech_status echi_opencl_fail(cl_int code, const char *operation, const char *doin
     case CL_OUT_OF_RESOURCES:   /* what runtimes say of a device that is gone, or was reset, and of a queue that broke with it */
     case CL_DEVICE_NOT_AVAILABLE:
     case CL_INVALID_DEVICE:
-        return echi_fail(err, ECH_E_DEVICE_LOST, operation, "OpenCL's device failed in %s (%d, %s); start again, or choose another device", doing, code, text);
+        return echi_fail(err, ECH_E_DEVICE_LOST, operation, "OpenCL's device failed in %s (%d, %s); start again, or choose another device",
+                         doing, code, text);
     default:
         return echi_fail(err, ECH_E_INTERNAL, operation, "OpenCL refused %s (%d, %s)", doing, code, text);
     }

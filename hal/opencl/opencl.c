@@ -43,7 +43,8 @@ static ech_status opencl_device_info(int index, struct echi_device_info *out, st
     r->cl.clGetDeviceInfo(id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
     out->compute_units = units > 0 ? (int)units : 1;
     if (r->cl.clGetDeviceInfo(id, CL_DEVICE_PCI_BUS_INFO_KHR, sizeof pci, &pci, NULL) == CL_SUCCESS)
-        snprintf(out->pci, sizeof out->pci, "%04x:%02x:%02x.%x", pci.domain & 0xffff, pci.bus & 0xff, pci.device & 0xff, pci.function & 0xf);
+        snprintf(out->pci, sizeof out->pci, "%04x:%02x:%02x.%x", pci.domain & 0xffff, pci.bus & 0xff, pci.device & 0xff,
+                 pci.function & 0xf);
     return ECH_OK;
 }
 
@@ -95,7 +96,8 @@ static ech_status create_memory(struct echi_opencl_device *d, cl_bitfield flags,
     cl_int code = CL_SUCCESS;
     const cl_ulong most = ask_ulong(echi_opencl_runtime(), d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
     if (most > 0 && bytes > most)
-        return echi_fail(err, ECH_E_MEMORY, "buffer.create", "a buffer of %zu bytes is larger than the %llu that this OpenCL device allows; use a smaller batch or model",
+        return echi_fail(err, ECH_E_MEMORY, "buffer.create",
+                         "a buffer of %zu bytes is larger than the %llu that this OpenCL device allows; use a smaller batch or model",
                          bytes, (unsigned long long)most);
     cl_mem memory = d->cl->clCreateBuffer(d->context, CL_MEM_READ_WRITE | flags, bytes, NULL, &code);
     if (code != CL_SUCCESS) return echi_opencl_fail(code, "buffer.create", "a buffer", err);
@@ -196,39 +198,43 @@ static ech_status enqueued(cl_int code, const char *operation, const char *doing
     return code == CL_SUCCESS ? ECH_OK : echi_opencl_fail(code, operation, doing, err);
 }
 
-static ech_status opencl_queue_write(void *impl, void *queue, void *memory, size_t at, const void *host, size_t bytes, struct ech_error *err) {
+static ech_status opencl_queue_write(void *impl, void *queue, void *memory, size_t at, const void *host, size_t bytes,
+                                     struct ech_error *err) {
     const struct echi_opencl_calls *cl = ((struct echi_opencl_device *)impl)->cl;
-    return enqueued(cl->clEnqueueWriteBuffer(((struct opencl_queue *)queue)->queue, memory, 0, at, bytes, host, 0, NULL, NULL), "queue.write",
-                    "a copy to the device", err);
+    return enqueued(cl->clEnqueueWriteBuffer(((struct opencl_queue *)queue)->queue, memory, 0, at, bytes, host, 0, NULL, NULL),
+                    "queue.write", "a copy to the device", err);
 }
 
-static ech_status opencl_queue_read(void *impl, void *queue, const void *memory, size_t at, void *host, size_t bytes, struct ech_error *err) {
+static ech_status opencl_queue_read(void *impl, void *queue, const void *memory, size_t at, void *host, size_t bytes,
+                                    struct ech_error *err) {
     const struct echi_opencl_calls *cl = ((struct echi_opencl_device *)impl)->cl;
-    return enqueued(cl->clEnqueueReadBuffer(((struct opencl_queue *)queue)->queue, (cl_mem)memory, 0, at, bytes, host, 0, NULL, NULL), "queue.read",
-                    "a copy from the device", err);
+    return enqueued(cl->clEnqueueReadBuffer(((struct opencl_queue *)queue)->queue, (cl_mem)memory, 0, at, bytes, host, 0, NULL, NULL),
+                    "queue.read", "a copy from the device", err);
 }
 
 static ech_status opencl_queue_copy(void *impl, void *queue, void *to, size_t to_at, const void *from, size_t from_at, size_t bytes,
                                     struct ech_error *err) {
     const struct echi_opencl_calls *cl = ((struct echi_opencl_device *)impl)->cl;
-    return enqueued(cl->clEnqueueCopyBuffer(((struct opencl_queue *)queue)->queue, (cl_mem)from, to, from_at, to_at, bytes, 0, NULL, NULL), "queue.copy",
-                    "a copy on the device", err);
+    return enqueued(cl->clEnqueueCopyBuffer(((struct opencl_queue *)queue)->queue, (cl_mem)from, to, from_at, to_at, bytes, 0, NULL, NULL),
+                    "queue.copy", "a copy on the device", err);
 }
 
-static ech_status opencl_queue_launch(void *impl, void *queue, void *kernel, const struct echi_argument *args, void *const *memory, int count,
-                                      const struct echi_launch *how, struct ech_error *err) {
+static ech_status opencl_queue_launch(void *impl, void *queue, void *kernel, const struct echi_argument *args, void *const *memory,
+                                      int count, const struct echi_launch *how, struct ech_error *err) {
     const struct echi_opencl_device *d = impl;
     if (how->items > d->items_most)
-        return echi_fail(err, ECH_E_UNSUPPORTED, "queue.launch", "a kernel has groups of %zu work-items, this OpenCL device takes %zu; choose another device",
+        return echi_fail(err, ECH_E_UNSUPPORTED, "queue.launch",
+                         "a kernel has groups of %zu work-items, this OpenCL device takes %zu; choose another device",
                          how->items, d->items_most);
     for (int i = 0; i < count; i++) {
         const bool buffer = args[i].buffer != NULL;
-        const cl_int code = d->cl->clSetKernelArg(kernel, (cl_uint)i, buffer ? sizeof memory[i] : args[i].bytes, buffer ? (const void *)&memory[i] : args[i].value);
+        const cl_int code = d->cl->clSetKernelArg(kernel, (cl_uint)i, buffer ? sizeof memory[i] : args[i].bytes,
+                                                  buffer ? (const void *)&memory[i] : args[i].value);
         if (code != CL_SUCCESS) return echi_opencl_fail(code, "queue.launch", "an argument of a kernel", err);
     }
     const size_t all[3] = {how->groups[0] * how->items, how->groups[1], how->groups[2]}, group[3] = {how->items, 1, 1};
-    return enqueued(d->cl->clEnqueueNDRangeKernel(((struct opencl_queue *)queue)->queue, kernel, 3, NULL, all, group, 0, NULL, NULL), "queue.launch",
-                    "a kernel", err);
+    return enqueued(d->cl->clEnqueueNDRangeKernel(((struct opencl_queue *)queue)->queue, kernel, 3, NULL, all, group, 0, NULL, NULL),
+                    "queue.launch", "a kernel", err);
 }
 
 /* --- events --- */
@@ -272,14 +278,15 @@ static bool opencl_event_done(void *impl, void *queue, echi_event event) {
 static ech_status opencl_event_wait(void *impl, void *queue, echi_event event, int64_t deadline, struct ech_error *err) {
     struct opencl_queue *q = queue;
     if (event > q->taken)
-        return echi_fail(err, ECH_E_ARGUMENT, "event.wait", "event %llu was not taken from this queue, which is at %llu", (unsigned long long)event,
-                         (unsigned long long)q->taken);
+        return echi_fail(err, ECH_E_ARGUMENT, "event.wait", "event %llu was not taken from this queue, which is at %llu",
+                         (unsigned long long)event, (unsigned long long)q->taken);
     for (int64_t pause = LOOK_FIRST;; pause = pause * 2 < LOOK_LAST ? pause * 2 : LOOK_LAST) {
         const cl_int state = state_of(((struct echi_opencl_device *)impl)->cl, q, event);
         if (state == CL_COMPLETE) return ECH_OK;
         if (state < 0) return echi_opencl_fail(state, "event.wait", "work that was under way", err);
         const int64_t now = echi_now();
-        if (now >= deadline) return echi_fail(err, ECH_E_TIMEOUT, "event.wait", "the OpenCL device has not done its work in time; it hangs, or the deadline is too short");
+        if (now >= deadline) return echi_fail(err, ECH_E_TIMEOUT, "event.wait",
+                                              "the OpenCL device has not done its work in time; it hangs, or the deadline is too short");
         echi_sleep_until(now + pause < deadline ? now + pause : deadline);
     }
 }

@@ -36,7 +36,8 @@ static ech_status build(const struct echi_opencl_device *d, cl_program program, 
     build_log(d, program, log, sizeof log);
     d->cl->clReleaseProgram(program);
     if (code != CL_BUILD_PROGRAM_FAILURE) return echi_opencl_fail(code, "program", "building a program", err);
-    return echi_fail(err, ECH_E_UNSUPPORTED, "program", "the compiler of 'opencl' refused Echelon's kernels: %s; choose another device", log);
+    return echi_fail(err, ECH_E_UNSUPPORTED, "program", "the compiler of 'opencl' refused Echelon's kernels: %s; choose another device",
+                     log);
 }
 
 ech_status echi_opencl_program_create(void *impl, const char *text, void **out_program, struct ech_error *err) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A stack on a device that is not the host: one unit a layer, as in the reference, every activation and gradient in a buffer of the device from
- * the input to the loss. Parameters are the caller's, in memory of the host: those of a unit are copied in when it goes forward, and its
- * gradients out when it goes backward, which is the one moment of a step, beside the loss, when the host waits. All that goes wrong is kept
- * (struct gpu, `status`), later work is left out, and ops/stack.c asks after each call. */
+ * A stack on a device that is not the host: one unit a layer, as in the reference, every activation and gradient in a buffer of the device
+ * from the input to the loss. Parameters are the caller's, in memory of the host: those of a unit are copied in when it goes forward, and
+ * its gradients out when it goes backward, which is the one moment of a step, beside the loss, when the host waits. All that goes wrong is
+ * kept (struct gpu, `status`), later work is left out, and ops/stack.c asks after each call. */
 #include "echi_checked.h"
 #include "echi_error.h"
 #include "echi_gpu.h"
@@ -136,12 +136,12 @@ static size_t border_bytes(const struct gpu *g, int i) { return border_count(g, 
 static size_t map_of(struct echi_shape s) { return (size_t)s.h * (size_t)s.w; }
 
 static struct echi_window window_of(const struct echi_layer *l, int n) {
-    return (struct echi_window){n, l->in.c, l->in.h, l->in.w, l->out.c, l->out.h, l->out.w, l->kernel_h, l->kernel_w, l->stride_h, l->stride_w,
-                                l->pad_h, l->pad_w};
+    return (struct echi_window){n, l->in.c, l->in.h, l->in.w, l->out.c, l->out.h, l->out.w, l->kernel_h, l->kernel_w, l->stride_h,
+                                l->stride_w, l->pad_h, l->pad_w};
 }
 
-/* Groups that share the sums of a convolution's weights: enough for every unit of the device to have some, as the matrix is small and its sums
- * are long. */
+/* Groups that share the sums of a convolution's weights: enough for every unit of the device to have some, as the matrix is small and its
+ * sums are long. */
 #define PART_LEAST 512   /* numbers of a sum in a part */
 static size_t weight_parts(const struct gpu *g, const struct echi_layer *l, size_t n) {
     const size_t out = (size_t)l->out.c, depth = n * map_of(l->out);
@@ -176,10 +176,12 @@ static void gpu_destroy(void *state) {
 static ech_status make(struct gpu *g, size_t floats, struct echi_buffer **out, struct ech_error *err) {
     const struct echi_device_info *info = echi_device_describe(g->device);
     if (floats > INT32_MAX)
-        return echi_fail(err, ECH_E_MEMORY, "stack.create", "%zu numbers of one layer are more than kernels can count; use fewer samples a step", floats);
+        return echi_fail(err, ECH_E_MEMORY, "stack.create",
+                         "%zu numbers of one layer are more than kernels can count; use fewer samples a step", floats);
     g->bytes += floats * sizeof(float);
     if (info->memory > 0 && g->bytes > info->memory)
-        return echi_fail(err, ECH_E_MEMORY, "stack.create", "%s has %zu MiB of memory, and activations and parameters take more; use fewer samples a step",
+        return echi_fail(err, ECH_E_MEMORY, "stack.create",
+                         "%s has %zu MiB of memory, and activations and parameters take more; use fewer samples a step",
                          info->name, info->memory >> 20);
     return echi_buffer_create(g->device, floats * sizeof(float), out, err);
 }
@@ -215,7 +217,8 @@ static ech_status make_buffers(struct gpu *g, size_t max_n, struct ech_error *er
     ECHI_TRY(make(g, max_n, &g->labels, err));
     ECHI_TRY(make(g, max_n, &g->loss, err));
     ECHI_TRY(make(g, max_n, &g->correct, err));
-    /* Rows in and out, their gradients, labels, losses and hits, factors and statistics: all of a step at once, each from a multiple of 64 bytes. */
+    /* Rows in and out, their gradients, labels, losses and hits, factors and statistics: all of a step at once, each from a multiple of 64
+     * bytes. */
     const size_t rows = (border_size(layers, 0) + border_size(layers, g->count)) * max_n;
     return echi_buffer_create_pinned(g->device, (2 * rows + factors + stats + 3 * max_n + 16 * 8) * sizeof(float), &g->staging, err);
 }
@@ -304,8 +307,8 @@ static void params_in(struct gpu *g, const struct echi_layer *l, const struct ow
 static void conv_forward(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *x, struct echi_buffer *y) {
     const struct echi_window w = window_of(l, g->n);
     const size_t out = (size_t)l->out.c, places = (size_t)g->n * map_of(l->out);
-    LAUNCH_PRODUCT(g, K_conv_forward, out, places, l->weights / out, 1, BUFFER(x), BUFFER(own->weight), BUFFER(l->bias ? own->bias : own->weight),
-                   INT(l->bias), BUFFER(y), WINDOW(w));
+    LAUNCH_PRODUCT(g, K_conv_forward, out, places, l->weights / out, 1, BUFFER(x), BUFFER(own->weight),
+                   BUFFER(l->bias ? own->bias : own->weight), INT(l->bias), BUFFER(y), WINDOW(w));
 }
 
 static void fc_forward(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *x, struct echi_buffer *y) {
@@ -318,8 +321,8 @@ static void norm_forward(struct gpu *g, const struct echi_layer *l, const struct
     const size_t channels = (size_t)l->in.c, places = map_of(l->in);
     if (g->trains)
         LAUNCH(g, K_norm_statistics, channels, 1, 1, BUFFER(x), BUFFER(own->stats), INT(channels), INT(places), INT((size_t)g->n * places));
-    LAUNCH_EACH(g, K_norm_forward, (size_t)g->n * channels * places, BUFFER(x), BUFFER(own->stats), BUFFER(own->weight), BUFFER(own->bias), BUFFER(y),
-                FLOAT(ECHI_NORM_EPSILON), INT(channels), INT(places));
+    LAUNCH_EACH(g, K_norm_forward, (size_t)g->n * channels * places, BUFFER(x), BUFFER(own->stats), BUFFER(own->weight), BUFFER(own->bias),
+                BUFFER(y), FLOAT(ECHI_NORM_EPSILON), INT(channels), INT(places));
 }
 
 static void gpu_forward(void *state, int unit, const echi_real *params) {
@@ -328,7 +331,8 @@ static void gpu_forward(void *state, int unit, const echi_real *params) {
     const struct own *own = &g->own[unit];
     const struct echi_window w = window_of(l, g->n);
     const size_t count = border_count(g, unit + 1);
-    struct echi_buffer *x = g->borders[echi_layer_takes(g->layers, unit)].value, *y = g->borders[unit + 1].value, *extra = g->borders[unit + 1].extra;
+    struct echi_buffer *x = g->borders[echi_layer_takes(g->layers, unit)].value, *y = g->borders[unit + 1].value,
+        *extra = g->borders[unit + 1].extra;
     params_in(g, l, own, params);
     switch (l->op) {
     case ECHI_OP_CONV2D: conv_forward(g, l, own, x, y); break;
@@ -366,8 +370,8 @@ static void gpu_loss(void *state, const uint16_t *labels, echi_real scale, doubl
     float *loss = stage(g, n * sizeof *loss);
     for (size_t s = 0; s < n; s++) staged[s] = labels[s];
     copy_in(g, g->labels, staged, n * sizeof *staged);
-    LAUNCH_EACH(g, K_softmax_loss, n, BUFFER(out->value), BUFFER(g->labels), FLOAT(scale), BUFFER(out->gradient), BUFFER(g->loss), BUFFER(g->correct),
-                INT(g->layers[g->count - 1].out.c));
+    LAUNCH_EACH(g, K_softmax_loss, n, BUFFER(out->value), BUFFER(g->labels), FLOAT(scale), BUFFER(out->gradient), BUFFER(g->loss),
+                BUFFER(g->correct), INT(g->layers[g->count - 1].out.c));
     copy_out(g, g->loss, loss, n * sizeof *loss);
     copy_out(g, g->correct, correct, n * sizeof *correct);
     wait(g);
@@ -396,27 +400,32 @@ static void give(struct gpu *g, int i) {
 static void bias_backward(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *dy) {
     const size_t places = map_of(l->out);
     if (l->bias)
-        LAUNCH(g, K_sum_channels, (size_t)l->out.c, 1, 1, BUFFER(dy), BUFFER(own->dbias), INT(l->out.c), INT(places), INT((size_t)g->n * places));
+        LAUNCH(g, K_sum_channels, (size_t)l->out.c, 1, 1, BUFFER(dy), BUFFER(own->dbias), INT(l->out.c), INT(places),
+               INT((size_t)g->n * places));
 }
 
-static void conv_backward_params(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *x, struct echi_buffer *dy) {
+static void conv_backward_params(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *x,
+                                 struct echi_buffer *dy) {
     const struct echi_window w = window_of(l, g->n);
     const size_t out = (size_t)l->out.c, depth = (size_t)g->n * map_of(l->out), parts = weight_parts(g, l, (size_t)g->n);
-    LAUNCH_PRODUCT(g, K_conv_backward_weight, out, l->weights / out, depth, parts, BUFFER(x), BUFFER(dy), BUFFER(parts > 1 ? g->parts : own->dweight),
-                   WINDOW(w));
+    LAUNCH_PRODUCT(g, K_conv_backward_weight, out, l->weights / out, depth, parts, BUFFER(x), BUFFER(dy),
+                   BUFFER(parts > 1 ? g->parts : own->dweight), WINDOW(w));
     if (parts > 1)
-        LAUNCH(g, K_sum_parts, blocks(l->weights, ECHI_GPU_ITEMS), 1, 1, BUFFER(g->parts), BUFFER(own->dweight), INT(l->weights), INT(parts));
+        LAUNCH(g, K_sum_parts, blocks(l->weights, ECHI_GPU_ITEMS), 1, 1, BUFFER(g->parts), BUFFER(own->dweight), INT(l->weights),
+               INT(parts));
     bias_backward(g, l, own, dy);
 }
 
-static void fc_backward_params(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *x, struct echi_buffer *dy) {
+static void fc_backward_params(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *x,
+                               struct echi_buffer *dy) {
     const size_t in = echi_shape_size(l->in), out = (size_t)l->out.c;
     LAUNCH_PRODUCT(g, K_product, out, in, (size_t)g->n, 1, BUFFER(dy), INT(1), INT(out), BUFFER(x), INT(in), INT(1), BUFFER(own->dweight),
                    BUFFER(own->weight), INT(0));
     bias_backward(g, l, own, dy);
 }
 
-static void norm_backward_params(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *x, struct echi_buffer *dy) {
+static void norm_backward_params(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *x,
+                                 struct echi_buffer *dy) {
     const size_t channels = (size_t)l->in.c, places = map_of(l->in);
     LAUNCH(g, K_norm_backward_params, channels, 1, 1, BUFFER(x), BUFFER(dy), BUFFER(own->stats), BUFFER(own->dweight), BUFFER(own->dbias),
            FLOAT(ECHI_NORM_EPSILON), INT(channels), INT(places), INT((size_t)g->n * places));
@@ -436,22 +445,25 @@ static void grads_out(struct gpu *g, const struct echi_layer *l, const struct ow
 
 /* --- gradients of inputs --- */
 
-static void conv_backward_input(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *dy, struct echi_buffer *dx) {
+static void conv_backward_input(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *dy,
+                                struct echi_buffer *dx) {
     const struct echi_window w = window_of(l, g->n);
     LAUNCH_PRODUCT(g, K_conv_backward_input, (size_t)l->in.c, (size_t)g->n * map_of(l->in), l->weights / (size_t)l->in.c, 1, BUFFER(dy),
                    BUFFER(own->weight), BUFFER(dx), WINDOW(w));
 }
 
-static void fc_backward_input(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *dy, struct echi_buffer *dx) {
+static void fc_backward_input(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *dy,
+                              struct echi_buffer *dx) {
     const size_t in = echi_shape_size(l->in), out = (size_t)l->out.c;
     LAUNCH_PRODUCT(g, K_product, (size_t)g->n, in, out, 1, BUFFER(dy), INT(out), INT(1), BUFFER(own->weight), INT(in), INT(1), BUFFER(dx),
                    BUFFER(own->weight), INT(0));
 }
 
-static void norm_backward_input(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *x, struct echi_buffer *dy,
-                                struct echi_buffer *dx) {
+static void norm_backward_input(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *x,
+                                struct echi_buffer *dy, struct echi_buffer *dx) {
     const size_t channels = (size_t)l->in.c, places = map_of(l->in), per_channel = (size_t)g->n * places;
-    LAUNCH_EACH(g, K_norm_backward_input, per_channel * channels, BUFFER(x), BUFFER(dy), BUFFER(own->stats), BUFFER(own->weight), BUFFER(own->dweight),
+    LAUNCH_EACH(g, K_norm_backward_input, per_channel * channels, BUFFER(x), BUFFER(dy), BUFFER(own->stats), BUFFER(own->weight),
+                BUFFER(own->dweight),
                 BUFFER(own->dbias), BUFFER(dx), INT(g->trains), INT(per_channel), FLOAT(ECHI_NORM_EPSILON), INT(channels), INT(places));
 }
 
@@ -461,7 +473,8 @@ static void input_backward(struct gpu *g, int unit) {
     const struct echi_window w = window_of(l, g->n);
     const int from = echi_layer_takes(g->layers, unit);
     const size_t count = border_count(g, from), bytes = border_bytes(g, unit + 1);
-    struct echi_buffer *x = g->borders[from].value, *dy = g->borders[unit + 1].gradient, *dx = share_of(g, from), *extra = g->borders[unit + 1].extra;
+    struct echi_buffer *x = g->borders[from].value, *dy = g->borders[unit + 1].gradient, *dx = share_of(g, from),
+        *extra = g->borders[unit + 1].extra;
     switch (l->op) {
     case ECHI_OP_CONV2D: conv_backward_input(g, l, own, dy, dx); break;
     case ECHI_OP_FC: fc_backward_input(g, l, own, dy, dx); break;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Each op once on a device, beside the reference on the host: drivers and compilers have bugs, and a device that computes wrongly would train on
- * without a word. */
+ * Each op once on a device, beside the reference on the host: drivers and compilers have bugs, and a device that computes wrongly would
+ * train on without a word. */
 #include "echi_error.h"
 #include "echi_gpu.h"
 #include "echi_random.h"
@@ -38,8 +38,8 @@ static void fill(struct echi_random *r, float *x, size_t count) {
 }
 
 /* One step of one layer. `host` holds parameters and gradients. */
-static ech_status answer(struct echi_device *device, struct echi_device *host, const struct echi_stack_impl *impl, const struct echi_layer *layer,
-                         struct sheet *sheet, struct answer *out, struct ech_error *err) {
+static ech_status answer(struct echi_device *device, struct echi_device *host, const struct echi_stack_impl *impl,
+                         const struct echi_layer *layer, struct sheet *sheet, struct answer *out, struct ech_error *err) {
     struct echi_stack *stack = NULL;
     struct echi_buffer *params = NULL, *grads = NULL;
     struct echi_row rows[SAMPLES];
@@ -86,7 +86,8 @@ static ech_status check_op(struct echi_device *device, struct echi_device *host,
     else if (!alike(got->in_grad, wanted->in_grad, in)) what = "the gradient of its input";
     if (what == NULL) return ECH_OK;
     const struct echi_device_info *info = echi_device_describe(device);
-    return echi_fail(err, ECH_E_UNSUPPORTED, "device.check", "'%s' (%s) computes wrongly, as its answer to a known question shows: %s, %s; choose another device, "
+    return echi_fail(err, ECH_E_UNSUPPORTED, "device.check",
+                     "'%s' (%s) computes wrongly, as its answer to a known question shows: %s, %s; choose another device, "
                      "or another driver", info->backend, info->name, echi_op_name(layer->op), what);
 }
 
@@ -95,7 +96,8 @@ ech_status echi_gpu_check(struct echi_device *device, struct ech_error *err) {
     struct echi_device *host = NULL;
     struct sheet *sheet = calloc(1, sizeof *sheet);
     struct answer *answers = calloc(2, sizeof *answers);
-    ech_status status = sheet && answers ? echi_device_open("cpu", 1, &host, err) : echi_fail_memory(err, "device.check", "the answers to known questions");
+    ech_status status = sheet && answers ? echi_device_open("cpu", 1, &host, err) : echi_fail_memory(err, "device.check",
+        "the answers to known questions");
     if (status == ECH_OK) {
         echi_random_init(&r, 1, ECHI_STREAM_KNOWN, 0);
         fill(&r, sheet->in, MOST_NUMBERS);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Softmax and cross-entropy, as in ops/ref/softmax.c: an item for each sample. correct[s] is 1 when its largest output, the first of equal ones,
- * is at its label; a NaN counts as larger than anything, and as wrong. */
-KERNEL(ITEMS) softmax_loss(GLOBAL const float *y, GLOBAL const int *labels, float scale, GLOBAL float *dy, GLOBAL float *loss, GLOBAL int *correct,
-                           int classes, int n) {
+ * Softmax and cross-entropy, as in ops/ref/softmax.c: an item for each sample. correct[s] is 1 when its largest output, the first of equal
+ * ones, is at its label; a NaN counts as larger than anything, and as wrong. */
+KERNEL(ITEMS) softmax_loss(GLOBAL const float *y, GLOBAL const int *labels, float scale, GLOBAL float *dy, GLOBAL float *loss,
+                           GLOBAL int *correct, int classes, int n) {
     if (AT >= n) return;
     GLOBAL const float *row = y + AT * classes;
     GLOBAL float *drow = dy + AT * classes;

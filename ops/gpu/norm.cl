@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sums over a channel, and batch-norm, which is made of them: a group for each channel. Formulas as in ops/ref/batch_norm.c; sums are in float, of
- * what each item collects first, then in a tree. `stats` has the means of all channels and then their variances. */
+ * Sums over a channel, and batch-norm, which is made of them: a group for each channel. Formulas as in ops/ref/batch_norm.c; sums are in
+ * float, of what each item collects first, then in a tree. `stats` has the means of all channels and then their variances. */
 
 /* The sum of every item's `mine`, known to all. `room` has ITEMS floats. */
 FUNCTION float sum_of_group(LOCAL float *room, float mine) {
@@ -45,16 +45,16 @@ KERNEL(ITEMS) norm_statistics(GLOBAL const float *x, GLOBAL float *stats, int ch
 
 FUNCTION float deviation(float variance, float epsilon) { return sqrt((variance > 0 ? variance : 0) + epsilon); }
 
-KERNEL(ITEMS) norm_forward(GLOBAL const float *x, GLOBAL const float *stats, GLOBAL const float *weight, GLOBAL const float *bias, GLOBAL float *y,
-                           float epsilon, int channels, int places, int count) {
+KERNEL(ITEMS) norm_forward(GLOBAL const float *x, GLOBAL const float *stats, GLOBAL const float *weight, GLOBAL const float *bias,
+                           GLOBAL float *y, float epsilon, int channels, int places, int count) {
     if (AT >= count) return;
     const int c = AT / places % channels;
     y[AT] = (x[AT] - stats[c]) / deviation(stats[channels + c], epsilon) * weight[c] + bias[c];
 }
 
 /* dbias = sum dy, dweight = sum dy h. */
-KERNEL(ITEMS) norm_backward_params(GLOBAL const float *x, GLOBAL const float *dy, GLOBAL const float *stats, GLOBAL float *dweight, GLOBAL float *dbias,
-                                   float epsilon, int channels, int places, int count) {
+KERNEL(ITEMS) norm_backward_params(GLOBAL const float *x, GLOBAL const float *dy, GLOBAL const float *stats, GLOBAL float *dweight,
+                                   GLOBAL float *dbias, float epsilon, int channels, int places, int count) {
     LOCAL float room[ITEMS];
     const int c = GROUP(0);
     float sum = 0, along = 0;
@@ -70,7 +70,8 @@ KERNEL(ITEMS) norm_backward_params(GLOBAL const float *x, GLOBAL const float *dy
 
 /* of_batch: the statistics are those of x, so they move with it. per_channel: numbers of a channel. */
 KERNEL(ITEMS) norm_backward_input(GLOBAL const float *x, GLOBAL const float *dy, GLOBAL const float *stats, GLOBAL const float *weight,
-                                  GLOBAL const float *dweight, GLOBAL const float *dbias, GLOBAL float *dx, int of_batch, int per_channel, float epsilon,
+                                  GLOBAL const float *dweight, GLOBAL const float *dbias, GLOBAL float *dx, int of_batch, int per_channel,
+                                      float epsilon,
                                   int channels, int places, int count) {
     if (AT >= count) return;
     const int c = AT / places % channels;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Pools: forward, an item for each output place; backward, one for each input place, which collects from the windows that it lies in, in their
- * order, so that no two items write one number. */
+ * Pools: forward, an item for each output place; backward, one for each input place, which collects from the windows that it lies in, in
+ * their order, so that no two items write one number. */
 FUNCTION int most(int a, int b) { return a > b ? a : b; }
 FUNCTION int least(int a, int b) { return a < b ? a : b; }
 
@@ -18,7 +18,8 @@ FUNCTION struct inside inside_of(struct echi_window w, int oh, int ow) {
 FUNCTION int first_window(int at, int pad, int side, int stride) { return most(0, (at + pad - side) / stride + (at + pad >= side)); }
 FUNCTION int end_window(int at, int pad, int stride, int windows) { return least((at + pad) / stride + 1, windows); }
 
-/* Also writes where each number came from: its place in the map. The first of equal ones in row order; a NaN counts as larger than anything. */
+/* Also writes where each number came from: its place in the map. The first of equal ones in row order; a NaN counts as larger than
+ * anything. */
 KERNEL(ITEMS) max_pool_forward(GLOBAL const float *x, GLOBAL float *y, GLOBAL int *chosen, struct echi_window w, int count) {
     if (AT >= count) return;
     const int ow = AT % w.out_w, oh = AT / w.out_w % w.out_h, map = AT / (w.out_w * w.out_h);

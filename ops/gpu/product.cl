@@ -7,10 +7,11 @@
  *   C_COL(col)               what a column has to say about where a sum goes
  *   PUT(row, col, at, sum)   what becomes of a sum; at: what C_COL said
  *
- * A group computes TILE x TILE sums, DOWN x ACROSS items; each has ROWS x COLS of them in registers, of LANES columns at once, and reads the ROWS +
- * COLS that a k needs from local memory, where STEP columns of A and STEP rows of B lie at a time (Volkov and Demmel, "Benchmarking GPUs to tune
- * dense linear algebra", SC 2008, sections 4 and 5). Where a number lies is asked once a row, column and k and kept in local memory: divisions
- * would take longer than the product. The sums over k may be dealt to several groups along z, `slice` of them each. */
+ * A group computes TILE x TILE sums, DOWN x ACROSS items; each has ROWS x COLS of them in registers, of LANES columns at once, and reads
+ * the ROWS + COLS that a k needs from local memory, where STEP columns of A and STEP rows of B lie at a time (Volkov and Demmel,
+ * "Benchmarking GPUs to tune dense linear algebra", SC 2008, sections 4 and 5). Where a number lies is asked once a row, column and k and
+ * kept in local memory: divisions would take longer than the product. The sums over k may be dealt to several groups along z, `slice` of
+ * them each. */
 KERNEL(DOWN * ACROSS) PRODUCT(PARAMETERS int rows, int cols, int depth, int slice) {
     LOCAL float a[STEP][TILE + 1], b[STEP][TILE];
     LOCAL struct place a_row[TILE], b_col[TILE], a_k[STEP], b_k[STEP];

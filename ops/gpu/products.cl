@@ -2,7 +2,7 @@
  * The products of matrices that layers are made of. A convolution is one whose matrices are never written down: each number is found in the
  * image when it is needed ("implicit GEMM": Chetlur et al., "cuDNN", arXiv 1410.0759, section 3.1). */
 #define TILE 64                  /* rows and columns of C that a group computes */
-#ifdef CPU                       /* many sums an item, in vectors, and few items: what a group's items share is not shared by hardware here */
+#ifdef CPU                       /* many sums an item, in vectors, and few items: nothing of theirs is done at once */
 typedef float16 wide;
 #define LANES 16
 #define LOAD(p) vload16(0, p)
@@ -34,7 +34,8 @@ FUNCTION float number(GLOBAL const float *from, struct place p, struct place q) 
 
 /* --- fully connected layers: matrices as they lie, numbers row_a apart along A's rows, and so on; C is dense --- */
 #define PRODUCT product
-#define PARAMETERS GLOBAL const float *a_, int row_a, int k_a, GLOBAL const float *b_, int k_b, int col_b, GLOBAL float *c_, GLOBAL const float *bias, int has_bias,
+#define PARAMETERS GLOBAL const float *a_, int row_a, int k_a, GLOBAL const float *b_, int k_b, int col_b, GLOBAL float *c_, \
+    GLOBAL const float *bias, int has_bias,
 #define A_ROW(row) place((row) * row_a, 0, 0)
 #define A_K(k) place((k) * k_a, 0, 0)
 #define A(row, k) number(a_, row, k)
@@ -49,14 +50,15 @@ FUNCTION float number(GLOBAL const float *from, struct place p, struct place q) 
 
 /* --- convolutions --- */
 
-/* Number i = (channel, kernel row, kernel column) of a kernel over an image; and the place of the image where that of output place i = (sample, row,
- * column) begins. */
+/* Number i = (channel, kernel row, kernel column) of a kernel over an image; and the place of the image where that of output place i =
+ * (sample, row, column) begins. */
 FUNCTION struct place in_kernel(struct echi_window w, int i) {
     const int area = w.kernel_h * w.kernel_w, c = i / area, h = i % area / w.kernel_w, v = i % w.kernel_w;
     return place((c * w.in_h + h) * w.in_w + v, h, v);
 }
 FUNCTION struct place corner(struct echi_window w, int i) {
-    const int places = w.out_h * w.out_w, sample = i / places, h = i % places / w.out_w * w.stride_h - w.pad_h, v = i % w.out_w * w.stride_w - w.pad_w;
+    const int places = w.out_h * w.out_w, sample = i / places, h = i % places / w.out_w * w.stride_h - w.pad_h,
+        v = i % w.out_w * w.stride_w - w.pad_w;
     return place((sample * w.in_c * w.in_h + h) * w.in_w + v, h, v);
 }
 /* What lies there; 0 in the margin. A place in the margin is no less than -pad, and one that is outside is below that. */
@@ -70,7 +72,8 @@ FUNCTION int first_channel(int channels, int places, int i) { return i / places 
 
 /* y = bias + weight x under the kernel. Rows: output channels. Columns: output places of all samples. */
 #define PRODUCT conv_forward
-#define PARAMETERS GLOBAL const float *x_, GLOBAL const float *weight, GLOBAL const float *bias, int has_bias, GLOBAL float *y_, struct echi_window w,
+#define PARAMETERS GLOBAL const float *x_, GLOBAL const float *weight, GLOBAL const float *bias, int has_bias, GLOBAL float *y_, \
+    struct echi_window w,
 #define A_ROW(row) place((row) * depth, 0, 0)
 #define A_K(k) place(k, 0, 0)
 #define A(row, k) number(weight, row, k)
@@ -83,8 +86,8 @@ FUNCTION int first_channel(int channels, int places, int i) { return i / places 
 #define PUT(row, col, at, sum) y_[(at) + (row) * (w.out_h * w.out_w)] = (sum) + (has_bias ? bias[row] : 0)
 #include "product.cl"
 
-/* dweight = dy x under the kernel. Rows: output channels. Columns: numbers of a kernel. Summed over output places of all samples, of which each
- * group along z has a part, and sums of its own to put it in. */
+/* dweight = dy x under the kernel. Rows: output channels. Columns: numbers of a kernel. Summed over output places of all samples, of which
+ * each group along z has a part, and sums of its own to put it in. */
 #define PRODUCT conv_backward_weight
 #define PARAMETERS GLOBAL const float *x_, GLOBAL const float *dy, GLOBAL float *parts, struct echi_window w,
 #define A_ROW(row) place((row) * (w.out_h * w.out_w), 0, 0)
@@ -99,7 +102,8 @@ FUNCTION int first_channel(int channels, int places, int i) { return i / places 
 #define PUT(row, col, at, sum) parts[(GROUP(2) * rows + (row)) * cols + (at)] = (sum)
 #include "product.cl"
 
-/* Number i = (output channel, kernel row, kernel column) of the kernels, which leads from input place j = (sample, row, column) back to an output. */
+/* Number i = (output channel, kernel row, kernel column) of the kernels, which leads from input place j = (sample, row, column) back to an
+ * output. */
 FUNCTION struct place back(struct echi_window w, int i) {
     const int area = w.kernel_h * w.kernel_w;
     return place(i / area * w.out_h * w.out_w, -(i % area / w.kernel_w), -(i % w.kernel_w));

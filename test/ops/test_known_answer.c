@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A device that computes wrongly, or does not take the kernels, or breaks down in mid-step, is found out and named; memory that is not there is
- * refused before the first step. The device is OpenCL's, with one of its entries changed. */
+ * A device that computes wrongly, or does not take the kernels, or breaks down in mid-step, is found out and named; memory that is not
+ * there is refused before the first step. The device is OpenCL's, with one of its entries changed. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -77,7 +77,8 @@ static void test_wrong_answers(void **state) {
         swapped[0] = pairs[i][0], swapped[1] = pairs[i][1];
         changed.kernel_create = other_kernel;
         assert_int_equal(check(&err), ECH_E_UNSUPPORTED);
-        if (!strstr(err.text, "'opencl'") || !strstr(err.text, pairs[i][2])) fail_msg("'%s' does not name opencl and %s", err.text, pairs[i][2]);
+        if (!strstr(err.text, "'opencl'") || !strstr(err.text, pairs[i][2])) fail_msg("'%s' does not name opencl and %s", err.text,
+                                                                                      pairs[i][2]);
     }
 }
 
