@@ -222,6 +222,10 @@ struct ech_config {
     /* adam, adamw: decays of the first and of the second moment in a round of B samples, 0 to 0.999999 (defaults 0.9 and 0.999); what is
      * added to the root of the second, 1e-12 to 1 (default 1e-8). PyTorch's betas and eps. */
     double beta1, beta2, epsilon;
+    /* Instruction set of this node's arithmetic: "auto" (default), the most that its processor has, or no more than "base" (what every
+     * processor of its kind has: SSE2, NEON, or plain C), "avx2" (with FMA), "avx512" (F, BW, DQ, VL). One that it lacks is refused. Sums are
+     * rounded in another order by each; with `deterministic` they are the same by all. bf16 needs avx512. */
+    char isa[8];
 };
 void ech_config_init(struct ech_config *config);
 

@@ -195,7 +195,7 @@ struct echi_codec_room;
 ech_status echi_codec_room_create(size_t most, struct echi_codec_room **out, struct ech_error *err);
 void echi_codec_room_destroy(struct echi_codec_room *room);    /* NULL is harmless */
 /* Places of what goes, ascending, in out_index, which has room for `count`; returns how many. x holds finite numbers only. */
-size_t echi_topk_select(const echi_real *x, size_t count, const struct echi_topk *how, uint32_t *out_index);
+size_t echi_topk_select(const struct echi_device *device, const echi_real *x, size_t count, const struct echi_topk *how, uint32_t *out_index);
 
 /* Bytes of what is written for `count` numbers: at most; and for what lies at `bytes`, as its first words say, 0 when they make no
  * sense or promise other than `len` bytes. The second reads eight bytes only; places are

@@ -81,7 +81,10 @@ void echi_library_close(void *library);
 
 /* --- the machine --- */
 enum echi_cpu_level { ECHI_CPU_BASE, ECHI_CPU_AVX2, ECHI_CPU_AVX512 };   /* AVX2: with FMA; AVX512: F, BW, DQ, VL */
-enum echi_cpu_level echi_cpu_level(void);  /* what processor and OS support together */
+#define ECHI_CPU_LEVELS 3
+enum echi_cpu_level echi_cpu_level(void);  /* the most that processor and OS support together */
+const char *echi_cpu_level_name(enum echi_cpu_level level);   /* "base", "avx2", "avx512" */
+bool echi_cpu_level_named(const char *name, enum echi_cpu_level *out);   /* false: it is the name of none; the processor may lack it */
 /* What it has for products of bf16 numbers, summed in float: pairs in vectors, AVX512-BF16, or tiles, AMX-BF16, which has those too and
  * needs the OS's leave: that is asked for here. NONE without AVX512. */
 enum echi_cpu_bf16 { ECHI_CPU_BF16_NONE, ECHI_CPU_BF16_DOT, ECHI_CPU_BF16_AMX };

@@ -87,6 +87,19 @@ const char *echi_cpu_bf16_lacks(void) { return "AVX512-BF16 and AMX-BF16, which 
 
 #endif
 
+static const char *const level_names[ECHI_CPU_LEVELS] = {[ECHI_CPU_BASE] = "base", [ECHI_CPU_AVX2] = "avx2", [ECHI_CPU_AVX512] = "avx512"};
+
+const char *echi_cpu_level_name(enum echi_cpu_level level) { return level_names[level]; }
+
+bool echi_cpu_level_named(const char *name, enum echi_cpu_level *out) {
+    for (int i = 0; i < ECHI_CPU_LEVELS; i++) {
+        if (strcmp(name, level_names[i]) != 0) continue;
+        *out = (enum echi_cpu_level)i;
+        return true;
+    }
+    return false;
+}
+
 int echi_cpu_count(void) {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);

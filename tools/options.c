@@ -70,7 +70,7 @@ static const struct {
 } sections[] = {
     {"What to train", " model data init "},
     {"The simulated cluster", " hosts workers spread compute profile "},
-    {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device threads slow "},
+    {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device threads isa slow "},
     {"How the nodes work together", " sync staleness rounds-apart groups regroup separate shares samples-per-step inner-steps drop-older weigh-by-time codec link plan "},
     {"Learning", " batch optimizer lr momentum weight-decay beta1 beta2 epsilon schedule warmup lr-steps lr-factor damping outer-lr outer-momentum seed no-shuffle winograd precision augment deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},

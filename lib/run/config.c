@@ -48,6 +48,7 @@ static ech_status shares_fit(const struct ech_config *config, struct ech_error *
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status winograd_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status precision_fits(const struct ech_config *config, struct ech_error *err);
+static ech_status isa_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status coordinator_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status optimizer_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status schedule_word_fits(const struct ech_config *config, struct ech_error *err);
@@ -151,7 +152,9 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
     X(beta1, "beta1", "B", "0.9", REAL, 0, ECHI_BETA_MAX, no_word, NULL, "decay of the gradients' mean in a round (adam, adamw)") \
     X(beta2, "beta2", "B", "0.999", REAL, 0, ECHI_BETA_MAX, no_word, NULL, "decay of their squares' mean in a round (adam, adamw)") \
     X(epsilon, "epsilon", "E", "1e-8", REAL, ECHI_EPSILON_MIN, 1, no_word, NULL,                                               \
-      "added to the root of that mean, by which the step is divided (adam, adamw)")
+      "added to the root of that mean, by which the step is divided (adam, adamw)")                                            \
+    X(isa, "isa", "SET", "auto", TEXT, 0, 0, no_word, isa_fits,                                                                \
+      "instructions that this node computes with: base (SSE2, NEON, or none but C's), avx2, avx512; auto: the most that it has")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \
@@ -302,6 +305,18 @@ static ech_status precision_fits(const struct ech_config *config, struct ech_err
     if (*echi_cpu_bf16_lacks() == '\0') return ECH_OK;
     return echi_fail(err, ECH_E_UNSUPPORTED, "config", "option precision is bf16, but this processor lacks %s: leave it out on all nodes, or leave this node out",
                      echi_cpu_bf16_lacks());
+}
+
+static ech_status isa_fits(const struct ech_config *config, struct ech_error *err) {
+    enum echi_cpu_level level;
+    if (strcmp(config->isa, "auto") == 0) return ECH_OK;
+    if (!echi_cpu_level_named(config->isa, &level)) return refuse(err, "option isa is '%s': give auto, base, avx2 or avx512", config->isa);
+    if (level > echi_cpu_level())
+        return echi_fail(err, ECH_E_UNSUPPORTED, "config", "option isa is %s, but this processor has no more than %s: give that, or auto", config->isa,
+                         echi_cpu_level_name(echi_cpu_level()));
+    if (level < ECHI_CPU_AVX512 && strcmp(config->precision, "bf16") == 0)
+        return refuse(err, "option isa is %s, but precision bf16 needs avx512: leave one of them out", config->isa);
+    return ECH_OK;
 }
 
 static ech_status codec_fits(const struct ech_config *config, struct ech_error *err) {

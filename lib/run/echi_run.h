@@ -134,7 +134,8 @@ void echi_slowness_pay(struct echi_slowness *s);
 
 /* Slots and the arithmetic on them. Slots are made by echi_exec_setup once the plan is known; after that only a loss allocates. */
 struct echi_exec;
-ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, struct echi_exec **out, struct ech_error *err);
+ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, enum echi_cpu_level level, struct echi_exec **out,
+                            struct ech_error *err);
 void echi_exec_destroy(struct echi_exec *exec);
 void echi_exec_use_lane(struct echi_exec *exec, struct echi_lane *lane);   /* whose breathe and gradient it calls */
 struct echi_device *echi_exec_device(struct echi_exec *exec);
@@ -190,6 +191,7 @@ struct echi_node_config {
 /* Joins, runs, leaves. Blocks. */
 ech_status echi_node_run(const struct echi_node_config *node, struct ech_report *report, struct ech_error *err);
 
+enum echi_cpu_level echi_config_level(const struct ech_config *config);   /* --isa, checked, as a level of this processor */
 /* Options made numbers: what the coordinator is to plan and when to stop. */
 ech_status echi_wishes_from(const struct ech_config *config, const struct echi_job *job, struct echi_wishes *out, struct ech_error *err);
 /* With --plan, *out_plan becomes that plan, checked against this run; else it stays as it is. */

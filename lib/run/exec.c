@@ -12,11 +12,12 @@
 #define EVAL_ROWS 128        /* test samples in one forward pass, at most */
 #define SPARE_BYTES ((size_t)512 << 20)   /* of activations beside those of training */
 
-ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, struct echi_exec **out, struct ech_error *err) {
+ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, enum echi_cpu_level level, struct echi_exec **out,
+                            struct ech_error *err) {
     struct echi_exec *x = calloc(1, sizeof *x);
     if (!x) return echi_fail_memory(err, "run.exec", "the tasks of this node");
     x->job = job;
-    ech_status status = echi_device_open(device, threads, &x->device, err);
+    ech_status status = echi_device_open_at(device, threads, level, &x->device, err);
     if (status != ECH_OK) {
         echi_exec_destroy(x);
         return status;

@@ -150,7 +150,7 @@ static ech_status open_recorder(struct echi_node *n, struct echi_about *about) {
     echi_job_words(n->job, about->model_hash, about->data_hash);
     snprintf(about->device, sizeof about->device, "%s", c->device);
     snprintf(about->device_name, sizeof about->device_name, "%s", echi_device_describe(echi_exec_device(n->exec))->name);
-    snprintf(about->isa, sizeof about->isa, "%s", echi_isa_name());
+    snprintf(about->isa, sizeof about->isa, "%s", echi_cpu_level_name(echi_device_level(echi_exec_device(n->exec))));
     snprintf(about->init, sizeof about->init, "%s", c->init);
     about->threads = (uint32_t)echi_device_threads(echi_exec_device(n->exec));
     about->seed = c->seed;
@@ -223,7 +223,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     ech_status status;
     struct echi_about about = {0};
     const int threads = config->config->threads > 0 ? config->config->threads : own_threads(config->config);
-    ECHI_TRY_GOTO(echi_exec_create(n->job, config->config->device, threads, &n->exec, n->err), out);
+    ECHI_TRY_GOTO(echi_exec_create(n->job, config->config->device, threads, echi_config_level(config->config), &n->exec, n->err), out);
     if (n->rank == 0) ECHI_TRY_GOTO(make_coordinator(n, &about), out);
     ECHI_TRY_GOTO(open_recorder(n, &about), out);
     ECHI_TRY_GOTO(open_wire(n), out);

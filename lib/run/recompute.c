@@ -258,9 +258,12 @@ ech_status echi_recompute(struct echi_recording *recording, int world, const str
     }
     for (int r = 0; r < world; r++) {
         struct node *n = &x.node[r];
+        const struct echi_about *about = &recording[r].about;
+        enum echi_cpu_level level = echi_cpu_level();
+        echi_cpu_level_named(about->isa, &level);   /* the caller has seen that there is such a one here */
         n->recording = &recording[r];
         echi_recording_rewind(n->recording);
-        ECHI_TRY_GOTO(echi_exec_create(job, recording[r].about.device, (int)recording[r].about.threads, &n->exec, err), out);
+        ECHI_TRY_GOTO(echi_exec_create(job, about->device, (int)about->threads, level, &n->exec, err), out);
     }
     status = merge(&x);
     if (status == ECH_OK && x.node[0].setup.n_layers > 0)

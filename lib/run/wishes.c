@@ -74,6 +74,12 @@ static ech_status parse_schedule(const struct ech_config *c, const struct echi_j
     return ECH_OK;
 }
 
+enum echi_cpu_level echi_config_level(const struct ech_config *config) {
+    enum echi_cpu_level level = echi_cpu_level();
+    echi_cpu_level_named(config->isa, &level);   /* of auto it makes nothing */
+    return level;
+}
+
 ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *job, struct echi_wishes *w, struct ech_error *err) {
     memset(w, 0, sizeof *w);
     w->world = c->world;

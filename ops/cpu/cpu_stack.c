@@ -432,27 +432,23 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
         .name = text, .create = create_function, .destroy = destroy, .input = input, .train = train, .forward = forward, .output = output, \
         .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad                        \
     }
-CREATE(create_best, echi_cpu_kernels_for(echi_cpu_level()), 4, ECHI_CPU_BF16_NONE)
-CREATE(create_close, echi_cpu_kernels_for(echi_cpu_level()), 2, ECHI_CPU_BF16_NONE)
-CREATE(create_plain, echi_cpu_kernels_for(echi_cpu_level()), 0, ECHI_CPU_BF16_NONE)
+CREATE(create_best, echi_kernels(device), 4, ECHI_CPU_BF16_NONE)
+CREATE(create_close, echi_kernels(device), 2, ECHI_CPU_BF16_NONE)
+CREATE(create_plain, echi_kernels(device), 0, ECHI_CPU_BF16_NONE)
 CREATE(create_fixed, &echi_cpu_kernels_fixed, 0, ECHI_CPU_BF16_NONE)
-CREATE(create_base, echi_cpu_kernels_for(ECHI_CPU_BASE), 4, ECHI_CPU_BF16_NONE)
-CREATE(create_avx2, echi_cpu_kernels_for(ECHI_CPU_AVX2), 4, ECHI_CPU_BF16_NONE)
-CREATE(create_avx512, echi_cpu_kernels_for(ECHI_CPU_AVX512), 4, ECHI_CPU_BF16_NONE)
 /* bf16 without the kernels for it is no kernel at all. */
-static const struct echi_cpu_kernels *kernels_if(enum echi_cpu_bf16 bf16) { return echi_cpu_bf16() >= bf16 ? echi_cpu_kernels_for(ECHI_CPU_AVX512) : NULL; }
-CREATE(create_bf16, kernels_if(ECHI_CPU_BF16_DOT), 4, echi_cpu_bf16())
-CREATE(create_bf16_close, kernels_if(ECHI_CPU_BF16_DOT), 2, echi_cpu_bf16())
-CREATE(create_bf16_plain, kernels_if(ECHI_CPU_BF16_DOT), 0, echi_cpu_bf16())
-CREATE(create_bf16_dot, kernels_if(ECHI_CPU_BF16_DOT), 4, ECHI_CPU_BF16_DOT)
-CREATE(create_bf16_amx, kernels_if(ECHI_CPU_BF16_AMX), 4, ECHI_CPU_BF16_AMX)
+static const struct echi_cpu_kernels *kernels_if(enum echi_cpu_bf16 bf16, const struct echi_device *device) {
+    return echi_cpu_bf16() >= bf16 && echi_device_level(device) >= ECHI_CPU_AVX512 ? echi_kernels(device) : NULL;
+}
+CREATE(create_bf16, kernels_if(ECHI_CPU_BF16_DOT, device), 4, echi_cpu_bf16())
+CREATE(create_bf16_close, kernels_if(ECHI_CPU_BF16_DOT, device), 2, echi_cpu_bf16())
+CREATE(create_bf16_plain, kernels_if(ECHI_CPU_BF16_DOT, device), 0, echi_cpu_bf16())
+CREATE(create_bf16_dot, kernels_if(ECHI_CPU_BF16_DOT, device), 4, ECHI_CPU_BF16_DOT)
+CREATE(create_bf16_amx, kernels_if(ECHI_CPU_BF16_AMX, device), 4, ECHI_CPU_BF16_AMX)
 const struct echi_stack_impl echi_stack_cpu = STACK("cpu", create_best);
 const struct echi_stack_impl echi_stack_cpu_close = STACK("cpu-close", create_close);
 const struct echi_stack_impl echi_stack_cpu_plain = STACK("cpu-plain", create_plain);
 const struct echi_stack_impl echi_stack_cpu_fixed = STACK("cpu-fixed", create_fixed);
-const struct echi_stack_impl echi_stack_cpu_base = STACK("cpu-base", create_base);
-const struct echi_stack_impl echi_stack_cpu_avx2 = STACK("cpu-avx2", create_avx2);
-const struct echi_stack_impl echi_stack_cpu_avx512 = STACK("cpu-avx512", create_avx512);
 const struct echi_stack_impl echi_stack_cpu_bf16 = STACK("cpu-bf16", create_bf16);
 const struct echi_stack_impl echi_stack_cpu_bf16_close = STACK("cpu-bf16-close", create_bf16_close);
 const struct echi_stack_impl echi_stack_cpu_bf16_plain = STACK("cpu-bf16-plain", create_bf16_plain);

@@ -79,7 +79,7 @@ static struct run {
     bool separated, deterministic, restart;
     const char *schedule;               /* NULL: lr stays; else with a warm-up, and Nesterov's momentum */
     const char *adam;                   /* NULL, or in the place of SGD: "adam", "adamw" */
-    bool plain;                         /* as if the processor had no more than every processor of its kind */
+    bool plain;                         /* with no more instructions than every processor of its kind has */
     struct echi_net_hub *hub;           /* NULL: TCP */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -109,10 +109,6 @@ ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct
     memcpy(run.weights + row, weights, count * sizeof *weights);
     return ECH_OK;
 }
-
-enum echi_cpu_level __real_echi_cpu_level(void);
-enum echi_cpu_level __wrap_echi_cpu_level(void);
-enum echi_cpu_level __wrap_echi_cpu_level(void) { return run.plain ? ECHI_CPU_BASE : __real_echi_cpu_level(); }
 
 /* Step times decide about shares, which are given here. */
 ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err);
@@ -180,6 +176,7 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
         c->join_timeout = c->deadline = 60;
         snprintf(c->coordinator, sizeof c->coordinator, "127.0.0.1:0");
         assert_int_equal(ech_config_set(c, "separate", s->separate, NULL), ECH_OK);
+        assert_int_equal(ech_config_set(c, "isa", run.plain ? "base" : "auto", NULL), ECH_OK);
         assert_int_equal(ech_config_set(c, "shares", s->shares, NULL), ECH_OK);
         c->on_bound = on_bound;
     }

@@ -21,12 +21,25 @@
 #define REAL_TOLERANCE 1e-5
 #define COARSE_TOLERANCE 5e-5   /* F(4x4, 3x3) */
 
-/* echi_stack_cpu is the best of these, and echi_stack_cpu_close the same without F(4x4, 3x3). A level that the processor does not have is refused at creation and skipped. */
-static const struct echi_stack_impl *const candidates[] = {&echi_stack_cpu_close, &echi_stack_cpu_base, &echi_stack_cpu_fixed, &echi_stack_cpu_avx2, &echi_stack_cpu_avx512};
+/* A level that the processor does not have is skipped. echi_stack_cpu_close, which is without F(4x4, 3x3), is tried at its best. */
+static struct problem_candidate candidates[] = {
+    {&echi_stack_cpu_close, ECHI_CPU_BASE}, {&echi_stack_cpu_fixed, ECHI_CPU_BASE},
+    {&echi_stack_cpu, ECHI_CPU_BASE}, {&echi_stack_cpu, ECHI_CPU_AVX2}, {&echi_stack_cpu, ECHI_CPU_AVX512}};
 #define CANDIDATES (sizeof candidates / sizeof candidates[0])
+static const struct problem_candidate reference = {&echi_stack_reference, ECHI_CPU_BASE};
+static struct problem_devices devices;
+static int open_devices(void **state) {
+    candidates[0].level = echi_cpu_level();
+    return problem_open_devices(&devices, 1) ? problem_open_device(state) : -1;
+}
+static int close_devices(void **state) {
+    problem_close_devices(&devices);
+    return problem_close_device(state);
+}
 
 /* One implementation at work on a problem, all its memory between guards. */
 struct bench {
+    struct echi_device *device;
     struct echi_stack *stack;
     const struct problem *p;
     int max_n;
@@ -39,12 +52,14 @@ struct bench {
 static size_t in_size(const struct problem *p) { return echi_shape_size(p->layers[0].in); }
 static size_t out_size(const struct problem *p) { return echi_shape_size(p->layers[p->count - 1].out); }
 
-static bool bench_open(struct bench *b, const struct problem *p, const struct echi_stack_impl *impl, int max_n) {
+/* False when this processor lacks the level. */
+static bool bench_open(struct bench *b, const struct problem *p, const struct problem_candidate *c, int max_n) {
     struct ech_error err;
     memset(b, 0, sizeof *b);
-    ech_status status = echi_stack_create_with(problem_device, impl, p->layers, p->count, max_n, &b->stack, &err);
-    if (status == ECH_E_UNSUPPORTED) return false;
-    if (status != ECH_OK) fail_msg("%s: %s: %s", p->text, impl->name, err.text);
+    b->device = devices.at[c->level];
+    if (!b->device) return false;
+    const ech_status status = echi_stack_create_with(b->device, c->impl, p->layers, p->count, max_n, &b->stack, &err);
+    if (status != ECH_OK) fail_msg("%s: %s: %s", p->text, c->impl->name, err.text);
     b->p = p;
     b->max_n = max_n;
     size_t n = (size_t)max_n;
@@ -55,8 +70,8 @@ static bool bench_open(struct bench *b, const struct problem *p, const struct ec
     b->out = guarded_new(n * out_size(p) * sizeof(float));
     b->dout = guarded_new(n * out_size(p) * sizeof(float));
     b->labels = guarded_new(n * sizeof(uint16_t));
-    assert_int_equal(echi_buffer_wrap(problem_device, guarded_floats(b->params), b->params.bytes, &b->params_buffer, &err), ECH_OK);
-    assert_int_equal(echi_buffer_wrap(problem_device, guarded_floats(b->grads), b->grads.bytes, &b->grads_buffer, &err), ECH_OK);
+    assert_int_equal(echi_buffer_wrap(b->device, guarded_floats(b->params), b->params.bytes, &b->params_buffer, &err), ECH_OK);
+    assert_int_equal(echi_buffer_wrap(b->device, guarded_floats(b->grads), b->grads.bytes, &b->grads_buffer, &err), ECH_OK);
     return true;
 }
 
@@ -175,7 +190,7 @@ static void tame_outputs(const struct problem *p, int n, float *params, const fl
     uint16_t *labels = calloc((size_t)n, sizeof *labels);
     const struct echi_layer *last = &p->layers[p->count - 1];
     struct step step = {n, WITH_OUTPUT_GRAD, false, params, in, zeros, labels, false};
-    assert_true(bench_open(&b, p, &echi_stack_reference, n));
+    assert_true(bench_open(&b, p, &reference, n));
     bench_step(&b, &step);
     for (size_t i = 0; i < out; i++) largest = fmaxf(largest, fabsf(guarded_floats(b.out)[i]));
     for (size_t i = 0; i < last->weights; i++) params[last->weight_at + i] /= largest;
@@ -203,8 +218,8 @@ static void check_problem(const struct problem *p, int max_n, enum numbers numbe
     for (size_t i = 0; i < p->params; i++) params[i] = numbers == REALS ? (float)(echi_random_normal(r) * spread) : small_integer(r, 2, 0.3);
     struct bench wanted, got[CANDIDATES];
     bool here[CANDIDATES];
-    assert_true(bench_open(&wanted, p, &echi_stack_reference, max_n));
-    for (size_t k = 0; k < CANDIDATES; k++) here[k] = bench_open(&got[k], p, candidates[k], max_n);
+    assert_true(bench_open(&wanted, p, &reference, max_n));
+    for (size_t k = 0; k < CANDIDATES; k++) here[k] = bench_open(&got[k], p, &candidates[k], max_n);
     for (int round = 0; round < 2; round++) {
         int n = round == 0 ? max_n : random_from(r, 1, max_n);
         for (size_t i = 0; i < rows * in_size(p); i++) in[i] = numbers == REALS ? (float)echi_random_normal(r) : small_integer(r, 2, 0.5);
@@ -347,8 +362,7 @@ static void test_conv_and_fc_of_one_output(void **state) {
     problem_window(&p, ECHI_OP_CONV2D, 3, 1, 1, 1, 1, 0, 0, true);
     problem_add(&p, 2);
     for (size_t k = 0; k < CANDIDATES; k++)
-        assert_int_equal(echi_stack_create_with(problem_device, candidates[k], p.layers, p.count, 4, &s, &err), ECH_E_UNSUPPORTED);
-    assert_int_equal(echi_stack_create_with(problem_device, &echi_stack_cpu_base, p.layers, p.count, 4, &s, &err), ECH_E_UNSUPPORTED);
+        assert_int_equal(echi_stack_create_with(problem_device, candidates[k].impl, p.layers, p.count, 4, &s, &err), ECH_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, "put a layer between"));
     assert_int_equal(echi_stack_create(problem_device, ECHI_KERNELS_FAST, p.layers, p.count, 4, &s, &err), ECH_OK);
     assert_non_null(strstr(echi_stack_kernel(s, 0), "reference"));
@@ -432,7 +446,7 @@ static void test_tanh(void **state) {
     for (int i = 0; i < 997; i++) in[i] = (float)(((i & 1) ? -1 : 1) * exp(-20 + i * 0.025)), dout[i] = 1;
     for (size_t k = 0; k < CANDIDATES; k++) {
         struct bench b;
-        if (!bench_open(&b, &p, candidates[k], 1)) continue;
+        if (!bench_open(&b, &p, &candidates[k], 1)) continue;
         struct step step = {1, WITH_OUTPUT_GRAD, true, params, in, dout, (const uint16_t[]){0}, false};
         bench_step(&b, &step);
         for (int i = 0; i < 997; i++) {
@@ -478,6 +492,30 @@ static void test_many_channels(void **state) {
     }
 }
 
+/* A device keeps to its level: in stacks of every kind but the one that is the same everywhere, and over flat ranges. */
+static void test_levels(void **state) {
+    (void)state;
+    struct problem p;
+    problem_lenet5(&p);
+    for (enum echi_cpu_level level = ECHI_CPU_BASE; level <= echi_cpu_level(); level++) {
+        struct echi_device *device = devices.at[level];
+        const char *name = echi_cpu_level_name(level);
+        assert_int_equal(echi_device_level(device), level);
+        assert_string_equal(echi_kernels(device)->name, name);
+        for (enum echi_kernels kernels = ECHI_KERNELS_FAST; kernels <= ECHI_KERNELS_PLAIN; kernels++) {
+            struct echi_stack *s = NULL;
+            assert_int_equal(echi_stack_create(device, kernels, p.layers, p.count, 4, &s, NULL), ECH_OK);
+            for (int u = 0; u < echi_stack_units(s); u++) assert_non_null(strstr(echi_stack_kernel(s, u), name));
+            echi_stack_destroy(s);
+        }
+        struct echi_stack *s = NULL;
+        const ech_status status = echi_stack_create(device, ECHI_KERNELS_BF16_FAST, p.layers, p.count, 4, &s, NULL);
+        assert_int_equal(status, level == ECHI_CPU_AVX512 && echi_cpu_bf16() != ECHI_CPU_BF16_NONE ? ECH_OK : ECH_E_UNSUPPORTED);
+        echi_stack_destroy(s);
+    }
+    assert_int_equal(echi_device_level(problem_device), echi_cpu_level());
+}
+
 /* Small maps with channels for several blocks of cpu_late.c: of 2 x 2, taken whole; with stride 2; and others. Some have more inputs' points
  * than stay in a cache, and their outputs' sums come in blocks of blocks. A second layer sees that margins and zeros are as they should be. */
 static void test_late_maps(void **state) {
@@ -496,7 +534,7 @@ static void test_late_maps(void **state) {
         if (!many && echi_random_below(&r, 2)) problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 1, 40), 3, 3, 1, 1, 1, 1, true);
         const int n = many ? random_from(&r, 50, 70) : random_from(&r, 1, 40);
         struct bench b;
-        assert_true(bench_open(&b, &p, &echi_stack_cpu_close, n));
+        assert_true(bench_open(&b, &p, &(struct problem_candidate){&echi_stack_cpu_close, echi_cpu_level()}, n));
         const char *name = echi_stack_kernel(b.stack, 0);
         whole += strstr(name, "whole 2x2 late") != NULL;
         strided += strstr(name, "by 2 late") != NULL;
@@ -555,8 +593,8 @@ static void test_nan_is_seen(void **state) {
         struct step step = {n, WITH_LOSS, true, params, in, dout, labels, false};
         struct bench wanted, got;
         for (size_t k = 0; k < CANDIDATES; k++) {
-            if (!bench_open(&got, &p, candidates[k], n)) continue;
-            assert_true(bench_open(&wanted, &p, &echi_stack_reference, n));
+            if (!bench_open(&got, &p, &candidates[k], n)) continue;
+            assert_true(bench_open(&wanted, &p, &reference, n));
             bench_step(&wanted, &step);
             bench_step(&got, &step);
             compare(&p, &got, "output with a NaN", n, guarded_floats(got.out), guarded_floats(wanted.out), rows * out_size(&p), 0);
@@ -595,7 +633,7 @@ static void test_large_outputs(void **state) {
             const uint16_t labels[3] = {0, 9, 4};
             for (int o = 0; o < 10; o++) params[p.layers[0].weight_at + (size_t)o] = (float)o - 4.5f;
             struct bench b;
-            if (!bench_open(&b, &p, k < CANDIDATES ? candidates[k] : &echi_stack_reference, 3)) continue;
+            if (!bench_open(&b, &p, k < CANDIDATES ? &candidates[k] : &reference, 3)) continue;
             struct step step = {3, WITH_LOSS, true, params, in, dout, labels, false};
             bench_step(&b, &step);
             double wanted = 0;
@@ -613,6 +651,7 @@ static void test_large_outputs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_levels),
         cmocka_unit_test(test_many_classes),
         cmocka_unit_test(test_single_layers_exact),
         cmocka_unit_test(test_stacks_exact),
@@ -632,5 +671,5 @@ int main(void) {
         cmocka_unit_test(test_nan_is_seen),
         cmocka_unit_test(test_large_outputs),
     };
-    return cmocka_run_group_tests_name("parity", tests, problem_open_device, problem_close_device);
+    return cmocka_run_group_tests_name("parity", tests, open_devices, close_devices);
 }

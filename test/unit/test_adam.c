@@ -127,7 +127,7 @@ static void open_exec(enum kind kind, enum echi_optimizer optimizer) {
     assert_true(echi_plan_valid(p));
     setup.n_layers = job.n_layers;
     setup.cut = kind == HEAD ? job.cut_params : job.n_layers;
-    assert_int_equal(echi_exec_create(&job, "cpu", 1, &exec, NULL), ECH_OK);
+    assert_int_equal(echi_exec_create(&job, "cpu", 1, echi_cpu_level(), &exec, NULL), ECH_OK);
     assert_int_equal(echi_exec_setup(exec, &setup, NULL), ECH_OK);
 }
 

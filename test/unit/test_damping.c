@@ -51,7 +51,7 @@ static void damped(bool several, double damping) {
     if (several) p->owner_of[1] = 1;
     assert_true(echi_plan_valid(p));
     setup.n_layers = setup.cut = job.n_layers;
-    assert_int_equal(echi_exec_create(&job, "cpu", 1, &x, NULL), ECH_OK);
+    assert_int_equal(echi_exec_create(&job, "cpu", 1, echi_cpu_level(), &x, NULL), ECH_OK);
     assert_int_equal(echi_exec_setup(x, &setup, NULL), ECH_OK);
     echi_real *w = floats(x, ECHI_SLOT_OWNER_WEIGHTS, 0), *out = floats(x, ECHI_SLOT_OWNER_WEIGHTS, 1), *v = floats(x, ECHI_SLOT_OWNER_MOMENTUM, 0),
               *g = floats(x, ECHI_SLOT_OWNER_GRADS, 0);
