@@ -146,6 +146,8 @@ $(TESTS): %: %.o $(LIB)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WRAPS) -o $@ $(filter %.o,$^) $(LIB) -lcmocka $(LIBS)
 # It watches the tasks of live nodes, and puts them on the in-process transport.
 $(B)/test/cluster/test_exact: private LDFLAGS += -Wl,--wrap=echi_exec_run,--wrap=echi_measure,--wrap=echi_wire_open
+# It counts what kernels are called for.
+$(B)/test/ops/test_stack: private LDFLAGS += -Wl,--wrap=echi_kernels
 # It sees small pieces of work shared out, in any order.
 $(B)/test/ops/test_threads: private LDFLAGS += -Wl,--wrap=echi_cpu_share_out,--wrap=echi_team_run
 # Its processor may have fewer instructions than this one.

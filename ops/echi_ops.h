@@ -104,6 +104,12 @@ void echi_stack_unit(const struct echi_stack *stack, int unit, int *out_first, i
 const char *echi_stack_kernel(const struct echi_stack *stack, int unit);   /* what was chosen: "conv+relu+maxpool avx512" */
 const char *echi_stack_why(const struct echi_stack *stack, int unit);      /* and why others were not: "direct sums take 2.9 times as long"; or "" */
 
+/* Numbers of one sample that change their layout, 0 in the reference: at the border, where they are [N][C][H][W] and inside they are not, as
+ * the input or its gradient passes it, or the output or its gradient; and inside, in a unit, in a step that trains. */
+size_t echi_stack_border_in(const struct echi_stack *stack);
+size_t echi_stack_border_out(const struct echi_stack *stack);
+size_t echi_stack_turned(const struct echi_stack *stack, int unit);
+
 /* Begins a step: n samples. rows [n][in.c*in.h*in.w]; not needed any more after the call. */
 ech_status echi_stack_input(struct echi_stack *stack, int n, const echi_real *rows, struct ech_error *err);
 /* Between input and the first forward: this step trains; without this call it evaluates. What dropout draws depends on (seed, epoch,

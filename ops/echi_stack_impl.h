@@ -6,10 +6,12 @@
 #define ECHI_STACK_IMPL_H
 #include "echi_ops.h"
 
-struct echi_stack_unit { int first, end; char kernel[48], why[96]; };   /* layers [first, end), what was chosen for them, and why: or "" */
+/* Layers [first, end), what was chosen for them, and why: or "". turned: numbers of a sample that a training step brings into another layout. */
+struct echi_stack_unit { int first, end; char kernel[48], why[96]; size_t turned; };
 
 struct echi_stack_impl {
     const char *name;
+    bool own_layout;   /* samples do not lie in [N][C][H][W] inside: they are converted at the border */
     /* *out_state is the implementation's own; fills units[0..*out_units) (room for `count`) and *out_bytes. May refuse a
      * layer with ECH_E_UNSUPPORTED: stack.c then takes the next implementation of its list, the reference last. */
     ech_status (*create)(struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,

@@ -175,6 +175,12 @@ const char *echi_stack_why(const struct echi_stack *stack, int unit) {
     return unit >= 0 && unit < stack->n_units ? stack->units[unit].why : "";
 }
 
+size_t echi_stack_border_in(const struct echi_stack *stack) { return stack->impl->own_layout ? echi_shape_size(stack->in) : 0; }
+size_t echi_stack_border_out(const struct echi_stack *stack) { return stack->impl->own_layout ? echi_shape_size(stack->out) : 0; }
+size_t echi_stack_turned(const struct echi_stack *stack, int unit) {
+    return unit >= 0 && unit < stack->n_units ? stack->units[unit].turned : 0;
+}
+
 /* --- checks of a call --- */
 
 static ech_status need(const char *operation, bool present, const char *what, struct ech_error *err) {

@@ -236,27 +236,36 @@ void echi_exec_kernels(const struct echi_exec *x, char *buf, size_t cap) {
     add_kernels(buf, cap, at, at ? "; look: " : "look: ", x->eval);
 }
 
-static void tell_stack(const struct echi_exec *x, const char *name, int base, const struct echi_stack *stack,
+static double kib(size_t numbers) { return (double)(numbers * sizeof(echi_real)) / 1024; }
+
+/* `base`: the model's layer that is the stack's first. Where the model goes on, on either side, gradients pass the border as well. */
+static void tell_stack(const struct echi_exec *x, const char *name, int base, const struct echi_stack *stack, bool trains,
                        void (*tell)(void *self, const char *line), void *self) {
-    char line[200];
+    char line[240], part[40];
     const int units = stack ? echi_stack_units(stack) : 0;
+    size_t inside = 0;
+    int first, end = 0;
     for (int u = 0; u < units; u++) {
-        int first, end;
         echi_stack_unit(stack, u, &first, &end);
         const char *why = echi_stack_why(stack, u);
-        snprintf(line, sizeof line, "kernels: %s, %s: %s%s%s%s", name, x->job->model->layers[base + first].name, echi_stack_kernel(stack, u),
-                 *why ? " (" : "", why + (*why == ' '), *why ? ")" : "");
+        const size_t turned = trains ? echi_stack_turned(stack, u) : 0;
+        snprintf(part, sizeof part, "; turns %.1f KiB a sample", kib(turned));
+        snprintf(line, sizeof line, "kernels: %s, %s: %s%s%s%s%s", name, x->job->model->layers[base + first].name, echi_stack_kernel(stack, u),
+                 *why ? " (" : "", why + (*why == ' '), *why ? ")" : "", turned ? part : "");
         tell(self, line);
+        inside += turned;
     }
     if (units == 0) return;
-    snprintf(line, sizeof line, "kernels: %s: %.1f MiB of activations and scratch", name, (double)echi_stack_bytes(stack) / 1048576);
+    const size_t border = echi_stack_border_in(stack) * (base > 0 ? 2 : 1) + (base + end < x->job->model->n_layers ? 2 * echi_stack_border_out(stack) : 0);
+    snprintf(line, sizeof line, "kernels: %s: %.1f MiB of activations and scratch; of a sample %.1f KiB change their layout at the border, %.1f KiB inside",
+             name, (double)echi_stack_bytes(stack) / 1048576, kib(border), kib(inside));
     tell(self, line);
 }
 
 void echi_exec_tell_kernels(const struct echi_exec *x, void (*tell)(void *self, const char *line), void *self) {
-    tell_stack(x, "trunk", 0, x->granule ? x->granule[0] : x->trunk[0], tell, self);
-    tell_stack(x, "head", x->job->cut, x->head, tell, self);
-    tell_stack(x, "look", 0, x->eval, tell, self);
+    tell_stack(x, "trunk", 0, x->granule ? x->granule[0] : x->trunk[0], true, tell, self);
+    tell_stack(x, "head", x->job->cut, x->head, true, tell, self);
+    tell_stack(x, "look", 0, x->eval, false, tell, self);
 }
 
 /* -------------------------------------------------------------- tasks */

@@ -203,6 +203,13 @@ static const char *sums_name(const struct echi_cpu_stack *s, const struct echi_c
     return s->bf16 == ECHI_CPU_BF16_AMX ? " bf16 amx" : " bf16";
 }
 
+/* What is not made where it is needed in the layout that is needed: the other side of weights' gradients, and factors that are drawn in rows. */
+static size_t turned_of(const struct echi_cpu_unit *u) {
+    const struct echi_layer *l = u->layer;
+    if (u->winograd) return (size_t)echi_cpu_winograd_points(u->winograd) * (size_t)echi_cpu_winograd_tiles(l->out.h, l->out.w, u->winograd) * (size_t)l->in.c;
+    return u->turned || l->op == ECHI_OP_DROPOUT ? echi_shape_size(l->in) : 0;
+}
+
 /* Makes every boundary as its readers like it; false when two of them cannot be pleased. */
 static bool meet_readers(struct echi_cpu_stack *s) {
     for (int i = 0; i < s->n_units; i++) {
@@ -253,6 +260,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, en
         struct echi_stack_unit *told = &units[s->n_units++];
         told->first = first;
         told->end = next;
+        told->turned = turned_of(u);
         snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s%s", op_name(u->layer), u->relu ? "+relu" : "", u->pool ? "+maxpool" : "",
                  k->name, sums_name(s, u), u->late ? " late" : "");
         echi_cpu_winograd_explain(u->layer, s->max_groups, k->width, winograd, told->why, sizeof told->why);
@@ -429,7 +437,7 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
     }
 #define STACK(text, create_function)                                                                                    \
     {                                                                                                                   \
-        .name = text, .create = create_function, .destroy = destroy, .input = input, .train = train, .forward = forward, .output = output, \
+        .name = text, .own_layout = true, .create = create_function, .destroy = destroy, .input = input, .train = train, .forward = forward, .output = output, \
         .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad                        \
     }
 CREATE(create_best, echi_kernels(device), 4, ECHI_CPU_BF16_NONE)

@@ -68,6 +68,8 @@ printf '%s\n' 'input 1 28 28' 'conv2d out 16 kernel 3 pad 1' 'conv2d out 16 kern
 expect 0 'kernels: trunk, conv1: conv .*directly: points are for 16 channels' train --data glyphs --steps 1 --eval-every 0 --model "$work/model" --verbose
 grep -qE 'kernels: trunk, conv2: conv .*F\(2x2\) [0-9.]+, F\(4x4\) [0-9.]+ of direct sums' "$work/err" || bad "no reasons for conv2"
 grep -qE 'kernels: look: [0-9.]+ MiB' "$work/err" || bad "no memory of what looks"
+grep -qE 'kernels: trunk, conv2: .*; turns [1-9][0-9.]+ KiB a sample$' "$work/err" || bad "no word of what conv2 turns"
+grep -qE 'kernels: trunk: .*of a sample 3\.1 KiB change their layout at the border, [1-9][0-9.]+ KiB inside$' "$work/err" || bad "no sum of the conversions"
 
 # --- usage
 refuse 2 '--data is missing.*get-data mnist.*glyphs' train
