@@ -90,7 +90,9 @@ bool echi_cpu_level_named(const char *name, enum echi_cpu_level *out);   /* fals
 enum echi_cpu_bf16 { ECHI_CPU_BF16_NONE, ECHI_CPU_BF16_DOT, ECHI_CPU_BF16_AMX };
 enum echi_cpu_bf16 echi_cpu_bf16(void);
 const char *echi_cpu_bf16_lacks(void);     /* of bf16: what is missing, in words; "" when nothing is */
-int echi_cpu_count(void);                  /* processors this process may run on */
+int echi_cpu_count(void);                  /* processors this process may run on, or as many as its control groups grant the time of */
+/* The latter, at least 1; INT_MAX where nothing is said. `root` as above. */
+int echi_cpu_granted(const char *root);
 size_t echi_resident_peak(void);           /* bytes, 0 when the OS does not say */
 ech_status echi_entropy(void *out, size_t len, struct ech_error *err);
 #endif

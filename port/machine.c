@@ -100,12 +100,17 @@ bool echi_cpu_level_named(const char *name, enum echi_cpu_level *out) {
     return false;
 }
 
-int echi_cpu_count(void) {
+static int allowed_processors(void) {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
     /* More processors than a cpu_set_t holds: count those that are on. */
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (int)online : 1;
+}
+
+int echi_cpu_count(void) {
+    const int allowed = allowed_processors(), granted = echi_cpu_granted("");
+    return granted < allowed ? granted : allowed;
 }
 
 size_t echi_resident_peak(void) {

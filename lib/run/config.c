@@ -93,7 +93,7 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
     X(augment, "augment", "HOW", "auto", TEXT, 0, 0, no_word, augment_fits,                                                   \
       "off, or crop-flip: training samples shifted by up to 4 pixels and mirrored at random; auto: crop-flip for CIFAR-10")  \
     X(threads, "threads", "T", "auto", INT, 0, 1024, auto_zero, NULL,                                                         \
-      "threads of computation on this node; auto: its processors, divided among the nodes of a run on one machine")          \
+      "threads of computation on this node; auto: its processors, or what is granted of them, divided among the nodes of a run on one machine") \
     X(device, "device", "DEVICE", "cpu", TEXT, 0, 0, no_word, NULL, "where this node computes")                               \
     X(slow, "slow", "FACTOR", "1", REAL, 1, 1000, no_word, NULL,                                                              \
       "this node computes so many times slower, by sleeping (to try unlike nodes on one machine)")                            \
