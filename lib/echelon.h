@@ -154,8 +154,8 @@ struct ech_config {
     uint32_t eval_every;          /* samples between looks at the test set (default 3000); 0: only at the end */
     uint64_t seed;                /* default 1 */
     int no_shuffle;
-    int threads;                  /* of computation; 0 (default): the processors that this process may run on, or is granted the time of, divided among all nodes where
-                                     they meet at a loopback address. The same bits come out for any number */
+    int threads;                  /* of computation; 0 (default): the processors that this process may run on, or is granted the time of,
+                                     divided among all nodes where they meet at a loopback address. The same bits come out for any number */
     char device[64];              /* "cpu" */
     double slow;                  /* this node computes that many times slower (>= 1), by sleeping */
     double deadline;              /* seconds without a word after which a node is lost at the latest (default 10) */
