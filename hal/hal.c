@@ -110,7 +110,8 @@ ech_status echi_device_open(const char *spec, int threads, struct echi_device **
 ech_status echi_device_open_at(const char *spec, int threads, enum echi_cpu_level level, struct echi_device **out, struct ech_error *err) {
     if (out != NULL) *out = NULL;
     if (level > echi_cpu_level())
-        return echi_fail(err, ECH_E_UNSUPPORTED, "device.open", "the instruction set %s was asked for, and this processor has no more than %s",
+        return echi_fail(err, ECH_E_UNSUPPORTED, "device.open",
+                         "the instruction set %s was asked for, and this processor has no more than %s",
                          echi_cpu_level_name(level), echi_cpu_level_name(echi_cpu_level()));
     ECHI_TRY(echi_device_open(spec, threads, out, err));
     (*out)->level = level;

@@ -6,7 +6,8 @@
 #define ECHI_STACK_IMPL_H
 #include "echi_ops.h"
 
-/* Layers [first, end), what was chosen for them, and why: or "". turned: numbers of a sample that a training step brings into another layout. */
+/* Layers [first, end), what was chosen for them, and why: or "". turned: numbers of a sample that a training step brings into another
+ * layout. */
 struct echi_stack_unit { int first, end; char kernel[48], why[96]; size_t turned; };
 
 struct echi_stack_impl {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How much memory this process may still take, and how much processor time. Linux hands out more than there is and kills whoever touches it, so a model that does not
- * fit would end a run without a word; so large blocks are compared with what the system and the process' control groups have left.
- * Of processor time a control group may grant less than all processors have: then more threads only wait for each other's turn. */
+ * How much memory this process may still take, and how much processor time. Linux hands out more than there is and kills whoever touches
+ * it, so a model that does not fit would end a run without a word; so large blocks are compared with what the system and the process'
+ * control groups have left. Of processor time a control group may grant less than all processors have: then more threads only wait for
+ * each other's turn. */
 #include "echi_os.h"
 
 #include <inttypes.h>

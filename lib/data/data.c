@@ -47,9 +47,10 @@ ech_status echi_data_find_all(const struct echi_data_files *files, const char *d
     if (missing == 0) return ECH_OK;
     echi_data_path(&other, dir, "", "");
     if (missing == packed)
-        return echi_fail(err, ECH_E_FORMAT, "data.open", "%s has %s only as %s: unpack with tools/get-data %s --from %s --to FOLDER, then give FOLDER",
-                         other.shown, missing == files->count ? files->set : files->name[first], files->packed, files->fetch, other.shown);
-    return echi_fail(err, ECH_E_IO, "data.open", "%s is missing, %d of %s's %s files are there: fetch it with tools/get-data %s --to FOLDER",
+        return echi_fail(err, ECH_E_FORMAT, "data.open",
+                         "%s has %s only as %s: unpack with tools/get-data %s --from %s --to FOLDER, then give FOLDER", other.shown, missing == files->count ? files->set : files->name[first], files->packed, files->fetch, other.shown);
+    return echi_fail(err, ECH_E_IO, "data.open",
+                     "%s is missing, %d of %s's %s files are there: fetch it with tools/get-data %s --to FOLDER",
                      path[first].shown, files->count - missing, files->set, files->number, files->fetch);
 }
 

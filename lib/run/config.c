@@ -312,8 +312,8 @@ static ech_status isa_fits(const struct ech_config *config, struct ech_error *er
     if (strcmp(config->isa, "auto") == 0) return ECH_OK;
     if (!echi_cpu_level_named(config->isa, &level)) return refuse(err, "option isa is '%s': give auto, base, avx2 or avx512", config->isa);
     if (level > echi_cpu_level())
-        return echi_fail(err, ECH_E_UNSUPPORTED, "config", "option isa is %s, but this processor has no more than %s: give that, or auto", config->isa,
-                         echi_cpu_level_name(echi_cpu_level()));
+        return echi_fail(err, ECH_E_UNSUPPORTED, "config", "option isa is %s, but this processor has no more than %s: give that, or auto",
+                         config->isa, echi_cpu_level_name(echi_cpu_level()));
     if (level < ECHI_CPU_AVX512 && strcmp(config->precision, "bf16") == 0)
         return refuse(err, "option isa is %s, but precision bf16 needs avx512: leave one of them out", config->isa);
     return ECH_OK;

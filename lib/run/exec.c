@@ -250,15 +250,16 @@ static void tell_stack(const struct echi_exec *x, const char *name, int base, co
         const char *why = echi_stack_why(stack, u);
         const size_t turned = trains ? echi_stack_turned(stack, u) : 0;
         snprintf(part, sizeof part, "; turns %.1f KiB a sample", kib(turned));
-        snprintf(line, sizeof line, "kernels: %s, %s: %s%s%s%s%s", name, x->job->model->layers[base + first].name, echi_stack_kernel(stack, u),
-                 *why ? " (" : "", why + (*why == ' '), *why ? ")" : "", turned ? part : "");
+        snprintf(line, sizeof line, "kernels: %s, %s: %s%s%s%s%s", name, x->job->model->layers[base + first].name,
+                 echi_stack_kernel(stack, u), *why ? " (" : "", why + (*why == ' '), *why ? ")" : "", turned ? part : "");
         tell(self, line);
         inside += turned;
     }
     if (units == 0) return;
-    const size_t border = echi_stack_border_in(stack) * (base > 0 ? 2 : 1) + (base + end < x->job->model->n_layers ? 2 * echi_stack_border_out(stack) : 0);
-    snprintf(line, sizeof line, "kernels: %s: %.1f MiB of activations and scratch; of a sample %.1f KiB change their layout at the border, %.1f KiB inside",
-             name, (double)echi_stack_bytes(stack) / 1048576, kib(border), kib(inside));
+    const size_t in = echi_stack_border_in(stack), out = echi_stack_border_out(stack);
+    const size_t border = (base > 0 ? 2 : 1) * in + (base + end < x->job->model->n_layers ? 2 : 0) * out;
+    snprintf(line, sizeof line,
+             "kernels: %s: %.1f MiB of activations and scratch; of a sample %.1f KiB change their layout at the border, %.1f KiB inside", name, (double)echi_stack_bytes(stack) / 1048576, kib(border), kib(inside));
     tell(self, line);
 }
 

@@ -92,8 +92,9 @@ static void forward_row(const struct echi_cpu_stack *s, const struct conv *a, in
 static struct echi_cpu_winograd winograd_of(const struct echi_cpu_stack *s, int unit, const float *params) {
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
-    return (struct echi_cpu_winograd){.m = u->winograd, .in = l->in.c, .out = l->out.c, .in_h = l->in.h, .out_h = l->out.h, .out_w = l->out.w,
-                                      .pad_h = l->pad_h, .pad_w = l->pad_w, .x = echi_cpu_value(s, u->from), .y = echi_cpu_value(s, unit + 1),
+    return (struct echi_cpu_winograd){.m = u->winograd, .in = l->in.c, .out = l->out.c,
+                                      .in_h = l->in.h, .out_h = l->out.h, .out_w = l->out.w, .pad_h = l->pad_h, .pad_w = l->pad_w,
+                                      .x = echi_cpu_value(s, u->from), .y = echi_cpu_value(s, unit + 1),
                                       .weights = params + l->weight_at, .weight_out = 9 * (ptrdiff_t)l->in.c, .weight_in = 9,
                                       .start = l->bias ? params + l->bias_at : NULL, .relu = u->relu};
 }
@@ -243,9 +244,9 @@ static int tiles_of(const struct echi_cpu_stack *s, const struct echi_cpu_unit *
     return even < least ? least : min_int(even, out);
 }
 
-/* Sums for the gradients of weights and biases, of one tile of output channels and one half of the groups. Goes through dy in parts that are
- * used while they are in the cache; `keep` leaves all of them in u->dy, otherwise the parts of a group share its first rows. Item: a tile of a
- * half. */
+/* Sums for the gradients of weights and biases, of one tile of output channels and one half of the groups. Goes through dy in parts that
+ * are used while they are in the cache; `keep` leaves all of them in u->dy, otherwise the parts of a group share its first rows. Item: a
+ * tile of a half. */
 static void sum_tiles(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
     const struct conv *a = args;
     const struct echi_cpu_unit *u = &s->units[a->unit];
@@ -254,7 +255,8 @@ static void sum_tiles(struct echi_cpu_stack *s, const void *args, int begin, int
     const int step = u->pool ? u->pool->stride_h : 1, tiles = tiles_of(s, u);
     (void)place;
     for (int item = begin; item < end; item++) {
-        const struct echi_cpu_range c = echi_cpu_cut(l->out.c, 1, item % tiles, tiles), groups = echi_cpu_cut(s->groups, 1, item / tiles, u->halves);
+        const struct echi_cpu_range c = echi_cpu_cut(l->out.c, 1, item % tiles, tiles);
+        const struct echi_cpu_range groups = echi_cpu_cut(s->groups, 1, item / tiles, u->halves);
         const size_t channels = (size_t)(c.end - c.begin), first = (size_t)(item / tiles * l->out.c + c.begin);
         const int rows = DY_BYTES / (int)((c.end - c.begin) * u->dy_row * (ptrdiff_t)sizeof(float)), band = max_int(1, rows / step) * step;
         memset(s->sums + first * filter, 0, channels * filter * sizeof(float));
@@ -329,8 +331,8 @@ static void input_grad(struct echi_cpu_stack *s, int unit, int g, int g_end, con
     echi_cpu_share_out(s, rows * a.cuts, products_of_row(l) * l->out.h / l->in.h / a.cuts, input_grad_rows, &a);
 }
 
-/* The gradients before ReLU of some groups, `apart` from each other, whole, and their shares of the bias' gradient, apart too: what comes first,
- * from group 0 on, clears those. Item: an output channel of a group. */
+/* The gradients before ReLU of some groups, `apart` from each other, whole, and their shares of the bias' gradient, apart too: what comes
+ * first, from group 0 on, clears those. Item: an output channel of a group. */
 struct before { int unit, g, apart; };
 static void channels_before_relu(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
     const struct before *a = args;
@@ -362,9 +364,11 @@ static void winograd_backward(struct echi_cpu_stack *s, int unit, const float *p
     const struct echi_layer *l = u->layer;
     const struct echi_cpu_view dy = {u->dy + u->dy_left * s->k->width, u->dy_group, u->dy_channel, u->dy_row, s->k->width};
     struct echi_cpu_winograd w = winograd_of(s, unit, params);
-    struct echi_cpu_winograd back = {.m = echi_cpu_winograd_back(u->winograd), .in = l->out.c, .out = l->in.c, .in_h = l->out.h, .out_h = l->in.h, .out_w = l->in.w,
+    struct echi_cpu_winograd back = {.m = echi_cpu_winograd_back(u->winograd), .in = l->out.c, .out = l->in.c,
+                                     .in_h = l->out.h, .out_h = l->in.h, .out_w = l->in.w,
                                      .pad_h = 2 - l->pad_h, .pad_w = 2 - l->pad_w, .x = dy, .y = echi_cpu_share(s, u->from),
-                                     .weights = params + l->weight_at, .weight_out = 9, .weight_in = 9 * (ptrdiff_t)l->in.c, .turned = true};
+                                     .weights = params + l->weight_at, .weight_out = 9, .weight_in = 9 * (ptrdiff_t)l->in.c,
+                                     .turned = true};
     const ptrdiff_t x_group = w.x.group, y_group = back.y.group;
     if (u->late) {
         for (int g = 0; g < s->groups; g++) {

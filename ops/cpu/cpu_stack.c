@@ -203,10 +203,11 @@ static const char *sums_name(const struct echi_cpu_stack *s, const struct echi_c
     return s->bf16 == ECHI_CPU_BF16_AMX ? " bf16 amx" : " bf16";
 }
 
-/* What is not made where it is needed in the layout that is needed: the other side of weights' gradients, and factors that are drawn in rows. */
+/* What is not made in the layout in which it is needed: the other side of weights' gradients, and factors that are drawn in rows. */
 static size_t turned_of(const struct echi_cpu_unit *u) {
     const struct echi_layer *l = u->layer;
-    if (u->winograd) return (size_t)echi_cpu_winograd_points(u->winograd) * (size_t)echi_cpu_winograd_tiles(l->out.h, l->out.w, u->winograd) * (size_t)l->in.c;
+    const int m = u->winograd;
+    if (m) return (size_t)echi_cpu_winograd_points(m) * (size_t)echi_cpu_winograd_tiles(l->out.h, l->out.w, m) * (size_t)l->in.c;
     return u->turned || l->op == ECHI_OP_DROPOUT ? echi_shape_size(l->in) : 0;
 }
 
