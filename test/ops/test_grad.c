@@ -17,6 +17,7 @@
 #define echi_dropout_factors dropout_factors_in_double
 #define echi_norm_deviation norm_deviation_in_double
 #define echi_norm_running_grad norm_running_grad_in_double
+#define echi_norm_join norm_join_in_double
 #include "batch_norm.c"
 #include "dropout.c"
 #include "ref/adam.c"
