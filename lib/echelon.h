@@ -216,6 +216,11 @@ struct ech_config {
      * spoils. The test set is never augmented. All nodes the same. With samples from a callback, or in a session, crop-flip is refused:
      * they are the program's. */
     char augment[16];
+    /* 1 (BSP, ech_train): batch-norm's mean and variance, and what its gradients sum, are those of the whole round, exchanged between the nodes
+     * at each batch-norm, forward and backward; so unequal shares come to what one node makes of the round. After a loss, where shares grow
+     * beyond a node's memory, of the parts of a round that are computed together. Refused where there is no batch-norm, with `deterministic`,
+     * and where a separated layer is one. All nodes the same. */
+    int sync_norm;
     /* "fp32" (default), or "bf16": fully connected layers multiply numbers rounded to bf16, by 2^-8 of themselves at most, and sum in float;
      * parameters, gradients and all else stay float. The same on all nodes; each needs a processor with AVX512-BF16, faster with AMX-BF16. */
     char precision[8];
@@ -244,7 +249,7 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
 
 #define ECH_WORLD_MAX 1024   /* nodes of a run that is simulated */
 #define ECH_LIVE_MAX 64      /* nodes of a run on machines: every node keeps a connection to every other */
-#define ECH_KINDS_MAX 32
+#define ECH_KINDS_MAX 40
 #define ECH_GROUPS_MAX 8
 #define ECH_STALENESS_BINS 13
 

@@ -136,8 +136,8 @@ int echi_stack_norm(const struct echi_stack *stack, int unit);   /* channels of 
 /* out [2][channels]: forward the means, then the variances (divided by n * h * w); backward the sums of the gradient of what the batch-norm
  * gives, and of that times the normalised number. */
 ech_status echi_stack_norm_sums(struct echi_stack *stack, int unit, const struct echi_buffer *params, echi_real *out, struct ech_error *err);
-/* Behind that, maybe: the same of n samples, the stack's own among them. all [2][channels], not needed any more after the call. Backward n is
- * that of forward. */
+/* Behind that, maybe: the same of n samples, the stack's own among them. all [2][channels], not needed any more after the call. Backward those
+ * who have left since are missed in the sums, but the statistics are still of as many as forward: n is not looked at. */
 ech_status echi_stack_norm_take(struct echi_stack *stack, int unit, int n, const echi_real *all, struct ech_error *err);
 /* Makes those of more samples of those of parts: `to`, of n samples (0: of none yet), takes in `part`, of m > 0. Means and variances by Chan, Golub
  * and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979; backward the sums are added. */

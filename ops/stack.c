@@ -353,7 +353,7 @@ ech_status echi_stack_norm_take(struct echi_stack *stack, int unit, int n, const
     ECHI_TRY(need("stack.norm_take", all != NULL, "all", err));
     if (!stack->summed)
         return echi_fail(err, ECH_E_ARGUMENT, "stack.norm_take", "unit %d has not given its own sums; call echi_stack_norm_sums first", unit);
-    if (n < stack->n)
+    if (n < stack->n && !goes_backward(stack))
         return echi_fail(err, ECH_E_ARGUMENT, "stack.norm_take", "statistics of %d samples cannot be of all: this stack alone has %d", n, stack->n);
     stack->impl->norm_take(stack->state, unit, goes_backward(stack), n, all);
     return ECH_OK;

@@ -156,5 +156,5 @@ void echi_cpu_norm_sums(struct echi_cpu_stack *s, int unit, bool back, const flo
 void echi_cpu_norm_take(struct echi_cpu_stack *s, int unit, bool back, int n, const float *all) {
     struct echi_cpu_unit *u = &s->units[unit];
     memcpy(back ? u->all : u->mean, all, u->layer->running * sizeof *all);
-    u->of = n;
+    if (!back) u->of = n;
 }

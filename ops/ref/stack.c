@@ -169,7 +169,7 @@ static void reference_norm_take(void *state, int unit, bool backward, int n, con
     struct reference *r = state;
     struct border *b = &r->borders[unit + 1];
     memcpy(backward ? b->all : b->mean, all, r->layers[unit].running * sizeof *all);
-    b->of = n;
+    if (!backward) b->of = n;
 }
 
 static void reference_forward(void *state, int unit, const echi_real *params) {
