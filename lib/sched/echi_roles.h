@@ -156,8 +156,8 @@ struct echi_owner {
         struct echi_ranks here; uint32_t in;      /* whose are here, and samples in them */
         int next; uint32_t joined;                /* the first rank that is not in the answer yet, and samples that are in it */
         int sending;                              /* answers that have not left their slot */
-        uint32_t revoked[2][ECHI_ROUND_PARTS];    /* samples of leases that never will be in: of the current and the next round, by its last
-                                                     bit, and part */
+        /* Leases that never will be in, one a worker: of the current and the next round, by its last bit, and part. */
+        struct { struct echi_ranks of; uint32_t samples; } revoked[2][ECHI_ROUND_PARTS];
     } norm;
     /* By rank, as many as the plan has; init leaves the rest of these as it was. */
     struct echi_worker_view view[ECHI_WORLD_MAX];

@@ -8,7 +8,7 @@
  * waits for nothing else in between. */
 #include "echi_owner_impl.h"
 
-static uint32_t *revoked(struct echi_owner *o, const struct echi_lease *l) { return &o->norm.revoked[l->round & 1][l->part]; }
+#include <string.h>
 
 static bool fits(const struct echi_owner *o, const struct echi_event *e) {
     const struct echi_msg *m = e->msg;
@@ -41,7 +41,10 @@ void echi_norms_message(struct echi_owner *o, const struct echi_event *e, struct
 /* What has come of it is not used, unless it is being used already. */
 void echi_norms_revoke(struct echi_owner *o, const struct echi_lease *l) {
     if (l->together == 0 || l->part >= ECHI_ROUND_PARTS || l->round < o->version || l->round - o->version > 1) return;
-    *revoked(o, l) += l->n;
+    struct echi_ranks *gone = &o->norm.revoked[l->round & 1][l->part].of;
+    if (echi_ranks_next(gone, l->worker) == l->worker) return;   /* said again */
+    echi_ranks_add(gone, l->worker);
+    o->norm.revoked[l->round & 1][l->part].samples += l->n;
     const bool of_this = o->norm.open && !o->norm.joins && o->norm.of.round == l->round && o->norm.of.part == l->part;
     if (!of_this || echi_ranks_next(&o->norm.here, l->worker) != l->worker) return;
     echi_ranks_drop(&o->norm.here, l->worker);
@@ -50,12 +53,13 @@ void echi_norms_revoke(struct echi_owner *o, const struct echi_lease *l) {
 }
 
 void echi_norms_applied(struct echi_owner *o, uint32_t round) {
-    for (int i = 0; i < ECHI_ROUND_PARTS; i++) o->norm.revoked[round & 1][i] = 0;
+    memset(o->norm.revoked[round & 1], 0, sizeof o->norm.revoked[0]);
 }
 
 bool echi_norms_join(struct echi_owner *o, struct echi_actions *out) {
     if (!o->norm.open || o->norm.sending > 0) return false;
-    if (!o->norm.joins && o->norm.in + *revoked(o, &o->norm.of) < o->norm.of.together) return false;
+    const uint32_t gone = o->norm.revoked[o->norm.of.round & 1][o->norm.of.part].samples;
+    if (!o->norm.joins && o->norm.in + gone < o->norm.of.together) return false;
     struct echi_task *t = compute(o, ECHI_TASK_NORM, out);
     o->norm.joins = true;
     t->layer = o->norm.layer;

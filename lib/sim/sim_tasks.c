@@ -85,7 +85,7 @@ static int part_begins(const struct echi_sim *s, int rank, const struct echi_tas
     return forward ? layer : shape_of(s, t)->shape.units - 1 - layer;   /* a shape ends with the backward unit of layer 0 */
 }
 
-static bool in_parts(const struct echi_task *t) { return t->norm.kind || t->sums.kind; }
+static bool in_parts(const struct echi_task *t) { return t->kind != ECHI_TASK_NORM && (t->norm.kind || t->sums.kind); }
 
 /* What part of the time of all parts a task takes. */
 static double part_of_time(const struct echi_sim *s, int rank, const struct echi_task *t) {
