@@ -179,7 +179,8 @@ enum fault {
 struct counts {
     uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
     uint64_t losses, lost_owners, again, repeats, dropped, keeps, resumed, early, ended, stale_most, moves, woke, handed_back;
-    uint64_t norms;                         /* parts of steps that went on by what all had summed */
+    uint64_t norms, later_norms;            /* parts of steps that went on by what all had summed; of leases that are not their worker's first
+                                               of the round */
     uint64_t live_most;                     /* largest part of its bound that a liveness phase took, in thousandths */
 };
 

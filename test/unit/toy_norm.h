@@ -52,6 +52,7 @@ static void watch_norm(struct sim *s, const struct work *w) {
     MUST(s, NORM, all[0] == sum && all[1] == workers && all[2] == samples && t->samples == samples);
     MUST(s, NORM, samples <= t->lease.together);
     if (s->counts) s->counts->norms++;
+    if (s->counts) s->counts->later_norms += t->lease.part > 0;
 }
 
 /* The words of a part's task beside its arithmetic. */
