@@ -48,7 +48,7 @@ void ech_model_global_avg_pool(ech_model *model);       /* C x H x W to C x 1 x 
  * is drawn depends on the run's seed, epoch, sample, layer and place alone. Else it changes nothing. */
 void ech_model_dropout(ech_model *model, double p);
 /* Ioffe and Szegedy (ICML 2015), epsilon 1e-5: while training each channel is normalised by mean and variance of the samples that are
- * computed together (a node's step; with --deterministic four samples), else by running averages of rate 0.1 a round. These are parameters
+ * computed together (a node's step; with --deterministic four samples, with --sync-norm a whole round), else by running averages of rate 0.1 a round. These are parameters
  * of the model, too (bn1.running_mean, bn1.running_var, as in PyTorch's state_dict): as many as weights and biases. */
 void ech_model_batch_norm(ech_model *model);
 /* The next conv2d or fc has no bias: one in front of a batch_norm would change nothing. */
