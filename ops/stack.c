@@ -326,7 +326,9 @@ ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct 
 
 /* --- a stop at a batch-norm --- */
 
-static bool goes_backward(const struct echi_stack *stack) { return stack->forward_next == stack->n_units && stack->backward_next < stack->n_units; }
+static bool goes_backward(const struct echi_stack *stack) {
+    return stack->forward_next == stack->n_units && stack->backward_next < stack->n_units;
+}
 
 /* It is this unit's turn, in a step that trains, and it begins with a batch-norm. */
 static ech_status need_norm(const struct echi_stack *stack, const char *operation, int unit, struct ech_error *err) {
@@ -335,11 +337,13 @@ static ech_status need_norm(const struct echi_stack *stack, const char *operatio
     if (stack->reads[unit].norm == 0) return echi_fail(err, ECH_E_ARGUMENT, operation, "unit %d does not begin with a batch-norm", unit);
     if (!stack->trains) return echi_fail(err, ECH_E_ARGUMENT, operation, "this step does not train; call echi_stack_train first");
     if (unit != (goes_backward(stack) ? stack->backward_next : stack->forward_next))
-        return echi_fail(err, ECH_E_ARGUMENT, operation, "it is not unit %d that goes %s next", unit, goes_backward(stack) ? "backward" : "forward");
+        return echi_fail(err, ECH_E_ARGUMENT, operation, "it is not unit %d that goes %s next", unit,
+                         goes_backward(stack) ? "backward" : "forward");
     return ECH_OK;
 }
 
-ech_status echi_stack_norm_sums(struct echi_stack *stack, int unit, const struct echi_buffer *params, echi_real *out, struct ech_error *err) {
+ech_status echi_stack_norm_sums(struct echi_stack *stack, int unit, const struct echi_buffer *params, echi_real *out,
+                                struct ech_error *err) {
     ECHI_TRY(need_norm(stack, "stack.norm_sums", unit, err));
     ECHI_TRY(need_floats(stack, "stack.norm_sums", params, "params", err));
     ECHI_TRY(need("stack.norm_sums", out != NULL, "out", err));
@@ -352,9 +356,11 @@ ech_status echi_stack_norm_take(struct echi_stack *stack, int unit, int n, const
     ECHI_TRY(need_norm(stack, "stack.norm_take", unit, err));
     ECHI_TRY(need("stack.norm_take", all != NULL, "all", err));
     if (!stack->summed)
-        return echi_fail(err, ECH_E_ARGUMENT, "stack.norm_take", "unit %d has not given its own sums; call echi_stack_norm_sums first", unit);
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.norm_take", "unit %d has not given its own sums; call echi_stack_norm_sums first",
+                         unit);
     if (n < stack->n && !goes_backward(stack))
-        return echi_fail(err, ECH_E_ARGUMENT, "stack.norm_take", "statistics of %d samples cannot be of all: this stack alone has %d", n, stack->n);
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.norm_take", "statistics of %d samples cannot be of all: this stack alone has %d", n,
+                         stack->n);
     stack->impl->norm_take(stack->state, unit, goes_backward(stack), n, all);
     return ECH_OK;
 }

@@ -473,10 +473,11 @@ static ech_status deterministic_fits(const struct ech_config *config, struct ech
 static ech_status sync_norm_fits(const struct ech_config *config, struct ech_error *err) {
     if (!config->sync_norm) return ECH_OK;
     if (strcmp(config->sync, "bsp") != 0)
-        return refuse(err, "option sync-norm is on, but sync is %s, where nodes do not compute the same round together: give sync bsp", config->sync);
+        return refuse(err, "option sync-norm is on, but sync is %s, where nodes do not compute the same round together: give sync bsp",
+                      config->sync);
     if (config->deterministic)
-        return refuse(err, "option sync-norm is on, but deterministic takes batch-norm's statistics over four samples, whoever has them: leave one of "
-                      "them out");
+        return refuse(err, "option sync-norm is on, but deterministic takes batch-norm's statistics over four samples, whoever has them: "
+                      "leave one of them out");
     return ECH_OK;
 }
 

@@ -18,10 +18,11 @@ static ech_status check_norms(const struct ech_config *config, struct echi_job *
     }
     if (!config->sync_norm) return ECH_OK;
     if (norms == 0)
-        return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option sync-norm is on, but model %s has no batch-norm: leave it out", job->model->name);
+        return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option sync-norm is on, but model %s has no batch-norm: leave it out",
+                         job->model->name);
     if (config->separate == 1 && job->norms_behind)
-        return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option sync-norm is on, but the layers that separate 1 takes apart have a batch-norm among "
-                         "them, which it does not reach: give separate off");
+        return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option sync-norm is on, but the layers that separate 1 takes apart have a "
+                         "batch-norm among them, which it does not reach: give separate off");
     return ECH_OK;
 }
 
@@ -59,8 +60,8 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
 }
 
 void echi_job_setup(const struct echi_job *job, const struct echi_plan *plan, int rank, struct echi_setup *out) {
-    *out = (struct echi_setup){.plan = *plan, .rank = rank, .n_layers = job->n_layers, .cut = plan->separated ? job->cut_params : job->n_layers,
-                               .cut_width = (uint32_t)job->cut_width};
+    *out = (struct echi_setup){.plan = *plan, .rank = rank, .n_layers = job->n_layers, .cut_width = (uint32_t)job->cut_width};
+    out->cut = plan->separated ? job->cut_params : job->n_layers;
     for (int i = 0; i < out->cut && plan->sync_norm; i++)
         if (job->layer[i].running > 0) out->norm[out->norms++] = (uint8_t)i;
 }

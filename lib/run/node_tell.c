@@ -127,8 +127,8 @@ static void add_strand(struct echi_print *l, const struct echi_node *n, const st
         if (s->next_layer >= 0) echi_print(l, ", next to leave is the gradient of %s", n->job->layer[s->next_layer].name);
         break;
     case ECHI_STRAND_WAITS_NORM:
-        echi_print(l, "waits for rank %d to say what a batch-norm sums over all workers, with lease %u, part %d of %d", s->lease.owner, s->lease.id,
-                   s->part + 1, 2 * n->setup.norms + 1);
+        echi_print(l, "waits for rank %d to say what a batch-norm sums over all workers, behind part %d of %d of lease %u", s->lease.owner,
+                   s->part + 1, 2 * n->setup.norms + 1, s->lease.id);
         break;
     }
 }

@@ -168,8 +168,8 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     unsigned long v = 0;
     if (strcmp(key, "group") == 0) return read_group(r, p);
     if (strcmp(key, "base") == 0) return read_base(r, p);
-    static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "sync_norm", "lr", "momentum",
-        "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older", "reserve", "optimizer",
+    static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "sync_norm", "lr",
+        "momentum", "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older", "reserve", "optimizer",
         "schedule", "warmup", "lr_steps", "lr_factor", "lr_epochs", "beta1", "beta2", "epsilon"};
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;

@@ -138,8 +138,8 @@ static ech_status load_plan(const struct ech_config *c, const struct echi_job *j
         return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s is a plan %s --sync-norm: start every node %s it", c->plan,
                          c->sync_norm ? "without" : "for", c->sync_norm ? "without" : "with");
     if (out->sync_norm && out->separated && job->norms_behind)
-        return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s separates layers with a batch-norm among them, which --sync-norm does not reach: give "
-                         "'head none'", c->plan);
+        return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s separates layers with a batch-norm among them, which --sync-norm does not "
+                         "reach: give 'head none'", c->plan);
     if (out->separated && job->cut == 0)
         return echi_fail(err, ECH_E_ARGUMENT, "run.plan",
                          "%s separates layers, but this model has no fully connected layers behind convolutions: give 'head none'", c->plan);

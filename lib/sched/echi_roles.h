@@ -28,7 +28,7 @@ struct echi_strand {
     uint32_t joined;                              /* as in the worker, when the step began */
     bool abandoned;                               /* its owner is lost: the step goes no further than what is under way */
     uint16_t part;                                /* sync_norm: of the step, see struct echi_task; that which is computed or was last */
-    uint32_t norm_samples;                        /* WAITS_NORM: of so many the sums behind it are, once the owner has answered; before that 0 */
+    uint32_t norm_samples;                        /* WAITS_NORM: what the owner has answered is of so many; 0: it has not yet */
     bool norm_sending;                            /* those of the lease have not left their slot */
 };
 #define ECHI_WORKER_PLACES (ECHI_STRANDS * (1 + ECHI_GROUPS_MAX))   /* see echi_plan_places */

@@ -147,8 +147,8 @@ struct echi_lease {
     uint16_t worker, owner;               /* ranks */
     uint8_t again;                        /* 1: these samples were in a lease before, whose worker or owner is lost */
     uint8_t part;                         /* which of its worker's leases of this round it is, from 0; below ECHI_ROUND_PARTS */
-    uint32_t together;                    /* sync_norm: samples of the round's leases with the same `part`, which have batch-norm's statistics
-                                             in common; 0: it has its own. Of a lease that is issued again 0 */
+    uint32_t together;                    /* sync_norm: samples of the round's leases with the same `part`, which have batch-norm's
+                                             statistics in common; 0: it has its own, as a lease that is issued again */
 };
 /* Are its batch-norm statistics exchanged with other workers? */
 static inline bool echi_lease_exchanges(const struct echi_lease *l) { return l->together > l->n; }
@@ -193,8 +193,7 @@ struct echi_setup {
     int n_layers;                         /* with parameters */
     int cut;                              /* first of them that belongs to the head; n_layers when not separated */
     uint32_t cut_width;                   /* floats a sample at the cut */
-    int norms;                            /* sync_norm: so many of the layers in front of the cut are batch-norms, those of norm[], ascending */
-    uint8_t norm[256];
+    int norms; uint8_t norm[256];         /* sync_norm: so many of the layers in front of the cut are batch-norms, these, ascending */
 };
 
 /* -------------------------------------------------------------- messages */
@@ -420,17 +419,17 @@ struct echi_task {
     struct echi_slot grads, state, state_out;
     uint8_t peer[ECHI_GROUPS_MAX];          /* APPLY, REFRESH with several groups: index of each other group's state slot;
                                                ECHI_NONE for one's own and for states not there yet */
-    uint32_t samples;                       /* APPLY, HEAD, HEAD_APPLY, LOCAL_APPLY, LOCAL_DELTA: weight of the push is samples / divisor. With
-                                               `norm`: it is of so many; NORM: of so many before this task, 0: it begins anew */
+    uint32_t samples;                       /* APPLY, HEAD, HEAD_APPLY, LOCAL_APPLY, LOCAL_DELTA: weight of the push is samples / divisor.
+                                               With `norm`: it is of so many; NORM: of so many before this task, 0: it begins anew */
     uint32_t divisor;                       /* B of every gradient in this task */
     /* codec top-k. STEP, BACKWARD: each gradient goes through the residual `state` (with `first` this begins anew) into `coded`. */
     struct echi_slot coded;
     uint32_t ratio, sample;                 /* millionths, see echi_ratio.h; ENCODE with ECHI_RATIO_ONE: complete */
     uint32_t number;                        /* ENCODE: of the message, to key its sample by */
-    /* sync_norm. A step is computed in parts, which end where a batch-norm's sums are exchanged: with N of them in front of the cut a STEP in
-     * parts 0 to 2 N, part N being the one with the loss; FORWARD in 0 to N, BACKWARD in N to 2 N. NORM: 1: backward. */
+    /* sync_norm. A step is computed in parts, which end where a batch-norm's sums are exchanged: with N of them in front of the cut a
+     * STEP in parts 0 to 2 N, part N being the one with the loss; FORWARD in 0 to N, BACKWARD in N to 2 N. NORM: 1: backward. */
     uint16_t part, layer;                   /* layer: NORM: the batch-norm's */
-    struct echi_slot norm, sums;            /* STEP, FORWARD, BACKWARD: what this part begins with, from the owner; what it ends with, for the
+    struct echi_slot norm, sums;            /* STEP, FORWARD, BACKWARD: what this part begins with, from the owner, and ends with, for the
                                                owner; none: it is the first, the last. NORM: sums: what is put together */
     double damping;                         /* APPLY: the gradient is taken so many times, above 0 and at most 1; 0: once, as it is */
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The owner's part in synchronous batch-norm: what workers sum in one batch-norm, forward or backward, over the leases that are computed
- * together, is put together when all of it is here, in the order of the ranks, and goes to each of them.
+ * The owner's part in synchronous batch-norm: what workers sum in one batch-norm, forward or backward, over the leases that are
+ * computed together, is put together when all of it is here, in the order of the ranks, and goes to each of them.
  *
- * There is one exchange at a time: nobody goes on to the next before all have answered this one, and of a round's parts the second is computed by
- * those who have done the first. A lease whose worker is lost is not waited for: the coordinator has it revoked, and its samples are taken off
- * what is expected. Issued again, it keeps to itself. So an exchange waits for living workers only, and each of these comes to it, since it
- * waits for nothing else in between. */
+ * There is one exchange at a time: nobody goes on to the next before this one is answered, and of a round's parts the second is
+ * computed by those who have done the first. A lease whose worker is lost is not waited for: the coordinator has it revoked, and its
+ * samples are taken off what is expected. Issued again, it keeps to itself. So an exchange waits for living workers only, and each of
+ * these comes to it, since it waits for nothing else in between. */
 #include "echi_owner_impl.h"
 
 #include <string.h>
@@ -15,10 +15,11 @@ static bool fits(const struct echi_owner *o, const struct echi_event *e) {
     const struct echi_lease *l = &m->lease, *of = &o->norm.of;
     bool is_norm = false;
     for (int i = 0; i < o->setup->norms; i++) is_norm = is_norm || o->setup->norm[i] == m->layer;
-    if (!o->started || !o->known[e->from] || l->worker != e->from || l->owner != o->setup->rank || !echi_lease_valid(l, plan_of(o))) return false;
-    if (!is_norm || m->flag > 1 || !echi_lease_exchanges(l) || l->round != o->version || o->norm.joins) return false;
-    return !o->norm.open || (l->part == of->part && l->together == of->together && m->layer == o->norm.layer && m->flag == o->norm.backward &&
-                             echi_ranks_next(&o->norm.here, e->from) != e->from);
+    if (!o->started || !o->known[e->from] || l->worker != e->from || l->owner != o->setup->rank) return false;
+    if (!echi_lease_valid(l, plan_of(o)) || !echi_lease_exchanges(l) || l->round != o->version) return false;
+    if (!is_norm || m->flag > 1 || o->norm.joins) return false;
+    return !o->norm.open || (l->part == of->part && l->together == of->together && m->layer == o->norm.layer &&
+                             m->flag == o->norm.backward && echi_ranks_next(&o->norm.here, e->from) != e->from);
 }
 
 void echi_norms_message(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {

@@ -62,7 +62,9 @@ static void code(struct echi_worker *w, struct echi_task *t) {
 
 /* ---- sync_norm: a step in parts (struct echi_task) ---- */
 
-static bool exchanges(const struct echi_worker *w, const struct echi_strand *s) { return w->setup->norms > 0 && echi_lease_exchanges(&s->lease); }
+static bool exchanges(const struct echi_worker *w, const struct echi_strand *s) {
+    return w->setup->norms > 0 && echi_lease_exchanges(&s->lease);
+}
 static bool goes_backward(const struct echi_worker *w, const struct echi_strand *s) { return s->part >= w->setup->norms; }
 
 /* The batch-norm that the part in hand ends in front of. */
@@ -73,7 +75,8 @@ static uint16_t norm_behind(const struct echi_worker *w, const struct echi_stran
 
 /* Names what the part in hand begins and ends with. */
 static void name_norms(const struct echi_worker *w, const struct echi_strand *s, struct echi_task *t) {
-    const int norms = w->setup->norms, first = t->kind == ECHI_TASK_BACKWARD ? norms : 0, last = t->kind == ECHI_TASK_FORWARD ? norms : 2 * norms;
+    const int norms = w->setup->norms;
+    const int first = t->kind == ECHI_TASK_BACKWARD ? norms : 0, last = t->kind == ECHI_TASK_FORWARD ? norms : 2 * norms;
     if (!exchanges(w, s)) return;
     t->part = s->part;
     if (s->part > first) {

@@ -75,7 +75,7 @@ static const struct echi_sim_shape *shape_of(const struct echi_sim *s, const str
     }
 }
 
-/* The unit of its shape in front of which part `part` of a step begins (struct echi_task): that of a batch-norm, or its beginning or end. */
+/* The unit of its shape with which a part of a step begins (struct echi_task): that of a batch-norm, or one past the end. */
 static int part_begins(const struct echi_sim *s, int rank, const struct echi_task *t, int part) {
     const struct echi_setup *u = &s->node[rank].setup;
     const bool forward = part <= u->norms;
@@ -203,12 +203,14 @@ void echi_sim_compute(struct echi_sim *s, int rank, const struct echi_task *task
     if (id == ECHI_NOTHING) return echi_sim_no_memory(s);
     struct echi_sim_task *t = echi_records_at(&s->tasks, id);
     *t = (struct echi_sim_task){.node = (uint16_t)rank, .told = n->setup.cut, .task = *task};
-    if ((task->kind == ECHI_TASK_STEP || task->kind == ECHI_TASK_FORWARD) && task->part == 0) n->factor[task->strand] = echi_cost_step_factor(s->cost, rank, n->steps++);
+    if ((task->kind == ECHI_TASK_STEP || task->kind == ECHI_TASK_FORWARD) && task->part == 0)
+        n->factor[task->strand] = echi_cost_step_factor(s->cost, rank, n->steps++);
     struct echi_work w = {.urgency = task->kind, .while_held = task->kind == ECHI_TASK_EVAL, .cookie = id};
-    if (shape_of(s, task) && !in_parts(task)) w.shape = &shape_of(s, task)->shape;
+    const struct echi_sim_shape *shape = shape_of(s, task);
+    if (shape && !in_parts(task)) w.shape = &shape->shape;
     if (in_parts(task)) {
         const int first = part_begins(s, rank, task, task->part);
-        if (first > 0 && shape_of(s, task)->layer[first] >= 0) t->told = shape_of(s, task)->layer[first] + 1;
+        if (shape->layer[first] >= 0) t->told = shape->layer[first] + 1;
     }
     w.seconds = price(s, rank, task, &w.part) * part_of_time(s, rank, task);
     echi_cost_compute(s->cost, rank, &w);
@@ -236,16 +238,18 @@ static void tell_gradients(struct echi_sim *s, struct echi_sim_task *t, int laye
 void echi_sim_on_mark(struct echi_sim *s, uint32_t id, int unit) {
     struct echi_sim_task *t = echi_records_at(&s->tasks, id);
     if (!run(s, t)) return;
-    if (shape_of(s, &t->task)) tell_gradients(s, t, shape_of(s, &t->task)->layer[unit]);
+    const struct echi_sim_shape *shape = shape_of(s, &t->task);
+    if (shape) tell_gradients(s, t, shape->layer[unit]);
     else tell(s, t, ECHI_EVENT_GRADIENT, 0);
 }
 
 void echi_sim_on_done(struct echi_sim *s, uint32_t id) {
     struct echi_sim_task *t = echi_records_at(&s->tasks, id);
     if (!run(s, t)) return;
-    if (shape_of(s, &t->task)) {
-        const int last = in_parts(&t->task) ? part_begins(s, t->node, &t->task, t->task.part + 1) - 1 : shape_of(s, &t->task)->shape.units - 1;
-        if (last >= 0 && shape_of(s, &t->task)->layer[last] >= 0) tell_gradients(s, t, shape_of(s, &t->task)->layer[last]);
+    const struct echi_sim_shape *shape = shape_of(s, &t->task);
+    if (shape) {
+        const int end = in_parts(&t->task) ? part_begins(s, t->node, &t->task, t->task.part + 1) : shape->shape.units;
+        if (end > 0 && shape->layer[end - 1] >= 0) tell_gradients(s, t, shape->layer[end - 1]);
     }
     tell(s, t, ECHI_EVENT_COMPUTED, 0);
     echi_records_give(&s->tasks, id);

@@ -147,7 +147,8 @@ static void sum_backward(struct echi_cpu_stack *s, const void *args, int begin, 
 void echi_cpu_norm_sums(struct echi_cpu_stack *s, int unit, bool back, const float *params, float *out) {
     struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
-    echi_cpu_share_out(s, l->in.c, 2.0 * s->groups * l->in.h * l->in.w, back ? sum_backward : sum_forward, &(struct norm){.unit = unit, .params = params});
+    const struct norm args = {.unit = unit, .params = params};
+    echi_cpu_share_out(s, l->in.c, 2.0 * s->groups * l->in.h * l->in.w, back ? sum_backward : sum_forward, &args);
     memcpy(out, back ? u->sums : u->mean, l->running * sizeof *out);
     if (back) u->summed = true;
     else u->of = s->n;

@@ -413,8 +413,10 @@ static void backward(void *state, int unit, const float *params, float *grads, b
     echi_cpu_give(s, s->units[unit].from);
 }
 
-static void norm_sums(void *state, int unit, bool backward, const float *params, float *out) { echi_cpu_norm_sums(state, unit, backward, params, out); }
-static void norm_take(void *state, int unit, bool backward, int n, const float *all) { echi_cpu_norm_take(state, unit, backward, n, all); }
+static void norm_sums(void *state, int unit, bool back, const float *params, float *out) {
+    echi_cpu_norm_sums(state, unit, back, params, out);
+}
+static void norm_take(void *state, int unit, bool back, int n, const float *all) { echi_cpu_norm_take(state, unit, back, n, all); }
 
 /* -------------------------------------------------------------- the tables */
 

@@ -138,7 +138,8 @@ static void norm_forward(struct reference *r, int unit, const echi_real *params,
 static void norm_back_sums(struct reference *r, int unit) {
     const struct echi_layer *l = &r->layers[unit];
     struct border *b = &r->borders[unit + 1];
-    ECHI_REF(batch_norm_sums)(l, r->n, r->borders[echi_layer_takes(r->layers, unit)].value, b->gradient, b->mean, b->mean + l->in.c, b->sums);
+    const echi_real *x = r->borders[echi_layer_takes(r->layers, unit)].value;
+    ECHI_REF(batch_norm_sums)(l, r->n, x, b->gradient, b->mean, b->mean + l->in.c, b->sums);
     memcpy(b->all, b->sums, l->running * sizeof *b->all);
     b->summed = true;
 }

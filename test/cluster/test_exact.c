@@ -67,9 +67,10 @@ static const char residual_text[] = "input 2 13 11\nconv2d out 4 kernel 3 pad 1 
 /* More classes than a byte has. */
 static const char wide_text[] = "input 2 13 11\nconv2d out 4 kernel 3 stride 2\nrelu\nfc out 9\nrelu\nfc out 300\n";
 
-/* Batch-norms of maps, one in a branch, two of what one layer gives; with sync_norm whoever gets a sample normalises it by the whole round. */
-static const char norm_text[] = "input 2 13 11\nconv2d out 4 kernel 3 pad 1 stride 2 bias 0\nbatch_norm\nrelu\nconv2d out 4 kernel 3 pad 1 bias 0\n"
-                                "batch_norm\nbatch_norm from 1\nadd with 5\ntanh\nglobal_avg_pool\nfc out 12\nrelu\nfc out 10\n";
+/* Batch-norms of maps, one in a branch, two of what one layer gives; with sync_norm whoever gets a sample normalises it by the round. */
+static const char norm_text[] = "input 2 13 11\nconv2d out 4 kernel 3 pad 1 stride 2 bias 0\nbatch_norm\nrelu\n"
+                                "conv2d out 4 kernel 3 pad 1 bias 0\nbatch_norm\nbatch_norm from 1\nadd with 5\ntanh\nglobal_avg_pool\n"
+                                "fc out 12\nrelu\nfc out 10\n";
 
 static const char *name_of(const char *text) {
     return text == small_text ? "small" : text == wide_text ? "wide" : text == norm_text ? "norm" : text ? "residual" : "lenet5";

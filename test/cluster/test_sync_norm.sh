@@ -1,36 +1,38 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# --sync-norm: nodes with unequal shares train a residual net with batch-norms as one node does; a run that loses workers in the middle of an
-# exchange comes to its end; a recorded one comes out again bit for bit; the simulator tells the same loss; what does not fit is refused.
+# --sync-norm: nodes with unequal shares train a residual net with batch-norms as one node does, live and simulated; a run that loses workers
+# comes to its end; a recorded one comes out again bit for bit; what does not fit is refused.
 . "$(dirname "$0")/cluster.bash"
 idx_set "$work/data" 640 50
-printf '%s\n' 'input 1 28 28' 'conv2d out 6 kernel 3 stride 2 pad 1 bias 0' batch_norm relu 'conv2d out 8 kernel 3 stride 2 pad 1 bias 0' batch_norm \
-    'conv2d out 8 kernel 1 stride 2 bias 0 from 3' batch_norm 'add with 5' relu global_avg_pool 'fc out 10' >"$work/net"
-printf '%s\n' 'input 1 28 28' 'conv2d out 6 kernel 3 stride 2 pad 1 bias 0' batch_norm relu 'fc out 12 bias 0' batch_norm relu 'fc out 10' >"$work/head"
+first=('input 1 28 28' 'conv2d out 6 kernel 3 stride 2 pad 1 bias 0' batch_norm relu)
+printf '%s\n' "${first[@]}" 'conv2d out 8 kernel 3 stride 2 pad 1 bias 0' batch_norm 'conv2d out 8 kernel 1 stride 2 bias 0 from 3' \
+    batch_norm 'add with 5' relu global_avg_pool 'fc out 10' >"$work/net"
+printf '%s\n' "${first[@]}" 'fc out 12 bias 0' batch_norm relu 'fc out 10' >"$work/head"
 near() { awk "BEGIN { d = $1 - ($2); if (d < 0) d = -d; exit !(d <= $3) }"; }
 far() { ! near "$@"; }
 
 # --- one node, three with unequal shares, and both simulated: the same loss. Without the option another one.
-run=(--model "$work/net" --data glyphs --steps 20 --batch 64 --eval-every 0 --progress off --report "$work/report")
-expect 0 '^  speed ' "${run[@]}" --sync-norm
+same=(--model "$work/net" --data glyphs --steps 20 --batch 64 --eval-every 0 --report "$work/report")
+with=(--model "$work/net" --data "$work/data" --sync-norm --eval-every 0)
+expect 0 '^  speed ' "${same[@]}" --progress off --sync-norm
 alone=$(value train_loss)
 for shares in 40,20,4 0,63,1; do
-    expect 0 '^  speed ' "${run[@]}" --sync-norm --local 3 --shares $shares
+    expect 0 '^  speed ' "${same[@]}" --progress off --sync-norm --local 3 --shares $shares
     check "loss $(value train_loss) of three nodes, $alone of one" near "$(value train_loss)" "$alone" 1e-6
     check "nothing is exchanged" grep -qE '"norm": [1-9]' "$work/report"
 done
 live=$(grep -oE '"norm(_all)?": [0-9]+' "$work/report")
-ends_with 0 '^  speed ' sim --model "$work/net" --data glyphs --steps 20 --batch 64 --eval-every 0 --workers 3 --shares 0,63,1 --sync-norm --report "$work/report"
+ends_with 0 '^  speed ' sim "${same[@]}" --workers 3 --shares 0,63,1 --sync-norm
 check "loss $(value train_loss) simulated, $alone of one node" near "$(value train_loss)" "$alone" 1e-6
 check "other bytes simulated" [ "$(grep -oE '"norm(_all)?": [0-9]+' "$work/report")" = "$live" ]
-expect 0 '^  speed ' "${run[@]}" --local 3 --shares 40,20,4
+expect 0 '^  speed ' "${same[@]}" --progress off --local 3 --shares 40,20,4
 check "without the option the loss is the same" far "$(value train_loss)" "$alone" 1e-6
 
 # --- with pushes and weights that travel short
-expect 0 '^  speed ' --model "$work/net" --data "$work/data" --steps 20 --sync-norm --local 3 --codec topk --eval-every 0 --progress off
+expect 0 '^  speed ' "${with[@]}" --steps 20 --local 3 --codec topk --progress off
 
 # --- recorded, and again
-expect 0 '^  speed ' --model "$work/net" --data "$work/data" --steps 20 --batch 48 --sync-norm --local 3 --shares 30,10,8 --record "$work/run" --save "$work/live" --progress off
+expect 0 '^  speed ' "${with[@]}" --steps 20 --local 3 --shares 30,10,8 --record "$work/run" --save "$work/live" --progress off
 ends_with 0 '^  arithmetic .*bit for bit$' replay "$work/run" --model "$work/net" --data "$work/data" --save "$work/again"
 check "other weights in replay" cmp -s "$work/live" "$work/again"
 
@@ -43,10 +45,11 @@ trains() {
     bad "the run does not begin"
 }
 epochs=$(under thread && echo 5 || echo 60)
+printf '%s\n' 'sync bsp' 'sync_norm 1' 'world 4' 'round 32' 'lr 0.02' 'momentum 0.9' 'group 0 owner 0 workers 0:8 1:8 2:8 3:8' >"$work/plan"
 free_port
 for rank in 0 1 2 3; do
-    start $rank --world 4 --coordinator "127.0.0.1:$port" --model "$work/net" --data "$work/data" --batch 32 --shares 8,8,8,8 --sync-norm --epochs "$epochs" \
-        --eval-every 0 --deadline 2 --report "$work/report" --progress on
+    start $rank --world 4 --coordinator "127.0.0.1:$port" "${with[@]}" --plan "$work/plan" --epochs "$epochs" --deadline 2 \
+        --report "$work/report" --progress on
 done
 trains
 kill -KILL "${nodes[3]}"
@@ -58,12 +61,12 @@ check "not ranks 2 and 3 lost" grep -qE '"lost": \[3, 2\]|"lost": \[2, 3\]' "$wo
 for rank in 2 3; do ended "${nodes[rank]}" 1; done
 
 # --- refused, before anybody begins
-refuse 2 "sync is gssp, where nodes do not compute the same round" --model "$work/net" --data "$work/data" --sync-norm --sync gssp
-refuse 2 'sync is auto' --model "$work/net" --data "$work/data" --sync-norm --sync auto
-refuse 2 'sync is local' --model "$work/net" --data "$work/data" --sync-norm --sync local
-refuse 2 'deterministic takes batch-norm' --model "$work/net" --data "$work/data" --sync-norm --deterministic
+refuse 2 "sync is gssp, where nodes do not compute the same round" "${with[@]}" --sync gssp
+refuse 2 'sync is auto' "${with[@]}" --sync auto
+refuse 2 'sync is local' "${with[@]}" --sync local
+refuse 2 'deterministic takes batch-norm' "${with[@]}" --deterministic
 refuse 2 'model lenet5 has no batch-norm' --data "$work/data" --sync-norm
 refuse 2 'layers that separate 1 takes apart have a batch-norm' --model "$work/head" --data "$work/data" --sync-norm --separate 1
 expect 0 '' --model "$work/net" --data "$work/data" --steps 1 --local 2 --save-plan "$work/plan" --progress off
-refuse 2 'is a plan without --sync-norm: start every node without it' --model "$work/net" --data "$work/data" --sync-norm --plan "$work/plan" --local 2
+refuse 2 'is a plan without --sync-norm: start every node without it' "${with[@]}" --plan "$work/plan" --local 2
 verdict test_sync_norm

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Batch-norm over more samples than one stack has: a batch that is cut over several stacks, which stop at each batch-norm and exchange what it
- * sums, comes to what one stack makes of the whole batch: outputs, gradients of inputs and parameters, and of running averages. */
+ * Batch-norm over more samples than one stack has: a batch that is cut over several stacks, which stop at each batch-norm and exchange
+ * what it sums, comes to what one stack makes of the whole batch: outputs, gradients of inputs, parameters and running averages. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -51,8 +51,8 @@ static void exchange(struct part *part, int parts, int u, bool backward, const s
 }
 
 /* A step of all parts together. out, dx [n of all]; grads: the sums over the parts. */
-static void step(struct part *part, int parts, const struct problem *p, const struct echi_buffer *params, const float *in, const float *dout,
-                 float *out, float *dx, double *grads, bool alone) {
+static void step(struct part *part, int parts, const struct problem *p, const struct echi_buffer *params, const float *in,
+                 const float *dout, float *out, float *dx, double *grads, bool alone) {
     int n = 0;
     const int units = echi_stack_units(part[0].stack);
     for (int i = 0; i < parts; i++) n += part[i].n;
@@ -102,7 +102,8 @@ static double layer_apart(const double *a, const double *b, size_t at, size_t co
 }
 
 /* How far the parts' step is from that of the whole, at most: outputs, inputs' gradients, and those of any layer. */
-static double compare(const struct problem *p, const struct echi_stack_impl *impl, const int *cut, int parts, struct echi_random *r, bool alone) {
+static double compare(const struct problem *p, const struct echi_stack_impl *impl, const int *cut, int parts, struct echi_random *r,
+                      bool alone) {
     struct part whole, part[PARTS];
     struct echi_buffer *params;
     const int n = cut[parts];
@@ -118,7 +119,8 @@ static double compare(const struct problem *p, const struct echi_stack_impl *imp
     for (int i = 0; i < parts; i++) open_part(&part[i], p, impl, cut[i], cut[i + 1] - cut[i]);
     step(&whole, 1, p, params, in, dout, out, dx, grads, true);
     step(part, parts, p, params, in, dout, out + (size_t)n * out_size(p), dx + (size_t)n * in_size(p), grads + p->params, alone);
-    double most = fmax(apart(out, out + (size_t)n * out_size(p), (size_t)n * out_size(p)), apart(dx, dx + (size_t)n * in_size(p), (size_t)n * in_size(p)));
+    const size_t outs = (size_t)n * out_size(p), ins = (size_t)n * in_size(p);
+    double most = fmax(apart(out, out + outs, outs), apart(dx, dx + ins, ins));
     for (int i = 0; i < p->count; i++) {
         const struct echi_layer *l = &p->layers[i];
         most = fmax(most, layer_apart(grads, grads + p->params, l->weight_at, l->weights));
@@ -153,7 +155,8 @@ static void test_parts_are_the_whole(void **state) {
             for (int i = 0; i < parts; i++) cut[i + 1] = cut[i] + (echi_random_below(&r, 4) ? random_from(&r, 2, MOST / PARTS) : 1);
             const double with = compare(&p, candidates[k], cut, parts, &r, false);
             if (!(with < 2e-5)) fail_msg("%s, %s, %d parts of %d: apart by %.3g", candidates[k]->name, p.text, parts, cut[parts], with);
-            if (seed % 10 == 0 && !(compare(&p, candidates[k], cut, parts, &r, true) > 1e-3)) fail_msg("%s: what was not exchanged is not missed", p.text);
+            if (seed % 10 == 0 && !(compare(&p, candidates[k], cut, parts, &r, true) > 1e-3))
+                fail_msg("%s: what was not exchanged is not missed", p.text);
         }
 }
 

@@ -179,8 +179,8 @@ enum fault {
 struct counts {
     uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
     uint64_t losses, lost_owners, again, repeats, dropped, keeps, resumed, early, ended, stale_most, moves, woke, handed_back;
-    uint64_t norms, later_norms;            /* parts of steps that went on by what all had summed; of leases that are not their worker's first
-                                               of the round */
+    uint64_t norms, later_norms;            /* parts of steps that went on by what all had summed; of leases that are not their worker's
+                                               first of the round */
     uint64_t live_most;                     /* largest part of its bound that a liveness phase took, in thousandths */
 };
 
@@ -357,7 +357,8 @@ static void tell_rates(const struct sim *s) {
 static void die(struct sim *s, enum invariant which, const char *what) {
     static const char *const run[] = {"measures", "planned", "feeds",     "trains",    "holds",     "looks",
                                       "quiets",   "gathers", "drains", "last keep", "last look", "ends",  "ended"};
-    static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "answered", "backward", "waits for a norm"};
+    static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "answered", "backward",
+                                         "waits for a norm"};
     print_error("seed %llu, after %llu events, broken: %s: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, %d leases "
                 "out, %llu of %llu samples in\n",
                 (unsigned long long)s->seed, (unsigned long long)s->events, invariant_name[which], what, s->plan.sync, s->plan.world,

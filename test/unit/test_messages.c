@@ -13,7 +13,8 @@
 #include <cmocka.h>
 
 static const struct echi_lease lease = {
-    .id = 0x01020304, .epoch = 5, .start = 0x00010000, .n = 32, .round = 7, .round_size = 64, .worker = 0x0203, .owner = 0x0103, .again = 1, .part = 2, .together = 48};
+    .id = 0x01020304, .epoch = 5, .start = 0x00010000, .n = 32, .round = 7, .round_size = 64, .worker = 0x0203, .owner = 0x0103, .again = 1,
+    .part = 2, .together = 48};
 
 /* Ranks 0, 2 and the last there can be. */
 static const uint8_t three_marks[] = {0, 0, 7, 0, 0, 0, 2, 0, 9, 0, 0, 0, 0xff, 3, 11, 0, 0, 0x80};
@@ -169,7 +170,8 @@ static void fields_arrive(void **state) {
 /* Nodes of one version must agree on these for ever; a change here is a change of the protocol. */
 static void the_bytes_themselves(void **state) {
     (void)state;
-    static const uint8_t lease_bytes[] = {2, 1, 4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 2, 3, 1, 1, 2, 48, 0, 0, 0,
+    static const uint8_t lease_bytes[] = {2, 1, 4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 2, 3, 1, 1,
+                                          2, 48, 0, 0, 0,             /* part, together */
                                           0x0f, 0x0e, 0x0d, 0x0c};   /* membership epoch */
     static const uint8_t push_bytes[] = {
         3, 2,                                           /* to the owner, from a worker */

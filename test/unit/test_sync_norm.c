@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Synchronous batch-norm before any arithmetic: plans, leases and options; rounds dealt so that what is computed together is in one exchange; an
- * owner that puts sums together, of more workers than one task names, and refuses what does not fit; a worker that takes only its owner's
- * answer. Whole runs, with losses, are in sched_sim.h (toy_norm.h). */
+ * Synchronous batch-norm before any arithmetic: plans, leases and options; rounds dealt so that what is computed together is in one
+ * exchange; an owner that puts sums together, of more workers than one task names, and refuses what does not fit; a worker that takes
+ * only its owner's answer. Whole runs, with losses, are in sched_sim.h (toy_norm.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@
 #include "echi_run.h"
 
 static struct echi_plan plan_of(int world, const uint32_t *n) {
-    struct echi_plan p = {.sync = ECHI_SYNC_BSP, .world = (uint16_t)world, .n_groups = 1, .head = ECHI_NO_RANK, .strands = 1, .sync_norm = 1,
-                          .staleness = 3, .rounds_apart = 4, .lr = 0.02, .momentum = 0.9};
+    struct echi_plan p = {.sync = ECHI_SYNC_BSP, .world = (uint16_t)world, .n_groups = 1, .head = ECHI_NO_RANK, .strands = 1,
+                          .sync_norm = 1, .staleness = 3, .rounds_apart = 4, .lr = 0.02, .momentum = 0.9};
     memset(p.owner_of, 0xff, sizeof p.owner_of);
     memset(p.group_of, ECHI_NONE, sizeof p.group_of);
     p.owner_of[0] = 0;
@@ -87,8 +87,8 @@ static void test_leases(void **state) {
     assert_false(echi_lease_valid(&good, &p));
 }
 
-/* Any plan, any size of the data, workers that are lost: every sample once; of each worker at most one lease in an exchange, whose leases sum to
- * what each says; a worker that is in one is in those before it. */
+/* Any plan, any size of the data, workers that are lost: every sample once; of each worker at most one lease in an exchange, whose leases
+ * sum to what each says; a worker that is in one is in those before it. */
 static void test_rounds_are_dealt_to_be_computed_together(void **state) {
     (void)state;
     static struct echi_action list[ECHI_ACTIONS_MAX];
@@ -101,8 +101,8 @@ static void test_rounds_are_dealt_to_be_computed_together(void **state) {
         for (int r = 0; r < world; r++) n[r] = echi_random_below(&random, 20);
         n[kept]++;
         struct echi_setup setup = {.plan = plan_of(world, n)};
-        struct echi_coordinator c = {.setup = &setup, .plan = setup.plan, .next_keep = UINT64_MAX, .policy = echi_policy_of(ECHI_SYNC_BSP), .next_lease = 1,
-                                     .goal = {.train_samples = samples, .samples = samples}};
+        struct echi_coordinator c = {.setup = &setup, .plan = setup.plan, .next_keep = UINT64_MAX, .next_lease = 1,
+                                     .policy = echi_policy_of(ECHI_SYNC_BSP), .goal = {.train_samples = samples, .samples = samples}};
         for (int r = 0; r < world; r++) c.plan.lost[r] = r != kept && echi_random_below(&random, 3) == 0;
         while (c.issued < samples) {
             struct echi_actions out = {list, 0, ECHI_ACTIONS_MAX, false};
@@ -167,12 +167,13 @@ static void open_owner(int workers) {
 static struct echi_msg sums_of(int worker) {
     const uint32_t all = SHARE * (uint32_t)setup.plan.world;
     return (struct echi_msg){.kind = ECHI_KIND_NORM, .layer = NORM,
-                             .lease = {.id = 1 + (uint32_t)worker, .start = SHARE * (uint32_t)worker, .n = SHARE, .round_size = all, .together = all,
-                                       .worker = (uint16_t)worker}};
+                             .lease = {.id = 1 + (uint32_t)worker, .start = SHARE * (uint32_t)worker, .n = SHARE, .round_size = all,
+                                       .together = all, .worker = (uint16_t)worker}};
 }
 
 static void give(const struct echi_msg *m, int from) {
-    owner_event((struct echi_event){.type = ECHI_EVENT_MESSAGE, .from = (uint16_t)from, .msg = m, .slot = {ECHI_SLOT_OWNER_NORM, (uint16_t)from}});
+    const struct echi_slot slot = {ECHI_SLOT_OWNER_NORM, (uint16_t)from};
+    owner_event((struct echi_event){.type = ECHI_EVENT_MESSAGE, .from = (uint16_t)from, .msg = m, .slot = slot});
 }
 
 static void revoke_lease(int worker) {
@@ -282,7 +283,8 @@ static void open_worker(void) {
     const struct echi_lease l = {.id = 1, .n = SHARE, .round_size = 4, .together = 4, .worker = 1};
     const struct echi_msg lease = {.kind = ECHI_KIND_LEASE, .lease = l}, weights = {.kind = ECHI_KIND_WEIGHTS};
     const struct echi_result result = {{0}, {0}, 0, false};
-    setup = (struct echi_setup){.plan = plan_of(2, (const uint32_t[]){SHARE, SHARE}), .rank = 1, .n_layers = LAYERS, .cut = LAYERS, .norms = 1, .norm = {NORM}};
+    setup = (struct echi_setup){.plan = plan_of(2, (const uint32_t[]){SHARE, SHARE}), .rank = 1, .n_layers = LAYERS, .cut = LAYERS,
+                                .norms = 1, .norm = {NORM}};
     echi_worker_init(&worker, &setup);
     worker_event((struct echi_event){.type = ECHI_EVENT_START});
     worker_event((struct echi_event){.type = ECHI_EVENT_MESSAGE, .msg = &lease});
@@ -342,7 +344,8 @@ static void test_answers_that_do_not_fit(void **state) {
 static void test_options_that_do_not_fit(void **state) {
     (void)state;
     static const struct { const char *name, *value, *says; } cases[] = {
-        {"sync", "asp", "sync is asp"}, {"sync", "auto", "sync is auto"}, {"sync", "local", "sync is local"}, {"deterministic", NULL, "four samples"}};
+        {"sync", "asp", "sync is asp"}, {"sync", "auto", "sync is auto"}, {"sync", "local", "sync is local"},
+        {"deterministic", NULL, "four samples"}};
     struct ech_error err;
     struct ech_config c;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

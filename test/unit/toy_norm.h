@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Synchronous batch-norm over the toy model: two layers are batch-norms, in front of and behind the middle of the trunk, and without a cut a third
- * is. What one sums is a word of the samples, a bit of each worker, and how many samples there are; so whoever goes on by what has come
- * knows whose it is. Gradients do not depend on it, so that what is trained stays that of one node, whoever is lost. Included by sched_sim.h. */
+ * Synchronous batch-norm over the toy model: two layers of the trunk are batch-norms, and without a cut the last one too. What one sums
+ * is a word of the samples, a bit of each worker, and how many samples there are; so whoever goes on by what has come knows whose it is.
+ * Gradients do not depend on it, so that what is trained stays that of one node, whoever is lost. Included by sched_sim.h. */
 
 enum { NORM_WORDS = WORDS };
 
