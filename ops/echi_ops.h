@@ -6,6 +6,7 @@
  *       (with the loss here)  echi_stack_loss,                    or
  *       (loss elsewhere)      echi_stack_output ... echi_stack_output_grad
  *     echi_stack_backward for each unit from the last to the first, and, if wanted, echi_stack_input_grad.
+ * A unit that begins with a batch-norm may be stopped at, forward and backward: echi_stack_norm_sums, then echi_stack_norm_take.
  * A *unit* is one or more layers that run as one (a convolution with its ReLU and pooling): the finest place at which a
  * step can be interrupted for more urgent work.
  *
@@ -134,6 +135,20 @@ ech_status echi_stack_output_grad(struct echi_stack *stack, const echi_real *row
  * it takes gets its share of the gradient; the shares of an output that several units take are added up, the last unit's first. */
 ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
                                bool need_input_grad, struct ech_error *err);
+/* Batch-norm over more samples than this stack has (synchronous batch-norm: Peng et al., "MegDet", CVPR 2018, section 3.2). Right before
+ * a unit's forward, or its backward, in a step that trains, what its batch-norm sums over the stack's own samples is given out, and what
+ * that comes to over all samples is taken in, which the unit's next call goes by. Gradients of weight and bias stay sums over the own. */
+int echi_stack_norm(const struct echi_stack *stack, int unit);   /* channels of the batch-norm that the unit begins with; 0: with none */
+/* out [2][channels]: forward the means, then the variances (divided by n * h * w); backward the sums of the gradient of what the
+ * batch-norm gives, and of that times the normalised number. */
+ech_status echi_stack_norm_sums(struct echi_stack *stack, int unit, const struct echi_buffer *params, echi_real *out,
+                                struct ech_error *err);
+/* Behind that, maybe: the same of n samples, the stack's own among them. all [2][channels], not needed any more after the call. Backward
+ * those who have left since are missed in the sums, but the statistics are still of as many as forward: n is not looked at. */
+ech_status echi_stack_norm_take(struct echi_stack *stack, int unit, int n, const echi_real *all, struct ech_error *err);
+/* Makes those of more samples of those of parts: `to`, of n samples (0: of none yet), takes in `part`, of m > 0. Means and variances by
+ * Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979; backward sums are added. */
+void echi_norm_join(echi_real *to, uint32_t n, const echi_real *part, uint32_t m, int channels, bool backward);
 /* After backward of unit 0, and of all that take the input, with need_input_grad: rows [n][in]. */
 ech_status echi_stack_input_grad(struct echi_stack *stack, echi_real *rows, struct ech_error *err);
 

@@ -26,6 +26,9 @@ struct echi_stack_impl {
     void (*output_grad)(void *state, const echi_real *rows);
     void (*backward)(void *state, int unit, const echi_real *params, echi_real *grads, bool need_input_grad);
     void (*input_grad)(void *state, echi_real *rows);
+    /* Of a unit that begins with a batch-norm; the second only behind the first. */
+    void (*norm_sums)(void *state, int unit, bool backward, const echi_real *params, echi_real *out);
+    void (*norm_take)(void *state, int unit, bool backward, int n, const echi_real *all);
 };
 /* Between units lie *boundaries*: number 0 is the stack's input, u + 1 the output of unit u. A unit takes what its first layer takes, so
  * an output that another unit takes must be the end of one. That of output `number` of the layers, of those of units [0, count): */

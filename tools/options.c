@@ -72,7 +72,7 @@ static const struct {
     {"The simulated cluster", " hosts workers spread compute profile "},
     {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device threads isa slow "},
     {"How the nodes work together", " sync staleness rounds-apart groups regroup separate shares samples-per-step inner-steps drop-older weigh-by-time codec link plan "},
-    {"Learning", " batch optimizer lr momentum weight-decay beta1 beta2 epsilon schedule warmup lr-steps lr-factor damping outer-lr outer-momentum seed no-shuffle winograd precision augment deterministic "},
+    {"Learning", " batch optimizer lr momentum weight-decay beta1 beta2 epsilon schedule warmup lr-steps lr-factor damping outer-lr outer-momentum seed no-shuffle winograd precision augment sync-norm deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
     {"Stopping and going on", " checkpoint every keep resume "},
     {"What it tells", " progress verbose report curve save save-plan record profile-out help "},

@@ -113,6 +113,8 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
     X(save_plan, "save-plan", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes the plan")                       \
     X(deterministic, "deterministic", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                               \
       "bsp only: the same trained weights, bit for bit, whatever the number of nodes, their shares and their processors")    \
+    X(sync_norm, "sync-norm", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                                       \
+      "bsp only: batch-norm takes its statistics over the whole round, whoever has the samples, as one node would")           \
     X(winograd, "winograd", "M", "4", INT, 0, 4, off_zero, winograd_fits,                                                       \
       "3 x 3 convolutions by F(M x M, 3 x 3): 4 fastest, rounds some four times coarser than plain sums; 2 as they do; off: plain sums") \
     X(precision, "precision", "FORMAT", "fp32", TEXT, 0, 0, no_word, precision_fits,                                           \
@@ -482,6 +484,18 @@ static ech_status deterministic_fits(const struct ech_config *config, struct ech
     return ECH_OK;
 }
 
+/* Statistics of a round are exchanged in the middle of it, so all must be in it at once. */
+static ech_status sync_norm_fits(const struct ech_config *config, struct ech_error *err) {
+    if (!config->sync_norm) return ECH_OK;
+    if (strcmp(config->sync, "bsp") != 0)
+        return refuse(err, "option sync-norm is on, but sync is %s, where nodes do not compute the same round together: give sync bsp",
+                      config->sync);
+    if (config->deterministic)
+        return refuse(err, "option sync-norm is on, but deterministic takes batch-norm's statistics over four samples, whoever has them: "
+                      "leave one of them out");
+    return ECH_OK;
+}
+
 /* Rank 0 writes each file once, at the end: two under one name would leave one of them. */
 static ech_status outputs_differ(const struct ech_config *config, struct ech_error *err) {
     const struct { const char *name, *path; } output[] = {
@@ -589,5 +603,6 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
                       config->every != usual.every ? "every" : "keep");
     ECHI_TRY(share_list_fits(config, err));
     ECHI_TRY(deterministic_fits(config, err));
+    ECHI_TRY(sync_norm_fits(config, err));
     return outputs_differ(config, err);
 }

@@ -31,11 +31,16 @@ struct echi_job {
     bool shuffle;
     bool augment;                             /* training samples are cropped and flipped at random */
     bool draws;                               /* the model has a dropout */
+    bool norms_behind;                        /* it has a batch-norm behind the cut */
     enum echi_kernels kernels;                /* FIXED under --deterministic */
 };
 /* What ech_train runs, from model, data and options. ECH_E_SHAPE when model and data do not fit together. */
 ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *out,
                          struct ech_error *err);
+/* What the roles of `rank` are told of the job under this plan. */
+void echi_job_setup(const struct echi_job *job, const struct echi_plan *plan, int rank, struct echi_setup *out);
+/* Bytes of what batch-norms sum: of the largest. */
+size_t echi_job_norm_bytes(const struct echi_job *job);
 /* Floats [*at, *at + *count) that an owner (head false) or the head (true) keeps under this plan. */
 void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bool head, size_t *at, size_t *count);
 /* What an optimiser remembers of those floats lies together in its slot, so that one message carries it: of Adam what the gradients in it

@@ -37,6 +37,8 @@ static uint64_t payload_cap(const struct echi_job *job, int kind) {
             if (job->layer[i].count > layer) layer = job->layer[i].count;
         /* What --deterministic sends, or a codec at most; a float is no larger. */
         return (uint64_t)layer * sizeof(int64_t) > echi_coded_most(layer) ? (uint64_t)layer * sizeof(int64_t) : echi_coded_most(layer);
+    case ECHI_KIND_NORM:
+    case ECHI_KIND_NORM_ALL: return echi_job_norm_bytes(job);
     case ECHI_KIND_ACT: return rows * (width * sizeof(echi_real) + ECHI_LABEL_BYTES);
     case ECHI_KIND_ACT_GRAD: return rows * width * sizeof(echi_real);
     case ECHI_KIND_WEIGHTS:

@@ -117,6 +117,8 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
             drawn = larger(drawn, echi_shape_size(l->out));
         } else if (l->op == ECHI_OP_BATCH_NORM) {
             u->mean = take(a, 2 * out, sizeof(float));
+            u->sums = take(a, 2 * out, sizeof(float));
+            u->all = take(a, 2 * out, sizeof(float));
         }
     }
     s->share = take2(a, share, lanes, sizeof(float));
@@ -336,6 +338,10 @@ static void input(void *state, int n, const float *rows) {
     s->n = n;
     s->trains = false;
     s->groups = (n + s->k->width - 1) / s->k->width;
+    for (int i = 0; i < s->n_units; i++) {
+        s->units[i].of = 0;
+        s->units[i].summed = false;
+    }
     rows_in(s, 0, echi_cpu_value(s, 0), rows);
 }
 static void train(void *state, const struct echi_training *training) {
@@ -416,6 +422,11 @@ static void backward(void *state, int unit, const float *params, float *grads, b
     echi_cpu_give(s, s->units[unit].from);
 }
 
+static void norm_sums(void *state, int unit, bool back, const float *params, float *out) {
+    echi_cpu_norm_sums(state, unit, back, params, out);
+}
+static void norm_take(void *state, int unit, bool back, int n, const float *all) { echi_cpu_norm_take(state, unit, back, n, all); }
+
 /* -------------------------------------------------------------- the tables */
 
 const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
@@ -438,8 +449,9 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
     }
 #define STACK(text, create_function)                                                                                    \
     {                                                                                                                   \
-        .name = text, .own_layout = true, .create = create_function, .destroy = destroy, .input = input, .train = train, .forward = forward, .output = output, \
-        .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad                        \
+        .name = text, .own_layout = true, .create = create_function, .destroy = destroy, .input = input, .train = train, .forward = forward, \
+        .output = output, .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad,    \
+        .norm_sums = norm_sums, .norm_take = norm_take                                                                  \
     }
 CREATE(create_best, echi_kernels(device), 4, ECHI_CPU_BF16_NONE)
 CREATE(create_close, echi_kernels(device), 2, ECHI_CPU_BF16_NONE)

@@ -30,6 +30,9 @@ struct echi_cpu_unit {
     const struct echi_layer *pool;       /* a max-pool run with a convolution, or NULL */
     bool relu;                           /* ReLU run with it */
     float *mean;                         /* batch-norm, of the step under way: means, then variances: [2][channel] */
+    float *sums, *all;                   /* backward, [2][channel]: over the own samples, and over all whose mean and variance these are */
+    int of;                              /* so many samples; 0: not known yet */
+    bool summed;                         /* sums and all are there */
     float *factor;                       /* dropout, while training: [group][channel][row][column][lane] */
     int32_t *place;                      /* of each maximum: [group][channel][row][place_row], see relu_pool */
     ptrdiff_t place_row;
@@ -174,6 +177,8 @@ void echi_cpu_add_forward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_add_backward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_norm_forward(struct echi_cpu_stack *s, int unit, const float *params);
 void echi_cpu_norm_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
+void echi_cpu_norm_sums(struct echi_cpu_stack *s, int unit, bool backward, const float *params, float *out);
+void echi_cpu_norm_take(struct echi_cpu_stack *s, int unit, bool backward, int n, const float *all);
 void echi_cpu_dropout_draw(struct echi_cpu_stack *s, int unit, uint64_t seed, const struct echi_row *rows);
 void echi_cpu_dropout_forward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_dropout_backward(struct echi_cpu_stack *s, int unit);
