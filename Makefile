@@ -148,6 +148,8 @@ $(TESTS): %: %.o $(LIB)
 $(B)/test/cluster/test_exact: private LDFLAGS += -Wl,--wrap=echi_exec_run,--wrap=echi_measure,--wrap=echi_wire_open,--wrap=echi_cpu_level
 # It sees small pieces of work shared out, in any order.
 $(B)/test/ops/test_threads: private LDFLAGS += -Wl,--wrap=echi_cpu_share_out,--wrap=echi_team_run
+# It puts wrong kernels in the place of right ones.
+$(B)/test/ops/test_known_answer: private LDFLAGS += -Wl,--wrap=echi_kernels
 # It takes places away, to see a simulated cluster get stuck.
 $(B)/test/cluster/test_alloc: private LDFLAGS += -Wl,--wrap=echi_measure
 $(B)/test/cluster/test_sim: private LDFLAGS += -Wl,--wrap=echi_sim_post
