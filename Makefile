@@ -63,7 +63,7 @@ INC_hal       := $(INC_port) -Ihal
 INC_ops       := $(INC_hal) -Iops
 INC_net       := $(INC_port) -Inet
 INC_sched     := $(INC_pure) -Ilib/sched
-INC_lib       := $(INC_ops) -Inet -Ilib -Ilib/model -Ilib/data -Ilib/sched -Ilib/run -Ilib/sim
+INC_lib       := $(INC_ops) -Inet -Ilib -Ilib/model -Ilib/data -Ilib/sched -Ilib/run -Ilib/sim -Ilib/doctor
 INC_tools     := $(INC_pure) -Ilib
 INC_test      := $(INC_lib) -Itest
 room = $(if $(filter port/pure/%,$1),pure,$(if $(filter lib/sched/%,$1),sched,$(firstword $(subst /, ,$1))))
@@ -71,7 +71,7 @@ inc  = $(INC_$(call room,$1))
 
 SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/ref/*.c ops/cpu/*.c net/*.c lib/*.c lib/*/*.c))
 ifdef DOUBLE   # neither the fast kernels nor the calls of echelon.h that take floats
-SRC := $(filter-out ops/cpu/% lib/run/train.c lib/run/session.c lib/run/replay_run.c lib/sim/%,$(SRC))
+SRC := $(filter-out ops/cpu/% lib/run/train.c lib/run/session.c lib/run/replay_run.c lib/sim/% lib/doctor/%,$(SRC))
 endif
 # ops/cpu/isa_*.c hold the fast kernels: the same text compiled once for each instruction set, chosen at run time.
 # `fixed` is no instruction set but a promise: the same operations in the same order on every machine, which

@@ -32,7 +32,7 @@ static void add_string(struct echi_print *t, const char *string) {
     echi_print(t, "\"");
 }
 
-static void next(struct echi_json *j, const char *name) {
+static void next(struct echi_json_put *j, const char *name) {
     const int inside = j->depth - 1;
     if (j->some[inside]) echi_print(&j->text, ",");
     if (inside == 0) echi_print(&j->text, "\n  ");
@@ -43,61 +43,61 @@ static void next(struct echi_json *j, const char *name) {
     echi_print(&j->text, ": ");
 }
 
-static void begin(struct echi_json *j, char first, char end) {
+static void begin(struct echi_json_put *j, char first, char end) {
     echi_print(&j->text, "%c", first);
     j->some[j->depth] = false;
     j->end[j->depth++] = end;
 }
 
-void echi_json_begin(struct echi_json *j, char *buf, size_t cap) {
-    *j = (struct echi_json){.text = {.buf = buf, .cap = buf ? cap : 0}};
+void echi_json_put_begin(struct echi_json_put *j, char *buf, size_t cap) {
+    *j = (struct echi_json_put){.text = {.buf = buf, .cap = buf ? cap : 0}};
     if (buf && cap) buf[0] = 0;
     echi_point_begin(&j->point);
     begin(j, '{', '}');
 }
 
-size_t echi_json_end(struct echi_json *j) {
+size_t echi_json_put_end(struct echi_json_put *j) {
     echi_print(&j->text, "\n}\n");
     echi_point_end(&j->point);
     return j->text.len;
 }
 
-void echi_json_object(struct echi_json *j, const char *name) {
+void echi_json_put_object(struct echi_json_put *j, const char *name) {
     next(j, name);
     begin(j, '{', '}');
 }
 
-void echi_json_list(struct echi_json *j, const char *name) {
+void echi_json_put_list(struct echi_json_put *j, const char *name) {
     next(j, name);
     begin(j, '[', ']');
 }
 
-void echi_json_close(struct echi_json *j) { echi_print(&j->text, "%c", j->end[--j->depth]); }
+void echi_json_put_close(struct echi_json_put *j) { echi_print(&j->text, "%c", j->end[--j->depth]); }
 
-void echi_json_text(struct echi_json *j, const char *name, const char *value) {
+void echi_json_put_text(struct echi_json_put *j, const char *name, const char *value) {
     next(j, name);
     add_string(&j->text, value);
 }
 
-void echi_json_whole(struct echi_json *j, const char *name, uint64_t value) {
+void echi_json_put_whole(struct echi_json_put *j, const char *name, uint64_t value) {
     next(j, name);
     echi_print(&j->text, "%llu", (unsigned long long)value);
 }
 
-void echi_json_integer(struct echi_json *j, const char *name, int64_t value) {
+void echi_json_put_integer(struct echi_json_put *j, const char *name, int64_t value) {
     next(j, name);
     echi_print(&j->text, "%lld", (long long)value);
 }
 
-void echi_json_real(struct echi_json *j, const char *name, double value) {
+void echi_json_put_real(struct echi_json_put *j, const char *name, double value) {
     next(j, name);
     if (isfinite(value)) echi_print(&j->text, "%.10g", value);
     else echi_print(&j->text, "null");
 }
 
-void echi_json_optional(struct echi_json *j, const char *name, double value) { echi_json_real(j, name, value < 0 ? (double)NAN : value); }
+void echi_json_put_optional(struct echi_json_put *j, const char *name, double value) { echi_json_put_real(j, name, value < 0 ? (double)NAN : value); }
 
-void echi_json_bool(struct echi_json *j, const char *name, bool value) {
+void echi_json_put_bool(struct echi_json_put *j, const char *name, bool value) {
     next(j, name);
     echi_print(&j->text, value ? "true" : "false");
 }
