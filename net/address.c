@@ -59,7 +59,8 @@ static bool read_v6(const char *host, struct sockaddr_in6 *out) {
     return out->sin6_scope_id != 0;
 }
 
-static ech_status look_up(const char *text, const char *option, const char *host, bool names, struct echi_addresses *out, struct ech_error *err) {
+static ech_status look_up(const char *text, const char *option, const char *host, bool names, struct echi_addresses *out,
+                          struct ech_error *err) {
     struct echi_address *to = &out->list[0];
     memset(to, 0, sizeof *to);
     struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)&to->at;
@@ -73,13 +74,15 @@ static ech_status look_up(const char *text, const char *option, const char *host
         to->len = sizeof *v6;
     } else {
         return echi_fail(err, ECH_E_ARGUMENT, "net.address",
-                         "%s %s: %s is no number, and this static build asks no name service: give one, as in 10.0.0.1:7000", option, text, host);
+                         "%s %s: %s is no number, and this static build asks no name service: give one, as in 10.0.0.1:7000", option,
+                         text, host);
     }
     out->count = 1;
     return ECH_OK;
 }
 #else
-static ech_status look_up(const char *text, const char *option, const char *host, bool names, struct echi_addresses *out, struct ech_error *err) {
+static ech_status look_up(const char *text, const char *option, const char *host, bool names, struct echi_addresses *out,
+                          struct ech_error *err) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = names ? 0 : AI_NUMERICHOST}, *found = NULL;
     int rc = getaddrinfo(host, NULL, &hints, &found);
     if (rc == EAI_MEMORY) return echi_fail(err, ECH_E_MEMORY, "net.address", "%s %s: out of memory for looking it up", option, text);

@@ -15,7 +15,8 @@ ech_status echi_interfaces(struct echi_interface *out, int most, int *out_count,
     struct ifaddrs *list = NULL;
     int n = 0;
     *out_count = 0;
-    if (getifaddrs(&list) != 0) return echi_fail(err, ECH_E_IO, "net.interfaces", "the system does not list its network interfaces: %s", strerror(errno));
+    if (getifaddrs(&list) != 0)
+        return echi_fail(err, ECH_E_IO, "net.interfaces", "the system does not list its network interfaces: %s", strerror(errno));
     for (const struct ifaddrs *i = list; i && n < most; i = i->ifa_next) {
         const int family = i->ifa_addr ? i->ifa_addr->sa_family : AF_UNSPEC;
         if (!(i->ifa_flags & IFF_UP) || (family != AF_INET && family != AF_INET6)) continue;
@@ -35,7 +36,8 @@ bool echi_route_from(const struct echi_address *to, struct echi_address *out) {
     const int fd = socket(to->at.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return false;
     struct echi_address own = {.len = sizeof own.at};
-    const bool leads = connect(fd, (const struct sockaddr *)&to->at, to->len) == 0 && getsockname(fd, (struct sockaddr *)&own.at, &own.len) == 0;
+    const bool leads = connect(fd, (const struct sockaddr *)&to->at, to->len) == 0 &&
+                       getsockname(fd, (struct sockaddr *)&own.at, &own.len) == 0;
     close(fd);
     if (!leads) return false;
     echi_address_set_port(&own, 0);
@@ -56,8 +58,9 @@ bool echi_route_from_default(bool v6, struct echi_address *out) {
 bool echi_address_same_host(const struct echi_address *a, const struct echi_address *b) {
     if (a->at.ss_family != b->at.ss_family) return false;
     if (a->at.ss_family == AF_INET6) {
-        const struct sockaddr_in6 *x = (const struct sockaddr_in6 *)(const void *)&a->at, *y = (const struct sockaddr_in6 *)(const void *)&b->at;
+        const struct sockaddr_in6 *x = (const void *)&a->at, *y = (const void *)&b->at;
         return memcmp(&x->sin6_addr, &y->sin6_addr, sizeof x->sin6_addr) == 0;
     }
-    return ((const struct sockaddr_in *)(const void *)&a->at)->sin_addr.s_addr == ((const struct sockaddr_in *)(const void *)&b->at)->sin_addr.s_addr;
+    const struct sockaddr_in *x = (const void *)&a->at, *y = (const void *)&b->at;
+    return x->sin_addr.s_addr == y->sin_addr.s_addr;
 }

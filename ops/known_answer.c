@@ -35,9 +35,11 @@ static const struct problem problems[] = {
     {"batch_norm", {6, 5, 7}, 1, false, {{ECHI_OP_BATCH_NORM, 0, 0, 0, 0, 0}}},
     {"add", {3, 5, 7}, 3, false, {{ECHI_OP_TANH, 0, 0, 0, 0, 0}, {ECHI_OP_TANH, 0, 0, 0, 0, 1}, {ECHI_OP_ADD, 0, 0, 0, 0, 0}}},
     {"softmax_cross_entropy", {7, 3, 3}, 1, true, {{ECHI_OP_FC, 10, 0, 0, 0, 0}}},
-    {"conv2d, relu and max_pool as one", {3, 10, 10}, 3, false, {{ECHI_OP_CONV2D, 6, 5, 1, 2, 0}, {ECHI_OP_RELU, 0, 0, 0, 0, 0}, {ECHI_OP_MAX_POOL, 0, 2, 2, 0, 0}}},
+    {"conv2d, relu and max_pool as one", {3, 10, 10}, 3, false,
+     {{ECHI_OP_CONV2D, 6, 5, 1, 2, 0}, {ECHI_OP_RELU, 0, 0, 0, 0, 0}, {ECHI_OP_MAX_POOL, 0, 2, 2, 0, 0}}},
     {"conv2d, batch_norm, relu, max_pool and fc as one", {3, 9, 9}, 5, true,
-     {{ECHI_OP_CONV2D, 9, 3, 1, 1, 0}, {ECHI_OP_BATCH_NORM, 0, 0, 0, 0, 0}, {ECHI_OP_RELU, 0, 0, 0, 0, 0}, {ECHI_OP_MAX_POOL, 0, 3, 2, 1, 0}, {ECHI_OP_FC, 10, 0, 0, 0, 0}}},
+     {{ECHI_OP_CONV2D, 9, 3, 1, 1, 0}, {ECHI_OP_BATCH_NORM, 0, 0, 0, 0, 0}, {ECHI_OP_RELU, 0, 0, 0, 0, 0},
+      {ECHI_OP_MAX_POOL, 0, 3, 2, 1, 0}, {ECHI_OP_FC, 10, 0, 0, 0, 0}}},
 };
 enum { PROBLEMS = sizeof problems / sizeof problems[0] };
 
@@ -54,8 +56,9 @@ static ech_status compare(const struct echi_device *device, const char *op, cons
     }
     if (wrong == 0) return ECH_OK;
     return echi_fail_at(err, ECH_E_UNSUPPORTED, "device.known-answer", -1, op,
-                        "%s computes %s wrongly: %zu of %zu numbers of %s are not the reference's, the first is %.6g instead of %.6g; choose another "
-                        "device, or renew its driver", echi_device_describe(device)->name, op, wrong, count, what, (double)got[first], (double)wanted[first]);
+                        "%s computes %s wrongly: %zu of %zu numbers of %s are not the reference's, the first is %.6g instead of %.6g; "
+                        "choose another device, or renew its driver", echi_device_describe(device)->name, op, wrong, count, what,
+                        (double)got[first], (double)wanted[first]);
 }
 
 /* ------------------------------------------------------------ the device */
@@ -108,11 +111,12 @@ static void add_layer(struct trial *t, const struct link *link, struct echi_shap
     struct echi_layer *l = &t->layers[i];
     const struct echi_shape in = link->from || i == 0 ? input : t->layers[i - 1].out;
     const bool window = link->kernel > 0, all = link->op == ECHI_OP_GLOBAL_AVG_POOL;
-    *l = (struct echi_layer){.op = link->op, .in = in, .out = in, .skip = link->from ? i : 0, .stride_h = link->stride, .stride_w = link->stride,
-                             .pad_h = link->pad, .pad_w = link->pad, .kernel_h = all ? in.h : link->kernel, .kernel_w = all ? in.w : link->kernel,
-                             .number = (uint32_t)i};
+    *l = (struct echi_layer){.op = link->op, .in = in, .out = in, .skip = link->from ? i : 0, .number = (uint32_t)i,
+                             .kernel_h = all ? in.h : link->kernel, .kernel_w = all ? in.w : link->kernel,
+                             .stride_h = link->stride, .stride_w = link->stride, .pad_h = link->pad, .pad_w = link->pad};
     strcpy(l->name, echi_op_name(link->op));
-    if (window) l->out = (struct echi_shape){in.c, (in.h + 2 * link->pad - link->kernel) / link->stride + 1, (in.w + 2 * link->pad - link->kernel) / link->stride + 1};
+    if (window) l->out.h = (in.h + 2 * link->pad - link->kernel) / link->stride + 1;
+    if (window) l->out.w = (in.w + 2 * link->pad - link->kernel) / link->stride + 1;
     if (all) l->out = (struct echi_shape){in.c, 1, 1};
     if (link->op == ECHI_OP_ADD) l->with = 1;
     if (link->op == ECHI_OP_DROPOUT) l->drop = 300000;
@@ -120,7 +124,8 @@ static void add_layer(struct trial *t, const struct link *link, struct echi_shap
     if (link->op == ECHI_OP_FC) l->out = (struct echi_shape){link->outputs, 1, 1};
     if (link->op == ECHI_OP_CONV2D || link->op == ECHI_OP_FC) {
         l->bias = true;
-        l->weight_at = place(t, (size_t)link->outputs * (window ? (size_t)(in.c * link->kernel * link->kernel) : echi_shape_size(in)), &l->weights);
+        const size_t taps = window ? (size_t)(in.c * link->kernel * link->kernel) : echi_shape_size(in);
+        l->weight_at = place(t, (size_t)link->outputs * taps, &l->weights);
         l->bias_at = place(t, (size_t)link->outputs, &l->biases);
     } else if (link->op == ECHI_OP_BATCH_NORM) {
         l->weight_at = place(t, (size_t)in.c, &l->weights);
@@ -163,7 +168,8 @@ static ech_status trial_begin(struct trial *t, const struct problem *p, struct e
     return ECH_OK;
 }
 
-static ech_status forward(struct echi_stack *stack, const struct trial *t, const struct echi_buffer *params, bool trains, echi_real *output, struct ech_error *err) {
+static ech_status forward(struct echi_stack *stack, const struct trial *t, const struct echi_buffer *params, bool trains, echi_real *output,
+                          struct ech_error *err) {
     struct echi_row who[SAMPLES];
     for (uint32_t s = 0; s < SAMPLES; s++) who[s] = (struct echi_row){s % 2, 100 + 7 * s};
     ECHI_TRY(echi_stack_input(stack, SAMPLES, t->rows, err));
@@ -209,7 +215,8 @@ out:
 
 static ech_status compare_answers(const struct echi_device *device, const struct problem *p, const struct trial *t, struct ech_error *err) {
     const struct answers *got = &t->got, *wanted = &t->wanted;
-    const echi_real losses[2] = {(echi_real)got->loss, (echi_real)wanted->loss}, hits[2] = {(echi_real)got->correct, (echi_real)wanted->correct};
+    const echi_real losses[2] = {(echi_real)got->loss, (echi_real)wanted->loss};
+    const echi_real hits[2] = {(echi_real)got->correct, (echi_real)wanted->correct};
     ECHI_TRY(compare(device, p->name, "the output while evaluating", got->evaluated, wanted->evaluated, t->out, err));
     ECHI_TRY(compare(device, p->name, "the output", got->output, wanted->output, t->out, err));
     ECHI_TRY(compare(device, p->name, "the loss", &losses[0], &losses[1], t->loss, err));
@@ -218,8 +225,8 @@ static ech_status compare_answers(const struct echi_device *device, const struct
     return compare(device, p->name, "the parameters' gradient", got->grads, wanted->grads, t->params, err);
 }
 
-static ech_status try_problem(struct echi_device *device, struct echi_device *host, const struct echi_stack_impl *impl, const struct problem *p,
-                              int *tried, struct ech_error *err) {
+static ech_status try_problem(struct echi_device *device, struct echi_device *host, const struct echi_stack_impl *impl,
+                              const struct problem *p, int *tried, struct ech_error *err) {
     struct trial t;
     bool refused = false;
     ech_status status;

@@ -43,7 +43,8 @@ static void print_devices(const struct ech_doctor *d) {
     puts("devices");
     for (int i = 0; i < d->n_devices; i++) {
         const struct ech_doctor_device *v = &d->device[i];
-        printf("  %s  %s%s  %s; %d units", mark(&v->check), v->spec, v->used ? " (this node's)" : "", *v->name ? v->name : "it could not be opened", v->units);
+        printf("  %s  %s%s  %s; %d units", mark(&v->check), v->spec, v->used ? " (this node's)" : "",
+               *v->name ? v->name : "it could not be opened", v->units);
         if (v->memory) printf(", %s", bytes_text((double)v->memory, memory, sizeof memory));
         printf("\n        %d known answers right", v->answers);
         print_rate("; copies to it ", v->to_device, "GB/s");
@@ -77,7 +78,8 @@ static void print_network(const struct ech_doctor *d) {
         const double offset = (d->link.offset < 0 ? -d->link.offset : d->link.offset) * 1e3;
         print_bits(d->link.out, " out, ");
         print_bits(d->link.in, " in");
-        printf("; its clock is %.*f ms %s (within %.2g ms)", offset < 100 ? 2 : 0, offset, d->link.offset < 0 ? "behind" : "ahead", d->link.within * 1e3);
+        printf("; its clock is %.*f ms %s (within %.2g ms)", offset < 100 ? 2 : 0, offset, d->link.offset < 0 ? "behind" : "ahead",
+               d->link.within * 1e3);
     } else printf("not measured");
     puts("");
     print_trouble(&d->link.check);
@@ -90,11 +92,12 @@ static void print_memory(const struct ech_doctor *d) {
     for (int i = 0; i < 7; i++) bytes_text(part[i], text[i], sizeof text[i]);
     printf("memory\n  %s  %s", mark(&d->memory.check), d->memory.model);
     if (d->memory.batch) printf(", batch %d: %d samples a step here", d->memory.batch, d->memory.step);
-    if (d->memory.step_seconds > 0) printf("; %.0f images/s alone, %d thread%s", 64 / d->memory.step_seconds, d->threads, d->threads == 1 ? "" : "s");
+    if (d->memory.step_seconds > 0)
+        printf("; %.0f images/s alone, %d thread%s", 64 / d->memory.step_seconds, d->threads, d->threads == 1 ? "" : "s");
     puts("");
     if (d->memory.check.status == ECH_OK)
-        printf("        %s (weights %s, gradients %s, optimiser %s, rows %s, activations %s)%s%s\n", text[0], text[1], text[2], text[3], text[4], text[5],
-               d->memory.available < SIZE_MAX ? " of " : "", d->memory.available < SIZE_MAX ? text[6] : "");
+        printf("        %s (weights %s, gradients %s, optimiser %s, rows %s, activations %s)%s%s\n", text[0], text[1], text[2], text[3],
+               text[4], text[5], d->memory.available < SIZE_MAX ? " of " : "", d->memory.available < SIZE_MAX ? text[6] : "");
     print_trouble(&d->memory.check);
 }
 
@@ -124,7 +127,8 @@ static int print_json(const struct ech_doctor *d) {
 
 static void on_bound(void *user, const char *address) {
     (void)user;
-    fprintf(stderr, "echelon: listening at %s; on the other nodes: echelon doctor --world 2 --rank 1 --coordinator %s, and this --key\n", address, address);
+    fprintf(stderr, "echelon: listening at %s; on the other nodes: echelon doctor --world 2 --rank 1 --coordinator %s, and this --key\n",
+            address, address);
 }
 
 static void on_log(void *user, enum ech_log_level level, const char *line) {

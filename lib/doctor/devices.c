@@ -68,7 +68,7 @@ static ech_status time_product(struct echi_device *device, int side, double *out
     for (int i = 0; i < TRIES && status == ECH_OK; i++) {
         status = echi_stack_input(stack, side, rows, err);
         const int64_t began = echi_now();
-        for (int u = 0; u < (status == ECH_OK ? echi_stack_units(stack) : 0) && status == ECH_OK; u++) status = echi_stack_forward(stack, u, params, err);
+        for (int u = 0; status == ECH_OK && u < echi_stack_units(stack); u++) status = echi_stack_forward(stack, u, params, err);
         if (status == ECH_OK) status = echi_stack_output(stack, result, err);
         const double seconds = seconds_since(began) + 1e-9;
         if (*out_seconds == 0 || seconds < *out_seconds) *out_seconds = seconds;
@@ -121,7 +121,8 @@ void echi_doctor_devices(const struct ech_config *config, struct ech_doctor *out
     for (int b = 0; b < echi_backend_count(); b++) {
         const struct echi_backend *backend = echi_backend_at(b);
         const int devices = backend->device_count ? backend->device_count() : 0;
-        for (int i = 0; i < devices && out->n_devices < ECH_DOCTOR_DEVICES; i++) look_at(backend, i, config, &out->device[out->n_devices++]);
+        for (int i = 0; i < devices && out->n_devices < ECH_DOCTOR_DEVICES; i++)
+            look_at(backend, i, config, &out->device[out->n_devices++]);
     }
 }
 
@@ -140,7 +141,8 @@ static void opencl_version(void *library, struct ech_doctor_stack *out) {
     enum { CL_PLATFORM_VERSION = 0x0901 };
     int32_t (*ids)(uint32_t most, void **platforms, uint32_t *count);
     int32_t (*info)(void *platform, uint32_t what, size_t cap, void *value, size_t *size);
-    void *first = NULL, *ids_symbol = echi_library_symbol(library, "clGetPlatformIDs"), *info_symbol = echi_library_symbol(library, "clGetPlatformInfo");
+    void *ids_symbol = echi_library_symbol(library, "clGetPlatformIDs"), *info_symbol = echi_library_symbol(library, "clGetPlatformInfo");
+    void *first = NULL;
     uint32_t count = 0;
     if (!ids_symbol || !info_symbol) return;
     memcpy(&ids, &ids_symbol, sizeof ids);

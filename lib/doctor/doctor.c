@@ -21,7 +21,8 @@ static void judge(struct ech_doctor *d, const struct ech_doctor_check *check) {
 
 ech_status ech_doctor(const ech_model *model, const ech_data *data, const struct ech_config *config, struct ech_doctor *out,
                       struct ech_error *err) {
-    if (!model || !config || !out) return echi_fail(err, ECH_E_ARGUMENT, "doctor", "ech_doctor needs a model, a config and a place for what it finds");
+    if (!model || !config || !out)
+        return echi_fail(err, ECH_E_ARGUMENT, "doctor", "ech_doctor needs a model, a config and a place for what it finds");
     ECHI_TRY(ech_config_check(config, err));
     memset(out, 0, sizeof *out);
     snprintf(out->version, sizeof out->version, "%s", ECH_VERSION);

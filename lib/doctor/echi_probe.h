@@ -2,9 +2,9 @@
  * How a link is measured: two nodes of a net (net/echi_net.h), so with its keys, caps and refusals, that speak of nothing but time.
  *
  *   caller                                   listener
- *   PING i                      -->                         each answered at once, with the listener's clock; the next leaves after the answer
+ *   PING i                      -->                         answered at once, with the listener's clock; then the next
  *                               <--   PONG i
- *   BULK, n times               -->                         the whole of each acknowledged, counted since the last PING
+ *   BULK, n times               -->                         each acknowledged when all of it is there, counted since the last PING
  *                               <--   GOT i
  *   GIVE n                      -->
  *                               <--   BULK, n times
@@ -45,5 +45,6 @@ ech_status echi_probe_say(struct echi_probe_end *end, enum echi_probe_type type,
 ech_status echi_probe_send(struct echi_probe_end *end, uint32_t bulks, struct ech_error *err);
 /* The next thing that happens, by `until` (ns, echi_now), or ECHI_NET_WAITING when nothing has; what was sent, and news of who joins, are
  * passed over. A word is loaded into *word. */
-ech_status echi_probe_next(struct echi_probe_end *end, int64_t until, struct echi_net_event *event, struct echi_probe *word, struct ech_error *err);
+ech_status echi_probe_next(struct echi_probe_end *end, int64_t until, struct echi_net_event *event, struct echi_probe *word,
+                           struct ech_error *err);
 #endif

@@ -11,7 +11,9 @@ static void add_check(struct echi_json_put *j, const struct ech_doctor_check *ch
 }
 
 /* 0 says "not measured". */
-static void add_rate(struct echi_json_put *j, const char *name, double value) { echi_json_put_real(j, name, value > 0 ? value : (double)NAN); }
+static void add_rate(struct echi_json_put *j, const char *name, double value) {
+    echi_json_put_real(j, name, value > 0 ? value : (double)NAN);
+}
 
 static void add_device(struct echi_json_put *j, const struct ech_doctor_device *d) {
     echi_json_put_object(j, NULL);

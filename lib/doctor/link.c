@@ -17,24 +17,29 @@ struct caller {
 };
 
 static ech_status nonsense(const struct caller *c, const char *what, struct ech_error *err) {
-    return echi_fail(err, ECH_E_FORMAT, "doctor.link", "what answers at %s sent %s: `echelon doctor --listen` of this version must run there", c->address, what);
+    return echi_fail(err, ECH_E_FORMAT, "doctor.link", "what answers at %s sent %s: `echelon doctor --listen` of this version must run there",
+                     c->address, what);
 }
 
 /* The next message. Whatever else comes ends the measurement. */
 static ech_status hear(struct caller *c, struct echi_net_event *event, struct echi_probe *word, struct ech_error *err) {
     ECHI_TRY(echi_probe_next(&c->end, c->until, event, word, err));
     if (event->type == ECHI_NET_WAITING)
-        return echi_fail(err, ECH_E_TIMEOUT, "doctor.link", "%s was reached, and then was silent or slow for longer than --deadline: is the network in order?", c->address);
-    if (event->type == ECHI_NET_LOST) return echi_fail(err, ECH_E_PEER_LOST, "doctor.link", "%s was reached and lost again: %.200s", c->address, event->text);
+        return echi_fail(err, ECH_E_TIMEOUT, "doctor.link", "%s was reached, and then was silent or slow for longer than --deadline: is the network in "
+                         "order?", c->address);
+    if (event->type == ECHI_NET_LOST)
+        return echi_fail(err, ECH_E_PEER_LOST, "doctor.link", "%s was reached and lost again: %.200s", c->address, event->text);
     return ECH_OK;
 }
 
 /* Waits for this word; `skips` passes over smaller numbers. */
-static ech_status hear_word(struct caller *c, enum echi_probe_type type, uint32_t number, bool skips, struct echi_probe *out, struct ech_error *err) {
+static ech_status hear_word(struct caller *c, enum echi_probe_type type, uint32_t number, bool skips, struct echi_probe *out,
+                            struct ech_error *err) {
     for (;;) {
         struct echi_net_event event;
         ECHI_TRY(hear(c, &event, out, err));
-        if (event.type != ECHI_NET_MESSAGE || event.kind != ECHI_PROBE_WORD || out->type != type) return nonsense(c, "what was not its turn", err);
+        if (event.type != ECHI_NET_MESSAGE || event.kind != ECHI_PROBE_WORD || out->type != type)
+            return nonsense(c, "what was not its turn", err);
         if (out->number == number) return ECH_OK;
         if (!skips || out->number > number) return nonsense(c, "numbers out of order", err);
     }

@@ -34,7 +34,8 @@ static bool stopped(const struct listener *l) { return l->config->stop && __atom
 
 static ech_status answer(struct listener *l, const struct echi_net_event *event, const struct echi_probe *word, struct ech_error *err) {
     if (event->kind == ECHI_PROBE_BULK) {
-        if (event->payload_len != ECHI_PROBE_BULK_BYTES) return echi_fail(err, ECH_E_FORMAT, "doctor.listen", "sends a bulk of %zu bytes", event->payload_len);
+        if (event->payload_len != ECHI_PROBE_BULK_BYTES)
+            return echi_fail(err, ECH_E_FORMAT, "doctor.listen", "sends a bulk of %zu bytes", event->payload_len);
         if (l->got == ECHI_PROBE_MOST) return echi_fail(err, ECH_E_FORMAT, "doctor.listen", "sends more than %u bulks", ECHI_PROBE_MOST);
         ECHI_TRY(echi_probe_post(&l->end, event->cookie, err));
         return echi_probe_say(&l->end, ECHI_PROBE_GOT, ++l->got, err);
@@ -78,8 +79,8 @@ ech_status ech_doctor_listen(const struct ech_config *config, struct ech_error *
     ECHI_TRY(ech_config_check(config, err));
     const char *port = strrchr(config->coordinator, ':');
     if (!port || atoi(port + 1) == 0)
-        return echi_fail(err, ECH_E_ARGUMENT, "doctor.listen", "--listen needs an address that the other nodes can name: give --coordinator HOST:PORT, with a "
-                         "port from 1 to 65535");
+        return echi_fail(err, ECH_E_ARGUMENT, "doctor.listen",
+                         "--listen needs an address that the other nodes can name: give --coordinator HOST:PORT, with a port from 1 to 65535");
     for (ech_status status = ECH_OK; status != ECH_E_END;) {
         ECHI_TRY(echi_probe_open(&l.end, config, 0, err));
         if (!l.told && config->on_bound) config->on_bound(config->user, echi_net_address(l.end.net));

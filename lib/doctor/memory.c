@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Does it fit? What a run does between its start and its first step is done here, by the same code, and taken away again: first weights are
- * made or read, steps measured, a plan is made as for nodes that are all as fast, and this rank's slots and stacks stand. So what does not fit is refused
- * here as there, and in the same words. */
+ * made or read, steps measured, a plan is made as for nodes that are all as fast, and this rank's slots and stacks stand. So what does not
+ * fit is refused here as there, and in the same words. */
 #include "echi_doctor.h"
 #include "echi_data.h"
 #include "echi_error.h"
@@ -37,9 +37,10 @@ static ech_status make_blank(struct trial *t, const ech_model *model, struct ech
     ECHI_TRY(ech_model_finish(model, err));
     const struct echi_shape s = model->input;
     t->pixels = echi_shape_size(s);
-    return ech_data_from_callback(&(struct ech_data_callback){.channels = s.c, .height = s.h, .width = s.w,
-        .classes = (int)echi_shape_size(model->layers[model->n_layers - 1].out), .train_samples = 1u << 16, .test_samples = 1, .read = read_blank, .user = t,
-        .name = "blank"}, &t->blank, err);
+    const struct ech_data_callback blank = {.channels = s.c, .height = s.h, .width = s.w, .train_samples = 1u << 16, .test_samples = 1,
+                                            .classes = (int)echi_shape_size(model->layers[model->n_layers - 1].out),
+                                            .read = read_blank, .user = t, .name = "blank"};
+    return ech_data_from_callback(&blank, &t->blank, err);
 }
 
 static ech_status make_plan(struct trial *t, const struct ech_config *c, struct ech_error *err) {

@@ -30,8 +30,8 @@ static bool ours(const struct echi_address *address, const struct echi_interface
 }
 
 /* The address by which this node would be known to the others, as net decides it (net/tcp.c), and why in words. */
-static ech_status choose(const struct ech_config *c, enum echi_doctor_part part, const struct echi_addresses *coordinator, struct echi_address *out,
-                         char *why, size_t cap, struct ech_error *err) {
+static ech_status choose(const struct ech_config *c, enum echi_doctor_part part, const struct echi_addresses *coordinator,
+                         struct echi_address *out, char *why, size_t cap, struct ech_error *err) {
     const struct echi_address *meet = &coordinator->list[0];
     if (part == ECHI_DOCTOR_NEITHER) {
         if (!echi_route_from_default(false, out)) return ECH_E_AGAIN;   /* nothing leads off this machine, and nobody asked for it */
@@ -41,8 +41,9 @@ static ech_status choose(const struct ech_config *c, enum echi_doctor_part part,
         snprintf(why, cap, "--coordinator names it");
     } else if (part == ECHI_DOCTOR_PORT) {
         if (!echi_route_from_default(meet->at.ss_family == AF_INET6, out))
-            return echi_fail(err, ECH_E_IO, "doctor.network", "--coordinator %s listens everywhere, but no network leads off this machine: connect it, or "
-                             "give the address that the other nodes reach", c->coordinator);
+            return echi_fail(err, ECH_E_IO, "doctor.network",
+                             "--coordinator %s listens everywhere, but no network leads off this machine: connect it, or give the address that the "
+                             "other nodes reach", c->coordinator);
         snprintf(why, cap, "--coordinator listens everywhere, and the default route leaves here");
     } else if (c->bind[0]) {
         struct echi_addresses bind;
@@ -53,7 +54,8 @@ static ech_status choose(const struct ech_config *c, enum echi_doctor_part part,
     }
     if (part != ECHI_DOCTOR_LINK) return ECH_OK;
     if (!echi_route_from(meet, out))
-        return echi_fail(err, ECH_E_IO, "doctor.network", "no network of this machine leads to --coordinator %s: connect it, or correct the address", c->coordinator);
+        return echi_fail(err, ECH_E_IO, "doctor.network", "no network of this machine leads to --coordinator %s: connect it, or correct the address",
+                         c->coordinator);
     snprintf(why, cap, "the route to the coordinator leaves here");
     return ECH_OK;
 }
@@ -66,7 +68,8 @@ enum echi_doctor_part echi_doctor_network(const struct ech_config *c, struct ech
     char why[120] = "";
     enum echi_doctor_part part = ECHI_DOCTOR_NEITHER;
     ech_status status = echi_interfaces(list, ECH_DOCTOR_INTERFACES, &d->n_interfaces, &err);
-    if (status == ECH_OK && c->coordinator[0]) status = echi_address_parse(c->coordinator, "--coordinator", true, false, &coordinator, &err);
+    if (status == ECH_OK && c->coordinator[0])
+        status = echi_address_parse(c->coordinator, "--coordinator", true, false, &coordinator, &err);
     if (coordinator.count > 0)
         part = c->rank == 0 && (c->world > 1 || ours(&coordinator.list[0], list, d->n_interfaces)) ? ECHI_DOCTOR_PORT : ECHI_DOCTOR_LINK;
     if (status == ECH_OK) status = choose(c, part, &coordinator, &used, why, sizeof why, &err);

@@ -26,7 +26,8 @@ void echi_probe_store(const struct echi_probe *probe, uint8_t out[ECHI_PROBE_BYT
 }
 
 ech_status echi_probe_load(const uint8_t *bytes, size_t len, struct echi_probe *out, struct ech_error *err) {
-    if (len != ECHI_PROBE_BYTES) return echi_fail(err, ECH_E_FORMAT, "doctor.link", "a word of %zu bytes: it has %d", len, ECHI_PROBE_BYTES);
+    if (len != ECHI_PROBE_BYTES)
+        return echi_fail(err, ECH_E_FORMAT, "doctor.link", "a word of %zu bytes: it has %d", len, ECHI_PROBE_BYTES);
     const uint32_t number = echi_load32(bytes + 4);
     const uint64_t clock = echi_load64(bytes + 8);
     if (bytes[0] < ECHI_PROBE_PING || bytes[0] > ECHI_PROBE_GIVE || bytes[1] || bytes[2] || bytes[3])
@@ -54,7 +55,8 @@ ech_status echi_probe_open(struct echi_probe_end *end, const struct ech_config *
     if (rank == 0) config.join_timeout = INT64_MAX;
     end->bulk = calloc(1, ECHI_PROBE_BULK_BYTES);
     end->places = calloc(ECHI_PROBE_PLACES, ECHI_PROBE_BULK_BYTES);
-    ech_status status = end->bulk && end->places ? echi_net_open(&config, &end->net, err) : echi_fail_memory(err, "doctor.link", "what is sent");
+    ech_status status = end->bulk && end->places ? echi_net_open(&config, &end->net, err)
+                                                 : echi_fail_memory(err, "doctor.link", "what is sent");
     echi_wire_options_end(&config);
     if (status != ECH_OK) echi_probe_close(end);
     return status;
@@ -68,7 +70,8 @@ void echi_probe_close(struct echi_probe_end *end) {
 }
 
 ech_status echi_probe_post(struct echi_probe_end *end, uint64_t place, struct ech_error *err) {
-    return echi_net_post(end->net, end->peer, ECHI_PROBE_BULK, end->places + place * ECHI_PROBE_BULK_BYTES, ECHI_PROBE_BULK_BYTES, place, err);
+    uint8_t *at = end->places + place * ECHI_PROBE_BULK_BYTES;
+    return echi_net_post(end->net, end->peer, ECHI_PROBE_BULK, at, ECHI_PROBE_BULK_BYTES, place, err);
 }
 
 ech_status echi_probe_post_all(struct echi_probe_end *end, struct ech_error *err) {
@@ -89,14 +92,15 @@ ech_status echi_probe_send(struct echi_probe_end *end, uint32_t bulks, struct ec
     return ECH_OK;
 }
 
-ech_status echi_probe_next(struct echi_probe_end *end, int64_t until, struct echi_net_event *event, struct echi_probe *word, struct ech_error *err) {
+ech_status echi_probe_next(struct echi_probe_end *end, int64_t until, struct echi_net_event *event, struct echi_probe *word,
+                           struct ech_error *err) {
     for (;;) {
         int count = 0;
         ECHI_TRY(echi_net_poll(end->net, until, event, 1, &count, err));
         if (count == 0 && echi_now() < until) continue;
         if (count == 0) *event = (struct echi_net_event){.type = ECHI_NET_WAITING};
         else if (event->type == ECHI_NET_WAITING || event->type == ECHI_NET_SENT) continue;
-        if (event->type == ECHI_NET_MESSAGE && event->kind == ECHI_PROBE_WORD) return echi_probe_load(event->meta, event->meta_len, word, err);
-        return ECH_OK;
+        const bool is_word = event->type == ECHI_NET_MESSAGE && event->kind == ECHI_PROBE_WORD;
+        return is_word ? echi_probe_load(event->meta, event->meta_len, word, err) : ECH_OK;
     }
 }

@@ -95,7 +95,9 @@ void echi_json_put_real(struct echi_json_put *j, const char *name, double value)
     else echi_print(&j->text, "null");
 }
 
-void echi_json_put_optional(struct echi_json_put *j, const char *name, double value) { echi_json_put_real(j, name, value < 0 ? (double)NAN : value); }
+void echi_json_put_optional(struct echi_json_put *j, const char *name, double value) {
+    echi_json_put_real(j, name, value < 0 ? (double)NAN : value);
+}
 
 void echi_json_put_bool(struct echi_json_put *j, const char *name, bool value) {
     next(j, name);
