@@ -64,8 +64,16 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 $(WARN) -ffp-contract
              $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
              $(if $(SYSROOT),--sysroot=$(SYSROOT)) $(if $(PROFILE),-ffunction-sections -fdata-sections) $(WITHOUT:%=-DECHI_WITHOUT_%) \
              $(if $(STATIC),-DECHI_STATIC) $(if $(DOUBLE),-DECHI_DOUBLE) $(CPPFLAGS) $(CFLAGS)
-# With a section for each function a linker that is told so leaves out what nobody calls.
-LIBS = $(if $(PROFILE),-Wl$(comma)--gc-sections) -lm -ldl -lpthread
+# gcc would look beside itself before it looks into a sysroot, so its folders are named: for the files that a program starts with, and
+# for libraries. With a section for each function a linker that is told so leaves out what nobody calls.
+MULTIARCH    := $(if $(SYSROOT),$(or $(shell $(CC) -print-multiarch 2>/dev/null),$(MACHINE)))
+SYSROOT_LIBS := $(if $(SYSROOT),$(wildcard $(foreach d,usr/lib lib,$(addprefix $(SYSROOT)/$d,/$(MULTIARCH)/ 64/ /))))
+ifneq ($(SYSROOT),)
+ifeq ($(wildcard $(addsuffix libc.so*,$(SYSROOT_LIBS)) $(addsuffix libc.a,$(SYSROOT_LIBS))),)
+  $(error SYSROOT=$(SYSROOT) has no C library in lib or usr/lib: give the root of a system, or leave it out)
+endif
+endif
+LIBS = $(foreach d,$(SYSROOT_LIBS),-B$d -L$d) $(if $(PROFILE),-Wl$(comma)--gc-sections) -lm -ldl -lpthread
 
 # A room sees its own headers and those of the rooms below it: an include that points up does not compile.
 INC_pure      := -Iport/pure
@@ -158,10 +166,14 @@ $(B)/%.$1.o: %.c $(B)/flags
 endef
 $(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))
 
+# Of an archive or a program, where that is what it was made for.
+define tell_size
+@[ -z "$(PROFILE)" ] || echo "  SIZE  $@: $$(wc -c < $@) bytes, $$($(SIZE) -t $@ | awk 'END { print $$1 }') of them text"
+endef
 $(LIB): $(OBJ) $(B)/objects
 	@$(if $(Q),echo '  AR    $@')
 	$(Q)rm -f $@ && $(AR) qcs $@ $(OBJ)
-	$(if $(PROFILE),@echo "  SIZE  $@: $$(wc -c < $@) bytes, of which $$($(SIZE) -t $@ | awk 'END { print $$1 }') are text")
+	$(tell_size)
 $(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(if $(STATIC),-static) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
@@ -221,7 +233,7 @@ WORKER := $(B)/worker
 $(WORKER): $(B)/test/outside/whole.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(if $(STATIC),-static) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
-	$(if $(PROFILE),@echo "  SIZE  $@: $$($(SIZE) $@ | awk 'END { print $$1 }') bytes of text")
+	$(tell_size)
 libc: all $(WORKER)
 	@READELF="$(READELF)" $(BASH) tools/needs-libc $(if $(TOOL_SRC),$(TOOL)) $(WORKER)
 
@@ -253,7 +265,7 @@ set -e; root="$1$2"; \
 $(INSTALL) -d "$$root/bin" "$$root/lib/pkgconfig" "$$root/include/echelon"; \
 $(INSTALL) -m 644 $(LIB) "$$root/lib"; \
 $(INSTALL) -m 644 lib/echelon.h port/pure/ech_status.h "$$root/include/echelon"; \
-sed -e 's|@PREFIX@|$2|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(if $(SAN),-fsanitize=$(SAN) )-pthread $(LIBS)|' lib/echelon.pc.in > "$$root/lib/pkgconfig/echelon.pc"; \
+sed -e 's|@PREFIX@|$2|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(if $(SAN),-fsanitize=$(SAN) )-pthread $(if $(PROFILE),-Wl$(comma)--gc-sections )-lm -ldl -lpthread|' lib/echelon.pc.in > "$$root/lib/pkgconfig/echelon.pc"; \
 $(if $(TOOL_SRC),$(INSTALL) -m 755 $(TOOL) "$$root/bin";) \
 $(if $(wildcard tools/echelon.1),$(INSTALL) -d "$$root/share/man/man1"; $(INSTALL) -m 644 tools/echelon.1 "$$root/share/man/man1";)
 endef
