@@ -36,7 +36,7 @@ READELF      ?= $(CROSS_COMPILE)readelf
 SIZE         ?= $(CROSS_COMPILE)size
 SYSROOT      ?=
 PROFILE      ?=
-CFLAGS       ?= $(if $(PROFILE),-Os -g,-O2 -g)
+CFLAGS       ?= $(if $(PROFILE),-Os,-O2 -g)
 LDFLAGS      ?=
 DESTDIR      ?=
 PREFIX       ?= /usr/local
@@ -94,7 +94,7 @@ SRC := $(filter-out ops/cpu/% lib/run/train.c lib/run/session.c lib/run/replay_r
 endif
 # What a board has no use for: simulated clusters, replays, a doctor. No program of a user calls them.
 ifneq ($(PROFILE),)
-SRC := $(filter-out lib/sim/% lib/doctor/% $(patsubst %,lib/run/%.c,replay replay_run recompute recording trace_text),$(SRC))
+SRC := $(filter-out lib/sim/% lib/doctor/% $(patsubst %,lib/run/%.c,replay replay_run recompute trace_text),$(SRC))
 endif
 # Kinds of devices, each a folder of hal/. The CPU is always there. hal/backends.c asks for ECHI_WITHOUT_... of those left out.
 KINDS    := $(filter-out cpu null,$(notdir $(patsubst %/,%,$(wildcard hal/*/))))

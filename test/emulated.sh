@@ -24,7 +24,7 @@ fi
 library=$debian/usr/lib/$machine
 tests=(test_exact_sums test_flat test_grad test_stack test_parity test_known_answer)
 builds() { make -j2 WERROR=1 "$@" >"$debian/build.log" 2>&1 || { tail -n 20 "$debian/build.log"; exit 1; }; }
-builds PROFILE=edge CROSS_COMPILE=$cross B="$build" CPPFLAGS="-I$debian/usr/include" LDFLAGS="-L$library" "${tests[@]/#/$build/test/ops/}" "$build/worker"
+LDFLAGS="-L$library" builds PROFILE=edge CROSS_COMPILE=$cross B="$build" CPPFLAGS="-I$debian/usr/include" "${tests[@]/#/$build/test/ops/}" "$build/worker"
 builds STATIC=1 CROSS_COMPILE=$cross
 builds build/worker
 set +e
