@@ -118,6 +118,10 @@ OBJ  := $(patsubst %.c,$(B)/%.o,$(filter-out $(ISA_SRC),$(SRC))) \
 # Products of bf16 numbers, used where the processor has them: never called elsewhere.
 $(B)/ops/cpu/bf16_x86.o: private override CFLAGS += $(if $(findstring x86_64,$(MACHINE)),-O3 $(ISA_FLAGS_bf16))
 ISA_FLAGS_bf16 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512 -mavx512bf16 -mamx-tile -mamx-bf16
+# Size is dear there, but not where the time goes.
+ifneq ($(PROFILE),)
+$(B)/ops/%.o: private override CFLAGS += -O2
+endif
 LIB  := $(B)/libechelon.a
 TOOL := $(B)/echelon
 TOOL_SRC := $(if $(DOUBLE)$(PROFILE),,$(sort $(wildcard tools/*.c)))
