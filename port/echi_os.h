@@ -12,6 +12,7 @@
 
 /* --- clock: nanoseconds; time means time, never a count of steps --- */
 int64_t echi_now(void);                    /* monotonic, from an arbitrary start */
+int64_t echi_wall_clock(void);             /* since 1970, as the machine believes: for people, and never to wait by */
 int64_t echi_thread_cpu(void);             /* CPU time that the calling thread has used */
 void echi_sleep_until(int64_t deadline);   /* absolute, on the clock of echi_now; a past deadline returns at once */
 

@@ -82,6 +82,9 @@ void echi_job_rows(const struct echi_job *job, uint32_t epoch, uint32_t start, u
 struct echi_wire;
 /* The table of message kinds for this job among so many nodes: nobody accepts more than what a message of the kind can need. */
 void echi_wire_kinds(const struct echi_job *job, int world, struct echi_net_kind out[ECHI_KINDS]);
+/* What the options of a run say of net: who meets where, for how long, with which key. The file of the key is read here; `end` wipes it. */
+ech_status echi_wire_options(const struct ech_config *config, struct echi_net_config *out, struct ech_error *err);
+void echi_wire_options_end(struct echi_net_config *net);
 ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire **out, struct ech_error *err);
 void echi_wire_close(struct echi_wire *wire, int64_t linger);
 const char *echi_wire_address(const struct echi_wire *wire);
@@ -151,6 +154,12 @@ ech_status echi_exec_setup_kept(struct echi_exec *exec, struct ech_error *err); 
  * that of the setup. */
 ech_status echi_exec_regroup(struct echi_exec *exec, const struct echi_plan *plan, struct ech_error *err);
 void *echi_exec_slot(struct echi_exec *exec, struct echi_slot slot, size_t *out_bytes);   /* NULL when there is none */
+/* Bytes that are held, by what is in them: exec_bytes.c. */
+struct echi_exec_bytes {
+    size_t weights, gradients, moments;                    /* copies, sums and what is coded among them; an optimiser's memory */
+    size_t rows, activations;                              /* between trunk and head; of stacks, with their scratch */
+};
+void echi_exec_bytes(const struct echi_exec *exec, struct echi_exec_bytes *out);
 /* Names of the kernels that were chosen for each unit of each stack, for recordings. NUL-terminated, cut at cap. */
 void echi_exec_kernels(const struct echi_exec *exec, char *buf, size_t cap);
 /* The same for people: a line for each unit of each stack, why it was chosen, and one for each stack's memory. */
@@ -193,6 +202,8 @@ struct echi_node_config {
      * both are about to go. */
     void (*started)(void *self, struct echi_wire *wire, struct echi_exec *exec); void *started_self;
 };
+/* Threads of computation. Where nobody said how many, those who meet at an address that only this machine reaches share its processors. */
+int echi_node_threads(const struct ech_config *config);
 /* Joins, runs, leaves. Blocks. */
 ech_status echi_node_run(const struct echi_node_config *node, struct ech_report *report, struct ech_error *err);
 

@@ -5,7 +5,6 @@
 #include "echi_checkpoint.h"
 #include "echi_error.h"
 #include "echi_os.h"
-#include "echi_secret.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -188,20 +187,19 @@ static ech_status open_wire(struct echi_node *n) {
     else snprintf(print[5].value, sizeof print[5].value, "as fast as each node can, --winograd %d, --precision %s, %zu bits", c->winograd, c->precision,
                   8 * sizeof(echi_real));
     echi_wire_kinds(n->job, n->world, n->kinds);
-    struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = n->kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
-        .n_fingerprints = (int)(sizeof print / sizeof print[0]), .coordinator = c->coordinator[0] ? c->coordinator : NULL,
-        .bind = c->bind[0] ? c->bind : NULL, .join_timeout = (int64_t)(c->join_timeout * 1e9), .insecure = c->insecure != 0};
-    uint8_t *key = NULL;
-    if (c->key[0]) ECHI_TRY(echi_file_read_secret(c->key, ECHI_NET_KEY_MOST, &key, &net.key_len, n->err));
-    net.key = key;
+    struct echi_net_config net;
+    ECHI_TRY(echi_wire_options(c, &net, n->err));
+    net.kinds = n->kinds;
+    net.n_kinds = ECHI_KINDS;
+    net.fingerprints = print;
+    net.n_fingerprints = (int)(sizeof print / sizeof print[0]);
     ech_status status = echi_wire_open(&net, &n->wire, n->err);
-    if (key) echi_secret_wipe(key, net.key_len);
-    free(key);
+    echi_wire_options_end(&net);
     return status;
 }
 
-/* Threads of computation, where nobody said how many: those who meet at an address that only this machine reaches share its processors. */
-static int own_threads(const struct ech_config *c) {
+int echi_node_threads(const struct ech_config *c) {
+    if (c->threads > 0) return c->threads;
     const bool together = echi_address_text_is_loopback(c->coordinator);
     const int processors = echi_cpu_count(), own = processors / (together ? c->world : 1);
     return own < 1 ? 1 : own < ECHI_TEAM_MOST ? own : ECHI_TEAM_MOST;
@@ -222,8 +220,8 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     n->began = echi_node_now(n);
     ech_status status;
     struct echi_about about = {0};
-    const int threads = config->config->threads > 0 ? config->config->threads : own_threads(config->config);
-    ECHI_TRY_GOTO(echi_exec_create(n->job, config->config->device, threads, echi_config_level(config->config), &n->exec, n->err), out);
+    ECHI_TRY_GOTO(echi_exec_create(n->job, config->config->device, echi_node_threads(config->config), echi_config_level(config->config), &n->exec,
+                                   n->err), out);
     if (n->rank == 0) ECHI_TRY_GOTO(make_coordinator(n, &about), out);
     ECHI_TRY_GOTO(open_recorder(n, &about), out);
     ECHI_TRY_GOTO(open_wire(n), out);

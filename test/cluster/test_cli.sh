@@ -39,6 +39,7 @@ refuse() {
 expect 0 '^echelon [0-9]+\.[0-9]+\.[0-9]+$' --version
 expect 0 'usage: echelon train' help
 expect 0 'echelon sim --data' help
+expect 0 'echelon doctor' help
 expect 2 'usage: echelon train'
 expect 2 "no command 'tarin'; did you mean train" tarin
 expect 0 'Exit status:' train --help
@@ -47,7 +48,10 @@ grep -q '^Others:' "$work/out" && bad "an option is in no section of --help"
 cp "$work/out" "$work/train-help"
 expect 0 'Exit status:' sim --help
 grep -q '^Others:' "$work/out" && bad "an option is in no section of sim's --help"
-cat "$work/out" "$work/train-help" | grep -oE '^  --[a-z0-9-]+' | tr -d ' ' | sort -u >"$work/help-options"
+cp "$work/out" "$work/sim-help"
+expect 0 'Exit status:' doctor --help
+grep -q '^Others:' "$work/out" && bad "an option is in no section of doctor's --help"
+cat "$work/out" "$work/sim-help" "$work/train-help" | grep -oE '^  --[a-z0-9-]+' | tr -d ' ' | sort -u >"$work/help-options"
 awk 'after == ".TP" && $2 ~ /^\\-\\-/ { gsub(/\\/, "", $2); print $2 } { after = $0 }' "$root/tools/echelon.1" | sort >"$work/man-options"
 diff "$work/help-options" "$work/man-options" >"$work/out" || bad "--help (<) and the man page (>) list different options"
 "$echelon" train --help >/dev/full 2>/dev/null && bad "a full disk behind stdout is not noticed"
