@@ -88,8 +88,8 @@ static inline int echi_output_readers(const struct echi_layer *layers, int count
  * those beside it in the batch; the gradient of a parameter is a sum over the batch, in an order of its own. */
 enum echi_kernels {
     ECHI_KERNELS_FAST, ECHI_KERNELS_CLOSE, ECHI_KERNELS_PLAIN, ECHI_KERNELS_FIXED, ECHI_KERNELS_REFERENCE,
-    /* The first three with the products of fully connected layers in bf16: what is multiplied is rounded to the nearest bf16, by 2^-8 of
-     * itself at most; sums, parameters and all else are floats. ECH_E_UNSUPPORTED where the processor cannot. */
+    /* The first three with the products of fully connected layers in bf16, and of convolutions where that is faster than the others are: what is
+     * multiplied is rounded to the nearest bf16, by 2^-8 of itself at most; sums, parameters and all else are floats. ECH_E_UNSUPPORTED where the processor cannot. */
     ECHI_KERNELS_BF16_FAST, ECHI_KERNELS_BF16_CLOSE, ECHI_KERNELS_BF16_PLAIN
 };
 

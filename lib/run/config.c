@@ -118,7 +118,7 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
     X(winograd, "winograd", "M", "4", INT, 0, 4, off_zero, winograd_fits,                                                       \
       "3 x 3 convolutions by F(M x M, 3 x 3): 4 fastest, rounds some four times coarser than plain sums; 2 as they do; off: plain sums") \
     X(precision, "precision", "FORMAT", "fp32", TEXT, 0, 0, no_word, precision_fits,                                           \
-      "of what fully connected layers multiply: fp32, or bf16, eight bits, summed in fp32, where the processor has AVX512-BF16 or AMX-BF16") \
+      "of what convolutions and fc layers multiply: fp32, or bf16, eight bits, summed in fp32, where the processor has AVX512-BF16 or AMX-BF16") \
     X(key, "key", "FILE", "", TEXT, 0, 0, no_word, NULL,                                                                     \
       "the run's key, 16 random bytes or more, the same on all nodes: others cannot join, nor change what is sent")          \
     X(insecure, "insecure", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                                        \

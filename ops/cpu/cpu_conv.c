@@ -10,6 +10,12 @@ void echi_cpu_conv_margins(const struct echi_layer *l, int *left, int *right) {
     *right = max_int(0, (l->out.w - 1) * l->stride_w - l->pad_w + l->kernel_w - l->in.w);
 }
 
+struct echi_cpu_range echi_cpu_inside(int k, int begin, int end, int in, int stride, int pad) {
+    const int first = k >= pad ? 0 : (pad - k + stride - 1) / stride, beyond = in - 1 + pad - k < 0 ? 0 : (in - 1 + pad - k) / stride + 1;
+    const int from = max_int(begin, first);
+    return (struct echi_cpu_range){from, max_int(from, min_int(end, beyond))};
+}
+
 /* The gradient of the input is again a convolution, of dy with the kernel turned round. With a stride s there are s of them
  * along each axis: inputs phase, phase + s, ... see only the taps k = first, first + s, ... */
 struct phase { struct echi_cpu_axis axis; int first; };
@@ -144,6 +150,7 @@ static double products_of_row(const struct echi_layer *l) {
 
 void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *params) {
     const struct echi_cpu_unit *u = &s->units[unit];
+    if (u->bf16) return echi_cpu_conv_bf16_forward(s, unit, params);
     if (u->winograd) return winograd_forward(s, unit, params);
     const int rows = s->groups * (u->pool ? u->pool->out.h : u->layer->out.h);
     const struct conv a = {.unit = unit, .params = params, .cuts = echi_cpu_cuts(s, rows, u->layer->out.c, ECHI_CPU_STEP)};
@@ -408,6 +415,7 @@ static void turned_backward(struct echi_cpu_stack *s, int unit, const float *par
 
 void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
     const struct echi_cpu_unit *u = &s->units[unit];
+    if (u->bf16) return echi_cpu_conv_bf16_backward(s, unit, params, grads, need_input_grad);
     if (u->winograd) return winograd_backward(s, unit, params, grads, need_input_grad);
     if (u->turned) return turned_backward(s, unit, params, grads, need_input_grad);
     const struct conv a = {.unit = unit, .grads = grads, .keep = need_input_grad};

@@ -24,16 +24,16 @@ static bool follows(const struct echi_layer *layers, int count, int next, enum e
 }
 
 /* Makes the unit that begins at layers[first]; returns the layer after it. */
-static int plan_unit(int winograd, int groups, int width, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
+static int plan_unit(int winograd, enum echi_cpu_bf16 bf16, int groups, int width, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
     int next = first + 1;
-    const struct echi_cpu_points points = echi_cpu_winograd_choose(&layers[first], groups, width, winograd);
-    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = points.m, .late = points.late};
-    u->turned = u->winograd == 0 && echi_cpu_turned_fits(u->layer);
+    const struct echi_cpu_points points = echi_cpu_winograd_choose(&layers[first], groups, width, winograd, bf16);
+    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = points.m, .late = points.late, .bf16 = points.bf16};
+    u->turned = u->winograd == 0 && !u->bf16 && echi_cpu_turned_fits(u->layer);
     const enum echi_op op = layers[first].op;
     if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC || op == ECHI_OP_BATCH_NORM) && follows(layers, count, next, ECHI_OP_RELU)) {
         u->relu = true;
         next++;
-        if (op == ECHI_OP_CONV2D && u->winograd == 0 && follows(layers, count, next, ECHI_OP_MAX_POOL) && pool_fits(&layers[next])) u->pool = &layers[next++];
+        if (op == ECHI_OP_CONV2D && u->winograd == 0 && !u->bf16 && follows(layers, count, next, ECHI_OP_MAX_POOL) && pool_fits(&layers[next])) u->pool = &layers[next++];
     }
     return next;
 }
@@ -66,6 +66,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     size_t rows = 0, sums = 0, biases = 0, dz = 0, matrix = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
     struct echi_cpu_winograd_room most = {0};
     struct echi_cpu_late_room late = {0};
+    struct echi_cpu_bf16_room bf16 = {0};
     for (int b = 0; b <= s->n_units; b++) {
         struct echi_cpu_boundary *at = &s->boundaries[b];
         const size_t row = (size_t)at->left + (size_t)at->shape.w + (size_t)at->right;
@@ -79,7 +80,10 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         struct echi_cpu_unit *u = &s->units[i];
         const struct echi_layer *l = u->layer;
         const size_t out = (size_t)l->out.c;
-        if (l->op == ECHI_OP_CONV2D) {
+        if (u->bf16) {
+            echi_cpu_conv_bf16_room(l, s->max_groups, &bf16);
+            biases = larger(biases, out * width);
+        } else if (l->op == ECHI_OP_CONV2D) {
             int right;
             echi_cpu_conv_grad_margins(l, s->k->most_vectors, &u->dy_left, &right);
             if (u->winograd) {
@@ -133,6 +137,9 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     s->late.points = take(a, late.points, sizeof(float));
     s->late.grads = take(a, late.grads, sizeof(float));
     s->late.nothing = take(a, late.nothing, sizeof(float));
+    s->bf16_room.channels = take(a, bf16.channels, sizeof(uint16_t));
+    s->bf16_room.grads = take(a, bf16.grads, sizeof(uint16_t));
+    s->bf16_room.samples = take(a, bf16.samples, sizeof(uint16_t));
     for (int place = 0; place < s->threads; place++) {
         struct echi_cpu_scratch *own = &s->own[place];
         own->rows = take(a, rows, sizeof(float));
@@ -144,6 +151,9 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         own->winograd.grads = take(a, most.grads, sizeof(float));
         own->late.weights = take(a, late.weights, sizeof(float));
         own->late.products = take(a, late.products, sizeof(float));
+        own->bf16.weights = take(a, bf16.weights, sizeof(uint16_t));
+        own->bf16.before = take(a, bf16.before, sizeof(float));
+        own->bf16.sums = take(a, bf16.sums, sizeof(float));
     }
 }
 
@@ -201,7 +211,7 @@ static const char *op_name(const struct echi_layer *l) {
 /* Behind the instruction set: sums that are not plain ones of floats. */
 static const char *sums_name(const struct echi_cpu_stack *s, const struct echi_cpu_unit *u) {
     if (u->winograd) return echi_cpu_winograd_name(u->winograd);
-    if (u->layer->op != ECHI_OP_FC || s->bf16 == ECHI_CPU_BF16_NONE) return "";
+    if ((u->layer->op != ECHI_OP_FC && !u->bf16) || s->bf16 == ECHI_CPU_BF16_NONE) return "";
     return s->bf16 == ECHI_CPU_BF16_AMX ? " bf16 amx" : " bf16";
 }
 
@@ -222,8 +232,8 @@ static bool meet_readers(struct echi_cpu_stack *s) {
         b->readers++;
         if (l->op == ECHI_OP_ADD) s->boundaries[s->units[i].also].readers++;
         if (l->op == ECHI_OP_FC) b->across = true;
-        if (l->op == ECHI_OP_CONV2D) {
-            b->convolved = true;
+        if (l->op == ECHI_OP_CONV2D) b->convolved = true;
+        if (l->op == ECHI_OP_CONV2D && !s->units[i].bf16) {
             echi_cpu_conv_margins(l, &left, &right);
             if (s->units[i].winograd) echi_cpu_winograd_margins(l, s->units[i].winograd, &right, &(int){0}, &(int){0});
             if (left > b->left) b->left = left;
@@ -257,7 +267,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, en
     s->boundaries[0].shape = layers[0].in;
     for (int first = 0, next; first < count; first = next) {
         struct echi_cpu_unit *u = &s->units[s->n_units];
-        next = plan_unit(winograd, s->max_groups, k->width, s->layers, count, first, u);
+        next = plan_unit(winograd, bf16, s->max_groups, k->width, s->layers, count, first, u);
         u->from = echi_stack_boundary(units, s->n_units, echi_layer_takes(s->layers, first));
         u->also = echi_stack_boundary(units, s->n_units, echi_layer_adds(s->layers, first));
         struct echi_stack_unit *told = &units[s->n_units++];
@@ -266,7 +276,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, en
         told->turned = turned_of(u);
         snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s%s", op_name(u->layer), u->relu ? "+relu" : "", u->pool ? "+maxpool" : "",
                  k->name, sums_name(s, u), u->late ? " late" : "");
-        echi_cpu_winograd_explain(u->layer, s->max_groups, k->width, winograd, told->why, sizeof told->why);
+        echi_cpu_winograd_explain(u->layer, s->max_groups, k->width, winograd, bf16, told->why, sizeof told->why);
         s->boundaries[s->n_units].shape = layers[next - 1].out;
     }
 

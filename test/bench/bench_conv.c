@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * 3 x 3 convolutions with stride 1 and padding 1 on one thread, as units of a stack: forward, backward to data and backward to weights.
  *
- *     bench_conv                        a table over the layers of VGG and ResNet at batch 32
- *     bench_conv IN OUT SIDE N PART     one number, milliseconds: the median; PART forward, data or weights
+ *     bench_conv [bf16]                       a table over the layers of VGG and ResNet at batch 32
+ *     bench_conv [bf16] IN OUT SIDE N PART    one number, milliseconds: the median; PART forward, data or weights
  * Rates are of the operations that the plain sum of products takes, however few were made. */
 #include "bench_unit.h"
 
@@ -10,10 +10,12 @@
 
 static const char *const part_names[PARTS] = {"forward", "data", "weights"};
 
+static enum echi_kernels kernels = ECHI_KERNELS_FAST;
+
 static void begin(struct bench_unit *b, int in, int out, int side, int n) {
     bench_begin(b, &(struct echi_layer){.name = "conv", .op = ECHI_OP_CONV2D, .in = {in, side, side}, .out = {out, side, side}, .kernel_h = 3, .kernel_w = 3,
                                         .stride_h = 1, .stride_w = 1, .pad_h = 1, .pad_w = 1, .weights = (size_t)in * (size_t)out * 9},
-                n, ECHI_KERNELS_FAST);
+                n, kernels);
 }
 
 static void table(void) {
@@ -37,6 +39,7 @@ static void table(void) {
 }
 
 int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "bf16") == 0) kernels = ECHI_KERNELS_BF16_FAST, argc--, argv++;
     if (argc == 1) {
         table();
         return 0;
@@ -49,6 +52,6 @@ int main(int argc, char **argv) {
             bench_end(&b);
             return 0;
         }
-    fprintf(stderr, "usage: bench_conv [IN OUT SIDE N forward|data|weights]\n");
+    fprintf(stderr, "usage: bench_conv [bf16] [IN OUT SIDE N forward|data|weights]\n");
     return 2;
 }

@@ -568,6 +568,80 @@ static void test_many_channels_in_branches(void **state) {
     }
 }
 
+/* Convolutions of numbers rounded to bf16, by tiles and by pairs. Small integers are bf16 already, so their sums are exact. Real ones are those of
+ * the reference from numbers rounded here, to the nearest, ties to even: but the bias, which is added as it is. Some maps are wider than a band
+ * of the weights' gradient. */
+static void round_to_bf16(float *x, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bits += 0x7fff + (bits >> 16 & 1);
+        bits &= 0xffff0000;
+        memcpy(&x[i], &bits, sizeof bits);
+    }
+}
+static void test_bf16_convolutions(void **state) {
+    (void)state;
+    static const struct problem_candidate by_pairs_tiles_best[] = {{&echi_stack_cpu_bf16_dot, ECHI_CPU_AVX512}, {&echi_stack_cpu_bf16_amx, ECHI_CPU_AVX512},
+                                                                   {&echi_stack_cpu_bf16_plain, ECHI_CPU_AVX512}};
+    const enum echi_cpu_bf16 most = echi_cpu_bf16();
+    const bool possible[] = {most >= ECHI_CPU_BF16_DOT, most == ECHI_CPU_BF16_AMX, most >= ECHI_CPU_BF16_DOT};
+    int by[3] = {0};
+    for (uint32_t seed = 0; seed < 160; seed += problem_part()) {
+        struct problem p;
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 8);
+        const bool real = seed % 4 == 3, wide = seed % 16 == 5;
+        problem_begin(&p, random_from(&r, 16, 70), random_from(&r, 1, 9), wide ? random_from(&r, 100, 120) : random_from(&r, 1, 9));
+        const struct echi_shape in = problem_shape(&p);
+        int kh, kw, sh, sw, ph, pw;
+        random_side(&r, in.h, 5, false, &kh, &sh, &ph);
+        random_side(&r, in.w, 5, false, &kw, &sw, &pw);
+        problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, 70), kh, kw, sh, sw, ph, pw, echi_random_below(&r, 2));
+        if (!real && echi_random_below(&r, 2)) problem_relu(&p);
+        if (!real && echi_random_below(&r, 3) == 0) problem_fc(&p, 5, false);   /* another layout of outputs */
+        const int n = wide ? random_from(&r, 1, 20) : random_from(&r, 1, 70);
+        const size_t rows = (size_t)n, ins = rows * in_size(&p), outs = rows * out_size(&p);
+        float *params = malloc(p.params * sizeof *params), *x = malloc(ins * sizeof *x), *dout = malloc(outs * sizeof *dout);
+        for (size_t i = 0; i < p.params; i++) params[i] = real ? (float)echi_random_normal(&r) : small_integer(&r, 2, 0.2);
+        for (size_t i = 0; i < ins; i++) x[i] = real ? (float)echi_random_normal(&r) : small_integer(&r, 2, 0.3);
+        for (size_t i = 0; i < outs; i++) dout[i] = real ? (float)echi_random_normal(&r) : small_integer(&r, 2, 0.2);
+        uint16_t *labels = calloc(rows, sizeof *labels);
+        struct step step = {n, WITH_OUTPUT_GRAD, echi_random_below(&r, 4) != 0, params, x, dout, labels, false};
+        struct bench got[3] = {{0}}, wanted;
+        bool here[3];
+        for (size_t k = 0; k < 3; k++) {
+            here[k] = possible[k] && bench_open(&got[k], &p, &by_pairs_tiles_best[k], n) && strstr(echi_stack_kernel(got[k].stack, 0), " bf16");
+            by[k] += here[k];
+            if (here[k]) bench_step(&got[k], &step);
+        }
+        if (real) {
+            round_to_bf16(params + p.layers[0].weight_at, p.layers[0].weights);
+            round_to_bf16(x, ins);
+            round_to_bf16(dout, outs);
+        }
+        assert_true(bench_open(&wanted, &p, &reference, n));
+        bench_step(&wanted, &step);
+        /* The gradient of the bias is of dy as it is. */
+        for (size_t i = 0; i < p.layers[0].biases && real; i++) guarded_floats(wanted.grads)[p.layers[0].bias_at + i] = 0;
+        for (size_t k = 0; k < 3; k++) {
+            if (!here[k]) continue;
+            for (size_t i = 0; i < p.layers[0].biases && real; i++) guarded_floats(got[k].grads)[p.layers[0].bias_at + i] = 0;
+            compare_step(&got[k], &wanted, &step, real ? REAL_TOLERANCE : 0);
+        }
+        bench_close(&wanted);
+        for (size_t k = 0; k < 3; k++)
+            if (got[k].stack) bench_close(&got[k]);
+        free(params);
+        free(x);
+        free(dout);
+        free(labels);
+    }
+    const int least = 20 / (int)problem_part();
+    if ((possible[0] && by[0] < least) || (possible[1] && by[1] < least) || (possible[2] && by[2] < least))
+        fail_msg("by pairs %d, tiles %d, what is best %d: not the cases that this test is for", by[0], by[1], by[2]);
+}
+
 static void test_nan_is_seen(void **state) {
     (void)state;
     for (uint32_t seed = 0; seed < 100; seed += problem_part()) {
@@ -668,6 +742,7 @@ int main(void) {
         cmocka_unit_test(test_many_channels),
         cmocka_unit_test(test_late_maps),
         cmocka_unit_test(test_many_channels_in_branches),
+        cmocka_unit_test(test_bf16_convolutions),
         cmocka_unit_test(test_nan_is_seen),
         cmocka_unit_test(test_large_outputs),
     };
