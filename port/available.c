@@ -5,25 +5,33 @@
  * each other's turn. */
 #include "echi_os.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define TEXT_MOST ((size_t)1 << 20)
+/* A small file as text with a NUL behind it; of a longer one the begin. On the stack, because who asks how much memory there is may have none. */
+struct text { char at[16384]; };
 
-/* A small file as text with a NUL behind it, or NULL; the caller frees it. */
-static char *text_of(const char *root, const char *folder, const char *name) {
+static bool text_of(const char *root, const char *folder, const char *name, struct text *out) {
     char path[4096];
-    uint8_t *bytes = NULL;
     size_t len = 0;
-    if (snprintf(path, sizeof path, "%s%s%s", root, folder, name) >= (int)sizeof path) return NULL;
-    if (echi_file_read(path, TEXT_MOST, &bytes, &len, NULL) != ECH_OK) return NULL;
-    char *text = realloc(bytes, len + 1);
-    if (!text) free(bytes);
-    else text[len] = 0;
-    return text;
+    ssize_t got = 0;
+    if (snprintf(path, sizeof path, "%s%s%s", root, folder, name) >= (int)sizeof path) return false;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    while (len < sizeof out->at - 1 && (got = read(fd, out->at + len, sizeof out->at - 1 - len)) != 0) {
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) break;
+        len += (size_t)got;
+    }
+    close(fd);
+    out->at[len] = 0;
+    return got >= 0;
 }
 
 /* The number behind `key` at the begin of a line; with "" the text's first. False where there is none, as in "max". */
@@ -38,10 +46,8 @@ static bool number(const char *text, const char *key, uint64_t *out) {
     return false;
 }
 static bool number_in(const char *root, const char *folder, const char *name, const char *key, uint64_t *out) {
-    char *text = text_of(root, folder, name);
-    const bool found = text && number(text, key, out);
-    free(text);
-    return found;
+    struct text text;
+    return text_of(root, folder, name, &text) && number(text.at, key, out);
 }
 
 /* Where the two versions of control groups say the same: a limit, and what it is to be compared with. */
@@ -75,12 +81,11 @@ static const struct place time_places[] = {
 /* In processors, of which a part counts as one. Without a limit the quota is "max", which is no number, or -1. */
 static uint64_t processors_in(const char *root, const char *folder, const struct place *at) {
     uint64_t quota, period = 0;
-    char *text = text_of(root, folder, at->limit);
-    const bool limited = text && number(text, "", &quota) && quota <= INT64_MAX;
-    const char *behind = text ? strchr(text, ' ') : NULL;
+    struct text text;
+    const bool limited = text_of(root, folder, at->limit, &text) && number(text.at, "", &quota) && quota <= INT64_MAX;
+    const char *behind = limited ? strchr(text.at, ' ') : NULL;
     if (limited && at->beside) number_in(root, folder, at->beside, "", &period);
-    else if (limited && behind) number(behind, "", &period);
-    free(text);
+    else if (behind) number(behind, "", &period);
     return limited && period > 0 ? quota / period + (quota % period > 0) : UINT64_MAX;
 }
 
@@ -106,12 +111,12 @@ static uint64_t least_of(const char *root, const struct place *place, const char
 
 static uint64_t least_in_groups(const char *root, const struct place *places, size_t count, amount of) {
     uint64_t least = UINT64_MAX;
-    char *groups = text_of(root, "/proc/self", "/cgroup");
-    for (size_t i = 0; groups && i < count; i++) {
-        const uint64_t said = least_of(root, &places[i], groups, of);
+    struct text groups;
+    const bool grouped = text_of(root, "/proc/self", "/cgroup", &groups);
+    for (size_t i = 0; grouped && i < count; i++) {
+        const uint64_t said = least_of(root, &places[i], groups.at, of);
         if (said < least) least = said;
     }
-    free(groups);
     return least;
 }
 #define PLACES(places) (places), sizeof (places) / sizeof (places)[0]

@@ -133,7 +133,7 @@ free_port
 expect 17 'rank 1' train --data glyphs --world 2 --rank 0 --coordinator "127.0.0.1:$port" --join-timeout 2
 free_port
 expect 17 "127.0.0.1:$port" train --data glyphs --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 2
-timeout 20 "$echelon" train --data glyphs --world 2 --rank 0 --coordinator "127.0.0.1:$port" --join-timeout 8 >/dev/null 2>&1 &
+timeout 60 "$echelon" train --data glyphs --world 2 --rank 0 --coordinator "127.0.0.1:$port" --join-timeout 50 >/dev/null 2>&1 &
 holder=$!
 for _ in $(seq 50); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break || sleep 0.1; done
 refuse 20 "$port" train --data glyphs --world 2 --rank 0 --coordinator "127.0.0.1:$port"
