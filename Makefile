@@ -6,7 +6,9 @@
 # make install DESTDIR= PREFIX=/usr/local                  make uninstall, make clean
 #
 # V=1 shows commands. WERROR=1: warnings are errors. SAN=address,undefined or SAN=thread: sanitizers, in a folder of
-# their own. STATIC=1: a command that needs no shared library (CPU only). CROSS_COMPILE=aarch64-linux-gnu-
+# their own. STATIC=1: a command that needs no shared library (CPU only). CROSS_COMPILE=aarch64-linux-gnu- SYSROOT=/board: for
+# another machine, with the headers and libraries of its own system. PROFILE=edge: an archive for small boards, made for size, without
+# the command; BACKENDS="cpu ...": with no other kinds of devices. make libc: which C library asks for what was built.
 # DOUBLE=1: all arithmetic in double, for the test of exactness; see ops/echi_real.h.
 # make test ONLY=port runs the tests with that in their name; ECH_INSTALL=0 forbids it to install cmocka.
 # make fuzz FUZZ_SECONDS=60 ONLY=frame: fuzzes the parsers, guided by coverage, so long each; see test/fuzz/README.md
@@ -26,8 +28,15 @@ endif
 ifeq ($(origin LD),default)
   LD := $(CROSS_COMPILE)ld
 endif
+ifneq ($(filter-out edge,$(PROFILE)),)
+  $(error PROFILE=$(PROFILE) is not known: give edge, or leave it out)
+endif
 NM           ?= $(CROSS_COMPILE)nm
-CFLAGS       ?= -O2 -g
+READELF      ?= $(CROSS_COMPILE)readelf
+SIZE         ?= $(CROSS_COMPILE)size
+SYSROOT      ?=
+PROFILE      ?=
+CFLAGS       ?= $(if $(PROFILE),-Os,-O2 -g)
 LDFLAGS      ?=
 DESTDIR      ?=
 PREFIX       ?= /usr/local
@@ -39,7 +48,7 @@ ONLY         ?=
 VERSION      := $(shell sed -n 's/.define ECH_VERSION "\(.*\)"/\1/p' lib/echelon.h)
 
 # Objects of different kinds of build never meet.
-B ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(STATIC),/static)$(if $(DOUBLE),/double)$(if $(CROSS_COMPILE),/$(patsubst %-,%,$(notdir $(CROSS_COMPILE))))
+B ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(STATIC),/static)$(if $(DOUBLE),/double)$(if $(PROFILE),/$(PROFILE))$(if $(SYSROOT),/sysroot)$(if $(CROSS_COMPILE),/$(patsubst %-,%,$(notdir $(CROSS_COMPILE))))
 comma := ,
 ifneq ($(V),1)
   Q := @
@@ -53,8 +62,18 @@ WARN = -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototy
 # What the project itself needs comes first; the user's CFLAGS last, so that they win.
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 $(WARN) -ffp-contract=off -fvisibility=hidden -pthread $(MACHINE_CFLAGS) \
              $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
+             $(if $(SYSROOT),--sysroot=$(SYSROOT)) $(if $(PROFILE),-ffunction-sections -fdata-sections) $(WITHOUT:%=-DECHI_WITHOUT_%) \
              $(if $(STATIC),-DECHI_STATIC) $(if $(DOUBLE),-DECHI_DOUBLE) $(CPPFLAGS) $(CFLAGS)
-LIBS = -lm -ldl -lpthread
+# gcc would look beside itself before it looks into a sysroot, so its folders are named: for the files that a program starts with, and
+# for libraries. With a section for each function a linker that is told so leaves out what nobody calls.
+MULTIARCH    := $(if $(SYSROOT),$(or $(shell $(CC) -print-multiarch 2>/dev/null),$(MACHINE)))
+SYSROOT_LIBS := $(if $(SYSROOT),$(wildcard $(foreach d,usr/lib lib,$(addprefix $(SYSROOT)/$d,/$(MULTIARCH)/ 64/ /))))
+ifneq ($(SYSROOT),)
+ifeq ($(wildcard $(addsuffix libc.so*,$(SYSROOT_LIBS)) $(addsuffix libc.a,$(SYSROOT_LIBS))),)
+  $(error SYSROOT=$(SYSROOT) has no C library in lib or usr/lib: give the root of a system, or leave it out)
+endif
+endif
+LIBS = $(foreach d,$(SYSROOT_LIBS),-B$d -L$d) $(if $(PROFILE),-Wl$(comma)--gc-sections) -lm -ldl -lpthread
 
 # A room sees its own headers and those of the rooms below it: an include that points up does not compile.
 INC_pure      := -Iport/pure
@@ -63,7 +82,7 @@ INC_hal       := $(INC_port) -Ihal
 INC_ops       := $(INC_hal) -Iops
 INC_net       := $(INC_port) -Inet
 INC_sched     := $(INC_pure) -Ilib/sched
-INC_lib       := $(INC_ops) -Inet -Ilib -Ilib/model -Ilib/data -Ilib/sched -Ilib/run -Ilib/sim
+INC_lib       := $(INC_ops) -Inet -Ilib -Ilib/model -Ilib/data -Ilib/sched -Ilib/run -Ilib/sim -Ilib/doctor
 INC_tools     := $(INC_pure) -Ilib
 INC_test      := $(INC_lib) -Itest
 room = $(if $(filter port/pure/%,$1),pure,$(if $(filter lib/sched/%,$1),sched,$(firstword $(subst /, ,$1))))
@@ -71,7 +90,19 @@ inc  = $(INC_$(call room,$1))
 
 SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/ref/*.c ops/cpu/*.c ops/gpu/*.c net/*.c lib/*.c lib/*/*.c))
 ifdef DOUBLE   # neither the fast kernels nor the calls of echelon.h that take floats
-SRC := $(filter-out ops/cpu/% ops/gpu/% lib/run/train.c lib/run/session.c lib/run/replay_run.c lib/sim/%,$(SRC))
+SRC := $(filter-out ops/cpu/% ops/gpu/% lib/run/train.c lib/run/session.c lib/run/replay_run.c lib/sim/% lib/doctor/%,$(SRC))
+endif
+# What a board has no use for: simulated clusters, replays, a doctor. No program of a user calls them.
+ifneq ($(PROFILE),)
+SRC := $(filter-out lib/sim/% lib/doctor/% $(patsubst %,lib/run/%.c,replay replay_run recompute trace_text),$(SRC))
+endif
+# Kinds of devices, each a folder of hal/. The CPU is always there. hal/backends.c asks for ECHI_WITHOUT_... of those left out.
+KINDS    := $(filter-out cpu null,$(notdir $(patsubst %/,%,$(wildcard hal/*/))))
+BACKENDS ?= cpu $(if $(PROFILE),,$(KINDS))
+WITHOUT  := $(filter-out $(BACKENDS),$(KINDS))
+SRC      := $(filter-out $(WITHOUT:%=hal/%/%) $(if $(filter opencl cuda,$(BACKENDS)),,ops/gpu/%),$(SRC))
+ifneq ($(filter-out cpu null $(KINDS),$(BACKENDS)),)
+  $(error BACKENDS=$(BACKENDS): there are $(strip cpu $(KINDS)))
 endif
 # ops/cpu/isa_*.c hold the fast kernels: the same text compiled once for each instruction set, chosen at run time.
 # `fixed` is no instruction set but a promise: the same operations in the same order on every machine, which
@@ -87,9 +118,13 @@ OBJ  := $(patsubst %.c,$(B)/%.o,$(filter-out $(ISA_SRC),$(SRC))) \
 # Products of bf16 numbers, used where the processor has them: never called elsewhere.
 $(B)/ops/cpu/bf16_x86.o: private override CFLAGS += $(if $(findstring x86_64,$(MACHINE)),-O3 $(ISA_FLAGS_bf16))
 ISA_FLAGS_bf16 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512 -mavx512bf16 -mamx-tile -mamx-bf16
+# Size is dear there, but not where the time goes.
+ifneq ($(PROFILE),)
+$(B)/ops/%.o: private override CFLAGS += -O2
+endif
 LIB  := $(B)/libechelon.a
 TOOL := $(B)/echelon
-TOOL_SRC := $(if $(DOUBLE),,$(sort $(wildcard tools/*.c)))
+TOOL_SRC := $(if $(DOUBLE)$(PROFILE),,$(sort $(wildcard tools/*.c)))
 TESTS := $(patsubst %.c,$(B)/%,$(sort $(if $(DOUBLE),test/cluster/test_exact.c,$(wildcard test/*/test_*.c))))
 # The test of exactness once more, against the archive in double; its threads are those of the other.
 DOUBLE_TEST := $(if $(DOUBLE)$(findstring thread,$(SAN)),,$(B)/double/test/cluster/test_exact)
@@ -104,7 +139,7 @@ FUZZ_WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc free)
 BENCHES := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/bench_*.c)))
 GRADIENTS := $(B)/test/pytorch/gradients
 
-.PHONY: all lib clean tests test faults layers names demo bench reproduce-gssp fuzz libfuzzer pytorch install uninstall FORCE
+.PHONY: all lib libc clean tests test faults layers names demo bench reproduce-gssp fuzz libfuzzer pytorch install uninstall FORCE
 .SECONDARY:
 all: $(LIB) $(if $(TOOL_SRC),$(TOOL))
 lib: $(LIB)
@@ -144,9 +179,14 @@ $(GPU_TEXT): $(wildcard ops/gpu/*.cl ops/gpu/*.h)
 $(B)/ops/gpu/text.o: $(GPU_TEXT)
 $(B)/ops/gpu/text.o: private override CPPFLAGS += -I$(B)/ops/gpu
 
+# Of an archive or a program, where that is what it was made for.
+define tell_size
+@[ -z "$(PROFILE)" ] || echo "  SIZE  $@: $$(wc -c < $@) bytes, $$($(SIZE) -t $@ | awk 'END { print $$1 }') of them text"
+endef
 $(LIB): $(OBJ) $(B)/objects
 	@$(if $(Q),echo '  AR    $@')
 	$(Q)rm -f $@ && $(AR) qcs $@ $(OBJ)
+	$(tell_size)
 $(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(if $(STATIC),-static) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
@@ -154,9 +194,15 @@ $(TESTS): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WRAPS) -o $@ $(filter %.o,$^) $(LIB) -lcmocka $(LIBS)
 # It watches the tasks of live nodes, and puts them on the in-process transport.
-$(B)/test/cluster/test_exact: private LDFLAGS += -Wl,--wrap=echi_exec_run,--wrap=echi_measure,--wrap=echi_wire_open,--wrap=echi_cpu_level
+$(B)/test/cluster/test_exact: private LDFLAGS += -Wl,--wrap=echi_exec_run,--wrap=echi_measure,--wrap=echi_wire_open
+# It counts what kernels are called for.
+$(B)/test/ops/test_stack: private LDFLAGS += -Wl,--wrap=echi_kernels
 # It sees small pieces of work shared out, in any order.
 $(B)/test/ops/test_threads: private LDFLAGS += -Wl,--wrap=echi_cpu_share_out,--wrap=echi_team_run
+# Its processor may have fewer instructions than this one.
+$(B)/test/unit/test_config: private LDFLAGS += -Wl,--wrap=echi_cpu_level
+# It puts wrong kernels in the place of right ones.
+$(B)/test/ops/test_known_answer: private LDFLAGS += -Wl,--wrap=echi_kernels
 # It takes places away, to see a simulated cluster get stuck.
 $(B)/test/cluster/test_alloc: private LDFLAGS += -Wl,--wrap=echi_measure
 $(B)/test/cluster/test_sim: private LDFLAGS += -Wl,--wrap=echi_sim_post
@@ -199,6 +245,15 @@ test: all $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(B)/test-needs
 faults: all $(FAULTS)
 	@FAULTS_TRIED=all $(SCRIPT_ENV) TEST_TIMEOUT=3000 ONLY="$(ONLY)" $(BASH) test/run.sh $(FAULTS) $(wildcard test/faults/test_*.sh)
 
+# A program of a user's, a node that trains, as it would be linked on this machine.
+WORKER := $(B)/worker
+$(WORKER): $(B)/test/outside/whole.o $(LIB)
+	@$(if $(Q),echo '  LINK  $@')
+	$(Q)$(CC) $(ALL_CFLAGS) $(if $(STATIC),-static) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
+	$(tell_size)
+libc: all $(WORKER)
+	@READELF="$(READELF)" $(BASH) tools/needs-libc $(if $(TOOL_SRC),$(TOOL)) $(WORKER)
+
 layers names: $(LIB)
 	@$(SCRIPT_ENV) $(BASH) test/check/$@.sh
 
@@ -227,7 +282,7 @@ set -e; root="$1$2"; \
 $(INSTALL) -d "$$root/bin" "$$root/lib/pkgconfig" "$$root/include/echelon"; \
 $(INSTALL) -m 644 $(LIB) "$$root/lib"; \
 $(INSTALL) -m 644 lib/echelon.h port/pure/ech_status.h "$$root/include/echelon"; \
-sed -e 's|@PREFIX@|$2|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(if $(SAN),-fsanitize=$(SAN) )-pthread $(LIBS)|' lib/echelon.pc.in > "$$root/lib/pkgconfig/echelon.pc"; \
+sed -e 's|@PREFIX@|$2|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(if $(SAN),-fsanitize=$(SAN) )-pthread $(if $(PROFILE),-Wl$(comma)--gc-sections )-lm -ldl -lpthread|' lib/echelon.pc.in > "$$root/lib/pkgconfig/echelon.pc"; \
 $(if $(TOOL_SRC),$(INSTALL) -m 755 $(TOOL) "$$root/bin";) \
 $(if $(wildcard tools/echelon.1),$(INSTALL) -d "$$root/share/man/man1"; $(INSTALL) -m 644 tools/echelon.1 "$$root/share/man/man1";)
 endef
@@ -244,4 +299,4 @@ uninstall:
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(FUZZ_OBJ:.o=.d) $(BENCHES:=.d) $(GRADIENTS:=.d) $(B)/test/faults/inject.d
+-include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(FUZZ_OBJ:.o=.d) $(BENCHES:=.d) $(GRADIENTS:=.d) $(B)/test/outside/whole.d $(B)/test/faults/inject.d

@@ -4,7 +4,9 @@
 
 /* Fastest kind first, so that the first device found is the best; the skeleton last. */
 static const struct echi_backend *const backends[] = {
+#ifndef ECHI_WITHOUT_opencl
     &echi_backend_opencl,
+#endif
     &echi_backend_cpu,
     &echi_backend_null,
 };

@@ -4,6 +4,7 @@
 #ifndef ECHI_HAL_H
 #define ECHI_HAL_H
 #include "ech_status.h"
+#include "echi_os.h"
 #include "echi_team.h"
 
 #include <stdbool.h>
@@ -100,9 +101,13 @@ bool echi_device_at(int i, char *spec, size_t cap, struct echi_device_info *out)
  * ECH_E_ARGUMENT for a name that no backend has (the sentence lists those there are), ECH_E_UNSUPPORTED when the
  * backend has no such device. */
 ech_status echi_device_open(const char *spec, int threads, struct echi_device **out, struct ech_error *err);
+/* The same, with kernels on the host that use no more than the instructions of `level`; echi_device_open lets them use all there are.
+ * ECH_E_UNSUPPORTED when this processor lacks them. */
+ech_status echi_device_open_at(const char *spec, int threads, enum echi_cpu_level level, struct echi_device **out, struct ech_error *err);
 void echi_device_close(struct echi_device *device);           /* NULL is harmless; buffers and queues must be gone */
 const struct echi_device_info *echi_device_describe(const struct echi_device *device);
 int echi_device_threads(const struct echi_device *device);
+enum echi_cpu_level echi_device_level(const struct echi_device *device);
 /* The threads with which kernels on the host share their work, the device's own; NULL: the caller computes alone. */
 struct echi_team *echi_device_team(const struct echi_device *device);
 

@@ -9,6 +9,7 @@ struct echi_device {
     const struct echi_backend *backend;
     void *impl;
     int threads;
+    enum echi_cpu_level level;
     struct echi_device_info info;
     struct echi_program *programs;  /* the last one made; they are a list */
     char *keep;                     /* folder for compiled programs, or NULL */

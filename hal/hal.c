@@ -105,6 +105,17 @@ ech_status echi_device_open(const char *spec, int threads, struct echi_device **
     return echi_fail(err, ECH_E_ARGUMENT, "device.open", "device '%.60s' is not known; choose one of: %s", spec, known);
 }
 
+ech_status echi_device_open_at(const char *spec, int threads, enum echi_cpu_level level, struct echi_device **out, struct ech_error *err) {
+    if (out != NULL) *out = NULL;
+    if (level > echi_cpu_level())
+        return echi_fail(err, ECH_E_UNSUPPORTED, "device.open",
+                         "the instruction set %s was asked for, and this processor has no more than %s",
+                         echi_cpu_level_name(level), echi_cpu_level_name(echi_cpu_level()));
+    ECHI_TRY(echi_device_open(spec, threads, out, err));
+    (*out)->level = level;
+    return ECH_OK;
+}
+
 ech_status echi_device_open_on(const struct echi_backend *backend, int index, int threads, struct echi_device **out,
                                struct ech_error *err) {
     *out = NULL;
@@ -115,6 +126,7 @@ ech_status echi_device_open_on(const struct echi_backend *backend, int index, in
     if (device == NULL) return echi_fail_memory(err, "device.open", "a device");
     device->backend = backend;
     device->threads = threads;
+    device->level = echi_cpu_level();
     ech_status status = backend->device_info(index, &device->info, err);
     if (status == ECH_OK) status = backend->device_open(index, threads, &device->impl, err);
     if (status != ECH_OK) {
@@ -135,6 +147,7 @@ void echi_device_close(struct echi_device *device) {
 
 const struct echi_device_info *echi_device_describe(const struct echi_device *device) { return &device->info; }
 int echi_device_threads(const struct echi_device *device) { return device->threads; }
+enum echi_cpu_level echi_device_level(const struct echi_device *device) { return device->level; }
 struct echi_team *echi_device_team(const struct echi_device *device) {
     return device->backend->device_team ? device->backend->device_team(device->impl) : NULL;
 }

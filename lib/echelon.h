@@ -48,8 +48,9 @@ void ech_model_global_avg_pool(ech_model *model);       /* C x H x W to C x 1 x 
  * is drawn depends on the run's seed, epoch, sample, layer and place alone. Else it changes nothing. */
 void ech_model_dropout(ech_model *model, double p);
 /* Ioffe and Szegedy (ICML 2015), epsilon 1e-5: while training each channel is normalised by mean and variance of the samples that are
- * computed together (a node's step; with --deterministic four samples), else by running averages of rate 0.1 a round. These are parameters
- * of the model, too (bn1.running_mean, bn1.running_var, as in PyTorch's state_dict): as many as weights and biases. */
+ * computed together (a node's step; with --deterministic four samples, with --sync-norm a whole round), else by running averages of rate
+ * 0.1 a round. These are parameters of the model, too (bn1.running_mean, bn1.running_var, as in PyTorch's state_dict): as many as weights
+ * and biases. */
 void ech_model_batch_norm(ech_model *model);
 /* The next conv2d or fc has no bias: one in front of a batch_norm would change nothing. */
 void ech_model_without_bias(ech_model *model);
@@ -154,8 +155,8 @@ struct ech_config {
     uint32_t eval_every;          /* samples between looks at the test set (default 3000); 0: only at the end */
     uint64_t seed;                /* default 1 */
     int no_shuffle;
-    int threads;                  /* of computation; 0 (default): the processors that this process may run on, divided among all nodes where
-                                     they meet at a loopback address. The same bits come out for any number */
+    int threads;                  /* of computation; 0 (default): the processors that this process may run on, or is granted the time of,
+                                     divided among all nodes where they meet at a loopback address. The same bits come out for any number */
     char device[64];              /* where this node computes: "cpu" (default); "opencl", "opencl:1", ...: a device of OpenCL; "auto": the first GPU
                                      whose kernels compute rightly, as each is asked when it is opened, else the CPU */
     double slow;                  /* this node computes that many times slower (>= 1), by sleeping */
@@ -217,14 +218,23 @@ struct ech_config {
      * spoils. The test set is never augmented. All nodes the same. With samples from a callback, or in a session, crop-flip is refused:
      * they are the program's. */
     char augment[16];
-    /* "fp32" (default), or "bf16": fully connected layers multiply numbers rounded to bf16, by 2^-8 of themselves at most, and sum in float;
-     * parameters, gradients and all else stay float. The same on all nodes; each needs a processor with AVX512-BF16, faster with AMX-BF16. */
+    /* 1 (BSP, ech_train): batch-norm's mean and variance, and what its gradients sum, are those of the whole round, exchanged between the
+     * nodes at each batch-norm, forward and backward; so unequal shares come to what one node makes of the round. After a loss, where
+     * shares grow beyond a node's memory, of the parts of a round that are computed together. Refused where there is no batch-norm, with
+     * `deterministic`, and where a separated layer is one. All nodes the same. */
+    int sync_norm;
+    /* "fp32" (default), or "bf16": fully connected layers, and convolutions where that is faster, multiply numbers rounded to bf16, by
+     * 2^-8 of themselves at most, and sum in float; parameters, gradients and all else stay float. The same on all nodes; each needs a processor with AVX512-BF16, faster with AMX-BF16. */
     char precision[8];
     /* adam, adamw: decays of the first and of the second moment in a round of B samples, 0 to 0.999999 (defaults 0.9 and 0.999); what is
      * added to the root of the second, 1e-12 to 1 (default 1e-8). PyTorch's betas and eps. */
     double beta1, beta2, epsilon;
     char cache[1024];             /* folder in which kernels compiled for a device other than the CPU are kept for the next run; made if its parent is
                                      there; "" (default): nowhere */
+    /* Instruction set of this node's arithmetic: "auto" (default), the most that its processor has, or no more than "base" (what every
+     * processor of its kind has: SSE2, NEON, or plain C), "avx2" (with FMA), "avx512" (F, BW, DQ, VL). One that it lacks is refused. Sums are
+     * rounded in another order by each; with `deterministic` they are the same by all. bf16 needs avx512. */
+    char isa[8];
 };
 void ech_config_init(struct ech_config *config);
 
@@ -247,7 +257,7 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
 
 #define ECH_WORLD_MAX 1024   /* nodes of a run that is simulated */
 #define ECH_LIVE_MAX 64      /* nodes of a run on machines: every node keeps a connection to every other */
-#define ECH_KINDS_MAX 32
+#define ECH_KINDS_MAX 40
 #define ECH_GROUPS_MAX 8
 #define ECH_STALENESS_BINS 13
 

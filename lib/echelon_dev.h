@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the `echelon` command can do beside training and users of the library need not: replaying recorded runs. In the
- * archive, but not installed, and free to change. */
+ * What the `echelon` command can do beside training and users of the library need not: replaying recorded runs,
+ * simulated clusters, a look at a machine before a run. In the archive, but not installed, and free to change. */
 #ifndef ECHELON_DEV_H
 #define ECHELON_DEV_H
 #include "echelon.h"
@@ -63,4 +63,75 @@ struct ech_sim_options {
  * cannot make progress, and the sentence says who waits for whom (of all nodes: to on_log). */
 ech_status ech_simulate(const ech_model *model, const ech_data *data, const struct ech_config *config,
                         const struct ech_sim_options *options, struct ech_report *out_report, struct ech_error *err);
+
+/* ---- before a run: what would go wrong ---- */
+
+#define ECH_DOCTOR_DEVICES 16
+#define ECH_DOCTOR_INTERFACES 32
+#define ECH_DOCTOR_STACKS 2
+/* One thing that was looked at: ECH_OK and "", or what is wrong and what to do. */
+struct ech_doctor_check { ech_status status; char text[400]; };
+struct ech_doctor_device {
+    char spec[32], name[64];      /* "cpu:0", as --device takes it */
+    int units;                    /* cores, multiprocessors */
+    size_t memory;                /* bytes; 0: the system's */
+    int used;                     /* 1: the one that config's device names */
+    int answers;                  /* small problems that it solved as the reference does (ops/echi_known_answer.h) */
+    double to_device, from_device;/* bytes a second of a large copy; 0: not measured, as below */
+    double products;              /* multiply-adds a second of a product of matrices, forward */
+    struct ech_doctor_check check;
+};
+struct ech_doctor_stack {         /* GPU software found at run time */
+    const char *library;          /* "libcuda.so.1" */
+    int found;
+    char version[96];             /* as it tells of itself; "" */
+};
+struct ech_doctor_interface {
+    char name[16], address[64];
+    int loopback;
+    char used[120];               /* why this is the one that a run would use; "": it is not */
+};
+/* Found by ech_doctor. What was not looked at has `done` 0. */
+struct ech_doctor {
+    char version[16];
+    int rank, world, threads;
+    int n_devices, n_stacks, n_interfaces;
+    struct ech_doctor_device device[ECH_DOCTOR_DEVICES];
+    struct ech_doctor_stack stack[ECH_DOCTOR_STACKS];
+    struct ech_doctor_interface interface[ECH_DOCTOR_INTERFACES];
+    struct ech_doctor_check network;
+    struct {                      /* rank 0: can it listen at config's coordinator? */
+        int done;
+        char address[64];         /* what the others would dial */
+        struct ech_doctor_check check;
+    } port;
+    struct {                      /* other ranks: to where ech_doctor_listen answers */
+        int done;
+        double round_trip;        /* seconds, the shortest of several */
+        double out, in;           /* bytes a second from here, and to here */
+        double offset, within;    /* seconds by which its clock is ahead of this one's, give or take `within` */
+        struct ech_doctor_check check;
+    } link;
+    struct {                      /* one step measured, and all that a run would set up before the first, made and taken away again */
+        char model[32];
+        int batch, step;          /* B; this rank's samples a step where all nodes are as fast */
+        size_t weights, gradients, moments, rows, activations, total;   /* bytes */
+        size_t available;         /* before; SIZE_MAX: the system does not say */
+        double step_seconds;      /* of 64 samples; 0: not measured */
+        struct ech_doctor_check check;
+    } memory;
+    ech_status status;            /* of the first check that would make training fail; a device that is not used does not count */
+    char trouble[400];
+};
+/* Looks at this machine as a node of the run that config describes would find it. data NULL: samples of the model's shape, all of them
+ * black. Blocks for a second or two, and for a link at most join_timeout and three times the deadline of config. Takes no part in a
+ * run. `out` is some 25 KB. Fails only for arguments that no run would take; what it finds is in *out. */
+ech_status ech_doctor(const ech_model *model, const ech_data *data, const struct ech_config *config, struct ech_doctor *out,
+                      struct ech_error *err);
+/* The other end of ech_doctor's link, at config's coordinator (its key, insecure and deadline count, too): serves one caller after the other
+ * until *config->stop is not 0. on_bound is called once it listens, on_log for each caller. A caller that says what makes no sense, or
+ * nothing for the deadline, is dropped. */
+ech_status ech_doctor_listen(const struct ech_config *config, struct ech_error *err);
+/* What was found as one JSON object, like ech_model_text. */
+size_t ech_doctor_json(const struct ech_doctor *found, char *buf, size_t cap);
 #endif

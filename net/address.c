@@ -4,6 +4,7 @@
 #include "echi_error.h"
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdint.h>
@@ -39,14 +40,49 @@ static bool split(const char *text, bool port_optional, char *host, size_t host_
     return true;
 }
 
-ech_status echi_address_parse(const char *text, const char *option, bool names, bool port_optional, struct echi_addresses *out,
-                              struct ech_error *err) {
-    char host[256];
-    long port;
-    out->count = 0;
-    if (!split(text, port_optional, host, sizeof host, &port))
+#ifdef ECHI_STATIC
+/* GNU libc's resolver opens libraries at run time, of the very version that a program was linked with. A static program, which is to run
+ * anywhere, has none and might crash; so it reads numbers by itself, knows localhost, and no other name. */
+
+/* "fe80::1", "fe80::1%eth0" or, by the number of the interface, "fe80::1%2". */
+static bool read_v6(const char *host, struct sockaddr_in6 *out) {
+    char bare[INET6_ADDRSTRLEN];
+    const size_t len = strcspn(host, "%");
+    if (len >= sizeof bare) return false;
+    memcpy(bare, host, len);
+    bare[len] = 0;
+    if (inet_pton(AF_INET6, bare, &out->sin6_addr) != 1) return false;
+    if (!host[len]) return true;
+    const char *scope = host + len + 1;
+    const size_t digits = strspn(scope, "0123456789");
+    out->sin6_scope_id = digits > 0 && digits <= 9 && !scope[digits] ? (uint32_t)strtoul(scope, NULL, 10) : if_nametoindex(scope);
+    return out->sin6_scope_id != 0;
+}
+
+static ech_status look_up(const char *text, const char *option, const char *host, bool names, struct echi_addresses *out,
+                          struct ech_error *err) {
+    struct echi_address *to = &out->list[0];
+    memset(to, 0, sizeof *to);
+    struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)&to->at;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)&to->at;
+    const char *number = names && strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
+    if (inet_pton(AF_INET, number, &v4->sin_addr) == 1) {
+        to->at.ss_family = AF_INET;
+        to->len = sizeof *v4;
+    } else if (read_v6(number, v6)) {
+        to->at.ss_family = AF_INET6;
+        to->len = sizeof *v6;
+    } else {
         return echi_fail(err, ECH_E_ARGUMENT, "net.address",
-                         "%s %s is no address: write host:port or [IPv6 address]:port, port 0 to 65535", option, text);
+                         "%s %s: %s is no number, and this static build asks no name service: give one, as in 10.0.0.1:7000", option,
+                         text, host);
+    }
+    out->count = 1;
+    return ECH_OK;
+}
+#else
+static ech_status look_up(const char *text, const char *option, const char *host, bool names, struct echi_addresses *out,
+                          struct ech_error *err) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = names ? 0 : AI_NUMERICHOST}, *found = NULL;
     int rc = getaddrinfo(host, NULL, &hints, &found);
     if (rc == EAI_MEMORY) return echi_fail(err, ECH_E_MEMORY, "net.address", "%s %s: out of memory for looking it up", option, text);
@@ -63,11 +99,24 @@ ech_status echi_address_parse(const char *text, const char *option, bool names, 
         memset(&to->at, 0, sizeof to->at);
         memcpy(&to->at, a->ai_addr, a->ai_addrlen);
         to->len = a->ai_addrlen;
-        echi_address_set_port(to, (unsigned)port);
     }
     freeaddrinfo(found);
     if (out->count == 0)
         return echi_fail(err, ECH_E_ARGUMENT, "net.address", "%s %s has neither an IPv4 nor an IPv6 address", option, text);
+    return ECH_OK;
+}
+#endif
+
+ech_status echi_address_parse(const char *text, const char *option, bool names, bool port_optional, struct echi_addresses *out,
+                              struct ech_error *err) {
+    char host[256];
+    long port;
+    out->count = 0;
+    if (!split(text, port_optional, host, sizeof host, &port))
+        return echi_fail(err, ECH_E_ARGUMENT, "net.address",
+                         "%s %s is no address: write host:port or [IPv6 address]:port, port 0 to 65535", option, text);
+    ECHI_TRY(look_up(text, option, host, names, out, err));
+    for (int i = 0; i < out->count; i++) echi_address_set_port(&out->list[i], (unsigned)port);
     return ECH_OK;
 }
 

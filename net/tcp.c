@@ -2,6 +2,7 @@
  * The TCP transport: non-blocking sockets under one epoll, IPv4 and IPv6. */
 #include "echi_address.h"
 #include "echi_error.h"
+#include "echi_interfaces.h"
 #include "echi_os.h"
 #include "echi_transport.h"
 
@@ -224,26 +225,15 @@ static struct echi_address name_of(int fd) {
     return a;
 }
 
-/* What a peer can dial of "any address": the one that leads off this machine by default. No packet is sent; the address asked
- * about is one of those that are kept for documentation. A machine with no way out has only itself to tell. */
+/* What a peer can dial of "any address": the one that leads off this machine by default. A machine with no way out has only itself to
+ * tell. */
 static void make_dialable(struct echi_address *bound) {
-    static const char *const far[] = {"[2001:db8::1]:9", "192.0.2.1:9"}, *const self[] = {"[::1]:9", "127.0.0.1:9"};
-    const int first = bound->at.ss_family == AF_INET6 ? 0 : 1;   /* IPv6's "any" takes calls over IPv4, too */
-    const unsigned port = echi_address_port(bound);
-    struct echi_addresses to;
     if (!echi_address_is_any(bound)) return;
-    if (echi_address_parse(self[first], "", false, false, &to, NULL) == ECH_OK) *bound = to.list[0];
-    for (int i = first; i < 2; i++) {
-        if (echi_address_parse(far[i], "", false, false, &to, NULL) != ECH_OK) continue;
-        const int fd = socket(to.list[0].at.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-        if (fd < 0) continue;
-        const bool leads = connect(fd, (const struct sockaddr *)&to.list[0].at, to.list[0].len) == 0;
-        const struct echi_address own = name_of(fd);
-        close(fd);
-        if (!leads || own.len == 0) continue;
-        *bound = own;
-        break;
-    }
+    const unsigned port = echi_address_port(bound);
+    const bool v6 = bound->at.ss_family == AF_INET6;   /* IPv6's "any" takes calls over IPv4, too */
+    struct echi_addresses self;
+    if (echi_address_parse(v6 ? "[::1]:9" : "127.0.0.1:9", "", false, false, &self, NULL) == ECH_OK) *bound = self.list[0];
+    (void)echi_route_from_default(v6, bound);
     echi_address_set_port(bound, port);
 }
 

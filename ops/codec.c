@@ -137,14 +137,14 @@ static size_t exact(const echi_real *x, uint32_t *index, size_t n, size_t k) {
     return kept;
 }
 
-size_t echi_topk_select(const echi_real *x, size_t count, const struct echi_topk *how, uint32_t *out_index) {
+size_t echi_topk_select(const struct echi_device *device, const echi_real *x, size_t count, const struct echi_topk *how, uint32_t *out_index) {
     if (count == 0) return 0;
     const bool sampled = count > (2 * (uint64_t)ECHI_WHOLE + how->ratio - 1) / how->ratio;
     const size_t k = part_of(count, how->ratio);
     echi_real least = suggest(x, count, sampled, how, out_index);
     for (int turn = 0; sampled && turn < TURNS; turn++) {
         /* A zero is no change: at a threshold of zero the least number above it does. */
-        const size_t n = echi_kernels()->count_from(x, count, least > 0 ? least : LEAST_ABOVE_ZERO);
+        const size_t n = echi_kernels(device)->count_from(x, count, least > 0 ? least : LEAST_ABOVE_ZERO);
         if (10 * n > UPPER_TENTHS * k) {
             gather(x, count, least > 0 ? least : LEAST_ABOVE_ZERO, n, out_index);
             return exact(x, out_index, n, k);
@@ -244,7 +244,6 @@ static ech_status diverged(const char *operation, struct ech_error *err) {
 ech_status echi_code_push(struct echi_device *device, struct echi_buffer *residual, const struct echi_buffer *g, size_t at, size_t count,
                           bool fresh, const struct echi_topk *how, struct echi_codec_room *room, struct echi_buffer *out, size_t out_at,
                           struct ech_error *err) {
-    (void)device;
     echi_real *rest, *from;
     uint8_t *to;
     ECHI_TRY(how_fits(how, room, count, "code.push", err));
@@ -252,9 +251,9 @@ ech_status echi_code_push(struct echi_device *device, struct echi_buffer *residu
     ECHI_TRY(numbers(g, at, count, "code.push", &from, err));
     ECHI_TRY(message(out, out_at, count, "code.push", &to, err));
     if (fresh) memcpy(rest, from, count * sizeof *rest);
-    else echi_kernels()->add(rest, from, count);
-    if (!echi_kernels()->finite(rest, count)) return diverged("code.push", err);
-    const size_t n = how->ratio == ECHI_WHOLE ? count : echi_topk_select(rest, count, how, room->index);
+    else echi_kernels(device)->add(rest, from, count);
+    if (!echi_kernels(device)->finite(rest, count)) return diverged("code.push", err);
+    const size_t n = how->ratio == ECHI_WHOLE ? count : echi_topk_select(device, rest, count, how, room->index);
     if (n == count || all_is_shorter(n, count)) {
         put_all(rest, count, to);
         memset(rest, 0, count * sizeof *rest);
@@ -268,7 +267,6 @@ ech_status echi_code_push(struct echi_device *device, struct echi_buffer *residu
 ech_status echi_code_state(struct echi_device *device, struct echi_buffer *known, const struct echi_buffer *w, size_t at, size_t count,
                            const struct echi_topk *how, struct echi_codec_room *room, struct echi_buffer *out, size_t out_at,
                            struct ech_error *err) {
-    (void)device;
     echi_real *there, *from;
     uint8_t *to;
     size_t n = count;
@@ -278,8 +276,8 @@ ech_status echi_code_state(struct echi_device *device, struct echi_buffer *known
     ECHI_TRY(message(out, out_at, count, "code.state", &to, err));
     if (how->ratio < ECHI_WHOLE) {
         for (size_t i = 0; i < count; i++) room->change[i] = from[i] - there[i];
-        if (!echi_kernels()->finite(room->change, count)) return diverged("code.state", err);
-        n = echi_topk_select(room->change, count, how, room->index);
+        if (!echi_kernels(device)->finite(room->change, count)) return diverged("code.state", err);
+        n = echi_topk_select(device, room->change, count, how, room->index);
     }
     if (n == count || all_is_shorter(n, count)) {
         put_all(from, count, to);

@@ -6,6 +6,7 @@
  *       (with the loss here)  echi_stack_loss,                    or
  *       (loss elsewhere)      echi_stack_output ... echi_stack_output_grad
  *     echi_stack_backward for each unit from the last to the first, and, if wanted, echi_stack_input_grad.
+ * A unit that begins with a batch-norm may be stopped at, forward and backward: echi_stack_norm_sums, then echi_stack_norm_take.
  * A *unit* is one or more layers that run as one (a convolution with its ReLU and pooling): the finest place at which a
  * step can be interrupted for more urgent work.
  *
@@ -87,15 +88,16 @@ static inline int echi_output_readers(const struct echi_layer *layers, int count
  * those beside it in the batch; the gradient of a parameter is a sum over the batch, in an order of its own. */
 enum echi_kernels {
     ECHI_KERNELS_FAST, ECHI_KERNELS_CLOSE, ECHI_KERNELS_PLAIN, ECHI_KERNELS_FIXED, ECHI_KERNELS_REFERENCE,
-    /* The first three with the products of fully connected layers in bf16: what is multiplied is rounded to the nearest bf16, by 2^-8 of
-     * itself at most; sums, parameters and all else are floats. ECH_E_UNSUPPORTED where the processor cannot. */
+    /* The first three with the products of fully connected layers in bf16, and of convolutions where that is faster than the others are: what is
+     * multiplied is rounded to the nearest bf16, by 2^-8 of itself at most; sums, parameters and all else are floats. ECH_E_UNSUPPORTED where the processor cannot. */
     ECHI_KERNELS_BF16_FAST, ECHI_KERNELS_BF16_CLOSE, ECHI_KERNELS_BF16_PLAIN
 };
 
 /* Opens a device for stacks, as echi_device_open does. One that is not the host computes each op once first, beside the reference: where that differs,
  * or its compiler refuses the kernels, ECH_E_UNSUPPORTED says so. Compiled kernels are kept in the folder `keep`, NULL: nowhere. "auto" is the first
  * GPU that passes, in the order of the backends; without any, "cpu". */
-ech_status echi_ops_open(const char *spec, int threads, const char *keep, struct echi_device **out, struct ech_error *err);
+ech_status echi_ops_open(const char *spec, int threads, enum echi_cpu_level level, const char *keep, struct echi_device **out,
+                         struct ech_error *err);
 
 struct echi_stack;
 
@@ -108,6 +110,12 @@ int echi_stack_units(const struct echi_stack *stack);
 void echi_stack_unit(const struct echi_stack *stack, int unit, int *out_first, int *out_end);   /* layers [first, end) */
 const char *echi_stack_kernel(const struct echi_stack *stack, int unit);   /* what was chosen: "conv+relu+maxpool avx512" */
 const char *echi_stack_why(const struct echi_stack *stack, int unit);      /* and why others were not: "direct sums take 2.9 times as long"; or "" */
+
+/* Numbers of one sample that change their layout, 0 in the reference: at the border, where they are [N][C][H][W] and inside they are not, as
+ * the input or its gradient passes it, or the output or its gradient; and inside, in a unit, in a step that trains. */
+size_t echi_stack_border_in(const struct echi_stack *stack);
+size_t echi_stack_border_out(const struct echi_stack *stack);
+size_t echi_stack_turned(const struct echi_stack *stack, int unit);
 
 /* Begins a step: n samples. rows [n][in.c*in.h*in.w]; not needed any more after the call. */
 ech_status echi_stack_input(struct echi_stack *stack, int n, const echi_real *rows, struct ech_error *err);
@@ -135,6 +143,20 @@ ech_status echi_stack_output_grad(struct echi_stack *stack, const echi_real *row
  * it takes gets its share of the gradient; the shares of an output that several units take are added up, the last unit's first. */
 ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
                                bool need_input_grad, struct ech_error *err);
+/* Batch-norm over more samples than this stack has (synchronous batch-norm: Peng et al., "MegDet", CVPR 2018, section 3.2). Right before
+ * a unit's forward, or its backward, in a step that trains, what its batch-norm sums over the stack's own samples is given out, and what
+ * that comes to over all samples is taken in, which the unit's next call goes by. Gradients of weight and bias stay sums over the own. */
+int echi_stack_norm(const struct echi_stack *stack, int unit);   /* channels of the batch-norm that the unit begins with; 0: with none */
+/* out [2][channels]: forward the means, then the variances (divided by n * h * w); backward the sums of the gradient of what the
+ * batch-norm gives, and of that times the normalised number. */
+ech_status echi_stack_norm_sums(struct echi_stack *stack, int unit, const struct echi_buffer *params, echi_real *out,
+                                struct ech_error *err);
+/* Behind that, maybe: the same of n samples, the stack's own among them. all [2][channels], not needed any more after the call. Backward
+ * those who have left since are missed in the sums, but the statistics are still of as many as forward: n is not looked at. */
+ech_status echi_stack_norm_take(struct echi_stack *stack, int unit, int n, const echi_real *all, struct ech_error *err);
+/* Makes those of more samples of those of parts: `to`, of n samples (0: of none yet), takes in `part`, of m > 0. Means and variances by
+ * Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979; backward sums are added. */
+void echi_norm_join(echi_real *to, uint32_t n, const echi_real *part, uint32_t m, int channels, bool backward);
 /* After backward of unit 0, and of all that take the input, with need_input_grad: rows [n][in]. */
 ech_status echi_stack_input_grad(struct echi_stack *stack, echi_real *rows, struct ech_error *err);
 
@@ -202,7 +224,7 @@ struct echi_codec_room;
 ech_status echi_codec_room_create(size_t most, struct echi_codec_room **out, struct ech_error *err);
 void echi_codec_room_destroy(struct echi_codec_room *room);    /* NULL is harmless */
 /* Places of what goes, ascending, in out_index, which has room for `count`; returns how many. x holds finite numbers only. */
-size_t echi_topk_select(const echi_real *x, size_t count, const struct echi_topk *how, uint32_t *out_index);
+size_t echi_topk_select(const struct echi_device *device, const echi_real *x, size_t count, const struct echi_topk *how, uint32_t *out_index);
 
 /* Bytes of what is written for `count` numbers: at most; and for what lies at `bytes`, as its first words say, 0 when they make no
  * sense or promise other than `len` bytes. The second reads eight bytes only; places are

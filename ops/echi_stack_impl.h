@@ -6,11 +6,14 @@
 #define ECHI_STACK_IMPL_H
 #include "echi_ops.h"
 
-struct echi_stack_unit { int first, end; char kernel[48], why[96]; };   /* layers [first, end), what was chosen for them, and why: or "" */
+/* Layers [first, end), what was chosen for them, and why: or "". turned: numbers of a sample that a training step brings into another
+ * layout. */
+struct echi_stack_unit { int first, end; char kernel[48], why[96]; size_t turned; };
 
 struct echi_stack_impl {
     const char *name;
     bool far;            /* for devices whose memory the host does not see; the others are for the host */
+    bool own_layout;   /* samples do not lie in [N][C][H][W] inside: they are converted at the border */
     /* *out_state is the implementation's own; fills units[0..*out_units) (room for `count`) and *out_bytes. May refuse a
      * layer with ECH_E_UNSUPPORTED: stack.c then takes the next implementation of its list, the reference last. */
     ech_status (*create)(struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,
@@ -26,6 +29,9 @@ struct echi_stack_impl {
     void (*input_grad)(void *state, echi_real *rows);
     /* What has gone wrong since the stack was made; asked after each of the calls above. No entry: nothing can. */
     ech_status (*trouble)(void *state, struct ech_error *err);
+    /* Of a unit that begins with a batch-norm; the second only behind the first. No entries: it does not stop there. */
+    void (*norm_sums)(void *state, int unit, bool backward, const echi_real *params, echi_real *out);
+    void (*norm_take)(void *state, int unit, bool backward, int n, const echi_real *all);
 };
 /* Between units lie *boundaries*: number 0 is the stack's input, u + 1 the output of unit u. A unit takes what its first layer takes, so
  * an output that another unit takes must be the end of one. That of output `number` of the layers, of those of units [0, count): */
@@ -48,8 +54,6 @@ ech_status echi_layer_check(const struct echi_layer *layer, struct ech_error *er
 
 extern const struct echi_stack_impl echi_stack_reference;   /* ops/ref: seven loops, [N][C][H][W] */
 extern const struct echi_stack_impl echi_stack_gpu;         /* ops/gpu: kernels of OpenCL and CUDA */
-/* Each op once on a device that is not the host, beside the reference. ECH_E_UNSUPPORTED names the backend and the op that is wrong. */
-ech_status echi_gpu_check(struct echi_device *device, struct ech_error *err);
 extern const struct echi_stack_impl echi_stack_cpu;         /* ops/cpu: blocks of samples, batch-minor, vector kernels */
 extern const struct echi_stack_impl echi_stack_cpu_close;   /* the same with F(2x2, 3x3) at most, whose rounding is not coarser */
 extern const struct echi_stack_impl echi_stack_cpu_plain;   /* the same without either */

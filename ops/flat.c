@@ -45,12 +45,14 @@ static ech_status apart_or_same(const echi_real *written, const char *written_na
 /* --- the calls --- */
 
 /* Part of a step's range, which threads share. */
+struct step_work { const struct echi_cpu_kernels *k; struct echi_cpu_descent all; };
 static void step_range(void *args, size_t begin, size_t end) {
-    struct echi_cpu_descent d = *(const struct echi_cpu_descent *)args;
+    const struct step_work *work = args;
+    struct echi_cpu_descent d = work->all;
     d.w += begin, d.a += begin, d.g += begin, d.out += begin, d.v += begin;
     const bool adam = d.how->rule == ECHI_RULE_ADAM;
     if (adam) d.s += begin;
-    (adam ? echi_kernels()->adam : echi_kernels()->descend)(&d, end - begin);
+    (adam ? work->k->adam : work->k->descend)(&d, end - begin);
 }
 
 /* out = a - the step, where a is w or the state. */
@@ -76,13 +78,13 @@ static ech_status step(struct echi_device *device, const char *op, const struct 
     }
     if (adam) ECHI_TRY(apart(moment[0], "v", moment[1], "s", count, op, err));
     ECHI_TRY(apart(to, out_name, gradient, "g", count, op, err));
-    struct echi_cpu_descent d = {weights, from, gradient, to, moment[0], moment[1], how};
-    echi_ranges_run(device, count, step_range, &d);
+    struct step_work work = {echi_kernels(device), {weights, from, gradient, to, moment[0], moment[1], how}};
+    echi_ranges_run(device, count, step_range, &work);
     return ECH_OK;
 }
 
 /* What the shorter calls below work on. */
-struct arrays { echi_real *to, *before; const echi_real *from; echi_real factor; atomic_bool bad; };
+struct arrays { const struct echi_cpu_kernels *k; echi_real *to, *before; const echi_real *from; echi_real factor; atomic_bool bad; };
 
 ech_status echi_apply(struct echi_device *device, const struct echi_buffer *w, struct echi_buffer *w_out, const struct echi_moments *v,
                       const struct echi_buffer *g, size_t at, size_t count, const struct echi_step *how, struct ech_error *err) {
@@ -141,7 +143,7 @@ ech_status echi_rebase(struct echi_device *device, struct echi_buffer *w, struct
 
 static void add(void *args, size_t begin, size_t end) {
     const struct arrays *x = args;
-    echi_kernels()->add(x->to + begin, x->from + begin, end - begin);
+    x->k->add(x->to + begin, x->from + begin, end - begin);
 }
 
 ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count,
@@ -150,7 +152,7 @@ ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const s
     ECHI_TRY(range_of(device, sum, "sum", at, count, "add", &to, err));
     ECHI_TRY(range_of(device, g, "g", at, count, "add", &from, err));
     ECHI_TRY(apart(to, "sum", from, "g", count, "add", err));
-    echi_ranges_run(device, count, add, &(struct arrays){.to = to, .from = from});
+    echi_ranges_run(device, count, add, &(struct arrays){.k = echi_kernels(device), .to = to, .from = from});
     return ECH_OK;
 }
 
@@ -186,7 +188,7 @@ ech_status echi_sum_states(struct echi_device *device, struct echi_buffer *w, co
 
 static void finite(void *args, size_t begin, size_t end) {
     struct arrays *x = args;
-    if (!echi_kernels()->finite(x->from + begin, end - begin)) atomic_store(&x->bad, true);
+    if (!x->k->finite(x->from + begin, end - begin)) atomic_store(&x->bad, true);
 }
 
 ech_status echi_all_finite(struct echi_device *device, const struct echi_buffer *x, size_t at, size_t count, bool *out_finite,
@@ -194,7 +196,7 @@ ech_status echi_all_finite(struct echi_device *device, const struct echi_buffer 
     echi_real *from;
     if (out_finite == NULL) return echi_fail(err, ECH_E_ARGUMENT, "all.finite", "out_finite is NULL");
     ECHI_TRY(range_of(device, x, "x", at, count, "all.finite", &from, err));
-    struct arrays read = {.from = from};
+    struct arrays read = {.k = echi_kernels(device), .from = from};
     echi_ranges_run(device, count, finite, &read);
     *out_finite = !atomic_load(&read.bad);
     return ECH_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The kernels that work on flat ranges here: those of the best instruction set. */
+ * The kernels that work on flat ranges here: those of the device's instruction set. */
 #include "cpu/echi_cpu_kernels.h"
 
 #ifdef ECHI_DOUBLE   /* there are no vector kernels in double: the same operations in plain loops */
@@ -22,10 +22,11 @@ static size_t count_from(const echi_real *x, size_t count, echi_real least) {
     for (size_t i = 0; i < count; i++) found += x[i] >= least || x[i] <= -least;
     return found;
 }
-const struct echi_cpu_kernels *echi_kernels(void) {
+const struct echi_cpu_kernels *echi_kernels(const struct echi_device *device) {
+    (void)device;
     static const struct echi_cpu_kernels plain = {.descend = descend, .adam = adam, .add = add, .finite = finite_all, .count_from = count_from};
     return &plain;
 }
 #else
-const struct echi_cpu_kernels *echi_kernels(void) { return echi_cpu_kernels_for(echi_cpu_level()); }
+const struct echi_cpu_kernels *echi_kernels(const struct echi_device *device) { return echi_cpu_kernels_for(echi_device_level(device)); }
 #endif

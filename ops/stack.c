@@ -10,15 +10,17 @@
 
 const struct echi_stack_impl *const echi_stack_implementations[] = {
 #ifndef ECHI_DOUBLE
+#ifndef ECHI_WITHOUT_opencl
     &echi_stack_gpu,
+#endif
     &echi_stack_cpu,
 #endif
     &echi_stack_reference,
     NULL,
 };
 
-/* The boundaries that a unit takes (echi_stack_impl.h); `also` is `from` for all but an add. */
-struct reads { int from, also; };
+/* The boundaries that a unit takes (echi_stack_impl.h); `also` is `from` for all but an add. norm: as echi_stack_norm says. */
+struct reads { int from, also, norm; };
 
 struct echi_stack {
     const struct echi_stack_impl *impl;
@@ -33,6 +35,8 @@ struct echi_stack {
     size_t bytes;
     /* Where the step is. */
     int n;                              /* its samples; 0: no input yet */
+    bool trains;
+    bool summed;                        /* what the next unit's batch-norm sums was given out */
     int forward_next;                   /* the unit to go forward next; n_units: all are done */
     int backward_next;                  /* the unit to go backward next; n_units: no gradient of the output yet; -1: all are done */
 };
@@ -132,6 +136,7 @@ ech_status echi_stack_create_with(struct echi_device *device, const struct echi_
         const int i = stack->units[u].first, from = echi_layer_takes(layers, i);
         stack->reads[u].from = echi_stack_boundary(stack->units, u, from);
         stack->reads[u].also = echi_stack_boundary(stack->units, u, layers[i].op == ECHI_OP_ADD ? echi_layer_adds(layers, i) : from);
+        stack->reads[u].norm = layers[i].op == ECHI_OP_BATCH_NORM ? layers[i].in.c : 0;
     }
     *out = stack;
     return ECH_OK;
@@ -148,11 +153,13 @@ ech_status echi_stack_create(struct echi_device *device, enum echi_kernels kerne
 #endif
     };
     const bool plain_floats = kernels == ECHI_KERNELS_FAST || kernels == ECHI_KERNELS_CLOSE || kernels == ECHI_KERNELS_PLAIN;
-    const bool far = device != NULL && !echi_device_describe(device)->host_memory && plain_floats;   /* its kernels are all three */
-    if (!far && (size_t)kernels < sizeof one / sizeof one[0] && one[kernels]) return echi_stack_create_with(device, one[kernels], layers, count, max_n, out, err);
+    const bool far = device != NULL && !echi_device_describe(device)->host_memory;
+    if (!(far && plain_floats) && (size_t)kernels < sizeof one / sizeof one[0] && one[kernels])   /* elsewhere its kernels are all three */
+        return echi_stack_create_with(device, one[kernels], layers, count, max_n, out, err);
     ech_status status = ECH_E_UNSUPPORTED;
     for (int i = 0; echi_stack_implementations[i] != NULL && status == ECH_E_UNSUPPORTED; i++)
-        status = echi_stack_create_with(device, echi_stack_implementations[i], layers, count, max_n, out, err);
+        if (echi_stack_implementations[i]->far == far)
+            status = echi_stack_create_with(device, echi_stack_implementations[i], layers, count, max_n, out, err);
     return status;
 }
 
@@ -178,6 +185,13 @@ const char *echi_stack_kernel(const struct echi_stack *stack, int unit) {
 const char *echi_stack_why(const struct echi_stack *stack, int unit) {
     return unit >= 0 && unit < stack->n_units ? stack->units[unit].why : "";
 }
+
+size_t echi_stack_border_in(const struct echi_stack *stack) { return stack->impl->own_layout ? echi_shape_size(stack->in) : 0; }
+size_t echi_stack_border_out(const struct echi_stack *stack) { return stack->impl->own_layout ? echi_shape_size(stack->out) : 0; }
+size_t echi_stack_turned(const struct echi_stack *stack, int unit) {
+    return unit >= 0 && unit < stack->n_units ? stack->units[unit].turned : 0;
+}
+int echi_stack_norm(const struct echi_stack *stack, int unit) { return unit >= 0 && unit < stack->n_units ? stack->reads[unit].norm : 0; }
 
 /* --- checks of a call --- */
 
@@ -239,6 +253,7 @@ ech_status echi_stack_input(struct echi_stack *stack, int n, const echi_real *ro
     stack->impl->input(stack->state, n, rows);
     ECHI_TRY(trouble(stack, err));
     stack->n = n;
+    stack->trains = stack->summed = false;
     stack->forward_next = 0;
     stack->backward_next = stack->n_units;
     return ECH_OK;
@@ -253,6 +268,7 @@ ech_status echi_stack_train(struct echi_stack *stack, const struct echi_training
     if (stack->forward_next > 0)
         return echi_fail(err, ECH_E_ARGUMENT, "stack.train", "unit 0 has gone forward already; call echi_stack_train right after echi_stack_input");
     stack->impl->train(stack->state, training);
+    stack->trains = true;
     return trouble(stack, err);
 }
 
@@ -267,6 +283,7 @@ ech_status echi_stack_forward(struct echi_stack *stack, int unit, const struct e
     stack->impl->forward(stack->state, unit, echi_buffer_host(params));
     ECHI_TRY(trouble(stack, err));
     stack->forward_next++;
+    stack->summed = false;
     return ECH_OK;
 }
 
@@ -324,7 +341,51 @@ ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct 
     stack->impl->backward(stack->state, unit, echi_buffer_host(params), echi_buffer_host(grads), need_input_grad);
     ECHI_TRY(trouble(stack, err));
     stack->backward_next--;
+    stack->summed = false;
     if (!need_input_grad) stack->owed[stack->reads[unit].from] = stack->owed[stack->reads[unit].also] = unit + 1;
+    return ECH_OK;
+}
+
+/* --- a stop at a batch-norm --- */
+
+static bool goes_backward(const struct echi_stack *stack) {
+    return stack->forward_next == stack->n_units && stack->backward_next < stack->n_units;
+}
+
+/* It is this unit's turn, in a step that trains, and it begins with a batch-norm. */
+static ech_status need_norm(const struct echi_stack *stack, const char *operation, int unit, struct ech_error *err) {
+    ECHI_TRY(need(operation, stack != NULL, "stack", err));
+    ECHI_TRY(need_unit(stack, operation, unit, err));
+    if (stack->impl->norm_sums == NULL)
+        return echi_fail(err, ECH_E_UNSUPPORTED, operation, "kernels '%s' do not stop at a batch-norm; choose another device", stack->impl->name);
+    if (stack->reads[unit].norm == 0) return echi_fail(err, ECH_E_ARGUMENT, operation, "unit %d does not begin with a batch-norm", unit);
+    if (!stack->trains) return echi_fail(err, ECH_E_ARGUMENT, operation, "this step does not train; call echi_stack_train first");
+    if (unit != (goes_backward(stack) ? stack->backward_next : stack->forward_next))
+        return echi_fail(err, ECH_E_ARGUMENT, operation, "it is not unit %d that goes %s next", unit,
+                         goes_backward(stack) ? "backward" : "forward");
+    return ECH_OK;
+}
+
+ech_status echi_stack_norm_sums(struct echi_stack *stack, int unit, const struct echi_buffer *params, echi_real *out,
+                                struct ech_error *err) {
+    ECHI_TRY(need_norm(stack, "stack.norm_sums", unit, err));
+    ECHI_TRY(need_floats(stack, "stack.norm_sums", params, "params", err));
+    ECHI_TRY(need("stack.norm_sums", out != NULL, "out", err));
+    stack->impl->norm_sums(stack->state, unit, goes_backward(stack), echi_buffer_host(params), out);
+    stack->summed = true;
+    return ECH_OK;
+}
+
+ech_status echi_stack_norm_take(struct echi_stack *stack, int unit, int n, const echi_real *all, struct ech_error *err) {
+    ECHI_TRY(need_norm(stack, "stack.norm_take", unit, err));
+    ECHI_TRY(need("stack.norm_take", all != NULL, "all", err));
+    if (!stack->summed)
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.norm_take", "unit %d has not given its own sums; call echi_stack_norm_sums first",
+                         unit);
+    if (n < stack->n && !goes_backward(stack))
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.norm_take", "statistics of %d samples cannot be of all: this stack alone has %d", n,
+                         stack->n);
+    stack->impl->norm_take(stack->state, unit, goes_backward(stack), n, all);
     return ECH_OK;
 }
 

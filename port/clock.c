@@ -14,6 +14,8 @@ static int64_t read_clock(clockid_t id) {
 
 int64_t echi_now(void) { return read_clock(CLOCK_MONOTONIC); }
 
+int64_t echi_wall_clock(void) { return read_clock(CLOCK_REALTIME); }
+
 int64_t echi_thread_cpu(void) { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
 void echi_sleep_until(int64_t deadline) {

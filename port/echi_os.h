@@ -12,6 +12,7 @@
 
 /* --- clock: nanoseconds; time means time, never a count of steps --- */
 int64_t echi_now(void);                    /* monotonic, from an arbitrary start */
+int64_t echi_wall_clock(void);             /* since 1970, as the machine believes: for people, and never to wait by */
 int64_t echi_thread_cpu(void);             /* CPU time that the calling thread has used */
 void echi_sleep_until(int64_t deadline);   /* absolute, on the clock of echi_now; a past deadline returns at once */
 
@@ -81,13 +82,18 @@ void echi_library_close(void *library);
 
 /* --- the machine --- */
 enum echi_cpu_level { ECHI_CPU_BASE, ECHI_CPU_AVX2, ECHI_CPU_AVX512 };   /* AVX2: with FMA; AVX512: F, BW, DQ, VL */
-enum echi_cpu_level echi_cpu_level(void);  /* what processor and OS support together */
+#define ECHI_CPU_LEVELS 3
+enum echi_cpu_level echi_cpu_level(void);  /* the most that processor and OS support together */
+const char *echi_cpu_level_name(enum echi_cpu_level level);   /* "base", "avx2", "avx512" */
+bool echi_cpu_level_named(const char *name, enum echi_cpu_level *out);   /* false: it is the name of none; the processor may lack it */
 /* What it has for products of bf16 numbers, summed in float: pairs in vectors, AVX512-BF16, or tiles, AMX-BF16, which has those too and
  * needs the OS's leave: that is asked for here. NONE without AVX512. */
 enum echi_cpu_bf16 { ECHI_CPU_BF16_NONE, ECHI_CPU_BF16_DOT, ECHI_CPU_BF16_AMX };
 enum echi_cpu_bf16 echi_cpu_bf16(void);
 const char *echi_cpu_bf16_lacks(void);     /* of bf16: what is missing, in words; "" when nothing is */
-int echi_cpu_count(void);                  /* processors this process may run on */
+int echi_cpu_count(void);                  /* processors this process may run on, or as many as its control groups grant the time of */
+/* The latter, at least 1; INT_MAX where nothing is said. `root` as above. */
+int echi_cpu_granted(const char *root);
 size_t echi_resident_peak(void);           /* bytes, 0 when the OS does not say */
 ech_status echi_entropy(void *out, size_t len, struct ech_error *err);
 #endif

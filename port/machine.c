@@ -87,12 +87,30 @@ const char *echi_cpu_bf16_lacks(void) { return "AVX512-BF16 and AMX-BF16, which 
 
 #endif
 
-int echi_cpu_count(void) {
+static const char *const level_names[ECHI_CPU_LEVELS] = {[ECHI_CPU_BASE] = "base", [ECHI_CPU_AVX2] = "avx2", [ECHI_CPU_AVX512] = "avx512"};
+
+const char *echi_cpu_level_name(enum echi_cpu_level level) { return level_names[level]; }
+
+bool echi_cpu_level_named(const char *name, enum echi_cpu_level *out) {
+    for (int i = 0; i < ECHI_CPU_LEVELS; i++) {
+        if (strcmp(name, level_names[i]) != 0) continue;
+        *out = (enum echi_cpu_level)i;
+        return true;
+    }
+    return false;
+}
+
+static int allowed_processors(void) {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
     /* More processors than a cpu_set_t holds: count those that are on. */
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (int)online : 1;
+}
+
+int echi_cpu_count(void) {
+    const int allowed = allowed_processors(), granted = echi_cpu_granted("");
+    return granted < allowed ? granted : allowed;
 }
 
 size_t echi_resident_peak(void) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From the command line to a run, for the subcommands that train: what is wrong is said before model and data are opened. */
+ * From the command line to a run, for the subcommands that share the options of one: what is wrong is said before model and data are opened. */
 #include "tool.h"
 
 #include <errno.h>
@@ -25,10 +25,10 @@ ech_status check_writable(const char *option, const char *path, struct ech_error
     return ECH_E_IO;
 }
 
-/* What a run needs before it begins: --data is given, and the files that rank 0 writes can be written. */
+/* What a run needs before it begins: --data is given (a doctor looks without it, too), and the files that rank 0 writes can be written. */
 static ech_status check_files(const struct command *command, struct ech_error *err) {
     const struct ech_config *config = &command->config;
-    if (!command->data) {
+    if (!command->data && command->sub != DOCTOR) {
         *err = (struct ech_error){.code = ECH_E_ARGUMENT, .peer = -1};
         snprintf(err->text, sizeof err->text,
                  "--data is missing: give a folder with MNIST's four idx files (`tools/get-data mnist` fetches them to "
@@ -57,7 +57,7 @@ int command_run(enum subcommand sub, int argc, char **argv, void (*print_help)(v
     }
     if (status == ECH_OK) status = check_files(&command, &err);
     if (status == ECH_OK) status = ech_model_open(command.model, &model, &err);
-    if (status == ECH_OK) status = ech_data_open(command.data, command.config.seed, &data, &err);
+    if (status == ECH_OK && command.data) status = ech_data_open(command.data, command.config.seed, &data, &err);
     int code = exit_status(status);
     if (status != ECH_OK) fprintf(stderr, "echelon: %s\n", err.text);
     else code = run(&command, model, data);

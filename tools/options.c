@@ -23,11 +23,13 @@ static const struct ech_option own[] = {
     {"curve", "FILE", "", "a line for each look at the test set: samples, epochs, seconds, loss, accuracy (CSV); rank 0 writes it"},
     {"verbose", NULL, "", "also tells which kernels compute each layer, and why those"},
     {"progress", "WHEN", "auto", "on, off, or auto: one line on a terminal, else a line each 10 s and each look"},
+    {"json", NULL, "", "what is found as one JSON object, for programs"},
+    {"listen", NULL, "", "answers nodes that measure their link, at --coordinator, until it is stopped"},
     {"help", NULL, "", "this text"},
 };
 enum { N_OWN = (int)(sizeof own / sizeof own[0]) };
 
-/* Options that one of the subcommands does not have, and what its user is told. All others are of both. */
+/* Options that one of the subcommands does not have, and what its user is told. All others are of all. */
 static const struct {
     enum subcommand without;
     const char *name, *instead;
@@ -37,6 +39,19 @@ static const struct {
     {TRAIN, "spread", "machines are simulated by `echelon sim`; --slow makes nodes unlike"},
     {TRAIN, "compute", "only `echelon sim` can leave the arithmetic out"},
     {TRAIN, "profile", "a run measures its nodes; `echelon sim` takes a profile, and --profile-out writes one"},
+    {TRAIN, "json", "--report FILE writes what a run did as JSON"},
+    {TRAIN, "listen", "`echelon doctor` measures links"},
+    {DOCTOR, "hosts", "machines are simulated by `echelon sim`"},
+    {DOCTOR, "workers", "machines are simulated by `echelon sim`"},
+    {DOCTOR, "spread", "machines are simulated by `echelon sim`"},
+    {DOCTOR, "compute", "machines are simulated by `echelon sim`"},
+    {DOCTOR, "profile", "it measures this machine"},
+    {DOCTOR, "local", "it looks at one node: give --world N, and --threads if they share the processors"},
+    {DOCTOR, "progress", "it ends with one page"},
+    {DOCTOR, "verbose", "it says all it finds"},
+    {DOCTOR, "curve", "it trains nothing"},
+    {SIM, "json", "--report FILE writes what a run did as JSON"},
+    {SIM, "listen", "simulated nodes meet without a network"},
     {SIM, "local", "all nodes are simulated here: give their number with --workers, or --hosts FILE"},
     {SIM, "rank", "all nodes are simulated here: give their number with --workers, or --hosts FILE"},
     {SIM, "world", "give the number of nodes with --workers, or --hosts FILE"},
@@ -66,7 +81,7 @@ static const char *told_instead(enum subcommand sub, const char *name) {
     return NULL;
 }
 
-static const char *name_of(enum subcommand sub) { return sub == SIM ? "sim" : "train"; }
+static const char *name_of(enum subcommand sub) { return sub == SIM ? "sim" : sub == DOCTOR ? "doctor" : "train"; }
 
 /* How --help arranges them. An option in no group comes last, under "Others". */
 static const struct {
@@ -74,12 +89,12 @@ static const struct {
 } sections[] = {
     {"What to train", " model data init "},
     {"The simulated cluster", " hosts workers spread compute profile "},
-    {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device cache threads slow "},
+    {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device cache threads isa slow "},
     {"How the nodes work together", " sync staleness rounds-apart groups regroup separate shares samples-per-step inner-steps drop-older weigh-by-time codec link plan "},
-    {"Learning", " batch optimizer lr momentum weight-decay beta1 beta2 epsilon schedule warmup lr-steps lr-factor damping outer-lr outer-momentum seed no-shuffle winograd precision augment deterministic "},
+    {"Learning", " batch optimizer lr momentum weight-decay beta1 beta2 epsilon schedule warmup lr-steps lr-factor damping outer-lr outer-momentum seed no-shuffle winograd precision augment sync-norm deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
     {"Stopping and going on", " checkpoint every keep resume "},
-    {"What it tells", " progress verbose report curve save save-plan record profile-out help "},
+    {"What it tells", " json listen progress verbose report curve save save-plan record profile-out help "},
 };
 enum { N_SECTIONS = (int)(sizeof sections / sizeof sections[0]) };
 
@@ -189,6 +204,8 @@ static ech_status set_own(struct command *command, const char *name, const char 
     else if (strcmp(name, "curve") == 0) command->curve = value;
     else if (strcmp(name, "help") == 0) command->help = true;
     else if (strcmp(name, "verbose") == 0) command->verbose = true;
+    else if (strcmp(name, "json") == 0) command->json = true;
+    else if (strcmp(name, "listen") == 0) command->listen = true;
     else if (strcmp(name, "slow") == 0) return set_slow(command, value, err);
     else if (strcmp(name, "device") == 0) return set_device(command, value, err);
     else if (strcmp(name, "local") == 0) return set_count(name, value, ECH_LIVE_MAX, &command->local, err);

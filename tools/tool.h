@@ -13,8 +13,8 @@ int exit_status(ech_status status);
 /* Writes out what is buffered for stdout: a full disk or a closed pipe behind it makes a good status a bad one. */
 int flushed(int status);
 
-/* What the command line of `train` or `sim` says: the library's options, and the tool's own. */
-enum subcommand { TRAIN = 1, SIM = 2 };
+/* What the command line of `train`, `sim` or `doctor` says: the library's options, and the tool's own. */
+enum subcommand { TRAIN = 1, SIM, DOCTOR };
 struct command {
     enum subcommand sub;
     struct ech_config config;
@@ -27,6 +27,7 @@ struct command {
     const char *devices;                  /* --device with a list, one a rank; NULL: not given */
     enum { PROGRESS_AUTO, PROGRESS_ON, PROGRESS_OFF } progress;
     bool help, verbose;
+    bool json, listen;                    /* doctor */
 };
 
 /* options.c: environment, then command line. On failure a sentence is in err. */
@@ -39,7 +40,8 @@ void command_print_statuses(FILE *to);
 /* "; did you mean --x?" into buf, or "" when nothing known is near to the word. */
 const char *hint(const char *dashes, const char *word, const char *const *known, int n, char *buf, size_t cap);
 
-/* command.c: one command that trains, from its arguments to its exit status: parsed, checked, model and data opened, run. */
+/* command.c: one command that trains, or looks whether it could, from its arguments to its exit status: parsed, checked, model and data
+ * opened (data NULL: a doctor was given none), run. */
 int command_run(enum subcommand sub, int argc, char **argv, void (*print_help)(void),
                 int (*run)(const struct command *command, const ech_model *model, const ech_data *data));
 /* A run of an hour must not end with a file that could never have been written. The file itself is not touched; "" is none. */
@@ -84,6 +86,9 @@ void watch_tells(void);
 
 /* sim.c */
 int sim_main(int argc, char **argv);
+
+/* doctor.c */
+int doctor_main(int argc, char **argv);
 
 /* replay.c */
 int replay_main(int argc, char **argv);

@@ -19,36 +19,9 @@ enum { FILES = 6, TRAIN_FILES = 5, RECORDS = 10000, CLASSES = 10 };
 static const char *const file_name[FILES] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                              "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"};
 
-static bool is_there(struct echi_data_path *path, const char *dir, int which, const char *suffix) {
-    echi_data_path(path, dir, file_name[which], suffix);
-    return echi_file_exists(path->text);
-}
+static const struct echi_data_files its_files = {"CIFAR-10", "six", ".xz", "cifar10", FILES, file_name, NULL};
 
-bool echi_cifar_here(const char *dir) {
-    struct echi_data_path path;
-    for (int i = 0; i < FILES; i++)
-        if (is_there(&path, dir, i, "") || is_there(&path, dir, i, ".xz")) return true;
-    return false;
-}
-
-/* Names what is missing before anything is read. */
-static ech_status find_all(struct echi_data_path path[FILES], const char *dir, struct ech_error *err) {
-    int missing = 0, packed = 0, first = -1;
-    struct echi_data_path xz, folder;
-    for (int i = 0; i < FILES; i++) {
-        if (is_there(&path[i], dir, i, "")) continue;
-        missing++;
-        if (first < 0) first = i;
-        packed += is_there(&xz, dir, i, ".xz");
-    }
-    if (missing == 0) return ECH_OK;
-    echi_data_path(&folder, dir, "", "");
-    if (missing == packed)
-        return echi_fail(err, ECH_E_FORMAT, OPEN, "%s has %s only as .xz: unpack with tools/get-data cifar10 --from %s --to FOLDER, then give FOLDER",
-                         folder.shown, missing == FILES ? "CIFAR-10" : file_name[first], folder.shown);
-    return echi_fail(err, ECH_E_IO, OPEN, "%s is missing, %d of CIFAR-10's six files are there: fetch it with tools/get-data cifar10 --to FOLDER",
-                     path[first].shown, FILES - missing);
-}
+bool echi_cifar_here(const char *dir) { return echi_data_any_here(&its_files, dir); }
 
 ech_status echi_cifar_split(const uint8_t *bytes, size_t len, uint32_t count, const char *shown, uint8_t *pixels, uint8_t *labels,
                             struct ech_error *err) {
@@ -96,7 +69,7 @@ ech_status echi_cifar_open(const char *dir, struct ech_data **out, struct ech_er
                                                 .deviation = {0.2470f, 0.2435f, 0.2616f}, .augmenting = ECHI_AUGMENT_USUAL};
     struct echi_data_path path[FILES];
     struct echi_pixel_set train = {0}, test = {0};
-    ECHI_TRY(find_all(path, dir, err));
+    ECHI_TRY(echi_data_find_all(&its_files, dir, path, err));
     ech_status status = read_set(path, TRAIN_FILES, &train, err);
     if (status == ECH_OK) status = read_set(path + TRAIN_FILES, FILES - TRAIN_FILES, &test, err);
     if (status == ECH_OK) return echi_pixels_data(train, test, &form, dir, out, err);

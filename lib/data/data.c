@@ -4,6 +4,7 @@
 
 #include "echi_bytes.h"
 #include "echi_error.h"
+#include "echi_os.h"
 #include "echi_sha256.h"
 
 #include <stdio.h>
@@ -15,6 +16,42 @@ void echi_data_path(struct echi_data_path *out, const char *dir, const char *nam
     size_t len = strlen(out->text), skip = len > ECHI_DATA_SHOWN ? len - ECHI_DATA_SHOWN : 0;
     memcpy(out->shown, out->text + skip, len - skip + 1);
     if (skip) memcpy(out->shown, "...", 3);
+}
+
+/* Under which of its names a file is there; else the path is that of its first name. */
+static bool is_there(const struct echi_data_files *files, const char *dir, int which, const char *suffix, struct echi_data_path *path) {
+    if (files->other) {
+        echi_data_path(path, dir, files->other[which], suffix);
+        if (echi_file_exists(path->text)) return true;
+    }
+    echi_data_path(path, dir, files->name[which], suffix);
+    return echi_file_exists(path->text);
+}
+
+bool echi_data_any_here(const struct echi_data_files *files, const char *dir) {
+    struct echi_data_path path;
+    for (int i = 0; i < files->count; i++)
+        if (is_there(files, dir, i, "", &path) || is_there(files, dir, i, files->packed, &path)) return true;
+    return false;
+}
+
+ech_status echi_data_find_all(const struct echi_data_files *files, const char *dir, struct echi_data_path *path, struct ech_error *err) {
+    int missing = 0, packed = 0, first = -1;
+    struct echi_data_path other;
+    for (int i = 0; i < files->count; i++) {
+        if (is_there(files, dir, i, "", &path[i])) continue;
+        missing++;
+        if (first < 0) first = i;
+        packed += is_there(files, dir, i, files->packed, &other);
+    }
+    if (missing == 0) return ECH_OK;
+    echi_data_path(&other, dir, "", "");
+    if (missing == packed)
+        return echi_fail(err, ECH_E_FORMAT, "data.open",
+                         "%s has %s only as %s: unpack with tools/get-data %s --from %s --to FOLDER, then give FOLDER", other.shown, missing == files->count ? files->set : files->name[first], files->packed, files->fetch, other.shown);
+    return echi_fail(err, ECH_E_IO, "data.open",
+                     "%s is missing, %d of %s's %s files are there: fetch it with tools/get-data %s --to FOLDER",
+                     path[first].shown, files->count - missing, files->set, files->number, files->fetch);
 }
 
 /* What lies in a folder says which set it is; what is missing of that set is for its reader to say. */

@@ -55,6 +55,14 @@ enum { ECHI_DATA_DIR_MOST = 4096, ECHI_DATA_SHOWN = 160 };
 struct echi_data_path { char text[ECHI_DATA_DIR_MOST + 64], shown[ECHI_DATA_SHOWN + 1]; };
 /* An empty name gives the folder itself. */
 void echi_data_path(struct echi_data_path *out, const char *dir, const char *name, const char *suffix);
+/* The files of a set, some of which go by a second name too (other[i], or NULL for all). `packed` is the suffix of files not unpacked, and
+ * `fetch` what tools/get-data calls the set. */
+struct echi_data_files { const char *set, *number, *packed, *fetch; int count; const char *const *name, *const *other; };
+/* Is any of them there, packed ones too? */
+bool echi_data_any_here(const struct echi_data_files *files, const char *dir);
+/* Where each of them is: path [count]. Names what is missing before anything is read: the usual mistakes are a wrong folder and files not
+ * unpacked. */
+ech_status echi_data_find_all(const struct echi_data_files *files, const char *dir, struct echi_data_path *path, struct ech_error *err);
 
 /* The end of a hash: 64 hex digits and a NUL. */
 struct echi_sha256;

@@ -20,39 +20,9 @@ enum { MAGIC_IMAGES = 0x803, MAGIC_LABELS = 0x801, HEADER_IMAGES = 16, HEADER_LA
 static const char *const dash_name[4] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
 static const char *const dot_name[4] = {"train-images.idx3-ubyte", "train-labels.idx1-ubyte", "t10k-images.idx3-ubyte", "t10k-labels.idx1-ubyte"};
 
-/* Under which of its two names a file is there (plain with suffix "", packed with ".gz"). */
-static bool find(struct echi_data_path *p, const char *dir, int which, const char *suffix) {
-    echi_data_path(p, dir, dot_name[which], suffix);
-    if (echi_file_exists(p->text)) return true;
-    echi_data_path(p, dir, dash_name[which], suffix);
-    return echi_file_exists(p->text);
-}
+static const struct echi_data_files its_files = {"MNIST", "four", ".gz", "mnist", 4, dash_name, dot_name};
 
-bool echi_idx_here(const char *dir) {
-    struct echi_data_path path;
-    for (int i = 0; i < 4; i++)
-        if (find(&path, dir, i, "") || find(&path, dir, i, ".gz")) return true;
-    return false;
-}
-
-/* Names what is missing before anything is read: the usual mistakes are a wrong folder and files not unpacked. */
-static ech_status find_all(struct echi_data_path path[4], const char *dir, struct ech_error *err) {
-    int missing = 0, packed = 0, first = -1;
-    struct echi_data_path gz;
-    for (int i = 0; i < 4; i++) {
-        if (find(&path[i], dir, i, "")) continue;
-        missing++;
-        if (first < 0) first = i;
-        packed += find(&gz, dir, i, ".gz");
-    }
-    if (missing == 0) return ECH_OK;
-    echi_data_path(&gz, dir, "", "");
-    if (missing == packed)
-        return echi_fail(err, ECH_E_FORMAT, OPEN, "%s has %s only as .gz: unpack with tools/get-data mnist --from %s --to FOLDER, then give FOLDER",
-                         gz.shown, missing == 4 ? "MNIST" : dash_name[first], gz.shown);
-    return echi_fail(err, ECH_E_IO, OPEN, "%s is missing, %d of MNIST's four files are there: fetch it with tools/get-data mnist --to FOLDER",
-                     path[first].shown, 4 - missing);
-}
+bool echi_idx_here(const char *dir) { return echi_data_any_here(&its_files, dir); }
 
 /* Reads a file and checks its magic; *out is malloc'd and stays NULL on failure. */
 static ech_status read_checked(const struct echi_data_path *path, uint32_t magic, size_t header, uint8_t **out, size_t *out_len,
@@ -125,7 +95,7 @@ static ech_status read_labels(const struct echi_data_path *path, const struct ec
 
 ech_status echi_idx_open(const char *dir, struct ech_data **out, struct ech_error *err) {
     struct echi_data_path path[4];
-    ECHI_TRY(find_all(path, dir, err));
+    ECHI_TRY(echi_data_find_all(&its_files, dir, path, err));
     struct echi_pixel_set set[2] = {{0}};   /* training, test */
     uint32_t h[2] = {0}, w[2] = {0};
     ech_status status;

@@ -48,6 +48,7 @@ static ech_status shares_fit(const struct ech_config *config, struct ech_error *
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status winograd_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status precision_fits(const struct ech_config *config, struct ech_error *err);
+static ech_status isa_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status coordinator_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status optimizer_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status schedule_word_fits(const struct ech_config *config, struct ech_error *err);
@@ -92,7 +93,7 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
     X(augment, "augment", "HOW", "auto", TEXT, 0, 0, no_word, augment_fits,                                                   \
       "off, or crop-flip: training samples shifted by up to 4 pixels and mirrored at random; auto: crop-flip for CIFAR-10")  \
     X(threads, "threads", "T", "auto", INT, 0, 1024, auto_zero, NULL,                                                         \
-      "threads of computation on this node; auto: its processors, divided among the nodes of a run on one machine")          \
+      "threads of computation on this node; auto: its processors, or what is granted of them, divided among the nodes of a run on one machine") \
     X(device, "device", "DEVICE", "cpu", TEXT, 0, 0, no_word, NULL,                                                              \
       "where this node computes: cpu; opencl or opencl:1, a device of OpenCL; auto, the first GPU that computes rightly, else cpu") \
     X(slow, "slow", "FACTOR", "1", REAL, 1, 1000, no_word, NULL,                                                              \
@@ -113,10 +114,12 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
     X(save_plan, "save-plan", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes the plan")                       \
     X(deterministic, "deterministic", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                               \
       "bsp only: the same trained weights, bit for bit, whatever the number of nodes, their shares and their processors")    \
+    X(sync_norm, "sync-norm", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                                       \
+      "bsp only: batch-norm takes its statistics over the whole round, whoever has the samples, as one node would")           \
     X(winograd, "winograd", "M", "4", INT, 0, 4, off_zero, winograd_fits,                                                       \
       "3 x 3 convolutions by F(M x M, 3 x 3): 4 fastest, rounds some four times coarser than plain sums; 2 as they do; off: plain sums") \
     X(precision, "precision", "FORMAT", "fp32", TEXT, 0, 0, no_word, precision_fits,                                           \
-      "of what fully connected layers multiply: fp32, or bf16, eight bits, summed in fp32, where the processor has AVX512-BF16 or AMX-BF16") \
+      "of what convolutions and fc layers multiply: fp32, or bf16, eight bits, summed in fp32, where the processor has AVX512-BF16 or AMX-BF16") \
     X(key, "key", "FILE", "", TEXT, 0, 0, no_word, NULL,                                                                     \
       "the run's key, 16 random bytes or more, the same on all nodes: others cannot join, nor change what is sent")          \
     X(insecure, "insecure", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                                        \
@@ -153,7 +156,9 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
     X(beta1, "beta1", "B", "0.9", REAL, 0, ECHI_BETA_MAX, no_word, NULL, "decay of the gradients' mean in a round (adam, adamw)") \
     X(beta2, "beta2", "B", "0.999", REAL, 0, ECHI_BETA_MAX, no_word, NULL, "decay of their squares' mean in a round (adam, adamw)") \
     X(epsilon, "epsilon", "E", "1e-8", REAL, ECHI_EPSILON_MIN, 1, no_word, NULL,                                               \
-      "added to the root of that mean, by which the step is divided (adam, adamw)")
+      "added to the root of that mean, by which the step is divided (adam, adamw)")                                            \
+    X(isa, "isa", "SET", "auto", TEXT, 0, 0, no_word, isa_fits,                                                                \
+      "instructions that this node computes with: base (SSE2, NEON, or none but C's), avx2, avx512; auto: the most that it has")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \
@@ -304,6 +309,18 @@ static ech_status precision_fits(const struct ech_config *config, struct ech_err
     if (*echi_cpu_bf16_lacks() == '\0') return ECH_OK;
     return echi_fail(err, ECH_E_UNSUPPORTED, "config", "option precision is bf16, but this processor lacks %s: leave it out on all nodes, or leave this node out",
                      echi_cpu_bf16_lacks());
+}
+
+static ech_status isa_fits(const struct ech_config *config, struct ech_error *err) {
+    enum echi_cpu_level level;
+    if (strcmp(config->isa, "auto") == 0) return ECH_OK;
+    if (!echi_cpu_level_named(config->isa, &level)) return refuse(err, "option isa is '%s': give auto, base, avx2 or avx512", config->isa);
+    if (level > echi_cpu_level())
+        return echi_fail(err, ECH_E_UNSUPPORTED, "config", "option isa is %s, but this processor has no more than %s: give that, or auto",
+                         config->isa, echi_cpu_level_name(echi_cpu_level()));
+    if (level < ECHI_CPU_AVX512 && strcmp(config->precision, "bf16") == 0)
+        return refuse(err, "option isa is %s, but precision bf16 needs avx512: leave one of them out", config->isa);
+    return ECH_OK;
 }
 
 static ech_status codec_fits(const struct ech_config *config, struct ech_error *err) {
@@ -469,6 +486,18 @@ static ech_status deterministic_fits(const struct ech_config *config, struct ech
     return ECH_OK;
 }
 
+/* Statistics of a round are exchanged in the middle of it, so all must be in it at once. */
+static ech_status sync_norm_fits(const struct ech_config *config, struct ech_error *err) {
+    if (!config->sync_norm) return ECH_OK;
+    if (strcmp(config->sync, "bsp") != 0)
+        return refuse(err, "option sync-norm is on, but sync is %s, where nodes do not compute the same round together: give sync bsp",
+                      config->sync);
+    if (config->deterministic)
+        return refuse(err, "option sync-norm is on, but deterministic takes batch-norm's statistics over four samples, whoever has them: "
+                      "leave one of them out");
+    return ECH_OK;
+}
+
 /* Rank 0 writes each file once, at the end: two under one name would leave one of them. */
 static ech_status outputs_differ(const struct ech_config *config, struct ech_error *err) {
     const struct { const char *name, *path; } output[] = {
@@ -576,5 +605,6 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
                       config->every != usual.every ? "every" : "keep");
     ECHI_TRY(share_list_fits(config, err));
     ECHI_TRY(deterministic_fits(config, err));
+    ECHI_TRY(sync_norm_fits(config, err));
     return outputs_differ(config, err);
 }

@@ -65,8 +65,6 @@ void echi_recorder_close(struct echi_recorder *r);   /* NULL is harmless */
 
 /* SHA-256 of weights, by which a replay is compared with its run. */
 void echi_weights_hash(const echi_real *weights, size_t count, uint8_t out[32]);
-/* The instruction set that this machine's kernels use: "avx2". */
-const char *echi_isa_name(void);
 
 /* ------------------------------------------------------------ recording.c */
 

@@ -31,11 +31,16 @@ struct echi_job {
     bool shuffle;
     bool augment;                             /* training samples are cropped and flipped at random */
     bool draws;                               /* the model has a dropout */
+    bool norms_behind;                        /* it has a batch-norm behind the cut */
     enum echi_kernels kernels;                /* FIXED under --deterministic */
 };
 /* What ech_train runs, from model, data and options. ECH_E_SHAPE when model and data do not fit together. */
 ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *out,
                          struct ech_error *err);
+/* What the roles of `rank` are told of the job under this plan. */
+void echi_job_setup(const struct echi_job *job, const struct echi_plan *plan, int rank, struct echi_setup *out);
+/* Bytes of what batch-norms sum: of the largest. */
+size_t echi_job_norm_bytes(const struct echi_job *job);
 /* Floats [*at, *at + *count) that an owner (head false) or the head (true) keeps under this plan. */
 void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bool head, size_t *at, size_t *count);
 /* What an optimiser remembers of those floats lies together in its slot, so that one message carries it: of Adam what the gradients in it
@@ -77,6 +82,9 @@ void echi_job_rows(const struct echi_job *job, uint32_t epoch, uint32_t start, u
 struct echi_wire;
 /* The table of message kinds for this job among so many nodes: nobody accepts more than what a message of the kind can need. */
 void echi_wire_kinds(const struct echi_job *job, int world, struct echi_net_kind out[ECHI_KINDS]);
+/* What the options of a run say of net: who meets where, for how long, with which key. The file of the key is read here; `end` wipes it. */
+ech_status echi_wire_options(const struct ech_config *config, struct echi_net_config *out, struct ech_error *err);
+void echi_wire_options_end(struct echi_net_config *net);
 ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire **out, struct ech_error *err);
 void echi_wire_close(struct echi_wire *wire, int64_t linger);
 const char *echi_wire_address(const struct echi_wire *wire);
@@ -134,8 +142,9 @@ void echi_slowness_pay(struct echi_slowness *s);
 
 /* Slots and the arithmetic on them. Slots are made by echi_exec_setup once the plan is known; after that only a loss allocates. */
 struct echi_exec;
-/* cache: a folder for compiled kernels, NULL: none. */
-ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, const char *cache, struct echi_exec **out, struct ech_error *err);
+/* Kernels on the host keep to `level`; those compiled for another device are kept in the folder `cache` (NULL: nowhere). */
+ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, enum echi_cpu_level level, const char *cache,
+                            struct echi_exec **out, struct ech_error *err);
 void echi_exec_destroy(struct echi_exec *exec);
 void echi_exec_use_lane(struct echi_exec *exec, struct echi_lane *lane);   /* whose breathe and gradient it calls */
 struct echi_device *echi_exec_device(struct echi_exec *exec);
@@ -146,6 +155,12 @@ ech_status echi_exec_setup_kept(struct echi_exec *exec, struct ech_error *err); 
  * that of the setup. */
 ech_status echi_exec_regroup(struct echi_exec *exec, const struct echi_plan *plan, struct ech_error *err);
 void *echi_exec_slot(struct echi_exec *exec, struct echi_slot slot, size_t *out_bytes);   /* NULL when there is none */
+/* Bytes that are held, by what is in them: exec_bytes.c. */
+struct echi_exec_bytes {
+    size_t weights, gradients, moments;                    /* copies, sums and what is coded among them; an optimiser's memory */
+    size_t rows, activations;                              /* between trunk and head; of stacks, with their scratch */
+};
+void echi_exec_bytes(const struct echi_exec *exec, struct echi_exec_bytes *out);
 /* Names of the kernels that were chosen for each unit of each stack, for recordings. NUL-terminated, cut at cap. */
 void echi_exec_kernels(const struct echi_exec *exec, char *buf, size_t cap);
 /* The same for people: a line for each unit of each stack, why it was chosen, and one for each stack's memory. */
@@ -188,9 +203,12 @@ struct echi_node_config {
      * both are about to go. */
     void (*started)(void *self, struct echi_wire *wire, struct echi_exec *exec); void *started_self;
 };
+/* Threads of computation. Where nobody said how many, those who meet at an address that only this machine reaches share its processors. */
+int echi_node_threads(const struct ech_config *config);
 /* Joins, runs, leaves. Blocks. */
 ech_status echi_node_run(const struct echi_node_config *node, struct ech_report *report, struct ech_error *err);
 
+enum echi_cpu_level echi_config_level(const struct ech_config *config);   /* --isa, checked, as a level of this processor */
 /* Options made numbers: what the coordinator is to plan and when to stop. */
 ech_status echi_wishes_from(const struct ech_config *config, const struct echi_job *job, struct echi_wishes *out, struct ech_error *err);
 /* With --plan, *out_plan becomes that plan, checked against this run; else it stays as it is. */

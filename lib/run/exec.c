@@ -24,12 +24,13 @@ static ech_status device_fits(const struct echi_job *job, const struct echi_devi
                      "give --device cpu, or leave them out", info->backend, info->name);
 }
 
-ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, const char *cache, struct echi_exec **out, struct ech_error *err) {
+ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, enum echi_cpu_level level, const char *cache,
+                            struct echi_exec **out, struct ech_error *err) {
     struct echi_exec *x = calloc(1, sizeof *x);
     if (!x) return echi_fail_memory(err, "run.exec", "the tasks of this node");
     x->job = job;
     if (host_only(job) && strcmp(device, "auto") == 0) device = "cpu";
-    ech_status status = echi_ops_open(device, threads, cache, &x->device, err);
+    ech_status status = echi_ops_open(device, threads, level, cache, &x->device, err);
     if (status == ECH_OK) status = device_fits(job, x->device, err);
     if (status != ECH_OK) {
         echi_exec_destroy(x);
@@ -124,6 +125,10 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
     }
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_GRADS, 0, p->strands, sums_size(x, all), err));
     if (echi_exec_coded(x)) ECHI_TRY(echi_codec_setup_worker(x, err));
+    if (x->setup->norms > 0) {
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_NORM, 0, 1, echi_job_norm_bytes(x->job), err));
+        ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_NORM_ALL, 0, 1, echi_job_norm_bytes(x->job), err));
+    }
     if (!x->job->model) return ECH_OK;
     for (int i = 0; i < p->strands && !p->deterministic; i++)
         ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk[i], err));
@@ -157,6 +162,9 @@ static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, in
     if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
     ECHI_TRY(setup_grads(x, p, group, all, err));
     if (p->deterministic) ECHI_TRY(echi_buffer_create_pinned(x->device, all, &x->rounded, err));
+    for (int r = 0; r < p->world && x->setup->norms > 0; r++)
+        if (p->group_of[r] == group) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_NORM, r, 1, echi_job_norm_bytes(x->job), err));
+    if (x->setup->norms > 0) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_NORM_ALL, 0, 1, echi_job_norm_bytes(x->job), err));
     if (echi_exec_coded(x)) ECHI_TRY(echi_codec_setup_owner(x, group, err));
     if (p->n_groups == 1) return ECH_OK;
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_W0, 0, 1, all, err));
@@ -249,27 +257,37 @@ void echi_exec_kernels(const struct echi_exec *x, char *buf, size_t cap) {
     add_kernels(buf, cap, at, at ? "; look: " : "look: ", x->eval);
 }
 
-static void tell_stack(const struct echi_exec *x, const char *name, int base, const struct echi_stack *stack,
+static double kib(size_t numbers) { return (double)(numbers * sizeof(echi_real)) / 1024; }
+
+/* `base`: the model's layer that is the stack's first. Where the model goes on, on either side, gradients pass the border as well. */
+static void tell_stack(const struct echi_exec *x, const char *name, int base, const struct echi_stack *stack, bool trains,
                        void (*tell)(void *self, const char *line), void *self) {
-    char line[200];
+    char line[240], part[40];
     const int units = stack ? echi_stack_units(stack) : 0;
+    size_t inside = 0;
+    int first, end = 0;
     for (int u = 0; u < units; u++) {
-        int first, end;
         echi_stack_unit(stack, u, &first, &end);
         const char *why = echi_stack_why(stack, u);
-        snprintf(line, sizeof line, "kernels: %s, %s: %s%s%s%s", name, x->job->model->layers[base + first].name, echi_stack_kernel(stack, u),
-                 *why ? " (" : "", why + (*why == ' '), *why ? ")" : "");
+        const size_t turned = trains ? echi_stack_turned(stack, u) : 0;
+        snprintf(part, sizeof part, "; turns %.1f KiB a sample", kib(turned));
+        snprintf(line, sizeof line, "kernels: %s, %s: %s%s%s%s%s", name, x->job->model->layers[base + first].name,
+                 echi_stack_kernel(stack, u), *why ? " (" : "", why + (*why == ' '), *why ? ")" : "", turned ? part : "");
         tell(self, line);
+        inside += turned;
     }
     if (units == 0) return;
-    snprintf(line, sizeof line, "kernels: %s: %.1f MiB of activations and scratch", name, (double)echi_stack_bytes(stack) / 1048576);
+    const size_t in = echi_stack_border_in(stack), out = echi_stack_border_out(stack);
+    const size_t border = (base > 0 ? 2 : 1) * in + (base + end < x->job->model->n_layers ? 2 : 0) * out;
+    snprintf(line, sizeof line,
+             "kernels: %s: %.1f MiB of activations and scratch; of a sample %.1f KiB change their layout at the border, %.1f KiB inside", name, (double)echi_stack_bytes(stack) / 1048576, kib(border), kib(inside));
     tell(self, line);
 }
 
 void echi_exec_tell_kernels(const struct echi_exec *x, void (*tell)(void *self, const char *line), void *self) {
-    tell_stack(x, "trunk", 0, x->granule ? x->granule[0] : x->trunk[0], tell, self);
-    tell_stack(x, "head", x->job->cut, x->head, tell, self);
-    tell_stack(x, "look", 0, x->eval, tell, self);
+    tell_stack(x, "trunk", 0, x->granule ? x->granule[0] : x->trunk[0], true, tell, self);
+    tell_stack(x, "head", x->job->cut, x->head, true, tell, self);
+    tell_stack(x, "look", 0, x->eval, false, tell, self);
 }
 
 /* -------------------------------------------------------------- tasks */
@@ -307,22 +325,56 @@ ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch,
     return ECH_OK;
 }
 
-static ech_status forward(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
+/* ---- sync_norm: a step stops at batch-norms, of which the stack's unit norm_unit(i) begins with number i of the setup ---- */
+
+static int norm_unit(const struct echi_stack *stack, int i) {
+    int unit = 0;
+    while (echi_stack_norm(stack, unit) == 0 || i-- > 0) unit++;
+    return unit;
+}
+
+static ech_status stop_at(struct echi_exec *x, const struct echi_task *task, int unit, struct ech_error *err) {
+    return echi_stack_norm_sums(x->trunk[task->strand], unit, slot(x, task->weights), echi_exec_slot(x, task->sums, NULL), err);
+}
+
+static ech_status go_on_at(struct echi_exec *x, const struct echi_task *task, int unit, struct ech_error *err) {
+    return echi_stack_norm_take(x->trunk[task->strand], unit, (int)task->samples, echi_exec_slot(x, task->norm, NULL), err);
+}
+
+static ech_status join_norms(struct echi_exec *x, const struct echi_task *task) {
+    const int channels = (int)(x->job->layer[task->layer].running / 2);
+    uint32_t n = task->samples;
+    for (int i = 0; i < task->n_rows; i++) {
+        const echi_real *part = echi_exec_slot(x, (struct echi_slot){ECHI_SLOT_OWNER_NORM, task->rows[i]}, NULL);
+        echi_norm_join(echi_exec_slot(x, task->sums, NULL), n, part, task->row_count[i], channels, task->part > 0);
+        n += task->row_count[i];
+    }
+    return ECH_OK;
+}
+
+static ech_status begin_step(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
     const struct echi_lease *l = &task->lease;
-    struct echi_buffer *weights = slot(x, task->weights);
     struct echi_stack *trunk = x->trunk[task->strand];
-    const bool whole = task->kind == ECHI_TASK_STEP;
     echi_job_samples(x->job, l, x->index);
     ECHI_TRY(echi_exec_read(x->job, false, l->epoch, x->index, (int)l->n, x->rows, x->labels, err));
     ECHI_TRY(echi_stack_input(trunk, (int)l->n, x->rows, err));
     echi_job_rows(x->job, l->epoch, l->start, l->n, x->who);
-    ECHI_TRY(echi_exec_train(x, trunk, x->who, l->n, task->divisor, err));
-    const int units = echi_stack_units(trunk);
-    for (int u = 0; u < units; u++) {
+    return echi_exec_train(x, trunk, x->who, l->n, task->divisor, err);
+}
+
+static ech_status forward(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
+    const struct echi_lease *l = &task->lease;
+    struct echi_buffer *weights = slot(x, task->weights);
+    struct echi_stack *trunk = x->trunk[task->strand];
+    const int units = echi_stack_units(trunk), first = task->part > 0 ? norm_unit(trunk, task->part - 1) : 0;
+    const int end = task->sums.kind && task->part < x->setup->norms ? norm_unit(trunk, task->part) : units;
+    ECHI_TRY(task->part > 0 ? go_on_at(x, task, first, err) : begin_step(x, task, err));
+    for (int u = first; u < end; u++) {
         ECHI_TRY(echi_stack_forward(trunk, u, weights, err));
         echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
     }
-    if (!whole) {
+    if (end < units) return stop_at(x, task, end, err);
+    if (task->kind == ECHI_TASK_FORWARD) {
         echi_real *rows = echi_exec_slot(x, task->act, NULL);
         ECHI_TRY(echi_stack_output(trunk, rows, err));
         echi_labels_put(rows + l->n * x->job->cut_width, x->labels, l->n);
@@ -337,12 +389,23 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
 
 static ech_status backward(struct echi_exec *x, const struct echi_task *task, const struct echi_result *result, struct ech_error *err) {
     struct echi_stack *trunk = x->trunk[task->strand];
-    for (int u = echi_stack_units(trunk) - 1; u >= 0; u--) {
+    const int norms = x->setup->norms, end = task->sums.kind ? norm_unit(trunk, 2 * norms - 1 - task->part) : -1;
+    const bool goes_on = task->part > norms;
+    const int first = goes_on ? norm_unit(trunk, 2 * norms - task->part) : echi_stack_units(trunk) - 1;
+    if (goes_on) ECHI_TRY(go_on_at(x, task, first, err));
+    for (int u = first; u > end; u--) {
         ECHI_TRY(echi_stack_backward(trunk, u, slot(x, task->weights), slot(x, task->grads), u > 0, err));
         ECHI_TRY(report_gradients(x, task, trunk, u, result, err));
         if (u > 0) echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
     }
-    return ECH_OK;
+    return end >= 0 ? stop_at(x, task, end, err) : ECH_OK;
+}
+
+/* As far as its part goes. */
+static ech_status step(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
+    const bool stops_forward = task->sums.kind && task->part < x->setup->norms;
+    if (task->part <= x->setup->norms) ECHI_TRY(forward(x, task, result, err));
+    return stops_forward ? ECH_OK : backward(x, task, result, err);
 }
 
 /* The round's sum takes in the task's gradients: the first sets it, the others are added. */
@@ -532,13 +595,12 @@ ech_status echi_exec_run(void *self, const struct echi_task *task, struct echi_r
     case ECHI_TASK_REFRESH: return sum_states(x, task, task->state, err);
     case ECHI_TASK_STATE: return take_state(x, task, err);
     case ECHI_TASK_FORWARD: return forward(x, task, result, err);
-    case ECHI_TASK_BACKWARD: {
-        ECHI_TRY(echi_stack_output_grad(x->trunk[task->strand], echi_exec_slot(x, task->act, NULL), err));
+    case ECHI_TASK_BACKWARD:
+        if (task->part <= x->setup->norms)
+            ECHI_TRY(echi_stack_output_grad(x->trunk[task->strand], echi_exec_slot(x, task->act, NULL), err));
         return backward(x, task, result, err);
-    }
-    case ECHI_TASK_STEP:
-        ECHI_TRY(forward(x, task, result, err));
-        return backward(x, task, result, err);
+    case ECHI_TASK_STEP: return step(x, task, result, err);
+    case ECHI_TASK_NORM: return join_norms(x, task);
     case ECHI_TASK_EVAL: return eval(x, task, result, err);
     case ECHI_TASK_LOCAL_APPLY: return echi_exec_apply(x, task, slot(x, task->grads), false, err);
     case ECHI_TASK_LOCAL_DELTA: return take_delta(x, task, err);

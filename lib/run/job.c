@@ -9,6 +9,23 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Is there something for sync_norm to exchange, and nothing that it would leave out? */
+static ech_status check_norms(const struct ech_config *config, struct echi_job *job, struct ech_error *err) {
+    int norms = 0;
+    for (int i = 0; i < job->n_layers; i++) {
+        norms += job->layer[i].running > 0;
+        job->norms_behind = job->norms_behind || (job->layer[i].running > 0 && i >= job->cut_params);
+    }
+    if (!config->sync_norm) return ECH_OK;
+    if (norms == 0)
+        return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option sync-norm is on, but model %s has no batch-norm: leave it out",
+                         job->model->name);
+    if (config->separate == 1 && job->norms_behind)
+        return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option sync-norm is on, but the layers that separate 1 takes apart have a "
+                         "batch-norm among them, which it does not reach: give separate off");
+    return ECH_OK;
+}
+
 ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *job,
                          struct ech_error *err) {
     memset(job, 0, sizeof *job);
@@ -32,6 +49,7 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
                          "augment them there, and leave the option out", data->name);
     job->augment = strcmp(config->augment, "crop-flip") == 0 ||
                    (strcmp(config->augment, "auto") == 0 && data->augmenting == ECHI_AUGMENT_USUAL);
+    ECHI_TRY(check_norms(config, job, err));
     const bool bf16 = strcmp(config->precision, "bf16") == 0;
     job->kernels = config->deterministic   ? ECHI_KERNELS_FIXED
                    : config->winograd == 4 ? (bf16 ? ECHI_KERNELS_BF16_FAST : ECHI_KERNELS_FAST)
@@ -39,6 +57,20 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
                                            : (bf16 ? ECHI_KERNELS_BF16_PLAIN : ECHI_KERNELS_PLAIN);
     if (job->cut > 0 && job->cut_params == 0) job->cut = 0;   /* nothing to train in front of the head */
     return ECH_OK;
+}
+
+void echi_job_setup(const struct echi_job *job, const struct echi_plan *plan, int rank, struct echi_setup *out) {
+    *out = (struct echi_setup){.plan = *plan, .rank = rank, .n_layers = job->n_layers, .cut_width = (uint32_t)job->cut_width};
+    out->cut = plan->separated ? job->cut_params : job->n_layers;
+    for (int i = 0; i < out->cut && plan->sync_norm; i++)
+        if (job->layer[i].running > 0) out->norm[out->norms++] = (uint8_t)i;
+}
+
+size_t echi_job_norm_bytes(const struct echi_job *job) {
+    size_t most = 0;
+    for (int i = 0; i < job->n_layers; i++)
+        if (job->layer[i].running > most) most = job->layer[i].running;
+    return most * sizeof(echi_real);
 }
 
 void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bool head, size_t *at, size_t *count) {
@@ -127,6 +159,11 @@ void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, i
         *len = job->layer[m->layer].count * number;
         return;
     }
+    case ECHI_KIND_NORM:
+    case ECHI_KIND_NORM_ALL:   /* as many as it has running averages */
+        *at = 0;
+        *len = job->layer[m->layer].running * sizeof(echi_real);
+        return;
     case ECHI_KIND_ACT:
         *at = 0;
         *len = m->lease.n * (width * sizeof(echi_real) + ECHI_LABEL_BYTES);

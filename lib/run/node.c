@@ -5,7 +5,6 @@
 #include "echi_checkpoint.h"
 #include "echi_error.h"
 #include "echi_os.h"
-#include "echi_secret.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -150,7 +149,7 @@ static ech_status open_recorder(struct echi_node *n, struct echi_about *about) {
     echi_job_words(n->job, about->model_hash, about->data_hash);
     snprintf(about->device, sizeof about->device, "%s", c->device);
     snprintf(about->device_name, sizeof about->device_name, "%s", echi_device_describe(echi_exec_device(n->exec))->name);
-    snprintf(about->isa, sizeof about->isa, "%s", echi_isa_name());
+    snprintf(about->isa, sizeof about->isa, "%s", echi_cpu_level_name(echi_device_level(echi_exec_device(n->exec))));
     snprintf(about->init, sizeof about->init, "%s", c->init);
     about->threads = (uint32_t)echi_device_threads(echi_exec_device(n->exec));
     about->seed = c->seed;
@@ -188,20 +187,19 @@ static ech_status open_wire(struct echi_node *n) {
     else snprintf(print[5].value, sizeof print[5].value, "as fast as each node can, --winograd %d, --precision %s, %zu bits", c->winograd, c->precision,
                   8 * sizeof(echi_real));
     echi_wire_kinds(n->job, n->world, n->kinds);
-    struct echi_net_config net = {.rank = n->rank, .world = n->world, .kinds = n->kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
-        .n_fingerprints = (int)(sizeof print / sizeof print[0]), .coordinator = c->coordinator[0] ? c->coordinator : NULL,
-        .bind = c->bind[0] ? c->bind : NULL, .join_timeout = (int64_t)(c->join_timeout * 1e9), .insecure = c->insecure != 0};
-    uint8_t *key = NULL;
-    if (c->key[0]) ECHI_TRY(echi_file_read_secret(c->key, ECHI_NET_KEY_MOST, &key, &net.key_len, n->err));
-    net.key = key;
+    struct echi_net_config net;
+    ECHI_TRY(echi_wire_options(c, &net, n->err));
+    net.kinds = n->kinds;
+    net.n_kinds = ECHI_KINDS;
+    net.fingerprints = print;
+    net.n_fingerprints = (int)(sizeof print / sizeof print[0]);
     ech_status status = echi_wire_open(&net, &n->wire, n->err);
-    if (key) echi_secret_wipe(key, net.key_len);
-    free(key);
+    echi_wire_options_end(&net);
     return status;
 }
 
-/* Threads of computation, where nobody said how many: those who meet at an address that only this machine reaches share its processors. */
-static int own_threads(const struct ech_config *c) {
+int echi_node_threads(const struct ech_config *c) {
+    if (c->threads > 0) return c->threads;
     const bool together = echi_address_text_is_loopback(c->coordinator);
     const int processors = echi_cpu_count(), own = processors / (together ? c->world : 1);
     return own < 1 ? 1 : own < ECHI_TEAM_MOST ? own : ECHI_TEAM_MOST;
@@ -210,8 +208,11 @@ static int own_threads(const struct ech_config *c) {
 static ech_status make_exec(struct echi_node *n, int threads) {
     const struct ech_config *c = n->c->config;
     if (c->cache[0]) ECHI_TRY(echi_folder_make(c->cache, n->err));
-    ECHI_TRY(echi_exec_create(n->job, c->device, threads, c->cache[0] ? c->cache : NULL, &n->exec, n->err));
+    ECHI_TRY(echi_exec_create(n->job, c->device, threads, echi_config_level(c), c->cache[0] ? c->cache : NULL, &n->exec, n->err));
     const struct echi_device_info *info = echi_device_describe(echi_exec_device(n->exec));
+    if (c->sync_norm && !info->host_memory)
+        return echi_fail(n->err, ECH_E_UNSUPPORTED, "run.exec", "--sync-norm is for the device cpu, and this node has %s (%s): give --device cpu, or leave "
+                         "it out", info->backend, info->name);
     if (c->slow > 1 && !info->host_memory)
         return echi_fail(n->err, ECH_E_UNSUPPORTED, "run.exec", "--slow goes by the time that the processor computes, and this node computes on %s (%s): "
                          "leave it out, or give --device cpu", info->backend, info->name);
@@ -233,8 +234,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     n->began = echi_node_now(n);
     ech_status status;
     struct echi_about about = {0};
-    const int threads = config->config->threads > 0 ? config->config->threads : own_threads(config->config);
-    ECHI_TRY_GOTO(make_exec(n, threads), out);
+    ECHI_TRY_GOTO(make_exec(n, echi_node_threads(config->config)), out);
     if (n->rank == 0) ECHI_TRY_GOTO(make_coordinator(n, &about), out);
     ECHI_TRY_GOTO(open_recorder(n, &about), out);
     ECHI_TRY_GOTO(open_wire(n), out);

@@ -115,6 +115,8 @@ void echi_node_post(struct echi_node *n, const struct echi_action *a) {
             post_part(n, a, ECHI_ROLE_OWNER, at, len);
         }
         return;
+    case ECHI_SLOT_WORKER_NORM_ALL: return post_part(n, a, ECHI_ROLE_WORKER, 0, echi_job_norm_bytes(n->job));
+    case ECHI_SLOT_OWNER_NORM: return post_part(n, a, ECHI_ROLE_OWNER, 0, echi_job_norm_bytes(n->job));
     case ECHI_SLOT_HEAD_ROWS: m.lease.n = echi_plan_room(&n->setup.plan, a->to); break;
     case ECHI_SLOT_WORKER_ACT_GRAD: m.lease.n = echi_plan_room(&n->setup.plan, n->rank); break;
     case ECHI_SLOT_COORD_PARAMS:    /* a part of any kind; put in its place when it is here */

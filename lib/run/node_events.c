@@ -138,11 +138,7 @@ static void on_plan(struct echi_node *n, const uint8_t *body, size_t len) {
     if (plan.separated && n->job->cut == 0)
         return echi_node_fault(n, ECH_E_MISMATCH, n->rank,
                                "the plan separates layers, but this model has no fully connected layers behind convolutions");
-    n->setup.plan = plan;
-    n->setup.rank = n->rank;
-    n->setup.n_layers = n->job->n_layers;
-    n->setup.cut = plan.separated ? n->job->cut_params : n->job->n_layers;
-    n->setup.cut_width = (uint32_t)n->job->cut_width;
+    echi_job_setup(n->job, &plan, n->rank, &n->setup);
     log_plan(n);
     const struct echi_checkpoint *from = n->c->checkpoints ? echi_checkpoints_from(n->c->checkpoints) : NULL;
     if (from && from->local != (plan.sync == ECHI_SYNC_LOCAL))
@@ -356,7 +352,8 @@ static bool place_params(struct echi_node *n, const struct echi_net_event *e, co
 static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, const struct echi_msg *m) {
     if (!echi_kind_has_payload(e->kind)) return true;
     if (!n->planned || m->to_role != echi_node_role(e->cookie)) return false;
-    if (e->kind == ECHI_KIND_PUSH && m->layer >= n->job->n_layers) return false;
+    const bool of_layer = e->kind == ECHI_KIND_PUSH || e->kind == ECHI_KIND_NORM || e->kind == ECHI_KIND_NORM_ALL;
+    if (of_layer && m->layer >= n->job->n_layers) return false;
     if ((e->kind == ECHI_KIND_ACT || e->kind == ECHI_KIND_ACT_GRAD) && m->lease.n > 1u << 20) return false;
     size_t at, len;
     echi_node_extent(n, e->kind, m, m->from_role == ECHI_ROLE_HEAD || m->to_role == ECHI_ROLE_HEAD, &at, &len);

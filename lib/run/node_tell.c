@@ -126,6 +126,10 @@ static void add_strand(struct echi_print *l, const struct echi_node *n, const st
         echi_print(l, "computes lease %u%s", s->lease.id, n->setup.plan.separated ? " backward" : "");
         if (s->next_layer >= 0) echi_print(l, ", next to leave is the gradient of %s", n->job->layer[s->next_layer].name);
         break;
+    case ECHI_STRAND_WAITS_NORM:
+        echi_print(l, "waits for rank %d to say what a batch-norm sums over all workers, behind part %d of %d of lease %u", s->lease.owner,
+                   s->part + 1, 2 * n->setup.norms + 1, s->lease.id);
+        break;
     }
 }
 
@@ -164,6 +168,8 @@ static void tell_owner(struct echi_node *n, struct echi_print *l) {
     if (!o->started) echi_print(l, "; waits for the first weights from rank 0");
     if (o->woke) echi_print(l, "; it slept, and waits for the other groups' states");
     if (o->policy->rounds) add_round(l, n);
+    if (o->norm.open)
+        echi_print(l, "; sums of %s have come of %u of %u samples", n->job->layer[o->norm.layer].name, o->norm.in, o->norm.of.together);
     for (int i = 0; i < o->queued; i++) echi_print(l, "%s %d", i ? "," : "; whole pushes wait from rank", o->queue[i]);
     const char *before = "; pushes come in from";
     for (int r = 0; r < n->world; r++) {

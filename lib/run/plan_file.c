@@ -7,6 +7,7 @@
  *     rounds_apart 4
  *     strands 1                               (steps a worker has in flight: 2 where a head is apart)
  *     deterministic 0                         (1: samples in granules, sums in whole numbers)
+ *     sync_norm 0                             (1: batch-norm's statistics are the round's)
  *     lr 0.02
  *     momentum 0.9
  *     decay 0
@@ -44,8 +45,8 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
     struct echi_point point;
     echi_point_begin(&point);
 #define PRINT(...) at += snprintf(at, (size_t)(end - at), __VA_ARGS__)
-    PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\nstrands %d\ndeterministic %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\ndamping %.17g\n",
-          echi_policy_of((enum echi_sync)p->sync)->name, p->world, p->round, p->staleness, p->rounds_apart, p->strands, p->deterministic,
+    PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\nstrands %d\ndeterministic %d\nsync_norm %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\ndamping %.17g\n",
+          echi_policy_of((enum echi_sync)p->sync)->name, p->world, p->round, p->staleness, p->rounds_apart, p->strands, p->deterministic, p->sync_norm,
           p->lr, p->momentum, p->decay, p->damping);
     PRINT("optimizer %s\nschedule %s\nwarmup %.17g\n", echi_optimizer_name(p->optimizer), echi_schedule_name(p->schedule.kind),
           p->schedule.warmup);
@@ -167,8 +168,8 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     unsigned long v = 0;
     if (strcmp(key, "group") == 0) return read_group(r, p);
     if (strcmp(key, "base") == 0) return read_base(r, p);
-    static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "lr", "momentum",
-        "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older", "reserve", "optimizer",
+    static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "sync_norm", "lr",
+        "momentum", "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older", "reserve", "optimizer",
         "schedule", "warmup", "lr_steps", "lr_factor", "lr_epochs", "beta1", "beta2", "epsilon"};
     for (size_t i = 0; i < sizeof once / sizeof once[0]; i++) {
         if (strcmp(key, once[i]) != 0) continue;
@@ -233,11 +234,14 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     } else if (strcmp(key, "deterministic") == 0) {
         ECHI_TRY(whole(r, word, 0, 1, "deterministic is 0 or 1", &v));
         p->deterministic = (uint8_t)v;
+    } else if (strcmp(key, "sync_norm") == 0) {
+        ECHI_TRY(whole(r, word, 0, 1, "sync_norm is 0 or 1", &v));
+        p->sync_norm = (uint8_t)v;
     } else if (strcmp(key, "state_ratio") == 0) {
         ECHI_TRY(whole(r, word, 1, ECHI_RATIO_ONE, "a ratio is a number of millionths from 1 to 1000000", &v));
         p->state_ratio = (uint32_t)v;
     } else {
-        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, lr, momentum, decay, damping, optimizer, beta1, beta2, epsilon, schedule, warmup, lr_steps, lr_factor, lr_epochs, outer_lr, outer_momentum, drop_older, head, group, reserve, codec, state_ratio or base",
+        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, sync_norm, lr, momentum, decay, damping, optimizer, beta1, beta2, epsilon, schedule, warmup, lr_steps, lr_factor, lr_epochs, outer_lr, outer_momentum, drop_older, head, group, reserve, codec, state_ratio or base",
                       key);
     }
     return ECH_OK;
@@ -283,7 +287,7 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
                            "lr_epochs belongs to schedule cosine; leave out what belongs to another one", path);
     if (status == ECH_OK && (beyond || !echi_plan_valid(p)))
         status = echi_fail(err, ECH_E_FORMAT, "plan.load",
-                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, a reserve an owner that keeps no group, ranks below world, a head that exists, a round; momentum, or with adam and adamw beta1, beta2 and epsilon; under bsp one group whose samples sum to the round; no damping under bsp; if deterministic, bsp and samples that 4 divides; under local no head, and for each worker its steps in a round, as in 1:32x16; drop_older and divisors under asp only, without a head; with topk a state_ratio and the base of each group, and neither deterministic, local nor drop_older", path);
+                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, a reserve an owner that keeps no group, ranks below world, a head that exists, a round; momentum, or with adam and adamw beta1, beta2 and epsilon; under bsp one group whose samples sum to the round; no damping under bsp; if deterministic, bsp and samples that 4 divides; sync_norm under bsp only, and not with deterministic; under local no head, and for each worker its steps in a round, as in 1:32x16; drop_older and divisors under asp only, without a head; with topk a state_ratio and the base of each group, and neither deterministic, local nor drop_older", path);
     free(text);
     return status;
 }

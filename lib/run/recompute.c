@@ -57,7 +57,8 @@ static struct queue *queue_of(struct run *x, int from, int to, int kind) {
 static bool extent(const struct run *x, const struct node *n, const struct echi_msg *m, struct echi_slot slot, size_t *at, size_t *len,
                    uint8_t **out_base) {
     size_t room = 0;
-    if (m->kind == ECHI_KIND_PUSH && m->layer >= x->job->n_layers) return false;
+    const bool of_layer = m->kind == ECHI_KIND_PUSH || m->kind == ECHI_KIND_NORM || m->kind == ECHI_KIND_NORM_ALL;
+    if (of_layer && m->layer >= x->job->n_layers) return false;
     echi_job_extent(x->job, &n->setup.plan, m->kind, m, m->to_role == ECHI_ROLE_HEAD || m->from_role == ECHI_ROLE_HEAD, at, len);
     *out_base = echi_exec_slot(n->exec, slot, &room);
     return *out_base && *at <= room && *len <= room - *at;
@@ -170,6 +171,11 @@ static ech_status stand(struct run *x, struct node *n) {
     const int rank = n->recording->about.rank;
     char kernels[sizeof s->kernels];
     const bool first = n->setup.n_layers == 0;
+    struct echi_setup own;
+    echi_job_setup(x->job, &s->setup.plan, rank, &own);
+    if (own.norms != s->setup.norms || memcmp(own.norm, s->setup.norm, (size_t)own.norms) != 0)
+        return echi_fail(x->err, ECH_E_MISMATCH, "replay.compute",
+                         "the recorded run exchanged the sums of %d batch-norms, this model has %d in their places", s->setup.norms, own.norms);
     n->setup = s->setup;
     if (!first) return ECH_OK;
     if (s->setup.n_layers != x->job->n_layers || (s->setup.plan.separated && x->job->cut == 0))
@@ -258,9 +264,12 @@ ech_status echi_recompute(struct echi_recording *recording, int world, const str
     }
     for (int r = 0; r < world; r++) {
         struct node *n = &x.node[r];
+        const struct echi_about *about = &recording[r].about;
+        enum echi_cpu_level level = echi_cpu_level();
+        echi_cpu_level_named(about->isa, &level);   /* the caller has seen that there is such a one here */
         n->recording = &recording[r];
         echi_recording_rewind(n->recording);
-        ECHI_TRY_GOTO(echi_exec_create(job, recording[r].about.device, (int)recording[r].about.threads, NULL, &n->exec, err), out);
+        ECHI_TRY_GOTO(echi_exec_create(job, about->device, (int)about->threads, level, NULL, &n->exec, err), out);
     }
     status = merge(&x);
     if (status == ECH_OK && x.node[0].setup.n_layers > 0)

@@ -23,11 +23,6 @@ struct echi_recorder {
     uint8_t buffer[BUFFER];
 };
 
-const char *echi_isa_name(void) {
-    static const char *const name[] = {[ECHI_CPU_BASE] = "base", [ECHI_CPU_AVX2] = "avx2", [ECHI_CPU_AVX512] = "avx512"};
-    return name[echi_cpu_level()];
-}
-
 void echi_weights_hash(const echi_real *weights, size_t count, uint8_t out[32]) {
     struct echi_sha256 sha;
     echi_sha256_begin(&sha);

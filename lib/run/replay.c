@@ -118,6 +118,7 @@ static bool names_slots(const struct echi_task *t) {
     case ECHI_TASK_BACKWARD: return weights && grads && act && state == coded;
     case ECHI_TASK_STEP: return weights && grads && state == coded;
     case ECHI_TASK_FORWARD: return weights && act;
+    case ECHI_TASK_NORM: return t->sums.kind && t->n_rows > 0;
     case ECHI_TASK_EVAL: return weights;
     case ECHI_TASK_KEEP: return true;   /* all COORD_KEPT */
     case ECHI_TASK_LOCAL_APPLY: return weights && out && grads && state;

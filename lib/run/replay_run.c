@@ -120,8 +120,9 @@ static ech_status comparable(const struct files *f, const struct ech_replay_opti
         snprintf(was, sizeof was, "%u", a->threads);
         snprintf(is, sizeof is, "%d", o->threads);
         if (o->threads > 0 && strcmp(was, is) != 0) return differs(err, r, "the number of threads", was, is, "leave --threads out");
-        if (strcmp(a->isa, echi_isa_name()) != 0)
-            return differs(err, r, "the instruction set", a->isa, echi_isa_name(),
+        enum echi_cpu_level level;
+        if (!echi_cpu_level_named(a->isa, &level) || level > echi_cpu_level())
+            return differs(err, r, "the instruction set", a->isa, echi_cpu_level_name(echi_cpu_level()),
                            "replay it on a machine like that one, or only its roles (--roles)");
         if (a->bf16 && a->bf16 != (uint8_t)echi_cpu_bf16())
             return differs(err, r, "what bf16 products are made by", bf16_name(a->bf16), bf16_name((uint8_t)echi_cpu_bf16()),

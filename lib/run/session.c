@@ -228,6 +228,9 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
         return echi_fail(err, ECH_E_ARGUMENT, "session.open", "in a session looks, files and the head are the caller's: leave target-accuracy, separate, init, save, checkpoint and profile-out alone");
     if (config->deterministic)
         return echi_fail(err, ECH_E_ARGUMENT, "session.open", "deterministic orders the arithmetic of Echelon's own layers, and in a session it is the caller's: leave it out");
+    if (config->sync_norm)
+        return echi_fail(err, ECH_E_ARGUMENT, "session.open", "sync-norm exchanges statistics of Echelon's own layers, and in a session the "
+                         "layers are the caller's: leave it out");
     if (strcmp(config->augment, "crop-flip") == 0)
         return echi_fail(err, ECH_E_ARGUMENT, "session.open", "option augment is crop-flip, but in a session samples are read by the program: "
                          "augment them there (ech_step says the epoch), and leave the option out");

@@ -2,6 +2,7 @@
  * The wire of a node: net for the others, copies for itself. */
 #include "echi_run.h"
 #include "echi_error.h"
+#include "echi_secret.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,8 @@ static uint64_t payload_cap(const struct echi_job *job, int kind) {
             if (job->layer[i].count > layer) layer = job->layer[i].count;
         /* What --deterministic sends, or a codec at most; a float is no larger. */
         return (uint64_t)layer * sizeof(int64_t) > echi_coded_most(layer) ? (uint64_t)layer * sizeof(int64_t) : echi_coded_most(layer);
+    case ECHI_KIND_NORM:
+    case ECHI_KIND_NORM_ALL: return echi_job_norm_bytes(job);
     case ECHI_KIND_ACT: return rows * (width * sizeof(echi_real) + ECHI_LABEL_BYTES);
     case ECHI_KIND_ACT_GRAD: return rows * width * sizeof(echi_real);
     case ECHI_KIND_WEIGHTS:
@@ -52,6 +55,22 @@ void echi_wire_kinds(const struct echi_job *job, int world, struct echi_net_kind
         out[k] = (struct echi_net_kind){.name = echi_kind_name(k), .priority = (uint8_t)echi_kind_priority(k),
             .meta_cap = echi_kind_meta_cap(k, world), .payload_cap = cap < SIZE_MAX ? cap : SIZE_MAX};
     }
+}
+
+ech_status echi_wire_options(const struct ech_config *c, struct echi_net_config *out, struct ech_error *err) {
+    uint8_t *key = NULL;
+    *out = (struct echi_net_config){.rank = c->rank, .world = c->world, .coordinator = c->coordinator[0] ? c->coordinator : NULL,
+                                    .bind = c->bind[0] ? c->bind : NULL, .join_timeout = (int64_t)(c->join_timeout * 1e9), .insecure = c->insecure != 0};
+    if (c->key[0]) ECHI_TRY(echi_file_read_secret(c->key, ECHI_NET_KEY_MOST, &key, &out->key_len, err));
+    out->key = key;
+    return ECH_OK;
+}
+
+void echi_wire_options_end(struct echi_net_config *net) {
+    uint8_t *key = (uint8_t *)(uintptr_t)net->key;   /* made above, and ours to change */
+    if (key) echi_secret_wipe(key, net->key_len);
+    free(key);
+    net->key = NULL;
 }
 
 ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire **out, struct ech_error *err) {

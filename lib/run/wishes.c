@@ -74,6 +74,12 @@ static ech_status parse_schedule(const struct ech_config *c, const struct echi_j
     return ECH_OK;
 }
 
+enum echi_cpu_level echi_config_level(const struct ech_config *config) {
+    enum echi_cpu_level level = echi_cpu_level();
+    echi_cpu_level_named(config->isa, &level);   /* of auto it makes nothing */
+    return level;
+}
+
 ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *job, struct echi_wishes *w, struct ech_error *err) {
     memset(w, 0, sizeof *w);
     w->world = c->world;
@@ -101,6 +107,7 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->lr = w->lr_given ? c->lr : adam ? ADAM_LR : job->model && strcmp(job->model->name, "lenet5") == 0 ? LENET5_LR : OTHER_LR;
     w->momentum = adam ? 0 : w->momentum_given ? c->momentum : MOMENTUM;
     w->deterministic = c->deterministic;
+    w->sync_norm = c->sync_norm;
     parse_codec(c->codec, w);
     w->params = job->n_params;
     w->trunk_params = job->cut_params < job->n_layers ? job->layer[job->cut_params].at : job->n_params;
@@ -133,6 +140,12 @@ static ech_status load_plan(const struct ech_config *c, const struct echi_job *j
     if (out->deterministic != c->deterministic)
         return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s is a plan %s --deterministic: start every node %s it", c->plan,
                          c->deterministic ? "without" : "for", c->deterministic ? "without" : "with");
+    if (out->sync_norm != c->sync_norm)
+        return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s is a plan %s --sync-norm: start every node %s it", c->plan,
+                         c->sync_norm ? "without" : "for", c->sync_norm ? "without" : "with");
+    if (out->sync_norm && out->separated && job->norms_behind)
+        return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s separates layers with a batch-norm among them, which --sync-norm does not "
+                         "reach: give 'head none'", c->plan);
     if (out->separated && job->cut == 0)
         return echi_fail(err, ECH_E_ARGUMENT, "run.plan",
                          "%s separates layers, but this model has no fully connected layers behind convolutions: give 'head none'", c->plan);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of the owner share: owner.c (pushes, weights, workers) and owner_states.c (states between owners). */
+ * What the files of the owner share: owner.c (pushes, weights, workers), owner_states.c (states between owners) and owner_norms.c
+ * (synchronous batch-norm). */
 #ifndef ECHI_OWNER_IMPL_H
 #define ECHI_OWNER_IMPL_H
 #include "echi_roles.h"
@@ -55,4 +56,14 @@ void echi_states_sent(struct echi_owner *o, struct echi_slot slot);
  * node or one that hands it on. */
 void echi_states_lost(struct echi_owner *o, int rank, struct echi_actions *out);
 void echi_states_last(struct echi_owner *o, int group, uint16_t from, struct echi_actions *out);
+
+/* ---- owner_norms.c ---- */
+
+/* NORM has come; a lease is revoked that was not in; this round is applied. */
+void echi_norms_message(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out);
+void echi_norms_revoke(struct echi_owner *o, const struct echi_lease *l);
+void echi_norms_applied(struct echi_owner *o, uint32_t round);
+/* Asks for a task that puts sums together, if all that are expected are here; and what is to be done when it has ended. */
+bool echi_norms_join(struct echi_owner *o, struct echi_actions *out);
+void echi_norms_joined(struct echi_owner *o, struct echi_actions *out);
 #endif

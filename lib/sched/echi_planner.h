@@ -23,6 +23,7 @@ struct echi_wishes {
     struct echi_adam adam;             /* as in the plan */
     bool absent[ECHI_WORLD_MAX];       /* lost before there was a plan: has no times, and gets no part */
     bool deterministic;                /* BSP: shares of whole granules */
+    bool sync_norm;                    /* BSP: as in the plan */
     enum echi_codec codec; enum echi_ratios ratios;
     uint64_t params, trunk_params;     /* floats of the model, and in front of its cut: what travels; 0: not known */
     uint32_t inner_steps;              /* `local`: steps of a worker in a round, in the mean over all; 1 .. ECHI_INNER_MAX */

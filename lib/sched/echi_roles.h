@@ -11,7 +11,7 @@
 
 /* ---- worker: computes forward and backward ---- */
 enum echi_strand_phase { ECHI_STRAND_WAITS_WEIGHTS, ECHI_STRAND_IDLE, ECHI_STRAND_FORWARD, ECHI_STRAND_WAITS_HEAD,
-                         ECHI_STRAND_ANSWERED, ECHI_STRAND_BACKWARD };
+                         ECHI_STRAND_ANSWERED, ECHI_STRAND_BACKWARD, ECHI_STRAND_WAITS_NORM };
 /* One step in flight. Each strand computes on the weights that answer its own last push. */
 struct echi_strand {
     enum echi_strand_phase phase;
@@ -27,6 +27,9 @@ struct echi_strand {
     int sending;                                  /* gradients and rows on their way out: their slots are not free yet */
     uint32_t joined;                              /* as in the worker, when the step began */
     bool abandoned;                               /* its owner is lost: the step goes no further than what is under way */
+    uint16_t part;                                /* sync_norm: of the step, see struct echi_task; that which is computed or was last */
+    uint32_t norm_samples;                        /* WAITS_NORM: what the owner has answered is of so many; 0: it has not yet */
+    bool norm_sending;                            /* those of the lease have not left their slot */
 };
 #define ECHI_WORKER_PLACES (ECHI_STRANDS * (1 + ECHI_GROUPS_MAX))   /* see echi_plan_places */
 /* Policy `local` (worker_local.c): the change that a lease's steps made, on its way to the owner. */
@@ -146,6 +149,16 @@ struct echi_owner {
     bool asked_momentum; int momentum_sending;    /* no apply writes it meanwhile */
     int fed;                                      /* first weights and, in a resumed run, momentum that have come */
     bool stale;                                   /* a peer's state has come in that the weights do not contain yet */
+    struct {                                      /* sync_norm (owner_norms.c) */
+        bool open, joins;                         /* sums of one batch-norm have come; a task puts them together */
+        struct echi_lease of;                     /* that of the first: its round, part and `together` are the exchange's */
+        uint16_t layer; uint8_t backward;         /* what they are sums of */
+        struct echi_ranks here; uint32_t in;      /* whose are here, and samples in them */
+        int next; uint32_t joined;                /* the first rank that is not in the answer yet, and samples that are in it */
+        int sending;                              /* answers that have not left their slot */
+        /* Leases that never will be in, one a worker: of the current and the next round, by its last bit, and part. */
+        struct { struct echi_ranks of; uint32_t samples; } revoked[2][ECHI_ROUND_PARTS];
+    } norm;
     /* By rank, as many as the plan has; init leaves the rest of these as it was. */
     struct echi_worker_view view[ECHI_WORLD_MAX];
     struct echi_push push[ECHI_WORLD_MAX];        /* the push that is arriving, or waits to be taken, from each worker */
@@ -156,6 +169,7 @@ struct echi_owner {
     uint32_t joined[ECHI_WORLD_MAX];              /* membership epoch at which it joined: what it said before is of no account */
     uint32_t late[ECHI_WORLD_MAX];                /* steps of an earlier stay that were applied since it left */
     int64_t pushed_at[ECHI_WORLD_MAX], answered_in[ECHI_WORLD_MAX];   /* when its last push was here; how long it took to answer, ns */
+    uint32_t norm_in[ECHI_WORLD_MAX];             /* sync_norm: samples in the sums that have come */
     uint16_t in_round[ECHI_WORLD_MAX];            /* BSP: pushes of this worker among those of the round */
     uint32_t number[ECHI_WORLD_MAX];              /* codec top-k: of the last message to this worker */
     /* As many as are counted above. */

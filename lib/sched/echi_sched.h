@@ -73,6 +73,8 @@ struct echi_plan {
                                              other computes; 1 unless separated and asynchronous */
     uint8_t resumed;                      /* 1: the run goes on from a checkpoint; owners and head get their momentum beside the weights */
     uint8_t deterministic;                /* 1: shares are whole granules, sums are in whole numbers (design, section 6); BSP only */
+    uint8_t sync_norm;                    /* 1: batch-norm's statistics are those of all leases of a round that are computed together; BSP
+                                             only, not with `deterministic` */
     uint32_t n[ECHI_WORLD_MAX];           /* samples a step; 0 exactly where there is no worker */
     uint32_t round;                       /* B */
     uint32_t staleness;                   /* S, in steps */
@@ -144,7 +146,12 @@ struct echi_lease {
                                              rounds are many steps long, the samples of the round */
     uint16_t worker, owner;               /* ranks */
     uint8_t again;                        /* 1: these samples were in a lease before, whose worker or owner is lost */
+    uint8_t part;                         /* which of its worker's leases of this round it is, from 0; below ECHI_ROUND_PARTS */
+    uint32_t together;                    /* sync_norm: samples of the round's leases with the same `part`, which have batch-norm's
+                                             statistics in common; 0: it has its own, as a lease that is issued again */
 };
+/* Are its batch-norm statistics exchanged with other workers? */
+static inline bool echi_lease_exchanges(const struct echi_lease *l) { return l->together > l->n; }
 
 /* Does lease a stand before b in the data? */
 static inline bool echi_lease_before(const struct echi_lease *a, const struct echi_lease *b) {
@@ -186,6 +193,7 @@ struct echi_setup {
     int n_layers;                         /* with parameters */
     int cut;                              /* first of them that belongs to the head; n_layers when not separated */
     uint32_t cut_width;                   /* floats a sample at the cut */
+    int norms; uint8_t norm[256];         /* sync_norm: so many of the layers in front of the cut are batch-norms, these, ascending */
 };
 
 /* -------------------------------------------------------------- messages */
@@ -224,7 +232,9 @@ struct echi_setup {
                                          `group`, whose owner is lost, has this version and these marks. worker -> coordinator:  \
                                          I have moved, and had not begun this lease of the owner before */                     \
     X(FROZEN, "frozen", 5, 1)         /* owner -> owner: the last state of a group whose owner is lost */                \
-    X(REGROUP, "regroup", 0, 0)       /* coordinator -> node: the worker of `peer` joins `group`; answer READY */
+    X(REGROUP, "regroup", 0, 0)       /* coordinator -> node: the worker of `peer` joins `group`; answer READY */       \
+    X(NORM, "norm", 1, 1)             /* worker -> owner: what a batch-norm sums over the samples of its lease */       \
+    X(NORM_ALL, "norm_all", 1, 1)     /* owner -> worker: the same of all leases that are computed together */
 
 enum echi_kind {
 #define ECHI_KIND_ENUM(name, text, priority, payload) ECHI_KIND_##name,
@@ -265,12 +275,13 @@ struct echi_msg {
     uint8_t kind, to_role, from_role;
     uint8_t group, flag;            /* flag: PUSH, APPLIED: the worker held another lease; ASK: enum echi_ask; PARAMS: enum
                                        echi_params; END: in order, each node answers with STATS; REVOKED: enum echi_revoked;
-                                       WEIGHTS, STATE: complete: all values are in it; STATE_ACK: of a complete one */
+                                       WEIGHTS, STATE: complete: all values are in it; STATE_ACK: of a complete one; NORM, NORM_ALL:
+                                       backward */
     uint16_t peer;                  /* LOST, REGROUP, REVOKE, END, FAULT: the rank that it is about; ECHI_NO_RANK */
-    uint16_t layer;                 /* PUSH; END, FAULT: ech_status */
+    uint16_t layer;                 /* PUSH, NORM, NORM_ALL; END, FAULT: ech_status */
     uint32_t correct;
     struct echi_lease lease;
-    uint64_t version, samples;
+    uint64_t version, samples;      /* samples: NORM_ALL: it is made of so many */
     uint64_t head;                  /* ACT_GRAD, PUSH, APPLIED: samples in the head's weights that the gradient came from */
     double loss, staleness;         /* loss: sum over the lease's samples; staleness in rounds */
     uint64_t acked;                 /* APPLIED: version of the group's state that all other owners have */
@@ -362,6 +373,10 @@ enum echi_slot_kind {
     ECHI_SLOT_LOCAL_WEIGHTS,    /* [2] `local`: 0: the worker's own weights; 1: what its next change is counted from */
     ECHI_SLOT_LOCAL_MOMENTUM,   /* [1] `local`: of the worker's own steps */
     ECHI_SLOT_LOCAL_DELTA,      /* [ECHI_DELTAS] `local`: a lease's change, to be pushed */
+    ECHI_SLOT_WORKER_NORM,      /* [1] sync_norm: what a batch-norm sums over a lease, on its way to the owner */
+    ECHI_SLOT_WORKER_NORM_ALL,  /* [1] the owner's answer */
+    ECHI_SLOT_OWNER_NORM,       /* [rank of the worker] sync_norm: as it comes */
+    ECHI_SLOT_OWNER_NORM_ALL,   /* [1] put together */
     ECHI_SLOT_KINDS
 };
 struct echi_slot { uint8_t kind; uint16_t index; };
@@ -370,6 +385,7 @@ struct echi_slot { uint8_t kind; uint16_t index; };
 enum echi_task_kind {
     ECHI_TASK_HEAD,       /* rows -> loss, gradient of rows, gradient of the head's layers, and, with weights_out, their update */
     ECHI_TASK_HEAD_APPLY, /* of a round */
+    ECHI_TASK_NORM,       /* sync_norm: what workers sum in one batch-norm, put together; all of them wait for it */
     ECHI_TASK_ADD,        /* sum of a round += a push (or = the first) */
     ECHI_TASK_APPLY,
     ECHI_TASK_ENCODE,     /* `weights` (of an owner, or its state) -> `coded`, against `state`, what is known of them; others wait for it */
@@ -393,9 +409,9 @@ struct echi_task {
     uint8_t strand;                         /* FORWARD, BACKWARD, STEP: whose activations */
     struct echi_slot act;                   /* FORWARD: where rows go; BACKWARD: the gradient of those rows */
     uint8_t first;                          /* ADD, HEAD under BSP: set the sum instead of adding to it */
-    uint8_t n_rows;                         /* HEAD: number of row slots merged */
-    uint16_t rows[ECHI_MERGE_STEPS];        /* HEAD: ranks whose HEAD_ROWS slots are meant, in this order */
-    uint32_t row_count[ECHI_MERGE_STEPS];   /* HEAD: samples of each */
+    uint8_t n_rows;                         /* HEAD: number of row slots merged; NORM */
+    uint16_t rows[ECHI_MERGE_STEPS];        /* HEAD, NORM: ranks whose HEAD_ROWS, OWNER_NORM slots are meant, in this order */
+    uint32_t row_count[ECHI_MERGE_STEPS];   /* HEAD, NORM: samples of each */
     uint32_t row_epoch[ECHI_MERGE_STEPS], row_start[ECHI_MERGE_STEPS];   /* HEAD: which they are, as in a lease */
     struct echi_lease lease;                /* STEP, FORWARD, BACKWARD, APPLY, ADD; `local`: STEP, LOCAL_APPLY: a part of one, with its id.
                                                HEAD, HEAD_APPLY, APPLY of a round: of several, the one that stands first in the data */
@@ -403,12 +419,18 @@ struct echi_task {
     struct echi_slot grads, state, state_out;
     uint8_t peer[ECHI_GROUPS_MAX];          /* APPLY, REFRESH with several groups: index of each other group's state slot;
                                                ECHI_NONE for one's own and for states not there yet */
-    uint32_t samples;                       /* APPLY, HEAD, HEAD_APPLY, LOCAL_APPLY, LOCAL_DELTA: weight of the push is samples / divisor */
+    uint32_t samples;                       /* APPLY, HEAD, HEAD_APPLY, LOCAL_APPLY, LOCAL_DELTA: weight of the push is samples / divisor.
+                                               With `norm`: it is of so many; NORM: of so many before this task, 0: it begins anew */
     uint32_t divisor;                       /* B of every gradient in this task */
     /* codec top-k. STEP, BACKWARD: each gradient goes through the residual `state` (with `first` this begins anew) into `coded`. */
     struct echi_slot coded;
     uint32_t ratio, sample;                 /* millionths, see echi_ratio.h; ENCODE with ECHI_RATIO_ONE: complete */
     uint32_t number;                        /* ENCODE: of the message, to key its sample by */
+    /* sync_norm. A step is computed in parts, which end where a batch-norm's sums are exchanged: with N of them in front of the cut a
+     * STEP in parts 0 to 2 N, part N being the one with the loss; FORWARD in 0 to N, BACKWARD in N to 2 N. NORM: 1: backward. */
+    uint16_t part, layer;                   /* layer: NORM: the batch-norm's */
+    struct echi_slot norm, sums;            /* STEP, FORWARD, BACKWARD: what this part begins with, from the owner, and ends with, for the
+                                               owner; none: it is the first, the last. NORM: sums: what is put together */
     double damping;                         /* APPLY: the gradient is taken so many times, above 0 and at most 1; 0: once, as it is */
 };
 /* HEAD: by place in rows; else [0]. */

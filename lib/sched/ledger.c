@@ -59,9 +59,12 @@ static void issue(struct echi_coordinator *c, int rank, struct echi_lease lease,
     a->msg.members = c->members;
 }
 
-static void lease(struct echi_coordinator *c, int rank, uint32_t n, uint32_t round, uint32_t round_size,
-                  struct echi_actions *out) {
-    issue(c, rank, (struct echi_lease){.epoch = c->epoch, .start = c->start, .n = n, .round = round, .round_size = round_size}, out);
+/* The next n samples of the epoch. */
+static void lease(struct echi_coordinator *c, int rank, uint32_t n, struct echi_lease of, struct echi_actions *out) {
+    of.epoch = c->epoch;
+    of.start = c->start;
+    of.n = n;
+    issue(c, rank, of, out);
     c->start += n;
     c->issued += n;
 }
@@ -85,10 +88,14 @@ static void lease_again(struct echi_coordinator *c, int rank, struct echi_action
     issue(c, rank, part, out);
 }
 
-/* What is issued again because its worker or its owner is lost, or because it was dropped. */
+/* What is issued again because its worker or its owner is lost, or because it was dropped. Those that it was computed together with do not
+ * wait for it. */
 static void put_again(struct echi_coordinator *c, const struct echi_lease *l) {
-    c->again[c->n_again] = *l;
-    c->again[c->n_again++].again = 1;
+    struct echi_lease *again = &c->again[c->n_again++];
+    *again = *l;
+    again->again = 1;
+    again->part = 0;
+    again->together = 0;
 }
 
 /* An owner's marks rise with the numbers of a worker's leases: none is dealt while one of an earlier stay in the group is out. */
@@ -116,7 +123,7 @@ static void deal_again(struct echi_coordinator *c, struct echi_actions *out) {
 
 /* One round: shares as planned, or in proportion (largest remainder first) when an epoch ends with fewer samples or workers
  * are lost. It is dealt sample by sample, or in granules, of which the last may then be short; a share that is larger than its
- * worker has room for goes in parts. */
+ * worker has room for goes in parts: first a part of each share, which are computed together, then another of each that is larger. */
 static void deal_round(struct echi_coordinator *c, uint32_t size, struct echi_actions *out) {
     const struct echi_plan *p = &c->plan;
     const uint32_t unit = p->deterministic ? ECHI_GRANULE : 1, units = (size + unit - 1) / unit;
@@ -137,16 +144,23 @@ static void deal_round(struct echi_coordinator *c, uint32_t size, struct echi_ac
         n[most]++;
         rest[most] = 0;
     }
-    uint32_t left = size;
+    uint32_t left = size, part[ECHI_WORLD_MAX];
     for (int r = 0; r < p->world; r++) {
-        uint32_t own = n[r] * unit < left ? n[r] * unit : left;
-        left -= own;
-        for (uint32_t part; own > 0; own -= part) {
-            part = own < echi_plan_room(p, r) ? own : echi_plan_room(p, r);
-            lease(c, r, part, c->next_round, size, out);
-        }
+        n[r] = n[r] * unit < left ? n[r] * unit : left;
+        left -= n[r];
     }
-    c->next_round++;
+    struct echi_lease of = {.round = c->next_round++, .round_size = size};
+    for (uint32_t together; size > 0; size -= together, of.part++) {
+        together = 0;
+        for (int r = 0; r < p->world; r++) {
+            part[r] = n[r] < echi_plan_room(p, r) ? n[r] : echi_plan_room(p, r);
+            n[r] -= part[r];
+            together += part[r];
+        }
+        of.together = p->sync_norm ? together : 0;
+        for (int r = 0; r < p->world; r++)
+            if (part[r] > 0) lease(c, r, part[r], of, out);
+    }
 }
 
 void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out) {
@@ -166,7 +180,7 @@ void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out) {
             if (!works(p, r)) echi_ranks_drop(&c->hungry, r);   /* lost */
             else if (c->held[r] >= each || !may_take(c, r)) continue;
             else if (c->n_again > 0) lease_again(c, r, out);
-            else lease(c, r, available(c, c->size[r]), 0, p->round, out);
+            else lease(c, r, available(c, c->size[r]), (struct echi_lease){.round_size = p->round}, out);
         }
 }
 

@@ -57,6 +57,8 @@ static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_PARAMS] = F_FLAG,
     [ECHI_KIND_ENTER] = F_LEASE | F_MEMBERS,
     [ECHI_KIND_REGROUP] = F_GROUP | F_MEMBERS,
+    [ECHI_KIND_NORM] = F_LEASE | F_LAYER | F_FLAG,
+    [ECHI_KIND_NORM_ALL] = F_LEASE | F_LAYER | F_FLAG | F_SAMPLES,
 };
 
 /* Kinds that are not encoded here, but carry a body of their own behind the two role bytes; a plan's grows with the world. */
@@ -75,6 +77,8 @@ void echi_lease_put(struct echi_writer *w, const struct echi_lease *l) {
     echi_put16(w, l->worker);
     echi_put16(w, l->owner);
     echi_put8(w, l->again);
+    echi_put8(w, l->part);
+    echi_put32(w, l->together);
 }
 
 void echi_lease_get(struct echi_reader *r, struct echi_lease *l) {
@@ -87,6 +91,8 @@ void echi_lease_get(struct echi_reader *r, struct echi_lease *l) {
     l->worker = echi_get16(r);
     l->owner = echi_get16(r);
     l->again = echi_get8(r);
+    l->part = echi_get8(r);
+    l->together = echi_get32(r);
 }
 
 struct echi_marks echi_marks_of(const uint32_t *mark, int world, uint8_t *room) {
@@ -201,7 +207,8 @@ bool echi_lease_valid(const struct echi_lease *l, const struct echi_plan *p) {
     if (l->id == 0 || l->worker >= p->world || p->group_of[l->worker] == ECHI_NONE) return false;
     const uint8_t from = p->moved_from[l->worker];   /* steps that had begun */
     if (l->owner != p->owner_of[p->group_of[l->worker]] && (from == 0 || l->owner != p->owner_of[from - 1])) return false;
-    if (l->n < 1 || l->n > echi_plan_room(p, l->worker)) return false;
+    if (l->n < 1 || l->n > echi_plan_room(p, l->worker) || l->part >= ECHI_ROUND_PARTS) return false;
+    if (l->together && (!p->sync_norm || l->again || l->together < l->n || l->together > l->round_size)) return false;
     /* Only what is left at the end of an epoch may be less than a granule. */
     if (p->deterministic && (l->start % ECHI_GRANULE || (l->n % ECHI_GRANULE && l->round_size % ECHI_GRANULE == 0))) return false;
     /* A step of an asynchronous worker may be larger than a round; a share of a round may not. */
@@ -236,6 +243,7 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (policy->rounds && p->damping > 0) return false;
     if (p->n_groups > 1 && !policy->grouped) return false;
     if (p->deterministic && (!policy->rounds || policy->local || p->round % ECHI_GRANULE)) return false;
+    if (p->sync_norm > 1 || (p->sync_norm && (p->sync != ECHI_SYNC_BSP || p->deterministic))) return false;
     if (p->strands > 1 && (policy->rounds || !p->separated)) return false;
     /* What makes an old push worth less is asked of one owner that has all layers. */
     const bool plain_asp = p->sync == ECHI_SYNC_ASP && !p->separated;
@@ -316,6 +324,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
     echi_put8(&w, p->strands);
     echi_put8(&w, p->resumed);
     echi_put8(&w, p->deterministic);
+    echi_put8(&w, p->sync_norm);
     echi_put32(&w, p->round);
     echi_put32(&w, p->staleness);
     echi_put32(&w, p->rounds_apart);
@@ -356,6 +365,7 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     p->strands = echi_get8(&r);
     p->resumed = echi_get8(&r);
     p->deterministic = echi_get8(&r);
+    p->sync_norm = echi_get8(&r);
     p->round = echi_get32(&r);
     p->staleness = echi_get32(&r);
     p->rounds_apart = echi_get32(&r);

@@ -22,6 +22,7 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
         o->entered[r] = o->last[r] = 0;
         o->answer[r] = 0;
         o->in_round[r] = 0;
+        o->norm_in[r] = 0;
         o->known[r] = member;
         o->joins[r] = false;
         o->joined[r] = o->late[r] = 0;
@@ -224,7 +225,7 @@ static const struct echi_lease *round_place(const struct echi_owner *o) {
 }
 
 static void pump(struct echi_owner *o, struct echi_actions *out) {
-    if (o->busy || !o->started || o->momentum_sending || echi_states_decode(o, out)) return;
+    if (o->busy || !o->started || echi_norms_join(o, out) || o->momentum_sending || echi_states_decode(o, out)) return;
     const uint8_t to = free_snapshot(o);
     if (o->round_count) {
         if (o->round_in == o->round_push[0].lease.round_size) {
@@ -312,6 +313,7 @@ static void start_training(struct echi_owner *o, int64_t now, struct echi_action
 static void on_computed(struct echi_owner *o, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_task *t = e->task;
     o->busy = 0;
+    if (t->kind == ECHI_TASK_NORM) return echi_norms_joined(o, out);
     if (t->kind == ECHI_TASK_DECODE) return echi_states_decoded(o, t->coded.index, out);
     if (t->kind == ECHI_TASK_ENCODE) {
         if (t->coded.kind == ECHI_SLOT_OWNER_CODED) send_encoded(o, t, out);
@@ -346,6 +348,7 @@ static void on_computed(struct echi_owner *o, const struct echi_event *e, struct
         }
         for (int i = 0; i < o->workers; i++)
             if (o->answer[o->worker[i]] == 0) owe(o, o->worker[i], 1);
+        echi_norms_applied(o, o->round_push[0].lease.round);
         o->round_count = 0;
         o->round_in = 0;
         return;
@@ -457,6 +460,7 @@ static void on_revoke(struct echi_owner *o, const struct echi_event *e, struct e
         a->msg.lease = *l;
         a->msg.flag = is_in(o, l) ? ECHI_REVOKED_IN : ECHI_REVOKED_OUT;
         a->msg.members = o->members;
+        if (a->msg.flag == ECHI_REVOKED_OUT) echi_norms_revoke(o, l);
     } else {
         echi_states_last(o, m->group, m->peer, out);
     }
@@ -537,6 +541,7 @@ static void on_message(struct echi_owner *o, const struct echi_event *e, struct 
         break;
     case ECHI_KIND_PUSH: on_push(o, e, out); break;
     case ECHI_KIND_ENTER: on_enter(o, e, out); break;
+    case ECHI_KIND_NORM: echi_norms_message(o, e, out); break;
     case ECHI_KIND_STATE:
     case ECHI_KIND_STATE_ACK:
     case ECHI_KIND_FROZEN: echi_states_message(o, e, out); break;
@@ -562,6 +567,8 @@ static void on_start(struct echi_owner *o, struct echi_actions *out) {
     if (plan_of(o)->resumed) echi_act_post(out, 0, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_OWNER_MOMENTUM, 0});
     for (int i = 0; i < o->workers; i++)
         echi_act_post(out, o->worker[i], ECHI_KIND_PUSH, (struct echi_slot){ECHI_SLOT_OWNER_GRADS, o->worker[i]});
+    for (int i = 0; i < o->workers && o->setup->norms > 0; i++)
+        echi_act_post(out, o->worker[i], ECHI_KIND_NORM, (struct echi_slot){ECHI_SLOT_OWNER_NORM, o->worker[i]});
     for (int g = 0; g < plan_of(o)->n_groups; g++) o->peer[g].refresh = g != o->group;
 }
 
@@ -576,6 +583,8 @@ void echi_owner_step(struct echi_owner *o, const struct echi_event *e, struct ec
             o->sends--;
         } else if (e->slot.kind == ECHI_SLOT_OWNER_MOMENTUM) {
             o->momentum_sending--;
+        } else if (e->slot.kind == ECHI_SLOT_OWNER_NORM_ALL) {
+            o->norm.sending--;
         } else if (e->slot.kind == ECHI_SLOT_OWNER_CODED) {
             o->coded_out &= (uint8_t) ~(1u << e->slot.index);
             o->sends--;

@@ -310,6 +310,7 @@ ech_status echi_plan_make(const struct echi_wishes *w, const struct echi_times t
     plan->staleness = w->staleness;
     plan->rounds_apart = w->rounds_apart ? w->rounds_apart : 4;
     plan->deterministic = w->deterministic;
+    plan->sync_norm = w->sync_norm;
     plan->round = echi_wishes_round(w);
     if (w->separate == 1 && !w->has_cut)
         return refuse(text, cap,

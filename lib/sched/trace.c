@@ -66,6 +66,10 @@ void echi_task_put(struct echi_writer *w, const struct echi_task *t) {
     echi_put32(w, t->ratio);
     echi_put32(w, t->sample);
     echi_put32(w, t->number);
+    echi_put16(w, t->part);
+    echi_put16(w, t->layer);
+    put_slot(w, t->norm);
+    put_slot(w, t->sums);
     echi_put_f64(w, t->damping);
 }
 
@@ -97,6 +101,10 @@ static void get_task(struct echi_reader *r, struct echi_task *t) {
     t->ratio = echi_get32(r);
     t->sample = echi_get32(r);
     t->number = echi_get32(r);
+    t->part = echi_get16(r);
+    t->layer = echi_get16(r);
+    t->norm = get_slot(r);
+    t->sums = get_slot(r);
     t->damping = echi_get_f64(r);
     if (!(t->damping >= 0 && t->damping <= 1)) r->ok = false;
 }
@@ -314,6 +322,7 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put8(w, s->lr_given);
     echi_put8(w, s->momentum_given);
     echi_put8(w, s->deterministic);
+    echi_put8(w, s->sync_norm);
     echi_put8(w, (uint8_t)s->codec);
     echi_put8(w, (uint8_t)s->ratios);
     echi_put64(w, s->params);
@@ -361,6 +370,7 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->lr_given = echi_get8(r) != 0;
     s->momentum_given = echi_get8(r) != 0;
     s->deterministic = echi_get8(r) != 0;
+    s->sync_norm = echi_get8(r) != 0;
     const uint8_t codec = echi_get8(r), ratios = echi_get8(r);
     if (codec >= ECHI_CODECS || ratios >= ECHI_RATIOS) r->ok = false;
     s->codec = (enum echi_codec)codec;

@@ -54,10 +54,62 @@ static void code(struct echi_worker *w, struct echi_task *t) {
     const int group = echi_plan_group_owned(p, t->lease.owner);   /* the one that it was begun for, of a worker that has moved */
     t->state = (struct echi_slot){ECHI_SLOT_WORKER_RESIDUAL, 0};
     t->coded = (struct echi_slot){ECHI_SLOT_WORKER_CODED, t->strand};
-    t->first = w->fresh;
+    t->first = w->fresh;   /* of all parts of its step */
     t->ratio = t->lease.owner == w->setup->rank ? ECHI_RATIO_ONE : echi_push_ratio(p, group, t->lease.epoch);
     t->sample = echi_push_sample(p, group);
-    w->fresh = false;
+    w->fresh = w->fresh && t->sums.kind != ECHI_SLOT_NONE;
+}
+
+/* ---- sync_norm: a step in parts (struct echi_task) ---- */
+
+static bool exchanges(const struct echi_worker *w, const struct echi_strand *s) {
+    return w->setup->norms > 0 && echi_lease_exchanges(&s->lease);
+}
+static bool goes_backward(const struct echi_worker *w, const struct echi_strand *s) { return s->part >= w->setup->norms; }
+
+/* The batch-norm that the part in hand ends in front of. */
+static uint16_t norm_behind(const struct echi_worker *w, const struct echi_strand *s) {
+    const int norms = w->setup->norms;
+    return w->setup->norm[goes_backward(w, s) ? 2 * norms - 1 - s->part : s->part];
+}
+
+/* Names what the part in hand begins and ends with. */
+static void name_norms(const struct echi_worker *w, const struct echi_strand *s, struct echi_task *t) {
+    const int norms = w->setup->norms;
+    const int first = t->kind == ECHI_TASK_BACKWARD ? norms : 0, last = t->kind == ECHI_TASK_FORWARD ? norms : 2 * norms;
+    if (!exchanges(w, s)) return;
+    t->part = s->part;
+    if (s->part > first) {
+        t->norm = (struct echi_slot){ECHI_SLOT_WORKER_NORM_ALL, 0};
+        t->samples = s->norm_samples;
+    }
+    if (s->part < last) t->sums = (struct echi_slot){ECHI_SLOT_WORKER_NORM, 0};
+}
+
+static void forward(struct echi_worker *w, struct echi_strand *s, int64_t now, struct echi_actions *out) {
+    const bool separated = w->setup->plan.separated;
+    struct echi_task *t = compute(w, s, separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, now, out);
+    name_norms(w, s, t);
+    if (separated) t->act = (struct echi_slot){ECHI_SLOT_WORKER_ACT, t->strand};
+    else code(w, t);
+    enter(w, s, separated ? ECHI_STRAND_FORWARD : ECHI_STRAND_BACKWARD);
+}
+
+static void backward(struct echi_worker *w, struct echi_strand *s, int64_t now, struct echi_actions *out) {
+    struct echi_task *t = compute(w, s, ECHI_TASK_BACKWARD, now, out);
+    name_norms(w, s, t);
+    t->act = s->act_grad;
+    code(w, t);
+    enter(w, s, ECHI_STRAND_BACKWARD);
+}
+
+/* The next part of a step, when what it begins with is here, and what the part before it ended with has left. */
+static void go_on(struct echi_worker *w, int64_t now, struct echi_actions *out) {
+    struct echi_strand *s = oldest(w, ECHI_STRAND_WAITS_NORM);
+    if (!s || s->norm_samples == 0 || s->norm_sending) return;
+    s->part++;
+    if (w->setup->plan.separated && s->part > w->setup->norms) backward(w, s, now, out);
+    else forward(w, s, now, out);
 }
 
 /* The first lease that may be computed on these weights, or -1. Under BSP one of a lost worker may have to be done before one
@@ -70,13 +122,9 @@ static int may_begin(const struct echi_worker *w, const struct echi_strand *s) {
 
 /* One strand at a time goes forward and one backward, so that rows and pushes leave in the order of their leases. */
 static void begin(struct echi_worker *w, int64_t now, struct echi_actions *out) {
+    go_on(w, now, out);
     struct echi_strand *s = oldest(w, ECHI_STRAND_ANSWERED);
-    if (s && !oldest(w, ECHI_STRAND_BACKWARD)) {
-        struct echi_task *t = compute(w, s, ECHI_TASK_BACKWARD, now, out);
-        t->act = s->act_grad;
-        code(w, t);
-        enter(w, s, ECHI_STRAND_BACKWARD);
-    }
+    if (s && !oldest(w, ECHI_STRAND_BACKWARD)) backward(w, s, now, out);
     s = oldest(w, ECHI_STRAND_IDLE);
     if (!s || s->sending > 0 || oldest(w, ECHI_STRAND_FORWARD)) return;
     const int first = may_begin(w, s);
@@ -87,11 +135,8 @@ static void begin(struct echi_worker *w, int64_t now, struct echi_actions *out) 
     memmove(&w->lease[first], &w->lease[first + 1], (size_t)(w->n_leases - first) * sizeof w->lease[0]);
     s->next_layer = w->setup->cut - 1;
     memset(s->ready, 0, sizeof s->ready);
-    const bool separated = w->setup->plan.separated;
-    struct echi_task *t = compute(w, s, separated ? ECHI_TASK_FORWARD : ECHI_TASK_STEP, now, out);
-    if (separated) t->act = (struct echi_slot){ECHI_SLOT_WORKER_ACT, t->strand};
-    else code(w, t);
-    enter(w, s, separated ? ECHI_STRAND_FORWARD : ECHI_STRAND_BACKWARD);
+    s->part = 0;
+    forward(w, s, now, out);
 }
 
 static bool begun(const struct echi_strand *s) { return s->phase >= ECHI_STRAND_FORWARD; }
@@ -249,8 +294,30 @@ static void on_act_grad(struct echi_worker *w, const struct echi_event *e, struc
     over(w, s);
 }
 
+static void on_norm(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
+    struct echi_strand *s = oldest(w, ECHI_STRAND_WAITS_NORM);
+    if (e->from != w->owner || !s || s->norm_samples > 0 || m->layer != norm_behind(w, s) || m->flag != goes_backward(w, s) ||
+        m->lease.round != s->lease.round || m->lease.part != s->lease.part || m->samples < s->lease.n || m->samples > s->lease.round_size)
+        return echi_act_fault(out, ECH_E_FORMAT, "sums of a batch-norm came that nobody waits for: do all nodes run the same version?");
+    s->norm_samples = (uint32_t)m->samples;
+}
+
+/* A part has ended in front of a batch-norm. */
+static void stop_at_norm(struct echi_worker *w, struct echi_strand *s, const struct echi_task *t, struct echi_actions *out) {
+    struct echi_action *a = echi_act_send(out, s->lease.owner, ECHI_ROLE_OWNER, ECHI_ROLE_WORKER, ECHI_KIND_NORM);
+    a->slot = t->sums;
+    a->msg.lease = s->lease;
+    a->msg.layer = norm_behind(w, s);
+    a->msg.flag = goes_backward(w, s);
+    s->norm_samples = 0;
+    s->norm_sending = true;
+    enter(w, s, ECHI_STRAND_WAITS_NORM);
+}
+
 static void on_message(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     switch (e->msg->kind) {
+    case ECHI_KIND_NORM_ALL: on_norm(w, e, out); break;
     case ECHI_KIND_LEASE: on_lease(w, e, out); break;
     case ECHI_KIND_WEIGHTS: on_weights(w, e, out); break;
     case ECHI_KIND_ACT_GRAD: on_act_grad(w, e, out); break;
@@ -262,7 +329,14 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
     struct echi_strand *s = &w->strand[e->task->strand];
     if (e->task->kind == ECHI_TASK_DECODE) return decoded(w, out);
     if (--w->tasks == 0) w->busy += (uint64_t)e->now - w->busy_since;
+    if (e->task->norm.kind) echi_act_post(out, s->lease.owner, ECHI_KIND_NORM_ALL, e->task->norm);
     if (e->task->kind == ECHI_TASK_FORWARD && s->abandoned) return over(w, s);
+    const bool has_loss = e->task->kind == ECHI_TASK_STEP && (!exchanges(w, s) || s->part == w->setup->norms);
+    if (has_loss) {
+        s->loss = e->result->loss[0];
+        s->correct = e->result->correct[0];
+    }
+    if (e->task->sums.kind && !s->abandoned) return stop_at_norm(w, s, e->task, out);
     if (e->task->kind == ECHI_TASK_FORWARD) {
         struct echi_action *a = echi_act_send(out, w->setup->plan.head, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER, ECHI_KIND_ACT);
         a->slot = e->task->act;
@@ -271,12 +345,7 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
         enter(w, s, ECHI_STRAND_WAITS_HEAD);
         return;
     }
-    if (e->task->kind == ECHI_TASK_STEP) {
-        s->loss = e->result->loss[0];
-        s->correct = e->result->correct[0];
-    } else {
-        echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, e->task->act);
-    }
+    if (e->task->kind == ECHI_TASK_BACKWARD) echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, e->task->act);
     if (s->abandoned) return over(w, s);
     if (!(s->loss - s->loss == 0))
         return echi_act_fault(out, ECH_E_DIVERGED,
@@ -332,7 +401,7 @@ static void on_lost(struct echi_worker *w, const struct echi_event *e, struct ec
         owned = s->abandoned = true;
         if (s->phase != ECHI_STRAND_ANSWERED) continue;
         echi_act_post(out, p->head, ECHI_KIND_ACT_GRAD, s->act_grad);
-        over(w, s);
+        over(w, s);   /* what waits for a batch-norm's sums does so under bsp, where no owner can be lost */
     }
     if (owned) clear_residual(w);
     if (e->from == w->owner) change_owner(w, e, out);
@@ -371,6 +440,7 @@ static void on_start(struct echi_worker *w, struct echi_actions *out) {
         if (w->setup->plan.separated)
             echi_act_post(out, w->setup->plan.head, ECHI_KIND_ACT_GRAD, (struct echi_slot){ECHI_SLOT_WORKER_ACT_GRAD, (uint8_t)i});
     }
+    if (w->setup->norms > 0) echi_act_post(out, w->owner, ECHI_KIND_NORM_ALL, (struct echi_slot){ECHI_SLOT_WORKER_NORM_ALL, 0});
 }
 
 /* Under `local` leases come in as they always do; what becomes of them is said in worker_local.c. */
@@ -387,7 +457,10 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
     switch (e->type) {
     case ECHI_EVENT_START: on_start(w, out); break;
     case ECHI_EVENT_MESSAGE: on_message(w, e, out); break;
-    case ECHI_EVENT_SENT: w->strand[e->slot.index].sending--; break;
+    case ECHI_EVENT_SENT:
+        if (e->slot.kind == ECHI_SLOT_WORKER_NORM) w->strand[0].norm_sending = false;   /* with rounds there is one strand */
+        else w->strand[e->slot.index].sending--;
+        break;
     case ECHI_EVENT_LOST: on_lost(w, e, out); break;
     case ECHI_EVENT_MOVED: on_moved(w, e, out); break;
     case ECHI_EVENT_GRADIENT: {

@@ -79,14 +79,12 @@ static ech_status stand_slots(struct echi_sim *s, int rank) {
 
 static void on_plan(struct echi_sim *s, int rank, const uint8_t *body, size_t len) {
     struct echi_sim_node *n = &s->node[rank];
-    const struct echi_job *job = s->job;
     struct echi_plan plan;
     if (!echi_plan_decode(body, len, &plan) || plan.world != s->world) {
         echi_fail(s->err, ECH_E_INTERNAL, "sim.plan", "the plan that came to rank %d does not fit this run", rank);
         return echi_sim_end(s, ECH_E_INTERNAL);
     }
-    n->setup = (struct echi_setup){.plan = plan, .rank = rank, .n_layers = job->n_layers, .cut_width = (uint32_t)job->cut_width,
-                                   .cut = plan.separated ? job->cut_params : job->n_layers};
+    echi_job_setup(s->job, &plan, rank, &n->setup);
     if (rank == 0) echi_sim_make_shapes(s);
     ech_status status = stand_slots(s, rank);
     if (status != ECH_OK) return echi_sim_end(s, status);

@@ -66,6 +66,35 @@ void echi_sim_make_shapes(struct echi_sim *s) {
     finish(s, &s->step);
 }
 
+static const struct echi_sim_shape *shape_of(const struct echi_sim *s, const struct echi_task *t) {
+    switch (t->kind) {
+    case ECHI_TASK_STEP: return &s->step;
+    case ECHI_TASK_FORWARD: return &s->forward;
+    case ECHI_TASK_BACKWARD: return &s->backward;
+    default: return NULL;
+    }
+}
+
+/* The unit of its shape with which a part of a step begins (struct echi_task): that of a batch-norm, or one past the end. */
+static int part_begins(const struct echi_sim *s, int rank, const struct echi_task *t, int part) {
+    const struct echi_setup *u = &s->node[rank].setup;
+    const bool forward = part <= u->norms;
+    if (t->kind == ECHI_TASK_BACKWARD ? forward : part == 0) return 0;
+    if (t->kind == ECHI_TASK_FORWARD ? !forward : part > 2 * u->norms) return shape_of(s, t)->shape.units;
+    const int layer = u->norm[forward ? part - 1 : 2 * u->norms - part];
+    return forward ? layer : shape_of(s, t)->shape.units - 1 - layer;   /* a shape ends with the backward unit of layer 0 */
+}
+
+static bool in_parts(const struct echi_task *t) { return t->kind != ECHI_TASK_NORM && (t->norm.kind || t->sums.kind); }
+
+/* What part of the time of all parts a task takes. */
+static double part_of_time(const struct echi_sim *s, int rank, const struct echi_task *t) {
+    if (!in_parts(t)) return 1;
+    const int first = part_begins(s, rank, t, t->part), end = part_begins(s, rank, t, t->part + 1);
+    const double *until = shape_of(s, t)->until;
+    return (end > 0 ? until[end - 1] : 0) - (first > 0 ? until[first - 1] : 0);
+}
+
 /* ----------------------------------------------------------------- prices */
 
 void echi_sim_times(const struct echi_sim *s, int rank, struct echi_times *out) {
@@ -144,6 +173,7 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
         return rows + (t->state.kind != ECHI_SLOT_NONE ? p->add * parameters(s, rank, true) : 0);
     }
     case ECHI_TASK_HEAD_APPLY: return p->apply * parameters(s, rank, true);
+    case ECHI_TASK_NORM: return p->add * t->n_rows * (double)s->job->layer[t->layer].running;
     case ECHI_TASK_ADD: return p->add * parameters(s, rank, false) + reading_push(s, rank, &t->lease);
     case ECHI_TASK_APPLY:
         return p->apply * parameters(s, rank, false) + (t->grads.kind == ECHI_SLOT_OWNER_GRADS ? reading_push(s, rank, &t->lease) : 0) +
@@ -173,12 +203,16 @@ void echi_sim_compute(struct echi_sim *s, int rank, const struct echi_task *task
     if (id == ECHI_NOTHING) return echi_sim_no_memory(s);
     struct echi_sim_task *t = echi_records_at(&s->tasks, id);
     *t = (struct echi_sim_task){.node = (uint16_t)rank, .told = n->setup.cut, .task = *task};
-    if (task->kind == ECHI_TASK_STEP || task->kind == ECHI_TASK_FORWARD) n->factor[task->strand] = echi_cost_step_factor(s->cost, rank, n->steps++);
+    if ((task->kind == ECHI_TASK_STEP || task->kind == ECHI_TASK_FORWARD) && task->part == 0)
+        n->factor[task->strand] = echi_cost_step_factor(s->cost, rank, n->steps++);
     struct echi_work w = {.urgency = task->kind, .while_held = task->kind == ECHI_TASK_EVAL, .cookie = id};
-    if (task->kind == ECHI_TASK_STEP) w.shape = &s->step.shape;
-    if (task->kind == ECHI_TASK_FORWARD) w.shape = &s->forward.shape;
-    if (task->kind == ECHI_TASK_BACKWARD) w.shape = &s->backward.shape;
-    w.seconds = price(s, rank, task, &w.part);
+    const struct echi_sim_shape *shape = shape_of(s, task);
+    if (shape && !in_parts(task)) w.shape = &shape->shape;
+    if (in_parts(task)) {
+        const int first = part_begins(s, rank, task, task->part);
+        if (shape->layer[first] >= 0) t->told = shape->layer[first] + 1;
+    }
+    w.seconds = price(s, rank, task, &w.part) * part_of_time(s, rank, task);
     echi_cost_compute(s->cost, rank, &w);
 }
 
@@ -204,15 +238,19 @@ static void tell_gradients(struct echi_sim *s, struct echi_sim_task *t, int laye
 void echi_sim_on_mark(struct echi_sim *s, uint32_t id, int unit) {
     struct echi_sim_task *t = echi_records_at(&s->tasks, id);
     if (!run(s, t)) return;
-    if (t->task.kind == ECHI_TASK_STEP) tell_gradients(s, t, s->step.layer[unit]);
-    else if (t->task.kind == ECHI_TASK_BACKWARD) tell_gradients(s, t, s->backward.layer[unit]);
+    const struct echi_sim_shape *shape = shape_of(s, &t->task);
+    if (shape) tell_gradients(s, t, shape->layer[unit]);
     else tell(s, t, ECHI_EVENT_GRADIENT, 0);
 }
 
 void echi_sim_on_done(struct echi_sim *s, uint32_t id) {
     struct echi_sim_task *t = echi_records_at(&s->tasks, id);
     if (!run(s, t)) return;
-    if (t->task.kind == ECHI_TASK_STEP || t->task.kind == ECHI_TASK_BACKWARD) tell_gradients(s, t, 0);
+    const struct echi_sim_shape *shape = shape_of(s, &t->task);
+    if (shape) {
+        const int end = in_parts(&t->task) ? part_begins(s, t->node, &t->task, t->task.part + 1) : shape->shape.units;
+        if (end > 0 && shape->layer[end - 1] >= 0) tell_gradients(s, t, shape->layer[end - 1]);
+    }
     tell(s, t, ECHI_EVENT_COMPUTED, 0);
     echi_records_give(&s->tasks, id);
 }

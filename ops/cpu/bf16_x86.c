@@ -48,19 +48,58 @@ static void half_of_rows(const struct echi_cpu_lines *l, int first, int from, ui
     for (int i = 0; i < LINES; i++, at += line) _mm512_storeu_si512(to + i * STEPS, rounded(at, at + LINES));
 }
 
+/* What is `low` in 16 lanes beside what is `high` in them. */
+static inline __m512i beside(const float *low, const float *high) {
+    const __m512i pairs = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3,
+                                           18, 2, 17, 1, 16, 0);
+    return _mm512_permutexvar_epi16(pairs, rounded(low, high));
+}
+
 static void half_of_columns(const struct echi_cpu_lines *l, int first, int from, uint16_t *to) {
     if (l->line == 1 && l->lines - first >= LINES && l->depth - from >= STEPS) {
         /* Two steps of 16 lines become 16 pairs. */
-        const __m512i pairs = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3,
-                                               18, 2, 17, 1, 16, 0);
         const float *at = l->at + first + from * l->step;
-        for (int k = 0; k < STEPS; k += 2, at += 2 * l->step)
-            _mm512_storeu_si512(to + k * LINES, _mm512_permutexvar_epi16(pairs, rounded(at, at + l->step)));
+        for (int k = 0; k < STEPS; k += 2, at += 2 * l->step) _mm512_storeu_si512(to + k * LINES, beside(at, at + l->step));
         return;
     }
     uint16_t rows[HALF] __attribute__((aligned(64)));
     half_of_rows(l, first, from, rows);
     turn((const float *)(const void *)rows, LINES, LINES, (float *)(void *)to, LINES);   /* pairs are moved as floats are: their bits stay */
+}
+
+void echi_cpu_bf16_pack_pairs(const struct echi_cpu_bf16_pairs *p, uint16_t *to) {
+    static const float nothing[LINES];
+    for (int i = 0; i < LINES; i++)
+        _mm512_storeu_si512(to + i * STEPS, beside(i < p->firsts ? p->first + i * p->row : nothing,
+                                                   i < p->seconds ? p->second + i * p->row : nothing));
+}
+
+void echi_cpu_bf16_pack_turned(const struct echi_cpu_bf16_pairs *p, uint16_t *to) {
+    uint16_t rows[HALF] __attribute__((aligned(64)));
+    echi_cpu_bf16_pack_pairs(p, rows);
+    turn((const float *)(const void *)rows, LINES, LINES, (float *)(void *)to, LINES);   /* as above */
+}
+
+/* 16 numbers, `apart` from each other, of which so many are there. */
+static inline __m512 gathered(const float *at, int apart, int count) {
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __mmask16 there = (__mmask16)(count >= LINES ? 0xffffu : count > 0 ? (1u << count) - 1 : 0);
+    return _mm512_mask_i32gather_ps(_mm512_setzero_ps(), there, _mm512_mullo_epi32(lane, _mm512_set1_epi32(apart)), at, sizeof(float));
+}
+
+void echi_cpu_bf16_pack_weights(const float *w, int in, int taps, uint16_t *to, ptrdiff_t tap_apart) {
+    for (int tap = 0; tap < taps; tap++, w++, to += tap_apart)
+        _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(gathered(w + LINES * taps, taps, in - LINES), gathered(w, taps, in)));
+}
+
+void echi_cpu_bf16_pack_weights_turned(const float *w, ptrdiff_t out_apart, int out, int in, int taps, uint16_t *to, ptrdiff_t tap_apart) {
+    float rows[STEPS][LINES];
+    uint16_t pairs[HALF] __attribute__((aligned(64)));
+    for (int tap = 0; tap < taps; tap++, to += tap_apart) {
+        for (int o = 0; o < STEPS; o++) _mm512_storeu_ps(rows[o], gathered(w + (o < out ? o * out_apart + tap : 0), taps, o < out ? in : 0));
+        echi_cpu_bf16_pack_pairs(&(struct echi_cpu_bf16_pairs){rows[0], rows[1], (ptrdiff_t)2 * LINES, LINES, LINES}, pairs);
+        turn((const float *)(const void *)pairs, LINES, LINES, (float *)(void *)to, LINES);
+    }
 }
 
 typedef void half_function(const struct echi_cpu_lines *l, int first, int from, uint16_t *to);
@@ -86,11 +125,19 @@ static const struct { uint8_t palette, start_row, reserved[14]; uint16_t row_byt
 void echi_cpu_amx_begin(void) { _tile_loadconfig(&tiles); }
 void echi_cpu_amx_end(void) { _tile_release(); }
 
-static void amx_sums(int steps, const uint16_t *a, const uint16_t *b, float sum[PANEL][PANEL]) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+/* From nothing, or beside what is there. */
+static void amx_sums(int steps, const uint16_t *a, const uint16_t *b, bool add, float sum[PANEL][PANEL]) {
+    if (add) {
+        _tile_loadd(0, sum[0], PANEL * sizeof(float));
+        _tile_loadd(1, sum[0] + LINES, PANEL * sizeof(float));
+        _tile_loadd(2, sum[LINES], PANEL * sizeof(float));
+        _tile_loadd(3, sum[LINES] + LINES, PANEL * sizeof(float));
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
     for (int k = 0; k < steps; k++, a += 2 * HALF, b += 2 * HALF) {
         _tile_loadd(4, a, 64);
         _tile_loadd(6, b, 64);
@@ -108,11 +155,14 @@ static void amx_sums(int steps, const uint16_t *a, const uint16_t *b, float sum[
 }
 
 /* 8 rows x 2 vectors at a time; a row's pair is 32 bits. */
-static void dot_sums(int steps, const uint16_t *a, const uint16_t *b, float sum[PANEL][PANEL]) {
+static void dot_sums(int steps, const uint16_t *a, const uint16_t *b, bool add, float sum[PANEL][PANEL]) {
     enum { ROWS = 8 };
     for (int row = 0; row < PANEL; row += ROWS) {
         __m512 s[ROWS][2];
-        _Pragma("GCC unroll 8") for (int o = 0; o < ROWS; o++) s[o][0] = s[o][1] = _mm512_setzero_ps();
+        _Pragma("GCC unroll 8") for (int o = 0; o < ROWS; o++) {
+            s[o][0] = add ? _mm512_loadu_ps(sum[row + o]) : _mm512_setzero_ps();
+            s[o][1] = add ? _mm512_loadu_ps(sum[row + o] + LINES) : _mm512_setzero_ps();
+        }
         for (int k = 0; k < steps; k++) {
             const uint16_t *own = a + k * 2 * HALF + row * STEPS, *other = b + k * 2 * HALF;
             for (int pair = 0; pair < STEPS / 2; pair++) {
@@ -133,30 +183,145 @@ static void dot_sums(int steps, const uint16_t *a, const uint16_t *b, float sum[
     }
 }
 
-/* Columns [at, at + 32) of the panel's: what is there goes out. */
-static void put(const struct echi_cpu_panel *p, int at, float sum[PANEL][PANEL]) {
-    for (int o = 0; o < p->rows; o++) {
+/* Rows [row, row + 32) and columns [at, at + 32) of the panel's: what is there goes out. */
+static void put(const struct echi_cpu_panel *p, int row, int at, float sum[PANEL][PANEL]) {
+    for (int o = row; o < min_int(row + PANEL, p->rows); o++) {
         const __m512 start = _mm512_set1_ps(p->start ? p->start[o] : 0.0f);
         for (int i = 0; i < PANEL && at + i < p->columns; i += LINES) {
             const int left = p->columns - at - i;
             const __mmask16 there = (__mmask16)(left >= LINES ? 0xffffu : (1u << left) - 1);
             float *to = p->out + o * p->out_row + (at + i) / LINES * p->out_vector;
-            __m512 y = _mm512_loadu_ps(sum[o] + i) + (p->add ? _mm512_maskz_loadu_ps(there, to) : start);
+            __m512 y = _mm512_loadu_ps(sum[o - row] + i) + (p->add ? _mm512_maskz_loadu_ps(there, to) : start);
             if (p->relu) y = _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_LE_OQ), _mm512_setzero_ps());
             _mm512_mask_storeu_ps(to, there, y);
         }
     }
 }
 
-static inline __attribute__((always_inline)) void panel(const struct echi_cpu_panel *p, void sums(int, const uint16_t *, const uint16_t *, float[PANEL][PANEL])) {
+/* So many steps of 32 columns, 16 KiB, stay in the first-level cache while all rows go by, whose sums wait in it, too. */
+enum { NEAR_STEPS = 8 };
+
+typedef void sums_function(int steps, const uint16_t *a, const uint16_t *b, bool add, float sum[PANEL][PANEL]);
+static inline __attribute__((always_inline)) void panel(const struct echi_cpu_panel *p, sums_function *sums) {
     const int steps = (p->depth + STEPS - 1) / STEPS;
-    float sum[PANEL][PANEL] __attribute__((aligned(64)));
+    float sum[ECHI_CPU_BF16_ROWS / PANEL][PANEL][PANEL] __attribute__((aligned(64)));
     const uint16_t *b = p->b;
-    for (int at = 0; at < p->columns; at += PANEL, b += (ptrdiff_t)steps * 2 * HALF) {
-        sums(steps, p->a, b, sum);
-        put(p, at, sum);
-    }
+    for (int at = 0; at < p->columns; at += PANEL, b += (ptrdiff_t)steps * 2 * HALF)
+        for (int k = 0, n; k < steps; k += n) {
+            n = min_int(NEAR_STEPS, steps - k);
+            for (int row = 0; row < p->rows; row += PANEL) {
+                const uint16_t *a = (const uint16_t *)p->a + ((ptrdiff_t)row / PANEL * steps + k) * 2 * HALF;
+                sums(n, a, b + (ptrdiff_t)k * 2 * HALF, k > 0, sum[row / PANEL]);
+                if (k + n == steps) put(p, row, at, sum[row / PANEL]);
+            }
+        }
 }
 void echi_cpu_bf16_panel_amx(const struct echi_cpu_panel *p) { panel(p, amx_sums); }
 void echi_cpu_bf16_panel_dot(const struct echi_cpu_panel *p) { panel(p, dot_sums); }
+
+/* ---- sums of blocks, wherever they are ---- */
+
+/* `low`, `right`: are there rows in the lower block, is there a second column? Loops with constants for both. */
+static inline __attribute__((always_inline)) void add_blocks(const struct echi_cpu_bf16_sums *p, bool low, bool right) {
+    const struct echi_cpu_bf16_loop l0 = p->loop[0], l1 = p->loop[1], l2 = p->loop[2];
+    int fetched = 0;
+    for (int i = 0; i < l0.n; i++)
+        for (int j = 0; j < l1.n; j++) {
+            const uint16_t *a = p->a + (i * l0.a + j * l1.a) * HALF, *b = p->b + (i * l0.b + j * l1.b) * HALF;
+            for (int k = 0; k < l2.n; k++, a += l2.a * HALF, b += l2.b * HALF) {
+                /* A few of the places that sums go to at a time, so that loads are not kept waiting. */
+                for (const int until = min_int(fetched + 2, p->rows); fetched < until; fetched++) {
+                    __builtin_prefetch(p->out + fetched * p->out_row, 1);
+                    if (right) __builtin_prefetch(p->out + fetched * p->out_row + p->out_next, 1);
+                }
+                _tile_loadd(4, a, 64);
+                _tile_loadd(6, b, 64);
+                _tile_dpbf16ps(0, 4, 6);
+                if (right) {
+                    _tile_loadd(7, b + HALF, 64);
+                    _tile_dpbf16ps(1, 4, 7);
+                }
+                if (!low) continue;
+                _tile_loadd(5, a + HALF, 64);
+                _tile_dpbf16ps(2, 5, 6);
+                if (right) _tile_dpbf16ps(3, 5, 7);
+            }
+        }
+}
+
+/* A block of sums, 16 rows of 16: what is in it before, and where it goes. Rows that are not there are kept to themselves. */
+struct places { float *at; ptrdiff_t row; int rows; };
+static struct places places_of(const struct echi_cpu_bf16_sums *p, int half, int column) {
+    return (struct places){p->out + half * LINES * p->out_row + column * p->out_next, p->out_row, min_int(LINES, p->rows - half * LINES)};
+}
+static void begin_with(const struct echi_cpu_bf16_sums *p, float *starts) {
+    for (int i = 0; i < PANEL; i++) _mm512_storeu_ps(starts + i * LINES, _mm512_set1_ps(i < p->rows ? p->start[i] : 0.0f));
+}
+static void end_with(const struct echi_cpu_bf16_sums *p, struct places to, float *own) {
+    for (int i = 0; i < to.rows && (p->relu || own); i++) {
+        __m512 y = _mm512_loadu_ps(own ? own + i * LINES : to.at + i * to.row);
+        if (p->relu) y = _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_LE_OQ), _mm512_setzero_ps());
+        _mm512_storeu_ps(to.at + i * to.row, y);
+    }
+}
+
+/* Tiles have numbers, not addresses: so what is done with each of the four is said for each. */
+#define FOUR_TILES(what) what(0, 0, 0) what(1, 0, 1) what(2, 1, 0) what(3, 1, 1)
+void echi_cpu_bf16_sums_amx(const struct echi_cpu_bf16_sums *p) {
+    float own[PANEL][LINES] __attribute__((aligned(64)));
+    const bool low = p->rows > LINES, right = p->columns > 1;
+    if (p->start) begin_with(p, own[0]);
+#define BEGIN(tile, half, column)                                                                                                 \
+    if ((low || !half) && (right || !column)) {                                                                                   \
+        const struct places from = places_of(p, half, column);                                                                    \
+        if (p->add) _tile_loadd(tile, from.at, (size_t)from.row * sizeof(float));                                                 \
+        else if (p->start) _tile_loadd(tile, own[half * LINES], LINES * sizeof(float));                                           \
+        else _tile_zero(tile);                                                                                                    \
+    }
+    FOUR_TILES(BEGIN)
+    if (low && right) add_blocks(p, true, true);
+    else if (low) add_blocks(p, true, false);
+    else if (right) add_blocks(p, false, true);
+    else add_blocks(p, false, false);
+#define END(tile, half, column)                                                                                                   \
+    if ((low || !half) && (right || !column)) {                                                                                   \
+        const struct places to = places_of(p, half, column);                                                                      \
+        if (to.rows == LINES) _tile_stored(tile, to.at, (size_t)to.row * sizeof(float));                                          \
+        else _tile_stored(tile, own[0], LINES * sizeof(float));                                                                   \
+        end_with(p, to, to.rows == LINES ? NULL : own[0]);                                                                        \
+    }
+    FOUR_TILES(END)
+}
+
+/* 8 rows x 1 column at a time, pair by pair. */
+void echi_cpu_bf16_sums_dot(const struct echi_cpu_bf16_sums *p) {
+    enum { ROWS = 8 };
+    const struct echi_cpu_bf16_loop l0 = p->loop[0], l1 = p->loop[1], l2 = p->loop[2];
+    for (int row = 0; row < p->rows; row += ROWS)
+        for (int column = 0; column < p->columns; column++) {
+            const int rows = min_int(ROWS, p->rows - row);
+            float *out = p->out + row * p->out_row + column * p->out_next, own[ROWS][LINES];
+            __m512 s[ROWS];
+            for (int o = 0; o < ROWS; o++)
+                _mm512_storeu_ps(own[o], o >= rows ? _mm512_setzero_ps() : p->add ? _mm512_loadu_ps(out + o * p->out_row)
+                                                                              : _mm512_set1_ps(p->start ? p->start[row + o] : 0.0f));
+            _Pragma("GCC unroll 8") for (int o = 0; o < ROWS; o++) s[o] = _mm512_loadu_ps(own[o]);
+            for (int i = 0; i < l0.n; i++)
+                for (int j = 0; j < l1.n; j++)
+                    for (int k = 0; k < l2.n; k++) {
+                        const uint16_t *a = p->a + (i * l0.a + j * l1.a + k * l2.a) * HALF + row * STEPS;
+                        const uint16_t *b = p->b + (i * l0.b + j * l1.b + k * l2.b + column) * HALF;
+                        for (int pair = 0; pair < STEPS / 2; pair++) {
+                            const __m512bh in = (__m512bh)_mm512_loadu_si512(b + pair * STEPS);
+                            _Pragma("GCC unroll 8") for (int o = 0; o < ROWS; o++) {
+                                int32_t two;
+                                memcpy(&two, a + o * STEPS + 2 * pair, sizeof two);
+                                s[o] = _mm512_dpbf16_ps(s[o], (__m512bh)_mm512_set1_epi32(two), in);
+                            }
+                        }
+                    }
+            _Pragma("GCC unroll 8") for (int o = 0; o < ROWS; o++) _mm512_storeu_ps(own[o], s[o]);
+            end_with(p, (struct places){out, p->out_row, rows}, own[0]);
+        }
+}
 #endif

@@ -10,6 +10,12 @@ void echi_cpu_conv_margins(const struct echi_layer *l, int *left, int *right) {
     *right = max_int(0, (l->out.w - 1) * l->stride_w - l->pad_w + l->kernel_w - l->in.w);
 }
 
+struct echi_cpu_range echi_cpu_inside(int k, int begin, int end, int in, int stride, int pad) {
+    const int first = k >= pad ? 0 : (pad - k + stride - 1) / stride, beyond = in - 1 + pad - k < 0 ? 0 : (in - 1 + pad - k) / stride + 1;
+    const int from = max_int(begin, first);
+    return (struct echi_cpu_range){from, max_int(from, min_int(end, beyond))};
+}
+
 /* The gradient of the input is again a convolution, of dy with the kernel turned round. With a stride s there are s of them
  * along each axis: inputs phase, phase + s, ... see only the taps k = first, first + s, ... */
 struct phase { struct echi_cpu_axis axis; int first; };
@@ -92,8 +98,9 @@ static void forward_row(const struct echi_cpu_stack *s, const struct conv *a, in
 static struct echi_cpu_winograd winograd_of(const struct echi_cpu_stack *s, int unit, const float *params) {
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
-    return (struct echi_cpu_winograd){.m = u->winograd, .in = l->in.c, .out = l->out.c, .in_h = l->in.h, .out_h = l->out.h, .out_w = l->out.w,
-                                      .pad_h = l->pad_h, .pad_w = l->pad_w, .x = echi_cpu_value(s, u->from), .y = echi_cpu_value(s, unit + 1),
+    return (struct echi_cpu_winograd){.m = u->winograd, .in = l->in.c, .out = l->out.c,
+                                      .in_h = l->in.h, .out_h = l->out.h, .out_w = l->out.w, .pad_h = l->pad_h, .pad_w = l->pad_w,
+                                      .x = echi_cpu_value(s, u->from), .y = echi_cpu_value(s, unit + 1),
                                       .weights = params + l->weight_at, .weight_out = 9 * (ptrdiff_t)l->in.c, .weight_in = 9,
                                       .start = l->bias ? params + l->bias_at : NULL, .relu = u->relu};
 }
@@ -143,6 +150,7 @@ static double products_of_row(const struct echi_layer *l) {
 
 void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *params) {
     const struct echi_cpu_unit *u = &s->units[unit];
+    if (u->bf16) return echi_cpu_conv_bf16_forward(s, unit, params);
     if (u->winograd) return winograd_forward(s, unit, params);
     const int rows = s->groups * (u->pool ? u->pool->out.h : u->layer->out.h);
     const struct conv a = {.unit = unit, .params = params, .cuts = echi_cpu_cuts(s, rows, u->layer->out.c, ECHI_CPU_STEP)};
@@ -243,9 +251,9 @@ static int tiles_of(const struct echi_cpu_stack *s, const struct echi_cpu_unit *
     return even < least ? least : min_int(even, out);
 }
 
-/* Sums for the gradients of weights and biases, of one tile of output channels and one half of the groups. Goes through dy in parts that are
- * used while they are in the cache; `keep` leaves all of them in u->dy, otherwise the parts of a group share its first rows. Item: a tile of a
- * half. */
+/* Sums for the gradients of weights and biases, of one tile of output channels and one half of the groups. Goes through dy in parts that
+ * are used while they are in the cache; `keep` leaves all of them in u->dy, otherwise the parts of a group share its first rows. Item: a
+ * tile of a half. */
 static void sum_tiles(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
     const struct conv *a = args;
     const struct echi_cpu_unit *u = &s->units[a->unit];
@@ -254,7 +262,8 @@ static void sum_tiles(struct echi_cpu_stack *s, const void *args, int begin, int
     const int step = u->pool ? u->pool->stride_h : 1, tiles = tiles_of(s, u);
     (void)place;
     for (int item = begin; item < end; item++) {
-        const struct echi_cpu_range c = echi_cpu_cut(l->out.c, 1, item % tiles, tiles), groups = echi_cpu_cut(s->groups, 1, item / tiles, u->halves);
+        const struct echi_cpu_range c = echi_cpu_cut(l->out.c, 1, item % tiles, tiles);
+        const struct echi_cpu_range groups = echi_cpu_cut(s->groups, 1, item / tiles, u->halves);
         const size_t channels = (size_t)(c.end - c.begin), first = (size_t)(item / tiles * l->out.c + c.begin);
         const int rows = DY_BYTES / (int)((c.end - c.begin) * u->dy_row * (ptrdiff_t)sizeof(float)), band = max_int(1, rows / step) * step;
         memset(s->sums + first * filter, 0, channels * filter * sizeof(float));
@@ -329,8 +338,8 @@ static void input_grad(struct echi_cpu_stack *s, int unit, int g, int g_end, con
     echi_cpu_share_out(s, rows * a.cuts, products_of_row(l) * l->out.h / l->in.h / a.cuts, input_grad_rows, &a);
 }
 
-/* The gradients before ReLU of some groups, `apart` from each other, whole, and their shares of the bias' gradient, apart too: what comes first,
- * from group 0 on, clears those. Item: an output channel of a group. */
+/* The gradients before ReLU of some groups, `apart` from each other, whole, and their shares of the bias' gradient, apart too: what comes
+ * first, from group 0 on, clears those. Item: an output channel of a group. */
 struct before { int unit, g, apart; };
 static void channels_before_relu(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
     const struct before *a = args;
@@ -362,9 +371,11 @@ static void winograd_backward(struct echi_cpu_stack *s, int unit, const float *p
     const struct echi_layer *l = u->layer;
     const struct echi_cpu_view dy = {u->dy + u->dy_left * s->k->width, u->dy_group, u->dy_channel, u->dy_row, s->k->width};
     struct echi_cpu_winograd w = winograd_of(s, unit, params);
-    struct echi_cpu_winograd back = {.m = echi_cpu_winograd_back(u->winograd), .in = l->out.c, .out = l->in.c, .in_h = l->out.h, .out_h = l->in.h, .out_w = l->in.w,
+    struct echi_cpu_winograd back = {.m = echi_cpu_winograd_back(u->winograd), .in = l->out.c, .out = l->in.c,
+                                     .in_h = l->out.h, .out_h = l->in.h, .out_w = l->in.w,
                                      .pad_h = 2 - l->pad_h, .pad_w = 2 - l->pad_w, .x = dy, .y = echi_cpu_share(s, u->from),
-                                     .weights = params + l->weight_at, .weight_out = 9, .weight_in = 9 * (ptrdiff_t)l->in.c, .turned = true};
+                                     .weights = params + l->weight_at, .weight_out = 9, .weight_in = 9 * (ptrdiff_t)l->in.c,
+                                     .turned = true};
     const ptrdiff_t x_group = w.x.group, y_group = back.y.group;
     if (u->late) {
         for (int g = 0; g < s->groups; g++) {
@@ -404,6 +415,7 @@ static void turned_backward(struct echi_cpu_stack *s, int unit, const float *par
 
 void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
     const struct echi_cpu_unit *u = &s->units[unit];
+    if (u->bf16) return echi_cpu_conv_bf16_backward(s, unit, params, grads, need_input_grad);
     if (u->winograd) return winograd_backward(s, unit, params, grads, need_input_grad);
     if (u->turned) return turned_backward(s, unit, params, grads, need_input_grad);
     const struct conv a = {.unit = unit, .grads = grads, .keep = need_input_grad};

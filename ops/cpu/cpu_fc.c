@@ -26,7 +26,8 @@ static void forward(struct echi_cpu_stack *s, const void *args, int begin, int e
         echi_cpu_matrix(s->k,
                         &(struct echi_cpu_matrix){.a = {f->params + l->weight_at + (ptrdiff_t)o.begin * in, in, 1, o.end - o.begin, in},
                                                   .b = {x.at, 1, x.column, s->groups * s->k->width, in},
-                                                  .start = l->bias ? f->params + l->bias_at + o.begin : NULL, .out = y.at + o.begin * y.channel,
+                                                  .start = l->bias ? f->params + l->bias_at + o.begin : NULL,
+                                                  .out = y.at + o.begin * y.channel,
                                                   .out_row = y.channel, .out_vector = y.group, .relu = u->relu, .bf16 = s->bf16},
                         s->own[place].matrix);
     }
@@ -58,8 +59,8 @@ static void before_relu(struct echi_cpu_stack *s, const void *args, int begin, i
         const size_t outputs = (size_t)(out.end - out.begin);
         memset(s->bias_sums + out.begin * width, 0, outputs * (size_t)width * sizeof(float));
         for (int o = out.begin; o < out.end && (u->relu || l->bias || dz != dy.at); o++)
-            s->k->relu_back(dy.at + o * dy.channel, dy.group, u->relu ? y.at + o * y.channel : NULL, y.group, dz + o * across, width, s->groups,
-                            s->bias_sums + o * width);
+            s->k->relu_back(dy.at + o * dy.channel, dy.group, u->relu ? y.at + o * y.channel : NULL, y.group, dz + o * across, width,
+                            s->groups, s->bias_sums + o * width);
         if (l->bias) s->k->reduce(s->bias_sums + out.begin * width, outputs, f->grads + l->bias_at + out.begin);
     }
 }
@@ -82,7 +83,8 @@ static void backward(struct echi_cpu_stack *s, const void *args, int begin, int 
         if (f->need_input_grad && i.begin < i.end)
             echi_cpu_matrix(s->k, &(struct echi_cpu_matrix){.a = {f->params + l->weight_at + i.begin, 1, in, i.end - i.begin, l->out.c},
                                                             .b = {dz, 1, across, across, l->out.c}, .out = dx.at + i.begin * dx.column,
-                                                            .out_row = dx.column, .out_vector = dx.group, .bf16 = s->bf16}, s->own[place].matrix);
+                                                            .out_row = dx.column, .out_vector = dx.group, .bf16 = s->bf16},
+                            s->own[place].matrix);
     }
 }
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * 3 x 3 convolutions at points for the late layers of a network: many channels, small maps. There the whole batch has a few vectors of tiles
- * (512 channels on 4 x 4 at batch 32: two), while the weights are megabytes and their points up to four times that. cpu_winograd.c makes all
- * points of the weights first and reads them again for every four tiles: from memory, each for a handful of products. Here the loops are the
- * other way round: the tiles of all samples are at work at once, and the weights' points are made a block at a time, serve all tiles while
- * they are in the second-level cache, and are gone. So weights are read once, as they lie, and their gradients written once.
- *
- * Blocks of outputs (of input channels, for the weights' gradient) are independent of each other. */
+ * 3 x 3 convolutions at points for the late layers of a network: many channels, small maps. There the whole batch has a few vectors of
+ * tiles (512 channels on 4 x 4 at batch 32: two), while the weights are megabytes and their points up to four times that. cpu_winograd.c
+ * makes all points of the weights first and reads them again for every four tiles: from memory, each for a handful of products. Here the
+ * loops are the other way round: the tiles of all samples are at work at once, and the weights' points are made a block at a time, serve
+ * all tiles while they are in the second-level cache, and are gone. So weights are read once, as they lie, and their gradients written
+ * once. Blocks of outputs (of input channels, for the weights' gradient) are independent of each other. */
 #include "echi_cpu_stack.h"
 
 /* Channels of a block: outputs and inputs whose weights' points are there at once, outputs and inputs whose weights' gradients are.
@@ -20,14 +19,18 @@ enum { SUMS_BYTES = 1024 * 1024 };
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 static int round_up(int count, int to) { return (count + to - 1) / to * to; }
 
-/* From one point to the next: of `rows` rows of `row` floats, and a vector more, else all points would fall into the same lines of a cache. */
+/* From one point to the next: of `rows` rows of `row` floats, and a vector more, else all points would fall into the same lines of a
+ * cache. */
 static ptrdiff_t apart(int rows, int row, int width) { return (ptrdiff_t)rows * row + width; }
 
-static ptrdiff_t channel_bytes(int points, int vectors, int width) { return (ptrdiff_t)points * vectors * width * (ptrdiff_t)sizeof(float); }
+static ptrdiff_t channel_bytes(int points, int vectors, int width) {
+    return (ptrdiff_t)points * vectors * width * (ptrdiff_t)sizeof(float);
+}
 
 /* Forward and backward have tiles of their own. */
 static int64_t most_vectors(const struct echi_layer *l, int m, int groups) {
-    const int forward = echi_cpu_winograd_tiles(l->out.h, l->out.w, m), back = echi_cpu_winograd_tiles(l->in.h, l->in.w, echi_cpu_winograd_back(m));
+    const int forward = echi_cpu_winograd_tiles(l->out.h, l->out.w, m);
+    const int back = echi_cpu_winograd_tiles(l->in.h, l->in.w, echi_cpu_winograd_back(m));
     return (int64_t)groups * max_int(forward, back);
 }
 
@@ -60,8 +63,8 @@ static int vectors_of(const struct echi_cpu_stack *s, const struct echi_cpu_wino
 static int row_of(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) { return vectors_of(s, w) * s->k->width; }
 
 /* Has a tile of group g put its points, or take them, where there are those of all groups: [point][channels][group][tile][lane]. */
-static void at_points(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_tile *tile, int count, float *points,
-                      int channels, int g, int t) {
+static void at_points(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_tile *tile, int count,
+                      float *points, int channels, int g, int t) {
     tile->channels = count;
     tile->points = points + (g * tiles_of(w) + t) * s->k->width;
     tile->points_channel = row_of(s, w);
@@ -96,10 +99,10 @@ static void fetch(const float *at, int count) {
     for (int i = 0; i < count; i += 16) __builtin_prefetch(at + i, 0, 2);
 }
 
-/* Points of the weights between outputs [o, o_end) and inputs [i, i_end): a lane an input channel of the layer, so [point][output][input], or
- * [point][input][output] when the layer is gone through backward. */
-static void weights_points(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int o, int o_end, int i, int i_end, const float *next,
-                           float *points) {
+/* Points of the weights between outputs [o, o_end) and inputs [i, i_end): a lane an input channel of the layer, so
+ * [point][output][input], or [point][input][output] when the layer is gone through backward. */
+static void weights_points(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int o, int o_end, int i, int i_end,
+                           const float *next, float *points) {
     const int width = s->k->width, rows = w->turned ? i_end - i : o_end - o, lanes = w->turned ? o_end - o : i_end - i;
     const ptrdiff_t from_row = w->turned ? w->weight_in : w->weight_out, from_lane = w->turned ? w->weight_out : w->weight_in;
     const int row = w->turned ? OUTPUTS : INPUTS;
@@ -114,7 +117,8 @@ static void weights_points(const struct echi_cpu_stack *s, const struct echi_cpu
 }
 
 /* Sums at the points of outputs [o, o_end) over all inputs, and from there to y. */
-static void block(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int o, int o_end, int at_once, const struct echi_cpu_scratch *own) {
+static void block(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int o, int o_end, int at_once,
+                  const struct echi_cpu_scratch *own) {
     const int width = s->k->width, vectors = vectors_of(s, w), row = row_of(s, w);
     for (int i = 0; i < w->in; i += INPUTS)
         for (int b = o; b < o_end; b += OUTPUTS) {
@@ -123,9 +127,11 @@ static void block(const struct echi_cpu_stack *s, const struct echi_cpu_winograd
             weights_points(s, w, b, b_end, i, i_end, next_b + OUTPUTS <= w->out && next_i + INPUTS <= w->in
                            ? w->weights + next_b * w->weight_out + next_i * w->weight_in : NULL, own->late.weights);
             for (int point = 0; point < echi_cpu_winograd_points(w->m); point++)
-                s->k->product(&(struct echi_cpu_product){.x = s->late.points + point * apart(w->in, row, width) + (ptrdiff_t)i * row, .x_p = width,
-                                                         .w = own->late.weights + point * apart(INPUTS, OUTPUTS, width), .w_o = w->turned ? 1 : INPUTS,
-                                                         .out = own->late.products + point * apart(at_once, row, width) + (ptrdiff_t)(b - o) * row,
+                s->k->product(&(struct echi_cpu_product){.x = s->late.points + point * apart(w->in, row, width) + (ptrdiff_t)i * row,
+                                                         .x_p = width, .w = own->late.weights + point * apart(INPUTS, OUTPUTS, width),
+                                                         .w_o = w->turned ? 1 : INPUTS,
+                                                         .out = own->late.products + point * apart(at_once, row, width)
+                                                                + (ptrdiff_t)(b - o) * row,
                                                          .out_o = row, .out_p = width,
                                                          .loop = {{1, 0, 0}, {1, 0, 0}, {i_end - i, row, w->turned ? OUTPUTS : 1}},
                                                          .outputs = b_end - b, .vectors = vectors, .add = i > 0});
@@ -146,7 +152,8 @@ static void blocks(struct echi_cpu_stack *s, const void *args, int begin, int en
     const struct outputs *a = args;
     for (int item = begin; item < end; item++) {
         const struct echi_cpu_range range = echi_cpu_cut(a->w->out, ECHI_CPU_STEP, item, a->cuts);
-        for (int o = range.begin; o < range.end; o += a->at_once) block(s, a->w, o, min_int(o + a->at_once, range.end), a->at_once, &s->own[place]);
+        for (int o = range.begin; o < range.end; o += a->at_once)
+            block(s, a->w, o, min_int(o + a->at_once, range.end), a->at_once, &s->own[place]);
     }
 }
 
@@ -176,7 +183,8 @@ void echi_cpu_late_grads(struct echi_cpu_stack *s, const struct echi_cpu_winogra
 }
 
 /* Points of the inputs [i, i_end), turned so that `product`'s vectors are over channels: [point][group][tile][lane][channel]. */
-static void turned_inputs(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int i, int i_end, const struct echi_cpu_scratch *own) {
+static void turned_inputs(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int i, int i_end,
+                          const struct echi_cpu_scratch *own) {
     const int width = s->k->width, row = row_of(s, w);
     for (int g = 0; g < s->groups; g++) put_inputs(s, *w, g, i, i_end - i, own->late.products, GRAD_INPUTS);
     for (int point = 0; point < echi_cpu_winograd_points(w->m); point++)
@@ -203,13 +211,15 @@ static void weights_grads(struct echi_cpu_stack *s, const void *args, int begin,
             const int o_end = min_int(o + GRAD_OUTPUTS, out.end);
             for (int point = 0; point < echi_cpu_winograd_points(w->m); point++)
                 s->k->product(&(struct echi_cpu_product){.x = own->late.weights + point * apart(row, GRAD_INPUTS, width), .x_p = width,
-                                                         .w = s->late.grads + point * apart(w->out, row, width) + (ptrdiff_t)o * row, .w_o = row,
+                                                         .w = s->late.grads + point * apart(w->out, row, width) + (ptrdiff_t)o * row,
+                                                         .w_o = row,
                                                          .out = own->late.products + point * sums, .out_o = GRAD_INPUTS, .out_p = width,
                                                          .loop = {{1, 0, 0}, {1, 0, 0}, {row, GRAD_INPUTS, 1}},
                                                          .outputs = o_end - o, .vectors = round_up(i_end - i, width) / width});
             for (int b = o; b < o_end; b++)
                 for (int c = i; c < i_end; c += width)
-                    s->k->winograd_weights_grad(w->m, own->late.products + (ptrdiff_t)(b - o) * GRAD_INPUTS + (c - i), sums, min_int(width, i_end - c),
+                    s->k->winograd_weights_grad(w->m, own->late.products + (ptrdiff_t)(b - o) * GRAD_INPUTS + (c - i), sums,
+                                                min_int(width, i_end - c),
                                                 a->grads + b * w->weight_out + c * w->weight_in, w->weight_in);
         }
     }

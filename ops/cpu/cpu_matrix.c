@@ -7,6 +7,7 @@
 /* How numbers are packed and multiplied. */
 struct kind {
     int panel_rows, panel_columns;
+    int call_rows;             /* that `panel` takes at once */
     int depth;                 /* of a block: a constant, since it is the order of the sums */
     int unit;                  /* the packed depth is a multiple of it */
     int rows;                  /* of a block of a, about */
@@ -17,11 +18,11 @@ struct kind {
     void (*begin)(void), (*end)(void);   /* around all panels of a product; or NULL */
 };
 
-/* Floats: two vectors of each step of b are half of a first-level cache of 64 KiB, or all of one of 32. bf16: sums leave the tiles, and
- * come back to them, seldom. */
-enum { DEPTH = 256, ROWS = 240, DEPTH_BF16 = 1024, ROWS_BF16 = 256 };
+/* Floats: two vectors of each step of b are most of a first-level cache of 48 or 64 KiB; with less, sums go out to memory and come back more
+ * often. bf16: they leave the tiles seldom. */
+enum { DEPTH = 384, ROWS = 240, DEPTH_BF16 = 1024, ROWS_BF16 = ECHI_CPU_BF16_ROWS };
 /* Bytes of columns that go by for each panel of rows, in the first-level cache; of all columns of a block of b; of a block of a, at most. */
-enum { NEAR_BYTES = 32 << 10, COLUMNS_BYTES = 2 << 20, ROWS_BYTES = ROWS_BF16 * DEPTH_BF16 * 2, SPARE_BYTES = 128 << 10 };
+enum { NEAR_BYTES = 48 << 10, COLUMNS_BYTES = 3 << 20, ROWS_BYTES = ROWS_BF16 * DEPTH_BF16 * 2, SPARE_BYTES = 128 << 10 };
 /* With as few vectors of columns each weight is used too seldom to be packed first, if a tile's rows are read as streams, or from a cache. */
 enum { FEW_VECTORS = 8, CACHED_BYTES = 256 << 10 };
 
@@ -32,13 +33,13 @@ static struct kind kind_of(const struct echi_cpu_kernels *k, enum echi_cpu_bf16 
 #if defined(__x86_64__)
     if (bf16 != ECHI_CPU_BF16_NONE) {
         const bool amx = bf16 == ECHI_CPU_BF16_AMX;
-        return (struct kind){ECHI_CPU_BF16_PANEL, ECHI_CPU_BF16_PANEL, DEPTH_BF16, ECHI_CPU_BF16_STEPS, ROWS_BF16, 2, echi_cpu_bf16_pack_rows,
+        return (struct kind){ECHI_CPU_BF16_PANEL, ECHI_CPU_BF16_PANEL, ECHI_CPU_BF16_ROWS, DEPTH_BF16, ECHI_CPU_BF16_STEPS, ROWS_BF16, 2, echi_cpu_bf16_pack_rows,
                              echi_cpu_bf16_pack_columns, amx ? echi_cpu_bf16_panel_amx : echi_cpu_bf16_panel_dot,
                              amx ? echi_cpu_amx_begin : NULL, amx ? echi_cpu_amx_end : NULL};
     }
 #endif
     (void)bf16;
-    return (struct kind){k->matrix_rows, k->matrix_columns, DEPTH, 1, ROWS, sizeof(float), k->matrix_pack_rows, k->matrix_pack_columns,
+    return (struct kind){k->matrix_rows, k->matrix_columns, k->matrix_rows, DEPTH, 1, ROWS, sizeof(float), k->matrix_pack_rows, k->matrix_pack_columns,
                          k->matrix_panel, NULL, NULL};
 }
 
@@ -88,12 +89,12 @@ void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
                 const struct echi_cpu_lines a = part_of(&m->a, first, n, from, depth);
                 kind.pack_rows(&a, rows);
                 for (int c = 0; c < b.lines; c += near)
-                    for (int row = 0; row < n; row += kind.panel_rows)
+                    for (int row = 0; row < n; row += kind.call_rows)
                         kind.panel(&(struct echi_cpu_panel){
                             .a = rows + (size_t)row * line, .b = columns + (size_t)c * line,
                             .start = m->start && i == 0 ? m->start + first + row : NULL,
                             .out = m->out + (first + row) * m->out_row + (column + c) / k->width * m->out_vector, .out_row = m->out_row,
-                            .out_vector = m->out_vector, .rows = min_int(kind.panel_rows, n - row), .columns = min_int(near, b.lines - c),
+                            .out_vector = m->out_vector, .rows = min_int(kind.call_rows, n - row), .columns = min_int(near, b.lines - c),
                             .depth = depth, .add = i > 0, .relu = m->relu && i == blocks - 1});
             }
         }

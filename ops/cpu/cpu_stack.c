@@ -24,16 +24,16 @@ static bool follows(const struct echi_layer *layers, int count, int next, enum e
 }
 
 /* Makes the unit that begins at layers[first]; returns the layer after it. */
-static int plan_unit(int winograd, int groups, int width, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
+static int plan_unit(int winograd, enum echi_cpu_bf16 bf16, int groups, int width, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
     int next = first + 1;
-    const struct echi_cpu_points points = echi_cpu_winograd_choose(&layers[first], groups, width, winograd);
-    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = points.m, .late = points.late};
-    u->turned = u->winograd == 0 && echi_cpu_turned_fits(u->layer);
+    const struct echi_cpu_points points = echi_cpu_winograd_choose(&layers[first], groups, width, winograd, bf16);
+    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = points.m, .late = points.late, .bf16 = points.bf16};
+    u->turned = u->winograd == 0 && !u->bf16 && echi_cpu_turned_fits(u->layer);
     const enum echi_op op = layers[first].op;
     if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC || op == ECHI_OP_BATCH_NORM) && follows(layers, count, next, ECHI_OP_RELU)) {
         u->relu = true;
         next++;
-        if (op == ECHI_OP_CONV2D && u->winograd == 0 && follows(layers, count, next, ECHI_OP_MAX_POOL) && pool_fits(&layers[next])) u->pool = &layers[next++];
+        if (op == ECHI_OP_CONV2D && u->winograd == 0 && !u->bf16 && follows(layers, count, next, ECHI_OP_MAX_POOL) && pool_fits(&layers[next])) u->pool = &layers[next++];
     }
     return next;
 }
@@ -66,6 +66,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     size_t rows = 0, sums = 0, biases = 0, dz = 0, matrix = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
     struct echi_cpu_winograd_room most = {0};
     struct echi_cpu_late_room late = {0};
+    struct echi_cpu_bf16_room bf16 = {0};
     for (int b = 0; b <= s->n_units; b++) {
         struct echi_cpu_boundary *at = &s->boundaries[b];
         const size_t row = (size_t)at->left + (size_t)at->shape.w + (size_t)at->right;
@@ -79,7 +80,10 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         struct echi_cpu_unit *u = &s->units[i];
         const struct echi_layer *l = u->layer;
         const size_t out = (size_t)l->out.c;
-        if (l->op == ECHI_OP_CONV2D) {
+        if (u->bf16) {
+            echi_cpu_conv_bf16_room(l, s->max_groups, &bf16);
+            biases = larger(biases, out * width);
+        } else if (l->op == ECHI_OP_CONV2D) {
             int right;
             echi_cpu_conv_grad_margins(l, s->k->most_vectors, &u->dy_left, &right);
             if (u->winograd) {
@@ -117,6 +121,8 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
             drawn = larger(drawn, echi_shape_size(l->out));
         } else if (l->op == ECHI_OP_BATCH_NORM) {
             u->mean = take(a, 2 * out, sizeof(float));
+            u->sums = take(a, 2 * out, sizeof(float));
+            u->all = take(a, 2 * out, sizeof(float));
         }
     }
     s->share = take2(a, share, lanes, sizeof(float));
@@ -131,6 +137,9 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     s->late.points = take(a, late.points, sizeof(float));
     s->late.grads = take(a, late.grads, sizeof(float));
     s->late.nothing = take(a, late.nothing, sizeof(float));
+    s->bf16_room.channels = take(a, bf16.channels, sizeof(uint16_t));
+    s->bf16_room.grads = take(a, bf16.grads, sizeof(uint16_t));
+    s->bf16_room.samples = take(a, bf16.samples, sizeof(uint16_t));
     for (int place = 0; place < s->threads; place++) {
         struct echi_cpu_scratch *own = &s->own[place];
         own->rows = take(a, rows, sizeof(float));
@@ -142,6 +151,9 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         own->winograd.grads = take(a, most.grads, sizeof(float));
         own->late.weights = take(a, late.weights, sizeof(float));
         own->late.products = take(a, late.products, sizeof(float));
+        own->bf16.weights = take(a, bf16.weights, sizeof(uint16_t));
+        own->bf16.before = take(a, bf16.before, sizeof(float));
+        own->bf16.sums = take(a, bf16.sums, sizeof(float));
     }
 }
 
@@ -199,8 +211,16 @@ static const char *op_name(const struct echi_layer *l) {
 /* Behind the instruction set: sums that are not plain ones of floats. */
 static const char *sums_name(const struct echi_cpu_stack *s, const struct echi_cpu_unit *u) {
     if (u->winograd) return echi_cpu_winograd_name(u->winograd);
-    if (u->layer->op != ECHI_OP_FC || s->bf16 == ECHI_CPU_BF16_NONE) return "";
+    if ((u->layer->op != ECHI_OP_FC && !u->bf16) || s->bf16 == ECHI_CPU_BF16_NONE) return "";
     return s->bf16 == ECHI_CPU_BF16_AMX ? " bf16 amx" : " bf16";
+}
+
+/* What is not made in the layout in which it is needed: the other side of weights' gradients, and factors that are drawn in rows. */
+static size_t turned_of(const struct echi_cpu_unit *u) {
+    const struct echi_layer *l = u->layer;
+    const int m = u->winograd;
+    if (m) return (size_t)echi_cpu_winograd_points(m) * (size_t)echi_cpu_winograd_tiles(l->out.h, l->out.w, m) * (size_t)l->in.c;
+    return u->turned || l->op == ECHI_OP_DROPOUT ? echi_shape_size(l->in) : 0;
 }
 
 /* Makes every boundary as its readers like it; false when two of them cannot be pleased. */
@@ -212,8 +232,8 @@ static bool meet_readers(struct echi_cpu_stack *s) {
         b->readers++;
         if (l->op == ECHI_OP_ADD) s->boundaries[s->units[i].also].readers++;
         if (l->op == ECHI_OP_FC) b->across = true;
-        if (l->op == ECHI_OP_CONV2D) {
-            b->convolved = true;
+        if (l->op == ECHI_OP_CONV2D) b->convolved = true;
+        if (l->op == ECHI_OP_CONV2D && !s->units[i].bf16) {
             echi_cpu_conv_margins(l, &left, &right);
             if (s->units[i].winograd) echi_cpu_winograd_margins(l, s->units[i].winograd, &right, &(int){0}, &(int){0});
             if (left > b->left) b->left = left;
@@ -247,15 +267,16 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, en
     s->boundaries[0].shape = layers[0].in;
     for (int first = 0, next; first < count; first = next) {
         struct echi_cpu_unit *u = &s->units[s->n_units];
-        next = plan_unit(winograd, s->max_groups, k->width, s->layers, count, first, u);
+        next = plan_unit(winograd, bf16, s->max_groups, k->width, s->layers, count, first, u);
         u->from = echi_stack_boundary(units, s->n_units, echi_layer_takes(s->layers, first));
         u->also = echi_stack_boundary(units, s->n_units, echi_layer_adds(s->layers, first));
         struct echi_stack_unit *told = &units[s->n_units++];
         told->first = first;
         told->end = next;
+        told->turned = turned_of(u);
         snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s%s", op_name(u->layer), u->relu ? "+relu" : "", u->pool ? "+maxpool" : "",
                  k->name, sums_name(s, u), u->late ? " late" : "");
-        echi_cpu_winograd_explain(u->layer, s->max_groups, k->width, winograd, told->why, sizeof told->why);
+        echi_cpu_winograd_explain(u->layer, s->max_groups, k->width, winograd, bf16, told->why, sizeof told->why);
         s->boundaries[s->n_units].shape = layers[next - 1].out;
     }
 
@@ -327,6 +348,10 @@ static void input(void *state, int n, const float *rows) {
     s->n = n;
     s->trains = false;
     s->groups = (n + s->k->width - 1) / s->k->width;
+    for (int i = 0; i < s->n_units; i++) {
+        s->units[i].of = 0;
+        s->units[i].summed = false;
+    }
     rows_in(s, 0, echi_cpu_value(s, 0), rows);
 }
 static void train(void *state, const struct echi_training *training) {
@@ -407,6 +432,11 @@ static void backward(void *state, int unit, const float *params, float *grads, b
     echi_cpu_give(s, s->units[unit].from);
 }
 
+static void norm_sums(void *state, int unit, bool back, const float *params, float *out) {
+    echi_cpu_norm_sums(state, unit, back, params, out);
+}
+static void norm_take(void *state, int unit, bool back, int n, const float *all) { echi_cpu_norm_take(state, unit, back, n, all); }
+
 /* -------------------------------------------------------------- the tables */
 
 const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
@@ -429,30 +459,27 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
     }
 #define STACK(text, create_function)                                                                                    \
     {                                                                                                                   \
-        .name = text, .create = create_function, .destroy = destroy, .input = input, .train = train, .forward = forward, .output = output, \
-        .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad                        \
+        .name = text, .own_layout = true, .create = create_function, .destroy = destroy, .input = input, .train = train, .forward = forward, \
+        .output = output, .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad,    \
+        .norm_sums = norm_sums, .norm_take = norm_take                                                                  \
     }
-CREATE(create_best, echi_cpu_kernels_for(echi_cpu_level()), 4, ECHI_CPU_BF16_NONE)
-CREATE(create_close, echi_cpu_kernels_for(echi_cpu_level()), 2, ECHI_CPU_BF16_NONE)
-CREATE(create_plain, echi_cpu_kernels_for(echi_cpu_level()), 0, ECHI_CPU_BF16_NONE)
+CREATE(create_best, echi_kernels(device), 4, ECHI_CPU_BF16_NONE)
+CREATE(create_close, echi_kernels(device), 2, ECHI_CPU_BF16_NONE)
+CREATE(create_plain, echi_kernels(device), 0, ECHI_CPU_BF16_NONE)
 CREATE(create_fixed, &echi_cpu_kernels_fixed, 0, ECHI_CPU_BF16_NONE)
-CREATE(create_base, echi_cpu_kernels_for(ECHI_CPU_BASE), 4, ECHI_CPU_BF16_NONE)
-CREATE(create_avx2, echi_cpu_kernels_for(ECHI_CPU_AVX2), 4, ECHI_CPU_BF16_NONE)
-CREATE(create_avx512, echi_cpu_kernels_for(ECHI_CPU_AVX512), 4, ECHI_CPU_BF16_NONE)
 /* bf16 without the kernels for it is no kernel at all. */
-static const struct echi_cpu_kernels *kernels_if(enum echi_cpu_bf16 bf16) { return echi_cpu_bf16() >= bf16 ? echi_cpu_kernels_for(ECHI_CPU_AVX512) : NULL; }
-CREATE(create_bf16, kernels_if(ECHI_CPU_BF16_DOT), 4, echi_cpu_bf16())
-CREATE(create_bf16_close, kernels_if(ECHI_CPU_BF16_DOT), 2, echi_cpu_bf16())
-CREATE(create_bf16_plain, kernels_if(ECHI_CPU_BF16_DOT), 0, echi_cpu_bf16())
-CREATE(create_bf16_dot, kernels_if(ECHI_CPU_BF16_DOT), 4, ECHI_CPU_BF16_DOT)
-CREATE(create_bf16_amx, kernels_if(ECHI_CPU_BF16_AMX), 4, ECHI_CPU_BF16_AMX)
+static const struct echi_cpu_kernels *kernels_if(enum echi_cpu_bf16 bf16, const struct echi_device *device) {
+    return echi_cpu_bf16() >= bf16 && echi_device_level(device) >= ECHI_CPU_AVX512 ? echi_kernels(device) : NULL;
+}
+CREATE(create_bf16, kernels_if(ECHI_CPU_BF16_DOT, device), 4, echi_cpu_bf16())
+CREATE(create_bf16_close, kernels_if(ECHI_CPU_BF16_DOT, device), 2, echi_cpu_bf16())
+CREATE(create_bf16_plain, kernels_if(ECHI_CPU_BF16_DOT, device), 0, echi_cpu_bf16())
+CREATE(create_bf16_dot, kernels_if(ECHI_CPU_BF16_DOT, device), 4, ECHI_CPU_BF16_DOT)
+CREATE(create_bf16_amx, kernels_if(ECHI_CPU_BF16_AMX, device), 4, ECHI_CPU_BF16_AMX)
 const struct echi_stack_impl echi_stack_cpu = STACK("cpu", create_best);
 const struct echi_stack_impl echi_stack_cpu_close = STACK("cpu-close", create_close);
 const struct echi_stack_impl echi_stack_cpu_plain = STACK("cpu-plain", create_plain);
 const struct echi_stack_impl echi_stack_cpu_fixed = STACK("cpu-fixed", create_fixed);
-const struct echi_stack_impl echi_stack_cpu_base = STACK("cpu-base", create_base);
-const struct echi_stack_impl echi_stack_cpu_avx2 = STACK("cpu-avx2", create_avx2);
-const struct echi_stack_impl echi_stack_cpu_avx512 = STACK("cpu-avx512", create_avx512);
 const struct echi_stack_impl echi_stack_cpu_bf16 = STACK("cpu-bf16", create_bf16);
 const struct echi_stack_impl echi_stack_cpu_bf16_close = STACK("cpu-bf16-close", create_bf16_close);
 const struct echi_stack_impl echi_stack_cpu_bf16_plain = STACK("cpu-bf16-plain", create_bf16_plain);

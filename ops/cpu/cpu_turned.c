@@ -36,14 +36,6 @@ static void turn(struct echi_cpu_stack *s, const void *args, int begin, int end,
                           s->turned + ((ptrdiff_t)r * l->in.w + q) * width * row, row);
 }
 
-/* Outputs along one side whose tap k is inside: from, and how many. */
-struct range { int from, count; };
-static struct range inside(int k, int begin, int end, int in, int stride, int pad) {
-    const int first = k >= pad ? 0 : (pad - k + stride - 1) / stride, beyond = in - 1 + pad - k < 0 ? 0 : (in - 1 + pad - k) / stride + 1;
-    const int from = max_int(begin, first);
-    return (struct range){from, max_int(0, min_int(end, beyond) - from)};
-}
-
 /* Item: some outputs. */
 static void sum_outputs(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
     const struct turned *t = args;
@@ -58,16 +50,16 @@ static void sum_outputs(struct echi_cpu_stack *s, const void *args, int begin, i
     for (int first = 0; first < l->out.h; first += band)
         for (int tap = 0; tap < l->kernel_h * l->kernel_w; tap++) {
             const int ky = tap / l->kernel_w, kx = tap % l->kernel_w;
-            const struct range rows = inside(ky, first, min_int(first + band, l->out.h), l->in.h, l->stride_h, l->pad_h);
-            const struct range columns = inside(kx, 0, l->out.w, l->in.w, l->stride_w, l->pad_w);
-            const ptrdiff_t y = rows.from * l->stride_h - l->pad_h + ky, x = columns.from * l->stride_w - l->pad_w + kx;
-            if (rows.count == 0 || columns.count == 0) continue;
+            const struct echi_cpu_range rows = echi_cpu_inside(ky, first, min_int(first + band, l->out.h), l->in.h, l->stride_h, l->pad_h);
+            const struct echi_cpu_range columns = echi_cpu_inside(kx, 0, l->out.w, l->in.w, l->stride_w, l->pad_w);
+            const ptrdiff_t y = rows.begin * l->stride_h - l->pad_h + ky, x = columns.begin * l->stride_w - l->pad_w + kx;
+            if (rows.begin == rows.end || columns.begin == columns.end) continue;
             s->k->product(&(struct echi_cpu_product){.x = s->turned + y * line + x * column, .x_p = width,
-                                                     .w = u->dy + o * u->dy_channel + rows.from * u->dy_row + (u->dy_left + columns.from) * width,
+                                                     .w = u->dy + o * u->dy_channel + rows.begin * u->dy_row + (u->dy_left + columns.begin) * width,
                                                      .w_o = u->dy_channel, .out = s->turned_sums + ((ptrdiff_t)tap * l->out.c + o) * row,
                                                      .out_o = row, .out_p = width,
-                                                     .loop = {{rows.count, l->stride_h * line, u->dy_row},
-                                                              {columns.count, l->stride_w * column, width},
+                                                     .loop = {{rows.end - rows.begin, l->stride_h * line, u->dy_row},
+                                                              {columns.end - columns.begin, l->stride_w * column, width},
                                                               {width, row, 1}},
                                                      .outputs = outputs, .vectors = (int)(row / width), .add = true});
         }

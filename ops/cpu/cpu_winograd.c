@@ -5,6 +5,7 @@
  * over samples, broadcast weights. A few tiles at a time, so that their points stay in the second-level cache. */
 #include "echi_cpu_stack.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,10 +37,10 @@ static ptrdiff_t kernels_apart(int in, int out, int width) { return (ptrdiff_t)o
 /* Multiplications of one pair of channels, in all of a sample's outputs: directly, without those that meet padding, or at the points. */
 static double direct_products(const struct echi_layer *l) {
     double rows = 0, columns = 0;
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < l->kernel_h; k++)
         for (int r = k; r < k + l->out.h * l->stride_h; r += l->stride_h) rows += r >= l->pad_h && r < l->pad_h + l->in.h;
+    for (int k = 0; k < l->kernel_w; k++)
         for (int c = k; c < k + l->out.w * l->stride_w; c += l->stride_w) columns += c >= l->pad_w && c < l->pad_w + l->in.w;
-    }
     return rows * columns;
 }
 static double point_products(const struct echi_layer *l, int m) {
@@ -53,8 +54,16 @@ static double point_products(const struct echi_layer *l, int m) {
  * samples, as whole vectors, since an empty lane costs what a full one does. */
 static double cost(const struct echi_layer *l, int m, bool late, int lanes) {
     const double in = l->in.c, out = l->out.c;
-    if (m == 0) return (direct_products(l) + 2.0 * 9 * l->out.h) * in * out;
+    if (m == 0) return (direct_products(l) + 2.0 * l->kernel_h * l->kernel_w * l->out.h) * in * out;
     return point_products(l, m) * (in * out + (m == 4 ? 12 : 8) * (in + out)) + (late ? 12.0 : 64.0) / lanes * points_of(m) * in * out;
+}
+
+/* In blocks of bf16: so many products in one's time; what is packed, each input and output, and each weight once for all samples, in both
+ * directions. */
+static double cost_bf16(const struct echi_layer *l, enum echi_cpu_bf16 bf16, int lanes) {
+    const double in = l->in.c, out = l->out.c, whole = (double)round_up(l->in.c, 32) * round_up(l->out.c, 16) * round_up(lanes, 32) / lanes;
+    return direct_products(l) * whole / (bf16 == ECHI_CPU_BF16_AMX ? 14 : 1.1) + 16 * (in * l->in.h * l->in.w + out * l->out.h * l->out.w) +
+           44.0 / lanes * l->kernel_h * l->kernel_w * in * out;
 }
 
 static bool can_do(const struct echi_layer *l, int m) {
@@ -71,32 +80,51 @@ const char *echi_cpu_winograd_name(int m) {
     return m == 4 ? " F(4x4)" : m == 2 ? " F(2x2)" : m == ECHI_CPU_WHOLE ? " whole 2x2" : m == ECHI_CPU_STRIDED ? " F(2x2) by 2" : "";
 }
 
-struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *l, int groups, int width, int most) {
+/* With fewer channels most of a block would be zeros. */
+static bool fits_bf16(const struct echi_layer *l, enum echi_cpu_bf16 bf16) {
+    return bf16 != ECHI_CPU_BF16_NONE && l->op == ECHI_OP_CONV2D && l->in.c >= LEAST_CHANNELS && l->out.c >= LEAST_CHANNELS;
+}
+
+struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *l, int groups, int width, int most, enum echi_cpu_bf16 bf16) {
     struct echi_cpu_points best = {0};
     for (size_t k = 0; k < KINDS; k++) {
         const int m = kinds[k];
         if (!can_do(l, m) || most < (m == 4 ? 4 : 2)) continue;
         const bool late = echi_cpu_late_fits(l, m, groups, width);
-        if (cost(l, m, late, groups * width) < cost(l, best.m, best.late, groups * width)) best = (struct echi_cpu_points){m, late};
+        if (cost(l, m, late, groups * width) < cost(l, best.m, best.late, groups * width)) best = (struct echi_cpu_points){m, late, false};
     }
-    return best;
+    const bool faster = fits_bf16(l, bf16) && cost_bf16(l, bf16, groups * width) < cost(l, best.m, best.late, groups * width);
+    return faster ? (struct echi_cpu_points){.bf16 = true} : best;
 }
 
-void echi_cpu_winograd_explain(const struct echi_layer *l, int groups, int width, int most, char *out, size_t cap) {
+/* printf behind the `at` characters that are there; returns how many are. */
+static size_t __attribute__((format(printf, 4, 5))) add_text(char *out, size_t cap, size_t at, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    const int more = at < cap ? vsnprintf(out + at, cap - at, fmt, args) : 0;
+    va_end(args);
+    return at + (size_t)more;
+}
+
+void echi_cpu_winograd_explain(const struct echi_layer *l, int groups, int width, int most, enum echi_cpu_bf16 bf16, char *out, size_t cap) {
+    const double direct = cost(l, 0, false, groups * width);
     out[0] = 0;
     if (l->op != ECHI_OP_CONV2D) return;
-    if (most == 0) snprintf(out, cap, "directly: points are switched off");
-    else if (l->kernel_h != 3 || l->kernel_w != 3) snprintf(out, cap, "directly: points are for 3 x 3");
-    else if (l->in.c < LEAST_CHANNELS || l->out.c < LEAST_CHANNELS) snprintf(out, cap, "directly: points are for %d channels and more", LEAST_CHANNELS);
-    size_t at = strlen(out);
-    for (size_t k = 0; k < KINDS && (at == 0 || out[0] == ' '); k++) {
+    size_t at = 0;
+    for (size_t k = 0; k < KINDS; k++) {
         const int m = kinds[k];
         if (!can_do(l, m) || most < (m == 4 ? 4 : 2)) continue;
-        at += (size_t)snprintf(out + at, at < cap ? cap - at : 0, "%s%s %.2f", at ? "," : "", echi_cpu_winograd_name(m),
-                               cost(l, m, echi_cpu_late_fits(l, m, groups, width), groups * width) / cost(l, 0, false, groups * width));
+        at = add_text(out, cap, at, "%s%s %.2f", at ? "," : "", echi_cpu_winograd_name(m),
+                      cost(l, m, echi_cpu_late_fits(l, m, groups, width), groups * width) / direct);
     }
-    if (at > 0 && out[0] == ' ') snprintf(out + at, at < cap ? cap - at : 0, " of direct sums' time");
-    else if (at == 0) snprintf(out, cap, "directly: no points for this stride or padding");
+    if (fits_bf16(l, bf16)) at = add_text(out, cap, at, "%s bf16 %.2f", at ? "," : "", cost_bf16(l, bf16, groups * width) / direct);
+    if (at > 0) at = add_text(out, cap, at, " of direct sums' time");
+    const char *const then = at > 0 ? ";" : "directly:";
+    if (most == 0) add_text(out, cap, at, "%s points are switched off", then);
+    else if (l->kernel_h != 3 || l->kernel_w != 3) add_text(out, cap, at, "%s points are for 3 x 3", then);
+    else if (l->in.c < LEAST_CHANNELS || l->out.c < LEAST_CHANNELS)
+        add_text(out, cap, at, "%s points are for %d channels and more", then, LEAST_CHANNELS);
+    else if (at == 0) add_text(out, cap, at, "directly: no points for this stride or padding");
 }
 
 void echi_cpu_winograd_margins(const struct echi_layer *l, int m, int *in_right, int *grad_left, int *grad_right) {

@@ -202,10 +202,9 @@ extern const struct echi_cpu_kernels echi_cpu_kernels_avx2, echi_cpu_kernels_avx
 #endif
 /* The table for a level; NULL when this machine or this build does not have it. */
 const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level);
-/* ops/kernels.c: those for flat ranges, of this processor; in the archive in double plain loops. */
-const struct echi_cpu_kernels *echi_kernels(void);
+/* ops/kernels.c: those for flat ranges, at the device's level; in the archive in double plain loops. */
+const struct echi_cpu_kernels *echi_kernels(const struct echi_device *device);
 
-/* echi_stack_cpu with the instruction set fixed, for tests and benches: create answers ECH_E_UNSUPPORTED when it is missing. */
-extern const struct echi_stack_impl echi_stack_cpu_base, echi_stack_cpu_avx2, echi_stack_cpu_avx512;
-extern const struct echi_stack_impl echi_stack_cpu_bf16_dot, echi_stack_cpu_bf16_amx;   /* bf16 by pairs in vectors, by tiles */
+/* echi_stack_cpu_bf16 by pairs in vectors, and by tiles, for tests: create answers ECH_E_UNSUPPORTED where they are missing. */
+extern const struct echi_stack_impl echi_stack_cpu_bf16_dot, echi_stack_cpu_bf16_amx;
 #endif

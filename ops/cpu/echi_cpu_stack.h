@@ -30,6 +30,9 @@ struct echi_cpu_unit {
     const struct echi_layer *pool;       /* a max-pool run with a convolution, or NULL */
     bool relu;                           /* ReLU run with it */
     float *mean;                         /* batch-norm, of the step under way: means, then variances: [2][channel] */
+    float *sums, *all;                   /* backward, [2][channel]: over the own samples, and over all whose mean and variance these are */
+    int of;                              /* so many samples; 0: not known yet */
+    bool summed;                         /* sums and all are there */
     float *factor;                       /* dropout, while training: [group][channel][row][column][lane] */
     int32_t *place;                      /* of each maximum: [group][channel][row][place_row], see relu_pool */
     ptrdiff_t place_row;
@@ -38,6 +41,7 @@ struct echi_cpu_unit {
     ptrdiff_t dy_row, dy_channel, dy_group;   /* dy_group 0: one group at a time */
     int winograd;                        /* convolution: m of F(m x m, 3 x 3), or another kind (echi_cpu_kernels.h); 0: directly */
     bool late;                           /* convolution: those points by cpu_late.c */
+    bool bf16;                           /* convolution: by cpu_conv_bf16.c */
     bool turned;                         /* convolution: the weights' gradient is that of cpu_turned.c */
     int halves;                          /* convolution, neither of these: parts of the groups whose gradients are summed apart, 1 or 2 */
 };
@@ -49,15 +53,19 @@ struct echi_cpu_scratch {
     float *drawn;                        /* dropout: factors of one group as rows, [lane][channel][row][column] */
     struct { float *points, *products, *turned, *grads; } winograd;
     struct { float *weights, *products; } late;
+    struct { uint16_t *weights; float *before, *sums; } bf16;   /* see cpu_conv_bf16.c */
 };
 
 /* Floats of scratch that Winograd's transforms need. */
 struct echi_cpu_winograd_room { size_t kernels, points, products, nothing, turned, grads, sums; };
 struct echi_cpu_late_room { size_t points, grads, weights, products, nothing; };
+/* Of bf16 numbers: inputs or dy by pairs of channels; dy and inputs by pairs of samples; a thread's weights; and of floats a thread's rows of dy
+ * before ReLU, and sums of weights. */
+struct echi_cpu_bf16_room { size_t channels, grads, samples, weights, before, sums; };
 
 struct echi_cpu_stack {
     const struct echi_cpu_kernels *k;
-    enum echi_cpu_bf16 bf16;             /* of products of fully connected layers */
+    enum echi_cpu_bf16 bf16;             /* of products of fully connected layers, and of units that say so */
     struct echi_layer *layers;
     struct echi_cpu_unit *units;
     struct echi_cpu_boundary *boundaries;   /* n_units + 1: unit u writes boundary u + 1 */
@@ -74,6 +82,7 @@ struct echi_cpu_stack {
     float *turned, *turned_sums;         /* convolution: inputs as vectors over channels, and sums over them: see cpu_turned.c */
     struct { float *kernels, *nothing, *sums; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
     struct { float *points, *grads, *nothing; } late;   /* see cpu_late.c */
+    struct { uint16_t *channels, *grads, *samples; } bf16_room;   /* see cpu_conv_bf16.c */
     float *share;                        /* of a gradient, on its way to those of other readers; any boundary's size and layout */
     void *memory;                        /* all of the above arrays */
 };
@@ -105,6 +114,9 @@ struct echi_cpu_range echi_cpu_cut(int outputs, int step, int k, int cuts);
 /* Outputs that `product` likes to take at a time: whole steps of this leave no narrow tiles behind. */
 enum { ECHI_CPU_STEP = 12 };
 
+/* Of the outputs [begin, end) along one side those whose tap k is inside. */
+struct echi_cpu_range echi_cpu_inside(int k, int begin, int end, int in, int stride, int pad);
+
 /* Parts of the groups whose weight gradients a convolution sums apart, where it is not by points nor turned. */
 int echi_cpu_conv_halves(const struct echi_layer *conv, int width);
 /* Margins that a convolution needs on the rows it reads, forward and backward. */
@@ -122,11 +134,11 @@ void echi_cpu_turned_grads(struct echi_cpu_stack *s, int unit, float *grads);   
 /* ---- cpu_winograd.c ---- */
 
 /* By which points this layer is expected to be fastest for so many groups of `width` samples: m at most `most` (2 or 4; 0: never). */
-struct echi_cpu_points { int m; bool late; };   /* m = 0: directly; `late`: by cpu_late.c */
-struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *layer, int groups, int width, int most);
+struct echi_cpu_points { int m; bool late, bf16; };   /* m = 0: directly; `late`: by cpu_late.c; `bf16`: by cpu_conv_bf16.c */
+struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *layer, int groups, int width, int most, enum echi_cpu_bf16 bf16);
 const char *echi_cpu_winograd_name(int m);   /* " F(4x4)"; 0: "" */
 /* What it compared, for people: " whole 2x2 0.31, F(2x2) 0.52 of direct sums' time"; "" when it is no convolution. */
-void echi_cpu_winograd_explain(const struct echi_layer *layer, int groups, int width, int most, char *out, size_t cap);
+void echi_cpu_winograd_explain(const struct echi_layer *layer, int groups, int width, int most, enum echi_cpu_bf16 bf16, char *out, size_t cap);
 /* Columns of zeros that its tiles read: behind the input's rows, and beside those of the gradient before ReLU. */
 void echi_cpu_winograd_margins(const struct echi_layer *layer, int m, int *in_right, int *grad_left, int *grad_right);
 void echi_cpu_winograd_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_winograd_room *room);   /* raises what is too little */
@@ -162,6 +174,12 @@ void echi_cpu_late_outputs(struct echi_cpu_stack *s, const struct echi_cpu_winog
 void echi_cpu_late_grads(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, int g);   /* group g's dy to points */
 void echi_cpu_late_weights(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads);   /* of all of these, and of all groups' x */
 
+/* ---- cpu_conv_bf16.c: convolutions of numbers rounded to bf16, where s->bf16 says how ---- */
+
+void echi_cpu_conv_bf16_room(const struct echi_layer *layer, int groups, struct echi_cpu_bf16_room *room);   /* raises what is too little */
+void echi_cpu_conv_bf16_forward(struct echi_cpu_stack *s, int unit, const float *params);
+void echi_cpu_conv_bf16_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
+
 void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *params);
 void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
 void echi_cpu_fc_forward(struct echi_cpu_stack *s, int unit, const float *params);
@@ -174,6 +192,8 @@ void echi_cpu_add_forward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_add_backward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_norm_forward(struct echi_cpu_stack *s, int unit, const float *params);
 void echi_cpu_norm_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
+void echi_cpu_norm_sums(struct echi_cpu_stack *s, int unit, bool backward, const float *params, float *out);
+void echi_cpu_norm_take(struct echi_cpu_stack *s, int unit, bool backward, int n, const float *all);
 void echi_cpu_dropout_draw(struct echi_cpu_stack *s, int unit, uint64_t seed, const struct echi_row *rows);
 void echi_cpu_dropout_forward(struct echi_cpu_stack *s, int unit);
 void echi_cpu_dropout_backward(struct echi_cpu_stack *s, int unit);

@@ -2,6 +2,8 @@
  * Between rows of samples and vectors over samples: square blocks are transposed in registers. */
 #include "echi_vec.h"
 
+#include <string.h>
+
 /* Blocks of VEC_FLOATS columns; the last one overlaps its neighbour when they do not come out even. */
 INLINE int next_block(int at, int columns) {
     const int next = at + VEC_FLOATS;
@@ -22,12 +24,22 @@ void ISA(to_vectors)(const float *rows, ptrdiff_t row, int lanes, int columns, f
     }
 }
 
-void ISA(to_rows)(const float *vectors, ptrdiff_t vector, int lanes, int columns, float *rows, ptrdiff_t row) {
-    if (columns < VEC_FLOATS) {
-        for (int lane = 0; lane < lanes; lane++)
-            for (int c = 0; c < columns; c++) rows[lane * row + c] = vectors[c * vector + lane];
-        return;
+/* Rows of less than a vector. Where they lie one behind the other each is stored with what follows it, which the next ones then set. */
+static void to_short_rows(const float *vectors, ptrdiff_t vector, int lanes, int columns, float *rows, ptrdiff_t row) {
+    float *const end = rows + (lanes - 1) * row + columns;
+    vec m[VEC_FLOATS];
+    UNROLL for (int i = 0; i < VEC_FLOATS; i++) { m[i] = i < columns ? load(vectors + i * vector) : (vec){0}; }
+    transpose(m);
+    UNROLL for (int lane = 0; lane < VEC_FLOATS; lane++) {
+        float *to = rows + lane * row;
+        if (lane >= lanes) continue;
+        if (row == columns && end - to >= VEC_FLOATS) store(to, m[lane]);
+        else memcpy(to, &m[lane], (size_t)columns * sizeof(float));
     }
+}
+
+void ISA(to_rows)(const float *vectors, ptrdiff_t vector, int lanes, int columns, float *rows, ptrdiff_t row) {
+    if (columns < VEC_FLOATS) return to_short_rows(vectors, vector, lanes, columns, rows, row);
     for (int c = 0; c < columns; c = next_block(c, columns)) {
         vec m[VEC_FLOATS];
         UNROLL for (int i = 0; i < VEC_FLOATS; i++) { m[i] = load(vectors + (c + i) * vector); }

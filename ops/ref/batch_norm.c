@@ -34,20 +34,25 @@ void ECHI_REF(batch_norm_forward)(const struct echi_layer *l, int n, const echi_
     }
 }
 
-void ECHI_REF(batch_norm_backward)(const struct echi_layer *l, int n, const echi_real *x, const echi_real *dy, const echi_real *weight,
-                                   const echi_real *mean, const echi_real *variance, bool of_batch, echi_real *dweight, echi_real *dbias,
-                                   echi_real *dx) {
+void ECHI_REF(batch_norm_sums)(const struct echi_layer *l, int n, const echi_real *x, const echi_real *dy, const echi_real *mean,
+                               const echi_real *variance, echi_real *sums) {
     for (int c = 0; c < l->in.c; c++) {
-        const double s = echi_norm_deviation(variance[c]), m = numbers(l, n);
+        const double s = echi_norm_deviation(variance[c]);
         double sum = 0, along = 0;
         EACH_NUMBER(l, n, c, i) {
             sum += dy[i];
             along += dy[i] * ((x[i] - mean[c]) / s);
         }
-        dbias[c] = (echi_real)sum;
-        dweight[c] = (echi_real)along;
-        if (!dx) continue;
-        if (!of_batch) sum = along = 0;
-        EACH_NUMBER(l, n, c, i) dx[i] = (echi_real)(weight[c] / s * (dy[i] - sum / m - (x[i] - mean[c]) / s * (along / m)));
+        sums[c] = (echi_real)sum;
+        sums[l->in.c + c] = (echi_real)along;
+    }
+}
+
+void ECHI_REF(batch_norm_backward)(const struct echi_layer *l, int n, const echi_real *x, const echi_real *dy, const echi_real *weight,
+                                   const echi_real *mean, const echi_real *variance, const echi_real *sums, int of, echi_real *dx) {
+    for (int c = 0; c < l->in.c; c++) {
+        const double s = echi_norm_deviation(variance[c]), m = numbers(l, of);
+        const double sum = sums ? sums[c] / m : 0, along = sums ? sums[l->in.c + c] / m : 0;
+        EACH_NUMBER(l, n, c, i) dx[i] = (echi_real)(weight[c] / s * (dy[i] - sum - (x[i] - mean[c]) / s * along));
     }
 }

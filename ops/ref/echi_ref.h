@@ -51,14 +51,16 @@ void ECHI_REF(add)(size_t count, const echi_real *a, const echi_real *b, echi_re
 /* y = x * factor, and dx = dy * factor, number by number: 0, or 1 / (1 - p). A NaN stays one. */
 void ECHI_REF(dropout)(size_t count, const echi_real *x, const echi_real *factor, echi_real *y);
 
-/* Mean and variance of each channel over a batch, [c] both; then, with these or with others, y [n][c][h][w]. of_batch: mean and variance
- * are those of x, so they move with it. dx may be NULL. */
+/* Mean and variance of each channel over a batch, [c] both; then, with these or with others, y [n][c][h][w]. Backward the sums of dy and
+ * of dy times the normalised number, [2][c], which are the gradients of bias and weight; then dx, by the sums over all `of` samples whose
+ * mean and variance these are, and which move with x; sums NULL: they stand still. */
 void ECHI_REF(batch_norm_statistics)(const struct echi_layer *l, int n, const echi_real *x, echi_real *mean, echi_real *variance);
 void ECHI_REF(batch_norm_forward)(const struct echi_layer *l, int n, const echi_real *x, const echi_real *weight, const echi_real *bias,
                                   const echi_real *mean, const echi_real *variance, echi_real *y);
+void ECHI_REF(batch_norm_sums)(const struct echi_layer *l, int n, const echi_real *x, const echi_real *dy, const echi_real *mean,
+                               const echi_real *variance, echi_real *sums);
 void ECHI_REF(batch_norm_backward)(const struct echi_layer *l, int n, const echi_real *x, const echi_real *dy, const echi_real *weight,
-                                   const echi_real *mean, const echi_real *variance, bool of_batch, echi_real *dweight, echi_real *dbias,
-                                   echi_real *dx);
+                                   const echi_real *mean, const echi_real *variance, const echi_real *sums, int of, echi_real *dx);
 
 /* y [n][classes], labels [n]. dy = scale * (softmax(y) - onehot); *out_loss = sum of -log softmax(y)[label]; *out_correct =
  * samples whose first largest output is at their label. */

@@ -16,6 +16,9 @@ struct border {
     echi_real *gradient;    /* of the same shape */
     echi_real *factor;      /* of the same shape: the output of a dropout; else NULL */
     echi_real *mean;        /* of a batch-norm's channels, and behind them their variances: [2][c] */
+    echi_real *sums, *all;  /* backward, [2][c]: over the own samples, and over all whose mean and variance these are */
+    int of;                 /* so many samples; 0: not known yet */
+    bool summed;            /* sums and all are there */
     bool given;             /* the gradient has a share already: others are added to it */
 };
 struct reference {
@@ -33,7 +36,7 @@ static size_t border_size(const struct echi_layer *layers, int i) { return echi_
 static size_t border_arrays(const struct echi_layer *layers, int i) { return i > 0 && layers[i - 1].op == ECHI_OP_DROPOUT ? 3 : 2; }
 
 static size_t border_channels(const struct echi_layer *layers, int i) {
-    return i > 0 && layers[i - 1].op == ECHI_OP_BATCH_NORM ? 2 * (size_t)layers[i - 1].out.c : 0;
+    return i > 0 && layers[i - 1].op == ECHI_OP_BATCH_NORM ? (size_t)layers[i - 1].out.c : 0;
 }
 
 static void reference_destroy(void *state) {
@@ -53,7 +56,7 @@ static ech_status reference_create(struct echi_device *device, const struct echi
     for (int i = 0; i <= count; i++) {
         size_t border = 0;
         fits = fits && echi_mul_size(border_size(layers, i), border_arrays(layers, i) * (size_t)max_n, &border) && echi_add_size(floats, border, &floats) &&
-               echi_add_size(floats, border_channels(layers, i), &floats);
+               echi_add_size(floats, 6 * border_channels(layers, i), &floats);
         if (border > share) share = border;
     }
     if (!fits || !echi_add_size(floats, share, &floats) || !echi_mul_size(floats, sizeof(echi_real), &bytes))
@@ -78,7 +81,9 @@ static ech_status reference_create(struct echi_device *device, const struct echi
         if (border_arrays(layers, i) > 2) r->borders[i].factor = next + 2 * size;
         next += border_arrays(layers, i) * size;
         r->borders[i].mean = next;
-        next += border_channels(layers, i);
+        r->borders[i].sums = next + 2 * border_channels(layers, i);
+        r->borders[i].all = next + 4 * border_channels(layers, i);
+        next += 6 * border_channels(layers, i);
     }
     r->share = next;
     for (int i = 0; i < count; i++) {
@@ -99,6 +104,10 @@ static void reference_input(void *state, int n, const echi_real *rows) {
     struct reference *r = state;
     r->n = n;
     r->trains = false;
+    for (int i = 0; i <= r->count; i++) {
+        r->borders[i].of = 0;
+        r->borders[i].summed = false;
+    }
     memcpy(r->borders[0].value, rows, border_bytes(r, 0));
 }
 
@@ -111,21 +120,57 @@ static void reference_train(void *state, const struct echi_training *training) {
             echi_dropout_factors(&r->layers[i], training->seed, training->rows[s], r->borders[i + 1].factor + (size_t)s * border_size(r->layers, i + 1));
 }
 
-static void norm_forward(struct reference *r, int unit, const echi_real *params, const echi_real *x, echi_real *y) {
+static void norm_statistics(struct reference *r, int unit) {
     const struct echi_layer *l = &r->layers[unit];
-    echi_real *mean = r->borders[unit + 1].mean, *variance = mean + l->in.c;
-    if (r->trains) ECHI_REF(batch_norm_statistics)(l, r->n, x, mean, variance);
-    else memcpy(mean, params + l->running_at, l->running * sizeof *mean);
-    ECHI_REF(batch_norm_forward)(l, r->n, x, params + l->weight_at, params + l->bias_at, mean, variance, y);
+    struct border *b = &r->borders[unit + 1];
+    ECHI_REF(batch_norm_statistics)(l, r->n, r->borders[echi_layer_takes(r->layers, unit)].value, b->mean, b->mean + l->in.c);
+    b->of = r->n;
 }
 
-static void norm_backward(const struct reference *r, int unit, const echi_real *params, const echi_real *x, const echi_real *dy, echi_real *grads,
+static void norm_forward(struct reference *r, int unit, const echi_real *params, const echi_real *x, echi_real *y) {
+    const struct echi_layer *l = &r->layers[unit];
+    const struct border *b = &r->borders[unit + 1];
+    if (!r->trains) memcpy(b->mean, params + l->running_at, l->running * sizeof *b->mean);
+    else if (b->of == 0) norm_statistics(r, unit);
+    ECHI_REF(batch_norm_forward)(l, r->n, x, params + l->weight_at, params + l->bias_at, b->mean, b->mean + l->in.c, y);
+}
+
+static void norm_back_sums(struct reference *r, int unit) {
+    const struct echi_layer *l = &r->layers[unit];
+    struct border *b = &r->borders[unit + 1];
+    const echi_real *x = r->borders[echi_layer_takes(r->layers, unit)].value;
+    ECHI_REF(batch_norm_sums)(l, r->n, x, b->gradient, b->mean, b->mean + l->in.c, b->sums);
+    memcpy(b->all, b->sums, l->running * sizeof *b->all);
+    b->summed = true;
+}
+
+static void norm_backward(struct reference *r, int unit, const echi_real *params, const echi_real *x, const echi_real *dy, echi_real *grads,
                           echi_real *dx) {
     const struct echi_layer *l = &r->layers[unit];
-    const echi_real *mean = r->borders[unit + 1].mean, *variance = mean + l->in.c;
-    ECHI_REF(batch_norm_backward)(l, r->n, x, dy, params + l->weight_at, mean, variance, r->trains, grads + l->weight_at, grads + l->bias_at, dx);
-    if (r->trains) echi_norm_running_grad(l, r->n, params, mean, variance, r->of_round, grads);
+    const struct border *b = &r->borders[unit + 1];
+    const echi_real *variance = b->mean + l->in.c;
+    if (!b->summed) norm_back_sums(r, unit);
+    memcpy(grads + l->bias_at, b->sums, l->biases * sizeof *grads);
+    memcpy(grads + l->weight_at, b->sums + l->in.c, l->weights * sizeof *grads);
+    if (dx) ECHI_REF(batch_norm_backward)(l, r->n, x, dy, params + l->weight_at, b->mean, variance, r->trains ? b->all : NULL, b->of, dx);
+    if (r->trains) echi_norm_running_grad(l, b->of, params, b->mean, variance, r->of_round, grads);
     else memset(grads + l->running_at, 0, l->running * sizeof *grads);
+}
+
+static void reference_norm_sums(void *state, int unit, bool backward, const echi_real *params, echi_real *out) {
+    struct reference *r = state;
+    const struct border *b = &r->borders[unit + 1];
+    (void)params;
+    if (backward) norm_back_sums(r, unit);
+    else norm_statistics(r, unit);
+    memcpy(out, backward ? b->sums : b->mean, r->layers[unit].running * sizeof *out);
+}
+
+static void reference_norm_take(void *state, int unit, bool backward, int n, const echi_real *all) {
+    struct reference *r = state;
+    struct border *b = &r->borders[unit + 1];
+    memcpy(backward ? b->all : b->mean, all, r->layers[unit].running * sizeof *all);
+    if (!backward) b->of = n;
 }
 
 static void reference_forward(void *state, int unit, const echi_real *params) {
@@ -241,4 +286,6 @@ const struct echi_stack_impl echi_stack_reference = {
     .output_grad = reference_output_grad,
     .backward = reference_backward,
     .input_grad = reference_input_grad,
+    .norm_sums = reference_norm_sums,
+    .norm_take = reference_norm_take,
 };

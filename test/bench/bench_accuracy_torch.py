@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # One pass over part of CIFAR-10 in PyTorch, as accuracy_nets.sh asks Echelon for it: prints the accuracy on the test set, in percent.
-#     bench_accuracy_torch.py ECHELON MODEL DATA SEED BATCH STEPS RATE
+#     bench_accuracy_torch.py ECHELON MODEL DATA SEED BATCH STEPS RATE WARMUP (in epochs)
 import math
 import os
 import sys
@@ -14,7 +14,7 @@ import net  # noqa: E402
 
 echelon, name, data = sys.argv[1:4]
 seed, batch, steps = (int(word) for word in sys.argv[4:7])
-rate = float(sys.argv[7])
+rate, warmup = float(sys.argv[7]), float(sys.argv[8])
 torch.manual_seed(seed)
 MEAN, DEVIATION = (torch.tensor(v).view(3, 1, 1) for v in ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)))
 
@@ -28,27 +28,17 @@ def normal(x):
     return ((x.float() / 255 - MEAN) / DEVIATION).contiguous(memory_format=torch.channels_last)
 
 
-def augmented(x):
-    """Shifted by up to four pixels, black where nothing was, and mirrored, each picture by itself."""
-    padded = nn.functional.pad(x, (4, 4, 4, 4))
-    made = torch.empty_like(x)
-    for i in range(len(x)):
-        dy, dx = (int(v) for v in torch.randint(0, 9, (2,)))
-        piece = padded[i, :, dy:dy + 32, dx:dx + 32]
-        made[i] = piece.flip(2) if torch.rand(()) < 0.5 else piece
-    return made
-
-
 images, labels = read(*("data_batch_%d.bin" % k for k in range(1, 6)))
 model = net.load(echelon, name).to(memory_format=torch.channels_last)
-optimiser = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=5e-4)
+optimiser = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=5e-4, nesterov=True)
 order = torch.randperm(len(images))
+rising = warmup * len(images) / batch   # steps
 for step in range(steps):
     for group in optimiser.param_groups:
-        group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * step / steps))
+        group["lr"] = rate * (step / rising if step < rising else 0.5 * (1 + math.cos(math.pi * (step - rising) / (steps - rising))))
     some = order[step * batch:(step + 1) * batch]
     optimiser.zero_grad()
-    nn.functional.cross_entropy(model(normal(augmented(images[some]))), labels[some]).backward()
+    nn.functional.cross_entropy(model(normal(images[some])), labels[some]).backward()
     optimiser.step()
 model.eval()
 images, labels = read("test_batch.bin")

@@ -8,82 +8,10 @@
  *     bench_product sizes               those sizes, IN,OUT,BATCH
  *     bench_product peak                multiply-adds in registers alone: the most that a core can do, in GFLOP/s */
 #include "bench_product.h"
-#include "echi_ops.h"
-#include "echi_os.h"
-#include "echi_random.h"
+#include "bench_unit.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-enum part { FORWARD, DATA, WEIGHTS, PARTS };
-
-struct bench {
-    struct echi_device *device;
-    struct echi_stack *stack;
-    struct echi_buffer *params, *grads;
-    float *in, *out;
-    struct bench_size size;
-};
-
-static void check(ech_status status, const struct ech_error *err) {
-    if (status == ECH_OK) return;
-    fprintf(stderr, "%s\n", err->text);
-    exit(1);
-}
-
-static float *random_floats(struct echi_random *r, size_t count) {
-    float *p = malloc(count * sizeof *p);
-    if (!p) exit(1);
-    for (size_t i = 0; i < count; i++) p[i] = (float)echi_random_normal(r);
-    return p;
-}
-
-static void begin(struct bench *b, struct bench_size size, enum echi_kernels kernels) {
-    struct ech_error err;
-    struct echi_random r;
-    struct echi_layer l = {.name = "fc", .op = ECHI_OP_FC, .in = {size.in, 1, 1}, .out = {size.out, 1, 1},
-                           .weights = (size_t)size.in * (size_t)size.out};
-    echi_random_init(&r, 1, ECHI_STREAM_TEST, 0);
-    b->size = size;
-    check(echi_device_open("cpu", 1, &b->device, &err), &err);
-    check(echi_stack_create(b->device, kernels, &l, 1, size.batch, &b->stack, &err), &err);
-    check(echi_buffer_create(b->device, l.weights * sizeof(float), &b->params, &err), &err);
-    check(echi_buffer_create(b->device, l.weights * sizeof(float), &b->grads, &err), &err);
-    float *w = echi_buffer_host(b->params);
-    for (size_t i = 0; i < l.weights; i++) w[i] = (float)echi_random_normal(&r);
-    b->in = random_floats(&r, (size_t)size.batch * (size_t)size.in);
-    b->out = random_floats(&r, (size_t)size.batch * (size_t)size.out);
-}
-
-static void end(struct bench *b) {
-    echi_stack_destroy(b->stack);
-    echi_buffer_destroy(b->params);
-    echi_buffer_destroy(b->grads);
-    echi_device_close(b->device);
-    free(b->in);
-    free(b->out);
-}
-
-/* Seconds of one forward; of one backward, with the gradient of the input or without. */
-static double seconds(struct bench *b, bool back, bool data) {
-    struct ech_error err;
-    check(echi_stack_input(b->stack, b->size.batch, b->in, &err), &err);
-    const int64_t start = echi_now();
-    check(echi_stack_forward(b->stack, 0, b->params, &err), &err);
-    const int64_t forward = echi_now() - start;
-    if (!back) return (double)forward * 1e-9;
-    check(echi_stack_output_grad(b->stack, b->out, &err), &err);
-    const int64_t began = echi_now();
-    check(echi_stack_backward(b->stack, 0, b->params, b->grads, data, &err), &err);
-    return (double)(echi_now() - began) * 1e-9;
-}
-
-static double ours(void *state, int part) {
-    struct bench *b = state;
-    return part == DATA ? seconds(b, true, true) - seconds(b, true, false) : seconds(b, part == WEIGHTS, false);
-}
 
 /* ---- a library with cblas_sgemm ---- */
 
@@ -105,26 +33,11 @@ static double theirs(void *state, int part) {
 
 /* ---- both ---- */
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* The median of some runs, of about a third of a second in all. */
-static double median_of(double (*run)(void *state, int part), void *state, int part) {
-    enum { MOST = 400 };
-    double value[MOST];
-    int runs = 0;
-    for (int64_t until = echi_now() + 350000000; runs < MOST && (runs < 5 || echi_now() < until); runs++) value[runs] = run(state, part);
-    qsort(value, (size_t)runs, sizeof *value, by_value);
-    return value[runs / 2];
-}
-
 static void row(struct bench_size size, double (*run)(void *state, int part), void *state) {
     const double flops = 2.0 * size.in * size.out * size.batch;
     printf("%5d to %4d, batch %4d", size.in, size.out, size.batch);
     for (int part = 0; part < PARTS; part++) {
-        const double s = median_of(run, state, part);
+        const double s = bench_median(run, state, part);
         printf("  %8.3f ms %4.0f GF", 1e3 * s, flops / s * 1e-9);
     }
     printf("\n");
@@ -133,10 +46,12 @@ static void row(struct bench_size size, double (*run)(void *state, int part), vo
 
 static int table(enum echi_kernels kernels) {
     for (size_t i = 0; i < BENCH_SIZES; i++) {
-        struct bench b;
-        begin(&b, bench_sizes[i], kernels);
-        row(b.size, ours, &b);
-        end(&b);
+        const struct bench_size size = bench_sizes[i];
+        struct bench_unit b;
+        bench_begin(&b, &(struct echi_layer){.name = "fc", .op = ECHI_OP_FC, .in = {size.in, 1, 1}, .out = {size.out, 1, 1},
+                                             .weights = (size_t)size.in * (size_t)size.out}, size.batch, kernels);
+        row(size, bench_run, &b);
+        bench_end(&b);
     }
     return 0;
 }
@@ -153,9 +68,9 @@ static int peer_table(const char *path, bool peek) {
         struct echi_random r;
         echi_random_init(&r, 1, ECHI_STREAM_TEST, 0);
         p.size = bench_sizes[i];
-        p.w = random_floats(&r, (size_t)p.size.in * (size_t)p.size.out);
-        p.x = random_floats(&r, (size_t)p.size.in * (size_t)p.size.batch);
-        p.y = random_floats(&r, (size_t)p.size.out * (size_t)p.size.batch);
+        p.w = bench_floats(&r, (size_t)p.size.in * (size_t)p.size.out);
+        p.x = bench_floats(&r, (size_t)p.size.in * (size_t)p.size.batch);
+        p.y = bench_floats(&r, (size_t)p.size.out * (size_t)p.size.batch);
         row(p.size, theirs, &p);
         free(p.w);
         free(p.x);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A built-in model's training step (input, forward, loss, backward, SGD) on one thread, as a whole and unit by unit.
  *
- *     bench_step MODEL [BATCH]          a table: the parts of a step, by default at batch 64; LeNet-5 also at other sizes
- *     bench_step train MODEL BATCH      two numbers: images a second of training at that batch, the median of some runs; and the peak of the
- *                                       process' memory in MiB */
+ *     bench_step [bf16] MODEL [BATCH]       a table: the parts of a step, by default at batch 64; LeNet-5 also at other sizes
+ *     bench_step [bf16] train MODEL BATCH   two numbers: images a second of training at that batch, the median of some runs; and the peak of the
+ *                                           process' memory in MiB
+ *
+ * With bf16 convolutions and fully connected layers are multiplied so; exits with 77 where the processor cannot. */
 #include "cpu/echi_cpu_kernels.h"
 #include "echi_model.h"
 #include "echi_ops.h"
@@ -34,6 +36,8 @@ static void check(ech_status status, const struct ech_error *err) {
     exit(1);
 }
 
+static enum echi_kernels kernels = ECHI_KERNELS_FAST;
+
 static void begin(struct bench *b, const char *model, int n) {
     struct ech_error err;
     struct echi_random r;
@@ -45,7 +49,7 @@ static void begin(struct bench *b, const char *model, int n) {
     check(echi_buffer_create(b->device, bytes, &b->grads, &err), &err);
     check(echi_buffer_create(b->device, bytes, &b->velocity, &err), &err);
     echi_model_init(b->model, 1, echi_buffer_host(b->params));
-    check(echi_stack_create(b->device, ECHI_KERNELS_FAST, b->model->layers, b->model->n_layers, n, &b->stack, &err), &err);
+    check(echi_stack_create(b->device, kernels, b->model->layers, b->model->n_layers, n, &b->stack, &err), &err);
     b->n = n;
     b->units = echi_stack_units(b->stack);
     b->rows = malloc((size_t)n * image * sizeof(float));
@@ -218,13 +222,22 @@ static int batch_of(const char *text) {
 }
 
 int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "bf16") == 0) {
+        if (*echi_cpu_bf16_lacks()) {
+            fprintf(stderr, "bench_step: this processor lacks %s\n", echi_cpu_bf16_lacks());
+            return 77;
+        }
+        kernels = ECHI_KERNELS_BF16_FAST;
+        argc--;
+        argv++;
+    }
     if (argc == 4 && strcmp(argv[1], "train") == 0) {
         const double speed = images_per_second(argv[2], batch_of(argv[3]), true);
         printf("%.1f %.0f\n", speed, peak_mebibytes());
         return 0;
     }
     if (argc < 2 || argc > 3) {
-        fprintf(stderr, "usage: bench_step MODEL [BATCH]\n       bench_step train MODEL BATCH\n");
+        fprintf(stderr, "usage: bench_step [bf16] MODEL [BATCH]\n       bench_step [bf16] train MODEL BATCH\n");
         return 1;
     }
     table_of_parts(argv[1], argc > 2 ? batch_of(argv[2]) : 64);

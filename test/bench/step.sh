@@ -4,7 +4,8 @@
 #   B             build folder (default build)
 #   BENCH_PYTHON  a Python with torch; the system's is tried too, and the faster of the two is the one to beat
 #   PAIRS         how many pairs of runs (default 5)
-#   MODELS        which, each with its batch (default "lenet5:64 vgg19:32 resnet18:32")
+#   MODELS        which, each with its batch, in bf16 where that is said (default "lenet5:64 vgg19:32 resnet18:32
+#                 alexnet:16 vgg19:32:bf16")
 # Prints the parts of a step, medians and their ratio, and peaks of memory; exits with 77 when no PyTorch is here, after our own figures.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,7 +16,7 @@ unset OPENBLAS_CORETYPE
 export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 median() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 
-# against_pytorch MODEL BATCH WANTED
+# against_pytorch MODEL BATCH WANTED [bf16]: ours so, PyTorch in floats
 against_pytorch() {
     local model=$1 batch=$2 best_python='' best_variant='' best_speed=0 python version variant speed i x y a=() t=() r=() am=() tm=()
     for python in ${BENCH_PYTHON:+"$BENCH_PYTHON"} /usr/bin/python3; do
@@ -29,20 +30,26 @@ against_pytorch() {
         return 77
     fi
     for ((i = 0; i < pairs; i++)); do
-        x=$("$ours" train "$model" "$batch") || return 1
+        x=$("$ours" ${4:+"$4"} train "$model" "$batch") || return 1
         y=$("$best_python" -W ignore "$here/bench_step_torch.py" "$build/echelon" "$model" "$batch" "$best_variant") || return 1
         a+=("${x% *}") t+=("${y% *}") am+=("${x#* }") tm+=("${y#* }") r+=("$(awk "BEGIN { printf \"%.2f\", ${x% *} / ${y% *} }")")
         echo "  pair $((i + 1)): Echelon ${a[i]}, PyTorch ${t[i]} images/s, ratio ${r[i]}"
     done
-    echo "$model, batch $batch, median of $pairs: Echelon $(printf '%s\n' "${a[@]}" | median), PyTorch ($best_variant) $(printf '%s\n' "${t[@]}" | median)" \
+    echo "$model, batch $batch${4:+, ours in $4}, median of $pairs: Echelon $(printf '%s\n' "${a[@]}" | median), PyTorch ($best_variant) $(printf '%s\n' "${t[@]}" | median)" \
         "images/s, ratio $(printf '%s\n' "${r[@]}" | median) (at least $3 wanted); memory $(printf '%s\n' "${am[@]}" | median) and $(printf '%s\n' "${tm[@]}" | median) MiB"
 }
 
 status=0
-for entry in ${MODELS:-lenet5:64 vgg19:32 resnet18:32}; do
-    model=${entry%:*} batch=${entry#*:}
-    case $model in lenet5) wanted=4 ;; vgg19) wanted=2.1 ;; resnet18) wanted=1.85 ;; *) wanted=1.5 ;; esac
-    "$ours" "$model" "$batch" || exit 1
-    against_pytorch "$model" "$batch" $wanted || status=$?
+for entry in ${MODELS:-lenet5:64 vgg19:32 resnet18:32 alexnet:16 vgg19:32:bf16}; do
+    IFS=: read -r model batch format <<<"$entry"
+    case $entry in lenet5:*) wanted=4 ;; vgg19:*:bf16) wanted=4 ;; vgg19:*) wanted=2.1 ;; resnet18:*) wanted=1.85 ;; alexnet:*) wanted=1.5 ;; *) wanted=1 ;; esac
+    table=0
+    "$ours" ${format:+"$format"} "$model" "$batch" || table=$?
+    if [ $table = 77 ]; then
+        echo "$model in $format stays open"
+        continue
+    fi
+    [ $table = 0 ] || exit 1
+    against_pytorch "$model" "$batch" $wanted ${format:+"$format"} || status=$?
 done
 exit $status

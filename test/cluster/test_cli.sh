@@ -39,6 +39,7 @@ refuse() {
 expect 0 '^echelon [0-9]+\.[0-9]+\.[0-9]+$' --version
 expect 0 'usage: echelon train' help
 expect 0 'echelon sim --data' help
+expect 0 'echelon doctor' help
 expect 2 'usage: echelon train'
 expect 2 "no command 'tarin'; did you mean train" tarin
 expect 0 'Exit status:' train --help
@@ -47,7 +48,10 @@ grep -q '^Others:' "$work/out" && bad "an option is in no section of --help"
 cp "$work/out" "$work/train-help"
 expect 0 'Exit status:' sim --help
 grep -q '^Others:' "$work/out" && bad "an option is in no section of sim's --help"
-cat "$work/out" "$work/train-help" | grep -oE '^  --[a-z0-9-]+' | tr -d ' ' | sort -u >"$work/help-options"
+cp "$work/out" "$work/sim-help"
+expect 0 'Exit status:' doctor --help
+grep -q '^Others:' "$work/out" && bad "an option is in no section of doctor's --help"
+cat "$work/out" "$work/sim-help" "$work/train-help" | grep -oE '^  --[a-z0-9-]+' | tr -d ' ' | sort -u >"$work/help-options"
 awk 'after == ".TP" && $2 ~ /^\\-\\-/ { gsub(/\\/, "", $2); print $2 } { after = $0 }' "$root/tools/echelon.1" | sort >"$work/man-options"
 diff "$work/help-options" "$work/man-options" >"$work/out" || bad "--help (<) and the man page (>) list different options"
 "$echelon" train --help >/dev/full 2>/dev/null && bad "a full disk behind stdout is not noticed"
@@ -68,6 +72,8 @@ printf '%s\n' 'input 1 28 28' 'conv2d out 16 kernel 3 pad 1' 'conv2d out 16 kern
 expect 0 'kernels: trunk, conv1: conv .*directly: points are for 16 channels' train --data glyphs --steps 1 --eval-every 0 --model "$work/model" --verbose
 grep -qE 'kernels: trunk, conv2: conv .*F\(2x2\) [0-9.]+, F\(4x4\) [0-9.]+ of direct sums' "$work/err" || bad "no reasons for conv2"
 grep -qE 'kernels: look: [0-9.]+ MiB' "$work/err" || bad "no memory of what looks"
+grep -qE 'kernels: trunk, conv2: .*; turns [1-9][0-9.]+ KiB a sample$' "$work/err" || bad "no word of what conv2 turns"
+grep -qE 'kernels: trunk: .*of a sample 3\.1 KiB change their layout at the border, [1-9][0-9.]+ KiB inside$' "$work/err" || bad "no sum of the conversions"
 
 # --- usage
 refuse 2 '--data is missing.*get-data mnist.*glyphs' train
@@ -127,7 +133,7 @@ free_port
 expect 17 'rank 1' train --data glyphs --world 2 --rank 0 --coordinator "127.0.0.1:$port" --join-timeout 2
 free_port
 expect 17 "127.0.0.1:$port" train --data glyphs --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 2
-timeout 20 "$echelon" train --data glyphs --world 2 --rank 0 --coordinator "127.0.0.1:$port" --join-timeout 8 >/dev/null 2>&1 &
+timeout 60 "$echelon" train --data glyphs --world 2 --rank 0 --coordinator "127.0.0.1:$port" --join-timeout 50 >/dev/null 2>&1 &
 holder=$!
 for _ in $(seq 50); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break || sleep 0.1; done
 refuse 20 "$port" train --data glyphs --world 2 --rank 0 --coordinator "127.0.0.1:$port"

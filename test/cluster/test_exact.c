@@ -67,7 +67,14 @@ static const char residual_text[] = "input 2 13 11\nconv2d out 4 kernel 3 pad 1 
 /* More classes than a byte has. */
 static const char wide_text[] = "input 2 13 11\nconv2d out 4 kernel 3 stride 2\nrelu\nfc out 9\nrelu\nfc out 300\n";
 
-static const char *name_of(const char *text) { return text == small_text ? "small" : text == wide_text ? "wide" : text ? "residual" : "lenet5"; }
+/* Batch-norms of maps, one in a branch, two of what one layer gives; with sync_norm whoever gets a sample normalises it by the round. */
+static const char norm_text[] = "input 2 13 11\nconv2d out 4 kernel 3 pad 1 stride 2 bias 0\nbatch_norm\nrelu\n"
+                                "conv2d out 4 kernel 3 pad 1 bias 0\nbatch_norm\nbatch_norm from 1\nadd with 5\ntanh\nglobal_avg_pool\n"
+                                "fc out 12\nrelu\nfc out 10\n";
+
+static const char *name_of(const char *text) {
+    return text == small_text ? "small" : text == wide_text ? "wide" : text == norm_text ? "norm" : text ? "residual" : "lenet5";
+}
 
 /* ------------------------------------------------- one run at a time */
 
@@ -76,10 +83,10 @@ static struct run {
     ech_data *data;
     uint32_t size;                      /* floats of a sample */
     size_t params, cut;                 /* all, and where the head's begin */
-    bool separated, deterministic, restart;
+    bool separated, deterministic, restart, sync_norm;
     const char *schedule;               /* NULL: lr stays; else with a warm-up, and Nesterov's momentum */
     const char *adam;                   /* NULL, or in the place of SGD: "adam", "adamw" */
-    bool plain;                         /* as if the processor had no more than every processor of its kind */
+    bool plain;                         /* with no more instructions than every processor of its kind has */
     struct echi_net_hub *hub;           /* NULL: TCP */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -109,10 +116,6 @@ ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct
     memcpy(run.weights + row, weights, count * sizeof *weights);
     return ECH_OK;
 }
-
-enum echi_cpu_level __real_echi_cpu_level(void);
-enum echi_cpu_level __wrap_echi_cpu_level(void);
-enum echi_cpu_level __wrap_echi_cpu_level(void) { return run.plain ? ECHI_CPU_BASE : __real_echi_cpu_level(); }
 
 /* Step times decide about shares, which are given here. */
 ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err);
@@ -170,6 +173,7 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
         c->steps = STEPS;
         c->eval_every = 0;
         c->deterministic = run.deterministic;
+        c->sync_norm = run.sync_norm;
         c->lr = run.adam ? ADAM_LR : LR;
         c->momentum = run.adam ? -1 : MOMENTUM;
         c->weight_decay = DECAY;
@@ -180,6 +184,7 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
         c->join_timeout = c->deadline = 60;
         snprintf(c->coordinator, sizeof c->coordinator, "127.0.0.1:0");
         assert_int_equal(ech_config_set(c, "separate", s->separate, NULL), ECH_OK);
+        assert_int_equal(ech_config_set(c, "isa", run.plain ? "base" : "auto", NULL), ECH_OK);
         assert_int_equal(ech_config_set(c, "shares", s->shares, NULL), ECH_OK);
         c->on_bound = on_bound;
     }
@@ -228,6 +233,7 @@ static echi_real *open_run(const char *text) {
     ech_config_init(&config);
     assert_int_equal(echi_job_make(run.model, run.data, &config, job, NULL), ECH_OK);
     run.params = job->n_params;
+    run.sync_norm = text == norm_text;
     run.cut = job->layer[job->cut_params].at;
     run.gradient = room(ROUNDS * run.params);
     run.weights = room(ROUNDS * run.params);
@@ -281,6 +287,12 @@ enum { SHAPES = sizeof shapes / sizeof shapes[0], WHOLE = SHAPES - 2, NAMED = 2 
 
 #ifdef ECHI_DOUBLE
 
+static bool is_average(size_t i) {
+    bool is = false;
+    for (int l = 0; l < run.model->n_layers; l++) is = is || i - run.model->layers[l].running_at < run.model->layers[l].running;
+    return is;
+}
+
 /* What PyTorch's SGD, Adam and AdamW and its schedulers do with the gradients that were applied, written out: round t of an epoch of 14. */
 static void trained_as_written(const echi_real *start) {
     double *w = calloc(run.params, sizeof *w), *v = calloc(run.params, sizeof *v), *s = calloc(run.params, sizeof *s);
@@ -295,6 +307,10 @@ static void trained_as_written(const echi_real *start) {
         else if (run.schedule && strcmp(run.schedule, "cosine") == 0) lr *= (1 + cos(3.14159265358979323846 * (place - WARMUP) / (end - WARMUP))) / 2;
         for (size_t i = 0; i < run.params; i++) {
             double grad = run.gradient[(size_t)t * run.params + i] + (decoupled ? 0 : DECAY * w[i]);
+            if (is_average(i)) {
+                w[i] -= 0.1 * run.gradient[(size_t)t * run.params + i];
+                continue;
+            }
             if (decoupled) w[i] -= lr * DECAY * w[i];
             v[i] = run.adam ? BETA1 * v[i] + (1 - BETA1) * grad : MOMENTUM * v[i] + grad;
             s[i] = BETA2 * s[i] + (1 - BETA2) * grad * grad;
@@ -332,6 +348,7 @@ static void test_weights_after_free_steps(void **state) {
     ends_alike(residual_text, SHAPES);
     ends_alike(NULL, NAMED);
     ends_alike(wide_text, NAMED);
+    ends_alike(norm_text, SHAPES);
 }
 
 static void test_schedules_and_nesterov(void **state) {
@@ -388,6 +405,7 @@ static void test_summed_gradients_from_the_same_weights(void **state) {
     sums_alike(small_text, SHAPES);
     sums_alike(residual_text, SHAPES);
     sums_alike(NULL, NAMED);
+    sums_alike(norm_text, SHAPES);
 }
 
 /* What every machine and every compiler comes to: the first eight bytes of SHA-256 over the weights after 50 steps. Whoever

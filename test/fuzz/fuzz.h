@@ -38,7 +38,7 @@ struct fuzz_driver {
     X(idx) X(cifar)                                                                                                              \
     X(plan_file) X(config) X(hosts) X(profile)                                                                                   \
     X(safetensors) X(checkpoint) X(recording)                                                                                    \
-    X(coded)
+    X(coded) X(probe)
 #define FUZZ_DECLARE(name) extern const struct fuzz_driver fuzz_##name;
 FUZZ_DRIVERS(FUZZ_DECLARE)
 #undef FUZZ_DECLARE

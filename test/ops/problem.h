@@ -5,6 +5,7 @@
 #define TEST_OPS_PROBLEM_H
 #include "echi_ops.h"
 #include "echi_random.h"
+#include "echi_stack_impl.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -154,6 +155,22 @@ static inline int problem_close_device(void **state) {
     (void)state;
     echi_device_close(problem_device);
     return 0;
+}
+
+/* --- or one for each instruction set that this processor has: NULL where it lacks it --- */
+
+struct problem_devices { struct echi_device *at[ECHI_CPU_LEVELS]; };
+/* An implementation, and what it is to compute with. */
+struct problem_candidate { const struct echi_stack_impl *impl; enum echi_cpu_level level; };
+
+static inline bool problem_open_devices(struct problem_devices *devices, int threads) {
+    bool good = true;
+    for (enum echi_cpu_level level = ECHI_CPU_BASE; level <= echi_cpu_level(); level++)
+        good = echi_device_open_at("cpu", threads, level, &devices->at[level], NULL) == ECH_OK && good;
+    return good;
+}
+static inline void problem_close_devices(struct problem_devices *devices) {
+    for (int level = 0; level < ECHI_CPU_LEVELS; level++) echi_device_close(devices->at[level]);
 }
 
 /* Every how manieth case is tried: all, or fewer where a machine is emulated or watched (TEST_PART). */

@@ -87,11 +87,11 @@ static void the_selection_is_the_reference_s(void **state) {
         const uint32_t n = echi_random_below(&r, echi_random_below(&r, 3) ? 400 : MOST) + 1;
         const struct echi_topk how = choose(&r, seed);
         for (uint32_t i = 0; i < n; i++) g[i] = number(&r, (int)(seed % KINDS));
-        const size_t count = echi_topk_select(g, n, &how, fast);
+        const size_t count = echi_topk_select(problem_device, g, n, &how, fast);
         assert_int_equal(count, echi_ref_topk(n, g, &how, scratch, slow));
         assert_memory_equal(fast, slow, count * sizeof *fast);
     }
-    assert_int_equal(echi_topk_select(g, 0, &(struct echi_topk){.ratio = 1, .sample = 1}, fast), 0);
+    assert_int_equal(echi_topk_select(problem_device, g, 0, &(struct echi_topk){.ratio = 1, .sample = 1}, fast), 0);
 }
 
 /* Against a sort: no more than asked for, not much fewer unless they are zeros; of a short range, and whenever there are far too many,
@@ -113,7 +113,7 @@ static void the_largest_are_chosen(void **state) {
             nonzero += g[i] != 0;
         }
         qsort(sorted, n, sizeof *sorted, larger_first);
-        const size_t k = (size_t)ceil((double)n * how.ratio / 1e6), count = echi_topk_select(g, n, &how, index);
+        const size_t k = (size_t)ceil((double)n * how.ratio / 1e6), count = echi_topk_select(problem_device, g, n, &how, index);
         double chosen = 0, best = 0;
         for (size_t i = 0; i < count; i++) {
             assert_true(index[i] < n && (i == 0 || index[i] > index[i - 1]) && g[index[i]] != 0);
@@ -142,8 +142,8 @@ static void the_key_decides(void **state) {
     struct echi_topk how = {.ratio = 50000, .sample = 10000, .seed = 3, .turn = 5, .part = 1};
     echi_random_init(&r, 1, ECHI_STREAM_TEST, 3);
     for (int i = 0; i < MOST; i++) g[i] = number(&r, 0);
-    const size_t count = echi_topk_select(g, MOST, &how, one);
-    assert_int_equal(echi_topk_select(g, MOST, &how, two), count);
+    const size_t count = echi_topk_select(problem_device, g, MOST, &how, one);
+    assert_int_equal(echi_topk_select(problem_device, g, MOST, &how, two), count);
     assert_memory_equal(one, two, count * sizeof *one);
     int other[3] = {0};   /* where the sample says far too many, the choice is exact and the same */
     for (uint32_t i = 0; i < 60; i++) {
@@ -151,7 +151,7 @@ static void the_key_decides(void **state) {
         if (i % 3 == 0) next.seed += 1 + i;
         if (i % 3 == 1) next.turn += 1 + i;
         if (i % 3 == 2) next.part += 1 + i;
-        const size_t n = echi_topk_select(g, MOST, &next, two);
+        const size_t n = echi_topk_select(problem_device, g, MOST, &next, two);
         other[i % 3] += n != count || memcmp(one, two, n * sizeof *one) != 0;
     }
     assert_true(other[0] > 5 && other[1] > 5 && other[2] > 5);

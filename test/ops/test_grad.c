@@ -17,6 +17,7 @@
 #define echi_dropout_factors dropout_factors_in_double
 #define echi_norm_deviation norm_deviation_in_double
 #define echi_norm_running_grad norm_running_grad_in_double
+#define echi_norm_join norm_join_in_double
 #include "batch_norm.c"
 #include "dropout.c"
 #include "ref/adam.c"
@@ -302,16 +303,64 @@ static void test_adam(void **state) {
 
 #define SHARE 0.25
 
-struct net { const struct problem *p; void *state; int n; double *x, *params, *y, *dy, step, tolerance; };
+/* `parts` stacks with some samples each, n in all, which exchange what batch-norms sum. */
+enum { PARTS_MOST = 2 };
+struct net {
+    const struct problem *p;
+    int parts, of[PARTS_MOST], n;
+    void *state[PARTS_MOST];
+    double *x, *params, *y, *dy, step, tolerance;
+};
+
+/* Where part i's samples begin in an array of so many numbers a sample. */
+static double *part_at(const struct net *net, double *of_all, int i, struct echi_shape shape) {
+    return of_all + (i > 0 ? (size_t)net->of[0] * echi_shape_size(shape) : 0);
+}
+
+static void net_exchange(const struct net *net, int u, bool backward) {
+    double all[64], own[64];
+    uint32_t n = 0;
+    if (net->parts == 1 || net->p->layers[u].op != ECHI_OP_BATCH_NORM) return;
+    for (int i = 0; i < net->parts; i++) {
+        stack_in_double.norm_sums(net->state[i], u, backward, net->params, own);
+        norm_join_in_double(all, n, own, (uint32_t)net->of[i], net->p->layers[u].in.c, backward);
+        n += (uint32_t)net->of[i];
+    }
+    for (int i = 0; i < net->parts; i++) stack_in_double.norm_take(net->state[i], u, backward, net->n, all);
+}
 
 /* Dropout draws the same each time; nets of one sample evaluate. */
 static void net_forward(const struct net *net) {
     struct echi_row who[4];
     for (int s = 0; s < 4; s++) who[s] = (struct echi_row){7, 100 + (uint32_t)s};
-    stack_in_double.input(net->state, net->n, net->x);
-    if (net->n > 1) stack_in_double.train(net->state, &(struct echi_training){3, who, SHARE});
-    for (int u = 0; u < net->p->count; u++) stack_in_double.forward(net->state, u, net->params);
-    stack_in_double.output(net->state, net->y);
+    for (int i = 0; i < net->parts; i++) {
+        stack_in_double.input(net->state[i], net->of[i], part_at(net, net->x, i, net->p->layers[0].in));
+        if (net->n > 1) stack_in_double.train(net->state[i], &(struct echi_training){3, who, SHARE});
+    }
+    for (int u = 0; u < net->p->count; u++) {
+        net_exchange(net, u, false);
+        for (int i = 0; i < net->parts; i++) stack_in_double.forward(net->state[i], u, net->params);
+    }
+    for (int i = 0; i < net->parts; i++) stack_in_double.output(net->state[i], part_at(net, net->y, i, problem_shape(net->p)));
+}
+
+/* Gradients of the input, and of the parameters summed over the parts. */
+static void net_backward(const struct net *net, double *dx, double *grads) {
+    double *of_part[PARTS_MOST];
+    for (int i = 0; i < net->parts; i++) {
+        of_part[i] = some(net->p->params);
+        stack_in_double.output_grad(net->state[i], part_at(net, net->dy, i, problem_shape(net->p)));
+    }
+    for (int u = net->p->count - 1; u >= 0; u--) {
+        net_exchange(net, u, true);
+        for (int i = 0; i < net->parts; i++) stack_in_double.backward(net->state[i], u, net->params, of_part[i], true);
+    }
+    memset(grads, 0, net->p->params * sizeof *grads);
+    for (int i = 0; i < net->parts; i++) {
+        stack_in_double.input_grad(net->state[i], part_at(net, dx, i, net->p->layers[0].in));
+        for (size_t k = 0; k < net->p->params; k++) grads[k] += of_part[i][k];
+        free(of_part[i]);
+    }
 }
 
 static double net_objective(const struct net *net) {
@@ -334,8 +383,9 @@ static void net_compare(const struct net *net, const char *what, double *x, cons
     }
 }
 
-static void check_net(const struct problem *p, struct echi_random *r) {
-    struct net net = {.p = p, .n = random_from(r, 1, 3)};
+static void check_net(const struct problem *p, struct echi_random *r, int parts) {
+    struct net net = {.p = p, .parts = parts};
+    for (int i = 0; i < parts; i++) net.n += net.of[i] = random_from(r, 1, parts > 1 ? 2 : 3);
     bool curved = false;
     for (int i = 0; i < p->count; i++)
         curved = curved || p->layers[i].op == ECHI_OP_TANH || (net.n > 1 && p->layers[i].op == ECHI_OP_BATCH_NORM);
@@ -345,7 +395,8 @@ static void check_net(const struct problem *p, struct echi_random *r) {
     struct echi_stack_unit units[PROBLEM_LAYERS];
     int n_units = 0;
     size_t bytes = 0, in = (size_t)net.n * echi_shape_size(p->layers[0].in), out = (size_t)net.n * echi_shape_size(problem_shape(p));
-    assert_int_equal(stack_in_double.create(NULL, p->layers, p->count, net.n, &net.state, units, &n_units, &bytes, NULL), ECH_OK);
+    for (int i = 0; i < parts; i++)
+        assert_int_equal(stack_in_double.create(NULL, p->layers, p->count, net.of[i], &net.state[i], units, &n_units, &bytes, NULL), ECH_OK);
     double *dx = some(in), *grads = some(p->params);
     net.x = some(in), net.params = some(p->params), net.y = some(out), net.dy = some(out);
     fill_normal(r, net.x, in);
@@ -353,9 +404,7 @@ static void check_net(const struct problem *p, struct echi_random *r) {
     fill_normal(r, net.dy, out);
     for (int turn = 0; turn < 2; turn++) {   /* the second finds gradients of the first */
         net_forward(&net);
-        stack_in_double.output_grad(net.state, net.dy);
-        for (int u = p->count - 1; u >= 0; u--) stack_in_double.backward(net.state, u, net.params, grads, true);
-        stack_in_double.input_grad(net.state, dx);
+        net_backward(&net, dx, grads);
     }
     net_compare(&net, "the input", net.x, dx, in);
     for (int i = 0; i < p->count; i++) {
@@ -365,7 +414,7 @@ static void check_net(const struct problem *p, struct echi_random *r) {
     }
     double *const all[] = {dx, grads, net.x, net.params, net.y, net.dy};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free(all[i]);
-    stack_in_double.destroy(net.state);
+    for (int i = 0; i < parts; i++) stack_in_double.destroy(net.state[i]);
 }
 
 static void test_random_branches(void **state) {
@@ -376,7 +425,7 @@ static void test_random_branches(void **state) {
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 70);
         problem_begin(&p, random_from(&r, 1, 2), random_from(&r, 1, 3), random_from(&r, 1, 3));
         problem_branches(&p, &r, false);
-        check_net(&p, &r);
+        check_net(&p, &r, 1);
     }
 }
 
@@ -404,10 +453,11 @@ static void test_residual_nets(void **state) {
     problem_add(&p, 9);
     problem_global_avg_pool(&p);
     problem_fc(&p, 4, true);
-    for (int i = 0; i < 6; i++) check_net(&p, &r);
+    for (int i = 0; i < 6; i++) check_net(&p, &r, 1);
 }
 
-/* Batch-norm in front of and behind convolutions, of vectors, in a branch, and of what another layer takes too. Nets of one sample evaluate. */
+/* Batch-norm in front of and behind convolutions, of vectors, in a branch, and of what another layer takes too, over the samples of one
+ * stack and of two. Nets of one sample evaluate. */
 static void test_batch_norm(void **state) {
     (void)state;
     for (uint32_t seed = 0; seed < 40; seed++) {
@@ -422,7 +472,8 @@ static void test_batch_norm(void **state) {
         if (echi_random_below(&r, 2)) problem_next(&p, ECHI_OP_TANH);
         problem_add(&p, 1);
         if (echi_random_below(&r, 2)) problem_fc(&p, 3, true), problem_batch_norm(&p);
-        check_net(&p, &r);
+        check_net(&p, &r, 1);
+        check_net(&p, &r, 2);
     }
 }
 

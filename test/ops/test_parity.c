@@ -22,9 +22,13 @@
 #define REAL_TOLERANCE 1e-5
 #define COARSE_TOLERANCE 5e-5   /* F(4x4, 3x3) */
 
-/* echi_stack_cpu is the best of these, and echi_stack_cpu_close the same without F(4x4, 3x3). A level that the processor does not have is refused at creation and skipped. */
-static const struct echi_stack_impl *const candidates[] = {&echi_stack_cpu_close, &echi_stack_cpu_base, &echi_stack_cpu_fixed, &echi_stack_cpu_avx2, &echi_stack_cpu_avx512, &echi_stack_gpu};
+/* A level that the processor does not have is skipped. echi_stack_cpu_close, which is without F(4x4, 3x3), is tried at its best. */
+static struct problem_candidate candidates[] = {
+    {&echi_stack_cpu_close, ECHI_CPU_BASE}, {&echi_stack_cpu_fixed, ECHI_CPU_BASE},
+    {&echi_stack_cpu, ECHI_CPU_BASE}, {&echi_stack_cpu, ECHI_CPU_AVX2}, {&echi_stack_cpu, ECHI_CPU_AVX512}, {&echi_stack_gpu, ECHI_CPU_BASE}};
 #define CANDIDATES (sizeof candidates / sizeof candidates[0])
+static const struct problem_candidate reference = {&echi_stack_reference, ECHI_CPU_BASE};
+static struct problem_devices devices;
 
 /* OpenCL's first device, as it is and as a GPU would be, whose products are other kernels; NULL where there is none. They have one problem of FAR_EVERY
  * in turns: their launches take longer than all else. */
@@ -39,6 +43,8 @@ static ech_status gpu_info(int index, struct echi_device_info *out, struct ech_e
 
 static int open_devices(void **state) {
     static struct echi_backend as_gpu;   /* as long as its device */
+    candidates[0].level = echi_cpu_level();
+    if (!problem_open_devices(&devices, 1)) return -1;
     as_gpu = echi_backend_opencl;
     as_gpu.device_info = gpu_info;
     if (echi_backend_opencl.device_count() == 0)
@@ -49,11 +55,13 @@ static int open_devices(void **state) {
 
 static int close_devices(void **state) {
     for (int i = 0; i < 2; i++) echi_device_close(far_device[i]);
+    problem_close_devices(&devices);
     return problem_close_device(state);
 }
 
 /* One implementation at work on a problem, all its memory between guards. */
 struct bench {
+    struct echi_device *device;
     struct echi_stack *stack;
     const struct problem *p;
     int max_n;
@@ -66,14 +74,19 @@ struct bench {
 static size_t in_size(const struct problem *p) { return echi_shape_size(p->layers[0].in); }
 static size_t out_size(const struct problem *p) { return echi_shape_size(p->layers[p->count - 1].out); }
 
-static bool bench_open(struct bench *b, const struct problem *p, const struct echi_stack_impl *impl, int max_n) {
+/* False when this processor lacks the level. */
+static bool bench_open(struct bench *b, const struct problem *p, const struct problem_candidate *c, int max_n) {
     struct ech_error err;
     memset(b, 0, sizeof *b);
     static int turn;
-    if (impl->far && (far_device[0] == NULL || turn++ % FAR_EVERY != 0)) return false;
-    ech_status status = echi_stack_create_with(impl->far ? far_device[turn / FAR_EVERY % 2] : problem_device, impl, p->layers, p->count, max_n, &b->stack, &err);
-    if (status == ECH_E_UNSUPPORTED) return false;
-    if (status != ECH_OK) fail_msg("%s: %s: %s", p->text, impl->name, err.text);
+    b->device = devices.at[c->level];
+    if (c->impl->far) {
+        if (far_device[0] == NULL || turn++ % FAR_EVERY != 0) return false;
+        b->device = far_device[turn / FAR_EVERY % 2];
+    }
+    if (!b->device) return false;
+    const ech_status status = echi_stack_create_with(b->device, c->impl, p->layers, p->count, max_n, &b->stack, &err);
+    if (status != ECH_OK) fail_msg("%s: %s: %s", p->text, c->impl->name, err.text);
     b->p = p;
     b->max_n = max_n;
     size_t n = (size_t)max_n;
@@ -84,8 +97,8 @@ static bool bench_open(struct bench *b, const struct problem *p, const struct ec
     b->out = guarded_new(n * out_size(p) * sizeof(float));
     b->dout = guarded_new(n * out_size(p) * sizeof(float));
     b->labels = guarded_new(n * sizeof(uint16_t));
-    assert_int_equal(echi_buffer_wrap(problem_device, guarded_floats(b->params), b->params.bytes, &b->params_buffer, &err), ECH_OK);
-    assert_int_equal(echi_buffer_wrap(problem_device, guarded_floats(b->grads), b->grads.bytes, &b->grads_buffer, &err), ECH_OK);
+    assert_int_equal(echi_buffer_wrap(b->device, guarded_floats(b->params), b->params.bytes, &b->params_buffer, &err), ECH_OK);
+    assert_int_equal(echi_buffer_wrap(b->device, guarded_floats(b->grads), b->grads.bytes, &b->grads_buffer, &err), ECH_OK);
     return true;
 }
 
@@ -204,7 +217,7 @@ static void tame_outputs(const struct problem *p, int n, float *params, const fl
     uint16_t *labels = calloc((size_t)n, sizeof *labels);
     const struct echi_layer *last = &p->layers[p->count - 1];
     struct step step = {n, WITH_OUTPUT_GRAD, false, params, in, zeros, labels, false};
-    assert_true(bench_open(&b, p, &echi_stack_reference, n));
+    assert_true(bench_open(&b, p, &reference, n));
     bench_step(&b, &step);
     for (size_t i = 0; i < out; i++) largest = fmaxf(largest, fabsf(guarded_floats(b.out)[i]));
     for (size_t i = 0; i < last->weights; i++) params[last->weight_at + i] /= largest;
@@ -232,8 +245,8 @@ static void check_problem(const struct problem *p, int max_n, enum numbers numbe
     for (size_t i = 0; i < p->params; i++) params[i] = numbers == REALS ? (float)(echi_random_normal(r) * spread) : small_integer(r, 2, 0.3);
     struct bench wanted, got[CANDIDATES];
     bool here[CANDIDATES];
-    assert_true(bench_open(&wanted, p, &echi_stack_reference, max_n));
-    for (size_t k = 0; k < CANDIDATES; k++) here[k] = bench_open(&got[k], p, candidates[k], max_n);
+    assert_true(bench_open(&wanted, p, &reference, max_n));
+    for (size_t k = 0; k < CANDIDATES; k++) here[k] = bench_open(&got[k], p, &candidates[k], max_n);
     for (int round = 0; round < 2; round++) {
         int n = round == 0 ? max_n : random_from(r, 1, max_n);
         for (size_t i = 0; i < rows * in_size(p); i++) in[i] = numbers == REALS ? (float)echi_random_normal(r) : small_integer(r, 2, 0.5);
@@ -376,8 +389,7 @@ static void test_conv_and_fc_of_one_output(void **state) {
     problem_window(&p, ECHI_OP_CONV2D, 3, 1, 1, 1, 1, 0, 0, true);
     problem_add(&p, 2);
     for (size_t k = 0; k < CANDIDATES; k++)
-        assert_int_equal(echi_stack_create_with(problem_device, candidates[k], p.layers, p.count, 4, &s, &err), ECH_E_UNSUPPORTED);
-    assert_int_equal(echi_stack_create_with(problem_device, &echi_stack_cpu_base, p.layers, p.count, 4, &s, &err), ECH_E_UNSUPPORTED);
+        assert_int_equal(echi_stack_create_with(problem_device, candidates[k].impl, p.layers, p.count, 4, &s, &err), ECH_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, "put a layer between"));
     assert_int_equal(echi_stack_create(problem_device, ECHI_KERNELS_FAST, p.layers, p.count, 4, &s, &err), ECH_OK);
     assert_non_null(strstr(echi_stack_kernel(s, 0), "reference"));
@@ -461,7 +473,7 @@ static void test_tanh(void **state) {
     for (int i = 0; i < 997; i++) in[i] = (float)(((i & 1) ? -1 : 1) * exp(-20 + i * 0.025)), dout[i] = 1;
     for (size_t k = 0; k < CANDIDATES; k++) {
         struct bench b;
-        if (!bench_open(&b, &p, candidates[k], 1)) continue;
+        if (!bench_open(&b, &p, &candidates[k], 1)) continue;
         struct step step = {1, WITH_OUTPUT_GRAD, true, params, in, dout, (const uint16_t[]){0}, false};
         bench_step(&b, &step);
         for (int i = 0; i < 997; i++) {
@@ -507,6 +519,30 @@ static void test_many_channels(void **state) {
     }
 }
 
+/* A device keeps to its level: in stacks of every kind but the one that is the same everywhere, and over flat ranges. */
+static void test_levels(void **state) {
+    (void)state;
+    struct problem p;
+    problem_lenet5(&p);
+    for (enum echi_cpu_level level = ECHI_CPU_BASE; level <= echi_cpu_level(); level++) {
+        struct echi_device *device = devices.at[level];
+        const char *name = echi_cpu_level_name(level);
+        assert_int_equal(echi_device_level(device), level);
+        assert_string_equal(echi_kernels(device)->name, name);
+        for (enum echi_kernels kernels = ECHI_KERNELS_FAST; kernels <= ECHI_KERNELS_PLAIN; kernels++) {
+            struct echi_stack *s = NULL;
+            assert_int_equal(echi_stack_create(device, kernels, p.layers, p.count, 4, &s, NULL), ECH_OK);
+            for (int u = 0; u < echi_stack_units(s); u++) assert_non_null(strstr(echi_stack_kernel(s, u), name));
+            echi_stack_destroy(s);
+        }
+        struct echi_stack *s = NULL;
+        const ech_status status = echi_stack_create(device, ECHI_KERNELS_BF16_FAST, p.layers, p.count, 4, &s, NULL);
+        assert_int_equal(status, level == ECHI_CPU_AVX512 && echi_cpu_bf16() != ECHI_CPU_BF16_NONE ? ECH_OK : ECH_E_UNSUPPORTED);
+        echi_stack_destroy(s);
+    }
+    assert_int_equal(echi_device_level(problem_device), echi_cpu_level());
+}
+
 /* Small maps with channels for several blocks of cpu_late.c: of 2 x 2, taken whole; with stride 2; and others. Some have more inputs' points
  * than stay in a cache, and their outputs' sums come in blocks of blocks. A second layer sees that margins and zeros are as they should be. */
 static void test_late_maps(void **state) {
@@ -525,7 +561,7 @@ static void test_late_maps(void **state) {
         if (!many && echi_random_below(&r, 2)) problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 1, 40), 3, 3, 1, 1, 1, 1, true);
         const int n = many ? random_from(&r, 50, 70) : random_from(&r, 1, 40);
         struct bench b;
-        assert_true(bench_open(&b, &p, &echi_stack_cpu_close, n));
+        assert_true(bench_open(&b, &p, &(struct problem_candidate){&echi_stack_cpu_close, echi_cpu_level()}, n));
         const char *name = echi_stack_kernel(b.stack, 0);
         whole += strstr(name, "whole 2x2 late") != NULL;
         strided += strstr(name, "by 2 late") != NULL;
@@ -559,6 +595,80 @@ static void test_many_channels_in_branches(void **state) {
     }
 }
 
+/* Convolutions of numbers rounded to bf16, by tiles and by pairs. Small integers are bf16 already, so their sums are exact. Real ones are those of
+ * the reference from numbers rounded here, to the nearest, ties to even: but the bias, which is added as it is. Some maps are wider than a band
+ * of the weights' gradient. */
+static void round_to_bf16(float *x, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bits += 0x7fff + (bits >> 16 & 1);
+        bits &= 0xffff0000;
+        memcpy(&x[i], &bits, sizeof bits);
+    }
+}
+static void test_bf16_convolutions(void **state) {
+    (void)state;
+    static const struct problem_candidate by_pairs_tiles_best[] = {{&echi_stack_cpu_bf16_dot, ECHI_CPU_AVX512}, {&echi_stack_cpu_bf16_amx, ECHI_CPU_AVX512},
+                                                                   {&echi_stack_cpu_bf16_plain, ECHI_CPU_AVX512}};
+    const enum echi_cpu_bf16 most = echi_cpu_bf16();
+    const bool possible[] = {most >= ECHI_CPU_BF16_DOT, most == ECHI_CPU_BF16_AMX, most >= ECHI_CPU_BF16_DOT};
+    int by[3] = {0};
+    for (uint32_t seed = 0; seed < 160; seed += problem_part()) {
+        struct problem p;
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 8);
+        const bool real = seed % 4 == 3, wide = seed % 16 == 5;
+        problem_begin(&p, random_from(&r, 16, 70), random_from(&r, 1, 9), wide ? random_from(&r, 100, 120) : random_from(&r, 1, 9));
+        const struct echi_shape in = problem_shape(&p);
+        int kh, kw, sh, sw, ph, pw;
+        random_side(&r, in.h, 5, false, &kh, &sh, &ph);
+        random_side(&r, in.w, 5, false, &kw, &sw, &pw);
+        problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, 70), kh, kw, sh, sw, ph, pw, echi_random_below(&r, 2));
+        if (!real && echi_random_below(&r, 2)) problem_relu(&p);
+        if (!real && echi_random_below(&r, 3) == 0) problem_fc(&p, 5, false);   /* another layout of outputs */
+        const int n = wide ? random_from(&r, 1, 20) : random_from(&r, 1, 70);
+        const size_t rows = (size_t)n, ins = rows * in_size(&p), outs = rows * out_size(&p);
+        float *params = malloc(p.params * sizeof *params), *x = malloc(ins * sizeof *x), *dout = malloc(outs * sizeof *dout);
+        for (size_t i = 0; i < p.params; i++) params[i] = real ? (float)echi_random_normal(&r) : small_integer(&r, 2, 0.2);
+        for (size_t i = 0; i < ins; i++) x[i] = real ? (float)echi_random_normal(&r) : small_integer(&r, 2, 0.3);
+        for (size_t i = 0; i < outs; i++) dout[i] = real ? (float)echi_random_normal(&r) : small_integer(&r, 2, 0.2);
+        uint16_t *labels = calloc(rows, sizeof *labels);
+        struct step step = {n, WITH_OUTPUT_GRAD, echi_random_below(&r, 4) != 0, params, x, dout, labels, false};
+        struct bench got[3] = {{0}}, wanted;
+        bool here[3];
+        for (size_t k = 0; k < 3; k++) {
+            here[k] = possible[k] && bench_open(&got[k], &p, &by_pairs_tiles_best[k], n) && strstr(echi_stack_kernel(got[k].stack, 0), " bf16");
+            by[k] += here[k];
+            if (here[k]) bench_step(&got[k], &step);
+        }
+        if (real) {
+            round_to_bf16(params + p.layers[0].weight_at, p.layers[0].weights);
+            round_to_bf16(x, ins);
+            round_to_bf16(dout, outs);
+        }
+        assert_true(bench_open(&wanted, &p, &reference, n));
+        bench_step(&wanted, &step);
+        /* The gradient of the bias is of dy as it is. */
+        for (size_t i = 0; i < p.layers[0].biases && real; i++) guarded_floats(wanted.grads)[p.layers[0].bias_at + i] = 0;
+        for (size_t k = 0; k < 3; k++) {
+            if (!here[k]) continue;
+            for (size_t i = 0; i < p.layers[0].biases && real; i++) guarded_floats(got[k].grads)[p.layers[0].bias_at + i] = 0;
+            compare_step(&got[k], &wanted, &step, real ? REAL_TOLERANCE : 0);
+        }
+        bench_close(&wanted);
+        for (size_t k = 0; k < 3; k++)
+            if (got[k].stack) bench_close(&got[k]);
+        free(params);
+        free(x);
+        free(dout);
+        free(labels);
+    }
+    const int least = 20 / (int)problem_part();
+    if ((possible[0] && by[0] < least) || (possible[1] && by[1] < least) || (possible[2] && by[2] < least))
+        fail_msg("by pairs %d, tiles %d, what is best %d: not the cases that this test is for", by[0], by[1], by[2]);
+}
+
 static void test_nan_is_seen(void **state) {
     (void)state;
     for (uint32_t seed = 0; seed < 100; seed += problem_part()) {
@@ -584,8 +694,8 @@ static void test_nan_is_seen(void **state) {
         struct step step = {n, WITH_LOSS, true, params, in, dout, labels, false};
         struct bench wanted, got;
         for (size_t k = 0; k < CANDIDATES; k++) {
-            if (!bench_open(&got, &p, candidates[k], n)) continue;
-            assert_true(bench_open(&wanted, &p, &echi_stack_reference, n));
+            if (!bench_open(&got, &p, &candidates[k], n)) continue;
+            assert_true(bench_open(&wanted, &p, &reference, n));
             bench_step(&wanted, &step);
             bench_step(&got, &step);
             compare(&p, &got, "output with a NaN", n, guarded_floats(got.out), guarded_floats(wanted.out), rows * out_size(&p), 0);
@@ -624,7 +734,7 @@ static void test_large_outputs(void **state) {
             const uint16_t labels[3] = {0, 9, 4};
             for (int o = 0; o < 10; o++) params[p.layers[0].weight_at + (size_t)o] = (float)o - 4.5f;
             struct bench b;
-            if (!bench_open(&b, &p, k < CANDIDATES ? candidates[k] : &echi_stack_reference, 3)) continue;
+            if (!bench_open(&b, &p, k < CANDIDATES ? &candidates[k] : &reference, 3)) continue;
             struct step step = {3, WITH_LOSS, true, params, in, dout, labels, false};
             bench_step(&b, &step);
             double wanted = 0;
@@ -642,6 +752,7 @@ static void test_large_outputs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_levels),
         cmocka_unit_test(test_many_classes),
         cmocka_unit_test(test_single_layers_exact),
         cmocka_unit_test(test_stacks_exact),
@@ -658,6 +769,7 @@ int main(void) {
         cmocka_unit_test(test_many_channels),
         cmocka_unit_test(test_late_maps),
         cmocka_unit_test(test_many_channels_in_branches),
+        cmocka_unit_test(test_bf16_convolutions),
         cmocka_unit_test(test_nan_is_seen),
         cmocka_unit_test(test_large_outputs),
     };

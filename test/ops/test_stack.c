@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "echi_stack_impl.h"
+#include "cpu/echi_cpu_kernels.h"
 #include "problem.h"
 
 static void assert_fails(ech_status status, ech_status wanted, const struct ech_error *err, const char *word) {
@@ -304,10 +304,94 @@ static void test_loss_of_an_image(void **state) {
     echi_buffer_destroy(params);
 }
 
+/* --- conversions of layouts: those that a stack announces are those that it makes, as its kernels see them --- */
+
+static const struct echi_cpu_kernels *kernels;   /* as they are */
+static struct echi_cpu_kernels counting;         /* the same, with these two in front */
+static size_t converted;
+static void count_to_vectors(const float *rows, ptrdiff_t row, int lanes, int columns, float *vectors, ptrdiff_t vector) {
+    converted += (size_t)lanes * (size_t)columns;
+    kernels->to_vectors(rows, row, lanes, columns, vectors, vector);
+}
+static void count_to_rows(const float *vectors, ptrdiff_t vector, int lanes, int columns, float *rows, ptrdiff_t row) {
+    converted += (size_t)lanes * (size_t)columns;
+    kernels->to_rows(vectors, vector, lanes, columns, rows, row);
+}
+const struct echi_cpu_kernels *__real_echi_kernels(const struct echi_device *device);
+const struct echi_cpu_kernels *__wrap_echi_kernels(const struct echi_device *device);
+const struct echi_cpu_kernels *__wrap_echi_kernels(const struct echi_device *device) {
+    counting = *(kernels = __real_echi_kernels(device));
+    counting.to_vectors = count_to_vectors;
+    counting.to_rows = count_to_rows;
+    return &counting;
+}
+
+/* Full groups of samples, on one thread, so that nothing is turned for lanes or threads that have no use for it. */
+enum { FULL = 2 * ECHI_CPU_WIDTH_MOST };
+
+static void count_step(const struct problem *p, enum echi_kernels with) {
+    struct echi_stack *s = NULL;
+    struct echi_buffer *params = NULL, *grads = NULL;
+    const size_t in = echi_shape_size(p->layers[0].in), out = echi_shape_size(p->layers[p->count - 1].out);
+    float *rows = calloc(FULL * (in > out ? in : out), sizeof *rows);
+    struct echi_row who[FULL] = {{0, 0}};
+    assert_non_null(rows);
+    assert_int_equal(echi_stack_create(problem_device, with, p->layers, p->count, FULL, &s, NULL), ECH_OK);
+    assert_int_equal(echi_buffer_create(problem_device, p->params * sizeof(float), &params, NULL), ECH_OK);
+    assert_int_equal(echi_buffer_create(problem_device, p->params * sizeof(float), &grads, NULL), ECH_OK);
+    size_t inside = 0;
+    converted = 0;
+    assert_int_equal(echi_stack_input(s, FULL, rows, NULL), ECH_OK);
+    assert_int_equal(echi_stack_output(s, rows, NULL), ECH_E_ARGUMENT);
+    assert_int_equal(converted, FULL * echi_stack_border_in(s));
+    assert_int_equal(echi_stack_train(s, &(struct echi_training){1, who, 1}, NULL), ECH_OK);
+    for (int u = 0; u < echi_stack_units(s); u++) {
+        assert_int_equal(echi_stack_forward(s, u, params, NULL), ECH_OK);
+        inside += echi_stack_turned(s, u);
+    }
+    assert_int_equal(echi_stack_turned(s, -1) + echi_stack_turned(s, echi_stack_units(s)), 0);
+    assert_int_equal(echi_stack_output(s, rows, NULL), ECH_OK);
+    assert_int_equal(echi_stack_output_grad(s, rows, NULL), ECH_OK);
+    for (int u = echi_stack_units(s) - 1; u >= 0; u--) assert_int_equal(echi_stack_backward(s, u, params, grads, true, NULL), ECH_OK);
+    assert_int_equal(echi_stack_input_grad(s, rows, NULL), ECH_OK);
+    if (converted != FULL * (2 * echi_stack_border_in(s) + 2 * echi_stack_border_out(s) + inside))
+        fail_msg("%s: %zu numbers a sample were converted; announced are %zu at the border, %zu inside", p->text, converted / FULL,
+                 2 * echi_stack_border_in(s) + 2 * echi_stack_border_out(s), inside);
+    if (with == ECHI_KERNELS_REFERENCE) assert_int_equal(converted, 0);
+    else assert_true(echi_stack_border_in(s) == in && echi_stack_border_out(s) == out);
+    echi_stack_destroy(s);
+    echi_buffer_destroy(params);
+    echi_buffer_destroy(grads);
+    free(rows);
+}
+
+static void test_conversions(void **state) {
+    (void)state;
+    static const enum echi_kernels with[] = {ECHI_KERNELS_FAST, ECHI_KERNELS_CLOSE, ECHI_KERNELS_PLAIN, ECHI_KERNELS_REFERENCE};
+    for (size_t k = 0; k < sizeof with / sizeof with[0]; k++) {
+        struct problem p;
+        problem_begin(&p, 3, 12, 12);   /* with few channels and with many, in the middle and late, fully connected, dropout */
+        problem_window(&p, ECHI_OP_CONV2D, 20, 3, 3, 1, 1, 1, 1, true);
+        problem_window(&p, ECHI_OP_CONV2D, 32, 3, 3, 1, 1, 1, 1, true);
+        problem_window(&p, ECHI_OP_CONV2D, 18, 5, 5, 1, 1, 0, 0, true);
+        problem_relu(&p);
+        problem_window(&p, ECHI_OP_MAX_POOL, 0, 2, 2, 2, 2, 0, 0, false);
+        problem_window(&p, ECHI_OP_CONV2D, 80, 3, 3, 2, 2, 1, 1, true);
+        problem_window(&p, ECHI_OP_CONV2D, 70, 3, 3, 1, 1, 1, 1, true);
+        problem_dropout(&p, 500000);
+        problem_fc(&p, 13, true);
+        problem_fc(&p, 7, true);
+        count_step(&p, with[k]);
+        problem_lenet5(&p);
+        count_step(&p, with[k]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order_of_calls), cmocka_unit_test(test_arguments),        cmocka_unit_test(test_units),
         cmocka_unit_test(test_layers_that_do_not_fit), cmocka_unit_test(test_loss_of_an_image), cmocka_unit_test(test_order_of_branches),
+        cmocka_unit_test(test_conversions),
     };
     return cmocka_run_group_tests_name("stack", tests, problem_open_device, problem_close_device);
 }

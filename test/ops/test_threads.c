@@ -13,14 +13,16 @@
 #include "echi_stack_impl.h"
 #include "problem.h"
 
-static const struct echi_stack_impl *const candidates[] = {&echi_stack_cpu, &echi_stack_cpu_close, &echi_stack_cpu_plain, &echi_stack_cpu_base,
-                                                           &echi_stack_cpu_fixed, &echi_stack_cpu_avx2, &echi_stack_cpu_avx512,
-                                                           &echi_stack_cpu_bf16_dot, &echi_stack_cpu_bf16_amx};
+/* Those that are not tried at every level are tried at the best. */
+static struct problem_candidate candidates[] = {
+    {&echi_stack_cpu_close, ECHI_CPU_BASE}, {&echi_stack_cpu_plain, ECHI_CPU_BASE}, {&echi_stack_cpu_fixed, ECHI_CPU_BASE},
+    {&echi_stack_cpu, ECHI_CPU_BASE}, {&echi_stack_cpu, ECHI_CPU_AVX2}, {&echi_stack_cpu, ECHI_CPU_AVX512},
+    {&echi_stack_cpu_bf16_dot, ECHI_CPU_AVX512}, {&echi_stack_cpu_bf16_amx, ECHI_CPU_AVX512}};
 #define CANDIDATES (sizeof candidates / sizeof candidates[0])
 static const int thread_counts[] = {2, 3, 7};
 #define COUNTS (sizeof thread_counts / sizeof thread_counts[0])
 
-static struct echi_device *device_of[COUNTS];
+static struct problem_devices alone, several[COUNTS];
 static struct echi_random order;
 static bool shuffled;
 static long handed_over;       /* pieces of work with more than one part */
@@ -52,12 +54,14 @@ void __wrap_echi_team_run(struct echi_team *team, int parts, echi_team_part run,
 
 static int open_devices(void **state) {
     echi_random_init(&order, 1, ECHI_STREAM_TEST, 9);
+    for (int i = 0; i < 3; i++) candidates[i].level = echi_cpu_level();
     for (size_t i = 0; i < COUNTS; i++)
-        if (echi_device_open("cpu", thread_counts[i], &device_of[i], NULL) != ECH_OK) return -1;
-    return problem_open_device(state);
+        if (!problem_open_devices(&several[i], thread_counts[i])) return -1;
+    return problem_open_devices(&alone, 1) ? problem_open_device(state) : -1;
 }
 static int close_devices(void **state) {
-    for (size_t i = 0; i < COUNTS; i++) echi_device_close(device_of[i]);
+    for (size_t i = 0; i < COUNTS; i++) problem_close_devices(&several[i]);
+    problem_close_devices(&alone);
     return problem_close_device(state);
 }
 
@@ -85,11 +89,13 @@ static void free_result(struct result *r) {
     free(r->din);
 }
 
-/* False when the implementation is not for this processor or these layers. Two steps, so that what the first leaves behind would show. */
-static bool run_case(struct echi_device *device, const struct echi_stack_impl *impl, const struct case_ *c, struct result *out) {
+/* False when the candidate is not for this processor or these layers. Two steps, so that what the first leaves behind would show. */
+static bool run_case(const struct problem_devices *devices, const struct problem_candidate *with, const struct case_ *c, struct result *out) {
     struct ech_error err = {.text = "no error"};
     struct echi_stack *s = NULL;
-    const ech_status status = echi_stack_create_with(device, impl, c->p->layers, c->p->count, c->max_n, &s, &err);
+    struct echi_device *device = devices->at[with->level];
+    if (!device) return false;
+    const ech_status status = echi_stack_create_with(device, with->impl, c->p->layers, c->p->count, c->max_n, &s, &err);
     if (status == ECH_E_UNSUPPORTED) return false;
     if (status != ECH_OK) fail_msg("%s: %s", c->p->text, err.text);
     struct echi_buffer *params = NULL, *grads = NULL;
@@ -115,25 +121,26 @@ static bool run_case(struct echi_device *device, const struct echi_stack_impl *i
     return true;
 }
 
-static void same(const struct case_ *c, const char *impl, int threads, const char *what, const float *got, const float *wanted, size_t count) {
+static void same(const struct case_ *c, const struct problem_candidate *with, int threads, const char *what, const float *got, const float *wanted, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (memcmp(&got[i], &wanted[i], sizeof *got) != 0)
-            fail_msg("%s, %s, n %d and %d, %d threads%s: %s[%zu] is %.9g, with one thread %.9g", c->p->text, impl, c->max_n, c->n, threads,
+            fail_msg("%s, %s %s, n %d and %d, %d threads%s: %s[%zu] is %.9g, with one thread %.9g", c->p->text, with->impl->name,
+                     echi_cpu_level_name(with->level), c->max_n, c->n, threads,
                      shuffled ? " (shuffled)" : "", what, i, (double)got[i], (double)wanted[i]);
 }
 
 static void check_case(const struct case_ *c) {
     for (size_t k = 0; k < CANDIDATES; k++) {
         struct result wanted = new_result(c);
-        const bool runs = run_case(problem_device, candidates[k], c, &wanted);
+        const bool runs = run_case(&alone, &candidates[k], c, &wanted);
         for (size_t t = 0; runs && t < 2 * COUNTS; t++) {
             const int threads = thread_counts[t / 2];
             struct result got = new_result(c);
             shuffled = t % 2;
-            assert_true(run_case(device_of[t / 2], candidates[k], c, &got));
-            same(c, candidates[k]->name, threads, "output", got.out, wanted.out, (size_t)c->max_n * out_size(c->p));
-            same(c, candidates[k]->name, threads, "grads", got.grads, wanted.grads, c->p->params);
-            same(c, candidates[k]->name, threads, "input grad", got.din, wanted.din, (size_t)c->max_n * in_size(c->p));
+            assert_true(run_case(&several[t / 2], &candidates[k], c, &got));
+            same(c, &candidates[k], threads, "output", got.out, wanted.out, (size_t)c->max_n * out_size(c->p));
+            same(c, &candidates[k], threads, "grads", got.grads, wanted.grads, c->p->params);
+            same(c, &candidates[k], threads, "input grad", got.din, wanted.din, (size_t)c->max_n * in_size(c->p));
             assert_true(got.correct == wanted.correct && memcmp(&got.loss, &wanted.loss, sizeof got.loss) == 0);
             free_result(&got);
         }
@@ -289,7 +296,7 @@ static void test_flat(void **state) {
         flat_calls(problem_device, bad, wanted, wanted_sums, &finite[0], &exact[0]);
         const long before = handed_over;
         shuffled = t / 2 % 2;
-        flat_calls(device_of[t / 4], bad, got, got_sums, &finite[1], &exact[1]);
+        flat_calls(several[t / 4].at[echi_cpu_level()], bad, got, got_sums, &finite[1], &exact[1]);
         shuffled = false;
         assert_true(handed_over - before >= 8);
         assert_true(finite[0] == finite[1] && finite[0] == (t % 2 == 1));

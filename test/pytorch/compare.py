@@ -18,6 +18,8 @@ import numpy
 import torch
 from torch import nn
 
+import net
+
 BATCH, STEPS, FREE = 64, 30, 10
 LR, MOMENTUM, DECAY = 0.02, 0.9, 5e-4
 # Adam divides a gradient by its size, so one that is all rounding moves its weight as far as any: an epsilon of a usual gradient's size.
@@ -95,20 +97,8 @@ def train(folder, *options):
 
 # --- PyTorch's side
 
-class LeNet5(nn.Module):
-    def __init__(self, weights):
-        super().__init__()
-        self.conv1, self.conv2 = nn.Conv2d(1, 6, 5, padding=2), nn.Conv2d(6, 16, 5)
-        self.fc1, self.fc2, self.fc3 = nn.Linear(400, 120), nn.Linear(120, 84), nn.Linear(84, 10)
-        self.load_state_dict(weights)
-
-    def forward(self, x):
-        x = torch.max_pool2d(torch.relu(self.conv1(x)), 2)
-        x = torch.max_pool2d(torch.relu(self.conv2(x)), 2).flatten(1)
-        return self.fc3(torch.relu(self.fc2(torch.relu(self.fc1(x)))))
-
-    def weights(self):
-        return {name: p.detach().clone() for name, p in self.named_parameters()}
+def weights_of(model):
+    return {name: p.detach().clone() for name, p in model.named_parameters()}
 
 
 def batch(k):
@@ -126,18 +116,19 @@ OPTIMISERS = [(torch.optim.SGD, {"lr": LR, "momentum": MOMENTUM, "weight_decay":
 
 def trajectory(start, steps, kind):
     """(weights before, loss, gradients) of each step, and the weights after the last."""
-    model = LeNet5(start)
+    model = net.load(echelon, "lenet5")
+    model.load_state_dict(start)
     optimiser = kind[0](model.parameters(), **kind[1])
     seen = []
     for k in range(steps):
         x, y = batch(k)
-        before = model.weights()
+        before = weights_of(model)
         optimiser.zero_grad()
         loss = nn.functional.cross_entropy(model(x), y)
         loss.backward()
         seen.append((before, loss.item(), {name: p.grad.detach().clone() for name, p in model.named_parameters()}))
         optimiser.step()
-    return seen, model.weights()
+    return seen, weights_of(model)
 
 
 # --- the comparison

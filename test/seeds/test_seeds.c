@@ -147,7 +147,8 @@ static void tell(const char *what, const char *name, uint64_t n) { printf("%s%s 
 int main(int argc, char **argv) {
     static const char *const due[DUES_OF] = {"messages", "sent", "work", "notices", "losses-told", "ends-itself"};
     static const char *const task[ECHI_TASKS] = {
-        [ECHI_TASK_HEAD] = "head", [ECHI_TASK_HEAD_APPLY] = "head-apply", [ECHI_TASK_ADD] = "add", [ECHI_TASK_APPLY] = "apply",
+        [ECHI_TASK_HEAD] = "head", [ECHI_TASK_HEAD_APPLY] = "head-apply", [ECHI_TASK_NORM] = "norm", [ECHI_TASK_ADD] = "add",
+        [ECHI_TASK_APPLY] = "apply",
         [ECHI_TASK_ENCODE] = "encode", [ECHI_TASK_DECODE] = "decode", [ECHI_TASK_REFRESH] = "refresh", [ECHI_TASK_STATE] = "state", [ECHI_TASK_BACKWARD] = "backward",
         [ECHI_TASK_STEP] = "step", [ECHI_TASK_FORWARD] = "forward", [ECHI_TASK_EVAL] = "eval", [ECHI_TASK_KEEP] = "keep",
         [ECHI_TASK_LOCAL_APPLY] = "local-apply", [ECHI_TASK_LOCAL_DELTA] = "local-delta", [ECHI_TASK_LOCAL_JOIN] = "local-join"};
@@ -172,6 +173,8 @@ int main(int argc, char **argv) {
     tell("", "workers-moved", counts.moves);
     tell("", "reserves-woken", counts.woke);
     tell("", "leases-handed-back", counts.handed_back);
+    tell("", "parts-behind-a-norm", counts.norms);
+    tell("", "parts-behind-a-norm.of-later-leases", counts.later_norms);
     tell("", "events", events);
     for (int i = 0; i < DUES_OF; i++) tell("event.", due[i], counts.due[i]);
     for (int i = 0; i < ECHI_KINDS; i++)

@@ -29,6 +29,7 @@ static void choose_plan(struct sim *s, enum echi_sync sync) {
     p->rounds_apart = 1 + below(s, 4);
     p->strands = (uint8_t)(p->separated && sync != ECHI_SYNC_BSP ? 1 + below(s, ECHI_STRANDS) : 1);
     p->round = 1 + below(s, 30);
+    p->sync_norm = sync == ECHI_SYNC_BSP && s->seed / 5 % 2;
     p->lr = 0.1;
     p->momentum = 0.9;
     p->damping = sync == ECHI_SYNC_BSP || sync == ECHI_SYNC_LOCAL ? 0 : (double)(s->seed % 3) / 2;
@@ -72,6 +73,7 @@ static inline void choose_wishes(struct sim *s, enum echi_sync sync) {
                                      .groups = (int)below(s, 4),
                                      .batch = 8 + below(s, 20),
                                      .staleness = below(s, 4),
+                                     .sync_norm = sync == ECHI_SYNC_BSP && s->seed / 5 % 2,
                                      .lr = 0.1};
     struct echi_wishes *w = &s->wishes;
     if (sync == ECHI_SYNC_LOCAL) {
@@ -115,12 +117,13 @@ static void check_silence(struct sim *s) {
         if (n->dead) continue;
         MUST(s, SILENCE, n->ended && !n->held);
         for (int i = 0; n->has_worker && i < s->plan.strands; i++)
-            MUST(s, SILENCE, n->worker.strand[i].sending == 0 && n->worker.n_leases == 0);
+            MUST(s, SILENCE, n->worker.strand[i].sending == 0 && !n->worker.strand[i].norm_sending && n->worker.n_leases == 0);
         for (int i = 0; n->has_worker && i < ECHI_DELTAS; i++)
             MUST(s, SILENCE, n->worker.local.delta[i].sending == 0 && !n->worker.local.delta[i].held);
         if (n->has_owner) {
             MUST(s, SILENCE, n->owner.sends == 0 && n->owner.state_out == 0 && n->owner.state_sending < 0 && n->owner.busy == 0 &&
                                  (n->owner.drained || s->killed));
+            MUST(s, SILENCE, !n->owner.norm.open && n->owner.norm.sending == 0);
             for (int i = 0; i < ECHI_SNAPSHOTS; i++) MUST(s, SILENCE, n->owner.in_flight[i] == 0);
         }
         if (n->has_head)

@@ -179,6 +179,8 @@ enum fault {
 struct counts {
     uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
     uint64_t losses, lost_owners, again, repeats, dropped, keeps, resumed, early, ended, stale_most, moves, woke, handed_back;
+    uint64_t norms, later_norms;            /* parts of steps that went on by what all had summed; of leases that are not their worker's
+                                               first of the round */
     uint64_t live_most;                     /* largest part of its bound that a liveness phase took, in thousandths */
 };
 
@@ -311,7 +313,7 @@ static void settle_cuts(struct sim *s);
     X(DRIVER, "driver") X(FAULT, "a role's refusal") X(RACE, "slots") X(WAIT, "nobody waits for ever")                          \
     X(STALENESS, "staleness") X(APART, "rounds apart") X(ONCE, "leases once") X(GRADIENT, "gradients") X(MASS, "mass")          \
     X(SUM, "weights") X(STATE, "states") X(FREEZE, "frozen state") X(DRAIN, "drain") X(ONE_NODE, "one node")                    \
-    X(LOCAL, "own steps") X(LEDGER, "ledger") X(HEAD, "rows once") X(LOOK, "looks") X(CLOCK, "clock") X(SILENCE, "silence")
+    X(LOCAL, "own steps") X(NORM, "norms") X(LEDGER, "ledger") X(HEAD, "rows once") X(LOOK, "looks") X(CLOCK, "clock") X(SILENCE, "silence")
 enum invariant {
 #define INVARIANT_ENUM(name, text) MUST_##name,
     INVARIANTS(INVARIANT_ENUM)
@@ -355,7 +357,8 @@ static void tell_rates(const struct sim *s) {
 static void die(struct sim *s, enum invariant which, const char *what) {
     static const char *const run[] = {"measures", "planned", "feeds",     "trains",    "holds",     "looks",
                                       "quiets",   "gathers", "drains", "last keep", "last look", "ends",  "ended"};
-    static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "answered", "backward"};
+    static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "answered", "backward",
+                                         "waits for a norm"};
     print_error("seed %llu, after %llu events, broken: %s: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, %d leases "
                 "out, %llu of %llu samples in\n",
                 (unsigned long long)s->seed, (unsigned long long)s->events, invariant_name[which], what, s->plan.sync, s->plan.world,
@@ -444,6 +447,7 @@ static int places_of(int kind) {
     case ECHI_SLOT_WORKER_COMING: return ECHI_WORKER_PLACES;
     case ECHI_SLOT_OWNER_GRADS:
     case ECHI_SLOT_OWNER_KNOWN:
+    case ECHI_SLOT_OWNER_NORM:
     case ECHI_SLOT_HEAD_ROWS:
     case ECHI_SLOT_HEAD_ROWS_GRAD: return NODES;
     case ECHI_SLOT_OWNER_CODED:
@@ -492,19 +496,27 @@ static void write_ends(struct sim *s, int node, struct echi_slot slot, int first
 }
 
 #include "toy_codec.h"
+#include "toy_norm.h"
 
 /* What a task reads and writes, and in which layers; gradients of a worker are let go layer by layer, not here. */
 static void touch(struct sim *s, int node, const struct echi_task *t, bool begins) {
     void (*reads)(struct sim *, int, struct echi_slot, int, int) = begins ? read_begins : read_ends;
     void (*writes)(struct sim *, int, struct echi_slot, int, int) = begins ? write_begins : write_ends;
     const int cut = cut_of(s);
+    int first, end;   /* of a worker's gradients */
+    layers_of(s, t, &first, &end);
+    if (t->norm.kind) reads(s, node, t->norm, 0, 1);
+    if (t->sums.kind) writes(s, node, t->sums, 0, 1);
     const struct echi_slot w0 = {ECHI_SLOT_OWNER_W0, 0}, momentum = {ECHI_SLOT_OWNER_MOMENTUM, 0}, head_momentum = {ECHI_SLOT_HEAD_MOMENTUM, 0};
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_STEP:
         reads(s, node, t->weights, 0, cut);
-        if (t->coded.kind) writes(s, node, t->state, 0, cut);
-        if (begins) writes(s, node, t->grads, 0, cut);
-        if (begins && t->coded.kind) writes(s, node, t->coded, 0, cut);
+        if (t->coded.kind) writes(s, node, t->state, first, end);
+        if (begins) writes(s, node, t->grads, first, end);
+        if (begins && t->coded.kind) writes(s, node, t->coded, first, end);
+        break;
+    case ECHI_TASK_NORM:
+        for (int i = 0; i < t->n_rows; i++) reads(s, node, (struct echi_slot){ECHI_SLOT_OWNER_NORM, t->rows[i]}, 0, 1);
         break;
     case ECHI_TASK_ENCODE:
         reads(s, node, t->weights, 0, cut);
@@ -523,9 +535,9 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     case ECHI_TASK_BACKWARD:
         reads(s, node, t->weights, 0, cut);
         reads(s, node, t->act, 0, 1);
-        if (t->coded.kind) writes(s, node, t->state, 0, cut);
-        if (begins) writes(s, node, t->grads, 0, cut);
-        if (begins && t->coded.kind) writes(s, node, t->coded, 0, cut);
+        if (t->coded.kind) writes(s, node, t->state, first, end);
+        if (begins) writes(s, node, t->grads, first, end);
+        if (begins && t->coded.kind) writes(s, node, t->coded, first, end);
         break;
     case ECHI_TASK_HEAD:
         reads(s, node, t->weights, CUT, LAYERS);
@@ -613,6 +625,10 @@ static void extent(const struct sim *s, int kind, const struct echi_msg *m, bool
     if (kind == ECHI_KIND_ACT || kind == ECHI_KIND_ACT_GRAD) {
         *end = 1;
         *words = (int)m->lease.n * (kind == ECHI_KIND_ACT ? 2 : 1);
+    }
+    if (kind == ECHI_KIND_NORM || kind == ECHI_KIND_NORM_ALL) {
+        *end = 1;
+        *words = NORM_WORDS;
     }
 }
 
@@ -768,6 +784,8 @@ static void post_action(struct sim *s, int node, const struct echi_action *a) {
     case ECHI_SLOT_HEAD_ROWS: post_one(s, node, a, ECHI_ROLE_HEAD, 0, 1); break;
     case ECHI_SLOT_HEAD_MOMENTUM:
     case ECHI_SLOT_HEAD_WEIGHTS: post_one(s, node, a, ECHI_ROLE_HEAD, CUT, LAYERS); break;
+    case ECHI_SLOT_WORKER_NORM_ALL: post_one(s, node, a, ECHI_ROLE_WORKER, 0, 1); break;
+    case ECHI_SLOT_OWNER_NORM: post_one(s, node, a, ECHI_ROLE_OWNER, 0, 1); break;
     case ECHI_SLOT_WORKER_ACT_GRAD: post_one(s, node, a, ECHI_ROLE_WORKER, 0, 1); break;
     case ECHI_SLOT_WORKER_COMING:
     case ECHI_SLOT_WORKER_WEIGHTS: post_one(s, node, a, ECHI_ROLE_WORKER, 0, cut); break;
@@ -829,8 +847,8 @@ static void compute(struct sim *s, int node, const struct echi_task *t) {
     s->work_used[at] = true;
     struct work *w = &s->work[at];
     w->node = (uint16_t)node;
-    w->layer = cut_of(s);
     w->task = *t;
+    layers_of(s, t, &(int){0}, &w->layer);
     memset(&w->result, 0, offsetof(struct echi_result, accuracy));
     touch(s, node, t, true);
     watch_begins(s, node, t);
@@ -897,6 +915,7 @@ static void stand(struct sim *s, int node, const struct message *m) {
     n->setup.n_layers = LAYERS;
     n->setup.cut = cut_of(s);
     n->setup.cut_width = 1;
+    set_norms(s, &n->setup);
     if (s->watch) s->watch(s, node, ECHI_ROLE_NODE, NULL, NULL);
     struct echi_event start = {.type = ECHI_EVENT_START};
     for (int g = 0; g < s->plan.n_groups; g++) {
@@ -1181,16 +1200,24 @@ static void run_local(struct sim *s, const struct work *w) {
 static void run_task(struct sim *s, struct work *w) {
     const struct echi_task *t = &w->task;
     switch ((enum echi_task_kind)t->kind) {
-    case ECHI_TASK_STEP:
-        watch_step(s, w);
-        toy_step(place(s, w->node, t->weights)->word, place(s, w->node, t->grads)->word, &t->lease, t->divisor);
-        code_push(s, w->node, t);
-        for (uint32_t i = 0; i < t->lease.n; i++) w->result.loss[0] += loss_of(label_of(t->lease.start + i));
+    case ECHI_TASK_STEP: {
+        uint32_t grads[PARAMS];
+        int first, end;
+        layers_of(s, t, &first, &end);
+        run_norms(s, w);
+        if (t->part == 0) watch_step(s, w);
+        toy_step(place(s, w->node, t->weights)->word, grads, &t->lease, t->divisor);
+        memcpy(place(s, w->node, t->grads)->word + first * WORDS, grads + first * WORDS, (size_t)(end - first) * WORDS * sizeof *grads);
+        code_push(s, w->node, t, first, end);
+        for (uint32_t i = 0; i < t->lease.n && end == cut_of(s); i++) w->result.loss[0] += loss_of(label_of(t->lease.start + i));
         break;
+    }
+    case ECHI_TASK_NORM: join_norms(s, w); break;
     case ECHI_TASK_FORWARD: {
         uint32_t *rows = place(s, w->node, t->act)->word;
         const uint32_t trunk = fold(place(s, w->node, t->weights)->word, 0, CUT);
-        watch_step(s, w);
+        run_norms(s, w);
+        if (t->part == 0) watch_step(s, w);
         for (uint32_t i = 0; i < t->lease.n; i++) {
             rows[2 * i] = toy_forward(trunk, t->lease.start + i);
             rows[2 * i + 1] = label_of(t->lease.start + i);
@@ -1198,11 +1225,14 @@ static void run_task(struct sim *s, struct work *w) {
         break;
     }
     case ECHI_TASK_BACKWARD: {
-        uint32_t *grads = place(s, w->node, t->grads)->word;
+        uint32_t grads[PARAMS] = {0};
         const uint32_t *weights = place(s, w->node, t->weights)->word, *act_grad = place(s, w->node, t->act)->word;
-        memset(grads, 0, CUT * WORDS * sizeof *grads);
+        int first, end;
+        layers_of(s, t, &first, &end);
+        if (t->part > 0) run_norms(s, w);
         for (uint32_t i = 0; i < t->lease.n; i++) toy_backward(weights, grads, t->lease.start + i, act_grad[i]);
-        code_push(s, w->node, t);
+        memcpy(place(s, w->node, t->grads)->word + first * WORDS, grads + first * WORDS, (size_t)(end - first) * WORDS * sizeof *grads);
+        code_push(s, w->node, t, first, end);
         break;
     }
     case ECHI_TASK_HEAD:
@@ -1266,8 +1296,10 @@ static void work_on(struct sim *s, int at) {
     it->layer = (uint32_t)w->layer;
     if (w->task.kind == ECHI_TASK_HEAD && w->task.weights_out.kind && w->layer > 0) return answer_rows(s, at);
     const bool layered = w->task.kind == ECHI_TASK_STEP || w->task.kind == ECHI_TASK_BACKWARD;
-    if (!layered || w->layer == cut_of(s)) run_task(s, w);
-    if (layered && w->layer > 0) {
+    int first, end;
+    layers_of(s, &w->task, &first, &end);
+    if (!layered || w->layer == end) run_task(s, w);
+    if (layered && w->layer > first) {
         w->layer--;
         due_at(s, after(s, s->node[w->node].speed / LAYERS), DUE_WORK, at, 0);
         write_ends(s, w->node, w->task.grads, w->layer, w->layer + 1);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Adam under asynchrony: the decays beta^f, what the moments weigh, and the owner's step by pushes of any weight, against the same rule
  * written out in double; a round's pushes do what the round would. */
-#include "echi_run.h"
 #include "echi_random.h"
 
 #include <math.h>
@@ -12,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+
+#include "small_exec.h"
 
 /* ---------------------------------------------------------------- decays */
 
@@ -82,59 +83,16 @@ static void what_is_no_adam(void **state) {
 
 /* ------------------------------------------------------ the owner's step */
 
-static int blank(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
-    (void)user, (void)test, (void)index;
-    memset(rows, 0, (size_t)n * 6 * 6 * sizeof *rows);
-    memset(labels, 0, (size_t)n * sizeof *labels);
-    return 0;
-}
-
 enum kind { WHOLE, STATES, HEAD, LOCAL, KINDS };   /* one owner; one of two; trunk and head apart; a worker of `local` by itself */
-static struct echi_job job;
-static struct echi_setup setup;
-static struct ech_model *model;
-static struct ech_data *data;
-static struct echi_exec *exec;
 
-static echi_real *floats(enum echi_slot_kind kind, uint8_t index) {
-    echi_real *at = echi_exec_slot(exec, (struct echi_slot){(uint8_t)kind, index}, NULL);
-    assert_non_null(at);
-    return at;
-}
-
-static void open_exec(enum kind kind, enum echi_optimizer optimizer) {
-    static const char text[] = "input 1 6 6\nconv2d out 2 kernel 3\nrelu\nfc out 3\n";
-    static const struct ech_data_callback read = {1, 6, 6, 3, 64, 0, blank, NULL, "none"};
-    struct ech_config config;
-    ech_config_init(&config);
-    assert_int_equal(ech_model_parse(text, strlen(text), "small", &model, NULL), ECH_OK);
-    assert_int_equal(ech_data_from_callback(&read, &data, NULL), ECH_OK);
-    assert_int_equal(echi_job_make(model, data, &config, &job, NULL), ECH_OK);
-    memset(&setup, 0, sizeof setup);
+static void open_kind(enum kind kind, enum echi_optimizer optimizer) {
+    begin_exec("input 1 6 6\nconv2d out 2 kernel 3\nrelu\nfc out 3\n",
+               &(struct echi_plan){.sync = kind == LOCAL ? ECHI_SYNC_LOCAL : ECHI_SYNC_GSSP, .lr = 0.125, .decay = 0.25, .optimizer = (uint8_t)optimizer,
+                                   .adam = {0.75, 0.875, 1e-3}}, kind == STATES);
     struct echi_plan *p = &setup.plan;
-    *p = (struct echi_plan){.sync = kind == LOCAL ? ECHI_SYNC_LOCAL : ECHI_SYNC_GSSP, .world = 2, .n_groups = kind == STATES ? 2 : 1, .head = ECHI_NO_RANK,
-                            .strands = 1, .staleness = 3, .rounds_apart = 4, .round = 16, .lr = 0.125, .decay = 0.25, .optimizer = (uint8_t)optimizer,
-                            .adam = {0.75, 0.875, 1e-3}};
-    memset(p->owner_of, 0xff, sizeof p->owner_of);
-    memset(p->group_of, ECHI_NONE, sizeof p->group_of);
-    for (int r = 0; r < 2; r++) {
-        p->group_of[r] = kind == STATES ? (uint8_t)r : 0;
-        p->n[r] = 8;
-        p->inner[r] = kind == LOCAL;
-        p->owner_of[r] = r < p->n_groups ? (uint16_t)r : ECHI_NO_RANK;
-    }
-    if (kind == HEAD) p->separated = 1, p->head = 0;
-    assert_true(echi_plan_valid(p));
-    setup.n_layers = job.n_layers;
-    setup.cut = kind == HEAD ? job.cut_params : job.n_layers;
-    assert_int_equal(echi_exec_create(&job, "cpu", 1, NULL, &exec, NULL), ECH_OK);
-    assert_int_equal(echi_exec_setup(exec, &setup, NULL), ECH_OK);
-}
-
-static void close_exec(void) {
-    echi_exec_destroy(exec);
-    ech_data_destroy(data);
-    ech_model_destroy(model);
+    p->inner[0] = p->inner[1] = kind == LOCAL;
+    if (kind == HEAD) p->separated = 1, p->head = 0, setup.cut = job.cut_params;
+    open_exec();
 }
 
 static double gradient(size_t i) { return ((double)(i % 7) - 3) / 4; }
@@ -197,7 +155,7 @@ static void pushes_of_any_weight(void **state) {
     enum { N = sizeof f / sizeof f[0] };
     for (int kind = 0; kind < KINDS; kind++)
         for (int decoupled = 0; decoupled < 2; decoupled++) {
-            open_exec((enum kind)kind, decoupled ? ECHI_OPTIMIZER_ADAMW : ECHI_OPTIMIZER_ADAM);
+            open_kind((enum kind)kind, decoupled ? ECHI_OPTIMIZER_ADAMW : ECHI_OPTIMIZER_ADAM);
             echi_real *out = calloc(job.n_params, sizeof *out);
             push((enum kind)kind, f, N, out);
             for (size_t i = 0; i < job.n_params; i++) {
@@ -215,7 +173,7 @@ static void parts_do_what_rounds_do(void **state) {
     static const double rounds[] = {1, 1, 1}, halves[] = {0.5, 0.5, 0.5, 0.5, 0.5, 0.5}, parts[] = {0.25, 0.75, 0.0625, 0.9375, 0.5, 0.5};
     echi_real *end[3];
     for (int way = 0; way < 3; way++) {
-        open_exec(WHOLE, ECHI_OPTIMIZER_ADAM);
+        open_kind(WHOLE, ECHI_OPTIMIZER_ADAM);
         setup.plan.decay = 0;
         end[way] = calloc(job.n_params, sizeof **end);
         push(WHOLE, way == 0 ? rounds : way == 1 ? halves : parts, way == 0 ? 3 : 6, end[way]);
@@ -232,7 +190,7 @@ static void parts_do_what_rounds_do(void **state) {
 static void the_outer_step_is_none_of_adam(void **state) {
     (void)state;
     static struct echi_result result;
-    open_exec(LOCAL, ECHI_OPTIMIZER_ADAM);
+    open_kind(LOCAL, ECHI_OPTIMIZER_ADAM);
     setup.plan.outer_lr = 0.5;
     setup.plan.outer_momentum = 0.75;
     size_t bytes;

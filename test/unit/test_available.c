@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How much memory there is, read from trees of files made here as Linux shows them. */
+ * How much memory there is, and how much processor time is granted, read from trees of files made here as Linux shows them. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -8,6 +8,7 @@
 
 #include "echi_os.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,8 +79,50 @@ static void test_version_1(void **state) {
     assert_true(echi_memory_available(root) == 600000);
 }
 
+static void test_time(void **state) {
+    (void)state;
+    assert_int_equal(echi_cpu_granted(root), INT_MAX);
+    put("/proc/self/cgroup", "0::/jobs/one\n");
+    assert_int_equal(echi_cpu_granted(root), INT_MAX);
+    put("/sys/fs/cgroup/jobs/one/cpu.max", "max 100000\n");
+    assert_int_equal(echi_cpu_granted(root), INT_MAX);
+    put("/sys/fs/cgroup/jobs/cpu.max", "400000 100000\n");   /* of a group above */
+    assert_int_equal(echi_cpu_granted(root), 4);
+    static const struct { const char *text; int processors; } cases[] = {
+        {"150000 100000\n", 2}, {"200000 100000\n", 2}, {"200001 100000\n", 3}, {"1000 100000\n", 1}, {"0 100000\n", 1}, {"900000 100000\n", 4},
+        {"30000 10000\n", 3}, {"100000 0\n", 4}, {"100000\n", 4}, {"100000 max\n", 4}, {"", 4}, {"-1 100000\n", 4},
+        {"18446744073709551615 1\n", 4}, {"9223372036854775807 1\n", 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        put("/sys/fs/cgroup/jobs/one/cpu.max", cases[i].text);
+        if (echi_cpu_granted(root) != cases[i].processors) fail_msg("'%s': %d processors", cases[i].text, echi_cpu_granted(root));
+    }
+}
+
+static void test_time_of_version_1(void **state) {
+    (void)state;
+    static const struct { const char *groups, *mount; } cases[] = {
+        {"3:cpuset:/a\n2:cpu:/a\n", "/sys/fs/cgroup/cpu"}, {"4:cpu,cpuacct:/a\n", "/sys/fs/cgroup/cpu,cpuacct"}, {"4:cpuacct,cpu:/a\n0::/\n", "/sys/fs/cgroup/cpuacct,cpu"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char quota[96], period[96];
+        put("/proc/self/cgroup", cases[i].groups);
+        snprintf(quota, sizeof quota, "%s/a/cpu.cfs_quota_us", cases[i].mount);
+        snprintf(period, sizeof period, "%s/a/cpu.cfs_period_us", cases[i].mount);
+        put(quota, "250000\n");
+        assert_int_equal(echi_cpu_granted(root), INT_MAX);   /* of what period? */
+        put(period, "100000\n");
+        assert_int_equal(echi_cpu_granted(root), 3);
+        put(quota, "-1\n");
+        assert_int_equal(echi_cpu_granted(root), INT_MAX);
+    }
+    put("/sys/fs/cgroup/cpuacct,cpu/cpu.cfs_quota_us", "100000\n");   /* of the group above, as a container sees its own */
+    put("/sys/fs/cgroup/cpuacct,cpu/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(echi_cpu_granted(root), 1);
+}
+
 static void test_here(void **state) {
     (void)state;
+    assert_in_range(echi_cpu_count(), 1, echi_cpu_granted(""));
     const size_t now = echi_memory_available("");
     assert_true(now > 1 << 20);
     assert_null(echi_alloc_aligned(SIZE_MAX / 2));
@@ -94,6 +137,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_system, begin, end),
         cmocka_unit_test_setup_teardown(test_groups, begin, end),
         cmocka_unit_test_setup_teardown(test_version_1, begin, end),
+        cmocka_unit_test_setup_teardown(test_time, begin, end),
+        cmocka_unit_test_setup_teardown(test_time_of_version_1, begin, end),
         cmocka_unit_test(test_here),
     };
     return cmocka_run_group_tests_name("available", tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The option table: defaults, text, environment, and what is refused with which words. */
 #include "echelon.h"
+#include "echi_run.h"
 #include "text_files.h"
 
 #include <math.h>
@@ -159,6 +160,40 @@ static void test_adam(void **state) {
         const ech_status status = ech_config_check(&c, &err);
         if (cases[i].word ? status != ECH_E_ARGUMENT || !strstr(err.text, cases[i].word) : status != ECH_OK) fail_msg("case %zu: '%s'", i, err.text);
     }
+}
+
+/* Where an instruction set is lacking: as far as the library can see, `processor` is what this one has. */
+static enum echi_cpu_level processor;
+enum echi_cpu_level __wrap_echi_cpu_level(void);
+enum echi_cpu_level __wrap_echi_cpu_level(void) { return processor; }
+
+static void test_isa(void **state) {
+    (void)state;
+    static const char *const names[] = {"base", "avx2", "avx512"};
+    for (int has = ECHI_CPU_BASE; has < ECHI_CPU_LEVELS; has++) {
+        processor = (enum echi_cpu_level)has;
+        struct ech_config c = fresh();
+        assert_int_equal(echi_config_level(&c), has);
+        for (int asked = ECHI_CPU_BASE; asked < ECHI_CPU_LEVELS; asked++) {
+            struct ech_error err = {0};
+            const ech_status status = ech_config_set(&c, "isa", names[asked], &err);
+            if (status != (asked <= has ? ECH_OK : ECH_E_UNSUPPORTED)) fail_msg("%s of %s: %s", names[asked], names[has], err.text);
+            if (status == ECH_OK) assert_int_equal(echi_config_level(&c), asked);
+            else assert_true(strstr(err.text, names[asked]) && strstr(err.text, names[has]));
+            struct echi_device *device = NULL;
+            assert_int_equal(echi_device_open_at("cpu", 1, (enum echi_cpu_level)asked, &device, &err), status);
+            if (status != ECH_OK) assert_true(!device && strstr(err.text, names[asked]) && strstr(err.text, names[has]));
+            echi_device_close(device);
+        }
+    }
+    struct ech_config c = fresh();
+    struct ech_error err = {0};
+    strcpy(c.precision, "bf16");
+    strcpy(c.isa, "avx2");
+    assert_int_not_equal(ech_config_check(&c, &err), ECH_OK);
+    assert_true(strstr(err.text, "bf16"));
+    refused("isa", "", ECH_E_ARGUMENT, "base, avx2 or avx512");
+    refused("isa", "neon", ECH_E_ARGUMENT, "base, avx2 or avx512");
 }
 
 static void test_refused_text(void **state) {
@@ -355,7 +390,7 @@ int main(void) {
         cmocka_unit_test(test_set),          cmocka_unit_test(test_refused_text),
         cmocka_unit_test(test_check), cmocka_unit_test(test_schedules_that_do_not_fit), cmocka_unit_test(test_adam),        cmocka_unit_test(test_share_lists),
         cmocka_unit_test(test_key_options), cmocka_unit_test(test_environment),  cmocka_unit_test(test_locale),
-        cmocka_unit_test(test_any_text),
+        cmocka_unit_test(test_any_text),     cmocka_unit_test(test_isa),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

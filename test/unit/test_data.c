@@ -12,34 +12,14 @@
 #include <math.h>
 
 #include "test_data_files.h"
-
-static ech_data *open_good(void) {
-    ech_data *data = NULL;
-    struct ech_error err = {0};
-    if (ech_data_open(folder, 1, &data, &err) != ECH_OK) fail_msg("%s", err.text);
-    return data;
-}
-
-/* Opening must fail with this status and a sentence that has these words and tells what to do. */
-static void expect_fail(ech_status want, const char *const *words) {
-    ech_data *data = NULL;
-    struct ech_error err = {0};
-    assert_int_equal(ech_data_open(folder, 1, &data, &err), want);
-    assert_null(data);
-    assert_int_equal(err.code, want);
-    for (; *words; words++)
-        if (!strstr(err.text, *words)) fail_msg("'%s' does not say '%s'", err.text, *words);
-    assert_true(strlen(err.text) < sizeof err.text - 1);   /* not cut */
-    assert_int_equal(ech_data_open(folder, 1, &data, NULL), want);
-}
-#define EXPECT_FAIL(status, ...) expect_fail(status, (const char *const[]){__VA_ARGS__, NULL})
+#include "test_data_opened.h"
 
 static void a_good_set_reads_as_written(void **state) {
     (void)state;
     struct file file[FILES];
     make_files(file);
     write_files(file);
-    ech_data *data = open_good();
+    ech_data *data = open_good(folder);
     int c, h, w, classes;
     ech_data_shape(data, &c, &h, &w, &classes);
     assert_int_equal(c, 1);
@@ -75,7 +55,7 @@ static void the_hash_is_that_of_the_contents(void **state) {
     struct file file[FILES];
     make_files(file);
     write_files(file);
-    ech_data *data = open_good();
+    ech_data *data = open_good(folder);
     char first[65];
     strcpy(first, data->hash);
     /* By sha256sum over: "echelon pixels 1", 6 3 1 4 5 10 as 32-bit little-endian, then pixels and labels of both sets. */
@@ -85,7 +65,7 @@ static void the_hash_is_that_of_the_contents(void **state) {
         struct file was = file[i];
         file[i].bytes[file[i].len - 1] ^= 1;
         write_file(file_name[i], &file[i]);
-        data = open_good();
+        data = open_good(folder);
         assert_string_not_equal(first, data->hash);
         ech_data_destroy(data);
         file[i] = was;
@@ -97,7 +77,7 @@ static void the_hash_is_that_of_the_contents(void **state) {
         remove_file(file_name[i]);
         write_file(dot[i], &file[i]);
     }
-    data = open_good();
+    data = open_good(folder);
     assert_string_equal(first, data->hash);
     ech_data_destroy(data);
     for (int i = 0; i < FILES; i++) remove_file(dot[i]);

@@ -15,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "test_data_opened.h"
+
 enum { FILES = 6, RECORDS = 10000, MARKED = 40, CHANNELS = 3, PLANE = 32 * 32 };
 static const char *const file_name[FILES] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin",
                                              "test_batch.bin"};
@@ -79,25 +81,6 @@ static int remove_folder(void **state) {
     for (int i = 0; i < FILES; i++) drop(file_name[i]);
     return rmdir(folder);
 }
-
-static ech_data *open_good(const char *dir) {
-    ech_data *data = NULL;
-    struct ech_error err = {0};
-    if (ech_data_open(dir, 1, &data, &err) != ECH_OK) fail_msg("%s", err.text);
-    return data;
-}
-
-static void expect_fail(ech_status want, const char *const *words) {
-    ech_data *data = NULL;
-    struct ech_error err = {0};
-    assert_int_equal(ech_data_open(folder, 1, &data, &err), want);
-    assert_null(data);
-    for (; *words; words++)
-        if (!strstr(err.text, *words)) fail_msg("'%s' does not say '%s'", err.text, *words);
-    assert_true(strlen(err.text) < sizeof err.text - 1);   /* not cut */
-    assert_int_equal(ech_data_open(folder, 1, &data, NULL), want);
-}
-#define EXPECT_FAIL(status, ...) expect_fail(status, (const char *const[]){__VA_ARGS__, NULL})
 
 static void every_pixel_is_where_it_should_be(void **state) {
     (void)state;

@@ -13,7 +13,8 @@
 #include <cmocka.h>
 
 static const struct echi_lease lease = {
-    .id = 0x01020304, .epoch = 5, .start = 0x00010000, .n = 32, .round = 7, .round_size = 64, .worker = 0x0203, .owner = 0x0103, .again = 1};
+    .id = 0x01020304, .epoch = 5, .start = 0x00010000, .n = 32, .round = 7, .round_size = 64, .worker = 0x0203, .owner = 0x0103, .again = 1,
+    .part = 2, .together = 48};
 
 /* Ranks 0, 2 and the last there can be. */
 static const uint8_t three_marks[] = {0, 0, 7, 0, 0, 0, 2, 0, 9, 0, 0, 0, 0xff, 3, 11, 0, 0, 0x80};
@@ -139,6 +140,8 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_PARAMS, .flag = true},
         {.kind = ECHI_KIND_ENTER, .has_lease = true, .members = true},
         {.kind = ECHI_KIND_REGROUP, .group = true, .members = true},
+        {.kind = ECHI_KIND_NORM, .has_lease = true, .layer = true, .flag = true},
+        {.kind = ECHI_KIND_NORM_ALL, .has_lease = true, .layer = true, .flag = true, .samples = true},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         const struct echi_msg m = full_message(table[i].kind);
@@ -168,10 +171,11 @@ static void fields_arrive(void **state) {
 static void the_bytes_themselves(void **state) {
     (void)state;
     static const uint8_t lease_bytes[] = {2, 1, 4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 2, 3, 1, 1,
+                                          2, 48, 0, 0, 0,             /* part, together */
                                           0x0f, 0x0e, 0x0d, 0x0c};   /* membership epoch */
     static const uint8_t push_bytes[] = {
         3, 2,                                           /* to the owner, from a worker */
-        4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 2, 3, 1, 1,
+        4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 1, 0, 32, 0, 0, 0, 7, 0, 0, 0, 64, 0, 0, 0, 3, 2, 3, 1, 1, 2, 48, 0, 0, 0,
         0x0b, 0x0a, 1,                                  /* layer, holds another lease */
         0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 31, 0, 0, 0,      /* loss 1.5, correct */
         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, /* version */
@@ -198,6 +202,7 @@ static void the_bytes_themselves(void **state) {
     assert_int_equal(ECHI_KIND_STOP, 24);
     assert_int_equal(ECHI_KIND_FROZEN, 28);
     assert_int_equal(ECHI_KIND_REGROUP, 29);
+    assert_int_equal(ECHI_KIND_NORM_ALL, 31);
 }
 
 /* ---- plans and times ---- */

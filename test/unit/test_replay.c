@@ -353,13 +353,13 @@ static void another_machine_is_refused(void **state) {
     assert_true(report.tasks > 6 && report.world == 1 && report.unended == 0 && strlen(report.weights) == 64);
 
     char isa[16];
-    snprintf(isa, sizeof isa, "%s", echi_isa_name());
+    snprintf(isa, sizeof isa, "%s", echi_cpu_level_name(echi_cpu_level()));
     isa[0] ^= 1;
-    change_word(echi_isa_name(), isa);   /* the first is the machine's own name for it, in the head */
-    refused(&whole, ECH_E_MISMATCH, isa, echi_isa_name());
+    change_word(echi_cpu_level_name(echi_cpu_level()), isa);   /* the first is the machine's own name for it, in the head */
+    refused(&whole, ECH_E_MISMATCH, isa, echi_cpu_level_name(echi_cpu_level()));
     if (ech_replay(&roles, &report, &err) != ECH_OK) fail_msg("roles need no like machine: %s", err.text);
     assert_int_equal(report.tasks, 0);
-    change_word(isa, echi_isa_name());
+    change_word(isa, echi_cpu_level_name(echi_cpu_level()));
     change_word("trunk: conv+relu", "trunk: conv+gelu");
     refused(&whole, ECH_E_MISMATCH, "conv+gelu", "conv+relu");
     change_word("trunk: conv+gelu", "trunk: conv+relu");

@@ -11,9 +11,9 @@ static bool coded_kind(const struct sim *s, int kind) {
 }
 static bool goes(uint32_t ratio, uint32_t turn, int word) { return ratio == ECHI_RATIO_ONE || is_tally(word) || mix(turn, (uint32_t)word) % 3 == 0; }
 
-/* Writes the words of x that `go` into a coded slot; returns the place of what follows. */
-static void write_coded(const struct sim *s, uint32_t *to, const uint32_t *x, uint32_t ratio, uint32_t turn) {
-    for (int l = 0; l < cut_of(s); l++) {
+/* Writes the words of x that `go`, of layers [first, end), into a coded slot. */
+static void write_coded(uint32_t *to, const uint32_t *x, int first, int end, uint32_t ratio, uint32_t turn) {
+    for (int l = first; l < end; l++) {
         to[l * CODED + WORDS] = 0;
         for (int i = l * WORDS; i < (l + 1) * WORDS; i++) {
             const bool there = goes(ratio, turn, i);
@@ -25,17 +25,17 @@ static void write_coded(const struct sim *s, uint32_t *to, const uint32_t *x, ui
 static bool is_there(const uint32_t *coded, int word) { return coded[word / WORDS * CODED + WORDS] >> word % WORDS & 1; }
 static uint32_t value_of(const uint32_t *coded, int word) { return coded[word / WORDS * CODED + word % WORDS]; }
 
-/* STEP, BACKWARD: the gradients go through the residual. */
-static void code_push(struct sim *s, int node, const struct echi_task *t) {
+/* STEP, BACKWARD: the gradients of layers [first, end) go through the residual. */
+static void code_push(struct sim *s, int node, const struct echi_task *t, int first, int end) {
     if (!t->coded.kind) return;
     uint32_t *rest = place(s, node, t->state)->word, *to = place(s, node, t->coded)->word;
     const uint32_t *grads = place(s, node, t->grads)->word;
-    for (int i = 0; i < cut_of(s) * WORDS; i++) {
+    for (int i = first * WORDS; i < end * WORDS; i++) {
         rest[i] = (t->first ? 0 : rest[i]) + grads[i];
         s->given[node][i] += grads[i];
     }
-    write_coded(s, to, rest, t->ratio, t->lease.id);
-    for (int i = 0; i < cut_of(s) * WORDS; i++)
+    write_coded(to, rest, first, end, t->ratio, t->lease.id);
+    for (int i = first * WORDS; i < end * WORDS; i++)
         if (is_there(to, i)) rest[i] = 0;
 }
 
@@ -59,7 +59,7 @@ static void note_taken(struct sim *s, int node, const struct echi_task *t) {
 static void encode(struct sim *s, int node, const struct echi_task *t) {
     uint32_t *known = place(s, node, t->state)->word, *to = place(s, node, t->coded)->word;
     const uint32_t *x = place(s, node, t->weights)->word;
-    write_coded(s, to, x, t->ratio, t->number);
+    write_coded(to, x, 0, cut_of(s), t->ratio, t->number);
     for (int i = 0; i < cut_of(s) * WORDS; i++)
         if (is_there(to, i)) known[i] = x[i];
     to[cut_of(s) * CODED] = fold(known, 0, cut_of(s));

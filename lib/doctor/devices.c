@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Every device of every backend: does it compute rightly, and how fast does it copy and multiply? And which GPU software is here. */
+#include "echi_doctor.h"
+#include "echi_backends.h"
+#include "echi_error.h"
+#include "echi_known_answer.h"
+#include "echi_ops.h"
+#include "echi_os.h"
+#include "echi_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TRIES 3                               /* of each measurement: the shortest counts */
+#define COPIED ((size_t)32 << 20)             /* bytes: beyond most caches */
+#define PATIENCE ((int64_t)30 * 1000000000)   /* ns for a copy */
+#define SMALLEST 128                          /* sides of the products */
+#define LARGEST 4096
+#define LONG_ENOUGH 0.03                      /* seconds that a product takes to be believed; no larger one is tried then */
+
+static double seconds_since(int64_t began) { return (double)(echi_now() - began) * 1e-9; }
+
+/* One way of COPIED bytes, in bytes a second. */
+static ech_status time_copy(struct echi_queue *q, struct echi_buffer *buffer, void *host, bool in, double *out, struct ech_error *err) {
+    for (int i = 0; i < TRIES; i++) {
+        const int64_t began = echi_now();
+        echi_event done;
+        ECHI_TRY(in ? echi_queue_write(q, buffer, 0, host, COPIED, err) : echi_queue_read(q, buffer, 0, host, COPIED, err));
+        ECHI_TRY(echi_queue_event(q, &done, err));
+        ECHI_TRY(echi_event_wait(q, done, echi_now() + PATIENCE, err));
+        const double rate = (double)COPIED / (seconds_since(began) + 1e-9);
+        if (rate > *out) *out = rate;
+    }
+    return ECH_OK;
+}
+
+static ech_status measure_copies(struct echi_device *device, struct ech_doctor_device *out, struct ech_error *err) {
+    struct echi_queue *queue = NULL;
+    struct echi_buffer *buffer = NULL;
+    void *host = echi_alloc_aligned(COPIED);
+    ech_status status = host ? ECH_OK : echi_fail_memory(err, "doctor", "a copy of 32 MiB");
+    if (status == ECH_OK) status = echi_buffer_create(device, COPIED, &buffer, err);
+    if (status == ECH_OK) status = echi_queue_create(device, &queue, err);
+    if (status == ECH_OK) status = time_copy(queue, buffer, host, true, &out->to_device, err);
+    if (status == ECH_OK) status = time_copy(queue, buffer, host, false, &out->from_device, err);
+    echi_queue_destroy(queue);
+    echi_buffer_destroy(buffer);
+    echi_free_aligned(host);
+    return status;
+}
+
+/* side x side by side x side, as a fully connected layer computes it. A narrow one behind it makes little of what has to come back, which
+ * is what says that the product is done. */
+static ech_status time_product(struct echi_device *device, int side, double *out_seconds, struct ech_error *err) {
+    enum { NARROW = 8 };
+    const size_t n = (size_t)side;
+    const struct echi_layer layers[2] = {
+        {.name = "wide", .op = ECHI_OP_FC, .in = {side, 1, 1}, .out = {side, 1, 1}, .weights = n * n},
+        {.name = "narrow", .op = ECHI_OP_FC, .in = {side, 1, 1}, .out = {NARROW, 1, 1}, .weight_at = n * n, .weights = n * NARROW}};
+    struct echi_stack *stack = NULL;
+    struct echi_buffer *params = NULL;
+    echi_real *rows = calloc(n * n, sizeof *rows), *result = calloc(n * NARROW, sizeof *result);
+    ech_status status = rows && result ? ECH_OK : echi_fail_memory(err, "doctor", "a product of matrices");
+    if (status == ECH_OK) status = echi_buffer_create_pinned(device, n * (n + NARROW) * sizeof *rows, &params, err);
+    if (status == ECH_OK) status = echi_stack_create(device, ECHI_KERNELS_FAST, layers, 2, side, &stack, err);
+    *out_seconds = 0;
+    for (int i = 0; i < TRIES && status == ECH_OK; i++) {
+        status = echi_stack_input(stack, side, rows, err);
+        const int64_t began = echi_now();
+        for (int u = 0; status == ECH_OK && u < echi_stack_units(stack); u++) status = echi_stack_forward(stack, u, params, err);
+        if (status == ECH_OK) status = echi_stack_output(stack, result, err);
+        const double seconds = seconds_since(began) + 1e-9;
+        if (*out_seconds == 0 || seconds < *out_seconds) *out_seconds = seconds;
+    }
+    echi_stack_destroy(stack);
+    echi_buffer_destroy(params);
+    free(rows);
+    free(result);
+    return status;
+}
+
+static ech_status measure_products(struct echi_device *device, struct ech_doctor_device *out, struct ech_error *err) {
+    double seconds = 0;
+    for (int side = SMALLEST; side <= LARGEST && seconds < LONG_ENOUGH; side *= 2) {
+        ECHI_TRY(time_product(device, side, &seconds, err));
+        out->products = (double)side * side * side / seconds;
+    }
+    return ECH_OK;
+}
+
+/* "cpu" is "cpu:0". */
+static bool names(const char *option, const struct echi_backend *backend, int index) {
+    char spec[40];
+    snprintf(spec, sizeof spec, "%s:%d", backend->name, index);
+    return strcmp(option, spec) == 0 || (index == 0 && strcmp(option, backend->name) == 0);
+}
+
+static void look_at(const struct echi_backend *backend, int index, const struct ech_config *config, struct ech_doctor_device *out) {
+    struct ech_error err = {.text = ""};
+    struct echi_device *device = NULL;
+    snprintf(out->spec, sizeof out->spec, "%s:%d", backend->name, index);
+    out->used = names(config->device, backend, index);
+    ech_status status = echi_device_open_at(out->spec, echi_node_threads(config), echi_config_level(config), &device, &err);
+    if (status == ECH_OK) {
+        const struct echi_device_info *info = echi_device_describe(device);
+        snprintf(out->name, sizeof out->name, "%s", info->name);
+        out->units = info->compute_units;
+        out->memory = info->memory;
+        status = echi_known_answers(device, NULL, &out->answers, &err);
+        /* Memory that is too small for these says nothing about a run. */
+        struct ech_error none;
+        if (status == ECH_OK) (void)measure_copies(device, out, &none);
+        if (status == ECH_OK) (void)measure_products(device, out, &none);
+    }
+    echi_doctor_note(&out->check, status, &err);
+    echi_device_close(device);
+}
+
+void echi_doctor_devices(const struct ech_config *config, struct ech_doctor *out) {
+    for (int b = 0; b < echi_backend_count(); b++) {
+        const struct echi_backend *backend = echi_backend_at(b);
+        const int devices = backend->device_count ? backend->device_count() : 0;
+        for (int i = 0; i < devices && out->n_devices < ECH_DOCTOR_DEVICES; i++)
+            look_at(backend, i, config, &out->device[out->n_devices++]);
+    }
+}
+
+/* --------------------------------------------------------- GPU software */
+
+/* cuDriverGetVersion (CUDA driver API): 12040 is 12.4. It may be called before cuInit. */
+static void cuda_version(void *library, struct ech_doctor_stack *out) {
+    int (*get)(int *version), version = 0;
+    void *symbol = echi_library_symbol(library, "cuDriverGetVersion");
+    memcpy(&get, &symbol, sizeof get);
+    if (symbol && get(&version) == 0) snprintf(out->version, sizeof out->version, "CUDA %d.%d", version / 1000, version % 1000 / 10);
+}
+
+/* clGetPlatformIDs and clGetPlatformInfo (OpenCL 3.0, 4.1): the loader itself has no version, the platforms behind it have. */
+static void opencl_version(void *library, struct ech_doctor_stack *out) {
+    enum { CL_PLATFORM_VERSION = 0x0901 };
+    int32_t (*ids)(uint32_t most, void **platforms, uint32_t *count);
+    int32_t (*info)(void *platform, uint32_t what, size_t cap, void *value, size_t *size);
+    void *ids_symbol = echi_library_symbol(library, "clGetPlatformIDs"), *info_symbol = echi_library_symbol(library, "clGetPlatformInfo");
+    void *first = NULL;
+    uint32_t count = 0;
+    if (!ids_symbol || !info_symbol) return;
+    memcpy(&ids, &ids_symbol, sizeof ids);
+    memcpy(&info, &info_symbol, sizeof info);
+    char text[256] = "";
+    if (ids(1, &first, &count) != 0 || count == 0) count = 0;
+    else if (info(first, CL_PLATFORM_VERSION, sizeof text, text, NULL) != 0) text[0] = 0;
+    text[sizeof text - 1] = 0;
+    snprintf(out->version, sizeof out->version, "%u platform%s%s%.60s", count, count == 1 ? "" : "s", *text ? ", the first " : "", text);
+}
+
+void echi_doctor_stacks(struct ech_doctor *out) {
+    static const struct { const char *library; void (*version)(void *library, struct ech_doctor_stack *out); } known[ECH_DOCTOR_STACKS] = {
+        {"libcuda.so.1", cuda_version}, {"libOpenCL.so.1", opencl_version}};
+    out->n_stacks = ECH_DOCTOR_STACKS;
+    for (int i = 0; i < ECH_DOCTOR_STACKS; i++) {
+        struct ech_doctor_stack *stack = &out->stack[i];
+        void *library = echi_library_open(known[i].library);
+        stack->library = known[i].library;
+        stack->found = library != NULL;
+        if (!library) continue;
+        known[i].version(library, stack);
+        /* Kept open: drivers start threads that their library must outlive. */
+    }
+}

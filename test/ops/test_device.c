@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A device that computes wrongly, or does not take the kernels, or breaks down in mid-step, is found out and named; memory that is not
+ * there is refused before the first step. The device is OpenCL's, with one of its entries changed. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "echi_backends.h"
+#include "echi_error.h"
+#include "echi_known_answer.h"
+#include "problem.h"
+
+static struct echi_backend changed;      /* OpenCL, but for what a test changes */
+static const char *swapped[2];           /* kernels that stand in for each other */
+
+static ech_status other_kernel(void *impl, void *program, const char *name, void **out_kernel, struct ech_error *err) {
+    for (int i = 0; i < 2; i++)
+        if (strcmp(name, swapped[i]) == 0) return echi_backend_opencl.kernel_create(impl, program, swapped[1 - i], out_kernel, err);
+    return echi_backend_opencl.kernel_create(impl, program, name, out_kernel, err);
+}
+
+static ech_status broken_text(void *impl, const char *text, void **out_program, struct ech_error *err) {
+    (void)text;
+    return echi_backend_opencl.program_create(impl, "kernel void add(global float *x) { x[0] = nothing; }", out_program, err);
+}
+
+static ech_status lost(void *impl, void *queue, void *kernel, const struct echi_argument *args, void *const *memory, int count,
+                       const struct echi_launch *how, struct ech_error *err) {
+    (void)impl, (void)queue, (void)kernel, (void)args, (void)memory, (void)count, (void)how;
+    return echi_fail(err, ECH_E_DEVICE_LOST, "queue.launch", "the device is gone");
+}
+
+static ech_status small_info(int index, struct echi_device_info *out, struct ech_error *err) {
+    ech_status status = echi_backend_opencl.device_info(index, out, err);
+    out->memory = (size_t)1 << 20;
+    return status;
+}
+
+static ech_status check(struct ech_error *err) {
+    struct echi_device *device = NULL;
+    assert_int_equal(echi_device_open_on(&changed, 0, 1, &device, err), ECH_OK);
+    const ech_status status = echi_known_answers(device, NULL, NULL, err);
+    echi_device_close(device);
+    return status;
+}
+
+static int begin(void **state) {
+    (void)state;
+    if (echi_backend_opencl.device_count() == 0) {
+        print_message("OpenCL has no device here (apt-get install ocl-icd-libopencl1 pocl-opencl-icd)\n");
+        return 0;
+    }
+    changed = echi_backend_opencl;
+    return 0;
+}
+
+#define NEEDS_OPENCL \
+    (void)state;     \
+    if (echi_backend_opencl.device_count() == 0) skip()
+
+static void test_right_answers(void **state) {
+    NEEDS_OPENCL;
+    struct ech_error err = {.text = ""};
+    if (check(&err) != ECH_OK) fail_msg("%s", err.text);
+}
+
+/* Kernels with the same parameters, one in the other's place: each is found, and named. */
+static void test_wrong_answers(void **state) {
+    NEEDS_OPENCL;
+    static const char *const pairs[][3] = {{"avg_pool_forward", "avg_pool_backward", "avg_pool"},
+                                           {"relu_backward", "tanh_backward", "relu"},
+                                           {"add", "multiply", "dropout"}};   /* tried before add, and as wrong */
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        struct ech_error err;
+        swapped[0] = pairs[i][0], swapped[1] = pairs[i][1];
+        changed.kernel_create = other_kernel;
+        assert_int_equal(check(&err), ECH_E_UNSUPPORTED);
+        assert_string_equal(err.layer, pairs[i][2]);
+    }
+}
+
+static void test_kernels_that_do_not_compile(void **state) {
+    NEEDS_OPENCL;
+    struct ech_error err;
+    changed.program_create = broken_text;
+    assert_int_equal(check(&err), ECH_E_UNSUPPORTED);
+    if (!strstr(err.text, "'opencl'") || !strstr(err.text, "nothing")) fail_msg("'%s' does not have the compiler's words", err.text);
+}
+
+/* In mid-step: the call that finds out says so, and so do all that come after it. */
+static void test_a_device_that_is_lost(void **state) {
+    NEEDS_OPENCL;
+    struct ech_error err;
+    struct echi_device *device = NULL;
+    struct echi_stack *stack = NULL;
+    struct echi_buffer *params = NULL;
+    struct problem p;
+    float in[12] = {0}, out[2 * 12];
+    problem_begin(&p, 3, 2, 2);
+    problem_relu(&p);
+    problem_relu(&p);
+    assert_int_equal(echi_device_open_on(&changed, 0, 1, &device, &err), ECH_OK);
+    assert_int_equal(echi_stack_create_with(device, &echi_stack_gpu, p.layers, p.count, 1, &stack, &err), ECH_OK);
+    assert_int_equal(echi_buffer_create_pinned(device, p.params * sizeof(float), &params, &err), ECH_OK);
+    assert_int_equal(echi_stack_input(stack, 1, in, &err), ECH_OK);
+    assert_int_equal(echi_stack_forward(stack, 0, params, &err), ECH_OK);
+    changed.queue_launch = lost;
+    assert_int_equal(echi_stack_forward(stack, 1, params, &err), ECH_E_DEVICE_LOST);
+    assert_non_null(strstr(err.text, "gone"));
+    err.text[0] = '\0';
+    assert_int_equal(echi_stack_input(stack, 1, in, &err), ECH_E_DEVICE_LOST);
+    assert_non_null(strstr(err.text, "gone"));
+    assert_int_equal(echi_stack_output(stack, out, &err), ECH_E_ARGUMENT);   /* nothing has gone forward to the end */
+    echi_stack_destroy(stack);
+    echi_buffer_destroy(params);
+    echi_device_close(device);
+}
+
+static void test_memory_that_is_not_there(void **state) {
+    NEEDS_OPENCL;
+    struct ech_error err;
+    struct echi_device *device = NULL;
+    struct echi_stack *stack = NULL;
+    struct problem p;
+    problem_begin(&p, 3, 64, 64);
+    problem_relu(&p);
+    changed.device_info = small_info;
+    assert_int_equal(echi_device_open_on(&changed, 0, 1, &device, &err), ECH_OK);
+    assert_int_equal(echi_stack_create_with(device, &echi_stack_gpu, p.layers, p.count, 64, &stack, &err), ECH_E_MEMORY);
+    assert_non_null(strstr(err.text, "has 1 MiB"));
+    assert_int_equal(echi_stack_create_with(device, &echi_stack_gpu, p.layers, p.count, 1, &stack, &err), ECH_OK);
+    echi_stack_destroy(stack);
+    echi_device_close(device);
+}
+
+/* What a device that is not the host has no kernels for, and the choice by name. */
+static void test_what_is_refused(void **state) {
+    NEEDS_OPENCL;
+    struct ech_error err;
+    struct echi_device *device = NULL;
+    struct echi_stack *stack = NULL;
+    struct problem p;
+    problem_begin(&p, 3, 2, 2);
+    problem_relu(&p);
+    assert_int_equal(echi_ops_open("opencl", 1, echi_cpu_level(), NULL, &device, &err), ECH_OK);
+    assert_int_equal(echi_stack_create(device, ECHI_KERNELS_FIXED, p.layers, p.count, 1, &stack, &err), ECH_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "'opencl'"));
+    assert_int_equal(echi_stack_create(device, ECHI_KERNELS_PLAIN, p.layers, p.count, 1, &stack, &err), ECH_OK);
+    assert_non_null(strstr(echi_stack_kernel(stack, 0), "opencl"));
+    echi_stack_destroy(stack);
+    echi_device_close(device);
+    assert_int_equal(echi_ops_open("auto", 1, echi_cpu_level(), NULL, &device, &err), ECH_OK);   /* a GPU, or the processor by its own kernels */
+    assert_true(echi_device_describe(device)->gpu || strcmp(echi_device_describe(device)->backend, "cpu") == 0);
+    echi_device_close(device);
+    assert_int_equal(echi_ops_open("opencl:99", 1, echi_cpu_level(), NULL, &device, &err), ECH_E_UNSUPPORTED);
+    assert_int_equal(echi_ops_open(NULL, 1, echi_cpu_level(), NULL, &device, &err), ECH_E_ARGUMENT);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_right_answers, begin),
+        cmocka_unit_test_setup(test_wrong_answers, begin),
+        cmocka_unit_test_setup(test_kernels_that_do_not_compile, begin),
+        cmocka_unit_test_setup(test_a_device_that_is_lost, begin),
+        cmocka_unit_test_setup(test_memory_that_is_not_there, begin),
+        cmocka_unit_test_setup(test_what_is_refused, begin),
+    };
+    return cmocka_run_group_tests_name("known answers", tests, NULL, NULL);
+}

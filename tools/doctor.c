@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * `echelon doctor`: what a run would find on this machine, on one page or as JSON; with --listen the other end of a measured link. */
+#include "tool.h"
+
+#include "echelon_dev.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void print_help(void) {
+    puts("usage: echelon doctor [options]\n\n"
+         "Looks at this machine as `echelon train` with the same options would find it, and trains nothing: devices and whether they compute\n"
+         "rightly, network, the coordinator's port or the link to it, memory for model and batch. Status 0 when training would begin.\n"
+         "  echelon doctor --model resnet18 --batch 128                                     this machine by itself\n"
+         "  echelon doctor --listen --coordinator 10.0.0.1:7000 --key run.key               on the coordinator's machine, and meanwhile\n"
+         "  echelon doctor --world 2 --rank 1 --coordinator 10.0.0.1:7000 --key run.key     on another: the link between the two\n\n"
+         "Options are those of `echelon train`, so the line of a run may be tried as it stands; what is not looked at changes nothing.");
+    command_print_options(stdout, DOCTOR);
+    command_print_statuses(stdout);
+}
+
+/* ------------------------------------------------------------- the page */
+
+static const char *mark(const struct ech_doctor_check *check) { return check->status == ECH_OK ? "ok  " : "BAD "; }
+
+static void print_trouble(const struct ech_doctor_check *check) {
+    if (check->status != ECH_OK) printf("        %s\n", check->text);
+}
+
+/* Nothing where nothing was measured. */
+static void print_rate(const char *before, double rate, const char *unit) {
+    if (rate > 0) printf("%s%.*f %s", before, rate < 1e10 ? 2 : 0, rate * 1e-9, unit);
+}
+
+static void print_bits(double bytes, const char *after) {
+    const double megabits = bytes * 8e-6;
+    if (megabits >= 1000) printf("%.2f Gb/s%s", megabits * 1e-3, after);
+    else printf("%.3g Mb/s%s", megabits, after);
+}
+
+static void print_devices(const struct ech_doctor *d) {
+    char memory[32];
+    puts("devices");
+    for (int i = 0; i < d->n_devices; i++) {
+        const struct ech_doctor_device *v = &d->device[i];
+        printf("  %s  %s%s  %s; %d units", mark(&v->check), v->spec, v->used ? " (this node's)" : "",
+               *v->name ? v->name : "it could not be opened", v->units);
+        if (v->memory) printf(", %s", bytes_text((double)v->memory, memory, sizeof memory));
+        printf("\n        %d known answers right", v->answers);
+        print_rate("; copies to it ", v->to_device, "GB/s");
+        print_rate(", from it ", v->from_device, "GB/s");
+        print_rate("; products ", v->products, "billion multiply-adds a second");
+        puts("");
+        print_trouble(&v->check);
+    }
+    for (int i = 0; i < d->n_stacks; i++) {
+        const struct ech_doctor_stack *s = &d->stack[i];
+        printf("        %s: %s\n", s->library, s->found ? (*s->version ? s->version : "here") : "not here");
+    }
+}
+
+static void print_network(const struct ech_doctor *d) {
+    puts("network");
+    for (int i = 0; i < d->n_interfaces; i++) {
+        const struct ech_doctor_interface *n = &d->interface[i];
+        printf("  %s  %s %s%s%s\n", *n->used ? "used" : "    ", n->name, n->address, *n->used ? ": " : "", n->used);
+    }
+    if (d->network.status != ECH_OK) puts("  BAD");
+    print_trouble(&d->network);
+    if (d->port.done) {
+        printf("port\n  %s  %s%s\n", mark(&d->port.check), d->port.address, d->port.check.status == ECH_OK ? " is free" : "not free");
+        print_trouble(&d->port.check);
+    }
+    if (!d->link.done) return;
+    printf("link\n  %s  ", mark(&d->link.check));
+    if (d->link.check.status == ECH_OK) {
+        printf("round trip %.3g ms, ", d->link.round_trip * 1e3);
+        const double offset = (d->link.offset < 0 ? -d->link.offset : d->link.offset) * 1e3;
+        print_bits(d->link.out, " out, ");
+        print_bits(d->link.in, " in");
+        printf("; its clock is %.*f ms %s (within %.2g ms)", offset < 100 ? 2 : 0, offset, d->link.offset < 0 ? "behind" : "ahead",
+               d->link.within * 1e3);
+    } else printf("not measured");
+    puts("");
+    print_trouble(&d->link.check);
+}
+
+static void print_memory(const struct ech_doctor *d) {
+    char text[7][32];
+    const double part[] = {(double)d->memory.total, (double)d->memory.weights, (double)d->memory.gradients, (double)d->memory.moments,
+                           (double)d->memory.rows, (double)d->memory.activations, (double)d->memory.available};
+    for (int i = 0; i < 7; i++) bytes_text(part[i], text[i], sizeof text[i]);
+    printf("memory\n  %s  %s", mark(&d->memory.check), d->memory.model);
+    if (d->memory.batch) printf(", batch %d: %d samples a step here", d->memory.batch, d->memory.step);
+    if (d->memory.step_seconds > 0)
+        printf("; %.0f images/s alone, %d thread%s", 64 / d->memory.step_seconds, d->threads, d->threads == 1 ? "" : "s");
+    puts("");
+    if (d->memory.check.status == ECH_OK)
+        printf("        %s (weights %s, gradients %s, optimiser %s, rows %s, activations %s)%s%s\n", text[0], text[1], text[2], text[3],
+               text[4], text[5], d->memory.available < SIZE_MAX ? " of " : "", d->memory.available < SIZE_MAX ? text[6] : "");
+    print_trouble(&d->memory.check);
+}
+
+static void print_page(const struct ech_doctor *d) {
+    printf("echelon %s doctor: rank %d of %d\n", d->version, d->rank, d->world);
+    print_devices(d);
+    print_network(d);
+    print_memory(d);
+    if (d->status == ECH_OK) puts("training would begin");
+    else printf("training would fail: %s\n", d->trouble);
+}
+
+static int print_json(const struct ech_doctor *d) {
+    const size_t len = ech_doctor_json(d, NULL, 0);
+    char *text = malloc(len + 1);
+    if (!text) {
+        fprintf(stderr, "echelon: no memory for %zu bytes of JSON\n", len);
+        return exit_status(ECH_E_MEMORY);
+    }
+    ech_doctor_json(d, text, len + 1);
+    fputs(text, stdout);
+    free(text);
+    return 0;
+}
+
+/* -------------------------------------------------------------- listening */
+
+static void on_bound(void *user, const char *address) {
+    (void)user;
+    fprintf(stderr, "echelon: listening at %s; on the other nodes: echelon doctor --world 2 --rank 1 --coordinator %s, and this --key\n",
+            address, address);
+}
+
+static void on_log(void *user, enum ech_log_level level, const char *line) {
+    (void)user, (void)level;
+    fprintf(stderr, "echelon: %s\n", line);
+}
+
+static int listen_here(const struct command *command) {
+    struct ech_config config = command->config;
+    struct ech_error err = {.text = ""};
+    config.on_bound = on_bound;
+    config.on_log = on_log;
+    config.stop = &stops;
+    watch_stops(true);
+    const ech_status status = ech_doctor_listen(&config, &err);
+    if (status != ECH_OK) fprintf(stderr, "echelon: %s\n", err.text);
+    return exit_status(status);
+}
+
+static int look(const struct command *command, const ech_model *model, const ech_data *data) {
+    struct ech_error err = {.text = ""};
+    if (command->listen) return listen_here(command);
+    struct ech_doctor *found = malloc(sizeof *found);
+    if (!found) {
+        fputs("echelon: no memory for what is found\n", stderr);
+        return exit_status(ECH_E_MEMORY);
+    }
+    ech_status status = ech_doctor(model, data, &command->config, found, &err);
+    int code = exit_status(status);
+    if (status != ECH_OK) fprintf(stderr, "echelon: %s\n", err.text);
+    else if (command->json) code = print_json(found);
+    else print_page(found);
+    if (status == ECH_OK && code == 0) code = exit_status(found->status);
+    free(found);
+    return code;
+}
+
+int doctor_main(int argc, char **argv) { return command_run(DOCTOR, argc, argv, print_help, look); }
