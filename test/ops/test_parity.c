@@ -97,8 +97,8 @@ static bool bench_open(struct bench *b, const struct problem *p, const struct pr
     b->out = guarded_new(n * out_size(p) * sizeof(float));
     b->dout = guarded_new(n * out_size(p) * sizeof(float));
     b->labels = guarded_new(n * sizeof(uint16_t));
-    assert_int_equal(echi_buffer_wrap(b->device, guarded_floats(b->params), b->params.bytes, &b->params_buffer, &err), ECH_OK);
-    assert_int_equal(echi_buffer_wrap(b->device, guarded_floats(b->grads), b->grads.bytes, &b->grads_buffer, &err), ECH_OK);
+    assert_int_equal(echi_buffer_wrap(problem_device, guarded_floats(b->params), b->params.bytes, &b->params_buffer, &err), ECH_OK);
+    assert_int_equal(echi_buffer_wrap(problem_device, guarded_floats(b->grads), b->grads.bytes, &b->grads_buffer, &err), ECH_OK);
     return true;
 }
 
@@ -388,9 +388,11 @@ static void test_conv_and_fc_of_one_output(void **state) {
     problem_from(&p, 1);
     problem_window(&p, ECHI_OP_CONV2D, 3, 1, 1, 1, 1, 0, 0, true);
     problem_add(&p, 2);
-    for (size_t k = 0; k < CANDIDATES; k++)
+    for (size_t k = 0; k < CANDIDATES; k++) {
+        if (candidates[k].impl->far) continue;   /* it has one layout */
         assert_int_equal(echi_stack_create_with(problem_device, candidates[k].impl, p.layers, p.count, 4, &s, &err), ECH_E_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "put a layer between"));
+        assert_non_null(strstr(err.text, "put a layer between"));
+    }
     assert_int_equal(echi_stack_create(problem_device, ECHI_KERNELS_FAST, p.layers, p.count, 4, &s, &err), ECH_OK);
     assert_non_null(strstr(echi_stack_kernel(s, 0), "reference"));
     echi_stack_destroy(s);
