@@ -25,32 +25,43 @@
 /* A level that the processor does not have is skipped. echi_stack_cpu_close, which is without F(4x4, 3x3), is tried at its best. */
 static struct problem_candidate candidates[] = {
     {&echi_stack_cpu_close, ECHI_CPU_BASE}, {&echi_stack_cpu_fixed, ECHI_CPU_BASE},
-    {&echi_stack_cpu, ECHI_CPU_BASE}, {&echi_stack_cpu, ECHI_CPU_AVX2}, {&echi_stack_cpu, ECHI_CPU_AVX512}, {&echi_stack_gpu, ECHI_CPU_BASE}};
+#ifndef ECHI_WITHOUT_opencl
+    {&echi_stack_gpu, ECHI_CPU_BASE},
+#endif
+    {&echi_stack_cpu, ECHI_CPU_BASE}, {&echi_stack_cpu, ECHI_CPU_AVX2}, {&echi_stack_cpu, ECHI_CPU_AVX512}};
 #define CANDIDATES (sizeof candidates / sizeof candidates[0])
 static const struct problem_candidate reference = {&echi_stack_reference, ECHI_CPU_BASE};
 static struct problem_devices devices;
 
-/* OpenCL's first device, as it is and as a GPU would be, whose products are other kernels; NULL where there is none. They have one problem of FAR_EVERY
- * in turns: their launches take longer than all else. */
+/* OpenCL's first device, as it is and as a GPU would be, whose products are other kernels; NULL where there is none. They have one problem of
+ * FAR_EVERY in turns: their launches take longer than all else. */
 #define FAR_EVERY 3
 static struct echi_device *far_device[2];
 
+#ifndef ECHI_WITHOUT_opencl
 static ech_status gpu_info(int index, struct echi_device_info *out, struct ech_error *err) {
     ech_status status = echi_backend_opencl.device_info(index, out, err);
     out->gpu = true;
     return status;
 }
 
-static int open_devices(void **state) {
+static bool open_far_devices(void) {
     static struct echi_backend as_gpu;   /* as long as its device */
-    candidates[0].level = echi_cpu_level();
-    if (!problem_open_devices(&devices, 1)) return -1;
     as_gpu = echi_backend_opencl;
     as_gpu.device_info = gpu_info;
-    if (echi_backend_opencl.device_count() == 0)
+    if (echi_backend_opencl.device_count() == 0) {
         print_message("OpenCL has no device here (apt-get install ocl-icd-libopencl1 pocl-opencl-icd): the kernels of ops/gpu are not tried\n");
-    else if (echi_device_open("opencl:0", 1, &far_device[0], NULL) != ECH_OK || echi_device_open_on(&as_gpu, 0, 1, &far_device[1], NULL) != ECH_OK) return -1;
-    return problem_open_device(state);
+        return true;
+    }
+    return echi_device_open("opencl:0", 1, &far_device[0], NULL) == ECH_OK && echi_device_open_on(&as_gpu, 0, 1, &far_device[1], NULL) == ECH_OK;
+}
+#else
+static bool open_far_devices(void) { return true; }
+#endif
+
+static int open_devices(void **state) {
+    candidates[0].level = echi_cpu_level();
+    return problem_open_devices(&devices, 1) && open_far_devices() ? problem_open_device(state) : -1;
 }
 
 static int close_devices(void **state) {
