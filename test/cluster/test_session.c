@@ -221,7 +221,9 @@ static void test_a_loss_that_is_no_number_ends_the_run(void **state) {
     nodes[1].poison = 1e308 * 10;
     run(2);
     assert_int_equal(nodes[1].status, ECH_E_DIVERGED);
-    for (int r = 0; r < 2; r++) assert_int_equal(nodes[r].closed, ECH_E_DIVERGED);
+    /* It may be over before rank 0 has got out of the opening, which says so then. */
+    assert_int_equal(nodes[0].opened != ECH_OK ? nodes[0].opened : nodes[0].closed, ECH_E_DIVERGED);
+    assert_int_equal(nodes[1].closed, ECH_E_DIVERGED);
 }
 
 static void test_refusing_to_measure_ends_the_opening(void **state) {
