@@ -3,6 +3,7 @@
 # `echelon doctor`: what it finds on a machine where training would begin, and a status and a sentence where it would not; the link between
 # two nodes, with a key and without; strangers at its door.
 . "$(dirname "$0")/cluster.bash"
+! under thread || skip "it measures and answers on the threads of a run, which test_policies.sh starts, and of a net, which test_doctor and test_net watch"
 patience=$((2 * patience))
 doctor() { ends_with "$1" "$2" doctor "${@:3}"; }
 says() { grep -qE -e "$1" "$work/out" || bad "${2:-the page} does not say '$1'"; }   # of the page just printed
