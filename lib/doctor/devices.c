@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Every device of every backend: does it compute rightly, and how fast does it copy and multiply? And which GPU software is here. */
 #include "echi_doctor.h"
-#include "echi_backends.h"
 #include "echi_error.h"
 #include "echi_known_answer.h"
 #include "echi_ops.h"
@@ -90,17 +89,16 @@ static ech_status measure_products(struct echi_device *device, struct ech_doctor
 }
 
 /* "cpu" is "cpu:0". */
-static bool names(const char *option, const struct echi_backend *backend, int index) {
-    char spec[40];
-    snprintf(spec, sizeof spec, "%s:%d", backend->name, index);
-    return strcmp(option, spec) == 0 || (index == 0 && strcmp(option, backend->name) == 0);
+static bool names(const char *option, const char *spec) {
+    const size_t len = strcspn(spec, ":");
+    return strcmp(option, spec) == 0 || (strcmp(spec + len, ":0") == 0 && strlen(option) == len && memcmp(option, spec, len) == 0);
 }
 
-static void look_at(const struct echi_backend *backend, int index, const struct ech_config *config, struct ech_doctor_device *out) {
+static void look_at(const char *spec, const struct ech_config *config, struct ech_doctor_device *out) {
     struct ech_error err = {.text = ""};
     struct echi_device *device = NULL;
-    snprintf(out->spec, sizeof out->spec, "%s:%d", backend->name, index);
-    out->used = names(config->device, backend, index);
+    snprintf(out->spec, sizeof out->spec, "%s", spec);
+    out->used = names(config->device, spec);
     ech_status status = echi_device_open_at(out->spec, echi_node_threads(config), echi_config_level(config), &device, &err);
     if (status == ECH_OK) {
         const struct echi_device_info *info = echi_device_describe(device);
@@ -118,12 +116,10 @@ static void look_at(const struct echi_backend *backend, int index, const struct 
 }
 
 void echi_doctor_devices(const struct ech_config *config, struct ech_doctor *out) {
-    for (int b = 0; b < echi_backend_count(); b++) {
-        const struct echi_backend *backend = echi_backend_at(b);
-        const int devices = backend->device_count ? backend->device_count() : 0;
-        for (int i = 0; i < devices && out->n_devices < ECH_DOCTOR_DEVICES; i++)
-            look_at(backend, i, config, &out->device[out->n_devices++]);
-    }
+    struct echi_device_info info;
+    char spec[32];
+    for (int i = 0; out->n_devices < ECH_DOCTOR_DEVICES && echi_device_at(i, spec, sizeof spec, &info); i++)
+        look_at(spec, config, &out->device[out->n_devices++]);
 }
 
 /* --------------------------------------------------------- GPU software */

@@ -52,10 +52,8 @@ static ech_status make_plan(struct trial *t, const struct ech_config *c, struct 
         if (status != ECH_OK) return echi_fail(err, status, "doctor.memory", "%s", text);
         if (t->wishes.regroup_after > 0) echi_plan_add_reserve(&t->wishes, t->times, &t->setup.plan);
     }
-    t->setup.rank = c->rank;
-    t->setup.n_layers = t->job.n_layers;
-    t->setup.cut = t->setup.plan.separated ? t->job.cut_params : t->job.n_layers;
-    t->setup.cut_width = (uint32_t)t->job.cut_width;
+    const struct echi_plan plan = t->setup.plan;
+    echi_job_setup(&t->job, &plan, c->rank, &t->setup);
     return ECH_OK;
 }
 
