@@ -19,12 +19,14 @@ bad() {
     printf 'BAD  %s\n' "$*"
     sed 's/^/     | /' "$work/out" "$work/err"
 }
-# expect STATUS PATTERN ARGUMENT...: the command ends within ten seconds with that status, and says it (on either stream).
+# expect STATUS PATTERN ARGUMENT...: the command ends within ten seconds with that status, and says it (on either stream). A look at ten
+# thousand pictures takes most of them where each access to memory is watched.
+patience=$([ -z "${SAN:-}" ] && echo 10 || echo 60)
 # A refusal (2 or more) is one line on stderr, and no line is cut or empty.
 expect() {
     local wanted=$1 pattern=$2 status
     shift 2
-    timeout 10 "$echelon" "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout "$patience" "$echelon" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
     [[ $status =~ ^($wanted)$ ]] || { bad "status $status, not $wanted: echelon $*"; return; }
     grep -qE -e "$pattern" "$work/out" "$work/err" || bad "does not say '$pattern': echelon $*"
