@@ -75,7 +75,7 @@ struct ech_doctor_device {
     char spec[32], name[64];      /* "cpu:0", as --device takes it */
     int units;                    /* cores, multiprocessors */
     size_t memory;                /* bytes; 0: the system's */
-    int used;                     /* 1: the one that config's device names */
+    int used;                     /* 1: the one that config's device names; with `auto`, that it takes */
     int answers;                  /* small problems that it solved as the reference does (ops/echi_known_answer.h) */
     double to_device, from_device;/* bytes a second of a large copy; 0: not measured, as below */
     double products;              /* multiply-adds a second of a product of matrices, forward */

@@ -94,7 +94,7 @@ static bool names(const char *option, const char *spec) {
     return strcmp(option, spec) == 0 || (strcmp(spec + len, ":0") == 0 && strlen(option) == len && memcmp(option, spec, len) == 0);
 }
 
-static void look_at(const char *spec, const struct ech_config *config, struct ech_doctor_device *out) {
+static void look_at(const char *spec, const struct ech_config *config, const char *keep, struct ech_doctor_device *out) {
     struct ech_error err = {.text = ""};
     struct echi_device *device = NULL;
     snprintf(out->spec, sizeof out->spec, "%s", spec);
@@ -102,6 +102,7 @@ static void look_at(const char *spec, const struct ech_config *config, struct ec
     ech_status status = echi_device_open_at(out->spec, echi_node_threads(config), echi_config_level(config), &device, &err);
     if (status == ECH_OK) {
         const struct echi_device_info *info = echi_device_describe(device);
+        echi_device_keep_programs(device, keep);
         snprintf(out->name, sizeof out->name, "%s", info->name);
         out->units = info->compute_units;
         out->memory = info->memory;
@@ -118,8 +119,16 @@ static void look_at(const char *spec, const struct ech_config *config, struct ec
 void echi_doctor_devices(const struct ech_config *config, struct ech_doctor *out) {
     struct echi_device_info info;
     char spec[32];
-    for (int i = 0; out->n_devices < ECH_DOCTOR_DEVICES && echi_device_at(i, spec, sizeof spec, &info); i++)
-        look_at(spec, config, &out->device[out->n_devices++]);
+    const bool automatic = strcmp(config->device, "auto") == 0;
+    const char *keep = config->cache[0] && echi_folder_make(config->cache, NULL) == ECH_OK ? config->cache : NULL;
+    struct ech_doctor_device *taken = NULL;   /* under `auto`: the first GPU that computes rightly, else the CPU, as echi_ops_open does */
+    bool gpu = false;
+    for (int i = 0; out->n_devices < ECH_DOCTOR_DEVICES && echi_device_at(i, spec, sizeof spec, &info); i++) {
+        struct ech_doctor_device *at = &out->device[out->n_devices++];
+        look_at(spec, config, keep, at);
+        if (automatic && !gpu && ((info.gpu && at->check.status == ECH_OK) || names("cpu", spec))) taken = at, gpu = info.gpu;
+    }
+    if (taken) taken->used = 1;
 }
 
 /* --------------------------------------------------------- GPU software */

@@ -205,6 +205,9 @@ struct echi_node_config {
 };
 /* Threads of computation. Where nobody said how many, those who meet at an address that only this machine reaches share its processors. */
 int echi_node_threads(const struct ech_config *config);
+/* What a node of this run computes with: on config's device, with its programs kept in config's cache. ECH_E_UNSUPPORTED where options ask for what
+ * the device cannot do. */
+ech_status echi_node_exec(const struct ech_config *config, const struct echi_job *job, struct echi_exec **out, struct ech_error *err);
 /* Joins, runs, leaves. Blocks. */
 ech_status echi_node_run(const struct echi_node_config *node, struct ech_report *report, struct ech_error *err);
 

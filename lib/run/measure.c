@@ -48,7 +48,7 @@ _Static_assert(SIZES <= ECHI_TIMES_MAX, "more sizes than struct echi_times holds
 
 struct bench {
     const struct echi_job *job;
-    const struct echi_device *device;
+    struct echi_device *device;
     struct echi_stack *trunk, *head;
     struct echi_buffer *params, *grads;
     echi_real *rows, *cut_rows;
@@ -180,14 +180,22 @@ static void variation_of(struct timing *t, struct echi_times *out) {
     out->stutter_factor = stutters ? fmin(stuttered / stutters, 1000) : 0;
 }
 
-/* Stacks and arrays for steps of up to `most` samples, filled with numbers of the size that samples have. */
-static ech_status bench_open(const struct echi_job *job, struct echi_device *device, int most, struct bench *b, struct ech_error *err) {
+static size_t bench_bytes(const struct bench *b) { return echi_stack_bytes(b->trunk) + (b->head ? echi_stack_bytes(b->head) : 0); }
+
+/* Stacks for steps of up to `most` samples. */
+static ech_status bench_stacks(struct bench *b, const struct echi_job *job, struct echi_device *device, int most, struct ech_error *err) {
     const bool cut = job->cut > 0;
     *b = (struct bench){.job = job, .device = device};
     ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers, cut ? job->cut : job->model->n_layers, most, &b->trunk, err));
     if (cut) ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers + job->cut, job->model->n_layers - job->cut, most, &b->head, err));
-    ECHI_TRY(echi_buffer_create_pinned(device, job->n_params * sizeof(echi_real), &b->params, err));
-    ECHI_TRY(echi_buffer_create_pinned(device, job->n_params * sizeof(echi_real), &b->grads, err));
+    return ECH_OK;
+}
+
+/* What goes through them, filled with numbers of the size that samples have. */
+static ech_status bench_fill(struct bench *b, int most, struct ech_error *err) {
+    const struct echi_job *job = b->job;
+    ECHI_TRY(echi_buffer_create_pinned(b->device, job->n_params * sizeof(echi_real), &b->params, err));
+    ECHI_TRY(echi_buffer_create_pinned(b->device, job->n_params * sizeof(echi_real), &b->grads, err));
     b->rows = echi_alloc_aligned((size_t)most * echi_shape_size(job->model->input) * sizeof *b->rows);
     b->cut_rows = echi_alloc_aligned((size_t)most * (job->cut_width ? job->cut_width : 1) * sizeof *b->cut_rows);
     b->labels = calloc((size_t)most, sizeof *b->labels);
@@ -202,8 +210,6 @@ static ech_status bench_open(const struct echi_job *job, struct echi_device *dev
     for (size_t i = 0; i < (size_t)most * job->cut_width; i++) b->cut_rows[i] = (echi_real)(i % 13) / 10;
     return ECH_OK;
 }
-
-static size_t bench_bytes(const struct bench *b) { return echi_stack_bytes(b->trunk) + (b->head ? echi_stack_bytes(b->head) : 0); }
 
 static void bench_close(struct bench *b) {
     echi_stack_destroy(b->trunk);
@@ -226,13 +232,14 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     ech_status status = ECH_OK;
     memset(out, 0, sizeof *out);
     echi_slowness_begin(&slowness, slow);
-    ECHI_TRY_GOTO(bench_open(job, device, ECHI_SPARE_BLOCK, &b, err), out);
+    ECHI_TRY_GOTO(bench_stacks(&b, job, device, ECHI_SPARE_BLOCK, err), out);
     const uint32_t most = echi_exec_spare_rows(bench_bytes(&b), sizes[SIZES - 1]);
     while (timing.sizes < SIZES && sizes[timing.sizes] <= most) timing.sizes++;
     if (most > ECHI_SPARE_BLOCK) {
         bench_close(&b);
-        ECHI_TRY_GOTO(bench_open(job, device, (int)most, &b, err), out);
+        ECHI_TRY_GOTO(bench_stacks(&b, job, device, (int)most, err), out);
     }
+    ECHI_TRY_GOTO(bench_fill(&b, (int)most, err), out);
     const int64_t began = echi_now();
     while (timing.sweeps < SWEEPS && (timing.sweeps == 0 || (double)(echi_now() - began) < LONG_SWEEPS * 1e9)) {
         const int sweep = timing.sweeps++;
@@ -322,7 +329,8 @@ ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *de
     double least[COSTS] = {0};
     ech_status status = ECH_OK;
     for (uint32_t i = 0; i < times->count && times->n[i] <= COST_SAMPLES; i++) c.n = (int)times->n[i];
-    ECHI_TRY_GOTO(bench_open(job, device, c.n, &b, err), out);
+    ECHI_TRY_GOTO(bench_stacks(&b, job, device, c.n, err), out);
+    ECHI_TRY_GOTO(bench_fill(&b, c.n, err), out);
     ECHI_TRY_GOTO(echi_buffer_create_pinned(device, job->n_params * sizeof(echi_real), &c.momentum, err), out);
     ECHI_TRY_GOTO(echi_buffer_create_pinned(device, job->n_params * sizeof(echi_real), &c.out, err), out);
     for (int run = 0; run < COST_RUNS; run++)

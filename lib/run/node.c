@@ -205,18 +205,19 @@ int echi_node_threads(const struct ech_config *c) {
     return own < 1 ? 1 : own < ECHI_TEAM_MOST ? own : ECHI_TEAM_MOST;
 }
 
-static ech_status make_exec(struct echi_node *n, int threads) {
-    const struct ech_config *c = n->c->config;
-    if (c->cache[0]) ECHI_TRY(echi_folder_make(c->cache, n->err));
-    ECHI_TRY(echi_exec_create(n->job, c->device, threads, echi_config_level(c), c->cache[0] ? c->cache : NULL, &n->exec, n->err));
-    const struct echi_device_info *info = echi_device_describe(echi_exec_device(n->exec));
-    if (c->sync_norm && !info->host_memory)
-        return echi_fail(n->err, ECH_E_UNSUPPORTED, "run.exec", "--sync-norm is for the device cpu, and this node has %s (%s): give --device cpu, or leave "
-                         "it out", info->backend, info->name);
-    if (c->slow > 1 && !info->host_memory)
-        return echi_fail(n->err, ECH_E_UNSUPPORTED, "run.exec", "--slow goes by the time that the processor computes, and this node computes on %s (%s): "
-                         "leave it out, or give --device cpu", info->backend, info->name);
-    return ECH_OK;
+ech_status echi_node_exec(const struct ech_config *c, const struct echi_job *job, struct echi_exec **out, struct ech_error *err) {
+    if (c->cache[0]) ECHI_TRY(echi_folder_make(c->cache, err));
+    ECHI_TRY(echi_exec_create(job, c->device, echi_node_threads(c), echi_config_level(c), c->cache[0] ? c->cache : NULL, out, err));
+    const struct echi_device_info *info = echi_device_describe(echi_exec_device(*out));
+    if (info->host_memory || (!c->sync_norm && c->slow <= 1)) return ECH_OK;
+    const ech_status status =
+        c->sync_norm ? echi_fail(err, ECH_E_UNSUPPORTED, "run.exec", "--sync-norm is for the device cpu, and this node has %s (%s): give --device cpu, or "
+                                 "leave it out", info->backend, info->name)
+                     : echi_fail(err, ECH_E_UNSUPPORTED, "run.exec", "--slow goes by the time that the processor computes, and this node computes on %s "
+                                 "(%s): leave it out, or give --device cpu", info->backend, info->name);
+    echi_exec_destroy(*out);
+    *out = NULL;
+    return status;
 }
 
 ech_status echi_node_run(const struct echi_node_config *config, struct ech_report *report, struct ech_error *err) {
@@ -234,7 +235,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     n->began = echi_node_now(n);
     ech_status status;
     struct echi_about about = {0};
-    ECHI_TRY_GOTO(make_exec(n, echi_node_threads(config->config)), out);
+    ECHI_TRY_GOTO(echi_node_exec(config->config, n->job, &n->exec, n->err), out);
     if (n->rank == 0) ECHI_TRY_GOTO(make_coordinator(n, &about), out);
     ECHI_TRY_GOTO(open_recorder(n, &about), out);
     ECHI_TRY_GOTO(open_wire(n), out);

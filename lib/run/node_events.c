@@ -352,8 +352,7 @@ static bool place_params(struct echi_node *n, const struct echi_net_event *e, co
 static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, const struct echi_msg *m) {
     if (!echi_kind_has_payload(e->kind)) return true;
     if (!n->planned || m->to_role != echi_node_role(e->cookie)) return false;
-    const bool of_layer = e->kind == ECHI_KIND_PUSH || e->kind == ECHI_KIND_NORM || e->kind == ECHI_KIND_NORM_ALL;
-    if (of_layer && m->layer >= n->job->n_layers) return false;
+    if (echi_kind_of_layer(e->kind) && m->layer >= n->job->n_layers) return false;
     if ((e->kind == ECHI_KIND_ACT || e->kind == ECHI_KIND_ACT_GRAD) && m->lease.n > 1u << 20) return false;
     size_t at, len;
     echi_node_extent(n, e->kind, m, m->from_role == ECHI_ROLE_HEAD || m->to_role == ECHI_ROLE_HEAD, &at, &len);

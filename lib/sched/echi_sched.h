@@ -245,6 +245,7 @@ enum echi_kind {
 const char *echi_kind_name(int kind);
 int echi_kind_priority(int kind);
 bool echi_kind_has_payload(int kind);
+bool echi_kind_of_layer(int kind);      /* its payload is of one layer, which the message names */
 /* Bytes of an encoded message of this kind at most, among so many nodes, the roles and a body behind them included. */
 uint32_t echi_kind_meta_cap(int kind, int world);
 

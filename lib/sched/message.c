@@ -61,6 +61,8 @@ static const uint16_t fields[ECHI_KINDS] = {
     [ECHI_KIND_NORM_ALL] = F_LEASE | F_LAYER | F_FLAG | F_SAMPLES,
 };
 
+bool echi_kind_of_layer(int kind) { return echi_kind_has_payload(kind) && fields[kind] & F_LAYER; }
+
 /* Kinds that are not encoded here, but carry a body of their own behind the two role bytes; a plan's grows with the world. */
 static const uint16_t bodies[ECHI_KINDS] = {
     [ECHI_KIND_MEASURED] = ECHI_TIMES_BYTES_MAX,
