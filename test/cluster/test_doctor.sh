@@ -55,6 +55,8 @@ doctor 17 '^  "link": .*"ok": false, "trouble": "no coordinator at 127\.0\.0\.1:
 doctor 2 'training would fail: .*leads off this machine: give --key' --world 2 --rank 1 --coordinator 203.0.113.9:7000 --join-timeout 1
 doctor 2 'training would fail: .*no address of this machine' --world 2 --coordinator 203.0.113.9:7000 --insecure
 doctor '2|16' "training would fail: .*device 'cpu:7'" --device cpu:7
+doctor 0 '^  ok    (cpu:0|cuda:[0-9]+|opencl:[0-9]+) \(this node.s\)' --device auto
+if grep -qE '^  ok    opencl:0' "$work/out"; then doctor 16 'training would fail: --slow .*give --device cpu' --device opencl --slow 2; fi
 
 # --- words
 refuse_doctor() { ends_with "$1" "$2" doctor "${@:3}"; [ "$(wc -l <"$work/err")" = 1 ] && [ ! -s "$work/out" ] || bad "not one line: echelon doctor ${*:3}"; }
