@@ -36,7 +36,7 @@ if command -v python3 >/dev/null; then check "no JSON" python3 -c 'import json, 
 free_port
 "$echelon" doctor --listen --coordinator "127.0.0.1:$port" 2>"$work/9.log" &
 nodes[9]=$!
-up() { for _ in $(seq 100); do grep -q "listening at 127.0.0.1:$port" "$work/9.log" && return; sleep 0.1; done; bad "--listen does not listen"; }
+up() { for _ in $(seq 100); do grep -qs "listening at 127.0.0.1:$port" "$work/9.log" && return; sleep 0.1; done; bad "--listen does not listen"; }
 up
 doctor 20 '^training would fail: .*the port is in use' --world 2 --coordinator "127.0.0.1:$port"
 says '^  BAD   not free$'
