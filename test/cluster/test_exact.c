@@ -26,6 +26,7 @@
 #include "echi_sha256.h"
 
 #define WORLD_MAX 7
+#define DEVICES_MOST 8
 #define BATCH 24
 #define SAMPLES 333                 /* of an epoch: 13 rounds and one of 21 */
 #define STEPS 50
@@ -86,6 +87,8 @@ static struct run {
     bool separated, deterministic, restart, sync_norm;
     const char *schedule;               /* NULL: lr stays; else with a warm-up, and Nesterov's momentum */
     const char *adam;                   /* NULL, or in the place of SGD: "adam", "adamw" */
+    char device[DEVICES_MOST][32];      /* rank r has the r-th of them, and so on in turn */
+    int devices;                        /* 0: all have the CPU */
     bool plain;                         /* with no more instructions than every processor of its kind has */
     struct echi_net_hub *hub;           /* NULL: TCP */
     pthread_mutex_t mutex;
@@ -186,6 +189,7 @@ static void train(const struct shape *s, const echi_real *start, echi_real *end,
         assert_int_equal(ech_config_set(c, "separate", s->separate, NULL), ECH_OK);
         assert_int_equal(ech_config_set(c, "isa", run.plain ? "base" : "auto", NULL), ECH_OK);
         assert_int_equal(ech_config_set(c, "shares", s->shares, NULL), ECH_OK);
+        if (run.devices) assert_int_equal(ech_config_set(c, "device", run.device[r % run.devices], NULL), ECH_OK);
         c->on_bound = on_bound;
     }
     memcpy(end, start, run.params * sizeof *end);
@@ -376,7 +380,10 @@ static void test_adam(void **state) {
 
 static void sums_alike(const char *text, int n_shapes) {
     echi_real *start = open_run(text), *end = room(run.params);
+    const int devices = run.devices;
+    run.devices = 0;
     train(&one, start, end, NULL);
+    run.devices = devices;
     echi_real *gradient = run.gradient, *weights = run.weights;
     run.gradient = room(ROUNDS * run.params);
     run.weights = room(ROUNDS * run.params);
@@ -406,6 +413,22 @@ static void test_summed_gradients_from_the_same_weights(void **state) {
     sums_alike(residual_text, SHAPES);
     sums_alike(NULL, NAMED);
     sums_alike(norm_text, SHAPES);
+}
+
+/* One job over everything that is here: the CPU, and whatever OpenCL and CUDA have. Their products sum in other orders. */
+static void test_summed_gradients_of_unlike_devices(void **state) {
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip();   /* what drivers do on threads of their own is not watched */
+#endif
+    struct echi_device_info info;
+    while (run.devices < DEVICES_MOST && echi_device_at(run.devices, run.device[run.devices], sizeof run.device[0], &info)) run.devices++;
+    if (run.devices > 1) {
+        sums_alike(small_text, WHOLE);
+        sums_alike(residual_text, NAMED);
+        sums_alike(NULL, NAMED);
+    } else print_message("nothing here but the CPU (apt-get install ocl-icd-libopencl1 pocl-opencl-icd)\n");
+    run.devices = 0;
 }
 
 /* What every machine and every compiler comes to: the first eight bytes of SHA-256 over the weights after 50 steps. Whoever
@@ -462,7 +485,8 @@ static void test_deterministic_runs_end_in_the_same_bits(void **state) {
     run.adam = NULL;
 }
 
-#define TESTS cmocka_unit_test(test_summed_gradients_from_the_same_weights), cmocka_unit_test(test_deterministic_runs_end_in_the_same_bits)
+#define TESTS cmocka_unit_test(test_summed_gradients_from_the_same_weights), \
+              cmocka_unit_test(test_summed_gradients_of_unlike_devices), cmocka_unit_test(test_deterministic_runs_end_in_the_same_bits)
 
 #endif
 
