@@ -154,6 +154,11 @@ ech_status echi_exec_setup_kept(struct echi_exec *exec, struct ech_error *err); 
  * own worker for weights of another owner, once each. On the thread that runs tasks; events may go on under the plan before, which is
  * that of the setup. */
 ech_status echi_exec_regroup(struct echi_exec *exec, const struct echi_plan *plan, struct ech_error *err);
+/* After the setup, where this node's samples are the library's to read: from now on they are read while others are computed, if that pays.
+ * spare: there is a processor besides those that compute. */
+ech_status echi_exec_read_ahead(struct echi_exec *exec, bool spare, struct ech_error *err);
+/* A step with the samples of this lease will come next, if all goes well. Any thread; does not wait. */
+void echi_exec_expect(struct echi_exec *exec, const struct echi_lease *lease);
 void *echi_exec_slot(struct echi_exec *exec, struct echi_slot slot, size_t *out_bytes);   /* NULL when there is none */
 /* Bytes that are held, by what is in them: exec_bytes.c. */
 struct echi_exec_bytes {
@@ -205,6 +210,7 @@ struct echi_node_config {
 };
 /* Threads of computation. Where nobody said how many, those who meet at an address that only this machine reaches share its processors. */
 int echi_node_threads(const struct ech_config *config);
+bool echi_node_has_spare(const struct ech_config *config);   /* a processor is left for other work */
 /* What a node of this run computes with: on config's device, with its programs kept in config's cache. ECH_E_UNSUPPORTED where options ask for what
  * the device cannot do. */
 ech_status echi_node_exec(const struct ech_config *config, const struct echi_job *job, struct echi_exec **out, struct ech_error *err);

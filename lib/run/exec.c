@@ -47,17 +47,14 @@ void echi_exec_destroy(struct echi_exec *x) {
     for (int i = 0; i < ECHI_STRANDS; i++) echi_stack_destroy(x->trunk[i]);
     echi_stack_destroy(x->head);
     echi_stack_destroy(x->eval);
-    free(x->rows);
+    echi_ahead_destroy(x->ahead);
+    echi_samples_destroy(&x->samples);
+    echi_samples_destroy(&x->looked_at);
     free(x->head_rows);
     free(x->head_rows_grad);
-    free(x->eval_rows);
-    free(x->labels);
     free(x->head_labels);
-    free(x->eval_labels);
-    free(x->index);
     free(x->who);
     free(x->head_who);
-    free(x->eval_index);
     echi_granules_destroy(x);
     echi_codec_destroy(x);
     echi_buffer_destroy(x->rounded);
@@ -83,14 +80,19 @@ ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int fi
     return ECH_OK;
 }
 
-static ech_status sample_room(const struct echi_exec *x, uint32_t n, echi_real **rows, uint16_t **labels, uint32_t **index,
-                              struct ech_error *err) {
-    const struct echi_shape s = x->job->data->shape;
+ech_status echi_samples_create(struct echi_samples *out, const struct echi_job *job, uint32_t n, struct ech_error *err) {
+    const struct echi_shape s = job->data->shape;
     size_t floats;
     if (!echi_mul_size(n, echi_shape_size(s), &floats)) return echi_fail_memory(err, "run.setup", "a batch of samples");
-    ECHI_TRY(allocate(rows, floats, sizeof **rows, "a batch of samples", err));
-    ECHI_TRY(allocate(labels, n, sizeof **labels, "a batch of labels", err));
-    return allocate(index, n, sizeof **index, "a batch of sample numbers", err);
+    ECHI_TRY(allocate(&out->rows, floats, sizeof *out->rows, "a batch of samples", err));
+    ECHI_TRY(allocate(&out->labels, n, sizeof *out->labels, "a batch of labels", err));
+    return allocate(&out->index, n, sizeof *out->index, "a batch of sample numbers", err);
+}
+
+void echi_samples_destroy(struct echi_samples *samples) {
+    free(samples->rows);
+    free(samples->labels);
+    free(samples->index);
 }
 
 ech_status echi_exec_stack(struct echi_exec *x, int first, int end, uint32_t n, struct echi_stack **out, struct ech_error *err) {
@@ -133,7 +135,7 @@ static ech_status setup_worker(struct echi_exec *x, const struct echi_plan *p, u
     for (int i = 0; i < p->strands && !p->deterministic; i++)
         ECHI_TRY(echi_exec_stack(x, 0, p->separated ? x->job->cut : x->job->model->n_layers, n, &x->trunk[i], err));
     if (p->deterministic) ECHI_TRY(echi_granules_setup_worker(x, n, err));
-    ECHI_TRY(sample_room(x, n, &x->rows, &x->labels, &x->index, err));
+    ECHI_TRY(echi_samples_create(&x->samples, x->job, n, err));
     ECHI_TRY(allocate(&x->who, n, sizeof *x->who, "a batch of sample numbers", err));
     if (!p->separated) return ECH_OK;
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_WORKER_ACT, 0, p->strands, n * (sizeof(echi_real) * x->job->cut_width + ECHI_LABEL_BYTES), err));
@@ -209,7 +211,7 @@ static ech_status setup_look(struct echi_exec *x, struct ech_error *err) {
         x->eval = NULL;
         ECHI_TRY(echi_exec_stack(x, 0, layers, x->look_rows, &x->eval, err));
     }
-    return sample_room(x, x->look_rows, &x->eval_rows, &x->eval_labels, &x->eval_index, err);
+    return echi_samples_create(&x->looked_at, x->job, x->look_rows, err);
 }
 
 ech_status echi_exec_setup(struct echi_exec *x, const struct echi_setup *setup, struct ech_error *err) {
@@ -325,6 +327,22 @@ ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch,
     return ECH_OK;
 }
 
+ech_status echi_exec_samples(struct echi_exec *x, const struct echi_lease *l, struct ech_error *err) {
+    struct echi_samples *s = &x->samples;
+    echi_job_rows(x->job, l->epoch, l->start, l->n, x->who);
+    if (x->ahead) return echi_ahead_take(x->ahead, l, s, err);
+    echi_job_samples(x->job, l, s->index);
+    return echi_exec_read(x->job, false, l->epoch, s->index, (int)l->n, s->rows, s->labels, err);
+}
+
+ech_status echi_exec_read_ahead(struct echi_exec *x, bool spare, struct ech_error *err) {
+    const struct echi_plan *p = &x->setup->plan;
+    if (!x->job->model || p->group_of[x->setup->rank] == ECHI_NONE) return ECH_OK;
+    return echi_ahead_create(x->job, echi_plan_step(p, x->setup->rank), spare, &x->ahead, err);
+}
+
+void echi_exec_expect(struct echi_exec *x, const struct echi_lease *lease) { echi_ahead_expect(x->ahead, lease); }
+
 /* ---- sync_norm: a step stops at batch-norms, of which the stack's unit norm_unit(i) begins with number i of the setup ---- */
 
 static int norm_unit(const struct echi_stack *stack, int i) {
@@ -355,10 +373,8 @@ static ech_status join_norms(struct echi_exec *x, const struct echi_task *task) 
 static ech_status begin_step(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
     const struct echi_lease *l = &task->lease;
     struct echi_stack *trunk = x->trunk[task->strand];
-    echi_job_samples(x->job, l, x->index);
-    ECHI_TRY(echi_exec_read(x->job, false, l->epoch, x->index, (int)l->n, x->rows, x->labels, err));
-    ECHI_TRY(echi_stack_input(trunk, (int)l->n, x->rows, err));
-    echi_job_rows(x->job, l->epoch, l->start, l->n, x->who);
+    ECHI_TRY(echi_exec_samples(x, l, err));
+    ECHI_TRY(echi_stack_input(trunk, (int)l->n, x->samples.rows, err));
     return echi_exec_train(x, trunk, x->who, l->n, task->divisor, err);
 }
 
@@ -377,11 +393,11 @@ static ech_status forward(struct echi_exec *x, const struct echi_task *task, str
     if (task->kind == ECHI_TASK_FORWARD) {
         echi_real *rows = echi_exec_slot(x, task->act, NULL);
         ECHI_TRY(echi_stack_output(trunk, rows, err));
-        echi_labels_put(rows + l->n * x->job->cut_width, x->labels, l->n);
+        echi_labels_put(rows + l->n * x->job->cut_width, x->samples.labels, l->n);
         return ECH_OK;
     }
     int correct = 0;
-    ECHI_TRY(echi_stack_loss(trunk, x->labels, (echi_real)1 / (echi_real)task->divisor, &result->loss[0], &correct, err));
+    ECHI_TRY(echi_stack_loss(trunk, x->samples.labels, (echi_real)1 / (echi_real)task->divisor, &result->loss[0], &correct, err));
     result->loss[0] = echi_exec_sane_loss(result->loss[0], l->n);
     result->correct[0] = (uint32_t)correct;
     return ECH_OK;
@@ -562,13 +578,13 @@ static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct
     uint32_t hits = 0;
     for (uint32_t at = 0; at < all; at += x->look_rows) {
         const int n = (int)(all - at < x->look_rows ? all - at : x->look_rows);
-        for (int i = 0; i < n; i++) x->eval_index[i] = at + (uint32_t)i;
-        ECHI_TRY(echi_exec_read(x->job, true, 0, x->eval_index, n, x->eval_rows, x->eval_labels, err));
-        ECHI_TRY(echi_stack_input(x->eval, n, x->eval_rows, err));
+        for (int i = 0; i < n; i++) x->looked_at.index[i] = at + (uint32_t)i;
+        ECHI_TRY(echi_exec_read(x->job, true, 0, x->looked_at.index, n, x->looked_at.rows, x->looked_at.labels, err));
+        ECHI_TRY(echi_stack_input(x->eval, n, x->looked_at.rows, err));
         for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->eval, u, slot(x, task->weights), err));
         double loss;
         int correct = 0;
-        ECHI_TRY(echi_stack_loss(x->eval, x->eval_labels, 0, &loss, &correct, err));
+        ECHI_TRY(echi_stack_loss(x->eval, x->looked_at.labels, 0, &loss, &correct, err));
         hits += (uint32_t)correct;
     }
     result->accuracy = (double)hits / all;

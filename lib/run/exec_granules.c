@@ -37,17 +37,11 @@ void echi_granules_destroy(struct echi_exec *x) {
     echi_buffer_destroy(x->of_granule);
 }
 
-static ech_status read_lease(struct echi_exec *x, const struct echi_lease *l, struct ech_error *err) {
-    echi_job_samples(x->job, l, x->index);
-    echi_job_rows(x->job, l->epoch, l->start, l->n, x->who);
-    return echi_exec_read(x->job, false, l->epoch, x->index, (int)l->n, x->rows, x->labels, err);
-}
-
 static ech_status forward(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, uint32_t granule,
                           struct ech_error *err) {
     const size_t at = granule * ECHI_GRANULE * echi_shape_size(x->job->data->shape);
     const int units = echi_stack_units(stack);
-    ECHI_TRY(echi_stack_input(stack, samples_in(task->lease.n, granule), x->rows + at, err));
+    ECHI_TRY(echi_stack_input(stack, samples_in(task->lease.n, granule), x->samples.rows + at, err));
     ECHI_TRY(echi_exec_train(x, stack, x->who + granule * ECHI_GRANULE, (uint32_t)samples_in(task->lease.n, granule), task->divisor, err));
     for (int u = 0; u < units; u++) {
         ECHI_TRY(echi_stack_forward(stack, u, slot(x, task->weights), err));
@@ -77,12 +71,12 @@ static ech_status backward(struct echi_exec *x, const struct echi_task *task, st
 
 static ech_status step(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err) {
     struct echi_stack *stack = x->granule[0];
-    ECHI_TRY(read_lease(x, &task->lease, err));
+    ECHI_TRY(echi_exec_samples(x, &task->lease, err));
     for (uint32_t g = 0; g < granules_of(task->lease.n); g++) {
         double loss = 0;
         int correct = 0;
         ECHI_TRY(forward(x, task, stack, g, err));
-        ECHI_TRY(echi_stack_loss(stack, x->labels + g * ECHI_GRANULE, (echi_real)1 / (echi_real)task->divisor, &loss, &correct, err));
+        ECHI_TRY(echi_stack_loss(stack, x->samples.labels + g * ECHI_GRANULE, (echi_real)1 / (echi_real)task->divisor, &loss, &correct, err));
         result->loss[0] += whole_loss(loss);
         result->correct[0] += (uint32_t)correct;
         ECHI_TRY(backward(x, task, stack, g, result, err));
@@ -93,12 +87,12 @@ static ech_status step(struct echi_exec *x, const struct echi_task *task, struct
 
 static ech_status trunk_forward(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {
     echi_real *rows = echi_exec_slot(x, task->act, NULL);
-    ECHI_TRY(read_lease(x, &task->lease, err));
+    ECHI_TRY(echi_exec_samples(x, &task->lease, err));
     for (uint32_t g = 0; g < granules_of(task->lease.n); g++) {
         ECHI_TRY(forward(x, task, x->granule[g], g, err));
         ECHI_TRY(echi_stack_output(x->granule[g], rows + g * ECHI_GRANULE * x->job->cut_width, err));
     }
-    echi_labels_put(rows + task->lease.n * x->job->cut_width, x->labels, task->lease.n);
+    echi_labels_put(rows + task->lease.n * x->job->cut_width, x->samples.labels, task->lease.n);
     return ECH_OK;
 }
 

@@ -198,12 +198,17 @@ static ech_status open_wire(struct echi_node *n) {
     return status;
 }
 
+static int own_processors(const struct ech_config *c) {
+    return echi_cpu_count() / (echi_address_text_is_loopback(c->coordinator) ? c->world : 1);
+}
+
 int echi_node_threads(const struct ech_config *c) {
     if (c->threads > 0) return c->threads;
-    const bool together = echi_address_text_is_loopback(c->coordinator);
-    const int processors = echi_cpu_count(), own = processors / (together ? c->world : 1);
+    const int own = own_processors(c);
     return own < 1 ? 1 : own < ECHI_TEAM_MOST ? own : ECHI_TEAM_MOST;
 }
+
+bool echi_node_has_spare(const struct ech_config *c) { return own_processors(c) > echi_node_threads(c); }
 
 ech_status echi_node_exec(const struct ech_config *c, const struct echi_job *job, struct echi_exec **out, struct ech_error *err) {
     if (c->cache[0]) ECHI_TRY(echi_folder_make(c->cache, err));

@@ -36,6 +36,8 @@ void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event
         echi_node_check_recorder(n);
     }
     perform(n, &list);
+    struct echi_lease next;
+    if (role == ECHI_ROLE_WORKER && echi_worker_next(n->worker, &next)) echi_exec_expect(n->exec, &next);
 }
 
 /* What the wire said to a send or a post. A peer that is gone is dealt with by its LOST event; until that is here, or after

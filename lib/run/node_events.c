@@ -128,6 +128,9 @@ static void make_slots(void *self) {
     struct echi_node *n = self;
     n->slots_status = echi_exec_setup(n->exec, &n->setup, &n->slots_error);
     if (n->slots_status == ECH_OK) n->slots_status = stand_checkpoints(n, &n->slots_error);
+    /* Who is played slow reads slowly, too: on the lane, which is held up. */
+    if (n->slots_status == ECH_OK && n->c->config->slow <= 1)
+        n->slots_status = echi_exec_read_ahead(n->exec, echi_node_has_spare(n->c->config), &n->slots_error);
     atomic_store(&n->has_slots, true);
 }
 

@@ -65,7 +65,7 @@ struct echi_worker {
     struct {                                      /* `local`; strand[0] has the lease in hand and what is known of the weights */
         bool busy;                                /* a task is out */
         bool fresh;                               /* weights have come that the own ones do not rest on yet */
-        uint32_t done;                            /* samples of the lease in hand that steps were made of */
+        uint32_t done;                            /* samples of the lease in hand that steps were begun of */
         uint64_t behind;                          /* own samples that are in the own weights, and not in those that came last */
         uint64_t seen;                            /* of the lease in hand */
         struct echi_delta delta[ECHI_DELTAS];
@@ -73,8 +73,11 @@ struct echi_worker {
 };
 void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup);
 void echi_worker_step(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
+/* The samples that it is likely to compute after what it is at, for who reads them ahead; false: none are known. */
+bool echi_worker_next(const struct echi_worker *w, struct echi_lease *out);
 /* worker_local.c: the same under `local`; worker.c hands it all events but leases. */
 void echi_worker_local(struct echi_worker *w, const struct echi_event *event, struct echi_actions *out);
+bool echi_worker_local_next(const struct echi_worker *w, struct echi_lease *out);
 
 /* ---- owner of the trunk, or of all layers, for one group ---- */
 struct echi_push {

@@ -476,3 +476,9 @@ void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct 
     decode(w, out);
     begin(w, e->now, out);
 }
+
+bool echi_worker_next(const struct echi_worker *w, struct echi_lease *out) {
+    if (w->policy->local) return echi_worker_local_next(w, out);
+    if (w->n_leases > 0) *out = w->lease[0];
+    return w->n_leases > 0;
+}

@@ -67,14 +67,28 @@ static bool take_lease(struct echi_worker *w) {
     return true;
 }
 
-/* Part of the lease in hand that one step takes. */
+/* What one step takes of a lease of which `done` samples are taken. */
+static struct echi_lease part_of(const struct echi_worker *w, const struct echi_lease *lease, uint32_t done) {
+    const uint32_t most = echi_plan_step(&w->setup->plan, w->setup->rank), left = lease->n - done;
+    struct echi_lease part = *lease;
+    part.start += done;
+    part.n = left < most ? left : most;
+    return part;
+}
+
+bool echi_worker_local_next(const struct echi_worker *w, struct echi_lease *out) {
+    const struct echi_strand *s = &w->strand[0];
+    const bool in_hand = s->phase == ECHI_STRAND_BACKWARD && w->local.done < s->lease.n;
+    if (!in_hand && w->n_leases == 0) return false;
+    *out = in_hand ? part_of(w, &s->lease, w->local.done) : part_of(w, &w->lease[0], 0);
+    return true;
+}
+
 static void step(struct echi_worker *w, struct echi_actions *out) {
     const struct echi_lease *l = &w->strand[0].lease;
-    const uint32_t most = echi_plan_step(&w->setup->plan, w->setup->rank), left = l->n - w->local.done;
     struct echi_task *t = compute(w, ECHI_TASK_STEP, out);
-    t->lease = *l;
-    t->lease.start += w->local.done;
-    t->lease.n = left < most ? left : most;
+    t->lease = part_of(w, l, w->local.done);
+    w->local.done += t->lease.n;
     t->weights = OWN;
     t->grads = GRADS;
     t->divisor = echi_plan_divisor(&w->setup->plan, l);
@@ -165,7 +179,6 @@ static void on_computed(struct echi_worker *w, const struct echi_event *e, struc
         if (!(s->loss - s->loss == 0))
             return echi_act_fault(out, ECH_E_DIVERGED,
                                   "the loss has grown beyond all numbers: lower --lr, or look for bad samples in the data");
-        w->local.done += e->task->lease.n;
         return apply(w, &e->task->lease, out);
     case ECHI_TASK_LOCAL_DELTA: return on_delta(w, e->task, out);
     case ECHI_TASK_LOCAL_JOIN:
