@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What a small board gets, under qemu: no board was at hand. The archive of PROFILE=edge for AArch64, where the vector kernels become NEON:
-# the arithmetic's tests (a part of their cases, for it is some twenty times slower there), the size of a program that trains, and one run of
+# the tests of the arithmetic (a part of their cases, for it is some twenty times slower there) and of units, the size of a program that trains, and one run of
 # an x86-64 node and an emulated one, to the same bits as two x86-64 nodes. And the command of STATIC=1, which asks for no library.
 # Takes gcc for AArch64, qemu-user, and cmocka for it, which is fetched beside the build when this is Debian.
 #   PART=12    every twelfth case
@@ -22,22 +22,28 @@ if [ ! -e "$debian/usr/include/cmocka.h" ]; then
         skip "emulated: no cmocka for AArch64 can be fetched ($(tail -n 1 "$debian/log")): skipped"
 fi
 library=$debian/usr/lib/$machine
-tests=(test_exact_sums test_flat test_grad test_stack test_parity test_known_answer)
+tests=(ops/test_{exact_sums,flat,grad,stack,parity,known_answer}
+    unit/test_{adam,address_static,ahead,available,codec_roles,config,crypto,crypto_word32,damping,data,data_callback,fuzz_net,granules,lessons,messages}
+    unit/test_{model,model_text,net,net_join,node,plan_file,port,pure,ratio,report,safetensors,schedule,silence,sync_norm,team})
 builds() { make -j2 WERROR=1 "$@" >"$debian/build.log" 2>&1 || { tail -n 20 "$debian/build.log"; exit 1; }; }
-LDFLAGS="-L$library" builds PROFILE=edge CROSS_COMPILE=$cross B="$build" CPPFLAGS="-I$debian/usr/include" "${tests[@]/#/$build/test/ops/}" "$build/worker"
+LDFLAGS="-L$library" builds PROFILE=edge CROSS_COMPILE=$cross B="$build" CPPFLAGS="-I$debian/usr/include" "${tests[@]/#/$build/test/}" "$build/worker"
 builds STATIC=1 CROSS_COMPILE=$cross
 builds build/worker
 set +e
 emulated() { qemu-aarch64 -L /usr/$machine -E LD_LIBRARY_PATH="$library" "$@"; }
 
-# --- the arithmetic
-for test in "${tests[@]}"; do
-    checks=$((checks + 1))
-    TEST_PART=${PART:-12} emulated "$build/test/ops/$test" >"$work/$test.log" 2>&1 && continue
+# --- the arithmetic, and the units but those that take minutes here
+export TEST_PART=${PART:-12} library machine build work
+export -f emulated
+printf '%s\n' "${tests[@]}" |
+    xargs -P "$(nproc)" -I @ bash -c 'emulated "$build/test/@" >"$work/${1#*/}.log" 2>&1 || echo "@" >>"$work/failed"' one @
+checks=$((checks + ${#tests[@]}))
+for test in $(cat "$work/failed" 2>/dev/null); do
     failures=$((failures + 1))
     echo "FAILED  aarch64/$test"
-    grep -vE 'RUN|      OK' "$work/$test.log" | tail -n 12
+    grep -vE 'RUN|      OK' "$work/${test#*/}.log" | tail -n 12
 done
+unset TEST_PART
 
 # --- what a program that trains weighs, and whom it asks for
 text=$(${cross}size "$build/worker" | awk 'END { print $1 }')

@@ -410,7 +410,7 @@ static void library_is_found_or_not(void **state) {
 }
 
 /* The kernel's own list of what it lets programs use. */
-static bool listed(const char *flag) {
+static inline bool listed(const char *flag) {
     FILE *f = fopen("/proc/cpuinfo", "r");
     static char line[16384];
     bool found = false;
@@ -424,11 +424,14 @@ static bool listed(const char *flag) {
     return found;
 }
 
+/* Under an emulator the kernel lists another processor's: levels are x86's. */
 static void cpu_level_is_what_the_kernel_says(void **state) {
     (void)state;
     enum echi_cpu_level expected = ECHI_CPU_BASE;
+#if defined __x86_64__ || defined __i386__
     if (listed("avx2") && listed("fma")) expected = ECHI_CPU_AVX2;
     if (expected == ECHI_CPU_AVX2 && listed("avx512f") && listed("avx512bw") && listed("avx512dq") && listed("avx512vl")) expected = ECHI_CPU_AVX512;
+#endif
     assert_int_equal(echi_cpu_level(), expected);
 }
 
