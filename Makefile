@@ -9,6 +9,7 @@
 # their own. STATIC=1: a command that needs no shared library (CPU only). CROSS_COMPILE=aarch64-linux-gnu- SYSROOT=/board: for
 # another machine, with the headers and libraries of its own system. PROFILE=edge: an archive for small boards, made for size, without
 # the command; BACKENDS="cpu ...": with no other kinds of devices. make libc: which C library asks for what was built.
+# NVCC=, CLANG=: without the kernels that this compiler makes for CUDA.
 # DOUBLE=1: all arithmetic in double, for the test of exactness; see ops/echi_real.h.
 # make test ONLY=port runs the tests with that in their name; ECH_INSTALL=0 forbids it to install cmocka.
 # make fuzz FUZZ_SECONDS=60 ONLY=frame: fuzzes the parsers, guided by coverage, so long each; see test/fuzz/README.md
@@ -122,6 +123,16 @@ ISA_FLAGS_bf16 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vect
 ifneq ($(PROFILE),)
 $(B)/ops/%.o: private override CFLAGS += -O2
 endif
+# Kernels for CUDA travel in the archive as images, made of each text in CUDA_TEXTS by what there is here: NAME.fatbin, machine code for all
+# that nvcc knows and PTX for what comes after, and NAME.ptx, by clang, which any driver since CUDA 9 takes and any card since sm_53.
+# ops/gpu/text.c shows how C gets at them. A compiler that is not here leaves its image empty.
+CUDA_TEXTS  := $(if $(and $(filter cuda,$(BACKENDS)),$(filter ops/gpu/%,$(SRC))),$(if $(STATIC),,ops/gpu/kernels.cl))
+CUDA_IMAGES := $(foreach t,$(basename $(CUDA_TEXTS)),$(B)/$t.fatbin $(B)/$t.ptx)
+ifneq ($(CUDA_TEXTS),)
+NVCC        ?= $(firstword $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null))
+CLANG       ?= $(firstword $(shell clang --print-targets 2>/dev/null | grep -q nvptx64 && echo clang))
+OBJ         += $(CUDA_IMAGES:=.o)
+endif
 LIB  := $(B)/libechelon.a
 TOOL := $(B)/echelon
 TOOL_SRC := $(if $(DOUBLE)$(PROFILE),,$(sort $(wildcard tools/*.c)))
@@ -178,6 +189,22 @@ $(GPU_TEXT): $(wildcard ops/gpu/*.cl ops/gpu/*.h)
 	    else print line; close("ops/gpu/" name) } BEGIN { put("kernels.cl") }' | sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' > $@
 $(B)/ops/gpu/text.o: $(GPU_TEXT)
 $(B)/ops/gpu/text.o: private override CPPFLAGS += -I$(B)/ops/gpu
+
+CUDA_TOOLS := nvcc: $(or $(NVCC),none) clang: $(or $(CLANG),none)
+$(B)/cuda-tools: FORCE
+	$(call keep,$(CUDA_TOOLS))
+CUDA_NEEDS := $(B)/cuda-tools $(wildcard $(patsubst %,%*.cl,$(dir $(CUDA_TEXTS))) $(patsubst %,%*.h,$(dir $(CUDA_TEXTS))))
+$(B)/%.fatbin: %.cl $(CUDA_NEEDS)
+	@mkdir -p $(@D)
+	@echo '  CUDA  $<: $(if $(NVCC),machine code by $(NVCC),no machine code: there is no nvcc here)'
+	$(Q)$(if $(NVCC),$(NVCC) -x cu -fatbin -arch=all -Xfatbin=-compress-all -Wno-deprecated-gpu-targets -o $@ $<,: > $@)
+$(B)/%.ptx: %.cl $(CUDA_NEEDS)
+	@mkdir -p $(@D)
+	@echo '  CUDA  $<: $(if $(CLANG),PTX by $(CLANG),no PTX: there is no clang here that makes it)'
+	$(Q)$(if $(CLANG),$(CLANG) -x cuda --cuda-device-only --cuda-gpu-arch=sm_53 -Xclang -target-feature -Xclang +ptx60 -nocudainc -nocudalib \
+	    --cuda-path=/nonexistent -O3 -include ops/gpu/bare_cuda.h -S -o $@ $<,: > $@)
+$(CUDA_IMAGES:=.o): %.o: % hal/cuda/image.S $(B)/flags
+	$(Q)$(CC) $(ALL_CFLAGS) -DNAME=$(subst .,_,$(notdir $<)) -DFILE='"$<"' -c -o $@ hal/cuda/image.S
 
 # Of an archive or a program, where that is what it was made for.
 define tell_size
