@@ -254,6 +254,24 @@ $(FUZZ): $(FUZZ_OBJ) $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(FUZZ_WRAP) -o $@ $(FUZZ_OBJ) $(LIB) $(LIBS)
 
+# A CUDA driver and an NVRTC without a card behind them, of kernels compiled for the host: test/fake. Their tests do without where there is no
+# C++ compiler for this processor.
+CXX_HERE := $(CROSS_COMPILE)g++
+FAKE     := $(if $(and $(CUDA_TEXTS),$(filter x86_64-% aarch64-%,$(MACHINE))),$(if $(shell command -v $(CXX_HERE)),$(addprefix $(B)/test/fake/,libcuda.so.1 libnvrtc.so.13)))
+CXXFLAGS_FAKE := -std=c++14 -O2 -g -fPIC -shared -fvisibility=hidden -Wall -Wextra -Wno-unknown-pragmas -Wno-misleading-indentation \
+                 $(if $(WERROR),-Werror) -Iops/gpu -I$(B)/test/fake
+$(B)/test/fake/names.inc: test/fake/host_cuda.h $(GPU_TEXT)
+	@mkdir -p $(@D)
+	$(Q)$(CXX_HERE) -E -x c++ -Iops/gpu -include test/fake/host_cuda.h ops/gpu/kernels.cl | sed -n 's/.*extern "C" *void \([a-z_0-9]*\)(.*/X(\1)/p' > $@
+$(B)/test/fake/libcuda.so.1: test/fake/cuda.cpp test/fake/kernels.cpp test/fake/fake_cuda.h hal/cuda/echi_cuda_api.h $(B)/test/fake/names.inc
+	@$(if $(Q),echo '  FAKE  $@')
+	$(Q)$(CXX_HERE) $(CXXFLAGS_FAKE) -Wl,-soname,$(@F) -o $@ $(filter %.cpp,$^)
+$(B)/test/fake/libnvrtc.so.13: test/fake/nvrtc.cpp hal/cuda/echi_cuda_api.h
+	@mkdir -p $(@D)
+	@$(if $(Q),echo '  FAKE  $@')
+	$(Q)$(CXX_HERE) $(CXXFLAGS_FAKE) -Wl,-soname,$(@F) -o $@ $<
+$(TESTS): | $(FAKE)
+
 # What test programs are compiled with. Probed, and installed when it may be, before the first of them.
 $(B)/test-needs: test/needs.sh
 	@mkdir -p $(@D)
