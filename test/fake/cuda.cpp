@@ -307,13 +307,16 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice d) {
     BEGIN(false);
     if (contexts[d].users == 0) contexts[d].lost = CUDA_SUCCESS;   /* a new one */
     contexts[d].users++;
+    control.alive++;
     *out = &contexts[d];
     return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRelease(CUdevice d) {
-    BEGIN(false);
-    contexts[d].users--;
-    return CUDA_SUCCESS;
+    std::lock_guard<std::recursive_mutex> locked(lock);
+    const CUresult began = begin(__func__, false);
+    if (--contexts[d].users < 0) complain("a context that was not taken is given back");
+    control.alive--;
+    return began;
 }
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
     BEGIN(false);

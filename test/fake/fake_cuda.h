@@ -20,7 +20,7 @@ struct fake_cuda {
     int fail_after;         /* ... after so many that do not ... */
     int fail_with;          /* ... with this code, once */
     /* what happened */
-    int calls, launches, alive;     /* alive: allocations, streams, events and modules not given back */
+    int calls, launches, alive;     /* alive: contexts, allocations, streams, events and modules not given back */
     char complaint[200];    /* the first thing that a program did and must not: memory written past its end, no context, ... */
 };
 struct fake_cuda *fake_cuda(void);
