@@ -12,6 +12,7 @@
 # NVCC=, CLANG=: without the kernels that this compiler makes for CUDA.
 # DOUBLE=1: all arithmetic in double, for the test of exactness; see ops/echi_real.h.
 # make test ONLY=port runs the tests with that in their name; ECH_INSTALL=0 forbids it to install cmocka.
+# CMOCKA=plain: tests of devices without cmocka, for tools/gpu-check; see test/plain.
 # make fuzz FUZZ_SECONDS=60 ONLY=frame: fuzzes the parsers, guided by coverage, so long each; see test/fuzz/README.md
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
@@ -85,7 +86,7 @@ INC_net       := $(INC_port) -Inet
 INC_sched     := $(INC_pure) -Ilib/sched
 INC_lib       := $(INC_ops) -Inet -Ilib -Ilib/model -Ilib/data -Ilib/sched -Ilib/run -Ilib/sim -Ilib/doctor
 INC_tools     := $(INC_pure) -Ilib
-INC_test      := $(INC_lib) -Itest
+INC_test      := $(INC_lib) -Itest $(if $(CMOCKA),-Itest/plain)
 room = $(if $(filter port/pure/%,$1),pure,$(if $(filter lib/sched/%,$1),sched,$(firstword $(subst /, ,$1))))
 inc  = $(INC_$(call room,$1))
 
@@ -219,7 +220,7 @@ $(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
 	$(Q)$(CC) $(ALL_CFLAGS) $(if $(STATIC),-static) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 $(TESTS): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WRAPS) -o $@ $(filter %.o,$^) $(LIB) -lcmocka $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WRAPS) -o $@ $(filter %.o,$^) $(LIB) $(if $(CMOCKA),,-lcmocka) $(LIBS)
 # It watches the tasks of live nodes, and puts them on the in-process transport.
 $(B)/test/cluster/test_exact: private LDFLAGS += -Wl,--wrap=echi_exec_run,--wrap=echi_measure,--wrap=echi_wire_open
 # It counts what kernels are called for.
@@ -275,7 +276,7 @@ $(TESTS): | $(FAKE)
 # What test programs are compiled with. Probed, and installed when it may be, before the first of them.
 $(B)/test-needs: test/needs.sh
 	@mkdir -p $(@D)
-	@CC="$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS)" $(BASH) test/needs.sh $@
+	@$(if $(CMOCKA),: > $@,CC="$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS)" $(BASH) test/needs.sh $@)
 $(TESTS:=.o): | $(B)/test-needs
 
 # A complete installation, for the tests that see Echelon as a user does.

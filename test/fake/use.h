@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 /* Opens the fake driver and the fake NVRTC, which then are what the library finds under their names; to be called before the library looks.
- * NULL, and a line, where the build has none (it needs a C++ compiler), or ECH_TEST_CUDA=real asks for the machine's own. */
+ * NULL, and a line, where the build has none (it needs a C++ compiler), or TEST_CUDA=real asks for the machine's own. */
 static inline struct fake_cuda *fake_cuda_open(void) {
     static const char *const names[] = {"libnvrtc.so.13", "libcuda.so.1"};
-    const char *which = getenv("ECH_TEST_CUDA");
+    const char *which = getenv("TEST_CUDA");
     char path[4096] = "";
     void *library = NULL;
     if (which != NULL && strcmp(which, "real") == 0) return NULL;

@@ -11,6 +11,7 @@
 #include "echi_error.h"
 #include "echi_known_answer.h"
 #include "fake/use.h"
+#include "gpu/echi_gpu.h"
 #include "problem.h"
 
 static const struct echi_backend *base;  /* OpenCL, or CUDA */
@@ -63,6 +64,32 @@ static void test_right_answers(void **state) {
     NEEDS_DEVICE;
     struct ech_error err = {.text = ""};
     if (check(&err) != ECH_OK) fail_msg("%s", err.text);
+}
+
+/* One image of the kernels at a time, and then none: what a compiler at hand makes of the text. Whatever the device takes is right. */
+static int image_alone;
+static ech_status one_image(void *impl, const struct echi_source *source, void **out_program, struct ech_error *err) {
+    struct echi_image one[2] = {{0}};
+    struct echi_source alone = {.text = source->text, .images = one};
+    if (image_alone >= 0) one[0] = source->images[image_alone], alone.text = "no kernel";
+    return base->program_create(impl, &alone, out_program, err);
+}
+
+static void test_each_image(void **state) {
+    NEEDS_DEVICE;
+    if (base != &echi_backend_cuda) skip();
+    int images = 0, taken = 0;
+    while (echi_gpu_source.images != NULL && echi_gpu_source.images[images].backend != NULL) images++;
+    for (image_alone = -1; image_alone < images; image_alone++) {
+        struct ech_error err = {.text = ""};
+        const char *name = image_alone < 0 ? "NVRTC" : echi_gpu_source.images[image_alone].what;
+        changed.program_create = one_image;
+        const ech_status status = check(&err);
+        if (status != ECH_OK && (status != ECH_E_UNSUPPORTED || err.layer[0] != '\0')) fail_msg("%s: %s", name, err.text);
+        print_message("%s: %s\n", name, status == ECH_OK ? "right" : err.text);
+        taken += status == ECH_OK;
+    }
+    assert_true(taken > 0);
 }
 
 /* Kernels with the same parameters, one in the other's place: each is found, and named. */
@@ -162,6 +189,7 @@ static void test_what_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_right_answers, begin),
+        cmocka_unit_test_setup(test_each_image, begin),
         cmocka_unit_test_setup(test_wrong_answers, begin),
         cmocka_unit_test_setup(test_kernels_that_do_not_compile, begin),
         cmocka_unit_test_setup(test_a_device_that_is_lost, begin),
