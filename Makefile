@@ -9,8 +9,10 @@
 # their own. STATIC=1: a command that needs no shared library (CPU only). CROSS_COMPILE=aarch64-linux-gnu- SYSROOT=/board: for
 # another machine, with the headers and libraries of its own system. PROFILE=edge: an archive for small boards, made for size, without
 # the command; BACKENDS="cpu ...": with no other kinds of devices. make libc: which C library asks for what was built.
+# NVCC=, CLANG=: without the kernels that this compiler makes for CUDA.
 # DOUBLE=1: all arithmetic in double, for the test of exactness; see ops/echi_real.h.
 # make test ONLY=port runs the tests with that in their name; ECH_INSTALL=0 forbids it to install cmocka.
+# CMOCKA=plain: tests of devices without cmocka, for tools/gpu-check; see test/plain.
 # make fuzz FUZZ_SECONDS=60 ONLY=frame: fuzzes the parsers, guided by coverage, so long each; see test/fuzz/README.md
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
@@ -84,7 +86,7 @@ INC_net       := $(INC_port) -Inet
 INC_sched     := $(INC_pure) -Ilib/sched
 INC_lib       := $(INC_ops) -Inet -Ilib -Ilib/model -Ilib/data -Ilib/sched -Ilib/run -Ilib/sim -Ilib/doctor
 INC_tools     := $(INC_pure) -Ilib
-INC_test      := $(INC_lib) -Itest
+INC_test      := $(INC_lib) -Itest $(if $(CMOCKA),-Itest/plain)
 room = $(if $(filter port/pure/%,$1),pure,$(if $(filter lib/sched/%,$1),sched,$(firstword $(subst /, ,$1))))
 inc  = $(INC_$(call room,$1))
 
@@ -121,6 +123,16 @@ ISA_FLAGS_bf16 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vect
 # Size is dear there, but not where the time goes.
 ifneq ($(PROFILE),)
 $(B)/ops/%.o: private override CFLAGS += -O2
+endif
+# Kernels for CUDA travel in the archive as images, made of each text in CUDA_TEXTS by what there is here: NAME.fatbin, machine code for all
+# that nvcc knows and PTX for what comes after, and NAME.ptx, by clang, which any driver since CUDA 9 takes and any card since sm_53.
+# ops/gpu/text.c shows how C gets at them. A compiler that is not here leaves its image empty.
+CUDA_TEXTS  := $(if $(and $(filter cuda,$(BACKENDS)),$(filter ops/gpu/%,$(SRC))),$(if $(STATIC),,ops/gpu/kernels.cl))
+CUDA_IMAGES := $(foreach t,$(basename $(CUDA_TEXTS)),$(B)/$t.fatbin $(B)/$t.ptx)
+ifneq ($(CUDA_TEXTS),)
+NVCC        ?= $(firstword $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null))
+CLANG       ?= $(firstword $(shell clang --print-targets 2>/dev/null | grep -q nvptx64 && echo clang))
+OBJ         += $(CUDA_IMAGES:=.o)
 endif
 LIB  := $(B)/libechelon.a
 TOOL := $(B)/echelon
@@ -179,6 +191,22 @@ $(GPU_TEXT): $(wildcard ops/gpu/*.cl ops/gpu/*.h)
 $(B)/ops/gpu/text.o: $(GPU_TEXT)
 $(B)/ops/gpu/text.o: private override CPPFLAGS += -I$(B)/ops/gpu
 
+CUDA_TOOLS := nvcc: $(or $(NVCC),none) clang: $(or $(CLANG),none)
+$(B)/cuda-tools: FORCE
+	$(call keep,$(CUDA_TOOLS))
+CUDA_NEEDS := $(B)/cuda-tools $(wildcard $(patsubst %,%*.cl,$(dir $(CUDA_TEXTS))) $(patsubst %,%*.h,$(dir $(CUDA_TEXTS))))
+$(B)/%.fatbin: %.cl $(CUDA_NEEDS)
+	@mkdir -p $(@D)
+	@echo '  CUDA  $<: $(if $(NVCC),machine code by $(NVCC),no machine code: there is no nvcc here)'
+	$(Q)$(if $(NVCC),$(NVCC) -x cu -fatbin -arch=all -Xfatbin=-compress-all -Wno-deprecated-gpu-targets -o $@ $<,: > $@)
+$(B)/%.ptx: %.cl $(CUDA_NEEDS)
+	@mkdir -p $(@D)
+	@echo '  CUDA  $<: $(if $(CLANG),PTX by $(CLANG),no PTX: there is no clang here that makes it)'
+	$(Q)$(if $(CLANG),$(CLANG) -x cuda --cuda-device-only --cuda-gpu-arch=sm_53 -Xclang -target-feature -Xclang +ptx60 -nocudainc -nocudalib \
+	    --cuda-path=/nonexistent -O3 -include ops/gpu/bare_cuda.h -S -o $@ $<,: > $@)
+$(CUDA_IMAGES:=.o): %.o: % hal/cuda/image.S $(B)/flags
+	$(Q)$(CC) $(ALL_CFLAGS) -DNAME=$(subst .,_,$(notdir $<)) -DFILE='"$<"' -c -o $@ hal/cuda/image.S
+
 # Of an archive or a program, where that is what it was made for.
 define tell_size
 @[ -z "$(PROFILE)" ] || echo "  SIZE  $@: $$(wc -c < $@) bytes, $$($(SIZE) -t $@ | awk 'END { print $$1 }') of them text"
@@ -192,7 +220,7 @@ $(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
 	$(Q)$(CC) $(ALL_CFLAGS) $(if $(STATIC),-static) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 $(TESTS): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WRAPS) -o $@ $(filter %.o,$^) $(LIB) -lcmocka $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WRAPS) -o $@ $(filter %.o,$^) $(LIB) $(if $(CMOCKA),,-lcmocka) $(LIBS)
 # It watches the tasks of live nodes, and puts them on the in-process transport.
 $(B)/test/cluster/test_exact: private LDFLAGS += -Wl,--wrap=echi_exec_run,--wrap=echi_measure,--wrap=echi_wire_open
 # It counts what kernels are called for.
@@ -227,10 +255,28 @@ $(FUZZ): $(FUZZ_OBJ) $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(FUZZ_WRAP) -o $@ $(FUZZ_OBJ) $(LIB) $(LIBS)
 
+# A CUDA driver and an NVRTC without a card behind them, of kernels compiled for the host: test/fake. Their tests do without where there is no
+# C++ compiler for this processor.
+CXX_HERE := $(CROSS_COMPILE)g++
+FAKE     := $(if $(and $(CUDA_TEXTS),$(filter x86_64-% aarch64-%,$(MACHINE))),$(if $(shell command -v $(CXX_HERE)),$(addprefix $(B)/test/fake/,libcuda.so.1 libnvrtc.so.13)))
+CXXFLAGS_FAKE := -std=c++14 -O2 -g -fPIC -shared -fvisibility=hidden -Wall -Wextra -Wno-unknown-pragmas -Wno-misleading-indentation \
+                 $(if $(WERROR),-Werror) -Iops/gpu -I$(B)/test/fake
+$(B)/test/fake/names.inc: test/fake/host_cuda.h $(GPU_TEXT)
+	@mkdir -p $(@D)
+	$(Q)$(CXX_HERE) -E -x c++ -Iops/gpu -include test/fake/host_cuda.h ops/gpu/kernels.cl | sed -n 's/.*extern "C" *void \([a-z_0-9]*\)(.*/X(\1)/p' > $@
+$(B)/test/fake/libcuda.so.1: test/fake/cuda.cpp test/fake/kernels.cpp test/fake/fake_cuda.h hal/cuda/echi_cuda_api.h $(B)/test/fake/names.inc
+	@$(if $(Q),echo '  FAKE  $@')
+	$(Q)$(CXX_HERE) $(CXXFLAGS_FAKE) -Wl,-soname,$(@F) -o $@ $(filter %.cpp,$^)
+$(B)/test/fake/libnvrtc.so.13: test/fake/nvrtc.cpp hal/cuda/echi_cuda_api.h
+	@mkdir -p $(@D)
+	@$(if $(Q),echo '  FAKE  $@')
+	$(Q)$(CXX_HERE) $(CXXFLAGS_FAKE) -Wl,-soname,$(@F) -o $@ $<
+$(TESTS): | $(FAKE)
+
 # What test programs are compiled with. Probed, and installed when it may be, before the first of them.
 $(B)/test-needs: test/needs.sh
 	@mkdir -p $(@D)
-	@CC="$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS)" $(BASH) test/needs.sh $@
+	@$(if $(CMOCKA),: > $@,CC="$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS)" $(BASH) test/needs.sh $@)
 $(TESTS:=.o): | $(B)/test-needs
 
 # A complete installation, for the tests that see Echelon as a user does.

@@ -4,6 +4,9 @@
 
 /* Fastest kind first, so that the first device found is the best; the skeleton last. */
 static const struct echi_backend *const backends[] = {
+#ifndef ECHI_WITHOUT_cuda
+    &echi_backend_cuda,
+#endif
 #ifndef ECHI_WITHOUT_opencl
     &echi_backend_opencl,
 #endif

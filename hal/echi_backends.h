@@ -4,6 +4,7 @@
 #define ECHI_BACKENDS_H
 #include "echi_hal.h"
 
+extern const struct echi_backend echi_backend_cuda;
 extern const struct echi_backend echi_backend_opencl;
 extern const struct echi_backend echi_backend_cpu;
 extern const struct echi_backend echi_backend_null;

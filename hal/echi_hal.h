@@ -36,6 +36,17 @@ typedef uint64_t echi_event;
  * answers ECH_E_UNSUPPORTED here. */
 typedef void (*echi_host_kernel)(void *args);
 
+/* Kernels: a text, and what the build has made of it ahead for one kind of device. Static. */
+struct echi_image {
+    const char *backend;                /* "cuda": whose */
+    const char *what;                   /* "nvcc's image": for people */
+    const unsigned char *bytes, *end;   /* alike: the build had no compiler for it */
+};
+struct echi_source {
+    const char *text;
+    const struct echi_image *images;    /* the best first; the last has no backend. NULL: none */
+};
+
 /* What a kernel of a program is given, in the order of its parameters: a buffer, or `bytes` bytes of a value, read during the call. */
 struct echi_argument {
     const struct echi_buffer *buffer;   /* NULL: a value */
@@ -54,6 +65,7 @@ struct echi_backend {
     const char *name;
     /* Number of devices now; 0 when the runtime is missing or empty (never an error: a node simply has fewer devices). */
     int (*device_count)(void);
+    const char *(*none_why)(void);   /* why it is 0, in words: "libcuda.so.1 is not here"; may be left out */
     ech_status (*device_info)(int index, struct echi_device_info *out, struct ech_error *err);
     ech_status (*device_open)(int index, int threads, void **out_impl, struct ech_error *err);
     void (*device_close)(void *impl);
@@ -74,11 +86,12 @@ struct echi_backend {
     ech_status (*queue_copy)(void *impl, void *queue, void *to, size_t to_at, const void *from, size_t from_at, size_t bytes,
                              struct ech_error *err);
     ech_status (*queue_run)(void *impl, void *queue, echi_host_kernel kernel, void *args, struct ech_error *err);
-    /* Kernels from a text, or from what `binary` gave for it on the same device and driver. A text that the compiler refuses:
-     * ECH_E_UNSUPPORTED with its message. out_bytes is malloc'd, the caller's; NULL when the runtime gives none. */
-    ech_status (*program_create)(void *impl, const char *text, void **out_program, struct ech_error *err);
+    /* Kernels from a source, or from what `binary` gave for it on the same device and driver. A text that the compiler refuses:
+     * ECH_E_UNSUPPORTED with its message. out_bytes is malloc'd, the caller's; NULL when there is nothing worth keeping. */
+    ech_status (*program_create)(void *impl, const struct echi_source *source, void **out_program, struct ech_error *err);
     ech_status (*program_load)(void *impl, const void *bytes, size_t len, void **out_program, struct ech_error *err);
     void (*program_binary)(void *impl, void *program, void **out_bytes, size_t *out_len);
+    void (*program_origin)(void *impl, void *program, char *out, size_t cap);   /* what it was made of, in words; may be left out */
     void (*program_destroy)(void *impl, void *program);
     ech_status (*kernel_create)(void *impl, void *program, const char *name, void **out_kernel, struct ech_error *err);
     void (*kernel_destroy)(void *impl, void *kernel);
@@ -140,9 +153,12 @@ ech_status echi_event_wait(struct echi_queue *q, echi_event event, int64_t deadl
 /* --- kernels (kernels.c), for devices that are not the host: elsewhere ECH_E_UNSUPPORTED --- */
 /* Where compiled programs are kept from now on, for the next run: a folder that is there, or NULL for nowhere, as at first. Copied. */
 void echi_device_keep_programs(struct echi_device *device, const char *folder);
-/* Compiles `text`, which must outlive the device; asked for again it is the same program. Freed with the device. ECH_E_UNSUPPORTED when
- * the device's compiler refuses it, with its words. */
-ech_status echi_device_program(struct echi_device *device, const char *text, struct echi_program **out, struct ech_error *err);
+/* Compiles `source`, which must outlive the device, or takes an image of it; asked for again it is the same program. Freed with the device.
+ * ECH_E_UNSUPPORTED when the device's compiler refuses it, with its words. */
+ech_status echi_device_program(struct echi_device *device, const struct echi_source *source, struct echi_program **out,
+                               struct ech_error *err);
+/* What the kernels of the last program were made of, in words: "nvcc's image, for sm_90"; "" where there is none, or nothing to tell. */
+void echi_device_kernels_from(const struct echi_device *device, char *out, size_t cap);
 /* Also freed with the device. ECH_E_ARGUMENT when the text has none of that name. */
 ech_status echi_program_kernel(struct echi_program *program, const char *name, struct echi_kernel **out, struct ech_error *err);
 #endif

@@ -96,9 +96,10 @@ ech_status echi_device_open(const char *spec, int threads, struct echi_device **
         if (index < devices_of(backend)) return echi_device_open_on(backend, index, threads, out, err);
         char there[160];
         list_devices(there, sizeof there);
+        const char *why = devices_of(backend) == 0 && backend->none_why != NULL ? backend->none_why() : "";
         return echi_fail(err, ECH_E_UNSUPPORTED, "device.open",
-                         "device '%.60s': '%s' has %d device(s) on this machine; there are: %s", spec, backend->name,
-                         devices_of(backend), there);
+                         "device '%.60s': '%s' has %d device(s) on this machine%s%s; there are: %s", spec, backend->name,
+                         devices_of(backend), *why ? ": " : "", why, there);
     }
     char known[160];
     list_backends(known, sizeof known);

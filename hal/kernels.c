@@ -17,7 +17,7 @@ struct echi_kernel {
 };
 struct echi_program {
     struct echi_device *device;
-    const char *text;
+    const struct echi_source *source;
     void *impl;
     struct echi_kernel *kernels;
     struct echi_program *next;
@@ -112,41 +112,48 @@ static void keep(struct echi_device *device, const uint8_t made_of[HASH], void *
 
 /* --- programs and kernels --- */
 
-static ech_status compile(struct echi_device *device, const char *text, void **out, struct ech_error *err) {
+static ech_status compile(struct echi_device *device, const struct echi_source *source, void **out, struct ech_error *err) {
     const struct echi_backend *backend = device->backend;
     const bool kept = device->keep != NULL && backend->program_load != NULL && backend->program_binary != NULL;
     uint8_t made_of[HASH];
-    if (kept) hash_of(device, text, made_of);
+    if (kept) hash_of(device, source->text, made_of);
     if (kept && load_kept(device, made_of, out)) return ECH_OK;
-    ECHI_TRY(backend->program_create(device->impl, text, out, err));
+    ECHI_TRY(backend->program_create(device->impl, source, out, err));
     if (kept) keep(device, made_of, *out);
     return ECH_OK;
 }
 
-ech_status echi_device_program(struct echi_device *device, const char *text, struct echi_program **out, struct ech_error *err) {
+ech_status echi_device_program(struct echi_device *device, const struct echi_source *source, struct echi_program **out,
+                               struct ech_error *err) {
     if (out == NULL) return echi_hal_missing("program", "out", err);
     *out = NULL;
     if (device == NULL) return echi_hal_missing("program", "device", err);
-    if (text == NULL) return echi_hal_missing("program", "text", err);
+    if (source == NULL || source->text == NULL) return echi_hal_missing("program", "source", err);
     NEED(device->backend, program_create, err);
     for (struct echi_program *p = device->programs; p != NULL; p = p->next)
-        if (p->text == text) {
+        if (p->source == source) {
             *out = p;
             return ECH_OK;
         }
     struct echi_program *p = calloc(1, sizeof *p);
     if (p == NULL) return echi_fail_memory(err, "program", "a program");
-    ech_status status = compile(device, text, &p->impl, err);
+    ech_status status = compile(device, source, &p->impl, err);
     if (status != ECH_OK) {
         free(p);
         return status;
     }
     p->device = device;
-    p->text = text;
+    p->source = source;
     p->next = device->programs;
     device->programs = p;
     *out = p;
     return ECH_OK;
+}
+
+void echi_device_kernels_from(const struct echi_device *device, char *out, size_t cap) {
+    const struct echi_backend *backend = device->backend;
+    out[0] = '\0';
+    if (device->programs != NULL && backend->program_origin != NULL) backend->program_origin(device->impl, device->programs->impl, out, cap);
 }
 
 ech_status echi_program_kernel(struct echi_program *program, const char *name, struct echi_kernel **out, struct ech_error *err) {

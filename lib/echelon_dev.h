@@ -73,6 +73,8 @@ ech_status ech_simulate(const ech_model *model, const ech_data *data, const stru
 struct ech_doctor_check { ech_status status; char text[400]; };
 struct ech_doctor_device {
     char spec[32], name[64];      /* "cpu:0", as --device takes it */
+    char driver[64];              /* its driver's version, in its own words; "": it has none */
+    char kernels[200];            /* what its kernels were made of: "nvcc's image, of compute_90 for sm_90"; "": nothing to tell */
     int units;                    /* cores, multiprocessors */
     size_t memory;                /* bytes; 0: the system's */
     int used;                     /* 1: the one that config's device names; with `auto`, that it takes */

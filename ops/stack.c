@@ -10,7 +10,7 @@
 
 const struct echi_stack_impl *const echi_stack_implementations[] = {
 #ifndef ECHI_DOUBLE
-#ifndef ECHI_WITHOUT_opencl
+#if !defined ECHI_WITHOUT_opencl || !defined ECHI_WITHOUT_cuda
     &echi_stack_gpu,
 #endif
     &echi_stack_cpu,

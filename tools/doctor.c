@@ -46,6 +46,8 @@ static void print_devices(const struct ech_doctor *d) {
         printf("  %s  %s%s  %s; %d units", mark(&v->check), v->spec, v->used ? " (this node's)" : "",
                *v->name ? v->name : "it could not be opened", v->units);
         if (v->memory) printf(", %s", bytes_text((double)v->memory, memory, sizeof memory));
+        if (*v->driver) printf("; driver %s", v->driver);
+        if (*v->kernels) printf("; kernels from %s", v->kernels);
         printf("\n        %d known answers right", v->answers);
         print_rate("; copies to it ", v->to_device, "GB/s");
         print_rate(", from it ", v->from_device, "GB/s");

@@ -13,7 +13,7 @@ static const struct ech_option own[] = {
     {"data", "DIR|glyphs", "", "folder with MNIST's four idx files or CIFAR-10's six binary ones, or the built-in generated digits"},
     {"local", "N", "", "start N nodes on this machine (instead of --rank, --world, --coordinator)"},
     {"slow", "RANK=FACTOR[,...]", "", "that node computes so many times slower, by sleeping; a mere FACTOR: this node (with --local: all)"},
-    {"device", "DEVICE[,...]", "cpu", "where a node computes: cpu; opencl or opencl:1, a device of OpenCL; auto, the first GPU that computes rightly, "
+    {"device", "DEVICE[,...]", "cpu", "where a node computes: cpu; cuda or cuda:1, a card of NVIDIA's; opencl or opencl:1, a device of OpenCL; auto, the first GPU that computes rightly, "
      "else cpu; a list: rank 0's, rank 1's, ..."},
     {"hosts", "FILE", "", "the simulated machines, one line a class: speed, jitter, link, ... (test/hosts has some)"},
     {"workers", "N", "", "so many simulated machines of a named spread, instead of --hosts"},

@@ -35,7 +35,7 @@ struct echi_opencl_device {
     struct echi_team *team;
     size_t items_most;              /* work-items of a group */
 };
-ech_status echi_opencl_program_create(void *impl, const char *text, void **out_program, struct ech_error *err);
+ech_status echi_opencl_program_create(void *impl, const struct echi_source *source, void **out_program, struct ech_error *err);
 ech_status echi_opencl_program_load(void *impl, const void *bytes, size_t len, void **out_program, struct ech_error *err);
 void echi_opencl_program_binary(void *impl, void *program, void **out_bytes, size_t *out_len);
 void echi_opencl_program_destroy(void *impl, void *program);

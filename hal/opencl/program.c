@@ -40,8 +40,9 @@ static ech_status build(const struct echi_opencl_device *d, cl_program program, 
                      log);
 }
 
-ech_status echi_opencl_program_create(void *impl, const char *text, void **out_program, struct ech_error *err) {
+ech_status echi_opencl_program_create(void *impl, const struct echi_source *source, void **out_program, struct ech_error *err) {
     const struct echi_opencl_device *d = impl;
+    const char *text = source->text;
     const size_t len = strlen(text);
     cl_int code = CL_SUCCESS;
     cl_program program = d->cl->clCreateProgramWithSource(d->context, 1, &text, &len, &code);

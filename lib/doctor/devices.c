@@ -104,9 +104,11 @@ static void look_at(const char *spec, const struct ech_config *config, const cha
         const struct echi_device_info *info = echi_device_describe(device);
         echi_device_keep_programs(device, keep);
         snprintf(out->name, sizeof out->name, "%s", info->name);
+        snprintf(out->driver, sizeof out->driver, "%s", info->driver);
         out->units = info->compute_units;
         out->memory = info->memory;
         status = echi_known_answers(device, NULL, &out->answers, &err);
+        echi_device_kernels_from(device, out->kernels, sizeof out->kernels);
         /* Memory that is too small for these says nothing about a run. */
         struct ech_error none;
         if (status == ECH_OK) (void)measure_copies(device, out, &none);

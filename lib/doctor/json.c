@@ -19,6 +19,8 @@ static void add_device(struct echi_json_put *j, const struct ech_doctor_device *
     echi_json_put_object(j, NULL);
     echi_json_put_text(j, "device", d->spec);
     echi_json_put_text(j, "name", d->name);
+    echi_json_put_text(j, "driver", d->driver);
+    echi_json_put_text(j, "kernels", d->kernels);
     echi_json_put_bool(j, "used", d->used != 0);
     echi_json_put_integer(j, "units", d->units);
     echi_json_put_whole(j, "memory", d->memory);

@@ -95,7 +95,8 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
     X(threads, "threads", "T", "auto", INT, 0, 1024, auto_zero, NULL,                                                         \
       "threads of computation on this node; auto: its processors, or what is granted of them, divided among the nodes of a run on one machine") \
     X(device, "device", "DEVICE", "cpu", TEXT, 0, 0, no_word, NULL,                                                              \
-      "where this node computes: cpu; opencl or opencl:1, a device of OpenCL; auto, the first GPU that computes rightly, else cpu") \
+      "where this node computes: cpu; cuda or cuda:1, a card of NVIDIA's; opencl or opencl:1, a device of OpenCL; auto, the first GPU " \
+      "that computes rightly, else cpu")                                                                                        \
     X(slow, "slow", "FACTOR", "1", REAL, 1, 1000, no_word, NULL,                                                              \
       "this node computes so many times slower, by sleeping (to try unlike nodes on one machine)")                            \
     X(deadline, "deadline", "SECONDS", "10", REAL, 0.01, 86400, no_word, NULL,                                                \
@@ -136,7 +137,7 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
       "steps of a worker by itself in a round, in the mean over all; each has them by its speed (local)")                     \
     X(outer_lr, "outer-lr", "RATE", "0.7", REAL, 0, 1000, no_word, NULL, "learning rate of the step by a round's change (local)") \
     X(outer_momentum, "outer-momentum", "M", "0.9", REAL, 0, 0.999, no_word, NULL, "Nesterov momentum of that step (local)") \
-    X(cache, "cache", "DIR", "", TEXT, 0, 0, no_word, NULL, "where kernels compiled for opencl are kept from run to run")         \
+    X(cache, "cache", "DIR", "", TEXT, 0, 0, no_word, NULL, "where kernels compiled here for a GPU are kept from run to run")       \
     X(drop_older, "drop-older", "ROUNDS", "off", REAL, 0, 100000, off_zero, NULL,                                             \
       "gradients that are staler are dropped, and their samples issued again (asp)")                                          \
     X(weigh_by_time, "weigh-by-time", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                               \

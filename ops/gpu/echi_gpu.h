@@ -4,8 +4,8 @@
 #define ECHI_GPU_H
 #include "echi_stack_impl.h"
 
-extern const char echi_gpu_text[];       /* kernels.cl */
-extern const char echi_gpu_text_cpu[];   /* the same for devices that are processors, whose products go by vectors */
+extern const struct echi_source echi_gpu_source;       /* kernels.cl */
+extern const struct echi_source echi_gpu_source_cpu;   /* the same for devices that are processors, whose products go by vectors */
 #define ECHI_GPU_ITEMS 256           /* ITEMS of prelude.cl */
 #define ECHI_GPU_TILE 64             /* TILE of products.cl */
 #define ECHI_GPU_PRODUCT_ITEMS 256   /* DOWN * ACROSS of products.cl; and with CPU: */

@@ -227,7 +227,7 @@ static ech_status open_kernels(struct gpu *g, struct ech_error *err) {
     struct echi_program *program;
     const bool gpu = echi_device_describe(g->device)->gpu;
     g->product_items = gpu ? ECHI_GPU_PRODUCT_ITEMS : ECHI_GPU_PRODUCT_ITEMS_CPU;
-    ECHI_TRY(echi_device_program(g->device, gpu ? echi_gpu_text : echi_gpu_text_cpu, &program, err));
+    ECHI_TRY(echi_device_program(g->device, gpu ? &echi_gpu_source : &echi_gpu_source_cpu, &program, err));
     for (int k = 0; k < N_KERNELS; k++) ECHI_TRY(echi_program_kernel(program, kernel_names[k], &g->kernel[k], err));
     return echi_queue_create(g->device, &g->queue, err);
 }

@@ -3,7 +3,7 @@
  * float, of what each item collects first, then in a tree. `stats` has the means of all channels and then their variances. */
 
 /* The sum of every item's `mine`, known to all. `room` has ITEMS floats. */
-FUNCTION float sum_of_group(LOCAL float *room, float mine) {
+FUNCTION float sum_of_group(OF_LOCAL float *room, float mine) {
     room[ITEM] = mine;
     WAIT;
     for (int reach = ITEMS / 2; reach > 0; reach /= 2) {

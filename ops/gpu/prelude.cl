@@ -4,7 +4,8 @@
 #define KERNEL(items) __kernel __attribute__((reqd_work_group_size(items, 1, 1))) void
 #define FUNCTION static inline
 #define GLOBAL __global
-#define LOCAL __local
+#define LOCAL __local     /* memory of a group: of what is declared in a kernel */
+#define OF_LOCAL __local  /* the same, of what a parameter points to */
 #define GROUP(axis) ((int)get_group_id(axis))
 #define GROUPS(axis) ((int)get_num_groups(axis))
 #define ITEM ((int)get_local_id(0))
@@ -14,6 +15,7 @@
 #define FUNCTION static __device__ inline
 #define GLOBAL
 #define LOCAL __shared__
+#define OF_LOCAL
 #define GROUP_0 blockIdx.x
 #define GROUP_1 blockIdx.y
 #define GROUP_2 blockIdx.z

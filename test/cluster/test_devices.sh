@@ -8,7 +8,7 @@ bars "$work/data" 40 10
 export XDG_CACHE_HOME=$work/cache
 mkdir "$XDG_CACHE_HOME"
 
-refuse 2 "device 'gpu' is not known; choose one of: opencl, cpu" --data "$work/data" --device gpu
+refuse 2 "device 'gpu' is not known; choose one of: cuda, opencl, cpu" --data "$work/data" --device gpu
 refuse 16 "device 'cpu:7': 'cpu' has 1 device.*cpu:0" --data "$work/data" --device cpu:7
 refuse 16 "device 'opencl:99': 'opencl' has [0-9]* device.*cpu:0" --data "$work/data" --device opencl:99
 refuse 2 "names 3 devices, but there are 2 nodes" --data "$work/data" --local 2 --device cpu,cpu,cpu

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A device that computes wrongly, or does not take the kernels, or breaks down in mid-step, is found out and named; memory that is not
- * there is refused before the first step. The device is OpenCL's, with one of its entries changed. */
+ * there is refused before the first step. The device is OpenCL's, and then CUDA's, with one of its entries changed. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,20 +10,24 @@
 #include "echi_backends.h"
 #include "echi_error.h"
 #include "echi_known_answer.h"
+#include "fake/use.h"
+#include "gpu/echi_gpu.h"
 #include "problem.h"
 
-static struct echi_backend changed;      /* OpenCL, but for what a test changes */
+static const struct echi_backend *base;  /* OpenCL, or CUDA */
+static struct echi_backend changed;      /* the same, but for what a test changes */
 static const char *swapped[2];           /* kernels that stand in for each other */
 
 static ech_status other_kernel(void *impl, void *program, const char *name, void **out_kernel, struct ech_error *err) {
     for (int i = 0; i < 2; i++)
-        if (strcmp(name, swapped[i]) == 0) return echi_backend_opencl.kernel_create(impl, program, swapped[1 - i], out_kernel, err);
-    return echi_backend_opencl.kernel_create(impl, program, name, out_kernel, err);
+        if (strcmp(name, swapped[i]) == 0) return base->kernel_create(impl, program, swapped[1 - i], out_kernel, err);
+    return base->kernel_create(impl, program, name, out_kernel, err);
 }
 
-static ech_status broken_text(void *impl, const char *text, void **out_program, struct ech_error *err) {
-    (void)text;
-    return echi_backend_opencl.program_create(impl, "kernel void add(global float *x) { x[0] = nothing; }", out_program, err);
+static ech_status broken_text(void *impl, const struct echi_source *source, void **out_program, struct ech_error *err) {
+    static const struct echi_source broken = {.text = "kernel void add(global float *x) { x[0] = nothing; }"};
+    (void)source;
+    return base->program_create(impl, &broken, out_program, err);
 }
 
 static ech_status lost(void *impl, void *queue, void *kernel, const struct echi_argument *args, void *const *memory, int count,
@@ -33,7 +37,7 @@ static ech_status lost(void *impl, void *queue, void *kernel, const struct echi_
 }
 
 static ech_status small_info(int index, struct echi_device_info *out, struct ech_error *err) {
-    ech_status status = echi_backend_opencl.device_info(index, out, err);
+    ech_status status = base->device_info(index, out, err);
     out->memory = (size_t)1 << 20;
     return status;
 }
@@ -48,27 +52,49 @@ static ech_status check(struct ech_error *err) {
 
 static int begin(void **state) {
     (void)state;
-    if (echi_backend_opencl.device_count() == 0) {
-        print_message("OpenCL has no device here (apt-get install ocl-icd-libopencl1 pocl-opencl-icd)\n");
-        return 0;
-    }
-    changed = echi_backend_opencl;
+    changed = *base;
     return 0;
 }
 
-#define NEEDS_OPENCL \
+#define NEEDS_DEVICE \
     (void)state;     \
-    if (echi_backend_opencl.device_count() == 0) skip()
+    if (base->device_count() == 0) skip()
 
 static void test_right_answers(void **state) {
-    NEEDS_OPENCL;
+    NEEDS_DEVICE;
     struct ech_error err = {.text = ""};
     if (check(&err) != ECH_OK) fail_msg("%s", err.text);
 }
 
+/* One image of the kernels at a time, and then none: what a compiler at hand makes of the text. Whatever the device takes is right. */
+static int image_alone;
+static ech_status one_image(void *impl, const struct echi_source *source, void **out_program, struct ech_error *err) {
+    struct echi_image one[2] = {{0}};
+    struct echi_source alone = {.text = source->text, .images = one};
+    if (image_alone >= 0) one[0] = source->images[image_alone], alone.text = "no kernel";
+    return base->program_create(impl, &alone, out_program, err);
+}
+
+static void test_each_image(void **state) {
+    NEEDS_DEVICE;
+    if (base != &echi_backend_cuda) skip();
+    int images = 0, taken = 0;
+    while (echi_gpu_source.images != NULL && echi_gpu_source.images[images].backend != NULL) images++;
+    for (image_alone = -1; image_alone < images; image_alone++) {
+        struct ech_error err = {.text = ""};
+        const char *name = image_alone < 0 ? "NVRTC" : echi_gpu_source.images[image_alone].what;
+        changed.program_create = one_image;
+        const ech_status status = check(&err);
+        if (status != ECH_OK && (status != ECH_E_UNSUPPORTED || err.layer[0] != '\0')) fail_msg("%s: %s", name, err.text);
+        print_message("%s: %s\n", name, status == ECH_OK ? "right" : err.text);
+        taken += status == ECH_OK;
+    }
+    assert_true(taken > 0);
+}
+
 /* Kernels with the same parameters, one in the other's place: each is found, and named. */
 static void test_wrong_answers(void **state) {
-    NEEDS_OPENCL;
+    NEEDS_DEVICE;
     static const char *const pairs[][3] = {{"avg_pool_forward", "avg_pool_backward", "avg_pool"},
                                            {"relu_backward", "tanh_backward", "relu"},
                                            {"add", "multiply", "dropout"}};   /* tried before add, and as wrong */
@@ -82,16 +108,16 @@ static void test_wrong_answers(void **state) {
 }
 
 static void test_kernels_that_do_not_compile(void **state) {
-    NEEDS_OPENCL;
+    NEEDS_DEVICE;
     struct ech_error err;
     changed.program_create = broken_text;
     assert_int_equal(check(&err), ECH_E_UNSUPPORTED);
-    if (!strstr(err.text, "'opencl'") || !strstr(err.text, "nothing")) fail_msg("'%s' does not have the compiler's words", err.text);
+    if (!strstr(err.text, base->name) || !strstr(err.text, "refused") || !strstr(err.text, "error")) fail_msg("'%s' does not have the compiler's words", err.text);
 }
 
 /* In mid-step: the call that finds out says so, and so do all that come after it. */
 static void test_a_device_that_is_lost(void **state) {
-    NEEDS_OPENCL;
+    NEEDS_DEVICE;
     struct ech_error err;
     struct echi_device *device = NULL;
     struct echi_stack *stack = NULL;
@@ -119,7 +145,7 @@ static void test_a_device_that_is_lost(void **state) {
 }
 
 static void test_memory_that_is_not_there(void **state) {
-    NEEDS_OPENCL;
+    NEEDS_DEVICE;
     struct ech_error err;
     struct echi_device *device = NULL;
     struct echi_stack *stack = NULL;
@@ -137,35 +163,46 @@ static void test_memory_that_is_not_there(void **state) {
 
 /* What a device that is not the host has no kernels for, and the choice by name. */
 static void test_what_is_refused(void **state) {
-    NEEDS_OPENCL;
+    NEEDS_DEVICE;
     struct ech_error err;
     struct echi_device *device = NULL;
     struct echi_stack *stack = NULL;
     struct problem p;
     problem_begin(&p, 3, 2, 2);
     problem_relu(&p);
-    assert_int_equal(echi_ops_open("opencl", 1, echi_cpu_level(), NULL, &device, &err), ECH_OK);
+    assert_int_equal(echi_ops_open(base->name, 1, echi_cpu_level(), NULL, &device, &err), ECH_OK);
     assert_int_equal(echi_stack_create(device, ECHI_KERNELS_FIXED, p.layers, p.count, 1, &stack, &err), ECH_E_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "'opencl'"));
+    assert_non_null(strstr(err.text, base->name));
     assert_int_equal(echi_stack_create(device, ECHI_KERNELS_PLAIN, p.layers, p.count, 1, &stack, &err), ECH_OK);
-    assert_non_null(strstr(echi_stack_kernel(stack, 0), "opencl"));
+    assert_non_null(strstr(echi_stack_kernel(stack, 0), base->name));
     echi_stack_destroy(stack);
     echi_device_close(device);
     assert_int_equal(echi_ops_open("auto", 1, echi_cpu_level(), NULL, &device, &err), ECH_OK);   /* a GPU, or the processor by its own kernels */
     assert_true(echi_device_describe(device)->gpu || strcmp(echi_device_describe(device)->backend, "cpu") == 0);
     echi_device_close(device);
-    assert_int_equal(echi_ops_open("opencl:99", 1, echi_cpu_level(), NULL, &device, &err), ECH_E_UNSUPPORTED);
+    char beyond[32];
+    snprintf(beyond, sizeof beyond, "%s:99", base->name);
+    assert_int_equal(echi_ops_open(beyond, 1, echi_cpu_level(), NULL, &device, &err), ECH_E_UNSUPPORTED);
     assert_int_equal(echi_ops_open(NULL, 1, echi_cpu_level(), NULL, &device, &err), ECH_E_ARGUMENT);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_right_answers, begin),
+        cmocka_unit_test_setup(test_each_image, begin),
         cmocka_unit_test_setup(test_wrong_answers, begin),
         cmocka_unit_test_setup(test_kernels_that_do_not_compile, begin),
         cmocka_unit_test_setup(test_a_device_that_is_lost, begin),
         cmocka_unit_test_setup(test_memory_that_is_not_there, begin),
         cmocka_unit_test_setup(test_what_is_refused, begin),
     };
-    return cmocka_run_group_tests_name("known answers", tests, NULL, NULL);
+    static const struct echi_backend *const bases[] = {&echi_backend_opencl, &echi_backend_cuda};
+    int failed = 0;
+    (void)fake_cuda_open();
+    for (size_t i = 0; i < sizeof bases / sizeof bases[0]; i++) {
+        base = bases[i];
+        if (base->device_count() == 0) print_message("%s has no device here: its answers are not tried\n", base->name);
+        failed += cmocka_run_group_tests_name(base->name, tests, NULL, NULL);
+    }
+    return failed;
 }

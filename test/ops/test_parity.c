@@ -14,6 +14,7 @@
 #include "cpu/echi_cpu_kernels.h"
 #include "echi_backends.h"
 #include "echi_stack_impl.h"
+#include "fake/use.h"
 #include "problem.h"
 
 #include <math.h>
@@ -25,7 +26,7 @@
 /* A level that the processor does not have is skipped. echi_stack_cpu_close, which is without F(4x4, 3x3), is tried at its best. */
 static struct problem_candidate candidates[] = {
     {&echi_stack_cpu_close, ECHI_CPU_BASE}, {&echi_stack_cpu_fixed, ECHI_CPU_BASE},
-#ifndef ECHI_WITHOUT_opencl
+#if !defined ECHI_WITHOUT_opencl || !defined ECHI_WITHOUT_cuda
     {&echi_stack_gpu, ECHI_CPU_BASE},
 #endif
     {&echi_stack_cpu, ECHI_CPU_BASE}, {&echi_stack_cpu, ECHI_CPU_AVX2}, {&echi_stack_cpu, ECHI_CPU_AVX512}};
@@ -33,10 +34,11 @@ static struct problem_candidate candidates[] = {
 static const struct problem_candidate reference = {&echi_stack_reference, ECHI_CPU_BASE};
 static struct problem_devices devices;
 
-/* OpenCL's first device, as it is and as a GPU would be, whose products are other kernels; NULL where there is none. They have one problem of
- * FAR_EVERY in turns: their launches take longer than all else. */
+/* OpenCL's first device, as it is and as a GPU would be, whose products are other kernels, and CUDA's. They have one problem of FAR_EVERY in
+ * turns: their launches take longer than all else. */
 #define FAR_EVERY 3
-static struct echi_device *far_device[2];
+static struct echi_device *far_device[3];
+static int far_devices;
 
 #ifndef ECHI_WITHOUT_opencl
 static ech_status gpu_info(int index, struct echi_device_info *out, struct ech_error *err) {
@@ -45,7 +47,7 @@ static ech_status gpu_info(int index, struct echi_device_info *out, struct ech_e
     return status;
 }
 
-static bool open_far_devices(void) {
+static bool open_opencl(void) {
     static struct echi_backend as_gpu;   /* as long as its device */
     as_gpu = echi_backend_opencl;
     as_gpu.device_info = gpu_info;
@@ -53,11 +55,22 @@ static bool open_far_devices(void) {
         print_message("OpenCL has no device here (apt-get install ocl-icd-libopencl1 pocl-opencl-icd): the kernels of ops/gpu are not tried\n");
         return true;
     }
+    far_devices = 2;
     return echi_device_open("opencl:0", 1, &far_device[0], NULL) == ECH_OK && echi_device_open_on(&as_gpu, 0, 1, &far_device[1], NULL) == ECH_OK;
 }
 #else
-static bool open_far_devices(void) { return true; }
+static bool open_opencl(void) { return true; }
 #endif
+
+static bool open_far_devices(void) {
+    (void)fake_cuda_open();
+    if (!open_opencl()) return false;
+    struct ech_error err;
+    const ech_status status = echi_device_open("cuda:0", 1, &far_device[far_devices], &err);
+    if (status == ECH_OK) far_devices++;
+    else print_message("%s: its kernels are not tried\n", err.text);
+    return status == ECH_OK || status == ECH_E_UNSUPPORTED || status == ECH_E_ARGUMENT;
+}
 
 static int open_devices(void **state) {
     candidates[0].level = echi_cpu_level();
@@ -65,7 +78,7 @@ static int open_devices(void **state) {
 }
 
 static int close_devices(void **state) {
-    for (int i = 0; i < 2; i++) echi_device_close(far_device[i]);
+    for (int i = 0; i < far_devices; i++) echi_device_close(far_device[i]);
     problem_close_devices(&devices);
     return problem_close_device(state);
 }
@@ -92,8 +105,8 @@ static bool bench_open(struct bench *b, const struct problem *p, const struct pr
     static int turn;
     b->device = devices.at[c->level];
     if (c->impl->far) {
-        if (far_device[0] == NULL || turn++ % FAR_EVERY != 0) return false;
-        b->device = far_device[turn / FAR_EVERY % 2];
+        if (far_devices == 0 || turn++ % FAR_EVERY != 0) return false;
+        b->device = far_device[turn / FAR_EVERY % far_devices];
     }
     if (!b->device) return false;
     const ech_status status = echi_stack_create_with(b->device, c->impl, p->layers, p->count, max_n, &b->stack, &err);

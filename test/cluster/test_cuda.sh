@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# --device cuda, on the driver without a card of test/fake: a node learns; a mixed job has the gradient of a single node; drivers that are not
+# there, too old, without a card or with one that is lost are told in a sentence; the card that OpenCL has too is listed once.
+. "$(dirname "$0")/cluster.bash"
+! under thread || skip "test_hal watches the threads that share a device"
+fake=$(dirname "$echelon")/test/fake
+[ -e "$fake/libcuda.so.1" ] || skip "no fake CUDA driver in this build (a C++ compiler makes it)"
+bars "$work/data" 40 10
+export XDG_CACHE_HOME=$work/cache
+mkdir "$XDG_CACHE_HOME" "$work/older" "$work/none"
+with() { export LD_LIBRARY_PATH=$1 FAKE_CUDA="${*:2}"; }   # with FOLDER [SETTINGS]: of the driver, from here on
+says() { grep -qE -e "$1" "$work/out" || bad "the page does not say '$1'"; }
+
+# --- no driver, or none that is of use
+sed 's/cuLaunchKernel/cuLaunchKernal/g' "$fake/libcuda.so.1" >"$work/older/libcuda.so.1"
+printf 'no library\n' >"$work/none/libcuda.so.1"
+with "$work/none"
+refuse 16 "device 'cuda': 'cuda' has 0 device.*libcuda.so.1 is not here; there are: .*cpu:0" --data "$work/data" --device cuda
+with "$work/older"
+refuse 16 "'cuda' has 0 device.*libcuda.so.1 is too old: it has no cuLaunchKernel; there are" --data "$work/data" --device cuda:0
+with "$fake" devices=0
+refuse 16 "'cuda' has 0 device.*CUDA_ERROR_NO_DEVICE" --data "$work/data" --device cuda
+with "$fake" init=803
+refuse 16 "'cuda' has 0 device.*libcuda.so.1 says an error without a name" --data "$work/data" --device cuda
+with "$fake" devices=2
+refuse 16 "device 'cuda:2': 'cuda' has 2 device.*cuda:0, cuda:1" --data "$work/data" --device cuda:2
+with "$fake" memory=1
+expect 12 'has 1 MiB of memory' --data "$work/data" --device cuda --batch 512
+with "$fake" lost_after=3000
+expect 27 "CUDA's device failed in .*CUDA_ERROR_LAUNCH_FAILED.*choose another device" --data "$work/data" --device cuda --steps 1000
+if [ -n "${SAN:-}" ]; then   # what is left is arithmetic, which test/ops watches
+    verdict test_cuda
+    exit
+fi
+
+# --- one that is
+patience=$((12 * patience))   # kernels on a processor, an item after the other, take their time
+with "$fake"
+ends_with 0 '^training would begin$' doctor --device cuda
+says '^  ok    cuda:0 \(this node.s\)  fake card 0; 4 units, 1.*; driver CUDA 13.0; kernels from .* for sm_90$'
+ends_with 0 '"driver": "CUDA 13.0", "kernels": "[^"]* for sm_90", "used": true' doctor --device cuda --json
+refuse 16 'deterministic .*give --device cpu' --data "$work/data" --device cuda --deterministic --batch 64
+expect 0 'accuracy +100.00 %' --data "$work/data" --device cuda:0 --optimizer adam --batch 32 --steps 40 --eval-every 0 --progress off --cache "$work/kept"
+check "what the driver compiles and keeps is kept once more" [ -z "$(ls "$work/kept")" ]
+
+# --- the gradient of a round: what one step of plain SGD changes, by a rate so large that the weights' own rounding is none
+floats() { od -An -v -w4 -t f4 -j $((8 + $(od -An -t u8 -N 8 "$1"))) "$1"; }
+agree() {      # agree BEFORE WANTED GOT: apart by 1e-4 of the largest change at most
+    paste <(floats "$1") <(floats "$2") <(floats "$3") |
+        awk '{ d = $2 - $3; if (d < 0) d = -d; g = $2 - $1; if (g < 0) g = -g; if (g > most) most = g; if (d > off) off = d }
+             END { printf "%d gradients, largest %g, %g apart\n", NR, most, off; exit !(NR == 61706 && most > 1 && off <= 1e-4 * most) }'
+}
+one="--data glyphs --batch 64 --lr 1000 --momentum 0 --eval-every 0 --progress off"
+# shellcheck disable=SC2086 # a list of options
+for run in "before --steps 0" "cpu --steps 1" "mixed --steps 1 --local 2 --shares 40,24 --device cpu,cuda:0"; do
+    expect 0 '^  speed ' $one ${run#* } --save "$work/${run%% *}"
+done
+check "the gradient of a node on the CPU and one on CUDA" agree "$work/before" "$work/cpu" "$work/mixed"
+with "$fake" fatbin=0 ptx=0
+refuse 16 'no kernels for this CUDA device .sm_90, driver of CUDA 13.0.: .*NVRTC' --data "$work/data" --device cuda
+verdict test_cuda
