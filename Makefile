@@ -227,6 +227,8 @@ $(B)/test/cluster/test_exact: private LDFLAGS += -Wl,--wrap=echi_exec_run,--wrap
 $(B)/test/ops/test_stack: private LDFLAGS += -Wl,--wrap=echi_kernels
 # It sees small pieces of work shared out, in any order.
 $(B)/test/ops/test_threads: private LDFLAGS += -Wl,--wrap=echi_cpu_share_out,--wrap=echi_team_run
+# It runs kernels of NVIDIA's cards on this processor.
+$(B)/test/ops/test_gpu_texts: $(B)/test/ops/simt.o
 # Its processor may have fewer instructions than this one.
 $(B)/test/unit/test_config: private LDFLAGS += -Wl,--wrap=echi_cpu_level
 # It puts wrong kernels in the place of right ones.

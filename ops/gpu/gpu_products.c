@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A product of a layer to the kernel that is fastest for it. One function of numbers: what a card can do is asked elsewhere. */
+#include "echi_gpu_products.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TILE_COLS = 128, STAGES = 3, STAGES_A_PART = 8 };
+
+static int64_t blocks(int64_t count, int64_t of) { return (count + of - 1) / of; }
+static int map_of_in(const struct echi_window *w) { return w->in_h * w->in_w; }
+static int map_of_out(const struct echi_window *w) { return w->out_h * w->out_w; }
+static int taps(const struct echi_window *w) { return w->kernel_h * w->kernel_w; }
+
+/* Numbers that a word has; and words of `channels` at one place of an image: pieces of 16 bytes are copied at once. */
+static int per_word(enum echi_product_precision p) { return p == ECHI_PRODUCT_BF16 ? 2 : 1; }
+static int words_of(int channels, int per) { return (int)blocks(channels, 4 * per) * 4; }
+
+/* --- what is packed how. Each of these is a matrix of words, rows by k, as echi_gpu_packed.h writes it --- */
+
+/* Row r, number k of a matrix: r * row + k * step. In tiles. */
+static struct echi_pack pack_matrix(int rows, int depth, int row, int step, int per) {
+    return (struct echi_pack){.rows = rows, .words = (int)blocks(depth, per), .row_inner = rows, .row_step = row, .word_inner = 1,
+                              .word_outer = per * step, .along = ECHI_PACK_WORD_OUTER, .part_step = step, .bound = depth};
+}
+
+/* An image, [n][channels][map], place by place, its channels side by side. */
+static struct echi_pack pack_image(int n, int channels, int map, int per) {
+    return (struct echi_pack){.rows = n * map, .words = (int)blocks(channels, per), .row_inner = map, .row_outer = channels * map,
+                              .row_step = 1, .word_inner = 1, .word_outer = per * map, .along = ECHI_PACK_WORD_OUTER, .part_step = map,
+                              .bound = channels, .stride = words_of(channels, per)};
+}
+
+/* Kernels, tap by tap, the channels of what they are laid over side by side: row r, tap t, channel c: r * row + t + c * channel. In tiles. */
+static struct echi_pack pack_kernels(int rows, int channels, int area, int row, int channel, int per) {
+    const int words = words_of(channels, per);
+    return (struct echi_pack){.rows = rows, .words = area * words, .row_inner = rows, .row_step = row, .word_inner = words, .word_outer = 1,
+                              .word_step = per * channel, .along = ECHI_PACK_WORD_INNER, .part_step = channel, .bound = channels};
+}
+
+/* A sum over places of all samples has its numbers in any order: those of a word are the same place of several samples, so that a word
+ * of dy meets one of x wherever the kernel lies. dy: a row a channel, in tiles; x: as it is, but for that. */
+static struct echi_pack pack_dy(const struct echi_window *w, int per) {
+    const int map = map_of_out(w);
+    return (struct echi_pack){.rows = w->out_c, .words = (int)blocks(w->n, per) * map, .row_inner = w->out_c, .row_step = map,
+                              .word_inner = map, .word_outer = per * w->out_c * map, .word_step = 1, .along = ECHI_PACK_WORD_OUTER,
+                              .part_step = w->out_c * map, .bound = w->n};
+}
+static struct echi_pack pack_x(const struct echi_window *w, int per) {
+    const int map = map_of_in(w);
+    return (struct echi_pack){.rows = (int)blocks(w->n, per) * w->in_c, .words = map, .row_inner = w->in_c, .row_outer = per * w->in_c * map,
+                              .row_step = map, .word_inner = map, .word_step = 1, .along = ECHI_PACK_ROW_OUTER,
+                              .part_step = w->in_c * map, .bound = w->n, .stride = map};
+}
+
+/* Its launch and its size; false when it is more than kernels can count. */
+static bool finish_pack(struct echi_product_pack *pack, int per) {
+    const struct echi_pack *p = &pack->how;
+    const int64_t across = blocks(p->stride > 0 ? p->stride : p->words, ECHI_PACKED_WORDS);
+    const int64_t down = p->stride > 0 ? blocks(p->rows, 32) : blocks(p->rows, ECHI_PACKED_ROWS) * (ECHI_PACKED_ROWS / 32);
+    const int64_t words = p->stride > 0 ? (int64_t)p->rows * p->stride : across * down * 32 * ECHI_PACKED_WORDS;
+    pack->kernel = per == 2 ? "pack_bf16" : "pack_tf32";
+    pack->groups = (int)(across * down);
+    pack->words = (size_t)words;
+    return words <= INT32_MAX;
+}
+
+/* --- the products --- */
+
+static const char *plan_matrix(const struct echi_product *p, struct echi_product_plan *out, int per) {
+    out->rows = p->rows, out->cols = p->cols;
+    out->a.how = pack_matrix(p->rows, p->depth, p->row_a, p->k_a, per);
+    out->b.how = pack_matrix(p->cols, p->depth, p->col_b, p->k_b, per);
+    out->put = (struct echi_put){p->cols, 0, p->cols, p->bias ? ECHI_PUT_BIAS_OF_COL : ECHI_PUT_PLAIN};
+    return "product";
+}
+
+static const char *plan_forward(const struct echi_product *p, struct echi_product_plan *out, int per) {
+    const struct echi_window *w = &p->window;
+    const int step = words_of(w->in_c, per);
+    out->rows = w->out_c, out->cols = w->n * map_of_out(w);
+    out->a.how = pack_kernels(w->out_c, w->in_c, taps(w), w->in_c * taps(w), taps(w), per);
+    out->b.how = pack_image(w->n, w->in_c, map_of_in(w), per);
+    out->gather = (struct echi_gather){w->out_h, w->out_w, map_of_in(w) * step, w->stride_h, w->stride_w, -w->pad_h, -w->pad_w,
+                                       w->kernel_h, w->kernel_w, 1, 1, 1, w->in_h, w->in_w, step};
+    out->put = (struct echi_put){map_of_out(w), w->out_c * map_of_out(w), map_of_out(w), p->bias ? ECHI_PUT_BIAS_OF_ROW : ECHI_PUT_PLAIN};
+    return "conv";
+}
+
+static const char *plan_backward_input(const struct echi_product *p, struct echi_product_plan *out, int per) {
+    const struct echi_window *w = &p->window;
+    const int step = words_of(w->out_c, per);
+    out->rows = w->in_c, out->cols = w->n * map_of_in(w);
+    out->a.how = pack_kernels(w->in_c, w->out_c, taps(w), taps(w), w->in_c * taps(w), per);
+    out->b.how = pack_image(w->n, w->out_c, map_of_out(w), per);
+    out->gather = (struct echi_gather){w->in_h, w->in_w, map_of_out(w) * step, 1, 1, w->pad_h, w->pad_w, w->kernel_h, w->kernel_w, -1,
+                                       w->stride_h, w->stride_w, w->out_h, w->out_w, step};
+    out->put = (struct echi_put){map_of_in(w), w->in_c * map_of_in(w), map_of_in(w), ECHI_PUT_PLAIN};
+    return "conv";
+}
+
+static const char *plan_backward_weight(const struct echi_product *p, struct echi_product_plan *out, int per) {
+    const struct echi_window *w = &p->window;
+    out->rows = w->out_c, out->cols = w->in_c * taps(w);
+    out->a.how = pack_dy(w, per);
+    out->b.how = pack_x(w, per);
+    out->gather = (struct echi_gather){w->out_h, w->out_w, w->in_c * map_of_in(w), w->stride_h, w->stride_w, -w->pad_h, -w->pad_w,
+                                       w->kernel_h, w->kernel_w, 1, 1, 1, w->in_h, w->in_w, 1};
+    out->put = (struct echi_put){out->cols, 0, out->cols, ECHI_PUT_PLAIN};
+    return "conv_weight";
+}
+
+/* Tiles of 128 rows ask less of memory for each sum; those of 64 fit small layers, and there are twice as many. Sums are dealt to several
+ * blocks where there are too few tiles for every multiprocessor to have two, and long ones. */
+static int plan_launch(struct echi_product_plan *out, const struct echi_product_card *card) {
+    const int64_t across = blocks(out->cols, TILE_COLS), wanted = 2 * card->units, stages = blocks(out->words, ECHI_PACKED_WORDS);
+    const int tile_rows = out->rows <= 64 || blocks(out->rows, 128) * across < card->units ? 64 : 128;
+    const int64_t tiles = blocks(out->rows, tile_rows) * across, most = blocks(stages, STAGES_A_PART);
+    const int64_t parts = tiles >= wanted ? 1 : blocks(wanted, tiles) < most ? blocks(wanted, tiles) : most;
+    out->slice = (int)blocks(stages, parts);
+    out->parts = (int)blocks(stages, out->slice);
+    out->groups[0] = (int)tiles, out->groups[1] = 1, out->groups[2] = out->parts;
+    out->items = 128;
+    out->shared = STAGES * (tile_rows + TILE_COLS) * ECHI_PACKED_WORDS * 4;
+    return tile_rows;
+}
+
+static void plan_sm80(const struct echi_product *p, const struct echi_product_card *card, struct echi_product_plan *out) {
+    static const char *(*const plan[])(const struct echi_product *, struct echi_product_plan *, int) = {
+        [ECHI_PRODUCT_MATRIX] = plan_matrix, [ECHI_PRODUCT_CONV_FORWARD] = plan_forward,
+        [ECHI_PRODUCT_CONV_BACKWARD_WEIGHT] = plan_backward_weight, [ECHI_PRODUCT_CONV_BACKWARD_INPUT] = plan_backward_input};
+    const int per = per_word(p->precision);
+    const char *name = plan[p->op](p, out, per);
+    out->words = out->a.how.words;
+    const int tile_rows = plan_launch(out, card);
+    snprintf(out->kernel, sizeof out->kernel, "%s_%s_%d", name, per == 2 ? "bf16" : "tf32", tile_rows);
+    const bool counted = finish_pack(&out->a, per) & finish_pack(&out->b, per);
+    if (!counted || (int64_t)out->parts * out->rows * out->cols > INT32_MAX) {
+        out->text = ECHI_PRODUCT_PORTABLE;
+        snprintf(out->why, sizeof out->why, "packed operands of more than %d words are more than kernels can count", INT32_MAX);
+    }
+}
+
+void echi_product_choose(const struct echi_product *p, const struct echi_product_card *card, struct echi_product_plan *out) {
+    const int shared_least = STAGES * 2 * TILE_COLS * ECHI_PACKED_WORDS * 4 + 2048;   /* and places of an image's rows */
+    memset(out, 0, sizeof *out);
+    out->text = ECHI_PRODUCT_PORTABLE;
+    if (card->major == 0) snprintf(out->why, sizeof out->why, "no compute capability is known of this device");
+    else if (card->major < 8)
+        snprintf(out->why, sizeof out->why, "tensor cores are used from compute capability 8.0, and this is %d.%d", card->major, card->minor);
+    else if (p->precision == ECHI_PRODUCT_FLOAT) snprintf(out->why, sizeof out->why, "tensor cores round to TF32 or bf16, and float is wanted");
+    else if (card->shared_most < shared_least)
+        snprintf(out->why, sizeof out->why, "a block needs %d bytes of shared memory, and may have %d", shared_least, card->shared_most);
+    else {
+        out->text = ECHI_PRODUCT_SM80;
+        plan_sm80(p, card, out);
+    }
+}

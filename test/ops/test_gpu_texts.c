@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The CUDA texts of ops/gpu, run on the host as simt.h says, as echi_product_choose launches them: products and convolutions of random odd
+ * sizes against sums in double, exact on small whole numbers, within the bound of the precision on others; a NaN comes out where it
+ * belongs. And mistakes that were planted in how they are launched, which must be seen. */
+#include "simt.h"
+#include "gpu/echi_gpu_products.h"
+
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wunused-function"
+#endif
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#include "gpu/products_sm80.cu"
+#pragma GCC diagnostic pop
+
+#include "echi_random.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* --- calls of kernels by name --- */
+
+struct pack_args { const float *from; unsigned *to; struct echi_pack how; };
+struct product_args {
+    const unsigned *a, *b;
+    const float *bias;
+    float *to;
+    const struct echi_product_plan *plan;
+};
+#define PACKS(X) X(pack_tf32) X(pack_bf16)
+#define PRODUCTS(X) \
+    X(product_tf32_128) X(product_bf16_128) X(conv_tf32_128) X(conv_bf16_128) X(conv_weight_tf32_128) X(conv_weight_bf16_128) \
+    X(product_tf32_64) X(product_bf16_64) X(conv_tf32_64) X(conv_bf16_64) X(conv_weight_tf32_64) X(conv_weight_bf16_64)
+#define CALL_PACK(name)                        \
+    static void call_##name(void *args) {      \
+        const struct pack_args *p = args;      \
+        name(p->from, p->to, p->how);          \
+    }
+#define CALL_PRODUCT(name)                     \
+    static void call_##name(void *args) {      \
+        const struct product_args *p = args;   \
+        const struct echi_product_plan *l = p->plan; \
+        name(p->a, p->b, p->bias, p->to, l->rows, l->cols, l->words, l->slice, l->put, l->gather); \
+    }
+PACKS(CALL_PACK)
+PRODUCTS(CALL_PRODUCT)
+static const struct { const char *name; void (*call)(void *args); } kernels[] = {
+#define ENTRY(name) {#name, call_##name},
+    PACKS(ENTRY) PRODUCTS(ENTRY)
+#undef ENTRY
+};
+
+static void (*kernel_named(const char *name))(void *args) {
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
+        if (strcmp(kernels[i].name, name) == 0) return kernels[i].call;
+    fail_msg("no kernel %s", name);
+    return NULL;
+}
+
+/* --- one product: what goes in, and what comes out by its definition --- */
+
+struct problem {
+    struct echi_product product;
+    size_t a_count, b_count, bias_count, count;   /* numbers of A, dy or the weights; of B, x or dy; of the result */
+    float *a, *b, *bias;
+    double *want, *size;                          /* [count]: the sum, and that of its products' magnitudes */
+    uint32_t seed;
+    char text[200];
+};
+
+static int random_from(struct echi_random *r, int least, int most) { return least + (int)echi_random_below(r, (uint32_t)(most - least + 1)); }
+static int random_size(struct echi_random *r, int most) {
+    static const int edges[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 130};
+    return echi_random_below(r, 2) ? edges[echi_random_below(r, sizeof edges / sizeof edges[0])] : random_from(r, 1, most);
+}
+
+static float *numbers(struct echi_random *r, size_t count, bool whole) {
+    float *x = simt_array(count);
+    for (size_t i = 0; i < count; i++) x[i] = whole ? (float)random_from(r, -3, 3) : (float)echi_random_normal(r);
+    return x;
+}
+
+static void add_product(const struct problem *p, size_t to, size_t a, size_t b) {
+    const double product = (double)p->a[a] * (double)p->b[b];
+    p->want[to] += product;
+    p->size[to] += fabs(product);
+}
+
+static void random_matrix(struct problem *p, struct echi_random *r) {
+    struct echi_product *q = &p->product;
+    q->rows = random_size(r, 200), q->cols = random_size(r, 200);
+    q->depth = echi_random_below(r, 4) ? random_size(r, 100) : random_from(r, 100, 700);
+    const bool turned_a = echi_random_below(r, 2), turned_b = echi_random_below(r, 2);
+    q->row_a = turned_a ? 1 : q->depth, q->k_a = turned_a ? q->rows : 1;
+    q->k_b = turned_b ? 1 : q->cols, q->col_b = turned_b ? q->depth : 1;
+    q->bias = echi_random_below(r, 2);
+    p->a_count = (size_t)q->rows * (size_t)q->depth, p->b_count = (size_t)q->cols * (size_t)q->depth;
+    p->bias_count = (size_t)q->cols, p->count = (size_t)q->rows * (size_t)q->cols;
+    snprintf(p->text, sizeof p->text, "%d x %d x %d%s%s%s", q->rows, q->cols, q->depth, turned_a ? ", A turned" : "",
+             turned_b ? ", B turned" : "", q->bias ? ", bias" : "");
+}
+
+static void want_matrix(const struct problem *p) {
+    const struct echi_product *q = &p->product;
+    for (int i = 0; i < q->rows; i++)
+        for (int j = 0; j < q->cols; j++) {
+            const size_t to = (size_t)i * (size_t)q->cols + (size_t)j;
+            if (q->bias) p->want[to] = (double)p->bias[j];
+            for (int k = 0; k < q->depth; k++) add_product(p, to, (size_t)(i * q->row_a + k * q->k_a), (size_t)(k * q->k_b + j * q->col_b));
+        }
+}
+
+static void random_convolution(struct problem *p, struct echi_random *r) {
+    struct echi_product *q = &p->product;
+    struct echi_window *w = &q->window;
+    w->n = random_from(r, 1, 5);
+    w->in_c = random_from(r, 1, echi_random_below(r, 3) ? 9 : 40), w->out_c = random_from(r, 1, echi_random_below(r, 3) ? 20 : 140);
+    w->in_h = random_from(r, 1, 9), w->in_w = random_from(r, 1, 9);
+    w->pad_h = random_from(r, 0, 2), w->pad_w = random_from(r, 0, 2);
+    w->kernel_h = random_from(r, 1, w->in_h + w->pad_h < 5 ? w->in_h + w->pad_h : 5);
+    w->kernel_w = random_from(r, 1, w->in_w + w->pad_w < 5 ? w->in_w + w->pad_w : 5);
+    w->stride_h = random_from(r, 1, 3), w->stride_w = random_from(r, 1, 3);
+    w->out_h = (w->in_h + 2 * w->pad_h - w->kernel_h) / w->stride_h + 1, w->out_w = (w->in_w + 2 * w->pad_w - w->kernel_w) / w->stride_w + 1;
+    q->bias = q->op == ECHI_PRODUCT_CONV_FORWARD && echi_random_below(r, 2);
+    const size_t x = (size_t)(w->n * w->in_c * w->in_h * w->in_w), y = (size_t)(w->n * w->out_c * w->out_h * w->out_w),
+        weights = (size_t)(w->out_c * w->in_c * w->kernel_h * w->kernel_w);
+    p->a_count = q->op == ECHI_PRODUCT_CONV_BACKWARD_WEIGHT ? y : weights;
+    p->b_count = q->op == ECHI_PRODUCT_CONV_BACKWARD_INPUT ? y : x;
+    p->count = q->op == ECHI_PRODUCT_CONV_FORWARD ? y : q->op == ECHI_PRODUCT_CONV_BACKWARD_WEIGHT ? weights : x;
+    p->bias_count = (size_t)w->out_c;
+    snprintf(p->text, sizeof p->text, "convolution %d: n %d, %dx%dx%d -> %dx%dx%d, kernel %dx%d stride %dx%d pad %dx%d%s", (int)q->op, w->n, w->in_c,
+             w->in_h, w->in_w, w->out_c, w->out_h, w->out_w, w->kernel_h, w->kernel_w, w->stride_h, w->stride_w, w->pad_h, w->pad_w,
+             q->bias ? ", bias" : "");
+}
+
+/* Every weight that leads from a number of x to one of y, in the three directions. */
+static void want_convolution(const struct problem *p) {
+    const struct echi_window *w = &p->product.window;
+    for (int n = 0; n < w->n; n++)
+        for (int o = 0; o < w->out_c; o++)
+            for (int oh = 0; oh < w->out_h; oh++)
+                for (int ow = 0; ow < w->out_w; ow++) {
+                    const size_t y = (size_t)(((n * w->out_c + o) * w->out_h + oh) * w->out_w + ow);
+                    if (p->product.bias) p->want[y] = (double)p->bias[o];
+                    for (int c = 0; c < w->in_c; c++)
+                        for (int kh = 0; kh < w->kernel_h; kh++)
+                            for (int kw = 0; kw < w->kernel_w; kw++) {
+                                const int h = oh * w->stride_h - w->pad_h + kh, v = ow * w->stride_w - w->pad_w + kw;
+                                if (h < 0 || h >= w->in_h || v < 0 || v >= w->in_w) continue;
+                                const size_t x = (size_t)(((n * w->in_c + c) * w->in_h + h) * w->in_w + v),
+                                    weight = (size_t)(((o * w->in_c + c) * w->kernel_h + kh) * w->kernel_w + kw);
+                                if (p->product.op == ECHI_PRODUCT_CONV_FORWARD) add_product(p, y, weight, x);
+                                else if (p->product.op == ECHI_PRODUCT_CONV_BACKWARD_INPUT) add_product(p, x, weight, y);
+                                else add_product(p, weight, y, x);
+                            }
+                }
+}
+
+static void problem_random(struct problem *p, enum echi_product_op op, enum echi_product_precision precision, uint32_t seed, bool whole) {
+    struct echi_random r;
+    echi_random_init(&r, seed, ECHI_STREAM_TEST, whole);
+    memset(p, 0, sizeof *p);
+    p->product.op = op, p->product.precision = precision, p->seed = seed;
+    if (op == ECHI_PRODUCT_MATRIX) random_matrix(p, &r);
+    else random_convolution(p, &r);
+    p->a = numbers(&r, p->a_count, whole), p->b = numbers(&r, p->b_count, whole), p->bias = numbers(&r, p->bias_count, whole);
+    if (echi_random_below(&r, 4) == 0) p->b[echi_random_below(&r, (uint32_t)p->b_count)] = NAN;
+    p->want = calloc(p->count, sizeof *p->want), p->size = calloc(p->count, sizeof *p->size);
+    if (op == ECHI_PRODUCT_MATRIX) want_matrix(p);
+    else want_convolution(p);
+}
+static void problem_free(struct problem *p) {
+    free(p->want);
+    free(p->size);
+    simt_free();
+}
+
+/* --- a plan carried out --- */
+
+static const char *run_pack(const struct echi_product_pack *pack, const float *from, unsigned **out, uint32_t seed) {
+    struct pack_args args = {from, simt_array(pack->words), pack->how};
+    for (size_t i = 0; i < pack->words; i++) args.to[i] = 0x7fc07fc0;
+    *out = args.to;
+    return simt_run(kernel_named(pack->kernel), &args, &(struct simt_launch){{pack->groups, 1, 1}, ECHI_PACK_ITEMS, 0, 0, SIMT_EARLY, seed});
+}
+
+/* The result, of simt_array, in *out; or what was done wrong. */
+static const char *run_plan(const struct problem *p, const struct echi_product_plan *plan, enum simt_haste haste, float **out) {
+    struct product_args args = {.bias = p->bias, .plan = plan};
+    unsigned *a, *b;
+    const char *wrong = run_pack(&plan->a, p->a, &a, p->seed);
+    if (wrong == NULL) wrong = run_pack(&plan->b, p->b, &b, p->seed);
+    if (wrong != NULL) return wrong;
+    args.a = a, args.b = b;
+    args.to = simt_array(p->count * (size_t)plan->parts);
+    for (size_t i = 0; i < p->count * (size_t)plan->parts; i++) args.to[i] = 12345.0f;
+    const struct simt_launch how = {{plan->groups[0], plan->groups[1], plan->groups[2]}, plan->items, (size_t)plan->shared, 1024, haste, p->seed};
+    wrong = simt_run(kernel_named(plan->kernel), &args, &how);
+    for (int part = 1; part < plan->parts; part++)
+        for (size_t i = 0; i < p->count; i++) args.to[i] += args.to[(size_t)part * p->count + i];
+    *out = args.to;
+    return wrong;
+}
+
+/* Each number is rounded once, by at most 2^-11 of it in TF32 and 2^-8 in bf16 (half a unit of the last of 11, or 8, digits); sums of
+ * floats add their own. */
+static bool near(const struct problem *p, size_t i, float got, bool whole) {
+    if (isnan(p->want[i])) return isnan(got);
+    const double unit = p->product.precision == ECHI_PRODUCT_BF16 ? ldexp(1, -8) : ldexp(1, -11);
+    return whole ? (double)got == p->want[i] : fabs((double)got - p->want[i]) <= (2.01 * unit + 1e-5) * p->size[i] + 1e-5;
+}
+
+/* NULL, or what is wrong, in words. */
+static const char *check_plan(const struct problem *p, const struct echi_product_plan *plan, enum simt_haste haste, bool whole) {
+    static char text[400];
+    float *got;
+    const char *wrong = run_plan(p, plan, haste, &got);
+    if (wrong != NULL) {
+        snprintf(text, sizeof text, "%s: %s: %s", plan->kernel, p->text, wrong);
+        return text;
+    }
+    for (size_t i = 0; i < p->count; i++)
+        if (!near(p, i, got[i], whole)) {
+            snprintf(text, sizeof text, "%s: %s: number %zu is %.9g, not %.9g (%d parts)", plan->kernel, p->text, i, (double)got[i], p->want[i],
+                     plan->parts);
+            return text;
+        }
+    return NULL;
+}
+
+static struct echi_product_card card(int major, int minor, int units) { return (struct echi_product_card){major, minor, units, 101376}; }
+
+static void try(enum echi_product_op op, enum echi_product_precision precision, int major, int rounds) {
+    for (uint32_t seed = 1; seed <= (uint32_t)rounds; seed++) {
+        const bool whole = seed % 3 != 0;
+        struct problem p;
+        struct echi_product_plan plan;
+        problem_random(&p, op, precision, seed, whole);
+        const struct echi_product_card on = card(major, 0, seed % 2 ? 1 : 132);
+        echi_product_choose(&p.product, &on, &plan);
+        assert_int_not_equal(plan.text, ECHI_PRODUCT_PORTABLE);
+        const char *wrong = check_plan(&p, &plan, seed % 4 < 2 ? SIMT_EARLY : SIMT_LATE, whole);
+        if (wrong != NULL) fail_msg("seed %u: %s", seed, wrong);
+        problem_free(&p);
+    }
+}
+
+static void sm80_matrices(void **state) {
+    (void)state;
+    try(ECHI_PRODUCT_MATRIX, ECHI_PRODUCT_TF32, 8, 24);
+    try(ECHI_PRODUCT_MATRIX, ECHI_PRODUCT_BF16, 8, 24);
+}
+static void sm80_forward(void **state) {
+    (void)state;
+    try(ECHI_PRODUCT_CONV_FORWARD, ECHI_PRODUCT_TF32, 8, 24);
+    try(ECHI_PRODUCT_CONV_FORWARD, ECHI_PRODUCT_BF16, 8, 24);
+}
+static void sm80_backward_weight(void **state) {
+    (void)state;
+    try(ECHI_PRODUCT_CONV_BACKWARD_WEIGHT, ECHI_PRODUCT_TF32, 8, 24);
+    try(ECHI_PRODUCT_CONV_BACKWARD_WEIGHT, ECHI_PRODUCT_BF16, 8, 24);
+}
+static void sm80_backward_input(void **state) {
+    (void)state;
+    try(ECHI_PRODUCT_CONV_BACKWARD_INPUT, ECHI_PRODUCT_TF32, 8, 24);
+    try(ECHI_PRODUCT_CONV_BACKWARD_INPUT, ECHI_PRODUCT_BF16, 8, 24);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sm80_matrices), cmocka_unit_test(sm80_forward), cmocka_unit_test(sm80_backward_weight),
+        cmocka_unit_test(sm80_backward_input),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
