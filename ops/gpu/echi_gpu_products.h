@@ -31,9 +31,9 @@ struct echi_product_card {
     int shared_most;                    /* bytes of shared memory that a block may ask for */
 };
 
-enum echi_product_text { ECHI_PRODUCT_PORTABLE, ECHI_PRODUCT_SM80 };
+enum echi_product_text { ECHI_PRODUCT_PORTABLE, ECHI_PRODUCT_F32, ECHI_PRODUCT_SM80 };
 struct echi_product_pack {
-    const char *kernel;                 /* (numbers, words, struct echi_pack) */
+    char kernel[16];                    /* (numbers, words, struct echi_pack) */
     struct echi_pack how;
     int groups;                         /* along x, of ECHI_PACK_ITEMS */
     size_t words;                       /* of 4 bytes, that it writes */

@@ -6,15 +6,17 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TILE_COLS = 128, STAGES = 3, STAGES_A_PART = 8 };
+enum { TILE_COLS = 128, STAGES_A_PART = 8 };
+/* What the texts say of themselves: product_packed.cuh. */
+static const struct { const char *name; int per_word, items, stages; } precisions[] = {
+    [ECHI_PRODUCT_FLOAT] = {"float", 1, 256, 2}, [ECHI_PRODUCT_TF32] = {"tf32", 1, 128, 3}, [ECHI_PRODUCT_BF16] = {"bf16", 2, 128, 3}};
 
 static int64_t blocks(int64_t count, int64_t of) { return (count + of - 1) / of; }
 static int map_of_in(const struct echi_window *w) { return w->in_h * w->in_w; }
 static int map_of_out(const struct echi_window *w) { return w->out_h * w->out_w; }
 static int taps(const struct echi_window *w) { return w->kernel_h * w->kernel_w; }
 
-/* Numbers that a word has; and words of `channels` at one place of an image: pieces of 16 bytes are copied at once. */
-static int per_word(enum echi_product_precision p) { return p == ECHI_PRODUCT_BF16 ? 2 : 1; }
+/* Words of `channels` at one place of an image, whose pieces of 16 bytes are copied at once. */
 static int words_of(int channels, int per) { return (int)blocks(channels, 4 * per) * 4; }
 
 /* --- what is packed how. Each of these is a matrix of words, rows by k, as echi_gpu_packed.h writes it --- */
@@ -55,12 +57,12 @@ static struct echi_pack pack_x(const struct echi_window *w, int per) {
 }
 
 /* Its launch and its size; false when it is more than kernels can count. */
-static bool finish_pack(struct echi_product_pack *pack, int per) {
+static bool finish_pack(struct echi_product_pack *pack, const char *precision) {
     const struct echi_pack *p = &pack->how;
     const int64_t across = blocks(p->stride > 0 ? p->stride : p->words, ECHI_PACKED_WORDS);
     const int64_t down = p->stride > 0 ? blocks(p->rows, 32) : blocks(p->rows, ECHI_PACKED_ROWS) * (ECHI_PACKED_ROWS / 32);
     const int64_t words = p->stride > 0 ? (int64_t)p->rows * p->stride : across * down * 32 * ECHI_PACKED_WORDS;
-    pack->kernel = per == 2 ? "pack_bf16" : "pack_tf32";
+    snprintf(pack->kernel, sizeof pack->kernel, "pack_%s", precision);
     pack->groups = (int)(across * down);
     pack->words = (size_t)words;
     return words <= INT32_MAX;
@@ -113,7 +115,7 @@ static const char *plan_backward_weight(const struct echi_product *p, struct ech
 
 /* Tiles of 128 rows ask less of memory for each sum; those of 64 fit small layers, and there are twice as many. Sums are dealt to several
  * blocks where there are too few tiles for every multiprocessor to have two, and long ones. */
-static int plan_launch(struct echi_product_plan *out, const struct echi_product_card *card) {
+static int plan_launch(struct echi_product_plan *out, enum echi_product_precision precision, const struct echi_product_card *card) {
     const int64_t across = blocks(out->cols, TILE_COLS), wanted = 2 * card->units, stages = blocks(out->words, ECHI_PACKED_WORDS);
     const int tile_rows = out->rows <= 64 || blocks(out->rows, 128) * across < card->units ? 64 : 128;
     const int64_t tiles = blocks(out->rows, tile_rows) * across, most = blocks(stages, STAGES_A_PART);
@@ -121,21 +123,22 @@ static int plan_launch(struct echi_product_plan *out, const struct echi_product_
     out->slice = (int)blocks(stages, parts);
     out->parts = (int)blocks(stages, out->slice);
     out->groups[0] = (int)tiles, out->groups[1] = 1, out->groups[2] = out->parts;
-    out->items = 128;
-    out->shared = STAGES * (tile_rows + TILE_COLS) * ECHI_PACKED_WORDS * 4;
+    out->items = precisions[precision].items;
+    out->shared = precisions[precision].stages * (tile_rows + TILE_COLS) * ECHI_PACKED_WORDS * 4;
     return tile_rows;
 }
 
-static void plan_sm80(const struct echi_product *p, const struct echi_product_card *card, struct echi_product_plan *out) {
+static void plan_packed(const struct echi_product *p, const struct echi_product_card *card, struct echi_product_plan *out) {
     static const char *(*const plan[])(const struct echi_product *, struct echi_product_plan *, int) = {
         [ECHI_PRODUCT_MATRIX] = plan_matrix, [ECHI_PRODUCT_CONV_FORWARD] = plan_forward,
         [ECHI_PRODUCT_CONV_BACKWARD_WEIGHT] = plan_backward_weight, [ECHI_PRODUCT_CONV_BACKWARD_INPUT] = plan_backward_input};
-    const int per = per_word(p->precision);
+    const int per = precisions[p->precision].per_word;
+    const char *precision = precisions[p->precision].name;
     const char *name = plan[p->op](p, out, per);
     out->words = out->a.how.words;
-    const int tile_rows = plan_launch(out, card);
-    snprintf(out->kernel, sizeof out->kernel, "%s_%s_%d", name, per == 2 ? "bf16" : "tf32", tile_rows);
-    const bool counted = finish_pack(&out->a, per) & finish_pack(&out->b, per);
+    const int tile_rows = plan_launch(out, p->precision, card);
+    snprintf(out->kernel, sizeof out->kernel, "%s_%s_%d", name, precision, tile_rows);
+    const bool counted = finish_pack(&out->a, precision) & finish_pack(&out->b, precision);
     if (!counted || (int64_t)out->parts * out->rows * out->cols > INT32_MAX) {
         out->text = ECHI_PRODUCT_PORTABLE;
         snprintf(out->why, sizeof out->why, "packed operands of more than %d words are more than kernels can count", INT32_MAX);
@@ -143,17 +146,16 @@ static void plan_sm80(const struct echi_product *p, const struct echi_product_ca
 }
 
 void echi_product_choose(const struct echi_product *p, const struct echi_product_card *card, struct echi_product_plan *out) {
-    const int shared_least = STAGES * 2 * TILE_COLS * ECHI_PACKED_WORDS * 4 + 2048;   /* and places of an image's rows */
+    const int shared_least = 3 * 2 * TILE_COLS * ECHI_PACKED_WORDS * 4 + 2048;   /* and places of an image's rows */
     memset(out, 0, sizeof *out);
     out->text = ECHI_PRODUCT_PORTABLE;
     if (card->major == 0) snprintf(out->why, sizeof out->why, "no compute capability is known of this device");
     else if (card->major < 8)
-        snprintf(out->why, sizeof out->why, "tensor cores are used from compute capability 8.0, and this is %d.%d", card->major, card->minor);
-    else if (p->precision == ECHI_PRODUCT_FLOAT) snprintf(out->why, sizeof out->why, "tensor cores round to TF32 or bf16, and float is wanted");
+        snprintf(out->why, sizeof out->why, "asynchronous copies need compute capability 8.0, and this is %d.%d", card->major, card->minor);
     else if (card->shared_most < shared_least)
         snprintf(out->why, sizeof out->why, "a block needs %d bytes of shared memory, and may have %d", shared_least, card->shared_most);
     else {
-        out->text = ECHI_PRODUCT_SM80;
-        plan_sm80(p, card, out);
+        out->text = p->precision == ECHI_PRODUCT_FLOAT ? ECHI_PRODUCT_F32 : ECHI_PRODUCT_SM80;
+        plan_packed(p, card, out);
     }
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Packed matrices: how they lie, and the kernels that make them. */
+ * Packed matrices: how they lie. */
+#ifndef PACKED_CUH
+#define PACKED_CUH
+#define ROW_BYTES (ECHI_PACKED_WORDS * 4)
 #include "echi_gpu_packed.h"
 
 /* Tiles lie one after the other along a row of tiles, `across` of them. In a tile row r's eight pieces of 16 bytes are exchanged, piece c
@@ -10,13 +13,7 @@ PTX int packed_at(int row, int word, int across) {
     return (row / ECHI_PACKED_ROWS * across + word / ECHI_PACKED_WORDS) * (ECHI_PACKED_ROWS * ECHI_PACKED_WORDS) +
            row % ECHI_PACKED_ROWS * ECHI_PACKED_WORDS + packed_piece(row, word % ECHI_PACKED_WORDS / 4) * 4 + word % 4;
 }
-
-#define PACK pack_tf32
-#define PARTS 1
-#define WORD(x) ptx_tf32((x)[0])
-#include "pack.cuh"
-
-#define PACK pack_bf16
-#define PARTS 2
-#define WORD(x) ptx_bf16((x)[0], (x)[1])
-#include "pack.cuh"
+/* Where row `row`, the first of some, of stage `stage` lies in tiles; and in shared memory, byte of a piece of a row. */
+PTX int packed_stage(int row, int stage, int stages) { return packed_at(row, 0, stages) + stage * (ECHI_PACKED_ROWS * ECHI_PACKED_WORDS); }
+PTX unsigned packed_byte(int row, int piece) { return (unsigned)(row * ROW_BYTES + packed_piece(row, piece) * 16); }
+#endif

@@ -1,23 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The products that layers are made of by tensor cores, for compute capability 8.0 and later: TF32 and bfloat16, sums in float. Twins of
- * those of products.cl; the host says what is packed how, and what is added up where (gpu_products.c). Three kinds of B, two heights of a
- * tile, two precisions. */
+ * those of products.cl; gpu_products.c says what is packed how, and where sums go. */
 #include "ptx.cuh"
 #include "packed.cuh"
 #include "tensor.cuh"
 
+#define PACK pack_tf32
+#define PARTS 1
+#define WORD(x) ptx_tf32((x)[0])
+#include "pack.cuh"
+#define PACK pack_bf16
+#define PARTS 2
+#define WORD(x) ptx_bf16((x)[0], (x)[1])
+#include "pack.cuh"
+
 #define THREADS 128
 #define TILE_COLS 128
 #define STAGES 3   /* 96 KiB with 128 rows: what every card since 8.0 has, and twice that in one of 9.0 */
-#define ROW_BYTES (ECHI_PACKED_WORDS * 4)
-#define STAGE_BYTES ((TILE_ROWS + TILE_COLS) * ROW_BYTES)
 
-#define JOIN(name, rows) name##_##rows
-#define JOINED(name, rows) JOIN(name, rows)
-#define NAME(name) JOINED(name, TILE_ROWS)   /* product_tf32_128 */
-
+#define PRECISION tf32
+#define MMA ptx_mma_tf32
 #define TILE_ROWS 128
-#include "three_sm80.cuh"
+#include "three.cuh"
 #undef TILE_ROWS
 #define TILE_ROWS 64
-#include "three_sm80.cuh"
+#include "three.cuh"
+#undef TILE_ROWS
+#undef MMA
+#undef PRECISION
+
+#define PRECISION bf16
+#define MMA ptx_mma_bf16
+#define TILE_ROWS 128
+#include "three.cuh"
+#undef TILE_ROWS
+#define TILE_ROWS 64
+#include "three.cuh"
+#undef TILE_ROWS
+#undef MMA
+#undef PRECISION
+#undef THREADS
+#undef TILE_COLS
+#undef STAGES

@@ -30,6 +30,14 @@ PTX unsigned ptx_bf16(float low, float high) {
     return word;
 }
 
+/* The word that is the float itself, for products in float. */
+PTX unsigned ptx_float(float x) { return __float_as_uint(x); }
+
+/* Four words of shared memory. */
+PTX void ptx_load(float out[4], unsigned at) {
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(out[0]), "=f"(out[1]), "=f"(out[2]), "=f"(out[3]) : "r"(at) : "memory");
+}
+
 /* --- copies that go on by themselves, of which a thread sees its own at a wait: 9.7.9.25.3, cp.async --- */
 /* 16 bytes, of which the first `bytes` are read and the others 0: with 0, `from` is not looked at. Both lie at a multiple of 16. */
 PTX void ptx_copy16(unsigned to, GLOBAL const void *from, int bytes) {

@@ -226,6 +226,9 @@ static uint32_t nearest(float x, int kept, bool even) {
 unsigned ptx_tf32(float x) { return nearest(x, 10, false); }
 unsigned ptx_bf16(float low, float high) { return nearest(low, 7, true) >> 16 | nearest(high, 7, true); }
 
+unsigned ptx_float(float x) { return bits_of(x); }
+void ptx_load(float out[4], unsigned at) { memcpy(out, in_shared(at, 16, "a load"), 16); }
+
 /* --- cp.async: PTX ISA 9.7.9.25.3. Copies of a thread may happen whenever they like, until it waits for their group. --- */
 
 static void do_copy(struct copy *c) {

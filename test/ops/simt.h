@@ -43,6 +43,8 @@ void simt_wait(void);
 unsigned ptx_shared(void);
 unsigned ptx_tf32(float x);
 unsigned ptx_bf16(float low, float high);
+unsigned ptx_float(float x);
+void ptx_load(float out[4], unsigned at);
 void ptx_copy16(unsigned to, const void *from, int bytes);
 void ptx_copy4(unsigned to, const void *from, int bytes);
 void ptx_copy_commit(void);

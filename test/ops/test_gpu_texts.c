@@ -11,6 +11,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wsign-conversion"
+#include "gpu/products_f32.cu"
 #include "gpu/products_sm80.cu"
 #pragma GCC diagnostic pop
 
@@ -33,10 +34,9 @@ struct product_args {
     float *to;
     const struct echi_product_plan *plan;
 };
-#define PACKS(X) X(pack_tf32) X(pack_bf16)
-#define PRODUCTS(X) \
-    X(product_tf32_128) X(product_bf16_128) X(conv_tf32_128) X(conv_bf16_128) X(conv_weight_tf32_128) X(conv_weight_bf16_128) \
-    X(product_tf32_64) X(product_bf16_64) X(conv_tf32_64) X(conv_bf16_64) X(conv_weight_tf32_64) X(conv_weight_bf16_64)
+#define PACKS(X) X(pack_float) X(pack_tf32) X(pack_bf16)
+#define THREE(X, of) X(product_##of) X(conv_##of) X(conv_weight_##of)
+#define PRODUCTS(X) THREE(X, float_128) THREE(X, float_64) THREE(X, tf32_128) THREE(X, tf32_64) THREE(X, bf16_128) THREE(X, bf16_64)
 #define CALL_PACK(name)                        \
     static void call_##name(void *args) {      \
         const struct pack_args *p = args;      \
@@ -208,11 +208,12 @@ static const char *run_plan(const struct problem *p, const struct echi_product_p
     return wrong;
 }
 
-/* Each number is rounded once, by at most 2^-11 of it in TF32 and 2^-8 in bf16 (half a unit of the last of 11, or 8, digits); sums of
+/* Each number is rounded once, unless floats are wanted, by at most 2^-11 of it in TF32 and 2^-8 in bf16 (half a unit of the last of 11, or 8, digits); sums of
  * floats add their own. */
 static bool near(const struct problem *p, size_t i, float got, bool whole) {
     if (isnan(p->want[i])) return isnan(got);
-    const double unit = p->product.precision == ECHI_PRODUCT_BF16 ? ldexp(1, -8) : ldexp(1, -11);
+    static const double units[] = {[ECHI_PRODUCT_FLOAT] = 0, [ECHI_PRODUCT_TF32] = 0x1p-11, [ECHI_PRODUCT_BF16] = 0x1p-8};
+    const double unit = units[p->product.precision];
     return whole ? (double)got == p->want[i] : fabs((double)got - p->want[i]) <= (2.01 * unit + 1e-5) * p->size[i] + 1e-5;
 }
 
@@ -251,31 +252,22 @@ static void try(enum echi_product_op op, enum echi_product_precision precision, 
     }
 }
 
-static void sm80_matrices(void **state) {
-    (void)state;
-    try(ECHI_PRODUCT_MATRIX, ECHI_PRODUCT_TF32, 8, 24);
-    try(ECHI_PRODUCT_MATRIX, ECHI_PRODUCT_BF16, 8, 24);
-}
-static void sm80_forward(void **state) {
-    (void)state;
-    try(ECHI_PRODUCT_CONV_FORWARD, ECHI_PRODUCT_TF32, 8, 24);
-    try(ECHI_PRODUCT_CONV_FORWARD, ECHI_PRODUCT_BF16, 8, 24);
-}
-static void sm80_backward_weight(void **state) {
-    (void)state;
-    try(ECHI_PRODUCT_CONV_BACKWARD_WEIGHT, ECHI_PRODUCT_TF32, 8, 24);
-    try(ECHI_PRODUCT_CONV_BACKWARD_WEIGHT, ECHI_PRODUCT_BF16, 8, 24);
-}
-static void sm80_backward_input(void **state) {
-    (void)state;
-    try(ECHI_PRODUCT_CONV_BACKWARD_INPUT, ECHI_PRODUCT_TF32, 8, 24);
-    try(ECHI_PRODUCT_CONV_BACKWARD_INPUT, ECHI_PRODUCT_BF16, 8, 24);
-}
+#define TEST(name, op, precision, major)              \
+    static void name(void **state) {                  \
+        (void)state;                                  \
+        try(ECHI_PRODUCT_##op, ECHI_PRODUCT_##precision, major, 24); \
+    }
+#define OPS(X, name, precision, major)                                                                            \
+    X(name##_matrix, MATRIX, precision, major) X(name##_forward, CONV_FORWARD, precision, major)                  \
+    X(name##_weight, CONV_BACKWARD_WEIGHT, precision, major) X(name##_input, CONV_BACKWARD_INPUT, precision, major)
+#define TESTS(X) OPS(X, f32, FLOAT, 8) OPS(X, sm80_tf32, TF32, 8) OPS(X, sm80_bf16, BF16, 8)
+TESTS(TEST)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sm80_matrices), cmocka_unit_test(sm80_forward), cmocka_unit_test(sm80_backward_weight),
-        cmocka_unit_test(sm80_backward_input),
+#define LIST(name, op, precision, major) cmocka_unit_test(name),
+        TESTS(LIST)
+#undef LIST
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

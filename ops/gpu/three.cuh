@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * For one height of a tile: the three kinds of B, in both precisions. */
+ * The three kinds of B, for one precision and one height of a tile: NAME(product) is the kernel's name. */
 #define B_WORDS ECHI_PACKED_WORDS   /* packed: fully connected layers */
-#define PRODUCT NAME(product_tf32)
-#define MMA ptx_mma_tf32
-#include "product_sm80.cuh"
-#define PRODUCT NAME(product_bf16)
-#define MMA ptx_mma_bf16
-#include "product_sm80.cuh"
+#define PRODUCT NAME(product)
+#include "product_packed.cuh"
 #undef B_WORDS
 
 #define B_WORDS 4                   /* an image, its channels side by side: convolutions forward, and backward to their input */
 #define B_ROW(i) place_of(gather, i)
 #define B_WORD(k) tap_of_word(gather, k)
-#define PRODUCT NAME(conv_tf32)
-#define MMA ptx_mma_tf32
-#include "product_sm80.cuh"
-#define PRODUCT NAME(conv_bf16)
-#define MMA ptx_mma_bf16
-#include "product_sm80.cuh"
+#define PRODUCT NAME(conv)
+#include "product_packed.cuh"
 #undef B_WORDS
 #undef B_ROW
 #undef B_WORD
@@ -25,12 +17,8 @@
 #define B_WORDS 1                   /* an image, its columns side by side: gradients of a convolution's weights, summed over places */
 #define B_ROW(i) tap_of_number(gather, i)
 #define B_WORD(k) place_of(gather, k)
-#define PRODUCT NAME(conv_weight_tf32)
-#define MMA ptx_mma_tf32
-#include "product_sm80.cuh"
-#define PRODUCT NAME(conv_weight_bf16)
-#define MMA ptx_mma_bf16
-#include "product_sm80.cuh"
+#define PRODUCT NAME(conv_weight)
+#include "product_packed.cuh"
 #undef B_WORDS
 #undef B_ROW
 #undef B_WORD
