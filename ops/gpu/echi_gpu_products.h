@@ -31,7 +31,7 @@ struct echi_product_card {
     int shared_most;                    /* bytes of shared memory that a block may ask for */
 };
 
-enum echi_product_text { ECHI_PRODUCT_PORTABLE, ECHI_PRODUCT_F32, ECHI_PRODUCT_SM80 };
+enum echi_product_text { ECHI_PRODUCT_PORTABLE, ECHI_PRODUCT_F32, ECHI_PRODUCT_SM80, ECHI_PRODUCT_SM90 };
 struct echi_product_pack {
     char kernel[16];                    /* (numbers, words, struct echi_pack) */
     struct echi_pack how;
@@ -45,14 +45,14 @@ struct echi_product_pack {
  * sum_parts of products.cl then adds up. */
 struct echi_product_plan {
     enum echi_product_text text;
-    char kernel[32];
+    char kernel[40];
     struct echi_product_pack a, b;      /* a: of A, dy or the weights; b: of B, x or dy */
     int rows, cols, words, slice, parts;
     struct echi_put put;
     struct echi_gather gather;
     int groups[3], items;
     int shared;                         /* bytes of shared memory that the launch gives a block */
-    char why[160];                      /* not a faster text: what this one lacked; "" when there is none */
+    char why[200];                      /* not a faster text; "" when there is none */
 };
 /* Sizes are positive, and no operand or result has more than INT32_MAX numbers (gpu_stack.c sees to both). */
 void echi_product_choose(const struct echi_product *product, const struct echi_product_card *card, struct echi_product_plan *out);

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TILE_COLS = 128, STAGES_A_PART = 8 };
-/* What the texts say of themselves: product_packed.cuh. */
+enum { TILE_ROWS = 128, TILE_COLS = 128, STAGES_A_PART = 8, ROW_BYTES = ECHI_PACKED_WORDS * 4 };
+enum { SM90_STAGES = 4, SM90_MULTIPLY = 256, SM90_COPY_TILES = 32, SM90_COPY_IMAGE = 128 };   /* product_sm90.cuh; of its threads */
+enum { STATIC_MOST = 2048 };   /* bytes of shared memory that kernels have themselves: places of an image */
+/* What product_packed.cuh is included with. */
 static const struct { const char *name; int per_word, items, stages; } precisions[] = {
     [ECHI_PRODUCT_FLOAT] = {"float", 1, 256, 2}, [ECHI_PRODUCT_TF32] = {"tf32", 1, 128, 3}, [ECHI_PRODUCT_BF16] = {"bf16", 2, 128, 3}};
 
@@ -113,49 +115,75 @@ static const char *plan_backward_weight(const struct echi_product *p, struct ech
     return "conv_weight";
 }
 
-/* Tiles of 128 rows ask less of memory for each sum; those of 64 fit small layers, and there are twice as many. Sums are dealt to several
- * blocks where there are too few tiles for every multiprocessor to have two, and long ones. */
-static int plan_launch(struct echi_product_plan *out, enum echi_product_precision precision, const struct echi_product_card *card) {
-    const int64_t across = blocks(out->cols, TILE_COLS), wanted = 2 * card->units, stages = blocks(out->words, ECHI_PACKED_WORDS);
-    const int tile_rows = out->rows <= 64 || blocks(out->rows, 128) * across < card->units ? 64 : 128;
-    const int64_t tiles = blocks(out->rows, tile_rows) * across, most = blocks(stages, STAGES_A_PART);
-    const int64_t parts = tiles >= wanted ? 1 : blocks(wanted, tiles) < most ? blocks(wanted, tiles) : most;
+/* Of the texts for cards that have what all need: product_sm90.cuh only runs on 9.0 itself, whose code no later card takes. */
+static void choose_text(const struct echi_product *p, const struct echi_product_card *card, struct echi_product_plan *out) {
+    const int least = SM90_STAGES * ((TILE_ROWS + 2 * TILE_COLS) * ROW_BYTES + 2 * 8) + 1024;
+    out->text = p->precision == ECHI_PRODUCT_FLOAT ? ECHI_PRODUCT_F32 : ECHI_PRODUCT_SM80;
+    if (p->precision == ECHI_PRODUCT_FLOAT) snprintf(out->why, sizeof out->why, "tensor cores round to TF32 or bf16, and float is wanted");
+    else if (card->major != 9 || card->minor != 0)
+        snprintf(out->why, sizeof out->why, "wgmma needs compute capability 9.0, and this is %d.%d", card->major, card->minor);
+    else if (card->shared_most < least)
+        snprintf(out->why, sizeof out->why, "with wgmma a block needs %d bytes of shared memory, and may have %d", least, card->shared_most);
+    else if (out->rows <= TILE_ROWS / 2)
+        snprintf(out->why, sizeof out->why, "wgmma's tiles have %d rows, and this has %d: half would be for nothing", TILE_ROWS, out->rows);
+    else out->text = ECHI_PRODUCT_SM90;
+}
+
+struct tile { int rows, cols, items, shared; };   /* of sums; and of a block: threads, and bytes of shared memory that the launch gives it */
+
+/* A tile, and what a block of the text needs for it. Large tiles ask less of memory for each sum; small ones fit small layers, and there
+ * are more of them: the large are for where every multiprocessor has one. */
+static void choose_tile(const struct echi_product_plan *p, enum echi_product_op op, enum echi_product_precision precision, int units,
+                        struct tile *out) {
+    const int64_t down = blocks(p->rows, TILE_ROWS), across = blocks(p->cols, TILE_COLS);
+    if (p->text == ECHI_PRODUCT_SM90) {
+        const bool wide = op == ECHI_PRODUCT_MATRIX && down * blocks(p->cols, 2 * TILE_COLS) >= units;
+        *out = (struct tile){TILE_ROWS, wide ? 2 * TILE_COLS : TILE_COLS,
+                             SM90_MULTIPLY + (op == ECHI_PRODUCT_MATRIX ? SM90_COPY_TILES : SM90_COPY_IMAGE), 0};
+        out->shared = SM90_STAGES * ((out->rows + out->cols) * ROW_BYTES + 2 * 8) + 1024;   /* barriers, and up to where tiles may begin */
+    } else {
+        *out = (struct tile){p->rows <= 64 || down * across < units ? 64 : TILE_ROWS, TILE_COLS, precisions[precision].items, 0};
+        out->shared = precisions[precision].stages * (out->rows + out->cols) * ROW_BYTES;
+    }
+}
+
+/* Sums are dealt to several blocks where there are too few tiles for every multiprocessor to have two, and they are long. */
+static void plan_launch(struct echi_product_plan *out, const struct tile *tile, int units) {
+    const int64_t tiles = blocks(out->rows, tile->rows) * blocks(out->cols, tile->cols), stages = blocks(out->words, ECHI_PACKED_WORDS);
+    const int64_t wanted = blocks(2 * units, tiles), most = blocks(stages, STAGES_A_PART), parts = wanted < most ? wanted : most;
     out->slice = (int)blocks(stages, parts);
     out->parts = (int)blocks(stages, out->slice);
     out->groups[0] = (int)tiles, out->groups[1] = 1, out->groups[2] = out->parts;
-    out->items = precisions[precision].items;
-    out->shared = precisions[precision].stages * (tile_rows + TILE_COLS) * ECHI_PACKED_WORDS * 4;
-    return tile_rows;
+    out->items = tile->items;
+    out->shared = tile->shared;
 }
 
 static void plan_packed(const struct echi_product *p, const struct echi_product_card *card, struct echi_product_plan *out) {
     static const char *(*const plan[])(const struct echi_product *, struct echi_product_plan *, int) = {
         [ECHI_PRODUCT_MATRIX] = plan_matrix, [ECHI_PRODUCT_CONV_FORWARD] = plan_forward,
         [ECHI_PRODUCT_CONV_BACKWARD_WEIGHT] = plan_backward_weight, [ECHI_PRODUCT_CONV_BACKWARD_INPUT] = plan_backward_input};
-    const int per = precisions[p->precision].per_word;
-    const char *precision = precisions[p->precision].name;
-    const char *name = plan[p->op](p, out, per);
+    const char *precision = precisions[p->precision].name, *name = plan[p->op](p, out, precisions[p->precision].per_word);
+    struct tile tile;
     out->words = out->a.how.words;
-    const int tile_rows = plan_launch(out, p->precision, card);
-    snprintf(out->kernel, sizeof out->kernel, "%s_%s_%d", name, precision, tile_rows);
+    choose_text(p, card, out);
+    choose_tile(out, p->op, p->precision, card->units, &tile);
+    plan_launch(out, &tile, card->units);
+    snprintf(out->kernel, sizeof out->kernel, "%s_%s%s_%dx%d", name, out->text == ECHI_PRODUCT_SM90 ? "wgmma_" : "", precision, tile.rows, tile.cols);
     const bool counted = finish_pack(&out->a, precision) & finish_pack(&out->b, precision);
     if (!counted || (int64_t)out->parts * out->rows * out->cols > INT32_MAX) {
         out->text = ECHI_PRODUCT_PORTABLE;
-        snprintf(out->why, sizeof out->why, "packed operands of more than %d words are more than kernels can count", INT32_MAX);
+        snprintf(out->why, sizeof out->why, "packed operands, or parts of sums, of more than %d words are more than kernels can count", INT32_MAX);
     }
 }
 
 void echi_product_choose(const struct echi_product *p, const struct echi_product_card *card, struct echi_product_plan *out) {
-    const int shared_least = 3 * 2 * TILE_COLS * ECHI_PACKED_WORDS * 4 + 2048;   /* and places of an image's rows */
+    const int least = precisions[ECHI_PRODUCT_TF32].stages * (TILE_ROWS + TILE_COLS) * ROW_BYTES + STATIC_MOST;
     memset(out, 0, sizeof *out);
     out->text = ECHI_PRODUCT_PORTABLE;
     if (card->major == 0) snprintf(out->why, sizeof out->why, "no compute capability is known of this device");
     else if (card->major < 8)
         snprintf(out->why, sizeof out->why, "asynchronous copies need compute capability 8.0, and this is %d.%d", card->major, card->minor);
-    else if (card->shared_most < shared_least)
-        snprintf(out->why, sizeof out->why, "a block needs %d bytes of shared memory, and may have %d", shared_least, card->shared_most);
-    else {
-        out->text = p->precision == ECHI_PRODUCT_FLOAT ? ECHI_PRODUCT_F32 : ECHI_PRODUCT_SM80;
-        plan_packed(p, card, out);
-    }
+    else if (card->shared_most < least)
+        snprintf(out->why, sizeof out->why, "a block needs %d bytes of shared memory, and may have %d", least, card->shared_most);
+    else plan_packed(p, card, out);
 }

@@ -16,4 +16,9 @@ PTX int packed_at(int row, int word, int across) {
 /* Where row `row`, the first of some, of stage `stage` lies in tiles; and in shared memory, byte of a piece of a row. */
 PTX int packed_stage(int row, int stage, int stages) { return packed_at(row, 0, stages) + stage * (ECHI_PACKED_ROWS * ECHI_PACKED_WORDS); }
 PTX unsigned packed_byte(int row, int piece) { return (unsigned)(row * ROW_BYTES + packed_piece(row, piece) * 16); }
+/* The same row of bytes for wgmma, at byte `at` of shared memory: rows of 128 bytes, exchanged as above, eight rows 1024 bytes after the
+ * eight before (PTX ISA, 9.7.15.5.1, "Matrix descriptor": bits 0, 16, 32 and 62). Tiles begin at multiples of 1024. */
+PTX unsigned long long packed_matrix(unsigned at) {
+    return (unsigned long long)1 << 62 | (unsigned long long)(1024 / 16) << 32 | (unsigned long long)1 << 16 | (at & 0x3ffff) / 16;
+}
 #endif

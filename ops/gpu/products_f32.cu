@@ -10,6 +10,7 @@
 #define WORD(x) ptx_float((x)[0])
 #include "pack.cuh"
 
+#define THE_PRODUCT "product_packed.cuh"
 #define THREADS 256
 #define TILE_COLS 128
 #define STAGES 2   /* a stage takes thousands of cycles: one ahead hides any memory, and two blocks fit an 8.0's 164 KiB */
@@ -22,6 +23,7 @@
 #include "three.cuh"
 #undef TILE_ROWS
 #undef PRECISION
+#undef THE_PRODUCT
 #undef THREADS
 #undef TILE_COLS
 #undef STAGES

@@ -14,6 +14,7 @@
 #define WORD(x) ptx_bf16((x)[0], (x)[1])
 #include "pack.cuh"
 
+#define THE_PRODUCT "product_packed.cuh"
 #define THREADS 128
 #define TILE_COLS 128
 #define STAGES 3   /* 96 KiB with 128 rows: what every card since 8.0 has, and twice that in one of 9.0 */
@@ -39,6 +40,7 @@
 #undef TILE_ROWS
 #undef MMA
 #undef PRECISION
+#undef THE_PRODUCT
 #undef THREADS
 #undef TILE_COLS
 #undef STAGES

@@ -3,10 +3,10 @@
 #ifndef TENSOR_CUH
 #define TENSOR_CUH
 
-/* product_tf32_128, of product: the kernel of a precision and a height of a tile. */
-#define JOIN(name, precision, rows) name##_##precision##_##rows
-#define JOINED(name, precision, rows) JOIN(name, precision, rows)
-#define NAME(name) JOINED(name, PRECISION, TILE_ROWS)
+/* product_tf32_128x256, of product: the kernel of a precision and a tile. */
+#define JOIN(name, precision, rows, cols) name##_##precision##_##rows##x##cols
+#define JOINED(name, precision, rows, cols) JOIN(name, precision, rows, cols)
+#define NAME(name) JOINED(name, PRECISION, TILE_ROWS, TILE_COLS)
 
 /* Blocks take tiles in bands of eight rows of tiles, down first: those that run at a time then share rows and columns in the cache. */
 #define BAND 8

@@ -16,6 +16,9 @@
 #define SHARED_MOST ((size_t)232448)    /* of a block, compute capability 9.0: CUDA C++ programming guide, "Technical specifications" */
 #define COPIES_MOST 1024                /* of a thread that are under way */
 #define ARRAYS_MOST 64
+#define BARRIERS_MOST 32
+#define BULKS_MOST 64
+#define PRODUCTS_MOST 64                /* of four warps, under way */
 #define POISON 0x7fc07fc0u                /* a NaN as a float, two as bfloat16, and a place far away */
 
 int simt_group[3], simt_item;
@@ -35,13 +38,29 @@ struct thread {
     struct copy copies[COPIES_MOST];
     int groups[COPIES_MOST];            /* where each group of copies that is under way ends */
     int copy_count, group_count;
+    bool fenced;                        /* wgmma may have its registers */
+};
+/* A barrier of shared memory; a copy it counts; and a product of four warps. */
+struct barrier { unsigned at; int count, pending, phase; int64_t bytes; bool ready; };
+struct bulk { unsigned to; const uint8_t *from; int bytes; struct barrier *barrier; };
+struct wgmma { float *d; uint64_t a, b; int columns; bool bf16; };
+struct product { struct wgmma of; float *d[128]; };
+struct quad {
+    struct meeting meeting;
+    struct product products[PRODUCTS_MOST];
+    int product_count, groups[PRODUCTS_MOST], group_count;
 };
 static struct thread *threads;          /* [THREADS_MOST] */
 static char *stacks;
 static ucontext_t scheduler;
 static int running;
 static struct meeting warps[THREADS_MOST / 32], block;
+static struct quad quads[THREADS_MOST / 128];
+static struct barrier barriers[BARRIERS_MOST];
+static struct bulk bulks[BULKS_MOST];
+static int barrier_count, bulk_count;
 static _Alignas(1024) uint8_t shared[SHARED_MOST];
+static int16_t unfenced[SHARED_MOST / 16];   /* 1 + the thread that wrote there and has not fenced since; 0: none */
 static const struct simt_launch *launched;
 static void (*the_kernel)(void *args);
 static void *the_args;
@@ -125,7 +144,7 @@ static void start(void) {
 
 /* Waits until all of the meeting are there with the same wish; the last of them fulfils it. */
 static void meet(struct meeting *m, const char *what, void *mine, void (*fulfil)(void **given)) {
-    const int place = m == &block ? running : running % m->size;
+    const int place = running % m->size;
     if (m->came == 0) m->what = what;
     if (strcmp(m->what, what) != 0) refuse("%s, where others of its group came for %s", what, m->what);
     m->given[place] = mine;
@@ -150,13 +169,21 @@ static void poison(void) {
         for (uint8_t *p = __start_simt_static; p + 4 <= __stop_simt_static; p += 4) memcpy(p, &(uint32_t){POISON}, 4);
 }
 
+static void do_bulk(void);
+
 static void run_block(int items) {
     poison();
+    memset(unfenced, 0, sizeof unfenced);
+    barrier_count = bulk_count = 0;
+    for (int q = 0; q < items / 128; q++) {
+        quads[q].meeting.size = 128, quads[q].meeting.came = 0;
+        quads[q].product_count = quads[q].group_count = 0;
+    }
     block.size = items, block.came = 0;
     for (int w = 0; w < items / 32; w++) warps[w].size = 32, warps[w].came = 0;
     for (int t = 0; t < items; t++) {
         struct thread *thread = &threads[t];
-        thread->over = false;
+        thread->over = thread->fenced = false;
         thread->changes = NULL;
         thread->copy_count = thread->group_count = 0;
         getcontext(&thread->context);
@@ -177,11 +204,15 @@ static void run_block(int items) {
             swapcontext(&scheduler, &thread->context);
             left -= thread->over;
         }
-        if (steps == before) refuse("waits for what does not come");
+        if (steps == before && bulk_count > 0) do_bulk();
+        else if (steps == before) refuse("waits for what does not come");
     }
     for (int t = 0; t < items && wrong[0] == 0; t++)
         for (int c = 0; c < threads[t].copy_count; c++)
             if (threads[t].copies[c].read > 0) running = t, refuse("is over while copies of its are under way");
+    if (bulk_count > 0) refuse("the block is over while bulk copies are under way");
+    for (int q = 0; q < items / 128; q++)
+        if (quads[q].product_count > 0) refuse("the block is over while products of four warps are under way");
 }
 
 const char *simt_run(void (*kernel)(void *args), void *args, const struct simt_launch *how) {
@@ -237,6 +268,7 @@ static void do_copy(struct copy *c) {
     if (wrong[0] != 0) return;
     memcpy(to, c->from, (size_t)c->read);
     memset(to + c->read, 0, (size_t)(c->bytes - c->read));
+    unfenced[c->to / 16] = (int16_t)(running + 1);
     c->done = true;
 }
 
@@ -353,4 +385,167 @@ static void all_mma_bf16(void **given) {
 void ptx_mma_bf16(float d[4], const unsigned a[4], const unsigned b[2]) {
     struct mma mine = {d, a, b};
     meet(my_warp(), "mma bf16", &mine, all_mma_bf16);
+}
+
+/* --- mbarrier: PTX ISA 9.7.12.15. A phase ends when no arrival is pending and all bytes announced are there. --- */
+
+static struct barrier *barrier_at(unsigned at, const char *what) {
+    for (int i = 0; i < barrier_count; i++)
+        if (barriers[i].at == at) return &barriers[i];
+    refuse("%s at %u, where no barrier is", what, at);
+    return &barriers[0];
+}
+static void look(struct barrier *b) {
+    if (b->pending < 0) refuse("more arrivals at the barrier at %u than %d", b->at, b->count);
+    if (b->pending != 0 || b->bytes != 0) return;
+    b->phase++;
+    b->pending = b->count;
+    steps++;
+}
+
+void ptx_barrier_init(unsigned at, int count) {
+    in_shared(at, 8, "a barrier");
+    if (barrier_count == BARRIERS_MOST) refuse("%d barriers", BARRIERS_MOST);
+    else barriers[barrier_count++] = (struct barrier){at, count, count, 0, 0, false};
+}
+void ptx_barrier_ready(void) {
+    for (int i = 0; i < barrier_count; i++) barriers[i].ready = true;
+}
+static void arrive(unsigned at, int bytes) {
+    struct barrier *b = barrier_at(at, "an arrival");
+    if (!b->ready) refuse("an arrival at a barrier that others may not see yet");
+    b->bytes += bytes;
+    b->pending--;
+    steps++;
+    look(b);
+}
+void ptx_barrier_arrive(unsigned at) { arrive(at, 0); }
+void ptx_barrier_expect(unsigned at, int bytes) { arrive(at, bytes); }
+void ptx_barrier_wait(unsigned at, int parity) {
+    const struct barrier *b = barrier_at(at, "a wait");
+    /* "the phase indicated by phaseParity": the current one, of number `phase`, or the one before it, which has ended */
+    while (b->phase % 2 == parity && wrong[0] == 0) {
+        threads[running].changes = &b->phase;
+        threads[running].was = b->phase;
+        leave();
+    }
+}
+
+/* --- cp.async.bulk: PTX ISA 9.7.9.25.5.2. Late: when nothing else can happen. --- */
+
+static void do_bulk(void) {
+    const struct bulk c = bulks[0];
+    memmove(bulks, bulks + 1, (size_t)--bulk_count * sizeof *bulks);
+    memcpy(shared + c.to, c.from, (size_t)c.bytes);
+    c.barrier->bytes -= c.bytes;
+    steps++;
+    look(c.barrier);
+}
+void ptx_bulk(unsigned to, const void *from, int bytes, unsigned barrier) {
+    struct barrier *b = barrier_at(barrier, "a bulk copy");
+    in_shared(to, 16, "a bulk copy");
+    in_shared(to + (unsigned)bytes - 16, 16, "a bulk copy");
+    if (bytes % 16 != 0 || (uintptr_t)from % 16 != 0) refuse("a bulk copy of %d bytes from %p, no multiple of 16", bytes, from);
+    else if (!in_arrays(from, (size_t)bytes)) refuse("a bulk copy reads what is in no array");
+    else if (bulk_count == BULKS_MOST) refuse("%d bulk copies under way", BULKS_MOST);
+    if (wrong[0] != 0) return;
+    bulks[bulk_count++] = (struct bulk){to, from, bytes, b};
+    if (launched->haste == SIMT_EARLY) do_bulk();
+}
+
+/* PTX ISA 8.3, "Proxies": what ordinary copies wrote is seen by wgmma after the writer's fence only. */
+void ptx_proxy_fence(void) {
+    for (size_t i = 0; i < sizeof unfenced / sizeof unfenced[0]; i++)
+        if (unfenced[i] == running + 1) unfenced[i] = 0;
+}
+
+/* --- wgmma: PTX ISA 9.7.15. --- */
+
+/* Byte `byte` of row `row` of a matrix whose rows have 32 bytes (9.7.15.5.1, "Shared memory matrix layout" and "Matrix descriptor"): bits
+ * 0-13 the address, 32-45 what lies between eight rows and the next (both without their lowest 4 bits), 49-51 the base offset, 62-63 the
+ * swizzle, 1 being that of 128 bytes: rows are 128 bytes apart, and bits 4-6 of an address are exchanged with its bits 7-9, by xor
+ * (5.5.6). The leading dimension, bits 16-29, is not looked at with this swizzle and such rows. */
+static unsigned place_in_matrix(uint64_t descriptor, int row, int byte) {
+    const unsigned start = (unsigned)(descriptor & 0x3fff) << 4, eight = (unsigned)(descriptor >> 32 & 0x3fff) << 4;
+    if (descriptor >> 62 != 1 || (descriptor >> 49 & 7) != 0) refuse("a matrix that is not in the swizzle of 128 bytes, or has an offset");
+    if (start % 1024 / 128 != 0 || start % 128 > 96) refuse("a matrix at %u, which is not in the first row of 1024 bytes", start);
+    const unsigned at = start + (unsigned)(row / 8) * eight + (unsigned)(row % 8) * 128 + (unsigned)byte;
+    return at ^ (at >> 7 & 7) << 4;
+}
+static double number_in_matrix(uint64_t descriptor, int row, int k, bool bf16) {
+    const unsigned at = place_in_matrix(descriptor, row, bf16 ? k / 2 * 4 : k * 4);
+    uint32_t word;
+    memcpy(&word, in_shared(at, 4, "wgmma"), 4);
+    if (unfenced[at / 16] != 0) refuse("wgmma reads %u, which thread %d wrote and did not fence", at, unfenced[at / 16] - 1);
+    return bf16 ? bf16_of(word, k % 2) : tf32_of(word);
+}
+
+/* d of thread t: of warp t / 32 rows 16 (t / 32) + t % 32 / 4, and for i % 4 >= 2 8 more; columns i / 4 * 8 + t % 4 * 2 + i % 2
+ * (9.7.15.5.1.1, figure of D). */
+static void do_product(const struct product *p) {
+    static double a[64][16], b[256][16];
+    const int depth = p->of.bf16 ? 16 : 8;
+    for (int k = 0; k < depth; k++) {
+        for (int row = 0; row < 64; row++) a[row][k] = number_in_matrix(p->of.a, row, k, p->of.bf16);
+        for (int col = 0; col < p->of.columns; col++) b[col][k] = number_in_matrix(p->of.b, col, k, p->of.bf16);
+    }
+    for (int t = 0; t < 128; t++)
+        for (int i = 0; i < p->of.columns / 2; i++) {
+            const int row = t / 32 * 16 + t % 32 / 4 + i % 4 / 2 * 8, col = i / 4 * 8 + t % 4 * 2 + i % 2;
+            double sum = (double)p->d[t][i];
+            for (int k = 0; k < depth; k++) sum += a[row][k] * b[col][k];
+            p->d[t][i] = (float)sum;
+        }
+}
+
+static struct quad *my_quad(void) { return &quads[running / 128]; }
+static void meet_quad(const char *what, void *mine, void (*fulfil)(void **given)) { meet(&my_quad()->meeting, what, mine, fulfil); }
+
+static void start_product(void **given) {
+    struct quad *quad = my_quad();
+    struct product product;
+    const struct wgmma *first = given[0];
+    product.of = *first;
+    for (int t = 0; t < 128; t++) {
+        const struct wgmma *of = given[t];
+        if (of->a != first->a || of->b != first->b) refuse("wgmma, of whose threads not all have the same matrices");
+        product.d[t] = of->d;
+    }
+    if (quad->product_count == PRODUCTS_MOST) refuse("%d products of four warps under way", PRODUCTS_MOST);
+    else if (launched->haste == SIMT_EARLY) product.of.columns = (do_product(&product), 0);
+    if (wrong[0] == 0) quad->products[quad->product_count++] = product;   /* with no columns left, if it is done */
+}
+static void wgmma(float *d, uint64_t a, uint64_t b, int columns, bool bf16) {
+    struct wgmma mine = {d, a, b, columns, bf16};
+    if (!threads[running].fenced) refuse("wgmma without wgmma.fence");
+    meet_quad("wgmma", &mine, start_product);
+}
+void ptx_wgmma_128_tf32(float d[64], unsigned long long a, unsigned long long b) { wgmma(d, a, b, 128, false); }
+void ptx_wgmma_128_bf16(float d[64], unsigned long long a, unsigned long long b) { wgmma(d, a, b, 128, true); }
+void ptx_wgmma_256_tf32(float d[128], unsigned long long a, unsigned long long b) { wgmma(d, a, b, 256, false); }
+void ptx_wgmma_256_bf16(float d[128], unsigned long long a, unsigned long long b) { wgmma(d, a, b, 256, true); }
+
+void ptx_wgmma_fence(void) { threads[running].fenced = true; }
+static void commit(void **given) {
+    (void)given;
+    struct quad *quad = my_quad();
+    if (quad->group_count == PRODUCTS_MOST) refuse("%d groups of products under way", PRODUCTS_MOST);
+    else quad->groups[quad->group_count++] = quad->product_count;
+}
+void ptx_wgmma_commit(void) { meet_quad("wgmma.commit_group", NULL, commit); }
+static void finish(void **given) {
+    struct quad *quad = my_quad();
+    const int left = *(const int *)given[0], gone = quad->group_count - left;
+    if (gone <= 0) return;
+    const int products = quad->groups[gone - 1];
+    for (int p = 0; p < products; p++)
+        if (quad->products[p].of.columns > 0) do_product(&quad->products[p]);
+    quad->product_count -= products;
+    quad->group_count = left;
+    memmove(quad->products, quad->products + products, (size_t)quad->product_count * sizeof *quad->products);
+    for (int g = 0; g < left; g++) quad->groups[g] = quad->groups[g + gone] - products;
+}
+void ptx_wgmma_wait(int left) {
+    threads[running].fenced = false;
+    meet_quad("wgmma.wait_group", &left, finish);
 }

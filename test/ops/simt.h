@@ -52,4 +52,18 @@ void ptx_copy_wait(int left);
 void ptx_ldmatrix(unsigned out[4], unsigned at);
 void ptx_mma_tf32(float d[4], const unsigned a[4], const unsigned b[2]);
 void ptx_mma_bf16(float d[4], const unsigned a[4], const unsigned b[2]);
+void ptx_barrier_init(unsigned at, int count);
+void ptx_barrier_ready(void);
+void ptx_barrier_arrive(unsigned at);
+void ptx_barrier_expect(unsigned at, int bytes);
+void ptx_barrier_wait(unsigned at, int parity);
+void ptx_bulk(unsigned to, const void *from, int bytes, unsigned barrier);
+void ptx_proxy_fence(void);
+void ptx_wgmma_fence(void);
+void ptx_wgmma_commit(void);
+void ptx_wgmma_wait(int left);
+void ptx_wgmma_128_tf32(float d[64], unsigned long long a, unsigned long long b);
+void ptx_wgmma_128_bf16(float d[64], unsigned long long a, unsigned long long b);
+void ptx_wgmma_256_tf32(float d[128], unsigned long long a, unsigned long long b);
+void ptx_wgmma_256_bf16(float d[128], unsigned long long a, unsigned long long b);
 #endif

@@ -13,6 +13,7 @@
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #include "gpu/products_f32.cu"
 #include "gpu/products_sm80.cu"
+#include "gpu/products_sm90.cu"
 #pragma GCC diagnostic pop
 
 #include "echi_random.h"
@@ -36,7 +37,9 @@ struct product_args {
 };
 #define PACKS(X) X(pack_float) X(pack_tf32) X(pack_bf16)
 #define THREE(X, of) X(product_##of) X(conv_##of) X(conv_weight_##of)
-#define PRODUCTS(X) THREE(X, float_128) THREE(X, float_64) THREE(X, tf32_128) THREE(X, tf32_64) THREE(X, bf16_128) THREE(X, bf16_64)
+#define SM80(X, of) THREE(X, of##_128x128) THREE(X, of##_64x128)
+#define SM90(X, of) THREE(X, wgmma_##of##_128x128) X(product_wgmma_##of##_128x256)
+#define PRODUCTS(X) SM80(X, float) SM80(X, tf32) SM80(X, bf16) SM90(X, tf32) SM90(X, bf16)
 #define CALL_PACK(name)                        \
     static void call_##name(void *args) {      \
         const struct pack_args *p = args;      \
@@ -50,15 +53,18 @@ struct product_args {
     }
 PACKS(CALL_PACK)
 PRODUCTS(CALL_PRODUCT)
-static const struct { const char *name; void (*call)(void *args); } kernels[] = {
-#define ENTRY(name) {#name, call_##name},
+static struct { const char *name; void (*call)(void *args); int calls; } kernels[] = {
+#define ENTRY(name) {#name, call_##name, 0},
     PACKS(ENTRY) PRODUCTS(ENTRY)
 #undef ENTRY
 };
 
 static void (*kernel_named(const char *name))(void *args) {
     for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
-        if (strcmp(kernels[i].name, name) == 0) return kernels[i].call;
+        if (strcmp(kernels[i].name, name) == 0) {
+            kernels[i].calls++;
+            return kernels[i].call;
+        }
     fail_msg("no kernel %s", name);
     return NULL;
 }
@@ -200,7 +206,7 @@ static const char *run_plan(const struct problem *p, const struct echi_product_p
     args.a = a, args.b = b;
     args.to = simt_array(p->count * (size_t)plan->parts);
     for (size_t i = 0; i < p->count * (size_t)plan->parts; i++) args.to[i] = 12345.0f;
-    const struct simt_launch how = {{plan->groups[0], plan->groups[1], plan->groups[2]}, plan->items, (size_t)plan->shared, 1024, haste, p->seed};
+    const struct simt_launch how = {{plan->groups[0], plan->groups[1], plan->groups[2]}, plan->items, (size_t)plan->shared, 1024 + p->seed % 8 * 16, haste, p->seed};
     wrong = simt_run(kernel_named(plan->kernel), &args, &how);
     for (int part = 1; part < plan->parts; part++)
         for (size_t i = 0; i < p->count; i++) args.to[i] += args.to[(size_t)part * p->count + i];
@@ -235,7 +241,7 @@ static const char *check_plan(const struct problem *p, const struct echi_product
     return NULL;
 }
 
-static struct echi_product_card card(int major, int minor, int units) { return (struct echi_product_card){major, minor, units, 101376}; }
+static struct echi_product_card card(int major, int minor, int units) { return (struct echi_product_card){major, minor, units, major == 9 ? 232448 : 101376}; }
 
 static void try(enum echi_product_op op, enum echi_product_precision precision, int major, int rounds) {
     for (uint32_t seed = 1; seed <= (uint32_t)rounds; seed++) {
@@ -260,14 +266,90 @@ static void try(enum echi_product_op op, enum echi_product_precision precision, 
 #define OPS(X, name, precision, major)                                                                            \
     X(name##_matrix, MATRIX, precision, major) X(name##_forward, CONV_FORWARD, precision, major)                  \
     X(name##_weight, CONV_BACKWARD_WEIGHT, precision, major) X(name##_input, CONV_BACKWARD_INPUT, precision, major)
-#define TESTS(X) OPS(X, f32, FLOAT, 8) OPS(X, sm80_tf32, TF32, 8) OPS(X, sm80_bf16, BF16, 8)
+#define TESTS(X) OPS(X, f32, FLOAT, 8) OPS(X, sm80_tf32, TF32, 8) OPS(X, sm80_bf16, BF16, 8) OPS(X, sm90_tf32, TF32, 9) OPS(X, sm90_bf16, BF16, 9)
 TESTS(TEST)
+
+/* After all others. */
+static void every_kernel_ran(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
+        if (kernels[i].calls < 2) fail_msg("%s ran %d times", kernels[i].name, kernels[i].calls);
+}
+
+/* --- which text is chosen, and why not a faster one --- */
+
+static struct echi_product_plan chosen(struct echi_product product, struct echi_product_card on) {
+    struct echi_product_plan plan;
+    echi_product_choose(&product, &on, &plan);
+    return plan;
+}
+
+static void texts_are_chosen(void **state) {
+    (void)state;
+    struct echi_product p = {.op = ECHI_PRODUCT_MATRIX, .precision = ECHI_PRODUCT_BF16, .rows = 4096, .cols = 4096, .depth = 4096, .row_a = 4096,
+                             .k_a = 1, .k_b = 4096, .col_b = 1};
+    const struct {
+        struct echi_product_card card;
+        enum echi_product_precision precision;
+        int rows;
+        enum echi_product_text text;
+        const char *kernel, *why;
+    } cases[] = {
+        {{0, 0, 16, 0}, ECHI_PRODUCT_BF16, 4096, ECHI_PRODUCT_PORTABLE, "", "no compute capability is known of this device"},
+        {{7, 5, 40, 65536}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_PORTABLE, "", "asynchronous copies need compute capability 8.0, and this is 7.5"},
+        {{8, 7, 8, 65536}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_PORTABLE, "", "a block needs 100352 bytes of shared memory, and may have 65536"},
+        {{8, 6, 28, 101376}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_SM80, "product_tf32_128x128", "wgmma needs compute capability 9.0, and this is 8.6"},
+        {{8, 0, 108, 166912}, ECHI_PRODUCT_BF16, 64, ECHI_PRODUCT_SM80, "product_bf16_64x128", "wgmma needs compute capability 9.0, and this is 8.0"},
+        {{9, 0, 132, 232448}, ECHI_PRODUCT_BF16, 4096, ECHI_PRODUCT_SM90, "product_wgmma_bf16_128x256", ""},
+        {{9, 0, 132, 232448}, ECHI_PRODUCT_TF32, 256, ECHI_PRODUCT_SM90, "product_wgmma_tf32_128x128", ""},
+        {{9, 0, 132, 101376}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_SM80, "product_tf32_128x128",
+         "with wgmma a block needs 197696 bytes of shared memory, and may have 101376"},
+        {{9, 0, 132, 232448}, ECHI_PRODUCT_TF32, 64, ECHI_PRODUCT_SM80, "product_tf32_64x128",
+         "wgmma's tiles have 128 rows, and this has 64: half would be for nothing"},
+        {{9, 0, 132, 232448}, ECHI_PRODUCT_FLOAT, 4096, ECHI_PRODUCT_F32, "product_float_128x128",
+         "tensor cores round to TF32 or bf16, and float is wanted"},
+        {{10, 0, 148, 232448}, ECHI_PRODUCT_BF16, 4096, ECHI_PRODUCT_SM80, "product_bf16_128x128",
+         "wgmma needs compute capability 9.0, and this is 10.0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        p.precision = cases[i].precision, p.rows = cases[i].rows;
+        const struct echi_product_plan plan = chosen(p, cases[i].card);
+        assert_string_equal(plan.why, cases[i].why);
+        assert_int_equal(plan.text, cases[i].text);
+        if (plan.text != ECHI_PRODUCT_PORTABLE) assert_string_equal(plan.kernel, cases[i].kernel);
+    }
+}
+
+/* What a launch asks for is what a card has; all stages are some block's, and no block is without. */
+static void launches_fit(void **state) {
+    (void)state;
+    static const struct echi_product_card cards[] = {{8, 0, 108, 166912}, {8, 6, 28, 101376}, {8, 7, 8, 166912}, {9, 0, 132, 232448}};
+    struct echi_random r;
+    echi_random_init(&r, 1, ECHI_STREAM_TEST, 0);
+    for (int i = 0; i < 3000; i++) {
+        const struct echi_product_card *on = &cards[i % 4];
+        struct echi_product p = {.op = ECHI_PRODUCT_MATRIX, .precision = (enum echi_product_precision)echi_random_below(&r, 3),
+                                 .rows = random_from(&r, 1, 3000), .cols = random_from(&r, 1, 3000), .depth = random_from(&r, 1, 9000)};
+        const struct echi_product_plan plan = chosen(p, *on);
+        const int stages = (plan.words + ECHI_PACKED_WORDS - 1) / ECHI_PACKED_WORDS;
+        assert_int_not_equal(plan.text, ECHI_PRODUCT_PORTABLE);
+        assert_true(plan.shared <= on->shared_most && plan.items <= 512 && plan.groups[0] > 0);
+        assert_int_equal(plan.groups[2], plan.parts);
+        assert_true(plan.slice * (plan.parts - 1) < stages && plan.slice * plan.parts >= stages);
+    }
+    struct echi_product large = {.op = ECHI_PRODUCT_CONV_FORWARD, .precision = ECHI_PRODUCT_TF32,
+                                 .window = {4096, 3, 512, 512, 3, 512, 512, 1, 1, 1, 1, 0, 0}};   /* 3 channels, padded to 4 words */
+    const struct echi_product_plan plan = chosen(large, cards[3]);
+    assert_int_equal(plan.text, ECHI_PRODUCT_PORTABLE);
+    assert_non_null(strstr(plan.why, "more than kernels can count"));
+}
 
 int main(void) {
     const struct CMUnitTest tests[] = {
 #define LIST(name, op, precision, major) cmocka_unit_test(name),
         TESTS(LIST)
 #undef LIST
+        cmocka_unit_test(every_kernel_ran), cmocka_unit_test(texts_are_chosen), cmocka_unit_test(launches_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
