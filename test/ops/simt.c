@@ -282,7 +282,7 @@ static void start_copy(unsigned to, const void *from, int bytes, int read) {
         struct copy *c = &t->copies[t->copy_count++];
         *c = (struct copy){to, from, bytes, read, false};
         in_shared(to, (unsigned)bytes, "a copy");
-        if (launched->haste == SIMT_EARLY) do_copy(c);
+        if (!launched->copies_late) do_copy(c);
     }
 }
 void ptx_copy16(unsigned to, const void *from, int bytes) { start_copy(to, from, 16, bytes); }
@@ -438,6 +438,7 @@ static void do_bulk(void) {
     memmove(bulks, bulks + 1, (size_t)--bulk_count * sizeof *bulks);
     memcpy(shared + c.to, c.from, (size_t)c.bytes);
     c.barrier->bytes -= c.bytes;
+    if (c.barrier->bytes < 0) refuse("more bytes come to the barrier at %u than were announced", c.barrier->at);
     steps++;
     look(c.barrier);
 }
@@ -450,7 +451,7 @@ void ptx_bulk(unsigned to, const void *from, int bytes, unsigned barrier) {
     else if (bulk_count == BULKS_MOST) refuse("%d bulk copies under way", BULKS_MOST);
     if (wrong[0] != 0) return;
     bulks[bulk_count++] = (struct bulk){to, from, bytes, b};
-    if (launched->haste == SIMT_EARLY) do_bulk();
+    if (!launched->copies_late) do_bulk();
 }
 
 /* PTX ISA 8.3, "Proxies": what ordinary copies wrote is seen by wgmma after the writer's fence only. */
@@ -512,7 +513,7 @@ static void start_product(void **given) {
         product.d[t] = of->d;
     }
     if (quad->product_count == PRODUCTS_MOST) refuse("%d products of four warps under way", PRODUCTS_MOST);
-    else if (launched->haste == SIMT_EARLY) product.of.columns = (do_product(&product), 0);
+    else if (!launched->products_late) product.of.columns = (do_product(&product), 0);
     if (wrong[0] == 0) quad->products[quad->product_count++] = product;   /* with no columns left, if it is done */
 }
 static void wgmma(float *d, uint64_t a, uint64_t b, int columns, bool bf16) {

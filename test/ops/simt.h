@@ -4,7 +4,7 @@
  * is all of a text but the strings of assembly.
  *
  * What a processor is free to do is done in the way that shows mistakes: threads run in an order that `seed` draws, between any two points
- * where they wait for each other; a copy that goes on by itself happens at once, or as late as it may. Shared memory is full of NaNs when a
+ * where they wait for each other; what goes on by itself happens at once, or as late as it may. Shared memory is full of NaNs when a
  * block begins, and what does not lie in it or in an array named by simt_array is refused. One launch at a time. */
 #ifndef SIMT_H
 #define SIMT_H
@@ -13,12 +13,11 @@
 #include <stdint.h>
 
 /* --- for tests --- */
-enum simt_haste { SIMT_EARLY, SIMT_LATE };   /* when copies and products that go on by themselves happen */
 struct simt_launch {
     int groups[3], items;
     size_t shared;            /* bytes of shared memory that the launch gives a block */
     size_t shared_at;         /* where they begin: a multiple of 16 */
-    enum simt_haste haste;
+    bool copies_late, products_late;   /* of what goes on by itself: not at once, but when it is waited for */
     uint32_t seed;
 };
 /* `count` floats, zero, that kernels may use: beyond them lies memory that cannot be touched. All are freed at once. */

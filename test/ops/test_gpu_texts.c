@@ -76,6 +76,7 @@ struct problem {
     size_t a_count, b_count, bias_count, count;   /* numbers of A, dy or the weights; of B, x or dy; of the result */
     float *a, *b, *bias;
     double *want, *size;                          /* [count]: the sum, and that of its products' magnitudes */
+    bool copies_late, products_late;
     uint32_t seed;
     char text[200];
 };
@@ -98,10 +99,10 @@ static void add_product(const struct problem *p, size_t to, size_t a, size_t b) 
     p->size[to] += fabs(product);
 }
 
-static void random_matrix(struct problem *p, struct echi_random *r) {
+static void random_matrix(struct problem *p, struct echi_random *r, bool is_long) {
     struct echi_product *q = &p->product;
-    q->rows = random_size(r, 200), q->cols = random_size(r, 200);
-    q->depth = echi_random_below(r, 4) ? random_size(r, 100) : random_from(r, 100, 700);
+    q->rows = is_long ? 100 : random_size(r, 200), q->cols = random_size(r, 200);
+    q->depth = is_long ? 700 : random_size(r, 200);
     const bool turned_a = echi_random_below(r, 2), turned_b = echi_random_below(r, 2);
     q->row_a = turned_a ? 1 : q->depth, q->k_a = turned_a ? q->rows : 1;
     q->k_b = turned_b ? 1 : q->cols, q->col_b = turned_b ? q->depth : 1;
@@ -168,12 +169,13 @@ static void want_convolution(const struct problem *p) {
                 }
 }
 
-static void problem_random(struct problem *p, enum echi_product_op op, enum echi_product_precision precision, uint32_t seed, bool whole) {
+static void problem_random(struct problem *p, enum echi_product_op op, enum echi_product_precision precision, uint32_t seed, bool whole,
+                           bool is_long) {
     struct echi_random r;
     echi_random_init(&r, seed, ECHI_STREAM_TEST, whole);
     memset(p, 0, sizeof *p);
-    p->product.op = op, p->product.precision = precision, p->seed = seed;
-    if (op == ECHI_PRODUCT_MATRIX) random_matrix(p, &r);
+    p->product.op = op, p->product.precision = precision, p->seed = seed, p->copies_late = seed / 2 % 2, p->products_late = seed / 4 % 2;
+    if (op == ECHI_PRODUCT_MATRIX) random_matrix(p, &r, is_long);
     else random_convolution(p, &r);
     p->a = numbers(&r, p->a_count, whole), p->b = numbers(&r, p->b_count, whole), p->bias = numbers(&r, p->bias_count, whole);
     if (echi_random_below(&r, 4) == 0) p->b[echi_random_below(&r, (uint32_t)p->b_count)] = NAN;
@@ -193,11 +195,11 @@ static const char *run_pack(const struct echi_product_pack *pack, const float *f
     struct pack_args args = {from, simt_array(pack->words), pack->how};
     for (size_t i = 0; i < pack->words; i++) args.to[i] = 0x7fc07fc0;
     *out = args.to;
-    return simt_run(kernel_named(pack->kernel), &args, &(struct simt_launch){{pack->groups, 1, 1}, ECHI_PACK_ITEMS, 0, 0, SIMT_EARLY, seed});
+    return simt_run(kernel_named(pack->kernel), &args, &(struct simt_launch){{pack->groups, 1, 1}, ECHI_PACK_ITEMS, 0, 0, false, false, seed});
 }
 
 /* The result, of simt_array, in *out; or what was done wrong. */
-static const char *run_plan(const struct problem *p, const struct echi_product_plan *plan, enum simt_haste haste, float **out) {
+static const char *run_plan(const struct problem *p, const struct echi_product_plan *plan, float **out) {
     struct product_args args = {.bias = p->bias, .plan = plan};
     unsigned *a, *b;
     const char *wrong = run_pack(&plan->a, p->a, &a, p->seed);
@@ -206,7 +208,8 @@ static const char *run_plan(const struct problem *p, const struct echi_product_p
     args.a = a, args.b = b;
     args.to = simt_array(p->count * (size_t)plan->parts);
     for (size_t i = 0; i < p->count * (size_t)plan->parts; i++) args.to[i] = 12345.0f;
-    const struct simt_launch how = {{plan->groups[0], plan->groups[1], plan->groups[2]}, plan->items, (size_t)plan->shared, 1024 + p->seed % 8 * 16, haste, p->seed};
+    const struct simt_launch how = {{plan->groups[0], plan->groups[1], plan->groups[2]}, plan->items, (size_t)plan->shared, 1024 + p->seed % 8 * 16,
+                                    p->copies_late, p->products_late, p->seed};
     wrong = simt_run(kernel_named(plan->kernel), &args, &how);
     for (int part = 1; part < plan->parts; part++)
         for (size_t i = 0; i < p->count; i++) args.to[i] += args.to[(size_t)part * p->count + i];
@@ -224,10 +227,10 @@ static bool near(const struct problem *p, size_t i, float got, bool whole) {
 }
 
 /* NULL, or what is wrong, in words. */
-static const char *check_plan(const struct problem *p, const struct echi_product_plan *plan, enum simt_haste haste, bool whole) {
+static const char *check_plan(const struct problem *p, const struct echi_product_plan *plan, bool whole) {
     static char text[400];
     float *got;
-    const char *wrong = run_plan(p, plan, haste, &got);
+    const char *wrong = run_plan(p, plan, &got);
     if (wrong != NULL) {
         snprintf(text, sizeof text, "%s: %s: %s", plan->kernel, p->text, wrong);
         return text;
@@ -243,31 +246,38 @@ static const char *check_plan(const struct problem *p, const struct echi_product
 
 static struct echi_product_card card(int major, int minor, int units) { return (struct echi_product_card){major, minor, units, major == 9 ? 232448 : 101376}; }
 
-static void try(enum echi_product_op op, enum echi_product_precision precision, int major, int rounds) {
-    for (uint32_t seed = 1; seed <= (uint32_t)rounds; seed++) {
-        const bool whole = seed % 3 != 0;
-        struct problem p;
-        struct echi_product_plan plan;
-        problem_random(&p, op, precision, seed, whole);
-        const struct echi_product_card on = card(major, 0, seed % 2 ? 1 : 132);
-        echi_product_choose(&p.product, &on, &plan);
-        assert_int_not_equal(plan.text, ECHI_PRODUCT_PORTABLE);
-        const char *wrong = check_plan(&p, &plan, seed % 4 < 2 ? SIMT_EARLY : SIMT_LATE, whole);
-        if (wrong != NULL) fail_msg("seed %u: %s", seed, wrong);
-        problem_free(&p);
-    }
+static void try(enum echi_product_op op, enum echi_product_precision precision, int major, uint32_t seed, bool is_long) {
+    const bool whole = seed % 3 != 0;
+    struct problem p;
+    struct echi_product_plan plan;
+    problem_random(&p, op, precision, seed, whole, is_long);
+    const struct echi_product_card on = card(major, 0, seed % 2 ? 1 : 132);
+    echi_product_choose(&p.product, &on, &plan);
+    assert_int_not_equal(plan.text, ECHI_PRODUCT_PORTABLE);
+    const char *wrong = check_plan(&p, &plan, whole);
+    if (wrong != NULL) fail_msg("seed %u: %s", seed, wrong);
+    problem_free(&p);
 }
 
 #define TEST(name, op, precision, major)              \
     static void name(void **state) {                  \
         (void)state;                                  \
-        try(ECHI_PRODUCT_##op, ECHI_PRODUCT_##precision, major, 24); \
+        for (uint32_t seed = 1; seed <= 24; seed++) try(ECHI_PRODUCT_##op, ECHI_PRODUCT_##precision, major, seed, false); \
     }
 #define OPS(X, name, precision, major)                                                                            \
     X(name##_matrix, MATRIX, precision, major) X(name##_forward, CONV_FORWARD, precision, major)                  \
     X(name##_weight, CONV_BACKWARD_WEIGHT, precision, major) X(name##_input, CONV_BACKWARD_INPUT, precision, major)
 #define TESTS(X) OPS(X, f32, FLOAT, 8) OPS(X, sm80_tf32, TF32, 8) OPS(X, sm80_bf16, BF16, 8) OPS(X, sm90_tf32, TF32, 9) OPS(X, sm90_bf16, BF16, 9)
 TESTS(TEST)
+
+/* More stages than there is room for, by one block, so that each place is used again, with all that may be late or not. */
+static void long_sums(void **state) {
+    (void)state;
+    for (uint32_t seed = 1; seed < 8; seed += 2)
+        for (int major = 8; major <= 9; major++)
+            for (int precision = ECHI_PRODUCT_FLOAT; precision <= ECHI_PRODUCT_BF16; precision++)
+                try(ECHI_PRODUCT_MATRIX, (enum echi_product_precision)precision, major, seed, true);
+}
 
 /* After all others. */
 static void every_kernel_ran(void **state) {
@@ -349,7 +359,7 @@ int main(void) {
 #define LIST(name, op, precision, major) cmocka_unit_test(name),
         TESTS(LIST)
 #undef LIST
-        cmocka_unit_test(every_kernel_ran), cmocka_unit_test(texts_are_chosen), cmocka_unit_test(launches_fit),
+        cmocka_unit_test(long_sums), cmocka_unit_test(every_kernel_ran), cmocka_unit_test(texts_are_chosen), cmocka_unit_test(launches_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
