@@ -9,9 +9,9 @@
 enum { TILE_ROWS = 128, TILE_COLS = 128, STAGES_A_PART = 8, ROW_BYTES = ECHI_PACKED_WORDS * 4 };
 enum { SM90_STAGES = 4, SM90_MULTIPLY = 256, SM90_COPY_TILES = 32, SM90_COPY_IMAGE = 128 };   /* product_sm90.cuh; of its threads */
 enum { STATIC_MOST = 2048 };   /* bytes of shared memory that kernels have themselves: places of an image */
-/* What product_packed.cuh is included with. */
-static const struct { const char *name; int per_word, items, stages; } precisions[] = {
-    [ECHI_PRODUCT_FLOAT] = {"float", 1, 256, 2}, [ECHI_PRODUCT_TF32] = {"tf32", 1, 128, 3}, [ECHI_PRODUCT_BF16] = {"bf16", 2, 128, 3}};
+enum { STAGES = 2 };           /* product_packed.cuh, and its threads: */
+static const struct { const char *name; int per_word, items; } precisions[] = {
+    [ECHI_PRODUCT_FLOAT] = {"float", 1, 256}, [ECHI_PRODUCT_TF32] = {"tf32", 1, 128}, [ECHI_PRODUCT_BF16] = {"bf16", 2, 128}};
 
 static int64_t blocks(int64_t count, int64_t of) { return (count + of - 1) / of; }
 static int map_of_in(const struct echi_window *w) { return w->in_h * w->in_w; }
@@ -143,7 +143,7 @@ static void choose_tile(const struct echi_product_plan *p, enum echi_product_op 
         out->shared = SM90_STAGES * ((out->rows + out->cols) * ROW_BYTES + 2 * 8) + 1024;   /* barriers, and up to where tiles may begin */
     } else {
         *out = (struct tile){p->rows <= 64 || down * across < units ? 64 : TILE_ROWS, TILE_COLS, precisions[precision].items, 0};
-        out->shared = precisions[precision].stages * (out->rows + out->cols) * ROW_BYTES;
+        out->shared = STAGES * (out->rows + out->cols) * ROW_BYTES;
     }
 }
 
@@ -177,7 +177,7 @@ static void plan_packed(const struct echi_product *p, const struct echi_product_
 }
 
 void echi_product_choose(const struct echi_product *p, const struct echi_product_card *card, struct echi_product_plan *out) {
-    const int least = precisions[ECHI_PRODUCT_TF32].stages * (TILE_ROWS + TILE_COLS) * ROW_BYTES + STATIC_MOST;
+    const int least = STAGES * (TILE_ROWS + TILE_COLS) * ROW_BYTES + STATIC_MOST;
     memset(out, 0, sizeof *out);
     out->text = ECHI_PRODUCT_PORTABLE;
     if (card->major == 0) snprintf(out->why, sizeof out->why, "no compute capability is known of this device");

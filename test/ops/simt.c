@@ -169,6 +169,18 @@ static void poison(void) {
         for (uint8_t *p = __start_simt_static; p + 4 <= __stop_simt_static; p += 4) memcpy(p, &(uint32_t){POISON}, 4);
 }
 
+static void begin(int t) {
+    struct thread *thread = &threads[t];
+    thread->over = thread->fenced = false;
+    thread->changes = NULL;
+    thread->copy_count = thread->group_count = 0;
+    getcontext(&thread->context);
+    thread->context.uc_stack.ss_sp = stacks + (size_t)t * STACK_BYTES;
+    thread->context.uc_stack.ss_size = STACK_BYTES;
+    thread->context.uc_link = NULL;
+    makecontext(&thread->context, start, 0);
+}
+
 static void do_bulk(void);
 
 static void run_block(int items) {
@@ -181,17 +193,7 @@ static void run_block(int items) {
     }
     block.size = items, block.came = 0;
     for (int w = 0; w < items / 32; w++) warps[w].size = 32, warps[w].came = 0;
-    for (int t = 0; t < items; t++) {
-        struct thread *thread = &threads[t];
-        thread->over = thread->fenced = false;
-        thread->changes = NULL;
-        thread->copy_count = thread->group_count = 0;
-        getcontext(&thread->context);
-        thread->context.uc_stack.ss_sp = stacks + (size_t)t * STACK_BYTES;
-        thread->context.uc_stack.ss_size = STACK_BYTES;
-        thread->context.uc_link = NULL;
-        makecontext(&thread->context, start, 0);
-    }
+    for (int t = 0; t < items; t++) begin(t);
     for (int left = items; left > 0 && wrong[0] == 0;) {
         const long before = steps;
         const int first = (int)(draw() % (uint32_t)items), stride = (int)(draw() % 2) * 2 - 1;   /* whoever comes first, either way round */

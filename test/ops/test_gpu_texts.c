@@ -262,7 +262,7 @@ static void try(enum echi_product_op op, enum echi_product_precision precision, 
 #define TEST(name, op, precision, major)              \
     static void name(void **state) {                  \
         (void)state;                                  \
-        for (uint32_t seed = 1; seed <= 24; seed++) try(ECHI_PRODUCT_##op, ECHI_PRODUCT_##precision, major, seed, false); \
+        for (uint32_t seed = 1; seed <= 16; seed++) try(ECHI_PRODUCT_##op, ECHI_PRODUCT_##precision, major, seed, false); \
     }
 #define OPS(X, name, precision, major)                                                                            \
     X(name##_matrix, MATRIX, precision, major) X(name##_forward, CONV_FORWARD, precision, major)                  \
@@ -307,7 +307,7 @@ static void texts_are_chosen(void **state) {
     } cases[] = {
         {{0, 0, 16, 0}, ECHI_PRODUCT_BF16, 4096, ECHI_PRODUCT_PORTABLE, "", "no compute capability is known of this device"},
         {{7, 5, 40, 65536}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_PORTABLE, "", "asynchronous copies need compute capability 8.0, and this is 7.5"},
-        {{8, 7, 8, 65536}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_PORTABLE, "", "a block needs 100352 bytes of shared memory, and may have 65536"},
+        {{8, 7, 8, 65536}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_PORTABLE, "", "a block needs 67584 bytes of shared memory, and may have 65536"},
         {{8, 6, 28, 101376}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_SM80, "product_tf32_128x128", "wgmma needs compute capability 9.0, and this is 8.6"},
         {{8, 0, 108, 166912}, ECHI_PRODUCT_BF16, 64, ECHI_PRODUCT_SM80, "product_bf16_64x128", "wgmma needs compute capability 9.0, and this is 8.0"},
         {{9, 0, 132, 232448}, ECHI_PRODUCT_BF16, 4096, ECHI_PRODUCT_SM90, "product_wgmma_bf16_128x256", ""},
