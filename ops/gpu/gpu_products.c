@@ -169,8 +169,8 @@ static void plan_packed(const struct echi_product *p, const struct echi_product_
     choose_tile(out, p->op, p->precision, card->units, &tile);
     plan_launch(out, &tile, card->units);
     snprintf(out->kernel, sizeof out->kernel, "%s_%s%s_%dx%d", name, out->text == ECHI_PRODUCT_SM90 ? "wgmma_" : "", precision, tile.rows, tile.cols);
-    const bool counted = finish_pack(&out->a, precision) & finish_pack(&out->b, precision);
-    if (!counted || (int64_t)out->parts * out->rows * out->cols > INT32_MAX) {
+    const bool counted_a = finish_pack(&out->a, precision), counted_b = finish_pack(&out->b, precision);
+    if (!counted_a || !counted_b || (int64_t)out->parts * out->rows * out->cols > INT32_MAX) {
         out->text = ECHI_PRODUCT_PORTABLE;
         snprintf(out->why, sizeof out->why, "packed operands, or parts of sums, of more than %d words are more than kernels can count", INT32_MAX);
     }

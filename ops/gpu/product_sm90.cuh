@@ -72,7 +72,10 @@ KERNEL(256 + COPIERS) PRODUCT(GLOBAL const unsigned *a, GLOBAL const unsigned *b
     }
     const int half = ITEM / 128;
     float sum[TILE_COLS / 2];
-    UNROLL for (int e = 0; e < TILE_COLS / 2; e++) sum[e] = 0;
+    UNROLL for (int e = 0; e < TILE_COLS / 2; e++) {
+        sum[e] = 0;
+        ptx_settle(&sum[e]);
+    }
     PLAIN_LOOP for (int s = 0; s < count; s++) {
         const unsigned slot = (unsigned)(s % STAGES), at = shared + slot * stage_bytes;
         ptx_barrier_wait(come + slot * 8, s / STAGES % 2);
@@ -85,6 +88,7 @@ KERNEL(256 + COPIERS) PRODUCT(GLOBAL const unsigned *a, GLOBAL const unsigned *b
         if (s > 0 && ITEM % 32 == 0) ptx_barrier_arrive(gone + (unsigned)((s - 1) % STAGES) * 8);
     }
     ptx_wgmma_wait(0);
+    UNROLL for (int e = 0; e < TILE_COLS / 2; e++) ptx_settle(&sum[e]);
     UNROLL for (int j = 0; j < TILE_COLS / 8; j++)
         put_quad(to, bias, how, rows, cols, row0 + half * 64 + ITEM % 128 / 32 * 16, col0 + j * 8, sum + j * 4);
 }

@@ -103,6 +103,8 @@ PTX void ptx_proxy_fence(void) { asm volatile("fence.proxy.async.shared::cta;" :
 PTX void ptx_wgmma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 PTX void ptx_wgmma_commit(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 #define ptx_wgmma_wait(left) asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(left) : "memory")
+/* The compiler does not know that wgmma goes on by itself: what it does with a number of d before this, it does before it, and after after. */
+PTX void ptx_settle(float *x) { asm volatile("" : "+f"(*x)::"memory"); }
 
 #define D4(i) "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
 #define D16(i) D4(i), D4((i) + 4), D4((i) + 8), D4((i) + 12)
