@@ -222,7 +222,7 @@ $(LIB): $(OBJ) $(B)/objects
 $(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(if $(STATIC),-static) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
-$(TESTS): %: %.o $(LIB)
+$(TESTS) $(ON_CARD): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WRAPS) -o $@ $(filter %.o,$^) $(LIB) $(if $(CMOCKA),,-lcmocka) $(LIBS)
 # It watches the tasks of live nodes, and puts them on the in-process transport.
@@ -242,9 +242,9 @@ $(B)/test/cluster/test_alloc: private LDFLAGS += -Wl,--wrap=echi_measure
 $(B)/test/cluster/test_sim: private LDFLAGS += -Wl,--wrap=echi_sim_post
 $(DOUBLE_TEST): FORCE | $(B)/test-needs
 	$(Q)$(MAKE) DOUBLE=1 B=$(B)/double $@
-$(BENCHES) $(GRADIENTS) $(ON_CARD): %: %.o $(LIB)
+$(BENCHES) $(GRADIENTS): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(if $(filter $(ON_CARD),$@),-lcmocka) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 # A card of NVIDIA's, by its driver.
 $(ON_CARD) $(B)/test/bench/bench_gpu_texts: $(B)/test/ops/card.o
 $(ON_CARD).o: | $(B)/test-needs

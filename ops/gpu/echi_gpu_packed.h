@@ -17,7 +17,7 @@ struct echi_pack {
     int row_inner, row_outer, row_step;
     int word_inner, word_outer, word_step;
     int along, part_step, bound;
-    int stride;                /* words between rows of the result, which are 0 from `words` on; 0: the result lies in tiles, 0 beyond rows */
+    int stride;                /* words between rows of the result, which are 0 from `words` on; 0: in tiles, which are 0 beyond both */
 };
 
 /* Where the words of an image lie that a convolution multiplies: those that its kernel covers. A *place* is (sample, row, column) of the

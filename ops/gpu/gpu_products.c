@@ -36,7 +36,7 @@ static struct echi_pack pack_image(int n, int channels, int map, int per) {
                               .bound = channels, .stride = words_of(channels, per)};
 }
 
-/* Kernels, tap by tap, the channels of what they are laid over side by side: row r, tap t, channel c: r * row + t + c * channel. In tiles. */
+/* Kernels, tap by tap, their channels side by side: row r, tap t, channel c lies at r * row + t + c * channel. In tiles. */
 static struct echi_pack pack_kernels(int rows, int channels, int area, int row, int channel, int per) {
     const int words = words_of(channels, per);
     return (struct echi_pack){.rows = rows, .words = area * words, .row_inner = rows, .row_step = row, .word_inner = words, .word_outer = 1,
@@ -53,8 +53,9 @@ static struct echi_pack pack_dy(const struct echi_window *w, int per) {
 }
 static struct echi_pack pack_x(const struct echi_window *w, int per) {
     const int map = map_of_in(w);
-    return (struct echi_pack){.rows = (int)blocks(w->n, per) * w->in_c, .words = map, .row_inner = w->in_c, .row_outer = per * w->in_c * map,
-                              .row_step = map, .word_inner = map, .word_step = 1, .along = ECHI_PACK_ROW_OUTER,
+    return (struct echi_pack){.rows = (int)blocks(w->n, per) * w->in_c, .words = map, .row_inner = w->in_c,
+                              .row_outer = per * w->in_c * map, .row_step = map, .word_inner = map, .word_step = 1,
+                              .along = ECHI_PACK_ROW_OUTER,
                               .part_step = w->in_c * map, .bound = w->n, .stride = map};
 }
 
@@ -123,13 +124,14 @@ static void choose_text(const struct echi_product *p, const struct echi_product_
     else if (card->major != 9 || card->minor != 0)
         snprintf(out->why, sizeof out->why, "wgmma needs compute capability 9.0, and this is %d.%d", card->major, card->minor);
     else if (card->shared_most < least)
-        snprintf(out->why, sizeof out->why, "with wgmma a block needs %d bytes of shared memory, and may have %d", least, card->shared_most);
+        snprintf(out->why, sizeof out->why, "with wgmma a block needs %d bytes of shared memory, and may have %d", least,
+                 card->shared_most);
     else if (out->rows <= TILE_ROWS / 2)
         snprintf(out->why, sizeof out->why, "wgmma's tiles have %d rows, and this has %d: half would be for nothing", TILE_ROWS, out->rows);
     else out->text = ECHI_PRODUCT_SM90;
 }
 
-struct tile { int rows, cols, items, shared; };   /* of sums; and of a block: threads, and bytes of shared memory that the launch gives it */
+struct tile { int rows, cols, items, shared; };   /* of sums; of a block: threads, and bytes of shared memory that the launch gives it */
 
 /* A tile, and what a block of the text needs for it. Large tiles ask less of memory for each sum; small ones fit small layers, and there
  * are more of them: the large are for where every multiprocessor has one. */
@@ -168,11 +170,13 @@ static void plan_packed(const struct echi_product *p, const struct echi_product_
     choose_text(p, card, out);
     choose_tile(out, p->op, p->precision, card->units, &tile);
     plan_launch(out, &tile, card->units);
-    snprintf(out->kernel, sizeof out->kernel, "%s_%s%s_%dx%d", name, out->text == ECHI_PRODUCT_SM90 ? "wgmma_" : "", precision, tile.rows, tile.cols);
+    snprintf(out->kernel, sizeof out->kernel, "%s_%s%s_%dx%d", name, out->text == ECHI_PRODUCT_SM90 ? "wgmma_" : "", precision, tile.rows,
+             tile.cols);
     const bool counted_a = finish_pack(&out->a, precision), counted_b = finish_pack(&out->b, precision);
     if (!counted_a || !counted_b || (int64_t)out->parts * out->rows * out->cols > INT32_MAX) {
         out->text = ECHI_PRODUCT_PORTABLE;
-        snprintf(out->why, sizeof out->why, "packed operands, or parts of sums, of more than %d words are more than kernels can count", INT32_MAX);
+        snprintf(out->why, sizeof out->why, "packed operands, or parts of sums, of more than %d words are more than kernels can count",
+                 INT32_MAX);
     }
 }
 

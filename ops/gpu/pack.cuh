@@ -2,7 +2,7 @@
  * Matrices into words of tensor cores (echi_gpu_packed.h). Who includes this text says which: PACK, the kernel's name; PARTS, numbers in a
  * word; WORD(x), the word of float x[PARTS].
  *
- * A block packs 32 rows of 32 words: read along whichever lies in a row in memory, written along the words, turned in shared memory between. */
+ * A block packs 32 rows of 32 words: read along whichever lie side by side in memory, turned in shared memory, written along the words. */
 KERNEL(256) PACK(GLOBAL const float *from, GLOBAL unsigned *to, struct echi_pack p) {
     LOCAL unsigned turned[32][33];
     const int stride = p.stride > 0 ? p.stride : (p.words + ECHI_PACKED_WORDS - 1) / ECHI_PACKED_WORDS * ECHI_PACKED_WORDS;

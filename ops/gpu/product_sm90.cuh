@@ -47,11 +47,11 @@ KERNEL(256 + COPIERS) PRODUCT(GLOBAL const unsigned *a, GLOBAL const unsigned *b
 #if B_WORDS < ECHI_PACKED_WORDS
                 ptx_barrier_expect(come + slot * 8, TILE_BYTES);
 #else
-                const int tiles = col0 + ECHI_PACKED_ROWS < cols ? TILE_COLS / ECHI_PACKED_ROWS : 1;   /* the last may have no second half */
+                const int tiles = col0 + ECHI_PACKED_ROWS < cols ? TILE_COLS / ECHI_PACKED_ROWS : 1;   /* the last may be half */
                 ptx_barrier_expect(come + slot * 8, (1 + tiles) * TILE_BYTES);
                 for (int t = 0; t < tiles; t++)
-                    ptx_bulk(at + (unsigned)(1 + t) * TILE_BYTES, b + packed_stage(col0 + t * ECHI_PACKED_ROWS, from + s, stages), TILE_BYTES,
-                             come + slot * 8);
+                    ptx_bulk(at + (unsigned)(1 + t) * TILE_BYTES, b + packed_stage(col0 + t * ECHI_PACKED_ROWS, from + s, stages),
+                             TILE_BYTES, come + slot * 8);
 #endif
                 ptx_bulk(at, a + packed_stage(row0, from + s, stages), TILE_BYTES, come + slot * 8);
             }

@@ -73,7 +73,9 @@ PTX void ptx_mma_bf16(float d[4], const unsigned a[4], const unsigned b[2]) {
 
 /* Barriers in 8 bytes of shared memory, a multiple of 8: a phase ends when `count` arrivals and all bytes announced are there; waiting
  * for parity p is waiting for the end of a phase whose number is p modulo 2, and one before the first counts as ended (9.7.12.15). */
-PTX void ptx_barrier_init(unsigned at, int count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory"); }
+PTX void ptx_barrier_init(unsigned at, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory");
+}
 /* By who initialised them, before others use them: copies and products too. */
 PTX void ptx_barrier_ready(void) {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -103,7 +105,7 @@ PTX void ptx_proxy_fence(void) { asm volatile("fence.proxy.async.shared::cta;" :
 PTX void ptx_wgmma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 PTX void ptx_wgmma_commit(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 #define ptx_wgmma_wait(left) asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(left) : "memory")
-/* The compiler does not know that wgmma goes on by itself: what it does with a number of d before this, it does before it, and after after. */
+/* The compiler does not know that wgmma goes on by itself: it takes no use of a number of d across this. */
 PTX void ptx_settle(float *x) { asm volatile("" : "+f"(*x)::"memory"); }
 
 #define D4(i) "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
@@ -126,7 +128,8 @@ PTX void ptx_wgmma_128_bf16(float d[64], unsigned long long a, unsigned long lon
     asm volatile(WGMMA("m64n128k16.f32.bf16.bf16", FIRST_63 "%63", "%64", "%65", ", 0, 0") : D64(0) : "l"(a), "l"(b) : "memory");
 }
 PTX void ptx_wgmma_256_tf32(float d[128], unsigned long long a, unsigned long long b) {
-    asm volatile(WGMMA("m64n256k8.f32.tf32.tf32", FIRST_63 NEXT_64 "%127", "%128", "%129", "") : D64(0), D64(64) : "l"(a), "l"(b) : "memory");
+    asm volatile(WGMMA("m64n256k8.f32.tf32.tf32", FIRST_63 NEXT_64 "%127", "%128", "%129", "")
+                 : D64(0), D64(64) : "l"(a), "l"(b) : "memory");
 }
 PTX void ptx_wgmma_256_bf16(float d[128], unsigned long long a, unsigned long long b) {
     asm volatile(WGMMA("m64n256k16.f32.bf16.bf16", FIRST_63 NEXT_64 "%127", "%128", "%129", ", 0, 0")

@@ -19,7 +19,7 @@ PTX struct tile tile_of(int group, int down, int across) {
     return t;
 }
 
-/* Part of where a word of an image lies: words from its beginning, a row and a column of the image (product.cl has the same for numbers). */
+/* Part of where a word of an image lies: words from its beginning, a row and a column of the image (as for numbers in products.cl). */
 struct place { int at, h, v; };
 PTX struct place place(int at, int h, int v) {
     struct place p;
@@ -87,7 +87,8 @@ PTX void put(GLOBAL float *to, GLOBAL const float *bias, struct echi_put how, in
 }
 /* Sums of 16 rows and 8 columns as mma leaves them: thread 4 r + c of the warp has numbers 2 c and 2 c + 1 of rows r and r + 8 (PTX ISA,
  * 9.7.14.5.8, the figure of C). */
-PTX void put_quad(GLOBAL float *to, GLOBAL const float *bias, struct echi_put how, int rows, int cols, int row, int col, const float sum[4]) {
+PTX void put_quad(GLOBAL float *to, GLOBAL const float *bias, struct echi_put how, int rows, int cols, int row, int col,
+                  const float sum[4]) {
     const int lane = ITEM % 32;
     UNROLL for (int e = 0; e < 4; e++)
         put(to, bias, how, rows, cols, row + lane / 4 + e / 2 * 8, col + lane % 4 * 2 + e % 2, sum[e]);

@@ -37,8 +37,8 @@ static void all(void *context) {
 
 /* cuBLAS, by the names and numbers of its header: floats in memory, or for bf16 the packed words, which are its matrices. */
 static void *handle;
-static int (*gemm)(void *, int, int, int, int, int, const void *, const void *, int, int, const void *, int, int, const void *, void *, int, int,
-                   int, int);
+static int (*gemm)(void *, int, int, int, int, int, const void *, const void *, int, int, const void *, int, int, const void *, void *, int,
+                   int, int, int);
 static void cublas_open(void) {
     void *library = dlopen("libcublas.so.13", RTLD_NOW);
     int (*create)(void **);
@@ -72,16 +72,20 @@ int main(int argc, char **argv) {
     for (int precision = ECHI_PRODUCT_FLOAT; precision <= ECHI_PRODUCT_BF16; precision++)
         for (int n = 1024; n <= 8192; n *= 2)
             for (int major = card.major; major >= 8; major--) {   /* of a 9.0 also what an 8.0 takes */
-                const struct echi_product product = {.op = ECHI_PRODUCT_MATRIX, .precision = (enum echi_product_precision)precision, .rows = n,
-                                                     .cols = n, .depth = n, .row_a = n, .k_a = 1, .k_b = 1, .col_b = n};
+                const struct echi_product product = {.op = ECHI_PRODUCT_MATRIX, .precision = (enum echi_product_precision)precision,
+                                                     .rows = n, .cols = n, .depth = n, .row_a = n, .k_a = 1, .k_b = 1, .col_b = n};
                 const struct echi_product_card as = {major, major == card.major ? card.minor : 0, card.units, card.shared_most};
                 struct work w = {.size = n, .precision = precision};
                 echi_product_choose(&product, &as, &w.plan);
                 if (w.plan.text == ECHI_PRODUCT_PORTABLE || (major < card.major && precision == ECHI_PRODUCT_FLOAT)) continue;
                 const size_t count = (size_t)n * (size_t)n;
-                w.a = card_array(count), w.b = card_array(count), w.sum = card_array(count), w.to = card_array(count * (size_t)w.plan.parts);
+                w.a = card_array(count), w.b = card_array(count), w.sum = card_array(count);
+                w.to = card_array(count * (size_t)w.plan.parts);
                 w.packed_a = card_array(w.plan.a.words), w.packed_b = card_array(w.plan.b.words);
-                for (size_t i = 0; i < count; i++) w.a[i] = (float)(i * 7919 % 31) / 31 - 0.5f, w.b[i] = (float)(i * 104729 % 37) / 37 - 0.5f;
+                for (size_t i = 0; i < count; i++) {
+                    w.a[i] = (float)(i * 7919 % 31) / 31 - 0.5f;
+                    w.b[i] = (float)(i * 104729 % 37) / 37 - 0.5f;
+                }
                 const double operations = 2e-12 * n * n * n, whole = card_time(all, &w, 10), product_only = card_time(multiply, &w, 10),
                     theirs = handle != NULL ? card_time(cublas, &w, 10) : 0;
                 printf("%-6s %-5d %-28s %10.1f %10.1f %10.1f %12.2f\n", names[precision], n, w.plan.kernel, operations / whole,

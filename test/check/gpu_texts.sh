@@ -82,7 +82,8 @@ for kernel in $(kernels products_sm80); do
 done
 for kernel in $(kernels products_sm90); do
     case $kernel in *_tf32_*) type=k8.f32.tf32 ;; *) type=k16.f32.bf16 ;; esac
-    has ptx_of "$work/products_sm90.ptx" "$kernel" "wgmma.mma_async.sync.aligned.m64n${kernel##*x}$type" cp.async.bulk.shared mbarrier.try_wait
+    has ptx_of "$work/products_sm90.ptx" "$kernel" "wgmma.mma_async.sync.aligned.m64n${kernel##*x}$type" \
+        cp.async.bulk.shared mbarrier.try_wait
 done
 if [ -n "$cuobjdump" ]; then
     for kernel in $(kernels products_sm80); do

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A CUDA card for test_gpu_texts and bench_gpu_texts, by the driver alone: memory that host and card both address, images of ops/gpu's texts,
- * launches. What fails ends the program with a sentence. One thread. */
+ * A CUDA card for test_gpu_texts and bench_gpu_texts, by the driver alone: memory that host and card both address, images of the texts of
+ * ops/gpu, launches. What fails ends the program with a sentence. One thread. */
 #ifndef CARD_H
 #define CARD_H
 #include "gpu/echi_gpu_products.h"

@@ -46,9 +46,11 @@ static struct echi_product_card the_card;
 #define array_new card_array
 #define arrays_free card_free
 
-static const char *run_pack_kernel(enum echi_product_text text, const struct echi_product_pack *pack, struct pack_args *args, struct order order) {
+static const char *run_pack_kernel(enum echi_product_text text, const struct echi_product_pack *pack, struct pack_args *args,
+                                   struct order order) {
     (void)order;
-    card_launch(text, pack->kernel, (void *[]){&args->from, &args->to, &args->how}, &(struct card_launch){{pack->groups, 1, 1}, ECHI_PACK_ITEMS, 0});
+    card_launch(text, pack->kernel, (void *[]){&args->from, &args->to, &args->how},
+                &(struct card_launch){{pack->groups, 1, 1}, ECHI_PACK_ITEMS, 0});
     card_finish();
     return NULL;
 }
@@ -98,9 +100,11 @@ static void (*kernel_named(const char *name))(void *args) {
     return NULL;
 }
 
-static const char *run_pack_kernel(enum echi_product_text text, const struct echi_product_pack *pack, struct pack_args *args, struct order order) {
+static const char *run_pack_kernel(enum echi_product_text text, const struct echi_product_pack *pack, struct pack_args *args,
+                                   struct order order) {
     (void)text;
-    return simt_run(kernel_named(pack->kernel), args, &(struct simt_launch){{pack->groups, 1, 1}, ECHI_PACK_ITEMS, 0, 0, false, false, order.seed});
+    return simt_run(kernel_named(pack->kernel), args,
+                    &(struct simt_launch){{pack->groups, 1, 1}, ECHI_PACK_ITEMS, 0, 0, false, false, order.seed});
 }
 static const char *run_product_kernel(struct product_args *args, struct order order) {
     const struct echi_product_plan *l = args->plan;
@@ -121,7 +125,9 @@ struct problem {
     char text[200];
 };
 
-static int random_from(struct echi_random *r, int least, int most) { return least + (int)echi_random_below(r, (uint32_t)(most - least + 1)); }
+static int random_from(struct echi_random *r, int least, int most) {
+    return least + (int)echi_random_below(r, (uint32_t)(most - least + 1));
+}
 static int random_size(struct echi_random *r, int most) {
     static const int edges[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 130};
     return echi_random_below(r, 2) ? edges[echi_random_below(r, sizeof edges / sizeof edges[0])] : random_from(r, 1, most);
@@ -173,7 +179,8 @@ static void random_convolution(struct problem *p, struct echi_random *r) {
     w->kernel_h = random_from(r, 1, w->in_h + w->pad_h < 5 ? w->in_h + w->pad_h : 5);
     w->kernel_w = random_from(r, 1, w->in_w + w->pad_w < 5 ? w->in_w + w->pad_w : 5);
     w->stride_h = random_from(r, 1, 3), w->stride_w = random_from(r, 1, 3);
-    w->out_h = (w->in_h + 2 * w->pad_h - w->kernel_h) / w->stride_h + 1, w->out_w = (w->in_w + 2 * w->pad_w - w->kernel_w) / w->stride_w + 1;
+    w->out_h = (w->in_h + 2 * w->pad_h - w->kernel_h) / w->stride_h + 1;
+    w->out_w = (w->in_w + 2 * w->pad_w - w->kernel_w) / w->stride_w + 1;
     q->bias = q->op == ECHI_PRODUCT_CONV_FORWARD && echi_random_below(r, 2);
     const size_t x = (size_t)(w->n * w->in_c * w->in_h * w->in_w), y = (size_t)(w->n * w->out_c * w->out_h * w->out_w),
         weights = (size_t)(w->out_c * w->in_c * w->kernel_h * w->kernel_w);
@@ -181,8 +188,9 @@ static void random_convolution(struct problem *p, struct echi_random *r) {
     p->b_count = q->op == ECHI_PRODUCT_CONV_BACKWARD_INPUT ? y : x;
     p->count = q->op == ECHI_PRODUCT_CONV_FORWARD ? y : q->op == ECHI_PRODUCT_CONV_BACKWARD_WEIGHT ? weights : x;
     p->bias_count = (size_t)w->out_c;
-    snprintf(p->text, sizeof p->text, "convolution %d: n %d, %dx%dx%d -> %dx%dx%d, kernel %dx%d stride %dx%d pad %dx%d%s", (int)q->op, w->n, w->in_c,
-             w->in_h, w->in_w, w->out_c, w->out_h, w->out_w, w->kernel_h, w->kernel_w, w->stride_h, w->stride_w, w->pad_h, w->pad_w,
+    snprintf(p->text, sizeof p->text, "convolution %d: n %d, %dx%dx%d -> %dx%dx%d, kernel %dx%d stride %dx%d pad %dx%d%s", (int)q->op,
+             w->n, w->in_c, w->in_h, w->in_w, w->out_c, w->out_h, w->out_w, w->kernel_h, w->kernel_w, w->stride_h, w->stride_w, w->pad_h,
+             w->pad_w,
              q->bias ? ", bias" : "");
 }
 
@@ -256,8 +264,8 @@ static const char *run_plan(const struct problem *p, const struct echi_product_p
     return wrong;
 }
 
-/* Each number is rounded once, unless floats are wanted, by at most 2^-11 of it in TF32 and 2^-8 in bf16 (half a unit of the last of 11, or 8, digits); sums of
- * floats add their own. */
+/* Each number is rounded once, unless floats are wanted, by at most 2^-11 of it in TF32 and 2^-8 in bf16 (half a unit of the last of 11, or
+ * 8, digits); sums of floats add their own. */
 static bool near(const struct problem *p, size_t i, float got, bool whole) {
     if (isnan(p->want[i])) return isnan(got);
     static const double units[] = {[ECHI_PRODUCT_FLOAT] = 0, [ECHI_PRODUCT_TF32] = 0x1p-11, [ECHI_PRODUCT_BF16] = 0x1p-8};
@@ -276,14 +284,16 @@ static const char *check_plan(const struct problem *p, const struct echi_product
     }
     for (size_t i = 0; i < p->count; i++)
         if (!near(p, i, got[i], whole)) {
-            snprintf(text, sizeof text, "%s: %s: number %zu is %.9g, not %.9g (%d parts)", plan->kernel, p->text, i, (double)got[i], p->want[i],
-                     plan->parts);
+            snprintf(text, sizeof text, "%s: %s: number %zu is %.9g, not %.9g (%d parts)", plan->kernel, p->text, i, (double)got[i],
+                     p->want[i], plan->parts);
             return text;
         }
     return NULL;
 }
 
-static struct echi_product_card card(int major, int minor, int units) { return (struct echi_product_card){major, minor, units, major == 9 ? 232448 : 101376}; }
+static struct echi_product_card card(int major, int minor, int units) {
+    return (struct echi_product_card){major, minor, units, major == 9 ? 232448 : 101376};
+}
 
 static void try(enum echi_product_op op, enum echi_product_precision precision, int major, uint32_t seed, bool is_long) {
     const bool whole = seed % 3 != 0;
@@ -295,7 +305,7 @@ static void try(enum echi_product_op op, enum echi_product_precision precision, 
 #endif
     const struct echi_product_card on = card(major, 0, seed % 2 ? 1 : 132);
     echi_product_choose(&p.product, &on, &plan);
-    assert_int_not_equal(plan.text, ECHI_PRODUCT_PORTABLE);
+    assert_true(plan.text != ECHI_PRODUCT_PORTABLE);
     const char *wrong = check_plan(&p, &plan, whole);
     if (wrong != NULL) fail_msg("seed %u: %s", seed, wrong);
     problem_free(&p);
@@ -309,7 +319,9 @@ static void try(enum echi_product_op op, enum echi_product_precision precision, 
 #define OPS(X, name, precision, major)                                                                            \
     X(name##_matrix, MATRIX, precision, major) X(name##_forward, CONV_FORWARD, precision, major)                  \
     X(name##_weight, CONV_BACKWARD_WEIGHT, precision, major) X(name##_input, CONV_BACKWARD_INPUT, precision, major)
-#define TESTS(X) OPS(X, f32, FLOAT, 8) OPS(X, sm80_tf32, TF32, 8) OPS(X, sm80_bf16, BF16, 8) OPS(X, sm90_tf32, TF32, 9) OPS(X, sm90_bf16, BF16, 9)
+#define TESTS(X)                                                                  \
+    OPS(X, f32, FLOAT, 8) OPS(X, sm80_tf32, TF32, 8) OPS(X, sm80_bf16, BF16, 8)   \
+    OPS(X, sm90_tf32, TF32, 9) OPS(X, sm90_bf16, BF16, 9)
 TESTS(TEST)
 
 /* More stages than there is room for, by one block, so that each place is used again, with all that may be late or not. */
@@ -340,8 +352,8 @@ static struct echi_product_plan chosen(struct echi_product product, struct echi_
 
 static void texts_are_chosen(void **state) {
     (void)state;
-    struct echi_product p = {.op = ECHI_PRODUCT_MATRIX, .precision = ECHI_PRODUCT_BF16, .rows = 4096, .cols = 4096, .depth = 4096, .row_a = 4096,
-                             .k_a = 1, .k_b = 4096, .col_b = 1};
+    struct echi_product p = {.op = ECHI_PRODUCT_MATRIX, .rows = 4096, .cols = 4096, .depth = 4096, .row_a = 4096, .k_a = 1,
+                             .k_b = 4096, .col_b = 1};
     const struct {
         struct echi_product_card card;
         enum echi_product_precision precision;
@@ -350,10 +362,14 @@ static void texts_are_chosen(void **state) {
         const char *kernel, *why;
     } cases[] = {
         {{0, 0, 16, 0}, ECHI_PRODUCT_BF16, 4096, ECHI_PRODUCT_PORTABLE, "", "no compute capability is known of this device"},
-        {{7, 5, 40, 65536}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_PORTABLE, "", "asynchronous copies need compute capability 8.0, and this is 7.5"},
-        {{8, 7, 8, 65536}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_PORTABLE, "", "a block needs 67584 bytes of shared memory, and may have 65536"},
-        {{8, 6, 28, 101376}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_SM80, "product_tf32_128x128", "wgmma needs compute capability 9.0, and this is 8.6"},
-        {{8, 0, 108, 166912}, ECHI_PRODUCT_BF16, 64, ECHI_PRODUCT_SM80, "product_bf16_64x128", "wgmma needs compute capability 9.0, and this is 8.0"},
+        {{7, 5, 40, 65536}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_PORTABLE, "",
+         "asynchronous copies need compute capability 8.0, and this is 7.5"},
+        {{8, 7, 8, 65536}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_PORTABLE, "",
+         "a block needs 67584 bytes of shared memory, and may have 65536"},
+        {{8, 6, 28, 101376}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_SM80, "product_tf32_128x128",
+         "wgmma needs compute capability 9.0, and this is 8.6"},
+        {{8, 0, 108, 166912}, ECHI_PRODUCT_BF16, 64, ECHI_PRODUCT_SM80, "product_bf16_64x128",
+         "wgmma needs compute capability 9.0, and this is 8.0"},
         {{9, 0, 132, 232448}, ECHI_PRODUCT_BF16, 4096, ECHI_PRODUCT_SM90, "product_wgmma_bf16_128x256", ""},
         {{9, 0, 132, 232448}, ECHI_PRODUCT_TF32, 256, ECHI_PRODUCT_SM90, "product_wgmma_tf32_128x128", ""},
         {{9, 0, 132, 101376}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_SM80, "product_tf32_128x128",
@@ -386,7 +402,7 @@ static void launches_fit(void **state) {
                                  .rows = random_from(&r, 1, 3000), .cols = random_from(&r, 1, 3000), .depth = random_from(&r, 1, 9000)};
         const struct echi_product_plan plan = chosen(p, *on);
         const int stages = (plan.words + ECHI_PACKED_WORDS - 1) / ECHI_PACKED_WORDS;
-        assert_int_not_equal(plan.text, ECHI_PRODUCT_PORTABLE);
+        assert_true(plan.text != ECHI_PRODUCT_PORTABLE);
         assert_true(plan.shared <= on->shared_most && plan.items <= 512 && plan.groups[0] > 0);
         assert_int_equal(plan.groups[2], plan.parts);
         assert_true(plan.slice * (plan.parts - 1) < stages && plan.slice * plan.parts >= stages);
