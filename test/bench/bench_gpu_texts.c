@@ -52,8 +52,10 @@ static void cublas(void *context) {
     enum { N = 0, T = 1, FLOAT = 0, BF16 = 14, COMPUTE_FLOAT = 68, COMPUTE_TF32 = 77, ANY = -1 };
     static const float one = 1, zero = 0;
     struct work *w = context;
-    const int n = w->size, type = w->precision == ECHI_PRODUCT_BF16 ? BF16 : FLOAT;
-    const int code = gemm(handle, T, N, n, n, n, &one, w->b, type, n, w->a, type, n, &zero, w->sum, FLOAT, n,
+    const bool bf16 = w->precision == ECHI_PRODUCT_BF16;
+    const void *a = bf16 ? (void *)w->packed_a : w->a, *b = bf16 ? (void *)w->packed_b : w->b;
+    const int n = w->size, type = bf16 ? BF16 : FLOAT;
+    const int code = gemm(handle, T, N, n, n, n, &one, b, type, n, a, type, n, &zero, w->sum, FLOAT, n,
                           w->precision == ECHI_PRODUCT_TF32 ? COMPUTE_TF32 : COMPUTE_FLOAT, ANY);
     if (code != 0) fprintf(stderr, "cublasGemmEx: %d\n", code);
 }
