@@ -137,7 +137,9 @@ endif
 LIB  := $(B)/libechelon.a
 TOOL := $(B)/echelon
 TOOL_SRC := $(if $(DOUBLE)$(PROFILE),,$(sort $(wildcard tools/*.c)))
-TESTS := $(patsubst %.c,$(B)/%,$(sort $(if $(DOUBLE),test/cluster/test_exact.c,$(wildcard test/*/test_*.c))))
+# Tests and benches of kernels that this build leaves out.
+NO_GPU := $(if $(filter ops/gpu/%,$(SRC)),,test/ops/test_gpu_texts.c test/bench/bench_gpu_texts.c test/bench/card_gpu_texts.c)
+TESTS := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU),$(sort $(if $(DOUBLE),test/cluster/test_exact.c,$(wildcard test/*/test_*.c)))))
 # The test of exactness once more, against the archive in double; its threads are those of the other.
 DOUBLE_TEST := $(if $(DOUBLE)$(findstring thread,$(SAN)),,$(B)/double/test/cluster/test_exact)
 # Checks of the objects themselves say nothing new about objects with sanitizers in them.
@@ -148,8 +150,10 @@ FUZZ := $(B)/test/fuzz/test_fuzz
 FUZZ_COMMON := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard test/fuzz/fuzz_*.c)) test/fuzz/common.c test/fuzz/heap.c)
 FUZZ_OBJ := $(FUZZ_COMMON) $(patsubst %,$(B)/test/fuzz/%.o,main mutate cover)
 FUZZ_WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc free)
-BENCHES := $(patsubst %.c,$(B)/%,$(sort $(wildcard test/bench/bench_*.c)))
+BENCHES := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU),$(sort $(wildcard test/bench/bench_*.c))))
 GRADIENTS := $(B)/test/pytorch/gradients
+# Tests of kernels that only a card runs: test/bench/gpu_texts.sh.
+ON_CARD := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU),test/bench/card_gpu_texts.c))
 
 .PHONY: all lib libc clean tests test faults layers names demo bench reproduce-gssp fuzz libfuzzer pytorch install uninstall FORCE
 .SECONDARY:
@@ -218,7 +222,7 @@ $(LIB): $(OBJ) $(B)/objects
 $(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(if $(STATIC),-static) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
-$(TESTS): %: %.o $(LIB)
+$(TESTS) $(ON_CARD): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(WRAPS) -o $@ $(filter %.o,$^) $(LIB) $(if $(CMOCKA),,-lcmocka) $(LIBS)
 # It watches the tasks of live nodes, and puts them on the in-process transport.
@@ -227,6 +231,8 @@ $(B)/test/cluster/test_exact: private LDFLAGS += -Wl,--wrap=echi_exec_run,--wrap
 $(B)/test/ops/test_stack: private LDFLAGS += -Wl,--wrap=echi_kernels
 # It sees small pieces of work shared out, in any order.
 $(B)/test/ops/test_threads: private LDFLAGS += -Wl,--wrap=echi_cpu_share_out,--wrap=echi_team_run
+# It runs kernels of NVIDIA's cards on this processor.
+$(B)/test/ops/test_gpu_texts: $(B)/test/ops/simt.o
 # Its processor may have fewer instructions than this one.
 $(B)/test/unit/test_config: private LDFLAGS += -Wl,--wrap=echi_cpu_level
 # It puts wrong kernels in the place of right ones.
@@ -238,7 +244,10 @@ $(DOUBLE_TEST): FORCE | $(B)/test-needs
 	$(Q)$(MAKE) DOUBLE=1 B=$(B)/double $@
 $(BENCHES) $(GRADIENTS): %: %.o $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+# A card of NVIDIA's, by its driver.
+$(ON_CARD) $(B)/test/bench/bench_gpu_texts: $(B)/test/ops/card.o
+$(ON_CARD).o: | $(B)/test-needs
 
 $(B)/double/test/pytorch/gradients: FORCE
 	$(Q)$(MAKE) DOUBLE=1 B=$(B)/double $@
@@ -282,7 +291,7 @@ $(TESTS:=.o): | $(B)/test-needs
 # A complete installation, for the tests that see Echelon as a user does.
 STAGE := $(abspath $(B)/stage)
 SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" OBJ="$(OBJ)" LIB="$(LIB)" ECHELON="$(abspath $(TOOL))" STAGE="$(STAGE)"
-tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(BENCHES) $(GRADIENTS)
+tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(BENCHES) $(GRADIENTS) $(ON_CARD)
 test: all $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(B)/test-needs
 	@$(call install_into,,$(STAGE))
 	@$(SCRIPT_ENV) TEST_TIMEOUT="$(TEST_TIMEOUT)" ONLY="$(ONLY)" $(BASH) test/run.sh $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(TEST_SCRIPTS)
@@ -345,4 +354,4 @@ uninstall:
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(FUZZ_OBJ:.o=.d) $(BENCHES:=.d) $(GRADIENTS:=.d) $(B)/test/outside/whole.d $(B)/test/faults/inject.d
+-include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(FUZZ_OBJ:.o=.d) $(BENCHES:=.d) $(GRADIENTS:=.d) $(ON_CARD:=.d) $(B)/test/outside/whole.d $(B)/test/faults/inject.d
