@@ -216,7 +216,7 @@ define tell_size
 @[ -z "$(PROFILE)" ] || echo "  SIZE  $@: $$(wc -c < $@) bytes, $$($(SIZE) -t $@ | awk 'END { print $$1 }') of them text"
 endef
 $(LIB): $(OBJ) $(B)/objects
-	@$(if $(Q),echo '  AR    $@')
+	@$(if $(Q),echo '  AR    $@ (devices: cpu $(filter-out $(WITHOUT),$(KINDS)))')
 	$(Q)rm -f $@ && $(AR) qcs $@ $(OBJ)
 	$(tell_size)
 $(TOOL): $(TOOL_SRC:%.c=$(B)/%.o) $(LIB)
@@ -235,6 +235,8 @@ $(B)/test/ops/test_threads: private LDFLAGS += -Wl,--wrap=echi_cpu_share_out,--w
 $(B)/test/ops/test_gpu_texts: $(B)/test/ops/simt.o
 # Its processor may have fewer instructions than this one.
 $(B)/test/unit/test_config: private LDFLAGS += -Wl,--wrap=echi_cpu_level
+# Its processor claims to be a card.
+$(B)/test/unit/test_hal: private LDFLAGS += -Wl,--wrap=echi_backend_at
 # It puts wrong kernels in the place of right ones.
 $(B)/test/ops/test_known_answer: private LDFLAGS += -Wl,--wrap=echi_kernels
 # It takes places away, to see a simulated cluster get stuck.

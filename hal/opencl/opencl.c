@@ -26,12 +26,25 @@ static void ask_text(const struct echi_opencl_runtime *r, cl_device_id id, cl_ui
     if (r->cl.clGetDeviceInfo(id, what, sizeof text, text, NULL) == CL_SUCCESS) snprintf(out, cap, "%.*s", (int)cap - 1, text);
 }
 
+/* By the extension that all have now, or by that of NVIDIA's older drivers, where the lowest three bits of a slot are the function. */
+static void ask_pci(const struct echi_opencl_runtime *r, cl_device_id id, char *out, size_t cap) {
+    struct { cl_uint domain, bus, device, function; } pci = {0};
+    cl_uint slot = 0;
+    out[0] = '\0';
+    if (r->cl.clGetDeviceInfo(id, CL_DEVICE_PCI_BUS_INFO_KHR, sizeof pci, &pci, NULL) != CL_SUCCESS) {
+        if (r->cl.clGetDeviceInfo(id, CL_DEVICE_PCI_BUS_ID_NV, sizeof pci.bus, &pci.bus, NULL) != CL_SUCCESS) return;
+        if (r->cl.clGetDeviceInfo(id, CL_DEVICE_PCI_SLOT_ID_NV, sizeof slot, &slot, NULL) != CL_SUCCESS) return;
+        pci.domain = 0, pci.device = slot >> 3, pci.function = slot & 7;
+        r->cl.clGetDeviceInfo(id, CL_DEVICE_PCI_DOMAIN_ID_NV, sizeof pci.domain, &pci.domain, NULL);
+    }
+    snprintf(out, cap, "%04x:%02x:%02x.%x", pci.domain & 0xffff, pci.bus & 0xff, pci.device & 0xff, pci.function & 0xf);
+}
+
 static ech_status opencl_device_info(int index, struct echi_device_info *out, struct ech_error *err) {
     (void)err;
     const struct echi_opencl_runtime *r = echi_opencl_runtime();
     const cl_device_id id = r->at[index].device;
     cl_uint units = 0;
-    struct { cl_uint domain, bus, device, function; } pci;
     memset(out, 0, sizeof *out);
     snprintf(out->backend, sizeof out->backend, "opencl");
     ask_text(r, id, CL_DEVICE_NAME, out->name, sizeof out->name);
@@ -42,9 +55,7 @@ static ech_status opencl_device_info(int index, struct echi_device_info *out, st
     out->gpu = (ask_ulong(r, id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_GPU) != 0;
     r->cl.clGetDeviceInfo(id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
     out->compute_units = units > 0 ? (int)units : 1;
-    if (r->cl.clGetDeviceInfo(id, CL_DEVICE_PCI_BUS_INFO_KHR, sizeof pci, &pci, NULL) == CL_SUCCESS)
-        snprintf(out->pci, sizeof out->pci, "%04x:%02x:%02x.%x", pci.domain & 0xffff, pci.bus & 0xff, pci.device & 0xff,
-                 pci.function & 0xf);
+    ask_pci(r, id, out->pci, sizeof out->pci);
     return ECH_OK;
 }
 

@@ -351,6 +351,55 @@ static void test_kept_programs(void **state) {
     }
 }
 
+/* --- a card that two runtimes have --- */
+
+static const struct echi_device_info *same_card;   /* whose address the processor claims to have, too */
+
+static ech_status cpu_on_pci(int index, struct echi_device_info *out, struct ech_error *err) {
+    const ech_status status = echi_backend_cpu.device_info(index, out, err);
+    memcpy(out->pci, same_card->pci, sizeof out->pci);
+    return status;
+}
+
+const struct echi_backend *__real_echi_backend_at(int i);
+const struct echi_backend *__wrap_echi_backend_at(int i);   /* the Makefile leads the library's calls here */
+const struct echi_backend *__wrap_echi_backend_at(int i) {
+    static struct echi_backend cpu;
+    const struct echi_backend *backend = __real_echi_backend_at(i);
+    if (backend != &echi_backend_cpu || same_card == NULL) return backend;
+    cpu = echi_backend_cpu;
+    cpu.device_info = cpu_on_pci;
+    return &cpu;
+}
+
+static bool listed(const char *wanted) {
+    struct echi_device_info info;
+    char spec[32];
+    for (int i = 0; echi_device_at(i, spec, sizeof spec, &info); i++)
+        if (strcmp(spec, wanted) == 0) return true;
+    return false;
+}
+
+/* It is listed once, by the faster kind, and opened by either name. Without an address, as most, every device is listed. */
+static void test_a_card_that_two_have(void **state) {
+    (void)state;
+    struct ech_error err;
+    struct echi_device *device = NULL;
+    struct echi_device_info card;
+    if (echi_backend_cuda.device_count() == 0) skip();
+    assert_int_equal(echi_backend_cuda.device_info(0, &card, &err), ECH_OK);
+    assert_true(card.pci[0] != '\0');
+    same_card = &card;
+    assert_true(listed("cuda:0"));
+    assert_false(listed("cpu:0"));
+    assert_int_equal(echi_device_open("cpu:0", 1, &device, &err), ECH_OK);
+    echi_device_close(device);
+    card.pci[0] = '\0';
+    assert_true(listed("cpu:0"));
+    same_card = NULL;
+    assert_true(listed("cpu:0"));
+}
+
 /* --- names --- */
 
 static void test_cpu_is_always_there(void **state) {
@@ -503,6 +552,7 @@ int main(void) {
         cmocka_unit_test(test_each_device),
         cmocka_unit_test(test_many_events),
         cmocka_unit_test(test_kept_programs),
+        cmocka_unit_test(test_a_card_that_two_have),
         cmocka_unit_test(test_cpu_is_always_there),
         cmocka_unit_test(test_specs_that_are_wrong),
         cmocka_unit_test(test_a_buffer_of_another_device),
