@@ -38,8 +38,9 @@ static ech_status cuda_device_info(int index, struct echi_device_info *out, stru
     out->gpu = true;
     const int units = echi_cuda_ask(cu, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     out->compute_units = units > 0 ? units : 1;
-    const int domain = echi_cuda_ask(cu, device, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID), bus = echi_cuda_ask(cu, device, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
-              slot = echi_cuda_ask(cu, device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
+    const int domain = echi_cuda_ask(cu, device, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID);
+    const int bus = echi_cuda_ask(cu, device, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID);
+    const int slot = echi_cuda_ask(cu, device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
     if (domain || bus || slot) snprintf(out->pci, sizeof out->pci, "%04x:%02x:%02x.0", domain & 0xffff, bus & 0xff, slot & 0xff);
     return ECH_OK;
 }
@@ -225,8 +226,8 @@ static ech_status cuda_queue_launch(void *impl, void *queue, void *kernel, const
     for (int i = 0; i < 3; i++)
         if (how->groups[i] > d->groups_most[i])
             return echi_fail(err, ECH_E_UNSUPPORTED, "queue.launch",
-                             "a kernel has %zu groups along axis %d, this CUDA device takes %u; use fewer samples a step", how->groups[i], i,
-                             d->groups_most[i]);
+                             "a kernel has %zu groups along axis %d, this CUDA device takes %u; use fewer samples a step",
+                             how->groups[i], i, d->groups_most[i]);
     CUdeviceptr address[ECHI_ARGUMENTS_MOST];
     void *values[ECHI_ARGUMENTS_MOST];   /* the driver copies them during the call */
     for (int i = 0; i < count; i++) {

@@ -13,7 +13,8 @@ void echi_cuda_text(const struct echi_cuda_calls *cu, CUresult code, char *out, 
     snprintf(out, cap, "%.60s (%.100s)", name, text);
 }
 
-ech_status echi_cuda_fail(const struct echi_cuda_calls *cu, CUresult code, const char *operation, const char *doing, struct ech_error *err) {
+ech_status echi_cuda_fail(const struct echi_cuda_calls *cu, CUresult code, const char *operation, const char *doing,
+                          struct ech_error *err) {
     char text[ECHI_CUDA_LOG];
     echi_cuda_text(cu, code, text, sizeof text);
     switch (code) {

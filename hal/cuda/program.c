@@ -73,8 +73,8 @@ static ech_status choose(const struct echi_cuda_device *d, const struct echi_sou
     ECHI_TRY(compile(d, driver, source->text, p, why, sizeof why, err));
     if (p->module != NULL) return ECH_OK;
     return echi_fail(err, ECH_E_UNSUPPORTED, "program",
-                     "no kernels for this CUDA device (sm_%d, driver of CUDA %d.%d): %.250s; build with a CUDA toolkit for it, renew the driver, "
-                     "or choose another device", d->capability, driver / 1000, driver % 1000 / 10, why);
+                     "no kernels for this CUDA device (sm_%d, driver of CUDA %d.%d): %.250s; build with a CUDA toolkit for it, renew the "
+                     "driver, or choose another device", d->capability, driver / 1000, driver % 1000 / 10, why);
 }
 
 /* "clang's PTX, of compute_53 for sm_90": what the driver knows of a kernel that it has taken. */

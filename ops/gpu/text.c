@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The kernels in the archive: the text of kernels.cl with all that it includes, as the Makefile has put it together, and what compilers have
- * made of it for CUDA. */
+ * The kernels in the archive: the text of kernels.cl with all that it includes, as the Makefile has put it together, and what compilers
+ * have made of it for CUDA. */
 #include "echi_gpu.h"
 
 #if !defined ECHI_WITHOUT_cuda && !defined ECHI_STATIC

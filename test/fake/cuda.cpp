@@ -130,8 +130,8 @@ fake_three threadIdx, blockIdx, gridDim;
 extern "C" char __start_fake_local[] __attribute__((weak)), __stop_fake_local[] __attribute__((weak));
 
 /* A stack for each work-item of a group: one runs until it waits or is done, then the group goes on to the next. fake_switch keeps what a
- * call must not change on the stack that it leaves, and takes it up on the other. It asks nothing of the system, as ucontext would, nor of a
- * sanitizer, as longjmp would. */
+ * call must not change on the stack that it leaves, and takes it up on the other. It asks nothing of the system, as ucontext would, nor of
+ * a sanitizer, as longjmp would. */
 extern "C" void fake_switch(void **leave, void *take);
 #if defined __x86_64__
 #define KEPT 7   /* words on a stack that was left, the last of them where to go on */
@@ -532,7 +532,8 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 }
 CUresult cuFuncGetAttribute(int *out, CUfunction_attribute what, CUfunction f) {
     BEGIN(true);
-    *out = what == CU_FUNC_ATTRIBUTE_PTX_VERSION ? f->module->made_for : what == CU_FUNC_ATTRIBUTE_BINARY_VERSION ? control.capability : 1024;
+    *out = what == CU_FUNC_ATTRIBUTE_PTX_VERSION ? f->module->made_for : what == CU_FUNC_ATTRIBUTE_BINARY_VERSION ? control.capability
+                                                                                                                 : ITEMS_MOST;
     return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned x, unsigned y, unsigned z, unsigned, CUstream s,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The kernels of ops/gpu as functions of the host, and the one of test/unit/test_hal.c. names.inc, made by the Makefile, has X(name) for each
- * in the text. */
+ * The kernels of ops/gpu as functions of the host, and the one of test/unit/test_hal.c. names.inc, made by the Makefile, has X(name) for
+ * each in the text. */
 #include "host_cuda.h"
 
 #include "kernels.cl"
@@ -15,7 +15,9 @@ extern "C" void turn(const int *from, int *to, int add, float times) {
 
 /* A call of `kernel`, whose parameters have types A, from where their values lie. */
 template <class... A> struct caller {
-    template <void (*kernel)(A...), size_t... I> static void spread(void *const *values, std::index_sequence<I...>) { kernel(*(A *)values[I]...); }
+    template <void (*kernel)(A...), size_t... I> static void spread(void *const *values, std::index_sequence<I...>) {
+        kernel(*(A *)values[I]...);
+    }
     template <void (*kernel)(A...)> static void call(void *const *values) { spread<kernel>(values, std::index_sequence_for<A...>()); }
 };
 template <class... A> static caller<A...> caller_of(void (*)(A...)) { return {}; }

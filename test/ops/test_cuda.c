@@ -124,7 +124,7 @@ static void test_right(void **state) {
     if (use(&err) != ECH_OK) fail_msg("%s", err.text);
 }
 
-/* Each call in turn answers that there is no memory: that is said, or the next image taken, or it is a question whose answer is not vital. */
+/* Each call in turn answers that there is no memory: that is said, or it is a question whose answer is not vital. */
 static void test_every_call_fails(void **state) {
     NEEDS_FAKE;
     static const char *const names[] = {
@@ -161,7 +161,8 @@ static void test_lost_after_any_call(void **state) {
         fake->lost_after = n;
         const ech_status status = use(&err);
         lost += status == ECH_E_DEVICE_LOST;
-        if (status != ECH_OK && (status != ECH_E_DEVICE_LOST || !strstr(err.text, "failed in"))) fail_msg("call %d: %d, %s", n, status, err.text);
+        if (status != ECH_OK && (status != ECH_E_DEVICE_LOST || !strstr(err.text, "failed in")))
+            fail_msg("call %d: %d, %s", n, status, err.text);
         if (fake->alive != 0 || fake->complaint[0] != '\0') fail_msg("call %d: %d alive; %s", n, fake->alive, fake->complaint);
     }
     assert_true(lost > calls / 4);

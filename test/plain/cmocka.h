@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What tools/gpu-check compiles tests with in place of cmocka, on a machine that has none and no network: the few words of it that the tests
- * of devices use, with the same meaning. One test after the other in this process; the first check of a test that fails ends it. */
+ * What tools/gpu-check compiles tests with in place of cmocka, on a machine that has none and no network: the few words of it that the
+ * tests of devices use, with the same meaning. One test after the other in this process; the first check of a test that fails ends it. */
 #ifndef PLAIN_CMOCKA_H
 #define PLAIN_CMOCKA_H
 #include <inttypes.h>
@@ -84,6 +84,7 @@ static inline int plain_run_all(const char *group, const struct CMUnitTest *test
     printf("[==========] %s: %d passed, %d failed, %d skipped\n", group, ended[0], ended[PLAIN_FAILED], ended[PLAIN_SKIPPED]);
     return ended[PLAIN_FAILED];
 }
-#define cmocka_run_group_tests_name(name, tests, setup, teardown) plain_run_all(name, tests, sizeof(tests) / sizeof(tests)[0], setup, teardown)
+#define cmocka_run_group_tests_name(name, tests, setup, teardown) \
+    plain_run_all(name, tests, sizeof(tests) / sizeof(tests)[0], setup, teardown)
 #define cmocka_run_group_tests(tests, setup, teardown) cmocka_run_group_tests_name(#tests, tests, setup, teardown)
 #endif
