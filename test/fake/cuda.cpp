@@ -55,7 +55,7 @@ struct CUmod_st { CUctx_st *context; std::string bytes; int made_for; };
 struct CUfunc_st { const launcher *kernel; CUmod_st *module; };
 
 #define GUARD 4096   /* bytes on both sides */
-struct memory { CUctx_st *context; uint8_t *block; size_t bytes; };
+struct memory { CUctx_st *context; uint8_t *block; size_t bytes; uint32_t guard; };   /* guard: a NaN of its own */
 
 static CUctx_st contexts[16];
 static bool begun;
@@ -95,8 +95,8 @@ static bool inside(uintptr_t at, size_t bytes) {
 }
 
 static bool guards_hold(const memory &m) {
-    for (size_t i = 0; i < GUARD; i++)
-        if (m.block[i] != 0xff || m.block[GUARD + m.bytes + i] != 0xff) return false;
+    for (size_t i = 0; i < GUARD; i += sizeof m.guard)
+        if (memcmp(m.block + i, &m.guard, sizeof m.guard) || memcmp(m.block + GUARD + m.bytes + i, &m.guard, sizeof m.guard)) return false;
     return true;
 }
 
@@ -350,8 +350,14 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes) {
     if (bytes > most || bytes_in_use(current.back()) > most - bytes) return CUDA_ERROR_OUT_OF_MEMORY;
     uint8_t *block = (uint8_t *)aligned_alloc(4096, (bytes + 2 * GUARD + 4095) / 4096 * 4096);
     if (!block) return CUDA_ERROR_OUT_OF_MEMORY;
+    static uint32_t number;
+    const memory m = {current.back(), block, bytes, 0x7fc00000 + ++number % 0x10000};
     memset(block, 0xff, bytes + 2 * GUARD);
-    memories[(uintptr_t)block + GUARD] = {current.back(), block, bytes};
+    for (size_t i = 0; i < GUARD; i += sizeof m.guard) {
+        memcpy(block + i, &m.guard, sizeof m.guard);
+        memcpy(block + GUARD + bytes + i, &m.guard, sizeof m.guard);
+    }
+    memories[(uintptr_t)block + GUARD] = m;
     control.alive++;
     *out = (uintptr_t)block + GUARD;
     return CUDA_SUCCESS;
