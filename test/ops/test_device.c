@@ -112,6 +112,7 @@ static void test_kernels_that_do_not_compile(void **state) {
     struct ech_error err;
     changed.program_create = broken_text;
     assert_int_equal(check(&err), ECH_E_UNSUPPORTED);
+    if (strstr(err.text, "there is no libnvrtc")) skip();   /* a card whose machine has no compiler */
     if (!strstr(err.text, base->name) || !strstr(err.text, "refused") || !strstr(err.text, "error")) fail_msg("'%s' does not have the compiler's words", err.text);
 }
 

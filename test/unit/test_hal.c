@@ -166,6 +166,13 @@ static const char turn_text[] =
     "    near[ITEM] = from[at + ITEM]; WAIT; to[at + ITEM] = (int)(near[31 - ITEM] * times) + add; }\n";
 static const struct echi_source turn = {.text = turn_text}, broken = {.text = "this is no kernel"};
 
+/* A card whose machine has no compiler for these texts: only kernels that the build has compiled run there. */
+static bool no_compiler(ech_status status, const struct ech_error *err) {
+    if (status != ECH_E_UNSUPPORTED || strstr(err->text, "there is no libnvrtc") == NULL) return false;
+    print_message("%s: not tried\n", err->text);
+    return true;
+}
+
 static bool check_kernels(struct echi_device *device, const char *folder) {
     struct ech_error err;
     struct echi_program *program = NULL, *again = NULL;
@@ -174,6 +181,7 @@ static bool check_kernels(struct echi_device *device, const char *folder) {
     struct echi_queue *queue = NULL;
     echi_device_keep_programs(device, folder);
     ech_status status = echi_device_program(device, &turn, &program, &err);
+    if (no_compiler(status, &err)) return true;
     if (status == ECH_E_UNSUPPORTED) {
         assert_non_null(strstr(err.text, "program_create"));
         return false;
@@ -341,13 +349,23 @@ static void check_kept_programs(const struct echi_backend *backend) {
     assert_int_equal(rmdir(folder), 0);
 }
 
+static bool compiles(const struct echi_backend *backend) {
+    struct ech_error err;
+    struct echi_device *device = NULL;
+    struct echi_program *program = NULL;
+    assert_int_equal(echi_device_open(backend->name, 1, &device, &err), ECH_OK);
+    const bool none = no_compiler(echi_device_program(device, &turn, &program, &err), &err);
+    echi_device_close(device);
+    return !none;
+}
+
 static void test_kept_programs(void **state) {
     (void)state;
     for (int b = 0; b < echi_backend_count(); b++) {
         const struct echi_backend *backend = echi_backend_at(b);
         if (backend->program_load == NULL || backend == &echi_backend_null) continue;
-        if (backend->device_count() > 0) check_kept_programs(backend);
-        else print_message("%s has no device here: its kept programs are not tried\n", backend->name);
+        if (backend->device_count() == 0) print_message("%s has no device here: its kept programs are not tried\n", backend->name);
+        else if (compiles(backend)) check_kept_programs(backend);
     }
 }
 
