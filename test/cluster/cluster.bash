@@ -100,6 +100,23 @@ refuse() {
     [ ! -s "$work/out" ] || bad "a table for a run that never was: echelon train ${*:3}"
 }
 
+# same_gradient DEVICE: the gradient of a round by a node on the CPU and one on DEVICE is that of one node on the CPU. It is what one step of
+# plain SGD changes, by a rate so large that the weights' own rounding is none.
+floats() { od -An -v -w4 -t f4 -j $((8 + $(od -An -t u8 -N 8 "$1"))) "$1"; }
+agree() {      # agree BEFORE WANTED GOT: apart by 1e-4 of the largest change at most
+    paste <(floats "$1") <(floats "$2") <(floats "$3") |
+        awk '{ d = $2 - $3; if (d < 0) d = -d; g = $2 - $1; if (g < 0) g = -g; if (g > most) most = g; if (d > off) off = d }
+             END { printf "%d gradients, largest %g, %g apart\n", NR, most, off; exit !(NR == 61706 && most > 1 && off <= 1e-4 * most) }'
+}
+same_gradient() {
+    local run one="--data glyphs --batch 64 --lr 1000 --momentum 0 --eval-every 0 --progress off"
+    # shellcheck disable=SC2086 # a list of options
+    for run in "before --steps 0" "cpu --steps 1" "mixed --steps 1 --local 2 --shares 40,24 --device cpu,$1"; do
+        expect 0 '^  speed ' $one ${run#* } --save "$work/${run%% *}"
+    done
+    check "the gradient of a node on the CPU and one on $1" agree "$work/before" "$work/cpu" "$work/mixed"
+}
+
 # --- nodes started by hand: rank r's output is in $work/r.log
 start() {      # start RANK ARGUMENT...
     local rank=$1

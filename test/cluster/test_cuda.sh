@@ -44,19 +44,7 @@ refuse 16 'deterministic .*give --device cpu' --data "$work/data" --device cuda 
 expect 0 'accuracy +100.00 %' --data "$work/data" --device cuda:0 --optimizer adam --batch 32 --steps 40 --eval-every 0 --progress off --cache "$work/kept"
 check "what the driver compiles and keeps is kept once more" [ -z "$(ls "$work/kept")" ]
 
-# --- the gradient of a round: what one step of plain SGD changes, by a rate so large that the weights' own rounding is none
-floats() { od -An -v -w4 -t f4 -j $((8 + $(od -An -t u8 -N 8 "$1"))) "$1"; }
-agree() {      # agree BEFORE WANTED GOT: apart by 1e-4 of the largest change at most
-    paste <(floats "$1") <(floats "$2") <(floats "$3") |
-        awk '{ d = $2 - $3; if (d < 0) d = -d; g = $2 - $1; if (g < 0) g = -g; if (g > most) most = g; if (d > off) off = d }
-             END { printf "%d gradients, largest %g, %g apart\n", NR, most, off; exit !(NR == 61706 && most > 1 && off <= 1e-4 * most) }'
-}
-one="--data glyphs --batch 64 --lr 1000 --momentum 0 --eval-every 0 --progress off"
-# shellcheck disable=SC2086 # a list of options
-for run in "before --steps 0" "cpu --steps 1" "mixed --steps 1 --local 2 --shares 40,24 --device cpu,cuda:0"; do
-    expect 0 '^  speed ' $one ${run#* } --save "$work/${run%% *}"
-done
-check "the gradient of a node on the CPU and one on CUDA" agree "$work/before" "$work/cpu" "$work/mixed"
+same_gradient cuda:0
 with "$fake" fatbin=0 ptx=0
 refuse 16 'no kernels for this CUDA device .sm_90, driver of CUDA 13.0.: .*NVRTC' --data "$work/data" --device cuda
 verdict test_cuda
