@@ -7,7 +7,8 @@
 extern const struct echi_source echi_gpu_source;       /* kernels.cl */
 extern const struct echi_source echi_gpu_source_cpu;   /* the same for devices that are processors, whose products go by vectors */
 #define ECHI_GPU_ITEMS 256           /* ITEMS of prelude.cl */
-#define ECHI_GPU_TILE 64             /* TILE of products.cl */
-#define ECHI_GPU_PRODUCT_ITEMS 256   /* DOWN * ACROSS of products.cl; and with CPU: */
-#define ECHI_GPU_PRODUCT_ITEMS_CPU 16
+/* Rows and columns of a product that a group computes, and its work-items: TILE_ROWS, TILE_COLS and PRODUCT_ITEMS of products.cl. */
+struct echi_gpu_tile { size_t high, wide, items; };
+#define ECHI_GPU_TILE {64, 64, 256}
+#define ECHI_GPU_TILE_CPU {128, 256, 1}   /* with CPU */
 #endif

@@ -16,7 +16,7 @@
 #define PATIENCE ((int64_t)120 * 1000000000)   /* for what a device has to do at once: it has hung if it takes longer */
 
 #define KERNELS(X)                                                                                                                    \
-    X(product) X(conv_forward) X(conv_backward_weight) X(conv_backward_input) X(sum_parts) X(relu_forward) X(relu_backward)           \
+    X(fc_forward) X(fc_backward_weight) X(fc_backward_input) X(conv_forward) X(conv_backward_weight) X(conv_backward_input) X(sum_parts) X(relu_forward) X(relu_backward)           \
     X(tanh_forward) X(tanh_backward) X(add) X(multiply) X(max_pool_forward) X(max_pool_backward) X(avg_pool_forward)                  \
     X(avg_pool_backward) X(sum_channels) X(norm_statistics) X(norm_forward) X(norm_backward_params) X(norm_backward_input)            \
     X(softmax_loss)
@@ -57,7 +57,8 @@ struct gpu {
     struct echi_buffer *staging;            /* pinned: rows on their way in and out */
     size_t staged;                          /* bytes of it that are taken until the queue is empty */
     bool busy;                              /* something was submitted since the last wait */
-    size_t bytes, product_items;            /* work-items of a product's group */
+    size_t bytes;
+    struct echi_gpu_tile tile;              /* of products */
     ech_status status;                      /* of everything since the stack was made */
     struct ech_error err;
 };
@@ -106,8 +107,7 @@ static void *stage(struct gpu *g, size_t bytes) {
 }
 
 static void launch(struct gpu *g, enum kernel k, size_t x, size_t y, size_t z, const struct echi_argument *args, size_t count) {
-    const bool product = k == K_product || k == K_conv_forward || k == K_conv_backward_weight || k == K_conv_backward_input;
-    const struct echi_launch how = {{x, y, z}, product ? g->product_items : ECHI_GPU_ITEMS};
+    const struct echi_launch how = {{x, y, z}, k <= K_conv_backward_input ? g->tile.items : ECHI_GPU_ITEMS};   /* products come first */
     g->busy = true;
     if (fine(g)) g->status = echi_queue_launch(g->queue, g->kernel[k], args, (int)count, &how, &g->err);
 }
@@ -123,7 +123,7 @@ static void launch(struct gpu *g, enum kernel k, size_t x, size_t y, size_t z, c
 #define LAUNCH_EACH(g, k, count, ...) LAUNCH(g, k, blocks(count, ECHI_GPU_ITEMS), 1, 1, __VA_ARGS__, INT(count))
 /* A product of rows x cols, its sums over `depth` dealt to `parts` groups. */
 #define LAUNCH_PRODUCT(g, k, rows, cols, depth, parts, ...)                                                           \
-    LAUNCH(g, k, blocks(cols, ECHI_GPU_TILE), blocks(rows, ECHI_GPU_TILE), parts, __VA_ARGS__, INT(rows), INT(cols), INT(depth), \
+    LAUNCH(g, k, blocks(cols, (g)->tile.wide), blocks(rows, (g)->tile.high), parts, __VA_ARGS__, INT(rows), INT(cols), INT(depth), \
            INT(blocks(depth, parts)))
 
 static size_t blocks(size_t count, size_t of) { return (count + of - 1) / of; }
@@ -135,9 +135,26 @@ static size_t border_count(const struct gpu *g, int i) { return (size_t)g->n * b
 static size_t border_bytes(const struct gpu *g, int i) { return border_count(g, i) * sizeof(float); }
 static size_t map_of(struct echi_shape s) { return (size_t)s.h * (size_t)s.w; }
 
+/* Of numbers below 2^31. */
+static struct echi_divisor divisor(int d) {
+    unsigned shift = 31;
+    while (((uint64_t)1 << (shift - 31)) < (uint64_t)d) shift++;
+    return (struct echi_divisor){(unsigned)((((uint64_t)1 << shift) + (uint64_t)d - 1) / (uint64_t)d), shift};
+}
+
 static struct echi_window window_of(const struct echi_layer *l, int n) {
-    return (struct echi_window){n, l->in.c, l->in.h, l->in.w, l->out.c, l->out.h, l->out.w, l->kernel_h, l->kernel_w, l->stride_h,
-                                l->stride_w, l->pad_h, l->pad_w};
+    const bool moves = l->stride_h > 0;   /* it has a window */
+    struct echi_window w = {.n = n, .in_c = l->in.c, .in_h = l->in.h, .in_w = l->in.w, .out_c = l->out.c, .out_h = l->out.h, .out_w = l->out.w,
+                            .kernel_h = l->kernel_h, .kernel_w = l->kernel_w, .stride_h = l->stride_h, .stride_w = l->stride_w,
+                            .pad_h = l->pad_h, .pad_w = l->pad_w};
+    w.far_h = l->in.h + l->pad_h + l->kernel_h + l->out.h;
+    w.far_w = l->in.w + l->pad_w + l->kernel_w + l->out.w;
+    w.by_in_map = divisor(l->in.h * l->in.w), w.by_in_w = divisor(l->in.w);
+    w.by_out_map = divisor(l->out.h * l->out.w), w.by_out_w = divisor(l->out.w);
+    if (!moves) return w;
+    w.by_area = divisor(l->kernel_h * l->kernel_w), w.by_kernel_w = divisor(l->kernel_w);
+    w.by_stride_h = divisor(l->stride_h), w.by_stride_w = divisor(l->stride_w);
+    return w;
 }
 
 /* Groups that share the sums of a convolution's weights: enough for every unit of the device to have some, as the matrix is small and its
@@ -145,7 +162,7 @@ static struct echi_window window_of(const struct echi_layer *l, int n) {
 #define PART_LEAST 512   /* numbers of a sum in a part */
 static size_t weight_parts(const struct gpu *g, const struct echi_layer *l, size_t n) {
     const size_t out = (size_t)l->out.c, depth = n * map_of(l->out);
-    const size_t tiles = blocks(out, ECHI_GPU_TILE) * blocks(l->weights / out, ECHI_GPU_TILE);
+    const size_t tiles = blocks(out, g->tile.high) * blocks(l->weights / out, g->tile.wide);
     const size_t wanted = blocks(4 * (size_t)echi_device_describe(g->device)->compute_units, tiles), most = blocks(depth, PART_LEAST);
     return wanted < most ? wanted : most;
 }
@@ -226,7 +243,7 @@ static ech_status make_buffers(struct gpu *g, size_t max_n, struct ech_error *er
 static ech_status open_kernels(struct gpu *g, struct ech_error *err) {
     struct echi_program *program;
     const bool gpu = echi_device_describe(g->device)->gpu;
-    g->product_items = gpu ? ECHI_GPU_PRODUCT_ITEMS : ECHI_GPU_PRODUCT_ITEMS_CPU;
+    g->tile = gpu ? (struct echi_gpu_tile)ECHI_GPU_TILE : (struct echi_gpu_tile)ECHI_GPU_TILE_CPU;
     ECHI_TRY(echi_device_program(g->device, gpu ? &echi_gpu_source : &echi_gpu_source_cpu, &program, err));
     for (int k = 0; k < N_KERNELS; k++) ECHI_TRY(echi_program_kernel(program, kernel_names[k], &g->kernel[k], err));
     return echi_queue_create(g->device, &g->queue, err);
@@ -308,13 +325,13 @@ static void conv_forward(struct gpu *g, const struct echi_layer *l, const struct
     const struct echi_window w = window_of(l, g->n);
     const size_t out = (size_t)l->out.c, places = (size_t)g->n * map_of(l->out);
     LAUNCH_PRODUCT(g, K_conv_forward, out, places, l->weights / out, 1, BUFFER(x), BUFFER(own->weight),
-                   BUFFER(l->bias ? own->bias : own->weight), INT(l->bias), BUFFER(y), WINDOW(w));
+                   BUFFER(l->bias ? own->bias : own->weight), INT(l->bias), INT(0), BUFFER(y), WINDOW(w));
 }
 
 static void fc_forward(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *x, struct echi_buffer *y) {
     const size_t in = echi_shape_size(l->in), out = (size_t)l->out.c, n = (size_t)g->n;
-    LAUNCH_PRODUCT(g, K_product, n, out, in, 1, BUFFER(x), INT(in), INT(1), BUFFER(own->weight), INT(1), INT(in), BUFFER(y),
-                   BUFFER(l->bias ? own->bias : own->weight), INT(l->bias));
+    LAUNCH_PRODUCT(g, K_fc_forward, n, out, in, 1, BUFFER(x), BUFFER(own->weight), BUFFER(l->bias ? own->bias : own->weight), INT(l->bias), INT(0),
+                   BUFFER(y));
 }
 
 static void norm_forward(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *x, struct echi_buffer *y) {
@@ -419,8 +436,7 @@ static void conv_backward_params(struct gpu *g, const struct echi_layer *l, cons
 static void fc_backward_params(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *x,
                                struct echi_buffer *dy) {
     const size_t in = echi_shape_size(l->in), out = (size_t)l->out.c;
-    LAUNCH_PRODUCT(g, K_product, out, in, (size_t)g->n, 1, BUFFER(dy), INT(1), INT(out), BUFFER(x), INT(in), INT(1), BUFFER(own->dweight),
-                   BUFFER(own->weight), INT(0));
+    LAUNCH_PRODUCT(g, K_fc_backward_weight, out, in, (size_t)g->n, 1, BUFFER(dy), BUFFER(x), BUFFER(own->dweight));
     bias_backward(g, l, own, dy);
 }
 
@@ -455,8 +471,7 @@ static void conv_backward_input(struct gpu *g, const struct echi_layer *l, const
 static void fc_backward_input(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *dy,
                               struct echi_buffer *dx) {
     const size_t in = echi_shape_size(l->in), out = (size_t)l->out.c;
-    LAUNCH_PRODUCT(g, K_product, (size_t)g->n, in, out, 1, BUFFER(dy), INT(out), INT(1), BUFFER(own->weight), INT(in), INT(1), BUFFER(dx),
-                   BUFFER(own->weight), INT(0));
+    LAUNCH_PRODUCT(g, K_fc_backward_input, (size_t)g->n, in, out, 1, BUFFER(dy), BUFFER(own->weight), BUFFER(dx));
 }
 
 static void norm_backward_input(struct gpu *g, const struct echi_layer *l, const struct own *own, struct echi_buffer *x,

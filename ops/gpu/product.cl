@@ -1,80 +1,126 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A product of matrices, C = A B, as a kernel. Who includes this text says which (products.cl does, for each):
  *   PRODUCT, PARAMETERS      the kernel's name, and its own parameters, each with a comma behind
- *   A_ROW(row), A_K(k)       what a row of A, and a k, have to say about where a number of A lies: a struct place each
- *   A(row, k)                the number, from these two. B_K(k), B_COL(col), B(k, col) likewise
+ *   A(row, k), B(k, col)     a number. row, k and col count within the tile; the matrix's own are row0 + row, k0 + k and col0 + col
  *   A_ALONG_K, B_ALONG_K     neighbours in memory are neighbours along k, not along row (col): decides which work-item loads which number
- *   C_COL(col)               what a column has to say about where a sum goes
- *   PUT(row, col, at, sum)   what becomes of a sum; at: what C_COL said
+ *   A_K(k)                   if A needs it: what a k of the matrix has to say about where a number of A lies. A finds it in a_k[k]
+ *   B_K(k), B_COL(col)       if B needs it: the same of B, a struct place each. B finds them in k_at, k_h, k_v [k], col_at, col_h, col_v [col]
+ *   C_COL(col)               what a column of the matrix has to say about where a sum goes
+ *   PUT(row, col, at, sum)   what becomes of a sum, of that row and column of the matrix; at: what C_COL said
  *
- * A group computes TILE x TILE sums, DOWN x ACROSS items; each has ROWS x COLS of them in registers, of LANES columns at once, and reads
- * the ROWS + COLS that a k needs from local memory, where STEP columns of A and STEP rows of B lie at a time (Volkov and Demmel,
- * "Benchmarking GPUs to tune dense linear algebra", SC 2008, sections 4 and 5). Where a number lies is asked once a row, column and k and
- * kept in local memory: divisions would take longer than the product. The sums over k may be dealt to several groups along z, `slice` of
- * them each. */
-KERNEL(DOWN * ACROSS) PRODUCT(PARAMETERS int rows, int cols, int depth, int slice) {
-    LOCAL float a[STEP][TILE + 1], b[STEP][TILE];
-    LOCAL struct place a_row[TILE], b_col[TILE], a_k[STEP], b_k[STEP];
-    const int row0 = GROUP(1) * TILE, col0 = GROUP(0) * TILE, from = GROUP(2) * slice;
+ * A group computes TILE_ROWS x TILE_COLS sums. Of A and B it has STEP columns (rows) at a time in local memory, and of the sums blocks of
+ * ROWS x COLS in registers, each of LANES columns (Volkov and Demmel, "Benchmarking GPUs to tune dense linear algebra", SC 2008, sections 4
+ * and 5). On a GPU each work-item has one block, for all of k. On a processor the group is one item, which has all blocks, one after the
+ * other, and keeps their sums between two loads: that is Goto's scheme ("Anatomy of high-performance matrix multiplication", ACM TOMS 34,
+ * 2008), where the tiles are the packed parts of A and B, in the second cache. The sums over k may be dealt to several groups along z,
+ * `slice` of them each. */
+KERNEL(PRODUCT_ITEMS) PRODUCT(PARAMETERS int rows, int cols, int depth, int slice) {
+    LOCAL float a[A_ROOM], b[STEP * TILE_COLS];
+#ifdef A_K
+    LOCAL int a_k[STEP];
+#endif
+#ifdef B_K
+    LOCAL int k_at[STEP], k_h[STEP], k_v[STEP], col_at[TILE_COLS], col_h[TILE_COLS], col_v[TILE_COLS];
+#endif
+    const int row0 = GROUP(1) * TILE_ROWS, col0 = GROUP(0) * TILE_COLS, from = GROUP(2) * slice;
     const int end = from + slice < depth ? from + slice : depth;
-    const int y = ITEM / ACROSS, x = ITEM % ACROSS;
-    const bool works = row0 + y < rows;     /* else none of its sums is needed */
-    wide sum[ROWS][COLS];
-    for (int i = 0; i < ROWS; i++)
-        for (int j = 0; j < COLS; j++) sum[i][j] = 0;
-    for (int e = ITEM; e < TILE; e += DOWN * ACROSS) {
-        a_row[e] = row0 + e < rows ? A_ROW(row0 + e) : outside();
-        b_col[e] = col0 + e < cols ? B_COL(col0 + e) : outside();
+    wide sums[BLOCKS][ROWS][COLS];
+#ifdef B_K
+    INDEPENDENT
+    for (int col = ITEM; col < TILE_COLS; col += PRODUCT_ITEMS) {
+        const struct place p = B_COL(col0 + col < cols ? col0 + col : 0);   /* a sum of one that is not there goes nowhere */
+        col_at[col] = p.at, col_h[col] = p.h, col_v[col] = p.v;
     }
+#endif
     for (int k0 = from; k0 < end; k0 += STEP) {
-        for (int e = ITEM; e < STEP; e += DOWN * ACROSS) {
-            a_k[e] = k0 + e < end ? A_K(k0 + e) : outside();
-            b_k[e] = k0 + e < end ? B_K(k0 + e) : outside();
+#if defined(A_K) || defined(B_K)
+        INDEPENDENT
+        for (int k = ITEM; k < STEP; k += PRODUCT_ITEMS) {
+            const int known = k0 + k < end ? k0 + k : 0;
+#ifdef A_K
+            a_k[k] = A_K(known);
+#endif
+#ifdef B_K
+            const struct place p = B_K(known);
+            k_at[k] = p.at, k_h[k] = p.h, k_v[k] = p.v;
+#endif
         }
+#endif
         WAIT;   /* also for the last product, which reads what is loaded now */
-        for (int e = ITEM; e < TILE * STEP; e += DOWN * ACROSS) {
-            const int k = A_ALONG_K ? e % STEP : e / TILE, row = A_ALONG_K ? e / STEP : e % TILE;
-            a[k][row] = A(a_row[row], a_k[k]);
+        if (A_ALONG_K) {
+            for (int row = ITEM / SPREAD(STEP); row < ROWS_HERE; row += PRODUCT_ITEMS / SPREAD(STEP))
+                INDEPENDENT
+                for (int k = ITEM % SPREAD(STEP); k < STEPS_HERE; k += SPREAD(STEP))
+                    a[A_PLACE(k, row)] = (row0 + row < rows) & (k0 + k < end) ? A(row, k) : 0;
+        } else {
+            for (int k = ITEM / SPREAD(TILE_ROWS); k < STEPS_HERE; k += PRODUCT_ITEMS / SPREAD(TILE_ROWS))
+                INDEPENDENT
+                for (int row = ITEM % SPREAD(TILE_ROWS); row < ROWS_HERE; row += SPREAD(TILE_ROWS))
+                    a[A_PLACE(k, row)] = (row0 + row < rows) & (k0 + k < end) ? A(row, k) : 0;
         }
-        for (int e = ITEM; e < TILE * STEP; e += DOWN * ACROSS) {
-            const int k = B_ALONG_K ? e % STEP : e / TILE, col = B_ALONG_K ? e / STEP : e % TILE;
-            b[k][col] = B(b_k[k], b_col[col]);
+        for (int panel = 0; panel < TILE_COLS && col0 + panel < cols; panel += PANEL) {
+            LOCAL float *part = b + panel * STEP;
+            if (B_ALONG_K) {
+                for (int col = ITEM / SPREAD(STEP); col < PANEL; col += PRODUCT_ITEMS / SPREAD(STEP))
+                    INDEPENDENT
+                    for (int k = ITEM % SPREAD(STEP); k < STEPS_HERE; k += SPREAD(STEP))
+                        part[k * PANEL + col] = (col0 + panel + col < cols) & (k0 + k < end) ? B(k, panel + col) : 0;
+            } else {
+                for (int k = ITEM / SPREAD(PANEL); k < STEPS_HERE; k += PRODUCT_ITEMS / SPREAD(PANEL))
+                    INDEPENDENT
+                    for (int col = ITEM % SPREAD(PANEL); col < PANEL; col += SPREAD(PANEL))
+                        part[k * PANEL + col] = (col0 + panel + col < cols) & (k0 + k < end) ? B(k, panel + col) : 0;
+            }
         }
         WAIT;
-        if (works) {
-            wide more[ROWS][COLS];
+        for (int block = 0; block < BLOCKS; block++) {
+            if (row0 + ROW(block, 0) >= rows || col0 + COL(block, 0) >= cols) continue;   /* none of its sums is needed */
+            wide sum[ROWS][COLS];
+#pragma unroll
             for (int i = 0; i < ROWS; i++)
-                for (int j = 0; j < COLS; j++) more[i][j] = sum[i][j];
-            for (int k = 0; k < STEP; k++) {
+#pragma unroll
+                for (int j = 0; j < COLS; j++) sum[i][j] = k0 == from ? 0 : sums[block][i][j];
+            for (int k = 0; k < STEPS_HERE; k++) {
                 wide right[COLS];
-                for (int j = 0; j < COLS; j++) right[j] = LOAD(&b[k][(x + j * ACROSS) * LANES]);
-                for (int i = 0; i < ROWS; i++)
-                    for (int j = 0; j < COLS; j++) more[i][j] += a[k][y + i * DOWN] * right[j];
+#pragma unroll
+                for (int j = 0; j < COLS; j++) right[j] = LOAD(&b[B_PLACE(k, COL(block, j))]);
+#pragma unroll
+                for (int i = 0; i < ROWS; i++) {
+                    const float left = a[A_PLACE(k, ROW(block, i))];
+#pragma unroll
+                    for (int j = 0; j < COLS; j++) sum[i][j] += left * right[j];
+                }
             }
+#pragma unroll
             for (int i = 0; i < ROWS; i++)
-                for (int j = 0; j < COLS; j++) sum[i][j] = more[i][j];
+#pragma unroll
+                for (int j = 0; j < COLS; j++) sums[block][i][j] = sum[i][j];
         }
     }
-    for (int j = 0; j < COLS && works; j++)
-        for (int lane = 0; lane < LANES; lane++) {
-            const int col = col0 + (x + j * ACROSS) * LANES + lane;
-            if (col >= cols) continue;
-            const int at = C_COL(col);
-            for (int i = 0; i < ROWS; i++) {
-                const int row = row0 + y + i * DOWN;
-                if (row < rows) PUT(row, col, at, LANE(sum[i][j], lane));
+    for (int block = 0; block < BLOCKS; block++) {
+        if (row0 + ROW(block, 0) >= rows) continue;
+#pragma unroll
+        for (int j = 0; j < COLS; j++)
+            for (int lane = 0; lane < LANES; lane++) {
+                const int col = col0 + COL(block, j) + lane;
+                if (col >= cols) continue;
+                const int at = C_COL(col);
+#pragma unroll
+                for (int i = 0; i < ROWS; i++) {
+                    const int row = row0 + ROW(block, i);
+                    if (row < rows) PUT(row, col, at, LANE(sums[block][i][j], lane));
+                }
             }
-        }
+    }
 }
 #undef PRODUCT
 #undef PARAMETERS
-#undef A_ROW
-#undef A_K
 #undef A
+#undef A_K
+#undef A_ALONG_K
+#undef B
 #undef B_K
 #undef B_COL
-#undef B
-#undef A_ALONG_K
 #undef B_ALONG_K
 #undef C_COL
 #undef PUT

@@ -1,26 +1,96 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The products of matrices that layers are made of. A convolution is one whose matrices are never written down: each number is found in the
  * image when it is needed ("implicit GEMM": Chetlur et al., "cuDNN", arXiv 1410.0759, section 3.1). */
-#define TILE 64                  /* rows and columns of C that a group computes */
-#ifdef CPU                       /* many sums an item, in vectors, and few items: nothing of theirs is done at once */
-typedef float16 wide;
+#ifdef CPU                       /* a group is one item: nothing of a group's items is done at once, and each has to be brought back and kept */
+#define PRODUCT_ITEMS 1
+#define TILE_ROWS 128            /* rows and columns of C that a group computes */
+#define TILE_COLS 256
+#define STEP 128                 /* numbers along k between two loads */
+#define ROWS 8                   /* of a block of sums in registers */
+#define COLS 2
 #define LANES 16
+typedef float16 wide;
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")   /* what a loop reads is nothing that it writes */
 #define LOAD(p) vload16(0, p)
 #define LANE(v, lane) ((const float *)&(v))[lane]
-#define STEP 32                  /* numbers along k between two loads */
-#define DOWN 8                   /* work-items along the sides of the tile */
-#define ACROSS 2
+#define DOWN (TILE_ROWS / ROWS)  /* blocks of a tile, from top to bottom */
+#define BLOCKS (DOWN * TILE_COLS / (COLS * LANES))   /* of an item */
+#define ROW(block, i) ((block) % DOWN * ROWS + (i))  /* of the tile: the block's row i; the first column of its column j */
+#define COL(block, j) (((block) / DOWN * COLS + (j)) * LANES)
+#define PANEL (COLS * LANES)     /* columns of B that lie together, so that what a block reads lies in a row */
+#define A_ROOM (STEP * TILE_ROWS)
+#define A_PLACE(k, row) (A_ALONG_K ? (row) * STEP + (k) : (k) * TILE_ROWS + (row))   /* as in memory: it is read number by number */
+#define B_PLACE(k, col) ((col) / PANEL * PANEL * STEP + (k) * PANEL + (col) % PANEL)
+#define ROWS_HERE (rows - row0 < TILE_ROWS ? (rows - row0 + ROWS - 1) / ROWS * ROWS : TILE_ROWS)
+#define IMAGES_ALONG_K 0         /* vectors gather anyway, and are kept as they lie */
+#define STEPS_HERE (end - k0 < STEP ? end - k0 : STEP)
 #else
-typedef float wide;
+#define PRODUCT_ITEMS 256
+#define TILE_ROWS 64
+#define TILE_COLS 64
+#define STEP 16
+#define ROWS 4
+#define COLS 4
 #define LANES 1
+typedef float wide;
+#define INDEPENDENT
 #define LOAD(p) (*(p))
 #define LANE(v, lane) (v)
-#define STEP 16
-#define DOWN 16
-#define ACROSS 16
+#define BLOCKS 1
+#define ROW(block, i) (ITEM / 16 + (i) * 16)         /* neighbours read neighbours, or all the same: no bank is asked twice */
+#define COL(block, j) (ITEM % 16 + (j) * 16)
+#define PANEL TILE_COLS
+#define A_ROOM (STEP * (TILE_ROWS + 1))
+#define A_PLACE(k, row) ((k) * (TILE_ROWS + 1) + (row))   /* + 1: the columns that neighbours write begin in banks of their own */
+#define B_PLACE(k, col) ((k) * PANEL + (col))
+#define ROWS_HERE TILE_ROWS      /* known beforehand, so that loops can be unrolled */
+#define STEPS_HERE STEP
+#define IMAGES_ALONG_K 1
 #endif
-#define ROWS (TILE / DOWN)
-#define COLS (TILE / ACROSS / LANES)
+#define SPREAD(most) (PRODUCT_ITEMS < (most) ? PRODUCT_ITEMS : (most))   /* items along a row of numbers that are loaded */
+
+/* Quotient of i >= 0. */
+FUNCTION int divided(int i, struct echi_divisor by) { return (int)(((unsigned long)(unsigned)i * by.multiply) >> by.shift); }   /* 64 bits in both languages */
+
+/* What goes into memory in the place of a sum: behind a ReLU, and backward through one, whose output there is y. */
+FUNCTION float rectified(float sum, int relu) { return relu && sum <= 0 ? 0 : sum; }
+
+/* --- fully connected layers: x [n][in], weight [out][in], y [n][out] --- */
+
+/* y = bias + x weight^T, n x out, summed over in. */
+#define PRODUCT fc_forward
+#define PARAMETERS GLOBAL const float *x, GLOBAL const float *weight, GLOBAL const float *bias, int has_bias, int relu, GLOBAL float *y,
+#define A(row, k) x[(row0 + (row)) * depth + k0 + (k)]
+#define A_ALONG_K 1
+#define B(k, col) weight[(col0 + (col)) * depth + k0 + (k)]
+#define B_ALONG_K 1
+#define C_COL(col) (col)
+#define PUT(row, col, at, sum) y[(row) * cols + (at)] = rectified((sum) + (has_bias ? bias[col] : 0), relu)
+#include "product.cl"
+
+/* dx = dy weight, n x in, summed over out. */
+#define PRODUCT fc_backward_input
+#define PARAMETERS GLOBAL const float *dy, GLOBAL const float *weight, GLOBAL float *dx,
+#define A(row, k) dy[(row0 + (row)) * depth + k0 + (k)]
+#define A_ALONG_K 1
+#define B(k, col) weight[(k0 + (k)) * cols + col0 + (col)]
+#define B_ALONG_K 0
+#define C_COL(col) (col)
+#define PUT(row, col, at, sum) dx[(row) * cols + (at)] = (sum)
+#include "product.cl"
+
+/* dweight = dy^T x, out x in, summed over n. */
+#define PRODUCT fc_backward_weight
+#define PARAMETERS GLOBAL const float *dy, GLOBAL const float *x, GLOBAL float *dweight,
+#define A(row, k) dy[(k0 + (k)) * rows + row0 + (row)]
+#define A_ALONG_K 0
+#define B(k, col) x[(k0 + (k)) * cols + col0 + (col)]
+#define B_ALONG_K 0
+#define C_COL(col) (col)
+#define PUT(row, col, at, sum) dweight[(row) * cols + (at)] = (sum)
+#include "product.cl"
+
+/* --- convolutions --- */
 
 /* Part of where a number lies: a place in memory, a row and a column of an image. Those of its matrix's row and column are added. */
 struct place { int at, h, v; };
@@ -29,108 +99,86 @@ FUNCTION struct place place(int at, int h, int v) {
     p.at = at, p.h = h, p.v = v;
     return p;
 }
-FUNCTION struct place outside(void) { return place(0, -(1 << 28), 0); }   /* with whatever is added, its h stays below 0 */
-FUNCTION float number(GLOBAL const float *from, struct place p, struct place q) { return p.h + q.h < 0 ? 0 : from[p.at + q.at]; }
-
-/* --- fully connected layers: matrices as they lie, numbers row_a apart along A's rows, and so on; C is dense --- */
-#define PRODUCT product
-#define PARAMETERS GLOBAL const float *a_, int row_a, int k_a, GLOBAL const float *b_, int k_b, int col_b, GLOBAL float *c_, \
-    GLOBAL const float *bias, int has_bias,
-#define A_ROW(row) place((row) * row_a, 0, 0)
-#define A_K(k) place((k) * k_a, 0, 0)
-#define A(row, k) number(a_, row, k)
-#define B_K(k) place((k) * k_b, 0, 0)
-#define B_COL(col) place((col) * col_b, 0, 0)
-#define B(k, col) number(b_, k, col)
-#define A_ALONG_K (k_a == 1)
-#define B_ALONG_K (k_b == 1)
-#define C_COL(col) (col)
-#define PUT(row, col, at, sum) c_[(row) * cols + (at)] = (sum) + (has_bias ? bias[col] : 0)
-#include "product.cl"
-
-/* --- convolutions --- */
+/* What lies there; 0 in the margin. */
+FUNCTION float image(GLOBAL const float *from, int high, int across, int at, int h, int v) {
+    return ((unsigned)h < (unsigned)high) & ((unsigned)v < (unsigned)across) ? from[at] : 0;
+}
+#define IMAGE(from, high, across, k, col) image(from, high, across, k_at[k] + col_at[col], k_h[k] + col_h[col], k_v[k] + col_v[col])
 
 /* Number i = (channel, kernel row, kernel column) of a kernel over an image; and the place of the image where that of output place i =
  * (sample, row, column) begins. */
 FUNCTION struct place in_kernel(struct echi_window w, int i) {
-    const int area = w.kernel_h * w.kernel_w, c = i / area, h = i % area / w.kernel_w, v = i % w.kernel_w;
+    const int c = divided(i, w.by_area), rest = i - c * w.kernel_h * w.kernel_w, h = divided(rest, w.by_kernel_w), v = rest - h * w.kernel_w;
     return place((c * w.in_h + h) * w.in_w + v, h, v);
 }
 FUNCTION struct place corner(struct echi_window w, int i) {
-    const int places = w.out_h * w.out_w, sample = i / places, h = i % places / w.out_w * w.stride_h - w.pad_h,
-        v = i % w.out_w * w.stride_w - w.pad_w;
+    const int sample = divided(i, w.by_out_map), rest = i - sample * w.out_h * w.out_w, row = divided(rest, w.by_out_w);
+    const int h = row * w.stride_h - w.pad_h, v = (rest - row * w.out_w) * w.stride_w - w.pad_w;
     return place((sample * w.in_c * w.in_h + h) * w.in_w + v, h, v);
 }
-/* What lies there; 0 in the margin. A place in the margin is no less than -pad, and one that is outside is below that. */
-FUNCTION float under(GLOBAL const float *x, struct echi_window w, struct place p, struct place q) {
-    const int h = p.h + q.h, v = p.v + q.v;
-    return h < 0 || h >= w.in_h || v < 0 || v >= w.in_w ? 0 : x[p.at + q.at];
-}
-
-/* Of place i of [n][places] in [n][channels][places], channel 0. */
-FUNCTION int first_channel(int channels, int places, int i) { return i / places * channels * places + i % places; }
+/* Place i of [n][places], in channel 0 of [n][channels][places]. */
+FUNCTION int first_channel(int channels, int places, struct echi_divisor by_places, int i) { return i + divided(i, by_places) * (channels - 1) * places; }
 
 /* y = bias + weight x under the kernel. Rows: output channels. Columns: output places of all samples. */
 #define PRODUCT conv_forward
-#define PARAMETERS GLOBAL const float *x_, GLOBAL const float *weight, GLOBAL const float *bias, int has_bias, GLOBAL float *y_, \
+#define PARAMETERS GLOBAL const float *x, GLOBAL const float *weight, GLOBAL const float *bias, int has_bias, int relu, GLOBAL float *y, \
     struct echi_window w,
-#define A_ROW(row) place((row) * depth, 0, 0)
-#define A_K(k) place(k, 0, 0)
-#define A(row, k) number(weight, row, k)
+#define A(row, k) weight[(row0 + (row)) * depth + k0 + (k)]
+#define A_ALONG_K 1
 #define B_K(k) in_kernel(w, k)
 #define B_COL(col) corner(w, col)
-#define B(k, col) under(x_, w, k, col)
-#define A_ALONG_K 1
+#define B(k, col) IMAGE(x, w.in_h, w.in_w, k, col)
 #define B_ALONG_K 0
-#define C_COL(col) first_channel(w.out_c, w.out_h * w.out_w, col)
-#define PUT(row, col, at, sum) y_[(at) + (row) * (w.out_h * w.out_w)] = (sum) + (has_bias ? bias[row] : 0)
+#define C_COL(col) first_channel(w.out_c, w.out_h * w.out_w, w.by_out_map, col)
+#define PUT(row, col, at, sum) y[(at) + (row) * (w.out_h * w.out_w)] = rectified((sum) + (has_bias ? bias[row] : 0), relu)
 #include "product.cl"
 
 /* dweight = dy x under the kernel. Rows: output channels. Columns: numbers of a kernel. Summed over output places of all samples, of which
  * each group along z has a part, and sums of its own to put it in. */
 #define PRODUCT conv_backward_weight
-#define PARAMETERS GLOBAL const float *x_, GLOBAL const float *dy, GLOBAL float *parts, struct echi_window w,
-#define A_ROW(row) place((row) * (w.out_h * w.out_w), 0, 0)
-#define A_K(k) place(first_channel(w.out_c, w.out_h * w.out_w, k), 0, 0)
-#define A(row, k) number(dy, row, k)
+#define PARAMETERS GLOBAL const float *x, GLOBAL const float *dy, GLOBAL float *parts, struct echi_window w,
+#define A_K(k) first_channel(w.out_c, w.out_h * w.out_w, w.by_out_map, k)
+#define A(row, k) dy[a_k[k] + (row0 + (row)) * (w.out_h * w.out_w)]
+#define A_ALONG_K 1
 #define B_K(k) corner(w, k)
 #define B_COL(col) in_kernel(w, col)
-#define B(k, col) under(x_, w, k, col)
-#define A_ALONG_K 1
-#define B_ALONG_K 1
+#define B(k, col) IMAGE(x, w.in_h, w.in_w, k, col)
+#define B_ALONG_K IMAGES_ALONG_K
 #define C_COL(col) (col)
 #define PUT(row, col, at, sum) parts[(GROUP(2) * rows + (row)) * cols + (at)] = (sum)
 #include "product.cl"
 
+/* Backward, an input place i (counted from the margin's edge) and a kernel place j lead to output place (i - j) / stride, if that has no
+ * remainder. So each is put down as quotient and remainder, of which the latter counts `far` times: what differs in it lies outside. */
+FUNCTION int step_back(int i, int stride, struct echi_divisor by, int far) {
+    const int quotient = divided(i, by);
+    return quotient + (i - quotient * stride) * far;
+}
 /* Number i = (output channel, kernel row, kernel column) of the kernels, which leads from input place j = (sample, row, column) back to an
  * output. */
 FUNCTION struct place back(struct echi_window w, int i) {
-    const int area = w.kernel_h * w.kernel_w;
-    return place(i / area * w.out_h * w.out_w, -(i % area / w.kernel_w), -(i % w.kernel_w));
+    const int c = divided(i, w.by_area), rest = i - c * w.kernel_h * w.kernel_w, h = divided(rest, w.by_kernel_w), v = rest - h * w.kernel_w;
+    return place((c * w.out_h - divided(h, w.by_stride_h)) * w.out_w - divided(v, w.by_stride_w), -step_back(h, w.stride_h, w.by_stride_h, w.far_h),
+                 -step_back(v, w.stride_w, w.by_stride_w, w.far_w));
 }
 FUNCTION struct place input(struct echi_window w, int j) {
-    const int places = w.in_h * w.in_w;
-    return place(j / places * w.out_c * w.out_h * w.out_w, j % places / w.in_w + w.pad_h, j % w.in_w + w.pad_w);
-}
-FUNCTION float over(GLOBAL const float *dy, struct echi_window w, struct place p, struct place q) {
-    const int h = p.h + q.h, v = p.v + q.v;
-    const int oh = w.stride_h == 1 ? h : h / w.stride_h, ow = w.stride_w == 1 ? v : v / w.stride_w;
-    if (h < 0 || v < 0 || oh * w.stride_h != h || ow * w.stride_w != v || oh >= w.out_h || ow >= w.out_w) return 0;
-    return dy[p.at + q.at + oh * w.out_w + ow];
+    const int sample = divided(j, w.by_in_map), rest = j - sample * w.in_h * w.in_w, row = divided(rest, w.by_in_w);
+    const int h = row + w.pad_h, v = rest - row * w.in_w + w.pad_w;
+    return place((sample * w.out_c * w.out_h + divided(h, w.by_stride_h)) * w.out_w + divided(v, w.by_stride_w),
+                 step_back(h, w.stride_h, w.by_stride_h, w.far_h), step_back(v, w.stride_w, w.by_stride_w, w.far_w));
 }
 
 /* dx = weight, turned, dy over the kernel. Rows: input channels. Columns: input places of all samples. */
 #define PRODUCT conv_backward_input
 #define PARAMETERS GLOBAL const float *dy, GLOBAL const float *weight, GLOBAL float *dx, struct echi_window w,
-#define A_ROW(row) place((row) * (w.kernel_h * w.kernel_w), 0, 0)
-#define A_K(k) place((k) + (k) / (w.kernel_h * w.kernel_w) * (w.in_c - 1) * (w.kernel_h * w.kernel_w), 0, 0)
-#define A(row, k) number(weight, row, k)
+#define A_K(k) ((k) + divided(k, w.by_area) * (w.in_c - 1) * (w.kernel_h * w.kernel_w))
+#define A(row, k) weight[a_k[k] + (row0 + (row)) * (w.kernel_h * w.kernel_w)]
+#define A_ALONG_K 1
 #define B_K(k) back(w, k)
 #define B_COL(col) input(w, col)
-#define B(k, col) over(dy, w, k, col)
-#define A_ALONG_K 1
+#define B(k, col) IMAGE(dy, w.out_h, w.out_w, k, col)
 #define B_ALONG_K 0
-#define C_COL(col) first_channel(w.in_c, w.in_h * w.in_w, col)
+#define C_COL(col) first_channel(w.in_c, w.in_h * w.in_w, w.by_in_map, col)
 #define PUT(row, col, at, sum) dx[(at) + (row) * (w.in_h * w.in_w)] = (sum)
 #include "product.cl"
 
