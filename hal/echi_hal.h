@@ -99,6 +99,7 @@ struct echi_backend {
     ech_status (*queue_launch)(void *impl, void *queue, void *kernel, const struct echi_argument *args, void *const *memory, int count,
                                const struct echi_launch *how, struct ech_error *err);
     ech_status (*queue_event)(void *impl, void *queue, echi_event *out, struct ech_error *err);
+    ech_status (*queue_after)(void *impl, void *queue, void *other, echi_event event, struct ech_error *err);
     bool (*event_done)(void *impl, void *queue, echi_event event);
     ech_status (*event_wait)(void *impl, void *queue, echi_event event, int64_t deadline, struct ech_error *err);
 };
@@ -147,6 +148,9 @@ ech_status echi_queue_run(struct echi_queue *q, echi_host_kernel kernel, void *a
 ech_status echi_queue_launch(struct echi_queue *q, const struct echi_kernel *kernel, const struct echi_argument *args, int count,
                              const struct echi_launch *how, struct ech_error *err);
 ech_status echi_queue_event(struct echi_queue *q, echi_event *out, struct ech_error *err);
+/* What is submitted to q from now on is begun when `other`, a queue of the same device, has reached `event`. The host does not wait.
+ * ECH_E_UNSUPPORTED where queues cannot. */
+ech_status echi_queue_after(struct echi_queue *q, struct echi_queue *other, echi_event event, struct ech_error *err);
 bool echi_event_done(struct echi_queue *q, echi_event event);
 ech_status echi_event_wait(struct echi_queue *q, echi_event event, int64_t deadline, struct ech_error *err);
 

@@ -313,6 +313,13 @@ ech_status echi_queue_event(struct echi_queue *q, echi_event *out, struct ech_er
     return q->device->backend->queue_event(q->device->impl, q->impl, out, err);
 }
 
+ech_status echi_queue_after(struct echi_queue *q, struct echi_queue *other, echi_event event, struct ech_error *err) {
+    if (q == NULL || other == NULL) return echi_hal_missing("queue.after", "queue", err);
+    if (q->device != other->device) return echi_fail(err, ECH_E_ARGUMENT, "queue.after", "the queues are of two devices");
+    NEED(q->device->backend, queue_after, err);
+    return q->device->backend->queue_after(q->device->impl, q->impl, other->impl, event, err);
+}
+
 bool echi_event_done(struct echi_queue *q, echi_event event) {
     if (q == NULL || q->device->backend->event_done == NULL) return false;
     return q->device->backend->event_done(q->device->impl, q->impl, event);

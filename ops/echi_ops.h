@@ -5,7 +5,7 @@
  *     echi_stack_input, echi_stack_train when training, echi_stack_forward for each unit, then either
  *       (with the loss here)  echi_stack_loss,                    or
  *       (loss elsewhere)      echi_stack_output ... echi_stack_output_grad
- *     echi_stack_backward for each unit from the last to the first, and, if wanted, echi_stack_input_grad.
+ *     echi_stack_backward for each unit from the last to the first, echi_stack_grads, and, if wanted, echi_stack_input_grad.
  * A unit that begins with a batch-norm may be stopped at, forward and backward: echi_stack_norm_sums, then echi_stack_norm_take.
  * A *unit* is one or more layers that run as one (a convolution with its ReLU and pooling): the finest place at which a
  * step can be interrupted for more urgent work.
@@ -126,9 +126,13 @@ ech_status echi_stack_input(struct echi_stack *stack, int n, const echi_real *ro
 struct echi_row { uint32_t epoch, sample; };
 struct echi_training { uint64_t seed; const struct echi_row *rows; echi_real share; };
 ech_status echi_stack_train(struct echi_stack *stack, const struct echi_training *training, struct ech_error *err);
+/* Between input and the first forward: the parameters of this step are, number by number, those of the step before. A device that has these
+ * then copies nothing; without this call it takes them anew. */
+ech_status echi_stack_same_params(struct echi_stack *stack, struct ech_error *err);
 /* `params` is the whole flat array of the model, of which the layers' places are read. It, and `grads` below, are memory of the host, on any
  * device; where that is pinned memory of the stack's device, it is read without a copy in between. A device may still be reading when this
- * returns: what lies there stays as it is until output, loss or input_grad has returned, or the unit's backward, or the next input. */
+ * returns: what lies there stays as it is until output, loss, input_grad or the next input has returned, or, of a unit that goes backward,
+ * echi_stack_grads. */
 ech_status echi_stack_forward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct ech_error *err);
 /* Output of the last unit: rows [n][out]. */
 ech_status echi_stack_output(struct echi_stack *stack, echi_real *rows, struct ech_error *err);
@@ -143,6 +147,11 @@ ech_status echi_stack_output_grad(struct echi_stack *stack, const echi_real *row
  * it takes gets its share of the gradient; the shares of an output that several units take are added up, the last unit's first. */
 ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
                                bool need_input_grad, struct ech_error *err);
+/* The gradients of units that have gone backward may still be on their way from the device, while it computes the next unit's. Waits until
+ * those of `unit`, and of all units behind it, lie in the `grads` that they were given; before the next input. On the host they do at once. */
+ech_status echi_stack_grads(struct echi_stack *stack, int unit, struct ech_error *err);
+/* Do those of `unit` already? True where something went wrong: echi_stack_grads says what. */
+bool echi_stack_grads_there(const struct echi_stack *stack, int unit);
 /* Batch-norm over more samples than this stack has (synchronous batch-norm: Peng et al., "MegDet", CVPR 2018, section 3.2). Right before
  * a unit's forward, or its backward, in a step that trains, what its batch-norm sums over the stack's own samples is given out, and what
  * that comes to over all samples is taken in, which the unit's next call goes by. Gradients of weight and bias stay sums over the own. */

@@ -20,12 +20,15 @@ struct echi_stack_impl {
                          struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err);
     void (*destroy)(void *state);
     void (*input)(void *state, int n, const echi_real *rows);
+    void (*same_params)(void *state);   /* of the step that `input` began; no entry: parameters are read where they lie */
     void (*train)(void *state, const struct echi_training *training);   /* the step that `input` began trains */
     void (*forward)(void *state, int unit, const echi_real *params);
     void (*output)(void *state, echi_real *rows);
     void (*loss)(void *state, const uint16_t *labels, echi_real scale, double *out_loss, int *out_correct);
     void (*output_grad)(void *state, const echi_real *rows);
     void (*backward)(void *state, int unit, const echi_real *params, echi_real *grads, bool need_input_grad);
+    /* Are the gradients of a unit that has gone backward there? With `waits` they are, on return. No entry: at once. */
+    bool (*grads)(void *state, int unit, bool waits);
     void (*input_grad)(void *state, echi_real *rows);
     /* What has gone wrong since the stack was made; asked after each of the calls above. No entry: nothing can. */
     ech_status (*trouble)(void *state, struct ech_error *err);

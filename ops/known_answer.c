@@ -170,6 +170,7 @@ static ech_status step(struct echi_stack *stack, const struct trial *t, const st
     if (t->loss) ECHI_TRY(echi_stack_loss(stack, t->labels, (echi_real)0.125, &out->loss, &out->correct, err));
     else ECHI_TRY(echi_stack_output_grad(stack, t->output_grad, err));
     for (int u = echi_stack_units(stack) - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward(stack, u, params, grads, true, err));
+    ECHI_TRY(echi_stack_grads(stack, 0, err));
     return echi_stack_input_grad(stack, out->input_grad, err);
 }
 

@@ -272,6 +272,16 @@ ech_status echi_stack_train(struct echi_stack *stack, const struct echi_training
     return trouble(stack, err);
 }
 
+ech_status echi_stack_same_params(struct echi_stack *stack, struct ech_error *err) {
+    ECHI_TRY(need("stack.same_params", stack != NULL, "stack", err));
+    if (stack->n == 0) return echi_fail(err, ECH_E_ARGUMENT, "stack.same_params", "there is no input yet; call echi_stack_input first");
+    if (stack->forward_next > 0)
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.same_params",
+                         "unit 0 has gone forward already; call echi_stack_same_params right after echi_stack_input");
+    if (stack->impl->same_params) stack->impl->same_params(stack->state);
+    return ECH_OK;
+}
+
 ech_status echi_stack_forward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct ech_error *err) {
     ECHI_TRY(need("stack.forward", stack != NULL, "stack", err));
     ECHI_TRY(need_unit(stack, "stack.forward", unit, err));
@@ -344,6 +354,20 @@ ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct 
     stack->summed = false;
     if (!need_input_grad) stack->owed[stack->reads[unit].from] = stack->owed[stack->reads[unit].also] = unit + 1;
     return ECH_OK;
+}
+
+ech_status echi_stack_grads(struct echi_stack *stack, int unit, struct ech_error *err) {
+    ECHI_TRY(need_output(stack, "stack.grads", err));
+    ECHI_TRY(need_unit(stack, "stack.grads", unit, err));
+    if (unit <= stack->backward_next)
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.grads", "unit %d has not gone backward yet; call echi_stack_backward first", unit);
+    for (int u = stack->n_units - 1; u >= unit && stack->impl->grads; u--) stack->impl->grads(stack->state, u, true);
+    return trouble(stack, err);
+}
+
+bool echi_stack_grads_there(const struct echi_stack *stack, int unit) {
+    const bool gone = unit >= 0 && unit < stack->n_units && unit > stack->backward_next;
+    return !gone || stack->impl->grads == NULL || stack->impl->grads(stack->state, unit, false);
 }
 
 /* --- a stop at a batch-norm --- */

@@ -80,6 +80,7 @@ enum {
                                    cl_event *, cl_int *))                                                                         \
     X(cl_int, clEnqueueUnmapMemObject, (cl_command_queue, cl_mem, void *, cl_uint, const cl_event *, cl_event *))                 \
     X(cl_int, clEnqueueMarkerWithWaitList, (cl_command_queue, cl_uint, const cl_event *, cl_event *))                             \
+    X(cl_int, clEnqueueBarrierWithWaitList, (cl_command_queue, cl_uint, const cl_event *, cl_event *))                            \
     X(cl_int, clGetEventInfo, (cl_event, cl_uint, size_t, void *, size_t *))                                                      \
     X(cl_int, clReleaseEvent, (cl_event))                                                                                         \
     X(cl_int, clFlush, (cl_command_queue))                                                                                        \

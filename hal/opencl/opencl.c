@@ -263,6 +263,11 @@ static ech_status opencl_queue_event(void *impl, void *queue, echi_event *out, s
     return ECH_OK;
 }
 
+static ech_status event_unknown(const struct opencl_queue *q, const char *operation, echi_event event, struct ech_error *err) {
+    return echi_fail(err, ECH_E_ARGUMENT, operation, "event %llu was not taken from this queue, which is at %llu", (unsigned long long)event,
+                     (unsigned long long)q->taken);
+}
+
 /* CL_COMPLETE when it is reached, negative when something went wrong on the way, positive while it is to come. */
 static cl_int state_of(const struct echi_opencl_calls *cl, struct opencl_queue *q, echi_event event) {
     if (event > q->taken) return 1;
@@ -279,6 +284,18 @@ static cl_int state_of(const struct echi_opencl_calls *cl, struct opencl_queue *
     return state;
 }
 
+/* An older mark than those kept is waited for as the oldest of them. */
+static ech_status opencl_queue_after(void *impl, void *queue, void *other, echi_event event, struct ech_error *err) {
+    const struct echi_opencl_calls *cl = ((struct echi_opencl_device *)impl)->cl;
+    const struct opencl_queue *first = other;
+    if (event > first->taken) return event_unknown(first, "queue.after", event, err);
+    if (event + MARKS <= first->taken) event = first->taken - MARKS + 1;
+    const cl_event mark = first->mark[event % MARKS];
+    if (!mark) return ECH_OK;
+    return enqueued(cl->clEnqueueBarrierWithWaitList(((struct opencl_queue *)queue)->queue, 1, &mark, NULL), "queue.after",
+                    "a queue that waits for another", err);
+}
+
 static bool opencl_event_done(void *impl, void *queue, echi_event event) {
     return state_of(((struct echi_opencl_device *)impl)->cl, queue, event) == CL_COMPLETE;
 }
@@ -288,9 +305,7 @@ static bool opencl_event_done(void *impl, void *queue, echi_event event) {
 #define LOOK_LAST 200000
 static ech_status opencl_event_wait(void *impl, void *queue, echi_event event, int64_t deadline, struct ech_error *err) {
     struct opencl_queue *q = queue;
-    if (event > q->taken)
-        return echi_fail(err, ECH_E_ARGUMENT, "event.wait", "event %llu was not taken from this queue, which is at %llu",
-                         (unsigned long long)event, (unsigned long long)q->taken);
+    if (event > q->taken) return event_unknown(q, "event.wait", event, err);
     for (int64_t pause = LOOK_FIRST;; pause = pause * 2 < LOOK_LAST ? pause * 2 : LOOK_LAST) {
         const cl_int state = state_of(((struct echi_opencl_device *)impl)->cl, q, event);
         if (state == CL_COMPLETE) return ECH_OK;
@@ -327,6 +342,7 @@ const struct echi_backend echi_backend_opencl = {
     .kernel_destroy = echi_opencl_kernel_destroy,
     .queue_launch = opencl_queue_launch,
     .queue_event = opencl_queue_event,
+    .queue_after = opencl_queue_after,
     .event_done = opencl_event_done,
     .event_wait = opencl_event_wait,
 };

@@ -302,6 +302,7 @@ double echi_exec_sane_loss(double loss, uint32_t n) { return loss < LOST_LOSS * 
 static ech_status report_gradients(struct echi_exec *x, const struct echi_task *task, struct echi_stack *stack, int unit,
                                    const struct echi_result *result, struct ech_error *err) {
     int first, end;
+    ECHI_TRY(echi_stack_grads(stack, unit, err));
     echi_stack_unit(stack, unit, &first, &end);
     for (int i = x->job->n_layers - 1; i >= 0; i--) {
         if (x->job->layer[i].layer < first || x->job->layer[i].layer >= end) continue;
@@ -409,11 +410,13 @@ static ech_status backward(struct echi_exec *x, const struct echi_task *task, co
     const bool goes_on = task->part > norms;
     const int first = goes_on ? norm_unit(trunk, 2 * norms - task->part) : echi_stack_units(trunk) - 1;
     if (goes_on) ECHI_TRY(go_on_at(x, task, first, err));
+    int told = first;   /* the unit whose gradients are reported next: a device may send them while it computes those of units before */
     for (int u = first; u > end; u--) {
         ECHI_TRY(echi_stack_backward(trunk, u, slot(x, task->weights), slot(x, task->grads), u > 0, err));
-        ECHI_TRY(report_gradients(x, task, trunk, u, result, err));
+        for (; told >= u && echi_stack_grads_there(trunk, told); told--) ECHI_TRY(report_gradients(x, task, trunk, told, result, err));
         if (u > 0) echi_lane_breathe(x->lane, (enum echi_task_kind)task->kind);
     }
+    for (; told > end; told--) ECHI_TRY(report_gradients(x, task, trunk, told, result, err));
     return end >= 0 ? stop_at(x, task, end, err) : ECH_OK;
 }
 
@@ -553,6 +556,7 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
     int correct = 0;
     ECHI_TRY(echi_stack_loss(x->head, x->head_labels, (echi_real)1 / (echi_real)task->divisor, &loss, &correct, err));
     for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward(x->head, u, weights, grads, true, err));
+    ECHI_TRY(echi_stack_grads(x->head, 0, err));
     ECHI_TRY(echi_stack_input_grad(x->head, x->head_rows_grad, err));
     loss = echi_exec_sane_loss(loss, n);
     n = 0;
@@ -581,6 +585,7 @@ static ech_status eval(struct echi_exec *x, const struct echi_task *task, struct
         for (int i = 0; i < n; i++) x->looked_at.index[i] = at + (uint32_t)i;
         ECHI_TRY(echi_exec_read(x->job, true, 0, x->looked_at.index, n, x->looked_at.rows, x->looked_at.labels, err));
         ECHI_TRY(echi_stack_input(x->eval, n, x->looked_at.rows, err));
+        if (at > 0) ECHI_TRY(echi_stack_same_params(x->eval, err));
         for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->eval, u, slot(x, task->weights), err));
         double loss;
         int correct = 0;

@@ -58,6 +58,7 @@ static ech_status backward(struct echi_exec *x, const struct echi_task *task, st
         int first, end;
         echi_stack_unit(stack, u, &first, &end);
         ECHI_TRY(echi_stack_backward(stack, u, slot(x, task->weights), x->of_granule, u > 0, err));
+        ECHI_TRY(echi_stack_grads(stack, u, err));
         for (int i = x->job->n_layers - 1; i >= 0; i--) {
             const struct echi_param_layer *l = &x->job->layer[i];
             if (l->layer < first || l->layer >= end) continue;
@@ -118,6 +119,7 @@ static ech_status head_granule(struct echi_exec *x, const struct echi_task *task
     for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(x->head, u, weights, err));
     ECHI_TRY(echi_stack_loss(x->head, labels, (echi_real)1 / (echi_real)task->divisor, loss, correct, err));
     for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward(x->head, u, weights, grads, true, err));
+    ECHI_TRY(echi_stack_grads(x->head, 0, err));
     ECHI_TRY(echi_stack_input_grad(x->head, rows_grad, err));
     if (task->state.kind == ECHI_SLOT_NONE) return ECH_OK;   /* rows that came again: answered, not trained */
     echi_job_range(x->job, &x->setup->plan, true, &at, &count);

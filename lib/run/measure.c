@@ -97,7 +97,7 @@ static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *
     if (loss_here) ECHI_TRY(echi_stack_loss(stack, b->labels, 1, &loss, &correct, err));
     else ECHI_TRY(echi_stack_output_grad(stack, b->cut_rows, err));
     for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward(stack, u, b->params, b->grads, head || u > 0, err));
-    return ECH_OK;
+    return echi_stack_grads(stack, 0, err);
 }
 
 /* [2]: trunk, head. Of a sweep all of the clock counts, what is between steps as well: that is processor time, too, of which a host
@@ -281,7 +281,7 @@ static ech_status units(struct echi_stack *stack, const struct bench *b, bool ba
     const int count = echi_stack_units(stack);
     for (int u = 0; u < count && !backward; u++) ECHI_TRY(echi_stack_forward(stack, u, b->params, err));
     for (int u = count - 1; u >= 0 && backward; u--) ECHI_TRY(echi_stack_backward(stack, u, b->params, b->grads, u > 0, err));
-    return ECH_OK;
+    return backward ? echi_stack_grads(stack, 0, err) : ECH_OK;
 }
 
 static ech_status forward_once(struct bench *b, int n, bool look, struct ech_error *err) {

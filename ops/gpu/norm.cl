@@ -15,15 +15,27 @@ FUNCTION float sum_of_group(OF_LOCAL float *room, float mine) {
     return sum;
 }
 
-/* Place of number i of channel c in [n][channels][places]. */
-#define NUMBER(i) ((i) / places * channels + c) * places + (i) % places
+/* The numbers of channel c in [n][channels][places], dealt to the items of a group: `at` goes from one of an item's to its next, ITEMS
+ * further in the channel, without dividing. */
+struct walk { int at, place, left; };
+FUNCTION struct walk walk(int c, int channels, int places, int count) {
+    struct walk w;
+    w.place = ITEM % places, w.left = count - ITEM, w.at = (ITEM / places * channels + c) * places + w.place;
+    return w;
+}
+FUNCTION struct walk on(struct walk w, int channels, int places) {
+    w.left -= ITEMS, w.place += ITEMS % places, w.at += ITEMS / places * channels * places + ITEMS % places;
+    if (w.place >= places) w.place -= places, w.at += (channels - 1) * places;
+    return w;
+}
+#define EACH_OF_CHANNEL(w) for (struct walk w = walk(c, channels, places, count); w.left > 0; w = on(w, channels, places))
 
 /* The gradient of a bias. */
 KERNEL(ITEMS) sum_channels(GLOBAL const float *dy, GLOBAL float *sums, int channels, int places, int count) {
     LOCAL float room[ITEMS];
     const int c = GROUP(0);
     float sum = 0;
-    for (int i = ITEM; i < count; i += ITEMS) sum += dy[NUMBER(i)];
+    EACH_OF_CHANNEL(w) sum += dy[w.at];
     sum = sum_of_group(room, sum);
     if (ITEM == 0) sums[c] = sum;
 }
@@ -32,10 +44,10 @@ KERNEL(ITEMS) norm_statistics(GLOBAL const float *x, GLOBAL float *stats, int ch
     LOCAL float room[ITEMS];
     const int c = GROUP(0);
     float sum = 0, squares = 0, off = 0;
-    for (int i = ITEM; i < count; i += ITEMS) sum += x[NUMBER(i)];
+    EACH_OF_CHANNEL(w) sum += x[w.at];
     const float mean = sum_of_group(room, sum) / count;
-    for (int i = ITEM; i < count; i += ITEMS) {
-        const float d = x[NUMBER(i)] - mean;
+    EACH_OF_CHANNEL(again) {
+        const float d = x[again.at] - mean;
         squares += d * d, off += d;
     }
     squares = sum_of_group(room, squares);
@@ -43,13 +55,18 @@ KERNEL(ITEMS) norm_statistics(GLOBAL const float *x, GLOBAL float *stats, int ch
     if (ITEM == 0) stats[c] = mean + off, stats[channels + c] = squares / count - off * off;
 }
 
+/* Of number i of [n][channels][places]. */
+FUNCTION int channel_of(struct echi_window w, int i) {
+    const int map = divided(i, w.by_in_map);
+    return map - divided(map, w.by_in_c) * w.in_c;
+}
 FUNCTION float deviation(float variance, float epsilon) { return sqrt((variance > 0 ? variance : 0) + epsilon); }
 
 KERNEL(ITEMS) norm_forward(GLOBAL const float *x, GLOBAL const float *stats, GLOBAL const float *weight, GLOBAL const float *bias,
-                           GLOBAL float *y, float epsilon, int channels, int places, int count) {
+                           GLOBAL float *y, int relu, float epsilon, struct echi_window w, int count) {
     if (AT >= count) return;
-    const int c = AT / places % channels;
-    y[AT] = (x[AT] - stats[c]) / deviation(stats[channels + c], epsilon) * weight[c] + bias[c];
+    const int c = channel_of(w, AT);
+    y[AT] = rectified((x[AT] - stats[c]) / deviation(stats[w.in_c + c], epsilon) * weight[c] + bias[c], relu);
 }
 
 /* dbias = sum dy, dweight = sum dy h. */
@@ -58,10 +75,9 @@ KERNEL(ITEMS) norm_backward_params(GLOBAL const float *x, GLOBAL const float *dy
     LOCAL float room[ITEMS];
     const int c = GROUP(0);
     float sum = 0, along = 0;
-    for (int i = ITEM; i < count; i += ITEMS) {
-        const int at = NUMBER(i);
-        sum += dy[at];
-        along += dy[at] * (x[at] - stats[c]);
+    EACH_OF_CHANNEL(w) {
+        sum += dy[w.at];
+        along += dy[w.at] * (x[w.at] - stats[c]);
     }
     sum = sum_of_group(room, sum);
     along = sum_of_group(room, along);
@@ -70,12 +86,11 @@ KERNEL(ITEMS) norm_backward_params(GLOBAL const float *x, GLOBAL const float *dy
 
 /* of_batch: the statistics are those of x, so they move with it. per_channel: numbers of a channel. */
 KERNEL(ITEMS) norm_backward_input(GLOBAL const float *x, GLOBAL const float *dy, GLOBAL const float *stats, GLOBAL const float *weight,
-                                  GLOBAL const float *dweight, GLOBAL const float *dbias, GLOBAL float *dx, int of_batch, int per_channel,
-                                      float epsilon,
-                                  int channels, int places, int count) {
+                                  GLOBAL const float *dweight, GLOBAL const float *dbias, GLOBAL float *dx, int of_batch, int of_relu,
+                                  int per_channel, float epsilon, struct echi_window w, int count) {
     if (AT >= count) return;
-    const int c = AT / places % channels;
-    const float s = deviation(stats[channels + c], epsilon), h = (x[AT] - stats[c]) / s;
+    const int c = channel_of(w, AT);
+    const float s = deviation(stats[w.in_c + c], epsilon), h = (x[AT] - stats[c]) / s;
     const float moves = of_batch ? dbias[c] / per_channel + h * (dweight[c] / per_channel) : 0;
-    dx[AT] = weight[c] / s * (dy[AT] - moves);
+    dx[AT] = rectified_back(weight[c] / s * (dy[AT] - moves), x[AT], of_relu);
 }

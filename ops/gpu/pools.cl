@@ -15,14 +15,16 @@ FUNCTION struct inside inside_of(struct echi_window w, int oh, int ow) {
 }
 
 /* Windows [first, end) along one side that place `at` lies in. */
-FUNCTION int first_window(int at, int pad, int side, int stride) { return most(0, (at + pad - side) / stride + (at + pad >= side)); }
-FUNCTION int end_window(int at, int pad, int stride, int windows) { return least((at + pad) / stride + 1, windows); }
+FUNCTION int first_window(int at, int pad, int side, struct echi_divisor by_stride) {
+    return at + pad >= side ? divided(at + pad - side, by_stride) + 1 : 0;
+}
+FUNCTION int end_window(int at, int pad, int windows, struct echi_divisor by_stride) { return least(divided(at + pad, by_stride) + 1, windows); }
 
 /* Also writes where each number came from: its place in the map. The first of equal ones in row order; a NaN counts as larger than
  * anything. */
 KERNEL(ITEMS) max_pool_forward(GLOBAL const float *x, GLOBAL float *y, GLOBAL int *chosen, struct echi_window w, int count) {
     if (AT >= count) return;
-    const int ow = AT % w.out_w, oh = AT / w.out_w % w.out_h, map = AT / (w.out_w * w.out_h);
+    const int map = divided(AT, w.by_out_map), rest = AT - map * w.out_h * w.out_w, oh = divided(rest, w.by_out_w), ow = rest - oh * w.out_w;
     const struct inside in = inside_of(w, oh, ow);
     GLOBAL const float *from = x + map * w.in_h * w.in_w;
     int best = in.h * w.in_w + in.v;
@@ -36,21 +38,22 @@ KERNEL(ITEMS) max_pool_forward(GLOBAL const float *x, GLOBAL float *y, GLOBAL in
     chosen[AT] = best;
 }
 
-KERNEL(ITEMS) max_pool_backward(GLOBAL const int *chosen, GLOBAL const float *dy, GLOBAL float *dx, struct echi_window w, int count) {
+KERNEL(ITEMS) max_pool_backward(GLOBAL const int *chosen, GLOBAL const float *dy, GLOBAL const float *x, int of_relu, GLOBAL float *dx,
+                                struct echi_window w, int count) {
     if (AT >= count) return;
-    const int v = AT % w.in_w, h = AT / w.in_w % w.in_h, map = AT / (w.in_w * w.in_h), place = h * w.in_w + v;
+    const int map = divided(AT, w.by_in_map), place = AT - map * w.in_h * w.in_w, h = divided(place, w.by_in_w), v = place - h * w.in_w;
     float sum = 0;
-    for (int oh = first_window(h, w.pad_h, w.kernel_h, w.stride_h); oh < end_window(h, w.pad_h, w.stride_h, w.out_h); oh++)
-        for (int ow = first_window(v, w.pad_w, w.kernel_w, w.stride_w); ow < end_window(v, w.pad_w, w.stride_w, w.out_w); ow++) {
+    for (int oh = first_window(h, w.pad_h, w.kernel_h, w.by_stride_h); oh < end_window(h, w.pad_h, w.out_h, w.by_stride_h); oh++)
+        for (int ow = first_window(v, w.pad_w, w.kernel_w, w.by_stride_w); ow < end_window(v, w.pad_w, w.out_w, w.by_stride_w); ow++) {
             const int at = (map * w.out_h + oh) * w.out_w + ow;
             if (chosen[at] == place) sum += dy[at];
         }
-    dx[AT] = sum;
+    dx[AT] = rectified_back(sum, x[AT], of_relu);
 }
 
 KERNEL(ITEMS) avg_pool_forward(GLOBAL const float *x, GLOBAL float *y, struct echi_window w, int count) {
     if (AT >= count) return;
-    const int ow = AT % w.out_w, oh = AT / w.out_w % w.out_h, map = AT / (w.out_w * w.out_h);
+    const int map = divided(AT, w.by_out_map), rest = AT - map * w.out_h * w.out_w, oh = divided(rest, w.by_out_w), ow = rest - oh * w.out_w;
     const struct inside in = inside_of(w, oh, ow);
     float sum = 0;
     for (int h = in.h; h < in.h_end; h++)
@@ -60,10 +63,10 @@ KERNEL(ITEMS) avg_pool_forward(GLOBAL const float *x, GLOBAL float *y, struct ec
 
 KERNEL(ITEMS) avg_pool_backward(GLOBAL const float *dy, GLOBAL float *dx, struct echi_window w, int count) {
     if (AT >= count) return;
-    const int v = AT % w.in_w, h = AT / w.in_w % w.in_h, map = AT / (w.in_w * w.in_h);
+    const int map = divided(AT, w.by_in_map), rest = AT - map * w.in_h * w.in_w, h = divided(rest, w.by_in_w), v = rest - h * w.in_w;
     float sum = 0;
-    for (int oh = first_window(h, w.pad_h, w.kernel_h, w.stride_h); oh < end_window(h, w.pad_h, w.stride_h, w.out_h); oh++)
-        for (int ow = first_window(v, w.pad_w, w.kernel_w, w.stride_w); ow < end_window(v, w.pad_w, w.stride_w, w.out_w); ow++)
+    for (int oh = first_window(h, w.pad_h, w.kernel_h, w.by_stride_h); oh < end_window(h, w.pad_h, w.out_h, w.by_stride_h); oh++)
+        for (int ow = first_window(v, w.pad_w, w.kernel_w, w.by_stride_w); ow < end_window(v, w.pad_w, w.out_w, w.by_stride_w); ow++)
             sum += dy[(map * w.out_h + oh) * w.out_w + ow] / (w.kernel_h * w.kernel_w);
     dx[AT] = sum;
 }

@@ -6,6 +6,7 @@
 #define GLOBAL __global
 #define LOCAL __local     /* memory of a group: of what is declared in a kernel */
 #define OF_LOCAL __local  /* the same, of what a parameter points to */
+#define RESTRICT restrict
 #define GROUP(axis) ((int)get_group_id(axis))
 #define GROUPS(axis) ((int)get_num_groups(axis))
 #define ITEM ((int)get_local_id(0))
@@ -16,6 +17,7 @@
 #define GLOBAL
 #define LOCAL __shared__
 #define OF_LOCAL
+#define RESTRICT __restrict__
 #define GROUP_0 blockIdx.x
 #define GROUP_1 blockIdx.y
 #define GROUP_2 blockIdx.z

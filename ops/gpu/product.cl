@@ -26,7 +26,6 @@ KERNEL(PRODUCT_ITEMS) PRODUCT(PARAMETERS int rows, int cols, int depth, int slic
     const int end = from + slice < depth ? from + slice : depth;
     wide sums[BLOCKS][ROWS][COLS];
 #ifdef B_K
-    INDEPENDENT
     for (int col = ITEM; col < TILE_COLS; col += PRODUCT_ITEMS) {
         const struct place p = B_COL(col0 + col < cols ? col0 + col : 0);   /* a sum of one that is not there goes nowhere */
         col_at[col] = p.at, col_h[col] = p.h, col_v[col] = p.v;
@@ -34,7 +33,6 @@ KERNEL(PRODUCT_ITEMS) PRODUCT(PARAMETERS int rows, int cols, int depth, int slic
 #endif
     for (int k0 = from; k0 < end; k0 += STEP) {
 #if defined(A_K) || defined(B_K)
-        INDEPENDENT
         for (int k = ITEM; k < STEP; k += PRODUCT_ITEMS) {
             const int known = k0 + k < end ? k0 + k : 0;
 #ifdef A_K
@@ -49,27 +47,23 @@ KERNEL(PRODUCT_ITEMS) PRODUCT(PARAMETERS int rows, int cols, int depth, int slic
         WAIT;   /* also for the last product, which reads what is loaded now */
         if (A_ALONG_K) {
             for (int row = ITEM / SPREAD(STEP); row < ROWS_HERE; row += PRODUCT_ITEMS / SPREAD(STEP))
-                INDEPENDENT
                 for (int k = ITEM % SPREAD(STEP); k < STEPS_HERE; k += SPREAD(STEP))
-                    a[A_PLACE(k, row)] = (row0 + row < rows) & (k0 + k < end) ? A(row, k) : 0;
+                    a[A_PLACE(k, row)] = ((row0 + row < rows) & (k0 + k < end)) ? A(row, k) : 0;
         } else {
             for (int k = ITEM / SPREAD(TILE_ROWS); k < STEPS_HERE; k += PRODUCT_ITEMS / SPREAD(TILE_ROWS))
-                INDEPENDENT
                 for (int row = ITEM % SPREAD(TILE_ROWS); row < ROWS_HERE; row += SPREAD(TILE_ROWS))
-                    a[A_PLACE(k, row)] = (row0 + row < rows) & (k0 + k < end) ? A(row, k) : 0;
+                    a[A_PLACE(k, row)] = ((row0 + row < rows) & (k0 + k < end)) ? A(row, k) : 0;
         }
         for (int panel = 0; panel < TILE_COLS && col0 + panel < cols; panel += PANEL) {
-            LOCAL float *part = b + panel * STEP;
+            OF_LOCAL float *part = b + panel * STEP;
             if (B_ALONG_K) {
                 for (int col = ITEM / SPREAD(STEP); col < PANEL; col += PRODUCT_ITEMS / SPREAD(STEP))
-                    INDEPENDENT
                     for (int k = ITEM % SPREAD(STEP); k < STEPS_HERE; k += SPREAD(STEP))
-                        part[k * PANEL + col] = (col0 + panel + col < cols) & (k0 + k < end) ? B(k, panel + col) : 0;
+                        part[k * PANEL + col] = ((col0 + panel + col < cols) & (k0 + k < end)) ? B(k, panel + col) : 0;
             } else {
                 for (int k = ITEM / SPREAD(PANEL); k < STEPS_HERE; k += PRODUCT_ITEMS / SPREAD(PANEL))
-                    INDEPENDENT
                     for (int col = ITEM % SPREAD(PANEL); col < PANEL; col += SPREAD(PANEL))
-                        part[k * PANEL + col] = (col0 + panel + col < cols) & (k0 + k < end) ? B(k, panel + col) : 0;
+                        part[k * PANEL + col] = ((col0 + panel + col < cols) & (k0 + k < end)) ? B(k, panel + col) : 0;
             }
         }
         WAIT;

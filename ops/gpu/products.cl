@@ -10,7 +10,6 @@
 #define COLS 2
 #define LANES 16
 typedef float16 wide;
-#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")   /* what a loop reads is nothing that it writes */
 #define LOAD(p) vload16(0, p)
 #define LANE(v, lane) ((const float *)&(v))[lane]
 #define DOWN (TILE_ROWS / ROWS)  /* blocks of a tile, from top to bottom */
@@ -33,7 +32,6 @@ typedef float16 wide;
 #define COLS 4
 #define LANES 1
 typedef float wide;
-#define INDEPENDENT
 #define LOAD(p) (*(p))
 #define LANE(v, lane) (v)
 #define BLOCKS 1
@@ -52,14 +50,16 @@ typedef float wide;
 /* Quotient of i >= 0. */
 FUNCTION int divided(int i, struct echi_divisor by) { return (int)(((unsigned long)(unsigned)i * by.multiply) >> by.shift); }   /* 64 bits in both languages */
 
-/* What goes into memory in the place of a sum: behind a ReLU, and backward through one, whose output there is y. */
+/* What goes into memory in the place of a sum: behind a ReLU (a NaN stays one); and backward through one, whose output there is y. Where a
+ * layer takes what a ReLU gave (of_relu), its gradient goes through that ReLU before it is written. */
 FUNCTION float rectified(float sum, int relu) { return relu && sum <= 0 ? 0 : sum; }
+FUNCTION float rectified_back(float sum, float y, int relu) { return relu && y <= 0 ? 0 : sum; }
 
 /* --- fully connected layers: x [n][in], weight [out][in], y [n][out] --- */
 
 /* y = bias + x weight^T, n x out, summed over in. */
 #define PRODUCT fc_forward
-#define PARAMETERS GLOBAL const float *x, GLOBAL const float *weight, GLOBAL const float *bias, int has_bias, int relu, GLOBAL float *y,
+#define PARAMETERS GLOBAL const float *RESTRICT x, GLOBAL const float *RESTRICT weight, GLOBAL const float *RESTRICT bias, int has_bias, int relu, GLOBAL float *RESTRICT y,
 #define A(row, k) x[(row0 + (row)) * depth + k0 + (k)]
 #define A_ALONG_K 1
 #define B(k, col) weight[(col0 + (col)) * depth + k0 + (k)]
@@ -70,18 +70,19 @@ FUNCTION float rectified(float sum, int relu) { return relu && sum <= 0 ? 0 : su
 
 /* dx = dy weight, n x in, summed over out. */
 #define PRODUCT fc_backward_input
-#define PARAMETERS GLOBAL const float *dy, GLOBAL const float *weight, GLOBAL float *dx,
+#define PARAMETERS GLOBAL const float *RESTRICT dy, GLOBAL const float *RESTRICT weight, GLOBAL const float *RESTRICT x, int of_relu, \
+    GLOBAL float *RESTRICT dx,
 #define A(row, k) dy[(row0 + (row)) * depth + k0 + (k)]
 #define A_ALONG_K 1
 #define B(k, col) weight[(k0 + (k)) * cols + col0 + (col)]
 #define B_ALONG_K 0
 #define C_COL(col) (col)
-#define PUT(row, col, at, sum) dx[(row) * cols + (at)] = (sum)
+#define PUT(row, col, at, sum) dx[(row) * cols + (at)] = rectified_back((sum), x[(row) * cols + (at)], of_relu)
 #include "product.cl"
 
 /* dweight = dy^T x, out x in, summed over n. */
 #define PRODUCT fc_backward_weight
-#define PARAMETERS GLOBAL const float *dy, GLOBAL const float *x, GLOBAL float *dweight,
+#define PARAMETERS GLOBAL const float *RESTRICT dy, GLOBAL const float *RESTRICT x, GLOBAL float *RESTRICT dweight,
 #define A(row, k) dy[(k0 + (k)) * rows + row0 + (row)]
 #define A_ALONG_K 0
 #define B(k, col) x[(k0 + (k)) * cols + col0 + (col)]
@@ -101,7 +102,7 @@ FUNCTION struct place place(int at, int h, int v) {
 }
 /* What lies there; 0 in the margin. */
 FUNCTION float image(GLOBAL const float *from, int high, int across, int at, int h, int v) {
-    return ((unsigned)h < (unsigned)high) & ((unsigned)v < (unsigned)across) ? from[at] : 0;
+    return (((unsigned)h < (unsigned)high) & ((unsigned)v < (unsigned)across)) ? from[at] : 0;   /* no branches: vectors have none */
 }
 #define IMAGE(from, high, across, k, col) image(from, high, across, k_at[k] + col_at[col], k_h[k] + col_h[col], k_v[k] + col_v[col])
 
@@ -121,7 +122,7 @@ FUNCTION int first_channel(int channels, int places, struct echi_divisor by_plac
 
 /* y = bias + weight x under the kernel. Rows: output channels. Columns: output places of all samples. */
 #define PRODUCT conv_forward
-#define PARAMETERS GLOBAL const float *x, GLOBAL const float *weight, GLOBAL const float *bias, int has_bias, int relu, GLOBAL float *y, \
+#define PARAMETERS GLOBAL const float *RESTRICT x, GLOBAL const float *RESTRICT weight, GLOBAL const float *RESTRICT bias, int has_bias, int relu, GLOBAL float *RESTRICT y, \
     struct echi_window w,
 #define A(row, k) weight[(row0 + (row)) * depth + k0 + (k)]
 #define A_ALONG_K 1
@@ -136,7 +137,7 @@ FUNCTION int first_channel(int channels, int places, struct echi_divisor by_plac
 /* dweight = dy x under the kernel. Rows: output channels. Columns: numbers of a kernel. Summed over output places of all samples, of which
  * each group along z has a part, and sums of its own to put it in. */
 #define PRODUCT conv_backward_weight
-#define PARAMETERS GLOBAL const float *x, GLOBAL const float *dy, GLOBAL float *parts, struct echi_window w,
+#define PARAMETERS GLOBAL const float *RESTRICT x, GLOBAL const float *RESTRICT dy, GLOBAL float *RESTRICT parts, struct echi_window w,
 #define A_K(k) first_channel(w.out_c, w.out_h * w.out_w, w.by_out_map, k)
 #define A(row, k) dy[a_k[k] + (row0 + (row)) * (w.out_h * w.out_w)]
 #define A_ALONG_K 1
@@ -170,7 +171,8 @@ FUNCTION struct place input(struct echi_window w, int j) {
 
 /* dx = weight, turned, dy over the kernel. Rows: input channels. Columns: input places of all samples. */
 #define PRODUCT conv_backward_input
-#define PARAMETERS GLOBAL const float *dy, GLOBAL const float *weight, GLOBAL float *dx, struct echi_window w,
+#define PARAMETERS GLOBAL const float *RESTRICT dy, GLOBAL const float *RESTRICT weight, GLOBAL const float *RESTRICT x, int of_relu, \
+    GLOBAL float *RESTRICT dx, struct echi_window w,
 #define A_K(k) ((k) + divided(k, w.by_area) * (w.in_c - 1) * (w.kernel_h * w.kernel_w))
 #define A(row, k) weight[a_k[k] + (row0 + (row)) * (w.kernel_h * w.kernel_w)]
 #define A_ALONG_K 1
@@ -179,7 +181,8 @@ FUNCTION struct place input(struct echi_window w, int j) {
 #define B(k, col) IMAGE(dy, w.out_h, w.out_w, k, col)
 #define B_ALONG_K 0
 #define C_COL(col) first_channel(w.in_c, w.in_h * w.in_w, w.by_in_map, col)
-#define PUT(row, col, at, sum) dx[(at) + (row) * (w.in_h * w.in_w)] = (sum)
+#define PUT(row, col, at, sum) \
+    dx[(at) + (row) * (w.in_h * w.in_w)] = rectified_back((sum), x[(at) + (row) * (w.in_h * w.in_w)], of_relu)
 #include "product.cl"
 
 /* to[i] = the sum of number i of all parts, in their order. */

@@ -177,6 +177,7 @@ static void bench_step(struct bench *b, const struct step *step) {
     }
     for (int u = echi_stack_units(b->stack) - 1; u >= 0; u--)
         assert_int_equal(echi_stack_backward(b->stack, u, b->params_buffer, b->grads_buffer, u > 0 || step->input_grad, &err), ECH_OK);
+    assert_int_equal(echi_stack_grads(b->stack, 0, &err), ECH_OK);
     if (step->input_grad) assert_int_equal(echi_stack_input_grad(b->stack, guarded_floats(b->din), &err), ECH_OK);
     if (memcmp(guarded_floats(b->params), step->params, p->params * sizeof(float)) != 0) fail_msg("%s: changed the parameters", p->text);
 }
