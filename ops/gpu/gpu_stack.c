@@ -190,7 +190,7 @@ static struct echi_window window_of(const struct echi_layer *l, int n) {
 #define PART_LEAST 512   /* numbers of a sum in a part */
 static size_t weight_parts(const struct gpu *g, const struct echi_layer *l, size_t n) {
     const size_t out = (size_t)l->out.c, depth = n * map_of(l->out);
-    const size_t tiles = blocks(out, g->tile.high) * blocks(l->weights / out, g->tile.wide);
+    const size_t tiles = blocks(l->weights / out, g->tile.high) * blocks(out, g->tile.wide);
     const size_t wanted = blocks(4 * (size_t)echi_device_describe(g->device)->compute_units, tiles), most = blocks(depth, PART_LEAST);
     return wanted < most ? wanted : most;
 }
@@ -534,7 +534,7 @@ static void conv_backward_params(struct gpu *g, const struct echi_layer *l, cons
                                  struct echi_buffer *dy) {
     const struct echi_window w = window_of(l, g->n);
     const size_t out = (size_t)l->out.c, depth = (size_t)g->n * map_of(l->out), parts = weight_parts(g, l, (size_t)g->n);
-    LAUNCH_PRODUCT(g, K_conv_backward_weight, out, l->weights / out, depth, parts, BUFFER(x), BUFFER(dy),
+    LAUNCH_PRODUCT(g, K_conv_backward_weight, l->weights / out, out, depth, parts, BUFFER(x), BUFFER(dy),
                    BUFFER(parts > 1 ? g->parts : own->dweight), WINDOW(w));
     if (parts > 1)
         LAUNCH(g, K_sum_parts, blocks(l->weights, ECHI_GPU_ITEMS), 1, 1, BUFFER(g->parts), BUFFER(own->dweight), INT(l->weights),

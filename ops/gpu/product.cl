@@ -3,8 +3,10 @@
  *   PRODUCT, PARAMETERS      the kernel's name, and its own parameters, each with a comma behind
  *   A(row, k), B(k, col)     a number. row, k and col count within the tile; the matrix's own are row0 + row, k0 + k and col0 + col
  *   A_ALONG_K, B_ALONG_K     neighbours in memory are neighbours along k, not along row (col): decides which work-item loads which number
- *   A_K(k)                   if A needs it: what a k of the matrix has to say about where a number of A lies. A finds it in a_k[k]
- *   B_K(k), B_COL(col)       if B needs it: the same of B, a struct place each. B finds them in k_at, k_h, k_v [k], col_at, col_h, col_v [col]
+ *   PLAIN_K(k)               if A or B needs it: what a k of the matrix has to say about where a number lies. It finds that in plain_k[k]
+ *   IMAGE_A or IMAGE_B       if one of them is found in an image; then also
+ *   IMAGE_K(k), IMAGE_LINE   what a k, and a row of A (column of B), has to say about where: a struct place each. A (B) finds them by IMAGE()
+ *   FROM, HIGH, ACROSS       the image, its rows and columns
  *   C_COL(col)               what a column of the matrix has to say about where a sum goes
  *   PUT(row, col, at, sum)   what becomes of a sum, of that row and column of the matrix; at: what C_COL said
  *
@@ -14,37 +16,65 @@
  * other, and keeps their sums between two loads: that is Goto's scheme ("Anatomy of high-performance matrix multiplication", ACM TOMS 34,
  * 2008), where the tiles are the packed parts of A and B, in the second cache. The sums over k may be dealt to several groups along z,
  * `slice` of them each. */
+#ifdef IMAGE_A                   /* PLACES: of the image that a tile has at a time, of which neighbours often lie side by side */
+#define LINES TILE_ROWS
+#define LINE_0 row0
+#define LINES_ALL rows
+#define PLACES STEP
+#else
+#define LINES TILE_COLS
+#define LINE_0 col0
+#define LINES_ALL cols
+#define PLACES TILE_COLS
+#endif
 KERNEL(PRODUCT_ITEMS) PRODUCT(PARAMETERS int rows, int cols, int depth, int slice) {
     LOCAL float a[A_ROOM], b[STEP * TILE_COLS];
-#ifdef A_K
-    LOCAL int a_k[STEP];
+#ifdef PLAIN_K
+    LOCAL int plain_k[STEP];
 #endif
-#ifdef B_K
-    LOCAL int k_at[STEP], k_h[STEP], k_v[STEP], col_at[TILE_COLS], col_h[TILE_COLS], col_v[TILE_COLS];
+#ifdef IMAGE_K
+    LOCAL int k_at[STEP], k_h[STEP], k_v[STEP], line_at[LINES], line_h[LINES], line_v[LINES];
+#endif
+#ifdef LOAD_RUNS
+    LOCAL int run[PLACES + 1];
+    int runs = 0;
 #endif
     const int row0 = GROUP(1) * TILE_ROWS, col0 = GROUP(0) * TILE_COLS, from = GROUP(2) * slice;
     const int end = from + slice < depth ? from + slice : depth;
     wide sums[BLOCKS][ROWS][COLS];
-#ifdef B_K
-    for (int col = ITEM; col < TILE_COLS; col += PRODUCT_ITEMS) {
-        const struct place p = B_COL(col0 + col < cols ? col0 + col : 0);   /* a sum of one that is not there goes nowhere */
-        col_at[col] = p.at, col_h[col] = p.h, col_v[col] = p.v;
+#ifdef IMAGE_K
+    for (int line = ITEM; line < LINES; line += PRODUCT_ITEMS) {
+        const struct place p = IMAGE_LINE(LINE_0 + line < LINES_ALL ? LINE_0 + line : 0);   /* a sum of one that is not there goes nowhere */
+        line_at[line] = p.at, line_h[line] = p.h, line_v[line] = p.v;
     }
 #endif
+#if defined(LOAD_RUNS) && defined(IMAGE_B)
+    runs = find_runs(line_at, line_h, line_v, cols - col0 < TILE_COLS ? cols - col0 : TILE_COLS, run);
+#endif
     for (int k0 = from; k0 < end; k0 += STEP) {
-#if defined(A_K) || defined(B_K)
+#if defined(PLAIN_K) || defined(IMAGE_K)
         for (int k = ITEM; k < STEP; k += PRODUCT_ITEMS) {
             const int known = k0 + k < end ? k0 + k : 0;
-#ifdef A_K
-            a_k[k] = A_K(known);
+#ifdef PLAIN_K
+            plain_k[k] = PLAIN_K(known);
 #endif
-#ifdef B_K
-            const struct place p = B_K(known);
+#ifdef IMAGE_K
+            const struct place p = IMAGE_K(known);
             k_at[k] = p.at, k_h[k] = p.h, k_v[k] = p.v;
 #endif
         }
 #endif
+#if defined(LOAD_RUNS) && defined(IMAGE_A)
+        runs = find_runs(k_at, k_h, k_v, STEPS_HERE, run);
+#endif
         WAIT;   /* also for the last product, which reads what is loaded now */
+#if defined(LOAD_RUNS) && defined(IMAGE_A)
+        if (runs > 0) {
+            for (int r = 0; r < runs; r++)
+                load_run(FROM, HIGH, ACROSS, k_at[run[r]], k_h[run[r]], k_v[run[r]], run[r + 1] - run[r], line_at, line_h, line_v,
+                         rows - row0 < TILE_ROWS ? rows - row0 : TILE_ROWS, &a[A_PLACE(run[r], 0)], STEP);
+        } else
+#endif
         if (A_ALONG_K) {
             for (int row = ITEM / SPREAD(STEP); row < ROWS_HERE; row += PRODUCT_ITEMS / SPREAD(STEP))
                 for (int k = ITEM % SPREAD(STEP); k < STEPS_HERE; k += SPREAD(STEP))
@@ -54,6 +84,12 @@ KERNEL(PRODUCT_ITEMS) PRODUCT(PARAMETERS int rows, int cols, int depth, int slic
                 for (int row = ITEM % SPREAD(TILE_ROWS); row < ROWS_HERE; row += SPREAD(TILE_ROWS))
                     a[A_PLACE(k, row)] = ((row0 + row < rows) & (k0 + k < end)) ? A(row, k) : 0;
         }
+#if defined(LOAD_RUNS) && defined(IMAGE_B)
+        for (int r = 0; r < runs; r++)
+            load_run(FROM, HIGH, ACROSS, line_at[run[r]], line_h[run[r]], line_v[run[r]], run[r + 1] - run[r], k_at, k_h, k_v, STEPS_HERE,
+                     &b[B_PLACE(0, run[r])], PANEL);
+        if (runs == 0)
+#endif
         for (int panel = 0; panel < TILE_COLS && col0 + panel < cols; panel += PANEL) {
             OF_LOCAL float *part = b + panel * STEP;
             if (B_ALONG_K) {
@@ -110,11 +146,20 @@ KERNEL(PRODUCT_ITEMS) PRODUCT(PARAMETERS int rows, int cols, int depth, int slic
 #undef PRODUCT
 #undef PARAMETERS
 #undef A
-#undef A_K
+#undef PLAIN_K
 #undef A_ALONG_K
 #undef B
-#undef B_K
-#undef B_COL
+#undef IMAGE_A
+#undef IMAGE_B
+#undef IMAGE_K
+#undef IMAGE_LINE
+#undef FROM
+#undef HIGH
+#undef ACROSS
+#undef LINES
+#undef LINE_0
+#undef LINES_ALL
+#undef PLACES
 #undef B_ALONG_K
 #undef C_COL
 #undef PUT

@@ -21,7 +21,7 @@ typedef float16 wide;
 #define A_PLACE(k, row) (A_ALONG_K ? (row) * STEP + (k) : (k) * TILE_ROWS + (row))   /* as in memory: it is read number by number */
 #define B_PLACE(k, col) ((col) / PANEL * PANEL * STEP + (k) * PANEL + (col) % PANEL)
 #define ROWS_HERE (rows - row0 < TILE_ROWS ? (rows - row0 + ROWS - 1) / ROWS * ROWS : TILE_ROWS)
-#define IMAGES_ALONG_K 0         /* vectors gather anyway, and are kept as they lie */
+#define LOAD_RUNS                /* numbers of an image that lie side by side are loaded as vectors */
 #define STEPS_HERE (end - k0 < STEP ? end - k0 : STEP)
 #else
 #define PRODUCT_ITEMS 256
@@ -43,7 +43,6 @@ typedef float wide;
 #define B_PLACE(k, col) ((k) * PANEL + (col))
 #define ROWS_HERE TILE_ROWS      /* known beforehand, so that loops can be unrolled */
 #define STEPS_HERE STEP
-#define IMAGES_ALONG_K 1
 #endif
 #define SPREAD(most) (PRODUCT_ITEMS < (most) ? PRODUCT_ITEMS : (most))   /* items along a row of numbers that are loaded */
 
@@ -104,7 +103,33 @@ FUNCTION struct place place(int at, int h, int v) {
 FUNCTION float image(GLOBAL const float *from, int high, int across, int at, int h, int v) {
     return (((unsigned)h < (unsigned)high) & ((unsigned)v < (unsigned)across)) ? from[at] : 0;   /* no branches: vectors have none */
 }
-#define IMAGE(from, high, across, k, col) image(from, high, across, k_at[k] + col_at[col], k_h[k] + col_h[col], k_v[k] + col_v[col])
+#define IMAGE(k, line) image(FROM, HIGH, ACROSS, k_at[k] + line_at[line], k_h[k] + line_h[line], k_v[k] + line_v[line])
+
+#ifdef LOAD_RUNS
+/* Cuts `count` places into runs: of one row, side by side, in one panel, LANES at most. run[i] is the first of run i, and run[runs] is
+ * `count`. 0 when they are too short to be worth it, as with strides. */
+FUNCTION int find_runs(OF_LOCAL const int *at, OF_LOCAL const int *h, OF_LOCAL const int *v, int count, OF_LOCAL int *run) {
+    int runs = 0;
+    for (int i = 0; i < count; i++) {
+        const int goes_on = i % PANEL != 0 && h[i] == h[i - 1] && v[i] == v[i - 1] + 1 && at[i] == at[i - 1] + 1 && i - run[runs - 1] < LANES;
+        if (!goes_on) run[runs++] = i;
+    }
+    run[runs] = count;
+    return runs * 2 <= count ? runs : 0;
+}
+/* A run that begins at (at, h, v), as each of `count` others shifts it: number i of shift o goes to to[o * apart + i]. */
+FUNCTION void load_run(GLOBAL const float *RESTRICT from, int high, int across, int at, int h, int v, int length,
+                       OF_LOCAL const int *RESTRICT o_at, OF_LOCAL const int *RESTRICT o_h, OF_LOCAL const int *RESTRICT o_v, int count,
+                       OF_LOCAL float *RESTRICT to, int apart) {
+    for (int o = 0; o < count; o++) {
+        const int inside = (unsigned)(h + o_h[o]) < (unsigned)high, col = v + o_v[o];
+        GLOBAL const float *line = from + (at + o_at[o]);
+        OF_LOCAL float *out = to + o * apart;
+        for (int i = 0; i < LANES; i++)
+            if (i < length) out[i] = (inside & ((unsigned)(col + i) < (unsigned)across)) ? line[i] : 0;
+    }
+}
+#endif
 
 /* Number i = (channel, kernel row, kernel column) of a kernel over an image; and the place of the image where that of output place i =
  * (sample, row, column) begins. */
@@ -126,27 +151,36 @@ FUNCTION int first_channel(int channels, int places, struct echi_divisor by_plac
     struct echi_window w,
 #define A(row, k) weight[(row0 + (row)) * depth + k0 + (k)]
 #define A_ALONG_K 1
-#define B_K(k) in_kernel(w, k)
-#define B_COL(col) corner(w, col)
-#define B(k, col) IMAGE(x, w.in_h, w.in_w, k, col)
+#define IMAGE_B
+#define FROM x
+#define HIGH w.in_h
+#define ACROSS w.in_w
+#define IMAGE_K(k) in_kernel(w, k)
+#define IMAGE_LINE(col) corner(w, col)
+#define B(k, col) IMAGE(k, col)
 #define B_ALONG_K 0
 #define C_COL(col) first_channel(w.out_c, w.out_h * w.out_w, w.by_out_map, col)
 #define PUT(row, col, at, sum) y[(at) + (row) * (w.out_h * w.out_w)] = rectified((sum) + (has_bias ? bias[row] : 0), relu)
 #include "product.cl"
 
-/* dweight = dy x under the kernel. Rows: output channels. Columns: numbers of a kernel. Summed over output places of all samples, of which
- * each group along z has a part, and sums of its own to put it in. */
+/* dweight = x under the kernel, times dy: turned, so that what lies side by side in the image does so in the tile. Rows: numbers of a
+ * kernel. Columns: output channels. Summed over output places of all samples, of which each group along z has a part, and sums of its own
+ * to put it in. */
 #define PRODUCT conv_backward_weight
 #define PARAMETERS GLOBAL const float *RESTRICT x, GLOBAL const float *RESTRICT dy, GLOBAL float *RESTRICT parts, struct echi_window w,
-#define A_K(k) first_channel(w.out_c, w.out_h * w.out_w, w.by_out_map, k)
-#define A(row, k) dy[a_k[k] + (row0 + (row)) * (w.out_h * w.out_w)]
+#define IMAGE_A
+#define FROM x
+#define HIGH w.in_h
+#define ACROSS w.in_w
+#define IMAGE_K(k) corner(w, k)
+#define IMAGE_LINE(row) in_kernel(w, row)
+#define A(row, k) IMAGE(k, row)
 #define A_ALONG_K 1
-#define B_K(k) corner(w, k)
-#define B_COL(col) in_kernel(w, col)
-#define B(k, col) IMAGE(x, w.in_h, w.in_w, k, col)
-#define B_ALONG_K IMAGES_ALONG_K
-#define C_COL(col) (col)
-#define PUT(row, col, at, sum) parts[(GROUP(2) * rows + (row)) * cols + (at)] = (sum)
+#define PLAIN_K(k) first_channel(w.out_c, w.out_h * w.out_w, w.by_out_map, k)
+#define B(k, col) dy[plain_k[k] + (col0 + (col)) * (w.out_h * w.out_w)]
+#define B_ALONG_K 1
+#define C_COL(col) ((GROUP(2) * cols + (col)) * rows)
+#define PUT(row, col, at, sum) parts[(at) + (row)] = (sum)
 #include "product.cl"
 
 /* Backward, an input place i (counted from the margin's edge) and a kernel place j lead to output place (i - j) / stride, if that has no
@@ -173,12 +207,16 @@ FUNCTION struct place input(struct echi_window w, int j) {
 #define PRODUCT conv_backward_input
 #define PARAMETERS GLOBAL const float *RESTRICT dy, GLOBAL const float *RESTRICT weight, GLOBAL const float *RESTRICT x, int of_relu, \
     GLOBAL float *RESTRICT dx, struct echi_window w,
-#define A_K(k) ((k) + divided(k, w.by_area) * (w.in_c - 1) * (w.kernel_h * w.kernel_w))
-#define A(row, k) weight[a_k[k] + (row0 + (row)) * (w.kernel_h * w.kernel_w)]
+#define PLAIN_K(k) ((k) + divided(k, w.by_area) * (w.in_c - 1) * (w.kernel_h * w.kernel_w))
+#define A(row, k) weight[plain_k[k] + (row0 + (row)) * (w.kernel_h * w.kernel_w)]
 #define A_ALONG_K 1
-#define B_K(k) back(w, k)
-#define B_COL(col) input(w, col)
-#define B(k, col) IMAGE(dy, w.out_h, w.out_w, k, col)
+#define IMAGE_B
+#define FROM dy
+#define HIGH w.out_h
+#define ACROSS w.out_w
+#define IMAGE_K(k) back(w, k)
+#define IMAGE_LINE(col) input(w, col)
+#define B(k, col) IMAGE(k, col)
 #define B_ALONG_K 0
 #define C_COL(col) first_channel(w.in_c, w.in_h * w.in_w, w.by_in_map, col)
 #define PUT(row, col, at, sum) \
