@@ -157,8 +157,90 @@ static void test_memory_that_is_not_there(void **state) {
     assert_int_equal(echi_device_open_on(&changed, 0, 1, &device, &err), ECH_OK);
     assert_int_equal(echi_stack_create_with(device, &echi_stack_gpu, p.layers, p.count, 64, &stack, &err), ECH_E_MEMORY);
     assert_non_null(strstr(err.text, "has 1 MiB"));
+    assert_non_null(strstr(err.text, " take 15729412 bytes"));   /* five of 64 x 3 x 64 x 64 numbers, three of 64, and one */
     assert_int_equal(echi_stack_create_with(device, &echi_stack_gpu, p.layers, p.count, 1, &stack, &err), ECH_OK);
     echi_stack_destroy(stack);
+    echi_device_close(device);
+}
+
+static ech_status gpu_info(int index, struct echi_device_info *out, struct ech_error *err) {
+    ech_status status = echi_backend_opencl.device_info(index, out, err);
+    out->gpu = true;
+    return status;
+}
+
+/* The text as GPUs have it, on whatever is here; and all by one queue, where queues do not wait for each other. */
+static void test_right_answers_otherwise(void **state) {
+    NEEDS_OPENCL;
+    struct ech_error err = {.text = ""};
+    changed.device_info = gpu_info;
+    if (check(&err) != ECH_OK) fail_msg("%s", err.text);
+    changed = echi_backend_opencl;
+    changed.queue_after = NULL;
+    if (check(&err) != ECH_OK) fail_msg("%s", err.text);
+}
+
+static int waits, writes;
+
+static ech_status count_waits(void *impl, void *queue, echi_event event, int64_t deadline, struct ech_error *err) {
+    waits++;
+    return echi_backend_opencl.event_wait(impl, queue, event, deadline, err);
+}
+
+static ech_status count_writes(void *impl, void *queue, void *memory, size_t at, const void *host, size_t bytes, struct ech_error *err) {
+    writes++;
+    return echi_backend_opencl.queue_write(impl, queue, memory, at, host, bytes, err);
+}
+
+/* Parameters go to the device once a version, gradients come back without a wait on the way, and a ReLU is part of what it follows. */
+static void test_what_a_step_waits_for(void **state) {
+    NEEDS_OPENCL;
+    struct ech_error err;
+    struct echi_device *device = NULL;
+    struct echi_stack *stack = NULL;
+    struct echi_buffer *params = NULL, *grads = NULL;
+    struct problem p;
+    float in[12], out[2] = {1, 1};
+    for (int i = 0; i < 12; i++) in[i] = 1;
+    problem_begin(&p, 3, 2, 2);
+    problem_fc(&p, 5, true);
+    problem_relu(&p);
+    problem_fc(&p, 2, true);
+    changed.event_wait = count_waits;
+    changed.queue_write = count_writes;
+    assert_int_equal(echi_device_open_on(&changed, 0, 1, &device, &err), ECH_OK);
+    assert_int_equal(echi_stack_create_with(device, &echi_stack_gpu, p.layers, p.count, 1, &stack, &err), ECH_OK);
+    assert_int_equal(echi_stack_units(stack), 2);
+    assert_string_equal(echi_stack_kernel(stack, 0), "fc+relu opencl");
+    assert_int_equal(echi_buffer_create_pinned(device, p.params * sizeof(float), &params, &err), ECH_OK);
+    assert_int_equal(echi_buffer_create_pinned(device, p.params * sizeof(float), &grads, &err), ECH_OK);
+    float *w = echi_buffer_host(params), *g = echi_buffer_host(grads);
+    for (int version = 0; version < 3; version++) {   /* all weights 1, then 2, which the second step does not see: it is told they are as before */
+        const float stands = version < 2 ? 1 : 2;
+        for (size_t i = 0; i < p.params; i++) w[i] = version == 0 ? 1 : 2;
+        writes = 0;
+        assert_int_equal(echi_stack_input(stack, 1, in, &err), ECH_OK);
+        if (version == 1) assert_int_equal(echi_stack_same_params(stack, &err), ECH_OK);
+        for (int u = 0; u < 2; u++) assert_int_equal(echi_stack_forward(stack, u, params, &err), ECH_OK);
+        assert_int_equal(writes, version == 1 ? 1 : 5);
+        assert_int_equal(echi_stack_output(stack, out, &err), ECH_OK);
+        assert_true(out[0] == 5 * (13 * stands) * stands + stands);
+        out[0] = 1;
+        assert_int_equal(echi_stack_output_grad(stack, out, &err), ECH_OK);
+        for (size_t i = 0; i < p.params; i++) g[i] = -1;
+        waits = 0;
+        for (int u = 1; u >= 0; u--) assert_int_equal(echi_stack_backward(stack, u, params, grads, true, &err), ECH_OK);
+        assert_int_equal(waits, 0);
+        assert_int_equal(echi_stack_grads(stack, 1, &err), ECH_OK);
+        assert_true(echi_stack_grads_there(stack, 1));
+        assert_true(g[p.layers[2].weight_at] == 13 * stands && g[p.layers[2].bias_at] == 1);
+        assert_int_equal(echi_stack_grads(stack, 0, &err), ECH_OK);
+        assert_int_equal(waits, 2);
+        out[1] = out[0];
+    }
+    echi_stack_destroy(stack);
+    echi_buffer_destroy(params);
+    echi_buffer_destroy(grads);
     echi_device_close(device);
 }
 
@@ -195,6 +277,8 @@ int main(void) {
         cmocka_unit_test_setup(test_kernels_that_do_not_compile, begin),
         cmocka_unit_test_setup(test_a_device_that_is_lost, begin),
         cmocka_unit_test_setup(test_memory_that_is_not_there, begin),
+        cmocka_unit_test_setup(test_right_answers_otherwise, begin),
+        cmocka_unit_test_setup(test_what_a_step_waits_for, begin),
         cmocka_unit_test_setup(test_what_is_refused, begin),
     };
     static const struct echi_backend *const bases[] = {&echi_backend_opencl, &echi_backend_cuda};

@@ -67,12 +67,15 @@ static void check_order(enum echi_kernels kernels) {
     assert_fails(echi_stack_output_grad(s, f.out, &err), ECH_E_ARGUMENT, &err, "echi_stack_input");
     assert_fails(echi_stack_backward(s, last, f.params, f.grads, true, &err), ECH_E_ARGUMENT, &err, "echi_stack_input");
     assert_fails(echi_stack_input_grad(s, f.in, &err), ECH_E_ARGUMENT, &err, "echi_stack_input");
+    assert_fails(echi_stack_same_params(s, &err), ECH_E_ARGUMENT, &err, "echi_stack_input");
+    assert_fails(echi_stack_grads(s, last, &err), ECH_E_ARGUMENT, &err, "echi_stack_input");
 
     /* Units in order, each once. */
     assert_int_equal(echi_stack_input(s, 4, f.in, &err), ECH_OK);
     assert_fails(echi_stack_forward(s, 1, f.params, &err), ECH_E_ARGUMENT, &err, "in order");
     assert_int_equal(echi_stack_forward(s, 0, f.params, &err), ECH_OK);
     assert_fails(echi_stack_forward(s, 0, f.params, &err), ECH_E_ARGUMENT, &err, "in order");
+    assert_fails(echi_stack_same_params(s, &err), ECH_E_ARGUMENT, &err, "right after");
     assert_fails(echi_stack_output(s, f.out, &err), ECH_E_ARGUMENT, &err, "echi_stack_forward");
     assert_fails(echi_stack_loss(s, f.labels, 1, &f.loss, &f.correct, &err), ECH_E_ARGUMENT, &err, "echi_stack_forward");
 
@@ -87,9 +90,14 @@ static void check_order(enum echi_kernels kernels) {
     assert_fails(echi_stack_output(s, f.out, &err), ECH_E_ARGUMENT, &err, "already");
     assert_fails(echi_stack_backward(s, 0, f.params, f.grads, true, &err), ECH_E_ARGUMENT, &err, "last to the first");
 
+    assert_fails(echi_stack_grads(s, last, &err), ECH_E_ARGUMENT, &err, "echi_stack_backward");
+
     /* Backward without the gradient of the input ends there. */
     assert_int_equal(echi_stack_backward(s, last, f.params, f.grads, false, &err), ECH_OK);
     assert_fails(echi_stack_backward(s, last - 1, f.params, f.grads, true, &err), ECH_E_ARGUMENT, &err, "need_input_grad");
+    assert_true(echi_stack_grads_there(s, last));   /* on the host */
+    assert_int_equal(echi_stack_grads(s, last, &err), ECH_OK);
+    assert_fails(echi_stack_grads(s, last - 1, &err), ECH_E_ARGUMENT, &err, "echi_stack_backward");
 
     /* A whole step still works, and its end is an end. */
     go_forward(&f);

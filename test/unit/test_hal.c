@@ -287,6 +287,59 @@ static void test_many_events(void **state) {
     }
 }
 
+/* A queue that waits for another sees what that has written, though it was given its work at once; the host waits for nothing. */
+static void test_a_queue_behind_another(void **state) {
+    (void)state;
+    struct ech_error err;
+    struct echi_device_info info;
+    char spec[32];
+    enum { BYTES = 1 << 24, TIMES = 8 };
+    uint8_t *bytes = malloc(BYTES);
+    memset(bytes, 7, BYTES);
+    for (int i = 0; echi_device_at(i, spec, sizeof spec, &info); i++) {
+        struct echi_device *device = NULL, *other = NULL;
+        struct echi_queue *first = NULL, *later = NULL, *strange = NULL;
+        struct echi_buffer *a = NULL, *b = NULL;
+        echi_event event = 0;
+        uint8_t last = 0;
+        assert_int_equal(echi_device_open(spec, 1, &device, &err), ECH_OK);
+        assert_int_equal(echi_queue_create(device, &first, &err), ECH_OK);
+        assert_int_equal(echi_queue_create(device, &later, &err), ECH_OK);
+        assert_int_equal(echi_queue_event(first, &event, &err), ECH_OK);
+        const ech_status status = echi_queue_after(later, first, event, &err);
+        if (status == ECH_E_UNSUPPORTED) {   /* a device need not */
+            echi_queue_destroy(first);
+            echi_queue_destroy(later);
+            echi_device_close(device);
+            continue;
+        }
+        assert_int_equal(status, ECH_OK);
+        assert_int_equal(echi_buffer_create(device, BYTES, &a, &err), ECH_OK);
+        assert_int_equal(echi_buffer_create(device, BYTES, &b, &err), ECH_OK);
+        assert_int_equal(echi_queue_write(first, a, 0, bytes, BYTES, &err), ECH_OK);
+        for (int k = 0; k < TIMES; k++) assert_int_equal(echi_queue_copy(first, b, 0, a, 0, BYTES, &err), ECH_OK);
+        assert_int_equal(echi_queue_event(first, &event, &err), ECH_OK);
+        assert_int_equal(echi_queue_after(later, first, event, &err), ECH_OK);
+        assert_int_equal(echi_queue_read(later, b, BYTES - 1, &last, 1, &err), ECH_OK);
+        wait_for_all(later);
+        assert_int_equal(last, 7);
+        assert_true(echi_event_done(first, event));
+        assert_fails(echi_queue_after(later, first, event + 1, &err), ECH_E_ARGUMENT, &err, "was not taken");
+        assert_fails(echi_queue_after(later, NULL, event, &err), ECH_E_ARGUMENT, &err, "NULL");
+        assert_int_equal(echi_device_open(spec, 1, &other, &err), ECH_OK);
+        assert_int_equal(echi_queue_create(other, &strange, &err), ECH_OK);
+        assert_fails(echi_queue_after(strange, first, event, &err), ECH_E_ARGUMENT, &err, "two devices");
+        echi_queue_destroy(strange);
+        echi_device_close(other);
+        echi_queue_destroy(first);
+        echi_queue_destroy(later);
+        echi_buffer_destroy(a);
+        echi_buffer_destroy(b);
+        echi_device_close(device);
+    }
+    free(bytes);
+}
+
 /* --- programs kept from run to run --- */
 
 static const struct echi_backend *keeper;   /* whose programs are kept */
@@ -531,6 +584,7 @@ static void assert_unsupported_everywhere(const struct echi_backend *backend) {
     assert_fails(echi_queue_copy(queue, buffer, 0, buffer, 4, 4, &err), ECH_E_UNSUPPORTED, &err, "queue_copy");
     assert_fails(echi_queue_run(queue, add_one, &value, &err), ECH_E_UNSUPPORTED, &err, "queue_run");
     assert_fails(echi_queue_event(queue, &event, &err), ECH_E_UNSUPPORTED, &err, "queue_event");
+    assert_fails(echi_queue_after(queue, queue, 0, &err), ECH_E_UNSUPPORTED, &err, "queue_after");
     assert_fails(echi_event_wait(queue, 0, 0, &err), ECH_E_UNSUPPORTED, &err, "event_wait");
     assert_false(echi_event_done(queue, 0));
     assert_int_equal(value, 0);
@@ -569,6 +623,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_device),
         cmocka_unit_test(test_many_events),
+        cmocka_unit_test(test_a_queue_behind_another),
         cmocka_unit_test(test_kept_programs),
         cmocka_unit_test(test_a_card_that_two_have),
         cmocka_unit_test(test_cpu_is_always_there),
