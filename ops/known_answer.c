@@ -35,6 +35,9 @@ static const struct problem problems[] = {
     {"softmax_cross_entropy", {7, 3, 3}, 1, true, {{ECHI_OP_FC, 10, 0, 0, 0, 0}}},
     {"conv2d, relu and max_pool as one", {3, 10, 10}, 3, false,
      {{ECHI_OP_CONV2D, 6, 5, 1, 2, 0}, {ECHI_OP_RELU, 0, 0, 0, 0, 0}, {ECHI_OP_MAX_POOL, 0, 2, 2, 0, 0}}},
+    {"conv2d, relu and add as one", {5, 6, 7}, 5, false,   /* what a ReLU gives is taken twice */
+     {{ECHI_OP_CONV2D, 5, 3, 1, 1, 0}, {ECHI_OP_RELU, 0, 0, 0, 0, 0}, {ECHI_OP_CONV2D, 5, 3, 1, 1, 0}, {ECHI_OP_ADD, 0, 0, 0, 0, 0},
+      {ECHI_OP_RELU, 0, 0, 0, 0, 0}}},
     {"conv2d, batch_norm, relu, max_pool and fc as one", {3, 9, 9}, 5, true,
      {{ECHI_OP_CONV2D, 9, 3, 1, 1, 0}, {ECHI_OP_BATCH_NORM, 0, 0, 0, 0, 0}, {ECHI_OP_RELU, 0, 0, 0, 0, 0},
       {ECHI_OP_MAX_POOL, 0, 3, 2, 1, 0}, {ECHI_OP_FC, 10, 0, 0, 0, 0}}},

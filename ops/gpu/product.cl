@@ -49,7 +49,7 @@ KERNEL(PRODUCT_ITEMS) PRODUCT(PARAMETERS int rows, int cols, int depth, int slic
     }
 #endif
 #if defined(LOAD_RUNS) && defined(IMAGE_B)
-    runs = find_runs(line_at, line_h, line_v, cols - col0 < TILE_COLS ? cols - col0 : TILE_COLS, run);
+    runs = find_runs(line_v, cols - col0 < TILE_COLS ? cols - col0 : TILE_COLS, run);
 #endif
     for (int k0 = from; k0 < end; k0 += STEP) {
 #if defined(PLAIN_K) || defined(IMAGE_K)
@@ -65,7 +65,7 @@ KERNEL(PRODUCT_ITEMS) PRODUCT(PARAMETERS int rows, int cols, int depth, int slic
         }
 #endif
 #if defined(LOAD_RUNS) && defined(IMAGE_A)
-        runs = find_runs(k_at, k_h, k_v, STEPS_HERE, run);
+        runs = find_runs(k_v, STEPS_HERE, run);
 #endif
         WAIT;   /* also for the last product, which reads what is loaded now */
 #if defined(LOAD_RUNS) && defined(IMAGE_A)

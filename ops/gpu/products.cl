@@ -106,12 +106,12 @@ FUNCTION float image(GLOBAL const float *from, int high, int across, int at, int
 #define IMAGE(k, line) image(FROM, HIGH, ACROSS, k_at[k] + line_at[line], k_h[k] + line_h[line], k_v[k] + line_v[line])
 
 #ifdef LOAD_RUNS
-/* Cuts `count` places into runs: of one row, side by side, in one panel, LANES at most. run[i] is the first of run i, and run[runs] is
- * `count`. 0 when they are too short to be worth it, as with strides. */
-FUNCTION int find_runs(OF_LOCAL const int *at, OF_LOCAL const int *h, OF_LOCAL const int *v, int count, OF_LOCAL int *run) {
+/* Cuts `count` places, at columns v, into runs: side by side, in one panel, LANES at most. With a new row the column falls back, so that a
+ * run lies in one. run[i] is the first of run i, and run[runs] is `count`. 0 when they are too short to be worth it, as with strides. */
+FUNCTION int find_runs(OF_LOCAL const int *v, int count, OF_LOCAL int *run) {
     int runs = 0;
     for (int i = 0; i < count; i++) {
-        const int goes_on = i % PANEL != 0 && h[i] == h[i - 1] && v[i] == v[i - 1] + 1 && at[i] == at[i - 1] + 1 && i - run[runs - 1] < LANES;
+        const int goes_on = i % PANEL != 0 && v[i] == v[i - 1] + 1 && i - run[runs - 1] < LANES;
         if (!goes_on) run[runs++] = i;
     }
     run[runs] = count;
