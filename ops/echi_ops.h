@@ -148,7 +148,8 @@ ech_status echi_stack_output_grad(struct echi_stack *stack, const echi_real *row
 ech_status echi_stack_backward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
                                bool need_input_grad, struct ech_error *err);
 /* The gradients of units that have gone backward may still be on their way from the device, while it computes the next unit's. Waits until
- * those of `unit`, and of all units behind it, lie in the `grads` that they were given; before the next input. On the host they do at once. */
+ * those of `unit`, and of all units behind it, lie in the `grads` that they were given; before the next input. On the host they do at
+ * once. */
 ech_status echi_stack_grads(struct echi_stack *stack, int unit, struct ech_error *err);
 /* Do those of `unit` already? True where something went wrong: echi_stack_grads says what. */
 bool echi_stack_grads_there(const struct echi_stack *stack, int unit);

@@ -10,5 +10,6 @@ struct echi_window {
     int out_c, out_h, out_w;
     int kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
     int far_h, far_w;            /* farther than any row (column) of the output is from another: products.cl, step_back */
-    struct echi_divisor by_in_c, by_in_map, by_in_w, by_out_map, by_out_w, by_area, by_kernel_w, by_stride_h, by_stride_w;   /* map: h w; area: the kernel's */
+    struct echi_divisor by_in_c, by_in_map, by_in_w, by_out_map, by_out_w;   /* map: h times w */
+    struct echi_divisor by_area, by_kernel_w, by_stride_h, by_stride_w;      /* area: kernel_h times kernel_w */
 };

@@ -18,11 +18,12 @@
 
 #define PATIENCE ((int64_t)120 * 1000000000)   /* for what a device has to do at once: it has hung if it takes longer */
 
+/* Products first. */
 #define KERNELS(X)                                                                                                                    \
-    X(fc_forward) X(fc_backward_weight) X(fc_backward_input) X(conv_forward) X(conv_backward_weight) X(conv_backward_input) X(sum_parts) X(relu_forward) X(relu_backward)           \
-    X(tanh_forward) X(tanh_backward) X(add) X(add_relu) X(multiply) X(max_pool_forward) X(max_pool_backward) X(avg_pool_forward)                  \
-    X(avg_pool_backward) X(sum_channels) X(norm_statistics) X(norm_forward) X(norm_backward_params) X(norm_backward_input)            \
-    X(softmax_loss)
+    X(fc_forward) X(fc_backward_weight) X(fc_backward_input) X(conv_forward) X(conv_backward_weight) X(conv_backward_input)           \
+    X(sum_parts) X(relu_forward) X(relu_backward) X(tanh_forward) X(tanh_backward) X(add) X(add_relu) X(multiply)                     \
+    X(max_pool_forward) X(max_pool_backward) X(avg_pool_forward) X(avg_pool_backward) X(sum_channels) X(norm_statistics)              \
+    X(norm_forward) X(norm_backward_params) X(norm_backward_input) X(softmax_loss)
 enum kernel {
 #define ENUM(name) K_##name,
     KERNELS(ENUM)
@@ -135,7 +136,7 @@ static void copy(struct gpu *g, struct echi_buffer *to, const struct echi_buffer
 static void *staged(const struct gpu *g, size_t at) { return (uint8_t *)echi_buffer_host(g->staging) + at; }
 
 static void launch(struct gpu *g, enum kernel k, size_t x, size_t y, size_t z, const struct echi_argument *args, size_t count) {
-    const struct echi_launch how = {{x, y, z}, k <= K_conv_backward_input ? g->tile.items : ECHI_GPU_ITEMS};   /* products come first */
+    const struct echi_launch how = {{x, y, z}, k <= K_conv_backward_input ? g->tile.items : ECHI_GPU_ITEMS};
     g->busy = true;
     if (fine(g)) g->status = echi_queue_launch(g->queue, g->kernel[k], args, (int)count, &how, &g->err);
 }
@@ -172,8 +173,8 @@ static struct echi_divisor divisor(int d) {
 
 static struct echi_window window_of(const struct echi_layer *l, int n) {
     const bool moves = l->stride_h > 0;   /* it has a window */
-    struct echi_window w = {.n = n, .in_c = l->in.c, .in_h = l->in.h, .in_w = l->in.w, .out_c = l->out.c, .out_h = l->out.h, .out_w = l->out.w,
-                            .kernel_h = l->kernel_h, .kernel_w = l->kernel_w, .stride_h = l->stride_h, .stride_w = l->stride_w,
+    struct echi_window w = {.n = n, .in_c = l->in.c, .in_h = l->in.h, .in_w = l->in.w, .out_c = l->out.c, .out_h = l->out.h,
+                            .out_w = l->out.w, .kernel_h = l->kernel_h, .kernel_w = l->kernel_w, .stride_h = l->stride_h, .stride_w = l->stride_w,
                             .pad_h = l->pad_h, .pad_w = l->pad_w};
     w.far_h = l->in.h + l->pad_h + l->kernel_h + l->out.h;
     w.far_w = l->in.w + l->pad_w + l->kernel_w + l->out.w;
@@ -273,8 +274,20 @@ static ech_status check_memory(struct gpu *g, size_t max_n, struct ech_error *er
     g->counting = false;
     if (info->memory == 0 || g->bytes <= info->memory) return ECH_OK;
     return echi_fail(err, ECH_E_MEMORY, "stack.create",
-                     "%s has %zu MiB of memory, and activations and parameters of %zu samples a step take %zu bytes; use fewer samples a step",
+                     "%s has %zu MiB of memory, and activations and parameters of %zu samples a step take %zu bytes; use fewer samples",
                      info->name, info->memory >> 20, max_n, g->bytes);
+}
+
+/* step_back() of products.cl counts with these. */
+static ech_status check_strides(const struct gpu *g, struct ech_error *err) {
+    for (int i = 0; i < g->count; i++) {
+        const struct echi_layer *l = &g->layers[i];
+        const struct echi_window w = window_of(l, 1);
+        if (l->op == ECHI_OP_CONV2D && ((int64_t)w.far_h * l->stride_h > INT32_MAX || (int64_t)w.far_w * l->stride_w > INT32_MAX))
+            return echi_fail_at(err, ECH_E_UNSUPPORTED, "stack.create", -1, l->name,
+                                "layer '%s' takes longer strides through larger images than kernels can count; give --device cpu", l->name);
+    }
+    return ECH_OK;
 }
 
 /* A place of `floats` in staging, in a line of its own. */
@@ -351,7 +364,8 @@ static ech_status gpu_create(struct echi_device *device, const struct echi_layer
     }
     memcpy(g->layers, layers, (size_t)count * sizeof *layers);
     make_units(g);
-    status = open_kernels(g, err);
+    status = check_strides(g, err);
+    if (status == ECH_OK) status = open_kernels(g, err);
     if (status == ECH_OK) status = open_queues(g, err);
     if (status == ECH_OK) status = check_memory(g, (size_t)max_n, err);
     if (status == ECH_OK) status = make_buffers(g, (size_t)max_n, err);
@@ -577,7 +591,8 @@ static bool gpu_grads(void *state, int unit, bool waits) {
     if (!waits && !echi_event_done(g->copies, own->event)) return false;
     wait_for(g, g->copies, own->event);
     const echi_real *stats = staged(g, own->staged);
-    if (l->running > 0 && g->trains && fine(g)) echi_norm_running_grad(l, g->n, own->params, stats, stats + l->in.c, g->of_round, own->grads);
+    if (l->running > 0 && g->trains && fine(g))
+        echi_norm_running_grad(l, g->n, own->params, stats, stats + l->in.c, g->of_round, own->grads);
     else if (l->running > 0) memset(own->grads + l->running_at, 0, l->running * sizeof *own->grads);
     own->owed = false;
     return true;
@@ -595,8 +610,8 @@ static void conv_backward_input(struct gpu *g, const struct echi_layer *l, const
 static void fc_backward_input(struct gpu *g, const struct echi_layer *l, const struct own *own, const struct border *from,
                               struct echi_buffer *dy, struct echi_buffer *dx) {
     const size_t in = echi_shape_size(l->in), out = (size_t)l->out.c;
-    LAUNCH_PRODUCT(g, K_fc_backward_input, (size_t)g->n, in, out, 1, BUFFER(dy), BUFFER(own->weight), BUFFER(from->value), INT(from->of_relu),
-                   BUFFER(dx));
+    LAUNCH_PRODUCT(g, K_fc_backward_input, (size_t)g->n, in, out, 1, BUFFER(dy), BUFFER(own->weight), BUFFER(from->value),
+                   INT(from->of_relu), BUFFER(dx));
 }
 
 static void norm_backward_input(struct gpu *g, const struct echi_layer *l, const struct own *own, const struct border *from,
@@ -630,7 +645,8 @@ static void input_backward(struct gpu *g, int i, struct echi_buffer *dy) {
     case ECHI_OP_CONV2D: conv_backward_input(g, l, own, from, dy, dx), rectified = true; break;
     case ECHI_OP_FC: fc_backward_input(g, l, own, from, dy, dx), rectified = true; break;
     case ECHI_OP_MAX_POOL:
-        LAUNCH_EACH(g, K_max_pool_backward, count, BUFFER(extra), BUFFER(dy), BUFFER(from->value), INT(from->of_relu), BUFFER(dx), WINDOW(w));
+        LAUNCH_EACH(g, K_max_pool_backward, count, BUFFER(extra), BUFFER(dy), BUFFER(from->value), INT(from->of_relu), BUFFER(dx),
+                    WINDOW(w));
         rectified = true;
         break;
     case ECHI_OP_GLOBAL_AVG_POOL:

@@ -18,13 +18,16 @@ FUNCTION struct inside inside_of(struct echi_window w, int oh, int ow) {
 FUNCTION int first_window(int at, int pad, int side, struct echi_divisor by_stride) {
     return at + pad >= side ? divided(at + pad - side, by_stride) + 1 : 0;
 }
-FUNCTION int end_window(int at, int pad, int windows, struct echi_divisor by_stride) { return least(divided(at + pad, by_stride) + 1, windows); }
+FUNCTION int end_window(int at, int pad, int windows, struct echi_divisor by_stride) {
+    return least(divided(at + pad, by_stride) + 1, windows);
+}
 
 /* Also writes where each number came from: its place in the map. The first of equal ones in row order; a NaN counts as larger than
  * anything. */
 KERNEL(ITEMS) max_pool_forward(GLOBAL const float *x, GLOBAL float *y, GLOBAL int *chosen, struct echi_window w, int count) {
     if (AT >= count) return;
-    const int map = divided(AT, w.by_out_map), rest = AT - map * w.out_h * w.out_w, oh = divided(rest, w.by_out_w), ow = rest - oh * w.out_w;
+    const int map = divided(AT, w.by_out_map), rest = AT - map * w.out_h * w.out_w;
+    const int oh = divided(rest, w.by_out_w), ow = rest - oh * w.out_w;
     const struct inside in = inside_of(w, oh, ow);
     GLOBAL const float *from = x + map * w.in_h * w.in_w;
     int best = in.h * w.in_w + in.v;
@@ -53,7 +56,8 @@ KERNEL(ITEMS) max_pool_backward(GLOBAL const int *chosen, GLOBAL const float *dy
 
 KERNEL(ITEMS) avg_pool_forward(GLOBAL const float *x, GLOBAL float *y, struct echi_window w, int count) {
     if (AT >= count) return;
-    const int map = divided(AT, w.by_out_map), rest = AT - map * w.out_h * w.out_w, oh = divided(rest, w.by_out_w), ow = rest - oh * w.out_w;
+    const int map = divided(AT, w.by_out_map), rest = AT - map * w.out_h * w.out_w;
+    const int oh = divided(rest, w.by_out_w), ow = rest - oh * w.out_w;
     const struct inside in = inside_of(w, oh, ow);
     float sum = 0;
     for (int h = in.h; h < in.h_end; h++)

@@ -5,7 +5,7 @@
  *   A_ALONG_K, B_ALONG_K     neighbours in memory are neighbours along k, not along row (col): decides which work-item loads which number
  *   PLAIN_K(k)               if A or B needs it: what a k of the matrix has to say about where a number lies. It finds that in plain_k[k]
  *   IMAGE_A or IMAGE_B       if one of them is found in an image; then also
- *   IMAGE_K(k), IMAGE_LINE   what a k, and a row of A (column of B), has to say about where: a struct place each. A (B) finds them by IMAGE()
+ *   IMAGE_K(k), IMAGE_LINE   what a k, and a row of A (column of B), has to say about where: a struct place each. IMAGE() finds them
  *   FROM, HIGH, ACROSS       the image, its rows and columns
  *   C_COL(col)               what a column of the matrix has to say about where a sum goes
  *   PUT(row, col, at, sum)   what becomes of a sum, of that row and column of the matrix; at: what C_COL said
@@ -44,7 +44,8 @@ KERNEL(PRODUCT_ITEMS) PRODUCT(PARAMETERS int rows, int cols, int depth, int slic
     wide sums[BLOCKS][ROWS][COLS];
 #ifdef IMAGE_K
     for (int line = ITEM; line < LINES; line += PRODUCT_ITEMS) {
-        const struct place p = IMAGE_LINE(LINE_0 + line < LINES_ALL ? LINE_0 + line : 0);   /* a sum of one that is not there goes nowhere */
+        /* What becomes of one that is not there goes nowhere. */
+        const struct place p = IMAGE_LINE(LINE_0 + line < LINES_ALL ? LINE_0 + line : 0);
         line_at[line] = p.at, line_h[line] = p.h, line_v[line] = p.v;
     }
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The products of matrices that layers are made of. A convolution is one whose matrices are never written down: each number is found in the
  * image when it is needed ("implicit GEMM": Chetlur et al., "cuDNN", arXiv 1410.0759, section 3.1). */
-#ifdef CPU                       /* a group is one item: nothing of a group's items is done at once, and each has to be brought back and kept */
+#ifdef CPU                       /* a group is one item: nothing that items do is done at once, and each would have sums to keep */
 #define PRODUCT_ITEMS 1
 #define TILE_ROWS 128            /* rows and columns of C that a group computes */
 #define TILE_COLS 256
@@ -46,19 +46,12 @@ typedef float wide;
 #endif
 #define SPREAD(most) (PRODUCT_ITEMS < (most) ? PRODUCT_ITEMS : (most))   /* items along a row of numbers that are loaded */
 
-/* Quotient of i >= 0. */
-FUNCTION int divided(int i, struct echi_divisor by) { return (int)(((unsigned long)(unsigned)i * by.multiply) >> by.shift); }   /* 64 bits in both languages */
-
-/* What goes into memory in the place of a sum: behind a ReLU (a NaN stays one); and backward through one, whose output there is y. Where a
- * layer takes what a ReLU gave (of_relu), its gradient goes through that ReLU before it is written. */
-FUNCTION float rectified(float sum, int relu) { return relu && sum <= 0 ? 0 : sum; }
-FUNCTION float rectified_back(float sum, float y, int relu) { return relu && y <= 0 ? 0 : sum; }
-
 /* --- fully connected layers: x [n][in], weight [out][in], y [n][out] --- */
 
 /* y = bias + x weight^T, n x out, summed over in. */
 #define PRODUCT fc_forward
-#define PARAMETERS GLOBAL const float *RESTRICT x, GLOBAL const float *RESTRICT weight, GLOBAL const float *RESTRICT bias, int has_bias, int relu, GLOBAL float *RESTRICT y,
+#define PARAMETERS GLOBAL const float *RESTRICT x, GLOBAL const float *RESTRICT weight, GLOBAL const float *RESTRICT bias, int has_bias, \
+    int relu, GLOBAL float *RESTRICT y,
 #define A(row, k) x[(row0 + (row)) * depth + k0 + (k)]
 #define A_ALONG_K 1
 #define B(k, col) weight[(col0 + (col)) * depth + k0 + (k)]
@@ -134,7 +127,8 @@ FUNCTION void load_run(GLOBAL const float *RESTRICT from, int high, int across, 
 /* Number i = (channel, kernel row, kernel column) of a kernel over an image; and the place of the image where that of output place i =
  * (sample, row, column) begins. */
 FUNCTION struct place in_kernel(struct echi_window w, int i) {
-    const int c = divided(i, w.by_area), rest = i - c * w.kernel_h * w.kernel_w, h = divided(rest, w.by_kernel_w), v = rest - h * w.kernel_w;
+    const int c = divided(i, w.by_area), rest = i - c * w.kernel_h * w.kernel_w;
+    const int h = divided(rest, w.by_kernel_w), v = rest - h * w.kernel_w;
     return place((c * w.in_h + h) * w.in_w + v, h, v);
 }
 FUNCTION struct place corner(struct echi_window w, int i) {
@@ -143,11 +137,14 @@ FUNCTION struct place corner(struct echi_window w, int i) {
     return place((sample * w.in_c * w.in_h + h) * w.in_w + v, h, v);
 }
 /* Place i of [n][places], in channel 0 of [n][channels][places]. */
-FUNCTION int first_channel(int channels, int places, struct echi_divisor by_places, int i) { return i + divided(i, by_places) * (channels - 1) * places; }
+FUNCTION int first_channel(int channels, int places, struct echi_divisor by_places, int i) {
+    return i + divided(i, by_places) * (channels - 1) * places;
+}
 
 /* y = bias + weight x under the kernel. Rows: output channels. Columns: output places of all samples. */
 #define PRODUCT conv_forward
-#define PARAMETERS GLOBAL const float *RESTRICT x, GLOBAL const float *RESTRICT weight, GLOBAL const float *RESTRICT bias, int has_bias, int relu, GLOBAL float *RESTRICT y, \
+#define PARAMETERS GLOBAL const float *RESTRICT x, GLOBAL const float *RESTRICT weight, GLOBAL const float *RESTRICT bias, int has_bias, \
+    int relu, GLOBAL float *RESTRICT y, \
     struct echi_window w,
 #define A(row, k) weight[(row0 + (row)) * depth + k0 + (k)]
 #define A_ALONG_K 1
@@ -192,9 +189,10 @@ FUNCTION int step_back(int i, int stride, struct echi_divisor by, int far) {
 /* Number i = (output channel, kernel row, kernel column) of the kernels, which leads from input place j = (sample, row, column) back to an
  * output. */
 FUNCTION struct place back(struct echi_window w, int i) {
-    const int c = divided(i, w.by_area), rest = i - c * w.kernel_h * w.kernel_w, h = divided(rest, w.by_kernel_w), v = rest - h * w.kernel_w;
-    return place((c * w.out_h - divided(h, w.by_stride_h)) * w.out_w - divided(v, w.by_stride_w), -step_back(h, w.stride_h, w.by_stride_h, w.far_h),
-                 -step_back(v, w.stride_w, w.by_stride_w, w.far_w));
+    const int c = divided(i, w.by_area), rest = i - c * w.kernel_h * w.kernel_w;
+    const int h = divided(rest, w.by_kernel_w), v = rest - h * w.kernel_w;
+    return place((c * w.out_h - divided(h, w.by_stride_h)) * w.out_w - divided(v, w.by_stride_w),
+                 -step_back(h, w.stride_h, w.by_stride_h, w.far_h), -step_back(v, w.stride_w, w.by_stride_w, w.far_w));
 }
 FUNCTION struct place input(struct echi_window w, int j) {
     const int sample = divided(j, w.by_in_map), rest = j - sample * w.in_h * w.in_w, row = divided(rest, w.by_in_w);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products of matrices on the first OpenCL device, all in its memory: those of a fully connected layer, n x n x n, ours and CLBlast's in turn.
+ * Products of matrices on the first OpenCL device, all in its memory: those of a fully connected layer, n x n x n, ours and CLBlast's in
+ * turn.
  *
  *     bench_opencl LIBRARY    a table: milliseconds and GFLOP/s of ours and of CLBlast's, medians, and the median of their ratios
  *     bench_opencl            ours alone */
@@ -69,8 +70,8 @@ static double theirs(struct bench *b, int part) {
     const struct echi_opencl_calls *cl = &echi_opencl_runtime()->cl;
     const size_t n = (size_t)b->n;
     const int64_t start = echi_now();
-    const int code = b->sgemm(ROWS, part == 2 ? TURNED : AS_IT_IS, part == 0 ? TURNED : AS_IT_IS, n, n, n, 1, b->a->memory, 0, n, b->b->memory,
-                              0, n, 0, b->c->memory, 0, n, &b->theirs, NULL);
+    const int code = b->sgemm(ROWS, part == 2 ? TURNED : AS_IT_IS, part == 0 ? TURNED : AS_IT_IS, n, n, n, 1, b->a->memory, 0, n,
+                              b->b->memory, 0, n, 0, b->c->memory, 0, n, &b->theirs, NULL);
     cl->clFinish(b->theirs);
     if (code != 0) {
         fprintf(stderr, "CLBlast answers %d\n", code);

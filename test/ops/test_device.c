@@ -215,7 +215,7 @@ static void test_what_a_step_waits_for(void **state) {
     assert_int_equal(echi_buffer_create_pinned(device, p.params * sizeof(float), &params, &err), ECH_OK);
     assert_int_equal(echi_buffer_create_pinned(device, p.params * sizeof(float), &grads, &err), ECH_OK);
     float *w = echi_buffer_host(params), *g = echi_buffer_host(grads);
-    for (int version = 0; version < 3; version++) {   /* all weights 1, then 2, which the second step does not see: it is told they are as before */
+    for (int version = 0; version < 3; version++) {   /* all weights 1, then 2: the second step, told that they are as before, has not seen it */
         const float stands = version < 2 ? 1 : 2;
         for (size_t i = 0; i < p.params; i++) w[i] = version == 0 ? 1 : 2;
         writes = 0;
