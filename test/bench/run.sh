@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What `make bench` runs: the machine, then each bench in turn. Each can be run alone, too.
-#   make bench ONLY="step cluster"     of: step, product, conv, threads, accuracy, accuracy_nets, mnist99, cluster, sim_live, memory, net, crypto, record
+#   make bench ONLY="step cluster"     of: step, product, opencl, conv, threads, accuracy, accuracy_nets, mnist99, cluster, sim_live, memory, net, crypto, record
 # What is printed is also kept in build/bench/bench.txt.
 source "$(dirname "$0")/common.sh"
 here=$root/test/bench
@@ -35,17 +35,17 @@ rank 0 of four, gssp, head apart:--local 4 --sync gssp"
 bench() {
     case $1 in
     step) bash "$here/step.sh" ;;
-    accuracy | accuracy_nets | mnist99 | cluster | product | conv | threads | sim_live | net | record) bash "$here/$1.sh" ;;
+    accuracy | accuracy_nets | mnist99 | cluster | product | opencl | conv | threads | sim_live | net | record) bash "$here/$1.sh" ;;
     memory) memory ;;
     crypto | sim) "$B/test/bench/bench_$1" ;;
-    *) echo "there is no bench '$1': step, product, conv, threads, accuracy, accuracy_nets, mnist99, cluster, sim_live, sim, memory, net, crypto, record"; return 2 ;;
+    *) echo "there is no bench '$1': step, product, opencl, conv, threads, accuracy, accuracy_nets, mnist99, cluster, sim_live, sim, memory, net, crypto, record"; return 2 ;;
     esac
 }
 
 main() {
     local name status failed=
     machine
-    for name in ${ONLY:-step mnist99 product conv threads memory accuracy cluster sim_live sim net crypto record}; do
+    for name in ${ONLY:-step mnist99 product opencl conv threads memory accuracy cluster sim_live sim net crypto record}; do
         printf '\n== %s\n' "$name"
         status=0
         bench "$name" || status=$?
