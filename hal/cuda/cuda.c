@@ -261,6 +261,22 @@ static CUresult state_of(const struct echi_cuda_device *d, const struct cuda_que
     return code;
 }
 
+static ech_status event_unknown(const struct cuda_queue *q, const char *operation, echi_event event, struct ech_error *err) {
+    return echi_fail(err, ECH_E_ARGUMENT, operation, "event %llu was not taken from this queue, which is at %llu", (unsigned long long)event,
+                     (unsigned long long)q->taken);
+}
+
+/* An older mark than those kept is waited for as the oldest of them. */
+static ech_status cuda_queue_after(void *impl, void *queue, void *other, echi_event event, struct ech_error *err) {
+    const struct echi_cuda_device *d = impl;
+    const struct cuda_queue *first = other;
+    if (event > first->taken) return event_unknown(first, "queue.after", event, err);
+    if (event + MARKS <= first->taken) event = first->taken - MARKS + 1;
+    CUresult code;
+    ECHI_CUDA_IN(d, code, d->cu->cuStreamWaitEvent(((struct cuda_queue *)queue)->stream, first->mark[event % MARKS], 0));
+    return submitted(d, code, "queue.after", "a queue that waits for another", err);
+}
+
 static bool cuda_event_done(void *impl, void *queue, echi_event event) { return state_of(impl, queue, event) == CUDA_SUCCESS; }
 
 /* CUDA waits without a deadline only, so this looks again and again: at once while a wait is short, as most are, for a sleep is longer than
@@ -271,9 +287,7 @@ static bool cuda_event_done(void *impl, void *queue, echi_event event) { return 
 static ech_status cuda_event_wait(void *impl, void *queue, echi_event event, int64_t deadline, struct ech_error *err) {
     const struct echi_cuda_device *d = impl;
     const struct cuda_queue *q = queue;
-    if (event > q->taken)
-        return echi_fail(err, ECH_E_ARGUMENT, "event.wait", "event %llu was not taken from this queue, which is at %llu",
-                         (unsigned long long)event, (unsigned long long)q->taken);
+    if (event > q->taken) return event_unknown(q, "event.wait", event, err);
     const int64_t began = echi_now();
     for (int64_t pause = LOOK_FIRST;;) {
         const CUresult code = state_of(d, q, event);
@@ -315,6 +329,7 @@ const struct echi_backend echi_backend_cuda = {
     .kernel_destroy = echi_cuda_kernel_destroy,
     .queue_launch = cuda_queue_launch,
     .queue_event = cuda_queue_event,
+    .queue_after = cuda_queue_after,
     .event_done = cuda_event_done,
     .event_wait = cuda_event_wait,
 };

@@ -70,6 +70,7 @@ enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1, NVRTC_ERROR_INVALID_OPT
     X(CUresult, cuStreamCreate, (CUstream *, unsigned))                                                                           \
     X(CUresult, cuStreamDestroy_v2, (CUstream))                                                                                   \
     X(CUresult, cuStreamSynchronize, (CUstream))                                                                                  \
+    X(CUresult, cuStreamWaitEvent, (CUstream, CUevent, unsigned))                                                                 \
     X(CUresult, cuEventCreate, (CUevent *, unsigned))                                                                             \
     X(CUresult, cuEventDestroy_v2, (CUevent))                                                                                     \
     X(CUresult, cuEventRecord, (CUevent, CUstream))                                                                               \

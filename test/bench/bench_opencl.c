@@ -170,7 +170,7 @@ int main(int argc, char **argv) {
     const struct echi_device_info *info = echi_device_describe(b.device);
     const struct echi_opencl_device *device = b.device->impl;
     b.tile = info->gpu ? (struct echi_gpu_tile)ECHI_GPU_TILE : (struct echi_gpu_tile)ECHI_GPU_TILE_CPU;
-    check(echi_device_program(b.device, info->gpu ? echi_gpu_text : echi_gpu_text_cpu, &program, &err), &err);
+    check(echi_device_program(b.device, info->gpu ? &echi_gpu_source : &echi_gpu_source_cpu, &program, &err), &err);
     check(echi_queue_create(b.device, &b.queue, &err), &err);
     for (int part = 0; part < PARTS; part++) check(echi_program_kernel(program, kernel_names[part], &b.kernel[part], &err), &err);
     cl_int code = 0;

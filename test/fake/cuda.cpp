@@ -446,6 +446,17 @@ CUresult cuStreamSynchronize(CUstream s) {
     BEGIN(true);
     return run_all(s);
 }
+/* Comes to this stream's turn when the other has got as far as the event was when this was called. */
+CUresult cuStreamWaitEvent(CUstream s, CUevent event, unsigned) {
+    BEGIN(true);
+    if (event->context != s->context) return CUDA_ERROR_INVALID_CONTEXT;
+    CUstream_st *first = event->stream;
+    const uint64_t at = event->at;
+    return submit(s, [first, at]() -> CUresult {
+        while (first && streams.count(first) && first->done < at) run_one(first);
+        return CUDA_SUCCESS;
+    });
+}
 CUresult cuStreamDestroy_v2(CUstream s) {
     std::lock_guard<std::recursive_mutex> locked(lock);
     const CUresult began = begin(__func__, true);
