@@ -53,10 +53,8 @@ static double ours(struct bench *b, int part) {
     int count = 0;
     args[count++] = (struct echi_argument){.buffer = b->a};
     args[count++] = (struct echi_argument){.buffer = b->b};
-    if (part == 0) {   /* no bias, no ReLU */
-        args[count++] = (struct echi_argument){.buffer = b->b};
-        for (int i = 0; i < 2; i++) args[count++] = (struct echi_argument){.value = &no, .bytes = sizeof no};
-    }
+    if (part < 2) args[count++] = (struct echi_argument){.buffer = b->b};                       /* a bias, what a ReLU gave: but there is */
+    for (int i = part; i < 2; i++) args[count++] = (struct echi_argument){.value = &no, .bytes = sizeof no};   /* neither */
     args[count++] = (struct echi_argument){.buffer = b->c};
     for (int i = 0; i < 4; i++) args[count++] = (struct echi_argument){.value = &n, .bytes = sizeof n};
     const int64_t start = echi_now();

@@ -20,4 +20,4 @@ fi
 [ "$status" = 0 ] || exit "$status"
 echo "load $(cut -d' ' -f1-3 /proc/loadavg) after"
 awk '/over it/ { for (i = 1; i < NF; i++) if ($i == "it" && (least == "" || $(i + 1) < least)) least = $(i + 1) }
-     END { printf "least: %.2f times CLBlast   >= 1.00 %s\n", least, least >= 1 ? "yes" : "NO" }' "$work/table"
+     END { printf "least: %.2f times CLBlast   >= 1.00 %s\n", least, (least >= 1 ? "yes" : "NO") }' "$work/table"
