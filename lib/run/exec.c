@@ -42,11 +42,11 @@ ech_status echi_exec_create(const struct echi_job *job, const char *device, int 
 
 void echi_exec_destroy(struct echi_exec *x) {
     if (!x) return;
-    for (int k = 0; k < ECHI_SLOT_KINDS; k++)
-        for (int i = 0; i < ECHI_WORLD_MAX; i++) echi_buffer_destroy(x->slot[k][i]);
     for (int i = 0; i < ECHI_STRANDS; i++) echi_stack_destroy(x->trunk[i]);
     echi_stack_destroy(x->head);
     echi_stack_destroy(x->eval);
+    for (int k = 0; k < ECHI_SLOT_KINDS; k++)   /* behind the stacks, whose devices may still be writing there */
+        for (int i = 0; i < ECHI_WORLD_MAX; i++) echi_buffer_destroy(x->slot[k][i]);
     echi_ahead_destroy(x->ahead);
     echi_samples_destroy(&x->samples);
     echi_samples_destroy(&x->looked_at);
