@@ -15,7 +15,7 @@ enum echi_product_op {
 /* What numbers may be rounded to before they are multiplied; sums are float. What is allowed, not what must be. */
 enum echi_product_precision { ECHI_PRODUCT_FLOAT, ECHI_PRODUCT_TF32, ECHI_PRODUCT_BF16 };
 
-/* C = A B, with numbers of A row_a apart along its rows and k_a along k, and those of B likewise (product of products.cl); or a
+/* C = A B, with numbers of A row_a apart along its rows and k_a along k, and those of B likewise (as in products.cl); or a
  * convolution's, whose sizes `window` has. */
 struct echi_product {
     enum echi_product_op op;
