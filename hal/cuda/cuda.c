@@ -262,8 +262,8 @@ static CUresult state_of(const struct echi_cuda_device *d, const struct cuda_que
 }
 
 static ech_status event_unknown(const struct cuda_queue *q, const char *operation, echi_event event, struct ech_error *err) {
-    return echi_fail(err, ECH_E_ARGUMENT, operation, "event %llu was not taken from this queue, which is at %llu", (unsigned long long)event,
-                     (unsigned long long)q->taken);
+    return echi_fail(err, ECH_E_ARGUMENT, operation, "event %llu was not taken from this queue, which is at %llu",
+                     (unsigned long long)event, (unsigned long long)q->taken);
 }
 
 /* An older mark than those kept is waited for as the oldest of them. */

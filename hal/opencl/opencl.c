@@ -264,8 +264,8 @@ static ech_status opencl_queue_event(void *impl, void *queue, echi_event *out, s
 }
 
 static ech_status event_unknown(const struct opencl_queue *q, const char *operation, echi_event event, struct ech_error *err) {
-    return echi_fail(err, ECH_E_ARGUMENT, operation, "event %llu was not taken from this queue, which is at %llu", (unsigned long long)event,
-                     (unsigned long long)q->taken);
+    return echi_fail(err, ECH_E_ARGUMENT, operation, "event %llu was not taken from this queue, which is at %llu",
+                     (unsigned long long)event, (unsigned long long)q->taken);
 }
 
 /* CL_COMPLETE when it is reached, negative when something went wrong on the way, positive while it is to come. */

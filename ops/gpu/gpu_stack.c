@@ -174,8 +174,8 @@ static struct echi_divisor divisor(int d) {
 static struct echi_window window_of(const struct echi_layer *l, int n) {
     const bool moves = l->stride_h > 0;   /* it has a window */
     struct echi_window w = {.n = n, .in_c = l->in.c, .in_h = l->in.h, .in_w = l->in.w, .out_c = l->out.c, .out_h = l->out.h,
-                            .out_w = l->out.w, .kernel_h = l->kernel_h, .kernel_w = l->kernel_w, .stride_h = l->stride_h, .stride_w = l->stride_w,
-                            .pad_h = l->pad_h, .pad_w = l->pad_w};
+                            .out_w = l->out.w, .kernel_h = l->kernel_h, .kernel_w = l->kernel_w, .stride_h = l->stride_h,
+                            .stride_w = l->stride_w, .pad_h = l->pad_h, .pad_w = l->pad_w};
     w.far_h = l->in.h + l->pad_h + l->kernel_h + l->out.h;
     w.far_w = l->in.w + l->pad_w + l->kernel_w + l->out.w;
     w.by_in_c = divisor(l->in.c), w.by_in_map = divisor(l->in.h * l->in.w), w.by_in_w = divisor(l->in.w);
