@@ -143,13 +143,14 @@ void echi_cpu_winograd_explain(const struct echi_layer *layer, int groups, int w
 void echi_cpu_winograd_margins(const struct echi_layer *layer, int m, int *in_right, int *grad_left, int *grad_right);
 void echi_cpu_winograd_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_winograd_room *room);   /* raises what is too little */
 int echi_cpu_winograd_back(int m);                              /* what goes backward where m goes forward */
+int echi_cpu_winograd_pad_back(int m, int pad);                 /* and the padding of that, where forward has so much */
 int echi_cpu_winograd_points(int m);                            /* of a tile */
 int echi_cpu_winograd_tiles(int out_h, int out_w, int m);       /* of a map */
 /* A convolution: y[out] = start[out] + sum over `in` of x * weights. Rows beyond x's are zero, columns are its margins. */
 struct echi_cpu_winograd {
     int m, in, out, in_h, out_h, out_w, pad_h, pad_w;
     struct echi_cpu_view x, y;
-    const float *weights; ptrdiff_t weight_out, weight_in;   /* 3 x 3 of a pair of channels, from pair to pair */
+    const float *weights; ptrdiff_t weight_out, weight_in;   /* a kernel of a pair of channels, from pair to pair */
     bool turned;                                             /* by half a turn: the gradient of the input */
     const float *start;
     bool relu;

@@ -221,6 +221,7 @@ static void test_many_channels(void **state) {
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 2);
         problem_begin(&p, random_from(&r, 16, 70), random_from(&r, 2, 18), random_from(&r, 2, 9));
         if (seed % 4 == 3) random_window(&p, &r, ECHI_OP_CONV2D);
+        else if (seed % 8 == 6) problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, 80), 5, 5, 1, 1, 2, 2, echi_random_below(&r, 2));
         else problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, 80), 3, 3, 1, 1, 1, 1, echi_random_below(&r, 2));
         if (echi_random_below(&r, 2)) problem_relu(&p);
         const struct echi_shape now = problem_shape(&p);
