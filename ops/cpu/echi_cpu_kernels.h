@@ -28,6 +28,7 @@ struct echi_cpu_product {
     struct echi_cpu_loop loop[3];   /* outermost first */
     int outputs, vectors;
     bool add;                  /* add to what is in out (start must be NULL) */
+    bool goes_on;              /* the sum goes on from what is in out: as one with more terms, to the bit (start must be NULL) */
     bool relu;                 /* store max(., 0) */
 };
 
