@@ -35,6 +35,7 @@ int echi_cpu_winograd_tiles(int out_h, int out_w, int m) { return tiles_along(ou
 /* Points lie a vector further apart than their vectors need: else all of them would fall into the same few lines of a cache. */
 static ptrdiff_t points_apart(int channels, int width) { return ((ptrdiff_t)channels * TILES + 1) * width; }
 static ptrdiff_t kernels_apart(int in, int out, int width) { return (ptrdiff_t)out * round_up(in, width) + width; }
+ptrdiff_t echi_cpu_winograd_kernels_apart(int in, int out, int width) { return kernels_apart(in, out, width); }
 
 /* Multiplications of one pair of channels, in all of a sample's outputs: directly, without those that meet padding, or at the points. */
 static double direct_products(const struct echi_layer *l) {
@@ -100,8 +101,9 @@ struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *l, int 
         const int m = kinds[k].m;
         if (!can_do(l, m) || most < (kinds[k].close ? 2 : 4)) continue;
         const bool late = echi_cpu_late_fits(l, m, groups, width);
-        if (cost(l, m, late, groups * width) < cost(l, best.m, best.late, groups * width)) best = (struct echi_cpu_points){m, late, false};
+        if (cost(l, m, late, groups * width) < cost(l, best.m, best.late, groups * width)) best = (struct echi_cpu_points){.m = m, .late = late};
     }
+    best.stages = best.m && !best.late && echi_cpu_stages_fit(l, best.m);
     const bool faster = fits_bf16(l, bf16) && cost_bf16(l, bf16, groups * width) < cost(l, best.m, best.late, groups * width);
     return faster ? (struct echi_cpu_points){.bf16 = true} : best;
 }
@@ -334,7 +336,7 @@ static void sums_of_ranges(struct echi_cpu_stack *s, const void *args, int begin
 
 static size_t half_of(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) {
     const size_t sums = (size_t)points_of(w->m) * (size_t)kernels_apart(w->in, w->out, s->k->width);
-    return s->groups > 1 && halves_of(sums) ? sums : 0;
+    return !w->stages && s->groups > 1 && halves_of(sums) ? sums : 0;
 }
 
 void echi_cpu_winograd_sums(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, int groups, bool add) {

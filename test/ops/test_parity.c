@@ -576,6 +576,29 @@ static void test_five_by_five(void **state) {
     if (few < 20 / by || late < 2 / by) fail_msg("%d and %d: not the cases that this test is for", few, late);
 }
 
+/* Channels whose weights' points no second-level cache holds, on maps with tiles for one turn of cpu_stages.c, or for two; of each kind. */
+static void test_stages(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 8; seed += problem_part()) {
+        struct problem p;
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 10);
+        const bool long_map = seed % 4 == 1;
+        const int kernel = seed % 4 == 2 ? 5 : 3, stride = seed % 4 == 3 ? 2 : 1, pad = kernel / 2;
+        const int least = 7 + 2 * stride;
+        problem_begin(&p, random_from(&r, 144, 150), random_from(&r, least, 11), long_map ? random_from(&r, 21, 25) : random_from(&r, least, 11));
+        problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 150, 160), kernel, kernel, stride, stride, pad, pad, echi_random_below(&r, 2));
+        if (echi_random_below(&r, 2)) problem_relu(&p);
+        const bool tiles = long_map || kernel == 5;   /* more than cpu_late.c takes, even of one group */
+        const int n = tiles ? random_from(&r, 1, 6) : random_from(&r, 17, 20);
+        struct bench b;
+        assert_true(bench_open(&b, &p, &(struct problem_candidate){&echi_stack_cpu, echi_cpu_level()}, n));
+        if (!strstr(echi_stack_kernel(b.stack, 0), "by stages")) fail_msg("%s, n %d: %s", p.text, n, echi_stack_kernel(b.stack, 0));
+        bench_close(&b);
+        check_problem(&p, n, seed % 4 == 3 ? INTEGERS : REALS, WITH_OUTPUT_GRAD, true, &r);
+    }
+}
+
 /* A device keeps to its level: in stacks of every kind but the one that is the same everywhere, and over flat ranges. */
 static void test_levels(void **state) {
     (void)state;
@@ -826,6 +849,7 @@ int main(void) {
         cmocka_unit_test(test_many_channels),
         cmocka_unit_test(test_late_maps),
         cmocka_unit_test(test_five_by_five),
+        cmocka_unit_test(test_stages),
         cmocka_unit_test(test_many_channels_in_branches),
         cmocka_unit_test(test_bf16_convolutions),
         cmocka_unit_test(test_nan_is_seen),
