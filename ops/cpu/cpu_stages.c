@@ -6,8 +6,8 @@
  * between the stages goes out to the third-level cache and comes back once. */
 #include "echi_cpu_stack.h"
 
-/* Tiles at a time, at most; steps of the products' sums at a time, whose vectors, four at each step, stay in the first-level cache. */
-enum { TILES = 16, DEPTH = 128 };
+/* Tiles at a time, at most. */
+enum { TILES = 16 };
 /* Bytes of weights' points beyond which they do not stay beside the rest, and tiles of a map that are worth it. */
 enum { WEIGHTS_BYTES = 2 << 20, LEAST_TILES = 9 };
 
@@ -81,20 +81,6 @@ static void grads(struct echi_cpu_stack *s, const void *args, int begin, int end
     }
 }
 
-/* A sum over `depth` steps in parts of nearly equal length. */
-static void product(const struct echi_cpu_stack *s, struct echi_cpu_product p, int depth, ptrdiff_t x_step) {
-    const bool add = p.add;
-    for (int parts = parts_of(depth, DEPTH), i = 0, from = 0, n; i < parts; i++, from += n) {
-        n = parts_of(depth - from, parts - i);
-        p.loop[0] = p.loop[1] = (struct echi_cpu_loop){1, 0, 0};
-        p.loop[2] = (struct echi_cpu_loop){n, x_step, 1};
-        p.add = add || i > 0;
-        s->k->product(&p);
-        p.x += n * x_step;
-        p.w += n;
-    }
-}
-
 /* Item: a point. */
 static void products(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
     const struct stage *a = args;
@@ -103,7 +89,7 @@ static void products(struct echi_cpu_stack *s, const void *args, int begin, int 
     const ptrdiff_t row = tiles_row(width);
     (void)place;
     for (int point = begin; point < end; point++)
-        product(s, (struct echi_cpu_product){.x = s->stages.before + point * apart(w->in, row, width), .x_p = width,
+        echi_cpu_winograd_product(s, (struct echi_cpu_product){.x = s->stages.before + point * apart(w->in, row, width), .x_p = width,
                                              .w = s->winograd.kernels + point * echi_cpu_winograd_kernels_apart(w->in, w->out, width),
                                              .w_o = round_up(w->in, width), .out = s->stages.after + point * apart(w->out, row, width),
                                              .out_o = row, .out_p = width, .outputs = w->out, .vectors = a->tiles},
@@ -120,7 +106,7 @@ static void sums(struct echi_cpu_stack *s, const void *args, int begin, int end,
     for (int point = begin; point < end; point++) {
         for (int t = 0; t < a->tiles; t++)
             s->k->to_rows(s->stages.before + point * apart(w->in, row, width) + t * width, row, width, w->in, to + t * width * turned, turned);
-        product(s, (struct echi_cpu_product){.x = to, .x_p = width, .w = s->stages.after + point * apart(w->out, row, width), .w_o = row,
+        echi_cpu_winograd_product(s, (struct echi_cpu_product){.x = to, .x_p = width, .w = s->stages.after + point * apart(w->out, row, width), .w_o = row,
                                              .out = s->winograd.sums + point * echi_cpu_winograd_kernels_apart(w->in, w->out, width),
                                              .out_o = round_up(w->in, width), .out_p = width, .outputs = w->out,
                                              .vectors = round_up(w->in, width) / width, .add = a->add},

@@ -13,6 +13,8 @@
 /* Tiles at a time: as many vectors as `product` takes at once. Outputs at a time: their sums wait for the transform in the first-level
  * caches' neighbourhood; a multiple of the heights of tiles that `product` prefers. */
 enum { TILES = 4, OUTPUTS = 24 };
+/* Steps of a product's sum at a time: their vectors, four at each, stay in the first-level cache. */
+enum { DEPTH = 128 };
 /* With fewer on either side the transforms take most of the time. */
 enum { LEAST_CHANNELS = 16 };
 
@@ -244,6 +246,19 @@ static void outputs(const struct echi_cpu_stack *s, const struct echi_cpu_winogr
     }
 }
 
+void echi_cpu_winograd_product(const struct echi_cpu_stack *s, struct echi_cpu_product p, int depth, ptrdiff_t x_step) {
+    const bool add = p.add;
+    for (int parts = (depth + DEPTH - 1) / DEPTH, from = 0, n; parts > 0; parts--, from += n) {
+        n = (depth - from + parts - 1) / parts;
+        p.loop[0] = p.loop[1] = (struct echi_cpu_loop){1, 0, 0};
+        p.loop[2] = (struct echi_cpu_loop){n, x_step, 1};
+        p.add = add || from > 0;
+        s->k->product(&p);
+        p.x += n * x_step;
+        p.w += n;
+    }
+}
+
 /* Where there are few tiles the outputs are divided, too: then each range of them makes the inputs' points for itself. */
 struct convolution { const struct echi_cpu_winograd *w; int blocks, cuts; };
 
@@ -262,12 +277,11 @@ static void convolve(struct echi_cpu_stack *s, const void *args, int begin, int 
         for (int o = range.begin; o < range.end; o += OUTPUTS) {
             const int o_end = min_int(o + OUTPUTS, range.end);
             for (int point = 0; point < points_of(w.m); point++)
-                s->k->product(&(struct echi_cpu_product){.x = own->winograd.points + point * points_apart(w.in, width),
-                                                         .w = s->winograd.kernels + point * kernels_apart(w.in, w.out, width) + (ptrdiff_t)o * row,
-                                                         .out = own->winograd.products + point * points_apart(OUTPUTS, width),
-                                                         .x_p = width, .w_o = row, .out_o = TILES * width, .out_p = width,
-                                                         .loop = {{1, 0, 0}, {1, 0, 0}, {w.in, TILES * width, 1}},
-                                                         .outputs = o_end - o, .vectors = tiles});
+                echi_cpu_winograd_product(s, (struct echi_cpu_product){
+                    .x = own->winograd.points + point * points_apart(w.in, width), .x_p = width,
+                    .w = s->winograd.kernels + point * kernels_apart(w.in, w.out, width) + (ptrdiff_t)o * row, .w_o = row,
+                    .out = own->winograd.products + point * points_apart(OUTPUTS, width), .out_o = TILES * width, .out_p = width,
+                    .outputs = o_end - o, .vectors = tiles}, w.in, TILES * width);
             outputs(s, &w, first, tiles, o, o_end, own->winograd.products);
         }
     }

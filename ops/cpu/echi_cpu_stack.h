@@ -150,6 +150,8 @@ int echi_cpu_winograd_pad_back(int m, int pad);                 /* and the paddi
 int echi_cpu_winograd_points(int m);                            /* of a tile */
 ptrdiff_t echi_cpu_winograd_kernels_apart(int in, int out, int width);   /* floats from one point of the weights to the next */
 int echi_cpu_winograd_tiles(int out_h, int out_w, int m);       /* of a map */
+/* The product at a point: as `product`, all but its loops, a sum over `depth` steps in parts of nearly equal length; weights side by side. */
+void echi_cpu_winograd_product(const struct echi_cpu_stack *s, struct echi_cpu_product p, int depth, ptrdiff_t x_step);
 /* A convolution: y[out] = start[out] + sum over `in` of x * weights. Rows beyond x's are zero, columns are its margins. */
 struct echi_cpu_winograd {
     int m, in, out, in_h, out_h, out_w, pad_h, pad_w;
