@@ -173,7 +173,7 @@ struct ech_config {
     /* When not NULL: the run ends in order soon after *stop becomes non-zero (a signal handler may set it). */
     const volatile int *stop;
     /* How 3 x 3 convolutions with many channels are summed: 4 or 2: m of Winograd's F(m x m, 3 x 3), 0: directly. With 4 they are fastest,
-     * and round some four times coarser than the others. The same on all nodes; with `deterministic` always directly. */
+     * 5 x 5 too (F(2 x 2, 5 x 5)), and round some four times coarser than the others. The same on all nodes; with `deterministic` always directly. */
     int winograd;
     int deterministic;            /* 1 (BSP, ech_train): the same bits whatever the nodes, shares, cut and machines; slower */
     /* When not NULL: each time *tell changes (a signal handler may add 1) this node says who waits for whom, in which phase,

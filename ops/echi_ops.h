@@ -83,9 +83,9 @@ static inline int echi_output_readers(const struct echi_layer *layers, int count
     return readers;
 }
 
-/* FAST may sum 3 x 3 convolutions by Winograd's F(4x4, 3x3), which rounds some four times coarser than plain sums; CLOSE only by F(2x2, 3x3),
- * which rounds as they do; PLAIN: directly. FIXED: the same bits on every machine. But for batch-norm what one sample gives does not depend on
- * those beside it in the batch; the gradient of a parameter is a sum over the batch, in an order of its own. */
+/* FAST may sum convolutions by Winograd's F(4x4, 3x3) and F(2x2, 5x5), which round some four times coarser than plain sums; CLOSE only by
+ * F(2x2, 3x3), which rounds as they do; PLAIN: directly. FIXED: the same bits on every machine. But for batch-norm what one sample gives
+ * does not depend on those beside it in the batch; the gradient of a parameter is a sum over the batch, in an order of its own. */
 enum echi_kernels {
     ECHI_KERNELS_FAST, ECHI_KERNELS_CLOSE, ECHI_KERNELS_PLAIN, ECHI_KERNELS_FIXED, ECHI_KERNELS_REFERENCE,
     /* The first three with the products of fully connected layers in bf16, and of convolutions where that is faster than the others are: what is

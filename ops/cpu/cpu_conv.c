@@ -98,11 +98,12 @@ static void forward_row(const struct echi_cpu_stack *s, const struct conv *a, in
 static struct echi_cpu_winograd winograd_of(const struct echi_cpu_stack *s, int unit, const float *params) {
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
+    const ptrdiff_t plane = (ptrdiff_t)l->kernel_h * l->kernel_w;
     return (struct echi_cpu_winograd){.m = u->winograd, .in = l->in.c, .out = l->out.c,
                                       .in_h = l->in.h, .out_h = l->out.h, .out_w = l->out.w, .pad_h = l->pad_h, .pad_w = l->pad_w,
                                       .x = echi_cpu_value(s, u->from), .y = echi_cpu_value(s, unit + 1),
-                                      .weights = params + l->weight_at, .weight_out = 9 * (ptrdiff_t)l->in.c, .weight_in = 9,
-                                      .start = l->bias ? params + l->bias_at : NULL, .relu = u->relu};
+                                      .weights = params + l->weight_at, .weight_out = plane * l->in.c, .weight_in = plane,
+                                      .start = l->bias ? params + l->bias_at : NULL, .relu = u->relu, .stages = u->stages};
 }
 
 static void winograd_forward(struct echi_cpu_stack *s, int unit, const float *params) {
@@ -112,7 +113,8 @@ static void winograd_forward(struct echi_cpu_stack *s, int unit, const float *pa
         return echi_cpu_late_outputs(s, &w);
     }
     echi_cpu_winograd_kernels(s, &w);
-    echi_cpu_winograd(s, &w, s->groups);
+    if (!s->units[unit].stages) return echi_cpu_winograd(s, &w, s->groups);
+    for (int g = 0; g < s->groups; g++, w.x.at += w.x.group, w.y.at += w.y.group) echi_cpu_stages(s, &w);
 }
 
 /* Item: a row of one group, or of windows; a range of its outputs. */
@@ -373,8 +375,9 @@ static void winograd_backward(struct echi_cpu_stack *s, int unit, const float *p
     struct echi_cpu_winograd w = winograd_of(s, unit, params);
     struct echi_cpu_winograd back = {.m = echi_cpu_winograd_back(u->winograd), .in = l->out.c, .out = l->in.c,
                                      .in_h = l->out.h, .out_h = l->in.h, .out_w = l->in.w,
-                                     .pad_h = 2 - l->pad_h, .pad_w = 2 - l->pad_w, .x = dy, .y = echi_cpu_share(s, u->from),
-                                     .weights = params + l->weight_at, .weight_out = 9, .weight_in = 9 * (ptrdiff_t)l->in.c,
+                                     .pad_h = echi_cpu_winograd_pad_back(u->winograd, l->pad_h),
+                                     .pad_w = echi_cpu_winograd_pad_back(u->winograd, l->pad_w), .x = dy, .y = echi_cpu_share(s, u->from),
+                                     .weights = params + l->weight_at, .weight_out = w.weight_in, .weight_in = w.weight_out,
                                      .turned = true};
     const ptrdiff_t x_group = w.x.group, y_group = back.y.group;
     if (u->late) {
@@ -387,9 +390,18 @@ static void winograd_backward(struct echi_cpu_stack *s, int unit, const float *p
         if (need_input_grad) echi_cpu_late_outputs(s, &back);
         return bias_grad(s, l, 1, grads);
     }
+    if (need_input_grad) echi_cpu_winograd_kernels(s, &back);
+    if (u->stages) {
+        for (int g = 0; g < s->groups; g++, w.x.at += x_group, back.y.at += y_group) {
+            groups_before_relu(s, unit, g, 0, 1);
+            echi_cpu_stages_sums(s, &w, dy, g > 0);
+            if (need_input_grad) echi_cpu_stages(s, &back);
+        }
+        echi_cpu_winograd_weights_grad(s, &w, grads + l->weight_at);
+        return bias_grad(s, l, 1, grads);
+    }
     /* A group of each half of the batch at a time. */
     const int half = (s->groups + 1) / 2;
-    if (need_input_grad) echi_cpu_winograd_kernels(s, &back);
     w.x.group *= half;
     back.y.group *= half;
     for (int g = 0; g < half; g++, w.x.at += x_group, back.y.at += y_group) {

@@ -111,7 +111,7 @@ static void weights_points(const struct echi_cpu_stack *s, const struct echi_cpu
         for (int c = 0; c < lanes; c += width) {
             const float *at = first + r * from_row + c * from_lane;
             const int count = min_int(width, lanes - c);
-            if (next) fetch(next + (at - first), 9 * count);
+            if (next) fetch(next + (at - first), echi_cpu_winograd_kernel(w->m) * echi_cpu_winograd_kernel(w->m) * count);
             s->k->winograd_weights(w->m, at, from_lane, count, w->turned, points + (ptrdiff_t)r * row + c, apart(INPUTS, OUTPUTS, width));
         }
 }

@@ -25,6 +25,9 @@ enum { DEPTH = 384, ROWS = 240, DEPTH_BF16 = 1024, ROWS_BF16 = ECHI_CPU_BF16_ROW
 enum { NEAR_BYTES = 48 << 10, COLUMNS_BYTES = 3 << 20, ROWS_BYTES = ROWS_BF16 * DEPTH_BF16 * 2, SPARE_BYTES = 128 << 10 };
 /* With as few vectors of columns each weight is used too seldom to be packed first, if a tile's rows are read as streams, or from a cache. */
 enum { FEW_VECTORS = 8, CACHED_BYTES = 256 << 10 };
+/* Where rows of a lie side by side fewer columns are few. Steps of the depth at a time, each a stream of its own; bytes of sums that stay in
+ * the second-level cache meanwhile; rows that go by together. */
+enum { FEW_COLUMNS = 48, STREAMS = 24, STAYING_BYTES = 384 << 10, ROWS_AT_ONCE = 64 };
 
 static int parts_of(int whole, int most) { return (whole + most - 1) / most; }
 static int round_up(int n, int unit) { return (n + unit - 1) / unit * unit; }
@@ -50,10 +53,14 @@ static struct echi_cpu_lines part_of(const struct echi_cpu_lines *l, int first, 
     return (struct echi_cpu_lines){.at = l->at + first * l->line + from * l->step, .line = l->line, .step = l->step, .lines = lines, .depth = depth};
 }
 
-static bool reads_in_place(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m) {
-    const bool cached = (size_t)m->a.lines * (size_t)m->a.depth * sizeof(float) <= CACHED_BYTES;
-    return m->bf16 == ECHI_CPU_BF16_NONE && m->b.line == 1 && m->b.lines % k->width == 0 && m->b.lines / k->width <= FEW_VECTORS &&
-           (m->a.step == 1 || cached);
+static bool has_few_vectors(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m) {
+    return m->bf16 == ECHI_CPU_BF16_NONE && m->b.line == 1 && m->b.lines % k->width == 0 && m->b.lines / k->width <= FEW_VECTORS;
+}
+static bool reads_in_place(const struct echi_cpu_matrix *m) {
+    return m->a.step == 1 || (size_t)m->a.lines * (size_t)m->a.depth * sizeof(float) <= CACHED_BYTES;
+}
+static bool reads_by_steps(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m) {
+    return m->a.line == 1 && m->a.lines >= k->width && m->b.lines <= FEW_COLUMNS && !m->start && !m->relu;
 }
 
 /* Few vectors: weights are read where they lie, a tile's rows in as many streams. */
@@ -70,13 +77,44 @@ static void unpacked(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
         }
 }
 
+/* Few columns, and rows side by side, as to data: a tile's few numbers of each step would be read from as many pages as there are steps. So
+ * here vectors are over the rows: a few steps of all rows are gone through as they lie, and the sums, [column][row], go on from there. A
+ * block's are kept apart: as one chain, to the bit. The last vector may begin before the end of the one before it: it has a place of its own. */
+static void by_steps(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m, int blocks, float *room) {
+    const int columns = m->b.lines, width = k->width, row_bytes = columns * (int)sizeof(float);
+    const int most = round_up(parts_of(m->a.lines, parts_of(m->a.lines, STAYING_BYTES / row_bytes)), width);
+    for (int first = 0; first < m->a.lines; first += most) {
+        const int rows = min_int(most, m->a.lines - first), whole = rows / width * width, row = round_up(rows, width) + width;
+        float *const all = room, *const later = room + (ptrdiff_t)columns * row;
+        for (int i = 0, from = 0, depth; i < blocks; i++, from += depth) {
+            depth = parts_of(m->a.depth - from, blocks - i);
+            for (int step = 0; step < depth; step += STREAMS)
+                for (int r = 0, n; r < rows; r += n) {
+                    n = r < whole ? min_int(ROWS_AT_ONCE, whole - r) : width;
+                    k->product(&(struct echi_cpu_product){
+                        .x = m->a.at + first + (r < whole ? r : rows - width) + (from + step) * m->a.step, .x_p = width,
+                        .w = m->b.at + (from + step) * m->b.step, .w_o = 1, .out = (i > 0 ? later : all) + r, .out_o = row, .out_p = width,
+                        .loop = {{1, 0, 0}, {1, 0, 0}, {min_int(STREAMS, depth - step), m->a.step, m->b.step}},
+                        .outputs = columns, .vectors = n / width, .goes_on = step > 0});
+                }
+            for (int c = 0; i > 0 && c < columns; c++) k->add(all + c * row, later + c * row, (size_t)round_up(rows, width));
+        }
+        for (int c = 0; c < columns; c += width) {
+            float *const sums = all + (ptrdiff_t)c * row, *const to = m->out + first * m->out_row + c / width * m->out_vector;
+            if (whole > 0) k->to_vectors(sums, row, width, whole, to, m->out_row);
+            if (whole < rows) k->to_vectors(sums + whole, row, width, width, to + (rows - width) * m->out_row, m->out_row);
+        }
+    }
+}
+
 void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m, float *room) {
     const struct kind kind = kind_of(k, m->bf16);
     const int blocks = parts_of(m->a.depth, kind.depth), deepest = round_up(parts_of(m->a.depth, blocks), kind.unit);
     const int most_columns = round_up(COLUMNS_BYTES / (int)kind.bytes / deepest, kind.panel_columns);
     const int near = round_up(NEAR_BYTES / (int)kind.bytes / deepest, kind.panel_columns), most_rows = round_up(kind.rows, kind.panel_rows);
     char *columns = (char *)room, *rows = columns + COLUMNS_BYTES + SPARE_BYTES;
-    if (reads_in_place(k, m)) return unpacked(k, m, blocks);
+    if (has_few_vectors(k, m) && reads_in_place(m)) return unpacked(k, m, blocks);
+    if (has_few_vectors(k, m) && reads_by_steps(k, m)) return by_steps(k, m, blocks, room);
     if (kind.begin) kind.begin();
     for (int column = 0; column < m->b.lines; column += most_columns)
         for (int i = 0, from = 0, depth; i < blocks; i++, from += depth) {

@@ -27,7 +27,7 @@ static bool follows(const struct echi_layer *layers, int count, int next, enum e
 static int plan_unit(int winograd, enum echi_cpu_bf16 bf16, int groups, int width, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
     int next = first + 1;
     const struct echi_cpu_points points = echi_cpu_winograd_choose(&layers[first], groups, width, winograd, bf16);
-    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = points.m, .late = points.late, .bf16 = points.bf16};
+    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = points.m, .late = points.late, .stages = points.stages, .bf16 = points.bf16};
     u->turned = u->winograd == 0 && !u->bf16 && echi_cpu_turned_fits(u->layer);
     const enum echi_op op = layers[first].op;
     if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC || op == ECHI_OP_BATCH_NORM) && follows(layers, count, next, ECHI_OP_RELU)) {
@@ -66,6 +66,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     size_t rows = 0, sums = 0, biases = 0, dz = 0, matrix = 0, turned = 0, turned_sums = 0, share = 0, drawn = 0;
     struct echi_cpu_winograd_room most = {0};
     struct echi_cpu_late_room late = {0};
+    struct echi_cpu_stages_room stages = {0};
     struct echi_cpu_bf16_room bf16 = {0};
     for (int b = 0; b <= s->n_units; b++) {
         struct echi_cpu_boundary *at = &s->boundaries[b];
@@ -90,10 +91,11 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
                 echi_cpu_winograd_margins(l, u->winograd, &(int){0}, &u->dy_left, &right);
                 if (u->late) echi_cpu_late_room(l, u->winograd, s->max_groups, s->k->width, &late);
                 else echi_cpu_winograd_room(l, u->winograd, s->k->width, &most);
+                if (u->stages) echi_cpu_stages_room(l, u->winograd, s->k->width, &stages);
             }
             u->dy_row = (u->dy_left + l->out.w + right) * (ptrdiff_t)width;
             u->dy_channel = l->out.h * u->dy_row;
-            const int at_once = u->turned || u->late ? 1 : u->winograd && s->max_groups > 2 ? 2 : s->max_groups;   /* groups */
+            const int at_once = u->turned || u->late || u->stages ? 1 : u->winograd && s->max_groups > 2 ? 2 : s->max_groups;   /* groups */
             u->dy_group = at_once > 1 ? l->out.c * u->dy_channel : 0;
             u->dy = take2(a, out * (size_t)at_once, (size_t)u->dy_channel, sizeof(float));
             biases = larger(biases, 2 * out * width);
@@ -134,6 +136,8 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     s->winograd.kernels = take(a, most.kernels, sizeof(float));
     s->winograd.nothing = take(a, most.nothing, sizeof(float));
     s->winograd.sums = take(a, most.sums, sizeof(float));
+    s->stages.before = take(a, stages.before, sizeof(float));
+    s->stages.after = take(a, stages.after, sizeof(float));
     s->late.points = take(a, late.points, sizeof(float));
     s->late.grads = take(a, late.grads, sizeof(float));
     s->late.nothing = take(a, late.nothing, sizeof(float));
@@ -149,6 +153,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         own->winograd.products = take(a, most.products, sizeof(float));
         own->winograd.turned = take(a, most.turned, sizeof(float));
         own->winograd.grads = take(a, most.grads, sizeof(float));
+        own->stages_turned = take(a, stages.turned, sizeof(float));
         own->late.weights = take(a, late.weights, sizeof(float));
         own->late.products = take(a, late.products, sizeof(float));
         own->bf16.weights = take(a, bf16.weights, sizeof(uint16_t));
@@ -275,7 +280,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, en
         told->end = next;
         told->turned = turned_of(u);
         snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s%s", op_name(u->layer), u->relu ? "+relu" : "", u->pool ? "+maxpool" : "",
-                 k->name, sums_name(s, u), u->late ? " late" : "");
+                 k->name, sums_name(s, u), u->late ? " late" : u->stages ? " by stages" : "");
         echi_cpu_winograd_explain(u->layer, s->max_groups, k->width, winograd, bf16, told->why, sizeof told->why);
         s->boundaries[s->n_units].shape = layers[next - 1].out;
     }

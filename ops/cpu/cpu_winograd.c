@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * 3 x 3 convolutions with stride 1 by Winograd's minimal filtering, F(m x m, 3 x 3): a tile of m x m outputs takes (m + 2) x (m + 2)
- * multiplications for each pair of channels instead of 9 m x m, 2.25 times fewer with m = 2 and 4 times with m = 4. Inputs and weights are
+ * multiplications for each pair of channels instead of 9 m x m, 2.25 times fewer with m = 2 and 4 times with m = 4; and 5 x 5 by
+ * F(2 x 2, 5 x 5), with 36 multiplications instead of 100. Inputs and weights are
  * brought to *points* (isa_winograd.c); at each point the sum over the channels is a product of matrices, which is `product` again: vectors
  * over samples, broadcast weights. A few tiles at a time, so that their points stay in the second-level cache. */
 #include "echi_cpu_stack.h"
@@ -12,14 +13,16 @@
 /* Tiles at a time: as many vectors as `product` takes at once. Outputs at a time: their sums wait for the transform in the first-level
  * caches' neighbourhood; a multiple of the heights of tiles that `product` prefers. */
 enum { TILES = 4, OUTPUTS = 24 };
+/* Steps of a product's sum at a time: their vectors, four at each, stay in the first-level cache. */
+enum { DEPTH = 128 };
 /* With fewer on either side the transforms take most of the time. */
 enum { LEAST_CHANNELS = 16 };
 
 static int round_up(int count, int to) { return (count + to - 1) / to * to; }
 /* Along one side of a tile: inputs, outputs, points. */
-static int inputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m == ECHI_CPU_STRIDED ? 5 : m == ECHI_CPU_STRIDED_BACK ? 3 : m + 2; }
-static int outputs_along(int m) { return m == ECHI_CPU_WHOLE || m == ECHI_CPU_STRIDED ? 2 : m == ECHI_CPU_STRIDED_BACK ? 4 : m; }
-static int points_along(int m) { return m == ECHI_CPU_WHOLE ? 3 : m == ECHI_CPU_STRIDED || m == ECHI_CPU_STRIDED_BACK ? 5 : m + 2; }
+static int points_along(int m) { return m == ECHI_CPU_WHOLE ? 3 : m == ECHI_CPU_STRIDED || m == ECHI_CPU_STRIDED_BACK ? 5 : m == 2 ? 4 : 6; }
+static int inputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m == ECHI_CPU_STRIDED_BACK ? 3 : points_along(m); }
+static int outputs_along(int m) { return m == 4 || m == ECHI_CPU_STRIDED_BACK ? 4 : 2; }
 static int points_of(int m) { return points_along(m) * points_along(m); }
 /* The first input of a tile whose first output is `at`. */
 static int first_input(int m, int at, int pad) {
@@ -28,11 +31,13 @@ static int first_input(int m, int at, int pad) {
 int echi_cpu_winograd_back(int m) { return m == ECHI_CPU_STRIDED ? ECHI_CPU_STRIDED_BACK : m; }
 static int tiles_along(int size, int m) { return (size + outputs_along(m) - 1) / outputs_along(m); }
 int echi_cpu_winograd_points(int m) { return points_of(m); }
+int echi_cpu_winograd_pad_back(int m, int pad) { return echi_cpu_winograd_kernel(m) - 1 - pad; }
 int echi_cpu_winograd_tiles(int out_h, int out_w, int m) { return tiles_along(out_h, m) * tiles_along(out_w, m); }
 
 /* Points lie a vector further apart than their vectors need: else all of them would fall into the same few lines of a cache. */
 static ptrdiff_t points_apart(int channels, int width) { return ((ptrdiff_t)channels * TILES + 1) * width; }
 static ptrdiff_t kernels_apart(int in, int out, int width) { return (ptrdiff_t)out * round_up(in, width) + width; }
+ptrdiff_t echi_cpu_winograd_kernels_apart(int in, int out, int width) { return kernels_apart(in, out, width); }
 
 /* Multiplications of one pair of channels, in all of a sample's outputs: directly, without those that meet padding, or at the points. */
 static double direct_products(const struct echi_layer *l) {
@@ -55,7 +60,8 @@ static double point_products(const struct echi_layer *l, int m) {
 static double cost(const struct echi_layer *l, int m, bool late, int lanes) {
     const double in = l->in.c, out = l->out.c;
     if (m == 0) return (direct_products(l) + 2.0 * l->kernel_h * l->kernel_w * l->out.h) * in * out;
-    return point_products(l, m) * (in * out + (m == 4 ? 12 : 8) * (in + out)) + (late ? 12.0 : 64.0) / lanes * points_of(m) * in * out;
+    const int transform = m == 4 || m == ECHI_CPU_FIVE ? 12 : 8;
+    return point_products(l, m) * (in * out + transform * (in + out)) + (late ? 12.0 : 64.0) / lanes * points_of(m) * in * out;
 }
 
 /* In blocks of bf16: so many products in one's time; what is packed, each input and output, and each weight once for all samples, in both
@@ -68,16 +74,22 @@ static double cost_bf16(const struct echi_layer *l, enum echi_cpu_bf16 bf16, int
 
 static bool can_do(const struct echi_layer *l, int m) {
     if (l->in.c < LEAST_CHANNELS || l->out.c < LEAST_CHANNELS) return false;
-    if (l->op != ECHI_OP_CONV2D || l->kernel_h != 3 || l->kernel_w != 3 || l->pad_h > 2 || l->pad_w > 2) return false;
+    const int kernel = echi_cpu_winograd_kernel(m);
+    if (l->op != ECHI_OP_CONV2D || l->kernel_h != kernel || l->kernel_w != kernel || l->pad_h >= kernel || l->pad_w >= kernel) return false;
     const bool padded = l->pad_h == 1 && l->pad_w == 1;
     if (m == ECHI_CPU_STRIDED) return padded && l->stride_h == 2 && l->stride_w == 2;
     return l->stride_h == 1 && l->stride_w == 1 && (m != ECHI_CPU_WHOLE || (padded && l->in.h == 2 && l->in.w == 2));
 }
 
-static const int kinds[] = {ECHI_CPU_WHOLE, ECHI_CPU_STRIDED, 2, 4};
+/* `close`: they round about as plain sums do, and are left where no more is permitted. */
+static const struct { int m; bool close; const char *name; } kinds[] = {
+    {ECHI_CPU_WHOLE, true, " whole 2x2"}, {ECHI_CPU_STRIDED, true, " F(2x2) by 2"}, {2, true, " F(2x2)"}, {4, false, " F(4x4)"},
+    {ECHI_CPU_FIVE, false, " F(2x2,5x5)"}};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 const char *echi_cpu_winograd_name(int m) {
-    return m == 4 ? " F(4x4)" : m == 2 ? " F(2x2)" : m == ECHI_CPU_WHOLE ? " whole 2x2" : m == ECHI_CPU_STRIDED ? " F(2x2) by 2" : "";
+    for (size_t k = 0; k < KINDS; k++)
+        if (kinds[k].m == m) return kinds[k].name;
+    return "";
 }
 
 /* With fewer channels most of a block would be zeros. */
@@ -88,11 +100,12 @@ static bool fits_bf16(const struct echi_layer *l, enum echi_cpu_bf16 bf16) {
 struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *l, int groups, int width, int most, enum echi_cpu_bf16 bf16) {
     struct echi_cpu_points best = {0};
     for (size_t k = 0; k < KINDS; k++) {
-        const int m = kinds[k];
-        if (!can_do(l, m) || most < (m == 4 ? 4 : 2)) continue;
+        const int m = kinds[k].m;
+        if (!can_do(l, m) || most < (kinds[k].close ? 2 : 4)) continue;
         const bool late = echi_cpu_late_fits(l, m, groups, width);
-        if (cost(l, m, late, groups * width) < cost(l, best.m, best.late, groups * width)) best = (struct echi_cpu_points){m, late, false};
+        if (cost(l, m, late, groups * width) < cost(l, best.m, best.late, groups * width)) best = (struct echi_cpu_points){.m = m, .late = late};
     }
+    best.stages = best.m && !best.late && echi_cpu_stages_fit(l, best.m);
     const bool faster = fits_bf16(l, bf16) && cost_bf16(l, bf16, groups * width) < cost(l, best.m, best.late, groups * width);
     return faster ? (struct echi_cpu_points){.bf16 = true} : best;
 }
@@ -112,8 +125,8 @@ void echi_cpu_winograd_explain(const struct echi_layer *l, int groups, int width
     if (l->op != ECHI_OP_CONV2D) return;
     size_t at = 0;
     for (size_t k = 0; k < KINDS; k++) {
-        const int m = kinds[k];
-        if (!can_do(l, m) || most < (m == 4 ? 4 : 2)) continue;
+        const int m = kinds[k].m;
+        if (!can_do(l, m) || most < (kinds[k].close ? 2 : 4)) continue;
         at = add_text(out, cap, at, "%s%s %.2f", at ? "," : "", echi_cpu_winograd_name(m),
                       cost(l, m, echi_cpu_late_fits(l, m, groups, width), groups * width) / direct);
     }
@@ -121,7 +134,7 @@ void echi_cpu_winograd_explain(const struct echi_layer *l, int groups, int width
     if (at > 0) at = add_text(out, cap, at, " of direct sums' time");
     const char *const then = at > 0 ? ";" : "directly:";
     if (most == 0) add_text(out, cap, at, "%s points are switched off", then);
-    else if (l->kernel_h != 3 || l->kernel_w != 3) add_text(out, cap, at, "%s points are for 3 x 3", then);
+    else if (l->kernel_h != l->kernel_w || (l->kernel_h != 3 && l->kernel_h != 5)) add_text(out, cap, at, "%s points are for 3 x 3 and 5 x 5", then);
     else if (l->in.c < LEAST_CHANNELS || l->out.c < LEAST_CHANNELS)
         add_text(out, cap, at, "%s points are for %d channels and more", then, LEAST_CHANNELS);
     else if (at == 0) add_text(out, cap, at, "directly: no points for this stride or padding");
@@ -131,8 +144,9 @@ void echi_cpu_winograd_margins(const struct echi_layer *l, int m, int *in_right,
     const int back = echi_cpu_winograd_back(m);
     const int last = (tiles_along(l->out.w, m) - 1) * outputs_along(m), last_back = (tiles_along(l->in.w, back) - 1) * outputs_along(back);
     *in_right = max_int(0, first_input(m, last, l->pad_w) + inputs_along(m) - l->in.w);
-    *grad_left = max_int(0, -first_input(back, 0, 2 - l->pad_w));
-    *grad_right = max_int(0, max_int(last + outputs_along(m), first_input(back, last_back, 2 - l->pad_w) + inputs_along(back)) - l->out.w);
+    const int pad = echi_cpu_winograd_pad_back(m, l->pad_w);
+    *grad_left = max_int(0, -first_input(back, 0, pad));
+    *grad_right = max_int(0, max_int(last + outputs_along(m), first_input(back, last_back, pad) + inputs_along(back)) - l->out.w);
 }
 
 /* Bytes of sums that are little beside what they are made from: then the halves of the batch have sums of their own, and a thread for each
@@ -232,6 +246,19 @@ static void outputs(const struct echi_cpu_stack *s, const struct echi_cpu_winogr
     }
 }
 
+void echi_cpu_winograd_product(const struct echi_cpu_stack *s, struct echi_cpu_product p, int depth, ptrdiff_t x_step) {
+    const bool add = p.add;
+    for (int parts = (depth + DEPTH - 1) / DEPTH, from = 0, n; parts > 0; parts--, from += n) {
+        n = (depth - from + parts - 1) / parts;
+        p.loop[0] = p.loop[1] = (struct echi_cpu_loop){1, 0, 0};
+        p.loop[2] = (struct echi_cpu_loop){n, x_step, 1};
+        p.add = add || from > 0;
+        s->k->product(&p);
+        p.x += n * x_step;
+        p.w += n;
+    }
+}
+
 /* Where there are few tiles the outputs are divided, too: then each range of them makes the inputs' points for itself. */
 struct convolution { const struct echi_cpu_winograd *w; int blocks, cuts; };
 
@@ -250,12 +277,11 @@ static void convolve(struct echi_cpu_stack *s, const void *args, int begin, int 
         for (int o = range.begin; o < range.end; o += OUTPUTS) {
             const int o_end = min_int(o + OUTPUTS, range.end);
             for (int point = 0; point < points_of(w.m); point++)
-                s->k->product(&(struct echi_cpu_product){.x = own->winograd.points + point * points_apart(w.in, width),
-                                                         .w = s->winograd.kernels + point * kernels_apart(w.in, w.out, width) + (ptrdiff_t)o * row,
-                                                         .out = own->winograd.products + point * points_apart(OUTPUTS, width),
-                                                         .x_p = width, .w_o = row, .out_o = TILES * width, .out_p = width,
-                                                         .loop = {{1, 0, 0}, {1, 0, 0}, {w.in, TILES * width, 1}},
-                                                         .outputs = o_end - o, .vectors = tiles});
+                echi_cpu_winograd_product(s, (struct echi_cpu_product){
+                    .x = own->winograd.points + point * points_apart(w.in, width), .x_p = width,
+                    .w = s->winograd.kernels + point * kernels_apart(w.in, w.out, width) + (ptrdiff_t)o * row, .w_o = row,
+                    .out = own->winograd.products + point * points_apart(OUTPUTS, width), .out_o = TILES * width, .out_p = width,
+                    .outputs = o_end - o, .vectors = tiles}, w.in, TILES * width);
             outputs(s, &w, first, tiles, o, o_end, own->winograd.products);
         }
     }
@@ -324,7 +350,7 @@ static void sums_of_ranges(struct echi_cpu_stack *s, const void *args, int begin
 
 static size_t half_of(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) {
     const size_t sums = (size_t)points_of(w->m) * (size_t)kernels_apart(w->in, w->out, s->k->width);
-    return s->groups > 1 && halves_of(sums) ? sums : 0;
+    return !w->stages && s->groups > 1 && halves_of(sums) ? sums : 0;
 }
 
 void echi_cpu_winograd_sums(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, int groups, bool add) {

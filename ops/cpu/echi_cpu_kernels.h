@@ -28,6 +28,7 @@ struct echi_cpu_product {
     struct echi_cpu_loop loop[3];   /* outermost first */
     int outputs, vectors;
     bool add;                  /* add to what is in out (start must be NULL) */
+    bool goes_on;              /* the sum goes on from what is in out: as one with more terms, to the bit (start must be NULL) */
     bool relu;                 /* store max(., 0) */
 };
 
@@ -62,10 +63,12 @@ struct echi_cpu_outer {
 
 /* One tile of Winograd's F(m x m, 3 x 3), m 2 or 4, of `channels` channels: (m + 2) x (m + 2) inputs, or m x m outputs, and (m + 2) x (m + 2)
  * *points*, numbers between the transforms. Vectors all. Further kinds, in the place of m: */
+#define ECHI_CPU_FIVE 6           /* F(2 x 2, 5 x 5): 6 x 6 inputs, 2 x 2 outputs, the points of F(4 x 4, 3 x 3) */
 #define ECHI_CPU_WHOLE 1          /* a whole map of 2 x 2 without the zeros around it: 2 x 2 inputs, 2 x 2 outputs, 3 x 3 points */
 #define ECHI_CPU_STRIDED 3        /* with stride 2: 5 x 5 inputs, 2 x 2 outputs, 5 x 5 points */
 #define ECHI_CPU_STRIDED_BACK 5   /* from the outputs' gradient to that of the inputs, padded by 1: 3 x 3 and 4 x 4 with the same points */
 #define ECHI_CPU_WINOGRAD_MOST 4
+static inline int echi_cpu_winograd_kernel(int m) { return m == ECHI_CPU_FIVE ? 5 : 3; }   /* rows and columns of its kernels */
 struct echi_cpu_tile {
     int channels;
     const float *row[ECHI_CPU_WINOGRAD_MOST + 2]; ptrdiff_t channel[ECHI_CPU_WINOGRAD_MOST + 2];   /* inputs: each row, from channel to channel */
@@ -138,11 +141,11 @@ struct echi_cpu_kernels {
     void (*matrix_pack_columns)(const struct echi_cpu_lines *lines, void *to);
     void (*matrix_panel)(const struct echi_cpu_panel *p);
     void (*outer)(const struct echi_cpu_outer *o);
-    /* Inputs to points; points to outputs; 3 x 3 weights to points, a lane a kernel (`kernel` floats apart, turned round by half a turn). */
+    /* Inputs to points; points to outputs; a kernel's weights to points, a lane a kernel (`kernel` floats apart, turned round by half a turn). */
     void (*winograd_input)(int m, const struct echi_cpu_tile *tile);
     void (*winograd_output)(int m, const struct echi_cpu_tile *tile);
     void (*winograd_weights)(int m, const float *kernels, ptrdiff_t kernel, int lanes, bool turned, float *points, ptrdiff_t point);
-    /* For the weights' gradient: that of m x m outputs (in `row`) to points; sums at the points to 3 x 3 weights, a lane a kernel. */
+    /* For the weights' gradient: that of m x m outputs (in `row`) to points; sums at the points to a kernel's weights, a lane a kernel. */
     void (*winograd_grad)(int m, const struct echi_cpu_tile *tile);
     void (*winograd_weights_grad)(int m, const float *points, ptrdiff_t point, int lanes, float *kernels, ptrdiff_t kernel);
     /* out[i] = sum of the lanes of vector i. */

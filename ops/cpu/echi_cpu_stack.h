@@ -40,7 +40,7 @@ struct echi_cpu_unit {
     int dy_left;
     ptrdiff_t dy_row, dy_channel, dy_group;   /* dy_group 0: one group at a time */
     int winograd;                        /* convolution: m of F(m x m, 3 x 3), or another kind (echi_cpu_kernels.h); 0: directly */
-    bool late;                           /* convolution: those points by cpu_late.c */
+    bool late, stages;                   /* convolution: those points by cpu_late.c, by cpu_stages.c */
     bool bf16;                           /* convolution: by cpu_conv_bf16.c */
     bool turned;                         /* convolution: the weights' gradient is that of cpu_turned.c */
     int halves;                          /* convolution, neither of these: parts of the groups whose gradients are summed apart, 1 or 2 */
@@ -53,12 +53,14 @@ struct echi_cpu_scratch {
     float *drawn;                        /* dropout: factors of one group as rows, [lane][channel][row][column] */
     struct { float *points, *products, *turned, *grads; } winograd;
     struct { float *weights, *products; } late;
+    float *stages_turned;                /* see cpu_stages.c */
     struct { uint16_t *weights; float *before, *sums; } bf16;   /* see cpu_conv_bf16.c */
 };
 
 /* Floats of scratch that Winograd's transforms need. */
 struct echi_cpu_winograd_room { size_t kernels, points, products, nothing, turned, grads, sums; };
 struct echi_cpu_late_room { size_t points, grads, weights, products, nothing; };
+struct echi_cpu_stages_room { size_t before, after, turned; };
 /* Of bf16 numbers: inputs or dy by pairs of channels; dy and inputs by pairs of samples; a thread's weights; and of floats a thread's rows of dy
  * before ReLU, and sums of weights. */
 struct echi_cpu_bf16_room { size_t channels, grads, samples, weights, before, sums; };
@@ -82,6 +84,7 @@ struct echi_cpu_stack {
     float *turned, *turned_sums;         /* convolution: inputs as vectors over channels, and sums over them: see cpu_turned.c */
     struct { float *kernels, *nothing, *sums; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
     struct { float *points, *grads, *nothing; } late;   /* see cpu_late.c */
+    struct { float *before, *after; } stages;   /* points on both sides of the products: see cpu_stages.c */
     struct { uint16_t *channels, *grads, *samples; } bf16_room;   /* see cpu_conv_bf16.c */
     float *share;                        /* of a gradient, on its way to those of other readers; any boundary's size and layout */
     void *memory;                        /* all of the above arrays */
@@ -134,7 +137,7 @@ void echi_cpu_turned_grads(struct echi_cpu_stack *s, int unit, float *grads);   
 /* ---- cpu_winograd.c ---- */
 
 /* By which points this layer is expected to be fastest for so many groups of `width` samples: m at most `most` (2 or 4; 0: never). */
-struct echi_cpu_points { int m; bool late, bf16; };   /* m = 0: directly; `late`: by cpu_late.c; `bf16`: by cpu_conv_bf16.c */
+struct echi_cpu_points { int m; bool late, stages, bf16; };   /* m = 0: directly; the others: by cpu_late.c, cpu_stages.c, cpu_conv_bf16.c */
 struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *layer, int groups, int width, int most, enum echi_cpu_bf16 bf16);
 const char *echi_cpu_winograd_name(int m);   /* " F(4x4)"; 0: "" */
 /* What it compared, for people: " whole 2x2 0.31, F(2x2) 0.52 of direct sums' time"; "" when it is no convolution. */
@@ -143,16 +146,21 @@ void echi_cpu_winograd_explain(const struct echi_layer *layer, int groups, int w
 void echi_cpu_winograd_margins(const struct echi_layer *layer, int m, int *in_right, int *grad_left, int *grad_right);
 void echi_cpu_winograd_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_winograd_room *room);   /* raises what is too little */
 int echi_cpu_winograd_back(int m);                              /* what goes backward where m goes forward */
+int echi_cpu_winograd_pad_back(int m, int pad);                 /* and the padding of that, where forward has so much */
 int echi_cpu_winograd_points(int m);                            /* of a tile */
+ptrdiff_t echi_cpu_winograd_kernels_apart(int in, int out, int width);   /* floats from one point of the weights to the next */
 int echi_cpu_winograd_tiles(int out_h, int out_w, int m);       /* of a map */
+/* The product at a point: as `product`, all but its loops, a sum over `depth` steps in parts of nearly equal length; weights side by side. */
+void echi_cpu_winograd_product(const struct echi_cpu_stack *s, struct echi_cpu_product p, int depth, ptrdiff_t x_step);
 /* A convolution: y[out] = start[out] + sum over `in` of x * weights. Rows beyond x's are zero, columns are its margins. */
 struct echi_cpu_winograd {
     int m, in, out, in_h, out_h, out_w, pad_h, pad_w;
     struct echi_cpu_view x, y;
-    const float *weights; ptrdiff_t weight_out, weight_in;   /* 3 x 3 of a pair of channels, from pair to pair */
+    const float *weights; ptrdiff_t weight_out, weight_in;   /* a kernel of a pair of channels, from pair to pair */
     bool turned;                                             /* by half a turn: the gradient of the input */
     const float *start;
     bool relu;
+    bool stages;                                             /* by cpu_stages.c */
 };
 void echi_cpu_winograd_kernels(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);   /* first: the weights' points, for all groups */
 void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int groups);   /* from w's x and y on */
@@ -173,6 +181,14 @@ void echi_cpu_late_inputs(struct echi_cpu_stack *s, const struct echi_cpu_winogr
 void echi_cpu_late_outputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);         /* all groups' y, of all groups' points */
 void echi_cpu_late_grads(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, int g);   /* group g's dy to points */
 void echi_cpu_late_weights(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads);   /* of all of these, and of all groups' x */
+
+/* ---- cpu_stages.c: the same convolutions, one stage after the other; w's x, y and dy are those of one group ---- */
+
+bool echi_cpu_stages_fit(const struct echi_layer *layer, int m);
+void echi_cpu_stages_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_stages_room *room);   /* raises what is too little */
+void echi_cpu_stages(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);   /* from w's x and the weights' points */
+/* Sums for the gradient of the weights, for echi_cpu_winograd_weights_grad; with `add` beside what groups before gave. */
+void echi_cpu_stages_sums(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, bool add);
 
 /* ---- cpu_conv_bf16.c: convolutions of numbers rounded to bf16, where s->bf16 says how ---- */
 

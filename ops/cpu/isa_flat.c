@@ -8,11 +8,17 @@
 /* echi_velocity: numbers whose exponent has no bit set are 0. */
 INLINE vec velocity(vec v) { return (vec)((ivec)v & (((ivec)v & 0x7f800000) != 0)); }
 
+/* Floats ahead of which a long range is fetched, half a page: the processor itself looks no further than a page's end. */
+enum { AHEAD = 512 };
+
 void ISA(descend)(const struct echi_cpu_descent *d, size_t count) {
     const vec lr = splat(d->how->lr), momentum = splat(d->how->momentum), l2 = splat(d->how->l2);
     const bool nesterov = d->how->rule == ECHI_RULE_NESTEROV;
     size_t i = 0;
     for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) {
+        __builtin_prefetch(d->g + i + AHEAD, 0, 2);
+        __builtin_prefetch(d->w + i + AHEAD, 0, 2);
+        __builtin_prefetch(d->v + i + AHEAD, 0, 2);
         const vec g = load(d->g + i) + l2 * load(d->w + i);
         const vec v = velocity(momentum * load(d->v + i) + g);
         const vec out = load(d->a + i) - lr * (nesterov ? g + momentum * v : v);

@@ -35,6 +35,11 @@ INLINE void tile(int outputs, int vectors, const struct echi_cpu_product *p, con
             const vec begin = start ? splat(start[o]) : (vec){0};
             UNROLL for (int v = 0; v < vectors; v++) { sum[o][v] = begin; }
         }
+        if (p->goes_on) {
+            UNROLL for (int o = 0; o < outputs; o++) {
+                UNROLL for (int v = 0; v < vectors; v++) { sum[o][v] = load(out + o * p->out_o + v * p->out_p); }
+            }
+        }
         for (int i = 0; i < l0.n; i++) {
             for (int j = 0; j < l1.n; j++) {
                 const float *xk = x + i * l0.x + j * l1.x, *wk = w + i * l0.w + j * l1.w;

@@ -12,24 +12,29 @@
  * y1 = g0 d2 + g1 d3 + g2 d4 are
  *     y0 = g0 (d0 - d2) + (g0 + g2) d2 + g1 d1,   y1 = (g0 + g2) d2 + g2 (d4 - d2) + g1 d3
  * five multiplications instead of six, again with factors of 1: F(2, 2) for the outer taps, and the plain product for the middle one. A tile
- * takes 25 instead of 36. The gradient of the input has four outputs from three inputs, at the same points of the weights. */
+ * takes 25 instead of 36. The gradient of the input has four outputs from three inputs, at the same points of the weights.
+ *
+ * F(2 x 2, 5 x 5) has as many inputs as F(4 x 4, 3 x 3), so it takes the same points and B: 36 multiplications instead of 100. G has five
+ * columns, powers 0 to 4 of each point, and A two. It rounds as F(4 x 4, 3 x 3) does. */
 #include "echi_vec.h"
 
 #include <string.h>
 
 #define MOST (ECHI_CPU_WINOGRAD_MOST + 2)   /* rows and columns of a tile */
+#define MOST_TAPS 5                         /* of a kernel */
 
 /* Along one side of a tile: points, inputs, outputs. */
 INLINE bool strided(int m) { return m == ECHI_CPU_STRIDED || m == ECHI_CPU_STRIDED_BACK; }
-INLINE int points_along(int m) { return m == ECHI_CPU_WHOLE ? 3 : strided(m) ? 5 : m + 2; }
-INLINE int inputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m == ECHI_CPU_STRIDED ? 5 : m == ECHI_CPU_STRIDED_BACK ? 3 : m + 2; }
-INLINE int outputs_along(int m) { return m == ECHI_CPU_WHOLE || m == ECHI_CPU_STRIDED ? 2 : m == ECHI_CPU_STRIDED_BACK ? 4 : m; }
+INLINE int points_along(int m) { return m == ECHI_CPU_WHOLE ? 3 : strided(m) ? 5 : m == 2 ? 4 : 6; }
+INLINE int inputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m == ECHI_CPU_STRIDED_BACK ? 3 : points_along(m); }
+INLINE int outputs_along(int m) { return m == 4 || m == ECHI_CPU_STRIDED_BACK ? 4 : 2; }
 
 /* Calls f with m known. */
 #define WITH(m, f, ...)                                                                                                 \
     switch (m) {                                                                                                        \
     case 2: f(2, __VA_ARGS__); break;                                                                                   \
     case 4: f(4, __VA_ARGS__); break;                                                                                   \
+    case ECHI_CPU_FIVE: f(ECHI_CPU_FIVE, __VA_ARGS__); break;                                                           \
     case ECHI_CPU_WHOLE: f(ECHI_CPU_WHOLE, __VA_ARGS__); break;                                                         \
     case ECHI_CPU_STRIDED: f(ECHI_CPU_STRIDED, __VA_ARGS__); break;                                                     \
     default: f(ECHI_CPU_STRIDED_BACK, __VA_ARGS__); break;                                                              \
@@ -173,22 +178,57 @@ INLINE void weights_back_4(const vec u[MOST], vec g[3]) {
     g[2] = 1 / 6.0f * even2 - even + u[5];
 }
 
+/* F(2, 5). */
+INLINE void weights_five(const vec g[5], vec u[MOST]) {
+    const vec even = -1 / 6.0f * (g[0] + g[2] + g[4]), odd = 1 / 6.0f * (g[1] + g[3]);
+    const vec even2 = 1 / 24.0f * g[0] + 1 / 6.0f * g[2] + 2 / 3.0f * g[4], odd2 = 1 / 12.0f * g[1] + 1 / 3.0f * g[3];
+    u[0] = 0.25f * g[0];
+    u[1] = even - odd;
+    u[2] = even + odd;
+    u[3] = even2 + odd2;
+    u[4] = even2 - odd2;
+    u[5] = g[4];
+}
+INLINE void output_five(const vec p[MOST], vec y[MOST]) {
+    y[0] = p[0] + (p[1] + p[2]) + (p[3] + p[4]);
+    y[1] = (p[1] - p[2]) + 2 * (p[3] - p[4]) + p[5];
+}
+INLINE void grad_five(const vec y[MOST], vec p[MOST]) {
+    const vec twice = 2 * y[1];
+    p[0] = y[0];
+    p[1] = y[0] + y[1];
+    p[2] = y[0] - y[1];
+    p[3] = y[0] + twice;
+    p[4] = y[0] - twice;
+    p[5] = y[1];
+}
+INLINE void weights_back_five(const vec u[MOST], vec g[5]) {
+    const vec even = 1 / 6.0f * (u[1] + u[2]), odd = 1 / 6.0f * (u[2] - u[1]), even2 = u[3] + u[4], odd2 = u[3] - u[4];
+    g[0] = 0.25f * u[0] - even + 1 / 24.0f * even2;
+    g[1] = odd + 1 / 12.0f * odd2;
+    g[2] = 1 / 6.0f * even2 - even;
+    g[3] = odd + 1 / 3.0f * odd2;
+    g[4] = 2 / 3.0f * even2 - even + u[5];
+}
+
 /* m is known where these are used. */
 INLINE void input(int m, const vec d[MOST], vec v[MOST]) {
-    if (m == 4) input_4(d, v);
+    if (m == 4 || m == ECHI_CPU_FIVE) input_4(d, v);
     else if (m == ECHI_CPU_STRIDED) input_strided(d, v);
     else if (m == ECHI_CPU_STRIDED_BACK) input_strided_back(d, v);
     else if (m == ECHI_CPU_WHOLE) input_whole(d, v);
     else input_2(d, v);
 }
-INLINE void weights(int m, const vec g[3], vec u[MOST]) {
+INLINE void weights(int m, const vec g[MOST_TAPS], vec u[MOST]) {
     if (m == 4) weights_4(g, u);
+    else if (m == ECHI_CPU_FIVE) weights_five(g, u);
     else if (strided(m)) weights_strided(g, u);
     else if (m == ECHI_CPU_WHOLE) weights_whole(g, u);
     else weights_2(g, u);
 }
 INLINE void output(int m, const vec p[MOST], vec y[MOST]) {
     if (m == 4) output_4(p, y);
+    else if (m == ECHI_CPU_FIVE) output_five(p, y);
     else if (m == ECHI_CPU_STRIDED) output_strided(p, y);
     else if (m == ECHI_CPU_STRIDED_BACK) output_strided_back(p, y);
     else if (m == ECHI_CPU_WHOLE) output_whole(p, y);
@@ -196,16 +236,21 @@ INLINE void output(int m, const vec p[MOST], vec y[MOST]) {
 }
 INLINE void grad(int m, const vec y[MOST], vec p[MOST]) {
     if (m == 4) grad_4(y, p);
+    else if (m == ECHI_CPU_FIVE) grad_five(y, p);
     else if (strided(m)) grad_strided(y, p);
     else if (m == ECHI_CPU_WHOLE) grad_whole(y, p);
     else grad_2(y, p);
 }
-INLINE void weights_sum(int m, const vec u[MOST], vec g[3]) {
+INLINE void weights_sum(int m, const vec u[MOST], vec g[MOST_TAPS]) {
     if (m == 4) weights_back_4(u, g);
+    else if (m == ECHI_CPU_FIVE) weights_back_five(u, g);
     else if (strided(m)) weights_back_strided(u, g);
     else if (m == ECHI_CPU_WHOLE) weights_back_whole(u, g);
     else weights_back_2(u, g);
 }
+
+/* A tile's points lie so far apart, each in a line of its own, that the processor does not foresee the next ones: they are fetched. */
+enum { CHANNELS_AHEAD = 2 };
 
 INLINE void input_tile(int m, const struct echi_cpu_tile *t, int c) {
     const int a = points_along(m), ins = inputs_along(m);
@@ -219,7 +264,11 @@ INLINE void input_tile(int m, const struct echi_cpu_tile *t, int c) {
     UNROLL for (int i = 0; i < a; i++) {
         vec v[MOST];
         input(m, half[i], v);
-        UNROLL for (int j = 0; j < a; j++) { store(t->points + (i * a + j) * t->point + c * t->points_channel, v[j]); }
+        UNROLL for (int j = 0; j < a; j++) {
+            float *to = t->points + (i * a + j) * t->point + c * t->points_channel;
+            __builtin_prefetch(to + CHANNELS_AHEAD * t->points_channel, 1);
+            store(to, v[j]);
+        }
     }
 }
 
@@ -235,7 +284,11 @@ INLINE void output_tile(int m, const struct echi_cpu_tile *t, int c) {
     vec half[MOST][MOST];   /* A^T p, transposed */
     UNROLL for (int j = 0; j < a; j++) {
         vec p[MOST], y[MOST];
-        UNROLL for (int i = 0; i < a; i++) { p[i] = load(t->points + (i * a + j) * t->point + c * t->points_channel); }
+        UNROLL for (int i = 0; i < a; i++) {
+            const float *at = t->points + (i * a + j) * t->point + c * t->points_channel;
+            __builtin_prefetch(at + CHANNELS_AHEAD * t->points_channel);
+            p[i] = load(at);
+        }
         output(m, p, y);
         UNROLL for (int i = 0; i < outs; i++) { half[i][j] = y[i]; }
     }
@@ -258,61 +311,74 @@ void ISA(winograd_output)(int m, const struct echi_cpu_tile *t) {
     WITH(m, output_tiles, t);
 }
 
-/* 3 x 3 kernels, `row` floats apart (9 at least), as nine vectors with a lane a kernel, 0 in the lanes that have none; and back. A vector of
- * 16 is longer than a kernel: it is read as far as the kernels behind it go, the last one as far as those before it. */
-INLINE void some_columns(const float *rows, ptrdiff_t row, int lanes, vec nine[9]) {
+/* Kernels of `taps` weights, `row` floats apart (`taps` at least), as so many vectors with a lane a kernel, 0 in the lanes that have none; and
+ * back. Vectors that do not come out even overlap; one of 16 is longer than 3 x 3 weights: it is read as far as the kernels behind it go, the
+ * last one as far as those before it. */
+INLINE void some_columns(int taps, const float *rows, ptrdiff_t row, int lanes, vec *out) {
+    if (taps < VEC_FLOATS) {
 #if VEC_FLOATS == 16
-    vec m[VEC_FLOATS];
-    if (lanes == 1) {
-        UNROLL for (int i = 0; i < 9; i++) { nine[i] = (vec){rows[i]}; }
+        vec m[VEC_FLOATS];
+        if (lanes == 1) {
+            UNROLL for (int i = 0; i < 9; i++) { out[i] = (vec){rows[i]}; }
+            return;
+        }
+        UNROLL for (int lane = 0; lane < VEC_FLOATS; lane++) { m[lane] = lane < lanes - 1 ? load(rows + lane * row) : (vec){0}; }
+        const vec last = load(rows + (lanes - 1) * row - 7);
+        const vec moved = __builtin_shufflevector(last, last, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 0, 0, 0, 0, 0, 0);
+        UNROLL for (int lane = 1; lane < VEC_FLOATS; lane++) { m[lane] = lane == lanes - 1 ? moved : m[lane]; }
+        transpose(m);
+        UNROLL for (int i = 0; i < 9; i++) { out[i] = m[i]; }
+#endif
         return;
     }
-    UNROLL for (int lane = 0; lane < VEC_FLOATS; lane++) { m[lane] = lane < lanes - 1 ? load(rows + lane * row) : (vec){0}; }
-    const vec last = load(rows + (lanes - 1) * row - 7);
-    const vec moved = __builtin_shufflevector(last, last, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 0, 0, 0, 0, 0, 0);
-    UNROLL for (int lane = 1; lane < VEC_FLOATS; lane++) { m[lane] = lane == lanes - 1 ? moved : m[lane]; }
-    transpose(m);
-    UNROLL for (int i = 0; i < 9; i++) { nine[i] = m[i]; }
-#else
-    UNROLL for (int i = 0; i < 9; i += VEC_FLOATS) {
-        const int first = i + VEC_FLOATS > 9 ? 9 - VEC_FLOATS : i;
+    UNROLL for (int i = 0; i < taps; i += VEC_FLOATS) {
+        const int first = i + VEC_FLOATS > taps ? taps - VEC_FLOATS : i;
         vec m[VEC_FLOATS];
         UNROLL for (int lane = 0; lane < VEC_FLOATS; lane++) { m[lane] = lane < lanes ? load(rows + lane * row + first) : (vec){0}; }
         transpose(m);
-        UNROLL for (int j = 0; j < VEC_FLOATS; j++) { nine[first + j] = m[j]; }
+        UNROLL for (int j = 0; j < VEC_FLOATS; j++) { out[first + j] = m[j]; }
     }
-#endif
 }
-INLINE void nine_columns(const float *rows, ptrdiff_t row, int lanes, vec nine[9]) {
-    if (lanes == VEC_FLOATS) some_columns(rows, row, VEC_FLOATS, nine);
-    else some_columns(rows, row, lanes, nine);
+INLINE void columns_of(int taps, const float *rows, ptrdiff_t row, int lanes, vec *out) {
+    if (lanes == VEC_FLOATS) some_columns(taps, rows, row, VEC_FLOATS, out);
+    else some_columns(taps, rows, row, lanes, out);
 }
-INLINE void nine_rows(const vec nine[9], float *rows, ptrdiff_t row, int lanes) {
+INLINE void rows_of(int taps, const vec *in, float *rows, ptrdiff_t row, int lanes) {
+    if (taps < VEC_FLOATS) {
 #if VEC_FLOATS == 16
-    vec m[VEC_FLOATS] = {nine[0], nine[1], nine[2], nine[3], nine[4], nine[5], nine[6], nine[7], nine[8]};
-    transpose(m);
-    UNROLL for (int lane = 0; lane < VEC_FLOATS; lane++) {
-        if (lane < lanes) memcpy(rows + lane * row, &m[lane], 9 * sizeof(float));
+        vec m[VEC_FLOATS] = {in[0], in[1], in[2], in[3], in[4], in[5], in[6], in[7], in[8]};
+        transpose(m);
+        UNROLL for (int lane = 0; lane < VEC_FLOATS; lane++) {
+            if (lane < lanes) memcpy(rows + lane * row, &m[lane], 9 * sizeof(float));
+        }
+#endif
+        return;
     }
-#else
-    UNROLL for (int i = 0; i < 9; i += VEC_FLOATS) {
-        const int first = i + VEC_FLOATS > 9 ? 9 - VEC_FLOATS : i;
+    UNROLL for (int i = 0; i < taps; i += VEC_FLOATS) {
+        const int first = i + VEC_FLOATS > taps ? taps - VEC_FLOATS : i;
         vec m[VEC_FLOATS];
-        UNROLL for (int j = 0; j < VEC_FLOATS; j++) { m[j] = nine[first + j]; }
+        UNROLL for (int j = 0; j < VEC_FLOATS; j++) { m[j] = in[first + j]; }
         transpose(m);
         UNROLL for (int lane = 0; lane < VEC_FLOATS; lane++) {
             if (lane < lanes) store(rows + lane * row + first, m[lane]);
         }
     }
-#endif
 }
 
-INLINE void weights_of(int m, const vec nine[9], float *points, ptrdiff_t point) {
-    const int a = points_along(m);
-    vec half[MOST][3];
-    UNROLL for (int j = 0; j < 3; j++) {
-        const vec g[3] = {nine[j], nine[3 + j], nine[6 + j]};
-        vec u[MOST];
+INLINE void weights_of(int m, const float *kernels, ptrdiff_t kernel, int lanes, bool turned, float *points, ptrdiff_t point) {
+    const int a = points_along(m), taps = echi_cpu_winograd_kernel(m), all = taps * taps;
+    vec in[MOST_TAPS * MOST_TAPS], half[MOST][MOST_TAPS];
+    columns_of(all, kernels, kernel, lanes, in);
+    if (turned) {
+        UNROLL for (int i = 0; i < all / 2; i++) {
+            const vec other = in[i];
+            in[i] = in[all - 1 - i];
+            in[all - 1 - i] = other;
+        }
+    }
+    UNROLL for (int j = 0; j < taps; j++) {
+        vec g[MOST_TAPS], u[MOST];
+        UNROLL for (int i = 0; i < taps; i++) { g[i] = in[i * taps + j]; }
         weights(m, g, u);
         UNROLL for (int i = 0; i < a; i++) { half[i][j] = u[i]; }
     }
@@ -324,16 +390,7 @@ INLINE void weights_of(int m, const vec nine[9], float *points, ptrdiff_t point)
 }
 
 void ISA(winograd_weights)(int m, const float *kernels, ptrdiff_t kernel, int lanes, bool turned, float *points, ptrdiff_t point) {
-    vec nine[9];
-    nine_columns(kernels, kernel, lanes, nine);
-    if (turned) {
-        UNROLL for (int i = 0; i < 4; i++) {
-            const vec other = nine[i];
-            nine[i] = nine[8 - i];
-            nine[8 - i] = other;
-        }
-    }
-    WITH(m, weights_of, nine, points, point);
+    WITH(m, weights_of, kernels, kernel, lanes, turned, points, point);
 }
 
 INLINE void grad_tile(int m, const struct echi_cpu_tile *t, int c) {
@@ -348,7 +405,11 @@ INLINE void grad_tile(int m, const struct echi_cpu_tile *t, int c) {
     UNROLL for (int i = 0; i < a; i++) {
         vec p[MOST];
         grad(m, half[i], p);
-        UNROLL for (int j = 0; j < a; j++) { store(t->points + (i * a + j) * t->point + c * t->points_channel, p[j]); }
+        UNROLL for (int j = 0; j < a; j++) {
+            float *to = t->points + (i * a + j) * t->point + c * t->points_channel;
+            __builtin_prefetch(to + CHANNELS_AHEAD * t->points_channel, 1);
+            store(to, p[j]);
+        }
     }
 }
 
@@ -359,20 +420,19 @@ void ISA(winograd_grad)(int m, const struct echi_cpu_tile *t) {
     WITH(m, grad_tiles, t);
 }
 
-INLINE void weights_back(int m, const float *points, ptrdiff_t point, vec nine[9]) {
-    const int a = points_along(m);
-    vec half[3][MOST];   /* G^T u */
+INLINE void weights_back(int m, const float *points, ptrdiff_t point, int lanes, float *kernels, ptrdiff_t kernel) {
+    const int a = points_along(m), taps = echi_cpu_winograd_kernel(m);
+    vec half[MOST_TAPS][MOST], out[MOST_TAPS * MOST_TAPS];   /* half: G^T u */
     UNROLL for (int j = 0; j < a; j++) {
-        vec u[MOST], g[3];
+        vec u[MOST], g[MOST_TAPS];
         UNROLL for (int i = 0; i < a; i++) { u[i] = load(points + (i * a + j) * point); }
         weights_sum(m, u, g);
-        UNROLL for (int i = 0; i < 3; i++) { half[i][j] = g[i]; }
+        UNROLL for (int i = 0; i < taps; i++) { half[i][j] = g[i]; }
     }
-    UNROLL for (int i = 0; i < 3; i++) { weights_sum(m, half[i], nine + 3 * i); }
+    UNROLL for (int i = 0; i < taps; i++) { weights_sum(m, half[i], out + taps * i); }
+    rows_of(taps * taps, out, kernels, kernel, lanes);
 }
 
 void ISA(winograd_weights_grad)(int m, const float *points, ptrdiff_t point, int lanes, float *kernels, ptrdiff_t kernel) {
-    vec nine[9];
-    WITH(m, weights_back, points, point, nine);
-    nine_rows(nine, kernels, kernel, lanes);
+    WITH(m, weights_back, points, point, lanes, kernels, kernel);
 }

@@ -50,19 +50,21 @@ static const float UNTOUCHED = 12345.0f;
 static void check_way(const struct way *way, uint32_t seed, bool whole) {
     struct echi_random r;
     echi_random_init(&r, seed, ECHI_STREAM_TEST, whole);
-    const bool vectors = echi_random_below(&r, 2) != 0;   /* the result in groups of vectors, far apart, as activations lie */
-    const int width = way->k->width, rows = random_size(&r, 70), depth = echi_random_below(&r, 6) ? random_size(&r, 90) : random_from(&r, 200, 2300);
-    int columns = random_size(&r, 150);
+    const bool to_data = seed % 8 == 7;   /* a large matrix, rows side by side, and few columns */
+    const bool vectors = to_data || echi_random_below(&r, 2) != 0;   /* the result in groups of vectors, far apart, as activations lie */
+    const int width = way->k->width, rows = to_data ? random_from(&r, 60, 130) : random_size(&r, 70);
+    const int depth = to_data ? random_from(&r, 1100, 2300) : echi_random_below(&r, 6) ? random_size(&r, 90) : random_from(&r, 200, 2300);
+    int columns = to_data ? random_from(&r, 1, 48) : random_size(&r, 150);
     if (vectors) columns = (columns + width - 1) / width * width;
-    struct operand a = operand_new(&r, rows, depth, echi_random_below(&r, 2), whole), b = operand_new(&r, columns, depth, vectors || echi_random_below(&r, 2), whole);
+    struct operand a = operand_new(&r, rows, depth, to_data || echi_random_below(&r, 2), whole), b = operand_new(&r, columns, depth, vectors || echi_random_below(&r, 2), whole);
     float *start = malloc((size_t)rows * sizeof *start);
     for (int i = 0; i < rows; i++) start[i] = (float)random_from(&r, -9, 9);
     const ptrdiff_t row = vectors ? width + 1 : columns + random_from(&r, 0, 3);
     const size_t room = vectors ? (size_t)row * (size_t)rows * (size_t)(columns / width) : (size_t)row * (size_t)rows;
     struct guarded out = guarded_new(room * sizeof(float)), scratch = guarded_new(echi_cpu_matrix_room() * sizeof(float));
     for (size_t i = 0; i < room; i++) guarded_floats(out)[i] = UNTOUCHED;
-    const struct echi_cpu_matrix m = {.a = a.lines, .b = b.lines, .start = echi_random_below(&r, 2) ? start : NULL, .out = guarded_floats(out),
-                                      .out_row = row, .out_vector = vectors ? row * rows : width, .relu = echi_random_below(&r, 3) == 0,
+    const struct echi_cpu_matrix m = {.a = a.lines, .b = b.lines, .start = echi_random_below(&r, 2) && !to_data ? start : NULL, .out = guarded_floats(out),
+                                      .out_row = row, .out_vector = vectors ? row * rows : width, .relu = echi_random_below(&r, 3) == 0 && !to_data,
                                       .bf16 = way->bf16};
     echi_cpu_matrix(way->k, &m, guarded_floats(scratch));
     /* bf16 has eight significant bits, the first of them not written: a number is rounded by 2^-8 of itself at most, a product of two by
@@ -116,8 +118,8 @@ static void test_columns_alone(void **state) {
     struct way way[WAYS];
     const int n = ways(way);
     for (int w = 0; w < n; w++)
-        for (uint32_t seed = 0; seed < 12; seed++) {
-            const int width = way[w].k->width, depth = seed % 2 ? 300 : 1500, rows = 25, columns = 11 * width;
+        for (uint32_t seed = 0; seed < 24; seed++) {
+            const int width = way[w].k->width, depth = seed % 2 ? 300 : 1500, rows = seed % 3 ? 25 : 90, columns = 11 * width;
             struct echi_random r;
             echi_random_init(&r, seed, ECHI_STREAM_TEST, 9);
             struct operand a = operand_new(&r, rows, depth, seed % 4 > 1, false), b = operand_new(&r, columns, depth, true, false);

@@ -21,9 +21,9 @@
 
 /* Sums of a few thousand products of float, in another order and with fused products. */
 #define REAL_TOLERANCE 1e-5
-#define COARSE_TOLERANCE 5e-5   /* F(4x4, 3x3) */
+#define COARSE_TOLERANCE 5e-5   /* F(4x4, 3x3), F(2x2, 5x5) */
 
-/* A level that the processor does not have is skipped. echi_stack_cpu_close, which is without F(4x4, 3x3), is tried at its best. */
+/* A level that the processor does not have is skipped. echi_stack_cpu_close, which is without these two, is tried at its best. */
 static struct problem_candidate candidates[] = {
     {&echi_stack_cpu_close, ECHI_CPU_BASE}, {&echi_stack_cpu_fixed, ECHI_CPU_BASE},
 #if !defined ECHI_WITHOUT_opencl || !defined ECHI_WITHOUT_cuda
@@ -255,7 +255,10 @@ static void tame_outputs(const struct problem *p, int n, float *params, const fl
 /* Are there sums in it that lose more than plain ones do, or divisions that make what is lost before them larger? */
 static bool is_coarse(const struct echi_stack *stack) {
     bool coarse = false;
-    for (int u = 0; u < echi_stack_units(stack); u++) coarse = coarse || strstr(echi_stack_kernel(stack, u), "F(4x4)") || strstr(echi_stack_kernel(stack, u), "batchnorm");
+    for (int u = 0; u < echi_stack_units(stack); u++) {
+        const char *kernel = echi_stack_kernel(stack, u);
+        coarse = coarse || strstr(kernel, "F(4x4)") || strstr(kernel, "5x5") || strstr(kernel, "batchnorm");
+    }
     return coarse;
 }
 
@@ -546,6 +549,57 @@ static void test_many_channels(void **state) {
     }
 }
 
+/* 5 x 5 convolutions by F(2x2, 5x5): any padding, maps in tiles that come out even or not, a batch's tiles at once or a few at a time. A
+ * second layer sees that margins are as they should be. echi_stack_cpu_close sums them directly, and stays exact. */
+static void test_five_by_five(void **state) {
+    (void)state;
+    int few = 0, late = 0;
+    for (uint32_t seed = 0; seed < 60; seed += problem_part()) {
+        struct problem p;
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 9);
+        const bool small = seed % 3 == 0;
+        const int pad_h = random_from(&r, small, 4 - 2 * small), pad_w = random_from(&r, small, 4 - 2 * small), most = small ? 5 : 13;
+        problem_begin(&p, random_from(&r, 16, 40), random_from(&r, 5 - 2 * small, most), random_from(&r, 5 - 2 * small, most));
+        problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, 60), 5, 5, 1, 1, pad_h, pad_w, echi_random_below(&r, 2));
+        if (echi_random_below(&r, 2)) problem_relu(&p);
+        if (echi_random_below(&r, 2)) problem_window(&p, ECHI_OP_CONV2D, 20, 5, 5, 1, 1, 2, 2, true);
+        const int n = random_from(&r, 1, small ? 16 : 40);
+        struct bench b;
+        assert_true(bench_open(&b, &p, &(struct problem_candidate){&echi_stack_cpu, echi_cpu_level()}, n));
+        const char *name = echi_stack_kernel(b.stack, 0);
+        late += strstr(name, "5x5) late") != NULL;
+        few += strstr(name, "5x5)") != NULL && strstr(name, "late") == NULL;
+        bench_close(&b);
+        check_problem(&p, n, seed % 4 ? REALS : INTEGERS, WITH_OUTPUT_GRAD, true, &r);
+    }
+    const int by = (int)problem_part();
+    if (few < 20 / by || late < 2 / by) fail_msg("%d and %d: not the cases that this test is for", few, late);
+}
+
+/* Channels whose weights' points no second-level cache holds, on maps with tiles for one turn of cpu_stages.c, or for two; of each kind. */
+static void test_stages(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 8; seed += problem_part()) {
+        struct problem p;
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 10);
+        const bool long_map = seed % 4 == 1;
+        const int kernel = seed % 4 == 2 ? 5 : 3, stride = seed % 4 == 3 ? 2 : 1, pad = kernel / 2;
+        const int least = 7 + 2 * stride;
+        problem_begin(&p, random_from(&r, 144, 150), random_from(&r, least, 11), long_map ? random_from(&r, 21, 25) : random_from(&r, least, 11));
+        problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 150, 160), kernel, kernel, stride, stride, pad, pad, echi_random_below(&r, 2));
+        if (echi_random_below(&r, 2)) problem_relu(&p);
+        const bool tiles = long_map || kernel == 5;   /* more than cpu_late.c takes, even of one group */
+        const int n = tiles ? random_from(&r, 1, 6) : random_from(&r, 17, 20);
+        struct bench b;
+        assert_true(bench_open(&b, &p, &(struct problem_candidate){&echi_stack_cpu, echi_cpu_level()}, n));
+        if (!strstr(echi_stack_kernel(b.stack, 0), "by stages")) fail_msg("%s, n %d: %s", p.text, n, echi_stack_kernel(b.stack, 0));
+        bench_close(&b);
+        check_problem(&p, n, seed % 4 == 3 ? INTEGERS : REALS, WITH_OUTPUT_GRAD, true, &r);
+    }
+}
+
 /* A device keeps to its level: in stacks of every kind but the one that is the same everywhere, and over flat ranges. */
 static void test_levels(void **state) {
     (void)state;
@@ -795,6 +849,8 @@ int main(void) {
         cmocka_unit_test(test_lenet5),
         cmocka_unit_test(test_many_channels),
         cmocka_unit_test(test_late_maps),
+        cmocka_unit_test(test_five_by_five),
+        cmocka_unit_test(test_stages),
         cmocka_unit_test(test_many_channels_in_branches),
         cmocka_unit_test(test_bf16_convolutions),
         cmocka_unit_test(test_nan_is_seen),

@@ -219,8 +219,11 @@ static void test_many_channels(void **state) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 2);
-        problem_begin(&p, random_from(&r, 16, 70), random_from(&r, 2, 18), random_from(&r, 2, 9));
-        if (seed % 4 == 3) random_window(&p, &r, ECHI_OP_CONV2D);
+        const bool by_stages = seed % 24 == 1;
+        problem_begin(&p, by_stages ? 130 : random_from(&r, 16, 70), by_stages ? 17 : random_from(&r, 2, 18), by_stages ? 13 : random_from(&r, 2, 9));
+        if (by_stages) problem_window(&p, ECHI_OP_CONV2D, 135, 3, 3, 1, 1, 1, 1, true);
+        else if (seed % 4 == 3) random_window(&p, &r, ECHI_OP_CONV2D);
+        else if (seed % 8 == 6) problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, 80), 5, 5, 1, 1, 2, 2, echi_random_below(&r, 2));
         else problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, 80), 3, 3, 1, 1, 1, 1, echi_random_below(&r, 2));
         if (echi_random_below(&r, 2)) problem_relu(&p);
         const struct echi_shape now = problem_shape(&p);
