@@ -47,7 +47,7 @@ static ech_status origin(char *out, size_t cap) {
     struct echi_kernel *kernel = NULL;
     assert_int_equal(echi_device_open("cuda:0", 1, &device, &err), ECH_OK);
     ech_status status = echi_device_program(device, &echi_gpu_source, &program, &err);
-    if (status == ECH_OK) status = echi_program_kernel(program, "product", &kernel, &err);
+    if (status == ECH_OK) status = echi_program_kernel(program, "fc_forward", &kernel, &err);
     if (status == ECH_OK) echi_device_kernels_from(device, out, cap);
     else snprintf(out, cap, "%s", err.text);
     echi_device_close(device);
