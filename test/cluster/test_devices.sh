@@ -32,4 +32,11 @@ check "no compiled kernels are kept in $XDG_CACHE_HOME" bash -c 'ls "$XDG_CACHE_
 expect 0 'accuracy +100.00 %' --data "$work/data" --device opencl:0 --optimizer adam --batch 32 --steps 40 --eval-every 0 --progress off
 
 same_gradient opencl:0
+
+# --- and a job of both learns, each node at its own speed
+if [ -d "${ECHELON_DATA:-}/mnist" ] && "$root/tools/get-data" mnist --from "$ECHELON_DATA/mnist" --to "$work/mnist" >"$work/out" 2>&1; then
+    expect 0 'target +98.50 %' --data "$work/mnist" --local 2 --device cpu,opencl:0 --sync gssp --epochs 8 --target-accuracy 0.985 --progress off
+else
+    echo "no MNIST in \$ECHELON_DATA: what a job of both devices learns is not tested"
+fi
 verdict test_devices
