@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * NVIDIA's instructions that CUDA C has no word for, each as a function: all inline assembly of this folder. On a host test/ops/simt.c
- * does what the document says that they do ("PTX ISA" of the CUDA toolkit, version 8.5: its sections are named), so that the kernels'
+ * does what the document says that they do ("PTX ISA" of the CUDA toolkit; sections are named, whose numbers move from version to version), so that the kernels'
  * texts run there as they are. An address in shared memory is a number of 32 bits. */
 #ifdef __CUDACC__
 #include "prelude.cl"
@@ -58,7 +58,7 @@ PTX void ptx_ldmatrix(unsigned out[4], unsigned at) {
                  : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(at) : "memory");
 }
 /* d += a b; a: 16 rows of 8 words, b: 8 columns of 8 words. Word w of row r of a quarter of a, or of column r of a half of b, is thread
- * 4 r + w's, whichever the precision (9.7.14.5.6 and 9.7.14.5.8, figures of .tf32 and .bf16). */
+ * 4 r + w's, whichever the precision (9.7.14.5.7 and 9.7.14.5.8, figures of .tf32 and .bf16). */
 PTX void ptx_mma_tf32(float d[4], const unsigned a[4], const unsigned b[2]) {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));

@@ -354,7 +354,7 @@ static void multiply(void **given, double (*a)[16], double (*b)[8], int depth) {
     }
 }
 
-/* m16n8k8, .tf32 (9.7.14.5.6): a0 (t / 4, t % 4), a1 (t / 4 + 8, t % 4), a2 (t / 4, t % 4 + 4), a3 (t / 4 + 8, t % 4 + 4);
+/* m16n8k8, .tf32 (9.7.14.5.7): a0 (t / 4, t % 4), a1 (t / 4 + 8, t % 4), a2 (t / 4, t % 4 + 4), a3 (t / 4 + 8, t % 4 + 4);
  * b0 (t % 4, t / 4), b1 (t % 4 + 4, t / 4). */
 static void all_mma_tf32(void **given) {
     double a[16][16], b[16][8];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Runs the CUDA texts of ops/gpu on the host: every thread of a block is a context of its own, and the instructions of ops/gpu/ptx.cuh do
- * what the PTX ISA says of them (NVIDIA, "Parallel Thread Execution ISA", version 8.5; sections are named in simt.c). What is executed here
+ * what the PTX ISA says of them (NVIDIA, "Parallel Thread Execution ISA"; sections are named in simt.c). What is executed here
  * is all of a text but the strings of assembly.
  *
  * What a processor is free to do is done in the way that shows mistakes: threads run in an order that `seed` draws, between any two points
