@@ -16,6 +16,7 @@
 #define SWEEPS 3
 #define SECONDS_A_SIZE 0.008
 #define SHORTEST 1e-6   /* seconds that a step takes at least, whatever the clocks say */
+#define NO_TIME 1e-9    /* and anything else: a clock that stands still, or goes back, must not make it less than nothing */
 /* A large model on a small machine must not spend minutes here: no size is tried beyond one whose step takes so long (but
  * two at least, for a slope), and no sweep begins after so long. */
 #define LONG_STEP 0.15
@@ -77,7 +78,7 @@ static struct spent spent_by(const struct echi_device *device) {
 static double seconds_since(struct spent began, const struct echi_device *device) {
     const struct spent now = spent_by(device);
     const double own = (double)(now.own - began.own), others = (double)(now.others - began.others);
-    return fmax(own, (own + others) / echi_device_threads(device)) * 1e-9;
+    return fmax(fmax(own, (own + others) / echi_device_threads(device)) * 1e-9, NO_TIME);
 }
 
 static ech_status train(struct echi_stack *stack, const struct bench *b, struct ech_error *err) {
