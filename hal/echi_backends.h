@@ -12,4 +12,6 @@ extern const struct echi_backend echi_backend_null;
 /* What echi_device_open does once it has found backend and index in the spec. */
 ech_status echi_device_open_on(const struct echi_backend *backend, int index, int threads, struct echi_device **out,
                                struct ech_error *err);
+/* What a backend says of an event beyond the last that was taken from a queue. */
+ech_status echi_hal_event_unknown(const char *operation, echi_event event, echi_event taken, struct ech_error *err);
 #endif

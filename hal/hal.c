@@ -12,6 +12,11 @@ ech_status echi_hal_no_entry(const struct echi_backend *backend, const char *ent
                      "the backend '%s' does not supply %s; choose another device, 'cpu' is always there", backend->name, entry);
 }
 
+ech_status echi_hal_event_unknown(const char *operation, echi_event event, echi_event taken, struct ech_error *err) {
+    return echi_fail(err, ECH_E_ARGUMENT, operation, "event %llu was not taken from this queue, which is at %llu", (unsigned long long)event,
+                     (unsigned long long)taken);
+}
+
 ech_status echi_hal_missing(const char *operation, const char *what, struct ech_error *err) {
     return echi_fail(err, ECH_E_ARGUMENT, operation, "%s is NULL", what);
 }

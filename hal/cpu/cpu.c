@@ -171,8 +171,7 @@ static bool cpu_event_done(void *impl, void *queue, echi_event event) {
 static ech_status cpu_event_wait(void *impl, void *queue, echi_event event, int64_t deadline, struct ech_error *err) {
     (void)deadline;
     if (cpu_event_done(impl, queue, event)) return ECH_OK;
-    return echi_fail(err, ECH_E_ARGUMENT, "event.wait", "event %llu was not taken from this queue, which is at %llu",
-                     (unsigned long long)event, (unsigned long long)((struct cpu_queue *)queue)->submitted);
+    return echi_hal_event_unknown("event.wait", event, ((struct cpu_queue *)queue)->submitted, err);
 }
 
 const struct echi_backend echi_backend_cpu = {

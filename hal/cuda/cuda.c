@@ -252,28 +252,25 @@ static ech_status cuda_queue_event(void *impl, void *queue, echi_event *out, str
     return submitted(d, code, "queue.event", "a mark in a queue", err);
 }
 
+/* Where the mark of an event is that was taken; of one older than those kept, the oldest. */
+static int place_of(const struct cuda_queue *q, echi_event event) {
+    return (int)((event + MARKS <= q->taken ? q->taken - MARKS + 1 : event) % MARKS);
+}
+
 /* CUDA_SUCCESS when it is reached, CUDA_ERROR_NOT_READY while it is to come, else what went wrong on the way. */
 static CUresult state_of(const struct echi_cuda_device *d, const struct cuda_queue *q, echi_event event) {
     if (event > q->taken) return CUDA_ERROR_NOT_READY;
-    if (event + MARKS <= q->taken) event = q->taken - MARKS + 1;
     CUresult code;
-    ECHI_CUDA_IN(d, code, d->cu->cuEventQuery(q->mark[event % MARKS]));
+    ECHI_CUDA_IN(d, code, d->cu->cuEventQuery(q->mark[place_of(q, event)]));
     return code;
 }
 
-static ech_status event_unknown(const struct cuda_queue *q, const char *operation, echi_event event, struct ech_error *err) {
-    return echi_fail(err, ECH_E_ARGUMENT, operation, "event %llu was not taken from this queue, which is at %llu",
-                     (unsigned long long)event, (unsigned long long)q->taken);
-}
-
-/* An older mark than those kept is waited for as the oldest of them. */
 static ech_status cuda_queue_after(void *impl, void *queue, void *other, echi_event event, struct ech_error *err) {
     const struct echi_cuda_device *d = impl;
     const struct cuda_queue *first = other;
-    if (event > first->taken) return event_unknown(first, "queue.after", event, err);
-    if (event + MARKS <= first->taken) event = first->taken - MARKS + 1;
+    if (event > first->taken) return echi_hal_event_unknown("queue.after", event, first->taken, err);
     CUresult code;
-    ECHI_CUDA_IN(d, code, d->cu->cuStreamWaitEvent(((struct cuda_queue *)queue)->stream, first->mark[event % MARKS], 0));
+    ECHI_CUDA_IN(d, code, d->cu->cuStreamWaitEvent(((struct cuda_queue *)queue)->stream, first->mark[place_of(first, event)], 0));
     return submitted(d, code, "queue.after", "a queue that waits for another", err);
 }
 
@@ -287,7 +284,7 @@ static bool cuda_event_done(void *impl, void *queue, echi_event event) { return 
 static ech_status cuda_event_wait(void *impl, void *queue, echi_event event, int64_t deadline, struct ech_error *err) {
     const struct echi_cuda_device *d = impl;
     const struct cuda_queue *q = queue;
-    if (event > q->taken) return event_unknown(q, "event.wait", event, err);
+    if (event > q->taken) return echi_hal_event_unknown("event.wait", event, q->taken, err);
     const int64_t began = echi_now();
     for (int64_t pause = LOOK_FIRST;;) {
         const CUresult code = state_of(d, q, event);

@@ -263,16 +263,15 @@ static ech_status opencl_queue_event(void *impl, void *queue, echi_event *out, s
     return ECH_OK;
 }
 
-static ech_status event_unknown(const struct opencl_queue *q, const char *operation, echi_event event, struct ech_error *err) {
-    return echi_fail(err, ECH_E_ARGUMENT, operation, "event %llu was not taken from this queue, which is at %llu",
-                     (unsigned long long)event, (unsigned long long)q->taken);
+/* Where the mark of an event is that was taken; of one older than those kept, the oldest. */
+static int place_of(const struct opencl_queue *q, echi_event event) {
+    return (int)((event + MARKS <= q->taken ? q->taken - MARKS + 1 : event) % MARKS);
 }
 
 /* CL_COMPLETE when it is reached, negative when something went wrong on the way, positive while it is to come. */
 static cl_int state_of(const struct echi_opencl_calls *cl, struct opencl_queue *q, echi_event event) {
     if (event > q->taken) return 1;
-    if (event + MARKS <= q->taken) event = q->taken - MARKS + 1;
-    cl_event *mark = &q->mark[event % MARKS];
+    cl_event *mark = &q->mark[place_of(q, event)];
     if (!*mark) return CL_COMPLETE;
     cl_int state = CL_COMPLETE;
     const cl_int code = cl->clGetEventInfo(*mark, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
@@ -284,13 +283,11 @@ static cl_int state_of(const struct echi_opencl_calls *cl, struct opencl_queue *
     return state;
 }
 
-/* An older mark than those kept is waited for as the oldest of them. */
 static ech_status opencl_queue_after(void *impl, void *queue, void *other, echi_event event, struct ech_error *err) {
     const struct echi_opencl_calls *cl = ((struct echi_opencl_device *)impl)->cl;
     const struct opencl_queue *first = other;
-    if (event > first->taken) return event_unknown(first, "queue.after", event, err);
-    if (event + MARKS <= first->taken) event = first->taken - MARKS + 1;
-    const cl_event mark = first->mark[event % MARKS];
+    if (event > first->taken) return echi_hal_event_unknown("queue.after", event, first->taken, err);
+    const cl_event mark = first->mark[place_of(first, event)];
     if (!mark) return ECH_OK;
     return enqueued(cl->clEnqueueBarrierWithWaitList(((struct opencl_queue *)queue)->queue, 1, &mark, NULL), "queue.after",
                     "a queue that waits for another", err);
@@ -305,7 +302,7 @@ static bool opencl_event_done(void *impl, void *queue, echi_event event) {
 #define LOOK_LAST 200000
 static ech_status opencl_event_wait(void *impl, void *queue, echi_event event, int64_t deadline, struct ech_error *err) {
     struct opencl_queue *q = queue;
-    if (event > q->taken) return event_unknown(q, "event.wait", event, err);
+    if (event > q->taken) return echi_hal_event_unknown("event.wait", event, q->taken, err);
     for (int64_t pause = LOOK_FIRST;; pause = pause * 2 < LOOK_LAST ? pause * 2 : LOOK_LAST) {
         const cl_int state = state_of(((struct echi_opencl_device *)impl)->cl, q, event);
         if (state == CL_COMPLETE) return ECH_OK;
