@@ -13,7 +13,6 @@ enum { CHANNELS = ECHI_CPU_BF16_STEPS, OUTPUTS = ECHI_CPU_BF16_PANEL, LANES = 16
 /* Bytes of dy and x that the sums of all taps should find in the second-level cache. */
 enum { BAND_BYTES = 768 << 10 };
 
-static int parts_of(int whole, int most) { return (whole + most - 1) / most; }
 static int taps_of(const struct echi_layer *l) { return l->kernel_h * l->kernel_w; }
 
 /* Positions along one side, each with the taps that it takes from `from`: forward outputs, backward inputs. */
@@ -246,10 +245,6 @@ void echi_cpu_conv_bf16_backward(struct echi_cpu_stack *s, int unit, const float
     sum_outputs(s, &(struct sums){.back = true, .in = l->out.c, .out = l->in.c, .rows = {l->in.h, l->out.h, l->kernel_h, l->stride_h, l->pad_h},
                                   .columns = {l->in.w, l->out.w, l->kernel_w, l->stride_w, l->pad_w}, .y = echi_cpu_share(s, u->from),
                                   .weights = params + l->weight_at});
-}
-
-static void raise_to(size_t *room, size_t wanted) {
-    if (*room < wanted) *room = wanted;
 }
 
 void echi_cpu_conv_bf16_room(const struct echi_layer *l, int groups, struct echi_cpu_bf16_room *room) {

@@ -17,7 +17,6 @@ enum { STAYING_BYTES = 640 * 1024 };
 enum { SUMS_BYTES = 1024 * 1024 };
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
-static int round_up(int count, int to) { return (count + to - 1) / to * to; }
 
 /* From one point to the next: of `rows` rows of `row` floats, and a vector more, else all points would fall into the same lines of a
  * cache. */

@@ -29,8 +29,6 @@ enum { FEW_VECTORS = 8, CACHED_BYTES = 256 << 10 };
  * the second-level cache meanwhile; rows that go by together. */
 enum { FEW_COLUMNS = 48, STREAMS = 24, STAYING_BYTES = 384 << 10, ROWS_AT_ONCE = 64 };
 
-static int parts_of(int whole, int most) { return (whole + most - 1) / most; }
-static int round_up(int n, int unit) { return (n + unit - 1) / unit * unit; }
 
 static struct kind kind_of(const struct echi_cpu_kernels *k, enum echi_cpu_bf16 bf16) {
 #if defined(__x86_64__)

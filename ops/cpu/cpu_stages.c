@@ -11,12 +11,6 @@ enum { TILES = 16 };
 /* Bytes of weights' points beyond which they do not stay beside the rest, and tiles of a map that are worth it. */
 enum { WEIGHTS_BYTES = 2 << 20, LEAST_TILES = 9 };
 
-static int round_up(int count, int to) { return (count + to - 1) / to * to; }
-static int parts_of(int whole, int most) { return (whole + most - 1) / most; }
-static void raise_to(size_t *room, size_t wanted) {
-    if (*room < wanted) *room = wanted;
-}
-
 /* Rows of vectors lie one vector further apart than they need, and so do points: else what is read together would fall into the same few
  * lines of a cache. */
 static ptrdiff_t apart(int channels, ptrdiff_t row, int width) { return channels * row + width; }

@@ -18,7 +18,6 @@ enum { DEPTH = 128 };
 /* With fewer on either side the transforms take most of the time. */
 enum { LEAST_CHANNELS = 16 };
 
-static int round_up(int count, int to) { return (count + to - 1) / to * to; }
 /* Along one side of a tile: inputs, outputs, points. */
 static int points_along(int m) { return m == ECHI_CPU_WHOLE ? 3 : m == ECHI_CPU_STRIDED || m == ECHI_CPU_STRIDED_BACK ? 5 : m == 2 ? 4 : 6; }
 static int inputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m == ECHI_CPU_STRIDED_BACK ? 3 : points_along(m); }
@@ -86,6 +85,8 @@ static const struct { int m; bool close; const char *name; } kinds[] = {
     {ECHI_CPU_WHOLE, true, " whole 2x2"}, {ECHI_CPU_STRIDED, true, " F(2x2) by 2"}, {2, true, " F(2x2)"}, {4, false, " F(4x4)"},
     {ECHI_CPU_FIVE, false, " F(2x2,5x5)"}};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
+static bool permitted(const struct echi_layer *l, size_t kind, int most) { return can_do(l, kinds[kind].m) && most >= (kinds[kind].close ? 2 : 4); }
+
 const char *echi_cpu_winograd_name(int m) {
     for (size_t k = 0; k < KINDS; k++)
         if (kinds[k].m == m) return kinds[k].name;
@@ -101,7 +102,7 @@ struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *l, int 
     struct echi_cpu_points best = {0};
     for (size_t k = 0; k < KINDS; k++) {
         const int m = kinds[k].m;
-        if (!can_do(l, m) || most < (kinds[k].close ? 2 : 4)) continue;
+        if (!permitted(l, k, most)) continue;
         const bool late = echi_cpu_late_fits(l, m, groups, width);
         if (cost(l, m, late, groups * width) < cost(l, best.m, best.late, groups * width)) best = (struct echi_cpu_points){.m = m, .late = late};
     }
@@ -126,7 +127,7 @@ void echi_cpu_winograd_explain(const struct echi_layer *l, int groups, int width
     size_t at = 0;
     for (size_t k = 0; k < KINDS; k++) {
         const int m = kinds[k].m;
-        if (!can_do(l, m) || most < (kinds[k].close ? 2 : 4)) continue;
+        if (!permitted(l, k, most)) continue;
         at = add_text(out, cap, at, "%s%s %.2f", at ? "," : "", echi_cpu_winograd_name(m),
                       cost(l, m, echi_cpu_late_fits(l, m, groups, width), groups * width) / direct);
     }
@@ -155,10 +156,6 @@ void echi_cpu_winograd_margins(const struct echi_layer *l, int m, int *in_right,
 enum { HALVES_BYTES = 3 << 20 };
 
 static bool halves_of(size_t sums) { return sums * sizeof(float) <= HALVES_BYTES; }
-
-static void raise_to(size_t *room, size_t wanted) {
-    if (*room < wanted) *room = wanted;
-}
 
 void echi_cpu_winograd_room(const struct echi_layer *l, int m, int width, struct echi_cpu_winograd_room *room) {
     const int most = l->in.c > l->out.c ? l->in.c : l->out.c;
@@ -248,8 +245,8 @@ static void outputs(const struct echi_cpu_stack *s, const struct echi_cpu_winogr
 
 void echi_cpu_winograd_product(const struct echi_cpu_stack *s, struct echi_cpu_product p, int depth, ptrdiff_t x_step) {
     const bool add = p.add;
-    for (int parts = (depth + DEPTH - 1) / DEPTH, from = 0, n; parts > 0; parts--, from += n) {
-        n = (depth - from + parts - 1) / parts;
+    for (int parts = parts_of(depth, DEPTH), from = 0, n; parts > 0; parts--, from += n) {
+        n = parts_of(depth - from, parts);
         p.loop[0] = p.loop[1] = (struct echi_cpu_loop){1, 0, 0};
         p.loop[2] = (struct echi_cpu_loop){n, x_step, 1};
         p.add = add || from > 0;
