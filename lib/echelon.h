@@ -100,8 +100,9 @@ void ech_data_destroy(ech_data *data);
 /* Your own samples. `read` fills rows [n][C][H][W] (already normalised) and labels [n] (each < classes) for the samples
  * index[0..n), of the training set or, when test is 1, of the test set; it returns 0, or anything else to stop the run.
  * It may be called from several of the library's threads at once, and the samples of the next step are asked for while this one is computed,
- * where that saves time. It must give the same sample for the same index on every node, and must stay valid until ech_data_destroy. Before a run trains it is also called for samples that nobody trains with, while a
- * node measures how long its steps take. What it gives is trained with as it is: the option `augment` is not for it. */
+ * where that saves time. It must give the same sample for the same index on every node, and must stay valid until ech_data_destroy. Before
+ * a run trains it is also called for samples that nobody trains with, while a node measures how long its steps take. What it gives is
+ * trained with as it is: the option `augment` is not for it. */
 typedef int (*ech_data_read)(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels);
 struct ech_data_callback {
     int channels, height, width, classes;   /* classes 2..65536 */

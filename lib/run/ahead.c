@@ -37,8 +37,7 @@ static bool same(const struct echi_lease *a, const struct echi_lease *b) {
 /* Reads, and says how long that took for whoever had to wait for it. */
 static ech_status timed(const struct echi_ahead *a, const struct echi_lease *l, struct echi_samples *s, int64_t *out_hides, struct ech_error *err) {
     const int64_t began = echi_now(), cpu = echi_thread_cpu();
-    echi_job_samples(a->job, l, s->index);
-    const ech_status status = echi_exec_read(a->job, false, l->epoch, s->index, (int)l->n, s->rows, s->labels, err);
+    const ech_status status = echi_samples_read(s, a->job, l, err);
     const int64_t wall = echi_now() - began, waited = wall - (echi_thread_cpu() - cpu);
     *out_hides = a->spare ? wall : waited;
     return status;

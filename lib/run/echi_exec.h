@@ -49,6 +49,7 @@ ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch,
                           struct ech_error *err);
 ech_status echi_samples_create(struct echi_samples *out, const struct echi_job *job, uint32_t n, struct ech_error *err);
 void echi_samples_destroy(struct echi_samples *samples);
+ech_status echi_samples_read(struct echi_samples *samples, const struct echi_job *job, const struct echi_lease *lease, struct ech_error *err);
 /* Those of a lease into exec->samples, and `who` they are. */
 ech_status echi_exec_samples(struct echi_exec *x, const struct echi_lease *lease, struct ech_error *err);
 /* The sum over n samples as it is reported: a loss that is lost is none, even while its floats are still finite. */

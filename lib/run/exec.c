@@ -328,12 +328,16 @@ ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch,
     return ECH_OK;
 }
 
+ech_status echi_samples_read(struct echi_samples *s, const struct echi_job *job, const struct echi_lease *l, struct ech_error *err) {
+    echi_job_samples(job, l, s->index);
+    return echi_exec_read(job, false, l->epoch, s->index, (int)l->n, s->rows, s->labels, err);
+}
+
 ech_status echi_exec_samples(struct echi_exec *x, const struct echi_lease *l, struct ech_error *err) {
     struct echi_samples *s = &x->samples;
     echi_job_rows(x->job, l->epoch, l->start, l->n, x->who);
     if (x->ahead) return echi_ahead_take(x->ahead, l, s, err);
-    echi_job_samples(x->job, l, s->index);
-    return echi_exec_read(x->job, false, l->epoch, s->index, (int)l->n, s->rows, s->labels, err);
+    return echi_samples_read(s, x->job, l, err);
 }
 
 ech_status echi_exec_read_ahead(struct echi_exec *x, bool spare, struct ech_error *err) {

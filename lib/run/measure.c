@@ -140,11 +140,12 @@ static ech_status time_size(struct bench *b, int sweep, int size, bool head, str
 }
 
 /* A message with all parameters, of which the owner adds what a push brings. */
-static ech_status time_exchange(const struct bench *b, struct echi_device *device, size_t n_params, struct timing *t, struct ech_error *err) {
-    const struct spent began = spent_by(device);
+static ech_status time_exchange(const struct bench *b, struct timing *t, struct ech_error *err) {
+    const size_t n_params = b->job->n_params;
+    const struct spent began = spent_by(b->device);
     for (int copy = 0; copy < COPIES; copy++) memcpy(echi_buffer_host(b->grads), echi_buffer_host(b->params), n_params * sizeof(echi_real));
-    ECHI_TRY(echi_add(device, b->grads, b->params, 0, n_params, err));
-    const double seconds = seconds_since(began, device);
+    ECHI_TRY(echi_add(b->device, b->grads, b->params, 0, n_params, err));
+    const double seconds = seconds_since(began, b->device);
     if (t->exchange == 0 || seconds < t->exchange) t->exchange = seconds;
     return ECH_OK;
 }
@@ -246,7 +247,7 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
         const int sweep = timing.sweeps++;
         for (int i = 0; i < timing.sizes; i++) {
             for (int head = 0; head <= cut; head++) ECHI_TRY_GOTO(time_size(&b, sweep, i, head, &slowness, &timing, err), out);
-            ECHI_TRY_GOTO(time_exchange(&b, device, job->n_params, &timing, err), out);
+            ECHI_TRY_GOTO(time_exchange(&b, &timing, err), out);
             if (i > 0 && (timing.least[i][0] + timing.least[i][1]) * (slow > 1 ? slow : 1) > LONG_STEP) timing.sizes = i + 1;
         }
     }
@@ -273,7 +274,6 @@ out:
 enum cost { FORWARD, BACKWARD, APPLY, ADD, REFRESH, COPY, LOOK, COSTS };
 struct costs {
     struct bench *b;
-    struct echi_device *device;
     struct echi_buffer *momentum, *out;
     int n;
 };
@@ -305,9 +305,9 @@ static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_err
         if (b->head) ECHI_TRY(echi_stack_output_grad(b->trunk, b->cut_rows, err));
         else ECHI_TRY(echi_stack_loss(b->trunk, b->labels, 1, &loss, &correct, err));
         return units(b->trunk, b, true, err);
-    case APPLY: return echi_apply(c->device, b->params, c->out, &(struct echi_moments){.buffer = c->momentum}, b->grads, 0, all, &sgd, err);
-    case ADD: return echi_add(c->device, c->out, b->grads, 0, all, err);
-    case REFRESH: return echi_sum_states(c->device, c->out, b->params, states, 2, 0, all, err);
+    case APPLY: return echi_apply(b->device, b->params, c->out, &(struct echi_moments){.buffer = c->momentum}, b->grads, 0, all, &sgd, err);
+    case ADD: return echi_add(b->device, c->out, b->grads, 0, all, err);
+    case REFRESH: return echi_sum_states(b->device, c->out, b->params, states, 2, 0, all, err);
     case COPY:
         for (int i = 0; i < COPIES; i++) memcpy(echi_buffer_host(c->out), echi_buffer_host(b->params), all * sizeof(echi_real));
         return ECH_OK;
@@ -326,7 +326,7 @@ static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_err
 ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *device, const struct echi_times *times, struct echi_profile *out,
                               struct ech_error *err) {
     struct bench b;
-    struct costs c = {.b = &b, .device = device, .n = 1};
+    struct costs c = {.b = &b, .n = 1};
     double least[COSTS] = {0};
     ech_status status = ECH_OK;
     for (uint32_t i = 0; i < times->count && times->n[i] <= COST_SAMPLES; i++) c.n = (int)times->n[i];
