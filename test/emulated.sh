@@ -36,7 +36,7 @@ emulated() { qemu-aarch64 -L /usr/$machine -E LD_LIBRARY_PATH="$library" "$@"; }
 export TEST_PART=${PART:-12} library machine build work
 export -f emulated
 printf '%s\n' "${tests[@]}" |
-    xargs -P "$(nproc)" -I @ bash -c 'emulated "$build/test/@" >"$work/${1#*/}.log" 2>&1 || echo "@" >>"$work/failed"' one @
+    xargs -P "$(nproc)" -I @ bash -c 'emulated "$build/test/$1" >"$work/${1#*/}.log" 2>&1 || echo "$1" >>"$work/failed"' one @
 checks=$((checks + ${#tests[@]}))
 for test in $(cat "$work/failed" 2>/dev/null); do
     failures=$((failures + 1))

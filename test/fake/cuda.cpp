@@ -86,6 +86,15 @@ static CUresult begin(const char *name, bool needs_context) {
     std::lock_guard<std::recursive_mutex> locked(lock);                   \
     if (CUresult code = begin(__func__, needs_context)) return code
 
+/* What is given back is gone, whatever else the call says. */
+template <class T> static CUresult discard(const char *call, T *object) {
+    std::lock_guard<std::recursive_mutex> locked(lock);
+    const CUresult began = begin(call, true);
+    delete object;
+    control.alive--;
+    return began;
+}
+
 /* [at, at + bytes) in one allocation. */
 static bool inside(uintptr_t at, size_t bytes) {
     auto next = memories.upper_bound(at);
@@ -472,13 +481,7 @@ CUresult cuEventCreate(CUevent *out, unsigned) {
     control.alive++;
     return CUDA_SUCCESS;
 }
-CUresult cuEventDestroy_v2(CUevent event) {
-    std::lock_guard<std::recursive_mutex> locked(lock);
-    const CUresult began = begin(__func__, true);
-    delete event;
-    control.alive--;
-    return began;
-}
+CUresult cuEventDestroy_v2(CUevent event) { return discard(__func__, event); }
 CUresult cuEventRecord(CUevent event, CUstream s) {
     BEGIN(true);
     if (event->context != s->context) return CUDA_ERROR_INVALID_CONTEXT;
@@ -529,13 +532,7 @@ CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned, CUjit_op
     control.alive++;
     return CUDA_SUCCESS;
 }
-CUresult cuModuleUnload(CUmodule module) {
-    std::lock_guard<std::recursive_mutex> locked(lock);
-    const CUresult began = begin(__func__, true);
-    delete module;
-    control.alive--;
-    return began;
-}
+CUresult cuModuleUnload(CUmodule module) { return discard(__func__, module); }
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name) {
     BEGIN(true);
     static std::map<std::pair<CUmodule, std::string>, CUfunc_st> functions;
