@@ -124,16 +124,23 @@ ISA_FLAGS_bf16 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vect
 ifneq ($(PROFILE),)
 $(B)/ops/%.o: private override CFLAGS += -O2
 endif
-# Kernels for CUDA travel in the archive as images, made of each text in CUDA_TEXTS by what there is here: NAME.fatbin, machine code for all
-# that nvcc knows and PTX for what comes after, and NAME.ptx, by clang, which any driver since CUDA 9 takes and any card since sm_53.
-# ops/gpu/text.c shows how C gets at them. A compiler that is not here leaves its image empty.
+# Kernels for CUDA travel in the archive as images, made of each text by what there is here. Of those in CUDA_TEXTS: NAME.fatbin, machine
+# code for all that nvcc knows and PTX for what comes after, and NAME.ptx, by clang, which any driver since CUDA 9 takes and any card since
+# sm_53. Of CARD_TEXTS, for some of NVIDIA's cards alone: NAME.fatbin, for the cards that CARD_CODE_NAME says, and beside it what ptxas says
+# of each kernel, and the PTX (test/check/gpu_texts.sh reads them). ops/gpu/text.c shows how C gets at images. A compiler that is not here
+# leaves its image empty. Images do not depend on how the rest is compiled: all kinds of builds share them.
 CUDA_TEXTS  := $(if $(and $(filter cuda,$(BACKENDS)),$(filter ops/gpu/%,$(SRC))),$(if $(STATIC),,ops/gpu/kernels.cl))
-CUDA_IMAGES := $(foreach t,$(basename $(CUDA_TEXTS)),$(B)/$t.fatbin $(B)/$t.ptx)
+CARD_TEXTS  := $(if $(CUDA_TEXTS),ops/gpu/products_f32.cu ops/gpu/products_sm80.cu ops/gpu/products_sm90.cu)
+CARD_CODE_products_f32  := -gencode arch=compute_80,code=[sm_80,sm_90,compute_80]
+CARD_CODE_products_sm80 := $(CARD_CODE_products_f32)
+CARD_CODE_products_sm90 := -gencode arch=compute_90a,code=sm_90a
+CUDA_IMAGES := $(foreach t,$(basename $(CUDA_TEXTS)),$t.fatbin $t.ptx) $(CARD_TEXTS:.cu=.fatbin)
 ifneq ($(CUDA_TEXTS),)
 NVCC        ?= $(firstword $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null))
 CLANG       ?= $(firstword $(shell clang --print-targets 2>/dev/null | grep -q nvptx64 && echo clang))
-OBJ         += $(CUDA_IMAGES:=.o)
+OBJ         += $(CUDA_IMAGES:%=$(B)/%.o)
 endif
+IMAGES      := build/images$(if $(NVCC),,/no-nvcc)$(if $(CLANG),,/no-clang)
 LIB  := $(B)/libechelon.a
 TOOL := $(B)/echelon
 TOOL_SRC := $(if $(DOUBLE)$(PROFILE),,$(sort $(wildcard tools/*.c)))
@@ -196,19 +203,25 @@ $(B)/ops/gpu/text.o: $(GPU_TEXT)
 $(B)/ops/gpu/text.o: private override CPPFLAGS += -I$(B)/ops/gpu
 
 CUDA_TOOLS := nvcc: $(or $(NVCC),none) clang: $(or $(CLANG),none)
-$(B)/cuda-tools: FORCE
+$(IMAGES)/cuda-tools: FORCE
 	$(call keep,$(CUDA_TOOLS))
-CUDA_NEEDS := $(B)/cuda-tools $(wildcard $(patsubst %,%*.cl,$(dir $(CUDA_TEXTS))) $(patsubst %,%*.h,$(dir $(CUDA_TEXTS))))
-$(B)/%.fatbin: %.cl $(CUDA_NEEDS)
+CUDA_NEEDS := $(IMAGES)/cuda-tools $(wildcard $(patsubst %,%*.cl,$(dir $(CUDA_TEXTS))) $(patsubst %,%*.h,$(dir $(CUDA_TEXTS))))
+$(IMAGES)/%.fatbin: %.cl $(CUDA_NEEDS)
 	@mkdir -p $(@D)
 	@echo '  CUDA  $<: $(if $(NVCC),machine code by $(NVCC),no machine code: there is no nvcc here)'
 	$(Q)$(if $(NVCC),$(NVCC) -x cu -fatbin -arch=all -Xfatbin=-compress-all -Wno-deprecated-gpu-targets -o $@ $<,: > $@)
-$(B)/%.ptx: %.cl $(CUDA_NEEDS)
+$(IMAGES)/%.fatbin: %.cu $(CUDA_NEEDS) $(wildcard ops/gpu/*.cuh)
+	@mkdir -p $(basename $@).kept
+	@echo '  CUDA  $<: $(if $(NVCC),machine code by $(NVCC),no machine code: there is no nvcc here)'
+	$(Q)$(if $(NVCC),$(NVCC) -fatbin $(CARD_CODE_$(basename $(notdir $<))) -Xfatbin=-compress-all -Xptxas=-v -keep -keep-dir $(basename $@).kept \
+	    -o $@ $< >$(basename $@).said 2>&1 || { cat $(basename $@).said; exit 1; },: > $@)
+$(IMAGES)/%.ptx: %.cl $(CUDA_NEEDS)
 	@mkdir -p $(@D)
 	@echo '  CUDA  $<: $(if $(CLANG),PTX by $(CLANG),no PTX: there is no clang here that makes it)'
 	$(Q)$(if $(CLANG),$(CLANG) -x cuda --cuda-device-only --cuda-gpu-arch=sm_53 -Xclang -target-feature -Xclang +ptx60 -nocudainc -nocudalib \
 	    --cuda-path=/nonexistent -O3 -include ops/gpu/bare_cuda.h -S -o $@ $<,: > $@)
-$(CUDA_IMAGES:=.o): %.o: % hal/cuda/image.S $(B)/flags
+$(CUDA_IMAGES:%=$(B)/%.o): $(B)/%.o: $(IMAGES)/% hal/cuda/image.S $(B)/flags
+	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -DNAME=$(subst .,_,$(notdir $<)) -DFILE='"$<"' -c -o $@ hal/cuda/image.S
 
 # Of an archive or a program, where that is what it was made for.
@@ -232,7 +245,7 @@ $(B)/test/ops/test_stack: private LDFLAGS += -Wl,--wrap=echi_kernels
 # It sees small pieces of work shared out, in any order.
 $(B)/test/ops/test_threads: private LDFLAGS += -Wl,--wrap=echi_cpu_share_out,--wrap=echi_team_run
 # It runs kernels of NVIDIA's cards on this processor.
-$(B)/test/ops/test_gpu_texts: $(B)/test/ops/simt.o
+$(B)/test/ops/test_gpu_texts: $(B)/test/ops/simt.o $(B)/test/ops/texts.o
 # Its processor may have fewer instructions than this one.
 $(B)/test/unit/test_config: private LDFLAGS += -Wl,--wrap=echi_cpu_level
 # Its processor claims to be a card.
@@ -275,9 +288,14 @@ CXXFLAGS_FAKE := -std=c++14 -O2 -g -fPIC -shared -fvisibility=hidden -Wall -Wext
 $(B)/test/fake/names.inc: test/fake/host_cuda.h $(GPU_TEXT)
 	@mkdir -p $(@D)
 	$(Q)$(CXX_HERE) -E -x c++ -Iops/gpu -include test/fake/host_cuda.h ops/gpu/kernels.cl | sed -n 's/.*extern "C" *void \([a-z_0-9]*\)(.*/X(\1)/p' > $@
-$(B)/test/fake/libcuda.so.1: test/fake/cuda.cpp test/fake/kernels.cpp test/fake/fake_cuda.h hal/cuda/echi_cuda_api.h $(B)/test/fake/names.inc
+# The texts that only cards have run in it as in test_gpu_texts.
+$(B)/test/fake/%.o: test/ops/%.c test/ops/simt.h test/ops/simt_run.h test/ops/texts.h $(wildcard ops/gpu/*.cu ops/gpu/*.cuh ops/gpu/*.h)
+	@mkdir -p $(@D)
+	$(Q)$(CROSS_COMPILE)gcc -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -fvisibility=hidden -Iops -Iops/gpu -c -o $@ $<
+$(B)/test/fake/libcuda.so.1: test/fake/cuda.cpp test/fake/kernels.cpp test/fake/fake_cuda.h hal/cuda/echi_cuda_api.h $(B)/test/fake/names.inc \
+                             $(B)/test/fake/simt.o $(B)/test/fake/texts.o
 	@$(if $(Q),echo '  FAKE  $@')
-	$(Q)$(CXX_HERE) $(CXXFLAGS_FAKE) -Wl,-soname,$(@F) -o $@ $(filter %.cpp,$^)
+	$(Q)$(CXX_HERE) $(CXXFLAGS_FAKE) -Wl,-soname,$(@F) -o $@ $(filter %.cpp %.o,$^)
 $(B)/test/fake/libnvrtc.so.13: test/fake/nvrtc.cpp hal/cuda/echi_cuda_api.h
 	@mkdir -p $(@D)
 	@$(if $(Q),echo '  FAKE  $@')
@@ -292,7 +310,7 @@ $(TESTS:=.o): | $(B)/test-needs
 
 # A complete installation, for the tests that see Echelon as a user does.
 STAGE := $(abspath $(B)/stage)
-SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" OBJ="$(OBJ)" LIB="$(LIB)" ECHELON="$(abspath $(TOOL))" STAGE="$(STAGE)"
+SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" IMAGES="$(IMAGES)" OBJ="$(OBJ)" LIB="$(LIB)" ECHELON="$(abspath $(TOOL))" STAGE="$(STAGE)"
 tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(BENCHES) $(GRADIENTS) $(ON_CARD)
 test: all $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(B)/test-needs
 	@$(call install_into,,$(STAGE))

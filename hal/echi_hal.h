@@ -27,6 +27,8 @@ struct echi_device_info {
     char pci[16];        /* "0000:3b:00.0", by which a card that two runtimes list is known; "" when unknown */
     size_t buffer_most;  /* bytes that one buffer may have; 0 when unknown */
     char driver[64];     /* its version, in its own words; "" when there is none */
+    int capability;      /* of NVIDIA's cards, compute capability: 90 for 9.0; 0 for all others, and when unknown */
+    size_t shared_most;  /* bytes of local memory ("shared" in CUDA's words) that a group may have in all; 0 when unknown */
 };
 
 /* A number that is reached when the queue has done everything submitted before it was taken. */
@@ -43,7 +45,7 @@ struct echi_image {
     const unsigned char *bytes, *end;   /* alike: the build had no compiler for it */
 };
 struct echi_source {
-    const char *text;
+    const char *text;                   /* NULL: for devices that take one of the images, and no others */
     const struct echi_image *images;    /* the best first; the last has no backend. NULL: none */
 };
 
@@ -54,8 +56,8 @@ struct echi_argument {
     size_t bytes;
 };
 /* Groups of work-items that share local memory and wait for each other: so many groups along x, y and z, each of so many work-items along
- * x. */
-struct echi_launch { size_t groups[3], items; };
+ * x; `shared` bytes of local memory for each, beside what the kernel declares, for kernels that are told of it by their runtime (CUDA). */
+struct echi_launch { size_t groups[3], items, shared; };
 #define ECHI_ARGUMENTS_MOST 24
 
 /* What a backend supplies. Arguments are already checked when an entry is called. `impl` is the backend's own state.

@@ -114,7 +114,7 @@ static void keep(struct echi_device *device, const uint8_t made_of[HASH], void *
 
 static ech_status compile(struct echi_device *device, const struct echi_source *source, void **out, struct ech_error *err) {
     const struct echi_backend *backend = device->backend;
-    const bool kept = device->keep != NULL && backend->program_load != NULL && backend->program_binary != NULL;
+    const bool kept = device->keep != NULL && backend->program_load != NULL && backend->program_binary != NULL && source->text != NULL;
     uint8_t made_of[HASH];
     if (kept) hash_of(device, source->text, made_of);
     if (kept && load_kept(device, made_of, out)) return ECH_OK;
@@ -128,7 +128,7 @@ ech_status echi_device_program(struct echi_device *device, const struct echi_sou
     if (out == NULL) return echi_hal_missing("program", "out", err);
     *out = NULL;
     if (device == NULL) return echi_hal_missing("program", "device", err);
-    if (source == NULL || source->text == NULL) return echi_hal_missing("program", "source", err);
+    if (source == NULL || (source->text == NULL && source->images == NULL)) return echi_hal_missing("program", "source", err);
     NEED(device->backend, program_create, err);
     for (struct echi_program *p = device->programs; p != NULL; p = p->next)
         if (p->source == source) {
@@ -216,6 +216,10 @@ ech_status echi_queue_launch(struct echi_queue *q, const struct echi_kernel *ker
             return echi_fail(err, ECH_E_ARGUMENT, "queue.launch",
                              "%zu x %zu x %zu groups of %zu work-items for kernel %s; it needs at least 1, of 1 to 1024",
                              how->groups[0], how->groups[1], how->groups[2], how->items, kernel->name);
+    if (how->shared > q->device->info.shared_most)
+        return echi_fail(err, ECH_E_UNSUPPORTED, "queue.launch",
+                         "kernel %s takes %zu bytes of local memory a group, and %s has %zu; choose another device", kernel->name,
+                         how->shared, q->device->info.name, q->device->info.shared_most);
     for (int i = 0; i < count; i++) ECHI_TRY(check_argument(q, kernel, &args[i], i, &memory[i], err));
     return q->device->backend->queue_launch(q->device->impl, q->impl, kernel->impl, args, memory, count, how, err);
 }

@@ -5,24 +5,44 @@
 
 #include <string.h>
 
-static ech_status open_checked(const char *spec, int threads, enum echi_cpu_level level, const char *keep, struct echi_device **out,
-                               struct ech_error *err) {
+/* Refused is what no layer at all can be made of. */
+static ech_status has_kernels(struct echi_device *device, const struct echi_stack_impl *impl, struct ech_error *err) {
+    const struct echi_layer relu = {.op = ECHI_OP_RELU, .in = {1, 1, 1}, .out = {1, 1, 1}, .name = "relu"};
+    struct echi_stack *stack = NULL;
+    const ech_status status = echi_stack_create_with(device, impl, &relu, 1, 1, &stack, err);
+    echi_stack_destroy(stack);
+    return status;
+}
+
+/* Floats first, whose answers are held to closely: they say whether a device works. Then the kernels asked for, if they are others. */
+static ech_status check_answers(struct echi_device *device, enum echi_kernels kernels, struct ech_error *err) {
+    const struct echi_stack_impl *impl = echi_stack_chosen(device, kernels);
+    if (impl != NULL && !impl->far)
+        return echi_fail(err, ECH_E_UNSUPPORTED, "device.open", "--deterministic is for the device cpu, and this node has %s (%s): give --device cpu, or "
+                         "leave it out", echi_device_describe(device)->backend, echi_device_describe(device)->name);
+    if (impl != NULL) ECHI_TRY(has_kernels(device, impl, err));
+    ECHI_TRY(echi_known_answers(device, NULL, NULL, err));
+    return impl != NULL ? echi_known_answers(device, impl, NULL, err) : ECH_OK;
+}
+
+static ech_status open_checked(const char *spec, int threads, enum echi_cpu_level level, enum echi_kernels kernels, const char *keep,
+                               struct echi_device **out, struct ech_error *err) {
     ECHI_TRY(echi_device_open_at(spec, threads, level, out, err));
     if (echi_device_describe(*out)->host_memory) return ECH_OK;
     echi_device_keep_programs(*out, keep);
-    const ech_status status = echi_known_answers(*out, NULL, NULL, err);
+    const ech_status status = check_answers(*out, kernels, err);
     if (status == ECH_OK) return ECH_OK;
     echi_device_close(*out);
     *out = NULL;
     return status;
 }
 
-ech_status echi_ops_open(const char *spec, int threads, enum echi_cpu_level level, const char *keep, struct echi_device **out,
-                         struct ech_error *err) {
-    if (spec == NULL || strcmp(spec, "auto") != 0) return open_checked(spec, threads, level, keep, out, err);
+ech_status echi_ops_open(const char *spec, int threads, enum echi_cpu_level level, enum echi_kernels kernels, const char *keep,
+                         struct echi_device **out, struct ech_error *err) {
+    if (spec == NULL || strcmp(spec, "auto") != 0) return open_checked(spec, threads, level, kernels, keep, out, err);
     struct echi_device_info info;
     char at[32];
     for (int i = 0; echi_device_at(i, at, sizeof at, &info); i++)
-        if (info.gpu && open_checked(at, threads, level, keep, out, NULL) == ECH_OK) return ECH_OK;
-    return open_checked("cpu", threads, level, keep, out, err);
+        if (info.gpu && open_checked(at, threads, level, kernels, keep, out, NULL) == ECH_OK) return ECH_OK;
+    return open_checked("cpu", threads, level, kernels, keep, out, err);
 }

@@ -13,6 +13,7 @@ struct echi_stack_unit { int first, end; char kernel[48], why[96]; size_t turned
 struct echi_stack_impl {
     const char *name;
     bool far;            /* for devices whose memory the host does not see; the others are for the host */
+    double rounding;     /* what a product's numbers are rounded by first, of themselves at most; 0: not at all */
     bool own_layout;   /* samples do not lie in [N][C][H][W] inside: they are converted at the border */
     /* *out_state is the implementation's own; fills units[0..*out_units) (room for `count`) and *out_bytes. May refuse a
      * layer with ECH_E_UNSUPPORTED: stack.c then takes the next implementation of its list, the reference last. */
@@ -49,6 +50,8 @@ void echi_norm_running_grad(const struct echi_layer *layer, int n, const echi_re
 
 /* Fastest first, the reference last, then NULL. */
 extern const struct echi_stack_impl *const echi_stack_implementations[];
+/* Which of them these kernels are on a device; NULL: the first of the list that takes the layers. */
+const struct echi_stack_impl *echi_stack_chosen(const struct echi_device *device, enum echi_kernels kernels);
 /* As echi_stack_create, with one implementation and no other to fall back on: tests hold each against the reference. */
 ech_status echi_stack_create_with(struct echi_device *device, const struct echi_stack_impl *impl, const struct echi_layer *layers,
                                   int count, int max_n, struct echi_stack **out, struct ech_error *err);
@@ -57,6 +60,7 @@ ech_status echi_layer_check(const struct echi_layer *layer, struct ech_error *er
 
 extern const struct echi_stack_impl echi_stack_reference;   /* ops/ref: seven loops, [N][C][H][W] */
 extern const struct echi_stack_impl echi_stack_gpu;         /* ops/gpu: kernels of OpenCL and CUDA */
+extern const struct echi_stack_impl echi_stack_gpu_tf32, echi_stack_gpu_bf16;   /* the same with tensor cores, where a card has them */
 extern const struct echi_stack_impl echi_stack_cpu;         /* ops/cpu: blocks of samples, batch-minor, vector kernels */
 extern const struct echi_stack_impl echi_stack_cpu_close;   /* the same with F(2x2, 3x3) at most, whose rounding is not coarser */
 extern const struct echi_stack_impl echi_stack_cpu_plain;   /* the same without either */

@@ -142,20 +142,36 @@ ech_status echi_stack_create_with(struct echi_device *device, const struct echi_
     return ECH_OK;
 }
 
+/* By kernels: of the host, and of devices that are not. NULL: the first of echi_stack_implementations that takes the layers. */
+static const struct { const struct echi_stack_impl *near, *far; } chosen[] = {
+    [ECHI_KERNELS_FAST] = {NULL, NULL}, [ECHI_KERNELS_REFERENCE] = {&echi_stack_reference, &echi_stack_reference},
+#ifndef ECHI_DOUBLE
+#if !defined ECHI_WITHOUT_opencl || !defined ECHI_WITHOUT_cuda
+#define FAR(impl) &impl
+#else
+#define FAR(impl) NULL
+#endif
+    [ECHI_KERNELS_CLOSE] = {&echi_stack_cpu_close, NULL}, [ECHI_KERNELS_PLAIN] = {&echi_stack_cpu_plain, NULL},   /* GPUs' are all three */
+    [ECHI_KERNELS_FIXED] = {&echi_stack_cpu_fixed, &echi_stack_cpu_fixed},   /* which is not for GPUs, and says so */
+    [ECHI_KERNELS_BF16_FAST] = {&echi_stack_cpu_bf16, FAR(echi_stack_gpu_bf16)},
+    [ECHI_KERNELS_BF16_CLOSE] = {&echi_stack_cpu_bf16_close, FAR(echi_stack_gpu_bf16)},
+    [ECHI_KERNELS_BF16_PLAIN] = {&echi_stack_cpu_bf16_plain, FAR(echi_stack_gpu_bf16)},
+    [ECHI_KERNELS_TF32_FAST] = {NULL, FAR(echi_stack_gpu_tf32)},
+    [ECHI_KERNELS_TF32_CLOSE] = {&echi_stack_cpu_close, FAR(echi_stack_gpu_tf32)},
+    [ECHI_KERNELS_TF32_PLAIN] = {&echi_stack_cpu_plain, FAR(echi_stack_gpu_tf32)},
+#endif
+};
+
+const struct echi_stack_impl *echi_stack_chosen(const struct echi_device *device, enum echi_kernels kernels) {
+    if ((size_t)kernels >= sizeof chosen / sizeof chosen[0]) return NULL;
+    return echi_device_describe(device)->host_memory ? chosen[kernels].near : chosen[kernels].far;
+}
+
 ech_status echi_stack_create(struct echi_device *device, enum echi_kernels kernels, const struct echi_layer *layers, int count,
                              int max_n, struct echi_stack **out, struct ech_error *err) {
-    const struct echi_stack_impl *const one[] = {
-        [ECHI_KERNELS_REFERENCE] = &echi_stack_reference,
-#ifndef ECHI_DOUBLE
-        [ECHI_KERNELS_CLOSE] = &echi_stack_cpu_close, [ECHI_KERNELS_PLAIN] = &echi_stack_cpu_plain, [ECHI_KERNELS_FIXED] = &echi_stack_cpu_fixed,
-        [ECHI_KERNELS_BF16_FAST] = &echi_stack_cpu_bf16, [ECHI_KERNELS_BF16_CLOSE] = &echi_stack_cpu_bf16_close,
-        [ECHI_KERNELS_BF16_PLAIN] = &echi_stack_cpu_bf16_plain,
-#endif
-    };
-    const bool plain_floats = kernels == ECHI_KERNELS_FAST || kernels == ECHI_KERNELS_CLOSE || kernels == ECHI_KERNELS_PLAIN;
     const bool far = device != NULL && !echi_device_describe(device)->host_memory;
-    if (!(far && plain_floats) && (size_t)kernels < sizeof one / sizeof one[0] && one[kernels])   /* elsewhere its kernels are all three */
-        return echi_stack_create_with(device, one[kernels], layers, count, max_n, out, err);
+    const struct echi_stack_impl *one = device != NULL ? echi_stack_chosen(device, kernels) : NULL;
+    if (one != NULL) return echi_stack_create_with(device, one, layers, count, max_n, out, err);
     ech_status status = ECH_E_UNSUPPORTED;
     for (int i = 0; echi_stack_implementations[i] != NULL && status == ECH_E_UNSUPPORTED; i++)
         if (echi_stack_implementations[i]->far == far)

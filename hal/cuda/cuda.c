@@ -38,6 +38,9 @@ static ech_status cuda_device_info(int index, struct echi_device_info *out, stru
     out->gpu = true;
     const int units = echi_cuda_ask(cu, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     out->compute_units = units > 0 ? units : 1;
+    out->capability = echi_cuda_capability(cu, device);
+    const int shared = echi_cuda_ask(cu, device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    out->shared_most = shared > 0 ? (size_t)shared : 0;
     const int domain = echi_cuda_ask(cu, device, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID);
     const int bus = echi_cuda_ask(cu, device, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID);
     const int slot = echi_cuda_ask(cu, device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
@@ -79,8 +82,7 @@ static ech_status cuda_device_open(int index, int threads, void **out_impl, stru
         cuda_device_close(d);
         return status;
     }
-    d->capability = 10 * echi_cuda_ask(d->cu, d->device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
-                    echi_cuda_ask(d->cu, d->device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    d->capability = echi_cuda_capability(d->cu, d->device);
     static const CUdevice_attribute most[3] = {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
                                                CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z};
     for (int i = 0; i < 3; i++) d->groups_most[i] = (unsigned)echi_cuda_ask(d->cu, d->device, most[i]);
@@ -215,10 +217,19 @@ static ech_status cuda_queue_copy(void *impl, void *queue, void *to, size_t to_a
     return submitted(d, code, "queue.copy", "a copy on the device", err);
 }
 
+/* More than 48 KiB of a group's memory must be asked for once, and then stand for all launches of the kernel (CUDA C++ programming guide,
+ * "Shared memory" of compute capability 8.x). What a driver has given is not given back. */
+static CUresult give_shared(const struct echi_cuda_device *d, struct echi_cuda_kernel *k, size_t bytes) {
+    if (bytes <= k->shared) return CUDA_SUCCESS;
+    const CUresult code = d->cu->cuFuncSetAttribute(k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes);
+    if (code == CUDA_SUCCESS) k->shared = bytes;
+    return code;
+}
+
 static ech_status cuda_queue_launch(void *impl, void *queue, void *kernel, const struct echi_argument *args, void *const *memory,
                                     int count, const struct echi_launch *how, struct ech_error *err) {
     const struct echi_cuda_device *d = impl;
-    const struct echi_cuda_kernel *k = kernel;
+    struct echi_cuda_kernel *k = kernel;
     if (how->items > (size_t)k->items_most)
         return echi_fail(err, ECH_E_UNSUPPORTED, "queue.launch",
                          "a kernel has groups of %zu work-items, this CUDA device takes %d of it; choose another device", how->items,
@@ -236,8 +247,10 @@ static ech_status cuda_queue_launch(void *impl, void *queue, void *kernel, const
     }
     const unsigned groups[3] = {(unsigned)how->groups[0], (unsigned)how->groups[1], (unsigned)how->groups[2]};
     CUresult code;
-    ECHI_CUDA_IN(d, code, d->cu->cuLaunchKernel(k->function, groups[0], groups[1], groups[2], (unsigned)how->items, 1, 1, 0,
-                                                ((struct cuda_queue *)queue)->stream, values, NULL));
+    ECHI_CUDA_IN(d, code, give_shared(d, k, how->shared));
+    if (code == CUDA_SUCCESS)
+        ECHI_CUDA_IN(d, code, d->cu->cuLaunchKernel(k->function, groups[0], groups[1], groups[2], (unsigned)how->items, 1, 1,
+                                                    (unsigned)how->shared, ((struct cuda_queue *)queue)->stream, values, NULL));
     return submitted(d, code, "queue.launch", "a kernel", err);
 }
 

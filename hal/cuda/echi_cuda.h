@@ -25,6 +25,8 @@ const struct echi_cuda_runtime *echi_cuda_runtime(void);
 /* An attribute of a device; 0 when the driver does not say. */
 int echi_cuda_ask(const struct echi_cuda_calls *cu, CUdevice device, CUdevice_attribute what);
 
+int echi_cuda_capability(const struct echi_cuda_calls *cu, CUdevice device);   /* 90: 9.0; 0 when the driver does not say */
+
 /* --- error.c --- */
 /* "CUDA_ERROR_OUT_OF_MEMORY (out of memory)" */
 void echi_cuda_text(const struct echi_cuda_calls *cu, CUresult code, char *out, size_t cap);
@@ -55,7 +57,9 @@ void echi_cuda_leave(const struct echi_cuda_device *d);
     } while (0)
 
 /* --- program.c --- */
-struct echi_cuda_kernel { CUfunction function; int items_most; };
+/* shared: bytes that the driver gives its groups in a launch, beside what it declares; ECHI_CUDA_SHARED without being asked, less that. */
+struct echi_cuda_kernel { CUfunction function; int items_most; size_t shared; };
+#define ECHI_CUDA_SHARED ((size_t)48 << 10)
 ech_status echi_cuda_program_create(void *impl, const struct echi_source *source, void **out_program, struct ech_error *err);
 ech_status echi_cuda_program_load(void *impl, const void *bytes, size_t len, void **out_program, struct ech_error *err);
 void echi_cuda_program_binary(void *impl, void *program, void **out_bytes, size_t *out_len);

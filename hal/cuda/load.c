@@ -27,6 +27,11 @@ int echi_cuda_ask(const struct echi_cuda_calls *cu, CUdevice device, CUdevice_at
     return cu->cuDeviceGetAttribute(&value, what, device) == CUDA_SUCCESS ? value : 0;
 }
 
+int echi_cuda_capability(const struct echi_cuda_calls *cu, CUdevice device) {
+    return 10 * echi_cuda_ask(cu, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+           echi_cuda_ask(cu, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+}
+
 static void find_devices(struct echi_cuda_runtime *r) {
     const struct echi_cuda_calls *cu = &r->cu;
     int devices = 0;

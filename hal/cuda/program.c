@@ -70,7 +70,8 @@ static ech_status choose(const struct echi_cuda_device *d, const struct echi_sou
         }
         ECHI_TRY(refused(d, code, i->what, log, why, sizeof why, err));
     }
-    ECHI_TRY(compile(d, driver, source->text, p, why, sizeof why, err));
+    if (source->text != NULL) ECHI_TRY(compile(d, driver, source->text, p, why, sizeof why, err));
+    else if (*why == '\0') snprintf(why, sizeof why, "this build has no image of them");
     if (p->module != NULL) return ECH_OK;
     return echi_fail(err, ECH_E_UNSUPPORTED, "program",
                      "no kernels for this CUDA device (sm_%d, driver of CUDA %d.%d): %.250s; build with a CUDA toolkit for it, renew the "
@@ -155,6 +156,10 @@ ech_status echi_cuda_kernel_create(void *impl, void *program, const char *name, 
     const bool unknown = code == CUDA_ERROR_NOT_FOUND;
     if (code == CUDA_SUCCESS)
         ECHI_CUDA_IN(d, code, d->cu->cuFuncGetAttribute(&k->items_most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, k->function));
+    int declared = 0;
+    if (code == CUDA_SUCCESS)
+        ECHI_CUDA_IN(d, code, d->cu->cuFuncGetAttribute(&declared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, k->function));
+    k->shared = declared >= 0 && (size_t)declared < ECHI_CUDA_SHARED ? ECHI_CUDA_SHARED - (size_t)declared : 0;
     if (code == CUDA_SUCCESS) {
         tell_target(d, k->function, p);
         *out_kernel = k;

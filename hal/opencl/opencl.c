@@ -52,6 +52,7 @@ static ech_status opencl_device_info(int index, struct echi_device_info *out, st
     ask_text(r, id, CL_DRIVER_VERSION, out->driver, sizeof out->driver);
     out->memory = (size_t)ask_ulong(r, id, CL_DEVICE_GLOBAL_MEM_SIZE);
     out->buffer_most = (size_t)ask_ulong(r, id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+    out->shared_most = (size_t)ask_ulong(r, id, CL_DEVICE_LOCAL_MEM_SIZE);
     out->gpu = (ask_ulong(r, id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_GPU) != 0;
     r->cl.clGetDeviceInfo(id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
     out->compute_units = units > 0 ? (int)units : 1;
@@ -237,6 +238,9 @@ static ech_status opencl_queue_launch(void *impl, void *queue, void *kernel, con
         return echi_fail(err, ECH_E_UNSUPPORTED, "queue.launch",
                          "a kernel has groups of %zu work-items, this OpenCL device takes %zu; choose another device",
                          how->items, d->items_most);
+    if (how->shared > 0)
+        return echi_fail(err, ECH_E_UNSUPPORTED, "queue.launch",
+                         "OpenCL's kernels declare their local memory themselves, and one has %zu bytes more; choose another device", how->shared);
     for (int i = 0; i < count; i++) {
         const bool buffer = args[i].buffer != NULL;
         const cl_int code = d->cl->clSetKernelArg(kernel, (cl_uint)i, buffer ? sizeof memory[i] : args[i].bytes,

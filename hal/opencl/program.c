@@ -43,6 +43,7 @@ static ech_status build(const struct echi_opencl_device *d, cl_program program, 
 ech_status echi_opencl_program_create(void *impl, const struct echi_source *source, void **out_program, struct ech_error *err) {
     const struct echi_opencl_device *d = impl;
     const char *text = source->text;
+    if (text == NULL) return echi_fail(err, ECH_E_UNSUPPORTED, "program", "these kernels are not for OpenCL; choose another device");
     const size_t len = strlen(text);
     cl_int code = CL_SUCCESS;
     cl_program program = d->cl->clCreateProgramWithSource(d->context, 1, &text, &len, &code);

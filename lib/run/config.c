@@ -120,7 +120,8 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
     X(winograd, "winograd", "M", "4", INT, 0, 4, off_zero, winograd_fits,                                                       \
       "3 x 3 convolutions by F(M x M, 3 x 3): 4 fastest, rounds some four times coarser than plain sums; 2 as they do; off: plain sums") \
     X(precision, "precision", "FORMAT", "fp32", TEXT, 0, 0, no_word, precision_fits,                                           \
-      "of what convolutions and fc layers multiply: fp32, or bf16, eight bits, summed in fp32, where the processor has AVX512-BF16 or AMX-BF16") \
+      "of what convolutions and fc layers multiply: fp32; or, summed in fp32, bf16, eight bits, where the processor has AVX512-BF16 or " \
+      "AMX-BF16, or on an NVIDIA card since 8.0, or tf32, eleven bits, on such a card, and fp32 elsewhere") \
     X(key, "key", "FILE", "", TEXT, 0, 0, no_word, NULL,                                                                     \
       "the run's key, 16 random bytes or more, the same on all nodes: others cannot join, nor change what is sent")          \
     X(insecure, "insecure", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                                        \
@@ -303,11 +304,16 @@ static ech_status winograd_fits(const struct ech_config *config, struct ech_erro
     return refuse(err, "option winograd is %d: give 4, 2 or off", config->winograd);
 }
 
+static bool on_processor(const struct ech_config *config) { return strncmp(config->device, "cpu", 3) == 0; }
+
 static ech_status precision_fits(const struct ech_config *config, struct ech_error *err) {
     if (strcmp(config->precision, "fp32") == 0) return ECH_OK;
-    if (strcmp(config->precision, "bf16") != 0) return refuse(err, "option precision is '%s': give fp32 or bf16", config->precision);
-    if (config->deterministic) return refuse(err, "option precision is bf16, but deterministic computes the same on every processor: leave one of them out");
-    if (*echi_cpu_bf16_lacks() == '\0') return ECH_OK;
+    const bool bf16 = strcmp(config->precision, "bf16") == 0;
+    if (!bf16 && strcmp(config->precision, "tf32") != 0)
+        return refuse(err, "option precision is '%s': give fp32, tf32 or bf16", config->precision);
+    if (config->deterministic)
+        return refuse(err, "option precision is %s, but deterministic computes the same on every processor: leave one of them out", config->precision);
+    if (!bf16 || !on_processor(config) || *echi_cpu_bf16_lacks() == '\0') return ECH_OK;   /* others are asked when they are opened */
     return echi_fail(err, ECH_E_UNSUPPORTED, "config", "option precision is bf16, but this processor lacks %s: leave it out on all nodes, or leave this node out",
                      echi_cpu_bf16_lacks());
 }
@@ -319,7 +325,7 @@ static ech_status isa_fits(const struct ech_config *config, struct ech_error *er
     if (level > echi_cpu_level())
         return echi_fail(err, ECH_E_UNSUPPORTED, "config", "option isa is %s, but this processor has no more than %s: give that, or auto",
                          config->isa, echi_cpu_level_name(echi_cpu_level()));
-    if (level < ECHI_CPU_AVX512 && strcmp(config->precision, "bf16") == 0)
+    if (level < ECHI_CPU_AVX512 && strcmp(config->precision, "bf16") == 0 && on_processor(config))
         return refuse(err, "option isa is %s, but precision bf16 needs avx512: leave one of them out", config->isa);
     return ECH_OK;
 }

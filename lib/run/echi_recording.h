@@ -14,6 +14,8 @@
 /* Append only. */
 enum echi_record_kind { ECHI_RECORD_ABOUT = 1, ECHI_RECORD_SETUP, ECHI_RECORD_EVENT, ECHI_RECORD_END };
 
+/* Beyond enum echi_cpu_bf16. */
+enum { ECHI_RECORDED_BF16_CARD = ECHI_CPU_BF16_AMX + 1, ECHI_RECORDED_TF32 };
 /* The first record: whose recording this is, and all that must be the same where it is replayed. */
 struct echi_about {
     char version[16], model[32], model_hash[ECHI_JOB_WORD], data[96], data_hash[ECHI_JOB_WORD];
@@ -27,7 +29,7 @@ struct echi_about {
     uint8_t real_bytes;       /* of a parameter: 4, or 8 in an archive built for double */
     bool deterministic;
     uint8_t winograd;         /* as given: 0, 2 or 4 */
-    uint8_t bf16;             /* --precision bf16: by what, enum echi_cpu_bf16; 0: fp32 */
+    uint8_t rounded;          /* --precision bf16: by what, enum echi_cpu_bf16, or ECHI_RECORDED_BF16_CARD; tf32; 0: fp32 */
     bool augment;             /* training samples are cropped and flipped */
     bool shuffle, session;    /* session: the user's own model, whose arithmetic nobody can repeat */
     uint32_t train_samples, test_samples;

@@ -12,26 +12,12 @@
 #define EVAL_ROWS 128        /* test samples in one forward pass, at most */
 #define SPARE_BYTES ((size_t)512 << 20)   /* of activations beside those of training */
 
-/* Only the host has kernels that give the same bits everywhere, and in bf16. */
-static bool host_only(const struct echi_job *job) {
-    return job->kernels != ECHI_KERNELS_FAST && job->kernels != ECHI_KERNELS_CLOSE && job->kernels != ECHI_KERNELS_PLAIN;
-}
-
-static ech_status device_fits(const struct echi_job *job, const struct echi_device *device, struct ech_error *err) {
-    const struct echi_device_info *info = echi_device_describe(device);
-    if (info->host_memory || !host_only(job)) return ECH_OK;
-    return echi_fail(err, ECH_E_UNSUPPORTED, "run.exec", "--deterministic and --precision bf16 are for the device cpu, and this node has %s (%s): "
-                     "give --device cpu, or leave them out", info->backend, info->name);
-}
-
 ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, enum echi_cpu_level level, const char *cache,
                             struct echi_exec **out, struct ech_error *err) {
     struct echi_exec *x = calloc(1, sizeof *x);
     if (!x) return echi_fail_memory(err, "run.exec", "the tasks of this node");
     x->job = job;
-    if (host_only(job) && strcmp(device, "auto") == 0) device = "cpu";
-    ech_status status = echi_ops_open(device, threads, level, cache, &x->device, err);
-    if (status == ECH_OK) status = device_fits(job, x->device, err);
+    ech_status status = echi_ops_open(device, threads, level, job->kernels, cache, &x->device, err);
     if (status != ECH_OK) {
         echi_exec_destroy(x);
         return status;

@@ -50,11 +50,13 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
     job->augment = strcmp(config->augment, "crop-flip") == 0 ||
                    (strcmp(config->augment, "auto") == 0 && data->augmenting == ECHI_AUGMENT_USUAL);
     ECHI_TRY(check_norms(config, job, err));
-    const bool bf16 = strcmp(config->precision, "bf16") == 0;
-    job->kernels = config->deterministic   ? ECHI_KERNELS_FIXED
-                   : config->winograd == 4 ? (bf16 ? ECHI_KERNELS_BF16_FAST : ECHI_KERNELS_FAST)
-                   : config->winograd == 2 ? (bf16 ? ECHI_KERNELS_BF16_CLOSE : ECHI_KERNELS_CLOSE)
-                                           : (bf16 ? ECHI_KERNELS_BF16_PLAIN : ECHI_KERNELS_PLAIN);
+    static const struct { const char *precision; enum echi_kernels by_winograd[3]; } known[] = {   /* 4, 2, off */
+        {"fp32", {ECHI_KERNELS_FAST, ECHI_KERNELS_CLOSE, ECHI_KERNELS_PLAIN}},
+        {"tf32", {ECHI_KERNELS_TF32_FAST, ECHI_KERNELS_TF32_CLOSE, ECHI_KERNELS_TF32_PLAIN}},
+        {"bf16", {ECHI_KERNELS_BF16_FAST, ECHI_KERNELS_BF16_CLOSE, ECHI_KERNELS_BF16_PLAIN}}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(config->precision, known[i].precision) == 0) job->kernels = known[i].by_winograd[2 - config->winograd / 2];
+    if (config->deterministic) job->kernels = ECHI_KERNELS_FIXED;
     if (job->cut > 0 && job->cut_params == 0) job->cut = 0;   /* nothing to train in front of the head */
     return ECH_OK;
 }

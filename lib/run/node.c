@@ -158,7 +158,9 @@ static ech_status open_recorder(struct echi_node *n, struct echi_about *about) {
     about->real_bytes = sizeof(echi_real);
     about->deterministic = c->deterministic != 0;
     about->winograd = (uint8_t)c->winograd;
-    about->bf16 = strcmp(c->precision, "bf16") == 0 ? (uint8_t)echi_cpu_bf16() : 0;
+    const bool host = echi_device_describe(echi_exec_device(n->exec))->host_memory;
+    if (strcmp(c->precision, "tf32") == 0) about->rounded = ECHI_RECORDED_TF32;
+    if (strcmp(c->precision, "bf16") == 0) about->rounded = host ? (uint8_t)echi_cpu_bf16() : (uint8_t)ECHI_RECORDED_BF16_CARD;
     about->shuffle = n->job->shuffle;
     about->augment = n->job->augment;
     about->session = n->job->model == NULL;

@@ -59,7 +59,7 @@ size_t echi_about_encode(const struct echi_about *a, uint8_t *out, size_t cap) {
     echi_put8(&w, a->real_bytes);
     echi_put8(&w, a->deterministic);
     echi_put8(&w, a->winograd);
-    echi_put8(&w, a->bf16);
+    echi_put8(&w, a->rounded);
     echi_put8(&w, a->shuffle);
     echi_put8(&w, a->augment);
     echi_put8(&w, a->session);
@@ -97,14 +97,14 @@ bool echi_about_decode(const uint8_t *bytes, size_t len, struct echi_about *a) {
     a->real_bytes = echi_get8(&r);
     a->deterministic = echi_get8(&r) != 0;
     a->winograd = echi_get8(&r);
-    a->bf16 = echi_get8(&r);
+    a->rounded = echi_get8(&r);
     a->shuffle = echi_get8(&r) != 0;
     a->augment = echi_get8(&r) != 0;
     a->session = echi_get8(&r) != 0;
     a->train_samples = echi_get32(&r);
     a->test_samples = echi_get32(&r);
     if (a->world < 1 || a->world > ECHI_WORLD_MAX || a->rank >= a->world || a->threads < 1 || a->threads > 1024 || a->train_samples < 1 ||
-        a->bf16 > ECHI_CPU_BF16_AMX)
+        a->rounded > ECHI_RECORDED_TF32)
         return false;
     if (a->rank == 0) {
         get_text(&r, a->init, sizeof a->init);

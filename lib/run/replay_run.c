@@ -124,8 +124,8 @@ static ech_status comparable(const struct files *f, const struct ech_replay_opti
         if (!echi_cpu_level_named(a->isa, &level) || level > echi_cpu_level())
             return differs(err, r, "the instruction set", a->isa, echi_cpu_level_name(echi_cpu_level()),
                            "replay it on a machine like that one, or only its roles (--roles)");
-        if (a->bf16 && a->bf16 != (uint8_t)echi_cpu_bf16())
-            return differs(err, r, "what bf16 products are made by", bf16_name(a->bf16), bf16_name((uint8_t)echi_cpu_bf16()),
+        if (a->rounded > 0 && a->rounded < ECHI_RECORDED_BF16_CARD && a->rounded != (uint8_t)echi_cpu_bf16())
+            return differs(err, r, "what bf16 products are made by", bf16_name(a->rounded), bf16_name((uint8_t)echi_cpu_bf16()),
                            "replay it on a machine like that one, or only its roles (--roles)");
     }
     return ECH_OK;
@@ -202,7 +202,8 @@ ech_status ech_replay(const struct ech_replay_options *o, struct ech_replay_repo
         strcpy(config.augment, f->recording[0].about.augment ? "crop-flip" : "off");
         config.deterministic = f->recording[0].about.deterministic;
         config.winograd = f->recording[0].about.winograd;
-        strcpy(config.precision, f->recording[0].about.bf16 ? "bf16" : "fp32");
+        const uint8_t rounded = f->recording[0].about.rounded;
+        strcpy(config.precision, rounded == ECHI_RECORDED_TF32 ? "tf32" : rounded > 0 ? "bf16" : "fp32");
         job = calloc(1, sizeof *job);
         weights = calloc(o->model->n_params ? o->model->n_params : 1, sizeof *weights);
         if (!job || !weights) {

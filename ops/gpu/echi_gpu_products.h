@@ -15,6 +15,9 @@ enum echi_product_op {
 /* What numbers may be rounded to before they are multiplied; sums are float. What is allowed, not what must be. */
 enum echi_product_precision { ECHI_PRODUCT_FLOAT, ECHI_PRODUCT_TF32, ECHI_PRODUCT_BF16 };
 
+/* Numbers that there is room for: of what is packed of A and of B, and of parts of sums. */
+struct echi_product_room { size_t a, b, parts; };
+
 /* C = A B, with numbers of A row_a apart along its rows and k_a along k, and those of B likewise (as in products.cl); or a
  * convolution's, whose sizes `window` has. */
 struct echi_product {
@@ -24,14 +27,15 @@ struct echi_product {
     int rows, cols, depth;              /* a matrix's */
     int row_a, k_a, k_b, col_b;
     struct echi_window window;          /* a convolution's */
+    const struct echi_product_room *room;   /* which the plan keeps within; NULL: it takes what it takes */
 };
+enum echi_product_text { ECHI_PRODUCT_PORTABLE, ECHI_PRODUCT_F32, ECHI_PRODUCT_SM80, ECHI_PRODUCT_SM90 };
 struct echi_product_card {
     int major, minor;                   /* compute capability; major 0: no NVIDIA card, or none that is known */
     int units;                          /* multiprocessors */
     int shared_most;                    /* bytes of shared memory that a block may ask for */
+    unsigned lacks;                     /* texts, bit 1 << text each, of which there is no machine code for it */
 };
-
-enum echi_product_text { ECHI_PRODUCT_PORTABLE, ECHI_PRODUCT_F32, ECHI_PRODUCT_SM80, ECHI_PRODUCT_SM90 };
 struct echi_product_pack {
     char kernel[16];                    /* (numbers, words, struct echi_pack) */
     struct echi_pack how;

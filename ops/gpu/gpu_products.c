@@ -116,6 +116,8 @@ static const char *plan_backward_weight(const struct echi_product *p, struct ech
     return "conv_weight";
 }
 
+static bool lacks(const struct echi_product_card *card, enum echi_product_text text) { return (card->lacks >> text & 1) != 0; }
+
 /* Of the texts for cards that have what all need: product_sm90.cuh only runs on 9.0 itself, whose code no later card takes. */
 static void choose_text(const struct echi_product *p, const struct echi_product_card *card, struct echi_product_plan *out) {
     const int least = SM90_STAGES * ((TILE_ROWS + 2 * TILE_COLS) * ROW_BYTES + 2 * 8) + 1024;
@@ -126,6 +128,7 @@ static void choose_text(const struct echi_product *p, const struct echi_product_
     else if (card->shared_most < least)
         snprintf(out->why, sizeof out->why, "with wgmma a block needs %d bytes of shared memory, and may have %d", least,
                  card->shared_most);
+    else if (lacks(card, ECHI_PRODUCT_SM90)) snprintf(out->why, sizeof out->why, "this build has no machine code of products_sm90.cu (nvcc makes it)");
     else if (out->rows <= TILE_ROWS / 2)
         snprintf(out->why, sizeof out->why, "wgmma's tiles have %d rows, and this has %d: half would be for nothing", TILE_ROWS, out->rows);
     else out->text = ECHI_PRODUCT_SM90;
@@ -150,9 +153,12 @@ static void choose_tile(const struct echi_product_plan *p, enum echi_product_op 
 }
 
 /* Sums are dealt to several blocks where there are too few tiles for every multiprocessor to have two, and they are long. */
-static void plan_launch(struct echi_product_plan *out, const struct tile *tile, int units) {
+static void plan_launch(struct echi_product_plan *out, const struct tile *tile, int units, const struct echi_product_room *room) {
     const int64_t tiles = blocks(out->rows, tile->rows) * blocks(out->cols, tile->cols), stages = blocks(out->words, ECHI_PACKED_WORDS);
-    const int64_t wanted = blocks(2 * units, tiles), most = blocks(stages, STAGES_A_PART), parts = wanted < most ? wanted : most;
+    const int64_t wanted = blocks(2 * units, tiles), most = blocks(stages, STAGES_A_PART);
+    int64_t parts = wanted < most ? wanted : most;
+    if (room != NULL && parts * out->rows * out->cols > (int64_t)room->parts) parts = (int64_t)room->parts / ((int64_t)out->rows * out->cols);
+    if (parts < 1) parts = 1;
     out->slice = (int)blocks(stages, parts);
     out->parts = (int)blocks(stages, out->slice);
     out->groups[0] = (int)tiles, out->groups[1] = 1, out->groups[2] = out->parts;
@@ -169,7 +175,7 @@ static void plan_packed(const struct echi_product *p, const struct echi_product_
     out->words = out->a.how.words;
     choose_text(p, card, out);
     choose_tile(out, p->op, p->precision, card->units, &tile);
-    plan_launch(out, &tile, card->units);
+    plan_launch(out, &tile, card->units, p->room);
     snprintf(out->kernel, sizeof out->kernel, "%s_%s%s_%dx%d", name, out->text == ECHI_PRODUCT_SM90 ? "wgmma_" : "", precision, tile.rows,
              tile.cols);
     const bool counted_a = finish_pack(&out->a, precision), counted_b = finish_pack(&out->b, precision);
@@ -177,6 +183,9 @@ static void plan_packed(const struct echi_product *p, const struct echi_product_
         out->text = ECHI_PRODUCT_PORTABLE;
         snprintf(out->why, sizeof out->why, "packed operands, or parts of sums, of more than %d words are more than kernels can count",
                  INT32_MAX);
+    } else if (p->room != NULL && (out->a.words > p->room->a || out->b.words > p->room->b)) {
+        out->text = ECHI_PRODUCT_PORTABLE;
+        snprintf(out->why, sizeof out->why, "there is no room for packed operands of %zu and %zu words", out->a.words, out->b.words);
     }
 }
 
@@ -189,5 +198,8 @@ void echi_product_choose(const struct echi_product *p, const struct echi_product
         snprintf(out->why, sizeof out->why, "asynchronous copies need compute capability 8.0, and this is %d.%d", card->major, card->minor);
     else if (card->shared_most < least)
         snprintf(out->why, sizeof out->why, "a block needs %d bytes of shared memory, and may have %d", least, card->shared_most);
+    else if (lacks(card, p->precision == ECHI_PRODUCT_FLOAT ? ECHI_PRODUCT_F32 : ECHI_PRODUCT_SM80))
+        snprintf(out->why, sizeof out->why, "this build has no machine code of %s (nvcc makes it)",
+                 p->precision == ECHI_PRODUCT_FLOAT ? "products_f32.cu" : "products_sm80.cu");
     else plan_packed(p, card, out);
 }

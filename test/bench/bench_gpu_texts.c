@@ -76,7 +76,7 @@ int main(int argc, char **argv) {
             for (int major = card.major; major >= 8; major--) {   /* of a 9.0 also what an 8.0 takes */
                 const struct echi_product product = {.op = ECHI_PRODUCT_MATRIX, .precision = (enum echi_product_precision)precision,
                                                      .rows = n, .cols = n, .depth = n, .row_a = n, .k_a = 1, .k_b = 1, .col_b = n};
-                const struct echi_product_card as = {major, major == card.major ? card.minor : 0, card.units, card.shared_most};
+                const struct echi_product_card as = {major, major == card.major ? card.minor : 0, card.units, card.shared_most, 0};
                 struct work w = {.size = n, .precision = precision};
                 echi_product_choose(&product, &as, &w.plan);
                 if (w.plan.text == ECHI_PRODUCT_PORTABLE || (major < card.major && precision == ECHI_PRODUCT_FLOAT)) continue;

@@ -46,7 +46,7 @@ static void check(ech_status status, const struct ech_error *err) {
 static double ours(struct bench *b, int part) {
     const int32_t no = 0, n = b->n;
     const size_t down = ((size_t)n + b->tile.high - 1) / b->tile.high, across = ((size_t)n + b->tile.wide - 1) / b->tile.wide;
-    const struct echi_launch how = {{across, down, 1}, b->tile.items};
+    const struct echi_launch how = {{across, down, 1}, b->tile.items, 0};
     struct echi_argument args[12];
     struct ech_error err;
     echi_event event;

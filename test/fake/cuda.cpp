@@ -4,6 +4,7 @@
  * guards on both sides and no other content than NaN; what a program must not do is kept in `complaint`. Kernels are those of ops/gpu,
  * compiled for the host, and a module is an image that names them. */
 #include "../../hal/cuda/echi_cuda_api.h"
+#include "../ops/simt_run.h"
 #include "fake_cuda.h"
 #include "host_cuda.h"
 
@@ -19,7 +20,7 @@
 ECHI_CUDA_CALLS(DECLARE)
 extern "C" __attribute__((visibility("default"))) struct fake_cuda *fake_cuda(void);
 
-static struct fake_cuda control = {1, 0, 13000, 90, 1024, 0x3b, 1, 1, 0, "", 0, 0, 0, 0, 0, ""};
+static struct fake_cuda control = {1, 0, 13000, 90, 1024, 48, 0x3b, 1, 1, 0, "", 0, 0, 0, 0, 0, ""};
 static std::recursive_mutex lock;
 static bool told;
 
@@ -28,7 +29,8 @@ static void read_environment() {
     const char *text = getenv("FAKE_CUDA");
     const std::pair<const char *, int *> numbers[] = {
         {"devices=", &control.devices}, {"init=", &control.init}, {"version=", &control.version}, {"capability=", &control.capability},
-        {"memory=", &control.memory}, {"bus=", &control.bus}, {"fatbin=", &control.fatbin}, {"ptx=", &control.ptx},
+        {"memory=", &control.memory}, {"shared=", &control.shared},
+        {"bus=", &control.bus}, {"fatbin=", &control.fatbin}, {"ptx=", &control.ptx},
         {"lost_after=", &control.lost_after}, {"fail_after=", &control.fail_after}, {"fail_with=", &control.fail_with}};
     for (const auto &n : numbers)
         if (const char *at = text ? strstr(text, n.first) : NULL) *n.second = (int)strtol(at + strlen(n.first), NULL, 0);
@@ -52,7 +54,7 @@ struct command { std::function<CUresult()> run; };
 struct CUstream_st { CUctx_st *context; std::deque<command> work; uint64_t done, taken; };
 struct CUevent_st { CUctx_st *context; CUstream_st *stream; uint64_t at; };
 struct CUmod_st { CUctx_st *context; std::string bytes; int made_for; };
-struct CUfunc_st { const launcher *kernel; CUmod_st *module; };
+struct CUfunc_st { const launcher *kernel; CUmod_st *module; int shared; };   /* shared: bytes that a launch may give a block */
 
 #define GUARD 4096   /* bytes on both sides */
 struct memory { CUctx_st *context; uint8_t *block; size_t bytes; uint32_t guard; };   /* guard: a NaN of its own */
@@ -214,6 +216,16 @@ static bool run_group(unsigned n, bool backward) {
     }
 }
 
+static CUresult launched() {
+    control.launches++;
+    for (const auto &m : memories)
+        if (!guards_hold(m.second)) {
+            complain("a kernel wrote past the end of a buffer");
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+        }
+    return CUDA_SUCCESS;
+}
+
 static CUresult run_kernel(const launcher *kernel, const std::vector<std::vector<char>> &values, fake_three groups, unsigned n) {
     std::vector<void *> at;
     for (const auto &v : values) at.push_back((void *)v.data());
@@ -228,13 +240,22 @@ static CUresult run_kernel(const launcher *kernel, const std::vector<std::vector
                 complain("work-items of a kernel left while others waited for them");
                 return CUDA_ERROR_ILLEGAL_INSTRUCTION;
             }
-    control.launches++;
-    for (const auto &m : memories)
-        if (!guards_hold(m.second)) {
-            complain("a kernel wrote past the end of a buffer");
-            return CUDA_ERROR_ILLEGAL_ADDRESS;
-        }
-    return CUDA_SUCCESS;
+    return launched();
+}
+
+/* A kernel that only cards have: simt.h runs it, each time in another order, its copies at once or as late as may be. */
+static CUresult run_text(const launcher *kernel, const std::vector<std::vector<char>> &values, fake_three groups, unsigned n, unsigned shared) {
+    std::vector<void *> at;
+    for (const auto &v : values) at.push_back((void *)v.data());
+    static uint32_t seed;
+    simt_reaches = [](const void *from, size_t bytes) { return inside((uintptr_t)from, bytes); };
+    seed++;
+    const struct simt_launch how = {{(int)groups.x, (int)groups.y, (int)groups.z}, (int)n, shared, 1024, seed % 2 != 0, seed / 2 % 2 != 0, seed};
+    if (const char *wrong = simt_run(kernel->text, at.data(), &how)) {
+        complain(wrong);
+        return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+    }
+    return launched();
 }
 
 /* --------------------------------------------------------------- the driver */
@@ -301,6 +322,7 @@ CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute what, CUdevice d) {
     case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
     case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z: *out = 65535; break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *out = 4; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *out = control.shared << 10; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *out = control.capability / 10; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *out = control.capability % 10; break;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: *out = control.bus + d; break;
@@ -540,24 +562,34 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
     if (kernel == kernels.end()) return CUDA_ERROR_NOT_FOUND;
     if (!module->bytes.empty() && module->bytes.find(std::string(".entry ") + name + "(") == std::string::npos) return CUDA_ERROR_NOT_FOUND;
     CUfunc_st &f = functions[{module, name}];
-    f = {&kernel->second, module};
+    f = {&kernel->second, module, 48 << 10};
     *out = &f;
     return CUDA_SUCCESS;
 }
 CUresult cuFuncGetAttribute(int *out, CUfunction_attribute what, CUfunction f) {
     BEGIN(true);
-    *out = what == CU_FUNC_ATTRIBUTE_PTX_VERSION ? f->module->made_for : what == CU_FUNC_ATTRIBUTE_BINARY_VERSION ? control.capability
-                                                                                                                 : ITEMS_MOST;
+    *out = what == CU_FUNC_ATTRIBUTE_PTX_VERSION       ? f->module->made_for
+           : what == CU_FUNC_ATTRIBUTE_BINARY_VERSION  ? control.capability
+           : what == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES ? 0
+                                                       : ITEMS_MOST;
     return CUDA_SUCCESS;
 }
-CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned x, unsigned y, unsigned z, unsigned, CUstream s,
-                        void **values, void **) {
+CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value) {
     BEGIN(true);
-    if (x * y * z < 1 || x > ITEMS_MOST || y != 1 || z != 1 || gx < 1 || gy < 1 || gz < 1 || gy > 65535 || gz > 65535)
+    if (what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > control.shared << 10) return CUDA_ERROR_INVALID_VALUE;
+    f->shared = value;
+    return CUDA_SUCCESS;
+}
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned x, unsigned y, unsigned z,
+                        unsigned shared, CUstream s, void **values, void **) {
+    BEGIN(true);
+    if (x * y * z < 1 || x > ITEMS_MOST || y != 1 || z != 1 || gx < 1 || gy < 1 || gz < 1 || gy > 65535 || gz > 65535 ||
+        shared > (unsigned)f->shared)
         return CUDA_ERROR_INVALID_VALUE;
     std::vector<std::vector<char>> kept;
     for (size_t i = 0; i < f->kernel->sizes.size(); i++)
         kept.emplace_back((char *)values[i], (char *)values[i] + f->kernel->sizes[i]);
     const launcher *kernel = f->kernel;
+    if (kernel->text) return submit(s, [=] { return run_text(kernel, kept, {gx, gy, gz}, x, shared); });
     return submit(s, [=] { return run_kernel(kernel, kept, {gx, gy, gz}, x); });
 }

@@ -102,7 +102,10 @@ void simt_free(void) {
     }
 }
 
+bool (*simt_reaches)(const void *from, size_t bytes);
+
 static bool in_arrays(const void *from, size_t bytes) {
+    if (simt_reaches != NULL && simt_reaches(from, bytes)) return true;
     for (int i = 0; i < n_arrays; i++) {
         const uint8_t *p = from;
         if (p >= arrays[i].at && p + bytes <= arrays[i].at + arrays[i].bytes) return true;

@@ -8,25 +8,9 @@
  * block begins, and what does not lie in it or in an array named by simt_array is refused. One launch at a time. */
 #ifndef SIMT_H
 #define SIMT_H
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "simt_run.h"
 
-/* --- for tests --- */
-struct simt_launch {
-    int groups[3], items;
-    size_t shared;            /* bytes of shared memory that the launch gives a block */
-    size_t shared_at;         /* where they begin: a multiple of 16 */
-    bool copies_late, products_late;   /* of what goes on by itself: not at once, but when it is waited for */
-    uint32_t seed;
-};
-/* `count` floats, zero, that kernels may use: beyond them lies memory that cannot be touched. All are freed at once. */
-void *simt_array(size_t count);
-void simt_free(void);
-/* Calls kernel(args) in every thread of every block. NULL, or what was done wrong: first of all in one block. */
-const char *simt_run(void (*kernel)(void *args), void *args, const struct simt_launch *how);
-
-/* --- for texts: what CUDA C and ptx.cuh are elsewhere --- */
+/* What CUDA C and ptx.cuh are elsewhere. */
 extern int simt_group[3], simt_item;
 #define KERNEL(items) static void
 #define PTX static inline

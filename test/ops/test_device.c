@@ -17,6 +17,7 @@
 static const struct echi_backend *base;  /* OpenCL, or CUDA */
 static struct echi_backend changed;      /* the same, but for what a test changes */
 static const char *swapped[2];           /* kernels that stand in for each other */
+static struct fake_cuda *fake;           /* NULL: CUDA is the machine's */
 
 static ech_status other_kernel(void *impl, void *program, const char *name, void **out_kernel, struct ech_error *err) {
     for (int i = 0; i < 2; i++)
@@ -244,6 +245,90 @@ static void test_what_a_step_waits_for(void **state) {
     echi_device_close(device);
 }
 
+/* --- the texts that only NVIDIA's cards have, as a stack launches them: on the fake driver, which runs them as test_gpu_texts does --- */
+
+/* Where there was no nvcc the archive has no machine code of them: the fake driver needs nothing of it but its first word. */
+static ech_status with_images(void *impl, const struct echi_source *source, void **out_program, struct ech_error *err) {
+    static const _Alignas(8) unsigned char fatbin[8] = {0x50, 0xed, 0x55, 0xba};
+    static const struct echi_image images[] = {{"cuda", "an image", fatbin, fatbin + sizeof fatbin}, {0}};
+    const struct echi_source instead = {.images = images};
+    return base->program_create(impl, source->text == NULL ? &instead : source, out_program, err);
+}
+
+/* Kernels, each with what it was given: the launches of one product. */
+static struct echi_launch spoilt;   /* what a test adds to each launch that is given memory */
+static int launches_with_memory;
+static ech_status spoilt_launch(void *impl, void *queue, void *kernel, const struct echi_argument *args, void *const *memory, int count,
+                                const struct echi_launch *how, struct ech_error *err) {
+    struct echi_launch other = *how;
+    launches_with_memory += how->shared > 0;
+    if (how->shared > 0) other.shared += spoilt.shared, other.groups[0] += spoilt.groups[0], other.items += spoilt.items;
+    return base->queue_launch(impl, queue, kernel, args, memory, count, &other, err);
+}
+
+static ech_status answers_of(const struct echi_stack_impl *impl, struct ech_error *err) {
+    struct echi_device *device = NULL;
+    changed.program_create = with_images;
+    changed.queue_launch = spoilt_launch;
+    assert_int_equal(echi_device_open_on(&changed, 0, 1, &device, err), ECH_OK);
+    launches_with_memory = 0;
+    const ech_status status = echi_known_answers(device, impl, NULL, err);
+    echi_device_close(device);
+    return status;
+}
+
+static void test_texts_of_cards(void **state) {
+    NEEDS_DEVICE;
+    if (base != &echi_backend_cuda || fake == NULL) skip();
+    static const struct { int capability; const struct echi_stack_impl *impl; const char *kernel; } cases[] = {
+        {80, &echi_stack_gpu, "fc cuda fp32 tiles"}, {80, &echi_stack_gpu_tf32, "fc cuda mma tf32"}, {89, &echi_stack_gpu_bf16, "fc cuda mma bf16"},
+        {90, &echi_stack_gpu_tf32, "fc cuda wgmma tf32"}, {90, &echi_stack_gpu_bf16, "fc cuda wgmma bf16"},
+        {75, &echi_stack_gpu_tf32, "fc cuda"}, {75, &echi_stack_gpu, "fc cuda"}};
+    const struct fake_cuda as_it_was = *fake;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ech_error err = {.text = ""};
+        struct echi_device *device = NULL;
+        struct echi_stack *stack = NULL;
+        struct problem p;
+        fake->capability = cases[i].capability;
+        fake->shared = 227;
+        if (answers_of(cases[i].impl, &err) != ECH_OK) fail_msg("%s on %d: %s; %s", cases[i].impl->name, fake->capability, err.text, fake->complaint);
+        assert_true((launches_with_memory > 0) == (cases[i].capability >= 80));
+        problem_begin(&p, 200, 1, 1);
+        problem_fc(&p, 300, true);
+        assert_int_equal(echi_device_open_on(&changed, 0, 1, &device, &err), ECH_OK);
+        assert_int_equal(echi_stack_create_with(device, cases[i].impl, p.layers, p.count, 100, &stack, &err), ECH_OK);
+        assert_string_equal(echi_stack_kernel(stack, 0), cases[i].kernel);
+        echi_stack_destroy(stack);
+        echi_device_close(device);
+    }
+    struct ech_error err;
+    fake->capability = 75;   /* no bf16: not as floats, but not at all */
+    struct echi_device *device = NULL;
+    assert_int_equal(echi_ops_open("cuda", 1, echi_cpu_level(), ECHI_KERNELS_BF16_FAST, NULL, &device, &err), ECH_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "8.0 or later"));
+    assert_string_equal(fake->complaint, "");
+    *fake = as_it_was;
+}
+
+/* A launch with too little memory, too few blocks or threads is no right answer. */
+static void test_texts_of_cards_launched_wrongly(void **state) {
+    NEEDS_DEVICE;
+    if (base != &echi_backend_cuda || fake == NULL) skip();
+    static const struct echi_launch wrong[] = {{{0}, 0, (size_t)-4096}, {{(size_t)-1}, 0, 0}, {{0}, (size_t)-32, 0}};
+    const struct fake_cuda as_it_was = *fake;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct ech_error err;
+        spoilt = wrong[i];
+        fake->capability = 80;
+        fake->shared = 227;
+        assert_true(answers_of(&echi_stack_gpu_tf32, &err) != ECH_OK);
+        fake->complaint[0] = '\0';
+    }
+    spoilt = (struct echi_launch){.items = 0};
+    *fake = as_it_was;
+}
+
 /* What a device that is not the host has no kernels for, and the choice by name. */
 static void test_what_is_refused(void **state) {
     NEEDS_DEVICE;
@@ -253,20 +338,20 @@ static void test_what_is_refused(void **state) {
     struct problem p;
     problem_begin(&p, 3, 2, 2);
     problem_relu(&p);
-    assert_int_equal(echi_ops_open(base->name, 1, echi_cpu_level(), NULL, &device, &err), ECH_OK);
+    assert_int_equal(echi_ops_open(base->name, 1, echi_cpu_level(), ECHI_KERNELS_FAST, NULL, &device, &err), ECH_OK);
     assert_int_equal(echi_stack_create(device, ECHI_KERNELS_FIXED, p.layers, p.count, 1, &stack, &err), ECH_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, base->name));
     assert_int_equal(echi_stack_create(device, ECHI_KERNELS_PLAIN, p.layers, p.count, 1, &stack, &err), ECH_OK);
     assert_non_null(strstr(echi_stack_kernel(stack, 0), base->name));
     echi_stack_destroy(stack);
     echi_device_close(device);
-    assert_int_equal(echi_ops_open("auto", 1, echi_cpu_level(), NULL, &device, &err), ECH_OK);   /* a GPU, or the processor by its own kernels */
+    assert_int_equal(echi_ops_open("auto", 1, echi_cpu_level(), ECHI_KERNELS_FAST, NULL, &device, &err), ECH_OK);   /* a GPU, or the processor by its own kernels */
     assert_true(echi_device_describe(device)->gpu || strcmp(echi_device_describe(device)->backend, "cpu") == 0);
     echi_device_close(device);
     char beyond[32];
     snprintf(beyond, sizeof beyond, "%s:99", base->name);
-    assert_int_equal(echi_ops_open(beyond, 1, echi_cpu_level(), NULL, &device, &err), ECH_E_UNSUPPORTED);
-    assert_int_equal(echi_ops_open(NULL, 1, echi_cpu_level(), NULL, &device, &err), ECH_E_ARGUMENT);
+    assert_int_equal(echi_ops_open(beyond, 1, echi_cpu_level(), ECHI_KERNELS_FAST, NULL, &device, &err), ECH_E_UNSUPPORTED);
+    assert_int_equal(echi_ops_open(NULL, 1, echi_cpu_level(), ECHI_KERNELS_FAST, NULL, &device, &err), ECH_E_ARGUMENT);
 }
 
 int main(void) {
@@ -280,10 +365,12 @@ int main(void) {
         cmocka_unit_test_setup(test_right_answers_otherwise, begin),
         cmocka_unit_test_setup(test_what_a_step_waits_for, begin),
         cmocka_unit_test_setup(test_what_is_refused, begin),
+        cmocka_unit_test_setup(test_texts_of_cards, begin),
+        cmocka_unit_test_setup(test_texts_of_cards_launched_wrongly, begin),
     };
     static const struct echi_backend *const bases[] = {&echi_backend_opencl, &echi_backend_cuda};
     int failed = 0;
-    (void)fake_cuda_open();
+    fake = fake_cuda_open();
     for (size_t i = 0; i < sizeof bases / sizeof bases[0]; i++) {
         base = bases[i];
         if (base->device_count() == 0) print_message("%s has no device here: its answers are not tried\n", base->name);

@@ -7,17 +7,7 @@
 #ifdef TEST_ON_CARD
 #include "card.h"
 #else
-#include "simt.h"
-#if defined(__clang__)
-#pragma clang diagnostic ignored "-Wunused-function"
-#endif
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wsign-conversion"
-#include "gpu/products_f32.cu"
-#include "gpu/products_sm80.cu"
-#include "gpu/products_sm90.cu"
-#pragma GCC diagnostic pop
+#include "texts.h"
 #endif
 
 #include "echi_random.h"
@@ -32,85 +22,33 @@
 
 /* --- calls of kernels by name, with arrays that they can reach: on a card, or here --- */
 
-struct pack_args { const float *from; unsigned *to; struct echi_pack how; };
-struct product_args {
-    const unsigned *a, *b;
-    const float *bias;
-    float *to;
-    const struct echi_product_plan *plan;
-};
 /* Of a problem: when what may be late is late, and in which order threads run. A card has ways of its own. */
 struct order { bool copies_late, products_late; uint32_t seed; };
+struct launch { int groups[3], items, shared; };
 #ifdef TEST_ON_CARD
 static struct echi_product_card the_card;
 #define array_new card_array
 #define arrays_free card_free
 
-static const char *run_pack_kernel(enum echi_product_text text, const struct echi_product_pack *pack, struct pack_args *args,
-                                   struct order order) {
+static const char *run_kernel(enum echi_product_text text, const char *name, void **values, const struct launch *how, struct order order) {
     (void)order;
-    card_launch(text, pack->kernel, (void *[]){&args->from, &args->to, &args->how},
-                &(struct card_launch){{pack->groups, 1, 1}, ECHI_PACK_ITEMS, 0});
-    card_finish();
-    return NULL;
-}
-static const char *run_product_kernel(struct product_args *args, struct order order) {
-    struct echi_product_plan l = *args->plan;
-    (void)order;
-    card_launch(l.text, l.kernel,
-                (void *[]){&args->a, &args->b, &args->bias, &args->to, &l.rows, &l.cols, &l.words, &l.slice, &l.put, &l.gather},
-                &(struct card_launch){{l.groups[0], l.groups[1], l.groups[2]}, l.items, l.shared});
+    card_launch(text, name, values, &(struct card_launch){{how->groups[0], how->groups[1], how->groups[2]}, how->items, how->shared});
     card_finish();
     return NULL;
 }
 #else
 #define array_new simt_array
 #define arrays_free simt_free
-#define PACKS(X) X(pack_float) X(pack_tf32) X(pack_bf16)
-#define THREE(X, of) X(product_##of) X(conv_##of) X(conv_weight_##of)
-#define SM80(X, of) THREE(X, of##_128x128) THREE(X, of##_64x128)
-#define SM90(X, of) THREE(X, wgmma_##of##_128x128) X(product_wgmma_##of##_128x256)
-#define PRODUCTS(X) SM80(X, float) SM80(X, tf32) SM80(X, bf16) SM90(X, tf32) SM90(X, bf16)
-#define CALL_PACK(name)                        \
-    static void call_##name(void *args) {      \
-        const struct pack_args *p = args;      \
-        name(p->from, p->to, p->how);          \
-    }
-#define CALL_PRODUCT(name)                     \
-    static void call_##name(void *args) {      \
-        const struct product_args *p = args;   \
-        const struct echi_product_plan *l = p->plan; \
-        name(p->a, p->b, p->bias, p->to, l->rows, l->cols, l->words, l->slice, l->put, l->gather); \
-    }
-PACKS(CALL_PACK)
-PRODUCTS(CALL_PRODUCT)
-static struct { const char *name; void (*call)(void *args); int calls; } kernels[] = {
-#define ENTRY(name) {#name, call_##name, 0},
-    PACKS(ENTRY) PRODUCTS(ENTRY)
-#undef ENTRY
-};
+static int calls[64];   /* by number of the kernel */
 
-static void (*kernel_named(const char *name))(void *args) {
-    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
-        if (strcmp(kernels[i].name, name) == 0) {
-            kernels[i].calls++;
-            return kernels[i].call;
-        }
-    fail_msg("no kernel %s", name);
-    return NULL;
-}
-
-static const char *run_pack_kernel(enum echi_product_text text, const struct echi_product_pack *pack, struct pack_args *args,
-                                   struct order order) {
+static const char *run_kernel(enum echi_product_text text, const char *name, void **values, const struct launch *how, struct order order) {
+    const struct text_kernel *kernel = text_kernel(name);
+    const struct simt_launch launch = {{how->groups[0], how->groups[1], how->groups[2]}, how->items, (size_t)how->shared,
+                                       1024 + order.seed % 8 * 16, order.copies_late, order.products_late, order.seed};
     (void)text;
-    return simt_run(kernel_named(pack->kernel), args,
-                    &(struct simt_launch){{pack->groups, 1, 1}, ECHI_PACK_ITEMS, 0, 0, false, false, order.seed});
-}
-static const char *run_product_kernel(struct product_args *args, struct order order) {
-    const struct echi_product_plan *l = args->plan;
-    const struct simt_launch how = {{l->groups[0], l->groups[1], l->groups[2]}, l->items, (size_t)l->shared, 1024 + order.seed % 8 * 16,
-                                    order.copies_late, order.products_late, order.seed};
-    return simt_run(kernel_named(l->kernel), args, &how);
+    if (kernel == NULL) fail_msg("no kernel %s", name);
+    calls[kernel - text_kernel_at(0)]++;
+    return simt_run(kernel->call, values, &launch);
 }
 #endif
 
@@ -241,26 +179,26 @@ static void problem_free(struct problem *p) {
 
 static const char *run_pack(const struct echi_product_plan *plan, const struct echi_product_pack *pack, const float *from, unsigned **out,
                             struct order order) {
-    struct pack_args args = {from, array_new(pack->words), pack->how};
-    for (size_t i = 0; i < pack->words; i++) args.to[i] = 0x7fc07fc0;
-    *out = args.to;
-    return run_pack_kernel(plan->text, pack, &args, order);
+    struct echi_pack how = pack->how;
+    unsigned *to = *out = array_new(pack->words);
+    for (size_t i = 0; i < pack->words; i++) to[i] = 0x7fc07fc0;
+    return run_kernel(plan->text, pack->kernel, (void *[]){&from, &to, &how}, &(struct launch){{pack->groups, 1, 1}, ECHI_PACK_ITEMS, 0}, order);
 }
 
 /* The result, of array_new, in *out; or what was done wrong. */
 static const char *run_plan(const struct problem *p, const struct echi_product_plan *plan, float **out) {
-    struct product_args args = {.bias = p->bias, .plan = plan};
+    struct echi_product_plan l = *plan;
+    const float *bias = p->bias;
     unsigned *a, *b;
     const char *wrong = run_pack(plan, &plan->a, p->a, &a, p->order);
     if (wrong == NULL) wrong = run_pack(plan, &plan->b, p->b, &b, p->order);
     if (wrong != NULL) return wrong;
-    args.a = a, args.b = b;
-    args.to = array_new(p->count * (size_t)plan->parts);
-    for (size_t i = 0; i < p->count * (size_t)plan->parts; i++) args.to[i] = 12345.0f;
-    wrong = run_product_kernel(&args, p->order);
+    float *to = *out = array_new(p->count * (size_t)plan->parts);
+    for (size_t i = 0; i < p->count * (size_t)plan->parts; i++) to[i] = 12345.0f;
+    wrong = run_kernel(l.text, l.kernel, (void *[]){&a, &b, &bias, &to, &l.rows, &l.cols, &l.words, &l.slice, &l.put, &l.gather},
+                       &(struct launch){{l.groups[0], l.groups[1], l.groups[2]}, l.items, l.shared}, p->order);
     for (int part = 1; part < plan->parts; part++)
-        for (size_t i = 0; i < p->count; i++) args.to[i] += args.to[(size_t)part * p->count + i];
-    *out = args.to;
+        for (size_t i = 0; i < p->count; i++) to[i] += to[(size_t)part * p->count + i];
     return wrong;
 }
 
@@ -292,7 +230,7 @@ static const char *check_plan(const struct problem *p, const struct echi_product
 }
 
 static struct echi_product_card card(int major, int minor, int units) {
-    return (struct echi_product_card){major, minor, units, major == 9 ? 232448 : 101376};
+    return (struct echi_product_card){major, minor, units, major == 9 ? 232448 : 101376, 0};
 }
 
 static void try(enum echi_product_op op, enum echi_product_precision precision, int major, uint32_t seed, bool is_long) {
@@ -337,8 +275,8 @@ static void long_sums(void **state) {
 /* After all others. */
 static void every_kernel_ran(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
-        if (kernels[i].calls < 2) fail_msg("%s ran %d times", kernels[i].name, kernels[i].calls);
+    for (int i = 0; text_kernel_at(i) != NULL; i++)
+        if (calls[i] < 2) fail_msg("%s ran %d times", text_kernel_at(i)->name, calls[i]);
 }
 #endif
 
@@ -361,24 +299,24 @@ static void texts_are_chosen(void **state) {
         enum echi_product_text text;
         const char *kernel, *why;
     } cases[] = {
-        {{0, 0, 16, 0}, ECHI_PRODUCT_BF16, 4096, ECHI_PRODUCT_PORTABLE, "", "no compute capability is known of this device"},
-        {{7, 5, 40, 65536}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_PORTABLE, "",
+        {{0, 0, 16, 0, 0}, ECHI_PRODUCT_BF16, 4096, ECHI_PRODUCT_PORTABLE, "", "no compute capability is known of this device"},
+        {{7, 5, 40, 65536, 0}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_PORTABLE, "",
          "asynchronous copies need compute capability 8.0, and this is 7.5"},
-        {{8, 7, 8, 65536}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_PORTABLE, "",
+        {{8, 7, 8, 65536, 0}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_PORTABLE, "",
          "a block needs 67584 bytes of shared memory, and may have 65536"},
-        {{8, 6, 28, 101376}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_SM80, "product_tf32_128x128",
+        {{8, 6, 28, 101376, 0}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_SM80, "product_tf32_128x128",
          "wgmma needs compute capability 9.0, and this is 8.6"},
-        {{8, 0, 108, 166912}, ECHI_PRODUCT_BF16, 64, ECHI_PRODUCT_SM80, "product_bf16_64x128",
+        {{8, 0, 108, 166912, 0}, ECHI_PRODUCT_BF16, 64, ECHI_PRODUCT_SM80, "product_bf16_64x128",
          "wgmma needs compute capability 9.0, and this is 8.0"},
-        {{9, 0, 132, 232448}, ECHI_PRODUCT_BF16, 4096, ECHI_PRODUCT_SM90, "product_wgmma_bf16_128x256", ""},
-        {{9, 0, 132, 232448}, ECHI_PRODUCT_TF32, 256, ECHI_PRODUCT_SM90, "product_wgmma_tf32_128x128", ""},
-        {{9, 0, 132, 101376}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_SM80, "product_tf32_128x128",
+        {{9, 0, 132, 232448, 0}, ECHI_PRODUCT_BF16, 4096, ECHI_PRODUCT_SM90, "product_wgmma_bf16_128x256", ""},
+        {{9, 0, 132, 232448, 0}, ECHI_PRODUCT_TF32, 256, ECHI_PRODUCT_SM90, "product_wgmma_tf32_128x128", ""},
+        {{9, 0, 132, 101376, 0}, ECHI_PRODUCT_TF32, 4096, ECHI_PRODUCT_SM80, "product_tf32_128x128",
          "with wgmma a block needs 197696 bytes of shared memory, and may have 101376"},
-        {{9, 0, 132, 232448}, ECHI_PRODUCT_TF32, 64, ECHI_PRODUCT_SM80, "product_tf32_64x128",
+        {{9, 0, 132, 232448, 0}, ECHI_PRODUCT_TF32, 64, ECHI_PRODUCT_SM80, "product_tf32_64x128",
          "wgmma's tiles have 128 rows, and this has 64: half would be for nothing"},
-        {{9, 0, 132, 232448}, ECHI_PRODUCT_FLOAT, 4096, ECHI_PRODUCT_F32, "product_float_128x128",
+        {{9, 0, 132, 232448, 0}, ECHI_PRODUCT_FLOAT, 4096, ECHI_PRODUCT_F32, "product_float_128x128",
          "tensor cores round to TF32 or bf16, and float is wanted"},
-        {{10, 0, 148, 232448}, ECHI_PRODUCT_BF16, 4096, ECHI_PRODUCT_SM80, "product_bf16_128x128",
+        {{10, 0, 148, 232448, 0}, ECHI_PRODUCT_BF16, 4096, ECHI_PRODUCT_SM80, "product_bf16_128x128",
          "wgmma needs compute capability 9.0, and this is 10.0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -393,7 +331,7 @@ static void texts_are_chosen(void **state) {
 /* What a launch asks for is what a card has; all stages are some block's, and no block is without. */
 static void launches_fit(void **state) {
     (void)state;
-    static const struct echi_product_card cards[] = {{8, 0, 108, 166912}, {8, 6, 28, 101376}, {8, 7, 8, 166912}, {9, 0, 132, 232448}};
+    static const struct echi_product_card cards[] = {{8, 0, 108, 166912, 0}, {8, 6, 28, 101376, 0}, {8, 7, 8, 166912, 0}, {9, 0, 132, 232448, 0}};
     struct echi_random r;
     echi_random_init(&r, 1, ECHI_STREAM_TEST, 0);
     for (int i = 0; i < 3000; i++) {

@@ -204,7 +204,7 @@ static bool check_kernels(struct echi_device *device, const char *folder) {
     const int add = 7;
     const float times = 2;
     struct echi_argument args[] = {{.buffer = from}, {.buffer = to}, {.value = &add, .bytes = sizeof add}, {.value = &times, .bytes = sizeof times}};
-    struct echi_launch how = {{3, 2, 1}, 32};
+    struct echi_launch how = {{3, 2, 1}, 32, 0};
     assert_int_equal(echi_queue_launch(queue, kernel, args, 4, &how, &err), ECH_OK);
     assert_int_equal(echi_queue_read(queue, to, 0, back, sizeof back, &err), ECH_OK);
     wait_for_all(queue);
@@ -216,8 +216,11 @@ static bool check_kernels(struct echi_device *device, const char *folder) {
     assert_fails(echi_queue_launch(queue, kernel, args, 4, &how, &err), ECH_E_ARGUMENT, &err, "neither");
     how.groups[1] = 0;
     assert_fails(echi_queue_launch(queue, kernel, args, 4, &how, &err), ECH_E_ARGUMENT, &err, "groups");
-    how = (struct echi_launch){{1, 1, 1}, 1 << 20};
+    how = (struct echi_launch){{1, 1, 1}, 1 << 20, 0};
     assert_fails(echi_queue_launch(queue, kernel, args, 4, &how, &err), ECH_E_ARGUMENT, &err, "work-items");
+    how = (struct echi_launch){{1, 1, 1}, 32, echi_device_describe(device)->shared_most + 1};
+    args[1].buffer = to;
+    assert_fails(echi_queue_launch(queue, kernel, args, 4, &how, &err), ECH_E_UNSUPPORTED, &err, "bytes of local memory a group");
     assert_fails(echi_queue_launch(queue, kernel, args, ECHI_ARGUMENTS_MOST + 1, &how, &err), ECH_E_ARGUMENT, &err, "arguments");
     assert_fails(echi_queue_launch(queue, NULL, args, 4, &how, &err), ECH_E_ARGUMENT, &err, "NULL");
     echi_queue_destroy(queue);
