@@ -17,9 +17,11 @@ static ech_status has_kernels(struct echi_device *device, const struct echi_stac
 /* Floats first, whose answers are held to closely: they say whether a device works. Then the kernels asked for, if they are others. */
 static ech_status check_answers(struct echi_device *device, enum echi_kernels kernels, struct ech_error *err) {
     const struct echi_stack_impl *impl = echi_stack_chosen(device, kernels);
+    const struct echi_device_info *info = echi_device_describe(device);
     if (impl != NULL && !impl->far)
-        return echi_fail(err, ECH_E_UNSUPPORTED, "device.open", "--deterministic is for the device cpu, and this node has %s (%s): give --device cpu, or "
-                         "leave it out", echi_device_describe(device)->backend, echi_device_describe(device)->name);
+        return echi_fail(err, ECH_E_UNSUPPORTED, "device.open",
+                         "--deterministic is for the device cpu, and this node has %s (%s): give --device cpu, or leave it out",
+                         info->backend, info->name);
     if (impl != NULL) ECHI_TRY(has_kernels(device, impl, err));
     ECHI_TRY(echi_known_answers(device, NULL, NULL, err));
     return impl != NULL ? echi_known_answers(device, impl, NULL, err) : ECH_OK;

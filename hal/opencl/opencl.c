@@ -240,7 +240,8 @@ static ech_status opencl_queue_launch(void *impl, void *queue, void *kernel, con
                          how->items, d->items_most);
     if (how->shared > 0)
         return echi_fail(err, ECH_E_UNSUPPORTED, "queue.launch",
-                         "OpenCL's kernels declare their local memory themselves, and one has %zu bytes more; choose another device", how->shared);
+                         "OpenCL's kernels declare their local memory themselves, and one wants %zu bytes more; choose another device",
+                         how->shared);
     for (int i = 0; i < count; i++) {
         const bool buffer = args[i].buffer != NULL;
         const cl_int code = d->cl->clSetKernelArg(kernel, (cl_uint)i, buffer ? sizeof memory[i] : args[i].bytes,

@@ -189,8 +189,9 @@ static void tell_unit(const struct echi_gpu_stack *g, const struct echi_gpu_unit
     const struct echi_device_info *info = echi_device_describe(g->device);
     const struct echi_product_plan *plan = &g->own[unit->first].product[ECHI_GPU_FORWARD].plan;   /* of other layers: portable */
     *out = (struct echi_stack_unit){.first = unit->first, .end = unit->end};
-    snprintf(out->kernel, sizeof out->kernel, "%s%s %s%s%s", l->op == ECHI_OP_BATCH_NORM ? "batchnorm" : echi_op_name(l->op),
-             unit->relu ? "+relu" : "", info->backend, texts[plan->text], precisions[plan->text != ECHI_PRODUCT_PORTABLE ? g->precision : 0]);
+    const char *name = l->op == ECHI_OP_BATCH_NORM ? "batchnorm" : echi_op_name(l->op);
+    snprintf(out->kernel, sizeof out->kernel, "%s%s %s%s%s", name, unit->relu ? "+relu" : "", info->backend, texts[plan->text],
+             plan->text != ECHI_PRODUCT_PORTABLE ? precisions[g->precision] : "");
     if (info->capability > 0) snprintf(out->why, sizeof out->why, "%.95s", plan->why);
 }
 

@@ -34,7 +34,8 @@ struct echi_window echi_gpu_window_of(const struct echi_layer *l, int n) {
 static size_t weight_parts(const struct echi_gpu_stack *g, const struct echi_layer *l, size_t n) {
     const size_t out = (size_t)l->out.c, depth = n * echi_gpu_map(l->out);
     const size_t tiles = echi_gpu_blocks(l->weights / out, g->tile.high) * echi_gpu_blocks(out, g->tile.wide);
-    const size_t wanted = echi_gpu_blocks(4 * (size_t)echi_device_describe(g->device)->compute_units, tiles), most = echi_gpu_blocks(depth, PART_LEAST);
+    const size_t wanted = echi_gpu_blocks(4 * (size_t)echi_device_describe(g->device)->compute_units, tiles);
+    const size_t most = echi_gpu_blocks(depth, PART_LEAST);
     return wanted < most ? wanted : most;
 }
 
@@ -102,7 +103,8 @@ static bool multiply(struct echi_gpu_stack *g, const struct echi_gpu_product *p,
                      const struct echi_buffer *bias, const struct echi_buffer *to) {
     const struct echi_product_plan *l = &p->plan;
     if (l->text == ECHI_PRODUCT_PORTABLE) return false;
-    const struct echi_launch how = {{(size_t)l->groups[0], (size_t)l->groups[1], (size_t)l->groups[2]}, (size_t)l->items, (size_t)l->shared};
+    const struct echi_launch how = {.groups = {(size_t)l->groups[0], (size_t)l->groups[1], (size_t)l->groups[2]},
+                                    .items = (size_t)l->items, .shared = (size_t)l->shared};
     const size_t count = (size_t)l->rows * (size_t)l->cols;
     pack(g, p->pack_a, &l->a, a, g->packed_a);
     pack(g, p->pack_b, &l->b, b, g->packed_b);
@@ -116,9 +118,9 @@ static bool multiply(struct echi_gpu_stack *g, const struct echi_gpu_product *p,
 /* --- by products.cl --- */
 
 /* A product of rows x cols, its sums over `depth` dealt to `n_parts` groups. */
-#define LAUNCH_PRODUCT(g, k, rows, cols, depth, n_parts, ...)                                                                               \
+#define LAUNCH_PRODUCT(g, k, rows, cols, depth, n_parts, ...)                                                                             \
     LAUNCH_AS(g, (g)->kernel[k],                                                                                                        \
-              ((struct echi_launch){.groups = {echi_gpu_blocks(cols, (g)->tile.wide), echi_gpu_blocks(rows, (g)->tile.high), n_parts},    \
+              ((struct echi_launch){.groups = {echi_gpu_blocks(cols, (g)->tile.wide), echi_gpu_blocks(rows, (g)->tile.high), n_parts},  \
                                     .items = (g)->tile.items}),                                                                         \
               __VA_ARGS__, INT(rows), INT(cols), INT(depth), INT(echi_gpu_blocks(depth, n_parts)))
 
@@ -194,8 +196,9 @@ bool echi_gpu_product_backward_input(struct echi_gpu_stack *g, int layer, const 
                                      struct echi_buffer *dx) {
     const struct echi_layer *l = &g->layers[layer];
     const struct echi_gpu_own *own = &g->own[layer];
+    const struct echi_gpu_product *product = &own->product[ECHI_GPU_BACKWARD_INPUT];
     const bool conv = l->op == ECHI_OP_CONV2D;
-    if (multiply(g, &own->product[ECHI_GPU_BACKWARD_INPUT], conv ? own->weight : dy, conv ? dy : own->weight, own->weight, dx)) return false;
+    if (multiply(g, product, conv ? own->weight : dy, conv ? dy : own->weight, own->weight, dx)) return false;
     (conv ? conv_backward_input : fc_backward_input)(g, l, own, from, dy, dx);
     return true;
 }

@@ -128,7 +128,8 @@ static void choose_text(const struct echi_product *p, const struct echi_product_
     else if (card->shared_most < least)
         snprintf(out->why, sizeof out->why, "with wgmma a block needs %d bytes of shared memory, and may have %d", least,
                  card->shared_most);
-    else if (lacks(card, ECHI_PRODUCT_SM90)) snprintf(out->why, sizeof out->why, "this build has no machine code of products_sm90.cu (nvcc makes it)");
+    else if (lacks(card, ECHI_PRODUCT_SM90))
+        snprintf(out->why, sizeof out->why, "this build has no machine code of products_sm90.cu (nvcc makes it)");
     else if (out->rows <= TILE_ROWS / 2)
         snprintf(out->why, sizeof out->why, "wgmma's tiles have %d rows, and this has %d: half would be for nothing", TILE_ROWS, out->rows);
     else out->text = ECHI_PRODUCT_SM90;
@@ -157,8 +158,8 @@ static void plan_launch(struct echi_product_plan *out, const struct tile *tile, 
     const int64_t tiles = blocks(out->rows, tile->rows) * blocks(out->cols, tile->cols), stages = blocks(out->words, ECHI_PACKED_WORDS);
     const int64_t wanted = blocks(2 * units, tiles), most = blocks(stages, STAGES_A_PART);
     int64_t parts = wanted < most ? wanted : most;
-    if (room != NULL && parts * out->rows * out->cols > (int64_t)room->parts) parts = (int64_t)room->parts / ((int64_t)out->rows * out->cols);
-    if (parts < 1) parts = 1;
+    const int64_t fit = room != NULL ? (int64_t)room->parts / ((int64_t)out->rows * out->cols) : parts;
+    if (parts > fit) parts = fit > 1 ? fit : 1;   /* one needs no room: it is the result */
     out->slice = (int)blocks(stages, parts);
     out->parts = (int)blocks(stages, out->slice);
     out->groups[0] = (int)tiles, out->groups[1] = 1, out->groups[2] = out->parts;

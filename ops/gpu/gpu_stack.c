@@ -42,8 +42,9 @@ static void gpu_train(void *state, const struct echi_training *training) {
     for (int i = 0; i < g->count; i++) {
         if (g->layers[i].op != ECHI_OP_DROPOUT) continue;
         echi_real *factors = echi_gpu_staged(g, g->own[i].staged);
+        const size_t size = echi_gpu_border_size(g->layers, i + 1);
         for (int s = 0; s < g->n; s++)
-            echi_dropout_factors(&g->layers[i], training->seed, training->rows[s], factors + (size_t)s * echi_gpu_border_size(g->layers, i + 1));
+            echi_dropout_factors(&g->layers[i], training->seed, training->rows[s], factors + (size_t)s * size);
         echi_gpu_copy_in(g, g->queue, g->borders[i + 1].extra, factors, echi_gpu_border_bytes(g, i + 1));
     }
 }
@@ -58,8 +59,8 @@ static void params_in(struct echi_gpu_stack *g, const struct echi_layer *l, stru
     own->known = own->known || news;
 }
 
-static void norm_forward(struct echi_gpu_stack *g, const struct echi_layer *l, const struct echi_gpu_own *own, bool relu, struct echi_buffer *x,
-                         struct echi_buffer *y) {
+static void norm_forward(struct echi_gpu_stack *g, const struct echi_layer *l, const struct echi_gpu_own *own, bool relu,
+                         struct echi_buffer *x, struct echi_buffer *y) {
     const struct echi_window w = echi_gpu_window_of(l, g->n);
     const size_t channels = (size_t)l->in.c, places = echi_gpu_map(l->in);
     if (g->trains)
@@ -134,7 +135,9 @@ static void gpu_output_grad(void *state, const echi_real *rows) {
 }
 
 /* A share of a border's gradient is put where share_of says; then `give` adds it to those that are there. */
-static struct echi_buffer *share_of(const struct echi_gpu_stack *g, int i) { return g->borders[i].given ? g->share : g->borders[i].gradient; }
+static struct echi_buffer *share_of(const struct echi_gpu_stack *g, int i) {
+    return g->borders[i].given ? g->share : g->borders[i].gradient;
+}
 static void give(struct echi_gpu_stack *g, int i, bool rectified) {
     struct echi_gpu_border *b = &g->borders[i];
     if (b->given) LAUNCH_EACH(g, K_add, echi_gpu_border_count(g, i), BUFFER(b->gradient), BUFFER(g->share), BUFFER(b->gradient));
@@ -144,15 +147,16 @@ static void give(struct echi_gpu_stack *g, int i, bool rectified) {
 
 /* --- gradients of parameters --- */
 
-static void norm_backward_params(struct echi_gpu_stack *g, const struct echi_layer *l, const struct echi_gpu_own *own, struct echi_buffer *x,
-                                 struct echi_buffer *dy) {
+static void norm_backward_params(struct echi_gpu_stack *g, const struct echi_layer *l, const struct echi_gpu_own *own,
+                                 struct echi_buffer *x, struct echi_buffer *dy) {
     const size_t channels = (size_t)l->in.c, places = echi_gpu_map(l->in);
     LAUNCH(g, K_norm_backward_params, channels, 1, 1, BUFFER(x), BUFFER(dy), BUFFER(own->stats), BUFFER(own->dweight), BUFFER(own->dbias),
            FLOAT(ECHI_NORM_EPSILON), INT(channels), INT(places), INT((size_t)g->n * places));
 }
 
 /* The unit's gradients set out for their places. */
-static void grads_out(struct echi_gpu_stack *g, const struct echi_layer *l, struct echi_gpu_own *own, const echi_real *params, echi_real *grads) {
+static void grads_out(struct echi_gpu_stack *g, const struct echi_layer *l, struct echi_gpu_own *own, const echi_real *params,
+                      echi_real *grads) {
     if (echi_layer_params(l) == 0) return;
     echi_gpu_order(g, g->queue, g->copies);
     if (l->weights > 0) echi_gpu_copy_out(g, g->copies, own->dweight, grads + l->weight_at, l->weights * sizeof *grads);
@@ -181,8 +185,8 @@ static bool gpu_grads(void *state, int unit, bool waits) {
 
 /* --- gradients of inputs --- */
 
-static void norm_backward_input(struct echi_gpu_stack *g, const struct echi_layer *l, const struct echi_gpu_own *own, const struct echi_gpu_border *from,
-                                struct echi_buffer *dy, struct echi_buffer *dx) {
+static void norm_backward_input(struct echi_gpu_stack *g, const struct echi_layer *l, const struct echi_gpu_own *own,
+                                const struct echi_gpu_border *from, struct echi_buffer *dy, struct echi_buffer *dx) {
     const struct echi_window w = echi_gpu_window_of(l, g->n);
     const size_t per_channel = (size_t)g->n * echi_gpu_map(l->in);
     LAUNCH_EACH(g, K_norm_backward_input, per_channel * (size_t)l->in.c, BUFFER(from->value), BUFFER(dy), BUFFER(own->stats),
@@ -238,7 +242,8 @@ static void gpu_backward(void *state, int unit, const echi_real *params, echi_re
     struct echi_gpu_own *own = &g->own[i];
     const struct echi_gpu_border *out = &g->borders[end];
     struct echi_buffer *x = g->borders[echi_layer_takes(g->layers, i)].value, *dy = out->gradient;
-    if (out->of_relu && !out->rectified) LAUNCH_EACH(g, K_relu_backward, echi_gpu_border_count(g, end), BUFFER(out->value), BUFFER(dy), BUFFER(dy));
+    if (out->of_relu && !out->rectified)
+        LAUNCH_EACH(g, K_relu_backward, echi_gpu_border_count(g, end), BUFFER(out->value), BUFFER(dy), BUFFER(dy));
     if (l->op == ECHI_OP_CONV2D || l->op == ECHI_OP_FC) echi_gpu_product_backward_params(g, i, x, dy);
     if (l->op == ECHI_OP_BATCH_NORM) norm_backward_params(g, l, own, x, dy);
     grads_out(g, l, own, params, grads);
@@ -272,8 +277,8 @@ static ech_status create_bf16(struct echi_device *device, const struct echi_laye
     const struct echi_device_info *info = echi_device_describe(device);
     if (info->capability < 80)
         return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create",
-                         "bf16 needs an NVIDIA card of compute capability 8.0 or later, by cuda, or a processor: %s (%s) has none; give --device "
-                         "cpu, or leave --precision out", info->name, info->backend);
+                         "--precision bf16 is for NVIDIA's cards of compute capability 8.0 or later, by cuda, and for processors, and this node "
+                         "has %s (%s): give --device cpu, or leave it out", info->name, info->backend);
     return echi_gpu_create(device, ECHI_PRODUCT_BF16, layers, count, max_n, out_state, units, out_units, out_bytes, err);
 }
 const struct echi_stack_impl echi_stack_gpu = STACK("gpu", 0, create_float);

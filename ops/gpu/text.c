@@ -10,7 +10,8 @@ extern const unsigned char echi_image_kernels_ptx[], echi_image_kernels_ptx_end[
 /* Of a text for NVIDIA's cards alone there is what nvcc makes of it, and nothing else. */
 #define PRODUCTS(name)                                                                                                     \
     extern const unsigned char echi_image_##name##_fatbin[], echi_image_##name##_fatbin_end[];                             \
-    static const struct echi_image images_##name[] = {{"cuda", "nvcc's image", echi_image_##name##_fatbin, echi_image_##name##_fatbin_end}, {0}}; \
+    static const struct echi_image images_##name[] = {                                                                     \
+        {"cuda", "nvcc's image", echi_image_##name##_fatbin, echi_image_##name##_fatbin_end}, {0}};                        \
     static const struct echi_source name = {.images = images_##name};
 PRODUCTS(products_f32)
 PRODUCTS(products_sm80)

@@ -12,7 +12,7 @@ bad() {
     echo "BAD  $*"
 }
 [[ ,${SAN:-}, = ,, ]] || { echo "the same without sanitizers"; exit 77; }
-images=$B/ops/gpu/kernels
+images=$IMAGES/ops/gpu/kernels
 [ -e "$images.ptx" ] || { echo "this build is without CUDA"; exit 77; }
 
 # --- the toolkit's headers and the driver's names

@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The CUDA texts of ops/gpu, compiled: no kernel spills registers or has products of four warps one after the other, each fits the card it
-# is for, and each has the instructions it was written for. Says what each takes: ops/gpu/README.md has the table.
-# Skipped where there is no nvcc. usage: [NVCC=nvcc] test/check/gpu_texts.sh
+# The CUDA texts of ops/gpu, as the build compiled them: no kernel spills registers or has products of four warps one after the other, each
+# fits the card it is for, and each has the instructions it was written for. Says what each takes: ops/gpu/README.md has the table.
+# Skipped where there is no nvcc. usage: IMAGES=build/images test/check/gpu_texts.sh
 set -eu
-nvcc=${NVCC:-$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)}
-[ -n "$nvcc" ] || { echo "no nvcc here"; exit 77; }
-ptxas=$(dirname "$(readlink -f "$nvcc")")/ptxas
-[ -x "$ptxas" ] || { echo "no ptxas beside $nvcc"; exit 77; }
+images=$IMAGES/ops/gpu
+[ -s "$images/products_sm80.fatbin" ] || { echo "no nvcc made the images of this build"; exit 77; }
 cuobjdump=${CUOBJDUMP:-$(command -v cuobjdump || true)}
 work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-gpu.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -25,17 +23,15 @@ has() {
     for word in "$@"; do grep -qF "$word" "$work/said" || wrong "$kernel: no $word in its code"; done
 }
 
-# compile TEXT ARCHITECTURE: what ptxas says of each kernel as lines "kernel registers static-bytes"
-compile() {
-    local text=$1 arch=$2 said=$work/$1.said
-    "$nvcc" -arch="$arch" -ptx -o "$work/$text.ptx" "ops/gpu/$text.cu" || { wrong "$text.cu does not compile"; return 0; }
-    "$ptxas" -arch="$arch" -v -o "$work/$text.cubin" "$work/$text.ptx" 2>"$said" || { cat "$said"; wrong "$text: ptxas"; return 0; }
+# look TEXT ARCHITECTURE: what ptxas said of each kernel for it, as lines "kernel registers static-bytes"
+look() {
+    local text=$1 said=$images/$1.said
     ! grep -i 'performance loss' "$said" || wrong "$text: products wait for each other"
     ! grep -E '[1-9][0-9]* bytes (stack frame|spill)' "$said" || wrong "$text: registers are spilled"
-    awk '/Compiling entry/ { split($0, part, "\047"); name = part[2] }
-         / Used / { bytes = 0; for (i = 1; i <= NF; i++) { if ($i == "registers,") r = $(i - 1); if ($i == "smem,") bytes = $(i - 2) }
+    awk -v arch="$2" '/Compiling entry/ { split($0, part, "\047"); name = part[2]; here = part[4] == arch }
+         / Used / && here { bytes = 0; for (i = 1; i <= NF; i++) { if ($i == "registers,") r = $(i - 1); if ($i == "smem,") bytes = $(i - 2) }
                     print name, r, bytes }' "$said" | sort >"$work/$text.kernels"
-    [ -s "$work/$text.kernels" ] || wrong "$text: ptxas names no kernel"
+    [ -s "$work/$text.kernels" ] || wrong "$text: ptxas names no kernel for $2"
 }
 
 # What gpu_products.c asks for: threads of a block, and bytes of its shared memory
@@ -65,34 +61,33 @@ tell() {   # TEXT SHARED_OF_A_BLOCK SHARED_OF_A_MULTIPROCESSOR
     done <"$work/$1.kernels"
 }
 
-compile products_f32 sm_80 &
-compile products_sm80 sm_80 &
-compile products_sm90 sm_90a &
-wait
+look products_f32 sm_80
+look products_sm80 sm_80
+look products_sm90 sm_90a
 [ ! -e "$work/wrong" ] || exit 1
 tell products_f32 101376 167936        # the least that a block may have since 8.0 (8.6, 8.9); a multiprocessor of an 8.0
 tell products_sm80 101376 167936
 tell products_sm90 232448 233472
 
 kernels() { cut -d' ' -f1 "$work/$1.kernels" | grep -v '^pack_'; }
-for kernel in $(kernels products_f32); do has ptx_of "$work/products_f32.ptx" "$kernel" fma.rn.f32 ld.shared.v4.f32 cp.async.cg; done
+for kernel in $(kernels products_f32); do has ptx_of "$images/products_f32.kept/products_f32.ptx" "$kernel" fma.rn.f32 ld.shared.v4.f32 cp.async.cg; done
 for kernel in $(kernels products_sm80); do
     case $kernel in *_tf32_*) mma=m16n8k8.row.col.f32.tf32 ;; *) mma=m16n8k16.row.col.f32.bf16 ;; esac
-    has ptx_of "$work/products_sm80.ptx" "$kernel" $mma ldmatrix.sync.aligned.m8n8.x4 cp.async.cg.shared.global
+    has ptx_of "$images/products_sm80.kept/products_sm80.ptx" "$kernel" $mma ldmatrix.sync.aligned.m8n8.x4 cp.async.cg.shared.global
 done
 for kernel in $(kernels products_sm90); do
     case $kernel in *_tf32_*) type=k8.f32.tf32 ;; *) type=k16.f32.bf16 ;; esac
-    has ptx_of "$work/products_sm90.ptx" "$kernel" "wgmma.mma_async.sync.aligned.m64n${kernel##*x}$type" \
+    has ptx_of "$images/products_sm90.kept/products_sm90.ptx" "$kernel" "wgmma.mma_async.sync.aligned.m64n${kernel##*x}$type" \
         cp.async.bulk.shared mbarrier.try_wait
 done
 if [ -n "$cuobjdump" ]; then
     for kernel in $(kernels products_sm80); do
         case $kernel in *_tf32_*) mma=HMMA.1688.F32.TF32 ;; *) mma=HMMA.16816.F32.BF16 ;; esac
-        has sass_of "$work/products_sm80.cubin" "$kernel" $mma LDSM LDGSTS
+        has sass_of "$images/products_sm80.kept/products_sm80.sm_80.cubin" "$kernel" $mma LDSM LDGSTS
     done
     for kernel in $(kernels products_sm90); do
         case $kernel in *_tf32_*) mma=x8.F32.TF32 ;; *) mma=x16.F32.BF16 ;; esac
-        has sass_of "$work/products_sm90.cubin" "$kernel" "HGMMA.64x${kernel##*x}$mma" UBLKCP
+        has sass_of "$images/products_sm90.kept/products_sm90.cubin" "$kernel" "HGMMA.64x${kernel##*x}$mma" UBLKCP
     done
 else
     echo "no cuobjdump here: machine code was not looked at, PTX was"

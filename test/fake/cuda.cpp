@@ -244,13 +244,15 @@ static CUresult run_kernel(const launcher *kernel, const std::vector<std::vector
 }
 
 /* A kernel that only cards have: simt.h runs it, each time in another order, its copies at once or as late as may be. */
-static CUresult run_text(const launcher *kernel, const std::vector<std::vector<char>> &values, fake_three groups, unsigned n, unsigned shared) {
+static CUresult run_text(const launcher *kernel, const std::vector<std::vector<char>> &values, fake_three groups, unsigned n,
+                         unsigned shared) {
     std::vector<void *> at;
     for (const auto &v : values) at.push_back((void *)v.data());
     static uint32_t seed;
     simt_reaches = [](const void *from, size_t bytes) { return inside((uintptr_t)from, bytes); };
     seed++;
-    const struct simt_launch how = {{(int)groups.x, (int)groups.y, (int)groups.z}, (int)n, shared, 1024, seed % 2 != 0, seed / 2 % 2 != 0, seed};
+    const struct simt_launch how = {
+        {(int)groups.x, (int)groups.y, (int)groups.z}, (int)n, shared, 1024, seed % 2 != 0, seed / 2 % 2 != 0, seed};
     if (const char *wrong = simt_run(kernel->text, at.data(), &how)) {
         complain(wrong);
         return CUDA_ERROR_ILLEGAL_INSTRUCTION;
@@ -576,7 +578,8 @@ CUresult cuFuncGetAttribute(int *out, CUfunction_attribute what, CUfunction f) {
 }
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value) {
     BEGIN(true);
-    if (what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > control.shared << 10) return CUDA_ERROR_INVALID_VALUE;
+    if (what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > control.shared << 10)
+        return CUDA_ERROR_INVALID_VALUE;
     f->shared = value;
     return CUDA_SUCCESS;
 }

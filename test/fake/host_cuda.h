@@ -19,7 +19,8 @@ extern fake_three threadIdx, blockIdx, gridDim;
 void fake_wait();
 #define __syncthreads() fake_wait()
 
-/* kernels.cpp: how each kernel is called with the values of its parameters, whose sizes these are; `text`: one that test/ops/simt.h runs. */
+/* kernels.cpp: how each kernel is called with the values of its parameters, whose sizes these are; `text`: of one that
+ * test/ops/simt.h runs. */
 struct launcher { std::vector<size_t> sizes; void (*call)(void *const *values); void (*text)(void *values); };
 void fake_kernels(std::map<std::string, launcher> &out);
 #endif

@@ -60,7 +60,7 @@ bool card_open(const char *folder, struct echi_product_card *out, const char **w
     for (int text = ECHI_PRODUCT_F32; text <= ECHI_PRODUCT_SM90; text++) {
         char path[400];
         if (text == ECHI_PRODUCT_SM90 && (out->major != 9 || out->minor != 0)) continue;
-        snprintf(path, sizeof path, "%s/%s.cubin", folder, files[text]);
+        snprintf(path, sizeof path, "%s/%s.fatbin", folder, files[text]);
         must(cuModuleLoad(&modules[text], path), path);
     }
     return true;

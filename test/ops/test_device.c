@@ -311,6 +311,20 @@ static void test_texts_of_cards(void **state) {
     *fake = as_it_was;
 }
 
+/* On a card what it has of them, in each precision. */
+static void test_precisions(void **state) {
+    NEEDS_DEVICE;
+    static const struct echi_stack_impl *const impls[] = {&echi_stack_gpu, &echi_stack_gpu_tf32, &echi_stack_gpu_bf16};
+    if (base != &echi_backend_cuda || fake != NULL) skip();
+    for (size_t i = 0; i < sizeof impls / sizeof impls[0]; i++) {
+        struct ech_error err = {.text = ""};
+        struct echi_device *device = NULL;
+        assert_int_equal(echi_device_open_on(&changed, 0, 1, &device, &err), ECH_OK);
+        if (echi_known_answers(device, impls[i], NULL, &err) != ECH_OK) fail_msg("%s: %s", impls[i]->name, err.text);
+        echi_device_close(device);
+    }
+}
+
 /* A launch with too little memory, too few blocks or threads is no right answer. */
 static void test_texts_of_cards_launched_wrongly(void **state) {
     NEEDS_DEVICE;
@@ -366,6 +380,7 @@ int main(void) {
         cmocka_unit_test_setup(test_what_a_step_waits_for, begin),
         cmocka_unit_test_setup(test_what_is_refused, begin),
         cmocka_unit_test_setup(test_texts_of_cards, begin),
+        cmocka_unit_test_setup(test_precisions, begin),
         cmocka_unit_test_setup(test_texts_of_cards_launched_wrongly, begin),
     };
     static const struct echi_backend *const bases[] = {&echi_backend_opencl, &echi_backend_cuda};

@@ -182,7 +182,8 @@ static const char *run_pack(const struct echi_product_plan *plan, const struct e
     struct echi_pack how = pack->how;
     unsigned *to = *out = array_new(pack->words);
     for (size_t i = 0; i < pack->words; i++) to[i] = 0x7fc07fc0;
-    return run_kernel(plan->text, pack->kernel, (void *[]){&from, &to, &how}, &(struct launch){{pack->groups, 1, 1}, ECHI_PACK_ITEMS, 0}, order);
+    const struct launch launch = {{pack->groups, 1, 1}, ECHI_PACK_ITEMS, 0};
+    return run_kernel(plan->text, pack->kernel, (void *[]){&from, &to, &how}, &launch, order);
 }
 
 /* The result, of array_new, in *out; or what was done wrong. */
@@ -331,7 +332,8 @@ static void texts_are_chosen(void **state) {
 /* What a launch asks for is what a card has; all stages are some block's, and no block is without. */
 static void launches_fit(void **state) {
     (void)state;
-    static const struct echi_product_card cards[] = {{8, 0, 108, 166912, 0}, {8, 6, 28, 101376, 0}, {8, 7, 8, 166912, 0}, {9, 0, 132, 232448, 0}};
+    static const struct echi_product_card cards[] = {{8, 0, 108, 166912, 0}, {8, 6, 28, 101376, 0}, {8, 7, 8, 166912, 0},
+                                                     {9, 0, 132, 232448, 0}};
     struct echi_random r;
     echi_random_init(&r, 1, ECHI_STREAM_TEST, 0);
     for (int i = 0; i < 3000; i++) {
