@@ -226,7 +226,9 @@ struct ech_config {
      * `deterministic`, and where a separated layer is one. All nodes the same. */
     int sync_norm;
     /* "fp32" (default), or "bf16": fully connected layers, and convolutions where that is faster, multiply numbers rounded to bf16, by
-     * 2^-8 of themselves at most, and sum in float; parameters, gradients and all else stay float. The same on all nodes; each needs a processor with AVX512-BF16, faster with AMX-BF16. */
+     * 2^-8 of themselves at most, and sum in float; parameters, gradients and all else stay float. Each node needs a processor with
+     * AVX512-BF16, faster with AMX-BF16, or an NVIDIA card of compute capability 8.0 or later. "tf32": rounded by 2^-11 at most on such cards,
+     * fp32 on other devices. The same on all nodes. */
     char precision[8];
     /* adam, adamw: decays of the first and of the second moment in a round of B samples, 0 to 0.999999 (defaults 0.9 and 0.999); what is
      * added to the root of the second, 1e-12 to 1 (default 1e-8). PyTorch's betas and eps. */
