@@ -163,7 +163,7 @@ void echi_device_keep_programs(struct echi_device *device, const char *folder);
  * ECH_E_UNSUPPORTED when the device's compiler refuses it, with its words. */
 ech_status echi_device_program(struct echi_device *device, const struct echi_source *source, struct echi_program **out,
                                struct ech_error *err);
-/* What the kernels of the last program were made of, in words: "nvcc's image, for sm_90"; "" where there is none, or nothing to tell. */
+/* What the kernels of the first program were made of, in words: "nvcc's image, for sm_90"; "" where there is none, or nothing to tell. */
 void echi_device_kernels_from(const struct echi_device *device, char *out, size_t cap);
 /* Also freed with the device. ECH_E_ARGUMENT when the text has none of that name. */
 ech_status echi_program_kernel(struct echi_program *program, const char *name, struct echi_kernel **out, struct ech_error *err);

@@ -152,9 +152,10 @@ ech_status echi_device_program(struct echi_device *device, const struct echi_sou
 
 void echi_device_kernels_from(const struct echi_device *device, char *out, size_t cap) {
     const struct echi_backend *backend = device->backend;
+    const struct echi_program *first = device->programs;
     out[0] = '\0';
-    if (device->programs != NULL && backend->program_origin != NULL)
-        backend->program_origin(device->impl, device->programs->impl, out, cap);
+    while (first != NULL && first->next != NULL) first = first->next;
+    if (first != NULL && backend->program_origin != NULL) backend->program_origin(device->impl, first->impl, out, cap);
 }
 
 ech_status echi_program_kernel(struct echi_program *program, const char *name, struct echi_kernel **out, struct ech_error *err) {
