@@ -37,6 +37,7 @@ fi
 # --- one that is
 patience=$((12 * patience))   # kernels on a processor, an item after the other, take their time
 with "$fake"
+export OCL_ICD_VENDORS=$work/none   # a doctor looks at every device, and OpenCL on the processor would compile its kernels first
 ends_with 0 '^training would begin$' doctor --device cuda
 says '^  ok    cuda:0 \(this node.s\)  fake card 0; 4 units, 1.*; driver CUDA 13.0; kernels from .* for sm_90$'
 ends_with 0 '"driver": "CUDA 13.0", "kernels": "[^"]* for sm_90", "used": true' doctor --device cuda --json
