@@ -20,9 +20,10 @@ struct kind {
 /* Floats: two vectors of each step of b are most of a first-level cache of 48 or 64 KiB; with less, sums go out to memory and come back more
  * often. bf16: they leave the tiles seldom. */
 enum { DEPTH = 384, ROWS = 240, DEPTH_BF16 = 1024, ROWS_BF16 = ECHI_CPU_BF16_ROWS };
-/* Bytes of columns that go by for each panel of rows, in the first-level cache; of all columns of a block of b, in the second-level cache or
- * beyond it; of a block of a, at most. */
-enum { NEAR_BYTES = 48 << 10, COLUMNS_BYTES = 700 << 10, FAR_COLUMNS_BYTES = 3 << 20, ROWS_BYTES = ROWS_BF16 * DEPTH_BF16 * 2, SPARE_BYTES = 128 << 10 };
+/* Bytes of columns that go by for each panel of rows, in the first-level cache; of all columns of a block of b, in the second-level cache
+ * or beyond it; of a block of a, at most. */
+enum { NEAR_BYTES = 48 << 10, COLUMNS_BYTES = 700 << 10, FAR_COLUMNS_BYTES = 3 << 20, SPARE_BYTES = 128 << 10 };
+enum { ROWS_BYTES = ROWS_BF16 * DEPTH_BF16 * 2 };
 /* With as few vectors of columns each weight is used too seldom to be packed first, if a tile's rows are read as streams, or from a cache. */
 enum { FEW_VECTORS = 8, CACHED_BYTES = 256 << 10 };
 /* Where rows of a lie side by side fewer columns are few. Steps of the depth at a time, each a stream of its own; bytes of sums that stay in
@@ -104,9 +105,10 @@ static void by_steps(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
     }
 }
 
-/* How a product is cut, and what goes by inside. Where a row of a lies in one piece, a panel of rows is packed when it is needed, and stays in the
- * first-level cache while all columns of a block go by: outputs are written along their rows. Where rows lie side by side so few of them would use
- * a part of each line of a cache that is read: there a block of them is packed at once, and goes by for each panel of columns. */
+/* How a product is cut, and what goes by inside. Where a row of a lies in one piece, a panel of rows is packed when it is needed, and
+ * stays in the first-level cache while all columns of a block go by: outputs are written along their rows. Where rows lie side by side a
+ * panel uses only a part of each line of a cache that is read for it: there a block of rows is packed at once, and goes by for each panel
+ * of columns. */
 struct order {
     int rows;      /* of a that are packed at once */
     int columns;   /* of b, at once */
@@ -114,9 +116,11 @@ struct order {
 };
 static struct order order_of(const struct kind *kind, const struct echi_cpu_matrix *m, int deepest) {
     const bool bf16 = m->bf16 != ECHI_CPU_BF16_NONE;
-    const int block = (bf16 || m->a.step != 1 ? FAR_COLUMNS_BYTES : COLUMNS_BYTES) / (int)kind->bytes;
-    const int columns = round_up(block / deepest, kind->panel_columns), near = round_up(NEAR_BYTES / (int)kind->bytes / deepest, kind->panel_columns);
-    return bf16 || m->a.step == 1 ? (struct order){kind->call_rows, columns, columns} : (struct order){round_up(ROWS, kind->call_rows), columns, near};
+    const int step_bytes = (int)kind->bytes * deepest, unit = kind->panel_columns, far = round_up(FAR_COLUMNS_BYTES / step_bytes, unit);
+    if (bf16) return (struct order){kind->call_rows, far, far};
+    if (m->a.step != 1) return (struct order){round_up(ROWS, kind->call_rows), far, round_up(NEAR_BYTES / step_bytes, unit)};
+    const int columns = round_up(COLUMNS_BYTES / step_bytes, unit);
+    return (struct order){kind->call_rows, columns, columns};
 }
 
 void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m, float *room) {
@@ -136,7 +140,8 @@ void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
             for (int first = 0, n; first < m->a.lines; first += n) {
                 n = min_int(order.rows, m->a.lines - first);
                 const struct echi_cpu_lines a = part_of(&m->a, first, n, from, depth);
-                const struct echi_cpu_lines next = part_of(&m->a, first + n, order.near < order.columns ? 0 : min_int(n, m->a.lines - first - n), from, depth);
+                const int after = order.near == order.columns ? min_int(n, m->a.lines - first - n) : 0;
+                const struct echi_cpu_lines next = part_of(&m->a, first + n, after, from, depth);
                 kind.pack_rows(&a, rows);
                 for (int c = 0; c < b.lines; c += order.near)
                     for (int row = 0; row < n; row += kind.call_rows)
@@ -144,8 +149,8 @@ void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
                             .a = rows + (size_t)row * line, .b = columns + (size_t)c * line,
                             .start = m->start && i == 0 ? m->start + first + row : NULL,
                             .out = m->out + (first + row) * m->out_row + (column + c) / k->width * m->out_vector, .out_row = m->out_row,
-                            .out_vector = m->out_vector, .rows = min_int(kind.call_rows, n - row), .columns = min_int(order.near, b.lines - c),
-                            .depth = depth, .add = i > 0, .relu = m->relu && i == blocks - 1, .next = next});
+                            .out_vector = m->out_vector, .rows = min_int(kind.call_rows, n - row),
+                            .columns = min_int(order.near, b.lines - c), .depth = depth, .add = i > 0, .relu = m->relu && i == blocks - 1, .next = next});
             }
         }
     if (kind.end) kind.end();

@@ -55,8 +55,9 @@ INLINE void store_some(float *p, vec v, int floats) {
     else memcpy(p, &v, (size_t)floats * sizeof(float));
 }
 
-/* `rows` rows, `vectors` vectors, of which the last has `rest` columns. Rows and columns that are not there are computed all the same. What is in
- * out is read before anything is written: rows that lie a multiple of 4 KiB apart look alike to a processor that lets reads overtake writes. */
+/* `rows` rows, `vectors` vectors, of which the last has `rest` columns. Rows and columns that are not there are computed all the same.
+ * What is in out is read before anything is written: rows that lie a multiple of 4 KiB apart look alike to a processor that lets reads
+ * overtake writes. */
 INLINE void tile(int rows, int vectors, const struct echi_cpu_panel *p, const float *b, float *out, int rest) {
     vec sum[ROWS][VECTORS];
     const ptrdiff_t row = p->out_row, apart = p->out_vector;
