@@ -23,8 +23,6 @@ static void fetch(const struct echi_cpu_lines *l, int first, int from, float blo
     if (lines < LINES || steps < STEPS) memset(block, 0, HALF * sizeof(float));
     if (l->step == 1) {
         for (int i = 0; i < lines; i++) memcpy(block[i], at + i * l->line, (size_t)steps * sizeof(float));
-    } else if (lines == LINES && steps == STEPS && l->line == 1) {
-        turn(at, l->step, STEPS, block[0], STEPS);
     } else {
         for (int k = 0; k < steps; k++)
             for (int i = 0; i < lines; i++) block[i][k] = at[i * l->line + k * l->step];
@@ -36,10 +34,31 @@ static inline __m512i rounded(const float *low, const float *high) {
     return (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(high), _mm512_loadu_ps(low));
 }
 
+/* What is `low` in 16 lanes beside what is `high` in them. */
+static inline __m512i beside(const float *low, const float *high) {
+    const __m512i pairs = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3,
+                                           18, 2, 17, 1, 16, 0);
+    return _mm512_permutexvar_epi16(pairs, rounded(low, high));
+}
+
+static bool is_whole(const struct echi_cpu_lines *l, int first, int from) { return l->lines - first >= LINES && l->depth - from >= STEPS; }
+
+/* Of 16 lines side by side two steps become 16 pairs. */
+static void pairs_of(const float *at, ptrdiff_t step, uint16_t *to) {
+    for (int k = 0; k < STEPS; k += 2, at += 2 * step) _mm512_storeu_si512(to + k * LINES, beside(at, at + step));
+}
+
 static void half_of_rows(const struct echi_cpu_lines *l, int first, int from, uint16_t *to) {
     float block[LINES][STEPS];
-    const bool straight = l->step == 1 && l->lines - first >= LINES && l->depth - from >= STEPS;
-    const float *at = l->at + first * l->line + from;
+    const float *at = l->at + first * l->line + from * l->step;
+    if (l->line == 1 && is_whole(l, first, from)) {
+        uint16_t pairs[HALF] __attribute__((aligned(64)));
+        pairs_of(at, l->step, pairs);
+        /* Pairs are moved as floats are: their bits stay. */
+        turn((const float *)(const void *)pairs, LINES, LINES, (float *)(void *)to, LINES);
+        return;
+    }
+    const bool straight = l->step == 1 && is_whole(l, first, from);
     const ptrdiff_t line = straight ? l->line : STEPS;
     if (!straight) {
         fetch(l, first, from, block);
@@ -48,23 +67,14 @@ static void half_of_rows(const struct echi_cpu_lines *l, int first, int from, ui
     for (int i = 0; i < LINES; i++, at += line) _mm512_storeu_si512(to + i * STEPS, rounded(at, at + LINES));
 }
 
-/* What is `low` in 16 lanes beside what is `high` in them. */
-static inline __m512i beside(const float *low, const float *high) {
-    const __m512i pairs = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3,
-                                           18, 2, 17, 1, 16, 0);
-    return _mm512_permutexvar_epi16(pairs, rounded(low, high));
-}
-
 static void half_of_columns(const struct echi_cpu_lines *l, int first, int from, uint16_t *to) {
-    if (l->line == 1 && l->lines - first >= LINES && l->depth - from >= STEPS) {
-        /* Two steps of 16 lines become 16 pairs. */
-        const float *at = l->at + first + from * l->step;
-        for (int k = 0; k < STEPS; k += 2, at += 2 * l->step) _mm512_storeu_si512(to + k * LINES, beside(at, at + l->step));
+    if (l->line == 1 && is_whole(l, first, from)) {
+        pairs_of(l->at + first + from * l->step, l->step, to);
         return;
     }
     uint16_t rows[HALF] __attribute__((aligned(64)));
     half_of_rows(l, first, from, rows);
-    turn((const float *)(const void *)rows, LINES, LINES, (float *)(void *)to, LINES);   /* pairs are moved as floats are: their bits stay */
+    turn((const float *)(const void *)rows, LINES, LINES, (float *)(void *)to, LINES);   /* as above */
 }
 
 void echi_cpu_bf16_pack_pairs(const struct echi_cpu_bf16_pairs *p, uint16_t *to) {
@@ -125,8 +135,15 @@ static const struct { uint8_t palette, start_row, reserved[14]; uint16_t row_byt
 void echi_cpu_amx_begin(void) { _tile_loadconfig(&tiles); }
 void echi_cpu_amx_end(void) { _tile_release(); }
 
-/* From nothing, or beside what is there. */
-static void amx_sums(int steps, const uint16_t *a, const uint16_t *b, bool add, float sum[PANEL][PANEL]) {
+/* Columns of more bytes than that are not all in a second-level cache. Of what each step of the next columns takes, a part is on its way
+ * while a step of these is at work: a part for each 32 rows. */
+enum { FAR_BYTES = 1 << 20, PARTS = ECHI_CPU_BF16_ROWS / PANEL, LINE = 32 };   /* numbers in a line of a cache */
+static inline void fetch_part(const uint16_t *next) {
+    for (int i = 0; i < 2 * HALF / PARTS; i += LINE) __builtin_prefetch(next + i, 0, 2);
+}
+
+/* From nothing, or beside what is there. `next`: see fetch_part; or NULL. */
+static void amx_sums(int steps, const uint16_t *a, const uint16_t *b, const uint16_t *next, bool add, float sum[PANEL][PANEL]) {
     if (add) {
         _tile_loadd(0, sum[0], PANEL * sizeof(float));
         _tile_loadd(1, sum[0] + LINES, PANEL * sizeof(float));
@@ -139,6 +156,7 @@ static void amx_sums(int steps, const uint16_t *a, const uint16_t *b, bool add, 
         _tile_zero(3);
     }
     for (int k = 0; k < steps; k++, a += 2 * HALF, b += 2 * HALF) {
+        if (next) fetch_part(next + k * 2 * HALF);
         _tile_loadd(4, a, 64);
         _tile_loadd(6, b, 64);
         _tile_dpbf16ps(0, 4, 6);
@@ -155,8 +173,9 @@ static void amx_sums(int steps, const uint16_t *a, const uint16_t *b, bool add, 
 }
 
 /* 8 rows x 2 vectors at a time; a row's pair is 32 bits. */
-static void dot_sums(int steps, const uint16_t *a, const uint16_t *b, bool add, float sum[PANEL][PANEL]) {
+static void dot_sums(int steps, const uint16_t *a, const uint16_t *b, const uint16_t *next, bool add, float sum[PANEL][PANEL]) {
     enum { ROWS = 8 };
+    (void)next;
     for (int row = 0; row < PANEL; row += ROWS) {
         __m512 s[ROWS][2];
         _Pragma("GCC unroll 8") for (int o = 0; o < ROWS; o++) {
@@ -201,17 +220,29 @@ static void put(const struct echi_cpu_panel *p, int row, int at, float sum[PANEL
 /* So many steps of 32 columns, 16 KiB, stay in the first-level cache while all rows go by, whose sums wait in it, too. */
 enum { NEAR_STEPS = 8 };
 
-typedef void sums_function(int steps, const uint16_t *a, const uint16_t *b, bool add, float sum[PANEL][PANEL]);
+/* Part k of so many of the places where the sums of rows [row, row + 32) will go, so that writing them need not wait. */
+static void fetch_places(const struct echi_cpu_panel *p, int row, int at, int k, int parts) {
+    const float *out = p->out + at / LINES * p->out_vector;
+    for (int o = row + PANEL * k / parts; o < min_int(row + PANEL * (k + 1) / parts, p->rows); o++) {
+        __builtin_prefetch(out + o * p->out_row, 1, 2);
+        __builtin_prefetch(out + o * p->out_row + p->out_vector, 1, 2);
+    }
+}
+
+typedef void sums_function(int steps, const uint16_t *a, const uint16_t *b, const uint16_t *next, bool add, float sum[PANEL][PANEL]);
 static inline __attribute__((always_inline)) void panel(const struct echi_cpu_panel *p, sums_function *sums) {
     const int steps = (p->depth + STEPS - 1) / STEPS;
     float sum[ECHI_CPU_BF16_ROWS / PANEL][PANEL][PANEL] __attribute__((aligned(64)));
     const uint16_t *b = p->b;
+    const bool far = (size_t)p->columns * (size_t)p->depth * sizeof *b > FAR_BYTES;
     for (int at = 0; at < p->columns; at += PANEL, b += (ptrdiff_t)steps * 2 * HALF)
         for (int k = 0, n; k < steps; k += n) {
             n = min_int(NEAR_STEPS, steps - k);
             for (int row = 0; row < p->rows; row += PANEL) {
                 const uint16_t *a = (const uint16_t *)p->a + ((ptrdiff_t)row / PANEL * steps + k) * 2 * HALF;
-                sums(n, a, b + (ptrdiff_t)k * 2 * HALF, k > 0, sum[row / PANEL]);
+                if (far) fetch_places(p, row, at, k / NEAR_STEPS, parts_of(steps, NEAR_STEPS));
+                const uint16_t *next = b + ((ptrdiff_t)steps + k) * 2 * HALF + row / PANEL * (2 * HALF / PARTS);
+                sums(n, a, b + (ptrdiff_t)k * 2 * HALF, far && at + PANEL < p->columns ? next : NULL, k > 0, sum[row / PANEL]);
                 if (k + n == steps) put(p, row, at, sum[row / PANEL]);
             }
         }

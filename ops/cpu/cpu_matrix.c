@@ -6,11 +6,10 @@
 
 /* How numbers are packed and multiplied. */
 struct kind {
-    int panel_rows, panel_columns;
+    int panel_columns;
     int call_rows;             /* that `panel` takes at once */
     int depth;                 /* of a block: a constant, since it is the order of the sums */
     int unit;                  /* the packed depth is a multiple of it */
-    int rows;                  /* of a block of a, about */
     size_t bytes;              /* of a packed number */
     void (*pack_rows)(const struct echi_cpu_lines *lines, void *to);
     void (*pack_columns)(const struct echi_cpu_lines *lines, void *to);
@@ -21,31 +20,32 @@ struct kind {
 /* Floats: two vectors of each step of b are most of a first-level cache of 48 or 64 KiB; with less, sums go out to memory and come back more
  * often. bf16: they leave the tiles seldom. */
 enum { DEPTH = 384, ROWS = 240, DEPTH_BF16 = 1024, ROWS_BF16 = ECHI_CPU_BF16_ROWS };
-/* Bytes of columns that go by for each panel of rows, in the first-level cache; of all columns of a block of b; of a block of a, at most. */
-enum { NEAR_BYTES = 48 << 10, COLUMNS_BYTES = 3 << 20, ROWS_BYTES = ROWS_BF16 * DEPTH_BF16 * 2, SPARE_BYTES = 128 << 10 };
+/* Bytes of columns that go by for each panel of rows, in the first-level cache; of all columns of a block of b, in the second-level cache
+ * or beyond it; of a block of a, at most. */
+enum { NEAR_BYTES = 48 << 10, COLUMNS_BYTES = 700 << 10, FAR_COLUMNS_BYTES = 3 << 20, SPARE_BYTES = 128 << 10 };
+enum { ROWS_BYTES = ROWS_BF16 * DEPTH_BF16 * 2 };
 /* With as few vectors of columns each weight is used too seldom to be packed first, if a tile's rows are read as streams, or from a cache. */
 enum { FEW_VECTORS = 8, CACHED_BYTES = 256 << 10 };
 /* Where rows of a lie side by side fewer columns are few. Steps of the depth at a time, each a stream of its own; bytes of sums that stay in
  * the second-level cache meanwhile; rows that go by together. */
 enum { FEW_COLUMNS = 48, STREAMS = 24, STAYING_BYTES = 384 << 10, ROWS_AT_ONCE = 64 };
 
-
 static struct kind kind_of(const struct echi_cpu_kernels *k, enum echi_cpu_bf16 bf16) {
 #if defined(__x86_64__)
     if (bf16 != ECHI_CPU_BF16_NONE) {
         const bool amx = bf16 == ECHI_CPU_BF16_AMX;
-        return (struct kind){ECHI_CPU_BF16_PANEL, ECHI_CPU_BF16_PANEL, ECHI_CPU_BF16_ROWS, DEPTH_BF16, ECHI_CPU_BF16_STEPS, ROWS_BF16, 2, echi_cpu_bf16_pack_rows,
+        return (struct kind){ECHI_CPU_BF16_PANEL, ROWS_BF16, DEPTH_BF16, ECHI_CPU_BF16_STEPS, 2, echi_cpu_bf16_pack_rows,
                              echi_cpu_bf16_pack_columns, amx ? echi_cpu_bf16_panel_amx : echi_cpu_bf16_panel_dot,
                              amx ? echi_cpu_amx_begin : NULL, amx ? echi_cpu_amx_end : NULL};
     }
 #endif
     (void)bf16;
-    return (struct kind){k->matrix_rows, k->matrix_columns, k->matrix_rows, DEPTH, 1, ROWS, sizeof(float), k->matrix_pack_rows, k->matrix_pack_columns,
+    return (struct kind){k->matrix_columns, k->matrix_rows, DEPTH, 1, sizeof(float), k->matrix_pack_rows, k->matrix_pack_columns,
                          k->matrix_panel, NULL, NULL};
 }
 
 /* Both blocks may be larger than asked for by a panel, and a vector. */
-size_t echi_cpu_matrix_room(void) { return ((size_t)COLUMNS_BYTES + ROWS_BYTES + 2 * SPARE_BYTES) / sizeof(float); }
+size_t echi_cpu_matrix_room(void) { return ((size_t)FAR_COLUMNS_BYTES + ROWS_BYTES + 2 * SPARE_BYTES) / sizeof(float); }
 
 static struct echi_cpu_lines part_of(const struct echi_cpu_lines *l, int first, int lines, int from, int depth) {
     return (struct echi_cpu_lines){.at = l->at + first * l->line + from * l->step, .line = l->line, .step = l->step, .lines = lines, .depth = depth};
@@ -105,33 +105,52 @@ static void by_steps(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
     }
 }
 
+/* How a product is cut, and what goes by inside. Where a row of a lies in one piece, a panel of rows is packed when it is needed, and
+ * stays in the first-level cache while all columns of a block go by: outputs are written along their rows. Where rows lie side by side a
+ * panel uses only a part of each line of a cache that is read for it: there a block of rows is packed at once, and goes by for each panel
+ * of columns. */
+struct order {
+    int rows;      /* of a that are packed at once */
+    int columns;   /* of b, at once */
+    int near;      /* of those, that go by for each panel of rows */
+};
+static struct order order_of(const struct kind *kind, const struct echi_cpu_matrix *m, int deepest) {
+    const bool bf16 = m->bf16 != ECHI_CPU_BF16_NONE;
+    const int step_bytes = (int)kind->bytes * deepest, unit = kind->panel_columns, far = round_up(FAR_COLUMNS_BYTES / step_bytes, unit);
+    if (bf16) return (struct order){kind->call_rows, far, far};
+    if (m->a.step != 1) return (struct order){round_up(ROWS, kind->call_rows), far, round_up(NEAR_BYTES / step_bytes, unit)};
+    const int columns = round_up(COLUMNS_BYTES / step_bytes, unit);
+    return (struct order){kind->call_rows, columns, columns};
+}
+
 void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m, float *room) {
     const struct kind kind = kind_of(k, m->bf16);
     const int blocks = parts_of(m->a.depth, kind.depth), deepest = round_up(parts_of(m->a.depth, blocks), kind.unit);
-    const int most_columns = round_up(COLUMNS_BYTES / (int)kind.bytes / deepest, kind.panel_columns);
-    const int near = round_up(NEAR_BYTES / (int)kind.bytes / deepest, kind.panel_columns), most_rows = round_up(kind.rows, kind.panel_rows);
-    char *columns = (char *)room, *rows = columns + COLUMNS_BYTES + SPARE_BYTES;
+    const struct order order = order_of(&kind, m, deepest);
+    char *columns = (char *)room, *rows = columns + FAR_COLUMNS_BYTES + SPARE_BYTES;
     if (has_few_vectors(k, m) && reads_in_place(m)) return unpacked(k, m, blocks);
     if (has_few_vectors(k, m) && reads_by_steps(k, m)) return by_steps(k, m, blocks, room);
     if (kind.begin) kind.begin();
-    for (int column = 0; column < m->b.lines; column += most_columns)
+    for (int column = 0; column < m->b.lines; column += order.columns)
         for (int i = 0, from = 0, depth; i < blocks; i++, from += depth) {
             depth = parts_of(m->a.depth - from, blocks - i);
             const size_t line = (size_t)round_up(depth, kind.unit) * kind.bytes;
-            const struct echi_cpu_lines b = part_of(&m->b, column, min_int(most_columns, m->b.lines - column), from, depth);
+            const struct echi_cpu_lines b = part_of(&m->b, column, min_int(order.columns, m->b.lines - column), from, depth);
             kind.pack_columns(&b, columns);
             for (int first = 0, n; first < m->a.lines; first += n) {
-                n = min_int(most_rows, m->a.lines - first);
+                n = min_int(order.rows, m->a.lines - first);
                 const struct echi_cpu_lines a = part_of(&m->a, first, n, from, depth);
+                const int after = order.near == order.columns ? min_int(n, m->a.lines - first - n) : 0;
+                const struct echi_cpu_lines next = part_of(&m->a, first + n, after, from, depth);
                 kind.pack_rows(&a, rows);
-                for (int c = 0; c < b.lines; c += near)
+                for (int c = 0; c < b.lines; c += order.near)
                     for (int row = 0; row < n; row += kind.call_rows)
                         kind.panel(&(struct echi_cpu_panel){
                             .a = rows + (size_t)row * line, .b = columns + (size_t)c * line,
                             .start = m->start && i == 0 ? m->start + first + row : NULL,
                             .out = m->out + (first + row) * m->out_row + (column + c) / k->width * m->out_vector, .out_row = m->out_row,
-                            .out_vector = m->out_vector, .rows = min_int(kind.call_rows, n - row), .columns = min_int(near, b.lines - c),
-                            .depth = depth, .add = i > 0, .relu = m->relu && i == blocks - 1});
+                            .out_vector = m->out_vector, .rows = min_int(kind.call_rows, n - row),
+                            .columns = min_int(order.near, b.lines - c), .depth = depth, .add = i > 0, .relu = m->relu && i == blocks - 1, .next = next});
             }
         }
     if (kind.end) kind.end();

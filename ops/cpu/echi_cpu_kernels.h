@@ -50,6 +50,7 @@ struct echi_cpu_panel {
     int rows, columns, depth;
     bool add;                  /* add to what is in out (start must be NULL) */
     bool relu;                 /* store max(., 0) */
+    struct echi_cpu_lines next;   /* wanted next, each in one piece: may be fetched meanwhile. No lines: nothing */
 };
 
 /* How output columns meet input columns along a row: output q = 0..count-1 reads input column q * step + base + j with tap

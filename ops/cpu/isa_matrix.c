@@ -55,49 +55,73 @@ INLINE void store_some(float *p, vec v, int floats) {
     else memcpy(p, &v, (size_t)floats * sizeof(float));
 }
 
-/* ROWS rows, `vectors` vectors, of which the last has `rest` columns. Rows and columns that are not there are computed all the same. */
-INLINE void tile(int vectors, const struct echi_cpu_panel *p, const float *b, float *out, int rest) {
+/* `rows` rows, `vectors` vectors, of which the last has `rest` columns. Rows and columns that are not there are computed all the same.
+ * What is in out is read before anything is written: rows that lie a multiple of 4 KiB apart look alike to a processor that lets reads
+ * overtake writes. */
+INLINE void tile(int rows, int vectors, const struct echi_cpu_panel *p, const float *b, float *out, int rest) {
     vec sum[ROWS][VECTORS];
-    const bool whole = p->rows == ROWS && rest == VEC_FLOATS;
+    const ptrdiff_t row = p->out_row, apart = p->out_vector;
+    const bool whole = p->rows == rows && rest == VEC_FLOATS;
     if (whole) {
-        UNROLL for (int o = 0; o < ROWS; o++) {
-            UNROLL for (int v = 0; v < vectors; v++) { __builtin_prefetch(out + o * p->out_row + v * p->out_vector, 1); }
+        UNROLL for (int o = 0; o < rows; o++) {
+            UNROLL for (int v = 0; v < vectors; v++) { __builtin_prefetch(out + o * row + v * apart, 1); }
         }
     }
-    UNROLL for (int o = 0; o < ROWS; o++) {
+    UNROLL for (int o = 0; o < rows; o++) {
         const vec begin = p->start && o < p->rows ? splat(p->start[o]) : (vec){0};
         UNROLL for (int v = 0; v < vectors; v++) { sum[o][v] = begin; }
     }
     const float *a = p->a;
-    for (int k = 0; k < p->depth; k++, a += ROWS, b += VECTORS * VEC_FLOATS) {
+    for (int k = p->depth; k > 0; k--, a += ROWS, b += VECTORS * VEC_FLOATS) {
         vec in[VECTORS];
         UNROLL for (int v = 0; v < vectors; v++) { in[v] = load(b + v * VEC_FLOATS); }
-        UNROLL for (int o = 0; o < ROWS; o++) {
+        UNROLL for (int o = 0; o < rows; o++) {
             const vec weight = splat(a[o]);
             UNROLL for (int v = 0; v < vectors; v++) { sum[o][v] += weight * in[v]; }
         }
     }
-    UNROLL for (int o = 0; o < ROWS; o++) {
-        if (whole || o < p->rows) {
+    if (p->add) {
+        UNROLL for (int o = 0; o < rows; o++) {
             UNROLL for (int v = 0; v < vectors; v++) {
-                float *to = out + o * p->out_row + v * p->out_vector;
-                const int floats = whole || v < vectors - 1 ? VEC_FLOATS : rest;
-                if (p->add) sum[o][v] += load_some(to, floats);
-                if (p->relu) sum[o][v] = pick(sum[o][v] <= 0.0f, (vec){0}, sum[o][v]);
-                store_some(to, sum[o][v], floats);
+                if (o < p->rows) sum[o][v] += load_some(out + o * row + v * apart, whole || v < vectors - 1 ? VEC_FLOATS : rest);
             }
+        }
+    }
+    if (p->relu) {
+        UNROLL for (int o = 0; o < rows; o++) {
+            UNROLL for (int v = 0; v < vectors; v++) { sum[o][v] = pick(sum[o][v] <= 0.0f, (vec){0}, sum[o][v]); }
+        }
+    }
+    UNROLL for (int o = 0; o < rows; o++) {
+        UNROLL for (int v = 0; v < vectors; v++) {
+            if (o < p->rows) store_some(out + o * row + v * apart, sum[o][v], whole || v < vectors - 1 ? VEC_FLOATS : rest);
         }
     }
 }
 
-void ISA(matrix_panel)(const struct echi_cpu_panel *p) {
+/* A tile's time is enough for a vector of steps. */
+INLINE void fetch(const struct echi_cpu_lines *l, int tile) {
+    const int from = tile * VEC_FLOATS;
+    if (from >= l->depth) return;
+    for (int i = 0; i < l->lines; i++) __builtin_prefetch(l->at + i * l->line + from, 0, 2);
+}
+
+/* Fewer rows than ROWS are filled up to a third of it. */
+INLINE void tiles(int rows, const struct echi_cpu_panel *p) {
     const int width = VECTORS * VEC_FLOATS;
     const float *b = p->b;
     float *out = p->out;
     for (int at = 0; at < p->columns; at += width, b += (ptrdiff_t)width * p->depth, out += VECTORS * p->out_vector) {
         const int left = p->columns - at, vectors = left >= width ? VECTORS : (left + VEC_FLOATS - 1) / VEC_FLOATS;
         const int rest = left >= width ? VEC_FLOATS : left - (vectors - 1) * VEC_FLOATS;
-        if (vectors == 1) tile(1, p, b, out, rest);
-        else tile(2, p, b, out, rest);
+        fetch(&p->next, at / width);
+        if (vectors == 1) tile(rows, 1, p, b, out, rest);
+        else tile(rows, 2, p, b, out, rest);
     }
+}
+
+void ISA(matrix_panel)(const struct echi_cpu_panel *p) {
+    if (p->rows <= ROWS / 3) tiles(ROWS / 3, p);
+    else if (p->rows <= ROWS / 3 * 2) tiles(ROWS / 3 * 2, p);
+    else tiles(ROWS, p);
 }
