@@ -113,13 +113,15 @@ ISA_SRC := $(filter ops/cpu/isa_%.c,$(SRC))
 ISAS    := base fixed $(if $(findstring x86_64,$(MACHINE)),avx2 avx512)
 ISA_FLAGS_base   := -DECHI_ISA=base
 ISA_FLAGS_fixed  := -DECHI_ISA=fixed -DECHI_FIXED
-ISA_FLAGS_avx2   := -DECHI_ISA=avx2 -mavx2 -mfma
-ISA_FLAGS_avx512 := -DECHI_ISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512
+# prfchw: a line that is fetched to be written is taken from the other threads at once, not first for reading; a processor of that age that lacks
+# the instruction does nothing instead.
+ISA_FLAGS_avx2   := -DECHI_ISA=avx2 -mavx2 -mfma -mprfchw
+ISA_FLAGS_avx512 := -DECHI_ISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprfchw -mprefer-vector-width=512
 OBJ  := $(patsubst %.c,$(B)/%.o,$(filter-out $(ISA_SRC),$(SRC))) \
         $(foreach i,$(ISAS),$(patsubst %.c,$(B)/%.$i.o,$(ISA_SRC)))
 # Products of bf16 numbers, used where the processor has them: never called elsewhere.
 $(B)/ops/cpu/bf16_x86.o: private override CFLAGS += $(if $(findstring x86_64,$(MACHINE)),-O3 $(ISA_FLAGS_bf16))
-ISA_FLAGS_bf16 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512 -mavx512bf16 -mamx-tile -mamx-bf16
+ISA_FLAGS_bf16 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprfchw -mprefer-vector-width=512 -mavx512bf16 -mamx-tile -mamx-bf16
 # Size is dear there, but not where the time goes.
 ifneq ($(PROFILE),)
 $(B)/ops/%.o: private override CFLAGS += -O2

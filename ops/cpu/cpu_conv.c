@@ -253,16 +253,31 @@ static int tiles_of(const struct echi_cpu_stack *s, const struct echi_cpu_unit *
     return even < least ? least : min_int(even, out);
 }
 
-/* Sums for the gradients of weights and biases, of one tile of output channels and one half of the groups. Goes through dy in parts that
- * are used while they are in the cache; `keep` leaves all of them in u->dy, otherwise the parts of a group share its first rows. Item: a
- * tile of a half. */
+/* The gradients themselves. Item: an output channel. */
+static void params_grad(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
+    const struct conv *a = args;
+    const struct echi_cpu_unit *u = &s->units[a->unit];
+    const struct echi_layer *l = u->layer;
+    const size_t width = (size_t)s->k->width, weights = l->weights / (size_t)l->out.c, count = (size_t)(end - begin), from = (size_t)begin;
+    float *sums = s->sums + from * weights * width, *biases = s->bias_sums + from * width;
+    (void)place;
+    if (u->halves == 2) {
+        s->k->add(sums, sums + l->weights * width, count * weights * width);
+        s->k->add(biases, biases + (size_t)l->out.c * width, count * width);
+    }
+    s->k->reduce(sums, count * weights, a->grads + l->weight_at + from * weights);
+    if (l->bias) s->k->reduce(biases, count, a->grads + l->bias_at + from);
+}
+
+/* Sums for the gradients of weights and biases, of one tile of output channels and one half of the groups; of all groups the gradients, too.
+ * Goes through dy in parts that are used while they are in the cache; `keep` leaves all of them in u->dy, otherwise the parts of a group share
+ * its first rows. Item: a tile of a half. */
 static void sum_tiles(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
     const struct conv *a = args;
     const struct echi_cpu_unit *u = &s->units[a->unit];
     const struct echi_layer *l = u->layer;
     const size_t width = (size_t)s->k->width, filter = l->weights / (size_t)l->out.c * width;
     const int step = u->pool ? u->pool->stride_h : 1, tiles = tiles_of(s, u);
-    (void)place;
     for (int item = begin; item < end; item++) {
         const struct echi_cpu_range c = echi_cpu_cut(l->out.c, 1, item % tiles, tiles);
         const struct echi_cpu_range groups = echi_cpu_cut(s->groups, 1, item / tiles, u->halves);
@@ -278,23 +293,8 @@ static void sum_tiles(struct echi_cpu_stack *s, const void *args, int begin, int
                 grad_before_relu(s, a->unit, part);
                 weight_sums(s, a->unit, part, s->sums + first * filter);
             }
+        if (u->halves == 1) params_grad(s, a, c.begin, c.end, place);
     }
-}
-
-/* The gradients themselves. Item: an output channel. */
-static void params_grad(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
-    const struct conv *a = args;
-    const struct echi_cpu_unit *u = &s->units[a->unit];
-    const struct echi_layer *l = u->layer;
-    const size_t width = (size_t)s->k->width, weights = l->weights / (size_t)l->out.c, count = (size_t)(end - begin), from = (size_t)begin;
-    float *sums = s->sums + from * weights * width, *biases = s->bias_sums + from * width;
-    (void)place;
-    if (u->halves == 2) {
-        s->k->add(sums, sums + l->weights * width, count * weights * width);
-        s->k->add(biases, biases + (size_t)l->out.c * width, count * width);
-    }
-    s->k->reduce(sums, count * weights, a->grads + l->weight_at + from * weights);
-    if (l->bias) s->k->reduce(biases, count, a->grads + l->bias_at + from);
 }
 
 /* Item: a row of the inputs of one group, from group a->g on; a range of its channels. */
@@ -433,6 +433,6 @@ void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *par
     const struct conv a = {.unit = unit, .grads = grads, .keep = need_input_grad};
     const int items = tiles_of(s, u) * u->halves;
     echi_cpu_share_out(s, items, products_of_row(u->layer) * u->layer->out.h * s->groups / items, sum_tiles, &a);
-    echi_cpu_share_out(s, u->layer->out.c, 2.0 * (double)u->layer->weights * u->halves / u->layer->out.c, params_grad, &a);
+    if (u->halves == 2) echi_cpu_share_out(s, u->layer->out.c, 4.0 * (double)u->layer->weights / u->layer->out.c, params_grad, &a);
     if (need_input_grad) input_grad(s, unit, 0, s->groups, params);
 }

@@ -10,6 +10,8 @@
 /* Channels of a block: outputs and inputs whose weights' points are there at once, outputs and inputs whose weights' gradients are.
  * Multiples of every vector, and of the tiles that `product` prefers. */
 enum { OUTPUTS = 48, INPUTS = 64, GRAD_OUTPUTS = 48, GRAD_INPUTS = 64 };
+/* Outputs are cut for threads at multiples of this: with whole tiles of 12, of 128 outputs one thread would have 68, the other 60. */
+enum { STEP = 4 };
 /* Bytes of inputs' points that stay in the second-level cache from one block of outputs to the next. Where there are more of them they
  * pass, for as many outputs at a time as have sums of this size. */
 enum { STAYING_BYTES = 640 * 1024 };
@@ -150,7 +152,7 @@ struct outputs { const struct echi_cpu_winograd *w; int at_once, cuts; };
 static void blocks(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
     const struct outputs *a = args;
     for (int item = begin; item < end; item++) {
-        const struct echi_cpu_range range = echi_cpu_cut(a->w->out, ECHI_CPU_STEP, item, a->cuts);
+        const struct echi_cpu_range range = echi_cpu_cut(a->w->out, STEP, item, a->cuts);
         for (int o = range.begin; o < range.end; o += a->at_once)
             block(s, a->w, o, min_int(o + a->at_once, range.end), a->at_once, &s->own[place]);
     }
@@ -158,7 +160,7 @@ static void blocks(struct echi_cpu_stack *s, const void *args, int begin, int en
 
 void echi_cpu_late_outputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) {
     const struct outputs a = {w, outputs_at_once(echi_cpu_winograd_points(w->m), w->in, w->out, vectors_of(s, w), s->k->width, w->turned),
-                              min_int(s->threads, (w->out + ECHI_CPU_STEP - 1) / ECHI_CPU_STEP)};
+                              min_int(s->threads, parts_of(w->out, STEP))};
     echi_cpu_share_out(s, a.cuts, (double)echi_cpu_winograd_points(w->m) * vectors_of(s, w) * w->in * w->out / a.cuts, blocks, &a);
 }
 

@@ -339,7 +339,7 @@ static void rows_between(struct echi_cpu_stack *s, const void *args, int begin, 
 }
 static void pass_border(struct echi_cpu_stack *s, const struct border *b) {
     const struct runs r = runs_of(&s->boundaries[b->boundary], &b->at);
-    echi_cpu_share_out(s, s->groups * r.count, 4.0 * r.columns, rows_between, b);
+    echi_cpu_share_out(s, s->groups * r.count, 12.0 * r.columns, rows_between, b);
 }
 static void rows_in(struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, const float *rows) {
     pass_border(s, &(struct border){.boundary = boundary, .at = v, .from = rows});

@@ -11,14 +11,19 @@ INLINE vec velocity(vec v) { return (vec)((ivec)v & (((ivec)v & 0x7f800000) != 0
 /* Floats ahead of which a long range is fetched, half a page: the processor itself looks no further than a page's end. */
 enum { AHEAD = 512 };
 
+/* Weights are fetched to be written: all threads have read them, and a store would wait until the others have given up theirs. */
+INLINE void fetch(const struct echi_cpu_descent *d, size_t at) {
+    __builtin_prefetch(d->g + at, 0, 2);
+    __builtin_prefetch(d->v + at, 0, 2);
+    __builtin_prefetch(d->out + at, 1);
+}
+
 void ISA(descend)(const struct echi_cpu_descent *d, size_t count) {
     const vec lr = splat(d->how->lr), momentum = splat(d->how->momentum), l2 = splat(d->how->l2);
     const bool nesterov = d->how->rule == ECHI_RULE_NESTEROV;
     size_t i = 0;
     for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) {
-        __builtin_prefetch(d->g + i + AHEAD, 0, 2);
-        __builtin_prefetch(d->w + i + AHEAD, 0, 2);
-        __builtin_prefetch(d->v + i + AHEAD, 0, 2);
+        fetch(d, i + AHEAD);
         const vec g = load(d->g + i) + l2 * load(d->w + i);
         const vec v = velocity(momentum * load(d->v + i) + g);
         const vec out = load(d->a + i) - lr * (nesterov ? g + momentum * v : v);
@@ -42,6 +47,8 @@ void ISA(adam)(const struct echi_cpu_descent *d, size_t count) {
     const vec shrink = splat(how->shrink);
     size_t i = 0;
     for (; i + VEC_FLOATS <= count; i += VEC_FLOATS) {
+        fetch(d, i + AHEAD);
+        __builtin_prefetch(d->s + i + AHEAD, 0, 2);
         const vec w = load(d->w + i), g = per_f * load(d->g + i) + l2 * w;
         const vec m = velocity(keep1 * load(d->v + i) + gain1 * g);
         const vec s = velocity(keep2 * load(d->s + i) + gain2 * (g * g));
