@@ -20,9 +20,8 @@ static bool host_only(const struct echi_job *job) {
 static ech_status device_fits(const struct echi_job *job, const struct echi_device *device, struct ech_error *err) {
     const struct echi_device_info *info = echi_device_describe(device);
     if (info->host_memory || !host_only(job)) return ECH_OK;
-    return echi_fail(err, ECH_E_UNSUPPORTED, "run.exec",
-                     "--deterministic and --precision bf16 are for the device cpu, and this node has %s (%s): give --device cpu, "
-                     "or leave them out", info->backend, info->name);
+    return echi_fail(err, ECH_E_UNSUPPORTED, "run.exec", "--deterministic and --precision bf16 are for the device cpu, and this node has %s (%s): "
+                     "give --device cpu, or leave them out", info->backend, info->name);
 }
 
 ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, enum echi_cpu_level level, const char *cache,
