@@ -9,12 +9,12 @@ here=$root/test/bench
 export ECHELON=$echelon B=${B:-$root/build}
 
 machine() {
-    local cpu memory
+    local cpu
     cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
-    memory=$(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo | awk '{ printf "%.0f GiB", $1 / 1048576 }')
     echo "date      $(date -u '+%Y-%m-%d %H:%M UTC')"
     echo "commit    $(git -C "$root" describe --always --dirty 2>/dev/null || echo 'not a clone')"
-    echo "CPU       ${cpu:-unknown}, $(nproc) cores, $memory"
+    echo "CPU       ${cpu:-unknown}, $(nproc) cores," \
+        "$(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo | awk '{ printf "%.0f GiB", $1 / 1048576 }')"
     echo "system    $(uname -sr), $(${CC:-cc} --version | head -1)"
     echo "load      $(cut -d' ' -f1-3 /proc/loadavg) (figures are worth something when it is near 0)"
 }
