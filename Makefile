@@ -50,8 +50,10 @@ ONLY         ?=
 VERSION      := $(shell sed -n 's/.define ECH_VERSION "\(.*\)"/\1/p' lib/echelon.h)
 
 # Objects of different kinds of build never meet.
-B ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(STATIC),/static)$(if $(DOUBLE),/double)$(if $(PROFILE),/$(PROFILE))$(if $(SYSROOT),/sysroot)$(if $(CROSS_COMPILE),/$(patsubst %-,%,$(notdir $(CROSS_COMPILE))))
 comma := ,
+KIND_OF_BUILD := $(if $(SAN),/san-$(subst $(comma),-,$(SAN)))$(if $(STATIC),/static)$(if $(DOUBLE),/double)
+KIND_OF_BUILD := $(KIND_OF_BUILD)$(if $(PROFILE),/$(PROFILE))$(if $(SYSROOT),/sysroot)
+B ?= build$(KIND_OF_BUILD)$(if $(CROSS_COMPILE),/$(patsubst %-,%,$(notdir $(CROSS_COMPILE))))
 ifneq ($(V),1)
   Q := @
 endif
@@ -153,7 +155,8 @@ TESTS := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU),$(sort $(if $(DOUBLE),test
 # The test of exactness once more, against the archive in double; its threads are those of the other.
 DOUBLE_TEST := $(if $(DOUBLE)$(findstring thread,$(SAN)),,$(B)/double/test/cluster/test_exact)
 # Checks of the objects themselves say nothing new about objects with sanitizers in them.
-TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh test/faults/test_*.sh test/seeds/test_*.sh $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
+TEST_SCRIPTS := $(sort $(wildcard test/cluster/*.sh test/faults/test_*.sh test/seeds/test_*.sh \
+                                  $(if $(SAN),,test/check/*.sh test/outside/run.sh)))
 # One program of several files. COVERAGE=1 lets it see which way an input went: flags of the library's objects and the
 # drivers', not of the files that watch.
 FUZZ := $(B)/test/fuzz/test_fuzz
@@ -192,7 +195,8 @@ define ISA_RULE
 $(B)/%.$1.o: %.c $(B)/flags
 	@mkdir -p $$(@D)
 	@$(if $(Q),echo '  CC    $$< ($1)')
-	$(Q)$(CC) $(ALL_CFLAGS) -O3 -fno-math-errno $$(if $$(filter fixed,$1)$$(filter %/isa_flat.c,$$<),,-ffp-contract=fast) $(KERNEL_SAN) $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
+	$(Q)$(CC) $(ALL_CFLAGS) -O3 -fno-math-errno $$(if $$(filter fixed,$1)$$(filter %/isa_flat.c,$$<),,-ffp-contract=fast) $(KERNEL_SAN) \
+	    $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))
 
@@ -200,8 +204,9 @@ $(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))
 GPU_TEXT := $(B)/ops/gpu/kernels.inc
 $(GPU_TEXT): $(wildcard ops/gpu/*.cl ops/gpu/*.h)
 	@mkdir -p $(@D)
-	$(Q)awk 'function put(name, line) { while ((getline line < ("ops/gpu/" name)) > 0) if (split(line, part, "\"") == 3 && part[1] == "#include ") put(part[2]); \
-	    else print line; close("ops/gpu/" name) } BEGIN { put("kernels.cl") }' | sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' > $@
+	$(Q)awk 'function put(name, line) { while ((getline line < ("ops/gpu/" name)) > 0) \
+	    if (split(line, part, "\"") == 3 && part[1] == "#include ") put(part[2]); else print line; \
+	    close("ops/gpu/" name) } BEGIN { put("kernels.cl") }' | sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' > $@
 $(B)/ops/gpu/text.o: $(GPU_TEXT)
 $(B)/ops/gpu/text.o: private override CPPFLAGS += -I$(B)/ops/gpu
 
@@ -282,10 +287,11 @@ $(FUZZ): $(FUZZ_OBJ) $(LIB)
 	@$(if $(Q),echo '  LINK  $@')
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(FUZZ_WRAP) -o $@ $(FUZZ_OBJ) $(LIB) $(LIBS)
 
-# A CUDA driver and an NVRTC without a card behind them, of kernels compiled for the host: test/fake. Their tests do without where there is no
-# C++ compiler for this processor.
+# A CUDA driver and an NVRTC without a card behind them, of kernels compiled for the host: test/fake. Their tests do without where there
+# is no C++ compiler for this processor.
 CXX_HERE := $(CROSS_COMPILE)g++
-FAKE     := $(if $(and $(CUDA_TEXTS),$(filter x86_64-% aarch64-%,$(MACHINE))),$(if $(shell command -v $(CXX_HERE)),$(addprefix $(B)/test/fake/,libcuda.so.1 libnvrtc.so.13)))
+FAKE     := $(if $(and $(CUDA_TEXTS),$(filter x86_64-% aarch64-%,$(MACHINE)),$(shell command -v $(CXX_HERE))),\
+                 $(addprefix $(B)/test/fake/,libcuda.so.1 libnvrtc.so.13))
 CXXFLAGS_FAKE := -std=c++14 -O2 -g -fPIC -shared -fvisibility=hidden -Wall -Wextra -Wno-unknown-pragmas -Wno-misleading-indentation \
                  $(if $(WERROR),-Werror) -Iops/gpu -I$(B)/test/fake
 $(B)/test/fake/names.inc: test/fake/host_cuda.h $(GPU_TEXT)
@@ -345,22 +351,26 @@ reproduce-gssp: $(TOOL) $(B)/test/bench/bench_ring
 # Long runs in folders of their own. What they find new ways with is kept in build/fuzz/found.
 fuzz:
 	+$(Q)$(MAKE) B=build/fuzz SAN=address,undefined COVERAGE=1 build/fuzz/test/fuzz/test_fuzz
-	$(Q)build/fuzz/test/fuzz/test_fuzz --seconds $(FUZZ_SECONDS) --keep build/fuzz/found --seed $(or $(FUZZ_SEED),$(shell date +%s)) $(if $(ONLY),--only $(ONLY))
+	$(Q)build/fuzz/test/fuzz/test_fuzz --seconds $(FUZZ_SECONDS) --keep build/fuzz/found \
+	    --seed $(or $(FUZZ_SEED),$(shell date +%s)) $(if $(ONLY),--only $(ONLY))
 # The same drivers under clang's own fuzzer; ONLY says which.
 libfuzzer:
 	+$(Q)$(MAKE) CC=clang B=build/libfuzzer SAN=address,undefined,fuzzer-no-link build/libfuzzer/test/fuzz/libfuzzer
 	$(Q)mkdir -p build/libfuzzer/found/$(ONLY)
-	$(Q)FUZZ_DRIVER=$(ONLY) build/libfuzzer/test/fuzz/libfuzzer -max_total_time=$(FUZZ_SECONDS) build/libfuzzer/found/$(ONLY) test/fuzz/corpus/$(ONLY)
+	$(Q)FUZZ_DRIVER=$(ONLY) build/libfuzzer/test/fuzz/libfuzzer -max_total_time=$(FUZZ_SECONDS) \
+	    build/libfuzzer/found/$(ONLY) test/fuzz/corpus/$(ONLY)
 $(B)/test/fuzz/libfuzzer: $(FUZZ_COMMON) $(B)/test/fuzz/libfuzzer.o $(LIB)
 	$(Q)$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer $(LDFLAGS) $(FUZZ_WRAP) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 
 # $(call install_into,DESTDIR,PREFIX). The archive is static: link with pkg-config --static.
+LIBS_OF_USERS = $(if $(SAN),-fsanitize=$(SAN) )-pthread $(if $(PROFILE),-Wl$(comma)--gc-sections )-lm -ldl -lpthread
 define install_into
 set -e; root="$1$2"; \
 $(INSTALL) -d "$$root/bin" "$$root/lib/pkgconfig" "$$root/include/echelon"; \
 $(INSTALL) -m 644 $(LIB) "$$root/lib"; \
 $(INSTALL) -m 644 lib/echelon.h port/pure/ech_status.h "$$root/include/echelon"; \
-sed -e 's|@PREFIX@|$2|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(if $(SAN),-fsanitize=$(SAN) )-pthread $(if $(PROFILE),-Wl$(comma)--gc-sections )-lm -ldl -lpthread|' lib/echelon.pc.in > "$$root/lib/pkgconfig/echelon.pc"; \
+sed -e 's|@PREFIX@|$2|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(LIBS_OF_USERS)|' lib/echelon.pc.in \
+    > "$$root/lib/pkgconfig/echelon.pc"; \
 $(if $(TOOL_SRC),$(INSTALL) -m 755 $(TOOL) "$$root/bin";) \
 $(if $(wildcard tools/echelon.1),$(INSTALL) -d "$$root/share/man/man1"; $(INSTALL) -m 644 tools/echelon.1 "$$root/share/man/man1";)
 endef
@@ -377,4 +387,5 @@ uninstall:
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(FUZZ_OBJ:.o=.d) $(BENCHES:=.d) $(GRADIENTS:=.d) $(ON_CARD:=.d) $(B)/test/outside/whole.d $(B)/test/faults/inject.d
+-include $(OBJ:.o=.d) $(TOOL_SRC:%.c=$(B)/%.d) $(TESTS:=.d) $(FUZZ_OBJ:.o=.d) $(BENCHES:=.d) $(GRADIENTS:=.d) $(ON_CARD:=.d) \
+         $(B)/test/outside/whole.d $(B)/test/faults/inject.d

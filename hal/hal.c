@@ -13,8 +13,8 @@ ech_status echi_hal_no_entry(const struct echi_backend *backend, const char *ent
 }
 
 ech_status echi_hal_event_unknown(const char *operation, echi_event event, echi_event taken, struct ech_error *err) {
-    return echi_fail(err, ECH_E_ARGUMENT, operation, "event %llu was not taken from this queue, which is at %llu", (unsigned long long)event,
-                     (unsigned long long)taken);
+    return echi_fail(err, ECH_E_ARGUMENT, operation, "event %llu was not taken from this queue, which is at %llu",
+                     (unsigned long long)event, (unsigned long long)taken);
 }
 
 ech_status echi_hal_missing(const char *operation, const char *what, struct ech_error *err) {

@@ -62,8 +62,8 @@ void ech_model_add(ech_model *model, int with);
 int ech_model_layers(const ech_model *model);           /* how many there are: the number of the last one */
 /* ECH_OK when the model is whole and every shape fits. */
 ech_status ech_model_finish(const ech_model *model, struct ech_error *err);
-/* A built-in model by name, or a text file. lenet5: 1 x 28 x 28, 10 classes; for CIFAR-10 resnet18, vgg19; alexnet: 3 x 224 x 224, 1000 classes,
- * torchvision's form of one tower: no data set that ech_data_open reads is of that size, so its samples come from a callback
+/* A built-in model by name, or a text file. lenet5: 1 x 28 x 28, 10 classes; for CIFAR-10 resnet18, vgg19; alexnet: 3 x 224 x 224, 1000
+ * classes, torchvision's form of one tower: no data set that ech_data_open reads is of that size, so its samples come from a callback
  * (ech_data_from_callback). A text file: one layer a line, '#' starts a comment:
  *     input 1 28 28
  *     conv2d out 6 kernel 5 pad 2        (stride 1 and pad 0 when not given; with `bias 0` it has none, fc alike)
@@ -99,10 +99,10 @@ void ech_data_destroy(ech_data *data);
 
 /* Your own samples. `read` fills rows [n][C][H][W] (already normalised) and labels [n] (each < classes) for the samples
  * index[0..n), of the training set or, when test is 1, of the test set; it returns 0, or anything else to stop the run.
- * It may be called from several of the library's threads at once, and the samples of the next step are asked for while this one is computed,
- * where that saves time. It must give the same sample for the same index on every node, and must stay valid until ech_data_destroy. Before
- * a run trains it is also called for samples that nobody trains with, while a node measures how long its steps take. What it gives is
- * trained with as it is: the option `augment` is not for it. */
+ * It may be called from several of the library's threads at once, and the samples of the next step are asked for while this one is
+ * computed, where that saves time. It must give the same sample for the same index on every node, and must stay valid until
+ * ech_data_destroy. Before a run trains it is also called for samples that nobody trains with, while a node measures how long its steps
+ * take. What it gives is trained with as it is: the option `augment` is not for it. */
 typedef int (*ech_data_read)(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels);
 struct ech_data_callback {
     int channels, height, width, classes;   /* classes 2..65536 */
@@ -158,9 +158,9 @@ struct ech_config {
     int no_shuffle;
     int threads;                  /* of computation; 0 (default): the processors that this process may run on, or is granted the time of,
                                      divided among all nodes where they meet at a loopback address. The same bits come out for any number */
-    char device[64];              /* where this node computes: "cpu" (default); "cuda", "cuda:1", ...: a card of NVIDIA's; "opencl", "opencl:1", ...:
-                                     a device of OpenCL; "auto": the first GPU whose kernels compute rightly, as each is asked when it is
-                                     opened, else the CPU */
+    char device[64];              /* where this node computes: "cpu" (default); "cuda", "cuda:1", ...: a card of NVIDIA's; "opencl",
+                                     "opencl:1", ...: a device of OpenCL; "auto": the first GPU whose kernels compute rightly, as each is
+                                     asked when it is opened, else the CPU */
     double slow;                  /* this node computes that many times slower (>= 1), by sleeping */
     double deadline;              /* seconds without a word after which a node is lost at the latest (default 10) */
     char init[1024], save[1024], report[1024];   /* files; only rank 0 reads init and writes save and report */
@@ -174,7 +174,8 @@ struct ech_config {
     /* When not NULL: the run ends in order soon after *stop becomes non-zero (a signal handler may set it). */
     const volatile int *stop;
     /* How 3 x 3 convolutions with many channels are summed: 4 or 2: m of Winograd's F(m x m, 3 x 3), 0: directly. With 4 they are fastest,
-     * 5 x 5 too (F(2 x 2, 5 x 5)), and round some four times coarser than the others. The same on all nodes; with `deterministic` always directly. */
+     * 5 x 5 too (F(2 x 2, 5 x 5)), and round some four times coarser than the others. The same on all nodes;
+     * with `deterministic` always directly. */
     int winograd;
     int deterministic;            /* 1 (BSP, ech_train): the same bits whatever the nodes, shares, cut and machines; slower */
     /* When not NULL: each time *tell changes (a signal handler may add 1) this node says who waits for whom, in which phase,
@@ -198,12 +199,13 @@ struct ech_config {
     int inner_steps;              /* H, a worker's steps in a round, in the mean over all (default 16); each gets them by its speed */
     double outer_lr, outer_momentum;   /* of the outer step, with Nesterov's momentum (defaults 0.7 and 0.9, the paper's) */
     /* sync asp, nothing separated */
-    double drop_older;            /* rounds: gradients that are staler are dropped, their samples issued again (arXiv 2501.16168); 0: none */
+    double drop_older;            /* rounds: gradients that are staler are dropped, their samples issued again (arXiv 2501.16168);
+                                     0: none */
     int weigh_by_time;            /* 1: gradients count in proportion to their node's step times (arXiv 2605.13434) */
     int rounds_apart;             /* R, 1.. (default 4): rounds that a group may run ahead of what the others have (gssp) */
     double damping;               /* c, 0.. (default 0, off): a push that is t rounds stale weighs 1 / (1 + c t); not under bsp */
-    char regroup[8];              /* "auto" (gssp): workers change groups or step sizes when their speeds have changed for good, and who falls behind
-                                     gets a group of its own until it keeps up again; "off" */
+    char regroup[8];              /* "auto" (gssp): workers change groups or step sizes when their speeds have changed for good, and who
+                                     falls behind gets a group of its own until it keeps up again; "off" */
     /* "sgd" (default), "nesterov": PyTorch's SGD, with nesterov=True or without. "adam", "adamw": PyTorch's Adam (weight_decay is L2, added
      * to the gradient) and AdamW (it decays the weights themselves); they have no momentum, and lr is 0.001 if not given. */
     char optimizer[16];
@@ -227,17 +229,17 @@ struct ech_config {
     int sync_norm;
     /* "fp32" (default), or "bf16": fully connected layers, and convolutions where that is faster, multiply numbers rounded to bf16, by
      * 2^-8 of themselves at most, and sum in float; parameters, gradients and all else stay float. Each node needs a processor with
-     * AVX512-BF16, faster with AMX-BF16, or an NVIDIA card of compute capability 8.0 or later. "tf32": rounded by 2^-11 at most on such cards,
-     * fp32 on other devices. The same on all nodes. */
+     * AVX512-BF16, faster with AMX-BF16, or an NVIDIA card of compute capability 8.0 or later. "tf32": rounded by 2^-11 at most on such
+     * cards, fp32 on other devices. The same on all nodes. */
     char precision[8];
     /* adam, adamw: decays of the first and of the second moment in a round of B samples, 0 to 0.999999 (defaults 0.9 and 0.999); what is
      * added to the root of the second, 1e-12 to 1 (default 1e-8). PyTorch's betas and eps. */
     double beta1, beta2, epsilon;
-    char cache[1024];             /* folder in which kernels compiled for a device other than the CPU are kept for the next run; made if its parent is
-                                     there; "" (default): nowhere */
+    char cache[1024];             /* folder in which kernels compiled for a device other than the CPU are kept for the next run; made if its
+                                     parent is there; "" (default): nowhere */
     /* Instruction set of this node's arithmetic: "auto" (default), the most that its processor has, or no more than "base" (what every
-     * processor of its kind has: SSE2, NEON, or plain C), "avx2" (with FMA), "avx512" (F, BW, DQ, VL). One that it lacks is refused. Sums are
-     * rounded in another order by each; with `deterministic` they are the same by all. bf16 needs avx512. */
+     * processor of its kind has: SSE2, NEON, or plain C), "avx2" (with FMA), "avx512" (F, BW, DQ, VL). One that it lacks is refused. Sums
+     * are rounded in another order by each; with `deterministic` they are the same by all. bf16 needs avx512. */
     char isa[8];
 };
 void ech_config_init(struct ech_config *config);
@@ -265,9 +267,9 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
 #define ECH_GROUPS_MAX 8
 #define ECH_STALENESS_BINS 13
 
-/* What a run did, in some 22 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful. Of a resumed run the counts
- * of steps and samples, the times, the accuracies and when the target was reached are of all its runs together; bytes, staleness
- * and what was lost are of the last. */
+/* What a run did, in some 22 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful. Of
+ * a resumed run the counts of steps and samples, the times, the accuracies and when the target was reached are of all its runs together;
+ * bytes, staleness and what was lost are of the last. */
 struct ech_report {
     char model[32], data[96], sync[16], version[16];
     int world, separate;
@@ -305,12 +307,14 @@ struct ech_report {
     double push_ratio, state_ratio;
     uint64_t residuals_lost;              /* with topk: residuals that were lost with their worker, or cleared since its owner was lost */
     uint64_t leases_dropped, samples_dropped;   /* drop_older: too old when they came; issued again, and so among leases_again too */
-    double predicted_images_per_second, predicted_staleness;   /* of the plan, before it ran; staleness in rounds, mean; negative: nobody could tell */
+    double predicted_images_per_second, predicted_staleness;   /* of the plan, before it ran; staleness in rounds, mean;
+                                                                  negative: nobody could tell */
     int useless;                          /* rank without whose worker the others were predicted to be faster; -1: none */
     /* Seconds from one push of a worker to its next, whatever it waits for, in the mean over the workers of each group; 0: nobody
      * pushed twice. What lies between the groups is what a slow link or a slow machine costs its group. */
     double iteration_seconds[ECH_GROUPS_MAX];
-    double useless_gain;                  /* by so much: 0.12 is 12 % more images a second; with sync auto the rank was left out if its batch is 0 */
+    double useless_gain;                  /* by so much: 0.12 is 12 % more images a second; with sync auto the rank was left out if its
+                                             batch is 0 */
     /* Because speeds had changed for good: workers that joined another group, and changes of a worker's samples a step. group_of and
      * batch above are those at the end. */
     uint64_t regroups, resizes;

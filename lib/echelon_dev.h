@@ -130,9 +130,9 @@ struct ech_doctor {
  * run. `out` is some 25 KB. Fails only for arguments that no run would take; what it finds is in *out. */
 ech_status ech_doctor(const ech_model *model, const ech_data *data, const struct ech_config *config, struct ech_doctor *out,
                       struct ech_error *err);
-/* The other end of ech_doctor's link, at config's coordinator (its key, insecure and deadline count, too): serves one caller after the other
- * until *config->stop is not 0. on_bound is called once it listens, on_log for each caller. A caller that says what makes no sense, or
- * nothing for the deadline, is dropped. */
+/* The other end of ech_doctor's link, at config's coordinator (its key, insecure and deadline count, too): serves one caller after the
+ * other until *config->stop is not 0. on_bound is called once it listens, on_log for each caller. A caller that says what makes no sense,
+ * or nothing for the deadline, is dropped. */
 ech_status ech_doctor_listen(const struct ech_config *config, struct ech_error *err);
 /* What was found as one JSON object, like ech_model_text. */
 size_t ech_doctor_json(const struct ech_doctor *found, char *buf, size_t cap);

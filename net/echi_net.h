@@ -52,7 +52,8 @@ struct echi_net_config {
     int64_t join_timeout;                         /* ns for all nodes to meet */
     /* Security, on either transport. With a key every node proves to every other that it has the same, and every frame
      * carries an authenticator. Without one (NULL), TCP goes to loopback addresses only, unless `insecure`. */
-    const void *key; size_t key_len;              /* ECHI_NET_KEY_LEAST..ECHI_NET_KEY_MOST bytes; read during open, then the caller's again */
+    const void *key; size_t key_len;              /* ECHI_NET_KEY_LEAST..ECHI_NET_KEY_MOST bytes; read during open,
+                                                     then the caller's again */
     bool insecure;
     uint32_t epoch;                               /* the membership into which this node is admitted, the same for all that meet; 0: 1 */
     /* Tests: stands between net and its transport, which belongs to what is returned. NULL: nothing does. */
@@ -65,8 +66,8 @@ enum echi_net_event_type {
     ECHI_NET_MESSAGE,   /* whole; payload (if any) is in the posted buffer named by `cookie`, which is yours again */
     ECHI_NET_SENT,      /* the payload given to echi_net_send with `cookie` is yours again */
     ECHI_NET_LOST       /* the connection to `peer` is gone, with the reason in `text`; the buffers posted for it are yours
-                           again, those sent come back as SENT, before or after this. Also what follows a peer's orderly echi_net_close: then
-                           `orderly` is set */
+                           again, those sent come back as SENT, before or after this. Also what follows a peer's orderly echi_net_close:
+                           then `orderly` is set */
 };
 struct echi_net_event {
     enum echi_net_event_type type;
@@ -89,7 +90,8 @@ const char *echi_net_address(const struct echi_net *net);
 /* Runs I/O until at least one event is there, echi_net_wake was called, or `deadline` (clock of echi_now) has passed;
  * hands out at most `cap` events. Fails only when the join fails (timeout: names the missing ranks; mismatch: both
  * values) or on a broken OS call. */
-ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net_event *out, int cap, int *out_count, struct ech_error *err);
+ech_status echi_net_poll(struct echi_net *net, int64_t deadline, struct echi_net_event *out, int cap, int *out_count,
+                         struct ech_error *err);
 /* Makes a waiting or the next poll return. Any thread; async-signal-safe. */
 void echi_net_wake(struct echi_net *net);
 

@@ -328,8 +328,8 @@ static int64_t give_up_at(const struct echi_net *net) {
     return net->join_timeout < INT64_MAX - net->opened - extra ? net->opened + net->join_timeout + extra : INT64_MAX;
 }
 
-/* While nodes meet nobody waits longer than for the next news: a look that comes much later, or before the last, comes from a clock that jumped or a
- * node that was stopped. Nobody else is to blame for that time, so all that is timed is moved by it. */
+/* While nodes meet nobody waits longer than for the next news: a look that comes much later, or before the last, comes from a clock that
+ * jumped or a node that was stopped. Nobody else is to blame for that time, so all that is timed is moved by it. */
 static void move_times(struct echi_net *net, int64_t by) {
     net->opened += by;
     net->next_news += by;

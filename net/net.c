@@ -30,7 +30,8 @@ static ech_status check_kinds(const struct echi_net_config *config, struct ech_e
 
 static ech_status check_config(const struct echi_net_config *config, struct ech_error *err) {
     if (config->world < 1 || config->world > ECHI_NET_WORLD_MAX)
-        return echi_fail(err, ECH_E_ARGUMENT, "net.open", "--world %d: give 1 to %d nodes: each is connected with all others (echelon sim takes more)",
+        return echi_fail(err, ECH_E_ARGUMENT, "net.open",
+                         "--world %d: give 1 to %d nodes: each is connected with all others (echelon sim takes more)",
                          config->world, ECHI_NET_WORLD_MAX);
     if (config->rank < 0 || config->rank >= config->world)
         return echi_fail(err, ECH_E_ARGUMENT, "net.open", "--rank %d in a world of %d: give 0 to %d", config->rank, config->world,

@@ -8,8 +8,8 @@
 /* A running variance that delayed updates have carried below zero counts as zero. */
 double echi_norm_deviation(double variance) { return sqrt((variance > 0 ? variance : 0) + ECHI_NORM_EPSILON); }
 
-void echi_norm_running_grad(const struct echi_layer *layer, int n, const echi_real *params, const echi_real *mean, const echi_real *variance,
-                            echi_real share, echi_real *grads) {
+void echi_norm_running_grad(const struct echi_layer *layer, int n, const echi_real *params, const echi_real *mean,
+                            const echi_real *variance, echi_real share, echi_real *grads) {
     const int channels = layer->in.c;
     const double count = (double)n * layer->in.h * layer->in.w, unbiased = count > 1 ? count / (count - 1) : 1;
     const double part = share < 1 ? share : 1;

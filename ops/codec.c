@@ -45,7 +45,8 @@ struct echi_codec_room { size_t most; echi_real *change; uint32_t *index; };
 
 ech_status echi_codec_room_create(size_t most, struct echi_codec_room **out, struct ech_error *err) {
     size_t numbers, words;
-    if (most > UINT32_MAX) return echi_fail(err, ECH_E_UNSUPPORTED, "codec", "places are counted in 32 bits, but a range has %zu numbers", most);
+    if (most > UINT32_MAX)
+        return echi_fail(err, ECH_E_UNSUPPORTED, "codec", "places are counted in 32 bits, but a range has %zu numbers", most);
     struct echi_codec_room *room = calloc(1, sizeof *room);
     if (!room) return echi_fail_memory(err, "codec", "room to select in");
     room->most = most;
@@ -137,7 +138,8 @@ static size_t exact(const echi_real *x, uint32_t *index, size_t n, size_t k) {
     return kept;
 }
 
-size_t echi_topk_select(const struct echi_device *device, const echi_real *x, size_t count, const struct echi_topk *how, uint32_t *out_index) {
+size_t echi_topk_select(const struct echi_device *device, const echi_real *x, size_t count, const struct echi_topk *how,
+                        uint32_t *out_index) {
     if (count == 0) return 0;
     const bool sampled = count > (2 * (uint64_t)ECHI_WHOLE + how->ratio - 1) / how->ratio;
     const size_t k = part_of(count, how->ratio);
@@ -204,7 +206,8 @@ static bool all_is_shorter(size_t n, size_t count) {
 /* ------------------------------------------------------------------ checks */
 
 /* Numbers [at, at + count) of a buffer. */
-static ech_status numbers(const struct echi_buffer *buffer, size_t at, size_t count, const char *operation, echi_real **out, struct ech_error *err) {
+static ech_status numbers(const struct echi_buffer *buffer, size_t at, size_t count, const char *operation, echi_real **out,
+                          struct ech_error *err) {
     echi_real *host = buffer ? echi_buffer_host(buffer) : NULL;
     if (!host) return echi_fail(err, ECH_E_ARGUMENT, operation, "a buffer is NULL or not in host memory; choose the device 'cpu'");
     const size_t room = echi_buffer_bytes(buffer) / sizeof *host;
@@ -215,22 +218,26 @@ static ech_status numbers(const struct echi_buffer *buffer, size_t at, size_t co
 }
 
 /* Bytes from `at` on, as many as the largest message of `count` numbers has. */
-static ech_status message(const struct echi_buffer *buffer, size_t at, size_t count, const char *operation, uint8_t **out, struct ech_error *err) {
+static ech_status message(const struct echi_buffer *buffer, size_t at, size_t count, const char *operation, uint8_t **out,
+                          struct ech_error *err) {
     uint8_t *host = buffer ? echi_buffer_host(buffer) : NULL;
     if (!host) return echi_fail(err, ECH_E_ARGUMENT, operation, "a buffer is NULL or not in host memory; choose the device 'cpu'");
     const size_t room = echi_buffer_bytes(buffer), most = echi_coded_most(count);
     if (at > room || most > room - at)
-        return echi_fail(err, ECH_E_ARGUMENT, operation, "a message of up to %zu bytes at %zu does not fit in a buffer of %zu", most, at, room);
+        return echi_fail(err, ECH_E_ARGUMENT, operation, "a message of up to %zu bytes at %zu does not fit in a buffer of %zu", most, at,
+                         room);
     *out = host + at;
     return ECH_OK;
 }
 
-static ech_status how_fits(const struct echi_topk *how, const struct echi_codec_room *room, size_t count, const char *operation, struct ech_error *err) {
+static ech_status how_fits(const struct echi_topk *how, const struct echi_codec_room *room, size_t count, const char *operation,
+                           struct ech_error *err) {
     if (how->ratio < 1 || how->ratio > ECHI_WHOLE || how->sample < 1 || how->sample > ECHI_WHOLE)
         return echi_fail(err, ECH_E_ARGUMENT, operation, "a ratio of %u and a sample of %u millionths: both go from 1 to %u", how->ratio,
                          how->sample, ECHI_WHOLE);
     if (!room || count > room->most)
-        return echi_fail(err, ECH_E_ARGUMENT, operation, "there is room to select among %zu numbers, not %zu", room ? room->most : 0, count);
+        return echi_fail(err, ECH_E_ARGUMENT, operation, "there is room to select among %zu numbers, not %zu", room ? room->most : 0,
+                         count);
     return ECH_OK;
 }
 
@@ -324,7 +331,8 @@ ech_status echi_decode(struct echi_device *device, struct echi_buffer *x, size_t
     const bool whole = echi_coded_length(bytes, echi_coded_most(count), count) > 0;
     const uint8_t *values = bytes + HEAD, *places = values + (whole ? n * sizeof *to : 0);
     if (!whole || (form == FORM_WORDS && !words_fit(places, n, count)) || (form == FORM_BITS && !bits_fit(places, n, count)))
-        return echi_fail(err, ECH_E_FORMAT, "decode", "a coded message has places that are out of order, out of range or not as many as it says");
+        return echi_fail(err, ECH_E_FORMAT, "decode",
+                         "a coded message has places that are out of order, out of range or not as many as it says");
     if (how == ECHI_DECODE_ZERO && form != FORM_ALL) memset(to, 0, count * sizeof *to);
     size_t i = 0;
     if (form == FORM_BITS) {

@@ -111,10 +111,11 @@ size_t echi_stack_bytes(const struct echi_stack *stack);       /* of activations
 int echi_stack_units(const struct echi_stack *stack);
 void echi_stack_unit(const struct echi_stack *stack, int unit, int *out_first, int *out_end);   /* layers [first, end) */
 const char *echi_stack_kernel(const struct echi_stack *stack, int unit);   /* what was chosen: "conv+relu+maxpool avx512" */
-const char *echi_stack_why(const struct echi_stack *stack, int unit);      /* and why others were not: "direct sums take 2.9 times as long"; or "" */
+const char *echi_stack_why(const struct echi_stack *stack, int unit);      /* and why others were not:
+                                                                              "direct sums take 2.9 times as long"; or "" */
 
-/* Numbers of one sample that change their layout, 0 in the reference: at the border, where they are [N][C][H][W] and inside they are not, as
- * the input or its gradient passes it, or the output or its gradient; and inside, in a unit, in a step that trains. */
+/* Numbers of one sample that change their layout, 0 in the reference: at the border, where they are [N][C][H][W] and inside they are not,
+ * as the input or its gradient passes it, or the output or its gradient; and inside, in a unit, in a step that trains. */
 size_t echi_stack_border_in(const struct echi_stack *stack);
 size_t echi_stack_border_out(const struct echi_stack *stack);
 size_t echi_stack_turned(const struct echi_stack *stack, int unit);
@@ -131,10 +132,10 @@ ech_status echi_stack_train(struct echi_stack *stack, const struct echi_training
 /* Between input and the first forward: the parameters of this step are, number by number, those of the step before. A device that has these
  * then copies nothing; without this call it takes them anew. */
 ech_status echi_stack_same_params(struct echi_stack *stack, struct ech_error *err);
-/* `params` is the whole flat array of the model, of which the layers' places are read. It, and `grads` below, are memory of the host, on any
- * device; where that is pinned memory of the stack's device, it is read without a copy in between. A device may still be reading when this
- * returns: what lies there stays as it is until output, loss, input_grad or the next input has returned, or, of a unit that goes backward,
- * echi_stack_grads. */
+/* `params` is the whole flat array of the model, of which the layers' places are read. It, and `grads` below, are memory of the host, on
+ * any device; where that is pinned memory of the stack's device, it is read without a copy in between. A device may still be reading when
+ * this returns: what lies there stays as it is until output, loss, input_grad or the next input has returned, or, of a unit that goes
+ * backward, echi_stack_grads. */
 ech_status echi_stack_forward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct ech_error *err);
 /* Output of the last unit: rows [n][out]. */
 ech_status echi_stack_output(struct echi_stack *stack, echi_real *rows, struct ech_error *err);
@@ -175,7 +176,8 @@ ech_status echi_stack_input_grad(struct echi_stack *stack, echi_real *rows, stru
 /* --- arithmetic on flat ranges of parameters; at and count in floats --- */
 
 /* How an optimiser steps on a push of weight f = n/B (design, 6, "Optimisers under asynchrony").
- *   SGD, as PyTorch's with dampening 0:  d = g + l2*w;  v = momentum*v + d;  the step is lr*v, with Nesterov's momentum lr*(d + momentum*v).
+ *   SGD, as PyTorch's with dampening 0:  d = g + l2*w;  v = momentum*v + d;
+ *     the step is lr*v, with Nesterov's momentum lr*(d + momentum*v).
  *   Adam (Kingma and Ba, ICLR 2015, algorithm 1), as PyTorch's:  d = per_f*g + l2*w;  m = keep1*m + gain1*d;  s = keep2*s + gain2*d*d;
  *     the step is lr*m / (sqrt(whole2*s) + epsilon) + shrink*w.
  * What depends on f, or on what m and s weigh so far, is in the numbers: echi_adam_take (lib/sched) makes them. */
@@ -204,7 +206,8 @@ ech_status echi_take_delta(struct echi_device *device, struct echi_buffer *delta
 ech_status echi_rebase(struct echi_device *device, struct echi_buffer *w, struct echi_buffer *origin, const struct echi_buffer *from,
                        size_t at, size_t count, struct ech_error *err);
 /* sum += g */
-ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count, struct ech_error *err);
+ech_status echi_add(struct echi_device *device, struct echi_buffer *sum, const struct echi_buffer *g, size_t at, size_t count,
+                    struct ech_error *err);
 /* x *= factor */
 ech_status echi_scale(struct echi_device *device, struct echi_buffer *x, size_t at, size_t count, echi_real factor, struct ech_error *err);
 /* The change instead of the weights (design, 6, "Owner's state"): a_out = a - the step. */
@@ -236,7 +239,8 @@ struct echi_codec_room;
 ech_status echi_codec_room_create(size_t most, struct echi_codec_room **out, struct ech_error *err);
 void echi_codec_room_destroy(struct echi_codec_room *room);    /* NULL is harmless */
 /* Places of what goes, ascending, in out_index, which has room for `count`; returns how many. x holds finite numbers only. */
-size_t echi_topk_select(const struct echi_device *device, const echi_real *x, size_t count, const struct echi_topk *how, uint32_t *out_index);
+size_t echi_topk_select(const struct echi_device *device, const echi_real *x, size_t count, const struct echi_topk *how,
+                        uint32_t *out_index);
 
 /* Bytes of what is written for `count` numbers: at most; and for what lies at `bytes`, as its first words say, 0 when they make no
  * sense or promise other than `len` bytes. The second reads eight bytes only; places are
@@ -260,5 +264,6 @@ ech_status echi_decode(struct echi_device *device, struct echi_buffer *x, size_t
                        const struct echi_buffer *in, size_t in_at, struct ech_error *err);
 
 /* True when every float of the range is finite. */
-ech_status echi_all_finite(struct echi_device *device, const struct echi_buffer *x, size_t at, size_t count, bool *out_finite, struct ech_error *err);
+ech_status echi_all_finite(struct echi_device *device, const struct echi_buffer *x, size_t at, size_t count, bool *out_finite,
+                           struct ech_error *err);
 #endif

@@ -45,8 +45,8 @@ void echi_dropout_factors(const struct echi_layer *layer, uint64_t seed, struct 
 /* batch_norm.c. sqrt(variance + epsilon); and the gradients of the running averages, into their places, after a step that trained on n
  * samples with these statistics [in.c] (variance: divided by n * h * w). */
 double echi_norm_deviation(double variance);
-void echi_norm_running_grad(const struct echi_layer *layer, int n, const echi_real *params, const echi_real *mean, const echi_real *variance,
-                            echi_real share, echi_real *grads);
+void echi_norm_running_grad(const struct echi_layer *layer, int n, const echi_real *params, const echi_real *mean,
+                            const echi_real *variance, echi_real share, echi_real *grads);
 
 /* Fastest first, the reference last, then NULL. */
 extern const struct echi_stack_impl *const echi_stack_implementations[];
@@ -64,6 +64,6 @@ extern const struct echi_stack_impl echi_stack_gpu_tf32, echi_stack_gpu_bf16;   
 extern const struct echi_stack_impl echi_stack_cpu;         /* ops/cpu: blocks of samples, batch-minor, vector kernels */
 extern const struct echi_stack_impl echi_stack_cpu_close;   /* the same with F(2x2, 3x3) at most, whose rounding is not coarser */
 extern const struct echi_stack_impl echi_stack_cpu_plain;   /* the same without either */
-extern const struct echi_stack_impl echi_stack_cpu_bf16, echi_stack_cpu_bf16_close, echi_stack_cpu_bf16_plain;   /* the three above in bf16 */
+extern const struct echi_stack_impl echi_stack_cpu_bf16, echi_stack_cpu_bf16_close, echi_stack_cpu_bf16_plain;   /* the three in bf16 */
 extern const struct echi_stack_impl echi_stack_cpu_fixed;   /* the same with kernels that give the same bits on every machine */
 #endif

@@ -56,9 +56,9 @@ static void step_range(void *args, size_t begin, size_t end) {
 }
 
 /* out = a - the step, where a is w or the state. */
-static ech_status step(struct echi_device *device, const char *op, const struct echi_buffer *w, const struct echi_buffer *a, const char *a_name,
-                       struct echi_buffer *out, const char *out_name, const struct echi_moments *v, const struct echi_buffer *g, size_t at,
-                       size_t count, const struct echi_step *how, struct ech_error *err) {
+static ech_status step(struct echi_device *device, const char *op, const struct echi_buffer *w, const struct echi_buffer *a,
+                       const char *a_name, struct echi_buffer *out, const char *out_name, const struct echi_moments *v,
+                       const struct echi_buffer *g, size_t at, size_t count, const struct echi_step *how, struct ech_error *err) {
     echi_real *weights, *from, *to, *gradient, *moment[2] = {NULL, NULL};
     static const char *const names[2] = {"v", "s"};
     if (how == NULL || v == NULL) return echi_fail(err, ECH_E_ARGUMENT, op, "%s is NULL", how == NULL ? "how" : "v");
@@ -173,7 +173,8 @@ ech_status echi_sum_states(struct echi_device *device, struct echi_buffer *w, co
     static const char op[] = "sum.states";
     echi_real *to, *from, *state;
     if (n_states < 0 || (n_states > 0 && states == NULL))
-        return echi_fail(err, ECH_E_ARGUMENT, op, "%d states are announced, but %s", n_states, n_states < 0 ? "that is no number" : "states is NULL");
+        return echi_fail(err, ECH_E_ARGUMENT, op, "%d states are announced, but %s", n_states,
+                         n_states < 0 ? "that is no number" : "states is NULL");
     ECHI_TRY(range_of(device, w, "w", at, count, op, &to, err));
     ECHI_TRY(range_of(device, w0, "w0", at, count, op, &from, err));
     ECHI_TRY(apart_or_same(to, "w", from, "w0", count, op, err));

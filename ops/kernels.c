@@ -24,7 +24,8 @@ static size_t count_from(const echi_real *x, size_t count, echi_real least) {
 }
 const struct echi_cpu_kernels *echi_kernels(const struct echi_device *device) {
     (void)device;
-    static const struct echi_cpu_kernels plain = {.descend = descend, .adam = adam, .add = add, .finite = finite_all, .count_from = count_from};
+    static const struct echi_cpu_kernels plain = {.descend = descend, .adam = adam, .add = add, .finite = finite_all,
+                                                  .count_from = count_from};
     return &plain;
 }
 #else

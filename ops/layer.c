@@ -57,7 +57,8 @@ ech_status echi_layer_check(const struct echi_layer *l, struct ech_error *err) {
     if (l->op == ECHI_OP_GLOBAL_AVG_POOL && (l->kernel_h != l->in.h || l->kernel_w != l->in.w || l->pad_h != 0 || l->pad_w != 0))
         return wrong(l, "the window must be the whole map", err);
     if (l->op == ECHI_OP_FC && (l->out.h != 1 || l->out.w != 1)) return wrong(l, "the output must be a vector", err);
-    bool keeps_shape = l->op == ECHI_OP_RELU || l->op == ECHI_OP_TANH || l->op == ECHI_OP_ADD || l->op == ECHI_OP_DROPOUT || l->op == ECHI_OP_BATCH_NORM;
+    bool keeps_shape = l->op == ECHI_OP_RELU || l->op == ECHI_OP_TANH || l->op == ECHI_OP_ADD || l->op == ECHI_OP_DROPOUT ||
+                       l->op == ECHI_OP_BATCH_NORM;
     if (keeps_shape && (l->in.c != l->out.c || l->in.h != l->out.h || l->in.w != l->out.w))
         return wrong(l, "the output must have the input's shape", err);
     if (l->op == ECHI_OP_DROPOUT && l->drop >= ECHI_WHOLE) return wrong(l, "it drops everything", err);

@@ -27,7 +27,8 @@ struct echi_stack {
     void *state;                        /* the implementation's */
     struct echi_stack_unit *units;      /* [n_units] */
     struct reads *reads;                /* [n_units] */
-    int *owed;                          /* [n_units + 1], by boundary: 1 + the unit that has kept back its share of the gradient; 0: none has */
+    int *owed;                          /* [n_units + 1], by boundary: 1 + the unit that has kept back its share of the gradient;
+                                           0: none has */
     int n_units, max_n;
     bool drops;                         /* a layer is a dropout */
     struct echi_shape in, out;
@@ -58,7 +59,8 @@ static bool extend(size_t *end, size_t at, size_t count) {
 static ech_status check_source(const struct echi_layer *layers, int i, int number, bool flattens, struct ech_error *err) {
     const struct echi_layer *l = &layers[i];
     if (number < 0 || number > i)
-        return echi_fail_at(err, ECH_E_SHAPE, "stack.create", -1, l->name, "layer '%s' takes an output that is none of those before it", l->name);
+        return echi_fail_at(err, ECH_E_SHAPE, "stack.create", -1, l->name, "layer '%s' takes an output that is none of those before it",
+                            l->name);
     const struct echi_shape given = echi_output_shape(layers, number);
     if (same_shape(given, l->in) || (flattens && echi_shape_size(given) == echi_shape_size(l->in))) return ECH_OK;
     return echi_fail_at(err, ECH_E_SHAPE, "stack.create", -1, l->name,
@@ -113,8 +115,8 @@ ech_status echi_stack_create_with(struct echi_device *device, const struct echi_
                          "least 1 sample (%d given)", count, max_n);
     const struct echi_device_info *info = echi_device_describe(device);
     if (impl->far == info->host_memory)
-        return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create", "the kernels '%s' are not for '%s' (%s); choose another device", impl->name,
-                         info->backend, info->name);
+        return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create", "the kernels '%s' are not for '%s' (%s); choose another device",
+                         impl->name, info->backend, info->name);
     size_t params_end = 0;
     ECHI_TRY(check_layers(layers, count, max_n, &params_end, err));
 
@@ -279,10 +281,12 @@ ech_status echi_stack_train(struct echi_stack *stack, const struct echi_training
     ECHI_TRY(need("stack.train", stack != NULL, "stack", err));
     ECHI_TRY(need("stack.train", training != NULL, "training", err));
     ECHI_TRY(need("stack.train", training->rows != NULL || !stack->drops, "rows", err));
-    if (!(training->share > 0)) return echi_fail(err, ECH_E_ARGUMENT, "stack.train", "share is %g; it must be above 0", (double)training->share);
+    if (!(training->share > 0))
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.train", "share is %g; it must be above 0", (double)training->share);
     if (stack->n == 0) return echi_fail(err, ECH_E_ARGUMENT, "stack.train", "there is no input yet; call echi_stack_input first");
     if (stack->forward_next > 0)
-        return echi_fail(err, ECH_E_ARGUMENT, "stack.train", "unit 0 has gone forward already; call echi_stack_train right after echi_stack_input");
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.train",
+                         "unit 0 has gone forward already; call echi_stack_train right after echi_stack_input");
     stack->impl->train(stack->state, training);
     stack->trains = true;
     return trouble(stack, err);
@@ -304,7 +308,8 @@ ech_status echi_stack_forward(struct echi_stack *stack, int unit, const struct e
     ECHI_TRY(need_floats(stack, "stack.forward", params, "params", err));
     if (stack->n == 0) return echi_fail(err, ECH_E_ARGUMENT, "stack.forward", "there is no input yet; call echi_stack_input first");
     if (unit != stack->forward_next)
-        return echi_fail(err, ECH_E_ARGUMENT, "stack.forward", "unit %d cannot go forward now; %d of %d units are done, and they go in order",
+        return echi_fail(err, ECH_E_ARGUMENT, "stack.forward",
+                         "unit %d cannot go forward now; %d of %d units are done, and they go in order",
                          unit, stack->forward_next, stack->n_units);
     stack->impl->forward(stack->state, unit, echi_buffer_host(params));
     ECHI_TRY(trouble(stack, err));
@@ -397,7 +402,8 @@ static ech_status need_norm(const struct echi_stack *stack, const char *operatio
     ECHI_TRY(need(operation, stack != NULL, "stack", err));
     ECHI_TRY(need_unit(stack, operation, unit, err));
     if (stack->impl->norm_sums == NULL)
-        return echi_fail(err, ECH_E_UNSUPPORTED, operation, "kernels '%s' do not stop at a batch-norm; choose another device", stack->impl->name);
+        return echi_fail(err, ECH_E_UNSUPPORTED, operation, "kernels '%s' do not stop at a batch-norm; choose another device",
+                         stack->impl->name);
     if (stack->reads[unit].norm == 0) return echi_fail(err, ECH_E_ARGUMENT, operation, "unit %d does not begin with a batch-norm", unit);
     if (!stack->trains) return echi_fail(err, ECH_E_ARGUMENT, operation, "this step does not train; call echi_stack_train first");
     if (unit != (goes_backward(stack) ? stack->backward_next : stack->forward_next))

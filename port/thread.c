@@ -16,7 +16,8 @@ ech_status echi_thread_start(struct echi_thread *t, const char *name, void *(*ru
     const int code = pthread_create(&t->handle, NULL, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code)
-        return echi_fail(err, ECH_E_MEMORY, "thread.start", "cannot start thread '%s' (%s): raise the limits of processes and memory (ulimit -u, -v) or use fewer threads",
+        return echi_fail(err, ECH_E_MEMORY, "thread.start",
+                         "cannot start thread '%s' (%s): raise the limits of processes and memory (ulimit -u, -v) or use fewer threads",
                          name, strerror(code));
     char shown[16]; /* the kernel's limit, with the NUL */
     snprintf(shown, sizeof shown, "%s", name);

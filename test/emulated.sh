@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What a small board gets, under qemu: no board was at hand. The archive of PROFILE=edge for AArch64, where the vector kernels become NEON:
-# the tests of the arithmetic (a part of their cases, for it is some twenty times slower there) and of units, the size of a program that trains, and one run of
-# an x86-64 node and an emulated one, to the same bits as two x86-64 nodes. And the command of STATIC=1, which asks for no library.
-# Takes gcc for AArch64, qemu-user, and cmocka for it, which is fetched beside the build when this is Debian.
+# the tests of the arithmetic (a part of their cases, for it is some twenty times slower there) and of units, the size of a program that
+# trains, and one run of an x86-64 node and an emulated one, to the same bits as two x86-64 nodes. And the command of STATIC=1, which asks
+# for no library. Takes gcc for AArch64, qemu-user, and cmocka for it, which is fetched beside the build when this is Debian.
 #   PART=12    every twelfth case
 # Exits with 77, and says why, when one of them is not here.
 # shellcheck source-path=SCRIPTDIR source=cluster/cluster.bash
@@ -23,10 +23,12 @@ if [ ! -e "$debian/usr/include/cmocka.h" ]; then
 fi
 library=$debian/usr/lib/$machine
 tests=(ops/test_{exact_sums,flat,grad,stack,parity,known_answer}
-    unit/test_{adam,address_static,ahead,available,codec_roles,config,crypto,crypto_word32,damping,data,data_callback,fuzz_net,granules,lessons,messages}
+    unit/test_{adam,address_static,ahead,available,codec_roles,config,crypto,crypto_word32,damping,data,data_callback}
+    unit/test_{fuzz_net,granules,lessons,messages}
     unit/test_{model,model_text,net,net_join,node,plan_file,port,pure,ratio,report,safetensors,schedule,silence,sync_norm,team})
 builds() { make -j2 WERROR=1 "$@" >"$debian/build.log" 2>&1 || { tail -n 20 "$debian/build.log"; exit 1; }; }
-LDFLAGS="-L$library" builds PROFILE=edge CROSS_COMPILE=$cross B="$build" CPPFLAGS="-I$debian/usr/include" "${tests[@]/#/$build/test/}" "$build/worker"
+LDFLAGS="-L$library" builds PROFILE=edge CROSS_COMPILE=$cross B="$build" CPPFLAGS="-I$debian/usr/include" "${tests[@]/#/$build/test/}" \
+    "$build/worker"
 builds STATIC=1 CROSS_COMPILE=$cross
 builds build/worker
 set +e
@@ -47,17 +49,19 @@ unset TEST_PART
 
 # --- what a program that trains weighs, and whom it asks for
 text=$(${cross}size "$build/worker" | awk 'END { print $1 }')
-echo "aarch64/worker: $text bytes of text, archive $(wc -c <"$build/libechelon.a") bytes; $(READELF=${cross}readelf tools/needs-libc "$build/worker")"
+echo "aarch64/worker: $text bytes of text, archive $(wc -c <"$build/libechelon.a") bytes;" \
+    "$(READELF=${cross}readelf tools/needs-libc "$build/worker")"
 check "a program that trains has $text bytes of text, not less than 1 MiB" [ "$text" -lt 1048576 ]
-check "$static/echelon asks for a C library" [ "$(READELF=${cross}readelf tools/needs-libc "$static/echelon")" = "$static/echelon: none, it is static" ]
+check "$static/echelon asks for a C library" \
+    [ "$(READELF=${cross}readelf tools/needs-libc "$static/echelon")" = "$static/echelon: none, it is static" ]
 
 # --- one run of two unlike machines: rank 0 here, rank 1 where "$@" runs it
 run_of() {     # run_of NAME COMMAND...: weights into $work/NAME
     local name=$1
     shift
     free_port
-    local of_both=(ECH_WORLD=2 "ECH_COORDINATOR=127.0.0.1:$port" ECH_DETERMINISTIC=1 ECH_BATCH=32 ECH_STEPS=12 ECH_EVAL_EVERY=0 ECH_JOIN_TIMEOUT=60
-        ECH_DEADLINE=60 ECH_THREADS=1)
+    local of_both=(ECH_WORLD=2 "ECH_COORDINATOR=127.0.0.1:$port" ECH_DETERMINISTIC=1 ECH_BATCH=32 ECH_STEPS=12 ECH_EVAL_EVERY=0
+        ECH_JOIN_TIMEOUT=60 ECH_DEADLINE=60 ECH_THREADS=1)
     env "${of_both[@]}" ECH_RANK=0 ECH_SAVE="$work/$name" build/worker >"$work/0.log" 2>&1 &
     nodes[0]=$!
     env "${of_both[@]}" ECH_RANK=1 "$@" >"$work/1.log" 2>&1 &
@@ -78,7 +82,8 @@ chmod +x "$work/on-a-board"
 echelon=$work/on-a-board patience=120
 ends_with 0 '^training would begin$' doctor --threads 1
 check "it found a library to open" grep -q 'libcuda.so.1: not here' "$work/out"
-ends_with 2 'board.local is no number, and this static build asks no name service' train --data glyphs --world 2 --rank 1 --coordinator board.local:7000
+ends_with 2 'board.local is no number, and this static build asks no name service' train --data glyphs --world 2 --rank 1 \
+    --coordinator board.local:7000
 bars "$work/data" 10 1
 ends_with 0 '^  accuracy ' train --data "$work/data" --steps 5
 verdict "emulated AArch64"

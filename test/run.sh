@@ -25,10 +25,10 @@ case ",${SAN:-}," in
     fi ;;
 esac
 
-# A program without threads has no data races: ThreadSanitizer, the slowest of all, is for the others. Those of test/ops and test/fuzz compute
-# on one thread, but for the one that holds several against it; what they are linked with could start more. Runs with an allocation that fails,
-# hundreds of them, are those whose threads test_faults_os and test/cluster see; so are those whose allocations are counted. Simulated runs have
-# no threads.
+# A program without threads has no data races: ThreadSanitizer, the slowest of all, is for the others. Those of test/ops and test/fuzz
+# compute on one thread, but for the one that holds several against it; what they are linked with could start more. Runs with an allocation
+# that fails, hundreds of them, are those whose threads test_faults_os and test/cluster see; so are those whose allocations are counted.
+# Simulated runs have no threads.
 starts_threads() {
     case $1 in
     *.sh | */test/ops/test_threads) return 0 ;;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From the command line to a run, for the subcommands that share the options of one: what is wrong is said before model and data are opened. */
+ * From the command line to a run, for the subcommands that share the options of one: what is wrong is said before model and
+ * data are opened. */
 #include "tool.h"
 
 #include <errno.h>
@@ -16,7 +17,8 @@ ech_status check_writable(const char *option, const char *path, struct ech_error
     else slash[slash == folder] = 0;
     struct stat st;
     const char *why = NULL;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) why = S_ISDIR(st.st_mode) ? "it is a folder; give the name of a file" : "it is a device or pipe; give the name of a file";
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        why = S_ISDIR(st.st_mode) ? "it is a folder; give the name of a file" : "it is a device or pipe; give the name of a file";
     else if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode)) why = "its folder is not there; make it first";
     else if (access(folder, W_OK | X_OK) != 0 || (access(path, F_OK) == 0 && access(path, W_OK) != 0)) why = strerror(errno);
     if (!why) return ECH_OK;

@@ -17,7 +17,8 @@ ech_status curve_open(struct curve *curve, const char *path, struct ech_error *e
 
 void curve_add(struct curve *curve, const struct ech_progress *now) {
     if (!curve->file || !now->looked) return;
-    fprintf(curve->file, "%llu,%.6g,%.6g,%.6g,%.6g\n", (unsigned long long)now->samples, now->epochs, now->seconds, now->loss, now->accuracy);
+    fprintf(curve->file, "%llu,%.6g,%.6g,%.6g,%.6g\n", (unsigned long long)now->samples, now->epochs, now->seconds, now->loss,
+            now->accuracy);
     fflush(curve->file);   /* the line of a long run that somebody plots while it goes */
 }
 

@@ -9,7 +9,8 @@
 
 static void print_help(void) {
     puts("usage: echelon doctor [options]\n\n"
-         "Looks at this machine as `echelon train` with the same options would find it, and trains nothing: devices and whether they compute\n"
+         "Looks at this machine as `echelon train` with the same options would find it, and trains nothing: "
+         "devices and whether they compute\n"
          "rightly, network, the coordinator's port or the link to it, memory for model and batch. Status 0 when training would begin.\n"
          "  echelon doctor --model resnet18 --batch 128                                     this machine by itself\n"
          "  echelon doctor --listen --coordinator 10.0.0.1:7000 --key run.key               on the coordinator's machine, and meanwhile\n"

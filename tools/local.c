@@ -174,7 +174,8 @@ static int result(const struct nodes *n) {
 }
 
 int local_run(const struct command *command, const ech_model *model, const ech_data *data) {
-    struct nodes n = {.command = command, .model = model, .data = data, .world = command->local, .first_failed = -1, .since = -1, .channel = -1};
+    struct nodes n = {.command = command, .model = model, .data = data, .world = command->local, .first_failed = -1, .since = -1,
+                      .channel = -1};
     char address[256];
     int channel[2];
     if (pipe(channel) != 0) {

@@ -52,7 +52,9 @@ int main(int argc, char **argv) {
         return flushed(0);
     }
     char near[80];
-    if (*word) fprintf(stderr, "echelon: there is no command '%s'%s\n", word, hint("", word, words, sizeof words / sizeof words[0], near, sizeof near));
+    if (*word)
+        fprintf(stderr, "echelon: there is no command '%s'%s\n", word,
+                hint("", word, words, sizeof words / sizeof words[0], near, sizeof near));
     fputs(usage, stderr);
     return EXIT_USAGE;
 }

@@ -13,8 +13,9 @@ static const struct ech_option own[] = {
     {"data", "DIR|glyphs", "", "folder with MNIST's four idx files or CIFAR-10's six binary ones, or the built-in generated digits"},
     {"local", "N", "", "start N nodes on this machine (instead of --rank, --world, --coordinator)"},
     {"slow", "RANK=FACTOR[,...]", "", "that node computes so many times slower, by sleeping; a mere FACTOR: this node (with --local: all)"},
-    {"device", "DEVICE[,...]", "cpu", "where a node computes: cpu; cuda or cuda:1, a card of NVIDIA's; opencl or opencl:1, a device of OpenCL; auto, the first GPU that computes rightly, "
-     "else cpu; a list: rank 0's, rank 1's, ..."},
+    {"device", "DEVICE[,...]", "cpu",
+     "where a node computes: cpu; cuda or cuda:1, a card of NVIDIA's; opencl or opencl:1, a device of OpenCL; auto, "
+     "the first GPU that computes rightly, else cpu; a list: rank 0's, rank 1's, ..."},
     {"hosts", "FILE", "", "the simulated machines, one line a class: speed, jitter, link, ... (test/hosts has some)"},
     {"workers", "N", "", "so many simulated machines of a named spread, instead of --hosts"},
     {"spread", "NAME", "even", "how unlike they are: even, mild, strong; incast: slow links; links: slow links of four kinds"},
@@ -90,8 +91,11 @@ static const struct {
     {"What to train", " model data init "},
     {"The simulated cluster", " hosts workers spread compute profile "},
     {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device cache threads isa slow "},
-    {"How the nodes work together", " sync staleness rounds-apart groups regroup separate shares samples-per-step inner-steps drop-older weigh-by-time codec link plan "},
-    {"Learning", " batch optimizer lr momentum weight-decay beta1 beta2 epsilon schedule warmup lr-steps lr-factor damping outer-lr outer-momentum seed no-shuffle winograd precision augment sync-norm deterministic "},
+    {"How the nodes work together",
+     " sync staleness rounds-apart groups regroup separate shares samples-per-step inner-steps drop-older weigh-by-time codec link plan "},
+    {"Learning",
+     " batch optimizer lr momentum weight-decay beta1 beta2 epsilon schedule warmup lr-steps lr-factor damping outer-lr outer-momentum "
+     "seed no-shuffle winograd precision augment sync-norm deterministic "},
     {"When it ends", " epochs steps target-accuracy eval-every "},
     {"Stopping and going on", " checkpoint every keep resume "},
     {"What it tells", " json listen progress verbose report curve save save-plan record profile-out help "},
@@ -183,7 +187,8 @@ ech_status command_device(const struct command *command, int rank, struct ech_co
     if (!at) return ECH_OK;
     for (int r = 0; r < rank && at; r++) at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL;
     const size_t len = at ? strcspn(at, ",") : 0;
-    if (len == 0 || len >= sizeof device) return wrong(err, "--device '%.80s' has no device for rank %d: give one for each rank, as in cpu,opencl:0", command->devices, rank);
+    if (len == 0 || len >= sizeof device)
+        return wrong(err, "--device '%.80s' has no device for rank %d: give one for each rank, as in cpu,opencl:0", command->devices, rank);
     snprintf(device, sizeof device, "%.*s", (int)len, at);
     return ech_config_set(config, "device", device, err);
 }
@@ -257,8 +262,8 @@ static ech_status take(struct command *command, int argc, char **argv, int *at, 
     return mine ? set_own(command, option->name, value, err) : ech_config_set(&command->config, option->name, value, err);
 }
 
-/* Where compiled kernels are kept when nobody says: $XDG_CACHE_HOME/echelon, or ~/.cache/echelon (XDG Base Directory Specification). A folder that is
- * not there is not made for it. */
+/* Where compiled kernels are kept when nobody says: $XDG_CACHE_HOME/echelon, or ~/.cache/echelon (XDG Base Directory Specification). A
+ * folder that is not there is not made for it. */
 static void default_cache(struct ech_config *c) {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char parent[sizeof c->cache - 16] = "";
@@ -283,7 +288,8 @@ static ech_status settle(struct command *command, struct ech_error *err) {
     if (!c->cache[0] && (command->devices || strcmp(c->device, "cpu") != 0)) default_cache(c);
     int devices = 1;
     for (const char *at = command->devices; at && (at = strchr(at, ',')); at++) devices++;
-    if (devices > c->world && command->devices) return wrong(err, "--device '%.80s' names %d devices, but there are %d nodes", command->devices, devices, c->world);
+    if (devices > c->world && command->devices)
+        return wrong(err, "--device '%.80s' names %d devices, but there are %d nodes", command->devices, devices, c->world);
     for (int r = 0; r < c->world; r++) {
         struct ech_config one = *c;
         ech_status status = command_device(command, r, command->local || r != c->rank ? &one : c, err);
@@ -316,7 +322,8 @@ static ech_status check_environment(enum subcommand sub, struct ech_error *err) 
         for (const char *c = lacking[i].name; *c && len + 1 < sizeof name; c++) name[len++] = *c == '-' ? '_' : (char)(*c - 'a' + 'A');
         name[len] = 0;
         if (lacking[i].without == sub && getenv(name))
-            return wrong(err, "the environment has %s, but echelon %s has no --%s: %s", name, name_of(sub), lacking[i].name, lacking[i].instead);
+            return wrong(err, "the environment has %s, but echelon %s has no --%s: %s", name, name_of(sub), lacking[i].name,
+                         lacking[i].instead);
     }
     return ECH_OK;
 }

@@ -39,8 +39,8 @@ static void print_help(void) {
         snprintf(left, sizeof left, "--%s%s%s", own[i].name, own[i].value ? " " : "", own[i].value ? own[i].value : "");
         printf("  %-20s  %s\n", left, own[i].help);
     }
-    printf("\nExit status: 0 when all came out the same, %d usage, %d when something differs; others as `echelon train --help` lists.\n", EXIT_USAGE,
-           exit_status(ECH_E_MISMATCH));
+    printf("\nExit status: 0 when all came out the same, %d usage, %d when something differs; others as `echelon train --help` lists.\n",
+           EXIT_USAGE, exit_status(ECH_E_MISMATCH));
 }
 
 static bool parse_word(struct request *r, int argc, char **argv, int *at) {
@@ -67,7 +67,8 @@ static bool parse_word(struct request *r, int argc, char **argv, int *at) {
     }
     char near[80], name[64];
     snprintf(name, sizeof name, "%.*s", (int)len, word + 2);
-    fprintf(stderr, "echelon: there is no option --%s%s (`echelon replay --help` lists all)\n", name, hint("--", name, known, N_OWN, near, sizeof near));
+    fprintf(stderr, "echelon: there is no option --%s%s (`echelon replay --help` lists all)\n", name,
+            hint("--", name, known, N_OWN, near, sizeof near));
     return false;
 }
 
@@ -92,8 +93,8 @@ static void print_line(void *user, const char *text) {
 
 static void summary(const struct ech_recording *about, const struct ech_replay_report *r) {
     printf("%s on %s, %d node%s, recorded by echelon %s\n", about->model, about->data, r->world, r->world == 1 ? "" : "s", about->version);
-    printf("  roles            %llu events, %llu actions, all as recorded%s\n", (unsigned long long)r->events, (unsigned long long)r->actions,
-           r->unended ? " (up to where a recording breaks off)" : "");
+    printf("  roles            %llu events, %llu actions, all as recorded%s\n", (unsigned long long)r->events,
+           (unsigned long long)r->actions, r->unended ? " (up to where a recording breaks off)" : "");
     if (r->weights[0])
         printf("  arithmetic       %llu tasks, %llu payloads, bit for bit\n  weights          sha256 %s\n", (unsigned long long)r->tasks,
                (unsigned long long)r->payloads, r->weights);
@@ -112,12 +113,15 @@ static ech_status replay(const struct request *r, int threads, struct ech_error 
     const bool arithmetic = !roles && !about.session;
     if (!roles && about.session) {
         *err = (struct ech_error){.code = ECH_E_UNSUPPORTED, .peer = -1};
-        snprintf(err->text, sizeof err->text, "'%.200s' is the recording of a session, whose arithmetic is the program's own: only its roles can be replayed, with --roles", r->dir);
+        snprintf(err->text, sizeof err->text,
+                 "'%.200s' is the recording of a session, whose arithmetic is the program's own: "
+                 "only its roles can be replayed, with --roles", r->dir);
         return ECH_E_UNSUPPORTED;
     }
     if (arithmetic) status = ech_model_open(given(r, "model") ? given(r, "model") : about.model, &model, err);
     if (status == ECH_OK && arithmetic) status = ech_data_open(given(r, "data") ? given(r, "data") : about.data, about.seed, &data, err);
-    const struct ech_replay_options options = {.dir = r->dir, .model = model, .data = data, .threads = threads, .init = given(r, "init"), .save = given(r, "save")};
+    const struct ech_replay_options options = {.dir = r->dir, .model = model, .data = data, .threads = threads, .init = given(r, "init"),
+                                               .save = given(r, "save")};
     if (status == ECH_OK) status = ech_replay(&options, &report, err);
     if (status == ECH_OK) summary(&about, &report);
     ech_data_destroy(data);

@@ -66,7 +66,8 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
     uint64_t bytes = 0;
     for (int k = 0; k < ECH_KINDS_MAX && r->kind_name[k]; k++) bytes += r->bytes_sent[k];
     char sent[32];
-    fprintf(to, "%s on %s, %s, %d %snode%s\n", r->model, r->data, r->sync, r->world, command->sub == SIM ? "simulated " : "", r->world == 1 ? "" : "s");
+    fprintf(to, "%s on %s, %s, %d %snode%s\n", r->model, r->data, r->sync, r->world, command->sub == SIM ? "simulated " : "",
+            r->world == 1 ? "" : "s");
     print_groups(to, r);
     fprintf(to, "  speed            %.0f images/s (%llu samples, %.2f epochs, %.1f %ss)\n", r->images_per_second,
             (unsigned long long)r->samples, r->epochs, r->seconds, command->sub == SIM ? "virtual " : "");
@@ -82,8 +83,8 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
         fprintf(to, "; %llu samples were issued again\n", (unsigned long long)r->samples_again);
     }
     if (r->regroups + r->resizes > 0)
-        fprintf(to, "  regrouping       %llu moves of workers to other groups, %llu changes of step sizes\n", (unsigned long long)r->regroups,
-                (unsigned long long)r->resizes);
+        fprintf(to, "  regrouping       %llu moves of workers to other groups, %llu changes of step sizes\n",
+                (unsigned long long)r->regroups, (unsigned long long)r->resizes);
     if (r->leases_dropped > 0)
         fprintf(to, "  dropped          %llu gradients of %llu samples were too old; the samples were issued again\n",
                 (unsigned long long)r->leases_dropped, (unsigned long long)r->samples_dropped);

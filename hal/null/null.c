@@ -95,7 +95,8 @@ static ech_status null_queue_run(void *impl, void *queue, echi_host_kernel kerne
     return unsupported("queue_run", err);
 }
 
-/* Leave these out when the device is the host. `source` has its text in the language of ops/gpu/prelude.cl, for which the new backend may need lines of its own. */
+/* Leave these out when the device is the host. `source` has its text in the language of ops/gpu/prelude.cl, for which the new backend may
+ * need lines of its own. */
 static ech_status null_program_create(void *impl, const struct echi_source *source, void **out_program, struct ech_error *err) {
     (void)impl, (void)source, (void)out_program;
     return unsupported("program_create", err);

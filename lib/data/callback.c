@@ -23,12 +23,14 @@ static ech_status callback_read(const void *self, bool test, const struct echi_a
     if (n == 0) return ECH_OK;
     int answer = c->read(c->user, test, index, n, rows, labels);
     if (answer != 0)
-        return echi_fail(err, ECH_E_ABORTED, "data.read", "the data callback returned %d for %d %s samples from number %u: it must return 0 to go on",
+        return echi_fail(err, ECH_E_ABORTED, "data.read",
+                         "the data callback returned %d for %d %s samples from number %u: it must return 0 to go on",
                          answer, n, test ? "test" : "training", (unsigned)index[0]);
     for (int i = 0; i < n; i++)
         if (labels[i] >= c->classes)
-            return echi_fail(err, ECH_E_FORMAT, "data.read", "the data callback gave label %d for %s sample %u, labels are 0 to %d: correct the label "
-                             "or the number of classes", labels[i], test ? "test" : "training", (unsigned)index[i], c->classes - 1);
+            return echi_fail(err, ECH_E_FORMAT, "data.read",
+                             "the data callback gave label %d for %s sample %u, labels are 0 to %d: correct the label or the "
+                             "number of classes", labels[i], test ? "test" : "training", (unsigned)index[i], c->classes - 1);
     return ECH_OK;
 }
 
@@ -74,8 +76,10 @@ static ech_status check(const struct ech_data_callback *c, struct ech_error *err
         return echi_fail(err, ECH_E_ARGUMENT, OPEN, "data callback %s: samples of %d x %d x %d are not possible, each number is 1 to %d",
                          c->name, c->channels, c->height, c->width, SIDE_MAX);
     if (c->classes < 2 || c->classes > ECHI_CLASSES_MAX)
-        return echi_fail(err, ECH_E_ARGUMENT, OPEN, "data callback %s: %d classes are not possible, 2 to %d are", c->name, c->classes, ECHI_CLASSES_MAX);
-    if (c->train_samples < 1) return echi_fail(err, ECH_E_ARGUMENT, OPEN, "data callback %s: train_samples is 0, at least 1 is needed", c->name);
+        return echi_fail(err, ECH_E_ARGUMENT, OPEN, "data callback %s: %d classes are not possible, 2 to %d are", c->name, c->classes,
+                         ECHI_CLASSES_MAX);
+    if (c->train_samples < 1)
+        return echi_fail(err, ECH_E_ARGUMENT, OPEN, "data callback %s: train_samples is 0, at least 1 is needed", c->name);
     return ECH_OK;
 }
 

@@ -31,8 +31,8 @@ ech_status echi_cifar_split(const uint8_t *bytes, size_t len, uint32_t count, co
                          len < want ? "is truncated" : "has bytes behind its end", len, want, (unsigned)count, ECHI_CIFAR_RECORD);
     for (uint32_t i = 0; i < count; i++, bytes += ECHI_CIFAR_RECORD) {
         if (bytes[0] >= CLASSES)
-            return echi_fail(err, ECH_E_FORMAT, OPEN, "%s has label %d for record %u (byte %zu), labels are 0 to %d: " AGAIN, shown, bytes[0],
-                             (unsigned)i, (size_t)i * ECHI_CIFAR_RECORD, CLASSES - 1);
+            return echi_fail(err, ECH_E_FORMAT, OPEN, "%s has label %d for record %u (byte %zu), labels are 0 to %d: " AGAIN, shown,
+                             bytes[0], (unsigned)i, (size_t)i * ECHI_CIFAR_RECORD, CLASSES - 1);
         labels[i] = bytes[0];
         memcpy(pixels + (size_t)i * ECHI_CIFAR_PIXELS, bytes + 1, ECHI_CIFAR_PIXELS);
     }
@@ -44,7 +44,8 @@ static ech_status read_batch(const struct echi_data_path *path, uint8_t *pixels,
     size_t len = 0;
     ech_status status = echi_file_read(path->text, MOST_READ, &bytes, &len, err);
     if (status == ECH_E_FORMAT)
-        return echi_fail(err, status, OPEN, "%s has more than %zu bytes, a batch of CIFAR-10 has %zu: " AGAIN, path->shown, MOST_READ, FILE_BYTES);
+        return echi_fail(err, status, OPEN, "%s has more than %zu bytes, a batch of CIFAR-10 has %zu: " AGAIN, path->shown, MOST_READ,
+                         FILE_BYTES);
     if (status != ECH_OK) return status;
     status = echi_cifar_split(bytes, len, RECORDS, path->shown, pixels, labels, err);
     free(bytes);

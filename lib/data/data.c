@@ -48,7 +48,8 @@ ech_status echi_data_find_all(const struct echi_data_files *files, const char *d
     echi_data_path(&other, dir, "", "");
     if (missing == packed)
         return echi_fail(err, ECH_E_FORMAT, "data.open",
-                         "%s has %s only as %s: unpack with tools/get-data %s --from %s --to FOLDER, then give FOLDER", other.shown, missing == files->count ? files->set : files->name[first], files->packed, files->fetch, other.shown);
+                         "%s has %s only as %s: unpack with tools/get-data %s --from %s --to FOLDER, then give FOLDER", other.shown,
+                         missing == files->count ? files->set : files->name[first], files->packed, files->fetch, other.shown);
     return echi_fail(err, ECH_E_IO, "data.open",
                      "%s is missing, %d of %s's %s files are there: fetch it with tools/get-data %s --to FOLDER",
                      path[first].shown, files->count - missing, files->set, files->number, files->fetch);
@@ -64,15 +65,19 @@ static ech_status open_folder(const char *dir, ech_data **out, struct ech_error 
     struct echi_data_path path;
     echi_data_path(&path, dir, "", "");
     if (idx)
-        return echi_fail(err, ECH_E_FORMAT, "data.open", "%s has files of MNIST and of CIFAR-10: give each set a folder of its own", path.shown);
-    return echi_fail(err, ECH_E_IO, "data.open", "%s has neither MNIST's idx files (train-images-idx3-ubyte and three more) nor CIFAR-10's binary ones "
-                     "(data_batch_1.bin and five more), or is not a folder: fetch them with tools/get-data mnist (or cifar10), or give glyphs", path.shown);
+        return echi_fail(err, ECH_E_FORMAT, "data.open", "%s has files of MNIST and of CIFAR-10: give each set a folder of its own",
+                         path.shown);
+    return echi_fail(err, ECH_E_IO, "data.open",
+                     "%s has neither MNIST's idx files (train-images-idx3-ubyte and three more) nor CIFAR-10's binary ones "
+                     "(data_batch_1.bin and five more), or is not a folder: fetch them with tools/get-data mnist (or cifar10), "
+                     "or give glyphs", path.shown);
 }
 
 ech_status ech_data_open(const char *dir_or_name, uint64_t seed, ech_data **out_data, struct ech_error *err) {
     if (!out_data) return echi_fail(err, ECH_E_ARGUMENT, "data.open", "out_data is NULL: give a place for the data set");
     if (!dir_or_name || !*dir_or_name)
-        return echi_fail(err, ECH_E_ARGUMENT, "data.open", "no data set is named: give a folder with MNIST's or CIFAR-10's files, or glyphs");
+        return echi_fail(err, ECH_E_ARGUMENT, "data.open",
+                         "no data set is named: give a folder with MNIST's or CIFAR-10's files, or glyphs");
     return strcmp(dir_or_name, "glyphs") == 0 ? echi_glyphs_open(seed, out_data, err) : open_folder(dir_or_name, out_data, err);
 }
 

@@ -30,8 +30,8 @@ ech_status echi_pixels_data(struct echi_pixel_set train, struct echi_pixel_set t
 void echi_pixel_set_free(struct echi_pixel_set *set);
 
 /* A crop of h x w out of an image with ECHI_CROP_PAD black pixels on each side, then mirrored or not: as PyTorch's
- * RandomCrop(size, padding=4) and RandomHorizontalFlip, before the image is normalised, so what lies outside is black. Row y of the result is row y + dy of the image;
- * column x is column x + dx, or of a mirrored one w - 1 - x + dx. Each of the 9 x 9 x 2 is as likely. */
+ * RandomCrop(size, padding=4) and RandomHorizontalFlip, before the image is normalised, so what lies outside is black. Row y of the result
+ * is row y + dy of the image; column x is column x + dx, or of a mirrored one w - 1 - x + dx. Each of the 9 x 9 x 2 is as likely. */
 #define ECHI_CROP_PAD 4
 struct echi_crop { int dy, dx; bool flip; };
 struct echi_crop echi_crop_of(const struct echi_augment *augment, uint32_t sample);

@@ -112,8 +112,8 @@ ech_status echi_pixels_data(struct echi_pixel_set train, struct echi_pixel_set t
     /* In float, step by step, so that the values are those that PyTorch's ToTensor and Normalize give. */
     for (int c = 0; c < form->shape.c; c++)
         for (int i = 0; i < 256; i++) p->value[c][i] = ((float)i / 255.0f - form->mean[c]) / form->deviation[c];
-    *data = (struct ech_data){.source = &source, .self = p, .shape = form->shape, .classes = 10, .n_train = train.count, .n_test = test.count,
-                              .augmenting = form->augmenting};
+    *data = (struct ech_data){.source = &source, .self = p, .shape = form->shape, .classes = 10, .n_train = train.count,
+                              .n_test = test.count, .augmenting = form->augmenting};
     echi_data_name(data->name, name);
     hash(data, p);
     *out = data;

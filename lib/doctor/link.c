@@ -17,16 +17,16 @@ struct caller {
 };
 
 static ech_status nonsense(const struct caller *c, const char *what, struct ech_error *err) {
-    return echi_fail(err, ECH_E_FORMAT, "doctor.link", "what answers at %s sent %s: `echelon doctor --listen` of this version must run there",
-                     c->address, what);
+    return echi_fail(err, ECH_E_FORMAT, "doctor.link",
+                     "what answers at %s sent %s: `echelon doctor --listen` of this version must run there", c->address, what);
 }
 
 /* The next message. Whatever else comes ends the measurement. */
 static ech_status hear(struct caller *c, struct echi_net_event *event, struct echi_probe *word, struct ech_error *err) {
     ECHI_TRY(echi_probe_next(&c->end, c->until, event, word, err));
     if (event->type == ECHI_NET_WAITING)
-        return echi_fail(err, ECH_E_TIMEOUT, "doctor.link", "%s was reached, and then was silent or slow for longer than --deadline: is the network in "
-                         "order?", c->address);
+        return echi_fail(err, ECH_E_TIMEOUT, "doctor.link",
+                         "%s was reached, and then was silent or slow for longer than --deadline: is the network in order?", c->address);
     if (event->type == ECHI_NET_LOST)
         return echi_fail(err, ECH_E_PEER_LOST, "doctor.link", "%s was reached and lost again: %.200s", c->address, event->text);
     return ECH_OK;

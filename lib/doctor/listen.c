@@ -80,7 +80,8 @@ ech_status ech_doctor_listen(const struct ech_config *config, struct ech_error *
     const char *port = strrchr(config->coordinator, ':');
     if (!port || atoi(port + 1) == 0)
         return echi_fail(err, ECH_E_ARGUMENT, "doctor.listen",
-                         "--listen needs an address that the other nodes can name: give --coordinator HOST:PORT, with a port from 1 to 65535");
+                         "--listen needs an address that the other nodes can name: give --coordinator HOST:PORT, "
+                         "with a port from 1 to 65535");
     for (ech_status status = ECH_OK; status != ECH_E_END;) {
         ECHI_TRY(echi_probe_open(&l.end, config, 0, err));
         if (!l.told && config->on_bound) config->on_bound(config->user, echi_net_address(l.end.net));

@@ -42,8 +42,8 @@ static ech_status choose(const struct ech_config *c, enum echi_doctor_part part,
     } else if (part == ECHI_DOCTOR_PORT) {
         if (!echi_route_from_default(meet->at.ss_family == AF_INET6, out))
             return echi_fail(err, ECH_E_IO, "doctor.network",
-                             "--coordinator %s listens everywhere, but no network leads off this machine: connect it, or give the address that the "
-                             "other nodes reach", c->coordinator);
+                             "--coordinator %s listens everywhere, but no network leads off this machine: connect it, "
+                             "or give the address that the other nodes reach", c->coordinator);
         snprintf(why, cap, "--coordinator listens everywhere, and the default route leaves here");
     } else if (c->bind[0]) {
         struct echi_addresses bind;
@@ -54,8 +54,8 @@ static ech_status choose(const struct ech_config *c, enum echi_doctor_part part,
     }
     if (part != ECHI_DOCTOR_LINK) return ECH_OK;
     if (!echi_route_from(meet, out))
-        return echi_fail(err, ECH_E_IO, "doctor.network", "no network of this machine leads to --coordinator %s: connect it, or correct the address",
-                         c->coordinator);
+        return echi_fail(err, ECH_E_IO, "doctor.network",
+                         "no network of this machine leads to --coordinator %s: connect it, or correct the address", c->coordinator);
     snprintf(why, cap, "the route to the coordinator leaves here");
     return ECH_OK;
 }

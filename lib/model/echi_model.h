@@ -16,7 +16,8 @@ struct ech_model {
     int n_layers;
     int from; bool from_given;                  /* what ech_model_from said of the next layer */
     bool without_bias;                          /* and ech_model_without_bias */
-    size_t n_params;                            /* floats in the flat array, in the order of the layers, weight before bias before running averages */
+    size_t n_params;                            /* floats in the flat array, in the order of the layers,
+                                                   weight before bias before running averages */
     bool broken; struct ech_error error;        /* a builder call failed: reported by every later use */
 };
 
@@ -50,12 +51,14 @@ struct echi_tensor_set {
     char prefix[24];                            /* in front of every name: "", "momentum.0." */
     int first, end;                             /* those of the model's layers [first, end) */
     bool learned;                               /* without running averages */
-    float *values;                              /* laid out as the model's parameters, from parameter `at` on; NULL: only the header is wanted */
+    float *values;                              /* laid out as the model's parameters, from parameter `at` on;
+                                                   NULL: only the header is wanted */
     size_t at;
 };
 struct echi_word { const char *key; char text[80]; };   /* printable ASCII without quotes and backslashes */
 struct echi_tensors;                            /* which tensors, in the order of the file */
-ech_status echi_tensors_create(const struct ech_model *model, const struct echi_tensor_set *sets, int n_sets, struct echi_tensors **out, struct ech_error *err);
+ech_status echi_tensors_create(const struct ech_model *model, const struct echi_tensor_set *sets, int n_sets, struct echi_tensors **out,
+                               struct ech_error *err);
 void echi_tensors_destroy(struct echi_tensors *tensors);
 /* What stands in front of the data; like ech_model_text, but no NUL is written: `out` may be NULL. Allocates nothing. */
 size_t echi_tensors_header(const struct echi_tensors *tensors, const struct echi_word *words, int n_words, uint8_t *out, size_t cap);
@@ -63,7 +66,8 @@ size_t echi_tensors_header(const struct echi_tensors *tensors, const struct echi
 bool echi_tensors_data(const struct echi_tensors *tensors, int i, const float **out_values, size_t *out_count);
 /* From foreign bytes. The words: calls `each` for every one. The tensors: into their sets' values, only when all is right.
  * `path` is for messages. The list is then in the order of the file that was read. */
-ech_status echi_tensors_words(const char *path, const uint8_t *file, size_t len, void (*each)(void *self, const char *key, const char *text), void *self, struct ech_error *err);
+ech_status echi_tensors_words(const char *path, const uint8_t *file, size_t len,
+                              void (*each)(void *self, const char *key, const char *text), void *self, struct ech_error *err);
 ech_status echi_tensors_read(const char *path, const uint8_t *file, size_t len, struct echi_tensors *tensors, struct ech_error *err);
 
 /* safetensors, PyTorch's names and shapes. load: every tensor must be there with the right shape and dtype F32. */

@@ -132,7 +132,8 @@ static bool set_window(struct ech_model *model, struct echi_layer *layer, int ke
     return true;
 }
 
-/* Weights [out.c][fan_in], biases [out.c] and running averages [2][out.c] behind the parameters that are there; fan_in at most FLOATS_MAX. */
+/* Weights [out.c][fan_in], biases [out.c] and running averages [2][out.c] behind the parameters that are there;
+ * fan_in at most FLOATS_MAX. */
 static bool place_params(struct ech_model *model, struct echi_layer *layer, size_t fan_in) {
     const size_t out = (size_t)layer->out.c;
     size_t end;
@@ -313,8 +314,8 @@ ech_status echi_model_check(const struct ech_model *model, struct echi_shape dat
     const struct echi_layer *last = &model->layers[model->n_layers - 1];
     if (last->op != ECHI_OP_FC && last->op != ECHI_OP_CONV2D && last->op != ECHI_OP_GLOBAL_AVG_POOL)
         return echi_fail_at(err, ECH_E_SHAPE, "model.check", -1, last->name,
-                            "%s: model '%s' must end in an fc (or conv2d, or global_avg_pool) with one output for each of the %d classes", last->name,
-                            model->name, classes);
+                            "%s: model '%s' must end in an fc (or conv2d, or global_avg_pool) with one output for each of the %d classes",
+                            last->name, model->name, classes);
     if (last->out.c != classes || last->out.h != 1 || last->out.w != 1)
         return echi_fail_at(
             err, ECH_E_SHAPE, "model.check", -1, last->name,

@@ -39,7 +39,8 @@ struct echi_tensors {
 };
 
 /* A tensor of one dimension, of the layer's part of that name. */
-static struct tensor *list_vector(struct echi_tensors *list, const struct echi_tensor_set *set, const char *layer, const char *part, size_t at, size_t count) {
+static struct tensor *list_vector(struct echi_tensors *list, const struct echi_tensor_set *set, const char *layer, const char *part,
+                                  size_t at, size_t count) {
     struct tensor *t = &list->tensor[list->n++];
     *t = (struct tensor){.values = set->values ? set->values + (at - set->at) : NULL, .count = count, .dims = 1, .shape = {count}};
     struct echi_print p = {t->name, sizeof t->name, 0};
@@ -350,8 +351,8 @@ static ech_status open_bytes(struct loader *l, const uint8_t *file, size_t len) 
     return read_header(l);
 }
 
-ech_status echi_tensors_words(const char *path, const uint8_t *file, size_t len, void (*each)(void *self, const char *key, const char *text),
-                              void *self, struct ech_error *err) {
+ech_status echi_tensors_words(const char *path, const uint8_t *file, size_t len,
+                              void (*each)(void *self, const char *key, const char *text), void *self, struct ech_error *err) {
     struct loader l = {.err = err, .word = each, .word_self = self};
     echi_printable_path(l.path, sizeof l.path, path);
     return open_bytes(&l, file, len);

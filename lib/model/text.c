@@ -19,8 +19,8 @@
 enum key { OUT, KERNEL, STRIDE, PAD, BIAS, WITH, P, FROM, KEYS };
 static const char *const key_words[KEYS] = {[OUT] = "out", [KERNEL] = "kernel", [STRIDE] = "stride", [PAD] = "pad", [BIAS] = "bias",
                                             [WITH] = "with", [P] = "p", [FROM] = "from"};
-enum { HAS_OUT = 1 << OUT, HAS_KERNEL = 1 << KERNEL, HAS_STRIDE = 1 << STRIDE, HAS_PAD = 1 << PAD, HAS_BIAS = 1 << BIAS, HAS_WITH = 1 << WITH, HAS_P = 1 << P,
-       HAS_FROM = 1 << FROM };
+enum { HAS_OUT = 1 << OUT, HAS_KERNEL = 1 << KERNEL, HAS_STRIDE = 1 << STRIDE, HAS_PAD = 1 << PAD, HAS_BIAS = 1 << BIAS,
+       HAS_WITH = 1 << WITH, HAS_P = 1 << P, HAS_FROM = 1 << FROM };
 static const struct form {
     const char *word;
     unsigned needs, allows;
@@ -317,15 +317,17 @@ static void print_fraction(struct echi_print *p, const char *word, uint32_t mill
     echi_print(p, " %s 0.%0*u", word, digits, (unsigned)millionths);
 }
 
-/* Line `i` of the canonical text, every key written out but a `from` or `bias` that says what is so anyway; line 0 is the input, line i + 1 layer i. */
+/* Line `i` of the canonical text, every key written out but a `from` or `bias` that says what is so anyway; line 0 is the input,
+ * line i + 1 layer i. */
 static void print_line(const struct ech_model *model, int i, struct echi_print *p) {
     if (i == 0) {
         echi_print(p, "input %d %d %d\n", model->input.c, model->input.h, model->input.w);
         return;
     }
     const struct echi_layer *layer = &model->layers[i - 1];
-    const int value[KEYS] = {[OUT] = layer->out.c, [KERNEL] = layer->kernel_h, [STRIDE] = layer->stride_h, [PAD] = layer->pad_h, [BIAS] = layer->bias,
-                             [WITH] = echi_layer_adds(model->layers, i - 1), [FROM] = echi_layer_takes(model->layers, i - 1)};
+    const int value[KEYS] = {[OUT] = layer->out.c, [KERNEL] = layer->kernel_h, [STRIDE] = layer->stride_h, [PAD] = layer->pad_h,
+                             [BIAS] = layer->bias, [WITH] = echi_layer_adds(model->layers, i - 1),
+                             [FROM] = echi_layer_takes(model->layers, i - 1)};
     echi_print(p, "%s", forms[layer->op].word);
     for (int k = 0; k < KEYS; k++) {
         if (!(forms[layer->op].allows >> k & 1) || (k == FROM && layer->skip == 0) || (k == BIAS && layer->bias)) continue;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Samples read ahead: a thread of a worker's reads those of its next step while this one is computed, so that a slow source, a disk or a
- * decoder, is waited for only where it is slower than the arithmetic. Which samples come next the worker's role knows from its leases; when it
- * was wrong the lane reads as it would without. What is read is the same either way, and so is every bit of the training.
+ * decoder, is waited for only where it is slower than the arithmetic. Which samples come next the worker's role knows from its leases; when
+ * it was wrong the lane reads as it would without. What is read is the same either way, and so is every bit of the training.
  *
  * Handing over costs two wakes, so it is done only where it pays: reading is timed, and only what another thread can hide counts. With a
  * processor to spare that is all of it, without one what reading waits for. */
@@ -35,7 +35,8 @@ static bool same(const struct echi_lease *a, const struct echi_lease *b) {
 }
 
 /* Reads, and says how long that took for whoever had to wait for it. */
-static ech_status timed(const struct echi_ahead *a, const struct echi_lease *l, struct echi_samples *s, int64_t *out_hides, struct ech_error *err) {
+static ech_status timed(const struct echi_ahead *a, const struct echi_lease *l, struct echi_samples *s, int64_t *out_hides,
+                        struct ech_error *err) {
     const int64_t began = echi_now(), cpu = echi_thread_cpu();
     const ech_status status = echi_samples_read(s, a->job, l, err);
     const int64_t wall = echi_now() - began, waited = wall - (echi_thread_cpu() - cpu);

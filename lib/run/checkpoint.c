@@ -175,16 +175,16 @@ static ech_status check_same(const struct reader *r, const struct echi_job *job)
     echi_job_order(job, order);
     if (strcmp(r->text[W_MODEL_HASH], now[0].text) != 0)
         return echi_fail(r->err, ECH_E_ARGUMENT, "checkpoint.read",
-                         "%s was made with model %s (%.12s...), this run has model %s (%.12s...): give that model, or another --checkpoint folder",
-                         r->name, r->text[W_MODEL], r->text[W_MODEL_HASH], job->model->name, now[0].text);
+                         "%s was made with model %s (%.12s...), this run has model %s (%.12s...): give that model, "
+                         "or another --checkpoint folder", r->name, r->text[W_MODEL], r->text[W_MODEL_HASH], job->model->name, now[0].text);
     if (strcmp(r->text[W_DATA_HASH], now[1].text) != 0)
         return echi_fail(r->err, ECH_E_ARGUMENT, "checkpoint.read",
-                         "%s was made with data %s (%.12s...), this run has data %s (%.12s...): give that data, or another --checkpoint folder",
-                         r->name, r->text[W_DATA], r->text[W_DATA_HASH], job->data->name, now[1].text);
+                         "%s was made with data %s (%.12s...), this run has data %s (%.12s...): give that data, "
+                         "or another --checkpoint folder", r->name, r->text[W_DATA], r->text[W_DATA_HASH], job->data->name, now[1].text);
     if (strcmp(r->text[W_ORDER], order) != 0)
         return echi_fail(r->err, ECH_E_ARGUMENT, "checkpoint.read",
-                         "%s was made with samples in another order (%s, here %s): give the same --seed and --no-shuffle, or another --checkpoint folder",
-                         r->name, r->text[W_ORDER], order);
+                         "%s was made with samples in another order (%s, here %s): give the same --seed and --no-shuffle, "
+                         "or another --checkpoint folder", r->name, r->text[W_ORDER], order);
     return ECH_OK;
 }
 
@@ -242,7 +242,8 @@ static ech_status read_optimizer(const struct reader *r, struct echi_checkpoint 
     return ECH_OK;
 }
 
-int echi_checkpoint_parts(const struct echi_job *job, int groups, bool separated, bool adam, struct echi_checkpoint_part out[ECHI_CHECKPOINT_PARTS]) {
+int echi_checkpoint_parts(const struct echi_job *job, int groups, bool separated, bool adam,
+                          struct echi_checkpoint_part out[ECHI_CHECKPOINT_PARTS]) {
     const int all = job->model->n_layers;
     int n = 0;
     out[n++] = (struct echi_checkpoint_part){.set = {.end = all}, .group = -1};
@@ -250,7 +251,8 @@ int echi_checkpoint_parts(const struct echi_job *job, int groups, bool separated
         for (int g = 0; g < groups; g++)
             for (int head = 0; head <= (separated && g == 0); head++) {
                 struct echi_checkpoint_part *p = &out[n++];
-                *p = (struct echi_checkpoint_part){.set = {.learned = true, .first = head ? job->cut : 0, .end = separated && !head ? job->cut : all},
+                *p = (struct echi_checkpoint_part){.set = {.learned = true, .first = head ? job->cut : 0,
+                                                           .end = separated && !head ? job->cut : all},
                                                    .group = g, .head = head, .second = second};
                 snprintf(p->set.prefix, sizeof p->set.prefix, second ? "second.%d." : "momentum.%d.", g);
             }
@@ -274,7 +276,8 @@ static ech_status read_tensors(const struct reader *r, const uint8_t *bytes, siz
     c->second = c->adam ? calloc((size_t)c->groups * job->n_params, sizeof *c->second) : NULL;
     if (!c->weights || !c->momentum || (c->adam && !c->second)) return echi_fail_memory(r->err, "checkpoint.read", "a checkpoint");
     parts[0].set.values = c->weights;
-    for (int i = 1; i < n_parts; i++) parts[i].set.values = (parts[i].second ? c->second : c->momentum) + (size_t)parts[i].group * job->n_params;
+    for (int i = 1; i < n_parts; i++)
+        parts[i].set.values = (parts[i].second ? c->second : c->momentum) + (size_t)parts[i].group * job->n_params;
     ECHI_TRY(echi_checkpoint_tensors(job, parts, n_parts, &list, r->err));
     const ech_status status = echi_tensors_read(r->name, bytes, len, list, r->err);
     echi_tensors_destroy(list);

@@ -65,7 +65,8 @@ static void path_of(const struct echi_checkpoints *f, uint64_t number, const cha
 static size_t mark_text(uint64_t number, uint64_t bytes, const uint8_t digest[32], char out[MARK_MAX]) {
     char hex[65];
     echi_sha256_hex(digest, hex);
-    return (size_t)snprintf(out, MARK_MAX, "This checkpoint is complete.\nfile checkpoint-%08" PRIu64 DATA "\nbytes %" PRIu64 "\nsha256 %s\n",
+    return (size_t)snprintf(out, MARK_MAX,
+                            "This checkpoint is complete.\nfile checkpoint-%08" PRIu64 DATA "\nbytes %" PRIu64 "\nsha256 %s\n",
                             number, bytes, hex);
 }
 
@@ -197,8 +198,8 @@ static ech_status open_folder(struct echi_checkpoints *f, struct ech_error *err)
     qsort(f->number, (size_t)f->count, sizeof *f->number, ascending);
     if (!f->config->resume && f->count > 0)
         return echi_fail(err, ECH_E_ARGUMENT, "checkpoint.open",
-                         "'%s' has checkpoints of an earlier run (the newest is number %" PRIu64 "): give --resume to go on from it, or another folder",
-                         folder, f->number[f->count - 1]);
+                         "'%s' has checkpoints of an earlier run (the newest is number %" PRIu64 "): give --resume to go on from it, "
+                         "or another folder", folder, f->number[f->count - 1]);
     if (f->config->resume) ECHI_TRY(resume(f, err));
     return echi_folder_list(folder, clean_one, f, err);
 }

@@ -47,8 +47,8 @@ static void tell_policies(const struct ech_config *config, const struct echi_cho
     name_of(next, other, sizeof other);
     if (k->score >= next->score)
         say(config, ECH_LOG_INFO,
-                      "plan: %s is taken: %.0f images/s, of which staleness leaves the worth of %.0f, are %.0f %% more than the next best, %s, is worth",
-                      name, k->rate, k->score, 100 * (k->score / next->score - 1), other);
+            "plan: %s is taken: %.0f images/s, of which staleness leaves the worth of %.0f, are %.0f %% more than the next best, "
+            "%s, is worth", name, k->rate, k->score, 100 * (k->score / next->score - 1), other);
     else
         say(config, ECH_LOG_INFO, "plan: %s is taken: %s is predicted to be better by %.1f %%, too little to give up what is simpler", name,
                       other, 100 * (next->score / k->score - 1));
@@ -66,7 +66,8 @@ void echi_choice_log(const struct ech_config *config, const struct echi_coordina
     if (c->count == 0 || !config->on_log) return;
     if (coordinator->wishes.choose && !coordinator->plan_given) tell_policies(config, c);
     else if (c->count > 1) tell_groups(config, c);
-    say(config, ECH_LOG_INFO, "plan: predicted are %.0f images/s, %.2f rounds stale", c->candidate[c->taken].rate, c->candidate[c->taken].staleness);
+    say(config, ECH_LOG_INFO, "plan: predicted are %.0f images/s, %.2f rounds stale", c->candidate[c->taken].rate,
+        c->candidate[c->taken].staleness);
     if (c->useless < 0) return;
     say(config, ECH_LOG_WARN, "rank %d holds the others up: without it %.0f %% more images/s%s", c->useless, 100 * c->gain,
         c->left_out ? "; it is left out" : coordinator->wishes.choose ? "; run without it" : "; run without it, or give --sync auto");
@@ -77,11 +78,13 @@ void echi_move_log(const struct ech_config *config, const struct echi_coordinato
     const struct echi_plan *plan = &coordinator->plan;
     if (!config->on_log) return;
     if (why->from == echi_plan_reserve(plan))
-        return say(config, ECH_LOG_INFO, "rank %d returns to group %d: its steps of late (%d and more) took %.2f times as long as is usual there", m->peer,
-                   m->group, ECHI_REGROUP_LASTING, why->ratio);
+        return say(config, ECH_LOG_INFO,
+                   "rank %d returns to group %d: its steps of late (%d and more) took %.2f times as long as is usual there",
+                   m->peer, m->group, ECHI_REGROUP_LASTING, why->ratio);
     say(config, ECH_LOG_INFO,
-        "rank %d joins group %d%s: its steps of late (%d and more) took %.2f times as long as is usual in group %d, where it was; %.0f %% more "
-        "samples a second are expected of the move", m->peer, m->group, m->group == echi_plan_reserve(plan) ? ", the reserve" : "", ECHI_REGROUP_LASTING, why->ratio, why->from, 100 * why->gain);
+        "rank %d joins group %d%s: its steps of late (%d and more) took %.2f times as long as is usual in group %d, where it was; "
+        "%.0f %% more samples a second are expected of the move", m->peer, m->group,
+        m->group == echi_plan_reserve(plan) ? ", the reserve" : "", ECHI_REGROUP_LASTING, why->ratio, why->from, 100 * why->gain);
 }
 
 void echi_resize_log(const struct ech_config *config, const struct echi_coordinator *coordinator, uint64_t *told) {
@@ -89,6 +92,7 @@ void echi_resize_log(const struct ech_config *config, const struct echi_coordina
     if (coordinator->sizes == *told) return;
     *told = coordinator->sizes;
     if (!config->on_log) return;
-    say(config, ECH_LOG_INFO, "rank %d gets steps of %u samples: those of late (%d and more) took %.2f times as long as is usual in its group", why->rank,
-        why->n, ECHI_REGROUP_LASTING, why->ratio);
+    say(config, ECH_LOG_INFO,
+        "rank %d gets steps of %u samples: those of late (%d and more) took %.2f times as long as is usual in its group",
+        why->rank, why->n, ECHI_REGROUP_LASTING, why->ratio);
 }

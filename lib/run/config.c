@@ -64,10 +64,12 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
       "address that the other nodes listen on (when not given: that of the route to the coordinator)")                        \
     X(join_timeout, "join-timeout", "SECONDS", "60", REAL, 0.01, 86400, no_word, NULL, "how long all nodes may take to join") \
     X(sync, "sync", "POLICY", "bsp", TEXT, 0, 0, no_word, sync_fits,                                                          \
-      "bsp (in step), asp (nobody waits), ssp (bounded staleness), gssp (groups of like speed), local (steps by oneself), auto (predicted to learn fastest)") \
+      "bsp (in step), asp (nobody waits), ssp (bounded staleness), gssp (groups of like speed), local (steps by oneself), "    \
+      "auto (predicted to learn fastest)")                                                                                    \
     X(staleness, "staleness", "S", "3", INT, 0, 1000000, no_word, NULL,                                                       \
       "steps that a worker may be ahead of its group's slowest (ssp, gssp)")                                                  \
-    X(groups, "groups", "G", "auto", INT, 0, ECH_GROUPS_MAX, auto_zero, NULL, "number of groups (gssp); auto: by speed, as many as are predicted to be the fastest")      \
+    X(groups, "groups", "G", "auto", INT, 0, ECH_GROUPS_MAX, auto_zero, NULL,                                                 \
+      "number of groups (gssp); auto: by speed, as many as are predicted to be the fastest")                                  \
     X(regroup, "regroup", "WHEN", "auto", TEXT, 0, 0, no_word, regroup_fits,                                                  \
       "auto: a worker whose speed has changed for good joins another group, or gets other steps (gssp); off: never")          \
     X(separate, "separate", "F", "auto", INT, 0, ECH_WORLD_MAX, separate_words, separate_fits,                                \
@@ -88,12 +90,14 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
       "ends the run at a look that finds this accuracy (0.985); ending without it is a failure")                              \
     X(eval_every, "eval-every", "SAMPLES", "3000", UINT32, 0, UINT32_MAX, no_word, NULL,                                      \
       "training samples between looks at the test set; 0: one look at the end")                                               \
-    X(seed, "seed", "S", "1", UINT64, 0, DBL_MAX, no_word, NULL, "of initial weights, order of samples, augmentation and glyphs")           \
+    X(seed, "seed", "S", "1", UINT64, 0, DBL_MAX, no_word, NULL,                                                              \
+      "of initial weights, order of samples, augmentation and glyphs")                                                        \
     X(no_shuffle, "no-shuffle", NULL, "off", SWITCH, 0, 1, no_word, NULL, "take samples in the order of the file")            \
     X(augment, "augment", "HOW", "auto", TEXT, 0, 0, no_word, augment_fits,                                                   \
       "off, or crop-flip: training samples shifted by up to 4 pixels and mirrored at random; auto: crop-flip for CIFAR-10")  \
     X(threads, "threads", "T", "auto", INT, 0, 1024, auto_zero, NULL,                                                         \
-      "threads of computation on this node; auto: its processors, or what is granted of them, divided among the nodes of a run on one machine") \
+      "threads of computation on this node; auto: its processors, or what is granted of them, "                               \
+      "divided among the nodes of a run on one machine")                                                                      \
     X(device, "device", "DEVICE", "cpu", TEXT, 0, 0, no_word, NULL,                                                              \
       "where this node computes: cpu; cuda or cuda:1, a card of NVIDIA's; opencl or opencl:1, a device of OpenCL; auto, the first GPU " \
       "that computes rightly, else cpu")                                                                                        \
@@ -479,7 +483,8 @@ static ech_status share_list_fits(const struct ech_config *config, struct ech_er
 static ech_status deterministic_fits(const struct ech_config *config, struct ech_error *err) {
     if (!config->deterministic) return ECH_OK;
     if (strcmp(config->sync, "bsp") != 0)
-        return refuse(err, "option deterministic is on, but sync is %s, where weights depend on who comes first: give sync bsp", config->sync);
+        return refuse(err, "option deterministic is on, but sync is %s, where weights depend on who comes first: give sync bsp",
+                      config->sync);
     if (config->batch % 4 != 0)
         return refuse(err, "option batch is %d, but deterministic deals samples in fours: give a multiple of 4", config->batch);
     if (strcmp(config->codec, "dense") != 0)
@@ -544,8 +549,9 @@ static ech_status local_fits(const struct ech_config *config, struct ech_error *
     if (config->inner_steps == usual.inner_steps && config->outer_lr == usual.outer_lr && config->outer_momentum == usual.outer_momentum)
         return ECH_OK;
     return refuse(err, "option %s is given, but sync is %s: only local has such steps; leave it out, or give sync local",
-                  config->inner_steps != usual.inner_steps ? "inner-steps" : config->outer_lr != usual.outer_lr ? "outer-lr" : "outer-momentum",
-                  config->sync);
+                  config->inner_steps != usual.inner_steps ? "inner-steps"
+                  : config->outer_lr != usual.outer_lr     ? "outer-lr"
+                                                           : "outer-momentum", config->sync);
 }
 
 /* What only schedule step has is given with it, and there it is; Nesterov's momentum is one. */
@@ -554,7 +560,8 @@ static ech_status schedule_fits(const struct ech_config *config, struct ech_erro
     ech_config_init(&usual);
     const bool steps = strcmp(config->schedule, "step") == 0;
     if (steps && !*config->lr_steps)
-        return refuse(err, "option schedule is step, but lr-steps is missing: give the epochs at which the learning rate falls, as in 30,60,80");
+        return refuse(err, "option schedule is step, but lr-steps is missing: "
+                      "give the epochs at which the learning rate falls, as in 30,60,80");
     if (!steps && (*config->lr_steps || config->lr_factor != usual.lr_factor))
         return refuse(err, "option %s is given, but schedule is %s: leave it out, or give schedule step",
                       *config->lr_steps ? "lr-steps" : "lr-factor", config->schedule);
@@ -569,8 +576,8 @@ static ech_status adam_fits(const struct ech_config *config, struct ech_error *e
     ech_config_init(&usual);
     if (strcmp(config->optimizer, "adam") == 0 || strcmp(config->optimizer, "adamw") == 0) {
         if (config->momentum < 0) return ECH_OK;
-        return refuse(err, "option momentum is %g, but optimizer is %s, which has beta1 and beta2 instead: leave momentum out", config->momentum,
-                      config->optimizer);
+        return refuse(err, "option momentum is %g, but optimizer is %s, which has beta1 and beta2 instead: leave momentum out",
+                      config->momentum, config->optimizer);
     }
     if (config->beta1 == usual.beta1 && config->beta2 == usual.beta2 && config->epsilon == usual.epsilon) return ECH_OK;
     return refuse(err, "option %s is given, but optimizer is %s: leave it out, or give optimizer adam or adamw",

@@ -16,7 +16,8 @@ struct echi_checkpoint_part {
     bool head, second;                        /* of the head's layers; of the squares */
 };
 #define ECHI_CHECKPOINT_PARTS (1 + 2 * (ECHI_GROUPS_MAX + 1))
-int echi_checkpoint_parts(const struct echi_job *job, int groups, bool separated, bool adam, struct echi_checkpoint_part out[ECHI_CHECKPOINT_PARTS]);
+int echi_checkpoint_parts(const struct echi_job *job, int groups, bool separated, bool adam,
+                          struct echi_checkpoint_part out[ECHI_CHECKPOINT_PARTS]);
 ech_status echi_checkpoint_tensors(const struct echi_job *job, const struct echi_checkpoint_part *parts, int n_parts,
                                    struct echi_tensors **out, struct ech_error *err);
 #endif

@@ -45,11 +45,12 @@ uint32_t echi_exec_spare_rows(size_t block_bytes, uint32_t most);
 ech_status echi_exec_train(const struct echi_exec *x, struct echi_stack *stack, const struct echi_row *who, uint32_t n, uint32_t divisor,
                            struct ech_error *err);
 /* Samples as rows of numbers: of the test set, or of the training set as it is in this epoch. */
-ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch, const uint32_t *index, int n, echi_real *rows, uint16_t *labels,
-                          struct ech_error *err);
+ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch, const uint32_t *index, int n, echi_real *rows,
+                          uint16_t *labels, struct ech_error *err);
 ech_status echi_samples_create(struct echi_samples *out, const struct echi_job *job, uint32_t n, struct ech_error *err);
 void echi_samples_destroy(struct echi_samples *samples);
-ech_status echi_samples_read(struct echi_samples *samples, const struct echi_job *job, const struct echi_lease *lease, struct ech_error *err);
+ech_status echi_samples_read(struct echi_samples *samples, const struct echi_job *job, const struct echi_lease *lease,
+                             struct ech_error *err);
 /* Those of a lease into exec->samples, and `who` they are. */
 ech_status echi_exec_samples(struct echi_exec *x, const struct echi_lease *lease, struct ech_error *err);
 /* The sum over n samples as it is reported: a loss that is lost is none, even while its floats are still finite. */
@@ -66,7 +67,8 @@ ech_status echi_codec_setup_owner(struct echi_exec *x, int group, struct ech_err
 ech_status echi_codec_setup_member(struct echi_exec *x, int rank, struct ech_error *err);   /* for each worker of the owner's group */
 void echi_codec_destroy(struct echi_exec *x);
 /* The layers of a push that has come, as numbers. */
-ech_status echi_codec_read_push(struct echi_exec *x, struct echi_slot from, struct echi_buffer *to, enum echi_decode how, struct ech_error *err);
+ech_status echi_codec_read_push(struct echi_exec *x, struct echi_slot from, struct echi_buffer *to, enum echi_decode how,
+                                struct ech_error *err);
 ech_status echi_codec_encode(struct echi_exec *x, const struct echi_task *task, struct ech_error *err);
 ech_status echi_codec_decode(struct echi_exec *x, const struct echi_task *task, struct ech_error *err);
 
@@ -77,7 +79,8 @@ ech_status echi_ahead_create(const struct echi_job *job, uint32_t most, bool spa
 void echi_ahead_destroy(struct echi_ahead *ahead);
 /* A step with these samples will come, if all goes well. Any thread; NULL is harmless. Does not wait. */
 void echi_ahead_expect(struct echi_ahead *ahead, const struct echi_lease *lease);
-/* They are needed now: *samples, which have the room that echi_samples_create(most) gives, become them, read ahead or here. The lane's thread. */
+/* They are needed now: *samples, which have the room that echi_samples_create(most) gives, become them, read ahead or here.
+ * The lane's thread. */
 ech_status echi_ahead_take(struct echi_ahead *ahead, const struct echi_lease *lease, struct echi_samples *samples, struct ech_error *err);
 
 /* ---- exec_granules.c ---- */

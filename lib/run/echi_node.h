@@ -60,7 +60,8 @@ struct echi_node {
                                                                  told yet, in order */
     uint64_t sizes_told;                      /* changes of step sizes that were logged */
     struct ech_progress shown; int64_t shown_clock; uint64_t shown_looks;
-    uint64_t coded[4];                        /* bytes of coded pushes to other nodes, and what they would have been; of weights and states */
+    uint64_t coded[4];                        /* bytes of coded pushes to other nodes, and what they would have been;
+                                                 of weights and states */
     uint64_t sent_by_kind[ECHI_KINDS + 1], head_repeats;   /* rank 0: summed over all nodes */
     uint64_t coded_of_all[4], residuals_cleared;
 };
@@ -84,7 +85,8 @@ void echi_watch_judge(struct echi_node *n, int64_t now);   /* who is silent for 
 /* ---- node_tell.c ---- */
 void echi_tell_note(struct echi_node *n, int64_t now);   /* after each step of a role: phases that have changed */
 void echi_tell_all(struct echi_node *n, int64_t now);    /* a line a role to the caller: who waits for whom */
-void echi_tell_roles(struct echi_node *n, int64_t now);  /* of them, those of the roles: of the simulator's nodes too, which have nothing else */
+void echi_tell_roles(struct echi_node *n, int64_t now);  /* of them, those of the roles: of the simulator's nodes too,
+                                                            which have nothing else */
 /* What this node waits for from `peer`, for the end of a sentence: ", while ..."; or "". */
 const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_t cap);
 

@@ -182,8 +182,8 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
 
 /* What other tasks cost this machine, for a profile; `times` as echi_measure gave them. On the same thread, a tenth of a second
  * for LeNet-5. */
-ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *device, const struct echi_times *times, struct echi_profile *out,
-                              struct ech_error *err);
+ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *device, const struct echi_times *times,
+                              struct echi_profile *out, struct ech_error *err);
 
 /* ----------------------------------------------------------------- node.c */
 
@@ -211,8 +211,8 @@ struct echi_node_config {
 /* Threads of computation. Where nobody said how many, those who meet at an address that only this machine reaches share its processors. */
 int echi_node_threads(const struct ech_config *config);
 bool echi_node_has_spare(const struct ech_config *config);   /* a processor is left for other work */
-/* What a node of this run computes with: on config's device, with its programs kept in config's cache. ECH_E_UNSUPPORTED where options ask for what
- * the device cannot do. */
+/* What a node of this run computes with: on config's device, with its programs kept in config's cache. ECH_E_UNSUPPORTED where options ask
+ * for what the device cannot do. */
 ech_status echi_node_exec(const struct ech_config *config, const struct echi_job *job, struct echi_exec **out, struct ech_error *err);
 /* Joins, runs, leaves. Blocks. */
 ech_status echi_node_run(const struct echi_node_config *node, struct ech_report *report, struct ech_error *err);
@@ -221,14 +221,15 @@ enum echi_cpu_level echi_config_level(const struct ech_config *config);   /* --i
 /* Options made numbers: what the coordinator is to plan and when to stop. */
 ech_status echi_wishes_from(const struct ech_config *config, const struct echi_job *job, struct echi_wishes *out, struct ech_error *err);
 /* With --plan, *out_plan becomes that plan, checked against this run; else it stays as it is. */
-ech_status echi_goal_from(const struct ech_config *config, const struct echi_job *job, const struct echi_wishes *wishes, struct echi_plan *out_plan,
-                          struct echi_goal *out, struct ech_error *err);
+ech_status echi_goal_from(const struct ech_config *config, const struct echi_job *job, const struct echi_wishes *wishes,
+                          struct echi_plan *out_plan, struct echi_goal *out, struct ech_error *err);
 
 /* --------------------------------------------- node_report.c, outcome.c */
 
 /* Before a run: what is known of it. After it: what the coordinator knows, which began at `began` and stands at `now`; `plan` is NULL
  * while there is none. */
-void echi_report_begin(struct ech_report *report, const struct ech_model *model, const struct ech_data *data, const struct ech_config *config);
+void echi_report_begin(struct ech_report *report, const struct ech_model *model, const struct ech_data *data,
+                       const struct ech_config *config);
 void echi_report_run(struct ech_report *report, const struct echi_coordinator *c, const struct echi_plan *plan, const struct echi_job *job,
                      int64_t began, int64_t now);
 /* What on_progress is told, `passed` ns of the run's clock after it was told *shown; takes the sums that the coordinator keeps for it. */
@@ -239,8 +240,8 @@ void echi_end_sentence(const struct echi_coordinator *c, const struct ech_config
 /* The weights that a run begins with, from --init or the seed; *out is from echi_alloc_aligned. */
 ech_status echi_first_weights(const struct ech_model *model, const struct ech_config *config, float **out, struct ech_error *err);
 /* Writes what --save and --report ask for. */
-ech_status echi_outcome_write(const struct ech_model *model, const struct ech_config *config, const float *weights, const struct ech_report *report,
-                              struct ech_error *err);
+ech_status echi_outcome_write(const struct ech_model *model, const struct ech_config *config, const float *weights,
+                              const struct ech_report *report, struct ech_error *err);
 
 /* ----------------------------------------------------------- choice_log.c */
 

@@ -234,7 +234,8 @@ void *echi_exec_slot(struct echi_exec *x, struct echi_slot slot, size_t *out_byt
 
 static size_t add_kernels(char *buf, size_t cap, size_t at, const char *name, const struct echi_stack *stack) {
     const int units = stack ? echi_stack_units(stack) : 0;
-    for (int u = 0; u < units && at < cap; u++) at += (size_t)snprintf(buf + at, cap - at, "%s%s", u ? ", " : name, echi_stack_kernel(stack, u));
+    for (int u = 0; u < units && at < cap; u++)
+        at += (size_t)snprintf(buf + at, cap - at, "%s%s", u ? ", " : name, echi_stack_kernel(stack, u));
     return at;
 }
 
@@ -268,7 +269,8 @@ static void tell_stack(const struct echi_exec *x, const char *name, int base, co
     const size_t in = echi_stack_border_in(stack), out = echi_stack_border_out(stack);
     const size_t border = (base > 0 ? 2 : 1) * in + (base + end < x->job->model->n_layers ? 2 : 0) * out;
     snprintf(line, sizeof line,
-             "kernels: %s: %.1f MiB of activations and scratch; of a sample %.1f KiB change their layout at the border, %.1f KiB inside", name, (double)echi_stack_bytes(stack) / 1048576, kib(border), kib(inside));
+             "kernels: %s: %.1f MiB of activations and scratch; of a sample %.1f KiB change their layout at the border, %.1f KiB inside",
+             name, (double)echi_stack_bytes(stack) / 1048576, kib(border), kib(inside));
     tell(self, line);
 }
 
@@ -299,9 +301,10 @@ static ech_status report_gradients(struct echi_exec *x, const struct echi_task *
     return ECH_OK;
 }
 
-/* Training samples as their epoch has them. Data sets give floats. They come to the end of the room for `rows`, which is the same place where echi_real is float. */
-ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch, const uint32_t *index, int n, echi_real *rows, uint16_t *labels,
-                          struct ech_error *err) {
+/* Training samples as their epoch has them. Data sets give floats. They come to the end of the room for `rows`, which is the same place
+ * where echi_real is float. */
+ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch, const uint32_t *index, int n, echi_real *rows,
+                          uint16_t *labels, struct ech_error *err) {
     const size_t count = (size_t)n * echi_shape_size(job->data->shape);
     float *given = (float *)(void *)(rows + count) - count;
     const struct echi_augment augment = {job->seed, epoch};
@@ -472,24 +475,28 @@ static struct echi_step step_of(const struct echi_exec *x, const struct echi_tas
     return (struct echi_step){.rule = ECHI_RULE_ADAM, .lr = (echi_real)(f * lr / weights.first), .per_f = (echi_real)(1 / f),
                               .l2 = decoupled ? 0 : (echi_real)p->decay, .shrink = decoupled ? (echi_real)(f * lr * p->decay) : 0,
                               .keep1 = (echi_real)push.keep1, .gain1 = (echi_real)push.gain1, .keep2 = (echi_real)push.keep2,
-                              .gain2 = (echi_real)push.gain2, .whole2 = (echi_real)(1 / weights.second), .epsilon = (echi_real)p->adam.epsilon};
+                              .gain2 = (echi_real)push.gain2, .whole2 = (echi_real)(1 / weights.second),
+                              .epsilon = (echi_real)p->adam.epsilon};
 }
 
 /* One step of the parameters [at, at + count): w, or with a state_out the state and then w from all states. `m`: their owner's memory, of a
  * range that begins at `first`. */
-static ech_status descend(struct echi_exec *x, const struct echi_task *task, struct echi_buffer *memory, const struct echi_memory *m, size_t first,
-                          const struct echi_buffer *grads, size_t at, size_t count, const struct echi_step *how, struct ech_error *err) {
+static ech_status descend(struct echi_exec *x, const struct echi_task *task, struct echi_buffer *memory, const struct echi_memory *m,
+                          size_t first, const struct echi_buffer *grads, size_t at, size_t count, const struct echi_step *how,
+                          struct ech_error *err) {
     const struct echi_moments v = {memory, m->first + (at - first), m->second + (at - first)};
     if (count == 0) return ECH_OK;
     if (task->state_out.kind == ECHI_SLOT_NONE)
         return echi_apply(x->device, slot(x, task->weights), slot(x, task->weights_out), &v, grads, at, count, how, err);
-    return echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), &v, grads, at, count, how, err);
+    return echi_apply_state(x->device, slot(x, task->weights), slot(x, task->state), slot(x, task->state_out), &v, grads, at, count, how,
+                            err);
 }
 
 ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head,
                            struct ech_error *err) {
     const struct echi_plan *p = &x->setup->plan;
-    const bool own = task->kind == ECHI_TASK_LOCAL_APPLY, outer = task->kind == ECHI_TASK_APPLY && echi_policy_of((enum echi_sync)p->sync)->local;
+    const bool own = task->kind == ECHI_TASK_LOCAL_APPLY;
+    const bool outer = task->kind == ECHI_TASK_APPLY && echi_policy_of((enum echi_sync)p->sync)->local;
     struct echi_buffer *memory = own ? slot(x, task->state) : x->slot[of_head ? ECHI_SLOT_HEAD_MOMENTUM : ECHI_SLOT_OWNER_MOMENTUM][0];
     struct echi_memory m;
     echi_job_memory(x->job, p, own ? p->optimizer : echi_plan_owner_optimizer(p), of_head, &m);

@@ -75,7 +75,8 @@ ech_status echi_exec_push(struct echi_exec *x, const struct echi_task *task, int
     return ECH_OK;
 }
 
-ech_status echi_codec_read_push(struct echi_exec *x, struct echi_slot from, struct echi_buffer *to, enum echi_decode how, struct ech_error *err) {
+ech_status echi_codec_read_push(struct echi_exec *x, struct echi_slot from, struct echi_buffer *to, enum echi_decode how,
+                                struct ech_error *err) {
     for (int i = 0; i < x->setup->cut; i++) {
         const struct echi_param_layer *l = &x->job->layer[i];
         const struct echi_msg m = {.layer = (uint16_t)i};
@@ -91,7 +92,8 @@ ech_status echi_codec_encode(struct echi_exec *x, const struct echi_task *task, 
     echi_job_range(x->job, &x->setup->plan, false, &at, &count);
     const struct echi_topk how = {.ratio = task->ratio, .sample = task->sample, .seed = x->job->seed, .turn = task->number,
         .part = task->state.kind == ECHI_SLOT_OWNER_KNOWN ? PART_WEIGHTS + task->state.index : PART_STATE};
-    return echi_code_state(x->device, slot(x, task->state), slot(x, task->weights), at, count, &how, x->state_room, slot(x, task->coded), 0, err);
+    return echi_code_state(x->device, slot(x, task->state), slot(x, task->weights), at, count, &how, x->state_room, slot(x, task->coded), 0,
+                           err);
 }
 
 ech_status echi_codec_decode(struct echi_exec *x, const struct echi_task *task, struct ech_error *err) {

@@ -77,7 +77,8 @@ static ech_status step(struct echi_exec *x, const struct echi_task *task, struct
         double loss = 0;
         int correct = 0;
         ECHI_TRY(forward(x, task, stack, g, err));
-        ECHI_TRY(echi_stack_loss(stack, x->samples.labels + g * ECHI_GRANULE, (echi_real)1 / (echi_real)task->divisor, &loss, &correct, err));
+        ECHI_TRY(echi_stack_loss(stack, x->samples.labels + g * ECHI_GRANULE, (echi_real)1 / (echi_real)task->divisor, &loss, &correct,
+                                 err));
         result->loss[0] += whole_loss(loss);
         result->correct[0] += (uint32_t)correct;
         ECHI_TRY(backward(x, task, stack, g, result, err));
@@ -109,7 +110,8 @@ static ech_status trunk_backward(struct echi_exec *x, const struct echi_task *ta
 
 /* One granule of a worker's rows; its gradient is added to the head's sums, or sets them. */
 static ech_status head_granule(struct echi_exec *x, const struct echi_task *task, const echi_real *rows, echi_real *rows_grad,
-                               const uint16_t *labels, const struct echi_row *who, int n, bool add, double *loss, int *correct, struct ech_error *err) {
+                               const uint16_t *labels, const struct echi_row *who, int n, bool add, double *loss, int *correct,
+                               struct ech_error *err) {
     const struct echi_buffer *weights = slot(x, task->weights);
     struct echi_buffer *grads = slot(x, task->grads);
     const int units = echi_stack_units(x->head);
@@ -138,8 +140,9 @@ static ech_status head(struct echi_exec *x, const struct echi_task *task, struct
         for (uint32_t g = 0; g < granules_of(n); g++, add = true) {
             double loss = 0;
             int correct = 0;
-            ECHI_TRY(head_granule(x, task, rows + g * ECHI_GRANULE * width, rows_grad + g * ECHI_GRANULE * width, x->head_labels + g * ECHI_GRANULE,
-                                  x->head_who + g * ECHI_GRANULE, samples_in(n, g), add, &loss, &correct, err));
+            ECHI_TRY(head_granule(x, task, rows + g * ECHI_GRANULE * width, rows_grad + g * ECHI_GRANULE * width,
+                                  x->head_labels + g * ECHI_GRANULE, x->head_who + g * ECHI_GRANULE, samples_in(n, g), add, &loss, &correct,
+                                  err));
             result->loss[i] += whole_loss(loss);
             result->correct[i] += (uint32_t)correct;
         }

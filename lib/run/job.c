@@ -45,8 +45,9 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
     job->shuffle = !config->no_shuffle;
     for (int i = 0; i < model->n_layers; i++) job->draws = job->draws || model->layers[i].op == ECHI_OP_DROPOUT;
     if (strcmp(config->augment, "crop-flip") == 0 && data->augmenting == ECHI_AUGMENT_CANNOT)
-        return echi_fail(err, ECH_E_ARGUMENT, "run.setup", "option augment is crop-flip, but the samples of %s come from a function of the program's: "
-                         "augment them there, and leave the option out", data->name);
+        return echi_fail(err, ECH_E_ARGUMENT, "run.setup",
+                         "option augment is crop-flip, but the samples of %s come from a function of the program's: augment them there, "
+                         "and leave the option out", data->name);
     job->augment = strcmp(config->augment, "crop-flip") == 0 ||
                    (strcmp(config->augment, "auto") == 0 && data->augmenting == ECHI_AUGMENT_USUAL);
     ECHI_TRY(check_norms(config, job, err));

@@ -34,7 +34,9 @@ struct echi_lane {
     void *call_self;
 };
 
-void echi_slowness_begin(struct echi_slowness *s, double factor) { *s = (struct echi_slowness){.factor = factor, .cpu_mark = echi_thread_cpu()}; }
+void echi_slowness_begin(struct echi_slowness *s, double factor) {
+    *s = (struct echi_slowness){.factor = factor, .cpu_mark = echi_thread_cpu()};
+}
 
 void echi_slowness_pay(struct echi_slowness *s) {
     if (s->factor <= 1) return;

@@ -104,8 +104,8 @@ ech_status echi_lines_unknown(const struct echi_lines *l, const char *what, cons
     for (size_t i = 0; i < count; i++) echi_print(&p, "%s%s", i ? ", " : "", known[i]);
     echi_printable(shown, sizeof shown, word, strlen(word));
     if (nearest)
-        return echi_fail(l->err, ECH_E_FORMAT, l->operation, "%s:%d: '%s' is no %s: did you mean '%s'? (known: %s)", l->path, l->line, shown,
-                         what, nearest, list);
+        return echi_fail(l->err, ECH_E_FORMAT, l->operation, "%s:%d: '%s' is no %s: did you mean '%s'? (known: %s)", l->path, l->line,
+                         shown, what, nearest, list);
     return echi_fail(l->err, ECH_E_FORMAT, l->operation, "%s:%d: '%s' is no %s: use one of %s", l->path, l->line, shown, what, list);
 }
 

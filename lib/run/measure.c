@@ -69,7 +69,8 @@ static ech_status read_samples(struct bench *b, int n, bool look, struct ech_err
 }
 
 /* Processor time of what a device's threads share: the caller's, who takes part in all of it; but never less than its part of all threads'
- * time, because where it had lost its processor the others did its work. Another processor's time is what passes while the caller waits for it. */
+ * time, because where it had lost its processor the others did its work. Another processor's time is what passes while the caller
+ * waits for it. */
 struct spent { int64_t own, others; };
 static struct spent spent_by(const struct echi_device *device) {
     const bool host = echi_device_describe(device)->host_memory;
@@ -109,7 +110,8 @@ struct timing {
     double wall[SWEEPS], exchange, ratio[VARIES_MOST];
 };
 
-static ech_status time_size(struct bench *b, int sweep, int size, bool head, struct echi_slowness *slowness, struct timing *t, struct ech_error *err) {
+static ech_status time_size(struct bench *b, int sweep, int size, bool head, struct echi_slowness *slowness, struct timing *t,
+                            struct ech_error *err) {
     double sum = 0;
     if (sweep == 0) {
         ECHI_TRY(one_step(b, (int)sizes[size], head, err));   /* warms caches and pages */
@@ -189,7 +191,9 @@ static ech_status bench_stacks(struct bench *b, const struct echi_job *job, stru
     const bool cut = job->cut > 0;
     *b = (struct bench){.job = job, .device = device};
     ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers, cut ? job->cut : job->model->n_layers, most, &b->trunk, err));
-    if (cut) ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers + job->cut, job->model->n_layers - job->cut, most, &b->head, err));
+    if (cut)
+        ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers + job->cut, job->model->n_layers - job->cut, most, &b->head,
+                                   err));
     return ECH_OK;
 }
 
@@ -203,10 +207,12 @@ static ech_status bench_fill(struct bench *b, int most, struct ech_error *err) {
     b->labels = calloc((size_t)most, sizeof *b->labels);
     b->index = calloc((size_t)most, sizeof *b->index);
     b->who = calloc((size_t)most, sizeof *b->who);
-    b->other_bytes = job->n_params > MOST_BETWEEN / (BETWEEN * sizeof(echi_real)) ? MOST_BETWEEN : job->n_params * BETWEEN * sizeof(echi_real);
+    b->other_bytes = job->n_params > MOST_BETWEEN / (BETWEEN * sizeof(echi_real)) ? MOST_BETWEEN
+                                                                                  : job->n_params * BETWEEN * sizeof(echi_real);
     b->other = malloc(b->other_bytes);
     if (!b->rows || !b->cut_rows || !b->labels || !b->index || !b->who || !b->other)
-        return echi_fail(err, ECH_E_MEMORY, "run.measure", "no memory for %zu bytes of samples and activations of a step of %d samples; use fewer a step",
+        return echi_fail(err, ECH_E_MEMORY, "run.measure",
+                         "no memory for %zu bytes of samples and activations of a step of %d samples; use fewer a step",
                          (size_t)most * (echi_shape_size(job->model->input) + job->cut_width) * sizeof(echi_real), most);
     echi_model_init(job->model, 1, echi_buffer_host(b->params));
     for (size_t i = 0; i < (size_t)most * job->cut_width; i++) b->cut_rows[i] = (echi_real)(i % 13) / 10;
@@ -226,7 +232,8 @@ static void bench_close(struct bench *b) {
     free(b->other);
 }
 
-ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err) {
+ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out,
+                        struct ech_error *err) {
     const bool cut = job->cut > 0;
     struct bench b;
     struct timing timing = {0};
@@ -323,8 +330,8 @@ static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_err
     return ECH_OK;
 }
 
-ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *device, const struct echi_times *times, struct echi_profile *out,
-                              struct ech_error *err) {
+ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *device, const struct echi_times *times,
+                              struct echi_profile *out, struct ech_error *err) {
     struct bench b;
     struct costs c = {.b = &b, .n = 1};
     double least[COSTS] = {0};

@@ -181,13 +181,14 @@ static void end_recording(struct echi_node *n) {
 
 static ech_status open_wire(struct echi_node *n) {
     const struct ech_config *c = n->c->config;
-    struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"augment", ""}, {"arithmetic", ""}};
+    struct echi_net_fingerprint print[] = {{"version", ECH_VERSION}, {"model", ""}, {"data", ""}, {"order", ""}, {"augment", ""},
+                                           {"arithmetic", ""}};
     echi_job_words(n->job, print[1].value, print[2].value);
     echi_job_order(n->job, print[3].value);
     echi_job_augment(n->job, print[4].value);
     if (c->deterministic) snprintf(print[5].value, sizeof print[5].value, "--deterministic, %zu bits", 8 * sizeof(echi_real));
-    else snprintf(print[5].value, sizeof print[5].value, "as fast as each node can, --winograd %d, --precision %s, %zu bits", c->winograd, c->precision,
-                  8 * sizeof(echi_real));
+    else snprintf(print[5].value, sizeof print[5].value, "as fast as each node can, --winograd %d, --precision %s, %zu bits", c->winograd,
+                  c->precision, 8 * sizeof(echi_real));
     echi_wire_kinds(n->job, n->world, n->kinds);
     struct echi_net_config net;
     ECHI_TRY(echi_wire_options(c, &net, n->err));
@@ -218,10 +219,12 @@ ech_status echi_node_exec(const struct ech_config *c, const struct echi_job *job
     const struct echi_device_info *info = echi_device_describe(echi_exec_device(*out));
     if (info->host_memory || (!c->sync_norm && c->slow <= 1)) return ECH_OK;
     const ech_status status =
-        c->sync_norm ? echi_fail(err, ECH_E_UNSUPPORTED, "run.exec", "--sync-norm is for the device cpu, and this node has %s (%s): give --device cpu, or "
-                                 "leave it out", info->backend, info->name)
-                     : echi_fail(err, ECH_E_UNSUPPORTED, "run.exec", "--slow goes by the time that the processor computes, and this node computes on %s "
-                                 "(%s): leave it out, or give --device cpu", info->backend, info->name);
+        c->sync_norm ? echi_fail(err, ECH_E_UNSUPPORTED, "run.exec",
+                                 "--sync-norm is for the device cpu, and this node has %s (%s): give --device cpu, or leave it out",
+                                 info->backend, info->name)
+                     : echi_fail(err, ECH_E_UNSUPPORTED, "run.exec",
+                                 "--slow goes by the time that the processor computes, and this node computes on %s (%s): leave it out, "
+                                 "or give --device cpu", info->backend, info->name);
     echi_exec_destroy(*out);
     *out = NULL;
     return status;

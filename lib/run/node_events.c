@@ -54,9 +54,10 @@ static ech_status new_role(void *out, size_t size, struct ech_error *err) {
 static void log_ratios(struct echi_node *n) {
     const struct echi_plan *p = &n->setup.plan;
     for (int g = 0; g < p->n_groups; g++)
-        echi_node_log(n, ECH_LOG_INFO, "plan: codec topk:%s: group %d pushes %.3g of a gradient at first, %.3g from the sixth epoch on; %.3g of weights go back",
-                      echi_ratios_name((enum echi_ratios)p->ratios), g, echi_push_ratio(p, g, 0) * 1e-6, echi_push_ratio(p, g, 5) * 1e-6,
-                      p->state_ratio * 1e-6);
+        echi_node_log(n, ECH_LOG_INFO,
+                      "plan: codec topk:%s: group %d pushes %.3g of a gradient at first, %.3g from the sixth epoch on; "
+                      "%.3g of weights go back", echi_ratios_name((enum echi_ratios)p->ratios), g, echi_push_ratio(p, g, 0) * 1e-6,
+                      echi_push_ratio(p, g, 5) * 1e-6, p->state_ratio * 1e-6);
 }
 
 /* The plan, in words, on every node. */
@@ -64,7 +65,8 @@ static void log_plan(struct echi_node *n) {
     const struct echi_plan *p = &n->setup.plan;
     if (n->world == 1) return;
     if (p->reserve)
-        echi_node_log(n, ECH_LOG_INFO, "plan: rank %d keeps a place for a group of its own for who falls behind", p->owner_of[p->n_groups - 1]);
+        echi_node_log(n, ECH_LOG_INFO, "plan: rank %d keeps a place for a group of its own for who falls behind",
+                      p->owner_of[p->n_groups - 1]);
     for (int g = 0; g < p->n_groups - p->reserve; g++) {
         char list[400] = "";
         size_t at = 0;
@@ -82,7 +84,8 @@ static void log_plan(struct echi_node *n) {
     for (int r = 0; r < p->world; r++) at_once += p->n[r] * p->strands;
     if (!echi_policy_of((enum echi_sync)p->sync)->rounds && at_once > 4 * (uint64_t)p->round)
         echi_node_log(n, ECH_LOG_WARN,
-                      "plan: %llu samples are on their way at once, more than 4 B (%u): expect staleness to hurt; lower --samples-per-step or raise --batch",
+                      "plan: %llu samples are on their way at once, more than 4 B (%u): expect staleness to hurt; lower --samples-per-step "
+                      "or raise --batch",
                   (unsigned long long)at_once, 4 * p->round);
 }
 
@@ -148,7 +151,8 @@ static void on_plan(struct echi_node *n, const uint8_t *body, size_t len) {
         echi_node_log(n, ECH_LOG_WARN, "the checkpoint was made %s sync local, whose momentum is of another kind: momentum starts at zero",
                       from->local ? "with" : "without");
     else if (from && !echi_checkpoint_carries(from, &plan))
-        echi_node_log(n, ECH_LOG_WARN, "the checkpoint was made with optimizer %s, this run has %s, which remembers gradients in another way: "
+        echi_node_log(n, ECH_LOG_WARN,
+                      "the checkpoint was made with optimizer %s, this run has %s, which remembers gradients in another way: "
                       "its memory starts at zero", from->optimizer, echi_optimizer_name(plan.optimizer));
     n->standing = true;
     echi_lane_call(n->lane, make_slots, n);

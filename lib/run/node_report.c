@@ -16,7 +16,8 @@ void echi_progress_make(struct echi_coordinator *c, const struct echi_job *job, 
         .staleness = c->stale_count ? c->stale_sum / (double)c->stale_count : shown->staleness};
     const double seconds = (double)passed * 1e-9;
     /* A lost owner's last pushes are taken back: then there are fewer than before. */
-    p.images_per_second = seconds > 0.05 && c->applied >= shown->samples ? (double)(c->applied - shown->samples) / seconds : shown->images_per_second;
+    const bool countable = seconds > 0.05 && c->applied >= shown->samples;
+    p.images_per_second = countable ? (double)(c->applied - shown->samples) / seconds : shown->images_per_second;
     c->loss_sum = c->stale_sum = 0;
     c->loss_samples = c->stale_count = 0;
     *shown = p;

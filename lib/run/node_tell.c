@@ -190,7 +190,9 @@ static void tell_owner(struct echi_node *n, struct echi_print *l) {
     }
     before = "; states not acknowledged:";
     for (int g = 0; g < p->n_groups; g++) {
-        if (g == o->group || !echi_plan_group_lives(p, g) || (g == echi_plan_reserve(p) && o->reserve == ECHI_RESERVE_SLEEPS) || o->peer[g].acked == o->state_version) continue;
+        if (g == o->group || !echi_plan_group_lives(p, g) || (g == echi_plan_reserve(p) && o->reserve == ECHI_RESERVE_SLEEPS) ||
+            o->peer[g].acked == o->state_version)
+            continue;
         echi_print(l, "%s rank %d has version %llu of %llu", before, p->owner_of[g], (unsigned long long)o->peer[g].acked,
                    (unsigned long long)o->state_version);
         before = ",";
@@ -222,7 +224,8 @@ static void tell_head(struct echi_node *n, struct echi_print *l) {
 static void tell_lane(struct echi_node *n, struct echi_print *l, int64_t now) {
     static const char *const name[ECHI_TASKS] = {
         [ECHI_TASK_HEAD] = "the head", [ECHI_TASK_HEAD_APPLY] = "the head's update", [ECHI_TASK_ADD] = "the sum of a round",
-        [ECHI_TASK_APPLY] = "an update", [ECHI_TASK_REFRESH] = "weights from states", [ECHI_TASK_STATE] = "a state from weights", [ECHI_TASK_BACKWARD] = "a trunk backward",
+        [ECHI_TASK_APPLY] = "an update", [ECHI_TASK_REFRESH] = "weights from states", [ECHI_TASK_STATE] = "a state from weights",
+        [ECHI_TASK_BACKWARD] = "a trunk backward",
         [ECHI_TASK_STEP] = "a whole step", [ECHI_TASK_FORWARD] = "a trunk forward", [ECHI_TASK_EVAL] = "the accuracy"};
     struct echi_lane_view v;
     echi_lane_look(n->lane, &v);

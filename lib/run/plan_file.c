@@ -45,12 +45,14 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
     struct echi_point point;
     echi_point_begin(&point);
 #define PRINT(...) at += snprintf(at, (size_t)(end - at), __VA_ARGS__)
-    PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\nstrands %d\ndeterministic %d\nsync_norm %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\ndamping %.17g\n",
-          echi_policy_of((enum echi_sync)p->sync)->name, p->world, p->round, p->staleness, p->rounds_apart, p->strands, p->deterministic, p->sync_norm,
-          p->lr, p->momentum, p->decay, p->damping);
+    PRINT("# Plan of an Echelon run; give it back with --plan.\nsync %s\nworld %d\nround %u\nstaleness %u\nrounds_apart %u\n"
+          "strands %d\ndeterministic %d\nsync_norm %d\nlr %.17g\nmomentum %.17g\ndecay %.17g\ndamping %.17g\n",
+          echi_policy_of((enum echi_sync)p->sync)->name, p->world, p->round, p->staleness, p->rounds_apart, p->strands, p->deterministic,
+          p->sync_norm, p->lr, p->momentum, p->decay, p->damping);
     PRINT("optimizer %s\nschedule %s\nwarmup %.17g\n", echi_optimizer_name(p->optimizer), echi_schedule_name(p->schedule.kind),
           p->schedule.warmup);
-    if (echi_optimizer_adam(p->optimizer)) PRINT("beta1 %.17g\nbeta2 %.17g\nepsilon %.17g\n", p->adam.beta1, p->adam.beta2, p->adam.epsilon);
+    if (echi_optimizer_adam(p->optimizer))
+        PRINT("beta1 %.17g\nbeta2 %.17g\nepsilon %.17g\n", p->adam.beta1, p->adam.beta2, p->adam.epsilon);
     for (int i = 0; i < p->schedule.steps; i++) PRINT("%s%.17g", i ? "," : "lr_steps ", p->schedule.step[i]);
     if (p->schedule.kind == ECHI_SCHEDULE_STEP) PRINT("\nlr_factor %.17g\n", p->schedule.factor);
     if (p->schedule.kind == ECHI_SCHEDULE_COSINE) PRINT("lr_epochs %.17g\n", p->schedule.epochs);
@@ -78,7 +80,14 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
     return status;
 }
 
-struct reader { const char *path; int line; unsigned said; char *rest; struct ech_error *err; uint16_t reserve; };   /* said: keys, by bit */
+struct reader {
+    const char *path;
+    int line;
+    unsigned said;   /* keys, by bit */
+    char *rest;
+    struct ech_error *err;
+    uint16_t reserve;
+};
 
 static ech_status refuse(const struct reader *r, const char *what, const char *word) {
     return echi_fail(r->err, ECH_E_FORMAT, "plan.load", "%s:%d: %s, found '%.40s'", r->path, r->line, what, word ? word : "end of line");
@@ -134,7 +143,8 @@ static ech_status read_group(struct reader *r, struct echi_plan *p) {
         ECHI_TRY(whole(r, word, 0, ECHI_WORLD_MAX - 1, "a worker's rank is a number from 0 to 1023", &rank));
         ECHI_TRY(whole(r, colon + 1, 1, 1u << 20, "a worker's samples are a number from 1 to 1048576", &n));
         more = 0;
-        if (what == 'x') ECHI_TRY(whole(r, behind + 1, 1, ECHI_INNER_MAX, "a worker's steps in a round are a number from 1 to 10000", &more));
+        if (what == 'x')
+            ECHI_TRY(whole(r, behind + 1, 1, ECHI_INNER_MAX, "a worker's steps in a round are a number from 1 to 10000", &more));
         if (what == '/') ECHI_TRY(whole(r, behind + 1, 1, 1u << 24, "a worker's divisor is a number from 1 to 16777216", &more));
         if (p->group_of[rank] != ECHI_NONE) return refuse(r, "this rank is in a group already", word);
         p->group_of[rank] = (uint8_t)g;
@@ -202,7 +212,8 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     if (strcmp(key, "lr") == 0) return real(r, word, "lr needs a number", &p->lr);
     if (strcmp(key, "momentum") == 0) return real(r, word, "momentum needs a number", &p->momentum);
     if (strcmp(key, "decay") == 0) return real(r, word, "decay needs a number", &p->decay);
-    if (strcmp(key, "optimizer") == 0) return word_of(r, word, echi_optimizer_name, "optimizer is one of sgd, nesterov, adam, adamw", &p->optimizer);
+    if (strcmp(key, "optimizer") == 0)
+        return word_of(r, word, echi_optimizer_name, "optimizer is one of sgd, nesterov, adam, adamw", &p->optimizer);
     if (strcmp(key, "beta1") == 0) return real(r, word, "beta1 needs a number", &p->adam.beta1);
     if (strcmp(key, "beta2") == 0) return real(r, word, "beta2 needs a number", &p->adam.beta2);
     if (strcmp(key, "epsilon") == 0) return real(r, word, "epsilon needs a number", &p->adam.epsilon);
@@ -241,8 +252,9 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
         ECHI_TRY(whole(r, word, 1, ECHI_RATIO_ONE, "a ratio is a number of millionths from 1 to 1000000", &v));
         p->state_ratio = (uint32_t)v;
     } else {
-        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, sync_norm, lr, momentum, decay, damping, optimizer, beta1, beta2, epsilon, schedule, warmup, lr_steps, lr_factor, lr_epochs, outer_lr, outer_momentum, drop_older, head, group, reserve, codec, state_ratio or base",
-                      key);
+        return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, sync_norm, lr, momentum, decay, "
+                      "damping, optimizer, beta1, beta2, epsilon, schedule, warmup, lr_steps, lr_factor, lr_epochs, outer_lr, "
+                      "outer_momentum, drop_older, head, group, reserve, codec, state_ratio or base", key);
     }
     return ECH_OK;
 }
@@ -283,11 +295,17 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
     for (int g = p->codec == ECHI_CODEC_DENSE ? 0 : p->n_groups; g < ECHI_GROUPS_MAX; g++) beyond = beyond || p->base[g] != 0;
     if (status == ECH_OK && !echi_schedule_valid(&p->schedule))
         status = echi_fail(err, ECH_E_FORMAT, "plan.load",
-                           "%s has no whole schedule: schedule step needs lr_steps, ascending and above 0, and lr_factor, above 0 and at most 1; "
-                           "lr_epochs belongs to schedule cosine; leave out what belongs to another one", path);
+                           "%s has no whole schedule: schedule step needs lr_steps, ascending and above 0, and lr_factor, "
+                           "above 0 and at most 1; lr_epochs belongs to schedule cosine; leave out what belongs to another one", path);
     if (status == ECH_OK && (beyond || !echi_plan_valid(p)))
         status = echi_fail(err, ECH_E_FORMAT, "plan.load",
-                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, a reserve an owner that keeps no group, ranks below world, a head that exists, a round; momentum, or with adam and adamw beta1, beta2 and epsilon; under bsp one group whose samples sum to the round; no damping under bsp; if deterministic, bsp and samples that 4 divides; sync_norm under bsp only, and not with deterministic; under local no head, and for each worker its steps in a round, as in 1:32x16; drop_older and divisors under asp only, without a head; with topk a state_ratio and the base of each group, and neither deterministic, local nor drop_older", path);
+                           "%s is not a whole plan: every group needs an owner of its own and at least one worker, "
+                           "a reserve an owner that keeps no group, ranks below world, a head that exists, a round; momentum, "
+                           "or with adam and adamw beta1, beta2 and epsilon; under bsp one group whose samples sum to the round; "
+                           "no damping under bsp; if deterministic, bsp and samples that 4 divides; sync_norm under bsp only, "
+                           "and not with deterministic; under local no head, and for each worker its steps in a round, as in 1:32x16; "
+                           "drop_older and divisors under asp only, without a head; with topk a state_ratio and the base of each group, "
+                           "and neither deterministic, local nor drop_older", path);
     free(text);
     return status;
 }

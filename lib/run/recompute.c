@@ -174,7 +174,8 @@ static ech_status stand(struct run *x, struct node *n) {
     echi_job_setup(x->job, &s->setup.plan, rank, &own);
     if (own.norms != s->setup.norms || memcmp(own.norm, s->setup.norm, (size_t)own.norms) != 0)
         return echi_fail(x->err, ECH_E_MISMATCH, "replay.compute",
-                         "the recorded run exchanged the sums of %d batch-norms, this model has %d in their places", s->setup.norms, own.norms);
+                         "the recorded run exchanged the sums of %d batch-norms, this model has %d in their places", s->setup.norms,
+                         own.norms);
     n->setup = s->setup;
     if (!first) return ECH_OK;
     if (s->setup.n_layers != x->job->n_layers || (s->setup.plan.separated && x->job->cut == 0))

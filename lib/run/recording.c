@@ -197,8 +197,8 @@ ech_status echi_recording_open(const uint8_t *bytes, size_t len, const char *nam
     const uint32_t format = echi_load32(bytes + MAGIC_LEN);
     if (format != ECHI_RECORDING_FORMAT)
         return echi_fail(err, ECH_E_MISMATCH, "replay.read",
-                         "'%s' is a recording of format %u, but this echelon (%s) reads format %u: replay it with the version that wrote it",
-                         name, format, ECH_VERSION, ECHI_RECORDING_FORMAT);
+                         "'%s' is a recording of format %u, but this echelon (%s) reads format %u: replay it with the version "
+                         "that wrote it", name, format, ECH_VERSION, ECHI_RECORDING_FORMAT);
     echi_recording_rewind(out);
     int kind;
     const uint8_t *body;

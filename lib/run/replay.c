@@ -72,8 +72,8 @@ static struct owed owed_task(const struct echi_task *t) {
     return o;
 }
 static struct owed owed_slot(int what, int role, int peer, int kind, struct echi_slot slot) {
-    return (struct owed){.what = (uint8_t)what, .role = (uint8_t)role, .peer = (uint16_t)peer, .kind = (uint8_t)kind, .slot_kind = slot.kind,
-        .slot_index = slot.index};
+    return (struct owed){.what = (uint8_t)what, .role = (uint8_t)role, .peer = (uint16_t)peer, .kind = (uint8_t)kind,
+                         .slot_kind = slot.kind, .slot_index = slot.index};
 }
 
 static bool owe(struct stage *s, struct owed o, int times) {
@@ -173,7 +173,8 @@ static const char *unasked(struct stage *s, const struct echi_traced *t) {
     case ECHI_EVENT_LOST:
     case ECHI_EVENT_STOP: break;
     case ECHI_EVENT_MOVED:
-        return t->role == ECHI_ROLE_COORDINATOR || e->msg->kind != ECHI_KIND_REGROUP || !echi_plan_may_move(&s->setup.plan, e->from, e->msg->group)
+        return t->role == ECHI_ROLE_COORDINATOR || e->msg->kind != ECHI_KIND_REGROUP ||
+                       !echi_plan_may_move(&s->setup.plan, e->from, e->msg->group)
                    ? "no worker can move so" : NULL;
     }
     return NULL;

@@ -103,7 +103,8 @@ static ech_status comparable(const struct files *f, const struct ech_replay_opti
     const struct echi_about *first = &f->recording[0].about;
     if (first->session)
         return echi_fail(err, ECH_E_UNSUPPORTED, "replay",
-                         "this is the recording of a session, whose arithmetic is the program's own: only its roles can be replayed (--roles)");
+                         "this is the recording of a session, whose arithmetic is the program's own: "
+                         "only its roles can be replayed (--roles)");
     if (first->goal.resumed)
         return echi_fail(err, ECH_E_UNSUPPORTED, "replay",
                          "this run went on from a checkpoint, which the recording does not hold: only its roles can be replayed (--roles)");
@@ -177,8 +178,8 @@ static ech_status replay_arithmetic(struct files *f, const struct ech_replay_opt
     echi_sha256_hex(hash, report->weights);
     if (end->has_weights && memcmp(hash, end->weights, sizeof hash) != 0)
         return echi_fail(err, ECH_E_MISMATCH, "replay",
-                         "the trained weights are not those of the run (%.16s...), though every loss is: the recording misses something that counts",
-                         report->weights);
+                         "the trained weights are not those of the run (%.16s...), though every loss is: "
+                         "the recording misses something that counts", report->weights);
     return ECH_OK;
 }
 

@@ -220,20 +220,28 @@ static ech_status meet(struct ech_session *s, struct ech_error *err) {
 }
 
 ech_status ech_session_open(const struct ech_param *params, int n_params, uint32_t train_samples, const struct ech_config *config,
-                            int (*measure)(void *user, const uint32_t *index, int n), void *user, ech_session **out_session, struct ech_error *err) {
+                            int (*measure)(void *user, const uint32_t *index, int n), void *user, ech_session **out_session,
+                            struct ech_error *err) {
     if (!params || n_params < 1 || n_params > ECHI_LAYERS_MAX || train_samples < 1 || !config || !out_session)
-        return echi_fail(err, ECH_E_ARGUMENT, "session.open", "ech_session_open needs 1 to %d arrays, at least one sample and a config", ECHI_LAYERS_MAX);
+        return echi_fail(err, ECH_E_ARGUMENT, "session.open", "ech_session_open needs 1 to %d arrays, at least one sample and a config",
+                         ECHI_LAYERS_MAX);
     ECHI_TRY(ech_config_check(config, err));
-    if (config->target_accuracy > 0 || config->separate > 0 || config->init[0] || config->save[0] || config->checkpoint[0] || config->profile_out[0])
-        return echi_fail(err, ECH_E_ARGUMENT, "session.open", "in a session looks, files and the head are the caller's: leave target-accuracy, separate, init, save, checkpoint and profile-out alone");
+    if (config->target_accuracy > 0 || config->separate > 0 || config->init[0] || config->save[0] || config->checkpoint[0] ||
+        config->profile_out[0])
+        return echi_fail(err, ECH_E_ARGUMENT, "session.open",
+                         "in a session looks, files and the head are the caller's: leave target-accuracy, separate, init, save, "
+                         "checkpoint and profile-out alone");
     if (config->deterministic)
-        return echi_fail(err, ECH_E_ARGUMENT, "session.open", "deterministic orders the arithmetic of Echelon's own layers, and in a session it is the caller's: leave it out");
+        return echi_fail(err, ECH_E_ARGUMENT, "session.open",
+                         "deterministic orders the arithmetic of Echelon's own layers, and in a session it is the caller's: leave it out");
     if (config->sync_norm)
-        return echi_fail(err, ECH_E_ARGUMENT, "session.open", "sync-norm exchanges statistics of Echelon's own layers, and in a session the "
-                         "layers are the caller's: leave it out");
+        return echi_fail(err, ECH_E_ARGUMENT, "session.open",
+                         "sync-norm exchanges statistics of Echelon's own layers, and in a session the layers are the caller's: "
+                         "leave it out");
     if (strcmp(config->augment, "crop-flip") == 0)
-        return echi_fail(err, ECH_E_ARGUMENT, "session.open", "option augment is crop-flip, but in a session samples are read by the program: "
-                         "augment them there (ech_step says the epoch), and leave the option out");
+        return echi_fail(err, ECH_E_ARGUMENT, "session.open",
+                         "option augment is crop-flip, but in a session samples are read by the program: augment them there (ech_step says "
+                         "the epoch), and leave the option out");
     struct ech_session *s = calloc(1, sizeof *s);
     if (!s) return echi_fail_memory(err, "session.open", "the session");
     ech_status status = echi_mutex_init(&s->mutex, err);
@@ -253,7 +261,8 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
     s->measure_user = user;
     ECHI_TRY_GOTO(fill(s, params, n_params, train_samples, err), failed);
     s->lane = (struct echi_user_lane){s, lane_measure, lane_measured, lane_submit, lane_take, lane_final};
-    s->node = (struct echi_node_config){.config = &s->config, .job = &s->job, .user = &s->lane, .abandoned = &s->abandoned, .params = s->first, .started = node_started, .started_self = s};
+    s->node = (struct echi_node_config){.config = &s->config, .job = &s->job, .user = &s->lane, .abandoned = &s->abandoned,
+                                        .params = s->first, .started = node_started, .started_self = s};
     s->report.world = config->world;
     s->report.head = s->report.lost_peer = s->report.useless = -1;
     s->report.predicted_images_per_second = s->report.predicted_staleness = -1;
@@ -297,7 +306,8 @@ ech_status ech_step_begin(ech_session *s, struct ech_step *out, struct ech_error
     }
     echi_mutex_unlock(&s->mutex);
     if (!task) return status == ECH_E_END ? echi_fail(err, ECH_E_END, "step.begin", "the run is over; the weights are final") : status;
-    if (s->task.lease.n > s->index_room) return echi_fail(err, ECH_E_INTERNAL, "step.begin", "a step of %u samples is larger than a session takes", s->task.lease.n);
+    if (s->task.lease.n > s->index_room)
+        return echi_fail(err, ECH_E_INTERNAL, "step.begin", "a step of %u samples is larger than a session takes", s->task.lease.n);
     echi_job_samples(&s->job, &s->task.lease, s->index);
     memset(s->ready, 0, sizeof s->ready);
     s->in_step = true;
@@ -308,8 +318,11 @@ ech_status ech_step_begin(ech_session *s, struct ech_step *out, struct ech_error
 
 ech_status ech_gradient_ready(ech_session *s, int param, struct ech_error *err) {
     if (!s || !s->in_step) return echi_fail(err, ECH_E_ARGUMENT, "gradient.ready", "no step is in hand: call ech_step_begin first");
-    if (param < 0 || param >= s->job.n_layers) return echi_fail(err, ECH_E_ARGUMENT, "gradient.ready", "array %d is none of 0..%d", param, s->job.n_layers - 1);
-    if (s->ready[param]) return echi_fail(err, ECH_E_ARGUMENT, "gradient.ready", "the gradient of '%s' was already given in this step", s->job.layer[param].name);
+    if (param < 0 || param >= s->job.n_layers)
+        return echi_fail(err, ECH_E_ARGUMENT, "gradient.ready", "array %d is none of 0..%d", param, s->job.n_layers - 1);
+    if (s->ready[param])
+        return echi_fail(err, ECH_E_ARGUMENT, "gradient.ready", "the gradient of '%s' was already given in this step",
+                         s->job.layer[param].name);
     s->ready[param] = true;
     /* Mean over n to sum over n divided by B (design, section 6). */
     const float scale = (float)((double)s->task.lease.n / s->task.divisor);
@@ -333,7 +346,9 @@ ech_status ech_gradient_ready(ech_session *s, int param, struct ech_error *err) 
 ech_status ech_step_end(ech_session *s, double loss, struct ech_error *err) {
     if (!s || !s->in_step) return echi_fail(err, ECH_E_ARGUMENT, "step.end", "no step is in hand: call ech_step_begin first");
     for (int p = 0; p < s->job.n_layers; p++)
-        if (!s->ready[p]) return echi_fail(err, ECH_E_ARGUMENT, "step.end", "the gradient of '%s' was not given: call ech_gradient_ready for each array", s->job.layer[p].name);
+        if (!s->ready[p])
+            return echi_fail(err, ECH_E_ARGUMENT, "step.end",
+                             "the gradient of '%s' was not given: call ech_gradient_ready for each array", s->job.layer[p].name);
     echi_slowness_pay(&s->slowness);
     struct echi_done d;
     memset(&d, 0, sizeof d);
@@ -341,7 +356,9 @@ ech_status ech_step_end(ech_session *s, double loss, struct ech_error *err) {
     d.result.loss[0] = loss * s->task.lease.n;
     hand_over(s, &d);
     s->in_step = false;
-    return isfinite(loss) ? ECH_OK : echi_fail(err, ECH_E_DIVERGED, "step.end", "the loss is not a number any more: lower the learning rate, or look for bad samples");
+    if (isfinite(loss)) return ECH_OK;
+    return echi_fail(err, ECH_E_DIVERGED, "step.end",
+                     "the loss is not a number any more: lower the learning rate, or look for bad samples");
 }
 
 ech_status ech_session_close(ech_session *s, struct ech_report *out_report, struct ech_error *err) {

@@ -12,7 +12,8 @@ static const char *const role_names[ECHI_ROLES] = {
 static const char *const task_names[ECHI_TASKS] = {
     [ECHI_TASK_HEAD] = "head", [ECHI_TASK_HEAD_APPLY] = "head apply", [ECHI_TASK_NORM] = "norm", [ECHI_TASK_ADD] = "add",
     [ECHI_TASK_APPLY] = "apply",
-    [ECHI_TASK_ENCODE] = "encode", [ECHI_TASK_DECODE] = "decode", [ECHI_TASK_REFRESH] = "refresh", [ECHI_TASK_STATE] = "state", [ECHI_TASK_BACKWARD] = "backward", [ECHI_TASK_STEP] = "step", [ECHI_TASK_FORWARD] = "forward",
+    [ECHI_TASK_ENCODE] = "encode", [ECHI_TASK_DECODE] = "decode", [ECHI_TASK_REFRESH] = "refresh", [ECHI_TASK_STATE] = "state",
+    [ECHI_TASK_BACKWARD] = "backward", [ECHI_TASK_STEP] = "step", [ECHI_TASK_FORWARD] = "forward",
     [ECHI_TASK_EVAL] = "look at the test set", [ECHI_TASK_KEEP] = "checkpoint",
     [ECHI_TASK_LOCAL_APPLY] = "own step", [ECHI_TASK_LOCAL_DELTA] = "own change", [ECHI_TASK_LOCAL_JOIN] = "own weights on new ones",
 };
@@ -30,7 +31,8 @@ static const char *const slot_names[ECHI_SLOT_KINDS] = {
     [ECHI_SLOT_OWNER_KNOWN] = "weights known to worker", [ECHI_SLOT_OWNER_CODED] = "coded weights",
     [ECHI_SLOT_OWNER_STATE_KNOWN] = "known state", [ECHI_SLOT_OWNER_STATE_CODED] = "coded state",
     [ECHI_SLOT_OWNER_PEER_CODED] = "coming state of group",
-    [ECHI_SLOT_LOCAL_WEIGHTS] = "worker own weights", [ECHI_SLOT_LOCAL_MOMENTUM] = "worker own momentum", [ECHI_SLOT_LOCAL_DELTA] = "worker change",
+    [ECHI_SLOT_LOCAL_WEIGHTS] = "worker own weights", [ECHI_SLOT_LOCAL_MOMENTUM] = "worker own momentum",
+    [ECHI_SLOT_LOCAL_DELTA] = "worker change",
     [ECHI_SLOT_WORKER_NORM] = "worker norm sums", [ECHI_SLOT_WORKER_NORM_ALL] = "worker norm answer",
     [ECHI_SLOT_OWNER_NORM] = "owner norm sums", [ECHI_SLOT_OWNER_NORM_ALL] = "owner norm answer",
 };

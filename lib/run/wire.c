@@ -60,7 +60,8 @@ void echi_wire_kinds(const struct echi_job *job, int world, struct echi_net_kind
 ech_status echi_wire_options(const struct ech_config *c, struct echi_net_config *out, struct ech_error *err) {
     uint8_t *key = NULL;
     *out = (struct echi_net_config){.rank = c->rank, .world = c->world, .coordinator = c->coordinator[0] ? c->coordinator : NULL,
-                                    .bind = c->bind[0] ? c->bind : NULL, .join_timeout = (int64_t)(c->join_timeout * 1e9), .insecure = c->insecure != 0};
+                                    .bind = c->bind[0] ? c->bind : NULL, .join_timeout = (int64_t)(c->join_timeout * 1e9),
+                                    .insecure = c->insecure != 0};
     if (c->key[0]) ECHI_TRY(echi_file_read_secret(c->key, ECHI_NET_KEY_MOST, &key, &out->key_len, err));
     out->key = key;
     return ECH_OK;

@@ -20,7 +20,8 @@ static ech_status parse_shares(const char *text, int world, uint32_t *out, struc
         char *end;
         unsigned long value = strtoul(at, &end, 10);
         if (end == at || value > 1u << 20 || *end != (r + 1 < world ? ',' : 0))
-            return echi_fail(err, ECH_E_ARGUMENT, "run.shares", "--shares '%s' is not a list of %d numbers of samples, as in 24,24,12,4", text, world);
+            return echi_fail(err, ECH_E_ARGUMENT, "run.shares", "--shares '%s' is not a list of %d numbers of samples, as in 24,24,12,4",
+                             text, world);
         out[r] = (uint32_t)value;
         at = end + 1;
     }
@@ -69,8 +70,8 @@ static ech_status parse_schedule(const struct ech_config *c, const struct echi_j
     if (s->epochs >= ECHI_EPOCHS_MAX) s->epochs = ECHI_EPOCHS_MAX - 1;   /* nobody will see its end */
     if (s->epochs > 0 && s->warmup >= s->epochs)
         return echi_fail(err, ECH_E_ARGUMENT, "run.schedule",
-                         "--warmup %g is as long as the run, which ends after %g epochs: nothing is left for --schedule cosine; give a shorter one",
-                         s->warmup, s->epochs);
+                         "--warmup %g is as long as the run, which ends after %g epochs: nothing is left for --schedule cosine; "
+                         "give a shorter one", s->warmup, s->epochs);
     return ECH_OK;
 }
 
@@ -87,7 +88,8 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->sync = w->choose ? ECHI_SYNC_BSP : ECHI_SYNCS;   /* the first to be looked at */
     for (int s = 0; s < ECHI_SYNCS; s++)
         if (strcmp(c->sync, echi_policy_of((enum echi_sync)s)->name) == 0) w->sync = (enum echi_sync)s;
-    if (w->sync == ECHI_SYNCS) return echi_fail(err, ECH_E_ARGUMENT, "run.sync", "--sync '%s' is none of bsp, asp, ssp, gssp, local, auto", c->sync);
+    if (w->sync == ECHI_SYNCS)
+        return echi_fail(err, ECH_E_ARGUMENT, "run.sync", "--sync '%s' is none of bsp, asp, ssp, gssp, local, auto", c->sync);
     w->separate = job->model ? c->separate : 0;
     w->has_cut = job->cut > 0;
     w->groups = c->groups;
@@ -126,8 +128,8 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
         for (int r = 0; r < c->world; r++) sum += w->share[r];
         if (w->sync == ECHI_SYNC_BSP && w->batch == 0) w->batch = (uint32_t)sum;
         if (w->sync == ECHI_SYNC_BSP && sum != w->batch)
-            return echi_fail(err, ECH_E_ARGUMENT, "run.shares", "--shares '%s' adds up to %llu, but under bsp it must be --batch %u", c->shares,
-                             (unsigned long long)sum, w->batch);
+            return echi_fail(err, ECH_E_ARGUMENT, "run.shares", "--shares '%s' adds up to %llu, but under bsp it must be --batch %u",
+                             c->shares, (unsigned long long)sum, w->batch);
     }
     return parse_schedule(c, job, w, err);
 }
@@ -148,12 +150,13 @@ static ech_status load_plan(const struct ech_config *c, const struct echi_job *j
                          "reach: give 'head none'", c->plan);
     if (out->separated && job->cut == 0)
         return echi_fail(err, ECH_E_ARGUMENT, "run.plan",
-                         "%s separates layers, but this model has no fully connected layers behind convolutions: give 'head none'", c->plan);
+                         "%s separates layers, but this model has no fully connected layers behind convolutions: give 'head none'",
+                         c->plan);
     return ECH_OK;
 }
 
-ech_status echi_goal_from(const struct ech_config *c, const struct echi_job *job, const struct echi_wishes *wishes, struct echi_plan *out_plan,
-                          struct echi_goal *out, struct ech_error *err) {
+ech_status echi_goal_from(const struct ech_config *c, const struct echi_job *job, const struct echi_wishes *wishes,
+                          struct echi_plan *out_plan, struct echi_goal *out, struct ech_error *err) {
     if (c->plan[0]) ECHI_TRY(load_plan(c, job, out_plan, err));
     const uint32_t batch = c->plan[0] ? out_plan->round : echi_wishes_round(wishes);
     *out = (struct echi_goal){.train_samples = job->train_samples, .target_accuracy = c->target_accuracy, .eval_every = c->eval_every,

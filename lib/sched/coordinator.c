@@ -258,7 +258,8 @@ void echi_drain(struct echi_coordinator *c, struct echi_actions *out) {
 bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, struct echi_actions *out) {
     struct echi_plan *p = &c->plan;
     if (c->phase != ECHI_RUN_TRAINS || !c->calm || !all_settled(c) || c->policy->rounds) return false;
-    if (!echi_plan_may_move(p, rank, group) || p->group_of[rank] == group || c->arriving[rank] || !echi_ledger_has_moved(c, rank)) return false;
+    if (!echi_plan_may_move(p, rank, group) || p->group_of[rank] == group || c->arriving[rank] || !echi_ledger_has_moved(c, rank))
+        return false;
     echi_plan_move(p, rank, group);
     echi_ledger_moved(c, rank);
     c->arriving[rank] = true;
@@ -309,7 +310,8 @@ static void watch_speed(struct echi_coordinator *c, const struct echi_msg *m) {
     c->paused[rank] = paused;
     if (m->lease.owner != c->plan.owner_of[group]) return;
     c->arriving[rank] = false;
-    if (c->wishes.regroup_after <= 0 || !c->policy->grouped || !same || m->lease.n != c->size[rank] || m->compute >> 62 || m->exchange >> 62)
+    if (c->wishes.regroup_after <= 0 || !c->policy->grouped || !same || m->lease.n != c->size[rank] || m->compute >> 62 ||
+        m->exchange >> 62)
         return;
     struct echi_change change = echi_regroup_step(&c->regroup, &c->plan, c->size, rank, &c->times[rank], (double)m->compute,
                                                   (double)m->exchange);

@@ -41,7 +41,8 @@ struct echi_wishes {
 /* B: as wished, else max(64, 16 x nodes). */
 uint32_t echi_wishes_round(const struct echi_wishes *wishes);
 
-/* Makes the plan of one policy, `choose` aside; auto groups are as few as are tight. ECH_E_ARGUMENT and a sentence in text[cap] when the wishes cannot be met. */
+/* Makes the plan of one policy, `choose` aside; auto groups are as few as are tight. ECH_E_ARGUMENT and a sentence in text[cap] when the
+ * wishes cannot be met. */
 ech_status echi_plan_make(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
                           struct echi_plan *out_plan, char *text, size_t cap);
 

@@ -99,8 +99,10 @@ struct echi_owner {
     int group;
     bool started;
     int workers;                                  /* of the group, alive; they are in worker[] */
-    uint32_t least; int at_least;                 /* the fewest steps of those that hold a lease (UINT32_MAX: none does), and how many have so few */
-    struct echi_ranks owed, held_back;            /* to whom weights are owed: who may get them, as far as is known, and who waits for slower ones */
+    uint32_t least; int at_least;                 /* the fewest steps of those that hold a lease (UINT32_MAX: none does),
+                                                     and how many have so few */
+    struct echi_ranks owed, held_back;            /* to whom weights are owed: who may get them, as far as is known,
+                                                     and who waits for slower ones */
     int turn;                                     /* the rank to look at first when there is a place for a send */
     int busy;                                     /* tasks out: 0 or 1 */
     uint32_t round_in;                            /* BSP: samples of the current round that are in */
@@ -263,7 +265,8 @@ struct echi_coordinator {
     uint64_t issued, applied, applied_rounds;
     int n_out, n_again;                           /* in out[] and again[] */
     struct echi_ranks hungry;                     /* workers that hold fewer leases than they may; not where rounds are dealt */
-    uint16_t kept_first[ECHI_GROUPS_MAX], kept_last[ECHI_GROUPS_MAX], kept_free; int n_kept;   /* lists in kept[], of each group; n_kept: used yet */
+    uint16_t kept_first[ECHI_GROUPS_MAX], kept_last[ECHI_GROUPS_MAX], kept_free; int n_kept;   /* lists in kept[], of each group;
+                                                                                                  n_kept: used yet */
     bool stopping;                                /* no further lease */
     /* clock */
     int64_t train_began, hold_began, measuring, train_ended;

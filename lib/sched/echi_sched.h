@@ -40,12 +40,13 @@ enum echi_sync { ECHI_SYNC_BSP, ECHI_SYNC_ASP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP, EC
 enum echi_codec { ECHI_CODEC_DENSE, ECHI_CODEC_TOPK, ECHI_CODECS };
 enum echi_ratios { ECHI_RATIOS_PAPER, ECHI_RATIOS_VOLUME, ECHI_RATIOS_BALANCED, ECHI_RATIOS };
 
-/* How gradients become changes: PyTorch's SGD with momentum, or with Nesterov's (dampening 0); its Adam, whose weight decay is L2 added to the
- * gradient; or its AdamW, which decays the weights themselves. */
+/* How gradients become changes: PyTorch's SGD with momentum, or with Nesterov's (dampening 0); its Adam, whose weight decay is L2 added to
+ * the gradient; or its AdamW, which decays the weights themselves. */
 enum echi_optimizer { ECHI_OPTIMIZER_SGD, ECHI_OPTIMIZER_NESTEROV, ECHI_OPTIMIZER_ADAM, ECHI_OPTIMIZER_ADAMW, ECHI_OPTIMIZERS };
 #define ECHI_BETA_MAX 0.999999
 #define ECHI_EPSILON_MIN 1e-12        /* above the root of the least normal float: it alone divides where no gradient ever was */
-struct echi_adam { double beta1, beta2, epsilon; };   /* decays of the first and of the second moment in a round; what is added to the root */
+struct echi_adam { double beta1, beta2, epsilon; };   /* decays of the first and of the second moment in a round;
+                                                         what is added to the root */
 
 /* How lr changes while a run goes on. Places in the data are counted in epochs, from the beginning of the run, in fractions. */
 #define ECHI_LR_STEPS_MAX 8
@@ -88,9 +89,11 @@ struct echi_plan {
     uint32_t base[ECHI_GROUPS_MAX];       /* TOPK: of each group, in millionths; what it means is the policy's */
     uint32_t inner[ECHI_WORLD_MAX];       /* `local`: a worker's steps in a round, H_i; 0 under the other policies */
     double outer_lr, outer_momentum;      /* `local`: of the owner's step; 0 under the other policies */
-    double drop_older;                    /* `asp`: rounds: a push that is staler is not applied, its samples are issued again; 0: none is */
+    double drop_older;                    /* `asp`: rounds: a push that is staler is not applied, its samples are issued again;
+                                             0: none is */
     uint32_t divisor[ECHI_WORLD_MAX];     /* `asp`: of this worker's gradients, in the place of B; 0: B */
-    double damping;                       /* c: a push that is t rounds stale weighs 1 / (1 + c t), its samples and its decay do not; BSP: 0 */
+    double damping;                       /* c: a push that is t rounds stale weighs 1 / (1 + c t), its samples and its decay do
+                                             not; BSP: 0 */
     uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among a plan's bytes, which are sent before any is */
     /* Nor are these, of workers that joined another group: 1 + the group that the coordinator moved it from (0: none yet), to whose
      * owner steps that had begun still go; and bit g: it was in group g before. */
@@ -341,7 +344,8 @@ int echi_staleness_bin(double rounds);
 enum echi_slot_kind {
     ECHI_SLOT_NONE,
     ECHI_SLOT_WORKER_WEIGHTS,   /* [strands + echi_plan_places]: each strand's current one, and spare ones posted for each owner. Coded
-                                   [2 * strands + 1]: a spare one for each strand, and the copy that has taken all that came. `local`: [1] */
+                                   [2 * strands + 1]: a spare one for each strand, and the copy that has taken all that
+                                   came. `local`: [1] */
     ECHI_SLOT_WORKER_GRADS,     /* [strand] */
     ECHI_SLOT_WORKER_ACT,       /* [strand] rows and labels on their way to the head */
     ECHI_SLOT_WORKER_ACT_GRAD,  /* [strands] in the order in which they come */

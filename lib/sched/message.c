@@ -253,7 +253,8 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (policy->local ? p->separated || !is_rate(p->outer_lr) || !is_rate(p->outer_momentum) : p->outer_lr != 0 || p->outer_momentum != 0)
         return false;
     if (!codec_valid(p)) return false;
-    if (p->codec != ECHI_CODEC_DENSE && (policy->local || p->drop_older > 0)) return false;   /* what is dropped or averaged has no residual */
+    if (p->codec != ECHI_CODEC_DENSE && (policy->local || p->drop_older > 0)) return false;   /* what is dropped or averaged
+                                                                                                 has no residual */
     for (int g = 0; g < p->n_groups; g++)
         if (p->owner_of[g] >= p->world || (g == echi_plan_reserve(p)) != (echi_plan_workers(p, g) == 0)) return false;
     /* An owner keeps one group: two on one node would share its slots. */
@@ -437,7 +438,8 @@ bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *t) {
     t->stutter_factor = echi_get_f64(&r);
     t->delay = echi_get_f64(&r);
     t->update = echi_get_f64(&r);
-    if (!(t->jitter >= 0 && t->jitter <= 2 && t->stutter >= 0 && t->stutter <= 1 && t->stutter_factor >= 0 && t->stutter_factor <= 1e4)) return false;
+    if (!(t->jitter >= 0 && t->jitter <= 2 && t->stutter >= 0 && t->stutter <= 1 && t->stutter_factor >= 0 && t->stutter_factor <= 1e4))
+        return false;
     if (!(t->link >= 0 && t->link < 1e15 && t->delay >= 0 && t->delay < 1e6 && t->update >= 0 && t->update < 1e6)) return false;
     return r.ok && r.at == r.end && t->exchange >= 0 && t->exchange < 1e6 && t->messages >= 0 && t->messages < 1e6;
 }

@@ -454,7 +454,8 @@ static void on_revoke(struct echi_owner *o, const struct echi_event *e, struct e
     const bool of_group = l->id == 0;
     if (e->from != 0 || (of_group ? m->group >= plan_of(o)->n_groups || m->group == o->group || m->peer >= plan_of(o)->world
                                   : l->worker >= plan_of(o)->world))
-        return echi_act_fault(out, ECH_E_FORMAT, "an owner was told of a loss that does not fit the plan: do all nodes run the same version?");
+        return echi_act_fault(out, ECH_E_FORMAT,
+                              "an owner was told of a loss that does not fit the plan: do all nodes run the same version?");
     if (!of_group) {
         struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_REVOKED);
         a->msg.lease = *l;

@@ -105,7 +105,8 @@ void echi_states_exchange(struct echi_owner *o, struct echi_actions *out) {
  * waits for it: is there another that must have its place before this group's? */
 static bool another_is_first(const struct echi_owner *o, int group) {
     for (int g = 0; g < plan_of(o)->n_groups; g++)
-        if (g != o->group && !lives(o, g) && o->peer[g].refresh && o->peer[g].from == o->peer[group].from && o->peer[g].word < o->peer[group].word)
+        if (g != o->group && !lives(o, g) && o->peer[g].refresh && o->peer[g].from == o->peer[group].from &&
+            o->peer[g].word < o->peer[group].word)
             return true;
     return false;
 }
@@ -259,7 +260,8 @@ static void on_ack(struct echi_owner *o, const struct echi_event *e, struct echi
             o->peer[g].acked_samples = m->samples;
         }
         if (m->flag && m->version > o->peer[g].acked_whole) o->peer[g].acked_whole = m->version;
-        if (g == reserve_of(o) && o->reserve == ECHI_RESERVE_TOLD && m->flag && m->version >= o->reserve_told) o->reserve = ECHI_RESERVE_SHARES;
+        if (g == reserve_of(o) && o->reserve == ECHI_RESERVE_TOLD && m->flag && m->version >= o->reserve_told)
+            o->reserve = ECHI_RESERVE_SHARES;
     }
 }
 

@@ -176,7 +176,8 @@ static ech_status bsp_shares(const struct echi_wishes *w, const struct echi_time
     if (w->deterministic) {
         bool whole = plan->round % ECHI_GRANULE == 0;
         for (int r = 0; r < w->world; r++) whole = whole && (w->shares != ECHI_SHARES_LIST || n[r] % ECHI_GRANULE == 0);
-        if (!whole) return refuse(text, cap, "--deterministic deals samples in granules of 4: 4 must divide --batch and each number of --shares");
+        if (!whole)
+            return refuse(text, cap, "--deterministic deals samples in granules of 4: 4 must divide --batch and each number of --shares");
         whole_granules(n, w->world);
     }
     for (int r = 0; r < w->world; r++) {

@@ -34,7 +34,8 @@
 /* Of a trunk's forward and backward, the part that comes before the head. */
 #define FORWARD (1.0 / 3)
 
-enum what { FORWARD_DONE, ROWS_IN, HEAD_ANSWERS, HEAD_FREE, ANSWER_IN, STEP_DONE, PUSH_IN, APPLIED, SENT, WEIGHTS_IN, STATE_OUT, STATE_IN, WORD_IN, LEASE_IN };
+enum what { FORWARD_DONE, ROWS_IN, HEAD_ANSWERS, HEAD_FREE, ANSWER_IN, STEP_DONE, PUSH_IN, APPLIED, SENT, WEIGHTS_IN, STATE_OUT, STATE_IN,
+            WORD_IN, LEASE_IN };
 struct event { double at; uint32_t turn; uint16_t who; uint8_t what, strand; };   /* turn: of two at once the one said first comes first */
 
 struct node {
@@ -45,7 +46,8 @@ struct node {
     bool busy;                            /* with the worker's task ... */
     double begun, unit;                   /* ... since then, `stolen_begun` not counted; urgent work waits for the end of a unit of it */
     double stolen_begun;
-    double forward, backward;             /* seconds of the worker's tasks; where nothing is apart, all of a step, and the last part of it */
+    double forward, backward;             /* seconds of the worker's tasks; where nothing is apart, all of a step,
+                                             and the last part of it */
     double exchange;                      /* seconds to take in a push or to send one, of the layers that travel */
     double apply;                         /* to apply one */
     double update;                        /* of the head's layers */
@@ -263,7 +265,8 @@ static void visit(struct play *p) {
         rows += n;
     }
     const struct echi_times *t = &p->times[h];
-    const double answered = urgent(&p->node[h], p->now, echi_times_head(t, rows) + p->visiting * 2 * p->node[h].message + rows * p->node[h].row);
+    const double answered = urgent(&p->node[h], p->now,
+                                   echi_times_head(t, rows) + p->visiting * 2 * p->node[h].message + rows * p->node[h].row);
     tell(p, answered, HEAD_ANSWERS, h, 0);
     tell(p, p->policy->rounds ? answered : urgent(&p->node[h], p->now, p->node[h].update), HEAD_FREE, h, 0);
     p->head_busy = true;
@@ -366,7 +369,9 @@ static void count(struct play *p, int r) {
 /* R (design, section 6): it applies nothing until the others have more of what it did. */
 static bool too_far_ahead(const struct play *p, int g) {
     for (int h = 0; h < p->plan->n_groups; h++)
-        if (h != g && p->group[h].workers > 0 && p->group[g].own - p->group[g].acked[h] > (double)p->plan->rounds_apart * p->plan->round) return true;
+        if (h != g && p->group[h].workers > 0 &&
+            p->group[g].own - p->group[g].acked[h] > (double)p->plan->rounds_apart * p->plan->round)
+            return true;
     return false;
 }
 

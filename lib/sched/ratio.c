@@ -21,7 +21,8 @@
 #define VALUE_BYTES 8.0       /* a value and its place */
 #define USUAL_LINK 125e6      /* bytes a second (1 Gb/s), where nobody says */
 
-static const struct { uint32_t base, sample; } paper[3] = {{250000, 8000}, {300000, 9000}, {350000, 10000}};   /* fastest, middle, slowest */
+/* Of the fastest, the middle and the slowest group. */
+static const struct { uint32_t base, sample; } paper[3] = {{250000, 8000}, {300000, 9000}, {350000, 10000}};
 static const uint32_t volume[3] = {250000, 200000, 150000};
 
 const char *echi_ratios_name(enum echi_ratios ratios) {

@@ -104,7 +104,8 @@ static double slowest_mean(const struct echi_regroup *g, const struct echi_plan 
 /* The best move of one worker out of this one's group, by predicted throughput: of itself, or of another that has been unlike its group
  * for as long and is clearly better moved, as one that slows two fast ones down. The reserve, one group more that exchanges states, is
  * for who falls behind, and must be worth so much more than any other. */
-static struct echi_change best_move(const struct echi_regroup *g, const struct echi_plan *p, const uint32_t size[ECHI_WORLD_MAX], int rank) {
+static struct echi_change best_move(const struct echi_regroup *g, const struct echi_plan *p, const uint32_t size[ECHI_WORLD_MAX],
+                                    int rank) {
     const int from = p->group_of[rank], reserve = echi_plan_reserve(p);
     const struct totals t = add_up(g, p, size);
     const double now = rate_with(p, &t, 0, 0, from, from);
@@ -126,7 +127,8 @@ static struct echi_change best_move(const struct echi_regroup *g, const struct e
 
 /* From the reserve to the group where most samples a second are expected, unless the others lose more by it than a little. That this
  * one goes no faster than its group is no loss: it did not before it fell behind. */
-static struct echi_change best_return(const struct echi_regroup *g, const struct echi_plan *p, const uint32_t size[ECHI_WORLD_MAX], int rank) {
+static struct echi_change best_return(const struct echi_regroup *g, const struct echi_plan *p, const uint32_t size[ECHI_WORLD_MAX],
+                                      int rank) {
     const int from = p->group_of[rank];
     const struct totals t = add_up(g, p, size);
     const bool alone = g->count[from] == 1;
@@ -149,7 +151,8 @@ static struct echi_change best_return(const struct echi_regroup *g, const struct
 static struct echi_change best_size(const struct echi_regroup *g, const struct echi_plan *p, const uint32_t size[ECHI_WORLD_MAX], int rank,
                                     const struct echi_times *times) {
     const int group = p->group_of[rank];
-    const double compute = g->pace[rank].compute.average, exchange = g->pace[rank].exchange.average, now = echi_times_trunk(times, size[rank]);
+    const double compute = g->pace[rank].compute.average, exchange = g->pace[rank].exchange.average;
+    const double now = echi_times_trunk(times, size[rank]);
     struct totals t = add_up(g, p, size);
     const double before = rate_with(p, &t, 0, 0, group, group), longest = t.longest[group];
     const double rest = echi_regroup_time(g, rank) >= longest ? t.second[group] : longest;

@@ -50,7 +50,8 @@ static ech_status read_speed(struct reader *r, struct echi_host *h) {
 /* "cores 2": of this class alone. "cores 2 of NAME": of all that say so, and they must agree. */
 static ech_status read_cores(struct reader *r, struct echi_host *h) {
     long cores;
-    ECHI_TRY(echi_lines_whole(&r->lines, "cores needs how many the hosts of this line share, a whole number from 1 to 1024", 1, 1024, &cores));
+    ECHI_TRY(echi_lines_whole(&r->lines, "cores needs how many the hosts of this line share, a whole number from 1 to 1024", 1, 1024,
+                              &cores));
     const char *name = "";
     if (echi_lines_take(&r->lines, "of")) {
         name = echi_lines_word(&r->lines);
@@ -137,9 +138,11 @@ static ech_status read_slow(struct reader *r, struct echi_host *h) {
 }
 
 enum { SLOW = 10, KEYS };
-static const char *const key[KEYS] = {"speed", "cores", "quota", "jitter", "stutter", "link", "delay", "loss", "dies", "joins", [SLOW] = "slow"};
+static const char *const key[KEYS] = {"speed", "cores", "quota", "jitter", "stutter", "link", "delay", "loss", "dies", "joins",
+                                      [SLOW] = "slow"};
 static ech_status (*const read_key[KEYS])(struct reader *r, struct echi_host *h) = {
-    read_speed, read_cores, read_quota, read_jitter, read_stutter, read_link, read_delay, read_loss, read_dies, read_joins, [SLOW] = read_slow};
+    read_speed, read_cores, read_quota, read_jitter, read_stutter, read_link, read_delay, read_loss, read_dies, read_joins,
+    [SLOW] = read_slow};
 
 /* The rest of a line into *h. Said once, but for slow-downs, of which there may be several. */
 static ech_status read_keys(struct reader *r, struct echi_host *h) {
@@ -164,7 +167,8 @@ static ech_status read_class(struct reader *r) {
     struct echi_host h = r->usual;
     ECHI_TRY(read_keys(r, &h));
     if (all->count == 0 && h.dies >= 0)
-        return echi_lines_refuse(&r->lines, "the first host is rank 0, which coordinates and cannot die: give it a line of its own before", "dies");
+        return echi_lines_refuse(&r->lines, "the first host is rank 0, which coordinates and cannot die: give it a line of its own before",
+                                 "dies");
     if (all->count == 0 && h.joins >= 0)
         return echi_lines_refuse(&r->lines, "the first host is rank 0, which the others join: give it a line of its own before", "joins");
     if (h.quota > 0 && h.cores >= 0) return echi_lines_refuse(&r->lines, "a host has a quota or shares cores, not both", "quota");

@@ -23,7 +23,9 @@ void echi_sim_no_memory(struct echi_sim *s) {
     echi_sim_end(s, ECH_E_MEMORY);
 }
 
-void *echi_sim_params(const struct echi_sim *s) { return echi_exec_slot(s->node[0].exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL); }
+void *echi_sim_params(const struct echi_sim *s) {
+    return echi_exec_slot(s->node[0].exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL);
+}
 
 /* --------------------------------------------------------------- progress */
 

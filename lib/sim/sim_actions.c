@@ -80,7 +80,8 @@ void echi_sim_send(struct echi_sim *s, int from, int to, const struct echi_msg *
     memcpy(f->more ? f->more : f->meta, meta, len);
     const bool payload = echi_kind_has_payload(m->kind);
     if (len == 0 || (payload && !find_payload(s, f, m, slot))) {
-        echi_fail(s->err, ECH_E_INTERNAL, "sim.send", "rank %d's %s message does not fit, or has no slot to send from", from, echi_kind_name(m->kind));
+        echi_fail(s->err, ECH_E_INTERNAL, "sim.send", "rank %d's %s message does not fit, or has no slot to send from", from,
+                  echi_kind_name(m->kind));
         return echi_sim_end(s, ECH_E_INTERNAL);
     }
     if (!payload) return depart(s, id);
@@ -88,7 +89,8 @@ void echi_sim_send(struct echi_sim *s, int from, int to, const struct echi_msg *
     else echi_sim_wait_for_place(s, id);
 }
 
-void echi_sim_send_body(struct echi_sim *s, int from, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len) {
+void echi_sim_send_body(struct echi_sim *s, int from, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body,
+                        size_t len) {
     uint32_t id;
     struct echi_flight *f = new_flight(s, from, to, (int)kind, 2 + len, &id);
     if (!f) return;

@@ -182,7 +182,8 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
     case ECHI_TASK_DECODE: return reading_state(s, rank, t);
     case ECHI_TASK_REFRESH: return summing(s, rank, t);
     case ECHI_TASK_STATE: return p->refresh * 2 * parameters(s, rank, false);
-    case ECHI_TASK_BACKWARD: return echi_times_trunk(&p->times, t->lease.n) * (1 - p->forward) * n->factor[t->strand] + coding(s, rank, t->ratio);
+    case ECHI_TASK_BACKWARD:
+        return echi_times_trunk(&p->times, t->lease.n) * (1 - p->forward) * n->factor[t->strand] + coding(s, rank, t->ratio);
     case ECHI_TASK_STEP: return echi_times_whole(&p->times, t->lease.n) * n->factor[t->strand] + coding(s, rank, t->ratio);
     case ECHI_TASK_FORWARD: return echi_times_trunk(&p->times, t->lease.n) * p->forward * n->factor[t->strand];
     case ECHI_TASK_EVAL: return p->look * s->job->test_samples;

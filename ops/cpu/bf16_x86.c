@@ -106,7 +106,8 @@ void echi_cpu_bf16_pack_weights_turned(const float *w, ptrdiff_t out_apart, int 
     float rows[STEPS][LINES];
     uint16_t pairs[HALF] __attribute__((aligned(64)));
     for (int tap = 0; tap < taps; tap++, to += tap_apart) {
-        for (int o = 0; o < STEPS; o++) _mm512_storeu_ps(rows[o], gathered(w + (o < out ? o * out_apart + tap : 0), taps, o < out ? in : 0));
+        for (int o = 0; o < STEPS; o++)
+            _mm512_storeu_ps(rows[o], gathered(w + (o < out ? o * out_apart + tap : 0), taps, o < out ? in : 0));
         echi_cpu_bf16_pack_pairs(&(struct echi_cpu_bf16_pairs){rows[0], rows[1], (ptrdiff_t)2 * LINES, LINES, LINES}, pairs);
         turn((const float *)(const void *)pairs, LINES, LINES, (float *)(void *)to, LINES);
     }
@@ -185,7 +186,8 @@ static void dot_sums(int steps, const uint16_t *a, const uint16_t *b, const uint
         for (int k = 0; k < steps; k++) {
             const uint16_t *own = a + k * 2 * HALF + row * STEPS, *other = b + k * 2 * HALF;
             for (int pair = 0; pair < STEPS / 2; pair++) {
-                const __m512bh low = (__m512bh)_mm512_loadu_si512(other + pair * STEPS), high = (__m512bh)_mm512_loadu_si512(other + HALF + pair * STEPS);
+                const __m512bh low = (__m512bh)_mm512_loadu_si512(other + pair * STEPS);
+                const __m512bh high = (__m512bh)_mm512_loadu_si512(other + HALF + pair * STEPS);
                 _Pragma("GCC unroll 8") for (int o = 0; o < ROWS; o++) {
                     int32_t two;
                     memcpy(&two, own + o * STEPS + 2 * pair, sizeof two);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Convolutions whose inputs, weights and gradients are rounded to bf16 first, in blocks of 1 KiB as AMX's tiles are (bf16_x86.c). Nothing is
- * gathered for a position: its tap's input is a block already, of 32 channels x 16 samples, so an output's sum goes over blocks where they
- * lie, and taps that fall into the padding are left out. A unit's ReLU, if any, is its forward's last step and its backward's first. */
+ * Convolutions whose inputs, weights and gradients are rounded to bf16 first, in blocks of 1 KiB as AMX's tiles are (bf16_x86.c). Nothing
+ * is gathered for a position: its tap's input is a block already, of 32 channels x 16 samples, so an output's sum goes over blocks where
+ * they lie, and taps that fall into the padding are left out.
+ * A unit's ReLU, if any, is its forward's last step and its backward's first. */
 #include "echi_cpu_bf16.h"
 #include "echi_cpu_stack.h"
 
@@ -48,19 +49,21 @@ static void sum_blocks(const struct echi_cpu_stack *s, const struct echi_cpu_bf1
 static void begin_sums(const struct echi_cpu_stack *s) { if (s->bf16 == ECHI_CPU_BF16_AMX) echi_cpu_amx_begin(); }
 static void end_sums(const struct echi_cpu_stack *s) { if (s->bf16 == ECHI_CPU_BF16_AMX) echi_cpu_amx_end(); }
 
-/* Weights of y's channels [o, o + 32): [32 of x's channels][tap][two blocks of rows]. What follows each other in memory is read so: forward all
- * kernels of an output, backward those of some inputs. */
+/* Weights of y's channels [o, o + 32): [32 of x's channels][tap][two blocks of rows]. What follows each other in memory is read so: forward
+ * all kernels of an output, backward those of some inputs. */
 static void pack_weights(const struct sums *a, int o, uint16_t *to) {
     const int taps = a->rows.kernel * a->columns.kernel, rows = min_int(OUTPUTS, a->out - o);
     if (!a->back)
         for (int row = 0; row < rows; row++)
             for (int i = 0; i < a->in; i += CHANNELS)
                 echi_cpu_bf16_pack_weights(a->weights + ((ptrdiff_t)(o + row) * a->in + i) * taps, a->in - i, taps,
-                                           to + ((ptrdiff_t)(i / CHANNELS) * taps * 2 + row / LANES) * BLOCK + row % LANES * CHANNELS, 2 * BLOCK);
+                                           to + ((ptrdiff_t)(i / CHANNELS) * taps * 2 + row / LANES) * BLOCK + row % LANES * CHANNELS,
+                                           2 * BLOCK);
     else
         for (int i = 0; i < a->in; i += CHANNELS)
             for (int row = 0; row < rows; row += LANES)
-                echi_cpu_bf16_pack_weights_turned(a->weights + ((ptrdiff_t)i * a->out + o + row) * taps, (ptrdiff_t)a->out * taps, a->in - i, rows - row, taps,
+                echi_cpu_bf16_pack_weights_turned(a->weights + ((ptrdiff_t)i * a->out + o + row) * taps, (ptrdiff_t)a->out * taps,
+                                                  a->in - i, rows - row, taps,
                                                   to + ((ptrdiff_t)(i / CHANNELS) * taps * 2 + row / LANES) * BLOCK, 2 * BLOCK);
 }
 
@@ -97,7 +100,8 @@ static void sum_outputs(struct echi_cpu_stack *s, const struct sums *a) {
 }
 
 /* 32 channels of one group in a row, at `at`, to blocks of pairs of channels. */
-static void pack_channels(const struct echi_cpu_stack *s, const float *at, struct echi_cpu_view v, int channels, int columns, uint16_t *to) {
+static void pack_channels(const struct echi_cpu_stack *s, const float *at, struct echi_cpu_view v, int channels, int columns,
+                          uint16_t *to) {
     for (int q = 0; q < columns; q++, at += v.column)
         echi_cpu_bf16_pack_pairs(&(struct echi_cpu_bf16_pairs){at, at + v.channel, 2 * v.channel, (channels + 1) / 2, channels / 2},
                                  to + (ptrdiff_t)q * s->groups * BLOCK);
@@ -139,15 +143,16 @@ static uint16_t *samples_at(const struct echi_cpu_stack *s, uint16_t *to, int c,
     return to + ((((ptrdiff_t)(c / OUTPUTS) * parts_of(s->groups, 2) + g / 2) * positions + position) * 2 + c / LANES % 2) * BLOCK;
 }
 
-/* The gradient before ReLU, of 32 outputs, is packed twice: as pairs of channels for the gradient of the input, as pairs of samples for that
- * of the weights. Without ReLU and bias it is where it came. Item: 32 outputs. */
+/* The gradient before ReLU, of 32 outputs, is packed twice: as pairs of channels for the gradient of the input, as pairs of samples for
+ * that of the weights. Without ReLU and bias it is where it came. Item: 32 outputs. */
 static void pack_grads(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
     const struct backward *a = args;
     const struct echi_cpu_unit *u = &s->units[a->unit];
     const struct echi_layer *l = u->layer;
     const struct echi_cpu_view y = echi_cpu_value(s, a->unit + 1), dy = echi_cpu_grad(s, a->unit + 1);
     const int columns = l->out.w, positions = l->out.h * columns;
-    const struct echi_cpu_view before = {s->own[place].bf16.before, (ptrdiff_t)CHANNELS * columns * LANES, (ptrdiff_t)columns * LANES, 0, LANES};
+    const struct echi_cpu_view before = {s->own[place].bf16.before, (ptrdiff_t)CHANNELS * columns * LANES, (ptrdiff_t)columns * LANES, 0,
+                                         LANES};
     const bool changed = u->relu || l->bias;
     for (int item = begin; item < end; item++) {
         const int o = item * CHANNELS, channels = min_int(CHANNELS, l->out.c - o);
@@ -212,7 +217,8 @@ static void sum_weights(struct echi_cpu_stack *s, const void *args, int begin, i
             for (int first = 0; first < l->out.h; first += band)
                 for (int tap = 0; tap < taps; tap++) {
                     const int ky = tap / l->kernel_w, kx = tap % l->kernel_w;
-                    const struct echi_cpu_range rows = echi_cpu_inside(ky, first, min_int(first + band, l->out.h), l->in.h, l->stride_h, l->pad_h);
+                    const struct echi_cpu_range rows = echi_cpu_inside(ky, first, min_int(first + band, l->out.h), l->in.h, l->stride_h,
+                                                                       l->pad_h);
                     const struct echi_cpu_range columns = echi_cpu_inside(kx, 0, l->out.w, l->in.w, l->stride_w, l->pad_w);
                     const int y = rows.begin * l->stride_h - l->pad_h + ky, x = columns.begin * l->stride_w - l->pad_w + kx;
                     if (rows.begin == rows.end || columns.begin == columns.end) continue;
@@ -242,7 +248,8 @@ void echi_cpu_conv_bf16_backward(struct echi_cpu_stack *s, int unit, const float
     echi_cpu_share_out(s, parts_of(l->in.c, LANES) * l->in.h, 4.0 * LANES * l->in.w * s->groups, pack_samples, &a);
     echi_cpu_share_out(s, blocks, OUTPUTS * OUTPUTS * taps_of(l) * positions / 8, sum_weights, &a);
     if (!need_input_grad) return;
-    sum_outputs(s, &(struct sums){.back = true, .in = l->out.c, .out = l->in.c, .rows = {l->in.h, l->out.h, l->kernel_h, l->stride_h, l->pad_h},
+    sum_outputs(s, &(struct sums){.back = true, .in = l->out.c, .out = l->in.c,
+                                  .rows = {l->in.h, l->out.h, l->kernel_h, l->stride_h, l->pad_h},
                                   .columns = {l->in.w, l->out.w, l->kernel_w, l->stride_w, l->pad_w}, .y = echi_cpu_share(s, u->from),
                                   .weights = params + l->weight_at});
 }

@@ -63,7 +63,8 @@ static void draw_groups(struct echi_cpu_stack *s, const void *args, int begin, i
     float *drawn = s->own[place].drawn;
     for (int g = begin; g < end; g++) {
         const int lanes = echi_cpu_lanes(s, g);
-        for (int lane = 0; lane < lanes; lane++) echi_dropout_factors(d->unit->layer, d->seed, d->rows[g * width + lane], drawn + lane * size);
+        for (int lane = 0; lane < lanes; lane++)
+            echi_dropout_factors(d->unit->layer, d->seed, d->rows[g * width + lane], drawn + lane * size);
         s->k->to_vectors(drawn, size, lanes, (int)size, d->unit->factor + g * size * width, width);
     }
 }

@@ -26,8 +26,8 @@ enum { NEAR_BYTES = 48 << 10, COLUMNS_BYTES = 700 << 10, FAR_COLUMNS_BYTES = 3 <
 enum { ROWS_BYTES = ROWS_BF16 * DEPTH_BF16 * 2 };
 /* With as few vectors of columns each weight is used too seldom to be packed first, if a tile's rows are read as streams, or from a cache. */
 enum { FEW_VECTORS = 8, CACHED_BYTES = 256 << 10 };
-/* Where rows of a lie side by side fewer columns are few. Steps of the depth at a time, each a stream of its own; bytes of sums that stay in
- * the second-level cache meanwhile; rows that go by together. */
+/* Where rows of a lie side by side fewer columns are few. Steps of the depth at a time, each a stream of its own; bytes of sums that stay
+ * in the second-level cache meanwhile; rows that go by together. */
 enum { FEW_COLUMNS = 48, STREAMS = 24, STAYING_BYTES = 384 << 10, ROWS_AT_ONCE = 64 };
 
 static struct kind kind_of(const struct echi_cpu_kernels *k, enum echi_cpu_bf16 bf16) {
@@ -48,7 +48,8 @@ static struct kind kind_of(const struct echi_cpu_kernels *k, enum echi_cpu_bf16 
 size_t echi_cpu_matrix_room(void) { return ((size_t)FAR_COLUMNS_BYTES + ROWS_BYTES + 2 * SPARE_BYTES) / sizeof(float); }
 
 static struct echi_cpu_lines part_of(const struct echi_cpu_lines *l, int first, int lines, int from, int depth) {
-    return (struct echi_cpu_lines){.at = l->at + first * l->line + from * l->step, .line = l->line, .step = l->step, .lines = lines, .depth = depth};
+    return (struct echi_cpu_lines){.at = l->at + first * l->line + from * l->step, .line = l->line, .step = l->step, .lines = lines,
+                                   .depth = depth};
 }
 
 static bool has_few_vectors(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m) {
@@ -71,13 +72,15 @@ static void unpacked(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
                 .x = m->b.at + from * m->b.step, .x_p = k->width, .w = m->a.at + row * m->a.line + from * m->a.step, .w_o = m->a.line,
                 .start = m->start && i == 0 ? m->start + row : NULL, .out = m->out + row * m->out_row, .out_o = m->out_row,
                 .out_p = m->out_vector, .loop = {{1, 0, 0}, {1, 0, 0}, {depth, m->b.step, m->a.step}},
-                .outputs = min_int(k->matrix_rows, m->a.lines - row), .vectors = vectors, .add = i > 0, .relu = m->relu && i == blocks - 1});
+                .outputs = min_int(k->matrix_rows, m->a.lines - row), .vectors = vectors, .add = i > 0,
+                .relu = m->relu && i == blocks - 1});
         }
 }
 
 /* Few columns, and rows side by side, as to data: a tile's few numbers of each step would be read from as many pages as there are steps. So
  * here vectors are over the rows: a few steps of all rows are gone through as they lie, and the sums, [column][row], go on from there. A
- * block's are kept apart: as one chain, to the bit. The last vector may begin before the end of the one before it: it has a place of its own. */
+ * block's are kept apart: as one chain, to the bit. The last vector may begin before the end of the one before it: it has a place
+ * of its own. */
 static void by_steps(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m, int blocks, float *room) {
     const int columns = m->b.lines, width = k->width, row_bytes = columns * (int)sizeof(float);
     const int most = round_up(parts_of(m->a.lines, parts_of(m->a.lines, STAYING_BYTES / row_bytes)), width);

@@ -8,9 +8,10 @@
 typedef void kernel(const struct echi_cpu_norm *n);
 
 /* Runs a kernel over all that a group has of a channel; `base` holds what is the same in each run. */
-static void over_group(struct echi_shape shape, int c, int g, struct echi_cpu_norm base, const struct echi_cpu_view *x, const struct echi_cpu_view *dy,
-                       const struct echi_cpu_view *out, kernel *run) {
-    const bool whole = x->row == shape.w * x->column && (!dy || dy->row == shape.w * dy->column) && (!out || out->row == shape.w * out->column);
+static void over_group(struct echi_shape shape, int c, int g, struct echi_cpu_norm base, const struct echi_cpu_view *x,
+                       const struct echi_cpu_view *dy, const struct echi_cpu_view *out, kernel *run) {
+    const bool whole = x->row == shape.w * x->column && (!dy || dy->row == shape.w * dy->column) &&
+                       (!out || out->row == shape.w * out->column);
     const int rows = whole ? 1 : shape.h;
     base.count = whole ? shape.h * shape.w : shape.w;
     base.x_column = x->column;

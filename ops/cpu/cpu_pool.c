@@ -24,14 +24,15 @@ static void activation_backward(struct echi_cpu_stack *s, const void *args, int 
     const int unit = *(const int *)args;
     const struct echi_shape shape = s->units[unit].layer->in;
     const bool is_tanh = s->units[unit].layer->op == ECHI_OP_TANH;
-    const struct echi_cpu_view y = echi_cpu_value(s, unit + 1), dy = echi_cpu_grad(s, unit + 1), dx = echi_cpu_share(s, s->units[unit].from);
+    const struct echi_cpu_view y = echi_cpu_value(s, unit + 1), dy = echi_cpu_grad(s, unit + 1);
+    const struct echi_cpu_view dx = echi_cpu_share(s, s->units[unit].from);
     (void)place;
     for (int item = begin; item < end; item++) {
         const int g = item / shape.c, c = item % shape.c;
         for (int r = 0; r < shape.h; r++) {
             const ptrdiff_t at = g * y.group + c * y.channel + r * y.row;   /* dy lies as y does */
-            (is_tanh ? s->k->tanh_back : s->k->relu_back)(dy.at + at, dy.column, y.at + at, y.column, dx.at + g * dx.group + c * dx.channel + r * dx.row,
-                            dx.column, shape.w, NULL);
+            float *to = dx.at + g * dx.group + c * dx.channel + r * dx.row;
+            (is_tanh ? s->k->tanh_back : s->k->relu_back)(dy.at + at, dy.column, y.at + at, y.column, to, dx.column, shape.w, NULL);
         }
     }
 }
@@ -79,7 +80,8 @@ static void pool_forward(struct echi_cpu_stack *s, const void *args, int begin, 
 static void pool_backward(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
     const int unit = *(const int *)args;
     const struct echi_layer *l = s->units[unit].layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, s->units[unit].from), dx = echi_cpu_share(s, s->units[unit].from), dy = echi_cpu_grad(s, unit + 1);
+    const struct echi_cpu_view x = echi_cpu_value(s, s->units[unit].from), dx = echi_cpu_share(s, s->units[unit].from);
+    const struct echi_cpu_view dy = echi_cpu_grad(s, unit + 1);
     (void)place;
     for (int item = begin; item < end; item++) {
         const int g = item / l->in.c, c = item % l->in.c;

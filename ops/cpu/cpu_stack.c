@@ -24,16 +24,20 @@ static bool follows(const struct echi_layer *layers, int count, int next, enum e
 }
 
 /* Makes the unit that begins at layers[first]; returns the layer after it. */
-static int plan_unit(int winograd, enum echi_cpu_bf16 bf16, int groups, int width, const struct echi_layer *layers, int count, int first, struct echi_cpu_unit *u) {
+static int plan_unit(int winograd, enum echi_cpu_bf16 bf16, int groups, int width, const struct echi_layer *layers, int count, int first,
+                     struct echi_cpu_unit *u) {
     int next = first + 1;
     const struct echi_cpu_points points = echi_cpu_winograd_choose(&layers[first], groups, width, winograd, bf16);
-    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = points.m, .late = points.late, .stages = points.stages, .bf16 = points.bf16};
+    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = points.m, .late = points.late, .stages = points.stages,
+                                .bf16 = points.bf16};
     u->turned = u->winograd == 0 && !u->bf16 && echi_cpu_turned_fits(u->layer);
     const enum echi_op op = layers[first].op;
     if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC || op == ECHI_OP_BATCH_NORM) && follows(layers, count, next, ECHI_OP_RELU)) {
         u->relu = true;
         next++;
-        if (op == ECHI_OP_CONV2D && u->winograd == 0 && !u->bf16 && follows(layers, count, next, ECHI_OP_MAX_POOL) && pool_fits(&layers[next])) u->pool = &layers[next++];
+        if (op == ECHI_OP_CONV2D && u->winograd == 0 && !u->bf16 && follows(layers, count, next, ECHI_OP_MAX_POOL) &&
+            pool_fits(&layers[next]))
+            u->pool = &layers[next++];
     }
     return next;
 }
@@ -295,9 +299,12 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, en
     lay_out(s, &a);
     if (!a.ok || !(s->memory = a.block = echi_alloc_aligned(a.used))) {
         destroy(s);
-        if (!a.ok) return echi_fail(err, ECH_E_SHAPE, "stack.create", "the activations of %d samples do not fit in memory; use fewer samples a step", max_n);
-        return echi_fail(err, ECH_E_MEMORY, "stack.create", "no memory for %zu bytes of activations of %d samples; use fewer samples a step, or a "
-                         "smaller model", a.used, max_n);
+        if (!a.ok)
+            return echi_fail(err, ECH_E_SHAPE, "stack.create",
+                             "the activations of %d samples do not fit in memory; use fewer samples a step", max_n);
+        return echi_fail(err, ECH_E_MEMORY, "stack.create",
+                         "no memory for %zu bytes of activations of %d samples; use fewer samples a step, or a smaller model", a.used,
+                         max_n);
     }
     *out_bytes = a.used;
     a.used = 0;
@@ -456,17 +463,18 @@ const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
 #define CREATE_ARGS                                                                                                     \
     struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,                 \
         struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err
-#define CREATE(name, kernels, winograd, bf16)                                                                                     \
+#define CREATE(name, kernels, winograd, bf16)                                                                           \
     static ech_status name(CREATE_ARGS) {                                                                               \
         const struct echi_cpu_kernels *k = kernels;                                                                     \
         if (!k) return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create", "this processor lacks the instructions asked for"); \
-        return create_with(k, winograd, bf16, echi_device_team(device), layers, count, max_n, out_state, units, out_units, out_bytes, err);  \
+        return create_with(k, winograd, bf16, echi_device_team(device), layers, count, max_n, out_state, units,         \
+                           out_units, out_bytes, err);                                                                  \
     }
 #define STACK(text, create_function)                                                                                    \
     {                                                                                                                   \
-        .name = text, .own_layout = true, .create = create_function, .destroy = destroy, .input = input, .train = train, .forward = forward, \
-        .output = output, .loss = loss, .output_grad = output_grad, .backward = backward, .input_grad = input_grad,    \
-        .norm_sums = norm_sums, .norm_take = norm_take                                                                  \
+        .name = text, .own_layout = true, .create = create_function, .destroy = destroy, .input = input, .train = train, \
+        .forward = forward, .output = output, .loss = loss, .output_grad = output_grad, .backward = backward,          \
+        .input_grad = input_grad, .norm_sums = norm_sums, .norm_take = norm_take                                        \
     }
 CREATE(create_best, echi_kernels(device), 4, ECHI_CPU_BF16_NONE)
 CREATE(create_close, echi_kernels(device), 2, ECHI_CPU_BF16_NONE)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Convolutions at points where the points of the weights are more than a second-level cache holds, and a map has tiles enough: with 384 to 256
- * channels on 13 x 13 they are 14 MB, the map 16 tiles. cpu_winograd.c would fetch all of them for every four tiles, and the four tiles'
- * points, 3.5 MB, for every 24 outputs. Here each stage is gone through for more tiles and all channels before the next: inputs to points; at
- * one point after the other a product of matrices, all of whose operands stay in the second-level cache meanwhile; points to outputs. What is
- * between the stages goes out to the third-level cache and comes back once. */
+ * Convolutions at points where the points of the weights are more than a second-level cache holds, and a map has tiles enough: with 384 to
+ * 256 channels on 13 x 13 they are 14 MB, the map 16 tiles. cpu_winograd.c would fetch all of them for every four tiles, and the four
+ * tiles' points, 3.5 MB, for every 24 outputs. Here each stage is gone through for more tiles and all channels before the next: inputs to
+ * points; at one point after the other a product of matrices, all of whose operands stay in the second-level cache meanwhile; points to
+ * outputs. What is between the stages goes out to the third-level cache and comes back once. */
 #include "echi_cpu_stack.h"
 
 /* Tiles at a time, at most. */
@@ -99,12 +99,12 @@ static void sums(struct echi_cpu_stack *s, const void *args, int begin, int end,
     float *const to = s->own[place].stages_turned;
     for (int point = begin; point < end; point++) {
         for (int t = 0; t < a->tiles; t++)
-            s->k->to_rows(s->stages.before + point * apart(w->in, row, width) + t * width, row, width, w->in, to + t * width * turned, turned);
-        echi_cpu_winograd_product(s, (struct echi_cpu_product){.x = to, .x_p = width, .w = s->stages.after + point * apart(w->out, row, width), .w_o = row,
-                                             .out = s->winograd.sums + point * echi_cpu_winograd_kernels_apart(w->in, w->out, width),
-                                             .out_o = round_up(w->in, width), .out_p = width, .outputs = w->out,
-                                             .vectors = round_up(w->in, width) / width, .add = a->add},
-                a->tiles * width, turned);
+            s->k->to_rows(s->stages.before + point * apart(w->in, row, width) + t * width, row, width, w->in, to + t * width * turned,
+                          turned);
+        echi_cpu_winograd_product(s, (struct echi_cpu_product){
+            .x = to, .x_p = width, .w = s->stages.after + point * apart(w->out, row, width), .w_o = row,
+            .out = s->winograd.sums + point * echi_cpu_winograd_kernels_apart(w->in, w->out, width), .out_o = round_up(w->in, width),
+            .out_p = width, .outputs = w->out, .vectors = round_up(w->in, width) / width, .add = a->add}, a->tiles * width, turned);
     }
 }
 

@@ -55,8 +55,9 @@ static void sum_outputs(struct echi_cpu_stack *s, const void *args, int begin, i
             const ptrdiff_t y = rows.begin * l->stride_h - l->pad_h + ky, x = columns.begin * l->stride_w - l->pad_w + kx;
             if (rows.begin == rows.end || columns.begin == columns.end) continue;
             s->k->product(&(struct echi_cpu_product){.x = s->turned + y * line + x * column, .x_p = width,
-                                                     .w = u->dy + o * u->dy_channel + rows.begin * u->dy_row + (u->dy_left + columns.begin) * width,
-                                                     .w_o = u->dy_channel, .out = s->turned_sums + ((ptrdiff_t)tap * l->out.c + o) * row,
+                                                     .w = u->dy + o * u->dy_channel + rows.begin * u->dy_row +
+                                                          (u->dy_left + columns.begin) * width, .w_o = u->dy_channel,
+                                                     .out = s->turned_sums + ((ptrdiff_t)tap * l->out.c + o) * row,
                                                      .out_o = row, .out_p = width,
                                                      .loop = {{rows.end - rows.begin, l->stride_h * line, u->dy_row},
                                                               {columns.end - columns.begin, l->stride_w * column, width},
@@ -69,7 +70,8 @@ void echi_cpu_turned_sums(struct echi_cpu_stack *s, int unit, int g) {
     const struct echi_layer *l = s->units[unit].layer;
     const struct turned t = {.unit = unit, .g = g};
     echi_cpu_share_out(s, l->in.h, 4.0 * l->in.w * l->in.c, turn, &t);
-    const double products = (double)l->in.c * l->kernel_h * l->kernel_w * l->out.h * l->out.w;   /* of one output, a group's samples: vectors over channels */
+    /* Of one output, a group's samples: vectors over channels. */
+    const double products = (double)l->in.c * l->kernel_h * l->kernel_w * l->out.h * l->out.w;
     echi_cpu_share_out(s, (l->out.c + ECHI_CPU_STEP - 1) / ECHI_CPU_STEP, ECHI_CPU_STEP * products, sum_outputs, &t);
 }
 
@@ -81,7 +83,8 @@ static void grads_of(struct echi_cpu_stack *s, const void *args, int begin, int 
     (void)place;
     for (ptrdiff_t tap = 0; tap < taps; tap++)
         for (ptrdiff_t o = begin; o < end; o++)
-            for (ptrdiff_t c = 0; c < l->in.c; c++) t->grads[(o * l->in.c + c) * taps + tap] = s->turned_sums[(tap * l->out.c + o) * row + c];
+            for (ptrdiff_t c = 0; c < l->in.c; c++)
+                t->grads[(o * l->in.c + c) * taps + tap] = s->turned_sums[(tap * l->out.c + o) * row + c];
 }
 
 void echi_cpu_turned_grads(struct echi_cpu_stack *s, int unit, float *grads) {

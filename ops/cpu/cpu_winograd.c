@@ -19,7 +19,9 @@ enum { DEPTH = 128 };
 enum { LEAST_CHANNELS = 16 };
 
 /* Along one side of a tile: inputs, outputs, points. */
-static int points_along(int m) { return m == ECHI_CPU_WHOLE ? 3 : m == ECHI_CPU_STRIDED || m == ECHI_CPU_STRIDED_BACK ? 5 : m == 2 ? 4 : 6; }
+static int points_along(int m) {
+    return m == ECHI_CPU_WHOLE ? 3 : m == ECHI_CPU_STRIDED || m == ECHI_CPU_STRIDED_BACK ? 5 : m == 2 ? 4 : 6;
+}
 static int inputs_along(int m) { return m == ECHI_CPU_WHOLE ? 2 : m == ECHI_CPU_STRIDED_BACK ? 3 : points_along(m); }
 static int outputs_along(int m) { return m == 4 || m == ECHI_CPU_STRIDED_BACK ? 4 : 2; }
 static int points_of(int m) { return points_along(m) * points_along(m); }
@@ -51,11 +53,11 @@ static double point_products(const struct echi_layer *l, int m) {
     return (double)points_of(m) * tiles_along(l->out.h, m) * tiles_along(l->out.w, m);
 }
 
-/* Products of one sample. Directly, each row of outputs fetches its taps' weights anew: about two products' time each. A transform of a tile
- * is some 4 (m = 2, a whole map) or 6 (m = 4) additions a point; it is done once for each channel in and out, and serves all products with
- * the other side's channels. Loads and stores double that. The weights' points are made
- * once for all samples: some 12 products' time each where they are used at once, 64 where they are fetched again from far. `lanes`: the
- * samples, as whole vectors, since an empty lane costs what a full one does. */
+/* Products of one sample. Directly, each row of outputs fetches its taps' weights anew: about two products' time each. A transform of a
+ * tile is some 4 (m = 2, a whole map) or 6 (m = 4) additions a point; it is done once for each channel in and out, and serves all products
+ * with the other side's channels. Loads and stores double that. The weights' points are made once for all samples: some 12
+ * products' time each where they are used at once, 64 where they are fetched again from far. `lanes`: the samples, as whole vectors,
+ * since an empty lane costs what a full one does. */
 static double cost(const struct echi_layer *l, int m, bool late, int lanes) {
     const double in = l->in.c, out = l->out.c;
     if (m == 0) return (direct_products(l) + 2.0 * l->kernel_h * l->kernel_w * l->out.h) * in * out;
@@ -85,7 +87,9 @@ static const struct { int m; bool close; const char *name; } kinds[] = {
     {ECHI_CPU_WHOLE, true, " whole 2x2"}, {ECHI_CPU_STRIDED, true, " F(2x2) by 2"}, {2, true, " F(2x2)"}, {4, false, " F(4x4)"},
     {ECHI_CPU_FIVE, false, " F(2x2,5x5)"}};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
-static bool permitted(const struct echi_layer *l, size_t kind, int most) { return can_do(l, kinds[kind].m) && most >= (kinds[kind].close ? 2 : 4); }
+static bool permitted(const struct echi_layer *l, size_t kind, int most) {
+    return can_do(l, kinds[kind].m) && most >= (kinds[kind].close ? 2 : 4);
+}
 
 const char *echi_cpu_winograd_name(int m) {
     for (size_t k = 0; k < KINDS; k++)
@@ -104,7 +108,8 @@ struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *l, int 
         const int m = kinds[k].m;
         if (!permitted(l, k, most)) continue;
         const bool late = echi_cpu_late_fits(l, m, groups, width);
-        if (cost(l, m, late, groups * width) < cost(l, best.m, best.late, groups * width)) best = (struct echi_cpu_points){.m = m, .late = late};
+        if (cost(l, m, late, groups * width) < cost(l, best.m, best.late, groups * width))
+            best = (struct echi_cpu_points){.m = m, .late = late};
     }
     best.stages = best.m && !best.late && echi_cpu_stages_fit(l, best.m);
     const bool faster = fits_bf16(l, bf16) && cost_bf16(l, bf16, groups * width) < cost(l, best.m, best.late, groups * width);
@@ -120,7 +125,8 @@ static size_t __attribute__((format(printf, 4, 5))) add_text(char *out, size_t c
     return at + (size_t)more;
 }
 
-void echi_cpu_winograd_explain(const struct echi_layer *l, int groups, int width, int most, enum echi_cpu_bf16 bf16, char *out, size_t cap) {
+void echi_cpu_winograd_explain(const struct echi_layer *l, int groups, int width, int most, enum echi_cpu_bf16 bf16, char *out,
+                               size_t cap) {
     const double direct = cost(l, 0, false, groups * width);
     out[0] = 0;
     if (l->op != ECHI_OP_CONV2D) return;
@@ -135,7 +141,8 @@ void echi_cpu_winograd_explain(const struct echi_layer *l, int groups, int width
     if (at > 0) at = add_text(out, cap, at, " of direct sums' time");
     const char *const then = at > 0 ? ";" : "directly:";
     if (most == 0) add_text(out, cap, at, "%s points are switched off", then);
-    else if (l->kernel_h != l->kernel_w || (l->kernel_h != 3 && l->kernel_h != 5)) add_text(out, cap, at, "%s points are for 3 x 3 and 5 x 5", then);
+    else if (l->kernel_h != l->kernel_w || (l->kernel_h != 3 && l->kernel_h != 5))
+        add_text(out, cap, at, "%s points are for 3 x 3 and 5 x 5", then);
     else if (l->in.c < LEAST_CHANNELS || l->out.c < LEAST_CHANNELS)
         add_text(out, cap, at, "%s points are for %d channels and more", then, LEAST_CHANNELS);
     else if (at == 0) add_text(out, cap, at, "directly: no points for this stride or padding");
@@ -160,7 +167,8 @@ static bool halves_of(size_t sums) { return sums * sizeof(float) <= HALVES_BYTES
 void echi_cpu_winograd_room(const struct echi_layer *l, int m, int width, struct echi_cpu_winograd_room *room) {
     const int most = l->in.c > l->out.c ? l->in.c : l->out.c;
     const size_t points = (size_t)points_of(m);
-    const size_t forward = points * (size_t)kernels_apart(l->in.c, l->out.c, width), backward = points * (size_t)kernels_apart(l->out.c, l->in.c, width);
+    const size_t forward = points * (size_t)kernels_apart(l->in.c, l->out.c, width);
+    const size_t backward = points * (size_t)kernels_apart(l->out.c, l->in.c, width);
     raise_to(&room->kernels, forward > backward ? forward : backward);
     raise_to(&room->points, points * (size_t)points_apart(most, width));
     raise_to(&room->products, points * (size_t)points_apart(OUTPUTS, width));
@@ -178,8 +186,8 @@ static void kernels_of(struct echi_cpu_stack *s, const void *args, int begin, in
     (void)place;
     for (int o = begin; o < end; o++)
         for (int i = 0; i < w->in; i += width)
-            s->k->winograd_weights(w->m, w->weights + o * w->weight_out + i * w->weight_in, w->weight_in, min_int(width, w->in - i), w->turned,
-                                   s->winograd.kernels + (ptrdiff_t)o * round_up(w->in, width) + i, apart);
+            s->k->winograd_weights(w->m, w->weights + o * w->weight_out + i * w->weight_in, w->weight_in, min_int(width, w->in - i),
+                                   w->turned, s->winograd.kernels + (ptrdiff_t)o * round_up(w->in, width) + i, apart);
 }
 
 void echi_cpu_winograd_kernels(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w) {
@@ -215,7 +223,8 @@ struct echi_cpu_tile echi_cpu_winograd_outputs(const struct echi_cpu_winograd *w
     const struct place at = place_of(w, t);
     return (struct echi_cpu_tile){.out = w->y.at + o * w->y.channel + at.row * w->y.row + at.column * w->y.column,
                                   .out_channel = w->y.channel, .out_row = w->y.row, .column = w->y.column,
-                                  .rows = min_int(outputs_along(w->m), w->out_h - at.row), .columns = min_int(outputs_along(w->m), w->out_w - at.column),
+                                  .rows = min_int(outputs_along(w->m), w->out_h - at.row),
+                                  .columns = min_int(outputs_along(w->m), w->out_w - at.column),
                                   .start = w->start ? w->start + o : NULL, .relu = w->relu};
 }
 
@@ -235,7 +244,8 @@ static void inputs(const struct echi_cpu_stack *s, const struct echi_cpu_winogra
     }
 }
 
-static void outputs(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, int o, int o_end, float *products) {
+static void outputs(const struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int first, int tiles, int o, int o_end,
+                    float *products) {
     for (int t = 0; t < tiles; t++) {
         struct echi_cpu_tile tile = echi_cpu_winograd_outputs(w, first + t, o);
         put_points(&tile, o_end - o, products, OUTPUTS, t, s->k->width);
@@ -320,9 +330,10 @@ static void sums_of_range(struct echi_cpu_stack *s, struct echi_cpu_winograd w, 
             for (int t = 0; t < tiles; t++)
                 s->k->to_rows(own->winograd.points + point * points_apart(w.in, width) + t * width, TILES * width, width, w.in,
                               turned + (ptrdiff_t)t * width * row, row);
-            s->k->product(&(struct echi_cpu_product){.x = turned, .x_p = width, .w = own->winograd.grads + point * points_apart(w.out, width),
-                                                     .w_o = TILES * width, .out = sums + point * sums_apart, .out_o = sums_row, .out_p = width,
-                                                     .loop = {{1, 0, 0}, {1, 0, 0}, {tiles * width, row, 1}},
+            s->k->product(&(struct echi_cpu_product){.x = turned, .x_p = width,
+                                                     .w = own->winograd.grads + point * points_apart(w.out, width),
+                                                     .w_o = TILES * width, .out = sums + point * sums_apart, .out_o = sums_row,
+                                                     .out_p = width, .loop = {{1, 0, 0}, {1, 0, 0}, {tiles * width, row, 1}},
                                                      .outputs = w.out, .vectors = row / width, .add = add || first > 0});
         }
     }
@@ -381,5 +392,6 @@ static void weights_grad(struct echi_cpu_stack *s, const void *args, int begin, 
 }
 
 void echi_cpu_winograd_weights_grad(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads) {
-    echi_cpu_share_out(s, w->out, 10.0 * points_of(w->m) * w->in / s->k->width, weights_grad, &(struct weights_grad){w, grads, half_of(s, w)});
+    echi_cpu_share_out(s, w->out, 10.0 * points_of(w->m) * w->in / s->k->width, weights_grad,
+                       &(struct weights_grad){w, grads, half_of(s, w)});
 }

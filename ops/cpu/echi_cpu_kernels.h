@@ -67,8 +67,8 @@ struct echi_cpu_outer {
     int rows, columns, outputs, taps;   /* outputs <= most_outputs, taps <= most_taps */
 };
 
-/* One tile of Winograd's F(m x m, 3 x 3), m 2 or 4, of `channels` channels: (m + 2) x (m + 2) inputs, or m x m outputs, and (m + 2) x (m + 2)
- * *points*, numbers between the transforms. Vectors all. Further kinds, in the place of m: */
+/* One tile of Winograd's F(m x m, 3 x 3), m 2 or 4, of `channels` channels: (m + 2) x (m + 2) inputs, or m x m outputs, and
+ * (m + 2) x (m + 2) *points*, numbers between the transforms. Vectors all. Further kinds, in the place of m: */
 #define ECHI_CPU_FIVE 6           /* F(2 x 2, 5 x 5): 6 x 6 inputs, 2 x 2 outputs, the points of F(4 x 4, 3 x 3) */
 #define ECHI_CPU_WHOLE 1          /* a whole map of 2 x 2 without the zeros around it: 2 x 2 inputs, 2 x 2 outputs, 3 x 3 points */
 #define ECHI_CPU_STRIDED 3        /* with stride 2: 5 x 5 inputs, 2 x 2 outputs, 5 x 5 points */
@@ -77,8 +77,10 @@ struct echi_cpu_outer {
 static inline int echi_cpu_winograd_kernel(int m) { return m == ECHI_CPU_FIVE ? 5 : 3; }   /* rows and columns of its kernels */
 struct echi_cpu_tile {
     int channels;
-    const float *row[ECHI_CPU_WINOGRAD_MOST + 2]; ptrdiff_t channel[ECHI_CPU_WINOGRAD_MOST + 2];   /* inputs: each row, from channel to channel */
-    float *points; ptrdiff_t point, points_channel;   /* point i, j of channel c: points + (i * side + j) * point + c * points_channel, side the points along one */
+    /* inputs: each row, from channel to channel */
+    const float *row[ECHI_CPU_WINOGRAD_MOST + 2]; ptrdiff_t channel[ECHI_CPU_WINOGRAD_MOST + 2];
+    float *points; ptrdiff_t point, points_channel;   /* point i, j of channel c: points + (i * side + j) * point + c * points_channel,
+                                                         side the points along one */
     float *out; ptrdiff_t out_channel, out_row;   /* outputs; `rows` and `columns` of them are there */
     int rows, columns;
     ptrdiff_t column;                             /* of inputs or outputs */
@@ -147,7 +149,8 @@ struct echi_cpu_kernels {
     void (*matrix_pack_columns)(const struct echi_cpu_lines *lines, void *to);
     void (*matrix_panel)(const struct echi_cpu_panel *p);
     void (*outer)(const struct echi_cpu_outer *o);
-    /* Inputs to points; points to outputs; a kernel's weights to points, a lane a kernel (`kernel` floats apart, turned round by half a turn). */
+    /* Inputs to points; points to outputs; a kernel's weights to points, a lane a kernel (`kernel` floats apart,
+     * turned round by half a turn). */
     void (*winograd_input)(int m, const struct echi_cpu_tile *tile);
     void (*winograd_output)(int m, const struct echi_cpu_tile *tile);
     void (*winograd_weights)(int m, const float *kernels, ptrdiff_t kernel, int lanes, bool turned, float *points, ptrdiff_t point);

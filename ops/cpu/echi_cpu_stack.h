@@ -61,8 +61,8 @@ struct echi_cpu_scratch {
 struct echi_cpu_winograd_room { size_t kernels, points, products, nothing, turned, grads, sums; };
 struct echi_cpu_late_room { size_t points, grads, weights, products, nothing; };
 struct echi_cpu_stages_room { size_t before, after, turned; };
-/* Of bf16 numbers: inputs or dy by pairs of channels; dy and inputs by pairs of samples; a thread's weights; and of floats a thread's rows of dy
- * before ReLU, and sums of weights. */
+/* Of bf16 numbers: inputs or dy by pairs of channels; dy and inputs by pairs of samples; a thread's weights; and of floats a thread's rows
+ * of dy before ReLU, and sums of weights. */
 struct echi_cpu_bf16_room { size_t channels, grads, samples, weights, before, sums; };
 
 struct echi_cpu_stack {
@@ -104,8 +104,8 @@ void echi_cpu_give(struct echi_cpu_stack *s, int boundary);
 
 /* ---- cpu_share.c: one piece of work, many threads ---- */
 
-/* Work on items [begin, end); scratch is s->own[place]. What an item writes depends on its number alone, and no two items write the same, so
- * the bits are the same however the items are dealt out: it is outputs that are divided among threads, never the terms of a sum. */
+/* Work on items [begin, end); scratch is s->own[place]. What an item writes depends on its number alone, and no two items write the same,
+ * so the bits are the same however the items are dealt out: it is outputs that are divided among threads, never the terms of a sum. */
 typedef void (*echi_cpu_work)(struct echi_cpu_stack *s, const void *args, int begin, int end, int place);
 /* Does `items` of them. cost: of one, in operations on vectors, roughly; what is not worth handing over is done by the caller. */
 void echi_cpu_share_out(struct echi_cpu_stack *s, int items, double cost, echi_cpu_work work, const void *args);
@@ -137,20 +137,24 @@ void echi_cpu_turned_grads(struct echi_cpu_stack *s, int unit, float *grads);   
 /* ---- cpu_winograd.c ---- */
 
 /* By which points this layer is expected to be fastest for so many groups of `width` samples: m at most `most` (2 or 4; 0: never). */
-struct echi_cpu_points { int m; bool late, stages, bf16; };   /* m = 0: directly; the others: by cpu_late.c, cpu_stages.c, cpu_conv_bf16.c */
+struct echi_cpu_points { int m; bool late, stages, bf16; };   /* m = 0: directly;
+                                                                 the others: by cpu_late.c, cpu_stages.c, cpu_conv_bf16.c */
 struct echi_cpu_points echi_cpu_winograd_choose(const struct echi_layer *layer, int groups, int width, int most, enum echi_cpu_bf16 bf16);
 const char *echi_cpu_winograd_name(int m);   /* " F(4x4)"; 0: "" */
 /* What it compared, for people: " whole 2x2 0.31, F(2x2) 0.52 of direct sums' time"; "" when it is no convolution. */
-void echi_cpu_winograd_explain(const struct echi_layer *layer, int groups, int width, int most, enum echi_cpu_bf16 bf16, char *out, size_t cap);
+void echi_cpu_winograd_explain(const struct echi_layer *layer, int groups, int width, int most, enum echi_cpu_bf16 bf16, char *out,
+                               size_t cap);
 /* Columns of zeros that its tiles read: behind the input's rows, and beside those of the gradient before ReLU. */
 void echi_cpu_winograd_margins(const struct echi_layer *layer, int m, int *in_right, int *grad_left, int *grad_right);
-void echi_cpu_winograd_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_winograd_room *room);   /* raises what is too little */
+/* raises what is too little */
+void echi_cpu_winograd_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_winograd_room *room);
 int echi_cpu_winograd_back(int m);                              /* what goes backward where m goes forward */
 int echi_cpu_winograd_pad_back(int m, int pad);                 /* and the padding of that, where forward has so much */
 int echi_cpu_winograd_points(int m);                            /* of a tile */
 ptrdiff_t echi_cpu_winograd_kernels_apart(int in, int out, int width);   /* floats from one point of the weights to the next */
 int echi_cpu_winograd_tiles(int out_h, int out_w, int m);       /* of a map */
-/* The product at a point: as `product`, all but its loops, a sum over `depth` steps in parts of nearly equal length; weights side by side. */
+/* The product at a point: as `product`, all but its loops, a sum over `depth` steps in parts of nearly equal length;
+ * weights side by side. */
 void echi_cpu_winograd_product(const struct echi_cpu_stack *s, struct echi_cpu_product p, int depth, ptrdiff_t x_step);
 /* A convolution: y[out] = start[out] + sum over `in` of x * weights. Rows beyond x's are zero, columns are its margins. */
 struct echi_cpu_winograd {
@@ -162,7 +166,8 @@ struct echi_cpu_winograd {
     bool relu;
     bool stages;                                             /* by cpu_stages.c */
 };
-void echi_cpu_winograd_kernels(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);   /* first: the weights' points, for all groups */
+/* first: the weights' points, for all groups */
+void echi_cpu_winograd_kernels(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);
 void echi_cpu_winograd(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int groups);   /* from w's x and y on */
 /* The gradient of the weights: the share of two groups, the first of each half of the batch (with one `groups` is 1: the second may lack),
  * x.group and dy.group apart; y is not used; with `add` beside what those before gave. Then all of it into grads. */
@@ -176,16 +181,20 @@ struct echi_cpu_tile echi_cpu_winograd_grads(const struct echi_cpu_winograd *w, 
 /* ---- cpu_late.c: the same convolutions, all groups together ---- */
 
 bool echi_cpu_late_fits(const struct echi_layer *layer, int m, int groups, int width);
-void echi_cpu_late_room(const struct echi_layer *layer, int m, int groups, int width, struct echi_cpu_late_room *room);   /* raises what is too little */
+/* raises what is too little */
+void echi_cpu_late_room(const struct echi_layer *layer, int m, int groups, int width, struct echi_cpu_late_room *room);
 void echi_cpu_late_inputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, int g);   /* group g's x to points */
 void echi_cpu_late_outputs(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);         /* all groups' y, of all groups' points */
-void echi_cpu_late_grads(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, int g);   /* group g's dy to points */
-void echi_cpu_late_weights(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads);   /* of all of these, and of all groups' x */
+/* group g's dy to points */
+void echi_cpu_late_grads(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, int g);
+/* of all of these, and of all groups' x */
+void echi_cpu_late_weights(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, float *grads);
 
 /* ---- cpu_stages.c: the same convolutions, one stage after the other; w's x, y and dy are those of one group ---- */
 
 bool echi_cpu_stages_fit(const struct echi_layer *layer, int m);
-void echi_cpu_stages_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_stages_room *room);   /* raises what is too little */
+/* raises what is too little */
+void echi_cpu_stages_room(const struct echi_layer *layer, int m, int width, struct echi_cpu_stages_room *room);
 void echi_cpu_stages(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w);   /* from w's x and the weights' points */
 /* Sums for the gradient of the weights, for echi_cpu_winograd_weights_grad; with `add` beside what groups before gave. */
 void echi_cpu_stages_sums(struct echi_cpu_stack *s, const struct echi_cpu_winograd *w, struct echi_cpu_view dy, bool add);

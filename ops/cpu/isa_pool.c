@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ReLU, pooling, and what goes number by number. Of equal values in a window the first in row order is the largest; ReLU's derivative at 0 is 0.
- * A NaN counts as larger than anything, so that it is seen at the end. */
+ * ReLU, pooling, and what goes number by number. Of equal values in a window the first in row order is the largest; ReLU's derivative at 0
+ * is 0. A NaN counts as larger than anything, so that it is seen at the end. */
 #include "echi_vec.h"
 
 void ISA(relu)(const float *x, ptrdiff_t x_column, float *y, ptrdiff_t y_column, int count) {

@@ -11,8 +11,8 @@
  * With stride 2 the outer taps meet inputs that the middle one does not. Along one side two outputs y0 = g0 d0 + g1 d1 + g2 d2 and
  * y1 = g0 d2 + g1 d3 + g2 d4 are
  *     y0 = g0 (d0 - d2) + (g0 + g2) d2 + g1 d1,   y1 = (g0 + g2) d2 + g2 (d4 - d2) + g1 d3
- * five multiplications instead of six, again with factors of 1: F(2, 2) for the outer taps, and the plain product for the middle one. A tile
- * takes 25 instead of 36. The gradient of the input has four outputs from three inputs, at the same points of the weights.
+ * five multiplications instead of six, again with factors of 1: F(2, 2) for the outer taps, and the plain product for the middle one. A
+ * tile takes 25 instead of 36. The gradient of the input has four outputs from three inputs, at the same points of the weights.
  *
  * F(2 x 2, 5 x 5) has as many inputs as F(4 x 4, 3 x 3), so it takes the same points and B: 36 multiplications instead of 100. G has five
  * columns, powers 0 to 4 of each point, and A two. It rounds as F(4 x 4, 3 x 3) does. */
@@ -311,9 +311,9 @@ void ISA(winograd_output)(int m, const struct echi_cpu_tile *t) {
     WITH(m, output_tiles, t);
 }
 
-/* Kernels of `taps` weights, `row` floats apart (`taps` at least), as so many vectors with a lane a kernel, 0 in the lanes that have none; and
- * back. Vectors that do not come out even overlap; one of 16 is longer than 3 x 3 weights: it is read as far as the kernels behind it go, the
- * last one as far as those before it. */
+/* Kernels of `taps` weights, `row` floats apart (`taps` at least), as so many vectors with a lane a kernel, 0 in the lanes that have none;
+ * and back. Vectors that do not come out even overlap; one of 16 is longer than 3 x 3 weights: it is read as far as the kernels behind it
+ * go, the last one as far as those before it. */
 INLINE void some_columns(int taps, const float *rows, ptrdiff_t row, int lanes, vec *out) {
     if (taps < VEC_FLOATS) {
 #if VEC_FLOATS == 16

@@ -3,7 +3,8 @@
  * h = (x - u) / s and s = sqrt(v + e):
  *     y = weight h + bias,   dbias = sum dy,   dweight = sum dy h,
  *     dx = weight / s (dy - dbias / m - h dweight / m),
- * the last two terms being the ways by which x moves u and v; running averages stand still, so there they are absent. Sums are in double. */
+ * the last two terms being the ways by which x moves u and v; running averages stand still, so there they are absent.
+ * Sums are in double. */
 #include "echi_ref.h"
 
 #include <math.h>

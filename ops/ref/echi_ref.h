@@ -73,7 +73,8 @@ size_t ECHI_REF(topk)(size_t count, const echi_real *x, const struct echi_topk *
 /* g += decay * w; v = momentum * v + g, kept as echi_velocity says; w -= lr * v (g itself is left as it is) */
 void ECHI_REF(sgd)(size_t count, echi_real *w, echi_real *v, const echi_real *g, echi_real lr, echi_real momentum, echi_real decay);
 /* The t-th step, from 1, of moments that were 0 before the first: d = g + decay * w; m = beta1 * m + (1 - beta1) * d; s = beta2 * s +
- * (1 - beta2) * d * d; w -= lr * (m / (1 - beta1^t)) / (sqrt(s / (1 - beta2^t)) + epsilon). Decoupled: d = g, and first w -= lr * decay * w. */
+ * (1 - beta2) * d * d; w -= lr * (m / (1 - beta1^t)) / (sqrt(s / (1 - beta2^t)) + epsilon). Decoupled: d = g,
+ * and first w -= lr * decay * w. */
 void ECHI_REF(adam)(size_t count, echi_real *w, echi_real *m, echi_real *s, const echi_real *g, int t, echi_real lr, echi_real beta1,
                     echi_real beta2, echi_real epsilon, echi_real decay, bool decoupled);
 #endif

@@ -55,7 +55,8 @@ static ech_status reference_create(struct echi_device *device, const struct echi
     bool fits = true;
     for (int i = 0; i <= count; i++) {
         size_t border = 0;
-        fits = fits && echi_mul_size(border_size(layers, i), border_arrays(layers, i) * (size_t)max_n, &border) && echi_add_size(floats, border, &floats) &&
+        fits = fits && echi_mul_size(border_size(layers, i), border_arrays(layers, i) * (size_t)max_n, &border) &&
+               echi_add_size(floats, border, &floats) &&
                echi_add_size(floats, 6 * border_channels(layers, i), &floats);
         if (border > share) share = border;
     }
@@ -117,7 +118,8 @@ static void reference_train(void *state, const struct echi_training *training) {
     r->of_round = training->share;
     for (int i = 0; i < r->count; i++)
         for (int s = 0; s < r->n && r->layers[i].op == ECHI_OP_DROPOUT; s++)
-            echi_dropout_factors(&r->layers[i], training->seed, training->rows[s], r->borders[i + 1].factor + (size_t)s * border_size(r->layers, i + 1));
+            echi_dropout_factors(&r->layers[i], training->seed, training->rows[s],
+                                 r->borders[i + 1].factor + (size_t)s * border_size(r->layers, i + 1));
 }
 
 static void norm_statistics(struct reference *r, int unit) {

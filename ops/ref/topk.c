@@ -32,7 +32,8 @@ static size_t from(size_t count, const echi_real *x, echi_real least, uint32_t *
 size_t ECHI_REF(topk)(size_t count, const echi_real *x, const struct echi_topk *how, echi_real *scratch, uint32_t *out_index) {
     if (count == 0) return 0;
     const bool sampled = count > (2 * (uint64_t)ECHI_WHOLE + how->ratio - 1) / how->ratio;
-    const size_t k = part_of(count, how->ratio), samples = sampled ? part_of(count, how->sample) : count, of_sample = part_of(samples, how->ratio);
+    const size_t k = part_of(count, how->ratio);
+    const size_t samples = sampled ? part_of(count, how->sample) : count, of_sample = part_of(samples, how->ratio);
     for (size_t j = 0; j < samples; j++) scratch[j] = magnitude(x[sampled ? place(how, count, j) : j]);
     qsort(scratch, samples, sizeof *scratch, larger_first);
     echi_real least = scratch[of_sample - 1];

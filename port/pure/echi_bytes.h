@@ -42,7 +42,10 @@ static inline void echi_put16(struct echi_writer *w, uint16_t v) { uint8_t *p = 
 static inline void echi_put32(struct echi_writer *w, uint32_t v) { uint8_t *p = echi_writer_take(w, 4); if (p) echi_store32(p, v); }
 static inline void echi_put64(struct echi_writer *w, uint64_t v) { uint8_t *p = echi_writer_take(w, 8); if (p) echi_store64(p, v); }
 static inline void echi_put_f64(struct echi_writer *w, double v) { uint64_t b; memcpy(&b, &v, 8); echi_put64(w, b); }
-static inline void echi_put_bytes(struct echi_writer *w, const void *v, size_t n) { uint8_t *p = echi_writer_take(w, n); if (p && n) memcpy(p, v, n); }
+static inline void echi_put_bytes(struct echi_writer *w, const void *v, size_t n) {
+    uint8_t *p = echi_writer_take(w, n);
+    if (p && n) memcpy(p, v, n);
+}
 static inline uint8_t echi_get8(struct echi_reader *r) { const uint8_t *p = echi_reader_take(r, 1); return p ? *p : 0; }
 static inline uint16_t echi_get16(struct echi_reader *r) { const uint8_t *p = echi_reader_take(r, 2); return p ? echi_load16(p) : 0; }
 static inline uint32_t echi_get32(struct echi_reader *r) { const uint8_t *p = echi_reader_take(r, 4); return p ? echi_load32(p) : 0; }

@@ -7,7 +7,8 @@
 
 /* What a number is for; keeps streams of one seed apart. Values are part of what a seed means: append only. */
 enum echi_stream { ECHI_STREAM_INIT = 1, ECHI_STREAM_SHUFFLE = 2, ECHI_STREAM_GLYPHS = 3, ECHI_STREAM_DROPOUT = 4, ECHI_STREAM_SAMPLE = 5,
-                   ECHI_STREAM_STEP_TIME = 6, ECHI_STREAM_LOSS = 7, ECHI_STREAM_PREDICT = 8, ECHI_STREAM_AUGMENT = 9, ECHI_STREAM_TEST = 100 };
+                   ECHI_STREAM_STEP_TIME = 6, ECHI_STREAM_LOSS = 7, ECHI_STREAM_PREDICT = 8, ECHI_STREAM_AUGMENT = 9,
+                   ECHI_STREAM_TEST = 100 };
 
 /* Four independent 32-bit words for (seed, stream, a, b). */
 void echi_random4(uint64_t seed, enum echi_stream stream, uint32_t a, uint64_t b, uint32_t out[4]);

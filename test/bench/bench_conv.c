@@ -13,8 +13,9 @@ static const char *const part_names[PARTS] = {"forward", "data", "weights"};
 static enum echi_kernels kernels = ECHI_KERNELS_FAST;
 
 static void begin(struct bench_unit *b, int in, int out, int side, int n) {
-    bench_begin(b, &(struct echi_layer){.name = "conv", .op = ECHI_OP_CONV2D, .in = {in, side, side}, .out = {out, side, side}, .kernel_h = 3, .kernel_w = 3,
-                                        .stride_h = 1, .stride_w = 1, .pad_h = 1, .pad_w = 1, .weights = (size_t)in * (size_t)out * 9},
+    bench_begin(b, &(struct echi_layer){.name = "conv", .op = ECHI_OP_CONV2D, .in = {in, side, side}, .out = {out, side, side},
+                                        .kernel_h = 3, .kernel_w = 3, .stride_h = 1, .stride_w = 1, .pad_h = 1, .pad_w = 1,
+                                        .weights = (size_t)in * (size_t)out * 9},
                 n, kernels);
 }
 

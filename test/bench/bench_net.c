@@ -44,8 +44,8 @@ static struct echi_net_event next(struct echi_net *net) {
 }
 
 static struct echi_net *open_net(int rank, const char *address) {
-    struct echi_net_config config = {.rank = rank, .world = 2, .kinds = kinds, .n_kinds = N_KINDS, .coordinator = address, .join_timeout = 5000000000,
-                                     .key = key, .key_len = key ? strlen(key) : 0};
+    struct echi_net_config config = {.rank = rank, .world = 2, .kinds = kinds, .n_kinds = N_KINDS, .coordinator = address,
+                                     .join_timeout = 5000000000, .key = key, .key_len = key ? strlen(key) : 0};
     struct echi_net *net;
     struct ech_error err;
     if (echi_net_open(&config, &net, &err) != ECH_OK) fail(&err);
@@ -157,7 +157,8 @@ static int bare_pair(pid_t *child) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
     int listener = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(listener, (struct sockaddr *)&at, sizeof at) || listen(listener, 1) || getsockname(listener, (struct sockaddr *)&at, &len)) exit(1);
+    if (bind(listener, (struct sockaddr *)&at, sizeof at) || listen(listener, 1) || getsockname(listener, (struct sockaddr *)&at, &len))
+        exit(1);
     *child = fork();
     if (*child == 0) {
         int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -219,8 +220,8 @@ static int bench_ping(void) {
         ratio[i] = ours[i] / bare[i];
     }
     double r = median(ratio, ROUNDS);
-    printf("round trip of %d bytes%s: %.2f us, bare epoll ping-pong %.2f us; median of %d ratios %.2f  <= 1.5 %s\n", SMALL, key ? ", sealed" : "",
-           median(ours, ROUNDS), median(bare, ROUNDS), ROUNDS, r, r <= 1.5 ? "yes" : "NO");
+    printf("round trip of %d bytes%s: %.2f us, bare epoll ping-pong %.2f us; median of %d ratios %.2f  <= 1.5 %s\n", SMALL,
+           key ? ", sealed" : "", median(ours, ROUNDS), median(bare, ROUNDS), ROUNDS, r, r <= 1.5 ? "yes" : "NO");
     close_pair(net, child);
     close(fd);
     waitpid(bare_child, NULL, 0);
@@ -272,8 +273,8 @@ static int bench_gradients(double seconds) {
     while (next(net).type != ECHI_NET_LOST) {}
     wait4(child, NULL, 0, &theirs);
     echi_net_close(net, 0);
-    printf("%.3f GB/s %.3f receiver-ns/byte %.3f sender-ns/byte\n", bytes / took / 1e9, (cpu_seconds(&after) - cpu_seconds(&before)) * 1e9 / bytes,
-           cpu_seconds(&theirs) * 1e9 / all);
+    printf("%.3f GB/s %.3f receiver-ns/byte %.3f sender-ns/byte\n", bytes / took / 1e9,
+           (cpu_seconds(&after) - cpu_seconds(&before)) * 1e9 / bytes, cpu_seconds(&theirs) * 1e9 / all);
     return 0;
 }
 

@@ -238,8 +238,8 @@ int main(int argc, char **argv) {
     }
     if (best.nodes == 0) fail("a ring needs two nodes that have something to do");
     best.n = best_n;
-    printf("%.9f s and %.0f bytes a step of %u, a ring of %d of %d nodes%s\n", play(&best, seed, STEPS), step_bytes(&best), batch, best.nodes,
-           hosts.count, best.buckets > 1 ? ", the fully connected layers ahead" : "");
+    printf("%.9f s and %.0f bytes a step of %u, a ring of %d of %d nodes%s\n", play(&best, seed, STEPS), step_bytes(&best), batch,
+           best.nodes, hosts.count, best.buckets > 1 ? ", the fully connected layers ahead" : "");
     echi_hosts_free(&hosts);
     ech_model_destroy(model);
     return 0;

@@ -74,8 +74,8 @@ int main(void) {
         const double mib = (double)echi_resident_peak() / 1048576;
         const bool met = each[1] <= 2 * each[0] && all.seconds <= 15 && mib <= 512;
         good = good && met;
-        printf("  %-4s %-12s                    %5.0f ns an event %5.0f ns an event    %.2f    %5.1f s, %.1f of them before it begins, %.0f million events, "
-               "%.0f MiB   %s\n",
+        printf("  %-4s %-12s                    %5.0f ns an event %5.0f ns an event    %.2f    %5.1f s, %.1f of them before it begins, "
+               "%.0f million events, %.0f MiB   %s\n",
                rows[i][0], strcmp(rows[i][1], "1") == 0 ? "head apart" : "", each[0], each[1], each[1] / each[0], all.seconds,
                start > 0 ? start : 0, (double)all.counts.events * 1e-6, mib, met ? "met" : "NOT MET");
         fflush(stdout);

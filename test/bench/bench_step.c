@@ -2,8 +2,8 @@
  * A built-in model's training step (input, forward, loss, backward, SGD) on one thread, as a whole and unit by unit.
  *
  *     bench_step [bf16] MODEL [BATCH]       a table: the parts of a step, by default at batch 64; LeNet-5 also at other sizes
- *     bench_step [bf16] train MODEL BATCH   two numbers: images a second of training at that batch, the median of some runs; and the peak of the
- *                                           process' memory in MiB
+ *     bench_step [bf16] train MODEL BATCH   two numbers: images a second of training at that batch, the median of some runs;
+ *                                           and the peak of the process' memory in MiB
  *
  * With bf16 convolutions and fully connected layers are multiplied so; exits with 77 where the processor cannot. */
 #include "cpu/echi_cpu_kernels.h"
@@ -87,7 +87,8 @@ static int step(struct bench *b, int64_t *at) {
         at[parts++] = echi_now();
     }
     const struct echi_step sgd = {.lr = 0.001f, .momentum = 0.9f};
-    check(echi_apply(b->device, b->params, b->params, &(struct echi_moments){.buffer = b->velocity}, b->grads, 0, b->model->n_params, &sgd, &err), &err);
+    check(echi_apply(b->device, b->params, b->params, &(struct echi_moments){.buffer = b->velocity}, b->grads, 0, b->model->n_params, &sgd,
+                     &err), &err);
     at[parts++] = echi_now();
     return parts;
 }

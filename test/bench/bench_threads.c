@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Training steps on several threads over the same on one: two stacks of one process train in turn, some 20 ms each, so that what else the
- * machine does meets both, and are held against each other step by step. Both go on from the same weights and must come out with the same bits.
+ * machine does meets both, and are held against each other step by step. Both go on from the same weights and must come out with
+ * the same bits.
  *
  *     bench_threads [THREADS [NET [SECONDS]]]      2 threads, all nets, 10 seconds each; NET lenet5, vgg19, resnet18 or granule
  * With a NET its units are told one by one. */
@@ -78,7 +79,8 @@ static int take_step(struct side *s, const ech_model *m, const struct net *net, 
         DONE();
     }
     const struct echi_step sgd = {.lr = 0.001f, .momentum = 0.9f};
-    check(echi_apply(s->device, s->params, s->params, &(struct echi_moments){.buffer = s->velocity}, s->grads, 0, m->n_params, &sgd, &err), &err);
+    check(echi_apply(s->device, s->params, s->params, &(struct echi_moments){.buffer = s->velocity}, s->grads, 0, m->n_params, &sgd, &err),
+          &err);
     DONE();
     s->at[part++][number] = (float)(before - start) / 1000;
     return part;
@@ -105,8 +107,8 @@ static void tell(const char *what, const char *kernel, int part, int steps) {
     static float ratio[MOST_STEPS];
     for (int i = 0; i < steps; i++) ratio[i] = sides[0].at[part][i] / sides[1].at[part][i];
     const float *one = sides[0].at[part], *more = sides[1].at[part];
-    printf("  %-9s %-30s %10.1f %10.1f us   ratio %5.2f   of the best %5.2f\n", what, kernel, (double)median(one, steps), (double)median(more, steps),
-           (double)median(ratio, steps), (double)(least(one, steps) / least(more, steps)));
+    printf("  %-9s %-30s %10.1f %10.1f us   ratio %5.2f   of the best %5.2f\n", what, kernel, (double)median(one, steps),
+           (double)median(more, steps), (double)median(ratio, steps), (double)(least(one, steps) / least(more, steps)));
 }
 
 static void measure(const struct net *net, int threads, double seconds, bool units_too) {

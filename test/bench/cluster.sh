@@ -78,7 +78,8 @@ if [[ $parts == *speed* ]]; then
     for name in $names; do
         report=$dir/speed-$name-${speed_seeds%% *}.json
         printf '  %-26s %6s bytes sent an image; samples a step %s, round %s, head %s\n' "${title[$name]}" \
-            "$(per_image "$(bytes_sent "$report")" "$(value "$report" samples)")" "$(value "$report" batch)" "$(value "$report" round)" "$(value "$report" head)"
+            "$(per_image "$(bytes_sent "$report")" "$(value "$report" samples)")" "$(value "$report" batch)" "$(value "$report" round)" \
+            "$(value "$report" head)"
     done
     by_speed=$(best '>=' speed64 speed128)
     verdict "GSSP over BSP equal" "$(ratios gssp equal)" '>=' 2.0

@@ -38,7 +38,8 @@ value() { sed -n "s/^  \"$2\": \(.*[^,]\),*\$/\1/p" "$1"; }
 # median NUMBER...: "inf" is larger than all.
 median() {
     printf '%s\n' "$@" | sed 's/^inf$/1e999/' | sort -g |
-        awk '{ v[NR] = $1 } END { m = NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2; print m == "1e999" || m == m + 1 ? "inf" : m }'
+        awk '{ v[NR] = $1 }
+            END { m = NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2; print m == "1e999" || m == m + 1 ? "inf" : m }'
 }
 
 # compare A '<=' B prints "yes" or "NO"; inf is allowed.

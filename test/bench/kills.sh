@@ -71,7 +71,11 @@ for ((i = 1; i <= runs; i++)); do
     mapfile -t nodes < <(nodes_of "$run")
     began=$(date +%s%N)
     [ -n "${nodes[victim]:-}" ] && kill -KILL "${nodes[victim]}" 2>/dev/null || true   # else it has ended already
-    for ((t = 0; t < 500; t++)); do grep -q "rank $victim was lost" "$work/err" && break; kill -0 "$run" 2>/dev/null || break; sleep 0.005; done
+    for ((t = 0; t < 500; t++)); do
+        grep -q "rank $victim was lost" "$work/err" && break
+        kill -0 "$run" 2>/dev/null || break
+        sleep 0.005
+    done
     took=$((($(date +%s%N) - began) / 1000000))
     finish
     outcome=good
@@ -97,7 +101,8 @@ done
 printf '\n%-10s %5s %14s %14s %12s\n' kind runs 'seconds plain' 'with a kill' 'seen, ms'
 for kind in "${kinds[@]}"; do
     [ -n "${cost[$kind]}" ] || continue
-    printf '%-10s %5d %14.2f %14.2f %12s\n' "$kind" "${count[$kind]}" "${plain[$kind]}" "$(median ${cost[$kind]})" "$(median ${noticed[$kind]})"
+    printf '%-10s %5d %14.2f %14.2f %12s\n' "$kind" "${count[$kind]}" "${plain[$kind]}" "$(median ${cost[$kind]})" \
+        "$(median ${noticed[$kind]})"
 done
 echo "$good of $runs runs ended with every sample accounted for"
 [ "$good" = "$runs" ]

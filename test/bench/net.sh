@@ -12,7 +12,8 @@ iperf() {
     local server
     iperf3 -s -1 -p "$port" >/dev/null 2>&1 & server=$!
     sleep 0.5
-    iperf3 -c 127.0.0.1 -p "$port" -t "$each" -J "$@" | awk '/"sum_received"/ { on = 1 } on && /bits_per_second/ { sub(/,/, "", $2); printf "%.3f\n", $2 / 8e9; exit }'
+    iperf3 -c 127.0.0.1 -p "$port" -t "$each" -J "$@" |
+        awk '/"sum_received"/ { on = 1 } on && /bits_per_second/ { sub(/,/, "", $2); printf "%.3f\n", $2 / 8e9; exit }'
     wait "$server" || true
 }
 
@@ -27,7 +28,8 @@ for _ in $(seq "$rounds"); do
     read -r sealed _ sealed_receiver _ sealed_sender _ < <("$bench" gradients "$each" key)
     plain+=("$rate") keyed+=("$sealed")
     cores+=("$(awk -v a="$sealed_receiver" -v b="$sealed_sender" 'BEGIN { printf "%.2f\n", 1 / (a > b ? a : b) }')")
-    line="gradients $rate GB/s ($receiver + $sender ns of processor a byte, receiver + sender), sealed $sealed GB/s ($sealed_receiver + $sealed_sender)"
+    line="gradients $rate GB/s ($receiver + $sender ns of processor a byte, receiver + sender)"
+    line+=", sealed $sealed GB/s ($sealed_receiver + $sealed_sender)"
     if [ -n "$iperf3" ]; then
         beside=$(iperf -l 1M) default=$(iperf)
         ratios+=("$(ratio "$rate" "$beside")") small+=("$(ratio "$rate" "$default")")
@@ -38,4 +40,7 @@ done
 echo "gradients of 1 MiB, medians: $(median "${plain[@]}") GB/s, sealed $(median "${keyed[@]}") GB/s"
 best=$(median "${cores[@]}")
 echo "sealed, by the busier side's processor time: $best GB/s a core  >= 0.8 $(compare "$best" '>=' 0.8)"
-[ -z "$iperf3" ] || echo "without a key beside iperf3 -l 1M: $(median "${ratios[@]}")  >= 0.8 $(compare "$(median "${ratios[@]}")" '>=' 0.8); beside its default: $(median "${small[@]}")"
+if [ -n "$iperf3" ]; then
+    beside=$(median "${ratios[@]}")
+    echo "without a key beside iperf3 -l 1M: $beside  >= 0.8 $(compare "$beside" '>=' 0.8); beside its default: $(median "${small[@]}")"
+fi

@@ -26,7 +26,8 @@ train() {
     shift
     free_port
     for ((rank = 0; rank < world; rank++)); do
-        (node $rank --rank $rank --world "$world" --coordinator 127.0.0.1:$port --report "$dir/$name.json" "$@" > "$dir/$name.$rank.out" 2>&1) &
+        (node $rank --rank $rank --world "$world" --coordinator 127.0.0.1:$port --report "$dir/$name.json" "$@" \
+            > "$dir/$name.$rank.out" 2>&1) &
         pids+=($!)
     done
     for rank in "${!pids[@]}"; do

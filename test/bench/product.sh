@@ -4,8 +4,8 @@
 # GFLOP/s, as a fraction of what the core's registers do, and over the faster of the peers: medians of ratios of neighbours in time.
 #   B             build folder (default build)
 #   BENCH_PYTHON  a Python with torch (default: the system's); without one that peer is left out
-#   OPENBLAS      its library (default libopenblas.so.0); left out where it is not there. Its core type is its own choice: name the right one in
-#                 OPENBLAS_CORETYPE, such as SkylakeX, where a virtual machine leads it astray
+#   OPENBLAS      its library (default libopenblas.so.0); left out where it is not there. Its core type is its own choice: name
+#                 the right one in OPENBLAS_CORETYPE, such as SkylakeX, where a virtual machine leads it astray
 # Exits with 77 when neither peer is here, after our own figures.
 set -eu
 here=$(dirname "$0")
@@ -42,7 +42,11 @@ echo
 echo "medians of $rounds; over: over the faster peer of the same round, bf16 over the faster fp32 of a peer"
 printf '%-5s %-26s %28s %28s %28s\n' "" "" "forward" "to data" "to weights"
 awk -F'|' -v peak="$peak" '
-    { split($4, rate, " "); for (p = 1; p <= 3; p++) { r[$1, $2, $3, p] = rate[p]; if ($2 == "torch" || $2 == "openblas") if (rate[p] > best[$1, $3, p]) best[$1, $3, p] = rate[p] }
+    { split($4, rate, " ")
+      for (p = 1; p <= 3; p++) {
+          r[$1, $2, $3, p] = rate[p]
+          if (($2 == "torch" || $2 == "openblas") && rate[p] > best[$1, $3, p]) best[$1, $3, p] = rate[p]
+      }
       if (!($3 in seen)) { seen[$3] = 1; name[++names] = $3 } if ($1 > rounds) rounds = $1; has[$2] = 1 }
     function middle(a, n,   i, j, t) {
         for (i = 2; i <= n; i++) for (j = i; j > 1 && a[j] < a[j - 1]; j--) { t = a[j]; a[j] = a[j - 1]; a[j - 1] = t }
@@ -54,8 +58,11 @@ awk -F'|' -v peak="$peak" '
             if (best[i, what, p]) b[++m] = a[i] / best[i, what, p]
         }
         rates = middle(a, rounds)
-        return sprintf("%5d GF %s %s", rates, peak > 0 && who == "plain" ? sprintf("%3d %%", 100 * rates / peak) : "     ", m ? sprintf("over %5.2f", middle(b, m)) : "")
+        return sprintf("%5d GF %s %s", rates, peak > 0 && who == "plain" ? sprintf("%3d %%", 100 * rates / peak) : "     ",
+                       m ? sprintf("over %5.2f", middle(b, m)) : "")
     }
     END { for (k = 1; k <= 2; k++) { who = k == 1 ? "plain" : "bf16"
-        for (i = 1; has[who] && i <= names; i++) printf "%-5s %-26s %28s %28s %28s\n", k == 1 ? "fp32" : who, name[i], cell(who, name[i], 1), cell(who, name[i], 2), cell(who, name[i], 3) } }' "$work/rates"
+        for (i = 1; has[who] && i <= names; i++)
+            printf "%-5s %-26s %28s %28s %28s\n", k == 1 ? "fp32" : who, name[i],
+                cell(who, name[i], 1), cell(who, name[i], 2), cell(who, name[i], 3) } }' "$work/rates"
 [ "${#peers[@]}" -gt 0 ] || { echo "neither PyTorch nor OpenBLAS is here: name a Python in BENCH_PYTHON, a library in OPENBLAS"; exit 77; }

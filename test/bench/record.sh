@@ -10,7 +10,8 @@ trap 'rm -rf "$folder"' EXIT
 # once ARGUMENT...: "IMAGES_PER_SECOND CPU_SECONDS" of one run
 once() {
     local TIMEFORMAT='%U %S' cpu
-    cpu=$({ time "$echelon" train --data glyphs --local 4 --eval-every 0 --epochs 5 --progress off --report "$report" "$@" >/dev/null 2>&3; } 3>&2 2>&1)
+    cpu=$({ time "$echelon" train --data glyphs --local 4 --eval-every 0 --epochs 5 --progress off --report "$report" "$@" \
+        >/dev/null 2>&3; } 3>&2 2>&1)
     awk -v speed="$(value "$report" images_per_second)" -v cpu="$cpu" 'BEGIN { split(cpu, t, " "); print speed, t[1] + t[2] }'
 }
 

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # GSSP and GDTopK against what else there is, on simulated clusters of 16 unlike workers (test/hosts), LeNet-5 on MNIST with its
 # real gradients in virtual time: time to 98.5 %, final accuracy, bytes and staleness in one table, and accuracy against time as a
-# plot for each cluster. The paper claims 46 to 120 % faster with under 1 point lost (papers.md, 4). Behind them its other nets: ResNet-18 and
-# VGG-19 on CIFAR-10, on `strong`, narrowed to a quarter of their channels, for a run of these takes half an hour of a core all the same.
+# plot for each cluster. The paper claims 46 to 120 % faster with under 1 point lost (papers.md, 4). Behind them its other nets:
+# ResNet-18 and VGG-19 on CIFAR-10, on `strong`, narrowed to a quarter of their channels, for a run of these takes half an hour of a
+# core all the same.
 #   make reproduce-gssp              everything; a run that is there already is not made again: stop and go on as you like
 #   ONLY="strong" SEEDS=1            some clusters, other seeds than 1 to 7
 #   SHOWN="1 2"                      and for those that nothing is claimed of, other than SEEDS or 1 to 3
@@ -16,8 +17,10 @@
 source "$(dirname "$0")/common.sh"
 
 target=0.985 jobs=${JOBS:-$(nproc)} only=${ONLY:-} dir=$out/reproduce ring=$(cd "$root" && realpath "${B:-build}")/test/bench/bench_ring
-data=$(find_mnist) || { echo "reproduce-gssp: no MNIST in \$ECHELON_DATA/mnist or data/mnist (tools/get-data mnist fetches it): skipped"; exit 77; }
-cifar=$(find_cifar) || echo "reproduce-gssp: no CIFAR-10 in \$ECHELON_DATA/cifar10 or data/cifar10 (tools/get-data cifar10 fetches it): without its nets"
+data=$(find_mnist) ||
+    { echo "reproduce-gssp: no MNIST in \$ECHELON_DATA/mnist or data/mnist (tools/get-data mnist fetches it): skipped"; exit 77; }
+cifar=$(find_cifar) ||
+    echo "reproduce-gssp: no CIFAR-10 in \$ECHELON_DATA/cifar10 or data/cifar10 (tools/get-data cifar10 fetches it): without its nets"
 narrow=${NARROW:-4}
 mkdir -p "$dir/rules"
 build=$(cat "$echelon" "$ring" "$root"/test/bench/rules/*.rule | sha256sum | cut -c 1-16)
@@ -39,10 +42,16 @@ rate() {
 }
 # BSP learns the same on any cluster, so there the sweep's best rate of each B is enough (1.4 epochs to 98.5 %, 1.6 and 2.4),
 # and B is the one with which epochs x seconds, of a run with --compute model, are least on this cluster played this way.
-bsp() { case $1 in 64) echo --sync bsp --batch 64 --momentum 0.9 --lr 0.02 ;; 128) echo --sync bsp --batch 128 --momentum 0.9 --lr 0.03 ;; 256) echo --sync bsp --batch 256 --momentum 0.9 --lr 0.03 ;; esac; }
+bsp() {
+    case $1 in
+    64) echo --sync bsp --batch 64 --momentum 0.9 --lr 0.02 ;;
+    128) echo --sync bsp --batch 128 --momentum 0.9 --lr 0.03 ;;
+    256) echo --sync bsp --batch 256 --momentum 0.9 --lr 0.03 ;;
+    esac
+}
 
-# Cluster | scheme | claimed (7 seeds), shown (3) or also there (3, not drawn) | epochs | options. Options may begin with ring, see `one`, or with the name of a rule of
-# others in rules/, which is then built in.
+# Cluster | scheme | claimed (7 seeds), shown (3) or also there (3, not drawn) | epochs | options. Options may begin with ring, see `one`,
+# or with the name of a rule of others in rules/, which is then built in.
 rows() {
     local hosts star ring apart_b by_speed others dense='--separate off' asp ssp plain apart local rule
     asp="--sync asp $dense $(rate asp)" ssp="--sync ssp $dense $(rate ssp)"
@@ -81,7 +90,9 @@ links|GDTopK, balanced|claimed|10|$plain --groups 4 --codec topk:balanced
 links|GSSP, groups left open|shown|10|$plain
 links|GDTopK volume, groups left open|shown|10|$plain --codec topk:volume
 ROWS
-    for rule in published averaged overwriting; do echo "strong|GSSP, $rule exchange|also|5|${rule}_exchange --sync gssp $dense $(rate rules)"; done
+    for rule in published averaged overwriting; do
+        echo "strong|GSSP, $rule exchange|also|5|${rule}_exchange --sync gssp $dense $(rate rules)"
+    done
     cat <<ROWS
 strong|GSSP, published, momentum 0.9|also|5|published_exchange --sync gssp $dense $(rate rules) --momentum 0.9 --lr 0.02
 strong|GSSP, published, its decay|also|5|published_exchange --sync gssp $dense $(rate rules) --weight-decay 5e-4
@@ -110,31 +121,35 @@ is_net() { [ "$1" = resnet18 ] || [ "$1" = vgg19 ]; }
 net_files() {
     local model=$dir/$1.$narrow
     [ -e "$model" ] || "$echelon" model "$1" --text | awk -v by="$narrow" '$1 == "conv2d" { $3 /= by } { print }' > "$model"
-    [ -e "$model.profile" ] || "$echelon" train --model "$model" --data "$cifar" --steps 1 --eval-every 0 --progress off --profile-out "$model.profile" > /dev/null
+    [ -e "$model.profile" ] || "$echelon" train --model "$model" --data "$cifar" --steps 1 --eval-every 0 --progress off \
+        --profile-out "$model.profile" > /dev/null
 }
 # The sweep: as rows. BSP's accuracy by samples is one node's, whatever its cluster, so the rate is that of the fastest way to play it.
 # A head apart has as many samples under way as B says; elsewhere a step's samples say it, and B only divides.
 sweep() {
-    local set scheme
-    for set in '256 0.02' '256 0.03' '256 0.04 twice' '256 0.06' '128 0.01' '128 0.02 twice' '128 0.03 twice' '128 0.04' '64 0.01 twice' '64 0.015 twice' \
-               '64 0.02 twice' '512 0.03' '512 0.04' '512 0.06'; do
+    local set scheme how
+    for set in '256 0.02' '256 0.03' '256 0.04 twice' '256 0.06' '128 0.01' '128 0.02 twice' '128 0.03 twice' '128 0.04' '64 0.01 twice' \
+               '64 0.015 twice' '64 0.02 twice' '512 0.03' '512 0.04' '512 0.06'; do
         set -- $set
         echo "strong|BSP ring B$1 lr$2|${3:-once}|5|ring --sync bsp --batch $1 --momentum 0.9 --lr $2"
     done
-    for set in '256 0.9 0.02' '128 0.9 0.01' '128 0.9 0.015' '128 0.9 0.02 twice' '128 0.9 0.03 twice' '64 0.9 0.005' '64 0.9 0.0075' '64 0.9 0.01 twice' \
-               '64 0.9 0.015 twice' '128 0.5 0.05' '64 0.5 0.025' '64 0.5 0.05 twice'; do
+    for set in '256 0.9 0.02' '128 0.9 0.01' '128 0.9 0.015' '128 0.9 0.02 twice' '128 0.9 0.03 twice' '64 0.9 0.005' '64 0.9 0.0075' \
+               '64 0.9 0.01 twice' '64 0.9 0.015 twice' '128 0.5 0.05' '64 0.5 0.025' '64 0.5 0.05 twice'; do
         set -- $set
         echo "strong|GSSP apart B$1 m$2 lr$3|${4:-once}|5|--sync gssp --separate 1 --batch $1 --momentum $2 --lr $3"
     done
-    for set in '16 0.5 0.1 twice' '32 0.5 0.1 twice' '16 0.9 0.02 twice' '32 0.5 0.05' '16 0 0.2 twice' '32 0 0.2' '16 0.5 0.15' '16 0 0.3' '16 0.3 0.14 twice'; do
+    for set in '16 0.5 0.1 twice' '32 0.5 0.1 twice' '16 0.9 0.02 twice' '32 0.5 0.05' '16 0 0.2 twice' '32 0 0.2' '16 0.5 0.15' \
+               '16 0 0.3' '16 0.3 0.14 twice'; do
         set -- $set
         for scheme in gssp ssp asp; do
-            echo "strong|$scheme n$1 m$2 lr$3|${4:-once}|5|--sync $scheme --separate off --batch 256 --samples-per-step $1 --momentum $2 --lr $3"
+            how="--sync $scheme --separate off --batch 256 --samples-per-step $1"
+            echo "strong|$scheme n$1 m$2 lr$3|${4:-once}|5|$how --momentum $2 --lr $3"
         done
     done
     for set in '4 16 0.5 0.1' '4 16 0 0.2' '4 32 0 0.2' '3 16 0 0.2'; do
         set -- $set
-        echo "strong|gssp G$1 n$2 m$3 lr$4|once|5|--sync gssp --separate off --groups $1 --batch 256 --samples-per-step $2 --momentum $3 --lr $4"
+        how="--sync gssp --separate off --groups $1 --batch 256 --samples-per-step $2"
+        echo "strong|gssp G$1 n$2 m$3 lr$4|once|5|$how --momentum $3 --lr $4"
     done
     for set in '16 0.08' '16 0.04' '16 0.16' '4 0.08' '4 0.04' '4 0.16'; do
         set -- $set
@@ -162,7 +177,8 @@ one() {
     set -- "$3" "${@:5}"
     local cluster=(--hosts "$hosts") samples=$data
     if is_net "$1"; then   # looks at 10,000 pictures cost as much as a third of so many trained
-        cluster=(--hosts "$root/test/hosts/strong" --model "$dir/$1.$narrow" --profile "$dir/$1.$narrow.profile" --eval-every 12500) samples=$cifar
+        cluster=(--hosts "$root/test/hosts/strong" --model "$dir/$1.$narrow" --profile "$dir/$1.$narrow.profile" --eval-every 12500)
+        samples=$cifar
     fi
     shift
     if [ "$1" = ring ]; then way=ring cluster=(--workers 1); shift
@@ -189,7 +205,8 @@ export dir root data cifar narrow echelon ring
 
 for rule in "$root"/test/bench/rules/*.rule; do
     name=$(basename "$rule" .rule)
-    [ -x "$dir/rules/$name" ] || B=${B:-$root/build} "$root/test/bench/rules/build.sh" "$name" "$dir/rules/$name" || echo "  its row is missing"
+    [ -x "$dir/rules/$name" ] || B=${B:-$root/build} "$root/test/bench/rules/build.sh" "$name" "$dir/rules/$name" ||
+        echo "  its row is missing"
 done
 plan=$(mktemp "${TMPDIR:-/tmp}/echelon-reproduce.XXXXXX")
 trap 'rm -f "$plan"' EXIT
@@ -208,7 +225,9 @@ fi
 target_of() {
     local file finals=()
     is_net "$1" || { echo "$target"; return; }
-    for file in "$dir/$(name_of "$1" 'BSP, equal shares')".*.json; do [ ! -e "$file" ] || finals+=("$(last_accuracy "${file%.json}.csv")"); done
+    for file in "$dir/$(name_of "$1" 'BSP, equal shares')".*.json; do
+        [ ! -e "$file" ] || finals+=("$(last_accuracy "${file%.json}.csv")")
+    done
     [ ${#finals[@]} != 0 ] && median "${finals[@]}" || echo 1
 }
 # When a curve first reached the target, in column 2 epochs, 3 virtual seconds; "inf": never.
@@ -230,12 +249,16 @@ sent() {
 }
 
 # By how much an iteration takes longer in the slowest group than in the fastest, seconds.
-gap() { value "$1" iteration_seconds | tr -d '[] ' | tr , '\n' | awk '$1 > 0 { if (!n++ || $1 < least) least = $1; if ($1 > most) most = $1 } END { print most - least }'; }
+gap() {
+    value "$1" iteration_seconds | tr -d '[] ' | tr , '\n' |
+        awk '$1 > 0 { if (!n++ || $1 < least) least = $1; if ($1 > most) most = $1 } END { print most - least }'
+}
 
 declare -A time=() final=() bytes=() pushes=() speed=() spread=() apart_by=()
 table() {
     local hosts scheme kind epochs options name file seed last= runs there goal
-    printf '%-30s %5s %12s %7s %7s %8s %14s %9s %10s %9s\n' '' seeds '98.5 % at s' 'epochs' x 'final %' 'least to most' images/s 'B an image' staleness
+    printf '%-30s %5s %12s %7s %7s %8s %14s %9s %10s %9s\n' '' seeds '98.5 % at s' 'epochs' x 'final %' 'least to most' images/s \
+        'B an image' staleness
     while IFS='|' read -r hosts scheme kind epochs options; do
         name=$(name_of "$hosts" "$scheme")
         local times=() passes=() finals=() all=() pushed=() speeds=() stale=() gaps=()
@@ -255,13 +278,16 @@ table() {
             gaps+=("$(gap "$file.json")")
         done
         [ $runs != 0 ] || continue
-        [ "$hosts" = "$last" ] || printf '%s%s\n' "$hosts" "$(is_net "$hosts" && awk -v t="$goal" 'BEGIN { printf ", to %.2f %%", 100 * t }')"
+        [ "$hosts" = "$last" ] ||
+            printf '%s%s\n' "$hosts" "$(is_net "$hosts" && awk -v t="$goal" 'BEGIN { printf ", to %.2f %%", 100 * t }')"
         last=$hosts
-        time[$name]=$(median "${times[@]}") final[$name]=$(median "${finals[@]}") bytes[$name]=$(median "${all[@]}") pushes[$name]=$(median "${pushed[@]}") speed[$name]=$(median "${speeds[@]}")
+        time[$name]=$(median "${times[@]}") final[$name]=$(median "${finals[@]}") speed[$name]=$(median "${speeds[@]}")
+        bytes[$name]=$(median "${all[@]}") pushes[$name]=$(median "${pushed[@]}")
         apart_by[$name]=$(median "${gaps[@]}")
         spread[$name]=$(printf '%s\n' "${finals[@]}" | sort -g | awk 'NR == 1 { a = $1 } END { printf "%.2f to %.2f", 100 * a, 100 * $1 }')
-        printf '  %-28s %2d/%-2d %12.4g %7.2f %7s %8.2f %14s %9.0f %10.0f %9.2f\n' "$scheme" $there $runs "${time[$name]}" "$(median "${passes[@]}")" \
-            "$(ratio "${time[$name]}" "${time[$(name_of "$hosts" 'BSP, equal shares')]:-inf}")" "$(awk -v a="${final[$name]}" 'BEGIN { print 100 * a }')" \
+        printf '  %-28s %2d/%-2d %12.4g %7.2f %7s %8.2f %14s %9.0f %10.0f %9.2f\n' "$scheme" $there $runs "${time[$name]}" \
+            "$(median "${passes[@]}")" "$(ratio "${time[$name]}" "${time[$(name_of "$hosts" 'BSP, equal shares')]:-inf}")" \
+            "$(awk -v a="${final[$name]}" 'BEGIN { print 100 * a }')" \
             "${spread[$name]}" "${speed[$name]}" "${bytes[$name]}" "$(median "${stale[@]}")"
     done < <($what | sort -t '|' -s -k 1,1)
 }
@@ -270,10 +296,15 @@ table() {
 claim() { printf '  %-72s %8s   %s %-5s %s\n' "$1" "$2" "$3" "$4" "$(compare "$2" "$3" "$4")"; }
 at() { local name; name=$(name_of "$1" "$2"); echo "${time[$name]:-inf}"; }
 # points CLUSTER ONE OTHER: by how many points of final accuracy ONE is under OTHER
-points() { awk -v a="${final[$(name_of "$1" "$2")]:-0}" -v b="${final[$(name_of "$1" "$3")]:-0}" 'BEGIN { printf "%.2f\n", 100 * (b - a) }'; }
+points() {
+    awk -v a="${final[$(name_of "$1" "$2")]:-0}" -v b="${final[$(name_of "$1" "$3")]:-0}" 'BEGIN { printf "%.2f\n", 100 * (b - a) }'
+}
 has() { [ -n "${time[$(name_of "$1" "$2")]:-}" ]; }
 # The fastest way to play BSP by speed.
-by_speed() { printf '%s\n' "$(at "$1" 'BSP by speed, star')" "$(at "$1" 'BSP by speed, ring')" "$(at "$1" 'BSP by speed, head apart')" | sed 's/inf/1e30/' | sort -g | head -n 1 | sed 's/1e30/inf/'; }
+by_speed() {
+    printf '%s\n' "$(at "$1" 'BSP by speed, star')" "$(at "$1" 'BSP by speed, ring')" "$(at "$1" 'BSP by speed, head apart')" |
+        sed 's/inf/1e30/' | sort -g | head -n 1 | sed 's/1e30/inf/'
+}
 claims() {
     local apart='GSSP, head apart' plain='GSSP, nothing apart' equal='BSP, equal shares' policy
     if has strong "$apart"; then
@@ -293,17 +324,20 @@ claims() {
         claim "links: GDTopK $policy: bytes over dense GSSP's" \
             "$(ratio "${bytes[$(name_of links "GDTopK, $policy")]}" "${bytes[$(name_of links "$plain")]}")" '<=' 0.2
         claim "links: GDTopK $policy: pushed bytes over dense GSSP's" \
-            "$(ratio "${pushes[$(name_of links "GDTopK, $policy")]}" "${pushes[$(name_of links "$plain")]}")" '<=' "$([ $policy = paper ] && echo 0.143 || echo 0.1)"
+            "$(ratio "${pushes[$(name_of links "GDTopK, $policy")]}" "${pushes[$(name_of links "$plain")]}")" '<=' \
+            "$([ $policy = paper ] && echo 0.143 || echo 0.1)"
         claim "links: GDTopK $policy: the gap between groups' iterations over dense GSSP's" \
             "$(ratio "${apart_by[$(name_of links "GDTopK, $policy")]}" "${apart_by[$(name_of links "$plain")]}")" '<=' 0.5
-        claim "links: GDTopK $policy: points under dense GSSP at the end, within its seeds' spread" "$(points links "GDTopK, $policy" "$plain")" '<=' \
+        claim "links: GDTopK $policy: points under dense GSSP at the end, within its seeds' spread" \
+            "$(points links "GDTopK, $policy" "$plain")" '<=' \
             "$(awk '{ print $3 - $1 }' <<< "${spread[$(name_of links "$plain")]}")"
         claim "links: GDTopK $policy: points under BSP equal at the end" "$(points links "GDTopK, $policy" "$equal")" '<=' 0.5
     done
     for net in resnet18 vgg19; do
         for policy in 'as planned' 'as planned, twice as long'; do
             has $net "$policy" || continue
-            claim "$net: $policy: time to where BSP equal ends, over its own" "$(ratio "$(at $net "$policy")" "$(at $net "$equal")")" '<=' 0.45
+            claim "$net: $policy: time to where BSP equal ends, over its own" \
+                "$(ratio "$(at $net "$policy")" "$(at $net "$equal")")" '<=' 0.45
             claim "$net: the same: points under BSP equal at the end" "$(points $net "$policy" "$equal")" '<=' 1
         done
     done
@@ -314,10 +348,12 @@ choices() {
     local hosts separate file=$dir/choice.json
     for hosts in strong mild even incast links; do
         for separate in auto off; do
-            "$echelon" sim --data "$data" --hosts "$root/test/hosts/$hosts" --sync auto --separate $separate --batch 256 --steps 1 --compute model --progress off \
-                --report "$file" > /dev/null 2>&1 || continue
-            printf '  %-8s %-22s %s\n' "$hosts" "$([ $separate = off ] && echo 'nothing to be apart:' || echo 'all left open:')" \
-                "$(value "$file" sync | tr -d '"')$([ "$(value "$file" separate)" = 1 ] && echo ', head apart'), groups of $(value "$file" groups | grep -o '\[[0-9, ]*\]' | awk -F, '{ printf "%s%d", (NR > 1 ? ", " : ""), NF }')"
+            "$echelon" sim --data "$data" --hosts "$root/test/hosts/$hosts" --sync auto --separate $separate --batch 256 --steps 1 \
+                --compute model --progress off --report "$file" > /dev/null 2>&1 || continue
+            printf '  %-8s %-22s %s%s, groups of %s\n' "$hosts" \
+                "$([ $separate = off ] && echo 'nothing to be apart:' || echo 'all left open:')" \
+                "$(value "$file" sync | tr -d '"')" "$([ "$(value "$file" separate)" = 1 ] && echo ', head apart')" \
+                "$(value "$file" groups | grep -o '\[[0-9, ]*\]' | awk -F, '{ printf "%s%d", (NR > 1 ? ", " : ""), NF }')"
         done
     done
 }
@@ -331,8 +367,11 @@ plot() {       # plot CLUSTER: of each scheme the first seed. There are eight co
         fi
     done < <(rows)
     [ -n "$lines" ] || return 0
-    gnuplot -e "set datafile separator ','; set terminal svg size 900,560 font 'sans,13' background 'white'; set output '$file'; set key outside below maxcols 3;
-        set title '$(is_net "$1" && echo "$1 on CIFAR-10, 16 workers (strong)" || echo "LeNet-5 on MNIST, 16 workers ($1)")'; set xlabel 'virtual seconds'; set logscale x; set ylabel 'test accuracy, %'; set yrange [$(is_net "$1" && echo 20 || echo 90):100]; set grid; plot $lines" &&
+    gnuplot -e "set datafile separator ','; set terminal svg size 900,560 font 'sans,13' background 'white'; set output '$file';
+        set key outside below maxcols 3;
+        set title '$(is_net "$1" && echo "$1 on CIFAR-10, 16 workers (strong)" || echo "LeNet-5 on MNIST, 16 workers ($1)")';
+        set xlabel 'virtual seconds'; set logscale x; set ylabel 'test accuracy, %';
+        set yrange [$(is_net "$1" && echo 20 || echo 90):100]; set grid; plot $lines" &&
         echo "  ${file#"$root"/}"
 }
 

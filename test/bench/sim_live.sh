@@ -13,13 +13,15 @@ read -ra shares <<< "${SHARES:-0.5 0.5 0.5 0.125}"
 dir=$out/sim_live
 rm -rf "$dir"
 mkdir -p "$dir"
-data=$(find_mnist) || { echo "sim_live: no MNIST in \$ECHELON_DATA/mnist or data/mnist (tools/get-data mnist fetches it): skipped"; exit 0; }
+data=$(find_mnist) ||
+    { echo "sim_live: no MNIST in \$ECHELON_DATA/mnist or data/mnist (tools/get-data mnist fetches it): skipped"; exit 0; }
 source "$(dirname "$0")/nodes.sh"
 
 names=${NAMES:-equal speed64 speed128 ssp asp gssp}
-declare -A title=([alone]="host 0 alone" [equal]="BSP, equal shares (B 64)" [speed64]="BSP by speed (B 64)" [speed128]="BSP by speed (B 128)" [ssp]="SSP" [asp]="ASP"
-    [gssp]="GSSP, head apart")
-declare -A options=([alone]="--sync bsp --batch 64" [equal]="--sync bsp --shares equal --batch 64 --lr 0.02" [speed64]="--sync bsp --shares speed --batch 64 --lr 0.02"
+declare -A title=([alone]="host 0 alone" [equal]="BSP, equal shares (B 64)" [speed64]="BSP by speed (B 64)"
+    [speed128]="BSP by speed (B 128)" [ssp]="SSP" [asp]="ASP" [gssp]="GSSP, head apart")
+declare -A options=([alone]="--sync bsp --batch 64" [equal]="--sync bsp --shares equal --batch 64 --lr 0.02"
+    [speed64]="--sync bsp --shares speed --batch 64 --lr 0.02"
     [speed128]="--sync bsp --shares speed --batch 128 --lr 0.04" [ssp]="--sync ssp" [asp]="--sync asp" [gssp]="--sync gssp")
 run=(--epochs "${EPOCHS:-2}" --eval-every 0)
 
@@ -29,7 +31,8 @@ for share in "${shares[@]}"; do
     if [ -n "${hosts_v:-}" ]; then
         awk -v a="$share" -v b="${shares[0]}" 'BEGIN { printf "hosts 1 speed %.6g x quota 1 ms of %d ms delay 5 us\n", 1 / b, 1 / a + 0.5 }'
     else
-        awk -v a="$share" -v b="${shares[0]}" -v cores="$(nproc)" 'BEGIN { printf "hosts 1 speed %.6g x delay 5 us cores %d of here\n", a / b, cores }'
+        awk -v a="$share" -v b="${shares[0]}" -v cores="$(nproc)" \
+            'BEGIN { printf "hosts 1 speed %.6g x delay 5 us cores %d of here\n", a / b, cores }'
     fi
 done > "$dir/hosts"
 sed -n '1{s/ cores.*//;p}' "$dir/hosts" > "$dir/hosts-alone"
@@ -38,12 +41,13 @@ sed -n '1{s/ cores.*//;p}' "$dir/hosts" > "$dir/hosts-alone"
 both() {
     local name=$1 seed=$2 machines=$3
     if [ "$name" = alone ]; then
-        (node 0 ${options[alone]} --seed "$seed" --epochs 0.5 --eval-every 0 --report "$dir/live-alone-$seed.json" > "$dir/alone.out" 2>&1) || { cat "$dir/alone.out"; exit 1; }
+        (node 0 ${options[alone]} --seed "$seed" --epochs 0.5 --eval-every 0 --report "$dir/live-alone-$seed.json" \
+            > "$dir/alone.out" 2>&1) || { cat "$dir/alone.out"; exit 1; }
     else
         train "live-$name-$seed" ${options[$name]} --seed "$seed" "${run[@]}"
     fi
-    "$echelon" sim --data "$data" --hosts "$machines" --profile "$dir/profile-$seed" --compute model --progress off ${options[$name]} --seed "$seed" \
-        "${run[@]}" --report "$dir/sim-$name-$seed.json" > "$dir/sim-$name-$seed.out"
+    "$echelon" sim --data "$data" --hosts "$machines" --profile "$dir/profile-$seed" --compute model --progress off ${options[$name]} \
+        --seed "$seed" "${run[@]}" --report "$dir/sim-$name-$seed.json" > "$dir/sim-$name-$seed.out"
     a=$(value "$dir/live-$name-$seed.json" images_per_second)
     b=$(value "$dir/sim-$name-$seed.json" images_per_second)
     live[$name]+=" $a"
@@ -73,8 +77,8 @@ for name in alone $names; do
     r=$(median ${ratios[$name]})
     within=$(awk -v r="$r" 'BEGIN { print (r >= 0.9 && r <= 1.1 ? "yes" : "NO") }')
     [ "$within" = yes ] || [ $name = alone ] || bad=$((bad + 1))
-    printf '  %-26s live %8.0f   simulated %8.0f   ratio %.2f (median of %d)   within 10 %%: %s\n' "${title[$name]}" "$(median ${live[$name]})" \
-        "$(median ${simulated[$name]})" "$r" "$(wc -w <<< "$seeds")" "$within"
+    printf '  %-26s live %8.0f   simulated %8.0f   ratio %.2f (median of %d)   within 10 %%: %s\n' "${title[$name]}" \
+        "$(median ${live[$name]})" "$(median ${simulated[$name]})" "$r" "$(wc -w <<< "$seeds")" "$within"
 done
 # Where the simulator puts two schemes more than 15 % apart, live runs must order them alike.
 for a in $names; do

@@ -22,7 +22,8 @@ against_pytorch() {
     for python in ${BENCH_PYTHON:+"$BENCH_PYTHON"} /usr/bin/python3; do
         version=$("$python" -c 'import torch; print(torch.__version__)' 2>/dev/null) || continue
         echo "PyTorch $version, $model, images/s of its variants:"
-        read -r variant speed < <("$python" -W ignore "$here/bench_step_torch.py" "$build/echelon" "$model" "$batch" 2> >(grep '^    ' >&2)) || continue
+        read -r variant speed < <("$python" -W ignore "$here/bench_step_torch.py" "$build/echelon" "$model" "$batch" \
+            2> >(grep '^    ' >&2)) || continue
         if awk "BEGIN { exit !($speed > $best_speed) }"; then best_python=$python best_variant=$variant best_speed=$speed; fi
     done
     if [ -z "$best_python" ]; then
@@ -35,14 +36,23 @@ against_pytorch() {
         a+=("${x% *}") t+=("${y% *}") am+=("${x#* }") tm+=("${y#* }") r+=("$(awk "BEGIN { printf \"%.2f\", ${x% *} / ${y% *} }")")
         echo "  pair $((i + 1)): Echelon ${a[i]}, PyTorch ${t[i]} images/s, ratio ${r[i]}"
     done
-    echo "$model, batch $batch${4:+, ours in $4}, median of $pairs: Echelon $(printf '%s\n' "${a[@]}" | median), PyTorch ($best_variant) $(printf '%s\n' "${t[@]}" | median)" \
-        "images/s, ratio $(printf '%s\n' "${r[@]}" | median) (at least $3 wanted); memory $(printf '%s\n' "${am[@]}" | median) and $(printf '%s\n' "${tm[@]}" | median) MiB"
+    echo "$model, batch $batch${4:+, ours in $4}, median of $pairs: Echelon $(printf '%s\n' "${a[@]}" | median)," \
+        "PyTorch ($best_variant) $(printf '%s\n' "${t[@]}" | median)" \
+        "images/s, ratio $(printf '%s\n' "${r[@]}" | median) (at least $3 wanted);" \
+        "memory $(printf '%s\n' "${am[@]}" | median) and $(printf '%s\n' "${tm[@]}" | median) MiB"
 }
 
 status=0
 for entry in ${MODELS:-lenet5:64 vgg19:32 resnet18:32 alexnet:16 vgg19:32:bf16}; do
     IFS=: read -r model batch format <<<"$entry"
-    case $entry in lenet5:*) wanted=4 ;; vgg19:*:bf16) wanted=4 ;; vgg19:*) wanted=2.1 ;; resnet18:*) wanted=1.85 ;; alexnet:*) wanted=1.5 ;; *) wanted=1 ;; esac
+    case $entry in
+    lenet5:*) wanted=4 ;;
+    vgg19:*:bf16) wanted=4 ;;
+    vgg19:*) wanted=2.1 ;;
+    resnet18:*) wanted=1.85 ;;
+    alexnet:*) wanted=1.5 ;;
+    *) wanted=1 ;;
+    esac
     table=0
     "$ours" ${format:+"$format"} "$model" "$batch" || table=$?
     if [ $table = 77 ]; then

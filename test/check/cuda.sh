@@ -26,7 +26,8 @@ if [ -e "$toolkit/include/cuda.h" ] && [ -e "$toolkit/include/nvrtc.h" ]; then
         echo '#include "echi_cuda_api.h"'
         echo '#define SAME(type, name, parameters) type (*const same_##name) parameters = name;'
         echo 'ECHI_CUDA_CALLS(SAME) ECHI_NVRTC_CALLS(SAME) ECHI_NVRTC_CALLS_SINCE_11(SAME)'
-        grep -oE '\b(CU(DA)?|NVRTC)_[A-Z0-9_]+ = [0-9]+' hal/cuda/echi_cuda_api.h | sed 's/\(.*\) = \(.*\)/_Static_assert((int)\1 == \2, "\1");/'
+        grep -oE '\b(CU(DA)?|NVRTC)_[A-Z0-9_]+ = [0-9]+' hal/cuda/echi_cuda_api.h |
+            sed 's/\(.*\) = \(.*\)/_Static_assert((int)\1 == \2, "\1");/'
     } >"$work/same.c"
     values=$(grep -c _Static_assert "$work/same.c")
     [ "$values" -gt 45 ] || bad "only $values values were found in echi_cuda_api.h"
@@ -52,7 +53,9 @@ if [ -s "$images.ptx" ]; then
     for kernel in "${kernels[@]}"; do grep -q "\.entry $kernel(" "$images.ptx" || bad "PTX: no kernel $kernel"; done
     ! grep -q '\.extern' "$images.ptx" || bad "PTX: it asks for something from outside: $(grep -m 1 '\.extern' "$images.ptx")"
     if command -v ptxas >/dev/null; then
-        for arch in $(nvcc --list-gpu-code); do ptxas -arch="$arch" -o "$work/code" "$images.ptx" || bad "PTX: ptxas refuses it for $arch"; done
+        for arch in $(nvcc --list-gpu-code); do
+            ptxas -arch="$arch" -o "$work/code" "$images.ptx" || bad "PTX: ptxas refuses it for $arch"
+        done
     fi
 fi
 if [ -s "$images.fatbin" ] && [ -n "$nvcc" ]; then
@@ -85,7 +88,8 @@ int main(void) {
     return made == 0;
 }
 C
-$CC -std=gnu11 -Iport/pure -Iport -Ihal -Iops -o "$work/compile" "$work/compile.c" "$LIB" -lm -ldl -lpthread && "$work/compile" >"$work/said" 2>&1
+$CC -std=gnu11 -Iport/pure -Iport -Ihal -Iops -o "$work/compile" "$work/compile.c" "$LIB" -lm -ldl -lpthread &&
+    "$work/compile" >"$work/said" 2>&1
 case $? in
 0) seen=$((seen + 1)) ;;
 77) echo "no NVRTC here: it was not asked" ;;

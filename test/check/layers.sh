@@ -45,7 +45,8 @@ room lib       lib/ net/ ops/ hal/ port/
 
 # No memory from the heap, no clock, thread, file or text, and nothing of libm: only memory and strings, and what compilers
 # call by themselves (__stack_chk_fail, __udivdi3 on small machines) and sanitizers (__asan_..., __ubsan_..., __tsan_...).
-pure='mem(cpy|set|move|cmp|chr)|str(cmp|len)|__(stack_chk|asan|ubsan|tsan|sanitizer|gcov|llvm|x86)[a-zA-Z0-9_.]*|__u?(div|mod|divmod|mul)[dt]i[34]|__(float|fix|aeabi_)[a-z0-9]*|__mem(cpy|set|move)_chk|_GLOBAL_OFFSET_TABLE_'
+pure='mem(cpy|set|move|cmp|chr)|str(cmp|len)|__(stack_chk|asan|ubsan|tsan|sanitizer|gcov|llvm|x86)[a-zA-Z0-9_.]*'
+pure+='|__u?(div|mod|divmod|mul)[dt]i[34]|__(float|fix|aeabi_)[a-z0-9]*|__mem(cpy|set|move)_chk|_GLOBAL_OFFSET_TABLE_'
 for object in $(objects lib/sched/); do
     impure=$($NM -u "$object" | awk 'NF == 2 { print $2 }' | grep -vE "^(echi?_.*|$pure)\$" || true)
     if [ -n "$impure" ]; then

@@ -18,8 +18,12 @@ wrong=("assert_true(one == 2)" "assert_false(one == 1)" "assert_null(&one)" "ass
     "assert_int_equal(one, -1)" 'assert_string_equal("a", "b")' 'assert_memory_equal("ab", "ac", 2)' 'fail_msg("%d", one)')
 run() {        # run STATUS CHECK: a test of this line alone
     local status=0
-    printf '#include <cmocka.h>\nstatic void test(void **state) { int one = 1; void *none = NULL; (void)state, (void)one, (void)none; %s; }\n' "$2" >"$work/t.c"
-    echo 'int main(void) { const struct CMUnitTest tests[] = {cmocka_unit_test(test)}; return cmocka_run_group_tests(tests, NULL, NULL); }' >>"$work/t.c"
+    {
+        echo '#include <cmocka.h>'
+        printf 'static void test(void **state) { int one = 1; void *none = NULL; (void)state, (void)one, (void)none; %s; }\n' "$2"
+        echo 'int main(void) { const struct CMUnitTest tests[] = {cmocka_unit_test(test)};'
+        echo '    return cmocka_run_group_tests(tests, NULL, NULL); }'
+    } >"$work/t.c"
     $CC -std=gnu11 -Itest/plain -o "$work/t" "$work/t.c"
     "$work/t" >"$work/said" || status=$?
     [ $status = "$1" ] || { echo "status $status, not $1: $2"; exit 1; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# SYSROOT=: headers and libraries come from there. Made-up systems: one without a C library is refused, one without headers compiles nothing,
-# and where both are, the linker takes all of its files from there.
+# SYSROOT=: headers and libraries come from there. Made-up systems: one without a C library is refused, one without headers compiles
+# nothing, and where both are, the linker takes all of its files from there.
 # usage: MAKE=make CC=gcc B=build LIB=build/libechelon.a test/check/sysroot.sh
 set -eu
 machine=$($CC -print-multiarch 2>/dev/null) || machine=

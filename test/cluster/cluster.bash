@@ -50,8 +50,14 @@ idx_set() {
     mkdir -p "$1"
     for name in train:$2 t10k:$3; do
         count=${name#*:} name=${name%:*}
-        { big_endian 2051; big_endian "$count"; big_endian 28; big_endian 28; head -c $((784 * count)) /dev/zero | tr '\0' @; } >"$1/$name-images-idx3-ubyte"
-        { big_endian 2049; big_endian "$count"; for _ in $(seq $(((count + 9) / 10))); do printf '\0\1\2\3\4\5\6\7\10\11'; done | head -c "$count"; } >"$1/$name-labels-idx1-ubyte"
+        {
+            big_endian 2051; big_endian "$count"; big_endian 28; big_endian 28
+            head -c $((784 * count)) /dev/zero | tr '\0' @
+        } >"$1/$name-images-idx3-ubyte"
+        {
+            big_endian 2049; big_endian "$count"
+            for _ in $(seq $(((count + 9) / 10))); do printf '\0\1\2\3\4\5\6\7\10\11'; done | head -c "$count"
+        } >"$1/$name-labels-idx1-ubyte"
     done
 }
 
@@ -64,7 +70,10 @@ bars() {
     done
     for name in train:$2 t10k:$3; do
         count=${name#*:} name=${name%:*}
-        { big_endian 2051; big_endian $((count * 10)); big_endian 28; big_endian 28; for _ in $(seq "$count"); do echo "$1/ten"; done | xargs cat; } >"$1/$name-images-idx3-ubyte"
+        {
+            big_endian 2051; big_endian $((count * 10)); big_endian 28; big_endian 28
+            for _ in $(seq "$count"); do echo "$1/ten"; done | xargs cat
+        } >"$1/$name-images-idx3-ubyte"
     done
     rm "$1/ten"
 }
@@ -100,8 +109,8 @@ refuse() {
     [ ! -s "$work/out" ] || bad "a table for a run that never was: echelon train ${*:3}"
 }
 
-# same_gradient DEVICE: the gradient of a round by a node on the CPU and one on DEVICE is that of one node on the CPU. It is what one step of
-# plain SGD changes, by a rate so large that the weights' own rounding is none.
+# same_gradient DEVICE: the gradient of a round by a node on the CPU and one on DEVICE is that of one node on the CPU. It is what one step
+# of plain SGD changes, by a rate so large that the weights' own rounding is none.
 floats() { od -An -v -w4 -t f4 -j $((8 + $(od -An -t u8 -N 8 "$1"))) "$1"; }
 agree() {      # agree BEFORE WANTED GOT: apart by 1e-4 of the largest change at most
     paste <(floats "$1") <(floats "$2") <(floats "$3") |

@@ -110,9 +110,12 @@ static atomic_bool measures;   /* step times at start read samples, too: no batc
 struct echi_job;
 struct echi_device;
 struct echi_times;
-ech_status __real_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err);
-ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err);
-ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err) {
+ech_status __real_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out,
+                               struct ech_error *err);
+ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out,
+                               struct ech_error *err);
+ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out,
+                               struct ech_error *err) {
     atomic_store(&measures, true);
     const ech_status status = __real_echi_measure(job, device, slow, out, err);
     atomic_store(&measures, false);
@@ -135,7 +138,8 @@ static int read_samples(void *user, int test, const uint32_t *index, int n, floa
     if (!test && !atomic_load(&measures)) look();
     for (int i = 0; i < n; i++) {
         labels[i] = (uint16_t)(index[i] % CLASSES);
-        for (uint32_t p = 0; p < SIDE * SIDE; p++) rows[(uint32_t)i * SIDE * SIDE + p] = (float)((p * (index[i] % CLASSES + 1)) % 17) * 0.1f - 0.8f;
+        for (uint32_t p = 0; p < SIDE * SIDE; p++)
+            rows[(uint32_t)i * SIDE * SIDE + p] = (float)((p * (index[i] % CLASSES + 1)) % 17) * 0.1f - 0.8f;
     }
     return 0;
 }
@@ -166,12 +170,14 @@ static bool train(struct ech_config *config, const char *what) {
     const bool counted = window.at_open > 20;
 #endif
     const bool watched = window.steps >= 10 && counted;
-    if (!watched) fprintf(stderr, "%s, rank %d: only %d steps and %lu allocations before\n", what, config->rank, window.steps, window.at_open);
+    if (!watched)
+        fprintf(stderr, "%s, rank %d: only %d steps and %lu allocations before\n", what, config->rank, window.steps, window.at_open);
     Dl_info at = {0};
     if (window.so_far > 0 && window.who) dladdr(window.who, &at);
     if (window.so_far > 0)
         fprintf(stderr, "%s, rank %d: %lu allocations in %d steps, the last from %s (%p in %s)\n", what, config->rank, window.so_far,
-                window.steps - FIRST_WATCHED, at.dli_sname ? at.dli_sname : "?", (void *)((char *)window.who - (char *)at.dli_fbase), at.dli_fname ? at.dli_fname : "?");
+                window.steps - FIRST_WATCHED, at.dli_sname ? at.dli_sname : "?", (void *)((char *)window.who - (char *)at.dli_fbase),
+                at.dli_fname ? at.dli_fname : "?");
     return status == ECH_OK && watched && window.so_far == 0;
 }
 
@@ -288,6 +294,7 @@ static int remove_folder(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_node), cmocka_unit_test(with_checkpoints), cmocka_unit_test(two_nodes_each_policy)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_node), cmocka_unit_test(with_checkpoints),
+                                       cmocka_unit_test(two_nodes_each_policy)};
     return cmocka_run_group_tests_name("allocations", tests, make_folder, remove_folder);
 }

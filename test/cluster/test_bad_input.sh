@@ -48,17 +48,19 @@ model_is 14 "m.model.*input" ''
 model_is 14 "m.model:2.*out" 'input 1 28 28' 'fc 10'
 model_is '14|15' 'm.model:2.*99999999999' 'input 1 28 28' 'fc out 99999999999'
 refuse 13 "'resnet999' is no built-in model.*lenet5" --data "$good" --model resnet999
-# Sizes that no machine's memory has are refused by their layer; those that this one has not, before the first step. A limit of the shell stands
-# for a machine's; sanitizers need address space of their own.
+# Sizes that no machine's memory has are refused by their layer; those that this one has not, before the first step. A limit of the shell
+# stands for a machine's; sanitizers need address space of their own.
 model_is 15 'm.model:3.*fc2.*parameters' 'input 1 28 28' 'fc out 65536' 'fc out 65536'
 if ! under address && ! under thread; then
     printf '%s\n' 'input 1 28 28' 'fc out 30000' 'fc out 30000' 'fc out 10' >"$work/wide.model"
-    printf '%s\n' 'input 1 28 28' 'conv2d out 600 kernel 1' 'conv2d out 600 kernel 1' 'fc out 10' >"$work/deep.model"   # little to compute, much to keep
+    # little to compute, much to keep
+    printf '%s\n' 'input 1 28 28' 'conv2d out 600 kernel 1' 'conv2d out 600 kernel 1' 'fc out 10' >"$work/deep.model"
     before=$failures
     (
         ulimit -v 2000000
         refuse 12 'no memory for 3695520040 bytes of weights' --data "$good" --model "$work/wide.model" "${outputs[@]}"
-        refuse 12 'no memory for [0-9]* bytes of .*activations of .* samples; use fewer' --data "$good" --model "$work/deep.model" --threads 1 --batch 2048 "${outputs[@]}"
+        refuse 12 'no memory for [0-9]* bytes of .*activations of .* samples; use fewer' --data "$good" --model "$work/deep.model" \
+            --threads 1 --batch 2048 "${outputs[@]}"
         exit $((failures - before))
     ) || failures=$((failures + $?))
 fi
@@ -115,7 +117,8 @@ if [ "$(id -u)" != 0 ]; then
 fi
 # A disk that is full: an empty file system would be needed; a limit on the size of files is met in the same place.
 before=$failures
-(ulimit -f 50; trap '' XFSZ; expect 13 'saved2' --data "$good" --steps 1 --save "$work/saved2"; exit $((failures - before))) || failures=$((failures + 1))
+(ulimit -f 50; trap '' XFSZ; expect 13 'saved2' --data "$good" --steps 1 --save "$work/saved2"; exit $((failures - before))) ||
+    failures=$((failures + 1))
 check "a file that could not be written whole is left" eval '! ls "$work"/saved2* >/dev/null 2>&1'
 
 # --- nodes that do not agree, or are not there

@@ -6,7 +6,8 @@
 idx_set "$work/data" 2000 100
 kept=$work/kept
 newest() { ls "$kept"/*.complete 2>/dev/null | tail -n 1; }
-word() { grep -ao "\"$1\":\"[^\"]*\"" "$(newest | sed 's/complete$/safetensors/')" | head -n 1 | sed 's/.*:"//; s/"$//'; }   # word KEY: of the newest checkpoint
+# word KEY: of the newest checkpoint
+word() { grep -ao "\"$1\":\"[^\"]*\"" "$(newest | sed 's/complete$/safetensors/')" | head -n 1 | sed 's/.*:"//; s/"$//'; }
 train=(--data "$work/data" --eval-every 0 --batch 32 --progress on)
 
 # killed COUNT ARGUMENT...: a run without end, ended by SIGKILL of rank 0 once COUNT checkpoints were written
@@ -43,7 +44,8 @@ expect 0 '^  speed ' "${train[@]}" --steps 200 --save "$work/whole"
 expect 0 'beginning at the beginning' "${train[@]}" --steps 130 --checkpoint "$kept" --every 7 --resume
 # A slow disk leaves some out, so there may be fewer than three.
 marks=$(ls "$kept"/*.complete | wc -l)
-check "$marks marks for $(ls "$kept"/*.safetensors | wc -l) files, of at most 3" [ "$marks" -le 3 -a "$(ls "$kept" | wc -l)" = $((2 * marks)) ]
+check "$marks marks for $(ls "$kept"/*.safetensors | wc -l) files, of at most 3" \
+    [ "$marks" -le 3 -a "$(ls "$kept" | wc -l)" = $((2 * marks)) ]
 goes_on 70 --save "$work/again" --every 50
 check "resumed: other weights than in one go" cmp -s "$work/whole" "$work/again"
 rm -rf "$kept"
@@ -67,7 +69,8 @@ expect 0 'nothing left to do' "${train[@]}" --steps "$(word rounds)" --checkpoin
 check "with nothing left to do: other weights" cmp -s "$work/whole" "$work/again"
 expect 0 "nothing left to do" "${train[@]}" --steps "$(word rounds)" --checkpoint "$kept" --resume --local 3 --sync gssp
 
-# --- deterministic: the bits of one node that was never cut, whatever the nodes before and after the cut; the learning rate goes by the place
+# --- deterministic: the bits of one node that was never cut, whatever the nodes before and after the cut;
+# the learning rate goes by the place
 rm -rf "$kept"
 learning=(--optimizer nesterov --schedule step --lr-steps 0.5,2.2 --warmup 1)
 expect 0 '^  speed ' "${train[@]}" "${learning[@]}" --deterministic --steps 150 --save "$work/whole"

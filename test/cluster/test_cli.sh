@@ -71,11 +71,13 @@ refuse '1[0-9]' "'nope' is no built-in model.*lenet5, resnet18, vgg19" model nop
 
 # --- which kernels compute, and why those
 printf '%s\n' 'input 1 28 28' 'conv2d out 16 kernel 3 pad 1' 'conv2d out 16 kernel 3 pad 1' 'fc out 10' >"$work/model"
-expect 0 'kernels: trunk, conv1: conv .*directly: points are for 16 channels' train --data glyphs --steps 1 --eval-every 0 --model "$work/model" --verbose
+expect 0 'kernels: trunk, conv1: conv .*directly: points are for 16 channels' train --data glyphs --steps 1 --eval-every 0 \
+    --model "$work/model" --verbose
 grep -qE 'kernels: trunk, conv2: conv .*F\(2x2\) [0-9.]+, F\(4x4\) [0-9.]+ of direct sums' "$work/err" || bad "no reasons for conv2"
 grep -qE 'kernels: look: [0-9.]+ MiB' "$work/err" || bad "no memory of what looks"
 grep -qE 'kernels: trunk, conv2: .*; turns [1-9][0-9.]+ KiB a sample$' "$work/err" || bad "no word of what conv2 turns"
-grep -qE 'kernels: trunk: .*of a sample 3\.1 KiB change their layout at the border, [1-9][0-9.]+ KiB inside$' "$work/err" || bad "no sum of the conversions"
+grep -qE 'kernels: trunk: .*of a sample 3\.1 KiB change their layout at the border, [1-9][0-9.]+ KiB inside$' "$work/err" ||
+    bad "no sum of the conversions"
 
 # --- usage
 refuse 2 '--data is missing.*get-data mnist.*glyphs' train
@@ -120,9 +122,10 @@ expect '1[34]' "$work/no.model|no.model" train --data glyphs --model "$work/no.m
 # --- a run
 expect 0 '^  accuracy ' train --data glyphs --steps 20 --report "$work/one.json" --progress off
 grep -q '^  "steps": 20,$' "$work/one.json" || bad "one.json has no 20 steps"
-expect 0 'group 0' train --data glyphs --local 4 --slow 3=4 --sync=gssp --steps 20 --report "$work/four.json" --save "$work/four.safetensors" \
-    --eval-every 500 --curve "$work/four.csv"
-[ "$(awk -F, 'NR == 1 || ($1 > last && $3 >= 0 && $5 >= 0 && $5 <= 1 && NF == 5) { last = NR > 1 ? $1 : 0; good++ } END { print (good == NR && NR > 2) }' "$work/four.csv")" = 1 ] ||
+expect 0 'group 0' train --data glyphs --local 4 --slow 3=4 --sync=gssp --steps 20 --report "$work/four.json" \
+    --save "$work/four.safetensors" --eval-every 500 --curve "$work/four.csv"
+[ "$(awk -F, 'NR == 1 || ($1 > last && $3 >= 0 && $5 >= 0 && $5 <= 1 && NF == 5) { last = NR > 1 ? $1 : 0; good++ }
+    END { print (good == NR && NR > 2) }' "$work/four.csv")" = 1 ] ||
     bad "four.csv is not a line for each look: $(cat "$work/four.csv")"
 grep -q '^  "world": 4,$' "$work/four.json" || bad "four.json has no world of 4"
 [ -s "$work/four.safetensors" ] || bad "--save wrote nothing"

@@ -9,8 +9,10 @@ less() { awk "BEGIN { exit !($1 < $2) }"; }
 report() { expect 0 '^  speed ' --local "$1" --report "$work/report" --progress off "${@:2}"; }
 
 # --- every policy, with sizes that do not divide; with the head apart only the trunk is coded
-for words in "bsp --shares equal --codec topk" "bsp --shares equal --separate 1 --codec topk:paper" "asp --codec topk:volume --samples-per-step 7" "ssp --codec topk:paper --staleness 0" \
-    "gssp --groups 2 --codec topk:balanced" "gssp --separate off --groups 2 --codec topk:volume --samples-per-step 13" "gssp --groups 2 --codec topk:paper"; do
+for words in "bsp --shares equal --codec topk" "bsp --shares equal --separate 1 --codec topk:paper" \
+    "asp --codec topk:volume --samples-per-step 7" "ssp --codec topk:paper --staleness 0" \
+    "gssp --groups 2 --codec topk:balanced" "gssp --separate off --groups 2 --codec topk:volume --samples-per-step 13" \
+    "gssp --groups 2 --codec topk:paper"; do
     read -ra sync <<<"$words"
     report 3 --data "$work/data" --batch 33 --epochs 2.05 --eval-every 300 --slow 1=3 --sync "${sync[@]}"
     check "$(value samples) samples, not 2050: $words" [ "$(value samples)" = 2050 ]
@@ -48,14 +50,18 @@ for words in "gssp --separate off --groups 2 --codec topk:volume" "bsp --shares 
 done
 
 # --- simulated: the same bytes twice; without arithmetic messages are as long as they are expected to be, and so is the run
-sim() { ends_with 0 '^  speed ' sim --data "$work/data" --workers 8 --spread links --sync gssp --separate off --steps 100 --eval-every 0 --progress off "$@"; }
+sim() {
+    ends_with 0 '^  speed ' sim --data "$work/data" --workers 8 --spread links --sync gssp --separate off --steps 100 --eval-every 0 \
+        --progress off "$@"
+}
 sim --codec topk:volume --report "$work/report" --save "$work/weights"
 sim --codec topk:volume --report "$work/again" --save "$work/weights2"
 check "another simulated run" cmp -s "$work/report" "$work/again"
 check "other simulated weights" cmp -s "$work/weights" "$work/weights2"
 real="$(value push_ratio) $(value state_ratio) $(value seconds)"
 sim --codec topk:volume --compute model --report "$work/report"
-check "computed $real, not computed $(value push_ratio) $(value state_ratio) $(value seconds)" awk -v real="$real" -v push="$(value push_ratio)" \
+check "computed $real, not computed $(value push_ratio) $(value state_ratio) $(value seconds)" \
+    awk -v real="$real" -v push="$(value push_ratio)" \
     -v state="$(value state_ratio)" -v seconds="$(value seconds)" 'BEGIN { split(real, r); exit !(r[1] < 1.05 * push && r[1] > 0.7 * push &&
     r[2] < 1.05 * state && r[2] > 0.7 * state && r[3] < 1.1 * seconds && r[3] > 0.8 * seconds) }'
 sim --report "$work/report"
@@ -80,7 +86,8 @@ printf '%s\n' 'codec topk:volume' 'state_ratio 150000' 'base 0 200000' 'base 1 2
 for lost in 3 2; do
     free_port
     for rank in 0 1 2 3; do
-        start $rank --data "$work/data" --world 4 --coordinator 127.0.0.1:$port --plan "$work/roles" --steps $steps --deadline 2 --report "$work/report" --slow 2 --progress on
+        start $rank --data "$work/data" --world 4 --coordinator 127.0.0.1:$port --plan "$work/roles" --steps $steps --deadline 2 \
+            --report "$work/report" --slow 2 --progress on
     done
     for _ in $(seq $((10 * patience))); do grep -q 'epoch .*images/s' "$work/0.log" && break; sleep 0.1; done
     kill -KILL "${nodes[$lost]}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# --device cuda, on the driver without a card of test/fake: a node learns; a mixed job has the gradient of a single node; drivers that are not
-# there, too old, without a card or with one that is lost are told in a sentence; the card that OpenCL has too is listed once.
+# --device cuda, on the driver without a card of test/fake: a node learns; a mixed job has the gradient of a single node; drivers that are
+# not there, too old, without a card or with one that is lost are told in a sentence; the card that OpenCL has too is listed once.
 . "$(dirname "$0")/cluster.bash"
 ! under thread || skip "test_hal watches the threads that share a device"
 fake=$(dirname "$echelon")/test/fake
@@ -42,8 +42,11 @@ ends_with 0 '^training would begin$' doctor --device cuda
 says '^  ok    cuda:0 \(this node.s\)  fake card 0; 4 units, 1.*; driver CUDA 13.0; kernels from .* for sm_90$'
 ends_with 0 '"driver": "CUDA 13.0", "kernels": "[^"]* for sm_90", "used": true' doctor --device cuda --json
 refuse 16 'deterministic .*give --device cpu' --data "$work/data" --device cuda --deterministic --batch 64
-printf '%s\n' 'input 1 28 28' 'conv2d out 4 kernel 5 stride 2' relu 'max_pool kernel 2' 'fc out 10' >"$work/small.model"   # it is the device that is slow
-expect 0 'accuracy +100.00 %' --data "$work/data" --model "$work/small.model" --device cuda:0 --optimizer adam --batch 32 --steps 40 --eval-every 0 --progress off --cache "$work/kept"
+# The net is small, for it is the device that is slow.
+printf '%s
+' 'input 1 28 28' 'conv2d out 4 kernel 5 stride 2' relu 'max_pool kernel 2' 'fc out 10' >"$work/small.model"
+expect 0 'accuracy +100.00 %' --data "$work/data" --model "$work/small.model" --device cuda:0 --optimizer adam --batch 32 --steps 40 \
+    --eval-every 0 --progress off --cache "$work/kept"
 check "what the driver compiles and keeps is kept once more" [ -z "$(ls "$work/kept")" ]
 
 same_gradient cuda:0

@@ -55,7 +55,8 @@ same shortest "${epochs[@]}" --local 3 --shares equal --separate off
 # Nodes that are killed in the middle: what they had not finished is done by others, in the same rounds. Rows that the head had
 # of them are answered again, not trained again.
 first=whole
-middle=(--data "$work/data" --deterministic --batch 48 --steps $([ -z "${SAN:-}" ] && echo 500 || echo 200) --lr 0.0003 --momentum 0.9 --weight-decay 0.0001)
+middle=(--data "$work/data" --deterministic --batch 48 --steps $([ -z "${SAN:-}" ] && echo 500 || echo 200)
+    --lr 0.0003 --momentum 0.9 --weight-decay 0.0001)
 same whole "${middle[@]}" --local 1
 check "gradients have died away" awk -v l="$(value train_loss "$work/whole.json")" 'BEGIN { exit !(l > 0.1) }'
 killed() {     # killed NAME VICTIMS HEAD: of four nodes those die, one after the other
@@ -65,7 +66,8 @@ killed() {     # killed NAME VICTIMS HEAD: of four nodes those die, one after th
     free_port
     rm -f "$work"/?.log
     for rank in 0 1 2 3; do   # without looks: a node that is lost at one owes nothing, since there nothing is out
-        start $rank "${middle[@]}" --world 4 --coordinator 127.0.0.1:$port --plan "$work/plan" --slow 0=2 --eval-every 0 --progress on --save "$work/$name" --report "$work/$name.json"
+        start $rank "${middle[@]}" --world 4 --coordinator 127.0.0.1:$port --plan "$work/plan" --slow 0=2 --eval-every 0 --progress on \
+            --save "$work/$name" --report "$work/$name.json"
     done
     for _ in $(seq 300); do grep -q 'epoch .*images/s' "$work/0.log" && break || sleep 0.1; done
     for rank in $victims; do

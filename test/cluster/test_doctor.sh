@@ -3,7 +3,8 @@
 # `echelon doctor`: what it finds on a machine where training would begin, and a status and a sentence where it would not; the link between
 # two nodes, with a key and without; strangers at its door.
 . "$(dirname "$0")/cluster.bash"
-! under thread || skip "it measures and answers on the threads of a run, which test_policies.sh starts, and of a net, which test_doctor and test_net watch"
+! under thread || skip "it measures and answers on the threads of a run, which test_policies.sh starts, and of a net, which" \
+    "test_doctor and test_net watch"
 patience=$((2 * patience))
 doctor() { ends_with "$1" "$2" doctor "${@:3}"; }
 says() { grep -qE -e "$1" "$work/out" || bad "${2:-the page} does not say '$1'"; }   # of the page just printed
@@ -20,12 +21,14 @@ says '^  ok    lenet5, batch 64: 64 samples a step here; [0-9]+ images/s'
 [ "$(wc -l <"$work/out")" -le 40 ] || bad "more than a page"
 
 # --- JSON says the same, and is JSON where somebody can tell
-printf '%s\n' 'input 3 20 20' 'conv2d out 16 kernel 3 pad 1' 'batch_norm' 'relu' 'max_pool kernel 2' 'fc out 3000' 'relu' 'fc out 10' >"$work/some.model"
+printf '%s\n' 'input 3 20 20' 'conv2d out 16 kernel 3 pad 1' 'batch_norm' 'relu' 'max_pool kernel 2' 'fc out 3000' 'relu' 'fc out 10' \
+    >"$work/some.model"
 free_port
 doctor 0 '^  "ok": true,$' --json --model "$work/some.model" --batch 16 --shares equal --world 4 --coordinator 127.0.0.1:$port
 json port | grep -q "\"address\": \"127.0.0.1:$port\", \"ok\": true" || bad "the port: $(json port)"
 json memory | grep -q '"model": "some.model", "batch": 16, "samples_per_step": 4, ' || bad "the memory: $(json memory)"
-json interfaces | grep -q '"address": "127.0.0.1", "loopback": true, "used": "--coordinator names it"' || bad "the interface: $(json interfaces)"
+json interfaces | grep -q '"address": "127.0.0.1", "loopback": true, "used": "--coordinator names it"' ||
+    bad "the interface: $(json interfaces)"
 total=$(json memory | sed -n 's/.*"total": \([0-9]*\),.*/\1/p')
 parts=$(json memory | grep -oE '"(weights|gradients|optimizer|rows|activations)": [0-9]+' | awk '{ sum += $2 } END { printf "%.0f", sum }')
 check "$total bytes are not the sum of their parts, $parts" [ "$total" = "$parts" ]
@@ -36,7 +39,13 @@ if command -v python3 >/dev/null; then check "no JSON" python3 -c 'import json, 
 free_port
 "$echelon" doctor --listen --coordinator "127.0.0.1:$port" 2>"$work/9.log" &
 nodes[9]=$!
-up() { for _ in $(seq 100); do grep -qs "listening at 127.0.0.1:$port" "$work/9.log" && return; sleep 0.1; done; bad "--listen does not listen"; }
+up() {
+    for _ in $(seq 100); do
+        grep -qs "listening at 127.0.0.1:$port" "$work/9.log" && return
+        sleep 0.1
+    done
+    bad "--listen does not listen"
+}
 up
 doctor 20 '^training would fail: .*the port is in use' --world 2 --coordinator "127.0.0.1:$port"
 says '^  BAD   not free$'
@@ -51,7 +60,8 @@ if ! under address && ! under thread; then
         exit $((failures - before))
     ) || failures=$((failures + $?))
 fi
-doctor 17 '^  "link": .*"ok": false, "trouble": "no coordinator at 127\.0\.0\.1:1 ' --json --world 2 --rank 1 --coordinator 127.0.0.1:1 --join-timeout 1
+doctor 17 '^  "link": .*"ok": false, "trouble": "no coordinator at 127\.0\.0\.1:1 ' --json --world 2 --rank 1 --coordinator 127.0.0.1:1 \
+    --join-timeout 1
 doctor 2 'training would fail: .*leads off this machine: give --key' --world 2 --rank 1 --coordinator 203.0.113.9:7000 --join-timeout 1
 doctor 2 'training would fail: .*no address of this machine' --world 2 --coordinator 203.0.113.9:7000 --insecure
 doctor '2|16' "training would fail: .*device 'cpu:7'" --device cpu:7
@@ -59,7 +69,10 @@ doctor 0 '^  ok    (cpu:0|cuda:[0-9]+|opencl:[0-9]+) \(this node.s\)' --device a
 if grep -qE '^  ok    opencl:0' "$work/out"; then doctor 16 'training would fail: --slow .*give --device cpu' --device opencl --slow 2; fi
 
 # --- words
-refuse_doctor() { ends_with "$1" "$2" doctor "${@:3}"; [ "$(wc -l <"$work/err")" = 1 ] && [ ! -s "$work/out" ] || bad "not one line: echelon doctor ${*:3}"; }
+refuse_doctor() {
+    ends_with "$1" "$2" doctor "${@:3}"
+    [ "$(wc -l <"$work/err")" = 1 ] && [ ! -s "$work/out" ] || bad "not one line: echelon doctor ${*:3}"
+}
 doctor 0 'Exit status:' --help
 says '^  --json ' && says '^  --listen '
 refuse_doctor 2 'echelon doctor has no --local' --local 2
@@ -77,7 +90,8 @@ ends_with 2 'echelon train has no --json: --report' train --data glyphs --json
 # --- a link: twice, so the listener is there for the next one, too; strangers between them
 link() {       # link WHAT ARGUMENT...
     doctor 0 '"ok": true,$' --json --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 10 "${@:2}"
-    json link | grep -qE '"round_trip_seconds": [0-9.e-]+, "out_bytes_per_second": [0-9.e+]+, "in_bytes_per_second": [0-9.e+]+, "clock_offset_seconds": -?[0-9.e-]+, ' ||
+    rates='"out_bytes_per_second": [0-9.e+]+, "in_bytes_per_second": [0-9.e+]+'
+    json link | grep -qE "\"round_trip_seconds\": [0-9.e-]+, $rates, \"clock_offset_seconds\": -?[0-9.e-]+, " ||
         bad "$1: $(json link)"
     # One clock: it is ahead of itself by no more than what the measurement says it may be wrong by.
     check "$1: the clock of this machine is ahead of itself: $(json link)" awk -v line="$(json link)" 'BEGIN {
@@ -89,7 +103,8 @@ link "a link"
 for _ in 1 2 3; do head -c 3000 /dev/urandom >"/dev/tcp/127.0.0.1/$port" 2>/dev/null || :; done
 (exec 3<>"/dev/tcp/127.0.0.1/$port"; sleep 1) 2>/dev/null &   # somebody who says nothing
 link "a link behind strangers"
-expect '1[0-9]' 'membership|model|fit|ended the join' --data glyphs --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 3   # a run's node that calls here
+# a run's node that calls here
+expect '1[0-9]' 'membership|model|fit|ended the join' --data glyphs --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 3
 stop_listening() {
     kill -INT "${nodes[9]}"
     ended "${nodes[9]}" "$patience"

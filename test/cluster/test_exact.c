@@ -52,7 +52,8 @@ static int noise(void *user, int test, const uint32_t *index, int n, float *rows
         struct echi_random random;
         echi_random_init(&random, 5, ECHI_STREAM_TEST, index[i]);
         labels[i] = (uint16_t)(index[i] % (uint32_t)run_classes());
-        for (uint32_t k = 0; k < size; k++) rows[(uint32_t)i * size + k] = (float)(4 * echi_random_unit(&random) - 2) + (k % 10 == labels[i] % 10u);
+        for (uint32_t k = 0; k < size; k++)
+            rows[(uint32_t)i * size + k] = (float)(4 * echi_random_unit(&random) - 2) + (k % 10 == labels[i] % 10u);
     }
     return 0;
 }
@@ -60,10 +61,12 @@ static int noise(void *user, int test, const uint32_t *index, int n, float *rows
 /* Every kind of layer, and sides that are no multiple of anything. */
 static const char small_text[] = "input 2 13 11\nconv2d out 4 kernel 3 pad 1\nrelu\nmax_pool kernel 2\nconv2d out 6 kernel 3\n"
                                  "max_pool kernel 2 stride 1\nrelu\navg_pool kernel 2 stride 1\nfc out 17\nrelu\nfc out 10\n";
-/* Branches in trunk and head, an output that three layers take, and dropout on both sides of the cut: whoever gets a sample drops the same. */
-static const char residual_text[] = "input 2 13 11\nconv2d out 4 kernel 3 pad 1 stride 2\nrelu\nconv2d out 4 kernel 3 pad 1\ndropout p 0.25\n"
-                                    "conv2d out 4 kernel 1 from 2\nadd with 4\nadd with 2\nrelu\navg_pool kernel 2 from 6\navg_pool kernel 2 from 8\n"
-                                    "add with 9\nglobal_avg_pool\nfc out 12\nrelu\ndropout p 0.5\nfc out 12\nadd with 14\nfc out 10\n";
+/* Branches in trunk and head, an output that three layers take, and dropout on both sides of the cut: whoever gets a sample
+ * drops the same. */
+static const char residual_text[] =
+    "input 2 13 11\nconv2d out 4 kernel 3 pad 1 stride 2\nrelu\nconv2d out 4 kernel 3 pad 1\ndropout p 0.25\n"
+    "conv2d out 4 kernel 1 from 2\nadd with 4\nadd with 2\nrelu\navg_pool kernel 2 from 6\navg_pool kernel 2 from 8\n"
+    "add with 9\nglobal_avg_pool\nfc out 12\nrelu\ndropout p 0.5\nfc out 12\nadd with 14\nfc out 10\n";
 
 /* More classes than a byte has. */
 static const char wide_text[] = "input 2 13 11\nconv2d out 4 kernel 3 stride 2\nrelu\nfc out 9\nrelu\nfc out 300\n";
@@ -101,7 +104,14 @@ static struct run {
 
 static int run_classes(void) { return run.model->layers[run.model->n_layers - 1].out.c; }
 
-struct node { struct ech_config config; struct ech_error error; struct ech_report report; echi_real *params; ech_status status; pthread_t thread; };
+struct node {
+    struct ech_config config;
+    struct ech_error error;
+    struct ech_report report;
+    echi_real *params;
+    ech_status status;
+    pthread_t thread;
+};
 
 /* --- in the place of the library's own */
 
@@ -112,7 +122,8 @@ ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct
     if (!head && task->kind != ECHI_TASK_APPLY) return __real_echi_exec_run(self, task, result, err);
     const size_t at = head ? run.cut : 0, count = head ? run.params - run.cut : run.separated ? run.cut : run.params;
     const size_t row = (size_t)run.step[head]++ * run.params + at;
-    if (!run.deterministic) memcpy(run.gradient + row, (echi_real *)echi_exec_slot(self, task->grads, NULL) + at, count * sizeof(echi_real));
+    if (!run.deterministic)
+        memcpy(run.gradient + row, (echi_real *)echi_exec_slot(self, task->grads, NULL) + at, count * sizeof(echi_real));
     ECHI_TRY(__real_echi_exec_run(self, task, result, err));
     echi_real *weights = (echi_real *)echi_exec_slot(self, task->weights_out, NULL) + at;
     if (run.restart) memcpy(weights, run.start_from + row, count * sizeof *weights);
@@ -121,8 +132,10 @@ ech_status __wrap_echi_exec_run(void *self, const struct echi_task *task, struct
 }
 
 /* Step times decide about shares, which are given here. */
-ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err);
-ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err) {
+ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out,
+                               struct ech_error *err);
+ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out,
+                               struct ech_error *err) {
     (void)job, (void)device, (void)slow, (void)err;
     *out = (struct echi_times){.count = 2, .n = {8, 64}, .trunk = {8e-5, 64e-5}, .head = {1e-5, 8e-5}};
     return ECH_OK;
@@ -229,7 +242,8 @@ static echi_real *open_run(const char *text) {
     struct ech_config config;
     struct ech_data_callback data = {.train_samples = SAMPLES, .read = noise, .user = &run.size, .name = "noise"};
     assert_non_null(job);
-    assert_int_equal(text ? ech_model_parse(text, strlen(text), "small", &run.model, NULL) : ech_model_open("lenet5", &run.model, NULL), ECH_OK);
+    assert_int_equal(text ? ech_model_parse(text, strlen(text), "small", &run.model, NULL) : ech_model_open("lenet5", &run.model, NULL),
+                     ECH_OK);
     data.classes = run_classes();
     data.channels = run.model->input.c, data.height = run.model->input.h, data.width = run.model->input.w;
     run.size = (uint32_t)echi_shape_size(run.model->input);
@@ -308,7 +322,8 @@ static void trained_as_written(const echi_real *start) {
         double lr = run.adam ? ADAM_LR : LR;
         if (run.schedule && strcmp(run.schedule, "step") == 0) lr *= place >= 2.5 ? 0.1 * 0.1 : place >= 1 ? 0.1 : 1;
         if (run.schedule && place < WARMUP) lr *= place / WARMUP;
-        else if (run.schedule && strcmp(run.schedule, "cosine") == 0) lr *= (1 + cos(3.14159265358979323846 * (place - WARMUP) / (end - WARMUP))) / 2;
+        else if (run.schedule && strcmp(run.schedule, "cosine") == 0)
+            lr *= (1 + cos(3.14159265358979323846 * (place - WARMUP) / (end - WARMUP))) / 2;
         for (size_t i = 0; i < run.params; i++) {
             double grad = run.gradient[(size_t)t * run.params + i] + (decoupled ? 0 : DECAY * w[i]);
             if (is_average(i)) {

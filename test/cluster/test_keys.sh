@@ -27,7 +27,8 @@ refuse 13 "nokey' \(No such file" "${node[@]}" --coordinator 127.0.0.1:0 --key "
 refuse 2 "good' is a folder" "${node[@]}" --coordinator 127.0.0.1:0 --key "$good"
 for mode in 640 604 620 666; do
     chmod $mode "$work/other"
-    refuse 2 "other' is a secret that others may read or change \(its mode is $mode\): chmod 600" "${node[@]}" --coordinator 127.0.0.1:0 --key "$work/other"
+    refuse 2 "other' is a secret that others may read or change \(its mode is $mode\): chmod 600" "${node[@]}" --coordinator 127.0.0.1:0 \
+        --key "$work/other"
 done
 chmod 400 "$work/other"
 refuse 2 'key and insecure contradict' "${node[@]}" --coordinator 127.0.0.1:0 --key "$work/key" --insecure

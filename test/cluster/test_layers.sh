@@ -53,7 +53,8 @@ check "nothing was learnt" awk -v a="$(value test_accuracy "$work/with.json")" '
 check "a look drops" [ "$(value test_accuracy "$work/with.json")" = "$(value test_accuracy "$work/without.json")" ]
 
 # --- asynchronous, rows of several workers and epochs at the head: the recording computes the same once more
-for words in "--local 3 --sync asp --separate 1 --epochs 2.2" "--local 3 --sync gssp --groups 2 --epochs 2 --slow 2=3" "--local 2 --sync local --epochs 2"; do
+for words in "--local 3 --sync asp --separate 1 --epochs 2.2" "--local 3 --sync gssp --groups 2 --epochs 2 --slow 2=3" \
+    "--local 2 --sync local --epochs 2"; do
     read -ra arguments <<<"$words"
     rm -rf "$work/run"
     expect 0 '^  speed ' "${net[@]}" --record "$work/run" --save "$work/live" "${arguments[@]}"

@@ -64,7 +64,8 @@ done
 stop_all "a judge that seldom runs"
 
 # --- SIGUSR1, in a round that cannot end
-printf '%s\n' 'sync bsp' 'world 3' 'round 64' 'lr 0.02' 'momentum 0.9' 'decay 0' 'head none' 'group 0 owner 0 workers 0:32 1:16 2:16' >"$work/plan"
+printf '%s\n' 'sync bsp' 'world 3' 'round 64' 'lr 0.02' 'momentum 0.9' 'decay 0' 'head none' 'group 0 owner 0 workers 0:32 1:16 2:16' \
+    >"$work/plan"
 begin 3 --deadline 60 --plan "$work/plan"
 kill -STOP "${nodes[2]}"
 sleep 0.5
@@ -72,7 +73,9 @@ kill -USR1 "${nodes[0]}" "${nodes[1]}"
 says "$work/0.log" 'coordinator: trains since [0-9.]+ s; .* leases out: .*rank 2 has [0-9]+' 5 "SIGUSR1 to rank 0"
 says "$work/0.log" 'owner of group 0: version [0-9]+; [1-9][0-9]* samples of its round are in, none of rank 2;' 5 "SIGUSR1 to rank 0"
 says "$work/0.log" 'peers: rank 1 spoke [0-9.]+ s ago .*, rank 2 spoke' 5 "SIGUSR1 to rank 0"
-says "$work/1.log" 'worker of group 0: waits for weights from rank 0 to begin lease [0-9]+: it holds those of round [0-9]+, since [0-9.]+ s' 5 "SIGUSR1 to rank 1"
+says "$work/1.log" \
+    'worker of group 0: waits for weights from rank 0 to begin lease [0-9]+: it holds those of round [0-9]+, since [0-9.]+ s' \
+    5 "SIGUSR1 to rank 1"
 says "$work/1.log" 'lane: idle' 5 "SIGUSR1 to rank 1"
 says "$work/1.log" 'node: rank 1 of 3' 5 "SIGUSR1 to rank 1"
 # ... which SIGTERM cannot end in order, and a second one ends at once.
@@ -97,7 +100,8 @@ node_ends 0 "$patience" 22 'stopped while waiting' "SIGTERM while joining"
 # --- under --local the command passes both on
 local_run() {
     rm -f "$work"/{err,out,saved,report}
-    "$echelon" train --local 3 "${endless[@]}" --progress on --save "$work/saved" --report "$work/report" "$@" >"$work/out" 2>"$work/err" </dev/null &
+    "$echelon" train --local 3 "${endless[@]}" --progress on --save "$work/saved" --report "$work/report" "$@" >"$work/out" 2>"$work/err" \
+        </dev/null &
     run=$!
     says "$work/err" 'epoch .*images/s' "$patience" "a run with --local begins"
 }

@@ -90,7 +90,8 @@ for victim in 3 2; do
 done
 # Under local a lease is many steps, of which nothing is in before all are.
 rm -rf "$work"/report "$work"/run
-printf '%s\n' 'sync local' 'world 4' 'round 64' 'lr 0.02' 'outer_lr 0.7' 'outer_momentum 0.9' 'group 0 owner 1 workers 0:8x9 1:8x4 2:16x5 3:8x7' >"$work/local"
+printf '%s\n' 'sync local' 'world 4' 'round 64' 'lr 0.02' 'outer_lr 0.7' 'outer_momentum 0.9' \
+    'group 0 owner 1 workers 0:8x9 1:8x4 2:16x5 3:8x7' >"$work/local"
 begin --epochs $epochs --report "$work/report" --record "$work/run" --plan "$work/local"
 kill -KILL "${nodes[3]}"
 says "$work/0.log" "rank 3 was lost \(.*\): the others go on" "kill -9 of a worker of local"

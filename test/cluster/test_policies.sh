@@ -18,7 +18,8 @@ done_as_asked() {
 }
 
 # --- every policy. 33 samples a round; 5 epochs end in a short round under bsp (1,000 = 30 x 33 + 10).
-policies=("bsp" "bsp --shares equal" "bsp --separate 1" "asp" "ssp" "gssp" "gssp --separate off" "gssp --groups 2" "local --inner-steps 3" "auto")
+policies=("bsp" "bsp --shares equal" "bsp --separate 1" "asp" "ssp" "gssp" "gssp --separate off" "gssp --groups 2"
+    "local --inner-steps 3" "auto")
 tried=0
 for world in 1 2 3 5; do
     for policy in "${policies[@]}"; do
@@ -30,8 +31,8 @@ for world in 1 2 3 5; do
         check "$(value steps) steps, not 3" [ "$(value steps)" = 3 ]
     done
 done
-for policy in "bsp" "bsp --separate 1" "asp --samples-per-step 7" "ssp --staleness 0" "gssp --samples-per-step 13" "gssp --groups 3 --samples-per-step 128" \
-    "asp --weigh-by-time --drop-older 1.5 --samples-per-step 7" "asp --drop-older 0.001"\
+for policy in "bsp" "bsp --separate 1" "asp --samples-per-step 7" "ssp --staleness 0" "gssp --samples-per-step 13" \
+    "gssp --groups 3 --samples-per-step 128" "asp --weigh-by-time --drop-older 1.5 --samples-per-step 7" "asp --drop-older 0.001" \
     "local --samples-per-step 7 --inner-steps 5" "local --inner-steps 200"; do
     read -ra words <<<"--sync $policy"
     done_as_asked 3 2050 "${words[@]}" --batch 33 --epochs 2.05 --eval-every 300 --slow 1=3
@@ -55,13 +56,16 @@ expect 0 '^  speed ' --data "$work/data" --local 3 --plan "$work/plan" --save-pl
 check "the plan of auto changed on its way through a file" cmp -s "$work/plan" "$work/again"
 check "the plan has two groups" [ "$(wc -l <<<"$groups")" = 2 ]
 
-expect 0 '^  speed ' --data "$work/data" --local 3 --sync local --inner-steps 9 --outer-lr 0.25 --batch 33 --slow 1=3 --steps 2 --save-plan "$work/plan"
-check "the plan has no steps in a round" grep -qE '^group 0 owner [0-9] workers 0:[0-9]+x[0-9]+ 1:[0-9]+x[0-9]+ 2:[0-9]+x[0-9]+$' "$work/plan"
+expect 0 '^  speed ' --data "$work/data" --local 3 --sync local --inner-steps 9 --outer-lr 0.25 --batch 33 --slow 1=3 --steps 2 \
+    --save-plan "$work/plan"
+check "the plan has no steps in a round" grep -qE '^group 0 owner [0-9] workers 0:[0-9]+x[0-9]+ 1:[0-9]+x[0-9]+ 2:[0-9]+x[0-9]+$' \
+    "$work/plan"
 expect 0 'local, 3 nodes' --data "$work/data" --local 3 --plan "$work/plan" --save-plan "$work/again" --steps 2
 check "a plan of local changed on its way through a file" cmp -s "$work/plan" "$work/again"
 # What is too old is dropped, and its samples come again: each counts once, and nothing that was applied is older.
 done_as_asked 4 2000 --sync asp --samples-per-step 8 --batch 33 --epochs 2 --drop-older 0.3 --slow 1=3
-check "$(value samples_dropped) samples dropped, $(value samples_again) again" [ "$(value samples_dropped)" -gt 0 -a "$(value samples_again)" -ge "$(value samples_dropped)" ]
+check "$(value samples_dropped) samples dropped, $(value samples_again) again" \
+    [ "$(value samples_dropped)" -gt 0 -a "$(value samples_again)" -ge "$(value samples_dropped)" ]
 check "staleness $(value staleness_max), beyond --drop-older 0.3" awk -v s="$(value staleness_max)" 'BEGIN { exit !(s <= 0.3) }'
 refuse 2 'drop-older.*ssp.*only asp' --data "$work/data" --local 3 --sync ssp --drop-older 2
 refuse 2 'weigh-by-time.*separate is 1' --data "$work/data" --local 3 --sync asp --weigh-by-time --separate 1
@@ -103,7 +107,8 @@ END
     apart() { python3 "$work/apart.py" "$1" "$2" 2>&1; }
     near() { awk -v d="$(apart "$1" "$2")" 'BEGIN { exit !(d ~ /^[0-9]/ && d < 1e-5) }'; }
     rounds() { expect 0 '^  speed ' --data glyphs --batch 33 --eval-every 0 --save "$work/$1" "${@:2}"; }
-    printf '%s\n' 'sync local' 'world 3' 'round 33' 'lr 0.02' 'momentum 0.9' 'outer_lr 3' 'group 0 owner 1 workers 0:11x1 1:11x1 2:11x1' >"$work/equal"
+    printf '%s\n' 'sync local' 'world 3' 'round 33' 'lr 0.02' 'momentum 0.9' 'outer_lr 3' 'group 0 owner 1 workers 0:11x1 1:11x1 2:11x1' \
+        >"$work/equal"
     rounds whole --steps 1
     check "a round moves the weights" eval '! near "$work/one" "$work/whole"'
     rounds shares --steps 1 --local 3 --shares 20,1,12

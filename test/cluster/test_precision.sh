@@ -15,13 +15,15 @@ for set in base avx2 avx512; do
         continue
     fi
     most=$set
-    expect 0 "kernels: trunk, conv1: conv.* $set" --data "$work/data" --steps 5 --eval-every 0 --isa $set --record "$work/$set" --save "$work/$set.weights" --progress off --verbose
+    expect 0 "kernels: trunk, conv1: conv.* $set" --data "$work/data" --steps 5 --eval-every 0 --isa $set --record "$work/$set" \
+        --save "$work/$set.weights" --progress off --verbose
     "$ECHELON" replay "$work/$set" --show > "$work/out" 2>&1
     check "a recording says $set" grep -q "^rank 0 of 1.*, $set, " "$work/out"
     "$ECHELON" replay "$work/$set" --data "$work/data" --save "$work/again" > "$work/out" 2>&1
     check "replay of a run with $set" cmp -s "$work/$set.weights" "$work/again"
 done
-expect 0 "kernels: trunk, conv1: conv.* $most" --data "$work/data" --steps 5 --eval-every 0 --save "$work/auto.weights" --progress off --verbose
+expect 0 "kernels: trunk, conv1: conv.* $most" --data "$work/data" --steps 5 --eval-every 0 --save "$work/auto.weights" --progress off \
+    --verbose
 check "auto is $most" cmp -s "$work/auto.weights" "$work/$most.weights"
 [ $most = base ] || check "$most rounds as base does: is it taken?" bash -c '! cmp -s "$1" "$2"' _ "$work/base.weights" "$work/$most.weights"
 
@@ -42,10 +44,12 @@ patience=$((6 * patience))
         value test_accuracy
     done | sort -g | sed -n 2p > "$work/$format"
 done
-[ -n "${SAN:-}" ] || check "accuracy $(cat "$work/bf16") in bf16, $(cat "$work/fp32") in fp32" less "$(cat "$work/fp32") - 0.03" "$(cat "$work/bf16")"
+[ -n "${SAN:-}" ] || check "accuracy $(cat "$work/bf16") in bf16, $(cat "$work/fp32") in fp32" less "$(cat "$work/fp32") - 0.03" \
+    "$(cat "$work/bf16")"
 
 # --- a recorded run again
-expect 0 '^  speed ' --data "$work/data" --local 2 --sync asp --samples-per-step 16 --epochs 1.5 --precision bf16 --record "$work/run" --save "$work/live" --progress off
+expect 0 '^  speed ' --data "$work/data" --local 2 --sync asp --samples-per-step 16 --epochs 1.5 --precision bf16 --record "$work/run" \
+    --save "$work/live" --progress off
 "$ECHELON" replay "$work/run" --data "$work/data" --save "$work/again" > "$work/out" 2>&1
 check "replay of a run in bf16" grep -q '^  arithmetic .*bit for bit$' "$work/out"
 check "other weights in replay" cmp -s "$work/live" "$work/again"

@@ -140,7 +140,9 @@ goes_on() {    # goes_on VICTIMS ARGUMENT...: a run of four in which those are k
     free_port
     for r in 0 1 2 3; do start $r --data "$work/data" --world 4 --coordinator "127.0.0.1:$port" --record "$work/run" "$@"; done
     for victim in $victims; do
-        for _ in $(seq 100); do [ "$(stat -c %s "$work/run/rank$victim.events" 2>/dev/null || echo 0)" -gt 20000 ] && break || sleep 0.1; done
+        for _ in $(seq 100); do
+            [ "$(stat -c %s "$work/run/rank$victim.events" 2>/dev/null || echo 0)" -gt 20000 ] && break || sleep 0.1
+        done
         kill -KILL "${nodes[victim]}"
     done
     for r in 0 1 2 3; do
@@ -156,9 +158,13 @@ goes_on 2 --plan "$work/plan" --epochs $epochs --eval-every 5000
 replays 0 'send to the owner of rank 0: push' "$work/run" --show --rank 3
 goes_on '2 3' --plan "$work/plan" --epochs $epochs
 # Two owners are left: one hands the lost one's last state to the other.
-{ grep -v '^head\|^group' "$work/plan"; printf '%s\n' 'group 0 owner 2 workers 2:32 3:32' 'group 1 owner 0 workers 0:32' 'group 2 owner 1 workers 1:32'; } >"$work/three"
+{
+    grep -v '^head\|^group' "$work/plan"
+    printf '%s\n' 'group 0 owner 2 workers 2:32 3:32' 'group 1 owner 0 workers 0:32' 'group 2 owner 1 workers 1:32'
+} >"$work/three"
 goes_on 2 --plan "$work/three" --epochs $epochs --eval-every 5000
-printf '%s\n' 'sync bsp' 'world 4' 'round 64' 'lr 0.02' 'momentum 0.9' 'decay 0' 'group 0 owner 0 workers 0:16 1:16 2:16 3:16' >"$work/rounds"
+printf '%s\n' 'sync bsp' 'world 4' 'round 64' 'lr 0.02' 'momentum 0.9' 'decay 0' 'group 0 owner 0 workers 0:16 1:16 2:16 3:16' \
+    >"$work/rounds"
 goes_on 3 --plan "$work/rounds" --epochs $((epochs / 2))
 goes_on '1 2' --plan "$work/rounds" --epochs $((epochs / 2)) --eval-every 5000
 goes_on 2 --plan "$work/plan" --epochs $epochs --checkpoint "$work/kept-too" --every 100
@@ -170,7 +176,8 @@ if [ -w /dev/full ]; then
     expect 1. 'writing failed' --data "$work/data" --record "$work/full" --steps 1
 fi
 rm -rf "$work/run"
-(trap '' XFSZ && ulimit -f 64 && exec "$echelon" train --data "$work/data" --progress off --local 2 --epochs 10 --eval-every 0 --record "$work/run") >"$work/out" 2>"$work/err"
+(trap '' XFSZ && ulimit -f 64 && exec "$echelon" train --data "$work/data" --progress off --local 2 --epochs 10 --eval-every 0 \
+    --record "$work/run") >"$work/out" 2>"$work/err"
 check "a recording that breaks off ends the run with $?" [ $? = 0 ]
 check "nobody says that the recording breaks off" grep -q 'the recording in .* ends here: .*writing failed.*the run goes on' "$work/err"
 check "what was trained is not told" grep -q '^  speed ' "$work/out"

@@ -185,7 +185,8 @@ static void test_a_codec_trains_the_same_samples(void **state) {
         assert_seen(world, 3);
         if (world == 1) assert_trained(1, 3);
         const double all = 3.0 * SAMPLES * nodes[0].config.lr / 8;
-        for (int k = 0; k < SECOND; k++) assert_in_range((int)(1e6 * (double)-nodes[0].second[k]), (int)(0.2e6 * all), (int)(1e6 * all) + 10);
+        for (int k = 0; k < SECOND; k++)
+            assert_in_range((int)(1e6 * (double)-nodes[0].second[k]), (int)(0.2e6 * all), (int)(1e6 * all) + 10);
         assert_string_equal(nodes[0].report.codec, "topk:paper");
     }
 }
@@ -217,7 +218,8 @@ static void test_leaving_early_ends_the_run_for_all(void **state) {
 static void test_a_loss_that_is_no_number_ends_the_run(void **state) {
     (void)state;
     prepare(2, "bsp");
-    for (int r = 0; r < 2; r++) snprintf(nodes[r].config.shares, sizeof nodes[r].config.shares, "equal");   /* a share for it, however slow it is */
+    /* A share for it, however slow it is. */
+    for (int r = 0; r < 2; r++) snprintf(nodes[r].config.shares, sizeof nodes[r].config.shares, "equal");
     nodes[1].poison = 1e308 * 10;
     run(2);
     assert_int_equal(nodes[1].status, ECH_E_DIVERGED);
@@ -295,10 +297,10 @@ static void test_who_waits_for_whom(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_policy_trains_each_sample_once_an_epoch), cmocka_unit_test(test_a_codec_trains_the_same_samples), cmocka_unit_test(test_unequal_shares_are_exact),
-        cmocka_unit_test(test_leaving_early_ends_the_run_for_all),            cmocka_unit_test(test_a_loss_that_is_no_number_ends_the_run),
-        cmocka_unit_test(test_refusing_to_measure_ends_the_opening),          cmocka_unit_test(test_who_waits_for_whom),
-        cmocka_unit_test(test_misuse_is_refused_with_a_sentence),
+        cmocka_unit_test(test_every_policy_trains_each_sample_once_an_epoch), cmocka_unit_test(test_a_codec_trains_the_same_samples),
+        cmocka_unit_test(test_unequal_shares_are_exact), cmocka_unit_test(test_leaving_early_ends_the_run_for_all),
+        cmocka_unit_test(test_a_loss_that_is_no_number_ends_the_run), cmocka_unit_test(test_refusing_to_measure_ends_the_opening),
+        cmocka_unit_test(test_who_waits_for_whom), cmocka_unit_test(test_misuse_is_refused_with_a_sentence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

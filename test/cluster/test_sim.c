@@ -638,7 +638,8 @@ static void drawn_clusters_end(void **state) {
             host->delay = echi_random_below(&random, 2) ? pow(10, -6 + 4 * echi_random_unit(&random)) : 0;
             host->loss = losses ? 0.01 : 0;
             if (h > 0 && echi_random_below(&random, 8) == 0) host->joins = echi_random_unit(&random);
-            if (h > 0 && deaths && echi_random_below(&random, 4) == 0) host->dies = (host->joins > 0 ? host->joins : 0) + echi_random_unit(&random) * 0.3;
+            if (h > 0 && deaths && echi_random_below(&random, 4) == 0)
+                host->dies = (host->joins > 0 ? host->joins : 0) + echi_random_unit(&random) * 0.3;
             host->n_slow = (int)echi_random_below(&random, 2);
             host->slow[0].from = echi_random_unit(&random) * 0.2;
             host->slow[0].until = echi_random_below(&random, 2) ? INFINITY : host->slow[0].from + 0.1;
@@ -706,7 +707,8 @@ static void a_late_one_has_a_group_of_its_own(void **state) {
         one_is_late(INFINITY, codec[i], "off");
         const double held = a.report.seconds;
         one_is_late(INFINITY, codec[i], "auto");
-        assert_true(a.report.regroups == 1 && a.report.n_groups == 2 && a.report.group_of[2] == 1 && a.report.owner_of[1] != a.report.owner_of[0]);
+        assert_true(a.report.regroups == 1 && a.report.n_groups == 2 && a.report.group_of[2] == 1 &&
+                    a.report.owner_of[1] != a.report.owner_of[0]);
         assert_non_null(strstr(a.log, "rank 2 joins group 1, the reserve: "));
         if (a.report.seconds > 0.5 * held) fail_msg("%g s, without a reserve %g", a.report.seconds, held);
         one_is_late(30, codec[i], "auto");

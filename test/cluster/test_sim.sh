@@ -51,10 +51,12 @@ run --workers 3 --spread strong --steps 8 --deterministic --save "$work/sim.weig
 check "--deterministic: three nodes train what one live node does" cmp -s "$work/live.weights" "$work/sim.weights"
 
 # --- it learns
-sims 0 '^  accuracy ' --data glyphs --workers 4 --spread strong --sync gssp --epochs 0.5 --eval-every 4000 --report "$work/report" --curve "$work/curve" --progress off
+sims 0 '^  accuracy ' --data glyphs --workers 4 --spread strong --sync gssp --epochs 0.5 --eval-every 4000 --report "$work/report" \
+    --curve "$work/curve" --progress off
 accuracy=$(value test_accuracy)
 check "--curve has a line for each look, and the last" [ "$(wc -l <"$work/curve")" = 4 ]
-check "and its seconds are virtual" awk -F, -v all="$(value seconds)" 'NR == 4 { exit !($3 == all + 0 || ($3 / all > 0.999 && $3 / all < 1.001)) }' "$work/curve"
+check "and its seconds are virtual" awk -F, -v all="$(value seconds)" \
+    'NR == 4 { exit !($3 == all + 0 || ($3 / all > 0.999 && $3 / all < 1.001)) }' "$work/curve"
 check "GSSP learns the digits: $accuracy" awk -v a="$accuracy" 'BEGIN { exit !(a > 0.8) }'
 
 # --- virtual time. No jitter, links without bound: images/s follow from what the files say.
@@ -62,7 +64,10 @@ speed_of() { value images_per_second; }
 ratio_is() {   # ratio_is WHAT A B LEAST MOST
     check "$1: $2 / $3" awk -v a="$2" -v b="$3" -v least="$4" -v most="$5" 'BEGIN { exit !(a / b >= least && a / b <= most) }'
 }
-one_host() { printf 'hosts 1 %s\n' "$1" >"$work/h"; run --hosts "$work/h" --compute model --eval-every 0 --epochs 1 --report "$work/report" "${@:2}"; }
+one_host() {
+    printf 'hosts 1 %s\n' "$1" >"$work/h"
+    run --hosts "$work/h" --compute model --eval-every 0 --epochs 1 --report "$work/report" "${@:2}"
+}
 one_host 'speed 2000 images/s' --batch 64
 ratio_is "a host of 2000 images/s" "$(speed_of)" 2000 0.9 1.01
 one_host 'speed 1 x'
@@ -77,7 +82,8 @@ one_host 'speed 1 x slow 3 x from 0 s'
 ratio_is "three times as slow for ever" "$base" "$(speed_of)" 2.7 3.05
 # A profile of a machine twice as slow in everything.
 expect 0 '' --data "$good" --steps 0 --profile-out "$work/profile"
-awk '$1 == "step" { $4 *= 2; $7 *= 2 } /^(apply|add|refresh|copy|message|read|look) / { $2 *= 2 } { print }' "$work/profile" >"$work/profile2"
+awk '$1 == "step" { $4 *= 2; $7 *= 2 } /^(apply|add|refresh|copy|message|read|look) / { $2 *= 2 } { print }' "$work/profile" \
+    >"$work/profile2"
 one_host 'speed 1 x' --profile "$work/profile"
 base=$(speed_of)
 one_host 'speed 1 x' --profile "$work/profile2"
@@ -117,8 +123,9 @@ refuse 2 '--save' --data "$good" --workers 2 --compute model --save "$work/s"
 refuse 2 '--init' --data "$good" --workers 2 --compute model --init "$work/s"
 refuse 2 'learns nothing that --curve' --data "$good" --workers 2 --compute model --curve "$work/s"
 refuse 2 'no --target-accuracy' --data "$good" --workers 2 --compute model --target-accuracy 0.5
-for option in '--rank 1' '--world 2' '--coordinator 127.0.0.1:1' '--bind 127.0.0.1' '--join-timeout 3' '--key k' --insecure '--local 2' '--slow 2' '--device cpu' \
-    '--threads 2' '--checkpoint c' '--every 3' '--keep 2' --resume '--record r' '--profile-out p'; do
+for option in '--rank 1' '--world 2' '--coordinator 127.0.0.1:1' '--bind 127.0.0.1' '--join-timeout 3' '--key k' \
+    --insecure '--local 2' '--slow 2' '--device cpu' '--threads 2' '--checkpoint c' '--every 3' '--keep 2' --resume \
+    '--record r' '--profile-out p'; do
     # shellcheck disable=SC2086 # two words
     refuse 2 "echelon sim has no ${option%% *}: " --data "$good" --workers 2 $option
 done

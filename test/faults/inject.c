@@ -137,7 +137,8 @@ WRAPPED(void, free, void *p) {
 
 /* Where the C library has a second name for 64-bit offsets, one of the two is what Echelon calls. */
 WRAPPED(int, close, int fd) {
-    const int error = verdict(INJECT_CLOSE, CALLER), code = __real_close(fd);   /* as the kernel does it: also where it fails the descriptor is gone */
+    /* As the kernel does it: also where it fails the descriptor is gone. */
+    const int error = verdict(INJECT_CLOSE, CALLER), code = __real_close(fd);
     if (!error) return code;
     errno = error;
     return -1;
@@ -199,9 +200,15 @@ WRAPPED(int, socket, int family, int type, int protocol) { MAY_FAIL(SOCKET, -1);
 WRAPPED(int, epoll_create1, int flags) { MAY_FAIL(EPOLL, -1); return __real_epoll_create1(flags); }
 WRAPPED(int, eventfd, unsigned value, int flags) { MAY_FAIL(EVENTFD, -1); return __real_eventfd(value, flags); }
 WRAPPED(int, listen, int fd, int backlog) { MAY_FAIL(LISTEN, -1); return __real_listen(fd, backlog); }
-WRAPPED(int, accept4, int fd, struct sockaddr *from, socklen_t *len, int flags) { MAY_FAIL(ACCEPT, -1); return __real_accept4(fd, from, len, flags); }
+WRAPPED(int, accept4, int fd, struct sockaddr *from, socklen_t *len, int flags) {
+    MAY_FAIL(ACCEPT, -1);
+    return __real_accept4(fd, from, len, flags);
+}
 WRAPPED(ssize_t, getrandom, void *out, size_t len, unsigned flags) { MAY_FAIL(ENTROPY, -1); return __real_getrandom(out, len, flags); }
-WRAPPED(int, sched_getaffinity, pid_t pid, size_t len, cpu_set_t *out) { MAY_FAIL(AFFINITY, -1); return __real_sched_getaffinity(pid, len, out); }
+WRAPPED(int, sched_getaffinity, pid_t pid, size_t len, cpu_set_t *out) {
+    MAY_FAIL(AFFINITY, -1);
+    return __real_sched_getaffinity(pid, len, out);
+}
 WRAPPED(void *, dlopen, const char *name, int flags) { return verdict(INJECT_LIBRARY, CALLER) ? NULL : __real_dlopen(name, flags); }
 
 /* ---------------------------------------------------------------- the clock */
@@ -249,7 +256,8 @@ WRAPPED(int, clock_gettime, clockid_t id, struct timespec *out) {
     const int code = __real_clock_gettime(id, out);
     if (id == CLOCK_MONOTONIC && atomic_load(&haste) && on_a_lane()) atomic_fetch_add(&ahead, atomic_load(&haste));
     if (id == CLOCK_MONOTONIC)
-        *out = timespec_of((atomic_load(&stopped) ? atomic_load(&stopped_at) : nanoseconds(out) + atomic_load(&ahead)) + (mine ? atomic_load(mine) : 0));
+        *out = timespec_of((atomic_load(&stopped) ? atomic_load(&stopped_at) : nanoseconds(out) + atomic_load(&ahead)) +
+                           (mine ? atomic_load(mine) : 0));
     else if (id == CLOCK_THREAD_CPUTIME_ID && atomic_load(&stopped)) *out = timespec_of(0);
     return code;
 }

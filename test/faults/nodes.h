@@ -47,8 +47,9 @@ static int read_samples(void *user, int test, const uint32_t *index, int n, floa
     return 0;
 }
 
-static const struct ech_data_callback tiny_callback = {.channels = 1, .height = SIDE, .width = SIDE, .classes = CLASSES, .train_samples = TRAIN,
-                                                       .test_samples = TEST, .read = read_samples, .name = "stripes"};
+static const struct ech_data_callback tiny_callback = {.channels = 1, .height = SIDE, .width = SIDE, .classes = CLASSES,
+                                                       .train_samples = TRAIN, .test_samples = TEST, .read = read_samples,
+                                                       .name = "stripes"};
 static ech_data *tiny_data;
 
 static ech_status build_tiny(ech_model **out, struct ech_error *err) {

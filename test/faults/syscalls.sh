@@ -7,10 +7,11 @@
 . "$(dirname "$0")/../cluster/cluster.bash"
 command -v strace >/dev/null || { echo "strace is not installed"; exit 77; }
 idx_set "$work/data" 128 16
-default='read=EINTR read=EIO write=EINTR write=ENOSPC openat=EMFILE openat=EINTR openat=EACCES mmap=ENOMEM clone3=EAGAIN socket=EMFILE bind=EADDRINUSE
-listen=EINVAL accept4=EMFILE connect=EINTR connect=ECONNREFUSED readv=EINTR readv=ECONNRESET sendmsg=EINTR sendmsg=EPIPE sendmsg=ENOBUFS epoll_wait=EINTR
-epoll_ctl=ENOMEM epoll_create1=EMFILE eventfd2=EMFILE ppoll=EINTR fsync=EIO fsync=EINTR rename=EIO close=EINTR clock_nanosleep=EINTR
-getrandom=ENOSYS sched_getaffinity=EINVAL setsockopt=ENOPROTOOPT getsockname=ENOBUFS'
+default='read=EINTR read=EIO write=EINTR write=ENOSPC openat=EMFILE openat=EINTR openat=EACCES mmap=ENOMEM clone3=EAGAIN
+socket=EMFILE bind=EADDRINUSE listen=EINVAL accept4=EMFILE connect=EINTR connect=ECONNREFUSED readv=EINTR readv=ECONNRESET
+sendmsg=EINTR sendmsg=EPIPE sendmsg=ENOBUFS epoll_wait=EINTR epoll_ctl=ENOMEM epoll_create1=EMFILE eventfd2=EMFILE ppoll=EINTR
+fsync=EIO fsync=EINTR rename=EIO close=EINTR clock_nanosleep=EINTR getrandom=ENOSYS sched_getaffinity=EINVAL
+setsockopt=ENOPROTOOPT getsockname=ENOBUFS'
 tried=0
 # shellcheck disable=SC2086 # a list
 for pair in ${*:-$default}; do
@@ -18,7 +19,8 @@ for pair in ${*:-$default}; do
     for n in $(seq 400); do
         rm -f "$work/w"
         timeout "$patience" strace -f -o "$work/trace" -e "trace=$call" -e "inject=$call:error=$error:when=$n" \
-            "$echelon" train --data "$work/data" --steps 2 --eval-every 0 --local 2 --join-timeout 3 --deadline 3 --save "$work/w" >"$work/out" 2>"$work/err" </dev/null
+            "$echelon" train --data "$work/data" --steps 2 --eval-every 0 --local 2 --join-timeout 3 --deadline 3 \
+            --save "$work/w" >"$work/out" 2>"$work/err" </dev/null
         status=$?
         grep -q INJECTED "$work/trace" || break
         tried=$((tried + 1))

@@ -88,9 +88,11 @@ static void one(const struct trick *t, const char *sync, bool session) {
     inject_clock_real();
     const struct ech_report *report = &nodes[0].report;
     for (int r = 0; r < WORLD; r++)
-        if (nodes[r].status != ECH_OK) fail_msg("%s: rank %d: %s, '%s'", nodes_doing, r, ech_status_name(nodes[r].status), nodes[r].error.text);
+        if (nodes[r].status != ECH_OK)
+            fail_msg("%s: rank %d: %s, '%s'", nodes_doing, r, ech_status_name(nodes[r].status), nodes[r].error.text);
     assert_int_equal(report->samples, 150 * TRAIN);
-    const double times[] = {report->seconds, report->images_per_second, report->measuring_seconds, report->startup_seconds, report->staleness_max};
+    const double times[] = {report->seconds, report->images_per_second, report->measuring_seconds, report->startup_seconds,
+                            report->staleness_max};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
         if (!(times[i] >= 0)) fail_msg("%s: time %d in the report is %g", nodes_doing, (int)i, times[i]);
     for (int r = 0; r < WORLD && !session; r++)

@@ -67,7 +67,8 @@ static const struct writer {
     char *path;
     ech_status (*save)(int version);
     bool exact;   /* the same version gives the same bytes */
-} writers[] = {{"weights", weights_path, save_weights, true}, {"plan", plan_path, save_plan, true}, {"report", report_path, save_report, false}};
+} writers[] = {{"weights", weights_path, save_weights, true}, {"plan", plan_path, save_plan, true},
+               {"report", report_path, save_report, false}};
 
 /* What may go wrong at a call, and whether the write must succeed all the same. */
 static const struct trouble { enum inject_call call; int error; bool harmless; } troubles[] = {
@@ -81,8 +82,9 @@ enum { TROUBLES = sizeof troubles / sizeof troubles[0] };
 
 /* A write under trouble at the n-th call; `rest`: at all that follow too. False when there was no n-th. */
 static bool write_once(const struct writer *w, const struct trouble *t, long n, bool rest, bool over_old) {
-    snprintf(nodes_doing, sizeof nodes_doing, "%s %s: %s %ld%s: %s", w->name, over_old ? "over an old file" : "anew", inject_name(t->call), n,
-             rest ? " and all that follow" : "", t->error == INJECT_SHORT ? "one byte" : t->error == INJECT_ZERO ? "nothing" : strerror(t->error));
+    snprintf(nodes_doing, sizeof nodes_doing, "%s %s: %s %ld%s: %s", w->name, over_old ? "over an old file" : "anew", inject_name(t->call),
+             n, rest ? " and all that follow" : "",
+             t->error == INJECT_SHORT ? "one byte" : t->error == INJECT_ZERO ? "nothing" : strerror(t->error));
     unlink(w->path);
     if (over_old) assert_int_equal(w->save(0), ECH_OK);
     const struct bytes before = contents(w->path);
@@ -97,11 +99,13 @@ static bool write_once(const struct writer *w, const struct trouble *t, long n, 
     const char *wrong = NULL;
     if (descriptors() != fds) wrong = "a descriptor is lost";
     else if (entries(folder) != after.there) wrong = "something is left beside the file";
-    else if (w->exact && hits && !t->harmless && status == ECH_OK && !(t->call == INJECT_CLOSE && n > 1)) wrong = "the failure is not told";   /* (a folder's close) */
+    else if (w->exact && hits && !t->harmless && status == ECH_OK && !(t->call == INJECT_CLOSE && n > 1))   /* (a folder's close) */
+        wrong = "the failure is not told";
     else if (status != ECH_OK && hits == 0) wrong = "it failed without a reason";
     else if (status == ECH_OK && (!after.there || same(&before, &after))) wrong = "it says that it wrote what it did not";
     else if (hits && t->harmless && status != ECH_OK && !rest) wrong = "it failed without need";
-    else if (status != ECH_OK && (status != ECH_E_IO || !strstr(error.text, strrchr(w->path, '/')))) wrong = "the failure has no proper sentence";
+    else if (status != ECH_OK && (status != ECH_E_IO || !strstr(error.text, strrchr(w->path, '/'))))
+        wrong = "the failure has no proper sentence";
     else if (after.there && !same(&before, &after)) {
         /* Then it is the new one, whole. */
         const struct bytes got = after;
@@ -160,7 +164,8 @@ static void a_run_keeps_what_it_trained(void **state) {
 static bool warned;
 static void on_warning(void *user, enum ech_log_level level, const char *line) {
     (void)user;
-    if (level == ECH_LOG_WARN && strstr(line, "the recording in") && strstr(line, "rank0.events") && strstr(line, "the run goes on")) warned = true;
+    if (level == ECH_LOG_WARN && strstr(line, "the recording in") && strstr(line, "rank0.events") && strstr(line, "the run goes on"))
+        warned = true;
 }
 
 /* A recording ends where its disk did, the run does not, and what is there is a sound beginning. Only a folder that takes
@@ -259,7 +264,8 @@ static void each_call_of_a_read(void **state) {
                 assert_int_equal(descriptors(), fds);
                 assert_int_equal(inject_live(), live);
                 if (status != (hits && !trouble->harmless ? ECH_E_IO : ECH_OK) || (status && !strstr(error.text, readers[r].path)))
-                    fail_msg("%s: %s %ld: %d gives %s, '%s'", readers[r].name, inject_name(trouble->call), n, trouble->error, ech_status_name(status), error.text);
+                    fail_msg("%s: %s %ld: %d gives %s, '%s'", readers[r].name, inject_name(trouble->call), n, trouble->error,
+                             ech_status_name(status), error.text);
                 if (!hits) break;
                 tried++;
             }
@@ -340,7 +346,8 @@ static int setup(void **state) {
     snprintf(events_path, sizeof events_path, "%s/rank0.events", record_path);
     snprintf(report_path, sizeof report_path, "%s/report", folder);
     for (int i = 0; i < 256; i++) weights[1][i] = (float)i + 0.5f;
-    plan = (struct echi_plan){.sync = ECHI_SYNC_BSP, .world = 1, .round = 8, .staleness = 3, .rounds_apart = 4, .strands = 1, .n_groups = 1, .head = ECHI_NO_RANK};
+    plan = (struct echi_plan){.sync = ECHI_SYNC_BSP, .world = 1, .round = 8, .staleness = 3, .rounds_apart = 4, .strands = 1, .n_groups = 1,
+                              .head = ECHI_NO_RANK};
     plan.n[0] = 8;
     memset(plan.group_of + 1, ECHI_NONE, sizeof plan.group_of - 1);
     memset(plan.owner_of + 1, 0xff, sizeof plan.owner_of - sizeof plan.owner_of[0]);
@@ -361,8 +368,9 @@ int main(void) {
         cmocka_unit_test_prestate(each_call_of_a_write, (void *)(uintptr_t)&writers[0]),
         cmocka_unit_test_prestate(each_call_of_a_write, (void *)(uintptr_t)&writers[1]),
         cmocka_unit_test_prestate(each_call_of_a_write, (void *)(uintptr_t)&writers[2]),
-        cmocka_unit_test(a_run_keeps_what_it_trained), cmocka_unit_test(a_run_outlives_its_recording), cmocka_unit_test(each_call_of_a_read), cmocka_unit_test(a_disk_that_dribbles),
-        cmocka_unit_test(a_file_that_shrinks), cmocka_unit_test(what_is_no_file),
+        cmocka_unit_test(a_run_keeps_what_it_trained), cmocka_unit_test(a_run_outlives_its_recording),
+        cmocka_unit_test(each_call_of_a_read), cmocka_unit_test(a_disk_that_dribbles), cmocka_unit_test(a_file_that_shrinks),
+        cmocka_unit_test(what_is_no_file),
     };
     inject_clock_hasten(2000000);
     return cmocka_run_group_tests_name("files that fail", tests, setup, teardown);

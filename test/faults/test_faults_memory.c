@@ -68,7 +68,8 @@ static ech_status weights_to_a_file_and_back(void) {
 }
 
 static ech_status plan_to_a_file_and_back(void) {
-    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 1, .round = 8, .staleness = 3, .rounds_apart = 4, .strands = 1, .n_groups = 1, .head = ECHI_NO_RANK};
+    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 1, .round = 8, .staleness = 3, .rounds_apart = 4, .strands = 1, .n_groups = 1,
+                             .head = ECHI_NO_RANK};
     plan.n[0] = 8;
     for (int r = 1; r < ECHI_WORLD_MAX; r++) plan.group_of[r] = ECHI_NONE;
     for (int g = 1; g < ECHI_GROUPS_MAX; g++) plan.owner_of[g] = ECHI_NO_RANK;
@@ -82,7 +83,8 @@ static ech_status of_nodes(int world) {
     ech_status status = ECH_OK;
     for (int r = 0; r < world; r++) {
         const ech_status s = nodes[r].status;
-        const bool fits = s == ECH_OK || s == ECH_E_MEMORY || s == ECH_E_PEER_LOST || (s == ECH_E_ABORTED && nodes_stop) || (s == ECH_E_TIMEOUT && nothing_left);
+        const bool fits = s == ECH_OK || s == ECH_E_MEMORY || s == ECH_E_PEER_LOST || (s == ECH_E_ABORTED && nodes_stop) ||
+                          (s == ECH_E_TIMEOUT && nothing_left);
         if (!fits || (s != ECH_OK && strlen(nodes[r].error.text) < 15))
             fail_msg("%s: rank %d ends with %s, '%s'", nodes_doing, r, ech_status_name(s), nodes[r].error.text);
         if (s == ECH_OK || status == ECH_E_MEMORY) continue;
@@ -273,7 +275,8 @@ static const char *where(long n) {
     Dl_info at = {0};
     const char *caller = inject_caller(n);
     if (caller) dladdr(caller, &at);
-    snprintf(text, sizeof text, "addr2line -ife %s %#tx", at.dli_fname ? at.dli_fname : "?", at.dli_fbase ? caller - (const char *)at.dli_fbase : 0);
+    snprintf(text, sizeof text, "addr2line -ife %s %#tx", at.dli_fname ? at.dli_fname : "?",
+             at.dli_fbase ? caller - (const char *)at.dli_fbase : 0);
     return text;
 }
 

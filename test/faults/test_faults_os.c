@@ -61,7 +61,8 @@ enum { REFUSALS = sizeof refusals / sizeof refusals[0] };
 static bool refuse_once(const struct refusal *f, void *(*main_of_node)(void *), long n) {
     const long live = inject_live();
     const int fds = descriptors();
-    snprintf(nodes_doing, sizeof nodes_doing, "%s, %s %ld: error %d", main_of_node == node_main ? "train" : "session", inject_name(f->call), n, f->error);
+    snprintf(nodes_doing, sizeof nodes_doing, "%s, %s %ld: error %d", main_of_node == node_main ? "train" : "session", inject_name(f->call),
+             n, f->error);
     prepare_nodes(2, "bsp", 0);
     watch_for_hang(30);
     inject(f->call, n, 1, f->error);
@@ -82,7 +83,8 @@ static bool refuse_once(const struct refusal *f, void *(*main_of_node)(void *), 
     if (hits > 0 && !(well || told)) fail_msg("%s: '%s' and '%s'", nodes_doing, nodes[0].error.text, nodes[1].error.text);
     if (hits > 0 && well && f->status != ECH_OK && f->call != INJECT_SOCKET) fail_msg("%s: refused, and all was well", nodes_doing);
     if (f->status == ECH_OK && !well) fail_msg("%s: '%s' and '%s'", nodes_doing, nodes[0].error.text, nodes[1].error.text);
-    if (inject_live() != live || descriptors() != fds) fail_msg("%s: %ld blocks, %d descriptors lost", nodes_doing, inject_live() - live, descriptors() - fds);
+    if (inject_live() != live || descriptors() != fds)
+        fail_msg("%s: %ld blocks, %d descriptors lost", nodes_doing, inject_live() - live, descriptors() - fds);
     return hits > 0;
 }
 
@@ -184,7 +186,8 @@ static void few_descriptors(void **state) {
 /* A locale with a decimal comma, made here: few machines have one, and the tests ask no other of them. */
 static bool use_commas(const char *at) {
     char command[512];
-    snprintf(command, sizeof command, "cd '%s' && printf 'LC_NUMERIC\\ndecimal_point \",\"\\nthousands_sep \".\"\\ngrouping 3;3\\nEND LC_NUMERIC\\n' > comma && "
+    snprintf(command, sizeof command,
+             "cd '%s' && printf 'LC_NUMERIC\\ndecimal_point \",\"\\nthousands_sep \".\"\\ngrouping 3;3\\nEND LC_NUMERIC\\n' > comma && "
              "localedef -c -i ./comma ./xx_XX 2>/dev/null; test -e xx_XX/LC_NUMERIC", at);
     if (system(command) != 0) return false;
     setenv("LOCPATH", at, 1);
@@ -197,12 +200,13 @@ static size_t write_all_text(char *out, size_t cap, char *plan_path) {
     uint8_t *bytes;
     size_t n;
     struct ech_error err;
-    struct ech_report report = {.world = 1, .seconds = 1.5, .train_loss = 0.25, .test_accuracy = 0.75, .staleness_mean = 1e-7, .lost_peer = -1};
+    struct ech_report report = {.world = 1, .seconds = 1.5, .train_loss = 0.25, .test_accuracy = 0.75, .staleness_mean = 1e-7,
+                                .lost_peer = -1};
     len += ech_report_json(&report, out + len, cap - len);
     len += ech_model_text(tiny, out + len, cap - len);
     len += ech_model_describe(tiny, out + len, cap - len);
-    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 1, .round = 8, .staleness = 3, .rounds_apart = 4, .strands = 1, .n_groups = 1, .head = ECHI_NO_RANK,
-                             .lr = 0.02, .momentum = 0.9, .decay = 1e-4};
+    struct echi_plan plan = {.sync = ECHI_SYNC_BSP, .world = 1, .round = 8, .staleness = 3, .rounds_apart = 4, .strands = 1, .n_groups = 1,
+                             .head = ECHI_NO_RANK, .lr = 0.02, .momentum = 0.9, .decay = 1e-4};
     plan.n[0] = 8;
     memset(plan.group_of + 1, ECHI_NONE, sizeof plan.group_of - 1);
     memset(plan.owner_of + 1, 0xff, sizeof plan.owner_of - sizeof plan.owner_of[0]);
@@ -256,8 +260,9 @@ static void a_point_is_a_point(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_refusal), cmocka_unit_test(entropy), cmocka_unit_test(computing_threads), cmocka_unit_test(processors),
-                                       cmocka_unit_test(few_descriptors), cmocka_unit_test(a_point_is_a_point)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_refusal), cmocka_unit_test(entropy), cmocka_unit_test(computing_threads),
+                                       cmocka_unit_test(processors), cmocka_unit_test(few_descriptors),
+                                       cmocka_unit_test(a_point_is_a_point)};
     inject_clock_hasten(2000000);
     return cmocka_run_group_tests_name("refusals of the OS", tests, nodes_setup, nodes_teardown);
 }

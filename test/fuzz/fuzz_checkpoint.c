@@ -20,14 +20,16 @@ static const struct echi_job *tiny(void) {
     static struct ech_model model;
     model = *parsed;
     ech_model_destroy(parsed);
-    job = (struct echi_job){.model = &model, .data = &data, .n_params = PARAMS, .cut = echi_model_cut(&model), .train_samples = TRAIN, .seed = 7, .shuffle = true};
+    job = (struct echi_job){.model = &model, .data = &data, .n_params = PARAMS, .cut = echi_model_cut(&model), .train_samples = TRAIN,
+                            .seed = 7, .shuffle = true};
     job.n_layers = echi_model_param_layers(&model, job.layer, ECHI_LAYERS_MAX);
     return &job;
 }
 
 /* As lib/run/checkpoints.c writes it. */
 static size_t written(const struct echi_checkpoint *c, uint8_t *out, size_t cap) {
-    const struct echi_plan plan = {.sync = ECHI_SYNC_GSSP, .world = 8, .n_groups = (uint8_t)c->groups, .separated = c->separated, .round = 8, .lr = 0.1, .momentum = 0.9,
+    const struct echi_plan plan = {.sync = ECHI_SYNC_GSSP, .world = 8, .n_groups = (uint8_t)c->groups, .separated = c->separated,
+                                   .round = 8, .lr = 0.1, .momentum = 0.9,
                                    .optimizer = c->adam ? ECHI_OPTIMIZER_ADAMW : ECHI_OPTIMIZER_NESTEROV};
     struct echi_checkpoint_part parts[ECHI_CHECKPOINT_PARTS];
     struct echi_adam_weights weigh[ECHI_GROUPS_MAX][2];
@@ -90,15 +92,17 @@ static bool one(const uint8_t *bytes, size_t len) {
 
 static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     (void)good; /* all are */
-    static float weights[PARAMS] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, momentum[ECHI_GROUPS_MAX * PARAMS] = {0.5f, [TRUNK] = 0.25f, [PARAMS] = 0.75f};
+    static float weights[PARAMS] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    static float momentum[ECHI_GROUPS_MAX * PARAMS] = {0.5f, [TRUNK] = 0.25f, [PARAMS] = 0.75f};
     const struct echi_checkpoint seeds[] = {
         {.groups = 1, .weights = weights, .momentum = momentum, .at = {.accuracy = -1, .best_accuracy = -1, .target_at = -1}},
         {.groups = 2, .separated = true, .weights = weights, .momentum = momentum,
-         .at = {.epoch = 3, .start = 100, .samples = 400, .looks = 9, .clock = 5000000000, .measuring = 7, .keeping = 8, .accuracy = 0.5, .best_accuracy = 0.985, .loss = 1.25,
-                .target_at = 4000000000, .target_samples = 300}},
-        {.groups = ECHI_GROUPS_MAX, .weights = weights, .momentum = momentum, .at = {.epoch = 1, .start = 1, .samples = 101, .target_at = -1}},
-        {.groups = 2, .separated = true, .adam = true, .weights = weights, .momentum = momentum, .second = momentum, .at = {.target_at = -1},
-         .weigh = {{{0.5, 0.25}, {1, 0.001}}, {{0, 0}}}},
+         .at = {.epoch = 3, .start = 100, .samples = 400, .looks = 9, .clock = 5000000000, .measuring = 7, .keeping = 8, .accuracy = 0.5,
+                .best_accuracy = 0.985, .loss = 1.25, .target_at = 4000000000, .target_samples = 300}},
+        {.groups = ECHI_GROUPS_MAX, .weights = weights, .momentum = momentum,
+         .at = {.epoch = 1, .start = 1, .samples = 101, .target_at = -1}},
+        {.groups = 2, .separated = true, .adam = true, .weights = weights, .momentum = momentum, .second = momentum,
+         .at = {.target_at = -1}, .weigh = {{{0.5, 0.25}, {1, 0.001}}, {{0, 0}}}},
     };
     return i < (int)(sizeof seeds / sizeof seeds[0]) ? written(&seeds[i], out, cap) : 0;
 }
@@ -112,10 +116,11 @@ static void repair(uint8_t *bytes, size_t *len, size_t cap) {
 
 /* clang-format off: as words on a line */
 static const char *const words[] = {
-    "{", "}", "[", "]", ",", ":", "\"", "\\u0000", "none", "\"0\"", "\"1\"", "\"2\"", "\"9\"", "-1", "18446744073709551615", "9223372036854775807",
-    "9223372036854775808", "4294967296", "0.000000000", "1.000000001", "18446744073.709551615", "1000000000.000000000", "\"groups\"", "\"separated\"",
-    "\"optimizer\"", "adam", "adamw", "nesterov", "moments_weigh.0", "moments_weigh.7", "3ff0000000000000 7ff0000000000000", "second.0.", "second.1.",
-    "\"epoch\"", "\"start\"", "\"samples\"", "\"echelon_checkpoint\":\"1\"", "seed 7", "momentum.0.", "momentum.1.", "momentum.8.", "fc1.weight", NULL,
+    "{", "}", "[", "]", ",", ":", "\"", "\\u0000", "none", "\"0\"", "\"1\"", "\"2\"", "\"9\"", "-1", "18446744073709551615",
+    "9223372036854775807", "9223372036854775808", "4294967296", "0.000000000", "1.000000001", "18446744073.709551615",
+    "1000000000.000000000", "\"groups\"", "\"separated\"", "\"optimizer\"", "adam", "adamw", "nesterov", "moments_weigh.0",
+    "moments_weigh.7", "3ff0000000000000 7ff0000000000000", "second.0.", "second.1.", "\"epoch\"", "\"start\"", "\"samples\"",
+    "\"echelon_checkpoint\":\"1\"", "seed 7", "momentum.0.", "momentum.1.", "momentum.8.", "fc1.weight", NULL,
 };
 /* clang-format on */
 

@@ -47,7 +47,8 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     if (i >= 2 * COUNT_MOST || len + 1 > cap) return 0;
     out[0] = (uint8_t)(count - 1);
     for (uint32_t r = 0; r < count; r++)
-        for (uint32_t k = 0; k < ECHI_CIFAR_RECORD; k++) out[HEAD + r * ECHI_CIFAR_RECORD + k] = k ? (uint8_t)(7 * k + r) : (uint8_t)(9 - r);
+        for (uint32_t k = 0; k < ECHI_CIFAR_RECORD; k++)
+            out[HEAD + r * ECHI_CIFAR_RECORD + k] = k ? (uint8_t)(7 * k + r) : (uint8_t)(9 - r);
     if (i < COUNT_MOST) return len;
     *good = false; /* the second half: a byte too few, one too many, or a label that is none */
     if (i % 3 == 0) return len - 1;

@@ -50,7 +50,8 @@ static bool one(const uint8_t *bytes, size_t len) {
     struct echi_buffer *to = NULL, *from = NULL;
     struct ech_error err = {0};
     FUZZ_CHECK(echi_device_open("cpu", 1, &device, NULL) == ECH_OK);
-    FUZZ_CHECK(echi_buffer_wrap(device, x, sizeof x, &to, NULL) == ECH_OK && echi_buffer_wrap(device, message, sizeof message, &from, NULL) == ECH_OK);
+    FUZZ_CHECK(echi_buffer_wrap(device, x, sizeof x, &to, NULL) == ECH_OK &&
+               echi_buffer_wrap(device, message, sizeof message, &from, NULL) == ECH_OK);
     const ech_status status = echi_decode(device, to, 0, count, (enum echi_decode)how, from, 0, &err);
     echi_buffer_destroy(to);
     echi_buffer_destroy(from);
@@ -95,7 +96,8 @@ static void repair(uint8_t *bytes, size_t *len, size_t cap) {
 /* What the encoder writes: all, few, many, none. */
 static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     static float rest[NUMBERS], g[NUMBERS], message[NUMBERS + 2];
-    static const struct { uint16_t count; uint32_t ratio; } row[] = {{1000, 1000000}, {1000, 10000}, {1000, 300000}, {37, 400000}, {8, 1}, {0, 5}};
+    static const struct { uint16_t count; uint32_t ratio; } row[] = {{1000, 1000000}, {1000, 10000}, {1000, 300000}, {37, 400000}, {8, 1},
+                                                                     {0, 5}};
     const int rows = sizeof row / sizeof *row;
     if (i >= 2 * rows) return 0;
     const uint16_t count = row[i % rows].count;
@@ -107,7 +109,8 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     echi_random_init(&r, (uint64_t)i, ECHI_STREAM_TEST, 9);
     for (int k = 0; k < NUMBERS; k++) g[k] = (float)echi_random_normal(&r);
     FUZZ_CHECK(echi_device_open("cpu", 1, &device, NULL) == ECH_OK && echi_codec_room_create(NUMBERS, &room, NULL) == ECH_OK);
-    FUZZ_CHECK(echi_buffer_wrap(device, rest, sizeof rest, &a, NULL) == ECH_OK && echi_buffer_wrap(device, g, sizeof g, &b, NULL) == ECH_OK &&
+    FUZZ_CHECK(echi_buffer_wrap(device, rest, sizeof rest, &a, NULL) == ECH_OK &&
+               echi_buffer_wrap(device, g, sizeof g, &b, NULL) == ECH_OK &&
                echi_buffer_wrap(device, message, sizeof message, &c, NULL) == ECH_OK);
     FUZZ_CHECK(echi_code_push(device, a, b, 0, count, true, &how, room, c, 0, NULL) == ECH_OK);
     echi_buffer_destroy(a);
@@ -125,4 +128,5 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     return HEAD + len;
 }
 
-const struct fuzz_driver fuzz_coded = {.name = "coded", .one = one, .seed = seed, .repair = repair, .most = HEAD + 8 + 8 * NUMBERS, .heap = 32768};
+const struct fuzz_driver fuzz_coded = {.name = "coded", .one = one, .seed = seed, .repair = repair, .most = HEAD + 8 + 8 * NUMBERS,
+                                       .heap = 32768};

@@ -73,7 +73,8 @@ static const char *const words[] = {
     "rank=", "world=", "coordinator=", "sync=", "groups=", "separate=", "shares=", "batch=", "lr=", "steps=", "seed=", "no-shuffle\n",
     "auto", "off", "on", "gssp", "asp", "1e999", "nan", "inf", "-1", "1e-400", "0x10", "65536", "65537", "18446744073709551616",
     "127.0.0.1:65535", "[::1]:0", ":65536", ",", ",,", "\n", "=", "", "\x1b[2J", "\xc2\x9b", "save=a\nreport=a\n", "24,24", "schedule=",
-    "step", "cosine", "lr-steps=1,2", "lr-factor=", "warmup=", "optimizer=nesterov\n", "optimizer=adam\n", "beta1=", "beta2=", "epsilon=", NULL,
+    "step", "cosine", "lr-steps=1,2", "lr-factor=", "warmup=", "optimizer=nesterov\n", "optimizer=adam\n", "beta1=", "beta2=", "epsilon=",
+    NULL,
 };
 /* clang-format on */
 

@@ -128,7 +128,9 @@ static struct seen read_stream(size_t len, uint32_t most, bool sealed) {
     return seen;
 }
 
-static bool same(struct seen a, struct seen b) { return a.hash == b.hash && a.frames == b.frames && a.wholes == b.wholes && a.status == b.status; }
+static bool same(struct seen a, struct seen b) {
+    return a.hash == b.hash && a.frames == b.frames && a.wholes == b.wholes && a.status == b.status;
+}
 
 static bool one(const uint8_t *bytes, size_t len) {
     static const uint32_t most[] = {3, 100, 5000, 70000};
@@ -166,11 +168,13 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     };
     /* One number of a good header changed. Sums that wrap, caps passed by one, tables read beyond their end. */
     static const struct { int of, at, width; uint64_t value; } bad[] = {
-        {3, 0, 4, 0x4e484345 ^ 1}, {3, 4, 1, 99}, {3, 5, 1, 0}, {3, 5, 1, 255}, {3, 6, 1, N_KINDS}, {3, 6, 1, 255}, {3, 7, 1, 1}, {3, 8, 4, 0},
+        {3, 0, 4, 0x4e484345 ^ 1}, {3, 4, 1, 99}, {3, 5, 1, 0}, {3, 5, 1, 255}, {3, 6, 1, N_KINDS}, {3, 6, 1, 255}, {3, 7, 1, 1},
+        {3, 8, 4, 0},
         {3, 16, 4, 65}, {3, 16, 4, UINT32_MAX}, {3, 20, 4, 65537}, {3, 20, 4, UINT32_MAX}, {3, 20, 4, 0}, {3, 24, 8, UINT64_MAX},
         {3, 24, 8, UINT64_MAX - 65535}, {4, 24, 8, UINT64_MAX - 4463}, {4, 24, 8, 65537}, {4, 16, 4, 1}, {3, 32, 8, (16u << 20) + 1},
         {3, 32, 8, 65535}, {3, 32, 8, UINT64_MAX}, {3, 32, 8, 0}, {3, 40, 8, 1}, {3, 48, 8, 1}, {2, 32, 8, 0}, {2, 32, 8, 1025},
-        {2, 6, 1, NOTE}, {2, 12, 4, 1}, {2, 20, 4, 1}, {0, 16, 4, 1025}, {12, 16, 4, 31}, {13, 16, 4, 33}, {0, 20, 4, 1}, {0, 12, 4, 1}, {6, 16, 4, 4097}, {1, 32, 8, 1},
+        {2, 6, 1, NOTE}, {2, 12, 4, 1}, {2, 20, 4, 1}, {0, 16, 4, 1025}, {12, 16, 4, 31}, {13, 16, 4, 33}, {0, 20, 4, 1}, {0, 12, 4, 1},
+        {6, 16, 4, 4097}, {1, 32, 8, 1},
     };
     enum { N = sizeof plain / sizeof *plain, BAD = sizeof bad / sizeof *bad };
     if (i > N + BAD) return 0;

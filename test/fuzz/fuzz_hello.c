@@ -14,7 +14,8 @@ static void make(struct echi_hello *hello, int prints) {
         snprintf(print[i].name, sizeof print[i].name, "a name of 22 chars.. %u", (unsigned)i % 10);
         memset(print[i].value, 'a' + i, sizeof print[i].value); /* not even terminated */
     }
-    echi_hello_make(hello, &(struct echi_net_config){.rank = 7, .world = 9, .kinds = kinds, .n_kinds = 1, .fingerprints = print, .n_fingerprints = prints});
+    echi_hello_make(hello, &(struct echi_net_config){.rank = 7, .world = 9, .kinds = kinds, .n_kinds = 1, .fingerprints = print,
+                                                     .n_fingerprints = prints});
     if (prints) snprintf(hello->address, sizeof hello->address, "[fe80::1%%a-long-interface]:65535");
 }
 

@@ -56,9 +56,9 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
 
 /* clang-format off: as words on a line */
 static const char *const words[] = {
-    "hosts 1 ", "default ", "speed ", "jitter ", "stutter ", "link ", "unbounded", "delay ", "loss ", "dies ", "joins ", "slow ", "cores ", "quota ", " of ",
-    " from ", " until ", " x", " images/s", " kb/s", " Mb/s", " Gb/s", " s", " ms", " us", " %", "nan", "inf", "-0", "-1", "1e999", "1e-320", "1e",
-    "0x1p3", "64", "65", "1024", "1025", "1000000", "\n", "\r\n", "#", "", "\x1b[31m", "\t", NULL,
+    "hosts 1 ", "default ", "speed ", "jitter ", "stutter ", "link ", "unbounded", "delay ", "loss ", "dies ", "joins ", "slow ", "cores ",
+    "quota ", " of ", " from ", " until ", " x", " images/s", " kb/s", " Mb/s", " Gb/s", " s", " ms", " us", " %", "nan", "inf", "-0", "-1",
+    "1e999", "1e-320", "1e", "0x1p3", "64", "65", "1024", "1025", "1000000", "\n", "\r\n", "#", "", "\x1b[31m", "\t", NULL,
 };
 /* clang-format on */
 

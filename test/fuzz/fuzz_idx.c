@@ -78,7 +78,8 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     return (size_t)(at - out);
 }
 
-static const char *const words[] = {"\x1f\x8b\x08", "\x01\x01\x01", "\x08\x03", "\x08\x01", "\x10\x01", "\xff\xff\xff\xff", "\x7f\xff\xff\xff", "", NULL};
+static const char *const words[] = {"\x1f\x8b\x08", "\x01\x01\x01", "\x08\x03", "\x08\x01", "\x10\x01", "\xff\xff\xff\xff",
+                                    "\x7f\xff\xff\xff", "", NULL};
 
 const struct fuzz_driver fuzz_idx = {
     .name = "idx", .one = one, .seed = seed, .words = words, .most = 1024, .heap = 8192, .heap_a_byte = 2};

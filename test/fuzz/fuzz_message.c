@@ -29,8 +29,8 @@ static size_t seed_message(int i, uint8_t *out, size_t cap, bool *good) {
     static const uint8_t marks[] = {1, 0, 5, 0, 0, 0, 3, 0, 6, 0, 0, 0};
     struct echi_msg m = {.kind = (uint8_t)i, .to_role = ECHI_ROLE_OWNER, .from_role = ECHI_ROLE_WORKER, .group = 2, .peer = 9,
                          .flag = 1, .layer = 3, .correct = 31, .version = 88, .samples = 77, .loss = 1.5, .staleness = 0.25,
-                         .lease = {.id = 1, .epoch = 5, .n = 32, .round = 7, .round_size = 64, .worker = 3, .owner = 1}, .marks = {marks, 2},
-                         .text = "because"};
+                         .lease = {.id = 1, .epoch = 5, .n = 32, .round = 7, .round_size = 64, .worker = 3, .owner = 1},
+                         .marks = {marks, 2}, .text = "because"};
     /* Numbers beyond the tables, a text without room for its end, one with a NUL in it, and a byte too many. */
     enum { BAD = 8 };
     if (i >= ECHI_KINDS + BAD) return 0;
@@ -106,7 +106,8 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         for (int g = 0; g < ECHI_GROUPS_MAX; g++) p.owner_of[g] = (uint16_t)g;
         break;
     case 3: /* steps in a round */
-        p.sync = ECHI_SYNC_LOCAL, p.n_groups = 1, p.separated = 0, p.head = ECHI_NO_RANK, p.strands = 1, p.outer_lr = 0.7, p.outer_momentum = 0.9;
+        p.sync = ECHI_SYNC_LOCAL, p.n_groups = 1, p.separated = 0, p.head = ECHI_NO_RANK, p.strands = 1;
+        p.outer_lr = 0.7, p.outer_momentum = 0.9;
         p.owner_of[0] = 2, p.group_of[0] = p.group_of[2] = p.group_of[3] = 0;
         p.inner[0] = 16, p.inner[2] = 1, p.inner[3] = 10000;
         break;
@@ -129,13 +130,16 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         break;
     default: { /* the first one with a field changed; then a byte too many and one too few */
         static const struct { size_t field; uint8_t value; } bad[] = {
-            {offsetof(struct echi_plan, sync), ECHI_SYNCS}, {offsetof(struct echi_plan, sync), 255},    {offsetof(struct echi_plan, world), 0},
-            {offsetof(struct echi_plan, world), 65},        {offsetof(struct echi_plan, world) + 1, 4},   {offsetof(struct echi_plan, n_groups), 0},
-            {offsetof(struct echi_plan, n_groups), 9},      {offsetof(struct echi_plan, n_groups), 255}, {offsetof(struct echi_plan, separated), 2},
-            {offsetof(struct echi_plan, reserve), 1},       {offsetof(struct echi_plan, reserve), 2},
-            {offsetof(struct echi_plan, head), 4},          {offsetof(struct echi_plan, head), ECHI_NONE}, {offsetof(struct echi_plan, strands), 0},
-            {offsetof(struct echi_plan, strands), 3},       {offsetof(struct echi_plan, owner_of), 4},  {offsetof(struct echi_plan, owner_of), 1},
-            {offsetof(struct echi_plan, group_of), 2},      {offsetof(struct echi_plan, group_of), ECHI_NONE},
+            {offsetof(struct echi_plan, sync), ECHI_SYNCS}, {offsetof(struct echi_plan, sync), 255},
+            {offsetof(struct echi_plan, world), 0},         {offsetof(struct echi_plan, world), 65},
+            {offsetof(struct echi_plan, world) + 1, 4},     {offsetof(struct echi_plan, n_groups), 0},
+            {offsetof(struct echi_plan, n_groups), 9},      {offsetof(struct echi_plan, n_groups), 255},
+            {offsetof(struct echi_plan, separated), 2},     {offsetof(struct echi_plan, reserve), 1},
+            {offsetof(struct echi_plan, reserve), 2},       {offsetof(struct echi_plan, head), 4},
+            {offsetof(struct echi_plan, head), ECHI_NONE},  {offsetof(struct echi_plan, strands), 0},
+            {offsetof(struct echi_plan, strands), 3},       {offsetof(struct echi_plan, owner_of), 4},
+            {offsetof(struct echi_plan, owner_of), 1},      {offsetof(struct echi_plan, group_of), 2},
+            {offsetof(struct echi_plan, group_of), ECHI_NONE},
             {offsetof(struct echi_plan, optimizer), ECHI_OPTIMIZERS}, {offsetof(struct echi_plan, schedule.kind), ECHI_SCHEDULE_STEP},
             {offsetof(struct echi_plan, schedule.kind), ECHI_SCHEDULES}, {offsetof(struct echi_plan, schedule.steps), 1},
             {offsetof(struct echi_plan, codec), 1},         {offsetof(struct echi_plan, codec), ECHI_CODECS},

@@ -32,7 +32,8 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
         "group 0 owner 0 workers 0:8\ngroup 1 owner 1 workers 1:8\n",
         "sync local\nworld 3\nround 64\nouter_lr 0.7\nouter_momentum 0.9\ngroup 0 owner 2 workers 2:1x10000 1:1048576x2\n",
         "sync asp\nworld 3\nround 64\ndrop_older 1.5\ngroup 0 owner 2 workers 2:1/10000 1:1048576\n",
-        "sync bsp\nworld 1\nround 8\noptimizer nesterov\nschedule step\nwarmup 0.5\nlr_steps 1.5,30,60\nlr_factor 0.1\ngroup 0 owner 0 workers 0:8\n",
+        "sync bsp\nworld 1\nround 8\noptimizer nesterov\nschedule step\nwarmup 0.5\nlr_steps 1.5,30,60\nlr_factor 0.1\n"
+        "group 0 owner 0 workers 0:8\n",
         "sync bsp\nworld 1\nround 8\noptimizer sgd\nschedule cosine\nlr_epochs 90\ngroup 0 owner 0 workers 0:8\n",
         "sync bsp\nworld 1\nround 8\noptimizer adamw\nbeta1 0.9\nbeta2 0.999\nepsilon 1e-8\ngroup 0 owner 0 workers 0:8\n",
         NULL,
@@ -44,10 +45,11 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
 /* clang-format off: as words on a line */
 static const char *const words[] = {
     "sync ", "bsp", "asp", "ssp", "gssp", "world ", "round ", "staleness ", "rounds_apart ", "strands ", "lr ", "momentum ", "decay ",
-    "head ", "none", "group ", "owner ", "workers ", "codec ", "dense", "topk:paper", "topk:balanced", "state_ratio ", "base ", ":", " 63:1", " 64:1", "1048576", "1048577", "16777216", "nan", "inf", "-0",
-    "local", "outer_lr ", "outer_momentum ", "x4", "x10000", "x", "drop_older ", "/85",
-    "optimizer ", "sgd", "nesterov", "adam", "adamw", "beta1 ", "beta2 ", "epsilon ", "schedule ", "constant", "step", "cosine", "warmup ", "lr_steps ", "1,2,3,4,5,6,7,8,9", "lr_factor ", "lr_epochs ",
-    "1e-320", "0x1p3", "1e6", "\n", "\r\n", "#", "", "\x1b[31m", " ", "\t", "63", "64", "7", "8", NULL,
+    "head ", "none", "group ", "owner ", "workers ", "codec ", "dense", "topk:paper", "topk:balanced", "state_ratio ", "base ", ":",
+    " 63:1", " 64:1", "1048576", "1048577", "16777216", "nan", "inf", "-0",
+    "local", "outer_lr ", "outer_momentum ", "x4", "x10000", "x", "drop_older ", "/85", "optimizer ", "sgd", "nesterov", "adam", "adamw",
+    "beta1 ", "beta2 ", "epsilon ", "schedule ", "constant", "step", "cosine", "warmup ", "lr_steps ", "1,2,3,4,5,6,7,8,9", "lr_factor ",
+    "lr_epochs ", "1e-320", "0x1p3", "1e6", "\n", "\r\n", "#", "", "\x1b[31m", " ", "\t", "63", "64", "7", "8", NULL,
 };
 /* clang-format on */
 

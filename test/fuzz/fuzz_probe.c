@@ -27,8 +27,10 @@ static bool one(const uint8_t *bytes, size_t len) {
 
 static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     static const struct echi_probe probe[] = {
-        {ECHI_PROBE_PING, 1, 0}, {ECHI_PROBE_PONG, ECHI_PROBE_MOST, INT64_MAX}, {ECHI_PROBE_GOT, 7, 0}, {ECHI_PROBE_GIVE, ECHI_PROBE_MOST, 0},
-        {ECHI_PROBE_GIVE, ECHI_PROBE_MOST + 1, 0}, {ECHI_PROBE_PING, 0, 0}, {ECHI_PROBE_GIVE + 1, 1, 0}, {ECHI_PROBE_PING, 1, 5}, {ECHI_PROBE_PONG, 1, -1}};
+        {ECHI_PROBE_PING, 1, 0}, {ECHI_PROBE_PONG, ECHI_PROBE_MOST, INT64_MAX}, {ECHI_PROBE_GOT, 7, 0},
+        {ECHI_PROBE_GIVE, ECHI_PROBE_MOST, 0},
+        {ECHI_PROBE_GIVE, ECHI_PROBE_MOST + 1, 0}, {ECHI_PROBE_PING, 0, 0}, {ECHI_PROBE_GIVE + 1, 1, 0}, {ECHI_PROBE_PING, 1, 5},
+        {ECHI_PROBE_PONG, 1, -1}};
     if (i >= (int)(sizeof probe / sizeof probe[0]) || cap < ECHI_PROBE_BYTES) return 0;
     *good = i < 4;
     echi_probe_store(&probe[i], out);

@@ -98,7 +98,8 @@ static void queue(const struct echi_action *what) {
 }
 
 static void say(int kind, enum echi_role from) {
-    queue(&(struct echi_action){.type = ECHI_ACTION_SEND, .kind = (uint8_t)kind, .msg = {.kind = (uint8_t)kind, .to_role = ECHI_ROLE_COORDINATOR, .from_role = (uint8_t)from}});
+    queue(&(struct echi_action){.type = ECHI_ACTION_SEND, .kind = (uint8_t)kind,
+                                .msg = {.kind = (uint8_t)kind, .to_role = ECHI_ROLE_COORDINATOR, .from_role = (uint8_t)from}});
 }
 
 static void tell(enum echi_role role, struct echi_event *e) {
@@ -172,8 +173,8 @@ static void compute(const struct echi_task *t) {
 
 static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     static const struct { uint8_t sync, separated, strands; uint32_t samples; uint8_t codec; } run[] = {
-        {ECHI_SYNC_BSP, 0, 1, 12, 0}, {ECHI_SYNC_BSP, 1, 1, 8, 0}, {ECHI_SYNC_ASP, 0, 1, 12, 0}, {ECHI_SYNC_GSSP, 1, 2, 16, 0}, {ECHI_SYNC_SSP, 1, 1, 0, 0},
-        {ECHI_SYNC_BSP, 0, 1, 8, ECHI_CODEC_TOPK}, {ECHI_SYNC_GSSP, 1, 2, 8, ECHI_CODEC_TOPK},
+        {ECHI_SYNC_BSP, 0, 1, 12, 0}, {ECHI_SYNC_BSP, 1, 1, 8, 0}, {ECHI_SYNC_ASP, 0, 1, 12, 0}, {ECHI_SYNC_GSSP, 1, 2, 16, 0},
+        {ECHI_SYNC_SSP, 1, 1, 0, 0}, {ECHI_SYNC_BSP, 0, 1, 8, ECHI_CODEC_TOPK}, {ECHI_SYNC_GSSP, 1, 2, 8, ECHI_CODEC_TOPK},
         {ECHI_SYNC_LOCAL, 0, 1, 12, 0},
     };
     enum { RUNS = sizeof run / sizeof run[0], CUTS = 3 };
@@ -182,13 +183,13 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     memset(&a, 0, sizeof a);
     a.out = out;
     a.cap = cap;
-    struct echi_about about = {.version = ECH_VERSION, .model = "toy", .model_hash = "m", .data = "toy", .data_hash = "d", .device = "cpu", .device_name = "none",
-                               .isa = "base", .threads = 1, .world = 1, .train_samples = 8, .real_bytes = 4, .plan_given = true,
-                               .wishes = {.sync = (enum echi_sync)run[k].sync, .world = 1, .batch = 4},
+    struct echi_about about = {.version = ECH_VERSION, .model = "toy", .model_hash = "m", .data = "toy", .data_hash = "d", .device = "cpu",
+                               .device_name = "none", .isa = "base", .threads = 1, .world = 1, .train_samples = 8, .real_bytes = 4,
+                               .plan_given = true, .wishes = {.sync = (enum echi_sync)run[k].sync, .world = 1, .batch = 4},
                                .goal = {.train_samples = 8, .samples = run[k].samples, .eval_every = 6, .has_test = true},
-                               .plan = {.sync = run[k].sync, .world = 1, .n_groups = 1, .separated = run[k].separated, .head = run[k].separated ? 0 : ECHI_NO_RANK,
-                                        .strands = run[k].strands, .n = {4}, .round = 4, .staleness = 1, .rounds_apart = 4, .lr = 0.1, .momentum = 0.5,
-                                        .codec = run[k].codec}};
+                               .plan = {.sync = run[k].sync, .world = 1, .n_groups = 1, .separated = run[k].separated,
+                                        .head = run[k].separated ? 0 : ECHI_NO_RANK, .strands = run[k].strands, .n = {4}, .round = 4,
+                                        .staleness = 1, .rounds_apart = 4, .lr = 0.1, .momentum = 0.5, .codec = run[k].codec}};
     if (run[k].codec) about.plan.state_ratio = about.plan.base[0] = 300000;
     if (run[k].sync == ECHI_SYNC_LOCAL) about.plan.inner[0] = 2, about.plan.outer_lr = 0.7, about.plan.n[0] = 2;
     memset(about.plan.group_of + 1, ECHI_NONE, sizeof about.plan.group_of - 1);
@@ -204,7 +205,8 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     const struct echi_times times = {.count = 1, .n = {4}, .trunk = {0.5}};
     uint8_t measured[2 + ECHI_TIMES_BYTES_MAX] = {ECHI_ROLE_COORDINATOR, ECHI_ROLE_NODE};
     struct echi_msg m = {.kind = ECHI_KIND_MEASURED, .to_role = ECHI_ROLE_COORDINATOR};
-    struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .msg = &m, .bytes = measured + 2, .len = echi_times_encode(&times, measured + 2, ECHI_TIMES_BYTES_MAX)};
+    struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .msg = &m, .bytes = measured + 2,
+                           .len = echi_times_encode(&times, measured + 2, ECHI_TIMES_BYTES_MAX)};
     tell(ECHI_ROLE_COORDINATOR, &e);
     stand();
     for (; a.first < a.end && !a.over; a.first++) {
@@ -224,6 +226,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
 }
 
 /* A node's roles, which are made for 1,024 ranks, and what replay keeps beside them. */
-enum { ROLES = sizeof a.coordinator + sizeof a.worker + sizeof a.owner + sizeof a.head, BESIDE = ECHI_ACTIONS_MAX * sizeof(struct echi_action) + (1 << 20) };
-const struct fuzz_driver fuzz_recording = {.name = "recording", .one = one, .seed = seed, .repair = repair, .most = FUZZ_INPUT_MAX, .heap = ROLES + BESIDE,
-                                           .heap_a_byte = 64};
+enum { ROLES = sizeof a.coordinator + sizeof a.worker + sizeof a.owner + sizeof a.head,
+       BESIDE = ECHI_ACTIONS_MAX * sizeof(struct echi_action) + (1 << 20) };
+const struct fuzz_driver fuzz_recording = {.name = "recording", .one = one, .seed = seed, .repair = repair, .most = FUZZ_INPUT_MAX,
+                                           .heap = ROLES + BESIDE, .heap_a_byte = 64};

@@ -57,9 +57,11 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     (void)good; /* all are */
     static const float params[PARAMS] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
     /* As another writer may put it: in another order, with metadata, escapes and space. */
-    static const char other[] = " {\"__metadata__\":{\"format\":\"pt\"}, \"fc1.bias\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\n"
-                                "\"fc1.weight\":{\"shape\":[2,1],\"dtype\":\"F32\",\"data_offsets\":[8,16]},\"conv1.bi\\u0061s\":{\"data_offsets\":[16,20],"
-                                "\"dtype\":\"F32\",\"shape\":[1]},\"conv1.weight\":{\"dtype\":\"F32\",\"shape\":[1,1,2,2],\"data_offsets\":[20,36]}} ";
+    static const char other[] =
+        " {\"__metadata__\":{\"format\":\"pt\"}, \"fc1.bias\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\n"
+        "\"fc1.weight\":{\"shape\":[2,1],\"dtype\":\"F32\",\"data_offsets\":[8,16]},"
+        "\"conv1.bi\\u0061s\":{\"data_offsets\":[16,20],\"dtype\":\"F32\",\"shape\":[1]},"
+        "\"conv1.weight\":{\"dtype\":\"F32\",\"shape\":[1,1,2,2],\"data_offsets\":[20,36]}} ";
     if (i == 0) return saved(params, out, cap);
     if (i > 1 || cap < sizeof other + 8 + sizeof params) return 0;
     echi_store64(out, sizeof other - 1);

@@ -243,7 +243,9 @@ static int run_files(const struct fuzz_driver *d, char **files) {
 }
 
 static int usage(void) {
-    fprintf(stderr, "usage: test_fuzz [--seconds N] [--only NAME] [--seed S] [--keep FOLDER] [--corpus FOLDER] [--merge TO] [FILE|FOLDER...]\nNAME is one of:");
+    fprintf(stderr,
+            "usage: test_fuzz [--seconds N] [--only NAME] [--seed S] [--keep FOLDER] [--corpus FOLDER] [--merge TO] [FILE|FOLDER...]\n"
+            "NAME is one of:");
     for (int i = 0; fuzz_drivers[i]; i++) fprintf(stderr, " %s", fuzz_drivers[i]->name);
     fprintf(stderr, "\n");
     return 2;

@@ -67,7 +67,8 @@ static float number(struct echi_random *r, int kind) {
 
 static struct echi_topk choose(struct echi_random *r, uint32_t turn) {
     static const uint32_t ratios[] = {1, 3906, 8100, 15006, 42875, 150000, 350000, 999999, 1000000};
-    return (struct echi_topk){.ratio = ratios[echi_random_below(r, 9)], .sample = 8000 + echi_random_below(r, 40000), .seed = 7, .turn = turn, .part = 2};
+    return (struct echi_topk){.ratio = ratios[echi_random_below(r, 9)], .sample = 8000 + echi_random_below(r, 40000), .seed = 7,
+                              .turn = turn, .part = 2};
 }
 
 static int larger_first(const void *a, const void *b) {

@@ -114,7 +114,8 @@ static void test_kernels_that_do_not_compile(void **state) {
     changed.program_create = broken_text;
     assert_int_equal(check(&err), ECH_E_UNSUPPORTED);
     if (strstr(err.text, "there is no libnvrtc")) skip();   /* a card whose machine has no compiler */
-    if (!strstr(err.text, base->name) || !strstr(err.text, "refused") || !strstr(err.text, "error")) fail_msg("'%s' does not have the compiler's words", err.text);
+    if (!strstr(err.text, base->name) || !strstr(err.text, "refused") || !strstr(err.text, "error"))
+        fail_msg("'%s' does not have the compiler's words", err.text);
 }
 
 /* In mid-step: the call that finds out says so, and so do all that come after it. */
@@ -216,7 +217,8 @@ static void test_what_a_step_waits_for(void **state) {
     assert_int_equal(echi_buffer_create_pinned(device, p.params * sizeof(float), &params, &err), ECH_OK);
     assert_int_equal(echi_buffer_create_pinned(device, p.params * sizeof(float), &grads, &err), ECH_OK);
     float *w = echi_buffer_host(params), *g = echi_buffer_host(grads);
-    for (int version = 0; version < 3; version++) {   /* all weights 1, then 2: the second step, told that they are as before, has not seen it */
+    for (int version = 0; version < 3; version++) {   /* all weights 1, then 2: the second step, told that they are as before,
+                                                         has not seen it */
         const float stands = version < 2 ? 1 : 2;
         for (size_t i = 0; i < p.params; i++) w[i] = version == 0 ? 1 : 2;
         writes = 0;

@@ -38,7 +38,8 @@ static void fill(struct echi_buffer *g, uint32_t t) {
 
 static void test_any_order_gives_the_same_bits(void **state) {
     (void)state;
-    struct echi_buffer *g = buffer(COUNT * 4), *up = buffer(COUNT * 8), *down = buffer(COUNT * 8), *part = buffer(COUNT * 8), *out = buffer(COUNT * 4);
+    struct echi_buffer *g = buffer(COUNT * 4), *up = buffer(COUNT * 8), *down = buffer(COUNT * 8);
+    struct echi_buffer *part = buffer(COUNT * 8), *out = buffer(COUNT * 4);
     for (uint32_t t = 0; t < TERMS; t++) {
         fill(g, t);
         assert_int_equal(echi_exact_take(device, up, g, 0, COUNT, t > 0, NULL), ECH_OK);
@@ -66,7 +67,8 @@ static void test_each_number_is_rounded_to_the_nearest(void **state) {
     (void)state;
     static const struct { float value; int64_t units; } cases[] = {
         {0, 0}, {-0.0f, 0}, {1, INT64_C(1) << 44}, {-1, -(INT64_C(1) << 44)}, {0x1p-44f, 1}, {0x1.8p-44f, 2}, {-0x1.8p-44f, -2},
-        {0x1.4p-44f, 1}, {0x1p-45f, 1}, {0x1.fffffep-46f, 0}, {-0x1.fffffep-46f, 0}, {0x1p-149f, 0}, {0x1.fffffep17f, INT64_C(0xffffff) << 38},
+        {0x1.4p-44f, 1}, {0x1p-45f, 1}, {0x1.fffffep-46f, 0}, {-0x1.fffffep-46f, 0}, {0x1p-149f, 0},
+        {0x1.fffffep17f, INT64_C(0xffffff) << 38},
     };
     struct echi_buffer *g = buffer(4), *sum = buffer(8), *out = buffer(4);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -49,18 +49,21 @@ static void random_range(struct echi_random *r, size_t *at, size_t *count) {
 /* One float by the rule of the header; `volatile` keeps each operation rounded by itself. */
 static float rule(float w, float a, float *v, float g, const struct echi_step *how) {
     volatile float decayed = how->l2 * w, with_decay = g + decayed, old = how->momentum * *v, speed = old + with_decay;
-    volatile float ahead = how->momentum * speed, both = with_decay + ahead, step = how->lr * (how->rule == ECHI_RULE_NESTEROV ? both : speed);
+    volatile float ahead = how->momentum * speed, both = with_decay + ahead;
+    volatile float step = how->lr * (how->rule == ECHI_RULE_NESTEROV ? both : speed);
     *v = speed;
     return a - step;
 }
 
 /* Adam's; where an operation could be fused with the next it is told apart. */
 static float rule_of_adam(float w, float a, float *m, float *s, float g, const struct echi_step *how) {
-    volatile float whole = how->per_f * g, decayed = how->l2 * w, d = whole + decayed, old1 = how->keep1 * *m, new1 = how->gain1 * d, mean = old1 + new1;
+    volatile float whole = how->per_f * g, decayed = how->l2 * w, d = whole + decayed;
+    volatile float old1 = how->keep1 * *m, new1 = how->gain1 * d, mean = old1 + new1;
     volatile float square = d * d, old2 = how->keep2 * *s, new2 = how->gain2 * square, squares = old2 + new2;
     *m = echi_velocity(mean);
     *s = echi_velocity(squares);
-    volatile float of_whole = how->whole2 * *s, root = sqrtf(of_whole), under = root + how->epsilon, over = how->lr * *m, step = over / under;
+    volatile float of_whole = how->whole2 * *s, root = sqrtf(of_whole), under = root + how->epsilon;
+    volatile float over = how->lr * *m, step = over / under;
     volatile float shrunk = how->shrink * w, both = step + shrunk;
     return a - both;
 }
@@ -79,14 +82,16 @@ static void check_apply(uint32_t seed, bool of_state, bool in_place, bool nester
     size_t at, count;
     random_range(&r, &at, &count);
     const struct echi_moments moments = moments_at(&v, at);
-    ech_status status = of_state ? echi_apply_state(problem_device, w.buffer, a.buffer, to->buffer, &moments, g.buffer, at, count, &how, NULL)
-                                 : echi_apply(problem_device, w.buffer, to->buffer, &moments, g.buffer, at, count, &how, NULL);
+    const ech_status status =
+        of_state ? echi_apply_state(problem_device, w.buffer, a.buffer, to->buffer, &moments, g.buffer, at, count, &how, NULL)
+                 : echi_apply(problem_device, w.buffer, to->buffer, &moments, g.buffer, at, count, &how, NULL);
     assert_int_equal(status, ECH_OK);
     for (size_t i = 0; i < FLOATS; i++) {
         float speed = v0[i], next = to0[i];
         if (i >= at && i < at + count) {
             next = rule(w0[i], from0[i], &speed, g0[i], &how);
-            /* torch.optim.SGD: grad += wd * param; buf = m * buf + grad; if nesterov: grad += m * buf, else grad = buf; param -= lr * grad */
+            /* torch.optim.SGD: grad += wd * param; buf = m * buf + grad; if nesterov: grad += m * buf, else grad = buf;
+             * param -= lr * grad */
             double grad = (double)g0[i] + decay * (double)w0[i], exact_v = momentum * (double)v0[i] + grad;
             grad = nesterov ? grad + momentum * exact_v : exact_v;
             double exact = (double)from0[i] - lr * grad;
@@ -116,14 +121,15 @@ static void check_adam(uint32_t seed, bool of_state, bool in_place, bool decoupl
     float *w0 = copy_of(&w), *from0 = copy_of(from), *to0 = copy_of(to), *v0 = copy_of(&v), *g0 = copy_of(&g);
     float *book_w = copy_of(&w), *book_v = copy_of(&v);
     const double left1 = pow((double)beta1, t), left2 = pow((double)beta2, t);
-    const struct echi_step how = {.rule = ECHI_RULE_ADAM, .lr = (float)((double)(lr * f) / (1 - left1)), .l2 = decoupled ? 0 : decay, .per_f = 1 / f,
-        .keep1 = beta1, .gain1 = 1 - beta1, .keep2 = beta2, .gain2 = 1 - beta2, .whole2 = (float)(1 / (1 - left2)), .epsilon = epsilon,
-        .shrink = decoupled ? f * lr * decay : 0};
+    const struct echi_step how = {.rule = ECHI_RULE_ADAM, .lr = (float)((double)(lr * f) / (1 - left1)), .l2 = decoupled ? 0 : decay,
+                                  .per_f = 1 / f, .keep1 = beta1, .gain1 = 1 - beta1, .keep2 = beta2, .gain2 = 1 - beta2,
+                                  .whole2 = (float)(1 / (1 - left2)), .epsilon = epsilon, .shrink = decoupled ? f * lr * decay : 0};
     size_t at, count;
     random_range(&r, &at, &count);
     const struct echi_moments moments = moments_at(&v, at);
-    ech_status status = of_state ? echi_apply_state(problem_device, w.buffer, a.buffer, to->buffer, &moments, g.buffer, at, count, &how, NULL)
-                                 : echi_apply(problem_device, w.buffer, to->buffer, &moments, g.buffer, at, count, &how, NULL);
+    const ech_status status =
+        of_state ? echi_apply_state(problem_device, w.buffer, a.buffer, to->buffer, &moments, g.buffer, at, count, &how, NULL)
+                 : echi_apply(problem_device, w.buffer, to->buffer, &moments, g.buffer, at, count, &how, NULL);
     assert_int_equal(status, ECH_OK);
     echi_ref_adam(count, book_w + at, book_v + at, book_v + FLOATS + at, g0 + at, t, lr, beta1, beta2, epsilon, decay, decoupled);
     for (size_t i = 0; i < FLOATS; i++) {
@@ -131,7 +137,8 @@ static void check_adam(uint32_t seed, bool of_state, bool in_place, bool decoupl
         if (i >= at && i < at + count) {
             next = rule_of_adam(w0[i], from0[i], &m, &s, g0[i], &how);
             const float book = from0[i] + (book_w[i] - w0[i]);
-            if (f == 1 && (fabsf(v.f[i] - book_v[i]) > 1e-6f || fabsf(v.f[FLOATS + i] - book_v[FLOATS + i]) > 1e-5f || fabsf(to->f[i] - book) > 2e-6f))
+            if (f == 1 && (fabsf(v.f[i] - book_v[i]) > 1e-6f || fabsf(v.f[FLOATS + i] - book_v[FLOATS + i]) > 1e-5f ||
+                           fabsf(to->f[i] - book) > 2e-6f))
                 fail_msg("seed %u: [%zu] is %.9g, by the book %.9g", seed, i, (double)to->f[i], (double)book);
         }
         if (!same_bits(&v.f[i], &m, 1) || !same_bits(&v.f[FLOATS + i], &s, 1) || !same_bits(&to->f[i], &next, 1))
@@ -161,7 +168,8 @@ static void test_adam_at_rest(void **state) {
     float *w0 = copy_of(&w);
     memset(g.f, 0, g.memory.bytes);
     for (int i = 0; i < 2 * FLOATS; i++) v.f[i] = i % 2 ? FLT_MIN : 0;
-    const struct echi_step how = {.rule = ECHI_RULE_ADAM, .lr = 0.1f, .per_f = 1, .keep1 = 0.9f, .gain1 = 0.1f, .keep2 = 0.999f, .gain2 = 0.001f, .whole2 = 1, .epsilon = 1e-12f};
+    const struct echi_step how = {.rule = ECHI_RULE_ADAM, .lr = 0.1f, .per_f = 1, .keep1 = 0.9f, .gain1 = 0.1f, .keep2 = 0.999f,
+                                  .gain2 = 0.001f, .whole2 = 1, .epsilon = 1e-12f};
     const struct echi_moments moments = moments_at(&v, 0);
     assert_int_equal(echi_apply(problem_device, w.buffer, w.buffer, &moments, g.buffer, 0, FLOATS, &how, NULL), ECH_OK);
     for (int i = 0; i < 2 * FLOATS; i++) assert_true(v.f[i] == 0);
@@ -178,16 +186,21 @@ static void test_velocities_settle(void **state) {
         echi_random_init(&r, 1, ECHI_STREAM_TEST, 78);
         struct array w = array_new(&r, FLOATS), a = array_new(&r, FLOATS), v = array_new(&r, FLOATS), g = array_new(&r, FLOATS);
         memset(g.f, 0, g.memory.bytes);
-        for (int i = 0; i < FLOATS; i++) v.f[i] = (i % 2 ? -1.0f : 1.0f) * FLT_MIN * (i % 3 ? 1.0f : 1 - FLT_EPSILON * (float)(1 << i % 23));
+        for (int i = 0; i < FLOATS; i++)
+            v.f[i] = (i % 2 ? -1.0f : 1.0f) * FLT_MIN * (i % 3 ? 1.0f : 1 - FLT_EPSILON * (float)(1 << i % 23));
         float *v0 = copy_of(&v);
         for (int step = 0; step < 2; step++) {
             const struct echi_moments moments = moments_at(&v, 0);
-            const struct echi_step how = {.lr = 0.1f, .momentum = step == 0 ? 1 : 0.9f, .rule = kind == 2 ? ECHI_RULE_NESTEROV : ECHI_RULE_SGD};
-            if (kind == 1) assert_int_equal(echi_apply_state(problem_device, w.buffer, a.buffer, a.buffer, &moments, g.buffer, 0, FLOATS, &how, NULL), ECH_OK);
+            const struct echi_step how = {.lr = 0.1f, .momentum = step == 0 ? 1 : 0.9f,
+                                          .rule = kind == 2 ? ECHI_RULE_NESTEROV : ECHI_RULE_SGD};
+            if (kind == 1)
+                assert_int_equal(echi_apply_state(problem_device, w.buffer, a.buffer, a.buffer, &moments, g.buffer, 0, FLOATS, &how, NULL),
+                                 ECH_OK);
             else assert_int_equal(echi_apply(problem_device, w.buffer, w.buffer, &moments, g.buffer, 0, FLOATS, &how, NULL), ECH_OK);
             for (int i = 0; i < FLOATS; i++) {
                 const float wanted = step == 0 && i % 3 ? v0[i] : 0;   /* the least normal number is one that counts */
-                if (!same_bits(&v.f[i], &wanted, 1)) fail_msg("kind %d, step %d: [%d] is %.9g, not %.9g", kind, step, i, (double)v.f[i], (double)wanted);
+                if (!same_bits(&v.f[i], &wanted, 1))
+                    fail_msg("kind %d, step %d: [%d] is %.9g, not %.9g", kind, step, i, (double)v.f[i], (double)wanted);
             }
         }
         free(v0);
@@ -279,7 +292,8 @@ static void test_all_finite(void **state) {
         random_range(&r, &at, &count);
         x.f[place] = is_bad ? bad[i % 4] : good[i % 4];
         assert_int_equal(echi_all_finite(problem_device, x.buffer, at, count, &finite, NULL), ECH_OK);
-        if (finite != !(is_bad && place >= at && place < at + count)) fail_msg("case %d: %g at %zu, range %zu+%zu", i, (double)x.f[place], place, at, count);
+        if (finite != !(is_bad && place >= at && place < at + count))
+            fail_msg("case %d: %g at %zu, range %zu+%zu", i, (double)x.f[place], place, at, count);
         x.f[place] = keep;
     }
     array_free(&x);
@@ -300,9 +314,11 @@ static void test_same_on_every_set(void **state) {
             for (int i = 0; i < 2; i++) v[i] = array_new(&r, count), out[i] = array_new(&r, count), s[i] = array_new(&r, count);
             memcpy(v[1].f, v[0].f, count * sizeof(float));
             for (size_t i = 0; i < count; i++) s[0].f[i] = s[1].f[i] = s[0].f[i] * s[0].f[i] * (i % 5 ? 1 : 1e-37f);
-            const struct echi_step sgd = {.rule = seed % 2 ? ECHI_RULE_NESTEROV : ECHI_RULE_SGD, .lr = 0.05f, .momentum = 0.9f, .l2 = 0.01f};
-            const struct echi_step adam = {.rule = ECHI_RULE_ADAM, .lr = 0.05f, .l2 = 0.01f, .per_f = 3, .keep1 = 0.9f, .gain1 = 0.1f, .keep2 = 0.999f,
-                                           .gain2 = seed % 3 ? 0.001f : 0, .whole2 = 1.5f, .epsilon = 1e-8f, .shrink = 0.01f};
+            const struct echi_step sgd = {.rule = seed % 2 ? ECHI_RULE_NESTEROV : ECHI_RULE_SGD, .lr = 0.05f, .momentum = 0.9f,
+                                          .l2 = 0.01f};
+            const struct echi_step adam = {.rule = ECHI_RULE_ADAM, .lr = 0.05f, .l2 = 0.01f, .per_f = 3, .keep1 = 0.9f, .gain1 = 0.1f,
+                                           .keep2 = 0.999f, .gain2 = seed % 3 ? 0.001f : 0, .whole2 = 1.5f, .epsilon = 1e-8f,
+                                           .shrink = 0.01f};
             for (int i = 0; i < 2; i++) {
                 const struct echi_cpu_kernels *k = i ? wide : plain;
                 k->descend(&(struct echi_cpu_descent){w.f, w.f, g.f, out[i].f, v[i].f, NULL, &sgd}, count);
@@ -310,24 +326,27 @@ static void test_same_on_every_set(void **state) {
                 k->add(out[i].f, g.f, count);
                 assert_true(k->finite(out[i].f, count));
             }
-            if (!same_bits(v[0].f, v[1].f, count) || !same_bits(s[0].f, s[1].f, count) || !same_bits(out[0].f, out[1].f, count)) fail_msg("%s, seed %u: other bits", wide->name, seed);
+            if (!same_bits(v[0].f, v[1].f, count) || !same_bits(s[0].f, s[1].f, count) || !same_bits(out[0].f, out[1].f, count))
+                fail_msg("%s, seed %u: other bits", wide->name, seed);
             for (int i = 0; i < 2; i++) array_free(&v[i]), array_free(&out[i]), array_free(&s[i]);
             array_free(&w), array_free(&g);
         }
     }
 }
 
-/* The outer step of `local` and what goes in and out of it, one float at a time by the rules of the header, each operation rounded by itself; what lies around the
- * range stays. With momentum 0 Nesterov's step is SGD's. */
+/* The outer step of `local` and what goes in and out of it, one float at a time by the rules of the header, each operation rounded by
+ * itself; what lies around the range stays. With momentum 0 Nesterov's step is SGD's. */
 static void test_local(void **state) {
     (void)state;
     for (uint32_t seed = 0; seed < 40; seed++) {
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 77);
         struct array w = array_new(&r, FLOATS), out = array_new(&r, FLOATS), v = array_new(&r, FLOATS), g = array_new(&r, FLOATS);
-        struct array own = array_new(&r, FLOATS), origin = array_new(&r, FLOATS), delta = array_new(&r, FLOATS), sgd = array_new(&r, FLOATS);
+        struct array own = array_new(&r, FLOATS), origin = array_new(&r, FLOATS);
+        struct array delta = array_new(&r, FLOATS), sgd = array_new(&r, FLOATS);
         struct array *to = seed % 2 ? &w : &out;
-        float *w0 = copy_of(&w), *out0 = copy_of(to), *v0 = copy_of(&v), *own0 = copy_of(&own), *origin0 = copy_of(&origin), *delta0 = copy_of(&delta);
+        float *w0 = copy_of(&w), *out0 = copy_of(to), *v0 = copy_of(&v);
+        float *own0 = copy_of(&own), *origin0 = copy_of(&origin), *delta0 = copy_of(&delta);
         const float lr = 0.7f, momentum = seed % 5 ? 0.9f : 0, weight = seed % 3 ? 0.375f : 1;
         size_t at, count;
         random_range(&r, &at, &count);
@@ -342,7 +361,8 @@ static void test_local(void **state) {
                 next = w0[i] - step;
                 const double exact_v = (double)momentum * (double)v0[i] + (double)g.f[i];
                 const double exact = (double)w0[i] - (double)lr * ((double)g.f[i] + (double)momentum * exact_v);
-                if (fabs((double)to->f[i] - exact) > 1e-5) fail_msg("seed %u: [%zu] is %.9g, in double %.9g", seed, i, (double)to->f[i], exact);
+                if (fabs((double)to->f[i] - exact) > 1e-5)
+                    fail_msg("seed %u: [%zu] is %.9g, in double %.9g", seed, i, (double)to->f[i], exact);
             }
             if (!same_bits(&v.f[i], &speed, 1) || !same_bits(&to->f[i], &next, 1)) fail_msg("seed %u: nesterov [%zu]", seed, i);
         }
@@ -358,7 +378,8 @@ static void test_local(void **state) {
             const bool in = i >= at && i < at + count;
             volatile float gone = origin0[i] - own0[i], weighted = gone * weight;
             const float wanted = in ? weighted : delta0[i];
-            if (!same_bits(&delta.f[i], &wanted, 1) || !same_bits(&origin.f[i], in ? &own0[i] : &origin0[i], 1)) fail_msg("seed %u: delta [%zu]", seed, i);
+            if (!same_bits(&delta.f[i], &wanted, 1) || !same_bits(&origin.f[i], in ? &own0[i] : &origin0[i], 1))
+                fail_msg("seed %u: delta [%zu]", seed, i);
         }
         assert_true(same_bits(own.f, own0, FLOATS));
 
@@ -372,7 +393,8 @@ static void test_local(void **state) {
             const bool in = i >= at && i < at + count;
             volatile float since = own0[i] - origin0[i], sum = g.f[i] + since;
             const float wanted = in ? sum : own0[i];
-            if (!same_bits(&own.f[i], &wanted, 1) || !same_bits(&origin.f[i], in ? &g.f[i] : &origin0[i], 1)) fail_msg("seed %u: rebase [%zu]", seed, i);
+            if (!same_bits(&own.f[i], &wanted, 1) || !same_bits(&origin.f[i], in ? &g.f[i] : &origin0[i], 1))
+                fail_msg("seed %u: rebase [%zu]", seed, i);
         }
         free(w0), free(out0), free(v0), free(own0), free(origin0), free(delta0);
         array_free(&w), array_free(&out), array_free(&v), array_free(&g);
@@ -388,7 +410,8 @@ static void test_nan_is_applied(void **state) {
     struct array w = array_new(&r, 100), v = array_new(&r, 100), g = array_new(&r, 100);
     bool finite = true;
     g.f[37] = NAN;
-    assert_int_equal(echi_apply(problem_device, w.buffer, w.buffer, &(struct echi_moments){.buffer = v.buffer}, g.buffer, 0, 100, &(struct echi_step){.lr = 0.1f}, NULL), ECH_OK);
+    assert_int_equal(echi_apply(problem_device, w.buffer, w.buffer, &(struct echi_moments){.buffer = v.buffer}, g.buffer, 0, 100,
+                                &(struct echi_step){.lr = 0.1f}, NULL), ECH_OK);
     assert_true(isnan(w.f[37]) && isfinite(w.f[36]));
     assert_int_equal(echi_all_finite(problem_device, w.buffer, 0, 100, &finite, NULL), ECH_OK);
     assert_false(finite);
@@ -440,7 +463,8 @@ static void test_misuse(void **state) {
     assert_refused(echi_rebase(problem_device, a.buffer, b.buffer, a.buffer, 0, 1, &err), &err, "w and from");
     assert_refused(echi_rebase(problem_device, a.buffer, a.buffer, b.buffer, 0, 1, &err), &err, "w and origin");
     assert_refused(echi_rebase(problem_device, a.buffer, b.buffer, small.buffer, 0, 51, &err), &err, "from");
-    assert_refused(echi_apply_state(problem_device, a.buffer, b.buffer, a.buffer, &of_c, small.buffer, 0, 1, &how, &err), &err, "a_out and w");
+    assert_refused(echi_apply_state(problem_device, a.buffer, b.buffer, a.buffer, &of_c, small.buffer, 0, 1, &how, &err), &err,
+                   "a_out and w");
     assert_refused(echi_sum_states(problem_device, a.buffer, b.buffer, NULL, 1, 0, 1, &err), &err, "states");
     assert_refused(echi_sum_states(problem_device, a.buffer, b.buffer, NULL, -1, 0, 1, &err), &err, "-1");
     const struct echi_buffer *itself[] = {a.buffer}, *none[] = {NULL};
@@ -455,8 +479,10 @@ static void test_misuse(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_apply), cmocka_unit_test(test_adam_at_rest), cmocka_unit_test(test_velocities_settle), cmocka_unit_test(test_add), cmocka_unit_test(test_scale),    cmocka_unit_test(test_sum_states), cmocka_unit_test(test_all_finite),
-        cmocka_unit_test(test_same_on_every_set), cmocka_unit_test(test_local), cmocka_unit_test(test_nan_is_applied), cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_apply), cmocka_unit_test(test_adam_at_rest), cmocka_unit_test(test_velocities_settle),
+        cmocka_unit_test(test_add), cmocka_unit_test(test_scale), cmocka_unit_test(test_sum_states), cmocka_unit_test(test_all_finite),
+        cmocka_unit_test(test_same_on_every_set), cmocka_unit_test(test_local), cmocka_unit_test(test_nan_is_applied),
+        cmocka_unit_test(test_misuse),
     };
     return cmocka_run_group_tests_name("flat", tests, problem_open_device, problem_close_device);
 }

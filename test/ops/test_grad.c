@@ -396,7 +396,8 @@ static void check_net(const struct problem *p, struct echi_random *r, int parts)
     int n_units = 0;
     size_t bytes = 0, in = (size_t)net.n * echi_shape_size(p->layers[0].in), out = (size_t)net.n * echi_shape_size(problem_shape(p));
     for (int i = 0; i < parts; i++)
-        assert_int_equal(stack_in_double.create(NULL, p->layers, p->count, net.of[i], &net.state[i], units, &n_units, &bytes, NULL), ECH_OK);
+        assert_int_equal(stack_in_double.create(NULL, p->layers, p->count, net.of[i], &net.state[i], units, &n_units, &bytes, NULL),
+                         ECH_OK);
     double *dx = some(in), *grads = some(p->params);
     net.x = some(in), net.params = some(p->params), net.y = some(out), net.dy = some(out);
     fill_normal(r, net.x, in);
@@ -535,7 +536,8 @@ static void test_dropout_draws(void **state) {
     other.number = 10;
     for (int what = 0; what < 5; what++) {
         int alike = 0;
-        dropout_factors_in_double(what == 3 ? &other : &l, what == 4 ? 2 : 1, (struct echi_row){what == 1 ? 5 : 4, what == 2 ? 4 : 3}, again);
+        dropout_factors_in_double(what == 3 ? &other : &l, what == 4 ? 2 : 1, (struct echi_row){what == 1 ? 5 : 4, what == 2 ? 4 : 3},
+                                  again);
         for (int i = 0; i < SIZE; i++) alike += again[i] == of[3][i];
         if (what == 0) assert_int_equal(alike, SIZE);
         else assert_true(abs(alike - 1160) < 110);
@@ -558,13 +560,11 @@ static void test_dropout_draws(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv2d),         cmocka_unit_test(test_conv2d_corners), cmocka_unit_test(test_fc),
-        cmocka_unit_test(test_max_pool),       cmocka_unit_test(test_avg_pool),       cmocka_unit_test(test_relu),
-        cmocka_unit_test(test_at_the_kinks),   cmocka_unit_test(test_softmax),        cmocka_unit_test(test_softmax_counts),
-        cmocka_unit_test(test_sgd), cmocka_unit_test(test_adam),            cmocka_unit_test(test_random_branches), cmocka_unit_test(test_residual_nets),
-        cmocka_unit_test(test_batch_norm),
-        cmocka_unit_test(test_running_averages),
-        cmocka_unit_test(test_dropout_draws),
+        cmocka_unit_test(test_conv2d), cmocka_unit_test(test_conv2d_corners), cmocka_unit_test(test_fc), cmocka_unit_test(test_max_pool),
+        cmocka_unit_test(test_avg_pool), cmocka_unit_test(test_relu), cmocka_unit_test(test_at_the_kinks), cmocka_unit_test(test_softmax),
+        cmocka_unit_test(test_softmax_counts), cmocka_unit_test(test_sgd), cmocka_unit_test(test_adam),
+        cmocka_unit_test(test_random_branches), cmocka_unit_test(test_residual_nets), cmocka_unit_test(test_batch_norm),
+        cmocka_unit_test(test_running_averages), cmocka_unit_test(test_dropout_draws),
     };
     return cmocka_run_group_tests_name("grad", tests, NULL, NULL);
 }

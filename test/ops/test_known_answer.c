@@ -22,8 +22,8 @@ static void has_them(struct echi_device *device, const struct echi_stack_impl *i
 
 static void every_implementation_has_them(void **state) {
     (void)state;
-    static const struct echi_stack_impl *const all[] = {NULL, &echi_stack_reference, &echi_stack_cpu, &echi_stack_cpu_close, &echi_stack_cpu_plain,
-                                                        &echi_stack_cpu_fixed};
+    static const struct echi_stack_impl *const all[] = {NULL, &echi_stack_reference, &echi_stack_cpu, &echi_stack_cpu_close,
+                                                        &echi_stack_cpu_plain, &echi_stack_cpu_fixed};
     for (enum echi_cpu_level level = ECHI_CPU_BASE; level <= echi_cpu_level(); level++) {
         struct echi_device *device = NULL;
         assert_int_equal(echi_device_open_at("cpu", 1, level, &device, NULL), ECH_OK);
@@ -66,7 +66,9 @@ static void spoilt_train(void *state, const struct echi_training *training) {
     s->trains = true;
     echi_stack_reference.train(s->inner, training);
 }
-static void spoilt_forward(void *state, int unit, const echi_real *params) { echi_stack_reference.forward(((struct spoilt_stack *)state)->inner, unit, params); }
+static void spoilt_forward(void *state, int unit, const echi_real *params) {
+    echi_stack_reference.forward(((struct spoilt_stack *)state)->inner, unit, params);
+}
 /* One number of many, by a hundredth of 1. */
 static void spoilt_output(void *state, echi_real *rows) {
     struct spoilt_stack *s = state;
@@ -79,7 +81,9 @@ static void spoilt_loss(void *state, const uint16_t *labels, echi_real scale, do
     echi_stack_reference.loss(s->inner, labels, scale, out_loss, out_correct);
     if (plant.place == LOSS) *out_loss *= 1.001;
 }
-static void spoilt_output_grad(void *state, const echi_real *rows) { echi_stack_reference.output_grad(((struct spoilt_stack *)state)->inner, rows); }
+static void spoilt_output_grad(void *state, const echi_real *rows) {
+    echi_stack_reference.output_grad(((struct spoilt_stack *)state)->inner, rows);
+}
 static void spoilt_backward(void *state, int unit, const echi_real *params, echi_real *grads, bool need_input_grad) {
     struct spoilt_stack *s = state;
     echi_stack_reference.backward(s->inner, unit, params, grads, need_input_grad);
@@ -92,8 +96,9 @@ static void spoilt_input_grad(void *state, echi_real *rows) {
     if (planted(s, INPUT_GRAD)) rows[0] = NAN;
 }
 static const struct echi_stack_impl spoilt_impl = {
-    .name = "spoilt", .create = spoilt_create, .destroy = spoilt_destroy, .input = spoilt_input, .train = spoilt_train, .forward = spoilt_forward,
-    .output = spoilt_output, .loss = spoilt_loss, .output_grad = spoilt_output_grad, .backward = spoilt_backward, .input_grad = spoilt_input_grad};
+    .name = "spoilt", .create = spoilt_create, .destroy = spoilt_destroy, .input = spoilt_input, .train = spoilt_train,
+    .forward = spoilt_forward, .output = spoilt_output, .loss = spoilt_loss, .output_grad = spoilt_output_grad,
+    .backward = spoilt_backward, .input_grad = spoilt_input_grad};
 
 static void a_wrong_op_is_named(void **state) {
     (void)state;
@@ -104,9 +109,11 @@ static void a_wrong_op_is_named(void **state) {
             struct ech_error err = {.text = ""};
             plant.op = (enum echi_op)op;
             plant.place = (enum spoilt)place;
-            if (echi_known_answers(problem_device, &spoilt_impl, NULL, &err) != ECH_E_UNSUPPORTED) fail_msg("%s, place %d: not seen", echi_op_name(plant.op), place);
+            if (echi_known_answers(problem_device, &spoilt_impl, NULL, &err) != ECH_E_UNSUPPORTED)
+                fail_msg("%s, place %d: not seen", echi_op_name(plant.op), place);
             /* The add stands behind two tanhs, and is itself seen only where those are right. */
-            if (strcmp(err.layer, echi_op_name(plant.op)) != 0) fail_msg("%s, place %d: said of %s", echi_op_name(plant.op), place, err.layer);
+            if (strcmp(err.layer, echi_op_name(plant.op)) != 0)
+                fail_msg("%s, place %d: said of %s", echi_op_name(plant.op), place, err.layer);
             assert_non_null(strstr(err.text, err.layer));
         }
     plant.op = ECHI_OPS;

@@ -30,7 +30,8 @@ struct operand { struct guarded memory; struct echi_cpu_lines lines; };
 static struct operand operand_new(struct echi_random *r, int lines, int depth, bool turned, bool whole) {
     const int across = turned ? lines : depth, down = turned ? depth : lines, row = across + random_from(r, 0, 3);
     const size_t count = (size_t)(down - 1) * (size_t)row + (size_t)across;
-    struct operand o = {guarded_new(count * sizeof(float)), {.line = turned ? 1 : row, .step = turned ? row : 1, .lines = lines, .depth = depth}};
+    struct operand o = {guarded_new(count * sizeof(float)),
+                        {.line = turned ? 1 : row, .step = turned ? row : 1, .lines = lines, .depth = depth}};
     float *at = guarded_floats(o.memory);
     o.lines.at = at;
     for (size_t i = 0; i < count; i++) at[i] = whole ? (float)random_from(r, -3, 3) : (float)echi_random_normal(r);
@@ -56,16 +57,17 @@ static void check_way(const struct way *way, uint32_t seed, bool whole) {
     const int depth = to_data ? random_from(&r, 1100, 2300) : echi_random_below(&r, 6) ? random_size(&r, 90) : random_from(&r, 200, 2300);
     int columns = to_data ? random_from(&r, 1, 48) : random_size(&r, 150);
     if (vectors) columns = (columns + width - 1) / width * width;
-    struct operand a = operand_new(&r, rows, depth, to_data || echi_random_below(&r, 2), whole), b = operand_new(&r, columns, depth, vectors || echi_random_below(&r, 2), whole);
+    struct operand a = operand_new(&r, rows, depth, to_data || echi_random_below(&r, 2), whole);
+    struct operand b = operand_new(&r, columns, depth, vectors || echi_random_below(&r, 2), whole);
     float *start = malloc((size_t)rows * sizeof *start);
     for (int i = 0; i < rows; i++) start[i] = (float)random_from(&r, -9, 9);
     const ptrdiff_t row = vectors ? width + 1 : columns + random_from(&r, 0, 3);
     const size_t room = vectors ? (size_t)row * (size_t)rows * (size_t)(columns / width) : (size_t)row * (size_t)rows;
     struct guarded out = guarded_new(room * sizeof(float)), scratch = guarded_new(echi_cpu_matrix_room() * sizeof(float));
     for (size_t i = 0; i < room; i++) guarded_floats(out)[i] = UNTOUCHED;
-    const struct echi_cpu_matrix m = {.a = a.lines, .b = b.lines, .start = echi_random_below(&r, 2) && !to_data ? start : NULL, .out = guarded_floats(out),
-                                      .out_row = row, .out_vector = vectors ? row * rows : width, .relu = echi_random_below(&r, 3) == 0 && !to_data,
-                                      .bf16 = way->bf16};
+    const struct echi_cpu_matrix m = {.a = a.lines, .b = b.lines, .start = echi_random_below(&r, 2) && !to_data ? start : NULL,
+                                      .out = guarded_floats(out), .out_row = row, .out_vector = vectors ? row * rows : width,
+                                      .relu = echi_random_below(&r, 3) == 0 && !to_data, .bf16 = way->bf16};
     echi_cpu_matrix(way->k, &m, guarded_floats(scratch));
     /* bf16 has eight significant bits, the first of them not written: a number is rounded by 2^-8 of itself at most, a product of two by
      * (1 + 2^-8)^2 - 1. A sum of n terms in float by n
@@ -82,8 +84,8 @@ static void check_way(const struct way *way, uint32_t seed, bool whole) {
             if (m.relu && sum < 0) sum = 0;
             float *at = m.out + o * m.out_row + i / width * m.out_vector + i % width;
             if (!(fabs((double)*at - sum) <= (whole ? 0 : sizes * (factor + unit))))
-                fail_msg("%s, seed %u: %d x %d, depth %d, %s%s: row %d, column %d is %.9g, should be %.9g", way->name, seed, rows, columns, depth,
-                         a.lines.line == 1 ? "a turned " : "", b.lines.line == 1 ? "b turned" : "", o, i, (double)*at, sum);
+                fail_msg("%s, seed %u: %d x %d, depth %d, %s%s: row %d, column %d is %.9g, should be %.9g", way->name, seed, rows, columns,
+                         depth, a.lines.line == 1 ? "a turned " : "", b.lines.line == 1 ? "b turned" : "", o, i, (double)*at, sum);
             touched++;
             *at = UNTOUCHED;
         }
@@ -125,7 +127,8 @@ static void test_columns_alone(void **state) {
             struct operand a = operand_new(&r, rows, depth, seed % 4 > 1, false), b = operand_new(&r, columns, depth, true, false);
             float *room = malloc(echi_cpu_matrix_room() * sizeof *room), *all = malloc((size_t)(rows * columns) * sizeof *all);
             float *alone = malloc((size_t)(rows * width) * sizeof *alone);
-            struct echi_cpu_matrix m = {.a = a.lines, .b = b.lines, .out = all, .out_row = columns, .out_vector = width, .bf16 = way[w].bf16};
+            struct echi_cpu_matrix m = {.a = a.lines, .b = b.lines, .out = all, .out_row = columns, .out_vector = width,
+                                        .bf16 = way[w].bf16};
             echi_cpu_matrix(way[w].k, &m, room);
             const int from = random_from(&r, 0, 10) * width;
             m.b.at += from;
@@ -149,11 +152,13 @@ static void test_bf16_here(void **state) {
     const char *lacks = echi_cpu_bf16_lacks();
     assert_true((echi_cpu_bf16() == ECHI_CPU_BF16_NONE) == (lacks[0] != '\0'));
     if (lacks[0]) print_message("this processor lacks %s: bf16 is not tested\n", lacks);
-    else if (echi_cpu_bf16() == ECHI_CPU_BF16_DOT) print_message("this processor lacks AMX-BF16, or the OS forbids it: only AVX512-BF16 is tested\n");
+    else if (echi_cpu_bf16() == ECHI_CPU_BF16_DOT)
+        print_message("this processor lacks AMX-BF16, or the OS forbids it: only AVX512-BF16 is tested\n");
 }
 
 /* Layers as a stack has them, whole numbers: forward, the gradients of weights and of the input are those of the reference. */
-static void run_fc(const struct echi_stack_impl *impl, const struct echi_layer *l, int n, const float *w, const float *in, const float *dout, float *got) {
+static void run_fc(const struct echi_stack_impl *impl, const struct echi_layer *l, int n, const float *w, const float *in,
+                   const float *dout, float *got) {
     struct ech_error err;
     struct echi_stack *s;
     struct echi_buffer *params, *grads;
@@ -190,7 +195,9 @@ static void test_bf16_layers(void **state) {
             run_fc(&echi_stack_reference, &l, n, numbers + count, numbers, numbers + n * in, wanted);
             run_fc(impl[i], &l, n, numbers + count, numbers, numbers + n * in, got);
             for (size_t k = 0; k < all; k++)
-                if (got[k] != wanted[k]) fail_msg("%s, seed %u: %d to %d, batch %d: number %zu is %g, should be %g", impl[i]->name, seed, in, out, n, k, (double)got[k], (double)wanted[k]);
+                if (got[k] != wanted[k])
+                    fail_msg("%s, seed %u: %d to %d, batch %d: number %zu is %g, should be %g", impl[i]->name, seed, in, out, n, k,
+                             (double)got[k], (double)wanted[k]);
             free(numbers);
             free(wanted);
             free(got);

@@ -134,8 +134,8 @@ static double compare(const struct problem *p, const struct echi_stack_impl *imp
     return most;
 }
 
-/* With and without ReLU behind it, of maps and of vectors, in a branch; parts of 1 sample, of less and of more than a vector's lanes. Smooth
- * ends, so that no ReLU turns by a rounding. */
+/* With and without ReLU behind it, of maps and of vectors, in a branch; parts of 1 sample, of less and of more than a vector's lanes.
+ * Smooth ends, so that no ReLU turns by a rounding. */
 static void test_parts_are_the_whole(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof candidates / sizeof candidates[0]; k++)

@@ -34,8 +34,8 @@ static struct problem_candidate candidates[] = {
 static const struct problem_candidate reference = {&echi_stack_reference, ECHI_CPU_BASE};
 static struct problem_devices devices;
 
-/* OpenCL's first device, as it is and as a GPU would be, whose products are other kernels, and CUDA's. They have one problem of FAR_EVERY in
- * turns: their launches take longer than all else. */
+/* OpenCL's first device, as it is and as a GPU would be, whose products are other kernels, and CUDA's. They have one problem of FAR_EVERY
+ * in turns: their launches take longer than all else. */
 #define FAR_EVERY 5
 static struct echi_device *far_device[3];
 static int far_devices;
@@ -52,11 +52,13 @@ static bool open_opencl(void) {
     as_gpu = echi_backend_opencl;
     as_gpu.device_info = gpu_info;
     if (echi_backend_opencl.device_count() == 0) {
-        print_message("OpenCL has no device here (apt-get install ocl-icd-libopencl1 pocl-opencl-icd): the kernels of ops/gpu are not tried\n");
+        print_message("OpenCL has no device here (apt-get install ocl-icd-libopencl1 pocl-opencl-icd): "
+                      "the kernels of ops/gpu are not tried\n");
         return true;
     }
     far_devices = 2;
-    return echi_device_open("opencl:0", 1, &far_device[0], NULL) == ECH_OK && echi_device_open_on(&as_gpu, 0, 1, &far_device[1], NULL) == ECH_OK;
+    return echi_device_open("opencl:0", 1, &far_device[0], NULL) == ECH_OK &&
+           echi_device_open_on(&as_gpu, 0, 1, &far_device[1], NULL) == ECH_OK;
 }
 #else
 static bool open_opencl(void) { return true; }
@@ -207,7 +209,8 @@ static void compare_step(const struct bench *got, const struct bench *wanted, co
     if (step->ending != WITH_LOSS) return;
     if (fabs(got->loss - wanted->loss) > REAL_TOLERANCE * (1 + fabs(wanted->loss)))
         fail_msg("%s, n %d: loss %.9g, the reference has %.9g", p->text, step->n, got->loss, wanted->loss);
-    if (got->correct != wanted->correct) fail_msg("%s, n %d: %d correct, the reference has %d", p->text, step->n, got->correct, wanted->correct);
+    if (got->correct != wanted->correct)
+        fail_msg("%s, n %d: %d correct, the reference has %d", p->text, step->n, got->correct, wanted->correct);
 }
 
 /* In the reference's gradients: every place of a layer is set, every gap is not. */
@@ -220,7 +223,8 @@ static void check_all_set(const struct bench *b) {
         for (size_t k = 0; k < p->layers[i].running; k++) owned[p->layers[i].running_at + k] = true;
     }
     for (size_t i = 0; i < p->params; i++)
-        if ((guarded_floats(b->grads)[i] == UNTOUCHED) == owned[i]) fail_msg("%s: grads[%zu] was %s", p->text, i, owned[i] ? "not set" : "written");
+        if ((guarded_floats(b->grads)[i] == UNTOUCHED) == owned[i])
+            fail_msg("%s: grads[%zu] was %s", p->text, i, owned[i] ? "not set" : "written");
     free(owned);
 }
 
@@ -270,7 +274,8 @@ static void check_problem(const struct problem *p, int max_n, enum numbers numbe
     float *dout = malloc(rows * out_size(p) * sizeof(float));
     uint16_t *labels = malloc(rows * sizeof *labels);
     double spread = 1 / sqrt(1 + (double)in_size(p) / 16);
-    for (size_t i = 0; i < p->params; i++) params[i] = numbers == REALS ? (float)(echi_random_normal(r) * spread) : small_integer(r, 2, 0.3);
+    for (size_t i = 0; i < p->params; i++)
+        params[i] = numbers == REALS ? (float)(echi_random_normal(r) * spread) : small_integer(r, 2, 0.3);
     struct bench wanted, got[CANDIDATES];
     bool here[CANDIDATES];
     assert_true(bench_open(&wanted, p, &reference, max_n));
@@ -278,7 +283,8 @@ static void check_problem(const struct problem *p, int max_n, enum numbers numbe
     for (int round = 0; round < 2; round++) {
         int n = round == 0 ? max_n : random_from(r, 1, max_n);
         for (size_t i = 0; i < rows * in_size(p); i++) in[i] = numbers == REALS ? (float)echi_random_normal(r) : small_integer(r, 2, 0.5);
-        for (size_t i = 0; i < rows * out_size(p); i++) dout[i] = numbers == INTEGERS ? small_integer(r, 2, 0.3) : (float)echi_random_normal(r);
+        for (size_t i = 0; i < rows * out_size(p); i++)
+            dout[i] = numbers == INTEGERS ? small_integer(r, 2, 0.3) : (float)echi_random_normal(r);
         for (size_t i = 0; i < rows; i++) labels[i] = (uint16_t)echi_random_below(r, (uint32_t)out_size(p));
         if (ending == WITH_LOSS) tame_outputs(p, n, params, in);
         struct step step = {n, ending, input_grad, params, in, dout, labels, echi_random_below(r, 3) != 0};
@@ -472,8 +478,8 @@ static void test_real_gradients_through_kinks(void **state) {
     }
 }
 
-/* With maps and batches of any size, in front of and behind what leaves margins around rows; what one channel has of few samples is divided by
- * little, so rounding in front of it grows. */
+/* With maps and batches of any size, in front of and behind what leaves margins around rows; what one channel has of few samples is divided
+ * by little, so rounding in front of it grows. */
 static void test_batch_norm(void **state) {
     (void)state;
     for (uint32_t seed = 0; seed < 150; seed += problem_part()) {
@@ -510,7 +516,8 @@ static void test_tanh(void **state) {
             const double wanted = tanh((double)in[i]), got = (double)guarded_floats(b.out)[i];
             if (!(fabs(got - wanted) <= 2e-7 * fabs(wanted)))
                 fail_msg("%s: tanh(%.9g) is %.9g, should be %.9g", echi_stack_kernel(b.stack, 0), (double)in[i], got, wanted);
-            if (!(fabs((double)guarded_floats(b.din)[i] - (1 - wanted * wanted)) <= 4e-7)) fail_msg("the derivative at %.9g", (double)in[i]);
+            if (!(fabs((double)guarded_floats(b.din)[i] - (1 - wanted * wanted)) <= 4e-7))
+                fail_msg("the derivative at %.9g", (double)in[i]);
         }
         bench_close(&b);
     }
@@ -530,7 +537,8 @@ static void test_lenet5(void **state) {
 
 /* A NaN in one sample shows in that sample's output as in the reference, and nowhere else. */
 /* 3 x 3 convolutions with channels enough for Winograd's transforms, in tiles that come out even or not. F(2x2) has halves and quarters of
- * the weights, so integers stay exact; F(4x4) has sixths, and loses some four times as much as a plain sum (Lavin and Gray, section 5.2). */
+ * the weights, so integers stay exact; F(4x4) has sixths, and loses some four times as much as a plain sum
+ * (Lavin and Gray, section 5.2). */
 static void test_many_channels(void **state) {
     (void)state;
     for (uint32_t seed = 0; seed < 120; seed += problem_part()) {
@@ -587,7 +595,8 @@ static void test_stages(void **state) {
         const bool long_map = seed % 4 == 1;
         const int kernel = seed % 4 == 2 ? 5 : 3, stride = seed % 4 == 3 ? 2 : 1, pad = kernel / 2;
         const int least = 7 + 2 * stride;
-        problem_begin(&p, random_from(&r, 144, 150), random_from(&r, least, 11), long_map ? random_from(&r, 21, 25) : random_from(&r, least, 11));
+        problem_begin(&p, random_from(&r, 144, 150), random_from(&r, least, 11),
+                      long_map ? random_from(&r, 21, 25) : random_from(&r, least, 11));
         problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 150, 160), kernel, kernel, stride, stride, pad, pad, echi_random_below(&r, 2));
         if (echi_random_below(&r, 2)) problem_relu(&p);
         const bool tiles = long_map || kernel == 5;   /* more than cpu_late.c takes, even of one group */
@@ -624,8 +633,9 @@ static void test_levels(void **state) {
     assert_int_equal(echi_device_level(problem_device), echi_cpu_level());
 }
 
-/* Small maps with channels for several blocks of cpu_late.c: of 2 x 2, taken whole; with stride 2; and others. Some have more inputs' points
- * than stay in a cache, and their outputs' sums come in blocks of blocks. A second layer sees that margins and zeros are as they should be. */
+/* Small maps with channels for several blocks of cpu_late.c: of 2 x 2, taken whole; with stride 2; and others. Some have more inputs'
+ * points than stay in a cache, and their outputs' sums come in blocks of blocks. A second layer sees that margins and zeros are as
+ * they should be. */
 static void test_late_maps(void **state) {
     (void)state;
     int whole = 0, strided = 0, other = 0;
@@ -634,7 +644,8 @@ static void test_late_maps(void **state) {
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 7);
         const int kind = (int)seed % 3, pad = kind < 2 ? 1 : random_from(&r, 0, 2), stride = kind == 1 ? 2 : 1;
-        const int height = kind == 0 ? 2 : random_from(&r, 3, 9 - 3 * (kind == 2)), width = kind == 0 ? 2 : random_from(&r, 3, 9 - 3 * (kind == 2));
+        const int height = kind == 0 ? 2 : random_from(&r, 3, 9 - 3 * (kind == 2));
+        const int width = kind == 0 ? 2 : random_from(&r, 3, 9 - 3 * (kind == 2));
         const bool many = seed % 15 >= 12;
         problem_begin(&p, many ? random_from(&r, 170, 200) : random_from(&r, 16, 100), height, width);
         problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, many ? 200 : 110), 3, 3, stride, stride, pad, pad, echi_random_below(&r, 2));
@@ -651,7 +662,8 @@ static void test_late_maps(void **state) {
         check_problem(&p, n, seed % 5 < 2 ? REALS : INTEGERS, WITH_OUTPUT_GRAD, true, &r);
     }
     const int by = (int)problem_part();
-    if (whole < 20 / by || strided < 10 / by || other < 10 / by) fail_msg("%d, %d, %d: not the cases that this test is for", whole, strided, other);
+    if (whole < 20 / by || strided < 10 / by || other < 10 / by)
+        fail_msg("%d, %d, %d: not the cases that this test is for", whole, strided, other);
 }
 
 /* Residual blocks of such convolutions: outputs that two layers take, the margins of both, and shares of gradients that come by points. */
@@ -676,9 +688,9 @@ static void test_many_channels_in_branches(void **state) {
     }
 }
 
-/* Convolutions of numbers rounded to bf16, by tiles and by pairs. Small integers are bf16 already, so their sums are exact. Real ones are those of
- * the reference from numbers rounded here, to the nearest, ties to even: but the bias, which is added as it is. Some maps are wider than a band
- * of the weights' gradient. */
+/* Convolutions of numbers rounded to bf16, by tiles and by pairs. Small integers are bf16 already, so their sums are exact. Real ones are
+ * those of the reference from numbers rounded here, to the nearest, ties to even: but the bias, which is added as it is. Some maps are
+ * wider than a band of the weights' gradient. */
 static void round_to_bf16(float *x, size_t count) {
     for (size_t i = 0; i < count; i++) {
         uint32_t bits;
@@ -690,7 +702,8 @@ static void round_to_bf16(float *x, size_t count) {
 }
 static void test_bf16_convolutions(void **state) {
     (void)state;
-    static const struct problem_candidate by_pairs_tiles_best[] = {{&echi_stack_cpu_bf16_dot, ECHI_CPU_AVX512}, {&echi_stack_cpu_bf16_amx, ECHI_CPU_AVX512},
+    static const struct problem_candidate by_pairs_tiles_best[] = {{&echi_stack_cpu_bf16_dot, ECHI_CPU_AVX512},
+                                                                   {&echi_stack_cpu_bf16_amx, ECHI_CPU_AVX512},
                                                                    {&echi_stack_cpu_bf16_plain, ECHI_CPU_AVX512}};
     const enum echi_cpu_bf16 most = echi_cpu_bf16();
     const bool possible[] = {most >= ECHI_CPU_BF16_DOT, most == ECHI_CPU_BF16_AMX, most >= ECHI_CPU_BF16_DOT};
@@ -719,7 +732,8 @@ static void test_bf16_convolutions(void **state) {
         struct bench got[3] = {{0}}, wanted;
         bool here[3];
         for (size_t k = 0; k < 3; k++) {
-            here[k] = possible[k] && bench_open(&got[k], &p, &by_pairs_tiles_best[k], n) && strstr(echi_stack_kernel(got[k].stack, 0), " bf16");
+            here[k] = possible[k] && bench_open(&got[k], &p, &by_pairs_tiles_best[k], n) &&
+                      strstr(echi_stack_kernel(got[k].stack, 0), " bf16");
             by[k] += here[k];
             if (here[k]) bench_step(&got[k], &step);
         }

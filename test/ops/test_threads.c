@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The same bits for any number of threads: random nets of all kinds of layers, in every instruction set, and long flat ranges, on one thread,
- * on several, and with their parts done one after the other in a random order at random places, which shows what depends on either.
+ * The same bits for any number of threads: random nets of all kinds of layers, in every instruction set, and long flat ranges, on one
+ * thread, on several, and with their parts done one after the other in a random order at random places, which shows what depends on either.
  * Linked so that the library's calls of echi_cpu_share_out and echi_team_run come through here: the nets are small, and are shared out all
  * the same. */
 #include <stdarg.h>
@@ -81,7 +81,8 @@ static float *floats(size_t count) {
     return x;
 }
 static struct result new_result(const struct case_ *c) {
-    return (struct result){.out = floats((size_t)c->max_n * out_size(c->p)), .grads = floats(c->p->params), .din = floats((size_t)c->max_n * in_size(c->p))};
+    return (struct result){.out = floats((size_t)c->max_n * out_size(c->p)), .grads = floats(c->p->params),
+                           .din = floats((size_t)c->max_n * in_size(c->p))};
 }
 static void free_result(struct result *r) {
     free(r->out);
@@ -90,7 +91,8 @@ static void free_result(struct result *r) {
 }
 
 /* False when the candidate is not for this processor or these layers. Two steps, so that what the first leaves behind would show. */
-static bool run_case(const struct problem_devices *devices, const struct problem_candidate *with, const struct case_ *c, struct result *out) {
+static bool run_case(const struct problem_devices *devices, const struct problem_candidate *with, const struct case_ *c,
+                     struct result *out) {
     struct ech_error err = {.text = "no error"};
     struct echi_stack *s = NULL;
     struct echi_device *device = devices->at[with->level];
@@ -121,7 +123,8 @@ static bool run_case(const struct problem_devices *devices, const struct problem
     return true;
 }
 
-static void same(const struct case_ *c, const struct problem_candidate *with, int threads, const char *what, const float *got, const float *wanted, size_t count) {
+static void same(const struct case_ *c, const struct problem_candidate *with, int threads, const char *what, const float *got,
+                 const float *wanted, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (memcmp(&got[i], &wanted[i], sizeof *got) != 0)
             fail_msg("%s, %s %s, n %d and %d, %d threads%s: %s[%zu] is %.9g, with one thread %.9g", c->p->text, with->impl->name,
@@ -158,8 +161,8 @@ static void check_problem(const struct problem *p, int max_n, struct echi_random
     for (size_t i = 0; i < rows * in_size(p); i++) in[i] = (float)echi_random_normal(r);
     for (size_t i = 0; i < rows * out_size(p); i++) dout[i] = (float)echi_random_normal(r);
     for (size_t i = 0; i < rows; i++) labels[i] = (uint16_t)echi_random_below(r, (uint32_t)(end.c < 256 ? end.c : 256));
-    check_case(&(struct case_){p, max_n, random_from(r, 1, max_n), params, in, dout, labels, end.h == 1 && end.w == 1 && echi_random_below(r, 2),
-                               echi_random_below(r, 4) != 0});
+    check_case(&(struct case_){p, max_n, random_from(r, 1, max_n), params, in, dout, labels,
+                               end.h == 1 && end.w == 1 && echi_random_below(r, 2), echi_random_below(r, 4) != 0});
     free(params);
     free(in);
     free(dout);
@@ -220,7 +223,8 @@ static void test_many_channels(void **state) {
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 2);
         const bool by_stages = seed % 24 == 1;
-        problem_begin(&p, by_stages ? 130 : random_from(&r, 16, 70), by_stages ? 17 : random_from(&r, 2, 18), by_stages ? 13 : random_from(&r, 2, 9));
+        problem_begin(&p, by_stages ? 130 : random_from(&r, 16, 70), by_stages ? 17 : random_from(&r, 2, 18),
+                      by_stages ? 13 : random_from(&r, 2, 9));
         if (by_stages) problem_window(&p, ECHI_OP_CONV2D, 135, 3, 3, 1, 1, 1, 1, true);
         else if (seed % 4 == 3) random_window(&p, &r, ECHI_OP_CONV2D);
         else if (seed % 8 == 6) problem_window(&p, ECHI_OP_CONV2D, random_from(&r, 16, 80), 5, 5, 1, 1, 2, 2, echi_random_below(&r, 2));
@@ -273,8 +277,10 @@ static void flat_calls(struct echi_device *device, float bad, float *arrays[BUFF
     }
     arrays[3][LONG - 3] = bad;
     const struct echi_buffer *states[] = {b[1], b[2]};
-    assert_int_equal(echi_apply(device, b[0], b[0], &(struct echi_moments){.buffer = b[1], .first_at = at}, b[2], at, count, &how, NULL), ECH_OK);
-    assert_int_equal(echi_apply_state(device, b[2], b[0], b[0], &(struct echi_moments){.buffer = b[1], .first_at = at}, b[3], at, count - 3, &how, NULL), ECH_OK);
+    assert_int_equal(echi_apply(device, b[0], b[0], &(struct echi_moments){.buffer = b[1], .first_at = at}, b[2], at, count, &how, NULL),
+                     ECH_OK);
+    assert_int_equal(echi_apply_state(device, b[2], b[0], b[0], &(struct echi_moments){.buffer = b[1], .first_at = at}, b[3], at, count - 3,
+                                      &how, NULL), ECH_OK);
     assert_int_equal(echi_take_delta(device, b[2], b[0], b[1], at, count, 0.3f, NULL), ECH_OK);
     assert_int_equal(echi_rebase(device, b[1], b[0], b[2], at, count, NULL), ECH_OK);
     assert_int_equal(echi_scale(device, b[2], at, count, 1.1f, NULL), ECH_OK);
@@ -310,7 +316,8 @@ static void test_flat(void **state) {
             free(got[i]);
         }
         for (int i = 0; i < 2; i++) {
-            if (memcmp(wanted_sums[i], got_sums[i], LONG * sizeof **got_sums) != 0) fail_msg("%d threads: sums %d differ", thread_counts[t / 4], i);
+            if (memcmp(wanted_sums[i], got_sums[i], LONG * sizeof **got_sums) != 0)
+                fail_msg("%d threads: sums %d differ", thread_counts[t / 4], i);
             free(wanted_sums[i]);
             free(got_sums[i]);
         }

@@ -52,7 +52,8 @@ together() {
 }
 # accuracy_of NAME AT_LEAST
 accuracy_of() {
-    awk -v name="$1" -v least="$2" '/^accuracy/ { found = 1; print "  " name ": " $0; if ($2 < least) bad = 1 } END { exit bad || !found }' \
+    awk -v name="$1" -v least="$2" '/^accuracy/ { found = 1; print "  " name ": " $0; if ($2 < least) bad = 1 }
+        END { exit bad || !found }' \
         "$work/$1.0" || fail "$1: accuracy below $2: $(cat "$work/$1.0")"
 }
 cd "$work"

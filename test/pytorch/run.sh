@@ -12,7 +12,8 @@ for python in ${BENCH_PYTHON:+"$BENCH_PYTHON"} python3; do
     "$python" -c 'import torch, numpy' 2>/dev/null || continue
     tried=$((tried + 1))
     [ -z "$mnist" ] || "$python" -W ignore "$root/test/pytorch/compare.py" "$echelon" "$mnist" || failed=$((failed + 1))
-    [ -z "$cifar" ] || "$python" -W ignore "$root/test/pytorch/compare_nets.py" "$build" "$cifar" "${NET_STEPS:-30}" || failed=$((failed + 1))
+    [ -z "$cifar" ] || "$python" -W ignore "$root/test/pytorch/compare_nets.py" "$build" "$cifar" "${NET_STEPS:-30}" ||
+        failed=$((failed + 1))
 done
 [ $tried != 0 ] || { echo "no PyTorch here: name a Python that has torch and numpy in BENCH_PYTHON, or install python3-torch"; exit 77; }
 [ $failed = 0 ]

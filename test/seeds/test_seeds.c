@@ -149,7 +149,8 @@ int main(int argc, char **argv) {
     static const char *const task[ECHI_TASKS] = {
         [ECHI_TASK_HEAD] = "head", [ECHI_TASK_HEAD_APPLY] = "head-apply", [ECHI_TASK_NORM] = "norm", [ECHI_TASK_ADD] = "add",
         [ECHI_TASK_APPLY] = "apply",
-        [ECHI_TASK_ENCODE] = "encode", [ECHI_TASK_DECODE] = "decode", [ECHI_TASK_REFRESH] = "refresh", [ECHI_TASK_STATE] = "state", [ECHI_TASK_BACKWARD] = "backward",
+        [ECHI_TASK_ENCODE] = "encode", [ECHI_TASK_DECODE] = "decode", [ECHI_TASK_REFRESH] = "refresh", [ECHI_TASK_STATE] = "state",
+        [ECHI_TASK_BACKWARD] = "backward",
         [ECHI_TASK_STEP] = "step", [ECHI_TASK_FORWARD] = "forward", [ECHI_TASK_EVAL] = "eval", [ECHI_TASK_KEEP] = "keep",
         [ECHI_TASK_LOCAL_APPLY] = "local-apply", [ECHI_TASK_LOCAL_DELTA] = "local-delta", [ECHI_TASK_LOCAL_JOIN] = "local-join"};
     const char *only = getenv("SEED");

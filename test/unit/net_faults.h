@@ -43,7 +43,8 @@ static inline bool faulty_part(const struct faults *f, uint64_t done, uint64_t b
     return most != NOWHERE;
 }
 
-static inline ech_status faulty_read(struct echi_transport *t, struct echi_link *l, struct iovec *iov, int n, size_t *got, struct ech_error *err) {
+static inline ech_status faulty_read(struct echi_transport *t, struct echi_link *l, struct iovec *iov, int n, size_t *got,
+                                     struct ech_error *err) {
     struct faults *f = faulty_of(t)->f;
     struct iovec one;
     *got = 0;
@@ -66,7 +67,8 @@ static inline ech_status faulty_read(struct echi_transport *t, struct echi_link 
     return status;
 }
 
-static inline ech_status faulty_write(struct echi_transport *t, struct echi_link *l, struct iovec *iov, int n, size_t *put, struct ech_error *err) {
+static inline ech_status faulty_write(struct echi_transport *t, struct echi_link *l, struct iovec *iov, int n, size_t *put,
+                                      struct ech_error *err) {
     struct faults *f = faulty_of(t)->f;
     struct iovec one;
     *put = 0;
@@ -93,14 +95,17 @@ static inline ech_status faulty_dialled(struct echi_transport *t, struct echi_li
     return INNER(t)->ops->dialled(INNER(t), l, err);
 }
 static inline struct echi_link *faulty_accept(struct echi_transport *t, void *user) { return INNER(t)->ops->accept(INNER(t), user); }
-static inline void faulty_name(struct echi_transport *t, struct echi_link *l, char out[ECHI_NET_ADDRESS]) { INNER(t)->ops->name(INNER(t), l, out); }
+static inline void faulty_name(struct echi_transport *t, struct echi_link *l, char out[ECHI_NET_ADDRESS]) {
+    INNER(t)->ops->name(INNER(t), l, out);
+}
 static inline void faulty_watch(struct echi_transport *t, struct echi_link *l, bool on) { INNER(t)->ops->watch_write(INNER(t), l, on); }
 static inline void faulty_finish(struct echi_transport *t, struct echi_link *l) { INNER(t)->ops->finish(INNER(t), l); }
 static inline void faulty_hang_up(struct echi_transport *t, struct echi_link *l) {
     if (l == faulty_of(t)->f->broken) faulty_of(t)->f->broken = NULL; /* the next link may lie at the same place */
     INNER(t)->ops->hang_up(INNER(t), l);
 }
-static inline ech_status faulty_wait(struct echi_transport *t, int64_t deadline, struct echi_ready *out, int cap, int *count, struct ech_error *err) {
+static inline ech_status faulty_wait(struct echi_transport *t, int64_t deadline, struct echi_ready *out, int cap, int *count,
+                                     struct ech_error *err) {
     return INNER(t)->ops->wait(INNER(t), deadline, out, cap, count, err);
 }
 static inline void faulty_wake(struct echi_transport *t) { INNER(t)->ops->wake(INNER(t)); }

@@ -145,7 +145,8 @@ static void count_surviving(struct sim *s) {
         const bool lost = s->coordinator.plan.lost[l->owner];
         bool in = !lost;
         for (int r = 0; r < s->plan.world && lost; r++)
-            if (s->node[r].has_owner && !s->coordinator.plan.lost[r] && !asleep(s, r)) in = seen->version <= s->node[r].owner.peer[group].version;
+            if (s->node[r].has_owner && !s->coordinator.plan.lost[r] && !asleep(s, r))
+                in = seen->version <= s->node[r].owner.peer[group].version;
         for (uint32_t i = l->start; in && i < l->start + l->n; i++) s->applied[i]++;
     }
 }

@@ -359,8 +359,8 @@ static void die(struct sim *s, enum invariant which, const char *what) {
                                       "quiets",   "gathers", "drains", "last keep", "last look", "ends",  "ended"};
     static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "answered", "backward",
                                          "waits for a norm"};
-    print_error("seed %llu, after %llu events, broken: %s: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, %d leases "
-                "out, %llu of %llu samples in\n",
+    print_error("seed %llu, after %llu events, broken: %s: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, "
+                "%d leases out, %llu of %llu samples in\n",
                 (unsigned long long)s->seed, (unsigned long long)s->events, invariant_name[which], what, s->plan.sync, s->plan.world,
                 s->plan.n_groups, s->plan.separated, s->plan.round, run[s->coordinator.phase], s->coordinator.n_out,
                 (unsigned long long)s->coordinator.applied, (unsigned long long)s->goal.samples);
@@ -507,7 +507,8 @@ static void touch(struct sim *s, int node, const struct echi_task *t, bool begin
     layers_of(s, t, &first, &end);
     if (t->norm.kind) reads(s, node, t->norm, 0, 1);
     if (t->sums.kind) writes(s, node, t->sums, 0, 1);
-    const struct echi_slot w0 = {ECHI_SLOT_OWNER_W0, 0}, momentum = {ECHI_SLOT_OWNER_MOMENTUM, 0}, head_momentum = {ECHI_SLOT_HEAD_MOMENTUM, 0};
+    const struct echi_slot w0 = {ECHI_SLOT_OWNER_W0, 0};
+    const struct echi_slot momentum = {ECHI_SLOT_OWNER_MOMENTUM, 0}, head_momentum = {ECHI_SLOT_HEAD_MOMENTUM, 0};
     switch ((enum echi_task_kind)t->kind) {
     case ECHI_TASK_STEP:
         reads(s, node, t->weights, 0, cut);

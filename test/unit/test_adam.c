@@ -24,9 +24,11 @@ static void powers(void **state) {
     for (size_t b = 0; b < sizeof betas / sizeof betas[0]; b++) {
         assert_true(echi_power(betas[b], 1) == betas[b]);   /* to the last bit */
         for (int i = 0; i < 2000; i++) {
-            const double f = i % 2 ? echi_random_unit(&r) * 2 : (double)(1 + echi_random_below(&r, 4096)) / (double)(1 + echi_random_below(&r, 65536));
+            const double f = i % 2 ? echi_random_unit(&r) * 2
+                                   : (double)(1 + echi_random_below(&r, 4096)) / (double)(1 + echi_random_below(&r, 65536));
             const double is = echi_power(betas[b], f), exact = pow(betas[b], f);
-            if (!(fabs(is - exact) <= 1e-15 * (1 - f * log(betas[b])) * exact) && !(exact < 1e-300 && is < 1e-300)) fail_msg("%g^%g is %.17g, not %.17g", betas[b], f, is, exact);
+            if (!(fabs(is - exact) <= 1e-15 * (1 - f * log(betas[b])) * exact) && !(exact < 1e-300 && is < 1e-300))
+                fail_msg("%g^%g is %.17g, not %.17g", betas[b], f, is, exact);
             const double rest = echi_power(betas[b], f / 2);
             assert_true(fabs(rest * rest - is) <= 1e-14);
         }
@@ -87,8 +89,8 @@ enum kind { WHOLE, STATES, HEAD, LOCAL, KINDS };   /* one owner; one of two; tru
 
 static void open_kind(enum kind kind, enum echi_optimizer optimizer) {
     begin_exec("input 1 6 6\nconv2d out 2 kernel 3\nrelu\nfc out 3\n",
-               &(struct echi_plan){.sync = kind == LOCAL ? ECHI_SYNC_LOCAL : ECHI_SYNC_GSSP, .lr = 0.125, .decay = 0.25, .optimizer = (uint8_t)optimizer,
-                                   .adam = {0.75, 0.875, 1e-3}}, kind == STATES);
+               &(struct echi_plan){.sync = kind == LOCAL ? ECHI_SYNC_LOCAL : ECHI_SYNC_GSSP, .lr = 0.125, .decay = 0.25,
+                                   .optimizer = (uint8_t)optimizer, .adam = {0.75, 0.875, 1e-3}}, kind == STATES);
     struct echi_plan *p = &setup.plan;
     p->inner[0] = p->inner[1] = kind == LOCAL;
     if (kind == HEAD) p->separated = 1, p->head = 0, setup.cut = job.cut_params;
@@ -111,10 +113,13 @@ static void push(enum kind kind, const double *f, int n, echi_real *out) {
     static struct echi_result result;
     for (int k = 0; k < n; k++) {
         const uint8_t from = (uint8_t)(kind == LOCAL ? 0 : k % 2), to = (uint8_t)(kind == LOCAL ? 0 : 1 - k % 2);
-        struct echi_task t = {.kind = kind == LOCAL ? ECHI_TASK_LOCAL_APPLY : ECHI_TASK_APPLY, .role = kind == LOCAL ? ECHI_ROLE_WORKER : ECHI_ROLE_OWNER, .grads = grads,
-                              .samples = (uint32_t)(f[k] * 16), .divisor = 16, .weights = {ECHI_SLOT_OWNER_WEIGHTS, from}, .weights_out = {ECHI_SLOT_OWNER_WEIGHTS, to}};
+        struct echi_task t = {.kind = kind == LOCAL ? ECHI_TASK_LOCAL_APPLY : ECHI_TASK_APPLY,
+                              .role = kind == LOCAL ? ECHI_ROLE_WORKER : ECHI_ROLE_OWNER, .grads = grads,
+                              .samples = (uint32_t)(f[k] * 16), .divisor = 16, .weights = {ECHI_SLOT_OWNER_WEIGHTS, from},
+                              .weights_out = {ECHI_SLOT_OWNER_WEIGHTS, to}};
         memset(t.peer, ECHI_NONE, sizeof t.peer);
-        if (kind == STATES) t.state = (struct echi_slot){ECHI_SLOT_OWNER_STATE, from}, t.state_out = (struct echi_slot){ECHI_SLOT_OWNER_STATE, to};
+        if (kind == STATES)
+            t.state = (struct echi_slot){ECHI_SLOT_OWNER_STATE, from}, t.state_out = (struct echi_slot){ECHI_SLOT_OWNER_STATE, to};
         if (kind == LOCAL) {
             t.weights = t.weights_out = (struct echi_slot){ECHI_SLOT_LOCAL_WEIGHTS, 0};
             t.state = (struct echi_slot){ECHI_SLOT_LOCAL_MOMENTUM, 0};
@@ -160,7 +165,8 @@ static void pushes_of_any_weight(void **state) {
             push((enum kind)kind, f, N, out);
             for (size_t i = 0; i < job.n_params; i++) {
                 const double is = written_out(f, N, i, decoupled);
-                if (!(fabs((double)out[i] - is) <= 3e-6)) fail_msg("kind %d, decoupled %d, [%zu] is %.9g, not %.9g", kind, decoupled, i, (double)out[i], is);
+                if (!(fabs((double)out[i] - is) <= 3e-6))
+                    fail_msg("kind %d, decoupled %d, [%zu] is %.9g, not %.9g", kind, decoupled, i, (double)out[i], is);
             }
             free(out);
             close_exec();
@@ -186,7 +192,8 @@ static void parts_do_what_rounds_do(void **state) {
     for (int way = 0; way < 3; way++) free(end[way]);
 }
 
-/* A worker of `local` has Adam; the owner's step is the outer one, with Nesterov's momentum and without decay, and a memory of velocities alone. */
+/* A worker of `local` has Adam; the owner's step is the outer one, with Nesterov's momentum and without decay,
+ * and a memory of velocities alone. */
 static void the_outer_step_is_none_of_adam(void **state) {
     (void)state;
     static struct echi_result result;

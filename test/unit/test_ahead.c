@@ -79,7 +79,9 @@ static void close_ahead(void) {
     close_data();
 }
 
-static struct echi_lease lease_of(uint32_t epoch, uint32_t start, uint32_t n) { return (struct echi_lease){.id = 1, .epoch = epoch, .start = start, .n = n}; }
+static struct echi_lease lease_of(uint32_t epoch, uint32_t start, uint32_t n) {
+    return (struct echi_lease){.id = 1, .epoch = epoch, .start = start, .n = n};
+}
 
 /* What comes is what the lease says, whoever read it. */
 static void take(const struct echi_lease *l) {
@@ -119,7 +121,8 @@ static void test_what_nobody_takes_goes(void **state) {
     struct echi_random random;
     echi_random_init(&random, 3, ECHI_STREAM_TEST, 0);
     for (int i = 0; i < 1500; i++) {
-        const struct echi_lease l = lease_of(echi_random_below(&random, 2), 8 * echi_random_below(&random, 4), 1 + echi_random_below(&random, MOST));
+        const struct echi_lease l = lease_of(echi_random_below(&random, 2), 8 * echi_random_below(&random, 4),
+                                             1 + echi_random_below(&random, MOST));
         if (echi_random_below(&random, 3) == 0) source.waits = 200000 * echi_random_below(&random, 2);
         if (echi_random_below(&random, 2)) take(&l);
         else expect_lease(&l);

@@ -16,12 +16,13 @@
 
 enum { CHANNELS = 3, H = 32, W = 32, PLANE = H * W, SIZE = CHANNELS * PLANE, PAD = 4, SHIFTS = 2 * PAD + 1, CASES = SHIFTS * SHIFTS * 2,
        TRAIN = 500, TEST = 7 };
-static const struct echi_pixel_form form = {.shape = {CHANNELS, H, W}, .mean = {0.4914f, 0.4822f, 0.4465f}, .deviation = {0.2470f, 0.2435f, 0.2616f},
-                                            .augmenting = ECHI_AUGMENT_USUAL};
+static const struct echi_pixel_form form = {.shape = {CHANNELS, H, W}, .mean = {0.4914f, 0.4822f, 0.4465f},
+                                            .deviation = {0.2470f, 0.2435f, 0.2616f}, .augmenting = ECHI_AUGMENT_USUAL};
 
 static uint8_t pixel(int test, uint32_t sample, int c, int y, int x) {
     const uint32_t at = (uint32_t)((c * H + y) * W + x);
-    return (uint8_t)(((at + sample + 77u * (uint32_t)test) * 2654435761u >> 24) % 255 + 1);   /* never black, so that what is padded shows */
+    return (uint8_t)(((at + sample + 77u * (uint32_t)test) * 2654435761u >> 24) % 255 + 1);   /* never black,
+                                                                                                 so that what is padded shows */
 }
 
 static struct echi_pixel_set make_set(int test, uint32_t count) {
@@ -172,7 +173,8 @@ static void a_run_augments_training_samples_only(void **state) {
     assert_int_equal(ech_model_parse(text, strlen(text), "text", &model, NULL), ECH_OK);
     assert_int_equal(ech_model_parse(digits, strlen(digits), "text", &small, NULL), ECH_OK);
     assert_int_equal(ech_data_open("glyphs", 1, &glyphs, NULL), ECH_OK);
-    const struct ech_data_callback callback = {.channels = 3, .height = H, .width = W, .classes = 10, .train_samples = 3, .read = answer, .name = "mine"};
+    const struct ech_data_callback callback = {.channels = 3, .height = H, .width = W, .classes = 10, .train_samples = 3, .read = answer,
+                                               .name = "mine"};
     assert_int_equal(ech_data_from_callback(&callback, &mine, NULL), ECH_OK);
 
     struct echi_job on = job_of(model, data, NULL, ECH_OK), off = job_of(model, data, "off", ECH_OK);

@@ -63,7 +63,8 @@ static void test_groups(void **state) {
     put("/sys/fs/cgroup/jobs/memory.max", "900000\n");   /* of a group above */
     put("/sys/fs/cgroup/jobs/memory.current", "600000\n");
     assert_true(echi_memory_available(root) == 300000);
-    put("/sys/fs/cgroup/jobs/memory.stat", "anon 350000\nfile 250000\ninactive_file 200000\nactive_file 50000\n");   /* 250,000 of it are copies of files */
+    /* 250,000 of it are copies of files. */
+    put("/sys/fs/cgroup/jobs/memory.stat", "anon 350000\nfile 250000\ninactive_file 200000\nactive_file 50000\n");
     assert_true(echi_memory_available(root) == 550000);
     put("/sys/fs/cgroup/jobs/memory.current", "2000000\n");
     assert_true(echi_memory_available(root) == 0);
@@ -89,8 +90,8 @@ static void test_time(void **state) {
     put("/sys/fs/cgroup/jobs/cpu.max", "400000 100000\n");   /* of a group above */
     assert_int_equal(echi_cpu_granted(root), 4);
     static const struct { const char *text; int processors; } cases[] = {
-        {"150000 100000\n", 2}, {"200000 100000\n", 2}, {"200001 100000\n", 3}, {"1000 100000\n", 1}, {"0 100000\n", 1}, {"900000 100000\n", 4},
-        {"30000 10000\n", 3}, {"100000 0\n", 4}, {"100000\n", 4}, {"100000 max\n", 4}, {"", 4}, {"-1 100000\n", 4},
+        {"150000 100000\n", 2}, {"200000 100000\n", 2}, {"200001 100000\n", 3}, {"1000 100000\n", 1}, {"0 100000\n", 1},
+        {"900000 100000\n", 4}, {"30000 10000\n", 3}, {"100000 0\n", 4}, {"100000\n", 4}, {"100000 max\n", 4}, {"", 4}, {"-1 100000\n", 4},
         {"18446744073709551615 1\n", 4}, {"9223372036854775807 1\n", 4},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -102,7 +103,8 @@ static void test_time(void **state) {
 static void test_time_of_version_1(void **state) {
     (void)state;
     static const struct { const char *groups, *mount; } cases[] = {
-        {"3:cpuset:/a\n2:cpu:/a\n", "/sys/fs/cgroup/cpu"}, {"4:cpu,cpuacct:/a\n", "/sys/fs/cgroup/cpu,cpuacct"}, {"4:cpuacct,cpu:/a\n0::/\n", "/sys/fs/cgroup/cpuacct,cpu"}};
+        {"3:cpuset:/a\n2:cpu:/a\n", "/sys/fs/cgroup/cpu"}, {"4:cpu,cpuacct:/a\n", "/sys/fs/cgroup/cpu,cpuacct"},
+        {"4:cpuacct,cpu:/a\n0::/\n", "/sys/fs/cgroup/cpuacct,cpu"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char quota[96], period[96];
         put("/proc/self/cgroup", cases[i].groups);

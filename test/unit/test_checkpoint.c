@@ -173,16 +173,18 @@ static void set_job(const char *text) {
 static const char usual[] = "input 1 6 6\nconv2d out 2 kernel 3\nrelu\nfc out 4\nrelu\nfc out 3\n";
 
 static void set_plan(int groups, bool separated) {
-    plan = (struct echi_plan){.sync = groups > 1 ? ECHI_SYNC_GSSP : ECHI_SYNC_BSP, .world = (uint8_t)groups, .n_groups = (uint8_t)groups, .separated = separated,
-                              .head = separated ? 0 : ECHI_NO_RANK, .strands = 1, .round = 8, .lr = 0.1, .momentum = 0.9};
+    plan = (struct echi_plan){.sync = groups > 1 ? ECHI_SYNC_GSSP : ECHI_SYNC_BSP, .world = (uint8_t)groups, .n_groups = (uint8_t)groups,
+                              .separated = separated, .head = separated ? 0 : ECHI_NO_RANK, .strands = 1, .round = 8, .lr = 0.1,
+                              .momentum = 0.9};
 }
 
 /* Values that tell which checkpoint, which slot and which place they are from. */
 static float value_at(uint64_t samples, int slot, size_t i) { return (float)samples + 1000.0f * (float)slot + (float)i / 1024; }
 
 static struct echi_standing standing_at(uint64_t samples) {
-    return (struct echi_standing){.epoch = (uint32_t)(samples / 100), .start = (uint32_t)(samples % 100), .samples = samples, .looks = 2, .clock = 5000000000 + (int64_t)samples,
-                                  .measuring = 7, .keeping = 8, .accuracy = 0.5, .best_accuracy = 0.985, .loss = 1.25, .target_at = -1};
+    return (struct echi_standing){.epoch = (uint32_t)(samples / 100), .start = (uint32_t)(samples % 100), .samples = samples, .looks = 2,
+                                  .clock = 5000000000 + (int64_t)samples, .measuring = 7, .keeping = 8, .accuracy = 0.5,
+                                  .best_accuracy = 0.985, .loss = 1.25, .target_at = -1};
 }
 
 static struct echi_checkpoints *open_folder(bool resume) {
@@ -260,7 +262,8 @@ static int count(const char *ending) {
 
 static int set_up(void **state) {
     (void)state;
-    snprintf(root, sizeof root, "%s/echelon-checkpoint.XXXXXX", getenv("TMPDIR") && strlen(getenv("TMPDIR")) < 30 ? getenv("TMPDIR") : "/tmp");
+    snprintf(root, sizeof root, "%s/echelon-checkpoint.XXXXXX",
+             getenv("TMPDIR") && strlen(getenv("TMPDIR")) < 30 ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(root)) return -1;
     snprintf(stash, sizeof stash, "%s/stash", root);
     if (mkdir(stash, 0700) != 0) return -1;
@@ -527,7 +530,8 @@ static void moments_find_their_groups(void **state) {
             for (int lost = -1; lost < (from > 1 ? from : 0); lost++)
                 for (int to = 1; to <= 4; to++)
                     for (int apart = 0; apart <= 1; apart++) {
-                        struct echi_checkpoint c = {.groups = from, .separated = was_apart, .adam = true, .momentum = first, .second = second};
+                        struct echi_checkpoint c = {.groups = from, .separated = was_apart, .adam = true, .momentum = first,
+                                                    .second = second};
                         for (int g = 0; g < from; g++) {
                             if (g != lost) c.weigh[g][0] = (struct echi_adam_weights){1 - 0.125 * g, 0.5 - 0.125 * g};
                             for (size_t i = 0; i < n; i++) {
@@ -558,11 +562,16 @@ static void moments_find_their_groups(void **state) {
                                 if (from_head) own = 0;
                                 was = c.weigh[own][from_head];
                                 assert_true(was.first > 0 && is.first > 0);
-                                const double m1 = (double)values[0][m.first + i - at] / is.first, m2 = (double)values[0][m.second + i - at] / is.second;
-                                const double w1 = (double)moment_at(own, false, i) / was.first, w2 = (double)moment_at(own, true, i) / was.second;
+                                const double m1 = (double)values[0][m.first + i - at] / is.first,
+                                    m2 = (double)values[0][m.second + i - at] / is.second;
+                                const double w1 = (double)moment_at(own, false, i) / was.first,
+                                    w2 = (double)moment_at(own, true, i) / was.second;
                                 if (fabs(m1 - w1) > 1e-6 * w1 || fabs(m2 - w2) > 1e-6 * w2)
-                                    fail_msg("%d groups, head apart %d, lost %d, to %d and %d: group %d [%zu] is %g, %g, not %g, %g", from, was_apart, lost, to, apart, g, i, m1, m2, w1, w2);
-                                if (was_apart == apart && own == g) assert_true(values[0][m.first + i - at] == moment_at(own, false, i) && memcmp(&is, &was, sizeof is) == 0);
+                                    fail_msg("%d groups, head apart %d, lost %d, to %d and %d: group %d [%zu] is %g, %g, not %g, %g", from,
+                                             was_apart, lost, to, apart, g, i, m1, m2, w1, w2);
+                                if (was_apart == apart && own == g)
+                                    assert_true(values[0][m.first + i - at] == moment_at(own, false, i) &&
+                                                memcmp(&is, &was, sizeof is) == 0);
                             }
                         }
                     }
@@ -645,8 +654,8 @@ static void momentum_of_a_lost_owner_is_gone(void **state) {
 /* Bytes from a stranger: they are refused with a sentence, or are a checkpoint that makes sense. */
 static void strange_bytes_do_no_harm(void **state) {
     (void)state;
-    static const char *const pieces[] = {"none", "0", "-1", "18446744073709551615", "9223372036854775808", "\"", "\\u0000", "groups", "momentum.1.",
-                                         "__metadata__", "{", "}", "0.5", "1.0000000000", "\"2\"", "seed 7", "[0,0]"};
+    static const char *const pieces[] = {"none", "0", "-1", "18446744073709551615", "9223372036854775808", "\"", "\\u0000", "groups",
+                                         "momentum.1.", "__metadata__", "{", "}", "0.5", "1.0000000000", "\"2\"", "seed 7", "[0,0]"};
     struct echi_random r;
     size_t len;
     two_checkpoints();
@@ -685,9 +694,9 @@ static void strange_bytes_do_no_harm(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_ones_are_kept), cmocka_unit_test(cut_at_every_call),      cmocka_unit_test(damage_is_noticed),
-        cmocka_unit_test(only_sound_folders_are_used), cmocka_unit_test(other_runs_are_refused), cmocka_unit_test(momentum_finds_its_groups),
-        cmocka_unit_test(moments_find_their_groups), cmocka_unit_test(moments_are_kept),
+        cmocka_unit_test(the_last_ones_are_kept), cmocka_unit_test(cut_at_every_call), cmocka_unit_test(damage_is_noticed),
+        cmocka_unit_test(only_sound_folders_are_used), cmocka_unit_test(other_runs_are_refused),
+        cmocka_unit_test(momentum_finds_its_groups), cmocka_unit_test(moments_find_their_groups), cmocka_unit_test(moments_are_kept),
         cmocka_unit_test(momentum_of_a_lost_owner_is_gone), cmocka_unit_test(strange_bytes_do_no_harm),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -33,8 +33,8 @@ static void lenet(int world, const double *speed) {
         times[r].link = 1.25e8;
         times[r].delay = 5e-5;
     }
-    wishes = (struct echi_wishes){.choose = true, .world = world, .separate = -1, .has_cut = true, .staleness = 3, .lr = 0.02, .momentum = 0.9,
-                                  .load = {.trunk = 4 * 2572, .head = 4 * 59134, .row = 1601, .row_grad = 1600}};
+    wishes = (struct echi_wishes){.choose = true, .world = world, .separate = -1, .has_cut = true, .staleness = 3, .lr = 0.02,
+                                  .momentum = 0.9, .load = {.trunk = 4 * 2572, .head = 4 * 59134, .row = 1601, .row_grad = 1600}};
 }
 
 static void take(void) {
@@ -186,7 +186,8 @@ static void groups_are_as_many_as_are_fast(void **state) {
             near_one = near_one || (c.rate > 0 && !far_behind(&c));
         }
         if (near_one && far_behind(&choice.candidate[choice.taken])) fail_msg("seed %u: a group is left behind", seed);
-        if (plan.n_groups != like.n_groups && got <= of_like.rate && !far_behind(&of_like)) fail_msg("seed %u: groups of like speed left for nothing", seed);
+        if (plan.n_groups != like.n_groups && got <= of_like.rate && !far_behind(&of_like))
+            fail_msg("seed %u: groups of like speed left for nothing", seed);
         more += plan.n_groups > like.n_groups;
         fewer += plan.n_groups < like.n_groups;
     }
@@ -228,7 +229,8 @@ static void who_holds_the_others_up_is_named(void **state) {
         } else {
             named++;
             const double gain = gain_without(choice.useless);
-            if (fabs(gain - choice.gain) > 1e-12 || gain < 0.05) fail_msg("seed %u: rank %d costs %g, not %g", seed, choice.useless, gain, choice.gain);
+            if (fabs(gain - choice.gain) > 1e-12 || gain < 0.05)
+                fail_msg("seed %u: rank %d costs %g, not %g", seed, choice.useless, gain, choice.gain);
             if (gain < best - 0.15) fail_msg("seed %u: rank %d costs %g, but another %g", seed, choice.useless, gain, best);
         }
     }
@@ -266,7 +268,8 @@ static void a_burden_is_left_out(void **state) {
     wishes.separate = 0;
     take();
     assert_int_equal(choice.useless, 3);
-    if (fabs(choice.gain - (4 * 2000.0 / (5 * 500) - 1)) > 0.05) fail_msg("a gain of %g, %g images/s", choice.gain, choice.candidate[0].rate);
+    if (fabs(choice.gain - (4 * 2000.0 / (5 * 500) - 1)) > 0.05)
+        fail_msg("a gain of %g, %g images/s", choice.gain, choice.candidate[0].rate);
 }
 
 static void what_cannot_be_is_refused(void **state) {

@@ -24,8 +24,9 @@ static struct echi_task out;   /* the owner's task that has not ended; kind ECHI
 static void plan(int world, int groups) {
     memset(&setup, 0, sizeof setup);
     setup.n_layers = setup.cut = 1;
-    setup.plan = (struct echi_plan){.sync = groups > 1 ? ECHI_SYNC_GSSP : ECHI_SYNC_ASP, .world = (uint16_t)world, .n_groups = (uint8_t)groups,
-        .head = ECHI_NO_RANK, .round = 1u << 20, .staleness = 1000, .rounds_apart = 1, .strands = 1, .codec = ECHI_CODEC_TOPK, .state_ratio = 150000};
+    setup.plan = (struct echi_plan){.sync = groups > 1 ? ECHI_SYNC_GSSP : ECHI_SYNC_ASP, .world = (uint16_t)world,
+                                    .n_groups = (uint8_t)groups, .head = ECHI_NO_RANK, .round = 1u << 20, .staleness = 1000,
+                                    .rounds_apart = 1, .strands = 1, .codec = ECHI_CODEC_TOPK, .state_ratio = 150000};
     memset(setup.plan.owner_of, 0xff, sizeof setup.plan.owner_of);
     memset(setup.plan.group_of, ECHI_NONE, sizeof setup.plan.group_of);
     for (int r = 0; r < world; r++) {
@@ -41,7 +42,8 @@ static void plan(int world, int groups) {
 
 static const struct echi_action *find(enum echi_action_type type, int kind) {
     for (int i = 0; i < acted.count; i++)
-        if (action[i].type == type && (type == ECHI_ACTION_COMPUTE ? action[i].task.kind == kind : action[i].kind == kind)) return &action[i];
+        if (action[i].type == type && (type == ECHI_ACTION_COMPUTE ? action[i].task.kind == kind : action[i].kind == kind))
+            return &action[i];
     return NULL;
 }
 static bool faulted(void) {
@@ -83,7 +85,8 @@ static void start(int group) {
     if (setup.plan.n_groups > 1) assert_int_equal(computed().kind, ECHI_TASK_REFRESH);
 }
 static struct echi_lease lease(uint32_t id, int rank) {
-    return (struct echi_lease){.id = id, .n = 1, .round_size = setup.plan.round, .worker = (uint16_t)rank, .owner = setup.plan.owner_of[setup.plan.group_of[rank]]};
+    return (struct echi_lease){.id = id, .n = 1, .round_size = setup.plan.round, .worker = (uint16_t)rank,
+                               .owner = setup.plan.owner_of[setup.plan.group_of[rank]]};
 }
 
 /* ---- weights ---- */
@@ -100,7 +103,8 @@ static void every_32nd_answer_is_complete(void **state) {
             const struct echi_task t = computed();
             const struct echi_action *send = find(ECHI_ACTION_SEND, ECHI_KIND_WEIGHTS);
             const int to = t.state.index;
-            assert_true(t.state.kind == ECHI_SLOT_OWNER_KNOWN && t.coded.kind == ECHI_SLOT_OWNER_CODED && send && send->slot.kind == ECHI_SLOT_OWNER_CODED);
+            assert_true(t.state.kind == ECHI_SLOT_OWNER_KNOWN && t.coded.kind == ECHI_SLOT_OWNER_CODED && send &&
+                        send->slot.kind == ECHI_SLOT_OWNER_CODED);
             assert_true(send->to == to && send->slot.index == t.coded.index && send->msg.number == t.number && t.number == ++number[to]);
             const bool whole = to == 0 || t.number % 32 == 1;
             assert_int_equal(send->msg.flag, whole);
@@ -232,7 +236,8 @@ static void a_loss_falls_back_to_what_is_complete(void **state) {
         start(1);
         settle();
         for (uint32_t i = 1; i <= 3; i++) {
-            struct echi_msg m = {.kind = ECHI_KIND_STATE, .group = 2, .version = i, .samples = i, .number = i, .flag = i == 1 || (midway && i == 3)};
+            struct echi_msg m = {.kind = ECHI_KIND_STATE, .group = 2, .version = i, .samples = i, .number = i,
+                                 .flag = i == 1 || (midway && i == 3)};
             uint32_t mark[3] = {0, 0, i};
             uint8_t room[3 * ECHI_MARK_BYTES];
             m.marks = echi_marks_of(mark, 3, room);
@@ -302,7 +307,8 @@ static void a_worker_follows_its_link(void **state) {
     m.lease.epoch = 3;
     tell_worker(&m, 0, 0);
     const struct echi_action *step = find(ECHI_ACTION_COMPUTE, ECHI_TASK_STEP);
-    assert_true(step && step->task.first && step->task.state.kind == ECHI_SLOT_WORKER_RESIDUAL && step->task.coded.kind == ECHI_SLOT_WORKER_CODED);
+    assert_true(step && step->task.first && step->task.state.kind == ECHI_SLOT_WORKER_RESIDUAL &&
+                step->task.coded.kind == ECHI_SLOT_WORKER_CODED);
     assert_int_equal(step->task.ratio, echi_push_ratio(&setup.plan, 0, 3));
     const struct echi_task first = step->task;
     echi_worker_step(&worker, begin(&(struct echi_event){.type = ECHI_EVENT_GRADIENT, .task = &first, .layer = 0}), &acted);

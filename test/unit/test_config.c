@@ -127,7 +127,8 @@ static void test_set(void **state) {
 static void test_schedules_that_do_not_fit(void **state) {
     (void)state;
     static const struct { const char *schedule, *steps, *factor, *optimizer, *momentum, *word; } cases[] = {
-        {"step", "3,6", "0.2", "nesterov", "0.9", NULL}, {"cosine", "", "0.1", "nesterov", "auto", NULL}, {"constant", "", "0.1", "sgd", "0", NULL},
+        {"step", "3,6", "0.2", "nesterov", "0.9", NULL}, {"cosine", "", "0.1", "nesterov", "auto", NULL},
+        {"constant", "", "0.1", "sgd", "0", NULL},
         {"step", "", "0.1", "sgd", "auto", "lr-steps is missing"}, {"cosine", "3,6", "0.1", "sgd", "auto", "option lr-steps is given"},
         {"constant", "", "0.2", "sgd", "auto", "option lr-factor is given"}, {"constant", "", "0.1", "nesterov", "0", "momentum is 0"},
     };
@@ -140,7 +141,8 @@ static void test_schedules_that_do_not_fit(void **state) {
         set(&c, "optimizer", cases[i].optimizer);
         set(&c, "momentum", cases[i].momentum);
         const ech_status status = ech_config_check(&c, &err);
-        if (cases[i].word ? status != ECH_E_ARGUMENT || !strstr(err.text, cases[i].word) : status != ECH_OK) fail_msg("case %zu: '%s'", i, err.text);
+        if (cases[i].word ? status != ECH_E_ARGUMENT || !strstr(err.text, cases[i].word) : status != ECH_OK)
+            fail_msg("case %zu: '%s'", i, err.text);
     }
 }
 
@@ -149,7 +151,8 @@ static void test_adam(void **state) {
     static const struct { const char *optimizer, *name, *value, *word; } cases[] = {
         {"adam", "lr", "0.1", NULL}, {"adamw", "beta1", "0", NULL}, {"adam", "beta2", "0.9", NULL}, {"adamw", "epsilon", "1e-12", NULL},
         {"adam", "momentum", "0.9", "momentum is 0.9"}, {"adamw", "momentum", "0", "beta1 and beta2 instead"},
-        {"sgd", "beta1", "0.8", "option beta1 is given"}, {"nesterov", "beta2", "0.8", "option beta2 is given"}, {"sgd", "epsilon", "0.1", "option epsilon is given"},
+        {"sgd", "beta1", "0.8", "option beta1 is given"}, {"nesterov", "beta2", "0.8", "option beta2 is given"},
+        {"sgd", "epsilon", "0.1", "option epsilon is given"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ech_config c = fresh();
@@ -158,7 +161,8 @@ static void test_adam(void **state) {
         set(&c, "optimizer", cases[i].optimizer);
         set(&c, cases[i].name, cases[i].value);
         const ech_status status = ech_config_check(&c, &err);
-        if (cases[i].word ? status != ECH_E_ARGUMENT || !strstr(err.text, cases[i].word) : status != ECH_OK) fail_msg("case %zu: '%s'", i, err.text);
+        if (cases[i].word ? status != ECH_E_ARGUMENT || !strstr(err.text, cases[i].word) : status != ECH_OK)
+            fail_msg("case %zu: '%s'", i, err.text);
     }
 }
 
@@ -207,12 +211,14 @@ static void test_refused_text(void **state) {
         {"lr", "0,02", "number"}, {"lr", "0.02x", "number"}, {"lr", "1e", "number"}, {"momentum", "1", "0.999"},
         {"weight-decay", "2", "0 to 1"}, {"epochs", "-1", "0 to"}, {"steps", "-1", "'off'"}, {"target-accuracy", "98.5", "0 to 1"},
         {"eval-every", "4294967296", "4294967295"}, {"seed", "-1", "18446744073709551615"},
-        {"seed", "18446744073709551616", "18446744073709551615"}, {"threads", "-1", "'auto'"}, {"threads", "1025", "1024"}, {"slow", "0.5", "1 to"},
-        {"damping", "-1", "'off'"}, {"damping", "on", "'off'"}, {"rounds-apart", "0", "1 to"},
+        {"seed", "18446744073709551616", "18446744073709551615"}, {"threads", "-1", "'auto'"}, {"threads", "1025", "1024"},
+        {"slow", "0.5", "1 to"}, {"damping", "-1", "'off'"}, {"damping", "on", "'off'"}, {"rounds-apart", "0", "1 to"},
         {"optimizer", "SGD", "sgd, nesterov, adam or adamw"}, {"optimizer", "", "sgd, nesterov, adam or adamw"},
-        {"beta1", "1", "0 to 0.999999"}, {"beta2", "-0.1", "0 to 0.999999"}, {"beta2", "nan", "number"}, {"epsilon", "0", "1e-12 to 1"}, {"epsilon", "2", "1e-12 to 1"}, {"schedule", "linear", "constant, step or cosine"},
+        {"beta1", "1", "0 to 0.999999"}, {"beta2", "-0.1", "0 to 0.999999"}, {"beta2", "nan", "number"}, {"epsilon", "0", "1e-12 to 1"},
+        {"epsilon", "2", "1e-12 to 1"}, {"schedule", "linear", "constant, step or cosine"},
         {"warmup", "-1", "0 to 999999"}, {"warmup", "1e6", "0 to 999999"}, {"lr-factor", "0", "to 1"}, {"lr-factor", "1.1", "to 1"},
-        {"lr-steps", "30,30", "ascending"}, {"lr-steps", "0,30", "ascending"}, {"lr-steps", "30,", "ascending"}, {"lr-steps", "30 60", "ascending"},
+        {"lr-steps", "30,30", "ascending"}, {"lr-steps", "0,30", "ascending"}, {"lr-steps", "30,", "ascending"},
+        {"lr-steps", "30 60", "ascending"},
         {"lr-steps", "1,2,3,4,5,6,7,8,9", "up to 8"}, {"lr-steps", "1e6", "ascending"}, {"lr-steps", "nan", "ascending"},
         {"deadline", "0", "0.01"}, {"join-timeout", "0", "0.01"}, {"no-shuffle", "maybe", "'on' or 'off'"}, {"sync", "BSP", "gssp"},
         {"sync", "", "gssp"}, {"augment", "", "crop-flip"}, {"precision", "", "fp32, tf32 or bf16"}, {"precision", "fp16", "fp32, tf32 or bf16"}, {"augment", "on", "crop-flip"}, {"augment", "crop", "auto"}, {"shares", "", "speed"}, {"shares", "1,,2", "speed"}, {"shares", "1,2,", "speed"},
@@ -259,7 +265,8 @@ static void spoil(int which, struct ech_config *c) {
 static void test_check(void **state) {
     (void)state;
     static const char *const word[] = {"ech_config_init", "rank is 4", "rank", "coordinator", "lr", "slow", "save", "separate",
-                                       "groups", "groups", "shares", "sync", "batch", "save and report", "report and profile-out", "damping", "damping", "rounds-apart", "deadline"};
+                                       "groups", "groups", "shares", "sync", "batch", "save and report", "report and profile-out",
+                                       "damping", "damping", "rounds-apart", "deadline"};
     struct ech_config good = fresh();
     struct ech_error err = {0};
     set(&good, "world", "4");
@@ -386,11 +393,10 @@ static void test_any_text(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),     cmocka_unit_test(test_fallbacks_are_settable),
-        cmocka_unit_test(test_set),          cmocka_unit_test(test_refused_text),
-        cmocka_unit_test(test_check), cmocka_unit_test(test_schedules_that_do_not_fit), cmocka_unit_test(test_adam),        cmocka_unit_test(test_share_lists),
-        cmocka_unit_test(test_key_options), cmocka_unit_test(test_environment),  cmocka_unit_test(test_locale),
-        cmocka_unit_test(test_any_text),     cmocka_unit_test(test_isa),
+        cmocka_unit_test(test_defaults), cmocka_unit_test(test_fallbacks_are_settable), cmocka_unit_test(test_set),
+        cmocka_unit_test(test_refused_text), cmocka_unit_test(test_check), cmocka_unit_test(test_schedules_that_do_not_fit),
+        cmocka_unit_test(test_adam), cmocka_unit_test(test_share_lists), cmocka_unit_test(test_key_options),
+        cmocka_unit_test(test_environment), cmocka_unit_test(test_locale), cmocka_unit_test(test_any_text), cmocka_unit_test(test_isa),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,10 +46,11 @@ static void fill(struct echi_random *r, uint8_t *out, size_t n) {
 }
 
 /* The text of RFC 8439 appendix A.3, examples 2 and 3, and that of example 4. */
-static const char ietf[] = "Any submission to the IETF intended by the Contributor for publication as all or part of an IETF Internet-Draft or RFC "
-                           "and any statement made within the context of an IETF activity is considered an \"IETF Contribution\". Such statements "
-                           "include oral statements in IETF sessions, as well as written and electronic communications made at any time or place, "
-                           "which are addressed to";
+static const char ietf[] =
+    "Any submission to the IETF intended by the Contributor for publication as all or part of an IETF Internet-Draft or RFC "
+    "and any statement made within the context of an IETF activity is considered an \"IETF Contribution\". Such statements "
+    "include oral statements in IETF sessions, as well as written and electronic communications made at any time or place, "
+    "which are addressed to";
 static const char jabberwocky[] = "'Twas brillig, and the slithy toves\nDid gyre and gimble in the wabe:\nAll mimsy were the borogoves,\n"
                                   "And the mome raths outgrabe.";
 
@@ -195,18 +196,24 @@ static void chacha20_known_answers(void **state) {
     static const struct { const char *key, *nonce; uint32_t counter; const char *block; } known[] = {
         /* RFC 8439 section 2.3.2 */
         {"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", "000000090000004a00000000", 1,
-         "10f1e7e4d13b5915500fdd1fa32071c4c7d1f4c733c068030422aa9ac3d46c4ed2826446079faa0914c2d705d98b02a2b5129cd1de164eb9cbd083e8a2503c4e"},
+         "10f1e7e4d13b5915500fdd1fa32071c4c7d1f4c733c068030422aa9ac3d46c4e"
+         "d2826446079faa0914c2d705d98b02a2b5129cd1de164eb9cbd083e8a2503c4e"},
         /* appendix A.1, 1 to 5 */
         {"0000000000000000000000000000000000000000000000000000000000000000", "000000000000000000000000", 0,
-         "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586"},
+         "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
+         "da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586"},
         {"0000000000000000000000000000000000000000000000000000000000000000", "000000000000000000000000", 1,
-         "9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f"},
+         "9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed"
+         "29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f"},
         {"0000000000000000000000000000000000000000000000000000000000000001", "000000000000000000000000", 1,
-         "3aeb5224ecf849929b9d828db1ced4dd832025e8018b8160b82284f3c949aa5a8eca00bbb4a73bdad192b5c42f73f2fd4e273644c8b36125a64addeb006c13a0"},
+         "3aeb5224ecf849929b9d828db1ced4dd832025e8018b8160b82284f3c949aa5a"
+         "8eca00bbb4a73bdad192b5c42f73f2fd4e273644c8b36125a64addeb006c13a0"},
         {"00ff000000000000000000000000000000000000000000000000000000000000", "000000000000000000000000", 2,
-         "72d54dfbf12ec44b362692df94137f328fea8da73990265ec1bbbea1ae9af0ca13b25aa26cb4a648cb9b9d1be65b2c0924a66c54d545ec1b7374f4872e99f096"},
+         "72d54dfbf12ec44b362692df94137f328fea8da73990265ec1bbbea1ae9af0ca"
+         "13b25aa26cb4a648cb9b9d1be65b2c0924a66c54d545ec1b7374f4872e99f096"},
         {"0000000000000000000000000000000000000000000000000000000000000000", "000000000000000000000002", 0,
-         "c2c64d378cd536374ae204b9ef933fcd1a8b2288b3dfa49672ab765b54ee27c78a970e0e955c14f3a88e741b97c286f75f8fc299e8148362fa198a39531bed6d"},
+         "c2c64d378cd536374ae204b9ef933fcd1a8b2288b3dfa49672ab765b54ee27c7"
+         "8a970e0e955c14f3a88e741b97c286f75f8fc299e8148362fa198a39531bed6d"},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         uint8_t key[ECHI_CHACHA20_KEY], nonce[ECHI_CHACHA20_NONCE], block[ECHI_CHACHA20_BLOCK];
@@ -231,25 +238,31 @@ static void poly1305_known_answers(void **state) {
     (void)state;
     static const struct { const char *key, *data, *tag; } known[] = {
         /* RFC 8439 section 2.5.2 */
-        {"85d6be7857556d337f4452fe42d506a80103808afb0db2fd4abff6af4149f51b", "43727970746f6772617068696320466f72756d2052657365617263682047726f7570",
-         "a8061dc1305136c6c22b8baf0c0127a9"},
+        {"85d6be7857556d337f4452fe42d506a80103808afb0db2fd4abff6af4149f51b",
+         "43727970746f6772617068696320466f72756d2052657365617263682047726f7570", "a8061dc1305136c6c22b8baf0c0127a9"},
         /* appendix A.3: 1, and from 5 on what goes wrong at carries and in the last reduction */
         {"0000000000000000000000000000000000000000000000000000000000000000",
          "0000000000000000000000000000000000000000000000000000000000000000"
          "0000000000000000000000000000000000000000000000000000000000000000",
          "00000000000000000000000000000000"},
-        {"0200000000000000000000000000000000000000000000000000000000000000", "ffffffffffffffffffffffffffffffff", "03000000000000000000000000000000"},
-        {"02000000000000000000000000000000ffffffffffffffffffffffffffffffff", "02000000000000000000000000000000", "03000000000000000000000000000000"},
+        {"0200000000000000000000000000000000000000000000000000000000000000", "ffffffffffffffffffffffffffffffff",
+         "03000000000000000000000000000000"},
+        {"02000000000000000000000000000000ffffffffffffffffffffffffffffffff", "02000000000000000000000000000000",
+         "03000000000000000000000000000000"},
         {"0100000000000000000000000000000000000000000000000000000000000000",
-         "fffffffffffffffffffffffffffffffff0ffffffffffffffffffffffffffffff11000000000000000000000000000000", "05000000000000000000000000000000"},
+         "fffffffffffffffffffffffffffffffff0ffffffffffffffffffffffffffffff11000000000000000000000000000000",
+         "05000000000000000000000000000000"},
         {"0100000000000000000000000000000000000000000000000000000000000000",
-         "fffffffffffffffffffffffffffffffffbfefefefefefefefefefefefefefefe01010101010101010101010101010101", "00000000000000000000000000000000"},
-        {"0200000000000000000000000000000000000000000000000000000000000000", "fdffffffffffffffffffffffffffffff", "faffffffffffffffffffffffffffffff"},
+         "fffffffffffffffffffffffffffffffffbfefefefefefefefefefefefefefefe01010101010101010101010101010101",
+         "00000000000000000000000000000000"},
+        {"0200000000000000000000000000000000000000000000000000000000000000", "fdffffffffffffffffffffffffffffff",
+         "faffffffffffffffffffffffffffffff"},
         {"0100000000000000040000000000000000000000000000000000000000000000",
          "e33594d7505e43b900000000000000003394d7505e4379cd01000000000000000000000000000000000000000000000001000000000000000000000000000000",
          "14000000000000005500000000000000"},
         {"0100000000000000040000000000000000000000000000000000000000000000",
-         "e33594d7505e43b900000000000000003394d7505e4379cd010000000000000000000000000000000000000000000000", "13000000000000000000000000000000"},
+         "e33594d7505e43b900000000000000003394d7505e4379cd010000000000000000000000000000000000000000000000",
+         "13000000000000000000000000000000"},
     };
     uint8_t key[ECHI_POLY1305_KEY], data[64], tag[ECHI_POLY1305_TAG];
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
@@ -516,7 +529,8 @@ static void seal_refuses(void **state) {
     echi_seal_end(&s, f.tag);
     s = seal_all_but_tag(&f);
     assert_true(echi_seal_check(&s, f.tag));
-    const struct { uint8_t *at; size_t len; } parts[] = {{f.key, sizeof f.key}, {f.head, f.head_len}, {f.body, f.body_len}, {f.tag, sizeof f.tag}};
+    const struct { uint8_t *at; size_t len; } parts[] = {{f.key, sizeof f.key}, {f.head, f.head_len}, {f.body, f.body_len},
+                                                         {f.tag, sizeof f.tag}};
     for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++)
         for (size_t bit = 0; bit < 8 * parts[p].len; bit++) {
             parts[p].at[bit / 8] ^= (uint8_t)(1 << bit % 8);

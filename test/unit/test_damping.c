@@ -12,7 +12,8 @@
 
 /* One group, or as one of two, whose owner keeps the sum of its changes. */
 static void damped(bool several, double damping) {
-    begin_exec("input 1 6 6\nfc out 3\n", &(struct echi_plan){.sync = ECHI_SYNC_GSSP, .lr = 0.5, .momentum = 0.75, .decay = 0.125, .damping = 1}, several);
+    begin_exec("input 1 6 6\nfc out 3\n", &(struct echi_plan){.sync = ECHI_SYNC_GSSP, .lr = 0.5, .momentum = 0.75, .decay = 0.125,
+                                                              .damping = 1}, several);
     open_exec();
     echi_real *w = floats(ECHI_SLOT_OWNER_WEIGHTS, 0), *out = floats(ECHI_SLOT_OWNER_WEIGHTS, 1), *v = floats(ECHI_SLOT_OWNER_MOMENTUM, 0),
               *g = floats(ECHI_SLOT_OWNER_GRADS, 0);
@@ -25,8 +26,9 @@ static void damped(bool several, double damping) {
             floats(ECHI_SLOT_OWNER_STATE, 0)[i] = 0;
         }
     }
-    struct echi_task t = {.kind = ECHI_TASK_APPLY, .role = ECHI_ROLE_OWNER, .grads = {ECHI_SLOT_OWNER_GRADS, 0}, .samples = 8, .divisor = 16,
-                          .weights = {ECHI_SLOT_OWNER_WEIGHTS, 0}, .weights_out = {ECHI_SLOT_OWNER_WEIGHTS, 1}, .damping = damping};
+    struct echi_task t = {.kind = ECHI_TASK_APPLY, .role = ECHI_ROLE_OWNER, .grads = {ECHI_SLOT_OWNER_GRADS, 0}, .samples = 8,
+                          .divisor = 16, .weights = {ECHI_SLOT_OWNER_WEIGHTS, 0}, .weights_out = {ECHI_SLOT_OWNER_WEIGHTS, 1},
+                          .damping = damping};
     memset(t.peer, ECHI_NONE, sizeof t.peer);
     if (several) {
         t.state = (struct echi_slot){ECHI_SLOT_OWNER_STATE, 0};

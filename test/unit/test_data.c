@@ -72,7 +72,8 @@ static void the_hash_is_that_of_the_contents(void **state) {
         write_file(file_name[i], &file[i]);
     }
     /* The same under the other names. */
-    static const char *const dot[FILES] = {"train-images.idx3-ubyte", "train-labels.idx1-ubyte", "t10k-images.idx3-ubyte", "t10k-labels.idx1-ubyte"};
+    static const char *const dot[FILES] = {"train-images.idx3-ubyte", "train-labels.idx1-ubyte", "t10k-images.idx3-ubyte",
+                                           "t10k-labels.idx1-ubyte"};
     for (int i = 0; i < FILES; i++) {
         remove_file(file_name[i]);
         write_file(dot[i], &file[i]);
@@ -88,7 +89,8 @@ static void missing_files_are_named(void **state) {
     struct file file[FILES];
     make_files(file);
     EXPECT_FAIL(ECH_E_IO, folder, "neither MNIST's idx files", "tools/get-data mnist");
-    static const char *const gz[FILES] = {"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels.idx1-ubyte.gz"};
+    static const char *const gz[FILES] = {"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz",
+                                          "t10k-labels.idx1-ubyte.gz"};
     for (int i = 0; i < FILES; i++) write_file(gz[i], &file[i]);
     EXPECT_FAIL(ECH_E_FORMAT, folder, "MNIST only as .gz", "tools/get-data mnist --from");
     write_files(file);
@@ -170,7 +172,8 @@ static void counts_must_agree_and_not_overflow(void **state) {
 
 static void mnist_is_mnist(void **state) {
     (void)state;
-    static const int want[2][10] = {{5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949}, {980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009}};
+    static const int want[2][10] = {{5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949},
+                                    {980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009}};
     const char *root = getenv("ECHELON_DATA");
     if (!root || !*root) {
         print_message("skipped: ECHELON_DATA is not set\n");

@@ -18,8 +18,8 @@
 #include "test_data_opened.h"
 
 enum { FILES = 6, RECORDS = 10000, MARKED = 40, CHANNELS = 3, PLANE = 32 * 32 };
-static const char *const file_name[FILES] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin",
-                                             "test_batch.bin"};
+static const char *const file_name[FILES] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+                                             "data_batch_5.bin", "test_batch.bin"};
 static const double mean[CHANNELS] = {0.4914, 0.4822, 0.4465}, deviation[CHANNELS] = {0.2470, 0.2435, 0.2616};
 static char folder[64];
 
@@ -215,9 +215,12 @@ static void cifar_is_cifar(void **state) {
     (void)state;
     /* From the README beside the data, which says what of them is approximate. */
     static const char *const sum[FILES] = {
-        "aacfad7fc91ce0c8f5a134f24c4805e3f863eefc737ee95e8e4f177cb3b0a40a", "5ff9ea6058256c2a19fbf0001c18489c6fe7d670a03bed833c34ca6b99fb515a",
-        "27966c0f0f91001996e7297e118368452e4fa30ae2ab8df12e6358b2a01e0d30", "5b77067b5599ba7c44bf6cf9b7d8371f4205a59cf41fa3ac8053adeb908e4fd2",
-        "2f9847116062cda005202d696edbcc644ea0b4cd8b849978104a9c67ced22ba4", "eece46d0f7b4620cbd30bb23bebd413180cbd4c8e0d87656b50a9b800caa0e8f"};
+        "aacfad7fc91ce0c8f5a134f24c4805e3f863eefc737ee95e8e4f177cb3b0a40a",
+        "5ff9ea6058256c2a19fbf0001c18489c6fe7d670a03bed833c34ca6b99fb515a",
+        "27966c0f0f91001996e7297e118368452e4fa30ae2ab8df12e6358b2a01e0d30",
+        "5b77067b5599ba7c44bf6cf9b7d8371f4205a59cf41fa3ac8053adeb908e4fd2",
+        "2f9847116062cda005202d696edbcc644ea0b4cd8b849978104a9c67ced22ba4",
+        "eece46d0f7b4620cbd30bb23bebd413180cbd4c8e0d87656b50a9b800caa0e8f"};
     const char *root = getenv("ECHELON_DATA");
     char dir[1024], batch[1100];
     snprintf(dir, sizeof dir, "%s/cifar10", root ? root : "");

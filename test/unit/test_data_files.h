@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 enum { N_TRAIN = 6, N_TEST = 3, H = 4, W = 5, FILES = 4, ROOM = 256 };
-static const char *const file_name[FILES] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
+static const char *const file_name[FILES] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
+                                             "t10k-labels-idx1-ubyte"};
 
 struct file { uint8_t bytes[ROOM]; size_t len; };
 

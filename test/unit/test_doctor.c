@@ -34,7 +34,14 @@ static void free_address(char out[64]) {
 
 /* ----- callers that a listener must not believe */
 
-struct listener { struct ech_config config; struct echi_thread thread; volatile int stop; int served, dropped; char why[200]; ech_status status; };
+struct listener {
+    struct ech_config config;
+    struct echi_thread thread;
+    volatile int stop;
+    int served, dropped;
+    char why[200];
+    ech_status status;
+};
 
 static void count_line(void *user, enum ech_log_level level, const char *line) {
     struct listener *l = user;
@@ -52,8 +59,8 @@ static void *listen_here(void *arg) {
 enum lie { EMPTY_BULK, SHORT_BULK, A_PONG, A_GOT, NO_WORD, SHORT_WORD, TOO_MANY_BULKS, TOO_MANY_ASKED, SILENCE, HANGS_UP, LIES };
 static const char *const caught[LIES] = {
     [EMPTY_BULK] = "a bulk of 0 bytes", [SHORT_BULK] = "a bulk of 100 bytes", [A_PONG] = "only a listener", [A_GOT] = "only a listener",
-    [NO_WORD] = "a word of kind 9", [SHORT_WORD] = "a word of 3 bytes", [TOO_MANY_BULKS] = "more than 256 bulks", [TOO_MANY_ASKED] = "number 257",
-    [SILENCE] = "said nothing for", [HANGS_UP] = ""};
+    [NO_WORD] = "a word of kind 9", [SHORT_WORD] = "a word of 3 bytes", [TOO_MANY_BULKS] = "more than 256 bulks",
+    [TOO_MANY_ASKED] = "number 257", [SILENCE] = "said nothing for", [HANGS_UP] = ""};
 
 static void say_raw(struct echi_probe_end *end, uint8_t type, uint32_t number, size_t len) {
     uint8_t bytes[ECHI_PROBE_BYTES];
@@ -104,7 +111,8 @@ static void a_listener_believes_nobody(void **state) {
         struct echi_probe word;
         struct ech_error err = {.text = ""};
         assert_int_equal(echi_probe_open(&end, &c, 1, &err), ECH_OK);
-        if (echi_probe_next(&end, echi_now() + PATIENCE, &event, &word, &err) != ECH_OK || event.type != ECHI_NET_READY) fail_msg("lie %d: %s", lie, err.text);
+        if (echi_probe_next(&end, echi_now() + PATIENCE, &event, &word, &err) != ECH_OK || event.type != ECHI_NET_READY)
+            fail_msg("lie %d: %s", lie, err.text);
         tell(&end, (enum lie)lie);
         if (lie != HANGS_UP) wait_for_the_end(&end);
         echi_probe_close(&end);
@@ -154,8 +162,10 @@ static void a_listener_says_why(void **state) {
 
 enum fraud { ANOTHER_NUMBER, A_PING, BULKS_UNASKED, GOT_TOO_MUCH, NO_CLOCK, SAYS_NOTHING, LEAVES, LEAVES_LATER, FRAUDS };
 static const struct { ech_status status; const char *text; } judged[FRAUDS] = {
-    [ANOTHER_NUMBER] = {ECH_E_FORMAT, "numbers out of order"}, [A_PING] = {ECH_E_FORMAT, "not its turn"}, [BULKS_UNASKED] = {ECH_E_FORMAT, "not its turn"},
-    [GOT_TOO_MUCH] = {ECH_E_FORMAT, "numbers out of order"}, [NO_CLOCK] = {ECH_E_FORMAT, "clock"}, [SAYS_NOTHING] = {ECH_E_TIMEOUT, "--deadline"},
+    [ANOTHER_NUMBER] = {ECH_E_FORMAT, "numbers out of order"}, [A_PING] = {ECH_E_FORMAT, "not its turn"},
+    [BULKS_UNASKED] = {ECH_E_FORMAT, "not its turn"},
+    [GOT_TOO_MUCH] = {ECH_E_FORMAT, "numbers out of order"}, [NO_CLOCK] = {ECH_E_FORMAT, "clock"},
+    [SAYS_NOTHING] = {ECH_E_TIMEOUT, "--deadline"},
     [LEAVES] = {ECH_E_PEER_LOST, "rank 0 left"}, [LEAVES_LATER] = {ECH_E_PEER_LOST, "lost again"}};
 
 struct cheat { struct echi_probe_end end; struct echi_thread thread; enum fraud fraud; };
@@ -183,7 +193,8 @@ static void *cheat(void *arg) {
     struct echi_net_event event = {.type = ECHI_NET_WAITING};
     struct echi_probe word;
     const int64_t until = echi_now() + PATIENCE;
-    while (echi_probe_next(&c->end, until, &event, &word, NULL) == ECH_OK && event.type != ECHI_NET_LOST && event.type != ECHI_NET_WAITING) {
+    while (echi_probe_next(&c->end, until, &event, &word, NULL) == ECH_OK && event.type != ECHI_NET_LOST &&
+           event.type != ECHI_NET_WAITING) {
         if (event.type == ECHI_NET_READY) {
             (void)echi_probe_post_all(&c->end, NULL);
             if (c->fraud == LEAVES) break;

@@ -70,8 +70,8 @@ static void test_rounds_are_dealt_in_granules(void **state) {
         n[echi_random_below(&random, (uint32_t)world)] += G;
         struct echi_setup setup = {.plan = plan_of(world, n)};
         assert_true(echi_plan_valid(&setup.plan));
-        struct echi_coordinator c = {.setup = &setup, .plan = setup.plan, .next_keep = UINT64_MAX, .policy = echi_policy_of(ECHI_SYNC_BSP), .next_lease = 1,
-                                     .goal = {.train_samples = samples, .samples = samples}};
+        struct echi_coordinator c = {.setup = &setup, .plan = setup.plan, .next_keep = UINT64_MAX, .policy = echi_policy_of(ECHI_SYNC_BSP),
+                                     .next_lease = 1, .goal = {.train_samples = samples, .samples = samples}};
         while (c.issued < samples) {
             struct echi_actions out = {list, 0, ECHI_ACTIONS_MAX, false};
             c.n_out = 0;
@@ -97,8 +97,8 @@ static void test_the_planner_gives_whole_granules(void **state) {
     echi_random_init(&random, 12, ECHI_STREAM_TEST, 0);
     for (int trial = 0; trial < 500; trial++) {
         static struct echi_times times[ECHI_WORLD_MAX];
-        struct echi_wishes w = {.sync = ECHI_SYNC_BSP, .world = 1 + (int)echi_random_below(&random, 9), .lr = 0.02, .momentum = 0.9, .deterministic = true,
-                                .shares = echi_random_below(&random, 2) ? ECHI_SHARES_SPEED : ECHI_SHARES_EQUAL};
+        struct echi_wishes w = {.sync = ECHI_SYNC_BSP, .world = 1 + (int)echi_random_below(&random, 9), .lr = 0.02, .momentum = 0.9,
+                                .deterministic = true, .shares = echi_random_below(&random, 2) ? ECHI_SHARES_SPEED : ECHI_SHARES_EQUAL};
         w.batch = G * ((uint32_t)w.world + echi_random_below(&random, 30));
         for (int r = 0; r < w.world; r++) {
             const double speed = 1 + echi_random_unit(&random) * 7;
@@ -117,8 +117,8 @@ static void test_the_planner_gives_whole_granules(void **state) {
 static void test_options_that_do_not_fit(void **state) {
     (void)state;
     static const struct { const char *name, *value, *says; } cases[] = {
-        {"sync", "gssp", "give sync bsp"}, {"sync", "asp", "give sync bsp"}, {"batch", "30", "multiple of 4"}, {"shares", "8,6", "multiples of 4"},
-        {"shares", "8,4,2", "multiples of 4"},
+        {"sync", "gssp", "give sync bsp"}, {"sync", "asp", "give sync bsp"}, {"batch", "30", "multiple of 4"},
+        {"shares", "8,6", "multiples of 4"}, {"shares", "8,4,2", "multiples of 4"},
     };
     struct ech_error err;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -40,7 +40,8 @@ static void a_host_file_is_read(void **state) {
           "default jitter 0.15 stutter 2 % 5 x link 1 Gb/s   # from here on\n"
           "hosts 2 speed 500 images/s cores 2\n"
           "\thosts 1 speed 0.25x link 50Mb/s delay 2ms loss 0.1% dies 60s cores 4 of desk\n"
-          "hosts 1 joins 10 s dies 2e3 s slow 4 x from 20 s until 50 s slow 1.5 x from 100 s jitter 0 link unbounded delay 30 us quota 50ms of 0.1 s\n"
+          "hosts 1 joins 10 s dies 2e3 s slow 4 x from 20 s until 50 s slow 1.5 x from 100 s jitter 0 link unbounded delay 30 us "
+          "quota 50ms of 0.1 s\n"
           "default speed 3 x link 800 kb/s\n"
           "hosts 1");   /* no end of line */
     assert_int_equal(hosts.count, 6);
@@ -162,19 +163,24 @@ static void a_refusal_names_file_and_line(void **state) {
         {"hosts 4 link 0 Mb/s", "link needs"}, {"hosts 4 link -5Mb/s", "found '-5Mb/s'"}, {"hosts 4 link fast", "found 'fast'"},
         {"hosts 4 link 1e9 Gb/s", "link needs"}, {"hosts 4 jitter -0.1", "jitter needs"}, {"hosts 4 jitter 2.1", "jitter needs"},
         {"hosts 4 jitter 15 %", "jitter needs"}, {"hosts 4 jitter 0.15s", "jitter needs"}, {"hosts 4 stutter 2 %", "5 x"},
-        {"hosts 4 stutter 2 5 x", "stutter needs"}, {"hosts 4 stutter 101 % 5 x", "stutter needs"}, {"hosts 4 stutter -1 % 5 x", "stutter needs"},
+        {"hosts 4 stutter 2 5 x", "stutter needs"}, {"hosts 4 stutter 101 % 5 x", "stutter needs"},
+        {"hosts 4 stutter -1 % 5 x", "stutter needs"},
         {"hosts 4 stutter 2 % 0.5 x", "stutter needs"}, {"hosts 4 stutter 2 % 5", "stutter needs"}, {"hosts 4 delay 5", "s, ms or us"},
         {"hosts 4 delay -5 ms", "delay needs"}, {"hosts 4 delay 61 s", "delay needs"}, {"hosts 4 delay 5 min", "found '5 min'"},
         {"hosts 4 loss 51 %", "loss needs"}, {"hosts 4 loss 0.01", "loss needs"}, {"hosts 4 loss -1 %", "loss needs"},
         {"hosts 4 dies 0 s", "dies needs"}, {"hosts 4 dies -1 s", "dies needs"}, {"hosts 4 dies 10", "dies needs"},
-        {"hosts 4 joins 0 s", "joins needs"}, {"hosts 4 joins soon", "joins needs"}, {"hosts 4 dies 5 s joins 5 s", "dies after it has joined"},
+        {"hosts 4 joins 0 s", "joins needs"}, {"hosts 4 joins soon", "joins needs"},
+        {"hosts 4 dies 5 s joins 5 s", "dies after it has joined"},
         {"hosts 4 slow 4 x", "'4 x from 20 s"}, {"hosts 4 slow 4 x from", "slow needs"}, {"hosts 4 slow 4 x from 2", "slow needs"},
-        {"hosts 4 slow 4 x at 2 s", "found 'at'"}, {"hosts 4 slow 0.5 x from 2 s", "slow needs"}, {"hosts 4 slow 4 x from -1 s", "slow needs"},
+        {"hosts 4 slow 4 x at 2 s", "found 'at'"}, {"hosts 4 slow 0.5 x from 2 s", "slow needs"},
+        {"hosts 4 slow 4 x from -1 s", "slow needs"},
         {"hosts 4 slow 4 x from 5 s until 5 s", "must end after it begins"}, {"hosts 4 slow 4 x from 5 s until nan s", "slow needs"},
         {"hosts 4 slow 2 x from 1 s slow 2 x from 2 s slow 2 x from 3 s slow 2 x from 4 s slow 2 x from 5 s", "at most 4"},
-        {"hosts 4 quota 2 ms of 1 ms", "not the longer"}, {"hosts 4 quota 1 of 2 ms", "quota needs"}, {"hosts 4 quota 1 ms 2 ms", "quota needs"},
+        {"hosts 4 quota 2 ms of 1 ms", "not the longer"}, {"hosts 4 quota 1 of 2 ms", "quota needs"},
+        {"hosts 4 quota 1 ms 2 ms", "quota needs"},
         {"hosts 4 quota 1 us of 1 ms", "from 0.01 ms"}, {"hosts 4 quota 1 s of 11 s", "to 10 s"}, {"hosts 4 quota 1 ms of", "quota needs"},
-        {"hosts 1 cores 3 of desk quota 1 ms of 2 ms", "not both"}, {"hosts 4 cores 0", "cores needs"}, {"hosts 4 cores 1025", "cores needs"}, {"hosts 4 cores 1.5", "cores needs"},
+        {"hosts 1 cores 3 of desk quota 1 ms of 2 ms", "not both"}, {"hosts 4 cores 0", "cores needs"},
+        {"hosts 4 cores 1025", "cores needs"}, {"hosts 4 cores 1.5", "cores needs"},
         {"hosts 4 cores 2 of", "'of' needs a name"}, {"hosts 4 cores 2 of a2345678901234567890123456789012", "at most 31"},
         {"hosts 4 cores 2 of desk", "another number of cores"}, {"default cores 2 of desk", "another number of cores"},
         {"default 4", "no property"}, {"default speed 0 x", "speed needs"}, {"hosts 4 \x1b[31m", "no property"},

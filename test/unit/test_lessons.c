@@ -74,7 +74,8 @@ static void refuse_tensors(const char *header, uint64_t stated, ech_status expec
 
 /* A folder of idx files whose training images have this header and four pixels. */
 static void refuse_images(uint32_t n, uint32_t h, uint32_t w, const char *reason) {
-    static const char *const name[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
+    static const char *const name[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
+                                       "t10k-labels-idx1-ubyte"};
     const uint32_t field[4] = {0x803, n, h, w};
     uint8_t bytes[20] = {0};
     char file[128];
@@ -143,7 +144,8 @@ static void cve_2026_43629_sizes_that_overflow(void **state) {
     refuse_images(0x80000000u, 2, 1, "truncated");    /* 2^32 */
     refuse_images(1, 4097, 1, "sides of 1 to 4096");
     /* What the shapes say must be what the model needs, whatever their product wraps to. */
-    refuse_tensors(FIRST_THREE TENSOR("fc1.bias", "[4611686018427387906]", "28", "36") "}", 0, ECH_E_SHAPE, "has shape [4611686018427387906]");
+    refuse_tensors(FIRST_THREE TENSOR("fc1.bias", "[4611686018427387906]", "28", "36") "}", 0, ECH_E_SHAPE,
+                   "has shape [4611686018427387906]");
     refuse_tensors("{" TENSOR("conv1.weight", "[1,1,2,9223372036854775809]", "0", "16") "}", 0, ECH_E_SHAPE, "needs [1,1,2,2]");
 }
 
@@ -171,7 +173,8 @@ static void cve_2024_42477_numbers_beyond_a_table(void **state) {
     const size_t len = echi_plan_encode(&plan, good, sizeof good);
     assert_true(echi_plan_decode(good, len, &plan));
     static const struct { size_t field; int valid; } byte[] = {
-        {offsetof(struct echi_plan, sync), ECHI_SYNCS - 2 /* asp's and local's have more bytes */}, {offsetof(struct echi_plan, world), 1}, {offsetof(struct echi_plan, n_groups), 1},
+        {offsetof(struct echi_plan, sync), ECHI_SYNCS - 2 /* asp's and local's have more bytes */}, {offsetof(struct echi_plan, world), 1},
+        {offsetof(struct echi_plan, n_groups), 1},
         {offsetof(struct echi_plan, separated), 1},     {offsetof(struct echi_plan, head), 1},  {offsetof(struct echi_plan, strands), 1},
         {offsetof(struct echi_plan, owner_of), 1},      {offsetof(struct echi_plan, group_of), 1}};
     for (size_t i = 0; i < sizeof byte / sizeof *byte; i++) {
@@ -200,7 +203,8 @@ static void cve_2024_42477_numbers_beyond_a_table(void **state) {
 
 static void cve_2026_34159_what_is_absent(void **state) {
     (void)state;
-    refuse_tensors(FIRST_THREE "\"fc1.bias\":{\"dtype\":\"F32\",\"shape\":[2]}}", 0, ECH_E_FORMAT, "must have a dtype, a shape and two data_offsets");
+    refuse_tensors(FIRST_THREE "\"fc1.bias\":{\"dtype\":\"F32\",\"shape\":[2]}}", 0, ECH_E_FORMAT,
+                   "must have a dtype, a shape and two data_offsets");
     refuse_tensors(FIRST_THREE "\"fc1.bias\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[]}}", 0, ECH_E_FORMAT, "two data_offsets");
     refuse_tensors(FIRST_THREE "\"fc1.bias\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[28,36]}}", 0, ECH_E_SHAPE, "needs [2]");
     refuse_tensors(FIRST_THREE "\"fc1.bias\":{}}", 0, ECH_E_FORMAT, "must have a dtype");

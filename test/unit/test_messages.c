@@ -117,9 +117,13 @@ static void every_kind_comes_back(void **state) {
 /* The fields that a role reads of each kind arrive. */
 static void fields_arrive(void **state) {
     (void)state;
-    static const struct { int kind; bool has_lease, layer, flag, loss, version, samples, head, stale, group, text, acked, members, marks, times, number; } table[] = {
+    static const struct {
+        int kind;
+        bool has_lease, layer, flag, loss, version, samples, head, stale, group, text, acked, members, marks, times, number;
+    } table[] = {
         {.kind = ECHI_KIND_LEASE, .has_lease = true, .members = true},
-        {.kind = ECHI_KIND_APPLIED, .has_lease = true, .flag = true, .loss = true, .version = true, .head = true, .stale = true, .acked = true, .times = true},
+        {.kind = ECHI_KIND_APPLIED, .has_lease = true, .flag = true, .loss = true, .version = true, .head = true, .stale = true,
+         .acked = true, .times = true},
         {.kind = ECHI_KIND_READY, .members = true},
         {.kind = ECHI_KIND_DRAIN, .members = true},
         {.kind = ECHI_KIND_DRAINED, .members = true},
@@ -134,9 +138,10 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_ACT_GRAD, .has_lease = true, .loss = true, .version = true, .head = true},
         {.kind = ECHI_KIND_ACT, .has_lease = true},
         {.kind = ECHI_KIND_WEIGHTS, .flag = true, .version = true, .samples = true, .members = true, .number = true},
-        {.kind = ECHI_KIND_PUSH, .has_lease = true, .layer = true, .flag = true, .loss = true, .version = true, .samples = true, .head = true,
-         .members = true, .times = true},
-        {.kind = ECHI_KIND_STATE, .flag = true, .group = true, .version = true, .samples = true, .members = true, .marks = true, .number = true},
+        {.kind = ECHI_KIND_PUSH, .has_lease = true, .layer = true, .flag = true, .loss = true, .version = true, .samples = true,
+         .head = true, .members = true, .times = true},
+        {.kind = ECHI_KIND_STATE, .flag = true, .group = true, .version = true, .samples = true, .members = true, .marks = true,
+         .number = true},
         {.kind = ECHI_KIND_PARAMS, .flag = true},
         {.kind = ECHI_KIND_ENTER, .has_lease = true, .members = true},
         {.kind = ECHI_KIND_REGROUP, .group = true, .members = true},
@@ -247,7 +252,8 @@ static void plans_come_back(void **state) {
     assert_memory_equal(back.owner_of, p.owner_of, sizeof p.owner_of);
     assert_memory_equal(back.group_of, p.group_of, sizeof p.group_of);
     assert_memory_equal(back.n, p.n, sizeof p.n);
-    assert_true(back.lr == p.lr && back.momentum == p.momentum && back.decay == p.decay && back.damping == p.damping && back.round == p.round);
+    assert_true(back.lr == p.lr && back.momentum == p.momentum && back.decay == p.decay && back.damping == p.damping &&
+                back.round == p.round);
     assert_true(back.codec == p.codec && back.ratios == p.ratios && back.state_ratio == p.state_ratio);
     assert_memory_equal(back.base, p.base, sizeof p.base);
     assert_true(back.optimizer == p.optimizer && back.schedule.kind == p.schedule.kind && back.schedule.steps == 2);
@@ -343,8 +349,8 @@ static void marks_come_back(void **state) {
         assert_int_equal(back[100], 0xa5a5a5a5u);
     }
     /* Marks that do not ascend, are 0, of a rank beyond the world, or more than there are. */
-    static const uint8_t good[] = {3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0, 5, 0, 0, 0, 2, 0,
-                                   6, 0, 0, 0, 1, 0, 0, 0};
+    static const uint8_t good[] = {3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0, 5, 0, 0, 0, 2,
+                                   0, 6, 0, 0, 0, 1, 0, 0, 0};
     struct echi_msg got;
     uint8_t bad[sizeof good];
     assert_true(echi_msg_decode(ECHI_KIND_STATE, good, sizeof good, &got));
@@ -473,7 +479,8 @@ static void leases_fit_the_plan(void **state) {
 static void times_come_back(void **state) {
     (void)state;
     const struct echi_times t = {.count = 3, .n = {1, 8, 64}, .trunk = {0.5, 1, 4}, .head = {0, 0.25, 1}, .exchange = 0.125,
-                                  .messages = 0.0625, .jitter = 0.15, .stutter = 0.02, .stutter_factor = 5, .link = 1.25e8, .delay = 1e-3, .update = 0.25};
+                                 .messages = 0.0625, .jitter = 0.15, .stutter = 0.02, .stutter_factor = 5, .link = 1.25e8, .delay = 1e-3,
+                                 .update = 0.25};
     struct echi_times back, bad;
     uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
     const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);

@@ -53,8 +53,10 @@ static void test_alexnet(void **state) {
     ech_model *m = NULL;
     struct ech_error err;
     static const struct { const char *name; struct echi_shape out; } want[] = {
-        {"conv1", {64, 55, 55}}, {"max_pool1", {64, 27, 27}}, {"conv2", {192, 27, 27}}, {"max_pool2", {192, 13, 13}}, {"conv3", {384, 13, 13}},
-        {"conv4", {256, 13, 13}}, {"conv5", {256, 13, 13}}, {"max_pool3", {256, 6, 6}}, {"fc1", {4096, 1, 1}}, {"fc2", {4096, 1, 1}}, {"fc3", {1000, 1, 1}}};
+        {"conv1", {64, 55, 55}}, {"max_pool1", {64, 27, 27}}, {"conv2", {192, 27, 27}}, {"max_pool2", {192, 13, 13}},
+        {"conv3", {384, 13, 13}},
+        {"conv4", {256, 13, 13}}, {"conv5", {256, 13, 13}}, {"max_pool3", {256, 6, 6}}, {"fc1", {4096, 1, 1}}, {"fc2", {4096, 1, 1}},
+        {"fc3", {1000, 1, 1}}};
     if (ech_model_open("alexnet", &m, &err)) fail_msg("%s", err.text);
     assert_int_equal(ech_model_params(m), 61100840);
     int found = 0, dropouts = 0;
@@ -128,8 +130,9 @@ static void test_lenet5(void **state) {
 }
 
 /* Output size against the definition: count the places where the window fits into the padded input. */
-/* Parameters that are learned are as many as the papers' nets have: torchvision's 11,689,512 of ResNet-18 less what its first convolution and
- * its thousand classes have more, and 20,024,384 convolution weights and biases of VGG-19 with 11,008 of batch-norm for 5,504 biases. */
+/* Parameters that are learned are as many as the papers' nets have: torchvision's 11,689,512 of ResNet-18 less what its first convolution
+ * and its thousand classes have more, and 20,024,384 convolution weights and biases of VGG-19 with 11,008 of batch-norm
+ * for 5,504 biases. */
 static void test_cifar_nets(void **state) {
     (void)state;
     static const struct { const char *name; size_t learned, running; int convs, norms, cut; } want[] = {
@@ -149,7 +152,8 @@ static void test_cifar_nets(void **state) {
             norms += l->op == ECHI_OP_BATCH_NORM;
             if (l->op == ECHI_OP_CONV2D) assert_true(!l->bias && m->layers[i + 1].op == ECHI_OP_BATCH_NORM);
             if (l->op == ECHI_OP_ADD && l->skip == 0 && m->layers[i - 1].op == ECHI_OP_BATCH_NORM) {
-                const struct echi_layer *other = &m->layers[i - 1 - l->with];   /* a branch's end: the block's input, or the first branch's batch-norm */
+                const struct echi_layer *other = &m->layers[i - 1 - l->with];   /* a branch's end: the block's input,
+                                                                                   or the first branch's batch-norm */
                 assert_true(other->op == ECHI_OP_RELU || (other->op == ECHI_OP_BATCH_NORM && m->layers[i - 2].kernel_h == 1));
             }
         }
@@ -473,11 +477,10 @@ static void test_null(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cifar_nets), cmocka_unit_test(test_batch_norm),
-        cmocka_unit_test(test_alexnet), cmocka_unit_test(test_lenet5),   cmocka_unit_test(test_window_shapes), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_overflow), cmocka_unit_test(test_check_and_cut), cmocka_unit_test(test_init),
-        cmocka_unit_test(test_describe), cmocka_unit_test(test_null),          cmocka_unit_test(test_cut_of_branches),
-        cmocka_unit_test(test_builder_of_branches),
+        cmocka_unit_test(test_cifar_nets), cmocka_unit_test(test_batch_norm), cmocka_unit_test(test_alexnet), cmocka_unit_test(test_lenet5),
+        cmocka_unit_test(test_window_shapes), cmocka_unit_test(test_refusals), cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_check_and_cut), cmocka_unit_test(test_init), cmocka_unit_test(test_describe), cmocka_unit_test(test_null),
+        cmocka_unit_test(test_cut_of_branches), cmocka_unit_test(test_builder_of_branches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,7 +87,8 @@ static void test_hash_is_of_the_text(void **state) {
 static void test_refusals(void **state) {
     (void)state;
     assert_refused("input 1 8 8\nconv3d out 2 kernel 3\n", "net.txt:2: ", "'conv3d'", "did you mean 'conv2d'");
-    assert_refused("input 1 8 8\nsoftmax\n", "net.txt:2: ", "'softmax'", "conv2d, fc, max_pool, avg_pool, relu, global_avg_pool, add, dropout, tanh, batch_norm, input");
+    assert_refused("input 1 8 8\nsoftmax\n", "net.txt:2: ", "'softmax'",
+                   "conv2d, fc, max_pool, avg_pool, relu, global_avg_pool, add, dropout, tanh, batch_norm, input");
     assert_refused("inptu 1 8 8\n", "net.txt:1: ", "'inptu'", "did you mean 'input'");
     assert_refused("input 1 8 8\n\nconv2d out 2 kernal 3\n", "net.txt:3: ", "'kernal'", "'kernel'", "key of 'conv2d'");
     assert_refused("input 1 8 8\nmax_pool kernel 2 out 2\n", "net.txt:2: ", "'out'", "kernel, stride, pad");
@@ -124,7 +125,8 @@ static void test_refusals(void **state) {
 
 /* A residual block, whose second branch is a convolution, too; whatever says what is so anyway is not in the canonical text. */
 static const char block[] = "input 2 8 8\nconv2d out 4 kernel 3 stride 1 pad 1\nconv2d out 4 kernel 3 stride 2 pad 1\n"
-                            "conv2d out 4 kernel 1 stride 2 pad 0 from 1\nadd with 2\nrelu\ndropout p 0.5\nadd with 5\nglobal_avg_pool\nfc out 3\n";
+                            "conv2d out 4 kernel 1 stride 2 pad 0 from 1\nadd with 2\nrelu\ndropout p 0.5\nadd with 5\n"
+                            "global_avg_pool\nfc out 3\n";
 
 static void test_branches(void **state) {
     (void)state;
@@ -139,7 +141,8 @@ static void test_branches(void **state) {
     char hash[65], other[65];
     echi_model_hash(m, hash);
     ech_model_destroy(m);
-    m = parse("input 2 8 8\nconv2d out 4 kernel 3 pad 1 from 0\nconv2d out 4 kernel 3 stride 2 pad 1\nconv2d from 1 out 4 kernel 1 stride 2\n"
+    m = parse("input 2 8 8\nconv2d out 4 kernel 3 pad 1 from 0\nconv2d out 4 kernel 3 stride 2 pad 1\nconv2d from 1 out 4 kernel "
+              "1 stride 2\n"
               "add with 2 from 3\nrelu from 4\ndropout p 0.500000\nadd from 5 with 6\nglobal_avg_pool\nfc out 3\n");
     ech_model_text(m, text, sizeof text);
     assert_non_null(strstr(text, "add with 6 from 5\n"));   /* the same sum, and another text */
@@ -147,8 +150,9 @@ static void test_branches(void **state) {
     assert_string_not_equal(hash, other);
     ech_model_destroy(m);
 
-    static const struct { const char *in, *out; } fractions[] = {{"0", "0.0"},       {"0.5", "0.5"},           {"0.05", "0.05"},   {"0.10", "0.1"},
-                                                                 {"0.000", "0.0"}, {"0.999999", "0.999999"}, {"0.000001", "0.000001"}};
+    static const struct { const char *in, *out; } fractions[] = {
+        {"0", "0.0"}, {"0.5", "0.5"}, {"0.05", "0.05"}, {"0.10", "0.1"}, {"0.000", "0.0"}, {"0.999999", "0.999999"},
+        {"0.000001", "0.000001"}};
     for (size_t i = 0; i < sizeof fractions / sizeof *fractions; i++) {
         char in[80], out[80];
         snprintf(in, sizeof in, "input 1 1 1\ndropout p %s\n", fractions[i].in);
@@ -169,7 +173,8 @@ static void test_refused_branches(void **state) {
     assert_refused("input 1 8 8\nrelu from 1\n", "net.txt:2: 'relu'", "from 1", "input, 0");
     assert_refused("input 1 8 8\nrelu\nadd with 65536\n", "with 65536");
     assert_refused("input 1 8 8\nrelu\nadd with -1\n", "net.txt:3: ", "after 'with'", "whole number");
-    assert_refused("input 1 8 8\nconv2d out 2 kernel 3\nadd with 0\n", "net.txt:3: 'add'", "add1: ", "2 x 6 x 6", "input, 0, gives 1 x 8 x 8");
+    assert_refused("input 1 8 8\nconv2d out 2 kernel 3\nadd with 0\n", "net.txt:3: 'add'", "add1: ", "2 x 6 x 6",
+                   "input, 0, gives 1 x 8 x 8");
     assert_refused("input 1 8 8\nmax_pool kernel 2\nconv2d out 1 kernel 1\nfc out 4 from 0\nadd with 2\n", "net.txt:5: 'add'", "4 x 1 x 1",
                    "conv1, 2, gives 1 x 4 x 4");
     /* An output that nobody takes, with its line. */
@@ -178,7 +183,8 @@ static void test_refused_branches(void **state) {
     assert_refused("input 1 8 8\nrelu\ndropout 0.5\n", "'0.5' is no key of 'dropout'", "p, from");
     assert_refused("input 1 8 8\nglobal_avg_pool kernel 2\n", "'kernel' is no key of 'global_avg_pool'");
     assert_refused("input 1 8 8\nglobal_average_pool\n", "'global_average_pool'", "global_avg_pool");
-    static const char *const fractions[] = {"1", "1.0", "-0.5", "0.", ".5", "0,5", "0.5x", "5e-1", "0.1234567", "00.5", "0.-1", "half", "2", "0x"};
+    static const char *const fractions[] = {"1", "1.0", "-0.5", "0.", ".5", "0,5", "0.5x", "5e-1", "0.1234567", "00.5", "0.-1", "half", "2",
+                                            "0x"};
     for (size_t i = 0; i < sizeof fractions / sizeof *fractions; i++) {
         char text[80];
         snprintf(text, sizeof text, "input 1 8 8\ndropout p %s\n", fractions[i]);

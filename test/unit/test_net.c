@@ -413,7 +413,8 @@ static void test_too_large(void **state) { over(state, 2, too_large, NULL); }
 
 int main(void) {
     static struct way inproc, tcp = {"127.0.0.1:0", NULL}, keyed_inproc = {NULL, "sixteen bytes ok"},
-                              keyed_tcp = {"127.0.0.1:0", "a key that is longer than a block of SHA-256, which HMAC treats in a way of its own"};
+                              keyed_tcp = {"127.0.0.1:0",
+                                           "a key that is longer than a block of SHA-256, which HMAC treats in a way of its own"};
 #define ON(test, name, way)                                                                                                      \
     { name, test, NULL, NULL, &(way) }
 #define EACH(test)                                                                                                               \

@@ -132,7 +132,8 @@ static bool step_world(struct world *w) {
 struct tally { int worlds, done, lost, failed, struck; };
 
 /* Runs worlds with `set(faults, place)` for places first, first + step, ... until one is not reached any more. */
-static struct tally at_each_place(void (*set)(struct faults f[2], uint64_t place), uint64_t first, uint64_t step, void (*judge)(const struct world *w)) {
+static struct tally at_each_place(void (*set)(struct faults f[2], uint64_t place), uint64_t first, uint64_t step,
+                                  void (*judge)(const struct world *w)) {
     static struct world worlds[AT_ONCE];
     struct tally t = {0};
     uint64_t place = first;
@@ -304,7 +305,8 @@ static void test_signals(void **state) {
 }
 
 int main(void) {
-    static struct way inproc, tcp = {"127.0.0.1:0", NULL}, keyed = {NULL, "sixteen bytes ok"}, keyed_tcp = {"127.0.0.1:0", "sixteen bytes ok"};
+    static struct way inproc, tcp = {"127.0.0.1:0", NULL};
+    static struct way keyed = {NULL, "sixteen bytes ok"}, keyed_tcp = {"127.0.0.1:0", "sixteen bytes ok"};
 #define ON(test, way) {#test " " #way, test, NULL, NULL, &(way)}
     const struct CMUnitTest tests[] = {
         ON(test_one_byte, inproc), ON(test_one_byte, tcp), ON(test_one_byte, keyed), ON(test_one_byte, keyed_tcp),

@@ -399,9 +399,10 @@ static void test_other_server(void **state) {
 /* Which texts are of addresses that only this machine reaches; no resolver is asked. */
 static void test_loopback_texts(void **state) {
     (void)state;
-    static const char *const here[] = {"127.0.0.1:7000", "127.8.9.1:0", "127.0.0.1", "[::1]:7000", "::1", "localhost:7000", "[::ffff:127.0.0.1]:1"};
-    static const char *const elsewhere[] = {"", ":7000", "10.0.0.1:7000", "0.0.0.0:7000", "[::]:7000", "localhost.example:7000", "node1:7000",
-                                            "127.0.0.1:x", "128.0.0.1:1"};
+    static const char *const here[] = {"127.0.0.1:7000", "127.8.9.1:0", "127.0.0.1", "[::1]:7000", "::1", "localhost:7000",
+                                       "[::ffff:127.0.0.1]:1"};
+    static const char *const elsewhere[] = {"", ":7000", "10.0.0.1:7000", "0.0.0.0:7000", "[::]:7000", "localhost.example:7000",
+                                            "node1:7000", "127.0.0.1:x", "128.0.0.1:1"};
     for (size_t i = 0; i < sizeof here / sizeof here[0]; i++)
         if (!echi_address_text_is_loopback(here[i])) fail_msg("'%s' is this machine", here[i]);
     for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++)

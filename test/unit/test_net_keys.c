@@ -42,7 +42,8 @@ static void build(struct bytes *out, struct echi_frame frame, const void *meta, 
     out->len = ECHI_FRAME_HEADER + frame.meta_len + frame.chunk_len;
 }
 
-static void build_hello(struct bytes *out, const struct echi_net_config *config, const uint8_t *nonce, const char *address, struct echi_sealer *sealer) {
+static void build_hello(struct bytes *out, const struct echi_net_config *config, const uint8_t *nonce, const char *address,
+                        struct echi_sealer *sealer) {
     static struct echi_hello hello;
     uint8_t body[ECHI_FRAME_BODY_CAP];
     echi_hello_make(&hello, config);
@@ -90,7 +91,8 @@ static void test_page(void **state) {
     for (int i = 0; i < 64; i++) nonce[i / 32][i % 32] = (uint8_t)i;
     struct echi_sealer caller, listener;
     static struct { const char *name; struct bytes bytes; } f[13] = {
-        {"plain hello", {{0}, 0}}, {"hello", {{0}, 0}}, {"challenge", {{0}, 0}}, {"caller's proof", {{0}, 0}}, {"listener's proof", {{0}, 0}},
+        {"plain hello", {{0}, 0}}, {"hello", {{0}, 0}}, {"challenge", {{0}, 0}}, {"caller's proof", {{0}, 0}},
+        {"listener's proof", {{0}, 0}},
         {"listener's hello", {{0}, 0}}, {"peers", {{0}, 0}}, {"connected", {{0}, 0}}, {"ready", {{0}, 0}}, {"credit", {{0}, 0}},
         {"data", {{0}, 0}}, {"goodbye", {{0}, 0}}, {"refuse", {{0}, 0}}};
     build_hello(&f[0].bytes, &config, NULL, "10.0.0.2:7001", NULL);
@@ -111,13 +113,15 @@ static void test_page(void **state) {
     build(&f[7].bytes, (struct echi_frame){.type = ECHI_FRAME_CONNECTED}, NULL, NULL, &caller);
     build(&f[8].bytes, (struct echi_frame){.type = ECHI_FRAME_READY}, NULL, NULL, &listener);
     build(&f[9].bytes, (struct echi_frame){.type = ECHI_FRAME_CREDIT, .kind = 1, .total = 1}, NULL, NULL, &caller);
-    build(&f[10].bytes, (struct echi_frame){.type = ECHI_FRAME_DATA, .kind = 1, .message = 7, .meta_len = 2, .chunk_len = 5, .total = 5}, "ab", "\1\2\3\4\5", &listener);
+    build(&f[10].bytes, (struct echi_frame){.type = ECHI_FRAME_DATA, .kind = 1, .message = 7, .meta_len = 2, .chunk_len = 5, .total = 5},
+          "ab", "\1\2\3\4\5", &listener);
     build(&f[11].bytes, (struct echi_frame){.type = ECHI_FRAME_GOODBYE}, NULL, NULL, &caller);
     build(&f[12].bytes, (struct echi_frame){.type = ECHI_FRAME_REFUSE, .meta_len = 6}, "\x09\0\0\0no", NULL, &listener);
     for (size_t i = 0; i < sizeof f / sizeof f[0]; i++) {
         struct bytes shown;
         page_frame(page, f[i].name, &shown);
-        if (shown.len != f[i].bytes.len || memcmp(shown.at, f[i].bytes.at, shown.len) != 0) fail_msg("frame '%s' is not as WIRE.md shows it", f[i].name);
+        if (shown.len != f[i].bytes.len || memcmp(shown.at, f[i].bytes.at, shown.len) != 0)
+            fail_msg("frame '%s' is not as WIRE.md shows it", f[i].name);
     }
     fclose(page);
 }
@@ -128,9 +132,11 @@ static struct bytes sealed[6];
 static void make_sealed(struct echi_sealer sealer) {
     static uint8_t chunk[200];
     build(&sealed[0], (struct echi_frame){.type = ECHI_FRAME_READY}, NULL, NULL, &sealer);
-    build(&sealed[1], (struct echi_frame){.type = ECHI_FRAME_DATA, .kind = NOTE, .message = 0, .meta_len = 20}, "01234567890123456789", NULL, &sealer);
+    build(&sealed[1], (struct echi_frame){.type = ECHI_FRAME_DATA, .kind = NOTE, .message = 0, .meta_len = 20}, "01234567890123456789",
+          NULL, &sealer);
     build(&sealed[2], (struct echi_frame){.type = ECHI_FRAME_CREDIT, .kind = PUSH, .total = 2}, NULL, NULL, &sealer);
-    build(&sealed[3], (struct echi_frame){.type = ECHI_FRAME_DATA, .kind = PUSH, .message = 1, .meta_len = 3, .chunk_len = 200, .total = 200}, "abc", chunk, &sealer);
+    build(&sealed[3], (struct echi_frame){.type = ECHI_FRAME_DATA, .kind = PUSH, .message = 1, .meta_len = 3, .chunk_len = 200,
+                                          .total = 200}, "abc", chunk, &sealer);
     build(&sealed[4], (struct echi_frame){.type = ECHI_FRAME_DATA, .kind = NOTE, .message = 2, .meta_len = 1}, "x", NULL, &sealer);
     build(&sealed[5], (struct echi_frame){.type = ECHI_FRAME_GOODBYE}, NULL, NULL, &sealer);
 }

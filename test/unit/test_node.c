@@ -121,7 +121,8 @@ static void payloads_are_for_who_asked(void **state) {
 /* A node that believed this would wait for ever for the coordinator's next word. */
 static void the_coordinator_is_never_lost(void **state) {
     (void)state;
-    tells(&(struct echi_msg){.kind = ECHI_KIND_LOST, .to_role = ECHI_ROLE_NODE, .from_role = ECHI_ROLE_COORDINATOR, .peer = 0, .members = 1},
+    tells(&(struct echi_msg){.kind = ECHI_KIND_LOST, .to_role = ECHI_ROLE_NODE, .from_role = ECHI_ROLE_COORDINATOR, .peer = 0,
+                             .members = 1},
           NULL, 0, "a loss that no run outlives");
 }
 

@@ -57,9 +57,11 @@ static void a_plan_file_is_read(void **state) {
 /* Under `local` a worker has steps in a round, and each has: without them, or with a head, it is no plan. */
 static void a_local_plan_is_read(void **state) {
     (void)state;
-    static const char good_local[] = "sync local\nworld 2\nround 64\nouter_lr 0.7\nouter_momentum 0.9\ngroup 0 owner 0 workers 0:32x16 1:8x3\n";
+    static const char good_local[] =
+        "sync local\nworld 2\nround 64\nouter_lr 0.7\nouter_momentum 0.9\ngroup 0 owner 0 workers 0:32x16 1:8x3\n";
     assert_int_equal(load(good_local, strlen(good_local)), ECH_OK);
-    assert_true(plan.n[0] == 32 && plan.inner[0] == 16 && plan.n[1] == 8 && plan.inner[1] == 3 && plan.outer_lr == 0.7 && plan.outer_momentum == 0.9);
+    assert_true(plan.n[0] == 32 && plan.inner[0] == 16 && plan.n[1] == 8 && plan.inner[1] == 3 && plan.outer_lr == 0.7 &&
+                plan.outer_momentum == 0.9);
     assert_true(echi_plan_round(&plan) == 32 * 16 + 24 && echi_plan_share(&plan, 1) == 24 && echi_plan_step(&plan, 1) == 8);
     /* When rank 0 is lost, rank 1 takes its share in sixteenths of a round, and not in 22 times its own. */
     assert_true(echi_plan_room(&plan, 0) == 32 * 16 && echi_plan_room(&plan, 1) == (32 * 16 + 24 + 15) / 16);
@@ -77,15 +79,18 @@ static void schedules_are_whole(void **state) {
     (void)state;
     static const char plan_text[] = "sync bsp\nworld 1\nround 8\ngroup 0 owner 0 workers 0:8\n";
     static const struct { const char *more; bool good; } table[] = {
-        {"", true}, {"schedule step\nlr_steps 1.5,3\nlr_factor 0.1\nwarmup 1\noptimizer nesterov\n", true}, {"schedule cosine\nlr_epochs 3\n", true},
-        {"schedule step\nlr_factor 0.1\n", false}, {"schedule step\nlr_steps 3\n", false}, {"schedule step\nlr_steps 3,2\nlr_factor 0.1\n", false},
+        {"", true}, {"schedule step\nlr_steps 1.5,3\nlr_factor 0.1\nwarmup 1\noptimizer nesterov\n", true},
+        {"schedule cosine\nlr_epochs 3\n", true},
+        {"schedule step\nlr_factor 0.1\n", false}, {"schedule step\nlr_steps 3\n", false},
+        {"schedule step\nlr_steps 3,2\nlr_factor 0.1\n", false},
         {"schedule step\nlr_steps 3\nlr_factor 1.5\n", false}, {"lr_steps 3\nlr_factor 0.1\n", false}, {"lr_epochs 3\n", false},
         {"schedule cosine\nlr_steps 3\n", false}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         char text[256];
         const int len = snprintf(text, sizeof text, "%s%s", plan_text, table[i].more);
         const ech_status status = load(text, (size_t)len);
-        if (table[i].good ? status != ECH_OK : status != ECH_E_FORMAT || !strstr(error.text, "no whole schedule")) fail_msg("%zu: '%s'", i, error.text);
+        if (table[i].good ? status != ECH_OK : status != ECH_E_FORMAT || !strstr(error.text, "no whole schedule"))
+            fail_msg("%zu: '%s'", i, error.text);
     }
 }
 
@@ -93,15 +98,18 @@ static void adam_is_whole(void **state) {
     (void)state;
     static const char plan_text[] = "sync bsp\nworld 1\nround 8\ngroup 0 owner 0 workers 0:8\n";
     static const struct { const char *more; bool good; } table[] = {
-        {"optimizer adam\nbeta1 0.9\nbeta2 0.999\nepsilon 1e-8\n", true}, {"optimizer adamw\nbeta1 0\nbeta2 0\nepsilon 1\nmomentum 0\n", true},
-        {"optimizer adam\n", false}, {"optimizer adam\nbeta1 0.9\nbeta2 0.999\n", false}, {"optimizer adam\nbeta1 1\nbeta2 0.999\nepsilon 1e-8\n", false},
+        {"optimizer adam\nbeta1 0.9\nbeta2 0.999\nepsilon 1e-8\n", true}, {"optimizer adamw\nbeta1 0\nbeta2 0\nepsilon 1\nmomentum 0\n",
+                                                                           true},
+        {"optimizer adam\n", false}, {"optimizer adam\nbeta1 0.9\nbeta2 0.999\n", false},
+        {"optimizer adam\nbeta1 1\nbeta2 0.999\nepsilon 1e-8\n", false},
         {"optimizer adam\nbeta1 0.9\nbeta2 0.999\nepsilon 1e-8\nmomentum 0.9\n", false}, {"beta1 0.9\n", false},
         {"optimizer nesterov\nepsilon 1e-8\n", false}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         char text[256];
         const int len = snprintf(text, sizeof text, "%s%s", plan_text, table[i].more);
         const ech_status status = load(text, (size_t)len);
-        if (table[i].good ? status != ECH_OK : status != ECH_E_FORMAT || !strstr(error.text, "not a whole plan")) fail_msg("%zu: '%s'", i, error.text);
+        if (table[i].good ? status != ECH_OK : status != ECH_E_FORMAT || !strstr(error.text, "not a whole plan"))
+            fail_msg("%zu: '%s'", i, error.text);
     }
 }
 
@@ -121,9 +129,11 @@ static struct echi_plan any_plan(struct echi_random *r) {
     p.optimizer = (uint8_t)echi_random_below(r, ECHI_OPTIMIZERS);
     if (echi_optimizer_adam(p.optimizer)) {
         p.momentum = 0;
-        p.adam = (struct echi_adam){echi_random_below(r, 2) * echi_random_unit(r) / 2, echi_random_unit(r) / 2, 1e-12 + echi_random_unit(r) / 3};
+        p.adam = (struct echi_adam){echi_random_below(r, 2) * echi_random_unit(r) / 2, echi_random_unit(r) / 2,
+                                    1e-12 + echi_random_unit(r) / 3};
     }
-    p.schedule = (struct echi_schedule){.kind = (uint8_t)echi_random_below(r, ECHI_SCHEDULES), .warmup = echi_random_below(r, 2) * echi_random_unit(r)};
+    p.schedule = (struct echi_schedule){.kind = (uint8_t)echi_random_below(r, ECHI_SCHEDULES),
+                                        .warmup = echi_random_below(r, 2) * echi_random_unit(r)};
     if (p.schedule.kind == ECHI_SCHEDULE_COSINE) p.schedule.epochs = echi_random_unit(r) * 100;
     if (p.schedule.kind == ECHI_SCHEDULE_STEP) {
         p.schedule.factor = 1 - echi_random_unit(r);
@@ -379,10 +389,10 @@ static int clean_up(void **state) {
 int main(void) {
     snprintf(path, sizeof path, "/tmp/echelon-plan-%ld", (long)getpid());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_with_a_codec_is_read), cmocka_unit_test(a_plan_file_is_read), cmocka_unit_test(schedules_are_whole), cmocka_unit_test(adam_is_whole), cmocka_unit_test(what_is_saved_is_loaded),
-        cmocka_unit_test(a_refusal_names_file_and_line), cmocka_unit_test(a_key_said_twice_is_refused),
-        cmocka_unit_test(a_plan_that_is_not_whole_is_refused),
-        cmocka_unit_test(a_comma_is_no_point),         cmocka_unit_test(a_local_plan_is_read),
+        cmocka_unit_test(a_plan_with_a_codec_is_read), cmocka_unit_test(a_plan_file_is_read), cmocka_unit_test(schedules_are_whole),
+        cmocka_unit_test(adam_is_whole), cmocka_unit_test(what_is_saved_is_loaded), cmocka_unit_test(a_refusal_names_file_and_line),
+        cmocka_unit_test(a_key_said_twice_is_refused), cmocka_unit_test(a_plan_that_is_not_whole_is_refused),
+        cmocka_unit_test(a_comma_is_no_point), cmocka_unit_test(a_local_plan_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }

@@ -74,6 +74,7 @@ static void test_times_travel(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_blocks), cmocka_unit_test(test_owner_computes_less), cmocka_unit_test(test_times_travel)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_blocks), cmocka_unit_test(test_owner_computes_less),
+                                       cmocka_unit_test(test_times_travel)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

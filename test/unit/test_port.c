@@ -430,7 +430,8 @@ static void cpu_level_is_what_the_kernel_says(void **state) {
     enum echi_cpu_level expected = ECHI_CPU_BASE;
 #if defined __x86_64__ || defined __i386__
     if (listed("avx2") && listed("fma")) expected = ECHI_CPU_AVX2;
-    if (expected == ECHI_CPU_AVX2 && listed("avx512f") && listed("avx512bw") && listed("avx512dq") && listed("avx512vl")) expected = ECHI_CPU_AVX512;
+    if (expected == ECHI_CPU_AVX2 && listed("avx512f") && listed("avx512bw") && listed("avx512dq") && listed("avx512vl"))
+        expected = ECHI_CPU_AVX512;
 #endif
     assert_int_equal(echi_cpu_level(), expected);
 }

@@ -170,7 +170,8 @@ static void updates_take_what_is_said_of_them(void **state) {
     times[0].update = 10;
     whole(ECHI_SYNC_BSP, 4, 16);
     near(predict(0).rate, 64 / (16 + 3 * 2 + 0.3 + 10 + 3 * 1.7), 1e-9);
-    /* Leases are dealt beside the lane: where an update of the coordinator's own group takes an hour, the other group does not wait for it. */
+    /* Leases are dealt beside the lane: where an update of the coordinator's own group takes an hour, the other group does not
+     * wait for it. */
     nodes(2, seconds);
     times[0].update = 3600;
     whole(ECHI_SYNC_GSSP, 2, 16);
@@ -204,7 +205,8 @@ static void a_codec_costs_time_and_saves_bytes(void **state) {
     plan.state_ratio = ECHI_RATIO_STATES;
     plan.base[0] = 200000;
     const double push = (double)echi_coded_bytes(10000, 1600) / 1000;   /* 0.2^4 */
-    const double weights = (31 * (double)echi_coded_bytes(10000, ECHI_RATIO_STATES) + (double)echi_coded_bytes(10000, ECHI_RATIO_ONE)) / 32 / 1000;
+    const double a_part = (double)echi_coded_bytes(10000, ECHI_RATIO_STATES), all = (double)echi_coded_bytes(10000, ECHI_RATIO_ONE);
+    const double weights = (31 * a_part + all) / 32 / 1000;
     near(predict(0).rate, 32 / (16 + push + weights), 1e-9);
     whole(ECHI_SYNC_BSP, 2, 16);
     near(predict(0).rate, 32 / (16 + 80.0), 1e-9);
@@ -294,7 +296,8 @@ static double slowest_of_16(const double *seconds, const struct echi_times *t) {
     for (int round = 0; round < ROUNDS; round++) {
         double slowest = 0;
         for (int i = 0; i < 16; i++) {
-            const double s = seconds[i] * exp(t->jitter * echi_random_normal(&r)) * (echi_random_unit(&r) < t->stutter ? t->stutter_factor : 1);
+            const double s = seconds[i] * exp(t->jitter * echi_random_normal(&r)) *
+                             (echi_random_unit(&r) < t->stutter ? t->stutter_factor : 1);
             if (s > slowest) slowest = s;
         }
         sum += slowest;
@@ -346,15 +349,16 @@ static bool any(struct echi_random *r) {
         times[i].stutter = echi_random_below(r, 2) * 0.05;
         times[i].stutter_factor = 5;
     }
-    struct echi_wishes w = {.sync = (enum echi_sync)echi_random_below(r, ECHI_SYNCS), .world = world, .separate = (int)echi_random_below(r, 2),
-                            .has_cut = true, .groups = (int)echi_random_below(r, 4), .staleness = echi_random_below(r, 5), .lr = 0.1};
+    struct echi_wishes w = {.sync = (enum echi_sync)echi_random_below(r, ECHI_SYNCS), .world = world,
+                            .separate = (int)echi_random_below(r, 2), .has_cut = true, .groups = (int)echi_random_below(r, 4),
+                            .staleness = echi_random_below(r, 5), .lr = 0.1};
     char text[240];
     return echi_plan_make(&w, times, &plan, text, sizeof text) == ECH_OK;
 }
 
 static double unbound(int r) {
-    const double alone = times[r].trunk[0] > 0 ? echi_times_trunk(&times[r], plan.n[r]) + (plan.separated ? 0 : echi_times_head(&times[r], plan.n[r])) : 1;
-    return plan.n[r] / alone;
+    if (!(times[r].trunk[0] > 0)) return plan.n[r];
+    return plan.n[r] / (echi_times_trunk(&times[r], plan.n[r]) + (plan.separated ? 0 : echi_times_head(&times[r], plan.n[r])));
 }
 
 static void any_plan_has_a_rate(void **state) {
@@ -374,7 +378,8 @@ static void any_plan_has_a_rate(void **state) {
         }
         if (memcmp(&p, &again, sizeof p) != 0) fail_msg("seed %u: another number the second time", seed);
         if (!random && p.rate > all * (1 + 1e-9)) fail_msg("seed %u: %g a second, but all nodes together make %g", seed, p.rate, all);
-        if (plan.sync == ECHI_SYNC_BSP ? p.staleness != 0 : !(p.staleness >= 0 && p.staleness < 100)) fail_msg("seed %u: %g stale", seed, p.staleness);
+        if (plan.sync == ECHI_SYNC_BSP ? p.staleness != 0 : !(p.staleness >= 0 && p.staleness < 100))
+            fail_msg("seed %u: %g stale", seed, p.staleness);
         /* Everything twice as fast makes everything twice as much. */
         for (int i = 0; i < plan.world; i++) {
             for (uint32_t k = 0; k < times[i].count; k++) times[i].trunk[k] /= 2, times[i].head[k] /= 2;

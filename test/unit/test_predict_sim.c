@@ -38,8 +38,8 @@ static int close_all(void **state) {
     return 0;
 }
 
-/* `within`: how far the prediction may be off, in staleness never less than a tenth and 0.05 rounds. Where the links are full of weights and states of all layers, waits depend on who
- * comes first, and it is rough. */
+/* `within`: how far the prediction may be off, in staleness never less than a tenth and 0.05 rounds. Where the links are full of weights
+ * and states of all layers, waits depend on who comes first, and it is rough. */
 static const struct { const char *spread, *sync, *groups, *separate, *codec; double within; } cases[] = {
     {"strong", "bsp", "auto", "off", "dense", 0.05},  {"strong", "bsp", "auto", "1", "dense", 0.05},
     {"strong", "ssp", "auto", "1", "dense", 0.10},    {"strong", "gssp", "4", "1", "dense", 0.05},
@@ -63,17 +63,20 @@ static void predictions_come_true(void **state) {
         struct ech_error err = {0};
         ech_config_init(&c);
         if (ech_config_set(&c, "sync", cases[i].sync, &err) != ECH_OK || ech_config_set(&c, "groups", cases[i].groups, &err) != ECH_OK ||
-            ech_config_set(&c, "separate", cases[i].separate, &err) != ECH_OK || ech_config_set(&c, "codec", cases[i].codec, &err) != ECH_OK || ech_config_set(&c, "regroup", "off", &err) != ECH_OK || ech_config_set(&c, "epochs", "1.5", &err) != ECH_OK)
+            ech_config_set(&c, "separate", cases[i].separate, &err) != ECH_OK ||
+            ech_config_set(&c, "codec", cases[i].codec, &err) != ECH_OK || ech_config_set(&c, "regroup", "off", &err) != ECH_OK ||
+            ech_config_set(&c, "epochs", "1.5", &err) != ECH_OK)
             fail_msg("%s", err.text);
         const struct ech_sim_options options = {.workers = 16, .spread = cases[i].spread, .costs_only = 1};
         if (ech_simulate(model, data, &c, &options, &r, &err) != ECH_OK) fail_msg("case %zu: %s", i, err.text);
         const double off = r.predicted_images_per_second / r.images_per_second - 1;
         if (getenv("ECHI_SHOW"))
-            print_message("%-7s %-5s groups %d apart %d: %6.0f images/s, predicted %+5.1f %%; %.2f stale, predicted %.2f\n", cases[i].spread, r.sync, r.n_groups,
-                          r.separate, r.images_per_second, 100 * off, r.staleness_mean, r.predicted_staleness);
+            print_message("%-7s %-5s groups %d apart %d: %6.0f images/s, predicted %+5.1f %%; %.2f stale, predicted %.2f\n",
+                          cases[i].spread, r.sync, r.n_groups, r.separate, r.images_per_second, 100 * off, r.staleness_mean,
+                          r.predicted_staleness);
         if (!(fabs(off) <= cases[i].within))
-            fail_msg("case %zu (%s, %s): %.0f images/s were predicted, %.0f it made", i, cases[i].spread, r.sync, r.predicted_images_per_second,
-                     r.images_per_second);
+            fail_msg("case %zu (%s, %s): %.0f images/s were predicted, %.0f it made", i, cases[i].spread, r.sync,
+                     r.predicted_images_per_second, r.images_per_second);
         if (!(fabs(r.predicted_staleness - r.staleness_mean) <= 0.05 + fmax(0.1, cases[i].within) * r.staleness_mean))
             fail_msg("case %zu: %.2f rounds stale were predicted, %.2f it was", i, r.predicted_staleness, r.staleness_mean);
     }
@@ -110,7 +113,8 @@ static void full_links_move_nobody(void **state) {
  * messages few, though more would be faster; with the codec, or where links are not full, as many as are faster. */
 static void no_group_is_left_far_behind(void **state) {
     (void)state;
-    static const struct { const char *spread, *codec; int groups; } found[] = {{"links", "dense", 2}, {"links", "topk", 8}, {"strong", "dense", 8}};
+    static const struct { const char *spread, *codec; int groups; } found[] = {{"links", "dense", 2}, {"links", "topk", 8},
+                                                                               {"strong", "dense", 8}};
     for (int i = 0; i < 3; i++) {
         const struct ech_sim_options options = {.workers = 16, .spread = found[i].spread, .costs_only = 1};
         struct ech_config c;

@@ -84,7 +84,8 @@ static void what_is_saved_is_loaded(void **state) {
     assert_int_equal(profile.times.count, builtin.times.count);
     for (uint32_t i = 0; i < builtin.times.count; i++) {
         assert_true(profile.times.n[i] == builtin.times.n[i]);
-        assert_true(fabs(profile.times.trunk[i] / builtin.times.trunk[i] - 1) < 1e-5 && fabs(profile.times.head[i] / builtin.times.head[i] - 1) < 1e-5);
+        assert_true(fabs(profile.times.trunk[i] / builtin.times.trunk[i] - 1) < 1e-5 &&
+                    fabs(profile.times.head[i] / builtin.times.head[i] - 1) < 1e-5);
     }
     assert_true(fabs(profile.apply / builtin.apply - 1) < 1e-5 && profile.machine[3] == '?' && profile.model[1] == '?');
     /* Six digits are kept, and those for ever. */
@@ -118,7 +119,8 @@ static void a_refusal_names_file_and_line(void **state) {
         {4, "trunk_operation 5", "did you mean 'trunk_operations'"}, {4, "speed 5", "'speed' is no line of a profile"},
         {4, "trunk_operations 0", "from 1 to"}, {4, "trunk_operations 5 s", "nothing more"}, {4, "trunk_operations nan", "found 'nan'"},
         {5, "head_operations -1", "found '-1'"}, {5, "head_operations", "end of the line"}, {6, "parameters 0", "from 1 to"},
-        {7, "forward 1.5", "from 0 to 1"}, {7, "forward inf", "found 'inf'"}, {8, "apply 1", "s, ms, us or ns"}, {8, "apply -1 ns", "found '-1'"},
+        {7, "forward 1.5", "from 0 to 1"}, {7, "forward inf", "found 'inf'"}, {8, "apply 1", "s, ms, us or ns"},
+        {8, "apply -1 ns", "found '-1'"},
         {8, "apply 1 h", "found '1 h'"}, {8, "apply 2 s", "apply needs a time up to 0.001 s"}, {9, "apply 1 ns", "said before"},
         {12, "message 1 us 2", "nothing more"}, {14, "step", "a number of samples"}, {14, "step 0 trunk 1 ms head 1 ms", "found '0'"},
         {14, "step 65537 trunk 1 ms head 1 ms", "a number of samples"}, {14, "step 8 trunk 1 ms", "is written like"},
@@ -144,8 +146,8 @@ static void a_refusal_names_file_and_line(void **state) {
 
 static void every_line_must_be_there(void **state) {
     (void)state;
-    static const char *const key[] = {"machine", "model", "trunk_operations", "head_operations", "parameters", "forward", "apply", "add", "refresh",
-                                      "copy", "message", "look"};
+    static const char *const key[] = {"machine", "model", "trunk_operations", "head_operations", "parameters", "forward", "apply", "add",
+                                      "refresh", "copy", "message", "look"};
     for (int line = 2; line <= 13; line++) {
         assert_int_equal(load_with(line, NULL), ECH_E_FORMAT);
         char says[40];
@@ -179,7 +181,8 @@ static void other_models_cost_by_their_operations(void **state) {
         ech_model *model = model_of(table[i].text);
         assert_int_equal(load(good, strlen(good)), ECH_OK);
         assert_true(echi_profile_fit(&profile, model));
-        assert_true(profile.trunk_ops == table[i].trunk_ops && profile.head_ops == table[i].head_ops && profile.parameters == table[i].params);
+        assert_true(profile.trunk_ops == table[i].trunk_ops && profile.head_ops == table[i].head_ops &&
+                    profile.parameters == table[i].params);
         for (int size = 0; size < 2; size++) {   /* the good one's costs are eight times as high at the second size */
             is(profile.times.trunk[size], table[i].trunk * (size ? 8 : 1));
             is(profile.times.head[size], table[i].head * (size ? 8 : 1));
@@ -214,8 +217,10 @@ static void the_built_in_profile_is_lenet5s(void **state) {
     assert_false(echi_profile_fit(&profile, lenet));
     assert_memory_equal(&before.times, &profile.times, sizeof before.times);
     for (uint32_t i = 1; i < profile.times.count; i++)
-        assert_true(profile.times.n[i] > profile.times.n[i - 1] && profile.times.trunk[i] >= profile.times.trunk[i - 1] && profile.times.head[i] >= profile.times.head[i - 1]);
-    assert_true(profile.forward > 0 && profile.forward < 1 && profile.apply > 0 && profile.add > 0 && profile.refresh > 0 && profile.copy > 0);
+        assert_true(profile.times.n[i] > profile.times.n[i - 1] && profile.times.trunk[i] >= profile.times.trunk[i - 1] &&
+                    profile.times.head[i] >= profile.times.head[i - 1]);
+    assert_true(profile.forward > 0 && profile.forward < 1 && profile.apply > 0 && profile.add > 0 && profile.refresh > 0 &&
+                profile.copy > 0);
     assert_true(profile.message > 0 && profile.look > 0 && profile.machine[0]);
     ech_model_destroy(lenet);
 }
@@ -228,7 +233,8 @@ static void this_machine_can_be_measured(void **state) {
     struct ech_config config;
     struct echi_job job;
     struct echi_device *device;
-    struct echi_times times = {.count = 2, .n = {8, 16}, .trunk = {1e-3, 2e-3}, .head = {1e-4, 2e-4}, .exchange = 1e-4, .messages = 3 * 6e-5};
+    struct echi_times times = {.count = 2, .n = {8, 16}, .trunk = {1e-3, 2e-3}, .head = {1e-4, 2e-4}, .exchange = 1e-4,
+                               .messages = 3 * 6e-5};
     ech_config_init(&config);
     assert_int_equal(ech_model_open("lenet5", &lenet, &error), ECH_OK);
     assert_int_equal(ech_data_open("glyphs", 1, &data, &error), ECH_OK);

@@ -93,8 +93,8 @@ static void check_bijection(uint64_t seed, uint32_t epoch, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t p = echi_permute(seed, epoch, count, i);
         if (p >= count || seen[p])
-            fail_msg("seed %u epoch %u count %u: place %u goes to %u, which is %s", (unsigned)seed, (unsigned)epoch, (unsigned)count, (unsigned)i,
-                     (unsigned)p, p >= count ? "outside" : "taken");
+            fail_msg("seed %u epoch %u count %u: place %u goes to %u, which is %s", (unsigned)seed, (unsigned)epoch, (unsigned)count,
+                     (unsigned)i, (unsigned)p, p >= count ? "outside" : "taken");
         seen[p] = 1;
     }
     free(seen);
@@ -179,7 +179,8 @@ static void sha256_known_answers(void **state) {
     (void)state;
     check_digest("", 0, 1, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     check_digest("abc", 3, 1, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    check_digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56, 1, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    check_digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56, 1,
+                 "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
     check_digest("abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqrstu", 112, 1,
                  "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1");
     char a[1000];

@@ -113,7 +113,8 @@ static void ten_epochs_fit_the_budget(void **state) {
             double sum = 0, most = 0;
             for (int g = 0; g < groups; g++) {
                 double pushed = 0;
-                for (uint32_t epoch = 0; epoch < 10; epoch++) pushed += (double)echi_coded_bytes(61706, echi_push_ratio(&p, g, epoch)) / dense / 10;
+                for (uint32_t epoch = 0; epoch < 10; epoch++)
+                    pushed += (double)echi_coded_bytes(61706, echi_push_ratio(&p, g, epoch)) / dense / 10;
                 sum += pushed / groups;
                 if (pushed > most) most = pushed;
             }

@@ -24,7 +24,9 @@ static double spiky(double sigma) { return jitter(sigma) * (echi_random_below(&d
 
 /* ---- the average ---- */
 
-static int ascending(const void *a, const void *b) { return *(const double *)a < *(const double *)b ? -1 : *(const double *)a > *(const double *)b; }
+static int ascending(const void *a, const void *b) {
+    return *(const double *)a < *(const double *)b ? -1 : *(const double *)a > *(const double *)b;
+}
 
 /* What the header says, from all values: means of eight, at each the median of the last five, three quarters of the way. */
 static double by_definition(const double *value, int count) {
@@ -151,7 +153,9 @@ static struct echi_change all_step(bool noise) {
 static void nothing_for(int steps, bool noise) {
     while (steps-- > 0) {
         const struct echi_change c = all_step(noise);
-        if (c.kind != ECHI_CHANGE_NONE) fail_msg("%g s, rank %d from %d to %d, ratio %g, gain %g, size %u", spent[2] * 1e-9, c.rank, c.from, c.to, c.ratio, c.gain, c.n);
+        if (c.kind != ECHI_CHANGE_NONE)
+            fail_msg("%g s, rank %d from %d to %d, ratio %g, gain %g, size %u", spent[2] * 1e-9, c.rank, c.from, c.to, c.ratio, c.gain,
+                     c.n);
     }
 }
 /* How many steps it takes until something is changed, at most `most`. */
@@ -441,12 +445,12 @@ static void steps_get_the_size_that_fits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_average_is_what_it_says), cmocka_unit_test(spikes_do_not_move_it), cmocka_unit_test(a_lasting_change_is_followed),
-        cmocka_unit_test(bursts_count_in_full), cmocka_unit_test(what_lasts_is_answered_in_time), cmocka_unit_test(what_passes_moves_nobody),
+        cmocka_unit_test(an_average_is_what_it_says), cmocka_unit_test(spikes_do_not_move_it),
+        cmocka_unit_test(a_lasting_change_is_followed), cmocka_unit_test(bursts_count_in_full),
+        cmocka_unit_test(what_lasts_is_answered_in_time), cmocka_unit_test(what_passes_moves_nobody),
         cmocka_unit_test(it_must_last_in_time_as_well), cmocka_unit_test(five_seconds_move_nobody),
         cmocka_unit_test(a_changed_worker_is_left_alone_for_a_while), cmocka_unit_test(a_late_one_drops_out_and_returns),
- cmocka_unit_test(the_reserve_is_the_last_resort),
- cmocka_unit_test(nobody_moves_for_nothing),
+        cmocka_unit_test(the_reserve_is_the_last_resort), cmocka_unit_test(nobody_moves_for_nothing),
         cmocka_unit_test(nobody_goes_to_and_fro), cmocka_unit_test(the_best_move_is_found), cmocka_unit_test(steps_get_the_size_that_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,8 +68,8 @@ static int record_run(uint64_t seed) {
     sim_clear(&s);
     s.seed = seed;
     echi_random_init(&s.random, seed, ECHI_STREAM_TEST, 7);
-    s.goal = (struct echi_goal){.train_samples = 20 + below(&s, 100), .eval_every = below(&s, 3) ? 10 + below(&s, 60) : 0, .has_test = below(&s, 4) != 0,
-                                .give_final = below(&s, 3) == 0};
+    s.goal = (struct echi_goal){.train_samples = 20 + below(&s, 100), .eval_every = below(&s, 3) ? 10 + below(&s, 60) : 0,
+                                .has_test = below(&s, 4) != 0, .give_final = below(&s, 3) == 0};
     s.goal.samples = s.goal.train_samples + below(&s, 60);
     s.stop_at = below(&s, 6) ? 0 : 1 + below(&s, 20000);
     choose_wishes(&s, (enum echi_sync)(seed % ECHI_SYNCS));
@@ -235,7 +235,8 @@ static void forged_recordings_do_no_harm(void **state) {
         mend(&copy);
         const ech_status status = replay(copy.bytes, copy.len, &ended, &events, &err);
         if (status == ECH_OK) same++;
-        else if ((status != ECH_E_FORMAT && status != ECH_E_MISMATCH) || !err.text[0]) fail_msg("forged %u: %s '%s'", (unsigned)i, ech_status_name(status), err.text);
+        else if ((status != ECH_E_FORMAT && status != ECH_E_MISMATCH) || !err.text[0])
+            fail_msg("forged %u: %s '%s'", (unsigned)i, ech_status_name(status), err.text);
     }
     free(copy.bytes);
     /* Times, losses and words may be anything; most else is told. */

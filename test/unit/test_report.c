@@ -81,17 +81,18 @@ static bool is_utf8(const char *text) { return setlocale(LC_CTYPE, "C.UTF-8") ==
 static struct ech_report sample(void) {
     struct ech_report r = {.model = "lenet5", .data = "data/mnist", .sync = "gssp", .version = "0.1.0", .world = 4, .separate = 1,
                            .n_groups = 2, .group_of = {0, 0, -1, 1}, .owner_of = {1, 3}, .head = 2, .batch = {8, 8, 0, 8},
-                           .round = 64, .step_seconds = {0.01, 0.01, 0.008, 0.04}, .iteration_seconds = {0.0125, 0.05, 7}, .steps = 4690, .samples = 300160, .epochs = 5.0027,
-                           .seconds = 41.5, .images_per_second = 7232.77, .measuring_seconds = 2.5, .startup_seconds = 1.25,
-                           .train_loss = 0.0123, .test_accuracy = 0.9871, .best_accuracy = 0.9874, .target_seconds = 20.25,
-                           .target_epochs = 2.5, .bytes_sent = {1000, UINT64_MAX}, .kind_name = {"push", "weights"},
-                           .staleness_edge = {0, 0.25, 0.5}, .staleness_trunk = {1, 20, 300, [12] = UINT64_MAX}, .staleness_head = {7, [11] = 8, 9},
-                           .staleness_max = 1.75, .staleness_mean = 0.5, .seed = UINT64_MAX, .resident_peak = 104857600, .threads = 3, .lost_peer = -1,
-                           .checkpoint_seconds = 0.125, .resumed_samples = 64,
+                           .round = 64, .step_seconds = {0.01, 0.01, 0.008, 0.04}, .iteration_seconds = {0.0125, 0.05, 7}, .steps = 4690,
+                           .samples = 300160, .epochs = 5.0027, .seconds = 41.5, .images_per_second = 7232.77, .measuring_seconds = 2.5,
+                           .startup_seconds = 1.25, .train_loss = 0.0123, .test_accuracy = 0.9871, .best_accuracy = 0.9874,
+                           .target_seconds = 20.25, .target_epochs = 2.5, .bytes_sent = {1000, UINT64_MAX},
+                           .kind_name = {"push", "weights"}, .staleness_edge = {0, 0.25, 0.5},
+                           .staleness_trunk = {1, 20, 300, [12] = UINT64_MAX}, .staleness_head = {7, [11] = 8, 9},
+                           .staleness_max = 1.75, .staleness_mean = 0.5, .seed = UINT64_MAX, .resident_peak = 104857600, .threads = 3,
+                           .lost_peer = -1, .checkpoint_seconds = 0.125, .resumed_samples = 64,
                            .n_lost = 2, .lost = {3, 1}, .leases_again = 4, .samples_again = 96, .head_repeats = 32, .codec = "topk:paper",
                            .push_ratio = 0.125, .state_ratio = 0.25, .residuals_lost = 2,
-                           .predicted_images_per_second = 7000.5, .predicted_staleness = 0.75, .useless = 2, .useless_gain = 0.125, .leases_dropped = 5, .samples_dropped = 160,
-                           .regroups = 2, .resizes = 1};
+                           .predicted_images_per_second = 7000.5, .predicted_staleness = 0.75, .useless = 2, .useless_gain = 0.125,
+                           .leases_dropped = 5, .samples_dropped = 160, .regroups = 2, .resizes = 1};
     return r;
 }
 
@@ -108,18 +109,19 @@ static void test_keys(void **state) {
     static const char *const lines[] = {
         "\"version\": \"0.1.0\"", "\"model\": \"lenet5\"", "\"data\": \"data/mnist\"", "\"sync\": \"gssp\"", "\"separate\": 1",
         "\"world\": 4", "\"groups\": [[0, 1], [3]]", "\"owners\": [1, 3]", "\"head\": [2]", "\"batch\": [8, 8, 0, 8]",
-        "\"round\": 64", "\"step_seconds\": [0.01, 0.01, 0.008, 0.04]", "\"iteration_seconds\": [0.0125, 0.05]", "\"steps\": 4690", "\"samples\": 300160",
-        "\"epochs\": 5.0027", "\"seconds\": 41.5", "\"images_per_second\": 7232.77", "\"measuring_seconds\": 2.5",
+        "\"round\": 64", "\"step_seconds\": [0.01, 0.01, 0.008, 0.04]", "\"iteration_seconds\": [0.0125, 0.05]", "\"steps\": 4690",
+        "\"samples\": 300160", "\"epochs\": 5.0027", "\"seconds\": 41.5", "\"images_per_second\": 7232.77", "\"measuring_seconds\": 2.5",
         "\"startup_seconds\": 1.25", "\"train_loss\": 0.0123", "\"test_accuracy\": 0.9871", "\"best_accuracy\": 0.9874",
         "\"target_seconds\": 20.25", "\"target_epochs\": 2.5", "\"bytes_sent\": {\"push\": 1000, \"weights\": 18446744073709551615}",
         "\"staleness_edges\": [0, 0.25, 0.5, 0, 0, 0, 0, 0, 0, 0, 0, 0]",
         "\"staleness_trunk\": [1, 20, 300, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18446744073709551615]",
         "\"staleness_head\": [7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 9]",
-        "\"staleness_max\": 1.75", "\"staleness_mean\": 0.5", "\"seed\": 18446744073709551615", "\"resident_peak\": 104857600", "\"threads\": 3",
-        "\"lost_peer\": null", "\"checkpoint_seconds\": 0.125", "\"resumed_samples\": 64",
+        "\"staleness_max\": 1.75", "\"staleness_mean\": 0.5", "\"seed\": 18446744073709551615", "\"resident_peak\": 104857600",
+        "\"threads\": 3", "\"lost_peer\": null", "\"checkpoint_seconds\": 0.125", "\"resumed_samples\": 64",
         "\"lost\": [3, 1]", "\"leases_again\": 4", "\"samples_again\": 96", "\"head_repeats\": 32",
         "\"codec\": \"topk:paper\"", "\"push_ratio\": 0.125", "\"state_ratio\": 0.25", "\"residuals_lost\": 2",
-        "\"predicted_images_per_second\": 7000.5", "\"predicted_staleness\": 0.75", "\"useless\": 2", "\"useless_gain\": 0.125", "\"leases_dropped\": 5", "\"samples_dropped\": 160", "\"regroups\": 2", "\"resizes\": 1"};
+        "\"predicted_images_per_second\": 7000.5", "\"predicted_staleness\": 0.75", "\"useless\": 2", "\"useless_gain\": 0.125",
+        "\"leases_dropped\": 5", "\"samples_dropped\": 160", "\"regroups\": 2", "\"resizes\": 1"};
     struct ech_report r = sample();
     const char *text = json(&r);
     assert_true(is_json(text));

@@ -96,7 +96,8 @@ static void speeds_that_change_move_workers(void **state) {
             there += s->coordinator.plan.group_of[2] == 1;
             for (int r = 0; r < 5; r++) others += r != 2 && s->coordinator.moved[r] > 0;
         }
-    if (there < 54 || others > 6 || still < 54) fail_msg("of 60 runs %d moved it, %d moved others, %d moved nobody where nothing had changed", there, others, still);
+    if (there < 54 || others > 6 || still < 54)
+        fail_msg("of 60 runs %d moved it, %d moved others, %d moved nobody where nothing had changed", there, others, still);
 }
 
 /* Owners die, one soon after the other, so that also those die whose copy of a lost state was to be handed on. */
@@ -896,7 +897,8 @@ static void marks_rise_with_numbers_over_stays(void **state) {
         const struct echi_msg back = {.kind = ECHI_KIND_REVOKED, .from_role = ECHI_ROLE_WORKER, .lease = earlier[k]};
         tell_coordinator(2, &back);
         int dealt = 0;
-        for (int n = 0; acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, n); n++) dealt += acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, n)->to == 2;
+        for (int n = 0; acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, n); n++)
+            dealt += acted_on(ECHI_ACTION_SEND, ECHI_KIND_LEASE, n)->to == 2;
         assert_int_equal(dealt, k == 0 ? 0 : 2);
     }
 }

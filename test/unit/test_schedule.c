@@ -43,7 +43,8 @@ static void steps(void **state) {
     assert_true(echi_schedule_factor(&s, 0.5) == 0.25 && CLOSE(echi_schedule_factor(&s, below(1)), 0.5));
     assert_true(echi_schedule_factor(&s, 1) == 0.125);       /* half-way warm, and one step down */
     assert_true(echi_schedule_factor(&s, below(2.5)) == 0.25 && echi_schedule_factor(&s, 2.5) == 0.0625);
-    assert_true(echi_schedule_factor(&s, below(8)) == 0.0625 && echi_schedule_factor(&s, 8) == 0.015625 && echi_schedule_factor(&s, 1e5) == 0.015625);
+    assert_true(echi_schedule_factor(&s, below(8)) == 0.0625 && echi_schedule_factor(&s, 8) == 0.015625 &&
+                echi_schedule_factor(&s, 1e5) == 0.015625);
 }
 
 static void cosine(void **state) {
@@ -63,7 +64,8 @@ static void cosine(void **state) {
 }
 
 static struct echi_schedule any_schedule(struct echi_random *r) {
-    struct echi_schedule s = {.kind = (uint8_t)echi_random_below(r, ECHI_SCHEDULES), .warmup = echi_random_below(r, 2) ? echi_random_unit(r) * 5 : 0};
+    struct echi_schedule s = {.kind = (uint8_t)echi_random_below(r, ECHI_SCHEDULES),
+                              .warmup = echi_random_below(r, 2) ? echi_random_unit(r) * 5 : 0};
     if (s.kind == ECHI_SCHEDULE_COSINE) s.epochs = s.warmup + echi_random_unit(r) * 20;
     if (s.kind != ECHI_SCHEDULE_STEP) return s;
     s.factor = 1 - echi_random_unit(r);
@@ -143,7 +145,8 @@ static const struct echi_task *asked(void) {
 }
 
 static void rows(uint32_t id, uint16_t from, uint32_t epoch, uint32_t start, uint32_t round_size) {
-    const struct echi_msg m = {.kind = ECHI_KIND_ACT, .lease = {.id = id, .epoch = epoch, .start = start, .n = 8, .round_size = round_size, .worker = from, .owner = 0}};
+    const struct echi_msg m = {.kind = ECHI_KIND_ACT, .lease = {.id = id, .epoch = epoch, .start = start, .n = 8, .round_size = round_size,
+                                                                .worker = from, .owner = 0}};
     give(&(struct echi_event){.type = ECHI_EVENT_MESSAGE, .from = from, .msg = &m, .slot = {ECHI_SLOT_HEAD_ROWS, from}});
 }
 
@@ -212,7 +215,8 @@ static void give_owner(const struct echi_event *e) {
 /* A whole push of the only layer. */
 static void pushed(uint32_t id, uint16_t from, uint32_t epoch, uint32_t start) {
     static struct echi_result result;
-    const struct echi_msg m = {.kind = ECHI_KIND_PUSH, .flag = 1, .lease = {.id = id, .epoch = epoch, .start = start, .n = 8, .round_size = 24, .worker = from, .owner = 0}};
+    const struct echi_msg m = {.kind = ECHI_KIND_PUSH, .flag = 1, .lease = {.id = id, .epoch = epoch, .start = start, .n = 8,
+                                                                            .round_size = 24, .worker = from, .owner = 0}};
     give_owner(&(struct echi_event){.type = ECHI_EVENT_MESSAGE, .from = from, .msg = &m, .slot = {ECHI_SLOT_OWNER_GRADS, from}});
     struct echi_task add = *asked();
     assert_int_equal(add.kind, ECHI_TASK_ADD);
@@ -240,7 +244,7 @@ static void a_round_has_its_own_place_at_the_owner_too(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(constant_and_warm_up), cmocka_unit_test(steps), cmocka_unit_test(cosine), cmocka_unit_test(any),
-        cmocka_unit_test(what_is_no_schedule), cmocka_unit_test(a_merged_visit_has_the_first_place), cmocka_unit_test(a_round_has_its_own_place),
-        cmocka_unit_test(a_round_has_its_own_place_at_the_owner_too)};
+        cmocka_unit_test(what_is_no_schedule), cmocka_unit_test(a_merged_visit_has_the_first_place),
+        cmocka_unit_test(a_round_has_its_own_place), cmocka_unit_test(a_round_has_its_own_place_at_the_owner_too)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,14 +163,17 @@ static void a_loaded_judge(void **state) {
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 90);
         begin(10 * SECOND);
         for (int i = 0; i < 3000; i++) {
-            const int64_t took = (int64_t)echi_random_below(&r, 10) == 0 ? echi_random_below(&r, 20000) * MS : echi_random_below(&r, 300) * MS;
-            if (round_of(took, patience.beat)) fail_msg("seed %u: a living peer was lost in round %d, of %lld ms", seed, i, (long long)(took / MS));
+            const int64_t took = (int64_t)echi_random_below(&r, 10) == 0 ? echi_random_below(&r, 20000) * MS
+                                                                         : echi_random_below(&r, 300) * MS;
+            if (round_of(took, patience.beat))
+                fail_msg("seed %u: a living peer was lost in round %d, of %lld ms", seed, i, (long long)(took / MS));
         }
         const int64_t bound = echi_silence_bound(&silence, &patience);
         int64_t lost_at = 0;
         for (int i = 0; i < 10000 && lost_at == 0; i++)
             if (round_of(echi_random_below(&r, 2000) * MS, 0)) lost_at = quiet();
-        if (lost_at <= bound - 1 || lost_at > bound + ROUND) fail_msg("seed %u: lost after %lld of %lld ns", seed, (long long)lost_at, (long long)bound);
+        if (lost_at <= bound - 1 || lost_at > bound + ROUND)
+            fail_msg("seed %u: lost after %lld of %lld ns", seed, (long long)lost_at, (long long)bound);
     }
 }
 

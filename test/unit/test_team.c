@@ -35,7 +35,8 @@ static void count(void *args, int part, int place) {
 
 static void check_counts(const struct counts *c, int parts, int wanted) {
     for (int i = 0; i < MOST_PARTS; i++)
-        if (c->done[i] != (i < parts ? wanted : 0)) fail_msg("%d threads, %d parts: part %d was done %d times, not %d", c->threads, parts, i, c->done[i], wanted);
+        if (c->done[i] != (i < parts ? wanted : 0))
+            fail_msg("%d threads, %d parts: part %d was done %d times, not %d", c->threads, parts, i, c->done[i], wanted);
     if (atomic_load(&c->clash)) fail_msg("%d threads, %d parts: a place was used twice at a time", c->threads, parts);
 }
 
@@ -177,7 +178,8 @@ static void test_comes_and_goes(void **state) {
 static int64_t processor_time(void) {
     struct rusage usage;
     assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
-    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * INT64_C(1000000000) + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * INT64_C(1000);
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * INT64_C(1000000000) +
+           (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * INT64_C(1000);
 }
 
 /* Idle when idle: waiting costs no processor time, counted by the OS. One that looked round all the time would take a second. */

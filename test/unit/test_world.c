@@ -16,7 +16,15 @@
 enum { LAYERS = 2, TRAIN = 1u << 20, KILLS = 8 };
 
 struct posted { struct posted *next; uint16_t from; uint8_t kind; struct echi_slot slot; };
-struct message { struct message *next; uint32_t number; uint16_t from, to; uint8_t kind; struct echi_slot slot; size_t len; uint8_t bytes[]; };
+struct message {
+    struct message *next;
+    uint32_t number;
+    uint16_t from, to;
+    uint8_t kind;
+    struct echi_slot slot;
+    size_t len;
+    uint8_t bytes[];
+};
 struct work { uint16_t node; int layer; struct echi_task task; };
 struct node {
     struct echi_setup setup;
@@ -75,7 +83,8 @@ static void perform(int node, const struct echi_action *a) {
         if (!echi_kind_has_payload(a->kind)) break;
         /* The payload has left at once, but its role hears of that behind what it does now: as a task of no kind. */
         assert_true(s.works < 8 * ECHI_WORLD_MAX);
-        s.work[s.works++] = (struct work){.node = (uint16_t)node, .task = {.kind = ECHI_TASKS, .role = a->msg.from_role, .weights = a->slot}};
+        s.work[s.works++] = (struct work){.node = (uint16_t)node,
+                                          .task = {.kind = ECHI_TASKS, .role = a->msg.from_role, .weights = a->slot}};
         break;
     }
     case ECHI_ACTION_POST: {
@@ -219,7 +228,8 @@ static void work_on(int at) {
     const struct echi_task *t = &now.task;
     if (t->role == ECHI_ROLE_WORKER && t->kind != ECHI_TASKS && echi_random_below(&s.random, 1u << slower(now.node))) return;
     const struct echi_result result = {.loss = {1}};
-    const bool layered = t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_BACKWARD, rows = t->kind == ECHI_TASK_HEAD && t->weights_out.kind;
+    const bool layered = t->kind == ECHI_TASK_STEP || t->kind == ECHI_TASK_BACKWARD;
+    const bool rows = t->kind == ECHI_TASK_HEAD && t->weights_out.kind;
     struct echi_event e = {.type = ECHI_EVENT_COMPUTED, .task = t, .result = &result};
     if (t->kind == ECHI_TASKS) e = (struct echi_event){.type = ECHI_EVENT_SENT, .slot = t->weights};
     if (t->kind != ECHI_TASKS && (layered || rows) && now.layer > 0) {
@@ -228,7 +238,8 @@ static void work_on(int at) {
         s.work[at].layer = layered ? now.layer - 1 : 0;
     } else {
         s.work[at] = s.work[--s.works];
-        if (t->kind == ECHI_TASK_APPLY && t->lease.n == t->samples && s.node[now.node].owner->policy->push_arrived(&t->lease) == ECHI_TAKE_APPLY)
+        if (t->kind == ECHI_TASK_APPLY && t->lease.n == t->samples &&
+            s.node[now.node].owner->policy->push_arrived(&t->lease) == ECHI_TAKE_APPLY)
             count_in(&t->lease);
         if (t->kind == ECHI_TASK_ADD) count_in(&t->lease);
     }
@@ -254,7 +265,8 @@ static void run(enum echi_sync sync, int world, int separate, uint32_t n, int st
     s.world = world;
     echi_random_init(&s.random, (uint64_t)world, ECHI_STREAM_TEST, (uint32_t)sync);
     const struct echi_wishes wishes = {.sync = sync, .world = world, .separate = separate, .has_cut = separate, .samples_per_step = n,
-                                       .shares = ECHI_SHARES_SPEED, .batch = n * (uint32_t)world, .staleness = 3, .lr = 0.1, .inner_steps = 3, .outer_lr = 0.7};
+                                       .shares = ECHI_SHARES_SPEED, .batch = n * (uint32_t)world, .staleness = 3, .lr = 0.1,
+                                       .inner_steps = 3, .outer_lr = 0.7};
     const struct echi_goal goal = {.train_samples = TRAIN, .samples = (uint64_t)world * n * (uint64_t)steps};
     struct echi_event start = {.type = ECHI_EVENT_START};
     assert_true(goal.samples <= TRAIN);
@@ -312,7 +324,8 @@ static void run(enum echi_sync sync, int world, int separate, uint32_t n, int st
         free(s.node[r].owner);
         free(s.node[r].head);
     }
-    print_message("  %d nodes, sync %d: %llu events, %d lost, %llu with weights held back, at most %d actions of one event, messages of at most %zu bytes\n", world, (int)sync,
+    print_message("  %d nodes, sync %d: %llu events, %d lost, %llu with weights held back, at most %d actions of one event, "
+                  "messages of at most %zu bytes\n", world, (int)sync,
                   (unsigned long long)s.events, s.lost, (unsigned long long)s.held_back, s.most_actions, s.most_bytes);
 }
 
@@ -350,6 +363,7 @@ static void local(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(local)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp),
+                                       cmocka_unit_test(local)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

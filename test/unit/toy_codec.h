@@ -9,7 +9,9 @@ static bool is_coded(const struct sim *s) { return s->plan.codec != ECHI_CODEC_D
 static bool coded_kind(const struct sim *s, int kind) {
     return is_coded(s) && (kind == ECHI_KIND_PUSH || kind == ECHI_KIND_WEIGHTS || kind == ECHI_KIND_STATE);
 }
-static bool goes(uint32_t ratio, uint32_t turn, int word) { return ratio == ECHI_RATIO_ONE || is_tally(word) || mix(turn, (uint32_t)word) % 3 == 0; }
+static bool goes(uint32_t ratio, uint32_t turn, int word) {
+    return ratio == ECHI_RATIO_ONE || is_tally(word) || mix(turn, (uint32_t)word) % 3 == 0;
+}
 
 /* Writes the words of x that `go`, of layers [first, end), into a coded slot. */
 static void write_coded(uint32_t *to, const uint32_t *x, int first, int end, uint32_t ratio, uint32_t turn) {
