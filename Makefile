@@ -115,8 +115,8 @@ ISA_SRC := $(filter ops/cpu/isa_%.c,$(SRC))
 ISAS    := base fixed $(if $(findstring x86_64,$(MACHINE)),avx2 avx512)
 ISA_FLAGS_base   := -DECHI_ISA=base
 ISA_FLAGS_fixed  := -DECHI_ISA=fixed -DECHI_FIXED
-# prfchw: a line that is fetched to be written is taken from the other threads at once, not first for reading; a processor of that age that lacks
-# the instruction does nothing instead.
+# prfchw: a line that is fetched to be written is taken from the other threads at once, not first for reading; a processor of that age
+# that lacks the instruction does nothing instead.
 ISA_FLAGS_avx2   := -DECHI_ISA=avx2 -mavx2 -mfma -mprfchw
 ISA_FLAGS_avx512 := -DECHI_ISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprfchw -mprefer-vector-width=512
 OBJ  := $(patsubst %.c,$(B)/%.o,$(filter-out $(ISA_SRC),$(SRC))) \
@@ -150,7 +150,8 @@ TOOL := $(B)/echelon
 TOOL_SRC := $(if $(DOUBLE)$(PROFILE),,$(sort $(wildcard tools/*.c)))
 # Tests and benches of kernels that this build leaves out; and those that name every kind of device, where it leaves one out.
 NO_GPU := $(if $(filter ops/gpu/%,$(SRC)),,test/ops/test_gpu_texts.c test/bench/bench_gpu_texts.c test/bench/card_gpu_texts.c) \
-          $(if $(filter-out null,$(WITHOUT)),test/unit/test_hal.c $(addprefix test/ops/,test_device.c test_cuda.c test_parity.c) test/bench/bench_opencl.c)
+          $(if $(filter-out null,$(WITHOUT)),test/unit/test_hal.c $(addprefix test/ops/,test_device.c test_cuda.c test_parity.c) \
+                                             test/bench/bench_opencl.c)
 TESTS := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU),$(sort $(if $(DOUBLE),test/cluster/test_exact.c,$(wildcard test/*/test_*.c)))))
 # The test of exactness once more, against the archive in double; its threads are those of the other.
 DOUBLE_TEST := $(if $(DOUBLE)$(findstring thread,$(SAN)),,$(B)/double/test/cluster/test_exact)
@@ -221,8 +222,8 @@ $(IMAGES)/%.fatbin: %.cl $(CUDA_NEEDS)
 $(IMAGES)/%.fatbin: %.cu $(CUDA_NEEDS) $(wildcard ops/gpu/*.cuh)
 	@mkdir -p $(basename $@).kept
 	@echo '  CUDA  $<: $(if $(NVCC),machine code by $(NVCC),no machine code: there is no nvcc here)'
-	$(Q)$(if $(NVCC),$(NVCC) -fatbin $(CARD_CODE_$(basename $(notdir $<))) -Xfatbin=-compress-all -Xptxas=-v -keep -keep-dir $(basename $@).kept \
-	    -o $@ $< >$(basename $@).said 2>&1 || { cat $(basename $@).said; exit 1; },: > $@)
+	$(Q)$(if $(NVCC),$(NVCC) -fatbin $(CARD_CODE_$(basename $(notdir $<))) -Xfatbin=-compress-all -Xptxas=-v \
+	    -keep -keep-dir $(basename $@).kept -o $@ $< >$(basename $@).said 2>&1 || { cat $(basename $@).said; exit 1; },: > $@)
 $(IMAGES)/%.ptx: %.cl $(CUDA_NEEDS)
 	@mkdir -p $(@D)
 	@echo '  CUDA  $<: $(if $(CLANG),PTX by $(CLANG),no PTX: there is no clang here that makes it)'
@@ -296,13 +297,14 @@ CXXFLAGS_FAKE := -std=c++14 -O2 -g -fPIC -shared -fvisibility=hidden -Wall -Wext
                  $(if $(WERROR),-Werror) -Iops/gpu -I$(B)/test/fake
 $(B)/test/fake/names.inc: test/fake/host_cuda.h $(GPU_TEXT)
 	@mkdir -p $(@D)
-	$(Q)$(CXX_HERE) -E -x c++ -Iops/gpu -include test/fake/host_cuda.h ops/gpu/kernels.cl | sed -n 's/.*extern "C" *void \([a-z_0-9]*\)(.*/X(\1)/p' > $@
+	$(Q)$(CXX_HERE) -E -x c++ -Iops/gpu -include test/fake/host_cuda.h ops/gpu/kernels.cl | \
+	    sed -n 's/.*extern "C" *void \([a-z_0-9]*\)(.*/X(\1)/p' > $@
 # The texts that only cards have run in it as in test_gpu_texts.
 $(B)/test/fake/%.o: test/ops/%.c test/ops/simt.h test/ops/simt_run.h test/ops/texts.h $(wildcard ops/gpu/*.cu ops/gpu/*.cuh ops/gpu/*.h)
 	@mkdir -p $(@D)
 	$(Q)$(CROSS_COMPILE)gcc -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -fvisibility=hidden -Iops -Iops/gpu -c -o $@ $<
-$(B)/test/fake/libcuda.so.1: test/fake/cuda.cpp test/fake/kernels.cpp test/fake/fake_cuda.h hal/cuda/echi_cuda_api.h $(B)/test/fake/names.inc \
-                             $(B)/test/fake/simt.o $(B)/test/fake/texts.o
+$(B)/test/fake/libcuda.so.1: test/fake/cuda.cpp test/fake/kernels.cpp test/fake/fake_cuda.h hal/cuda/echi_cuda_api.h \
+                             $(B)/test/fake/names.inc $(B)/test/fake/simt.o $(B)/test/fake/texts.o
 	@$(if $(Q),echo '  FAKE  $@')
 	$(Q)$(CXX_HERE) $(CXXFLAGS_FAKE) -Wl,-soname,$(@F) -o $@ $(filter %.cpp %.o,$^)
 $(B)/test/fake/libnvrtc.so.13: test/fake/nvrtc.cpp hal/cuda/echi_cuda_api.h
@@ -319,7 +321,8 @@ $(TESTS:=.o): | $(B)/test-needs
 
 # A complete installation, for the tests that see Echelon as a user does.
 STAGE := $(abspath $(B)/stage)
-SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" IMAGES="$(IMAGES)" OBJ="$(OBJ)" LIB="$(LIB)" ECHELON="$(abspath $(TOOL))" STAGE="$(STAGE)"
+SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" IMAGES="$(IMAGES)" OBJ="$(OBJ)" LIB="$(LIB)" \
+             ECHELON="$(abspath $(TOOL))" STAGE="$(STAGE)"
 tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(BENCHES) $(GRADIENTS) $(ON_CARD)
 test: all $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(B)/test-needs
 	@$(call install_into,,$(STAGE))

@@ -10,7 +10,8 @@
  * ECHI_KNOWN_ROUNDINGS of theirs more. `impl`: whose kernels are tried (problems whose layers it refuses are left out);
  * NULL: those that a run takes unless told otherwise. *out_tried (may be NULL): problems whose answers were right, also on failure.
  * Takes milliseconds on a CPU. One thread at a time on a device.
- * ECH_E_UNSUPPORTED: the device computes wrongly; err->layer is the op, and the sentence says what of it. Else what the device fails with. */
+ * ECH_E_UNSUPPORTED: the device computes wrongly; err->layer is the op, and the sentence says what of it. Else what the device fails
+ * with. */
 #define ECHI_KNOWN_TOLERANCE 2e-4   /* F(4x4, 3x3) has 5e-5, everything else 1e-5 */
 #define ECHI_KNOWN_ROUNDINGS 4      /* of two factors each: bf16 and TF32 have 1.1 */
 ech_status echi_known_answers(struct echi_device *device, const struct echi_stack_impl *impl, int *out_tried, struct ech_error *err);

@@ -88,16 +88,17 @@ static inline int echi_output_readers(const struct echi_layer *layers, int count
  * does not depend on those beside it in the batch; the gradient of a parameter is a sum over the batch, in an order of its own. */
 enum echi_kernels {
     ECHI_KERNELS_FAST, ECHI_KERNELS_CLOSE, ECHI_KERNELS_PLAIN, ECHI_KERNELS_FIXED, ECHI_KERNELS_REFERENCE,
-    /* The first three with the products of fully connected layers in bf16, and of convolutions where that is faster than the others are: what is
-     * multiplied is rounded to the nearest bf16, by 2^-8 of itself at most; sums, parameters and all else are floats. ECH_E_UNSUPPORTED where the processor cannot. */
+    /* The first three with the products of fully connected layers in bf16, and of convolutions where that is faster than the others are:
+     * what is multiplied is rounded to the nearest bf16, by 2^-8 of itself at most; sums, parameters and all else are floats.
+     * ECH_E_UNSUPPORTED where the processor cannot. */
     ECHI_KERNELS_BF16_FAST, ECHI_KERNELS_BF16_CLOSE, ECHI_KERNELS_BF16_PLAIN,
-    /* And with those products in TF32 on devices that have tensor cores for it: rounded by 2^-11 at most. On others they are as they are. */
+    /* And with those products in TF32 on devices that have tensor cores for it: rounded by 2^-11 at most. On others they are floats. */
     ECHI_KERNELS_TF32_FAST, ECHI_KERNELS_TF32_CLOSE, ECHI_KERNELS_TF32_PLAIN
 };
 
 /* Opens a device for stacks with these kernels, as echi_device_open does. One that is not the host computes each op once first, beside the
- * reference: where that differs, or its compiler refuses the kernels, or it has none of them, ECH_E_UNSUPPORTED says so. Compiled kernels are
- * kept in the folder `keep`, NULL: nowhere. "auto" is the first GPU that passes, in the order of the backends; without any, "cpu". */
+ * reference: where that differs, or its compiler refuses the kernels, or it has none of them, ECH_E_UNSUPPORTED says so. Compiled kernels
+ * are kept in the folder `keep`, NULL: nowhere. "auto" is the first GPU that passes, in the order of the backends; without any, "cpu". */
 ech_status echi_ops_open(const char *spec, int threads, enum echi_cpu_level level, enum echi_kernels kernels, const char *keep,
                          struct echi_device **out, struct ech_error *err);
 

@@ -342,7 +342,8 @@ static ech_status try_flat(struct flat *f, int which, struct ech_error *err) {
         if (!what[a]) continue;
         get(f->buffer[a], f->got, count);
         ECHI_TRY(compare(f->device, ECHI_KNOWN_TOLERANCE, flats[which].name, what[a], f->got, f->x[a], COUNT, err));
-        if (count > COUNT) ECHI_TRY(compare(f->device, ECHI_KNOWN_TOLERANCE, flats[which].name, "the second moment", f->got + COUNT, f->x[S], COUNT, err));
+        if (count > COUNT)
+            ECHI_TRY(compare(f->device, ECHI_KNOWN_TOLERANCE, flats[which].name, "the second moment", f->got + COUNT, f->x[S], COUNT, err));
     }
     return ECH_OK;
 }

@@ -2,8 +2,9 @@
  * The team: a gate that opens for one piece of work at a time.
  *
  * Handing work in takes no lock while the workers are awake: the caller writes down the work, opens the gate, and starts on it. Each worker
- * that is there in time goes in and takes parts until none is left. So nobody waits for one that is asleep or has lost its processor before
- * it went in: its parts are done by the others. When no part is left the caller closes the gate and waits for those who are still inside. */
+ * that is there in time goes in and takes parts until none is left. So nobody waits for one that is asleep or has lost its processor
+ * before it went in: its parts are done by the others. When no part is left the caller closes the gate and waits for those who are still
+ * inside. */
 #include "echi_error.h"
 #include "echi_os.h"
 #include "echi_team.h"
@@ -32,8 +33,8 @@ enum { LOOKS = 1000, OFFERS_NS = 500000 };
 enum { LINE = 64 };
 _Static_assert(ECHI_TEAM_MOST - 1 <= INSIDE, "the gate counts them");
 
-/* Parts [next, end): those of one place, which others help with once they are through with their own. So a place has about the same parts in
- * every call, and finds in its caches what it wrote in the last one. */
+/* Parts [next, end): those of one place, which others help with once they are through with their own. So a place has about the same parts
+ * in every call, and finds in its caches what it wrote in the last one. */
 struct share { _Alignas(LINE) atomic_int next; int end; };
 
 struct worker { struct echi_team *team; int place; struct echi_thread thread; };
@@ -81,7 +82,8 @@ static void take_parts(struct echi_team *p, int place) {
     for (int i = 0; i < p->threads; i++) {
         struct share *share = &p->shares[(place + i) % p->threads];
         if (atomic_load_explicit(&share->next, memory_order_relaxed) >= share->end) continue;
-        for (int part; (part = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed)) < share->end;) p->run(p->args, part, place);
+        for (int part; (part = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed)) < share->end;)
+            p->run(p->args, part, place);
     }
 }
 

@@ -316,9 +316,11 @@ static ech_status precision_fits(const struct ech_config *config, struct ech_err
     if (!bf16 && strcmp(config->precision, "tf32") != 0)
         return refuse(err, "option precision is '%s': give fp32, tf32 or bf16", config->precision);
     if (config->deterministic)
-        return refuse(err, "option precision is %s, but deterministic computes the same on every processor: leave one of them out", config->precision);
+        return refuse(err, "option precision is %s, but deterministic computes the same on every processor: leave one of them out",
+                      config->precision);
     if (!bf16 || !on_processor(config) || *echi_cpu_bf16_lacks() == '\0') return ECH_OK;   /* others are asked when they are opened */
-    return echi_fail(err, ECH_E_UNSUPPORTED, "config", "option precision is bf16, but this processor lacks %s: leave it out on all nodes, or leave this node out",
+    return echi_fail(err, ECH_E_UNSUPPORTED, "config",
+                     "option precision is bf16, but this processor lacks %s: leave it out on all nodes, or leave this node out",
                      echi_cpu_bf16_lacks());
 }
 

@@ -269,9 +269,9 @@ static void params_grad(struct echi_cpu_stack *s, const void *args, int begin, i
     if (l->bias) s->k->reduce(biases, count, a->grads + l->bias_at + from);
 }
 
-/* Sums for the gradients of weights and biases, of one tile of output channels and one half of the groups; of all groups the gradients, too.
- * Goes through dy in parts that are used while they are in the cache; `keep` leaves all of them in u->dy, otherwise the parts of a group share
- * its first rows. Item: a tile of a half. */
+/* Sums for the gradients of weights and biases, of one tile of output channels and one half of the groups; of all groups the gradients,
+ * too. Goes through dy in parts that are used while they are in the cache; `keep` leaves all of them in u->dy, otherwise the parts of a
+ * group share its first rows. Item: a tile of a half. */
 static void sum_tiles(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
     const struct conv *a = args;
     const struct echi_cpu_unit *u = &s->units[a->unit];

@@ -17,14 +17,15 @@ struct kind {
     void (*begin)(void), (*end)(void);   /* around all panels of a product; or NULL */
 };
 
-/* Floats: two vectors of each step of b are most of a first-level cache of 48 or 64 KiB; with less, sums go out to memory and come back more
- * often. bf16: they leave the tiles seldom. */
+/* Floats: two vectors of each step of b are most of a first-level cache of 48 or 64 KiB; with less, sums go out to memory and come back
+ * more often. bf16: they leave the tiles seldom. */
 enum { DEPTH = 384, ROWS = 240, DEPTH_BF16 = 1024, ROWS_BF16 = ECHI_CPU_BF16_ROWS };
 /* Bytes of columns that go by for each panel of rows, in the first-level cache; of all columns of a block of b, in the second-level cache
  * or beyond it; of a block of a, at most. */
 enum { NEAR_BYTES = 48 << 10, COLUMNS_BYTES = 700 << 10, FAR_COLUMNS_BYTES = 3 << 20, SPARE_BYTES = 128 << 10 };
 enum { ROWS_BYTES = ROWS_BF16 * DEPTH_BF16 * 2 };
-/* With as few vectors of columns each weight is used too seldom to be packed first, if a tile's rows are read as streams, or from a cache. */
+/* With as few vectors of columns each weight is used too seldom to be packed first, if a tile's rows are read as streams, or from a
+ * cache. */
 enum { FEW_VECTORS = 8, CACHED_BYTES = 256 << 10 };
 /* Where rows of a lie side by side fewer columns are few. Steps of the depth at a time, each a stream of its own; bytes of sums that stay
  * in the second-level cache meanwhile; rows that go by together. */
@@ -153,7 +154,8 @@ void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
                             .start = m->start && i == 0 ? m->start + first + row : NULL,
                             .out = m->out + (first + row) * m->out_row + (column + c) / k->width * m->out_vector, .out_row = m->out_row,
                             .out_vector = m->out_vector, .rows = min_int(kind.call_rows, n - row),
-                            .columns = min_int(order.near, b.lines - c), .depth = depth, .add = i > 0, .relu = m->relu && i == blocks - 1, .next = next});
+                            .columns = min_int(order.near, b.lines - c), .depth = depth, .add = i > 0,
+                            .relu = m->relu && i == blocks - 1, .next = next});
             }
         }
     if (kind.end) kind.end();

@@ -277,8 +277,8 @@ static ech_status create_bf16(struct echi_device *device, const struct echi_laye
     const struct echi_device_info *info = echi_device_describe(device);
     if (info->capability < 80)
         return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create",
-                         "--precision bf16 is for NVIDIA's cards of compute capability 8.0 or later, by cuda, and for processors, and this node "
-                         "has %s (%s): give --device cpu, or leave it out", info->name, info->backend);
+                         "--precision bf16 is for NVIDIA's cards of compute capability 8.0 or later, by cuda, and for processors, and this "
+                         "node has %s (%s): give --device cpu, or leave it out", info->name, info->backend);
     return echi_gpu_create(device, ECHI_PRODUCT_BF16, layers, count, max_n, out_state, units, out_units, out_bytes, err);
 }
 const struct echi_stack_impl echi_stack_gpu = STACK("gpu", 0, create_float);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * NVIDIA's instructions that CUDA C has no word for, each as a function: all inline assembly of this folder. On a host test/ops/simt.c
- * does what the document says that they do ("PTX ISA" of the CUDA toolkit; sections are named, whose numbers move from version to version), so that the kernels'
- * texts run there as they are. An address in shared memory is a number of 32 bits. */
+ * does what the document says that they do ("PTX ISA" of the CUDA toolkit; sections are named, whose numbers move from version to
+ * version), so that the kernels' texts run there as they are. An address in shared memory is a number of 32 bits. */
 #ifdef __CUDACC__
 #include "prelude.cl"
 #define PTX static __device__ __forceinline__

@@ -29,7 +29,8 @@ look() {
     ! grep -i 'performance loss' "$said" || wrong "$text: products wait for each other"
     ! grep -E '[1-9][0-9]* bytes (stack frame|spill)' "$said" || wrong "$text: registers are spilled"
     awk -v arch="$2" '/Compiling entry/ { split($0, part, "\047"); name = part[2]; here = part[4] == arch }
-         / Used / && here { bytes = 0; for (i = 1; i <= NF; i++) { if ($i == "registers,") r = $(i - 1); if ($i == "smem,") bytes = $(i - 2) }
+         / Used / && here { bytes = 0
+                    for (i = 1; i <= NF; i++) { if ($i == "registers,") r = $(i - 1); if ($i == "smem,") bytes = $(i - 2) }
                     print name, r, bytes }' "$said" | sort >"$work/$text.kernels"
     [ -s "$work/$text.kernels" ] || wrong "$text: ptxas names no kernel for $2"
 }
@@ -70,7 +71,9 @@ tell products_sm80 101376 167936
 tell products_sm90 232448 233472
 
 kernels() { cut -d' ' -f1 "$work/$1.kernels" | grep -v '^pack_'; }
-for kernel in $(kernels products_f32); do has ptx_of "$images/products_f32.kept/products_f32.ptx" "$kernel" fma.rn.f32 ld.shared.v4.f32 cp.async.cg; done
+for kernel in $(kernels products_f32); do
+    has ptx_of "$images/products_f32.kept/products_f32.ptx" "$kernel" fma.rn.f32 ld.shared.v4.f32 cp.async.cg
+done
 for kernel in $(kernels products_sm80); do
     case $kernel in *_tf32_*) mma=m16n8k8.row.col.f32.tf32 ;; *) mma=m16n8k16.row.col.f32.bf16 ;; esac
     has ptx_of "$images/products_sm80.kept/products_sm80.ptx" "$kernel" $mma ldmatrix.sync.aligned.m8n8.x4 cp.async.cg.shared.global

@@ -3,6 +3,7 @@
 # The codec top-k, live: every policy and ratio does what was asked, digits are learnt with a part of the bytes, a recorded run comes
 # out again bit for bit, what does not go together is refused, and what a loss takes with it is reported.
 . "$(dirname "$0")/cluster.bash"
+light
 ! under thread || skip "what top-k changes is arithmetic; the threads are those of test_policies.sh, which runs here"
 idx_set "$work/data" 1000 50
 less() { awk "BEGIN { exit !($1 < $2) }"; }

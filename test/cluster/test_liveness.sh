@@ -3,6 +3,7 @@
 # Who is only late is not lost, and a judge that was away itself accuses nobody. SIGUSR1: who waits for whom, also in a run
 # that hangs. A second SIGTERM ends at once.
 . "$(dirname "$0")/cluster.bash"
+light
 
 idx_set "$work/data" 2000 100
 endless=(--data "$work/data" --epochs 100000 --eval-every 0)

@@ -4,6 +4,7 @@
 # on and every sample is accounted for. Without the head or the coordinator they name the rank that is gone and leave in order,
 # with the documented status, in time; nothing is left behind, and what was trained until a signal is kept.
 . "$(dirname "$0")/cluster.bash"
+light
 
 plan_of_roles "$work/plan"
 role=(coordinator head owner worker)

@@ -3,6 +3,7 @@
 # Worlds of 1 to 5 nodes under every policy, with sizes that do not divide: each run does exactly what was asked; what
 # must be equal is equal.
 . "$(dirname "$0")/cluster.bash"
+light
 idx_set "$work/data" 1000 50
 json() { command -v python3 >/dev/null || return 0; python3 -m json.tool "$work/report" >/dev/null; }
 

@@ -25,7 +25,8 @@ done
 expect 0 "kernels: trunk, conv1: conv.* $most" --data "$work/data" --steps 5 --eval-every 0 --save "$work/auto.weights" --progress off \
     --verbose
 check "auto is $most" cmp -s "$work/auto.weights" "$work/$most.weights"
-[ $most = base ] || check "$most rounds as base does: is it taken?" bash -c '! cmp -s "$1" "$2"' _ "$work/base.weights" "$work/$most.weights"
+[ $most = base ] ||
+    check "$most rounds as base does: is it taken?" bash -c '! cmp -s "$1" "$2"' _ "$work/base.weights" "$work/$most.weights"
 
 refuse 2 "precision is 'fp16': give fp32, tf32 or bf16" --data "$work/data" --precision fp16
 refuse 2 'deterministic computes the same' --data "$work/data" --precision bf16 --deterministic

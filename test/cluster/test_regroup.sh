@@ -4,6 +4,7 @@
 # Where there is no slow group it has one of its own meanwhile. That run is recorded: its moves, and what came of them, are replayed to
 # the same bits.
 . "$(dirname "$0")/cluster.bash"
+light
 idx_set "$work/data" 1000 50
 
 # Two nodes, and two of a quarter of their speed; all of them sleep so long that what a step waits for the processor, where a machine has

@@ -3,6 +3,7 @@
 # Live runs under every policy, recorded and replayed: the roles byte for byte, the trained weights bit for bit. And what a
 # recording that does not fit says.
 . "$(dirname "$0")/cluster.bash"
+light
 idx_set "$work/data" 1000 50
 
 replays() { ends_with "$1" "$2" replay "${@:3}"; }
@@ -50,7 +51,7 @@ recorded --local 3 --plan "$work/plan2" --epochs 2 --slow 1=2
 replays 0 'bit for bit' "$work/run" --save "$work/again"
 check "other weights with two strands" cmp -s "$work/live" "$work/again"
 replays 0 'of strand 1' "$work/run" --show
-replays 0 '^rank 1 of 3: lenet5 on ' "$work/run" --show --rank 1
+replays 0 "^rank 1 of 3: ${model##*/} on " "$work/run" --show --rank 1
 check "--rank shows one" [ "$(grep -c '^rank . of 3' "$work/out")" = 1 ]
 check "--show has an end" grep -q '^the end: status 0' "$work/out"
 
@@ -61,7 +62,7 @@ replays 0 'bit for bit' "$work/run" --save "$work/again"
 check "other weights after --init" cmp -s "$work/live" "$work/again"
 mv "$work/first" "$work/moved"
 no_replay 1. 'first' "$work/run"
-replays 0 'bit for bit' "$work/run" --init "$work/moved" --data "$work/data" --model lenet5
+replays 0 'bit for bit' "$work/run" --init "$work/moved" --data "$work/data" --model "$model"
 no_replay 1. 'initial weights .*--init' "$work/run" --init "$work/live"
 idx_set "$work/other" 999 50
 no_replay 1. 'the data differs: recorded .*here .*--data' "$work/run" --init "$work/moved" --data "$work/other"

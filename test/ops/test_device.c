@@ -283,7 +283,8 @@ static void test_texts_of_cards(void **state) {
     NEEDS_DEVICE;
     if (base != &echi_backend_cuda || fake == NULL) skip();
     static const struct { int capability; const struct echi_stack_impl *impl; const char *kernel; } cases[] = {
-        {80, &echi_stack_gpu, "fc cuda fp32 tiles"}, {80, &echi_stack_gpu_tf32, "fc cuda mma tf32"}, {89, &echi_stack_gpu_bf16, "fc cuda mma bf16"},
+        {80, &echi_stack_gpu, "fc cuda fp32 tiles"}, {80, &echi_stack_gpu_tf32, "fc cuda mma tf32"},
+        {89, &echi_stack_gpu_bf16, "fc cuda mma bf16"},
         {90, &echi_stack_gpu_tf32, "fc cuda wgmma tf32"}, {90, &echi_stack_gpu_bf16, "fc cuda wgmma bf16"},
         {75, &echi_stack_gpu_tf32, "fc cuda"}, {75, &echi_stack_gpu, "fc cuda"}};
     const struct fake_cuda as_it_was = *fake;
@@ -294,7 +295,8 @@ static void test_texts_of_cards(void **state) {
         struct problem p;
         fake->capability = cases[i].capability;
         fake->shared = 227;
-        if (answers_of(cases[i].impl, &err) != ECH_OK) fail_msg("%s on %d: %s; %s", cases[i].impl->name, fake->capability, err.text, fake->complaint);
+        if (answers_of(cases[i].impl, &err) != ECH_OK)
+            fail_msg("%s on %d: %s; %s", cases[i].impl->name, fake->capability, err.text, fake->complaint);
         assert_true((launches_with_memory > 0) == (cases[i].capability >= 80));
         problem_begin(&p, 200, 1, 1);
         problem_fc(&p, 300, true);
@@ -361,7 +363,8 @@ static void test_what_is_refused(void **state) {
     assert_non_null(strstr(echi_stack_kernel(stack, 0), base->name));
     echi_stack_destroy(stack);
     echi_device_close(device);
-    assert_int_equal(echi_ops_open("auto", 1, echi_cpu_level(), ECHI_KERNELS_FAST, NULL, &device, &err), ECH_OK);   /* a GPU, or the processor by its own kernels */
+    /* a GPU, or the processor by its own kernels */
+    assert_int_equal(echi_ops_open("auto", 1, echi_cpu_level(), ECHI_KERNELS_FAST, NULL, &device, &err), ECH_OK);
     assert_true(echi_device_describe(device)->gpu || strcmp(echi_device_describe(device)->backend, "cpu") == 0);
     echi_device_close(device);
     char beyond[32];

@@ -347,9 +347,10 @@ static void launches_fit(void **state) {
         assert_int_equal(plan.groups[2], plan.parts);
         assert_true(plan.slice * (plan.parts - 1) < stages && plan.slice * plan.parts >= stages);
     }
+    /* 3 channels, padded to 4 words */
     struct echi_product large = {.op = ECHI_PRODUCT_CONV_FORWARD, .precision = ECHI_PRODUCT_TF32,
                                  .window = {.n = 4096, .in_c = 3, .in_h = 512, .in_w = 512, .out_c = 3, .out_h = 512, .out_w = 512,
-                                            .kernel_h = 1, .kernel_w = 1, .stride_h = 1, .stride_w = 1}};   /* 3 channels, padded to 4 words */
+                                            .kernel_h = 1, .kernel_w = 1, .stride_h = 1, .stride_w = 1}};
     const struct echi_product_plan plan = chosen(large, cards[3]);
     assert_int_equal(plan.text, ECHI_PRODUCT_PORTABLE);
     assert_non_null(strstr(plan.why, "more than kernels can count"));

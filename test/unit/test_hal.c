@@ -203,7 +203,8 @@ static bool check_kernels(struct echi_device *device, const char *folder) {
     assert_int_equal(echi_queue_write(queue, from, 0, numbers, sizeof numbers, &err), ECH_OK);
     const int add = 7;
     const float times = 2;
-    struct echi_argument args[] = {{.buffer = from}, {.buffer = to}, {.value = &add, .bytes = sizeof add}, {.value = &times, .bytes = sizeof times}};
+    struct echi_argument args[] = {{.buffer = from}, {.buffer = to}, {.value = &add, .bytes = sizeof add},
+                                   {.value = &times, .bytes = sizeof times}};
     struct echi_launch how = {{3, 2, 1}, 32, 0};
     assert_int_equal(echi_queue_launch(queue, kernel, args, 4, &how, &err), ECH_OK);
     assert_int_equal(echi_queue_read(queue, to, 0, back, sizeof back, &err), ECH_OK);
