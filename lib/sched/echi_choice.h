@@ -10,6 +10,7 @@
 
 struct echi_candidate {
     uint8_t sync, groups, separated;
+    bool head_apart;                      /* with most of the parameters: echi_price_apart */
     double rate, staleness;               /* predicted: samples a second, mean in rounds */
     double price, score;                  /* score: rate / price */
     uint32_t samples_per_step; double under_way;   /* as in the wishes: how long steps are; 0: the planner's usual ones */

@@ -34,6 +34,9 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
 
 /* ---- price.c ---- */
 
-/* By how many times more samples are needed for the same accuracy when pushes are so many rounds behind (> 0; 1: as under BSP). */
-double echi_price(bool separated, double behind);
+/* Whether a head apart spares the model most of its staleness: it holds at least half of the parameters (or nothing is known of them). */
+bool echi_price_apart(const struct echi_load *load, bool separated);
+/* By how many times more samples are needed for the same accuracy when pushes are so many rounds behind (> 0; 1: as under BSP).
+ * head_apart: echi_price_apart. */
+double echi_price(bool head_apart, double behind);
 #endif

@@ -439,6 +439,11 @@ static void staleness_has_a_price(void **state) {
     /* The measured rows. */
     near(echi_price(true, 1.3), 1.55 / 1.80, 0.02);
     near(echi_price(true, 2.3), 1.65 / 1.45, 0.02);
+    /* The first table is for models that have most of their parameters in a head apart: LeNet-5, not ResNet-18. */
+    assert_true(echi_price_apart(&(struct echi_load){.trunk = 4 * 2572, .head = 4 * 59134}, true));
+    assert_false(echi_price_apart(&(struct echi_load){.trunk = 4 * 2572, .head = 4 * 59134}, false));
+    assert_false(echi_price_apart(&(struct echi_load){.trunk = 4 * 11167680u, .head = 4 * 5130}, true));
+    assert_true(echi_price_apart(&(struct echi_load){0}, true));
 }
 
 int main(void) {
