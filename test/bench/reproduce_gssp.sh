@@ -104,6 +104,7 @@ ROWS
     [ -z "$cifar" ] || for net in resnet18 vgg19; do cat <<ROWS
 $net|BSP, equal shares|nets|10|--sync bsp --shares equal --separate off --batch 256 --lr $(net_rate $net 256)
 $net|as planned|nets|10|--sync auto --batch 256 --lr $(net_rate $net 256)
+$net|as planned, half as long again|nets|15|--sync auto --batch 256 --lr $(net_rate $net 256)
 $net|GSSP, head apart|nets|10|--sync gssp --separate 1 --groups 5 --batch 64 --lr $(net_rate $net 64)
 $net|GSSP, head apart, twice as long|nets|20|--sync gssp --separate 1 --groups 5 --batch 64 --lr $(net_rate $net 64)
 ROWS
@@ -338,7 +339,7 @@ claims() {
         claim "links: GDTopK $policy: points under BSP equal at the end" "$(points links "GDTopK, $policy" "$equal")" '<=' 0.5
     done
     for net in resnet18 vgg19; do
-        for policy in 'as planned' 'GSSP, head apart, twice as long'; do
+        for policy in 'as planned' 'as planned, half as long again' 'GSSP, head apart, twice as long'; do
             has $net "$policy" || continue
             claim "$net: $policy: time to where BSP equal ends, over its own" \
                 "$(ratio "$(at $net "$policy")" "$(at $net "$equal")")" '<=' 0.45

@@ -71,7 +71,8 @@ static struct echi_candidate one(struct echi_wishes w, enum echi_sync sync, int 
     echi_predict(out, times, &w.load, 0, &p);
     const bool head_apart = out->separated && w.load.head >= w.load.trunk;
     const double price = echi_price(head_apart, p.behind);
-    return (struct echi_candidate){out->sync, out->n_groups, out->separated, head_apart, p.rate, p.staleness, price, p.rate / price, 0, 0, p.oldest};
+    return (struct echi_candidate){out->sync, out->n_groups, out->separated, head_apart, p.rate, p.staleness, price, p.rate / price,
+                                   0, 0, p.oldest};
 }
 
 /* Nothing to win by not waiting. */
