@@ -150,7 +150,7 @@ TOOL := $(B)/echelon
 TOOL_SRC := $(if $(DOUBLE)$(PROFILE),,$(sort $(wildcard tools/*.c)))
 # Tests and benches of kernels that this build leaves out; and those that name every kind of device, where it leaves one out.
 NO_GPU := $(if $(filter ops/gpu/%,$(SRC)),,test/ops/test_gpu_texts.c test/bench/bench_gpu_texts.c test/bench/card_gpu_texts.c) \
-          $(if $(filter-out null,$(WITHOUT)),test/unit/test_hal.c $(addprefix test/ops/,test_device.c test_cuda.c test_parity.c) \
+          $(if $(filter-out null,$(WITHOUT)),test/unit/test_hal.c $(addprefix test/ops/,test_device.c test_cuda.c) \
                                              test/bench/bench_opencl.c)
 TESTS := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU),$(sort $(if $(DOUBLE),test/cluster/test_exact.c,$(wildcard test/*/test_*.c)))))
 # The test of exactness once more, against the archive in double; its threads are those of the other.
