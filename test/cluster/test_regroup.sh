@@ -9,11 +9,11 @@ idx_set "$work/data" 1000 50
 
 # Two nodes, and two of a quarter of their speed; all of them sleep so long that what a step waits for the processor, where a machine has
 # much other work, is little beside it: the four must be told apart by what they are slowed by, and by nothing else.
-# Group 0 is rank 0's, group 1 rank 2's. AddressSanitizer makes the arithmetic itself so slow that less sleep does; under ThreadSanitizer
-# it is slower than any sleep, and who waited for the processor looks slow.
+# Group 0 is rank 0's, group 1 rank 2's. Under ThreadSanitizer the arithmetic is slower than any sleep, and who waited for the processor
+# looks slow.
 ! under thread || skip "steps are too slow to tell nodes apart by their sleep; its threads are those of test_lost_node.sh and" \
     "test_replay.sh, which run here"
-slow=$([ -z "${SAN:-}" ] && echo 40 || echo 10)
+slow=40
 printf '%s\n' 'sync gssp' 'world 4' 'round 64' 'lr 0.001' 'momentum 0.5' 'decay 0' 'head none' 'group 0 owner 0 workers 0:16 1:16' \
     'group 1 owner 2 workers 2:16 3:16' >"$work/plan"
 # All in one group, and a place for who falls behind.
@@ -39,7 +39,8 @@ says() {
     done
 }
 # Stands still for half a second after every few steps: as under a quota of the processor. Long, so that it is much slower also where
-# other work keeps this loop from stopping it again at once.
+# other work keeps this loop from stopping it again at once. Few: of more than a speed's windows hold (lib/sched/speed.c) it would be
+# seen at full speed in between.
 slowed() {
     while kill -STOP "$1"; do
         sleep 0.5
