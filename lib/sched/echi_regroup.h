@@ -10,8 +10,9 @@
 
 /* Steps are taken together, eight at a time, and the average goes three quarters of the way to the median of the last five means (a
  * median of means: Nemirovsky and Yudin 1983). So bursts that come all the time count in full (a machine with a quota of its processor
- * runs some steps at full speed, then stands still; more than 40 of them at a time would hide it), and a few slow steps do not: up to
- * ECHI_SPEED_SPIKE in a row, however slow, move nothing. A change that lasts is followed to a tenth of it within ECHI_SPEED_FOLLOWS steps. */
+ * runs some steps at full speed, then stands still; of more than 40 at a time it would not be seen), and a few slow steps do not: up to
+ * ECHI_SPEED_SPIKE in a row, however slow, move nothing. A change that lasts is followed to a tenth of it within ECHI_SPEED_FOLLOWS
+ * steps. */
 #define ECHI_SPEED_STEPS 8
 #define ECHI_SPEED_WINDOWS 5
 #define ECHI_SPEED_SPIKE 9       /* they touch two windows at most */
