@@ -45,6 +45,7 @@ struct echi_image {
     const unsigned char *bytes, *end;   /* alike: the build had no compiler for it */
 };
 struct echi_source {
+    const char *name;                   /* for people: "products_f32.cu" */
     const char *text;                   /* NULL: for devices that take one of the images, and no others */
     const struct echi_image *images;    /* the best first; the last has no backend. NULL: none */
 };
@@ -163,7 +164,12 @@ void echi_device_keep_programs(struct echi_device *device, const char *folder);
  * ECH_E_UNSUPPORTED when the device's compiler refuses it, with its words. */
 ech_status echi_device_program(struct echi_device *device, const struct echi_source *source, struct echi_program **out,
                                struct ech_error *err);
-/* What the kernels of the first program were made of, in words: "nvcc's image, for sm_90"; "" where there is none, or nothing to tell. */
+/* From now on echi_device_program refuses `source` on this device, which computes wrongly by it (ECH_E_UNSUPPORTED); up to
+ * ECHI_DISTRUSTED_MOST of them, before they are asked for. */
+void echi_device_distrust(struct echi_device *device, const struct echi_source *source);
+#define ECHI_DISTRUSTED_MOST 2
+/* What the kernels of the first program were made of, in words: "nvcc's image, for sm_90", and which are distrusted; "" where there is
+ * none, or nothing to tell. */
 void echi_device_kernels_from(const struct echi_device *device, char *out, size_t cap);
 /* Also freed with the device. ECH_E_ARGUMENT when the text has none of that name. */
 ech_status echi_program_kernel(struct echi_program *program, const char *name, struct echi_kernel **out, struct ech_error *err);

@@ -13,6 +13,7 @@ struct echi_device {
     struct echi_device_info info;
     struct echi_program *programs;  /* the last one made; they are a list */
     char *keep;                     /* folder for compiled programs, or NULL */
+    const struct echi_source *distrusted[ECHI_DISTRUSTED_MOST];   /* NULL: no more */
 };
 struct echi_buffer {
     struct echi_device *device;

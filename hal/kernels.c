@@ -123,6 +123,14 @@ static ech_status compile(struct echi_device *device, const struct echi_source *
     return ECH_OK;
 }
 
+void echi_device_distrust(struct echi_device *device, const struct echi_source *source) {
+    for (int i = 0; i < ECHI_DISTRUSTED_MOST; i++)
+        if (device->distrusted[i] == NULL || device->distrusted[i] == source) {
+            device->distrusted[i] = source;
+            return;
+        }
+}
+
 ech_status echi_device_program(struct echi_device *device, const struct echi_source *source, struct echi_program **out,
                                struct ech_error *err) {
     if (out == NULL) return echi_hal_missing("program", "out", err);
@@ -130,6 +138,10 @@ ech_status echi_device_program(struct echi_device *device, const struct echi_sou
     if (device == NULL) return echi_hal_missing("program", "device", err);
     if (source == NULL || (source->text == NULL && source->images == NULL)) return echi_hal_missing("program", "source", err);
     NEED(device->backend, program_create, err);
+    for (int i = 0; i < ECHI_DISTRUSTED_MOST; i++)
+        if (device->distrusted[i] == source)
+            return echi_fail(err, ECH_E_UNSUPPORTED, "program", "%s computes wrongly by %s, which it is not given again", device->info.name,
+                             source->name);
     for (struct echi_program *p = device->programs; p != NULL; p = p->next)
         if (p->source == source) {
             *out = p;
@@ -156,6 +168,10 @@ void echi_device_kernels_from(const struct echi_device *device, char *out, size_
     out[0] = '\0';
     while (first != NULL && first->next != NULL) first = first->next;
     if (first != NULL && backend->program_origin != NULL) backend->program_origin(device->impl, first->impl, out, cap);
+    for (int i = 0; i < ECHI_DISTRUSTED_MOST && device->distrusted[i] != NULL; i++) {
+        const size_t len = strlen(out);
+        snprintf(out + len, cap - len, "%swithout %s, by which it computes wrongly", len > 0 ? ", " : "", device->distrusted[i]->name);
+    }
 }
 
 ech_status echi_program_kernel(struct echi_program *program, const char *name, struct echi_kernel **out, struct ech_error *err) {

@@ -14,8 +14,23 @@ static ech_status has_kernels(struct echi_device *device, const struct echi_stac
     return status;
 }
 
+/* The kernels that a device which is not the host takes when nobody asks for others. */
+static const struct echi_stack_impl *usual(void) {
+    int i = 0;
+    while (echi_stack_implementations[i] != NULL && !echi_stack_implementations[i]->far) i++;
+    return echi_stack_implementations[i];
+}
+
+static ech_status check_kernels(struct echi_device *device, const struct echi_stack_impl *impl, const struct echi_source **out_spare,
+                                struct ech_error *err) {
+    const ech_status status = echi_known_answers(device, impl, NULL, err);
+    if (status != ECH_OK && impl->spare != NULL) *out_spare = impl->spare(device);
+    return status;
+}
+
 /* Floats first, whose answers are held to closely: they say whether a device works. Then the kernels asked for, if they are others. */
-static ech_status check_answers(struct echi_device *device, enum echi_kernels kernels, struct ech_error *err) {
+static ech_status check_answers(struct echi_device *device, enum echi_kernels kernels, const struct echi_source **out_spare,
+                                struct ech_error *err) {
     const struct echi_stack_impl *impl = echi_stack_chosen(device, kernels);
     const struct echi_device_info *info = echi_device_describe(device);
     if (impl != NULL && !impl->far)
@@ -23,20 +38,47 @@ static ech_status check_answers(struct echi_device *device, enum echi_kernels ke
                          "--deterministic is for the device cpu, and this node has %s (%s): give --device cpu, or leave it out",
                          info->backend, info->name);
     if (impl != NULL) ECHI_TRY(has_kernels(device, impl, err));
-    ECHI_TRY(echi_known_answers(device, NULL, NULL, err));
-    return impl != NULL ? echi_known_answers(device, impl, NULL, err) : ECH_OK;
+    ECHI_TRY(check_kernels(device, usual(), out_spare, err));
+    return impl != NULL ? check_kernels(device, impl, out_spare, err) : ECH_OK;
 }
 
-static ech_status open_checked(const char *spec, int threads, enum echi_cpu_level level, enum echi_kernels kernels, const char *keep,
-                               struct echi_device **out, struct ech_error *err) {
-    ECHI_TRY(echi_device_open_at(spec, threads, level, out, err));
+/* Who opens a device, and for what. */
+struct request {
+    const char *spec, *keep;
+    int threads;
+    enum echi_cpu_level level;
+    enum echi_kernels kernels;
+    const struct echi_source *without[ECHI_DISTRUSTED_MOST];
+    int count;   /* of them */
+};
+
+/* *out_spare: what it may be tried without, where it fails; NULL: it has had its chance. */
+static ech_status open_once(const struct request *r, struct echi_device **out, const struct echi_source **out_spare,
+                            struct ech_error *err) {
+    *out_spare = NULL;
+    ECHI_TRY(echi_device_open_at(r->spec, r->threads, r->level, out, err));
     if (echi_device_describe(*out)->host_memory) return ECH_OK;
-    echi_device_keep_programs(*out, keep);
-    const ech_status status = check_answers(*out, kernels, err);
+    echi_device_keep_programs(*out, r->keep);
+    for (int i = 0; i < r->count; i++) echi_device_distrust(*out, r->without[i]);
+    const ech_status status = check_answers(*out, r->kernels, out_spare, err);
     if (status == ECH_OK) return ECH_OK;
     echi_device_close(*out);
     *out = NULL;
     return status;
+}
+
+/* A device whose own kernels compute wrongly, or break it, may do without them. It is opened anew: a broken one does nothing more. */
+static ech_status open_checked(const char *spec, int threads, enum echi_cpu_level level, enum echi_kernels kernels, const char *keep,
+                               struct echi_device **out, struct ech_error *err) {
+    struct request r = {.spec = spec, .keep = keep, .threads = threads, .level = level, .kernels = kernels};
+    for (;;) {
+        const struct echi_source *spare;
+        const ech_status status = open_once(&r, out, &spare, err);
+        for (int i = 0; i < r.count; i++)
+            if (r.without[i] == spare) spare = NULL;
+        if (status == ECH_OK || spare == NULL || r.count == ECHI_DISTRUSTED_MOST) return status;
+        r.without[r.count++] = spare;
+    }
 }
 
 ech_status echi_ops_open(const char *spec, int threads, enum echi_cpu_level level, enum echi_kernels kernels, const char *keep,

@@ -97,8 +97,9 @@ enum echi_kernels {
 };
 
 /* Opens a device for stacks with these kernels, as echi_device_open does. One that is not the host computes each op once first, beside the
- * reference: where that differs, or its compiler refuses the kernels, or it has none of them, ECH_E_UNSUPPORTED says so. Compiled kernels
- * are kept in the folder `keep`, NULL: nowhere. "auto" is the first GPU that passes, in the order of the backends; without any, "cpu". */
+ * reference. Where that differs, or breaks the device, and there are slower kernels for the same, it does without the faster ones
+ * (echi_device_kernels_from tells); where there are none, or its compiler refuses them, ECH_E_UNSUPPORTED says so. Compiled kernels are
+ * kept in the folder `keep`, NULL: nowhere. "auto" is the first GPU that passes, in the order of the backends; without any, "cpu". */
 ech_status echi_ops_open(const char *spec, int threads, enum echi_cpu_level level, enum echi_kernels kernels, const char *keep,
                          struct echi_device **out, struct ech_error *err);
 

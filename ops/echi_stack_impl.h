@@ -31,12 +31,19 @@ struct echi_stack_impl {
     /* Are the gradients of a unit that has gone backward there? With `waits` they are, on return. No entry: at once. */
     bool (*grads)(void *state, int unit, bool waits);
     void (*input_grad)(void *state, echi_real *rows);
+    /* The kernels, of those that this device would be given, which it can do without: others compute the same, more slowly. NULL, or no
+     * entry: none. */
+    const struct echi_source *(*spare)(const struct echi_device *device);
     /* What has gone wrong since the stack was made; asked after each of the calls above. No entry: nothing can. */
     ech_status (*trouble)(void *state, struct ech_error *err);
     /* Of a unit that begins with a batch-norm; the second only behind the first. No entries: it does not stop there. */
     void (*norm_sums)(void *state, int unit, bool backward, const echi_real *params, echi_real *out);
     void (*norm_take)(void *state, int unit, bool backward, int n, const echi_real *all);
 };
+/* Places that layers share are as large as one of them wants. */
+static inline void raise_to(size_t *room, size_t wanted) {
+    if (*room < wanted) *room = wanted;
+}
 /* Between units lie *boundaries*: number 0 is the stack's input, u + 1 the output of unit u. A unit takes what its first layer takes, so
  * an output that another unit takes must be the end of one. That of output `number` of the layers, of those of units [0, count): */
 int echi_stack_boundary(const struct echi_stack_unit *units, int count, int number);

@@ -99,7 +99,10 @@ static void look_at(const char *spec, const struct ech_config *config, const cha
     struct echi_device *device = NULL;
     snprintf(out->spec, sizeof out->spec, "%s", spec);
     out->used = names(config->device, spec);
-    ech_status status = echi_device_open_at(out->spec, echi_node_threads(config), echi_config_level(config), &device, &err);
+    const int threads = echi_node_threads(config);
+    /* As a run opens it. One that it would refuse is opened all the same, to tell how far it came. */
+    ech_status status = echi_ops_open(out->spec, threads, echi_config_level(config), ECHI_KERNELS_FAST, keep, &device, NULL);
+    if (status != ECH_OK) status = echi_device_open_at(out->spec, threads, echi_config_level(config), &device, &err);
     if (status == ECH_OK) {
         const struct echi_device_info *info = echi_device_describe(device);
         echi_device_keep_programs(device, keep);

@@ -15,9 +15,6 @@ static inline int min_int(int a, int b) { return a < b ? a : b; }
 static inline int max_int(int a, int b) { return a > b ? a : b; }
 static inline int parts_of(int whole, int most) { return (whole + most - 1) / most; }   /* into so many, of `most` or fewer */
 static inline int round_up(int n, int unit) { return parts_of(n, unit) * unit; }
-static inline void raise_to(size_t *room, size_t wanted) {
-    if (*room < wanted) *room = wanted;
-}
 
 /* One loop of a sum of products: n terms, `x` floats apart in the vectors and `w` floats apart in the weights. */
 struct echi_cpu_loop { int n; ptrdiff_t x, w; };

@@ -34,7 +34,7 @@ struct echi_product_card {
     int major, minor;                   /* compute capability; major 0: no NVIDIA card, or none that is known */
     int units;                          /* multiprocessors */
     int shared_most;                    /* bytes of shared memory that a block may ask for */
-    unsigned lacks;                     /* texts, bit 1 << text each, of which there is no machine code for it */
+    unsigned lacks;                     /* texts, bit 1 << text each, of which there is no machine code for it that computes rightly */
 };
 struct echi_product_pack {
     char kernel[16];                    /* (numbers, words, struct echi_pack) */

@@ -94,6 +94,7 @@ static inline size_t echi_gpu_border_count(const struct echi_gpu_stack *g, int i
 static inline size_t echi_gpu_border_bytes(const struct echi_gpu_stack *g, int i) { return echi_gpu_border_count(g, i) * sizeof(float); }
 
 /* --- gpu_create.c: what there is before the first step. Arguments as of struct echi_stack_impl's entries --- */
+const struct echi_source *echi_gpu_spare(const struct echi_device *device, enum echi_product_precision precision);
 ech_status echi_gpu_create(struct echi_device *device, enum echi_product_precision precision, const struct echi_layer *layers, int count,
                            int max_n, void **out_state, struct echi_stack_unit *units, int *out_units, size_t *out_bytes,
                            struct ech_error *err);

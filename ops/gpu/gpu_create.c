@@ -63,7 +63,7 @@ static ech_status make_border(struct echi_gpu_stack *g, int i, size_t max_n, siz
     const size_t size = echi_gpu_border_size(g->layers, i) * max_n;   /* ops/stack.c has seen that its bytes can be counted */
     ECHI_TRY(make(g, size, &b->value, err));
     ECHI_TRY(make(g, size, &b->gradient, err));
-    if (size > *largest) *largest = size;
+    raise_to(largest, size);
     return made_by == ECHI_OP_DROPOUT || made_by == ECHI_OP_MAX_POOL ? make(g, size, &b->extra, err) : ECH_OK;
 }
 
@@ -132,6 +132,13 @@ static ech_status open_text(struct echi_gpu_stack *g, enum echi_product_text tex
     const ech_status status = echi_device_program(g->device, echi_gpu_product_sources[text], &g->text[text], err);
     if (status == ECH_E_UNSUPPORTED) g->card.lacks |= 1u << text;
     return status == ECH_E_UNSUPPORTED ? ECH_OK : status;
+}
+
+/* Rounded products are made of others that round alike, or of none. */
+const struct echi_source *echi_gpu_spare(const struct echi_device *device, enum echi_product_precision precision) {
+    const int capability = echi_device_describe(device)->capability;
+    if (precision == ECHI_PRODUCT_FLOAT) return capability >= 80 ? echi_gpu_product_sources[ECHI_PRODUCT_F32] : NULL;
+    return capability == 90 ? echi_gpu_product_sources[ECHI_PRODUCT_SM90] : NULL;
 }
 
 static ech_status open_texts(struct echi_gpu_stack *g, struct ech_error *err) {

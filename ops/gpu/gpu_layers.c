@@ -56,10 +56,6 @@ static struct echi_product product_of(const struct echi_gpu_stack *g, const stru
     return p;
 }
 
-static void raise(size_t *most, size_t to) {
-    if (to > *most) *most = to;
-}
-
 static ech_status open_product(const struct echi_gpu_stack *g, struct echi_gpu_product *p, struct ech_error *err) {
     /* products_sm90.cu has no kernels that pack: its words are those of products_sm80.cu. */
     struct echi_program *packs = g->text[p->plan.text == ECHI_PRODUCT_SM90 ? ECHI_PRODUCT_SM80 : p->plan.text];
@@ -73,9 +69,9 @@ static void make_room(struct echi_gpu_stack *g, int layer, enum echi_gpu_way way
     const struct echi_product_plan *plan = &g->own[layer].product[way].plan;
     const bool packed = plan->text != ECHI_PRODUCT_PORTABLE, conv_weight = l->op == ECHI_OP_CONV2D && way == ECHI_GPU_BACKWARD_WEIGHT;
     const size_t parts = packed ? (size_t)plan->parts : conv_weight ? weight_parts(g, l, (size_t)n) : 1;
-    if (packed) raise(&g->room.a, plan->a.words);
-    if (packed) raise(&g->room.b, plan->b.words);
-    if (parts > 1) raise(&g->room.parts, packed ? parts * (size_t)plan->rows * (size_t)plan->cols : parts * l->weights);
+    if (packed) raise_to(&g->room.a, plan->a.words);
+    if (packed) raise_to(&g->room.b, plan->b.words);
+    if (parts > 1) raise_to(&g->room.parts, packed ? parts * (size_t)plan->rows * (size_t)plan->cols : parts * l->weights);
 }
 
 ech_status echi_gpu_plan_products(struct echi_gpu_stack *g, int n, struct ech_error *err) {
@@ -92,6 +88,11 @@ ech_status echi_gpu_plan_products(struct echi_gpu_stack *g, int n, struct ech_er
     return ECH_OK;
 }
 
+/* Of sums that several groups have each computed a part of. */
+static void sum_parts(struct echi_gpu_stack *g, const struct echi_buffer *to, size_t count, size_t parts) {
+    LAUNCH(g, K_sum_parts, echi_gpu_blocks(count, ECHI_GPU_ITEMS), 1, 1, BUFFER(g->parts), BUFFER(to), INT(count), INT(parts));
+}
+
 static void pack(struct echi_gpu_stack *g, const struct echi_kernel *kernel, const struct echi_product_pack *pack,
                  const struct echi_buffer *from, const struct echi_buffer *to) {
     LAUNCH_AS(g, kernel, ((struct echi_launch){.groups = {(size_t)pack->groups, 1, 1}, .items = ECHI_PACK_ITEMS}), BUFFER(from), BUFFER(to),
@@ -105,13 +106,11 @@ static bool multiply(struct echi_gpu_stack *g, const struct echi_gpu_product *p,
     if (l->text == ECHI_PRODUCT_PORTABLE) return false;
     const struct echi_launch how = {.groups = {(size_t)l->groups[0], (size_t)l->groups[1], (size_t)l->groups[2]},
                                     .items = (size_t)l->items, .shared = (size_t)l->shared};
-    const size_t count = (size_t)l->rows * (size_t)l->cols;
     pack(g, p->pack_a, &l->a, a, g->packed_a);
     pack(g, p->pack_b, &l->b, b, g->packed_b);
     LAUNCH_AS(g, p->multiply, how, BUFFER(g->packed_a), BUFFER(g->packed_b), BUFFER(bias), BUFFER(l->parts > 1 ? g->parts : to),
               INT(l->rows), INT(l->cols), INT(l->words), INT(l->slice), VALUE(l->put), VALUE(l->gather));
-    if (l->parts > 1)
-        LAUNCH(g, K_sum_parts, echi_gpu_blocks(count, ECHI_GPU_ITEMS), 1, 1, BUFFER(g->parts), BUFFER(to), INT(count), INT(l->parts));
+    if (l->parts > 1) sum_parts(g, to, (size_t)l->rows * (size_t)l->cols, (size_t)l->parts);
     return true;
 }
 
@@ -145,9 +144,7 @@ static void conv_backward_weight(struct echi_gpu_stack *g, const struct echi_lay
     const size_t out = (size_t)l->out.c, depth = (size_t)g->n * echi_gpu_map(l->out), parts = weight_parts(g, l, (size_t)g->n);
     LAUNCH_PRODUCT(g, K_conv_backward_weight, l->weights / out, out, depth, parts, BUFFER(x), BUFFER(dy),
                    BUFFER(parts > 1 ? g->parts : own->dweight), VALUE(w));
-    if (parts > 1)
-        LAUNCH(g, K_sum_parts, echi_gpu_blocks(l->weights, ECHI_GPU_ITEMS), 1, 1, BUFFER(g->parts), BUFFER(own->dweight), INT(l->weights),
-               INT(parts));
+    if (parts > 1) sum_parts(g, own->dweight, l->weights, parts);
 }
 
 static void fc_backward_weight(struct echi_gpu_stack *g, const struct echi_layer *l, const struct echi_gpu_own *own, struct echi_buffer *x,

@@ -129,7 +129,7 @@ static void choose_text(const struct echi_product *p, const struct echi_product_
         snprintf(out->why, sizeof out->why, "with wgmma a block needs %d bytes of shared memory, and may have %d", least,
                  card->shared_most);
     else if (lacks(card, ECHI_PRODUCT_SM90))
-        snprintf(out->why, sizeof out->why, "this build has no machine code of products_sm90.cu (nvcc makes it)");
+        snprintf(out->why, sizeof out->why, "there is no machine code of products_sm90.cu (nvcc makes it), or it computed wrongly");
     else if (out->rows <= TILE_ROWS / 2)
         snprintf(out->why, sizeof out->why, "wgmma's tiles have %d rows, and this has %d: half would be for nothing", TILE_ROWS, out->rows);
     else out->text = ECHI_PRODUCT_SM90;
@@ -200,7 +200,7 @@ void echi_product_choose(const struct echi_product *p, const struct echi_product
     else if (card->shared_most < least)
         snprintf(out->why, sizeof out->why, "a block needs %d bytes of shared memory, and may have %d", least, card->shared_most);
     else if (lacks(card, p->precision == ECHI_PRODUCT_FLOAT ? ECHI_PRODUCT_F32 : ECHI_PRODUCT_SM80))
-        snprintf(out->why, sizeof out->why, "this build has no machine code of %s (nvcc makes it)",
+        snprintf(out->why, sizeof out->why, "there is no machine code of %s (nvcc makes it), or it computed wrongly",
                  p->precision == ECHI_PRODUCT_FLOAT ? "products_f32.cu" : "products_sm80.cu");
     else plan_packed(p, card, out);
 }

@@ -262,15 +262,20 @@ static void gpu_input_grad(void *state, echi_real *rows) {
                            struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err) {                  \
         return echi_gpu_create(device, precision, layers, count, max_n, out_state, units, out_units, out_bytes, err);                  \
     }
-#define STACK(text, rounds, create_function)                                                                                           \
+#define SPARE(name, precision)                                                                                                             \
+    static const struct echi_source *name(const struct echi_device *device) { return echi_gpu_spare(device, precision); }
+#define STACK(text, rounds, create_function, spare_function)                                                                         \
     {                                                                                                                                  \
         .name = text, .far = true, .rounding = rounds, .create = create_function, .destroy = echi_gpu_destroy, .input = gpu_input,     \
         .same_params = gpu_same_params, .train = gpu_train, .forward = gpu_forward, .output = gpu_output, .loss = gpu_loss,            \
         .output_grad = gpu_output_grad, .backward = gpu_backward, .grads = gpu_grads, .input_grad = gpu_input_grad,                    \
-        .trouble = gpu_trouble                                                                                                         \
+        .trouble = gpu_trouble, .spare = spare_function                                                                                \
     }
 CREATE(create_float, ECHI_PRODUCT_FLOAT)
 CREATE(create_tf32, ECHI_PRODUCT_TF32)
+SPARE(spare_float, ECHI_PRODUCT_FLOAT)
+SPARE(spare_tf32, ECHI_PRODUCT_TF32)
+SPARE(spare_bf16, ECHI_PRODUCT_BF16)
 /* Where there are no tensor cores for it, bf16 is refused, as on a processor: TF32 is floats there. */
 static ech_status create_bf16(struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,
                               struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err) {
@@ -281,6 +286,6 @@ static ech_status create_bf16(struct echi_device *device, const struct echi_laye
                          "node has %s (%s): give --device cpu, or leave it out", info->name, info->backend);
     return echi_gpu_create(device, ECHI_PRODUCT_BF16, layers, count, max_n, out_state, units, out_units, out_bytes, err);
 }
-const struct echi_stack_impl echi_stack_gpu = STACK("gpu", 0, create_float);
-const struct echi_stack_impl echi_stack_gpu_tf32 = STACK("gpu-tf32", 0x1p-11, create_tf32);   /* 10 bits of mantissa */
-const struct echi_stack_impl echi_stack_gpu_bf16 = STACK("gpu-bf16", 0x1p-8, create_bf16);    /* 7 bits */
+const struct echi_stack_impl echi_stack_gpu = STACK("gpu", 0, create_float, spare_float);
+const struct echi_stack_impl echi_stack_gpu_tf32 = STACK("gpu-tf32", 0x1p-11, create_tf32, spare_tf32);   /* 10 bits of mantissa */
+const struct echi_stack_impl echi_stack_gpu_bf16 = STACK("gpu-bf16", 0x1p-8, create_bf16, spare_bf16);    /* 7 bits */

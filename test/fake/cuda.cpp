@@ -20,7 +20,7 @@
 ECHI_CUDA_CALLS(DECLARE)
 extern "C" __attribute__((visibility("default"))) struct fake_cuda *fake_cuda(void);
 
-static struct fake_cuda control = {1, 0, 13000, 90, 1024, 48, 0x3b, 1, 1, 0, "", 0, 0, 0, 0, 0, ""};
+static struct fake_cuda control = {1, 0, 13000, 90, 1024, 48, 0x3b, 1, 1, 0, "", 0, 0, "", 0, 0, 0, 0, ""};
 static std::recursive_mutex lock;
 static bool told;
 
@@ -31,10 +31,12 @@ static void read_environment() {
         {"devices=", &control.devices}, {"init=", &control.init}, {"version=", &control.version}, {"capability=", &control.capability},
         {"memory=", &control.memory}, {"shared=", &control.shared},
         {"bus=", &control.bus}, {"fatbin=", &control.fatbin}, {"ptx=", &control.ptx},
-        {"lost_after=", &control.lost_after}, {"fail_after=", &control.fail_after}, {"fail_with=", &control.fail_with}};
+        {"lost_after=", &control.lost_after}, {"fail_after=", &control.fail_after}, {"fail_with=", &control.fail_with},
+        {"spoil_with=", &control.spoil_with}};
     for (const auto &n : numbers)
         if (const char *at = text ? strstr(text, n.first) : NULL) *n.second = (int)strtol(at + strlen(n.first), NULL, 0);
     if (const char *at = text ? strstr(text, "fail=") : NULL) sscanf(at, "fail=%47s", control.fail);
+    if (const char *at = text ? strstr(text, "spoil=") : NULL) sscanf(at, "spoil=%31s", control.spoil);
 }
 
 struct fake_cuda *fake_cuda(void) {
@@ -54,7 +56,7 @@ struct command { std::function<CUresult()> run; };
 struct CUstream_st { CUctx_st *context; std::deque<command> work; uint64_t done, taken; };
 struct CUevent_st { CUctx_st *context; CUstream_st *stream; uint64_t at; };
 struct CUmod_st { CUctx_st *context; std::string bytes; int made_for; };
-struct CUfunc_st { const launcher *kernel; CUmod_st *module; int shared; };   /* shared: bytes that a launch may give a block */
+struct CUfunc_st { const launcher *kernel; CUmod_st *module; std::string name; int shared; };   /* bytes that a launch may give it */
 
 #define GUARD 4096   /* bytes on both sides */
 struct memory { CUctx_st *context; uint8_t *block; size_t bytes; uint32_t guard; };   /* guard: a NaN of its own */
@@ -564,7 +566,7 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
     if (kernel == kernels.end()) return CUDA_ERROR_NOT_FOUND;
     if (!module->bytes.empty() && module->bytes.find(std::string(".entry ") + name + "(") == std::string::npos) return CUDA_ERROR_NOT_FOUND;
     CUfunc_st &f = functions[{module, name}];
-    f = {&kernel->second, module, 48 << 10};
+    f = {&kernel->second, module, name, 48 << 10};
     *out = &f;
     return CUDA_SUCCESS;
 }
@@ -593,6 +595,10 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
     for (size_t i = 0; i < f->kernel->sizes.size(); i++)
         kept.emplace_back((char *)values[i], (char *)values[i] + f->kernel->sizes[i]);
     const launcher *kernel = f->kernel;
+    if (control.spoil[0] && f->name.find(control.spoil) != std::string::npos) {
+        const CUresult code = control.spoil_with;
+        return submit(s, [=] { return code; });
+    }
     if (kernel->text) return submit(s, [=] { return run_text(kernel, kept, {gx, gy, gz}, x, shared); });
     return submit(s, [=] { return run_kernel(kernel, kept, {gx, gy, gz}, x); });
 }

@@ -20,6 +20,8 @@ struct fake_cuda {
     char fail[48];          /* the next call of this name fails ... */
     int fail_after;         /* ... after so many that do not ... */
     int fail_with;          /* ... with this code, once */
+    char spoil[32];         /* kernels whose name has this do nothing ... */
+    int spoil_with;         /* ... and, if not 0, break the context with this code */
     /* what happened */
     int calls, launches, alive;     /* alive: contexts, allocations, streams, events and modules not given back */
     char complaint[200];    /* the first thing that a program did and must not: memory written past its end, no context, ... */

@@ -7,11 +7,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "cuda/echi_cuda_api.h"
 #include "echi_backends.h"
 #include "echi_error.h"
 #include "echi_known_answer.h"
 #include "fake/use.h"
 #include "gpu/echi_gpu.h"
+#include "gpu/echi_gpu_products.h"
 #include "problem.h"
 
 static const struct echi_backend *base;  /* OpenCL, or CUDA */
@@ -347,6 +349,54 @@ static void test_texts_of_cards_launched_wrongly(void **state) {
     *fake = as_it_was;
 }
 
+/* A card's own kernels that compute wrongly, or break it, are done without where others compute the same: those of floats and wgmma's. */
+static void test_what_is_done_without(void **state) {
+    NEEDS_DEVICE;
+    const struct echi_image *image = echi_gpu_product_sources[ECHI_PRODUCT_F32]->images;
+    if (base != &echi_backend_cuda || fake == NULL || image->backend == NULL || image->bytes == image->end) skip();
+    static const struct {
+        int capability, code;
+        const char *spoil;
+        enum echi_kernels kernels;
+        ech_status status;
+        const char *kernel, *from;
+    } cases[] = {
+        {80, 0, "_float_", ECHI_KERNELS_FAST, ECH_OK, "fc cuda", "without products_f32.cu"},
+        {80, CUDA_ERROR_LAUNCH_FAILED, "_float_", ECHI_KERNELS_FAST, ECH_OK, "fc cuda", "without products_f32.cu"},
+        {90, CUDA_ERROR_LAUNCH_FAILED, "_wgmma_", ECHI_KERNELS_TF32_FAST, ECH_OK, "fc cuda mma tf32", "without products_sm90.cu"},
+        {90, 0, "_wgmma_", ECHI_KERNELS_BF16_FAST, ECH_OK, "fc cuda mma bf16", "without products_sm90.cu"},
+        {80, 0, "_tf32_", ECHI_KERNELS_TF32_FAST, ECH_E_UNSUPPORTED, "", ""},
+        {80, 0, "relu_forward", ECHI_KERNELS_FAST, ECH_E_UNSUPPORTED, "", ""},
+        {80, 0, "no kernel", ECHI_KERNELS_FAST, ECH_OK, "fc cuda fp32 tiles", ""}};
+    const struct fake_cuda as_it_was = *fake;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ech_error err = {.text = ""};
+        struct echi_device *device = NULL;
+        struct echi_stack *stack = NULL;
+        struct problem p;
+        char from[300];
+        fake->capability = cases[i].capability;
+        fake->shared = 227;
+        fake->spoil_with = cases[i].code;
+        snprintf(fake->spoil, sizeof fake->spoil, "%s", cases[i].spoil);
+        const ech_status status = echi_ops_open("cuda", 1, echi_cpu_level(), cases[i].kernels, NULL, &device, &err);
+        if (status != cases[i].status) fail_msg("%s: status %d; %s", cases[i].spoil, status, err.text);
+        if (status != ECH_OK) continue;
+        problem_begin(&p, 200, 1, 1);
+        problem_fc(&p, 300, true);
+        assert_int_equal(echi_stack_create(device, cases[i].kernels, p.layers, p.count, 100, &stack, &err), ECH_OK);
+        assert_string_equal(echi_stack_kernel(stack, 0), cases[i].kernel);
+        echi_device_kernels_from(device, from, sizeof from);
+        assert_true((strstr(from, "without") != NULL) == (cases[i].from[0] != '\0'));
+        assert_non_null(strstr(from, cases[i].from));
+        echi_stack_destroy(stack);
+        echi_device_close(device);
+    }
+    assert_string_equal(fake->complaint, "");
+    assert_int_equal(fake->alive, as_it_was.alive);
+    *fake = as_it_was;
+}
+
 /* What a device that is not the host has no kernels for, and the choice by name. */
 static void test_what_is_refused(void **state) {
     NEEDS_DEVICE;
@@ -387,6 +437,7 @@ int main(void) {
         cmocka_unit_test_setup(test_texts_of_cards, begin),
         cmocka_unit_test_setup(test_precisions, begin),
         cmocka_unit_test_setup(test_texts_of_cards_launched_wrongly, begin),
+        cmocka_unit_test_setup(test_what_is_done_without, begin),
     };
     static const struct echi_backend *const bases[] = {&echi_backend_opencl, &echi_backend_cuda};
     int failed = 0;
