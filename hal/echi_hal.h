@@ -23,7 +23,7 @@ struct echi_device_info {
     size_t memory;       /* bytes a plan may count on; 0 when unknown */
     int compute_units;   /* cores */
     bool host_memory;    /* buffers are plain host memory: echi_buffer_host never returns NULL */
-    bool gpu;            /* a processor made for this: what `auto` looks for */
+    bool gpu;            /* a processor made for this: `auto` tries them */
     char pci[16];        /* "0000:3b:00.0", by which a card that two runtimes list is known; "" when unknown */
     size_t buffer_most;  /* bytes that one buffer may have; 0 when unknown */
     char driver[64];     /* its version, in its own words; "" when there is none */

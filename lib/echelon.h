@@ -159,8 +159,8 @@ struct ech_config {
     int threads;                  /* of computation; 0 (default): the processors that this process may run on, or is granted the time of,
                                      divided among all nodes where they meet at a loopback address. The same bits come out for any number */
     char device[64];              /* where this node computes: "cpu" (default); "cuda", "cuda:1", ...: a card of NVIDIA's; "opencl",
-                                     "opencl:1", ...: a device of OpenCL; "auto": the first GPU whose kernels compute rightly, as each is
-                                     asked when it is opened, else the CPU */
+                                     "opencl:1", ...: a device of OpenCL; "auto": the fastest, by a product of matrices, of the GPUs
+                                     whose kernels compute rightly, as each is asked when it is opened, and the CPU */
     double slow;                  /* this node computes that many times slower (>= 1), by sleeping */
     double deadline;              /* seconds without a word after which a node is lost at the latest (default 10) */
     char init[1024], save[1024], report[1024];   /* files; only rank 0 reads init and writes save and report */

@@ -99,9 +99,13 @@ enum echi_kernels {
 /* Opens a device for stacks with these kernels, as echi_device_open does. One that is not the host computes each op once first, beside the
  * reference. Where that differs, or breaks the device, and there are slower kernels for the same, it does without the faster ones
  * (echi_device_kernels_from tells); where there are none, or its compiler refuses them, ECH_E_UNSUPPORTED says so. Compiled kernels are
- * kept in the folder `keep`, NULL: nowhere. "auto" is the first GPU that passes, in the order of the backends; without any, "cpu". */
+ * kept in the folder `keep`, NULL: nowhere. "auto" is the fastest of the GPUs that pass and "cpu", by
+ * echi_device_rate where there is a GPU: some are slower than a processor. */
 ech_status echi_ops_open(const char *spec, int threads, enum echi_cpu_level level, enum echi_kernels kernels, const char *keep,
                          struct echi_device **out, struct ech_error *err);
+/* Multiply-adds a second of a large product of matrices, forward, by these kernels; its weights' way to the device counts. Takes about a
+ * tenth of a second. On failure *out_rate is that of the largest product that was computed: 0 if none was. */
+ech_status echi_device_rate(struct echi_device *device, enum echi_kernels kernels, double *out_rate, struct ech_error *err);
 
 struct echi_stack;
 

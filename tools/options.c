@@ -15,7 +15,7 @@ static const struct ech_option own[] = {
     {"slow", "RANK=FACTOR[,...]", "", "that node computes so many times slower, by sleeping; a mere FACTOR: this node (with --local: all)"},
     {"device", "DEVICE[,...]", "cpu",
      "where a node computes: cpu; cuda or cuda:1, a card of NVIDIA's; opencl or opencl:1, a device of OpenCL; auto, "
-     "the first GPU that computes rightly, else cpu; a list: rank 0's, rank 1's, ..."},
+     "the fastest of the GPUs that compute rightly and cpu; a list: rank 0's, rank 1's, ..."},
     {"hosts", "FILE", "", "the simulated machines, one line a class: speed, jitter, link, ... (test/hosts has some)"},
     {"workers", "N", "", "so many simulated machines of a named spread, instead of --hosts"},
     {"spread", "NAME", "even", "how unlike they are: even, mild, strong; incast: slow links; links: slow links of four kinds"},

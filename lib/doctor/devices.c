@@ -14,9 +14,6 @@
 #define TRIES 3                               /* of each measurement: the shortest counts */
 #define COPIED ((size_t)32 << 20)             /* bytes: beyond most caches */
 #define PATIENCE ((int64_t)30 * 1000000000)   /* ns for a copy */
-#define SMALLEST 128                          /* sides of the products */
-#define LARGEST 4096
-#define LONG_ENOUGH 0.03                      /* seconds that a product takes to be believed; no larger one is tried then */
 
 static double seconds_since(int64_t began) { return (double)(echi_now() - began) * 1e-9; }
 
@@ -49,45 +46,6 @@ static ech_status measure_copies(struct echi_device *device, struct ech_doctor_d
     return status;
 }
 
-/* side x side by side x side, as a fully connected layer computes it. A narrow one behind it makes little of what has to come back, which
- * is what says that the product is done. */
-static ech_status time_product(struct echi_device *device, int side, double *out_seconds, struct ech_error *err) {
-    enum { NARROW = 8 };
-    const size_t n = (size_t)side;
-    const struct echi_layer layers[2] = {
-        {.name = "wide", .op = ECHI_OP_FC, .in = {side, 1, 1}, .out = {side, 1, 1}, .weights = n * n},
-        {.name = "narrow", .op = ECHI_OP_FC, .in = {side, 1, 1}, .out = {NARROW, 1, 1}, .weight_at = n * n, .weights = n * NARROW}};
-    struct echi_stack *stack = NULL;
-    struct echi_buffer *params = NULL;
-    echi_real *rows = calloc(n * n, sizeof *rows), *result = calloc(n * NARROW, sizeof *result);
-    ech_status status = rows && result ? ECH_OK : echi_fail_memory(err, "doctor", "a product of matrices");
-    if (status == ECH_OK) status = echi_buffer_create_pinned(device, n * (n + NARROW) * sizeof *rows, &params, err);
-    if (status == ECH_OK) status = echi_stack_create(device, ECHI_KERNELS_FAST, layers, 2, side, &stack, err);
-    *out_seconds = 0;
-    for (int i = 0; i < TRIES && status == ECH_OK; i++) {
-        status = echi_stack_input(stack, side, rows, err);
-        const int64_t began = echi_now();
-        for (int u = 0; status == ECH_OK && u < echi_stack_units(stack); u++) status = echi_stack_forward(stack, u, params, err);
-        if (status == ECH_OK) status = echi_stack_output(stack, result, err);
-        const double seconds = seconds_since(began) + 1e-9;
-        if (*out_seconds == 0 || seconds < *out_seconds) *out_seconds = seconds;
-    }
-    echi_stack_destroy(stack);
-    echi_buffer_destroy(params);
-    free(rows);
-    free(result);
-    return status;
-}
-
-static ech_status measure_products(struct echi_device *device, struct ech_doctor_device *out, struct ech_error *err) {
-    double seconds = 0;
-    for (int side = SMALLEST; side <= LARGEST && seconds < LONG_ENOUGH; side *= 2) {
-        ECHI_TRY(time_product(device, side, &seconds, err));
-        out->products = (double)side * side * side / seconds;
-    }
-    return ECH_OK;
-}
-
 /* "cpu" is "cpu:0". */
 static bool names(const char *option, const char *spec) {
     const size_t len = strcspn(spec, ":");
@@ -115,7 +73,7 @@ static void look_at(const char *spec, const struct ech_config *config, const cha
         /* Memory that is too small for these says nothing about a run. */
         struct ech_error none;
         if (status == ECH_OK) (void)measure_copies(device, out, &none);
-        if (status == ECH_OK) (void)measure_products(device, out, &none);
+        if (status == ECH_OK) (void)echi_device_rate(device, ECHI_KERNELS_FAST, &out->products, &none);
     }
     echi_doctor_note(&out->check, status, &err);
     echi_device_close(device);
@@ -126,12 +84,12 @@ void echi_doctor_devices(const struct ech_config *config, struct ech_doctor *out
     char spec[32];
     const bool automatic = strcmp(config->device, "auto") == 0;
     const char *keep = config->cache[0] && echi_folder_make(config->cache, NULL) == ECH_OK ? config->cache : NULL;
-    struct ech_doctor_device *taken = NULL;   /* under `auto`: the first GPU that computes rightly, else the CPU, as echi_ops_open does */
-    bool gpu = false;
+    struct ech_doctor_device *taken = NULL;   /* under `auto`: the fastest GPU that computes rightly or the CPU, as echi_ops_open does */
     for (int i = 0; out->n_devices < ECH_DOCTOR_DEVICES && echi_device_at(i, spec, sizeof spec, &info); i++) {
         struct ech_doctor_device *at = &out->device[out->n_devices++];
         look_at(spec, config, keep, at);
-        if (automatic && !gpu && ((info.gpu && at->check.status == ECH_OK) || names("cpu", spec))) taken = at, gpu = info.gpu;
+        if (automatic && at->check.status == ECH_OK && (info.gpu || names("cpu", spec)) && (!taken || at->products > taken->products))
+            taken = at;
     }
     if (taken) taken->used = 1;
 }

@@ -99,8 +99,8 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
       "threads of computation on this node; auto: its processors, or what is granted of them, "                               \
       "divided among the nodes of a run on one machine")                                                                      \
     X(device, "device", "DEVICE", "cpu", TEXT, 0, 0, no_word, NULL,                                                              \
-      "where this node computes: cpu; cuda or cuda:1, a card of NVIDIA's; opencl or opencl:1, a device of OpenCL; auto, the first GPU " \
-      "that computes rightly, else cpu")                                                                                        \
+      "where this node computes: cpu; cuda or cuda:1, a card of NVIDIA's; opencl or opencl:1, a device of OpenCL; auto, the fastest " \
+      "of the GPUs that compute rightly and cpu")                                                                               \
     X(slow, "slow", "FACTOR", "1", REAL, 1, 1000, no_word, NULL,                                                              \
       "this node computes so many times slower, by sleeping (to try unlike nodes on one machine)")                            \
     X(deadline, "deadline", "SECONDS", "10", REAL, 0.01, 86400, no_word, NULL,                                                \

@@ -413,10 +413,20 @@ static void test_what_is_refused(void **state) {
     assert_non_null(strstr(echi_stack_kernel(stack, 0), base->name));
     echi_stack_destroy(stack);
     echi_device_close(device);
-    /* a GPU, or the processor by its own kernels */
+    /* A GPU, or the processor by its own kernels: rather than by OpenCL, and than the fake card, which takes some fifty times as long. */
     assert_int_equal(echi_ops_open("auto", 1, echi_cpu_level(), ECHI_KERNELS_FAST, NULL, &device, &err), ECH_OK);
     assert_true(echi_device_describe(device)->gpu || strcmp(echi_device_describe(device)->backend, "cpu") == 0);
+    assert_true(fake == NULL || !echi_device_describe(device)->gpu || strcmp(echi_device_describe(device)->backend, "opencl") == 0);
     echi_device_close(device);
+    if (base == &echi_backend_cuda && fake != NULL) {   /* which is the only one with bf16 here */
+        const struct fake_cuda as_it_was = *fake;
+        fake->capability = 80, fake->shared = 227;
+        const ech_status status = echi_ops_open("auto", 1, ECHI_CPU_BASE, ECHI_KERNELS_BF16_FAST, NULL, &device, &err);
+        if (status != ECH_OK) fail_msg("%s", err.text);
+        assert_string_equal(echi_device_describe(device)->backend, "cuda");
+        echi_device_close(device);
+        *fake = as_it_was;
+    }
     char beyond[32];
     snprintf(beyond, sizeof beyond, "%s:99", base->name);
     assert_int_equal(echi_ops_open(beyond, 1, echi_cpu_level(), ECHI_KERNELS_FAST, NULL, &device, &err), ECH_E_UNSUPPORTED);
