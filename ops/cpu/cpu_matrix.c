@@ -24,6 +24,7 @@ enum { DEPTH = 384, ROWS = 240, DEPTH_BF16 = 1024, ROWS_BF16 = ECHI_CPU_BF16_ROW
  * or beyond it; of a block of a, at most. */
 enum { NEAR_BYTES = 48 << 10, COLUMNS_BYTES = 700 << 10, FAR_COLUMNS_BYTES = 3 << 20, SPARE_BYTES = 128 << 10 };
 enum { ROWS_BYTES = ROWS_BF16 * DEPTH_BF16 * 2 };
+enum { SHORT_SUMS = 512 };     /* terms: as weights' gradients have, of so many samples */
 /* With as few vectors of columns each weight is used too seldom to be packed first, if a tile's rows are read as streams, or from a
  * cache. */
 enum { FEW_VECTORS = 8, CACHED_BYTES = 256 << 10 };
@@ -112,19 +113,22 @@ static void by_steps(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
 /* How a product is cut, and what goes by inside. Where a row of a lies in one piece, a panel of rows is packed when it is needed, and
  * stays in the first-level cache while all columns of a block go by: outputs are written along their rows. Where rows lie side by side a
  * panel uses only a part of each line of a cache that is read for it: there a block of rows is packed at once, and goes by for each panel
- * of columns. */
+ * of columns.
+ * bf16: sums of a high block go by in the first-level cache for each panel of columns. Where they are short and all of them more than a
+ * second-level cache holds, writing them is most of the work, and is along rows there as well. */
 struct order {
     int rows;      /* of a that are packed at once */
     int columns;   /* of b, at once */
     int near;      /* of those, that go by for each panel of rows */
 };
 static struct order order_of(const struct kind *kind, const struct echi_cpu_matrix *m, int deepest) {
-    const bool bf16 = m->bf16 != ECHI_CPU_BF16_NONE;
-    const int step_bytes = (int)kind->bytes * deepest, unit = kind->panel_columns, far = round_up(FAR_COLUMNS_BYTES / step_bytes, unit);
+    const bool bf16 = m->bf16 != ECHI_CPU_BF16_NONE, large = (size_t)m->a.lines * (size_t)m->b.lines * sizeof(float) > FAR_COLUMNS_BYTES;
+    const bool along_rows = bf16 ? large && deepest <= SHORT_SUMS : m->a.step == 1;
+    const int step_bytes = (int)kind->bytes * deepest, unit = kind->panel_columns;
+    const int columns = round_up(COLUMNS_BYTES / step_bytes, unit), far = round_up(FAR_COLUMNS_BYTES / step_bytes, unit);
+    if (along_rows) return (struct order){bf16 ? unit : kind->call_rows, columns, columns};   /* a panel of bf16 is as high as it is wide */
     if (bf16) return (struct order){kind->call_rows, far, far};
-    if (m->a.step != 1) return (struct order){round_up(ROWS, kind->call_rows), far, round_up(NEAR_BYTES / step_bytes, unit)};
-    const int columns = round_up(COLUMNS_BYTES / step_bytes, unit);
-    return (struct order){kind->call_rows, columns, columns};
+    return (struct order){round_up(ROWS, kind->call_rows), far, round_up(NEAR_BYTES / step_bytes, unit)};
 }
 
 void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m, float *room) {

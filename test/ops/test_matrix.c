@@ -52,10 +52,12 @@ static void check_way(const struct way *way, uint32_t seed, bool whole) {
     struct echi_random r;
     echi_random_init(&r, seed, ECHI_STREAM_TEST, whole);
     const bool to_data = seed % 8 == 7;   /* a large matrix, rows side by side, and few columns */
+    const bool to_weights = seed % 60 == 6;   /* more sums than a cache holds, all short; more columns than go by at once */
     const bool vectors = to_data || echi_random_below(&r, 2) != 0;   /* the result in groups of vectors, far apart, as activations lie */
-    const int width = way->k->width, rows = to_data ? random_from(&r, 60, 130) : random_size(&r, 70);
-    const int depth = to_data ? random_from(&r, 1100, 2300) : echi_random_below(&r, 6) ? random_size(&r, 90) : random_from(&r, 200, 2300);
-    int columns = to_data ? random_from(&r, 1, 48) : random_size(&r, 150);
+    const int width = way->k->width, rows = to_data || to_weights ? random_from(&r, 100, 130) : random_size(&r, 70);
+    const int depth = to_weights ? random_from(&r, 33, 100) : to_data ? random_from(&r, 1100, 2300)
+                      : echi_random_below(&r, 6) ? random_size(&r, 90) : random_from(&r, 200, 2300);
+    int columns = to_weights ? random_from(&r, 8000, 8200) : to_data ? random_from(&r, 1, 48) : random_size(&r, 150);
     if (vectors) columns = (columns + width - 1) / width * width;
     struct operand a = operand_new(&r, rows, depth, to_data || echi_random_below(&r, 2), whole);
     struct operand b = operand_new(&r, columns, depth, vectors || echi_random_below(&r, 2), whole);
