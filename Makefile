@@ -151,7 +151,7 @@ TOOL_SRC := $(if $(DOUBLE)$(PROFILE),,$(sort $(wildcard tools/*.c)))
 # Tests and benches of kernels that this build leaves out; and those that name every kind of device, where it leaves one out.
 NO_GPU := $(if $(filter ops/gpu/%,$(SRC)),,test/ops/test_gpu_texts.c test/bench/bench_gpu_texts.c test/bench/card_gpu_texts.c) \
           $(if $(filter-out null,$(WITHOUT)),test/unit/test_hal.c $(addprefix test/ops/,test_device.c test_cuda.c) \
-                                             test/bench/bench_opencl.c)
+                                             $(addprefix test/bench/bench_,opencl.c conv_cuda.c))
 TESTS := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU),$(sort $(if $(DOUBLE),test/cluster/test_exact.c,$(wildcard test/*/test_*.c)))))
 # The test of exactness once more, against the archive in double; its threads are those of the other.
 DOUBLE_TEST := $(if $(DOUBLE)$(findstring thread,$(SAN)),,$(B)/double/test/cluster/test_exact)

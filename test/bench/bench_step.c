@@ -4,8 +4,12 @@
  *     bench_step [bf16] MODEL [BATCH]       a table: the parts of a step, by default at batch 64; LeNet-5 also at other sizes
  *     bench_step [bf16] train MODEL BATCH   two numbers: images a second of training at that batch, the median of some runs;
  *                                           and the peak of the process' memory in MiB
+ *     bench_step on DEVICE [tf32|bf16] train MODEL BATCH
+ *                                           the same on another device, such as cuda; the memory is the stack's on it
  *
- * With bf16 convolutions and fully connected layers are multiplied so; exits with 77 where the processor cannot. */
+ * With bf16, or tf32, convolutions and fully connected layers are multiplied so; exits with 77 where the processor cannot, or where there
+ * is no such device. On a device a step is all that a node's is: rows and parameters go to it, gradients come back, and all processors of
+ * this machine take the optimiser's step. */
 #include "cpu/echi_cpu_kernels.h"
 #include "echi_model.h"
 #include "echi_ops.h"
@@ -37,17 +41,39 @@ static void check(ech_status status, const struct ech_error *err) {
 }
 
 static enum echi_kernels kernels = ECHI_KERNELS_FAST;
+static const char *device = "cpu";
+static int threads = 1;
+
+static bool there_is(const char *kind) {
+    struct echi_device_info info;
+    char spec[32];
+    for (int i = 0; echi_device_at(i, spec, sizeof spec, &info); i++)
+        if (strncmp(spec, kind, strlen(kind)) == 0) return true;
+    return false;
+}
+
+static struct echi_device *open_device(void) {
+    struct echi_device *out;
+    struct ech_error err;
+    const ech_status status = echi_ops_open(device, threads, echi_cpu_level(), kernels, NULL, &out, &err);
+    if (status == ECH_E_UNSUPPORTED && !there_is(device)) {
+        fprintf(stderr, "%s\n", err.text);
+        exit(77);
+    }
+    check(status, &err);
+    return out;
+}
 
 static void begin(struct bench *b, const char *model, int n) {
     struct ech_error err;
     struct echi_random r;
     echi_random_init(&r, 1, ECHI_STREAM_TEST, 0);
     check(ech_model_open(model, &b->model, &err), &err);
-    check(echi_device_open("cpu", 1, &b->device, &err), &err);
+    b->device = open_device();
     const size_t bytes = b->model->n_params * sizeof(float), image = echi_shape_size(b->model->input);
-    check(echi_buffer_create(b->device, bytes, &b->params, &err), &err);
-    check(echi_buffer_create(b->device, bytes, &b->grads, &err), &err);
-    check(echi_buffer_create(b->device, bytes, &b->velocity, &err), &err);
+    check(echi_buffer_create_pinned(b->device, bytes, &b->params, &err), &err);
+    check(echi_buffer_create_pinned(b->device, bytes, &b->grads, &err), &err);
+    check(echi_buffer_create_pinned(b->device, bytes, &b->velocity, &err), &err);
     echi_model_init(b->model, 1, echi_buffer_host(b->params));
     check(echi_stack_create(b->device, kernels, b->model->layers, b->model->n_layers, n, &b->stack, &err), &err);
     b->n = n;
@@ -86,6 +112,7 @@ static int step(struct bench *b, int64_t *at) {
         check(echi_stack_backward(b->stack, u, b->params, b->grads, u > 0, &err), &err);
         at[parts++] = echi_now();
     }
+    check(echi_stack_grads(b->stack, 0, &err), &err);
     const struct echi_step sgd = {.lr = 0.001f, .momentum = 0.9f};
     check(echi_apply(b->device, b->params, b->params, &(struct echi_moments){.buffer = b->velocity}, b->grads, 0, b->model->n_params, &sgd,
                      &err), &err);
@@ -111,8 +138,15 @@ static double median(double *values, int count) {
     return values[count / 2];
 }
 
-/* Images a second: the median of some runs of about a quarter of a second each, at least a step. */
-static double images_per_second(const char *model, int n, bool train) {
+/* Of the whole process, as the kernel counts it; on a device that is not the host, of the stack. */
+static double mebibytes(const struct bench *b) {
+    struct rusage use;
+    if (!echi_device_describe(b->device)->host_memory) return (double)echi_stack_bytes(b->stack) / (1 << 20);
+    return getrusage(RUSAGE_SELF, &use) ? 0 : (double)use.ru_maxrss / 1024;
+}
+
+/* Images a second: the median of some runs of about a quarter of a second each, at least a step; and the memory, unless that is NULL. */
+static double images_per_second(const char *model, int n, bool train, double *out_mebibytes) {
     enum { RUNS = 7 };
     struct bench b;
     double speed[RUNS];
@@ -129,6 +163,7 @@ static double images_per_second(const char *model, int n, bool train) {
         } while (now - start < 250000000);
         if (run >= 0) speed[run] = (double)images * 1e9 / (double)(now - start);
     }
+    if (out_mebibytes) *out_mebibytes = mebibytes(&b);
     end(&b);
     return median(speed, RUNS);
 }
@@ -209,12 +244,6 @@ static void table_of_parts(const char *model, int n) {
     end(&b);
 }
 
-/* Of the whole process, as the kernel counts it. */
-static double peak_mebibytes(void) {
-    struct rusage use;
-    return getrusage(RUSAGE_SELF, &use) ? 0 : (double)use.ru_maxrss / 1024;
-}
-
 static int batch_of(const char *text) {
     const int n = atoi(text);
     if (n >= 1 && n <= MOST_N) return n;
@@ -222,23 +251,38 @@ static int batch_of(const char *text) {
     exit(1);
 }
 
-int main(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "bf16") == 0) {
-        if (*echi_cpu_bf16_lacks()) {
-            fprintf(stderr, "bench_step: this processor lacks %s\n", echi_cpu_bf16_lacks());
-            return 77;
-        }
-        kernels = ECHI_KERNELS_BF16_FAST;
-        argc--;
-        argv++;
+/* Takes "on DEVICE", "tf32" and "bf16" off the arguments; false where the processor cannot. */
+static bool take_options(int *argc, char ***argv) {
+    if (*argc > 2 && strcmp((*argv)[1], "on") == 0) {
+        device = (*argv)[2];
+        threads = echi_cpu_count();
+        *argc -= 2;
+        *argv += 2;
     }
+    const bool host = strcmp(device, "cpu") == 0, bf16 = *argc > 1 && strcmp((*argv)[1], "bf16") == 0,
+        tf32 = !host && *argc > 1 && strcmp((*argv)[1], "tf32") == 0;
+    if (!bf16 && !tf32) return true;
+    if (host && *echi_cpu_bf16_lacks()) {
+        fprintf(stderr, "bench_step: this processor lacks %s\n", echi_cpu_bf16_lacks());
+        return false;
+    }
+    kernels = bf16 ? ECHI_KERNELS_BF16_FAST : ECHI_KERNELS_TF32_FAST;
+    (*argc)--;
+    (*argv)++;
+    return true;
+}
+
+int main(int argc, char **argv) {
+    if (!take_options(&argc, &argv)) return 77;
     if (argc == 4 && strcmp(argv[1], "train") == 0) {
-        const double speed = images_per_second(argv[2], batch_of(argv[3]), true);
-        printf("%.1f %.0f\n", speed, peak_mebibytes());
+        double memory;
+        const double speed = images_per_second(argv[2], batch_of(argv[3]), true, &memory);
+        printf("%.1f %.0f\n", speed, memory);
         return 0;
     }
-    if (argc < 2 || argc > 3) {
-        fprintf(stderr, "usage: bench_step [bf16] MODEL [BATCH]\n       bench_step [bf16] train MODEL BATCH\n");
+    if (argc < 2 || argc > 3 || strcmp(device, "cpu") != 0) {
+        fprintf(stderr, "usage: bench_step [bf16] MODEL [BATCH]\n       bench_step [bf16] train MODEL BATCH\n"
+                        "       bench_step on DEVICE [tf32|bf16] train MODEL BATCH\n");
         return 1;
     }
     table_of_parts(argv[1], argc > 2 ? batch_of(argv[2]) : 64);
@@ -246,7 +290,7 @@ int main(int argc, char **argv) {
     static const int sizes[] = {16, 20, 24, 32, 40, 48, 64, 128};
     printf("images a second    training  evaluation\n");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        printf("  batch %4d      %10.0f  %10.0f\n", sizes[i], images_per_second(argv[1], sizes[i], true),
-               images_per_second(argv[1], sizes[i], false));
+        printf("  batch %4d      %10.0f  %10.0f\n", sizes[i], images_per_second(argv[1], sizes[i], true, NULL),
+               images_per_second(argv[1], sizes[i], false, NULL));
     return 0;
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What can be seen of CUDA without a card: calls and values declared in hal/cuda are those of the toolkit's headers, and the driver has them
-# under these names; the images have all kernels, for all that nvcc knows, and a PTX that the oldest driver takes; NVRTC compiles the text.
+# under these names; cuDNN's, in test/bench, are those of its headers; the images have all kernels, for all that nvcc knows, and a PTX that
+# the oldest driver takes; NVRTC compiles the text.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-cuda.XXXXXX")
@@ -41,6 +42,32 @@ if [ -e "$toolkit/include/cuda.h" ] && [ -e "$toolkit/include/nvrtc.h" ]; then
     fi
 else
     echo "no headers of CUDA here: what is declared was not compared"
+fi
+
+# --- cuDNN's headers; each way through a convolution has calls, and a struct of results, of its own
+if echo '#include <cudnn.h>' | $CC -I"$toolkit/include" -E -o /dev/null -x c - 2>/dev/null; then
+    seen=$((seen + 1))
+    mine=test/bench/bench_cudnn.h
+    {
+        echo '#include <cudnn.h>'
+        echo '#include <stddef.h>'
+        grep '^struct cudnn_found ' $mine
+        echo '#define AT(type, theirs, ours) _Static_assert(offsetof(type, theirs) == offsetof(struct cudnn_found, ours), #theirs);'
+        echo '#define SAME(way, type) AT(type, algo, algorithm) AT(type, status, status) AT(type, time, milliseconds) \
+            AT(type, memory, bytes) AT(type, determinism, determinism) AT(type, mathType, math) \
+            _Static_assert(sizeof(type) == sizeof(struct cudnn_found), #type); \
+            IS(cudnnGetConvolution##way##Algorithm_v7) IS(cudnnGetConvolution##way##WorkspaceSize) IS(cudnnConvolution##way)'
+        echo '#define IS(call) void *const is_##call = (void *)call;'
+        echo 'SAME(Forward, cudnnConvolutionFwdAlgoPerf_t) SAME(BackwardFilter, cudnnConvolutionBwdFilterAlgoPerf_t)'
+        echo 'SAME(BackwardData, cudnnConvolutionBwdDataAlgoPerf_t)'
+        grep -oE 'X\(cudnn[A-Za-z0-9]+,' $mine | sed 's/X(\(.*\),/IS(\1)/'
+        grep -oE '\bCUDNN_[A-Z0-9_]+ = [0-9]+' $mine | sed 's/\(.*\) = \(.*\)/_Static_assert((int)\1 == \2, "\1");/'
+    } >"$work/cudnn.c"
+    [ "$(grep -c '^IS\|^_Static' "$work/cudnn.c")" -gt 20 ] || bad "too few calls and values were found in $mine"
+    $CC -std=gnu11 -Wall -Wno-deprecated-declarations -Werror -I"$toolkit/include" -c -o "$work/cudnn.o" "$work/cudnn.c" ||
+        bad "$mine is not what cudnn.h says"
+else
+    echo "no headers of cuDNN here: what is declared of it was not compared"
 fi
 
 # --- the images
