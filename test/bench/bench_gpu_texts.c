@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Square products by the CUDA texts of ops/gpu on a card, as echi_product_choose launches them, beside cuBLAS where its library can be
- * opened: seconds with both operands packed anew each time, as for activations, and without, as for weights that stay.
+ * opened: seconds with both operands packed anew each time, as for activations, and without, as for weights that stay. Where a product's
+ * sums are dealt to several blocks, adding up their parts is in both.
  * usage: bench_gpu_texts FOLDER-OF-IMAGES (test/bench/gpu_texts.sh makes them) */
+#include "gpu/echi_gpu.h"
 #include "ops/card.h"
 
 #include <dlfcn.h>
@@ -29,6 +31,10 @@ static void multiply(void *context) {
     card_launch(l->text, l->kernel,
                 (void *[]){&w->packed_a, &w->packed_b, &w->a, &w->to, &l->rows, &l->cols, &l->words, &l->slice, &l->put, &l->gather},
                 &(struct card_launch){{l->groups[0], l->groups[1], l->groups[2]}, l->items, l->shared});
+    int count = l->rows * l->cols;
+    if (l->parts > 1)
+        card_launch(ECHI_PRODUCT_PORTABLE, "sum_parts", (void *[]){&w->to, &w->sum, &count, &l->parts},
+                    &(struct card_launch){{(count + ECHI_GPU_ITEMS - 1) / ECHI_GPU_ITEMS, 1, 1}, ECHI_GPU_ITEMS, 0});
 }
 static void all(void *context) {
     pack_both(context);

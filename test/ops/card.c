@@ -46,8 +46,8 @@ static bool load(const char **why) {
 }
 
 bool card_open(const char *folder, struct echi_product_card *out, const char **why) {
-    static const char *const files[] = {[ECHI_PRODUCT_F32] = "products_f32", [ECHI_PRODUCT_SM80] = "products_sm80",
-                                        [ECHI_PRODUCT_SM90] = "products_sm90"};
+    static const char *const files[] = {[ECHI_PRODUCT_PORTABLE] = "kernels", [ECHI_PRODUCT_F32] = "products_f32",
+                                        [ECHI_PRODUCT_SM80] = "products_sm80", [ECHI_PRODUCT_SM90] = "products_sm90"};
     int device;
     void *context;
     if (!load(why)) return false;
@@ -57,7 +57,7 @@ bool card_open(const char *folder, struct echi_product_card *out, const char **w
              cuDeviceGetAttribute(&out->units, UNITS, device) + cuDeviceGetAttribute(&out->shared_most, SHARED_MOST, device), "attributes");
     must(cuDevicePrimaryCtxRetain(&context, device), "context");
     must(cuCtxSetCurrent(context), "context");
-    for (int text = ECHI_PRODUCT_F32; text <= ECHI_PRODUCT_SM90; text++) {
+    for (int text = ECHI_PRODUCT_PORTABLE; text <= ECHI_PRODUCT_SM90; text++) {
         char path[400];
         if (text == ECHI_PRODUCT_SM90 && (out->major != 9 || out->minor != 0)) continue;
         snprintf(path, sizeof path, "%s/%s.fatbin", folder, files[text]);

@@ -7,7 +7,7 @@
 
 struct card_launch { int groups[3], items, shared; };
 /* False, with the reason in *why, where there is no card or no driver. Images are files in `folder`, of the build:
- * products_f32.fatbin, ... */
+ * kernels.fatbin, which is the portable text's, products_f32.fatbin, ... */
 bool card_open(const char *folder, struct echi_product_card *out, const char **why);
 void *card_array(size_t count);         /* `count` floats, zero; all are freed at once */
 void card_free(void);
