@@ -21,10 +21,12 @@ static const struct echi_stack_impl *usual(void) {
     return echi_stack_implementations[i];
 }
 
+/* impl NULL: the usual ones, which may refuse no layer. */
 static ech_status check_kernels(struct echi_device *device, const struct echi_stack_impl *impl, const struct echi_source **out_spare,
                                 struct ech_error *err) {
     const ech_status status = echi_known_answers(device, impl, NULL, err);
-    if (status != ECH_OK && impl->spare != NULL) *out_spare = impl->spare(device);
+    const struct echi_stack_impl *tried = impl != NULL ? impl : usual();
+    if (status != ECH_OK && tried->spare != NULL) *out_spare = tried->spare(device);
     return status;
 }
 
@@ -38,7 +40,7 @@ static ech_status check_answers(struct echi_device *device, enum echi_kernels ke
                          "--deterministic is for the device cpu, and this node has %s (%s): give --device cpu, or leave it out",
                          info->backend, info->name);
     if (impl != NULL) ECHI_TRY(has_kernels(device, impl, err));
-    ECHI_TRY(check_kernels(device, usual(), out_spare, err));
+    ECHI_TRY(check_kernels(device, NULL, out_spare, err));
     return impl != NULL ? check_kernels(device, impl, out_spare, err) : ECH_OK;
 }
 

@@ -134,20 +134,29 @@ static ech_status open_text(struct echi_gpu_stack *g, enum echi_product_text tex
     return status == ECH_E_UNSUPPORTED ? ECH_OK : status;
 }
 
-/* Rounded products are made of others that round alike, or of none. */
-const struct echi_source *echi_gpu_spare(const struct echi_device *device, enum echi_product_precision precision) {
-    const int capability = echi_device_describe(device)->capability;
-    if (precision == ECHI_PRODUCT_FLOAT) return capability >= 80 ? echi_gpu_product_sources[ECHI_PRODUCT_F32] : NULL;
-    return capability == 90 ? echi_gpu_product_sources[ECHI_PRODUCT_SM90] : NULL;
+static struct echi_product_card card_of(const struct echi_device *device) {
+    const struct echi_device_info *info = echi_device_describe(device);
+    return (struct echi_product_card){info->capability / 10, info->capability % 10, info->compute_units, (int)info->shared_most, 0};
 }
 
 static ech_status open_texts(struct echi_gpu_stack *g, struct ech_error *err) {
     const struct echi_device_info *info = echi_device_describe(g->device);
-    g->card = (struct echi_product_card){info->capability / 10, info->capability % 10, info->compute_units, (int)info->shared_most, 0};
+    g->card = card_of(g->device);
     if (g->card.major < 8) return ECH_OK;
     if (g->precision == ECHI_PRODUCT_FLOAT) return open_text(g, ECHI_PRODUCT_F32, err);
     if (info->capability == 90) ECHI_TRY(open_text(g, ECHI_PRODUCT_SM90, err));
     return open_text(g, ECHI_PRODUCT_SM80, err);
+}
+
+/* The text that large products would be computed by, if another computes the same: mma's instead of wgmma's, but of rounded products not
+ * floats. */
+const struct echi_source *echi_gpu_spare(const struct echi_device *device, enum echi_product_precision precision) {
+    const struct echi_product_card card = card_of(device);
+    const struct echi_product large = {.op = ECHI_PRODUCT_MATRIX, .precision = precision, .rows = 1024, .cols = 1024, .depth = 1024,
+                                       .row_a = 1024, .k_a = 1, .k_b = 1024, .col_b = 1};
+    struct echi_product_plan plan;
+    echi_product_choose(&large, &card, &plan);
+    return plan.text == ECHI_PRODUCT_F32 || plan.text == ECHI_PRODUCT_SM90 ? echi_gpu_product_sources[plan.text] : NULL;
 }
 
 static ech_status open_kernels(struct echi_gpu_stack *g, struct ech_error *err) {

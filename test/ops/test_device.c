@@ -367,6 +367,7 @@ static void test_what_is_done_without(void **state) {
         {90, 0, "_wgmma_", ECHI_KERNELS_BF16_FAST, ECH_OK, "fc cuda mma bf16", "without products_sm90.cu"},
         {80, 0, "_tf32_", ECHI_KERNELS_TF32_FAST, ECH_E_UNSUPPORTED, "", ""},
         {80, 0, "relu_forward", ECHI_KERNELS_FAST, ECH_E_UNSUPPORTED, "", ""},
+        {75, CUDA_ERROR_LAUNCH_FAILED, "fc_forward", ECHI_KERNELS_FAST, ECH_E_DEVICE_LOST, "", ""},
         {80, 0, "no kernel", ECHI_KERNELS_FAST, ECH_OK, "fc cuda fp32 tiles", ""}};
     const struct fake_cuda as_it_was = *fake;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
