@@ -89,6 +89,7 @@ struct echi_backend {
     ech_status (*queue_copy)(void *impl, void *queue, void *to, size_t to_at, const void *from, size_t from_at, size_t bytes,
                              struct ech_error *err);
     ech_status (*queue_run)(void *impl, void *queue, echi_host_kernel kernel, void *args, struct ech_error *err);
+    const char *program_options;   /* what its compiler is told beside a text: kept programs are of both; or NULL */
     /* Kernels from a source, or from what `binary` gave for it on the same device and driver. A text that the compiler refuses:
      * ECH_E_UNSUPPORTED with its message. out_bytes is malloc'd, the caller's; NULL when there is nothing worth keeping. */
     ech_status (*program_create)(void *impl, const struct echi_source *source, void **out_program, struct ech_error *err);

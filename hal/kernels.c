@@ -58,6 +58,7 @@ static void hash_of(const struct echi_device *device, const char *text, uint8_t 
     add_text(&hash, device->backend->name);
     add_text(&hash, device->info.name);
     add_text(&hash, device->info.driver);
+    add_text(&hash, device->backend->program_options != NULL ? device->backend->program_options : "");
     add_text(&hash, text);
     echi_sha256_end(&hash, out);
 }

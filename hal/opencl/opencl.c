@@ -336,6 +336,7 @@ const struct echi_backend echi_backend_opencl = {
     .queue_write = opencl_queue_write,
     .queue_read = opencl_queue_read,
     .queue_copy = opencl_queue_copy,
+    .program_options = ECHI_OPENCL_OPTIONS,
     .program_create = echi_opencl_program_create,
     .program_load = echi_opencl_program_load,
     .program_binary = echi_opencl_program_binary,

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIONS "-cl-std=CL1.2"
 #define LOG_SHOWN 200   /* of what a compiler says: the first message is what matters */
 
 /* The compiler's message, on one line. */
@@ -27,7 +26,7 @@ static void build_log(const struct echi_opencl_device *d, cl_program program, ch
 
 /* Takes over `program`. */
 static ech_status build(const struct echi_opencl_device *d, cl_program program, void **out_program, struct ech_error *err) {
-    const cl_int code = d->cl->clBuildProgram(program, 1, &d->id, OPTIONS, NULL, NULL);
+    const cl_int code = d->cl->clBuildProgram(program, 1, &d->id, ECHI_OPENCL_OPTIONS, NULL, NULL);
     if (code == CL_SUCCESS) {
         *out_program = program;
         return ECH_OK;

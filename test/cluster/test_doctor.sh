@@ -13,7 +13,7 @@ json() { sed -nE "s/^  \"$1\": (.*[^,]),?$/\1/p" "$work/out"; }                 
 # --- a machine by itself
 doctor 0 '^training would begin$'
 says '^  ok    cpu:0 \(this node.s\)'
-says '^ +28 known answers right; copies to it [0-9.]+ GB/s, from it [0-9.]+ GB/s; products [0-9.]+ billion'
+says '^ +29 known answers right; copies to it [0-9.]+ GB/s, from it [0-9.]+ GB/s; products [0-9.]+ billion'
 says 'libcuda.so.1: ' && says 'libOpenCL.so.1: '
 says '  lo 127\.0\.0\.1'
 says '^  ok    lenet5, batch 64: 64 samples a step here; [0-9]+ images/s'

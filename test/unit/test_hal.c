@@ -348,6 +348,7 @@ static void test_a_queue_behind_another(void **state) {
 
 static const struct echi_backend *keeper;   /* whose programs are kept */
 static int compiled;
+static const char *other_options;           /* what its compiler would be told instead, or NULL */
 static ech_status count_compiled(void *impl, const struct echi_source *source, void **out_program, struct ech_error *err) {
     compiled++;
     return keeper->program_create(impl, source, out_program, err);
@@ -361,6 +362,7 @@ static int run_with(const char *folder) {
     struct echi_program *program = NULL;
     struct echi_kernel *kernel = NULL;
     counting.program_create = count_compiled;
+    if (other_options != NULL) counting.program_options = other_options;
     compiled = 0;
     assert_int_equal(echi_device_open_on(&counting, 0, 1, &device, &err), ECH_OK);
     echi_device_keep_programs(device, folder);
@@ -403,6 +405,15 @@ static void check_kept_programs(const struct echi_backend *backend) {
     assert_int_equal(run_with(folder), 0);
     free(bytes);
     assert_int_equal(echi_file_remove(path, NULL), ECH_OK);
+    other_options = "-cl-std=CL3.0";   /* another library's program of the same text is not taken for ours */
+    assert_int_equal(run_with(folder), 1);
+    other_options = NULL;
+    assert_int_equal(run_with(folder), 1);
+    assert_int_equal(run_with(folder), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(echi_folder_list(folder, remember_path, (void *)(uintptr_t)about, NULL), ECH_OK);
+        assert_int_equal(echi_file_remove(path, NULL), ECH_OK);
+    }
     assert_int_equal(rmdir(folder), 0);
 }
 
