@@ -270,42 +270,51 @@ static ech_status spoilt_launch(void *impl, void *queue, void *kernel, const str
     return base->queue_launch(impl, queue, kernel, args, memory, count, &other, err);
 }
 
-static ech_status answers_of(const struct echi_stack_impl *impl, struct ech_error *err) {
+static struct echi_device *device_with_images(void) {
     struct echi_device *device = NULL;
+    struct ech_error err;
     changed.program_create = with_images;
     changed.queue_launch = spoilt_launch;
-    assert_int_equal(echi_device_open_on(&changed, 0, 1, &device, err), ECH_OK);
+    assert_int_equal(echi_device_open_on(&changed, 0, 1, &device, &err), ECH_OK);
+    return device;
+}
+static ech_status answers_of(enum echi_kernels kernels, struct ech_error *err) {
+    struct echi_device *device = device_with_images();
     launches_with_memory = 0;
-    const ech_status status = echi_known_answers(device, impl, NULL, err);
+    const ech_status status = echi_known_answers(device, echi_stack_chosen(device, kernels), NULL, err);
     echi_device_close(device);
     return status;
+}
+/* Which kernel a layer gets that is large enough for any of them. */
+static void assert_computes_by(struct echi_device *device, enum echi_kernels kernels, const char *wanted) {
+    struct echi_stack *stack = NULL;
+    struct ech_error err;
+    struct problem p;
+    problem_begin(&p, 200, 1, 1);
+    problem_fc(&p, 300, true);
+    assert_int_equal(echi_stack_create(device, kernels, p.layers, p.count, 100, &stack, &err), ECH_OK);
+    assert_string_equal(echi_stack_kernel(stack, 0), wanted);
+    echi_stack_destroy(stack);
 }
 
 static void test_texts_of_cards(void **state) {
     NEEDS_DEVICE;
     if (base != &echi_backend_cuda || fake == NULL) skip();
-    static const struct { int capability; const struct echi_stack_impl *impl; const char *kernel; } cases[] = {
-        {80, &echi_stack_gpu, "fc cuda fp32 tiles"}, {80, &echi_stack_gpu_tf32, "fc cuda mma tf32"},
-        {89, &echi_stack_gpu_bf16, "fc cuda mma bf16"},
-        {90, &echi_stack_gpu_tf32, "fc cuda wgmma tf32"}, {90, &echi_stack_gpu_bf16, "fc cuda wgmma bf16"},
-        {75, &echi_stack_gpu_tf32, "fc cuda"}, {75, &echi_stack_gpu, "fc cuda"}};
+    static const struct { int capability; enum echi_kernels kernels; const char *name; } cases[] = {
+        {80, ECHI_KERNELS_FAST, "fc cuda fp32 tiles"}, {80, ECHI_KERNELS_TF32_FAST, "fc cuda mma tf32"},
+        {89, ECHI_KERNELS_BF16_FAST, "fc cuda mma bf16"},
+        {90, ECHI_KERNELS_TF32_FAST, "fc cuda wgmma tf32"}, {90, ECHI_KERNELS_BF16_FAST, "fc cuda wgmma bf16"},
+        {75, ECHI_KERNELS_TF32_FAST, "fc cuda"}, {75, ECHI_KERNELS_FAST, "fc cuda"}};
     const struct fake_cuda as_it_was = *fake;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ech_error err = {.text = ""};
-        struct echi_device *device = NULL;
-        struct echi_stack *stack = NULL;
-        struct problem p;
         fake->capability = cases[i].capability;
         fake->shared = 227;
-        if (answers_of(cases[i].impl, &err) != ECH_OK)
-            fail_msg("%s on %d: %s; %s", cases[i].impl->name, fake->capability, err.text, fake->complaint);
+        if (answers_of(cases[i].kernels, &err) != ECH_OK)
+            fail_msg("%s on %d: %s; %s", cases[i].name, fake->capability, err.text, fake->complaint);
         assert_true((launches_with_memory > 0) == (cases[i].capability >= 80));
-        problem_begin(&p, 200, 1, 1);
-        problem_fc(&p, 300, true);
-        assert_int_equal(echi_device_open_on(&changed, 0, 1, &device, &err), ECH_OK);
-        assert_int_equal(echi_stack_create_with(device, cases[i].impl, p.layers, p.count, 100, &stack, &err), ECH_OK);
-        assert_string_equal(echi_stack_kernel(stack, 0), cases[i].kernel);
-        echi_stack_destroy(stack);
+        struct echi_device *device = device_with_images();
+        assert_computes_by(device, cases[i].kernels, cases[i].name);
         echi_device_close(device);
     }
     struct ech_error err;
@@ -342,7 +351,7 @@ static void test_texts_of_cards_launched_wrongly(void **state) {
         spoilt = wrong[i];
         fake->capability = 80;
         fake->shared = 227;
-        assert_true(answers_of(&echi_stack_gpu_tf32, &err) != ECH_OK);
+        assert_true(answers_of(ECHI_KERNELS_TF32_FAST, &err) != ECH_OK);
         fake->complaint[0] = '\0';
     }
     spoilt = (struct echi_launch){.items = 0};
@@ -371,8 +380,6 @@ static void test_what_is_done_without(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ech_error err = {.text = ""};
         struct echi_device *device = NULL;
-        struct echi_stack *stack = NULL;
-        struct problem p;
         char from[300];
         fake->capability = cases[i].capability;
         fake->shared = 227;
@@ -381,13 +388,9 @@ static void test_what_is_done_without(void **state) {
         const ech_status status = echi_ops_open("cuda", 1, echi_cpu_level(), cases[i].kernels, NULL, &device, &err);
         if (status != cases[i].status) fail_msg("%s: status %d; %s", cases[i].spoil, status, err.text);
         if (status != ECH_OK) continue;
-        problem_begin(&p, 200, 1, 1);
-        problem_fc(&p, 300, true);
-        assert_int_equal(echi_stack_create(device, cases[i].kernels, p.layers, p.count, 100, &stack, &err), ECH_OK);
-        assert_string_equal(echi_stack_kernel(stack, 0), cases[i].kernel);
+        assert_computes_by(device, cases[i].kernels, cases[i].kernel);
         echi_device_kernels_from(device, from, sizeof from);
         assert_non_null(strstr(from, cases[i].from));
-        echi_stack_destroy(stack);
         echi_device_close(device);
     }
     assert_string_equal(fake->complaint, "");
