@@ -55,8 +55,8 @@ finish() {
     unset "running[$group]"
     if [ $status = 0 ]; then
         passed=$((passed + 1))
-        printf 'ok      %s  (%d s)\n' "$name" $seconds
-        rm -f "$log"
+        printf 'ok      %s  (%d s, %s of a processor)\n' "$name" $seconds "$(awk 'END { print $1 + $2 }' "$log.time")"
+        rm -f "$log" "$log.time"
     elif [ $status = 77 ] && [[ $name = *.sh ]]; then
         skipped=$((skipped + 1))
         printf 'skipped %s: %s\n' "$name" "$(tail -n 1 "$log")"
@@ -92,7 +92,8 @@ for test in "$@"; do
     *)    run=("./$test") ;;
     esac
     make_room "$jobs"
-    timeout -k 5 "$TEST_TIMEOUT" "${run[@]}" >"$(log_of "$name")" 2>&1 </dev/null &
+    log=$(log_of "$name")
+    TIMEFORMAT='%1U %1S' timeout -k 5 "$TEST_TIMEOUT" bash -c 'time "$@" 2>&1' timed "${run[@]}" >"$log" 2>"$log.time" </dev/null &
     running[$!]=$name
     began[$!]=$SECONDS
 done

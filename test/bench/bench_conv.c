@@ -30,7 +30,7 @@ static void table(void) {
         begin(&b, in, out, side, 32);
         printf("%3d to %3d @ %-2d    %-22s", in, out, side, echi_stack_kernel(b.stack, 0));
         for (int part = 0; part < PARTS; part++) {
-            const double s = bench_median(bench_run, &b, part);
+            const double s = bench_median(bench_unit_seconds, &b, part);
             printf("  %7.2f ms %4.0f GF", 1e3 * s, flops / s * 1e-9);
         }
         printf("\n");
@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
     for (int part = 0; part < PARTS && argc == 6; part++)
         if (strcmp(argv[5], part_names[part]) == 0) {
             begin(&b, atoi(argv[1]), atoi(argv[2]), atoi(argv[3]), atoi(argv[4]));
-            printf("%.4f\n", 1e3 * bench_median(bench_run, &b, part));
+            printf("%.4f\n", 1e3 * bench_median(bench_unit_seconds, &b, part));
             bench_end(&b);
             return 0;
         }

@@ -19,25 +19,25 @@ typedef void sgemm_function(int order, int trans_a, int trans_b, int m, int n, i
                             int ldb, float beta, float *c, int ldc);
 enum { ROWS = 101, AS_IT_IS = 111, TURNED = 112 };
 
-struct peer { sgemm_function *sgemm; float *w, *x, *y; struct bench_size size; };
+struct peer { sgemm_function *sgemm; float *w, *x, *y, *dw, *dx, *dy; struct bench_size size; };
 
-static double theirs(void *state, int part) {
-    const struct peer *p = state;
+static double theirs(void *peer, bool back, bool data) {
+    const struct peer *p = peer;
     const int in = p->size.in, out = p->size.out, n = p->size.batch;
     const int64_t start = echi_now();
-    if (part == FORWARD) p->sgemm(ROWS, AS_IT_IS, AS_IT_IS, out, n, in, 1, p->w, in, p->x, n, 0, p->y, n);
-    if (part == DATA) p->sgemm(ROWS, TURNED, AS_IT_IS, in, n, out, 1, p->w, in, p->y, n, 0, p->x, n);
-    if (part == WEIGHTS) p->sgemm(ROWS, AS_IT_IS, TURNED, out, in, n, 1, p->y, n, p->x, n, 0, p->w, in);
+    if (!back) p->sgemm(ROWS, AS_IT_IS, AS_IT_IS, out, n, in, 1, p->w, in, p->x, n, 0, p->y, n);
+    else p->sgemm(ROWS, AS_IT_IS, TURNED, out, in, n, 1, p->dy, n, p->x, n, 0, p->dw, in);
+    if (data) p->sgemm(ROWS, TURNED, AS_IT_IS, in, n, out, 1, p->w, in, p->dy, n, 0, p->dx, n);
     return (double)(echi_now() - start) * 1e-9;
 }
 
 /* ---- both ---- */
 
-static void row(struct bench_size size, double (*run)(void *state, int part), void *state) {
+static void row(struct bench_size size, bench_seconds *seconds, void *of) {
     const double flops = 2.0 * size.in * size.out * size.batch;
     printf("%5d to %4d, batch %4d", size.in, size.out, size.batch);
     for (int part = 0; part < PARTS; part++) {
-        const double s = bench_median(run, state, part);
+        const double s = bench_median(seconds, of, part);
         printf("  %8.3f ms %4.0f GF", 1e3 * s, flops / s * 1e-9);
     }
     printf("\n");
@@ -50,7 +50,7 @@ static int table(enum echi_kernels kernels) {
         struct bench_unit b;
         bench_begin(&b, &(struct echi_layer){.name = "fc", .op = ECHI_OP_FC, .in = {size.in, 1, 1}, .out = {size.out, 1, 1},
                                              .weights = (size_t)size.in * (size_t)size.out}, size.batch, kernels);
-        row(size, bench_run, &b);
+        row(size, bench_unit_seconds, &b);
         bench_end(&b);
     }
     return 0;
@@ -68,13 +68,13 @@ static int peer_table(const char *path, bool peek) {
         struct echi_random r;
         echi_random_init(&r, 1, ECHI_STREAM_TEST, 0);
         p.size = bench_sizes[i];
-        p.w = bench_floats(&r, (size_t)p.size.in * (size_t)p.size.out);
-        p.x = bench_floats(&r, (size_t)p.size.in * (size_t)p.size.batch);
-        p.y = bench_floats(&r, (size_t)p.size.out * (size_t)p.size.batch);
+        const struct { float **of; int rows, columns; } all[] = {
+            {&p.w, p.size.in, p.size.out}, {&p.dw, p.size.in, p.size.out}, {&p.x, p.size.in, p.size.batch},
+            {&p.dx, p.size.in, p.size.batch}, {&p.y, p.size.out, p.size.batch}, {&p.dy, p.size.out, p.size.batch}};
+        const int count = sizeof all / sizeof all[0];
+        for (int k = 0; k < count; k++) *all[k].of = bench_floats(&r, (size_t)all[k].rows * (size_t)all[k].columns);
         row(p.size, theirs, &p);
-        free(p.w);
-        free(p.x);
-        free(p.y);
+        for (int k = 0; k < count; k++) free(*all[k].of);
     }
     dlclose(library);
     return 0;

@@ -9,7 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum bench_part { FORWARD, DATA, WEIGHTS, PARTS };   /* DATA and WEIGHTS: backward to the one and to the other */
+/* DATA and WEIGHTS: backward to the one and to the other. DATA is what a backward takes longer for it: as in training its operands have
+ * made way in the caches for those of WEIGHTS, ours and a peer's. */
+enum bench_part { FORWARD, DATA, WEIGHTS, PARTS };
+/* Seconds of one forward; of one backward, with the gradient of the input or without. */
+typedef double bench_seconds(void *of, bool back, bool data);
 
 struct bench_unit {
     struct echi_device *device;
@@ -57,8 +61,8 @@ static void bench_end(struct bench_unit *b) {
     free(b->out);
 }
 
-/* Seconds of one forward; of one backward, with the gradient of the input or without. */
-static double bench_seconds(struct bench_unit *b, bool back, bool data) {
+static double bench_unit_seconds(void *unit, bool back, bool data) {
+    const struct bench_unit *b = unit;
     struct ech_error err;
     bench_check(echi_stack_input(b->stack, b->n, b->in, &err), &err);
     const int64_t start = echi_now();
@@ -71,22 +75,18 @@ static double bench_seconds(struct bench_unit *b, bool back, bool data) {
     return (double)(echi_now() - began) * 1e-9;
 }
 
-/* A bench_unit's seconds of a part, for bench_median. */
-static double bench_run(void *unit, int part) {
-    return part == DATA ? bench_seconds(unit, true, true) - bench_seconds(unit, true, false) : bench_seconds(unit, part == WEIGHTS, false);
-}
-
 static int bench_by_value(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-/* The median of some runs, of about a third of a second in all. */
-static double bench_median(double (*run)(void *state, int part), void *state, int part) {
+/* Of a part, the median of some runs, of about a third of a second in all. */
+static double bench_median(bench_seconds *seconds, void *of, int part) {
     enum { MOST = 400 };
     double value[MOST];
     int runs = 0;
-    for (int64_t until = echi_now() + 350000000; runs < MOST && (runs < 5 || echi_now() < until); runs++) value[runs] = run(state, part);
+    for (int64_t until = echi_now() + 350000000; runs < MOST && (runs < 5 || echi_now() < until); runs++)
+        value[runs] = seconds(of, part != FORWARD, part == DATA) - (part == DATA ? seconds(of, true, false) : 0);
     qsort(value, (size_t)runs, sizeof *value, bench_by_value);
     return value[runs / 2];
 }
