@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Blocks of products of matrices, after Goto and van de Geijn (ACM TOMS 34, 2008): a block of b stays in the second-level cache while rows
- * of a go by, a panel of it in the first-level cache while the tiles of a block of a do. */
+ * Blocks of products of matrices, after Goto and van de Geijn (ACM TOMS 34, 2008): a panel of a stays in the first-level cache while panels
+ * of b go by from the second-level cache, where they stay for the next panel of a. */
 #include "echi_cpu_bf16.h"
 #include "echi_cpu_matrix.h"
 
@@ -20,9 +20,9 @@ struct kind {
 /* Floats: two vectors of each step of b are most of a first-level cache of 48 or 64 KiB; with less, sums go out to memory and come back
  * more often. bf16: they leave the tiles seldom. */
 enum { DEPTH = 384, ROWS = 240, DEPTH_BF16 = 1024, ROWS_BF16 = ECHI_CPU_BF16_ROWS };
-/* Bytes of columns that go by for each panel of rows, in the first-level cache; of all columns of a block of b, in the second-level cache
- * or beyond it; of a block of a, at most. */
-enum { NEAR_BYTES = 48 << 10, COLUMNS_BYTES = 700 << 10, FAR_COLUMNS_BYTES = 3 << 20, SPARE_BYTES = 128 << 10 };
+/* Bytes of columns that go by for each panel of rows, in the second-level cache beside the block of rows; of all columns of a block of b,
+ * there or beyond it; of a block of a, at most. */
+enum { NEAR_BYTES = 384 << 10, COLUMNS_BYTES = 700 << 10, FAR_COLUMNS_BYTES = 3 << 20, SPARE_BYTES = 128 << 10 };
 enum { ROWS_BYTES = ROWS_BF16 * DEPTH_BF16 * 2 };
 enum { SHORT_SUMS = 512 };     /* terms: as weights' gradients have, of so many samples */
 /* With as few vectors of columns each weight is used too seldom to be packed first, if a tile's rows are read as streams, or from a
@@ -112,8 +112,8 @@ static void by_steps(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
 
 /* How a product is cut, and what goes by inside. Where a row of a lies in one piece, a panel of rows is packed when it is needed, and
  * stays in the first-level cache while all columns of a block go by: outputs are written along their rows. Where rows lie side by side a
- * panel uses only a part of each line of a cache that is read for it: there a block of rows is packed at once, and goes by for each panel
- * of columns.
+ * panel uses only a part of each line of a cache that is read for it: there a block of rows is packed at once, and gone through for some
+ * columns after the other.
  * bf16: sums of a high block go by in the first-level cache for each panel of columns. Where they are short and all of them more than a
  * second-level cache holds, writing them is most of the work, and is along rows there as well. */
 struct order {
