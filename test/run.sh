@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs each test in a process of its own with a time limit, prints a line for each and, of those that fail, what they said.
-# As many run at a time as there are processors, or TEST_JOBS.
+# As many run at a time as there are processors and one more, since some wait for most of their time; or TEST_JOBS.
 # usage: B=build CC=gcc NM=nm SAN= TEST_TIMEOUT=120 [TEST_JOBS=2] [ONLY=word] test/run.sh TEST...
 # A script that cannot run here exits with 77 and says why in its last line; a program's status 77 is a failure.
 set -u
 logs=$B/test-logs
 mkdir -p "$logs"
-passed=0 failed=0 skipped=0 jobs=${TEST_JOBS:-$(nproc)}
+passed=0 failed=0 skipped=0 jobs=${TEST_JOBS:-$(($(nproc) + 1))}
 
 # A sanitizer's malloc is to answer NULL like any other when there is too little memory: the tests ask for too much.
 export ASAN_OPTIONS="allocator_may_return_null=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"

@@ -8,6 +8,7 @@
  *   test_fuzz --only NAME --merge TO FOLDER...       of all inputs in these folders the fewest that go the same ways, into TO
  *   test_fuzz --only NAME FILE...                    just these inputs, in this process: for a debugger */
 #include "fuzz.h"
+#include "part.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -21,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SHORT_RUNS = 20000, POOL_MAX = 20000, STUCK_SECONDS = 60 };
+enum { SHORT_RUNS = 20000, LARGE_HEAP = 1 << 20, POOL_MAX = 20000, STUCK_SECONDS = 60 };
 
 static struct {
     const char *only, *keep, *merge, *corpus;
@@ -150,7 +151,9 @@ static void fuzz(const struct fuzz_driver *d) {
     load_pool(d);
     if (!n_pool) add((const uint8_t *)"", 0, EITHER, true);
     const double end = cpu_seconds() + options.seconds;
-    for (uint32_t i = 0; options.shortly ? i < SHORT_RUNS : i % 64 != 0 || cpu_seconds() < end; i++) {
+    /* Memory by the megabyte is what sanitizers hand out slowly. */
+    const uint32_t runs = SHORT_RUNS / (d->heap > LARGE_HEAP ? test_part() : 1);
+    for (uint32_t i = 0; options.shortly ? i < runs : i % 64 != 0 || cpu_seconds() < end; i++) {
         struct echi_random r;
         echi_random_init(&r, options.seed, ECHI_STREAM_TEST, i);
         const struct input *from = choose(&r), *other = choose(&r);

@@ -6,6 +6,7 @@
 #include "echi_ops.h"
 #include "echi_random.h"
 #include "echi_stack_impl.h"
+#include "part.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -171,13 +172,6 @@ static inline bool problem_open_devices(struct problem_devices *devices, int thr
 }
 static inline void problem_close_devices(struct problem_devices *devices) {
     for (int level = 0; level < ECHI_CPU_LEVELS; level++) echi_device_close(devices->at[level]);
-}
-
-/* Every how manieth case is tried: all, or fewer where a machine is emulated or watched (TEST_PART). */
-static inline uint32_t problem_part(void) {
-    const char *text = getenv("TEST_PART");
-    const int by = text ? atoi(text) : 1;
-    return by > 0 ? (uint32_t)by : 1;
 }
 
 static inline int random_from(struct echi_random *r, int least, int most) {

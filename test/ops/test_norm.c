@@ -139,7 +139,7 @@ static double compare(const struct problem *p, const struct echi_stack_impl *imp
 static void test_parts_are_the_whole(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof candidates / sizeof candidates[0]; k++)
-        for (uint32_t seed = 0; seed < 30; seed += problem_part()) {
+        for (uint32_t seed = 0; seed < 30; seed += test_part()) {
             struct problem p;
             struct echi_random r;
             echi_random_init(&r, seed, ECHI_STREAM_TEST, 80);
