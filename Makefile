@@ -190,14 +190,13 @@ $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	@$(if $(Q),echo '  CC    $<')
 	$(Q)$(CC) $(ALL_CFLAGS) $(call inc,$<) -MMD -MP -c -o $@ $<
-# Unrolled kernels parse nothing, and clang takes minutes to watch all of their steps; gcc does to optimise what watches them.
-KERNEL_SAN := $(if $(findstring fuzzer,$(SAN)),-fno-sanitize=all)
-KERNEL_LEVEL := $(if $(SAN),-O1,-O3)
+# Unrolled kernels parse nothing, and clang takes minutes to watch all of their steps, as gcc does for more than their addresses.
+KERNEL_SAN := $(if $(findstring fuzzer,$(SAN)),-fno-sanitize=all,$(if $(findstring undefined,$(SAN)),-fno-sanitize=undefined))
 define ISA_RULE
 $(B)/%.$1.o: %.c $(B)/flags
 	@mkdir -p $$(@D)
 	@$(if $(Q),echo '  CC    $$< ($1)')
-	$(Q)$(CC) $(ALL_CFLAGS) $(KERNEL_LEVEL) -fno-math-errno $$(if $$(filter fixed,$1)$$(filter %/isa_flat.c,$$<),,-ffp-contract=fast) \
+	$(Q)$(CC) $(ALL_CFLAGS) -O3 -fno-math-errno $$(if $$(filter fixed,$1)$$(filter %/isa_flat.c,$$<),,-ffp-contract=fast) \
 	    $(KERNEL_SAN) $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))

@@ -34,10 +34,13 @@ typedef int32_t ivec_anywhere __attribute__((vector_size(VEC_FLOATS * 4), aligne
 #define ISA_JOIN(name, isa) ISA_JOIN2(name, isa)
 #define ISA(name) ISA_JOIN(echi_cpu_##name, ECHI_ISA)   /* ISA(relu): echi_cpu_relu_avx512 */
 
+/* UNROLL: all rounds of a loop over registers. UNROLL_ONCE: two rounds at a time of a long loop around such ones. */
 #ifdef __clang__
 #define UNROLL _Pragma("unroll")
+#define UNROLL_ONCE _Pragma("unroll 2")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL_ONCE _Pragma("GCC unroll 2")
 #endif
 #define INLINE static inline __attribute__((always_inline))
 

@@ -72,7 +72,7 @@ INLINE void tile(int rows, int vectors, const struct echi_cpu_panel *p, const fl
         UNROLL for (int v = 0; v < vectors; v++) { sum[o][v] = begin; }
     }
     const float *a = p->a;
-    for (int k = p->depth; k > 0; k--, a += ROWS, b += VECTORS * VEC_FLOATS) {
+    UNROLL_ONCE for (int k = p->depth; k > 0; k--, a += ROWS, b += VECTORS * VEC_FLOATS) {
         vec in[VECTORS];
         UNROLL for (int v = 0; v < vectors; v++) { in[v] = load(b + v * VEC_FLOATS); }
         UNROLL for (int o = 0; o < rows; o++) {

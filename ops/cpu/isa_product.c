@@ -43,7 +43,7 @@ INLINE void tile(int outputs, int vectors, const struct echi_cpu_product *p, con
         for (int i = 0; i < l0.n; i++) {
             for (int j = 0; j < l1.n; j++) {
                 const float *xk = x + i * l0.x + j * l1.x, *wk = w + i * l0.w + j * l1.w;
-                for (int k = 0; k < l2.n; k++, xk += l2.x, wk += l2.w) {
+                UNROLL_ONCE for (int k = 0; k < l2.n; k++, xk += l2.x, wk += l2.w) {
                     vec in[WIDE_VECTORS];
                     UNROLL for (int v = 0; v < vectors; v++) { in[v] = load(xk + v * x_p); }
                     UNROLL for (int o = 0; o < outputs; o++) {
