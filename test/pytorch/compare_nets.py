@@ -105,7 +105,6 @@ def compare(title, path, lr, smooth):
     for _, (x, y) in zip(range(steps), batches(model.input[1])):
         twin = nets.load(echelon, path).double()
         twin.load_state_dict(model.state_dict())
-        before = {k: v.clone() for k, v in model.state_dict().items()}
         _, truth = torchs(twin, x.double(), y)
         _, mine = inner.gradients(model, x, y)
         doubles = max(doubles, worst(truth, mine))
