@@ -85,7 +85,7 @@ if [[ $parts == *speed* ]]; then
     verdict "GSSP over BSP equal" "$(ratios gssp equal)" '>=' 2.0
     verdict "GSSP over ${title[$by_speed]}" "$(ratios gssp "$by_speed")" '>=' 1.0
     # Hosts that share the cores have more alone than together: their sum then says nothing.
-    [ -z "${hosts_v:-}" ] || verdict "${title[$by_speed]} over the sum of the hosts alone" "$(ratios "$by_speed" sum)" '>=' 0.6
+    [ -z "$quota_version" ] || verdict "${title[$by_speed]} over the sum of the hosts alone" "$(ratios "$by_speed" sum)" '>=' 0.6
     echo
 fi
 

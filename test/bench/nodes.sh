@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Live runs over separate hosts; sourced by cluster.sh and sim_live.sh. They set before: `shares`, of a core, rank by rank; `data`;
 # `dir`, for what a run leaves.
-source "$(dirname "${BASH_SOURCE[0]}")/hosts.sh"
+source "$root/tools/quota.bash"
 
 world=${#shares[@]}
 port=$((20000 + $$ % 10000))
@@ -11,11 +11,15 @@ free_port() {   # into $port
 }
 
 # node RANK OPTIONS...: a node on its host, in place of this subshell.
-if hosts_open "${shares[@]}"; then
-    echo "hosts: ${shares[*]} of a core each, by CPU quota (cgroup v$hosts_v, 1 ms of each period)"
-    node() { on_host "$1" "$echelon" train --data "$data" --progress off "${@:2}"; }
+if quota_open "echelon-bench-$$"; then
+    trap quota_close EXIT
+    trap 'exit 143' TERM   # so that EXIT is run then, too
+    for rank in "${!shares[@]}"; do quota_set "$rank" "${shares[rank]}"; done
+    echo "hosts: ${shares[*]} of a core each, by CPU quota (cgroup v$quota_version, 1 ms of each period)"
+    node() { quota_enter "$1"; exec "$echelon" train --data "$data" --progress off "${@:2}"; }
 else
-    echo "hosts: no CPU quotas here (they take root and the cgroup controller cpu); ranks share the cores and play slow ones by --slow"
+    quota_version=
+    echo "hosts: no CPU quotas ($quota_reason); ranks share the cores and play slow ones by --slow"
     most=$(printf '%s\n' "${shares[@]}" | sort -g | tail -1)
     node() { exec "$echelon" train --data "$data" --progress off --slow "$(ratio "$most" "${shares[$1]}")" "${@:2}"; }
 fi

@@ -28,7 +28,7 @@ run=(--epochs "${EPOCHS:-2}" --eval-every 0)
 # The hosts, relative to rank 0, which measures: with quotas all have its whole processor for a part of the time, else they are slower
 # and share the cores that there are. Messages go over the loopback device, which is bounded by the processors alone.
 for share in "${shares[@]}"; do
-    if [ -n "${hosts_v:-}" ]; then
+    if [ -n "$quota_version" ]; then
         awk -v a="$share" -v b="${shares[0]}" 'BEGIN { printf "hosts 1 speed %.6g x quota 1 ms of %d ms delay 5 us\n", 1 / b, 1 / a + 0.5 }'
     else
         awk -v a="$share" -v b="${shares[0]}" -v cores="$(nproc)" \
