@@ -152,7 +152,11 @@ struct ech_config {
     double lr, momentum, weight_decay;   /* negative: the model's default */
     double epochs;                /* default 10; ends there or at steps or target_accuracy, whichever comes first */
     int64_t steps;                /* rounds of B samples; negative: not given; 0: no training */
-    double target_accuracy;       /* 0..1; 0: not given. A run that ends without it: ECH_E_NOT_REACHED */
+    /* 0..1; 0: not given. The run ends at the first evaluation that finds it, and the weights that were evaluated are those that are
+     * reported, saved and returned. A run that ends without it: ECH_E_NOT_REACHED. The last checkpoint has the weights after the work
+     * that was under way, with their momentum: training goes on from there. Resumed with a target that it had reached, a run evaluates
+     * the checkpoint's weights first and trains on if they do not meet it. */
+    double target_accuracy;
     uint32_t eval_every;          /* samples between looks at the test set (default 3000); 0: only at the end */
     uint64_t seed;                /* default 1 */
     int no_shuffle;
@@ -282,7 +286,7 @@ struct ech_report {
     double step_seconds[ECH_WORLD_MAX];   /* measured at start: one step of 64 samples, whole model */
     uint64_t steps, samples;
     double epochs, seconds, images_per_second, measuring_seconds, startup_seconds;
-    double train_loss, test_accuracy, best_accuracy;   /* accuracies 0..1; negative: nobody looked */
+    double train_loss, test_accuracy, best_accuracy;   /* accuracies 0..1; negative: nobody looked. test_accuracy: of the final weights */
     double target_seconds, target_epochs; /* when target_accuracy was first reached; negative: never */
     uint64_t bytes_sent[ECH_KINDS_MAX];   /* by all nodes, by message kind */
     const char *kind_name[ECH_KINDS_MAX]; /* NULL ends the list */

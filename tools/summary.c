@@ -71,10 +71,10 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
     print_groups(to, r);
     fprintf(to, "  speed            %.0f images/s (%llu samples, %.2f epochs, %.1f %ss)\n", r->images_per_second,
             (unsigned long long)r->samples, r->epochs, r->seconds, command->sub == SIM ? "virtual " : "");
-    if (r->target_seconds >= 0 && command->config.target_accuracy > 0)
+    if (status == ECH_E_NOT_REACHED) fprintf(to, "  target           %.2f %% not reached\n", 100 * command->config.target_accuracy);
+    else if (r->target_seconds >= 0 && command->config.target_accuracy > 0)
         fprintf(to, "  target           %.2f %% after %.1f s, %.2f epochs\n", 100 * command->config.target_accuracy, r->target_seconds,
                 r->target_epochs);
-    else if (status == ECH_E_NOT_REACHED) fprintf(to, "  target           %.2f %% not reached\n", 100 * command->config.target_accuracy);
     if (r->test_accuracy >= 0)
         fprintf(to, "  accuracy         %.2f %% (best look %.2f %%)\n", 100 * r->test_accuracy, 100 * r->best_accuracy);
     if (r->n_lost > 0) {

@@ -112,7 +112,9 @@ static void begin_at(struct echi_node *n, const struct echi_standing *at, struct
         echi_node_log(n, ECH_LOG_INFO, "nothing left to do: the checkpoint has %llu samples, and %llu were asked for",
                       (unsigned long long)at->samples, (unsigned long long)goal->samples);
     else if (goal->target_accuracy > 0 && at->best_accuracy >= goal->target_accuracy)
-        echi_node_log(n, ECH_LOG_INFO, "nothing left to do: %.2f %% was reached before the checkpoint", 100 * goal->target_accuracy);
+        echi_node_log(n, ECH_LOG_INFO,
+                      "%.2f %% was reached before the checkpoint, which has the weights that came after: they are evaluated first",
+                      100 * goal->target_accuracy);
 }
 
 /* `about` is told what the coordinator begins with. */

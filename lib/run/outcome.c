@@ -57,9 +57,14 @@ void echi_end_sentence(const struct echi_coordinator *c, const struct ech_config
                      config->checkpoint[0] ? "with --resume" : "with --init from a saved file if there is one");
         break;
     case ECH_E_NOT_REACHED:
-        echi_fail(err, c->status, "run",
-                  "the best look found %.2f %%, not the %.2f %% of --target-accuracy: allow more --epochs or change --lr",
-                  100 * c->best_accuracy, 100 * config->target_accuracy);
+        if (c->target_at >= 0)
+            echi_fail(err, c->status, "run",
+                      "the run before this one reached the %.2f %% of --target-accuracy, with weights that are not in its checkpoint; this "
+                      "one has not reached them again (%.2f %%): allow more --epochs", 100 * config->target_accuracy, 100 * c->accuracy);
+        else
+            echi_fail(err, c->status, "run",
+                      "the best look found %.2f %%, not the %.2f %% of --target-accuracy: allow more --epochs or change --lr",
+                      100 * c->best_accuracy, 100 * config->target_accuracy);
         break;
     case ECH_E_ABORTED:
         if (c->at_fault < 0) {

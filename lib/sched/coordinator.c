@@ -13,6 +13,12 @@ static int living_owners(const struct echi_coordinator *c) {
     return count;
 }
 
+/* The next evaluation is due at the first multiple of eval_every behind so many samples. */
+static void next_look_after(struct echi_coordinator *c, uint64_t samples) {
+    const uint32_t every = c->goal.eval_every;
+    c->next_look = every ? (samples / every + 1) * every : UINT64_MAX;
+}
+
 /* What a checkpoint kept is the beginning of this run. A round's number counts from the resume. */
 static void stand_on(struct echi_coordinator *c, const struct echi_standing *s) {
     c->epoch = s->epoch;
@@ -24,13 +30,13 @@ static void stand_on(struct echi_coordinator *c, const struct echi_standing *s) 
     c->accuracy = s->accuracy;
     c->best_accuracy = s->best_accuracy;
     c->loss_of_run = s->loss;
-    if (c->goal.eval_every)
-        while (c->next_look <= c->applied) c->next_look += c->goal.eval_every;
-    /* The target may be another than it was. */
+    next_look_after(c, c->applied);
+    /* The target may be another than it was. A checkpoint holds the weights behind a drain, and not those that reached the target: so
+     * what is here is evaluated before anything is trained. */
     if (c->goal.target_accuracy <= 0 || s->best_accuracy < c->goal.target_accuracy) return;
     c->target_at = s->target_at >= 0 ? s->target_at : s->clock;
     c->target_samples = s->target_at >= 0 ? s->target_samples : s->samples;
-    c->stopping = true;
+    c->next_look = c->applied;
 }
 
 void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_wishes *wishes,
@@ -41,7 +47,7 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
     c->goal = *goal;
     c->plan_given = plan_given;
     c->next_lease = 1;
-    c->next_look = goal->eval_every ? goal->eval_every : UINT64_MAX;
+    next_look_after(c, 0);
     c->lost_peer = c->at_fault = -1;
     c->choice.useless = -1;
     c->source = ECHI_NO_RANK;
@@ -165,7 +171,7 @@ static void fed(struct echi_coordinator *c, int64_t now) {
 /* ---- looks ---- */
 
 static void hold(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
-    while (c->next_look <= c->applied) c->next_look += c->goal.eval_every;
+    next_look_after(c, c->applied);
     c->phase = ECHI_RUN_HOLDS;
     c->hold_began = now;
     tell_all(c, ECHI_KIND_HOLD, out);
@@ -196,8 +202,7 @@ static void ask(struct echi_coordinator *c, enum echi_run_phase phase, struct ec
 
 static void end(struct echi_coordinator *c, struct echi_actions *out) {
     c->phase = ECHI_RUN_ENDS;
-    if (c->status == ECH_OK && c->goal.target_accuracy > 0 && c->target_at < 0 && c->best_accuracy < c->goal.target_accuracy)
-        c->status = ECH_E_NOT_REACHED;
+    if (c->status == ECH_OK && c->goal.target_accuracy > 0 && !c->met) c->status = ECH_E_NOT_REACHED;
     for (int r = 0; r < c->wishes.world; r++) {
         if (lost(c, r)) continue;
         if (r > 0 && c->goal.give_final)
@@ -225,10 +230,12 @@ static void looked(struct echi_coordinator *c, const struct echi_event *e, struc
     if (c->accuracy > c->best_accuracy) c->best_accuracy = c->accuracy;
     c->looked_at = c->applied;
     c->looks++;
-    if (c->goal.target_accuracy > 0 && c->accuracy >= c->goal.target_accuracy && c->target_at < 0) {
-        c->target_at = echi_coordinator_clock(c, e->now);
-        c->target_samples = c->applied;
-        c->stopping = true;
+    if (c->goal.target_accuracy > 0 && c->accuracy >= c->goal.target_accuracy) {
+        if (c->target_at < 0) {
+            c->target_at = echi_coordinator_clock(c, e->now);
+            c->target_samples = c->applied;
+        }
+        c->met = c->stopping = true;
     }
     if (c->phase == ECHI_RUN_LAST_LOOK) return end(c, out);
     c->measuring += e->now - c->hold_began;
@@ -341,7 +348,7 @@ static bool regroup(struct echi_coordinator *c, struct echi_actions *out) {
 
 static void next(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     if (c->phase != ECHI_RUN_TRAINS) return;
-    if (c->goal.has_test && c->applied >= c->next_look) return hold(c, e->now, out);
+    if (c->goal.has_test && !c->met && c->applied >= c->next_look) return hold(c, e->now, out);
     if (!c->calm || regroup(c, out)) return;
     echi_ledger_deal(c, out);
     if (c->n_out > 0 || c->n_again > 0 || !all_settled(c) || echi_keep_quiet(c, e->now, out)) return;
@@ -352,7 +359,7 @@ static void next(struct echi_coordinator *c, const struct echi_event *e, struct 
 /* An orderly end: what is out is trained, the last look taken, and all of it kept. */
 static void stop(struct echi_coordinator *c, struct echi_actions *out) {
     if (c->phase < ECHI_RUN_TRAINS) return fail(c, ECH_E_ABORTED, -1, "the run was stopped before training began", out);
-    if (c->phase >= ECHI_RUN_DRAINS) return;   /* it ends by itself, with all that it was to do */
+    if (c->met || c->phase >= ECHI_RUN_DRAINS) return;   /* it ends by itself, with all that it was to do */
     c->stopping = true;
     c->status = ECH_E_ABORTED;
 }
@@ -403,9 +410,12 @@ static void on_applied(struct echi_coordinator *c, const struct echi_event *e, s
     c->head_bins[echi_staleness_bin((double)(c->head_newest - m->head) / plan_of(c)->round)]++;
 }
 
-/* Once: a checkpoint that is being written is waited for, and what it lacks is kept by another. */
+/* Once: a checkpoint that is being written is waited for, and what it lacks is kept by another. Weights that met the target are the run's,
+ * whatever the drain has done to the owners' since; the checkpoint has the owners', with which training can go on. */
 static void end_drained(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
-    if (!echi_keep_gather(c, now, out)) ask(c, ECHI_RUN_LAST_LOOK, out);
+    if (echi_keep_gather(c, now, out)) return;
+    if (c->met) end(c, out);
+    else ask(c, ECHI_RUN_LAST_LOOK, out);
 }
 
 static void all_said(struct echi_coordinator *c, int from, struct echi_actions *out) {

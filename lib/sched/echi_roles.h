@@ -268,6 +268,7 @@ struct echi_coordinator {
     uint16_t kept_first[ECHI_GROUPS_MAX], kept_last[ECHI_GROUPS_MAX], kept_free; int n_kept;   /* lists in kept[], of each group;
                                                                                                   n_kept: used yet */
     bool stopping;                                /* no further lease */
+    bool met;                                     /* COORD_PARAMS [0] has the weights that met the target; nothing is written there any more */
     /* clock */
     int64_t train_began, hold_began, measuring, train_ended;
     uint64_t next_look, looked_at;

@@ -70,6 +70,22 @@ expect 0 'nothing left to do' "${train[@]}" --steps "$(word rounds)" --checkpoin
 check "with nothing left to do: other weights" cmp -s "$work/whole" "$work/again"
 expect 0 "nothing left to do" "${train[@]}" --steps "$(word rounds)" --checkpoint "$kept" --resume --local 3 --sync gssp
 
+# --- the target: the weights that met it are saved, and the accuracy that is reported is theirs, though two workers trained on meanwhile;
+# the checkpoint has the weights behind that, which are evaluated before the run goes on
+rm -rf "$kept"
+bars "$work/bars" 200 10
+learns=(--data "$work/bars" --batch 32 --local 2 --sync asp --epochs 50 --eval-every 320 --target-accuracy 0.5)
+accuracy_of() { expect 0 '^  speed ' --data "$work/bars" --steps 0 --init "$1" --report "$work/again"; value test_accuracy "$work/again"; }
+expect 0 '^  target +50.00 %' "${learns[@]}" --checkpoint "$kept" --save "$work/met" --report "$work/report"
+check "reported $(value test_accuracy), saved $(accuracy_of "$work/met")" [ "$(value test_accuracy)" = "$(accuracy_of "$work/met")" ]
+met() { awk -v accuracy="$(value test_accuracy)" 'BEGIN { exit !(accuracy >= 0.5) }'; }
+check "ends with $(value test_accuracy)" met
+check "$(word samples) samples in the checkpoint, of $(value samples)" [ "$(word samples)" = "$(value samples)" ]
+expect 0 'they are evaluated first' "${learns[@]}" --checkpoint "$kept" --save "$work/met" --report "$work/report" --resume
+check "resumed: ends with $(value test_accuracy)" met
+check "resumed: reported $(value test_accuracy), saved $(accuracy_of "$work/met")" \
+    [ "$(value test_accuracy)" = "$(accuracy_of "$work/met")" ]
+
 # --- deterministic: the bits of one node that was never cut, whatever the nodes before and after the cut;
 # the learning rate goes by the place
 rm -rf "$kept"

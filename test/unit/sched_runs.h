@@ -174,6 +174,9 @@ static void check_counts(struct sim *s) {
     MUST(s, LEDGER, c->dropped_leases == s->dropped && c->dropped_samples == s->dropped_samples && c->again_samples >= s->dropped_samples);
     MUST(s, LOOK, s->goal.has_test ? c->looks >= 1 : c->looks == 0);
     MUST(s, LOOK, (uint64_t)s->looks == c->looks - s->from.at.looks);
+    MUST(s, LOOK, c->met == s->met && (!s->met || (c->stopping && c->accuracy >= s->goal.target_accuracy && c->target_at >= 0)));
+    if (s->goal.target_accuracy > 0 && c->status != ECH_E_ABORTED)
+        MUST(s, LOOK, c->status == (s->met ? ECH_OK : ECH_E_NOT_REACHED));
     if (s->goal.keep)   /* else it could not be written */
         MUST(s, LEDGER, c->kept_samples == c->applied || c->standing.samples == c->applied);
     if (s->plan.separated) MUST(s, HEAD, s->node[s->plan.head].head.repeats <= s->repeats && s->repeats <= c->again_samples + SAMPLES_MAX);
@@ -196,10 +199,28 @@ static inline void check_stalenesses(struct sim *s) {
     CHECK(s, trunk == 0 || (c->stale_max > least && c->trunk_bins[echi_staleness_bin(c->stale_max)] > 0));
 }
 
-/* What --save would write: on one node what that node computes; on all owners the same. */
+/* What the owner of the first group that is left and the head have. */
+static const uint32_t *owned_weights(struct sim *s, uint32_t *out) {
+    const int rank = s->coordinator.plan.owner_of[echi_plan_first_group(&s->coordinator.plan)], head = s->plan.head;
+    const struct echi_owner *o = &s->node[rank].owner;
+    uint8_t peer[ECHI_GROUPS_MAX];
+    memcpy(out, place_at(s, rank, ECHI_SLOT_OWNER_WEIGHTS, o->current)->word, PARAMS * sizeof *out);
+    for (int g = 0; g < s->plan.n_groups; g++) peer[g] = o->peer[g].there ? (uint8_t)(2 * g + o->peer[g].current) : ECHI_NONE;
+    if (s->plan.n_groups > 1 && !o->alone)   /* it may have made no weights of the last states, since nobody has asked for any */
+        sum_states(s, rank, (struct echi_slot){ECHI_SLOT_OWNER_STATE, o->state_current}, peer, out);
+    if (s->plan.separated)
+        memcpy(out + CUT * WORDS, place_at(s, head, ECHI_SLOT_HEAD_WEIGHTS, s->node[head].head.current)->word + CUT * WORDS,
+               (PARAMS - CUT * WORDS) * sizeof *out);
+    return out;
+}
+
+/* What --save would write: the weights that met the target; else, and of the owners in any case: on one node what that node computes; on
+ * all owners the same. */
 static void check_weights(struct sim *s) {
-    const uint32_t *final = place_at(s, 0, ECHI_SLOT_COORD_PARAMS, 0)->word;
-    uint32_t expected[PARAMS];
+    const uint32_t *saved = place_at(s, 0, ECHI_SLOT_COORD_PARAMS, 0)->word;
+    uint32_t expected[PARAMS], owned[PARAMS];
+    if (s->met) MUST(s, LOOK, memcmp(saved, s->met_with, sizeof s->met_with) == 0);
+    const uint32_t *final = s->met ? owned_weights(s, owned) : saved;
     if (s->coordinator.status == ECH_OK) check_residuals(s);
     const bool alone = is_local(s) && s->plan.world == 1 && s->plan.outer_momentum == 0 && !s->goal.resumed;
     if (alone || (s->plan.sync == ECHI_SYNC_BSP && !is_coded(s) && !s->from.coded)) {
@@ -237,7 +258,7 @@ static void check_weights(struct sim *s) {
                         (PARAMS - CUT * WORDS) * 4) == 0);
     }
     for (int r = 1; r < s->plan.world && s->goal.give_final; r++)
-        MUST(s, DRAIN, s->node[r].dead || memcmp(final, place_at(s, r, ECHI_SLOT_NODE_FINAL, 0)->word, PARAMS * 4) == 0);
+        MUST(s, DRAIN, s->node[r].dead || memcmp(saved, place_at(s, r, ECHI_SLOT_NODE_FINAL, 0)->word, PARAMS * 4) == 0);
 }
 
 static inline struct sim *sim_new(uint64_t seed) {

@@ -249,6 +249,7 @@ struct sim {
      * the sum of the changes. */
     struct own { uint32_t word[PARAMS], velocity[PARAMS], since[PARAMS]; } own[NODES];
     uint32_t round_sum[PARAMS];
+    bool met; uint32_t met_with[PARAMS];    /* the target, by these weights */
     uint64_t dropped, dropped_samples;      /* pushes that were too old */
     uint32_t start[PARAMS];                 /* the weights that this run began with */
     uint32_t alone[4][PARAMS], alone_velocity[PARAMS]; uint64_t alone_samples, alone_rounds, head_rounds;   /* one node, by rounds */
@@ -1263,6 +1264,9 @@ static void run_task(struct sim *s, struct work *w) {
     case ECHI_TASK_EVAL:
         w->result.accuracy = echi_random_unit(&s->random);
         s->looks++;
+        if (s->goal.target_accuracy == 0 || w->result.accuracy < s->goal.target_accuracy) break;
+        s->met = true;
+        memcpy(s->met_with, place(s, w->node, t->weights)->word, sizeof s->met_with);
         break;
     case ECHI_TASK_KEEP: end_keep(s, &w->result); break;
     case ECHI_TASK_LOCAL_APPLY:
