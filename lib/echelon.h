@@ -362,14 +362,17 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
                             int (*measure)(void *user, const uint32_t *index, int n), void *user,
                             ech_session **out_session, struct ech_error *err);
 /* Waits for samples and for the weights they are to be computed on; writes new weights into the arrays. ECH_E_END: the
- * run is over, all weights are final; call ech_session_close. */
+ * run is over, and so it is after it was stopped (config.stop): what had been given out was trained, the arrays have the final weights,
+ * equal on all nodes; call ech_session_close, which says whether the run did all that it was to do. Any other failure leaves in the
+ * arrays what this node's last step was computed on, which may differ between nodes. */
 ech_status ech_step_begin(ech_session *session, struct ech_step *out_step, struct ech_error *err);
 /* The gradient of array `param`, as the *mean* over the step's n samples, is ready in its grad array. Returns at once.
  * Once for each array, in any order. */
 ech_status ech_gradient_ready(ech_session *session, int param, struct ech_error *err);
 /* The step is done: loss is the mean over its samples (goes into the report). ECH_E_DIVERGED when it is not finite. */
 ech_status ech_step_end(ech_session *session, double loss, struct ech_error *err);
-/* Leaves in order, frees. After ECH_E_END the values are the trained weights, equal on all nodes. NULL is harmless. */
+/* Leaves in order, frees. After ECH_E_END the values are the trained weights, equal on all nodes. ECH_OK: the run did all that it was to
+ * do; ECH_E_ABORTED: it was stopped before, or this session is closed before its end, which ends the run for all. NULL is harmless. */
 ech_status ech_session_close(ech_session *session, struct ech_report *out_report, struct ech_error *err);
 
 #ifdef __cplusplus

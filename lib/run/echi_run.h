@@ -194,14 +194,15 @@ struct echi_user_lane {
     bool (*measured)(void *self, struct echi_times *out, ech_status *out_status);   /* true once, when it has; wakes the wire */
     void (*submit)(void *self, const struct echi_task *task);
     bool (*take)(void *self, struct echi_done *out);
-    void (*final)(void *self, const echi_real *params);      /* the trained weights, all layers */
+    void (*final)(void *self, const echi_real *params);      /* the weights that the run ends with, all layers; on every rank */
 };
 struct echi_node_config {
     const struct ech_config *config;
     const struct echi_job *job;
     const struct echi_user_lane *user;
     const atomic_bool *abandoned;             /* sessions: the caller computes no more steps; NULL in ech_train */
-    echi_real *params;                        /* rank 0: initial weights in, trained weights out */
+    echi_real *params;                        /* rank 0: initial weights in, trained weights out, where *trained says so */
+    bool *trained;                            /* rank 0, in ech_train: set to whether the run ended with weights; else NULL */
     struct echi_checkpoints *checkpoints;     /* rank 0, with --checkpoint; else NULL */
     struct echi_profile *profile;             /* rank 0, with --profile-out: filled once measured; else NULL */
     /* Called on the node's thread, may be NULL: the wire stands; later again: the slots stand as well; at last, with NULLs:

@@ -257,9 +257,11 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     if (n->rank == 0 && config->config->on_bound) config->config->on_bound(config->config->user, echi_wire_address(n->wire));
     loop(n);
     status = n->status;
-    if (n->coordinator && n->planned && config->params && (status == ECH_OK || status == ECH_E_NOT_REACHED || status == ECH_E_ABORTED)) {
-        size_t bytes = n->job->n_params * sizeof(echi_real);
-        memcpy(config->params, echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), bytes);
+    if (n->coordinator && n->coordinator->final) {
+        const echi_real *params = echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL);
+        if (config->user) config->user->final(config->user->self, params);
+        else if (config->params) memcpy(config->params, params, n->job->n_params * sizeof *params);
+        if (config->trained) *config->trained = true;
     }
     if (report) echi_node_report(n, report);
     end_recording(n);

@@ -48,13 +48,18 @@ ech_status echi_outcome_write(const struct ech_model *model, const struct ech_co
     return config->report[0] ? write_report(config->report, report, err) : ECH_OK;
 }
 
+/* In a session files are the caller's, who has no command line either. */
+static const char *how_to_go_on(const struct echi_coordinator *c, const struct ech_config *config) {
+    if (c->goal.give_final) return " from the values that the arrays of a node have";
+    return config->checkpoint[0] ? ", with --resume" : ", with --init from a saved file if there is one";
+}
+
 void echi_end_sentence(const struct echi_coordinator *c, const struct ech_config *config, const char *why_lost, struct ech_error *err) {
     switch (c->status) {
     case ECH_OK: break;
     case ECH_E_PEER_LOST:
-        echi_fail_at(err, c->status, "run", c->lost_peer, NULL, "rank %d was lost (%s): the run ends; start it again, %s", c->lost_peer,
-                     why_lost[0] ? why_lost : c->text,
-                     config->checkpoint[0] ? "with --resume" : "with --init from a saved file if there is one");
+        echi_fail_at(err, c->status, "run", c->lost_peer, NULL, "rank %d was lost (%s): the run ends; start it again%s", c->lost_peer,
+                     why_lost[0] ? why_lost : c->text, how_to_go_on(c, config));
         break;
     case ECH_E_NOT_REACHED:
         if (c->target_at >= 0)

@@ -114,7 +114,6 @@ static void *node_main(void *self) {
     echi_mutex_lock(&s->mutex);
     s->ended = true;
     s->status = status;
-    if (s->config.rank == 0 && status == ECH_OK) s->final_in = true;
     echi_cond_broadcast(&s->changed);
     echi_mutex_unlock(&s->mutex);
     return NULL;
@@ -298,14 +297,15 @@ ech_status ech_step_begin(ech_session *s, struct ech_step *out, struct ech_error
         s->task = s->next_task;
         s->has_task = false;
         copy_in(s, echi_exec_slot(s->exec, s->task.weights, NULL));
-    } else if (s->status == ECH_OK) {
-        if (s->final_in) copy_in(s, s->first);
-        status = ECH_E_END;
+    } else if (s->final_in) {
+        copy_in(s, s->first);
+        status = echi_fail(err, ECH_E_END, "step.begin", "the run %s; the weights are final",
+                           s->status == ECH_E_ABORTED ? "was stopped" : "is over");
     } else {
         status = failure(s, err);
     }
     echi_mutex_unlock(&s->mutex);
-    if (!task) return status == ECH_E_END ? echi_fail(err, ECH_E_END, "step.begin", "the run is over; the weights are final") : status;
+    if (!task) return status;
     if (s->task.lease.n > s->index_room)
         return echi_fail(err, ECH_E_INTERNAL, "step.begin", "a step of %u samples is larger than a session takes", s->task.lease.n);
     echi_job_samples(&s->job, &s->task.lease, s->index);

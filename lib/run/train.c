@@ -17,6 +17,7 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
     struct echi_profile profile = {0};
     struct ech_error own = {.peer = -1};
     ech_status status = ECH_OK;
+    bool trained = false;
     if (!err) err = &own;
     if (!job || !report) {
         status = echi_fail_memory(err, "train", "the run");
@@ -33,11 +34,10 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
         const struct echi_checkpoint *from = checkpoints ? echi_checkpoints_from(checkpoints) : NULL;
         if (from) memcpy(weights, from->weights, model->n_params * sizeof *weights);
     }
-    const struct echi_node_config node = {.config = config, .job = job, .params = weights, .checkpoints = checkpoints,
+    const struct echi_node_config node = {.config = config, .job = job, .params = weights, .trained = &trained, .checkpoints = checkpoints,
                                           .profile = config->rank == 0 && config->profile_out[0] ? &profile : NULL};
     status = echi_node_run(&node, report, err);
-    const bool stopped = status == ECH_E_ABORTED && report->samples > 0;   /* before that there is nothing to keep */
-    if (config->rank == 0 && (status == ECH_OK || status == ECH_E_NOT_REACHED || stopped)) {
+    if (trained) {
         /* What was trained is kept, also when it was not enough; a failure to write is the one to tell of. */
         ech_status written = echi_outcome_write(model, config, weights, report, err);
         if (written == ECH_OK && profile.times.count > 0) written = echi_profile_save(config->profile_out, &profile, err);

@@ -202,6 +202,7 @@ static void ask(struct echi_coordinator *c, enum echi_run_phase phase, struct ec
 
 static void end(struct echi_coordinator *c, struct echi_actions *out) {
     c->phase = ECHI_RUN_ENDS;
+    c->final = true;
     if (c->status == ECH_OK && c->goal.target_accuracy > 0 && !c->met) c->status = ECH_E_NOT_REACHED;
     for (int r = 0; r < c->wishes.world; r++) {
         if (lost(c, r)) continue;

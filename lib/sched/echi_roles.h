@@ -295,6 +295,7 @@ struct echi_coordinator {
     uint64_t moves, sizes;                        /* workers moved; sizes of leases changed */
     /* what happened; the driver reads these */
     ech_status status; int lost_peer; char text[240];
+    bool final;                                   /* COORD_PARAMS [0] has the weights that the run ends with */
     int at_fault;                                 /* rank that could not go on, -1: none, or it was lost */
     double loss_sum; uint64_t loss_samples; double stale_sum, stale_max; uint64_t stale_count;   /* the driver may reset sums */
     double round_loss; uint32_t round_in;         /* of the round whose leases are coming in */

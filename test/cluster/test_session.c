@@ -27,6 +27,7 @@ struct node {
     uint32_t seen[SAMPLES];          /* how often this node got each sample */
     int steps, leave_after;          /* leave_after: closes early, 0 never */
     double poison;                   /* added to the loss of every step */
+    int stop_after;                  /* asks rank 0 to stop after so many steps of this node; 0 never */
     volatile int tell;               /* asked in its second step, when config.tell points here */
     _Atomic int coordinator_told, worker_told;   /* lines that say so */
     ech_status opened, status, closed;
@@ -34,6 +35,8 @@ struct node {
     struct ech_error error;
     pthread_t thread;
 };
+
+static volatile int stop;
 
 static struct {
     pthread_mutex_t mutex;
@@ -91,6 +94,7 @@ static void *node_main(void *self) {
         ech_gradient_ready(session, !order, NULL);
         n->status = ech_step_end(session, 1 + n->poison, &n->error);
         n->steps++;
+        if (n->steps == n->stop_after) __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
         if (n->status != ECH_OK || n->steps == n->leave_after) break;
     }
     n->closed = ech_session_close(session, &n->report, &n->error);
@@ -215,6 +219,36 @@ static void test_leaving_early_ends_the_run_for_all(void **state) {
     }
 }
 
+/* What was given out is trained, and then all have the same weights, as at the end of a run that did all that it was to do. */
+static void test_a_stopped_session_has_final_weights(void **state) {
+    (void)state;
+    static const char *const policies[] = {"bsp", "asp", "gssp", "local"};
+    for (int p = 0; p < 4; p++) {
+        const int world = 2 + p % 2;
+        uint64_t seen = 0;
+        prepare(world, policies[p]);
+        stop = 0;
+        nodes[world - 1].stop_after = 5;
+        nodes[0].config.stop = &stop;
+        for (int r = 0; r < world; r++) {
+            nodes[r].config.epochs = 100000;
+            if (p == 0) snprintf(nodes[r].config.shares, sizeof nodes[r].config.shares, "equal");
+        }
+        run(world);
+        for (int r = 0; r < world; r++) {
+            assert_int_equal(nodes[r].status, ECH_E_END);
+            assert_int_equal(nodes[r].closed, ECH_E_ABORTED);
+            assert_non_null(strstr(nodes[r].error.text, "stopped"));
+            for (int i = 0; i < SAMPLES; i++) seen += nodes[r].seen[i];
+            assert_memory_equal(nodes[r].first, nodes[0].first, sizeof nodes[0].first);
+            assert_memory_equal(nodes[r].second, nodes[0].second, sizeof nodes[0].second);
+        }
+        assert_true(seen == nodes[0].report.samples && seen > 0);
+        const double moved = -(double)nodes[0].second[0], all = (double)seen * nodes[0].config.lr / 8;
+        if (strcmp(policies[p], "local") != 0) assert_true(fabs(moved - all) < 1e-4 * all);
+    }
+}
+
 static void test_a_loss_that_is_no_number_ends_the_run(void **state) {
     (void)state;
     prepare(2, "bsp");
@@ -299,6 +333,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_policy_trains_each_sample_once_an_epoch), cmocka_unit_test(test_a_codec_trains_the_same_samples),
         cmocka_unit_test(test_unequal_shares_are_exact), cmocka_unit_test(test_leaving_early_ends_the_run_for_all),
+        cmocka_unit_test(test_a_stopped_session_has_final_weights),
         cmocka_unit_test(test_a_loss_that_is_no_number_ends_the_run), cmocka_unit_test(test_refusing_to_measure_ends_the_opening),
         cmocka_unit_test(test_who_waits_for_whom), cmocka_unit_test(test_misuse_is_refused_with_a_sentence),
     };
