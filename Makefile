@@ -63,6 +63,9 @@ MACHINE := $(shell $(CC) -dumpmachine)
 MACHINE_CFLAGS := $(if $(filter i386-% i486-% i586-% i686-%,$(MACHINE)),-msse2 -mfpmath=sse)
 
 WARN = -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla $(if $(WERROR),-Werror)
+# Programs run the library on threads of theirs, and musl gives a thread 128 KiB: test_small_stack runs a whole node in that. A frame of a
+# file of the library takes a good third of it at most. Sanitizers put more on a stack.
+STACK_WARN := $(if $(SAN),,-Wframe-larger-than=49152)
 # What the project itself needs comes first; the user's CFLAGS last, so that they win.
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 $(WARN) -ffp-contract=off -fvisibility=hidden -pthread $(MACHINE_CFLAGS) \
              $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
@@ -189,7 +192,7 @@ endef
 $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	@$(if $(Q),echo '  CC    $<')
-	$(Q)$(CC) $(ALL_CFLAGS) $(call inc,$<) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) $(if $(filter $@,$(OBJ)),$(STACK_WARN)) $(call inc,$<) -MMD -MP -c -o $@ $<
 # Unrolled kernels parse nothing, and clang takes minutes to watch all of their steps, as gcc does for more than their addresses.
 KERNEL_SAN := $(if $(findstring fuzzer,$(SAN)),-fno-sanitize=all,$(if $(findstring undefined,$(SAN)),-fno-sanitize=undefined))
 define ISA_RULE
@@ -197,7 +200,7 @@ $(B)/%.$1.o: %.c $(B)/flags
 	@mkdir -p $$(@D)
 	@$(if $(Q),echo '  CC    $$< ($1)')
 	$(Q)$(CC) $(ALL_CFLAGS) -O3 -fno-math-errno $$(if $$(filter fixed,$1)$$(filter %/isa_flat.c,$$<),,-ffp-contract=fast) \
-	    $(KERNEL_SAN) $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
+	    $(STACK_WARN) $(KERNEL_SAN) $(ISA_FLAGS_$1) $(INC_ops) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call ISA_RULE,$i)))
 

@@ -16,7 +16,7 @@
 
 /* A small file as text with a NUL behind it; of a longer one the begin. On the stack, because who asks how much memory there is
  * may have none. */
-struct text { char at[16384]; };
+struct text { char at[8192]; };
 
 static bool text_of(const char *root, const char *folder, const char *name, struct text *out) {
     char path[4096];

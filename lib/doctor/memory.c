@@ -17,6 +17,7 @@ struct trial {
     struct echi_wishes wishes;
     struct echi_goal goal;
     struct echi_choice choice;
+    struct echi_choice_work work;
     struct echi_times times[ECHI_WORLD_MAX];
     struct echi_exec *exec;
     float *weights;              /* rank 0: the first ones, which the run keeps */
@@ -48,12 +49,12 @@ static ech_status make_plan(struct trial *t, const struct ech_config *c, struct 
     ECHI_TRY(echi_wishes_from(c, &t->job, &t->wishes, err));
     ECHI_TRY(echi_goal_from(c, &t->job, &t->wishes, &t->setup.plan, &t->goal, err));
     if (!c->plan[0]) {
-        const ech_status status = echi_plan_choose(&t->wishes, t->times, &t->setup.plan, &t->choice, text, sizeof text);
+        const ech_status status = echi_plan_choose(&t->wishes, t->times, &t->work, &t->setup.plan, &t->choice, text, sizeof text);
         if (status != ECH_OK) return echi_fail(err, status, "doctor.memory", "%s", text);
         if (t->wishes.regroup_after > 0) echi_plan_add_reserve(&t->wishes, t->times, &t->setup.plan);
     }
-    const struct echi_plan plan = t->setup.plan;
-    echi_job_setup(&t->job, &plan, c->rank, &t->setup);
+    t->work.tried = t->setup.plan;
+    echi_job_setup(&t->job, &t->work.tried, c->rank, &t->setup);
     return ECH_OK;
 }
 

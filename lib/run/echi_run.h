@@ -37,7 +37,7 @@ struct echi_job {
 /* What ech_train runs, from model, data and options. ECH_E_SHAPE when model and data do not fit together. */
 ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *out,
                          struct ech_error *err);
-/* What the roles of `rank` are told of the job under this plan. */
+/* What the roles of `rank` are told of the job under this plan, which is not the one in *out. */
 void echi_job_setup(const struct echi_job *job, const struct echi_plan *plan, int rank, struct echi_setup *out);
 /* Bytes of what batch-norms sum: of the largest. */
 size_t echi_job_norm_bytes(const struct echi_job *job);

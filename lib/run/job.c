@@ -63,7 +63,11 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
 }
 
 void echi_job_setup(const struct echi_job *job, const struct echi_plan *plan, int rank, struct echi_setup *out) {
-    *out = (struct echi_setup){.plan = *plan, .rank = rank, .n_layers = job->n_layers, .cut_width = (uint32_t)job->cut_width};
+    memset(out, 0, sizeof *out);   /* a plan is too large to be copied twice, by way of the stack */
+    out->plan = *plan;
+    out->rank = rank;
+    out->n_layers = job->n_layers;
+    out->cut_width = (uint32_t)job->cut_width;
     out->cut = plan->separated ? job->cut_params : job->n_layers;
     for (int i = 0; i < out->cut && plan->sync_norm; i++)
         if (job->layer[i].running > 0) out->norm[out->norms++] = (uint8_t)i;

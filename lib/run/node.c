@@ -117,8 +117,7 @@ static void begin_at(struct echi_node *n, const struct echi_standing *at, struct
                       100 * goal->target_accuracy);
 }
 
-/* `about` is told what the coordinator begins with. */
-static ech_status make_coordinator(struct echi_node *n, struct echi_about *about) {
+static ech_status make_coordinator(struct echi_node *n) {
     const struct ech_config *c = n->c->config;
     struct echi_wishes wishes;
     struct echi_goal goal;
@@ -135,16 +134,14 @@ static ech_status make_coordinator(struct echi_node *n, struct echi_about *about
     n->coordinator = calloc(1, sizeof *n->coordinator);
     if (!n->coordinator) return echi_fail_memory(n->err, "run.setup", "the coordinator");
     echi_coordinator_init(n->coordinator, &n->setup, &wishes, &goal, c->plan[0] != 0);
-    about->wishes = wishes;
-    about->goal = goal;
-    about->plan_given = c->plan[0] != 0;
-    about->plan = n->setup.plan;
     return ECH_OK;
 }
 
-static ech_status open_recorder(struct echi_node *n, struct echi_about *about) {
+static ech_status open_recorder(struct echi_node *n) {
     const struct ech_config *c = n->c->config;
     if (!c->record[0]) return ECH_OK;
+    struct echi_about *about = calloc(1, sizeof *about);   /* with a plan in it, too large for the stack */
+    if (!about) return echi_fail_memory(n->err, "run.record", "what a recording begins with");
     snprintf(about->version, sizeof about->version, "%s", ECH_VERSION);
     snprintf(about->model, sizeof about->model, "%s", n->job->model ? n->job->model->name : "session");
     snprintf(about->data, sizeof about->data, "%s", n->job->data ? n->job->data->name : "session");
@@ -168,8 +165,16 @@ static ech_status open_recorder(struct echi_node *n, struct echi_about *about) {
     about->session = n->job->model == NULL;
     about->train_samples = n->job->train_samples;
     about->test_samples = n->job->test_samples;
+    if (n->coordinator) {
+        about->wishes = n->coordinator->wishes;
+        about->goal = n->coordinator->goal;
+        about->plan_given = n->coordinator->plan_given;
+        about->plan = n->setup.plan;
+    }
     if (n->rank == 0 && n->c->params) echi_weights_hash(n->c->params, n->job->n_params, about->initial);
-    return echi_recorder_open(c->record, about, &n->recorder, n->err);
+    const ech_status status = echi_recorder_open(c->record, about, &n->recorder, n->err);
+    free(about);
+    return status;
 }
 
 static void end_recording(struct echi_node *n) {
@@ -246,10 +251,9 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     n->tells = asked(config->config->tell);
     n->began = echi_node_now(n);
     ech_status status;
-    struct echi_about about = {0};
     ECHI_TRY_GOTO(echi_node_exec(config->config, n->job, &n->exec, n->err), out);
-    if (n->rank == 0) ECHI_TRY_GOTO(make_coordinator(n, &about), out);
-    ECHI_TRY_GOTO(open_recorder(n, &about), out);
+    if (n->rank == 0) ECHI_TRY_GOTO(make_coordinator(n), out);
+    ECHI_TRY_GOTO(open_recorder(n), out);
     ECHI_TRY_GOTO(open_wire(n), out);
     ECHI_TRY_GOTO(echi_lane_create(echi_exec_run, n->exec, echi_node_notify, n, config->config->slow, &n->lane, n->err), out);
     echi_exec_use_lane(n->exec, n->lane);

@@ -138,22 +138,22 @@ static void make_slots(void *self) {
 }
 
 static void on_plan(struct echi_node *n, const uint8_t *body, size_t len) {
-    struct echi_plan plan;
-    if (n->standing || n->planned || !echi_plan_decode(body, len, &plan) || plan.world != n->world)
+    struct echi_plan *plan = &n->next_plan;   /* nothing is told of before there is a plan */
+    if (n->standing || n->planned || !echi_plan_decode(body, len, plan) || plan->world != n->world)
         return echi_node_fault(n, ECH_E_FORMAT, n->rank, "the plan that came does not fit this node");
-    if (plan.separated && n->job->cut == 0)
+    if (plan->separated && n->job->cut == 0)
         return echi_node_fault(n, ECH_E_MISMATCH, n->rank,
                                "the plan separates layers, but this model has no fully connected layers behind convolutions");
-    echi_job_setup(n->job, &plan, n->rank, &n->setup);
+    echi_job_setup(n->job, plan, n->rank, &n->setup);
     log_plan(n);
     const struct echi_checkpoint *from = n->c->checkpoints ? echi_checkpoints_from(n->c->checkpoints) : NULL;
-    if (from && from->local != (plan.sync == ECHI_SYNC_LOCAL))
+    if (from && from->local != (plan->sync == ECHI_SYNC_LOCAL))
         echi_node_log(n, ECH_LOG_WARN, "the checkpoint was made %s sync local, whose momentum is of another kind: momentum starts at zero",
                       from->local ? "with" : "without");
-    else if (from && !echi_checkpoint_carries(from, &plan))
+    else if (from && !echi_checkpoint_carries(from, plan))
         echi_node_log(n, ECH_LOG_WARN,
                       "the checkpoint was made with optimizer %s, this run has %s, which remembers gradients in another way: "
-                      "its memory starts at zero", from->optimizer, echi_optimizer_name(plan.optimizer));
+                      "its memory starts at zero", from->optimizer, echi_optimizer_name(plan->optimizer));
     n->standing = true;
     echi_lane_call(n->lane, make_slots, n);
 }

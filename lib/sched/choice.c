@@ -14,9 +14,10 @@
 #define SUSPECTS 5
 #define LEFT_OUT_MOST 4
 
-static struct echi_candidate candidate_of(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load) {
+static struct echi_candidate candidate_of(const struct echi_plan *plan, const struct echi_times *times, const struct echi_load *load,
+                                          struct echi_choice_work *work) {
     struct echi_prediction p;
-    echi_predict(plan, times, load, 0, &p);
+    echi_predict(plan, times, load, 0, &work->predict, &p);
     struct echi_candidate c = {.sync = plan->sync, .groups = plan->n_groups, .separated = plan->separated, .rate = p.rate,
                                .staleness = p.staleness, .oldest = p.oldest};
     c.head_apart = echi_price_apart(load, plan->separated);
@@ -38,15 +39,16 @@ static double worth_of_groups(const struct echi_wishes *w, const struct echi_can
 
 /* One group to as many as there are workers, and of those that are clearly better than the groups of like speed the fewest. Each
  * becomes a candidate of `all`; returns which is taken, its plan in *out. */
-static int best_groups(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice *all, struct echi_plan *out) {
+static int best_groups(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work, struct echi_choice *all,
+                       struct echi_plan *out) {
+    struct echi_plan *plan = &work->tried;
     struct echi_wishes own = *w;
     char text[2];
     const int first = all->count, like = out->n_groups;
     double best = 0, of_like = 0;
     for (own.groups = 1; own.groups <= ECHI_GROUPS_MAX; own.groups++) {
-        struct echi_plan plan;
-        if (echi_plan_make(&own, times, &plan, text, sizeof text) != ECH_OK || plan.n_groups != own.groups) break;
-        const struct echi_candidate c = all->candidate[all->count++] = candidate_of(&plan, times, &w->load);
+        if (echi_plan_make(&own, times, plan, text, sizeof text) != ECH_OK || plan->n_groups != own.groups) break;
+        const struct echi_candidate c = all->candidate[all->count++] = candidate_of(plan, times, &w->load, work);
         if (worth_of_groups(w, &c) > best) best = worth_of_groups(w, &c);
         if (own.groups == like) of_like = worth_of_groups(w, &c);
     }
@@ -59,15 +61,15 @@ static int best_groups(const struct echi_wishes *w, const struct echi_times *tim
 }
 
 /* The plan of one policy, and what is predicted of it, as candidates of `all`. */
-static ech_status one_policy(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice *all, struct echi_plan *out,
-                             char *text, size_t cap) {
+static ech_status one_policy(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
+                             struct echi_choice *all, struct echi_plan *out, char *text, size_t cap) {
     const ech_status status = echi_plan_make(w, times, out, text, cap);
     if (status != ECH_OK) return status;
     if (echi_policy_of(w->sync)->grouped && w->groups == 0) {
-        all->taken = best_groups(w, times, all, out);
+        all->taken = best_groups(w, times, work, all, out);
     } else {
         all->taken = all->count;
-        all->candidate[all->count++] = candidate_of(out, times, &w->load);
+        all->candidate[all->count++] = candidate_of(out, times, &w->load, work);
     }
     all->candidate[all->taken].samples_per_step = w->samples_per_step;
     return ECH_OK;
@@ -75,19 +77,18 @@ static ech_status one_policy(const struct echi_wishes *w, const struct echi_time
 
 /* How long steps are, where nobody says and nobody waits for a round: long ones cost fewer messages, short ones less staleness.
  * Sets what is the best of a few lengths for the wishes as they are, by score. */
-static void best_length(struct echi_wishes *w, const struct echi_times *times) {
+static void best_length(struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work) {
     static const double rounds[] = {3, 2, 1.5, 1};
     static const uint32_t samples[] = {0, 16, 32, 64};   /* 0: the planner's */
     struct echi_wishes own = *w;
     double best = 0;
     if (w->sync == ECHI_SYNC_BSP || w->samples_per_step > 0) return;
     for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++) {
-        struct echi_plan plan;
         char text[2];
         if (w->separate) own.under_way = rounds[i];
         else own.samples_per_step = samples[i];
-        if (echi_plan_make(&own, times, &plan, text, sizeof text) != ECH_OK) continue;
-        const double score = candidate_of(&plan, times, &w->load).score;
+        if (echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
+        const double score = candidate_of(&work->tried, times, &w->load, work).score;
         if (score <= best * CLEARLY) continue;
         best = score;
         w->under_way = own.under_way;
@@ -96,10 +97,10 @@ static void best_length(struct echi_wishes *w, const struct echi_times *times) {
 }
 
 /* Of all policies, those with a bound: one without is never clearly faster than groups, whose staleness nobody has to fear. */
-static ech_status all_policies(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice *all, struct echi_plan *out,
-                               char *text, size_t cap) {
+static ech_status all_policies(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
+                               struct echi_choice *all, struct echi_plan *out, char *text, size_t cap) {
     static const enum echi_sync policy[] = {ECHI_SYNC_BSP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP};
-    struct echi_plan plan[ECHI_CANDIDATES_MAX];
+    _Static_assert(2 * (sizeof policy / sizeof policy[0]) == ECHI_CHOICES_MAX, "each has its plan");
     double best = 0;
     if (w->separate == 1 && !w->has_cut) return echi_plan_make(w, times, out, text, cap);   /* refused there, with a sentence */
     for (size_t i = 0; i < sizeof policy / sizeof policy[0]; i++)
@@ -110,8 +111,8 @@ static ech_status all_policies(const struct echi_wishes *w, const struct echi_ti
             own.separate = apart;
             if (policy[i] == ECHI_SYNC_BSP) own.samples_per_step = 0;
             if (policy[i] != ECHI_SYNC_GSSP) own.groups = 0;
-            best_length(&own, times);
-            if (one_policy(&own, times, &groups, &plan[all->count], text, cap) != ECH_OK) continue;
+            best_length(&own, times, work);
+            if (one_policy(&own, times, work, &groups, &work->policy[all->count], text, cap) != ECH_OK) continue;
             struct echi_candidate c = groups.candidate[groups.taken];
             c.samples_per_step = own.samples_per_step;
             c.under_way = own.under_way;
@@ -121,14 +122,15 @@ static ech_status all_policies(const struct echi_wishes *w, const struct echi_ti
         }
     if (all->count == 0) return ECH_E_ARGUMENT;   /* the sentence of the last one stands */
     while (all->candidate[all->taken].score * CLEARLY < best) all->taken++;
-    *out = plan[all->taken];
+    *out = work->policy[all->taken];
     return ECH_OK;
 }
 
-static ech_status choose(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice *out, struct echi_plan *plan,
-                         char *text, size_t cap) {
+static ech_status choose(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
+                         struct echi_choice *out, struct echi_plan *plan, char *text, size_t cap) {
     *out = (struct echi_choice){.useless = -1};
-    return w->choose && w->world > 1 ? all_policies(w, times, out, plan, text, cap) : one_policy(w, times, out, plan, text, cap);
+    if (w->choose && w->world > 1) return all_policies(w, times, work, out, plan, text, cap);
+    return one_policy(w, times, work, out, plan, text, cap);
 }
 
 /* ---- worse than useless ---- */
@@ -167,11 +169,11 @@ static int suspects(const struct echi_wishes *w, const struct echi_plan *plan, c
 
 /* What the same wishes are worth without one node, at its best: the policy that was taken, with as many groups or with one fewer,
  * which may have been this node's own; or, where the policy is the planner's choice, in step. */
-static double worth_without(const struct echi_wishes *w, const struct echi_times *times, const struct echi_candidate *with, int rank) {
+static double worth_without(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
+                            const struct echi_candidate *with, int rank) {
     double best = 0;
     for (int i = 0; i < (w->choose ? 4 : 2); i++) {
         struct echi_wishes own = *w;
-        struct echi_plan plan;
         char text[2];
         own.absent[rank] = true;
         own.sync = i < 2 ? (enum echi_sync)with->sync : ECHI_SYNC_BSP;
@@ -180,22 +182,22 @@ static double worth_without(const struct echi_wishes *w, const struct echi_times
         own.samples_per_step = own.sync == ECHI_SYNC_BSP ? 0 : with->samples_per_step;
         own.under_way = with->under_way;
         if ((i == 1 && with->groups < 2) || (i == 3 && (!w->has_cut || w->separate == 0)) || (i == 2 && w->separate == 1)) continue;
-        if (echi_plan_make(&own, times, &plan, text, sizeof text) != ECH_OK) continue;
-        const struct echi_candidate c = candidate_of(&plan, times, &w->load);
+        if (echi_plan_make(&own, times, &work->tried, text, sizeof text) != ECH_OK) continue;
+        const struct echi_candidate c = candidate_of(&work->tried, times, &w->load, work);
         if (worth(w, &c) > best) best = worth(w, &c);
     }
     return best;
 }
 
 /* The rank whose absence gains the most, if that is worth a word: images a second, less what staleness costs where that is weighed. */
-static int find_useless(const struct echi_wishes *w, const struct echi_times *times, const struct echi_plan *plan,
-                        const struct echi_choice *now, double *out_gain) {
+static int find_useless(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
+                        const struct echi_plan *plan, const struct echi_choice *now, double *out_gain) {
     int suspect[SUSPECTS], found = -1;
     const struct echi_candidate *with = &now->candidate[now->taken];
     *out_gain = 0;
     if (w->shares == ECHI_SHARES_LIST || echi_plan_workers(plan, -1) < 2) return -1;
     for (int i = suspects(w, plan, times, suspect) - 1; i >= 0; i--) {
-        const double gain = worth_without(w, times, with, suspect[i]) / worth(w, with) - 1;
+        const double gain = worth_without(w, times, work, with, suspect[i]) / worth(w, with) - 1;
         if (!(gain > USELESS - 1 && gain > *out_gain)) continue;
         *out_gain = gain;
         found = suspect[i];
@@ -204,61 +206,59 @@ static int find_useless(const struct echi_wishes *w, const struct echi_times *ti
 }
 
 /* Says who holds the others up, and where that may be leaves them out, one after the other, as long as it gains. */
-static void leave_out(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], bool may, struct echi_plan *plan,
-                      struct echi_choice *out, char *text, size_t cap) {
+static void leave_out(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work, bool may,
+                      struct echi_plan *plan, struct echi_choice *out, char *text, size_t cap) {
     double gain;
-    int rank = out->useless = find_useless(w, times, plan, out, &out->gain);
+    int rank = out->useless = find_useless(w, times, work, plan, out, &out->gain);
     for (int i = 0; may && rank >= 0 && i < LEFT_OUT_MOST; i++) {
         struct echi_choice next;
-        struct echi_plan without;
         w->absent[rank] = true;
-        if (choose(w, times, &next, &without, text, cap) != ECH_OK ||
+        if (choose(w, times, work, &next, &work->without, text, cap) != ECH_OK ||
             next.candidate[next.taken].score < out->candidate[out->taken].score) break;
         next.useless = out->useless;
         next.gain = out->gain;
         next.left_out = true;
         *out = next;
-        *plan = without;
-        rank = find_useless(w, times, plan, out, &gain);
+        *plan = work->without;
+        rank = find_useless(w, times, work, plan, out, &gain);
     }
 }
 
 /* A round waits for all nodes and all links, so rounds gain the most where nodes are left out: with fewer they may be better than what was
  * better than they with all. ResNet-18, a quarter of its width, on `strong`: 1,230 images/s predicted in step with all, 2,090 with four. */
-static void try_in_step(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan,
-                        struct echi_choice *out, char *text, size_t cap) {
+static void try_in_step(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work,
+                        struct echi_plan *plan, struct echi_choice *out, char *text, size_t cap) {
     struct echi_wishes w = *wishes;
     struct echi_choice in_step;
-    struct echi_plan fewer;
     w.choose = false;
     w.sync = ECHI_SYNC_BSP;
     w.groups = 0;
     w.samples_per_step = 0;
-    if (choose(&w, times, &in_step, &fewer, text, cap) != ECH_OK) return;
-    leave_out(&w, times, true, &fewer, &in_step, text, cap);
+    if (choose(&w, times, work, &in_step, &work->in_step, text, cap) != ECH_OK) return;
+    leave_out(&w, times, work, true, &work->in_step, &in_step, text, cap);
     if (in_step.candidate[0].score < out->candidate[out->taken].score * CLEARLY) return;
     out->candidate[0] = in_step.candidate[0];   /* bsp is the first of those that are compared */
     out->taken = 0;
     out->useless = in_step.useless;
     out->gain = in_step.gain;
     out->left_out = in_step.left_out;
-    *plan = fewer;
+    *plan = work->in_step;
 }
 
-ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan,
-                            struct echi_choice *out, char *text, size_t cap) {
+ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
+                            struct echi_choice_work *work, struct echi_plan *plan, struct echi_choice *out, char *text, size_t cap) {
     struct echi_wishes w = *wishes;
-    const ech_status status = choose(&w, times, out, plan, text, cap);
+    const ech_status status = choose(&w, times, work, out, plan, text, cap);
     if (status != ECH_OK) return status;
-    leave_out(&w, times, w.choose, plan, out, text, cap);
-    if (w.choose && plan->sync != ECHI_SYNC_BSP) try_in_step(wishes, times, plan, out, text, cap);
+    leave_out(&w, times, work, w.choose, plan, out, text, cap);
+    if (w.choose && plan->sync != ECHI_SYNC_BSP) try_in_step(wishes, times, work, plan, out, text, cap);
     return ECH_OK;
 }
 
 void echi_plan_judge(const struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_plan *plan,
-                     struct echi_choice *out) {
+                     struct echi_choice_work *work, struct echi_choice *out) {
     *out = (struct echi_choice){.useless = -1};
     for (int r = 0; r < plan->world; r++)
         if (w->absent[r]) return;   /* lost, and its times not known */
-    out->candidate[out->count++] = candidate_of(plan, times, &w->load);
+    out->candidate[out->count++] = candidate_of(plan, times, &w->load, work);
 }

@@ -2,8 +2,6 @@
  * Exact one-dimensional clustering of step times. */
 #include "echi_planner.h"
 
-#include <string.h>
-
 /* Values that make up a run: how many, their mean, and the sum of their squared deviations from it (Welford, Technometrics 1962). */
 struct run { int n; double mean, squares; };
 static void take(struct run *r, double value) {
@@ -15,10 +13,9 @@ static void take(struct run *r, double value) {
 static double spread(const struct run *r) { return r->squares / (r->mean * r->mean); }
 
 void echi_cluster(const double *value, int count, int groups, int *out_group) {
-    /* best[i]: least cost of cutting the first i values into so many runs, before[i]: into one less; cut[g][i]: where the last of g
-     * runs begins. */
-    double best[ECHI_WORLD_MAX + 1], before[ECHI_WORLD_MAX + 1];
-    uint16_t cut[ECHI_GROUPS_MAX + 1][ECHI_WORLD_MAX + 1];
+    /* best[i]: least cost of cutting the first i values into so many runs; cut[g - 2][i]: where the last of g runs begins. */
+    double best[ECHI_WORLD_MAX + 1];
+    uint16_t cut[ECHI_GROUPS_MAX - 1][ECHI_WORLD_MAX + 1];
     if (groups > count) groups = count;
     if (groups > ECHI_GROUPS_MAX) groups = ECHI_GROUPS_MAX;
     struct run all = {0};
@@ -26,24 +23,22 @@ void echi_cluster(const double *value, int count, int groups, int *out_group) {
     for (int i = 1; i <= count; i++) {
         take(&all, value[i - 1]);
         best[i] = spread(&all);
-        cut[1][i] = 0;
     }
     for (int g = 2; g <= groups; g++) {
-        memcpy(before, best, (size_t)(count + 1) * sizeof best[0]);
-        for (int i = g; i <= count; i++) {
+        for (int i = count; i >= g; i--) {   /* downwards: those below i still count one run less */
             struct run last = {0};
             best[i] = -1;
             for (int from = i - 1; from >= g - 1; from--) {   /* of cuts that cost the same, the first */
                 take(&last, value[from]);
-                const double cost = before[from] + spread(&last);
+                const double cost = best[from] + spread(&last);
                 if (best[i] >= 0 && cost > best[i]) continue;
                 best[i] = cost;
-                cut[g][i] = (uint16_t)from;
+                cut[g - 2][i] = (uint16_t)from;
             }
         }
     }
     for (int g = groups, end = count; g >= 1; g--) {
-        int from = cut[g][end];
+        int from = g > 1 ? cut[g - 2][end] : 0;
         for (int i = from; i < end; i++) out_group[i] = g - 1;
         end = from;
     }

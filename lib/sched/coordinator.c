@@ -121,10 +121,10 @@ static void lose(struct echi_coordinator *c, int rank, const char *text, int64_t
 static void make_plan(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
     if (!c->plan_given) {
         char text[240];
-        ech_status status = echi_plan_choose(&c->wishes, c->times, &c->setup->plan, &c->choice, text, sizeof text);
+        ech_status status = echi_plan_choose(&c->wishes, c->times, &c->work, &c->setup->plan, &c->choice, text, sizeof text);
         if (status != ECH_OK) return fail(c, status, -1, text, out);
     } else {
-        echi_plan_judge(&c->wishes, c->times, &c->setup->plan, &c->choice);
+        echi_plan_judge(&c->wishes, c->times, &c->setup->plan, &c->work, &c->choice);
     }
     if (!c->plan_given && c->wishes.regroup_after > 0) echi_plan_add_reserve(&c->wishes, c->times, &c->setup->plan);
     c->setup->plan.resumed = c->goal.resumed;
@@ -287,27 +287,28 @@ bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, stru
 /* Is a move worth it by what links carry as well, where all are known? By the times of its steps alone a worker beside its owner is
  * fast, and others of its group are slow because of the link that they share; neither would be so elsewhere. */
 static bool is_worth_it(struct echi_coordinator *c, const struct echi_change *change) {
-    struct echi_plan plan = *plan_of(c);
+    struct echi_plan *plan = &c->work.tried;
     struct echi_times *t = &c->times[change->rank];
     const struct echi_times was = *t;
     const uint32_t n = c->size[change->rank];
     struct echi_prediction here, there;
-    for (int r = 0; r < plan.world; r++) {
-        if (lost(c, r) || c->wishes.absent[r] || (plan.group_of[r] != ECHI_NONE && c->times[r].link <= 0)) return true;
-        plan.n[r] = c->size[r];
+    *plan = *plan_of(c);
+    for (int r = 0; r < plan->world; r++) {
+        if (lost(c, r) || c->wishes.absent[r] || (plan->group_of[r] != ECHI_NONE && c->times[r].link <= 0)) return true;
+        plan->n[r] = c->size[r];
     }
     /* It computes as it does now. */
-    const double usual = plan.separated ? echi_times_trunk(t, n) : echi_times_whole(t, n);
+    const double usual = plan->separated ? echi_times_trunk(t, n) : echi_times_whole(t, n);
     const double slower = echi_regroup_computes(&c->regroup, change->rank) / usual;
     for (uint32_t i = 0; i < t->count; i++) {
         t->trunk[i] *= slower;
         t->head[i] *= slower;
     }
-    echi_predict(&plan, c->times, &c->wishes.load, 0, &here);
-    plan.group_of[change->rank] = (uint8_t)change->to;
-    echi_predict(&plan, c->times, &c->wishes.load, 0, &there);
+    echi_predict(plan, c->times, &c->wishes.load, 0, &c->work.predict, &here);
+    plan->group_of[change->rank] = (uint8_t)change->to;
+    echi_predict(plan, c->times, &c->wishes.load, 0, &c->work.predict, &there);
     *t = was;
-    return there.rate > here.rate * (1 + (change->from == echi_plan_reserve(&plan) ? -ECHI_REGROUP_GAIN : ECHI_REGROUP_GAIN));
+    return there.rate > here.rate * (1 + (change->from == echi_plan_reserve(plan) ? -ECHI_REGROUP_GAIN : ECHI_REGROUP_GAIN));
 }
 
 /* What a step took, by its worker's word; not what a look or a checkpoint did, nor a step of another size. */

@@ -7,6 +7,8 @@
 
 /* bsp, asp, ssp and two or more groups, each with and without a head apart. */
 #define ECHI_CANDIDATES_MAX (2 * (3 + ECHI_GROUPS_MAX - 1))
+/* Policies that `choose` compares, each with and without a head apart. */
+#define ECHI_CHOICES_MAX 6
 
 struct echi_candidate {
     uint8_t sync, groups, separated;
@@ -26,13 +28,23 @@ struct echi_choice {
     bool left_out;                        /* the plan does without its worker (only where the policy is the planner's choice) */
 };
 
+/* The workspace of a choice: plans have room for every rank, and a thread's stack has none for several of them. As with a prediction's, a
+ * caller keeps one and leaves its contents alone. */
+struct echi_choice_work {
+    struct echi_predict_work predict;
+    struct echi_plan policy[ECHI_CHOICES_MAX];   /* the best of each */
+    struct echi_plan tried;                      /* scored, and forgotten */
+    struct echi_plan without, in_step;           /* without whoever holds the others up; of rounds with fewer nodes */
+};
+
 /* Makes the plan that the wishes ask for: the best by score of all candidates where wishes->choose says so, else that policy, with
  * the number of groups that is predicted to be the fastest where it is left open. Deterministic. ECH_E_ARGUMENT and a sentence in
  * text[cap] when the wishes cannot be met. Takes some ten to a hundred predictions of a few ms each. */
 ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
-                            struct echi_plan *out_plan, struct echi_choice *out_choice, char *text, size_t cap);
+                            struct echi_choice_work *work, struct echi_plan *out_plan, struct echi_choice *out_choice, char *text,
+                            size_t cap);
 
 /* Says of any plan, one from a file too, what is predicted of it and who holds it up: a choice of one. */
 void echi_plan_judge(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_plan *plan,
-                     struct echi_choice *out_choice);
+                     struct echi_choice_work *work, struct echi_choice *out_choice);
 #endif

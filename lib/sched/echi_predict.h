@@ -27,10 +27,14 @@ struct echi_prediction {
     double oldest;                        /* that of the group whose pushes are the furthest behind */
 };
 
+/* The workspace of a prediction, with room for every rank: too large for the stack of a thread. A caller keeps one and leaves its
+ * contents alone; nothing in it outlives a prediction. */
+struct echi_predict_work { _Alignas(8) unsigned char bytes[464 * 1024]; };
+
 /* Plays `steps` steps a worker on average (0: enough to compare plans by), at most some 16,000 in all unless asked for. The
- * plan is valid, and times[r].count > 0 for each rank that has a part in it. Some 500 bytes of stack for each of ECHI_WORLD_MAX. */
+ * plan is valid, and times[r].count > 0 for each rank that has a part in it. */
 void echi_predict(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
-                  uint32_t steps, struct echi_prediction *out);
+                  uint32_t steps, struct echi_predict_work *work, struct echi_prediction *out);
 
 /* ---- price.c ---- */
 

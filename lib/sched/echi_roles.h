@@ -325,6 +325,7 @@ struct echi_coordinator {
     struct echi_lease again[ECHI_LEASES_OUT_MAX + ECHI_LEASES_KEPT_MAX];   /* revoked, handed back: to be issued again */
     /* Several groups: in, at this version of the owner's state, but another owner may lack it yet. */
     struct { struct echi_lease lease; uint64_t version; uint16_t next; } kept[ECHI_LEASES_KEPT_MAX];
+    struct echi_choice_work work;                 /* of the plan's choice, and of each regrouping */
 };
 void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup, const struct echi_wishes *wishes,
                            const struct echi_goal *goal, bool plan_given);

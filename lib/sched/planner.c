@@ -207,7 +207,8 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
                                          : efficient_samples(&times[fastest(w, times, 64)], plan->round, w->world);
     double rate[ECHI_WORLD_MAX] = {0};
     double value[ECHI_WORLD_MAX];
-    int rank[ECHI_WORLD_MAX], group[ECHI_WORLD_MAX], count = 0;
+    uint16_t rank[ECHI_WORLD_MAX];
+    int group[ECHI_WORLD_MAX], count = 0;
     for (int r = 0; r < w->world; r++) {
         if (w->absent[r]) continue;
         uint32_t own = w->shares == ECHI_SHARES_LIST ? w->share[r] : n;
@@ -223,7 +224,7 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
             rank[at] = rank[at - 1];
         }
         value[at] = seconds;
-        rank[at] = r;
+        rank[at] = (uint16_t)r;
     }
     if (by_speed) samples_by_speed(rate, w->under_way, plan);
     plan->n_groups = 1;
@@ -237,7 +238,7 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
     /* Values ascend, so a group's first member is its fastest: its owner. */
     for (int i = count - 1; i >= 0; i--) {
         plan->group_of[rank[i]] = (uint8_t)group[i];
-        plan->owner_of[group[i]] = (uint16_t)rank[i];
+        plan->owner_of[group[i]] = rank[i];
     }
 }
 

@@ -618,23 +618,25 @@ static bool enough(const struct play *p, uint64_t wanted) {
 }
 
 void echi_predict(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
-                  uint32_t steps, struct echi_prediction *out) {
-    struct play p;
-    memset(&p, 0, sizeof p);
-    p.plan = plan;
-    p.times = times;
-    p.load = load;
-    p.policy = echi_policy_of((enum echi_sync)plan->sync);
-    p.bound = plan->sync == ECHI_SYNC_SSP || plan->sync == ECHI_SYNC_GSSP;
-    set_up_codec(&p);
-    set_up_groups(&p);
+                  uint32_t steps, struct echi_predict_work *work, struct echi_prediction *out) {
+    _Static_assert(sizeof(struct play) <= sizeof(struct echi_predict_work) && _Alignof(struct play) <= _Alignof(struct echi_predict_work),
+                   "a play fits into what callers keep for it");
+    struct play *p = (struct play *)(void *)work;
+    memset(p, 0, sizeof *p);
+    p->plan = plan;
+    p->times = times;
+    p->load = load;
+    p->policy = echi_policy_of((enum echi_sync)plan->sync);
+    p->bound = plan->sync == ECHI_SYNC_SSP || plan->sync == ECHI_SYNC_GSSP;
+    set_up_codec(p);
+    set_up_groups(p);
     bool random = false;
     uint64_t workers = 0;
     for (int r = 0; r < plan->world; r++) {
-        set_up(&p, r);
+        set_up(p, r);
         if (plan->group_of[r] == ECHI_NONE) continue;
         workers++;
-        p.worker[r].leases = plan->strands + ECHI_LEASES_AHEAD;
+        p->worker[r].leases = plan->strands + ECHI_LEASES_AHEAD;
         random = random || is_random(&times[r]);
     }
     if (steps == 0) {
@@ -642,26 +644,26 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
         steps = !random ? STEPS_EXACT : most > STEPS_RANDOM ? STEPS_RANDOM : most < STEPS_LEAST ? STEPS_LEAST : (uint32_t)most;
     }
     const uint64_t wanted = steps * workers;
-    p.warm = wanted / 4;
+    p->warm = wanted / 4;
     for (int r = 0; r < plan->world; r++)
-        for (int s = 0; plan->group_of[r] != ECHI_NONE && s < plan->strands; s++) begin(&p, r, s);
-    while (p.n_events > 0 && !enough(&p, wanted)) {
-        const struct event e = next(&p);
-        p.now = e.at;
-        happens(&p, &e);
+        for (int s = 0; plan->group_of[r] != ECHI_NONE && s < plan->strands; s++) begin(p, r, s);
+    while (p->n_events > 0 && !enough(p, wanted)) {
+        const struct event e = next(p);
+        p->now = e.at;
+        happens(p, &e);
     }
     /* Worker by worker, each from one of its pushes to another: what repeats exactly is then counted exactly. */
     out->rate = 0;
     for (int r = 0; r < plan->world; r++) {
-        const struct worker *w = &p.worker[r];
+        const struct worker *w = &p->worker[r];
         if (w->counted > 0) out->rate += plan->n[r] * (double)w->counted / (w->last - w->first);
-        else if (w->applied > 0) out->rate += plan->n[r] * (double)w->applied / p.now;
+        else if (w->applied > 0) out->rate += plan->n[r] * (double)w->applied / p->now;
     }
     out->oldest = 0;
     for (int g = 0; g < plan->n_groups; g++) {
-        const double behind = p.group[g].behind_count ? p.group[g].behind / (double)p.group[g].behind_count / plan->round : 0;
+        const double behind = p->group[g].behind_count ? p->group[g].behind / (double)p->group[g].behind_count / plan->round : 0;
         if (behind > out->oldest) out->oldest = behind;
     }
-    out->staleness = p.stale_count ? p.stale / (double)p.stale_count / plan->round : 0;
-    out->behind = p.stale_count ? p.behind / (double)p.stale_count / plan->round : 0;
+    out->staleness = p->stale_count ? p->stale / (double)p->stale_count / plan->round : 0;
+    out->behind = p->stale_count ? p->behind / (double)p->stale_count / plan->round : 0;
 }

@@ -17,6 +17,7 @@ static struct echi_times times[ECHI_WORLD_MAX];
 static struct echi_wishes wishes;
 static struct echi_plan plan;
 static struct echi_choice choice;
+static struct echi_choice_work work;
 static char text[240];
 
 /* LeNet-5's bytes, and its head a sixth of the arithmetic. Speeds in images a second. */
@@ -38,7 +39,7 @@ static void lenet(int world, const double *speed) {
 }
 
 static void take(void) {
-    if (echi_plan_choose(&wishes, times, &plan, &choice, text, sizeof text) != ECH_OK) fail_msg("%s", text);
+    if (echi_plan_choose(&wishes, times, &work, &plan, &choice, text, sizeof text) != ECH_OK) fail_msg("%s", text);
     assert_true(echi_plan_valid(&plan));
     assert_true(choice.count >= 1 && choice.count <= ECHI_CANDIDATES_MAX && choice.taken >= 0 && choice.taken < choice.count);
     const struct echi_candidate *c = &choice.candidate[choice.taken];
@@ -68,7 +69,7 @@ static struct echi_candidate one(struct echi_wishes w, enum echi_sync sync, int 
     if (sync == ECHI_SYNC_BSP) w.samples_per_step = 0;
     if (echi_plan_make(&w, times, out, text, sizeof text) != ECH_OK) return (struct echi_candidate){0};
     assert_true(echi_plan_valid(out));
-    echi_predict(out, times, &w.load, 0, &p);
+    echi_predict(out, times, &w.load, 0, &work.predict, &p);
     const bool head_apart = out->separated && w.load.head >= w.load.trunk;
     const double price = echi_price(head_apart, p.behind);
     return (struct echi_candidate){out->sync, out->n_groups, out->separated, head_apart, p.rate, p.staleness, price, p.rate / price,
@@ -175,7 +176,7 @@ static void the_best_of_all_is_taken(void **state) {
         /* The length of a step is chosen first, the number of groups then, and each has to be clearly better. */
         if (got * 1.12 < best) fail_msg("seed %u: a score of %g, but %g is possible", seed, got, best);
         struct echi_prediction p;
-        echi_predict(&plan, times, &wishes.load, 0, &p);
+        echi_predict(&plan, times, &wishes.load, 0, &work.predict, &p);
         assert_true(p.rate == choice.candidate[choice.taken].rate && p.rate / echi_price(plan.separated, p.behind) == got);
     }
     assert_true(left_out > 0 && left_out < 10);
@@ -306,7 +307,7 @@ static void what_cannot_be_is_refused(void **state) {
     wishes.has_cut = false;
     wishes.separate = 1;
     memset(text, 0, sizeof text);
-    assert_int_equal(echi_plan_choose(&wishes, times, &plan, &choice, text, sizeof text), ECH_E_ARGUMENT);
+    assert_int_equal(echi_plan_choose(&wishes, times, &work, &plan, &choice, text, sizeof text), ECH_E_ARGUMENT);
     assert_non_null(strstr(text, "--separate"));
     /* A node alone has nothing to choose. */
     lenet(1, (const double[]){1000});

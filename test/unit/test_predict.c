@@ -54,9 +54,10 @@ static void whole(enum echi_sync sync, int world, uint32_t n) {
 }
 
 static struct echi_prediction predict(uint32_t steps) {
+    static struct echi_predict_work work;
     struct echi_prediction p;
     assert_true(echi_plan_valid(&plan));
-    echi_predict(&plan, times, &load, steps, &p);
+    echi_predict(&plan, times, &load, steps, &work, &p);
     assert_true(p.rate > 0 && p.staleness >= 0);
     return p;
 }
