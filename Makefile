@@ -218,15 +218,22 @@ CUDA_TOOLS := nvcc: $(or $(NVCC),none) clang: $(or $(CLANG),none)
 $(IMAGES)/cuda-tools: FORCE
 	$(call keep,$(CUDA_TOOLS))
 CUDA_NEEDS := $(IMAGES)/cuda-tools $(wildcard $(patsubst %,%*.cl,$(dir $(CUDA_TEXTS))) $(patsubst %,%*.h,$(dir $(CUDA_TEXTS))))
+# $(call machine_code,ARCHITECTURES,COMPILE): an nvcc older than one of them refuses them all, dry as well: the image is left out. No list
+# tells: --list-gpu-code came with CUDA 11, and lacks sm_90a.
+define machine_code
+$(Q)if [ -z "$(NVCC)" ]; then echo '  CUDA  $<: no machine code: there is no nvcc here'; : > $@; \
+    elif ! $(NVCC) -x cu --dryrun -fatbin $1 -o $@ $< >/dev/null 2>&1; then \
+        echo '  CUDA  $<: left out: $(NVCC) does not know $1'; : > $@; \
+    else echo '  CUDA  $<: machine code by $(NVCC)'; $2; fi
+endef
 $(IMAGES)/%.fatbin: %.cl $(CUDA_NEEDS)
 	@mkdir -p $(@D)
-	@echo '  CUDA  $<: $(if $(NVCC),machine code by $(NVCC),no machine code: there is no nvcc here)'
-	$(Q)$(if $(NVCC),$(NVCC) -x cu -fatbin -arch=all -Xfatbin=-compress-all -Wno-deprecated-gpu-targets -o $@ $<,: > $@)
+	$(call machine_code,-arch=all,$(NVCC) -x cu -fatbin -arch=all -Xfatbin=-compress-all -Wno-deprecated-gpu-targets -o $@ $<)
+CARD_CODE = $(CARD_CODE_$(basename $(notdir $<)))
 $(IMAGES)/%.fatbin: %.cu $(CUDA_NEEDS) $(wildcard ops/gpu/*.cuh)
 	@mkdir -p $(basename $@).kept
-	@echo '  CUDA  $<: $(if $(NVCC),machine code by $(NVCC),no machine code: there is no nvcc here)'
-	$(Q)$(if $(NVCC),$(NVCC) -fatbin $(CARD_CODE_$(basename $(notdir $<))) -Xfatbin=-compress-all -Xptxas=-v \
-	    -keep -keep-dir $(basename $@).kept -o $@ $< >$(basename $@).said 2>&1 || { cat $(basename $@).said; exit 1; },: > $@)
+	$(call machine_code,$(CARD_CODE),$(NVCC) -fatbin $(CARD_CODE) -Xfatbin=-compress-all -Xptxas=-v \
+	    -keep -keep-dir $(basename $@).kept -o $@ $< >$(basename $@).said 2>&1 || { cat $(basename $@).said; exit 1; })
 $(IMAGES)/%.ptx: %.cl $(CUDA_NEEDS)
 	@mkdir -p $(@D)
 	@echo '  CUDA  $<: $(if $(CLANG),PTX by $(CLANG),no PTX: there is no clang here that makes it)'
