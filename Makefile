@@ -1,4 +1,6 @@
-# make                 the library and the command        make test          build and pass every test
+# make                 the library and the command         make help          these lines
+# make test            the quick tests: every module and one live run of each kind, in three minutes on two cores
+# make check           all tests, with all of their random cases: what must pass before a change is merged (ten minutes)
 # make demo            four unlike nodes learn digits      make bench         figures against peers
 # make faults          every call of the OS that can fail fails once (minutes)
 # make reproduce-gssp  GSSP and GDTopK on simulated clusters: a table and plots (hours)
@@ -11,7 +13,8 @@
 # the command; BACKENDS="cpu ...": with no other kinds of devices. make libc: which C library asks for what was built.
 # NVCC=, CLANG=: without the kernels that this compiler makes for CUDA.
 # DOUBLE=1: all arithmetic in double, for the test of exactness; see ops/echi_real.h.
-# make test ONLY=port runs the tests with that in their name; ECH_INSTALL=0 forbids it to install cmocka.
+# make test ONLY=port runs the tests with that in their name; ECH_INSTALL=0 forbids it to install cmocka. A test has as much time as it
+# needs: it is ended after TEST_IDLE=120 seconds without progress, or TEST_CPU=1800 seconds of processor time.
 # CMOCKA=plain: tests of devices without cmocka, for tools/gpu-check; see test/plain.
 # make fuzz FUZZ_SECONDS=60 ONLY=frame: fuzzes the parsers, guided by coverage, so long each; see test/fuzz/README.md
 MAKEFLAGS += --no-builtin-rules
@@ -44,7 +47,8 @@ DESTDIR      ?=
 PREFIX       ?= /usr/local
 INSTALL      ?= install
 BASH         ?= bash
-TEST_TIMEOUT ?= 120
+TEST_IDLE    ?= 120
+TEST_CPU     ?= 1800
 FUZZ_SECONDS ?= 60
 ONLY         ?=
 VERSION      := $(shell sed -n 's/.define ECH_VERSION "\(.*\)"/\1/p' lib/echelon.h)
@@ -172,10 +176,13 @@ GRADIENTS := $(B)/test/pytorch/gradients
 # Tests of kernels that only a card runs: test/bench/gpu_texts.sh.
 ON_CARD := $(patsubst %.c,$(B)/%,$(filter-out $(NO_GPU),test/bench/card_gpu_texts.c))
 
-.PHONY: all lib libc clean tests test faults layers names demo bench reproduce-gssp fuzz libfuzzer pytorch install uninstall FORCE
+.PHONY: all lib libc clean help tests test check faults layers names demo bench reproduce-gssp fuzz libfuzzer pytorch install \
+        uninstall FORCE
 .SECONDARY:
 all: $(LIB) $(if $(TOOL_SRC),$(TOOL))
 lib: $(LIB)
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
 # Changes only when compiler or flags change, so that a new flag rebuilds everything; likewise the list of objects, so
 # that a file taken away leaves the archive.
@@ -334,13 +341,14 @@ STAGE := $(abspath $(B)/stage)
 SCRIPT_ENV = MAKE="$(MAKE)" CC="$(CC)" NM="$(NM)" SAN="$(SAN)" B="$(B)" IMAGES="$(IMAGES)" OBJ="$(OBJ)" LIB="$(LIB)" \
              ECHELON="$(abspath $(TOOL))" STAGE="$(STAGE)"
 tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(BENCHES) $(GRADIENTS) $(ON_CARD)
-test: all $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(B)/test-needs
+RUN_TESTS = $(SCRIPT_ENV) TEST_IDLE="$(TEST_IDLE)" TEST_CPU="$(TEST_CPU)" ONLY="$(ONLY)" $(BASH) test/run.sh
+test check: all $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(B)/test-needs
 	@$(call install_into,,$(STAGE))
-	@$(SCRIPT_ENV) TEST_TIMEOUT="$(TEST_TIMEOUT)" ONLY="$(ONLY)" $(BASH) test/run.sh $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(TEST_SCRIPTS)
+	@QUICK=$(if $(filter test,$@),1) $(RUN_TESTS) $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(TEST_SCRIPTS)
 
 # Every call that can fail fails once: minutes, where the tests of test/faults alone try a part.
 faults: all $(FAULTS)
-	@FAULTS_TRIED=all $(SCRIPT_ENV) TEST_TIMEOUT=3000 ONLY="$(ONLY)" $(BASH) test/run.sh $(FAULTS) $(wildcard test/faults/test_*.sh)
+	@FAULTS_TRIED=all $(RUN_TESTS) $(FAULTS) $(wildcard test/faults/test_*.sh)
 
 # A program of a user's, a node that trains, as it would be linked on this machine.
 WORKER := $(B)/worker

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Every how manieth case is tried: all, or fewer where a machine is emulated or watched (TEST_PART). */
+ * Of the random cases every TEST_PART-th is tried: by `make check` all, by `make test` and under an emulator or a sanitizer fewer. */
 #ifndef TEST_PART_H
 #define TEST_PART_H
 #include <stdint.h>

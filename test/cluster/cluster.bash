@@ -5,7 +5,6 @@ export LC_ALL=C
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 echelon=${ECHELON:-$root/build/echelon}
 work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-cluster.XXXXXX")
-patience=$([ -z "${SAN:-}" ] && echo 10 || echo 60)   # seconds; sanitizers take their time
 failures=0 checks=0
 nodes=()       # process ids of the nodes started by hand, by rank
 
@@ -18,6 +17,8 @@ clean_up() {
     rm -rf "$work"
 }
 trap clean_up EXIT
+# The runner ends what makes no progress, with SIGTERM first.
+trap '[ "$BASHPID" != $$ ] || { bad "no progress; called at line ${BASH_LINENO[*]}"; exit 1; }' TERM
 
 bad() {
     failures=$((failures + 1))
@@ -30,6 +31,22 @@ check() {      # check WHAT COMMAND...
     checks=$((checks + 1))
     "$@" || bad "$what"
 }
+# await COMMAND...: until it succeeds; asks less often the longer it takes. It has no end: test/run.sh ends a test that makes no progress.
+await() {
+    local pause=20 text    # milliseconds
+    until "$@"; do
+        printf -v text '%d.%03d' $((pause / 1000)) $((pause % 1000))
+        sleep "$text"
+        [ $pause -ge 2000 ] || pause=$((pause * 11 / 10))
+    done
+}
+# says FILE PATTERN WHAT: a line of a running command's output is or will be like this
+says() {
+    checks=$((checks + 1))
+    await says_or_over "$1" "$2"
+    grep -qE -e "$2" "$1" || bad "$3: does not say '$2'"
+}
+says_or_over() { grep -qsE -e "$2" "$1" || [ -z "$(jobs -rp)" ]; }
 verdict() {    # the script's last word
     echo "$1: $checks checks, $failures not as expected"
     [ $failures = 0 ]
@@ -107,19 +124,21 @@ plan_of_roles() {
         'group 1 owner 0 workers 0:32' >"$1"
 }
 
-port=$((20000 + $$ % 10000))
+# Of two scripts that start one after the other each has forty ports to itself.
+port=$((20000 + $$ * 41 % 12000))
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }   # listens PORT
 free_port() {  # into $port
     port=$((port + 1))
-    while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
+    while listens $port; do port=$((port + 1)); done
 }
 
 # --- a command that ends by itself
-# ends_with STATUS PATTERN ARGUMENT...: `echelon ARGUMENT...` ends in time with that status, and says it on one of its streams.
+# ends_with STATUS PATTERN ARGUMENT...: `echelon ARGUMENT...` ends with that status, and says it on one of its streams.
 ends_with() {
     local wanted=$1 pattern=$2 status
     shift 2
     checks=$((checks + 1))
-    timeout "$patience" "$echelon" "$@" >"$work/out" 2>"$work/err" </dev/null
+    "$echelon" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
     [[ $status =~ ^($wanted)$ ]] || { bad "status $status, not $wanted: echelon $*"; return; }
     grep -qE -e "$pattern" "$work/out" "$work/err" || bad "does not say '$pattern': echelon $*"
@@ -156,26 +175,16 @@ start() {      # start RANK ARGUMENT...
     "$echelon" train --rank "$rank" --progress off "$@" >"$work/$rank.log" 2>&1 </dev/null &
     nodes[rank]=$!
 }
-ended() {      # ended PID SECONDS: its exit status into $status; "hangs" when it has not ended by then
-    local tenths=$(($2 * 10))
-    while kill -0 "$1" 2>/dev/null && [ $tenths -gt 0 ]; do
-        sleep 0.1
-        tenths=$((tenths - 1))
-    done
-    if kill -0 "$1" 2>/dev/null; then
-        kill -KILL "$1"
-        wait "$1" 2>/dev/null
-        status=hangs
-    else
-        wait "$1" 2>/dev/null
-        status=$?
-    fi
+ended() {      # ended PID: once it has, its exit status is in $status
+    { wait "$1"; } 2>/dev/null
+    status=$?
 }
-# node_ends RANK SECONDS STATUS PATTERN WHAT: that node ends so, and says it (if there is a pattern).
+# node_ends RANK STATUS PATTERN WHAT: that node ends so, and says it (if there is a pattern).
 node_ends() {
     checks=$((checks + 1))
-    ended "${nodes[$1]}" "$2"
+    [ $# = 4 ] || bad "node_ends takes a rank, a status, a pattern and what this is about: $*"
+    ended "${nodes[$1]}"
     unset "nodes[$1]"
-    [[ $status =~ ^($3)$ ]] || bad "$5: rank $1 ended with $status, not $3"
-    [ -z "$4" ] || grep -qE -e "$4" "$work/$1.log" || bad "$5: rank $1 does not say '$4'"
+    [[ $status =~ ^($2)$ ]] || bad "$4: rank $1 ended with $status, not $2"
+    [ -z "$3" ] || grep -qE -e "$3" "$work/$1.log" || bad "$4: rank $1 does not say '$3'"
 }

@@ -1,36 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The `echelon` command as a user meets it: exit statuses, one clear sentence for each mistake, within ten seconds, and
-# runs that end in order whatever happens to their nodes.
-set -u
-export LC_ALL=C
-root=$(cd "$(dirname "$0")/../.." && pwd)
-echelon=${ECHELON:-$root/build/echelon}
-work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-cli.XXXXXX")
-trap '[ "$BASHPID" = $$ ] && rm -rf "$work"' EXIT   # a command that has not begun is still a copy of this shell
-port=$((20000 + $$ % 10000))
-free_port() {   # into $port
-    port=$((port + 1))
-    while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
-}
-failures=0
-bad() {
-    failures=$((failures + 1))
-    printf 'BAD  %s\n' "$*"
-    sed 's/^/     | /' "$work/out" "$work/err"
-}
-# expect STATUS PATTERN ARGUMENT...: the command ends within ten seconds with that status, and says it (on either stream). A look at ten
-# thousand pictures takes most of them where each access to memory is watched.
-patience=$([ -z "${SAN:-}" ] && echo 10 || echo 60)
-# A refusal (2 or more) is one line on stderr, and no line is cut or empty.
-expect() {
-    local wanted=$1 pattern=$2 status
-    shift 2
-    timeout "$patience" "$echelon" "$@" >"$work/out" 2>"$work/err" </dev/null
-    status=$?
-    [[ $status =~ ^($wanted)$ ]] || { bad "status $status, not $wanted: echelon $*"; return; }
-    grep -qE -e "$pattern" "$work/out" "$work/err" || bad "does not say '$pattern': echelon $*"
-}
+# The `echelon` command as a user meets it: exit statuses, one clear sentence for each mistake, and runs that end in order whatever
+# happens to their nodes.
+. "$(dirname "$0")/cluster.bash"
+expect() { ends_with "$@"; }   # here of any command
 # The same for what must fail before anything starts: one line, no more.
 refuse() {
     expect "$@"
@@ -138,46 +111,47 @@ free_port
 expect 17 'rank 1' train --data glyphs --world 2 --rank 0 --coordinator "127.0.0.1:$port" --join-timeout 2
 free_port
 expect 17 "127.0.0.1:$port" train --data glyphs --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 2
-timeout 60 "$echelon" train --data glyphs --world 2 --rank 0 --coordinator "127.0.0.1:$port" --join-timeout 50 >/dev/null 2>&1 &
-holder=$!
-for _ in $(seq 50); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break || sleep 0.1; done
+start 0 --data glyphs --world 2 --coordinator "127.0.0.1:$port"
+await listens "$port"
 refuse 20 "$port" train --data glyphs --world 2 --rank 0 --coordinator "127.0.0.1:$port"
-kill $holder 2>/dev/null
-wait $holder
+kill "${nodes[0]}"
+node_ends 0 22 'stopped while waiting' "told to end while it waits"
 
 # --- nodes that end early. A long run in the background; children are its nodes in order of rank.
-background() { "$echelon" train --data glyphs --epochs 1000 --eval-every 0 --progress off "$@" >"$work/out" 2>"$work/err" & run=$!; }
+background() {
+    rm -f "$work/err"
+    "$echelon" train --data "$work/data" --epochs 100000 --eval-every 0 --progress on "$@" >"$work/out" 2>"$work/err" &
+    run=$!
+}
 children() {   # children N: the run's N nodes into nodes, when all have started
     mapfile -t nodes < <(awk -v parent="$run" '$4 == parent { print $1 }' /proc/[0-9]*/stat 2>/dev/null | sort -n)
     [ ${#nodes[@]} = "$1" ]
 }
-ended() {   # ended STATUS PATTERN WHAT: the background run ends so within ten seconds, and none of its nodes is left
-    local status node
-    for _ in $(seq 100); do kill -0 $run 2>/dev/null || break; sleep 0.1; done
-    kill -0 $run 2>/dev/null && { bad "$3: still running after ten seconds"; kill -KILL $run; }
-    wait $run 2>/dev/null
-    status=$?
+gone() { [ ! -e "/proc/$1" ] || awk '{ exit $3 != "Z" }' "/proc/$1/stat" 2>/dev/null; }   # one that nobody has waited for yet (Z) has ended
+run_ends() {   # run_ends STATUS PATTERN WHAT: the background run ends so, and then its nodes
+    local node
+    ended $run
     [[ $status =~ ^($1)$ ]] || bad "$3: status $status, not $1"
     [ -z "$2" ] || grep -qE -e "$2" "$work/err" || bad "$3: does not say '$2'"
-    for node in "${nodes[@]}"; do   # one that nobody has waited for yet (Z) has ended
-        awk '{ exit $3 == "Z" }' "/proc/$node/stat" 2>/dev/null && bad "$3: node $node is left"
-    done
+    for node in "${nodes[@]}"; do await gone "$node"; done
+    nodes=() run=
 }
-started() { for _ in $(seq 50); do children "$1" && break; sleep 0.1; done; sleep 1.5; }
-nodes=()
+started() {
+    await children "$1"
+    says "$work/err" 'epoch .*images/s' "a run with --local"
+}
+idx_set "$work/data" 2000 100
 background --local 3
 started 3
 kill -KILL "${nodes[0]}"   # (the others can be done without: test_lost_node.sh)
-ended '18|137' 'rank 0' "rank 0 killed in mid-run"
+run_ends '18|137' 'rank 0' "rank 0 killed in mid-run"
 background --local 3 --save "$work/stopped"
 started 3
 kill -TERM $run
-ended 22 'stop' "the command told to end"
+run_ends 22 'stop' "the command told to end"
 background --local 3
 started 3
 kill -KILL $run
-sleep 0.3
-ended 137 '' "the command killed"
+run_ends 137 '' "the command killed"
 
-[ $failures = 0 ] && echo "cli: all as expected" || echo "cli: $failures not as expected"
-[ $failures = 0 ]
+verdict cli

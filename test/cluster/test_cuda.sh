@@ -10,7 +10,7 @@ bars "$work/data" 40 10
 export XDG_CACHE_HOME=$work/cache
 mkdir "$XDG_CACHE_HOME" "$work/older" "$work/none"
 with() { export LD_LIBRARY_PATH=$1 FAKE_CUDA="${*:2}"; }   # with FOLDER [SETTINGS]: of the driver, from here on
-says() { grep -qE -e "$1" "$work/out" || bad "the page does not say '$1'"; }
+shows() { grep -qE -e "$1" "$work/out" || bad "the page does not say '$1'"; }
 
 # --- no driver, or none that is of use
 sed 's/cuLaunchKernel/cuLaunchKernal/g' "$fake/libcuda.so.1" >"$work/older/libcuda.so.1"
@@ -35,11 +35,10 @@ if [ -n "${SAN:-}" ]; then   # what is left is arithmetic, which test/ops watche
 fi
 
 # --- one that is
-patience=$((12 * patience))   # kernels on a processor, an item after the other, take their time
 with "$fake"
 export OCL_ICD_VENDORS=$work/none   # a doctor looks at every device, and OpenCL on the processor would compile its kernels first
 ends_with 0 '^training would begin$' doctor --device cuda
-says '^  ok    cuda:0 \(this node.s\)  fake card 0; 4 units, 1.*; driver CUDA 13.0; kernels from .* for sm_90$'
+shows '^  ok    cuda:0 \(this node.s\)  fake card 0; 4 units, 1.*; driver CUDA 13.0; kernels from .* for sm_90$'
 ends_with 0 '"driver": "CUDA 13.0", "kernels": "[^"]* for sm_90", "used": true' doctor --device cuda --json
 refuse 16 'deterministic .*give --device cpu' --data "$work/data" --device cuda --deterministic --batch 64
 # The net is small, for it is the device that is slow.

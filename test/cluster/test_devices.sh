@@ -25,7 +25,6 @@ if [ -n "${SAN:-}" ]; then   # what is left is arithmetic, which test/ops watche
     verdict test_devices
     exit
 fi
-patience=$((6 * patience))   # OpenCL on a processor takes its time
 refuse 16 'deterministic .*give --device cpu' --data "$work/data" --device opencl --deterministic --batch 64
 refuse 16 'slow .*give --device cpu' --data "$work/data" --device opencl --slow 2
 check "no compiled kernels are kept in $XDG_CACHE_HOME" bash -c 'ls "$XDG_CACHE_HOME"/echelon/*.program > /dev/null'

@@ -5,18 +5,17 @@
 . "$(dirname "$0")/cluster.bash"
 ! under thread || skip "it measures and answers on the threads of a run, which test_policies.sh starts, and of a net, which" \
     "test_doctor and test_net watch"
-patience=$((2 * patience))
 doctor() { ends_with "$1" "$2" doctor "${@:3}"; }
-says() { grep -qE -e "$1" "$work/out" || bad "${2:-the page} does not say '$1'"; }   # of the page just printed
+shows() { grep -qE -e "$1" "$work/out" || bad "${2:-the page} does not say '$1'"; }   # of the page just printed
 json() { sed -nE "s/^  \"$1\": (.*[^,]),?$/\1/p" "$work/out"; }                     # a value of the JSON just printed, on its line
 
 # --- a machine by itself
 doctor 0 '^training would begin$'
-says '^  ok    cpu:0 \(this node.s\)'
-says '^ +29 known answers right; copies to it [0-9.]+ GB/s, from it [0-9.]+ GB/s; products [0-9.]+ billion'
-says 'libcuda.so.1: ' && says 'libOpenCL.so.1: '
-says '  lo 127\.0\.0\.1'
-says '^  ok    lenet5, batch 64: 64 samples a step here; [0-9]+ images/s'
+shows '^  ok    cpu:0 \(this node.s\)'
+shows '^ +29 known answers right; copies to it [0-9.]+ GB/s, from it [0-9.]+ GB/s; products [0-9.]+ billion'
+shows 'libcuda.so.1: ' && shows 'libOpenCL.so.1: '
+shows '  lo 127\.0\.0\.1'
+shows '^  ok    lenet5, batch 64: 64 samples a step here; [0-9]+ images/s'
 [ ! -s "$work/err" ] || bad "a good machine: something on stderr"
 [ "$(wc -l <"$work/out")" -le 40 ] || bad "more than a page"
 
@@ -39,16 +38,10 @@ if command -v python3 >/dev/null; then check "no JSON" python3 -c 'import json, 
 free_port
 "$echelon" doctor --listen --coordinator "127.0.0.1:$port" 2>"$work/9.log" &
 nodes[9]=$!
-up() {
-    for _ in $(seq 100); do
-        grep -qs "listening at 127.0.0.1:$port" "$work/9.log" && return
-        sleep 0.1
-    done
-    bad "--listen does not listen"
-}
+up() { says "$work/9.log" "listening at 127.0.0.1:$port" "--listen"; }
 up
 doctor 20 '^training would fail: .*the port is in use' --world 2 --coordinator "127.0.0.1:$port"
-says '^  BAD   not free$'
+shows '^  BAD   not free$'
 if ! under address && ! under thread; then
     printf '%s\n' 'input 1 28 28' 'fc out 30000' 'fc out 30000' 'fc out 10' >"$work/wide.model"
     before=$failures
@@ -74,7 +67,7 @@ refuse_doctor() {
     [ "$(wc -l <"$work/err")" = 1 ] && [ ! -s "$work/out" ] || bad "not one line: echelon doctor ${*:3}"
 }
 doctor 0 'Exit status:' --help
-says '^  --json ' && says '^  --listen '
+shows '^  --json ' && shows '^  --listen '
 refuse_doctor 2 'echelon doctor has no --local' --local 2
 refuse_doctor 2 'echelon doctor has no --hosts' --hosts x
 refuse_doctor 2 'no option --jsno; did you mean --json' --jsno
@@ -89,7 +82,7 @@ ends_with 2 'echelon train has no --json: --report' train --data glyphs --json
 
 # --- a link: twice, so the listener is there for the next one, too; strangers between them
 link() {       # link WHAT ARGUMENT...
-    doctor 0 '"ok": true,$' --json --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 10 "${@:2}"
+    doctor 0 '"ok": true,$' --json --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 60 "${@:2}"
     rates='"out_bytes_per_second": [0-9.e+]+, "in_bytes_per_second": [0-9.e+]+'
     json link | grep -qE "\"round_trip_seconds\": [0-9.e-]+, $rates, \"clock_offset_seconds\": -?[0-9.e-]+, " ||
         bad "$1: $(json link)"
@@ -104,10 +97,10 @@ for _ in 1 2 3; do head -c 3000 /dev/urandom >"/dev/tcp/127.0.0.1/$port" 2>/dev/
 (exec 3<>"/dev/tcp/127.0.0.1/$port"; sleep 1) 2>/dev/null &   # somebody who says nothing
 link "a link behind strangers"
 # a run's node that calls here
-expect '1[0-9]' 'membership|model|fit|ended the join' --data glyphs --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 3
+expect '1[0-9]' 'membership|model|fit|ended the join' --data glyphs --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 60
 stop_listening() {
     kill -INT "${nodes[9]}"
-    ended "${nodes[9]}" "$patience"
+    ended "${nodes[9]}"
     unset 'nodes[9]'
     check "--listen ended with $status, not 0" [ "$status" = 0 ]
 }
@@ -121,18 +114,18 @@ free_port
 nodes[9]=$!
 up
 link "a link with a key" --key "$work/key"
-doctor 19 'training would fail: .*another key' --world 2 --rank 1 --coordinator "127.0.0.1:$port" --key "$work/other" --join-timeout 3
-doctor 19 'training would fail: .*--key' --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 3
+doctor 19 'training would fail: .*another key' --world 2 --rank 1 --coordinator "127.0.0.1:$port" --key "$work/other" --join-timeout 60
+doctor 19 'training would fail: .*--key' --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 60
 stop_listening
 
 # --- a run that waits for its nodes is not disturbed
 bars "$work/data" 2 1
 free_port
 start 0 --data "$work/data" --world 2 --coordinator "127.0.0.1:$port" --steps 3
-for _ in $(seq 100); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break || sleep 0.1; done
-doctor 19 'training would fail: .*doctor --listen' --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 3
+await listens "$port"
+doctor 19 'training would fail: .*doctor --listen' --world 2 --rank 1 --coordinator "127.0.0.1:$port" --join-timeout 60
 start 1 --data "$work/data" --world 2 --coordinator "127.0.0.1:$port" --steps 3
-node_ends 0 "$patience" 0 '' "a run that was looked at"
-node_ends 1 "$patience" 0 '' "a run that was looked at"
+node_ends 0 0 '' "a run that was looked at"
+node_ends 1 0 '' "a run that was looked at"
 
 verdict doctor

@@ -44,17 +44,17 @@ expect 17 'rank 1 did not' "${node[@]}" --coordinator 0.0.0.0:0 --key "$work/key
 # Two nodes and what they were given: pair WHAT SAID KEY0 KEY1
 pair() {
     free_port
-    start 0 "${node[@]}" --coordinator "127.0.0.1:$port" --steps 3 ${3:+--key "$work/$3"}
-    start 1 "${node[@]}" --coordinator "127.0.0.1:$port" --steps 3 ${4:+--key "$work/$4"}
-    node_ends 1 "$patience" 19 "$2" "$1"
-    node_ends 0 "$patience" 17 "$2" "$1"
+    start 0 "${node[@]}" --coordinator "127.0.0.1:$port" --steps 3 --join-timeout 10 ${3:+--key "$work/$3"}
+    start 1 "${node[@]}" --coordinator "127.0.0.1:$port" --steps 3 --join-timeout 10 ${4:+--key "$work/$4"}
+    node_ends 1 19 "$2" "$1"
+    node_ends 0 17 "$2" "$1"
 }
 pair "two keys" 'calls itself rank 1 has another key: give all nodes the same --key file' key other
 pair "only rank 0 has a key" 'rank 1 was started without --key but rank 0 with one' key ''
 pair "only rank 1 has a key" 'rank 1 was started with --key but rank 0 without' '' key
 free_port
-start 0 "${node[@]}" --coordinator "0.0.0.0:$port" --steps 3 --key "$work/key" --join-timeout "$patience"
-start 1 "${node[@]}" --coordinator "127.0.0.1:$port" --steps 3 --key "$work/key" --join-timeout "$patience"
-node_ends 1 $((2 * patience)) 0 '' "one key"
-node_ends 0 $((2 * patience)) 0 '' "one key"
+start 0 "${node[@]}" --coordinator "0.0.0.0:$port" --steps 3 --key "$work/key" --join-timeout 60
+start 1 "${node[@]}" --coordinator "127.0.0.1:$port" --steps 3 --key "$work/key" --join-timeout 60
+node_ends 1 0 '' "one key"
+node_ends 0 0 '' "one key"
 verdict keys

@@ -30,8 +30,8 @@ under() {      # under WHAT ARGUMENTS OF BOTH NODES: two nodes by hand, each wit
         done
         sleep 0.1
     done
-    node_ends 0 "$patience" 0 accuracy "$what"
-    node_ends 1 "$patience" 0 '' "$what"
+    node_ends 0 0 accuracy "$what"
+    node_ends 1 0 '' "$what"
     reported=$(($(sed -n 's/^  "resident_peak": \([0-9]*\),*$/\1/p' "$work/report") / 1024))
     echo "$what: ${most[0]} and ${most[1]} KiB, $reported by the report"
     for now in "${most[@]}" "$reported"; do check "$what: $now KiB resident" [ "$now" -gt 10000 -a "$now" -lt $limit ]; done

@@ -137,11 +137,11 @@ if (exec 3<>"/dev/tcp/::1/1") 2>&1 | grep -q 'not supported\|Cannot assign'; the
     echo "no IPv6 here: --coordinator [::1]:0 is not tried"
 else
     start 0 --data "$work/data" --world 2 --coordinator '[::1]:0' --steps 3 --progress on
-    for _ in $(seq 50); do grep -q 'listens at' "$work/0.log" && break || sleep 0.1; done
+    says "$work/0.log" 'listens at' "IPv6"
     at=$(sed -n 's/.*start the others with --coordinator //p' "$work/0.log")
     start 1 --data "$work/data" --world 2 --coordinator "$at" --steps 3
-    node_ends 0 "$patience" 0 'listens at \[::1\]:[1-9]' "IPv6"
-    node_ends 1 "$patience" 0 '' "IPv6"
+    node_ends 0 0 'listens at \[::1\]:[1-9]' "IPv6"
+    node_ends 1 0 '' "IPv6"
 fi
 
 verdict policies

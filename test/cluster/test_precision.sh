@@ -38,7 +38,6 @@ if "$ECHELON" train --data "$work/data" --steps 1 --precision bf16 --progress of
 fi
 
 # --- accuracies of three seeds, one epoch of glyphs each: medians within three points, which is how far single seeds spread
-patience=$((6 * patience))
 [ -n "${SAN:-}" ] || for format in fp32 bf16; do
     for seed in 1 2 3; do
         expect 0 '^  speed ' --data glyphs --epochs 1 --eval-every 0 --seed $seed --precision $format --report "$work/report" --progress off

@@ -116,23 +116,25 @@ replays 0 '^usage: echelon replay DIR' --help
 refuse 1. 'folder .*no/such/folder' --data "$work/data" --local 2 --record "$work/no/such/folder" --steps 1
 refuse 1. 'folder .*live' --data "$work/data" --record "$work/live" --steps 1
 
+# recorded RANK: some of its run is; or nobody runs any more
+recorded() { [ "$(stat -c %s "$work/run/rank$1.events" 2>/dev/null || echo 0)" -gt 20000 ] || [ -z "$(jobs -rp)" ]; }
+
 # --- a node that is killed leaves what it had written; the others' recordings are whole
 rm -rf "$work/run"
 free_port
 for r in 0 1 2; do
     start $r --data "$work/data" --world 3 --coordinator "127.0.0.1:$port" --sync asp --epochs 1000 --eval-every 0 --record "$work/run"
 done
-for _ in $(seq 100); do [ "$(stat -c %s "$work/run/rank1.events" 2>/dev/null || echo 0)" -gt 20000 ] && break || sleep 0.1; done
+await recorded 1
 kill -KILL "${nodes[1]}"
 kill -TERM "${nodes[0]}"
-for r in 0 1 2; do node_ends $r "$patience" '.*' '' "a killed node"; done
+for r in 0 1 2; do node_ends $r '.*' '' "a killed node"; done
 replays 0 'up to where a recording breaks off' "$work/run" --roles
 no_replay 1. 'rank1.events.* has no end' "$work/run"
 
 # --- a run that goes on without a node: whoever is left has a whole recording, and replays its roles through the loss. Rank 2 owns
 # what 2 and 3 train; without it 3 joins 0.
 plan_of_roles "$work/plan"
-patience=$((4 * patience))   # 60 epochs, recorded, beside other tests
 epochs=$(under thread && echo 8 || echo 60)    # of 1,000 samples: ThreadSanitizer does 500 a second
 goes_on() {    # goes_on VICTIMS ARGUMENT...: a run of four in which those are killed, one after the other
     local victims=$1 victim r
@@ -141,14 +143,12 @@ goes_on() {    # goes_on VICTIMS ARGUMENT...: a run of four in which those are k
     free_port
     for r in 0 1 2 3; do start $r --data "$work/data" --world 4 --coordinator "127.0.0.1:$port" --record "$work/run" "$@"; done
     for victim in $victims; do
-        for _ in $(seq 100); do
-            [ "$(stat -c %s "$work/run/rank$victim.events" 2>/dev/null || echo 0)" -gt 20000 ] && break || sleep 0.1
-        done
+        await recorded "$victim"
         kill -KILL "${nodes[victim]}"
     done
     for r in 0 1 2 3; do
-        [[ " $victims " == *" $r "* ]] && node_ends $r "$patience" 137 '' "killed: $*" && continue
-        node_ends $r "$patience" 0 '' "goes on without $victims: $*"
+        [[ " $victims " == *" $r "* ]] && node_ends $r 137 '' "killed: $*" && continue
+        node_ends $r 0 '' "goes on without $victims: $*"
         replays 0 "rank ${victims%% *} is lost" "$work/run" --show --rank $r
         check "rank $r has no end without $victims: $*" grep -q '^the end: status 0' "$work/out"
     done

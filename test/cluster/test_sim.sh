@@ -4,7 +4,6 @@
 # say, one simulated node trains what one live node does, and each mistake gets one sentence.
 . "$(dirname "$0")/cluster.bash"
 ! under thread || skip "a simulation is one thread"
-patience=$((3 * patience))   # some runs compute for seconds, and others may want the processor
 good=$work/good
 idx_set "$good" 2000 100
 sims() { ends_with "$1" "$2" sim "${@:3}"; }        # sims STATUS PATTERN ARGUMENT...
@@ -155,7 +154,7 @@ ends_with 2 'both name' train --data "$good" --report "$work/same" --profile-out
 run=$!
 sleep 1
 kill -TERM $run
-ended $run "$patience"
+ended $run
 check "SIGTERM ends a simulation in order" [ "$status" = 22 ]
 check "and what was trained is saved" [ -s "$work/stopped" ]
 

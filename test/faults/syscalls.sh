@@ -18,7 +18,7 @@ for pair in ${*:-$default}; do
     call=${pair%=*} error=${pair#*=}
     for n in $(seq 400); do
         rm -f "$work/w"
-        timeout "$patience" strace -f -o "$work/trace" -e "trace=$call" -e "inject=$call:error=$error:when=$n" \
+        strace -f -o "$work/trace" -e "trace=$call" -e "inject=$call:error=$error:when=$n" \
             "$echelon" train --data "$work/data" --steps 2 --eval-every 0 --local 2 --join-timeout 3 --deadline 3 \
             --save "$work/w" >"$work/out" 2>"$work/err" </dev/null
         status=$?

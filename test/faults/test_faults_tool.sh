@@ -12,7 +12,7 @@ try() {
     local wanted=$1 status
     shift
     checks=$((checks + 1))
-    timeout "$patience" bash -c "set -o pipefail; $*" -- "$echelon" "${args[@]}" >"$work/out" 2>"$work/err" </dev/null
+    bash -c "set -o pipefail; $*" -- "$echelon" "${args[@]}" >"$work/out" 2>"$work/err" </dev/null
     status=$?
     [[ $status =~ ^($wanted)$ ]] || bad "status $status, not $wanted: $*"
     return $status
@@ -35,10 +35,7 @@ try 0 'env -i "$@"'
 free_port
 "$echelon" "${args[@]}" --world 2 --rank 0 --coordinator "127.0.0.1:$port" >"$work/0.log" 2>&- </dev/null &
 nodes[0]=$!
-for _ in $(seq 50); do
-    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
-    sleep 0.1
-done
+await listens "$port"
 check "standard error is $(readlink "/proc/${nodes[0]}/fd/2")" [ "$(readlink "/proc/${nodes[0]}/fd/2")" = /dev/null ]
 kill -KILL "${nodes[0]}"
 { wait "${nodes[0]}"; } 2>/dev/null

@@ -38,11 +38,11 @@ fi
 # together WORLD NAME COMMAND...: as many processes, each told its place by the environment. All must end well.
 # Output of rank 0 in NAME.0.
 together() {
-    local world=$1 name=$2 port=$((20000 + $$ % 10000)) pids=() r status=0
+    local world=$1 name=$2 port=$((20000 + $$ * 41 % 12000)) pids=() r status=0
     shift 2
     while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done   # somebody listens there
     for ((r = 0; r < world; r++)); do
-        ECH_RANK=$r ECH_WORLD=$world ECH_COORDINATOR=127.0.0.1:$port timeout 60 "$@" >"$work/$name.$r" 2>&1 &
+        ECH_RANK=$r ECH_WORLD=$world ECH_COORDINATOR=127.0.0.1:$port "$@" >"$work/$name.$r" 2>&1 &
         pids+=($!)
     done
     for r in "${!pids[@]}"; do
