@@ -268,6 +268,8 @@ $(TESTS) $(ON_CARD): %: %.o $(LIB)
 $(B)/test/cluster/test_exact: private LDFLAGS += -Wl,--wrap=echi_exec_run,--wrap=echi_measure,--wrap=echi_wire_open
 # It counts what kernels are called for.
 $(B)/test/ops/test_stack: private LDFLAGS += -Wl,--wrap=echi_kernels
+# They leave layers to the reference.
+$(B)/test/ops/test_parity $(B)/test/unit/test_fallback: private LDFLAGS += -Wl,--wrap=echi_cpu_op
 # It sees small pieces of work shared out, in any order.
 $(B)/test/ops/test_threads: private LDFLAGS += -Wl,--wrap=echi_cpu_share_out,--wrap=echi_team_run
 # It runs kernels of NVIDIA's cards on this processor.

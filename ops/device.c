@@ -14,18 +14,11 @@ static ech_status has_kernels(struct echi_device *device, const struct echi_stac
     return status;
 }
 
-/* The kernels that a device which is not the host takes when nobody asks for others. */
-static const struct echi_stack_impl *usual(void) {
-    int i = 0;
-    while (echi_stack_implementations[i] != NULL && !echi_stack_implementations[i]->far) i++;
-    return echi_stack_implementations[i];
-}
-
 /* impl NULL: the usual ones, which may refuse no layer. */
 static ech_status check_kernels(struct echi_device *device, const struct echi_stack_impl *impl, const struct echi_source **out_spare,
                                 struct ech_error *err) {
     const ech_status status = echi_known_answers(device, impl, NULL, err);
-    const struct echi_stack_impl *tried = impl != NULL ? impl : usual();
+    const struct echi_stack_impl *tried = impl != NULL ? impl : echi_stack_usual(device);
     if (status != ECH_OK && tried->spare != NULL) *out_spare = tried->spare(device);
     return status;
 }

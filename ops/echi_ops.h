@@ -119,6 +119,8 @@ void echi_stack_unit(const struct echi_stack *stack, int unit, int *out_first, i
 const char *echi_stack_kernel(const struct echi_stack *stack, int unit);   /* what was chosen: "conv+relu+maxpool avx512" */
 const char *echi_stack_why(const struct echi_stack *stack, int unit);      /* and why others were not:
                                                                               "direct sums take 2.9 times as long"; or "" */
+/* The kernels chosen have none for the unit's layer, and the reference computes it, many times more slowly. */
+bool echi_stack_fallback(const struct echi_stack *stack, int unit);
 
 /* Numbers of one sample that change their layout, 0 in the reference: at the border, where they are [N][C][H][W] and inside they are not,
  * as the input or its gradient passes it, or the output or its gradient; and inside, in a unit, in a step that trains. */

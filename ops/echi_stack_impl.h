@@ -7,16 +7,16 @@
 #include "echi_ops.h"
 
 /* Layers [first, end), what was chosen for them, and why: or "". turned: numbers of a sample that a training step brings into another
- * layout. */
-struct echi_stack_unit { int first, end; char kernel[48], why[96]; size_t turned; };
+ * layout. fallback: the reference computes it, since the implementation lacks kernels for it. */
+struct echi_stack_unit { int first, end; char kernel[48], why[96]; size_t turned; bool fallback; };
 
 struct echi_stack_impl {
     const char *name;
     bool far;            /* for devices whose memory the host does not see; the others are for the host */
     double rounding;     /* what a product's numbers are rounded by first, of themselves at most; 0: not at all */
     bool own_layout;   /* samples do not lie in [N][C][H][W] inside: they are converted at the border */
-    /* *out_state is the implementation's own; fills units[0..*out_units) (room for `count`) and *out_bytes. May refuse a
-     * layer with ECH_E_UNSUPPORTED: stack.c then takes the next implementation of its list, the reference last. */
+    /* *out_state is the implementation's own; fills units[0..*out_units) (room for `count`) and *out_bytes. A layer that it has no
+     * kernels for is computed by the reference, in a unit of its own that says so, or refused by name with ECH_E_UNSUPPORTED. */
     ech_status (*create)(struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,
                          struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err);
     void (*destroy)(void *state);
@@ -55,11 +55,11 @@ double echi_norm_deviation(double variance);
 void echi_norm_running_grad(const struct echi_layer *layer, int n, const echi_real *params, const echi_real *mean,
                             const echi_real *variance, echi_real share, echi_real *grads);
 
-/* Fastest first, the reference last, then NULL. */
-extern const struct echi_stack_impl *const echi_stack_implementations[];
-/* Which of them these kernels are on a device; NULL: the first of the list that takes the layers. */
+/* The fastest that a device has. */
+const struct echi_stack_impl *echi_stack_usual(const struct echi_device *device);
+/* What these kernels are on a device; NULL: the usual. */
 const struct echi_stack_impl *echi_stack_chosen(const struct echi_device *device, enum echi_kernels kernels);
-/* As echi_stack_create, with one implementation and no other to fall back on: tests hold each against the reference. */
+/* As echi_stack_create, with an implementation by name: tests hold each against the reference. */
 ech_status echi_stack_create_with(struct echi_device *device, const struct echi_stack_impl *impl, const struct echi_layer *layers,
                                   int count, int max_n, struct echi_stack **out, struct ech_error *err);
 /* ECH_OK when the layer's shapes, window and parameter counts fit together. */

@@ -8,17 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct echi_stack_impl *const echi_stack_implementations[] = {
-#ifndef ECHI_DOUBLE
-#if !defined ECHI_WITHOUT_opencl || !defined ECHI_WITHOUT_cuda
-    &echi_stack_gpu,
-#endif
-    &echi_stack_cpu,
-#endif
-    &echi_stack_reference,
-    NULL,
-};
-
 /* The boundaries that a unit takes (echi_stack_impl.h); `also` is `from` for all but an add. norm: as echi_stack_norm says. */
 struct reads { int from, also, norm; };
 
@@ -144,15 +133,24 @@ ech_status echi_stack_create_with(struct echi_device *device, const struct echi_
     return ECH_OK;
 }
 
-/* By kernels: of the host, and of devices that are not. NULL: the first of echi_stack_implementations that takes the layers. */
-static const struct { const struct echi_stack_impl *near, *far; } chosen[] = {
-    [ECHI_KERNELS_FAST] = {NULL, NULL}, [ECHI_KERNELS_REFERENCE] = {&echi_stack_reference, &echi_stack_reference},
-#ifndef ECHI_DOUBLE
-#if !defined ECHI_WITHOUT_opencl || !defined ECHI_WITHOUT_cuda
+#if !defined ECHI_DOUBLE && (!defined ECHI_WITHOUT_opencl || !defined ECHI_WITHOUT_cuda)
 #define FAR(impl) &impl
 #else
 #define FAR(impl) NULL
 #endif
+#ifndef ECHI_DOUBLE
+#define NEAR(impl) &impl
+#else
+#define NEAR(impl) &echi_stack_reference
+#endif
+const struct echi_stack_impl *echi_stack_usual(const struct echi_device *device) {
+    return echi_device_describe(device)->host_memory ? NEAR(echi_stack_cpu) : FAR(echi_stack_gpu);
+}
+
+/* By kernels: of the host, and of devices that are not. NULL: the usual ones. */
+static const struct { const struct echi_stack_impl *near, *far; } chosen[] = {
+    [ECHI_KERNELS_FAST] = {NULL, NULL}, [ECHI_KERNELS_REFERENCE] = {&echi_stack_reference, &echi_stack_reference},
+#ifndef ECHI_DOUBLE
     [ECHI_KERNELS_CLOSE] = {&echi_stack_cpu_close, NULL}, [ECHI_KERNELS_PLAIN] = {&echi_stack_cpu_plain, NULL},   /* GPUs' are all three */
     [ECHI_KERNELS_FIXED] = {&echi_stack_cpu_fixed, &echi_stack_cpu_fixed},   /* which is not for GPUs, and says so */
     [ECHI_KERNELS_BF16_FAST] = {&echi_stack_cpu_bf16, FAR(echi_stack_gpu_bf16)},
@@ -171,14 +169,10 @@ const struct echi_stack_impl *echi_stack_chosen(const struct echi_device *device
 
 ech_status echi_stack_create(struct echi_device *device, enum echi_kernels kernels, const struct echi_layer *layers, int count,
                              int max_n, struct echi_stack **out, struct ech_error *err) {
-    const bool far = device != NULL && !echi_device_describe(device)->host_memory;
-    const struct echi_stack_impl *one = device != NULL ? echi_stack_chosen(device, kernels) : NULL;
-    if (one != NULL) return echi_stack_create_with(device, one, layers, count, max_n, out, err);
-    ech_status status = ECH_E_UNSUPPORTED;
-    for (int i = 0; echi_stack_implementations[i] != NULL && status == ECH_E_UNSUPPORTED; i++)
-        if (echi_stack_implementations[i]->far == far)
-            status = echi_stack_create_with(device, echi_stack_implementations[i], layers, count, max_n, out, err);
-    return status;
+    const struct echi_stack_impl *impl = &echi_stack_reference;   /* whoever gives no device is told so below */
+    if (device != NULL) impl = echi_stack_chosen(device, kernels);
+    if (impl == NULL) impl = echi_stack_usual(device);
+    return echi_stack_create_with(device, impl, layers, count, max_n, out, err);
 }
 
 void echi_stack_destroy(struct echi_stack *stack) {
@@ -202,6 +196,10 @@ const char *echi_stack_kernel(const struct echi_stack *stack, int unit) {
 
 const char *echi_stack_why(const struct echi_stack *stack, int unit) {
     return unit >= 0 && unit < stack->n_units ? stack->units[unit].why : "";
+}
+
+bool echi_stack_fallback(const struct echi_stack *stack, int unit) {
+    return unit >= 0 && unit < stack->n_units && stack->units[unit].fallback;
 }
 
 size_t echi_stack_border_in(const struct echi_stack *stack) { return stack->impl->own_layout ? echi_shape_size(stack->in) : 0; }

@@ -170,6 +170,8 @@ void echi_exec_bytes(const struct echi_exec *exec, struct echi_exec_bytes *out);
 void echi_exec_kernels(const struct echi_exec *exec, char *buf, size_t cap);
 /* The same for people: a line for each unit of each stack, why it was chosen, and one for each stack's memory. */
 void echi_exec_tell_kernels(const struct echi_exec *exec, void (*tell)(void *self, const char *line), void *self);
+/* A line for each layer that the chosen kernels leave to the reference. */
+void echi_exec_tell_fallbacks(const struct echi_exec *exec, void (*tell)(void *self, const char *line), void *self);
 /* codec top-k: a gradient that lies in its place goes through the residual; *out_bytes of it are to be sent. By the lane, or in a
  * session by the thread that computes the step. */
 ech_status echi_exec_push(struct echi_exec *exec, const struct echi_task *task, int layer, size_t *out_bytes, struct ech_error *err);

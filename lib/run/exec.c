@@ -280,6 +280,27 @@ void echi_exec_tell_kernels(const struct echi_exec *x, void (*tell)(void *self, 
     tell_stack(x, "look", 0, x->eval, false, tell, self);
 }
 
+/* False: the stack is not there. */
+static bool tell_fallbacks(const struct echi_exec *x, int base, const struct echi_stack *stack,
+                           void (*tell)(void *self, const char *line), void *self) {
+    char line[240];
+    int first, end;
+    for (int u = 0; stack && u < echi_stack_units(stack); u++) {
+        if (!echi_stack_fallback(stack, u)) continue;
+        echi_stack_unit(stack, u, &first, &end);
+        snprintf(line, sizeof line, "layer '%s' runs by %s, many times more slowly than a fast kernel: %s",
+                 x->job->model->layers[base + first].name, echi_stack_kernel(stack, u), echi_stack_why(stack, u));
+        tell(self, line);
+    }
+    return stack != NULL;
+}
+
+void echi_exec_tell_fallbacks(const struct echi_exec *x, void (*tell)(void *self, const char *line), void *self) {
+    const bool trunk = tell_fallbacks(x, 0, x->granule ? x->granule[0] : x->trunk[0], tell, self);
+    const bool head = tell_fallbacks(x, x->job->cut, x->head, tell, self);
+    if (!trunk && !head) tell_fallbacks(x, 0, x->eval, tell, self);   /* else the same layers again */
+}
+
 /* -------------------------------------------------------------- tasks */
 
 /* Cross-entropy a sample beyond which no run comes back: chance is log(classes), a sure mistake of sane weights some tens. */

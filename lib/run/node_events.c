@@ -251,6 +251,7 @@ static void begin_roles(struct echi_node *n) {
 }
 
 static void log_kernel(void *self, const char *line) { echi_node_log(self, ECH_LOG_DEBUG, "%s", line); }
+static void log_fallback(void *self, const char *line) { echi_node_log(self, ECH_LOG_WARN, "%s", line); }
 
 static void take_slots(struct echi_node *n) {
     if (!n->standing || !atomic_load(&n->has_slots)) return;
@@ -258,6 +259,7 @@ static void take_slots(struct echi_node *n) {
     atomic_store(&n->has_slots, false);
     if (n->slots_status != ECH_OK) return echi_node_fault(n, n->slots_status, n->rank, n->slots_error.text);
     if (!n->planned) echi_exec_tell_kernels(n->exec, log_kernel, n);
+    if (!n->planned) echi_exec_tell_fallbacks(n->exec, log_fallback, n);
     if (n->planned) tell_loss(n);
     else begin_roles(n);
     tell_losses(n);

@@ -29,6 +29,10 @@ static void sum(struct echi_cpu_stack *s, struct echi_shape shape, struct echi_c
     echi_cpu_share_out(s, s->groups * shape.c, 3.0 * shape.h * shape.w, sum_channels, &(struct sum){shape, a, y, b});
 }
 
+void echi_cpu_copy(struct echi_cpu_stack *s, struct echi_shape shape, struct echi_cpu_view from, struct echi_cpu_view to) {
+    sum(s, shape, from, NULL, to);
+}
+
 void echi_cpu_give(struct echi_cpu_stack *s, int boundary) {
     struct echi_cpu_boundary *b = &s->boundaries[boundary];
     const struct echi_cpu_view grad = echi_cpu_grad(s, boundary), share = echi_cpu_share(s, boundary);
@@ -36,14 +40,16 @@ void echi_cpu_give(struct echi_cpu_stack *s, int boundary) {
     b->given = true;
 }
 
-void echi_cpu_add_forward(struct echi_cpu_stack *s, int unit) {
+void echi_cpu_add_forward(struct echi_cpu_stack *s, int unit, const float *params) {
+    (void)params;
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_cpu_view also = echi_cpu_value(s, u->also);
     sum(s, u->layer->out, echi_cpu_value(s, u->from), &also, echi_cpu_value(s, unit + 1));
 }
 
 /* Its gradient is a share of both, as it is. */
-void echi_cpu_add_backward(struct echi_cpu_stack *s, int unit) {
+void echi_cpu_add_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
+    (void)params, (void)grads, (void)need_input_grad;
     const struct echi_cpu_unit *u = &s->units[unit];
     const int boundaries[] = {u->from, u->also};
     for (int i = 0; i < 2; i++) {
@@ -98,9 +104,11 @@ static void drop(struct echi_cpu_stack *s, int unit, struct echi_cpu_view x, str
     if (!s->trains) return sum(s, shape, x, NULL, y);
     echi_cpu_share_out(s, s->groups * shape.c, 3.0 * shape.h * shape.w, drop_channels, &(struct drop){u, x, y});
 }
-void echi_cpu_dropout_forward(struct echi_cpu_stack *s, int unit) {
+void echi_cpu_dropout_forward(struct echi_cpu_stack *s, int unit, const float *params) {
+    (void)params;
     drop(s, unit, echi_cpu_value(s, s->units[unit].from), echi_cpu_value(s, unit + 1));
 }
-void echi_cpu_dropout_backward(struct echi_cpu_stack *s, int unit) {
+void echi_cpu_dropout_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
+    (void)params, (void)grads, (void)need_input_grad;
     drop(s, unit, echi_cpu_grad(s, unit + 1), echi_cpu_share(s, s->units[unit].from));
 }

@@ -14,11 +14,19 @@ static struct echi_cpu_range outputs_of(const struct echi_layer *l, const struct
     return echi_cpu_cut(l->out.c, ECHI_CPU_STEP, k, f->cuts);
 }
 
+/* Where its inputs lie with the groups side by side, and where their gradients go. */
+static struct echi_cpu_view input_of(const struct echi_cpu_stack *s, const struct echi_cpu_unit *u) {
+    return u->copies ? echi_cpu_across(s, s->boundaries[u->from].shape, u->input) : echi_cpu_value(s, u->from);
+}
+static struct echi_cpu_view input_grad_of(const struct echi_cpu_stack *s, const struct echi_cpu_unit *u) {
+    return u->copies ? echi_cpu_across(s, s->boundaries[u->from].shape, u->input_grad) : echi_cpu_share(s, u->from);
+}
+
 static void forward(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
     const struct fc *f = args;
     const struct echi_cpu_unit *u = &s->units[f->unit];
     const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, u->from), y = echi_cpu_value(s, f->unit + 1);
+    const struct echi_cpu_view x = input_of(s, u), y = echi_cpu_value(s, f->unit + 1);
     const int in = (int)echi_shape_size(l->in);
     for (int k = begin; k < end; k++) {
         const struct echi_cpu_range o = outputs_of(l, f, k);
@@ -34,8 +42,10 @@ static void forward(struct echi_cpu_stack *s, const void *args, int begin, int e
 }
 
 void echi_cpu_fc_forward(struct echi_cpu_stack *s, int unit, const float *params) {
-    const struct echi_layer *l = s->units[unit].layer;
+    const struct echi_cpu_unit *u = &s->units[unit];
+    const struct echi_layer *l = u->layer;
     const struct fc f = {.unit = unit, .cuts = s->threads, .params = params};
+    if (u->copies) echi_cpu_copy(s, s->boundaries[u->from].shape, echi_cpu_value(s, u->from), input_of(s, u));
     echi_cpu_share_out(s, f.cuts, (double)l->out.c * (double)echi_shape_size(l->in) * s->groups / f.cuts, forward, &f);
 }
 
@@ -70,7 +80,7 @@ static void backward(struct echi_cpu_stack *s, const void *args, int begin, int 
     const struct fc *f = args;
     const struct echi_cpu_unit *u = &s->units[f->unit];
     const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view x = echi_cpu_value(s, u->from), dx = echi_cpu_share(s, u->from);
+    const struct echi_cpu_view x = input_of(s, u), dx = input_grad_of(s, u);
     const int in = (int)echi_shape_size(l->in), width = s->k->width, across = s->groups * width;
     const float *dz = before_relu_at(s, f);
     for (int k = begin; k < end; k++) {
@@ -89,9 +99,12 @@ static void backward(struct echi_cpu_stack *s, const void *args, int begin, int 
 }
 
 void echi_cpu_fc_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
-    const struct echi_layer *l = s->units[unit].layer;
+    const struct echi_cpu_unit *u = &s->units[unit];
+    const struct echi_layer *l = u->layer;
     const struct fc f = {unit, s->threads, params, grads, need_input_grad};
     const double products = (double)l->out.c * (double)echi_shape_size(l->in) * s->groups;
     echi_cpu_share_out(s, f.cuts, 4.0 * s->groups * l->out.c / f.cuts, before_relu, &f);
     echi_cpu_share_out(s, f.cuts, (need_input_grad ? 2.0 : 1.0) * products / f.cuts, backward, &f);
+    if (u->copies && need_input_grad)
+        echi_cpu_copy(s, s->boundaries[u->from].shape, input_grad_of(s, u), echi_cpu_share(s, u->from));
 }

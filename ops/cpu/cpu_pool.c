@@ -41,10 +41,14 @@ static void by_channels(struct echi_cpu_stack *s, int unit, double cost, echi_cp
     const struct echi_shape shape = s->units[unit].layer->in;   /* as many channels as come out */
     echi_cpu_share_out(s, s->groups * shape.c, cost * shape.h * shape.w, work, &unit);
 }
-void echi_cpu_activation_forward(struct echi_cpu_stack *s, int unit) {
+void echi_cpu_activation_forward(struct echi_cpu_stack *s, int unit, const float *params) {
+    (void)params;
     by_channels(s, unit, s->units[unit].layer->op == ECHI_OP_TANH ? 20 : 2, activation_forward);
 }
-void echi_cpu_activation_backward(struct echi_cpu_stack *s, int unit) { by_channels(s, unit, 3, activation_backward); }
+void echi_cpu_activation_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
+    (void)params, (void)grads, (void)need_input_grad;
+    by_channels(s, unit, 3, activation_backward);
+}
 
 /* Row r of windows of a pool: its first input row, and the window cut to the rows that are there. */
 static struct echi_cpu_window window_row(const struct echi_layer *l, int r, int *out_first) {
@@ -102,5 +106,11 @@ static void pool_backward(struct echi_cpu_stack *s, const void *args, int begin,
     }
 }
 
-void echi_cpu_pool_forward(struct echi_cpu_stack *s, int unit) { by_channels(s, unit, 4, pool_forward); }
-void echi_cpu_pool_backward(struct echi_cpu_stack *s, int unit) { by_channels(s, unit, 10, pool_backward); }
+void echi_cpu_pool_forward(struct echi_cpu_stack *s, int unit, const float *params) {
+    (void)params;
+    by_channels(s, unit, 4, pool_forward);
+}
+void echi_cpu_pool_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad) {
+    (void)params, (void)grads, (void)need_input_grad;
+    by_channels(s, unit, 10, pool_backward);
+}

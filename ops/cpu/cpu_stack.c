@@ -27,9 +27,13 @@ static bool follows(const struct echi_layer *layers, int count, int next, enum e
 static int plan_unit(int winograd, enum echi_cpu_bf16 bf16, int groups, int width, const struct echi_layer *layers, int count, int first,
                      struct echi_cpu_unit *u) {
     int next = first + 1;
+    *u = (struct echi_cpu_unit){.layer = &layers[first], .op = echi_cpu_op(layers[first].op)};
+    if (!u->op) return next;   /* the reference computes it */
     const struct echi_cpu_points points = echi_cpu_winograd_choose(&layers[first], groups, width, winograd, bf16);
-    *u = (struct echi_cpu_unit){.layer = &layers[first], .winograd = points.m, .late = points.late, .stages = points.stages,
-                                .bf16 = points.bf16};
+    u->winograd = points.m;
+    u->late = points.late;
+    u->stages = points.stages;
+    u->bf16 = points.bf16;
     u->turned = u->winograd == 0 && !u->bf16 && echi_cpu_turned_fits(u->layer);
     const enum echi_op op = layers[first].op;
     if ((op == ECHI_OP_CONV2D || op == ECHI_OP_FC || op == ECHI_OP_BATCH_NORM) && follows(layers, count, next, ECHI_OP_RELU)) {
@@ -85,6 +89,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         struct echi_cpu_unit *u = &s->units[i];
         const struct echi_layer *l = u->layer;
         const size_t out = (size_t)l->out.c;
+        if (u->reference) continue;   /* has memory of its own */
         if (u->bf16) {
             echi_cpu_conv_bf16_room(l, s->max_groups, &bf16);
             biases = larger(biases, out * width);
@@ -119,6 +124,10 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
                 rows = larger(rows, out * (size_t)u->pool->kernel_h * (size_t)l->out.w * width);
             }
         } else if (l->op == ECHI_OP_FC) {
+            if (u->copies) {
+                u->input = take2(a, echi_shape_size(l->in), lanes, sizeof(float));
+                u->input_grad = take2(a, echi_shape_size(l->in), lanes, sizeof(float));
+            }
             biases = larger(biases, out * width);
             dz = larger(dz, out * lanes);
             matrix = echi_cpu_matrix_room();
@@ -166,23 +175,16 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     }
 }
 
+struct echi_cpu_view echi_cpu_across(const struct echi_cpu_stack *s, struct echi_shape shape, float *data) {
+    const ptrdiff_t column = s->groups * s->k->width, row = shape.w * column;
+    return (struct echi_cpu_view){.at = data, .group = s->k->width, .channel = shape.h * row, .row = row, .column = column};
+}
+
 static struct echi_cpu_view view(const struct echi_cpu_stack *s, const struct echi_cpu_boundary *b, float *data) {
-    const ptrdiff_t width = s->k->width;
-    struct echi_cpu_view v;
-    if (b->across) {
-        v.group = width;
-        v.column = s->groups * width;
-        v.row = b->shape.w * v.column;
-        v.channel = b->shape.h * v.row;
-        v.at = data;
-    } else {
-        v.column = width;
-        v.row = (b->left + b->shape.w + b->right) * width;
-        v.channel = b->shape.h * v.row;
-        v.group = b->shape.c * v.channel;
-        v.at = data + b->left * width;
-    }
-    return v;
+    const ptrdiff_t width = s->k->width, row = (b->left + b->shape.w + b->right) * width, channel = b->shape.h * row;
+    if (b->across) return echi_cpu_across(s, b->shape, data);
+    return (struct echi_cpu_view){.at = data + b->left * width, .group = b->shape.c * channel, .channel = channel, .row = row,
+                                  .column = width};
 }
 struct echi_cpu_view echi_cpu_value(const struct echi_cpu_stack *s, int boundary) {
     return view(s, &s->boundaries[boundary], s->boundaries[boundary].value);
@@ -200,21 +202,13 @@ struct echi_cpu_view echi_cpu_share(const struct echi_cpu_stack *s, int boundary
 static void destroy(void *state) {
     struct echi_cpu_stack *s = state;
     if (!s) return;
+    for (int i = 0; i < s->n_units; i++) echi_cpu_reference_destroy(&s->units[i]);
     echi_free_aligned(s->memory);
     free(s->own);
     free(s->boundaries);
     free(s->units);
     free(s->layers);
     free(s);
-}
-
-static const char *op_name(const struct echi_layer *l) {
-    static const char *const names[] = {[ECHI_OP_CONV2D] = "conv", [ECHI_OP_FC] = "fc", [ECHI_OP_MAX_POOL] = "maxpool",
-                                        [ECHI_OP_AVG_POOL] = "avgpool", [ECHI_OP_RELU] = "relu",
-                                        [ECHI_OP_GLOBAL_AVG_POOL] = "globalavgpool", [ECHI_OP_ADD] = "add",
-                                        [ECHI_OP_DROPOUT] = "dropout", [ECHI_OP_BATCH_NORM] = "batchnorm",
-                                        [ECHI_OP_TANH] = "tanh"};
-    return names[l->op];
 }
 
 /* Behind the instruction set: sums that are not plain ones of floats. */
@@ -229,18 +223,21 @@ static size_t turned_of(const struct echi_cpu_unit *u) {
     const struct echi_layer *l = u->layer;
     const int m = u->winograd;
     if (m) return (size_t)echi_cpu_winograd_points(m) * (size_t)echi_cpu_winograd_tiles(l->out.h, l->out.w, m) * (size_t)l->in.c;
+    if (u->reference) return 2 * (echi_shape_size(l->in) + echi_shape_size(l->out));
+    if (u->copies) return 2 * echi_shape_size(l->in);
     return u->turned || l->op == ECHI_OP_DROPOUT ? echi_shape_size(l->in) : 0;
 }
 
-/* Makes every boundary as its readers like it; false when two of them cannot be pleased. */
-static bool meet_readers(struct echi_cpu_stack *s) {
+/* Makes every boundary as its readers like it. What a convolution takes lies as that likes it: fully connected layers that take the same
+ * have a copy. */
+static void meet_readers(struct echi_cpu_stack *s) {
     for (int i = 0; i < s->n_units; i++) {
         const struct echi_layer *l = s->units[i].layer;
         struct echi_cpu_boundary *b = &s->boundaries[s->units[i].from];
         int left = 0, right = 0;
         b->readers++;
+        if (s->units[i].reference) continue;   /* any layout will do */
         if (l->op == ECHI_OP_ADD) s->boundaries[s->units[i].also].readers++;
-        if (l->op == ECHI_OP_FC) b->across = true;
         if (l->op == ECHI_OP_CONV2D) b->convolved = true;
         if (l->op == ECHI_OP_CONV2D && !s->units[i].bf16) {
             echi_cpu_conv_margins(l, &left, &right);
@@ -248,11 +245,39 @@ static bool meet_readers(struct echi_cpu_stack *s) {
             if (left > b->left) b->left = left;
             if (right > b->right) b->right = right;
         }
-        if (b->across && b->convolved) return false;
     }
-    for (int i = 0; i < s->n_units; i++)
-        if (s->units[i].layer->op == ECHI_OP_FC && !s->boundaries[i + 1].convolved) s->boundaries[i + 1].across = true;
-    return true;
+    for (int i = 0; i < s->n_units; i++) {
+        if (s->units[i].layer->op != ECHI_OP_FC || s->units[i].reference) continue;
+        struct echi_cpu_boundary *from = &s->boundaries[s->units[i].from], *to = &s->boundaries[i + 1];
+        s->units[i].copies = from->convolved;
+        from->across = !from->convolved;
+        to->across = !to->convolved;
+    }
+}
+
+/* The layers, cut into units, each with the kernels that it has; what they are, into `told`. */
+static ech_status plan_units(struct echi_cpu_stack *s, int count, int max_n, int winograd, struct echi_stack_unit *told,
+                             struct ech_error *err) {
+    s->boundaries[0].shape = s->layers[0].in;
+    for (int first = 0, next; first < count; first = next) {
+        struct echi_cpu_unit *u = &s->units[s->n_units];
+        next = plan_unit(winograd, s->bf16, s->max_groups, s->k->width, s->layers, count, first, u);
+        u->from = echi_stack_boundary(told, s->n_units, echi_layer_takes(s->layers, first));
+        u->also = echi_stack_boundary(told, s->n_units, echi_layer_adds(s->layers, first));
+        struct echi_stack_unit *t = &told[s->n_units++];
+        s->boundaries[s->n_units].shape = s->layers[next - 1].out;
+        *t = (struct echi_stack_unit){.first = first, .end = next};
+        if (!u->op) {
+            ECHI_TRY(echi_cpu_reference_create(s, u, max_n, t, err));
+            continue;
+        }
+        snprintf(t->kernel, sizeof t->kernel, "%s%s%s %s%s%s", u->op->name, u->relu ? "+relu" : "", u->pool ? "+maxpool" : "",
+                 s->k->name, sums_name(s, u), u->late ? " late" : u->stages ? " by stages" : "");
+        echi_cpu_winograd_explain(u->layer, s->max_groups, s->k->width, winograd, s->bf16, t->why, sizeof t->why);
+    }
+    meet_readers(s);
+    for (int i = 0; i < s->n_units; i++) told[i].turned = turned_of(&s->units[i]);
+    return ECH_OK;
 }
 
 static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, enum echi_cpu_bf16 bf16, struct echi_team *team,
@@ -273,27 +298,10 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, en
     if (!s->layers || !s->units || !s->boundaries || !s->own) goto no_memory;
     memcpy(s->layers, layers, (size_t)count * sizeof *layers);
 
-    s->boundaries[0].shape = layers[0].in;
-    for (int first = 0, next; first < count; first = next) {
-        struct echi_cpu_unit *u = &s->units[s->n_units];
-        next = plan_unit(winograd, bf16, s->max_groups, k->width, s->layers, count, first, u);
-        u->from = echi_stack_boundary(units, s->n_units, echi_layer_takes(s->layers, first));
-        u->also = echi_stack_boundary(units, s->n_units, echi_layer_adds(s->layers, first));
-        struct echi_stack_unit *told = &units[s->n_units++];
-        told->first = first;
-        told->end = next;
-        told->turned = turned_of(u);
-        snprintf(told->kernel, sizeof told->kernel, "%s%s%s %s%s%s", op_name(u->layer), u->relu ? "+relu" : "", u->pool ? "+maxpool" : "",
-                 k->name, sums_name(s, u), u->late ? " late" : u->stages ? " by stages" : "");
-        echi_cpu_winograd_explain(u->layer, s->max_groups, k->width, winograd, bf16, told->why, sizeof told->why);
-        s->boundaries[s->n_units].shape = layers[next - 1].out;
-    }
-
-    if (!meet_readers(s)) {
+    const ech_status status = plan_units(s, count, max_n, winograd, units, err);
+    if (status != ECH_OK) {
         destroy(s);
-        return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create",
-                         "a convolution and a fully connected layer take the same output, which has no fast layout for both: put a layer "
-                         "between, or take it from another");
+        return status;
     }
     struct arena a = {.ok = true};
     lay_out(s, &a);
@@ -306,7 +314,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, en
                          "no memory for %zu bytes of activations of %d samples; use fewer samples a step, or a smaller model", a.used,
                          max_n);
     }
-    *out_bytes = a.used;
+    *out_bytes = a.used + s->reference_bytes;
     a.used = 0;
     lay_out(s, &a);
     *out_units = s->n_units;
@@ -318,42 +326,7 @@ no_memory:
     return echi_fail_memory(err, "stack.create", "a stack");
 }
 
-/* ------------------------------------------------------------- the borders */
-
-/* Rows of samples into a boundary and out of it, a group at a time, in runs of evenly spaced vectors. */
-struct runs { int count, columns; ptrdiff_t step; };
-
-static struct runs runs_of(const struct echi_cpu_boundary *b, const struct echi_cpu_view *v) {
-    if (b->left == 0 && b->right == 0) return (struct runs){1, (int)echi_shape_size(b->shape), 0};
-    return (struct runs){b->shape.c * b->shape.h, b->shape.w, v->row};
-}
-
-struct border { int boundary; struct echi_cpu_view at; const float *from; float *to; };
-
-/* Item: a run of one group. */
-static void rows_between(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
-    const struct border *b = args;
-    const struct runs r = runs_of(&s->boundaries[b->boundary], &b->at);
-    const ptrdiff_t size = (ptrdiff_t)echi_shape_size(s->boundaries[b->boundary].shape);
-    (void)place;
-    for (int item = begin; item < end; item++) {
-        const int g = item / r.count, i = item % r.count;
-        const ptrdiff_t row = g * s->k->width * size + (ptrdiff_t)i * r.columns;
-        float *vectors = b->at.at + g * b->at.group + i * r.step;
-        if (b->from) s->k->to_vectors(b->from + row, size, echi_cpu_lanes(s, g), r.columns, vectors, b->at.column);
-        else s->k->to_rows(vectors, b->at.column, echi_cpu_lanes(s, g), r.columns, b->to + row, size);
-    }
-}
-static void pass_border(struct echi_cpu_stack *s, const struct border *b) {
-    const struct runs r = runs_of(&s->boundaries[b->boundary], &b->at);
-    echi_cpu_share_out(s, s->groups * r.count, 12.0 * r.columns, rows_between, b);
-}
-static void rows_in(struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, const float *rows) {
-    pass_border(s, &(struct border){.boundary = boundary, .at = v, .from = rows});
-}
-static void rows_out(struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, float *rows) {
-    pass_border(s, &(struct border){.boundary = boundary, .at = v, .to = rows});
-}
+/* ---------------------------------------------------------------- the step */
 
 static void input(void *state, int n, const float *rows) {
     struct echi_cpu_stack *s = state;
@@ -363,19 +336,22 @@ static void input(void *state, int n, const float *rows) {
     for (int i = 0; i < s->n_units; i++) {
         s->units[i].of = 0;
         s->units[i].summed = false;
+        echi_cpu_reference_begin(s, &s->units[i]);
     }
-    rows_in(s, 0, echi_cpu_value(s, 0), rows);
+    echi_cpu_rows_in(s, 0, echi_cpu_value(s, 0), rows);
 }
 static void train(void *state, const struct echi_training *training) {
     struct echi_cpu_stack *s = state;
     s->trains = true;
     s->share_of_round = training->share;
-    for (int i = 0; i < s->n_units; i++)
-        if (s->units[i].layer->op == ECHI_OP_DROPOUT) echi_cpu_dropout_draw(s, i, training->seed, training->rows);
+    for (int i = 0; i < s->n_units; i++) {
+        if (s->units[i].reference) echi_stack_reference.train(s->units[i].reference, training);
+        else if (s->units[i].layer->op == ECHI_OP_DROPOUT) echi_cpu_dropout_draw(s, i, training->seed, training->rows);
+    }
 }
 static void output(void *state, float *rows) {
     struct echi_cpu_stack *s = state;
-    rows_out(s, s->n_units, echi_cpu_value(s, s->n_units), rows);
+    echi_cpu_rows_out(s, s->n_units, echi_cpu_value(s, s->n_units), rows);
 }
 /* The gradients of all boundaries but the last are still to come. */
 static void begin_backward(struct echi_cpu_stack *s) {
@@ -384,11 +360,11 @@ static void begin_backward(struct echi_cpu_stack *s) {
 static void output_grad(void *state, const float *rows) {
     struct echi_cpu_stack *s = state;
     begin_backward(s);
-    rows_in(s, s->n_units, echi_cpu_grad(s, s->n_units), rows);
+    echi_cpu_rows_in(s, s->n_units, echi_cpu_grad(s, s->n_units), rows);
 }
 static void input_grad(void *state, float *rows) {
     struct echi_cpu_stack *s = state;
-    rows_out(s, 0, echi_cpu_grad(s, 0), rows);
+    echi_cpu_rows_out(s, 0, echi_cpu_grad(s, 0), rows);
 }
 
 static void loss(void *state, const uint16_t *labels, float scale, double *out_loss, int *out_correct) {
@@ -402,46 +378,17 @@ static void loss(void *state, const uint16_t *labels, float scale, double *out_l
                            echi_cpu_lanes(s, g), scale, dx.at + g * dx.group, dx.channel, out_loss, out_correct);
 }
 
-/* ---------------------------------------------------------------- the step */
-
 static void forward(void *state, int unit, const float *params) {
     struct echi_cpu_stack *s = state;
-    switch (s->units[unit].layer->op) {
-    case ECHI_OP_CONV2D: echi_cpu_conv_forward(s, unit, params); break;
-    case ECHI_OP_FC: echi_cpu_fc_forward(s, unit, params); break;
-    case ECHI_OP_RELU:
-    case ECHI_OP_TANH: echi_cpu_activation_forward(s, unit); break;
-    case ECHI_OP_MAX_POOL:
-    case ECHI_OP_GLOBAL_AVG_POOL:
-    case ECHI_OP_AVG_POOL: echi_cpu_pool_forward(s, unit); break;
-    case ECHI_OP_ADD: echi_cpu_add_forward(s, unit); break;
-    case ECHI_OP_DROPOUT: echi_cpu_dropout_forward(s, unit); break;
-    case ECHI_OP_BATCH_NORM: echi_cpu_norm_forward(s, unit, params); break;
-    case ECHI_OPS: break;
-    }
+    s->units[unit].op->forward(s, unit, params);
 }
 
 static void backward(void *state, int unit, const float *params, float *grads, bool need_input_grad) {
     struct echi_cpu_stack *s = state;
-    const enum echi_op op = s->units[unit].layer->op;
-    if (op == ECHI_OP_CONV2D) echi_cpu_conv_backward(s, unit, params, grads, need_input_grad);
-    if (op == ECHI_OP_FC) echi_cpu_fc_backward(s, unit, params, grads, need_input_grad);
-    if (op == ECHI_OP_BATCH_NORM) echi_cpu_norm_backward(s, unit, params, grads, need_input_grad);
-    if (!need_input_grad) return;
-    switch (op) {
-    case ECHI_OPS:
-    case ECHI_OP_BATCH_NORM:
-    case ECHI_OP_CONV2D:
-    case ECHI_OP_FC: break;
-    case ECHI_OP_RELU:
-    case ECHI_OP_TANH: echi_cpu_activation_backward(s, unit); break;
-    case ECHI_OP_MAX_POOL:
-    case ECHI_OP_GLOBAL_AVG_POOL:
-    case ECHI_OP_AVG_POOL: echi_cpu_pool_backward(s, unit); break;
-    case ECHI_OP_ADD: return echi_cpu_add_backward(s, unit);   /* gives by itself, to both */
-    case ECHI_OP_DROPOUT: echi_cpu_dropout_backward(s, unit); break;
-    }
-    echi_cpu_give(s, s->units[unit].from);
+    const struct echi_cpu_unit *u = &s->units[unit];
+    if (!need_input_grad && echi_layer_params(u->layer) == 0) return;
+    u->op->backward(s, unit, params, grads, need_input_grad);
+    if (need_input_grad && u->layer->op != ECHI_OP_ADD) echi_cpu_give(s, u->from);   /* an add gives to both by itself */
 }
 
 static void norm_sums(void *state, int unit, bool back, const float *params, float *out) {

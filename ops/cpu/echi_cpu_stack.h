@@ -6,7 +6,7 @@
  *     for a convolution, a pool or ReLU   [group][channel][row][column][lane]   rows with zero margins for padding
  *     for a fully connected layer         [channel][row][column][group][lane]   so that one weight serves many groups
  * where a group is as many samples as a vector has lanes. Lanes beyond the batch hold zeros on input and a zero gradient.
- * Several readers of one boundary share its layout; only a convolution and a fully connected layer cannot, and are refused. */
+ * Several readers of one boundary share its layout; a fully connected layer beside a convolution makes a copy of its own. */
 #ifndef ECHI_CPU_STACK_H
 #define ECHI_CPU_STACK_H
 #include "echi_cpu_kernels.h"
@@ -24,8 +24,19 @@ struct echi_cpu_boundary {
     float *value, *grad;
 };
 
+struct echi_cpu_stack;
+/* The kernels of one operation: a unit's forward, and its backward, which sets the gradients of parameters and, where they are wanted,
+ * its share of those of its inputs. Without parameters backward is called for these alone. */
+struct echi_cpu_op {
+    const char *name;
+    void (*forward)(struct echi_cpu_stack *s, int unit, const float *params);
+    void (*backward)(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
+};
+
 struct echi_cpu_unit {
-    const struct echi_layer *layer;      /* what it computes first: any operation */
+    const struct echi_layer *layer;      /* what it computes first */
+    const struct echi_cpu_op *op;        /* by what */
+    void *reference;                     /* no kernels here have the layer: a reference stack of this layer alone; or NULL */
     int from, also;                      /* boundaries that it takes; `also` is an add's second */
     const struct echi_layer *pool;       /* a max-pool run with a convolution, or NULL */
     bool relu;                           /* ReLU run with it */
@@ -44,6 +55,8 @@ struct echi_cpu_unit {
     bool bf16;                           /* convolution: by cpu_conv_bf16.c */
     bool turned;                         /* convolution: the weights' gradient is that of cpu_turned.c */
     int halves;                          /* convolution, neither of these: parts of the groups whose gradients are summed apart, 1 or 2 */
+    bool copies;                         /* fully connected: its input lies as a convolution likes it, so here is a copy that does not: */
+    float *input, *input_grad;           /* groups side by side */
 };
 
 /* Scratch of one thread. */
@@ -88,6 +101,7 @@ struct echi_cpu_stack {
     struct { uint16_t *channels, *grads, *samples; } bf16_room;   /* see cpu_conv_bf16.c */
     float *share;                        /* of a gradient, on its way to those of other readers; any boundary's size and layout */
     void *memory;                        /* all of the above arrays */
+    size_t reference_bytes;              /* of the units that the reference computes */
 };
 
 /* Samples of group g of the step: the last group may have fewer than lanes. */
@@ -101,6 +115,24 @@ struct echi_cpu_view echi_cpu_grad(const struct echi_cpu_stack *s, int boundary)
  * echi_cpu_give adds it. */
 struct echi_cpu_view echi_cpu_share(const struct echi_cpu_stack *s, int boundary);
 void echi_cpu_give(struct echi_cpu_stack *s, int boundary);
+struct echi_cpu_view echi_cpu_across(const struct echi_cpu_stack *s, struct echi_shape shape, float *data);   /* groups side by side */
+void echi_cpu_copy(struct echi_cpu_stack *s, struct echi_shape shape, struct echi_cpu_view from, struct echi_cpu_view to);
+
+/* cpu_ops.c: NULL where there are no kernels for it here. */
+const struct echi_cpu_op *echi_cpu_op(enum echi_op op);
+
+/* ---- cpu_border.c: rows of samples into a boundary and out of it ---- */
+
+void echi_cpu_rows_in(struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, const float *rows);
+void echi_cpu_rows_out(struct echi_cpu_stack *s, int boundary, struct echi_cpu_view v, float *rows);
+
+/* ---- cpu_reference.c: a layer that has no kernels here, left to the reference. Nothing happens to units that have some ---- */
+
+/* Makes it the unit's; ECH_E_UNSUPPORTED names a layer that cannot be left to it. */
+ech_status echi_cpu_reference_create(struct echi_cpu_stack *s, struct echi_cpu_unit *u, int max_n, struct echi_stack_unit *told,
+                                     struct ech_error *err);
+void echi_cpu_reference_destroy(struct echi_cpu_unit *u);
+void echi_cpu_reference_begin(const struct echi_cpu_stack *s, struct echi_cpu_unit *u);   /* a step */
 
 /* ---- cpu_share.c: one piece of work, many threads ---- */
 
@@ -209,17 +241,17 @@ void echi_cpu_conv_forward(struct echi_cpu_stack *s, int unit, const float *para
 void echi_cpu_conv_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
 void echi_cpu_fc_forward(struct echi_cpu_stack *s, int unit, const float *params);
 void echi_cpu_fc_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
-void echi_cpu_activation_forward(struct echi_cpu_stack *s, int unit);
-void echi_cpu_activation_backward(struct echi_cpu_stack *s, int unit);
-void echi_cpu_pool_forward(struct echi_cpu_stack *s, int unit);
-void echi_cpu_pool_backward(struct echi_cpu_stack *s, int unit);
-void echi_cpu_add_forward(struct echi_cpu_stack *s, int unit);
-void echi_cpu_add_backward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_activation_forward(struct echi_cpu_stack *s, int unit, const float *params);
+void echi_cpu_activation_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
+void echi_cpu_pool_forward(struct echi_cpu_stack *s, int unit, const float *params);
+void echi_cpu_pool_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
+void echi_cpu_add_forward(struct echi_cpu_stack *s, int unit, const float *params);
+void echi_cpu_add_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
 void echi_cpu_norm_forward(struct echi_cpu_stack *s, int unit, const float *params);
 void echi_cpu_norm_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
 void echi_cpu_norm_sums(struct echi_cpu_stack *s, int unit, bool backward, const float *params, float *out);
 void echi_cpu_norm_take(struct echi_cpu_stack *s, int unit, bool backward, int n, const float *all);
 void echi_cpu_dropout_draw(struct echi_cpu_stack *s, int unit, uint64_t seed, const struct echi_row *rows);
-void echi_cpu_dropout_forward(struct echi_cpu_stack *s, int unit);
-void echi_cpu_dropout_backward(struct echi_cpu_stack *s, int unit);
+void echi_cpu_dropout_forward(struct echi_cpu_stack *s, int unit, const float *params);
+void echi_cpu_dropout_backward(struct echi_cpu_stack *s, int unit, const float *params, float *grads, bool need_input_grad);
 #endif

@@ -95,10 +95,32 @@ static ech_status check_memory(struct echi_gpu_stack *g, size_t max_n, struct ec
                      info->name, info->memory >> 20, max_n, g->bytes);
 }
 
-/* step_back() of products.cl counts with these. */
-static ech_status check_strides(const struct echi_gpu_stack *g, struct ech_error *err) {
+/* What gpu_forward and input_backward have a case for. */
+static bool has_kernels(enum echi_op op) {
+    switch (op) {
+    case ECHI_OP_CONV2D:
+    case ECHI_OP_FC:
+    case ECHI_OP_MAX_POOL:
+    case ECHI_OP_AVG_POOL:
+    case ECHI_OP_GLOBAL_AVG_POOL:
+    case ECHI_OP_RELU:
+    case ECHI_OP_TANH:
+    case ECHI_OP_ADD:
+    case ECHI_OP_DROPOUT:
+    case ECHI_OP_BATCH_NORM: return true;
+    case ECHI_OPS: break;
+    }
+    return false;
+}
+
+/* step_back() of products.cl counts with these strides. */
+static ech_status check_layers(const struct echi_gpu_stack *g, struct ech_error *err) {
     for (int i = 0; i < g->count; i++) {
         const struct echi_layer *l = &g->layers[i];
+        if (!has_kernels(l->op))
+            return echi_fail_at(err, ECH_E_UNSUPPORTED, "stack.create", -1, l->name,
+                                "layer '%s' (%s) has no kernels for %s; give --device cpu, or use another layer", l->name,
+                                echi_op_name(l->op), echi_device_describe(g->device)->name);
         const struct echi_window w = echi_gpu_window_of(l, 1);
         if (l->op == ECHI_OP_CONV2D && ((int64_t)w.far_h * l->stride_h > INT32_MAX || (int64_t)w.far_w * l->stride_w > INT32_MAX))
             return echi_fail_at(err, ECH_E_UNSUPPORTED, "stack.create", -1, l->name,
@@ -230,7 +252,7 @@ ech_status echi_gpu_create(struct echi_device *device, enum echi_product_precisi
     }
     memcpy(g->layers, layers, (size_t)count * sizeof *layers);
     make_units(g);
-    status = check_strides(g, err);
+    status = check_layers(g, err);
     if (status == ECH_OK) status = open_kernels(g, err);
     if (status == ECH_OK) status = open_texts(g, err);
     if (status == ECH_OK) status = open_queues(g, err);

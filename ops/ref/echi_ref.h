@@ -16,6 +16,14 @@
 #define ECHI_REF(name) echi_ref_##name
 #endif
 
+/* One layer that another implementation leaves to the reference: the state of a reference stack of that layer alone, for the entries of
+ * echi_stack_reference. Its rows are filled and read where they lie, [n][shape]. */
+struct echi_ref_rows { echi_real *in, *out, *out_grad, *in_grad; };
+ech_status echi_ref_unit_create(const struct echi_layer *layer, int max_n, void **out_state, size_t *out_bytes, struct ech_error *err);
+struct echi_ref_rows echi_ref_unit_rows(const void *state);
+void echi_ref_unit_begin(void *state, int n);   /* a step */
+void echi_ref_unit_backward(void *state, const echi_real *params, echi_real *grads, bool need_input_grad);
+
 /* Place of (sample, c, h, w) in an array of samples of shape `s`. */
 static inline size_t echi_ref_at(struct echi_shape s, int sample, int c, int h, int w) {
     return (((size_t)sample * (size_t)s.c + (size_t)c) * (size_t)s.h + (size_t)h) * (size_t)s.w + (size_t)w;

@@ -39,6 +39,24 @@ static size_t border_channels(const struct echi_layer *layers, int i) {
     return i > 0 && layers[i - 1].op == ECHI_OP_BATCH_NORM ? (size_t)layers[i - 1].out.c : 0;
 }
 
+/* What the two switches below have a case for: a kind of layer that they lack must not pass as computed. */
+static bool computes(enum echi_op op) {
+    switch (op) {
+    case ECHI_OP_CONV2D:
+    case ECHI_OP_FC:
+    case ECHI_OP_MAX_POOL:
+    case ECHI_OP_AVG_POOL:
+    case ECHI_OP_GLOBAL_AVG_POOL:
+    case ECHI_OP_RELU:
+    case ECHI_OP_TANH:
+    case ECHI_OP_ADD:
+    case ECHI_OP_DROPOUT:
+    case ECHI_OP_BATCH_NORM: return true;
+    case ECHI_OPS: break;
+    }
+    return false;
+}
+
 static void reference_destroy(void *state) {
     struct reference *r = state;
     echi_free_aligned(r->memory);
@@ -52,6 +70,11 @@ static ech_status reference_create(struct echi_device *device, const struct echi
                                    struct ech_error *err) {
     (void)device;
     size_t floats = 0, share = 0, bytes = 0;
+    for (int i = 0; i < count; i++)
+        if (!computes(layers[i].op))
+            return echi_fail_at(err, ECH_E_UNSUPPORTED, "stack.create", -1, layers[i].name,
+                                "layer '%s' (%s) is computed by no kernels and not by the reference: use another layer", layers[i].name,
+                                echi_op_name(layers[i].op));
     bool fits = true;
     for (int i = 0; i <= count; i++) {
         size_t border = 0;
@@ -101,14 +124,18 @@ static ech_status reference_create(struct echi_device *device, const struct echi
 static size_t border_count(const struct reference *r, int i) { return (size_t)r->n * border_size(r->layers, i); }
 static size_t border_bytes(const struct reference *r, int i) { return border_count(r, i) * sizeof(echi_real); }
 
-static void reference_input(void *state, int n, const echi_real *rows) {
-    struct reference *r = state;
+static void begin(struct reference *r, int n) {
     r->n = n;
     r->trains = false;
     for (int i = 0; i <= r->count; i++) {
         r->borders[i].of = 0;
         r->borders[i].summed = false;
     }
+}
+
+static void reference_input(void *state, int n, const echi_real *rows) {
+    struct reference *r = state;
+    begin(r, n);
     memcpy(r->borders[0].value, rows, border_bytes(r, 0));
 }
 
@@ -291,3 +318,30 @@ const struct echi_stack_impl echi_stack_reference = {
     .norm_sums = reference_norm_sums,
     .norm_take = reference_norm_take,
 };
+
+/* --- one layer, for another implementation --- */
+
+ech_status echi_ref_unit_create(const struct echi_layer *layer, int max_n, void **out_state, size_t *out_bytes, struct ech_error *err) {
+    struct echi_layer alone = *layer;
+    struct echi_stack_unit unit;
+    int units;
+    alone.skip = 0;
+    /* It has one input, and a step does not stop in it. */
+    if (layer->op == ECHI_OP_ADD || layer->op == ECHI_OP_BATCH_NORM)
+        return echi_fail_at(err, ECH_E_UNSUPPORTED, "stack.create", -1, layer->name,
+                            "layer '%s' (%s) has no kernels here and cannot be left to the reference by itself: choose another device",
+                            layer->name, echi_op_name(layer->op));
+    return reference_create(NULL, &alone, 1, max_n, out_state, &unit, &units, out_bytes, err);
+}
+
+struct echi_ref_rows echi_ref_unit_rows(const void *state) {
+    const struct border *b = ((const struct reference *)state)->borders;
+    return (struct echi_ref_rows){b[0].value, b[1].value, b[1].gradient, b[0].gradient};
+}
+
+void echi_ref_unit_begin(void *state, int n) { begin(state, n); }
+
+void echi_ref_unit_backward(void *state, const echi_real *params, echi_real *grads, bool need_input_grad) {
+    begin_backward(state);
+    reference_backward(state, 0, params, grads, need_input_grad);
+}

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "cpu/echi_cpu_kernels.h"
+#include "cpu/echi_cpu_stack.h"
 #include "echi_backends.h"
 #include "echi_stack_impl.h"
 #include "fake/use.h"
@@ -410,26 +410,123 @@ static void test_fused_output_is_taken(void **state) {
         }
 }
 
-/* A convolution and an fc that take one output: no layout serves both. */
+/* A convolution and fully connected layers that take one output, a map with margins or the input itself: no layout serves both. */
 static void test_conv_and_fc_of_one_output(void **state) {
+    (void)state;
+    for (uint32_t seed = 0; seed < 36; seed += test_part()) {
+        struct problem p;
+        struct echi_random r;
+        begin_case(&p, &r, "conv and fc", seed, 9);
+        if (seed % 3 != 0) random_window(&p, &r, ECHI_OP_CONV2D);
+        if (seed % 3 == 1) problem_relu(&p);
+        const int taken = p.count, outputs = random_from(&r, 1, 20);
+        problem_fc(&p, outputs, true);
+        problem_from(&p, taken);
+        random_window(&p, &r, ECHI_OP_CONV2D);
+        problem_fc(&p, outputs, false);
+        problem_add(&p, taken + 1);
+        if (seed % 2) {
+            const int added = p.count;
+            problem_from(&p, taken);
+            problem_fc(&p, outputs, true);
+            problem_add(&p, added);
+        }
+        check_problem(&p, random_batch(&r), INTEGERS, WITH_OUTPUT_GRAD, seed % 4 != 0, &r);
+    }
+}
+
+/* ----- layers that no fast kernels have (the Makefile wraps echi_cpu_op) */
+
+static bool lacking[ECHI_OPS];
+const struct echi_cpu_op *__real_echi_cpu_op(enum echi_op op);
+const struct echi_cpu_op *__wrap_echi_cpu_op(enum echi_op op);
+const struct echi_cpu_op *__wrap_echi_cpu_op(enum echi_op op) {
+    return op < ECHI_OPS && lacking[op] ? NULL : __real_echi_cpu_op(op);
+}
+
+/* Units of the stack by the reference; each lacks a kernel, and all others have one. */
+static int fallbacks(const struct echi_stack *s, const struct problem *p) {
+    int count = 0, first, end;
+    for (int u = 0; u < echi_stack_units(s); u++) {
+        echi_stack_unit(s, u, &first, &end);
+        assert_int_equal(echi_stack_fallback(s, u), lacking[p->layers[first].op]);
+        assert_int_equal(strstr(echi_stack_kernel(s, u), "reference") != NULL, lacking[p->layers[first].op]);
+        assert_true(!echi_stack_fallback(s, u) || strstr(echi_stack_why(s, u), "no "));
+        count += echi_stack_fallback(s, u);
+    }
+    assert_false(echi_stack_fallback(s, -1) || echi_stack_fallback(s, echi_stack_units(s)));
+    return count;
+}
+
+/* One layer without fast kernels costs itself alone: whichever it is, anywhere, with branches, dropout drawn alike, any batch. */
+static void test_one_layer_by_the_reference(void **state) {
+    (void)state;
+    static const enum echi_op left[] = {ECHI_OP_AVG_POOL, ECHI_OP_RELU, ECHI_OP_MAX_POOL, ECHI_OP_CONV2D, ECHI_OP_FC, ECHI_OP_DROPOUT};
+    enum { LEFT = sizeof left / sizeof left[0] };
+    int by_reference = 0;
+    candidates[1].impl = &echi_stack_cpu_plain;   /* in the place of the fixed kernels, which refuse such layers */
+    for (uint32_t seed = 0; seed < 60; seed += test_part()) {
+        struct problem p;
+        struct echi_random r;
+        begin_case(&p, &r, "by the reference", seed, 9);
+        const enum echi_op op = left[seed % LEFT];
+        lacking[op] = true;
+        if (seed % 4 == 3) {
+            problem_branches(&p, &r, true);
+        } else {
+            const int layers = random_from(&r, 1, 5);
+            for (int i = 0; i < layers; i++) random_layer(&p, &r, true);
+        }
+        struct bench b;
+        assert_true(bench_open(&b, &p, &(struct problem_candidate){&echi_stack_cpu, echi_cpu_level()}, 4));
+        by_reference += fallbacks(b.stack, &p);
+        bench_close(&b);
+        check_problem(&p, random_batch(&r), INTEGERS, WITH_OUTPUT_GRAD, seed % 3 != 0, &r);
+        lacking[op] = false;
+    }
+    candidates[1].impl = &echi_stack_cpu_fixed;
+    if (by_reference < 16 / (int)test_part()) fail_msg("%d layers fell back: not the cases that this test is for", by_reference);
+}
+
+static void assert_refused(const struct echi_stack_impl *impl, const struct problem *p, const char *word) {
+    struct ech_error err;
+    struct echi_stack *s = NULL;
+    assert_int_equal(echi_stack_create_with(problem_device, impl, p->layers, p->count, 4, &s, &err), ECH_E_UNSUPPORTED);
+    if (strstr(err.text, word) == NULL || strstr(err.text, p->layers[0].name) == NULL) fail_msg("'%s' does not say '%s'", err.text, word);
+    assert_string_equal(err.layer, p->layers[0].name);
+    assert_null(s);
+}
+
+/* What can be computed by nobody is refused by name: never accepted and left out. */
+static void test_layers_that_nobody_computes(void **state) {
     (void)state;
     struct problem p;
     struct ech_error err;
-    struct echi_stack *s = NULL;
-    problem_begin(&p, 3, 1, 1);
+    void *inner;
+    struct echi_stack_unit unit;
+    int units;
+    size_t bytes;
+    problem_begin(&p, 1, 3, 3);
+    problem_next(&p, ECHI_OP_TANH);
+    lacking[ECHI_OP_TANH] = true;
+    assert_refused(&echi_stack_cpu_fixed, &p, "--deterministic");
+    lacking[ECHI_OP_TANH] = false;
+    problem_begin(&p, 1, 3, 3);
+    problem_add(&p, 0);
+    lacking[ECHI_OP_ADD] = true;
+    assert_refused(&echi_stack_cpu, &p, "cannot be left to the reference");
+    lacking[ECHI_OP_ADD] = false;
+    /* A kind that is new to the header and has come no further. */
+    problem_begin(&p, 1, 3, 3);
     problem_relu(&p);
-    problem_fc(&p, 3, true);
-    problem_from(&p, 1);
-    problem_window(&p, ECHI_OP_CONV2D, 3, 1, 1, 1, 1, 0, 0, true);
-    problem_add(&p, 2);
-    for (size_t k = 0; k < CANDIDATES; k++) {
-        if (candidates[k].impl->far) continue;   /* it has one layout */
-        assert_int_equal(echi_stack_create_with(problem_device, candidates[k].impl, p.layers, p.count, 4, &s, &err), ECH_E_UNSUPPORTED);
-        assert_non_null(strstr(err.text, "put a layer between"));
+    p.layers[0].op = ECHI_OPS;
+    for (size_t k = 0; k <= CANDIDATES; k++) {
+        const struct problem_candidate *c = k < CANDIDATES ? &candidates[k] : &reference;
+        struct echi_device *device = c->impl->far ? far_device[0] : problem_device;
+        if (device == NULL) continue;
+        assert_int_equal(c->impl->create(device, p.layers, 1, 4, &inner, &unit, &units, &bytes, &err), ECH_E_UNSUPPORTED);
+        assert_string_equal(err.layer, "relu1");
     }
-    assert_int_equal(echi_stack_create(problem_device, ECHI_KERNELS_FAST, p.layers, p.count, 4, &s, &err), ECH_OK);
-    assert_non_null(strstr(echi_stack_kernel(s, 0), "reference"));
-    echi_stack_destroy(s);
 }
 
 /* The runs that a fast implementation fuses, in every shape. */
@@ -855,6 +952,8 @@ int main(void) {
         cmocka_unit_test(test_branches_real),
         cmocka_unit_test(test_fused_output_is_taken),
         cmocka_unit_test(test_conv_and_fc_of_one_output),
+        cmocka_unit_test(test_one_layer_by_the_reference),
+        cmocka_unit_test(test_layers_that_nobody_computes),
         cmocka_unit_test(test_conv_relu_pool_exact),
         cmocka_unit_test(test_real_numbers),
         cmocka_unit_test(test_real_gradients_through_kinks),
