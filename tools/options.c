@@ -22,7 +22,7 @@ static const struct ech_option own[] = {
     {"compute", "WHAT", "real", "real: the arithmetic is done, and costs virtual time; model: it only costs, and nothing is learned"},
     {"profile", "FILE", "", "what arithmetic costs, as `echelon train --profile-out` writes it; without it a built-in table"},
     {"curve", "FILE", "", "a line for each look at the test set: samples, epochs, seconds, loss, accuracy (CSV); rank 0 writes it"},
-    {"verbose", NULL, "", "also tells which kernels compute each layer, and why those"},
+    {"verbose", NULL, "", "also tells which kernels compute each layer, and why those; what each parameter of --init was in its file"},
     {"progress", "WHEN", "auto", "on, off, or auto: one line on a terminal, else a line each 10 s and each look"},
     {"json", NULL, "", "what is found as one JSON object, for programs"},
     {"listen", NULL, "", "answers nodes that measure their link, at --coordinator, until it is stopped"},

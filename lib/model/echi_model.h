@@ -56,6 +56,7 @@ struct echi_tensor_set {
     size_t at;
 };
 struct echi_word { const char *key; char text[80]; };   /* printable ASCII without quotes and backslashes */
+void echi_word_text(struct echi_word *word, const char *text);   /* made such; of a longer text the end */
 struct echi_tensors;                            /* which tensors, in the order of the file */
 ech_status echi_tensors_create(const struct ech_model *model, const struct echi_tensor_set *sets, int n_sets, struct echi_tensors **out,
                                struct ech_error *err);
@@ -70,7 +71,12 @@ ech_status echi_tensors_words(const char *path, const uint8_t *file, size_t len,
                               void (*each)(void *self, const char *key, const char *text), void *self, struct ech_error *err);
 ech_status echi_tensors_read(const char *path, const uint8_t *file, size_t len, struct echi_tensors *tensors, struct ech_error *err);
 
-/* safetensors, PyTorch's names and shapes. load: every tensor must be there with the right shape and dtype F32. */
+/* safetensors, PyTorch's names and shapes. save: in F32, with metadata as PyTorch's loaders know it.
+ * load: the model's own names; or other names whose order and shapes leave no choice (tensor_match.h). F32, F16, BF16 and F64
+ * are converted, to the nearest; what is no parameter (num_batches_tracked, an optimiser's) is left out. What was done other than
+ * copying goes to `log`, which may be NULL, in a line, and tensor by tensor as ECH_LOG_DEBUG. */
+typedef void echi_log(void *user, enum ech_log_level level, const char *line);
 ech_status echi_safetensors_save(const char *path, const struct ech_model *model, const float *params, struct ech_error *err);
-ech_status echi_safetensors_load(const char *path, const struct ech_model *model, float *params, struct ech_error *err);
+ech_status echi_safetensors_load(const char *path, const struct ech_model *model, float *params, echi_log *log, void *user,
+                                 struct ech_error *err);
 #endif

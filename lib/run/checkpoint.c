@@ -39,13 +39,6 @@ static const char kinds[N_WORDS] = {WORDS(IS_TEXT, IS_NUMBER, IS_REAL, IS_MORE)}
 #define BILLION UINT64_C(1000000000)
 #define REAL_MOST 1000000   /* so that nine decimals come back as they went */
 
-/* What JSON would have to escape is for people only, and becomes '?'. */
-static void put_text(struct echi_word *w, const char *text) {
-    echi_printable_path(w->text, sizeof w->text, text);
-    for (char *at = w->text; *at; at++)
-        if (*at == '"' || *at == '\\') *at = '?';
-}
-
 static void put_number(struct echi_word *w, uint64_t value) { snprintf(w->text, sizeof w->text, "%" PRIu64, value); }
 
 /* Nine decimals, without a locale's opinion of the point. Negative: there is none. */
@@ -68,14 +61,14 @@ static void put_weigh(struct echi_word *w, const struct echi_adam_weights *weigh
 int echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const struct echi_job *job, const struct echi_plan *plan,
                           const struct echi_standing *at, struct echi_adam_weights (*weigh)[2]) {
     for (int i = 0; i < N_WORDS; i++) words[i].key = keys[i];
-    put_text(&words[W_FORMAT], "1");
-    put_text(&words[W_VERSION], ECH_VERSION);
-    put_text(&words[W_MODEL], job->model->name);
+    echi_word_text(&words[W_FORMAT], "1");
+    echi_word_text(&words[W_VERSION], ECH_VERSION);
+    echi_word_text(&words[W_MODEL], job->model->name);
     echi_model_hash(job->model, words[W_MODEL_HASH].text);
-    put_text(&words[W_DATA], job->data->name);
-    put_text(&words[W_DATA_HASH], job->data->hash);
+    echi_word_text(&words[W_DATA], job->data->name);
+    echi_word_text(&words[W_DATA_HASH], job->data->hash);
     echi_job_order(job, words[W_ORDER].text);
-    put_text(&words[W_SYNC], echi_policy_of((enum echi_sync)plan->sync)->name);
+    echi_word_text(&words[W_SYNC], echi_policy_of((enum echi_sync)plan->sync)->name);
     put_number(&words[W_WORLD], plan->world);
     put_number(&words[W_BATCH], plan->round);
     put_number(&words[W_GROUPS], plan->n_groups);
@@ -88,7 +81,7 @@ int echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const s
     put_number(&words[W_CLOCK], (uint64_t)at->clock);
     put_number(&words[W_MEASURING], (uint64_t)at->measuring);
     put_number(&words[W_KEEPING], (uint64_t)at->keeping);
-    if (at->target_at < 0) put_text(&words[W_TARGET_AT], "none");
+    if (at->target_at < 0) echi_word_text(&words[W_TARGET_AT], "none");
     else put_number(&words[W_TARGET_AT], (uint64_t)at->target_at);
     put_number(&words[W_TARGET_SAMPLES], at->target_samples);
     put_real(&words[W_LR], plan->lr);
@@ -96,7 +89,7 @@ int echi_checkpoint_words(struct echi_word words[ECHI_CHECKPOINT_WORDS], const s
     put_real(&words[W_ACCURACY], at->accuracy);
     put_real(&words[W_BEST], at->best_accuracy);
     put_real(&words[W_LOSS], at->loss);
-    put_text(&words[W_OPTIMIZER], echi_optimizer_name(plan->optimizer));
+    echi_word_text(&words[W_OPTIMIZER], echi_optimizer_name(plan->optimizer));
     for (int g = 0; weigh && g < plan->n_groups; g++) put_weigh(&words[W_WEIGH_0 + g], weigh[g], g == 0 && plan->separated ? 2 : 1);
     return W_WEIGH_0 + (weigh ? plan->n_groups : 0);
 }
@@ -171,7 +164,7 @@ static ech_status check_same(const struct reader *r, const struct echi_job *job)
     struct echi_word now[2];
     char order[ECHI_JOB_WORD];
     echi_model_hash(job->model, now[0].text);
-    put_text(&now[1], job->data->hash);
+    echi_word_text(&now[1], job->data->hash);
     echi_job_order(job, order);
     if (strcmp(r->text[W_MODEL_HASH], now[0].text) != 0)
         return echi_fail(r->err, ECH_E_ARGUMENT, "checkpoint.read",

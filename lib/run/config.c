@@ -105,7 +105,7 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
       "this node computes so many times slower, by sleeping (to try unlike nodes on one machine)")                            \
     X(deadline, "deadline", "SECONDS", "10", REAL, 0.01, 86400, no_word, NULL,                                                \
       "a node without a word for so long is lost; a prompt one sooner, after two fifths of it at least")                        \
-    X(init, "init", "FILE", "", TEXT, 0, 0, no_word, NULL, "initial weights (safetensors); rank 0 reads it")              \
+    X(init, "init", "FILE", "", TEXT, 0, 0, no_word, NULL, "initial weights (safetensors, PyTorch's too); rank 0 reads it")              \
     X(save, "save", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes the trained weights (safetensors)")           \
     X(report, "report", "FILE", "", TEXT, 0, 0, no_word, NULL, "where rank 0 writes what the run did (JSON)")                 \
     X(checkpoint, "checkpoint", "DIR", "", TEXT, 0, 0, no_word, NULL,                                                         \

@@ -25,7 +25,7 @@ ech_status echi_first_weights(const struct ech_model *model, const struct ech_co
     float *weights = echi_alloc_aligned(bytes);
     if (!weights) return echi_fail(err, ECH_E_MEMORY, "run", "no memory for %zu bytes of weights; use a smaller model", bytes);
     ech_status status = ECH_OK;
-    if (config->init[0]) status = echi_safetensors_load(config->init, model, weights, err);
+    if (config->init[0]) status = echi_safetensors_load(config->init, model, weights, config->on_log, config->user, err);
     else echi_model_init(model, config->seed, weights);
     if (status == ECH_OK) *out = weights;
     else echi_free_aligned(weights);

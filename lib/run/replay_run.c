@@ -144,7 +144,7 @@ static ech_status complete(struct files *f, struct ech_error *err) {
 static ech_status first_weights(const struct echi_about *a, const struct ech_replay_options *o, float *params, struct ech_error *err) {
     const char *init = o->init ? o->init : a->init;
     uint8_t hash[32];
-    if (init[0]) ECHI_TRY(echi_safetensors_load(init, o->model, params, err));
+    if (init[0]) ECHI_TRY(echi_safetensors_load(init, o->model, params, NULL, NULL, err));
     else echi_model_init(o->model, a->seed, params);
     echi_weights_hash(params, o->model->n_params, hash);
     if (memcmp(hash, a->initial, sizeof hash) == 0) return ECH_OK;

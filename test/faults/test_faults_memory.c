@@ -64,7 +64,7 @@ static ech_status weights_to_a_file_and_back(void) {
     float weights[256] = {0};
     assert_true(ech_model_params(tiny) <= 256);
     const ech_status status = echi_safetensors_save(file_path, tiny, weights, &error);
-    return status == ECH_OK ? echi_safetensors_load(file_path, tiny, weights, &error) : status;
+    return status == ECH_OK ? echi_safetensors_load(file_path, tiny, weights, NULL, NULL, &error) : status;
 }
 
 static ech_status plan_to_a_file_and_back(void) {

@@ -62,7 +62,7 @@ static void refuse_tensors(const char *header, uint64_t stated, ech_status expec
     memcpy(file + 8, header, len);
     memset(file + 8 + len, 0x55, sizeof params);
     write_bytes(path, file, 8 + len + sizeof params);
-    assert_refused(echi_safetensors_load(path, model, params, &error), expected, reason);
+    assert_refused(echi_safetensors_load(path, model, params, NULL, NULL, &error), expected, reason);
     for (int i = 0; i < 9; i++) assert_true(params[i] == 0);
     ech_model_destroy(model);
 }
