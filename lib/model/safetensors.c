@@ -44,7 +44,8 @@ struct echi_tensors {
 static struct tensor *list_vector(struct echi_tensors *list, const struct echi_tensor_set *set, const char *layer, const char *part,
                                   size_t at, size_t count) {
     struct tensor *t = &list->tensor[list->n++];
-    *t = (struct tensor){.form = {.dims = 1, .shape = {count}}, .values = set->values ? set->values + (at - set->at) : NULL, .count = count};
+    float *values = set->values ? set->values + (at - set->at) : NULL;
+    *t = (struct tensor){.form = {.dims = 1, .shape = {count}}, .values = values, .count = count};
     struct echi_print p = {t->form.name, sizeof t->form.name, 0};
     echi_print(&p, "%s%s.%s", set->prefix, layer, part);
     return t;
@@ -406,15 +407,13 @@ static ech_status match_order(struct loader *l) {
         status = echi_fail_memory(l->err, "safetensors.load", "the list of tensors");
         goto out;
     }
-    for (int i = 0; i < 2 * l->n; i++) {
+    for (int i = 0; i < l->n; i++) count += l->own[i].given;
+    count += l->n_strangers;
+    for (int i = 0, k = 0; count == l->n && i < l->n + l->strangers_cap; i++) {
         if (!l->own[i].given) continue;
-        if (count < l->n) {
-            entry[count] = &l->own[i];
-            forms[l->n + count] = &l->own[i].form;
-        }
-        count++;
+        entry[k] = &l->own[i];
+        forms[l->n + k++] = &l->own[i].form;
     }
-    if (l->n_strangers > l->n) count = l->n_strangers;
     for (int i = 0; i < l->n; i++) forms[i] = &l->tensors[i].form;
     if (count != l->n) {
         snprintf(why, sizeof why, "it has %d parameters, the model has %d", count, l->n);
@@ -486,7 +485,8 @@ static ech_status check_cover(const struct loader *l) {
         if (s->end < s->begin)
             return refuse(l, ECH_E_FORMAT, "a tensor has data_offsets [%" PRIu64 ",%" PRIu64 "]: is the file damaged?", s->begin, s->end);
         if (s->begin != covered)
-            return refuse(l, ECH_E_FORMAT, "a tensor begins at byte %" PRIu64 " of the data but the one before ends at %" PRIu64, s->begin, covered);
+            return refuse(l, ECH_E_FORMAT, "a tensor begins at byte %" PRIu64 " of the data but the one before ends at %" PRIu64,
+                          s->begin, covered);
         covered = s->end;
     }
     if (covered != l->data_len)
@@ -566,7 +566,8 @@ static void report(struct loader *l, echi_log *log, void *user) {
     for (int i = 0; i < l->n; i++) converted |= (unsigned)(l->from[i]->type != F32) << l->from[i]->type;
     if (!log || !(l->by_order || converted || l->left_out.count)) return;
     echi_print(&p, "%s:", l->path);
-    if (l->by_order) echi_print(&p, " its names are not the model's: its %d parameters were taken by the order of their names and by their shapes", l->n);
+    if (l->by_order)
+        echi_print(&p, " its names are not the model's: its %d parameters were taken by the order of their names and by their shapes", l->n);
     for (int type = 0; type < TYPES; type++)
         if (converted >> type & 1) echi_print(&p, "%s converted from %s", p.buf[p.len - 1] == ':' ? "" : ";", types[type].name);
     if (l->left_out.count) echi_print(&p, "%s left out %s", p.buf[p.len - 1] == ':' ? "" : ";", end_names(&l->left_out));

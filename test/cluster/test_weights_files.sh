@@ -5,8 +5,8 @@
 source "$(dirname "$0")/cluster.bash"
 
 idx_set "$work/data" 40 20
-printf '%s\n' 'input 1 28 28' 'conv2d out 2 kernel 3 stride 4 bias 0' batch_norm relu 'conv2d out 3 kernel 3' relu 'fc out 6' relu 'fc out 6' \
-    relu 'fc out 10' >"$work/net"
+printf '%s\n' 'input 1 28 28' 'conv2d out 2 kernel 3 stride 4 bias 0' batch_norm relu 'conv2d out 3 kernel 3' relu \
+    'fc out 6' relu 'fc out 6' relu 'fc out 10' >"$work/net"
 net=(--data "$work/data" --model "$work/net" --progress off)
 values() { od -An -v -t x4 -j $((8 + $(od -An -t u8 -N 8 "$1"))) "$1"; }
 same_values() { [ "$(values "$1")" = "$(values "$2")" ]; }
@@ -22,7 +22,8 @@ check "a line about a file that is just the model's" eval '! grep -q "left out\|
 # --- metadata
 header() { head -c $((8 + $(od -An -t u8 -N 8 "$1"))) "$1" | tail -c +9; }
 version=$("$echelon" --version | sed 's/^echelon //')
-check "the file's metadata" grep -qF "{\"__metadata__\":{\"format\":\"pt\",\"model\":\"net\",\"version\":\"$version\"}," <(header "$work/saved")
+check "the file's metadata" grep -qF \
+    "{\"__metadata__\":{\"format\":\"pt\",\"model\":\"net\",\"version\":\"$version\"}," <(header "$work/saved")
 
 for python in ${BENCH_PYTHON:+"$BENCH_PYTHON"} python3 ''; do
     [ -z "$python" ] || ! "$python" -c 'import numpy, safetensors' 2>/dev/null || break
@@ -63,7 +64,8 @@ END_PY
     mkdir "$work/files"
     check "the package does not open what --save wrote" runs "$work/write.py" "$work/saved" "$work/files" "$version"
     for dtype in float16 float32 float64; do
-        expect 0 '13 parameters were taken by the order of their names' "${net[@]}" --steps 0 --init "$work/files/$dtype" --save "$work/again"
+        expect 0 '13 parameters were taken by the order of their names' "${net[@]}" --steps 0 --init "$work/files/$dtype" \
+            --save "$work/again"
         check "one line for the order, one for each tensor only with --verbose" [ "$(grep -c "is 'net" "$work/err")" = 0 ]
         check "$dtype: other values" runs "$work/compare.py" "$work/again" "$work/files/$dtype.wanted"
     done
@@ -72,7 +74,7 @@ END_PY
 fi
 if [ -n "$python" ] && "$python" -c 'import torch, safetensors.torch' 2>/dev/null; then
     # --- a real state_dict
-    cat >"$work/torch.py" <<'END_PY'
+    cat >"$work/state.py" <<'END_PY'
 import sys
 import torch
 from torch import nn
@@ -98,9 +100,9 @@ if len(sys.argv) == 3:
 else:
     save_file({n: t.to(torch.bfloat16) if t.is_floating_point() else t for n, t in net.state_dict().items()}, sys.argv[1])
 END_PY
-    check "PyTorch writes its state_dict" runs "$work/torch.py" "$work/state_dict"
+    check "PyTorch writes its state_dict" runs "$work/state.py" "$work/state_dict"
     expect 0 'left out bn1.num_batches_tracked' "${net[@]}" --steps 0 --init "$work/state_dict" --save "$work/again"
-    check "a state_dict: other values" runs "$work/torch.py" "$work/state_dict" "$work/again"
+    check "a state_dict: other values" runs "$work/state.py" "$work/state_dict" "$work/again"
 fi
 
 verdict weights_files

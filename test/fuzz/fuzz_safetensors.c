@@ -104,7 +104,9 @@ static void repair(uint8_t *bytes, size_t *len, size_t cap) {
 static const char *const words[] = {
     "{", "}", "[", "]", ",", ":", "\"", "\\", "\\u0000", "18446744073709551615", "18446744073709551612", "4294967296", "-1", "0",
     "\"dtype\":\"F16\"", "\"dtype\":\"F32\"", "\"shape\":[]", "\"data_offsets\":[0,36]", "\"__metadata__\":{}", "conv1.weight",
-    "fc1.bias", "conv2.weight", "\"dtype\":\"BF16\"", "\"dtype\":\"F64\"", "num_batches_tracked", "momentum.0.", "features.3.", "running_mean", "[1,1,2,2]", "[1,1,1,1,1,1,1,1,1]", "[[[[[[[[", "{{{{{{{{", "\xf0\x90\x80", "\x1b", "", NULL,
+    "fc1.bias", "conv2.weight",
+    "\"dtype\":\"BF16\"", "\"dtype\":\"F64\"", "num_batches_tracked", "momentum.0.", "features.3.", "running_mean",
+    "[1,1,2,2]", "[1,1,1,1,1,1,1,1,1]", "[[[[[[[[", "{{{{{{{{", "\xf0\x90\x80", "\x1b", "", NULL,
 };
 /* clang-format on */
 

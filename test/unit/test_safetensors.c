@@ -205,9 +205,11 @@ static void assert_taken(const char *file, const char *text, const char *says, c
 
 static void test_names_of_pytorch(void **state) {
     (void)state;
-    assert_taken("sequential-f16", sequential, "8 parameters were taken by the order of their names", "fc3.weight [4,4] is '11.weight' (F16)");
+    assert_taken("sequential-f16", sequential, "8 parameters were taken by the order of their names",
+                 "fc3.weight [4,4] is '11.weight' (F16)");
     assert_taken("vgg-f64", vgg, "converted from F64", "bn2.running_var [2] is 'module.features.4.running_var' (F64)");
-    assert_taken("resnet-bf16", resnet, "left out bn1.num_batches_tracked, ", "conv8.weight [4,2,1,1] is 'layer2.0.downsample.0.weight' (BF16)");
+    assert_taken("resnet-bf16", resnet, "left out bn1.num_batches_tracked, ",
+                 "conv8.weight [4,2,1,1] is 'layer2.0.downsample.0.weight' (BF16)");
 }
 
 /* The model's own names: nothing is guessed, and what is no parameter is left out and named. */
