@@ -147,7 +147,7 @@ struct ech_config {
     int groups;                   /* 0: auto */
     int separate;                 /* -1 auto, 0 off, 1 one head owner */
     char shares[256];             /* "speed", "equal", or a list "24,24,12,4" (BSP) */
-    int batch;                    /* B, 0: max(64, 16 x trunk workers) */
+    int batch;                    /* B, 0: max(64, 16 x nodes); with `deterministic` 64 */
     int samples_per_step;         /* n of the asynchronous policies, for all; 0: chosen by the planner, by speed with a head apart */
     double lr, momentum, weight_decay;   /* negative: the model's default */
     double epochs;                /* default 10; ends there or at steps or target_accuracy, whichever comes first */
@@ -181,7 +181,8 @@ struct ech_config {
      * 5 x 5 too (F(2 x 2, 5 x 5)), and round some four times coarser than the others. The same on all nodes;
      * with `deterministic` always directly. */
     int winograd;
-    int deterministic;            /* 1 (BSP, ech_train): the same bits whatever the nodes, shares, cut and machines; slower */
+    int deterministic;            /* 1 (BSP, ech_train): for one batch the same bits whatever the nodes, shares (multiples of 4), cut
+                                     and machines; slower */
     /* When not NULL: each time *tell changes (a signal handler may add 1) this node says who waits for whom, in which phase,
      * in a few lines, one a role, to on_tell (as the callbacks above; NULL: to on_log, as ECH_LOG_INFO). For a run that hangs. */
     const volatile int *tell;

@@ -14,7 +14,7 @@ struct echi_wishes {
     bool has_cut;
     int groups;                        /* 0 auto; else exactly so many, if there are as many workers (GSSP only) */
     enum echi_shares shares; uint32_t share[ECHI_WORLD_MAX];   /* LIST: samples of each rank */
-    uint32_t batch;                    /* B; 0: max(64, 16 x trunk workers) */
+    uint32_t batch;                    /* B; 0: chosen (echi_wishes_round) */
     uint32_t samples_per_step;         /* n of the asynchronous policies; 0: chosen */
     uint32_t staleness;
     double lr, momentum, decay; /* lr as meant for a B of 64 under the asynchronous policies' default rule, see planner.c */
@@ -38,7 +38,7 @@ struct echi_wishes {
     int64_t regroup_after;             /* ns for which a change of speed must have lasted to change groups or sizes of steps; 0: never */
 };
 
-/* B: as wished, else max(64, 16 x nodes). */
+/* B: as wished, else max(64, 16 x nodes); with `deterministic` 64. */
 uint32_t echi_wishes_round(const struct echi_wishes *wishes);
 
 /* Makes the plan of one policy, `choose` aside; auto groups are as few as are tight. ECH_E_ARGUMENT and a sentence in text[cap] when the

@@ -285,7 +285,7 @@ static int strands_beside_head(const struct echi_times *fast, uint32_t n) {
 }
 
 uint32_t echi_wishes_round(const struct echi_wishes *w) {
-    const uint32_t by_nodes = 16u * (uint32_t)w->world;
+    const uint32_t by_nodes = w->deterministic ? 0 : 16u * (uint32_t)w->world; /* bits that nodes cannot change need a B that they cannot */
     return w->batch ? w->batch : by_nodes > 64 ? by_nodes : 64;
 }
 

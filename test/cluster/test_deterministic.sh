@@ -29,6 +29,12 @@ same head "${rounds[@]}" --local 2 --separate 1 --slow 1=3
 same threads "${rounds[@]}" --local 2 --threads 3
 check "nothing was learnt" awk -v a="$(value test_accuracy "$work/alone.json")" 'BEGIN { exit !(a > 0.3) }'
 
+# Without --batch: what is chosen does not depend on the nodes either.
+first=unsaid
+same unsaid --data "$work/data" --steps 6 --local 1
+same unsaid-five --data "$work/data" --steps 6 --local 5 --separate off
+same unsaid-equal --data "$work/data" --steps 6 --local 5 --shares equal --separate off
+
 # Crops and flips belong to the sample and its epoch, not to who computes it (two epochs, so that they change once).
 first=augmented
 moved=(--data "$work/data" --batch 48 --epochs 2 --augment crop-flip)

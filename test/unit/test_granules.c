@@ -114,6 +114,24 @@ static void test_the_planner_gives_whole_granules(void **state) {
     }
 }
 
+/* What nobody gave does not depend on the nodes either: one batch for any number of them, whatever their speeds and shares. */
+static void test_the_default_batch_is_that_of_one_node(void **state) {
+    (void)state;
+    static struct echi_times times[ECHI_WORLD_MAX];
+    for (int world = 1; world <= 40; world++)
+        for (int equal = 0; equal < 2; equal++) {
+            struct echi_wishes w = {.sync = ECHI_SYNC_BSP, .world = world, .lr = 0.02, .momentum = 0.9, .deterministic = true,
+                                    .shares = equal ? ECHI_SHARES_EQUAL : ECHI_SHARES_SPEED};
+            for (int r = 0; r < world; r++)
+                times[r] = (struct echi_times){.count = 2, .n = {8, 64}, .trunk = {8e-5 * (1 + r % 3), 64e-5 * (1 + r % 3)}};
+            struct echi_plan p;
+            char text[240];
+            if (echi_plan_make(&w, times, &p, text, sizeof text)) fail_msg("%d nodes: %s", world, text);
+            assert_int_equal(p.round, 64);
+            assert_true(echi_plan_valid(&p));
+        }
+}
+
 static void test_options_that_do_not_fit(void **state) {
     (void)state;
     static const struct { const char *name, *value, *says; } cases[] = {
@@ -148,7 +166,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans_of_whole_granules),     cmocka_unit_test(test_leases_of_whole_granules),
         cmocka_unit_test(test_rounds_are_dealt_in_granules), cmocka_unit_test(test_the_planner_gives_whole_granules),
-        cmocka_unit_test(test_options_that_do_not_fit),
+        cmocka_unit_test(test_the_default_batch_is_that_of_one_node), cmocka_unit_test(test_options_that_do_not_fit),
     };
     return cmocka_run_group_tests_name("granules", tests, NULL, NULL);
 }
