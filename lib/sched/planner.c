@@ -17,6 +17,9 @@
  * 1.9 (median 1.65 of seven seeds) with 2.75, and the long steps cost a fifth less than the short ones. */
 #define MOST_ROUNDS_IN_FLIGHT 2
 #define MOST_ROUNDS_BESIDE_HEAD 3
+/* Two step times are a tie when the shorter is at least this part of the longer: measuring at start, on machines that do other
+ * things besides, tells no smaller difference. */
+#define TIE 0.9
 /* Kernels take samples in vectors of up to so many: steps beside a head are whole blocks. */
 #define BLOCK 16
 
@@ -72,11 +75,16 @@ void echi_shares_by_speed(const struct echi_times *times, int count, uint32_t ba
     shares_by_speed(as_measured, times, count, batch, out_n);
 }
 
+/* A run does not outlive rank 0. So on a tie rank 0 also gets what a run does not outlive the loss of: one such rank, not two. */
+static int or_rank0(const struct echi_times *times, int best, uint32_t n) {
+    return echi_times_whole(&times[best], n) >= TIE * echi_times_whole(&times[0], n) ? 0 : best;
+}
+
 static int fastest(const struct echi_wishes *w, const struct echi_times *times, uint32_t n) {
     int best = 0;   /* rank 0 plans, so it is here */
     for (int r = 1; r < w->world; r++)
         if (!w->absent[r] && echi_times_whole(&times[r], n) < echi_times_whole(&times[best], n)) best = r;
-    return best;
+    return or_rank0(times, best, n);
 }
 
 /* Samples a second of steps of the i-th measured size. */
@@ -240,6 +248,9 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
         plan->group_of[rank[i]] = (uint8_t)group[i];
         plan->owner_of[group[i]] = rank[i];
     }
+    if (plan->group_of[0] == ECHI_NONE) return;
+    uint16_t *owner = &plan->owner_of[plan->group_of[0]];
+    *owner = (uint16_t)or_rank0(times, *owner, n < 64 ? n : 64);
 }
 
 /* `asp`: gradients in proportion to the time that a step takes there (Rescaled ASGD, arXiv 2605.13434): each worker then moves the

@@ -219,6 +219,32 @@ static void the_fastest_node_has_the_head(void **state) {
     assert_int_equal(plan.rounds_apart, 4);
 }
 
+/* Of nodes that measuring cannot tell apart rank 0 is the owner, and has the head: then there is one rank, not two, that a run does
+ * not outlive. A clear difference still counts. */
+static void on_a_tie_rank0_owns(void **state) {
+    (void)state;
+    static const enum echi_sync sync[] = {ECHI_SYNC_BSP, ECHI_SYNC_ASP, ECHI_SYNC_SSP, ECHI_SYNC_LOCAL, ECHI_SYNC_GSSP};
+    const double tie[] = {1, 0.94, 0.97, 1.02}, clear[] = {1, 0.8, 0.97, 1.02};
+    for (size_t i = 0; i < sizeof sync / sizeof sync[0]; i++)
+        for (int head = 0; head < 2; head++) {
+            if (head && sync[i] == ECHI_SYNC_LOCAL) continue;
+            nodes(4, tie, head ? 0.01 : 0);
+            wishes.sync = sync[i];
+            wishes.separate = head ? 1 : 0;
+            wishes.groups = sync[i] == ECHI_SYNC_GSSP;
+            make();
+            if (plan.owner_of[0] != 0) fail_msg("%d: rank %d owns", (int)sync[i], plan.owner_of[0]);
+            assert_int_equal(plan.head, head ? 0 : ECHI_NO_RANK);
+            nodes(4, clear, head ? 0.01 : 0);
+            wishes.sync = sync[i];
+            wishes.separate = head ? 1 : 0;
+            wishes.groups = sync[i] == ECHI_SYNC_GSSP;
+            make();
+            if (plan.owner_of[0] != 1) fail_msg("%d: rank %d owns", (int)sync[i], plan.owner_of[0]);
+            assert_int_equal(plan.head, head ? 1 : ECHI_NO_RANK);
+        }
+}
+
 /* Where a step is longer away than it is computed, two are in flight, of half the samples. */
 static void a_far_head_makes_two_strands(void **state) {
     (void)state;
@@ -472,6 +498,7 @@ int main(void) {
         cmocka_unit_test(clusters_are_as_few_as_are_tight),
         cmocka_unit_test(shares_are_the_fastest),
         cmocka_unit_test(the_fastest_node_has_the_head),
+        cmocka_unit_test(on_a_tie_rank0_owns),
         cmocka_unit_test(a_far_head_makes_two_strands),
         cmocka_unit_test(the_heads_worker_counts_by_what_is_left),
         cmocka_unit_test(a_reserve_has_an_owner_of_its_own),
