@@ -50,6 +50,8 @@ struct echi_net_config {
     const char *bind;                             /* address that ranks other than 0 listen on; NULL: the address of the
                                                      route to the coordinator (never loopback to remote peers) */
     int64_t join_timeout;                         /* ns for all nodes to meet */
+    int64_t unheard;                              /* ns that bytes may stay unacknowledged before the OS gives a connection up; 0: as
+                                                     long as it pleases (minutes). TCP */
     /* Security, on either transport. With a key every node proves to every other that it has the same, and every frame
      * carries an authenticator. Without one (NULL), TCP goes to loopback addresses only, unless `insecure`. */
     const void *key; size_t key_len;              /* ECHI_NET_KEY_LEAST..ECHI_NET_KEY_MOST bytes; read during open,

@@ -45,7 +45,7 @@ struct echi_node {
     /* state of the loop */
     bool ready, over, held_asked, final_in, end_in;
     ech_status status;
-    int64_t began, heartbeat_at, progress_at, leave_by;
+    int64_t began, heartbeat_at, progress_at;
     int64_t clock, clock_back;                /* echi_now when it was last read, and how far it has gone back altogether */
     struct echi_fair fair;                    /* the clock on which peers are judged */
     struct echi_patience patience;
@@ -54,7 +54,6 @@ struct echi_node {
     struct { int phase; int64_t at; } told_run; /* since when the coordinator and the strands are where they are */
     struct { uint32_t turn; int64_t at; } told_strand[ECHI_STRANDS];
     int tells;                                /* ech_config.tell, as it was last seen */
-    int lost; char lost_text[200];            /* a peer whose connection broke, until the coordinator's word on it is here */
     bool gone[ECHI_WORLD_MAX];                /* lost, by the coordinator's word */
     struct echi_msg loss[ECHI_WORLD_MAX + 1]; int n_losses;   /* its words on losses, and one on a move, of which the roles are not
                                                                  told yet, in order */
@@ -80,7 +79,7 @@ void echi_node_notify(void *self);   /* any thread: there is something to take *
 void echi_watch_begin(struct echi_node *n);              /* all nodes have joined */
 /* Sends the heartbeat when it is due. Returns how long the next round of the loop may take, in ns. */
 int64_t echi_watch_beat(struct echi_node *n, int64_t now);
-void echi_watch_judge(struct echi_node *n, int64_t now);   /* who is silent for too long is lost */
+void echi_watch_judge(struct echi_node *n);   /* who is silent for too long is lost */
 
 /* ---- node_tell.c ---- */
 void echi_tell_note(struct echi_node *n, int64_t now);   /* after each step of a role: phases that have changed */

@@ -238,8 +238,8 @@ void echi_report_run(struct ech_report *report, const struct echi_coordinator *c
 /* What on_progress is told, `passed` ns of the run's clock after it was told *shown; takes the sums that the coordinator keeps for it. */
 void echi_progress_make(struct echi_coordinator *c, const struct echi_job *job, uint32_t round, int64_t passed, int64_t clock, bool looked,
                         uint64_t bytes, struct ech_progress *shown);
-/* The coordinator's sentence for an end that is not as asked; nothing when it is. `why_lost`: what is known of a lost rank, or "". */
-void echi_end_sentence(const struct echi_coordinator *c, const struct ech_config *config, const char *why_lost, struct ech_error *err);
+/* The coordinator's sentence for an end that is not as asked; nothing when it is. */
+void echi_end_sentence(const struct echi_coordinator *c, const struct ech_config *config, struct ech_error *err);
 /* The weights that a run begins with, from --init or the seed; *out is from echi_alloc_aligned. */
 ech_status echi_first_weights(const struct ech_model *model, const struct ech_config *config, float **out, struct ech_error *err);
 /* Writes what --save and --report ask for. */

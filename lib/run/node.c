@@ -14,6 +14,9 @@
 _Static_assert(ECH_LIVE_MAX == ECHI_NET_WORLD_MAX, "what the header promises, net takes");
 
 #define EVENTS_MAX 64
+/* Of --deadline, from the first complaint about a link to the choice of whom to lose: those whose links fell silent at the same moment
+ * find it out a few heartbeats apart. */
+#define COLLECT 0.25
 #define LINGER (2 * ECHI_SECOND)   /* for the last messages to leave */
 
 void echi_node_log(struct echi_node *n, enum ech_log_level level, const char *fmt, ...) {
@@ -92,7 +95,9 @@ static void loop(struct echi_node *n) {
         echi_fair_look(&n->fair, now, echi_watch_beat(n, now));
         for (int i = 0; i < count && !n->over; i++) echi_node_on_net(n, &event[i]);
         echi_node_take_done(n);
-        echi_watch_judge(n, now);
+        echi_watch_judge(n);
+        if (n->coordinator && n->coordinator->wake_at && now >= n->coordinator->wake_at && !n->over)
+            echi_node_event(n, ECHI_ROLE_COORDINATOR, &(struct echi_event){.type = ECHI_EVENT_TIME});
         check_stop(n, &told);
         check_tell(n);
         if (!n->over) echi_node_progress(n, now);
@@ -124,6 +129,7 @@ static ech_status make_coordinator(struct echi_node *n) {
     ECHI_TRY(echi_wishes_from(c, n->job, &wishes, n->err));
     ECHI_TRY(echi_goal_from(c, n->job, &wishes, &n->setup.plan, &goal, n->err));
     goal.give_final = n->c->user != NULL;
+    goal.collect = (int64_t)(COLLECT * c->deadline * 1e9);
     if (n->c->checkpoints) {
         const struct echi_checkpoint *from = echi_checkpoints_from(n->c->checkpoints);
         goal.keep = true;
@@ -247,7 +253,6 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     n->err = err ? err : &own;
     n->rank = config->config->rank;
     n->world = config->config->world;
-    n->lost = -1;
     n->tells = asked(config->config->tell);
     n->began = echi_node_now(n);
     ech_status status;

@@ -187,7 +187,7 @@ static void perform(struct echi_node *n, struct echi_actions *list) {
         case ECHI_ACTION_PLAN: send_plan(n); break;
         case ECHI_ACTION_FAULT: echi_node_fault(n, (ech_status)a->msg.layer, n->rank, a->msg.text); break;
         case ECHI_ACTION_DONE:
-            echi_end_sentence(n->coordinator, n->c->config, n->lost_text, n->err);
+            echi_end_sentence(n->coordinator, n->c->config, n->err);
             echi_node_give_up(n, n->coordinator->status);
             break;
         }

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GRACE (3 * ECHI_SECOND)   /* for the coordinator's word on why a peer left */
-
 /* ---------------------------------------------------------- start-up */
 
 /* On the lane's thread; the node takes the result when it is notified. */
@@ -217,11 +215,9 @@ static void on_lost(struct echi_node *n, const struct echi_msg *m) {
     if (peer == 0 || (n->planned && !echi_plan_can_lose(&n->setup.plan, peer)))
         return echi_node_fault(n, ECH_E_FORMAT, 0, "rank 0 told of a loss that no run outlives: do all nodes run the same version?");
     n->gone[peer] = true;
-    if (n->lost == peer) n->lost = -1;
     if (n->coordinator)
         echi_node_log(n, ECH_LOG_WARN, "rank %d was lost (%s): the others go on, what it had not finished is issued again", peer,
-                      n->lost_text[0] ? n->lost_text : "another node cannot reach it");
-    n->lost_text[0] = 0;
+                      m->text[0] ? m->text : "nothing was heard of it");
     echi_wire_drop(n->wire, peer);
     n->loss[n->n_losses++] = *m;   /* each rank once */
     tell_losses(n);
@@ -289,7 +285,9 @@ static void end_here(struct echi_node *n) {
 
 static void on_node_message(struct echi_node *n, int from, const struct echi_msg *m, const uint8_t *body, size_t len) {
     switch (m->kind) {
-    case ECHI_KIND_HEARTBEAT: break;
+    case ECHI_KIND_HEARTBEAT:   /* from the coordinator: is this node there? */
+        if (from == 0 && m->from_role == ECHI_ROLE_COORDINATOR) echi_node_send_plain(n, 0, ECHI_KIND_HEARTBEAT, ECHI_ROLE_COORDINATOR);
+        break;
     case ECHI_KIND_PLAN: on_plan(n, body, len); break;
     case ECHI_KIND_HOLD:
         n->held_asked = true;
@@ -311,7 +309,10 @@ static void on_node_message(struct echi_node *n, int from, const struct echi_msg
         char who[16] = "";
         if (peer >= 0) snprintf(who, sizeof who, "rank %d: ", peer);
         /* Only what rank 0 says is news: "run.end" tells a caller who sees both. */
-        if (n->status == ECH_E_PEER_LOST)
+        if (peer == n->rank && (n->status == ECH_E_PEER_LOST || n->status == ECH_E_TIMEOUT))
+            echi_fail_at(n->err, n->status, "run.end", peer, NULL, "this node was left out of the run: %s",
+                         m->text[0] ? m->text : "nothing was heard of it");
+        else if (n->status == ECH_E_PEER_LOST)
             echi_fail_at(n->err, n->status, "run.end", peer, NULL, "rank %d was lost: the coordinator ended the run", peer);
         else if (n->status != ECH_OK)
             echi_fail_at(n->err, n->status, "run.end", peer, NULL, "the coordinator ended the run: %s%s", who,
@@ -405,17 +406,16 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
 void echi_node_lost(struct echi_node *n, int peer, bool orderly, const char *text) {
     /* Who leaves in order before the end has a reason; the coordinator ends the run, or goes without a last word when it has
      * ended already; the others wait for its word. */
-    if (n->gone[peer] || (!n->coordinator && (n->end_in || (orderly && peer != 0)))) return;
-    snprintf(n->lost_text, sizeof n->lost_text, "%s", text ? text : "");
+    if (n->gone[peer] || n->over || (!n->coordinator && (n->end_in || (orderly && peer != 0)))) return;
     if (n->coordinator) {
-        struct echi_event event = {.type = ECHI_EVENT_LOST, .from = (uint16_t)peer};
+        struct echi_msg m = {.kind = ECHI_KIND_LOST, .peer = (uint16_t)peer};
+        snprintf(m.text, sizeof m.text, "%s", text);
+        struct echi_event event = {.type = ECHI_EVENT_LOST, .from = (uint16_t)peer, .msg = &m};
         return echi_node_event(n, ECHI_ROLE_COORDINATOR, &event);
     }
-    if (peer != 0) echi_node_fault(n, ECH_E_PEER_LOST, peer, n->lost_text);
-    if (peer != 0 && !n->planned) return;   /* its word comes behind the plan, which will do without that node */
-    /* The coordinator has the word on who is lost; if it is the lost one, or says nothing, this node leaves by itself. */
-    n->lost = peer;
-    n->leave_by = peer == 0 ? 0 : echi_node_now(n) + GRACE;
+    if (peer != 0) return echi_node_fault(n, ECH_E_PEER_LOST, peer, text);   /* the coordinator decides what follows */
+    echi_fail_at(n->err, ECH_E_PEER_LOST, "run", 0, NULL, "rank 0, the coordinator, was lost (%s): this node leaves", text);
+    echi_node_give_up(n, ECH_E_PEER_LOST);
 }
 
 void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e) {

@@ -113,7 +113,7 @@ void echi_node_report(const struct echi_node *n, struct ech_report *r) {
     const struct echi_plan *plan = n->planned ? &n->setup.plan : NULL;
     r->resident_peak = echi_resident_peak();
     r->threads = n->exec ? echi_device_threads(echi_exec_device(n->exec)) : 0;
-    r->lost_peer = n->lost;
+    r->lost_peer = n->status == ECH_E_PEER_LOST ? n->err->peer : -1;
     r->head_repeats = n->head_repeats;
     r->push_ratio = n->coded_of_all[1] ? (double)n->coded_of_all[0] / (double)n->coded_of_all[1] : 1;
     r->state_ratio = n->coded_of_all[3] ? (double)n->coded_of_all[2] / (double)n->coded_of_all[3] : 1;

@@ -256,8 +256,9 @@ static void tell_wire(struct echi_node *n, struct echi_print *l) {
 }
 
 static void tell_peers(struct echi_node *n, struct echi_print *l) {
-    for (int r = n->coordinator ? 1 : 0; r < (n->coordinator ? n->world : 1); r++) {
+    for (int r = 0; r < n->world; r++) {
         const struct echi_watched *w = &n->watched[r];
+        if (r == n->rank) continue;
         echi_print(l, "%s rank %d ", l->len ? "," : "peers:", r);
         if (w->lost) echi_print(l, "is lost");
         else echi_print(l, "spoke %.1f s ago (lost after %.3g s)", seconds(w->silence.since, n->fair.now),

@@ -3,8 +3,8 @@
  *
  * The I/O thread sends them, not a thread of their own. A heartbeat says "whoever waits for me will be served", and that is
  * true while this thread goes round: it receives, decides and sends, and everybody waits for it and for nobody else. A second
- * thread would go on saying so with this one stuck. What may hold it up is in DESIGN.md, section 5. Rank 0 judges all, all
- * judge rank 0. */
+ * thread would go on saying so with this one stuck. What may hold it up is in DESIGN.md, section 5. Each node judges all others, since
+ * a link may break between any two of them: what rank 0 finds is so, what another finds it reports to rank 0. */
 #include "echi_node.h"
 #include "echi_error.h"
 
@@ -12,9 +12,6 @@
 
 #define ROUND (ECHI_SECOND / 5)        /* a round of the loop with nothing to do */
 #define LAST_ROUND (ECHI_SECOND / 50)  /* the same when only last words are waited for */
-
-static int first_judged(const struct echi_node *n) { return n->coordinator ? 1 : 0; }
-static int end_judged(const struct echi_node *n) { return n->coordinator ? n->world : n->world > 1; }
 
 void echi_watch_begin(struct echi_node *n) {
     n->ready = true;
@@ -29,8 +26,8 @@ int64_t echi_watch_beat(struct echi_node *n, int64_t now) {
     if (!watches(n)) return next;
     if (now >= n->heartbeat_at) {
         n->heartbeat_at = now + n->patience.beat;
-        for (int r = first_judged(n); r < end_judged(n); r++)
-            if (!n->gone[r]) echi_node_send_plain(n, r, ECHI_KIND_HEARTBEAT, ECHI_ROLE_NODE);
+        for (int r = 0; r < n->world; r++)
+            if (r != n->rank && !n->gone[r]) echi_node_send_plain(n, r, ECHI_KIND_HEARTBEAT, ECHI_ROLE_NODE);
     }
     return n->heartbeat_at - now < next ? n->heartbeat_at - now : next;
 }
@@ -39,9 +36,11 @@ static void judge(struct echi_node *n, int r) {
     struct echi_watched *w = &n->watched[r];
     const int64_t silent = n->fair.now - w->silence.since, bound = echi_silence_bound(&w->silence, &n->patience);
     const uint64_t bytes = echi_wire_bytes_from(n->wire, r);
+    /* Under --local all nodes write to one stream: of a link between two others they say it once, when it counts. */
+    const enum ech_log_level level = n->rank == 0 || r == 0 ? ECH_LOG_WARN : ECH_LOG_DEBUG;
     const double seconds = (double)silent * 1e-9, limit = (double)bound * 1e-9;
     if (bytes != w->bytes) {
-        if (w->late) echi_node_log(n, ECH_LOG_WARN, "rank %d is heard again, after %.3g s", r, seconds);
+        if (w->late) echi_node_log(n, level, "rank %d is heard again, after %.3g s", r, seconds);
         w->bytes = bytes;
         w->late = false;
         echi_silence_word(&w->silence, &n->patience, n->fair.now);
@@ -53,16 +52,12 @@ static void judge(struct echi_node *n, int r) {
         echi_node_lost(n, r, false, text);
     } else if (!w->late && silent > bound / 2) {
         w->late = true;
-        echi_node_log(n, ECH_LOG_WARN, "rank %d is late: no word for %.3g s; after %.3g s it counts as lost", r, seconds, limit);
+        echi_node_log(n, level, "rank %d is late: no word for %.3g s; after %.3g s it counts as lost", r, seconds, limit);
     }
 }
 
-void echi_watch_judge(struct echi_node *n, int64_t now) {
+void echi_watch_judge(struct echi_node *n) {
     if (!watches(n)) return;
-    for (int r = first_judged(n); r < end_judged(n) && !n->over; r++)
-        if (!n->watched[r].lost && !n->gone[r]) judge(n, r);
-    if (n->over || n->lost < 0 || now < n->leave_by) return;
-    echi_fail_at(n->err, ECH_E_PEER_LOST, "run", n->lost, NULL, "rank %d%s was lost (%s): this node leaves", n->lost,
-                 n->lost == 0 ? ", the coordinator," : "", n->lost_text);
-    echi_node_give_up(n, ECH_E_PEER_LOST);
+    for (int r = 0; r < n->world && !n->over; r++)
+        if (r != n->rank && !n->watched[r].lost && !n->gone[r]) judge(n, r);
 }

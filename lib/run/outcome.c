@@ -54,12 +54,12 @@ static const char *how_to_go_on(const struct echi_coordinator *c, const struct e
     return config->checkpoint[0] ? ", with --resume" : ", with --init from a saved file if there is one";
 }
 
-void echi_end_sentence(const struct echi_coordinator *c, const struct ech_config *config, const char *why_lost, struct ech_error *err) {
+void echi_end_sentence(const struct echi_coordinator *c, const struct ech_config *config, struct ech_error *err) {
     switch (c->status) {
     case ECH_OK: break;
     case ECH_E_PEER_LOST:
         echi_fail_at(err, c->status, "run", c->lost_peer, NULL, "rank %d was lost (%s): the run ends; start it again%s", c->lost_peer,
-                     why_lost[0] ? why_lost : c->text, how_to_go_on(c, config));
+                     c->text[0] ? c->text : "nothing was heard of it", how_to_go_on(c, config));
         break;
     case ECH_E_NOT_REACHED:
         if (c->target_at >= 0)

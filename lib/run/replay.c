@@ -171,6 +171,7 @@ static const char *unasked(struct stage *s, const struct echi_traced *t) {
         return pay(s, owed_task(e->task), true) ? NULL : "no role has asked for that task";
     case ECHI_EVENT_START:
     case ECHI_EVENT_LOST:
+    case ECHI_EVENT_TIME:
     case ECHI_EVENT_STOP: break;
     case ECHI_EVENT_MOVED:
         return t->role == ECHI_ROLE_COORDINATOR || e->msg->kind != ECHI_KIND_REGROUP ||

@@ -110,6 +110,7 @@ void echi_event_text(const struct echi_traced *t, char *buf, size_t cap) {
         if (e->task->kind == ECHI_TASK_EVAL) echi_print(&l, ", accuracy %.2f %%", 100 * e->result->accuracy);
         break;
     case ECHI_EVENT_LOST: echi_print(&l, "rank %d is lost", e->from); break;
+    case ECHI_EVENT_TIME: echi_print(&l, "the time has come"); break;
     case ECHI_EVENT_STOP: echi_print(&l, "the user wants an end"); break;
     case ECHI_EVENT_MOVED: echi_print(&l, "the worker of rank %d joins group %d", e->from, e->msg->group); break;
     }

@@ -57,11 +57,15 @@ void echi_wire_kinds(const struct echi_job *job, int world, struct echi_net_kind
     }
 }
 
+/* Heartbeats judge silence (node_watch.c), on a clock that allows for a judge that was late. The kernel has no such clock, so it waits
+ * for so many deadlines: it ends what nobody judges, such as a connection that is being closed. */
+#define UNHEARD 3
+
 ech_status echi_wire_options(const struct ech_config *c, struct echi_net_config *out, struct ech_error *err) {
     uint8_t *key = NULL;
     *out = (struct echi_net_config){.rank = c->rank, .world = c->world, .coordinator = c->coordinator[0] ? c->coordinator : NULL,
                                     .bind = c->bind[0] ? c->bind : NULL, .join_timeout = (int64_t)(c->join_timeout * 1e9),
-                                    .insecure = c->insecure != 0};
+                                    .unheard = (int64_t)(UNHEARD * c->deadline * 1e9), .insecure = c->insecure != 0};
     if (c->key[0]) ECHI_TRY(echi_file_read_secret(c->key, ECHI_NET_KEY_MOST, &key, &out->key_len, err));
     out->key = key;
     return ECH_OK;

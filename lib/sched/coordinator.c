@@ -61,6 +61,7 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
         c->in_at[r] = -1;
         c->arriving[r] = false;
         c->paused[r] = 0;
+        c->asked[r] = false;
     }
     echi_regroup_init(&c->regroup, wishes->world, wishes->regroup_after);
     echi_ledger_begin(c);
@@ -95,6 +96,14 @@ static bool last_answer(struct echi_coordinator *c, int from) {
     return --c->waits_for == 0;
 }
 
+/* The run is over for `rank`, and not as it was asked for. */
+static void send_end(struct echi_actions *out, int rank, ech_status status, int peer, const char *text) {
+    struct echi_action *a = echi_act_send(out, rank, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_END);
+    a->msg.layer = (uint16_t)status;
+    a->msg.peer = peer < 0 ? ECHI_NO_RANK : (uint16_t)peer;
+    memcpy(a->msg.text, text, strlen(text));
+}
+
 static void fail(struct echi_coordinator *c, ech_status status, int peer, const char *text, struct echi_actions *out) {
     if (c->phase == ECHI_RUN_ENDED) return;
     c->phase = ECHI_RUN_ENDED;
@@ -104,19 +113,14 @@ static void fail(struct echi_coordinator *c, ech_status status, int peer, const 
     c->at_fault = gone ? -1 : peer;
     memcpy(c->text, text, strlen(text) < sizeof c->text ? strlen(text) + 1 : sizeof c->text);
     c->text[sizeof c->text - 1] = 0;
-    for (int r = 1; r < c->wishes.world; r++) {
-        if (lost(c, r) || (r == peer && status == ECH_E_PEER_LOST)) continue;
-        struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_END);
-        a->msg.layer = (uint16_t)status;
-        a->msg.peer = peer < 0 ? ECHI_NO_RANK : (uint16_t)peer;
-        memcpy(a->msg.text, c->text, sizeof a->msg.text);
-    }
+    for (int r = 1; r < c->wishes.world; r++)
+        if (!lost(c, r)) send_end(out, r, status, peer, c->text);
     echi_act(out, ECHI_ACTION_DONE);
 }
 
 /* ---- start: times, plan, first weights ---- */
 
-static void lose(struct echi_coordinator *c, int rank, const char *text, int64_t now, struct echi_actions *out);
+static void lose(struct echi_coordinator *c, int rank, ech_status status, const char *text, int64_t now, struct echi_actions *out);
 
 static void make_plan(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
     if (!c->plan_given) {
@@ -136,7 +140,7 @@ static void make_plan(struct echi_coordinator *c, int64_t now, struct echi_actio
     echi_act(out, ECHI_ACTION_PLAN);
     wait_for(c, c->wishes.world);
     for (int r = 0; r < c->wishes.world; r++)   /* whom the plan leaves out, unless it came from a file */
-        if (c->wishes.absent[r] && c->phase == ECHI_RUN_PLANNED) lose(c, r, "it left while step times were measured", now, out);
+        if (c->wishes.absent[r] && c->phase == ECHI_RUN_PLANNED) lose(c, r, ECH_E_PEER_LOST, "it left while step times were measured", now, out);
 }
 
 static void send_params(struct echi_action *a, enum echi_params what, struct echi_slot slot) {
@@ -504,7 +508,8 @@ static void doubt(struct echi_coordinator *c, int rank) {
     }
 }
 
-static void lose(struct echi_coordinator *c, int rank, const char *text, int64_t now, struct echi_actions *out) {
+/* Goes on without a node, or ends the run with this status. It is told itself, too: it may be alive, and not know why. */
+static void lose(struct echi_coordinator *c, int rank, ech_status status, const char *text, int64_t now, struct echi_actions *out) {
     if (lost(c, rank)) return;
     const int group = echi_plan_group_owned(&c->plan, rank);
     if (c->phase == ECHI_RUN_ENDS) {
@@ -514,13 +519,15 @@ static void lose(struct echi_coordinator *c, int rank, const char *text, int64_t
     if (c->phase == ECHI_RUN_MEASURES && rank != 0) {
         if (c->wishes.absent[rank]) return;
         c->wishes.absent[rank] = true;
+        send_end(out, rank, status, rank, text);
         if (last_answer(c, rank)) make_plan(c, now, out);
         return;
     }
     /* An owner that has not begun leaves nothing that could go on. */
     if ((c->phase < ECHI_RUN_TRAINS && group >= 0) || !echi_plan_can_lose(&c->plan, rank))
-        return fail(c, ECH_E_PEER_LOST, rank, text, out);
+        return fail(c, status, rank, text, out);
     echi_plan_lose(&c->plan, rank);
+    send_end(out, rank, status, rank, text);
     c->lost_rank[c->n_lost++] = (uint16_t)rank;
     c->members++;
     c->calm = false;
@@ -533,11 +540,99 @@ static void lose(struct echi_coordinator *c, int rank, const char *text, int64_t
         struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_LOST);
         a->msg.peer = (uint16_t)rank;
         a->msg.members = c->members;
+        memcpy(a->msg.text, text, strlen(text));
     }
     if (c->phase == ECHI_RUN_PLANNED && last_answer(c, rank)) feed(c, out);
     if (c->phase == ECHI_RUN_HOLDS && last_answer(c, rank)) ask(c, ECHI_RUN_LOOKS, out);
     echi_keep_lost(c, rank, now);
     if (c->phase == ECHI_RUN_DRAINS) c->phase = ECHI_RUN_TRAINS;   /* drained anew once all that was lost is back */
+}
+
+/* ---- complaints (design, section 6, "Broken links") ----
+ * A node that cannot reach another says so. That is evidence, and no verdict: either of the two may be the one that others cannot reach
+ * either. For a while complaints are collected, and the accused are asked whether they are there: who does not answer is lost, when
+ * rank 0 has waited for it for long enough itself. Of those that answer the run does without as few as can be. */
+
+static bool is_here(const struct echi_coordinator *c, int rank) { return !lost(c, rank) && !c->wishes.absent[rank]; }
+
+static void complain(struct echi_coordinator *c, int from, int about, const char *reason, int64_t now, struct echi_actions *out) {
+    if (from == about || !is_here(c, about) || c->phase >= ECHI_RUN_ENDS) return;
+    for (int i = 0; i < c->n_apart; i++)
+        if ((c->apart[i].a == from && c->apart[i].b == about) || (c->apart[i].a == about && c->apart[i].b == from)) return;
+    if (c->n_apart == ECHI_PAIRS_MAX) return;   /* what is known is enough to choose by */
+    if (c->n_apart == 0) {
+        const size_t len = strlen(reason), most = sizeof c->apart_reason - 1;
+        c->judge_at = now + c->goal.collect;
+        memset(c->apart_reason, 0, sizeof c->apart_reason);
+        memcpy(c->apart_reason, reason, len < most ? len : most);
+    }
+    c->apart[c->n_apart++] = (struct echi_pair){(uint16_t)from, (uint16_t)about};
+    if (c->asked[about]) return;
+    c->asked[about] = true;
+    echi_act_send(out, about, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_HEARTBEAT);
+}
+
+static void forget_the_lost(struct echi_coordinator *c) {
+    int left = 0;
+    for (int i = 0; i < c->n_apart; i++)
+        if (is_here(c, c->apart[i].a) && is_here(c, c->apart[i].b)) c->apart[left++] = c->apart[i];
+    c->n_apart = left;
+}
+
+/* What the loss of a node costs: as few as can be, of these rather workers than owners, rather anybody than one whose loss ends the run,
+ * and never rank 0. */
+enum { COST_IDLE = 1023, COST_WORKER = 1024, COST_OWNER = 1025, COST_NEEDED = 1 << 20, COST_RANK0 = 1 << 28 };
+static uint32_t cost_of(const struct echi_coordinator *c, int rank) {
+    if (rank == 0) return COST_RANK0;
+    if (c->phase == ECHI_RUN_MEASURES) return COST_WORKER;
+    const bool owns = echi_plan_group_owned(&c->plan, rank) >= 0;
+    if (!echi_plan_can_lose(&c->plan, rank) || (owns && c->phase < ECHI_RUN_TRAINS)) return COST_NEEDED;
+    return owns ? COST_OWNER : c->plan.group_of[rank] == ECHI_NONE ? COST_IDLE : COST_WORKER;
+}
+
+static void add_text(char *to, size_t cap, const char *text) {
+    const size_t at = strlen(to), len = strlen(text);
+    memcpy(to + at, text, at + len < cap ? len : cap - 1 - at);
+}
+static void add_rank(char *to, size_t cap, int rank) {
+    char digits[8] = {0};
+    size_t at = sizeof digits - 1;
+    do digits[--at] = (char)('0' + rank % 10);
+    while ((rank /= 10) > 0);
+    add_text(to, cap, "rank ");
+    add_text(to, cap, digits + at);
+}
+
+/* Whom it and another cannot reach, as a sentence that says which two they are. */
+static void lose_apart(struct echi_coordinator *c, int rank, int64_t now, struct echi_actions *out) {
+    char text[sizeof((struct echi_msg *)0)->text] = {0};
+    int i = 0;
+    while (c->apart[i].a != rank && c->apart[i].b != rank) i++;
+    add_rank(text, sizeof text, c->apart[i].a);
+    add_text(text, sizeof text, " and ");
+    add_rank(text, sizeof text, c->apart[i].b);
+    add_text(text, sizeof text, " cannot reach each other");
+    if (c->apart_reason[0]) add_text(text, sizeof text, ": ");
+    add_text(text, sizeof text, c->apart_reason);
+    lose(c, rank, ECH_E_PEER_LOST, text, now, out);
+}
+
+static void judge(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
+    uint16_t rank[ECHI_REACH_RANKS];
+    uint32_t cost[ECHI_WORLD_MAX];
+    c->wake_at = 0;
+    for (forget_the_lost(c); c->n_apart > 0 && c->phase < ECHI_RUN_ENDS; forget_the_lost(c)) {
+        for (int i = 0; i < c->n_apart; i++)
+            if (c->asked[c->apart[i].a] || c->asked[c->apart[i].b]) return;   /* it answers, or rank 0 finds that it is lost */
+        if (now < c->judge_at) {
+            c->wake_at = c->judge_at;
+            return;
+        }
+        for (int r = 0; r < c->wishes.world; r++) cost[r] = cost_of(c, r);
+        /* One at a time: a loss may make another node needed. */
+        if (echi_reach_choose(c->apart, c->n_apart, cost, rank) == 0) return;
+        lose_apart(c, rank[0], now, out);
+    }
 }
 
 static void on_fault(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
@@ -547,7 +642,9 @@ static void on_fault(struct echi_coordinator *c, const struct echi_event *e, str
     ECH_STATUS_LIST(FAILURE)
 #undef FAILURE
     const int peer = m->peer < c->wishes.world ? m->peer : e->from;
-    if (status == ECH_E_PEER_LOST) lose(c, peer, m->text, e->now, out);
+    const bool gone = status == ECH_E_PEER_LOST || status == ECH_E_TIMEOUT;
+    if (gone && peer == e->from) lose(c, peer, status, m->text, e->now, out);
+    else if (status == ECH_E_PEER_LOST) complain(c, e->from, peer, m->text, e->now, out);
     else fail(c, status, peer, m->text, out);
 }
 
@@ -555,6 +652,7 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
     const struct echi_msg *m = e->msg;
     if (lost(c, e->from) || c->wishes.absent[e->from]) return;   /* it still came, but nobody counts on it any more */
     switch (m->kind) {
+    case ECHI_KIND_HEARTBEAT: c->asked[e->from] = false; break;
     case ECHI_KIND_MEASURED:
         if (c->phase != ECHI_RUN_MEASURES) break;
         if (!echi_times_decode(e->bytes, e->len, &c->times[e->from]))
@@ -602,9 +700,10 @@ void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *
         else if (echi_keep_done(c, e)) end_drained(c, e->now, out);
         break;
     case ECHI_EVENT_SENT: fed(c, e->now); break;
-    case ECHI_EVENT_LOST: lose(c, e->from, "", e->now, out); break;
+    case ECHI_EVENT_LOST: lose(c, e->from, ECH_E_PEER_LOST, e->msg ? e->msg->text : "", e->now, out); break;
     case ECHI_EVENT_STOP: stop(c, out); break;
     default: break;
     }
+    judge(c, e->now, out);
     next(c, e, out);
 }

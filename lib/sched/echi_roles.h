@@ -7,6 +7,7 @@
 #include "echi_choice.h"
 #include "echi_policy.h"
 #include "echi_ranks.h"
+#include "echi_reach.h"
 #include "echi_regroup.h"
 
 /* ---- worker: computes forward and backward ---- */
@@ -238,6 +239,7 @@ struct echi_goal {
     bool has_test;                                /* there is a test set to look at */
     bool give_final;                              /* all nodes get the final weights (sessions) */
     bool keep; uint64_t keep_every;               /* checkpoints, each so many rounds; 0: only at the end */
+    int64_t collect;                              /* ns from the first complaint about a broken link to the choice of whom to lose */
     bool resumed; struct echi_standing from;      /* begin there */
 };
 #define ECHI_LEASES_OUT_MAX (4 * ECHI_WORLD_MAX)
@@ -287,6 +289,10 @@ struct echi_coordinator {
     uint32_t members;                             /* membership epoch */
     bool calm;                                    /* all living nodes know of all losses and moves: leases may be dealt */
     struct echi_frozen frozen[ECHI_GROUPS_MAX];
+    /* Complaints (design, section 6, "Broken links"): pairs that cannot reach each other, and the reason that the first of them gave. */
+    struct echi_pair apart[ECHI_PAIRS_MAX]; int n_apart; char apart_reason[120];
+    int64_t judge_at;
+    int64_t wake_at;                              /* the driver gives TIME then, or later; 0: it need not. The driver reads it */
     uint16_t lost_rank[ECHI_WORLD_MAX]; int n_lost;   /* in order; the driver reads these and the next two */
     uint64_t again_leases, again_samples;         /* issued again because of losses, or dropped */
     uint64_t dropped_leases, dropped_samples;     /* `asp`: too old when they came; they are among those issued again */
@@ -313,6 +319,7 @@ struct echi_coordinator {
     uint32_t size[ECHI_WORLD_MAX];                /* samples of a worker's leases where no round is waited for: at most the plan's */
     uint32_t moved[ECHI_WORLD_MAX];               /* how often each worker has joined another group by a move */
     bool arriving[ECHI_WORLD_MAX];                /* moved, and no step of it is in at its new owner */
+    bool asked[ECHI_WORLD_MAX];                   /* whether it is there, and has not answered */
     int64_t paused[ECHI_WORLD_MAX];               /* ns of looks and checkpoints when the last step of a worker came in */
     struct echi_regroup regroup;
     int held[ECHI_WORLD_MAX];                     /* leases out by worker */

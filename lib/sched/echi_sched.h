@@ -203,7 +203,7 @@ struct echi_setup {
 
 /* X(NAME, "name", priority, carries a payload) in wire order: append only. */
 #define ECHI_KIND_LIST(X)                                                                                              \
-    X(HEARTBEAT, "heartbeat", 0, 0)   /* both ways: I am here */                                                        \
+    X(HEARTBEAT, "heartbeat", 0, 0)   /* node -> node: I am here. From the coordinator: are you? It is to be told */      \
     X(MEASURED, "measured", 0, 0)     /* node -> coordinator: step times */                                             \
     X(PLAN, "plan", 0, 0)             /* coordinator -> node */                                                         \
     X(READY, "ready", 0, 0)           /* node -> coordinator: my roles stand */                                         \
@@ -294,7 +294,7 @@ struct echi_msg {
     uint32_t members;               /* LOST, REGROUP, READY, LEASE, DRAIN, DRAINED, REVOKED, STATE: membership epoch, raised by each loss
                                        and each move, 0 until the first. ENTER, PUSH, WEIGHTS: that at which the worker joined this owner */
     struct echi_marks marks;        /* STATE, FROZEN, REVOKED: by worker, the last lease that is in this state */
-    char text[240];                 /* FAULT, END */
+    char text[240];                 /* FAULT, END; LOST: the reason */
     uint32_t number;                /* WEIGHTS, STATE: on this link, from 1; changes count from the one before */
 };
 #define ECHI_MSG_MAX (512 + ECHI_MARKS_MAX)   /* bytes of an encoded message at most; plans and times are larger, see below */
@@ -460,13 +460,14 @@ enum echi_event_type {
                               nothing from that node comes any more. Places posted for it are the role's again; SENT comes for
                               what was sent to it, before or after this, also when it is sent later */
     ECHI_EVENT_STOP,       /* coordinator: the user wants an orderly end */
-    ECHI_EVENT_MOVED       /* worker `from` joins another group, by the coordinator's word in `msg`; the plan says so already */
+    ECHI_EVENT_MOVED,      /* worker `from` joins another group, by the coordinator's word in `msg`; the plan says so already */
+    ECHI_EVENT_TIME        /* coordinator: the time that it waits for (`wake_at`) has come */
 };
 struct echi_event {
     uint8_t type;
     uint16_t from;
     int64_t now;                            /* ns */
-    const struct echi_msg *msg;             /* MESSAGE, LOST, MOVED */
+    const struct echi_msg *msg;             /* MESSAGE, LOST (to the coordinator: NULL, or with the reason in `text`), MOVED */
     const uint8_t *bytes; size_t len;       /* MESSAGE of kind MEASURED: encoded times */
     struct echi_slot slot;
     int layer;

@@ -168,6 +168,7 @@ static void put_event(struct echi_writer *w, const struct echi_event *e) {
     echi_put64(w, (uint64_t)e->now);
     switch ((enum echi_event_type)e->type) {
     case ECHI_EVENT_START:
+    case ECHI_EVENT_TIME:
     case ECHI_EVENT_STOP: break;
     case ECHI_EVENT_LOST:
         echi_put8(w, e->msg != NULL);
@@ -192,6 +193,7 @@ static void get_event(struct echi_reader *r, struct echi_traced *t) {
     if (e->now < 0 || e->now > TIME_MAX) r->ok = false;
     switch ((enum echi_event_type)e->type) {
     case ECHI_EVENT_START:
+    case ECHI_EVENT_TIME:
     case ECHI_EVENT_STOP: break;
     case ECHI_EVENT_LOST:
         switch (echi_get8(r)) {
@@ -411,6 +413,7 @@ void echi_goal_put(struct echi_writer *w, const struct echi_goal *g) {
     echi_put8(w, g->give_final);
     echi_put8(w, g->keep);
     echi_put64(w, g->keep_every);
+    echi_put64(w, (uint64_t)g->collect);
     echi_put8(w, g->resumed);
     echi_put32(w, s->epoch);
     echi_put32(w, s->start);
@@ -437,6 +440,7 @@ bool echi_goal_get(struct echi_reader *r, struct echi_goal *g) {
     g->give_final = echi_get8(r) != 0;
     g->keep = echi_get8(r) != 0;
     g->keep_every = echi_get64(r);
+    g->collect = (int64_t)echi_get64(r);
     g->resumed = echi_get8(r) != 0;
     s->epoch = echi_get32(r);
     s->start = echi_get32(r);

@@ -134,7 +134,7 @@ static void perform(struct echi_sim *s, int rank, const struct echi_action *a) {
     case ECHI_ACTION_PLAN: send_plan(s); break;
     case ECHI_ACTION_FAULT: fault(s, rank, (ech_status)a->msg.layer, a->msg.text); break;
     case ECHI_ACTION_DONE:
-        echi_end_sentence(s->coordinator, s->config, s->rank_died >= 0 ? "nothing was heard of it" : "", s->err);
+        echi_end_sentence(s->coordinator, s->config, s->err);
         echi_sim_end(s, s->coordinator->status);
         break;
     }

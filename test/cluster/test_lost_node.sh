@@ -108,7 +108,7 @@ begin --report "$work/report" --deadline $deadline
 kill -STOP "${nodes[3]}"
 says "$work/0.log" "rank 3 was lost \(no word for [0-9.]+ seconds.*\): the others go on" "SIGSTOP of the worker"
 kill -CONT "${nodes[3]}"
-node_ends 3 18 'rank [0-9].* was lost' "SIGCONT of the worker, much later"
+node_ends 3 18 'rank [0-9].* was lost|was left out of the run: no word' "SIGCONT of the worker, much later"
 kill -TERM "${nodes[0]}"
 others 3 22 'stopped' "SIGTERM after the worker was lost"
 accounts "$work/report" '[0-9]*' 3 "SIGSTOP of the worker"

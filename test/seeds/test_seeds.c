@@ -145,7 +145,7 @@ static void run_seed(uint64_t seed) {
 static void tell(const char *what, const char *name, uint64_t n) { printf("%s%s %llu\n", what, name, (unsigned long long)n); }
 
 int main(int argc, char **argv) {
-    static const char *const due[DUES_OF] = {"messages", "sent", "work", "notices", "losses-told", "ends-itself"};
+    static const char *const due[DUES_OF] = {"messages", "sent", "work", "notices", "losses-told", "ends-itself", "times"};
     static const char *const task[ECHI_TASKS] = {
         [ECHI_TASK_HEAD] = "head", [ECHI_TASK_HEAD_APPLY] = "head-apply", [ECHI_TASK_NORM] = "norm", [ECHI_TASK_ADD] = "add",
         [ECHI_TASK_APPLY] = "apply",

@@ -8,8 +8,9 @@
  *   twice      a word that says the same when it is said again comes twice, one behind the other. No transport does that; roles
  *              take it all the same. Payloads, leases and counts (APPLIED, dropped, STARTED, HELD, DRAINED) are said once: roles rely on it
  *   pause      a node handles nothing for a while, then all that has come, at once
- *   cut        a link ends. One of its nodes tells the coordinator, or it is the coordinator; the other is then declared lost, but
- *              goes on with all others until each has dropped it, and leaves when rank 0 has. Where both may be lost, both tell
+ *   cut        a link ends. One of its nodes complains to the coordinator, or it is the coordinator; one of the two is then declared
+ *              lost, but goes on with all others until each has dropped it, and leaves when rank 0 has. Where both may be lost, both
+ *              complain; where one may not, the other must go, whoever complains
  *   wall       some nodes cannot reach the others. It heals, and what was sent arrives; or they are declared lost, one by one,
  *              and each of them leaves when it has missed rank 0 for long enough
  *   kill       a process ends
@@ -75,19 +76,26 @@ static void pause_node(struct sim *s) {
     count_fault(s, FAULT_PAUSE, rank, rank);
 }
 
-/* The end of a link. `lost` may be lost; `other` sees it first, unless both may be. */
+/* The end of a link. `lost` may be lost; `other` may be too, and is then as likely to see it first, or the run needs it. */
 static void cut_two(struct sim *s) {
     const int lost = somebody(s);
     if (lost < 0) return;
     const int other = (int)below(s, s->plan.world);
     if (other == lost || !linked(s, lost, other) || s->node[other].doomed) return;
+    const bool made = s->coordinator.phase > ECHI_RUN_MEASURES, both = other != 0 && victim(s, other) == other;
+    /* One that the run needs only because of others that are lost, and not known to be yet: either of the two could be chosen now. */
+    if (other != 0 && !both && (!made || echi_plan_can_lose(&s->coordinator.plan, other))) return;
     count_fault(s, FAULT_CUT, lost, other);
     doom(s, lost);
     cut_link(s, lost, other);
-    due_at(s, after(s, below(s, 2) ? 20 : 1000), DUE_NOTICE, other, lost);
-    if (other == 0) return due_at(s, after(s, 1000), DUE_DEATH, lost, 0);
+    if (other == 0) {
+        due_at(s, after(s, below(s, 2) ? 20 : 1000), DUE_NOTICE, 0, lost);
+        return due_at(s, after(s, 1000), DUE_DEATH, lost, 0);
+    }
+    const bool other_first = both || below(s, 2);
+    due_at(s, after(s, below(s, 2) ? 20 : 1000), DUE_NOTICE, other_first ? other : lost, other_first ? lost : other);
     s->node[lost].rival = (uint8_t)(1 + other);
-    if (victim(s, other) != other) return;
+    if (!both) return;
     doom(s, other);
     s->node[other].rival = (uint8_t)(1 + lost);
     due_at(s, after(s, below(s, 2) ? 20 : 1000), DUE_NOTICE, lost, other);

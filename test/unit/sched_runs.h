@@ -17,6 +17,7 @@ static void choose_goal(struct sim *s) {
     s->stop_at = below(s, 12) ? 0 : 1 + below(s, 20000);
     s->goal.keep = below(s, 3) == 0;
     s->goal.keep_every = below(s, 6);
+    s->goal.collect = (int64_t)(s->seed % 3) * 400;   /* 0: a complaint is judged as soon as the accused has answered */
 }
 
 static void choose_plan(struct sim *s, enum echi_sync sync) {

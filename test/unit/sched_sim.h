@@ -155,7 +155,7 @@ struct node {
 struct kept { bool there, coded; struct echi_standing at; int groups; uint32_t word[1 + ECHI_GROUPS_MAX][PARAMS]; };
 
 /* What can be due, and when; of what is due at once the older comes first. */
-enum what { DUE_MESSAGE, DUE_SENT, DUE_WORK, DUE_NOTICE, DUE_TELL, DUE_DEATH, DUES_OF };
+enum what { DUE_MESSAGE, DUE_SENT, DUE_WORK, DUE_NOTICE, DUE_TELL, DUE_DEATH, DUE_TIME, DUES_OF };
 struct due { int64_t at; uint32_t order; uint16_t what, index, other; };
 
 /* Rates of faults, see sched_faults.h. All zero: none but those that a test asks for. */
@@ -225,6 +225,7 @@ struct sim {
     uint64_t events;
     bool done, loud;                        /* loud: every event is told */
     struct rates rates;
+    bool timer;                             /* the coordinator's TIME is due */
     int64_t wall_ends; bool asked_to_stop, fatal;   /* fatal: one was killed whom the run cannot do without */
     bool calm; uint64_t calm_at, next_fault, live_events;   /* the second phase: no faults, and an end within so many events */
     struct counts *counts;                  /* may be NULL */
@@ -337,6 +338,7 @@ static void tell_note(const struct sim *s, uint64_t at) {
     case DUE_NOTICE: print_error("cannot reach %d\n", n->from); break;
     case DUE_TELL: print_error("is told that %d is lost\n", n->from); break;
     case DUE_DEATH: print_error("leaves: it has missed rank 0\n"); break;
+    case DUE_TIME: print_error("its time has come\n"); break;
     default: print_error("FAULT %s: %d, %d\n", fault_name[n->kind], n->node, n->from); break;
     }
 }
@@ -872,6 +874,10 @@ static void role_event(struct sim *s, int node, enum echi_role role, struct echi
     else die(s, MUST_DRIVER, "an event for a role that is not here");
     if (s->watch) s->watch(s, node, role, e, &list);
     perform(s, node, &list);
+    if (role == ECHI_ROLE_COORDINATOR && s->coordinator.wake_at && !s->timer) {
+        s->timer = true;
+        due_at(s, s->now + 1 + s->goal.collect, DUE_TIME, 0, 0);
+    }
     if (role == ECHI_ROLE_COORDINATOR) {
         settle_cuts(s);
         watch_coordinator(s, e);
@@ -1069,6 +1075,7 @@ static int victim(struct sim *s, int wanted) {
 static void node_message(struct sim *s, int node, const struct message *m, const struct echi_msg *msg) {
     struct node *n = &s->node[node];
     switch (m->kind) {
+    case ECHI_KIND_HEARTBEAT: send_body(s, node, 0, ECHI_KIND_HEARTBEAT, ECHI_ROLE_COORDINATOR, NULL, 0); break;
     case ECHI_KIND_PLAN: stand(s, node, m); break;
     case ECHI_KIND_HOLD:
         CHECK(s, !n->held);
@@ -1393,6 +1400,13 @@ static bool step(struct sim *s) {
         note(s, DUE_DEATH, d.index, d.index);
         end_node(s, d.index);
         break;
+    case DUE_TIME: {
+        struct echi_event e = {.type = ECHI_EVENT_TIME};
+        note(s, DUE_TIME, 0, 0);
+        s->timer = false;
+        role_event(s, 0, ECHI_ROLE_COORDINATOR, &e);
+        break;
+    }
     case DUES_OF: break;
     }
     return true;

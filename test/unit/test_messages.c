@@ -127,7 +127,7 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_READY, .members = true},
         {.kind = ECHI_KIND_DRAIN, .members = true},
         {.kind = ECHI_KIND_DRAINED, .members = true},
-        {.kind = ECHI_KIND_LOST, .group = true, .members = true},
+        {.kind = ECHI_KIND_LOST, .group = true, .text = true, .members = true},
         {.kind = ECHI_KIND_REVOKE, .has_lease = true, .group = true},
         {.kind = ECHI_KIND_REVOKED, .has_lease = true, .flag = true, .group = true, .version = true, .members = true, .marks = true},
         {.kind = ECHI_KIND_FROZEN, .group = true, .version = true, .samples = true, .marks = true},

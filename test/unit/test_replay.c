@@ -204,7 +204,7 @@ static void a_cut_recording_is_replayed_so_far(void **state) {
 /* Where record `at` begins, and all checks from there on made anew. */
 static void mend(struct tape *t) {
     t->check = echi_check(ECHI_CHECK_BEGIN, t->bytes, 12);
-    for (size_t at = 12; at + ECHI_RECORD_HEAD <= t->len;) {
+    for (size_t at = 12; at + ECHI_RECORD_HEAD + ECHI_RECORD_TAIL <= t->len;) {
         const size_t len = echi_load32(t->bytes + at);
         if (len > t->len - at - ECHI_RECORD_HEAD - ECHI_RECORD_TAIL) return;
         t->check = echi_record_seal(t->check, (enum echi_record_kind)t->bytes[at + 4], t->bytes + at + ECHI_RECORD_HEAD, len);

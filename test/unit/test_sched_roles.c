@@ -616,7 +616,8 @@ static void a_fault_is_a_failure(void **state) {
     (void)state;
     static const struct { uint16_t said; ech_status meant; uint16_t peer; int lost; } table[] = {
         {ECH_E_DIVERGED, ECH_E_DIVERGED, ECHI_NO_RANK, -1}, {ECH_OK, ECH_E_INTERNAL, ECHI_NO_RANK, -1}, {999, ECH_E_INTERNAL, 0, -1},
-        {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 2, 2},        {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 200, 1},   /* each the only owner */
+        /* Of itself: that it goes. Rank 1 is the only owner. */
+        {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 1, 1}, {ECH_E_TIMEOUT, ECH_E_TIMEOUT, 1, 1}, {ECH_E_PEER_LOST, ECH_E_PEER_LOST, 200, 1},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         struct echi_msg m = {.kind = ECHI_KIND_FAULT, .layer = table[i].said, .peer = table[i].peer, .text = "why"};
@@ -629,6 +630,146 @@ static void a_fault_is_a_failure(void **state) {
         assert_string_equal(coordinator.text, "why");
         assert_non_null(acted_on(ECHI_ACTION_DONE, 0, 0));
     }
+}
+
+/* ---- complaints ---- */
+
+enum { COLLECT = 500 };
+static void complains(int from, int about) {
+    const struct echi_msg m = {.kind = ECHI_KIND_FAULT, .layer = ECH_E_PEER_LOST, .peer = (uint16_t)about, .text = "no word for 3 seconds"};
+    tell_coordinator(from, &m);
+}
+static void answers(int from) {
+    const struct echi_msg m = {.kind = ECHI_KIND_HEARTBEAT};
+    tell_coordinator(from, &m);
+}
+static void time_passes(int64_t now) {
+    const struct echi_event e = {.type = ECHI_EVENT_TIME, .now = now};
+    acted_none();
+    echi_coordinator_step(&coordinator, &e, &acted);
+}
+static int lost_now(void) {
+    int count = 0;
+    for (int r = 0; r < setup.plan.world; r++) count += coordinator.plan.lost[r];
+    return count;
+}
+/* A cluster of five under asp, rank 1 the only owner: its loss, like rank 0's, would end the run. */
+static void five_trains(void) {
+    small_plan(ECHI_SYNC_ASP, 5, 1);
+    setup.plan.owner_of[0] = 1;
+    coordinator_in(ECHI_RUN_TRAINS);
+    coordinator.goal.collect = COLLECT;
+}
+
+/* A worker whose link to the owner broke complains first: the owner is asked, it lives, and it is the worker that goes. Everybody hears
+ * why, the worker too. */
+static void a_complaint_is_no_verdict(void **state) {
+    (void)state;
+    for (int first = 1; first <= 2; first++) {
+        five_trains();
+        complains(first, 3 - first);
+        const struct echi_action *ask = acted_on(ECHI_ACTION_SEND, ECHI_KIND_HEARTBEAT, 0);
+        assert_true(ask && ask->to == 3 - first && ask->msg.from_role == ECHI_ROLE_COORDINATOR);
+        complains(first, 3 - first);   /* once is enough */
+        assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_HEARTBEAT, 0));
+        time_passes(1000 + 2 * COLLECT);   /* not before it has answered */
+        assert_int_equal(lost_now(), 0);
+        answers(3 - first);
+        assert_int_equal(coordinator.status, ECH_OK);
+        answers(3 - first);
+        time_passes(1000 + 2 * COLLECT);
+        assert_true(lost_now() == 1 && coordinator.plan.lost[2]);
+    }
+    five_trains();
+    complains(2, 1);
+    answers(1);
+    assert_int_equal(coordinator.wake_at, 1000 + COLLECT);
+    time_passes(1000 + COLLECT - 1);
+    assert_int_equal(lost_now(), 0);
+    time_passes(1000 + COLLECT);
+    assert_int_equal(coordinator.wake_at, 0);
+    static const char why[] = "rank 2 and rank 1 cannot reach each other: no word for 3 seconds";
+    const struct echi_action *end = acted_on(ECHI_ACTION_SEND, ECHI_KIND_END, 0);
+    assert_true(end && end->to == 2 && end->msg.peer == 2 && end->msg.layer == ECH_E_PEER_LOST);
+    assert_string_equal(end->msg.text, why);
+    for (int i = 0; i < 4; i++) assert_string_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LOST, i)->msg.text, why);
+    assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LOST, 4));
+}
+
+/* The links of one host to all but rank 0 are cut: whoever complains of whom, in whatever order, that host goes and nobody else. */
+static void of_many_complaints_the_one_they_are_about(void **state) {
+    (void)state;
+    static const int of[6][2] = {{1, 3}, {3, 1}, {2, 3}, {3, 2}, {4, 3}, {3, 4}};
+    for (unsigned set = 1; set < 64; set++)
+        for (int begin = 0; begin < 6; begin++) {
+            unsigned pairs = 0;
+            five_trains();
+            for (int i = begin; i < begin + 6; i++) {
+                if (!(set >> i % 6 & 1)) continue;
+                complains(of[i % 6][0], of[i % 6][1]);
+                answers(of[i % 6][1]);
+                pairs |= 1u << (of[i % 6][0] + of[i % 6][1]);   /* which two: 4, 5, 7 */
+            }
+            time_passes(1000 + COLLECT);
+            assert_int_equal(coordinator.status, ECH_OK);
+            assert_int_equal(lost_now(), 1);
+            const bool only_of_4 = pairs == 1u << 7;   /* two workers: either may go */
+            assert_true(coordinator.plan.lost[3] || (only_of_4 && coordinator.plan.lost[4]));
+        }
+}
+
+/* Who does not answer is lost when rank 0 finds so by itself, and then the complaint is settled; the run ends with the right name. */
+static void the_accused_that_is_dead_is_the_lost_one(void **state) {
+    (void)state;
+    five_trains();
+    complains(2, 4);
+    complains(2, 3);
+    answers(3);
+    time_passes(1000 + COLLECT);
+    assert_int_equal(lost_now(), 0);   /* rank 4 has not answered */
+    const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = 4, .now = 3000};
+    acted_none();
+    echi_coordinator_step(&coordinator, &lost, &acted);
+    assert_true(coordinator.plan.lost[4] && lost_now() == 2);
+    five_trains();
+    complains(2, 1);
+    const struct echi_event owner = {.type = ECHI_EVENT_LOST, .from = 1, .now = 3000};
+    acted_none();
+    echi_coordinator_step(&coordinator, &owner, &acted);
+    assert_int_equal(coordinator.status, ECH_E_PEER_LOST);
+    assert_int_equal(coordinator.lost_peer, 1);
+}
+
+/* Two that the run needs both: it ends, and says which two they are. */
+static void a_link_that_is_needed_ends_the_run(void **state) {
+    (void)state;
+    five_trains();
+    setup.plan.separated = 1;
+    setup.plan.head = 2;
+    coordinator.plan = setup.plan;
+    complains(2, 1);
+    answers(1);
+    time_passes(1000 + COLLECT);
+    assert_int_equal(coordinator.status, ECH_E_PEER_LOST);
+    assert_string_equal(coordinator.text, "rank 2 and rank 1 cannot reach each other: no word for 3 seconds");
+    assert_int_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_END, 3) != NULL, true);
+}
+
+/* Before there is a plan anybody but rank 0 may go; a node that leaves before the end is nobody's fault. */
+static void complaints_before_and_after_training(void **state) {
+    (void)state;
+    five_trains();
+    coordinator.phase = ECHI_RUN_MEASURES;
+    complains(2, 1);
+    complains(3, 1);
+    answers(1);
+    time_passes(1000 + COLLECT);
+    assert_true(coordinator.wishes.absent[1] && !coordinator.wishes.absent[2] && !coordinator.wishes.absent[3]);
+    five_trains();
+    coordinator.phase = ECHI_RUN_ENDS;
+    complains(2, 1);
+    time_passes(1000 + COLLECT);
+    assert_true(coordinator.n_apart == 0 && lost_now() == 0);
 }
 
 static void a_node_may_leave_while_the_run_ends(void **state) {
@@ -950,6 +1091,9 @@ int main(void) {
         cmocka_unit_test(the_head_trains_rows_for_a_lost_owner_once),
         cmocka_unit_test(the_ledger_believes_only_itself),
         cmocka_unit_test(a_fault_is_a_failure),
+        cmocka_unit_test(a_complaint_is_no_verdict), cmocka_unit_test(of_many_complaints_the_one_they_are_about),
+        cmocka_unit_test(the_accused_that_is_dead_is_the_lost_one), cmocka_unit_test(a_link_that_is_needed_ends_the_run),
+        cmocka_unit_test(complaints_before_and_after_training),
         cmocka_unit_test(a_node_may_leave_while_the_run_ends),
         cmocka_unit_test(a_loss_ends_the_run_only_where_it_must),
         cmocka_unit_test(only_revoked_leases_go_out_again),
