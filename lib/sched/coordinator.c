@@ -140,7 +140,8 @@ static void make_plan(struct echi_coordinator *c, int64_t now, struct echi_actio
     echi_act(out, ECHI_ACTION_PLAN);
     wait_for(c, c->wishes.world);
     for (int r = 0; r < c->wishes.world; r++)   /* whom the plan leaves out, unless it came from a file */
-        if (c->wishes.absent[r] && c->phase == ECHI_RUN_PLANNED) lose(c, r, ECH_E_PEER_LOST, "it left while step times were measured", now, out);
+        if (c->wishes.absent[r] && c->phase == ECHI_RUN_PLANNED)
+            lose(c, r, ECH_E_PEER_LOST, "it left while step times were measured", now, out);
 }
 
 static void send_params(struct echi_action *a, enum echi_params what, struct echi_slot slot) {
