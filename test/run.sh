@@ -47,8 +47,9 @@ starts_threads() {
 
 # check_only NAME: does its source say so at its head?
 check_only() {
-    local source=${1#double/}
+    local source=$1
     case $source in
+    double/*) return 0 ;;   # the same in double
     *.sh) ;;
     test/fuzz/test_fuzz) source=test/fuzz/main.c ;;
     *) source=$source.c ;;

@@ -3,6 +3,7 @@
 # What can be seen of CUDA without a card: calls and values declared in hal/cuda are those of the toolkit's headers, and the driver has them
 # under these names; cuDNN's, in test/bench, are those of its headers; the images have all kernels, for all that nvcc knows, and a PTX that
 # the oldest driver takes; NVRTC compiles the text.
+# make check only: NVRTC compiles the kernels for eight architectures.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-cuda.XXXXXX")

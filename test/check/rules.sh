@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The rules of others that `make reproduce-gssp` compares with (test/bench/rules) still fit lib/run/exec.c, compile and link: a bench that
 # takes hours is no place to find out.
+# make check only: it builds the library for each rule.
 set -eu
 work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-rules.XXXXXX")
 trap 'rm -rf "$work"' EXIT

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs that are stopped, killed or out of disk, and go on from their checkpoints: alone to the very same bits, with other
 # nodes and policies to the same samples. Nothing is lost in silence.
+# make check only: 25 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
 light
 idx_set "$work/data" 2000 100

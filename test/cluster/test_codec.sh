@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The codec top-k, live: every policy and ratio does what was asked, digits are learnt with a part of the bytes, a recorded run comes
 # out again bit for bit, what does not go together is refused, and what a loss takes with it is reported.
+# make check only: 60 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
 light
 ! under thread || skip "what top-k changes is arithmetic; the threads are those of test_policies.sh, which runs here"
@@ -27,7 +28,8 @@ check "dense is dense" [ "$(value codec) $(value push_ratio) $(value state_ratio
 report 1 --data "$work/data" --codec topk --steps 3        # nothing travels
 check "one node sends nothing" [ "$(value push_ratio)" = 1 ]
 
-# --- digits are learnt: four epochs, two of them warm-up, pushes of a seventh
+# --- digits are learnt: four epochs, two of them warm-up, pushes of about a seventh: how many of them
+# fall into the warm-up depends on the speeds of the nodes
 learn=("bsp --shares equal" ssp "gssp --separate off --groups 2")
 steps=1500                                   # of a run that loses a node: seconds, so that the loss falls within it
 [ -z "${SAN:-}" ] || learn=()                # the same code as above, for minutes
@@ -36,7 +38,7 @@ for sync in "${learn[@]}"; do
     read -ra words <<<"$sync"
     report 4 --data glyphs --codec topk --epochs 4 --eval-every 0 --sync "${words[@]}"
     check "accuracy $(value test_accuracy): $sync" less 0.9 "$(value test_accuracy)"
-    check "pushes of $(value push_ratio): $sync" less "$(value push_ratio)" 0.1429
+    check "pushes of $(value push_ratio): $sync" less "$(value push_ratio)" 0.17
     check "weights and states of $(value state_ratio): $sync" less "$(value state_ratio)" 0.26
 done
 

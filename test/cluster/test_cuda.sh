@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # --device cuda, on the driver without a card of test/fake: a node learns; a mixed job has the gradient of a single node; drivers that are
 # not there, too old, without a card or with one that is lost are told in a sentence; the card that OpenCL has too is listed once.
+# make check only: 10 s of processor time; ops/test_parity has its kernels.
 . "$(dirname "$0")/cluster.bash"
 ! under thread || skip "test_hal watches the threads that share a device"
 fake=$(dirname "$echelon")/test/fake

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # --deterministic as a user meets it: the same file of weights, loss and accuracy from any cluster, over TCP; and what does not
 # go with it is refused.
+# make check only: 38 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
 ! under thread || skip "it compares bits; its threads are those of test_exact, which runs here"
 bars "$work/data" 100 5

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # --device: a node on OpenCL learns; the gradient of one on the CPU and one on OpenCL is that of a single node on the CPU; what is not
 # there, or does not go together, is refused; compiled kernels are kept.
+# make check only: OpenCL on a processor is slow; ops/test_parity has its kernels.
 . "$(dirname "$0")/cluster.bash"
 ! under thread || skip "OpenCL's runtime has threads of its own, which are not watched"
 bars "$work/data" 40 10

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `echelon doctor`: what it finds on a machine where training would begin, and a status and a sentence where it would not; the link between
 # two nodes, with a key and without; strangers at its door.
+# make check only: 10 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
 ! under thread || skip "it measures and answers on the threads of a run, which test_policies.sh starts, and of a net, which" \
     "test_doctor and test_net watch"

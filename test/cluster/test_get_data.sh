@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # tools/get-data: from a folder, and from a network that is played by a false curl.
+# make check only: it unpacks MNIST for 14 s.
 set -u
 tool=$(cd "$(dirname "$0")/../.." && pwd)/tools/get-data
 die() { echo "test_get_data: $*"; exit 1; }

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Who is only late is not lost, and a judge that was away itself accuses nobody. SIGUSR1: who waits for whom, also in a run
 # that hangs. A second SIGTERM ends at once.
+# make check only: it stops nodes for half a minute; unit/test_silence has the rule.
 . "$(dirname "$0")/cluster.bash"
 light
 

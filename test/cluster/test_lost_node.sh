@@ -3,6 +3,7 @@
 # Nodes that are killed, stopped or told to end in mid-run. Without a worker, or an owner where another is left, the others go
 # on and every sample is accounted for. Without the head or the coordinator they name the rank that is gone and leave in order,
 # with the documented status; nothing is left behind, and what was trained until a signal is kept.
+# make check only: 36 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
 light
 

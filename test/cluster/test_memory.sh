@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A node that trains LeNet-5 with MNIST loaded stays under 128 MiB resident, whatever it does: by the kernel's own count
 # of each node, and by the report's.
+# make check only: it trains with all of MNIST, three times.
 . "$(dirname "$0")/cluster.bash"
 ! under address && ! under thread || skip "sanitizers take memory of their own"
 [ -n "${ECHELON_DATA:-}" ] || skip "ECHELON_DATA is not set: no MNIST to load"

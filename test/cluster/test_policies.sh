@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Worlds of 1 to 5 nodes under every policy, with sizes that do not divide: each run does exactly what was asked; what
 # must be equal is equal.
+# make check only: 39 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
 light
 idx_set "$work/data" 1000 50

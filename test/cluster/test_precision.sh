@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # --precision bf16: digits are learnt as well as in floats, a recorded run comes out again bit for bit, nodes must agree, and what cannot be
 # is refused. --isa: kernels and recordings name the instruction set asked for, and a replay takes it again.
+# make check only: 14 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
 ! under thread || skip "what bf16 changes is arithmetic; the threads are those of test_policies.sh, which runs here"
 idx_set "$work/data" 600 50

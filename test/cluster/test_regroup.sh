@@ -3,6 +3,7 @@
 # A node that is slowed in mid-run joins the slow group, and comes back when it is fast again; one that stands still once does not.
 # Where there is no slow group it has one of its own meanwhile. That run is recorded: its moves, and what came of them, are replayed to
 # the same bits.
+# make check only: it waits for nodes that are slow on purpose; test_sim regroups, too.
 . "$(dirname "$0")/cluster.bash"
 light
 idx_set "$work/data" 1000 50

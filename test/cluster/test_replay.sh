@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Live runs under every policy, recorded and replayed: the roles byte for byte, the trained weights bit for bit. And what a
 # recording that does not fit says.
+# make check only: 37 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
 light
 idx_set "$work/data" 1000 50

@@ -6,6 +6,7 @@
 #include "echelon_dev.h"
 #include "echi_random.h"
 #include "echi_sim.h"
+#include "part.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -610,7 +611,7 @@ static void drawn_clusters_end(void **state) {
     (void)state;
     static const char *const sync[] = {"bsp", "asp", "ssp", "gssp"};
     int ended = 0, lost = 0, went_on = 0;
-    for (uint32_t seed = 0; seed < 400; seed++) {
+    for (uint32_t seed = 0; seed < 400; seed += test_part()) {
         struct echi_random random;
         char number[16];
         echi_random_init(&random, seed, ECHI_STREAM_TEST, 99);
@@ -655,8 +656,8 @@ static void drawn_clusters_end(void **state) {
         lost += status != ECH_OK;
         went_on += status == ECH_OK && a.report.n_lost > 0;
     }
-    print_message("%d of 400 clusters trained all, %d of them without some that were lost; %d ended with a node\n", ended, went_on, lost);
-    assert_true(went_on >= 20 && lost >= 5);
+    print_message("%d clusters trained all, %d of them without some that were lost; %d ended with a node\n", ended, went_on, lost);
+    assert_true(test_part() > 1 || (went_on >= 20 && lost >= 5));
 }
 
 /* ------------------------------------------------------------- regrouping */

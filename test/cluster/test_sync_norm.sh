@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # --sync-norm: nodes with unequal shares train a residual net with batch-norms as one node does, live and simulated; a run that loses
 # workers comes to its end; a recorded one comes out again bit for bit; what does not fit is refused.
+# make check only: 29 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
 idx_set "$work/data" 640 50
 first=('input 1 28 28' 'conv2d out 6 kernel 3 stride 2 pad 1 bias 0' batch_norm relu)

@@ -64,12 +64,10 @@ static bool refuse_once(const struct refusal *f, void *(*main_of_node)(void *), 
     snprintf(nodes_doing, sizeof nodes_doing, "%s, %s %ld: error %d", main_of_node == node_main ? "train" : "session", inject_name(f->call),
              n, f->error);
     prepare_nodes(2, "bsp", 0);
-    watch_for_hang(30);
     inject(f->call, n, 1, f->error);
     run_nodes(2, main_of_node);
     const long hits = inject_hits();
     inject_nothing();
-    watch_for_hang(0);
     bool told = f->status == ECH_OK, well = true;
     for (int r = 0; r < 2; r++) {
         const struct node *node = &nodes[r];
@@ -126,13 +124,11 @@ static void computing_threads(void **state) {
             const long live = inject_live();
             struct echi_device *device = NULL;
             struct ech_error err = {.text = ""};
-            watch_for_hang(30);
             inject(cases[i].call, n, 1, cases[i].error);
             const ech_status status = echi_device_open("cpu", THREADS, &device, &err);
             const long hits = inject_hits();
             inject_nothing();
             if (status == ECH_OK) echi_device_close(device);
-            watch_for_hang(0);
             if (inject_live() != live) fail_msg("%s %ld: %ld blocks lost", inject_name(cases[i].call), n, inject_live() - live);
             if (hits == 0) break;
             refused++;
@@ -165,11 +161,9 @@ static void few_descriptors(void **state) {
         prepare_nodes(2, "bsp", 0);
         for (int r = 0; r < 2; r++) nodes[r].config.join_timeout = 0.2;
         snprintf(nodes_doing, sizeof nodes_doing, "%d descriptors", more);
-        watch_for_hang(30);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
         run_nodes(2, node_main);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-        watch_for_hang(0);
         for (int r = 0; r < 2; r++) {
             const ech_status s = nodes[r].status;
             if (s != ECH_OK && s != ECH_E_IO && s != ECH_E_TIMEOUT && s != ECH_E_PEER_LOST && !(s == ECH_E_ABORTED && nodes_stop))

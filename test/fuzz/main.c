@@ -18,11 +18,17 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { SHORT_RUNS = 20000, LARGE_HEAP = 1 << 20, POOL_MAX = 20000, STUCK_SECONDS = 60 };
+enum { SHORT_RUNS = 20000, LARGE_HEAP = 1 << 20, POOL_MAX = 20000, STUCK_SECONDS = 60 /* of processor time */ };
+#ifdef __SANITIZE_ADDRESS__
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
 
 static struct {
     const char *only, *keep, *merge, *corpus;
@@ -98,7 +104,7 @@ static double cpu_seconds(void) {
 }
 
 static bool try_input(const struct fuzz_driver *d, const uint8_t *bytes, size_t len) {
-    if (news->runs++ % 256 == 0) alarm(STUCK_SECONDS);
+    if (news->runs++ % 256 == 0) setitimer(ITIMER_PROF, &(struct itimerval){.it_value.tv_sec = STUCK_SECONDS}, NULL);
     news->len = len;
     if (bytes != news->bytes) memcpy(news->bytes, bytes, len);
     fuzz_cover_begin();
@@ -151,8 +157,8 @@ static void fuzz(const struct fuzz_driver *d) {
     load_pool(d);
     if (!n_pool) add((const uint8_t *)"", 0, EITHER, true);
     const double end = cpu_seconds() + options.seconds;
-    /* Memory by the megabyte is what sanitizers hand out slowly. */
-    const uint32_t runs = SHORT_RUNS / (d->heap > LARGE_HEAP ? test_part() : 1);
+    /* A sanitizer is what this is for, but it hands out memory by the megabyte slowly. */
+    const uint32_t runs = SHORT_RUNS / (!SANITIZED || d->heap > LARGE_HEAP ? test_part() : 1);
     for (uint32_t i = 0; options.shortly ? i < runs : i % 64 != 0 || cpu_seconds() < end; i++) {
         struct echi_random r;
         echi_random_init(&r, options.seed, ECHI_STREAM_TEST, i);

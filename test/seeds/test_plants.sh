@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The seeded runs can fail: every planted bug is seen by the invariant that it breaks, within its number of seeds. Under sanitizers
 # one of them, the canary. And what is no bug is not taken for a seen one.
+# make check only: it builds and runs a program for each plant.
 set -eu
 cd "$(dirname "$0")/../.."
 if [ -n "${SAN:-}" ]; then

@@ -3,6 +3,7 @@
 #ifndef SCHED_RUNS_H
 #define SCHED_RUNS_H
 #include "sched_sim.h"
+#include "part.h"
 
 /* ---- runs made from a seed ---- */
 

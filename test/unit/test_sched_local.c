@@ -4,7 +4,7 @@
  * LOCAL), one worker with plain steps. SEED=17 build/test/unit/test_sched_local repeats one run of each. */
 #include "sched_suites.h"
 
-enum { RUNS = 1500 };
+#define RUNS (1500 / test_part())
 
 static enum echi_sync mostly_local(struct sim *s) { return s->seed % 3 ? ECHI_SYNC_LOCAL : ECHI_SYNC_ASP; }
 static enum echi_sync either(struct sim *s) { return below(s, 2) ? ECHI_SYNC_LOCAL : ECHI_SYNC_ASP; }
