@@ -57,8 +57,9 @@ bool echi_file_exists(const char *path);
 ech_status echi_file_create(const char *path, int *out_file, struct ech_error *err);
 ech_status echi_file_append(int file, const void *bytes, size_t len, struct ech_error *err);
 void echi_file_close(int file);
-/* The same in pieces: begin, put as often as you like, commit. After a failure, or abandon, nothing is left of it. */
-struct echi_file { int fd; bool replaces; unsigned mode; char path[4096], name[4096]; };
+/* The same in pieces: begin, put as often as you like, commit. After a failure, or abandon, nothing is left of it; `full` is then true
+ * when the disk, or the user's quota, had no space for it. */
+struct echi_file { int fd; bool replaces, full; unsigned mode; char path[4096], name[4096]; };
 ech_status echi_file_begin(struct echi_file *file, const char *path, struct ech_error *err);
 ech_status echi_file_put(struct echi_file *file, const void *bytes, size_t len, struct ech_error *err);
 ech_status echi_file_commit(struct echi_file *file, struct ech_error *err);

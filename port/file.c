@@ -192,9 +192,14 @@ void echi_file_abandon(struct echi_file *f) {
     unlink(f->name);
 }
 
+static ech_status fail_file(struct echi_file *f, const char *what, struct ech_error *err) {
+    f->full = errno == ENOSPC || errno == EDQUOT;
+    return fail_write(err, f->path, what);
+}
+
 /* The failure's own errno is the one to tell of. */
 static ech_status give_up(struct echi_file *f, const char *what, struct ech_error *err) {
-    const ech_status status = fail_write(err, f->path, what);
+    const ech_status status = fail_file(f, what, err);
     echi_file_abandon(f);
     return status;
 }
@@ -202,6 +207,7 @@ static ech_status give_up(struct echi_file *f, const char *what, struct ech_erro
 ech_status echi_file_begin(struct echi_file *f, const char *path, struct ech_error *err) {
     struct stat link, info;
     const bool there = lstat(path, &link) == 0;
+    f->full = false;
     if (!there && errno != ENOENT) return fail_write(err, path, "looking at it");
     /* A rename over /dev/null or /dev/stdout would replace the device, or the link, itself. */
     f->replaces = there;
@@ -217,7 +223,7 @@ ech_status echi_file_begin(struct echi_file *f, const char *path, struct ech_err
                          S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
     f->mode = there ? info.st_mode & 07777 : 0;
     f->fd = create_beside(f->path, f->name);
-    return f->fd < 0 ? fail_write(err, f->path, "creating a temporary file beside it") : ECH_OK;
+    return f->fd < 0 ? fail_file(f, "creating a temporary file beside it", err) : ECH_OK;
 }
 
 ech_status echi_file_put(struct echi_file *f, const void *bytes, size_t len, struct ech_error *err) {
@@ -231,11 +237,11 @@ ech_status echi_file_commit(struct echi_file *f, struct ech_error *err) {
     const bool closed = close(f->fd) == 0 || errno == EINTR;
     const char *failed = !closed ? "closing" : rename(f->name, f->path) != 0 ? "renaming" : NULL;
     if (failed) {
-        const ech_status status = fail_write(err, f->path, failed);
+        const ech_status status = fail_file(f, failed, err);
         unlink(f->name);
         return status;
     }
-    return sync_around(f->path) ? ECH_OK : fail_write(err, f->path, "syncing its folder");
+    return sync_around(f->path) ? ECH_OK : fail_file(f, "syncing its folder", err);
 }
 
 ech_status echi_file_write(const char *path, const void *bytes, size_t len, struct ech_error *err) {

@@ -15,6 +15,7 @@
 #define DATA ".safetensors"
 #define MARK ".complete"
 #define MARK_MAX 512
+#define DIGITS_MAX 15          /* of a number; a run that counts on from one never comes to a longer one */
 #define CHUNK 4096             /* floats made bytes at once */
 
 struct echi_checkpoints {
@@ -24,7 +25,7 @@ struct echi_checkpoints {
     uint64_t *number;          /* of those with a mark, ascending, in the rotation; room for one more than there may be */
     int count, room;
     uint64_t next;
-    bool resumed;
+    bool resumed, gave_space;  /* the last write removed older checkpoints because the disk was full */
     struct echi_checkpoint from;
     /* writing */
     struct echi_plan plan;
@@ -98,39 +99,52 @@ static ech_status read_whole(const struct echi_checkpoints *f, uint64_t number, 
 
 /* -------------------------------------------------------------- opening */
 
-enum part { P_NONE, P_DATA, P_MARK, P_TEMPORARY };
+enum part { P_NONE, P_DATA, P_MARK, P_TEMPORARY, P_TOO_HIGH };
 
 static bool ends_with(const char *text, const char *end) {
     const size_t len = strlen(text), most = strlen(end);
     return len >= most && strcmp(text + len - most, end) == 0;
 }
 
-/* What a file in the folder is; P_NONE: not ours. */
+/* What a file in the folder is, by the exact form of our names; P_NONE: not ours. */
 static enum part part_of(const char *name, uint64_t *out_number) {
     static const char begin[] = "checkpoint-";
     if (strncmp(name, begin, sizeof begin - 1) != 0) return P_NONE;
     const char *digits = name + sizeof begin - 1;
     const size_t n = strspn(digits, "0123456789");
-    if (n < 8 || n > 18) return P_NONE;
-    *out_number = strtoull(digits, NULL, 10);
     const char *rest = digits + n;
+    if (n < 8 || (n > 8 && *digits == '0')) return P_NONE;
+    if (n > DIGITS_MAX) return strcmp(rest, DATA) == 0 || strcmp(rest, MARK) == 0 ? P_TOO_HIGH : P_NONE;
+    *out_number = strtoull(digits, NULL, 10);
     if (strcmp(rest, DATA) == 0) return P_DATA;
     if (strcmp(rest, MARK) == 0) return P_MARK;
     const bool ours = strncmp(rest, DATA ".", sizeof DATA) == 0 || strncmp(rest, MARK ".", sizeof MARK) == 0;
     return ours && ends_with(rest, ".tmp") ? P_TEMPORARY : P_NONE;
 }
 
+/* The folder while it is opened: what is in it, with the first sentence that refuses it. */
+struct opening {
+    struct echi_checkpoints *folder;
+    int marks;                           /* in folder->number, those of broken checkpoints too */
+    struct ech_error *err;
+};
+
 static ech_status list_one(void *self, const char *name) {
-    struct echi_checkpoints *f = self;
+    const struct opening *opening = self;
+    struct echi_checkpoints *f = opening->folder;
     uint64_t number;
     const enum part part = part_of(name, &number);
     if (part == P_NONE) return ECH_OK;
+    if (part == P_TOO_HIGH)
+        return echi_fail(opening->err, ECH_E_ARGUMENT, "checkpoint.open",
+                         "'%s/%.60s' has a number of more than %d digits, from which nothing can be counted on: rename or remove it, or "
+                         "give another folder", f->config->checkpoint, name, DIGITS_MAX);
     if (number >= f->next) f->next = number + 1;
     if (part != P_MARK) return ECH_OK;
     if (f->count + 1 >= f->room) {
         const int room = 2 * f->room;
         uint64_t *larger = realloc(f->number, (size_t)room * sizeof *larger);
-        if (!larger) return ECH_E_MEMORY;
+        if (!larger) return echi_fail_memory(opening->err, "checkpoint.open", "the list of checkpoints");
         f->number = larger;
         f->room = room;
     }
@@ -138,19 +152,25 @@ static ech_status list_one(void *self, const char *name) {
     return ECH_OK;
 }
 
-/* What a run left that was cut in the middle of a write. */
-static ech_status clean_one(void *self, const char *name) {
-    const struct echi_checkpoints *f = self;
-    char path[sizeof f->config->checkpoint + 300];
-    uint64_t number;
-    if (part_of(name, &number) != P_TEMPORARY) return ECH_OK;
-    if (snprintf(path, sizeof path, "%s/%s", f->config->checkpoint, name) < (int)sizeof path) echi_file_remove(path, NULL);
-    return ECH_OK;
-}
-
 static int ascending(const void *a, const void *b) {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
+}
+
+/* What a run left that was cut in the middle of a write: temporary files, and data whose mark was never written. */
+static ech_status clean_one(void *self, const char *name) {
+    const struct opening *opening = self;
+    const struct echi_checkpoints *f = opening->folder;
+    char path[sizeof f->config->checkpoint + 300];
+    uint64_t number;
+    const enum part part = part_of(name, &number);
+    const bool unmarked =
+        part == P_DATA && !bsearch(&number, f->number, (size_t)opening->marks, sizeof number, ascending);
+    if (!unmarked && part != P_TEMPORARY) return ECH_OK;
+    if (snprintf(path, sizeof path, "%s/%s", f->config->checkpoint, name) >= (int)sizeof path) return ECH_OK;
+    if (echi_file_remove(path, NULL) == ECH_OK && unmarked)
+        say(f, ECH_LOG_INFO, "removed %s, which a run had not finished writing when it ended", path);
+    return ECH_OK;
 }
 
 /* The newest that is whole. One that is broken stays where it is, for whoever wants to look at it, but out of the rotation. */
@@ -192,16 +212,16 @@ static ech_status open_folder(struct echi_checkpoints *f, struct ech_error *err)
     f->room = f->config->keep + 2;
     f->number = calloc((size_t)f->room, sizeof *f->number);
     if (!f->number) return echi_fail_memory(err, "checkpoint.open", "the list of checkpoints");
-    const ech_status status = echi_folder_list(folder, list_one, f, err);
-    if (status == ECH_E_MEMORY) return echi_fail_memory(err, "checkpoint.open", "the list of checkpoints");
-    ECHI_TRY(status);
+    struct opening opening = {.folder = f, .err = err};
+    ECHI_TRY(echi_folder_list(folder, list_one, &opening, err));
+    opening.marks = f->count;
     qsort(f->number, (size_t)f->count, sizeof *f->number, ascending);
     if (!f->config->resume && f->count > 0)
         return echi_fail(err, ECH_E_ARGUMENT, "checkpoint.open",
                          "'%s' has checkpoints of an earlier run (the newest is number %" PRIu64 "): give --resume to go on from it, "
                          "or another folder", folder, f->number[f->count - 1]);
     if (f->config->resume) ECHI_TRY(resume(f, err));
-    return echi_folder_list(folder, clean_one, f, err);
+    return echi_folder_list(folder, clean_one, &opening, err);
 }
 
 ech_status echi_checkpoints_open(const struct ech_config *config, const struct echi_job *job, struct echi_checkpoints **out,
@@ -244,6 +264,7 @@ void echi_checkpoints_close(struct echi_checkpoints *f) {
 
 const struct echi_checkpoint *echi_checkpoints_from(const struct echi_checkpoints *f) { return f->resumed ? &f->from : NULL; }
 const char *echi_checkpoints_last(const struct echi_checkpoints *f) { return f->last; }
+int echi_checkpoints_squeezed(const struct echi_checkpoints *f) { return f->gave_space && f->count < f->config->keep ? f->count : 0; }
 
 /* -------------------------------------------------------------- writing */
 
@@ -296,48 +317,67 @@ static ech_status put_all(struct echi_checkpoints *f, const struct echi_standing
     return ECH_OK;
 }
 
-static ech_status write_data(struct echi_checkpoints *f, const char *path, const struct echi_standing *at, uint64_t *out_total,
-                             uint8_t digest[32], struct ech_error *err) {
-    struct echi_file file;
+static ech_status write_data(struct echi_checkpoints *f, const char *path, const struct echi_standing *at, struct echi_file *file,
+                             uint64_t *out_total, uint8_t digest[32], struct ech_error *err) {
     struct echi_sha256 sha;
     *out_total = 0;
     echi_sha256_begin(&sha);
-    ECHI_TRY(echi_file_begin(&file, path, err));
-    ECHI_TRY(put_all(f, at, &file, &sha, out_total, err));
+    ECHI_TRY(echi_file_begin(file, path, err));
+    ECHI_TRY(put_all(f, at, file, &sha, out_total, err));
     echi_sha256_end(&sha, digest);
-    return echi_file_commit(&file, err);
+    return echi_file_commit(file, err);
 }
 
-/* The oldest go, mark first: a mark without its file would be a broken checkpoint. A failure here harms none that is kept,
- * and is tried again the next time. */
-static void forget_old(struct echi_checkpoints *f) {
-    char path[sizeof f->last];
-    while (f->count > f->config->keep) {
-        path_of(f, f->number[0], MARK, path);
-        if (echi_file_remove(path, NULL) != ECH_OK || echi_folder_sync(f->config->checkpoint, NULL) != ECH_OK) return;
-        path_of(f, f->number[0], DATA, path);
-        echi_file_remove(path, NULL);
-        memmove(&f->number[0], &f->number[1], (size_t)--f->count * sizeof f->number[0]);
-    }
+static ech_status write_mark(const char *path, const char *text, size_t len, struct echi_file *file, struct ech_error *err) {
+    ECHI_TRY(echi_file_begin(file, path, err));
+    ECHI_TRY(echi_file_put(file, text, len, err));
+    return echi_file_commit(file, err);
 }
 
-ech_status echi_checkpoints_write(struct echi_checkpoints *f, const struct echi_standing *at, struct ech_error *err) {
-    const uint64_t number = f->next++;
+/* Both files of one checkpoint, or none of them. *out_full: the disk had no space. */
+static ech_status write_both(struct echi_checkpoints *f, uint64_t number, const struct echi_standing *at, bool *out_full,
+                             struct ech_error *err) {
+    struct echi_file file;
     char path[sizeof f->last], mark[MARK_MAX], mark_path[sizeof f->last];
     uint8_t digest[32];
     uint64_t bytes;
     path_of(f, number, DATA, path);
     path_of(f, number, MARK, mark_path);
-    ech_status status = write_data(f, path, at, &bytes, digest, err);
-    if (status == ECH_OK) status = echi_file_write(mark_path, mark, mark_text(number, bytes, digest, mark), err);
+    ech_status status = write_data(f, path, at, &file, &bytes, digest, err);
+    if (status == ECH_OK) status = write_mark(mark_path, mark, mark_text(number, bytes, digest, mark), &file, err);
+    *out_full = file.full;
     if (status != ECH_OK) {
         echi_file_remove(mark_path, NULL);
         echi_file_remove(path, NULL);
-        return status;
     }
-    memcpy(f->last, path, sizeof path);
+    return status;
+}
+
+/* The oldest goes, mark first: a mark without its file would be a broken checkpoint. False: it is still there. */
+static bool remove_oldest(struct echi_checkpoints *f) {
+    char path[sizeof f->last];
+    path_of(f, f->number[0], MARK, path);
+    if (echi_file_remove(path, NULL) != ECH_OK || echi_folder_sync(f->config->checkpoint, NULL) != ECH_OK) return false;
+    path_of(f, f->number[0], DATA, path);
+    echi_file_remove(path, NULL);
+    memmove(&f->number[0], &f->number[1], (size_t)--f->count * sizeof f->number[0]);
+    return true;
+}
+
+/* The newest in the rotation is whole: the run wrote it, or goes on from it. So a full disk may take all others. */
+ech_status echi_checkpoints_write(struct echi_checkpoints *f, const struct echi_standing *at, struct ech_error *err) {
+    const uint64_t number = f->next++;
+    bool full;
+    f->gave_space = false;
+    for (;;) {
+        const ech_status status = write_both(f, number, at, &full, err);
+        if (status == ECH_OK) break;
+        if (!full || f->count < 2 || !remove_oldest(f)) return status;
+        f->gave_space = true;
+    }
+    path_of(f, number, DATA, f->last);
     f->number[f->count++] = number;
-    forget_old(f);
+    while (f->count > f->config->keep && remove_oldest(f)) {}   /* a failure harms none that is kept, and is tried again the next time */
     return ECH_OK;
 }
 

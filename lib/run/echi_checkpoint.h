@@ -5,7 +5,8 @@
  *                                       and in the metadata where the run stands and what it trains
  *     checkpoint-00000007.complete      its mark: size and SHA-256 of the other
  * All in float: a build in double has no ech_train, and so no checkpoints. Numbers rise and are never used again, so nothing is
- * ever written over: a checkpoint is there once its mark is, and a mark is there before an older checkpoint goes, mark first. */
+ * ever written over: a checkpoint is there once its mark is, and a mark is there before an older checkpoint goes, mark first. Only where
+ * the disk is full does an older one go before: then the newest stays. */
 #ifndef ECHI_CHECKPOINT_H
 #define ECHI_CHECKPOINT_H
 #include "echi_run.h"
@@ -42,8 +43,9 @@ void echi_checkpoint_forget(const struct echi_job *job, const struct echi_plan *
 
 /* ---- the folder ---- */
 struct echi_checkpoints;
-/* Makes the folder if need be, keeps other runs out of it and, with --resume, reads the newest whole checkpoint. Tells what it
- * finds to config->on_log. Both arguments must stay valid until close. */
+/* Makes the folder if need be, keeps other runs out of it and, with --resume, reads the newest whole checkpoint. Removes what a
+ * killed run left: temporary files, and data without its mark. Tells what it finds to config->on_log. Both arguments must stay valid
+ * until close. */
 ech_status echi_checkpoints_open(const struct ech_config *config, const struct echi_job *job, struct echi_checkpoints **out,
                                  struct ech_error *err);
 void echi_checkpoints_close(struct echi_checkpoints *folder);   /* NULL is harmless */
@@ -54,6 +56,8 @@ ech_status echi_checkpoints_prepare(struct echi_checkpoints *folder, const struc
 /* Writes the next one, in the calling thread, then takes away what is beyond --keep. Allocates nothing. */
 ech_status echi_checkpoints_write(struct echi_checkpoints *folder, const struct echi_standing *at, struct ech_error *err);
 const char *echi_checkpoints_last(const struct echi_checkpoints *folder);   /* path of the last that was written; "" */
+/* Of the last write: how many checkpoints are left, fewer than --keep, after older ones made space on a full disk; else 0. */
+int echi_checkpoints_squeezed(const struct echi_checkpoints *folder);
 
 /* ---- the thread that writes, so that training goes on ---- */
 /* Prepares, and starts the thread. `notify` is called (any thread) when there is something to take. */

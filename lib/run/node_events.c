@@ -459,6 +459,9 @@ static void on_done(struct echi_node *n, const struct echi_done *d) {
 static void on_kept(struct echi_node *n, const struct echi_done *d) {
     if (d->status == ECH_OK) echi_node_log(n, ECH_LOG_INFO, "checkpoint written: %s", echi_checkpoints_last(n->c->checkpoints));
     else echi_node_log(n, ECH_LOG_WARN, "no checkpoint this time: %s", d->error.text);
+    const int left = echi_checkpoints_squeezed(n->c->checkpoints);
+    if (left) echi_node_log(n, ECH_LOG_WARN, "the disk is full: the oldest checkpoints were removed, %d of --keep %d are left: free some "
+                            "space", left, n->c->config->keep);
     struct echi_event event = {.type = ECHI_EVENT_COMPUTED, .task = &d->task, .result = &d->result};
     echi_node_event(n, ECHI_ROLE_COORDINATOR, &event);
 }

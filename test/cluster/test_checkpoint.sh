@@ -172,6 +172,20 @@ check "a full disk: the run does not say so" grep -q 'no checkpoint this time: .
 check "a full disk: the training goes on" grep -q '1920 samples' "$work/out"
 check "a full disk: something is left of it" [ -z "$(ls "$full")" ]
 
+# A disk with space for two and a half: each run ends with a checkpoint, for which the oldest makes space.
+bytes=$(stat -c %s "$(newest | sed 's/complete$/safetensors/')")
+small="mount -t tmpfs -o size=$((5 * bytes / 2)) none '$full'"
+if unshare -m bash -c "$small" 2>/dev/null; then
+    unshare -m bash -c "$small && for run in 1 2 3 4; do \"\$@\" --steps \$((5 * run)) || exit; done; ls '$full' >'$work/left'" -- \
+        timeout "$((4 * patience))" "$echelon" train "${train[@]}" --checkpoint "$full" --every 0 --resume --keep 3 \
+        >"$work/out" 2>"$work/err" </dev/null || bad "a small disk: status $?"
+    check "a small disk: has not the last two: $(cat "$work/left")" [ "$(grep -o '[34]\.complete' "$work/left")" = "3.complete
+4.complete" ]
+    check "a small disk: the runs do not say so" grep -q 'the disk is full: .*2 of --keep 3 are left' "$work/err"
+else
+    echo "no small disk can be mounted here: that part is left out"
+fi
+
 # --- the files are what others can read
 if command -v python3 >/dev/null; then
     rm -rf "$kept"

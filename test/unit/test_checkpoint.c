@@ -23,7 +23,8 @@
 
 /* ------------------------------------------------------------- the disk */
 
-enum mode { GOOD, REFUSES, FULL, CUT };   /* REFUSES: the k-th call alone; FULL: from then on nothing is written; CUT: the power goes */
+/* REFUSES: the k-th call alone; FULL: from then on nothing is written; BROKEN: nor is it then, for another reason; CUT: the power goes */
+enum mode { GOOD, REFUSES, FULL, BROKEN, CUT };
 enum step { CREATED, RENAMED, REMOVED };
 enum { STEPS = 64, NAME = 512 };
 static struct {
@@ -35,8 +36,23 @@ static struct {
     int steps;
     struct { int fd; char name[NAME]; bool dirty; } file[STEPS];
     int files, stashed;
+    long capacity;                        /* bytes; 0: endless */
 } disk;
 static char root[64], folder[80], stash[80];
+
+/* What lies in the folder. */
+static ech_status add_size(void *self, const char *name) {
+    char path[NAME];
+    struct stat info;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (stat(path, &info) == 0) *(long *)self += (long)info.st_size;
+    return ECH_OK;
+}
+static long used(void) {
+    long sum = 0;
+    echi_folder_list(folder, add_size, &sum, NULL);
+    return sum;
+}
 
 /* True when this call is to fail. */
 static bool fails(bool needs_room) {
@@ -46,8 +62,8 @@ static bool fails(bool needs_room) {
     }
     const int call = ++disk.calls;
     if (disk.mode == CUT && call == disk.at) disk.off = true;
-    errno = disk.mode == CUT ? EIO : ENOSPC;
-    return disk.mode == FULL ? call >= disk.at && needs_room : call == disk.at;
+    errno = disk.mode >= BROKEN ? EIO : ENOSPC;
+    return disk.mode == FULL || disk.mode == BROKEN ? call >= disk.at && needs_room : call == disk.at;
 }
 
 static void note(enum step what, const char *from, const char *to) {
@@ -89,6 +105,10 @@ ssize_t write(int fd, const void *bytes, size_t len) {
             disk.calls++;
             return -1;
         }
+        if (disk.capacity && used() + (long)len > disk.capacity) {
+            errno = ENOSPC;
+            return -1;
+        }
         disk.file[i].dirty = true;
     }
     return syscall(SYS_write, fd, bytes, len);
@@ -127,6 +147,7 @@ int unlink(const char *path) {
 enum lost { NOTHING, ALL, ALL_BUT_THE_LAST };
 static void power_on(enum lost lost) {
     disk.mode = GOOD;
+    disk.capacity = 0;
     disk.off = false;
     for (int i = 0; lost && i < disk.files; i++)
         if (disk.file[i].dirty) assert_int_equal(truncate(disk.file[i].name, 0) == 0 || errno == ENOENT, 1);
@@ -249,11 +270,11 @@ static ech_status count_one(void *self, const char *name) {
         marks_alone += !echi_file_exists(path);
     }
     if (len > 4 && strcmp(name + len - 4, ".tmp") == 0) temporaries++;
-    if (len > end && strcmp(name + len - end, self) == 0) counted++;
+    if (len >= end && strcmp(name + len - end, self) == 0) counted++;
     return ECH_OK;
 }
 static int count(const char *ending) {
-    char end[32];
+    char end[64];
     counted = temporaries = marks_alone = 0;
     snprintf(end, sizeof end, "%s", ending);
     assert_int_equal(echi_folder_list(folder, count_one, end, NULL), ECH_OK);
@@ -349,8 +370,8 @@ static bool cut_at(enum mode mode, int k, int old, enum lost lost) {
 
 static void cut_at_every_call(void **state) {
     (void)state;
-    static const enum mode modes[] = {REFUSES, FULL, CUT};
-    for (int m = 0; m < 3; m++)
+    static const enum mode modes[] = {REFUSES, FULL, BROKEN, CUT};
+    for (int m = 0; m < 4; m++)
         for (int keeps = 1; keeps <= 2; keeps++)
             for (int old = 0; old <= 3; old++)
                 for (int lost = NOTHING; lost <= (modes[m] == CUT ? ALL_BUT_THE_LAST : NOTHING); lost++) {
@@ -359,6 +380,42 @@ static void cut_at_every_call(void **state) {
                     while (cut_at(modes[m], k, old, (enum lost)lost)) k++;
                     assert_true(k > 20);   /* header and tensors, two syncs and a rename for each of two files */
                 }
+    config.keep = 2;
+}
+
+/* Older ones make space for the next as long as one is left, and are not missed where space is not what is missing. */
+static void a_small_disk_keeps_what_fits(void **state) {
+    (void)state;
+    config.keep = 3;
+    for (int fit = 1; fit <= 3; fit++) {
+        empty();
+        struct echi_checkpoints *c = open_folder(true);
+        assert_int_equal(keep(c, 8), ECH_OK);
+        disk.capacity = used() * fit + used() / 2;
+        for (int i = 2; i <= 6; i++) {
+            const bool none_fits = fit == 1;   /* the one that is there stays */
+            assert_int_equal(keep(c, 8 * (uint64_t)i), none_fits ? ECH_E_IO : ECH_OK);
+            if (none_fits) assert_non_null(strstr(error.text, "free some space"));
+            assert_int_equal(count(".complete"), i < fit ? i : fit);
+            assert_int_equal(count(".safetensors"), i < fit ? i : fit);
+            assert_int_equal(echi_checkpoints_squeezed(c), fit == 2 && i > 2 ? 2 : 0);
+        }
+        echi_checkpoints_close(c);
+        assert_int_equal(resumes_at(), fit == 1 ? 8 : 48);
+        assert_int_equal((count(".complete"), temporaries), 0);
+    }
+    /* A disk that fails takes no checkpoint away, and one that stays full all but one. */
+    for (int full = 0; full <= 1; full++) {
+        empty();
+        struct echi_checkpoints *c = open_folder(true);
+        for (int i = 1; i <= 3; i++) assert_int_equal(keep(c, 8 * (uint64_t)i), ECH_OK);
+        fail_at(full ? FULL : BROKEN, 1);
+        assert_int_equal(keep(c, 32), ECH_E_IO);
+        echi_checkpoints_close(c);
+        power_on(NOTHING);
+        assert_int_equal(count(".complete"), full ? 1 : 3);
+        assert_int_equal(resumes_at(), 24);
+    }
     config.keep = 2;
 }
 
@@ -436,18 +493,31 @@ static void only_sound_folders_are_used(void **state) {
     assert_null(open_folder(true));
     assert_int_equal(error.code, ECH_E_FORMAT);
     assert_non_null(strstr(error.text, "none of the 2"));
-    /* A file without a mark is no checkpoint, and is left alone; so is what is not ours. */
+    /* Data without a mark is what a killed run left: it goes. What is not ours, by the exact form of the name, is left alone. */
+    static const char *const others[] = {"checkpoint-7.complete", "notes.tmp", "checkpoint-000000007.safetensors", "checkpoint-00000007.tmp",
+                                         "checkpoint-00000007.safetensors.old", "checkpoint-00000008.SAFETENSORS",
+                                         "xcheckpoint-00000007.safetensors", "checkpoint-0x000007.safetensors"};
     empty();
     write_file("checkpoint-00000004.safetensors", (const uint8_t *)"x", 1);
-    write_file("checkpoint-7.complete", (const uint8_t *)"x", 1);
-    write_file("notes.tmp", (const uint8_t *)"x", 1);
-    assert_int_equal(resumes_at(), 0);
+    write_file("checkpoint-00000004.safetensors.123-4.tmp", (const uint8_t *)"x", 1);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) write_file(others[i], (const uint8_t *)"x", 1);
     c = open_folder(false);
     assert_non_null(c);
+    assert_non_null(strstr(logged, "removed "));
+    assert_non_null(strstr(logged, "checkpoint-00000004.safetensors, which a run had not finished"));
+    assert_int_equal(count("checkpoint-00000004.safetensors"), 0);
+    assert_int_equal(count("-4.tmp"), 0);
     assert_int_equal(keep(c, 8), ECH_OK);
     assert_non_null(strstr(echi_checkpoints_last(c), "checkpoint-00000005.safetensors"));
     echi_checkpoints_close(c);
-    assert_int_equal(count("checkpoint-00000004.safetensors") + count("checkpoint-7.complete") + count("notes.tmp"), 0 + 0 + 0);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) assert_int_equal(count(others[i]), 1);
+    assert_int_equal(resumes_at(), 8);
+    /* Of a checkpoint with a mark nothing goes, be it broken or whole. */
+    write_file("checkpoint-00000006.safetensors", (const uint8_t *)"x", 1);
+    write_file("checkpoint-00000006.complete", (const uint8_t *)"x", 1);
+    assert_int_equal(resumes_at(), 8);
+    assert_int_equal(count("checkpoint-00000005.safetensors"), 1);
+    assert_int_equal(count("checkpoint-00000006.safetensors"), 1);
     /* Its parent must be there, and it must be a folder. */
     snprintf(config.checkpoint, sizeof config.checkpoint, "%s/not/there", root);
     assert_null(open_folder(true));
@@ -456,6 +526,35 @@ static void only_sound_folders_are_used(void **state) {
     assert_null(open_folder(true));
     assert_int_equal(error.code, ECH_E_IO);
     snprintf(config.checkpoint, sizeof config.checkpoint, "%s", folder);
+}
+
+/* Counting on from the largest number would write over what is there, or come to one that is not seen the next time. */
+static void numbers_that_end_are_refused(void **state) {
+    (void)state;
+    static const char *const ends[] = {"1000000000000000", "999999999999999999", "1000000000000000000", "18446744073709551616"};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        for (int marked = 0; marked <= 1; marked++)
+            for (int resumes = 0; resumes <= 1; resumes++) {
+                char name[64];
+                empty();
+                snprintf(name, sizeof name, "checkpoint-%s.%s", ends[i], marked ? "complete" : "safetensors");
+                write_file("checkpoint-00000001.safetensors", (const uint8_t *)"x", 1);
+                write_file(name, (const uint8_t *)"x", 1);
+                assert_null(open_folder(resumes));
+                assert_int_equal(error.code, ECH_E_ARGUMENT);
+                assert_non_null(strstr(error.text, name));
+                assert_non_null(strstr(error.text, "rename or remove it"));
+                assert_int_equal(count("checkpoint-00000001.safetensors"), 1);   /* what is refused is left as it is */
+            }
+    /* From the largest that is taken a run can count on, and is found again. */
+    empty();
+    write_file("checkpoint-999999999999998.safetensors", (const uint8_t *)"x", 1);
+    struct echi_checkpoints *c = open_folder(true);
+    assert_non_null(c);
+    assert_int_equal(keep(c, 8), ECH_OK);
+    assert_non_null(strstr(echi_checkpoints_last(c), "checkpoint-999999999999999.safetensors"));
+    echi_checkpoints_close(c);
+    assert_int_equal(resumes_at(), 8);
 }
 
 static void refused(const char *one, const char *other) {
@@ -695,6 +794,7 @@ static void strange_bytes_do_no_harm(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_ones_are_kept), cmocka_unit_test(cut_at_every_call), cmocka_unit_test(damage_is_noticed),
+        cmocka_unit_test(a_small_disk_keeps_what_fits), cmocka_unit_test(numbers_that_end_are_refused),
         cmocka_unit_test(only_sound_folders_are_used), cmocka_unit_test(other_runs_are_refused),
         cmocka_unit_test(momentum_finds_its_groups), cmocka_unit_test(moments_find_their_groups), cmocka_unit_test(moments_are_kept),
         cmocka_unit_test(momentum_of_a_lost_owner_is_gone), cmocka_unit_test(strange_bytes_do_no_harm),
