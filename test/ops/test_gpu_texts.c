@@ -254,7 +254,8 @@ static void try(enum echi_product_op op, enum echi_product_precision precision, 
 #define TEST(name, op, precision, major)              \
     static void name(void **state) {                  \
         (void)state;                                  \
-        for (uint32_t seed = 1; seed <= 16; seed += (test_part() + 3) / 4) try(ECHI_PRODUCT_##op, ECHI_PRODUCT_##precision, major, seed, false); \
+        for (uint32_t seed = 1; seed <= 16; seed += (test_part() + 3) / 4) \
+            try(ECHI_PRODUCT_##op, ECHI_PRODUCT_##precision, major, seed, false); \
     }
 #define OPS(X, name, precision, major)                                                                            \
     X(name##_matrix, MATRIX, precision, major) X(name##_forward, CONV_FORWARD, precision, major)                  \
