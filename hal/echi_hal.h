@@ -114,6 +114,7 @@ const struct echi_backend *echi_backend_at(int i);            /* fastest kind fi
 /* The i-th device that there is, by its backend's place in that list: its spec ("opencl:0"), and what it is. A card that two runtimes have
  * is listed once, by the first, and can be opened by either name. False when there are not so many. */
 bool echi_device_at(int i, char *spec, size_t cap, struct echi_device_info *out);
+int echi_device_count(const char *backend);                   /* of the backend of that name; 0 for a name that none has */
 /* Opens "cpu", "cpu:0", "null:0", ... `threads` is for backends that compute on the host (at least 1, the
  * caller's with them): those beyond the first are started here, and sleep until there is work. ECH_E_MEMORY when the OS refuses one.
  * ECH_E_ARGUMENT for a name that no backend has (the sentence lists those there are), ECH_E_UNSUPPORTED when the

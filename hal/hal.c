@@ -25,6 +25,12 @@ ech_status echi_hal_missing(const char *operation, const char *what, struct ech_
 
 static int devices_of(const struct echi_backend *backend) { return backend->device_count == NULL ? 0 : backend->device_count(); }
 
+int echi_device_count(const char *name) {
+    for (int i = 0; i < echi_backend_count(); i++)
+        if (strcmp(echi_backend_at(i)->name, name) == 0) return devices_of(echi_backend_at(i));
+    return 0;
+}
+
 /* Has a backend before number b listed the card with this address? */
 static bool listed(const char *pci, int b) {
     for (int i = 0; i < b && pci[0] != '\0'; i++) {

@@ -246,6 +246,10 @@ struct ech_config {
      * processor of its kind has: SSE2, NEON, or plain C), "avx2" (with FMA), "avx512" (F, BW, DQ, VL). One that it lacks is refused. Sums
      * are rounded in another order by each; with `deterministic` they are the same by all. bf16 needs avx512. */
     char isa[8];
+    int local_rank;               /* of the nodes on this machine (default 0): the number of its GPU where `device` has none */
+    int local_world;              /* nodes on this machine, among which its processors are divided; 0 (default): all nodes where they
+                                     meet at a loopback address, else this one alone */
+    char launcher[8];             /* "auto" (default) or "off": whether ech_config_from_env asks the program's launcher */
 };
 void ech_config_init(struct ech_config *config);
 
@@ -259,7 +263,11 @@ struct ech_option {
 const struct ech_option *ech_options(int *out_count);
 /* Sets an option from text. ECH_E_ARGUMENT with a sentence that names option, value and what is allowed. */
 ech_status ech_config_set(struct ech_config *config, const char *name, const char *value, struct ech_error *err);
-/* Takes ECH_RANK, ECH_WORLD, ECH_COORDINATOR and every other option from the environment. Refuses ECH_ names that are no option. */
+/* Takes ECH_RANK, ECH_WORLD, ECH_COORDINATOR and every other option from the environment. Refuses ECH_ names that are no option, but
+ * for those of a Service of Kubernetes, of which it warns on_log.
+ * Without ECH_RANK and ECH_WORLD, and while rank and world are the defaults, it asks the launcher of this process: the first of torchrun,
+ * Open MPI, PMI and Slurm whose variables are complete sets rank, world, local_rank and local_world, and also coordinator if that is
+ * empty and they name a place to meet. on_log is told which it was. ECH_E_ARGUMENT: what a launcher has set makes no sense. */
 ech_status ech_config_from_env(struct ech_config *config, struct ech_error *err);
 /* ECH_OK when the options fit together. Called by ech_train and ech_session_open too. */
 ech_status ech_config_check(const struct ech_config *config, struct ech_error *err);

@@ -47,7 +47,7 @@ static void child(const struct nodes *n, int rank, const char *coordinator, int 
     signal(SIGINT, SIG_IGN);   /* a terminal sends it to us too; the parent passes it on as SIGTERM */
     sigprocmask(SIG_UNBLOCK, &stop_signals, NULL);
     struct command mine = *n->command;
-    mine.config.rank = rank;
+    mine.config.rank = mine.config.local_rank = rank;
     if (mine.slow[rank] > 0) mine.config.slow = mine.slow[rank];
     struct ech_error err;
     command_device(n->command, rank, &mine.config, &err);   /* has been tried for each */

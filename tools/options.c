@@ -58,6 +58,9 @@ static const struct {
     {SIM, "world", "give the number of nodes with --workers, or --hosts FILE"},
     {SIM, "coordinator", "simulated nodes meet without a network"},
     {SIM, "bind", "simulated nodes meet without a network"},
+    {SIM, "local-rank", "simulated nodes have machines of their own"},
+    {SIM, "local-world", "simulated nodes have machines of their own"},
+    {SIM, "launcher", "all nodes are simulated in this process"},
     {SIM, "join-timeout", "simulated nodes join at the times that --hosts FILE gives"},
     {SIM, "key", "simulated nodes meet without a network"},
     {SIM, "insecure", "simulated nodes meet without a network"},
@@ -90,7 +93,8 @@ static const struct {
 } sections[] = {
     {"What to train", " model data init "},
     {"The simulated cluster", " hosts workers spread compute profile "},
-    {"Nodes", " local rank world coordinator key insecure bind join-timeout deadline device cache threads isa slow "},
+    {"Nodes", " local rank world coordinator launcher key insecure bind join-timeout deadline local-rank local-world device cache threads isa "
+              "slow "},
     {"How the nodes work together",
      " sync staleness rounds-apart groups regroup separate shares samples-per-step inner-steps drop-older weigh-by-time codec link plan "},
     {"Learning",
@@ -258,6 +262,9 @@ static ech_status take(struct command *command, int argc, char **argv, int *at, 
         if (*at == argc) return wrong(err, "--%s needs a value: --%s %s", option->name, option->name, option->value);
         value = argv[(*at)++];
     }
+    static const char *const places[] = {"local", "rank", "world"};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        if (strcmp(option->name, places[i]) == 0) command->placed = true;
     if (!option->value && value && mine) return wrong(err, "--%s takes no value", option->name);
     return mine ? set_own(command, option->name, value, err) : ech_config_set(&command->config, option->name, value, err);
 }
@@ -328,17 +335,36 @@ static ech_status check_environment(enum subcommand sub, struct ech_error *err) 
     return ECH_OK;
 }
 
+/* What the environment says of this run is told before there is a node that could. */
+static void on_log(void *user, enum ech_log_level level, const char *line) {
+    (void)user;
+    (void)level;
+    fprintf(stderr, "echelon: %s\n", line);
+}
+
+static ech_status take_all(struct command *command, int argc, char **argv, struct ech_error *err) {
+    ech_status status = ECH_OK;
+    for (int at = 0; status == ECH_OK && at < argc;) status = take(command, argc, argv, &at, err);
+    return status;
+}
+
 ech_status command_parse(struct command *command, enum subcommand sub, int argc, char **argv, struct ech_error *err) {
-    *command = (struct command){.sub = sub, .model = "lenet5", .curve = ""};
+    *command = (struct command){.sub = sub, .model = "lenet5", .curve = "", .placed = sub == SIM};
     ech_config_init(&command->config);
     for (int i = 0; i < argc; i++)   /* help is given whatever else is wrong */
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             command->help = true;
             return ECH_OK;
         }
-    ech_status status = ech_config_from_env(&command->config, err);
+    /* The command line comes last, because it wins. Before that, it must be known whether it leaves anything to a launcher. */
+    struct command line = *command;
+    ech_status status = take_all(&line, argc, argv, err);
+    if (line.placed || strcmp(line.config.launcher, "off") == 0) strcpy(command->config.launcher, "off");
+    command->config.on_log = on_log;
+    if (status == ECH_OK) status = ech_config_from_env(&command->config, err);
+    command->config.on_log = NULL;
     if (status == ECH_OK) status = check_environment(sub, err);
-    for (int at = 0; status == ECH_OK && at < argc;) status = take(command, argc, argv, &at, err);
+    if (status == ECH_OK) status = take_all(command, argc, argv, err);
     if (status != ECH_OK) return status;
     return sub == SIM ? settle_sim(command, err) : settle(command, err);
 }

@@ -23,6 +23,7 @@ struct command {
     int workers;                          /* sim; 0: not given */
     bool costs_only;                      /* sim: --compute model */
     int local;                            /* --local N; 0: not given */
+    bool placed;                          /* the options say which node this is, so that no launcher is asked */
     double slow[ECH_WORLD_MAX];           /* --slow RANK=FACTOR; 0: not given */
     const char *devices;                  /* --device with a list, one a rank; NULL: not given */
     enum { PROGRESS_AUTO, PROGRESS_ON, PROGRESS_OFF } progress;

@@ -43,7 +43,8 @@ static void print_help(void) {
     puts("usage: echelon train --data DIR|glyphs [options]\n\n"
          "Trains a model on this node, on N nodes started here (--local N), or as one of several nodes that meet:\n"
          "  echelon train --data data/mnist --local 4 --slow 3=4 --sync gssp\n"
-         "  echelon train --data data/mnist --world 2 --rank 0 --coordinator 10.0.0.1:7000 --key run.key   (and rank 1 elsewhere)\n\n"
+         "  echelon train --data data/mnist --world 2 --rank 0 --coordinator 10.0.0.1:7000 --key run.key   (and rank 1 elsewhere)\n"
+         "  srun -N 2 echelon train --data data/mnist --key run.key      (or under mpirun or torchrun: one node a process)\n\n"
          "Every option may be written --name VALUE or --name=VALUE. Those of the run may also come from the environment\n"
          "(ECH_EVAL_EVERY for --eval-every); the command line wins. In brackets: what holds when an option is not given.");
     command_print_options(stdout, TRAIN);

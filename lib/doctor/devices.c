@@ -56,7 +56,9 @@ static void look_at(const char *spec, const struct ech_config *config, const cha
     struct ech_error err = {.text = ""};
     struct echi_device *device = NULL;
     snprintf(out->spec, sizeof out->spec, "%s", spec);
-    out->used = names(config->device, spec);
+    char own[ECHI_NODE_DEVICE];
+    echi_node_device(config, own);
+    out->used = names(own, spec);
     const int threads = echi_node_threads(config);
     /* As a run opens it. One that it would refuse is opened all the same, to tell how far it came. */
     ech_status status = echi_ops_open(out->spec, threads, echi_config_level(config), ECHI_KERNELS_FAST, keep, &device, NULL);

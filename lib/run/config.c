@@ -3,6 +3,7 @@
  * is a field at the end of struct ech_config and one line here. */
 #include "echelon.h"
 #include "echi_error.h"
+#include "echi_launcher.h"
 #include "echi_number.h"
 #include "echi_os.h"
 #include "echi_sched.h"
@@ -53,6 +54,7 @@ static ech_status coordinator_fits(const struct ech_config *config, struct ech_e
 static ech_status optimizer_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status schedule_word_fits(const struct ech_config *config, struct ech_error *err);
 static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error *err);
+static ech_status launcher_fits(const struct ech_config *config, struct ech_error *err);
 
 /* X(field, name, value, fallback, kind, least, most, words, fits, help) */
 #define OPTIONS(X)                                                                                                            \
@@ -164,7 +166,13 @@ static ech_status lr_steps_fit(const struct ech_config *config, struct ech_error
     X(epsilon, "epsilon", "E", "1e-8", REAL, ECHI_EPSILON_MIN, 1, no_word, NULL,                                               \
       "added to the root of that mean, by which the step is divided (adam, adamw)")                                            \
     X(isa, "isa", "SET", "auto", TEXT, 0, 0, no_word, isa_fits,                                                                \
-      "instructions that this node computes with: base (SSE2, NEON, or none but C's), avx2, avx512; auto: the most that it has")
+      "instructions that this node computes with: base (SSE2, NEON, or none but C's), avx2, avx512; auto: the most that it has") \
+    X(local_rank, "local-rank", "R", "0", INT, 0, ECH_WORLD_MAX - 1, no_word, NULL,                                            \
+      "number of this node among those on its machine: it gets that GPU where --device cuda or opencl has no number")          \
+    X(local_world, "local-world", "N", "auto", INT, 0, ECH_WORLD_MAX, auto_zero, NULL,                                         \
+      "nodes of the run on this machine, which share its processors; auto: all if they meet at a loopback address, else 1")    \
+    X(launcher, "launcher", "WHEN", "auto", TEXT, 0, 0, no_word, launcher_fits,                                                \
+      "auto: rank, world and coordinator come from torchrun, Open MPI, PMI or Slurm if nobody gives them; off: never")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \
@@ -301,6 +309,11 @@ static ech_status separate_fits(const struct ech_config *config, struct ech_erro
 static ech_status regroup_fits(const struct ech_config *config, struct ech_error *err) {
     if (strcmp(config->regroup, "auto") == 0 || strcmp(config->regroup, "off") == 0) return ECH_OK;
     return refuse(err, "option regroup is '%s': give auto or off", config->regroup);
+}
+
+static ech_status launcher_fits(const struct ech_config *config, struct ech_error *err) {
+    if (strcmp(config->launcher, "auto") == 0 || strcmp(config->launcher, "off") == 0) return ECH_OK;
+    return refuse(err, "option launcher is '%s': give auto or off", config->launcher);
 }
 
 static ech_status winograd_fits(const struct ech_config *config, struct ech_error *err) {
@@ -445,23 +458,78 @@ static bool names_option(const char *variable, size_t len, int i) {
     return true;
 }
 
+static void report(const struct ech_config *config, enum ech_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void report(const struct ech_config *config, enum ech_log_level level, const char *fmt, ...) {
+    char line[480];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    if (config->on_log) config->on_log(config->user, level, line);
+}
+
+/* One variable whose name begins with ECH_. */
+static ech_status take_variable(struct ech_config *config, const char *variable, const char *equals, struct ech_error *err) {
+    const size_t len = (size_t)(equals - variable);
+    const int shown = (int)(len < 80 ? len : 80);
+    if (strncmp(variable, "ECH_INSTALL=", 12) == 0) return ECH_OK;   /* it is for our Makefile, not for a run */
+    int i = 0;
+    bool first;
+    while (i < N_OPTIONS && !names_option(variable, len, i)) i++;
+    if (i == N_OPTIONS && echi_variable_of_service(environ, variable, len, &first)) {
+        if (first)
+            report(config, ECH_LOG_WARN, "%.*s and others in the environment are of a Service of Kubernetes and no options: they are "
+                   "ignored (enableServiceLinks: false in the Pod's spec leaves them out)", shown, variable);
+        return ECH_OK;
+    }
+    if (i == N_OPTIONS)
+        return refuse(err, "the environment has %.*s, which is no option; unset it, or see `echelon train --help` for the names", shown,
+                      variable);
+    struct ech_error why;
+    const ech_status status = ech_config_set(config, options[i].name, equals + 1, &why);
+    return status == ECH_OK ? ECH_OK : echi_fail(err, status, "config", "%.*s in the environment: %s", shown, variable, why.text);
+}
+
+/* Threads of a node that its launcher has bound to some processors. Nodes may be bound to the same ones: as many as the part of the
+ * machine that these are. */
+static int bound_threads(int local_world) {
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    const int own = echi_cpu_count(), sharers = online > 0 ? (int)((own * (long)local_world + online - 1) / online) : 1;
+    return sharers > 1 && own / sharers > 0 ? own / sharers : sharers > 1 ? 1 : own;
+}
+
+/* Which node this is, from whoever has started it: unless the program or the user has given that. */
+static ech_status take_launch(struct ech_config *config, struct ech_error *err) {
+    const bool rank = echi_variable(environ, "ECH_RANK") != NULL, world = echi_variable(environ, "ECH_WORLD") != NULL;
+    if (strcmp(config->launcher, "off") == 0 || (rank && world)) return ECH_OK;
+    if (!rank && !world && (config->rank != 0 || config->world != 1)) return ECH_OK;
+    struct echi_launch launch;
+    ECHI_TRY(echi_launch_from(environ, &launch, err));
+    if (!launch.launcher || launch.world == 1) return ECH_OK;
+    if (rank != world)
+        return refuse(err, "the environment has ECH_%s without ECH_%s, beside %s of %s: give both, or neither", rank ? "RANK" : "WORLD",
+                      rank ? "WORLD" : "RANK", launch.variables, launch.launcher);
+    config->rank = launch.rank;
+    config->world = launch.world;
+    if (config->local_world == 0) {
+        config->local_rank = launch.local_rank;
+        config->local_world = launch.local_world;
+        if (launch.bound && config->threads == 0) config->threads = bound_threads(launch.local_world);
+    }
+    if (!config->coordinator[0]) strcpy(config->coordinator, launch.coordinator);
+    report(config, ECH_LOG_INFO, "rank %d of %d, as %s reports (%s); %s%s", launch.rank, launch.world, launch.launcher, launch.variables,
+           config->coordinator[0] ? "the nodes meet at " : "it names no place to meet", config->coordinator);
+    return ECH_OK;
+}
+
 ech_status ech_config_from_env(struct ech_config *config, struct ech_error *err) {
     if (!config) return refuse(err, "ech_config_from_env needs a config");
     struct ech_config next = *config;
     for (char **at = environ; at && *at; at++) {
         const char *equals = strchr(*at, '=');
-        if (strncmp(*at, "ECH_", 4) != 0 || !equals) continue;
-        size_t len = (size_t)(equals - *at);
-        if (strncmp(*at, "ECH_INSTALL=", 12) == 0) continue;   /* speaks to our Makefile, not to a run */
-        int i = 0;
-        while (i < N_OPTIONS && !names_option(*at, len, i)) i++;
-        if (i == N_OPTIONS)
-            return refuse(err, "the environment has %.*s, which is no option; unset it, or see `echelon train --help` for the names",
-                          (int)(len < 80 ? len : 80), *at);
-        struct ech_error why;
-        ech_status status = ech_config_set(&next, options[i].name, equals + 1, &why);
-        if (status != ECH_OK) return echi_fail(err, status, "config", "%.*s in the environment: %s", (int)len, *at, why.text);
+        if (strncmp(*at, "ECH_", 4) == 0 && equals) ECHI_TRY(take_variable(&next, *at, equals, err));
     }
+    ECHI_TRY(take_launch(&next, err));
     *config = next;
     return ECH_OK;
 }
@@ -596,7 +664,14 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
     if (config->rank >= config->world)
         return refuse(err, "option rank is %d, but world is %d: ranks go from 0 to %d", config->rank, config->world, config->world - 1);
     if (config->world > 1 && !*config->coordinator)
-        return refuse(err, "option coordinator is missing: %d nodes need one HOST:PORT to meet, the same for all", config->world);
+        return refuse(err, "option coordinator is missing: %d nodes need one HOST:PORT to meet, the same for all: rank 0's machine "
+                      "(127.0.0.1 if all are on one) and a port that is free there", config->world);
+    if (config->local_world > config->world)
+        return refuse(err, "option local-world is %d, but world is %d: no more nodes than that are on one machine", config->local_world,
+                      config->world);
+    if (config->local_rank >= (config->local_world > 0 ? config->local_world : config->world))
+        return refuse(err, "option local-rank is %d, but %s is %d: local ranks go from 0", config->local_rank,
+                      config->local_world > 0 ? "local-world" : "world", config->local_world > 0 ? config->local_world : config->world);
     if (config->groups > 1 && strcmp(config->sync, "gssp") != 0 && strcmp(config->sync, "auto") != 0)
         return refuse(err, "option groups is %d, but sync is %s, which has one group: leave groups out, or give sync gssp",
                       config->groups, config->sync);

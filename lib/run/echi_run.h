@@ -214,6 +214,9 @@ struct echi_node_config {
 /* Threads of computation. Where nobody said how many, those who meet at an address that only this machine reaches share its processors. */
 int echi_node_threads(const struct ech_config *config);
 bool echi_node_has_spare(const struct ech_config *config);   /* a processor is left for other work */
+/* The device of this node. Nodes on one machine that name a kind of GPU ("cuda") and no number get different ones, as far as there are. */
+#define ECHI_NODE_DEVICE 64
+void echi_node_device(const struct ech_config *config, char out[ECHI_NODE_DEVICE]);
 /* What a node of this run computes with: on config's device, with its programs kept in config's cache. ECH_E_UNSUPPORTED where options ask
  * for what the device cannot do. */
 ech_status echi_node_exec(const struct ech_config *config, const struct echi_job *job, struct echi_exec **out, struct ech_error *err);

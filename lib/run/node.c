@@ -152,7 +152,7 @@ static ech_status open_recorder(struct echi_node *n) {
     snprintf(about->model, sizeof about->model, "%s", n->job->model ? n->job->model->name : "session");
     snprintf(about->data, sizeof about->data, "%s", n->job->data ? n->job->data->name : "session");
     echi_job_words(n->job, about->model_hash, about->data_hash);
-    snprintf(about->device, sizeof about->device, "%s", c->device);
+    echi_node_device(c, about->device);
     snprintf(about->device_name, sizeof about->device_name, "%s", echi_device_describe(echi_exec_device(n->exec))->name);
     snprintf(about->isa, sizeof about->isa, "%s", echi_cpu_level_name(echi_device_level(echi_exec_device(n->exec))));
     snprintf(about->init, sizeof about->init, "%s", c->init);
@@ -215,7 +215,8 @@ static ech_status open_wire(struct echi_node *n) {
 }
 
 static int own_processors(const struct ech_config *c) {
-    return echi_cpu_count() / (echi_address_text_is_loopback(c->coordinator) ? c->world : 1);
+    const int sharers = c->local_world > 0 ? c->local_world : echi_address_text_is_loopback(c->coordinator) ? c->world : 1;
+    return echi_cpu_count() / sharers;
 }
 
 int echi_node_threads(const struct ech_config *c) {
@@ -226,9 +227,18 @@ int echi_node_threads(const struct ech_config *c) {
 
 bool echi_node_has_spare(const struct ech_config *c) { return own_processors(c) > echi_node_threads(c); }
 
+void echi_node_device(const struct ech_config *c, char out[ECHI_NODE_DEVICE]) {
+    const int count = strchr(c->device, ':') ? 0 : echi_device_count(c->device);
+    const int index = count > 0 ? c->local_rank % count : 0;
+    if (index == 0) snprintf(out, ECHI_NODE_DEVICE, "%s", c->device);
+    else snprintf(out, ECHI_NODE_DEVICE, "%.40s:%d", c->device, index);
+}
+
 ech_status echi_node_exec(const struct ech_config *c, const struct echi_job *job, struct echi_exec **out, struct ech_error *err) {
     if (c->cache[0]) ECHI_TRY(echi_folder_make(c->cache, err));
-    ECHI_TRY(echi_exec_create(job, c->device, echi_node_threads(c), echi_config_level(c), c->cache[0] ? c->cache : NULL, out, err));
+    char device[ECHI_NODE_DEVICE];
+    echi_node_device(c, device);
+    ECHI_TRY(echi_exec_create(job, device, echi_node_threads(c), echi_config_level(c), c->cache[0] ? c->cache : NULL, out, err));
     const struct echi_device_info *info = echi_device_describe(echi_exec_device(*out));
     if (info->host_memory || (!c->sync_norm && c->slow <= 1)) return ECH_OK;
     const ech_status status =

@@ -49,6 +49,14 @@ expect 0 'accuracy +100.00 %' --data "$work/data" --model "$work/small.model" --
     --eval-every 0 --progress off --cache "$work/kept"
 check "what the driver compiles and keeps is kept once more" [ -z "$(ls "$work/kept")" ]
 
+# Nodes on one machine share its cards: two of the three get the first. A recording has the name of each node's device.
+with "$fake" devices=2
+expect 0 '^  speed ' --data "$work/data" --model "$work/small.model" --device cuda --local 3 --batch 12 --steps 1 --eval-every 0 \
+    --progress off --record "$work/record"
+devices=$(for rank in 0 1 2; do grep -ao 'cuda[:0-9]*' "$work/record/rank$rank.events" | head -n 1; done)
+check "each local rank has its card: $devices" [ "$devices" = $'cuda\ncuda:1\ncuda' ]
+with "$fake"
+
 same_gradient cuda:0
 with "$fake" fatbin=0 ptx=0
 refuse 16 'no kernels for this CUDA device .sm_90, driver of CUDA 13.0.: .*NVRTC' --data "$work/data" --device cuda

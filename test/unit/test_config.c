@@ -357,6 +357,107 @@ static void test_environment(void **state) {
     unsetenv("ECH_COORDINATOR");
 }
 
+struct heard {
+    char warnings[600], notes[600];
+    int lines;
+};
+
+static void hear(void *user, enum ech_log_level level, const char *line) {
+    struct heard *heard = user;
+    heard->lines++;
+    snprintf(level == ECH_LOG_WARN ? heard->warnings : heard->notes, sizeof heard->notes, "%s", line);
+}
+
+static void put_all(const char *const *variable) {
+    for (; *variable; variable += 2) setenv(variable[0], variable[1], 1);
+}
+static void clear_all(const char *const *variable) {
+    for (; *variable; variable += 2) unsetenv(variable[0]);
+}
+
+/* What a launcher reports is taken where nobody gave anything, as a whole, and is told. */
+static void test_launchers(void **state) {
+    (void)state;
+    static const char *const mpi[] = {"OMPI_COMM_WORLD_RANK", "2", "OMPI_COMM_WORLD_SIZE", "3", "OMPI_COMM_WORLD_LOCAL_RANK", "2",
+                                      "OMPI_COMM_WORLD_LOCAL_SIZE", "3", "PMIX_NAMESPACE", "77", NULL};
+    struct heard heard = {.lines = 0};
+    struct ech_config plain = fresh();
+    struct ech_error err = {0};
+    plain.on_log = hear;
+    plain.user = &heard;
+    put_all(mpi);
+
+    struct ech_config c = plain;
+    assert_int_equal(ech_config_from_env(&c, &err), ECH_OK);
+    assert_true(c.rank == 2 && c.world == 3 && c.local_rank == 2 && c.local_world == 3);
+    assert_memory_equal(c.coordinator, "127.0.0.1:", 10);
+    assert_int_equal(ech_config_check(&c, &err), ECH_OK);
+    assert_int_equal(heard.lines, 1);
+    assert_non_null(strstr(heard.notes, "rank 2 of 3, as Open MPI reports (OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE)"));
+    assert_non_null(strstr(heard.notes, c.coordinator));
+
+    c = plain;   /* a place to meet is no part of what says who this is */
+    setenv("ECH_COORDINATOR", "10.0.0.1:7000", 1);
+    assert_int_equal(ech_config_from_env(&c, &err), ECH_OK);
+    assert_true(c.rank == 2 && c.world == 3);
+    assert_string_equal(c.coordinator, "10.0.0.1:7000");
+
+    setenv("ECH_WORLD", "5", 1);   /* half a set beside a whole one: whichever were taken, somebody would be surprised */
+    struct ech_config before = c = plain;
+    assert_int_equal(ech_config_from_env(&c, &err), ECH_E_ARGUMENT);
+    assert_non_null(strstr(err.text, "ECH_WORLD without ECH_RANK"));
+    assert_memory_equal(&c, &before, sizeof c);
+    setenv("ECH_RANK", "4", 1);   /* our own names come first */
+    heard.lines = 0;
+    assert_int_equal(ech_config_from_env(&c, &err), ECH_OK);
+    assert_true(c.rank == 4 && c.world == 5 && c.local_world == 0 && heard.lines == 0);
+    unsetenv("ECH_RANK");
+    unsetenv("ECH_WORLD");
+    unsetenv("ECH_COORDINATOR");
+
+    c = plain;   /* a program that has placed this node itself */
+    c.rank = 1;
+    c.world = 2;
+    assert_int_equal(ech_config_from_env(&c, &err), ECH_OK);
+    assert_true(c.rank == 1 && c.world == 2 && !c.coordinator[0]);
+    c = plain;
+    setenv("ECH_LAUNCHER", "off", 1);
+    assert_int_equal(ech_config_from_env(&c, &err), ECH_OK);
+    assert_true(c.rank == 0 && c.world == 1);
+    unsetenv("ECH_LAUNCHER");
+
+    setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);   /* several machines: the user must name a place to meet */
+    setenv("OMPI_COMM_WORLD_LOCAL_RANK", "1", 1);
+    c = plain;
+    assert_int_equal(ech_config_from_env(&c, &err), ECH_OK);
+    assert_non_null(strstr(heard.notes, "names no place to meet"));
+    assert_int_equal(ech_config_check(&c, &err), ECH_E_ARGUMENT);
+    assert_non_null(strstr(err.text, "coordinator is missing: 3 nodes need one HOST:PORT"));
+    clear_all(mpi);
+}
+
+/* A Service called "ech" puts its own ECH_ names into every container beside it. Others are typing errors as ever. */
+static void test_kubernetes(void **state) {
+    (void)state;
+    static const char *const service[] = {"ECH_SERVICE_HOST", "10.96.0.7", "ECH_SERVICE_PORT", "7000", "ECH_SERVICE_PORT_MEET", "7000",
+                                          "ECH_PORT", "tcp://10.96.0.7:7000", "ECH_PORT_7000_TCP", "tcp://10.96.0.7:7000",
+                                          "ECH_PORT_7000_TCP_PROTO", "tcp", "ECH_PORT_7000_TCP_PORT", "7000", "ECH_PORT_7000_TCP_ADDR",
+                                          "10.96.0.7", "ECH_RANK", "1", NULL};
+    struct heard heard = {.lines = 0};
+    struct ech_config c = fresh();
+    struct ech_error err = {0};
+    c.on_log = hear;
+    c.user = &heard;
+    put_all(service);
+    assert_int_equal(ech_config_from_env(&c, &err), ECH_OK);
+    assert_int_equal(c.rank, 1);
+    assert_int_equal(heard.lines, 1);
+    assert_non_null(strstr(heard.warnings, "ECH_SERVICE_HOST and others"));
+    unsetenv("ECH_SERVICE_HOST");
+    assert_int_equal(ech_config_from_env(&c, &err), ECH_E_ARGUMENT);
+    clear_all(service);
+}
+
 /* A program may have a locale with a decimal comma; an option means the same there. */
 static void test_locale(void **state) {
     (void)state;
@@ -399,7 +500,7 @@ int main(void) {
         cmocka_unit_test(test_defaults), cmocka_unit_test(test_fallbacks_are_settable), cmocka_unit_test(test_set),
         cmocka_unit_test(test_refused_text), cmocka_unit_test(test_check), cmocka_unit_test(test_schedules_that_do_not_fit),
         cmocka_unit_test(test_adam), cmocka_unit_test(test_share_lists), cmocka_unit_test(test_key_options),
-        cmocka_unit_test(test_environment), cmocka_unit_test(test_locale), cmocka_unit_test(test_any_text), cmocka_unit_test(test_isa),
+        cmocka_unit_test(test_environment), cmocka_unit_test(test_launchers), cmocka_unit_test(test_kubernetes), cmocka_unit_test(test_locale), cmocka_unit_test(test_any_text), cmocka_unit_test(test_isa),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
