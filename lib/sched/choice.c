@@ -147,14 +147,14 @@ static double slowness(const struct echi_times *t, uint32_t n, const struct echi
     }
 }
 
-/* The slowest worker in each way. */
+/* The slowest in each way, of those who have a part in the plan: an owner need not be a worker. */
 static int suspects(const struct echi_wishes *w, const struct echi_plan *plan, const struct echi_times *times, int out[SUSPECTS]) {
     int count = 0;
     for (int way = 0; way < SUSPECTS; way++) {
         double most = 0;
         int worst = -1;
         for (int r = 0; r < plan->world; r++) {
-            if (plan->group_of[r] == ECHI_NONE) continue;
+            if (plan->group_of[r] == ECHI_NONE && echi_plan_group_owned(plan, r) < 0 && !(plan->separated && plan->head == r)) continue;
             const double here = slowness(&times[r], plan->n[r], &w->load, way);
             if (!(here > most)) continue;
             most = here;
@@ -167,12 +167,31 @@ static int suspects(const struct echi_wishes *w, const struct echi_plan *plan, c
     return count;
 }
 
-/* What the same wishes are worth without one node, at its best: the policy that was taken, with as many groups or with one fewer,
- * which may have been this node's own; or, where the policy is the planner's choice, in step. */
-static double worth_without(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
-                            const struct echi_candidate *with, int rank) {
+/* The choice that the same wishes come to without one rank, made anew as a whole: policy, head, owners, groups and shares. Its plan is
+ * work->without. A rank that `stays` has no part, but rank 0 still coordinates; else it is the choice of a run without that node, whose
+ * ranks close up. */
+static bool choose_without(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work, int rank, bool stays,
+                           struct echi_choice *out) {
+    struct echi_wishes own = *w;
+    char text[2];
+    own.batch = echi_wishes_round(w);   /* a default would be another with fewer nodes */
+    own.absent[rank] = true;
+    if (!stays) {
+        own.world = 0;
+        for (int r = 0; r < w->world; r++)
+            if (!own.absent[r]) work->times[own.world++] = times[r];
+        memset(own.absent, 0, sizeof own.absent);
+        times = work->times;
+    }
+    return choose(&own, times, work, out, &work->without, text, sizeof text) == ECH_OK;
+}
+
+/* About what the same wishes are worth without one node: under the policy that was taken, with as many groups or with one fewer, which
+ * may have been this node's own; or in step. Where all policies are compared, a choice made anew for every suspect would take too long. */
+static double worth_about(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
+                          const struct echi_candidate *with, int rank) {
     double best = 0;
-    for (int i = 0; i < (w->choose ? 4 : 2); i++) {
+    for (int i = 0; i < 4; i++) {
         struct echi_wishes own = *w;
         char text[2];
         own.absent[rank] = true;
@@ -189,38 +208,51 @@ static double worth_without(const struct echi_wishes *w, const struct echi_times
     return best;
 }
 
-/* The rank whose absence gains the most, if that is worth a word: images a second, less what staleness costs where that is weighed. */
+/* The rank whose absence gains the most, if that is worth a word: images a second, less what staleness costs where that is weighed.
+ * The gain is that of the choice made without it: *without, whose plan is work->without. So nobody is named for a gain that the plan
+ * without it would not have. */
 static int find_useless(const struct echi_wishes *w, const struct echi_times *times, struct echi_choice_work *work,
-                        const struct echi_plan *plan, const struct echi_choice *now, double *out_gain) {
-    int suspect[SUSPECTS], found = -1;
-    const struct echi_candidate *with = &now->candidate[now->taken];
-    *out_gain = 0;
+                        const struct echi_plan *plan, const struct echi_choice *now, bool stays, struct echi_choice *without,
+                        double *out_gain) {
+    int suspect[SUSPECTS];
+    double value[SUSPECTS];
+    const double with = worth(w, &now->candidate[now->taken]);
     if (w->shares == ECHI_SHARES_LIST || echi_plan_workers(plan, -1) < 2) return -1;
-    for (int i = suspects(w, plan, times, suspect) - 1; i >= 0; i--) {
-        const double gain = worth_without(w, times, work, with, suspect[i]) / worth(w, with) - 1;
-        if (!(gain > USELESS - 1 && gain > *out_gain)) continue;
-        *out_gain = gain;
-        found = suspect[i];
+    const int count = suspects(w, plan, times, suspect);
+    for (int i = 0; i < count; i++) {
+        if (w->choose) value[i] = worth_about(w, times, work, &now->candidate[now->taken], suspect[i]);
+        else value[i] = choose_without(w, times, work, suspect[i], stays, without) ? worth(w, &without->candidate[without->taken]) : 0;
     }
-    return found;
+    for (;;) {
+        int best = 0;
+        for (int i = 1; i < count; i++)
+            if (value[i] > value[best]) best = i;
+        if (count == 0 || !(value[best] > with * USELESS)) return -1;
+        value[best] = 0;
+        if (!choose_without(w, times, work, suspect[best], stays, without)) continue;
+        *out_gain = worth(w, &without->candidate[without->taken]) / with - 1;
+        if (*out_gain > USELESS - 1) return suspect[best];
+    }
 }
 
 /* Says who holds the others up, and where that may be leaves them out, one after the other, as long as it gains. */
 static void leave_out(struct echi_wishes *w, const struct echi_times times[ECHI_WORLD_MAX], struct echi_choice_work *work, bool may,
-                      struct echi_plan *plan, struct echi_choice *out, char *text, size_t cap) {
+                      struct echi_plan *plan, struct echi_choice *out) {
+    struct echi_choice next;
     double gain;
-    int rank = out->useless = find_useless(w, times, work, plan, out, &out->gain);
+    int rank = find_useless(w, times, work, plan, out, may, &next, &gain);
+    if (rank < 0) return;
+    out->useless = rank;
+    out->gain = gain;
     for (int i = 0; may && rank >= 0 && i < LEFT_OUT_MOST; i++) {
-        struct echi_choice next;
+        if (next.candidate[next.taken].score < out->candidate[out->taken].score) break;
         w->absent[rank] = true;
-        if (choose(w, times, work, &next, &work->without, text, cap) != ECH_OK ||
-            next.candidate[next.taken].score < out->candidate[out->taken].score) break;
         next.useless = out->useless;
         next.gain = out->gain;
         next.left_out = true;
         *out = next;
         *plan = work->without;
-        rank = find_useless(w, times, work, plan, out, &gain);
+        rank = find_useless(w, times, work, plan, out, may, &next, &gain);
     }
 }
 
@@ -235,7 +267,7 @@ static void try_in_step(const struct echi_wishes *wishes, const struct echi_time
     w.groups = 0;
     w.samples_per_step = 0;
     if (choose(&w, times, work, &in_step, &work->in_step, text, cap) != ECH_OK) return;
-    leave_out(&w, times, work, true, &work->in_step, &in_step, text, cap);
+    leave_out(&w, times, work, true, &work->in_step, &in_step);
     if (in_step.candidate[0].score < out->candidate[out->taken].score * CLEARLY) return;
     out->candidate[0] = in_step.candidate[0];   /* bsp is the first of those that are compared */
     out->taken = 0;
@@ -250,7 +282,7 @@ ech_status echi_plan_choose(const struct echi_wishes *wishes, const struct echi_
     struct echi_wishes w = *wishes;
     const ech_status status = choose(&w, times, work, out, plan, text, cap);
     if (status != ECH_OK) return status;
-    leave_out(&w, times, work, w.choose, plan, out, text, cap);
+    leave_out(&w, times, work, w.choose, plan, out);
     if (w.choose && plan->sync != ECHI_SYNC_BSP) try_in_step(wishes, times, work, plan, out, text, cap);
     return ECH_OK;
 }

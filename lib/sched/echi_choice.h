@@ -23,8 +23,8 @@ struct echi_candidate {
 struct echi_choice {
     struct echi_candidate candidate[ECHI_CANDIDATES_MAX];
     int count, taken;                     /* candidates that were compared (1: the policy was given), and which of them the plan is */
-    int useless;                          /* a rank without whose worker the others would be faster; -1: none */
-    double gain;                          /* by so much: 0.12 is 12 % more samples a second */
+    int useless;                          /* a rank without which the others would be faster; -1: none */
+    double gain;                          /* by so much, with a plan made anew as a whole: 0.12 is 12 % more samples a second */
     bool left_out;                        /* the plan does without its worker (only where the policy is the planner's choice) */
 };
 
@@ -35,6 +35,7 @@ struct echi_choice_work {
     struct echi_plan policy[ECHI_CHOICES_MAX];   /* the best of each */
     struct echi_plan tried;                      /* scored, and forgotten */
     struct echi_plan without, in_step;           /* without whoever holds the others up; of rounds with fewer nodes */
+    struct echi_times times[ECHI_WORLD_MAX];     /* of a run without one of the nodes */
 };
 
 /* Makes the plan that the wishes ask for: the best by score of all candidates where wishes->choose says so, else that policy, with

@@ -75,16 +75,18 @@ void echi_shares_by_speed(const struct echi_times *times, int count, uint32_t ba
     shares_by_speed(as_measured, times, count, batch, out_n);
 }
 
-/* A run does not outlive rank 0. So on a tie rank 0 also gets what a run does not outlive the loss of: one such rank, not two. */
-static int or_rank0(const struct echi_times *times, int best, uint32_t n) {
-    return echi_times_whole(&times[best], n) >= TIE * echi_times_whole(&times[0], n) ? 0 : best;
+/* A run does not outlive rank 0. So on a tie rank 0 also gets what a run does not outlive the loss of: one such rank, not two. Unless it is
+ * looked at what a plan without it would be. */
+static int or_rank0(const struct echi_wishes *w, const struct echi_times *times, int best, uint32_t n) {
+    return !w->absent[0] && echi_times_whole(&times[best], n) >= TIE * echi_times_whole(&times[0], n) ? 0 : best;
 }
 
 static int fastest(const struct echi_wishes *w, const struct echi_times *times, uint32_t n) {
-    int best = 0;   /* rank 0 plans, so it is here */
-    for (int r = 1; r < w->world; r++)
+    int best = 0;
+    while (best + 1 < w->world && w->absent[best]) best++;
+    for (int r = best + 1; r < w->world; r++)
         if (!w->absent[r] && echi_times_whole(&times[r], n) < echi_times_whole(&times[best], n)) best = r;
-    return or_rank0(times, best, n);
+    return or_rank0(w, times, best, n);
 }
 
 /* Samples a second of steps of the i-th measured size. */
@@ -250,7 +252,7 @@ static void async_groups(const struct echi_wishes *w, const struct echi_times *t
     }
     if (plan->group_of[0] == ECHI_NONE) return;
     uint16_t *owner = &plan->owner_of[plan->group_of[0]];
-    *owner = (uint16_t)or_rank0(times, *owner, n < 64 ? n : 64);
+    *owner = (uint16_t)or_rank0(w, times, *owner, n < 64 ? n : 64);
 }
 
 /* `asp`: gradients in proportion to the time that a step takes there (Rescaled ASGD, arXiv 2605.13434): each worker then moves the

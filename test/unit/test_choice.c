@@ -225,13 +225,20 @@ static void groups_are_as_many_as_are_fast(void **state) {
 
 /* ---- worse than useless ---- */
 
+/* By how much a run without that node would be faster, chosen as if there had never been such a node. */
 static double gain_without(int rank) {
-    struct echi_plan other;
+    static struct echi_times all[ECHI_WORLD_MAX];
+    static struct echi_plan other;
+    static struct echi_choice without;
     struct echi_wishes w = wishes;
-    const double with = one(wishes, wishes.sync, wishes.separate, wishes.groups, &other).rate;
-    w.absent[rank] = true;
-    const double without = one(w, wishes.sync, wishes.separate, wishes.groups, &other).rate;
-    return without / with - 1;
+    const double with = choice.candidate[choice.taken].rate;
+    memcpy(all, times, sizeof all);
+    memmove(&times[rank], &times[rank + 1], (size_t)(ECHI_WORLD_MAX - 1 - rank) * sizeof times[0]);
+    w.world--;
+    w.batch = plan.round;
+    if (echi_plan_choose(&w, times, &work, &other, &without, text, sizeof text) != ECH_OK) fail_msg("%s", text);
+    memcpy(times, all, sizeof all);
+    return without.candidate[without.taken].rate / with - 1;
 }
 
 static void who_holds_the_others_up_is_named(void **state) {
@@ -264,6 +271,64 @@ static void who_holds_the_others_up_is_named(void **state) {
         }
     }
     assert_true(named > 2 && none > 2);
+}
+
+/* One slow link. It is that node's name, and the gain is what a run without it would have: whoever the head and the owners are now, with
+ * their shares and groups, they would be others without it. */
+static void a_slow_link_is_not_blamed_on_others(void **state) {
+    (void)state;
+    static const struct { enum echi_sync sync; int separate, world, slow; double speed[6], link, delay; bool small; } cases[] = {
+        {ECHI_SYNC_GSSP, 1, 5, 3, {2000, 8000, 8000, 8000, 4000}, 1.25e7, 5e-5, false},   /* rank 0 is the slowest processor */
+        {ECHI_SYNC_BSP, 0, 4, 1, {2000, 8000, 7600, 8000}, 1.25e5, 0.02, false},           /* an owner that is given no samples */
+        {ECHI_SYNC_BSP, 0, 5, 1, {7000, 8000, 7600, 2000, 4000}, 1.25e5, 5e-5, false},
+        {ECHI_SYNC_BSP, -1, 4, 0, {8000, 8000, 4000, 4000}, 2.5e6, 5e-5, true},            /* rank 0 itself, and it is the owner */
+        {ECHI_SYNC_GSSP, 1, 3, 0, {8000, 8000, 7600}, 1.25e5, 5e-5, true},                 /* or the head */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        lenet(cases[i].world, cases[i].speed);
+        for (int r = 0; r < cases[i].world; r++) {
+            times[r].exchange = cases[i].small ? 1e-4 : 1e-3;
+            times[r].messages = 2e-5;
+        }
+        times[cases[i].slow].link = cases[i].link;
+        times[cases[i].slow].delay = cases[i].delay;
+        chance(0.1, 0);
+        if (!cases[i].small) {   /* ResNet-18, a quarter of its width */
+            wishes.load.trunk = 4 * 700000;
+            wishes.load.head = 4 * 1290;
+        }
+        wishes.choose = false;
+        wishes.sync = cases[i].sync;
+        wishes.separate = cases[i].separate;
+        take();
+        if (choice.useless != cases[i].slow) fail_msg("case %zu: rank %d, not %d", i, choice.useless, cases[i].slow);
+        const double gain = gain_without(choice.useless);
+        if (fabs(gain - choice.gain) > 1e-9 * gain || gain < 0.05) fail_msg("case %zu: a gain of %g, not %g", i, gain, choice.gain);
+    }
+}
+
+/* Whoever is named on any nodes, the gain is that of a run without. */
+static void the_gain_is_that_of_a_run_without(void **state) {
+    (void)state;
+    int named = 0;
+    for (uint32_t seed = 1; seed <= 25; seed++) {
+        struct echi_random r;
+        echi_random_init(&r, seed, ECHI_STREAM_TEST, 34);
+        random_nodes(&r);
+        if (wishes.world < 2) continue;
+        const uint32_t slow = echi_random_below(&r, (uint32_t)wishes.world);
+        times[slow].link = 1e5 + 1e7 * echi_random_unit(&r);
+        wishes.choose = false;
+        wishes.sync = (enum echi_sync)echi_random_below(&r, ECHI_SYNC_GSSP + 1);
+        wishes.shares = echi_random_below(&r, 2) ? ECHI_SHARES_EQUAL : ECHI_SHARES_SPEED;
+        take();
+        if (choice.useless < 0) continue;
+        named++;
+        const double gain = gain_without(choice.useless);
+        if (fabs(gain - choice.gain) > 1e-9 * gain || gain < 0.05)
+            fail_msg("seed %u: rank %d costs %g, not %g", seed, choice.useless, gain, choice.gain);
+    }
+    assert_true(named > 10);
 }
 
 /* Four like nodes, and one whose link makes it a burden in step. */
@@ -331,6 +396,8 @@ int main(void) {
         cmocka_unit_test(the_best_of_all_is_taken),
         cmocka_unit_test(groups_are_as_many_as_are_fast),
         cmocka_unit_test(who_holds_the_others_up_is_named),
+        cmocka_unit_test(a_slow_link_is_not_blamed_on_others),
+        cmocka_unit_test(the_gain_is_that_of_a_run_without),
         cmocka_unit_test(a_burden_is_left_out),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
