@@ -69,7 +69,7 @@ static void on_log(void *user, enum ech_log_level level, const char *line) {
 }
 static void ask(struct node *n) {
     __atomic_fetch_add(&n->tell, 1, __ATOMIC_RELAXED);
-    for (int tenth = 0; tenth < 100 && !n->worker_told; tenth++) usleep(100000);
+    while (!n->worker_told) usleep(10000);
 }
 
 static void *node_main(void *self) {
@@ -117,7 +117,7 @@ static void prepare(int world, const char *sync) {
         c->momentum = 0;
         if (strcmp(sync, "local") == 0) c->inner_steps = 3, c->outer_lr = 1, c->outer_momentum = 0;
         c->epochs = 3;
-        c->deadline = 5;
+        c->deadline = 60;
         nodes[r].first[0] = r == 0 ? 2 : -99;   /* rank 0's values start all */
     }
     nodes[0].config.on_bound = on_bound;

@@ -74,7 +74,7 @@ static void one(const struct trick *t, const char *sync, bool session) {
     for (int r = 0; r < WORLD; r++) {
         nodes[r].config.epochs = 150;
         nodes[r].config.eval_every = 30 * TRAIN;
-        if (t->once) nodes[r].config.deadline = 1;
+        if (t->once) nodes[r].config.deadline = 3;
         atomic_store(&ahead[r], 0);
     }
     atomic_store(&nodes_pause, t->once ? 3000 : 0);

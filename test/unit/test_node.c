@@ -46,17 +46,17 @@ static void open_rank0(void) {
     echi_job_augment(&t.job, print[4].value);
     echi_wire_kinds(&t.job, 2, t.kinds);
     const struct echi_net_config net = {.rank = 0, .world = 2, .kinds = t.kinds, .n_kinds = ECHI_KINDS, .fingerprints = print,
-                                        .n_fingerprints = 6, .coordinator = "127.0.0.1:0", .join_timeout = 20 * SECOND};
+                                        .n_fingerprints = 6, .coordinator = "127.0.0.1:0", .join_timeout = 3600 * SECOND};
     assert_int_equal(echi_net_open(&net, &t.net, NULL), ECH_OK);
 }
 
-/* Waits for a message of this kind, in ten seconds. */
+/* Waits for a message of this kind. */
 static struct echi_msg await(int kind) {
     struct echi_msg m = {0};
-    for (const int64_t end = echi_now() + 10 * SECOND; echi_now() < end;) {
+    while (true) {
         struct echi_net_event e;
         int count = 0;
-        assert_int_equal(echi_net_poll(t.net, end, &e, 1, &count, NULL), ECH_OK);
+        assert_int_equal(echi_net_poll(t.net, INT64_MAX, &e, 1, &count, NULL), ECH_OK);
         if (count == 0) continue;
         if (e.type == ECHI_NET_READY) t.ready = true;
         if (e.type == ECHI_NET_LOST) fail_msg("rank 1 has gone: %s", e.text);
@@ -64,8 +64,6 @@ static struct echi_msg await(int kind) {
         assert_true(echi_msg_decode(kind, e.meta, e.meta_len, &m));
         return m;
     }
-    fail_msg("no %s message", echi_kind_name(kind));
-    return m;
 }
 
 static void say(const struct echi_msg *m, const void *payload, size_t len) {
