@@ -346,7 +346,7 @@ tests: $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(BENCHES) $(GRADIENTS) $(ON_CARD)
 RUN_TESTS = $(SCRIPT_ENV) TEST_IDLE="$(TEST_IDLE)" TEST_CPU="$(TEST_CPU)" ONLY="$(ONLY)" $(BASH) test/run.sh
 test check: all $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(B)/test-needs
 	@$(call install_into,,$(STAGE))
-	@QUICK=$(if $(filter test,$@),1) $(RUN_TESTS) $(TESTS) $(DOUBLE_TEST) $(FUZZ) $(TEST_SCRIPTS)
+	@QUICK=$(if $(filter test,$@),1) $(RUN_TESTS) $(TEST_SCRIPTS) $(TESTS) $(DOUBLE_TEST) $(FUZZ)
 
 # Every call that can fail fails once: minutes, where the tests of test/faults alone try a part.
 faults: all $(FAULTS)

@@ -3,6 +3,7 @@
 # tools/get-data: from a folder, and from a network that is played by a false curl.
 # make check only: it unpacks MNIST for 14 s.
 set -u
+[ -z "${SAN:-}" ] || { echo "a script, which no sanitizer sees"; exit 77; }
 tool=$(cd "$(dirname "$0")/../.." && pwd)/tools/get-data
 die() { echo "test_get_data: $*"; exit 1; }
 expect() { # expect STATUS WORD ARGUMENTS...: the exit status, and a word in what is said

@@ -98,7 +98,7 @@ static void a_listener_believes_nobody(void **state) {
     char address[64];
     free_address(address);
     config_for(&l.config, address);
-    l.config.deadline = 1;
+    l.config.deadline = 10;   /* that one lie waits for */
     l.config.stop = &l.stop;
     l.config.on_log = count_line;
     l.config.user = &l;
