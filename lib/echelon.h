@@ -340,7 +340,8 @@ size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);
  * (rank, device, threads, slow and callbacks may differ). out_report may be NULL; it is filled as far as the run came,
  * also on failure. params (may be NULL): on rank 0, ech_model_params(model) floats that receive the trained weights.
  * ECH_E_NOT_REACHED (rank 0 only: the others return ECH_OK), ECH_E_DIVERGED, ECH_E_PEER_LOST (error.peer names it), ECH_E_TIMEOUT,
- * ECH_E_MISMATCH, ECH_E_BUSY, ECH_E_ABORTED (stopped), ECH_E_IO (a file, or the last checkpoint, could not be written), and what
+ * ECH_E_MISMATCH, ECH_E_BUSY, ECH_E_ABORTED (stopped), ECH_E_IO (a file, or the last checkpoint, could not be written),
+ * ECH_E_UNRECORDED (all went well, but the recording breaks off), and what
  * the arguments can do wrong. */
 ech_status ech_train(const ech_model *model, const ech_data *data, const struct ech_config *config, float *params,
                      struct ech_report *out_report, struct ech_error *err);
@@ -382,7 +383,8 @@ ech_status ech_gradient_ready(ech_session *session, int param, struct ech_error 
 /* The step is done: loss is the mean over its samples (goes into the report). ECH_E_DIVERGED when it is not finite. */
 ech_status ech_step_end(ech_session *session, double loss, struct ech_error *err);
 /* Leaves in order, frees. After ECH_E_END the values are the trained weights, equal on all nodes. ECH_OK: the run did all that it was to
- * do; ECH_E_ABORTED: it was stopped before, or this session is closed before its end, which ends the run for all. NULL is harmless. */
+ * do; ECH_E_UNRECORDED: it did, but its recording breaks off; ECH_E_ABORTED: it was stopped before, or this session is closed before its
+ * end, which ends the run for all. NULL is harmless. */
 ech_status ech_session_close(ech_session *session, struct ech_report *out_report, struct ech_error *err);
 
 #ifdef __cplusplus

@@ -52,10 +52,12 @@ ech_status echi_file_read_secret(const char *path, size_t most, uint8_t **out_by
  * moment `path` is either what it was or complete. */
 ech_status echi_file_write(const char *path, const void *bytes, size_t len, struct ech_error *err);
 bool echi_file_exists(const char *path);
-/* A file written bit by bit while something goes on: made anew (an older one is emptied), then added to. What is there is
- * what was appended so far; nothing is synced. The descriptor is the caller's until echi_file_close. */
+/* A file written bit by bit while something goes on: made anew, then added to, and locked until echi_file_close. Nothing is written over,
+ * nor through a link: where something has that name, ECH_E_BUSY while its writer has it open, else ECH_E_ARGUMENT. What is there is what
+ * was appended so far; it is on the disk only after a sync. */
 ech_status echi_file_create(const char *path, int *out_file, struct ech_error *err);
 ech_status echi_file_append(int file, const void *bytes, size_t len, struct ech_error *err);
+ech_status echi_file_sync(int file, struct ech_error *err);
 void echi_file_close(int file);
 /* The same in pieces: begin, put as often as you like, commit. After a failure, or abandon, nothing is left of it; `full` is then true
  * when the disk, or the user's quota, had no space for it. */

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -259,16 +260,36 @@ ech_status echi_folder_sync(const char *path, struct ech_error *err) {
     return sync_folder(path) ? ECH_OK : fail_write(err, path, "syncing the folder");
 }
 
+/* Does a process have the file open that is there? Non-blocking: it may be a pipe. A file system without locks knows of none. */
+static bool is_written(const char *path) {
+    const int fd = open_again(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+    const bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (fd >= 0) close(fd);
+    return locked;
+}
+
 ech_status echi_file_create(const char *path, int *out_file, struct ech_error *err) {
-    /* Non-blocking: opening a pipe that nobody reads would wait for ever. */
-    *out_file = open_again(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666);
-    return *out_file < 0 ? fail_write(err, path, "creating it") : ECH_OK;
+    *out_file = open_again(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (*out_file >= 0) {
+        flock(*out_file, LOCK_EX | LOCK_NB);
+        return ECH_OK;
+    }
+    if (errno != EEXIST) return fail_write(err, path, "creating it");
+    if (is_written(path))
+        return echi_fail(err, ECH_E_BUSY, "file.create", "another run is writing '%s': wait for its end, or give another folder", path);
+    return echi_fail(err, ECH_E_ARGUMENT, "file.create",
+                     "'%s' is there already and is not written over: remove it, or give another folder", path);
+}
+
+static ech_status fail_append(struct ech_error *err, const char *what) {
+    const int code = errno;
+    return echi_fail(err, ECH_E_IO, "file.append", "%s failed (%s)%s", what, strerror(code), advice_on(code));
 }
 
 ech_status echi_file_append(int file, const void *bytes, size_t len, struct ech_error *err) {
-    if (write_quietly(file, bytes, len)) return ECH_OK;
-    const int code = errno;
-    return echi_fail(err, ECH_E_IO, "file.append", "writing failed (%s)%s", strerror(code), advice_on(code));
+    return write_quietly(file, bytes, len) ? ECH_OK : fail_append(err, "writing");
 }
+
+ech_status echi_file_sync(int file, struct ech_error *err) { return sync_again(file) == 0 ? ECH_OK : fail_append(err, "syncing"); }
 
 void echi_file_close(int file) { close(file); }

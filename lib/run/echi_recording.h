@@ -54,16 +54,16 @@ struct echi_recorded_end {
 
 /* I/O thread only. What does not fit into the buffer is written at once; nothing allocates after open. */
 struct echi_recorder;
-/* Makes DIR if it is not there (its parent must be) and DIR/rank<N>.events, over an older one. */
+/* Makes DIR if it is not there (its parent must be) and DIR/rank<N>.events, as echi_file_create does: an older one is refused. */
 ech_status echi_recorder_open(const char *dir, const struct echi_about *about, struct echi_recorder **out, struct ech_error *err);
 /* These do nothing once a write has failed. */
 void echi_recorder_setup(struct echi_recorder *r, const struct echi_setup *setup, const char *kernels);
 void echi_recorder_event(struct echi_recorder *r, enum echi_role role, const struct echi_event *event, const struct echi_actions *actions,
                          const struct echi_coordinator *coordinator);
 void echi_recorder_end(struct echi_recorder *r, const struct echi_recorded_end *end);
-/* The sentence of the first failure, once; NULL when there is none (or it was told). */
-const char *echi_recorder_trouble(struct echi_recorder *r);
-void echi_recorder_close(struct echi_recorder *r);   /* NULL is harmless */
+/* The sentence of the first failure; NULL when there is none. */
+const char *echi_recorder_trouble(const struct echi_recorder *r);
+void echi_recorder_close(struct echi_recorder *r);   /* takes a recording without an event away; NULL is harmless */
 
 /* SHA-256 of weights, by which a replay is compared with its run. */
 void echi_weights_hash(const echi_real *weights, size_t count, uint8_t out[32]);

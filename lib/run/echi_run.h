@@ -205,6 +205,7 @@ struct echi_node_config {
     const atomic_bool *abandoned;             /* sessions: the caller computes no more steps; NULL in ech_train */
     echi_real *params;                        /* rank 0: initial weights in, trained weights out, where *trained says so */
     bool *trained;                            /* rank 0, in ech_train: set to whether the run ended with weights; else NULL */
+    struct ech_error *unrecorded;             /* filled when a recording breaks off, which ends no run; its code was ECH_OK before */
     struct echi_checkpoints *checkpoints;     /* rank 0, with --checkpoint; else NULL */
     struct echi_profile *profile;             /* rank 0, with --profile-out: filled once measured; else NULL */
     /* Called on the node's thread, may be NULL: the wire stands; later again: the slots stand as well; at last, with NULLs:

@@ -46,6 +46,8 @@ void echi_node_check_recorder(struct echi_node *n) {
     const char *trouble = echi_recorder_trouble(n->recorder);
     if (!trouble) return;
     echi_node_log(n, ECH_LOG_WARN, "the recording in %s ends here: %s; the run goes on", n->c->config->record, trouble);
+    echi_fail(n->c->unrecorded, ECH_E_UNRECORDED, "run.record", "the run ended well, but its recording in %s breaks off: %s",
+              n->c->config->record, trouble);
     echi_recorder_close(n->recorder);
     n->recorder = NULL;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Recordings written, while a run goes. The I/O thread encodes each event into a buffer and writes that when it is
- * well filled, or a second old. A failed write ends the recording, not the run: what was to be watched goes on. */
+ * well filled, or a second old. A failed write ends the recording, not the run: what was to be watched goes on, and its status
+ * at the end says so. */
 #include "echi_recording.h"
 #include "echi_error.h"
 
@@ -14,7 +15,7 @@
 
 struct echi_recorder {
     int file;
-    bool failed, told;
+    bool failed;
     size_t used;
     uint64_t check, events;
     int64_t written_at;
@@ -30,12 +31,15 @@ void echi_weights_hash(const echi_real *weights, size_t count, uint8_t out[32]) 
     echi_sha256_end(&sha, out);
 }
 
+static void keep_failure(struct echi_recorder *r, ech_status status, const struct ech_error *why) {
+    if (status == ECH_OK) return;
+    r->failed = true;
+    echi_fail(&r->why, status, "run.record", "'%s': %s", r->path, why->text);
+}
+
 static void flush(struct echi_recorder *r) {
     struct ech_error why;
-    if (!r->failed && r->used && echi_file_append(r->file, r->buffer, r->used, &why) != ECH_OK) {
-        r->failed = true;
-        echi_fail(&r->why, why.code, "run.record", "'%s': %s", r->path, why.text);
-    }
+    if (!r->failed && r->used) keep_failure(r, echi_file_append(r->file, r->buffer, r->used, &why), &why);
     r->used = 0;
 }
 
@@ -115,22 +119,21 @@ void echi_recorder_event(struct echi_recorder *r, enum echi_role role, const str
 void echi_recorder_end(struct echi_recorder *r, const struct echi_recorded_end *end) {
     if (r->failed) return;
     struct echi_recorded_end e = *end;
+    struct ech_error why;
     e.events = r->events;
     flush(r);
     struct echi_writer w = begin(r);
     seal(r, ECHI_RECORD_END, echi_end_encode(&e, w.at, (size_t)(w.end - w.at)));
     flush(r);
+    if (!r->failed) keep_failure(r, echi_file_sync(r->file, &why), &why);   /* some disks say only here that they are full */
 }
 
-const char *echi_recorder_trouble(struct echi_recorder *r) {
-    if (!r->failed || r->told) return NULL;
-    r->told = true;
-    return r->why.text;
-}
+const char *echi_recorder_trouble(const struct echi_recorder *r) { return r->failed ? r->why.text : NULL; }
 
 void echi_recorder_close(struct echi_recorder *r) {
     if (!r) return;
     flush(r);
+    if (r->events == 0) echi_file_remove(r->path, NULL);   /* the run never began: the next may have the name */
     echi_file_close(r->file);
     free(r);
 }

@@ -20,7 +20,7 @@ struct ech_session {
     struct echi_user_lane lane;
     struct echi_node_config node;
     struct ech_report report;
-    struct ech_error error;
+    struct ech_error error, unrecorded;
     float *first;                            /* rank 0: the initial weights, then the final ones */
     struct echi_thread thread;
     bool running;                            /* the thread was started */
@@ -261,7 +261,8 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
     ECHI_TRY_GOTO(fill(s, params, n_params, train_samples, err), failed);
     s->lane = (struct echi_user_lane){s, lane_measure, lane_measured, lane_submit, lane_take, lane_final};
     s->node = (struct echi_node_config){.config = &s->config, .job = &s->job, .user = &s->lane, .abandoned = &s->abandoned,
-                                        .params = s->first, .started = node_started, .started_self = s};
+                                        .params = s->first, .unrecorded = &s->unrecorded,
+                                        .started = node_started, .started_self = s};
     s->report.world = config->world;
     s->report.head = s->report.lost_peer = s->report.useless = -1;
     s->report.predicted_images_per_second = s->report.predicted_staleness = -1;
@@ -365,8 +366,9 @@ ech_status ech_session_close(ech_session *s, struct ech_report *out_report, stru
     if (!s) return ECH_OK;
     atomic_store(&s->abandoned, true);   /* means something only while the run is not over */
     echi_thread_join(&s->thread);
-    ech_status status = s->status;
-    if (status != ECH_OK && err) *err = s->error;
+    const struct ech_error *why = s->status == ECH_OK ? &s->unrecorded : &s->error;
+    const ech_status status = s->status == ECH_OK ? s->unrecorded.code : s->status;
+    if (status != ECH_OK && err) *err = *why;
     if (out_report) *out_report = s->report;
     discard(s);
     return status;

@@ -15,7 +15,7 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
     float *weights = NULL;
     struct echi_checkpoints *checkpoints = NULL;
     struct echi_profile profile = {0};
-    struct ech_error own = {.peer = -1};
+    struct ech_error own = {.peer = -1}, unrecorded = {.code = ECH_OK};
     ech_status status = ECH_OK;
     bool trained = false;
     if (!err) err = &own;
@@ -34,7 +34,8 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
         const struct echi_checkpoint *from = checkpoints ? echi_checkpoints_from(checkpoints) : NULL;
         if (from) memcpy(weights, from->weights, model->n_params * sizeof *weights);
     }
-    const struct echi_node_config node = {.config = config, .job = job, .params = weights, .trained = &trained, .checkpoints = checkpoints,
+    const struct echi_node_config node = {.config = config, .job = job, .params = weights, .trained = &trained, .unrecorded = &unrecorded,
+                                          .checkpoints = checkpoints,
                                           .profile = config->rank == 0 && config->profile_out[0] ? &profile : NULL};
     status = echi_node_run(&node, report, err);
     if (trained) {
@@ -44,6 +45,10 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
         if (written == ECH_OK && checkpoints) written = echi_checkpoints_outcome(checkpoints, err);
         if (written != ECH_OK) status = written;
         if (params) memcpy(params, weights, model->n_params * sizeof *weights);
+    }
+    if (status == ECH_OK && unrecorded.code != ECH_OK) {
+        *err = unrecorded;
+        status = unrecorded.code;
     }
     if (out_report) *out_report = *report;
 out:

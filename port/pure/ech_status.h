@@ -29,7 +29,8 @@ extern "C" {
     X(ECH_E_END, 14, "there is no more", 0, NOTHING)                                                                    \
     X(ECH_E_INTERNAL, 15, "a bug in Echelon", 0, RUN)                                                                   \
     X(ECH_E_NOT_REACHED, 16, "the target accuracy was not reached", 0, NOTHING)                                         \
-    X(ECH_E_DEVICE_LOST, 17, "a device was lost", 0, RUN)
+    X(ECH_E_DEVICE_LOST, 17, "a device was lost", 0, RUN)                                                               \
+    X(ECH_E_UNRECORDED, 18, "the run ended well, but its recording is cut short", 0, NOTHING)
 
 typedef enum ech_status {
 #define ECH_STATUS_ENUM(name, number, text, retry, remake) name = number,

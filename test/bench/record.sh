@@ -19,6 +19,7 @@ pairs() {
     local title=$1 pair speed=() cpu=() with without
     shift
     for pair in $(seq "${PAIRS:-7}"); do
+        rm -rf "$folder"   # a recording that is there is not written over
         if [ $((pair % 2)) = 0 ]; then
             without=$(once "$@") with=$(once "$@" --record "$folder")
         else

@@ -189,8 +189,17 @@ static void set(struct ech_config *config, const char *name, const char *value) 
 
 static char record_folder[] = "/tmp/echelon-alloc.XXXXXX";
 
+static void forget_recordings(void) {   /* none is written over */
+    for (int rank = 0; rank < 2; rank++) {
+        char path[64];
+        snprintf(path, sizeof path, "%s/rank%d.events", record_folder, rank);
+        unlink(path);
+    }
+}
+
 static void defaults(struct ech_config *config, const char *sync) {
     ech_config_init(config);
+    forget_recordings();
     set(config, "record", record_folder);   /* so is recording */
     set(config, "sync", sync);
     set(config, "batch", "32");
@@ -286,11 +295,7 @@ static int make_folder(void **state) {
 }
 static int remove_folder(void **state) {
     (void)state;
-    for (int rank = 0; rank < 2; rank++) {
-        char path[64];
-        snprintf(path, sizeof path, "%s/rank%d.events", record_folder, rank);
-        unlink(path);
-    }
+    forget_recordings();
     return rmdir(record_folder);
 }
 

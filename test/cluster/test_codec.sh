@@ -47,6 +47,7 @@ mkdir "$work/run"
 for words in "gssp --separate off --groups 2 --codec topk:volume" "bsp --shares equal --separate 1 --codec topk"; do
     read -ra sync <<<"$words"
     rm -f "$work"/run/*
+    rm -f "$work"/run/*
     expect 0 '^  speed ' --data "$work/data" --local 3 --batch 33 --steps 70 --record "$work/run" --sync "${sync[@]}"
     ends_with 0 'bit for bit' replay "$work/run" --data "$work/data"
 done

@@ -171,16 +171,43 @@ goes_on 3 --plan "$work/rounds" --epochs $((epochs / 2))
 goes_on '1 2' --plan "$work/rounds" --epochs $((epochs / 2)) --eval-every 5000
 goes_on 2 --plan "$work/plan" --epochs $epochs --checkpoint "$work/kept-too" --every 100
 
-# --- a disk that is full ends the recording, not the run
-if [ -w /dev/full ]; then
-    mkdir "$work/full"
-    ln -s /dev/full "$work/full/rank0.events"
-    expect 1. 'writing failed' --data "$work/data" --record "$work/full" --steps 1
-fi
+# --- nothing is written over, nor through a link; who never began leaves nothing
+small=(--data "$work/data" --steps 1 --eval-every 0)
+rm -rf "$work/run"
+mkdir "$work/run"
+echo precious >"$work/victim"
+ln -s "$work/victim" "$work/run/rank0.events"
+refuse 2 'rank0.events. is there already and is not written over: remove it, or give another folder' "${small[@]}" --record "$work/run"
+check "a link was followed" [ "$(cat "$work/victim")" = precious ]
+ln -sf "$work/not-there" "$work/run/rank0.events"
+refuse 2 'is there already' "${small[@]}" --record "$work/run"
+check "a link was followed to where nothing was" [ ! -e "$work/not-there" ]
+rm -r "$work/run"
+expect 0 '^  speed ' "${small[@]}" --local 2 --record "$work/run"
+cp "$work/run/rank1.events" "$work/before"
+rm "$work/run/rank0.events"
+refuse 2 'rank1.events. is there already' "${small[@]}" --local 2 --record "$work/run"
+check "an earlier recording is changed" cmp -s "$work/before" "$work/run/rank1.events"
+check "a run that did not begin leaves a recording" [ ! -e "$work/run/rank0.events" ]
+rm -r "$work/run"
+free_port
+start 0 "${small[@]}" --world 2 --coordinator "127.0.0.1:$port" --record "$work/run"
+records() { [ -s "$work/run/rank0.events" ] || [ -z "$(jobs -rp)" ]; }
+await records
+refuse 20 'another run is writing .*rank0.events' "${small[@]}" --record "$work/run"
+check "who was refused takes another's recording away" [ -s "$work/run/rank0.events" ]
+kill -TERM "${nodes[0]}"
+node_ends 0 22 '' "alone in its recording"
+
+# --- a disk that is full ends the recording, not the run, and the status says so
+said=$(ulimit -f 0; trap '' XFSZ; "$echelon" train "${small[@]}" --record "$work/full" 2>&1)
+check "no room for a recording: status $?" [ $? = 13 ]
+check "no room for a recording: $said" grep -q 'rank0.events.*writing failed' <<<"$said"
+check "no room for a recording: something is left" [ -z "$(ls "$work/full")" ]
 rm -rf "$work/run"
 (trap '' XFSZ && ulimit -f 64 && exec "$echelon" train --data "$work/data" --progress off --local 2 --epochs 10 --eval-every 0 \
     --record "$work/run") >"$work/out" 2>"$work/err"
-check "a recording that breaks off ends the run with $?" [ $? = 0 ]
+check "a recording that breaks off ends the run with $?" [ $? = 28 ]
 check "nobody says that the recording breaks off" grep -q 'the recording in .* ends here: .*writing failed.*the run goes on' "$work/err"
 check "what was trained is not told" grep -q '^  speed ' "$work/out"
 replays 0 'up to where a recording breaks off' "$work/run" --roles

@@ -183,15 +183,16 @@ static void a_run_outlives_its_recording(void **state) {
             c->on_log = on_warning;
             c->epochs = 0.5;
             warned = false;
+            unlink(events_path);   /* none is written over */
             snprintf(c->record, sizeof c->record, "%s", record_path);
             inject(INJECT_WRITE, n, n > 0, errors[e]);   /* or it is a wake-up that fails, which costs half a second */
             const ech_status status = ech_train(tiny, tiny_data, c, params[n > 0], &report, &error);
             const long hits = inject_hits();
             inject_nothing();
             assert_int_equal(descriptors(), fds);
-            assert_int_equal(status, n == 1 ? ECH_E_IO : ECH_OK);
-            if (n == 1) assert_non_null(strstr(error.text, "rank0.events"));
-            else assert_memory_equal(params[0], params[n > 0], ech_model_params(tiny) * sizeof(float));
+            assert_int_equal(status, n == 1 ? ECH_E_IO : warned ? ECH_E_UNRECORDED : ECH_OK);
+            if (status != ECH_OK) assert_non_null(strstr(error.text, "rank0.events"));
+            if (n != 1) assert_memory_equal(params[0], params[n > 0], ech_model_params(tiny) * sizeof(float));
             struct bytes there = contents(events_path);
             struct echi_recording r;
             int kind = ECHI_RECORD_ABOUT;
@@ -235,6 +236,7 @@ static void write_all(void) {
     char text[256];
     static struct bytes recorded;
     if (!recorded.there) {
+        unlink(events_path);
         prepare_nodes(1, "bsp", 0);
         snprintf(nodes[0].config.record, sizeof nodes[0].config.record, "%s", record_path);
         assert_int_equal(ech_train(tiny, tiny_data, &nodes[0].config, NULL, NULL, &error), ECH_OK);

@@ -387,6 +387,29 @@ static void growing_file_meets_its_limit(void **state) {
     assert_int_equal(info.st_size, 1000);
 }
 
+/* It is a new one, of whom nobody else knows, and neither written over nor through a link. */
+static void growing_file_is_new(void **state) {
+    (void)state;
+    char *path = in_folder("growing"), *link = in_folder("link"), *nowhere = in_folder("nowhere");
+    struct ech_error err = {0};
+    int file, other;
+    assert_int_equal(echi_file_create(path, &file, &err), ECH_OK);
+    assert_int_equal(echi_file_append(file, "old", 3, &err), ECH_OK);
+    assert_int_equal(echi_file_create(path, &other, &err), ECH_E_BUSY);
+    assert_non_null(strstr(err.text, "another run is writing"));
+    assert_int_equal(echi_file_sync(file, &err), ECH_OK);
+    echi_file_close(file);
+    assert_int_equal(echi_file_create(path, &other, &err), ECH_E_ARGUMENT);
+    assert_non_null(strstr(err.text, "growing' is there already"));
+    assert_int_equal(symlink(path, link), 0);
+    assert_int_equal(echi_file_create(link, &other, &err), ECH_E_ARGUMENT);
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(symlink(nowhere, link), 0);
+    assert_int_equal(echi_file_create(link, &other, &err), ECH_E_ARGUMENT);
+    assert_false(echi_file_exists(nowhere));
+    check_content(path, "old", 3);
+}
+
 /* ---------------------------------------------------- libraries, machine */
 
 static void library_is_found_or_not(void **state) {
@@ -484,6 +507,7 @@ int main(void) {
         WITH_FOLDER(write_refuses),
         WITH_FOLDER(failed_write_changes_nothing),
         WITH_FOLDER(growing_file_meets_its_limit),
+        WITH_FOLDER(growing_file_is_new),
         cmocka_unit_test(library_is_found_or_not),
         cmocka_unit_test(cpu_level_is_what_the_kernel_says),
         cmocka_unit_test(cpu_count_follows_affinity),

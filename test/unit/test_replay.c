@@ -319,6 +319,7 @@ static void configure(struct ech_config *config) {
     assert_int_equal(ech_config_set(config, "steps", "6", NULL), ECH_OK);
     assert_int_equal(ech_config_set(config, "batch", "16", NULL), ECH_OK);
     assert_int_equal(ech_config_set(config, "record", folder, NULL), ECH_OK);
+    unlink(record_path);   /* none is written over */
 }
 
 /* Changes a word of the recording, with checks that fit; the same again changes it back. */
