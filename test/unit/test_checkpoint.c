@@ -494,9 +494,11 @@ static void only_sound_folders_are_used(void **state) {
     assert_int_equal(error.code, ECH_E_FORMAT);
     assert_non_null(strstr(error.text, "none of the 2"));
     /* Data without a mark is what a killed run left: it goes. What is not ours, by the exact form of the name, is left alone. */
-    static const char *const others[] = {"checkpoint-7.complete", "notes.tmp", "checkpoint-000000007.safetensors", "checkpoint-00000007.tmp",
-                                         "checkpoint-00000007.safetensors.old", "checkpoint-00000008.SAFETENSORS",
-                                         "xcheckpoint-00000007.safetensors", "checkpoint-0x000007.safetensors"};
+    static const char *const others[] = {
+        "checkpoint-7.complete", "notes.tmp", "checkpoint-000000007.safetensors",
+        "checkpoint-00000007.tmp", "checkpoint-00000007.safetensors.old", "checkpoint-00000008.SAFETENSORS",
+        "xcheckpoint-00000007.safetensors", "checkpoint-0x000007.safetensors",
+    };
     empty();
     write_file("checkpoint-00000004.safetensors", (const uint8_t *)"x", 1);
     write_file("checkpoint-00000004.safetensors.123-4.tmp", (const uint8_t *)"x", 1);
