@@ -28,8 +28,9 @@ struct echi_net_kind {
     const char *name;
     uint8_t priority;               /* 0 most urgent; decides chunk by chunk */
     uint32_t meta_cap;              /* bytes, at most 4096 */
-    uint64_t payload_cap;           /* bytes; 0: control */
+    uint64_t payload_cap;           /* bytes, at most; 0: control */
     float tolerance;                /* part of the payload that may be lost; 0 on every transport that exists yet */
+    uint64_t payload_least;         /* bytes, at least; 0: a message of this kind may come without a payload */
 };
 
 /* A value that all nodes must share, compared at hello; a difference is refused with both sides' values. */

@@ -24,6 +24,7 @@ static const char *check_data(const struct echi_frame *f, const struct echi_net_
     if (f->kind >= n_kinds) return "a message of an unknown kind";
     const struct echi_net_kind *kind = &kinds[f->kind];
     if (f->total > kind->payload_cap) return "a payload above the cap of its kind";
+    if (f->total < kind->payload_least) return "a message without the payload that its kind has";
     if (f->meta_len > (f->offset == 0 ? kind->meta_cap : 0)) return "a meta above the cap of its kind";
     if (f->chunk_len > ECHI_NET_CHUNK) return "a chunk above 64 KiB";
     if (f->offset > f->total || f->chunk_len > f->total - f->offset) return "a chunk beyond the end of its payload";

@@ -19,9 +19,10 @@ static ech_status check_kinds(const struct echi_net_config *config, struct ech_e
                          ECHI_NET_KINDS_MAX);
     for (int i = 0; i < config->n_kinds; i++) {
         const struct echi_net_kind *kind = &config->kinds[i];
-        if (!kind->name || kind->meta_cap > ECHI_NET_META_MAX || kind->payload_cap > SIZE_MAX || !(kind->tolerance == 0.0f))
+        if (!kind->name || kind->meta_cap > ECHI_NET_META_MAX || kind->payload_cap > SIZE_MAX ||
+            kind->payload_least > kind->payload_cap || !(kind->tolerance == 0.0f))
             return echi_fail(err, ECH_E_ARGUMENT, "net.open",
-                             "kind %d of message: it needs a name, a meta_cap of at most %u, and tolerance 0 "
+                             "kind %d of message: it needs a name, a meta_cap of at most %u, a payload_least up to its payload_cap, and tolerance 0 "
                              "until a transport may lose bytes",
                              i, ECHI_NET_META_MAX);
     }
@@ -270,9 +271,11 @@ ech_status echi_net_send(struct echi_net *net, int peer, int kind, const void *m
                          size_t payload_len, uint64_t cookie, struct ech_error *err) {
     ECHI_TRY(check_target(net, peer, kind, "net.send", err));
     const struct echi_net_kind *k = &net->kinds[kind];
-    if (meta_len > k->meta_cap || payload_len > k->payload_cap || (meta_len && !meta) || (payload_len && !payload))
-        return echi_fail_at(err, ECH_E_ARGUMENT, "net.send", peer, NULL, "'%s' of %zu + %zu bytes: it may have %u + %llu",
-                            k->name, meta_len, payload_len, k->meta_cap, (unsigned long long)k->payload_cap);
+    if (meta_len > k->meta_cap || payload_len > k->payload_cap || payload_len < k->payload_least || (meta_len && !meta) ||
+        (payload_len && !payload))
+        return echi_fail_at(err, ECH_E_ARGUMENT, "net.send", peer, NULL, "'%s' of %zu + %zu bytes: it may have %u + %llu to %llu",
+                            k->name, meta_len, payload_len, k->meta_cap, (unsigned long long)k->payload_least,
+                            (unsigned long long)k->payload_cap);
     struct echi_queue *queue = &net->peers[peer].queue;
     struct echi_message *m = queue->count < QUEUE_MAX ? echi_pool_take(&net->messages) : NULL;
     if (!m)

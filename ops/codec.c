@@ -313,6 +313,18 @@ static bool bits_fit(const uint8_t *places, size_t n, size_t count) {
     return set == n && (count % 8 == 0 || places[count / 8] >> count % 8 == 0);
 }
 
+/* Of a message whose length is right: are there as many places as values, ascending and below count? */
+static bool places_fit(const uint8_t *bytes, size_t count) {
+    const uint32_t form = echi_load32(bytes);
+    const size_t n = echi_load32(bytes + 4);
+    const uint8_t *places = bytes + HEAD + n * sizeof(echi_real);
+    return form == FORM_ALL || (form == FORM_WORDS ? words_fit(places, n, count) : bits_fit(places, n, count));
+}
+
+bool echi_coded_fits(const void *bytes, size_t len, size_t count) {
+    return len > 0 && echi_coded_length(bytes, len, count) == len && places_fit(bytes, count);
+}
+
 static void take(echi_real *x, enum echi_decode how, const uint8_t *value) {
     echi_real v;
     memcpy(&v, value, sizeof v);
@@ -330,7 +342,7 @@ ech_status echi_decode(struct echi_device *device, struct echi_buffer *x, size_t
     const size_t n = echi_load32(bytes + 4);
     const bool whole = echi_coded_length(bytes, echi_coded_most(count), count) > 0;
     const uint8_t *values = bytes + HEAD, *places = values + (whole ? n * sizeof *to : 0);
-    if (!whole || (form == FORM_WORDS && !words_fit(places, n, count)) || (form == FORM_BITS && !bits_fit(places, n, count)))
+    if (!whole || !places_fit(bytes, count))
         return echi_fail(err, ECH_E_FORMAT, "decode",
                          "a coded message has places that are out of order, out of range or not as many as it says");
     if (how == ECHI_DECODE_ZERO && form != FORM_ALL) memset(to, 0, count * sizeof *to);

@@ -255,6 +255,8 @@ size_t echi_topk_select(const struct echi_device *device, const echi_real *x, si
  * checked when they are decoded. */
 size_t echi_coded_most(size_t count);
 size_t echi_coded_length(const void *bytes, size_t len, size_t count);
+/* Are these `len` bytes just what echi_decode takes? Reads all of them, as one does with what a stranger wrote. */
+bool echi_coded_fits(const void *bytes, size_t len, size_t count);
 /* A push: residual += g (with `fresh` residual = g), the largest of it are written to `out` at byte out_at, and are 0 in it from then on;
  * so residual + written is what residual + g was, bit for bit. ECH_E_DIVERGED when a number is not finite; residual is lost then. */
 ech_status echi_code_push(struct echi_device *device, struct echi_buffer *residual, const struct echi_buffer *g, size_t at, size_t count,

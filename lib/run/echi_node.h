@@ -108,6 +108,8 @@ void echi_node_fault(struct echi_node *n, ech_status status, int peer, const cha
 /* ---- node_events.c ---- */
 void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e);
 void echi_node_lost(struct echi_node *n, int peer, bool orderly, const char *text);
+/* What `peer` sent cannot be what a node of this run sends: `text` says what it was. */
+void echi_node_broke_rule(struct echi_node *n, int peer, const char *text);
 void echi_node_take_done(struct echi_node *n);   /* what the lanes have finished */
 
 /* ---- node_report.c ---- */

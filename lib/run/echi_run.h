@@ -70,6 +70,9 @@ void echi_labels_get(const void *at, uint16_t *out_labels, uint32_t n);
  * length of what lies at `bytes`, of which the first words are read; 0: they make no sense. */
 bool echi_job_coded(const struct echi_plan *plan, int kind);
 size_t echi_job_length(const struct echi_plan *plan, int kind, const uint8_t *bytes, size_t most);
+/* May a peer have sent these `len` bytes as a payload whose extent is `most`? A coded one is read to its end, so that no task fails
+ * because of it. */
+bool echi_job_fits(const struct echi_plan *plan, int kind, const uint8_t *bytes, size_t len, size_t most);
 /* Sample numbers of a lease. */
 void echi_job_samples(const struct echi_job *job, const struct echi_lease *lease, uint32_t *out_index);
 /* The n samples from `start` of an epoch's permutation, as dropout is keyed by; nothing where nothing is drawn. */

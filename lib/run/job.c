@@ -142,6 +142,11 @@ size_t echi_job_length(const struct echi_plan *plan, int kind, const uint8_t *by
     return echi_coded_length(bytes, most, (most - echi_coded_most(0)) / sizeof(echi_real));
 }
 
+bool echi_job_fits(const struct echi_plan *plan, int kind, const uint8_t *bytes, size_t len, size_t most) {
+    if (!echi_job_coded(plan, kind)) return len == most;
+    return echi_coded_fits(bytes, len, (most - echi_coded_most(0)) / sizeof(echi_real));
+}
+
 void echi_labels_put(void *at, const uint16_t *labels, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) echi_store16((uint8_t *)at + i * ECHI_LABEL_BYTES, labels[i]);
 }

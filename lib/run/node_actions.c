@@ -19,7 +19,7 @@ void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg
 
 /* ------------------------------------------------------ events to roles */
 
-static void perform(struct echi_node *n, struct echi_actions *list);
+static void perform(struct echi_node *n, const struct echi_event *e, struct echi_actions *list);
 
 void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event *e) {
     struct echi_actions list = {n->action, 0, ECHI_ACTIONS_MAX, false};
@@ -35,7 +35,7 @@ void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event
         echi_recorder_event(n->recorder, role, e, &list, role == ECHI_ROLE_COORDINATOR ? n->coordinator : NULL);
         echi_node_check_recorder(n);
     }
-    perform(n, &list);
+    perform(n, e, &list);
     struct echi_lease next;
     if (role == ECHI_ROLE_WORKER && echi_worker_next(n->worker, &next)) echi_exec_expect(n->exec, &next);
 }
@@ -173,11 +173,20 @@ static void do_compute(struct echi_node *n, const struct echi_task *task) {
     if (status != ECH_OK) echi_node_give_up(n, status);
 }
 
-static void perform(struct echi_node *n, struct echi_actions *list) {
+/* A role that refuses a message says that its sender broke a rule; it has changed nothing. */
+static void do_fault(struct echi_node *n, const struct echi_event *e, const struct echi_action *a) {
+    char text[sizeof a->msg.text + 40];
+    if (e->type != ECHI_EVENT_MESSAGE || e->from == n->rank) return echi_node_fault(n, (ech_status)a->msg.layer, n->rank, a->msg.text);
+    snprintf(text, sizeof text, "rank %d, to rank %d: %s", e->from, n->rank, a->msg.text);
+    echi_node_broke_rule(n, e->from, text);
+}
+
+static void perform(struct echi_node *n, const struct echi_event *e, struct echi_actions *list) {
     if (list->overflow) {
         echi_fail(n->err, ECH_E_INTERNAL, "run.perform", "a role asked for more than %d things at once", ECHI_ACTIONS_MAX);
         echi_node_give_up(n, ECH_E_INTERNAL);
     }
+    struct echi_action refused = {0};
     for (int i = 0; i < list->count && !n->over; i++) {
         const struct echi_action *a = &list->list[i];
         switch ((enum echi_action_type)a->type) {
@@ -185,11 +194,12 @@ static void perform(struct echi_node *n, struct echi_actions *list) {
         case ECHI_ACTION_POST: echi_node_post(n, a); break;
         case ECHI_ACTION_COMPUTE: do_compute(n, &a->task); break;
         case ECHI_ACTION_PLAN: send_plan(n); break;
-        case ECHI_ACTION_FAULT: echi_node_fault(n, (ech_status)a->msg.layer, n->rank, a->msg.text); break;
+        case ECHI_ACTION_FAULT: refused = *a; break;
         case ECHI_ACTION_DONE:
             echi_end_sentence(n->coordinator, n->c->config, n->err);
             echi_node_give_up(n, n->coordinator->status);
             break;
         }
     }
+    if (refused.type == ECHI_ACTION_FAULT && !n->over) do_fault(n, e, &refused);   /* an event of its own, which takes this list's place */
 }

@@ -363,11 +363,9 @@ static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, co
     if (!echi_kind_has_payload(e->kind)) return true;
     if (!n->planned || m->to_role != echi_node_role(e->cookie)) return false;
     if (echi_kind_of_layer(e->kind) && m->layer >= n->job->n_layers) return false;
-    if ((e->kind == ECHI_KIND_ACT || e->kind == ECHI_KIND_ACT_GRAD) && m->lease.n > 1u << 20) return false;
     size_t at, len;
     echi_node_extent(n, e->kind, m, m->from_role == ECHI_ROLE_HEAD || m->to_role == ECHI_ROLE_HEAD, &at, &len);
-    if (echi_job_coded(&n->setup.plan, e->kind)) len = echi_job_length(&n->setup.plan, e->kind, e->payload, len);
-    if (e->payload_len != len) return false;
+    if (!echi_job_fits(&n->setup.plan, e->kind, e->payload, e->payload_len, len)) return false;
     if (e->kind != ECHI_KIND_ACT) return true;
     const uint8_t *labels = (const uint8_t *)e->payload + m->lease.n * n->job->cut_width * sizeof(echi_real);
     for (uint32_t i = 0; i < m->lease.n; i++)
@@ -375,17 +373,31 @@ static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, co
     return true;
 }
 
+/* A lease is about samples that exist; a message that carries none has one of zeros. */
+static bool lease_fits(const struct echi_node *n, const struct echi_lease *l) {
+    return l->n <= n->job->train_samples && l->start <= n->job->train_samples - l->n;
+}
+
 static void malformed(struct echi_node *n, const struct echi_net_event *e) {
     char text[160];
     snprintf(text, sizeof text, "rank %d sent a malformed %s message to rank %d: do all nodes run the same version?", e->peer,
              echi_kind_name(e->kind) ? echi_kind_name(e->kind) : "?", n->rank);
-    echi_node_fault(n, ECH_E_FORMAT, e->peer, text);
+    echi_node_broke_rule(n, e->peer, text);
+}
+
+/* As net does with a peer that breaks a rule of its own: the peer is lost, and the others go on if they can. Of rank 0 there is only one
+ * that could say so. */
+void echi_node_broke_rule(struct echi_node *n, int peer, const char *text) {
+    if (peer == 0 || peer == n->rank) return echi_node_fault(n, ECH_E_FORMAT, peer, text);
+    echi_wire_drop(n->wire, peer);
+    echi_node_lost(n, peer, false, text);
 }
 
 static void on_message(struct echi_node *n, const struct echi_net_event *e) {
     struct echi_msg m;
     if (n->gone[e->peer]) return;
-    if (!echi_msg_decode(e->kind, e->meta, e->meta_len, &m) || !payload_fits(n, e, &m)) return malformed(n, e);
+    if (!echi_msg_decode(e->kind, e->meta, e->meta_len, &m) || !lease_fits(n, &m.lease) || !payload_fits(n, e, &m))
+        return malformed(n, e);
     if (m.to_role == ECHI_ROLE_NODE) {
         /* Only the coordinator commands nodes; heartbeats come from anywhere. */
         if (e->peer != 0 && m.kind != ECHI_KIND_HEARTBEAT) return;

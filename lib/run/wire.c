@@ -53,7 +53,8 @@ void echi_wire_kinds(const struct echi_job *job, int world, struct echi_net_kind
     for (int k = 0; k < ECHI_KINDS; k++) {
         const uint64_t cap = payload_cap(job, k);
         out[k] = (struct echi_net_kind){.name = echi_kind_name(k), .priority = (uint8_t)echi_kind_priority(k),
-            .meta_cap = echi_kind_meta_cap(k, world), .payload_cap = cap < SIZE_MAX ? cap : SIZE_MAX};
+            .meta_cap = echi_kind_meta_cap(k, world), .payload_cap = cap < SIZE_MAX ? cap : SIZE_MAX,
+            .payload_least = cap > 0};   /* none of ours comes without the payload that it is about */
     }
 }
 

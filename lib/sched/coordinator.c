@@ -388,9 +388,9 @@ static void note_iteration(struct echi_coordinator *c, const struct echi_lease *
 }
 
 static void on_applied(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
-    const struct echi_msg *m = e->msg;
+    struct echi_msg told = *e->msg, *m = &told;
     if (!echi_ledger_in(c, m, e->from))
-        return fail(c, ECH_E_INTERNAL, e->from, "an owner applied a lease that is not out", out);
+        return echi_act_fault(out, ECH_E_FORMAT, "an owner applied a lease that is not out");
     note_iteration(c, &m->lease, e->now);
     watch_speed(c, m);
     c->loss_sum += m->loss;
@@ -484,7 +484,7 @@ static void on_revoked(struct echi_coordinator *c, const struct echi_event *e, s
     else if (e->msg->lease.id == 0) on_copy(c, e, out);
     else if (e->msg->flag != ECHI_REVOKED_DROPPED) echi_ledger_answer(c, &e->msg->lease, e->msg->flag == ECHI_REVOKED_IN);
     else if (plan_of(c)->drop_older <= 0 || !echi_ledger_dropped(c, &e->msg->lease, e->from))
-        fail(c, ECH_E_INTERNAL, e->from, "an owner dropped a lease that is not out", out);
+        echi_act_fault(out, ECH_E_FORMAT, "an owner dropped a lease that is not out");
 }
 
 /* A node knows of all losses up to an epoch. */
@@ -657,7 +657,7 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
     case ECHI_KIND_MEASURED:
         if (c->phase != ECHI_RUN_MEASURES) break;
         if (!echi_times_decode(e->bytes, e->len, &c->times[e->from]))
-            return fail(c, ECH_E_FORMAT, e->from, "a node sent step times that make no sense", out);
+            return echi_act_fault(out, ECH_E_FORMAT, "a node sent step times that make no sense");
         if (last_answer(c, e->from)) make_plan(c, e->now, out);
         break;
     case ECHI_KIND_READY:
@@ -687,7 +687,7 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
     case ECHI_KIND_FAULT: on_fault(c, e, out); break;
     case ECHI_KIND_STOP: stop(c, out); break;
     case ECHI_KIND_STATS: all_said(c, e->from, out); break;
-    default: fail(c, ECH_E_INTERNAL, e->from, "the coordinator got a message that is not for it", out);
+    default: echi_act_fault(out, ECH_E_FORMAT, "the coordinator got a message that is not for it");
     }
 }
 

@@ -10,8 +10,9 @@ void echi_ledger_planned(struct echi_coordinator *c);   /* there is a plan: its 
 /* Gives every living worker the leases it may hold, those that are to be issued again first; under a policy with rounds,
  * whole rounds to all. */
 void echi_ledger_deal(struct echi_coordinator *c, struct echi_actions *out);
-/* An APPLIED: takes its lease from those that are out. False when it is not out, or not with this owner. */
-bool echi_ledger_in(struct echi_coordinator *c, const struct echi_msg *m, int owner);
+/* An APPLIED: takes its lease from those that are out. False when it is not out, or not with this owner. Its number counts: what else the
+ * message has of the lease went through two nodes, and becomes what was dealt. */
+bool echi_ledger_in(struct echi_coordinator *c, struct echi_msg *m, int owner);
 
 /* Asks the owners of lost workers' leases whether they are in. */
 void echi_ledger_ask(struct echi_coordinator *c, struct echi_actions *out);

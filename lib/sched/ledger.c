@@ -244,12 +244,13 @@ static void deal_further_ahead(struct echi_coordinator *c, const struct echi_msg
     echi_ranks_add(&c->hungry, rank);
 }
 
-bool echi_ledger_in(struct echi_coordinator *c, const struct echi_msg *m, int owner) {
-    const struct echi_lease *l = &m->lease;
+bool echi_ledger_in(struct echi_coordinator *c, struct echi_msg *m, int owner) {
+    struct echi_lease *l = &m->lease;
     if (l->worker >= c->plan.world) return false;
     for (int i = c->out_of[l->worker]; i != ECHI_NO_LEASE; i = c->out[i].next) {
         const struct echi_lease *o = &c->out[i].lease;
-        if (o->id != l->id || o->owner != owner || o->n != l->n) continue;
+        if (o->id != l->id || o->owner != owner) continue;
+        *l = *o;
         c->applied += l->n;
         if (c->applied_rounds <= l->round) c->applied_rounds = (uint64_t)l->round + 1;   /* a round is applied whole */
         keep(c, o, m->version);

@@ -28,6 +28,7 @@ struct fuzz_driver {
     size_t most;              /* bytes of an input, at most FUZZ_INPUT_MAX */
     /* The parser may ask malloc for so many bytes in all, and so many more for each byte of input. */
     size_t heap, heap_a_byte;
+    uint32_t runs; /* of the short run, where an input takes milliseconds; 0: as many as of the others */
 };
 
 /* In this order everywhere. A new driver is a file with `const struct fuzz_driver fuzz_NAME` and its word here. */
@@ -38,7 +39,8 @@ struct fuzz_driver {
     X(idx) X(cifar)                                                                                                              \
     X(plan_file) X(config) X(hosts) X(profile)                                                                                   \
     X(safetensors) X(checkpoint) X(recording)                                                                                    \
-    X(coded) X(probe)
+    X(coded) X(probe)                                                                                                            \
+    X(roles)
 #define FUZZ_DECLARE(name) extern const struct fuzz_driver fuzz_##name;
 FUZZ_DRIVERS(FUZZ_DECLARE)
 #undef FUZZ_DECLARE

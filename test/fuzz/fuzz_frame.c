@@ -13,10 +13,10 @@
 
 enum { HEARTBEAT, NOTE, PUSH, ROWS, N_KINDS };
 static const struct echi_net_kind kinds[N_KINDS] = {
-    [HEARTBEAT] = {"heartbeat", 0, 16, 0, 0},
-    [NOTE] = {"note", 1, ECHI_NET_META_MAX, 0, 0},
-    [PUSH] = {"push", 3, 64, 16u << 20, 0},
-    [ROWS] = {"rows", 2, 64, 300000, 0},
+    [HEARTBEAT] = {"heartbeat", 0, 16, 0, 0, 0},
+    [NOTE] = {"note", 1, ECHI_NET_META_MAX, 0, 0, 0},
+    [PUSH] = {"push", 3, 64, 16u << 20, 0, 0},
+    [ROWS] = {"rows", 2, 64, 300000, 0, 1},
 };
 
 static uint8_t stream[1u << 20];
@@ -68,6 +68,7 @@ static void check_frame(const struct echi_receive *r, bool sealed) {
     FUZZ_CHECK(memcmp(again, r->meta - ECHI_FRAME_HEADER, sealed ? ECHI_FRAME_SEALED : sizeof again) == 0);
     if (f->type == ECHI_FRAME_DATA) {
         FUZZ_CHECK(f->kind < N_KINDS && f->total <= kinds[f->kind].payload_cap && f->meta_len <= kinds[f->kind].meta_cap);
+        FUZZ_CHECK(f->total >= kinds[f->kind].payload_least);
         FUZZ_CHECK(f->chunk_len <= ECHI_NET_CHUNK && f->offset <= f->total && f->chunk_len <= f->total - f->offset);
         FUZZ_CHECK(f->offset == 0 || f->meta_len == 0);
     } else {
@@ -174,15 +175,16 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
         {3, 24, 8, UINT64_MAX - 65535}, {4, 24, 8, UINT64_MAX - 4463}, {4, 24, 8, 65537}, {4, 16, 4, 1}, {3, 32, 8, (16u << 20) + 1},
         {3, 32, 8, 65535}, {3, 32, 8, UINT64_MAX}, {3, 32, 8, 0}, {3, 40, 8, 1}, {3, 48, 8, 1}, {2, 32, 8, 0}, {2, 32, 8, 1025},
         {2, 6, 1, NOTE}, {2, 12, 4, 1}, {2, 20, 4, 1}, {0, 16, 4, 1025}, {12, 16, 4, 31}, {13, 16, 4, 33}, {0, 20, 4, 1}, {0, 12, 4, 1},
-        {6, 16, 4, 4097}, {1, 32, 8, 1},
+        {6, 16, 4, 4097}, {1, 32, 8, 1}, {14, 0, 1, 'E'}, /* rows without any, as they are */
     };
+    static const struct echi_frame empty = {.type = ECHI_FRAME_DATA, .kind = ROWS, .message = 3};
     enum { N = sizeof plain / sizeof *plain, BAD = sizeof bad / sizeof *bad };
     if (i > N + BAD) return 0;
     *good = i <= N;
     const int first = i < N ? i : i == N ? 0 : bad[i - N - 1].of, end = i == N ? N : first + 1;
     size_t len = 0;
     for (int k = first; k < end && len + ECHI_FRAME_HEADER <= cap; k++) {
-        echi_frame_store(&plain[k], out + len);
+        echi_frame_store(k < N ? &plain[k] : &empty, out + len);
         echi_store32(out + len + 8, ECHI_FRAME_EPOCH);
         len += ECHI_FRAME_HEADER;
     }

@@ -15,10 +15,12 @@ static void *count(void *p, size_t bytes) {
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t n, size_t bytes);
 void *__real_realloc(void *p, size_t bytes);
+int __real_posix_memalign(void **p, size_t alignment, size_t bytes);
 void __real_free(void *p);
 void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t n, size_t bytes);
 void *__wrap_realloc(void *p, size_t bytes);
+int __wrap_posix_memalign(void **p, size_t alignment, size_t bytes);
 void __wrap_free(void *p);
 
 void *__wrap_malloc(size_t bytes) { return count(__real_malloc(bytes), bytes); }
@@ -29,6 +31,11 @@ void *__wrap_realloc(void *p, size_t bytes) {
     void *moved = count(__real_realloc(p, bytes), bytes);
     held -= p && moved;
     return moved;
+}
+int __wrap_posix_memalign(void **p, size_t alignment, size_t bytes) {
+    const int status = __real_posix_memalign(p, alignment, bytes);
+    count(status == 0 ? *p : NULL, bytes);
+    return status;
 }
 void __wrap_free(void *p) {
     held -= p != NULL;

@@ -158,7 +158,7 @@ static void fuzz(const struct fuzz_driver *d) {
     if (!n_pool) add((const uint8_t *)"", 0, EITHER, true);
     const double end = cpu_seconds() + options.seconds;
     /* A sanitizer is what this is for, but it hands out memory by the megabyte slowly. */
-    const uint32_t runs = SHORT_RUNS / (!SANITIZED || d->heap > LARGE_HEAP ? test_part() : 1);
+    const uint32_t runs = (d->runs ? d->runs : SHORT_RUNS) / (!SANITIZED || d->heap > LARGE_HEAP ? test_part() : 1);
     for (uint32_t i = 0; options.shortly ? i < runs : i % 64 != 0 || cpu_seconds() < end; i++) {
         struct echi_random r;
         echi_random_init(&r, options.seed, ECHI_STREAM_TEST, i);

@@ -26,8 +26,8 @@ static atomic_int failures;
 
 enum { HEARTBEAT, NOTE, PUSH, ROWS, BULK, N_KINDS };
 static const struct echi_net_kind test_kinds[N_KINDS] = {
-    [HEARTBEAT] = {"heartbeat", 0, 16, 0, 0}, [NOTE] = {"note", 1, 200, 0, 0},       [PUSH] = {"push", 3, 64, 16u << 20, 0},
-    [ROWS] = {"rows", 2, 64, 300000, 0},      [BULK] = {"bulk", 3, 8, 64u << 20, 0},
+    [HEARTBEAT] = {"heartbeat", 0, 16, 0, 0, 0}, [NOTE] = {"note", 1, 200, 0, 0, 0}, [PUSH] = {"push", 3, 64, 16u << 20, 0, 0},
+    [ROWS] = {"rows", 2, 64, 300000, 0, 1},      [BULK] = {"bulk", 3, 8, 64u << 20, 0, 0},
 };
 
 /* The key of all nodes from here on; NULL: none. */

@@ -77,7 +77,7 @@ static void page_frame(FILE *page, const char *name, struct bytes *out) {
 
 static void test_page(void **state) {
     (void)state;
-    static const struct echi_net_kind kinds[] = {{"note", 1, 16, 0, 0}, {"push", 3, 8, 64, 0}};
+    static const struct echi_net_kind kinds[] = {{"note", 1, 16, 0, 0, 0}, {"push", 3, 8, 64, 0, 0}};
     static const struct echi_net_fingerprint model = {"model", "lenet5"};
     struct echi_net_config config = {.rank = 1, .world = 2, .kinds = kinds, .n_kinds = 2, .fingerprints = &model, .n_fingerprints = 1};
     char path[256];
