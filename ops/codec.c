@@ -21,8 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* papers.md 4.2 (the authors' code; the same in DGC's): so many times as many as wanted are too many, so few too few, so often
- * the threshold is lowered, to so much of itself. */
+/* Of Deep Gradient Compression's code and GDTopK's (lib/DESIGN.md, section 12): so many times as many as wanted are too many, so few
+ * too few, so often the threshold is lowered, to so much of itself. */
 #define UPPER_TENTHS 13
 #define LOWER_TENTHS 8
 #define TURNS 10

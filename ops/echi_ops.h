@@ -235,8 +235,9 @@ ech_status echi_exact_round(struct echi_device *device, struct echi_buffer *g, c
                             struct ech_error *err);                    /* g = sum, rounded once */
 /* --- changes written short (design, 6, "Two kinds of link"); codec.c says how the bytes lie --- */
 
-/* Which of a range go: the ceil(count * ratio) largest by magnitude, found by a threshold taken from a sample (papers.md, 4.2;
- * Lin et al., Deep Gradient Compression, ICLR 2018). Never a zero. Of the sample each place is a pure function of (seed, turn, part). */
+/* Which of a range go: the ceil(count * ratio) largest by magnitude, found by a threshold taken from a sample (Lin et al., Deep
+ * Gradient Compression, ICLR 2018; lib/DESIGN.md, section 12). Never a zero. Of the sample each place is a pure function of (seed, turn,
+ * part). */
 struct echi_topk {
     uint32_t ratio, sample;      /* millionths, 1..ECHI_WHOLE: of the range that go; of it that the threshold is taken from */
     uint64_t seed;

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Learning rates that were tried: LeNet-5 on MNIST reaches 98.5 % in 2 to 3 epochs with it (async-findings.md). */
+/* Learning rates that were tried: LeNet-5 on MNIST, batch 64, momentum 0.9, reaches 98.5 % in 2 to 3 epochs with 0.01 to 0.02. At 0.05
+ * it needs 2 to 5, and one of two seeds stays under 98.7 %. */
 #define LENET5_LR 0.02
 #define OTHER_LR 0.01
 #define MOMENTUM 0.9

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * GDTopK: which part of a change is sent, and when (papers.md, 4.2). Pure functions of the plan; the only place that decides it.
+ * GDTopK: which part of a change is sent, and when (design, section 12). Pure functions of the plan; the only place that decides it.
  * Ratios are whole millionths, so that every node finds the same number. */
 #ifndef ECHI_RATIO_H
 #define ECHI_RATIO_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which numbers of a gradient are sent: the sampled-threshold selection of GDTopK (papers.md, 4.2), in the plainest loops. Two
- * things are added to it: a zero is never sent, and a threshold of zero is not lowered any further. */
+ * Which elements of a gradient are sent: the sampled-threshold selection of Deep Gradient Compression (Lin et al., ICLR 2018) and
+ * GDTopK (lib/DESIGN.md, section 12), in the plainest loops. Two things are added: a zero is never sent, and a threshold of zero is
+ * not lowered any further. */
 #include "echi_ref.h"
 #include "echi_random.h"
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # GSSP and GDTopK against what else there is, on simulated clusters of 16 unlike workers (test/hosts), LeNet-5 on MNIST with its
 # real gradients in virtual time: time to 98.5 %, final accuracy, bytes and staleness in one table, and accuracy against time as a
-# plot for each cluster. The paper claims 46 to 120 % faster with under 1 point lost (papers.md, 4). Behind them its other nets:
+# plot for each cluster. The paper (Sun et al., IEEE Transactions on Cloud Computing 10(4),
+# 2022, abstract) claims 46 to 120 % faster with under 1 point lost. Behind them its other nets:
 # ResNet-18 and VGG-19 on CIFAR-10, on `strong`, narrowed to a quarter of their channels, for a run of these takes half an hour of a
 # core all the same.
 #   make reproduce-gssp              everything; a run that is there already is not made again: stop and go on as you like
