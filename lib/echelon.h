@@ -102,7 +102,8 @@ void ech_data_destroy(ech_data *data);
  * It may be called from several of the library's threads at once, and the samples of the next step are asked for while this one is
  * computed, where that saves time. It must give the same sample for the same index on every node, and must stay valid until
  * ech_data_destroy. Before a run trains it is also called for samples that nobody trains with, while a node measures how long its steps
- * take. What it gives is trained with as it is: the option `augment` is not for it. */
+ * take. What it gives is trained with as it is: the option `augment` is not for it. One that does not return stops its node: see
+ * ech_train, ECH_E_TIMEOUT. */
 typedef int (*ech_data_read)(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels);
 struct ech_data_callback {
     int channels, height, width, classes;   /* classes 2..65536 */
@@ -341,8 +342,12 @@ size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);
  * also on failure. params (may be NULL): on rank 0, ech_model_params(model) floats that receive the trained weights.
  * ECH_E_NOT_REACHED (rank 0 only: the others return ECH_OK), ECH_E_DIVERGED, ECH_E_PEER_LOST (error.peer names it), ECH_E_TIMEOUT,
  * ECH_E_MISMATCH, ECH_E_BUSY, ECH_E_ABORTED (stopped), ECH_E_IO (a file, or the last checkpoint, could not be written),
- * ECH_E_UNRECORDED (all went well, but the recording breaks off), and what
- * the arguments can do wrong. */
+ * ECH_E_UNRECORDED (all went well, but the recording breaks off), and what the arguments can do wrong.
+ * ECH_E_TIMEOUT also says that computing stood still on this node (a data callback that does not return, a device that hangs) for ten
+ * times as long as a step was measured to take, `deadline` at least, or ten times `deadline` while nothing was measured yet. The others
+ * go on without it where they can. It returns all the same, with or without `stop`, but the thread that stands still stays
+ * behind: then model and data must never be destroyed, and what the callback uses must stay. It does nothing more if it comes back.
+ * A session returns the same way; how long the caller's own steps take is not judged. */
 ech_status ech_train(const ech_model *model, const ech_data *data, const struct ech_config *config, float *params,
                      struct ech_report *out_report, struct ech_error *err);
 

@@ -120,7 +120,10 @@ int train_node(const struct command *command, const ech_model *model, const ech_
 static int train(const struct command *command, const ech_model *model, const ech_data *data) {
     if (command->local > 1) return local_run(command, model, data);
     watch_stops(true);
-    return train_node(command, model, data, -1);
+    const int code = train_node(command, model, data, -1);
+    /* A thread may be left behind that stands still with model and data: neither is it waited for, nor are they taken from it. */
+    if (code == exit_status(ECH_E_TIMEOUT)) _exit(flushed(code));
+    return code;
 }
 
 int train_main(int argc, char **argv) {

@@ -62,7 +62,7 @@ static ech_status set_up(struct trial *t, const struct ech_config *c, struct ech
     d->memory.available = echi_memory_available("");
     if (c->rank == 0) ECHI_TRY(echi_first_weights(t->job.model, c, &t->weights, err));
     ECHI_TRY(echi_node_exec(c, &t->job, &t->exec, err));
-    ECHI_TRY(echi_measure(&t->job, echi_exec_device(t->exec), c->slow, &t->times[c->rank], err));
+    ECHI_TRY(echi_measure(&t->job, echi_exec_device(t->exec), c->slow, NULL, &t->times[c->rank], err));
     d->memory.step_seconds = echi_times_whole(&t->times[c->rank], 64);
     for (int r = 0; r < c->world; r++) t->times[r] = t->times[c->rank];
     ECHI_TRY(make_plan(t, c, err));

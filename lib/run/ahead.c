@@ -21,7 +21,7 @@ struct echi_ahead {
     struct echi_mutex mutex;
     struct echi_cond changed;
     /* under the mutex, but for the arrays while READING, which are the reader's */
-    bool quit;
+    bool quit, finished;
     enum state state;
     struct echi_lease at, next;      /* what is being read or was; what to read after it, if next.n > 0 */
     int64_t hides;                   /* ns of the read before that another thread would have hidden */
@@ -75,6 +75,8 @@ static void *reader(void *self) {
         a->hides = hides;
         echi_cond_broadcast(&a->changed);
     }
+    a->finished = true;
+    echi_cond_broadcast(&a->changed);
     echi_mutex_unlock(&a->mutex);
     return NULL;
 }
@@ -103,6 +105,18 @@ no_samples:
     echi_samples_destroy(&a->samples);
     free(a);
     return status;
+}
+
+bool echi_ahead_rests(struct echi_ahead *a, int64_t patience) {
+    if (!a) return true;
+    echi_mutex_lock(&a->mutex);
+    a->quit = true;
+    echi_cond_broadcast(&a->changed);
+    for (int slices = 0; !a->finished && slices < ECHI_PATIENCE_SLICES; slices++)
+        echi_cond_wait(&a->changed, &a->mutex, echi_now() + patience / ECHI_PATIENCE_SLICES);
+    const bool finished = a->finished;
+    echi_mutex_unlock(&a->mutex);
+    return finished;
 }
 
 void echi_ahead_destroy(struct echi_ahead *a) {

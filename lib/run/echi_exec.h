@@ -77,6 +77,7 @@ struct echi_ahead;
 /* spare: there is a processor besides those that compute. Starts a thread. */
 ech_status echi_ahead_create(const struct echi_job *job, uint32_t most, bool spare, struct echi_ahead **out, struct ech_error *err);
 void echi_ahead_destroy(struct echi_ahead *ahead);
+bool echi_ahead_rests(struct echi_ahead *ahead, int64_t patience);   /* as echi_exec_rests */
 /* A step with these samples will come, if all goes well. Any thread; NULL is harmless. Does not wait. */
 void echi_ahead_expect(struct echi_ahead *ahead, const struct echi_lease *lease);
 /* They are needed now: *samples, which have the room that echi_samples_create(most) gives, become them, read ahead or here.

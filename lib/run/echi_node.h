@@ -50,6 +50,7 @@ struct echi_node {
     struct echi_fair fair;                    /* the clock on which peers are judged */
     struct echi_patience patience;
     struct echi_watched watched[ECHI_WORLD_MAX];
+    struct { uint64_t ticks; int64_t since, looked; bool stuck; } progress;   /* of the lane: since when, on the fair clock, there is none */
     int64_t round_most;                       /* the longest that a round of the loop took beside waiting */
     struct { int phase; int64_t at; } told_run; /* since when the coordinator and the strands are where they are */
     struct { uint32_t turn; int64_t at; } told_strand[ECHI_STRANDS];
@@ -79,13 +80,17 @@ void echi_node_notify(void *self);   /* any thread: there is something to take *
 void echi_watch_begin(struct echi_node *n);              /* all nodes have joined */
 /* Sends the heartbeat when it is due. Returns how long the next round of the loop may take, in ns. */
 int64_t echi_watch_beat(struct echi_node *n, int64_t now);
-void echi_watch_judge(struct echi_node *n);   /* who is silent for too long is lost */
+void echi_watch_judge(struct echi_node *n);   /* who is silent for too long is lost; a lane without progress is this node's fault */
+/* How long the lane may be without any progress: ten times the longest unit of its work that can be foreseen, at least the deadline. */
+int64_t echi_watch_allowed(const struct echi_node *n);
 
 /* ---- node_tell.c ---- */
 void echi_tell_note(struct echi_node *n, int64_t now);   /* after each step of a role: phases that have changed */
 void echi_tell_all(struct echi_node *n, int64_t now);    /* a line a role to the caller: who waits for whom */
 void echi_tell_roles(struct echi_node *n, int64_t now);  /* of them, those of the roles: of the simulator's nodes too,
                                                             which have nothing else */
+/* What the lane is at, for a sentence: "measuring", "a whole step". */
+const char *echi_tell_work(const struct echi_node *n, const struct echi_lane_view *v);
 /* What this node waits for from `peer`, for the end of a sentence: ", while ..."; or "". */
 const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_t cap);
 

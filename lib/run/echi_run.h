@@ -115,7 +115,12 @@ typedef ech_status (*echi_lane_run)(void *self, const struct echi_task *task, st
 /* `notify` is called (any thread) after something was put where echi_lane_take finds it. slow >= 1 (see ech_config). */
 ech_status echi_lane_create(echi_lane_run run, void *self, void (*notify)(void *), void *notify_self, double slow,
                             struct echi_lane **out, struct ech_error *err);
-void echi_lane_destroy(struct echi_lane *lane);      /* drops what has not begun, waits for what runs */
+/* Drops what has not begun, and waits for what runs. False: it made no progress for so long, and is left behind: its thread and all that
+ * it may touch must stay, and it goes no further when it comes back. */
+bool echi_lane_destroy(struct echi_lane *lane, int64_t patience);
+#define ECHI_PATIENCE_SLICES 20   /* that such a wait is cut into */
+/* Called by a function that echi_lane_call runs, now and then: it makes progress. Does not return in a thread that is left behind. */
+void echi_lane_stay(struct echi_lane *lane);
 ech_status echi_lane_submit(struct echi_lane *lane, const struct echi_task *task, struct ech_error *err);
 bool echi_lane_take(struct echi_lane *lane, struct echi_done *out);
 /* While held no task starts or goes on but EVAL. echi_lane_is_held: true once nothing runs. */
@@ -124,13 +129,14 @@ bool echi_lane_is_held(struct echi_lane *lane);
 /* Called by the running task between units: runs what is more urgent than `kind`, waits while held, sleeps what a slow
  * node owes. */
 void echi_lane_breathe(struct echi_lane *lane, enum echi_task_kind kind);
-/* Of these three a lane that is NULL does nothing: a replay runs tasks without one. */
+/* Of these three, and of echi_lane_stay, a lane that is NULL does nothing: a replay runs tasks without one. */
 /* Called by the running task: the gradient of a layer, or of a head's rows, is in its place. Those of fewer bytes than
  * ECHI_WORTH_A_WAKE wait for the next, or for the end of their task. */
 void echi_lane_gradient(struct echi_lane *lane, const struct echi_task *task, int layer, size_t bytes, const struct echi_result *result);
 void echi_lane_rows(struct echi_lane *lane, const struct echi_task *task, const struct echi_result *result);
 /* What a lane is at: the task in hand (the most urgent of those begun), since when, and how many wait. */
-struct echi_lane_view { bool runs, held; struct echi_task task; int64_t since; int waiting; };
+/* ticks: changes whenever the lane makes progress, which it should while it is busy. */
+struct echi_lane_view { bool runs, held, busy; uint64_t ticks; struct echi_task task; int64_t since; int waiting; };
 void echi_lane_look(struct echi_lane *lane, struct echi_lane_view *out);
 /* Runs a function once on the lane's thread, then notifies (measuring, slots): as soon as the task in hand is at the end of a unit,
  * before any other task, held or not. It is no work of the node that is played slow. Does not wait; one at a time. */
@@ -149,6 +155,8 @@ struct echi_exec;
 ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, enum echi_cpu_level level, const char *cache,
                             struct echi_exec **out, struct ech_error *err);
 void echi_exec_destroy(struct echi_exec *exec);
+/* Reads nothing ahead any more. False: what is being read does not come to its end for so long; then this must not be destroyed. */
+bool echi_exec_rests(struct echi_exec *exec, int64_t patience);
 void echi_exec_use_lane(struct echi_exec *exec, struct echi_lane *lane);   /* whose breathe and gradient it calls */
 struct echi_device *echi_exec_device(struct echi_exec *exec);
 ech_status echi_exec_setup(struct echi_exec *exec, const struct echi_setup *setup, struct ech_error *err);
@@ -182,13 +190,14 @@ ech_status echi_exec_run(void *exec, const struct echi_task *task, struct echi_r
 
 /* -------------------------------------------------------------- measure.c */
 
-/* Seconds of a step at several sizes, on the calling thread, which a slow node's factor holds up too. */
-ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out, struct ech_error *err);
+/* Seconds of a step at several sizes, on the calling thread, which a slow node's factor holds up too: that of `lane`, or NULL. */
+ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane, struct echi_times *out,
+                        struct ech_error *err);
 
 /* What other tasks cost this machine, for a profile; `times` as echi_measure gave them. On the same thread, a tenth of a second
  * for LeNet-5. */
 ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *device, const struct echi_times *times,
-                              struct echi_profile *out, struct ech_error *err);
+                              struct echi_lane *lane, struct echi_profile *out, struct ech_error *err);
 
 /* ----------------------------------------------------------------- node.c */
 
@@ -210,6 +219,7 @@ struct echi_node_config {
     bool *trained;                            /* rank 0, in ech_train: set to whether the run ended with weights; else NULL */
     struct ech_error *unrecorded;             /* filled when a recording breaks off, which ends no run; its code was ECH_OK before */
     struct echi_checkpoints *checkpoints;     /* rank 0, with --checkpoint; else NULL */
+    bool *stays;                              /* set when a thread of this node is left behind, which may use job, model and data */
     struct echi_profile *profile;             /* rank 0, with --profile-out: filled once measured; else NULL */
     /* Called on the node's thread, may be NULL: the wire stands; later again: the slots stand as well; at last, with NULLs:
      * both are about to go. */

@@ -356,6 +356,8 @@ ech_status echi_exec_read_ahead(struct echi_exec *x, bool spare, struct ech_erro
     return echi_ahead_create(x->job, echi_plan_step(p, x->setup->rank), spare, &x->ahead, err);
 }
 
+bool echi_exec_rests(struct echi_exec *x, int64_t patience) { return !x || echi_ahead_rests(x->ahead, patience); }
+
 void echi_exec_expect(struct echi_exec *x, const struct echi_lease *lease) { echi_ahead_expect(x->ahead, lease); }
 
 /* ---- sync_norm: a step stops at batch-norms, of which the stack's unit norm_unit(i) begins with number i of the setup ---- */

@@ -32,7 +32,16 @@ struct echi_lane {
     bool told;                         /* the taker was notified and has not found the ring empty since */
     void (*call)(void *);              /* to be run once, before any other task */
     void *call_self;
+    bool calls;                        /* such a function runs */
+    uint64_t ticks;                    /* signs of progress */
+    bool finished, left;               /* the thread is at its end; it is left behind, and goes no further */
 };
+
+/* Under the mutex; a sign of progress. A thread that comes back after it was left behind stays here: what it would touch may be gone. */
+static void tick(struct echi_lane *l) {
+    l->ticks++;
+    while (l->left) echi_cond_wait(&l->changed, &l->mutex, INT64_MAX);
+}
 
 void echi_slowness_begin(struct echi_slowness *s, double factor) {
     *s = (struct echi_slowness){.factor = factor, .cpu_mark = echi_thread_cpu()};
@@ -60,6 +69,7 @@ static void unlock_and_wake(struct echi_lane *l) {
 
 static void put_done(struct echi_lane *l, const struct echi_done *d, bool tell) {
     echi_mutex_lock(&l->mutex);
+    tick(l);
     if (l->done_count < DONE_MAX) l->done[(l->done_first + l->done_count++) % DONE_MAX] = *d;
     const bool notify = tell && !l->told;   /* else its taker is on the way already, or will be told with the next */
     l->told = l->told || tell;
@@ -97,13 +107,19 @@ static void run_one(struct echi_lane *l, const struct echi_task *task) {
 static void serve(struct echi_lane *l, int than, bool idle) {
     struct echi_task task;
     echi_mutex_lock(&l->mutex);
+    tick(l);
     for (;;) {
         if (l->quit) break;
         if (l->call) {
             void (*call)(void *) = l->call;
             l->call = NULL;
+            l->calls = true;
             echi_mutex_unlock(&l->mutex);
             call(l->call_self);
+            echi_mutex_lock(&l->mutex);
+            l->calls = false;
+            tick(l);
+            echi_mutex_unlock(&l->mutex);
             l->slowness.cpu_mark = echi_thread_cpu();
             l->notify(l->notify_self);
             echi_mutex_lock(&l->mutex);
@@ -140,6 +156,10 @@ static void *lane_main(void *self) {
     struct echi_lane *l = self;
     echi_slowness_begin(&l->slowness, l->slow);
     serve(l, ECHI_TASKS, true);
+    echi_mutex_lock(&l->mutex);
+    l->finished = true;
+    echi_cond_broadcast(&l->changed);
+    echi_mutex_unlock(&l->mutex);
     return NULL;
 }
 
@@ -169,15 +189,35 @@ no_mutex:
     return status;
 }
 
-void echi_lane_destroy(struct echi_lane *l) {
-    if (!l) return;
+bool echi_lane_destroy(struct echi_lane *l, int64_t patience) {
+    if (!l) return true;
     echi_mutex_lock(&l->mutex);
     l->quit = true;
     unlock_and_wake(l);
+    echi_mutex_lock(&l->mutex);
+    /* In slices: while this process is stopped one of them passes at most. */
+    uint64_t seen = l->ticks;
+    for (int slices = 0; !l->finished && slices < ECHI_PATIENCE_SLICES; slices++) {
+        echi_cond_wait(&l->changed, &l->mutex, echi_now() + patience / ECHI_PATIENCE_SLICES);
+        if (l->ticks != seen) slices = 0;
+        seen = l->ticks;
+    }
+    const bool finished = l->finished;
+    l->left = !finished;
+    echi_mutex_unlock(&l->mutex);
+    if (!finished) return false;
     echi_thread_join(&l->thread);
     echi_cond_destroy(&l->changed);
     echi_mutex_destroy(&l->mutex);
     free(l);
+    return true;
+}
+
+void echi_lane_stay(struct echi_lane *l) {
+    if (!l) return;
+    echi_mutex_lock(&l->mutex);
+    tick(l);
+    echi_mutex_unlock(&l->mutex);
 }
 
 ech_status echi_lane_submit(struct echi_lane *l, const struct echi_task *task, struct ech_error *err) {
@@ -250,6 +290,8 @@ void echi_lane_look(struct echi_lane *l, struct echi_lane_view *out) {
     echi_mutex_lock(&l->mutex);
     out->held = l->hold;
     out->waiting = l->n_waiting;
+    out->ticks = l->ticks;
+    out->busy = l->call || l->calls || (l->n_begun > 0 && !l->parked) || (l->n_waiting > 0 && !l->hold);
     if (l->n_begun > 0) {
         out->runs = true;
         out->task = l->begun[l->n_begun - 1].task;

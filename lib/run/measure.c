@@ -50,6 +50,7 @@ _Static_assert(SIZES <= ECHI_TIMES_MAX, "more sizes than struct echi_times holds
 struct bench {
     const struct echi_job *job;
     struct echi_device *device;
+    struct echi_lane *lane;
     struct echi_stack *trunk, *head;
     struct echi_buffer *params, *grads;
     echi_real *rows, *cut_rows;
@@ -93,12 +94,19 @@ static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *
     ECHI_TRY(echi_stack_input(stack, n, head ? b->cut_rows : b->rows, err));
     ECHI_TRY(train(stack, b, err));
     const int units = echi_stack_units(stack);
-    for (int u = 0; u < units; u++) ECHI_TRY(echi_stack_forward(stack, u, b->params, err));
+    for (int u = 0; u < units; u++) {
+        echi_lane_stay(b->lane);
+        ECHI_TRY(echi_stack_forward(stack, u, b->params, err));
+    }
     double loss;
     int correct;
     if (loss_here) ECHI_TRY(echi_stack_loss(stack, b->labels, 1, &loss, &correct, err));
     else ECHI_TRY(echi_stack_output_grad(stack, b->cut_rows, err));
-    for (int u = units - 1; u >= 0; u--) ECHI_TRY(echi_stack_backward(stack, u, b->params, b->grads, head || u > 0, err));
+    for (int u = units - 1; u >= 0; u--) {
+        echi_lane_stay(b->lane);
+        ECHI_TRY(echi_stack_backward(stack, u, b->params, b->grads, head || u > 0, err));
+    }
+    echi_lane_stay(b->lane);
     return echi_stack_grads(stack, 0, err);
 }
 
@@ -187,9 +195,10 @@ static void variation_of(struct timing *t, struct echi_times *out) {
 static size_t bench_bytes(const struct bench *b) { return echi_stack_bytes(b->trunk) + (b->head ? echi_stack_bytes(b->head) : 0); }
 
 /* Stacks for steps of up to `most` samples. */
-static ech_status bench_stacks(struct bench *b, const struct echi_job *job, struct echi_device *device, int most, struct ech_error *err) {
+static ech_status bench_stacks(struct bench *b, const struct echi_job *job, struct echi_device *device, struct echi_lane *lane, int most,
+                                struct ech_error *err) {
     const bool cut = job->cut > 0;
-    *b = (struct bench){.job = job, .device = device};
+    *b = (struct bench){.job = job, .device = device, .lane = lane};
     ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers, cut ? job->cut : job->model->n_layers, most, &b->trunk, err));
     if (cut)
         ECHI_TRY(echi_stack_create(device, job->kernels, job->model->layers + job->cut, job->model->n_layers - job->cut, most, &b->head,
@@ -232,7 +241,7 @@ static void bench_close(struct bench *b) {
     free(b->other);
 }
 
-ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out,
+ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane, struct echi_times *out,
                         struct ech_error *err) {
     const bool cut = job->cut > 0;
     struct bench b;
@@ -241,12 +250,12 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     ech_status status = ECH_OK;
     memset(out, 0, sizeof *out);
     echi_slowness_begin(&slowness, slow);
-    ECHI_TRY_GOTO(bench_stacks(&b, job, device, ECHI_SPARE_BLOCK, err), out);
+    ECHI_TRY_GOTO(bench_stacks(&b, job, device, lane, ECHI_SPARE_BLOCK, err), out);
     const uint32_t most = echi_exec_spare_rows(bench_bytes(&b), sizes[SIZES - 1]);
     while (timing.sizes < SIZES && sizes[timing.sizes] <= most) timing.sizes++;
     if (most > ECHI_SPARE_BLOCK) {
         bench_close(&b);
-        ECHI_TRY_GOTO(bench_stacks(&b, job, device, (int)most, err), out);
+        ECHI_TRY_GOTO(bench_stacks(&b, job, device, lane, (int)most, err), out);
     }
     ECHI_TRY_GOTO(bench_fill(&b, (int)most, err), out);
     const int64_t began = echi_now();
@@ -331,18 +340,19 @@ static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_err
 }
 
 ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *device, const struct echi_times *times,
-                              struct echi_profile *out, struct ech_error *err) {
+                              struct echi_lane *lane, struct echi_profile *out, struct ech_error *err) {
     struct bench b;
     struct costs c = {.b = &b, .n = 1};
     double least[COSTS] = {0};
     ech_status status = ECH_OK;
     for (uint32_t i = 0; i < times->count && times->n[i] <= COST_SAMPLES; i++) c.n = (int)times->n[i];
-    ECHI_TRY_GOTO(bench_stacks(&b, job, device, c.n, err), out);
+    ECHI_TRY_GOTO(bench_stacks(&b, job, device, lane, c.n, err), out);
     ECHI_TRY_GOTO(bench_fill(&b, c.n, err), out);
     ECHI_TRY_GOTO(echi_buffer_create_pinned(device, job->n_params * sizeof(echi_real), &c.momentum, err), out);
     ECHI_TRY_GOTO(echi_buffer_create_pinned(device, job->n_params * sizeof(echi_real), &c.out, err), out);
     for (int run = 0; run < COST_RUNS; run++)
         for (int cost = 0; cost < COSTS; cost++) {
+            echi_lane_stay(lane);
             const struct spent began = spent_by(device);
             ECHI_TRY_GOTO(one_cost(&c, (enum cost)cost, err), out);
             const double seconds = seconds_since(began, device);

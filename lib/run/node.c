@@ -255,8 +255,24 @@ ech_status echi_node_exec(const struct ech_config *c, const struct echi_job *job
     return status;
 }
 
+/* What was sent last leaves before anything is waited for: the others hear the end from it, and not from its silence. */
+static void send_last(struct echi_node *n) {
+    struct echi_net_event event[EVENTS_MAX];
+    int count;
+    if (n->ready) (void)echi_wire_poll(n->wire, echi_now(), event, EVENTS_MAX, &count, NULL);
+}
+
+/* A thread of this node does not come back. It may still use what it had, so all of that is left as it is, this node too. */
+static ech_status stay_behind(struct echi_node *n, ech_status status) {
+    *n->c->stays = true;
+    if (status == ECH_E_TIMEOUT) return status;
+    return echi_fail_at(n->err, ECH_E_TIMEOUT, "run", n->rank, NULL,
+                        "computing stands still and is left behind: a data callback that blocks, or a device that hangs?");
+}
+
 ech_status echi_node_run(const struct echi_node_config *config, struct ech_report *report, struct ech_error *err) {
     struct ech_error own = {.peer = -1};
+    const int64_t deadline = (int64_t)(config->config->deadline * 1e9);
     struct echi_node *n = calloc(1, sizeof *n);
     if (!n) return echi_fail_memory(err, "run", "this node");
     n->c = config;
@@ -277,6 +293,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     if (config->started) config->started(config->started_self, n->wire, NULL);
     if (n->rank == 0 && config->config->on_bound) config->config->on_bound(config->config->user, echi_wire_address(n->wire));
     loop(n);
+    send_last(n);
     status = n->status;
     if (n->coordinator && n->coordinator->final) {
         const echi_real *params = echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL);
@@ -288,10 +305,13 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     end_recording(n);
 out:
     if (config->started) config->started(config->started_self, NULL, NULL);
-    echi_lane_destroy(n->lane);
+    /* What stood still is not waited for as long again. */
+    const int64_t patience = n->ready && !n->measuring && !n->standing && !n->progress.stuck ? echi_watch_allowed(n) : deadline;
+    const bool stays = !echi_lane_destroy(n->lane, patience) || !echi_exec_rests(n->exec, patience);
     echi_checkpoints_stop(config->checkpoints);
     echi_wire_close(n->wire, LINGER);
     echi_recorder_close(n->recorder);
+    if (stays) return stay_behind(n, status);
     echi_exec_destroy(n->exec);
     free(n->coordinator);
     free(n->worker);

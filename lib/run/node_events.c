@@ -15,9 +15,11 @@
 /* On the lane's thread; the node takes the result when it is notified. */
 static void measure_here(void *self) {
     struct echi_node *n = self;
-    n->measure_status = echi_measure(n->job, echi_exec_device(n->exec), n->c->config->slow, &n->times, &n->measure_error);
+    struct echi_device *device = echi_exec_device(n->exec);
+    n->measure_status = echi_measure(n->job, device, n->c->config->slow, n->lane, &n->times, &n->measure_error);
+    echi_lane_stay(n->lane);
     if (n->measure_status == ECH_OK && n->c->profile)
-        n->measure_status = echi_measure_costs(n->job, echi_exec_device(n->exec), &n->times, n->c->profile, &n->measure_error);
+        n->measure_status = echi_measure_costs(n->job, device, &n->times, n->lane, n->c->profile, &n->measure_error);
     atomic_store(&n->measured, true);
 }
 
@@ -128,7 +130,9 @@ static ech_status stand_checkpoints(struct echi_node *n, struct ech_error *err) 
 static void make_slots(void *self) {
     struct echi_node *n = self;
     n->slots_status = echi_exec_setup(n->exec, &n->setup, &n->slots_error);
+    echi_lane_stay(n->lane);
     if (n->slots_status == ECH_OK) n->slots_status = stand_checkpoints(n, &n->slots_error);
+    echi_lane_stay(n->lane);
     /* Who is played slow reads slowly, too: on the lane, which is held up. */
     if (n->slots_status == ECH_OK && n->c->config->slow <= 1)
         n->slots_status = echi_exec_read_ahead(n->exec, echi_node_has_spare(n->c->config), &n->slots_error);

@@ -221,17 +221,25 @@ static void tell_head(struct echi_node *n, struct echi_print *l) {
 
 /* ------------------------------------------------- the lane, the wire, peers */
 
-static void tell_lane(struct echi_node *n, struct echi_print *l, int64_t now) {
+const char *echi_tell_work(const struct echi_node *n, const struct echi_lane_view *v) {
     static const char *const name[ECHI_TASKS] = {
-        [ECHI_TASK_HEAD] = "the head", [ECHI_TASK_HEAD_APPLY] = "the head's update", [ECHI_TASK_ADD] = "the sum of a round",
-        [ECHI_TASK_APPLY] = "an update", [ECHI_TASK_REFRESH] = "weights from states", [ECHI_TASK_STATE] = "a state from weights",
-        [ECHI_TASK_BACKWARD] = "a trunk backward",
-        [ECHI_TASK_STEP] = "a whole step", [ECHI_TASK_FORWARD] = "a trunk forward", [ECHI_TASK_EVAL] = "the accuracy"};
+        [ECHI_TASK_HEAD] = "the head", [ECHI_TASK_HEAD_APPLY] = "the head's update", [ECHI_TASK_NORM] = "a batch-norm's sums",
+        [ECHI_TASK_ADD] = "the sum of a round", [ECHI_TASK_APPLY] = "an update", [ECHI_TASK_ENCODE] = "coding weights",
+        [ECHI_TASK_DECODE] = "decoding weights", [ECHI_TASK_REFRESH] = "weights from states",
+        [ECHI_TASK_STATE] = "a state from weights", [ECHI_TASK_BACKWARD] = "a trunk backward", [ECHI_TASK_STEP] = "a whole step",
+        [ECHI_TASK_FORWARD] = "a trunk forward", [ECHI_TASK_EVAL] = "the accuracy", [ECHI_TASK_LOCAL_APPLY] = "a step's update",
+        [ECHI_TASK_LOCAL_DELTA] = "a round's change", [ECHI_TASK_LOCAL_JOIN] = "taking a round's weights in"};
+    if (n->measuring && !n->c->user) return "measuring step times";
+    if (n->standing) return "making slots";
+    return v->runs && v->task.kind < ECHI_TASKS && name[v->task.kind] ? name[v->task.kind] : "waking";
+}
+
+static void tell_lane(struct echi_node *n, struct echi_print *l, int64_t now) {
     struct echi_lane_view v;
     echi_lane_look(n->lane, &v);
     if (n->measuring) echi_print(l, "lane: measures step times");
     else if (n->standing) echi_print(l, "lane: makes its slots");
-    else if (v.runs) echi_print(l, "lane: computes %s since %.3f s", name[v.task.kind], seconds(v.since, now));
+    else if (v.runs) echi_print(l, "lane: computes %s since %.3f s", echi_tell_work(n, &v), seconds(v.since, now));
     else echi_print(l, "lane: idle");
     if (v.runs && v.task.lease.id) echi_print(l, ", lease %u of rank %d", v.task.lease.id, v.task.lease.worker);
     echi_print(l, "; %d tasks wait%s", v.waiting, v.held ? "; held" : "");

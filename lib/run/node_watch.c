@@ -56,8 +56,38 @@ static void judge(struct echi_node *n, int r) {
     }
 }
 
+/* A node that receives and answers is heard, also when it computes nothing any more: a callback that blocks, a device that hangs. Only it
+ * can see that by itself. While it measures nothing is known of it yet, nor of how long its slots take. */
+#define TIMES 10
+int64_t echi_watch_allowed(const struct echi_node *n) {
+    const int64_t deadline = n->patience.most;
+    if (n->measuring || n->standing || n->times.count == 0) return TIMES * deadline;
+    const uint32_t most = n->planned && n->setup.plan.n[n->rank] > 64 ? n->setup.plan.n[n->rank] : 64;
+    const double step = echi_times_whole(&n->times, most) + n->times.update + n->times.exchange;
+    return step * TIMES * 1e9 > (double)deadline ? (int64_t)(step * TIMES * 1e9) : deadline;
+}
+
+static void judge_lane(struct echi_node *n) {
+    struct echi_lane_view v;
+    if (n->progress.stuck || n->fair.now - n->progress.looked < n->patience.beat) return;
+    n->progress.looked = n->fair.now;
+    echi_lane_look(n->lane, &v);
+    if (!v.busy || v.ticks != n->progress.ticks) {
+        n->progress.ticks = v.ticks;
+        n->progress.since = n->fair.now;
+    }
+    const int64_t still = n->fair.now - n->progress.since, allowed = echi_watch_allowed(n);
+    if (still <= allowed) return;
+    char text[200];
+    snprintf(text, sizeof text, "computing has stood still for %.3g s, at %s (%.3g s are allowed): a data callback that blocks, or a device "
+             "that hangs?", (double)still * 1e-9, echi_tell_work(n, &v), (double)allowed * 1e-9);
+    n->progress.stuck = true;
+    echi_node_fault(n, ECH_E_TIMEOUT, n->rank, text);
+}
+
 void echi_watch_judge(struct echi_node *n) {
     if (!watches(n)) return;
+    judge_lane(n);
     for (int r = 0; r < n->world && !n->over; r++)
         if (r != n->rank && !n->watched[r].lost && !n->gone[r]) judge(n, r);
 }

@@ -24,6 +24,7 @@ struct ech_session {
     float *first;                            /* rank 0: the initial weights, then the final ones */
     struct echi_thread thread;
     bool running;                            /* the thread was started */
+    bool stays;                              /* a thread of the node is left behind */
     atomic_bool abandoned;                   /* the caller computes no more steps */
     /* the caller's thread */
     bool in_step, ready[ECHI_LAYERS_MAX];
@@ -192,6 +193,7 @@ static ech_status fill(struct ech_session *s, const struct ech_param *params, in
 }
 
 static void discard(struct ech_session *s) {
+    if (s->stays) return;   /* a thread of the node may use it for ever */
     echi_cond_destroy(&s->changed);
     echi_mutex_destroy(&s->mutex);
     free(s->first);
@@ -261,7 +263,7 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
     ECHI_TRY_GOTO(fill(s, params, n_params, train_samples, err), failed);
     s->lane = (struct echi_user_lane){s, lane_measure, lane_measured, lane_submit, lane_take, lane_final};
     s->node = (struct echi_node_config){.config = &s->config, .job = &s->job, .user = &s->lane, .abandoned = &s->abandoned,
-                                        .params = s->first, .unrecorded = &s->unrecorded,
+                                        .params = s->first, .unrecorded = &s->unrecorded, .stays = &s->stays,
                                         .started = node_started, .started_self = s};
     s->report.world = config->world;
     s->report.head = s->report.lost_peer = s->report.useless = -1;

@@ -16,6 +16,7 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
     struct echi_checkpoints *checkpoints = NULL;
     struct echi_profile profile = {0};
     struct ech_error own = {.peer = -1}, unrecorded = {.code = ECH_OK};
+    bool stays = false;
     ech_status status = ECH_OK;
     bool trained = false;
     if (!err) err = &own;
@@ -35,7 +36,7 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
         if (from) memcpy(weights, from->weights, model->n_params * sizeof *weights);
     }
     const struct echi_node_config node = {.config = config, .job = job, .params = weights, .trained = &trained, .unrecorded = &unrecorded,
-                                          .checkpoints = checkpoints,
+                                          .checkpoints = checkpoints, .stays = &stays,
                                           .profile = config->rank == 0 && config->profile_out[0] ? &profile : NULL};
     status = echi_node_run(&node, report, err);
     if (trained) {
@@ -55,6 +56,6 @@ out:
     echi_checkpoints_close(checkpoints);
     echi_free_aligned(weights);
     free(report);
-    free(job);
+    if (!stays) free(job);
     return status;
 }

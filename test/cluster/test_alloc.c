@@ -111,14 +111,15 @@ static atomic_bool measures;   /* step times at start read samples, too: no batc
 struct echi_job;
 struct echi_device;
 struct echi_times;
-ech_status __real_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out,
-                               struct ech_error *err);
-ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out,
-                               struct ech_error *err);
-ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_times *out,
-                               struct ech_error *err) {
+struct echi_lane;
+ech_status __real_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane,
+                               struct echi_times *out, struct ech_error *err);
+ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane,
+                               struct echi_times *out, struct ech_error *err);
+ech_status __wrap_echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane,
+                               struct echi_times *out, struct ech_error *err) {
     atomic_store(&measures, true);
-    const ech_status status = __real_echi_measure(job, device, slow, out, err);
+    const ech_status status = __real_echi_measure(job, device, slow, lane, out, err);
     atomic_store(&measures, false);
     return status;
 }
