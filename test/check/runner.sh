@@ -27,7 +27,7 @@ echo 'timeout 1000 sleep 1002 & echo $! >left' >test/leaves.sh
 echo 'echo not here; exit 77' >test/skips.sh
 echo 'echo wrong; exit 3' >test/fails.sh
 printf '# make check only: it is long\nexit 0\n' >test/long.sh
-run() { ONLY='' SAN='' B=build TEST_JOBS=9 TEST_IDLE=$patience TEST_CPU=4 bash "$runner" "$@" >out 2>&1; }
+run() { ONLY='' SAN='' B=build TEST_JOBS=9 TEST_IDLE=$patience TEST_CPU=2 bash "$runner" "$@" >out 2>&1; }
 
 QUICK=1 run test/*.sh && bad "the runner's status is 0 though tests failed"
 reports '^ok      test/computes.sh '
@@ -36,7 +36,7 @@ reports '^ok      test/leaves.sh '
 reports "^FAILED  test/sleeps.sh  \(no progress for $patience s: no output, no processor time; output: .*/test-sleeps.sh.log\)"
 reports '^ +[0-9]+ S, [0-9]+ ticks: sleep 1001'
 reports '^        I was told'
-reports '^FAILED  test/spins.sh  \(it used more than 4 s of processor time'
+reports '^FAILED  test/spins.sh  \(it used more than 2 s of processor time'
 reports '^FAILED  test/fails.sh  \(status 3'
 reports '^        wrong$'
 reports '^skipped test/skips.sh: not here'

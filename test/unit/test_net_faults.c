@@ -4,6 +4,7 @@
  * a turned bit never changes a message. Many such worlds go on by turns in one thread, so that their pauses overlap. */
 #include "net_faults.h"
 #include "net_nodes.h"
+#include "part.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -245,9 +246,9 @@ static void test_broken(void **state) {
     void (*const sets[])(struct faults *, uint64_t) = {set_read_0, set_read_1, set_write_0, set_write_1, set_deaf_0, set_deaf_1};
     take_way(state);
     for (int i = 0; i < 6; i++) {
-        struct tally t = at_each_place(sets[i], 0, world_at ? 17 : 1, judge_broken);
+        struct tally t = at_each_place(sets[i], 0, world_at ? 17 : test_part(), judge_broken);
         tell("broken links", &t);
-        assert_true(t.struck > (world_at ? 15 : 300) && t.done > 0 && t.lost > 10);
+        assert_true(t.struck > (world_at ? 15 : 300 / (int)test_part()) && t.done > 0 && t.lost > 10);
     }
 }
 
