@@ -85,8 +85,11 @@ static ech_status look_up(const char *text, const char *option, const char *host
                           struct ech_error *err) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = names ? 0 : AI_NUMERICHOST}, *found = NULL;
     int rc = getaddrinfo(host, NULL, &hints, &found);
+    /* A name server that does not answer may do so soon. A name that nobody knows may get an address: Kubernetes gives that of a Pod
+     * out when the Pod is ready. */
+    if (names && (rc == EAI_AGAIN || rc == EAI_SYSTEM || rc == EAI_NONAME || rc == EAI_NODATA)) out->later = gai_strerror(rc);
     if (rc == EAI_MEMORY) return echi_fail(err, ECH_E_MEMORY, "net.address", "%s %s: out of memory for looking it up", option, text);
-    if (rc == EAI_AGAIN || rc == EAI_FAIL || rc == EAI_SYSTEM)
+    if (rc == EAI_AGAIN || rc == EAI_SYSTEM)
         return echi_fail(err, ECH_E_IO, "net.address", "%s %s: no name service answered for %s (%s): try again or give a number", option,
                          text, host, gai_strerror(rc));
     if (rc != 0)
@@ -112,6 +115,7 @@ ech_status echi_address_parse(const char *text, const char *option, bool names, 
     char host[256];
     long port;
     out->count = 0;
+    out->later = NULL;
     if (!split(text, port_optional, host, sizeof host, &port))
         return echi_fail(err, ECH_E_ARGUMENT, "net.address",
                          "%s %s is no address: write host:port or [IPv6 address]:port, port 0 to 65535", option, text);
@@ -150,6 +154,15 @@ bool echi_address_is_loopback(const struct echi_address *address) {
         return IN6_IS_ADDR_LOOPBACK(a) || (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == 127);
     }
     return (((const struct sockaddr_in *)(const void *)&address->at)->sin_addr.s_addr & v4_mask) == v4_loopback;
+}
+
+bool echi_address_text_is_name(const char *text) {
+    char host[256];
+    long port;
+    uint8_t number[sizeof(struct in6_addr)];
+    if (!split(text, true, host, sizeof host, &port)) return false;
+    host[strcspn(host, "%")] = 0; /* of fe80::1%eth0 the interface */
+    return inet_pton(AF_INET, host, number) != 1 && inet_pton(AF_INET6, host, number) != 1;
 }
 
 bool echi_address_text_is_loopback(const char *text) {

@@ -16,6 +16,7 @@ struct echi_address {
 struct echi_addresses {
     int count;
     struct echi_address list[ECHI_ADDRESSES_MAX];
+    const char *later; /* of a name that was not found: why, where it may be found later; else NULL */
 };
 
 /* `option` is what the user calls the text ("--coordinator"). With `names` host names are looked up, which may take as
@@ -27,6 +28,8 @@ void echi_address_format(const struct echi_address *address, char *out, size_t c
 void echi_address_set_port(struct echi_address *address, unsigned port);
 unsigned echi_address_port(const struct echi_address *address);
 bool echi_address_is_loopback(const struct echi_address *address); /* 127.0.0.0/8 or ::1 */
+/* Is the host of this text a name, which must be looked up? */
+bool echi_address_text_is_name(const char *text);
 /* Is this the text of an address that only its own machine reaches? Host names are not looked up; localhost is known. */
 bool echi_address_text_is_loopback(const char *text);
 bool echi_address_is_any(const struct echi_address *address); /* 0.0.0.0 or :: */

@@ -2,8 +2,8 @@
  * The seam between net and what carries its bytes. A transport gives links: ordered two-way streams of bytes to other
  * nodes. It knows nothing of frames, ranks' roles or kinds.
  *
- * All entries are called by the thread that owns the net, except `wake`. None but `wait` blocks (`make` may, to look up
- * the coordinator's name). "Not yet" is success with nothing: zero bytes, no link, ECH_E_AGAIN where said. An entry that
+ * All entries are called by the thread that owns the net, except `wake`. None but `wait` blocks (`make` may, for the coordinator's
+ * name: of rank 0 until join_timeout, of others a second). "Not yet" is success with nothing: zero bytes, no link, ECH_E_AGAIN where said. An entry that
  * returns another status has filled the error with a sentence that begins with a verb phrase about the peer
  * ("refused the connection"), so that the caller can put a name before it. */
 #ifndef ECHI_TRANSPORT_H
@@ -29,7 +29,8 @@ struct echi_transport_ops {
     /* Nobody is accepted any more. Harmless when not listening. */
     void (*unlisten)(struct echi_transport *t);
     /* Begins a link to `rank` at `address` (rank 0: the coordinator's; then `attempt` chooses among the addresses of its
-     * name). The link is the caller's and must be given to hang_up. */
+     * name). The link is the caller's and must be given to hang_up. ECH_E_AGAIN: the name has no address yet. ECH_E_ARGUMENT: there is
+     * nothing to be dialled, and never will be. */
     ech_status (*dial)(struct echi_transport *t, int rank, const char *address, unsigned attempt, void *user,
                        struct echi_link **out, struct ech_error *err);
     /* Has the dialled link come about? ECH_E_AGAIN: not yet; it becomes ready to write when that changes. */

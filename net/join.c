@@ -316,9 +316,8 @@ static void tell_news(struct echi_net *net) {
 /* --- timers --- */
 
 void echi_join_start(struct echi_net *net) {
-    net->opened = echi_now();
-    net->next_news = net->opened + NEWS_EVERY;
-    net->ticked = net->opened;
+    net->ticked = echi_now();
+    net->next_news = net->ticked + NEWS_EVERY;
     if (net->rank != 0) dial_soon(net, 0);
     echi_join_progress(net);
 }

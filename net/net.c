@@ -112,6 +112,7 @@ ech_status echi_net_open(const struct echi_net_config *config, struct echi_net *
     net->kinds = config->kinds;
     net->n_kinds = config->n_kinds;
     net->join_timeout = config->join_timeout;
+    net->opened = echi_now();
     net->epoch = config->epoch ? config->epoch : ECHI_FRAME_EPOCH;
     net->keyed = config->key != NULL;
     if (net->keyed) echi_keys_root(config->key, config->key_len, net->root);

@@ -4,6 +4,7 @@
 #include "echi_error.h"
 #include "echi_interfaces.h"
 #include "echi_os.h"
+#include "echi_resolver.h"
 #include "echi_transport.h"
 
 #include <errno.h>
@@ -30,7 +31,8 @@ struct tcp_link {
 struct tcp {
     struct echi_transport base;
     int epoll, waker, listener, spare; /* spare: a descriptor kept for refusing when there are no more */
-    struct echi_addresses coordinator;
+    struct echi_addresses coordinator; /* none: its name is not known yet */
+    struct echi_resolver *resolver;    /* who looks it up, or NULL */
     char coordinator_text[256];
     unsigned unheard; /* milliseconds; 0: the system's own */
     bool guarded; /* neither a key nor --insecure: loopback only */
@@ -52,6 +54,7 @@ static void close_fd(int *fd) {
 
 static void tcp_destroy(struct echi_transport *t) {
     struct tcp *tcp = of(t);
+    echi_resolver_end(tcp->resolver);
     close_fd(&tcp->listener);
     close_fd(&tcp->spare);
     close_fd(&tcp->waker);
@@ -88,9 +91,47 @@ static ech_status check_guard(const struct tcp *tcp, const struct echi_addresses
     return ECH_OK;
 }
 
+/* --- the coordinator's name --- */
+
+/* Looks once whether its name has an address, and begins to look it up where nobody does. ECH_E_AGAIN: that is not done. */
+static ech_status find_coordinator(struct tcp *tcp, struct ech_error *err) {
+    if (tcp->coordinator.count > 0) return ECH_OK;
+    if (!tcp->resolver) ECHI_TRY(echi_resolver_start(tcp->coordinator_text, "--coordinator", &tcp->resolver, err));
+    const ech_status status = echi_resolver_result(tcp->resolver, &tcp->coordinator, err);
+    if (status == ECH_E_AGAIN) return status;
+    echi_resolver_end(tcp->resolver);
+    tcp->resolver = NULL;
+    return status != ECH_OK ? status : check_guard(tcp, &tcp->coordinator, "--coordinator", tcp->coordinator_text, err);
+}
+
+/* When it is opened. Numbers are read at once. Rank 0 needs its address to listen there, and another machine's name would be of no use:
+ * it waits for the first answer. The others wait a moment for an answer that comes quickly, and ask again later. */
+static ech_status first_look(struct tcp *tcp, const struct echi_net_config *config, struct ech_error *err) {
+    if (!echi_address_text_is_name(config->coordinator)) {
+        ECHI_TRY(echi_address_parse(config->coordinator, "--coordinator", false, false, &tcp->coordinator, err));
+        return check_guard(tcp, &tcp->coordinator, "--coordinator", tcp->coordinator_text, err);
+    }
+    const int64_t moment = 1000000000, patience = config->rank == 0 || config->join_timeout < moment ? config->join_timeout : moment;
+    const int64_t began = echi_now();
+    ech_status status;
+    while ((status = find_coordinator(tcp, err)) == ECH_E_AGAIN && echi_now() - began < patience)
+        poll(NULL, 0, 5);
+    if (config->rank != 0 && (status == ECH_E_AGAIN || tcp->coordinator.later)) return ECH_OK;
+    if (status != ECH_E_AGAIN) return status;
+    return echi_fail(err, ECH_E_TIMEOUT, "net.open", "--coordinator %s: no name service answered within %.1f s: try again or give a number",
+                     tcp->coordinator_text, (double)patience * 1e-9);
+}
+
 static ech_status tcp_dial(struct echi_transport *t, int rank, const char *address, unsigned attempt, void *user,
                            struct echi_link **out, struct ech_error *err) {
     struct tcp *tcp = of(t);
+    if (rank == 0) {
+        const ech_status status = find_coordinator(tcp, err);
+        if (status != ECH_OK && status != ECH_E_AGAIN && !tcp->coordinator.later) return status;
+        if (status != ECH_OK)
+            return echi_fail(err, ECH_E_AGAIN, "net.dial", "is not found by its name: %s",
+                             tcp->coordinator.later ? tcp->coordinator.later : "no name service has answered yet");
+    }
     struct echi_addresses to = tcp->coordinator;
     if (rank != 0) {
         ECHI_TRY(echi_address_parse(address, "the address of a node", false, false, &to, err));
@@ -349,13 +390,11 @@ ech_status echi_tcp_create(const struct echi_net_config *config, struct echi_tra
     tcp->base.ops = &tcp_ops;
     tcp->epoll = tcp->waker = tcp->listener = tcp->spare = -1;
     ech_status status = ECH_OK;
-    ECHI_TRY_GOTO(echi_address_parse(config->coordinator, "--coordinator", true, false, &tcp->coordinator, err), fail);
     echi_text_clean(tcp->coordinator_text, sizeof tcp->coordinator_text, (const uint8_t *)config->coordinator,
                     strlen(config->coordinator));
     const int64_t ms = config->unheard / 1000000;
     tcp->unheard = config->unheard <= 0 ? 0 : ms < 1 ? 1 : ms > INT32_MAX ? INT32_MAX : (unsigned)ms;
     tcp->guarded = !config->key && !config->insecure;
-    ECHI_TRY_GOTO(check_guard(tcp, &tcp->coordinator, "--coordinator", tcp->coordinator_text, err), fail);
     tcp->has_bind = config->bind != NULL;
     if (tcp->has_bind) {
         ECHI_TRY_GOTO(echi_address_parse(config->bind, "--bind", true, true, &tcp->bind, err), fail);
@@ -369,6 +408,7 @@ ech_status echi_tcp_create(const struct echi_net_config *config, struct echi_tra
         status = echi_fail(err, ECH_E_IO, "net.open", "no descriptors for the network: %s", strerror(errno));
         goto fail;
     }
+    ECHI_TRY_GOTO(first_look(tcp, config, err), fail);
     *out = &tcp->base;
     return ECH_OK;
 fail:

@@ -22,6 +22,7 @@ struct echi_mutex { pthread_mutex_t handle; };
 struct echi_cond { pthread_cond_t handle; };   /* waits on the clock of echi_now */
 ech_status echi_thread_start(struct echi_thread *t, const char *name, void *(*run)(void *), void *arg, struct ech_error *err);
 void echi_thread_join(struct echi_thread *t);
+void echi_thread_leave(struct echi_thread *t);   /* instead of joining it: its memory goes when it ends */
 int64_t echi_thread_cpu_of(const struct echi_thread *t);   /* CPU time that it has used; it must not have been joined */
 ech_status echi_mutex_init(struct echi_mutex *m, struct ech_error *err);
 void echi_mutex_destroy(struct echi_mutex *m);

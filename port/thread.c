@@ -26,6 +26,7 @@ ech_status echi_thread_start(struct echi_thread *t, const char *name, void *(*ru
 }
 
 void echi_thread_join(struct echi_thread *t) { pthread_join(t->handle, NULL); }
+void echi_thread_leave(struct echi_thread *t) { pthread_detach(t->handle); }
 
 int64_t echi_thread_cpu_of(const struct echi_thread *t) {
     struct timespec used = {0};
