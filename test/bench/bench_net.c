@@ -24,7 +24,7 @@ enum { PING, STOP, BACK, N_KINDS };
 #define LARGEST (8u << 20)
 #define GRADIENT (1u << 20)
 #define DEEP 4 /* gradients on the way: layers of a push */
-static const struct echi_net_kind kinds[N_KINDS] = {{"ping", 1, 64, LARGEST, 0}, {"stop", 0, 0, 0, 0}, {"back", 1, 64, 0, 0}};
+static const struct echi_net_kind kinds[N_KINDS] = {{"ping", 1, 64, LARGEST, 0, 0}, {"stop", 0, 0, 0, 0, 0}, {"back", 1, 64, 0, 0, 0}};
 static uint8_t buffers[64][LARGEST / 8]; /* for many on the way */
 static uint8_t big[2][LARGEST];
 static const char *key;
