@@ -26,6 +26,7 @@ extern "C" {
 
 #define ECH_VERSION "0.1.0"
 const char *ech_version(void);   /* of the archive; equal to ECH_VERSION when header and archive fit */
+/* struct ech_config has a size, and fits archives that are older or newer than the header. All other structs are those of one version. */
 
 /* ------------------------------------------------------------------ models */
 
@@ -136,7 +137,8 @@ struct ech_progress {
 };
 
 /* Options of a run. Get defaults with ech_config_init; set fields yourself or by name with ech_config_set. Fields are
- * added only at the end; `size` says which of them the caller knows. Zero-length strings mean "not given". */
+ * added only at the end, and `size` is that of the caller's header: fields that it lacks have their defaults, and fields that only it has
+ * must be as ech_config_init leaves them, which is all bytes 0. Zero-length strings mean "not given". */
 struct ech_config {
     size_t size;                  /* set by ech_config_init */
     int rank, world;              /* this node, all nodes */
@@ -252,7 +254,8 @@ struct ech_config {
                                      meet at a loopback address, else this one alone */
     char launcher[8];             /* "auto" (default) or "off": whether ech_config_from_env asks the program's launcher */
 };
-void ech_config_init(struct ech_config *config);
+void ech_config_init_sized(struct ech_config *config, size_t size);
+#define ech_config_init(config) ech_config_init_sized((config), sizeof *(config))
 
 /* One row of the option table: what ech_config_set, ech_config_from_env and the command line all use. */
 struct ech_option {

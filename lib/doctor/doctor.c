@@ -19,10 +19,13 @@ static void judge(struct ech_doctor *d, const struct ech_doctor_check *check) {
     snprintf(d->trouble, sizeof d->trouble, "%s", check->text);
 }
 
-ech_status ech_doctor(const ech_model *model, const ech_data *data, const struct ech_config *config, struct ech_doctor *out,
+ech_status ech_doctor(const ech_model *model, const ech_data *data, const struct ech_config *given, struct ech_doctor *out,
                       struct ech_error *err) {
-    if (!model || !config || !out)
+    if (!model || !given || !out)
         return echi_fail(err, ECH_E_ARGUMENT, "doctor", "ech_doctor needs a model, a config and a place for what it finds");
+    struct ech_config whole;
+    const struct ech_config *config = &whole;
+    ECHI_TRY(echi_config_whole(given, &whole, err));
     ECHI_TRY(ech_config_check(config, err));
     memset(out, 0, sizeof *out);
     snprintf(out->version, sizeof out->version, "%s", ECH_VERSION);

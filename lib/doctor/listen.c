@@ -2,6 +2,7 @@
  * The listener's end of a measured link: answers one caller after the other, and believes none of them. */
 #include "echi_probe.h"
 #include "echi_error.h"
+#include "echi_run.h"
 #include "echi_os.h"
 
 #include <stdarg.h>
@@ -72,10 +73,13 @@ static ech_status serve(struct listener *l, struct ech_error *err) {
     return ECH_E_END;
 }
 
-ech_status ech_doctor_listen(const struct ech_config *config, struct ech_error *err) {
+ech_status ech_doctor_listen(const struct ech_config *given, struct ech_error *err) {
     struct ech_error why = {.peer = -1};
+    struct ech_config whole;
+    const struct ech_config *config = &whole;
     struct listener l = {.config = config};
-    if (!config) return echi_fail(err, ECH_E_ARGUMENT, "doctor.listen", "ech_doctor_listen needs a config");
+    if (!given) return echi_fail(err, ECH_E_ARGUMENT, "doctor.listen", "ech_doctor_listen needs a config");
+    ECHI_TRY(echi_config_whole(given, &whole, err));
     ECHI_TRY(ech_config_check(config, err));
     const char *port = strrchr(config->coordinator, ':');
     if (!port || atoi(port + 1) == 0)

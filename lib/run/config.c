@@ -6,6 +6,7 @@
 #include "echi_launcher.h"
 #include "echi_number.h"
 #include "echi_os.h"
+#include "echi_run.h"
 #include "echi_sched.h"
 
 #include <errno.h>
@@ -194,6 +195,37 @@ static ech_status refuse(struct ech_error *err, const char *fmt, ...) {
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     return echi_fail(err, ECH_E_ARGUMENT, "config", "%s", text);
+}
+
+/* ---------------------------------------------------------- the struct */
+
+/* Of the first header whose size an archive other than its own takes. A field may only begin where no older struct had bytes, so none may
+ * end with padding. */
+enum { FIRST_SIZE = (int)offsetof(struct ech_config, local_rank), SIZE_MAX_SANE = 1 << 20 };
+_Static_assert(offsetof(struct ech_config, launcher) + sizeof ((struct ech_config *)0)->launcher == sizeof(struct ech_config),
+               "struct ech_config ends with padding: fill it with a field");
+_Static_assert(FIRST_SIZE % _Alignof(struct ech_config) == 0, "the first struct ended with padding");
+
+/* What the caller of `config` knows of `whole`; the bytes behind that, if he knows more, stay. */
+static void give_back(struct ech_config *config, const struct ech_config *whole) {
+    const size_t size = config->size;
+    memcpy(config, whole, size < sizeof *whole ? size : sizeof *whole);
+    config->size = size;
+}
+
+ech_status echi_config_whole(const struct ech_config *config, struct ech_config *out, struct ech_error *err) {
+    const size_t size = config->size;
+    if (size < FIRST_SIZE || size > SIZE_MAX_SANE)
+        return refuse(err, "config.size is %zu, which is no version's (this one's is %zu, of %s): call ech_config_init first", size,
+                      sizeof *config, ECH_VERSION);
+    for (size_t i = sizeof *out; i < size; i++)
+        if (((const unsigned char *)config)[i])
+            return refuse(err, "config.size is %zu, and a field behind the %zu bytes that %s knows is set: link with the archive of that "
+                          "header, or leave the field as ech_config_init sets it", size, sizeof *out, ECH_VERSION);
+    if (size < sizeof *out) ech_config_init(out);
+    memcpy(out, config, size < sizeof *out ? size : sizeof *out);
+    out->size = sizeof *out;
+    return ECH_OK;
 }
 
 static int find(const char *name) {
@@ -429,7 +461,11 @@ ech_status ech_config_set(struct ech_config *config, const char *name, const cha
             return refuse(err, "option %s needs a value %s: %s", name, options[i].value, options[i].help);
         value = "on";
     }
-    struct ech_config next = *config;   /* so that a refused value leaves nothing behind */
+    struct ech_config next;   /* so that a refused value leaves nothing behind */
+    ECHI_TRY(echi_config_whole(config, &next, err));
+    if (rules[i].at >= config->size)
+        return echi_fail(err, ECH_E_UNSUPPORTED, "config",
+                         "option %s is newer than the header that this program was compiled with: compile it anew, or leave it out", name);
     if (rules[i].kind == TEXT) {
         if (strlen(value) >= rules[i].size)
             return refuse(err, "option %s is longer than the %zu bytes it may have", name, rules[i].size - 1);
@@ -437,14 +473,17 @@ ech_status ech_config_set(struct ech_config *config, const char *name, const cha
     } else if (!put_text(&next, i, value))
         return refuse(err, "option %s is '%.60s': give %s", name, value, allowed(i, what, sizeof what));
     ECHI_TRY(field_fits(&next, i, err));
-    *config = next;
+    give_back(config, &next);
     return ECH_OK;
 }
 
-void ech_config_init(struct ech_config *config) {
-    if (!config) return;
-    *config = (struct ech_config){.size = sizeof *config};
-    for (int i = 0; i < N_OPTIONS; i++) (void)ech_config_set(config, options[i].name, options[i].fallback, NULL);
+void ech_config_init_sized(struct ech_config *config, size_t size) {
+    if (!config || size < sizeof config->size) return;
+    struct ech_config whole = {.size = sizeof whole};
+    for (int i = 0; i < N_OPTIONS; i++) (void)ech_config_set(&whole, options[i].name, options[i].fallback, NULL);
+    memset(config, 0, size);
+    config->size = size;
+    give_back(config, &whole);
 }
 
 /* "ECH_EVAL_EVERY" for "eval-every": does `variable`, of `len` bytes, name option i? */
@@ -503,8 +542,8 @@ static ech_status take_launch(struct ech_config *config, struct ech_error *err) 
     const bool rank = echi_variable(environ, "ECH_RANK") != NULL, world = echi_variable(environ, "ECH_WORLD") != NULL;
     if (strcmp(config->launcher, "off") == 0 || (rank && world)) return ECH_OK;
     if (!rank && !world && (config->rank != 0 || config->world != 1)) return ECH_OK;
-    struct echi_launch launch;
-    ECHI_TRY(echi_launch_from(environ, &launch, err));
+    struct echi_launched launch;
+    ECHI_TRY(echi_launched_from(environ, &launch, err));
     if (!launch.launcher || launch.world == 1) return ECH_OK;
     if (rank != world)
         return refuse(err, "the environment has ECH_%s without ECH_%s, beside %s of %s: give both, or neither", rank ? "RANK" : "WORLD",
@@ -524,13 +563,15 @@ static ech_status take_launch(struct ech_config *config, struct ech_error *err) 
 
 ech_status ech_config_from_env(struct ech_config *config, struct ech_error *err) {
     if (!config) return refuse(err, "ech_config_from_env needs a config");
-    struct ech_config next = *config;
+    struct ech_config next;
+    ECHI_TRY(echi_config_whole(config, &next, err));
+    next.size = config->size;   /* a variable whose field the caller lacks is refused */
     for (char **at = environ; at && *at; at++) {
         const char *equals = strchr(*at, '=');
         if (strncmp(*at, "ECH_", 4) == 0 && equals) ECHI_TRY(take_variable(&next, *at, equals, err));
     }
     ECHI_TRY(take_launch(&next, err));
-    *config = next;
+    give_back(config, &next);
     return ECH_OK;
 }
 
@@ -654,11 +695,7 @@ static ech_status adam_fits(const struct ech_config *config, struct ech_error *e
                   config->beta1 != usual.beta1 ? "beta1" : config->beta2 != usual.beta2 ? "beta2" : "epsilon", config->optimizer);
 }
 
-ech_status ech_config_check(const struct ech_config *config, struct ech_error *err) {
-    if (!config) return refuse(err, "no config was given");
-    if (config->size != sizeof *config)
-        return refuse(err, "config.size is %zu, not %zu: call ech_config_init first, from the header of this version (%s)",
-                      config->size, sizeof *config, ECH_VERSION);
+static ech_status check_whole(const struct ech_config *config, struct ech_error *err) {
     for (int i = 0; i < N_OPTIONS; i++) ECHI_TRY(field_fits(config, i, err));
     bool bsp = strcmp(config->sync, "bsp") == 0;
     if (config->rank >= config->world)
@@ -698,4 +735,11 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
     ECHI_TRY(deterministic_fits(config, err));
     ECHI_TRY(sync_norm_fits(config, err));
     return outputs_differ(config, err);
+}
+
+ech_status ech_config_check(const struct ech_config *config, struct ech_error *err) {
+    if (!config) return refuse(err, "no config was given");
+    struct ech_config whole;
+    ECHI_TRY(echi_config_whole(config, &whole, err));
+    return check_whole(&whole, err);
 }

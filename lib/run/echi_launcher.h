@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct echi_launch {
+struct echi_launched {
     const char *launcher;      /* "Slurm"; NULL: no launcher has left a complete set of variables */
     const char *variables;     /* that rank and world were read from, for sentences */
     int rank, world;
@@ -18,7 +18,7 @@ struct echi_launch {
 };
 /* Reads the first complete set, never parts of two: torchrun, Open MPI, PMI, Slurm. ECH_E_ARGUMENT: a set makes no sense, or there is
  * a rank without a world. `environment` is an array of "NAME=value" that ends with NULL; NULL is an empty one. */
-ech_status echi_launch_from(char *const *environment, struct echi_launch *out, struct ech_error *err);
+ech_status echi_launched_from(char *const *environment, struct echi_launched *out, struct ech_error *err);
 /* The value of a variable, NULL when it is not set. */
 const char *echi_variable(char *const *environment, const char *name);
 /* Is this name one that Kubernetes makes for a Service that `environment` has, as ECH_PORT_7000_TCP is for one called "ech"? Into

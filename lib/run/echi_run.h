@@ -237,6 +237,8 @@ ech_status echi_node_exec(const struct ech_config *config, const struct echi_job
 /* Joins, runs, leaves. Blocks. */
 ech_status echi_node_run(const struct echi_node_config *node, struct ech_report *report, struct ech_error *err);
 
+/* The config of a caller whose header may be older or newer, as this version's. ECH_E_ARGUMENT: it sets what this version does not know. */
+ech_status echi_config_whole(const struct ech_config *config, struct ech_config *out, struct ech_error *err);
 enum echi_cpu_level echi_config_level(const struct ech_config *config);   /* --isa, checked, as a level of this processor */
 /* Options made numbers: what the coordinator is to plan and when to stop. */
 ech_status echi_wishes_from(const struct ech_config *config, const struct echi_job *job, struct echi_wishes *out, struct ech_error *err);

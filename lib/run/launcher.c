@@ -53,7 +53,7 @@ struct launcher {
     const char *name, *variables;
     const char *required[5];   /* a set is complete when it has all of these; the first two are rank and world */
     const char *local_rank, *local_world;
-    ech_status (*details)(char *const *environment, struct echi_launch *launch, struct ech_error *err);
+    ech_status (*details)(char *const *environment, struct echi_launched *launch, struct ech_error *err);
 };
 
 /* --- where to meet --- */
@@ -71,12 +71,12 @@ static unsigned port_of(const char *job, const char *step) {
 }
 
 /* Where all nodes are on one machine only that machine needs to reach the place. */
-static void meet_here(struct echi_launch *launch, const char *job, const char *step) {
+static void meet_here(struct echi_launched *launch, const char *job, const char *step) {
     snprintf(launch->coordinator, sizeof launch->coordinator, "127.0.0.1:%u", port_of(job, step));
 }
 
 /* torchrun's agent on rank 0's machine may listen at MASTER_PORT itself, for its workers. Then the nodes meet at the next port. */
-static ech_status torchrun_details(char *const *environment, struct echi_launch *launch, struct ech_error *err) {
+static ech_status torchrun_details(char *const *environment, struct echi_launched *launch, struct ech_error *err) {
     const char *host = echi_variable(environment, "MASTER_ADDR"), *shared = echi_variable(environment, "TORCHELASTIC_USE_AGENT_STORE");
     int port;
     ECHI_TRY(number(environment, "MASTER_PORT", 1, &port, err));
@@ -88,7 +88,7 @@ static ech_status torchrun_details(char *const *environment, struct echi_launch 
     return ECH_OK;
 }
 
-static ech_status openmpi_details(char *const *environment, struct echi_launch *launch, struct ech_error *err) {
+static ech_status openmpi_details(char *const *environment, struct echi_launched *launch, struct ech_error *err) {
     (void)err;
     const char *job = echi_variable(environment, "PMIX_NAMESPACE"), *bound = echi_variable(environment, "OMPI_MCA_orte_bound_at_launch");
     launch->bound = bound && strcmp(bound, "1") == 0;
@@ -131,7 +131,7 @@ static int tasks_of_node(const char *list, int node) {
     return 0;
 }
 
-static ech_status slurm_details(char *const *environment, struct echi_launch *launch, struct ech_error *err) {
+static ech_status slurm_details(char *const *environment, struct echi_launched *launch, struct ech_error *err) {
     (void)err;
     const char *job = echi_variable(environment, "SLURM_JOB_ID"), *step = echi_variable(environment, "SLURM_STEP_ID");
     const char *hosts = echi_variable(environment, "SLURM_STEP_NODELIST"), *tasks = echi_variable(environment, "SLURM_STEP_TASKS_PER_NODE");
@@ -177,7 +177,7 @@ static bool is_slurms(const struct launcher *l, char *const *environment) {
            same(environment, "PMI_SIZE", "SLURM_STEP_NUM_TASKS");
 }
 
-static ech_status read_set(const struct launcher *l, char *const *environment, struct echi_launch *out, struct ech_error *err) {
+static ech_status read_set(const struct launcher *l, char *const *environment, struct echi_launched *out, struct ech_error *err) {
     ECHI_TRY(number(environment, l->required[1], 1, &out->world, err));
     ECHI_TRY(number(environment, l->required[0], 0, &out->rank, err));
     if (out->rank >= out->world) return refuse(err, l->required[0], echi_variable(environment, l->required[0]), "below the number of processes");
@@ -191,8 +191,8 @@ static ech_status read_set(const struct launcher *l, char *const *environment, s
     return ECH_OK;
 }
 
-ech_status echi_launch_from(char *const *environment, struct echi_launch *out, struct ech_error *err) {
-    *out = (struct echi_launch){.world = 1};
+ech_status echi_launched_from(char *const *environment, struct echi_launched *out, struct ech_error *err) {
+    *out = (struct echi_launched){.world = 1};
     for (int i = 0; i < N_LAUNCHERS; i++)
         if (complete(&launchers[i], environment) && !is_slurms(&launchers[i], environment))
             return read_set(&launchers[i], environment, out, err);

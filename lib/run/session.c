@@ -256,7 +256,7 @@ ech_status ech_session_open(const struct ech_param *params, int n_params, uint32
         free(s);
         return status;
     }
-    s->config = *config;
+    (void)echi_config_whole(config, &s->config, NULL);   /* checked above */
     s->config.eval_every = 0;
     s->measure = measure;
     s->measure_user = user;

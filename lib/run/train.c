@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-ech_status ech_train(const ech_model *model, const ech_data *data, const struct ech_config *config, float *params,
+ech_status ech_train(const ech_model *model, const ech_data *data, const struct ech_config *given, float *params,
                      struct ech_report *out_report, struct ech_error *err) {
-    if (!model || !data || !config) return echi_fail(err, ECH_E_ARGUMENT, "train", "ech_train needs a model, data and a config");
-    ECHI_TRY(ech_config_check(config, err));
+    if (!model || !data || !given) return echi_fail(err, ECH_E_ARGUMENT, "train", "ech_train needs a model, data and a config");
+    ECHI_TRY(ech_config_check(given, err));
+    struct ech_config *config = calloc(1, sizeof *config);
     struct echi_job *job = calloc(1, sizeof *job);
     struct ech_report *report = calloc(1, sizeof *report);
     float *weights = NULL;
@@ -20,10 +21,11 @@ ech_status ech_train(const ech_model *model, const ech_data *data, const struct 
     ech_status status = ECH_OK;
     bool trained = false;
     if (!err) err = &own;
-    if (!job || !report) {
+    if (!config || !job || !report) {
         status = echi_fail_memory(err, "train", "the run");
         goto out;
     }
+    ECHI_TRY_GOTO(echi_config_whole(given, config, err), out);
     ECHI_TRY_GOTO(echi_job_make(model, data, config, job, err), out);
     echi_report_begin(report, model, data, config);
     if (job->augment && config->rank == 0 && config->on_log)

@@ -60,12 +60,11 @@ ech_status ech_simulate(const ech_model *model, const ech_data *data, const stru
                         const struct ech_sim_options *options, struct ech_report *out_report, struct ech_error *err) {
     if (!model || !data || !config || !options)
         return echi_fail(err, ECH_E_ARGUMENT, "simulate", "ech_simulate needs a model, data, a config and options");
-    if (config->size != sizeof *config) return ech_config_check(config, err);
-    ECHI_TRY(check(config, options, err));
     struct simulation *s = calloc(1, sizeof *s);
     if (!s) return echi_fail_memory(err, "simulate", "the simulation");
-    s->config = *config;
-    ech_status status = load(s, model, data, options, err);
+    ech_status status = echi_config_whole(config, &s->config, err);
+    if (status == ECH_OK) status = check(&s->config, options, err);
+    if (status == ECH_OK) status = load(s, model, data, options, err);
     if (status == ECH_OK) {
         const struct echi_sim_run run = {.config = &s->config, .job = &s->job, .hosts = &s->hosts, .io_speed = s->io_speed,
             .profile = &s->profile, .real = !options->costs_only, .params = s->weights};

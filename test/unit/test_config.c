@@ -458,6 +458,77 @@ static void test_kubernetes(void **state) {
     clear_all(service);
 }
 
+static int two_classes(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
+    (void)user, (void)test;
+    for (int i = 0; i < n; i++) rows[i] = labels[i] = (uint16_t)(index[i] % 2);
+    return 0;
+}
+
+static ech_status train_small(const struct ech_config *config, struct ech_error *err) {
+    const struct ech_data_callback samples = {.channels = 1, .height = 1, .width = 1, .classes = 2, .train_samples = 64,
+                                              .read = two_classes, .name = "two classes"};
+    ech_model *model = NULL;
+    ech_data *data = NULL;
+    assert_int_equal(ech_model_create(1, 1, 1, &model, err), ECH_OK);
+    ech_model_fc(model, 2);
+    assert_int_equal(ech_data_from_callback(&samples, &data, err), ECH_OK);
+    const ech_status status = ech_train(model, data, config, NULL, NULL, err);
+    ech_data_destroy(data);
+    ech_model_destroy(model);
+    return status;
+}
+
+/* A program with the header of an older version has a smaller struct; what it lacks is as by default. */
+static void test_older_caller(void **state) {
+    (void)state;
+    const size_t size = offsetof(struct ech_config, local_rank);
+    struct ech_error err = {0};
+    void *volatile room = malloc(size);   /* not a byte more: sanitizers watch its end, and the compiler must not */
+    struct ech_config *c = room;
+    assert_non_null(c);
+    memset(c, 0xa5, size);
+    ech_config_init_sized(c, size);
+    struct ech_config now = fresh();
+    now.size = size;
+    assert_memory_equal(c, &now, size);
+    assert_int_equal(ech_config_set(c, "lr", "0.5", &err), ECH_OK);
+    assert_true(c->lr == 0.5 && c->size == size);
+    assert_int_equal(ech_config_set(c, "launcher", "off", &err), ECH_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "launcher is newer than the header"));
+    setenv("ECH_STEPS", "2", 1);
+    assert_int_equal(ech_config_from_env(c, &err), ECH_OK);
+    assert_true(c->steps == 2);
+    setenv("ECH_LOCAL_RANK", "1", 1);
+    assert_int_equal(ech_config_from_env(c, &err), ECH_E_UNSUPPORTED);
+    unsetenv("ECH_LOCAL_RANK");
+    unsetenv("ECH_STEPS");
+    assert_int_equal(ech_config_check(c, &err), ECH_OK);
+    if (train_small(c, &err) != ECH_OK) fail_msg("%s", err.text);
+    c->size = 12;
+    assert_int_equal(ech_config_check(c, &err), ECH_E_ARGUMENT);
+    assert_non_null(strstr(err.text, "ech_config_init first"));
+    free(c);
+}
+
+/* One with the header of a newer version has fields that are not known here, which it must not have set. */
+static void test_newer_caller(void **state) {
+    (void)state;
+    struct { struct ech_config c; char later[40]; } newer;
+    struct ech_error err = {0};
+    memset(&newer, 0xa5, sizeof newer);
+    ech_config_init_sized(&newer.c, sizeof newer);
+    assert_int_equal(newer.c.size, sizeof newer);
+    assert_int_equal(ech_config_set(&newer.c, "steps", "2", &err), ECH_OK);
+    assert_int_equal(ech_config_from_env(&newer.c, &err), ECH_OK);
+    assert_int_equal(ech_config_check(&newer.c, &err), ECH_OK);
+    if (train_small(&newer.c, &err) != ECH_OK) fail_msg("%s", err.text);
+    newer.later[39] = 1;
+    assert_int_equal(ech_config_check(&newer.c, &err), ECH_E_ARGUMENT);
+    assert_non_null(strstr(err.text, "is set: link with the archive of that header"));
+    assert_int_equal(ech_config_set(&newer.c, "steps", "3", &err), ECH_E_ARGUMENT);
+    assert_int_equal(train_small(&newer.c, &err), ECH_E_ARGUMENT);
+}
+
 /* A program may have a locale with a decimal comma; an option means the same there. */
 static void test_locale(void **state) {
     (void)state;
@@ -500,7 +571,8 @@ int main(void) {
         cmocka_unit_test(test_defaults), cmocka_unit_test(test_fallbacks_are_settable), cmocka_unit_test(test_set),
         cmocka_unit_test(test_refused_text), cmocka_unit_test(test_check), cmocka_unit_test(test_schedules_that_do_not_fit),
         cmocka_unit_test(test_adam), cmocka_unit_test(test_share_lists), cmocka_unit_test(test_key_options),
-        cmocka_unit_test(test_environment), cmocka_unit_test(test_launchers), cmocka_unit_test(test_kubernetes), cmocka_unit_test(test_locale), cmocka_unit_test(test_any_text), cmocka_unit_test(test_isa),
+        cmocka_unit_test(test_environment), cmocka_unit_test(test_launchers), cmocka_unit_test(test_kubernetes),
+        cmocka_unit_test(test_older_caller), cmocka_unit_test(test_newer_caller), cmocka_unit_test(test_locale), cmocka_unit_test(test_any_text), cmocka_unit_test(test_isa),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

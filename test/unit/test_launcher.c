@@ -80,9 +80,9 @@ static void test_environments(void **state) {
         char *environment[VARIABLES + 1] = {NULL};
         for (int v = 0; cases[i].variable[v]; v++) environment[v] = (char *)(uintptr_t)cases[i].variable[v];
         const struct wanted *w = &cases[i].wanted;
-        struct echi_launch got;
+        struct echi_launched got;
         struct ech_error err = {.text = ""};
-        if (echi_launch_from(environment, &got, &err) != ECH_OK) fail_msg("%s: %s", cases[i].what, err.text);
+        if (echi_launched_from(environment, &got, &err) != ECH_OK) fail_msg("%s: %s", cases[i].what, err.text);
         if (!w->launcher != !got.launcher || (w->launcher && strcmp(w->launcher, got.launcher) != 0))
             fail_msg("%s: taken from %s", cases[i].what, got.launcher ? got.launcher : "nobody");
         if (w->rank != got.rank || w->world != got.world) fail_msg("%s: rank %d of %d", cases[i].what, got.rank, got.world);
@@ -107,8 +107,8 @@ static void test_ports(void **state) {
         {"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_NODELIST=n"},
         {"SLURM_JOB_ID=7", "SLURM_STEP_ID=1", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_NODELIST=n"},
         {"SLURM_JOB_ID=8", "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_NODELIST=n"}};
-    struct echi_launch got[4];
-    for (int i = 0; i < 4; i++) assert_int_equal(echi_launch_from(environment[i], &got[i], NULL), ECH_OK);
+    struct echi_launched got[4];
+    for (int i = 0; i < 4; i++) assert_int_equal(echi_launched_from(environment[i], &got[i], NULL), ECH_OK);
     assert_string_equal(got[0].coordinator, got[1].coordinator);
     assert_string_not_equal(got[0].coordinator, got[2].coordinator);
     assert_string_not_equal(got[0].coordinator, got[3].coordinator);
@@ -130,9 +130,9 @@ static void test_refused(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char *environment[VARIABLES + 1] = {NULL};
         for (int v = 0; wrong[i].variable[v]; v++) environment[v] = (char *)(uintptr_t)wrong[i].variable[v];
-        struct echi_launch got;
+        struct echi_launched got;
         struct ech_error err = {.text = ""};
-        assert_int_equal(echi_launch_from(environment, &got, &err), ECH_E_ARGUMENT);
+        assert_int_equal(echi_launched_from(environment, &got, &err), ECH_E_ARGUMENT);
         if (!strstr(err.text, wrong[i].word)) fail_msg("'%s' lacks '%s'", err.text, wrong[i].word);
         assert_non_null(strstr(err.text, "--launcher off"));
     }
