@@ -78,7 +78,7 @@ killed() {     # killed NAME VICTIMS HEAD: of four nodes those die, one after th
     says "$work/0.log" 'epoch .*images/s' "$name"
     for rank in $victims; do
         kill -KILL "${nodes[rank]}"
-        sleep 0.3
+        says "$work/0.log" "rank $rank was lost" "$name"
     done
     for rank in 0 1 2 3; do
         [[ " $victims " == *" $rank "* ]] && node_ends $rank 137 '' "$name" || node_ends $rank 0 '' "$name"

@@ -9,6 +9,11 @@ light
 idx_set "$work/data" 2000 100
 endless=(--data "$work/data" --epochs 100000 --eval-every 0)
 
+asked() { kill -USR1 "${nodes[$1]}" && sleep 0.1 && grep -qE -e "$2" "$work/$1.log"; }
+answers() {    # answers RANK PATTERN: to SIGUSR1, sooner or later
+    checks=$((checks + 1))
+    await asked "$1" "$2"
+}
 begin() {      # begin WORLD ARGUMENT...: nodes by hand, training
     local world=$1 rank
     shift
@@ -62,16 +67,13 @@ printf '%s\n' 'sync bsp' 'world 3' 'round 64' 'lr 0.02' 'momentum 0.9' 'decay 0'
     >"$work/plan"
 begin 3 --deadline 60 --plan "$work/plan"
 kill -STOP "${nodes[2]}"
-sleep 0.5
-kill -USR1 "${nodes[0]}" "${nodes[1]}"
-says "$work/0.log" 'coordinator: trains since [0-9.]+ s; .* leases out: .*rank 2 has [0-9]+' "SIGUSR1 to rank 0"
-says "$work/0.log" 'owner of group 0: version [0-9]+; [1-9][0-9]* samples of its round are in, none of rank 2;' "SIGUSR1 to rank 0"
-says "$work/0.log" 'peers: rank 1 spoke [0-9.]+ s ago .*, rank 2 spoke' "SIGUSR1 to rank 0"
-says "$work/1.log" \
-    'worker of group 0: waits for weights from rank 0 to begin lease [0-9]+: it holds those of round [0-9]+, since [0-9.]+ s' \
-    "SIGUSR1 to rank 1"
-says "$work/1.log" 'lane: idle' "SIGUSR1 to rank 1"
-says "$work/1.log" 'node: rank 1 of 3' "SIGUSR1 to rank 1"
+answers 0 'coordinator: trains since [0-9.]+ s; .* leases out: .*rank 2 has [0-9]+'
+answers 0 'owner of group 0: version [0-9]+; [1-9][0-9]* samples of its round are in, none of rank 2;'
+answers 0 'peers: rank 1 spoke [0-9.]+ s ago .*, rank 2 spoke'
+answers 1 \
+    'worker of group 0: waits for weights from rank 0 to begin lease [0-9]+: it holds those of round [0-9]+, since [0-9.]+ s'
+answers 1 'lane: idle'
+answers 1 'node: rank 1 of 3'
 # ... which SIGTERM cannot end in order, and a second one ends at once.
 kill -TERM "${nodes[1]}"
 sleep 0.3
@@ -85,9 +87,8 @@ for rank in 0 2; do node_ends $rank '18|22' '' "after a second SIGTERM elsewhere
 free_port
 nodes=()
 start 0 --world 2 --coordinator "127.0.0.1:$port" "${endless[@]}"
-sleep 0.5
-kill -USR1 "${nodes[0]}"
-says "$work/0.log" 'node: rank 0 of 2, .* has not met all nodes yet' "SIGUSR1 while joining"
+await listens "$port"
+answers 0 'node: rank 0 of 2, .* has not met all nodes yet'
 kill -TERM "${nodes[0]}"
 node_ends 0 22 'stopped while waiting' "SIGTERM while joining"
 

@@ -92,7 +92,7 @@ ended "${nodes[3]}"
 rm -f "$work"/report   # one after the other, until those are left that must be
 begin --epochs $epochs --report "$work/report"
 kill -KILL "${nodes[2]}"
-sleep 0.1
+says "$work/0.log" 'rank 2 was lost' "kill -9 of owner and worker"
 kill -KILL "${nodes[3]}"
 for rank in 0 1; do node_ends $rank 0 '' "kill -9 of owner and worker"; done
 accounts "$work/report" $((2000 * epochs)) '2, 3' "kill -9 of owner and worker"

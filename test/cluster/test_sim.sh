@@ -150,9 +150,9 @@ ends_with 2 'echelon train has no --profile: .*--profile-out' train --data "$goo
 ends_with 2 'both name' train --data "$good" --report "$work/same" --profile-out "$work/same"
 
 # --- told to end
-"$echelon" sim --data "$good" --workers 8 --epochs 100000 --eval-every 0 --progress off --save "$work/stopped" >"$work/out" 2>"$work/err" &
+"$echelon" sim --data "$good" --workers 8 --epochs 100000 --eval-every 0 --progress on --save "$work/stopped" >"$work/out" 2>"$work/err" &
 run=$!
-sleep 1
+says "$work/err" 'epoch' "a simulation begins"
 kill -TERM $run
 ended $run
 check "SIGTERM ends a simulation in order" [ "$status" = 22 ]

@@ -51,7 +51,7 @@ for rank in 0 1 2 3; do
 done
 says "$work/0.log" 'epoch .*images/s' "the run begins"
 kill -KILL "${nodes[3]}"
-sleep 0.2
+says "$work/0.log" 'rank 3 was lost' "kill -9 of two workers"
 kill -KILL "${nodes[2]}"
 for rank in 0 1; do node_ends $rank 0 '' "kill -9 of two workers"; done
 check "not $((640 * epochs)) samples" grep -q "\"samples\": $((640 * epochs))," "$work/report"
