@@ -339,7 +339,9 @@ struct ech_report {
 /* The report as one JSON object, like ech_model_text. */
 size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);
 
-/* Joins the other nodes and trains until the run ends. Blocks. The calling thread needs a stack of 128 KiB,
+/* A run that cannot go on without a node that is lost (ECH_E_PEER_LOST) ends with the newest weights that are left, if there are any: they
+ * are saved and returned, and the sentence says of which round they are.
+ * Joins the other nodes and trains until the run ends. Blocks. The calling thread needs a stack of 128 KiB,
  * plus what the program's callbacks and a GPU's driver take. Every rank calls it with the same model, data and options
  * (rank, device, threads, slow and callbacks may differ). out_report may be NULL; it is filled as far as the run came,
  * also on failure. params (may be NULL): on rank 0, ech_model_params(model) floats that receive the trained weights.

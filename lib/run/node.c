@@ -17,6 +17,7 @@ _Static_assert(ECH_LIVE_MAX == ECHI_NET_WORLD_MAX, "what the header promises, ne
 /* Of --deadline, from the first complaint about a link to the choice of whom to lose: those whose links fell silent at the same moment
  * find it out a few heartbeats apart. */
 #define COLLECT 0.25
+#define RESCUE 6                   /* of --deadline, to gather what is left of a run that cannot go on, from a node that is heard */
 #define LINGER (2 * ECHI_SECOND)   /* for the last messages to leave */
 
 void echi_node_log(struct echi_node *n, enum ech_log_level level, const char *fmt, ...) {
@@ -132,6 +133,7 @@ static ech_status make_coordinator(struct echi_node *n) {
     ECHI_TRY(echi_goal_from(c, n->job, &wishes, &n->setup.plan, &goal, n->err));
     goal.give_final = n->c->user != NULL;
     goal.collect = (int64_t)(COLLECT * c->deadline * 1e9);
+    goal.rescue = (int64_t)(RESCUE * c->deadline * 1e9);
     if (n->c->checkpoints) {
         const struct echi_checkpoint *from = echi_checkpoints_from(n->c->checkpoints);
         goal.keep = true;

@@ -159,14 +159,24 @@ static void send_plan(struct echi_node *n) {
     }
 }
 
+/* What a checkpoint has beside what was gathered for it: no memory of lost owners, and where weights alone are left, these. */
+static void fill_kept(struct echi_node *n, const struct echi_task *task) {
+    const struct echi_plan *p = &n->coordinator->plan;
+    const bool alone = task->weights.kind == ECHI_SLOT_COORD_PARAMS;
+    if (alone)
+        memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_KEPT, 0}, NULL), echi_exec_slot(n->exec, task->weights, NULL),
+               n->job->n_params * sizeof(echi_real));
+    for (int g = 0; g < p->n_groups; g++) {
+        float *memory = echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)(1 + g)}, NULL);
+        if (alone) memset(memory, 0, echi_job_memory_bytes(n->job, echi_plan_owner_optimizer(p)));
+        else if (!echi_plan_group_lives(p, g)) echi_checkpoint_forget(n->job, p, memory);
+    }
+}
+
 static void do_compute(struct echi_node *n, const struct echi_task *task) {
     if (n->c->user && task->kind == ECHI_TASK_STEP) return n->c->user->submit(n->c->user->self, task);
     if (task->kind == ECHI_TASK_KEEP) {
-        const struct echi_plan *p = &n->coordinator->plan;
-        for (int g = 0; g < p->n_groups; g++)
-            if (!echi_plan_group_lives(p, g))
-                echi_checkpoint_forget(n->job, p,
-                                       echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)(1 + g)}, NULL));
+        fill_kept(n, task);
         return echi_checkpoints_submit(n->c->checkpoints, task, &n->coordinator->standing);
     }
     ech_status status = echi_lane_submit(n->lane, task, n->err);

@@ -211,14 +211,19 @@ static void on_regroup(struct echi_node *n, const struct echi_msg *m) {
     tell_losses(n);
 }
 
-/* The coordinator's word that a node is gone: from here on nothing of it is taken, and the run goes on without it. */
+/* The coordinator's word that a node is gone: from here on nothing of it is taken. The run goes on without it, or ends when rank 0 has
+ * gathered what is left. */
 static void on_lost(struct echi_node *n, const struct echi_msg *m) {
     const int peer = m->peer;
+    const bool ends = m->group != 0;
     if (peer >= n->world || peer == n->rank || n->gone[peer]) return;
-    /* With the coordinator or the head's owner the run ends, and is not told of a loss. */
-    if (peer == 0 || (n->planned && !echi_plan_can_lose(&n->setup.plan, peer)))
+    if (peer == 0 || (n->planned && !ends && !echi_plan_can_lose(&n->setup.plan, peer)))
         return echi_node_fault(n, ECH_E_FORMAT, 0, "rank 0 told of a loss that no run outlives: do all nodes run the same version?");
     n->gone[peer] = true;
+    if (ends) {
+        echi_wire_drop(n->wire, peer);
+        return echi_node_send_ready(n, m->members);
+    }
     if (n->coordinator)
         echi_node_log(n, ECH_LOG_WARN, "rank %d was lost (%s): the others go on, what it had not finished is issued again", peer,
                       m->text[0] ? m->text : "nothing was heard of it");
@@ -352,9 +357,10 @@ static struct echi_slot place_of(const struct echi_node *n, int from, const stru
     return (struct echi_slot){0};
 }
 
-/* Puts a part of the weights or of the momentum in its place. */
+/* Puts a part of the weights or of the momentum in its place. When the run cannot go on parts of a checkpoint may still come. */
 static bool place_params(struct echi_node *n, const struct echi_net_event *e, const struct echi_msg *m) {
     size_t at, len;
+    if (n->coordinator->phase == ECHI_RUN_RESCUES && m->flag != ECHI_PARAMS_PART) return true;
     uint8_t *to = echi_exec_slot(n->exec, place_of(n, e->peer, m), NULL);
     echi_node_extent(n, ECHI_KIND_PARAMS, m, m->from_role == ECHI_ROLE_HEAD, &at, &len);
     if (!to || e->payload_len != len) return false;

@@ -43,6 +43,7 @@ static const char *phase_name(enum echi_run_phase phase) {
     case ECHI_RUN_DRAINS: return "waits for owners to have each other's states";
     case ECHI_RUN_LAST_KEEP: return "keeps the last checkpoint";
     case ECHI_RUN_LAST_LOOK: return "takes the last look at the test set";
+    case ECHI_RUN_RESCUES: return "gathers the newest weights that are left";
     case ECHI_RUN_ENDS: return "waits for last words";
     case ECHI_RUN_ENDED: return "has ended";
     }

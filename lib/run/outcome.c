@@ -51,15 +51,26 @@ ech_status echi_outcome_write(const struct ech_model *model, const struct ech_co
 /* In a session files are the caller's, who has no command line either. */
 static const char *how_to_go_on(const struct echi_coordinator *c, const struct ech_config *config) {
     if (c->goal.give_final) return " from the values that the arrays of a node have";
-    return config->checkpoint[0] ? ", with --resume" : ", with --init from a saved file if there is one";
+    if (config->checkpoint[0]) return ", with --resume";
+    return c->final && config->save[0] ? ", with --init from the file of --save" : ", with --init from a saved file if there is one";
+}
+
+/* " with the weights of round 118 (7552 samples)", of those that were left; "" when there were none. */
+static const char *what_is_left(const struct echi_coordinator *c, char *buf, size_t cap) {
+    const unsigned long long samples = c->saved_samples;
+    buf[0] = 0;
+    if (c->final)
+        snprintf(buf, cap, " with the newest weights that are left, of round %llu (%llu samples)", samples / c->plan.round, samples);
+    return buf;
 }
 
 void echi_end_sentence(const struct echi_coordinator *c, const struct ech_config *config, struct ech_error *err) {
+    char left[120];
     switch (c->status) {
     case ECH_OK: break;
     case ECH_E_PEER_LOST:
-        echi_fail_at(err, c->status, "run", c->lost_peer, NULL, "rank %d was lost (%s): the run ends; start it again%s", c->lost_peer,
-                     c->text[0] ? c->text : "nothing was heard of it", how_to_go_on(c, config));
+        echi_fail_at(err, c->status, "run", c->lost_peer, NULL, "rank %d was lost (%s): the run ends%s; start it again%s", c->lost_peer,
+                     c->text[0] ? c->text : "nothing was heard of it", what_is_left(c, left, sizeof left), how_to_go_on(c, config));
         break;
     case ECH_E_NOT_REACHED:
         if (c->target_at >= 0)

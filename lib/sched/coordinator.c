@@ -50,7 +50,7 @@ void echi_coordinator_init(struct echi_coordinator *c, struct echi_setup *setup,
     next_look_after(c, 0);
     c->lost_peer = c->at_fault = -1;
     c->choice.useless = -1;
-    c->source = ECHI_NO_RANK;
+    c->source = c->part_from[1] = c->part_from[2] = ECHI_NO_RANK;
     c->calm = true;
     c->target_at = -1;
     c->accuracy = c->best_accuracy = -1;
@@ -104,18 +104,25 @@ static void send_end(struct echi_actions *out, int rank, ech_status status, int 
     memcpy(a->msg.text, text, strlen(text));
 }
 
+/* All that are left hear why the run ends. */
+static void end_failed(struct echi_coordinator *c, struct echi_actions *out) {
+    const int peer = c->lost_peer >= 0 ? c->lost_peer : c->at_fault;
+    c->phase = ECHI_RUN_ENDED;
+    for (int r = 1; r < c->wishes.world; r++)
+        if (!lost(c, r) && r != c->lost_peer) send_end(out, r, c->status, peer, c->text);
+    echi_act(out, ECHI_ACTION_DONE);
+}
+
 static void fail(struct echi_coordinator *c, ech_status status, int peer, const char *text, struct echi_actions *out) {
     if (c->phase == ECHI_RUN_ENDED) return;
-    c->phase = ECHI_RUN_ENDED;
     c->status = status;
     const bool gone = status == ECH_E_PEER_LOST || status == ECH_E_TIMEOUT;
     c->lost_peer = gone ? peer : -1;
     c->at_fault = gone ? -1 : peer;
     memcpy(c->text, text, strlen(text) < sizeof c->text ? strlen(text) + 1 : sizeof c->text);
     c->text[sizeof c->text - 1] = 0;
-    for (int r = 1; r < c->wishes.world; r++)
-        if (!lost(c, r)) send_end(out, r, status, peer, c->text);
-    echi_act(out, ECHI_ACTION_DONE);
+    if (gone && peer > 0) send_end(out, peer, status, peer, c->text);   /* it may be alive, and not know why */
+    if (!gone || !echi_rescue_begin(c, peer, out)) end_failed(c, out);
 }
 
 /* ---- start: times, plan, first weights ---- */
@@ -188,6 +195,7 @@ static uint8_t asked_as(const struct echi_coordinator *c) { return c->phase == E
 /* The trunk of group 0, or of the fastest that is left. */
 static void ask_trunk(struct echi_coordinator *c, struct echi_actions *out) {
     c->source = plan_of(c)->owner_of[echi_plan_first_group(plan_of(c))];
+    c->part_from[1] = c->source;
     echi_act_post(out, c->source, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 1});
     echi_act_send(out, c->source, ECHI_ROLE_OWNER, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = asked_as(c);
 }
@@ -196,10 +204,12 @@ static void ask_trunk(struct echi_coordinator *c, struct echi_actions *out) {
  * place of its own; the driver puts it where its sender's role says. */
 static void ask(struct echi_coordinator *c, enum echi_run_phase phase, struct echi_actions *out) {
     c->phase = phase;
+    c->evaluated = false;
     c->parts_out = 1;
     ask_trunk(c, out);
     if (plan_of(c)->separated) {
         c->parts_out = 2;
+        c->part_from[2] = plan_of(c)->head;
         echi_act_post(out, plan_of(c)->head, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 2});
         echi_act_send(out, plan_of(c)->head, ECHI_ROLE_HEAD, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = asked_as(c);
     }
@@ -225,6 +235,8 @@ static void end(struct echi_coordinator *c, struct echi_actions *out) {
 static void look(struct echi_coordinator *c, struct echi_actions *out) {
     const bool fresh = c->goal.has_test && (c->looks == 0 || c->looked_at != c->applied || plan_of(c)->n_groups > 1);
     if (c->phase == ECHI_RUN_LAST_LOOK && !fresh) return end(c, out);
+    c->evaluated = true;
+    c->looked_at = c->applied;
     struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
     t->kind = ECHI_TASK_EVAL;
     t->role = ECHI_ROLE_COORDINATOR;
@@ -234,7 +246,6 @@ static void look(struct echi_coordinator *c, struct echi_actions *out) {
 static void looked(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     c->accuracy = e->result->accuracy;
     if (c->accuracy > c->best_accuracy) c->best_accuracy = c->accuracy;
-    c->looked_at = c->applied;
     c->looks++;
     if (c->goal.target_accuracy > 0 && c->accuracy >= c->goal.target_accuracy) {
         if (c->target_at < 0) {
@@ -672,6 +683,7 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
         break;
     case ECHI_KIND_PARAMS:
         if (m->from_role == ECHI_ROLE_OWNER) c->source = ECHI_NO_RANK;
+        c->part_from[e->slot.index] = ECHI_NO_RANK;
         if ((c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) && --c->parts_out == 0) look(c, out);
         else if (c->phase == ECHI_RUN_GATHERS || c->phase == ECHI_RUN_LAST_KEEP) echi_keep_part(c, e, out);
         break;
@@ -693,6 +705,10 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
 
 void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     if (c->phase == ECHI_RUN_ENDED) return;
+    if (c->phase == ECHI_RUN_RESCUES) {
+        if (echi_rescue_step(c, e, out)) end_failed(c, out);
+        return;
+    }
     switch (e->type) {
     case ECHI_EVENT_START: wait_for(c, c->wishes.world); break;
     case ECHI_EVENT_MESSAGE: on_message(c, e, out); break;
@@ -706,5 +722,6 @@ void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *
     default: break;
     }
     judge(c, e->now, out);
+    if (c->phase == ECHI_RUN_RESCUES && c->goal.rescue) c->wake_at = e->now + c->goal.rescue;
     next(c, e, out);
 }

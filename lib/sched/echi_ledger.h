@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the files of the coordinator share. The ledger (ledger.c): which samples are out, with whom, which are in, and which must
- * be issued again. Checkpoints (keep.c). */
+ * be issued again. Checkpoints (keep.c). What is saved of a run that cannot go on (rescue.c). */
 #ifndef ECHI_LEDGER_H
 #define ECHI_LEDGER_H
 #include "echi_roles.h"
@@ -47,6 +47,13 @@ void echi_keep_part(struct echi_coordinator *c, const struct echi_event *e, stru
 bool echi_keep_done(struct echi_coordinator *c, const struct echi_event *e);
 /* A node is lost: a checkpoint in progress is given up, and begun anew once all that was lost is back. */
 void echi_keep_lost(struct echi_coordinator *c, int rank, int64_t now);
+
+/* ---- rescue.c ---- */
+
+/* `rank` is lost, and with it the run. False when nothing newer than what is here is to be gathered. */
+bool echi_rescue_begin(struct echi_coordinator *c, int rank, struct echi_actions *out);
+/* An event in ECHI_RUN_RESCUES. True when the run may end: `final` says whether it has weights. */
+bool echi_rescue_step(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out);
 
 /* ---- coordinator.c ---- */
 

@@ -51,6 +51,7 @@ struct echi_worker {
     uint16_t owner;                               /* rank: who answers with weights; another when that one is lost, or this worker moved */
     uint32_t joined;                              /* membership epoch at which it became the owner */
     bool arriving;                                /* steps for the owner before are not over yet */
+    bool given;                                   /* its weights were asked for, since the run cannot go on: it does nothing more */
     uint16_t posted[ECHI_WORKER_PLACES];          /* by WORKER_WEIGHTS slot, coded WORKER_COMING slot: the rank whose weights come there
                                                      next, or still have to be decoded; ECHI_NO_RANK */
     /* What its steps take, for the planner: a task is out since, summed up since the last push, which left at. ns */
@@ -222,7 +223,7 @@ void echi_head_step(struct echi_head *h, const struct echi_event *event, struct 
 /* ---- coordinator: membership, plan, ledger, the clock of looks, the end ---- */
 enum echi_run_phase { ECHI_RUN_MEASURES, ECHI_RUN_PLANNED, ECHI_RUN_FEEDS, ECHI_RUN_TRAINS, ECHI_RUN_HOLDS, ECHI_RUN_LOOKS,
                       ECHI_RUN_QUIETS, ECHI_RUN_GATHERS, ECHI_RUN_DRAINS, ECHI_RUN_LAST_KEEP, ECHI_RUN_LAST_LOOK, ECHI_RUN_ENDS,
-                      ECHI_RUN_ENDED };
+                      ECHI_RUN_RESCUES, ECHI_RUN_ENDED };
 /* Where a run stands while no lease is out: what a checkpoint keeps of the coordinator, and what a run may begin with. */
 struct echi_standing {
     uint32_t epoch, start;                        /* of the next lease */
@@ -239,6 +240,7 @@ struct echi_goal {
     bool has_test;                                /* there is a test set to look at */
     bool give_final;                              /* all nodes get the final weights (sessions) */
     bool keep; uint64_t keep_every;               /* checkpoints, each so many rounds; 0: only at the end */
+    int64_t rescue;                               /* ns to gather the newest weights of a run that cannot go on; 0: no end is set */
     int64_t collect;                              /* ns from the first complaint about a broken link to the choice of whom to lose */
     bool resumed; struct echi_standing from;      /* begin there */
 };
@@ -273,14 +275,15 @@ struct echi_coordinator {
     bool met;                                     /* COORD_PARAMS [0] has the weights that met the target; nothing is written there any more */
     /* clock */
     int64_t train_began, hold_began, measuring, train_ended;
-    uint64_t next_look, looked_at;
+    uint64_t next_look, looked_at;                /* looked_at: samples when what is evaluated last was asked for */
+    bool evaluated;                               /* COORD_PARAMS [0] has it whole */
     bool last;                                    /* the look in progress is the last */
     int parts_out;                                /* owners whose layers are still to come */
     /* checkpoints */
     uint64_t next_keep;                           /* samples: no lease is issued beyond, until the checkpoint is gathered */
     uint64_t kept_samples;                        /* of the last that is complete (UINT64_MAX: none) */
     int next_part;                                /* the next to ask for */
-    uint16_t part_from[3]; bool part_void;         /* whose part comes to which place; a node was lost: what comes is not used */
+    uint16_t part_from[3]; bool part_void;        /* whose part comes to which place, also of an evaluation; a node was lost: what comes is not used */
     bool writing;                                 /* a KEEP task is out */
     struct echi_standing standing;                /* what it writes; the driver reads it */
     int64_t keep_began, keeping, last_keeping;    /* the last, at the end of the run, is beside the clock */
@@ -302,6 +305,9 @@ struct echi_coordinator {
     /* what happened; the driver reads these */
     ech_status status; int lost_peer; char text[240];
     bool final;                                   /* COORD_PARAMS [0] has the weights that the run ends with */
+    uint64_t saved_samples;                       /* of a run that ended with a loss, with `final`: samples in them */
+    struct { uint16_t from; uint64_t samples; bool asked, trunk, head; } rescue;   /* who has the newest of those that have answered, and samples
+                                                     in them; then who was asked for them; what is here */
     int at_fault;                                 /* rank that could not go on, -1: none, or it was lost */
     double loss_sum; uint64_t loss_samples; double stale_sum, stale_max; uint64_t stale_count;   /* the driver may reset sums */
     double round_loss; uint32_t round_in;         /* of the round whose leases are coming in */

@@ -213,7 +213,8 @@ struct echi_setup {
     X(HOLD, "hold", 0, 0)             /* coordinator -> node: start no task */                                          \
     X(HELD, "held", 0, 0)             /* node -> coordinator: no task runs */                                           \
     X(RELEASE, "release", 0, 0)       /* coordinator -> node */                                                         \
-    X(ASK, "ask", 0, 0)               /* coordinator -> owner, head: send me your layers */                             \
+    X(ASK, "ask", 0, 0)               /* coordinator -> owner, head, worker: send me your layers. worker -> coordinator: the    \
+                                         newest weights here, asked for as such, have so many samples in them */               \
     X(DRAIN, "drain", 0, 0)           /* coordinator -> owner: no lease is out */                                       \
     X(DRAINED, "drained", 0, 0)       /* owner -> coordinator: all owners have my complete state */                     \
     X(STATE_ACK, "state_ack", 0, 0)   /* owner -> owner */                                                              \
@@ -228,7 +229,8 @@ struct echi_setup {
     X(PARAMS, "params", 6, 1)         /* initial, measured and final weights, to and from the coordinator */            \
     X(ENTER, "enter", 0, 0)           /* worker -> owner: I hold a lease again, this one */                                  \
     X(STOP, "stop", 0, 0)             /* node -> coordinator: my user wants an orderly end */                             \
-    X(LOST, "lost", 0, 0)             /* coordinator -> node: `peer` is gone, take nothing more from it; answer READY */   \
+    X(LOST, "lost", 0, 0)             /* coordinator -> node: `peer` is gone, take nothing more from it; answer READY.     \
+                                         `group` 1: and the run ends with it: no role is told */                               \
     X(REVOKE, "revoke", 0, 0)         /* coordinator -> owner: is this lease in? If not, it never will be. Without a lease:  \
                                          the state of `group`, whose owner is lost, is `peer`'s copy */                      \
     X(REVOKED, "revoked", 0, 0)       /* owner -> coordinator: the lease is in, revoked, or dropped (flag). Without a lease: my copy of  \
@@ -255,8 +257,8 @@ uint32_t echi_kind_meta_cap(int kind, int world);
 enum echi_role { ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLES };
 
 /* What an owner or the head is asked for: the weights as they are now; after a drain, the weights for the last look, or for
- * a checkpoint; or the momentum, for a checkpoint. */
-enum echi_ask { ECHI_ASK_LOOK, ECHI_ASK_LAST, ECHI_ASK_KEEP, ECHI_ASK_MOMENTUM };
+ * a checkpoint; or the momentum, for a checkpoint. A worker, when the run cannot go on: how new its weights are (NEWEST), and for them. */
+enum echi_ask { ECHI_ASK_LOOK, ECHI_ASK_LAST, ECHI_ASK_KEEP, ECHI_ASK_MOMENTUM, ECHI_ASK_NEWEST };
 /* What PARAMS carries: the layers of the owner or head that sends or gets them; all layers; layers, or the momentum of
  * layers, for or from a checkpoint. */
 enum echi_params { ECHI_PARAMS_PART, ECHI_PARAMS_FINAL, ECHI_PARAMS_KEPT, ECHI_PARAMS_MOMENTUM };
@@ -285,7 +287,7 @@ struct echi_msg {
     uint16_t layer;                 /* PUSH, NORM, NORM_ALL; END, FAULT: ech_status */
     uint32_t correct;
     struct echi_lease lease;
-    uint64_t version, samples;      /* samples: NORM_ALL: it is made of so many */
+    uint64_t version, samples;      /* samples: NORM_ALL: it is made of so many; PARAMS, ASK: since the run began or was resumed */
     uint64_t head;                  /* ACT_GRAD, PUSH, APPLIED: samples in the head's weights that the gradient came from */
     double loss, staleness;         /* loss: sum over the lease's samples; staleness in rounds */
     uint64_t acked;                 /* APPLIED: version of the group's state that all other owners have */
@@ -401,7 +403,8 @@ enum echi_task_kind {
     ECHI_TASK_STEP,       /* nothing separated: forward, loss, backward */
     ECHI_TASK_FORWARD,    /* trunk */
     ECHI_TASK_EVAL,       /* accuracy over the test set; the only task that runs while the cluster is held */
-    ECHI_TASK_KEEP,       /* a checkpoint of the COORD_KEPT slots; beside the lane, by a thread that writes */
+    ECHI_TASK_KEEP,       /* a checkpoint of the COORD_KEPT slots; beside the lane, by a thread that writes. With `weights` COORD_PARAMS
+                             [0]: of these weights, with an optimiser's memory that begins anew */
     /* `local`. A worker asks for one of these or for a STEP at a time, so they come last without being late. */
     ECHI_TASK_LOCAL_APPLY,/* own weights and momentum take a step by its gradient */
     ECHI_TASK_LOCAL_DELTA,/* grads = (state - weights) * samples / divisor; then state = weights */

@@ -88,7 +88,6 @@ void echi_keep_lost(struct echi_coordinator *c, int rank, int64_t now) {
 
 void echi_keep_part(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     c->parts_out--;
-    c->part_from[e->slot.index] = ECHI_NO_RANK;
     if (!c->part_void && c->next_part < count_parts(plan_of(c))) ask_next(c, (uint8_t)e->slot.index, out);
     if (c->parts_out > 0) return;
     if (c->part_void) return give_up(c, e->now);

@@ -268,6 +268,7 @@ static void report(struct echi_owner *o, struct echi_actions *out) {
         struct echi_action *a = echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_OWNER, ECHI_KIND_PARAMS);
         a->slot = (struct echi_slot){ECHI_SLOT_OWNER_WEIGHTS, o->current};
         a->msg.flag = o->asked_as == ECHI_ASK_KEEP ? ECHI_PARAMS_KEPT : ECHI_PARAMS_PART;
+        a->msg.samples = o->samples;
         o->in_flight[o->current]++;
         o->sends++;
         o->asked = false;

@@ -315,8 +315,23 @@ static void stop_at_norm(struct echi_worker *w, struct echi_strand *s, const str
     enter(w, s, ECHI_STRAND_WAITS_NORM);
 }
 
+/* The run cannot go on: how new the newest weights here are, and then they themselves. Whatever comes after that, they are not written. */
+static void on_ask(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    if (e->from != 0) return echi_act_fault(out, ECH_E_INTERNAL, "a worker was asked for its weights by a stranger");
+    const struct echi_strand *s = &w->strand[0];
+    for (int i = 1; i < w->setup->plan.strands; i++)
+        if (w->strand[i].samples > s->samples) s = &w->strand[i];
+    w->given = e->msg->flag != ECHI_ASK_NEWEST;
+    struct echi_action *a =
+        echi_act_send(out, 0, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, w->given ? ECHI_KIND_PARAMS : ECHI_KIND_ASK);
+    a->msg.samples = s->samples;
+    if (w->given) a->slot = (struct echi_slot){ECHI_SLOT_WORKER_WEIGHTS, s->weights};
+    a->msg.flag = w->given ? ECHI_PARAMS_PART : ECHI_ASK_NEWEST;
+}
+
 static void on_message(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
     switch (e->msg->kind) {
+    case ECHI_KIND_ASK: on_ask(w, e, out); break;
     case ECHI_KIND_NORM_ALL: on_norm(w, e, out); break;
     case ECHI_KIND_LEASE: on_lease(w, e, out); break;
     case ECHI_KIND_WEIGHTS: on_weights(w, e, out); break;
@@ -453,6 +468,7 @@ static void step_local(struct echi_worker *w, const struct echi_event *e, struct
 }
 
 void echi_worker_step(struct echi_worker *w, const struct echi_event *e, struct echi_actions *out) {
+    if (w->given) return;
     if (w->policy->local) return step_local(w, e, out);
     switch (e->type) {
     case ECHI_EVENT_START: on_start(w, out); break;

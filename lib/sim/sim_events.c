@@ -104,6 +104,10 @@ static void on_changed(struct echi_sim *s, int rank, const struct echi_msg *m) {
     const bool moved = m->kind == ECHI_KIND_REGROUP;
     static const enum echi_role role[] = {ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER};
     struct echi_sim_node *n = &s->node[rank];
+    if (!moved && m->group) {   /* the run ends with it */
+        echi_sim_forget(s, rank, m->peer);
+        return echi_sim_send_ready(s, rank, m->members);
+    }
     echi_plan_told(&n->setup.plan, m);
     if (moved && rank == 0) echi_move_log(s->config, s->coordinator, m);
     if (s->real) {

@@ -103,6 +103,29 @@ for victim in 1 0; do
     ended "${nodes[victim]}"
 done
 
+# The only owner of BSP: what its workers computed on last is the state behind a round, and one node that trains so many rounds has the
+# same bits. From the checkpoint, which has the weights and no momentum, training goes on behind that round.
+printf '%s\n' 'sync bsp' 'world 4' 'round 64' 'lr 0.02' 'momentum 0' 'decay 0' 'deterministic 1' \
+    'group 0 owner 2 workers 0:16 1:16 2:16 3:16' >"$work/bsp"
+bsp=(--plan "$work/bsp" --deterministic --save "$work/saved")
+begin "${bsp[@]}" --checkpoint "$work/kept" --every 0
+kill -KILL "${nodes[2]}"
+others 2 18 "rank 2\b.* was lost" "kill -9 of the only owner"
+samples=$(sed -n 's/.*of round [0-9]* (\([0-9]*\) samples); start it again, with --resume$/\1/p' "$work/0.log")
+check "of which round the weights are, in $(tail -n 1 "$work/0.log")" [ "${samples:-0}" -gt 0 ]
+check "weights saved" [ -s "$work/saved" ]
+one=(--data "$work/data" --deterministic --batch 64 --lr 0.02 --momentum 0 --eval-every 0)
+epochs_in=$(awk "BEGIN { printf \"%.9f\", ${samples:-0} / 2000 }")
+expect 0 '^  speed ' "${one[@]}" --epochs "$epochs_in" --save "$work/alone" --report "$work/report"
+check "one node trained $(value samples), not ${samples:-0}" [ "$(value samples)" = "${samples:-0}" ]
+check "other weights than one node has behind that round" cmp -s "$work/saved" "$work/alone"
+more=$((${samples:-0} + 2000))
+expect 0 "going on from .*: ${samples:-0} samples" "${one[@]}" --epochs "$(awk "BEGIN { printf \"%.9f\", $more / 2000 }")" \
+    --checkpoint "$work/kept" --resume --save "$work/again"
+expect 0 '^  speed ' "${one[@]}" --epochs "$(awk "BEGIN { printf \"%.9f\", $more / 2000 }")" --save "$work/alone"
+check "resumed: other weights than one node" cmp -s "$work/again" "$work/alone"
+ended "${nodes[2]}" 1
+
 # --- stopped: no connection breaks, only the word fails to come. Continued, it finds itself alone and leaves as well.
 rm -f "$work"/report
 begin --report "$work/report" --deadline $deadline

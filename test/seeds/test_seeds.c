@@ -93,6 +93,7 @@ static void check_end(struct sim *s) {
         MUST(s, LEDGER, s->node[c->lost_peer].doomed && (s->fatal || s->node[c->lost_peer].doomed_early));
         MUST(s, LEDGER, !echi_plan_can_lose(&c->plan, c->lost_peer) || echi_plan_group_owned(&c->plan, c->lost_peer) >= 0);
         for (int r = 1; r < s->plan.world; r++) MUST(s, WAIT, s->node[r].ended || s->node[r].doomed);
+        check_rescued(s);
         counts.ended++;
         return;
     }
@@ -171,6 +172,7 @@ int main(int argc, char **argv) {
     tell("", "rows-answered-again", counts.repeats);
     tell("", "pushes-dropped", counts.dropped);
     tell("", "checkpoints", counts.keeps);
+    tell("", "rescued", counts.rescued);
     tell("", "workers-moved", counts.moves);
     tell("", "reserves-woken", counts.woke);
     tell("", "leases-handed-back", counts.handed_back);

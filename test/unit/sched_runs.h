@@ -263,6 +263,37 @@ static void check_weights(struct sim *s) {
         MUST(s, DRAIN, s->node[r].dead || memcmp(saved, place_at(s, r, ECHI_SLOT_NODE_FINAL, 0)->word, PARAMS * 4) == 0);
 }
 
+/* A run that ends with a loss saves the newest weights of a round that are left: what one node has behind it. A head may be a round
+ * further on. */
+static inline void check_rescued(struct sim *s) {
+    const struct echi_coordinator *c = &s->coordinator;
+    const uint64_t from = s->from.at.samples, samples = c->saved_samples;
+    const uint32_t *saved = place_at(s, 0, ECHI_SLOT_COORD_PARAMS, 0)->word;
+    uint32_t expected[PARAMS], later[PARAMS];
+    if (s->plan.sync != ECHI_SYNC_BSP || s->goal.give_final || c->met || c->phase != ECHI_RUN_ENDED) return;
+    if (s->plan.separated && c->plan.lost[s->plan.head]) return;
+    bool known = false;
+    for (int r = 0; r < s->plan.world; r++) {
+        const struct node *n = &s->node[r];
+        known = known || (n->has_worker && !n->doomed && n->worker.strand[0].samples > s->plan.round);   /* behind the first round */
+    }
+    if (known) MUST(s, DRAIN, c->final);
+    if (!c->final) return;
+    MUST(s, DRAIN, samples >= from + (known ? 1 : 0) && samples <= c->issued);
+    if (is_coded(s) || s->from.coded) return;
+    one_node(s, samples, expected);
+    MUST(s, ONE_NODE, memcmp(saved, expected, (size_t)cut_of(s) * WORDS * 4) == 0);
+    const uint32_t start = (uint32_t)(samples % s->goal.train_samples), left = s->goal.train_samples - start;
+    const uint64_t next = samples + (left < s->plan.round ? left : s->plan.round);
+    one_node(s, next < s->goal.samples ? next : s->goal.samples, later);
+    const size_t behind = (size_t)(PARAMS - cut_of(s) * WORDS) * 4;
+    MUST(s, ONE_NODE, memcmp(saved + cut_of(s) * WORDS, expected + cut_of(s) * WORDS, behind) == 0 ||
+                          memcmp(saved + cut_of(s) * WORDS, later + cut_of(s) * WORDS, behind) == 0);
+    if (s->goal.keep && s->kept.there && s->kept.at.samples == samples)
+        MUST(s, ONE_NODE, memcmp(s->kept.word[0], saved, (size_t)cut_of(s) * WORDS * 4) == 0);
+    if (s->counts) s->counts->rescued++;
+}
+
 static inline struct sim *sim_new(uint64_t seed) {
     static struct sim s;
     sim_clear(&s);

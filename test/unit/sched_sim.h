@@ -178,7 +178,7 @@ enum fault {
 };
 struct counts {
     uint64_t runs, calm, fault[FAULTS], due[DUES_OF], kind[ECHI_KINDS], task[ECHI_TASKS];
-    uint64_t losses, lost_owners, again, repeats, dropped, keeps, resumed, early, ended, stale_most, moves, woke, handed_back;
+    uint64_t losses, lost_owners, again, repeats, dropped, keeps, rescued, resumed, early, ended, stale_most, moves, woke, handed_back;
     uint64_t norms, later_norms;            /* parts of steps that went on by what all had summed; of leases that are not their worker's
                                                first of the round */
     uint64_t live_most;                     /* largest part of its bound that a liveness phase took, in thousandths */
@@ -359,7 +359,7 @@ static void tell_rates(const struct sim *s) {
 
 static void die(struct sim *s, enum invariant which, const char *what) {
     static const char *const run[] = {"measures", "planned", "feeds",     "trains",    "holds",     "looks",
-                                      "quiets",   "gathers", "drains", "last keep", "last look", "ends",  "ended"};
+                                      "quiets",   "gathers", "drains", "last keep", "last look", "rescues", "ends",  "ended"};
     static const char *const worker[] = {"waits for weights", "idle", "forward", "waits for the head", "answered", "backward",
                                          "waits for a norm"};
     print_error("seed %llu, after %llu events, broken: %s: %s\n  sync %d world %d groups %d separated %d round %u; coordinator %s, "
@@ -810,15 +810,19 @@ static struct echi_slot place_of(struct sim *s, int from, const struct echi_msg 
     return (struct echi_slot){ECHI_SLOT_COORD_KEPT, (uint8_t)(1 + g)};
 }
 
-static void begin_keep(struct sim *s) {
+static void begin_keep(struct sim *s, const struct echi_task *t) {
     const struct echi_coordinator *c = &s->coordinator;
     const size_t words = (size_t)cut_of(s) * WORDS;
+    if (t->weights.kind == ECHI_SLOT_COORD_PARAMS) {   /* of these weights, and nothing else */
+        memcpy(place_at(s, 0, ECHI_SLOT_COORD_KEPT, 0)->word, place(s, 0, t->weights)->word, PARAMS * 4);
+        for (int g = 0; g < s->plan.n_groups; g++) memset(place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1 + g)->word, 0, PARAMS * 4);
+    }
     struct kept *k = &s->writing;
     *k = (struct kept){.there = true, .coded = is_coded(s) || s->from.coded, .at = c->standing, .groups = s->plan.n_groups};
     for (int g = 0; g < k->groups; g++)   /* the driver's part: the momentum of a lost owner is lost with it */
         if (!echi_plan_group_lives(&c->plan, g)) memset(place_at(s, 0, ECHI_SLOT_COORD_KEPT, 1 + g)->word, 0, words * 4);
     for (int i = 0; i <= k->groups; i++) memcpy(k->word[i], place_at(s, 0, ECHI_SLOT_COORD_KEPT, i)->word, sizeof k->word[i]);
-    watch_keep(s, k);
+    if (c->phase != ECHI_RUN_RESCUES) watch_keep(s, k);
 }
 
 static void end_keep(struct sim *s, struct echi_result *result) {
@@ -857,7 +861,7 @@ static void compute(struct sim *s, int node, const struct echi_task *t) {
     touch(s, node, t, true);
     watch_begins(s, node, t);
     if (s->counts) s->counts->task[t->kind]++;
-    if (t->kind == ECHI_TASK_KEEP) begin_keep(s);
+    if (t->kind == ECHI_TASK_KEEP) begin_keep(s, t);
     due_at(s, after(s, s->node[node].speed), DUE_WORK, at, 0);
 }
 
@@ -1019,7 +1023,8 @@ static void lose(struct sim *s, int node, const struct echi_msg *m) {
         }
         c->going = 0;
     }
-    tell_later(s, node, m);
+    if (m->group) send_ready(s, node, m->members);   /* the run ends with it */
+    else tell_later(s, node, m);
 }
 
 /* A link's end is seen by node `by`: `about` cannot be reached. Rank 0 knows it itself, others tell it. */
@@ -1113,7 +1118,8 @@ static void deliver(struct sim *s, const struct message *m) {
         struct place *to = place(s, m->to, post.slot);
         memcpy(to->word + at, m->word, (size_t)words * sizeof m->word[0]);
         write_ends(s, m->to, post.slot, post.first, post.end);
-        if (post.slot.kind == ECHI_SLOT_COORD_PARAMS) {   /* the driver puts a part where it belongs */
+        const bool late = s->coordinator.phase == ECHI_RUN_RESCUES && msg.flag != ECHI_PARAMS_PART;   /* of a checkpoint */
+        if (post.slot.kind == ECHI_SLOT_COORD_PARAMS && !late) {   /* the driver puts a part where it belongs */
             const struct echi_slot whole = place_of(s, m->from, &msg);
             write_begins(s, m->to, whole, first, end);
             memcpy(place(s, m->to, whole)->word + at, m->word, (size_t)words * sizeof m->word[0]);

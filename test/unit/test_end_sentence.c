@@ -40,6 +40,13 @@ static void test_a_loss_says_from_where_to_go_on(void **state) {
     assert_int_equal(err.peer, 2);
     strcpy(config.checkpoint, "folder");
     assert_true(says("--resume") && !says("--init"));
+    config.checkpoint[0] = 0;
+    strcpy(config.save, "file");
+    c->plan.round = 64;
+    c->saved_samples = 6400;
+    assert_false(says("of round"));
+    c->final = true;
+    assert_true(says("weights that are left, of round 100 (6400 samples); start it again, with --init from the file of --save"));
 }
 
 /* A session has no command line. */

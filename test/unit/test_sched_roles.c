@@ -21,6 +21,28 @@ static void kills(void **state) {
         assert_true(all.killed > RUNS && all.owners > 100 / test_part() && all.again > RUNS && all.repeats > RUNS);
 }
 
+/* The only owner is killed: what a round has made of the weights is saved, to the bit, by whoever has it. */
+static void the_only_owner_dies(void **state) {
+    (void)state;
+    struct counts counts = {0};
+    uint64_t ended = 0, seed;
+    for (const uint64_t last = seeds(2 * RUNS, &seed); seed <= last; seed++) {
+        struct sim *s = sim_new(seed);
+        chosen(s, ECHI_SYNC_BSP);
+        s->goal.give_final = false;
+        s->plan.codec = ECHI_CODEC_DENSE;
+        s->plan.state_ratio = 0;
+        memset(s->plan.base, 0, sizeof s->plan.base);
+        s->rates = (struct rates){.safety = 1000, .fatal = 1, .every = 40};
+        s->counts = &counts;
+        sim_run(s);
+        if (s->coordinator.status == ECH_E_PEER_LOST) check_rescued(s);
+        else check_all(s);
+        ended += s->coordinator.status == ECH_E_PEER_LOST;
+    }
+    if (ended > RUNS / 4) assert_true(counts.rescued > ended / 16);
+}
+
 /* Workers join other groups at any events, also while nodes die: whoever applied what, each sample counts once, and all owners end
  * with the same weights. */
 static void run_moves(uint64_t runs, bool with_kills) {
@@ -631,7 +653,64 @@ static void a_fault_is_a_failure(void **state) {
         assert_int_equal(coordinator.status, table[i].meant);
         assert_int_equal(coordinator.lost_peer, table[i].lost);
         assert_string_equal(coordinator.text, "why");
+        /* An owner is lost: all say that they know, and that they have no weights that were trained. */
+        const struct echi_msg knows = {.kind = ECHI_KIND_READY, .members = 1}, nothing_trained = {.kind = ECHI_KIND_ASK};
+        for (int k = 0; k < 8 && table[i].lost >= 0; k++) {
+            if (k % 4 == table[i].lost) continue;
+            assert_null(acted_on(ECHI_ACTION_DONE, 0, 0));
+            tell_coordinator(k % 4, k < 4 ? &knows : &nothing_trained);
+        }
         assert_non_null(acted_on(ECHI_ACTION_DONE, 0, 0));
+        assert_false(coordinator.final);
+    }
+}
+
+/* The only owner is lost: the worker whose weights have the most samples sends them, or whoever has the most when that one is lost too. */
+static void the_newest_weights_are_saved(void **state) {
+    (void)state;
+    for (int end = 0; end < 3; end++) {
+        small_plan(ECHI_SYNC_BSP, 4, 1);
+        setup.plan.owner_of[0] = 1;
+        coordinator_in(ECHI_RUN_TRAINS);
+        acted_none();
+        const struct echi_event lost = {.type = ECHI_EVENT_LOST, .from = 1}, lost_too = {.type = ECHI_EVENT_LOST, .from = 2},
+                                late = {.type = ECHI_EVENT_TIME};
+        echi_coordinator_step(&coordinator, &lost, &acted);
+        const struct echi_msg knows = {.kind = ECHI_KIND_READY, .members = 1};
+        for (int r = 0; r < 4; r++) {
+            if (r == 1) continue;
+            assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_ASK, 0));
+            tell_coordinator(r, &knows);
+        }
+        static const uint64_t samples[] = {64, 0, 192, 128};
+        for (int again = 0; again <= (end == 1); again++) {
+            for (int r = 0; r < 4; r++) {
+                const struct echi_msg m = {.kind = ECHI_KIND_ASK, .flag = ECHI_ASK_NEWEST, .samples = samples[r]};
+                if (r == 1 || (again && r == 2)) continue;
+                if (r == 0) assert_int_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_ASK, 0)->to, 0);
+                tell_coordinator(r, &m);
+            }
+            const struct echi_action *ask = acted_on(ECHI_ACTION_SEND, ECHI_KIND_ASK, 0);
+            assert_true(ask->to == (again ? 3 : 2) && ask->msg.to_role == ECHI_ROLE_WORKER && ask->msg.flag == ECHI_ASK_LOOK);
+            if (end == 1 && !again) {
+                const struct echi_msg knows_both = {.kind = ECHI_KIND_READY, .members = 2};
+                acted_none();
+                echi_coordinator_step(&coordinator, &lost_too, &acted);
+                tell_coordinator(0, &knows);   /* of the first: too early */
+                tell_coordinator(3, &knows_both);
+                assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_ASK, 0));
+                tell_coordinator(0, &knows_both);
+            }
+        }
+        acted_none();
+        const struct echi_msg params = {.kind = ECHI_KIND_PARAMS, .from_role = ECHI_ROLE_WORKER, .samples = 128};   /* into place 0 of a test */
+        if (end == 2) echi_coordinator_step(&coordinator, &late, &acted);
+        else tell_coordinator(end == 1 ? 3 : 2, &params);
+        assert_non_null(acted_on(ECHI_ACTION_DONE, 0, 0));
+        assert_int_equal(coordinator.status, ECH_E_PEER_LOST);
+        assert_int_equal(coordinator.lost_peer, 1);
+        assert_int_equal(coordinator.final, end != 2);   /* it did not come in time */
+        if (end != 2) assert_int_equal(coordinator.saved_samples, 128);
     }
 }
 
@@ -809,8 +888,12 @@ static void a_loss_ends_the_run_only_where_it_must(void **state) {
                 const bool survived = how == 0 || how == 4;
                 assert_int_equal(coordinator.status, survived ? ECH_OK : ECH_E_PEER_LOST);
                 assert_int_equal(coordinator.lost_peer, survived ? -1 : rank);
-                for (int i = 0; i < world - 1; i++)
-                    assert_int_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LOST, i) != NULL, survived);
+                /* Of a lost head nobody has a copy: nothing is gathered. */
+                for (int i = 0; i < world - 1; i++) {
+                    const struct echi_action *told = acted_on(ECHI_ACTION_SEND, ECHI_KIND_LOST, i);
+                    assert_int_equal(told != NULL, how != 1);
+                    if (told) assert_int_equal(told->msg.group, !survived);
+                }
                 assert_null(acted_on(ECHI_ACTION_SEND, ECHI_KIND_LOST, world - 1));
                 if (how != 0) continue;
                 /* A second time it is no news; no lease leaves before all know. */
@@ -1081,7 +1164,7 @@ int main(void) {
         cmocka_unit_test(staleness_has_its_bin), cmocka_unit_test(resumed),
         cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(local),
         cmocka_unit_test(planned),
-        cmocka_unit_test(kills), cmocka_unit_test(owners_die), cmocka_unit_test(planned_kills), cmocka_unit_test(a_kill_at_every_event),
+        cmocka_unit_test(kills), cmocka_unit_test(owners_die), cmocka_unit_test(the_only_owner_dies), cmocka_unit_test(planned_kills), cmocka_unit_test(a_kill_at_every_event),
         cmocka_unit_test(speeds_that_change_move_workers), cmocka_unit_test(moves), cmocka_unit_test(moves_and_kills),
         cmocka_unit_test(a_worker_counts_exactly_while_it_holds_a_lease),
         cmocka_unit_test(answers_take_turns),
@@ -1093,7 +1176,7 @@ int main(void) {
         cmocka_unit_test(the_head_merges_what_fits),
         cmocka_unit_test(the_head_trains_rows_for_a_lost_owner_once),
         cmocka_unit_test(the_ledger_believes_only_itself),
-        cmocka_unit_test(a_fault_is_a_failure),
+        cmocka_unit_test(a_fault_is_a_failure), cmocka_unit_test(the_newest_weights_are_saved),
         cmocka_unit_test(a_complaint_is_no_verdict), cmocka_unit_test(of_many_complaints_the_one_they_are_about),
         cmocka_unit_test(the_accused_that_is_dead_is_the_lost_one), cmocka_unit_test(a_link_that_is_needed_ends_the_run),
         cmocka_unit_test(complaints_before_and_after_training),

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A node is lost without which the run ends: before it does, the newest complete weights that are left come to rank 0 (design, section 6,
+ * "When a run cannot go on"). All are told of the loss and take nothing more from the lost node, and what they were asked for before has
+ * come or never will, so that the places for parts are free. Then: an owner that lives has the newest; of a lost one's those of a round are with the workers that computed on
+ * them: all are asked how many samples are in theirs, and one that has the most sends its copy. Of a lost head nobody has a copy: then the
+ * weights that were evaluated last are taken. */
+#include "echi_ledger.h"
+
+static const struct echi_plan *plan_of(const struct echi_coordinator *c) { return &c->plan; }
+
+static bool is_worker(const struct echi_coordinator *c, int rank) {
+    return !c->plan.lost[rank] && c->plan.group_of[rank] != ECHI_NONE;
+}
+
+/* False when there are none. */
+static bool ask_workers(struct echi_coordinator *c, struct echi_actions *out) {
+    c->rescue.from = ECHI_NO_RANK;
+    c->rescue.samples = 0;
+    c->waits_for = 0;
+    for (int r = 0; r < plan_of(c)->world; r++) {
+        c->mark[r] = !is_worker(c, r);
+        if (c->mark[r]) continue;
+        c->waits_for++;
+        echi_act_send(out, r, ECHI_ROLE_WORKER, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = ECHI_ASK_NEWEST;
+    }
+    return c->waits_for > 0;
+}
+
+static void ask_part(struct echi_coordinator *c, int rank, enum echi_role role, uint8_t place, struct echi_actions *out) {
+    c->part_from[place] = (uint16_t)rank;
+    echi_act_post(out, rank, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, place});
+    echi_act_send(out, rank, role, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = ECHI_ASK_LOOK;
+}
+
+static void ask_trunk(struct echi_coordinator *c, int rank, enum echi_role role, struct echi_actions *out) {
+    c->rescue.from = (uint16_t)rank;
+    ask_part(c, rank, role, 1, out);
+}
+
+/* What was evaluated last is what there is, if it is still whole. Always true: there is nothing to wait for. */
+static bool nothing_newer(struct echi_coordinator *c) {
+    c->final = c->evaluated;
+    c->saved_samples = c->looked_at;
+    return true;
+}
+
+/* All are told, and what is to be asked is asked, anew, once they know. */
+static void tell(struct echi_coordinator *c, int rank, struct echi_actions *out) {
+    c->members++;
+    c->rescue.asked = false;
+    c->waits_for = 0;
+    for (int r = 0; r < plan_of(c)->world; r++) {
+        c->mark[r] = plan_of(c)->lost[r] != 0;
+        if (c->mark[r]) continue;
+        c->waits_for++;
+        struct echi_action *a = echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_LOST);
+        a->msg.peer = (uint16_t)rank;
+        a->msg.members = c->members;
+        a->msg.group = 1;
+    }
+}
+
+bool echi_rescue_begin(struct echi_coordinator *c, int rank, struct echi_actions *out) {
+    const struct echi_plan *p = plan_of(c);
+    const bool evaluates = (c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) && c->parts_out == 0;
+    if (c->phase < ECHI_RUN_TRAINS || c->goal.give_final) return false;   /* in a session each node has what it computed on last */
+    c->plan.lost[rank] = 1;
+    const bool headless = p->separated && p->lost[p->head];
+    if (c->met || evaluates || headless || c->policy->local) {   /* under `local` a worker may be in the middle of taking weights over */
+        nothing_newer(c);
+        return false;
+    }
+    c->phase = ECHI_RUN_RESCUES;
+    c->rescue.trunk = false;
+    c->rescue.head = !p->separated;
+    tell(c, rank, out);
+    return true;
+}
+
+/* Once the places for parts are free. True when there is nobody to ask. */
+static bool ask(struct echi_coordinator *c, struct echi_actions *out) {
+    const struct echi_plan *p = plan_of(c);
+    const int first = echi_plan_first_group(p);
+    for (int place = 1; place <= 2; place++)
+        if (c->part_from[place] != ECHI_NO_RANK && !p->lost[c->part_from[place]]) return false;
+    if (c->waits_for > 0 || c->rescue.asked) return false;
+    c->rescue.asked = true;
+    if (!c->rescue.head) ask_part(c, p->head, ECHI_ROLE_HEAD, 2, out);
+    if (c->rescue.trunk) return false;
+    if (!echi_plan_group_lives(p, first)) return !ask_workers(c, out) && nothing_newer(c);
+    ask_trunk(c, p->owner_of[first], ECHI_ROLE_OWNER, out);
+    return false;
+}
+
+/* Weights with all samples up to some place in the data, as those of a round, are one from which training goes on; momentum starts at
+ * zero. Without rounds they lack some samples before that place. */
+static bool keep(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
+    const uint64_t samples = c->saved_samples;
+    if (!c->goal.keep || !c->policy->rounds || (c->kept_samples != UINT64_MAX && samples <= c->kept_samples)) return false;
+    c->standing = (struct echi_standing){.epoch = (uint32_t)(samples / c->goal.train_samples),
+        .start = (uint32_t)(samples % c->goal.train_samples), .samples = samples, .looks = c->looks,
+        .clock = echi_coordinator_clock(c, now), .measuring = c->measuring, .keeping = c->keeping, .accuracy = -1,
+        .best_accuracy = c->best_accuracy, .loss = c->loss_of_run, .target_at = c->target_at, .target_samples = c->target_samples};
+    struct echi_task *t = &echi_act(out, ECHI_ACTION_COMPUTE)->task;
+    t->kind = ECHI_TASK_KEEP;
+    t->role = ECHI_ROLE_COORDINATOR;
+    t->weights = (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0};
+    c->writing = true;
+    return true;
+}
+
+/* True when nothing is left to wait for. */
+static bool go_on(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
+    if (!c->rescue.trunk || !c->rescue.head || c->writing) return false;
+    if (c->final) return true;   /* and the checkpoint is written, or could not be */
+    c->final = true;
+    c->accuracy = -1;   /* nobody has evaluated them */
+    return !keep(c, now, out);
+}
+
+/* All have said that they know of the loss, or how new their weights are. */
+static bool all_have_answered(struct echi_coordinator *c, struct echi_actions *out) {
+    if (!c->rescue.asked) return ask(c, out);
+    if (c->rescue.samples == 0) return nothing_newer(c);   /* nobody is left, or nobody has any that were trained */
+    ask_trunk(c, c->rescue.from, ECHI_ROLE_WORKER, out);
+    return false;
+}
+
+static bool has_answered(struct echi_coordinator *c, int rank, struct echi_actions *out) {
+    if (c->mark[rank]) return false;
+    c->mark[rank] = true;
+    return --c->waits_for == 0 && all_have_answered(c, out);
+}
+
+/* A part is here; some were asked for before the loss, or before another. */
+static bool on_part(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
+    c->part_from[e->slot.index] = ECHI_NO_RANK;
+    if (m->flag == ECHI_PARAMS_PART) {
+        c->evaluated = false;   /* a part of it is another now */
+        if (m->from_role == ECHI_ROLE_HEAD) {
+            c->rescue.head = true;
+        } else if (m->from_role == ECHI_ROLE_WORKER || (c->rescue.asked && e->from == c->rescue.from)) {
+            c->rescue.trunk = true;
+            c->saved_samples = c->goal.from.samples + m->samples;
+        }
+    }
+    return go_on(c, e->now, out) || (!c->final && ask(c, out));
+}
+
+static bool on_message(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    const struct echi_msg *m = e->msg;
+    if (c->plan.lost[e->from]) return false;
+    switch (m->kind) {
+    case ECHI_KIND_READY: return !c->rescue.asked && m->members == c->members && has_answered(c, e->from, out);
+    case ECHI_KIND_ASK:
+        if (!c->rescue.asked || c->mark[e->from]) return false;
+        if (m->samples > c->rescue.samples) {
+            c->rescue.samples = m->samples;
+            c->rescue.from = e->from;
+        }
+        return has_answered(c, e->from, out);
+    case ECHI_KIND_PARAMS: return on_part(c, e, out);
+    default: return false;
+    }
+}
+
+/* One more is lost. */
+static bool on_lost(struct echi_coordinator *c, int rank, struct echi_actions *out) {
+    const struct echi_plan *p = plan_of(c);
+    if (p->lost[rank]) return false;
+    c->plan.lost[rank] = 1;
+    if (p->separated && p->head == rank && !c->rescue.head) return nothing_newer(c);
+    if (!c->rescue.trunk || !c->rescue.head) tell(c, rank, out);
+    return false;
+}
+
+bool echi_rescue_step(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    switch (e->type) {
+    case ECHI_EVENT_MESSAGE: return on_message(c, e, out);
+    case ECHI_EVENT_LOST: return on_lost(c, e->from, out);
+    case ECHI_EVENT_TIME: return c->final || nothing_newer(c);
+    case ECHI_EVENT_COMPUTED:
+        if (e->task->kind != ECHI_TASK_KEEP) return false;
+        echi_keep_done(c, e);
+        return go_on(c, e->now, out);
+    default: return false;
+    }
+}
