@@ -50,8 +50,8 @@ ech_status echi_codec_room_create(size_t most, struct echi_codec_room **out, str
     struct echi_codec_room *room = calloc(1, sizeof *room);
     if (!room) return echi_fail_memory(err, "codec", "room to select in");
     room->most = most;
-    if (echi_mul_size(most ? most : 1, sizeof *room->change, &numbers)) room->change = malloc(numbers);
-    if (echi_mul_size(most ? most : 1, sizeof *room->index, &words)) room->index = malloc(words);
+    if (echi_mul_size(most ? most : 1, sizeof *room->change, &numbers)) room->change = echi_alloc_aligned(numbers);
+    if (echi_mul_size(most ? most : 1, sizeof *room->index, &words)) room->index = echi_alloc_aligned(words);
     if (!room->change || !room->index) {
         echi_codec_room_destroy(room);
         return echi_fail_memory(err, "codec", "room to select in");
@@ -62,8 +62,8 @@ ech_status echi_codec_room_create(size_t most, struct echi_codec_room **out, str
 
 void echi_codec_room_destroy(struct echi_codec_room *room) {
     if (!room) return;
-    free(room->change);
-    free(room->index);
+    echi_free_aligned(room->change);
+    echi_free_aligned(room->index);
     free(room);
 }
 

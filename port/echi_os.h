@@ -39,6 +39,8 @@ bool echi_cond_wait(struct echi_cond *c, struct echi_mutex *m, int64_t deadline)
 void *echi_alloc_aligned(size_t bytes);    /* 64-byte aligned, zeroed, large pages asked for from 2 MiB on; NULL when there is none;
                                               free with echi_free_aligned */
 void echi_free_aligned(void *p);
+/* Blocks from 16 MiB on are NULL too when there is less memory than that, by echi_memory_available("") and whoever else on this machine
+ * takes some with this function. */
 /* Bytes that this process may still take, as the system and its control groups say; SIZE_MAX where nothing says so. Large blocks are
  * refused beyond it. `root` stands in front of the files' paths: "", but for tests. */
 size_t echi_memory_available(const char *root);

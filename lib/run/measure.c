@@ -218,11 +218,11 @@ static ech_status bench_fill(struct bench *b, int most, struct ech_error *err) {
     b->who = calloc((size_t)most, sizeof *b->who);
     b->other_bytes = job->n_params > MOST_BETWEEN / (BETWEEN * sizeof(echi_real)) ? MOST_BETWEEN
                                                                                   : job->n_params * BETWEEN * sizeof(echi_real);
-    b->other = malloc(b->other_bytes);
+    b->other = echi_alloc_aligned(b->other_bytes);
     if (!b->rows || !b->cut_rows || !b->labels || !b->index || !b->who || !b->other)
         return echi_fail(err, ECH_E_MEMORY, "run.measure",
-                         "no memory for %zu bytes of samples and activations of a step of %d samples; use fewer a step",
-                         (size_t)most * (echi_shape_size(job->model->input) + job->cut_width) * sizeof(echi_real), most);
+                         "no memory for %zu bytes to measure a step of %d samples in; use a smaller batch or model",
+                         (size_t)most * (echi_shape_size(job->model->input) + job->cut_width) * sizeof(echi_real) + b->other_bytes, most);
     echi_model_init(job->model, 1, echi_buffer_host(b->params));
     for (size_t i = 0; i < (size_t)most * job->cut_width; i++) b->cut_rows[i] = (echi_real)(i % 13) / 10;
     return ECH_OK;
@@ -238,7 +238,7 @@ static void bench_close(struct bench *b) {
     free(b->labels);
     free(b->index);
     free(b->who);
-    free(b->other);
+    echi_free_aligned(b->other);
 }
 
 ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane, struct echi_times *out,

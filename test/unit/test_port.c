@@ -8,12 +8,16 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -193,6 +197,39 @@ static void memory_is_aligned_and_zeroed(void **state) {
     echi_free_aligned(NULL);
     assert_null(echi_alloc_aligned(SIZE_MAX));
     assert_null(echi_alloc_aligned(SIZE_MAX - 63));
+}
+
+/* Nodes that take large blocks do it in turn, or several would find the same memory. Here the turn is another process'. */
+static void large_blocks_are_taken_in_turn(void **state) {
+    (void)state;
+    int ready[2];
+    char byte;
+    const int turn = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+    if (turn < 0) skip();
+    assert_int_equal(pipe(ready), 0);
+    while (flock(turn, LOCK_EX) != 0) assert_int_equal(errno, EINTR);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        close(turn);
+        (void)!write(ready[1], "s", 1);   /* small blocks wait for nobody */
+        echi_free_aligned(echi_alloc_aligned((size_t)1 << 20));
+        (void)!write(ready[1], "m", 1);
+        echi_free_aligned(echi_alloc_aligned((size_t)16 << 20));
+        (void)!write(ready[1], "l", 1);
+        _exit(0);
+    }
+    assert_true(read(ready[0], &byte, 1) == 1 && byte == 's' && read(ready[0], &byte, 1) == 1 && byte == 'm');
+    struct pollfd answer = {.fd = ready[0], .events = POLLIN};
+    assert_int_equal(poll(&answer, 1, 200), 0);
+    flock(turn, LOCK_UN);
+    assert_true(read(ready[0], &byte, 1) == 1 && byte == 'l');
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    close(turn);
+    close(ready[0]);
+    close(ready[1]);
 }
 
 /* ------------------------------------------------------------------ files */
@@ -500,6 +537,7 @@ int main(void) {
         cmocka_unit_test(cond_times_out_on_our_clock),
         cmocka_unit_test(thread_leaves_signals_to_the_program),
         cmocka_unit_test(memory_is_aligned_and_zeroed),
+        cmocka_unit_test(large_blocks_are_taken_in_turn),
         WITH_FOLDER(file_comes_back),
         WITH_FOLDER(file_keeps_mode_and_link),
         WITH_FOLDER(read_refuses),
