@@ -151,6 +151,46 @@ const char *hint(const char *dashes, const char *word, const char *const *known,
     return buf;
 }
 
+/* What other trainers and launchers call it. Of several rows the first counts whose option the subcommand has. */
+static const struct {
+    const char *theirs, *ours;
+} synonyms[] = {
+    {"learning-rate", "lr"}, {"step-size", "lr"}, {"alpha", "lr"},
+    {"bs", "batch"}, {"batch-size", "batch"}, {"batchsize", "batch"}, {"global-batch-size", "batch"}, {"mini-batch", "batch"},
+    {"micro-batch-size", "samples-per-step"}, {"per-device-train-batch-size", "samples-per-step"},
+    {"wd", "weight-decay"}, {"l2", "weight-decay"},
+    {"opt", "optimizer"}, {"optim", "optimizer"}, {"eps", "epsilon"},
+    {"lr-scheduler", "schedule"}, {"lr-schedule", "schedule"}, {"lr-policy", "schedule"}, {"scheduler", "schedule"},
+    {"warmup-epochs", "warmup"}, {"milestones", "lr-steps"}, {"lr-decay-steps", "lr-steps"}, {"gamma", "lr-factor"}, {"lr-gamma", "lr-factor"},
+    {"num-epochs", "epochs"}, {"max-epochs", "epochs"}, {"num-train-epochs", "epochs"},
+    {"iterations", "steps"}, {"max-steps", "steps"}, {"num-steps", "steps"}, {"max-iter", "steps"},
+    {"eval-interval", "eval-every"}, {"eval-steps", "eval-every"}, {"val-interval", "eval-every"},
+    {"nodes", "local"}, {"num-nodes", "local"}, {"nnodes", "local"}, {"np", "local"}, {"nproc", "local"}, {"nproc-per-node", "local"},
+    {"num-workers", "local"}, {"nodes", "workers"}, {"num-nodes", "workers"}, {"num-workers", "workers"}, {"nodes", "world"},
+    {"num-nodes", "world"}, {"world-size", "world"}, {"num-processes", "world"}, {"node-rank", "rank"}, {"machine-rank", "rank"},
+    {"master-addr", "coordinator"}, {"master-port", "coordinator"}, {"dist-url", "coordinator"}, {"rdzv-endpoint", "coordinator"},
+    {"num-threads", "threads"}, {"jobs", "threads"}, {"gpu", "device"}, {"gpus", "device"}, {"cuda", "device"}, {"backend", "device"},
+    {"dtype", "precision"}, {"amp", "precision"}, {"bf16", "precision"}, {"mixed-precision", "precision"},
+    {"arch", "model"}, {"network", "model"}, {"dataset", "data"}, {"data-dir", "data"}, {"data-path", "data"}, {"train-dir", "data"},
+    {"pretrained", "init"}, {"weights", "init"}, {"load", "init"}, {"output", "save"}, {"output-dir", "save"}, {"out", "save"},
+    {"save-dir", "checkpoint"}, {"checkpoint-dir", "checkpoint"}, {"ckpt", "checkpoint"}, {"save-every", "every"}, {"save-steps", "every"},
+    {"save-total-limit", "keep"}, {"resume-from-checkpoint", "resume"}, {"random-seed", "seed"}, {"manual-seed", "seed"},
+    {"sync-bn", "sync-norm"}, {"compression", "codec"},
+};
+enum { N_SYNONYMS = (int)(sizeof synonyms / sizeof synonyms[0]) };
+
+/* "; did you mean --x?" for an option of another program, or one that is misspelt. --batch_size is --batch-size. */
+static const char *hint_option(const char *given, const char *const *known, int n, char *buf, size_t cap) {
+    char word[64];
+    size_t len = 0;
+    for (; given[len] && len + 1 < sizeof word; len++) word[len] = given[len] == '_' ? '-' : given[len];
+    word[len] = 0;
+    for (int s = 0; s < N_SYNONYMS; s++)
+        for (int i = 0; i < n && strcmp(synonyms[s].theirs, word) == 0; i++)
+            if (strcmp(synonyms[s].ours, known[i]) == 0) return hint("--", synonyms[s].ours, &known[i], 1, buf, cap);
+    return hint("--", word, known, n, buf, cap);
+}
+
 /* -------------------------------------------------------------- parsing */
 
 static const struct ech_option *find(const struct ech_option *table, int n, const char *name, size_t len) {
@@ -253,7 +293,7 @@ static ech_status take(struct command *command, int argc, char **argv, int *at, 
         char given[64], near[80];
         snprintf(given, sizeof given, "%.*s", (int)len, name);
         return wrong(err, "there is no option --%s%s (`echelon %s --help` lists all)", given,
-                     hint("--", given, known, k, near, sizeof near), name_of(command->sub));
+                     hint_option(given, known, k, near, sizeof near), name_of(command->sub));
     }
     const char *instead = told_instead(command->sub, option->name);
     if (instead) return wrong(err, "echelon %s has no --%s: %s", name_of(command->sub), option->name, instead);

@@ -56,6 +56,13 @@ grep -qE 'kernels: trunk: .*of a sample 3\.1 KiB change their layout at the bord
 refuse 2 '--data is missing.*get-data mnist.*glyphs' train
 refuse 2 'no option --dtaa; did you mean --data' train --dtaa x
 refuse 2 'no option --epoch=?.*did you mean --epochs' train --epoch=3
+# What other trainers call it.
+for pair in learning-rate:lr bs:batch batch-size:batch batch_size:batch wd:weight-decay nodes:local np:local nproc_per_node:local \
+    world-size:world num-epochs:epochs scheduler:schedule milestones:lr-steps master-addr:coordinator dtype:precision data-dir:data; do
+    refuse 2 "no option --${pair%:*}; did you mean --${pair#*:}\?" train --"${pair%:*}" 3
+done
+refuse 2 'no option --nodes; did you mean --workers' sim --nodes 3
+refuse 2 'no option --nodes; did you mean --world' doctor --nodes 3
 refuse 2 "'glyphs' is no option" train glyphs
 refuse 2 'schedule is step, but lr-steps is missing' train --data glyphs --schedule step
 refuse 2 'warmup 3 is as long as the run.*2 epochs.*schedule cosine' train --data glyphs --epochs 2 --schedule cosine --warmup 3
