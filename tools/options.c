@@ -93,8 +93,8 @@ static const struct {
 } sections[] = {
     {"What to train", " model data init "},
     {"The simulated cluster", " hosts workers spread compute profile "},
-    {"Nodes", " local rank world coordinator launcher key insecure bind join-timeout deadline local-rank local-world device cache threads isa "
-              "slow "},
+    {"Nodes", " local rank world coordinator launcher key insecure bind join-timeout deadline local-rank local-world device cache "
+              "threads isa slow "},
     {"How the nodes work together",
      " sync staleness rounds-apart groups regroup separate shares samples-per-step inner-steps drop-older weigh-by-time codec link plan "},
     {"Learning",
@@ -161,7 +161,8 @@ static const struct {
     {"wd", "weight-decay"}, {"l2", "weight-decay"},
     {"opt", "optimizer"}, {"optim", "optimizer"}, {"eps", "epsilon"},
     {"lr-scheduler", "schedule"}, {"lr-schedule", "schedule"}, {"lr-policy", "schedule"}, {"scheduler", "schedule"},
-    {"warmup-epochs", "warmup"}, {"milestones", "lr-steps"}, {"lr-decay-steps", "lr-steps"}, {"gamma", "lr-factor"}, {"lr-gamma", "lr-factor"},
+    {"warmup-epochs", "warmup"}, {"milestones", "lr-steps"}, {"lr-decay-steps", "lr-steps"}, {"gamma", "lr-factor"},
+    {"lr-gamma", "lr-factor"},
     {"num-epochs", "epochs"}, {"max-epochs", "epochs"}, {"num-train-epochs", "epochs"},
     {"iterations", "steps"}, {"max-steps", "steps"}, {"num-steps", "steps"}, {"max-iter", "steps"},
     {"eval-interval", "eval-every"}, {"eval-steps", "eval-every"}, {"val-interval", "eval-every"},
