@@ -18,17 +18,29 @@ void echi_conn_set_state(struct echi_net *net, struct echi_conn *conn, enum echi
     conn->state = state;
 }
 
+/* How soon a connection gives its place to another: the larger the sooner, 0 never. A flood sends nothing. Who was refused reads why. A
+ * distant node has sent its hello, and proves its key a round trip later. */
+static int gives_way(const struct echi_conn *conn) {
+    if (conn->state == ECHI_CONN_LEAVING) return 2;
+    if (conn->dialled || (conn->state != ECHI_CONN_GREETING && conn->state != ECHI_CONN_PROVING)) return 0;
+    return conn->heard ? 1 : 3;
+}
+
+/* A free place, or that of a stranger who gives way. Among equals it is drawn: if it were the oldest, a flood would end every connection
+ * at the same age, and keep out each node whose first bytes take longer. */
 struct echi_conn *echi_conn_take(struct echi_net *net) {
-    struct echi_conn *oldest = NULL;
+    struct echi_conn *chosen = NULL;
+    uint32_t equals = 0;
     for (int i = 0; i < net->n_conns; i++) {
         struct echi_conn *conn = &net->conns[i];
         if (conn->state == ECHI_CONN_FREE) return conn;
-        bool greets = conn->state == ECHI_CONN_GREETING || conn->state == ECHI_CONN_PROVING;
-        bool stranger = conn->state == ECHI_CONN_LEAVING || (greets && !conn->dialled);
-        if (stranger && (!oldest || conn->deadline < oldest->deadline)) oldest = conn;
+        const int way = gives_way(conn), most = chosen ? gives_way(chosen) : 0;
+        if (way == 0 || way < most) continue;
+        equals = way > most ? 1 : equals + 1;
+        if (echi_random_below(&net->draws, equals) == 0) chosen = conn;
     }
-    if (oldest) echi_conn_close(net, oldest);
-    return oldest;
+    if (chosen) echi_conn_close(net, chosen);
+    return chosen;
 }
 
 void echi_conn_start(struct echi_net *net, struct echi_conn *conn, struct echi_link *link, int rank, bool dialled) {
@@ -36,7 +48,7 @@ void echi_conn_start(struct echi_net *net, struct echi_conn *conn, struct echi_l
     conn->link = link;
     conn->rank = rank;
     conn->dialled = dialled;
-    conn->blocked = conn->mute = conn->parting = conn->finished = conn->farewell = conn->in_batch = conn->proven = false;
+    conn->heard = conn->blocked = conn->mute = conn->parting = conn->finished = conn->farewell = conn->in_batch = conn->proven = false;
     conn->epoch = 0;
     conn->deadline = echi_now() + patience;
     conn->out_len = conn->out_taken = 0;
@@ -203,6 +215,7 @@ bool echi_conn_read(struct echi_net *net, struct echi_conn *conn) {
             return true;
         }
         echi_receive_got(&conn->receive, got);
+        conn->heard = conn->heard || got > 0;
         if (conn->state == ECHI_CONN_UP) net->peers[conn->rank].got += got;
         echi_conn_process(net, conn);
         if (got < space) return true;

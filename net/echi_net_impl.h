@@ -4,6 +4,7 @@
 #define ECHI_NET_IMPL_H
 #include "echi_keys.h"
 #include "echi_queue.h"
+#include "echi_random.h"
 #include "echi_receive.h"
 #include "echi_sha256.h"
 #include "echi_transport.h"
@@ -29,6 +30,7 @@ struct echi_conn {
     struct echi_link *link;
     int rank;               /* -1: not known yet */
     bool dialled;           /* by us */
+    bool heard;             /* bytes have come */
     bool blocked;           /* the transport takes no more for now */
     bool mute;              /* writing failed; what it sent may still be read */
     bool parting, finished; /* we have said good-bye; we write no more */
@@ -111,6 +113,7 @@ struct echi_net {
 
     struct echi_peer *peers; /* world of them; one's own stays ABSENT */
     struct echi_conn *conns;
+    struct echi_random draws; /* which of several strangers gives way */
     int n_conns, strangers; /* strangers: connections neither FREE nor UP */
     bool more_to_send;
     int lost_untold;

@@ -56,6 +56,7 @@ static ech_status make_tables(struct echi_net *net, struct ech_error *err) {
         if (net->kinds[k].meta_cap > net->meta_max) net->meta_max = net->kinds[k].meta_cap;
     }
     /* One connection for each peer, one more while an old one dies, and the strangers. */
+    echi_random_init(&net->draws, (uint64_t)echi_now(), ECHI_STREAM_STRANGERS, (uint32_t)net->rank);
     net->n_conns = net->world == 1 ? 0 : 2 * (net->world - 1) + ECHI_NET_STRANGERS;
     net->peers = calloc(peers, sizeof *net->peers);
     net->conns = calloc((size_t)net->n_conns + 1, sizeof *net->conns);

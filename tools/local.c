@@ -7,13 +7,17 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 struct nodes {
     const struct command *command;
+    char key[40];                 /* path of the key that they have in common; "": the user's, or none */
     const ech_model *model;
     const ech_data *data;
     int world, running;
@@ -48,6 +52,7 @@ static void child(const struct nodes *n, int rank, const char *coordinator, int 
     sigprocmask(SIG_UNBLOCK, &stop_signals, NULL);
     struct command mine = *n->command;
     mine.config.rank = mine.config.local_rank = rank;
+    if (n->key[0]) snprintf(mine.config.key, sizeof mine.config.key, "%s", n->key);
     if (mine.slow[rank] > 0) mine.config.slow = mine.slow[rank];
     struct ech_error err;
     command_device(n->command, rank, &mine.config, &err);   /* has been tried for each */
@@ -173,6 +178,21 @@ static int result(const struct nodes *n) {
     return n->status[0];
 }
 
+/* Loopback is open to everybody on this machine. So these nodes have a key of their own, in memory that only they can open; unless the
+ * user has given them one, or has said that they need none. */
+static bool make_key(struct nodes *n) {
+    uint8_t bytes[32];
+    if (n->command->config.key[0] || n->command->config.insecure) return true;
+    const int fd = memfd_create("echelon key", 0);   /* stays open: the children read it there */
+    const bool made = fd >= 0 && getrandom(bytes, sizeof bytes, 0) == sizeof bytes && fchmod(fd, 0600) == 0 &&
+                      write(fd, bytes, sizeof bytes) == sizeof bytes;
+    explicit_bzero(bytes, sizeof bytes);
+    if (made) snprintf(n->key, sizeof n->key, "/proc/self/fd/%d", fd);
+    else fprintf(stderr, "echelon: no key can be made for the nodes of --local: %s; give --key FILE, or --insecure if whoever uses this "
+                         "machine may join the run\n", strerror(errno));
+    return made;
+}
+
 int local_run(const struct command *command, const ech_model *model, const ech_data *data) {
     struct nodes n = {.command = command, .model = model, .data = data, .world = command->local, .first_failed = -1, .since = -1,
                       .channel = -1};
@@ -182,6 +202,7 @@ int local_run(const struct command *command, const ech_model *model, const ech_d
         fprintf(stderr, "echelon: no pipe to rank 0: %s\n", strerror(errno));
         return exit_status(ECH_E_BUSY);
     }
+    if (!make_key(&n)) return exit_status(ECH_E_BUSY);
     watch_stops(false);
     bool started = start(&n, 0, NULL, channel[1], channel[0]);
     close(channel[1]);   /* so that the pipe ends when rank 0 does */

@@ -8,6 +8,7 @@
 /* What a number is for; keeps streams of one seed apart. Values are part of what a seed means: append only. */
 enum echi_stream { ECHI_STREAM_INIT = 1, ECHI_STREAM_SHUFFLE = 2, ECHI_STREAM_GLYPHS = 3, ECHI_STREAM_DROPOUT = 4, ECHI_STREAM_SAMPLE = 5,
                    ECHI_STREAM_STEP_TIME = 6, ECHI_STREAM_LOSS = 7, ECHI_STREAM_PREDICT = 8, ECHI_STREAM_AUGMENT = 9,
+                   ECHI_STREAM_STRANGERS = 11,
                    ECHI_STREAM_TEST = 100 };
 
 /* Four independent 32-bit words for (seed, stream, a, b). */

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -308,6 +309,39 @@ static int stranger(const char *address, const void *bytes, size_t len) {
     return fd;
 }
 
+static bool is_open(int fd) {
+    char byte;
+    return recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+/* Connections of a flood end at every age, so that what a distant node sends arrives before its own does; and who has begun to speak
+ * stays. Nothing here waits: all of it happens within the three seconds that a stranger has, or the test says nothing. */
+static void test_silent_strangers_give_way(void **state) {
+    (void)state;
+    enum { PLACES = 2 + 16, FLOOD = 2 * PLACES };
+    struct joiner j = joiner(0, 2, LONG);
+    static const char beginning[] = "ECHN";
+    int fds[1 + FLOOD], open_early = 0;
+    assert_int_equal(echi_net_open(&j.config, &j.net, &j.err), ECH_OK);
+    const char *address = echi_net_address(j.net);
+    const int64_t began = echi_now();
+    for (int i = 0; i < 1 + FLOOD; i++) {
+        struct echi_net_event e;
+        int count;
+        fds[i] = stranger(address, beginning, i == 0 ? 4 : 0);
+        assert_true(fds[i] >= 0);
+        for (int k = 0; k < 3; k++) assert_int_equal(echi_net_poll(j.net, 0, &e, 1, &count, NULL), ECH_OK);
+    }
+    const bool early = is_open(fds[0]);
+    for (int i = 1; i < PLACES; i++) open_early += is_open(fds[i]);
+    const int64_t took = echi_now() - began;
+    for (int i = 0; i < 1 + FLOOD; i++) close(fds[i]);
+    echi_net_close(j.net, 0);
+    if (took > 2 * SECOND) skip();
+    assert_true(early);
+    assert_true(open_early > 0);   /* the oldest first: none would be */
+}
+
 static void test_strangers(void **state) {
     (void)state;
     static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -413,6 +447,7 @@ int main(void) {
         cmocka_unit_test(test_ipv6),
         cmocka_unit_test(test_bind),
         cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_silent_strangers_give_way),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_late_comer),
         cmocka_unit_test(test_other_server),
