@@ -11,6 +11,9 @@
 
 enum echi_side { ECHI_SIDE_CALLER, ECHI_SIDE_LISTENER };
 
+/* Would somebody guess this key who tries the simple ones? It has fewer than eight different bytes, or its bytes, or the steps from one to
+ * the next, come again and again: zeros, "0123456789012345", a word written twice. A newline at the end does not count. */
+bool echi_keys_trivial(const void *key, size_t len);
 /* The root of all that follows; the key itself is not needed any more. */
 void echi_keys_root(const void *key, size_t len, uint8_t out[ECHI_KEYS_BYTES]);
 /* What `side` sends to prove that it knows the key; no two sides or transcripts have the same. */

@@ -5,6 +5,37 @@
 #include "echi_hmac.h"
 #include "echi_secret.h"
 
+/* Eight bytes that equal those before them by chance: once in 2^64 of random bytes, 2^32 of hex digits. */
+#define REPEATED 8u
+#define DIFFERENT 8
+
+static bool repeats(const uint8_t *bytes, size_t len) {
+    for (size_t period = 1; period + REPEATED <= len; period++) {
+        size_t i = period;
+        while (i < len && bytes[i] == bytes[i - period]) i++;
+        if (i == len) return true;
+    }
+    return false;
+}
+
+bool echi_keys_trivial(const void *key, size_t len) {
+    const uint8_t *bytes = key;
+    uint8_t step[ECHI_NET_KEY_MOST];
+    bool seen[256] = {false};
+    int different = 0;
+    if (len > 0 && bytes[len - 1] == '\n') len--;
+    if (len == 0 || len > sizeof step) return len == 0;
+    for (size_t i = 0; i < len; i++) {
+        different += !seen[bytes[i]];
+        seen[bytes[i]] = true;
+        step[i] = (uint8_t)(i > 0 ? bytes[i] - bytes[i - 1] : 0);
+    }
+    const bool trivial = different < DIFFERENT || repeats(bytes, len) || repeats(step + 1, len - 1);
+    echi_secret_wipe(step, sizeof step);
+    echi_secret_wipe(seen, sizeof seen);
+    return trivial;
+}
+
 /* Every use has a word of its own, with the protocol's number in it, so that nothing derived for one serves for another. */
 static const char root_salt[] = "echelon 3 root", proof_use[] = "echelon 3 proof";
 static const char *const proof_of[] = {"echelon 3 caller's proof", "echelon 3 listener's proof"};

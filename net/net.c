@@ -44,6 +44,10 @@ static ech_status check_config(const struct echi_net_config *config, struct ech_
     if (config->key && (config->key_len < ECHI_NET_KEY_LEAST || config->key_len > ECHI_NET_KEY_MOST))
         return echi_fail(err, ECH_E_ARGUMENT, "net.open", "--key has %zu bytes: give a file of %d to %d random bytes", config->key_len,
                          ECHI_NET_KEY_LEAST, ECHI_NET_KEY_MOST);
+    if (config->key && echi_keys_trivial(config->key, config->key_len))
+        return echi_fail(err, ECH_E_ARGUMENT, "net.open",
+                         "--key holds %zu bytes that are easy to guess (few different ones, or a pattern that repeats): make a key with "
+                         "head -c 32 /dev/urandom > run.key", config->key_len);
     if (!config->hub && config->world > 1 && !config->coordinator)
         return echi_fail(err, ECH_E_ARGUMENT, "net.open", "%d nodes need --coordinator host:port to meet", config->world);
     return check_kinds(config, err);

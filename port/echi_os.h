@@ -50,7 +50,10 @@ size_t echi_memory_available(const char *root);
 ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err);
 /* The same for a secret, which the caller wipes: refuses a file of this user that others may read or change (as ssh does),
  * since then it is none. */
-ech_status echi_file_read_secret(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err);
+struct echi_file_owner { unsigned user, mode; bool others; };   /* others: somebody else than this process's user and root may read or
+                                                                   change it; the permission bits */
+ech_status echi_file_read_secret(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct echi_file_owner *out_owner,
+                                 struct ech_error *err);
 /* Writes a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder: after a failure at any
  * moment `path` is either what it was or complete. */
 ech_status echi_file_write(const char *path, const void *bytes, size_t len, struct ech_error *err);

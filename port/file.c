@@ -78,7 +78,8 @@ static ech_status read_all(int fd, const char *path, size_t expected, size_t mos
     return ECH_OK;
 }
 
-static ech_status read_file(const char *path, bool secret, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
+static ech_status read_file(const char *path, struct echi_file_owner *secret, size_t most, uint8_t **out_bytes, size_t *out_len,
+                            struct ech_error *err) {
     /* Non-blocking: opening a pipe that nobody writes to would wait for ever. */
     const int fd = open_again(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0) return fail_read(err, path);
@@ -98,16 +99,21 @@ static ech_status read_file(const char *path, bool secret, size_t most, uint8_t 
                            path, (uintmax_t)info.st_size, most);
     else
         status = read_all(fd, path, (size_t)info.st_size, most, out_bytes, out_len, err);
+    if (secret && status == ECH_OK) {
+        const unsigned mode = (unsigned)info.st_mode & 0777, user = (unsigned)info.st_uid;
+        *secret = (struct echi_file_owner){user, mode, user != geteuid() && (user != 0 || (mode & 077) != 0)};
+    }
     close(fd);
     return status;
 }
 
 ech_status echi_file_read(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
-    return read_file(path, false, most, out_bytes, out_len, err);
+    return read_file(path, NULL, most, out_bytes, out_len, err);
 }
 
-ech_status echi_file_read_secret(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct ech_error *err) {
-    return read_file(path, true, most, out_bytes, out_len, err);
+ech_status echi_file_read_secret(const char *path, size_t most, uint8_t **out_bytes, size_t *out_len, struct echi_file_owner *out_owner,
+                                 struct ech_error *err) {
+    return read_file(path, out_owner, most, out_bytes, out_len, err);
 }
 
 /* ---------------------------------------------------------------- writing */

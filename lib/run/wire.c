@@ -4,6 +4,7 @@
 #include "echi_error.h"
 #include "echi_secret.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,7 +68,14 @@ ech_status echi_wire_options(const struct ech_config *c, struct echi_net_config 
     *out = (struct echi_net_config){.rank = c->rank, .world = c->world, .coordinator = c->coordinator[0] ? c->coordinator : NULL,
                                     .bind = c->bind[0] ? c->bind : NULL, .join_timeout = (int64_t)(c->join_timeout * 1e9),
                                     .unheard = (int64_t)(UNHEARD * c->deadline * 1e9), .insecure = c->insecure != 0};
-    if (c->key[0]) ECHI_TRY(echi_file_read_secret(c->key, ECHI_NET_KEY_MOST, &key, &out->key_len, err));
+    struct echi_file_owner owner = {0};
+    if (c->key[0]) ECHI_TRY(echi_file_read_secret(c->key, ECHI_NET_KEY_MOST, &key, &out->key_len, &owner, err));
+    if (owner.others && c->on_log) {
+        char line[sizeof c->key + 200];
+        snprintf(line, sizeof line, "the key '%s' belongs to user %u (mode %03o): others than this node's user can read or change it; chown and "
+                 "chmod 600 it, and make a new one if somebody may have read it", c->key, owner.user, owner.mode);
+        c->on_log(c->user, ECH_LOG_WARN, line);
+    }
     out->key = key;
     return ECH_OK;
 }

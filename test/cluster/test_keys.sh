@@ -11,7 +11,8 @@ head -c 32 /dev/urandom >"$work/other"
 printf 'too short' >"$work/short"
 head -c 5000 /dev/urandom >"$work/long"
 : >"$work/empty"
-chmod 600 "$work"/{key,other,short,long,empty}
+printf 'passwordpassword\n' >"$work/guessed"
+chmod 600 "$work"/{key,other,short,long,empty,guessed}
 
 # Runs with a key.
 run=(--data "$good" --steps 8 --eval-every 0 --local 3)
@@ -23,6 +24,7 @@ expect 0 '^  speed ' --data "$good" --steps 1 --key "$work/key"
 node=(--data "$good" --world 2 --join-timeout 2)
 refuse 2 '\-\-key has 9 bytes: give a file of 16 to 4096' "${node[@]}" --coordinator 127.0.0.1:0 --key "$work/short"
 refuse 2 '\-\-key has 0 bytes' "${node[@]}" --coordinator 127.0.0.1:0 --key "$work/empty"
+refuse 2 '\-\-key holds 17 bytes that are easy to guess.*/dev/urandom' "${node[@]}" --coordinator 127.0.0.1:0 --key "$work/guessed"
 refuse 14 "long' has 5000 bytes" "${node[@]}" --coordinator 127.0.0.1:0 --key "$work/long"
 refuse 13 "nokey' \(No such file" "${node[@]}" --coordinator 127.0.0.1:0 --key "$work/nokey"
 refuse 2 "good' is a folder" "${node[@]}" --coordinator 127.0.0.1:0 --key "$good"
@@ -32,6 +34,10 @@ for mode in 640 604 620 666; do
         --key "$work/other"
 done
 chmod 400 "$work/other"
+# Root reads what belongs to others, and says that they can, too.
+if [ "$(id -u)" = 0 ] && cp "$work/key" "$work/foreign" && chown 65534 "$work/foreign" 2>/dev/null; then
+    expect 0 "foreign' belongs to user 65534 \(mode 600\): others" "${run[@]}" --key "$work/foreign"
+fi
 refuse 2 'key and insecure contradict' "${node[@]}" --coordinator 127.0.0.1:0 --key "$work/key" --insecure
 
 # Beyond this machine only with one of the two.

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len);
 size_t LLVMFuzzerMutate(uint8_t *bytes, size_t len, size_t cap);
 size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t len, size_t cap, unsigned seed);
@@ -16,6 +17,15 @@ static const struct fuzz_driver *driver(void) {
     while (fuzz_drivers[i] && strcmp(fuzz_drivers[i]->name, name) != 0) i++;
     FUZZ_CHECK(fuzz_drivers[i] != NULL);
     return fuzz_drivers[i];
+}
+
+/* What a driver makes once is made here, before anything is counted: main.c makes its seeds first. AFL++ begins here, too. */
+int LLVMFuzzerInitialize(int *argc, char ***argv) {
+    static uint8_t bytes[FUZZ_INPUT_MAX];
+    bool good = true;
+    (void)argc, (void)argv;
+    if (driver()->seed) driver()->seed(0, bytes, driver()->most, &good);
+    return 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Keys on the wire: the frames that WIRE.md shows, every bit of a sealed frame, and those who would do harm: a hand-played
  * node that reflects, replays, downgrades, cuts, or has another key. */
+#include "echi_random.h"
 #include "net_nodes.h"
 
 #include "echi_bytes.h"
@@ -744,6 +745,28 @@ static void test_loopback_unless_keyed(void **state) {
     echi_net_close(net, 0);
 }
 
+/* What is tried first by who guesses; and what a key may well look like. */
+static void test_trivial_keys(void **state) {
+    (void)state;
+    static const char *const trivial[] = {"aaaaaaaaaaaaaaaa", "passwordpassword", "passwordpassword\n", "123456789012345678", "0000000000000001",
+                                          "abcdefghijklmnop", "hunter2!hunter2!hunter2!", "qponmlkjihgfedcba"};
+    static const char *const good[] = {"3q2+7wAAEjRWeJq83v//", "f3b1c9a04e7725d8", "f3b1c9a04e7725d86a10be93cc5f4e02\n",
+                                       "correct horse battery staple"};
+    static const uint8_t zeros[32] = {0};
+    uint8_t bytes[32];
+    for (size_t i = 0; i < sizeof trivial / sizeof *trivial; i++) assert_true(echi_keys_trivial(trivial[i], strlen(trivial[i])));
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert_false(echi_keys_trivial(good[i], strlen(good[i])));
+    assert_true(echi_keys_trivial(zeros, sizeof zeros));
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(7 * i + 3);   /* steps that are all alike */
+    assert_true(echi_keys_trivial(bytes, sizeof bytes));
+    struct echi_random r;
+    echi_random_init(&r, 5, ECHI_STREAM_TEST, 0);
+    for (int k = 0; k < 20000; k++) {
+        for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)echi_random_below(&r, 256);
+        assert_false(echi_keys_trivial(bytes, k % 2 ? 16 : sizeof bytes));
+    }
+}
+
 /* A node that listens on loopback while another is on another machine: said by rank 0, before anybody dials. */
 static void test_loopback_to_remote(void **state) {
     (void)state;
@@ -873,7 +896,7 @@ int main(void) {
         cmocka_unit_test(test_slow_strangers),
         cmocka_unit_test(test_large_claims),
         cmocka_unit_test(test_loopback_unless_keyed),
-        cmocka_unit_test(test_loopback_to_remote),
+        cmocka_unit_test(test_trivial_keys), cmocka_unit_test(test_loopback_to_remote),
         cmocka_unit_test(test_bind_loopback_far_from_home),
         cmocka_unit_test(test_drop),
         cmocka_unit_test(test_other_membership),
