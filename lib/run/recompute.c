@@ -247,8 +247,15 @@ static ech_status merge(struct run *x) {
         moved = false;
         for (int r = 0; r < x->world; r++) ECHI_TRY(advance(x, &x->node[r], &moved));
     }
-    for (int r = 0; r < x->world; r++)
-        if (!x->node[r].over) return fail_at(x, &x->node[r], ECH_E_MISMATCH, "nobody has sent that: are these the recordings of one run?");
+    for (int r = 0; r < x->world; r++) {
+        if (x->node[r].over) continue;
+        const struct node *from = &x->node[x->node[r].record.event.event.from];
+        return fail_at(x, &x->node[r], ECH_E_MISMATCH,
+                       from->over && !from->recording->ended
+                           ? "the sender's recording breaks off before that: its disk was full, or its machine stopped; only roles can be "
+                             "replayed (--roles)"
+                           : "nobody has sent that: are these the recordings of one run?");
+    }
     return ECH_OK;
 }
 

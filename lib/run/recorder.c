@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Recordings written, while a run goes. The I/O thread encodes each event into a buffer and writes that when it is
- * well filled, or a second old. A failed write ends the recording, not the run: what was to be watched goes on, and its status
+ * well filled, or a second old, and before it sends anything to another node. A failed write ends the recording, not the run: what was to be watched goes on, and its status
  * at the end says so. */
 #include "echi_recording.h"
 #include "echi_error.h"
@@ -14,7 +14,7 @@
 #define WRITE_EVERY INT64_C(1000000000)
 
 struct echi_recorder {
-    int file;
+    int file, rank;
     bool failed;
     size_t used;
     uint64_t check, events;
@@ -66,6 +66,7 @@ ech_status echi_recorder_open(const char *dir, const struct echi_about *about, s
         free(r);
         return status;
     }
+    r->rank = about->rank;
     memcpy(r->buffer, ECHI_RECORDING_MAGIC, 8);
     echi_store32(r->buffer + 8, ECHI_RECORDING_FORMAT);
     r->used = 12;
@@ -94,6 +95,12 @@ void echi_recorder_setup(struct echi_recorder *r, const struct echi_setup *setup
     seal(r, ECHI_RECORD_SETUP, len);
 }
 
+static bool sends(const struct echi_recorder *r, const struct echi_actions *actions) {
+    for (int i = 0; i < actions->count; i++)
+        if (actions->list[i].type == ECHI_ACTION_SEND && actions->list[i].to != r->rank) return true;
+    return false;
+}
+
 void echi_recorder_event(struct echi_recorder *r, enum echi_role role, const struct echi_event *event, const struct echi_actions *actions,
                          const struct echi_coordinator *coordinator) {
     if (r->failed) return;
@@ -110,8 +117,9 @@ void echi_recorder_event(struct echi_recorder *r, enum echi_role role, const str
     if (!w.ok || len > ECHI_RECORD_MAX) return too_long(r, "an event");
     seal(r, ECHI_RECORD_EVENT, len);
     r->events++;
-    /* Also when little happens: who kills a node finds all but its last second. */
-    if (r->used < WRITE_AT && event->now - r->written_at < WRITE_EVERY) return;
+    /* What others are sent stands in the file before they have it, so a node that is killed leaves all that they know of it. Also
+     * when little happens: who looks at a recording finds all but its last second. */
+    if (!sends(r, actions) && r->used < WRITE_AT && event->now - r->written_at < WRITE_EVERY) return;
     flush(r);
     r->written_at = event->now;
 }

@@ -133,12 +133,9 @@ static ech_status comparable(const struct files *f, const struct ech_replay_opti
 }
 
 static ech_status complete(struct files *f, struct ech_error *err) {
-    for (int r = 0; r < f->world; r++)
-        if (!f->recording[r].ended)
-            return echi_fail_at(err, ECH_E_FORMAT, "replay", r, NULL,
-                                "'%.200s' has no end: rank %d was killed, or its disk was full; only roles can be replayed (--roles)",
-                                f->name[r], r);
-    return ECH_OK;
+    if (f->recording[0].ended) return ECH_OK;
+    return echi_fail_at(err, ECH_E_FORMAT, "replay", 0, NULL,
+                        "'%.200s' has no end: rank 0 was killed, or its disk was full; only roles can be replayed (--roles)", f->name[0]);
 }
 
 static ech_status first_weights(const struct echi_about *a, const struct ech_replay_options *o, float *params, struct ech_error *err) {

@@ -87,8 +87,12 @@ keep && rm "$work/bad/rank2.events"
 no_replay 1. 'rank2.events.* is missing: the run had 3 nodes' "$work/bad"
 keep && cp "$work/bad/rank1.events" "$work/bad/rank2.events"
 no_replay 1. 'was recorded by rank 1' "$work/bad"
-keep && truncate -s -40 "$work/bad/rank1.events"
-no_replay 1. 'rank1.events.* has no end: rank 1 was killed' "$work/bad"
+keep && truncate -s -40 "$work/bad/rank0.events"
+no_replay 1. 'rank0.events.* has no end: rank 0 was killed' "$work/bad"
+keep && truncate -s $(($(stat -c %s "$work/run/rank1.events") / 2)) "$work/bad/rank1.events"
+no_replay 1. "the sender's recording breaks off before that" "$work/bad"
+keep && truncate -s -1 "$work/bad/rank1.events"   # no more than its end
+replays 0 'bit for bit' "$work/bad"
 replays 0 'up to where a recording breaks off' "$work/bad" --roles
 replays 0 'no end: the node was killed' "$work/bad" --show --rank 1
 keep && printf X | dd of="$work/bad/rank1.events" bs=1 seek=3000 conv=notrunc status=none
@@ -120,7 +124,7 @@ refuse 1. 'folder .*live' --data "$work/data" --record "$work/live" --steps 1
 # recorded RANK: some of its run is; or nobody runs any more
 recorded() { [ "$(stat -c %s "$work/run/rank$1.events" 2>/dev/null || echo 0)" -gt 20000 ] || [ -z "$(jobs -rp)" ]; }
 
-# --- a node that is killed leaves what it had written; the others' recordings are whole
+# --- a node that is killed leaves all that others know of it; their recordings are whole
 rm -rf "$work/run"
 free_port
 for r in 0 1 2; do
@@ -131,10 +135,10 @@ kill -KILL "${nodes[1]}"
 kill -TERM "${nodes[0]}"
 for r in 0 1 2; do node_ends $r '.*' '' "a killed node"; done
 replays 0 'up to where a recording breaks off' "$work/run" --roles
-no_replay 1. 'rank1.events.* has no end' "$work/run"
+replays 0 'bit for bit' "$work/run"
 
-# --- a run that goes on without a node: whoever is left has a whole recording, and replays its roles through the loss. Rank 2 owns
-# what 2 and 3 train; without it 3 joins 0.
+# --- a run that goes on without a node: whoever is left has a whole recording, and replays its roles through the loss; and all that the
+# lost one pushed is computed again, so the trained weights are. Rank 2 owns what 2 and 3 train; without it 3 joins 0.
 plan_of_roles "$work/plan"
 epochs=$(under thread && echo 8 || echo 60)    # of 1,000 samples: ThreadSanitizer does 500 a second
 goes_on() {    # goes_on VICTIMS ARGUMENT...: a run of four in which those are killed, one after the other
@@ -142,7 +146,9 @@ goes_on() {    # goes_on VICTIMS ARGUMENT...: a run of four in which those are k
     shift
     rm -rf "$work/run"
     free_port
-    for r in 0 1 2 3; do start $r --data "$work/data" --world 4 --coordinator "127.0.0.1:$port" --record "$work/run" "$@"; done
+    for r in 0 1 2 3; do
+        start $r --data "$work/data" --world 4 --coordinator "127.0.0.1:$port" --record "$work/run" --save "$work/live" "$@"
+    done
     for victim in $victims; do
         await recorded "$victim"
         kill -KILL "${nodes[victim]}"
@@ -154,6 +160,8 @@ goes_on() {    # goes_on VICTIMS ARGUMENT...: a run of four in which those are k
         check "rank $r has no end without $victims: $*" grep -q '^the end: status 0' "$work/out"
     done
     replays 0 'up to where a recording breaks off' "$work/run" --roles
+    replays 0 'bit for bit' "$work/run" --save "$work/again"
+    check "other weights without $victims: $*" cmp -s "$work/live" "$work/again"
 }
 goes_on 3 --plan "$work/plan" --epochs $epochs --eval-every 5000
 goes_on 2 --plan "$work/plan" --epochs $epochs --eval-every 5000
