@@ -132,6 +132,7 @@ static ech_status make_coordinator(struct echi_node *n) {
     ECHI_TRY(echi_wishes_from(c, n->job, &wishes, n->err));
     ECHI_TRY(echi_goal_from(c, n->job, &wishes, &n->setup.plan, &goal, n->err));
     goal.give_final = n->c->user != NULL;
+    goal.tick = (int64_t)(c->deadline * 1e9);
     goal.collect = (int64_t)(COLLECT * c->deadline * 1e9);
     goal.rescue = (int64_t)(RESCUE * c->deadline * 1e9);
     if (n->c->checkpoints) {

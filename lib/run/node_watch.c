@@ -25,9 +25,14 @@ int64_t echi_watch_beat(struct echi_node *n, int64_t now) {
     int64_t next = n->coordinator && n->coordinator->phase == ECHI_RUN_ENDS ? LAST_ROUND : ROUND;
     if (!watches(n)) return next;
     if (now >= n->heartbeat_at) {
+        struct echi_lane_view v;
+        echi_lane_look(n->lane, &v);
+        const bool computes = v.ticks != n->progress.told;   /* the coordinator wants to know that, of all others */
+        n->progress.told = v.ticks;
         n->heartbeat_at = now + n->patience.beat;
         for (int r = 0; r < n->world; r++)
-            if (r != n->rank && !n->gone[r]) echi_node_send_plain(n, r, ECHI_KIND_HEARTBEAT, ECHI_ROLE_NODE);
+            if (r != n->rank && !n->gone[r])
+                echi_node_send_plain(n, r, ECHI_KIND_HEARTBEAT, r == 0 && computes ? ECHI_ROLE_COORDINATOR : ECHI_ROLE_NODE);
     }
     return n->heartbeat_at - now < next ? n->heartbeat_at - now : next;
 }

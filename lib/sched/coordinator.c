@@ -86,6 +86,7 @@ static void tell_all(struct echi_coordinator *c, enum echi_kind kind, struct ech
 
 static void wait_for(struct echi_coordinator *c, int answers) {
     memset(c->mark, 0, sizeof c->mark);
+    memset(c->quiet, 0, sizeof c->quiet);
     c->waits_for = answers;
 }
 
@@ -543,6 +544,7 @@ static void lose(struct echi_coordinator *c, int rank, ech_status status, const 
     c->lost_rank[c->n_lost++] = (uint16_t)rank;
     c->members++;
     c->calm = false;
+    memset(c->quiet, 0, sizeof c->quiet);
     if (group >= 0) c->frozen[group] = (struct echi_frozen){.lost = true, .holder = ECHI_NO_RANK};
     echi_regroup_anew(&c->regroup, &c->plan);
     c->change.kind = ECHI_CHANGE_NONE;   /* it was for another cluster */
@@ -629,22 +631,57 @@ static void lose_apart(struct echi_coordinator *c, int rank, int64_t now, struct
     lose(c, rank, ECH_E_PEER_LOST, text, now, out);
 }
 
-static void judge(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
+/* Returns when it is to be called again; 0: with the next event. */
+static int64_t judge(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
     uint16_t rank[ECHI_REACH_RANKS];
     uint32_t cost[ECHI_WORLD_MAX];
-    c->wake_at = 0;
     for (forget_the_lost(c); c->n_apart > 0 && c->phase < ECHI_RUN_ENDS; forget_the_lost(c)) {
         for (int i = 0; i < c->n_apart; i++)
-            if (c->asked[c->apart[i].a] || c->asked[c->apart[i].b]) return;   /* it answers, or rank 0 finds that it is lost */
-        if (now < c->judge_at) {
-            c->wake_at = c->judge_at;
-            return;
-        }
+            if (c->asked[c->apart[i].a] || c->asked[c->apart[i].b]) return 0;   /* it answers, or rank 0 finds that it is lost */
+        if (now < c->judge_at) return c->judge_at;
         for (int r = 0; r < c->wishes.world; r++) cost[r] = cost_of(c, r);
         /* One at a time: a loss may make another node needed. */
-        if (echi_reach_choose(c->apart, c->n_apart, cost, rank) == 0) return;
+        if (echi_reach_choose(c->apart, c->n_apart, cost, rank) == 0) break;
         lose_apart(c, rank[0], now, out);
     }
+    return 0;
+}
+
+/* ---- who is heard, and does not answer ----
+ * Heartbeats say that a node's I/O thread lives. One that computes sends them to this role; its other messages come here as well. Whoever
+ * owes an answer at which nothing has to be waited for, and does neither for QUIET_MAX ticks, is lost. Ticks are counted, not time: while
+ * rank 0 itself is held up there are none. A node that finds its own computing stuck says so sooner. Rank 0 judges itself so alone. */
+enum { QUIET_MAX = 12 };
+
+/* Not judged: leases, since their workers may have to wait for others; in a session what its program computes, and final weights. */
+static bool owes(const struct echi_coordinator *c, int rank) {
+    switch (c->phase) {
+    case ECHI_RUN_MEASURES:
+    case ECHI_RUN_ENDS: return !c->mark[rank] && !c->goal.give_final;
+    case ECHI_RUN_PLANNED:
+    case ECHI_RUN_HOLDS: return !c->mark[rank];
+    case ECHI_RUN_RESCUES:
+    case ECHI_RUN_ENDED: return false;
+    default: return !c->calm && c->ready[rank] != c->members;
+    }
+}
+
+static void tick(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
+    for (int r = 1; r < c->wishes.world; r++)
+        if (is_here(c, r) && owes(c, r) && ++c->quiet[r] > QUIET_MAX) {
+            c->quiet[r] = 0;
+            return lose(c, r, ECH_E_TIMEOUT, "it is heard, but neither answers nor computes, for twelve times --deadline", now, out);
+        }
+}
+
+/* When the next TIME is wanted: for a choice among complaints, or for a tick. */
+static void set_alarm(struct echi_coordinator *c, int64_t now, struct echi_actions *out) {
+    if (c->goal.tick > 0 && now >= c->tick_at) {
+        if (c->tick_at > 0) tick(c, now, out);
+        c->tick_at = now + c->goal.tick;
+    }
+    c->wake_at = judge(c, now, out);
+    if (c->goal.tick > 0 && (c->wake_at == 0 || c->tick_at < c->wake_at)) c->wake_at = c->tick_at;
 }
 
 static void on_fault(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
@@ -663,6 +700,7 @@ static void on_fault(struct echi_coordinator *c, const struct echi_event *e, str
 static void on_message(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     const struct echi_msg *m = e->msg;
     if (lost(c, e->from) || c->wishes.absent[e->from]) return;   /* it still came, but nobody counts on it any more */
+    c->quiet[e->from] = 0;
     switch (m->kind) {
     case ECHI_KIND_HEARTBEAT: c->asked[e->from] = false; break;
     case ECHI_KIND_MEASURED:
@@ -721,7 +759,7 @@ void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *
     case ECHI_EVENT_STOP: stop(c, out); break;
     default: break;
     }
-    judge(c, e->now, out);
+    set_alarm(c, e->now, out);
     if (c->phase == ECHI_RUN_RESCUES && c->goal.rescue) c->wake_at = e->now + c->goal.rescue;
     next(c, e, out);
 }

@@ -241,6 +241,7 @@ struct echi_goal {
     bool give_final;                              /* all nodes get the final weights (sessions) */
     bool keep; uint64_t keep_every;               /* checkpoints, each so many rounds; 0: only at the end */
     int64_t rescue;                               /* ns to gather the newest weights of a run that cannot go on; 0: no end is set */
+    int64_t tick;                                 /* ns between two looks at who owes an answer; 0: who is heard has all the time */
     int64_t collect;                              /* ns from the first complaint about a broken link to the choice of whom to lose */
     bool resumed; struct echi_standing from;      /* begin there */
 };
@@ -294,7 +295,7 @@ struct echi_coordinator {
     struct echi_frozen frozen[ECHI_GROUPS_MAX];
     /* Complaints (design, section 6, "Broken links"): pairs that cannot reach each other, and the reason that the first of them gave. */
     struct echi_pair apart[ECHI_PAIRS_MAX]; int n_apart; char apart_reason[120];
-    int64_t judge_at;
+    int64_t judge_at, tick_at;
     int64_t wake_at;                              /* the driver gives TIME then, or later; 0: it need not. The driver reads it */
     uint16_t lost_rank[ECHI_WORLD_MAX]; int n_lost;   /* in order; the driver reads these and the next two */
     uint64_t again_leases, again_samples;         /* issued again because of losses, or dropped */
@@ -325,6 +326,7 @@ struct echi_coordinator {
     uint32_t size[ECHI_WORLD_MAX];                /* samples of a worker's leases where no round is waited for: at most the plan's */
     uint32_t moved[ECHI_WORLD_MAX];               /* how often each worker has joined another group by a move */
     bool arriving[ECHI_WORLD_MAX];                /* moved, and no step of it is in at its new owner */
+    uint8_t quiet[ECHI_WORLD_MAX];                /* ticks for which it has owed an answer and shown no progress */
     bool asked[ECHI_WORLD_MAX];                   /* whether it is there, and has not answered */
     int64_t paused[ECHI_WORLD_MAX];               /* ns of looks and checkpoints when the last step of a worker came in */
     struct echi_regroup regroup;

@@ -414,6 +414,7 @@ void echi_goal_put(struct echi_writer *w, const struct echi_goal *g) {
     echi_put8(w, g->keep);
     echi_put64(w, g->keep_every);
     echi_put64(w, (uint64_t)g->rescue);
+    echi_put64(w, (uint64_t)g->tick);
     echi_put64(w, (uint64_t)g->collect);
     echi_put8(w, g->resumed);
     echi_put32(w, s->epoch);
@@ -442,6 +443,7 @@ bool echi_goal_get(struct echi_reader *r, struct echi_goal *g) {
     g->keep = echi_get8(r) != 0;
     g->keep_every = echi_get64(r);
     g->rescue = (int64_t)echi_get64(r);
+    g->tick = (int64_t)echi_get64(r);
     g->collect = (int64_t)echi_get64(r);
     g->resumed = echi_get8(r) != 0;
     s->epoch = echi_get32(r);

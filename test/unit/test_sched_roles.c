@@ -854,6 +854,52 @@ static void complaints_before_and_after_training(void **state) {
     assert_true(coordinator.n_apart == 0 && lost_now() == 0);
 }
 
+/* ---- who is heard, and does not answer ---- */
+
+static void ticks(int64_t *now, int count) {
+    for (; count > 0; count--) time_passes(*now += COLLECT);
+}
+
+/* Rank 3 only sends heartbeats. In each phase in which all owe an answer it is lost in the end, rank 2, which computes, is not; and who
+ * owes nothing has all the time. */
+static void who_never_answers_is_lost(void **state) {
+    (void)state;
+    static const enum echi_run_phase phase[] = {ECHI_RUN_MEASURES, ECHI_RUN_PLANNED, ECHI_RUN_HOLDS, ECHI_RUN_TRAINS, ECHI_RUN_ENDS};
+    for (size_t i = 0; i < sizeof phase / sizeof phase[0]; i++)
+        for (int owed = 0; owed < 2; owed++) {
+            int64_t now = 1000;
+            five_trains();
+            coordinator.goal.tick = COLLECT;
+            coordinator.phase = phase[i];
+            coordinator.calm = !owed || phase[i] != ECHI_RUN_TRAINS;
+            coordinator.members = !coordinator.calm;
+            for (int r = 0; r < 5; r++) {
+                coordinator.mark[r] = !owed || r < 2 || r == 4;
+                coordinator.ready[r] = coordinator.members && (r < 2 || r == 4);
+            }
+            coordinator.waits_for = 2;
+            time_passes(now);
+            for (int k = 0; k < 12; k++) {
+                ticks(&now, 1);
+                answers(2);
+            }
+            assert_int_equal(lost_now(), 0);
+            ticks(&now, 1);
+            if (!owed) {
+                ticks(&now, 40);
+                assert_true(lost_now() == 0 && !coordinator.wishes.absent[3]);
+            } else if (phase[i] == ECHI_RUN_ENDS) {
+                assert_true(coordinator.mark[3] && !coordinator.mark[2]);   /* without its last word */
+            } else if (phase[i] == ECHI_RUN_MEASURES) {
+                assert_true(coordinator.wishes.absent[3] && !coordinator.wishes.absent[2]);
+            } else {
+                assert_true(coordinator.plan.lost[3] && lost_now() == 1);
+                assert_int_equal(acted_on(ECHI_ACTION_SEND, ECHI_KIND_END, 0)->msg.layer, ECH_E_TIMEOUT);
+            }
+            assert_int_equal(coordinator.status, ECH_OK);
+        }
+}
+
 static void a_node_may_leave_while_the_run_ends(void **state) {
     (void)state;
     const struct echi_msg stats = {.kind = ECHI_KIND_STATS};
@@ -1179,7 +1225,7 @@ int main(void) {
         cmocka_unit_test(a_fault_is_a_failure), cmocka_unit_test(the_newest_weights_are_saved),
         cmocka_unit_test(a_complaint_is_no_verdict), cmocka_unit_test(of_many_complaints_the_one_they_are_about),
         cmocka_unit_test(the_accused_that_is_dead_is_the_lost_one), cmocka_unit_test(a_link_that_is_needed_ends_the_run),
-        cmocka_unit_test(complaints_before_and_after_training),
+        cmocka_unit_test(complaints_before_and_after_training), cmocka_unit_test(who_never_answers_is_lost),
         cmocka_unit_test(a_node_may_leave_while_the_run_ends),
         cmocka_unit_test(a_loss_ends_the_run_only_where_it_must),
         cmocka_unit_test(only_revoked_leases_go_out_again),
