@@ -201,10 +201,10 @@ static void weight_sums(const struct echi_cpu_stack *s, int unit, struct part pa
     const struct echi_cpu_unit *u = &s->units[unit];
     const struct echi_layer *l = u->layer;
     const struct echi_cpu_view x = echi_cpu_value(s, u->from);
-    const ptrdiff_t width = k->width, kernel_row = l->kernel_w * width, plane = l->kernel_h * kernel_row;
+    const ptrdiff_t width = k->width, sum = k->wide->width, kernel_row = l->kernel_w * sum, plane = l->kernel_h * kernel_row;
     const bool narrow = l->kernel_w == 1;
     const int tap_groups = narrow ? 1 : l->in.c, taps = narrow ? l->in.c : l->kernel_w;
-    const ptrdiff_t x_tap = narrow ? x.channel : x.column, sum_tap = narrow ? plane : width;
+    const ptrdiff_t x_tap = narrow ? x.channel : x.column, sum_tap = narrow ? plane : sum;
     for (int c = 0; c < tap_groups; c++)
         for (int ky = 0; ky < l->kernel_h; ky++) {
             /* Rows r with 0 <= r * stride + shift < in.h. */
@@ -259,14 +259,15 @@ static void params_grad(struct echi_cpu_stack *s, const void *args, int begin, i
     const struct echi_cpu_unit *u = &s->units[a->unit];
     const struct echi_layer *l = u->layer;
     const size_t width = (size_t)s->k->width, weights = l->weights / (size_t)l->out.c, count = (size_t)(end - begin), from = (size_t)begin;
-    float *sums = s->sums + from * weights * width, *biases = s->bias_sums + from * width;
+    const size_t sum = (size_t)s->k->wide->width;
+    float *sums = s->sums + from * weights * sum, *biases = s->bias_sums + from * width;
     (void)place;
     if (u->halves == 2) {
-        s->k->add(sums, sums + l->weights * width, count * weights * width);
+        s->k->add(sums, sums + l->weights * sum, count * weights * sum);
         s->k->add(biases, biases + (size_t)l->out.c * width, count * width);
     }
-    s->k->reduce(sums, count * weights, a->grads + l->weight_at + from * weights);
-    if (l->bias) s->k->reduce(biases, count, a->grads + l->bias_at + from);
+    echi_cpu_reduce(s, s->k->wide, sums, count * weights, a->grads + l->weight_at + from * weights);
+    if (l->bias) echi_cpu_reduce(s, s->k, biases, count, a->grads + l->bias_at + from);
 }
 
 /* Sums for the gradients of weights and biases, of one tile of output channels and one half of the groups; of all groups the gradients,
@@ -276,7 +277,7 @@ static void sum_tiles(struct echi_cpu_stack *s, const void *args, int begin, int
     const struct conv *a = args;
     const struct echi_cpu_unit *u = &s->units[a->unit];
     const struct echi_layer *l = u->layer;
-    const size_t width = (size_t)s->k->width, filter = l->weights / (size_t)l->out.c * width;
+    const size_t width = (size_t)s->k->width, filter = l->weights / (size_t)l->out.c * (size_t)s->k->wide->width;
     const int step = u->pool ? u->pool->stride_h : 1, tiles = tiles_of(s, u);
     for (int item = begin; item < end; item++) {
         const struct echi_cpu_range c = echi_cpu_cut(l->out.c, 1, item % tiles, tiles);

@@ -71,7 +71,7 @@ static void before_relu(struct echi_cpu_stack *s, const void *args, int begin, i
         for (int o = out.begin; o < out.end && (u->relu || l->bias || dz != dy.at); o++)
             s->k->relu_back(dy.at + o * dy.channel, dy.group, u->relu ? y.at + o * y.channel : NULL, y.group, dz + o * across, width,
                             s->groups, s->bias_sums + o * width);
-        if (l->bias) s->k->reduce(s->bias_sums + out.begin * width, outputs, f->grads + l->bias_at + out.begin);
+        if (l->bias) echi_cpu_reduce(s, s->k, s->bias_sums + out.begin * width, outputs, f->grads + l->bias_at + out.begin);
     }
 }
 
@@ -86,10 +86,12 @@ static void backward(struct echi_cpu_stack *s, const void *args, int begin, int 
     for (int k = begin; k < end; k++) {
         const struct echi_cpu_range o = outputs_of(l, f, k), i = echi_cpu_cut(in, ECHI_CPU_STEP, k, f->cuts);
         if (o.begin < o.end)
-            echi_cpu_matrix(s->k, &(struct echi_cpu_matrix){.a = {dz + (ptrdiff_t)o.begin * across, across, 1, o.end - o.begin, s->n},
-                                                            .b = {x.at, x.column, 1, in, s->n},
-                                                            .out = f->grads + l->weight_at + (ptrdiff_t)o.begin * in, .out_row = in,
-                                                            .out_vector = width, .bf16 = s->bf16}, s->own[place].matrix);
+            echi_cpu_matrix(s->k->wide,   /* its columns are inputs */
+                            &(struct echi_cpu_matrix){.a = {dz + (ptrdiff_t)o.begin * across, across, 1, o.end - o.begin, s->n},
+                                                      .b = {x.at, x.column, 1, in, s->n},
+                                                      .out = f->grads + l->weight_at + (ptrdiff_t)o.begin * in, .out_row = in,
+                                                      .out_vector = s->k->wide->width, .add = s->adds, .bf16 = s->bf16},
+                            s->own[place].matrix);
         if (f->need_input_grad && i.begin < i.end)
             echi_cpu_matrix(s->k, &(struct echi_cpu_matrix){.a = {f->params + l->weight_at + i.begin, 1, in, i.end - i.begin, l->out.c},
                                                             .b = {dz, 1, across, across, l->out.c}, .out = dx.at + i.begin * dx.column,

@@ -55,7 +55,7 @@ static struct echi_cpu_lines part_of(const struct echi_cpu_lines *l, int first, 
 }
 
 static bool has_few_vectors(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m) {
-    return m->bf16 == ECHI_CPU_BF16_NONE && m->b.line == 1 && m->b.lines % k->width == 0 && m->b.lines / k->width <= FEW_VECTORS;
+    return m->bf16 == ECHI_CPU_BF16_NONE && !m->add && m->b.line == 1 && m->b.lines % k->width == 0 && m->b.lines / k->width <= FEW_VECTORS;
 }
 static bool reads_in_place(const struct echi_cpu_matrix *m) {
     return m->a.step == 1 || (size_t)m->a.lines * (size_t)m->a.depth * sizeof(float) <= CACHED_BYTES;
@@ -158,7 +158,7 @@ void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
                             .start = m->start && i == 0 ? m->start + first + row : NULL,
                             .out = m->out + (first + row) * m->out_row + (column + c) / k->width * m->out_vector, .out_row = m->out_row,
                             .out_vector = m->out_vector, .rows = min_int(kind.call_rows, n - row),
-                            .columns = min_int(order.near, b.lines - c), .depth = depth, .add = i > 0,
+                            .columns = min_int(order.near, b.lines - c), .depth = depth, .add = i > 0 || m->add,
                             .relu = m->relu && i == blocks - 1, .next = next});
             }
         }

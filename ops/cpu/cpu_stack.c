@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The fast stack: cuts the layers into units, lays out its memory, and passes each call on to the unit's kind. */
+ * The fast stack, of samples in groups of one width: cuts the layers into units, lays out its memory, and passes each call on to the
+ * unit's kind. */
 #include "echi_cpu_matrix.h"
 #include "echi_cpu_stack.h"
 #include "echi_checked.h"
@@ -115,8 +116,8 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
                 turned = larger(turned, inputs);
                 turned_sums = larger(turned_sums, sums_of_taps);
             } else {
-                u->halves = echi_cpu_conv_halves(l, s->k->width);
-                sums = larger(sums, l->weights * width * (size_t)u->halves);
+                u->halves = echi_cpu_conv_halves(l, s->k->wide->width);
+                sums = larger(sums, l->weights * (size_t)s->k->wide->width * (size_t)u->halves);
             }
             if (u->pool) {
                 u->place_row = (u->pool->out.w + 3) / 4 * (ptrdiff_t)width;
@@ -195,6 +196,17 @@ struct echi_cpu_view echi_cpu_grad(const struct echi_cpu_stack *s, int boundary)
 struct echi_cpu_view echi_cpu_share(const struct echi_cpu_stack *s, int boundary) {
     const struct echi_cpu_boundary *b = &s->boundaries[boundary];
     return view(s, b, b->given ? s->share : b->grad);
+}
+
+void echi_cpu_reduce(const struct echi_cpu_stack *s, const struct echi_cpu_kernels *k, const float *vectors, size_t count, float *grads) {
+    enum { SOME = 64 };
+    float sums[SOME];
+    if (!s->adds) return k->reduce(vectors, count, grads);
+    for (size_t i = 0, n; i < count; i += n) {
+        n = count - i < SOME ? count - i : SOME;
+        k->reduce(vectors + i * (size_t)k->width, n, sums);
+        k->add(grads + i, sums, n);
+    }
 }
 
 /* ----------------------------------------------------- create and destroy */
@@ -280,10 +292,9 @@ static ech_status plan_units(struct echi_cpu_stack *s, int count, int max_n, int
     return ECH_OK;
 }
 
-static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, enum echi_cpu_bf16 bf16, struct echi_team *team,
-                              const struct echi_layer *layers, int count, int max_n,
-                              void **out_state, struct echi_stack_unit *units, int *out_units, size_t *out_bytes,
-                              struct ech_error *err) {
+ech_status echi_cpu_part_create(const struct echi_cpu_kernels *k, int winograd, enum echi_cpu_bf16 bf16, struct echi_team *team,
+                                const struct echi_layer *layers, int count, int max_n, struct echi_cpu_stack **out_stack,
+                                struct echi_stack_unit *units, size_t *out_bytes, struct ech_error *err) {
     struct echi_cpu_stack *s = calloc(1, sizeof *s);
     if (!s) return echi_fail_memory(err, "stack.create", "a stack");
     s->k = k;
@@ -317,8 +328,7 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, en
     *out_bytes = a.used + s->reference_bytes;
     a.used = 0;
     lay_out(s, &a);
-    *out_units = s->n_units;
-    *out_state = s;
+    *out_stack = s;
     return ECH_OK;
 
 no_memory:
@@ -396,52 +406,7 @@ static void norm_sums(void *state, int unit, bool back, const float *params, flo
 }
 static void norm_take(void *state, int unit, bool back, int n, const float *all) { echi_cpu_norm_take(state, unit, back, n, all); }
 
-/* -------------------------------------------------------------- the tables */
-
-const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level) {
-    if (level > echi_cpu_level()) return NULL;
-#if defined(__x86_64__)
-    if (level == ECHI_CPU_AVX512) return &echi_cpu_kernels_avx512;
-    if (level == ECHI_CPU_AVX2) return &echi_cpu_kernels_avx2;
-#endif
-    return level == ECHI_CPU_BASE ? &echi_cpu_kernels_base : NULL;
-}
-
-#define CREATE_ARGS                                                                                                     \
-    struct echi_device *device, const struct echi_layer *layers, int count, int max_n, void **out_state,                 \
-        struct echi_stack_unit *units, int *out_units, size_t *out_bytes, struct ech_error *err
-#define CREATE(name, kernels, winograd, bf16)                                                                           \
-    static ech_status name(CREATE_ARGS) {                                                                               \
-        const struct echi_cpu_kernels *k = kernels;                                                                     \
-        if (!k) return echi_fail(err, ECH_E_UNSUPPORTED, "stack.create", "this processor lacks the instructions asked for"); \
-        return create_with(k, winograd, bf16, echi_device_team(device), layers, count, max_n, out_state, units,         \
-                           out_units, out_bytes, err);                                                                  \
-    }
-#define STACK(text, create_function)                                                                                    \
-    {                                                                                                                   \
-        .name = text, .own_layout = true, .create = create_function, .destroy = destroy, .input = input, .train = train, \
-        .forward = forward, .output = output, .loss = loss, .output_grad = output_grad, .backward = backward,          \
-        .input_grad = input_grad, .norm_sums = norm_sums, .norm_take = norm_take                                        \
-    }
-CREATE(create_best, echi_kernels(device), 4, ECHI_CPU_BF16_NONE)
-CREATE(create_close, echi_kernels(device), 2, ECHI_CPU_BF16_NONE)
-CREATE(create_plain, echi_kernels(device), 0, ECHI_CPU_BF16_NONE)
-CREATE(create_fixed, &echi_cpu_kernels_fixed, 0, ECHI_CPU_BF16_NONE)
-/* bf16 without the kernels for it is no kernel at all. */
-static const struct echi_cpu_kernels *kernels_if(enum echi_cpu_bf16 bf16, const struct echi_device *device) {
-    return echi_cpu_bf16() >= bf16 && echi_device_level(device) >= ECHI_CPU_AVX512 ? echi_kernels(device) : NULL;
-}
-CREATE(create_bf16, kernels_if(ECHI_CPU_BF16_DOT, device), 4, echi_cpu_bf16())
-CREATE(create_bf16_close, kernels_if(ECHI_CPU_BF16_DOT, device), 2, echi_cpu_bf16())
-CREATE(create_bf16_plain, kernels_if(ECHI_CPU_BF16_DOT, device), 0, echi_cpu_bf16())
-CREATE(create_bf16_dot, kernels_if(ECHI_CPU_BF16_DOT, device), 4, ECHI_CPU_BF16_DOT)
-CREATE(create_bf16_amx, kernels_if(ECHI_CPU_BF16_AMX, device), 4, ECHI_CPU_BF16_AMX)
-const struct echi_stack_impl echi_stack_cpu = STACK("cpu", create_best);
-const struct echi_stack_impl echi_stack_cpu_close = STACK("cpu-close", create_close);
-const struct echi_stack_impl echi_stack_cpu_plain = STACK("cpu-plain", create_plain);
-const struct echi_stack_impl echi_stack_cpu_fixed = STACK("cpu-fixed", create_fixed);
-const struct echi_stack_impl echi_stack_cpu_bf16 = STACK("cpu-bf16", create_bf16);
-const struct echi_stack_impl echi_stack_cpu_bf16_close = STACK("cpu-bf16-close", create_bf16_close);
-const struct echi_stack_impl echi_stack_cpu_bf16_plain = STACK("cpu-bf16-plain", create_bf16_plain);
-const struct echi_stack_impl echi_stack_cpu_bf16_dot = STACK("cpu-bf16-dot", create_bf16_dot);
-const struct echi_stack_impl echi_stack_cpu_bf16_amx = STACK("cpu-bf16-amx", create_bf16_amx);
+const struct echi_stack_impl echi_cpu_part = {
+    .name = "cpu", .destroy = destroy, .input = input, .train = train, .forward = forward, .output = output, .loss = loss,
+    .output_grad = output_grad, .backward = backward, .input_grad = input_grad, .norm_sums = norm_sums, .norm_take = norm_take,
+};

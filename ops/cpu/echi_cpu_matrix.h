@@ -11,6 +11,7 @@ struct echi_cpu_matrix {
     const float *start;            /* a number for each row; NULL: 0 */
     float *out;                    /* as in struct echi_cpu_panel; only what is there is written */
     ptrdiff_t out_row, out_vector;
+    bool add;                      /* add to what is in out (start must be NULL) */
     bool relu;                     /* store max(., 0) */
     enum echi_cpu_bf16 bf16;       /* numbers of a and b are rounded to bf16 first, by what this machine has for that; sums are floats */
 };

@@ -87,12 +87,14 @@ struct echi_cpu_stack {
     int n_units, max_groups;
     int n, groups;                       /* of the step */
     bool trains;                         /* the step does, and is this part of a round */
+    bool adds;                           /* its gradients of parameters are added to what is there: see cpu_batch.c */
     float share_of_round;
     struct echi_team *team;              /* the device's threads; NULL: one */
     int threads;
     /* Scratch, used within one call. */
     struct echi_cpu_scratch *own;        /* [threads], of the thread at each place */
-    float *sums, *bias_sums;             /* weight and bias gradients, a vector each, [half][out]...; see cpu_conv.c */
+    float *sums, *bias_sums;             /* weight and bias gradients, a vector each, the first a wide one, [half][out]...;
+                                            see cpu_conv.c */
     float *dz;                           /* fully connected: gradient before ReLU, [out][group][lane] */
     float *turned, *turned_sums;         /* convolution: inputs as vectors over channels, and sums over them: see cpu_turned.c */
     struct { float *kernels, *nothing, *sums; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
@@ -103,6 +105,12 @@ struct echi_cpu_stack {
     void *memory;                        /* all of the above arrays */
     size_t reference_bytes;              /* of the units that the reference computes */
 };
+
+/* cpu_stack.c: its state, and what it does; its entry `create` is this. cpu_batch.c is the only caller. */
+ech_status echi_cpu_part_create(const struct echi_cpu_kernels *k, int winograd, enum echi_cpu_bf16 bf16, struct echi_team *team,
+                                const struct echi_layer *layers, int count, int max_n, struct echi_cpu_stack **out_stack,
+                                struct echi_stack_unit *units, size_t *out_bytes, struct ech_error *err);
+extern const struct echi_stack_impl echi_cpu_part;
 
 /* Samples of group g of the step: the last group may have fewer than lanes. */
 static inline int echi_cpu_lanes(const struct echi_cpu_stack *s, int g) {
@@ -117,6 +125,9 @@ struct echi_cpu_view echi_cpu_share(const struct echi_cpu_stack *s, int boundary
 void echi_cpu_give(struct echi_cpu_stack *s, int boundary);
 struct echi_cpu_view echi_cpu_across(const struct echi_cpu_stack *s, struct echi_shape shape, float *data);   /* groups side by side */
 void echi_cpu_copy(struct echi_cpu_stack *s, struct echi_shape shape, struct echi_cpu_view from, struct echi_cpu_view to);
+
+/* Sums over the lanes of vectors as wide as k's, as gradients of parameters: set, or added to what is there. */
+void echi_cpu_reduce(const struct echi_cpu_stack *s, const struct echi_cpu_kernels *k, const float *vectors, size_t count, float *grads);
 
 /* cpu_ops.c: NULL where there are no kernels for it here. */
 const struct echi_cpu_op *echi_cpu_op(enum echi_op op);

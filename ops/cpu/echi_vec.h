@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The vector type of the instruction set that a file isa_*.c is compiled for, and the names of its functions.
  * The Makefile compiles each isa_*.c once for each set, with -DECHI_ISA=base, avx2 or avx512, and
- * once as `fixed`: vectors of four floats whatever the machine has, so that every sum has the same terms in the same order. */
+ * once as `fixed`: vectors of four floats whatever the machine has, so that every sum has the same terms in the same order. With
+ * -DECHI_WIDE=avx512 (or avx2) vectors have four floats, too, and isa_packed.c lends four columns at a time to that set's kernels. */
 #ifndef ECHI_VEC_H
 #define ECHI_VEC_H
 #include "echi_cpu_kernels.h"
 
-#if defined(ECHI_FIXED)
+#if defined(ECHI_FIXED) || defined(ECHI_WIDE)
 #define VEC_FLOATS 4
 #elif defined(__AVX512F__)
 #define VEC_FLOATS 16
@@ -87,6 +88,9 @@ INLINE void transpose(vec m[VEC_FLOATS]) {
 /* Each family of kernels, implemented in the file of that name. */
 void ISA(product)(const struct echi_cpu_product *p);
 void ISA(conv_row)(const struct echi_cpu_product *p, const struct echi_cpu_axis *axis);
+void ISA(packed_product)(const struct echi_cpu_product *p);
+void ISA(packed_conv_row)(const struct echi_cpu_product *p, const struct echi_cpu_axis *axis);
+void ISA(packed_outer)(const struct echi_cpu_outer *o);
 void ISA(matrix_pack_rows)(const struct echi_cpu_lines *lines, void *to);
 void ISA(matrix_pack_columns)(const struct echi_cpu_lines *lines, void *to);
 void ISA(matrix_panel)(const struct echi_cpu_panel *p);

@@ -2,28 +2,50 @@
  * The table of one instruction set. */
 #include "echi_vec.h"
 
+#include <limits.h>
+
 #define TEXT2(isa) #isa
 #define TEXT(isa) TEXT2(isa)
+
+/* x4: no Winograd, since whoever would take it has no use for the table. */
+#ifdef ECHI_WIDE
+#define PACKED(name) ISA(packed_##name)
+#define WINOGRAD(name) NULL
+#else
+#define PACKED(name) ISA(name)
+#define WINOGRAD(name) ISA(name)
+#endif
 
 const struct echi_cpu_kernels ISA(kernels) = {
     .name = TEXT(ECHI_ISA),
     .width = VEC_FLOATS,
     .most_outputs = VEC_REGISTERS == 32 ? 5 : 4,
     .most_taps = VEC_REGISTERS == 32 ? 5 : 3,
+#ifdef ECHI_WIDE
+    .wide = &ISA_JOIN(echi_cpu_kernels, ECHI_WIDE),
+    .most_vectors = INT_MAX,
+#else
+    .wide = &ISA(kernels),
     .most_vectors = VEC_REGISTERS == 32 ? 4 : 2,
+#endif
+#if defined(__AVX512F__) && !defined(ECHI_FIXED) && !defined(ECHI_WIDE)
+    .narrow = &echi_cpu_kernels_avx512x4,
+#elif defined(__AVX2__) && !defined(ECHI_FIXED) && !defined(ECHI_WIDE)
+    .narrow = &echi_cpu_kernels_avx2x4,
+#endif
     .matrix_rows = VEC_MATRIX_ROWS,
     .matrix_columns = VEC_MATRIX_VECTORS * VEC_FLOATS,
-    .product = ISA(product),
-    .conv_row = ISA(conv_row),
+    .product = PACKED(product),
+    .conv_row = PACKED(conv_row),
     .matrix_pack_rows = ISA(matrix_pack_rows),
     .matrix_pack_columns = ISA(matrix_pack_columns),
     .matrix_panel = ISA(matrix_panel),
-    .outer = ISA(outer),
-    .winograd_input = ISA(winograd_input),
-    .winograd_output = ISA(winograd_output),
-    .winograd_weights = ISA(winograd_weights),
-    .winograd_grad = ISA(winograd_grad),
-    .winograd_weights_grad = ISA(winograd_weights_grad),
+    .outer = PACKED(outer),
+    .winograd_input = WINOGRAD(winograd_input),
+    .winograd_output = WINOGRAD(winograd_output),
+    .winograd_weights = WINOGRAD(winograd_weights),
+    .winograd_grad = WINOGRAD(winograd_grad),
+    .winograd_weights_grad = WINOGRAD(winograd_weights_grad),
     .reduce = ISA(reduce),
     .to_vectors = ISA(to_vectors),
     .to_rows = ISA(to_rows),

@@ -4,6 +4,8 @@
  *     bench_step [bf16] MODEL [BATCH]       a table: the parts of a step, by default at batch 64; LeNet-5 also at other sizes
  *     bench_step [bf16] train MODEL BATCH   two numbers: images a second of training at that batch, the median of some runs;
  *                                           and the peak of the process' memory in MiB
+ *     bench_step batches MODEL [BATCH...]   training at batches that fill vectors and at others, in turn, the median of some runs; by the
+ *                                           thread's processor time, so that other work on the machine shows less
  *     bench_step on DEVICE [tf32|bf16] train MODEL BATCH
  *                                           the same on another device, such as cuda; the memory is the stack's on it
  *
@@ -20,8 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
-enum { MOST_PARTS = 400, MOST_N = 1024 };
+enum { MOST_PARTS = 400, MOST_N = 1024, MAX_SIZES = 16 };
 
 struct bench {
     struct ech_model *model;
@@ -168,6 +171,36 @@ static double images_per_second(const char *model, int n, bool train, double *ou
     return median(speed, RUNS);
 }
 
+static double processor_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The first size is what the others are compared with. */
+static void table_of_batches(const char *model, const int *sizes, int count) {
+    enum { RUNS = 9 };
+    static struct bench b[MAX_SIZES];
+    double speed[MAX_SIZES][RUNS];
+    int64_t at[MOST_PARTS];
+    for (int i = 0; i < count; i++) begin(&b[i], model, sizes[i]);
+    for (int run = -1; run < RUNS; run++)   /* the first one warms up */
+        for (int i = 0; i < count; i++) {
+            const double start = processor_seconds();
+            int images = 0;
+            do step(&b[i], at), images += sizes[i];
+            while (processor_seconds() - start < 0.05);
+            if (run >= 0) speed[i][run] = images / (processor_seconds() - start);
+        }
+    const double first = median(speed[0], RUNS);
+    printf("%s, images trained a second of processor time, median of %d\n", model, RUNS);
+    for (int i = 0; i < count; i++) {
+        const double own = median(speed[i], RUNS);
+        printf("  batch %4d  %10.0f  %5.2f of batch %d's\n", sizes[i], own, own / first, sizes[0]);
+        end(&b[i]);
+    }
+}
+
 /* Multiply-adds a second, in billions of operations, of the product kernel on data in the first-level cache: what the other
  * figures can hope for on this machine at this moment. */
 static double ceiling(void) {
@@ -280,8 +313,16 @@ int main(int argc, char **argv) {
         printf("%.1f %.0f\n", speed, memory);
         return 0;
     }
+    if (argc >= 3 && strcmp(argv[1], "batches") == 0) {
+        int sizes[MAX_SIZES] = {16, 1, 4, 17, 20, 24, 31, 33, 50, 64}, count = 10;
+        if (argc > 3)
+            for (count = 0; count < MAX_SIZES && count + 3 < argc; count++) sizes[count] = batch_of(argv[count + 3]);
+        table_of_batches(argv[2], sizes, count);
+        return 0;
+    }
     if (argc < 2 || argc > 3 || strcmp(device, "cpu") != 0) {
         fprintf(stderr, "usage: bench_step [bf16] MODEL [BATCH]\n       bench_step [bf16] train MODEL BATCH\n"
+                        "       bench_step batches MODEL [BATCH...]\n"
                         "       bench_step on DEVICE [tf32|bf16] train MODEL BATCH\n");
         return 1;
     }

@@ -632,6 +632,49 @@ static void test_lenet5(void **state) {
     }
 }
 
+/* What a sample gives, forward and backward, has the same bits wherever it stands and however many stand beside it: in full vectors, in
+ * vectors with empty lanes, and among the last few, which other kernels compute. */
+static void test_places_in_a_batch(void **state) {
+    (void)state;
+    enum { MOST = 50, ROUNDS = 12 };
+    for (uint32_t seed = 0; seed < 24; seed += test_part()) {
+        struct problem p;
+        struct echi_random r;
+        begin_case(&p, &r, "places", seed, 14);
+        if (seed % 4 == 1) problem_begin(&p, 16, 7, 7), problem_window(&p, ECHI_OP_CONV2D, 17, 3, 3, 1, 1, 1, 1, true);   /* by points */
+        if (seed % 4 == 0) problem_lenet5(&p);
+        else for (int layers = random_from(&r, 1, 4); layers > 0; layers--) random_layer(&p, &r, false);
+        const size_t in = in_size(&p), out = out_size(&p);
+        float *params = malloc(p.params * sizeof *params);
+        float *rows = malloc(MOST * in * sizeof *rows), *dout = malloc(MOST * out * sizeof *dout);
+        float *x = malloc(MOST * in * sizeof *x), *dy = malloc(MOST * out * sizeof *dy);
+        const uint16_t labels[MOST] = {0};
+        for (size_t i = 0; i < p.params; i++) params[i] = (float)echi_random_normal(&r) * 0.2f;
+        for (size_t i = 0; i < MOST * in; i++) rows[i] = (float)echi_random_normal(&r);
+        for (size_t i = 0; i < MOST * out; i++) dout[i] = (float)echi_random_normal(&r);
+        for (size_t k = 0; k < CANDIDATES; k++) {
+            struct bench all, some;
+            if (candidates[k].impl->far || !bench_open(&all, &p, &candidates[k], MOST)) continue;
+            bench_step(&all, &(struct step){MOST - 2, WITH_OUTPUT_GRAD, true, params, rows, dout, labels, false});
+            assert_true(bench_open(&some, &p, &candidates[k], MOST));
+            for (int round = 0; round < ROUNDS; round++) {
+                const int n = random_from(&r, 1, MOST - 2), from = random_from(&r, 0, MOST - 2 - n);
+                memcpy(x, rows + (size_t)from * in, (size_t)n * in * sizeof *x);
+                memcpy(dy, dout + (size_t)from * out, (size_t)n * out * sizeof *dy);
+                bench_step(&some, &(struct step){n, WITH_OUTPUT_GRAD, true, params, x, dy, labels, false});
+                if (memcmp(guarded_floats(some.out), guarded_floats(all.out) + (size_t)from * out, (size_t)n * out * sizeof(float)) != 0)
+                    fail_msg("%s, %s: outputs of samples %d to %d are others alone", p.text, candidates[k].impl->name, from, from + n - 1);
+                if (memcmp(guarded_floats(some.din), guarded_floats(all.din) + (size_t)from * in, (size_t)n * in * sizeof(float)) != 0)
+                    fail_msg("%s, %s: gradients of samples %d to %d are others alone", p.text, candidates[k].impl->name, from,
+                             from + n - 1);
+            }
+            bench_close(&all);
+            bench_close(&some);
+        }
+        free(params), free(rows), free(dout), free(x), free(dy);
+    }
+}
+
 /* A NaN in one sample shows in that sample's output as in the reference, and nowhere else. */
 /* 3 x 3 convolutions with channels enough for Winograd's transforms, in tiles that come out even or not. F(2x2) has halves and quarters of
  * the weights, so integers stay exact; F(4x4) has sixths, and loses some four times as much as a plain sum
@@ -960,6 +1003,7 @@ int main(void) {
         cmocka_unit_test(test_batch_norm),
         cmocka_unit_test(test_tanh),
         cmocka_unit_test(test_lenet5),
+        cmocka_unit_test(test_places_in_a_batch),
         cmocka_unit_test(test_many_channels),
         cmocka_unit_test(test_late_maps),
         cmocka_unit_test(test_five_by_five),
