@@ -60,6 +60,7 @@ static const struct {
      {"Slurm", 1, 2, 0, 0, "", false}},
     {"a list without an end", {STEP(1, 2), "SLURM_STEP_NUM_NODES=2", "SLURM_STEP_NODELIST=n[1-"}, {"Slurm", 1, 2, 0, 0, "", false}},
     {"an sbatch script is one process", {BATCH}, {NULL, 0, 1, 0, 0, "", false}},
+    {"tasks of no step", {"SLURM_JOB_ID=7", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2"}, {NULL, 0, 1, 0, 0, "", false}},
     {"a shell of salloc", {"SLURM_JOB_ID=7", "SLURM_NTASKS=2", "SLURM_NODELIST=n1"}, {NULL, 0, 1, 0, 0, "", false}},
 
     {"torchrun within srun", {STEP(0, 2), "SLURM_STEP_NUM_NODES=2", "SLURM_STEP_NODELIST=n[1-2]", TORCHRUN},
