@@ -33,7 +33,7 @@ quota_open() {
 quota_set() {
     local group=$quota_root/$1 quota period
     mkdir -p "$group" || return 1
-    read -r quota period <<< "$(awk -v s="$2" 'BEGIN { if (s < 1) printf "1000 %d", 1000 / s + 0.5; else printf "%d 1000", 1000 * s + 0.5 }')"
+    read -r quota period <<< "$(awk -v s="$2" 'BEGIN { if (s < 1) print 1000, int(1000 / s + 0.5); else print int(1000 * s + 0.5), 1000 }')"
     if [ $quota_version = 1 ]; then
         echo -1 > "$group/cpu.cfs_quota_us"   # a new period is checked against the old quota
         echo "$period" > "$group/cpu.cfs_period_us"

@@ -80,13 +80,15 @@ static int rank_of(const struct side *s) { return (int)(s - c.side); }
 
 /* ---- the wire: what lib/run/wire.c promises ---- */
 
-ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err);
-ech_status __wrap_echi_wire_send(struct echi_wire *w, int peer, int kind, const void *meta, size_t meta_len, const void *payload, size_t len,
-                                 uint64_t cookie, struct ech_error *err);
+ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, void *buffer, size_t cap, uint64_t cookie,
+                                 struct ech_error *err);
+ech_status __wrap_echi_wire_send(struct echi_wire *w, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
+                                 size_t len, uint64_t cookie, struct ech_error *err);
 void __wrap_echi_wire_drop(struct echi_wire *w, int peer);
 void __wrap_echi_wire_bytes_sent(const struct echi_wire *w, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
 
-ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err) {
+ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, void *buffer, size_t cap, uint64_t cookie,
+                                 struct ech_error *err) {
     struct side *s = side_of(w);
     FUZZ_CHECK(peer >= 0 && peer < NODES && kind >= 0 && kind < ECHI_KINDS && buffer && cap > 0 && cap <= c.kinds[kind].payload_cap);
     if (s->cut[peer]) return echi_fail(err, ECH_E_PEER_LOST, "fuzz", "rank %d is gone", peer);
@@ -95,8 +97,8 @@ ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, void *
     return ECH_OK;
 }
 
-ech_status __wrap_echi_wire_send(struct echi_wire *w, int peer, int kind, const void *meta, size_t meta_len, const void *payload, size_t len,
-                                 uint64_t cookie, struct ech_error *err) {
+ech_status __wrap_echi_wire_send(struct echi_wire *w, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
+                                 size_t len, uint64_t cookie, struct ech_error *err) {
     struct side *s = side_of(w);
     (void)err;
     FUZZ_CHECK(peer >= 0 && peer < NODES && kind >= 0 && kind < ECHI_KINDS && meta_len <= META && len <= PAYLOAD);
@@ -144,7 +146,8 @@ void __wrap_echi_lane_hold(struct echi_lane *l, bool hold);
 bool __wrap_echi_lane_is_held(struct echi_lane *l);
 void __wrap_echi_lane_call(struct echi_lane *l, void (*call)(void *), void *self);
 void __wrap_echi_lane_stay(struct echi_lane *l);
-void __wrap_echi_lane_gradient(struct echi_lane *l, const struct echi_task *task, int layer, size_t bytes, const struct echi_result *result);
+void __wrap_echi_lane_gradient(struct echi_lane *l, const struct echi_task *task, int layer, size_t bytes,
+                               const struct echi_result *result);
 void __wrap_echi_lane_rows(struct echi_lane *l, const struct echi_task *task, const struct echi_result *result);
 
 ech_status __wrap_echi_lane_submit(struct echi_lane *l, const struct echi_task *task, struct ech_error *err) {
@@ -183,7 +186,8 @@ void __wrap_echi_lane_call(struct echi_lane *l, void (*call)(void *), void *self
 
 void __wrap_echi_lane_stay(struct echi_lane *l) { (void)l; }
 
-void __wrap_echi_lane_gradient(struct echi_lane *l, const struct echi_task *task, int layer, size_t bytes, const struct echi_result *result) {
+void __wrap_echi_lane_gradient(struct echi_lane *l, const struct echi_task *task, int layer, size_t bytes,
+                               const struct echi_result *result) {
     (void)l, (void)bytes;
     if (c.computes < 0) return;
     struct echi_done *d = add_done(&c.side[c.computes]);
