@@ -22,7 +22,8 @@ static ech_status check_kinds(const struct echi_net_config *config, struct ech_e
         if (!kind->name || kind->meta_cap > ECHI_NET_META_MAX || kind->payload_cap > SIZE_MAX ||
             kind->payload_least > kind->payload_cap || !(kind->tolerance == 0.0f))
             return echi_fail(err, ECH_E_ARGUMENT, "net.open",
-                             "kind %d of message: it needs a name, a meta_cap of at most %u, a payload_least up to its payload_cap, and tolerance 0 "
+                             "kind %d of message: it needs a name, a meta_cap of at most %u, a payload_least up to its "
+                             "payload_cap, and tolerance 0 "
                              "until a transport may lose bytes",
                              i, ECHI_NET_META_MAX);
     }

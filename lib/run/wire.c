@@ -72,8 +72,8 @@ ech_status echi_wire_options(const struct ech_config *c, struct echi_net_config 
     if (c->key[0]) ECHI_TRY(echi_file_read_secret(c->key, ECHI_NET_KEY_MOST, &key, &out->key_len, &owner, err));
     if (owner.others && c->on_log) {
         char line[sizeof c->key + 200];
-        snprintf(line, sizeof line, "the key '%s' belongs to user %u (mode %03o): others than this node's user can read or change it; chown and "
-                 "chmod 600 it, and make a new one if somebody may have read it", c->key, owner.user, owner.mode);
+        snprintf(line, sizeof line, "the key '%s' belongs to user %u (mode %03o): others than this node's user can read or change it; "
+                 "chown and chmod 600 it, and make a new one if somebody may have read it", c->key, owner.user, owner.mode);
         c->on_log(c->user, ECH_LOG_WARN, line);
     }
     out->key = key;

@@ -748,7 +748,8 @@ static void test_loopback_unless_keyed(void **state) {
 /* What is tried first by who guesses; and what a key may well look like. */
 static void test_trivial_keys(void **state) {
     (void)state;
-    static const char *const trivial[] = {"aaaaaaaaaaaaaaaa", "passwordpassword", "passwordpassword\n", "123456789012345678", "0000000000000001",
+    static const char *const trivial[] = {"aaaaaaaaaaaaaaaa", "passwordpassword", "passwordpassword\n", "123456789012345678",
+                                          "0000000000000001",
                                           "abcdefghijklmnop", "hunter2!hunter2!hunter2!", "qponmlkjihgfedcba"};
     static const char *const good[] = {"3q2+7wAAEjRWeJq83v//", "f3b1c9a04e7725d8", "f3b1c9a04e7725d86a10be93cc5f4e02\n",
                                        "correct horse battery staple"};
