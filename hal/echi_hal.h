@@ -73,6 +73,8 @@ struct echi_backend {
     ech_status (*device_open)(int index, int threads, void **out_impl, struct ech_error *err);
     void (*device_close)(void *impl);
     struct echi_team *(*device_team)(void *impl);       /* of what computes on the host; NULL, or no entry: no threads but the caller's */
+    /* Bytes of the device's memory that no program has taken; 0: not known. Without an entry: the same. */
+    size_t (*memory_free)(void *impl);
     /* Host memory, zeroed, from which and to which the device copies at full speed ("pinned"). */
     ech_status (*pinned_create)(void *impl, size_t bytes, void **out_memory, struct ech_error *err);
     void (*pinned_destroy)(void *impl, void *memory);
@@ -125,6 +127,8 @@ ech_status echi_device_open(const char *spec, int threads, struct echi_device **
 ech_status echi_device_open_at(const char *spec, int threads, enum echi_cpu_level level, struct echi_device **out, struct ech_error *err);
 void echi_device_close(struct echi_device *device);           /* NULL is harmless; buffers and queues must be gone */
 const struct echi_device_info *echi_device_describe(const struct echi_device *device);
+/* Bytes of its memory that no program has taken at the moment; 0 where its runtime does not report them. */
+size_t echi_device_memory_free(const struct echi_device *device);
 int echi_device_threads(const struct echi_device *device);
 enum echi_cpu_level echi_device_level(const struct echi_device *device);
 /* The threads with which kernels on the host share their work, the device's own; NULL: the caller computes alone. */

@@ -158,6 +158,9 @@ void echi_device_close(struct echi_device *device) {
 }
 
 const struct echi_device_info *echi_device_describe(const struct echi_device *device) { return &device->info; }
+size_t echi_device_memory_free(const struct echi_device *device) {
+    return device->backend->memory_free ? device->backend->memory_free(device->impl) : 0;
+}
 int echi_device_threads(const struct echi_device *device) { return device->threads; }
 enum echi_cpu_level echi_device_level(const struct echi_device *device) { return device->level; }
 struct echi_team *echi_device_team(const struct echi_device *device) {

@@ -96,6 +96,14 @@ static struct echi_team *cuda_device_team(void *impl) { return ((struct echi_cud
 
 static CUdeviceptr address_of(const void *memory) { return (CUdeviceptr)(uintptr_t)memory; }
 
+static size_t cuda_memory_free(void *impl) {
+    const struct echi_cuda_device *d = impl;
+    size_t left = 0, all = 0;
+    CUresult code;
+    ECHI_CUDA_IN(d, code, d->cu->cuMemGetInfo_v2(&left, &all));
+    return code == CUDA_SUCCESS ? left : 0;
+}
+
 static ech_status cuda_buffer_create(void *impl, size_t bytes, void **out_memory, struct ech_error *err) {
     const struct echi_cuda_device *d = impl;
     CUdeviceptr at = 0;
@@ -323,6 +331,7 @@ const struct echi_backend echi_backend_cuda = {
     .pinned_create = cuda_pinned_create,
     .pinned_destroy = cuda_pinned_destroy,
     .pinned_host = cuda_pinned_host,
+    .memory_free = cuda_memory_free,
     .buffer_create = cuda_buffer_create,
     .buffer_destroy = cuda_buffer_destroy,
     .queue_create = cuda_queue_create,

@@ -61,6 +61,7 @@ enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1, NVRTC_ERROR_INVALID_OPT
     X(CUresult, cuDevicePrimaryCtxRelease, (CUdevice)) /* its _v2 is not in drivers of before CUDA 11 */                          \
     X(CUresult, cuCtxPushCurrent_v2, (CUcontext))                                                                                 \
     X(CUresult, cuCtxPopCurrent_v2, (CUcontext *))                                                                                \
+    X(CUresult, cuMemGetInfo_v2, (size_t *, size_t *))                                                                            \
     X(CUresult, cuMemAlloc_v2, (CUdeviceptr *, size_t))                                                                           \
     X(CUresult, cuMemFree_v2, (CUdeviceptr))                                                                                      \
     X(CUresult, cuMemHostAlloc, (void **, size_t, unsigned))                                                                      \

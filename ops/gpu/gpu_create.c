@@ -89,10 +89,14 @@ static ech_status check_memory(struct echi_gpu_stack *g, size_t max_n, struct ec
     ECHI_TRY(echi_gpu_plan_products(g, (int)max_n, err));
     ECHI_TRY(make_buffers(g, max_n, err));
     g->counting = false;
-    if (info->memory == 0 || g->bytes <= info->memory) return ECH_OK;
+    const size_t left = echi_device_memory_free(g->device), there = left > 0 ? left : info->memory;
+    char of_it[64] = "";
+    if (there == 0 || g->bytes <= there) return ECH_OK;
+    if (left > 0) snprintf(of_it, sizeof of_it, ", of which %zu MiB are free", left >> 20);
     return echi_fail(err, ECH_E_MEMORY, "stack.create",
-                     "%s has %zu MiB of memory, and activations and parameters of %zu samples a step take %zu bytes; use fewer samples",
-                     info->name, info->memory >> 20, max_n, g->bytes);
+                     "%s has %zu MiB of memory%s, and activations and parameters of %zu samples a step take %zu bytes; use fewer samples%s",
+                     info->name, info->memory >> 20, of_it, max_n, g->bytes,
+                     left > 0 && g->bytes <= info->memory ? ", or end other programs on this device" : "");
 }
 
 /* What gpu_forward and input_backward have a case for. */

@@ -28,6 +28,8 @@ with "$fake" devices=2
 refuse 16 "device 'cuda:2': 'cuda' has 2 device.*cuda:0, cuda:1" --data "$work/data" --device cuda:2
 with "$fake" memory=1
 expect 12 'has 1 MiB of memory' --data "$work/data" --device cuda --batch 512
+with "$fake" memory=64 taken=63
+expect 12 'has 64 MiB of memory, of which [01] MiB are free, .*or end other programs' --data "$work/data" --device cuda --batch 512
 with "$fake" lost_after=3000
 expect 27 "CUDA's device failed in .*CUDA_ERROR_LAUNCH_FAILED.*choose another device" --data "$work/data" --device cuda --steps 1000
 if [ -n "${SAN:-}" ]; then   # what is left is arithmetic, which test/ops watches

@@ -20,7 +20,7 @@
 ECHI_CUDA_CALLS(DECLARE)
 extern "C" __attribute__((visibility("default"))) struct fake_cuda *fake_cuda(void);
 
-static struct fake_cuda control = {1, 0, 13000, 90, 1024, 48, 0x3b, 1, 1, 0, "", 0, 0, "", 0, 0, 0, 0, ""};
+static struct fake_cuda control = {1, 0, 13000, 90, 1024, 0, 48, 0x3b, 1, 1, 0, "", 0, 0, "", 0, 0, 0, 0, ""};
 static std::recursive_mutex lock;
 static bool told;
 
@@ -29,7 +29,7 @@ static void read_environment() {
     const char *text = getenv("FAKE_CUDA");
     const std::pair<const char *, int *> numbers[] = {
         {"devices=", &control.devices}, {"init=", &control.init}, {"version=", &control.version}, {"capability=", &control.capability},
-        {"memory=", &control.memory}, {"shared=", &control.shared},
+        {"memory=", &control.memory}, {"taken=", &control.taken}, {"shared=", &control.shared},
         {"bus=", &control.bus}, {"fatbin=", &control.fatbin}, {"ptx=", &control.ptx},
         {"lost_after=", &control.lost_after}, {"fail_after=", &control.fail_after}, {"fail_with=", &control.fail_with},
         {"spoil_with=", &control.spoil_with}};
@@ -378,10 +378,17 @@ static size_t bytes_in_use(const CUctx_st *context) {
     return all;
 }
 
+CUresult cuMemGetInfo_v2(size_t *left, size_t *all) {
+    BEGIN(true);
+    const size_t most = (size_t)(control.memory - control.taken) << 20, used = bytes_in_use(current.back());
+    *all = (size_t)control.memory << 20;
+    *left = used < most ? most - used : 0;
+    return CUDA_SUCCESS;
+}
 CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes) {
     BEGIN(true);
     if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-    const size_t most = (size_t)control.memory << 20;
+    const size_t most = (size_t)(control.memory - control.taken) << 20;
     if (bytes > most || bytes_in_use(current.back()) > most - bytes) return CUDA_ERROR_OUT_OF_MEMORY;
     uint8_t *block = (uint8_t *)aligned_alloc(4096, (bytes + 2 * GUARD + 4095) / 4096 * 4096);
     if (!block) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -12,6 +12,7 @@ struct fake_cuda {
     int version;            /* 13000: of the driver */
     int capability;         /* 90 */
     int memory;             /* MiB: 1024 */
+    int taken;              /* of it, by other programs: 0 */
     int shared;             /* KiB of shared memory that a block may have: 48. With 227, as a 9.0 has, the texts for cards alone are run */
     int bus;                /* of device 0 on PCI: 0x3b; the others behind it */
     int fatbin;             /* 0: machine code and what comes with it is refused, as by a driver that is too old for it. 1 */
