@@ -35,7 +35,8 @@ struct ech_replay_report {
  * the recorded ones bit for bit. out_report may be NULL; it is filled as far as the replay came, also on failure.
  * ECH_E_MISMATCH: something differs: the run's version, model, data, kernels, instruction set, threads or initial weights from
  * those here (the sentence has both sides), or an action or a number from the recorded one. ECH_E_FORMAT: a file is damaged, or
- * rank 0's has no end; others' may break off where their nodes were killed. ECH_E_UNSUPPORTED: the arithmetic is not Echelon's. ECH_E_IO: a file is not there. */
+ * rank 0's has no end; others' may break off where their nodes were killed. ECH_E_UNSUPPORTED: the arithmetic is not
+ * Echelon's. ECH_E_IO: a file is not there. */
 ech_status ech_replay(const struct ech_replay_options *options, struct ech_replay_report *out_report, struct ech_error *err);
 /* The recording of one rank (-1: of all, one after the other) as lines for people. */
 ech_status ech_replay_show(const char *dir, int rank, void (*line)(void *user, const char *text), void *user, struct ech_error *err);

@@ -3,9 +3,9 @@
  * nodes. It knows nothing of frames, ranks' roles or kinds.
  *
  * All entries are called by the thread that owns the net, except `wake`. None but `wait` blocks (`make` may, for the coordinator's
- * name: of rank 0 until join_timeout, of others a second). "Not yet" is success with nothing: zero bytes, no link, ECH_E_AGAIN where said. An entry that
- * returns another status has filled the error with a sentence that begins with a verb phrase about the peer
- * ("refused the connection"), so that the caller can put a name before it. */
+ * name: of rank 0 until join_timeout, of others a second). "Not yet" is success with nothing: zero bytes, no link, ECH_E_AGAIN
+ * where said. An entry that returns another status has filled the error with a sentence that begins with a verb phrase about
+ * the peer ("refused the connection"), so that the caller can put a name before it. */
 #ifndef ECHI_TRANSPORT_H
 #define ECHI_TRANSPORT_H
 #include "echi_hello.h"

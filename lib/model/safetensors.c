@@ -567,7 +567,8 @@ static void report(struct loader *l, echi_log *log, void *user) {
     if (!log || !(l->by_order || converted || l->left_out.count)) return;
     echi_print(&p, "%s:", l->path);
     if (l->by_order)
-        echi_print(&p, " its names are not the model's: its %d parameters were taken by the order of their names and by their shapes", l->n);
+        echi_print(&p, " its names are not the model's: its %d parameters were taken by the order of their names and by their shapes",
+                   l->n);
     for (int type = 0; type < TYPES; type++)
         if (converted >> type & 1) echi_print(&p, "%s converted from %s", p.buf[p.len - 1] == ':' ? "" : ";", types[type].name);
     if (l->left_out.count) echi_print(&p, "%s left out %s", p.buf[p.len - 1] == ':' ? "" : ";", end_names(&l->left_out));

@@ -80,7 +80,7 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
     X(shares, "shares", "SHARES", "speed", TEXT, 0, 0, no_word, shares_fit,                                                   \
       "how bsp divides a round: speed, equal, or samples of each rank as in 24,24,12,4")                                      \
     X(batch, "batch", "B", "auto", INT, 0, 65536, auto_zero, NULL,                                                            \
-      "samples of a round, divisor of every gradient; auto: 64, or 16 a node when that is more and not deterministic")                            \
+      "samples of a round, divisor of every gradient; auto: 64, or 16 a node when that is more and not deterministic")        \
     X(samples_per_step, "samples-per-step", "SAMPLES", "auto", INT, 0, 65536, auto_zero, NULL,                                \
       "samples of one worker's step (asp, ssp, gssp, local)")                                                                 \
     X(lr, "lr", "RATE", "auto", REAL, 0, 1000, auto_negative, NULL, "learning rate; auto: the model's, of adam 0.001")        \

@@ -27,7 +27,8 @@ const char *echi_variable(char *const *environment, const char *name) {
 
 static ech_status refuse(struct ech_error *err, const char *name, const char *value, const char *allowed) {
     return echi_fail(err, ECH_E_ARGUMENT, "config",
-                     "the environment has %s=%.60s, which should be %s: mend it, or give --rank, --world and --coordinator, or --launcher off",
+                     "the environment has %s=%.60s, which should be %s: mend it, or give --rank, --world and --coordinator, "
+                     "or --launcher off",
                      name, value, allowed);
 }
 
@@ -180,7 +181,8 @@ static bool is_slurms(const struct launcher *l, char *const *environment) {
 static ech_status read_set(const struct launcher *l, char *const *environment, struct echi_launched *out, struct ech_error *err) {
     ECHI_TRY(number(environment, l->required[1], 1, &out->world, err));
     ECHI_TRY(number(environment, l->required[0], 0, &out->rank, err));
-    if (out->rank >= out->world) return refuse(err, l->required[0], echi_variable(environment, l->required[0]), "below the number of processes");
+    if (out->rank >= out->world) 
+        return refuse(err, l->required[0], echi_variable(environment, l->required[0]), "below the number of processes");
     number_if_any(environment, l->local_rank, &out->local_rank);
     if (l->local_world) number_if_any(environment, l->local_world, &out->local_world);
     if (l->details) ECHI_TRY(l->details(environment, out, err));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Recordings written, while a run goes. The I/O thread encodes each event into a buffer and writes that when it is
- * well filled, or a second old, and before it sends anything to another node. A failed write ends the recording, not the run: what was to be watched goes on, and its status
- * at the end says so. */
+ * well filled, or a second old, and before it sends anything to another node. A failed write ends the recording, not the run,
+ * whose status at the end reports it. */
 #include "echi_recording.h"
 #include "echi_error.h"
 

@@ -273,7 +273,7 @@ struct echi_coordinator {
     uint16_t kept_first[ECHI_GROUPS_MAX], kept_last[ECHI_GROUPS_MAX], kept_free; int n_kept;   /* lists in kept[], of each group;
                                                                                                   n_kept: used yet */
     bool stopping;                                /* no further lease */
-    bool met;                                     /* COORD_PARAMS [0] has the weights that met the target; nothing is written there any more */
+    bool met;                                     /* COORD_PARAMS [0] has the weights that met the target; it is not written any more */
     /* clock */
     int64_t train_began, hold_began, measuring, train_ended;
     uint64_t next_look, looked_at;                /* looked_at: samples when what is evaluated last was asked for */
@@ -284,7 +284,8 @@ struct echi_coordinator {
     uint64_t next_keep;                           /* samples: no lease is issued beyond, until the checkpoint is gathered */
     uint64_t kept_samples;                        /* of the last that is complete (UINT64_MAX: none) */
     int next_part;                                /* the next to ask for */
-    uint16_t part_from[3]; bool part_void;        /* whose part comes to which place, also of an evaluation; a node was lost: what comes is not used */
+    uint16_t part_from[3]; bool part_void;        /* whose part comes to which place, also of an evaluation;
+                                                     a node was lost: what comes is not used */
     bool writing;                                 /* a KEEP task is out */
     struct echi_standing standing;                /* what it writes; the driver reads it */
     int64_t keep_began, keeping, last_keeping;    /* the last, at the end of the run, is beside the clock */
@@ -307,7 +308,8 @@ struct echi_coordinator {
     ech_status status; int lost_peer; char text[240];
     bool final;                                   /* COORD_PARAMS [0] has the weights that the run ends with */
     uint64_t saved_samples;                       /* of a run that ended with a loss, with `final`: samples in them */
-    struct { uint16_t from; uint64_t samples; bool asked, trunk, head; } rescue;   /* who has the newest of those that have answered, and samples
+    struct { uint16_t from; uint64_t samples; bool asked, trunk, head; } rescue;   /* of those that have answered who has
+                                                     the newest, and samples
                                                      in them; then who was asked for them; what is here */
     int at_fault;                                 /* rank that could not go on, -1: none, or it was lost */
     double loss_sum; uint64_t loss_samples; double stale_sum, stale_max; uint64_t stale_count;   /* the driver may reset sums */

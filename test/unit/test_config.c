@@ -572,7 +572,8 @@ int main(void) {
         cmocka_unit_test(test_refused_text), cmocka_unit_test(test_check), cmocka_unit_test(test_schedules_that_do_not_fit),
         cmocka_unit_test(test_adam), cmocka_unit_test(test_share_lists), cmocka_unit_test(test_key_options),
         cmocka_unit_test(test_environment), cmocka_unit_test(test_launchers), cmocka_unit_test(test_kubernetes),
-        cmocka_unit_test(test_older_caller), cmocka_unit_test(test_newer_caller), cmocka_unit_test(test_locale), cmocka_unit_test(test_any_text), cmocka_unit_test(test_isa),
+        cmocka_unit_test(test_older_caller), cmocka_unit_test(test_newer_caller), cmocka_unit_test(test_locale),
+        cmocka_unit_test(test_any_text), cmocka_unit_test(test_isa),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,8 @@ static const struct {
      {"torchrun", 5, 8, 1, 4, "10.0.0.1:29500", false}},
     {"torchrun, whose agent listens at the port itself", {TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE=True"},
      {"torchrun", 5, 8, 0, 0, "10.0.0.1:29501", false}},
-    {"torchrun on this machine", {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=29500", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2"},
+    {"torchrun on this machine", {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=29500", "LOCAL_RANK=0",
+                                 "LOCAL_WORLD_SIZE=2"},
      {"torchrun", 0, 2, 0, 2, "localhost:29500", false}},
     {"IPv6", {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=fd00::2", "MASTER_PORT=29500"}, {"torchrun", 0, 2, 0, 0, "[fd00::2]:29500", false}},
     {"a rank and a world alone are not torchrun's", {"RANK=1", "WORLD_SIZE=2"}, {NULL, 0, 1, 0, 0, "", false}},
@@ -47,7 +48,8 @@ static const struct {
 
     {"MPICH", {"PMI_RANK=3", "PMI_SIZE=4", "MPI_LOCALRANKID=1", "MPI_LOCALNRANKS=2"}, {"PMI", 3, 4, 1, 2, "", false}},
 
-    {"srun, one machine", {STEP(1, 2), "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_NODELIST=n1", "SLURM_STEP_TASKS_PER_NODE=2", "SLURM_LOCALID=1"},
+    {"srun, one machine", {STEP(1, 2), "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_NODELIST=n1", "SLURM_STEP_TASKS_PER_NODE=2",
+                          "SLURM_LOCALID=1"},
      {"Slurm", 1, 2, 1, 0, "127.0.0.1:0", false}},
     {"srun, three machines", {STEP(2, 5), "SLURM_STEP_NUM_NODES=3", "SLURM_STEP_NODELIST=gpu[007-008,12]-ib,m1",
                               "SLURM_STEP_TASKS_PER_NODE=2(x2),1", "SLURM_LOCALID=0", "SLURM_CPU_BIND_TYPE=mask_cpu:"},
@@ -68,7 +70,8 @@ static const struct {
     {"mpirun within a batch script", {BATCH, OPENMPI, "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, {"Open MPI", 1, 4, 0, 2, "", false}},
     {"srun --mpi=pmi2", {STEP(1, 2), "SLURM_STEP_NUM_NODES=2", "SLURM_STEP_NODELIST=n[1-2]", "PMI_RANK=1", "PMI_SIZE=2"},
      {"Slurm", 1, 2, 0, 0, "n1:0", false}},
-    {"mpiexec of MPICH within srun", {STEP(1, 2), "SLURM_STEP_NODELIST=n[1-2]", "PMI_RANK=3", "PMI_SIZE=8"}, {"PMI", 3, 8, 0, 0, "", false}},
+    {"mpiexec of MPICH within srun", {STEP(1, 2), "SLURM_STEP_NODELIST=n[1-2]", "PMI_RANK=3", "PMI_SIZE=8"},
+        {"PMI", 3, 8, 0, 0, "", false}},
 
     {"details that make no sense are left out", {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=9",
                                                 "OMPI_COMM_WORLD_LOCAL_SIZE=x"}, {"Open MPI", 1, 2, 0, 0, "", false}},
@@ -104,10 +107,14 @@ static void test_environments(void **state) {
 static void test_ports(void **state) {
     (void)state;
     char *environment[][8] = {
-        {"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_NODELIST=n"},
-        {"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_NODELIST=n"},
-        {"SLURM_JOB_ID=7", "SLURM_STEP_ID=1", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_NODELIST=n"},
-        {"SLURM_JOB_ID=8", "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_NODES=1", "SLURM_STEP_NODELIST=n"}};
+        {"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_NODES=1",
+         "SLURM_STEP_NODELIST=n"},
+        {"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_NODES=1",
+         "SLURM_STEP_NODELIST=n"},
+        {"SLURM_JOB_ID=7", "SLURM_STEP_ID=1", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_NODES=1",
+         "SLURM_STEP_NODELIST=n"},
+        {"SLURM_JOB_ID=8", "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_NODES=1",
+         "SLURM_STEP_NODELIST=n"}};
     struct echi_launched got[4];
     for (int i = 0; i < 4; i++) assert_int_equal(echi_launched_from(environment[i], &got[i], NULL), ECH_OK);
     assert_string_equal(got[0].coordinator, got[1].coordinator);
@@ -141,7 +148,8 @@ static void test_refused(void **state) {
 
 static void test_services(void **state) {
     (void)state;
-    char *environment[] = {"ECH_SERVICE_HOST=10.96.0.7", "ECH_SERVICE_PORT=7000", "ECH_NET_SERVICE_HOST=10.96.0.8", "ECH_NET_SERVICE_PORT=80",
+    char *environment[] = {"ECH_SERVICE_HOST=10.96.0.7", "ECH_SERVICE_PORT=7000", "ECH_NET_SERVICE_HOST=10.96.0.8",
+                           "ECH_NET_SERVICE_PORT=80",
                            "ECH_HALF_SERVICE_HOST=10.96.0.9", NULL};
     static const struct { const char *name; bool is, first; } names[] = {
         {"ECH_SERVICE_HOST", true, true}, {"ECH_SERVICE_PORT", true, false}, {"ECH_SERVICE_PORT_MEET", true, false},

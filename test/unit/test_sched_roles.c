@@ -703,7 +703,7 @@ static void the_newest_weights_are_saved(void **state) {
             }
         }
         acted_none();
-        const struct echi_msg params = {.kind = ECHI_KIND_PARAMS, .from_role = ECHI_ROLE_WORKER, .samples = 128};   /* into place 0 of a test */
+        const struct echi_msg params = {.kind = ECHI_KIND_PARAMS, .from_role = ECHI_ROLE_WORKER, .samples = 128};   /* to place 0 */
         if (end == 2) echi_coordinator_step(&coordinator, &late, &acted);
         else tell_coordinator(end == 1 ? 3 : 2, &params);
         assert_non_null(acted_on(ECHI_ACTION_DONE, 0, 0));
@@ -1210,7 +1210,8 @@ int main(void) {
         cmocka_unit_test(staleness_has_its_bin), cmocka_unit_test(resumed),
         cmocka_unit_test(bsp), cmocka_unit_test(asp), cmocka_unit_test(ssp), cmocka_unit_test(gssp), cmocka_unit_test(local),
         cmocka_unit_test(planned),
-        cmocka_unit_test(kills), cmocka_unit_test(owners_die), cmocka_unit_test(the_only_owner_dies), cmocka_unit_test(planned_kills), cmocka_unit_test(a_kill_at_every_event),
+        cmocka_unit_test(kills), cmocka_unit_test(owners_die), cmocka_unit_test(the_only_owner_dies), cmocka_unit_test(planned_kills),
+        cmocka_unit_test(a_kill_at_every_event),
         cmocka_unit_test(speeds_that_change_move_workers), cmocka_unit_test(moves), cmocka_unit_test(moves_and_kills),
         cmocka_unit_test(a_worker_counts_exactly_while_it_holds_a_lease),
         cmocka_unit_test(answers_take_turns),
