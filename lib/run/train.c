@@ -58,6 +58,9 @@ out:
     echi_checkpoints_close(checkpoints);
     echi_free_aligned(weights);
     free(report);
-    if (!stays) free(job);
+    if (!stays) {
+        free(job);
+        free(config);
+    }
     return status;
 }
