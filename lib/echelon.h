@@ -178,7 +178,10 @@ struct ech_config {
     void (*on_bound)(void *user, const char *address);             /* rank 0, once it listens: "127.0.0.1:40001" */
     void (*on_progress)(void *user, const struct ech_progress *p); /* rank 0, about once a second and at each look */
     void *user;
-    /* When not NULL: the run ends in order soon after *stop becomes non-zero (a signal handler may set it). */
+    /* When not NULL, a signal handler may set it. *stop non-zero on rank 0: the run ends in order for all (ech_train: ECH_E_ABORTED, and
+     * what was trained is saved). On another rank 1 means that this node leaves: its work is handed on, the others go on, and ech_train or
+     * ech_step_begin returns ECH_E_ABORTED, without final weights. A node that the run cannot do without (its only owner of weights, of
+     * fully connected layers, its last worker) ends the run in order instead, and so does any node with a value above 1. */
     const volatile int *stop;
     /* How 3 x 3 convolutions with many channels are summed: 4 or 2: m of Winograd's F(m x m, 3 x 3), 0: directly. With 4 they are fastest,
      * 5 x 5 too (F(2 x 2, 5 x 5)), and round some four times coarser than the others. The same on all nodes;

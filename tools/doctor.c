@@ -145,7 +145,7 @@ static int listen_here(const struct command *command) {
     config.on_bound = on_bound;
     config.on_log = on_log;
     config.stop = &stops;
-    watch_stops(true);
+    watch_stops(1);
     const ech_status status = ech_doctor_listen(&config, &err);
     if (status != ECH_OK) fprintf(stderr, "echelon: %s\n", err.text);
     return exit_status(status);

@@ -47,7 +47,7 @@ static void child(const struct nodes *n, int rank, const char *coordinator, int 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(EXIT_STATUS + ECH_E_ABORTED);   /* it died before prctl */
     stops = 0;                 /* those were the parent's, which passes them on */
-    watch_stops(true);
+    watch_stops(stops_of(rank));
     signal(SIGINT, SIG_IGN);   /* a terminal sends it to us too; the parent passes it on as SIGTERM */
     sigprocmask(SIG_UNBLOCK, &stop_signals, NULL);
     struct command mine = *n->command;
@@ -131,7 +131,8 @@ static bool read_address(int fd, char *buf, size_t cap) {
 static void ask_to_end(struct nodes *n) {
     if (n->asked != FREE_TO_RUN) return;
     n->asked = ASKED_TO_END;
-    signal_all(n, SIGTERM);
+    if (n->goes) kill(n->pid[0], SIGTERM);   /* rank 0 ends the run; to others it would mean that they leave */
+    else signal_all(n, SIGTERM);
 }
 
 static void kill_all(struct nodes *n) {
@@ -169,12 +170,15 @@ static void wait_for_all(struct nodes *n) {
 }
 
 /* Rank 0's word is the run's, unless it only ended because it was told to after another had failed. Where it did all that was
- * asked, nodes may have been lost on the way: killed, or alone (the coordinator is then what they have lost). */
+ * asked, nodes may have been lost on the way: killed, or alone (the coordinator is then what they have lost), or
+ * told to leave. */
 static int result(const struct nodes *n) {
     bool told = n->status[0] == exit_status(ECH_E_ABORTED) || n->status[0] == 128 + SIGKILL;
     if (n->first_failed >= 0 && told) return n->status[n->first_failed];
     for (int r = 1; r < n->world && n->status[0] == 0; r++)
-        if (n->status[r] != 0 && n->status[r] != exit_status(ECH_E_PEER_LOST) && n->status[r] < 128) return n->status[r];
+        if (n->status[r] != 0 && n->status[r] != exit_status(ECH_E_PEER_LOST) && n->status[r] != exit_status(ECH_E_ABORTED) &&
+            n->status[r] < 128)
+            return n->status[r];
     return n->status[0];
 }
 
@@ -203,7 +207,7 @@ int local_run(const struct command *command, const ech_model *model, const ech_d
         return exit_status(ECH_E_BUSY);
     }
     if (!make_key(&n)) return exit_status(ECH_E_BUSY);
-    watch_stops(false);
+    watch_stops(0);
     bool started = start(&n, 0, NULL, channel[1], channel[0]);
     close(channel[1]);   /* so that the pipe ends when rank 0 does */
     bool bound = started && read_address(channel[0], address, sizeof address);

@@ -49,7 +49,7 @@ static int simulate(const struct command *command, const ech_model *model, const
     config.on_progress = on_progress;
     config.user = &shown;
     config.stop = &stops;
-    watch_stops(true);
+    watch_stops(1);
     const double began = wall();
     ech_status status = curve_open(&shown.curve, command->curve, &err);
     const bool tried = status == ECH_OK;

@@ -81,8 +81,9 @@ int train_main(int argc, char **argv);
 int train_node(const struct command *command, const ech_model *model, const ech_data *data, int address_fd);
 extern volatile int stops;             /* SIGINTs and SIGTERMs so far; what the library watches */
 extern volatile int tells;             /* SIGUSR1s so far */
-/* Counts them from now on. A second one that asks to stop ends the process at once where `once` says so. */
-void watch_stops(bool once);
+/* Counts them from now on. One more than `most` ends the process at once; 0: none does. */
+void watch_stops(int most);
+int stops_of(int rank);                /* how many mean something: rank 0 ends the run; another leaves, and then ends the run */
 void watch_tells(void);
 
 /* sim.c */

@@ -14,8 +14,10 @@ static void on_stop(int number) {
     stops++;
 }
 
+static volatile int stops_heard;   /* so many are for the library */
+
 static void on_last_stop(int number) {
-    if (stops++ == 0) return;
+    if (stops++ < stops_heard) return;
     signal(number, SIG_DFL);
     raise(number);   /* takes effect when this handler returns */
 }
@@ -31,11 +33,14 @@ static void watch(int number, void (*handler)(int), int flags) {
     sigaction(number, &action, NULL);
 }
 
-void watch_stops(bool once) {
-    watch(SIGINT, once ? on_last_stop : on_stop, 0);
-    watch(SIGTERM, once ? on_last_stop : on_stop, 0);
+void watch_stops(int most) {
+    stops_heard = most;
+    watch(SIGINT, most ? on_last_stop : on_stop, 0);
+    watch(SIGTERM, most ? on_last_stop : on_stop, 0);
     signal(SIGPIPE, SIG_IGN);
 }
+
+int stops_of(int rank) { return rank == 0 ? 1 : 2; }
 
 void watch_tells(void) { watch(SIGUSR1, on_tell, SA_RESTART); }
 
@@ -50,8 +55,9 @@ static void print_help(void) {
     command_print_options(stdout, TRAIN);
     command_print_statuses(stdout);
     puts("  128+N  with --local: a node was ended by signal N\n\n"
-         "Signals: SIGINT and SIGTERM end the run in order, and what was trained is saved; a second one ends it at once. SIGUSR1:\n"
-         "each node says on stderr who waits for whom, and the run goes on.");
+         "Signals: SIGINT and SIGTERM to rank 0, or to --local, end the run in order, and what was trained is saved; a second one ends it\n"
+         "at once. Another rank leaves, and the others go on, unless the run cannot do without it: then the run ends in order, as it does\n"
+         "at a second signal; a third ends that node at once. SIGUSR1: each node says on stderr who waits for whom.");
 }
 
 struct node {
@@ -119,7 +125,7 @@ int train_node(const struct command *command, const ech_model *model, const ech_
 
 static int train(const struct command *command, const ech_model *model, const ech_data *data) {
     if (command->local > 1) return local_run(command, model, data);
-    watch_stops(true);
+    watch_stops(stops_of(command->config.rank));
     const int code = train_node(command, model, data, -1);
     /* A thread may be left behind that stands still with model and data: neither is it waited for, nor are they taken from it. */
     if (code == exit_status(ECH_E_TIMEOUT)) _exit(flushed(code));

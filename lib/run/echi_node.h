@@ -102,6 +102,8 @@ void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg
 /* Gives an event to a role and performs what it asks for; nothing when the role is not hosted here. */
 void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event *e);
 void echi_node_send_plain(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role);
+/* This node's user wants it to leave, or the run to end. */
+void echi_node_send_stop(struct echi_node *n, bool run);
 /* This node's roles stand; it knows of all losses up to this membership epoch. */
 void echi_node_send_ready(struct echi_node *n, uint32_t members);
 /* A message with a body of its own behind the two role bytes: step times, the plan, bytes sent. */

@@ -56,10 +56,13 @@ void echi_node_check_recorder(struct echi_node *n) {
 /* A number that a signal handler, or another thread of the caller's, may change at any time. */
 static int asked(const volatile int *number) { return number ? __atomic_load_n(number, __ATOMIC_RELAXED) : 0; }
 
-static void check_stop(struct echi_node *n, bool *told) {
+/* *told: how often this node's user was heard: once, it leaves (rank 0: the run ends); twice, the run ends. */
+static void check_stop(struct echi_node *n, int *told) {
     const bool abandoned = n->c->abandoned && atomic_load(n->c->abandoned);
-    if (*told || n->end_in || !(abandoned || asked(n->c->config->stop))) return;
-    *told = true;
+    const int stop = abandoned ? 1 : asked(n->c->config->stop), most = n->coordinator || abandoned ? 1 : 2;
+    const int stops = stop > 1 ? most : stop != 0;
+    if (stops <= *told || n->end_in) return;
+    *told = stops;
     if (!n->ready) {
         echi_fail(n->err, ECH_E_ABORTED, "run", "stopped while waiting for the other nodes");
         return echi_node_give_up(n, ECH_E_ABORTED);
@@ -73,7 +76,7 @@ static void check_stop(struct echi_node *n, bool *told) {
         struct echi_event event = {.type = ECHI_EVENT_STOP};
         echi_node_event(n, ECHI_ROLE_COORDINATOR, &event);
     } else {
-        echi_node_send_plain(n, 0, ECHI_KIND_STOP, ECHI_ROLE_COORDINATOR);
+        echi_node_send_stop(n, *told > 1);
     }
 }
 
@@ -88,7 +91,7 @@ static void check_tell(struct echi_node *n) {
 
 static void loop(struct echi_node *n) {
     struct echi_net_event event[EVENTS_MAX];
-    bool told = false;
+    int told = 0;
     echi_fair_begin(&n->fair, n->began);
     while (!n->over) {
         int count = 0;

@@ -62,6 +62,11 @@ void echi_node_send_plain(struct echi_node *n, int to, enum echi_kind kind, enum
     send_message(n, to, &m, NULL, 0, 0);
 }
 
+void echi_node_send_stop(struct echi_node *n, bool run) {
+    struct echi_msg m = {.kind = ECHI_KIND_STOP, .to_role = ECHI_ROLE_COORDINATOR, .from_role = ECHI_ROLE_NODE, .flag = run};
+    send_message(n, 0, &m, NULL, 0, 0);
+}
+
 void echi_node_send_ready(struct echi_node *n, uint32_t members) {
     struct echi_msg m = {.kind = ECHI_KIND_READY, .to_role = ECHI_ROLE_COORDINATOR, .from_role = ECHI_ROLE_NODE, .members = members};
     send_message(n, 0, &m, NULL, 0, 0);

@@ -321,6 +321,8 @@ static void on_node_message(struct echi_node *n, int from, const struct echi_msg
         if (peer == n->rank && (n->status == ECH_E_PEER_LOST || n->status == ECH_E_TIMEOUT))
             echi_fail_at(n->err, n->status, "run.end", peer, NULL, "this node was left out of the run: %s",
                          m->text[0] ? m->text : "nothing was heard of it");
+        else if (peer == n->rank && n->status == ECH_E_ABORTED)
+            echi_fail(n->err, n->status, "run", "this node's part in the run is over: %s", m->text);
         else if (n->status == ECH_E_PEER_LOST)
             echi_fail_at(n->err, n->status, "run.end", peer, NULL, "rank %d was lost: the coordinator ended the run", peer);
         else if (n->status != ECH_OK)

@@ -521,6 +521,12 @@ static void doubt(struct echi_coordinator *c, int rank) {
     }
 }
 
+/* Is there no run without this rank? An owner that has not begun leaves nothing that could go on. */
+static bool ends_with(const struct echi_coordinator *c, int rank) {
+    if (c->phase == ECHI_RUN_MEASURES) return rank == 0;
+    return (c->phase < ECHI_RUN_TRAINS && echi_plan_group_owned(&c->plan, rank) >= 0) || !echi_plan_can_lose(&c->plan, rank);
+}
+
 /* Goes on without a node, or ends the run with this status. It is told itself, too: it may be alive, and not know why. */
 static void lose(struct echi_coordinator *c, int rank, ech_status status, const char *text, int64_t now, struct echi_actions *out) {
     if (lost(c, rank)) return;
@@ -536,9 +542,7 @@ static void lose(struct echi_coordinator *c, int rank, ech_status status, const 
         if (last_answer(c, rank)) make_plan(c, now, out);
         return;
     }
-    /* An owner that has not begun leaves nothing that could go on. */
-    if ((c->phase < ECHI_RUN_TRAINS && group >= 0) || !echi_plan_can_lose(&c->plan, rank))
-        return fail(c, status, rank, text, out);
+    if (ends_with(c, rank)) return fail(c, status, rank, text, out);
     echi_plan_lose(&c->plan, rank);
     send_end(out, rank, status, rank, text);
     c->lost_rank[c->n_lost++] = (uint16_t)rank;
@@ -560,6 +564,14 @@ static void lose(struct echi_coordinator *c, int rank, ech_status status, const 
     if (c->phase == ECHI_RUN_HOLDS && last_answer(c, rank)) ask(c, ECHI_RUN_LOOKS, out);
     echi_keep_lost(c, rank, now);
     if (c->phase == ECHI_RUN_DRAINS) c->phase = ECHI_RUN_TRAINS;   /* drained anew once all that was lost is back */
+}
+
+/* A node's user wants it to leave. Its work is handed on as that of a lost node is, without a wait for its silence. One without which there
+ * is no run ends it, in order, and so does a user who means the run; who asks while it ends anyway stays to the end. */
+static void leave(struct echi_coordinator *c, int rank, bool run, int64_t now, struct echi_actions *out) {
+    if (c->stopping || c->phase >= ECHI_RUN_DRAINS) return;
+    if (run || ends_with(c, rank)) stop(c, out);
+    else lose(c, rank, ECH_E_ABORTED, "it left the run, as its user asked", now, out);
 }
 
 /* ---- complaints (design, section 6, "Broken links") ----
@@ -735,7 +747,7 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
         }
         break;
     case ECHI_KIND_FAULT: on_fault(c, e, out); break;
-    case ECHI_KIND_STOP: stop(c, out); break;
+    case ECHI_KIND_STOP: leave(c, e->from, m->flag != 0, e->now, out); break;
     case ECHI_KIND_STATS: all_said(c, e->from, out); break;
     default: echi_act_fault(out, ECH_E_FORMAT, "the coordinator got a message that is not for it");
     }

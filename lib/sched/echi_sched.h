@@ -228,7 +228,7 @@ struct echi_setup {
     X(STATE, "state", 5, 1)           /* owner -> owner: the sum of a group's changes */                                \
     X(PARAMS, "params", 6, 1)         /* initial, measured and final weights, to and from the coordinator */            \
     X(ENTER, "enter", 0, 0)           /* worker -> owner: I hold a lease again, this one */                                  \
-    X(STOP, "stop", 0, 0)             /* node -> coordinator: my user wants an orderly end */                             \
+    X(STOP, "stop", 0, 0)             /* node -> coordinator: my user wants this node to leave, or (flag) the run to end */ \
     X(LOST, "lost", 0, 0)             /* coordinator -> node: `peer` is gone, take nothing more from it; answer READY.     \
                                          `group` 1: and the run ends with it: no role is told */                               \
     X(REVOKE, "revoke", 0, 0)         /* coordinator -> owner: is this lease in? If not, it never will be. Without a lease:  \

@@ -124,7 +124,7 @@ expect 0 "going on from .*: ${samples:-0} samples" "${one[@]}" --epochs "$(awk "
     --checkpoint "$work/kept" --resume --save "$work/again"
 expect 0 '^  speed ' "${one[@]}" --epochs "$(awk "BEGIN { printf \"%.9f\", $more / 2000 }")" --save "$work/alone"
 check "resumed: other weights than one node" cmp -s "$work/again" "$work/alone"
-ended "${nodes[2]}" 1
+ended "${nodes[2]}"
 
 # --- stopped: no connection breaks, only the word fails to come. Continued, it finds itself alone and leaves as well.
 rm -f "$work"/report
@@ -142,8 +142,17 @@ others 0 18 "rank 0\b.* was lost \(no word for [0-9.]+ seconds|rank 0 was lost: 
 kill -CONT "${nodes[0]}"
 node_ends 0 18 'rank [0-9].* was lost' "SIGCONT of the coordinator, much later"
 
-# --- told to end: whoever gets the signal, all leave in order, and rank 0 keeps what was trained
-for who in 0:TERM 3:INT; do
+# --- told to leave: a worker goes at once, and its work is handed on
+rm -f "$work"/report
+begin --epochs $epochs --report "$work/report"
+kill -TERM "${nodes[3]}"
+node_ends 3 22 'left the run, as its user asked' "SIGTERM to the worker"
+says "$work/0.log" "rank 3 was lost \(it left the run, as its user asked\): the others go on" "SIGTERM to the worker"
+others 3 0 '' "SIGTERM to the worker"
+accounts "$work/report" $((2000 * epochs)) 3 "SIGTERM to the worker"
+
+# --- told to end: by rank 0, or by a node that the run cannot do without, all leave in order, and rank 0 keeps what was trained
+for who in 0:TERM 1:INT; do
     rm -f "$work"/saved "$work"/report
     begin --save "$work/saved" --report "$work/report"
     kill -"${who#*:}" "${nodes[${who%:*}]}"

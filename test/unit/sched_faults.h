@@ -156,7 +156,7 @@ static void ask_to_stop(struct sim *s) {
     const int rank = (int)below(s, s->plan.world);
     if (!linked(s, rank, 0) || s->coordinator.phase < ECHI_RUN_TRAINS) return;
     struct echi_action a = {.type = ECHI_ACTION_SEND, .to = 0, .kind = ECHI_KIND_STOP};
-    a.msg = (struct echi_msg){.kind = ECHI_KIND_STOP, .to_role = ECHI_ROLE_COORDINATOR};
+    a.msg = (struct echi_msg){.kind = ECHI_KIND_STOP, .to_role = ECHI_ROLE_COORDINATOR, .flag = 1};
     count_fault(s, FAULT_STOP, rank, 0);
     s->asked_to_stop = true;
     send_action(s, rank, &a);

@@ -143,6 +143,7 @@ static void fields_arrive(void **state) {
         {.kind = ECHI_KIND_STATE, .flag = true, .group = true, .version = true, .samples = true, .members = true, .marks = true,
          .number = true},
         {.kind = ECHI_KIND_PARAMS, .flag = true, .samples = true},
+        {.kind = ECHI_KIND_STOP, .flag = true},
         {.kind = ECHI_KIND_ENTER, .has_lease = true, .members = true},
         {.kind = ECHI_KIND_REGROUP, .group = true, .members = true},
         {.kind = ECHI_KIND_NORM, .has_lease = true, .layer = true, .flag = true},

@@ -915,6 +915,28 @@ static void a_node_may_leave_while_the_run_ends(void **state) {
     assert_int_equal(coordinator.status, ECH_OK);
 }
 
+/* A worker that is to leave is told so, and the others go on; one without which there is no run ends it, as a user does who means the run. */
+static void a_node_leaves_when_its_user_asks(void **state) {
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        const int rank = how == 1 ? 0 : 2;
+        const struct echi_msg stop = {.kind = ECHI_KIND_STOP, .flag = how == 3};
+        small_plan(ECHI_SYNC_BSP, 4, 1);
+        if (how == 2) setup.plan.owner_of[0] = 2;
+        coordinator_in(ECHI_RUN_TRAINS);
+        tell_coordinator(rank, &stop);
+        const struct echi_action *end = acted_on(ECHI_ACTION_SEND, ECHI_KIND_END, 0);
+        assert_int_equal(coordinator.stopping, how != 0);
+        assert_int_equal(coordinator.status, how == 0 ? ECH_OK : ECH_E_ABORTED);
+        assert_int_equal(coordinator.plan.lost[rank], how == 0);
+        assert_int_equal(end != NULL, how == 0);
+        if (end) assert_true(end->to == 2 && end->msg.peer == 2 && end->msg.layer == ECH_E_ABORTED && !end->msg.flag);
+        if (how == 0) continue;
+        tell_coordinator(3, &stop);   /* the run ends anyway: it stays to the end */
+        assert_false(coordinator.plan.lost[3]);
+    }
+}
+
 /* Whose loss ends a run, with its number; all others are told, and the run goes on. */
 static void a_loss_ends_the_run_only_where_it_must(void **state) {
     (void)state;
@@ -1227,7 +1249,7 @@ int main(void) {
         cmocka_unit_test(a_complaint_is_no_verdict), cmocka_unit_test(of_many_complaints_the_one_they_are_about),
         cmocka_unit_test(the_accused_that_is_dead_is_the_lost_one), cmocka_unit_test(a_link_that_is_needed_ends_the_run),
         cmocka_unit_test(complaints_before_and_after_training), cmocka_unit_test(who_never_answers_is_lost),
-        cmocka_unit_test(a_node_may_leave_while_the_run_ends),
+        cmocka_unit_test(a_node_may_leave_while_the_run_ends), cmocka_unit_test(a_node_leaves_when_its_user_asks),
         cmocka_unit_test(a_loss_ends_the_run_only_where_it_must),
         cmocka_unit_test(only_revoked_leases_go_out_again),
         cmocka_unit_test(who_runs_out_is_dealt_further_ahead),
