@@ -753,6 +753,12 @@ static void on_message(struct echi_coordinator *c, const struct echi_event *e, s
     }
 }
 
+/* Whom to lose is decided in a step of its own, never beside what another event began, such as a checkpoint of all that are here. */
+static bool is_of_peers(const struct echi_event *e) {
+    if (e->type == ECHI_EVENT_MESSAGE) return e->msg->kind == ECHI_KIND_HEARTBEAT || e->msg->kind == ECHI_KIND_FAULT;
+    return e->type == ECHI_EVENT_START || e->type == ECHI_EVENT_TIME || e->type == ECHI_EVENT_LOST;
+}
+
 void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     if (c->phase == ECHI_RUN_ENDED) return;
     if (c->phase == ECHI_RUN_RESCUES) {
@@ -771,7 +777,7 @@ void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *
     case ECHI_EVENT_STOP: stop(c, out); break;
     default: break;
     }
-    set_alarm(c, e->now, out);
+    if (is_of_peers(e)) set_alarm(c, e->now, out);
     if (c->phase == ECHI_RUN_RESCUES && c->goal.rescue) c->wake_at = e->now + c->goal.rescue;
     next(c, e, out);
 }
