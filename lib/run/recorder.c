@@ -15,7 +15,7 @@
 
 struct echi_recorder {
     int file, rank;
-    bool failed;
+    bool failed, planned;
     size_t used;
     uint64_t check, events;
     int64_t written_at;
@@ -93,6 +93,7 @@ void echi_recorder_setup(struct echi_recorder *r, const struct echi_setup *setup
     const size_t len = echi_setup_encode(setup, kernels, w.at, (size_t)(w.end - w.at));
     if (!len) return too_long(r, "the plan");
     seal(r, ECHI_RECORD_SETUP, len);
+    r->planned = true;
 }
 
 static bool sends(const struct echi_recorder *r, const struct echi_actions *actions) {
@@ -141,7 +142,8 @@ const char *echi_recorder_trouble(const struct echi_recorder *r) { return r->fai
 void echi_recorder_close(struct echi_recorder *r) {
     if (!r) return;
     flush(r);
-    if (r->events == 0) echi_file_remove(r->path, NULL);   /* the run never began: the next may have the name */
+    /* The run never began: the next may have the name. A rank that the plan leaves idle has no events, and replay asks for its file. */
+    if (r->events == 0 && !r->planned) echi_file_remove(r->path, NULL);
     echi_file_close(r->file);
     free(r);
 }

@@ -23,6 +23,7 @@ recorded() {
 # --- every policy, with head and without, slow nodes, two steps in flight, looks in between
 runs=(
     "--local 1 --steps 20"
+    "--local 3 --sync bsp --batch 12 --shares 6,6,0 --steps 3"   # an idle rank
     "--local 3 --sync bsp --batch 33 --steps 31 --eval-every 300"
     "--local 3 --sync bsp --batch 33 --steps 31 --separate 1 --slow 1=3"
     "--local 3 --sync bsp --batch 32 --steps 20 --separate 1 --deterministic --slow 1=2"
@@ -35,7 +36,7 @@ runs=(
     "--local 2 --sync asp --samples-per-step 16 --epochs 1.5 --augment crop-flip"
     "--local 2 --sync asp --epochs 1 --threads 3"
 )
-! under thread || runs=("${runs[@]:6}")        # the same threads: those that do most at once
+! under thread || runs=("${runs[@]:7}")        # the same threads: those that do most at once
 for words in "${runs[@]}"; do
     read -ra arguments <<<"$words"
     recorded "${arguments[@]}"
