@@ -84,9 +84,9 @@ static void judge_lane(struct echi_node *n) {
     const int64_t still = n->fair.now - n->progress.since, allowed = echi_watch_allowed(n);
     if (still <= allowed) return;
     char text[200];
-    snprintf(text, sizeof text, "computing has stood still for %.3g s, at %s (%.3g s are allowed): a data callback that blocks, or a "
-                                 "device "
-             "that hangs?", (double)still * 1e-9, echi_tell_work(n, &v), (double)allowed * 1e-9);
+    snprintf(text, sizeof text,
+             "computing has stood still for %.3g s, at %s (%.3g s are allowed): a data callback that blocks, or a device that hangs?",
+             (double)still * 1e-9, echi_tell_work(n, &v), (double)allowed * 1e-9);
     n->progress.stuck = true;
     echi_node_fault(n, ECH_E_TIMEOUT, n->rank, text);
 }

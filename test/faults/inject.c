@@ -252,24 +252,26 @@ static bool on_a_lane(void) {
     return known;
 }
 
+/* What this thread's machine shows at the real time `now`. */
+static long long seen_at(long long now) {
+    return (atomic_load(&stopped) ? atomic_load(&stopped_at) : now + atomic_load(&ahead)) + (mine ? atomic_load(mine) : 0);
+}
 WRAPPED(int, clock_gettime, clockid_t id, struct timespec *out) {
     const int code = __real_clock_gettime(id, out);
     if (id == CLOCK_MONOTONIC && atomic_load(&haste) && on_a_lane()) atomic_fetch_add(&ahead, atomic_load(&haste));
-    if (id == CLOCK_MONOTONIC)
-        *out = timespec_of((atomic_load(&stopped) ? atomic_load(&stopped_at) : nanoseconds(out) + atomic_load(&ahead)) +
-                           (mine ? atomic_load(mine) : 0));
+    if (id == CLOCK_MONOTONIC) *out = timespec_of(seen_at(nanoseconds(out)));
     else if (id == CLOCK_THREAD_CPUTIME_ID && atomic_load(&stopped)) *out = timespec_of(0);
     return code;
 }
 /* A sleep lasts as long as it seemed when it began: nobody wakes a sleeper because his clock was changed. */
 WRAPPED(int, clock_nanosleep, clockid_t id, int flags, const struct timespec *until, struct timespec *left) {
     if (id != CLOCK_MONOTONIC || !(flags & TIMER_ABSTIME)) return __real_clock_nanosleep(id, flags, until, left);
-    const long long now = real_now(), seen = atomic_load(&stopped) ? atomic_load(&stopped_at) : now + atomic_load(&ahead);
-    const struct timespec real = timespec_of(now + nanoseconds(until) - seen);
+    const long long now = real_now();
+    const struct timespec real = timespec_of(now + nanoseconds(until) - seen_at(now));
     return __real_clock_nanosleep(id, flags, &real, left);
 }
 WRAPPED(int, pthread_cond_timedwait, pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until) {
-    const long long now = real_now(), seen = atomic_load(&stopped) ? atomic_load(&stopped_at) : now + atomic_load(&ahead);
-    const struct timespec real = timespec_of(now + nanoseconds(until) - seen);
+    const long long now = real_now();
+    const struct timespec real = timespec_of(now + nanoseconds(until) - seen_at(now));
     return __real_pthread_cond_timedwait(cond, mutex, &real);
 }
