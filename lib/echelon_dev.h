@@ -78,6 +78,7 @@ struct ech_doctor_device {
     char kernels[200];            /* what its kernels were made of: "nvcc's image, of compute_90 for sm_90"; "": nothing to tell */
     int units;                    /* cores, multiprocessors */
     size_t memory;                /* bytes; 0: the system's */
+    size_t memory_free;           /* of it, before the device was tried; 0: its runtime does not report it */
     int used;                     /* 1: the one that config's device names; with `auto`, that it takes */
     int answers;                  /* small problems that it solved as the reference does (ops/echi_known_answer.h) */
     double to_device, from_device;/* bytes a second of a large copy; 0: not measured, as below */

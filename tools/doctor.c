@@ -40,13 +40,15 @@ static void print_bits(double bytes, const char *after) {
 }
 
 static void print_devices(const struct ech_doctor *d) {
-    char memory[32];
+    char memory[32], left[32];
     puts("devices");
     for (int i = 0; i < d->n_devices; i++) {
         const struct ech_doctor_device *v = &d->device[i];
         printf("  %s  %s%s  %s; %d units", mark(&v->check), v->spec, v->used ? " (this node's)" : "",
                *v->name ? v->name : "it could not be opened", v->units);
-        if (v->memory) printf(", %s", bytes_text((double)v->memory, memory, sizeof memory));
+        bytes_text((double)v->memory, memory, sizeof memory);
+        if (v->memory_free) printf(", %s free of %s", bytes_text((double)v->memory_free, left, sizeof left), memory);
+        else if (v->memory) printf(", %s in total", memory);
         if (*v->driver) printf("; driver %s", v->driver);
         if (*v->kernels) printf("; kernels from %s", v->kernels);
         printf("\n        %d known answers right", v->answers);

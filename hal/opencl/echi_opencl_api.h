@@ -35,6 +35,7 @@ enum {
     CL_DEVICE_PCI_BUS_INFO_KHR = 0x410F,    /* cl_khr_pci_bus_info */
     /* cl_nv_device_attribute_query */
     CL_DEVICE_PCI_BUS_ID_NV = 0x4008, CL_DEVICE_PCI_SLOT_ID_NV = 0x4009, CL_DEVICE_PCI_DOMAIN_ID_NV = 0x400A,
+    CL_DEVICE_GLOBAL_FREE_MEMORY_AMD = 0x4039,   /* cl_amd_device_attribute_query: size_t[2], KiB: free; the largest free block */
     CL_CONTEXT_PLATFORM = 0x1084,
     CL_PROGRAM_BINARY_SIZES = 0x1165, CL_PROGRAM_BINARIES = 0x1166, CL_PROGRAM_BUILD_LOG = 0x1183,
     CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3

@@ -124,6 +124,13 @@ static ech_status create_memory(struct echi_opencl_device *d, cl_bitfield flags,
     return ECH_OK;
 }
 
+/* The standard has no such query. Of the vendors' extensions one has; a runtime without it answers CL_INVALID_VALUE. */
+static size_t opencl_memory_free(void *impl) {
+    const struct echi_opencl_device *d = impl;
+    size_t kib[2] = {0};
+    return d->cl->clGetDeviceInfo(d->id, CL_DEVICE_GLOBAL_FREE_MEMORY_AMD, sizeof kib, kib, NULL) == CL_SUCCESS ? kib[0] << 10 : 0;
+}
+
 static ech_status opencl_buffer_create(void *impl, size_t bytes, void **out_memory, struct ech_error *err) {
     cl_mem memory = NULL;
     ech_status status = create_memory(impl, 0, bytes, &memory, err);
@@ -329,6 +336,7 @@ const struct echi_backend echi_backend_opencl = {
     .pinned_create = opencl_pinned_create,
     .pinned_destroy = opencl_pinned_destroy,
     .pinned_host = opencl_pinned_host,
+    .memory_free = opencl_memory_free,
     .buffer_create = opencl_buffer_create,
     .buffer_destroy = opencl_buffer_destroy,
     .queue_create = opencl_queue_create,

@@ -70,6 +70,7 @@ static void look_at(const char *spec, const struct ech_config *config, const cha
         snprintf(out->driver, sizeof out->driver, "%s", info->driver);
         out->units = info->compute_units;
         out->memory = info->memory;
+        out->memory_free = echi_device_memory_free(device);
         status = echi_known_answers(device, NULL, &out->answers, &err);
         echi_device_kernels_from(device, out->kernels, sizeof out->kernels);
         /* Memory that is too small for these says nothing about a run. */

@@ -24,6 +24,7 @@ static void add_device(struct echi_json_put *j, const struct ech_doctor_device *
     echi_json_put_bool(j, "used", d->used != 0);
     echi_json_put_integer(j, "units", d->units);
     echi_json_put_whole(j, "memory", d->memory);
+    if (d->memory_free > 0) echi_json_put_whole(j, "memory_free", d->memory_free);
     echi_json_put_integer(j, "known_answers", d->answers);
     add_rate(j, "to_device_bytes_per_second", d->to_device);
     add_rate(j, "from_device_bytes_per_second", d->from_device);

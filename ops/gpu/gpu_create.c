@@ -90,7 +90,7 @@ static ech_status check_memory(struct echi_gpu_stack *g, size_t max_n, struct ec
     ECHI_TRY(make_buffers(g, max_n, err));
     g->counting = false;
     const size_t left = echi_device_memory_free(g->device), there = left > 0 ? left : info->memory;
-    char of_it[64] = "";
+    char of_it[64] = " in total";
     if (there == 0 || g->bytes <= there) return ECH_OK;
     if (left > 0) snprintf(of_it, sizeof of_it, ", of which %zu MiB are free", left >> 20);
     return echi_fail(err, ECH_E_MEMORY, "stack.create",

@@ -10,6 +10,7 @@
 #include "echi_backends.h"
 #include "echi_os.h"
 #include "fake/use.h"
+#include "opencl/echi_opencl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -255,6 +256,33 @@ static void test_each_device(void **state) {
         }
     }
     assert_true(devices >= 1);
+}
+
+/* OpenCL's standard has no query for free memory, a vendor's extension has: it is tried on a runtime that is told to have it. */
+static cl_int (*plain_info)(cl_device_id, cl_uint, size_t, void *, size_t *);
+static bool has_extension;
+static cl_int extended_info(cl_device_id device, cl_uint what, size_t cap, void *value, size_t *size) {
+    const size_t kib[2] = {3000, 2000};
+    if (what != CL_DEVICE_GLOBAL_FREE_MEMORY_AMD) return plain_info(device, what, cap, value, size);
+    if (!has_extension || cap < sizeof kib) return -30;   /* CL_INVALID_VALUE */
+    memcpy(value, kib, sizeof kib);
+    return CL_SUCCESS;
+}
+
+static void test_free_memory_of_opencl(void **state) {
+    (void)state;
+    struct ech_error err;
+    struct echi_device *device = NULL;
+    if (echi_backend_opencl.device_count() == 0) skip();
+    struct echi_opencl_calls *cl = (struct echi_opencl_calls *)&echi_opencl_runtime()->cl;
+    plain_info = cl->clGetDeviceInfo;
+    cl->clGetDeviceInfo = extended_info;
+    assert_int_equal(echi_device_open("opencl:0", 1, &device, &err), ECH_OK);
+    assert_int_equal(echi_device_memory_free(device), 0);
+    has_extension = true;
+    assert_int_equal(echi_device_memory_free(device), 3000 << 10);
+    echi_device_close(device);
+    cl->clGetDeviceInfo = plain_info;
 }
 
 /* More marks than a backend may keep, in whatever order one asks about them. */
@@ -637,6 +665,7 @@ int main(void) {
     (void)fake_cuda_open();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_device),
+        cmocka_unit_test(test_free_memory_of_opencl),
         cmocka_unit_test(test_many_events),
         cmocka_unit_test(test_a_queue_behind_another),
         cmocka_unit_test(test_kept_programs),
