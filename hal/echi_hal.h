@@ -144,6 +144,8 @@ void *echi_buffer_host(const struct echi_buffer *buffer);     /* NULL when the m
 /* Host memory with which the device exchanges data at full speed, zeroed, at least 64-byte aligned; echi_buffer_host never returns NULL.
  * Where device_info says host_memory it is as any other buffer; elsewhere kernels cannot have it, and queues only as `host`. */
 ech_status echi_buffer_create_pinned(struct echi_device *device, size_t bytes, struct echi_buffer **out, struct ech_error *err);
+/* The same for what the device does not copy from or to: not page-locked, of which a system has only so much. */
+ech_status echi_buffer_create_host(struct echi_device *device, size_t bytes, struct echi_buffer **out, struct ech_error *err);
 
 /* --- queues and events. Offsets in bytes; ranges that do not fit are refused with ECH_E_ARGUMENT. --- */
 ech_status echi_queue_create(struct echi_device *device, struct echi_queue **out, struct ech_error *err);

@@ -20,7 +20,8 @@ struct echi_buffer {
     void *memory;
     void *host;     /* NULL when the memory is not addressable by the host */
     size_t bytes;
-    bool pinned;    /* the host's end of copies, not the device's */
+    bool of_host;   /* the host's end of copies, not the device's; never where the device computes in the host's memory */
+    bool pinned;    /* page-locked; of_host too */
 };
 struct echi_queue {
     struct echi_device *device;

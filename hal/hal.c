@@ -2,6 +2,7 @@
  * The checked functions over a backend's table. They are its only callers: a backend never sees a NULL, an offset past
  * the end or a buffer of another device, and a caller never sees a table. */
 #include "echi_hal_impl.h"
+#include "echi_os.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,7 +213,24 @@ ech_status echi_buffer_create_pinned(struct echi_device *device, size_t bytes, s
         return status;
     }
     *buffer = (struct echi_buffer){.device = device, .memory = memory, .host = backend->pinned_host(device->impl, memory), .bytes = bytes,
-                                   .pinned = true};
+                                   .of_host = true, .pinned = true};
+    *out = buffer;
+    return ECH_OK;
+}
+
+ech_status echi_buffer_create_host(struct echi_device *device, size_t bytes, struct echi_buffer **out, struct ech_error *err) {
+    if (out == NULL) return echi_hal_missing("buffer.host", "out", err);
+    *out = NULL;
+    if (device == NULL) return echi_hal_missing("buffer.host", "device", err);
+    if (device->info.host_memory) return echi_buffer_create(device, bytes, out, err);
+    struct echi_buffer *buffer = calloc(1, sizeof *buffer);
+    void *memory = echi_alloc_aligned(bytes > 0 ? bytes : 1);
+    if (buffer == NULL || memory == NULL) {
+        free(buffer);
+        echi_free_aligned(memory);
+        return echi_fail(err, ECH_E_MEMORY, "buffer.host", "no memory for a buffer of %zu bytes; use a smaller batch or model", bytes);
+    }
+    *buffer = (struct echi_buffer){.device = device, .memory = memory, .host = memory, .bytes = bytes, .of_host = true};
     *out = buffer;
     return ECH_OK;
 }
@@ -232,6 +250,7 @@ void echi_buffer_destroy(struct echi_buffer *buffer) {
     if (buffer == NULL) return;
     const struct echi_device *device = buffer->device;
     if (buffer->pinned) device->backend->pinned_destroy(device->impl, buffer->memory);
+    else if (buffer->of_host) echi_free_aligned(buffer->memory);
     else if (device->backend->buffer_destroy != NULL) device->backend->buffer_destroy(device->impl, buffer->memory);
     free(buffer);
 }
@@ -273,9 +292,9 @@ static ech_status check_range(const struct echi_queue *q, const struct echi_buff
     if (buffer->device != q->device)
         return echi_fail(err, ECH_E_ARGUMENT, operation, "the buffer is on another device (%s) than the queue (%s)",
                          buffer->device->info.name, q->device->info.name);
-    if (buffer->pinned)
+    if (buffer->of_host)
         return echi_fail(err, ECH_E_ARGUMENT, operation,
-                         "the buffer is pinned memory of the host; give what echi_buffer_host says as the host's end");
+                         "the buffer is memory of the host; give what echi_buffer_host says as the host's end");
     if (at > buffer->bytes || bytes > buffer->bytes - at)
         return echi_fail(err, ECH_E_ARGUMENT, operation, "%zu bytes at %zu do not fit in a buffer of %zu bytes", bytes, at,
                          buffer->bytes);

@@ -209,9 +209,9 @@ static ech_status check_argument(const struct echi_queue *q, const struct echi_k
         if (arg->value != NULL && arg->bytes > 0) return ECH_OK;
         return echi_fail(err, ECH_E_ARGUMENT, "queue.launch", "argument %d of kernel %s is neither a buffer nor a value", i, kernel->name);
     }
-    if (arg->buffer->device != q->device || arg->buffer->pinned)
+    if (arg->buffer->device != q->device || arg->buffer->of_host)
         return echi_fail(err, ECH_E_ARGUMENT, "queue.launch", "argument %d of kernel %s is memory of %s; it must be the device's own", i,
-                         kernel->name, arg->buffer->pinned ? "the host" : arg->buffer->device->info.name);
+                         kernel->name, arg->buffer->of_host ? "the host" : arg->buffer->device->info.name);
     *out_memory = arg->buffer->memory;
     return ECH_OK;
 }

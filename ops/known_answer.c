@@ -359,7 +359,7 @@ static ech_status try_flats(struct echi_device *device, int *tried, struct ech_e
     ech_status status = ECH_OK;
     for (int a = 0; a < ARRAYS; a++)
         if (a != S)
-            ECHI_TRY_GOTO(echi_buffer_create_pinned(device, (a == V ? 2u : 1u) * COUNT * sizeof(echi_real), &f->buffer[a], err), out);
+            ECHI_TRY_GOTO(echi_buffer_create_host(device, (a == V ? 2u : 1u) * COUNT * sizeof(echi_real), &f->buffer[a], err), out);
     for (int i = 0; i < FLATS; i++) {
         ECHI_TRY_GOTO(try_flat(f, i, err), out);
         ++*tried;

@@ -60,9 +60,23 @@ static ech_status allocate(void *out_pointer, size_t count, size_t size, const c
     return ECH_OK;
 }
 
+/* Does a stack copy from here or to here? It takes the parameters that it computes with from the caller's memory, and leaves gradients
+ * there; rows go through its own staging. All other slots only the host reads and writes: those are not page-locked. */
+static bool crosses(enum echi_slot_kind kind, int index) {
+    switch (kind) {
+    case ECHI_SLOT_WORKER_WEIGHTS: case ECHI_SLOT_WORKER_GRADS: case ECHI_SLOT_HEAD_WEIGHTS: case ECHI_SLOT_HEAD_GRADS: return true;
+    case ECHI_SLOT_LOCAL_WEIGHTS: case ECHI_SLOT_COORD_PARAMS: return index == 0;   /* the worker's own; those that an evaluation takes */
+    default: return false;
+    }
+}
+
 ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err) {
     for (int i = first; i < first + count; i++)
-        if (!x->slot[kind][i]) ECHI_TRY(echi_buffer_create_pinned(x->device, bytes, &x->slot[kind][i], err));
+        if (!x->slot[kind][i]) {
+            struct echi_buffer **out = &x->slot[kind][i];
+            ECHI_TRY(crosses(kind, i) ? echi_buffer_create_pinned(x->device, bytes, out, err)
+                                      : echi_buffer_create_host(x->device, bytes, out, err));
+        }
     return ECH_OK;
 }
 
@@ -149,7 +163,7 @@ static ech_status setup_owner(struct echi_exec *x, const struct echi_plan *p, in
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_MOMENTUM, 0, 1, echi_job_memory_bytes(x->job, echi_plan_owner_optimizer(p)), err));
     if (echi_policy_of((enum echi_sync)p->sync)->rounds) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_SUM, 0, 1, sums_size(x, all), err));
     ECHI_TRY(setup_grads(x, p, group, all, err));
-    if (p->deterministic) ECHI_TRY(echi_buffer_create_pinned(x->device, all, &x->rounded, err));
+    if (p->deterministic) ECHI_TRY(echi_buffer_create_host(x->device, all, &x->rounded, err));
     for (int r = 0; r < p->world && x->setup->norms > 0; r++)
         if (p->group_of[r] == group) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_NORM, r, 1, echi_job_norm_bytes(x->job), err));
     if (x->setup->norms > 0) ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_NORM_ALL, 0, 1, echi_job_norm_bytes(x->job), err));

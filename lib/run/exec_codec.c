@@ -45,7 +45,7 @@ ech_status echi_codec_setup_owner(struct echi_exec *x, int group, struct ech_err
     size_t at, count;
     echi_job_range(x->job, p, false, &at, &count);
     ECHI_TRY(echi_codec_room_create(count, &x->state_room, err));
-    ECHI_TRY(echi_buffer_create_pinned(x->device, all, &x->pushed, err));
+    ECHI_TRY(echi_buffer_create_host(x->device, all, &x->pushed, err));
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_CODED, 0, ECHI_SNAPSHOTS - 2, echi_coded_most(count), err));
     if (p->n_groups == 1) return ECH_OK;
     ECHI_TRY(echi_exec_slots(x, ECHI_SLOT_OWNER_STATE_KNOWN, 0, 1, all, err));

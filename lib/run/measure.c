@@ -348,8 +348,8 @@ ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *de
     for (uint32_t i = 0; i < times->count && times->n[i] <= COST_SAMPLES; i++) c.n = (int)times->n[i];
     ECHI_TRY_GOTO(bench_stacks(&b, job, device, lane, c.n, err), out);
     ECHI_TRY_GOTO(bench_fill(&b, c.n, err), out);
-    ECHI_TRY_GOTO(echi_buffer_create_pinned(device, job->n_params * sizeof(echi_real), &c.momentum, err), out);
-    ECHI_TRY_GOTO(echi_buffer_create_pinned(device, job->n_params * sizeof(echi_real), &c.out, err), out);
+    ECHI_TRY_GOTO(echi_buffer_create_host(device, job->n_params * sizeof(echi_real), &c.momentum, err), out);
+    ECHI_TRY_GOTO(echi_buffer_create_host(device, job->n_params * sizeof(echi_real), &c.out, err), out);
     for (int run = 0; run < COST_RUNS; run++)
         for (int cost = 0; cost < COSTS; cost++) {
             echi_lane_stay(lane);

@@ -76,7 +76,7 @@ static void begin(struct bench *b, const char *model, int n) {
     const size_t bytes = b->model->n_params * sizeof(float), image = echi_shape_size(b->model->input);
     check(echi_buffer_create_pinned(b->device, bytes, &b->params, &err), &err);
     check(echi_buffer_create_pinned(b->device, bytes, &b->grads, &err), &err);
-    check(echi_buffer_create_pinned(b->device, bytes, &b->velocity, &err), &err);
+    check(echi_buffer_create_host(b->device, bytes, &b->velocity, &err), &err);
     echi_model_init(b->model, 1, echi_buffer_host(b->params));
     check(echi_stack_create(b->device, kernels, b->model->layers, b->model->n_layers, n, &b->stack, &err), &err);
     b->n = n;

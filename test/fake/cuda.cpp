@@ -20,7 +20,7 @@
 ECHI_CUDA_CALLS(DECLARE)
 extern "C" __attribute__((visibility("default"))) struct fake_cuda *fake_cuda(void);
 
-static struct fake_cuda control = {1, 0, 13000, 90, 1024, 0, 48, 0x3b, 1, 1, 0, "", 0, 0, "", 0, 0, 0, 0, ""};
+static struct fake_cuda control = {1, 0, 13000, 90, 1024, 0, 1, 48, 0x3b, 1, 1, 0, "", 0, 0, "", 0, 0, 0, 0, 0, ""};
 static std::recursive_mutex lock;
 static bool told;
 
@@ -29,7 +29,8 @@ static void read_environment() {
     const char *text = getenv("FAKE_CUDA");
     const std::pair<const char *, int *> numbers[] = {
         {"devices=", &control.devices}, {"init=", &control.init}, {"version=", &control.version}, {"capability=", &control.capability},
-        {"memory=", &control.memory}, {"taken=", &control.taken}, {"shared=", &control.shared},
+        {"memory=", &control.memory}, {"taken=", &control.taken}, {"pageable=", &control.pageable},
+        {"shared=", &control.shared},
         {"bus=", &control.bus}, {"fatbin=", &control.fatbin}, {"ptx=", &control.ptx},
         {"lost_after=", &control.lost_after}, {"fail_after=", &control.fail_after}, {"fail_with=", &control.fail_with},
         {"spoil_with=", &control.spoil_with}};
@@ -65,7 +66,7 @@ static CUctx_st contexts[16];
 static bool begun;
 static thread_local std::vector<CUctx_st *> current;
 static std::map<uintptr_t, memory> memories;   /* by the address that the program has */
-static std::map<void *, void *> pinned;
+static std::map<uintptr_t, size_t> pinned;     /* bytes by address */
 static std::set<CUstream_st *> streams;
 static std::map<std::string, launcher> kernels;   /* by name */
 
@@ -428,20 +429,33 @@ CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned) {
     *out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     if (!*out) return CUDA_ERROR_OUT_OF_MEMORY;
     memset(*out, 0xff, bytes);
-    pinned[*out] = *out;
+    pinned[(uintptr_t)*out] = bytes;
+    control.pinned += (long long)bytes;
     control.alive++;
     return CUDA_SUCCESS;
 }
 CUresult cuMemFreeHost(void *host) {
     std::lock_guard<std::recursive_mutex> locked(lock);
     const CUresult began = begin(__func__, true);
-    if (pinned.erase(host) == 0) {
+    const auto found = pinned.find((uintptr_t)host);
+    if (found == pinned.end()) {
         complain("cuMemFreeHost of what is not pinned");
         return CUDA_ERROR_INVALID_VALUE;
     }
+    control.pinned -= (long long)found->second;
+    pinned.erase(found);
     free(host);
     control.alive--;
     return began;
+}
+
+/* May a copy have [at, at + bytes) as the host's end? */
+static bool may_cross(const void *at, size_t bytes) {
+    auto next = pinned.upper_bound((uintptr_t)at);
+    if (control.pageable) return true;
+    if (next == pinned.begin()) return false;
+    --next;
+    return (uintptr_t)at + bytes <= next->first + next->second;
 }
 
 static CUresult copy(CUdeviceptr on_device, CUdeviceptr also, void *to, const void *from, size_t bytes, CUstream s) {
@@ -464,10 +478,12 @@ CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUst
 }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream s) {
     BEGIN(true);
+    if (!may_cross(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
     return copy(to, to, (void *)(uintptr_t)to, from, bytes, s);
 }
 CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream s) {
     BEGIN(true);
+    if (!may_cross(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
     return copy(from, from, to, (const void *)(uintptr_t)from, bytes, s);
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s) {

@@ -13,6 +13,7 @@ struct fake_cuda {
     int capability;         /* 90 */
     int memory;             /* MiB: 1024 */
     int taken;              /* of it, by other programs: 0 */
+    int pageable;           /* 0: copies from and to memory of the host that is not pinned are refused: 1 */
     int shared;             /* KiB of shared memory that a block may have: 48. With 227, as a 9.0 has, the texts for cards alone are run */
     int bus;                /* of device 0 on PCI: 0x3b; the others behind it */
     int fatbin;             /* 0: machine code and what comes with it is refused, as by a driver that is too old for it. 1 */
@@ -25,6 +26,7 @@ struct fake_cuda {
     int spoil_with;         /* ... and, if not 0, break the context with this code */
     /* what happened */
     int calls, launches, alive;     /* alive: contexts, allocations, streams, events and modules not given back */
+    long long pinned;               /* bytes */
     char complaint[200];    /* the first thing that a program did and must not: memory written past its end, no context, ... */
 };
 struct fake_cuda *fake_cuda(void);

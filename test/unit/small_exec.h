@@ -48,18 +48,19 @@ static void begin_exec(const char *text, const struct echi_plan *base, bool seve
 }
 
 /* Once the plan is as the test wants it. */
-static void open_exec(void) {
+static inline void open_exec_on(const char *device) {
     assert_true(echi_plan_valid(&setup.plan));
-    assert_int_equal(echi_exec_create(&job, "cpu", 1, echi_cpu_level(), NULL, &exec, NULL), ECH_OK);
+    assert_int_equal(echi_exec_create(&job, device, 1, echi_cpu_level(), NULL, &exec, NULL), ECH_OK);
     assert_int_equal(echi_exec_setup(exec, &setup, NULL), ECH_OK);
 }
+static inline void open_exec(void) { open_exec_on("cpu"); }
 static void close_exec(void) {
     echi_exec_destroy(exec);
     ech_data_destroy(data);
     ech_model_destroy(model);
 }
 
-static echi_real *floats(enum echi_slot_kind kind, uint8_t index) {
+static inline echi_real *floats(enum echi_slot_kind kind, uint8_t index) {
     echi_real *at = echi_exec_slot(exec, (struct echi_slot){(uint8_t)kind, index}, NULL);
     assert_non_null(at);
     return at;

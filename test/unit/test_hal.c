@@ -128,15 +128,16 @@ static void check_host(struct echi_device *device) {
     assert_true(mine[0] == 1 && mine[3] == 4);
 }
 
-/* Pinned memory is the host's end of copies, and of nothing else. */
-static void check_pinned(struct echi_device *device) {
+/* Memory of the host, pinned or not, is the host's end of copies, and of nothing else. */
+static void check_host_end(struct echi_device *device,
+                           ech_status (*create)(struct echi_device *, size_t, struct echi_buffer **, struct ech_error *)) {
     struct ech_error err;
-    struct echi_buffer *pinned = NULL, *far = NULL;
+    struct echi_buffer *near = NULL, *far = NULL;
     struct echi_queue *queue = NULL;
-    assert_int_equal(echi_buffer_create_pinned(device, 5000, &pinned, &err), ECH_OK);
+    assert_int_equal(create(device, 5000, &near, &err), ECH_OK);
     assert_int_equal(echi_buffer_create(device, 5000, &far, &err), ECH_OK);
     assert_int_equal(echi_queue_create(device, &queue, &err), ECH_OK);
-    uint8_t *host = echi_buffer_host(pinned);
+    uint8_t *host = echi_buffer_host(near);
     assert_non_null(host);
     assert_int_equal((uintptr_t)host % 64, 0);
     for (int i = 0; i < 5000; i++) assert_int_equal(host[i], 0);
@@ -146,11 +147,11 @@ static void check_pinned(struct echi_device *device) {
     wait_for_all(queue);
     assert_memory_equal(host, host + 2500, 2500);
     if (!echi_device_describe(device)->host_memory) {
-        assert_fails(echi_queue_write(queue, pinned, 0, host, 1, &err), ECH_E_ARGUMENT, &err, "pinned");
-        assert_fails(echi_queue_copy(queue, far, 0, pinned, 0, 1, &err), ECH_E_ARGUMENT, &err, "pinned");
+        assert_fails(echi_queue_write(queue, near, 0, host, 1, &err), ECH_E_ARGUMENT, &err, "memory of the host");
+        assert_fails(echi_queue_copy(queue, far, 0, near, 0, 1, &err), ECH_E_ARGUMENT, &err, "memory of the host");
     }
     echi_queue_destroy(queue);
-    echi_buffer_destroy(pinned);
+    echi_buffer_destroy(near);
     echi_buffer_destroy(far);
 }
 
@@ -250,7 +251,8 @@ static void test_each_device(void **state) {
             check_memory(device);
             check_ranges(device);
             check_host(device);
-            check_pinned(device);
+            check_host_end(device, echi_buffer_create_pinned);
+            check_host_end(device, echi_buffer_create_host);
             if (!check_kernels(device, NULL)) assert_true(info->host_memory);
             echi_device_close(device);
         }
