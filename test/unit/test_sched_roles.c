@@ -915,7 +915,8 @@ static void a_node_may_leave_while_the_run_ends(void **state) {
     assert_int_equal(coordinator.status, ECH_OK);
 }
 
-/* A worker that is to leave is told so, and the others go on; one without which there is no run ends it, as a user does who means the run. */
+/* A worker that is to leave is told so, and the others go on; one without which there is no run ends it,
+ * as a user does who means the run. */
 static void a_node_leaves_when_its_user_asks(void **state) {
     (void)state;
     for (int how = 0; how < 4; how++) {
