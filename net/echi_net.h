@@ -54,7 +54,8 @@ struct echi_net_config {
     int64_t unheard;                              /* ns that bytes may stay unacknowledged before the OS gives a connection up; 0: as
                                                      long as it pleases (minutes). TCP */
     /* Security, on either transport. With a key every node proves to every other that it has the same, and every frame
-     * carries an authenticator. Without one (NULL), TCP goes to loopback addresses only, unless `insecure`. */
+     * carries an authenticator. Without one (NULL), TCP goes to loopback addresses only, and to nodes of the same user
+     * where the system tells, unless `insecure`. */
     const void *key; size_t key_len;              /* ECHI_NET_KEY_LEAST..ECHI_NET_KEY_MOST bytes; read during open,
                                                      then the caller's again */
     bool insecure;

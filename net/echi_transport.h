@@ -39,6 +39,9 @@ struct echi_transport_ops {
     struct echi_link *(*accept)(struct echi_transport *t, void *user);
     /* The other end, for sentences: "10.0.0.7:41012". */
     void (*name)(struct echi_transport *t, struct echi_link *link, char out[ECHI_NET_ADDRESS]);
+    /* Without a key: is the other end, which has sent something, one to be believed? ECH_E_MISMATCH: it belongs to another user.
+     * ECH_E_PEER_LOST: to nobody, as far as can be seen now. ECH_E_IO: the system cannot be asked now; the sentence is about this node. */
+    ech_status (*check_peer)(struct echi_transport *t, struct echi_link *link, struct ech_error *err);
     /* ECH_E_END: the peer sends no more. ECH_E_PEER_LOST: the link broke. */
     ech_status (*read)(struct echi_transport *t, struct echi_link *link, struct iovec *iov, int n, size_t *got,
                        struct ech_error *err);

@@ -8,7 +8,7 @@
 #include "echi_os.h"
 #include "echi_secret.h"
 
-static const char one_key[] = "give all nodes the same --key file";
+#define ONE_KEY "give all nodes the same --key file"
 
 /* Everything before the proofs goes into the transcript that they are made over: both sides must have seen the same. */
 static void note(struct echi_conn *conn, const struct echi_frame *frame, const uint8_t *body) {
@@ -119,7 +119,7 @@ static void challenge(struct echi_net *net, struct echi_conn *conn, const struct
 /* One of the two has a key and the other none. */
 static void tell_states(const struct echi_net *net, int rank, char *out, size_t cap) {
     echi_text_print(out, cap, "rank %d was started %s --key but rank %d %s: %s", rank, net->keyed ? "without" : "with", net->rank,
-                    net->keyed ? "with one" : "without", one_key);
+                    net->keyed ? "with one" : "without", ONE_KEY);
 }
 
 static void on_caller(struct echi_net *net, struct echi_conn *conn, const struct echi_frame *frame, const uint8_t *body) {
@@ -179,16 +179,16 @@ static void on_challenge(struct echi_net *net, struct echi_conn *conn, const str
 
 /* --- either --- */
 
-static void not_proven(struct echi_net *net, struct echi_conn *conn) {
-    char text[300], from[ECHI_NET_ADDRESS];
+static void not_trusted(struct echi_net *net, struct echi_conn *conn, const char *reason) {
+    char text[400], from[ECHI_NET_ADDRESS];
     if (!conn->dialled) {
         net->transport->ops->name(net->transport, conn->link, from);
-        echi_text_print(text, sizeof text, "the node at %s that calls itself rank %d has another key: %s", from, conn->hello.rank, one_key);
+        echi_text_print(text, sizeof text, "the node at %s that calls itself rank %d %s", from, conn->hello.rank, reason);
         turn_away(net, conn, ECH_E_MISMATCH, text);
         return;
     }
-    echi_text_print(text, sizeof text, "what answers for rank %d at %s has another key: %s", conn->rank,
-                    conn->rank == 0 ? net->coordinator : net->peers[conn->rank].address, one_key);
+    echi_text_print(text, sizeof text, "what answers for rank %d at %s %s", conn->rank,
+                    conn->rank == 0 ? net->coordinator : net->peers[conn->rank].address, reason);
     no_match(net, conn, text);
 }
 
@@ -203,7 +203,7 @@ static void on_proof(struct echi_net *net, struct echi_conn *conn, const uint8_t
     conn->proven = echi_secret_equal(wanted, body, sizeof wanted);
     echi_secret_wipe(wanted, sizeof wanted);
     if (!conn->proven) {
-        not_proven(net, conn);
+        not_trusted(net, conn, "has another key: " ONE_KEY);
         return;
     }
     echi_sealer_begin(&conn->receive.sealer, net->root, theirs, conn->transcript);
@@ -215,9 +215,26 @@ static void on_proof(struct echi_net *net, struct echi_conn *conn, const uint8_t
     }
 }
 
+/* False: the connection has been dealt with. Asked when the hello comes: then the sender's end has an owner, unless
+ * the sender has ended. A REFUSE is believed from anybody: whoever holds the coordinator's port can keep this node
+ * from joining anyway. */
+static bool check_peer(struct echi_net *net, struct echi_conn *conn) {
+    struct ech_error err;
+    const ech_status status = net->transport->ops->check_peer(net->transport, conn->link, &err);
+    if (status == ECH_E_MISMATCH)
+        not_trusted(net, conn, err.text);
+    else if (status == ECH_E_IO && conn->dialled) /* the other end counts on this link already; a caller would call again */
+        echi_join_fail(net, status, -1, err.text);
+    else if (status != ECH_OK)
+        echi_conn_broken(net, conn, &err);
+    return status == ECH_OK;
+}
+
 static void on_hello(struct echi_net *net, struct echi_conn *conn, const struct echi_frame *frame, const uint8_t *body) {
     if (conn->state != ECHI_CONN_GREETING || echi_hello_load(body, frame->meta_len, &conn->hello, NULL) != ECH_OK)
         broken(net, conn, "sent no proper hello");
+    else if (!check_peer(net, conn))
+        return;
     else if (conn->dialled)
         on_answer(net, conn, frame);
     else

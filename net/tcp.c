@@ -4,6 +4,7 @@
 #include "echi_error.h"
 #include "echi_interfaces.h"
 #include "echi_os.h"
+#include "echi_peer_user.h"
 #include "echi_resolver.h"
 #include "echi_transport.h"
 
@@ -195,6 +196,22 @@ static void tcp_name(struct echi_transport *t, struct echi_link *link, char out[
         strcpy(out, "?");
 }
 
+/* Every user of the machine reaches loopback. Where the system does not tell users apart, all are believed. */
+static ech_status tcp_check_peer(struct echi_transport *t, struct echi_link *link, struct ech_error *err) {
+    uid_t user = 0;
+    if (!of(t)->guarded) return ECH_OK;
+    const enum echi_peer_user found = echi_peer_user(((struct tcp_link *)link)->fd, &user);
+    if (found == ECHI_PEER_USER_UNSUPPORTED || (found == ECHI_PEER_USER_FOUND && user == geteuid())) return ECH_OK;
+    if (found == ECHI_PEER_USER_SHORTAGE)
+        return echi_fail(err, ECH_E_IO, "net.join", "no socket to ask the system for a peer's user: %s", strerror(errno));
+    if (found == ECHI_PEER_USER_NONE)
+        return echi_fail(err, ECH_E_PEER_LOST, "net.join",
+                         "has no owner on this machine: it ended, or a relay stands between: then give all nodes the same --key file");
+    return echi_fail(err, ECH_E_MISMATCH, "net.join",
+                     "belongs to user %u, not %u: give all nodes the same --key file, or --insecure if every user may join", (unsigned)user,
+                     (unsigned)geteuid());
+}
+
 static ech_status tcp_read(struct echi_transport *t, struct echi_link *link, struct iovec *iov, int n, size_t *got,
                            struct ech_error *err) {
     (void)t;
@@ -374,6 +391,7 @@ static const struct echi_transport_ops tcp_ops = {
     .dialled = tcp_dialled,
     .accept = tcp_accept,
     .name = tcp_name,
+    .check_peer = tcp_check_peer,
     .read = tcp_read,
     .write = tcp_write,
     .watch_write = tcp_watch_write,

@@ -98,6 +98,9 @@ static inline struct echi_link *faulty_accept(struct echi_transport *t, void *us
 static inline void faulty_name(struct echi_transport *t, struct echi_link *l, char out[ECHI_NET_ADDRESS]) {
     INNER(t)->ops->name(INNER(t), l, out);
 }
+static inline ech_status faulty_check_peer(struct echi_transport *t, struct echi_link *l, struct ech_error *err) {
+    return INNER(t)->ops->check_peer(INNER(t), l, err);
+}
 static inline void faulty_watch(struct echi_transport *t, struct echi_link *l, bool on) { INNER(t)->ops->watch_write(INNER(t), l, on); }
 static inline void faulty_finish(struct echi_transport *t, struct echi_link *l) { INNER(t)->ops->finish(INNER(t), l); }
 static inline void faulty_hang_up(struct echi_transport *t, struct echi_link *l) {
@@ -118,8 +121,8 @@ static inline void faulty_destroy(struct echi_transport *t) {
 static inline struct echi_transport *faulty_wrap(void *self, struct echi_transport *inner) {
     static const struct echi_transport_ops ops = {
         .listen = faulty_listen, .unlisten = faulty_unlisten, .dial = faulty_dial, .dialled = faulty_dialled, .accept = faulty_accept,
-        .name = faulty_name, .read = faulty_read, .write = faulty_write, .watch_write = faulty_watch, .finish = faulty_finish,
-        .hang_up = faulty_hang_up, .wait = faulty_wait, .wake = faulty_wake, .destroy = faulty_destroy};
+        .name = faulty_name, .check_peer = faulty_check_peer, .read = faulty_read, .write = faulty_write, .watch_write = faulty_watch,
+        .finish = faulty_finish, .hang_up = faulty_hang_up, .wait = faulty_wait, .wake = faulty_wake, .destroy = faulty_destroy};
     struct faulty *t = calloc(1, sizeof *t);
     if (!t) abort();
     *t = (struct faulty){{&ops}, inner, self};
