@@ -759,8 +759,7 @@ static bool is_of_peers(const struct echi_event *e) {
     return e->type == ECHI_EVENT_START || e->type == ECHI_EVENT_TIME || e->type == ECHI_EVENT_LOST;
 }
 
-void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
-    if (c->phase == ECHI_RUN_ENDED) return;
+static void step(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
     if (c->phase == ECHI_RUN_RESCUES) {
         if (echi_rescue_step(c, e, out)) end_failed(c, out);
         return;
@@ -780,4 +779,10 @@ void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *
     if (is_of_peers(e)) set_alarm(c, e->now, out);
     if (c->phase == ECHI_RUN_RESCUES && c->goal.rescue) c->wake_at = e->now + c->goal.rescue;
     next(c, e, out);
+}
+
+void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *e, struct echi_actions *out) {
+    if (c->phase == ECHI_RUN_ENDED) return;
+    step(c, e, out);
+    if (c->phase == ECHI_RUN_ENDED) c->wake_at = 0;   /* a complaint's window may still be open */
 }
