@@ -174,7 +174,8 @@ check "a full disk: something is left of it" [ -z "$(ls "$full")" ]
 
 # A disk with space for two and a half: each run ends with a checkpoint, for which the oldest makes space.
 bytes=$(stat -c %s "$(newest | sed 's/complete$/safetensors/')")
-small="mount -t tmpfs -o size=$((5 * bytes / 2)) none '$full'"
+pages=$(((bytes + 4095) / 4096 + 1))   # of the data, and of the mark
+small="mount -t tmpfs -o size=$((5 * pages / 2 * 4096)) none '$full'"
 if unshare -m bash -c "$small" 2>/dev/null; then
     unshare -m bash -c "$small && for run in 1 2 3 4; do \"\$@\" --steps \$((5 * run)) || exit; done; ls '$full' >'$work/left'" -- \
         "$echelon" train "${train[@]}" --checkpoint "$full" --every 0 --resume --keep 3 \

@@ -48,6 +48,7 @@ few() {        # few STATUSES COMMAND...: like try; a failure says something on 
     failed=$((failed + 1))
     [ -s "$work/err" ] || bad "fails without a word: $*"
 }
+[[ ,${SAN:-}, != *,address,* ]] || export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0   # which takes descriptors itself
 for n in 3 4 5 6 8 10 12 20; do
     few '0|1[0-9]|20|127' "ulimit -n $n; \"\$@\" --join-timeout 1 --local 2"
 done
