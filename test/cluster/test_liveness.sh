@@ -74,14 +74,14 @@ answers 1 \
     'worker of group 0: waits for weights from rank 0 to begin lease [0-9]+: it holds those of round [0-9]+, since [0-9.]+ s'
 answers 1 'lane: idle'
 answers 1 'node: rank 1 of 3'
-# ... which SIGTERM cannot end in order, and a second one ends at once.
-kill -TERM "${nodes[1]}"
+# ... which SIGTERM to rank 0 cannot end in order, and a second one ends at once.
+kill -TERM "${nodes[0]}"
 sleep 0.3
-check "the first SIGTERM waits for an orderly end" kill -0 "${nodes[1]}"
-kill -TERM "${nodes[1]}"
-node_ends 1 143 '' "a second SIGTERM"
+check "the first SIGTERM waits for an orderly end" kill -0 "${nodes[0]}"
+kill -TERM "${nodes[0]}"
+node_ends 0 143 '' "a second SIGTERM"
 kill -CONT "${nodes[2]}"
-for rank in 0 2; do node_ends $rank '18|22' '' "after a second SIGTERM elsewhere"; done
+for rank in 1 2; do node_ends $rank '18|22' '' "after a second SIGTERM elsewhere"; done
 
 # --- SIGUSR1 before all have joined
 free_port
