@@ -81,8 +81,9 @@ void echi_watch_begin(struct echi_node *n);              /* all nodes have joine
 /* Sends the heartbeat when it is due. Returns how long the next round of the loop may take, in ns. */
 int64_t echi_watch_beat(struct echi_node *n, int64_t now);
 void echi_watch_judge(struct echi_node *n);   /* who is silent for too long is lost; a lane without progress is this node's fault */
-/* How long the lane may be without any progress: ten times the longest unit of its work that can be foreseen, at least the deadline. */
-int64_t echi_watch_allowed(const struct echi_node *n);
+/* How long the lane may be without any progress: ten times the longest unit of its work that can be foreseen, at least the deadline; ten
+ * deadlines where nothing has measured it (measuring, slots, an evaluation). `lane`: what it does now. */
+int64_t echi_watch_allowed(const struct echi_node *n, const struct echi_lane_view *lane);
 
 /* ---- node_tell.c ---- */
 void echi_tell_note(struct echi_node *n, int64_t now);   /* after each step of a role: phases that have changed */

@@ -312,7 +312,12 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
 out:
     if (config->started) config->started(config->started_self, NULL, NULL);
     /* What stood still is not waited for as long again. */
-    const int64_t patience = n->ready && !n->measuring && !n->standing && !n->progress.stuck ? echi_watch_allowed(n) : deadline;
+    int64_t patience = deadline;
+    if (n->ready && !n->measuring && !n->standing && !n->progress.stuck) {
+        struct echi_lane_view v;
+        echi_lane_look(n->lane, &v);
+        patience = echi_watch_allowed(n, &v);
+    }
     const bool stays = !echi_lane_destroy(n->lane, patience) || !echi_exec_rests(n->exec, patience);
     echi_checkpoints_stop(config->checkpoints);
     echi_wire_close(n->wire, LINGER);
