@@ -354,7 +354,8 @@ size_t ech_report_json(const struct ech_report *report, char *buf, size_t cap);
  * ECH_E_TIMEOUT also says that computing stood still on this node (a data callback that does not return, a device that hangs) for ten
  * times as long as a step was measured to take, `deadline` at least, or ten times `deadline` while nothing was measured yet and
  * in evaluations. The others go on without it where they can. It returns all the same, with or without `stop`, but the thread
- * that stands still stays behind: then model and data must never be destroyed, and what the callback uses must stay. It does nothing more if it comes back.
+ * that stands still stays behind: then model and data must never be destroyed, and what the callback uses must stay. It does
+ * nothing more if it comes back.
  * A session returns the same way; how long the caller's own steps take is not judged. */
 ech_status ech_train(const ech_model *model, const ech_data *data, const struct ech_config *config, float *params,
                      struct ech_report *out_report, struct ech_error *err);
