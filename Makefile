@@ -92,20 +92,23 @@ INC_port      := $(INC_pure) -Iport
 INC_hal       := $(INC_port) -Ihal
 INC_ops       := $(INC_hal) -Iops
 INC_net       := $(INC_port) -Inet
-INC_sched     := $(INC_pure) -Ilib/sched
-INC_lib       := $(INC_ops) -Inet -Ilib -Ilib/model -Ilib/data -Ilib/sched -Ilib/run -Ilib/sim -Ilib/doctor
+INC_core      := $(INC_pure) $(addprefix -Ilib/core/,types cost planner sync roles)
+INC_lib       := $(INC_ops) $(filter-out $(INC_ops),$(INC_core)) -Inet -Ilib \
+                 $(addprefix -Ilib/,model data exec job drive/live drive/sim drive/replay doctor)
 INC_tools     := $(INC_pure) -Ilib
 INC_test      := $(INC_lib) -Itest $(if $(CMOCKA),-Itest/plain)
-room = $(if $(filter port/pure/%,$1),pure,$(if $(filter lib/sched/%,$1),sched,$(firstword $(subst /, ,$1))))
+room = $(if $(filter port/pure/%,$1),pure,$(if $(filter lib/core/%,$1),core,$(firstword $(subst /, ,$1))))
 inc  = $(INC_$(call room,$1))
 
-SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/ref/*.c ops/cpu/*.c ops/gpu/*.c net/*.c lib/*.c lib/*/*.c))
+SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/ref/*.c ops/cpu/*.c ops/gpu/*.c net/*.c \
+                          lib/*/*.c lib/*/*/*.c))
 ifdef DOUBLE   # neither the fast kernels nor the calls of echelon.h that take floats
-SRC := $(filter-out ops/cpu/% ops/gpu/% lib/run/train.c lib/run/session.c lib/run/replay_run.c lib/sim/% lib/doctor/%,$(SRC))
+SRC := $(filter-out ops/cpu/% ops/gpu/% $(addprefix lib/api/,train.c session.c replay_run.c simulate.c) lib/drive/sim/% lib/doctor/%,$(SRC))
 endif
 # What a board has no use for: simulated clusters, replays, a doctor. No program of a user calls them.
 ifneq ($(PROFILE),)
-SRC := $(filter-out lib/sim/% lib/doctor/% $(patsubst %,lib/run/%.c,replay replay_run recompute trace_text),$(SRC))
+SRC := $(filter-out lib/drive/sim/% lib/doctor/% $(patsubst %,lib/drive/replay/%.c,replay recompute trace_text) \
+                    lib/api/simulate.c lib/api/replay_run.c,$(SRC))
 endif
 # Kinds of devices, each a folder of hal/. The CPU is always there. hal/backends.c asks for ECHI_WITHOUT_... of those left out.
 KINDS    := $(filter-out cpu null,$(notdir $(patsubst %/,%,$(wildcard hal/*/))))

@@ -188,7 +188,7 @@ ech_status echi_stack_input_grad(struct echi_stack *stack, echi_real *rows, stru
  *     the step is lr*v, with Nesterov's momentum lr*(d + momentum*v).
  *   Adam (Kingma and Ba, ICLR 2015, algorithm 1), as PyTorch's:  d = per_f*g + l2*w;  m = keep1*m + gain1*d;  s = keep2*s + gain2*d*d;
  *     the step is lr*m / (sqrt(whole2*s) + epsilon) + shrink*w.
- * What depends on f, or on what m and s weigh so far, is in the numbers: echi_adam_take (lib/sched) makes them. */
+ * What depends on f, or on what m and s weigh so far, is in the numbers: echi_adam_take (lib/core) makes them. */
 enum echi_rule { ECHI_RULE_SGD, ECHI_RULE_NESTEROV, ECHI_RULE_ADAM };
 struct echi_step {
     enum echi_rule rule;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Seconds that a step of BSP takes when gradients are summed in a ring: the baseline that no role of lib/sched plays. Only time is
+ * Seconds that a step of BSP takes when gradients are summed in a ring: the baseline that no role of lib/core plays. Only time is
  * played, by the simulator's cost engine on the hosts of a file; BSP's gradients are exact, so what a step learns is the same by
  * any road, and reproduce_gssp.sh takes it from the run through one owner.
  *   bench_ring HOSTS BATCH SEED [MODEL]      a line: seconds and bytes a step, and what they are of

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # No call points up: every ech_ or echi_ name that a room's objects use is defined in that room or in one below it.
-# And lib/sched is pure: beyond such names it uses only memcpy, strlen and the like.
+# And lib/core is pure: beyond such names it uses only memcpy, strlen and the like.
 # usage: B=build OBJ="build/port/clock.o ..." NM=nm test/check/layers.sh
 set -eu
 status=0
@@ -40,14 +40,14 @@ room port      port/
 room hal       hal/ port/
 room ops       ops/ hal/ port/
 room net       net/ port/
-room lib/sched lib/sched/ port/pure/
+room lib/core lib/core/ port/pure/
 room lib       lib/ net/ ops/ hal/ port/
 
 # No memory from the heap, no clock, thread, file or text, and nothing of libm: only memory and strings, and what compilers
 # call by themselves (__stack_chk_fail, __udivdi3 on small machines) and sanitizers (__asan_..., __ubsan_..., __tsan_...).
 pure='mem(cpy|set|move|cmp|chr)|str(cmp|len)|__(stack_chk|asan|ubsan|tsan|sanitizer|gcov|llvm|x86)[a-zA-Z0-9_.]*'
 pure+='|__u?(div|mod|divmod|mul)[dt]i[34]|__(float|fix|aeabi_)[a-z0-9]*|__mem(cpy|set|move)_chk|_GLOBAL_OFFSET_TABLE_'
-for object in $(objects lib/sched/); do
+for object in $(objects lib/core/); do
     impure=$($NM -u "$object" | awk 'NF == 2 { print $2 }' | grep -vE "^(echi?_.*|$pure)\$" || true)
     if [ -n "$impure" ]; then
         status=1

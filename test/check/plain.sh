@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-plain.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-rooms="-Iport/pure -Iport -Ihal -Iops -Inet -Ilib -Ilib/model -Ilib/data -Ilib/sched -Ilib/run -Ilib/sim -Ilib/doctor -Itest/plain -Itest"
+rooms="-Iport/pure -Iport -Ihal -Iops -Inet -Ilib -Itest/plain -Itest $(printf -- '-I%s ' lib/*/ lib/*/*/)"
 tests=$(sed -n 's/^tests=(\(.*\))$/\1/p' tools/gpu-check)
 [ -n "$tests" ]
 # shellcheck disable=SC2086 # lists

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The rules of others that `make reproduce-gssp` compares with (test/bench/rules) still fit lib/run/exec.c, compile and link: a bench that
+# The rules of others that `make reproduce-gssp` compares with (test/bench/rules) still fit lib/exec/exec.c, compile and link: a bench that
 # takes hours is no place to find out.
 # make check only: it builds the library for each rule.
 set -eu

@@ -32,7 +32,7 @@ cluster() {    # cluster ARGUMENT...: all four nodes, which train until they are
     says "$work/0.log" 'epoch' "the cluster trains"
 }
 # Stands still for half a second after every few steps: as under a quota of the processor. Long, so that it is much slower also where
-# other work keeps this loop from stopping it again at once. Few: of more than a speed's windows hold (lib/sched/speed.c) it would be
+# other work keeps this loop from stopping it again at once. Few: of more than a speed's windows hold (lib/core/planner/speed.c) it would be
 # seen at full speed in between.
 slowed() {
     while kill -STOP "$1"; do

@@ -796,8 +796,8 @@ static void the_others_go_on(void **state) {
 }
 
 /* A death is noticed after the silence that a live coordinator would grant: while little is known of a node nearly the deadline, later
- * two fifths of it (lib/run/silence.c, by hand). BSP waits for it: what is left of the run is known to the sample. Shares of 32 are 11,
- * 11, 10; of two nodes 17 and 15; what rank 1 had of this round and of the next, 11 each, is given to one of them. */
+ * two fifths of it (lib/drive/live/silence.c, by hand). BSP waits for it: what is left of the run is known to the sample. Shares
+ * of 32 are 11, 11, 10; of two nodes 17 and 15; what rank 1 had of this round and of the next, 11 each, is given to one of them. */
 static void deaths_are_noticed_after_a_silence(void **state) {
     (void)state;
     static const double dies[] = {1, 200}, silence[] = {1 + 4 * (2.25 - 2.25 / 32), 4};

@@ -10,11 +10,11 @@ make -s B=$build CFLAGS="-O0 -g --coverage" LDFLAGS=--coverage $build/test/fuzz/
 find $build -name '*.gcda' -delete
 $build/test/fuzz/test_fuzz ${1:+--seconds "$1"} ${CORPUS:+--keep "$CORPUS"} >/dev/null
 
-parsers="ops/codec.c net/frame.c net/receive.c net/hello.c net/address.c lib/sched/message.c lib/sched/trace.c lib/model/text.c
+parsers="ops/codec.c net/frame.c net/receive.c net/hello.c net/address.c lib/core/types/message.c lib/core/roles/trace.c lib/model/text.c
          lib/model/model.c lib/model/json_read.c lib/model/safetensors.c lib/model/tensor_match.c
-         lib/data/idx.c lib/data/cifar.c lib/run/plan_file.c
-         lib/run/config.c lib/run/number.c lib/run/recording.c lib/run/checkpoint.c lib/run/lines.c lib/run/profile.c
-         lib/sim/hosts.c lib/doctor/probe.c port/pure/echi_error.c"
+         lib/data/idx.c lib/data/cifar.c lib/job/plan_file.c
+         lib/job/config.c lib/job/number.c lib/drive/replay/recording.c lib/job/checkpoint.c lib/job/lines.c lib/job/profile.c
+         lib/drive/sim/hosts.c lib/doctor/probe.c port/pure/echi_error.c"
 printf '%-26s %7s %9s %9s\n' file lines covered branches
 for file in $parsers; do
     [ -e "$build/${file%.c}.gcno" ] || continue

@@ -26,7 +26,7 @@ static const struct echi_job *tiny(void) {
     return &job;
 }
 
-/* As lib/run/checkpoints.c writes it. */
+/* As lib/job/checkpoints.c writes it. */
 static size_t written(const struct echi_checkpoint *c, uint8_t *out, size_t cap) {
     const struct echi_plan plan = {.sync = ECHI_SYNC_GSSP, .world = 8, .n_groups = (uint8_t)c->groups, .separated = c->separated,
                                    .round = 8, .lr = 0.1, .momentum = 0.9,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the nodes of a run do with messages of a member that has the key and says anything. Three nodes, each the library's own driver
- * (lib/run/node_*.c) with its roles and its arithmetic, train a small model in one thread: the linker puts a wire and a lane of this
+ * (lib/drive/live/node_*.c) with its roles and its arithmetic, train a small model in one thread: the linker puts a wire and a lane of this
  * file in the place of the real ones (FUZZ_WRAP in the Makefile), which keep the promises of theirs and no others. An input says which
  * plan they have, who the liar is, and then in turns how far the run goes on and what the liar sends: raw bytes as a message of any
  * kind, or one of its honest messages again with a byte changed, cut, or without its payload.
@@ -78,7 +78,7 @@ static void land(int at) {
 static struct side *side_of(const void *wire_or_lane) { return (struct side *)(uintptr_t)wire_or_lane; }
 static int rank_of(const struct side *s) { return (int)(s - c.side); }
 
-/* ---- the wire: what lib/run/wire.c promises ---- */
+/* ---- the wire: what lib/drive/live/wire.c promises ---- */
 
 ech_status __wrap_echi_wire_post(struct echi_wire *w, int peer, int kind, void *buffer, size_t cap, uint64_t cookie,
                                  struct ech_error *err);

@@ -4,7 +4,7 @@
  * comes about, by the version or the lease that names it.
  *
  *   STALENESS  while a worker computes, each other worker of its owner applies at most 2 S + 1 pushes, with two strands 2 S + 3
- *              (lib/sched/README.md); what is staler than drop_older, and nothing else, is dropped
+ *              (lib/core/README.md); what is staler than drop_older, and nothing else, is dropped
  *   APART      no owner applies when a living one lacks more than R rounds, or 256 pushes, of its state
  *   ONCE       a lease is applied once and never after it was revoked; no sample twice in states that survive
  *   GRADIENT   what is applied is what its lease gives on the weights it began on; rows and answers are those of their lease
@@ -16,7 +16,7 @@
  *   DRAIN      after a drain nothing is under way and all owners have the same
  *   ONE_NODE   BSP's weights are those of one node, round by round; those of `local` with one worker its plain steps
  *   LOCAL      own weights are the weights that came and what the own steps have moved since the last change; each step is in one
- *              change, and nobody is more than a round ahead (lib/sched/policy_local.c)
+ *              change, and nobody is more than a round ahead (lib/core/sync/policy_local.c)
  *   HEAD       the head trains each row of an epoch once, on its newest weights
  *   LOOK, CLOCK, LEDGER  a look sees what is there; the clock of training never goes back; numbers of leases are new
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The roles. Each is a struct that its driver holds and one function that takes an event and appends actions. Their
  * fields are for the role itself and for tests; a driver reads only what the comments name, and one file of it, which tells
- * a person who waits for whom, may read all (lib/run/node_tell.c). */
+ * a person who waits for whom, may read all (lib/drive/live/node_tell.c). */
 #ifndef ECHI_ROLES_H
 #define ECHI_ROLES_H
 #include "echi_choice.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Events and actions to bytes and back: what a recording is made of. One place writes each field and one reads it, so that
- * a new field of an event, a task or an action is one line here and one beside it. Pure, like all of lib/sched. */
+ * a new field of an event, a task or an action is one line here and one beside it. Pure, like all of lib/core. */
 #ifndef ECHI_TRACE_H
 #define ECHI_TRACE_H
 #include "echi_bytes.h"

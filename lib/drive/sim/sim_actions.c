@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Events into roles, and their actions made true. The live driver's half of this is lib/run/node_actions.c. */
+ * Events into roles, and their actions made true. The live driver's half of this is lib/drive/live/node_actions.c. */
 #include "echi_sim.h"
 #include "echi_error.h"
 #include "echi_ratio.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The words of the scheduler: limits, leases, plans, messages, and the events and actions of a role.
  *
- * Everything in lib/sched is pure: no sockets, clock, threads or files, no floats of parameters, no allocation. A role is
- * a struct; it takes an event with the time and returns actions; a driver (lib/run) makes them true. Roles name payloads
+ * Everything in lib/core is pure: no sockets, clock, threads or files, no floats of parameters, no allocation. A role is
+ * a struct; it takes an event with the time and returns actions; a driver (lib/drive) makes them true. Roles name payloads
  * as *slots*, numbered buffers that the driver holds: a role never sees a byte of a payload. */
 #ifndef ECHI_SCHED_H
 #define ECHI_SCHED_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Events and actions to bytes and back (lib/run/README.md says it byte by byte). */
+ * Events and actions to bytes and back (lib/drive/replay/README.md says it byte by byte). */
 #include "echi_trace.h"
 
 #include <string.h>

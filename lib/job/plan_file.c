@@ -23,7 +23,7 @@
  *     group 1 owner 0 workers 0:64
  *     codec topk:paper                        (or dense; the next two only with topk)
  *     state_ratio 80000                       (of weights and states, in millionths)
- *     base 0 250000                           (of a group; what it means is the policy's: lib/sched/ratio.c)
+ *     base 0 250000                           (of a group; what it means is the policy's: lib/core/cost/ratio.c)
  * Under `local` also outer_lr and outer_momentum, and a worker is rank:samples a step x steps a round, as in 1:32x16. Under `asp` also
  * drop_older (0: nothing is dropped), and a worker may have a divisor of its gradients, as in 1:32/85. */
 #include "echi_run.h"

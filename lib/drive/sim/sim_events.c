@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What happens to nodes: the start, messages, finished tasks, deaths. The live driver's half of this is lib/run/node_events.c. */
+ * What happens to nodes: the start, messages, finished tasks, deaths. The live driver's half of this is lib/drive/live/node_events.c. */
 #include "echi_sim.h"
 #include "echi_error.h"
 #include "echi_silence.h"

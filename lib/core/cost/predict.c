@@ -29,7 +29,7 @@
 #define LATE 5
 /* Bytes of a message without a payload, about. */
 #define CONTROL 128
-/* Bytes of others before an urgent message on the way in, at most, as in the simulator (lib/sim/links.c). */
+/* Bytes of others before an urgent message on the way in, at most, as in the simulator (lib/drive/sim/links.c). */
 #define BUFFER (256.0 * 1024)
 /* Of a trunk's forward and backward, the part that comes before the head. */
 #define FORWARD (1.0 / 3)

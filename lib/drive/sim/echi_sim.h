@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The simulator's driver: hosts the pure roles of all nodes in one thread and makes their actions true in virtual time. What they cost
- * is the cost engine's (echi_cost.h); what they compute is done for real by the same code as in live runs (lib/run/exec.c), or not at
+ * is the cost engine's (echi_cost.h); what they compute is done for real by the same code as in live runs (lib/exec/exec.c), or not at
  * all. What its files share: sim.c (a run from its beginning to its end), sim_actions.c (what roles ask for), sim_events.c (what
  * happens, given to the roles), sim_posts.c (places for payloads), sim_tasks.c (what tasks cost, and the tasks themselves). */
 #ifndef ECHI_SIM_H

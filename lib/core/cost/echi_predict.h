@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a plan is worth before it runs: images a second, staleness, and what that staleness costs.
  *
- * A prediction plays a plan on resources with queues, the same that the simulator has (lib/sim), but without roles, messages
+ * A prediction plays a plan on resources with queues, the same that the simulator has (lib/drive/sim), but without roles, messages
  * and arithmetic: each node has a lane that computes, and a link that carries bytes in and out. One loop over events in virtual
  * time; all that is random comes from counters, so the same plan gets the same number on every machine.
  *

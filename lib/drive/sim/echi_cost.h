@@ -4,7 +4,7 @@
  *
  * Of each host (echi_hosts.h) it models
  *   - a *lane* that computes one work at a time, the most urgent first. A work of several units gives way to a more urgent one
- *     between them, as the live lane does (lib/run/lane.c). Lanes of hosts that share a pool of cores are slowed down alike while
+ *     between them, as the live lane does (lib/exec/lane.c). Lanes of hosts that share a pool of cores are slowed down alike while
  *     more of them compute than there are cores;
  *   - a *link*: its way out sends one message at a time, the most urgent first, and gives way at the end of a chunk (64 KiB); then
  *     the message travels for the delays of both ends; then it takes its time on the receiver's way in, one message after the other.
