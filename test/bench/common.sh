@@ -54,3 +54,27 @@ ratio() {
     awk -v a="$1" -v b="$2" 'BEGIN {
         if (a == "inf") print "inf"; else if (b == "inf") print "0.00"; else if (b + 0 == 0) print "inf"; else printf "%.2f\n", a / b }'
 }
+
+# The machine, in a few lines.
+machine() {
+    local cpu
+    cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
+    echo "date      $(date -u '+%Y-%m-%d %H:%M UTC')"
+    echo "commit    $(git -C "$root" describe --always --dirty 2>/dev/null || echo 'not a clone')"
+    echo "CPU       ${cpu:-unknown}, $(nproc) cores," \
+        "$(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo | awk '{ printf "%.0f GiB", $1 / 1048576 }')"
+    echo "system    $(uname -sr), $(${CC:-cc} --version | head -1)"
+    echo "load      $(cut -d' ' -f1-3 /proc/loadavg) (figures are worth something when it is near 0)"
+}
+
+# What the machine did besides: cores busy with work that is not ours, from one call to the next. It needs a folder, $dir.
+others_since() {   # into $others
+    local cpu rest now mine
+    read -r cpu rest < /proc/stat
+    now=$(awk -v hz="$(getconf CLK_TCK)" '{ print ($1 + $2 + $3 + $6 + $7) / hz }' <<< "$rest")
+    times > "$dir/times"   # a pipe would show a subshell's
+    mine=$(awk '{ for (i = 1; i <= NF; i++) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } } END { print sum }' "$dir/times")
+    others=$(awk -v b="$now" -v m="$mine" -v b0="${busy0:-$now}" -v m0="${mine0:-$mine}" -v s="$((SECONDS - ${seconds0:-$SECONDS}))" \
+        'BEGIN { o = s ? (b - b0 - m + m0) / s : 0; printf "%.2f", o < 0 ? 0 : o }')
+    busy0=$now mine0=$mine seconds0=$SECONDS
+}

@@ -47,15 +47,4 @@ train() {
     return $result
 }
 
-# What the machine did besides: cores busy with work that is not ours, from one call to the next.
-others_since() {   # into $others
-    local cpu rest now mine
-    read -r cpu rest < /proc/stat
-    now=$(awk -v hz="$(getconf CLK_TCK)" '{ print ($1 + $2 + $3 + $6 + $7) / hz }' <<< "$rest")
-    times > "$dir/times"   # a pipe would show a subshell's
-    mine=$(awk '{ for (i = 1; i <= NF; i++) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } } END { print sum }' "$dir/times")
-    others=$(awk -v b="$now" -v m="$mine" -v b0="${busy0:-$now}" -v m0="${mine0:-$mine}" -v s="$((SECONDS - ${seconds0:-$SECONDS}))" \
-        'BEGIN { o = s ? (b - b0 - m + m0) / s : 0; printf "%.2f", o < 0 ? 0 : o }')
-    busy0=$now mine0=$mine seconds0=$SECONDS
-}
 others_since

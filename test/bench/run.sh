@@ -1,23 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What `make bench` runs: the machine, then each bench in turn. Each can be run alone, too.
-#   make bench ONLY="step cluster"     of: step, product, opencl, conv, threads, accuracy, accuracy_nets, mnist99, cluster, sim_live,
-#                                      sim, memory, net, crypto, record; and on an NVIDIA card gpu_texts, conv_cuda, step_cuda
+#   make bench ONLY="step cluster"     of: step, product, opencl, conv, threads, accuracy, accuracy_nets, mnist99, cluster, sync,
+#                                      sim_live, sim, memory, net, crypto, record; and on an NVIDIA card gpu_texts, conv_cuda, step_cuda
 # What is printed is also kept in build/bench/bench.txt.
 source "$(dirname "$0")/common.sh"
 here=$root/test/bench
 export ECHELON=$echelon B=${B:-$root/build}
-
-machine() {
-    local cpu
-    cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
-    echo "date      $(date -u '+%Y-%m-%d %H:%M UTC')"
-    echo "commit    $(git -C "$root" describe --always --dirty 2>/dev/null || echo 'not a clone')"
-    echo "CPU       ${cpu:-unknown}, $(nproc) cores," \
-        "$(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo | awk '{ printf "%.0f GiB", $1 / 1048576 }')"
-    echo "system    $(uname -sr), $(${CC:-cc} --version | head -1)"
-    echo "load      $(cut -d' ' -f1-3 /proc/loadavg) (figures are worth something when it is near 0)"
-}
 
 # A node training LeNet-5, with MNIST loaded: one alone, and the largest of four in a cluster (rank 0, which looks).
 memory() {
@@ -38,14 +27,15 @@ bench() {
     case $1 in
     step) bash "$here/step.sh" ;;
     step_cuda) DEVICE=cuda bash "$here/step.sh" ;;
-    accuracy | accuracy_nets | mnist99 | cluster | product | opencl | conv | conv_cuda | gpu_texts | threads | sim_live | net | record)
+    accuracy | accuracy_nets | mnist99 | cluster | sync | product | opencl | conv | conv_cuda | gpu_texts | threads | sim_live | net | \
+        record)
         bash "$here/$1.sh"
         ;;
     memory) memory ;;
     crypto | sim) "$B/test/bench/bench_$1" ;;
     *)
-        echo "there is no bench '$1': step, product, opencl, conv, threads, accuracy, accuracy_nets, mnist99, cluster, sim_live, sim," \
-            "memory, net, crypto, record, gpu_texts, conv_cuda, step_cuda"
+        echo "there is no bench '$1': step, product, opencl, conv, threads, accuracy, accuracy_nets, mnist99, cluster, sync, sim_live," \
+            "sim, memory, net, crypto, record, gpu_texts, conv_cuda, step_cuda"
         return 2
         ;;
     esac
