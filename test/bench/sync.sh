@@ -30,8 +30,6 @@ mkdir -p "$dir"
 bed=s$(($$ % 1000000))
 bed() { "$root/tools/testbed" --name "$bed" "$@"; }
 bed_down() { [ "$BASHPID" != $$ ] || bed down; }
-trap bed_down EXIT
-trap 'exit 130' INT TERM
 (umask 077; head -c 32 /dev/urandom > "$dir/key")
 [ -x "$node" ] || { echo "sync: $node is not there: make bench builds it"; exit 2; }
 
@@ -49,9 +47,10 @@ find_pythons() {
         echo "no PyTorch with gloo here: name a Python that has it in BENCH_PYTHON, or install python3-torch; Echelon alone is measured"
 }
 
-# --- one run: what rank 0 prints is left in $dir/NAME
+# --- one run: what rank 0 prints is left in $dir/NAME. In the background, since a signal ends `wait` but not a command.
 run() {   # run NAME HOST|all COMMAND...
-    bed run "$2" "${@:3}" > "$dir/$1" 2> "$dir/$1.err" || { cat "$dir/$1" "$dir/$1.err" >&2; return 1; }
+    bed run "$2" "${@:3}" > "$dir/$1" 2> "$dir/$1.err" &
+    wait $! || { cat "$dir/$1" "$dir/$1.err" >&2; return 1; }
     sed -i 's/^0: //' "$dir/$1"
 }
 of_run() { awk -v key="$2" '$1 == key { print $2 }' "$dir/$1"; }   # of_run NAME KEY
@@ -162,6 +161,8 @@ for hosts in ${HOSTS:-4 8}; do
         if [ $status = 3 ]; then exit 77; fi
         exit 1
     fi
+    trap bed_down EXIT
+    trap 'exit 130' INT TERM
     for net in ${NETS:-resnet18 vgg19 $([ "$hosts" -gt 4 ] || echo alexnet)}; do measure "$net"; done
     bed down
 done
