@@ -90,8 +90,12 @@ keep && cp "$work/bad/rank1.events" "$work/bad/rank2.events"
 no_replay 1. 'was recorded by rank 1' "$work/bad"
 keep && truncate -s -40 "$work/bad/rank0.events"
 no_replay 1. 'rank0.events.* has no end: rank 0 was killed' "$work/bad"
-keep && truncate -s $(($(stat -c %s "$work/run/rank1.events") / 2)) "$work/bad/rank1.events"
-no_replay 1. "the sender's recording breaks off before that" "$work/bad"
+for rank in 1 2; do   # whoever waits for it, at once or for others that do
+    for part in 2 4; do
+        keep && truncate -s $(($(stat -c %s "$work/run/rank$rank.events") / part)) "$work/bad/rank$rank.events"
+        no_replay 1. "from rank $rank.*the sender's recording breaks off before that" "$work/bad"
+    done
+done
 keep && truncate -s -1 "$work/bad/rank1.events"   # no more than its end
 replays 0 'bit for bit' "$work/bad"
 replays 0 'up to where a recording breaks off' "$work/bad" --roles

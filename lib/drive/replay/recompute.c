@@ -242,21 +242,28 @@ static ech_status advance(struct run *x, struct node *n, bool *out_moved) {
     return ECH_OK;
 }
 
+/* Of the message that a node waits for. */
+static const struct node *sender(const struct run *x, const struct node *n) { return &x->node[n->record.event.event.from]; }
+
+static bool breaks_off(const struct node *n) { return n->over && !n->recording->ended; }
+
+/* Where a recording breaks off, others wait for those that wait for it: its own receiver is the one to name. */
 static ech_status merge(struct run *x) {
     for (bool moved = true; moved;) {
         moved = false;
         for (int r = 0; r < x->world; r++) ECHI_TRY(advance(x, &x->node[r], &moved));
     }
+    const struct node *waiting = NULL;
     for (int r = 0; r < x->world; r++) {
-        if (x->node[r].over) continue;
-        const struct node *from = &x->node[x->node[r].record.event.event.from];
-        return fail_at(x, &x->node[r], ECH_E_MISMATCH,
-                       from->over && !from->recording->ended
-                           ? "the sender's recording breaks off before that: its disk was full, or its machine stopped; only roles can be "
-                             "replayed (--roles)"
-                           : "nobody has sent that: are these the recordings of one run?");
+        const struct node *n = &x->node[r];
+        if (n->over) continue;
+        if (breaks_off(sender(x, n)))
+            return fail_at(x, n, ECH_E_MISMATCH,
+                           "the sender's recording breaks off before that: its disk was full, or its machine stopped; only roles can be "
+                           "replayed (--roles)");
+        if (!waiting) waiting = n;
     }
-    return ECH_OK;
+    return waiting ? fail_at(x, waiting, ECH_E_MISMATCH, "nobody has sent that: are these the recordings of one run?") : ECH_OK;
 }
 
 ech_status echi_recompute(struct echi_recording *recording, int world, const struct echi_job *job, echi_real *params, uint64_t *out_tasks,
