@@ -195,7 +195,7 @@ struct ech_config {
     void (*on_tell)(void *user, const char *line);
     char key[1024];               /* file with the key of the run (at least 16 bytes, the same on all nodes): nodes prove that
                                      they have it, and every frame carries an authenticator (SECURITY.md) */
-    int insecure;                 /* 1: without a key: meet beyond this machine all the same */
+    int insecure;                 /* 1: without a key: meet beyond this machine, and with other users of it, all the same */
     /* Checkpoints: a folder on rank 0, which alone reads and writes there; it is made if its parent is there. */
     char checkpoint[1024];
     int64_t every;                /* rounds between them; 0: only when the run ends or is stopped (default 1000) */

@@ -132,7 +132,7 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
     X(key, "key", "FILE", "", TEXT, 0, 0, no_word, NULL,                                                                     \
       "the run's key, 16 random bytes or more, the same on all nodes: others cannot join, nor change what is sent")          \
     X(insecure, "insecure", NULL, "off", SWITCH, 0, 1, no_word, NULL,                                                        \
-      "without a key, meet beyond this machine all the same: whoever reaches the network may join and change the run")          \
+      "without a key, meet beyond this machine and with other users of it: whoever reaches the network may join and change the run") \
     X(record, "record", "DIR", "", TEXT, 0, 0, no_word, NULL,                                                                 \
       "where each node writes what its roles are told (rank0.events, ...), for `echelon replay`")                             \
     X(profile_out, "profile-out", "FILE", "", TEXT, 0, 0, no_word, NULL,                                                      \
