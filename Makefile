@@ -86,18 +86,30 @@ endif
 endif
 LIBS = $(foreach d,$(SYSROOT_LIBS),-B$d -L$d) $(if $(PROFILE),-Wl$(comma)--gc-sections) -lm -ldl -lpthread
 
-# A room sees its own headers and those of the rooms below it: an include that points up does not compile.
+# A room sees its own headers and those of the rooms below it, inside lib/ those of the folders before it in this list: an include that
+# points up, or to the right, does not compile.
 INC_pure      := -Iport/pure
 INC_port      := $(INC_pure) -Iport
 INC_hal       := $(INC_port) -Ihal
 INC_ops       := $(INC_hal) -Iops
 INC_net       := $(INC_port) -Inet
-INC_core      := $(INC_pure) $(addprefix -Ilib/core/,types cost planner sync roles)
-INC_lib       := $(INC_ops) $(filter-out $(INC_ops),$(INC_core)) -Inet -Ilib \
-                 $(addprefix -Ilib/,model data exec job drive/live drive/sim drive/replay doctor)
+INC_types     := $(INC_pure) -Ilib/core/types
+INC_cost      := $(INC_types) -Ilib/core/cost
+INC_planner   := $(INC_cost) -Ilib/core/planner
+INC_sync      := $(INC_planner) -Ilib/core/sync
+INC_roles     := $(INC_sync) -Ilib/core/roles
+INC_model     := $(INC_ops) -Ilib -Ilib/model
+INC_data      := $(INC_ops) -Ilib -Ilib/data
+INC_exec      := $(INC_model) -Ilib/data -Ilib/core/types -Ilib/exec
+INC_job       := $(INC_exec) $(addprefix -Ilib/core/,cost planner sync roles) -Ilib/job
+INC_replay    := $(INC_job) -Ilib/drive/replay
+INC_live      := $(INC_replay) -Inet -Ilib/drive/live
+INC_sim       := $(INC_live) -Ilib/drive/sim
+INC_api       := $(INC_sim)
+INC_doctor    := $(INC_live) -Ilib/doctor
 INC_tools     := $(INC_pure) -Ilib
-INC_test      := $(INC_lib) -Itest $(if $(CMOCKA),-Itest/plain)
-room = $(if $(filter port/pure/%,$1),pure,$(if $(filter lib/core/%,$1),core,$(firstword $(subst /, ,$1))))
+INC_test      := $(INC_sim) -Ilib/doctor -Itest $(if $(CMOCKA),-Itest/plain)
+room = $(if $(filter port/pure/% lib/%,$1),$(notdir $(patsubst %/,%,$(dir $1))),$(firstword $(subst /, ,$1)))
 inc  = $(INC_$(call room,$1))
 
 SRC  := $(sort $(wildcard port/pure/*.c port/*.c hal/*.c hal/*/*.c ops/*.c ops/ref/*.c ops/cpu/*.c ops/gpu/*.c net/*.c \

@@ -2,6 +2,7 @@
  * ech_train: a whole run on this node. */
 #include "echi_checkpoint.h"
 #include "echi_error.h"
+#include "echi_run.h"
 
 #include <stdlib.h>
 #include <string.h>

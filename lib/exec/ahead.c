@@ -5,7 +5,7 @@
  *
  * Handing over costs two wakes, so it is done only where it pays: reading is timed, and only what another thread can hide counts. With a
  * processor to spare that is all of it, without one what reading waits for. */
-#include "echi_exec.h"
+#include "echi_exec_impl.h"
 #include "echi_error.h"
 
 #include <stdlib.h>

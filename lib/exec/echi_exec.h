@@ -1,91 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of the computing lane share: exec.c (slots, and the tasks as they usually are), exec_granules.c (the same
- * tasks under --deterministic), exec_codec.c (what the codec top-k adds), ahead.c (samples read while others are computed). */
+ * Slots and the arithmetic on them. exec.c */
 #ifndef ECHI_EXEC_H
 #define ECHI_EXEC_H
-#include "echi_run.h"
+#include "echi_hal.h"
+#include "echi_job.h"
+#include "echi_lane.h"
+#include "echi_ops.h"
 
-/* Room for samples as they are read. */
-struct echi_samples { echi_real *rows; uint16_t *labels; uint32_t *index; };
-
-struct echi_exec {
-    const struct echi_job *job;
-    struct echi_device *device;
-    struct echi_lane *lane;                       /* NULL while measuring */
-    const struct echi_setup *setup;
-    struct echi_buffer *slot[ECHI_SLOT_KINDS][ECHI_WORLD_MAX];
-    struct echi_stack *trunk[ECHI_STRANDS];       /* all layers where nothing is separated */
-    struct echi_stack *head, *eval;
-    /* scratch of the worker's, the head's and the look's tasks, which may be nested in one another */
-    struct echi_samples samples, looked_at;
-    struct echi_ahead *ahead;                     /* who reads the next `samples`; NULL: the lane itself does */
-    uint32_t look_rows;                           /* the look takes so many samples at once */
-    echi_real *head_rows, *head_rows_grad;
-    uint16_t *head_labels;
-    struct echi_row *who, *head_who;              /* the samples of the rows, for dropout */
-    /* --deterministic: a stack for each granule whose activations must be kept, gradients of one granule, a round's sum made floats */
-    struct echi_stack **granule; uint32_t granules;
-    struct echi_buffer *of_granule, *rounded;
-    /* codec top-k: room to select in for the worker's and the owner's tasks; a push as gradients */
-    struct echi_codec_room *push_room, *state_room;
-    struct echi_buffer *pushed;
+/* Slots and the arithmetic on them. Slots are made by echi_exec_setup once the plan is known; after that only a loss allocates. */
+struct echi_exec;
+/* Kernels on the host keep to `level`; those compiled for another device are kept in the folder `cache` (NULL: nowhere). */
+ech_status echi_exec_create(const struct echi_job *job, const char *device, int threads, enum echi_cpu_level level, const char *cache,
+                            struct echi_exec **out, struct ech_error *err);
+void echi_exec_destroy(struct echi_exec *exec);
+/* Reads nothing ahead any more. False: what is being read does not come to its end for so long; then this must not be destroyed. */
+bool echi_exec_rests(struct echi_exec *exec, int64_t patience);
+void echi_exec_use_lane(struct echi_exec *exec, struct echi_lane *lane);   /* whose breathe and gradient it calls */
+struct echi_device *echi_exec_device(struct echi_exec *exec);
+ech_status echi_exec_setup(struct echi_exec *exec, const struct echi_setup *setup, struct ech_error *err);
+ech_status echi_exec_setup_kept(struct echi_exec *exec, struct ech_error *err);   /* rank 0's, for checkpoints; after setup */
+/* A node was lost, or a worker moved, and `plan` says so: makes the places for workers that join this node's group, and those of its
+ * own worker for weights of another owner, once each. On the thread that runs tasks; events may go on under the plan before, which is
+ * that of the setup. */
+ech_status echi_exec_regroup(struct echi_exec *exec, const struct echi_plan *plan, struct ech_error *err);
+/* After the setup, where this node's samples are the library's to read: from now on they are read while others are computed, if that pays.
+ * spare: there is a processor besides those that compute. */
+ech_status echi_exec_read_ahead(struct echi_exec *exec, bool spare, struct ech_error *err);
+/* A step with the samples of this lease will come next, if all goes well. Any thread; does not wait. */
+void echi_exec_expect(struct echi_exec *exec, const struct echi_lease *lease);
+void *echi_exec_slot(struct echi_exec *exec, struct echi_slot slot, size_t *out_bytes);   /* NULL when there is none */
+/* Bytes that are held, by what is in them: exec_bytes.c. */
+struct echi_exec_bytes {
+    size_t weights, gradients, moments;                    /* copies, sums and what is coded among them; an optimiser's memory */
+    size_t rows, activations;                              /* between trunk and head; of stacks, with their scratch */
 };
-
-/* ---- exec.c ---- */
-static inline struct echi_buffer *slot(struct echi_exec *x, struct echi_slot s) { return x->slot[s.kind][s.index]; }
-/* Slots [first, first + count) of a kind; those that are there stay. */
-ech_status echi_exec_slots(struct echi_exec *x, enum echi_slot_kind kind, int first, int count, size_t bytes, struct ech_error *err);
-/* Layers [first, end) of the model, for up to n samples. */
-ech_status echi_exec_stack(struct echi_exec *x, int first, int end, uint32_t n, struct echi_stack **out, struct ech_error *err);
-/* Looks and measurements must not be what a machine lacks memory for: of large nets they take fewer samples at once. How many, at most
- * `most`, where a stack for ECHI_SPARE_BLOCK samples has `block_bytes`; never fewer than those. */
-#define ECHI_SPARE_BLOCK 16u
-uint32_t echi_exec_spare_rows(size_t block_bytes, uint32_t most);
-/* Behind a stack's input: the step trains, on these n samples. */
-ech_status echi_exec_train(const struct echi_exec *x, struct echi_stack *stack, const struct echi_row *who, uint32_t n, uint32_t divisor,
-                           struct ech_error *err);
-/* Samples as rows of numbers: of the test set, or of the training set as it is in this epoch. */
-ech_status echi_exec_read(const struct echi_job *job, bool test, uint32_t epoch, const uint32_t *index, int n, echi_real *rows,
-                          uint16_t *labels, struct ech_error *err);
-ech_status echi_samples_create(struct echi_samples *out, const struct echi_job *job, uint32_t n, struct ech_error *err);
-void echi_samples_destroy(struct echi_samples *samples);
-ech_status echi_samples_read(struct echi_samples *samples, const struct echi_job *job, const struct echi_lease *lease,
-                             struct ech_error *err);
-/* Those of a lease into exec->samples, and `who` they are. */
-ech_status echi_exec_samples(struct echi_exec *x, const struct echi_lease *lease, struct ech_error *err);
-/* The sum over n samples as it is reported: a loss that is lost is none, even while its floats are still finite. */
-double echi_exec_sane_loss(double loss, uint32_t n);
-/* The update that APPLY, HEAD_APPLY or HEAD asks for, by these gradients. */
-ech_status echi_exec_apply(struct echi_exec *x, const struct echi_task *task, const struct echi_buffer *grads, bool of_head,
-                           struct ech_error *err);
-
-/* ---- exec_codec.c: slots beside those of exec.c, and tasks ---- */
-bool echi_exec_coded(const struct echi_exec *x);
-ech_status echi_codec_setup_worker(struct echi_exec *x, struct ech_error *err);
-ech_status echi_codec_setup_places(struct echi_exec *x, int places, struct ech_error *err);   /* for weights as they come */
-ech_status echi_codec_setup_owner(struct echi_exec *x, int group, struct ech_error *err);
-ech_status echi_codec_setup_member(struct echi_exec *x, int rank, struct ech_error *err);   /* for each worker of the owner's group */
-void echi_codec_destroy(struct echi_exec *x);
-/* The layers of a push that has come, as numbers. */
-ech_status echi_codec_read_push(struct echi_exec *x, struct echi_slot from, struct echi_buffer *to, enum echi_decode how,
-                                struct ech_error *err);
-ech_status echi_codec_encode(struct echi_exec *x, const struct echi_task *task, struct ech_error *err);
-ech_status echi_codec_decode(struct echi_exec *x, const struct echi_task *task, struct ech_error *err);
-
-/* ---- ahead.c: samples of leases of up to `most`, read before they are asked for ---- */
-struct echi_ahead;
-/* spare: there is a processor besides those that compute. Starts a thread. */
-ech_status echi_ahead_create(const struct echi_job *job, uint32_t most, bool spare, struct echi_ahead **out, struct ech_error *err);
-void echi_ahead_destroy(struct echi_ahead *ahead);
-bool echi_ahead_rests(struct echi_ahead *ahead, int64_t patience);   /* as echi_exec_rests */
-/* A step with these samples will come, if all goes well. Any thread; NULL is harmless. Does not wait. */
-void echi_ahead_expect(struct echi_ahead *ahead, const struct echi_lease *lease);
-/* They are needed now: *samples, which have the room that echi_samples_create(most) gives, become them, read ahead or here.
- * The lane's thread. */
-ech_status echi_ahead_take(struct echi_ahead *ahead, const struct echi_lease *lease, struct echi_samples *samples, struct ech_error *err);
-
-/* ---- exec_granules.c ---- */
-ech_status echi_granules_setup_worker(struct echi_exec *x, uint32_t n, struct ech_error *err);
-ech_status echi_granules_run(struct echi_exec *x, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
-void echi_granules_destroy(struct echi_exec *x);
+void echi_exec_bytes(const struct echi_exec *exec, struct echi_exec_bytes *out);
+/* Names of the kernels that were chosen for each unit of each stack, for recordings. NUL-terminated, cut at cap. */
+void echi_exec_kernels(const struct echi_exec *exec, char *buf, size_t cap);
+/* The same for people: a line for each unit of each stack, why it was chosen, and one for each stack's memory. */
+void echi_exec_tell_kernels(const struct echi_exec *exec, void (*tell)(void *self, const char *line), void *self);
+/* A line for each layer that the chosen kernels leave to the reference. */
+void echi_exec_tell_fallbacks(const struct echi_exec *exec, void (*tell)(void *self, const char *line), void *self);
+/* codec top-k: a gradient that lies in its place goes through the residual; *out_bytes of it are to be sent. By the lane, or in a
+ * session by the thread that computes the step. */
+ech_status echi_exec_push(struct echi_exec *exec, const struct echi_task *task, int layer, size_t *out_bytes, struct ech_error *err);
+ech_status echi_exec_run(void *exec, const struct echi_task *task, struct echi_result *result, struct ech_error *err);
 #endif

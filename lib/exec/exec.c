@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tasks made true: the slots of a node and the arithmetic on them. */
-#include "echi_exec.h"
+#include "echi_exec_impl.h"
 #include "echi_checked.h"
 #include "echi_error.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a node's slots and stacks take of its device's memory. */
-#include "echi_exec.h"
+#include "echi_exec_impl.h"
 
 static size_t *home(struct echi_exec_bytes *b, int kind) {
     switch (kind) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What is run: model and data as a job, ranges of parameters under a plan, and the samples of a lease. */
-#include "echi_run.h"
+#include "echi_job.h"
 #include "echi_bytes.h"
 #include "echi_error.h"
 #include "echi_random.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The compute lane: one thread, tasks by urgency, interrupted between units. */
-#include "echi_run.h"
+#include "echi_lane.h"
 #include "echi_error.h"
+#include "echi_os.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Step times at start, at several numbers of samples: what the planner goes by. And, for a profile, what other tasks cost. */
-#include "echi_exec.h"
+#include "echi_exec_impl.h"
+#include "echi_measure.h"
 #include "echi_error.h"
 #include "echi_random.h"
 
@@ -360,7 +361,6 @@ ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *de
         }
     /* On the clock of this host, which may own a share of a processor only. */
     const double scale = times->messages / (ECHI_STEP_MESSAGES * MESSAGE), a_param = scale / (double)job->n_params;
-    echi_profile_of(out, echi_device_describe(device)->name, job->model, times);
     out->forward = least[FORWARD] / (least[FORWARD] + least[BACKWARD]);
     out->apply = least[APPLY] * a_param;
     out->add = least[ADD] * a_param;

@@ -194,7 +194,7 @@ static ech_status read_standing(const struct reader *r, const struct echi_job *j
         return no_checkpoint(r, "its accuracy or loss makes no sense", "");
     c->groups = (int)n[W_GROUPS];
     c->separated = n[W_SEPARATED] != 0;
-    c->local = strcmp(r->text[W_SYNC], echi_policy_local.name) == 0;
+    c->local = strcmp(r->text[W_SYNC], echi_policy_of(ECHI_SYNC_LOCAL)->name) == 0;
     c->at = (struct echi_standing){.epoch = (uint32_t)n[W_EPOCH], .start = (uint32_t)n[W_START], .samples = n[W_SAMPLES],
         .looks = n[W_LOOKS], .clock = (int64_t)n[W_CLOCK], .measuring = (int64_t)n[W_MEASURING], .keeping = (int64_t)n[W_KEEPING],
         .accuracy = real_of(r, W_ACCURACY), .best_accuracy = real_of(r, W_BEST), .loss = real_of(r, W_LOSS),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Why this plan: what rank 0 compared, what it took, and who holds the others up; and why it was changed while the run went. */
-#include "echi_run.h"
+#include "echi_choice_log.h"
 #include "echi_print.h"
 
 #include <stdarg.h>

@@ -6,8 +6,7 @@
 #include "echi_launcher.h"
 #include "echi_number.h"
 #include "echi_os.h"
-#include "echi_run.h"
-#include "echi_sched.h"
+#include "echi_options.h"
 
 #include <errno.h>
 #include <float.h>

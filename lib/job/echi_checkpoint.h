@@ -9,7 +9,9 @@
  * the disk is full does an older one go before: then the newest stays. */
 #ifndef ECHI_CHECKPOINT_H
 #define ECHI_CHECKPOINT_H
-#include "echi_run.h"
+#include "echi_job.h"
+#include "echi_lane.h"
+#include "echi_roles.h"
 
 /* ---- one file ---- */
 struct echi_checkpoint {

@@ -3,25 +3,7 @@
  * never measures. */
 #ifndef ECHI_PROFILE_H
 #define ECHI_PROFILE_H
-#include "echi_model.h"
-#include "echi_sched.h"
-
-#define ECHI_STEP_MESSAGES 6           /* of an asynchronous step, at its worker */
-
-struct echi_profile {
-    char machine[96];                  /* for people: processor and instruction set */
-    char model[32];                    /* for people: what the steps trained */
-    double trunk_ops, head_ops;        /* multiply-adds of a sample forward, in front of the cut and behind it (0: no cut) */
-    double parameters;                 /* floats of that model */
-    struct echi_times times;           /* of a step, as the planner takes them; all of it is filled */
-    double forward;                    /* the part of the trunk's time in a step that reading and its forward pass take, 0..1 */
-    double apply;                      /* seconds a parameter: momentum, decay and new weights from a gradient */
-    double add;                        /* seconds a parameter: a gradient into the sum of a round */
-    double refresh;                    /* seconds a parameter and summand: weights from w0 and the states */
-    double copy;                       /* seconds a byte that goes into a socket, or comes out of one, frames included */
-    double message;                    /* seconds a message at one end, besides its bytes */
-    double look;                       /* seconds a sample of the test set: read, forward, whole model */
-};
+#include "echi_measure.h"
 
 /* LeNet-5 on one thread of the processor that it names: what holds where no profile is given. */
 void echi_profile_builtin(struct echi_profile *out);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What every run of a model begins and ends with, whatever its driver: first weights, the report, files, the last sentence. */
-#include "echi_run.h"
+#include "echi_outcome.h"
+#include "echi_data.h"
 #include "echi_error.h"
+#include "echi_model.h"
+#include "echi_os.h"
 
 #include <stdio.h>
 #include <stdlib.h>

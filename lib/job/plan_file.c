@@ -26,10 +26,12 @@
  *     base 0 250000                           (of a group; what it means is the policy's: lib/core/cost/ratio.c)
  * Under `local` also outer_lr and outer_momentum, and a worker is rank:samples a step x steps a round, as in 1:32x16. Under `asp` also
  * drop_older (0: nothing is dropped), and a worker may have a divisor of its gradients, as in 1:32/85. */
-#include "echi_run.h"
+#include "echi_plan_file.h"
+#include "echi_lease.h"
 #include "echi_ratio.h"
 #include "echi_error.h"
 #include "echi_number.h"
+#include "echi_os.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Options made numbers for the planner and the coordinator. */
-#include "echi_run.h"
+#include "echi_options.h"
+#include "echi_plan_file.h"
 #include "echi_ratio.h"
 #include "echi_error.h"
 #include "echi_number.h"

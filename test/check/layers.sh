@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# No call points up: every ech_ or echi_ name that a room's objects use is defined in that room or in one below it.
-# And lib/core is pure: beyond such names it uses only memcpy, strlen and the like.
+# No call points up: every ech_ or echi_ name that a room's objects use is defined in that room or in one below it; inside lib in a
+# folder to its left (lib/README.md). And lib/core is pure: beyond such names it uses only memcpy, strlen and the like.
 # usage: B=build OBJ="build/port/clock.o ..." NM=nm test/check/layers.sh
 set -eu
 status=0
@@ -40,8 +40,20 @@ room port      port/
 room hal       hal/ port/
 room ops       ops/ hal/ port/
 room net       net/ port/
-room lib/core lib/core/ port/pure/
-room lib       lib/ net/ ops/ hal/ port/
+room lib/core/types   lib/core/types/ port/pure/
+room lib/core/cost    lib/core/cost/ lib/core/types/ port/pure/
+room lib/core/planner lib/core/planner/ lib/core/{cost,types}/ port/pure/
+room lib/core/sync    lib/core/sync/ lib/core/{planner,cost,types}/ port/pure/
+room lib/core/roles   lib/core/roles/ lib/core/ port/pure/
+room lib/model        lib/model/ ops/ hal/ port/
+room lib/data         lib/data/ port/
+room lib/exec         lib/exec/ lib/core/types/ lib/{model,data}/ ops/ hal/ port/
+room lib/job          lib/job/ lib/core/ lib/{exec,model,data}/ ops/ hal/ port/
+room lib/drive/replay lib/drive/replay/ lib/core/ lib/{job,exec,model,data}/ ops/ hal/ port/
+room lib/drive/live   lib/drive/live/ lib/drive/replay/ lib/core/ lib/{job,exec,model,data}/ net/ ops/ hal/ port/
+room lib/drive/sim    lib/drive/sim/ lib/drive/ lib/core/ lib/{job,exec,model,data}/ net/ ops/ hal/ port/
+room lib/api          lib/api/ lib/drive/ lib/core/ lib/{job,exec,model,data}/ net/ ops/ hal/ port/
+room lib/doctor       lib/doctor/ lib/drive/{live,replay}/ lib/core/ lib/{job,exec,model,data}/ net/ ops/ hal/ port/
 
 # No memory from the heap, no clock, thread, file or text, and nothing of libm: only memory and strings, and what compilers
 # call by themselves (__stack_chk_fail, __udivdi3 on small machines) and sanitizers (__asan_..., __ubsan_..., __tsan_...).

@@ -13,10 +13,10 @@ fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-plants.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-harmless() {   # harmless LINE: a plant that turns this line of policy.c into itself
-    printf 'file sync/policy.c\nbreaks staleness\nwithin 20\n<<<<\n%s\n====\n%s\n>>>>\n' "$1" "$1" >"$work/harmless.plant"
+harmless() {   # harmless LINE: a plant that turns this line of sync.c into itself
+    printf 'file sync/sync.c\nbreaks staleness\nwithin 20\n<<<<\n%s\n====\n%s\n>>>>\n' "$1" "$1" >"$work/harmless.plant"
     PLANTS=$work bash test/seeds/plants.sh harmless >"$work/out" && { echo "a plant that nobody can see counts as seen"; exit 1; }
     grep -q "$2" "$work/out" || { echo "it failed for another reason:"; cat "$work/out"; exit 1; }
 }
 harmless '    return table[sync];' 'harmless  *nobody'
-harmless '    return tables[sync];' 'not in sync/policy.c exactly once'
+harmless '    return tables[sync];' 'not in sync/sync.c exactly once'

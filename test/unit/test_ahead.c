@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "echi_exec.h"
+#include "echi_exec_impl.h"
 #include "echi_random.h"
 
 #include <pthread.h>

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "echi_exec.h"
+#include "echi_exec_impl.h"
 #include "echi_pixels.h"
 
 #include <math.h>

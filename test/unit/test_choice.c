@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which plan is taken, against brute force over all that could have been; and who holds the others up, against each node left out. */
 #include "echi_choice.h"
+#include "echi_price.h"
 #include "echi_random.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The byte form of messages, plans and step times: round trips, and the bytes themselves. Bytes
  * from a stranger are in test/fuzz. */
-#include "echi_sched.h"
+#include "echi_event.h"
+#include "echi_times.h"
 
 #include <stdarg.h>
 #include <stddef.h>

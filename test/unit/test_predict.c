@@ -3,6 +3,7 @@
  * (reference: sixteen workers, four geometric classes of speed); and what must hold of any. */
 #include "echi_choice.h"
 #include "echi_random.h"
+#include "echi_price.h"
 #include "echi_ratio.h"
 #include "part.h"
 

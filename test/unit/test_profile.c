@@ -240,6 +240,7 @@ static void this_machine_can_be_measured(void **state) {
     assert_int_equal(ech_data_open("glyphs", 1, &data, &error), ECH_OK);
     assert_int_equal(echi_job_make(lenet, data, &config, &job, &error), ECH_OK);
     assert_int_equal(echi_device_open("cpu", 1, &device, &error), ECH_OK);
+    echi_profile_of(&profile, echi_device_describe(device)->name, lenet, &times);
     if (echi_measure_costs(&job, device, &times, NULL, &profile, &error) != ECH_OK) fail_msg("%s", error.text);
     is(profile.message, 3e-5);   /* a host with a third of a processor: times.messages says so */
     assert_true(profile.forward > 0.02 && profile.forward < 0.98);

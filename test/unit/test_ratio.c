@@ -9,6 +9,7 @@
 
 #include <math.h>
 
+#include "echi_planner.h"
 #include "echi_ratio.h"
 
 static struct echi_times times[ECHI_WORLD_MAX];

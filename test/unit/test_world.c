@@ -239,7 +239,7 @@ static void work_on(int at) {
     } else {
         s.work[at] = s.work[--s.works];
         if (t->kind == ECHI_TASK_APPLY && t->lease.n == t->samples &&
-            s.node[now.node].owner->policy->push_arrived(&t->lease) == ECHI_TAKE_APPLY)
+            s.node[now.node].owner->rules->push_arrived(&t->lease) == ECHI_TAKE_APPLY)
             count_in(&t->lease);
         if (t->kind == ECHI_TASK_ADD) count_in(&t->lease);
     }

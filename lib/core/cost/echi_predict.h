@@ -11,7 +11,8 @@
  * hosts share; losses, of bytes and of nodes. Of a codec's ratios it takes those that a run comes to. */
 #ifndef ECHI_PREDICT_H
 #define ECHI_PREDICT_H
-#include "echi_sched.h"
+#include "echi_plan.h"
+#include "echi_times.h"
 
 /* Bytes of what a run moves. */
 struct echi_load {
@@ -36,11 +37,4 @@ struct echi_predict_work { _Alignas(8) unsigned char bytes[464 * 1024]; };
 void echi_predict(const struct echi_plan *plan, const struct echi_times times[ECHI_WORLD_MAX], const struct echi_load *load,
                   uint32_t steps, struct echi_predict_work *work, struct echi_prediction *out);
 
-/* ---- price.c ---- */
-
-/* Whether a head apart spares the model most of its staleness: it holds at least half of the parameters (or nothing is known of them). */
-bool echi_price_apart(const struct echi_load *load, bool separated);
-/* By how many times more samples are needed for the same accuracy when pushes are so many rounds behind (> 0; 1: as under BSP).
- * head_apart: echi_price_apart. */
-double echi_price(bool head_apart, double behind);
 #endif

@@ -3,11 +3,14 @@
  * Ratios are whole millionths, so that every node finds the same number. */
 #ifndef ECHI_RATIO_H
 #define ECHI_RATIO_H
-#include "echi_planner.h"
+#include "echi_plan.h"
 
-#define ECHI_RATIO_ONE 1000000u
 #define ECHI_RATIO_STATES 80000u      /* of weights and states: 0.08; from 0.06 to 1 LeNet-5 learnt alike (lib/DESIGN.md, section 6) */
 #define ECHI_WHOLE_EVERY 32u          /* messages of a state link of which one is complete (design, section 6) */
+
+/* `paper`: of the fastest, the middle and the slowest group the base, and how many numbers the threshold is taken from. */
+struct echi_paper_ratio { uint32_t base, sample; };
+extern const struct echi_paper_ratio echi_paper_ratio[3];
 
 const char *echi_ratios_name(enum echi_ratios ratios);   /* "paper" */
 
@@ -26,6 +29,4 @@ uint64_t echi_coded_bytes(uint64_t count, uint32_t ratio);
 double echi_write_cost(uint32_t ratio);
 double echi_read_cost(uint32_t ratio);
 
-/* The planner's part: each group's base, once groups and samples are settled. */
-void echi_ratios_plan(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A plan played on lanes and links. */
-#include "echi_policy.h"
+#include "echi_predict.h"
 #include "echi_random.h"
 #include "echi_ratio.h"
+#include "echi_task.h"
 
 #include <string.h>
 

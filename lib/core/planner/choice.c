@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The best of several plans, by what is predicted of them. */
 #include "echi_choice.h"
-#include "echi_policy.h"
+#include "echi_price.h"
 
 #include <string.h>
 

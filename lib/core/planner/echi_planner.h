@@ -2,6 +2,7 @@
  * From measured step times to a plan: groups, head, shares. */
 #ifndef ECHI_PLANNER_H
 #define ECHI_PLANNER_H
+#include "ech_status.h"
 #include "echi_predict.h"
 
 enum echi_shares { ECHI_SHARES_SPEED, ECHI_SHARES_EQUAL, ECHI_SHARES_LIST };
@@ -46,7 +47,7 @@ uint32_t echi_wishes_round(const struct echi_wishes *wishes);
 ech_status echi_plan_make(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX],
                           struct echi_plan *out_plan, char *text, size_t cap);
 
-/* Gives a plan of groups a reserve (echi_sched.h), owned by the node that has nothing else to keep and the fastest link, of such the
+/* Gives a plan of groups a reserve (echi_plan.h), owned by the node that has nothing else to keep and the fastest link, of such the
  * fastest processor; none where all have something to keep, or there are 8 groups. */
 void echi_plan_add_reserve(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
 
@@ -57,4 +58,6 @@ void echi_cluster(const double *value, int count, int groups, int *out_group);
 int echi_cluster_auto(const double *value, int count, double ratio, int most, int *out_group);
 /* Shares n[i] (0 allowed) of `batch` samples that make the slowest step as short as it can be. seconds(i, n) rises with n. */
 void echi_shares_by_speed(const struct echi_times *times, int count, uint32_t batch, uint32_t *out_n);
+/* The planner's part: each group's base, once groups and samples are settled. */
+void echi_ratios_plan(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
 #endif

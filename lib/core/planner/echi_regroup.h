@@ -4,7 +4,8 @@
  * parameters; the times are what workers say of their steps. Told by one thread, the coordinator's. */
 #ifndef ECHI_REGROUP_H
 #define ECHI_REGROUP_H
-#include "echi_sched.h"
+#include "echi_plan.h"
+#include "echi_times.h"
 
 /* ---- speed.c: a robust moving average ---- */
 

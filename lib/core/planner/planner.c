@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The planner: who computes, who owns what, and how many samples each takes. */
-#include "echi_policy.h"
+#include "echi_planner.h"
 #include "echi_ratio.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The price of staleness, as it was measured. */
-#include "echi_predict.h"
+#include "echi_price.h"
 
 /* Epochs to 98.5 % over those of BSP, LeNet-5 on MNIST, by how many rounds of B samples the weights behind a push lack on average,
  * those of other groups that are still on their way included.

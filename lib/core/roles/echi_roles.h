@@ -5,10 +5,12 @@
 #ifndef ECHI_ROLES_H
 #define ECHI_ROLES_H
 #include "echi_choice.h"
-#include "echi_policy.h"
+#include "echi_event.h"
 #include "echi_ranks.h"
 #include "echi_reach.h"
 #include "echi_regroup.h"
+#include "echi_staleness.h"
+#include "echi_sync.h"
 
 /* ---- worker: computes forward and backward ---- */
 enum echi_strand_phase { ECHI_STRAND_WAITS_WEIGHTS, ECHI_STRAND_IDLE, ECHI_STRAND_FORWARD, ECHI_STRAND_WAITS_HEAD,
@@ -44,6 +46,7 @@ struct echi_delta {
 struct echi_worker {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
+    const struct echi_sync_rules *rules;
     struct echi_strand strand[ECHI_STRANDS];
     uint32_t turns;                               /* changes of phase so far */
     struct echi_lease lease[ECHI_LEASES_HELD]; int n_leases;   /* that no strand has begun */
@@ -98,6 +101,7 @@ enum echi_reserve { ECHI_RESERVE_SLEEPS, ECHI_RESERVE_LACKS, ECHI_RESERVE_TOLD, 
 struct echi_owner {
     const struct echi_setup *setup;
     const struct echi_policy *policy;
+    const struct echi_sync_rules *rules;
     int group;
     bool started;
     int workers;                                  /* of the group, alive; they are in worker[] */

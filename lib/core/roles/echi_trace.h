@@ -29,14 +29,6 @@ struct echi_traced_action { struct echi_action action; const uint8_t *meta; size
 /* Goes through a list: a reader over [actions, actions + actions_len). False at its end (r->at == r->end) or where it is broken. */
 bool echi_trace_next_action(struct echi_reader *r, struct echi_traced_action *out);
 
-/* message.c */
-void echi_lease_put(struct echi_writer *w, const struct echi_lease *lease);
-void echi_lease_get(struct echi_reader *r, struct echi_lease *out);
-void echi_optimizer_put(struct echi_writer *w, int optimizer, const struct echi_adam *adam);
-uint8_t echi_optimizer_get(struct echi_reader *r, struct echi_adam *adam);   /* not `ok` where they make no sense */
-void echi_schedule_put(struct echi_writer *w, const struct echi_schedule *schedule);
-void echi_schedule_get(struct echi_reader *r, struct echi_schedule *out);   /* r->ok is false unless it is valid */
-
 void echi_task_put(struct echi_writer *w, const struct echi_task *task);
 void echi_result_put(struct echi_writer *w, const struct echi_task *task, const struct echi_result *result);
 

@@ -12,6 +12,7 @@ void echi_owner_init(struct echi_owner *o, const struct echi_setup *setup, int g
     memset(o, 0, offsetof(struct echi_owner, view));
     o->setup = setup;
     o->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
+    o->rules = echi_sync_rules_of((enum echi_sync)setup->plan.sync);
     o->group = group;
     o->state_sending = -1;
     o->least = UINT32_MAX;
@@ -128,7 +129,7 @@ static void answer(struct echi_owner *o, int64_t now, struct echi_actions *out) 
         int r = echi_ranks_next(&o->owed, o->turn);
         if (r < 0) r = echi_ranks_next(&o->owed, 0);
         if (r < 0) return;
-        const bool may = o->policy->before_reply(&o->view[r], o->least, plan_of(o)->staleness);
+        const bool may = o->rules->before_reply(&o->view[r], o->least, plan_of(o)->staleness);
         if (may) {
             if (coded(o)) encode_weights(o, r, out);
             else send_weights(o, r, out);
@@ -238,7 +239,7 @@ static void pump(struct echi_owner *o, struct echi_actions *out) {
         const uint16_t rank = o->queue[0];
         struct echi_push *p = &o->push[rank];
         const struct echi_slot grads = {ECHI_SLOT_OWNER_GRADS, rank};
-        if (o->policy->push_arrived(&p->lease) == ECHI_TAKE_ADD) {
+        if (o->rules->push_arrived(&p->lease) == ECHI_TAKE_ADD) {
             struct echi_task *t = compute(o, ECHI_TASK_ADD, out);
             p->staleness = (double)(o->samples - p->seen) / plan_of(o)->round;   /* under bsp 0 */
             t->grads = grads;

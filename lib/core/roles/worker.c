@@ -12,6 +12,7 @@ void echi_worker_init(struct echi_worker *w, const struct echi_setup *setup) {
     memset(w, 0, sizeof *w);
     w->setup = setup;
     w->policy = echi_policy_of((enum echi_sync)setup->plan.sync);
+    w->rules = echi_sync_rules_of((enum echi_sync)setup->plan.sync);
     w->owner = setup->plan.owner_of[setup->plan.group_of[setup->rank]];
     for (int i = 0; i < ECHI_WORKER_PLACES; i++) w->posted[i] = ECHI_NO_RANK;
     w->fresh = true;
@@ -116,7 +117,7 @@ static void go_on(struct echi_worker *w, int64_t now, struct echi_actions *out) 
  * of the next round that came earlier; else leases are taken in their order. */
 static int may_begin(const struct echi_worker *w, const struct echi_strand *s) {
     for (int i = 0; i < w->n_leases; i++)
-        if (w->policy->may_begin(&w->lease[i], s->version)) return i;
+        if (w->rules->may_begin(&w->lease[i], s->version)) return i;
     return -1;
 }
 

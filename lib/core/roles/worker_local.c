@@ -38,7 +38,7 @@ static int next_lease(struct echi_worker *w) {
     int ahead = -1;
     for (int i = 0; i < w->n_leases; i++) {
         if (w->lease[i].round == w->strand[0].version) return i;
-        if (ahead < 0 && w->policy->may_begin(&w->lease[i], w->strand[0].version)) ahead = i;
+        if (ahead < 0 && w->rules->may_begin(&w->lease[i], w->strand[0].version)) ahead = i;
     }
     return held(w) ? -1 : ahead;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Bulk synchronous parallel: all pushes of a round are summed and applied once; equal to one node with the whole batch. */
-#include "echi_policy.h"
+#include "echi_sync.h"
 
 /* Version t of the weights is that after t rounds: what round t is computed on. */
 static bool may_begin(const struct echi_lease *lease, uint64_t weights_version) { return lease->round == weights_version; }
@@ -15,4 +15,4 @@ static bool before_reply(const struct echi_worker_view *view, uint32_t least, ui
     return true;   /* the round's apply is what was waited for */
 }
 
-const struct echi_policy echi_policy_bsp = {"bsp", true, false, false, may_begin, push_arrived, before_reply};
+const struct echi_sync_rules echi_sync_bsp = {may_begin, push_arrived, before_reply};

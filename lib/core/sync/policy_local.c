@@ -20,7 +20,7 @@
  *     L = w + (what its own steps have moved L by since its last D was made)
  * so each step is in exactly one D, and is lost or counted twice nowhere. It is at most one round ahead: at the end of its lease of
  * the next round it waits for this round's weights. Owner, ledger and losses are those of bsp: a lease is pushed whole. */
-#include "echi_policy.h"
+#include "echi_sync.h"
 
 /* On the round's own weights, or one round ahead of them. */
 static bool may_begin(const struct echi_lease *lease, uint64_t weights_version) {
@@ -37,4 +37,4 @@ static bool before_reply(const struct echi_worker_view *view, uint32_t least, ui
     return true;
 }
 
-const struct echi_policy echi_policy_local = {"local", true, false, true, may_begin, push_arrived, before_reply};
+const struct echi_sync_rules echi_sync_local = {may_begin, push_arrived, before_reply};

@@ -4,7 +4,7 @@
  *   ssp   stale synchronous parallel (Ho et al., NIPS 2013): a worker more than S steps ahead of the slowest waits.
  *   gssp  the same bound, inside groups of like speed; between groups nothing waits (Sun et al., IEEE Transactions
  *         on Cloud Computing 10(4), 2022; design, section 12). An owner sees only its own group, so the code is one. */
-#include "echi_policy.h"
+#include "echi_sync.h"
 
 static bool may_begin(const struct echi_lease *lease, uint64_t weights_version) {
     (void)lease, (void)weights_version;
@@ -26,6 +26,6 @@ static bool within_bound(const struct echi_worker_view *view, uint32_t least, ui
     return view->steps <= (uint64_t)least + staleness;
 }
 
-const struct echi_policy echi_policy_asp = {"asp", false, false, false, may_begin, push_arrived, never_waits};
-const struct echi_policy echi_policy_ssp = {"ssp", false, false, false, may_begin, push_arrived, within_bound};
-const struct echi_policy echi_policy_gssp = {"gssp", false, true, false, may_begin, push_arrived, within_bound};
+const struct echi_sync_rules echi_sync_asp = {may_begin, push_arrived, never_waits};
+const struct echi_sync_rules echi_sync_ssp = {may_begin, push_arrived, within_bound};
+const struct echi_sync_rules echi_sync_gssp = {may_begin, push_arrived, within_bound};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The list of actions that a role returns. */
-#include "echi_sched.h"
+#include "echi_event.h"
 
 #include <string.h>
 

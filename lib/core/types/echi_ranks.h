@@ -3,7 +3,7 @@
  * for something need not ask all. */
 #ifndef ECHI_RANKS_H
 #define ECHI_RANKS_H
-#include "echi_sched.h"
+#include "echi_limits.h"
 
 #define ECHI_RANKS_WORDS (ECHI_WORLD_MAX / 64)
 struct echi_ranks { uint64_t word[ECHI_RANKS_WORDS]; };

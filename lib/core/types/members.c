@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Who is still here: what a plan says of the nodes that are left. */
-#include "echi_policy.h"
+#include "echi_message.h"
 
 #include <string.h>
 

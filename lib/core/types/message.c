@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Messages, plans and step times to bytes and back. Pure and bounded: every length is checked before it is used. */
 #include "echi_bytes.h"
-#include "echi_policy.h"
-#include "echi_ratio.h"
-#include "echi_trace.h"
+#include "echi_message.h"
+#include "echi_times.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * f = n/B feeds g/f, the mean gradient of its samples, with decays beta^f, and its step is f*lr. So the decays of pushes whose f sum to 1
  * multiply to beta, and their steps add up to lr, however a round is cut up. After pushes of f1, f2, ... their gradients weigh
  * 1 - beta^(f1 + f2 + ...) together in a moment: Adam's bias correction (Kingma and Ba, section 3) divides by that. */
-#include "echi_sched.h"
+#include "echi_plan.h"
 
 #define LN2 0.693147180559945309417
 #define SQRT_HALF 0.70710678118654752440

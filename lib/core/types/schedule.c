@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The learning rate of an update, a pure function of where its samples stand in the data (design, section 6, "Optimisers under
  * asynchrony"). So it is the same on every node, whoever comes first, and in a resumed run. */
-#include "echi_sched.h"
+#include "echi_lease.h"
 
 #define PI 3.14159265358979323846
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The bins of the histograms of staleness. */
-#include "echi_sched.h"
+#include "echi_staleness.h"
 
 const double echi_staleness_edge[ECHI_STALENESS_BINS - 1] = {0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 16};
 

@@ -4,6 +4,7 @@
 #ifndef ECHI_NODE_H
 #define ECHI_NODE_H
 #include "echi_recording.h"
+#include "echi_run.h"
 #include "echi_silence.h"
 
 #define ECHI_SECOND INT64_C(1000000000)

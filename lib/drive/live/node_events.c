@@ -18,8 +18,10 @@ static void measure_here(void *self) {
     struct echi_device *device = echi_exec_device(n->exec);
     n->measure_status = echi_measure(n->job, device, n->c->config->slow, n->lane, &n->times, &n->measure_error);
     echi_lane_stay(n->lane);
-    if (n->measure_status == ECH_OK && n->c->profile)
+    if (n->measure_status == ECH_OK && n->c->profile) {
+        echi_profile_of(n->c->profile, echi_device_describe(device)->name, n->job->model, &n->times);
         n->measure_status = echi_measure_costs(n->job, device, &n->times, n->lane, n->c->profile, &n->measure_error);
+    }
     atomic_store(&n->measured, true);
 }
 

@@ -181,7 +181,7 @@ static void tell_owner(struct echi_node *n, struct echi_print *l) {
     echi_print(l, "; %d sends are out", o->sends);
     before = "; weights are held back from";
     for (int r = 0; r < n->world; r++) {
-        if (!o->answer[r] || o->policy->before_reply(&o->view[r], o->least, p->staleness)) continue;
+        if (!o->answer[r] || o->rules->before_reply(&o->view[r], o->least, p->staleness)) continue;
         int slowest = -1;
         for (int i = 0; i < n->world; i++)
             if (o->view[i].member && !o->view[i].idle && (slowest < 0 || o->view[i].steps < o->view[slowest].steps)) slowest = i;

@@ -3,7 +3,7 @@
  * byte). recorder.c writes one while a run goes, recording.c reads it, replay.c and recompute.c run it again. */
 #ifndef ECHI_RECORDING_H
 #define ECHI_RECORDING_H
-#include "echi_run.h"
+#include "echi_exec.h"
 #include "echi_sha256.h"
 #include "echi_trace.h"
 

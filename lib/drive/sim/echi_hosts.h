@@ -3,7 +3,8 @@
  * class of hosts (hosts.c), or from a name. */
 #ifndef ECHI_HOSTS_H
 #define ECHI_HOSTS_H
-#include "echi_sched.h"
+#include "ech_status.h"
+#include "echi_limits.h"
 
 #define ECHI_HOST_SLOWS 4      /* lasting slow-downs of one host, at most */
 

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What roles are told, and what they ask for: events and actions. action.c. */
+#ifndef ECHI_EVENT_H
+#define ECHI_EVENT_H
+#include "ech_status.h"
+#include "echi_message.h"
+#include "echi_task.h"
+
+/* What a run trains, as far as roles must know it. The driver derives it from the model; the same on all nodes. */
+struct echi_setup {
+    struct echi_plan plan;
+    int rank;
+    int n_layers;                         /* with parameters */
+    int cut;                              /* first of them that belongs to the head; n_layers when not separated */
+    uint32_t cut_width;                   /* floats a sample at the cut */
+    int norms; uint8_t norm[256];         /* sync_norm: so many of the layers in front of the cut are batch-norms, these, ascending */
+};
+
+enum echi_event_type {
+    ECHI_EVENT_START,      /* the role's slots stand: post what you take, say that you are there */
+    ECHI_EVENT_MESSAGE,    /* payload, if any, whole in `slot` */
+    ECHI_EVENT_SENT,       /* the payload sent from `slot` has left it */
+    ECHI_EVENT_GRADIENT,   /* BACKWARD, STEP: the gradient of `layer` is in its place; HEAD with weights_out: the rows', with `result` */
+    ECHI_EVENT_COMPUTED,   /* `task` is done, with `result` */
+    ECHI_EVENT_LOST,       /* node `from` is gone. All roles but the coordinator: by its word, in `msg`; the plan says so already, and
+                              nothing from that node comes any more. Places posted for it are the role's again; SENT comes for
+                              what was sent to it, before or after this, also when it is sent later */
+    ECHI_EVENT_STOP,       /* coordinator: the user wants an orderly end */
+    ECHI_EVENT_MOVED,      /* worker `from` joins another group, by the coordinator's word in `msg`; the plan says so already */
+    ECHI_EVENT_TIME        /* coordinator: the time that it waits for (`wake_at`) has come */
+};
+struct echi_event {
+    uint8_t type;
+    uint16_t from;
+    int64_t now;                            /* ns */
+    const struct echi_msg *msg;             /* MESSAGE, LOST (to the coordinator: NULL, or with the reason in `text`), MOVED */
+    const uint8_t *bytes; size_t len;       /* MESSAGE of kind MEASURED: encoded times */
+    struct echi_slot slot;
+    int layer;
+    const struct echi_task *task; const struct echi_result *result;
+};
+
+enum echi_action_type {
+    ECHI_ACTION_SEND,      /* msg to role msg.to_role of node `to`, with the payload in `slot` if its kind carries one */
+    ECHI_ACTION_POST,      /* the next payload of `kind` from node `to` goes to `slot` (PUSH: one for each layer) */
+    ECHI_ACTION_COMPUTE,
+    ECHI_ACTION_PLAN,      /* coordinator: send `plan` to all nodes */
+    ECHI_ACTION_FAULT,     /* this node cannot go on: status in msg.layer, sentence in msg.text */
+    ECHI_ACTION_DONE       /* coordinator: the run has ended */
+};
+struct echi_action {
+    uint8_t type, kind;
+    uint16_t to;
+    struct echi_slot slot;
+    union {
+        struct echi_msg msg;      /* SEND, FAULT */
+        struct echi_task task;    /* COMPUTE */
+    };
+};
+/* The list a role appends to. A list that is full means a bug: `overflow` is set and the driver ends the run. So many are enough
+ * for one event: among `world` nodes the leases of two rounds, one a worker and the parts of large shares, or two words to each. */
+#define ECHI_ACTIONS_MAX (4 * ECHI_WORLD_MAX + 512)
+struct echi_actions { struct echi_action *list; int count, cap; bool overflow; };
+struct echi_action *echi_act(struct echi_actions *out, enum echi_action_type type);   /* never NULL: zeroed room for one action */
+/* An action that sends `kind` to (node, role) from `from_role`; the caller fills the rest of ->msg and ->slot. */
+struct echi_action *echi_act_send(struct echi_actions *out, int to, enum echi_role to_role, enum echi_role from_role,
+                                  enum echi_kind kind);
+void echi_act_post(struct echi_actions *out, int from, enum echi_kind kind, struct echi_slot slot);
+void echi_act_fault(struct echi_actions *out, ech_status status, const char *text);
+#endif

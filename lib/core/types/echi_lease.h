@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A lease: samples handed to a worker. Bytes, and whether it makes sense: message.c. */
+#ifndef ECHI_LEASE_H
+#define ECHI_LEASE_H
+#include "echi_plan.h"
+
+/* A range of an epoch's permutation, handed to a worker, for one owner and, under BSP, one round. */
+struct echi_lease {
+    uint32_t id;                          /* from 1, never reused in a run; 0: no lease */
+    uint32_t epoch, start, n;             /* samples start .. start+n-1 of the epoch's permutation */
+    uint32_t round, round_size;           /* round_size: B, or what is left in an epoch's last round under BSP; under `local`, whose
+                                             rounds are many steps long, the samples of the round */
+    uint16_t worker, owner;               /* ranks */
+    uint8_t again;                        /* 1: these samples were in a lease before, whose worker or owner is lost */
+    uint8_t part;                         /* which of its worker's leases of this round it is, from 0; below ECHI_ROUND_PARTS */
+    uint32_t together;                    /* sync_norm: samples of the round's leases with the same `part`, which have batch-norm's
+                                             statistics in common; 0: it has its own, as a lease that is issued again */
+};
+/* Are its batch-norm statistics exchanged with other workers? */
+static inline bool echi_lease_exchanges(const struct echi_lease *l) { return l->together > l->n; }
+
+/* Does lease a stand before b in the data? */
+static inline bool echi_lease_before(const struct echi_lease *a, const struct echi_lease *b) {
+    return a->epoch != b->epoch ? a->epoch < b->epoch : a->start < b->start;
+}
+
+/* May a push or rows of this lease come from its worker? By the plan alone, so that whoever sent it can be believed. */
+bool echi_lease_valid(const struct echi_lease *lease, const struct echi_plan *plan);
+
+struct echi_reader;
+struct echi_writer;
+void echi_lease_put(struct echi_writer *w, const struct echi_lease *lease);
+void echi_lease_get(struct echi_reader *r, struct echi_lease *out);
+#endif

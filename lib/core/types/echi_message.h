@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What nodes say to each other: kinds, fields, bytes. message.c. */
+#ifndef ECHI_MESSAGE_H
+#define ECHI_MESSAGE_H
+#include "echi_lease.h"
+
+/* X(NAME, "name", priority, carries a payload) in wire order: append only. */
+#define ECHI_KIND_LIST(X)                                                                                              \
+    X(HEARTBEAT, "heartbeat", 0, 0)   /* node -> node: I am here. From the coordinator: are you? It is to be told */      \
+    X(MEASURED, "measured", 0, 0)     /* node -> coordinator: step times */                                             \
+    X(PLAN, "plan", 0, 0)             /* coordinator -> node */                                                         \
+    X(READY, "ready", 0, 0)           /* node -> coordinator: my roles stand */                                         \
+    X(STARTED, "started", 0, 0)       /* owner, head -> coordinator: I have the initial weights */                      \
+    X(LEASE, "lease", 0, 0)           /* coordinator -> worker */                                                       \
+    X(APPLIED, "applied", 0, 0)       /* owner -> coordinator: the lease is in */                                       \
+    X(HOLD, "hold", 0, 0)             /* coordinator -> node: start no task */                                          \
+    X(HELD, "held", 0, 0)             /* node -> coordinator: no task runs */                                           \
+    X(RELEASE, "release", 0, 0)       /* coordinator -> node */                                                         \
+    X(ASK, "ask", 0, 0)               /* coordinator -> owner, head, worker: send me your layers. worker -> coordinator: the    \
+                                         newest weights here, asked for as such, have so many samples in them */               \
+    X(DRAIN, "drain", 0, 0)           /* coordinator -> owner: no lease is out */                                       \
+    X(DRAINED, "drained", 0, 0)       /* owner -> coordinator: all owners have my complete state */                     \
+    X(STATE_ACK, "state_ack", 0, 0)   /* owner -> owner */                                                              \
+    X(FAULT, "fault", 0, 0)           /* node -> coordinator: I cannot go on */                                         \
+    X(END, "end", 0, 0)               /* coordinator -> node: the run is over */                                        \
+    X(STATS, "stats", 0, 0)           /* node -> coordinator: bytes sent */                                             \
+    X(ACT_GRAD, "activation_grad", 1, 1) /* head -> worker: rows [n][cut_width] */                                      \
+    X(ACT, "activation", 2, 1)        /* worker -> head: rows [n][cut_width], then n labels of two bytes, little-endian */ \
+    X(WEIGHTS, "weights", 3, 1)       /* owner -> worker: a snapshot of its layers */                                   \
+    X(PUSH, "push", 4, 1)             /* worker -> owner: gradient of one layer, the last layer first */                \
+    X(STATE, "state", 5, 1)           /* owner -> owner: the sum of a group's changes */                                \
+    X(PARAMS, "params", 6, 1)         /* initial, measured and final weights, to and from the coordinator */            \
+    X(ENTER, "enter", 0, 0)           /* worker -> owner: I hold a lease again, this one */                                  \
+    X(STOP, "stop", 0, 0)             /* node -> coordinator: my user wants this node to leave, or (flag) the run to end */ \
+    X(LOST, "lost", 0, 0)             /* coordinator -> node: `peer` is gone, take nothing more from it; answer READY.     \
+                                         `group` 1: and the run ends with it: no role is told */                               \
+    X(REVOKE, "revoke", 0, 0)         /* coordinator -> owner: is this lease in? If not, it never will be. Without a lease:  \
+                                         the state of `group`, whose owner is lost, is `peer`'s copy */                      \
+    X(REVOKED, "revoked", 0, 0)       /* owner -> coordinator: the lease is in, revoked, or dropped (flag). Without a lease: my copy of  \
+                                         `group`, whose owner is lost, has this version and these marks. worker -> coordinator:  \
+                                         I have moved, and had not begun this lease of the owner before */                     \
+    X(FROZEN, "frozen", 5, 1)         /* owner -> owner: the last state of a group whose owner is lost */                \
+    X(REGROUP, "regroup", 0, 0)       /* coordinator -> node: the worker of `peer` joins `group`; answer READY */       \
+    X(NORM, "norm", 1, 1)             /* worker -> owner: what a batch-norm sums over the samples of its lease */       \
+    X(NORM_ALL, "norm_all", 1, 1)     /* owner -> worker: the same of all leases that are computed together */
+
+enum echi_kind {
+#define ECHI_KIND_ENUM(name, text, priority, payload) ECHI_KIND_##name,
+    ECHI_KIND_LIST(ECHI_KIND_ENUM)
+#undef ECHI_KIND_ENUM
+    ECHI_KINDS
+};
+const char *echi_kind_name(int kind);
+int echi_kind_priority(int kind);
+bool echi_kind_has_payload(int kind);
+bool echi_kind_of_layer(int kind);      /* its payload is of one layer, which the message names */
+/* Bytes of an encoded message of this kind at most, among so many nodes, the roles and a body behind them included. */
+uint32_t echi_kind_meta_cap(int kind, int world);
+
+enum echi_role { ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLES };
+
+/* What an owner or the head is asked for: the weights as they are now; after a drain, the weights for the last look, or for
+ * a checkpoint; or the momentum, for a checkpoint. A worker, when the run cannot go on: how new its weights are (NEWEST), and for them. */
+enum echi_ask { ECHI_ASK_LOOK, ECHI_ASK_LAST, ECHI_ASK_KEEP, ECHI_ASK_MOMENTUM, ECHI_ASK_NEWEST };
+/* What PARAMS carries: the layers of the owner or head that sends or gets them; all layers; layers, or the momentum of
+ * layers, for or from a checkpoint. */
+enum echi_params { ECHI_PARAMS_PART, ECHI_PARAMS_FINAL, ECHI_PARAMS_KEPT, ECHI_PARAMS_MOMENTUM };
+
+/* What an owner says of a lease: asked for, that it never will be in, or that it is; unasked, that its push was too old (drop_older). */
+enum echi_revoked { ECHI_REVOKED_OUT, ECHI_REVOKED_IN, ECHI_REVOKED_DROPPED };
+
+/* Of some workers the last lease that is in a state, in the form in which it travels: for each rank, ascending, the rank (u16)
+ * and the lease (u32). Only the workers that have one: those of one group mostly, of what may be a large cluster. In a
+ * message it points into the role that sends it, until that role's next event, or into the bytes that it was decoded from. */
+#define ECHI_MARK_BYTES 6
+#define ECHI_MARKS_MAX (ECHI_MARK_BYTES * ECHI_WORLD_MAX)
+struct echi_marks { const uint8_t *at; int count; };
+/* Of mark[0..world) those that are not 0, written to room, which has ECHI_MARK_BYTES for each of the world. */
+struct echi_marks echi_marks_of(const uint32_t *mark, int world, uint8_t *room);
+void echi_marks_get(struct echi_marks marks, uint32_t *out_mark, int world);   /* 0 where there is none; ranks beyond are left out */
+
+/* What a message says; each kind uses the fields that echi_msg_encode writes for it, the others are zero. */
+struct echi_msg {
+    uint8_t kind, to_role, from_role;
+    uint8_t group, flag;            /* flag: PUSH, APPLIED: the worker held another lease; ASK: enum echi_ask; PARAMS: enum
+                                       echi_params; END: in order, each node answers with STATS; REVOKED: enum echi_revoked;
+                                       WEIGHTS, STATE: complete: all values are in it; STATE_ACK: of a complete one; NORM, NORM_ALL:
+                                       backward */
+    uint16_t peer;                  /* LOST, REGROUP, REVOKE, END, FAULT: the rank that it is about; ECHI_NO_RANK */
+    uint16_t layer;                 /* PUSH, NORM, NORM_ALL; END, FAULT: ech_status */
+    uint32_t correct;
+    struct echi_lease lease;
+    uint64_t version, samples;      /* samples: NORM_ALL: it is made of so many; PARAMS, ASK: since the run began or was resumed */
+    uint64_t head;                  /* ACT_GRAD, PUSH, APPLIED: samples in the head's weights that the gradient came from */
+    double loss, staleness;         /* loss: sum over the lease's samples; staleness in rounds */
+    uint64_t acked;                 /* APPLIED: version of the group's state that all other owners have */
+    uint64_t compute, exchange;     /* PUSH (of the last layer to leave), APPLIED: ns that the worker computed since its push before,
+                                       and the rest of that time, in APPLIED without what its owner took to apply and to answer */
+    uint32_t members;               /* LOST, REGROUP, READY, LEASE, DRAIN, DRAINED, REVOKED, STATE: membership epoch, raised by each loss
+                                       and each move, 0 until the first. ENTER, PUSH, WEIGHTS: that at which the worker joined this owner */
+    struct echi_marks marks;        /* STATE, FROZEN, REVOKED: by worker, the last lease that is in this state */
+    char text[240];                 /* FAULT, END; LOST: the reason */
+    uint32_t number;                /* WEIGHTS, STATE: on this link, from 1; changes count from the one before */
+};
+#define ECHI_MSG_MAX (512 + ECHI_MARKS_MAX)   /* bytes of an encoded message at most; plans and times are larger, see below */
+size_t echi_msg_encode(const struct echi_msg *msg, uint8_t *out, size_t cap);   /* 0 when it does not fit */
+/* False when the bytes are not a message of this kind. Ranges that need a plan to judge are judged by the role. */
+bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg *out);
+
+/* Bytes sent by kind, and by net itself; rows that the head answered again; of coded pushes and of coded weights and states to other
+ * nodes the bytes, and those that they would have had uncoded; residuals given up. */
+#define ECHI_STATS_BYTES (8 * (ECHI_KINDS + 7))
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The plan: who does what, and who of them is still there. members.c; policy.c; bytes, and whether a plan makes sense: message.c. */
+#ifndef ECHI_PLAN_H
+#define ECHI_PLAN_H
+#include "echi_limits.h"
+#include "echi_optimizer.h"
+#include "echi_schedule.h"
+
+enum echi_sync { ECHI_SYNC_BSP, ECHI_SYNC_ASP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP, ECHI_SYNC_LOCAL, ECHI_SYNCS };
+/* What a policy is, whatever its rules are (lib/core/sync). */
+struct echi_policy {
+    const char *name;     /* as in --sync */
+    bool rounds;          /* leases name a round: the coordinator deals a round to all workers at once */
+    bool grouped;         /* there may be several groups */
+    bool local;           /* workers step on weights of their own and push what has changed; a lease is several steps, and the owner
+                             takes an outer step by a round's sum (worker_local.c). With rounds, and nothing separated */
+};
+const struct echi_policy *echi_policy_of(enum echi_sync sync);
+
+/* How a change is written on a link, and which rule says how much of it is (echi_ratio.h). */
+enum echi_codec { ECHI_CODEC_DENSE, ECHI_CODEC_TOPK, ECHI_CODECS };
+enum echi_ratios { ECHI_RATIOS_PAPER, ECHI_RATIOS_VOLUME, ECHI_RATIOS_BALANCED, ECHI_RATIOS };
+#define ECHI_RATIO_ONE 1000000u
+
+/* Who does what. Plain data: made by the planner on rank 0, sent to all. */
+struct echi_plan {
+    uint8_t sync, n_groups;
+    uint8_t reserve;                      /* 1: the last group is a reserve: an owner, and at first no workers, for who falls behind */
+    uint8_t separated;                    /* 1: the layers from the cut on belong to `head` */
+    uint16_t world;
+    uint16_t head;                        /* rank, ECHI_NO_RANK when nothing is separated */
+    uint16_t owner_of[ECHI_GROUPS_MAX];   /* rank that owns the trunk (or all layers) for each group; beyond n_groups ECHI_NO_RANK */
+    uint8_t group_of[ECHI_WORLD_MAX];     /* ECHI_NONE: this rank has no worker */
+    uint8_t strands;                      /* steps that a worker has in flight: while one waits for the head or its owner, the
+                                             other computes; 1 unless separated and asynchronous */
+    uint8_t resumed;                      /* 1: the run goes on from a checkpoint; owners and head get their momentum beside the weights */
+    uint8_t deterministic;                /* 1: shares are whole granules, sums are in whole numbers (design, section 6); BSP only */
+    uint8_t sync_norm;                    /* 1: batch-norm's statistics are those of all leases of a round that are computed together; BSP
+                                             only, not with `deterministic` */
+    uint32_t n[ECHI_WORLD_MAX];           /* samples a step; 0 exactly where there is no worker */
+    uint32_t round;                       /* B */
+    uint32_t staleness;                   /* S, in steps */
+    uint32_t rounds_apart;                /* R: how far a group may run ahead of what the others have acknowledged */
+    double lr, momentum, decay;           /* lr: before its schedule */
+    uint8_t optimizer;                    /* enum echi_optimizer; of `local` that of a worker's own steps */
+    struct echi_adam adam;                /* all 0 with sgd and nesterov; with Adam momentum is 0 */
+    struct echi_schedule schedule;
+    uint8_t codec, ratios;                /* enum echi_codec, enum echi_ratios; not with `deterministic` */
+    uint32_t state_ratio;                 /* TOPK: of weights and states, in millionths */
+    uint32_t base[ECHI_GROUPS_MAX];       /* TOPK: of each group, in millionths; what it means is the policy's */
+    uint32_t inner[ECHI_WORLD_MAX];       /* `local`: a worker's steps in a round, H_i; 0 under the other policies */
+    double outer_lr, outer_momentum;      /* `local`: of the owner's step; 0 under the other policies */
+    double drop_older;                    /* `asp`: rounds: a push that is staler is not applied, its samples are issued again;
+                                             0: none is */
+    uint32_t divisor[ECHI_WORLD_MAX];     /* `asp`: of this worker's gradients, in the place of B; 0: B */
+    double damping;                       /* c: a push that is t rounds stale weighs 1 / (1 + c t), its samples and its decay do
+                                             not; BSP: 0 */
+    uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among a plan's bytes, which are sent before any is */
+    /* Nor are these, of workers that joined another group: 1 + the group that the coordinator moved it from (0: none yet), to whose
+     * owner steps that had begun still go; and bit g: it was in group g before. */
+    uint8_t moved_from[ECHI_WORLD_MAX], was_in[ECHI_WORLD_MAX];
+};
+void echi_plan_clear(struct echi_plan *plan);   /* nobody does anything: all 0, no head, no owners, no workers */
+struct echi_lease;
+int echi_plan_workers(const struct echi_plan *plan, int group);   /* living ones of one group; group -1: of all */
+
+/* ---- members.c: who is still here ---- */
+
+/* The reserve group, which has an owner from the start and workers only while some are unlike all others; -1: none. It sleeps while it
+ * has none: no states are sent there, and nobody waits for it; what it once changed is in all others' weights. */
+int echi_plan_reserve(const struct echi_plan *plan);
+/* May the run go on without this rank? No: rank 0, the head's owner, the last owner of the trunk but the reserve's, which may have
+ * slept through what the others did, the last worker. */
+bool echi_plan_can_lose(const struct echi_plan *plan, int rank);
+/* Takes a rank out. The workers of a group whose owner it was join the nearest group that has one, of two as near the faster; not the
+ * reserve. */
+void echi_plan_lose(struct echi_plan *plan, int rank);
+/* The group that rank owns, -1: none; whether a group still has its owner; the fastest that has. */
+int echi_plan_group_owned(const struct echi_plan *plan, int rank);
+bool echi_plan_group_lives(const struct echi_plan *plan, int group);
+int echi_plan_first_group(const struct echi_plan *plan);
+/* Is this a living worker, and that a group with a living owner? */
+bool echi_plan_may_move(const struct echi_plan *plan, int rank, int group);
+/* Moves a worker to another group, whose owner lives. All nodes do so at the same membership epoch. */
+void echi_plan_move(struct echi_plan *plan, int rank, int group);
+/* What a LOST or REGROUP word says, done to the plan. */
+struct echi_msg;
+void echi_plan_told(struct echi_plan *plan, const struct echi_msg *msg);
+/* Places for weights to come to a worker's node: for each living owner that it may work for one a strand, since a place that was
+ * posted for a living node cannot be taken back. */
+int echi_plan_places(const struct echi_plan *plan, int rank);
+/* Under a policy with rounds: a worker's samples in a whole round; and the samples of one, or at most of one, since it may have
+ * been dealt before a loss. */
+uint32_t echi_plan_share(const struct echi_plan *plan, int rank);
+uint32_t echi_plan_round(const struct echi_plan *plan);
+uint32_t echi_plan_round_most(const struct echi_plan *plan);
+/* Samples of one lease that a worker may get: with rounds more than its share where that is small, since it takes the shares of those
+ * who are lost, and what is larger than the room is leased in parts. */
+uint32_t echi_plan_room(const struct echi_plan *plan, int rank);
+/* Samples of one step, for which a worker's stack has room: those of a lease, but under `local`, where a lease is several steps. */
+uint32_t echi_plan_step(const struct echi_plan *plan, int rank);
+/* What a worker divides the gradients of a lease by. */
+uint32_t echi_plan_divisor(const struct echi_plan *plan, const struct echi_lease *lease);
+
+#define ECHI_PLAN_BYTES(world) (192 + 6 * ECHI_GROUPS_MAX + 9 * (world))   /* of an encoded plan at most */
+#define ECHI_PLAN_BYTES_MAX ECHI_PLAN_BYTES(ECHI_WORLD_MAX)
+size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);
+bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *out);   /* also false unless echi_plan_valid */
+bool echi_plan_valid(const struct echi_plan *plan);
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Messages to other nodes and to oneself. wire.c */
+#ifndef ECHI_WIRE_H
+#define ECHI_WIRE_H
+#include "echi_job.h"
+#include "echi_net.h"
+
+/* The net, plus what stays on this node: a message to one's own rank is copied from slot to slot under the same rules
+ * (kinds, posts, order) and never touches a socket. I/O thread only. */
+struct echi_wire;
+/* The table of message kinds for this job among so many nodes: nobody accepts more than what a message of the kind can need. */
+void echi_wire_kinds(const struct echi_job *job, int world, struct echi_net_kind out[ECHI_KINDS]);
+/* What the options of a run say of net: who meets where, for how long, with which key. The file of the key is read here; `end` wipes it. */
+ech_status echi_wire_options(const struct ech_config *config, struct echi_net_config *out, struct ech_error *err);
+void echi_wire_options_end(struct echi_net_config *net);
+ech_status echi_wire_open(const struct echi_net_config *config, struct echi_wire **out, struct ech_error *err);
+void echi_wire_close(struct echi_wire *wire, int64_t linger);
+const char *echi_wire_address(const struct echi_wire *wire);
+ech_status echi_wire_poll(struct echi_wire *wire, int64_t deadline, struct echi_net_event *out, int cap, int *out_count,
+                          struct ech_error *err);
+void echi_wire_wake(struct echi_wire *wire);   /* any thread */
+ech_status echi_wire_post(struct echi_wire *wire, int peer, int kind, void *buffer, size_t cap, uint64_t cookie, struct ech_error *err);
+ech_status echi_wire_send(struct echi_wire *wire, int peer, int kind, const void *meta, size_t meta_len, const void *payload,
+                          size_t len, uint64_t cookie, struct ech_error *err);
+/* As echi_net_drop. From now on a payload sent to this peer comes back as SENT at the next poll. */
+void echi_wire_drop(struct echi_wire *wire, int peer);
+void echi_wire_bytes_sent(const struct echi_wire *wire, uint64_t out[ECHI_NET_KINDS_MAX + 1]);
+uint64_t echi_wire_bytes_from(const struct echi_wire *wire, int peer);   /* not of oneself */
+/* As echi_net_waiting; of messages to oneself those that wait for a post. */
+int echi_wire_waiting(const struct echi_wire *wire, int peer, int kind, bool *out_for_credit);
+#endif

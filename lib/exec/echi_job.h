@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What is run: a model and its data, and which of their bytes and samples a plan gives to whom. job.c */
+#ifndef ECHI_JOB_H
+#define ECHI_JOB_H
+#include "echelon.h"
+#include "echi_data.h"
+#include "echi_event.h"
+#include "echi_model.h"
+
+/* A model and its data as a run needs them, whether they are Echelon's or a custom trainer's (then no layers, no data). */
+struct echi_job {
+    const struct ech_model *model;            /* NULL in a session */
+    const struct ech_data *data;              /* NULL in a session */
+    struct echi_param_layer layer[ECHI_LAYERS_MAX]; int n_layers;   /* with parameters */
+    size_t n_params;
+    int cut;                                  /* first layer of the head (of the model's layers); 0 when there is none */
+    int cut_params;                           /* the same, counted in layers with parameters; n_layers when there is none */
+    size_t cut_width;                         /* floats a sample at the cut */
+    uint32_t train_samples, test_samples;
+    uint64_t seed;
+    bool shuffle;
+    bool augment;                             /* training samples are cropped and flipped at random */
+    bool draws;                               /* the model has a dropout */
+    bool norms_behind;                        /* it has a batch-norm behind the cut */
+    enum echi_kernels kernels;                /* FIXED under --deterministic */
+};
+/* What ech_train runs, from model, data and options. ECH_E_SHAPE when model and data do not fit together. */
+ech_status echi_job_make(const struct ech_model *model, const struct ech_data *data, const struct ech_config *config, struct echi_job *out,
+                         struct ech_error *err);
+/* What the roles of `rank` are told of the job under this plan, which is not the one in *out. */
+void echi_job_setup(const struct echi_job *job, const struct echi_plan *plan, int rank, struct echi_setup *out);
+/* Bytes of what batch-norms sum: of the largest. */
+size_t echi_job_norm_bytes(const struct echi_job *job);
+/* Floats [*at, *at + *count) that an owner (head false) or the head (true) keeps under this plan. */
+void echi_job_range(const struct echi_job *job, const struct echi_plan *plan, bool head, size_t *at, size_t *count);
+/* What an optimiser remembers of those floats lies together in its slot, so that one message carries it: of Adam what the gradients in it
+ * weigh (struct echi_adam_weights), the first moments, then the second; else velocities alone. Places in bytes, in floats where it says. */
+struct echi_memory {
+    size_t at, bytes;                         /* all of it */
+    size_t first, second;                     /* floats: of the first parameter of the range; second == first: there are none */
+};
+void echi_job_memory(const struct echi_job *job, const struct echi_plan *plan, int optimizer, bool head, struct echi_memory *out);
+size_t echi_job_memory_bytes(const struct echi_job *job, int optimizer);   /* of a slot for it */
+/* How model and data are compared between nodes and with recordings: hashes; in a session, counts. */
+#define ECHI_JOB_WORD 72
+void echi_job_words(const struct echi_job *job, char model[ECHI_JOB_WORD], char data[ECHI_JOB_WORD]);
+/* The order in which samples are dealt, in words; nodes compare it, and a checkpoint with the run that goes on from it. */
+void echi_job_order(const struct echi_job *job, char out[ECHI_JOB_WORD]);
+/* How training samples are augmented, in words, which nodes compare too. */
+void echi_job_augment(const struct echi_job *job, char out[ECHI_JOB_WORD]);
+/* Bytes [*at, *at + *len) of a slot that a message carries. One place decides it for sender, receiver and replay. `head` says
+ * whose layers a PARAMS is about. */
+void echi_job_extent(const struct echi_job *job, const struct echi_plan *plan, int kind, const struct echi_msg *m, bool head, size_t *at,
+                     size_t *len);
+/* The labels that follow the rows of an ACT, two bytes each, the lower first; `at` needs no alignment. */
+#define ECHI_LABEL_BYTES 2
+void echi_labels_put(void *at, const uint16_t *labels, uint32_t n);
+void echi_labels_get(const void *at, uint16_t *out_labels, uint32_t n);
+/* Under a codec some kinds are as long as what is written in them; the extent is then the longest. Whether a kind is coded, and the
+ * length of what lies at `bytes`, of which the first words are read; 0: they make no sense. */
+bool echi_job_coded(const struct echi_plan *plan, int kind);
+size_t echi_job_length(const struct echi_plan *plan, int kind, const uint8_t *bytes, size_t most);
+/* May a peer have sent these `len` bytes as a payload whose extent is `most`? A coded one is read to its end, so that no task fails
+ * because of it. */
+bool echi_job_fits(const struct echi_plan *plan, int kind, const uint8_t *bytes, size_t len, size_t most);
+/* Sample numbers of a lease. */
+void echi_job_samples(const struct echi_job *job, const struct echi_lease *lease, uint32_t *out_index);
+/* The n samples from `start` of an epoch's permutation, as dropout is keyed by; nothing where nothing is drawn. */
+void echi_job_rows(const struct echi_job *job, uint32_t epoch, uint32_t start, uint32_t n, struct echi_row *out_rows);
+#endif

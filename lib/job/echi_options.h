@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Options made what a run is made of. config.c, wishes.c */
+#ifndef ECHI_OPTIONS_H
+#define ECHI_OPTIONS_H
+#include "echi_job.h"
+#include "echi_ops.h"
+#include "echi_roles.h"
+
+/* The config of a caller whose header may be older or newer, as this version's. ECH_E_ARGUMENT: it sets what this version does not know. */
+ech_status echi_config_whole(const struct ech_config *config, struct ech_config *out, struct ech_error *err);
+enum echi_cpu_level echi_config_level(const struct ech_config *config);   /* --isa, checked, as a level of this processor */
+/* Options made numbers: what the coordinator is to plan and when to stop. */
+ech_status echi_wishes_from(const struct ech_config *config, const struct echi_job *job, struct echi_wishes *out, struct ech_error *err);
+/* With --plan, *out_plan becomes that plan, checked against this run; else it stays as it is. */
+ech_status echi_goal_from(const struct ech_config *config, const struct echi_job *job, const struct echi_wishes *wishes,
+                          struct echi_plan *out_plan, struct echi_goal *out, struct ech_error *err);
+#endif
