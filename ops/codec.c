@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Changes written short (design, section 6, "Two kinds of link"): which numbers go, their bytes, and what both ends keep.
+ * Changes written short (lib/PROTOCOL.md, "Two kinds of link"): which numbers go, their bytes, and what both ends keep.
  *
  * The bytes, numbers and words in the order that this processor has in memory for numbers, little-endian for words:
  *     u32 form    0: all values, in order; 1: places as words; 2: places as bits
@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of Deep Gradient Compression's code and GDTopK's (lib/DESIGN.md, section 12): so many times as many as wanted are too many, so few
+/* Of Deep Gradient Compression's code and GDTopK's (lib/PROTOCOL.md, "Sources"): so many times as many as wanted are too many, so few
  * too few, so often the threshold is lowered, to so much of itself. */
 #define UPPER_TENTHS 13
 #define LOWER_TENTHS 8

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What dropout draws: a pure function of (seed, epoch, sample, layer, place), so that a sample loses the same numbers whoever
- * gets it, in whatever batch and order, also when it is computed again (design, section 6, "Randomness"). */
+ * gets it, in whatever batch and order, also when it is computed again (lib/PROTOCOL.md, "Randomness"). */
 #include "echi_random.h"
 #include "echi_stack_impl.h"
 

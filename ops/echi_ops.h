@@ -10,7 +10,7 @@
  * A *unit* is one or more layers that run as one (a convolution with its ReLU and pooling): the finest place at which a
  * step can be interrupted for more urgent work.
  *
- * Rows are float, one sample after the other, each [C][H][W] (design, section 10): the border layout. What a stack uses
+ * Rows are float, one sample after the other, each [C][H][W] (lib/model/README.md): the border layout. What a stack uses
  * inside is its own business. Gradients are *sums* over the batch of whatever the loss was scaled with (design, 6).
  * One thread at a time per stack. No call allocates after echi_stack_create. */
 #ifndef ECHI_OPS_H
@@ -236,7 +236,7 @@ ech_status echi_exact_round(struct echi_device *device, struct echi_buffer *g, c
 /* --- changes written short (design, 6, "Two kinds of link"); codec.c says how the bytes lie --- */
 
 /* Which of a range go: the ceil(count * ratio) largest by magnitude, found by a threshold taken from a sample (Lin et al., Deep
- * Gradient Compression, ICLR 2018; lib/DESIGN.md, section 12). Never a zero. Of the sample each place is a pure function of (seed, turn,
+ * Gradient Compression, ICLR 2018; lib/PROTOCOL.md). Never a zero. Of the sample each place is a pure function of (seed, turn,
  * part). */
 struct echi_topk {
     uint32_t ratio, sample;      /* millionths, 1..ECHI_WHOLE: of the range that go; of it that the threshold is taken from */

@@ -327,7 +327,7 @@ ech_status ech_gradient_ready(ech_session *s, int param, struct ech_error *err) 
         return echi_fail(err, ECH_E_ARGUMENT, "gradient.ready", "the gradient of '%s' was already given in this step",
                          s->job.layer[param].name);
     s->ready[param] = true;
-    /* Mean over n to sum over n divided by B (design, section 6). */
+    /* Mean over n to sum over n divided by B (PROTOCOL.md, "Weight of a sample"). */
     const float scale = (float)((double)s->task.lease.n / s->task.divisor);
     const float *grad = s->param[param].grad;
     struct echi_done d;

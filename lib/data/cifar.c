@@ -64,7 +64,7 @@ static ech_status read_set(const struct echi_data_path *path, int files, struct 
 }
 
 ech_status echi_cifar_open(const char *dir, struct ech_data **out, struct ech_error *err) {
-    /* Means and deviations of the training set's 51,200,000 pixels a channel, as everybody rounds them (design, section 10). Cropped and
+    /* Means and deviations of the training set's 51,200,000 pixels a channel, as everybody rounds them (README.md). Cropped and
      * flipped unless the user says otherwise: every published recipe for this set does so. */
     static const struct echi_pixel_form form = {.shape = {3, 32, 32}, .mean = {0.4914f, 0.4822f, 0.4465f},
                                                 .deviation = {0.2470f, 0.2435f, 0.2616f}, .augmenting = ECHI_AUGMENT_USUAL};

@@ -9,7 +9,7 @@
 
 /* Whether training samples of a set can be augmented (random crop and flip), and are when nobody says otherwise. */
 enum echi_augmenting { ECHI_AUGMENT_CANNOT, ECHI_AUGMENT_ASKED, ECHI_AUGMENT_USUAL };
-/* Which crop and flip each sample gets, with its number: nothing else decides it (design, section 6 "Randomness"). */
+/* Which crop and flip each sample gets, with its number: nothing else decides it (PROTOCOL.md, "Randomness"). */
 struct echi_augment { uint64_t seed; uint32_t epoch; };
 
 struct echi_data_source {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The tasks of the codec top-k (design, section 6, "Two kinds of link"): pushes through a residual, weights and states by what the
+ * The tasks of the codec top-k (PROTOCOL.md, "Two kinds of link"): pushes through a residual, weights and states by what the
  * receiver knows. What is chosen is keyed by lease or message and by link, so that a replay chooses the same. */
 #include "echi_exec_impl.h"
 #include "echi_error.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The tasks under --deterministic (design, section 6). Samples are computed in granules of ECHI_GRANULE, by their place in
+ * The tasks under --deterministic (PROTOCOL.md, "Deterministic runs"). Samples are computed in granules of ECHI_GRANULE, by their place in
  * the round, with kernels that do the same operations in the same order everywhere; each granule's gradient becomes whole
  * numbers. What is added up is whole, so neither who computed a granule nor when it came in can change a bit. */
 #include "echi_exec_impl.h"

@@ -75,7 +75,7 @@ void ECHI_REF(batch_norm_backward)(const struct echi_layer *l, int n, const echi
 void ECHI_REF(softmax_cross_entropy)(int n, int classes, const echi_real *y, const uint16_t *labels, echi_real scale, echi_real *dy,
                                      double *out_loss, int *out_correct);
 
-/* Which of x go, as lib/DESIGN.md, section 12, writes it down; `scratch` has room for count numbers. Like echi_topk_select. */
+/* Which of x go, as lib/PROTOCOL.md, "Sources", writes it down; `scratch` has room for count numbers. Like echi_topk_select. */
 size_t ECHI_REF(topk)(size_t count, const echi_real *x, const struct echi_topk *how, echi_real *scratch, uint32_t *out_index);
 
 /* g += decay * w; v = momentum * v + g, kept as echi_velocity says; w -= lr * v (g itself is left as it is) */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which elements of a gradient are sent: the sampled-threshold selection of Deep Gradient Compression (Lin et al., ICLR 2018) and
- * GDTopK (lib/DESIGN.md, section 12), in the plainest loops. Two things are added: a zero is never sent, and a threshold of zero is
+ * GDTopK (lib/PROTOCOL.md, "Sources"), in the plainest loops. Two things are added: a zero is never sent, and a threshold of zero is
  * not lowered any further. */
 #include "echi_ref.h"
 #include "echi_random.h"

@@ -140,7 +140,7 @@ static void push(enum kind kind, const double *f, int n, echi_real *out) {
     if (kind == HEAD) memcpy(out + cut, floats(ECHI_SLOT_HEAD_WEIGHTS, (uint8_t)last) + cut, (job.n_params - cut) * sizeof *out);
 }
 
-/* The rule of DESIGN, section 6, written out. */
+/* The rule of lib/PROTOCOL.md, "Optimisers under asynchrony", written out. */
 static double written_out(const double *f, int n, size_t i, bool decoupled) {
     double w = first_weight(i), m = 0, s = 0, sum = 0;
     for (int k = 0; k < n; k++) {

@@ -30,7 +30,7 @@ static struct echi_plan plan_of(enum echi_ratios ratios, int groups, const doubl
 static const double mild[] = {2000, 1590, 1260, 1000}, links[] = {200, 100, 50, 25}, unknown[4];
 
 /* Rows of 0, 1, 2, 3, 4, 5 and 9 completed epochs: fastest, middle, slowest. The table of GDTopK's
- * code (lib/DESIGN.md, section 12), whose last row is rounded. */
+ * code (lib/PROTOCOL.md, "Sources"), whose last row is rounded. */
 static void the_paper_s_table(void **state) {
     (void)state;
     static const struct { uint32_t epoch; double ratio[3]; } row[] = {

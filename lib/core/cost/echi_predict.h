@@ -23,7 +23,7 @@ struct echi_load {
 
 struct echi_prediction {
     double rate;                          /* samples a second; > 0 */
-    double staleness;                     /* of a push, in rounds, mean; counted as owners count it (design, section 6) */
+    double staleness;                     /* of a push, in rounds, mean; counted as owners count it (PROTOCOL.md, "Staleness") */
     double behind;                        /* the same, with what other groups have done and its own does not know yet */
     double oldest;                        /* that of the group whose pushes are the furthest behind */
 };

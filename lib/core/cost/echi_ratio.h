@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * GDTopK: which part of a change is sent, and when (design, section 12). Pure functions of the plan; the only place that decides it.
+ * GDTopK: which part of a change is sent, and when (PROTOCOL.md, "Sources"). Pure functions of the plan; the only place that decides it.
  * Ratios are whole millionths, so that every node finds the same number. */
 #ifndef ECHI_RATIO_H
 #define ECHI_RATIO_H
 #include "echi_plan.h"
 
-#define ECHI_RATIO_STATES 80000u      /* of weights and states: 0.08; from 0.06 to 1 LeNet-5 learnt alike (lib/DESIGN.md, section 6) */
-#define ECHI_WHOLE_EVERY 32u          /* messages of a state link of which one is complete (design, section 6) */
+#define ECHI_RATIO_STATES 80000u      /* of weights and states: 0.08; from 0.06 to 1 LeNet-5 learnt alike (test/bench/results, defaults) */
+#define ECHI_WHOLE_EVERY 32u          /* messages of a state link of which one is complete (PROTOCOL.md) */
 
 /* `paper`: of the fastest, the middle and the slowest group the base, and how many numbers the threshold is taken from. */
 struct echi_paper_ratio { uint32_t base, sample; };

@@ -367,7 +367,7 @@ static void count(struct play *p, int r) {
     w->last = p->now;
 }
 
-/* R (design, section 6): it applies nothing until the others have more of what it did. */
+/* R (PROTOCOL.md, "States"): it applies nothing until the others have more of what it did. */
 static bool too_far_ahead(const struct play *p, int g) {
     for (int h = 0; h < p->plan->n_groups; h++)
         if (h != g && p->group[h].workers > 0 &&
@@ -396,7 +396,7 @@ static void send_states(struct play *p, int g) {
     }
 }
 
-/* Its state to the other owners, once as many pushes as it has workers are in and the last is out (design, section 6). */
+/* Its state to the other owners, once as many pushes as it has workers are in and the last is out (PROTOCOL.md, "States"). */
 static void exchange(struct play *p, int g) {
     struct group *a = &p->group[g];
     if (p->plan->n_groups == 1 || a->sends > 0 || a->since_send == 0 || (a->since_send < a->workers && !too_far_ahead(p, g))) return;

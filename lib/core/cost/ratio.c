@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The ratio policies of GDTopK (table and derivation: design, section 12). c counts completed epochs; base_g is in the plan.
+ * The ratio policies of GDTopK (table and derivation: PROTOCOL.md, "Sources"). c counts completed epochs; base_g is in the plan.
  *   paper     what the authors' code sends: 0.35 while c < 2, then base_g^(min(c, 5) - 1), base 0.25 for the fastest group, 0.30,
  *             0.35 for the slowest: the slow send more, since they send more seldom.
  *   volume    the other reading: slow links send less, 0.25 on the fastest, 0.20, 0.15 on the slowest, and the steps down as the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Speeds while a run goes, and what follows from them: a worker whose steps take lastingly longer, or shorter, than those of its group
- * gets leases of another size or joins another group (design, section 6, "Regrouping"). Pure: no clock, no sums of
+ * gets leases of another size or joins another group (PROTOCOL.md, "Regrouping"). Pure: no clock, no sums of
  * parameters; the times are what workers say of their steps. Told by one thread, the coordinator's. */
 #ifndef ECHI_REGROUP_H
 #define ECHI_REGROUP_H

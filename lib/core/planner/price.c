@@ -7,9 +7,9 @@
  *
  * Head apart: only the trunk is stale, and the head takes its rows in smaller bites than a round, which is why a little of it
  * costs less than nothing.
- *   1.0  four nodes, 1 B under way, B 64: 1.0 to 1.6 epochs, where one node takes 1.10 to 1.80     (lib/DESIGN.md, section 11)
+ *   1.0  four nodes, 1 B under way, B 64: 1.0 to 1.6 epochs, where one node takes 1.10 to 1.80     (test/bench/results, defaults)
  *   1.3  sixteen nodes in four groups, spread 8, 1 B under way: 1.50 to 1.60 epochs, BSP 1.80        (virtual time, 8 of 8 runs)
- *   2.3  four nodes, 2.75 B under way: 1.65 epochs, median of seven                                 (lib/DESIGN.md, section 11)
+ *   2.3  four nodes, 2.75 B under way: 1.65 epochs, median of seven                                 (test/bench/results, defaults)
  * All layers stale, momentum 0.5 at the same lr / (1 - m), 1 B under way on sixteen nodes in four groups: 2.45 to 2.70 epochs where
  * speeds differ by 8, and where they are even just so in five epochs (98.6 % in the end): between 1.4 and 2.7 times BSP's. With
  * momentum 0.9 some runs never get there.

@@ -276,7 +276,7 @@ void echi_drain(struct echi_coordinator *c, struct echi_actions *out) {
     wait_for(c, living_owners(c));
 }
 
-/* ---- moves (design, section 6, "Regrouping") ----
+/* ---- moves (PROTOCOL.md, "Regrouping") ----
  * Told like a loss: no lease is dealt before every living node has said READY, so that none overtakes the word that it names a new
  * owner. Owners stay who they are, the reserve's too, so no state freezes. */
 
@@ -443,7 +443,7 @@ static void all_said(struct echi_coordinator *c, int from, struct echi_actions *
     echi_act(out, ECHI_ACTION_DONE);
 }
 
-/* ---- losses (design, section 6, "Ledger" and "Owner's state") ----
+/* ---- losses (PROTOCOL.md, "Losses") ----
  * All living nodes are told, and say when they take nothing more from the lost one (READY with the new membership epoch). Only
  * then owners are asked what is in, and leases are dealt again: what a node says afterwards cannot be overtaken. */
 
@@ -574,7 +574,7 @@ static void leave(struct echi_coordinator *c, int rank, bool run, int64_t now, s
     else lose(c, rank, ECH_E_ABORTED, "it left the run, as its user asked", now, out);
 }
 
-/* ---- complaints (design, section 6, "Broken links") ----
+/* ---- complaints (PROTOCOL.md, "Broken links") ----
  * A node that cannot reach another says so. That is evidence, and no verdict: either of the two may be the one that others cannot reach
  * either. For a while complaints are collected, and the accused are asked whether they are there: who does not answer is lost, when
  * rank 0 has waited for it for long enough itself. Of those that answer the run does without as few as can be. */

@@ -59,7 +59,7 @@ struct echi_worker {
                                                      next, or still have to be decoded; ECHI_NO_RANK */
     /* What its steps take, for the planner: a task is out since, summed up since the last push, which left at. ns */
     int tasks; uint64_t busy_since, busy, pushed_at;
-    /* codec top-k (design, section 6, "Two kinds of link") */
+    /* codec top-k (PROTOCOL.md, "Two kinds of link") */
     bool fresh;                                   /* the residual begins anew with the next step */
     uint64_t residuals_cleared;                   /* given up since their owner was lost; the driver reads it */
     uint8_t spare;                                /* WORKER_WEIGHTS slots (bits) that no strand and no task has */
@@ -298,7 +298,7 @@ struct echi_coordinator {
     uint32_t members;                             /* membership epoch */
     bool calm;                                    /* all living nodes know of all losses and moves: leases may be dealt */
     struct echi_frozen frozen[ECHI_GROUPS_MAX];
-    /* Complaints (design, section 6, "Broken links"): pairs that cannot reach each other, and the reason that the first of them gave. */
+    /* Complaints (PROTOCOL.md, "Broken links"): pairs that cannot reach each other, and the reason that the first of them gave. */
     struct echi_pair apart[ECHI_PAIRS_MAX]; int n_apart; char apart_reason[120];
     int64_t judge_at, tick_at;
     int64_t wake_at;                              /* the driver gives TIME then, or later; 0: it need not. The driver reads it */

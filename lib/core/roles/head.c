@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The head: owns the layers after the cut and computes them on the rows that workers send (Stanza: Wu et al., arXiv 1812.10624;
- * design, section 12).
+ * PROTOCOL.md, "Sources").
  * A batch of rows is trained in one visit, so the head's gradient is never stale; rows of several waiting workers merge
  * into one product. Activation gradients leave before the head's own update. Where no round is waited for, both are one task:
  * its GRADIENT event says that the rows' gradients may leave, and what is left of it is the update. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Leases: ranges of each epoch's permutation, handed out once and taken in once (design, section 6, "Ledger"). */
+ * Leases: ranges of each epoch's permutation, handed out once and taken in once (PROTOCOL.md, "Leases"). */
 #include "echi_ledger.h"
 
 #include <string.h>

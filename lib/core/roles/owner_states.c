@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * States between the owners of several groups (design, section 6, "Owner's state"): the group's own, A_g, goes to all others when
+ * States between the owners of several groups (PROTOCOL.md, "States"): the group's own, A_g, goes to all others when
  * enough has changed, theirs come in and are acknowledged; what survives of a group whose owner is lost. owner.c makes weights of them. */
 #include "echi_owner_impl.h"
 #include "echi_ratio.h"

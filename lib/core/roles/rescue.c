@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A node is lost without which the run ends: before it does, the newest complete weights that are left come to rank 0 (design, section 6,
- * "When a run cannot go on"). All are told of the loss and take nothing more from the lost node, and what they were asked
+ * A node is lost without which the run ends: before it does, the newest complete weights that are left come to rank 0 (PROTOCOL.md,
+ * "Losses"). All are told of the loss and take nothing more from the lost node, and what they were asked
  * for before has come or never will, so that the places for parts are free. Then: an owner that lives has the newest; a lost
  * owner's weights of a round are with the workers that computed on them: all are asked how many samples are in theirs, and one
  * that has the most sends its copy. Nobody has a copy of a lost head: then the weights that were evaluated last are taken. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The worker: takes leases, computes forward and backward, pushes gradients, waits for weights (design, section 3).
+ * The worker: takes leases, computes forward and backward, pushes gradients, waits for weights (ARCHITECTURE.md, "The life of a batch").
  *
  * A step is a *strand* while it is in flight. With two of them one computes while the other waits for the head's answer
  * or for weights; each computes on the weights that answer its own last push. */

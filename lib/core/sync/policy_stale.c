@@ -3,7 +3,7 @@
  *   asp   never waits.
  *   ssp   stale synchronous parallel (Ho et al., NIPS 2013): a worker more than S steps ahead of the slowest waits.
  *   gssp  the same bound, inside groups of like speed; between groups nothing waits (Sun et al., IEEE Transactions
- *         on Cloud Computing 10(4), 2022; design, section 12). An owner sees only its own group, so the code is one. */
+ *         on Cloud Computing 10(4), 2022; PROTOCOL.md, "Sources"). An owner sees only its own group, so the code is one. */
 #include "echi_sync.h"
 
 static bool may_begin(const struct echi_lease *lease, uint64_t weights_version) {

@@ -21,7 +21,7 @@
 #define ECHI_LEASES_HELD 192          /* leases a worker can hold: with rounds those of lost workers come on top of its own */
 #define ECHI_ROUND_LEASES (ECHI_WORLD_MAX + 192)   /* leases that make up a round, at most: one a worker, and parts of large shares */
 #define ECHI_UNACKED_MAX 256          /* pushes in a group's state that another owner has not acknowledged, at most */
-#define ECHI_SNAPSHOTS (2 + 4)        /* weights: one current, one being written, and 4 sends at once (design, section 5) */
+#define ECHI_SNAPSHOTS (2 + 4)        /* weights: one current, one being written, and 4 sends at once (ARCHITECTURE.md) */
 #define ECHI_STATE_COPIES 3           /* own state: current, being written, being sent */
 #define ECHI_NONE 255                 /* no group, no slot */
 #define ECHI_NO_RANK 65535

@@ -34,7 +34,7 @@ struct echi_plan {
     uint8_t strands;                      /* steps that a worker has in flight: while one waits for the head or its owner, the
                                              other computes; 1 unless separated and asynchronous */
     uint8_t resumed;                      /* 1: the run goes on from a checkpoint; owners and head get their momentum beside the weights */
-    uint8_t deterministic;                /* 1: shares are whole granules, sums are in whole numbers (design, section 6); BSP only */
+    uint8_t deterministic;                /* 1: shares are whole granules, sums are in whole numbers (PROTOCOL.md); BSP only */
     uint8_t sync_norm;                    /* 1: batch-norm's statistics are those of all leases of a round that are computed together; BSP
                                              only, not with `deterministic` */
     uint32_t n[ECHI_WORLD_MAX];           /* samples a step; 0 exactly where there is no worker */

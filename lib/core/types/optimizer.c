@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What Adam's step by a push depends on besides its gradient (design, section 6, "Optimisers under asynchrony"). A push of weight
+ * What Adam's step by a push depends on besides its gradient (PROTOCOL.md, "Optimisers under asynchrony"). A push of weight
  * f = n/B feeds g/f, the mean gradient of its samples, with decays beta^f, and its step is f*lr. So the decays of pushes whose f sum to 1
  * multiply to beta, and their steps add up to lr, however a round is cut up. After pushes of f1, f2, ... their gradients weigh
  * 1 - beta^(f1 + f2 + ...) together in a moment: Adam's bias correction (Kingma and Ba, section 3) divides by that. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The learning rate of an update, a pure function of where its samples stand in the data (design, section 6, "Optimisers under
+ * The learning rate of an update, a pure function of where its samples stand in the data (PROTOCOL.md, "Optimisers under
  * asynchrony"). So it is the same on every node, whoever comes first, and in a resumed run. */
 #include "echi_lease.h"
 

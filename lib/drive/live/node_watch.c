@@ -3,7 +3,7 @@
  *
  * The I/O thread sends them, not a thread of their own. A heartbeat says "whoever waits for me will be served", and that is
  * true while this thread goes round: it receives, decides and sends, and everybody waits for it and for nobody else. A second
- * thread would go on saying so with this one stuck. What may hold it up is in DESIGN.md, section 5. Each node judges all others, since
+ * thread would go on saying so with this one stuck. What may hold it up is in PROTOCOL.md, "Liveness". Each node judges all others, since
  * a link may break between any two of them: what rank 0 finds is so, what another finds it reports to rank 0. */
 #include "echi_node.h"
 #include "echi_error.h"
