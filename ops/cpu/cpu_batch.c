@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A batch as the samples that fill vectors, and the rest. Each is a stack with all units, over the same parameters: `whole` in the width
  * of the instruction set, `rest` in groups of four samples (isa_packed.c). Outputs are the samples' own, to the bit in either; gradients of
- * parameters are added up. */
+ * parameters are added up, those of convolutions' weights before the sum over lanes: the rest goes on with the whole's sums. */
 #include "echi_cpu_stack.h"
 #include "echi_error.h"
 
@@ -42,6 +42,7 @@ static ech_status create_rest(struct batch *b, struct echi_team *team, const str
                                                    min_int(max_n, most_rest(b->whole)), &b->rest, units, &bytes, err);
     free(units);
     *out_bytes += bytes;
+    if (status == ECH_OK) b->rest->sums = b->whole->sums;
     return status;
 }
 
@@ -117,6 +118,7 @@ static void output_grad(void *state, const float *rows) {
 
 static void backward(void *state, int unit, const float *params, float *grads, bool need_input_grad) {
     struct batch *b = state;
+    b->whole->leaves_sums = is_cut(b);
     if (has_whole(b)) echi_cpu_part.backward(b->whole, unit, params, grads, need_input_grad);
     if (!is_cut(b)) return;
     b->rest->adds = has_whole(b);

@@ -262,12 +262,10 @@ static void params_grad(struct echi_cpu_stack *s, const void *args, int begin, i
     const size_t sum = (size_t)s->k->wide->width;
     float *sums = s->sums + from * weights * sum, *biases = s->bias_sums + from * width;
     (void)place;
-    if (u->halves == 2) {
-        s->k->add(sums, sums + l->weights * sum, count * weights * sum);
-        s->k->add(biases, biases + (size_t)l->out.c * width, count * width);
-    }
-    echi_cpu_reduce(s, s->k->wide, sums, count * weights, a->grads + l->weight_at + from * weights);
-    if (l->bias) echi_cpu_reduce(s, s->k, biases, count, a->grads + l->bias_at + from);
+    if (u->halves == 2) s->k->add(biases, biases + (size_t)l->out.c * width, count * width);
+    if (u->halves == 2 && !s->leaves_sums) s->k->add(sums, sums + l->weights * sum, count * weights * sum);
+    if (!s->leaves_sums) s->k->wide->reduce(sums, count * weights, a->grads + l->weight_at + from * weights);
+    if (l->bias) echi_cpu_reduce(s, biases, count, a->grads + l->bias_at + from);
 }
 
 /* Sums for the gradients of weights and biases, of one tile of output channels and one half of the groups; of all groups the gradients,
@@ -284,7 +282,7 @@ static void sum_tiles(struct echi_cpu_stack *s, const void *args, int begin, int
         const struct echi_cpu_range groups = echi_cpu_cut(s->groups, 1, item / tiles, u->halves);
         const size_t channels = (size_t)(c.end - c.begin), first = (size_t)(item / tiles * l->out.c + c.begin);
         const int rows = DY_BYTES / (int)((c.end - c.begin) * u->dy_row * (ptrdiff_t)sizeof(float)), band = max_int(1, rows / step) * step;
-        memset(s->sums + first * filter, 0, channels * filter * sizeof(float));
+        if (!s->adds) memset(s->sums + first * filter, 0, channels * filter * sizeof(float));
         memset(s->bias_sums + first * width, 0, channels * width * sizeof(float));
         for (int g = groups.begin; g < groups.end; g++)
             for (int r = 0, r_end; r < l->out.h; r = r_end) {

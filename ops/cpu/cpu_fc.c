@@ -71,7 +71,7 @@ static void before_relu(struct echi_cpu_stack *s, const void *args, int begin, i
         for (int o = out.begin; o < out.end && (u->relu || l->bias || dz != dy.at); o++)
             s->k->relu_back(dy.at + o * dy.channel, dy.group, u->relu ? y.at + o * y.channel : NULL, y.group, dz + o * across, width,
                             s->groups, s->bias_sums + o * width);
-        if (l->bias) echi_cpu_reduce(s, s->k, s->bias_sums + out.begin * width, outputs, f->grads + l->bias_at + out.begin);
+        if (l->bias) echi_cpu_reduce(s, s->bias_sums + out.begin * width, outputs, f->grads + l->bias_at + out.begin);
     }
 }
 

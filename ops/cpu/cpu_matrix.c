@@ -61,7 +61,7 @@ static bool reads_in_place(const struct echi_cpu_matrix *m) {
     return m->a.step == 1 || (size_t)m->a.lines * (size_t)m->a.depth * sizeof(float) <= CACHED_BYTES;
 }
 static bool reads_by_steps(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m) {
-    return m->a.line == 1 && m->a.lines >= k->width && m->b.lines <= FEW_COLUMNS && !m->start && !m->relu;
+    return m->a.line == 1 && m->a.lines >= k->wide->width && m->b.lines <= FEW_COLUMNS && !m->start && !m->relu;
 }
 
 /* Few vectors: weights are read where they lie, a tile's rows in as many streams. */
@@ -84,7 +84,8 @@ static void unpacked(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
  * block's are kept apart: as one chain, to the bit. The last vector may begin before the end of the one before it: it has a place
  * of its own. */
 static void by_steps(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m, int blocks, float *room) {
-    const int columns = m->b.lines, width = k->width, row_bytes = columns * (int)sizeof(float);
+    const struct echi_cpu_kernels *over_rows = k->wide;
+    const int columns = m->b.lines, width = over_rows->width, row_bytes = columns * (int)sizeof(float);
     const int most = round_up(parts_of(m->a.lines, parts_of(m->a.lines, STAYING_BYTES / row_bytes)), width);
     for (int first = 0; first < m->a.lines; first += most) {
         const int rows = min_int(most, m->a.lines - first), whole = rows / width * width, row = round_up(rows, width) + width;
@@ -94,18 +95,18 @@ static void by_steps(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
             for (int step = 0; step < depth; step += STREAMS)
                 for (int r = 0, n; r < rows; r += n) {
                     n = r < whole ? min_int(ROWS_AT_ONCE, whole - r) : width;
-                    k->product(&(struct echi_cpu_product){
+                    over_rows->product(&(struct echi_cpu_product){
                         .x = m->a.at + first + (r < whole ? r : rows - width) + (from + step) * m->a.step, .x_p = width,
                         .w = m->b.at + (from + step) * m->b.step, .w_o = 1, .out = (i > 0 ? later : all) + r, .out_o = row, .out_p = width,
                         .loop = {{1, 0, 0}, {1, 0, 0}, {min_int(STREAMS, depth - step), m->a.step, m->b.step}},
                         .outputs = columns, .vectors = n / width, .goes_on = step > 0});
                 }
-            for (int c = 0; i > 0 && c < columns; c++) k->add(all + c * row, later + c * row, (size_t)round_up(rows, width));
+            for (int c = 0; i > 0 && c < columns; c++) over_rows->add(all + c * row, later + c * row, (size_t)round_up(rows, width));
         }
-        for (int c = 0; c < columns; c += width) {
-            float *const sums = all + (ptrdiff_t)c * row, *const to = m->out + first * m->out_row + c / width * m->out_vector;
-            if (whole > 0) k->to_vectors(sums, row, width, whole, to, m->out_row);
-            if (whole < rows) k->to_vectors(sums + whole, row, width, width, to + (rows - width) * m->out_row, m->out_row);
+        for (int c = 0; c < columns; c += k->width) {
+            float *const sums = all + (ptrdiff_t)c * row, *const to = m->out + first * m->out_row + c / k->width * m->out_vector;
+            if (whole > 0) k->to_vectors(sums, row, k->width, whole, to, m->out_row);
+            if (whole < rows) k->to_vectors(sums + whole, row, k->width, width, to + (rows - width) * m->out_row, m->out_row);
         }
     }
 }
@@ -136,8 +137,9 @@ void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
     const int blocks = parts_of(m->a.depth, kind.depth), deepest = round_up(parts_of(m->a.depth, blocks), kind.unit);
     const struct order order = order_of(&kind, m, deepest);
     char *columns = (char *)room, *rows = columns + FAR_COLUMNS_BYTES + SPARE_BYTES;
-    if (has_few_vectors(k, m) && reads_in_place(m)) return unpacked(k, m, blocks);
-    if (has_few_vectors(k, m) && reads_by_steps(k, m)) return by_steps(k, m, blocks, room);
+    const bool few = has_few_vectors(k, m), fills_more_lanes = k->wide->width > k->width;   /* over rows than over columns */
+    if (few && reads_by_steps(k, m) && (fills_more_lanes || !reads_in_place(m))) return by_steps(k, m, blocks, room);
+    if (few && reads_in_place(m)) return unpacked(k, m, blocks);
     if (kind.begin) kind.begin();
     for (int column = 0; column < m->b.lines; column += order.columns)
         for (int i = 0, from = 0, depth; i < blocks; i++, from += depth) {

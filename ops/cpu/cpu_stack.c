@@ -142,7 +142,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         }
     }
     s->share = take2(a, share, lanes, sizeof(float));
-    s->sums = take(a, sums, sizeof(float));
+    s->sums = s->k->width < s->k->wide->width ? NULL : take(a, sums, sizeof(float));   /* of groups of four: the other part's */
     s->bias_sums = take(a, biases, sizeof(float));
     s->dz = take(a, dz, sizeof(float));
     s->turned = take(a, turned, sizeof(float));
@@ -198,7 +198,8 @@ struct echi_cpu_view echi_cpu_share(const struct echi_cpu_stack *s, int boundary
     return view(s, b, b->given ? s->share : b->grad);
 }
 
-void echi_cpu_reduce(const struct echi_cpu_stack *s, const struct echi_cpu_kernels *k, const float *vectors, size_t count, float *grads) {
+void echi_cpu_reduce(const struct echi_cpu_stack *s, const float *vectors, size_t count, float *grads) {
+    const struct echi_cpu_kernels *k = s->k;
     enum { SOME = 64 };
     float sums[SOME];
     if (!s->adds) return k->reduce(vectors, count, grads);

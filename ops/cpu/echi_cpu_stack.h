@@ -87,14 +87,16 @@ struct echi_cpu_stack {
     int n_units, max_groups;
     int n, groups;                       /* of the step */
     bool trains;                         /* the step does, and is this part of a round */
-    bool adds;                           /* its gradients of parameters are added to what is there: see cpu_batch.c */
+    /* Of a batch that is computed in two parts, see cpu_batch.c. The first one's convolutions leave the sums of their weights' gradients
+     * to the second one's, which go on with them; its other gradients are added to what is there. */
+    bool leaves_sums, adds;
     float share_of_round;
     struct echi_team *team;              /* the device's threads; NULL: one */
     int threads;
     /* Scratch, used within one call. */
     struct echi_cpu_scratch *own;        /* [threads], of the thread at each place */
     float *sums, *bias_sums;             /* weight and bias gradients, a vector each, the first a wide one, [half][out]...;
-                                            see cpu_conv.c */
+                                            see cpu_conv.c; sums: those of both parts of a batch */
     float *dz;                           /* fully connected: gradient before ReLU, [out][group][lane] */
     float *turned, *turned_sums;         /* convolution: inputs as vectors over channels, and sums over them: see cpu_turned.c */
     struct { float *kernels, *nothing, *sums; } winograd;   /* see cpu_winograd.c; nothing: zeros, a row outside the input */
@@ -126,8 +128,8 @@ void echi_cpu_give(struct echi_cpu_stack *s, int boundary);
 struct echi_cpu_view echi_cpu_across(const struct echi_cpu_stack *s, struct echi_shape shape, float *data);   /* groups side by side */
 void echi_cpu_copy(struct echi_cpu_stack *s, struct echi_shape shape, struct echi_cpu_view from, struct echi_cpu_view to);
 
-/* Sums over the lanes of vectors as wide as k's, as gradients of parameters: set, or added to what is there. */
-void echi_cpu_reduce(const struct echi_cpu_stack *s, const struct echi_cpu_kernels *k, const float *vectors, size_t count, float *grads);
+/* Sums over the lanes of vectors, as gradients of parameters: set, or added to what is there. */
+void echi_cpu_reduce(const struct echi_cpu_stack *s, const float *vectors, size_t count, float *grads);
 
 /* cpu_ops.c: NULL where there are no kernels for it here. */
 const struct echi_cpu_op *echi_cpu_op(enum echi_op op);

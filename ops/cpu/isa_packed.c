@@ -7,39 +7,68 @@
 
 #define WIDE ISA_JOIN(echi_cpu_kernels, ECHI_WIDE)
 
+/* The widest first; what one leaves over is for the next. */
+static const struct echi_cpu_kernels *const wider[] = {
+    &WIDE,
+#if defined(__AVX512F__)
+    &echi_cpu_kernels_avx2,
+#endif
+};
+enum { WIDER = sizeof wider / sizeof wider[0] };
+
 void ISA(packed_product)(const struct echi_cpu_product *p) {
-    const int columns = WIDE.width / VEC_FLOATS;
-    struct echi_cpu_product narrow = *p;
-    if (p->x_p == VEC_FLOATS && p->out_p == VEC_FLOATS && p->vectors >= columns) {
-        struct echi_cpu_product wide = *p;
-        wide.x_p = wide.out_p = WIDE.width;
-        wide.vectors = p->vectors / columns;
-        WIDE.product(&wide);
-        narrow.x += wide.vectors * WIDE.width;
-        narrow.out += wide.vectors * WIDE.width;
-        narrow.vectors -= wide.vectors * columns;
+    struct echi_cpu_product left = *p;
+    for (int i = 0; i < WIDER && p->x_p == VEC_FLOATS && p->out_p == VEC_FLOATS; i++) {
+        const int columns = wider[i]->width / VEC_FLOATS, vectors = left.vectors / columns;
+        struct echi_cpu_product wide = left;
+        if (vectors == 0) continue;
+        wide.x_p = wide.out_p = wider[i]->width;
+        wide.vectors = vectors;
+        wider[i]->product(&wide);
+        left.x += vectors * wider[i]->width;
+        left.out += vectors * wider[i]->width;
+        left.vectors -= vectors * columns;
     }
-    if (narrow.vectors > 0) ISA(product)(&narrow);
+    if (left.vectors > 0) ISA(product)(&left);
+}
+
+/* The taps of the columns [q, q + columns) of which one at least is inside. */
+struct taps { int begin, end; };
+INLINE struct taps taps_of(const struct echi_cpu_axis *axis, int q, int columns) {
+    const int first = q + axis->base, begin = first + columns > 0 ? 0 : 1 - first - columns, left = axis->size - first;
+    const int end = left < axis->taps ? left : axis->taps;
+    return (struct taps){begin, end > begin ? end : begin};
 }
 
 void ISA(packed_conv_row)(const struct echi_cpu_product *p, const struct echi_cpu_axis *axis) {
-    const int columns = WIDE.width / VEC_FLOATS;
+    const bool side_by_side = axis->step == 1 && p->loop[2].x == VEC_FLOATS && p->out_p == VEC_FLOATS;
+    int q = 0;
+    for (int i = 0; i < WIDER && side_by_side; i++) {
+        const int columns = wider[i]->width / VEC_FLOATS;
+        for (int vectors = (axis->count - q) / columns, run; vectors > 0; vectors -= run, q += run * columns) {
+            const struct taps taps = taps_of(axis, q, columns);
+            for (run = 1; run < vectors; run++) {
+                const struct taps next = taps_of(axis, q + run * columns, columns);
+                if (next.begin != taps.begin || next.end != taps.end) break;
+            }
+            struct echi_cpu_product wide = *p;
+            wide.x += (q + axis->base + taps.begin) * VEC_FLOATS;
+            wide.w += taps.begin * p->loop[2].w;
+            wide.loop[2].n = taps.end - taps.begin;
+            wide.out += q * VEC_FLOATS;
+            wide.x_p = wide.out_p = wider[i]->width;
+            wide.vectors = run;
+            wider[i]->conv_row(&wide, &(struct echi_cpu_axis){.count = run, .step = columns, .taps = wide.loop[2].n,
+                                                              .size = run * columns + wide.loop[2].n});
+        }
+    }
+    if (q == axis->count) return;
     struct echi_cpu_product narrow = *p;
     struct echi_cpu_axis left = *axis;
-    if (axis->step == 1 && p->loop[2].x == VEC_FLOATS && p->out_p == VEC_FLOATS && axis->count >= columns) {
-        const int whole = axis->count / columns * columns;
-        struct echi_cpu_product wide = *p;
-        wide.x += axis->base * VEC_FLOATS;
-        wide.x_p = wide.out_p = WIDE.width;
-        wide.vectors = whole / columns;
-        WIDE.conv_row(&wide, &(struct echi_cpu_axis){.count = wide.vectors, .step = columns, .taps = axis->taps,
-                                                     .size = whole + axis->taps});
-        narrow.out += whole * VEC_FLOATS;
-        left.base += whole;
-        left.count -= whole;
-    }
-    narrow.vectors = left.count;
-    if (left.count > 0) ISA(conv_row)(&narrow, &left);
+    narrow.out += q * p->out_p;
+    left.base += q * axis->step;
+    narrow.vectors = left.count = axis->count - q;
+    ISA(conv_row)(&narrow, &left);
 }
 
 /* Sums are wide vectors; columns that are left over go to the first lanes. */
