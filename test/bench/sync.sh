@@ -34,13 +34,13 @@ bed_down() { [ "$BASHPID" != $$ ] || bed down; }
 [ -x "$node" ] || { echo "sync: $node is not there: make bench builds it"; exit 2; }
 
 # --- PyTorch: each Python that has gloo, and how DDP keeps its buckets
-pythons=()
+pythons=() versions=()
 look='import torch; from torch import distributed; distributed.ProcessGroupGloo; print(torch.__version__)'
 find_pythons() {
     local python version
     for python in ${BENCH_PYTHON:+"$BENCH_PYTHON"} /usr/bin/python3; do
         version=$("$python" -W ignore -c "$look" 2> /dev/null) || continue
-        pythons+=("$python")
+        pythons+=("$python") versions+=("$version")
         echo "PyTorch   $version"
     done
     [ ${#pythons[@]} -gt 0 ] ||
@@ -63,17 +63,15 @@ torch_run() {     # torch_run NAME HOST|all STEPS [PYTHON VARIANT]
         run "$1" "$2" "${4:-$python}" -W ignore "$here/bench_ddp_torch.py" "$echelon" "$net" "$batch" "$3" "${5:-$variant}"
 }
 
-# the fastest of all Pythons and variants, by a few steps of each: into python and variant
+# the fastest of all Pythons and variants, by a few steps of each: into python, variant, and peer for people
 choose_torch() {
-    local candidate kind speed best=0 few=$((steps / 5 > 5 ? steps / 5 : 5))
-    python='' variant=''
-    for candidate in "${pythons[@]}"; do
+    local i kind speed best=0 few=$((steps / 5 > 5 ? steps / 5 : 5))
+    for i in "${!pythons[@]}"; do
         for kind in default view; do
-            torch_run probe all $few "$candidate" $kind || continue
+            torch_run probe all $few "${pythons[i]}" $kind || continue
             speed=$(of_run probe images_per_second)
-            printf '  %-20s %-8s %8.2f images/s over %d steps\n' \
-                "PyTorch $("$candidate" -W ignore -c "$look" 2> /dev/null)" $kind "$speed" $few
-            [ "$(compare "$speed" '<=' "$best")" = yes ] || best=$speed python=$candidate variant=$kind
+            printf '  PyTorch %-14s %-8s %8.2f images/s over %d steps\n' "${versions[i]}" $kind "$speed" $few
+            [ "$(compare "$speed" '<=' "$best")" = yes ] || best=$speed python=${pythons[i]} variant=$kind peer="${versions[i]} $kind"
         done
     done
 }
@@ -98,7 +96,7 @@ row() {   # row NAME OURS_NAME: from the arrays a (ours), t (PyTorch's), a_step,
     local theirs=- times=- their_bound=- i ratios=()
     if [ -n "$python" ]; then
         for i in "${!a[@]}"; do ratios+=("$(ratio "${a[i]}" "${t[i]}")"); done
-        theirs="$(printf '%.2f' "$(median "${t[@]}")") ($(spread "${t[@]}"))" times=$(median "${ratios[@]}")
+        theirs="$(printf '%.2f' "$(median "${t[@]}")") ($(spread "${t[@]}"))" times=$(printf "%.2f" "$(median "${ratios[@]}")")
         their_bound=$(bound "$t_alone" "$(link_seconds "$(of_run torch link_bytes)" "$rate")" "$(median "${t_step[@]}")")
     fi
     rows+=("$(title "$1" "$hosts" "$rate" "$cpu" "$(printf '%.2f' "$(median "${a[@]}")") ($(spread "${a[@]}"))" "$theirs" "$times" \
@@ -106,7 +104,7 @@ row() {   # row NAME OURS_NAME: from the arrays a (ours), t (PyTorch's), a_step,
 }
 
 measure() {   # measure NET, on the hosts that are up
-    local net=$1 i key=no a=() t=() a_step=() t_step=() k=() k_step=() a_alone t_alone=0 python='' variant=''
+    local net=$1 i key=no a=() t=() a_step=() t_step=() k=() k_step=() a_alone t_alone=0 python='' variant='' peer=''
     [[ " $keyed " != *" $net "* ]] || [ "$hosts" != "$first_hosts" ] || key=yes
     echo "$net on $hosts hosts, $rate, $cpu of a core, batch $batch each:"
     choose_torch
@@ -116,7 +114,7 @@ measure() {   # measure NET, on the hosts that are up
     if [ -n "$python" ]; then
         torch_run torch 0 $alone_steps
         t_alone=$(of_run torch processor_seconds)
-        printf ', PyTorch %.3f s' "$t_alone"
+        printf ', PyTorch %s %.3f s' "$peer" "$t_alone"
     fi
     echo
     for ((i = 0; i < runs; i++)); do
