@@ -26,10 +26,12 @@ static bool ask_workers(struct echi_coordinator *c, struct echi_actions *out) {
     return c->waits_for > 0;
 }
 
+/* The head answers behind its last update, so that it is not a round behind the trunk. */
 static void ask_part(struct echi_coordinator *c, int rank, enum echi_role role, uint8_t place, struct echi_actions *out) {
     c->part_from[place] = (uint16_t)rank;
     echi_act_post(out, rank, ECHI_KIND_PARAMS, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, place});
-    echi_act_send(out, rank, role, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag = ECHI_ASK_LOOK;
+    echi_act_send(out, rank, role, ECHI_ROLE_COORDINATOR, ECHI_KIND_ASK)->msg.flag =
+        role == ECHI_ROLE_HEAD ? ECHI_ASK_LAST : ECHI_ASK_LOOK;
 }
 
 static void ask_trunk(struct echi_coordinator *c, int rank, enum echi_role role, struct echi_actions *out) {
@@ -60,6 +62,12 @@ static void tell(struct echi_coordinator *c, int rank, struct echi_actions *out)
     }
 }
 
+/* A head that is held does not end its update. */
+static void release(const struct echi_coordinator *c, struct echi_actions *out) {
+    for (int r = 0; r < plan_of(c)->world; r++)
+        if (!plan_of(c)->lost[r]) echi_act_send(out, r, ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_KIND_RELEASE);
+}
+
 bool echi_rescue_begin(struct echi_coordinator *c, int rank, struct echi_actions *out) {
     const struct echi_plan *p = plan_of(c);
     const bool evaluates = (c->phase == ECHI_RUN_LOOKS || c->phase == ECHI_RUN_LAST_LOOK) && c->parts_out == 0;
@@ -70,6 +78,7 @@ bool echi_rescue_begin(struct echi_coordinator *c, int rank, struct echi_actions
         nothing_newer(c);
         return false;
     }
+    if (c->phase == ECHI_RUN_HOLDS || c->phase == ECHI_RUN_LOOKS) release(c, out);
     c->phase = ECHI_RUN_RESCUES;
     c->rescue.trunk = false;
     c->rescue.head = !p->separated;
