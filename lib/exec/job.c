@@ -63,8 +63,9 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
 }
 
 void echi_job_setup(const struct echi_job *job, const struct echi_plan *plan, int rank, struct echi_setup *out) {
-    memset(out, 0, sizeof *out);   /* a plan is too large to be copied twice, by way of the stack */
-    out->plan = *plan;
+    if (plan != &out->plan) out->plan = *plan;
+    out->norms = 0;
+    memset(out->norm, 0, sizeof out->norm);
     out->rank = rank;
     out->n_layers = job->n_layers;
     out->cut_width = (uint32_t)job->cut_width;

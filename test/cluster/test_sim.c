@@ -909,7 +909,7 @@ static void places_and_credits(void **state) {
     echi_sim_forget(bare, 1, 0);             /* the place is gone */
     wait_for_place(0, 1);
     assert_int_equal(next_sent(&at), ECHI_NOTHING);
-    bare->node[1].setup.plan.lost[0] = 1;    /* and it takes none any more */
+    bare->node[1].role.gone[0] = true;       /* and it takes none any more */
     post_push(1, 0, 1);
     assert_int_equal(next_sent(&at), ECHI_NOTHING);
     echi_cost_destroy(bare->cost);

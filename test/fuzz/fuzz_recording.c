@@ -65,6 +65,7 @@ static void repair(uint8_t *bytes, size_t *len, size_t cap) {
 enum { WAITING_MAX = 128, POSTS_MAX = 64 };
 static struct alone {
     struct echi_setup setup;
+    struct echi_node_role node;
     struct echi_coordinator coordinator;
     struct echi_worker worker;
     struct echi_owner owner;
@@ -97,27 +98,63 @@ static void queue(const struct echi_action *what) {
     if (!w->task) w->len = echi_msg_encode(&what->msg, w->meta, sizeof w->meta);
 }
 
-static void say(int kind, enum echi_role from) {
-    queue(&(struct echi_action){.type = ECHI_ACTION_SEND, .kind = (uint8_t)kind,
-                                .msg = {.kind = (uint8_t)kind, .to_role = ECHI_ROLE_COORDINATOR, .from_role = (uint8_t)from}});
+static void tell(enum echi_role role, struct echi_event *e);
+static void tell_node(enum echi_event_type type) { tell(ECHI_ROLE_NODE, &(struct echi_event){.type = (uint8_t)type}); }
+
+/* What is asked of the driver is there at once, behind the list that asks for it. */
+static void answer(int asked) {
+    if (asked == ECHI_EVENT_SLOTS) {
+        seal(ECHI_RECORD_SETUP, echi_setup_encode(&a.setup, "none", body(), room()));
+        a.node.owner = &a.owner;
+        a.node.worker = &a.worker;
+        a.node.head = a.setup.plan.separated ? &a.head : NULL;
+    }
+    if (asked != ECHI_EVENT_START) tell_node((enum echi_event_type)asked);
+}
+
+/* A SEND of PLAN, MEASURED or STATS has its body from here. */
+static void queue_body(int kind, enum echi_role to, const uint8_t *bytes, size_t len) {
+    const struct echi_action what = {.type = ECHI_ACTION_SEND, .kind = (uint8_t)kind,
+                                     .msg = {.kind = (uint8_t)kind, .to_role = (uint8_t)to, .from_role = ECHI_ROLE_NODE}};
+    queue(&what);
+    struct waiting *w = &a.waiting[a.end - 1];
+    FUZZ_CHECK(w->len + len <= sizeof w->meta);
+    memcpy(w->meta + w->len, bytes, len);
+    w->len += len;
+}
+
+static void queue_send(const struct echi_action *act) {
+    const struct echi_times times = {.count = 1, .n = {4}, .trunk = {0.5}};
+    uint8_t bytes[ECHI_TIMES_BYTES_MAX];
+    if (act->kind == ECHI_KIND_MEASURED)
+        queue_body(ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, bytes, echi_times_encode(&times, bytes, sizeof bytes));
+    else queue(act);
+}
+
+static void queue_plan(void) {
+    uint8_t bytes[ECHI_PLAN_BYTES(1)];
+    queue_body(ECHI_KIND_PLAN, ECHI_ROLE_NODE, bytes, echi_plan_encode(&a.setup.plan, bytes, sizeof bytes));
 }
 
 static void tell(enum echi_role role, struct echi_event *e) {
     struct echi_actions list = {a.action, 0, (int)(sizeof a.action / sizeof a.action[0]), false};
+    int asked = ECHI_EVENT_START;
     e->now = a.now += 1000;
-    if (role == ECHI_ROLE_COORDINATOR) echi_coordinator_step(&a.coordinator, e, &list);
-    if (role == ECHI_ROLE_WORKER) echi_worker_step(&a.worker, e, &list);
-    if (role == ECHI_ROLE_OWNER) echi_owner_step(&a.owner, e, &list);
-    if (role == ECHI_ROLE_HEAD) echi_head_step(&a.head, e, &list);
+    FUZZ_CHECK(echi_node_role_step(&a.node, role, e, &list));
     struct echi_writer w = echi_writer_over(body(), room());
-    echi_trace_put(&w, role, e, &list, role == ECHI_ROLE_COORDINATOR ? &a.coordinator : NULL);
+    echi_trace_put(&w, role, e, &list, &a.coordinator);
     FUZZ_CHECK(w.ok);
     a.event_at = a.at + ECHI_RECORD_HEAD;
     seal(ECHI_RECORD_EVENT, (size_t)(w.at - body()));
     a.events++;
     for (int i = 0; i < list.count; i++) {
         const struct echi_action *act = &list.list[i];
-        if (act->type == ECHI_ACTION_SEND || act->type == ECHI_ACTION_COMPUTE) queue(act);
+        if (act->type == ECHI_ACTION_SEND) queue_send(act);
+        if (act->type == ECHI_ACTION_COMPUTE) queue(act);
+        if (act->type == ECHI_ACTION_PLAN) queue_plan();
+        if (act->type == ECHI_ACTION_MEASURE) asked = ECHI_EVENT_MEASURED;
+        if (act->type == ECHI_ACTION_SLOTS) asked = ECHI_EVENT_SLOTS;
+        if (act->type == ECHI_ACTION_HOLD) asked = ECHI_EVENT_HELD;
         for (int n = act->type == ECHI_ACTION_POST ? act->kind == ECHI_KIND_PUSH ? a.setup.cut : 1 : 0; n > 0; n--) {
             FUZZ_CHECK(a.posts < POSTS_MAX);
             a.post[a.posts].kind = act->kind;
@@ -125,28 +162,12 @@ static void tell(enum echi_role role, struct echi_event *e) {
         }
         if (act->type == ECHI_ACTION_DONE) a.over = true;
     }
-}
-
-static void stand(void) {
-    struct echi_event start = {.type = ECHI_EVENT_START};
-    seal(ECHI_RECORD_SETUP, echi_setup_encode(&a.setup, "none", body(), room()));
-    echi_owner_init(&a.owner, &a.setup, 0);
-    echi_head_init(&a.head, &a.setup);
-    echi_worker_init(&a.worker, &a.setup);
-    tell(ECHI_ROLE_OWNER, &start);
-    if (a.setup.plan.separated) tell(ECHI_ROLE_HEAD, &start);
-    tell(ECHI_ROLE_WORKER, &start);
-    say(ECHI_KIND_READY, ECHI_ROLE_NODE);
+    answer(asked);
 }
 
 static void deliver(const struct waiting *w) {
     struct echi_msg m = w->what.msg;
     struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .msg = &m, .bytes = w->meta + 2, .len = w->len - 2};
-    if (m.to_role == ECHI_ROLE_NODE) {
-        if (m.kind == ECHI_KIND_HOLD) say(ECHI_KIND_HELD, ECHI_ROLE_NODE);
-        if (m.kind == ECHI_KIND_END) say(ECHI_KIND_STATS, ECHI_ROLE_NODE);
-        return;
-    }
     const bool payload = echi_kind_has_payload(m.kind);
     for (int i = 0; payload && i < a.posts; i++) {
         if (a.post[i].kind != m.kind) continue;
@@ -200,15 +221,9 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     seal(ECHI_RECORD_ABOUT, echi_about_encode(&about, body(), room()));
     a.setup = (struct echi_setup){.plan = about.plan, .n_layers = 2, .cut = run[k].separated ? 1 : 2, .cut_width = 1};
     echi_coordinator_init(&a.coordinator, &a.setup, &about.wishes, &about.goal, true);
-    struct echi_event start = {.type = ECHI_EVENT_START};
-    tell(ECHI_ROLE_COORDINATOR, &start);
-    const struct echi_times times = {.count = 1, .n = {4}, .trunk = {0.5}};
-    uint8_t measured[2 + ECHI_TIMES_BYTES_MAX] = {ECHI_ROLE_COORDINATOR, ECHI_ROLE_NODE};
-    struct echi_msg m = {.kind = ECHI_KIND_MEASURED, .to_role = ECHI_ROLE_COORDINATOR};
-    struct echi_event e = {.type = ECHI_EVENT_MESSAGE, .msg = &m, .bytes = measured + 2,
-                           .len = echi_times_encode(&times, measured + 2, ECHI_TIMES_BYTES_MAX)};
-    tell(ECHI_ROLE_COORDINATOR, &e);
-    stand();
+    echi_node_role_init(&a.node, &a.setup, 0, 1, false);
+    a.node.coordinator = &a.coordinator;
+    tell_node(ECHI_EVENT_START);
     for (; a.first < a.end && !a.over; a.first++) {
         const struct waiting now = a.waiting[a.first];
         if (now.task) compute(&now.what.task);
@@ -226,7 +241,7 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
 }
 
 /* A node's roles, which are made for 1,024 ranks, and what replay keeps beside them. */
-enum { ROLES = sizeof a.coordinator + sizeof a.worker + sizeof a.owner + sizeof a.head,
+enum { ROLES = sizeof a.node + sizeof a.coordinator + sizeof a.worker + sizeof a.owner + sizeof a.head,
        BESIDE = ECHI_ACTIONS_MAX * sizeof(struct echi_action) + (1 << 20) };
 const struct fuzz_driver fuzz_recording = {.name = "recording", .one = one, .seed = seed, .repair = repair, .most = FUZZ_INPUT_MAX,
                                            .heap = ROLES + BESIDE, .heap_a_byte = 64};

@@ -400,13 +400,14 @@ static void begin(int which) {
         n->wire = (struct echi_wire *)s;
         n->lane = (struct echi_lane *)s;
         FUZZ_CHECK(echi_exec_create(&c.job, "cpu", 1, echi_cpu_level(), NULL, &n->exec, NULL) == ECH_OK);
+        echi_node_role_init(&n->role, &n->setup, r, NODES, false);
         if (r > 0) continue;
         const struct echi_wishes wishes = {.sync = (enum echi_sync)plans[which].sync, .world = NODES, .batch = 6};
         const struct echi_goal goal = {.train_samples = SAMPLES, .samples = 24, .eval_every = 12, .has_test = true};
         make_plan(which, &n->setup.plan);
-        n->coordinator = calloc(1, sizeof *n->coordinator);
-        FUZZ_CHECK(n->coordinator != NULL);
-        echi_coordinator_init(n->coordinator, &n->setup, &wishes, &goal, true);
+        n->role.coordinator = calloc(1, sizeof *n->role.coordinator);
+        FUZZ_CHECK(n->role.coordinator != NULL);
+        echi_coordinator_init(n->role.coordinator, &n->setup, &wishes, &goal, true);
     }
     for (int r = 0; r < NODES; r++) tell(r, &(struct echi_net_event){.type = ECHI_NET_READY});
 }
@@ -415,10 +416,10 @@ static void end(void) {
     for (int r = 0; r < NODES; r++) {
         struct echi_node *n = c.side[r].n;
         echi_exec_destroy(n->exec);
-        free(n->coordinator);
-        free(n->worker);
-        free(n->owner);
-        free(n->head);
+        free(n->role.coordinator);
+        free(n->role.worker);
+        free(n->role.owner);
+        free(n->role.head);
         free(n);
     }
     ech_data_destroy(c.data);
@@ -510,7 +511,7 @@ static bool one(const uint8_t *bytes, size_t len) {
         else lie_again(&r);
     }
     for (int i = 0; i < 5000 && happen(); i++) {}
-    const struct echi_coordinator *k = c.side[0].n->coordinator;
+    const struct echi_coordinator *k = c.side[0].n->role.coordinator;
     const bool ended = c.side[0].n->over;
     if (!c.lied) FUZZ_CHECK(ended && k->status == ECH_OK && k->n_lost == 0);
     const bool good = ended && k->status == ECH_OK && k->n_lost == 0;

@@ -92,7 +92,7 @@ static void check_end(struct sim *s) {
         /* Without it there is no run: killed so, or cut off before there was a plan, which then gave it what is needed. */
         MUST(s, LEDGER, s->node[c->lost_peer].doomed && (s->fatal || s->node[c->lost_peer].doomed_early));
         MUST(s, LEDGER, !echi_plan_can_lose(&c->plan, c->lost_peer) || echi_plan_group_owned(&c->plan, c->lost_peer) >= 0);
-        for (int r = 1; r < s->plan.world; r++) MUST(s, WAIT, s->node[r].ended || s->node[r].doomed);
+        for (int r = 1; r < s->plan.world; r++) MUST(s, WAIT, s->node[r].role.over || s->node[r].doomed);
         check_rescued(s);
         counts.ended++;
         return;
@@ -146,7 +146,7 @@ static void run_seed(uint64_t seed) {
 static void tell(const char *what, const char *name, uint64_t n) { printf("%s%s %llu\n", what, name, (unsigned long long)n); }
 
 int main(int argc, char **argv) {
-    static const char *const due[DUES_OF] = {"messages", "sent", "work", "notices", "losses-told", "ends-itself", "times"};
+    static const char *const due[DUES_OF] = {"messages", "sent", "work", "notices", "answers", "ends-itself", "times"};
     static const char *const task[ECHI_TASKS] = {
         [ECHI_TASK_HEAD] = "head", [ECHI_TASK_HEAD_APPLY] = "head-apply", [ECHI_TASK_NORM] = "norm", [ECHI_TASK_ADD] = "add",
         [ECHI_TASK_APPLY] = "apply",

@@ -155,11 +155,10 @@ static void kill_fatally(struct sim *s) {
 static void ask_to_stop(struct sim *s) {
     const int rank = (int)below(s, s->plan.world);
     if (!linked(s, rank, 0) || s->coordinator.phase < ECHI_RUN_TRAINS) return;
-    struct echi_action a = {.type = ECHI_ACTION_SEND, .to = 0, .kind = ECHI_KIND_STOP};
-    a.msg = (struct echi_msg){.kind = ECHI_KIND_STOP, .to_role = ECHI_ROLE_COORDINATOR, .flag = 1};
+    struct echi_event stop = {.type = ECHI_EVENT_STOP, .flag = true};
     count_fault(s, FAULT_STOP, rank, 0);
     s->asked_to_stop = true;
-    send_action(s, rank, &a);
+    role_event(s, rank, ECHI_ROLE_NODE, &stop);
 }
 
 /* ---- phases ---- */

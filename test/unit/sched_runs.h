@@ -117,18 +117,18 @@ static void check_silence(struct sim *s) {
         const struct node *n = &s->node[r];
         MUST(s, SILENCE, n->dead || !s->coordinator.plan.lost[r]);
         if (n->dead) continue;
-        MUST(s, SILENCE, n->ended && !n->held);
-        for (int i = 0; n->has_worker && i < s->plan.strands; i++)
+        MUST(s, SILENCE, n->role.ended && n->role.over == (r > 0) && !n->held);
+        for (int i = 0; n->role.worker && i < s->plan.strands; i++)
             MUST(s, SILENCE, n->worker.strand[i].sending == 0 && !n->worker.strand[i].norm_sending && n->worker.n_leases == 0);
-        for (int i = 0; n->has_worker && i < ECHI_DELTAS; i++)
+        for (int i = 0; n->role.worker && i < ECHI_DELTAS; i++)
             MUST(s, SILENCE, n->worker.local.delta[i].sending == 0 && !n->worker.local.delta[i].held);
-        if (n->has_owner) {
+        if (n->role.owner) {
             MUST(s, SILENCE, n->owner.sends == 0 && n->owner.state_out == 0 && n->owner.state_sending < 0 && n->owner.busy == 0 &&
                                  (n->owner.drained || s->killed));
             MUST(s, SILENCE, !n->owner.norm.open && n->owner.norm.sending == 0);
             for (int i = 0; i < ECHI_SNAPSHOTS; i++) MUST(s, SILENCE, n->owner.in_flight[i] == 0);
         }
-        if (n->has_head)
+        if (n->role.head)
             MUST(s, SILENCE, n->head.busy == 0 && n->head.queued == 0 && !n->head.in_flight[0] && !n->head.in_flight[1] &&
                                  !n->head.in_flight[2]);
         for (size_t i = 0; i < sizeof n->place / sizeof n->place[0]; i++)
@@ -147,7 +147,7 @@ static void count_surviving(struct sim *s) {
         const bool lost = s->coordinator.plan.lost[l->owner];
         bool in = !lost;
         for (int r = 0; r < s->plan.world && lost; r++)
-            if (s->node[r].has_owner && !s->coordinator.plan.lost[r] && !asleep(s, r))
+            if (s->node[r].role.owner && !s->coordinator.plan.lost[r] && !asleep(s, r))
                 in = seen->version <= s->node[r].owner.peer[group].version;
         for (uint32_t i = l->start; in && i < l->start + l->n; i++) s->applied[i]++;
     }
@@ -260,7 +260,7 @@ static void check_weights(struct sim *s) {
                         (PARAMS - CUT * WORDS) * 4) == 0);
     }
     for (int r = 1; r < s->plan.world && s->goal.give_final; r++)
-        MUST(s, DRAIN, s->node[r].dead || memcmp(saved, place_at(s, r, ECHI_SLOT_NODE_FINAL, 0)->word, PARAMS * 4) == 0);
+        MUST(s, DRAIN, s->node[r].dead || memcmp(saved, s->node[r].final, sizeof s->node[r].final) == 0);
 }
 
 /* A run that ends with a loss saves the newest weights of a round that are left: what one node has behind it. A head may be a round
@@ -275,7 +275,7 @@ static inline void check_rescued(struct sim *s) {
     bool known = false;
     for (int r = 0; r < s->plan.world; r++) {
         const struct node *n = &s->node[r];
-        known = known || (n->has_worker && !n->doomed && n->worker.strand[0].samples > s->plan.round);   /* behind the first round */
+        known = known || (n->role.worker && !n->doomed && n->worker.strand[0].samples > s->plan.round);   /* behind the first round */
     }
     if (known) MUST(s, DRAIN, c->final);
     if (!c->final) return;

@@ -131,9 +131,10 @@ struct channel {
 struct work { uint16_t node; int layer; struct echi_task task; struct echi_result result; };
 struct node {
     struct echi_setup setup;
-    bool has_worker, has_owner, has_head, held, ended;
+    bool measures, holding, held;           /* it was asked for step times, to hold; and no task runs */
     uint32_t speed;
-    bool dead, gone[NODES];                 /* its process is no more; who is lost, as this node was told */
+    bool dead;                              /* its process is no more */
+    uint32_t final[PARAMS];                 /* the weights that its user was given */
     bool doomed, doomed_early;              /* it will be lost, or may be: what it has is not counted on; since before training */
     bool cut[NODES];                        /* no link to that node any more */
     uint8_t rival;                          /* 1 + the node at the other end of such a link, while it is open which of the two is lost */
@@ -141,12 +142,11 @@ struct node {
     int64_t clock_at, clock_jump; int32_t drift;   /* its own time, see clock_of */
     uint8_t slow[NODES];                    /* links to others take so many times as long; 0 is once */
     uint16_t stalled[TASKS]; int n_stalled; /* work that waits for the release */
-    struct echi_msg loss[NODES + 1];        /* and who joins another group: of which its roles are not told yet */
-    int losses;
     int64_t last_due[NODES][ECHI_KINDS];    /* of messages to each node */
     struct channel channel[NODES][PAYLOADS];
     struct place place[ECHI_SLOT_KINDS * 3 + 6 * INDICES + 2 * ECHI_WORKER_PLACES];   /* see places_of */
     /* from here on nothing is cleared for a run: a role begins with its init */
+    struct echi_node_role role;
     struct echi_worker worker;
     struct echi_owner owner;
     struct echi_head head;
@@ -155,7 +155,7 @@ struct node {
 struct kept { bool there, coded; struct echi_standing at; int groups; uint32_t word[1 + ECHI_GROUPS_MAX][PARAMS]; };
 
 /* What can be due, and when; of what is due at once the older comes first. */
-enum what { DUE_MESSAGE, DUE_SENT, DUE_WORK, DUE_NOTICE, DUE_TELL, DUE_DEATH, DUE_TIME, DUES_OF };
+enum what { DUE_MESSAGE, DUE_SENT, DUE_WORK, DUE_NOTICE, DUE_ANSWER, DUE_DEATH, DUE_TIME, DUES_OF };
 struct due { int64_t at; uint32_t order; uint16_t what, index, other; };
 
 /* Rates of faults, see sched_faults.h. All zero: none but those that a test asks for. */
@@ -336,7 +336,7 @@ static void tell_note(const struct sim *s, uint64_t at) {
     case DUE_SENT: print_error("slot of kind %d sent to %d\n", n->kind, n->from); break;
     case DUE_WORK: print_error("task of kind %d, lease %u, layer %u\n", n->kind, n->lease, n->layer); break;
     case DUE_NOTICE: print_error("cannot reach %d\n", n->from); break;
-    case DUE_TELL: print_error("is told that %d is lost\n", n->from); break;
+    case DUE_ANSWER: print_error(n->from == ECHI_EVENT_SLOTS ? "its slots are there\n" : "no task runs\n"); break;
     case DUE_DEATH: print_error("leaves: it has missed rank 0\n"); break;
     case DUE_TIME: print_error("its time has come\n"); break;
     default: print_error("FAULT %s: %d, %d\n", fault_name[n->kind], n->node, n->from); break;
@@ -371,14 +371,14 @@ static void die(struct sim *s, enum invariant which, const char *what) {
     for (int r = 0; r < s->plan.world; r++) {
         const struct node *n = &s->node[r];
         print_error("  rank %d%s%s:", r, n->dead ? " (dead)" : n->doomed ? " (cut off)" : "", n->held ? " (held)" : "");
-        for (int i = 0; n->has_worker && i < s->plan.strands; i++)
+        for (int i = 0; n->role.worker && i < s->plan.strands; i++)
             print_error(" worker %s, %d leases, %d sends;", worker[n->worker.strand[i].phase], n->worker.n_leases,
                         n->worker.strand[i].sending);
-        if (n->has_owner)
+        if (n->role.owner)
             print_error(" owner of %d%s%s, %d queued, busy %d, %d sends, state %llu;", n->owner.group,
                         n->owner.draining ? " draining" : "", n->owner.drained ? " drained" : "", n->owner.queued, n->owner.busy,
                         n->owner.sends, (unsigned long long)n->owner.state_version);
-        if (n->has_head) print_error(" head, %d queued, busy %d;", n->head.queued, n->head.busy);
+        if (n->role.head) print_error(" head, %d queued, busy %d;", n->head.queued, n->head.busy);
         print_error("\n");
     }
     for (int i = 0; i < s->pooled; i++)
@@ -675,10 +675,10 @@ static bool linked(const struct sim *s, int a, int b) { return !s->node[a].dead 
 
 static struct message *queue_message(struct sim *s, int from, int to, int kind) {
     struct message *m = new_message(s, from, to, kind);
-    /* HOLD and RELEASE are equally urgent, PLAN and LOST as well, and a link gives the older of equals first. */
-    const int behind = kind == ECHI_KIND_RELEASE ? ECHI_KIND_HOLD
-                       : kind == ECHI_KIND_LOST || kind == ECHI_KIND_REGROUP ? ECHI_KIND_PLAN : kind;
-    int64_t *last = &s->node[from].last_due[to][behind];
+    /* Rank 0's commands to a node are equally urgent, and a link gives the older of equals first. */
+    const bool commands = kind == ECHI_KIND_HOLD || kind == ECHI_KIND_RELEASE || kind == ECHI_KIND_LOST || kind == ECHI_KIND_REGROUP ||
+                          kind == ECHI_KIND_END;
+    int64_t *last = &s->node[from].last_due[to][commands ? ECHI_KIND_PLAN : kind];
     m->due = s->now + travel(s, from, to, echi_kind_has_payload(kind) ? 30 : 10);
     if (m->due <= *last) m->due = *last + 1;
     *last = m->due;
@@ -743,6 +743,8 @@ static void send_action(struct sim *s, int node, const struct echi_action *a) {
     watch_send(s, node, a);
     if (echi_kind_has_payload(a->kind)) return send_payload(s, node, a);
     if (!linked(s, node, a->to)) return;
+    /* No run here gives a node a reason to complain but of what it cannot reach. */
+    if (a->kind == ECHI_KIND_FAULT && a->msg.layer != ECH_E_PEER_LOST) die(s, MUST_FAULT, a->msg.text);
     for (int times = 1 + comes_twice(s, &a->msg); times > 0; times--) {
         struct message *m = queue_message(s, node, a->to, a->kind);
         m->meta_len = echi_msg_encode(&a->msg, m->meta, sizeof m->meta);
@@ -772,7 +774,7 @@ static void drop(struct sim *s, struct message *m) {
 }
 
 static void post_one(struct sim *s, int node, const struct echi_action *a, enum echi_role role, int first, int end) {
-    if (s->node[node].gone[a->to]) return;
+    if (s->node[node].role.gone[a->to]) return;
     write_begins(s, node, a->slot, first, end);
     struct channel *c = channel(s, node, a->to, a->kind);
     CHECK(s, c->posts < POSTS);
@@ -867,118 +869,143 @@ static void compute(struct sim *s, int node, const struct echi_task *t) {
 
 static void perform(struct sim *s, int node, const struct echi_actions *list);
 
+static bool hosts(const struct node *n, enum echi_role role) {
+    switch (role) {
+    case ECHI_ROLE_COORDINATOR: return n->role.coordinator != NULL;
+    case ECHI_ROLE_WORKER: return n->role.worker != NULL;
+    case ECHI_ROLE_OWNER: return n->role.owner != NULL;
+    case ECHI_ROLE_HEAD: return n->role.head != NULL;
+    default: return true;
+    }
+}
+
+/* Workers that have moved hold up their old owner no more, from when that owner is told. */
+static void note_moved(struct sim *s, int node) {
+    const struct node *n = &s->node[node];
+    for (int r = 0; r < s->plan.world && n->role.owner; r++)
+        if (s->knower[r] == 1u + (uint32_t)node && !n->owner.view[r].member && !n->setup.plan.lost[r]) note_left(s, r);
+}
+
+static void tell_node(struct sim *s, int node, enum echi_event_type type, int from);
+
 static void role_event(struct sim *s, int node, enum echi_role role, struct echi_event *e) {
     struct echi_actions list = {s->action, 0, ACTIONS, false};
     struct node *n = &s->node[node];
     e->now = clock_of(s, node);
-    if (role == ECHI_ROLE_COORDINATOR && node == 0) echi_coordinator_step(&s->coordinator, e, &list);
-    else if (role == ECHI_ROLE_WORKER && n->has_worker) echi_worker_step(&n->worker, e, &list);
-    else if (role == ECHI_ROLE_OWNER && n->has_owner) echi_owner_step(&n->owner, e, &list);
-    else if (role == ECHI_ROLE_HEAD && n->has_head) echi_head_step(&n->head, e, &list);
-    else die(s, MUST_DRIVER, "an event for a role that is not here");
+    if (!hosts(n, role)) die(s, MUST_DRIVER, "an event for a role that is not here");
+    if (!echi_node_role_step(&n->role, role, e, &list)) return;
     if (s->watch) s->watch(s, node, role, e, &list);
     perform(s, node, &list);
-    if (role == ECHI_ROLE_COORDINATOR && s->coordinator.wake_at && !s->timer) {
+    if (role == ECHI_ROLE_NODE) note_moved(s, node);
+    if (node == 0 && s->coordinator.wake_at && !s->timer) {
         s->timer = true;
         due_at(s, s->now + 1 + s->goal.collect, DUE_TIME, 0, 0);
     }
-    if (role == ECHI_ROLE_COORDINATOR) {
+    if (node == 0 && (role == ECHI_ROLE_COORDINATOR || role == ECHI_ROLE_NODE)) {
         settle_cuts(s);
         watch_coordinator(s, e);
     }
     MUST(s, STATE, !s->owes_ack);   /* acknowledgements are never held back */
+    if (!n->measures) return;
+    n->measures = false;
+    tell_node(s, node, ECHI_EVENT_MEASURED, 0);
 }
 
-static void perform(struct sim *s, int node, const struct echi_actions *list) {
+static void tell_node(struct sim *s, int node, enum echi_event_type type, int from) {
+    struct echi_event e = {.type = (uint8_t)type, .from = (uint16_t)from};
+    role_event(s, node, ECHI_ROLE_NODE, &e);
+}
+
+/* Of the node role two messages have a body that is its driver's. */
+static void send_any(struct sim *s, int node, const struct echi_action *a) {
+    struct echi_times times = {.count = 2, .n = {1, 16}};
+    uint8_t body[ECHI_TIMES_BYTES_MAX];
+    if (a->kind != ECHI_KIND_MEASURED) return send_action(s, node, a);
+    for (int i = 0; i < 2; i++) {
+        times.trunk[i] = (4 + times.n[i]) * 1e-4 * s->node[node].speed;
+        times.head[i] = times.trunk[i] / 8;
+    }
+    send_body(s, node, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&times, body, sizeof body));
+}
+
+static void send_plan(struct sim *s, int node) {
+    uint8_t body[META - 2];
+    s->plan = s->node[node].setup.plan;
+    if (s->goal.resumed) share_momentum(s);
+    watch_plan(s);
+    const size_t len = echi_plan_encode(&s->plan, body, sizeof body);
+    CHECK(s, len > 0);
+    for (int r = 0; r < s->plan.world; r++) send_body(s, 0, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
+}
+
+/* What is under way goes on until no task runs: to the end of a unit, which may be the next. */
+static void hold(struct sim *s, int node) {
+    CHECK(s, !s->node[node].holding);
+    s->node[node].holding = true;
+    due_at(s, below(s, 2) ? s->now : after(s, 40), DUE_ANSWER, node, ECHI_EVENT_HELD);
+}
+
+static void release(struct sim *s, int node) {
     struct node *n = &s->node[node];
+    n->holding = n->held = false;
+    while (n->n_stalled > 0) due_at(s, s->now, DUE_WORK, n->stalled[--n->n_stalled], 0);
+}
+
+static void drop_peer(struct sim *s, int node, int peer);
+static void end_node(struct sim *s, int rank);
+
+static void perform(struct sim *s, int node, const struct echi_actions *list) {
     CHECK(s, !list->overflow);
     for (int i = 0; i < list->count; i++) {
         const struct echi_action *a = &list->list[i];
         switch ((enum echi_action_type)a->type) {
-        case ECHI_ACTION_SEND: send_action(s, node, a); break;
+        case ECHI_ACTION_SEND: send_any(s, node, a); break;
         case ECHI_ACTION_POST: post_action(s, node, a); break;
         case ECHI_ACTION_COMPUTE: compute(s, node, &a->task); break;
-        case ECHI_ACTION_PLAN: {
-            uint8_t body[META - 2];
-            s->plan = n->setup.plan;
-            if (s->goal.resumed) share_momentum(s);
-            watch_plan(s);
-            size_t len = echi_plan_encode(&s->plan, body, sizeof body);
-            CHECK(s, len > 0);
-            for (int r = 0; r < s->plan.world; r++) send_body(s, 0, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
-            break;
-        }
+        case ECHI_ACTION_PLAN: send_plan(s, node); break;
         case ECHI_ACTION_FAULT: die(s, MUST_FAULT, a->msg.text); break;
         case ECHI_ACTION_DONE: s->done = true; break;
+        case ECHI_ACTION_MEASURE: s->node[node].measures = true; break;
+        case ECHI_ACTION_SLOTS:   /* at once, or they take their time */
+            due_at(s, below(s, 2) ? s->now : after(s, below(s, 2) || !s->node[node].role.planned ? 100 : 3000), DUE_ANSWER, node,
+                   ECHI_EVENT_SLOTS);
+            break;
+        case ECHI_ACTION_HOLD: hold(s, node); break;
+        case ECHI_ACTION_RELEASE: release(s, node); break;
+        case ECHI_ACTION_DROP: drop_peer(s, node, a->to); break;
+        case ECHI_ACTION_FINAL:
+            memcpy(s->node[node].final, place_at(s, node, ECHI_SLOT_NODE_FINAL, 0)->word, sizeof s->node[node].final);
+            break;
+        case ECHI_ACTION_LEAVE: break;
         }
     }
 }
 
-static void send_ready(struct sim *s, int node, uint32_t members) {
-    struct echi_action a = {.type = ECHI_ACTION_SEND, .to = 0, .kind = ECHI_KIND_READY};
-    a.msg = (struct echi_msg){.kind = ECHI_KIND_READY, .to_role = ECHI_ROLE_COORDINATOR, .members = members};
-    send_action(s, node, &a);
-}
-
-static void stand(struct sim *s, int node, const struct message *m) {
+static void stand(struct sim *s, int node) {
     struct node *n = &s->node[node];
-    CHECK(s, echi_plan_decode(m->meta + 2, m->meta_len - 2, &n->setup.plan));
+    const struct echi_plan *p = &n->setup.plan;
     n->setup.rank = node;
     n->setup.n_layers = LAYERS;
     n->setup.cut = cut_of(s);
     n->setup.cut_width = 1;
     set_norms(s, &n->setup);
+    if (echi_plan_hosts(p, node, ECHI_ROLE_WORKER)) n->role.worker = &n->worker;
+    if (echi_plan_hosts(p, node, ECHI_ROLE_OWNER)) n->role.owner = &n->owner;
+    if (echi_plan_hosts(p, node, ECHI_ROLE_HEAD)) n->role.head = &n->head;
     if (s->watch) s->watch(s, node, ECHI_ROLE_NODE, NULL, NULL);
-    struct echi_event start = {.type = ECHI_EVENT_START};
-    for (int g = 0; g < s->plan.n_groups; g++) {
-        if (s->plan.owner_of[g] != node) continue;
-        n->has_owner = true;
-        echi_owner_init(&n->owner, &n->setup, g);
-        role_event(s, node, ECHI_ROLE_OWNER, &start);
+}
+
+static void answer(struct sim *s, int node, enum echi_event_type type) {
+    struct node *n = &s->node[node];
+    if (type == ECHI_EVENT_HELD) {
+        if (!n->holding) return;   /* released meanwhile */
+        n->held = true;
     }
-    if (s->plan.separated && s->plan.head == node) {
-        n->has_head = true;
-        echi_head_init(&n->head, &n->setup);
-        role_event(s, node, ECHI_ROLE_HEAD, &start);
-    }
-    if (s->plan.group_of[node] != ECHI_NONE) {
-        n->has_worker = true;
-        echi_worker_init(&n->worker, &n->setup);
-        role_event(s, node, ECHI_ROLE_WORKER, &start);
-    }
-    if (s->goal.give_final && node != 0) {
-        const struct echi_action a = {.to = 0, .kind = ECHI_KIND_PARAMS, .slot = {ECHI_SLOT_NODE_FINAL, 0}};
-        post_action(s, node, &a);
-    }
-    send_ready(s, node, 0);
+    if (type == ECHI_EVENT_SLOTS && !n->role.planned) stand(s, node);
+    tell_node(s, node, type, 0);
 }
 
 /* ---- losses ---- */
-
-/* The roles are told of the first loss, or move. */
-static void tell_loss(struct sim *s, int node) {
-    struct node *n = &s->node[node];
-    const struct echi_msg m = n->loss[0];
-    memmove(&n->loss[0], &n->loss[1], (size_t)(--n->losses) * sizeof n->loss[0]);
-    if (n->losses > 0) due_at(s, after(s, 100), DUE_TELL, node, 0);
-    const bool moved = m.kind == ECHI_KIND_REGROUP;
-    echi_plan_told(&n->setup.plan, &m);
-    struct echi_event e = {.type = moved ? ECHI_EVENT_MOVED : ECHI_EVENT_LOST, .from = m.peer, .msg = &m};
-    if (n->has_owner) role_event(s, node, ECHI_ROLE_OWNER, &e);
-    if (n->has_owner && moved && s->knower[m.peer] == 1u + (uint32_t)node && !n->owner.view[m.peer].member) note_left(s, m.peer);
-    if (n->has_head) role_event(s, node, ECHI_ROLE_HEAD, &e);
-    if (n->has_worker) role_event(s, node, ECHI_ROLE_WORKER, &e);
-    send_ready(s, node, m.members);
-}
-
-/* At once, or later: the driver may have to make slots first. In the order of the words. */
-static void tell_later(struct sim *s, int node, const struct echi_msg *m) {
-    struct node *n = &s->node[node];
-    n->loss[n->losses++] = *m;
-    if (n->losses > 1) return;
-    if (below(s, 2)) tell_loss(s, node);
-    else due_at(s, after(s, below(s, 2) ? 100 : 3000), DUE_TELL, node, 0);
-}
 
 /* No message passes between the two from now on: of what is under way each side still gets what would have come up to a moment of
  * its own, and what had no place yet goes back. */
@@ -1001,42 +1028,35 @@ static void end_node(struct sim *s, int rank) {
     s->node[rank].dead = true;
 }
 
-/* The word that a node is lost: what came from it and waits is dropped, places for it are free. The roles are told at once, or
- * later: the driver may have to make slots first. */
-static void lose(struct sim *s, int node, const struct echi_msg *m) {
+/* Nothing of it is taken any more: what came from it and waits is dropped, places for it are free. */
+static void drop_peer(struct sim *s, int node, int peer) {
     struct node *n = &s->node[node];
-    if (n->gone[m->peer]) return;   /* said twice */
-    MUST(s, LEDGER, s->node[m->peer].doomed);
-    n->gone[m->peer] = true;
-    if (!n->cut[m->peer]) {
-        cut_link(s, node, m->peer);
-        if (!s->node[m->peer].dead) due_at(s, after(s, 100), node == 0 ? DUE_DEATH : DUE_NOTICE, m->peer, node);
+    MUST(s, LEDGER, s->node[peer].doomed);
+    if (!n->cut[peer]) {
+        cut_link(s, node, peer);
+        if (!s->node[peer].dead) due_at(s, after(s, 100), node == 0 ? DUE_DEATH : DUE_NOTICE, peer, node);
     }
     for (int i = 0; i < s->pooled; i++)
-        if (s->pool[i].refs && !s->pool[i].dropped && s->pool[i].from == m->peer && s->pool[i].to == node) drop(s, &s->pool[i]);
+        if (s->pool[i].refs && !s->pool[i].dropped && s->pool[i].from == peer && s->pool[i].to == node) drop(s, &s->pool[i]);
     for (int k = 0; k < ECHI_KINDS; k++) {
         if (!echi_kind_has_payload(k)) continue;
-        struct channel *c = channel(s, node, m->peer, k);
+        struct channel *c = channel(s, node, peer, k);
         for (; c->posts > 0; c->posts--, c->first = (uint8_t)((c->first + 1) % POSTS)) {
             const struct posted *p = &c->post[c->first];
             write_ends(s, node, p->slot, p->first, p->end);
         }
         c->going = 0;
     }
-    if (m->group) send_ready(s, node, m->members);   /* the run ends with it */
-    else tell_later(s, node, m);
 }
 
-/* A link's end is seen by node `by`: `about` cannot be reached. Rank 0 knows it itself, others tell it. */
-static void notice(struct sim *s, int by, int about) {
-    if (s->node[by].gone[about]) return;
-    if (by == 0) {
-        struct echi_event e = {.type = ECHI_EVENT_LOST, .from = (uint16_t)about};
-        return role_event(s, 0, ECHI_ROLE_COORDINATOR, &e);
-    }
-    struct echi_action a = {.type = ECHI_ACTION_SEND, .to = 0, .kind = ECHI_KIND_FAULT};
-    a.msg = (struct echi_msg){.kind = ECHI_KIND_FAULT, .to_role = ECHI_ROLE_COORDINATOR, .layer = ECH_E_PEER_LOST, .peer = (uint16_t)about};
-    send_action(s, by, &a);
+/* A link's end is seen by node `by`: `about` cannot be reached. */
+static void notice(struct sim *s, int by, int about) { tell_node(s, by, ECHI_EVENT_LOST, about); }
+
+/* It has missed rank 0 for long enough. */
+static void miss_rank_0(struct sim *s, int rank) {
+    tell_node(s, rank, ECHI_EVENT_LOST, 0);
+    MUST(s, WAIT, s->node[rank].role.over);
+    end_node(s, rank);
 }
 
 /* It will be lost, or may be. */
@@ -1077,31 +1097,6 @@ static int victim(struct sim *s, int wanted) {
 
 /* ---- messages arrive ---- */
 
-static void node_message(struct sim *s, int node, const struct message *m, const struct echi_msg *msg) {
-    struct node *n = &s->node[node];
-    switch (m->kind) {
-    case ECHI_KIND_HEARTBEAT: send_body(s, node, 0, ECHI_KIND_HEARTBEAT, ECHI_ROLE_COORDINATOR, NULL, 0); break;
-    case ECHI_KIND_PLAN: stand(s, node, m); break;
-    case ECHI_KIND_HOLD:
-        CHECK(s, !n->held);
-        n->held = true;
-        send_body(s, node, 0, ECHI_KIND_HELD, ECHI_ROLE_COORDINATOR, NULL, 0);
-        break;
-    case ECHI_KIND_RELEASE:
-        n->held = false;
-        while (n->n_stalled > 0) due_at(s, s->now, DUE_WORK, n->stalled[--n->n_stalled], 0);
-        break;
-    case ECHI_KIND_LOST: lose(s, node, msg); break;
-    case ECHI_KIND_REGROUP: tell_later(s, node, msg); break;
-    case ECHI_KIND_PARAMS: break;
-    case ECHI_KIND_END:
-        n->ended = true;
-        send_body(s, node, 0, ECHI_KIND_STATS, ECHI_ROLE_COORDINATOR, NULL, 0);
-        break;
-    default: die(s, MUST_DRIVER, "a message that is not for nodes");
-    }
-}
-
 static void deliver(struct sim *s, const struct message *m) {
     struct echi_msg msg;
     struct posted post = {0};
@@ -1133,7 +1128,6 @@ static void deliver(struct sim *s, const struct message *m) {
     it->lease = msg.lease.id;
     it->layer = msg.layer;
     watch_message(s, m, &msg, post.slot);
-    if (msg.to_role == ECHI_ROLE_NODE) return node_message(s, m->to, m, &msg);
     struct echi_event e = {.type = ECHI_EVENT_MESSAGE,
                            .from = m->from,
                            .msg = &msg,
@@ -1394,9 +1388,9 @@ static bool step(struct sim *s) {
         break;
     }
     case DUE_WORK: work_on(s, d.index); break;
-    case DUE_TELL:
-        note(s, DUE_TELL, d.index, s->node[d.index].loss[0].peer);
-        tell_loss(s, d.index);
+    case DUE_ANSWER:
+        note(s, DUE_ANSWER, d.index, d.other);
+        answer(s, d.index, (enum echi_event_type)d.other);
         break;
     case DUE_NOTICE:
         note(s, DUE_NOTICE, d.index, d.other);
@@ -1404,7 +1398,7 @@ static bool step(struct sim *s) {
         break;
     case DUE_DEATH:
         note(s, DUE_DEATH, d.index, d.index);
-        end_node(s, d.index);
+        miss_rank_0(s, d.index);
         break;
     case DUE_TIME: {
         struct echi_event e = {.type = ECHI_EVENT_TIME};
@@ -1435,7 +1429,7 @@ static void sim_run(struct sim *s) {
     static const uint32_t speeds[] = {10, 40, 160, 1000};
     const int world = s->plan_given ? s->plan.world : s->wishes.world;
     for (int r = 0; r < world; r++) {
-        memset(&s->node[r], 0, offsetof(struct node, worker));
+        memset(&s->node[r], 0, offsetof(struct node, role));
         memset(s->node[r].channel, 0, sizeof s->node[r].channel);
         for (int i = 0; i < NODES; i++)
             for (int k = 0; k < PAYLOADS; k++) s->node[r].channel[i][k].waits = NOBODY;
@@ -1449,19 +1443,13 @@ static void sim_run(struct sim *s) {
     s->node[0].setup.plan = s->plan;
     begin_faults(s);
     echi_coordinator_init(&s->coordinator, &s->node[0].setup, &s->wishes, &s->goal, s->plan_given);
-    struct echi_event start = {.type = ECHI_EVENT_START};
-    role_event(s, 0, ECHI_ROLE_COORDINATOR, &start);
     for (int r = 0; r < world; r++) {
-        struct echi_times times = {.count = 2, .n = {1, 16}};
-        uint8_t body[ECHI_TIMES_BYTES_MAX];
-        s->node[r].speed = speeds[below(s, 4)];
-        if (s->speed[r]) s->node[r].speed = s->speed[r];
-        for (int i = 0; i < 2; i++) {
-            times.trunk[i] = (4 + times.n[i]) * 1e-4 * s->node[r].speed;
-            times.head[i] = times.trunk[i] / 8;
-        }
-        send_body(s, r, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&times, body, sizeof body));
+        struct node *n = &s->node[r];
+        n->speed = s->speed[r] ? s->speed[r] : speeds[below(s, 4)];
+        echi_node_role_init(&n->role, &n->setup, r, world, s->goal.give_final);
     }
+    s->node[0].role.coordinator = &s->coordinator;
+    for (int r = 0; r < world; r++) tell_node(s, r, ECHI_EVENT_START, r);
     bool stopped = false;
     while (!s->done) {
         if (!step(s)) die(s, MUST_WAIT, "nothing moves any more, and the run has not ended");
@@ -1480,9 +1468,8 @@ static void sim_run(struct sim *s) {
                 s->moves++;
             }
         if (s->stop_at && !stopped && s->now >= s->stop_at && !s->done) {
-            struct echi_event stop = {.type = ECHI_EVENT_STOP};
             stopped = true;
-            role_event(s, 0, ECHI_ROLE_COORDINATOR, &stop);
+            tell_node(s, 0, ECHI_EVENT_STOP, 0);
         }
     }
     while (step(s)) {}

@@ -340,7 +340,15 @@ static void watch_closes(struct sim *s, int node, const struct echi_lease *l) {
     MUST(s, LOCAL, now);
 }
 
+/* An evaluation during training finds no task on any node. */
+static void watch_held(struct sim *s) {
+    if (s->coordinator.phase == ECHI_RUN_ENDED) return;   /* it was begun before the run had to end */
+    for (int r = 0; r < s->plan.world; r++)
+        MUST(s, LOOK, s->node[r].held || s->node[r].doomed || s->coordinator.phase == ECHI_RUN_LAST_LOOK);
+}
+
 static void watch_begins(struct sim *s, int node, const struct echi_task *t) {
+    if (t->kind == ECHI_TASK_EVAL) watch_held(s);
     if (t->kind == ECHI_TASK_LOCAL_DELTA) watch_closes(s, node, &t->lease);
     if (t->kind == ECHI_TASK_LOCAL_DELTA || (t->kind == ECHI_TASK_STEP && is_local(s)))   /* what has come is taken in first */
         MUST(s, LOCAL, place_at(s, node, ECHI_SLOT_LOCAL_WEIGHTS, 0)->round == place_at(s, node, ECHI_SLOT_WORKER_WEIGHTS, 0)->round);
@@ -564,9 +572,8 @@ static void watch_look(struct sim *s, const struct work *w) {
     const struct echi_plan *now = &s->coordinator.plan;
     const int owner = now->owner_of[echi_plan_first_group(now)], head = s->plan.head;
     const uint32_t *copy = place(s, 0, w->task.weights)->word;
-    if (s->coordinator.phase == ECHI_RUN_ENDED) return;   /* it was begun before the run had to end */
-    for (int r = 0; r < s->plan.world; r++)
-        MUST(s, LOOK, s->node[r].held || s->node[r].doomed || s->coordinator.phase == ECHI_RUN_LAST_LOOK);
+    watch_held(s);
+    if (s->coordinator.phase == ECHI_RUN_ENDED) return;
     MUST(s, LOOK, s->owner_killed ||   /* its copy may be that of a node that is lost by now */
           same(copy, place_at(s, owner, ECHI_SLOT_OWNER_WEIGHTS, s->node[owner].owner.current)->word, 0, cut_of(s) * WORDS));
     if (!s->plan.separated) return;

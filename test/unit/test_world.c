@@ -28,10 +28,9 @@ struct message {
 struct work { uint16_t node; int layer; struct echi_task task; };
 struct node {
     struct echi_setup setup;
-    struct echi_worker *worker;
-    struct echi_owner *owner;
-    struct echi_head *head;
+    struct echi_node_role role;
     struct posted *posts;
+    int asked;                              /* what the role waits for, an event; 0: nothing (START) */
     bool dead;
 };
 static struct cluster {
@@ -63,18 +62,22 @@ static void send(int from, int to, int kind, const uint8_t *bytes, size_t len, s
     s.last = m;
 }
 
-static void say(int from, int to, int kind, enum echi_role role, uint32_t members) {
-    uint8_t bytes[ECHI_MSG_MAX];
-    const struct echi_msg m = {.kind = (uint8_t)kind, .to_role = (uint8_t)role, .from_role = ECHI_ROLE_NODE, .members = members};
-    send(from, to, kind, bytes, echi_msg_encode(&m, bytes, sizeof bytes), (struct echi_slot){0});
-}
-
 static void tell(int node, enum echi_role role, struct echi_event *e);
+static void drop(int node, int peer);
+
+/* Of the node role two messages have a body that is its driver's; of one it says nothing here. */
+static void send_times(int rank) {
+    uint8_t bytes[2 + ECHI_TIMES_BYTES_MAX] = {ECHI_ROLE_COORDINATOR, ECHI_ROLE_NODE};
+    const double one = (1 << slower(rank)) * (1e-3 + 1e-6 * echi_random_unit(&s.random));
+    const struct echi_times times = {.count = 2, .n = {1, 16}, .trunk = {one, 8 * one}, .head = {1e-6, 8e-6}};
+    send(rank, 0, ECHI_KIND_MEASURED, bytes, 2 + echi_times_encode(&times, bytes + 2, sizeof bytes - 2), (struct echi_slot){0});
+}
 
 static void perform(int node, const struct echi_action *a) {
     struct node *n = &s.node[node];
     switch ((enum echi_action_type)a->type) {
     case ECHI_ACTION_SEND: {
+        if (a->kind == ECHI_KIND_MEASURED) return send_times(node);
         uint8_t bytes[ECHI_MSG_MAX];
         const size_t len = echi_msg_encode(&a->msg, bytes, sizeof bytes);
         assert_in_range(len, 2, echi_kind_meta_cap(a->kind, s.world));
@@ -115,51 +118,50 @@ static void perform(int node, const struct echi_action *a) {
     }
     case ECHI_ACTION_FAULT: fail_msg("rank %d: %s", node, a->msg.text); break;
     case ECHI_ACTION_DONE: s.done = true; break;
+    case ECHI_ACTION_MEASURE: n->asked = ECHI_EVENT_MEASURED; break;
+    case ECHI_ACTION_SLOTS: n->asked = ECHI_EVENT_SLOTS; break;
+    case ECHI_ACTION_DROP: drop(node, a->to); break;
+    case ECHI_ACTION_HOLD:   /* nothing is evaluated */
+    case ECHI_ACTION_RELEASE:
+    case ECHI_ACTION_FINAL:
+    case ECHI_ACTION_LEAVE: break;
     }
+}
+
+/* The slots that were asked for are there: at first with memory for the roles. */
+static void stand(int rank) {
+    struct node *n = &s.node[rank];
+    const struct echi_plan *p = &n->setup.plan;
+    if (n->role.planned) return;
+    n->setup.rank = rank;
+    n->setup.n_layers = LAYERS;
+    n->setup.cut = p->separated ? 1 : LAYERS;
+    n->setup.cut_width = 1;
+    if (echi_plan_hosts(p, rank, ECHI_ROLE_OWNER)) {
+        assert_non_null(n->role.owner = malloc(sizeof *n->role.owner));
+        memset(n->role.owner, 0xa5, sizeof *n->role.owner);
+    }
+    if (echi_plan_hosts(p, rank, ECHI_ROLE_HEAD)) {
+        assert_non_null(n->role.head = malloc(sizeof *n->role.head));
+        memset(n->role.head, 0xa5, sizeof *n->role.head);
+    }
+    if (echi_plan_hosts(p, rank, ECHI_ROLE_WORKER)) assert_non_null(n->role.worker = malloc(sizeof *n->role.worker));
 }
 
 static void tell(int node, enum echi_role role, struct echi_event *e) {
     struct node *n = &s.node[node];
     struct echi_actions list = {s.action, 0, ECHI_ACTIONS_MAX, false};
     e->now = (int64_t)++s.events;
-    if (role == ECHI_ROLE_COORDINATOR) echi_coordinator_step(&s.coordinator, e, &list);
-    if (role == ECHI_ROLE_WORKER) echi_worker_step(n->worker, e, &list);
-    if (role == ECHI_ROLE_OWNER) echi_owner_step(n->owner, e, &list);
-    if (role == ECHI_ROLE_HEAD) echi_head_step(n->head, e, &list);
+    if (!echi_node_role_step(&n->role, role, e, &list)) return;
     assert_false(list.overflow);
     if (list.count > s.most_actions) s.most_actions = list.count;
-    if (role == ECHI_ROLE_OWNER && echi_ranks_next(&n->owner->held_back, 0) >= 0) s.held_back++;
+    if (role == ECHI_ROLE_OWNER && echi_ranks_next(&n->role.owner->held_back, 0) >= 0) s.held_back++;
     /* No role is told anything meanwhile: the list, and the marks that it points to, stay as they are. */
     for (int i = 0; i < list.count; i++) perform(node, &list.list[i]);
-}
-
-static void stand(int rank, const uint8_t *plan, size_t len) {
-    struct node *n = &s.node[rank];
-    assert_true(echi_plan_decode(plan, len, &n->setup.plan));
-    const struct echi_plan *p = &n->setup.plan;
-    n->setup.rank = rank;
-    n->setup.n_layers = LAYERS;
-    n->setup.cut = p->separated ? 1 : LAYERS;
-    n->setup.cut_width = 1;
-    struct echi_event start = {.type = ECHI_EVENT_START};
-    if (echi_plan_group_owned(p, rank) >= 0) {
-        assert_non_null(n->owner = malloc(sizeof *n->owner));
-        memset(n->owner, 0xa5, sizeof *n->owner);
-        echi_owner_init(n->owner, &n->setup, echi_plan_group_owned(p, rank));
-        tell(rank, ECHI_ROLE_OWNER, &start);
-    }
-    if (p->separated && p->head == rank) {
-        assert_non_null(n->head = malloc(sizeof *n->head));
-        memset(n->head, 0xa5, sizeof *n->head);
-        echi_head_init(n->head, &n->setup);
-        tell(rank, ECHI_ROLE_HEAD, &start);
-    }
-    if (p->group_of[rank] != ECHI_NONE) {
-        assert_non_null(n->worker = malloc(sizeof *n->worker));
-        echi_worker_init(n->worker, &n->setup);
-        tell(rank, ECHI_ROLE_WORKER, &start);
-    }
-    say(rank, 0, ECHI_KIND_READY, ECHI_ROLE_COORDINATOR, 0);
+    const int asked = n->asked;
+    n->asked = 0;
+    if (asked == ECHI_EVENT_SLOTS) stand(node);
+    if (asked) tell(node, ECHI_ROLE_NODE, &(struct echi_event){.type = (uint8_t)asked});
 }
 
 static void forget_posts(struct node *n, int from) {   /* -1: of all */
@@ -174,19 +176,11 @@ static void forget_posts(struct node *n, int from) {   /* -1: of all */
     }
 }
 
-/* The word that a node is lost: nothing of it is taken any more, and the roles are told. */
-static void lose(int node, const struct echi_msg *m) {
-    struct node *n = &s.node[node];
+/* Nothing of `peer` is taken any more. */
+static void drop(int node, int peer) {
     for (struct message *q = s.first; q; q = q->next)
-        if (q->to == node && q->from == m->peer) q->kind = ECHI_KINDS;
-    forget_posts(n, m->peer);
-    echi_plan_lose(&n->setup.plan, m->peer);
-    struct echi_event e = {.type = ECHI_EVENT_LOST, .from = m->peer, .msg = m};
-    if (n->owner) tell(node, ECHI_ROLE_OWNER, &e);
-    if (n->head) tell(node, ECHI_ROLE_HEAD, &e);
-    if (n->worker) tell(node, ECHI_ROLE_WORKER, &e);
-    forget_posts(n, m->peer);
-    say(node, 0, ECHI_KIND_READY, ECHI_ROLE_COORDINATOR, m->members);
+        if (q->to == node && q->from == peer) q->kind = ECHI_KINDS;
+    forget_posts(&s.node[node], peer);
 }
 
 static void count_in(const struct echi_lease *l) {
@@ -211,13 +205,7 @@ static bool deliver(struct message *m) {
         free(p);
     }
     assert_true(echi_msg_decode(m->kind, m->bytes, m->len, &msg));
-    if (msg.to_role != ECHI_ROLE_NODE) {
-        tell(m->to, (enum echi_role)msg.to_role, &e);
-        return true;
-    }
-    if (m->kind == ECHI_KIND_PLAN) stand(m->to, m->bytes + 2, m->len - 2);
-    if (m->kind == ECHI_KIND_LOST) lose(m->to, &msg);
-    if (m->kind == ECHI_KIND_END) say(m->to, 0, ECHI_KIND_STATS, ECHI_ROLE_COORDINATOR, 0);
+    tell(m->to, (enum echi_role)msg.to_role, &e);
     return true;
 }
 
@@ -239,7 +227,7 @@ static void work_on(int at) {
     } else {
         s.work[at] = s.work[--s.works];
         if (t->kind == ECHI_TASK_APPLY && t->lease.n == t->samples &&
-            s.node[now.node].owner->rules->push_arrived(&t->lease) == ECHI_TAKE_APPLY)
+            s.node[now.node].role.owner->rules->push_arrived(&t->lease) == ECHI_TAKE_APPLY)
             count_in(&t->lease);
         if (t->kind == ECHI_TASK_ADD) count_in(&t->lease);
     }
@@ -256,7 +244,7 @@ static void kill_one(void) {
     s.node[rank].dead = true;
     s.lost++;
     struct echi_event e = {.type = ECHI_EVENT_LOST, .from = (uint16_t)rank};
-    tell(0, ECHI_ROLE_COORDINATOR, &e);
+    tell(0, ECHI_ROLE_NODE, &e);
 }
 
 /* `n`: samples a step. */
@@ -268,16 +256,11 @@ static void run(enum echi_sync sync, int world, int separate, uint32_t n, int st
                                        .shares = ECHI_SHARES_SPEED, .batch = n * (uint32_t)world, .staleness = 3, .lr = 0.1,
                                        .inner_steps = 3, .outer_lr = 0.7};
     const struct echi_goal goal = {.train_samples = TRAIN, .samples = (uint64_t)world * n * (uint64_t)steps};
-    struct echi_event start = {.type = ECHI_EVENT_START};
     assert_true(goal.samples <= TRAIN);
     echi_coordinator_init(&s.coordinator, &s.node[0].setup, &wishes, &goal, false);
-    tell(0, ECHI_ROLE_COORDINATOR, &start);
-    for (int r = 0; r < world; r++) {
-        uint8_t bytes[2 + ECHI_TIMES_BYTES_MAX] = {ECHI_ROLE_COORDINATOR, ECHI_ROLE_NODE};
-        const double one = (1 << slower(r)) * (1e-3 + 1e-6 * echi_random_unit(&s.random));
-        const struct echi_times times = {.count = 2, .n = {1, 16}, .trunk = {one, 8 * one}, .head = {1e-6, 8e-6}};
-        send(r, 0, ECHI_KIND_MEASURED, bytes, 2 + echi_times_encode(&times, bytes + 2, sizeof bytes - 2), (struct echi_slot){0});
-    }
+    for (int r = 0; r < world; r++) echi_node_role_init(&s.node[r].role, &s.node[r].setup, r, world, false);
+    s.node[0].role.coordinator = &s.coordinator;
+    for (int r = 0; r < world; r++) tell(r, ECHI_ROLE_NODE, &(struct echi_event){.type = ECHI_EVENT_START});
     uint64_t kill_at = (uint64_t)world * 20;
     while (!s.done) {
         if (s.works && (!s.first || echi_random_below(&s.random, 2))) {
@@ -320,9 +303,9 @@ static void run(enum echi_sync sync, int world, int separate, uint32_t n, int st
     }
     for (int r = 0; r < world; r++) {
         forget_posts(&s.node[r], -1);
-        free(s.node[r].worker);
-        free(s.node[r].owner);
-        free(s.node[r].head);
+        free(s.node[r].role.worker);
+        free(s.node[r].role.owner);
+        free(s.node[r].role.head);
     }
     print_message("  %d nodes, sync %d: %llu events, %d lost, %llu with weights held back, at most %d actions of one event, "
                   "messages of at most %zu bytes\n", world, (int)sync,

@@ -94,7 +94,7 @@ static void decode(struct sim *s, int node, const struct echi_task *t) {
 static inline void check_residuals(struct sim *s) {
     for (int r = 0; r < s->plan.world && is_coded(s) && !s->owner_killed; r++) {
         const uint32_t *rest = place_at(s, r, ECHI_SLOT_WORKER_RESIDUAL, 0)->word;
-        for (int i = 0; i < cut_of(s) * WORDS && s->node[r].has_worker && !s->node[r].dead; i++)
+        for (int i = 0; i < cut_of(s) * WORDS && s->node[r].role.worker && !s->node[r].dead; i++)
             CHECK(s, s->taken[r][i] + rest[i] == s->given[r][i]);
     }
 }

@@ -356,4 +356,40 @@ void echi_coordinator_step(struct echi_coordinator *c, const struct echi_event *
 bool echi_coordinator_move(struct echi_coordinator *c, int rank, int group, struct echi_actions *out);
 /* Nanoseconds of training so far, those before a resume included, held time and checkpoints taken out. */
 int64_t echi_coordinator_clock(const struct echi_coordinator *c, int64_t now);
+
+/* ---- node: hosts the other roles of its rank ----
+ * Takes every event of the rank, and passes on what is for a hosted role. Its own part is the protocol by which a node joins a run and
+ * leaves it: measuring, the plan, the READY barrier, holds, losses and moves, the end. */
+struct echi_change_told { uint32_t members; uint16_t peer; uint8_t group; bool moved; };   /* a loss, or a move to `group` */
+struct echi_node_role {
+    struct echi_setup *setup;                     /* the driver's: its plan is the one that came, and follows losses and moves; the rest the
+                                                     driver fills in before it answers the first SLOTS */
+    int rank, world;
+    bool session;                                 /* behind an END in order each rank but 0 gets the final weights */
+    /* Memory of the driver, where the plan places the role here (echi_plan_hosts): the coordinator's from the beginning, already made; the
+     * others' when it answers the first SLOTS. */
+    struct echi_coordinator *coordinator;
+    struct echi_worker *worker;
+    struct echi_owner *owner;
+    struct echi_head *head;
+    /* The driver may read these. */
+    bool planned;                                 /* the roles stand */
+    bool ended;                                   /* END has come */
+    bool over;                                    /* LEAVE was asked for */
+    bool making;                                  /* SLOTS is asked for, and not answered */
+    bool holding;                                 /* HOLD is asked for, and not answered */
+    bool final_in;
+    ech_status status;                            /* of END */
+    int changes;                                  /* in change[] */
+    /* By rank, as many as the world has. */
+    bool gone[ECHI_WORLD_MAX];                    /* declared lost: nothing from there is taken any more */
+    struct echi_change_told change[ECHI_WORLD_MAX + 1];   /* of which the roles are not told yet, in order: each rank once, and a move */
+};
+/* The caller sets `coordinator` at rank 0. */
+void echi_node_role_init(struct echi_node_role *n, struct echi_setup *setup, int rank, int world, bool session);
+/* The plan that SLOTS is asked for: at first the one that came, later the one behind the next loss or move. */
+void echi_node_role_next(const struct echi_node_role *n, struct echi_plan *out);
+/* An event for `role` of this rank. False when none takes it: it is not hosted here, its sender is gone, or
+ * (of the node role itself) this node has left. */
+bool echi_node_role_step(struct echi_node_role *n, enum echi_role role, const struct echi_event *event, struct echi_actions *out);
 #endif

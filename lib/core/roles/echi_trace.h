@@ -6,6 +6,8 @@
 #include "echi_bytes.h"
 #include "echi_roles.h"
 
+#define ECHI_TRACED_TEXT 240   /* bytes of a sentence with its NUL at most, as in a message */
+
 /* One event that a role took and what it answered. The decoder's event points into this struct and into the bytes read. */
 struct echi_traced {
     uint8_t role;
@@ -13,11 +15,12 @@ struct echi_traced {
     struct echi_msg msg;
     struct echi_task task;
     struct echi_result result;
+    char text[ECHI_TRACED_TEXT];
     const uint8_t *meta; size_t meta_len;         /* MESSAGE: as it was on the wire */
     const uint8_t *actions; size_t actions_len;   /* see echi_trace_next_action */
 };
 
-/* `coordinator`: whose plan (PLAN) and end (DONE) are part of the actions; NULL for other roles. */
+/* `coordinator`: whose plan (PLAN) and end (DONE) are part of the actions; NULL at ranks other than 0. */
 void echi_trace_put(struct echi_writer *w, enum echi_role role, const struct echi_event *event, const struct echi_actions *actions,
                     const struct echi_coordinator *coordinator);
 void echi_trace_put_actions(struct echi_writer *w, const struct echi_actions *actions, const struct echi_coordinator *coordinator);

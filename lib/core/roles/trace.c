@@ -162,19 +162,49 @@ static void get_message(struct echi_reader *r, struct echi_traced *t) {
     t->event.len = t->meta_len - 2;
 }
 
+/* Sentences are cut to what a message takes. */
+static void put_text(struct echi_writer *w, const char *text) {
+    const size_t len = text ? strlen(text) : 0, most = ECHI_TRACED_TEXT - 1;
+    uint8_t *length = begin_counted(w);
+    echi_put_bytes(w, text ? text : "", len < most ? len : most);
+    end_counted(w, length);
+}
+
+static void get_text(struct echi_reader *r, struct echi_traced *t) {
+    size_t len;
+    const uint8_t *text = get_counted(r, &len);
+    if (!r->ok || len >= sizeof t->text || memchr(text, 0, len)) {
+        r->ok = false;
+        return;
+    }
+    memcpy(t->text, text, len);
+    t->event.text = t->text;
+}
+
+static bool get_flag(struct echi_reader *r) {
+    const uint8_t flag = echi_get8(r);
+    if (flag > 1) r->ok = false;
+    return flag == 1;
+}
+
 static void put_event(struct echi_writer *w, const struct echi_event *e) {
     echi_put8(w, e->type);
     echi_put16(w, e->from);
     echi_put64(w, (uint64_t)e->now);
     switch ((enum echi_event_type)e->type) {
     case ECHI_EVENT_START:
-    case ECHI_EVENT_TIME:
-    case ECHI_EVENT_STOP: break;
+    case ECHI_EVENT_MEASURED:
+    case ECHI_EVENT_SLOTS:
+    case ECHI_EVENT_HELD:
+    case ECHI_EVENT_TIME: break;
+    case ECHI_EVENT_STOP: echi_put8(w, e->flag); break;
     case ECHI_EVENT_LOST:
-        echi_put8(w, e->msg != NULL);
-        if (e->msg) put_message(w, e);
+        echi_put8(w, e->flag);
+        put_text(w, e->text);
         break;
-    case ECHI_EVENT_MOVED:
+    case ECHI_EVENT_FAILED: echi_put16(w, (uint16_t)e->status); /* fall through */
+    case ECHI_EVENT_BROKE: put_text(w, e->text); break;
+    case ECHI_EVENT_MOVED: w->ok = false; break;   /* no driver's */
     case ECHI_EVENT_MESSAGE: put_message(w, e); break;
     case ECHI_EVENT_SENT: put_slot(w, e->slot); break;
     case ECHI_EVENT_GRADIENT: echi_put16(w, (uint16_t)e->layer); /* fall through */
@@ -193,16 +223,17 @@ static void get_event(struct echi_reader *r, struct echi_traced *t) {
     if (e->now < 0 || e->now > TIME_MAX) r->ok = false;
     switch ((enum echi_event_type)e->type) {
     case ECHI_EVENT_START:
-    case ECHI_EVENT_TIME:
-    case ECHI_EVENT_STOP: break;
+    case ECHI_EVENT_MEASURED:
+    case ECHI_EVENT_SLOTS:
+    case ECHI_EVENT_HELD:
+    case ECHI_EVENT_TIME: break;
+    case ECHI_EVENT_STOP: e->flag = get_flag(r); break;
     case ECHI_EVENT_LOST:
-        switch (echi_get8(r)) {
-        case 0: break;
-        case 1: get_message(r, t); break;
-        default: r->ok = false;
-        }
+        e->flag = get_flag(r);
+        get_text(r, t);
         break;
-    case ECHI_EVENT_MOVED:
+    case ECHI_EVENT_FAILED: e->status = (ech_status)echi_get16(r); /* fall through */
+    case ECHI_EVENT_BROKE: get_text(r, t); break;
     case ECHI_EVENT_MESSAGE: get_message(r, t); break;
     case ECHI_EVENT_SENT: e->slot = get_slot(r); break;
     case ECHI_EVENT_GRADIENT: e->layer = echi_get16(r); /* fall through */
@@ -213,6 +244,18 @@ static void get_event(struct echi_reader *r, struct echi_traced *t) {
         e->result = &t->result;
         break;
     default: r->ok = false;
+    }
+}
+
+/* Which events a driver gives to which role. */
+static bool fits(int role, int type) {
+    switch (type) {
+    case ECHI_EVENT_MESSAGE: return role < ECHI_ROLES;
+    case ECHI_EVENT_SENT:
+    case ECHI_EVENT_GRADIENT:
+    case ECHI_EVENT_COMPUTED: return role < ECHI_ROLES && role != ECHI_ROLE_NODE;
+    case ECHI_EVENT_TIME: return role == ECHI_ROLE_COORDINATOR;
+    default: return role == ECHI_ROLE_NODE;
     }
 }
 
@@ -245,7 +288,25 @@ static void put_action(struct echi_writer *w, const struct echi_action *a, const
         end_counted(w, length);
         break;
     case ECHI_ACTION_DONE: echi_put32(w, c ? (uint32_t)c->status : 0); break;
+    case ECHI_ACTION_LEAVE:
+        echi_put8(w, a->msg.kind);
+        echi_put16(w, a->msg.layer);
+        echi_put16(w, a->msg.peer);
+        put_text(w, a->msg.text);
+        break;
+    case ECHI_ACTION_DROP: echi_put16(w, a->to); break;
+    case ECHI_ACTION_MEASURE:
+    case ECHI_ACTION_SLOTS:
+    case ECHI_ACTION_HOLD:
+    case ECHI_ACTION_RELEASE:
+    case ECHI_ACTION_FINAL: break;
     }
+}
+
+static void get_action_text(struct echi_reader *r, struct echi_traced_action *out) {
+    out->meta = get_counted(r, &out->meta_len);
+    if (out->meta_len >= sizeof out->action.msg.text) r->ok = false;
+    if (r->ok) memcpy(out->action.msg.text, out->meta, out->meta_len);
 }
 
 bool echi_trace_next_action(struct echi_reader *r, struct echi_traced_action *out) {
@@ -271,11 +332,21 @@ bool echi_trace_next_action(struct echi_reader *r, struct echi_traced_action *ou
         break;
     case ECHI_ACTION_FAULT:
         a->msg.layer = echi_get16(r);
-        out->meta = get_counted(r, &out->meta_len);
-        if (out->meta_len >= sizeof a->msg.text) r->ok = false;
-        if (r->ok) memcpy(a->msg.text, out->meta, out->meta_len);
+        get_action_text(r, out);
         break;
     case ECHI_ACTION_DONE: out->status = echi_get32(r); break;
+    case ECHI_ACTION_LEAVE:
+        a->msg.kind = echi_get8(r);
+        a->msg.layer = echi_get16(r);
+        a->msg.peer = echi_get16(r);
+        get_action_text(r, out);
+        break;
+    case ECHI_ACTION_DROP: a->to = echi_get16(r); break;
+    case ECHI_ACTION_MEASURE:
+    case ECHI_ACTION_SLOTS:
+    case ECHI_ACTION_HOLD:
+    case ECHI_ACTION_RELEASE:
+    case ECHI_ACTION_FINAL: break;
     default: r->ok = false;
     }
     return r->ok;
@@ -297,7 +368,7 @@ bool echi_trace_get(const uint8_t *bytes, size_t len, struct echi_traced *out) {
     memset(out, 0, sizeof *out);
     out->role = echi_get8(&r);
     get_event(&r, out);
-    if (!r.ok || out->role >= ECHI_ROLES || out->role == ECHI_ROLE_NODE) return false;
+    if (!r.ok || !fits(out->role, out->event.type)) return false;
     out->actions = r.at;
     out->actions_len = (size_t)(r.end - r.at);
     struct echi_traced_action action;

@@ -22,12 +22,21 @@ enum echi_event_type {
     ECHI_EVENT_SENT,       /* the payload sent from `slot` has left it */
     ECHI_EVENT_GRADIENT,   /* BACKWARD, STEP: the gradient of `layer` is in its place; HEAD with weights_out: the rows', with `result` */
     ECHI_EVENT_COMPUTED,   /* `task` is done, with `result` */
-    ECHI_EVENT_LOST,       /* node `from` is gone. All roles but the coordinator: by its word, in `msg`; the plan says so already, and
-                              nothing from that node comes any more. Places posted for it are the role's again; SENT comes for
-                              what was sent to it, before or after this, also when it is sent later */
-    ECHI_EVENT_STOP,       /* coordinator: the user wants an orderly end */
-    ECHI_EVENT_MOVED,      /* worker `from` joins another group, by the coordinator's word in `msg`; the plan says so already */
-    ECHI_EVENT_TIME        /* coordinator: the time that it waits for (`wake_at`) has come */
+    ECHI_EVENT_LOST,       /* node: the driver cannot reach `from` any more, for the reason in `text`; `flag`: `from` left in order.
+                              The node role passes it to the coordinator (the reason is in `msg`), and to the other roles once the
+                              coordinator has declared the loss: then the plan has it already, and nothing from that node comes any
+                              more. Places posted for it are the role's again; SENT comes for what was sent to it, before or after
+                              this, also when it is sent later */
+    ECHI_EVENT_STOP,       /* node: its user wants it to leave, or (flag) the run to end; coordinator: an orderly end */
+    ECHI_EVENT_MOVED,      /* worker `from` joins another group, by the coordinator's word in `msg`; the plan says so already. From the
+                              node role only */
+    ECHI_EVENT_TIME,       /* coordinator: the time that it waits for (`wake_at`) has come */
+    /* Of the driver, to the node role. The first three answer actions. */
+    ECHI_EVENT_MEASURED,   /* MEASURE: the step times are there */
+    ECHI_EVENT_SLOTS,      /* SLOTS: the slots are there, and the first time `setup` and the memory of the roles */
+    ECHI_EVENT_HELD,       /* HOLD: no task runs */
+    ECHI_EVENT_BROKE,      /* `from` has broken a rule: `text` */
+    ECHI_EVENT_FAILED      /* this node cannot go on: `status`, `text` */
 };
 struct echi_event {
     uint8_t type;
@@ -38,6 +47,9 @@ struct echi_event {
     struct echi_slot slot;
     int layer;
     const struct echi_task *task; const struct echi_result *result;
+    bool flag;                              /* LOST, STOP to the node role */
+    ech_status status;                      /* FAILED */
+    const char *text;                       /* LOST, BROKE, FAILED to the node role; NULL: "" */
 };
 
 enum echi_action_type {
@@ -45,15 +57,26 @@ enum echi_action_type {
     ECHI_ACTION_POST,      /* the next payload of `kind` from node `to` goes to `slot` (PUSH: one for each layer) */
     ECHI_ACTION_COMPUTE,
     ECHI_ACTION_PLAN,      /* coordinator: send `plan` to all nodes */
-    ECHI_ACTION_FAULT,     /* this node cannot go on: status in msg.layer, sentence in msg.text */
-    ECHI_ACTION_DONE       /* coordinator: the run has ended */
+    ECHI_ACTION_FAULT,     /* a role refuses the event: status in msg.layer, sentence in msg.text. The driver answers with BROKE where
+                              the event was a message of another node, else with FAILED */
+    ECHI_ACTION_DONE,      /* coordinator: the run has ended */
+    /* Of the node role. A SEND of MEASURED or STATS has a body that the driver adds. */
+    ECHI_ACTION_MEASURE,   /* measure step times; MEASURED answers */
+    ECHI_ACTION_SLOTS,     /* make the slots of the next plan (echi_node_role_next); SLOTS answers. The first time also `setup`, and memory
+                              for the roles that the plan places here */
+    ECHI_ACTION_HOLD,      /* begin no task but EVAL; HELD answers */
+    ECHI_ACTION_RELEASE,
+    ECHI_ACTION_DROP,      /* take nothing more from node `to`, and send it nothing */
+    ECHI_ACTION_FINAL,     /* NODE_FINAL holds the final weights: they are the user's */
+    ECHI_ACTION_LEAVE      /* the run is over for this node: `msg` is the END that ended it, or a LOST of rank 0 with the reason; its
+                              status in msg.layer */
 };
 struct echi_action {
     uint8_t type, kind;
     uint16_t to;
     struct echi_slot slot;
     union {
-        struct echi_msg msg;      /* SEND, FAULT */
+        struct echi_msg msg;      /* SEND, FAULT, LEAVE */
         struct echi_task task;    /* COMPUTE */
     };
 };

@@ -58,6 +58,8 @@ bool echi_kind_of_layer(int kind);      /* its payload is of one layer, which th
 uint32_t echi_kind_meta_cap(int kind, int world);
 
 enum echi_role { ECHI_ROLE_NODE, ECHI_ROLE_COORDINATOR, ECHI_ROLE_WORKER, ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLES };
+/* members.c: does the plan place this role on `rank`? */
+bool echi_plan_hosts(const struct echi_plan *plan, int rank, enum echi_role role);
 
 /* What an owner or the head is asked for: the weights as they are now; after a drain, the weights for the last look, or for
  * a checkpoint; or the momentum, for a checkpoint. A worker, when the run cannot go on: how new its weights are (NEWEST), and for them. */

@@ -24,6 +24,18 @@ int echi_plan_group_owned(const struct echi_plan *plan, int rank) {
     return -1;
 }
 
+bool echi_plan_hosts(const struct echi_plan *plan, int rank, enum echi_role role) {
+    switch (role) {
+    case ECHI_ROLE_NODE: return true;
+    case ECHI_ROLE_COORDINATOR: return rank == 0;
+    case ECHI_ROLE_WORKER: return plan->group_of[rank] != ECHI_NONE;
+    case ECHI_ROLE_OWNER: return echi_plan_group_owned(plan, rank) >= 0;
+    case ECHI_ROLE_HEAD: return plan->separated && plan->head == rank;
+    case ECHI_ROLES: break;
+    }
+    return false;
+}
+
 bool echi_plan_group_lives(const struct echi_plan *plan, int group) { return !plan->lost[plan->owner_of[group]]; }
 
 int echi_plan_reserve(const struct echi_plan *plan) { return plan->reserve ? plan->n_groups - 1 : -1; }

@@ -23,12 +23,7 @@ struct echi_node {
     struct echi_exec *exec;
     struct echi_lane *lane;
     struct echi_setup setup;
-    /* roles hosted here */
-    struct echi_coordinator *coordinator;     /* rank 0 */
-    struct echi_worker *worker;
-    struct echi_owner *owner;
-    struct echi_head *head;
-    bool planned;                             /* and the roles stand */
+    struct echi_node_role role;               /* and the roles that it hosts */
     struct echi_recorder *recorder;           /* NULL: nothing is recorded, or not any more */
     /* measuring at start, on the lane's thread until `measured` */
     bool measuring;
@@ -36,15 +31,17 @@ struct echi_node {
     struct echi_times times;
     ech_status measure_status;
     struct ech_error measure_error;
-    /* making slots, on the lane's thread until `has_slots`: all of them, or in mid-run those that loss[0] asks for */
+    /* making slots, on the lane's thread until `has_slots`: all of them, or in mid-run those of next_plan */
     bool standing;
     atomic_bool has_slots;
-    struct echi_plan next_plan;               /* after loss[0]; the lane's while it makes slots */
+    struct echi_plan next_plan;
     ech_status slots_status;
     struct ech_error slots_error;
     struct echi_action action[ECHI_ACTIONS_MAX];
+    /* What this node found wrong while it performed actions: an event of its own behind them. */
+    struct { bool is, broke; ech_status status; int peer; char text[320]; } wrong;
     /* state of the loop */
-    bool ready, over, held_asked, final_in, end_in;
+    bool ready, over, held_asked;
     ech_status status;
     int64_t began, heartbeat_at, progress_at;
     int64_t clock, clock_back;                /* echi_now when it was last read, and how far it has gone back altogether */
@@ -56,9 +53,6 @@ struct echi_node {
     struct { int phase; int64_t at; } told_run; /* since when the coordinator and the strands are where they are */
     struct { uint32_t turn; int64_t at; } told_strand[ECHI_STRANDS];
     int tells;                                /* ech_config.tell, as it was last seen */
-    bool gone[ECHI_WORLD_MAX];                /* lost, by the coordinator's word */
-    struct echi_msg loss[ECHI_WORLD_MAX + 1]; int n_losses;   /* its words on losses, and one on a move, of which the roles are not
-                                                                 told yet, in order */
     uint64_t sizes_told;                      /* changes of step sizes that were logged */
     struct ech_progress shown; int64_t shown_clock; uint64_t shown_looks;
     uint64_t coded[4];                        /* bytes of coded pushes to other nodes, and what they would have been;
@@ -98,27 +92,26 @@ const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_
 
 /* ---- node_actions.c ---- */
 static inline struct echi_slot echi_node_slot(uint64_t cookie) { return (struct echi_slot){(uint8_t)(cookie >> 16), (uint16_t)cookie}; }
-static inline enum echi_role echi_node_role(uint64_t cookie) { return (enum echi_role)(cookie >> 24); }
+static inline enum echi_role echi_node_role_of(uint64_t cookie) { return (enum echi_role)(cookie >> 24); }
 /* echi_job_extent under this node's plan. */
 void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len);
 /* Gives an event to a role and performs what it asks for; nothing when the role is not hosted here. */
 void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event *e);
 void echi_node_send_plain(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role);
-/* This node's user wants it to leave, or the run to end. */
-void echi_node_send_stop(struct echi_node *n, bool run);
-/* This node's roles stand; it knows of all losses up to this membership epoch. */
-void echi_node_send_ready(struct echi_node *n, uint32_t members);
-/* A message with a body of its own behind the two role bytes: step times, the plan, bytes sent. */
-void echi_node_send_body(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len);
-void echi_node_post(struct echi_node *n, const struct echi_action *a);
-/* Tells the coordinator that this node cannot go on, or that `peer` misbehaves. */
-void echi_node_fault(struct echi_node *n, ech_status status, int peer, const char *text);
 
 /* ---- node_events.c ---- */
 void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e);
+/* Events of the node role. Not while actions are performed: see `wrong`. */
+void echi_node_tell(struct echi_node *n, enum echi_event_type type);
 void echi_node_lost(struct echi_node *n, int peer, bool orderly, const char *text);
-/* What `peer` sent cannot be what a node of this run sends: `text` says what it was. */
-void echi_node_broke_rule(struct echi_node *n, int peer, const char *text);
+void echi_node_failed(struct echi_node *n, ech_status status, const char *text);   /* this node cannot go on */
+/* Of its actions: begin to measure; begin to make the slots of the next plan. */
+void echi_node_measure(struct echi_node *n);
+void echi_node_make_slots(struct echi_node *n);
+/* Of STATS, its body. */
+void echi_node_stats(const struct echi_node *n, uint8_t body[ECHI_STATS_BYTES]);
+/* The sentence of a LEAVE, for the caller. */
+void echi_node_leaves(struct echi_node *n, const struct echi_msg *why);
 void echi_node_take_done(struct echi_node *n);   /* what the lanes have finished */
 
 /* ---- node_report.c ---- */

@@ -59,9 +59,9 @@ static int asked(const volatile int *number) { return number ? __atomic_load_n(n
 /* *told: how often this node's user was heard: once, it leaves (rank 0: the run ends); twice, the run ends. */
 static void check_stop(struct echi_node *n, int *told) {
     const bool abandoned = n->c->abandoned && atomic_load(n->c->abandoned);
-    const int stop = abandoned ? 1 : asked(n->c->config->stop), most = n->coordinator || abandoned ? 1 : 2;
+    const int stop = abandoned ? 1 : asked(n->c->config->stop), most = n->role.coordinator || abandoned ? 1 : 2;
     const int stops = stop > 1 ? most : stop != 0;
-    if (stops <= *told || n->end_in) return;
+    if (stops <= *told || n->role.ended) return;
     *told = stops;
     if (!n->ready) {
         echi_fail(n->err, ECH_E_ABORTED, "run", "stopped while waiting for the other nodes");
@@ -71,12 +71,9 @@ static void check_stop(struct echi_node *n, int *told) {
         /* What it handed over before it closed is heard first: the reason may be there. Its other leases will never be computed,
          * so there is nothing to wait for. */
         echi_node_take_done(n);
-        if (!n->over) echi_node_fault(n, ECH_E_ABORTED, n->rank, "the session was closed before the run was over");
-    } else if (n->coordinator) {
-        struct echi_event event = {.type = ECHI_EVENT_STOP};
-        echi_node_event(n, ECHI_ROLE_COORDINATOR, &event);
+        if (!n->over) echi_node_failed(n, ECH_E_ABORTED, "the session was closed before the run was over");
     } else {
-        echi_node_send_stop(n, *told > 1);
+        echi_node_event(n, ECHI_ROLE_NODE, &(struct echi_event){.type = ECHI_EVENT_STOP, .flag = *told > 1});
     }
 }
 
@@ -102,7 +99,7 @@ static void loop(struct echi_node *n) {
         for (int i = 0; i < count && !n->over; i++) echi_node_on_net(n, &event[i]);
         echi_node_take_done(n);
         echi_watch_judge(n);
-        if (n->coordinator && n->coordinator->wake_at && now >= n->coordinator->wake_at && !n->over)
+        if (n->role.coordinator && n->role.coordinator->wake_at && now >= n->role.coordinator->wake_at && !n->over)
             echi_node_event(n, ECHI_ROLE_COORDINATOR, &(struct echi_event){.type = ECHI_EVENT_TIME});
         check_stop(n, &told);
         check_tell(n);
@@ -145,9 +142,9 @@ static ech_status make_coordinator(struct echi_node *n) {
         goal.resumed = from != NULL;
         if (from) begin_at(n, &from->at, &goal);
     }
-    n->coordinator = calloc(1, sizeof *n->coordinator);
-    if (!n->coordinator) return echi_fail_memory(n->err, "run.setup", "the coordinator");
-    echi_coordinator_init(n->coordinator, &n->setup, &wishes, &goal, c->plan[0] != 0);
+    n->role.coordinator = calloc(1, sizeof *n->role.coordinator);
+    if (!n->role.coordinator) return echi_fail_memory(n->err, "run.setup", "the coordinator");
+    echi_coordinator_init(n->role.coordinator, &n->setup, &wishes, &goal, c->plan[0] != 0);
     return ECH_OK;
 }
 
@@ -179,10 +176,10 @@ static ech_status open_recorder(struct echi_node *n) {
     about->session = n->job->model == NULL;
     about->train_samples = n->job->train_samples;
     about->test_samples = n->job->test_samples;
-    if (n->coordinator) {
-        about->wishes = n->coordinator->wishes;
-        about->goal = n->coordinator->goal;
-        about->plan_given = n->coordinator->plan_given;
+    if (n->role.coordinator) {
+        about->wishes = n->role.coordinator->wishes;
+        about->goal = n->role.coordinator->goal;
+        about->plan_given = n->role.coordinator->plan_given;
         about->plan = n->setup.plan;
     }
     if (n->rank == 0 && n->c->params) echi_weights_hash(n->c->params, n->job->n_params, about->initial);
@@ -193,7 +190,7 @@ static ech_status open_recorder(struct echi_node *n) {
 
 static void end_recording(struct echi_node *n) {
     if (!n->recorder) return;
-    struct echi_recorded_end end = {.status = (uint32_t)n->status, .has_weights = n->coordinator && n->planned};
+    struct echi_recorded_end end = {.status = (uint32_t)n->status, .has_weights = n->role.coordinator && n->role.planned};
     if (end.has_weights)
         echi_weights_hash(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), n->job->n_params, end.weights);
     echi_recorder_end(n->recorder, &end);
@@ -288,6 +285,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     n->rank = config->config->rank;
     n->world = config->config->world;
     n->tells = asked(config->config->tell);
+    echi_node_role_init(&n->role, &n->setup, n->rank, n->world, config->user != NULL);
     n->began = echi_node_now(n);
     ech_status status;
     ECHI_TRY_GOTO(echi_node_exec(config->config, n->job, &n->exec, n->err), out);
@@ -301,7 +299,7 @@ ech_status echi_node_run(const struct echi_node_config *config, struct ech_repor
     loop(n);
     send_last(n);
     status = n->status;
-    if (n->coordinator && n->coordinator->final) {
+    if (n->role.coordinator && n->role.coordinator->final) {
         const echi_real *params = echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL);
         if (config->user) config->user->final(config->user->self, params);
         else if (config->params) memcpy(config->params, params, n->job->n_params * sizeof *params);
@@ -324,10 +322,10 @@ out:
     echi_recorder_close(n->recorder);
     if (stays) return stay_behind(n, status);
     echi_exec_destroy(n->exec);
-    free(n->coordinator);
-    free(n->worker);
-    free(n->owner);
-    free(n->head);
+    free(n->role.coordinator);
+    free(n->role.worker);
+    free(n->role.owner);
+    free(n->role.head);
     free(n);
     return status;
 }

@@ -20,24 +20,22 @@ void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg
 /* ------------------------------------------------------ events to roles */
 
 static void perform(struct echi_node *n, const struct echi_event *e, struct echi_actions *list);
+static void tell_wrong(struct echi_node *n);
 
 void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event *e) {
     struct echi_actions list = {n->action, 0, ECHI_ACTIONS_MAX, false};
     e->now = echi_node_now(n);
-    if (role == ECHI_ROLE_COORDINATOR && n->coordinator) echi_coordinator_step(n->coordinator, e, &list);
-    else if (role == ECHI_ROLE_WORKER && n->worker) echi_worker_step(n->worker, e, &list);
-    else if (role == ECHI_ROLE_OWNER && n->owner) echi_owner_step(n->owner, e, &list);
-    else if (role == ECHI_ROLE_HEAD && n->head) echi_head_step(n->head, e, &list);
-    else return;   /* not hosted here */
+    if (!echi_node_role_step(&n->role, role, e, &list)) return;
     echi_tell_note(n, e->now);
-    if (role == ECHI_ROLE_COORDINATOR) echi_resize_log(n->c->config, n->coordinator, &n->sizes_told);
+    if (role == ECHI_ROLE_COORDINATOR) echi_resize_log(n->c->config, n->role.coordinator, &n->sizes_told);
     if (n->recorder) {
-        echi_recorder_event(n->recorder, role, e, &list, role == ECHI_ROLE_COORDINATOR ? n->coordinator : NULL);
+        echi_recorder_event(n->recorder, role, e, &list, n->role.coordinator);
         echi_node_check_recorder(n);
     }
     perform(n, e, &list);
+    tell_wrong(n);
     struct echi_lease next;
-    if (role == ECHI_ROLE_WORKER && echi_worker_next(n->worker, &next)) echi_exec_expect(n->exec, &next);
+    if (role == ECHI_ROLE_WORKER && echi_worker_next(n->role.worker, &next)) echi_exec_expect(n->exec, &next);
 }
 
 /* What the wire said to a send or a post. A peer that is gone is dealt with by its LOST event; until that is here, or after
@@ -62,17 +60,8 @@ void echi_node_send_plain(struct echi_node *n, int to, enum echi_kind kind, enum
     send_message(n, to, &m, NULL, 0, 0);
 }
 
-void echi_node_send_stop(struct echi_node *n, bool run) {
-    struct echi_msg m = {.kind = ECHI_KIND_STOP, .to_role = ECHI_ROLE_COORDINATOR, .from_role = ECHI_ROLE_NODE, .flag = run};
-    send_message(n, 0, &m, NULL, 0, 0);
-}
-
-void echi_node_send_ready(struct echi_node *n, uint32_t members) {
-    struct echi_msg m = {.kind = ECHI_KIND_READY, .to_role = ECHI_ROLE_COORDINATOR, .from_role = ECHI_ROLE_NODE, .members = members};
-    send_message(n, 0, &m, NULL, 0, 0);
-}
-
-void echi_node_send_body(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len) {
+/* A message with a body of its own behind the two role bytes. */
+static void send_body(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len) {
     uint8_t meta[2 + ECHI_PLAN_BYTES_MAX] = {(uint8_t)to_role, ECHI_ROLE_NODE};
     memcpy(meta + 2, body, len);
     struct ech_error why;
@@ -86,7 +75,20 @@ static void note_coded(struct echi_node *n, int kind, size_t coded, size_t dense
     n->coded[at + 1] += dense;
 }
 
+static void send_times(struct echi_node *n) {
+    uint8_t body[ECHI_TIMES_BYTES_MAX];
+    send_body(n, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&n->times, body, sizeof body));
+}
+
+static void send_stats(struct echi_node *n) {
+    uint8_t body[ECHI_STATS_BYTES];
+    echi_node_stats(n, body);
+    send_body(n, 0, ECHI_KIND_STATS, ECHI_ROLE_COORDINATOR, body, sizeof body);
+}
+
 static void do_send(struct echi_node *n, const struct echi_action *a) {
+    if (a->kind == ECHI_KIND_MEASURED) return send_times(n);
+    if (a->kind == ECHI_KIND_STATS) return send_stats(n);
     if (!echi_kind_has_payload(a->kind)) return send_message(n, a->to, &a->msg, NULL, 0, 0);
     size_t at, len, room;
     echi_node_extent(n, a->kind, &a->msg, a->msg.to_role == ECHI_ROLE_HEAD || a->msg.from_role == ECHI_ROLE_HEAD, &at, &len);
@@ -111,7 +113,7 @@ static void post_part(struct echi_node *n, const struct echi_action *a, enum ech
     settle(n, status, &why);
 }
 
-void echi_node_post(struct echi_node *n, const struct echi_action *a) {
+static void do_post(struct echi_node *n, const struct echi_action *a) {
     size_t at, len = 0;
     struct echi_msg m = {.kind = a->kind};
     switch (a->slot.kind) {
@@ -146,18 +148,11 @@ void echi_node_post(struct echi_node *n, const struct echi_action *a) {
     post_part(n, a, (enum echi_role)role[a->slot.kind], at, len);
 }
 
-void echi_node_fault(struct echi_node *n, ech_status status, int peer, const char *text) {
-    struct echi_msg m = {.kind = ECHI_KIND_FAULT, .to_role = ECHI_ROLE_COORDINATOR, .from_role = ECHI_ROLE_NODE, .layer = (uint16_t)status,
-                         .peer = peer < 0 ? ECHI_NO_RANK : (uint16_t)peer};
-    snprintf(m.text, sizeof m.text, "%s", text);
-    send_message(n, 0, &m, NULL, 0, 0);
-}
-
 static void send_plan(struct echi_node *n) {
     uint8_t body[ECHI_PLAN_BYTES_MAX];
     size_t len = echi_plan_encode(&n->setup.plan, body, sizeof body);
-    if (n->world > 1) echi_choice_log(n->c->config, n->coordinator);
-    for (int r = 0; r < n->world; r++) echi_node_send_body(n, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
+    if (n->world > 1) echi_choice_log(n->c->config, n->role.coordinator);
+    for (int r = 0; r < n->world; r++) send_body(n, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
     if (n->c->config->save_plan[0]) {
         ech_status status = echi_plan_save(n->c->config->save_plan, &n->setup.plan, n->err);
         if (status != ECH_OK) echi_node_give_up(n, status);
@@ -166,7 +161,7 @@ static void send_plan(struct echi_node *n) {
 
 /* What a checkpoint has beside what was gathered for it: no memory of lost owners, and where weights alone are left, these. */
 static void fill_kept(struct echi_node *n, const struct echi_task *task) {
-    const struct echi_plan *p = &n->coordinator->plan;
+    const struct echi_plan *p = &n->role.coordinator->plan;
     const bool alone = task->weights.kind == ECHI_SLOT_COORD_PARAMS;
     if (alone)
         memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_KEPT, 0}, NULL), echi_exec_slot(n->exec, task->weights, NULL),
@@ -182,7 +177,7 @@ static void do_compute(struct echi_node *n, const struct echi_task *task) {
     if (n->c->user && task->kind == ECHI_TASK_STEP) return n->c->user->submit(n->c->user->self, task);
     if (task->kind == ECHI_TASK_KEEP) {
         fill_kept(n, task);
-        return echi_checkpoints_submit(n->c->checkpoints, task, &n->coordinator->standing);
+        return echi_checkpoints_submit(n->c->checkpoints, task, &n->role.coordinator->standing);
     }
     ech_status status = echi_lane_submit(n->lane, task, n->err);
     if (status != ECH_OK) echi_node_give_up(n, status);
@@ -190,10 +185,27 @@ static void do_compute(struct echi_node *n, const struct echi_task *task) {
 
 /* A role that refuses a message says that its sender broke a rule; it has changed nothing. */
 static void do_fault(struct echi_node *n, const struct echi_event *e, const struct echi_action *a) {
-    char text[sizeof a->msg.text + 40];
-    if (e->type != ECHI_EVENT_MESSAGE || e->from == n->rank) return echi_node_fault(n, (ech_status)a->msg.layer, n->rank, a->msg.text);
-    snprintf(text, sizeof text, "rank %d, to rank %d: %s", e->from, n->rank, a->msg.text);
-    echi_node_broke_rule(n, e->from, text);
+    const bool broke = e->type == ECHI_EVENT_MESSAGE && e->from != n->rank;
+    n->wrong.is = true;
+    n->wrong.broke = broke;
+    n->wrong.peer = e->from;
+    n->wrong.status = (ech_status)a->msg.layer;
+    if (broke) snprintf(n->wrong.text, sizeof n->wrong.text, "rank %d, to rank %d: %s", e->from, n->rank, a->msg.text);
+    else snprintf(n->wrong.text, sizeof n->wrong.text, "%s", a->msg.text);
+}
+
+static void do_hold(struct echi_node *n, bool hold) {
+    n->held_asked = hold;
+    echi_lane_hold(n->lane, hold);
+}
+
+static void do_final(struct echi_node *n) {
+    n->c->user->final(n->c->user->self, echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_NODE_FINAL, 0}, NULL));
+}
+
+static void do_leave(struct echi_node *n, const struct echi_action *a) {
+    echi_node_leaves(n, &a->msg);
+    echi_node_give_up(n, (ech_status)a->msg.layer);
 }
 
 static void perform(struct echi_node *n, const struct echi_event *e, struct echi_actions *list) {
@@ -201,20 +213,34 @@ static void perform(struct echi_node *n, const struct echi_event *e, struct echi
         echi_fail(n->err, ECH_E_INTERNAL, "run.perform", "a role asked for more than %d things at once", ECHI_ACTIONS_MAX);
         echi_node_give_up(n, ECH_E_INTERNAL);
     }
-    struct echi_action refused = {0};
     for (int i = 0; i < list->count && !n->over; i++) {
         const struct echi_action *a = &list->list[i];
         switch ((enum echi_action_type)a->type) {
         case ECHI_ACTION_SEND: do_send(n, a); break;
-        case ECHI_ACTION_POST: echi_node_post(n, a); break;
+        case ECHI_ACTION_POST: do_post(n, a); break;
         case ECHI_ACTION_COMPUTE: do_compute(n, &a->task); break;
         case ECHI_ACTION_PLAN: send_plan(n); break;
-        case ECHI_ACTION_FAULT: refused = *a; break;
+        case ECHI_ACTION_FAULT: do_fault(n, e, a); break;
         case ECHI_ACTION_DONE:
-            echi_end_sentence(n->coordinator, n->c->config, n->err);
-            echi_node_give_up(n, n->coordinator->status);
+            echi_end_sentence(n->role.coordinator, n->c->config, n->err);
+            echi_node_give_up(n, n->role.coordinator->status);
             break;
+        case ECHI_ACTION_MEASURE: echi_node_measure(n); break;
+        case ECHI_ACTION_SLOTS: echi_node_make_slots(n); break;
+        case ECHI_ACTION_HOLD: do_hold(n, true); break;
+        case ECHI_ACTION_RELEASE: do_hold(n, false); break;
+        case ECHI_ACTION_DROP: echi_wire_drop(n->wire, a->to); break;
+        case ECHI_ACTION_FINAL: do_final(n); break;
+        case ECHI_ACTION_LEAVE: do_leave(n, a); break;
         }
     }
-    if (refused.type == ECHI_ACTION_FAULT && !n->over) do_fault(n, e, &refused);   /* an event of its own, which takes this list's place */
+}
+
+/* An event of its own, which takes the list's place. */
+static void tell_wrong(struct echi_node *n) {
+    if (!n->wrong.is || n->over) return;
+    n->wrong.is = false;
+    struct echi_event e = {.type = n->wrong.broke ? ECHI_EVENT_BROKE : ECHI_EVENT_FAILED, .from = (uint16_t)n->wrong.peer,
+                           .status = n->wrong.status, .text = n->wrong.text};
+    echi_node_event(n, ECHI_ROLE_NODE, &e);
 }

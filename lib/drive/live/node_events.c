@@ -10,6 +10,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---------------------------------------------------- to the node role */
+
+void echi_node_tell(struct echi_node *n, enum echi_event_type type) {
+    echi_node_event(n, ECHI_ROLE_NODE, &(struct echi_event){.type = (uint8_t)type});
+}
+
+void echi_node_lost(struct echi_node *n, int peer, bool orderly, const char *text) {
+    echi_node_event(n, ECHI_ROLE_NODE,
+                    &(struct echi_event){.type = ECHI_EVENT_LOST, .from = (uint16_t)peer, .flag = orderly, .text = text});
+}
+
+void echi_node_failed(struct echi_node *n, ech_status status, const char *text) {
+    echi_node_event(n, ECHI_ROLE_NODE, &(struct echi_event){.type = ECHI_EVENT_FAILED, .status = status, .text = text});
+}
+
 /* ---------------------------------------------------------- start-up */
 
 /* On the lane's thread; the node takes the result when it is notified. */
@@ -26,7 +41,7 @@ static void measure_here(void *self) {
 }
 
 /* Step times take a while; the I/O thread goes on meanwhile, so that nobody takes this node for lost. */
-static void measure(struct echi_node *n) {
+void echi_node_measure(struct echi_node *n) {
     n->measuring = true;
     if (n->c->user) n->c->user->measure(n->c->user->self);
     else echi_lane_call(n->lane, measure_here, n);
@@ -37,12 +52,11 @@ static void take_measured(struct echi_node *n) {
     if (n->c->user ? !n->c->user->measured(n->c->user->self, &n->times, &n->measure_status) : !atomic_load(&n->measured)) return;
     n->measuring = false;
     if (n->measure_status != ECH_OK)
-        return echi_node_fault(n, n->measure_status, n->rank,
-                               n->measure_error.text[0] ? n->measure_error.text : ech_status_text(n->measure_status));
+        return echi_node_failed(n, n->measure_status,
+                                n->measure_error.text[0] ? n->measure_error.text : ech_status_text(n->measure_status));
     if (n->report) n->report->step_seconds[n->rank] = echi_times_whole(&n->times, 64);
     n->times.link = n->c->config->link * 1e6 / 8;
-    uint8_t body[ECHI_TIMES_BYTES_MAX];
-    echi_node_send_body(n, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&n->times, body, sizeof body));
+    echi_node_tell(n, ECHI_EVENT_MEASURED);
 }
 
 static ech_status new_role(void *out, size_t size, struct ech_error *err) {
@@ -91,21 +105,12 @@ static void log_plan(struct echi_node *n) {
                   (unsigned long long)at_once, 4 * p->round);
 }
 
+/* Memory for the roles that the plan places here. */
 static ech_status stand_roles(struct echi_node *n) {
     const struct echi_plan *p = &n->setup.plan;
-    if (p->group_of[n->rank] != ECHI_NONE) {
-        ECHI_TRY(new_role(&n->worker, sizeof *n->worker, n->err));
-        echi_worker_init(n->worker, &n->setup);
-    }
-    for (int g = 0; g < p->n_groups; g++) {
-        if (p->owner_of[g] != n->rank) continue;
-        ECHI_TRY(new_role(&n->owner, sizeof *n->owner, n->err));
-        echi_owner_init(n->owner, &n->setup, g);
-    }
-    if (p->separated && p->head == n->rank) {
-        ECHI_TRY(new_role(&n->head, sizeof *n->head, n->err));
-        echi_head_init(n->head, &n->setup);
-    }
+    if (echi_plan_hosts(p, n->rank, ECHI_ROLE_WORKER)) ECHI_TRY(new_role(&n->role.worker, sizeof *n->role.worker, n->err));
+    if (echi_plan_hosts(p, n->rank, ECHI_ROLE_OWNER)) ECHI_TRY(new_role(&n->role.owner, sizeof *n->role.owner, n->err));
+    if (echi_plan_hosts(p, n->rank, ECHI_ROLE_HEAD)) ECHI_TRY(new_role(&n->role.head, sizeof *n->role.head, n->err));
     if (n->recorder) {
         char kernels[sizeof ((struct echi_recorded_setup *)0)->kernels];
         echi_exec_kernels(n->exec, kernels, sizeof kernels);
@@ -141,13 +146,15 @@ static void make_slots(void *self) {
     atomic_store(&n->has_slots, true);
 }
 
-static void on_plan(struct echi_node *n, const uint8_t *body, size_t len) {
-    struct echi_plan *plan = &n->next_plan;   /* nothing is told of before there is a plan */
-    if (n->standing || n->planned || !echi_plan_decode(body, len, plan) || plan->world != n->world)
-        return echi_node_fault(n, ECH_E_FORMAT, n->rank, "the plan that came does not fit this node");
-    if (plan->separated && n->job->cut == 0)
-        return echi_node_fault(n, ECH_E_MISMATCH, n->rank,
-                               "the plan separates layers, but this model has no fully connected layers behind convolutions");
+/* On the lane's thread, as at the start: places for the gradients of workers that join this owner, and for weights of another owner. */
+static void make_joined(void *self) {
+    struct echi_node *n = self;
+    n->slots_status = echi_exec_regroup(n->exec, &n->next_plan, &n->slots_error);
+    atomic_store(&n->has_slots, true);
+}
+
+static void set_up(struct echi_node *n) {
+    const struct echi_plan *plan = &n->setup.plan;
     echi_job_setup(n->job, plan, n->rank, &n->setup);
     log_plan(n);
     const struct echi_checkpoint *from = n->c->checkpoints ? echi_checkpoints_from(n->c->checkpoints) : NULL;
@@ -158,103 +165,32 @@ static void on_plan(struct echi_node *n, const uint8_t *body, size_t len) {
         echi_node_log(n, ECH_LOG_WARN,
                       "the checkpoint was made with optimizer %s, this run has %s, which remembers gradients in another way: "
                       "its memory starts at zero", from->optimizer, echi_optimizer_name(plan->optimizer));
+}
+
+void echi_node_make_slots(struct echi_node *n) {
+    if (n->setup.plan.separated && n->job->cut == 0) {
+        n->wrong.is = true;
+        n->wrong.broke = false;
+        n->wrong.status = ECH_E_MISMATCH;
+        snprintf(n->wrong.text, sizeof n->wrong.text,
+                 "the plan separates layers, but this model has no fully connected layers behind convolutions");
+        return;
+    }
+    if (n->role.planned) echi_node_role_next(&n->role, &n->next_plan);
+    else set_up(n);
     n->standing = true;
-    echi_lane_call(n->lane, make_slots, n);
-}
-
-/* ------------------------------------------------------------ losses */
-
-/* On the lane's thread, as at the start: places for the gradients of workers that join this owner, and for weights of another owner. */
-static void make_joined(void *self) {
-    struct echi_node *n = self;
-    n->slots_status = echi_exec_regroup(n->exec, &n->next_plan, &n->slots_error);
-    atomic_store(&n->has_slots, true);
-}
-
-/* The first loss, or move, that is not told yet, to this node's roles and then to the coordinator. */
-static void tell_loss(struct echi_node *n) {
-    static const enum echi_role role[] = {ECHI_ROLE_OWNER, ECHI_ROLE_HEAD, ECHI_ROLE_WORKER};
-    const struct echi_msg m = n->loss[0];
-    memmove(&n->loss[0], &n->loss[1], (size_t)(--n->n_losses) * sizeof n->loss[0]);
-    echi_plan_told(&n->setup.plan, &m);
-    struct echi_event e = {.type = m.kind == ECHI_KIND_REGROUP ? ECHI_EVENT_MOVED : ECHI_EVENT_LOST, .from = m.peer, .msg = &m};
-    for (size_t i = 0; i < sizeof role / sizeof role[0] && !n->over; i++) echi_node_event(n, role[i], &e);
-    echi_node_send_ready(n, m.members);
-}
-
-/* Does this node's owner, or its worker, need slots for what loss[0] changes? */
-static bool needs_slots(const struct echi_node *n) {
-    const struct echi_msg *m = &n->loss[0];
-    const int owned = echi_plan_group_owned(&n->next_plan, n->rank);
-    if (m->kind == ECHI_KIND_REGROUP) return m->peer == n->rank || owned == m->group;
-    return owned >= 0 && echi_plan_group_owned(&n->next_plan, m->peer) >= 0;
-}
-
-/* Until its slots are there a node's roles know of no loss or move, as if the word were still on its way: before this node has said
- * READY no lease is dealt and no owner is asked anything, and what a worker pushes waits for a post, which is the role's. */
-static void tell_losses(struct echi_node *n) {
-    while (n->planned && !n->standing && n->n_losses > 0 && !n->over) {
-        n->next_plan = n->setup.plan;
-        echi_plan_told(&n->next_plan, &n->loss[0]);
-        if (!needs_slots(n)) {
-            tell_loss(n);
-            continue;
-        }
-        n->standing = true;
-        echi_lane_call(n->lane, make_joined, n);
-    }
-}
-
-static void on_regroup(struct echi_node *n, const struct echi_msg *m) {
-    if (!n->planned || !echi_plan_may_move(&n->setup.plan, m->peer, m->group) || n->n_losses == n->world + 1)
-        return echi_node_fault(n, ECH_E_FORMAT, 0, "rank 0 told of a move that does not fit the plan: do all nodes run the same version?");
-    if (n->coordinator) echi_move_log(n->c->config, n->coordinator, m);
-    n->loss[n->n_losses++] = *m;   /* there is no other before this node has said READY */
-    tell_losses(n);
-}
-
-/* The coordinator's word that a node is gone: from here on nothing of it is taken. The run goes on without it, or ends when rank 0 has
- * gathered what is left. */
-static void on_lost(struct echi_node *n, const struct echi_msg *m) {
-    const int peer = m->peer;
-    const bool ends = m->group != 0;
-    if (peer >= n->world || peer == n->rank || n->gone[peer]) return;
-    if (peer == 0 || (n->planned && !ends && !echi_plan_can_lose(&n->setup.plan, peer)))
-        return echi_node_fault(n, ECH_E_FORMAT, 0, "rank 0 told of a loss that no run outlives: do all nodes run the same version?");
-    n->gone[peer] = true;
-    if (ends) {
-        echi_wire_drop(n->wire, peer);
-        return echi_node_send_ready(n, m->members);
-    }
-    if (n->coordinator)
-        echi_node_log(n, ECH_LOG_WARN, "rank %d was lost (%s): the others go on, what it had not finished is issued again", peer,
-                      m->text[0] ? m->text : "nothing was heard of it");
-    echi_wire_drop(n->wire, peer);
-    n->loss[n->n_losses++] = *m;   /* each rank once */
-    tell_losses(n);
+    echi_lane_call(n->lane, n->role.planned ? make_joined : make_slots, n);
 }
 
 /* -------------------------------------------------------- slots are there */
 
-/* The roles begin. Nobody sends them anything before this node has said that it is ready. */
-static void begin_roles(struct echi_node *n) {
-    n->planned = true;
-    ech_status status = stand_roles(n);
-    if (status != ECH_OK) return echi_node_fault(n, status, n->rank, n->err ? n->err->text : ech_status_text(status));
-    if (n->coordinator && n->c->params)
+static ech_status begin_roles(struct echi_node *n) {
+    ECHI_TRY(stand_roles(n));
+    if (n->role.coordinator && n->c->params)
         memcpy(echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0}, NULL), n->c->params,
                n->job->n_params * sizeof(echi_real));
-    /* The order of the posts for the coordinator's PARAMS is the order in which it sends them: owner, head, final. */
-    struct echi_event start = {.type = ECHI_EVENT_START};
-    echi_node_event(n, ECHI_ROLE_OWNER, &start);
-    echi_node_event(n, ECHI_ROLE_HEAD, &start);
-    echi_node_event(n, ECHI_ROLE_WORKER, &start);
-    if (n->c->user && n->rank != 0) {
-        const struct echi_action a = {.type = ECHI_ACTION_POST, .to = 0, .kind = ECHI_KIND_PARAMS, .slot = {ECHI_SLOT_NODE_FINAL, 0}};
-        echi_node_post(n, &a);
-    }
     if (n->c->started) n->c->started(n->c->started_self, n->wire, n->exec);
-    echi_node_send_ready(n, 0);
+    return ECH_OK;
 }
 
 static void log_kernel(void *self, const char *line) { echi_node_log(self, ECH_LOG_DEBUG, "%s", line); }
@@ -264,79 +200,47 @@ static void take_slots(struct echi_node *n) {
     if (!n->standing || !atomic_load(&n->has_slots)) return;
     n->standing = false;
     atomic_store(&n->has_slots, false);
-    if (n->slots_status != ECH_OK) return echi_node_fault(n, n->slots_status, n->rank, n->slots_error.text);
-    if (!n->planned) echi_exec_tell_kernels(n->exec, log_kernel, n);
-    if (!n->planned) echi_exec_tell_fallbacks(n->exec, log_fallback, n);
-    if (n->planned) tell_loss(n);
-    else begin_roles(n);
-    tell_losses(n);
+    if (n->slots_status == ECH_OK && !n->role.planned) {
+        echi_exec_tell_kernels(n->exec, log_kernel, n);
+        echi_exec_tell_fallbacks(n->exec, log_fallback, n);
+        n->slots_status = begin_roles(n);
+        if (n->slots_status != ECH_OK) n->slots_error = *n->err;
+    }
+    if (n->slots_status == ECH_OK) echi_node_tell(n, ECHI_EVENT_SLOTS);
+    else echi_node_failed(n, n->slots_status, n->slots_error.text);
 }
 
 /* ------------------------------------------------------------ messages */
 
-static void send_stats(struct echi_node *n) {
+void echi_node_stats(const struct echi_node *n, uint8_t body[ECHI_STATS_BYTES]) {
     uint64_t bytes[ECHI_NET_KINDS_MAX + 1] = {0};
-    uint8_t body[ECHI_STATS_BYTES];
     echi_wire_bytes_sent(n->wire, bytes);
     for (int k = 0; k <= ECHI_KINDS; k++) echi_store64(body + 8 * k, bytes[k]);
-    echi_store64(body + 8 * (ECHI_KINDS + 1), n->head ? n->head->repeats : 0);
+    echi_store64(body + 8 * (ECHI_KINDS + 1), n->role.head ? n->role.head->repeats : 0);
     for (int i = 0; i < 4; i++) echi_store64(body + 8 * (ECHI_KINDS + 2 + i), n->coded[i]);
-    echi_store64(body + 8 * (ECHI_KINDS + 6), n->worker ? n->worker->residuals_cleared : 0);
-    echi_node_send_body(n, 0, ECHI_KIND_STATS, ECHI_ROLE_COORDINATOR, body, sizeof body);
+    echi_store64(body + 8 * (ECHI_KINDS + 6), n->role.worker ? n->role.worker->residuals_cleared : 0);
 }
 
-static void end_here(struct echi_node *n) {
-    /* In a session the final weights travel behind the END, which is more urgent: wait for both. */
-    if (!n->end_in || n->over) return;
-    if (n->c->user && n->rank != 0 && !n->final_in) return;
-    send_stats(n);
-    /* Whether the target was reached is rank 0's to say. */
-    if (n->rank != 0) echi_node_give_up(n, n->status == ECH_E_NOT_REACHED ? ECH_OK : n->status);
-}
-
-static void on_node_message(struct echi_node *n, int from, const struct echi_msg *m, const uint8_t *body, size_t len) {
-    switch (m->kind) {
-    case ECHI_KIND_HEARTBEAT:   /* from the coordinator: is this node there? */
-        if (from == 0 && m->from_role == ECHI_ROLE_COORDINATOR) echi_node_send_plain(n, 0, ECHI_KIND_HEARTBEAT, ECHI_ROLE_COORDINATOR);
-        break;
-    case ECHI_KIND_PLAN: on_plan(n, body, len); break;
-    case ECHI_KIND_HOLD:
-        n->held_asked = true;
-        echi_lane_hold(n->lane, true);
-        break;
-    case ECHI_KIND_LOST: on_lost(n, m); break;
-    case ECHI_KIND_REGROUP: on_regroup(n, m); break;
-    case ECHI_KIND_RELEASE: echi_lane_hold(n->lane, false); break;
-    case ECHI_KIND_PARAMS:
-        n->c->user->final(n->c->user->self, echi_exec_slot(n->exec, (struct echi_slot){ECHI_SLOT_NODE_FINAL, 0}, NULL));
-        n->final_in = true;
-        end_here(n);
-        break;
-    case ECHI_KIND_END: {
-        n->end_in = true;
-        n->status = (ech_status)m->layer;
-        if (n->rank == 0) return end_here(n);
-        const int peer = m->peer == ECHI_NO_RANK ? -1 : m->peer;
-        char who[16] = "";
-        if (peer >= 0) snprintf(who, sizeof who, "rank %d: ", peer);
-        /* Only what rank 0 says is news: "run.end" tells a caller who sees both. */
-        if (peer == n->rank && (n->status == ECH_E_PEER_LOST || n->status == ECH_E_TIMEOUT))
-            echi_fail_at(n->err, n->status, "run.end", peer, NULL, "this node was left out of the run: %s",
-                         m->text[0] ? m->text : "nothing was heard of it");
-        else if (peer == n->rank && n->status == ECH_E_ABORTED)
-            echi_fail(n->err, n->status, "run", "this node's part in the run is over: %s", m->text);
-        else if (n->status == ECH_E_PEER_LOST)
-            echi_fail_at(n->err, n->status, "run.end", peer, NULL, "rank %d was lost: the coordinator ended the run", peer);
-        else if (n->status != ECH_OK)
-            echi_fail_at(n->err, n->status, "run.end", peer, NULL, "the coordinator ended the run: %s%s", who,
-                         m->text[0] ? m->text : ech_status_text(n->status));
-        /* Only a run that ends in order has final weights to wait for. */
-        if (!m->flag) return echi_node_give_up(n, n->status);
-        end_here(n);
-        break;
+void echi_node_leaves(struct echi_node *n, const struct echi_msg *why) {
+    const ech_status status = (ech_status)why->layer;
+    const int peer = why->peer == ECHI_NO_RANK ? -1 : why->peer;
+    char who[16] = "";
+    if (why->kind == ECHI_KIND_LOST) {
+        echi_fail_at(n->err, status, "run", 0, NULL, "rank 0, the coordinator, was lost (%s): this node leaves", why->text);
+        return;
     }
-    default: echi_node_fault(n, ECH_E_INTERNAL, from, "a node got a message that is not for it");
-    }
+    if (peer >= 0) snprintf(who, sizeof who, "rank %d: ", peer);
+    /* Only what rank 0 says is news: "run.end" tells a caller who sees both. */
+    if (peer == n->rank && (status == ECH_E_PEER_LOST || status == ECH_E_TIMEOUT))
+        echi_fail_at(n->err, status, "run.end", peer, NULL, "this node was left out of the run: %s",
+                     why->text[0] ? why->text : "nothing was heard of it");
+    else if (peer == n->rank && status == ECH_E_ABORTED)
+        echi_fail(n->err, status, "run", "this node's part in the run is over: %s", why->text);
+    else if (status == ECH_E_PEER_LOST)
+        echi_fail_at(n->err, status, "run.end", peer, NULL, "rank %d was lost: the coordinator ended the run", peer);
+    else if (status != ECH_OK)
+        echi_fail_at(n->err, status, "run.end", peer, NULL, "the coordinator ended the run: %s%s", who,
+                     why->text[0] ? why->text : ech_status_text(status));
 }
 
 static void on_stats(struct echi_node *n, const uint8_t *body, size_t len) {
@@ -350,10 +254,10 @@ static void on_stats(struct echi_node *n, const uint8_t *body, size_t len) {
 /* Whose layers, for a look or for a checkpoint, or whose momentum: where such a part belongs. While a checkpoint is not being
  * gathered its slots are being written to a file. */
 static struct echi_slot place_of(const struct echi_node *n, int from, const struct echi_msg *m) {
-    const bool gathers = n->coordinator->phase == ECHI_RUN_GATHERS || n->coordinator->phase == ECHI_RUN_LAST_KEEP;
+    const bool gathers = n->role.coordinator->phase == ECHI_RUN_GATHERS || n->role.coordinator->phase == ECHI_RUN_LAST_KEEP;
     const struct echi_plan *p = &n->setup.plan;
     if (!gathers) return m->flag == ECHI_PARAMS_PART ? (struct echi_slot){ECHI_SLOT_COORD_PARAMS, 0} : (struct echi_slot){0};
-    if (n->coordinator->writing) return (struct echi_slot){0};
+    if (n->role.coordinator->writing) return (struct echi_slot){0};
     if (m->flag == ECHI_PARAMS_KEPT) return (struct echi_slot){ECHI_SLOT_COORD_KEPT, 0};
     if (m->flag == ECHI_PARAMS_MOMENTUM && m->from_role == ECHI_ROLE_HEAD) return (struct echi_slot){ECHI_SLOT_COORD_KEPT, 1};
     for (int g = 0; m->flag == ECHI_PARAMS_MOMENTUM && g < p->n_groups; g++)
@@ -364,7 +268,7 @@ static struct echi_slot place_of(const struct echi_node *n, int from, const stru
 /* Puts a part of the weights or of the momentum in its place. When the run cannot go on parts of a checkpoint may still come. */
 static bool place_params(struct echi_node *n, const struct echi_net_event *e, const struct echi_msg *m) {
     size_t at, len;
-    if (n->coordinator->phase == ECHI_RUN_RESCUES && m->flag != ECHI_PARAMS_PART) return true;
+    if (n->role.coordinator->phase == ECHI_RUN_RESCUES && m->flag != ECHI_PARAMS_PART) return true;
     uint8_t *to = echi_exec_slot(n->exec, place_of(n, e->peer, m), NULL);
     echi_node_extent(n, ECHI_KIND_PARAMS, m, m->from_role == ECHI_ROLE_HEAD, &at, &len);
     if (!to || e->payload_len != len) return false;
@@ -375,7 +279,7 @@ static bool place_params(struct echi_node *n, const struct echi_net_event *e, co
 /* The payload is for the role that asked for it and has the length that its message promises; the labels of rows are labels. */
 static bool payload_fits(struct echi_node *n, const struct echi_net_event *e, const struct echi_msg *m) {
     if (!echi_kind_has_payload(e->kind)) return true;
-    if (!n->planned || m->to_role != echi_node_role(e->cookie)) return false;
+    if (!n->role.planned || m->to_role != echi_node_role_of(e->cookie)) return false;
     if (echi_kind_of_layer(e->kind) && m->layer >= n->job->n_layers) return false;
     size_t at, len;
     echi_node_extent(n, e->kind, m, m->from_role == ECHI_ROLE_HEAD || m->to_role == ECHI_ROLE_HEAD, &at, &len);
@@ -396,52 +300,35 @@ static void malformed(struct echi_node *n, const struct echi_net_event *e) {
     char text[160];
     snprintf(text, sizeof text, "rank %d sent a malformed %s message to rank %d: do all nodes run the same version?", e->peer,
              echi_kind_name(e->kind) ? echi_kind_name(e->kind) : "?", n->rank);
-    echi_node_broke_rule(n, e->peer, text);
+    echi_node_event(n, ECHI_ROLE_NODE, &(struct echi_event){.type = ECHI_EVENT_BROKE, .from = (uint16_t)e->peer, .text = text});
 }
 
-/* As net does with a peer that breaks a rule of its own: the peer is lost, and the others go on if they can. Of rank 0 there is only one
- * that could say so. */
-void echi_node_broke_rule(struct echi_node *n, int peer, const char *text) {
-    if (peer == 0 || peer == n->rank) return echi_node_fault(n, ECH_E_FORMAT, peer, text);
-    echi_wire_drop(n->wire, peer);
-    echi_node_lost(n, peer, false, text);
+/* What rank 0 tells its nodes, at rank 0. */
+static void log_change(struct echi_node *n, const struct echi_msg *m) {
+    if (!n->role.coordinator) return;
+    if (m->kind == ECHI_KIND_REGROUP) echi_move_log(n->c->config, n->role.coordinator, m);
+    if (m->kind == ECHI_KIND_LOST && !m->group)
+        echi_node_log(n, ECH_LOG_WARN, "rank %d was lost (%s): the others go on, what it had not finished is issued again", m->peer,
+                      m->text[0] ? m->text : "nothing was heard of it");
 }
 
 static void on_message(struct echi_node *n, const struct echi_net_event *e) {
     struct echi_msg m;
-    if (n->gone[e->peer]) return;
+    if (n->role.gone[e->peer]) return;   /* what was on its way */
     if (!echi_msg_decode(e->kind, e->meta, e->meta_len, &m) || !lease_fits(n, &m.lease) || !payload_fits(n, e, &m))
         return malformed(n, e);
-    if (m.to_role == ECHI_ROLE_NODE) {
-        /* Only the coordinator commands nodes; heartbeats come from anywhere. */
-        if (e->peer != 0 && m.kind != ECHI_KIND_HEARTBEAT) return;
-        return on_node_message(n, e->peer, &m, e->meta + 2, e->meta_len - 2);
-    }
+    if (m.kind == ECHI_KIND_HEARTBEAT && m.to_role == ECHI_ROLE_NODE && m.from_role == ECHI_ROLE_NODE) return;   /* node_watch.c's own */
+    if (m.to_role == ECHI_ROLE_NODE && e->peer == 0) log_change(n, &m);
     if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_STATS) on_stats(n, e->meta + 2, e->meta_len - 2);
-    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_MEASURED && n->report && n->coordinator) {
+    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_MEASURED && n->report && n->role.coordinator) {
         struct echi_times times;
         if (echi_times_decode(e->meta + 2, e->meta_len - 2, &times)) n->report->step_seconds[e->peer] = echi_times_whole(&times, 64);
     }
-    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_PARAMS && n->coordinator && !place_params(n, e, &m))
+    if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_PARAMS && n->role.coordinator && !place_params(n, e, &m))
         return malformed(n, e);
     struct echi_event event = {.type = ECHI_EVENT_MESSAGE, .from = (uint16_t)e->peer, .msg = &m, .bytes = e->meta + 2,
         .len = e->meta_len - 2, .slot = echi_node_slot(e->cookie)};
     echi_node_event(n, (enum echi_role)m.to_role, &event);
-}
-
-void echi_node_lost(struct echi_node *n, int peer, bool orderly, const char *text) {
-    /* Who leaves in order before the end has a reason; the coordinator ends the run, or goes without a last word when it has
-     * ended already; the others wait for its word. */
-    if (n->gone[peer] || n->over || (!n->coordinator && (n->end_in || (orderly && peer != 0)))) return;
-    if (n->coordinator) {
-        struct echi_msg m = {.kind = ECHI_KIND_LOST, .peer = (uint16_t)peer};
-        snprintf(m.text, sizeof m.text, "%s", text);
-        struct echi_event event = {.type = ECHI_EVENT_LOST, .from = (uint16_t)peer, .msg = &m};
-        return echi_node_event(n, ECHI_ROLE_COORDINATOR, &event);
-    }
-    if (peer != 0) return echi_node_fault(n, ECH_E_PEER_LOST, peer, text);   /* the coordinator decides what follows */
-    echi_fail_at(n->err, ECH_E_PEER_LOST, "run", 0, NULL, "rank 0, the coordinator, was lost (%s): this node leaves", text);
-    echi_node_give_up(n, ECH_E_PEER_LOST);
 }
 
 void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e) {
@@ -453,13 +340,12 @@ void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e) {
         if (n->world > 1) echi_node_log(n, ECH_LOG_INFO, "all %d nodes have joined; measuring step times", n->world);
         if (n->job->model && echi_device_threads(echi_exec_device(n->exec)) > 1)
             echi_node_log(n, ECH_LOG_INFO, "rank %d computes on %d threads", n->rank, echi_device_threads(echi_exec_device(n->exec)));
-        echi_node_event(n, ECHI_ROLE_COORDINATOR, &(struct echi_event){.type = ECHI_EVENT_START});
-        measure(n);
+        echi_node_tell(n, ECHI_EVENT_START);
         break;
     case ECHI_NET_MESSAGE: on_message(n, e); break;
     case ECHI_NET_SENT: {
         struct echi_event event = {.type = ECHI_EVENT_SENT, .from = (uint16_t)e->peer, .slot = echi_node_slot(e->cookie)};
-        echi_node_event(n, echi_node_role(e->cookie), &event);
+        echi_node_event(n, echi_node_role_of(e->cookie), &event);
         break;
     }
     case ECHI_NET_LOST:
@@ -474,7 +360,7 @@ void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e) {
 static void on_done(struct echi_node *n, const struct echi_done *d) {
     if (d->status != ECH_OK) {
         if (n->err) *n->err = d->error;
-        return echi_node_fault(n, d->status, n->rank, d->error.text);
+        return echi_node_failed(n, d->status, d->error.text);
     }
     struct echi_event event = {.type = d->gradient ? ECHI_EVENT_GRADIENT : ECHI_EVENT_COMPUTED, .layer = d->layer, .task = &d->task,
         .result = &d->result};
@@ -501,6 +387,6 @@ void echi_node_take_done(struct echi_node *n) {
     while (!n->over && n->c->user && n->c->user->take(n->c->user->self, &d)) on_done(n, &d);
     if (n->held_asked && echi_lane_is_held(n->lane)) {
         n->held_asked = false;
-        echi_node_send_plain(n, 0, ECHI_KIND_HELD, ECHI_ROLE_COORDINATOR);
+        echi_node_tell(n, ECHI_EVENT_HELD);
     }
 }

@@ -24,7 +24,7 @@ void echi_progress_make(struct echi_coordinator *c, const struct echi_job *job, 
 }
 
 void echi_node_progress(struct echi_node *n, int64_t now) {
-    struct echi_coordinator *c = n->coordinator;
+    struct echi_coordinator *c = n->role.coordinator;
     if (!c || !n->c->config->on_progress || c->phase < ECHI_RUN_TRAINS || c->phase == ECHI_RUN_ENDED) return;
     const bool looked = c->looks != n->shown_looks;
     if (now < n->progress_at && !looked) return;
@@ -110,7 +110,7 @@ void echi_report_run(struct ech_report *r, const struct echi_coordinator *c, con
 }
 
 void echi_node_report(const struct echi_node *n, struct ech_report *r) {
-    const struct echi_plan *plan = n->planned ? &n->setup.plan : NULL;
+    const struct echi_plan *plan = n->role.planned ? &n->setup.plan : NULL;
     r->resident_peak = echi_resident_peak();
     r->threads = n->exec ? echi_device_threads(echi_exec_device(n->exec)) : 0;
     r->lost_peer = n->status == ECH_E_PEER_LOST ? n->err->peer : -1;
@@ -123,7 +123,7 @@ void echi_node_report(const struct echi_node *n, struct ech_report *r) {
     }
     r->kind_name[ECHI_KINDS] = "other";      /* hello, credits */
     r->bytes_sent[ECHI_KINDS] = n->sent_by_kind[ECHI_KINDS];
-    if (n->coordinator) echi_report_run(r, n->coordinator, plan, n->job, n->began, n->clock + n->clock_back);
+    if (n->role.coordinator) echi_report_run(r, n->role.coordinator, plan, n->job, n->began, n->clock + n->clock_back);
     else if (plan) fill_plan(r, plan);
     r->residuals_lost += n->residuals_cleared;
 }

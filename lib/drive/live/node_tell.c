@@ -17,13 +17,13 @@ static void say(struct echi_node *n, struct echi_print *l) {
 static double seconds(int64_t from, int64_t now) { return (double)(now - from) * 1e-9; }
 
 void echi_tell_note(struct echi_node *n, int64_t now) {
-    if (n->coordinator && (n->told_run.at == 0 || (int)n->coordinator->phase != n->told_run.phase)) {
-        n->told_run.phase = (int)n->coordinator->phase;
+    if (n->role.coordinator && (n->told_run.at == 0 || (int)n->role.coordinator->phase != n->told_run.phase)) {
+        n->told_run.phase = (int)n->role.coordinator->phase;
         n->told_run.at = now;
     }
-    for (int i = 0; n->worker && i < n->setup.plan.strands; i++) {
-        if (n->told_strand[i].at && n->worker->strand[i].since == n->told_strand[i].turn) continue;
-        n->told_strand[i].turn = n->worker->strand[i].since;
+    for (int i = 0; n->role.worker && i < n->setup.plan.strands; i++) {
+        if (n->told_strand[i].at && n->role.worker->strand[i].since == n->told_strand[i].turn) continue;
+        n->told_strand[i].turn = n->role.worker->strand[i].since;
         n->told_strand[i].at = now;
     }
 }
@@ -52,7 +52,7 @@ static const char *phase_name(enum echi_run_phase phase) {
 
 /* Is the answer of `rank` to what this phase asked still out, or its word that it knows of a loss? */
 static bool answer_out(const struct echi_node *n, int rank) {
-    const struct echi_coordinator *c = n->coordinator;
+    const struct echi_coordinator *c = n->role.coordinator;
     if (c->plan.lost[rank]) return false;
     if (!c->calm && c->ready[rank] != c->members) return true;
     switch (c->phase) {
@@ -75,7 +75,7 @@ static void add_leases(struct echi_print *l, const struct echi_coordinator *c, i
 }
 
 static void tell_coordinator(struct echi_node *n, struct echi_print *l, int64_t now) {
-    const struct echi_coordinator *c = n->coordinator;
+    const struct echi_coordinator *c = n->role.coordinator;
     echi_print(l, "coordinator: %s since %.1f s; %llu of %llu samples are in", phase_name(c->phase), seconds(n->told_run.at, now),
                (unsigned long long)c->applied, (unsigned long long)c->goal.samples);
     if (!c->calm) echi_print(l, "; a loss is being told");
@@ -113,12 +113,12 @@ static void add_strand(struct echi_print *l, const struct echi_node *n, const st
         else echi_print(l, "waits for the first weights from rank %d", owner_of(n));
         break;
     case ECHI_STRAND_IDLE:
-        if (n->worker->n_leases == 0) echi_print(l, "waits for a lease from rank 0");
+        if (n->role.worker->n_leases == 0) echi_print(l, "waits for a lease from rank 0");
         else if (s->sending > 0) echi_print(l, "waits until %d gradients of lease %u have left", s->sending, s->lease.id);
-        else if (n->worker->policy->rounds)
+        else if (n->role.worker->policy->rounds)
             echi_print(l, "waits for weights from rank %d to begin lease %u: it holds those of round %llu", owner_of(n),
-                       n->worker->lease[0].id, (unsigned long long)s->version);
-        else echi_print(l, "waits for another strand to go first with lease %u", n->worker->lease[0].id);
+                       n->role.worker->lease[0].id, (unsigned long long)s->version);
+        else echi_print(l, "waits for another strand to go first with lease %u", n->role.worker->lease[0].id);
         break;
     case ECHI_STRAND_FORWARD: echi_print(l, "computes lease %u forward", s->lease.id); break;
     case ECHI_STRAND_WAITS_HEAD: echi_print(l, "waits for the head, rank %d, to answer lease %u", n->setup.plan.head, s->lease.id); break;
@@ -135,7 +135,7 @@ static void add_strand(struct echi_print *l, const struct echi_node *n, const st
 }
 
 static void tell_worker(struct echi_node *n, struct echi_print *l, int64_t now) {
-    const struct echi_worker *w = n->worker;
+    const struct echi_worker *w = n->role.worker;
     echi_print(l, "worker of group %d:", n->setup.plan.group_of[n->rank]);
     for (int i = 0; i < n->setup.plan.strands; i++) {
         echi_print(l, i ? "; and " : " ");
@@ -150,7 +150,7 @@ static void tell_worker(struct echi_node *n, struct echi_print *l, int64_t now) 
 
 /* Who of the workers with a share has nothing in the round yet. */
 static void add_round(struct echi_print *l, const struct echi_node *n) {
-    const struct echi_owner *o = n->owner;
+    const struct echi_owner *o = n->role.owner;
     const char *before = ", none of rank";
     echi_print(l, "; %u samples of its round are in", o->round_in);
     for (int r = 0; r < n->world; r++) {
@@ -163,7 +163,7 @@ static void add_round(struct echi_print *l, const struct echi_node *n) {
 }
 
 static void tell_owner(struct echi_node *n, struct echi_print *l) {
-    const struct echi_owner *o = n->owner;
+    const struct echi_owner *o = n->role.owner;
     const struct echi_plan *p = &n->setup.plan;
     echi_print(l, "owner of group %d: version %llu", o->group, (unsigned long long)o->version);
     if (!o->started) echi_print(l, "; waits for the first weights from rank 0");
@@ -205,7 +205,7 @@ static void tell_owner(struct echi_node *n, struct echi_print *l) {
 /* ---------------------------------------------------------------- the head */
 
 static void tell_head(struct echi_node *n, struct echi_print *l) {
-    const struct echi_head *h = n->head;
+    const struct echi_head *h = n->role.head;
     echi_print(l, "head: version %llu%s", (unsigned long long)h->version, h->started ? "" : "; waits for the first weights from rank 0");
     for (int i = 0; i < h->queued; i++)
         echi_print(l, "%s %d (lease %u)", i ? "," : "; rows wait from rank", h->queue[i], h->lease[h->queue[i]].id);
@@ -279,10 +279,10 @@ static void tell_peers(struct echi_node *n, struct echi_print *l) {
 void echi_tell_roles(struct echi_node *n, int64_t now) {
     char text[480] = "";
     struct echi_print l = {text, sizeof text, 0};
-    if (n->coordinator) tell_coordinator(n, &l, now);
-    if (n->worker) tell_worker(n, &l, now);
-    if (n->owner) tell_owner(n, &l);
-    if (n->head) tell_head(n, &l);
+    if (n->role.coordinator) tell_coordinator(n, &l, now);
+    if (n->role.worker) tell_worker(n, &l, now);
+    if (n->role.owner) tell_owner(n, &l);
+    if (n->role.head) tell_head(n, &l);
 }
 
 void echi_tell_all(struct echi_node *n, int64_t now) {
@@ -295,8 +295,8 @@ void echi_tell_all(struct echi_node *n, int64_t now) {
     }
     echi_print(&l, "; I/O thread: late by %.0f ms at most, busy for %.0f ms at a time at most", seconds(0, n->fair.late_most) * 1e3,
                seconds(0, n->round_most) * 1e3);
-    if (n->end_in)
-        echi_print(&l, "; the run is over%s", n->c->user && n->rank != 0 && !n->final_in ? ", the final weights are to come" : "");
+    if (n->role.ended)
+        echi_print(&l, "; the run is over%s", n->c->user && n->rank != 0 && !n->role.final_in ? ", the final weights are to come" : "");
     say(n, &l);
     echi_tell_roles(n, now);
     tell_lane(n, &l, now);
@@ -308,24 +308,25 @@ void echi_tell_all(struct echi_node *n, int64_t now) {
 
 /* The nearest to a layer comes first: a push that stopped half-way, then what a strand here waits for, then leases. */
 const char *echi_tell_owed(const struct echi_node *n, int peer, char *buf, size_t cap) {
-    const struct echi_push *push = n->owner ? &n->owner->push[peer] : NULL;
+    const struct echi_push *push = n->role.owner ? &n->role.owner->push[peer] : NULL;
     struct echi_print l = {buf, cap, 0};
     buf[0] = 0;
-    if (n->coordinator && n->coordinator->phase != ECHI_RUN_TRAINS) echi_print(&l, ", while rank 0 %s", phase_name(n->coordinator->phase));
+    const struct echi_coordinator *c = n->role.coordinator;
+    if (c && c->phase != ECHI_RUN_TRAINS) echi_print(&l, ", while rank 0 %s", phase_name(c->phase));
     if (push && push->layers_in > 0 && !push->whole)
         echi_print(&l, ", while %s of lease %u was to come", n->job->layer[n->setup.cut - 1 - push->layers_in].name, push->lease.id);
-    for (int i = 0; n->worker && i < n->setup.plan.strands && l.len == 0; i++) {
-        const struct echi_strand *s = &n->worker->strand[i];
+    for (int i = 0; n->role.worker && i < n->setup.plan.strands && l.len == 0; i++) {
+        const struct echi_strand *s = &n->role.worker->strand[i];
         const bool weights = s->phase == ECHI_STRAND_WAITS_WEIGHTS && owner_of(n) == peer;
         const bool head = s->phase == ECHI_STRAND_WAITS_HEAD && n->setup.plan.head == peer;
-        const bool lease = s->phase == ECHI_STRAND_IDLE && n->worker->n_leases == 0 && peer == 0;
+        const bool lease = s->phase == ECHI_STRAND_IDLE && n->role.worker->n_leases == 0 && peer == 0;
         if (!weights && !head && !lease) continue;
         echi_print(&l, ", while the worker here ");
         add_strand(&l, n, s);
     }
-    if (l.len == 0 && n->coordinator && n->coordinator->held[peer] > 0) {
+    if (l.len == 0 && n->role.coordinator && n->role.coordinator->held[peer] > 0) {
         echi_print(&l, ", while training, with lease");
-        add_leases(&l, n->coordinator, peer);
+        add_leases(&l, n->role.coordinator, peer);
         echi_print(&l, " out");
     }
     return buf;

@@ -19,11 +19,9 @@ void echi_watch_begin(struct echi_node *n) {
     for (int r = 0; r < n->world; r++) echi_silence_begin(&n->watched[r].silence, &n->patience, n->fair.now);
 }
 
-static bool watches(const struct echi_node *n) { return n->ready && (!n->end_in || n->coordinator); }
-
 int64_t echi_watch_beat(struct echi_node *n, int64_t now) {
-    int64_t next = n->coordinator && n->coordinator->phase == ECHI_RUN_ENDS ? LAST_ROUND : ROUND;
-    if (!watches(n)) return next;
+    int64_t next = n->role.coordinator && n->role.coordinator->phase == ECHI_RUN_ENDS ? LAST_ROUND : ROUND;
+    if (!n->ready) return next;
     if (now >= n->heartbeat_at) {
         struct echi_lane_view v;
         echi_lane_look(n->lane, &v);
@@ -31,7 +29,7 @@ int64_t echi_watch_beat(struct echi_node *n, int64_t now) {
         n->progress.told = v.ticks;
         n->heartbeat_at = now + n->patience.beat;
         for (int r = 0; r < n->world; r++)
-            if (r != n->rank && !n->gone[r])
+            if (r != n->rank && !n->role.gone[r])
                 echi_node_send_plain(n, r, ECHI_KIND_HEARTBEAT, r == 0 && computes ? ECHI_ROLE_COORDINATOR : ECHI_ROLE_NODE);
     }
     return n->heartbeat_at - now < next ? n->heartbeat_at - now : next;
@@ -69,7 +67,7 @@ int64_t echi_watch_allowed(const struct echi_node *n, const struct echi_lane_vie
     /* Nothing measures what the first samples of a test set cost that is drawn or decoded when it is read. */
     const bool evaluates = lane->runs && lane->task.kind == ECHI_TASK_EVAL;
     if (n->measuring || n->standing || evaluates || n->times.count == 0) return TIMES * deadline;
-    const uint32_t most = n->planned && n->setup.plan.n[n->rank] > 64 ? n->setup.plan.n[n->rank] : 64;
+    const uint32_t most = n->role.planned && n->setup.plan.n[n->rank] > 64 ? n->setup.plan.n[n->rank] : 64;
     const double step = echi_times_whole(&n->times, most) + n->times.update + n->times.exchange;
     return step * TIMES * 1e9 > (double)deadline ? (int64_t)(step * TIMES * 1e9) : deadline;
 }
@@ -90,12 +88,12 @@ static void judge_lane(struct echi_node *n) {
              "computing has stood still for %.3g s, at %s (%.3g s are allowed): a data callback that blocks, or a device that hangs?",
              (double)still * 1e-9, echi_tell_work(n, &v), (double)allowed * 1e-9);
     n->progress.stuck = true;
-    echi_node_fault(n, ECH_E_TIMEOUT, n->rank, text);
+    echi_node_failed(n, ECH_E_TIMEOUT, text);
 }
 
 void echi_watch_judge(struct echi_node *n) {
-    if (!watches(n)) return;
+    if (!n->ready) return;
     judge_lane(n);
     for (int r = 0; r < n->world && !n->over; r++)
-        if (r != n->rank && !n->watched[r].lost && !n->gone[r]) judge(n, r);
+        if (r != n->rank && !n->watched[r].lost && !n->role.gone[r]) judge(n, r);
 }

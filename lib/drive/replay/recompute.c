@@ -23,6 +23,7 @@ struct task { bool used, ran; struct echi_task task; struct echi_result result; 
 struct node {
     struct echi_recording *recording;
     struct echi_setup setup;
+    struct echi_node_role role;           /* for its plan; it hosts nothing */
     struct echi_exec *exec;
     struct task task[TASKS_OUT];
     struct echi_record record;
@@ -35,6 +36,7 @@ struct run {
     struct node *node;
     struct queue *queue;                  /* [from][to][kind] */
     echi_real *params;
+    struct echi_plan next;                /* for whose slots a node is asked */
     uint64_t tasks, payloads;
     struct ech_error *err;
 };
@@ -68,7 +70,7 @@ static ech_status send(struct run *x, struct node *n, const struct echi_traced_a
     size_t at = 0, len = 0;
     uint8_t *base = NULL;
     if (a->action.to >= x->world) return fail_at(x, n, ECH_E_MISMATCH, "it sends to a rank that is not there");
-    if (m->to_role == ECHI_ROLE_NODE) return ECH_OK;   /* commands to drivers: there is none here */
+    if (m->to_role == ECHI_ROLE_NODE) return ECH_OK;   /* it carries nothing that is computed on */
     if (echi_kind_has_payload(m->kind) && !extent(x, n, m, a->action.slot, &at, &len, &base))
         return fail_at(x, n, ECH_E_MISMATCH, "it sends from a slot that this node does not have");
     if (len) len = echi_job_length(&n->setup.plan, m->kind, base + at, len);
@@ -169,7 +171,6 @@ static ech_status stand(struct run *x, struct node *n) {
     const struct echi_recorded_setup *s = &n->record.setup;
     const int rank = n->recording->about.rank;
     char kernels[sizeof s->kernels];
-    const bool first = n->setup.n_layers == 0;
     struct echi_setup own;
     echi_job_setup(x->job, &s->setup.plan, rank, &own);
     if (own.norms != s->setup.norms || memcmp(own.norm, s->setup.norm, (size_t)own.norms) != 0)
@@ -177,7 +178,6 @@ static ech_status stand(struct run *x, struct node *n) {
                          "the recorded run exchanged the sums of %d batch-norms, this model has %d in their places", s->setup.norms,
                          own.norms);
     n->setup = s->setup;
-    if (!first) return ECH_OK;
     if (s->setup.n_layers != x->job->n_layers || (s->setup.plan.separated && x->job->cut == 0))
         return echi_fail(x->err, ECH_E_MISMATCH, "replay.compute",
                          "the recorded plan is for a model of %d layers with parameters, this one has %d", s->setup.n_layers,
@@ -194,11 +194,16 @@ static ech_status stand(struct run *x, struct node *n) {
     return ECH_OK;
 }
 
+static ech_status regroup(struct run *x, struct node *n) {
+    echi_node_role_next(&n->role, &x->next);
+    return echi_exec_regroup(n->exec, &x->next, x->err);
+}
+
 /* One event with its actions; *out_waits when its message has not been sent yet. */
 static ech_status perform(struct run *x, struct node *n, bool *out_waits) {
     const struct echi_traced *t = &n->record.event;
     const struct echi_event *e = &t->event;
-    if (e->type == ECHI_EVENT_MESSAGE && e->msg->from_role != ECHI_ROLE_NODE) {
+    if (e->type == ECHI_EVENT_MESSAGE && t->role != ECHI_ROLE_NODE && e->msg->from_role != ECHI_ROLE_NODE) {
         struct flight *f = arrive(queue_of(x, e->from, n->recording->about.rank, e->msg->kind), t);
         *out_waits = !f;
         if (!f) return ECH_OK;
@@ -206,13 +211,9 @@ static ech_status perform(struct run *x, struct node *n, bool *out_waits) {
         free(f);
         ECHI_TRY(status);
     }
-    if (e->type == ECHI_EVENT_LOST && t->role != ECHI_ROLE_COORDINATOR && !n->setup.plan.lost[e->from]) {
-        echi_plan_lose(&n->setup.plan, e->from);
-        ECHI_TRY(echi_exec_regroup(n->exec, &n->setup.plan, x->err));
-    }
-    if (e->type == ECHI_EVENT_MOVED && n->setup.plan.group_of[e->from] != e->msg->group) {
-        echi_plan_move(&n->setup.plan, e->from, e->msg->group);
-        ECHI_TRY(echi_exec_regroup(n->exec, &n->setup.plan, x->err));
+    if (t->role == ECHI_ROLE_NODE) {
+        struct echi_action asked[8];   /* what is recorded counts */
+        echi_node_role_step(&n->role, ECHI_ROLE_NODE, e, &(struct echi_actions){asked, 0, 8, false});
     }
     if (e->type == ECHI_EVENT_GRADIENT || e->type == ECHI_EVENT_COMPUTED) ECHI_TRY(on_task(x, n, e));
     struct echi_reader r = echi_reader_over(t->actions, t->actions_len);
@@ -220,6 +221,7 @@ static ech_status perform(struct run *x, struct node *n, bool *out_waits) {
     while (echi_trace_next_action(&r, &a)) {
         if (a.action.type == ECHI_ACTION_SEND) ECHI_TRY(send(x, n, &a));
         if (a.action.type == ECHI_ACTION_COMPUTE) ECHI_TRY(begin_task(x, n, &a.action.task));
+        if (a.action.type == ECHI_ACTION_SLOTS && n->role.planned) ECHI_TRY(regroup(x, n));
     }
     return ECH_OK;
 }
@@ -282,6 +284,7 @@ ech_status echi_recompute(struct echi_recording *recording, int world, const str
         enum echi_cpu_level level = echi_cpu_level();
         echi_cpu_level_named(about->isa, &level);   /* the caller has seen that there is such a one here */
         n->recording = &recording[r];
+        echi_node_role_init(&n->role, &n->setup, r, world, about->session);
         echi_recording_rewind(n->recording);
         ECHI_TRY_GOTO(echi_exec_create(job, about->device, (int)about->threads, level, NULL, &n->exec, err), out);
     }

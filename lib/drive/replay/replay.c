@@ -15,47 +15,39 @@
 
 /* What a role has asked for and not been answered yet. */
 struct owed { uint8_t what, role, kind, slot_kind; uint16_t peer, slot_index, len; int times; uint8_t task[TASK_BYTES]; };
-enum { OWED_TASK, OWED_SENT, OWED_PAYLOAD };
+enum { OWED_TASK, OWED_SENT, OWED_PAYLOAD, OWED_MEASURED, OWED_SLOTS, OWED_HELD };
 
 struct stage {
     struct echi_setup setup;
+    struct echi_node_role node;
     struct echi_coordinator coordinator;
     struct echi_worker worker;
     struct echi_owner owner;
     struct echi_head head;
-    bool stands, has_coordinator, has_worker, has_owner, has_head;
+    bool stands;
     struct echi_action action[ECHI_ACTIONS_MAX];
     uint8_t encoded[ECHI_RECORD_MAX];
     struct owed *owed; size_t n_owed, room;
     struct echi_record record;
 };
 
-static void stand(struct stage *s, const struct echi_setup *setup) {
-    const struct echi_plan *p = &s->setup.plan;
-    s->setup = *setup;
-    if (s->stands) return;
-    s->stands = true;
-    s->has_worker = p->group_of[setup->rank] != ECHI_NONE;
-    if (s->has_worker) echi_worker_init(&s->worker, &s->setup);
-    for (int g = 0; g < p->n_groups; g++) {
-        if (p->owner_of[g] != setup->rank) continue;
-        s->has_owner = true;
-        echi_owner_init(&s->owner, &s->setup, g);
-    }
-    s->has_head = p->separated && p->head == setup->rank;
-    if (s->has_head) echi_head_init(&s->head, &s->setup);
+static bool same_plan(const struct echi_plan *a, const struct echi_plan *b) {
+    uint8_t x[ECHI_PLAN_BYTES_MAX], y[ECHI_PLAN_BYTES_MAX];
+    const size_t len = echi_plan_encode(a, x, sizeof x);
+    return len == echi_plan_encode(b, y, sizeof y) && memcmp(x, y, len) == 0;
 }
 
-static bool step(struct stage *s, const struct echi_traced *t, struct echi_actions *out) {
-    switch ((enum echi_role)t->role) {
-    case ECHI_ROLE_COORDINATOR: if (s->has_coordinator) echi_coordinator_step(&s->coordinator, &t->event, out); return s->has_coordinator;
-    case ECHI_ROLE_WORKER: if (s->has_worker) echi_worker_step(&s->worker, &t->event, out); return s->has_worker;
-    case ECHI_ROLE_OWNER: if (s->has_owner) echi_owner_step(&s->owner, &t->event, out); return s->has_owner;
-    case ECHI_ROLE_HEAD: if (s->has_head) echi_head_step(&s->head, &t->event, out); return s->has_head;
-    case ECHI_ROLE_NODE:
-    case ECHI_ROLES: break;
-    }
-    return false;
+/* What the driver made of the plan that the node role has taken. False when that was no such plan. */
+static bool stand(struct stage *s, const struct echi_setup *setup) {
+    const struct echi_plan *p = &s->setup.plan;
+    const int rank = s->node.rank;
+    if (s->stands || !s->node.making || !same_plan(&setup->plan, &s->setup.plan)) return false;
+    s->setup = *setup;
+    s->stands = true;
+    if (echi_plan_hosts(p, rank, ECHI_ROLE_WORKER)) s->node.worker = &s->worker;
+    if (echi_plan_hosts(p, rank, ECHI_ROLE_OWNER)) s->node.owner = &s->owner;
+    if (echi_plan_hosts(p, rank, ECHI_ROLE_HEAD)) s->node.head = &s->head;
+    return true;
 }
 
 /* ------------------------------------------------- what roles have asked for */
@@ -144,9 +136,16 @@ static bool note_action(struct stage *s, const struct echi_action *a, const char
     case ECHI_ACTION_COMPUTE:
         if (!names_slots(&a->task)) return *why = "it does not name every slot that such a task reads and writes", false;
         return owe(s, owed_task(&a->task), 1);
+    case ECHI_ACTION_MEASURE: return owe(s, (struct owed){.what = OWED_MEASURED}, 1);
+    case ECHI_ACTION_SLOTS: return owe(s, (struct owed){.what = OWED_SLOTS}, 1);
+    case ECHI_ACTION_HOLD: return owe(s, (struct owed){.what = OWED_HELD}, 1);
     case ECHI_ACTION_PLAN:
     case ECHI_ACTION_FAULT:
-    case ECHI_ACTION_DONE: break;
+    case ECHI_ACTION_DONE:
+    case ECHI_ACTION_RELEASE:
+    case ECHI_ACTION_DROP:
+    case ECHI_ACTION_FINAL:
+    case ECHI_ACTION_LEAVE: break;
     }
     return true;
 }
@@ -169,14 +168,17 @@ static const char *unasked(struct stage *s, const struct echi_traced *t) {
     case ECHI_EVENT_COMPUTED:
         if (e->task->role != t->role) return "it does not fit its task";
         return pay(s, owed_task(e->task), true) ? NULL : "no role has asked for that task";
+    case ECHI_EVENT_MEASURED: return pay(s, (struct owed){.what = OWED_MEASURED}, true) ? NULL : "nobody has asked for step times";
+    case ECHI_EVENT_SLOTS:
+        return s->stands && pay(s, (struct owed){.what = OWED_SLOTS}, true) ? NULL : "nobody has asked for slots";
+    case ECHI_EVENT_HELD: return pay(s, (struct owed){.what = OWED_HELD}, true) ? NULL : "nobody has asked it to hold";
     case ECHI_EVENT_START:
     case ECHI_EVENT_LOST:
     case ECHI_EVENT_TIME:
-    case ECHI_EVENT_STOP: break;
-    case ECHI_EVENT_MOVED:
-        return t->role == ECHI_ROLE_COORDINATOR || e->msg->kind != ECHI_KIND_REGROUP ||
-                       !echi_plan_may_move(&s->setup.plan, e->from, e->msg->group)
-                   ? "no worker can move so" : NULL;
+    case ECHI_EVENT_STOP:
+    case ECHI_EVENT_BROKE:
+    case ECHI_EVENT_FAILED:
+    case ECHI_EVENT_MOVED: break;
     }
     return NULL;
 }
@@ -231,15 +233,11 @@ static ech_status replay_event(struct stage *s, struct echi_recording *r, const 
                                struct ech_error *err) {
     struct echi_actions list = {s->action, 0, (int)(sizeof s->action / sizeof s->action[0]), false};
     const char *why = unasked(s, t);
-    /* As the driver does (node_events.c): the roles of a node are told when its plan says so already. */
-    if (t->event.type == ECHI_EVENT_LOST && t->role != ECHI_ROLE_COORDINATOR && !s->setup.plan.lost[t->event.from])
-        echi_plan_lose(&s->setup.plan, t->event.from);
-    if (t->event.type == ECHI_EVENT_MOVED && !why && s->setup.plan.group_of[t->event.from] != t->event.msg->group)
-        echi_plan_move(&s->setup.plan, t->event.from, t->event.msg->group);
     if (why) return fail_at(r, t, err, why, "");
-    if (!step(s, t, &list)) return fail_at(r, t, err, "this node hosts no such role", "");
+    if (!echi_node_role_step(&s->node, (enum echi_role)t->role, &t->event, &list))
+        return fail_at(r, t, err, "this node has no role that takes it", "");
     struct echi_writer w = echi_writer_over(s->encoded, sizeof s->encoded);
-    echi_trace_put_actions(&w, &list, t->role == ECHI_ROLE_COORDINATOR ? &s->coordinator : NULL);
+    echi_trace_put_actions(&w, &list, s->node.coordinator);
     const size_t len = (size_t)(w.at - s->encoded);
     if (!w.ok || len != t->actions_len || memcmp(s->encoded, t->actions, len) != 0) return fail_differ(r, t, s->encoded, len, err);
     *out_actions += (uint64_t)list.count;
@@ -262,19 +260,27 @@ ech_status echi_replay_roles(struct echi_recording *r, uint64_t *out_events, uin
     /* Neither zeros nor anything sane: a role that reads what nobody has set shows it. */
     memset(s, 0xa5, offsetof(struct stage, action));
     memset(&s->setup, 0, sizeof s->setup);
-    s->stands = s->has_worker = s->has_owner = s->has_head = false;
+    s->stands = false;
     s->owed = NULL;
     s->n_owed = s->room = 0;
-    s->has_coordinator = r->about.rank == 0;
+    echi_node_role_init(&s->node, &s->setup, r->about.rank, r->about.world, r->about.session);
     if (r->about.plan_given) s->setup.plan = r->about.plan;
-    if (s->has_coordinator) echi_coordinator_init(&s->coordinator, &s->setup, &r->about.wishes, &r->about.goal, r->about.plan_given);
+    if (r->about.rank == 0) {
+        echi_coordinator_init(&s->coordinator, &s->setup, &r->about.wishes, &r->about.goal, r->about.plan_given);
+        s->node.coordinator = &s->coordinator;
+    }
     ech_status status = ECH_OK;
     *out_events = *out_actions = 0;
     echi_recording_rewind(r);
     for (;;) {
         status = echi_recording_read(r, &s->record, err);
         if (status != ECH_OK || s->record.kind == 0 || s->record.kind == ECHI_RECORD_END) break;
-        if (s->record.kind == ECHI_RECORD_SETUP) stand(s, &s->record.setup.setup);
+        if (s->record.kind == ECHI_RECORD_SETUP && !stand(s, &s->record.setup.setup)) {
+            status = echi_fail_at(err, ECH_E_MISMATCH, "replay.roles", r->about.rank, NULL,
+                                  "rank %d, behind event %llu: it stands by a plan that did not come", r->about.rank,
+                                  (unsigned long long)r->events);
+            break;
+        }
         if (s->record.kind != ECHI_RECORD_EVENT) continue;
         status = replay_event(s, r, &s->record.event, out_actions, err);
         if (status != ECH_OK) break;

@@ -59,6 +59,8 @@ static void add_message(struct echi_print *l, const struct echi_msg *m) {
     if (m->flag) echi_print(l, ", flag %d", m->flag);
     if (m->number) echi_print(l, ", number %u", m->number);
     if (m->loss != 0) echi_print(l, ", loss %.6g", m->loss);
+    if (m->kind == ECHI_KIND_LOST) echi_print(l, ", rank %d is lost", m->peer);
+    if (m->kind == ECHI_KIND_REGROUP) echi_print(l, ", the worker of rank %d joins group %d", m->peer, m->group);
     if (m->text[0]) echi_print(l, ", '%s'", m->text);
     for (int i = 0; i < m->marks.count; i++) {   /* what is in a state */
         const uint8_t *mark = m->marks.at + ECHI_MARK_BYTES * i;
@@ -109,10 +111,15 @@ void echi_event_text(const struct echi_traced *t, char *buf, size_t cap) {
         if (e->task->kind == ECHI_TASK_STEP || e->task->kind == ECHI_TASK_HEAD) echi_print(&l, ", loss %.9g", e->result->loss[0]);
         if (e->task->kind == ECHI_TASK_EVAL) echi_print(&l, ", accuracy %.2f %%", 100 * e->result->accuracy);
         break;
-    case ECHI_EVENT_LOST: echi_print(&l, "rank %d is lost", e->from); break;
+    case ECHI_EVENT_LOST: echi_print(&l, "rank %d %s: %s", e->from, e->flag ? "has left" : "cannot be reached", e->text); break;
+    case ECHI_EVENT_BROKE: echi_print(&l, "rank %d broke a rule: %s", e->from, e->text); break;
+    case ECHI_EVENT_FAILED: echi_print(&l, "this node cannot go on: %s", e->text); break;
+    case ECHI_EVENT_MEASURED: echi_print(&l, "step times are measured"); break;
+    case ECHI_EVENT_SLOTS: echi_print(&l, "the slots are there"); break;
+    case ECHI_EVENT_HELD: echi_print(&l, "no task runs"); break;
     case ECHI_EVENT_TIME: echi_print(&l, "the time has come"); break;
-    case ECHI_EVENT_STOP: echi_print(&l, "the user wants an end"); break;
-    case ECHI_EVENT_MOVED: echi_print(&l, "the worker of rank %d joins group %d", e->from, e->msg->group); break;
+    case ECHI_EVENT_STOP: echi_print(&l, e->flag ? "the user wants the run to end" : "the user wants to leave"); break;
+    case ECHI_EVENT_MOVED: break;   /* within a node */
     }
 }
 
@@ -139,5 +146,12 @@ void echi_action_text(const struct echi_traced_action *t, char *buf, size_t cap)
         break;
     case ECHI_ACTION_FAULT: echi_print(&l, "cannot go on: %s", a->msg.text); break;
     case ECHI_ACTION_DONE: echi_print(&l, "the run has ended, status %u", t->status); break;
+    case ECHI_ACTION_MEASURE: echi_print(&l, "measure step times"); break;
+    case ECHI_ACTION_SLOTS: echi_print(&l, "make slots"); break;
+    case ECHI_ACTION_HOLD: echi_print(&l, "begin no task"); break;
+    case ECHI_ACTION_RELEASE: echi_print(&l, "begin tasks again"); break;
+    case ECHI_ACTION_DROP: echi_print(&l, "take nothing more from rank %d", a->to); break;
+    case ECHI_ACTION_FINAL: echi_print(&l, "the final weights are here"); break;
+    case ECHI_ACTION_LEAVE: echi_print(&l, "leave, status %u%s%s", a->msg.layer, a->msg.text[0] ? ": " : "", a->msg.text); break;
     }
 }

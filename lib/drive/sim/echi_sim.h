@@ -50,11 +50,10 @@ struct echi_sim_shape {
 
 struct echi_sim_node {
     struct echi_setup setup;
-    struct echi_worker *worker;
-    struct echi_owner *owner;
-    struct echi_head *head;
+    struct echi_node_role role;       /* and the roles that it hosts */
     struct echi_exec *exec;           /* NULL: nothing is computed */
-    bool planned, dead;
+    bool measures, makes;             /* the role has asked for step times, for slots: both are there at once */
+    bool dead;
     uint64_t steps;                   /* begun by its worker */
     double factor[ECHI_STRANDS];      /* of the step of each strand */
     int64_t at;                       /* of its last event */
@@ -73,6 +72,7 @@ struct echi_sim {
     struct echi_cost *cost;
     struct echi_sim_node *node;
     struct echi_coordinator *coordinator;
+    struct echi_plan next;            /* for whose slots a node is asked */
     struct echi_action *action; int actions_room;
     struct echi_records flights, posts, tasks;
     struct echi_channels channels;
@@ -120,7 +120,6 @@ void echi_sim_event(struct echi_sim *s, int rank, enum echi_role role, struct ec
 void echi_sim_send(struct echi_sim *s, int from, int to, const struct echi_msg *m, struct echi_slot slot);
 /* A message without fields, with a body of its own behind the two role bytes; or with none. */
 void echi_sim_send_body(struct echi_sim *s, int from, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len);
-void echi_sim_send_ready(struct echi_sim *s, int rank, uint32_t members);
 void echi_sim_free_flight(struct echi_sim *s, uint32_t id);
 
 /* sim_posts.c */
@@ -135,6 +134,9 @@ void echi_sim_count(struct echi_sim *s, const struct echi_flight *f);
 
 /* sim_events.c */
 void echi_sim_happened(struct echi_sim *s, const struct echi_happening *h);
+/* What the node role has asked for, behind the rest of what it asks for. */
+void echi_sim_measured(struct echi_sim *s, int rank);
+void echi_sim_make_slots(struct echi_sim *s, int rank);
 
 /* sim_tasks.c */
 void echi_sim_make_shapes(struct echi_sim *s);

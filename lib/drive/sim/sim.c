@@ -47,7 +47,7 @@ static void show_progress(struct echi_sim *s) {
 static void check_stop(struct echi_sim *s) {
     if (s->stop_told || !s->config->stop || !__atomic_load_n(s->config->stop, __ATOMIC_RELAXED)) return;
     s->stop_told = true;
-    echi_sim_event(s, 0, ECHI_ROLE_COORDINATOR, &(struct echi_event){.type = ECHI_EVENT_STOP});
+    echi_sim_event(s, 0, ECHI_ROLE_NODE, &(struct echi_event){.type = ECHI_EVENT_STOP});
 }
 
 /* ------------------------------------------------------------------- stuck */
@@ -81,10 +81,7 @@ static void stuck(struct echi_sim *s) {
         n->rank = r;
         n->world = s->world;
         n->setup = from->setup;
-        n->coordinator = r == 0 ? s->coordinator : NULL;
-        n->worker = from->worker;
-        n->owner = from->owner;
-        n->head = from->head;
+        n->role = from->role;
         n->told_run.at = from->at;
         for (int i = 0; i < ECHI_STRANDS; i++) n->told_strand[i].at = from->at;
         echi_tell_roles(n, echi_sim_now(s));
@@ -106,6 +103,7 @@ static ech_status open_coordinator(struct echi_sim *s) {
     s->coordinator = calloc(1, sizeof *s->coordinator);
     if (!s->coordinator) return echi_fail_memory(s->err, "sim", "the coordinator");
     echi_coordinator_init(s->coordinator, &s->node[0].setup, &wishes, &goal, s->config->plan[0] != 0);
+    s->node[0].role.coordinator = s->coordinator;
     return ECH_OK;
 }
 
@@ -122,6 +120,7 @@ static ech_status open_all(struct echi_sim *s) {
     ECHI_TRY(echi_cost_create(s->hosts, io, s->io_speed, s->config->seed, &s->cost, s->err));
     for (int r = 0; r < s->world; r++) {
         const struct echi_host *h = &s->hosts->host[r];
+        echi_node_role_init(&s->node[r].role, &s->node[r].setup, r, s->world, false);
         if (h->joins > joined) joined = h->joins;
         if (h->dies >= 0) echi_cost_timer(s->cost, 1 + (int64_t)(h->dies * 1e9), r, echi_sim_timer(ECHI_SIM_DIES, (uint32_t)r));
         if (s->real) ECHI_TRY(echi_exec_create(s->job, "cpu", 1, echi_config_level(s->config), NULL, &s->node[r].exec, s->err));
@@ -145,25 +144,25 @@ static void loop(struct echi_sim *s) {
 
 static void fill_report(const struct echi_sim *s, struct ech_report *r) {
     const struct echi_sim_node *first = &s->node[0];
-    echi_report_run(r, s->coordinator, first->planned ? &first->setup.plan : NULL, s->job, 1, echi_sim_now(s));
+    echi_report_run(r, s->coordinator, first->role.planned ? &first->setup.plan : NULL, s->job, 1, echi_sim_now(s));
     for (int k = 0; k < ECHI_KINDS; k++) r->kind_name[k] = echi_kind_name(k);
     r->kind_name[ECHI_KINDS] = "other";
     memcpy(r->bytes_sent, s->sent, sizeof s->sent);
     r->push_ratio = s->coded[1] ? (double)s->coded[0] / (double)s->coded[1] : 1;
     r->state_ratio = s->coded[3] ? (double)s->coded[2] / (double)s->coded[3] : 1;
     for (int i = 0; i < s->world; i++)
-        if (s->node[i].head) r->head_repeats += s->node[i].head->repeats;
+        if (s->node[i].role.head) r->head_repeats += s->node[i].role.head->repeats;
     for (int i = 0; i < s->world; i++)
-        if (s->node[i].worker) r->residuals_lost += s->node[i].worker->residuals_cleared;
+        if (s->node[i].role.worker) r->residuals_lost += s->node[i].role.worker->residuals_cleared;
 }
 
 static void close_all(struct echi_sim *s) {
     for (uint32_t id = 0; id < s->flights.count; id++) free(((struct echi_flight *)echi_records_at(&s->flights, id))->more);
     for (int r = 0; s->node && r < s->world; r++) {
         echi_exec_destroy(s->node[r].exec);
-        free(s->node[r].worker);
-        free(s->node[r].owner);
-        free(s->node[r].head);
+        free(s->node[r].role.worker);
+        free(s->node[r].role.owner);
+        free(s->node[r].role.head);
     }
     echi_records_free(&s->flights);
     echi_records_free(&s->posts);
@@ -195,7 +194,7 @@ ech_status echi_sim_run(const struct echi_sim_run *run, struct ech_report *repor
         loop(s);
         status = s->status;
         fill_report(s, report);
-        if (s->real && s->node[0].planned && (status == ECH_OK || status == ECH_E_NOT_REACHED || status == ECH_E_ABORTED))
+        if (s->real && s->node[0].role.planned && (status == ECH_OK || status == ECH_E_NOT_REACHED || status == ECH_E_ABORTED))
             memcpy(s->params, echi_sim_params(s), s->job->n_params * sizeof(echi_real));
         if (counts) *counts = (struct ech_sim_counts){echi_cost_events(s->cost), s->role_events};
     }

@@ -85,7 +85,7 @@ void echi_sim_send(struct echi_sim *s, int from, int to, const struct echi_msg *
         return echi_sim_end(s, ECH_E_INTERNAL);
     }
     if (!payload) return depart(s, id);
-    if (s->node[from].setup.plan.lost[to]) echi_cost_timer(s->cost, echi_sim_now(s), from, echi_sim_timer(ECHI_SIM_SENT_BACK, id));
+    if (s->node[from].role.gone[to]) echi_cost_timer(s->cost, echi_sim_now(s), from, echi_sim_timer(ECHI_SIM_SENT_BACK, id));
     else echi_sim_wait_for_place(s, id);
 }
 
@@ -101,11 +101,6 @@ void echi_sim_send_body(struct echi_sim *s, int from, int to, enum echi_kind kin
     depart(s, id);
 }
 
-void echi_sim_send_ready(struct echi_sim *s, int rank, uint32_t members) {
-    const struct echi_msg m = {.kind = ECHI_KIND_READY, .to_role = ECHI_ROLE_COORDINATOR, .from_role = ECHI_ROLE_NODE, .members = members};
-    echi_sim_send(s, rank, 0, &m, (struct echi_slot){0});
-}
-
 /* ---------------------------------------------------------------- actions */
 
 static void send_plan(struct echi_sim *s) {
@@ -119,20 +114,43 @@ static void send_plan(struct echi_sim *s) {
     if (status != ECH_OK) echi_sim_end(s, status);
 }
 
-static void fault(struct echi_sim *s, int rank, ech_status status, const char *text) {
-    struct echi_msg m = {.kind = ECHI_KIND_FAULT, .to_role = ECHI_ROLE_COORDINATOR, .from_role = ECHI_ROLE_NODE, .layer = (uint16_t)status,
-                         .peer = (uint16_t)rank};
-    snprintf(m.text, sizeof m.text, "%s", text);
-    echi_sim_send(s, rank, 0, &m, (struct echi_slot){0});
+/* The node role leaves the bodies of these to its driver. What STATS would say is known here without it. */
+static void send(struct echi_sim *s, int rank, const struct echi_action *a) {
+    uint8_t body[ECHI_STATS_BYTES > ECHI_TIMES_BYTES_MAX ? ECHI_STATS_BYTES : ECHI_TIMES_BYTES_MAX] = {0};
+    struct echi_times times;
+    if (a->kind == ECHI_KIND_STATS) {
+        echi_sim_send_body(s, rank, 0, ECHI_KIND_STATS, ECHI_ROLE_COORDINATOR, body, ECHI_STATS_BYTES);
+    } else if (a->kind == ECHI_KIND_MEASURED) {
+        echi_sim_times(s, rank, &times);
+        echi_sim_send_body(s, rank, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&times, body, sizeof body));
+    } else {
+        echi_sim_send(s, rank, a->to, &a->msg, a->slot);
+    }
+}
+
+/* A role refuses an event: an event of its own, behind the list. */
+static void refuse(struct echi_sim *s, int rank, const struct echi_event *e, const struct echi_action *a) {
+    const bool broke = e->type == ECHI_EVENT_MESSAGE && e->from != rank;
+    const struct echi_action refused = *a;   /* in the list, which the event takes */
+    echi_sim_event(s, rank, ECHI_ROLE_NODE,
+                   &(struct echi_event){.type = broke ? ECHI_EVENT_BROKE : ECHI_EVENT_FAILED, .from = e->from,
+                                        .status = (ech_status)refused.msg.layer, .text = refused.msg.text});
 }
 
 static void perform(struct echi_sim *s, int rank, const struct echi_action *a) {
     switch ((enum echi_action_type)a->type) {
-    case ECHI_ACTION_SEND: echi_sim_send(s, rank, a->to, &a->msg, a->slot); break;
+    case ECHI_ACTION_SEND: send(s, rank, a); break;
     case ECHI_ACTION_POST: echi_sim_post(s, rank, a); break;
     case ECHI_ACTION_COMPUTE: echi_sim_compute(s, rank, &a->task); break;
     case ECHI_ACTION_PLAN: send_plan(s); break;
-    case ECHI_ACTION_FAULT: fault(s, rank, (ech_status)a->msg.layer, a->msg.text); break;
+    case ECHI_ACTION_MEASURE: s->node[rank].measures = true; break;
+    case ECHI_ACTION_SLOTS: s->node[rank].makes = true; break;
+    case ECHI_ACTION_HOLD: echi_cost_hold(s->cost, rank, true); break;
+    case ECHI_ACTION_RELEASE: echi_cost_hold(s->cost, rank, false); break;
+    case ECHI_ACTION_DROP: echi_sim_forget(s, rank, a->to); break;
+    case ECHI_ACTION_FAULT:   /* behind the list */
+    case ECHI_ACTION_FINAL:   /* of sessions */
+    case ECHI_ACTION_LEAVE: break;
     case ECHI_ACTION_DONE:
         echi_end_sentence(s->coordinator, s->config, s->err);
         echi_sim_end(s, s->coordinator->status);
@@ -145,15 +163,18 @@ void echi_sim_event(struct echi_sim *s, int rank, enum echi_role role, struct ec
     struct echi_sim_node *n = &s->node[rank];
     e->now = n->at = echi_sim_now(s);
     s->role_events++;
-    if (role == ECHI_ROLE_COORDINATOR && rank == 0) echi_coordinator_step(s->coordinator, e, &list);
-    else if (role == ECHI_ROLE_WORKER && n->worker) echi_worker_step(n->worker, e, &list);
-    else if (role == ECHI_ROLE_OWNER && n->owner) echi_owner_step(n->owner, e, &list);
-    else if (role == ECHI_ROLE_HEAD && n->head) echi_head_step(n->head, e, &list);
-    else return;   /* not hosted here */
+    if (!echi_node_role_step(&n->role, role, e, &list)) return;
     if (role == ECHI_ROLE_COORDINATOR) echi_resize_log(s->config, s->coordinator, &s->sizes_told);
     if (list.overflow) {
         echi_fail(s->err, ECH_E_INTERNAL, "sim.perform", "a role asked for more than %d things at once", s->actions_room);
         return echi_sim_end(s, ECH_E_INTERNAL);
     }
-    for (int i = 0; i < list.count && !s->over; i++) perform(s, rank, &list.list[i]);
+    const struct echi_action *refused = NULL;
+    for (int i = 0; i < list.count && !s->over; i++) {
+        perform(s, rank, &list.list[i]);
+        if (list.list[i].type == ECHI_ACTION_FAULT) refused = &list.list[i];
+    }
+    if (refused && !s->over) refuse(s, rank, e, refused);
+    if (n->measures && !s->over) echi_sim_measured(s, rank);
+    if (n->makes && !s->over) echi_sim_make_slots(s, rank);
 }

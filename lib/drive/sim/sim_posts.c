@@ -98,7 +98,7 @@ void echi_sim_wait_for_place(struct echi_sim *s, uint32_t id) {
 
 void echi_sim_post(struct echi_sim *s, int rank, const struct echi_action *a) {
     const struct echi_setup *setup = &s->node[rank].setup;
-    if (setup->plan.lost[a->to]) return;
+    if (s->node[rank].role.gone[a->to]) return;
     struct echi_channel *c = echi_channel_of(s, a->to, rank, a->kind);
     const uint32_t id = echi_records_take(&s->posts);
     if (!c || id == ECHI_NOTHING) return echi_sim_no_memory(s);
