@@ -76,7 +76,7 @@ void summary_print(FILE *to, const struct command *command, const struct ech_rep
         fprintf(to, "  target           %.2f %% after %.1f s, %.2f epochs\n", 100 * command->config.target_accuracy, r->target_seconds,
                 r->target_epochs);
     if (r->test_accuracy >= 0)
-        fprintf(to, "  accuracy         %.2f %% (best look %.2f %%)\n", 100 * r->test_accuracy, 100 * r->best_accuracy);
+        fprintf(to, "  accuracy         %.2f %% (best evaluation %.2f %%)\n", 100 * r->test_accuracy, 100 * r->best_accuracy);
     if (r->n_lost > 0) {
         fprintf(to, "  lost             rank%s", r->n_lost > 1 ? "s" : "");
         for (int i = 0; i < r->n_lost; i++) fprintf(to, "%s %d", i ? "," : "", r->lost[i]);

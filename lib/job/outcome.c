@@ -82,7 +82,7 @@ void echi_end_sentence(const struct echi_coordinator *c, const struct ech_config
                       "one has not reached them again (%.2f %%): allow more --epochs", 100 * config->target_accuracy, 100 * c->accuracy);
         else
             echi_fail(err, c->status, "run",
-                      "the best look found %.2f %%, not the %.2f %% of --target-accuracy: allow more --epochs or change --lr",
+                      "the best evaluation found %.2f %%, not the %.2f %% of --target-accuracy: allow more --epochs or change --lr",
                       100 * c->best_accuracy, 100 * config->target_accuracy);
         break;
     case ECH_E_ABORTED:

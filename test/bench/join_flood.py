@@ -52,7 +52,10 @@ async def attempt(rate, key):
     drain = asyncio.create_task(first.stderr.read())
 
     async def serve(reader, writer):
-        there, back = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:   # rank 0 has given up
+            return writer.close()
         await asyncio.gather(forward(reader, back), forward(there, writer))
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)

@@ -64,7 +64,7 @@ static void test_a_target_that_only_the_run_before_reached(void **state) {
     c->accuracy = 0.75;
     config.target_accuracy = 0.875;
     c->best_accuracy = 0.8;
-    assert_true(says("best look found 80.00 %, not the 87.50 %"));
+    assert_true(says("best evaluation found 80.00 %, not the 87.50 %"));
     c->target_at = 5;
     c->best_accuracy = 0.9;
     assert_true(says("before this one reached the 87.50 %") && says("not in its checkpoint") && says("75.00 %"));
