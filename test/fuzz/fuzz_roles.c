@@ -413,15 +413,7 @@ static void begin(int which) {
 }
 
 static void end(void) {
-    for (int r = 0; r < NODES; r++) {
-        struct echi_node *n = c.side[r].n;
-        echi_exec_destroy(n->exec);
-        free(n->role.coordinator);
-        free(n->role.worker);
-        free(n->role.owner);
-        free(n->role.head);
-        free(n);
-    }
+    for (int r = 0; r < NODES; r++) echi_node_free(c.side[r].n);
     ech_data_destroy(c.data);
     ech_model_destroy(c.model);
 }

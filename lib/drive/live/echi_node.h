@@ -71,6 +71,8 @@ void echi_node_give_up(struct echi_node *n, ech_status status);
 void echi_node_check_recorder(struct echi_node *n);
 
 void echi_node_notify(void *self);   /* any thread: there is something to take */
+/* Its memory, with the roles that it hosts and what it computes on; lane and wire are closed before. */
+void echi_node_free(struct echi_node *n);
 /* ---- node_watch.c ---- */
 void echi_watch_begin(struct echi_node *n);              /* all nodes have joined */
 /* Sends the heartbeat when it is due. Returns how long the next round of the loop may take, in ns. */

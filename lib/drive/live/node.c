@@ -273,6 +273,15 @@ static ech_status stay_behind(struct echi_node *n, ech_status status) {
                         "computing stands still and is left behind: a data callback that blocks, or a device that hangs?");
 }
 
+void echi_node_free(struct echi_node *n) {
+    echi_exec_destroy(n->exec);
+    free(n->role.coordinator);
+    free(n->role.worker);
+    free(n->role.owner);
+    free(n->role.head);
+    free(n);
+}
+
 ech_status echi_node_run(const struct echi_node_config *config, struct ech_report *report, struct ech_error *err) {
     struct ech_error own = {.peer = -1};
     const int64_t deadline = (int64_t)(config->config->deadline * 1e9);
@@ -321,11 +330,6 @@ out:
     echi_wire_close(n->wire, LINGER);
     echi_recorder_close(n->recorder);
     if (stays) return stay_behind(n, status);
-    echi_exec_destroy(n->exec);
-    free(n->role.coordinator);
-    free(n->role.worker);
-    free(n->role.owner);
-    free(n->role.head);
-    free(n);
+    echi_node_free(n);
     return status;
 }
