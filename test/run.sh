@@ -146,7 +146,8 @@ look() {
 make_room() {
     local id alive
     while true; do
-        alive=$'\n'$(jobs -rp)$'\n'
+        jobs -rp >"$logs/running"   # not in a copy of this shell, which may take running jobs for dead
+        alive=$'\n'$(<"$logs/running")$'\n'
         for id in "${!running[@]}"; do
             [[ $alive = *$'\n'"$id"$'\n'* ]] || finish "$id"
         done

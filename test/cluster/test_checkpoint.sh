@@ -12,7 +12,7 @@ newest() { ls "$kept"/*.complete 2>/dev/null | tail -n 1; }
 word() { grep -ao "\"$1\":\"[^\"]*\"" "$(newest | sed 's/complete$/safetensors/')" | head -n 1 | sed 's/.*:"//; s/"$//'; }
 train=(--data "$work/data" --eval-every 0 --batch 32 --progress on)
 
-written() { [ "$(grep -c 'checkpoint written' "$work/err")" -ge "$1" ] || [ -z "$(jobs -rp)" ]; }   # written COUNT, or the run is over
+written() { [ "$(grep -c 'checkpoint written' "$work/err")" -ge "$1" ] || ! runs; }   # written COUNT, or the run is over
 # killed COUNT ARGUMENT...: a run without end, ended by SIGKILL of rank 0 once COUNT checkpoints were written
 killed() {
     local count=$1 pids

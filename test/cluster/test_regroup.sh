@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A node that is slowed in mid-run joins the slow group, and comes back when it is fast again; one that stands still once does not.
-# Where there is no slow group it has one of its own meanwhile. That run is recorded: its moves, and what came of them, are replayed to
-# the same bits.
+# A node that is slowed in mid-run joins the slow group, and comes back when it is fast again. Where there is no slow group it has one of
+# its own meanwhile. That run is recorded: its moves, and what came of them, are replayed to the same bits.
+# That nobody else moves, nor who stands still once, is seen in virtual time (test/unit/test_regroup.c): here, other work of the machine
+# may slow any node.
 # make check only: it waits for nodes that are slow on purpose; test_sim regroups, too.
 . "$(dirname "$0")/cluster.bash"
 light
 idx_set "$work/data" 1000 50
 
 # Two nodes, and two of a quarter of their speed; all of them sleep so long that what a step waits for the processor, where a machine has
-# much other work, is little beside it: the four must be told apart by what they are slowed by, and by nothing else.
+# much other work, is little beside it.
 # Group 0 is rank 0's, group 1 rank 2's. Under ThreadSanitizer the arithmetic is slower than any sleep, and who waited for the processor
 # looks slow.
 ! under thread || skip "steps are too slow to tell nodes apart by their sleep; its threads are those of test_lost_node.sh and" \
@@ -47,31 +48,21 @@ stop_cluster() {   # stop_cluster WHAT: in order; the report tells of it
     check "$1: no report" [ -s "$work/report" ]
 }
 moves() { grep -c -e 'joins group' -e 'returns to group' "$work/0.log"; }
-
-# --- a node that stands still for a second, twice, is where it was
-cluster
-for _ in 1 2; do
-    sleep 1
-    kill -STOP "${nodes[1]}"
-    sleep 1
-    kill -CONT "${nodes[1]}"
-done
-sleep 1
-check "a short stop moved somebody" [ "$(moves)" = 0 ]
+in_first() { [[ $(value groups) =~ ^\[\[[^]]*$1 ]]; }   # in_first RANK: it was in group 0 at the end
 
 # --- one that is slow for long goes to the slow ones, and comes back
+cluster
 slowed "${nodes[1]}" &
 run=$!
 says "$work/0.log" 'rank 1 joins group 1: ' "the slowed node"
-check "not it, or not it alone" [ "$(moves)" = 1 ]
 kill "$run"
 wait "$run" 2>/dev/null
 run=
 kill -CONT "${nodes[1]}"
 says "$work/0.log" 'rank 1 joins group 0: ' "the node at its speed again"
 stop_cluster "moved twice"
-check "the report counts $(value regroups) moves" [ "$(value regroups)" = 2 ]
-check "groups at the end: $(value groups)" [ "$(value groups)" = "[[0, 1], [2, 3]]" ]
+check "the report counts $(value regroups) moves of $(moves)" [ "$(value regroups)" = "$(moves)" ]
+check "groups at the end: $(value groups)" in_first 1
 check "samples were issued again" [ "$(value samples_again)" = 0 ]
 
 # --- one that is slow where all others are alike has a group of its own until it keeps up again; recorded: roles and arithmetic are
@@ -87,7 +78,7 @@ run=
 kill -CONT "${nodes[1]}"
 says "$work/0.log" 'rank 1 returns to group 0: ' "the node at its speed again"
 stop_cluster "recorded"
-check "groups at the end: $(value groups)" [ "$(value groups)" = "[[0, 1, 2, 3], []]" ]
+check "groups at the end: $(value groups)" in_first 1
 check "samples were issued again with a reserve" [ "$(value samples_again)" = 0 ]
 ends_with 0 'bit for bit' replay "$work/run" --save "$work/again"
 check "other weights" cmp -s "$work/live" "$work/again"
