@@ -14,8 +14,7 @@ struct echi_profile {
     char model[32];                    /* for people: what the steps trained */
     double trunk_ops, head_ops;        /* multiply-adds of a sample forward, in front of the cut and behind it (0: no cut) */
     double parameters;                 /* floats of that model */
-    struct echi_times times;           /* of a step, as the planner takes them; all of it is filled */
-    double forward;                    /* the part of the trunk's time in a step that reading and its forward pass take, 0..1 */
+    struct echi_times times;           /* of a step, as the planner takes them; all of it is filled, units too */
     double apply;                      /* seconds a parameter: momentum, decay and new weights from a gradient */
     double add;                        /* seconds a parameter: a gradient into the sum of a round */
     double refresh;                    /* seconds a parameter and summand: weights from w0 and the states */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Step times at start, at several numbers of samples: what the planner goes by. And, for a profile, what other tasks cost. */
+ * Step times at start, and those of the units of a step, at several numbers of samples: what the planner goes by. And, for a profile, what
+ * other tasks cost. */
 #include "echi_exec_impl.h"
 #include "echi_measure.h"
 #include "echi_error.h"
@@ -40,6 +41,11 @@
 static const uint32_t sizes[] = {8, 16, 32, 48, 64, 96, 128};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 _Static_assert(SIZES <= ECHI_TIMES_MAX, "more sizes than struct echi_times holds");
+_Static_assert(ECHI_LAYERS_MAX <= ECHI_UNITS_MAX, "more layers than struct echi_times holds units");
+
+/* Reading the clock around each unit would make a short step longer by some percent. So units are timed in steps of their own, for so long
+ * a size and sweep, and only divide what whole steps take. */
+#define SECONDS_OF_UNITS 0.002
 
 /* Steps of at least so many samples tell how much steps vary; shorter ones are over before anything befalls them. Their processor time,
  * in that of the shortest of their size: waiting for a processor is in the scale, and on a host with a share of one it is no accident
@@ -60,6 +66,8 @@ struct bench {
     struct echi_row *who;  /* for dropout: any will do */
     uint8_t *other;        /* memory that is touched between steps */
     size_t other_bytes;
+    struct unit_watch *watch;   /* of the step under way; NULL: nobody watches its units */
+    double (*unit)[ECHI_UNITS_MAX][ECHI_PASSES];   /* [SIZES]: the least processor time of each; 0: not measured */
 };
 
 /* As a step of a run reads them, scattered over a data set that no cache holds, or as a look does, one after the other. */
@@ -84,6 +92,30 @@ static double seconds_since(struct spent began, const struct echi_device *device
     return fmax(fmax(own, (own + others) / echi_device_threads(device)) * 1e-9, NO_TIME);
 }
 
+/* Divides a step among units. What passes between two readings of the clock belongs to the layers of a stack's unit, and to the pass. */
+struct unit_watch { struct spent at; double seconds[ECHI_UNITS_MAX][ECHI_PASSES]; };
+
+/* The first layer with parameters, from `layer` of the model on; what has none belongs to the one before. */
+static int unit_from(const struct echi_job *job, int layer) {
+    int unit = 0;
+    while (unit < job->n_layers && job->layer[unit].layer < layer) unit++;
+    return unit;
+}
+
+/* A stack may compute several layers with parameters as one; they are taken for equally long. */
+static void note_unit(const struct bench *b, const struct echi_stack *stack, int unit, enum echi_pass pass) {
+    struct unit_watch *w = b->watch;
+    if (!w) return;
+    const double seconds = seconds_since(w->at, b->device);
+    const int from = stack == b->head ? b->job->cut : 0, side = stack == b->head ? b->job->cut_params : 0;
+    int first, end;
+    echi_stack_unit(stack, unit, &first, &end);
+    int of = unit_from(b->job, from + first), until = unit_from(b->job, from + end);
+    if (of == until) of = of > side ? of - 1 : of, until = of + 1;
+    for (int u = of; u < until; u++) w->seconds[u][pass] += seconds / (until - of);
+    w->at = spent_by(b->device);
+}
+
 static ech_status train(struct echi_stack *stack, const struct bench *b, struct ech_error *err) {
     return echi_stack_train(stack, &(struct echi_training){1, b->who, 1}, err);
 }
@@ -98,6 +130,7 @@ static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *
     for (int u = 0; u < units; u++) {
         echi_lane_stay(b->lane);
         ECHI_TRY(echi_stack_forward(stack, u, b->params, err));
+        note_unit(b, stack, u, ECHI_FORWARD);
     }
     double loss;
     int correct;
@@ -106,9 +139,25 @@ static ech_status one_step(struct bench *b, int n, bool head, struct ech_error *
     for (int u = units - 1; u >= 0; u--) {
         echi_lane_stay(b->lane);
         ECHI_TRY(echi_stack_backward(stack, u, b->params, b->grads, head || u > 0, err));
+        note_unit(b, stack, u, ECHI_BACKWARD);
     }
     echi_lane_stay(b->lane);
     return echi_stack_grads(stack, 0, err);
+}
+
+/* A step whose units are watched; the least of each is kept. */
+static ech_status watched_step(struct bench *b, int size, bool head, struct ech_error *err) {
+    const int first = head ? b->job->cut_params : 0, end = head || !b->head ? b->job->n_layers : b->job->cut_params;
+    struct unit_watch watch = {.at = spent_by(b->device)};
+    b->watch = &watch;
+    const ech_status status = one_step(b, (int)sizes[size], head, err);
+    b->watch = NULL;
+    for (int u = first; u < end; u++)
+        for (int pass = 0; pass < ECHI_PASSES; pass++) {
+            double *least = &b->unit[size][u][pass];
+            if (*least == 0 || watch.seconds[u][pass] < *least) *least = watch.seconds[u][pass];
+        }
+    return status;
 }
 
 /* [2]: trunk, head. Of a sweep all of the clock counts, what is between steps as well: that is processor time, too, of which a host
@@ -119,13 +168,35 @@ struct timing {
     double wall[SWEEPS], exchange, ratio[VARIES_MOST];
 };
 
+/* Where a step is so long that readings of the clock are nothing in it, its units are watched in the steps that are timed. */
+static bool watches(const struct bench *b, const struct timing *t, int size, bool head) {
+    return t->least[size][head] > SECONDS_A_SIZE && echi_device_describe(b->device)->host_memory;
+}
+
+/* A device that is not the host computes behind what the host sees: its units are not known. */
+static ech_status time_units(struct bench *b, int size, bool head, const struct timing *t, struct echi_slowness *slowness,
+                             struct ech_error *err) {
+    double sum = 0;
+    if (watches(b, t, size, head) || !echi_device_describe(b->device)->host_memory) return ECH_OK;
+    while (sum < SECONDS_OF_UNITS) {
+        const struct spent began = spent_by(b->device);
+        ECHI_TRY(watched_step(b, size, head, err));
+        sum += fmax(seconds_since(began, b->device), SHORTEST);
+        echi_slowness_pay(slowness);
+    }
+    return ECH_OK;
+}
+
 static ech_status time_size(struct bench *b, int sweep, int size, bool head, struct echi_slowness *slowness, struct timing *t,
                             struct ech_error *err) {
     double sum = 0;
-    if (sweep == 0) {
-        ECHI_TRY(one_step(b, (int)sizes[size], head, err));   /* warms caches and pages */
+    if (sweep == 0) {   /* warms caches and pages */
+        const struct spent began = spent_by(b->device);
+        ECHI_TRY(one_step(b, (int)sizes[size], head, err));
+        t->least[size][head] = fmax(seconds_since(began, b->device), SHORTEST);
         echi_slowness_pay(slowness);
     }
+    const bool watched = watches(b, t, size, head);
     while (sum < SECONDS_A_SIZE) {
         const int64_t touched = echi_now();
         const struct spent cpu_touched = spent_by(b->device);
@@ -135,13 +206,13 @@ static ech_status time_size(struct bench *b, int sweep, int size, bool head, str
         const struct spent cpu_began = spent_by(b->device);
         t->between[sweep] += between;
         t->wall[sweep] += fmax((double)(began - touched) * 1e-9, between);
-        ECHI_TRY(one_step(b, (int)sizes[size], head, err));
+        ECHI_TRY(watched ? watched_step(b, size, head, err) : one_step(b, (int)sizes[size], head, err));
         const double cpu = fmax(seconds_since(cpu_began, b->device), SHORTEST);
         echi_slowness_pay(slowness);
         const double wall = (double)(echi_now() - began + slowness->debt - owed) * 1e-9;
         /* No step ends before its processor time has passed: also beside a clock that goes back or stands still this ends. */
         const double seconds = wall > cpu ? wall : cpu;
-        if (t->least[size][head] == 0 || cpu < t->least[size][head]) t->least[size][head] = cpu;
+        if (cpu < t->least[size][head]) t->least[size][head] = cpu;
         t->steps[sweep][size][head]++;
         if (sizes[size] >= VARIES_FROM && t->ratios < VARIES_MOST) t->ratio[t->ratios++] = cpu / t->least[size][head];
         sum += seconds;
@@ -220,7 +291,8 @@ static ech_status bench_fill(struct bench *b, int most, struct ech_error *err) {
     b->other_bytes = job->n_params > MOST_BETWEEN / (BETWEEN * sizeof(echi_real)) ? MOST_BETWEEN
                                                                                   : job->n_params * BETWEEN * sizeof(echi_real);
     b->other = echi_alloc_aligned(b->other_bytes);
-    if (!b->rows || !b->cut_rows || !b->labels || !b->index || !b->who || !b->other)
+    b->unit = calloc(SIZES, sizeof *b->unit);
+    if (!b->unit || !b->rows || !b->cut_rows || !b->labels || !b->index || !b->who || !b->other)
         return echi_fail(err, ECH_E_MEMORY, "run.measure",
                          "no memory for %zu bytes to measure a step of %d samples in; use a smaller batch or model",
                          (size_t)most * (echi_shape_size(job->model->input) + job->cut_width) * sizeof(echi_real) + b->other_bytes, most);
@@ -240,6 +312,22 @@ static void bench_close(struct bench *b) {
     free(b->index);
     free(b->who);
     echi_free_aligned(b->other);
+    free(b->unit);
+}
+
+/* The first size, the last and the one in the middle are those at which units are kept. */
+static void units_of(const struct bench *b, struct echi_times *out) {
+    const int sizes_there = (int)out->count;
+    out->units = (uint16_t)b->job->n_layers;
+    out->cut = (uint16_t)b->job->cut_params;
+    for (int i = 0; i < ECHI_UNIT_SIZES && i < sizes_there; i++) {
+        out->size[i] = (uint8_t)(sizes_there <= ECHI_UNIT_SIZES ? i : i * (sizes_there - 1) / (ECHI_UNIT_SIZES - 1));
+        if (!echi_times_share(out, i, (const double (*)[ECHI_PASSES])b->unit[out->size[i]])) {
+            out->units = 0;
+            return;
+        }
+        out->sizes++;
+    }
 }
 
 ech_status echi_measure(const struct echi_job *job, struct echi_device *device, double slow, struct echi_lane *lane, struct echi_times *out,
@@ -263,7 +351,10 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     while (timing.sweeps < SWEEPS && (timing.sweeps == 0 || (double)(echi_now() - began) < LONG_SWEEPS * 1e9)) {
         const int sweep = timing.sweeps++;
         for (int i = 0; i < timing.sizes; i++) {
-            for (int head = 0; head <= cut; head++) ECHI_TRY_GOTO(time_size(&b, sweep, i, head, &slowness, &timing, err), out);
+            for (int head = 0; head <= cut; head++) {
+                ECHI_TRY_GOTO(time_size(&b, sweep, i, head, &slowness, &timing, err), out);
+                ECHI_TRY_GOTO(time_units(&b, i, head, &timing, &slowness, err), out);
+            }
             ECHI_TRY_GOTO(time_exchange(&b, &timing, err), out);
             if (i > 0 && (timing.least[i][0] + timing.least[i][1]) * (slow > 1 ? slow : 1) > LONG_STEP) timing.sizes = i + 1;
         }
@@ -277,6 +368,7 @@ ech_status echi_measure(const struct echi_job *job, struct echi_device *device, 
     out->count = (uint32_t)timing.sizes;
     out->exchange = timing.exchange * scale;
     out->messages = ECHI_STEP_MESSAGES * MESSAGE * scale;
+    units_of(&b, out);
     variation_of(&timing, out);
 out:
     bench_close(&b);
@@ -288,25 +380,18 @@ out:
 #define COST_RUNS 20      /* the shortest counts */
 #define COST_SAMPLES 64   /* in a step, at most */
 
-enum cost { FORWARD, BACKWARD, APPLY, ADD, REFRESH, COPY, LOOK, COSTS };
+enum cost { APPLY, ADD, REFRESH, COPY, LOOK, COSTS };
 struct costs {
     struct bench *b;
     struct echi_buffer *momentum, *out;
     int n;
 };
 
-static ech_status units(struct echi_stack *stack, const struct bench *b, bool backward, struct ech_error *err) {
+static ech_status forward(struct echi_stack *stack, const struct bench *b, int n, const echi_real *rows, struct ech_error *err) {
     const int count = echi_stack_units(stack);
-    for (int u = 0; u < count && !backward; u++) ECHI_TRY(echi_stack_forward(stack, u, b->params, err));
-    for (int u = count - 1; u >= 0 && backward; u--) ECHI_TRY(echi_stack_backward(stack, u, b->params, b->grads, u > 0, err));
-    return backward ? echi_stack_grads(stack, 0, err) : ECH_OK;
-}
-
-static ech_status forward_once(struct bench *b, int n, bool look, struct ech_error *err) {
-    ECHI_TRY(read_samples(b, n, look, err));
-    ECHI_TRY(echi_stack_input(b->trunk, n, b->rows, err));
-    if (!look) ECHI_TRY(train(b->trunk, b, err));
-    return units(b->trunk, b, false, err);
+    ECHI_TRY(echi_stack_input(stack, n, rows, err));
+    for (int u = 0; u < count; u++) ECHI_TRY(echi_stack_forward(stack, u, b->params, err));
+    return ECH_OK;
 }
 
 static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_error *err) {
@@ -317,11 +402,6 @@ static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_err
     double loss;
     int correct;
     switch (cost) {
-    case FORWARD: return forward_once(b, c->n, false, err);
-    case BACKWARD:   /* behind a FORWARD; without a head the loss is part of it */
-        if (b->head) ECHI_TRY(echi_stack_output_grad(b->trunk, b->cut_rows, err));
-        else ECHI_TRY(echi_stack_loss(b->trunk, b->labels, 1, &loss, &correct, err));
-        return units(b->trunk, b, true, err);
     case APPLY: return echi_apply(b->device, b->params, c->out, &(struct echi_moments){.buffer = c->momentum}, b->grads, 0, all, &sgd, err);
     case ADD: return echi_add(b->device, c->out, b->grads, 0, all, err);
     case REFRESH: return echi_sum_states(b->device, c->out, b->params, states, 2, 0, all, err);
@@ -329,11 +409,9 @@ static ech_status one_cost(const struct costs *c, enum cost cost, struct ech_err
         for (int i = 0; i < COPIES; i++) memcpy(echi_buffer_host(c->out), echi_buffer_host(b->params), all * sizeof(echi_real));
         return ECH_OK;
     case LOOK:
-        ECHI_TRY(forward_once(b, c->n, true, err));
-        if (b->head) {
-            ECHI_TRY(echi_stack_input(b->head, c->n, b->cut_rows, err));
-            ECHI_TRY(units(b->head, b, false, err));
-        }
+        ECHI_TRY(read_samples(b, c->n, true, err));
+        ECHI_TRY(forward(b->trunk, b, c->n, b->rows, err));
+        if (b->head) ECHI_TRY(forward(b->head, b, c->n, b->cut_rows, err));
         return echi_stack_loss(b->head ? b->head : b->trunk, b->labels, 0, &loss, &correct, err);
     case COSTS: break;
     }
@@ -361,7 +439,6 @@ ech_status echi_measure_costs(const struct echi_job *job, struct echi_device *de
         }
     /* On the clock of this host, which may own a share of a processor only. */
     const double scale = times->messages / (ECHI_STEP_MESSAGES * MESSAGE), a_param = scale / (double)job->n_params;
-    out->forward = least[FORWARD] / (least[FORWARD] + least[BACKWARD]);
     out->apply = least[APPLY] * a_param;
     out->add = least[ADD] * a_param;
     out->refresh = least[REFRESH] * a_param / 2;

@@ -12,8 +12,8 @@ void echi_profile_of(struct echi_profile *out, const char *machine, const struct
 /* Errors of load name file and line (ECH_E_FORMAT); *out is written only on success. */
 ech_status echi_profile_load(const char *path, struct echi_profile *out, struct ech_error *err);
 ech_status echi_profile_save(const char *path, const struct echi_profile *profile, struct ech_error *err);
-/* Makes a profile one of this model: steps cost in proportion to their multiply-adds, in front of the cut and behind it, what is
- * counted by parameter or byte stays, and times.exchange follows. False when nothing had to be changed. */
+/* Makes a profile one of this model: steps cost in proportion to their multiply-adds, in front of the cut and behind it, and so do the
+ * units within them; what is counted by parameter or byte stays, and times.exchange follows. False when nothing had to be changed. */
 bool echi_profile_fit(struct echi_profile *profile, const struct ech_model *model);
 /* Images a second of this machine alone: of steps of 64 samples, as the report's step_seconds. */
 double echi_profile_images(const struct echi_profile *profile);

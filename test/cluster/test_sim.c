@@ -104,8 +104,8 @@ static void prepare(struct run *r, int world, const char *sync) {
     set(&r->config, "momentum", "0.9");
     r->hosts = (struct echi_hosts){.count = world, .host = r->host};
     for (int h = 0; h < world; h++) r->host[h] = (struct echi_host){.speed = 1, .cores = -1, .dies = -1, .joins = -1};
-    r->profile = (struct echi_profile){.times = {.count = 2, .n = {1, 64}, .trunk = {1e-4, 64e-4}, .head = {2e-5, 128e-5}},
-                                       .forward = 1.0 / 3};
+    const struct echi_times times = {.count = 2, .n = {1, 64}, .trunk = {1e-4, 64e-4}, .head = {2e-5, 128e-5}};
+    echi_profile_of(&r->profile, "a host", model, &times);
     r->real = true;
 }
 

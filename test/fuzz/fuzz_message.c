@@ -172,6 +172,17 @@ static bool one_times(const uint8_t *bytes, size_t len) {
     for (size_t i = 0; i < sizeof ask / sizeof *ask; i++) {
         const double whole = echi_times_whole(&t, ask[i]);
         FUZZ_CHECK(isfinite(whole) && whole > 0);
+        double units = 0;
+        for (int u = 0; u < t.units; u++)
+            for (int pass = 0; pass < ECHI_PASSES; pass++) {
+                const double unit = echi_times_unit(&t, u, (enum echi_pass)pass, ask[i]);
+                FUZZ_CHECK(isfinite(unit) && unit >= 0);
+                units += unit;
+            }
+        /* Less where there is a head, but no units behind the cut. The least there is has few digits. */
+        FUZZ_CHECK(t.units == 0 || units <= whole * (1 + 1e-9) + 1e-300);
+        const double forward = echi_times_forward(&t, ask[i]);
+        FUZZ_CHECK(forward >= 0 && forward <= echi_times_trunk(&t, ask[i]) * (1 + 1e-9) + 1e-300);
     }
     return true;
 }
@@ -187,7 +198,16 @@ static size_t seed_times(int i, uint8_t *out, size_t cap, bool *good) {
     if (i == 6) t.head[3] = -1;
     if (i == 7) t.exchange = INFINITY;
     if (i == 8) t.trunk[0] = 0;
-    size_t len = i < 11 ? echi_times_encode(&t, out, cap) : 0;
+    /* Units, and units that do not fit. */
+    static const double seconds[3][ECHI_PASSES] = {{1, 2}, {3, 5}, {1, 3}};
+    if (i == 2 || i > 10) {
+        t.units = 3, t.cut = 2, t.sizes = 2, t.size[1] = 2;
+        for (int k = 0; k < 2; k++) echi_times_share(&t, k, seconds);
+    }
+    if (i == 11) t.share[1][0].of[0]++;
+    if (i == 12) t.size[0] = 2;
+    if (i == 13) t.cut = 4;
+    size_t len = i < 14 ? echi_times_encode(&t, out, cap) : 0;
     if (i == 9) out[0] = 0;
     if (i == 10) out[0] = ECHI_TIMES_MAX + 1;
     return len;

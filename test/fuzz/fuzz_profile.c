@@ -10,7 +10,8 @@
 
 static void check_profile(const struct echi_profile *p) {
     FUZZ_CHECK(p->trunk_ops >= 1 && p->head_ops >= 0 && p->parameters >= 1 && isfinite(p->trunk_ops + p->head_ops + p->parameters));
-    FUZZ_CHECK(p->forward >= 0 && p->forward <= 1);
+    FUZZ_CHECK(p->times.units >= 1 && p->times.cut >= 1 && p->times.cut <= p->times.units && p->times.sizes >= 1);
+    for (int u = 0; u < p->times.units; u++) FUZZ_CHECK(isfinite(echi_times_unit(&p->times, u, ECHI_BACKWARD, 64)));
     const double cost[] = {p->apply, p->add, p->refresh, p->copy, p->message, p->look, p->times.exchange, p->times.update,
                            p->times.messages};
     for (size_t i = 0; i < sizeof cost / sizeof cost[0]; i++) FUZZ_CHECK(cost[i] >= 0 && isfinite(cost[i]));
@@ -55,9 +56,9 @@ static bool one(const uint8_t *bytes, size_t len) {
 static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
     static const char *const text[] = {
         "# a machine\nmachine A small one, base   # old\nmodel mine\r\n"
-        "trunk_operations 1000\nhead_operations 200\nparameters 50\nforward 0.25\n"
+        "trunk_operations 1000\nhead_operations 200\nparameters 50\n"
         "apply 0.5 ns\nadd 0.25ns\nrefresh 1 ns\ncopy 0.125 ns\nmessage 10 us\nlook 2 ms\nstep 8 trunk 1 ms head 100 us\n"
-        "\tstep 64 trunk 0.008 s head 800us",
+        "\tstep 64 trunk 0.008 s head 800us\ntrunk_units 1\nunit 1 at 64 forward 2 ms backward 6 ms\nunit 2 at 64 forward 1us backward 3us",
         NULL,
     };
     if (i == 1) { /* what is written where no other is given */
@@ -77,7 +78,8 @@ static size_t seed(int i, uint8_t *out, size_t cap, bool *good) {
 
 /* clang-format off: as words on a line */
 static const char *const words[] = {
-    "machine ", "model ", "trunk_operations ", "head_operations ", "parameters ", "forward ", "apply ", "add ", "refresh ", "copy ",
+    "machine ", "model ", "trunk_operations ", "head_operations ", "parameters ", "forward ", "backward ", "trunk_units ", "unit ", " at ",
+    "apply ", "add ", "refresh ", "copy ",
     "message ", "look ", "step ", " trunk ", " head ", " s", " ms", " us", " ns", "nan", "inf", "-0", "-1", "1e999", "1e-320", "1e-12 s",
     "3600 s", "65536", "0", "\n", "\r\n", "#", "", "\x1b[31m", "\t", NULL,
 };

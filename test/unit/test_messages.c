@@ -486,7 +486,7 @@ static void times_come_back(void **state) {
     struct echi_times back, bad;
     uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
     const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
-    assert_int_equal(len, 1 + 3 * 20 + 8 * 8);
+    assert_int_equal(len, 1 + 3 * 20 + 8 * 8 + 2);
     assert_true(echi_times_decode(bytes, len, &back));
     assert_memory_equal(&back, &t, sizeof t);
     for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));
@@ -522,6 +522,91 @@ static void times_come_back(void **state) {
     assert_true(echi_times_trunk(&t, 36) == 2.5);
     assert_true(echi_times_trunk(&t, 120) == 7);
     assert_true(echi_times_whole(&t, 8) == 1.25);
+    /* Units are not known: a third of the trunk is its forward pass. */
+    assert_true(echi_times_unit(&t, 0, ECHI_FORWARD, 8) == 0);
+    assert_true(echi_times_forward(&t, 64) == 4.0 / 3);
+}
+
+/* Two units in front of the cut, one behind it, at two of three sizes. */
+static const double unit_seconds[2][3][ECHI_PASSES] = {{{1, 3}, {2, 2}, {1, 1}}, {{4, 4}, {0, 0}, {1, 3}}};
+static struct echi_times with_units(void) {
+    struct echi_times t = {.count = 3, .n = {1, 8, 64}, .trunk = {0.5, 1, 4}, .head = {0.25, 0.25, 1}, .units = 3, .cut = 2, .sizes = 2,
+                           .size = {1, 2}};
+    for (int i = 0; i < 2; i++) assert_true(echi_times_share(&t, i, unit_seconds[i]));
+    return t;
+}
+
+static void near(double value, double expected) {   /* shares are rounded to 1 / 65,535 of a trunk, or of a head */
+    if (!(value >= expected - 1e-4 && value <= expected + 1e-4)) fail_msg("%.9g, expected %.9g", value, expected);
+}
+
+static void units_divide_steps(void **state) {
+    (void)state;
+    const struct echi_times t = with_units();
+    near(echi_times_unit(&t, 0, ECHI_FORWARD, 8), 1.0 / 8);
+    near(echi_times_unit(&t, 0, ECHI_BACKWARD, 8), 3.0 / 8);
+    near(echi_times_unit(&t, 2, ECHI_BACKWARD, 8), 0.25 / 2);
+    near(echi_times_unit(&t, 1, ECHI_FORWARD, 64), 0);
+    near(echi_times_unit(&t, 2, ECHI_BACKWARD, 64), 3.0 / 4);
+    /* Half way between the sizes, half way between the shares; beyond them the shares stay. */
+    near(echi_times_unit(&t, 0, ECHI_FORWARD, 36), 2.5 * (1.0 / 8 + 4.0 / 8) / 2);
+    near(echi_times_unit(&t, 0, ECHI_FORWARD, 1), 0.5 / 8);
+    near(echi_times_unit(&t, 0, ECHI_FORWARD, 120), 7 * 4.0 / 8);
+    near(echi_times_forward(&t, 8), 3.0 / 8);
+    near(echi_times_forward(&t, 36), 2.5 * (3.0 / 8 + 4.0 / 8) / 2);
+    assert_true(echi_times_unit(&t, 3, ECHI_FORWARD, 8) == 0 && echi_times_unit(&t, -1, ECHI_FORWARD, 8) == 0);
+    /* Units that took no time divide nothing, and leave what was there. */
+    static const double none[3][ECHI_PASSES] = {{1, 1}, {1, 1}, {0, 0}};
+    struct echi_times same = t;
+    assert_false(echi_times_share(&same, 0, none));
+    assert_memory_equal(&same, &t, sizeof t);
+    /* 512 equal parts do not round to 65,535. */
+    static double equal[ECHI_UNITS_MAX][ECHI_PASSES];
+    for (int u = 0; u < ECHI_UNITS_MAX; u++) equal[u][0] = equal[u][1] = 1;
+    same.units = same.cut = ECHI_UNITS_MAX;
+    same.sizes = 1;
+    assert_true(echi_times_share(&same, 0, (const double (*)[ECHI_PASSES])equal));
+    static uint8_t bytes[ECHI_TIMES_BYTES_MAX];
+    struct echi_times back;
+    assert_true(echi_times_decode(bytes, echi_times_encode(&same, bytes, sizeof bytes), &back));
+}
+
+static void units_come_back(void **state) {
+    (void)state;
+    struct echi_times t = with_units(), back, bad;
+    uint8_t bytes[ECHI_TIMES_BYTES_MAX + 1] = {0};
+    const size_t len = echi_times_encode(&t, bytes, ECHI_TIMES_BYTES_MAX);
+    assert_int_equal(len, 1 + 3 * 20 + 8 * 8 + 2 + 2 + 1 + 2 * (1 + 3 * 4));
+    assert_true(echi_times_decode(bytes, len, &back));
+    assert_memory_equal(&back, &t, sizeof t);
+    for (size_t cut = 0; cut < len; cut++) assert_false(echi_times_decode(bytes, cut, &back));
+    assert_false(echi_times_decode(bytes, len + 1, &back));
+    for (int i = 0; i < 7; i++) {
+        bad = t;
+        switch (i) {
+        case 0: bad.cut = 0; break;
+        case 1: bad.cut = 4; break;
+        case 2: bad.sizes = 0; break;
+        case 3: bad.size[1] = bad.size[0]; break;
+        case 4: bad.size[1] = 3; break;                /* of three sizes */
+        case 5: bad.share[0][1].of[0]++; break;        /* shares of the trunk are more than all */
+        case 6: bad.share[1][2].of[1]--; break;        /* of the head, less */
+        }
+        if (echi_times_decode(bytes, echi_times_encode(&bad, bytes, sizeof bytes), &back)) fail_msg("case %d was taken", i);
+    }
+    /* The largest there is fits. */
+    static struct echi_times large;
+    large = t;
+    large.count = ECHI_TIMES_MAX;
+    for (int i = 0; i < ECHI_TIMES_MAX; i++) large.n[i] = (uint32_t)i + 1, large.trunk[i] = large.head[i] = 1;
+    large.units = ECHI_UNITS_MAX;
+    large.sizes = ECHI_UNIT_SIZES;
+    for (int i = 0; i < ECHI_UNIT_SIZES; i++) {
+        large.size[i] = (uint8_t)i;
+        large.share[i][0].of[0] = large.share[i][2].of[0] = ECHI_SHARE_ALL;
+        large.share[i][0].of[1] = large.share[i][1].of[0] = large.share[i][1].of[1] = large.share[i][2].of[1] = 0;
+    }
+    assert_true(echi_times_decode(bytes, echi_times_encode(&large, bytes, ECHI_TIMES_BYTES_MAX), &back));
 }
 
 int main(void) {
@@ -529,7 +614,7 @@ int main(void) {
         cmocka_unit_test(every_kind_comes_back),    cmocka_unit_test(fields_arrive),
         cmocka_unit_test(the_bytes_themselves),     cmocka_unit_test(plans_come_back), cmocka_unit_test(marks_come_back),
         cmocka_unit_test(plans_that_make_no_sense), cmocka_unit_test(leases_fit_the_plan),
-        cmocka_unit_test(times_come_back),
+        cmocka_unit_test(times_come_back),          cmocka_unit_test(units_divide_steps), cmocka_unit_test(units_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

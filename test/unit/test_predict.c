@@ -165,6 +165,41 @@ static void bytes_take_their_time(void **state) {
     near(predict(0).rate, 32 / (16 + 0.425 + 0.3 + 1.4 + 1.7), 1e-9);
 }
 
+/* Units decide what is early. Of 16 s one in seven are forward, and of the 10.97 s of the trunk's backward pass so much of a push is in. */
+static void units_decide_what_overlaps(void **state) {
+    (void)state;
+    static const double late[2][ECHI_PASSES] = {{1, 6}, {1, 1}}, early[2][ECHI_PASSES] = {{6, 1}, {1, 1}};
+    nodes(2, (const double[]){1, 1});
+    for (int r = 0; r < 2; r++) {
+        times[r].link = 100;
+        times[r].units = 2, times[r].cut = 1, times[r].sizes = 1;
+        assert_true(echi_times_share(&times[r], 0, late));
+    }
+    load = (struct echi_load){.trunk = 400, .head = 1000, .layers = 1, .head_layers = 1};
+    whole(ECHI_SYNC_BSP, 2, 16);
+    /* Weights, 14 s, are waited for, then the step of the other node; its 1000 bytes leave 10.97 s before its end, and the link is then
+     * free for the 400. */
+    near(predict(0).rate, 32 / (14 + 16 + 4.0), 1e-4);
+    for (int r = 0; r < 2; r++) assert_true(echi_times_share(&times[r], 0, early));
+    near(predict(0).rate, 32 / (14 + 16 + 4.0 + 10 - 12.8 / 7), 1e-4);
+    /* What a node does for others waits for the end of a unit of its own worker's. Here that worker takes 800 s for a step, in two units
+     * or in four, and each step of the other node waits twice: its rows at the head, its push at the owner. */
+    static const double one[2][ECHI_PASSES] = {{0, 0}, {1, 1}}, both[2][ECHI_PASSES] = {{1, 1}, {1, 1}};
+    nodes(2, (const double[]){1000, 0.001});
+    for (int i = 0; i < 2; i++) times[0].head[i] = times[1].head[i];
+    load = (struct echi_load){.layers = 2};
+    whole(ECHI_SYNC_ASP, 2, 1);
+    plan.separated = 1;
+    plan.head = 0;
+    times[0].units = times[0].cut = 2, times[0].sizes = 1;
+    assert_true(echi_times_share(&times[0], 0, one));
+    const double with_one = predict(400).rate * 800;
+    assert_true(echi_times_share(&times[0], 0, both));
+    const double with_both = predict(400).rate * 800;
+    near(with_one, 1 + 2 / 2, 0.01);
+    near(with_both, 1 + 4 / 2, 0.01);
+}
+
 static void updates_take_what_is_said_of_them(void **state) {
     (void)state;
     const double seconds[] = {1, 1, 1, 1};
@@ -454,6 +489,7 @@ int main(void) {
         cmocka_unit_test(without_chance_rates_are_those_of_the_formulas),
         cmocka_unit_test(staleness_is_what_others_do_in_a_step),
         cmocka_unit_test(bytes_take_their_time),
+        cmocka_unit_test(units_decide_what_overlaps),
         cmocka_unit_test(updates_take_what_is_said_of_them),
         cmocka_unit_test(a_codec_costs_time_and_saves_bytes),
         cmocka_unit_test(the_head_is_one_for_all),

@@ -25,7 +25,7 @@ static const char good[] = "# a machine\n"                        /* 1 */
                            "trunk_operations 1000\n"               /* 4 */
                            "head_operations 200\n"                 /* 5 */
                            "parameters 50\n"                       /* 6 */
-                           "forward 0.25\n"                        /* 7 */
+                           "trunk_units 1\n"                       /* 7 */
                            "apply 0.5 ns\n"                        /* 8 */
                            "add 0.25ns\n"                          /* 9 */
                            "refresh 1 ns\n"                        /* 10 */
@@ -33,7 +33,9 @@ static const char good[] = "# a machine\n"                        /* 1 */
                            "message 10 us\n"                       /* 12 */
                            "look 2 ms\n"                           /* 13 */
                            "step 8 trunk 1 ms head 100 us\n"       /* 14 */
-                           "\tstep 64 trunk 0.008 s head 800us";   /* 15: no end of line */
+                           "\tstep 64 trunk 0.008 s head 800us\n"  /* 15 */
+                           "unit 1 at 64 forward 1 ms backward 3 ms\n"   /* 16: half of the trunk's time, in the same proportion */
+                           "unit 2 at 64 forward 200 us backward 600us";  /* 17: no end of line */
 
 static ech_status load(const char *text, size_t len) {
     write_bytes(path, text, len);
@@ -45,12 +47,17 @@ static void is(double a, double b) {
     if (!(fabs(a - b) <= 1e-12 * fabs(b))) fail_msg("%.17g is not %.17g", a, b);
 }
 
+/* Shares of units are whole numbers of 1 / 65,535. */
+static void about(double a, double b) {
+    if (!(fabs(a - b) <= 1e-4 * fabs(b))) fail_msg("%.17g is not about %.17g", a, b);
+}
+
 static void a_profile_is_read(void **state) {
     (void)state;
     if (load(good, strlen(good)) != ECH_OK) fail_msg("%s", error.text);
     assert_string_equal(profile.machine, "A small one, base");
     assert_string_equal(profile.model, "mine");
-    assert_true(profile.trunk_ops == 1000 && profile.head_ops == 200 && profile.parameters == 50 && profile.forward == 0.25);
+    assert_true(profile.trunk_ops == 1000 && profile.head_ops == 200 && profile.parameters == 50);
     is(profile.apply, 5e-10), is(profile.add, 2.5e-10), is(profile.refresh, 1e-9), is(profile.copy, 1.25e-10);
     is(profile.message, 1e-5), is(profile.look, 2e-3);
     assert_int_equal(profile.times.count, 2);
@@ -61,6 +68,11 @@ static void a_profile_is_read(void **state) {
     is(profile.times.update, 50 * 5e-10);
     is(profile.times.messages, 6e-5);
     is(echi_profile_images(&profile), 64 / 8.8e-3);
+    assert_true(profile.times.units == 2 && profile.times.cut == 1 && profile.times.sizes == 1 && profile.times.size[0] == 1);
+    about(echi_times_unit(&profile.times, 0, ECHI_FORWARD, 64), 2e-3);
+    about(echi_times_unit(&profile.times, 0, ECHI_BACKWARD, 64), 6e-3);
+    about(echi_times_unit(&profile.times, 0, ECHI_BACKWARD, 8), 0.75e-3);
+    about(echi_times_unit(&profile.times, 1, ECHI_BACKWARD, 64), 0.6e-3);
 }
 
 static size_t read_back(char *out, size_t cap) {
@@ -73,7 +85,7 @@ static size_t read_back(char *out, size_t cap) {
 
 static void what_is_saved_is_loaded(void **state) {
     (void)state;
-    char once[4096], twice[4096];
+    static char once[8192], twice[8192];
     struct echi_profile builtin;
     echi_profile_builtin(&builtin);
     builtin.machine[3] = '#', builtin.model[1] = '\n';   /* would be a comment, and a line of its own */
@@ -88,6 +100,7 @@ static void what_is_saved_is_loaded(void **state) {
                     fabs(profile.times.head[i] / builtin.times.head[i] - 1) < 1e-5);
     }
     assert_true(fabs(profile.apply / builtin.apply - 1) < 1e-5 && profile.machine[3] == '?' && profile.model[1] == '?');
+    assert_memory_equal(profile.times.share, builtin.times.share, sizeof builtin.times.share);
     /* Six digits are kept, and those for ever. */
     assert_int_equal(echi_profile_save(path, &profile, &error), ECH_OK);
     assert_int_equal(read_back(twice, sizeof twice), len);
@@ -119,7 +132,8 @@ static void a_refusal_names_file_and_line(void **state) {
         {4, "trunk_operation 5", "did you mean 'trunk_operations'"}, {4, "speed 5", "'speed' is no line of a profile"},
         {4, "trunk_operations 0", "from 1 to"}, {4, "trunk_operations 5 s", "nothing more"}, {4, "trunk_operations nan", "found 'nan'"},
         {5, "head_operations -1", "found '-1'"}, {5, "head_operations", "end of the line"}, {6, "parameters 0", "from 1 to"},
-        {7, "forward 1.5", "from 0 to 1"}, {7, "forward inf", "found 'inf'"}, {8, "apply 1", "s, ms, us or ns"},
+        {7, "forward 0.25", "had times per unit: measure again, with `echelon train --profile-out`"}, {7, "trunk_units 0", "from 1 to 256"},
+        {7, "trunk_units 257", "from 1 to 256"}, {8, "apply 1", "s, ms, us or ns"},
         {8, "apply -1 ns", "found '-1'"},
         {8, "apply 1 h", "found '1 h'"}, {8, "apply 2 s", "apply needs a time up to 0.001 s"}, {9, "apply 1 ns", "said before"},
         {12, "message 1 us 2", "nothing more"}, {14, "step", "a number of samples"}, {14, "step 0 trunk 1 ms head 1 ms", "found '0'"},
@@ -127,6 +141,14 @@ static void a_refusal_names_file_and_line(void **state) {
         {14, "step 8 head 1 ms trunk 1 ms", "found 'head'"}, {14, "step 8 trunk 0 ms head 1 ms", "above 0"},
         {14, "step 8 trunk nan ms head 1 ms", "found 'nan'"}, {14, "step 8 trunk 1 ms head -1 ms", "found '-1'"},
         {14, "step 8 trunk 1 ms head 4000 s", "up to 3600 s"}, {15, "step 8 trunk 1 ms head 1 ms", "above that of the line before"},
+        {16, "unit", "needs its number"}, {16, "unit 0 at 64 forward 1 ms backward 1 ms", "found '0'"},
+        {16, "unit 257 at 64 forward 1 ms backward 1 ms", "found '257'"},
+        {16, "unit 2 at 64 forward 1 ms backward 1 ms", "numbered from 1"},
+        {16, "unit 1 of 64 forward 1 ms backward 1 ms", "found 'of'"}, {16, "unit 1 at 64 backward 1 ms", "is written like"},
+        {16, "unit 1 at 64 forward nan ms backward 1 ms", "found 'nan'"}, {16, "unit 1 at 64 forward 1 ms backward -1 ms", "found '-1'"},
+        {16, "unit 1 at 64 forward 1 ms backward 1 ms 1", "nothing more"},
+        {17, "unit 1 at 64 forward 1 ms backward 1 ms", "numbered from 1"},
+        {17, "unit 1 at 8 forward 1 ms backward 1 ms", "fewer samples come before"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         char place[80];
@@ -141,20 +163,38 @@ static void a_refusal_names_file_and_line(void **state) {
     strcpy(many, good);
     for (int i = 0; i < 11; i++) snprintf(many + strlen(many), sizeof many - strlen(many), "\nstep %d trunk 1 s head 0 s", 65 + i);
     assert_int_equal(load(many, strlen(many)), ECH_E_FORMAT);
-    assert_non_null(strstr(error.text, ":26: a profile has at most 12"));
+    assert_non_null(strstr(error.text, ":28: a profile has at most 12"));
+    strcpy(many, good);
+    for (int i = 0; i < 3; i++)
+        snprintf(many + strlen(many), sizeof many - strlen(many), "\nunit 1 at %d forward 1 s backward 1 s", 65 + i);
+    assert_int_equal(load(many, strlen(many)), ECH_E_FORMAT);
+    assert_non_null(strstr(error.text, ":20: a profile has units at three numbers of samples at most"));
+    /* What only the whole file tells. */
+    static const struct { int line; const char *text, *says; } whole[] = {
+        {7, "trunk_units 3", "it has fewer units than trunk_units says"},
+        {15, "step 63 trunk 1 ms head 1 ms", "of which no step is written"},
+        {17, "unit 2 at 64 forward 0 s backward 0 s", "its units take no time"},
+        {15, "step 64 trunk 1 ms head 0 s", "a step whose head takes no time"},
+        {17, "unit 2 at 64 forward 1 ms backward 1 ms\nunit 1 at 128 forward 1 ms backward 1 ms\nstep 128 trunk 1 s head 1 s",
+         "it has not the same units at all numbers of samples"},
+    };
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+        if (load_with(whole[i].line, whole[i].text) != ECH_E_FORMAT) fail_msg("'%s' was taken", whole[i].text);
+        if (!strstr(error.text, whole[i].says) || !strstr(error.text, path)) fail_msg("'%s': %s", whole[i].text, error.text);
+    }
 }
 
 static void every_line_must_be_there(void **state) {
     (void)state;
-    static const char *const key[] = {"machine", "model", "trunk_operations", "head_operations", "parameters", "forward", "apply", "add",
-                                      "refresh", "copy", "message", "look"};
+    static const char *const key[] = {"machine", "model", "trunk_operations", "head_operations", "parameters", "trunk_units", "apply",
+                                      "add", "refresh", "copy", "message", "look"};
     for (int line = 2; line <= 13; line++) {
         assert_int_equal(load_with(line, NULL), ECH_E_FORMAT);
         char says[40];
         snprintf(says, sizeof says, "'%s' is missing", key[line - 2]);
         if (!strstr(error.text, says) || !strstr(error.text, path)) fail_msg("line %d: %s", line, error.text);
     }
-    assert_int_equal(load_with(15, NULL), ECH_OK);   /* one size will do, none will not */
+    assert_int_equal(load_with(14, NULL), ECH_OK);   /* one size will do, none will not */
     assert_int_equal(load(good, (size_t)(strstr(good, "step") - good)), ECH_E_FORMAT);
     assert_non_null(strstr(error.text, "'step' is missing"));
     assert_int_equal(load("", 0), ECH_E_FORMAT);
@@ -192,6 +232,7 @@ static void other_models_cost_by_their_operations(void **state) {
         is(profile.times.update, table[i].params * 5e-10);
         is(profile.times.messages, 6e-5);
         assert_string_equal(profile.model, "test");
+        assert_int_equal(profile.times.units, table[i].head_ops > 0 ? 2 : i == 1 ? 2 : 1);
         const struct echi_profile fitted = profile;
         assert_false(echi_profile_fit(&profile, model));
         assert_memory_equal(&fitted.times, &profile.times, sizeof fitted.times);
@@ -202,6 +243,19 @@ static void other_models_cost_by_their_operations(void **state) {
     assert_int_equal(load_with(5, "head_operations 0"), ECH_OK);
     assert_true(echi_profile_fit(&profile, cut));
     is(profile.times.head[0], 480e-6);
+    /* Another model's units: of the trunk a quarter is forward, as measured; backward twice the operations, but for the first layer. */
+    static const char three[] = "input 1 4 4\nconv2d out 3 kernel 3 pad 1\nconv2d out 3 kernel 3 pad 1\nrelu\nfc out 10\n";
+    ech_model *other = model_of(three);
+    const double first = 3 * 16 * 9 + 1, second = 3 * 16 * 27 + 1;
+    assert_int_equal(load(good, strlen(good)), ECH_OK);
+    assert_true(echi_profile_fit(&profile, other));
+    assert_true(profile.times.units == 3 && profile.times.cut == 2);
+    const double trunk = echi_times_trunk(&profile.times, 64), head = echi_times_head(&profile.times, 64);
+    about(echi_times_unit(&profile.times, 0, ECHI_FORWARD, 64), trunk * 0.25 * first / (first + second));
+    about(echi_times_unit(&profile.times, 0, ECHI_BACKWARD, 64), trunk * 0.75 * first / (first + 2 * second));
+    about(echi_times_unit(&profile.times, 1, ECHI_BACKWARD, 64), trunk * 0.75 * 2 * second / (first + 2 * second));
+    about(echi_times_unit(&profile.times, 2, ECHI_FORWARD, 64), head * 0.25);
+    ech_model_destroy(other);
     ech_model_destroy(cut);
 }
 
@@ -219,7 +273,8 @@ static void the_built_in_profile_is_lenet5s(void **state) {
     for (uint32_t i = 1; i < profile.times.count; i++)
         assert_true(profile.times.n[i] > profile.times.n[i - 1] && profile.times.trunk[i] >= profile.times.trunk[i - 1] &&
                     profile.times.head[i] >= profile.times.head[i - 1]);
-    assert_true(profile.forward > 0 && profile.forward < 1 && profile.apply > 0 && profile.add > 0 && profile.refresh > 0 &&
+    assert_true(profile.times.units == 5 && profile.times.cut == 2 && profile.times.sizes == ECHI_UNIT_SIZES);
+    assert_true(profile.apply > 0 && profile.add > 0 && profile.refresh > 0 &&
                 profile.copy > 0);
     assert_true(profile.message > 0 && profile.look > 0 && profile.machine[0]);
     ech_model_destroy(lenet);
@@ -243,11 +298,13 @@ static void this_machine_can_be_measured(void **state) {
     echi_profile_of(&profile, echi_device_describe(device)->name, lenet, &times);
     if (echi_measure_costs(&job, device, &times, NULL, &profile, &error) != ECH_OK) fail_msg("%s", error.text);
     is(profile.message, 3e-5);   /* a host with a third of a processor: times.messages says so */
-    assert_true(profile.forward > 0.02 && profile.forward < 0.98);
+    assert_int_equal(profile.times.units, 5);   /* not measured: by multiply-adds */
     const double cost[] = {profile.apply, profile.add, profile.refresh, profile.copy, profile.look};
     for (int i = 0; i < 5; i++)
         if (!(cost[i] > 0 && cost[i] < 1e-2)) fail_msg("cost %d is %g", i, cost[i]);
     assert_true(profile.look > 100 * profile.add);   /* a sample's forward pass is more than an addition */
+    times.units = profile.times.units, times.cut = profile.times.cut, times.sizes = profile.times.sizes;
+    memcpy(times.share, profile.times.share, sizeof times.share);
     assert_memory_equal(&profile.times, &times, sizeof times);
     assert_int_equal(echi_profile_save(path, &profile, &error), ECH_OK);
     assert_int_equal(echi_profile_load(path, &profile, &error), ECH_OK);

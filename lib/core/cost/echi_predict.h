@@ -7,7 +7,7 @@
  *
  * What it neglects: frames, credits and the order by priority of what leaves a node (bytes leave in the order in which they were
  * given to the link; only words without a payload go before them); that leases are dealt far ahead only to who has run out of them;
- * layers before the cut that travel while others are still computed, and that they are not alike; looks and checkpoints; cores that
+ * layers before the cut that travel while others are still computed; looks and checkpoints; cores that
  * hosts share; losses, of bytes and of nodes. Of a codec's ratios it takes those that a run comes to. */
 #ifndef ECHI_PREDICT_H
 #define ECHI_PREDICT_H
@@ -30,7 +30,7 @@ struct echi_prediction {
 
 /* The workspace of a prediction, with room for every rank: too large for the stack of a thread. A caller keeps one and leaves its
  * contents alone; nothing in it outlives a prediction. */
-struct echi_predict_work { _Alignas(8) unsigned char bytes[464 * 1024]; };
+struct echi_predict_work { _Alignas(8) unsigned char bytes[560 * 1024]; };
 
 /* Plays `steps` steps a worker on average (0: enough to compare plans by), at most some 16,000 in all unless asked for. The
  * plan is valid, and times[r].count > 0 for each rank that has a part in it. */

@@ -32,8 +32,6 @@
 #define CONTROL 128
 /* Bytes of others before an urgent message on the way in, at most, as in the simulator (lib/drive/sim/links.c). */
 #define BUFFER (256.0 * 1024)
-/* Of a trunk's forward and backward, the part that comes before the head. */
-#define FORWARD (1.0 / 3)
 
 enum what { FORWARD_DONE, ROWS_IN, HEAD_ANSWERS, HEAD_FREE, ANSWER_IN, STEP_DONE, PUSH_IN, APPLIED, SENT, WEIGHTS_IN, STATE_OUT, STATE_IN,
             WORD_IN, LEASE_IN };
@@ -45,8 +43,12 @@ struct node {
     double beside_until;                  /* the coordinator's messages */
     double out_until, in_until;           /* the link carries until then */
     bool busy;                            /* with the worker's task ... */
-    double begun, unit;                   /* ... since then, `stolen_begun` not counted; urgent work waits for the end of a unit of it */
-    double stolen_begun;
+    double begun, stolen_begun;           /* ... since then, what was stolen by then not counted; urgent work waits for the end of a unit */
+    enum { FORWARD, BACKWARD, STEP } task;
+    double longer;                        /* so many times what its units take by themselves */
+    const struct echi_unit_share *share;  /* of its units; NULL: not known, then all take 1 */
+    double a_share[2];                    /* seconds, of the trunk and of the head */
+    double units_take[3];                 /* those of each task by themselves */
     double forward, backward;             /* seconds of the worker's tasks; where nothing is apart, all of a step,
                                              and the last part of it */
     double exchange;                      /* seconds to take in a push or to send one, of the layers that travel */
@@ -99,6 +101,7 @@ struct play {
     struct group group[ECHI_GROUPS_MAX];
     int groups;                           /* that have workers */
     uint16_t member[ECHI_WORLD_MAX];      /* workers, group by group */
+    int units;                            /* of a worker's tasks */
     /* Under a codec, of a group's pushes, of weights and states, and of what stays on its node: bytes over those that they have dense; in
      * updates, to write and to read them. */
     struct coding { double part, write, read; } gradients[ECHI_GROUPS_MAX], states, own;
@@ -164,16 +167,25 @@ static double factor_of(const struct echi_times *t, int rank, uint32_t k) {
 
 /* ---- resources ---- */
 
-/* Until a lane that computes a worker's task comes to the end of a unit of it. */
-static double unit_left(const struct node *n, double at) {
+static double unit_takes(const struct play *p, const struct node *n, int unit, enum echi_pass pass) {
+    return n->share ? n->a_share[unit >= (int)p->load->layers] * n->share[unit].of[pass] : 1;
+}
+
+/* Until a compute thread with a worker's task comes to the end of a unit of it. */
+static double unit_left(const struct play *p, const struct node *n, double at) {
     const double done = at - n->begun - (n->stolen - n->stolen_begun);
-    if (!n->busy || done <= 0 || n->unit <= 0) return 0;
-    return ((double)(uint64_t)(done / n->unit) + 1) * n->unit - done;
+    double end = 0;
+    if (!n->busy || done <= 0) return 0;
+    for (int u = 0; u < p->units && n->task != BACKWARD; u++)
+        if ((end += n->longer * unit_takes(p, n, u, ECHI_FORWARD)) > done) return end - done;
+    for (int u = p->units - 1; u >= 0 && n->task != FORWARD; u--)
+        if ((end += n->longer * unit_takes(p, n, u, ECHI_BACKWARD)) > done) return end - done;
+    return 0;
 }
 
 /* Work of the head or of an owner: it waits for what is as urgent, and for the end of a unit. Returns when it is done. */
-static double urgent(struct node *n, double at, double seconds) {
-    if (at > n->urgent_until) n->urgent_until = at + unit_left(n, at);
+static double urgent(const struct play *p, struct node *n, double at, double seconds) {
+    if (at > n->urgent_until) n->urgent_until = at + unit_left(p, n, at);
     n->urgent_until += seconds;
     n->stolen += seconds;
     return n->urgent_until;
@@ -222,7 +234,8 @@ static void work(struct play *p, int r) {
     n->stolen_before = n->stolen_begun = n->stolen;
     n->begun = p->now > n->urgent_until ? p->now : n->urgent_until;
     const double seconds = s->factor * (forward ? n->forward : n->backward);
-    n->unit = p->load->layers ? seconds / ((p->plan->separated ? 1 : 2) * p->load->layers) : 0;
+    n->task = !p->plan->separated ? STEP : forward ? FORWARD : BACKWARD;
+    n->longer = n->units_take[n->task] > 0 ? seconds / n->units_take[n->task] : 0;
     tell(p, n->begun + seconds, forward && p->plan->separated ? FORWARD_DONE : STEP_DONE, r, at);
 }
 
@@ -266,10 +279,10 @@ static void visit(struct play *p) {
         rows += n;
     }
     const struct echi_times *t = &p->times[h];
-    const double answered = urgent(&p->node[h], p->now,
+    const double answered = urgent(p, &p->node[h], p->now,
                                    echi_times_head(t, rows) + p->visiting * 2 * p->node[h].message + rows * p->node[h].row);
     tell(p, answered, HEAD_ANSWERS, h, 0);
-    tell(p, p->policy->rounds ? answered : urgent(&p->node[h], p->now, p->node[h].update), HEAD_FREE, h, 0);
+    tell(p, p->policy->rounds ? answered : urgent(p, &p->node[h], p->now, p->node[h].update), HEAD_FREE, h, 0);
     p->head_busy = true;
 }
 
@@ -310,7 +323,7 @@ static void push(struct play *p, int r, int strand) {
     if (!p->plan->separated && p->load->head > 0) {
         const double there = carry(p, r, o, part * p->load->head, p->now - early);
         s->head_in = o != r && there <= p->now;
-        if (s->head_in) urgent(&p->node[o], there, taking_in(p, r, p->load->head, head_messages(p)));
+        if (s->head_in) urgent(p, &p->node[o], there, taking_in(p, r, p->load->head, head_messages(p)));
     }
     tell(p, carry(p, r, o, part * p->load->trunk, p->now), PUSH_IN, r, strand);
 }
@@ -330,7 +343,8 @@ static void send_weights(struct play *p, int r, int strand) {
     p->worker[r].strand[strand].seen = p->group[g].weights;
     struct node *n = &p->node[o];
     const double work = o == r ? p->own.write * n->apply : p->states.write * n->apply + COPY * p->states.part * n->exchange + n->message;
-    const double ready = o != r || work > 0 ? urgent(n, p->now, work) : p->now, there = carry(p, o, r, p->states.part * travels(p), ready);
+    const double ready = o != r || work > 0 ? urgent(p, n, p->now, work) : p->now;
+    const double there = carry(p, o, r, p->states.part * travels(p), ready);
     tell(p, there, WEIGHTS_IN, r, strand);
     const double gone = n->out_until > ready ? n->out_until : ready;
     if (o == r || gone <= p->now) return;
@@ -389,7 +403,7 @@ static void send_states(struct play *p, int g) {
         if (!a->due[h] || a->carried[h] > 0) continue;
         a->due[h] = false;
         a->carried[h] = a->sent;
-        const double ready = urgent(&p->node[o], p->now, COPY * p->states.part * p->node[o].exchange + p->node[o].message);
+        const double ready = urgent(p, &p->node[o], p->now, COPY * p->states.part * p->node[o].exchange + p->node[o].message);
         tell(p, carry(p, o, p->plan->owner_of[h], p->states.part * travels(p), ready), STATE_IN, g, h);
         a->state_out = true;
         return tell(p, p->node[o].out_until > p->now ? p->node[o].out_until : p->now, STATE_OUT, g, 1);
@@ -403,7 +417,7 @@ static void exchange(struct play *p, int g) {
     a->since_send = 0;
     a->sent = a->own;
     struct node *n = &p->node[p->plan->owner_of[g]];
-    if (p->states.write > 0) urgent(n, p->now, p->states.write * n->apply);
+    if (p->states.write > 0) urgent(p, n, p->now, p->states.write * n->apply);
     for (int h = 0; h < p->plan->n_groups; h++) {
         const bool takes_part = h != g && p->group[h].workers > 0;   /* the reserve may sleep */
         a->due[h] = takes_part;
@@ -429,12 +443,12 @@ static void push_in(struct play *p, int r, int strand) {
     const double copied = o == r ? n->message : taking_in(p, r, left, of + 1);
     const double here = copied + c->read * n->apply;
     if (p->policy->rounds) {
-        urgent(n, p->now, here + (1 - COPY) * n->exchange);
+        urgent(p, n, p->now, here + (1 - COPY) * n->exchange);
         if (++p->round_in < p->group[0].workers) return;
-        tell(p, urgent(n, p->now, n->apply), APPLIED, r, strand);
+        tell(p, urgent(p, n, p->now, n->apply), APPLIED, r, strand);
     } else {
         const double sum = p->plan->n_groups > 1 ? SUMMAND * (p->groups + 1) * n->apply : 0;
-        tell(p, urgent(n, p->now, here + n->apply + sum), APPLIED, r, strand);
+        tell(p, urgent(p, n, p->now, here + n->apply + sum), APPLIED, r, strand);
     }
 }
 
@@ -491,7 +505,8 @@ static void applied(struct play *p, int r, int strand) {
 static void state_in(struct play *p, int from, int to) {
     const int o = p->plan->owner_of[to];
     struct group *b = &p->group[to];
-    urgent(&p->node[o], p->now, COPY * p->states.part * p->node[o].exchange + p->states.read * p->node[o].apply + 2 * p->node[o].message);
+    struct node *n = &p->node[o];
+    urgent(p, n, p->now, COPY * p->states.part * n->exchange + p->states.read * n->apply + 2 * n->message);
     struct group *a = &p->group[from];
     b->weights += a->carried[to] - b->peer[from];
     b->peer[from] = a->acked[to] = a->carried[to];
@@ -553,6 +568,21 @@ static void happens(struct play *p, const struct event *e) {
     }
 }
 
+/* The units of a worker's tasks, as they divide steps of about so many samples. */
+static void set_up_units(struct play *p, int r) {
+    const struct echi_times *t = &p->times[r];
+    struct node *n = &p->node[r];
+    const uint32_t samples = p->plan->n[r];
+    n->share = (uint32_t)t->units == p->load->layers + p->load->head_layers ? t->share[echi_times_nearest(t, samples)] : NULL;
+    n->a_share[0] = echi_times_trunk(t, samples) / ECHI_SHARE_ALL;
+    n->a_share[1] = echi_times_head(t, samples) / ECHI_SHARE_ALL;
+    for (int u = 0; u < p->units; u++) {
+        n->units_take[FORWARD] += unit_takes(p, n, u, ECHI_FORWARD);
+        n->units_take[BACKWARD] += unit_takes(p, n, u, ECHI_BACKWARD);
+    }
+    n->units_take[STEP] = n->units_take[FORWARD] + n->units_take[BACKWARD];
+}
+
 /* What a worker's tasks take on its node, its messages and the bytes through its sockets included. */
 static void set_up(struct play *p, int r) {
     const struct echi_plan *plan = p->plan;
@@ -573,11 +603,11 @@ static void set_up(struct play *p, int r) {
     if (elsewhere) around += COPY * (out->part + back->part) * n->exchange + (all_messages(p) + 1) * n->message;
     around += (out->write + back->read) * n->apply;
     if (plan->separated && plan->head != r) around += 2 * n->message + plan->n[r] * n->row;
-    const double trunk = echi_times_trunk(t, plan->n[r]);
-    n->backward = (1 - FORWARD) * trunk;
-    n->forward = FORWARD * trunk;
+    n->forward = echi_times_forward(t, plan->n[r]);
+    n->backward = echi_times_trunk(t, plan->n[r]) - n->forward;
     if (plan->separated) n->backward += around;
     else n->forward += n->backward + echi_times_head(t, plan->n[r]) + around;   /* all of a step is one task */
+    set_up_units(p, r);
     p->group[plan->group_of[r]].workers++;
     p->group[plan->group_of[r]].at_least++;
 }
@@ -629,6 +659,7 @@ void echi_predict(const struct echi_plan *plan, const struct echi_times times[EC
     p->load = load;
     p->policy = echi_policy_of((enum echi_sync)plan->sync);
     p->bound = plan->sync == ECHI_SYNC_SSP || plan->sync == ECHI_SYNC_GSSP;
+    p->units = (int)(load->layers + (plan->separated ? 0 : load->head_layers));
     set_up_codec(p);
     set_up_groups(p);
     bool random = false;

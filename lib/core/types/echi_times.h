@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a node measures of itself. Bytes: message.c. */
+ * What a node measures of itself. times.c */
 #ifndef ECHI_TIMES_H
 #define ECHI_TIMES_H
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "echi_limits.h"
 
-/* Seconds of one step, measured by a node at several numbers of samples (ascending). */
 #define ECHI_TIMES_MAX 12
-#define ECHI_TIMES_BYTES_MAX 512
+#define ECHI_UNIT_SIZES 3         /* batch sizes at which the time of a step is divided among its units */
+#define ECHI_SHARE_ALL 65535      /* the shares of a trunk, and those of a head, add up to this */
+#define ECHI_TIMES_BYTES_MAX 3584
+
+/* A *unit* is a layer with parameters, and the layers behind it up to the next one. What is in front of the first belongs to the first. */
+enum echi_pass { ECHI_FORWARD, ECHI_BACKWARD, ECHI_PASSES };
+struct echi_unit_share { uint16_t of[ECHI_PASSES]; };
+
 struct echi_times {
+    /* Seconds of one step at several numbers of samples, ascending. */
     uint32_t count, n[ECHI_TIMES_MAX];
     double trunk[ECHI_TIMES_MAX], head[ECHI_TIMES_MAX];   /* forward and backward; head 0 where a model has no cut */
     double exchange;   /* to take in one push of all layers, or to send one; 0: not known */
@@ -20,6 +25,11 @@ struct echi_times {
      * part `stutter` of them `stutter_factor` times as long on top. */
     double jitter, stutter, stutter_factor;
     double delay;      /* seconds from its link to the middle of the network: from a to b takes a's and b's */
+    /* How much of trunk[size[i]], and of head[size[i]], each unit takes; units [0, cut) are the trunk's. The totals are measured without a
+     * look at the clock in between, so they are the truth, and units divide them. units 0: not known. */
+    uint16_t units, cut;
+    uint8_t sizes, size[ECHI_UNIT_SIZES];                 /* indices of n, ascending */
+    struct echi_unit_share share[ECHI_UNIT_SIZES][ECHI_UNITS_MAX];
 };
 size_t echi_times_encode(const struct echi_times *times, uint8_t *out, size_t cap);
 bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *out);
@@ -27,4 +37,14 @@ bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *out)
 double echi_times_trunk(const struct echi_times *times, uint32_t n);
 double echi_times_head(const struct echi_times *times, uint32_t n);
 double echi_times_whole(const struct echi_times *times, uint32_t n);
+
+/* One unit, one pass; 0 where units are not known. Shares are interpolated between the sizes at which they are known, and kept beyond. */
+double echi_times_unit(const struct echi_times *times, int unit, enum echi_pass pass, uint32_t n);
+/* The trunk's forward pass; a third of its time where units are not known. */
+double echi_times_forward(const struct echi_times *times, uint32_t n);
+/* Which of size[] is nearest to so many samples. Units are known. */
+int echi_times_nearest(const struct echi_times *times, uint32_t n);
+/* Sets the shares of size[i] from seconds that the units took. False, and nothing is set, if a trunk or a head took no time at all.
+ * times->units and ->cut are set. */
+bool echi_times_share(struct echi_times *times, int i, const double (*seconds)[ECHI_PASSES]);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Messages, plans and step times to bytes and back. Pure and bounded: every length is checked before it is used. */
+ * Messages and plans to bytes and back. Pure and bounded: every length is checked before it is used. */
 #include "echi_bytes.h"
 #include "echi_message.h"
 #include "echi_times.h"
@@ -397,73 +397,3 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
     }
     return r.ok && r.at == r.end && echi_plan_valid(p);
 }
-
-size_t echi_times_encode(const struct echi_times *t, uint8_t *out, size_t cap) {
-    struct echi_writer w = echi_writer_over(out, cap);
-    echi_put8(&w, (uint8_t)t->count);
-    for (uint32_t i = 0; i < t->count; i++) {
-        echi_put32(&w, t->n[i]);
-        echi_put_f64(&w, t->trunk[i]);
-        echi_put_f64(&w, t->head[i]);
-    }
-    echi_put_f64(&w, t->exchange);
-    echi_put_f64(&w, t->messages);
-    echi_put_f64(&w, t->link);
-    echi_put_f64(&w, t->jitter);
-    echi_put_f64(&w, t->stutter);
-    echi_put_f64(&w, t->stutter_factor);
-    echi_put_f64(&w, t->delay);
-    echi_put_f64(&w, t->update);
-    return w.ok ? (size_t)(w.at - out) : 0;
-}
-
-bool echi_times_decode(const uint8_t *bytes, size_t len, struct echi_times *t) {
-    memset(t, 0, sizeof *t);
-    struct echi_reader r = echi_reader_over(bytes, len);
-    t->count = echi_get8(&r);
-    if (t->count < 1 || t->count > ECHI_TIMES_MAX) return false;
-    for (uint32_t i = 0; i < t->count; i++) {
-        t->n[i] = echi_get32(&r);
-        t->trunk[i] = echi_get_f64(&r);
-        t->head[i] = echi_get_f64(&r);
-        /* Written so that a NaN is refused as well. */
-        if (!(t->trunk[i] > 0 && t->trunk[i] < 1e6 && t->head[i] >= 0 && t->head[i] < 1e6)) return false;
-        if (t->n[i] < 1 || (i && t->n[i] <= t->n[i - 1])) return false;
-    }
-    t->exchange = echi_get_f64(&r);
-    t->messages = echi_get_f64(&r);
-    t->link = echi_get_f64(&r);
-    t->jitter = echi_get_f64(&r);
-    t->stutter = echi_get_f64(&r);
-    t->stutter_factor = echi_get_f64(&r);
-    t->delay = echi_get_f64(&r);
-    t->update = echi_get_f64(&r);
-    if (!(t->jitter >= 0 && t->jitter <= 2 && t->stutter >= 0 && t->stutter <= 1 && t->stutter_factor >= 0 && t->stutter_factor <= 1e4))
-        return false;
-    if (!(t->link >= 0 && t->link < 1e15 && t->delay >= 0 && t->delay < 1e6 && t->update >= 0 && t->update < 1e6)) return false;
-    return r.ok && r.at == r.end && t->exchange >= 0 && t->exchange < 1e6 && t->messages >= 0 && t->messages < 1e6;
-}
-
-/* Vector kernels compute rows in blocks, so that a step of the first size takes as long as one of twice that. Samples are
- * then counted in blocks: 33 take as long as 48. */
-static uint32_t whole_blocks(const struct echi_times *t, uint32_t n) {
-    if (t->count < 2 || t->n[1] != 2 * t->n[0]) return n;
-    if (t->trunk[1] + t->head[1] > 1.2 * (t->trunk[0] + t->head[0])) return n;
-    return (n + t->n[1] - 1) / t->n[1] * t->n[1];
-}
-
-/* Straight lines between the measured sizes; below the first in proportion, beyond the last along the last slope. */
-static double interpolate(const struct echi_times *t, const double *y, uint32_t n) {
-    if (n == 0 || t->count == 0) return 0;
-    n = whole_blocks(t, n);
-    if (t->count == 1 || n <= t->n[0]) return n >= t->n[0] ? y[0] * n / t->n[0] : y[0];
-    uint32_t i = 1;
-    while (i + 1 < t->count && n > t->n[i]) i++;
-    double slope = (y[i] - y[i - 1]) / (t->n[i] - t->n[i - 1]);
-    double value = y[i - 1] + slope * ((double)n - t->n[i - 1]);
-    return value > y[0] ? value : y[0];
-}
-
-double echi_times_trunk(const struct echi_times *t, uint32_t n) { return interpolate(t, t->trunk, n); }
-double echi_times_head(const struct echi_times *t, uint32_t n) { return interpolate(t, t->head, n); }
-double echi_times_whole(const struct echi_times *t, uint32_t n) { return echi_times_trunk(t, n) + echi_times_head(t, n); }

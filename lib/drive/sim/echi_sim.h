@@ -40,13 +40,14 @@ struct echi_sim_task {
     struct echi_result result;
 };
 
-/* How tasks of several units go by: a unit is a layer with parameters, and what follows it up to the next, in one direction. */
+/* How tasks of several units (echi_times.h) go by, each unit in one direction. */
 struct echi_sim_shape {
     double until[2 * ECHI_LAYERS_MAX];
     bool mark[2 * ECHI_LAYERS_MAX];
     int layer[2 * ECHI_LAYERS_MAX];   /* whose gradient is there when the unit ends; -1: nobody's */
     struct echi_work_shape shape;
 };
+struct echi_sim_shapes { struct echi_sim_shape step, forward, backward; };   /* in steps of one size */
 
 struct echi_sim_node {
     struct echi_setup setup;
@@ -76,7 +77,7 @@ struct echi_sim {
     struct echi_action *action; int actions_room;
     struct echi_records flights, posts, tasks;
     struct echi_channels channels;
-    struct echi_sim_shape step, forward, backward;
+    struct echi_sim_shapes shapes[ECHI_UNIT_SIZES];
     echi_real *params;                /* real: initial weights in, trained weights out */
     uint64_t sent[ECHI_KINDS + 1];    /* bytes by kind; at last those of credits */
     uint64_t coded[4];                /* as in struct echi_node */

@@ -10,29 +10,19 @@
 
 /* ----------------------------------------------------------------- shapes */
 
-/* Multiply-adds from one layer with parameters up to the next. */
-static double operations(const struct echi_sim *s, int layer) {
-    return (double)echi_layer_operations(&s->job->model->layers[s->job->layer[layer].layer]);
-}
-
 static void add_unit(struct echi_sim_shape *to, double time, int layer) {
     const int i = to->shape.units++;
     to->until[i] = (i > 0 ? to->until[i - 1] : 0) + time;
     to->layer[i] = layer;
 }
 
-/* Layers [first, end): `time` is shared out by operations. */
-static void add_forward(const struct echi_sim *s, struct echi_sim_shape *to, int first, int end, double time) {
-    double all = 0;
-    for (int l = first; l < end; l++) all += operations(s, l);
-    for (int l = first; l < end; l++) add_unit(to, time * operations(s, l) / all, -1);
+/* Layers [first, end), in steps of n samples. */
+static void add_forward(const struct echi_sim *s, struct echi_sim_shape *to, int first, int end, uint32_t n) {
+    for (int l = first; l < end; l++) add_unit(to, echi_times_unit(&s->profile->times, l, ECHI_FORWARD, n), -1);
 }
 
-/* A layer's gradients cost as much as its forward pass, and those of its input once more; the model's first has none. */
-static void add_backward(const struct echi_sim *s, struct echi_sim_shape *to, int first, int end, double time) {
-    double all = 0;
-    for (int l = first; l < end; l++) all += operations(s, l) * (l > 0 ? 2 : 1);
-    for (int l = end - 1; l >= first; l--) add_unit(to, time * operations(s, l) * (l > 0 ? 2 : 1) / all, l);
+static void add_backward(const struct echi_sim *s, struct echi_sim_shape *to, int first, int end, uint32_t n) {
+    for (int l = end - 1; l >= first; l--) add_unit(to, echi_times_unit(&s->profile->times, l, ECHI_BACKWARD, n), l);
 }
 
 /* Gradients are told of as the live lane tells of them: once so many bytes are there, the rest with the end. */
@@ -53,24 +43,24 @@ static void finish(const struct echi_sim *s, struct echi_sim_shape *to) {
 void echi_sim_make_shapes(struct echi_sim *s) {
     const struct echi_times *t = &s->profile->times;
     const int cut = s->job->cut_params, all = s->job->n_layers;
-    const double trunk = echi_times_trunk(t, 64), head = echi_times_head(t, 64), forward = s->profile->forward;
-    add_forward(s, &s->forward, 0, cut, 1);
-    add_backward(s, &s->backward, 0, cut, 1);
-    /* Without a cut all is trunk. Of the head's time a third is its forward pass. */
-    add_forward(s, &s->step, 0, cut, trunk * forward);
-    add_forward(s, &s->step, cut, all, head / 3);
-    add_backward(s, &s->step, cut, all, 2 * head / 3);
-    add_backward(s, &s->step, 0, cut, trunk * (1 - forward));
-    finish(s, &s->forward);
-    finish(s, &s->backward);
-    finish(s, &s->step);
+    for (int i = 0; i < t->sizes; i++) {
+        struct echi_sim_shapes *of = &s->shapes[i];
+        const uint32_t n = t->n[t->size[i]];
+        add_forward(s, &of->forward, 0, cut, n);
+        add_backward(s, &of->backward, 0, cut, n);
+        add_forward(s, &of->step, 0, all, n);   /* without a cut all is trunk */
+        add_backward(s, &of->step, 0, all, n);
+        finish(s, &of->forward);
+        finish(s, &of->backward);
+        finish(s, &of->step);
+    }
 }
 
 static const struct echi_sim_shape *shape_of(const struct echi_sim *s, const struct echi_task *t) {
     switch (t->kind) {
-    case ECHI_TASK_STEP: return &s->step;
-    case ECHI_TASK_FORWARD: return &s->forward;
-    case ECHI_TASK_BACKWARD: return &s->backward;
+    case ECHI_TASK_STEP: return &s->shapes[echi_times_nearest(&s->profile->times, t->lease.n)].step;
+    case ECHI_TASK_FORWARD: return &s->shapes[echi_times_nearest(&s->profile->times, t->lease.n)].forward;
+    case ECHI_TASK_BACKWARD: return &s->shapes[echi_times_nearest(&s->profile->times, t->lease.n)].backward;
     default: return NULL;
     }
 }
@@ -183,9 +173,10 @@ static double price(struct echi_sim *s, int rank, const struct echi_task *t, dou
     case ECHI_TASK_REFRESH: return summing(s, rank, t);
     case ECHI_TASK_STATE: return p->refresh * 2 * parameters(s, rank, false);
     case ECHI_TASK_BACKWARD:
-        return echi_times_trunk(&p->times, t->lease.n) * (1 - p->forward) * n->factor[t->strand] + coding(s, rank, t->ratio);
+        return (echi_times_trunk(&p->times, t->lease.n) - echi_times_forward(&p->times, t->lease.n)) * n->factor[t->strand] +
+               coding(s, rank, t->ratio);
     case ECHI_TASK_STEP: return echi_times_whole(&p->times, t->lease.n) * n->factor[t->strand] + coding(s, rank, t->ratio);
-    case ECHI_TASK_FORWARD: return echi_times_trunk(&p->times, t->lease.n) * p->forward * n->factor[t->strand];
+    case ECHI_TASK_FORWARD: return echi_times_forward(&p->times, t->lease.n) * n->factor[t->strand];
     case ECHI_TASK_EVAL: return p->look * s->job->test_samples;
     case ECHI_TASK_LOCAL_APPLY:
     case ECHI_TASK_LOCAL_DELTA:   /* as an apply they read and write four or five arrays, and memory is what takes the time */

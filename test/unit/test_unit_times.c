@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What is measured of the units of a step, by a clock that stands still but for known times of the model's layers. */
+#include "echi_measure.h"
+#include "echi_ops.h"
+#include "echi_os.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const char text[] = "input 1 8 8\nconv2d out 4 kernel 3 pad 1\nrelu\nmax_pool kernel 2\nmax_pool kernel 2\n"
+                           "conv2d out 6 kernel 3 pad 1\nbatch_norm\nrelu\nfc out 12\nrelu\nfc out 4\n";
+static const char no_cut[] = "input 1 8 8\nmax_pool kernel 2\nfc out 12\nrelu\nfc out 4\n";
+
+static int64_t clock_ns = 1;
+static int rows, cut;                     /* samples of the step under way; the first layer of the head, 0: none */
+static double longer;
+
+/* Seconds that a layer takes: no two alike, and not in proportion to the samples. */
+static double layer_seconds(int layer, enum echi_pass pass, int n) {
+    return longer * ((layer + 1) * 1e-5 + (1 + 3 * layer % 5 + (pass == ECHI_BACKWARD ? 2 : 0)) * 1e-6 * n);
+}
+
+int64_t __wrap_echi_now(void);
+int64_t __wrap_echi_now(void) { return clock_ns; }
+int64_t __wrap_echi_thread_cpu(void);
+int64_t __wrap_echi_thread_cpu(void) { return clock_ns; }
+int64_t __wrap_echi_team_cpu(const struct echi_team *team);
+int64_t __wrap_echi_team_cpu(const struct echi_team *team) { return (void)team, 0; }
+
+ech_status __real_echi_stack_input(struct echi_stack *stack, int n, const echi_real *from, struct ech_error *err);
+ech_status __wrap_echi_stack_input(struct echi_stack *stack, int n, const echi_real *from, struct ech_error *err);
+ech_status __wrap_echi_stack_input(struct echi_stack *stack, int n, const echi_real *from, struct ech_error *err) {
+    rows = n;
+    return __real_echi_stack_input(stack, n, from, err);
+}
+
+/* A stack that begins with a fully connected layer behind a cut is the head. */
+static const struct echi_stack *head;
+static void pass_time(const struct echi_stack *stack, int unit, enum echi_pass pass) {
+    int first, end;
+    echi_stack_unit(stack, unit, &first, &end);
+    for (int l = first; l < end; l++) clock_ns += llround(layer_seconds((stack == head ? cut : 0) + l, pass, rows) * 1e9);
+}
+
+ech_status __real_echi_stack_create(struct echi_device *device, enum echi_kernels kernels, const struct echi_layer *layers, int count,
+                                    int most, struct echi_stack **out, struct ech_error *err);
+ech_status __wrap_echi_stack_create(struct echi_device *device, enum echi_kernels kernels, const struct echi_layer *layers, int count,
+                                    int most, struct echi_stack **out, struct ech_error *err);
+ech_status __wrap_echi_stack_create(struct echi_device *device, enum echi_kernels kernels, const struct echi_layer *layers, int count,
+                                    int most, struct echi_stack **out, struct ech_error *err) {
+    const ech_status status = __real_echi_stack_create(device, kernels, layers, count, most, out, err);
+    if (cut > 0 && layers[0].op == ECHI_OP_FC) head = *out;
+    return status;
+}
+
+ech_status __real_echi_stack_forward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct ech_error *err);
+ech_status __wrap_echi_stack_forward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct ech_error *err);
+ech_status __wrap_echi_stack_forward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct ech_error *err) {
+    pass_time(stack, unit, ECHI_FORWARD);
+    return __real_echi_stack_forward(stack, unit, params, err);
+}
+
+ech_status __real_echi_stack_backward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
+                                      bool need_input_grad, struct ech_error *err);
+ech_status __wrap_echi_stack_backward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
+                                      bool need_input_grad, struct ech_error *err);
+ech_status __wrap_echi_stack_backward(struct echi_stack *stack, int unit, const struct echi_buffer *params, struct echi_buffer *grads,
+                                      bool need_input_grad, struct ech_error *err) {
+    pass_time(stack, unit, ECHI_BACKWARD);
+    return __real_echi_stack_backward(stack, unit, params, grads, need_input_grad, err);
+}
+
+static int blank(void *user, int test, const uint32_t *index, int n, float *out, uint16_t *labels) {
+    (void)user, (void)test, (void)index;
+    memset(out, 0, (size_t)n * 64 * sizeof *out);
+    memset(labels, 0, (size_t)n * sizeof *labels);
+    return 0;
+}
+
+/* Of the model's layers from that unit's on, up to the next with parameters; the first unit has all before it. */
+static double unit_seconds(const struct echi_job *job, int unit, enum echi_pass pass, int n) {
+    double sum = 0;
+    const int end = unit + 1 < job->n_layers ? job->layer[unit + 1].layer : job->model->n_layers;
+    for (int l = unit ? job->layer[unit].layer : 0; l < end; l++) sum += layer_seconds(l, pass, n);
+    return sum;
+}
+
+static void measure(const char *model_text, double so_much_longer) {
+    static const struct ech_data_callback read = {1, 8, 8, 4, 256, 0, blank, NULL, "none"};
+    struct ech_config config;
+    struct ech_error err = {0};
+    ech_model *model;
+    ech_data *data;
+    struct echi_job job;
+    struct echi_device *device;
+    struct echi_times t;
+    longer = so_much_longer;
+    ech_config_init(&config);
+    assert_int_equal(ech_model_parse(model_text, strlen(model_text), "known", &model, &err), ECH_OK);
+    assert_int_equal(ech_data_from_callback(&read, &data, &err), ECH_OK);
+    assert_int_equal(echi_job_make(model, data, &config, &job, &err), ECH_OK);
+    assert_int_equal(echi_device_open("cpu", 1, &device, &err), ECH_OK);
+    cut = job.cut;
+    head = NULL;
+    if (echi_measure(&job, device, 1, NULL, &t, &err) != ECH_OK) fail_msg("%s", err.text);
+    assert_int_equal(t.units, job.n_layers);
+    assert_int_equal(t.cut, job.cut_params);
+    assert_true(t.sizes >= 2);
+    for (int i = 0; i < t.sizes; i++) {
+        const uint32_t n = t.n[t.size[i]];
+        double trunk = 0, behind = 0;
+        for (int u = 0; u < t.units; u++)
+            for (int p = 0; p < ECHI_PASSES; p++) *(u < t.cut ? &trunk : &behind) += unit_seconds(&job, u, (enum echi_pass)p, (int)n);
+        if (fabs(echi_times_trunk(&t, n) - trunk) > 1e-4 * trunk + 25e-6) fail_msg("a trunk takes %g, measured %g", trunk, t.trunk[0]);
+        for (int u = 0; u < t.units; u++)
+            for (int p = 0; p < ECHI_PASSES; p++) {
+                const double side = u < t.cut ? echi_times_trunk(&t, n) / trunk : echi_times_head(&t, n) / behind;
+                const double expected = side * unit_seconds(&job, u, (enum echi_pass)p, (int)n);
+                const double found = echi_times_unit(&t, u, (enum echi_pass)p, n);
+                if (!(fabs(found - expected) <= 1e-3 * expected))
+                    fail_msg("unit %d, pass %d, %u samples: %g s, it took %g", u, p, n, found, expected);
+            }
+    }
+    echi_device_close(device);
+    ech_data_destroy(data);
+    ech_model_destroy(model);
+}
+
+static void units_take_what_they_take(void **state) {
+    (void)state;
+    measure(text, 1);
+    measure(no_cut, 1);
+}
+
+/* Then the steps that are timed are those whose units are watched. */
+static void those_of_long_steps_too(void **state) {
+    (void)state;
+    measure(text, 50);
+    measure(text, 1000);   /* and few sizes are tried */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(units_take_what_they_take), cmocka_unit_test(those_of_long_steps_too)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
