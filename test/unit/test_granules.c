@@ -61,6 +61,7 @@ static void test_leases_of_whole_granules(void **state) {
 static void test_rounds_are_dealt_in_granules(void **state) {
     (void)state;
     static struct echi_action list[ECHI_ACTIONS_MAX];
+    static struct echi_coordinator c;
     struct echi_random random;
     echi_random_init(&random, 11, ECHI_STREAM_TEST, 0);
     for (int trial = 0; trial < 3000; trial++) {
@@ -70,8 +71,13 @@ static void test_rounds_are_dealt_in_granules(void **state) {
         n[echi_random_below(&random, (uint32_t)world)] += G;
         struct echi_setup setup = {.plan = plan_of(world, n)};
         assert_true(echi_plan_valid(&setup.plan));
-        struct echi_coordinator c = {.setup = &setup, .plan = setup.plan, .next_keep = UINT64_MAX, .policy = echi_policy_of(ECHI_SYNC_BSP),
-                                     .next_lease = 1, .goal = {.train_samples = samples, .samples = samples}};
+        memset(&c, 0, offsetof(struct echi_coordinator, times));
+        c.setup = &setup;
+        c.plan = setup.plan;
+        c.next_keep = UINT64_MAX;
+        c.policy = echi_policy_of(ECHI_SYNC_BSP);
+        c.next_lease = 1;
+        c.goal = (struct echi_goal){.train_samples = samples, .samples = samples};
         while (c.issued < samples) {
             struct echi_actions out = {list, 0, ECHI_ACTIONS_MAX, false};
             c.n_out = 0;
