@@ -29,6 +29,12 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
                          struct ech_error *err);
 /* What the roles of `rank` are told of the job under this plan, which is not the one in *out. */
 void echi_job_setup(const struct echi_job *job, const struct echi_plan *plan, int rank, struct echi_setup *out);
+/* The layers that parts are made of (echi_part.h). */
+void echi_job_layers(const struct echi_job *job, struct echi_layers *out);
+/* part_text.c: what is wrong with a table of parts. */
+void echi_parts_sentence(const struct echi_parts *parts, const struct echi_part_fault *fault, char *text, size_t cap);
+/* Can the plan be followed with this model? Else ECH_E_MISMATCH and why. */
+ech_status echi_job_takes(const struct echi_job *job, const struct echi_plan *plan, struct ech_error *err);
 /* Bytes of what batch-norms sum: of the largest. */
 size_t echi_job_norm_bytes(const struct echi_job *job);
 /* Floats [*at, *at + *count) that an owner (head false) or the head (true) keeps under this plan. */

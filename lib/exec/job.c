@@ -74,6 +74,29 @@ void echi_job_setup(const struct echi_job *job, const struct echi_plan *plan, in
         if (job->layer[i].running > 0) out->norm[out->norms++] = (uint8_t)i;
 }
 
+void echi_job_layers(const struct echi_job *job, struct echi_layers *out) {
+    memset(out, 0, sizeof *out);
+    out->count = (uint16_t)job->n_layers;
+    out->cut = (uint16_t)job->cut_params;
+    for (int i = 0; i < job->n_layers; i++) {
+        out->params[i] = job->layer[i].count;
+        out->joined[i] = i > 0 && job->layer[i].running > 0;
+    }
+}
+
+ech_status echi_job_takes(const struct echi_job *job, const struct echi_plan *plan, struct ech_error *err) {
+    struct echi_layers layers;
+    struct echi_part_fault fault;
+    char text[200];
+    if (plan->separated && job->cut == 0)
+        return echi_fail(err, ECH_E_MISMATCH, "run.setup",
+                         "the plan separates layers, but this model has no fully connected layers behind convolutions");
+    echi_job_layers(job, &layers);
+    if (echi_parts_fit(&plan->parts, &layers, plan->separated, &fault)) return ECH_OK;
+    echi_parts_sentence(&plan->parts, &fault, text, sizeof text);
+    return echi_fail(err, ECH_E_MISMATCH, "run.setup", "the plan's parts are not those of this model: %s", text);
+}
+
 size_t echi_job_norm_bytes(const struct echi_job *job) {
     size_t most = 0;
     for (int i = 0; i < job->n_layers; i++)

@@ -24,15 +24,19 @@
  *     codec topk:paper                        (or dense; the next two only with topk)
  *     state_ratio 80000                       (of weights and states, in millionths)
  *     base 0 250000                           (of a group; what it means is the policy's: lib/core/cost/ratio.c)
+ *     part 0 at 0 count 61706 layers 0-4 codec dense tolerance 0
+ *                                             (a range of parameters, of these layers; in order. Without such lines: the default)
  * Under `local` also outer_lr and outer_momentum, and a worker is rank:samples a step x steps a round, as in 1:32x16. Under `asp` also
  * drop_older (0: nothing is dropped), and a worker may have a divisor of its gradients, as in 1:32/85. */
 #include "echi_plan_file.h"
+#include "echi_job.h"
 #include "echi_lease.h"
 #include "echi_ratio.h"
 #include "echi_error.h"
 #include "echi_number.h"
 #include "echi_os.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +78,11 @@ ech_status echi_plan_save(const char *path, const struct echi_plan *p, struct ec
     if (p->codec == ECHI_CODEC_TOPK) {
         PRINT("codec topk:%s\nstate_ratio %u\n", echi_ratios_name((enum echi_ratios)p->ratios), p->state_ratio);
         for (int g = 0; g < p->n_groups; g++) PRINT("base %d %u\n", g, p->base[g]);
+    }
+    for (int i = 0; i < p->parts.count; i++) {
+        const struct echi_part *part = &p->parts.part[i];
+        PRINT("part %d at %" PRIu64 " count %u layers %d-%d codec %s tolerance %u\n", i, part->at, part->count, part->first, part->last,
+              part->codec == ECHI_CODEC_TOPK ? "topk" : "dense", part->tolerance);
     }
 #undef PRINT
     echi_point_end(&point);
@@ -176,10 +185,56 @@ static ech_status read_base(struct reader *r, struct echi_plan *p) {
     return ECH_OK;
 }
 
+/* What follows this word on the line is a whole number. */
+static ech_status named(struct reader *r, const char *name, unsigned long least, unsigned long most, const char *what, unsigned long *out) {
+    const char *word = strtok_r(NULL, SPACE, &r->rest);
+    if (!word || strcmp(word, name) != 0) return refuse(r, "a part is written as in part 0 at 0 count 61706 layers 0-4 codec dense "
+                                                        "tolerance 0", word);
+    return whole(r, strtok_r(NULL, SPACE, &r->rest), least, most, what, out);
+}
+
+static ech_status read_layers(struct reader *r, struct echi_part *part) {
+    static const char what[] = "layers are numbers from 0 to 255, as in layers 0-4";
+    unsigned long v;
+    char *word = strtok_r(NULL, SPACE, &r->rest);
+    if (!word || strcmp(word, "layers") != 0) return refuse(r, "expected 'layers'", word);
+    word = strtok_r(NULL, SPACE, &r->rest);
+    char *dash = word ? strchr(word, '-') : NULL;
+    if (!dash) return refuse(r, what, word);
+    *dash = 0;
+    ECHI_TRY(whole(r, word, 0, ECHI_PART_LAYERS_MAX - 1, what, &v));
+    part->first = (uint8_t)v;
+    ECHI_TRY(whole(r, dash + 1, 0, ECHI_PART_LAYERS_MAX - 1, what, &v));
+    part->last = (uint8_t)v;
+    return ECH_OK;
+}
+
+static ech_status read_part(struct reader *r, struct echi_plan *p) {
+    struct echi_part part = {0};
+    unsigned long v;
+    ECHI_TRY(whole(r, strtok_r(NULL, SPACE, &r->rest), 0, ECHI_PARTS_MAX - 1, "part needs a number from 0 to 255", &v));
+    if (v != p->parts.count) return refuse(r, "parts are numbered from 0 on, in order", "part");
+    ECHI_TRY(named(r, "at", 0, 1ul << 40, "a part begins at a parameter, a whole number", &v));
+    part.at = v;
+    ECHI_TRY(named(r, "count", 1, UINT32_MAX, "a part has a number of parameters from 1 to 4294967295", &v));
+    part.count = (uint32_t)v;
+    ECHI_TRY(read_layers(r, &part));
+    char *word = strtok_r(NULL, SPACE, &r->rest);
+    if (!word || strcmp(word, "codec") != 0) return refuse(r, "expected 'codec'", word);
+    word = strtok_r(NULL, SPACE, &r->rest);
+    if (!word || (strcmp(word, "dense") != 0 && strcmp(word, "topk") != 0)) return refuse(r, "a part's codec is dense or topk", word);
+    part.codec = strcmp(word, "topk") == 0 ? ECHI_CODEC_TOPK : ECHI_CODEC_DENSE;
+    ECHI_TRY(named(r, "tolerance", 0, UINT32_MAX, "a part's tolerance is a number of millionths", &v));
+    part.tolerance = (uint32_t)v;
+    p->parts.part[p->parts.count++] = part;
+    return ECH_OK;
+}
+
 static ech_status read_line(struct reader *r, const char *key, struct echi_plan *p) {
     unsigned long v = 0;
     if (strcmp(key, "group") == 0) return read_group(r, p);
     if (strcmp(key, "base") == 0) return read_base(r, p);
+    if (strcmp(key, "part") == 0) return read_part(r, p);
     static const char *const once[] = {"sync", "world", "round", "staleness", "rounds_apart", "strands", "deterministic", "sync_norm", "lr",
         "momentum", "decay", "head", "damping", "codec", "state_ratio", "outer_lr", "outer_momentum", "drop_older", "reserve", "optimizer",
         "schedule", "warmup", "lr_steps", "lr_factor", "lr_epochs", "beta1", "beta2", "epsilon"};
@@ -256,7 +311,7 @@ static ech_status read_line(struct reader *r, const char *key, struct echi_plan 
     } else {
         return refuse(r, "expected sync, world, round, staleness, rounds_apart, strands, deterministic, sync_norm, lr, momentum, decay, "
                       "damping, optimizer, beta1, beta2, epsilon, schedule, warmup, lr_steps, lr_factor, lr_epochs, outer_lr, "
-                      "outer_momentum, drop_older, head, group, reserve, codec, state_ratio or base", key);
+                      "outer_momentum, drop_older, head, group, reserve, codec, state_ratio, base or part", key);
     }
     return ECH_OK;
 }
@@ -299,6 +354,12 @@ ech_status echi_plan_load(const char *path, struct echi_plan *p, struct ech_erro
         status = echi_fail(err, ECH_E_FORMAT, "plan.load",
                            "%s has no whole schedule: schedule step needs lr_steps, ascending and above 0, and lr_factor, "
                            "above 0 and at most 1; lr_epochs belongs to schedule cosine; leave out what belongs to another one", path);
+    struct echi_part_fault fault;
+    if (status == ECH_OK && !echi_parts_valid(&p->parts, p->codec, &fault)) {
+        char why[200];
+        echi_parts_sentence(&p->parts, &fault, why, sizeof why);
+        status = echi_fail(err, ECH_E_FORMAT, "plan.load", "%s has no whole table of parts: %s", path, why);
+    }
     if (status == ECH_OK && (beyond || !echi_plan_valid(p)))
         status = echi_fail(err, ECH_E_FORMAT, "plan.load",
                            "%s is not a whole plan: every group needs an owner of its own and at least one worker, "

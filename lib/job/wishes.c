@@ -114,6 +114,7 @@ ech_status echi_wishes_from(const struct ech_config *c, const struct echi_job *j
     w->sync_norm = c->sync_norm;
     parse_codec(c->codec, w);
     w->params = job->n_params;
+    echi_job_layers(job, &w->layers);
     w->trunk_params = job->cut_params < job->n_layers ? job->layer[job->cut_params].at : job->n_params;
     w->inner_steps = (uint32_t)c->inner_steps;
     w->outer_lr = c->outer_lr;
@@ -154,7 +155,14 @@ static ech_status load_plan(const struct ech_config *c, const struct echi_job *j
         return echi_fail(err, ECH_E_ARGUMENT, "run.plan",
                          "%s separates layers, but this model has no fully connected layers behind convolutions: give 'head none'",
                          c->plan);
-    return ECH_OK;
+    struct echi_layers layers;
+    struct echi_part_fault fault;
+    char text[200];
+    echi_job_layers(job, &layers);
+    if (out->parts.count == 0 || echi_parts_fit(&out->parts, &layers, out->separated, &fault)) return ECH_OK;
+    echi_parts_sentence(&out->parts, &fault, text, sizeof text);
+    return echi_fail(err, ECH_E_ARGUMENT, "run.plan", "%s is a plan for another model: %s; without 'part' lines a plan gets the parts of "
+                     "the model at hand", c->plan, text);
 }
 
 ech_status echi_goal_from(const struct ech_config *c, const struct echi_job *job, const struct echi_wishes *wishes,

@@ -128,6 +128,14 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
         p.optimizer = ECHI_OPTIMIZER_ADAM, p.momentum = 0;
         p.adam = (struct echi_adam){0.9, 0.999, 1e-8};
         break;
+    case 7: /* with a table of parts: slices, and small neighbours in one */
+    case 8: /* one a layer */
+        p.owner_of[0] = 2, p.owner_of[1] = 1;
+        p.group_of[0] = p.group_of[2] = 0, p.group_of[3] = 1;
+        if (i == 8) p.codec = ECHI_CODEC_TOPK, p.state_ratio = 150000, p.base[0] = p.base[1] = 250000;
+        echi_parts_make(&(struct echi_layers){.count = 4, .cut = 2, .params = {156, 2416, 3000000, 850}}, true, p.codec, ECHI_PART_PARAMS,
+                        &p.parts);
+        break;
     default: { /* the first one with a field changed; then a byte too many and one too few */
         static const struct { size_t field; uint8_t value; } bad[] = {
             {offsetof(struct echi_plan, sync), ECHI_SYNCS}, {offsetof(struct echi_plan, sync), 255},
@@ -144,13 +152,18 @@ static size_t seed_plan(int i, uint8_t *out, size_t cap, bool *good) {
             {offsetof(struct echi_plan, schedule.kind), ECHI_SCHEDULES}, {offsetof(struct echi_plan, schedule.steps), 1},
             {offsetof(struct echi_plan, codec), 1},         {offsetof(struct echi_plan, codec), ECHI_CODECS},
         };
-        const int b = i - 7, count = sizeof bad / sizeof *bad;
-        if (b > count + 1) return 0;
-        size_t len = seed_plan(0, out, cap, good);
+        const int b = i - 9, count = sizeof bad / sizeof *bad;
+        if (b > count + 5) return 0;
+        size_t len = seed_plan(b > count + 1 ? 7 : 0, out, cap, good);
+        uint8_t *last = out + len - ECHI_PART_BYTES;   /* of the seventh the last part */
         *good = false;
         if (b < count) out[place_in_plan(out, len, bad[b].field)] = bad[b].value;
         if (b == count) out[len++] = 0;
         if (b == count + 1) len--;
+        if (b == count + 2) memset(last, 0, 4);        /* without parameters */
+        if (b == count + 3) last[5]--;                 /* that ends in front of its first layer */
+        if (b == count + 4) last[6]++;                 /* of another codec */
+        if (b == count + 5) last[7]++;                 /* that may lose some */
         return len;
     }
     }

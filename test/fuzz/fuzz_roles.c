@@ -348,6 +348,9 @@ static void make_plan(int which, struct echi_plan *p) {
         p->state_ratio = 300000;
         for (int g = 0; g < p->n_groups; g++) p->base[g] = 300000;
     }
+    struct echi_layers layers;
+    echi_job_layers(&c.job, &layers);
+    echi_parts_make(&layers, p->separated, p->codec, 7, &p->parts);
     FUZZ_CHECK(echi_plan_valid(p));
 }
 

@@ -31,6 +31,7 @@ static struct {
     struct echi_net_kind kinds[ECHI_KINDS];
     struct echi_net *net;
     bool ready;                           /* all have met */
+    uint32_t more;                        /* parameters that the plan's parts have beyond the model's */
 } t;
 
 static void *rank1(void *unused) {
@@ -79,12 +80,17 @@ static void say_plan(void) {
                              .n = {8, 8}, .round = 16, .staleness = 3, .rounds_apart = 4, .lr = 0.02, .momentum = 0.9};
     uint8_t body[2 + ECHI_PLAN_BYTES_MAX] = {ECHI_ROLE_NODE, ECHI_ROLE_NODE};
     memset(plan.group_of + 2, ECHI_NONE, sizeof plan.group_of - 2);
+    struct echi_layers layers;
+    echi_job_layers(&t.job, &layers);
+    echi_parts_make(&layers, false, ECHI_CODEC_DENSE, ECHI_PART_PARAMS, &plan.parts);
+    plan.parts.part[0].count += t.more;
     const size_t len = echi_plan_encode(&plan, body + 2, sizeof body - 2);
     assert_true(len > 0);
     assert_int_equal(echi_net_send(t.net, 1, ECHI_KIND_PLAN, body, 2 + len, NULL, 0, 0, NULL), ECH_OK);
 }
 
-/* Rank 1 joins, measures, and has its plan; `lie` is said to it, and it must answer with a fault that says so. */
+/* Rank 1 joins, measures, and has its plan; `lie` (NULL: the plan was one) is said to it, and it must answer with a fault that says
+ * so. */
 static void tells(const struct echi_msg *lie, const void *payload, size_t len, const char *why) {
     struct echi_thread thread;
     open_rank0();
@@ -93,10 +99,12 @@ static void tells(const struct echi_msg *lie, const void *payload, size_t len, c
     await(ECHI_KIND_MEASURED);
     assert_true(t.ready);
     say_plan();
-    await(ECHI_KIND_READY);
-    say(lie, payload, len);
+    if (lie) {
+        await(ECHI_KIND_READY);
+        say(lie, payload, len);
+    }
     const struct echi_msg fault = await(ECHI_KIND_FAULT);
-    assert_int_equal(fault.layer, ECH_E_FORMAT);
+    assert_int_equal(fault.layer, lie ? ECH_E_FORMAT : ECH_E_MISMATCH);
     assert_non_null(strstr(fault.text, why));
     say(&(struct echi_msg){.kind = ECHI_KIND_END, .to_role = ECHI_ROLE_NODE, .from_role = ECHI_ROLE_COORDINATOR, .layer = ECH_E_FORMAT,
                            .peer = ECHI_NO_RANK}, NULL, 0);
@@ -124,6 +132,14 @@ static void the_coordinator_is_never_lost(void **state) {
           NULL, 0, "a loss that no run outlives");
 }
 
+/* Parts of another model would have it read and write beyond its slots. */
+static void a_plan_is_of_this_model(void **state) {
+    (void)state;
+    t.more = 1;
+    tells(NULL, NULL, 0, "the plan's parts are not those of this model: part 0 ends in front of parameter 149, but the model has 148");
+    t.more = 0;
+}
+
 static int set_up(void **state) {
     const struct ech_data_callback source = {.channels = 1, .height = SIDE, .width = SIDE, .classes = CLASSES, .train_samples = 48,
                                              .test_samples = 8, .read = read_samples, .name = "tiny"};
@@ -146,6 +162,7 @@ static int tear_down(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(payloads_are_for_who_asked), cmocka_unit_test(the_coordinator_is_never_lost)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(payloads_are_for_who_asked), cmocka_unit_test(the_coordinator_is_never_lost),
+                                       cmocka_unit_test(a_plan_is_of_this_model)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

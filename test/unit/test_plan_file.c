@@ -75,6 +75,43 @@ static void a_local_plan_is_read(void **state) {
         if (load(bad[i], strlen(bad[i])) != ECH_E_FORMAT || !strstr(error.text, "not a whole plan")) fail_msg("%zu: '%s'", i, error.text);
 }
 
+/* Parts of a file are taken as they stand; a table with a hole or an overlap is refused by the part's number. */
+static void tables_of_parts_are_whole(void **state) {
+    (void)state;
+    static const char plan_text[] = "sync bsp\nworld 1\nround 8\ngroup 0 owner 0 workers 0:8\n";
+    static const struct { const char *more, *why; } table[] = {
+        {"part 0 at 0 count 10 layers 0-1 codec dense tolerance 0\npart 1 at 10 count 5 layers 1-3 codec dense tolerance 0\n", NULL},
+        {"part 0 at 0 count 10 layers 0-1 codec dense tolerance 0\npart 1 at 9 count 5 layers 2-3 codec dense tolerance 0\n",
+         "part 1 begins at parameter 9, but part 0 ends in front of 10"},
+        {"part 0 at 0 count 10 layers 0-1 codec dense tolerance 0\npart 1 at 12 count 5 layers 2-3 codec dense tolerance 0\n",
+         "part 1 begins at parameter 12: parameters 10 to 11 are in no part"},
+        {"part 0 at 1 count 10 layers 0-1 codec dense tolerance 0\n", "parameters 0 to 0 are in no part"},
+        {"part 0 at 0 count 10 layers 1-1 codec dense tolerance 0\n", "part 0 has layers 1 to 1"},
+        {"part 0 at 0 count 10 layers 0-1 codec dense tolerance 0\npart 1 at 10 count 5 layers 0-3 codec dense tolerance 0\n",
+         "part 1 has layers 0 to 3, but the layers up to 1 are in the parts in front of it"},
+        {"part 0 at 0 count 10 layers 1-0 codec dense tolerance 0\n", "part 0 has layers 1 to 0"},
+        {"part 0 at 0 count 10 layers 0-1 codec dense tolerance 7\n", "part 0 has tolerance 7"},
+        {"part 0 at 0 count 10 layers 0-1 codec topk tolerance 0\n", "part 0 has another codec than the plan"},
+        {"part 0 at 0 count 0 layers 0-1 codec dense tolerance 0\n", ":5: a part has a number of parameters"},
+        {"part 1 at 0 count 10 layers 0-1 codec dense tolerance 0\n", ":5: parts are numbered from 0 on"},
+        {"part 0 at 0 count 10 layers 0 codec dense tolerance 0\n", ":5: layers are numbers from 0 to 255"},
+        {"part 0 at 0 count 10 layers 0-256 codec dense tolerance 0\n", ":5: layers are numbers from 0 to 255"},
+        {"part 0 at 0 count 4294967296 layers 0-1 codec dense tolerance 0\n", ":5: a part has a number of parameters"},
+        {"part 256 at 0 count 1 layers 0-1 codec dense tolerance 0\n", ":5: part needs a number from 0 to 255"},
+        {"part 0 count 10 layers 0-1\n", ":5: a part is written as in"},
+        {"part 0 at 0 count 10 layers 0-1 codec half tolerance 0\n", ":5: a part's codec is"}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        char text[400];
+        const int len = snprintf(text, sizeof text, "%s%s", plan_text, table[i].more);
+        const ech_status status = load(text, (size_t)len);
+        if (table[i].why ? status != ECH_E_FORMAT || !strstr(error.text, table[i].why) : status != ECH_OK)
+            fail_msg("%zu: %d '%s'", i, status, error.text);
+        if (!table[i].why) assert_true(plan.parts.count == 2 && plan.parts.part[1].at == 10 && plan.parts.part[1].last == 3);
+    }
+    assert_int_equal(load(plan_text, strlen(plan_text)), ECH_OK);   /* an older file */
+    assert_int_equal(plan.parts.count, 0);
+}
+
 static void schedules_are_whole(void **state) {
     (void)state;
     static const char plan_text[] = "sync bsp\nworld 1\nround 8\ngroup 0 owner 0 workers 0:8\n";
@@ -167,11 +204,15 @@ static struct echi_plan any_plan(struct echi_random *r) {
     p.n_groups = (uint8_t)(p.n_groups + p.reserve);
     for (int g = 0; g < p.n_groups; g++) p.owner_of[g] = (uint16_t)(p.world - 1 - g);
     if (p.sync == ECHI_SYNC_BSP) p.round = sum;
-    if (local || p.drop_older > 0 || echi_random_below(r, 2) == 0) return p;
-    p.codec = ECHI_CODEC_TOPK;
-    p.ratios = (uint8_t)echi_random_below(r, ECHI_RATIOS);
-    p.state_ratio = 1 + echi_random_below(r, 1000000);
-    for (int g = 0; g < p.n_groups; g++) p.base[g] = 1 + echi_random_below(r, 1000000);
+    if (!local && p.drop_older == 0 && echi_random_below(r, 2)) {
+        p.codec = ECHI_CODEC_TOPK;
+        p.ratios = (uint8_t)echi_random_below(r, ECHI_RATIOS);
+        p.state_ratio = 1 + echi_random_below(r, 1000000);
+        for (int g = 0; g < p.n_groups; g++) p.base[g] = 1 + echi_random_below(r, 1000000);
+    }
+    struct echi_layers layers = {.count = (uint16_t)echi_random_below(r, 40)};   /* 0: the plan says nothing of parts */
+    for (int i = 0; i < layers.count; i++) layers.params[i] = 1 + echi_random_below(r, 1u << (1 + echi_random_below(r, 24)));
+    echi_parts_make(&layers, false, p.codec, ECHI_PART_PARAMS, &p.parts);
     return p;
 }
 
@@ -389,7 +430,8 @@ static int clean_up(void **state) {
 int main(void) {
     snprintf(path, sizeof path, "/tmp/echelon-plan-%ld", (long)getpid());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_with_a_codec_is_read), cmocka_unit_test(a_plan_file_is_read), cmocka_unit_test(schedules_are_whole),
+        cmocka_unit_test(a_plan_with_a_codec_is_read), cmocka_unit_test(a_plan_file_is_read),
+        cmocka_unit_test(tables_of_parts_are_whole), cmocka_unit_test(schedules_are_whole),
         cmocka_unit_test(adam_is_whole), cmocka_unit_test(what_is_saved_is_loaded), cmocka_unit_test(a_refusal_names_file_and_line),
         cmocka_unit_test(a_key_said_twice_is_refused), cmocka_unit_test(a_plan_that_is_not_whole_is_refused),
         cmocka_unit_test(a_comma_is_no_point), cmocka_unit_test(a_local_plan_is_read),

@@ -32,6 +32,7 @@ struct echi_wishes {
     double drop_older;                 /* `asp`: in rounds; 0: no push is dropped */
     bool weigh_by_time;                /* `asp`: a worker's gradients count in proportion to its step times */
     bool choose;                       /* sync, and what is left open beside it, is whatever is predicted to be the best (echi_choice.h) */
+    struct echi_layers layers;         /* of the model; none: not known, and the plan gets no table of parts */
     struct echi_load load;             /* what the model moves; all 0: not known */
     uint32_t rounds_apart;             /* R; 0: 4 */
     double damping;                    /* as in the plan */
@@ -50,6 +51,13 @@ ech_status echi_plan_make(const struct echi_wishes *wishes, const struct echi_ti
 /* Gives a plan of groups a reserve (echi_plan.h), owned by the node that has nothing else to keep and the fastest link, of such the
  * fastest processor; none where all have something to keep, or there are 8 groups. */
 void echi_plan_add_reserve(const struct echi_wishes *wishes, const struct echi_times times[ECHI_WORLD_MAX], struct echi_plan *plan);
+
+/* The table of parts of a model: no part has more than `limit` parameters (more where the table would be too long), batch-norms stay
+ * with their convolutions, and no part reaches across the cut where the layers behind it are separated. With top-k: the layers. */
+#define ECHI_PART_PARAMS (UINT64_C(1) << 20)   /* the default limit: 4 MB of floats */
+void echi_parts_make(const struct echi_layers *layers, bool separated, int codec, uint64_t limit, struct echi_parts *out);
+/* Gives a plan that has none its table of parts. */
+void echi_plan_parts(const struct echi_wishes *wishes, struct echi_plan *plan);
 
 /* Exact one-dimensional clustering: cuts `count` ascending values > 0 into `groups` runs with the least sum, over the
  * runs, of squared relative deviation from the run's mean (dynamic programming over all cuts). out_group[i] ascending from 0. */

@@ -28,7 +28,12 @@ void echi_trace_put_actions(struct echi_writer *w, const struct echi_actions *ac
 bool echi_trace_get(const uint8_t *bytes, size_t len, struct echi_traced *out);
 
 /* One action of a list. SEND: `meta` is the message in its wire form. */
-struct echi_traced_action { struct echi_action action; const uint8_t *meta; size_t meta_len; struct echi_plan plan; uint32_t status; };
+struct echi_traced_action {
+    struct echi_action action;
+    const uint8_t *meta; size_t meta_len;
+    struct { uint8_t sync, n_groups; uint32_t round; } plan;   /* PLAN: of the plan in `meta` */
+    uint32_t status;
+};
 /* Goes through a list: a reader over [actions, actions + actions_len). False at its end (r->at == r->end) or where it is broken. */
 bool echi_trace_next_action(struct echi_reader *r, struct echi_traced_action *out);
 

@@ -309,6 +309,15 @@ static void get_action_text(struct echi_reader *r, struct echi_traced_action *ou
     if (r->ok) memcpy(out->action.msg.text, out->meta, out->meta_len);
 }
 
+static void get_plan(struct echi_reader *r, struct echi_traced_action *out) {
+    struct echi_plan plan;
+    if (r->ok && !echi_plan_decode(out->meta, out->meta_len, &plan)) r->ok = false;
+    if (!r->ok) return;
+    out->plan.sync = plan.sync;
+    out->plan.n_groups = plan.n_groups;
+    out->plan.round = plan.round;
+}
+
 bool echi_trace_next_action(struct echi_reader *r, struct echi_traced_action *out) {
     struct echi_action *a = &out->action;
     if (r->at == r->end) return false;
@@ -328,7 +337,7 @@ bool echi_trace_next_action(struct echi_reader *r, struct echi_traced_action *ou
     case ECHI_ACTION_COMPUTE: get_task(r, &a->task); break;
     case ECHI_ACTION_PLAN:
         out->meta = get_counted(r, &out->meta_len);
-        if (r->ok && !echi_plan_decode(out->meta, out->meta_len, &out->plan)) r->ok = false;
+        get_plan(r, out);
         break;
     case ECHI_ACTION_FAULT:
         a->msg.layer = echi_get16(r);
@@ -378,6 +387,27 @@ bool echi_trace_get(const uint8_t *bytes, size_t len, struct echi_traced *out) {
 
 /* ------------------------------------------------ what a coordinator is given */
 
+static void put_layers(struct echi_writer *w, const struct echi_layers *l) {
+    echi_put16(w, l->count);
+    echi_put16(w, l->cut);
+    for (int i = 0; i < l->count; i++) {
+        echi_put64(w, l->params[i]);
+        echi_put8(w, l->joined[i]);
+    }
+}
+
+/* Sizes that the sum of all still fits in a word. */
+static void get_layers(struct echi_reader *r, struct echi_layers *l) {
+    l->count = echi_get16(r);
+    l->cut = echi_get16(r);
+    if (l->count > ECHI_PART_LAYERS_MAX || l->cut > l->count) r->ok = false;
+    for (int i = 0; r->ok && i < l->count; i++) {
+        l->params[i] = echi_get64(r);
+        l->joined[i] = echi_get8(r) != 0;
+        if (l->params[i] == 0 || l->params[i] > UINT64_C(1) << 40) r->ok = false;
+    }
+}
+
 void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put8(w, (uint8_t)s->sync);
     echi_put16(w, (uint16_t)s->world);
@@ -400,6 +430,7 @@ void echi_wishes_put(struct echi_writer *w, const struct echi_wishes *s) {
     echi_put8(w, (uint8_t)s->ratios);
     echi_put64(w, s->params);
     echi_put64(w, s->trunk_params);
+    put_layers(w, &s->layers);
     echi_put32(w, s->inner_steps);
     echi_put_f64(w, s->outer_lr);
     echi_put_f64(w, s->outer_momentum);
@@ -451,6 +482,7 @@ bool echi_wishes_get(struct echi_reader *r, struct echi_wishes *s) {
     s->params = echi_get64(r);
     s->trunk_params = echi_get64(r);
     if (s->params > UINT64_C(1) << 40 || s->trunk_params > s->params) r->ok = false;
+    get_layers(r, &s->layers);
     s->inner_steps = echi_get32(r);
     s->outer_lr = echi_get_f64(r);
     s->outer_momentum = echi_get_f64(r);

@@ -4,6 +4,7 @@
 #define ECHI_PLAN_H
 #include "echi_limits.h"
 #include "echi_optimizer.h"
+#include "echi_part.h"
 #include "echi_schedule.h"
 
 enum echi_sync { ECHI_SYNC_BSP, ECHI_SYNC_ASP, ECHI_SYNC_SSP, ECHI_SYNC_GSSP, ECHI_SYNC_LOCAL, ECHI_SYNCS };
@@ -55,6 +56,7 @@ struct echi_plan {
     uint32_t divisor[ECHI_WORLD_MAX];     /* `asp`: of this worker's gradients, in the place of B; 0: B */
     double damping;                       /* c: a push that is t rounds stale weighs 1 / (1 + c t), its samples and its decay do
                                              not; BSP: 0 */
+    struct echi_parts parts;              /* of the model's parameters; none: the default ones are still to be made (planner/parts.c) */
     uint8_t lost[ECHI_WORLD_MAX];         /* 1: this rank is gone; not among a plan's bytes, which are sent before any is */
     /* Nor are these, of workers that joined another group: 1 + the group that the coordinator moved it from (0: none yet), to whose
      * owner steps that had begun still go; and bit g: it was in group g before. */
@@ -102,7 +104,7 @@ uint32_t echi_plan_step(const struct echi_plan *plan, int rank);
 /* What a worker divides the gradients of a lease by. */
 uint32_t echi_plan_divisor(const struct echi_plan *plan, const struct echi_lease *lease);
 
-#define ECHI_PLAN_BYTES(world) (192 + 6 * ECHI_GROUPS_MAX + 9 * (world))   /* of an encoded plan at most */
+#define ECHI_PLAN_BYTES(world) (192 + 6 * ECHI_GROUPS_MAX + 9 * (world) + ECHI_PARTS_BYTES)   /* of an encoded plan at most */
 #define ECHI_PLAN_BYTES_MAX ECHI_PLAN_BYTES(ECHI_WORLD_MAX)
 size_t echi_plan_encode(const struct echi_plan *plan, uint8_t *out, size_t cap);
 bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *out);   /* also false unless echi_plan_valid */

@@ -252,7 +252,8 @@ bool echi_plan_valid(const struct echi_plan *p) {
     if (!is_rate(p->drop_older) || (p->drop_older > 0 && !plain_asp)) return false;
     if (policy->local ? p->separated || !is_rate(p->outer_lr) || !is_rate(p->outer_momentum) : p->outer_lr != 0 || p->outer_momentum != 0)
         return false;
-    if (!codec_valid(p)) return false;
+    struct echi_part_fault fault;
+    if (!codec_valid(p) || !echi_parts_valid(&p->parts, p->codec, &fault)) return false;
     if (p->codec != ECHI_CODEC_DENSE && (policy->local || p->drop_older > 0)) return false;   /* what is dropped or averaged
                                                                                                  has no residual */
     for (int g = 0; g < p->n_groups; g++)
@@ -353,6 +354,7 @@ size_t echi_plan_encode(const struct echi_plan *p, uint8_t *out, size_t cap) {
         echi_put_f64(&w, p->outer_momentum);
         for (int r = 0; r < p->world; r++) echi_put16(&w, (uint16_t)p->inner[r]);
     }
+    echi_parts_put(&w, &p->parts);
     return w.ok ? (size_t)(w.at - out) : 0;
 }
 
@@ -395,5 +397,6 @@ bool echi_plan_decode(const uint8_t *bytes, size_t len, struct echi_plan *p) {
         p->outer_momentum = echi_get_f64(&r);
         for (int i = 0; i < p->world; i++) p->inner[i] = echi_get16(&r);
     }
+    echi_parts_get(&r, &p->parts);
     return r.ok && r.at == r.end && echi_plan_valid(p);
 }

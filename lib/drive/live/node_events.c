@@ -168,12 +168,13 @@ static void set_up(struct echi_node *n) {
 }
 
 void echi_node_make_slots(struct echi_node *n) {
-    if (n->setup.plan.separated && n->job->cut == 0) {
+    struct ech_error why;
+    const ech_status fits = echi_job_takes(n->job, &n->setup.plan, &why);
+    if (fits != ECH_OK) {
         n->wrong.is = true;
         n->wrong.broke = false;
-        n->wrong.status = ECH_E_MISMATCH;
-        snprintf(n->wrong.text, sizeof n->wrong.text,
-                 "the plan separates layers, but this model has no fully connected layers behind convolutions");
+        n->wrong.status = fits;
+        snprintf(n->wrong.text, sizeof n->wrong.text, "%.*s", (int)sizeof n->wrong.text - 1, why.text);
         return;
     }
     if (n->role.planned) echi_node_role_next(&n->role, &n->next_plan);

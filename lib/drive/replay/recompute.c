@@ -171,17 +171,18 @@ static ech_status stand(struct run *x, struct node *n) {
     const struct echi_recorded_setup *s = &n->record.setup;
     const int rank = n->recording->about.rank;
     char kernels[sizeof s->kernels];
-    struct echi_setup own;
-    echi_job_setup(x->job, &s->setup.plan, rank, &own);
-    if (own.norms != s->setup.norms || memcmp(own.norm, s->setup.norm, (size_t)own.norms) != 0)
+    struct echi_setup *own = &n->setup;
+    echi_job_setup(x->job, &s->setup.plan, rank, own);
+    if (own->norms != s->setup.norms || memcmp(own->norm, s->setup.norm, (size_t)own->norms) != 0)
         return echi_fail(x->err, ECH_E_MISMATCH, "replay.compute",
                          "the recorded run exchanged the sums of %d batch-norms, this model has %d in their places", s->setup.norms,
-                         own.norms);
+                         own->norms);
     n->setup = s->setup;
-    if (s->setup.n_layers != x->job->n_layers || (s->setup.plan.separated && x->job->cut == 0))
+    if (s->setup.n_layers != x->job->n_layers)
         return echi_fail(x->err, ECH_E_MISMATCH, "replay.compute",
                          "the recorded plan is for a model of %d layers with parameters, this one has %d", s->setup.n_layers,
                          x->job->n_layers);
+    ECHI_TRY(echi_job_takes(x->job, &s->setup.plan, x->err));
     ECHI_TRY(echi_exec_setup(n->exec, &n->setup, x->err));
     echi_exec_kernels(n->exec, kernels, sizeof kernels);
     if (strcmp(kernels, s->kernels) != 0)

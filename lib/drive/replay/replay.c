@@ -31,17 +31,17 @@ struct stage {
     struct echi_record record;
 };
 
-static bool same_plan(const struct echi_plan *a, const struct echi_plan *b) {
-    uint8_t x[ECHI_PLAN_BYTES_MAX], y[ECHI_PLAN_BYTES_MAX];
-    const size_t len = echi_plan_encode(a, x, sizeof x);
-    return len == echi_plan_encode(b, y, sizeof y) && memcmp(x, y, len) == 0;
+static bool same_plan(struct stage *s, const struct echi_plan *a, const struct echi_plan *b) {
+    uint8_t *x = s->encoded, *y = s->encoded + ECHI_PLAN_BYTES_MAX;
+    const size_t len = echi_plan_encode(a, x, ECHI_PLAN_BYTES_MAX);
+    return len == echi_plan_encode(b, y, ECHI_PLAN_BYTES_MAX) && memcmp(x, y, len) == 0;
 }
 
 /* What the driver made of the plan that the node role has taken. False when that was no such plan. */
 static bool stand(struct stage *s, const struct echi_setup *setup) {
     const struct echi_plan *p = &s->setup.plan;
     const int rank = s->node.rank;
-    if (s->stands || !s->node.making || !same_plan(&setup->plan, &s->setup.plan)) return false;
+    if (s->stands || !s->node.making || !same_plan(s, &setup->plan, &s->setup.plan)) return false;
     s->setup = *setup;
     s->stands = true;
     if (echi_plan_hosts(p, rank, ECHI_ROLE_WORKER)) s->node.worker = &s->worker;
