@@ -19,12 +19,14 @@
 #define MOST 8
 #define PIXELS 36
 #define SAMPLES 640
+#define ENOUGH 20
 
 /* A sample is its number, and is waited for. */
 static struct source {
     _Atomic int64_t waits;         /* ns a call */
     atomic_int fails_at;           /* a call with this sample fails; -1: none */
     atomic_int elsewhere, here;    /* calls for training samples on a reader's thread, and on others */
+    volatile int seen;             /* a stop flag: `elsewhere` has come to ENOUGH */
 } source = {.fails_at = -1};
 
 static int numbered(void *user, int test, const uint32_t *index, int n, float *rows, uint16_t *labels) {
@@ -32,6 +34,7 @@ static int numbered(void *user, int test, const uint32_t *index, int n, float *r
     char name[32] = "";
     pthread_getname_np(pthread_self(), name, sizeof name);
     if (!test) atomic_fetch_add(strcmp(name, "ech-reader") == 0 ? &s->elsewhere : &s->here, 1);
+    if (s->elsewhere >= ENOUGH) __atomic_store_n(&s->seen, 1, __ATOMIC_RELAXED);
     if (s->waits) echi_sleep_until(echi_now() + s->waits);
     int failed = 0;
     for (int i = 0; i < n; i++) {
@@ -53,7 +56,7 @@ static void open_data(int64_t waits) {
     static const struct ech_data_callback read = {1, 6, 6, 3, SAMPLES, 0, numbered, &source, "numbered"};
     source.waits = waits;
     source.fails_at = -1;
-    source.elsewhere = source.here = 0;
+    source.elsewhere = source.here = source.seen = 0;
     assert_int_equal(ech_model_parse(text, strlen(text), "small", &model, NULL), ECH_OK);
     assert_int_equal(ech_data_from_callback(&read, &data, NULL), ECH_OK);
 }
@@ -197,9 +200,10 @@ static void *run_node(void *self) {
     return NULL;
 }
 
+/* As many steps as the reader's thread needs to be ahead ENOUGH times: on an idle machine it nearly always is, on a busy one such short
+ * steps are often over before it runs at all. Where nothing is read ahead, the run comes to its last step. */
 static void run_waits_elsewhere(int world, const char *sync, int inner, int deterministic) {
     struct node node[2];
-    const int steps = 40;
     memset(node, 0, sizeof node);
     open_data(1000000);
     address[0] = 0;
@@ -209,7 +213,8 @@ static void run_waits_elsewhere(int world, const char *sync, int inner, int dete
         c->rank = r;
         c->world = world;
         c->batch = 8;
-        c->steps = steps;
+        c->steps = 20000;
+        c->stop = &source.seen;
         c->eval_every = 0;
         c->lr = 1e-6;
         c->deterministic = deterministic;
@@ -229,10 +234,10 @@ static void run_waits_elsewhere(int world, const char *sync, int inner, int dete
     }
     for (int r = 0; r < world; r++) pthread_join(node[r].thread, NULL);
     for (int r = 0; r < world; r++)
-        if (node[r].status != ECH_OK) fail_msg("%s, rank %d: %s", sync, r, node[r].error.text);
-    print_message("%s, %d node%s%s: of the reads of training samples %d were ahead\n", sync, world, world > 1 ? "s" : "",
-                  deterministic ? ", deterministic" : "", source.elsewhere);
-    assert_true(source.elsewhere >= steps / 4);   /* 37 to 39 of 40 on an idle machine */
+        if (node[r].status != ECH_E_ABORTED) fail_msg("%s, rank %d: status %d, %s", sync, r, (int)node[r].status, node[r].error.text);
+    print_message("%s, %d node%s%s: of the reads of training samples %d were ahead, %d were not\n", sync, world, world > 1 ? "s" : "",
+                  deterministic ? ", deterministic" : "", source.elsewhere, source.here);
+    assert_true(source.elsewhere >= ENOUGH);
     close_data();
 }
 
