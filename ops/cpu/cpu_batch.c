@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A batch as the samples that fill vectors, and the rest. Each is a stack with all units, over the same parameters: `whole` in the width
  * of the instruction set, `rest` in groups of four samples (isa_packed.c). Outputs are the samples' own, to the bit in either; gradients of
- * parameters are added up, those of convolutions' weights before the sum over lanes: the rest goes on with the whole's sums. */
+ * parameters are added up, those of convolutions' weights before the sum over lanes: the rest goes on with the whole's sums. Those of
+ * fully connected layers' weights are computed by the rest, for all samples of the batch. */
 #include "echi_cpu_stack.h"
 #include "echi_error.h"
 
@@ -121,7 +122,7 @@ static void backward(void *state, int unit, const float *params, float *grads, b
     b->whole->leaves_sums = is_cut(b);
     if (has_whole(b)) echi_cpu_part.backward(b->whole, unit, params, grads, need_input_grad);
     if (!is_cut(b)) return;
-    b->rest->adds = has_whole(b);
+    b->rest->whole = has_whole(b) ? b->whole : NULL;
     echi_cpu_part.backward(b->rest, unit, params, grads, need_input_grad);
 }
 

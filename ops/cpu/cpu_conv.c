@@ -282,7 +282,7 @@ static void sum_tiles(struct echi_cpu_stack *s, const void *args, int begin, int
         const struct echi_cpu_range groups = echi_cpu_cut(s->groups, 1, item / tiles, u->halves);
         const size_t channels = (size_t)(c.end - c.begin), first = (size_t)(item / tiles * l->out.c + c.begin);
         const int rows = DY_BYTES / (int)((c.end - c.begin) * u->dy_row * (ptrdiff_t)sizeof(float)), band = max_int(1, rows / step) * step;
-        if (!s->adds) memset(s->sums + first * filter, 0, channels * filter * sizeof(float));
+        if (!s->whole) memset(s->sums + first * filter, 0, channels * filter * sizeof(float));
         memset(s->bias_sums + first * width, 0, channels * width * sizeof(float));
         for (int g = groups.begin; g < groups.end; g++)
             for (int r = 0, r_end; r < l->out.h; r = r_end) {

@@ -33,7 +33,7 @@ static void forward(struct echi_cpu_stack *s, const void *args, int begin, int e
         if (o.begin == o.end) continue;
         echi_cpu_matrix(s->k,
                         &(struct echi_cpu_matrix){.a = {f->params + l->weight_at + (ptrdiff_t)o.begin * in, in, 1, o.end - o.begin, in},
-                                                  .b = {x.at, 1, x.column, s->groups * s->k->width, in},
+                                                  .b = {x.at, 1, x.column, s->groups * s->k->width, in}, .columns = s->n,
                                                   .start = l->bias ? f->params + l->bias_at + o.begin : NULL,
                                                   .out = y.at + o.begin * y.channel,
                                                   .out_row = y.channel, .out_vector = y.group, .relu = u->relu, .bf16 = s->bf16},
@@ -75,27 +75,48 @@ static void before_relu(struct echi_cpu_stack *s, const void *args, int begin, i
     }
 }
 
-/* dw[out][in] = sum over samples of dz[out][sample] * x[sample][in]; dx[in][sample] = sum over outputs of w[out][in] * dz[out][sample] */
+/* Both sides of the weights' gradient: of `outputs` the gradient before ReLU, and all inputs; steps are samples. */
+static struct echi_cpu_lines samples_of_outputs(const struct echi_cpu_stack *s, const struct fc *f, struct echi_cpu_range outputs) {
+    const ptrdiff_t across = s->groups * s->k->width;
+    return (struct echi_cpu_lines){before_relu_at(s, f) + outputs.begin * across, across, 1, outputs.end - outputs.begin, s->n};
+}
+static struct echi_cpu_lines samples_of_inputs(const struct echi_cpu_stack *s, const struct fc *f) {
+    const struct echi_cpu_unit *u = &s->units[f->unit];
+    const struct echi_cpu_view x = input_of(s, u);
+    return (struct echi_cpu_lines){x.at, x.column, 1, (int)echi_shape_size(u->layer->in), s->n};
+}
+
+/* dw[out][in] = sum over samples of dz[out][sample] * x[sample][in]; the rest of a batch makes that of all of it */
+static void weights_grad(struct echi_cpu_stack *s, const struct fc *f, struct echi_cpu_range outputs, int place) {
+    const struct echi_layer *l = s->units[f->unit].layer;
+    const struct echi_cpu_stack *first = s->whole ? s->whole : s;
+    const int in = (int)echi_shape_size(l->in);
+    struct echi_cpu_matrix m = {.a = samples_of_outputs(first, f, outputs), .b = samples_of_inputs(first, f), .columns = in,
+                                .out = f->grads + l->weight_at + (ptrdiff_t)outputs.begin * in, .out_row = in,
+                                .out_vector = s->k->wide->width, .bf16 = s->bf16};
+    if (s->whole) {
+        m.a_more = samples_of_outputs(s, f, outputs);
+        m.b_more = samples_of_inputs(s, f);
+    }
+    echi_cpu_matrix(s->k->wide, &m, s->own[place].matrix);   /* its columns are inputs */
+}
+
+/* And dx[in][sample] = sum over outputs of w[out][in] * dz[out][sample] */
 static void backward(struct echi_cpu_stack *s, const void *args, int begin, int end, int place) {
     const struct fc *f = args;
     const struct echi_cpu_unit *u = &s->units[f->unit];
     const struct echi_layer *l = u->layer;
-    const struct echi_cpu_view x = input_of(s, u), dx = input_grad_of(s, u);
-    const int in = (int)echi_shape_size(l->in), width = s->k->width, across = s->groups * width;
+    const struct echi_cpu_view dx = input_grad_of(s, u);
+    const int in = (int)echi_shape_size(l->in), across = s->groups * s->k->width;
     const float *dz = before_relu_at(s, f);
     for (int k = begin; k < end; k++) {
         const struct echi_cpu_range o = outputs_of(l, f, k), i = echi_cpu_cut(in, ECHI_CPU_STEP, k, f->cuts);
-        if (o.begin < o.end)
-            echi_cpu_matrix(s->k->wide,   /* its columns are inputs */
-                            &(struct echi_cpu_matrix){.a = {dz + (ptrdiff_t)o.begin * across, across, 1, o.end - o.begin, s->n},
-                                                      .b = {x.at, x.column, 1, in, s->n},
-                                                      .out = f->grads + l->weight_at + (ptrdiff_t)o.begin * in, .out_row = in,
-                                                      .out_vector = s->k->wide->width, .add = s->adds, .bf16 = s->bf16},
-                            s->own[place].matrix);
+        if (o.begin < o.end && !s->leaves_sums) weights_grad(s, f, o, place);
         if (f->need_input_grad && i.begin < i.end)
             echi_cpu_matrix(s->k, &(struct echi_cpu_matrix){.a = {f->params + l->weight_at + i.begin, 1, in, i.end - i.begin, l->out.c},
-                                                            .b = {dz, 1, across, across, l->out.c}, .out = dx.at + i.begin * dx.column,
-                                                            .out_row = dx.column, .out_vector = dx.group, .bf16 = s->bf16},
+                                                            .b = {dz, 1, across, across, l->out.c}, .columns = s->n,
+                                                            .out = dx.at + i.begin * dx.column, .out_row = dx.column,
+                                                            .out_vector = dx.group, .bf16 = s->bf16},
                             s->own[place].matrix);
     }
 }

@@ -55,7 +55,8 @@ static struct echi_cpu_lines part_of(const struct echi_cpu_lines *l, int first, 
 }
 
 static bool has_few_vectors(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m) {
-    return m->bf16 == ECHI_CPU_BF16_NONE && !m->add && m->b.line == 1 && m->b.lines % k->width == 0 && m->b.lines / k->width <= FEW_VECTORS;
+    return m->bf16 == ECHI_CPU_BF16_NONE && m->a_more.depth == 0 && m->b.line == 1 && m->b.lines % k->width == 0 &&
+           m->b.lines / k->width <= FEW_VECTORS;
 }
 static bool reads_in_place(const struct echi_cpu_matrix *m) {
     return m->a.step == 1 || (size_t)m->a.lines * (size_t)m->a.depth * sizeof(float) <= CACHED_BYTES;
@@ -85,7 +86,7 @@ static void unpacked(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
  * of its own. */
 static void by_steps(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m, int blocks, float *room) {
     const struct echi_cpu_kernels *over_rows = k->wide;
-    const int columns = m->b.lines, width = over_rows->width, row_bytes = columns * (int)sizeof(float);
+    const int columns = m->columns, width = over_rows->width, row_bytes = columns * (int)sizeof(float);
     const int most = round_up(parts_of(m->a.lines, parts_of(m->a.lines, STAYING_BYTES / row_bytes)), width);
     for (int first = 0; first < m->a.lines; first += most) {
         const int rows = min_int(most, m->a.lines - first), whole = rows / width * width, row = round_up(rows, width) + width;
@@ -103,11 +104,26 @@ static void by_steps(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
                 }
             for (int c = 0; i > 0 && c < columns; c++) over_rows->add(all + c * row, later + c * row, (size_t)round_up(rows, width));
         }
-        for (int c = 0; c < columns; c += k->width) {
+        for (int c = 0; c < m->b.lines; c += k->width) {
             float *const sums = all + (ptrdiff_t)c * row, *const to = m->out + first * m->out_row + c / k->width * m->out_vector;
-            if (whole > 0) k->to_vectors(sums, row, k->width, whole, to, m->out_row);
-            if (whole < rows) k->to_vectors(sums + whole, row, k->width, width, to + (rows - width) * m->out_row, m->out_row);
+            const int lanes = min_int(columns - c, k->width);
+            if (whole > 0) k->to_vectors(sums, row, lanes, whole, to, m->out_row);
+            if (whole < rows) k->to_vectors(sums + whole, row, lanes, width, to + (rows - width) * m->out_row, m->out_row);
         }
+    }
+}
+
+/* Packs the steps of `lines` and behind them those of `more`, panel by panel. */
+static void pack_both(void (*pack)(const struct echi_cpu_lines *, void *), int panel, const struct echi_cpu_lines *lines,
+                      const struct echi_cpu_lines *more, void *to) {
+    if (more->depth == 0) return pack(lines, to);
+    float *at = to;
+    for (int first = 0; first < lines->lines; first += panel) {
+        const int n = min_int(panel, lines->lines - first);
+        const struct echi_cpu_lines one = part_of(lines, first, n, 0, lines->depth), other = part_of(more, first, n, 0, more->depth);
+        pack(&one, at);
+        pack(&other, at += panel * one.depth);
+        at += panel * other.depth;
     }
 }
 
@@ -134,7 +150,8 @@ static struct order order_of(const struct kind *kind, const struct echi_cpu_matr
 
 void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_matrix *m, float *room) {
     const struct kind kind = kind_of(k, m->bf16);
-    const int blocks = parts_of(m->a.depth, kind.depth), deepest = round_up(parts_of(m->a.depth, blocks), kind.unit);
+    const int blocks = parts_of(m->a.depth, kind.depth);
+    const int deepest = round_up(parts_of(m->a.depth, blocks) + m->a_more.depth, kind.unit);
     const struct order order = order_of(&kind, m, deepest);
     char *columns = (char *)room, *rows = columns + FAR_COLUMNS_BYTES + SPARE_BYTES;
     const bool few = has_few_vectors(k, m), fills_more_lanes = k->wide->width > k->width;   /* over rows than over columns */
@@ -144,15 +161,18 @@ void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
     for (int column = 0; column < m->b.lines; column += order.columns)
         for (int i = 0, from = 0, depth; i < blocks; i++, from += depth) {
             depth = parts_of(m->a.depth - from, blocks - i);
-            const size_t line = (size_t)round_up(depth, kind.unit) * kind.bytes;
+            const int more = i == blocks - 1 ? m->a_more.depth : 0;
+            const size_t line = (size_t)round_up(depth + more, kind.unit) * kind.bytes;
             const struct echi_cpu_lines b = part_of(&m->b, column, min_int(order.columns, m->b.lines - column), from, depth);
-            kind.pack_columns(&b, columns);
+            const struct echi_cpu_lines b_more = part_of(&m->b_more, column, b.lines, 0, more);
+            pack_both(kind.pack_columns, kind.panel_columns, &b, &b_more, columns);
             for (int first = 0, n; first < m->a.lines; first += n) {
                 n = min_int(order.rows, m->a.lines - first);
                 const struct echi_cpu_lines a = part_of(&m->a, first, n, from, depth);
                 const int after = order.near == order.columns ? min_int(n, m->a.lines - first - n) : 0;
                 const struct echi_cpu_lines next = part_of(&m->a, first + n, after, from, depth);
-                kind.pack_rows(&a, rows);
+                const struct echi_cpu_lines a_more = part_of(&m->a_more, first, n, 0, more);
+                pack_both(kind.pack_rows, kind.call_rows, &a, &a_more, rows);
                 for (int c = 0; c < b.lines; c += order.near)
                     for (int row = 0; row < n; row += kind.call_rows)
                         kind.panel(&(struct echi_cpu_panel){
@@ -160,7 +180,7 @@ void echi_cpu_matrix(const struct echi_cpu_kernels *k, const struct echi_cpu_mat
                             .start = m->start && i == 0 ? m->start + first + row : NULL,
                             .out = m->out + (first + row) * m->out_row + (column + c) / k->width * m->out_vector, .out_row = m->out_row,
                             .out_vector = m->out_vector, .rows = min_int(kind.call_rows, n - row),
-                            .columns = min_int(order.near, b.lines - c), .depth = depth, .add = i > 0 || m->add,
+                            .columns = min_int(order.near, b.lines - c), .depth = depth + more, .add = i > 0,
                             .relu = m->relu && i == blocks - 1, .next = next});
             }
         }

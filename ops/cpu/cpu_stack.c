@@ -202,7 +202,7 @@ void echi_cpu_reduce(const struct echi_cpu_stack *s, const float *vectors, size_
     const struct echi_cpu_kernels *k = s->k;
     enum { SOME = 64 };
     float sums[SOME];
-    if (!s->adds) return k->reduce(vectors, count, grads);
+    if (!s->whole) return k->reduce(vectors, count, grads);
     for (size_t i = 0, n; i < count; i += n) {
         n = count - i < SOME ? count - i : SOME;
         k->reduce(vectors + i * (size_t)k->width, n, sums);

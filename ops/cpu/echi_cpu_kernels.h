@@ -62,6 +62,7 @@ struct echi_cpu_outer {
     float *acc;                /* [o: acc_o][t: acc_t] */
     ptrdiff_t dy_o, dy_row, x_t, x_row, x_column, acc_o, acc_t;
     int rows, columns, outputs, taps;   /* outputs <= most_outputs, taps <= most_taps */
+    bool half;                 /* half a column follows the last one of each row; width > 4 only */
 };
 
 /* One tile of Winograd's F(m x m, 3 x 3), m 2 or 4, of `channels` channels: (m + 2) x (m + 2) inputs, or m x m outputs, and

@@ -87,9 +87,10 @@ struct echi_cpu_stack {
     int n_units, max_groups;
     int n, groups;                       /* of the step */
     bool trains;                         /* the step does, and is this part of a round */
-    /* Of a batch that is computed in two parts, see cpu_batch.c. The first one's convolutions leave the sums of their weights' gradients
-     * to the second one's, which go on with them; its other gradients are added to what is there. */
-    bool leaves_sums, adds;
+    /* Of a batch in two parts, see cpu_batch.c. The first, `whole` of the second, leaves weights' gradients to it: of convolutions the
+     * sums, with which the second goes on; of fully connected layers both factors. The second adds its other gradients to the first's. */
+    bool leaves_sums;
+    const struct echi_cpu_stack *whole;
     float share_of_round;
     struct echi_team *team;              /* the device's threads; NULL: one */
     int threads;

@@ -72,6 +72,19 @@ INLINE vec pick(ivec mask, vec yes, vec no) { return (vec)((mask & (ivec)yes) | 
 #define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #endif
 
+#if VEC_FLOATS > 4
+/* A vector of two halves that lie apart. */
+typedef float half_anywhere __attribute__((vector_size(VEC_FLOATS * 2), aligned(4), may_alias));
+INLINE vec load_halves(const float *low, const float *high) {
+    const half_anywhere a = *(const half_anywhere *)low, b = *(const half_anywhere *)high;
+#if VEC_FLOATS == 16
+    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+#else
+    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7);
+#endif
+}
+#endif
+
 /* A riffle of the upper and the lower half moves every bit of the place (row, column) by one; as many riffles as a row number
  * has bits exchange rows and columns. */
 INLINE void transpose(vec m[VEC_FLOATS]) {

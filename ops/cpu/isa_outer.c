@@ -11,6 +11,10 @@
 #define MOST_TAPS 3
 #endif
 
+#if VEC_FLOATS > 4
+static const float nothing[VEC_FLOATS];
+#endif
+
 INLINE void tile(int outputs, int taps, const struct echi_cpu_outer *a) {
     vec sum[MOST_OUTPUTS][MOST_TAPS];
     UNROLL for (int o = 0; o < outputs; o++) {
@@ -31,6 +35,21 @@ INLINE void tile(int outputs, int taps, const struct echi_cpu_outer *a) {
             }
         }
     }
+#if VEC_FLOATS > 4
+    for (int r = 0; a->half && r < a->rows; r += 2) {
+        const bool two = r + 1 < a->rows;
+        const float *x = a->x + r * a->x_row + a->columns * x_column, *dy = a->dy + r * a->dy_row + a->columns * VEC_FLOATS;
+        vec in[MOST_TAPS];
+        UNROLL for (int t = 0; t < taps; t++) {
+            in[t] = load_halves(x + t * x_t, x + (two ? a->x_row : 0) + t * x_t);
+            IN_REGISTER(in[t]);
+        }
+        UNROLL for (int o = 0; o < outputs; o++) {
+            const vec d = load_halves(dy + o * dy_o, two ? dy + a->dy_row + o * dy_o : nothing);
+            UNROLL for (int t = 0; t < taps; t++) { sum[o][t] += d * in[t]; }
+        }
+    }
+#endif
     UNROLL for (int o = 0; o < outputs; o++) {
         UNROLL for (int t = 0; t < taps; t++) { store(a->acc + o * a->acc_o + t * a->acc_t, sum[o][t]); }
     }

@@ -71,18 +71,21 @@ void ISA(packed_conv_row)(const struct echi_cpu_product *p, const struct echi_cp
     ISA(conv_row)(&narrow, &left);
 }
 
-/* Sums are wide vectors; columns that are left over go to the first lanes. */
+/* Sums are wide vectors. Left-over columns that fill half of one are summed with those of the next row; others go to the first lanes. */
 void ISA(packed_outer)(const struct echi_cpu_outer *o) {
     const int columns = WIDE.width / VEC_FLOATS, whole = o->columns / columns;
+    const bool half = o->columns % columns >= columns / 2;
     struct echi_cpu_outer narrow = *o;
-    if (o->x_column == VEC_FLOATS && whole > 0) {
+    if (o->x_column == VEC_FLOATS && (whole > 0 || half)) {
+        const int done = whole * columns + (half ? columns / 2 : 0);
         struct echi_cpu_outer wide = *o;
         wide.x_column = WIDE.width;
         wide.columns = whole;
+        wide.half = half;
         WIDE.outer(&wide);
-        narrow.x += whole * columns * VEC_FLOATS;
-        narrow.dy += whole * columns * VEC_FLOATS;
-        narrow.columns -= whole * columns;
+        narrow.x += done * VEC_FLOATS;
+        narrow.dy += done * VEC_FLOATS;
+        narrow.columns -= done;
     }
     if (narrow.columns > 0) ISA(outer)(&narrow);
 }
