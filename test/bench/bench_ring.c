@@ -13,8 +13,10 @@
  * Each play is preceded by one that can be said in closed form, 2 (N - 1) (delay + bytes / N / rate) + compute, and must meet it. */
 #include "echi_cost.h"
 #include "echi_frame.h"
+#include "echi_hosts.h"
 #include "echi_planner.h"
 #include "echi_profile.h"
+#include "echi_sim.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -46,6 +48,7 @@ struct node {
 struct play {
     const struct ring *ring;
     struct echi_cost *cost;
+    uint64_t seed;
     struct node *node;          /* [nodes] */
     int *place;                 /* [hosts]: in the ring */
     double until[3]; bool mark[3];
@@ -67,7 +70,7 @@ static void compute(struct play *p, int i) {
     const int host = r->order[i];
     const double once = r->n[i] ? echi_times_whole(&f->times, r->n[i]) : 0;
     const struct echi_work w = {
-        .seconds = once * echi_cost_step_factor(p->cost, host, p->node[i].step) + f->apply * f->parameters / r->nodes,
+        .seconds = once * echi_hosts_step_factor(r->hosts, p->seed, host, p->node[i].step) + f->apply * f->parameters / r->nodes,
         .shape = &p->shape};
     echi_cost_compute(p->cost, host, &w);
 }
@@ -118,16 +121,17 @@ static void is_ready(struct play *p, int i, int bucket) {
 /* Seconds a step. */
 static double play(const struct ring *r, uint64_t seed, uint64_t steps) {
     const struct echi_times *t = &r->profile->times;
-    const double trunk = echi_times_trunk(t, 64), head = echi_times_head(t, 64), forward = r->profile->forward;
-    struct play p = {.ring = r, .steps = steps, .until = {trunk * forward / (trunk + head), (trunk * forward + head) / (trunk + head), 1},
+    const double trunk = echi_times_trunk(t, 64), head = echi_times_head(t, 64), forward = echi_times_forward(t, 64);
+    struct play p = {.ring = r, .steps = steps, .until = {forward / (trunk + head), (forward + head) / (trunk + head), 1},
                      .mark = {false, r->buckets > 1, false}};
     struct echi_happening what;
-    struct ech_error err;
     p.shape = (struct echi_work_shape){3, p.until, p.mark};
     p.node = calloc((size_t)r->nodes, sizeof *p.node);
     p.place = calloc((size_t)r->hosts->count, sizeof *p.place);
     if (!p.node || !p.place) fail("no memory");
-    if (echi_cost_create(r->hosts, r->io, r->io_speed, seed, &p.cost, &err) != ECH_OK) fail(err.text);
+    p.seed = seed;
+    p.cost = echi_cost_create(r->hosts, r->io, r->io_speed, seed, echi_sim_heap);
+    if (!p.cost) fail("no memory for the hosts");
     for (int i = 0; i < r->nodes; i++) {
         p.place[r->order[i]] = i;
         compute(&p, i);

@@ -458,12 +458,9 @@ static void steps_take_their_factors(void **state) {
         a.host[1].stutter_factor = 3;
         simulate_well(&a);
         unlink(plan);
-        struct echi_cost *cost;
-        assert_int_equal(echi_cost_create(&a.hosts, (struct echi_cost_io){0}, NULL, a.config.seed, &cost, NULL), ECH_OK);
         double expected = 0;
         for (uint64_t step = 0; step < 2 * TRAIN / 16; step++)
-            expected += 16 * (separate ? 1e-4 : 1.2e-4) * echi_cost_step_factor(cost, 1, step);
-        echi_cost_destroy(cost);
+            expected += 16 * (separate ? 1e-4 : 1.2e-4) * echi_hosts_step_factor(&a.hosts, a.config.seed, 1, step);
         assert_close(a.report.seconds, expected, 1e-6);
     }
 }
@@ -887,9 +884,10 @@ static void places_and_credits(void **state) {
     assert_non_null(bare);
     bare->node = calloc(3, sizeof *bare->node);
     bare->err = &a.err;
-    echi_records_init(&bare->flights, sizeof(struct echi_flight));
-    echi_records_init(&bare->posts, sizeof(struct echi_post));
-    assert_int_equal(echi_cost_create(&a.hosts, (struct echi_cost_io){0}, NULL, 1, &bare->cost, &a.err), ECH_OK);
+    echi_records_init(&bare->flights, sizeof(struct echi_flight), echi_sim_heap);
+    echi_records_init(&bare->posts, sizeof(struct echi_post), echi_sim_heap);
+    bare->cost = echi_cost_create(&a.hosts, (struct echi_cost_io){0}, NULL, 1, echi_sim_heap);
+    assert_non_null(bare->cost);
     const uint32_t first = wait_for_place(0, 1), second = wait_for_place(0, 1), third = wait_for_place(0, 1);
     assert_int_equal(next_sent(&at), ECHI_NOTHING);
     post_push(1, 0, 2);

@@ -3,8 +3,10 @@
  * unit and shared cores stepped nanosecond by nanosecond. */
 #include "echi_cost.h"
 #include "echi_events.h"
+#include "echi_hosts.h"
 #include "echi_random.h"
 
+#include <limits.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,13 +25,30 @@ static int by_time_then_order(const void *a, const void *b) {
     return x->order < y->order ? -1 : 1;
 }
 
+/* All memory is the caller's. This supply counts the blocks that are out, and ends after so many. */
+static int blocks_out, blocks_left = INT_MAX;
+static void *counted(void *self, void *block, size_t size) {
+    (void)self;
+    if (size == 0) {
+        blocks_out--;
+        free(block);
+        return NULL;
+    }
+    if (blocks_left == 0) return NULL;
+    blocks_left--;
+    void *const made = realloc(block, size);
+    blocks_out += made && !block;
+    return made;
+}
+static const struct echi_supply supply = {counted, NULL};
+
 /* Adds and takes in random turns: what comes out is what a sorted list would give. */
 static void heap_is_a_sorted_list(void **state) {
     (void)state;
     struct echi_random random;
     echi_random_init(&random, 7, ECHI_STREAM_TEST, 1);
     for (int run = 0; run < 60; run++) {
-        struct echi_events events = {0};
+        struct echi_events events = {.supply = supply};
         static struct echi_due list[600];
         size_t n = 0;
         uint64_t added = 0;
@@ -63,13 +82,14 @@ static void open_hosts(int count) {
     for (int h = 0; h < count; h++) host[h] = (struct echi_host){.speed = 1, .cores = -1, .dies = -1, .joins = -1};
 }
 static void open_engine(struct echi_cost_io io) {
-    struct ech_error err;
-    assert_int_equal(echi_cost_create(&hosts, io, NULL, 11, &cost, &err), ECH_OK);
+    cost = echi_cost_create(&hosts, io, NULL, 11, supply);
+    assert_non_null(cost);
 }
 static void close_engine(void) {
     assert_false(echi_cost_failed(cost));
     echi_cost_destroy(cost);
     cost = NULL;
+    assert_int_equal(blocks_out, 0);
 }
 
 struct seen { struct echi_happening what; int64_t at; };
@@ -666,13 +686,12 @@ static void step_factors(void **state) {
         host[h].stutter = 0.02;
         host[h].stutter_factor = 5;
     }
-    open_engine((struct echi_cost_io){0});
     double sum = 0, squares = 0, slow_squares = 0;
     int slow = 0, below = 0, same = 0;
     for (uint64_t i = 0; i < COUNT; i++) {
-        const double f = echi_cost_step_factor(cost, 0, i), l = log(f > 2.4 ? f / 5 : f);
-        assert_true(f == echi_cost_step_factor(cost, 0, i));
-        same += f == echi_cost_step_factor(cost, 1, i);
+        const double f = echi_hosts_step_factor(&hosts, 11, 0, i), l = log(f > 2.4 ? f / 5 : f);
+        assert_true(f == echi_hosts_step_factor(&hosts, 11, 0, i));
+        same += f == echi_hosts_step_factor(&hosts, 11, 1, i);
         slow += f > 2.4;   /* 5 x e^-0.73, or e^0.88: nearly 5 deviations either way */
         below += l < 0;
         sum += l;
@@ -685,7 +704,48 @@ static void step_factors(void **state) {
     assert_true(fabs(sum / COUNT) < 4 * 0.15 / sqrt(COUNT));
     assert_true(fabs(sqrt(squares / COUNT) - 0.15) < 4 * 0.15 / sqrt(2.0 * COUNT));
     assert_true(fabs(sqrt(slow_squares / slow) - 0.15) < 4 * 0.15 / sqrt(2.0 * slow));   /* neither knows of the other */
-    close_engine();
+}
+
+/* Messages and works of all kinds, until nothing is due. The time at which that is; 0: memory ran out. */
+static int64_t busy_world(void) {
+    struct echi_happening what;
+    open_hosts(4);
+    hosts.pools = 1;
+    hosts.pool_cores[0] = 1;
+    for (int h = 0; h < 4; h++) {
+        host[h].rate = 1e6;
+        host[h].loss = 0.1;
+        host[h].cores = h < 2 ? 0 : -1;
+    }
+    host[3].quota = 0.05, host[3].period = 0.1;
+    cost = echi_cost_create(&hosts, (struct echi_cost_io){1e-5, 1e-9}, NULL, 11, supply);
+    if (!cost) return 0;
+    for (uint64_t i = 0; i < 300; i++) {
+        echi_cost_compute(cost, (int)(i % 4), &(struct echi_work){.seconds = 1e-3, .urgency = (int)(i % 3), .cookie = i});
+        echi_cost_send(cost, (int)(i % 4), (int)(i / 4 % 4), (int)(i % 2), 1000 * (i % 200), 0, i);
+    }
+    while (echi_cost_next(cost, &what)) {}
+    const int64_t at = echi_cost_failed(cost) ? 0 : echi_cost_now(cost);
+    echi_cost_destroy(cost);
+    cost = NULL;
+    return at;
+}
+
+/* With one block less each time: the engine says so, and gives back what it had. */
+static void memory_is_the_callers(void **state) {
+    (void)state;
+    blocks_left = INT_MAX;
+    const int64_t whole = busy_world();
+    assert_true(whole > 0 && blocks_out == 0);
+    const int needed = INT_MAX - blocks_left;
+    assert_true(needed > 10);
+    for (int blocks = 0; blocks <= needed; blocks++) {
+        blocks_left = blocks;
+        const int64_t at = busy_world();
+        assert_true(at == (blocks < needed ? 0 : whole));
+        assert_int_equal(blocks_out, 0);
+    }
+    blocks_left = INT_MAX;
 }
 
 /* Against a lane that is stepped unit by unit, with works of all kinds coming at random times. */
@@ -764,6 +824,7 @@ int main(void) {
         cmocka_unit_test(shared_cores_lose_nothing),
         cmocka_unit_test(the_dead_leave_their_cores),
         cmocka_unit_test(step_factors),
+        cmocka_unit_test(memory_is_the_callers),
         cmocka_unit_test(lanes_as_unit_by_unit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

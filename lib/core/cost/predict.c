@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A plan played on lanes and links. */
 #include "echi_predict.h"
+#include "echi_cost.h"
 #include "echi_random.h"
 #include "echi_ratio.h"
 #include "echi_task.h"
@@ -30,9 +31,6 @@
 #define LATE 5
 /* Bytes of a message without a payload, about. */
 #define CONTROL 128
-/* Bytes of others before an urgent message on the way in, at most, as in the simulator (lib/drive/sim/links.c). */
-#define BUFFER (256.0 * 1024)
-
 enum what { FORWARD_DONE, ROWS_IN, HEAD_ANSWERS, HEAD_FREE, ANSWER_IN, STEP_DONE, PUSH_IN, APPLIED, SENT, WEIGHTS_IN, STATE_OUT, STATE_IN,
             WORD_IN, LEASE_IN };
 struct event { double at; uint32_t turn; uint16_t who; uint8_t what, strand; };   /* turn: of two at once the one said first comes first */
@@ -208,7 +206,7 @@ static double carry(struct play *p, int from, int to, double bytes, double at) {
     const bool first = bytes <= CONTROL;   /* before all that has a payload */
     const double leaves = at > a->out_until || first ? at : a->out_until, comes = leaves + delay, left = leaves + slow_out;
     if (!first) a->out_until = left;
-    const double buffer = t->link > 0 ? BUFFER / t->link : 0;   /* what is urgent passes what a switch does not hold */
+    const double buffer = t->link > 0 ? ECHI_COST_BUFFER / t->link : 0;   /* what is urgent passes what a switch does not hold */
     double begins = comes > b->in_until ? comes : b->in_until;
     b->in_until = begins + slow_in;
     if (first && begins > comes + buffer) begins = comes + buffer;

@@ -7,6 +7,7 @@
 #define ECHI_SIM_H
 #include "echelon_dev.h"
 #include "echi_cost.h"
+#include "echi_hosts.h"
 #include "echi_records.h"
 #include "echi_profile.h"
 #include "echi_run.h"
@@ -108,6 +109,7 @@ struct echi_sim_run {
 };
 ech_status echi_sim_run(const struct echi_sim_run *run, struct ech_report *report, struct ech_sim_counts *counts, struct ech_error *err);
 
+extern const struct echi_supply echi_sim_heap;   /* sim.c: memory for records and the cost engine */
 /* sim.c: the first reason stays */
 void echi_sim_end(struct echi_sim *s, ech_status status);
 void echi_sim_no_memory(struct echi_sim *s);

@@ -12,6 +12,7 @@
 #include "echi_error.h"
 #include "echi_lines.h"
 #include "echi_print.h"
+#include "echi_random.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -265,4 +266,23 @@ ech_status echi_hosts_named(int workers, const char *name, struct echi_hosts *ou
     struct reader *r = calloc(1, sizeof *r);
     if (!r) return echi_fail_memory(err, "hosts.named", "the hosts");
     return read_all(r, echi_lines_open_text(&r->lines, name, text, "hosts.named", err), out);
+}
+
+/* ------------------------------------------------------ random numbers */
+
+static double unit(const uint32_t word[2]) { return (double)((uint64_t)(word[0] >> 5) << 26 | word[1] >> 6) * 0x1p-53; }
+
+double echi_hosts_step_factor(const struct echi_hosts *hosts, uint64_t seed, int host, uint64_t step) {
+    const struct echi_host *h = &hosts->host[host];
+    uint32_t word[4];
+    double factor = 1;
+    if (h->jitter > 0) {   /* Box and Muller */
+        echi_random4(seed, ECHI_STREAM_STEP_TIME, (uint32_t)host, 2 * step, word);
+        factor = exp(h->jitter * sqrt(-2 * log(1 - unit(word))) * cos(6.283185307179586476925 * unit(word + 2)));
+    }
+    if (h->stutter > 0) {
+        echi_random4(seed, ECHI_STREAM_STEP_TIME, (uint32_t)host, 2 * step + 1, word);
+        if (unit(word) < h->stutter) factor *= h->stutter_factor;
+    }
+    return factor;
 }

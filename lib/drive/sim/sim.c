@@ -107,6 +107,14 @@ static ech_status open_coordinator(struct echi_sim *s) {
     return ECH_OK;
 }
 
+static void *from_heap(void *self, void *block, size_t size) {
+    (void)self;
+    if (size > 0) return realloc(block, size);
+    free(block);
+    return NULL;
+}
+const struct echi_supply echi_sim_heap = {from_heap, NULL};
+
 static ech_status open_all(struct echi_sim *s) {
     const struct echi_cost_io io = {s->profile->message, s->profile->copy};
     double joined = 0;
@@ -114,10 +122,11 @@ static ech_status open_all(struct echi_sim *s) {
     s->node = calloc((size_t)s->world, sizeof *s->node);
     s->action = malloc((size_t)s->actions_room * sizeof *s->action);
     if (!s->node || !s->action) return echi_fail_memory(s->err, "sim", "the nodes");
-    echi_records_init(&s->flights, sizeof(struct echi_flight));
-    echi_records_init(&s->posts, sizeof(struct echi_post));
-    echi_records_init(&s->tasks, sizeof(struct echi_sim_task));
-    ECHI_TRY(echi_cost_create(s->hosts, io, s->io_speed, s->config->seed, &s->cost, s->err));
+    echi_records_init(&s->flights, sizeof(struct echi_flight), echi_sim_heap);
+    echi_records_init(&s->posts, sizeof(struct echi_post), echi_sim_heap);
+    echi_records_init(&s->tasks, sizeof(struct echi_sim_task), echi_sim_heap);
+    s->cost = echi_cost_create(s->hosts, io, s->io_speed, s->config->seed, echi_sim_heap);
+    if (!s->cost) return echi_fail_memory(s->err, "sim.cost", "the hosts");
     for (int r = 0; r < s->world; r++) {
         const struct echi_host *h = &s->hosts->host[r];
         echi_node_role_init(&s->node[r].role, &s->node[r].setup, r, s->world, false);

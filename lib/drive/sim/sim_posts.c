@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(ECHI_COST_CHUNK == ECHI_NET_CHUNK, "the engine's messages give way where those of net do");
+
 #define ROOM_AT_FIRST 1024
 #define UNUSED UINT32_MAX   /* no key: there are fewer than 2^11 ranks and 2^5 kinds */
 

@@ -196,7 +196,7 @@ void echi_sim_compute(struct echi_sim *s, int rank, const struct echi_task *task
     struct echi_sim_task *t = echi_records_at(&s->tasks, id);
     *t = (struct echi_sim_task){.node = (uint16_t)rank, .told = n->setup.cut, .task = *task};
     if ((task->kind == ECHI_TASK_STEP || task->kind == ECHI_TASK_FORWARD) && task->part == 0)
-        n->factor[task->strand] = echi_cost_step_factor(s->cost, rank, n->steps++);
+        n->factor[task->strand] = echi_hosts_step_factor(s->hosts, s->config->seed, rank, n->steps++);
     struct echi_work w = {.urgency = task->kind, .while_held = task->kind == ECHI_TASK_EVAL, .cookie = id};
     const struct echi_sim_shape *shape = shape_of(s, task);
     if (shape && !in_parts(task)) w.shape = &shape->shape;

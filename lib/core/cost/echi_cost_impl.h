@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of the cost engine share: cost.c (time), lanes.c (works), quota.c (processor time by quota), links.c (messages). */
+ * What the files of the cost engine share: cost.c (time), compute.c (works), quota.c (processor time by quota), links.c (messages). */
 #ifndef ECHI_COST_IMPL_H
 #define ECHI_COST_IMPL_H
 #include "echi_cost.h"
@@ -9,7 +9,7 @@
 /* Kinds of due things. `turn`: what was due is not any more if the resource's turn has changed since. */
 enum echi_cost_due {
     ECHI_DUE_TIMER,           /* who: host; what: the caller's cookie */
-    ECHI_DUE_LANE,            /* who: host; what: turn */
+    ECHI_DUE_THREAD,            /* who: host; what: turn */
     ECHI_DUE_POOL,            /* who: pool; what: turn */
     ECHI_DUE_HELD,            /* who: host */
     ECHI_DUE_QUEUE,           /* who: parcel */
@@ -22,29 +22,29 @@ enum echi_cost_due {
 
 /* Works and parcels live in pools, and are named by their numbers there. */
 struct echi_work_out { struct echi_work work; double ns; int unit; uint32_t next; };   /* unit: the next to be done */
-struct echi_sim_lane {
+struct echi_cost_thread {
     uint32_t first;           /* of its works, in the order in which they were asked for */
     uint32_t running;
     int until_unit;           /* the stretch under way ends with this unit */
-    double began, length;     /* of the stretch: the lane's own time (see lanes.c) at its beginning; ns of the work in it */
+    double began, length;     /* of the stretch: the thread's own time (see compute.c) at its beginning; ns of the work in it */
     double stretch_ns;        /* ns of the whole work, at the speed that the stretch goes at */
     uint32_t turn;
     double debt, stolen;      /* ns that messages took from the stretch: not added to its length yet, and added */
     bool held, told;
 };
-struct echi_sim_pool {
-    double clock;             /* ns for which each of its lanes has computed: the lanes' own time */
+struct echi_cost_pool {
+    double clock;             /* ns for which each of its threads has computed: the threads' own time */
     int64_t at;               /* virtual time of that */
     int active;
-    struct echi_events ends;  /* of stretches, by the pool's clock; who: host; what: turn of the lane */
+    struct echi_events ends;  /* of stretches, by the pool's clock; who: host; what: turn of the thread */
     uint32_t turn;
 };
 /* What a host with a quota has used of it; all times virtual ns. See quota.c. */
-struct echi_sim_quota {
-    double clock;             /* ns for which its lane has computed: the lane's own time */
+struct echi_cost_used {
+    double clock;             /* ns for which its thread has computed: the thread's own time */
     double used;              /* ns of the quota of period number `index`, more than there is where messages were in debt */
     int64_t at, index;        /* as it was then */
-    bool active;              /* its lane computes, whenever there is quota left */
+    bool active;              /* its thread computes, whenever there is quota left */
 };
 struct echi_parcel {
     uint64_t cookie, left, bytes, part;   /* part: the bytes of the stretch that left last */
@@ -54,7 +54,7 @@ struct echi_parcel {
     uint8_t priority;
     bool follows, taken;      /* goes as one with the message before it; the receiver's processor has begun with it */
 };
-struct echi_sim_link {
+struct echi_cost_link {
     double ns_per_byte;       /* 0: without bound */
     uint32_t first[ECHI_COST_PRIORITIES], last[ECHI_COST_PRIORITIES];
     uint32_t waiting;         /* a bit for each priority of which some wait */
@@ -70,28 +70,45 @@ struct echi_sim_link {
 };
 struct echi_cost {
     const struct echi_hosts *hosts;
+    struct echi_supply supply;
     uint64_t seed;
     struct echi_events events;
     int64_t now;
     uint64_t happened;
     bool failed;              /* no memory */
     bool *dead;               /* [hosts] */
-    struct echi_sim_lane *lane;
-    struct echi_sim_link *link;
-    struct echi_sim_pool *pool;
-    struct echi_sim_quota *quota;   /* [hosts], if any has one */
+    struct echi_cost_thread *thread;
+    struct echi_cost_link *link;
+    struct echi_cost_pool *pool;
+    struct echi_cost_used *quota;   /* [hosts], if any has one */
     struct echi_records works, parcels;
     int64_t *in_order;        /* [hosts * hosts], if any message may be lost: before this the next of the pair does not come */
 };
+
+/* To the nearest whole, halves away from 0; upwards. Beyond NEVER all is never. */
+#define ECHI_NEVER 4e18   /* ns, 127 years: what would take longer is not waited for, and no sum of times overflows */
+static inline double echi_least(double a, double b) { return a < b ? a : b; }
+static inline double echi_most(double a, double b) { return a > b ? a : b; }
+static inline int64_t echi_round(double x) {
+    if (!(x < ECHI_NEVER)) return (int64_t)ECHI_NEVER;
+    const int64_t whole = (int64_t)x;
+    const double rest = x - (double)whole;
+    return whole + (rest >= 0.5) - (rest <= -0.5);
+}
+static inline int64_t echi_round_up(double x) {
+    if (!(x < ECHI_NEVER)) return (int64_t)ECHI_NEVER;
+    const int64_t whole = (int64_t)x;
+    return whole + (x > (double)whole);
+}
 
 /* cost.c */
 void echi_cost_due(struct echi_cost *c, int64_t at, enum echi_cost_due kind, uint32_t who, uint64_t what);
 /* A new record; ECHI_NOTHING, and the engine has failed, without memory. */
 uint32_t echi_cost_new(struct echi_cost *c, struct echi_records *pool);
 
-/* lanes.c: true when there is something to tell the caller */
-void echi_cost_lane_create(struct echi_cost *c, int host);
-bool echi_cost_lane_due(struct echi_cost *c, int host, uint32_t turn, struct echi_happening *out);
+/* compute.c: true when there is something to tell the caller */
+void echi_cost_thread_create(struct echi_cost *c, int host);
+bool echi_cost_thread_due(struct echi_cost *c, int host, uint32_t turn, struct echi_happening *out);
 bool echi_cost_pool_due(struct echi_cost *c, int pool, uint32_t turn, struct echi_happening *out);
 bool echi_cost_held(const struct echi_cost *c, int host);   /* still asked to hold, and nothing under way */
 /* Messages take so many ns of the host's processor: from its work, if there is one. */
@@ -99,11 +116,11 @@ void echi_cost_steal(struct echi_cost *c, int host, int64_t ns);
 
 /* quota.c */
 /* That of a host, as it is now; NULL: it has none. */
-struct echi_sim_quota *echi_cost_quota(struct echi_cost *c, int host);
-/* When its lane, if it goes on computing, will have done so for `ns` more; when nothing holds the processor up any more. */
+struct echi_cost_used *echi_cost_quota(struct echi_cost *c, int host);
+/* When its thread, if it goes on computing, will have done so for `ns` more; when nothing holds the processor up any more. */
 int64_t echi_cost_quota_end(const struct echi_cost *c, int host, double ns);
 int64_t echi_cost_quota_left(const struct echi_cost *c, int host);
-void echi_cost_lane_kill(struct echi_cost *c, int host);
+void echi_cost_thread_kill(struct echi_cost *c, int host);
 
 /* links.c: likewise */
 void echi_cost_link_create(struct echi_cost *c, int host, struct echi_cost_io io, double io_speed);

@@ -2,8 +2,6 @@
  * A heap of things that are due, by time and then by the order in which they were added. */
 #include "echi_events.h"
 
-#include <stdlib.h>
-
 #define ARITY 4
 #define ROOM_AT_FIRST 256
 
@@ -11,7 +9,7 @@ static bool before(const struct echi_due *a, const struct echi_due *b) { return 
 
 static bool grow(struct echi_events *e) {
     const size_t room = e->room ? 2 * e->room : ROOM_AT_FIRST;
-    struct echi_due *heap = realloc(e->heap, room * sizeof *heap);
+    struct echi_due *heap = e->supply.resize(e->supply.self, e->heap, room * sizeof *heap);
     if (!heap) return false;
     e->heap = heap;
     e->room = room;
@@ -52,6 +50,6 @@ bool echi_events_take(struct echi_events *e, struct echi_due *out) {
 }
 
 void echi_events_free(struct echi_events *e) {
-    free(e->heap);
-    *e = (struct echi_events){0};
+    if (e->heap) e->supply.resize(e->supply.self, e->heap, 0);
+    *e = (struct echi_events){.supply = e->supply};
 }

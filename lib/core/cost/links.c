@@ -8,19 +8,13 @@
  * way in does not occupy it while it sends: its message counts as coming in at the full rate at the very end, so that many slow
  * senders fill a fast way in. */
 #include "echi_cost_impl.h"
-#include "echi_net.h"
 #include "echi_random.h"
 
-#include <math.h>
-
-/* Bytes of others that the most urgent messages find before them on the way in, at most: what a switch holds for a port. Senders have
- * the rest back, and send it behind what is urgent. */
-#define BUFFER (256 * 1024)
 #define TIMEOUT INT64_C(200000000)   /* of TCP, in ns: the least that Linux waits before it sends again */
 #define LOSSES_MOST 10               /* of one message in a row: then 3.4 minutes have passed */
 
 void echi_cost_link_create(struct echi_cost *c, int host, struct echi_cost_io io, double io_speed) {
-    struct echi_sim_link *l = &c->link[host];
+    struct echi_cost_link *l = &c->link[host];
     const struct echi_host *h = &c->hosts->host[host];
     for (int p = 0; p < ECHI_COST_PRIORITIES; p++) l->first[p] = l->last[p] = ECHI_NOTHING;
     l->sending = ECHI_NOTHING;
@@ -30,25 +24,25 @@ void echi_cost_link_create(struct echi_cost *c, int host, struct echi_cost_io io
 }
 
 int64_t echi_cost_delay(const struct echi_cost *c, int from, int to) {
-    return from == to ? 0 : llround((c->hosts->host[from].delay + c->hosts->host[to].delay) * 1e9);
+    return from == to ? 0 : echi_round((c->hosts->host[from].delay + c->hosts->host[to].delay) * 1e9);
 }
 
 static struct echi_parcel *parcel_at(const struct echi_cost *c, uint32_t id) { return echi_records_at(&c->parcels, id); }
 
-static int64_t processor(const struct echi_sim_link *l, const struct echi_parcel *p) {
-    return llround((p->follows ? 0 : l->ns_per_message) + l->ns_per_copy * (double)p->bytes);
+static int64_t processor(const struct echi_cost_link *l, const struct echi_parcel *p) {
+    return echi_round((p->follows ? 0 : l->ns_per_message) + l->ns_per_copy * (double)p->bytes);
 }
 
 /* ---------------------------------------------------------------- way out */
 
 static void expect_out(struct echi_cost *c, int host) {
-    struct echi_sim_link *l = &c->link[host];
+    struct echi_cost_link *l = &c->link[host];
     l->turn++;
-    echi_cost_due(c, l->began + llround((double)l->stretch * l->ns_per_byte), ECHI_DUE_OUT, (uint32_t)host, l->turn);
+    echi_cost_due(c, l->began + echi_round((double)l->stretch * l->ns_per_byte), ECHI_DUE_OUT, (uint32_t)host, l->turn);
 }
 
 static void start(struct echi_cost *c, int host) {
-    struct echi_sim_link *l = &c->link[host];
+    struct echi_cost_link *l = &c->link[host];
     if (l->waiting == 0) return;
     const int p = __builtin_ctz(l->waiting);
     l->sending = l->first[p];
@@ -61,10 +55,10 @@ static void start(struct echi_cost *c, int host) {
 
 /* What is being sent gives way at the end of the chunk in hand. */
 static void give_way(struct echi_cost *c, int host) {
-    struct echi_sim_link *l = &c->link[host];
+    struct echi_cost_link *l = &c->link[host];
     if (l->ns_per_byte <= 0) return;
-    const double sent = (double)(c->now - l->began) / l->ns_per_byte, chunks = ceil(sent / ECHI_NET_CHUNK);
-    const uint64_t end = (chunks < 1 ? 1 : (uint64_t)chunks) * ECHI_NET_CHUNK;
+    const int64_t chunks = echi_round_up((double)(c->now - l->began) / l->ns_per_byte / ECHI_COST_CHUNK);
+    const uint64_t end = (chunks < 1 ? 1 : (uint64_t)chunks) * ECHI_COST_CHUNK;
     if (end >= l->stretch) return;
     l->stretch = end;
     expect_out(c, host);
@@ -72,7 +66,7 @@ static void give_way(struct echi_cost *c, int host) {
 
 static void enqueue(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
-    struct echi_sim_link *l = &c->link[p->from];
+    struct echi_cost_link *l = &c->link[p->from];
     p->next = ECHI_NOTHING;
     p->follows = l->queued_to == 1 + p->to && l->queued_at == c->now;
     l->queued_to = 1 + p->to;
@@ -129,13 +123,13 @@ static int64_t losses(struct echi_cost *c, const struct echi_parcel *p) {
 /* When a stretch that has just left is to come in, `across` ns later, if nothing is before it. */
 static int64_t entry_of(const struct echi_cost *c, const struct echi_parcel *p, uint64_t bytes, int64_t across) {
     const int64_t first_byte = c->link[p->from].began + across;
-    const int64_t burst = c->now + across - llround((double)bytes * c->link[p->to].ns_per_byte);
+    const int64_t burst = c->now + across - echi_round((double)bytes * c->link[p->to].ns_per_byte);
     return burst > first_byte ? burst : first_byte;
 }
 
 /* A stretch has left that is not the last of its message: it takes its time on the way in for itself, and arrives with the rest. */
 static void leave_in_part(struct echi_cost *c, const struct echi_parcel *p, uint64_t bytes) {
-    struct echi_sim_link *in = &c->link[p->to];
+    struct echi_cost_link *in = &c->link[p->to];
     const int64_t entry = entry_of(c, p, bytes, echi_cost_delay(c, p->from, p->to));
     if (in->ns_per_byte <= 0) return;
     if (entry > c->now) echi_cost_due(c, entry, ECHI_DUE_IN_PART, p->to, bytes);
@@ -143,14 +137,14 @@ static void leave_in_part(struct echi_cost *c, const struct echi_parcel *p, uint
 }
 
 void echi_cost_link_in_part(struct echi_cost *c, int host, uint64_t bytes, int64_t entry) {
-    struct echi_sim_link *l = &c->link[host];
-    l->in_free = (l->in_free > entry ? l->in_free : entry) + llround((double)bytes * l->ns_per_byte);
+    struct echi_cost_link *l = &c->link[host];
+    l->in_free = (l->in_free > entry ? l->in_free : entry) + echi_round((double)bytes * l->ns_per_byte);
 }
 
 /* The last byte has left. */
 static void leave(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
-    const struct echi_sim_link *in = &c->link[p->to];
+    const struct echi_cost_link *in = &c->link[p->to];
     const int64_t across = echi_cost_delay(c, p->from, p->to) + losses(c, p);
     p->least = c->now + across;
     p->entry = entry_of(c, p, p->part, across);
@@ -165,7 +159,7 @@ static void leave(struct echi_cost *c, uint32_t id) {
 }
 
 bool echi_cost_link_out(struct echi_cost *c, int host, uint32_t turn, struct echi_happening *out) {
-    struct echi_sim_link *l = &c->link[host];
+    struct echi_cost_link *l = &c->link[host];
     if (l->turn != turn) return false;
     const uint32_t id = l->sending;
     struct echi_parcel *p = parcel_at(c, id);
@@ -192,9 +186,9 @@ bool echi_cost_link_out(struct echi_cost *c, int host, uint32_t turn, struct ech
 
 void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
-    struct echi_sim_link *l = &c->link[p->to];
+    struct echi_cost_link *l = &c->link[p->to];
     if (c->dead[p->to]) return echi_records_give(&c->parcels, id);
-    const int64_t own = llround((double)p->part * l->ns_per_byte), buffer = llround(BUFFER * l->ns_per_byte);
+    const int64_t own = echi_round((double)p->part * l->ns_per_byte), buffer = echi_round(ECHI_COST_BUFFER * l->ns_per_byte);
     int64_t begin = l->in_free > p->entry ? l->in_free : p->entry;
     l->in_free = begin + own;
     if (p->priority == 0) {   /* what it passes waits longer */
@@ -208,7 +202,7 @@ void echi_cost_link_in(struct echi_cost *c, uint32_t id) {
 /* It is whole; now it is the processor's, which takes one after the other. True while that is not done with it. */
 static bool is_taken_in(struct echi_cost *c, uint32_t id) {
     struct echi_parcel *p = parcel_at(c, id);
-    struct echi_sim_link *l = &c->link[p->to];
+    struct echi_cost_link *l = &c->link[p->to];
     const int64_t cpu = processor(l, p);
     if (p->taken || c->dead[p->to]) return false;
     p->taken = true;
@@ -228,7 +222,7 @@ bool echi_cost_link_arrived(struct echi_cost *c, uint32_t id, struct echi_happen
 }
 
 void echi_cost_link_kill(struct echi_cost *c, int host) {
-    struct echi_sim_link *l = &c->link[host];
+    struct echi_cost_link *l = &c->link[host];
     l->turn++;
     if (l->sending != ECHI_NOTHING) echi_records_give(&c->parcels, l->sending);
     l->sending = ECHI_NOTHING;

@@ -4,21 +4,19 @@
  * length. */
 #include "echi_cost_impl.h"
 
-#include <math.h>
-
 static double period_of(const struct echi_host *h) { return h->period * 1e9; }
 static double quota_of(const struct echi_host *h) { return h->quota * 1e9; }
 
 /* Periods have passed without work: each pays back so much of a debt. */
-static void pass(struct echi_sim_quota *q, const struct echi_host *h, int64_t index) {
-    q->used = fmax(q->used - (double)(index - q->index) * quota_of(h), 0);
+static void pass(struct echi_cost_used *q, const struct echi_host *h, int64_t index) {
+    q->used = echi_most(q->used - (double)(index - q->index) * quota_of(h), 0);
     q->index = index;
 }
 
-struct echi_sim_quota *echi_cost_quota(struct echi_cost *c, int host) {
+struct echi_cost_used *echi_cost_quota(struct echi_cost *c, int host) {
     const struct echi_host *h = &c->hosts->host[host];
     if (h->quota <= 0) return NULL;
-    struct echi_sim_quota *q = &c->quota[host];
+    struct echi_cost_used *q = &c->quota[host];
     const double period = period_of(h), quota = quota_of(h);
     const int64_t index = (int64_t)((double)c->now / period);
     if (!q->active) {
@@ -27,7 +25,8 @@ struct echi_sim_quota *echi_cost_quota(struct echi_cost *c, int host) {
         /* The rest of the period that it was in, whole ones, and the part of this one. */
         double at = (double)q->at;
         while (q->index < index || at < (double)c->now) {
-            const double end = fmin((double)(q->index + 1) * period, (double)c->now), ran = fmax(fmin(end - at, quota - q->used), 0);
+            const double end = echi_least((double)(q->index + 1) * period, (double)c->now);
+            const double ran = echi_most(echi_least(end - at, quota - q->used), 0);
             q->clock += ran;
             q->used += ran;
             at = end;
@@ -41,13 +40,13 @@ struct echi_sim_quota *echi_cost_quota(struct echi_cost *c, int host) {
 
 int64_t echi_cost_quota_end(const struct echi_cost *c, int host, double ns) {
     const struct echi_host *h = &c->hosts->host[host];
-    const struct echi_sim_quota *q = &c->quota[host];
+    const struct echi_cost_used *q = &c->quota[host];
     const double period = period_of(h), quota = quota_of(h), now = (double)q->at;
-    const double first = fmax(fmin((double)(q->index + 1) * period - now, quota - q->used), 0);
-    if (ns <= first) return llround(now + ns);
+    const double first = echi_most(echi_least((double)(q->index + 1) * period - now, quota - q->used), 0);
+    if (ns <= first) return echi_round(now + ns);
     /* After what is left of this period, whole quotas, but for a debt of this one. */
-    const double rest = ns - first + fmax(q->used - quota, 0), whole = ceil(rest / quota) - 1;
-    return llround((double)(q->index + 1) * period + whole * period + (rest - whole * quota));
+    const double rest = ns - first + echi_most(q->used - quota, 0), whole = (double)echi_round_up(rest / quota) - 1;
+    return echi_round((double)(q->index + 1) * period + whole * period + (rest - whole * quota));
 }
 
 int64_t echi_cost_quota_left(const struct echi_cost *c, int host) { return echi_cost_quota_end(c, host, 1) - 1; }

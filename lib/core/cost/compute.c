@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Works on lanes: the most urgent first, between units.
+ * Works on threads: the most urgent first, between units.
  *
- * A lane runs a *stretch*: the units of one work up to the next that the caller wants to know of, or the last. Only when something
+ * A thread runs a *stretch*: the units of one work up to the next that the caller wants to know of, or the last. Only when something
  * more urgent comes, or a hold, it is made to end at the nearest end of a unit: so units cost nothing while nobody is in a hurry.
  *
- * A lane has a time of its own, which passes while it computes. On cores of its own that is virtual time. Of m lanes that compute
+ * A thread has a time of its own, which passes while it computes. On cores of its own that is virtual time. Of m threads that compute
  * on the c cores of a pool it passes min(1, c / m) times as fast (egalitarian processor sharing); all these times are one clock of
  * the pool, so what ends next can be kept in a heap, and a change of m moves nothing in it. On a host with a quota it passes while
  * there is quota left (quota.c). */
 #include "echi_cost_impl.h"
 
-#include <math.h>
-
-#define NEVER 4e18   /* ns, 127 years: what would take longer is not waited for, and no sum of times overflows */
-
-void echi_cost_lane_create(struct echi_cost *c, int host) {
-    c->lane[host].first = c->lane[host].running = ECHI_NOTHING;
+void echi_cost_thread_create(struct echi_cost *c, int host) {
+    c->thread[host].first = c->thread[host].running = ECHI_NOTHING;
 }
 
 /* ------------------------------------------------------------ one work */
@@ -31,7 +27,7 @@ static bool marked(const struct echi_work *w, int unit) { return !w->shape || w-
 static struct echi_work_out *work_at(const struct echi_cost *c, uint32_t id) { return echi_records_at(&c->works, id); }
 
 static void forget(struct echi_cost *c, int host, uint32_t id) {
-    uint32_t *link = &c->lane[host].first;
+    uint32_t *link = &c->thread[host].first;
     while (*link != id) link = &work_at(c, *link)->next;
     *link = work_at(c, id)->next;
     echi_records_give(&c->works, id);
@@ -39,63 +35,64 @@ static void forget(struct echi_cost *c, int host, uint32_t id) {
 
 /* ------------------------------------------------------- pools of cores */
 
-static struct echi_sim_pool *pool_of(struct echi_cost *c, int host) {
+static struct echi_cost_pool *pool_of(struct echi_cost *c, int host) {
     const int pool = c->hosts->host[host].cores;
     return pool < 0 ? NULL : &c->pool[pool];
 }
 
 /* How many times as long as alone each of the pool's works takes now. */
-static double crowd(const struct echi_cost *c, const struct echi_sim_pool *p) {
+static double crowd(const struct echi_cost *c, const struct echi_cost_pool *p) {
     const int cores = c->hosts->pool_cores[p - c->pool];
     return p->active > cores ? (double)p->active / cores : 1;
 }
 
-static void advance(const struct echi_cost *c, struct echi_sim_pool *p) {
+static void advance(const struct echi_cost *c, struct echi_cost_pool *p) {
     if (p->active > 0) p->clock += (double)(c->now - p->at) / crowd(c, p);
     p->at = c->now;
 }
 
 /* What ends first, beside stretches that have become others since; NULL: nothing. */
-static const struct echi_due *first_end(const struct echi_cost *c, struct echi_sim_pool *p) {
+static const struct echi_due *first_end(const struct echi_cost *c, struct echi_cost_pool *p) {
     struct echi_due stale;
     const struct echi_due *first;
-    while ((first = echi_events_first(&p->ends)) && c->lane[first->who].turn != (uint32_t)first->what) echi_events_take(&p->ends, &stale);
+    while ((first = echi_events_first(&p->ends)) && c->thread[first->who].turn != (uint32_t)first->what) echi_events_take(&p->ends, &stale);
     return first;
 }
 
 /* After each change of what ends first or of how many compute. */
-static void expect_end(struct echi_cost *c, struct echi_sim_pool *p) {
+static void expect_end(struct echi_cost *c, struct echi_cost_pool *p) {
     const struct echi_due *first = first_end(c, p);
     p->turn++;
     if (!first) return;
     const double left = ((double)first->at - p->clock) * crowd(c, p);
-    echi_cost_due(c, c->now + (left > 0 ? (int64_t)ceil(fmin(left, NEVER)) : 0), ECHI_DUE_POOL, (uint32_t)(p - c->pool), p->turn);
+    echi_cost_due(c, c->now + (left > 0 ? echi_round_up(left) : 0), ECHI_DUE_POOL, (uint32_t)(p - c->pool), p->turn);
 }
 
 /* ------------------------------------------------------------- stretches */
 
 static double own_time(struct echi_cost *c, int host) {
-    struct echi_sim_pool *p = pool_of(c, host);
-    const struct echi_sim_quota *q = echi_cost_quota(c, host);
+    struct echi_cost_pool *p = pool_of(c, host);
+    const struct echi_cost_used *q = echi_cost_quota(c, host);
     if (!p) return q ? q->clock : (double)c->now;
     advance(c, p);
     return p->clock;
 }
 
 static void expect(struct echi_cost *c, int host) {
-    struct echi_sim_lane *l = &c->lane[host];
-    struct echi_sim_pool *p = pool_of(c, host);
-    const int64_t end = llround(fmin(l->began + l->length, NEVER));
-    const struct echi_sim_quota *q = echi_cost_quota(c, host);
+    struct echi_cost_thread *l = &c->thread[host];
+    struct echi_cost_pool *p = pool_of(c, host);
+    const int64_t end = echi_round(l->began + l->length);
+    const struct echi_cost_used *q = echi_cost_quota(c, host);
     l->turn++;
-    if (!p) return echi_cost_due(c, q ? echi_cost_quota_end(c, host, (double)end - q->clock) : end, ECHI_DUE_LANE, (uint32_t)host, l->turn);
+    if (!p)
+        return echi_cost_due(c, q ? echi_cost_quota_end(c, host, (double)end - q->clock) : end, ECHI_DUE_THREAD, (uint32_t)host, l->turn);
     if (!echi_events_add(&p->ends, end, 0, (uint32_t)host, l->turn)) c->failed = true;
     expect_end(c, p);
 }
 
 /* On a host with a quota, of which only who computes takes. */
 static void computes(struct echi_cost *c, int host, bool yes) {
-    struct echi_sim_quota *q = echi_cost_quota(c, host);
+    struct echi_cost_used *q = echi_cost_quota(c, host);
     if (q) q->active = yes;
 }
 
@@ -109,8 +106,8 @@ double echi_cost_slow(const struct echi_cost *c, int host) {
 }
 
 static void begin(struct echi_cost *c, int host, uint32_t id) {
-    struct echi_sim_lane *l = &c->lane[host];
-    struct echi_sim_pool *p = pool_of(c, host);
+    struct echi_cost_thread *l = &c->thread[host];
+    struct echi_cost_pool *p = pool_of(c, host);
     const struct echi_work_out *w = work_at(c, id);
     const double from = until(&w->work, w->unit - 1);
     const int last = units_of(&w->work) - 1;
@@ -129,7 +126,7 @@ static void begin(struct echi_cost *c, int host, uint32_t id) {
 
 /* The most urgent that may run now; of equals the one that came first. */
 static void choose(struct echi_cost *c, int host) {
-    struct echi_sim_lane *l = &c->lane[host];
+    struct echi_cost_thread *l = &c->thread[host];
     uint32_t best = ECHI_NOTHING;
     for (uint32_t id = l->first; id != ECHI_NOTHING; id = work_at(c, id)->next) {
         const struct echi_work *w = &work_at(c, id)->work;
@@ -144,7 +141,7 @@ static void choose(struct echi_cost *c, int host) {
 
 /* The stretch under way ends with the unit in hand. */
 static void shorten(struct echi_cost *c, int host) {
-    struct echi_sim_lane *l = &c->lane[host];
+    struct echi_cost_thread *l = &c->thread[host];
     const struct echi_work_out *w = work_at(c, l->running);
     if (!w->work.shape) return;
     const double passed = own_time(c, host) - l->began - l->stolen, from = until(&w->work, w->unit - 1);
@@ -157,8 +154,8 @@ static void shorten(struct echi_cost *c, int host) {
 }
 
 static bool end_stretch(struct echi_cost *c, int host, struct echi_happening *out) {
-    struct echi_sim_lane *l = &c->lane[host];
-    struct echi_sim_pool *p = pool_of(c, host);
+    struct echi_cost_thread *l = &c->thread[host];
+    struct echi_cost_pool *p = pool_of(c, host);
     if (l->debt > 0) {   /* messages took some of the time */
         l->length += l->debt;
         l->stolen += l->debt;
@@ -185,12 +182,12 @@ static bool end_stretch(struct echi_cost *c, int host, struct echi_happening *ou
     return done || marked(&w, unit);
 }
 
-bool echi_cost_lane_due(struct echi_cost *c, int host, uint32_t turn, struct echi_happening *out) {
-    return c->lane[host].turn == turn && end_stretch(c, host, out);
+bool echi_cost_thread_due(struct echi_cost *c, int host, uint32_t turn, struct echi_happening *out) {
+    return c->thread[host].turn == turn && end_stretch(c, host, out);
 }
 
 bool echi_cost_pool_due(struct echi_cost *c, int pool, uint32_t turn, struct echi_happening *out) {
-    struct echi_sim_pool *p = &c->pool[pool];
+    struct echi_cost_pool *p = &c->pool[pool];
     bool told = false;
     if (p->turn != turn) return false;
     advance(c, p);
@@ -203,7 +200,7 @@ bool echi_cost_pool_due(struct echi_cost *c, int pool, uint32_t turn, struct ech
 /* ------------------------------------------------------ what others call */
 
 void echi_cost_compute(struct echi_cost *c, int host, const struct echi_work *work) {
-    struct echi_sim_lane *l = &c->lane[host];
+    struct echi_cost_thread *l = &c->thread[host];
     if (c->dead[host]) return;
     const uint32_t id = echi_cost_new(c, &c->works);
     if (id == ECHI_NOTHING) return;
@@ -216,7 +213,7 @@ void echi_cost_compute(struct echi_cost *c, int host, const struct echi_work *wo
 }
 
 void echi_cost_hold(struct echi_cost *c, int host, bool hold) {
-    struct echi_sim_lane *l = &c->lane[host];
+    struct echi_cost_thread *l = &c->thread[host];
     if (c->dead[host]) return;
     l->held = hold;
     l->told = false;
@@ -224,17 +221,17 @@ void echi_cost_hold(struct echi_cost *c, int host, bool hold) {
     else if (hold && !work_at(c, l->running)->work.while_held) shorten(c, host);
 }
 
-bool echi_cost_held(const struct echi_cost *c, int host) { return !c->dead[host] && c->lane[host].held && c->lane[host].told; }
+bool echi_cost_held(const struct echi_cost *c, int host) { return !c->dead[host] && c->thread[host].held && c->thread[host].told; }
 
 void echi_cost_steal(struct echi_cost *c, int host, int64_t ns) {
-    struct echi_sim_quota *q = echi_cost_quota(c, host);
-    if (c->lane[host].running != ECHI_NOTHING) c->lane[host].debt += (double)ns;
+    struct echi_cost_used *q = echi_cost_quota(c, host);
+    if (c->thread[host].running != ECHI_NOTHING) c->thread[host].debt += (double)ns;
     else if (q) q->used += (double)ns;
 }
 
-void echi_cost_lane_kill(struct echi_cost *c, int host) {
-    struct echi_sim_lane *l = &c->lane[host];
-    struct echi_sim_pool *p = pool_of(c, host);
+void echi_cost_thread_kill(struct echi_cost *c, int host) {
+    struct echi_cost_thread *l = &c->thread[host];
+    struct echi_cost_pool *p = pool_of(c, host);
     const bool ran = l->running != ECHI_NOTHING;
     if (p) advance(c, p);
     computes(c, host, false);
