@@ -134,19 +134,20 @@ endif
 # `fixed` is no instruction set but a promise: the same operations in the same order on every machine, which
 # --deterministic needs. There, and in isa_flat.c, which promises the same bits too, products and sums are not fused.
 ISA_SRC := $(filter ops/cpu/isa_%.c,$(SRC))
-ISAS    := base fixed $(if $(findstring x86_64,$(MACHINE)),avx2 avx512 avx2x4 avx512x4)
+ISAS    := base fixed $(if $(findstring x86_64,$(MACHINE)),$(foreach i,avx2 avx512,$i $ix4 $ix2))
 ISA_FLAGS_base   := -DECHI_ISA=base
 ISA_FLAGS_fixed  := -DECHI_ISA=fixed -DECHI_FIXED
 # prfchw: a line that is fetched to be written is taken from the other threads at once, not first for reading; a processor of that age
 # that lacks the instruction does nothing instead.
-ISA_FLAGS_avx2   := -DECHI_ISA=avx2 -mavx2 -mfma -mprfchw
-ISA_FLAGS_avx512 := -DECHI_ISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprfchw -mprefer-vector-width=512
-# Four floats wide with the same instructions, for the last samples of a batch: isa_packed.c.
-ISA_FLAGS_avx2x4   := $(subst =avx2,=avx2x4,$(ISA_FLAGS_avx2)) -DECHI_WIDE=avx2
-ISA_FLAGS_avx512x4 := $(subst =avx512,=avx512x4,$(ISA_FLAGS_avx512)) -DECHI_WIDE=avx512
+ISA_WITH_avx2   := -mavx2 -mfma -mprfchw
+ISA_WITH_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprfchw -mprefer-vector-width=512
+# Four (avx2x4) and two (avx2x2) floats wide with the same instructions, for the last samples of a batch: isa_packed.c.
+$(foreach i,avx2 avx512,$(eval ISA_FLAGS_$i   := $(ISA_WITH_$i) -DECHI_ISA=$i -DECHI_NARROW=$ix4)\
+                        $(eval ISA_FLAGS_$ix4 := $(ISA_WITH_$i) -DECHI_ISA=$ix4 -DECHI_WIDE=$i -DECHI_NARROW=$ix2)\
+                        $(eval ISA_FLAGS_$ix2 := $(ISA_WITH_$i) -DECHI_ISA=$ix2 -DECHI_WIDE=$i -DECHI_FOURS=$ix4))
 OBJ  := $(patsubst %.c,$(B)/%.o,$(filter-out $(ISA_SRC),$(SRC))) \
         $(foreach i,$(ISAS),$(patsubst %.c,$(B)/%.$i.o,\
-            $(filter-out $(if $(filter %x4,$i),%/isa_winograd.c,%/isa_packed.c),$(ISA_SRC))))
+            $(filter-out $(if $(filter %x4 %2x2,$i),%/isa_winograd.c,%/isa_packed.c),$(ISA_SRC))))
 # Products of bf16 numbers, used where the processor has them: never called elsewhere.
 $(B)/ops/cpu/bf16_x86.o: private override CFLAGS += $(if $(findstring x86_64,$(MACHINE)),-O3 $(ISA_FLAGS_bf16))
 ISA_FLAGS_bf16 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprfchw -mprefer-vector-width=512 -mavx512bf16 -mamx-tile -mamx-bf16

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A batch as the samples that fill vectors, and the rest. Each is a stack with all units, over the same parameters: `whole` in the width
- * of the instruction set, `rest` in groups of four samples (isa_packed.c). Outputs are the samples' own, to the bit in either; gradients of
- * parameters are added up, those of convolutions' weights before the sum over lanes: the rest goes on with the whole's sums. Those of
- * fully connected layers' weights are computed by the rest, for all samples of the batch. */
+ * of the instruction set, `rest` in groups of four samples, or of two (isa_packed.c). Outputs are the samples' own, to the bit in any;
+ * gradients of parameters are added up, those of convolutions' weights before the sum over lanes: the rest goes on with the whole's sums.
+ * Those of fully connected layers' weights are computed by the rest, for all samples of the batch. */
 #include "echi_cpu_stack.h"
 #include "echi_error.h"
 
 #include <stdlib.h>
 
 struct batch {
-    struct echi_cpu_stack *whole, *rest;   /* rest NULL: whole takes all, the last of its vectors with empty lanes */
-    int n, first;                          /* of the step: samples, and the first of the rest's; n: it has none */
+    struct echi_cpu_stack *whole;
+    struct echi_cpu_stack *fours, *pairs;  /* for a rest; NULL: whole takes all, the last of its vectors with empty lanes */
+    struct echi_cpu_stack *rest;           /* of the step, one of these; NULL: it has none */
+    int n, first;                          /* of the step: samples, and the first of the rest's */
     size_t in, out;                        /* numbers of a sample */
 };
 
@@ -26,24 +28,30 @@ static bool has_rest(const struct echi_cpu_stack *s) {
 
 /* A rest of more samples would take longer than a vector with empty lanes. */
 static int most_rest(const struct echi_cpu_stack *s) { return s->k->width - s->k->narrow->width; }
+/* Which takes the samples beyond full vectors. */
+static struct echi_cpu_stack *rest_of(const struct batch *b, int over) {
+    if (!b->fours || over == 0 || over > most_rest(b->whole)) return NULL;
+    return over <= b->pairs->k->width ? b->pairs : b->fours;
+}
 
 static void destroy(void *state) {
     struct batch *b = state;
     if (b->whole) echi_cpu_part.destroy(b->whole);
-    if (b->rest) echi_cpu_part.destroy(b->rest);
+    if (b->fours) echi_cpu_part.destroy(b->fours);
+    if (b->pairs) echi_cpu_part.destroy(b->pairs);
     free(b);
 }
 
-static ech_status create_rest(struct batch *b, struct echi_team *team, const struct echi_layer *layers, int count, int max_n,
-                              size_t *out_bytes, struct ech_error *err) {
+static ech_status create_rest(struct batch *b, const struct echi_cpu_kernels *k, int most, struct echi_team *team,
+                              const struct echi_layer *layers, int count, struct echi_cpu_stack **out, size_t *out_bytes,
+                              struct ech_error *err) {
     size_t bytes = 0;
     struct echi_stack_unit *units = calloc((size_t)count, sizeof *units);   /* as the whole's */
     if (units == NULL) return echi_fail_memory(err, "stack.create", "a stack");
-    const ech_status status = echi_cpu_part_create(b->whole->k->narrow, 0, ECHI_CPU_BF16_NONE, team, layers, count,
-                                                   min_int(max_n, most_rest(b->whole)), &b->rest, units, &bytes, err);
+    const ech_status status = echi_cpu_part_create(k, 0, ECHI_CPU_BF16_NONE, team, layers, count, most, out, units, &bytes, err);
     free(units);
     *out_bytes += bytes;
-    if (status == ECH_OK) b->rest->sums = b->whole->sums;
+    if (status == ECH_OK) (*out)->sums = b->whole->sums;
     return status;
 }
 
@@ -55,7 +63,12 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, en
     b->in = echi_shape_size(layers[0].in);
     b->out = echi_shape_size(layers[count - 1].out);
     ech_status status = echi_cpu_part_create(k, winograd, bf16, team, layers, count, max_n, &b->whole, units, out_bytes, err);
-    if (status == ECH_OK && has_rest(b->whole)) status = create_rest(b, team, layers, count, max_n, out_bytes, err);
+    if (status == ECH_OK && has_rest(b->whole)) {
+        const struct echi_cpu_kernels *fours = k->narrow, *pairs = fours->narrow;
+        status = create_rest(b, fours, min_int(max_n, most_rest(b->whole)), team, layers, count, &b->fours, out_bytes, err);
+        if (status == ECH_OK)
+            status = create_rest(b, pairs, min_int(max_n, pairs->width), team, layers, count, &b->pairs, out_bytes, err);
+    }
     if (status != ECH_OK) {
         destroy(b);
         return status;
@@ -68,13 +81,14 @@ static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, en
 /* ---------------------------------------------------------------- the step */
 
 static bool has_whole(const struct batch *b) { return b->first > 0; }
-static bool is_cut(const struct batch *b) { return b->first < b->n; }
+static bool is_cut(const struct batch *b) { return b->rest != NULL; }
 
 static void input(void *state, int n, const float *rows) {
     struct batch *b = state;
     const int over = n % b->whole->k->width;
+    b->rest = rest_of(b, over);
     b->n = n;
-    b->first = b->rest && over > 0 && over <= most_rest(b->whole) ? n - over : n;
+    b->first = b->rest ? n - over : n;
     if (has_whole(b)) echi_cpu_part.input(b->whole, b->first, rows);
     if (is_cut(b)) echi_cpu_part.input(b->rest, over, rows + (size_t)b->first * b->in);
 }

@@ -142,7 +142,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         }
     }
     s->share = take2(a, share, lanes, sizeof(float));
-    s->sums = s->k->width < s->k->wide->width ? NULL : take(a, sums, sizeof(float));   /* of groups of four: the other part's */
+    s->sums = s->k->width < s->k->wide->width ? NULL : take(a, sums, sizeof(float));   /* of a rest: the whole's */
     s->bias_sums = take(a, biases, sizeof(float));
     s->dz = take(a, dz, sizeof(float));
     s->turned = take(a, turned, sizeof(float));

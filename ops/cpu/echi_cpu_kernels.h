@@ -210,7 +210,8 @@ struct echi_cpu_kernels {
 
 extern const struct echi_cpu_kernels echi_cpu_kernels_base, echi_cpu_kernels_fixed;
 #if defined(__x86_64__)
-extern const struct echi_cpu_kernels echi_cpu_kernels_avx2, echi_cpu_kernels_avx512, echi_cpu_kernels_avx2x4, echi_cpu_kernels_avx512x4;
+extern const struct echi_cpu_kernels echi_cpu_kernels_avx2, echi_cpu_kernels_avx2x4, echi_cpu_kernels_avx2x2;
+extern const struct echi_cpu_kernels echi_cpu_kernels_avx512, echi_cpu_kernels_avx512x4, echi_cpu_kernels_avx512x2;
 #endif
 /* The table for a level; NULL when this machine or this build does not have it. */
 const struct echi_cpu_kernels *echi_cpu_kernels_for(enum echi_cpu_level level);

@@ -2,12 +2,15 @@
  * The vector type of the instruction set that a file isa_*.c is compiled for, and the names of its functions.
  * The Makefile compiles each isa_*.c once for each set, with -DECHI_ISA=base, avx2 or avx512, and
  * once as `fixed`: vectors of four floats whatever the machine has, so that every sum has the same terms in the same order. With
- * -DECHI_WIDE=avx512 (or avx2) vectors have four floats, too, and isa_packed.c lends four columns at a time to that set's kernels. */
+ * -DECHI_WIDE=avx512 (or avx2) vectors have four floats, too, or with -DECHI_FOURS=avx512x4 two, and isa_packed.c lends several columns
+ * at a time to those sets' kernels. */
 #ifndef ECHI_VEC_H
 #define ECHI_VEC_H
 #include "echi_cpu_kernels.h"
 
-#if defined(ECHI_FIXED) || defined(ECHI_WIDE)
+#if defined(ECHI_FOURS)
+#define VEC_FLOATS 2
+#elif defined(ECHI_FIXED) || defined(ECHI_WIDE)
 #define VEC_FLOATS 4
 #elif defined(__AVX512F__)
 #define VEC_FLOATS 16
@@ -52,8 +55,8 @@ INLINE void store_int(int32_t *p, ivec v) { *(ivec_anywhere *)p = v; }
 INLINE vec splat(float x) { return x - (vec){0}; }
 INLINE vec pick(ivec mask, vec yes, vec no) { return (vec)((mask & (ivec)yes) | (~mask & (ivec)no)); }
 
-/* Keeps a loaded vector in a register: without it gcc may read memory again for every use. */
-#if defined(__x86_64__)
+/* Keeps a loaded vector in a register: without it gcc may read memory again for every use. clang has no such operand of two floats. */
+#if defined(__x86_64__) && VEC_FLOATS > 2
 #define IN_REGISTER(v) __asm__("" : "+v"(v))
 #elif defined(__aarch64__)
 #define IN_REGISTER(v) __asm__("" : "+w"(v))
@@ -67,9 +70,12 @@ INLINE vec pick(ivec mask, vec yes, vec no) { return (vec)((mask & (ivec)yes) | 
 #elif VEC_FLOATS == 8
 #define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#else
+#elif VEC_FLOATS == 4
 #define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
 #define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#else
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 2)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 1, 3)
 #endif
 
 #if VEC_FLOATS > 4

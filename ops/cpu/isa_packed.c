@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels for groups of four samples, where columns of a row lie side by side: a wide vector holds two or four columns of four samples
- * each, so that the wide kernels compute them, as one number of one sample each, to the bit. Columns that are left over, and those that
- * do not lie side by side, are computed four floats at a time.
+ * Kernels for groups of four samples, or of two, where columns of a row lie side by side: a wide vector holds two, four or eight columns,
+ * so that the wide kernels compute them, as one number of one sample each, to the bit. Columns that are left over, and those that do not
+ * lie side by side, are computed a group at a time.
  * Taps that fall outside a row read zeros from its margins. */
 #include "echi_vec.h"
 
@@ -12,6 +12,9 @@ static const struct echi_cpu_kernels *const wider[] = {
     &WIDE,
 #if defined(__AVX512F__)
     &echi_cpu_kernels_avx2,
+#endif
+#ifdef ECHI_FOURS
+    &ISA_JOIN(echi_cpu_kernels, ECHI_FOURS),
 #endif
 };
 enum { WIDER = sizeof wider / sizeof wider[0] };
@@ -71,21 +74,23 @@ void ISA(packed_conv_row)(const struct echi_cpu_product *p, const struct echi_cp
     ISA(conv_row)(&narrow, &left);
 }
 
-/* Sums are wide vectors. Left-over columns that fill half of one are summed with those of the next row; others go to the first lanes. */
+/* Sums are wide vectors; narrower ones go to their first lanes. Left-over columns that fill half of a wide vector are summed with those of
+ * the next row. */
 void ISA(packed_outer)(const struct echi_cpu_outer *o) {
-    const int columns = WIDE.width / VEC_FLOATS, whole = o->columns / columns;
-    const bool half = o->columns % columns >= columns / 2;
-    struct echi_cpu_outer narrow = *o;
-    if (o->x_column == VEC_FLOATS && (whole > 0 || half)) {
+    struct echi_cpu_outer left = *o;
+    for (int i = 0; i < WIDER && o->x_column == VEC_FLOATS; i++) {
+        const int columns = wider[i]->width / VEC_FLOATS, whole = left.columns / columns;
+        const bool half = i == 0 && left.columns % columns >= columns / 2;
         const int done = whole * columns + (half ? columns / 2 : 0);
-        struct echi_cpu_outer wide = *o;
-        wide.x_column = WIDE.width;
+        struct echi_cpu_outer wide = left;
+        if (done == 0 || o->outputs > wider[i]->most_outputs || o->taps > wider[i]->most_taps) continue;
+        wide.x_column = wider[i]->width;
         wide.columns = whole;
         wide.half = half;
-        WIDE.outer(&wide);
-        narrow.x += done * VEC_FLOATS;
-        narrow.dy += done * VEC_FLOATS;
-        narrow.columns -= done;
+        wider[i]->outer(&wide);
+        left.x += done * VEC_FLOATS;
+        left.dy += done * VEC_FLOATS;
+        left.columns -= done;
     }
-    if (narrow.columns > 0) ISA(outer)(&narrow);
+    if (left.columns > 0) ISA(outer)(&left);
 }

@@ -7,7 +7,7 @@
 #define TEXT2(isa) #isa
 #define TEXT(isa) TEXT2(isa)
 
-/* x4: no Winograd, since whoever would take it has no use for the table. */
+/* x4 and x2: no Winograd, since whoever would take it has no use for the table. */
 #ifdef ECHI_WIDE
 #define PACKED(name) ISA(packed_##name)
 #define WINOGRAD(name) NULL
@@ -28,10 +28,8 @@ const struct echi_cpu_kernels ISA(kernels) = {
     .wide = &ISA(kernels),
     .most_vectors = VEC_REGISTERS == 32 ? 4 : 2,
 #endif
-#if defined(__AVX512F__) && !defined(ECHI_FIXED) && !defined(ECHI_WIDE)
-    .narrow = &echi_cpu_kernels_avx512x4,
-#elif defined(__AVX2__) && !defined(ECHI_FIXED) && !defined(ECHI_WIDE)
-    .narrow = &echi_cpu_kernels_avx2x4,
+#ifdef ECHI_NARROW
+    .narrow = &ISA_JOIN(echi_cpu_kernels, ECHI_NARROW),
 #endif
     .matrix_rows = VEC_MATRIX_ROWS,
     .matrix_columns = VEC_MATRIX_VECTORS * VEC_FLOATS,
