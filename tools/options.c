@@ -74,6 +74,7 @@ static const struct {
     {SIM, "resume", "a simulated run begins at the beginning"},
     {SIM, "record", "the same seed gives the same simulated run again"},
     {SIM, "link", "say what each node's link carries in --hosts FILE, as in 'link 100 Mb/s'"},
+    {SIM, "measure", "a simulation measures nothing: what arithmetic costs is what --profile FILE says"},
     {SIM, "profile-out", "a simulation measures nothing: `echelon train --profile-out` writes a profile"},
 };
 enum { N_LACKING = (int)(sizeof lacking / sizeof lacking[0]) };
@@ -94,7 +95,7 @@ static const struct {
     {"What to train", " model data init "},
     {"The simulated cluster", " hosts workers spread compute profile "},
     {"Nodes", " local rank world coordinator launcher key insecure bind join-timeout deadline local-rank local-world device cache "
-              "threads isa slow "},
+              "threads isa slow measure "},
     {"How the nodes work together",
      " sync staleness rounds-apart groups regroup separate shares samples-per-step inner-steps drop-older weigh-by-time codec link plan "},
     {"Learning",

@@ -43,6 +43,7 @@ ech_status echi_job_make(const struct ech_model *model, const struct ech_data *d
     job->test_samples = data->n_test;
     job->seed = config->seed;
     job->shuffle = !config->no_shuffle;
+    job->measure = config->measure;
     for (int i = 0; i < model->n_layers; i++) job->draws = job->draws || model->layers[i].op == ECHI_OP_DROPOUT;
     if (strcmp(config->augment, "crop-flip") == 0 && data->augmenting == ECHI_AUGMENT_CANNOT)
         return echi_fail(err, ECH_E_ARGUMENT, "run.setup",

@@ -10,13 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every size is run for a few milliseconds in each of several sweeps. The least processor time of a size gives the shape; how
+/* Every size is run for a few milliseconds (of --measure, an equal part each) in each of several sweeps. The least processor time of a size gives the shape; how
  * much longer the steps of a sweep took on the clock gives the scale, because a host may own only a share of a processor,
  * dealt out in periods of up to 100 ms: a long step then never fits between two waits, a short one does, and the shortest
  * times on the clock would compare them wrongly. The fastest sweep counts: what else happens to run at start only makes
  * steps longer. */
 #define SWEEPS 3
-#define SECONDS_A_SIZE 0.008
+#define STEPS_SHARE 0.4   /* of what a size has of a sweep: steps of the trunk, and as much for those of the head */
+#define UNITS_SHARE 0.1   /* and their units, in steps of their own: see WATCHED_FROM */
 #define SHORTEST 1e-6   /* seconds that a step takes at least, whatever the clocks say */
 #define NO_TIME 1e-9    /* and anything else: a clock that stands still, or goes back, must not make it less than nothing */
 /* A large model on a small machine must not spend minutes here: no size is tried beyond one whose step takes so long (but
@@ -43,9 +44,9 @@ enum { SIZES = sizeof sizes / sizeof sizes[0] };
 _Static_assert(SIZES <= ECHI_TIMES_MAX, "more sizes than struct echi_times holds");
 _Static_assert(ECHI_LAYERS_MAX <= ECHI_UNITS_MAX, "more layers than struct echi_times holds units");
 
-/* Reading the clock around each unit would make a short step longer by some percent. So units are timed in steps of their own, for so long
- * a size and sweep, and only divide what whole steps take. */
-#define SECONDS_OF_UNITS 0.002
+/* Reading the clock around each unit would make a short step longer by some percent. So units are timed in steps of their own, unless a
+ * step takes so many seconds, and only divide what whole steps take. */
+#define WATCHED_FROM 0.008
 
 /* Steps of at least so many samples tell how much steps vary; shorter ones are over before anything befalls them. Their processor time,
  * in that of the shortest of their size: waiting for a processor is in the scale, and on a host with a share of one it is no accident
@@ -170,15 +171,18 @@ struct timing {
 
 /* Where a step is so long that readings of the clock are nothing in it, its units are watched in the steps that are timed. */
 static bool watches(const struct bench *b, const struct timing *t, int size, bool head) {
-    return t->least[size][head] > SECONDS_A_SIZE && echi_device_describe(b->device)->host_memory;
+    return t->least[size][head] > WATCHED_FROM && echi_device_describe(b->device)->host_memory;
 }
+
+/* Seconds of a size and sweep for what has this share of them. */
+static double seconds_for(const struct bench *b, double share) { return share * b->job->measure / (SWEEPS * SIZES); }
 
 /* A device that is not the host computes behind what the host sees: its units are not known. */
 static ech_status time_units(struct bench *b, int size, bool head, const struct timing *t, struct echi_slowness *slowness,
                              struct ech_error *err) {
     double sum = 0;
     if (watches(b, t, size, head) || !echi_device_describe(b->device)->host_memory) return ECH_OK;
-    while (sum < SECONDS_OF_UNITS) {
+    while (sum < seconds_for(b, UNITS_SHARE)) {
         const struct spent began = spent_by(b->device);
         ECHI_TRY(watched_step(b, size, head, err));
         sum += fmax(seconds_since(began, b->device), SHORTEST);
@@ -197,7 +201,7 @@ static ech_status time_size(struct bench *b, int sweep, int size, bool head, str
         echi_slowness_pay(slowness);
     }
     const bool watched = watches(b, t, size, head);
-    while (sum < SECONDS_A_SIZE) {
+    while (sum < seconds_for(b, STEPS_SHARE)) {
         const int64_t touched = echi_now();
         const struct spent cpu_touched = spent_by(b->device);
         memset(b->other, t->steps[sweep][size][head], b->other_bytes);

@@ -172,7 +172,9 @@ static ech_status launcher_fits(const struct ech_config *config, struct ech_erro
     X(local_world, "local-world", "N", "auto", INT, 0, ECH_WORLD_MAX, auto_zero, NULL,                                         \
       "nodes of the run on this machine, which share its processors; auto: all if they meet at a loopback address, else 1")    \
     X(launcher, "launcher", "WHEN", "auto", TEXT, 0, 0, no_word, launcher_fits,                                                \
-      "auto: rank, world and coordinator come from torchrun, Open MPI, PMI or Slurm if nobody gives them; off: never")
+      "auto: rank, world and coordinator come from torchrun, Open MPI, PMI or Slurm if nobody gives them; off: never")       \
+    X(measure, "measure", "SECONDS", "0.4", REAL, 0.01, 60, no_word, NULL,                                                    \
+      "how long, about, this node measures its steps before the run; shorter: the plan goes by noisier times")
 
 #define PUBLIC_ROW(field, name, value, fallback, kind, least, most, words, fits, help) {name, value, fallback, help},
 #define RULE_ROW(field, name, value, fallback, kind, least, most, words, fits, help)                                          \
@@ -201,7 +203,7 @@ static ech_status refuse(struct ech_error *err, const char *fmt, ...) {
 /* Of the first header whose size an archive other than its own takes. A field may only begin where no older struct had bytes, so none may
  * end with padding. */
 enum { FIRST_SIZE = (int)offsetof(struct ech_config, local_rank), SIZE_MAX_SANE = 1 << 20 };
-_Static_assert(offsetof(struct ech_config, launcher) + sizeof ((struct ech_config *)0)->launcher == sizeof(struct ech_config),
+_Static_assert(offsetof(struct ech_config, measure) + sizeof ((struct ech_config *)0)->measure == sizeof(struct ech_config),
                "struct ech_config ends with padding: fill it with a field");
 _Static_assert(FIRST_SIZE % _Alignof(struct ech_config) == 0, "the first struct ended with padding");
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the cluster tests share; sourced. Each starts nodes of the `echelon` command and says what it expects of them.
 set -u
-export LC_ALL=C
+export LC_ALL=C ECH_MEASURE=${ECH_MEASURE:-0.02}   # most of the time of a short run is its measuring
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 echelon=${ECHELON:-$root/build/echelon}
 work=$(mktemp -d "${TMPDIR:-/tmp}/echelon-cluster.XXXXXX")
@@ -135,12 +135,13 @@ free_port() {  # into $port
 }
 
 # --- a command that ends by itself
+echelon_runs() { if [ "${1:-}" = sim ]; then env -u ECH_MEASURE "$echelon" "$@"; else "$echelon" "$@"; fi; }   # a simulation measures nothing
 # ends_with STATUS PATTERN ARGUMENT...: `echelon ARGUMENT...` ends with that status, and says it on one of its streams.
 ends_with() {
     local wanted=$1 pattern=$2 status
     shift 2
     checks=$((checks + 1))
-    "$echelon" "$@" >"$work/out" 2>"$work/err" </dev/null
+    echelon_runs "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
     [[ $status =~ ^($wanted)$ ]] || { bad "status $status, not $wanted: echelon $*"; return; }
     grep -qE -e "$pattern" "$work/out" "$work/err" || bad "does not say '$pattern': echelon $*"
