@@ -205,7 +205,7 @@ struct ech_config {
                                      A disk that is full ends the recording with a log line, and not the run */
     char profile_out[1024];       /* where rank 0 writes what arithmetic costs its machine, for `echelon sim --profile` */
     char codec[32];               /* how changes travel: dense, topk, topk:paper, topk:volume, topk:balanced (GDTopK) */
-    double link;                  /* megabits a second of this node's link, for topk:volume and topk:balanced; 0: not known */
+    double link;                  /* megabits a second of this node's link; 0: measured when all have joined, if there is one */
     /* sync local (DiLoCo, arXiv 2311.08105): workers step by themselves, and a round's changes make one outer step. */
     int inner_steps;              /* H, a worker's steps in a round, in the mean over all (default 16); each gets them by its speed */
     double outer_lr, outer_momentum;   /* of the outer step, with Nesterov's momentum (defaults 0.7 and 0.9, the paper's) */
@@ -303,6 +303,7 @@ struct ech_report {
     int batch[ECH_WORLD_MAX];             /* samples a step of each rank */
     int round;                            /* B */
     double step_seconds[ECH_WORLD_MAX];   /* measured at start: one step of 64 samples, whole model */
+    double link[ECH_WORLD_MAX];           /* megabits a second of each node's link, measured at start or given; 0: not known */
     uint64_t steps, samples;
     double epochs, seconds, images_per_second, measuring_seconds, startup_seconds;
     double train_loss, test_accuracy, best_accuracy;   /* accuracies 0..1; negative: nobody looked. test_accuracy: of the final weights */

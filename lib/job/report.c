@@ -56,6 +56,7 @@ static void add_all(struct echi_json_put *j, const struct ech_report *r) {
     add_ints(j, "batch", r->batch, world);
     echi_json_put_integer(j, "round", r->round);
     add_reals(j, "step_seconds", r->step_seconds, world);
+    add_reals(j, "link", r->link, world);
     add_reals(j, "iteration_seconds", r->iteration_seconds, groups);
     echi_json_put_whole(j, "steps", r->steps);
     echi_json_put_whole(j, "samples", r->samples);

@@ -43,8 +43,12 @@ check "a healed link resets" ended_with 1 call 60
 head -c 32 /dev/urandom > "$work/run.key"
 chmod 600 "$work/run.key"
 check "two hosts train" ended_with 0 bed run all "$ECHELON" train --data glyphs --steps 3 --eval-every 0 --key "$work/run.key" \
-    --join-timeout 3600 --deadline 600 --save "$work/out.safetensors"
+    --join-timeout 3600 --deadline 600 --save "$work/out.safetensors" --report "$work/report"
 check "rank 0 saved weights" [ -s "$work/out.safetensors" ]
+# Host 0 has 1 Gb/s, but the other sends at 20 Mb/s: with one partner that is what both carry. Slow machines find less.
+link=$(sed -n 's/^ *"link": \[\([0-9.]*\), \([0-9.]*\)\].*/\1 \2/p' "$work/report")
+check "links of 20 Mb/s were measured as '$link' Mb/s" \
+    awk -v l="$link" 'BEGIN { exit !(split(l, m) == 2 && m[1] > 1 && m[1] < 24 && m[2] > 1 && m[2] < 24) }'
 bed down
 check "nothing is left" [ -z "$(ip netns list | grep "^$name-")" ]
 

@@ -81,7 +81,8 @@ static bool is_utf8(const char *text) { return setlocale(LC_CTYPE, "C.UTF-8") ==
 static struct ech_report sample(void) {
     struct ech_report r = {.model = "lenet5", .data = "data/mnist", .sync = "gssp", .version = "0.1.0", .world = 4, .separate = 1,
                            .n_groups = 2, .group_of = {0, 0, -1, 1}, .owner_of = {1, 3}, .head = 2, .batch = {8, 8, 0, 8},
-                           .round = 64, .step_seconds = {0.01, 0.01, 0.008, 0.04}, .iteration_seconds = {0.0125, 0.05, 7}, .steps = 4690,
+                           .round = 64, .step_seconds = {0.01, 0.01, 0.008, 0.04}, .link = {94, 0, 940.5, 0},
+                           .iteration_seconds = {0.0125, 0.05, 7}, .steps = 4690,
                            .samples = 300160, .epochs = 5.0027, .seconds = 41.5, .images_per_second = 7232.77, .measuring_seconds = 2.5,
                            .startup_seconds = 1.25, .train_loss = 0.0123, .test_accuracy = 0.9871, .best_accuracy = 0.9874,
                            .target_seconds = 20.25, .target_epochs = 2.5, .bytes_sent = {1000, UINT64_MAX},
@@ -109,7 +110,8 @@ static void test_keys(void **state) {
     static const char *const lines[] = {
         "\"version\": \"0.1.0\"", "\"model\": \"lenet5\"", "\"data\": \"data/mnist\"", "\"sync\": \"gssp\"", "\"separate\": 1",
         "\"world\": 4", "\"groups\": [[0, 1], [3]]", "\"owners\": [1, 3]", "\"head\": [2]", "\"batch\": [8, 8, 0, 8]",
-        "\"round\": 64", "\"step_seconds\": [0.01, 0.01, 0.008, 0.04]", "\"iteration_seconds\": [0.0125, 0.05]", "\"steps\": 4690",
+        "\"round\": 64", "\"step_seconds\": [0.01, 0.01, 0.008, 0.04]", "\"link\": [94, 0, 940.5, 0]",
+        "\"iteration_seconds\": [0.0125, 0.05]", "\"steps\": 4690",
         "\"samples\": 300160", "\"epochs\": 5.0027", "\"seconds\": 41.5", "\"images_per_second\": 7232.77", "\"measuring_seconds\": 2.5",
         "\"startup_seconds\": 1.25", "\"train_loss\": 0.0123", "\"test_accuracy\": 0.9871", "\"best_accuracy\": 0.9874",
         "\"target_seconds\": 20.25", "\"target_epochs\": 2.5", "\"bytes_sent\": {\"push\": 1000, \"weights\": 18446744073709551615}",

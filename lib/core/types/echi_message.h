@@ -7,7 +7,7 @@
 /* X(NAME, "name", priority, carries a payload) in wire order: append only. */
 #define ECHI_KIND_LIST(X)                                                                                              \
     X(HEARTBEAT, "heartbeat", 0, 0)   /* node -> node: I am here. From the coordinator: are you? It is to be told */      \
-    X(MEASURED, "measured", 0, 0)     /* node -> coordinator: step times */                                             \
+    X(MEASURED, "measured", 0, 0)     /* node -> coordinator: step times. node -> node: a probe of their link (drive/live/echi_links.h) */ \
     X(PLAN, "plan", 0, 0)             /* coordinator -> node */                                                         \
     X(READY, "ready", 0, 0)           /* node -> coordinator: my roles stand */                                         \
     X(STARTED, "started", 0, 0)       /* owner, head -> coordinator: I have the initial weights */                      \

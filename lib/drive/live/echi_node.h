@@ -3,6 +3,7 @@
  * ask for), node_events.c (what happens), node_tell.c (who waits for whom), node_report.c (progress and report). */
 #ifndef ECHI_NODE_H
 #define ECHI_NODE_H
+#include "echi_links.h"
 #include "echi_recording.h"
 #include "echi_run.h"
 #include "echi_silence.h"
@@ -25,8 +26,9 @@ struct echi_node {
     struct echi_setup setup;
     struct echi_node_role role;               /* and the roles that it hosts */
     struct echi_recorder *recorder;           /* NULL: nothing is recorded, or not any more */
-    /* measuring at start, on the lane's thread until `measured` */
-    bool measuring;
+    /* measuring at start: first links, then on the lane's thread until `measured` */
+    struct echi_links links;
+    bool measuring, measuring_links;
     atomic_bool measured;
     struct echi_times times;
     ech_status measure_status;
@@ -97,6 +99,8 @@ static inline struct echi_slot echi_node_slot(uint64_t cookie) { return (struct 
 static inline enum echi_role echi_node_role_of(uint64_t cookie) { return (enum echi_role)(cookie >> 24); }
 /* echi_job_extent under this node's plan. */
 void echi_node_extent(const struct echi_node *n, int kind, const struct echi_msg *m, bool head, size_t *at, size_t *len);
+/* A message with a body of its own behind the two role bytes. */
+void echi_node_send_body(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len);
 /* Gives an event to a role and performs what it asks for; nothing when the role is not hosted here. */
 void echi_node_event(struct echi_node *n, enum echi_role role, struct echi_event *e);
 void echi_node_send_plain(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role);
@@ -109,6 +113,7 @@ void echi_node_lost(struct echi_node *n, int peer, bool orderly, const char *tex
 void echi_node_failed(struct echi_node *n, ech_status status, const char *text);   /* this node cannot go on */
 /* Of its actions: begin to measure; begin to make the slots of the next plan. */
 void echi_node_measure(struct echi_node *n);
+void echi_node_measure_links(struct echi_node *n);   /* goes on with it, once a round of the loop */
 void echi_node_make_slots(struct echi_node *n);
 /* Of STATS, its body. */
 void echi_node_stats(const struct echi_node *n, uint8_t body[ECHI_STATS_BYTES]);

@@ -14,6 +14,7 @@
 _Static_assert(ECH_LIVE_MAX == ECHI_NET_WORLD_MAX, "what the header promises, net takes");
 
 #define EVENTS_MAX 64
+#define LINKS_LOOK INT64_C(500000)   /* ns between two looks at what is queued while links are measured: nothing tells that it has left */
 /* Of --deadline, from the first complaint about a link to the choice of whom to lose: those whose links fell silent at the same moment
  * find it out a few heartbeats apart. */
 #define COLLECT 0.25
@@ -95,8 +96,10 @@ static void loop(struct echi_node *n) {
         ech_status status = echi_wire_poll(n->wire, n->fair.due - n->clock_back, event, EVENTS_MAX, &count, n->err);
         if (status != ECH_OK) return echi_node_give_up(n, status);
         int64_t now = echi_node_now(n);
-        echi_fair_look(&n->fair, now, echi_watch_beat(n, now));
+        const int64_t beat = echi_watch_beat(n, now);
+        echi_fair_look(&n->fair, now, n->measuring_links && beat > LINKS_LOOK ? LINKS_LOOK : beat);
         for (int i = 0; i < count && !n->over; i++) echi_node_on_net(n, &event[i]);
+        if (!n->over) echi_node_measure_links(n);
         echi_node_take_done(n);
         echi_watch_judge(n);
         if (n->role.coordinator && n->role.coordinator->wake_at && now >= n->role.coordinator->wake_at && !n->over)

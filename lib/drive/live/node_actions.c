@@ -60,8 +60,7 @@ void echi_node_send_plain(struct echi_node *n, int to, enum echi_kind kind, enum
     send_message(n, to, &m, NULL, 0, 0);
 }
 
-/* A message with a body of its own behind the two role bytes. */
-static void send_body(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len) {
+void echi_node_send_body(struct echi_node *n, int to, enum echi_kind kind, enum echi_role to_role, const uint8_t *body, size_t len) {
     uint8_t meta[2 + ECHI_PLAN_BYTES_MAX] = {(uint8_t)to_role, ECHI_ROLE_NODE};
     memcpy(meta + 2, body, len);
     struct ech_error why;
@@ -77,13 +76,13 @@ static void note_coded(struct echi_node *n, int kind, size_t coded, size_t dense
 
 static void send_times(struct echi_node *n) {
     uint8_t body[ECHI_TIMES_BYTES_MAX];
-    send_body(n, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&n->times, body, sizeof body));
+    echi_node_send_body(n, 0, ECHI_KIND_MEASURED, ECHI_ROLE_COORDINATOR, body, echi_times_encode(&n->times, body, sizeof body));
 }
 
 static void send_stats(struct echi_node *n) {
     uint8_t body[ECHI_STATS_BYTES];
     echi_node_stats(n, body);
-    send_body(n, 0, ECHI_KIND_STATS, ECHI_ROLE_COORDINATOR, body, sizeof body);
+    echi_node_send_body(n, 0, ECHI_KIND_STATS, ECHI_ROLE_COORDINATOR, body, sizeof body);
 }
 
 static void do_send(struct echi_node *n, const struct echi_action *a) {
@@ -152,7 +151,7 @@ static void send_plan(struct echi_node *n) {
     uint8_t body[ECHI_PLAN_BYTES_MAX];
     size_t len = echi_plan_encode(&n->setup.plan, body, sizeof body);
     if (n->world > 1) echi_choice_log(n->c->config, n->role.coordinator);
-    for (int r = 0; r < n->world; r++) send_body(n, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
+    for (int r = 0; r < n->world; r++) echi_node_send_body(n, r, ECHI_KIND_PLAN, ECHI_ROLE_NODE, body, len);
     if (n->c->config->save_plan[0]) {
         ech_status status = echi_plan_save(n->c->config->save_plan, &n->setup.plan, n->err);
         if (status != ECH_OK) echi_node_give_up(n, status);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What happens to a node: the start, messages, lost peers, finished tasks. */
 #include "echi_node.h"
+#include "echi_address.h"
 #include "echi_checkpoint.h"
 #include "echi_bytes.h"
 #include "echi_error.h"
@@ -40,22 +41,62 @@ static void measure_here(void *self) {
     atomic_store(&n->measured, true);
 }
 
-/* Step times take a while; the I/O thread goes on meanwhile, so that nobody takes this node for lost. */
-void echi_node_measure(struct echi_node *n) {
-    n->measuring = true;
+_Static_assert(ECHI_LINKS_BYTES <= ECHI_TIMES_BYTES_MAX, "a probe of a link is no longer than what MEASURED may carry");
+
+static void measure_steps(struct echi_node *n) {
     if (n->c->user) n->c->user->measure(n->c->user->self);
     else echi_lane_call(n->lane, measure_here, n);
 }
 
+/* Nodes of one machine have no link between them, and those of one process no address: what loopback costs is in the times of messages. */
+static bool has_link(const struct echi_node *n) {
+    const char *address = echi_wire_address(n->wire);
+    return n->world > 1 && strncmp(address, "inproc", 6) != 0 && !echi_address_text_is_loopback(address);
+}
+
+/* Links first, because steps that are computed meanwhile would take longer. Step times take a while; the I/O thread goes on, so that
+ * nobody takes this node for lost. */
+void echi_node_measure(struct echi_node *n) {
+    n->measuring = true;
+    n->measuring_links = n->c->config->link <= 0 && has_link(n);
+    if (n->measuring_links) return echi_links_begin(&n->links, n->rank, n->world, echi_node_now(n));
+    measure_steps(n);
+}
+
+/* What is sent to measure links goes from node to node as MEASURED, to no role. */
+void echi_node_measure_links(struct echi_node *n) {
+    uint8_t body[ECHI_LINKS_BYTES];
+    bool for_credit;
+    int peer;
+    size_t len;
+    if (!n->measuring_links) return;
+    for (;;) {
+        const int partner = n->links.partner;
+        if (partner >= 0 && (n->watched[partner].lost || n->role.gone[partner])) {
+            echi_links_lost(&n->links, partner);
+            continue;
+        }
+        const int queued = partner >= 0 ? echi_wire_waiting(n->wire, partner, ECHI_KIND_MEASURED, &for_credit) : 0;
+        if (!echi_links_next(&n->links, echi_node_now(n), queued, &peer, body, &len)) break;
+        echi_node_send_body(n, peer, ECHI_KIND_MEASURED, ECHI_ROLE_NODE, body, len);
+    }
+    if (!n->links.over) return;
+    n->measuring_links = false;
+    if (echi_links_rate(&n->links) > 0)
+        echi_node_log(n, ECH_LOG_INFO, "this node's link carries %.4g Mb/s out and %.4g Mb/s in", n->links.out * 8e-6, n->links.in * 8e-6);
+    measure_steps(n);
+}
+
 static void take_measured(struct echi_node *n) {
-    if (!n->measuring) return;
+    if (!n->measuring || n->measuring_links) return;
     if (n->c->user ? !n->c->user->measured(n->c->user->self, &n->times, &n->measure_status) : !atomic_load(&n->measured)) return;
     n->measuring = false;
     if (n->measure_status != ECH_OK)
         return echi_node_failed(n, n->measure_status,
                                 n->measure_error.text[0] ? n->measure_error.text : ech_status_text(n->measure_status));
     if (n->report) n->report->step_seconds[n->rank] = echi_times_whole(&n->times, 64);
-    n->times.link = n->c->config->link * 1e6 / 8;
+    n->times.link = n->c->config->link > 0 ? n->c->config->link * 1e6 / 8 : echi_links_rate(&n->links);
+    if (n->report) n->report->link[n->rank] = n->times.link * 8e-6;
     echi_node_tell(n, ECHI_EVENT_MEASURED);
 }
 
@@ -319,11 +360,16 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
     if (!echi_msg_decode(e->kind, e->meta, e->meta_len, &m) || !lease_fits(n, &m.lease) || !payload_fits(n, e, &m))
         return malformed(n, e);
     if (m.kind == ECHI_KIND_HEARTBEAT && m.to_role == ECHI_ROLE_NODE && m.from_role == ECHI_ROLE_NODE) return;   /* node_watch.c's own */
+    if (m.kind == ECHI_KIND_MEASURED && m.to_role == ECHI_ROLE_NODE)
+        return echi_links_hear(&n->links, e->peer, e->meta + 2, e->meta_len - 2, echi_node_now(n));
     if (m.to_role == ECHI_ROLE_NODE && e->peer == 0) log_change(n, &m);
     if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_STATS) on_stats(n, e->meta + 2, e->meta_len - 2);
     if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_MEASURED && n->report && n->role.coordinator) {
         struct echi_times times;
-        if (echi_times_decode(e->meta + 2, e->meta_len - 2, &times)) n->report->step_seconds[e->peer] = echi_times_whole(&times, 64);
+        if (echi_times_decode(e->meta + 2, e->meta_len - 2, &times)) {
+            n->report->step_seconds[e->peer] = echi_times_whole(&times, 64);
+            n->report->link[e->peer] = times.link * 8e-6;
+        }
     }
     if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_PARAMS && n->role.coordinator && !place_params(n, e, &m))
         return malformed(n, e);
@@ -351,6 +397,7 @@ void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e) {
     }
     case ECHI_NET_LOST:
         n->watched[e->peer].lost = true;
+        echi_links_lost(&n->links, e->peer);
         echi_node_lost(n, e->peer, e->orderly, e->text);
         break;
     }

@@ -123,8 +123,9 @@ static void place_params(struct echi_sim *s, const struct echi_flight *f) {
 static void to_coordinator(struct echi_sim *s, const struct echi_flight *f, const struct echi_msg *m, const uint8_t *body, size_t len) {
     struct echi_times times;
     if (m->kind == ECHI_KIND_PARAMS) place_params(s, f);
-    if (m->kind == ECHI_KIND_MEASURED && echi_times_decode(body, len, &times))
-        s->report->step_seconds[f->from] = echi_times_whole(&times, 64);
+    if (m->kind != ECHI_KIND_MEASURED || !echi_times_decode(body, len, &times)) return;
+    s->report->step_seconds[f->from] = echi_times_whole(&times, 64);
+    s->report->link[f->from] = times.link * 8e-6;
 }
 
 static void on_arrived(struct echi_sim *s, uint32_t id) {
