@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every size is run for a few milliseconds (of --measure, an equal part each) in each of several sweeps. The least processor time of a size gives the shape; how
- * much longer the steps of a sweep took on the clock gives the scale, because a host may own only a share of a processor,
+/* Every size is run for a few milliseconds (of --measure, an equal part each) in each of several sweeps. The least processor time of a
+ * size gives the shape; how much longer the steps of a sweep took on the clock gives the scale, because a host may own only a share of a processor,
  * dealt out in periods of up to 100 ms: a long step then never fits between two waits, a short one does, and the shortest
  * times on the clock would compare them wrongly. The fastest sweep counts: what else happens to run at start only makes
  * steps longer. */

@@ -135,7 +135,8 @@ free_port() {  # into $port
 }
 
 # --- a command that ends by itself
-echelon_runs() { if [ "${1:-}" = sim ]; then env -u ECH_MEASURE "$echelon" "$@"; else "$echelon" "$@"; fi; }   # a simulation measures nothing
+# A simulation measures nothing.
+echelon_runs() { if [ "${1:-}" = sim ]; then env -u ECH_MEASURE "$echelon" "$@"; else "$echelon" "$@"; fi; }
 # ends_with STATUS PATTERN ARGUMENT...: `echelon ARGUMENT...` ends with that status, and says it on one of its streams.
 ends_with() {
     local wanted=$1 pattern=$2 status

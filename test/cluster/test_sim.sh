@@ -150,7 +150,8 @@ ends_with 2 'echelon train has no --profile: .*--profile-out' train --data "$goo
 ends_with 2 'both name' train --data "$good" --report "$work/same" --profile-out "$work/same"
 
 # --- told to end
-env -u ECH_MEASURE "$echelon" sim --data "$good" --workers 8 --epochs 100000 --eval-every 0 --progress on --save "$work/stopped" >"$work/out" 2>"$work/err" &
+env -u ECH_MEASURE "$echelon" sim --data "$good" --workers 8 --epochs 100000 --eval-every 0 --progress on --save "$work/stopped" \
+    >"$work/out" 2>"$work/err" &
 run=$!
 says "$work/err" 'epoch' "a simulation begins"
 kill -TERM $run
