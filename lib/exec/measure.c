@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every size is run for a few milliseconds (of --measure, an equal part each) in each of several sweeps. The least processor time of a
- * size gives the shape; how much longer the steps of a sweep took on the clock gives the scale, because a host may own only a share of a processor,
- * dealt out in periods of up to 100 ms: a long step then never fits between two waits, a short one does, and the shortest
- * times on the clock would compare them wrongly. The fastest sweep counts: what else happens to run at start only makes
- * steps longer. */
+/* Every size is run for a few milliseconds (of --measure, an equal part each) in each of several sweeps. The least processor time
+ * of a size gives the shape. How much longer the steps of a sweep took on the clock gives the scale, because a host may own only
+ * a share of a processor, dealt out in periods of up to 100 ms: a long step then never fits between two waits, a short one does,
+ * and the shortest times on the clock would compare them wrongly. The fastest sweep counts: what else happens to run at start
+ * only makes steps longer. */
 #define SWEEPS 3
 #define STEPS_SHARE 0.4   /* of what a size has of a sweep: steps of the trunk, and as much for those of the head */
 #define UNITS_SHARE 0.1   /* and their units, in steps of their own: see WATCHED_FROM */
