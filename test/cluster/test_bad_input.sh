@@ -3,6 +3,7 @@
 # What users and disks get wrong: one sentence that names the file, option, rank or layer and what to do, a documented
 # status; no crash, no hang, no half-written file.
 . "$(dirname "$0")/cluster.bash"
+! under thread || skip "what is refused starts no threads"
 good=$work/good
 idx_set "$good" 200 20
 outputs=(--save "$work/saved" --report "$work/report")

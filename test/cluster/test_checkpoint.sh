@@ -4,6 +4,7 @@
 # nodes and policies to the same samples. Nothing is lost in silence.
 # make check only: 25 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
+! under thread || skip "the thread that writes is that of test_checkpoint, which runs here"
 light
 idx_set "$work/data" 2000 100
 kept=$work/kept

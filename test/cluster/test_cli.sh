@@ -3,6 +3,7 @@
 # The `echelon` command as a user meets it: exit statuses, one clear sentence for each mistake, and runs that end in order whatever
 # happens to their nodes.
 . "$(dirname "$0")/cluster.bash"
+! under thread || skip "the threads are those of test_liveness.sh and test_lost_node.sh, which run here"
 expect() { ends_with "$@"; }   # here of any command
 # The same for what must fail before anything starts: one line, no more.
 refuse() {

@@ -4,6 +4,7 @@
 # must be equal is equal.
 # make check only: 39 s of processor time; test_every_kind.sh has a run of it
 . "$(dirname "$0")/cluster.bash"
+! under address || skip "its worlds are more of those of test_replay.sh, which run here"
 light
 idx_set "$work/data" 1000 50
 json() { command -v python3 >/dev/null || return 0; python3 -m json.tool "$work/report" >/dev/null; }

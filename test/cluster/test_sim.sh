@@ -4,6 +4,7 @@
 # say, one simulated node trains what one live node does, and each mistake gets one sentence.
 . "$(dirname "$0")/cluster.bash"
 ! under thread || skip "a simulation is one thread"
+! under address || skip "test_sim has the same code, and its files are fuzzed"
 good=$work/good
 idx_set "$good" 2000 100
 sims() { ends_with "$1" "$2" sim "${@:3}"; }        # sims STATUS PATTERN ARGUMENT...

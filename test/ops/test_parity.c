@@ -779,7 +779,7 @@ static void test_levels(void **state) {
 static void test_late_maps(void **state) {
     (void)state;
     int whole = 0, strided = 0, other = 0;
-    for (uint32_t seed = 0; seed < 90; seed += test_part()) {
+    for (uint32_t seed = 0; seed < 45; seed += test_part()) {
         struct problem p;
         struct echi_random r;
         echi_random_init(&r, seed, ECHI_STREAM_TEST, 7);
@@ -802,7 +802,7 @@ static void test_late_maps(void **state) {
         check_problem(&p, n, seed % 5 < 2 ? REALS : INTEGERS, WITH_OUTPUT_GRAD, true, &r);
     }
     const int by = (int)test_part();
-    if (whole < 20 / by || strided < 10 / by || other < 10 / by)
+    if (whole < 10 / by || strided < 5 / by || other < 5 / by)
         fail_msg("%d, %d, %d: not the cases that this test is for", whole, strided, other);
 }
 
