@@ -68,6 +68,7 @@ static void test_leases(void **state) {
 static void test_rounds_are_dealt_to_be_computed_together(void **state) {
     (void)state;
     static struct echi_action list[ECHI_ACTIONS_MAX];
+    static struct echi_coordinator c;   /* too large for a stack */
     struct echi_random random;
     uint64_t later = 0;
     echi_random_init(&random, 13, ECHI_STREAM_TEST, 0);
@@ -77,8 +78,13 @@ static void test_rounds_are_dealt_to_be_computed_together(void **state) {
         for (int r = 0; r < world; r++) n[r] = echi_random_below(&random, 20);
         n[kept]++;
         struct echi_setup setup = {.plan = plan_of(world, n)};
-        struct echi_coordinator c = {.setup = &setup, .plan = setup.plan, .next_keep = UINT64_MAX, .next_lease = 1,
-                                     .policy = echi_policy_of(ECHI_SYNC_BSP), .goal = {.train_samples = samples, .samples = samples}};
+        memset(&c, 0, sizeof c);
+        c.setup = &setup;
+        c.plan = setup.plan;
+        c.next_keep = UINT64_MAX;
+        c.next_lease = 1;
+        c.policy = echi_policy_of(ECHI_SYNC_BSP);
+        c.goal = (struct echi_goal){.train_samples = samples, .samples = samples};
         for (int r = 0; r < world; r++) c.plan.lost[r] = r != kept && echi_random_below(&random, 3) == 0;
         while (c.issued < samples) {
             struct echi_actions out = {list, 0, ECHI_ACTIONS_MAX, false};
