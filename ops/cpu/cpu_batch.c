@@ -51,8 +51,11 @@ static ech_status create_rest(struct batch *b, const struct echi_cpu_kernels *k,
     const ech_status status = echi_cpu_part_create(k, 0, ECHI_CPU_BF16_NONE, team, layers, count, most, out, units, &bytes, err);
     free(units);
     *out_bytes += bytes;
-    if (status == ECH_OK) (*out)->sums = b->whole->sums;
-    return status;
+    if (status != ECH_OK) return status;
+    /* Megabytes that are free again when a unit has been computed: the rest's comes behind the whole's. */
+    (*out)->sums = b->whole->sums;
+    for (int place = 0; place < b->whole->threads; place++) (*out)->own[place].matrix = b->whole->own[place].matrix;
+    return ECH_OK;
 }
 
 static ech_status create_with(const struct echi_cpu_kernels *k, int winograd, enum echi_cpu_bf16 bf16, struct echi_team *team,

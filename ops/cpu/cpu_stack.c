@@ -142,7 +142,8 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
         }
     }
     s->share = take2(a, share, lanes, sizeof(float));
-    s->sums = s->k->width < s->k->wide->width ? NULL : take(a, sums, sizeof(float));   /* of a rest: the whole's */
+    const bool is_rest = s->k->width < s->k->wide->width;   /* then these are the whole's: cpu_batch.c */
+    s->sums = is_rest ? NULL : take(a, sums, sizeof(float));
     s->bias_sums = take(a, biases, sizeof(float));
     s->dz = take(a, dz, sizeof(float));
     s->turned = take(a, turned, sizeof(float));
@@ -161,7 +162,7 @@ static void lay_out(struct echi_cpu_stack *s, struct arena *a) {
     for (int place = 0; place < s->threads; place++) {
         struct echi_cpu_scratch *own = &s->own[place];
         own->rows = take(a, rows, sizeof(float));
-        own->matrix = take(a, matrix, sizeof(float));
+        own->matrix = is_rest ? NULL : take(a, matrix, sizeof(float));
         own->drawn = take2(a, drawn, width, sizeof(float));
         own->winograd.points = take(a, most.points, sizeof(float));
         own->winograd.products = take(a, most.products, sizeof(float));

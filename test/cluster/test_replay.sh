@@ -104,8 +104,8 @@ for at in 40 $(($(stat -c %s "$work/run/rank1.events") - 12)); do   # in its fir
     keep && printf '\377' | dd of="$work/bad/rank1.events" bs=1 seek="$at" conv=notrunc status=none
     no_replay 1. 'rank1.events.* is damaged at byte ' "$work/bad"
 done
-keep && printf '\7' | dd of="$work/bad/rank0.events" bs=1 seek=8 conv=notrunc status=none
-no_replay 1. 'recording of format 7' "$work/bad"
+keep && printf '\377' | dd of="$work/bad/rank0.events" bs=1 seek=8 conv=notrunc status=none
+no_replay 1. 'recording of format 255' "$work/bad"
 keep && echo nonsense >"$work/bad/rank0.events"
 no_replay 1. 'is no recording' "$work/bad"
 # One rank's file from another run of the same size: its roles are right, what it was sent is not.

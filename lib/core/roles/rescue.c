@@ -34,6 +34,11 @@ static void ask_part(struct echi_coordinator *c, int rank, enum echi_role role, 
         role == ECHI_ROLE_HEAD ? ECHI_ASK_LAST : ECHI_ASK_LOOK;
 }
 
+/* Once it is certain that a trunk comes: else its newest layers would be put beside older ones. */
+static void ask_head(struct echi_coordinator *c, struct echi_actions *out) {
+    if (!c->rescue.head) ask_part(c, plan_of(c)->head, ECHI_ROLE_HEAD, 2, out);
+}
+
 static void ask_trunk(struct echi_coordinator *c, int rank, enum echi_role role, struct echi_actions *out) {
     c->rescue.from = (uint16_t)rank;
     ask_part(c, rank, role, 1, out);
@@ -94,10 +99,9 @@ static bool ask(struct echi_coordinator *c, struct echi_actions *out) {
         if (c->part_from[place] != ECHI_NO_RANK && !p->lost[c->part_from[place]]) return false;
     if (c->waits_for > 0 || c->rescue.asked) return false;
     c->rescue.asked = true;
-    if (!c->rescue.head) ask_part(c, p->head, ECHI_ROLE_HEAD, 2, out);
-    if (c->rescue.trunk) return false;
-    if (!echi_plan_group_lives(p, first)) return !ask_workers(c, out) && nothing_newer(c);
-    ask_trunk(c, p->owner_of[first], ECHI_ROLE_OWNER, out);
+    if (!c->rescue.trunk && !echi_plan_group_lives(p, first)) return !ask_workers(c, out) && nothing_newer(c);
+    ask_head(c, out);
+    if (!c->rescue.trunk) ask_trunk(c, p->owner_of[first], ECHI_ROLE_OWNER, out);
     return false;
 }
 
@@ -131,6 +135,7 @@ static bool go_on(struct echi_coordinator *c, int64_t now, struct echi_actions *
 static bool all_have_answered(struct echi_coordinator *c, struct echi_actions *out) {
     if (!c->rescue.asked) return ask(c, out);
     if (c->rescue.samples == 0) return nothing_newer(c);   /* nobody is left, or nobody has any that were trained */
+    ask_head(c, out);
     ask_trunk(c, c->rescue.from, ECHI_ROLE_WORKER, out);
     return false;
 }
