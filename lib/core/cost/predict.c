@@ -165,8 +165,9 @@ static double factor_of(const struct echi_times *t, int rank, uint32_t k) {
 
 /* ---- resources ---- */
 
+/* Where units are known. */
 static double unit_takes(const struct play *p, const struct node *n, int unit, enum echi_pass pass) {
-    return n->share ? n->a_share[unit >= (int)p->load->layers] * n->share[unit].of[pass] : 1;
+    return n->a_share[unit >= (int)p->load->layers] * n->share[unit].of[pass];
 }
 
 /* Until a compute thread with a worker's task comes to the end of a unit of it. */
@@ -174,6 +175,10 @@ static double unit_left(const struct play *p, const struct node *n, double at) {
     const double done = at - n->begun - (n->stolen - n->stolen_begun);
     double end = 0;
     if (!n->busy || done <= 0) return 0;
+    if (!n->share) {   /* all alike */
+        const double units = done / n->longer;
+        return units < (n->task == STEP ? 2 : 1) * p->units ? (double)((int)units + 1) * n->longer - done : 0;
+    }
     for (int u = 0; u < p->units && n->task != BACKWARD; u++)
         if ((end += n->longer * unit_takes(p, n, u, ECHI_FORWARD)) > done) return end - done;
     for (int u = p->units - 1; u >= 0 && n->task != FORWARD; u--)
@@ -575,8 +580,8 @@ static void set_up_units(struct play *p, int r) {
     n->a_share[0] = echi_times_trunk(t, samples) / ECHI_SHARE_ALL;
     n->a_share[1] = echi_times_head(t, samples) / ECHI_SHARE_ALL;
     for (int u = 0; u < p->units; u++) {
-        n->units_take[FORWARD] += unit_takes(p, n, u, ECHI_FORWARD);
-        n->units_take[BACKWARD] += unit_takes(p, n, u, ECHI_BACKWARD);
+        n->units_take[FORWARD] += n->share ? unit_takes(p, n, u, ECHI_FORWARD) : 1;
+        n->units_take[BACKWARD] += n->share ? unit_takes(p, n, u, ECHI_BACKWARD) : 1;
     }
     n->units_take[STEP] = n->units_take[FORWARD] + n->units_take[BACKWARD];
 }
