@@ -200,6 +200,7 @@ static void forget_recordings(void) {   /* none is written over */
 
 static void defaults(struct ech_config *config, const char *sync) {
     ech_config_init(config);
+    config->measure = 0.02;
     forget_recordings();
     set(config, "record", record_folder);   /* so is recording */
     set(config, "sync", sync);

@@ -240,6 +240,7 @@ static void a_point_is_a_point(void **state) {
     struct ech_error err;
     const size_t len_comma = write_all_text(in_comma, sizeof in_comma, plan_path);
     ech_config_init(&config);
+    config.measure = 0.02;
     const ech_status point = ech_config_set(&config, "lr", "0.125", &err), comma = ech_config_set(&config, "lr", "0,125", &err);
     char shown[16];
     snprintf(shown, sizeof shown, "%.1f", 0.5);

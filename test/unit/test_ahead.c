@@ -210,6 +210,7 @@ static void run_waits_elsewhere(int world, const char *sync, int inner, int dete
     for (int r = 0; r < world; r++) {
         struct ech_config *c = &node[r].config;
         ech_config_init(c);
+        c->measure = 0.02;
         c->rank = r;
         c->world = world;
         c->batch = 8;
