@@ -202,9 +202,9 @@ static ech_status read_layers(struct reader *r, struct echi_part *part) {
     char *dash = word ? strchr(word, '-') : NULL;
     if (!dash) return refuse(r, what, word);
     *dash = 0;
-    ECHI_TRY(whole(r, word, 0, ECHI_PART_LAYERS_MAX - 1, what, &v));
+    ECHI_TRY(whole(r, word, 0, ECHI_UNITS_MAX - 1, what, &v));
     part->first = (uint8_t)v;
-    ECHI_TRY(whole(r, dash + 1, 0, ECHI_PART_LAYERS_MAX - 1, what, &v));
+    ECHI_TRY(whole(r, dash + 1, 0, ECHI_UNITS_MAX - 1, what, &v));
     part->last = (uint8_t)v;
     return ECH_OK;
 }

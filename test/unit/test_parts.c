@@ -29,7 +29,7 @@ static bool fits(const struct echi_layers *l, bool separated) {
 }
 
 static struct echi_layers any_model(struct echi_random *r) {
-    struct echi_layers l = {.count = (uint16_t)(1 + echi_random_below(r, echi_random_below(r, 8) ? 60 : ECHI_PART_LAYERS_MAX))};
+    struct echi_layers l = {.count = (uint16_t)(1 + echi_random_below(r, echi_random_below(r, 8) ? 60 : ECHI_UNITS_MAX))};
     for (int i = 0; i < l.count; i++) {
         l.params[i] = 1 + echi_random_below(r, 1u << (1 + echi_random_below(r, 22)));
         l.joined[i] = i > 0 && !l.joined[i - 1] && echi_random_below(r, 3) == 0;
@@ -47,7 +47,7 @@ static uint64_t total(const struct echi_layers *l) {
 
 /* Written another way than the library's: by walking over layers. */
 static void check_dense(const struct echi_layers *l, bool separated, uint64_t limit) {
-    uint64_t at = 0, begins[ECHI_PART_LAYERS_MAX + 1] = {0};
+    uint64_t at = 0, begins[ECHI_UNITS_MAX + 1] = {0};
     for (int i = 0; i < l->count; i++) begins[i + 1] = begins[i] + l->params[i];
     for (int i = 0; i < parts.count; i++) {
         const struct echi_part *p = &parts.part[i];

@@ -9,7 +9,7 @@
 /* Kinds of due things. `turn`: what was due is not any more if the resource's turn has changed since. */
 enum echi_cost_due {
     ECHI_DUE_TIMER,           /* who: host; what: the caller's cookie */
-    ECHI_DUE_THREAD,            /* who: host; what: turn */
+    ECHI_DUE_THREAD,          /* who: host; what: turn */
     ECHI_DUE_POOL,            /* who: pool; what: turn */
     ECHI_DUE_HELD,            /* who: host */
     ECHI_DUE_QUEUE,           /* who: parcel */

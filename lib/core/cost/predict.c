@@ -579,9 +579,10 @@ static void set_up_units(struct play *p, int r) {
     n->share = (uint32_t)t->units == p->load->layers + p->load->head_layers ? t->share[echi_times_nearest(t, samples)] : NULL;
     n->a_share[0] = echi_times_trunk(t, samples) / ECHI_SHARE_ALL;
     n->a_share[1] = echi_times_head(t, samples) / ECHI_SHARE_ALL;
-    for (int u = 0; u < p->units; u++) {
-        n->units_take[FORWARD] += n->share ? unit_takes(p, n, u, ECHI_FORWARD) : 1;
-        n->units_take[BACKWARD] += n->share ? unit_takes(p, n, u, ECHI_BACKWARD) : 1;
+    if (!n->share) n->units_take[FORWARD] = n->units_take[BACKWARD] = p->units;
+    for (int u = 0; n->share && u < p->units; u++) {
+        n->units_take[FORWARD] += unit_takes(p, n, u, ECHI_FORWARD);
+        n->units_take[BACKWARD] += unit_takes(p, n, u, ECHI_BACKWARD);
     }
     n->units_take[STEP] = n->units_take[FORWARD] + n->units_take[BACKWARD];
 }

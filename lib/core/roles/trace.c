@@ -400,7 +400,7 @@ static void put_layers(struct echi_writer *w, const struct echi_layers *l) {
 static void get_layers(struct echi_reader *r, struct echi_layers *l) {
     l->count = echi_get16(r);
     l->cut = echi_get16(r);
-    if (l->count > ECHI_PART_LAYERS_MAX || l->cut > l->count) r->ok = false;
+    if (l->count > ECHI_UNITS_MAX || l->cut > l->count) r->ok = false;
     for (int i = 0; r->ok && i < l->count; i++) {
         l->params[i] = echi_get64(r);
         l->joined[i] = echi_get8(r) != 0;

@@ -5,12 +5,9 @@
  * cover every parameter of the model once. They are numbered in the order in which forward needs them: part 0 first. */
 #ifndef ECHI_PART_H
 #define ECHI_PART_H
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "echi_limits.h"
 
 #define ECHI_PARTS_MAX 256
-#define ECHI_PART_LAYERS_MAX 256          /* layers with parameters of a model */
 
 struct echi_part {
     uint64_t at;                          /* parameters [at, at + count) of the model */
@@ -24,8 +21,8 @@ struct echi_parts { uint16_t count; struct echi_part part[ECHI_PARTS_MAX]; };   
 /* What a model says of itself: its layers with parameters, in the order of forward. */
 struct echi_layers {
     uint16_t count, cut;                  /* cut: the first that is behind the cut; `count`: there is none */
-    uint64_t params[ECHI_PART_LAYERS_MAX];
-    bool joined[ECHI_PART_LAYERS_MAX];    /* kept with the layer in front of it: a batch-norm, with its convolution */
+    uint64_t params[ECHI_UNITS_MAX];
+    bool joined[ECHI_UNITS_MAX];    /* kept with the layer in front of it: a batch-norm, with its convolution */
 };
 
 /* What is wrong with a table, of which part, and with which numbers; lib/exec/part_text.c has the sentences. */

@@ -397,7 +397,6 @@ void echi_node_on_net(struct echi_node *n, const struct echi_net_event *e) {
     }
     case ECHI_NET_LOST:
         n->watched[e->peer].lost = true;
-        echi_links_lost(&n->links, e->peer);
         echi_node_lost(n, e->peer, e->orderly, e->text);
         break;
     }
