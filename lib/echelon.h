@@ -286,11 +286,11 @@ ech_status ech_config_check(const struct ech_config *config, struct ech_error *e
 
 #define ECH_WORLD_MAX 1024   /* nodes of a run that is simulated */
 #define ECH_LIVE_MAX 64      /* nodes of a run on machines: every node keeps a connection to every other */
-#define ECH_KINDS_MAX 40
+#define ECH_KINDS_MAX 72     /* 64 kinds of message, net's own frames, and the end of the list */
 #define ECH_GROUPS_MAX 8
 #define ECH_STALENESS_BINS 13
 
-/* What a run did, in some 22 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful. Of
+/* What a run did, in some 23 KB: mind small stacks. On ranks other than 0 only `lost_peer`, `resident_peak` and the plan are meaningful. Of
  * a resumed run the counts of steps and samples, the times, the accuracies and when the target was reached are of all its runs together;
  * bytes, staleness and what was lost are of the last. */
 struct ech_report {

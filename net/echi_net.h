@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define ECHI_NET_WORLD_MAX 64
-#define ECHI_NET_KINDS_MAX 32
+#define ECHI_NET_KINDS_MAX 64
 #define ECHI_NET_CHUNK 65536u       /* bytes of payload in one frame at most */
 #define ECHI_NET_PROTOCOL 3u        /* raised when a frame changes, or how messages are written */
 #define ECHI_NET_KEY_LEAST 16       /* bytes of a key */

@@ -50,7 +50,7 @@ struct echi_lane {
 struct echi_queue {
     const struct echi_net_kind *kinds;
     int n_kinds, count;
-    uint32_t waiting, owing; /* bit per kind: has messages; has credits to tell of */
+    uint64_t waiting, owing; /* bit per kind: has messages; has credits to tell of */
     uint32_t number;
     uint64_t order;
     struct echi_lane lanes[ECHI_NET_KINDS_MAX];

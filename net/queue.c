@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(ECHI_NET_KINDS_MAX <= 64, "waiting and owing have a bit for each kind");
+
+static uint64_t bit_of(int kind) { return UINT64_C(1) << kind; }
+
 ech_status echi_pool_create(struct echi_pool *pool, size_t slot, size_t count, const char *what, struct ech_error *err) {
     const size_t align = sizeof(max_align_t);
     slot = (slot + align - 1) / align * align;
@@ -50,7 +54,7 @@ void echi_queue_push(struct echi_queue *q, struct echi_message *m) {
     else
         lane->first = m;
     lane->last = m;
-    q->waiting |= 1u << m->kind;
+    q->waiting |= bit_of(m->kind);
     q->count++;
 }
 
@@ -63,7 +67,7 @@ bool echi_queue_granted(struct echi_queue *q, int kind, uint32_t credits) {
 
 void echi_queue_grant(struct echi_queue *q, int kind) {
     q->lanes[kind].owed++;
-    q->owing |= 1u << kind;
+    q->owing |= bit_of(kind);
 }
 
 void echi_queue_used(struct echi_queue *q, int kind) { q->lanes[kind].told--; }
@@ -95,8 +99,8 @@ struct echi_message *echi_queue_clear(struct echi_queue *q) {
 /* The kind whose first message may go now, or -1. */
 static int most_urgent(const struct echi_queue *q) {
     int best = -1;
-    for (uint32_t left = q->waiting; left; left &= left - 1) {
-        int k = __builtin_ctz(left);
+    for (uint64_t left = q->waiting; left; left &= left - 1) {
+        int k = __builtin_ctzll(left);
         const struct echi_message *m = q->lanes[k].first;
         if (lacks_credit(&q->lanes[k])) continue;
         if (best < 0 || q->kinds[k].priority < q->kinds[best].priority ||
@@ -130,8 +134,8 @@ static void add_frame(struct echi_batch *b, const struct echi_frame *frame, stru
 }
 
 static void add_credits(struct echi_batch *b, struct echi_queue *q, uint32_t epoch, struct echi_sealer *sealer, uint64_t *sent) {
-    for (; q->owing; q->owing &= q->owing - 1) {
-        int k = __builtin_ctz(q->owing);
+    for (; q->owing && b->frames < ECHI_BATCH_FRAMES; q->owing &= q->owing - 1) {
+        int k = __builtin_ctzll(q->owing);
         const struct echi_frame frame = {.type = ECHI_FRAME_CREDIT, .kind = (uint8_t)k, .epoch = epoch, .total = q->lanes[k].owed};
         add_frame(b, &frame, sealer, NULL, NULL);
         q->lanes[k].told += q->lanes[k].owed;
@@ -159,7 +163,7 @@ static void add_chunk(struct echi_batch *b, struct echi_queue *q, int kind, uint
     if (m->at < m->len) return;
 
     lane->first = m->next;
-    if (!lane->first) q->waiting &= ~(1u << kind);
+    if (!lane->first) q->waiting &= ~bit_of(kind);
     q->count--;
     m->next = NULL;
     *b->done_end = m;
@@ -169,8 +173,8 @@ static void add_chunk(struct echi_batch *b, struct echi_queue *q, int kind, uint
 /* Does the peer need to be told now? A credit that is not its only one of a kind can ride with the next message: a frame of its
  * own would cost both sides a system call and a wake-up. */
 static bool credits_are_urgent(const struct echi_queue *q) {
-    for (uint32_t left = q->owing; left; left &= left - 1)
-        if (q->lanes[__builtin_ctz(left)].told == 0) return true;
+    for (uint64_t left = q->owing; left; left &= left - 1)
+        if (q->lanes[__builtin_ctzll(left)].told == 0) return true;
     return false;
 }
 

@@ -19,8 +19,8 @@ static bool one_message(const uint8_t *bytes, size_t len) {
     FUZZ_CHECK(kind < ECHI_KINDS && m.kind == kind && m.to_role < ECHI_ROLES && m.from_role < ECHI_ROLES);
     FUZZ_CHECK(memchr(m.text, 0, sizeof m.text) != NULL);
     const size_t n = echi_msg_encode(&m, again, sizeof again);
-    /* Three kinds have a body of their own behind what every message has. */
-    const bool body = kind == ECHI_KIND_MEASURED || kind == ECHI_KIND_PLAN || kind == ECHI_KIND_STATS;
+    /* Four kinds have a body of their own behind what every message has. */
+    const bool body = kind == ECHI_KIND_MEASURED || kind == ECHI_KIND_PLAN || kind == ECHI_KIND_STATS || kind == ECHI_KIND_PROBE;
     FUZZ_CHECK(n > 0 && (body ? n <= len - 1 : n == len - 1) && memcmp(again, bytes + 1, n) == 0);
     return true;
 }

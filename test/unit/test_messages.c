@@ -65,7 +65,7 @@ static void every_kind_comes_back(void **state) {
         longest.marks = (struct echi_marks){all_marks, ECHI_WORLD_MAX};
         const size_t most = echi_msg_encode(&longest, twice, sizeof twice);
         const size_t bodies = kind == ECHI_KIND_MEASURED ? ECHI_TIMES_BYTES_MAX : kind == ECHI_KIND_PLAN ? ECHI_PLAN_BYTES_MAX
-                              : kind == ECHI_KIND_STATS  ? ECHI_STATS_BYTES : 0;
+                              : kind == ECHI_KIND_STATS  ? ECHI_STATS_BYTES : kind == ECHI_KIND_PROBE ? ECHI_PROBE_BODY : 0;
         assert_in_range(most, 2, ECHI_MSG_MAX);
         assert_int_equal(echi_kind_meta_cap(kind, ECHI_WORLD_MAX), most + bodies);
         longest.marks.count = 64;
@@ -98,7 +98,8 @@ static void every_kind_comes_back(void **state) {
         }
         /* One byte more is not a message, but where a body follows. */
         bytes[len] = 0;
-        const bool body = kind == ECHI_KIND_MEASURED || kind == ECHI_KIND_PLAN || kind == ECHI_KIND_STATS;
+        const bool body = kind == ECHI_KIND_MEASURED || kind == ECHI_KIND_PLAN || kind == ECHI_KIND_STATS || kind == ECHI_KIND_PROBE;
+        assert_int_equal(echi_kind_has_body(kind), body);
         assert_int_equal(echi_msg_decode(kind, bytes, len + 1, &again), body);
         assert_non_null(echi_kind_name(kind));
         assert_true(echi_kind_priority(kind) < 8);

@@ -7,7 +7,7 @@
 /* X(NAME, "name", priority, carries a payload) in wire order: append only. */
 #define ECHI_KIND_LIST(X)                                                                                              \
     X(HEARTBEAT, "heartbeat", 0, 0)   /* node -> node: I am here. From the coordinator: are you? It is to be told */      \
-    X(MEASURED, "measured", 0, 0)     /* node -> coordinator: step times. node -> node: a probe of their link (drive/live/echi_links.h) */ \
+    X(MEASURED, "measured", 0, 0)     /* node -> coordinator: step times */                                             \
     X(PLAN, "plan", 0, 0)             /* coordinator -> node */                                                         \
     X(READY, "ready", 0, 0)           /* node -> coordinator: my roles stand */                                         \
     X(STARTED, "started", 0, 0)       /* owner, head -> coordinator: I have the initial weights */                      \
@@ -42,7 +42,8 @@
     X(FROZEN, "frozen", 5, 1)         /* owner -> owner: the last state of a group whose owner is lost */                \
     X(REGROUP, "regroup", 0, 0)       /* coordinator -> node: the worker of `peer` joins `group`; answer READY */       \
     X(NORM, "norm", 1, 1)             /* worker -> owner: what a batch-norm sums over the samples of its lease */       \
-    X(NORM_ALL, "norm_all", 1, 1)     /* owner -> worker: the same of all leases that are computed together */
+    X(NORM_ALL, "norm_all", 1, 1)     /* owner -> worker: the same of all leases that are computed together */         \
+    X(PROBE, "probe", 0, 0)           /* node -> node: what is sent to measure their link (drive/live/echi_links.h) */
 
 enum echi_kind {
 #define ECHI_KIND_ENUM(name, text, priority, payload) ECHI_KIND_##name,
@@ -50,9 +51,13 @@ enum echi_kind {
 #undef ECHI_KIND_ENUM
     ECHI_KINDS
 };
+/* So many kinds have room wherever something is kept by kind: masks of net, keys of the simulator, the report. */
+#define ECHI_KINDS_MAX 64
+_Static_assert(ECHI_KINDS <= ECHI_KINDS_MAX, "a kind too many");
 const char *echi_kind_name(int kind);
 int echi_kind_priority(int kind);
 bool echi_kind_has_payload(int kind);
+bool echi_kind_has_body(int kind);      /* bytes of its own follow the two roles: step times, a plan, statistics, a probe */
 bool echi_kind_of_layer(int kind);      /* its payload is of one layer, which the message names */
 /* Bytes of an encoded message of this kind at most, among so many nodes, the roles and a body behind them included. */
 uint32_t echi_kind_meta_cap(int kind, int world);
@@ -108,6 +113,8 @@ struct echi_msg {
 size_t echi_msg_encode(const struct echi_msg *msg, uint8_t *out, size_t cap);   /* 0 when it does not fit */
 /* False when the bytes are not a message of this kind. Ranges that need a plan to judge are judged by the role. */
 bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg *out);
+
+#define ECHI_PROBE_BODY 3584   /* bytes of a PROBE's body at most */
 
 /* Bytes sent by kind, and by net itself; rows that the head answered again; of coded pushes and of coded weights and states to other
  * nodes the bytes, and those that they would have had uncoded; residuals given up. */

@@ -67,7 +67,9 @@ bool echi_kind_of_layer(int kind) { return echi_kind_has_payload(kind) && fields
 static const uint16_t bodies[ECHI_KINDS] = {
     [ECHI_KIND_MEASURED] = ECHI_TIMES_BYTES_MAX,
     [ECHI_KIND_STATS] = ECHI_STATS_BYTES,
+    [ECHI_KIND_PROBE] = ECHI_PROBE_BODY,
 };
+bool echi_kind_has_body(int kind) { return kind >= 0 && kind < ECHI_KINDS && (kind == ECHI_KIND_PLAN || bodies[kind] > 0); }
 
 void echi_lease_put(struct echi_writer *w, const struct echi_lease *l) {
     echi_put32(w, l->id);
@@ -200,8 +202,7 @@ bool echi_msg_decode(int kind, const uint8_t *bytes, size_t len, struct echi_msg
     if ((f & F_MARKS) && !get_marks(&r, &m->marks)) return false;
     if (f & F_NUMBER) m->number = echi_get32(&r);
     if (f & F_TIMES) { m->compute = echi_get64(&r); m->exchange = echi_get64(&r); }
-    /* MEASURED and PLAN carry a body of their own behind the two roles; all others end here. */
-    if (kind != ECHI_KIND_MEASURED && kind != ECHI_KIND_PLAN && kind != ECHI_KIND_STATS && r.at != r.end) return false;
+    if (!echi_kind_has_body(kind) && r.at != r.end) return false;
     return r.ok && m->to_role < ECHI_ROLES && m->from_role < ECHI_ROLES;
 }
 

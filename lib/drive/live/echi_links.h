@@ -15,11 +15,11 @@
  * told what comes. */
 #ifndef ECHI_LINKS_H
 #define ECHI_LINKS_H
-#include "echi_limits.h"
+#include "echi_message.h"
 
 #define ECHI_LINKS_ROUNDS 15
 #define ECHI_LINKS_FRAMES 576     /* of DATA, 2 MB: more than twice the burst of a shaper for 1 Gb/s */
-#define ECHI_LINKS_BYTES 3584     /* of a body, at most; of DATA */
+#define ECHI_LINKS_BYTES ECHI_PROBE_BODY   /* of a body, at most; of DATA */
 #define ECHI_LINKS_OVERHEAD 58    /* bytes of a message beside its body */
 
 struct echi_links {

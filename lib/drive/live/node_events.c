@@ -41,8 +41,6 @@ static void measure_here(void *self) {
     atomic_store(&n->measured, true);
 }
 
-_Static_assert(ECHI_LINKS_BYTES <= ECHI_TIMES_BYTES_MAX, "a probe of a link is no longer than what MEASURED may carry");
-
 static void measure_steps(struct echi_node *n) {
     if (n->c->user) n->c->user->measure(n->c->user->self);
     else echi_lane_call(n->lane, measure_here, n);
@@ -63,7 +61,6 @@ void echi_node_measure(struct echi_node *n) {
     measure_steps(n);
 }
 
-/* What is sent to measure links goes from node to node as MEASURED, to no role. */
 void echi_node_measure_links(struct echi_node *n) {
     uint8_t body[ECHI_LINKS_BYTES];
     bool for_credit;
@@ -76,9 +73,9 @@ void echi_node_measure_links(struct echi_node *n) {
             echi_links_lost(&n->links, partner);
             continue;
         }
-        const int queued = partner >= 0 ? echi_wire_waiting(n->wire, partner, ECHI_KIND_MEASURED, &for_credit) : 0;
+        const int queued = partner >= 0 ? echi_wire_waiting(n->wire, partner, ECHI_KIND_PROBE, &for_credit) : 0;
         if (!echi_links_next(&n->links, echi_node_now(n), queued, &peer, body, &len)) break;
-        echi_node_send_body(n, peer, ECHI_KIND_MEASURED, ECHI_ROLE_NODE, body, len);
+        echi_node_send_body(n, peer, ECHI_KIND_PROBE, ECHI_ROLE_NODE, body, len);
     }
     if (!n->links.over) return;
     n->measuring_links = false;
@@ -360,7 +357,7 @@ static void on_message(struct echi_node *n, const struct echi_net_event *e) {
     if (!echi_msg_decode(e->kind, e->meta, e->meta_len, &m) || !lease_fits(n, &m.lease) || !payload_fits(n, e, &m))
         return malformed(n, e);
     if (m.kind == ECHI_KIND_HEARTBEAT && m.to_role == ECHI_ROLE_NODE && m.from_role == ECHI_ROLE_NODE) return;   /* node_watch.c's own */
-    if (m.kind == ECHI_KIND_MEASURED && m.to_role == ECHI_ROLE_NODE)
+    if (m.kind == ECHI_KIND_PROBE)   /* for no role */
         return echi_links_hear(&n->links, e->peer, e->meta + 2, e->meta_len - 2, echi_node_now(n));
     if (m.to_role == ECHI_ROLE_NODE && e->peer == 0) log_change(n, &m);
     if (m.to_role == ECHI_ROLE_COORDINATOR && m.kind == ECHI_KIND_STATS) on_stats(n, e->meta + 2, e->meta_len - 2);

@@ -121,6 +121,7 @@ void echi_node_report(const struct echi_node *n, struct ech_report *r) {
         r->kind_name[k] = echi_kind_name(k);
         r->bytes_sent[k] = n->sent_by_kind[k];
     }
+    _Static_assert(ECHI_KINDS_MAX + 2 <= ECH_KINDS_MAX, "every kind has its place in a report");
     r->kind_name[ECHI_KINDS] = "other";      /* hello, credits */
     r->bytes_sent[ECHI_KINDS] = n->sent_by_kind[ECHI_KINDS];
     if (n->role.coordinator) echi_report_run(r, n->role.coordinator, plan, n->job, n->began, n->clock + n->clock_back);

@@ -50,6 +50,8 @@ static uint64_t payload_cap(const struct echi_job *job, int kind) {
     }
 }
 
+_Static_assert(ECHI_KINDS_MAX == ECHI_NET_KINDS_MAX, "net takes as many kinds as a run may have");
+
 void echi_wire_kinds(const struct echi_job *job, int world, struct echi_net_kind out[ECHI_KINDS]) {
     for (int k = 0; k < ECHI_KINDS; k++) {
         const uint64_t cap = payload_cap(job, k);

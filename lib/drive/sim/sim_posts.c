@@ -11,11 +11,17 @@
 _Static_assert(ECHI_COST_CHUNK == ECHI_NET_CHUNK, "the engine's messages give way where those of net do");
 
 #define ROOM_AT_FIRST 1024
-#define UNUSED UINT32_MAX   /* no key: there are fewer than 2^11 ranks and 2^5 kinds */
+#define RANK_BITS 10
+#define KIND_BITS 6
+#define UNUSED UINT32_MAX   /* no key: they have fewer bits */
+_Static_assert(ECHI_WORLD_MAX <= 1 << RANK_BITS && ECHI_KINDS_MAX <= 1 << KIND_BITS, "each (to, from, kind) has a key of its own");
+_Static_assert(2 * RANK_BITS + KIND_BITS < 32, "no key is UNUSED");
 
 /* --------------------------------------------------------------- channels */
 
-static uint32_t key_of(int from, int to, int kind) { return (uint32_t)to << 16 | (uint32_t)from << 5 | (uint32_t)kind; }
+static uint32_t key_of(int from, int to, int kind) {
+    return (uint32_t)to << (RANK_BITS + KIND_BITS) | (uint32_t)from << KIND_BITS | (uint32_t)kind;
+}
 
 static struct echi_channel *find(const struct echi_channels *c, uint32_t key) {
     size_t i = key * UINT32_C(2654435761) & (c->room - 1);
